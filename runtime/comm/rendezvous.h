@@ -1,0 +1,40 @@
+// Opens communicators.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/comm/launch.h"
+
+namespace dc::runtime {
+
+// A rank's memory for values. With the local communicator it is a shared mapping that peers read directly.
+struct Slab {
+  std::byte* base = nullptr;
+  int64_t bytes = 0;
+};
+
+struct CommOptions {
+  std::string backend = "local";  // "local" | "mpi"
+  std::chrono::milliseconds timeout{600000};  // a collective that takes longer is CollectiveTimeout (82), naming the ranks that are missing
+};
+
+// The ranks of a job, connected. Creation is collective.
+class Job {
+ public:
+  virtual ~Job() = default;
+  virtual Communicator& control() = 0;      // for the host thread: digest exchange, stop flags, save
+  // Allocates this rank's slab (zero-filled, 64-byte aligned, shared with the peers where the backend needs it) and opens one communicator per call. Collective: all ranks with the same arguments. The slab lives as long as the job.
+  virtual base::Result<Slab> allocate(int64_t bytes) = 0;
+  virtual base::Result<std::unique_ptr<Communicator>> open_communicator() = 0;  // after allocate; of all ranks
+};
+
+base::Result<std::unique_ptr<Job>> connect(const LaunchInfo& launch, const CommOptions& options);
+// Ranks as threads of one process, for tests: returns one job per rank.
+std::vector<std::unique_ptr<Job>> connect_threads(int ranks, const CommOptions& options);
+
+}  // namespace dc::runtime

@@ -1,0 +1,126 @@
+"""What each input of the step is: its role and the range to draw it from.
+
+Roles and ranges the caller does not give are read from the graph: an input that indexes an
+embedding takes values below its row count, an input that selects classes below their number.
+"""
+
+import torch
+
+from .errors import ExportError
+
+aten = torch.ops.aten
+
+ROLES = ("tokens", "labels", "mask", "positions", "class", "float")
+
+# Operators through which an index stays an index.
+_TRANSPARENT = {
+    aten.view.default,
+    aten._unsafe_view.default,
+    aten.slice.Tensor,
+    aten.constant_pad_nd.default,
+    aten._to_copy.default,
+    aten.clone.default,
+    aten.unsqueeze.default,
+    aten.expand.default,
+    aten.select.int,
+}
+
+
+def describe_inputs(graph, names, examples, roles):
+    """Returns the "inputs" list of dcc.json. `roles`: {name: role or {"role", "low", "high"}}."""
+    roles = dict(roles or {})
+    unknown = sorted(set(roles) - set(names))
+    if unknown:
+        raise ExportError(f"roles given for unknown inputs {unknown}; the inputs are {list(names)}")
+    nodes = {n.name: n for n in graph.nodes if n.op == "placeholder"}
+    return [
+        _describe(name, nodes[name], example, roles.get(name, {}))
+        for name, example in zip(names, examples, strict=True)
+    ]
+
+
+def _describe(name, node, example, given):
+    given = {"role": given} if isinstance(given, str) else dict(given)
+    extra = sorted(set(given) - {"role", "low", "high"})
+    if extra:
+        raise ExportError(f"role of input {name!r} has unknown keys {extra}")
+    use, bound = (None, None) if example.is_floating_point() else _index_use(node)
+    role = given.get("role") or _guess_role(name, example, use)
+    if role not in ROLES:
+        raise ExportError(f"role of input {name!r} is {role!r}; it must be one of {ROLES}")
+    low, high = _range(role, example, bound)
+    return {"name": name, "role": role, "low": given.get("low", low), "high": given.get("high", high)}
+
+
+def _guess_role(name, example, use):
+    if example.is_floating_point():
+        return "float"
+    if "mask" in name:
+        return "mask"
+    if "position" in name:
+        return "positions"
+    if use == "embedding":
+        return "tokens"
+    if use == "class":
+        return "labels" if example.dim() > 1 else "class"
+    return "mask" if example.dtype == torch.bool else "class"
+
+
+def _range(role, example, bound):
+    if role == "float":
+        return _float_range(example)
+    if role == "mask":
+        return 0, 2
+    if bound is not None:
+        return 0, bound
+    return 0, int(example.max()) + 1 if example.numel() else 1
+
+
+def _float_range(example):
+    """Rounded outwards to tenths, so that the range does not hang on the drawn sample."""
+    low, high = float(example.min()), float(example.max())
+    if 0.0 <= low and high <= 1.0:
+        return 0.0, 1.0
+    edge = round(max(abs(low), abs(high)) + 0.05, 1)
+    return -edge, edge
+
+
+def _index_use(node):
+    """Follows an integer input to an embedding or a loss; returns (use, exclusive bound)."""
+    queue, seen = [node], set()
+    while queue:
+        current = queue.pop(0)
+        for user in current.users:
+            if user in seen or user.op != "call_function":
+                continue
+            seen.add(user)
+            if user.target == aten.embedding.default and user.args[1] is current:
+                return "embedding", int(user.args[0].meta["val"].shape[0])
+            if user.target == aten.nll_loss_forward.default and user.args[1] is current:
+                return "class", int(user.args[0].meta["val"].shape[-1])
+            if user.target == aten.nll_loss2d_forward.default and user.args[1] is current:
+                return "class", int(user.args[0].meta["val"].shape[1])
+            if user.target in _TRANSPARENT:
+                queue.append(user)
+    return None, None
+
+
+def draw(description, like, generator):
+    """A fresh sample for one described input, shaped and typed as `like`."""
+    low, high = description["low"], description["high"]
+    if like.is_floating_point():
+        sample = torch.rand(like.shape, generator=generator, dtype=torch.float32)
+        return (sample * (high - low) + low).to(like.dtype)
+    if description["role"] == "mask":
+        return _draw_mask(like, generator)
+    if description["role"] == "positions":
+        return like.clone()
+    return torch.randint(int(low), int(high), like.shape, generator=generator).to(like.dtype)
+
+
+def _draw_mask(like, generator):
+    """Each row keeps a random prefix of at least half: a fully masked row has no meaning."""
+    length = like.shape[-1]
+    shape = like.shape[:-1] + (1,)
+    kept = torch.randint(length // 2 + length % 2, length + 1, shape, generator=generator)
+    return (torch.arange(length) < kept).to(like.dtype).expand(like.shape).clone()

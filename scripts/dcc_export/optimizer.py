@@ -1,0 +1,79 @@
+"""Reads a live torch optimizer into the form of train.json."""
+
+import torch
+
+from .errors import ExportError
+
+_UNSUPPORTED = ("amsgrad", "maximize", "nesterov", "dampening")
+
+
+def describe_optimizer(optimizer, names, aliases, clip_norm=None):
+    """`names`: {id(parameter): fqn}. Group 0 gives the defaults, differences become groups."""
+    groups = optimizer.param_groups
+    described = [_hyperparameters(optimizer, group) for group in groups]
+    base = described[0]
+    result = {"optimizer": base}
+    overrides = []
+    for group, own in zip(groups[1:], described[1:]):
+        changed = {k: v for k, v in own.items() if base.get(k) != v}
+        rejected = sorted(set(changed) - {"lr", "weight_decay"})
+        if rejected:
+            raise ExportError(
+                f"optimizer groups differ in {rejected}; only lr and weight_decay may differ"
+            )
+        if not changed:
+            continue
+        for parameter in group["params"]:
+            overrides.append({"match": _fqn(parameter, names), **changed})
+    if overrides:
+        result["groups"] = overrides
+    if clip_norm is not None:
+        result["clip_norm"] = float(clip_norm)
+    _require_all(groups, names)
+    return result
+
+
+def _fqn(parameter, names):
+    if id(parameter) not in names:
+        raise ExportError(
+            f"the optimizer holds a parameter of shape {list(parameter.shape)} that the module "
+            "does not have; build the optimizer from this module's parameters()"
+        )
+    return names[id(parameter)]
+
+
+def _require_all(groups, names):
+    held = {id(p) for group in groups for p in group["params"]}
+    for group in groups:
+        for parameter in group["params"]:
+            _fqn(parameter, names)
+    forgotten = [fqn for key, fqn in names.items() if key not in held]
+    if forgotten:
+        raise ExportError(
+            f"parameter {forgotten[0]} is trainable but not in the optimizer; add it, or set "
+            "requires_grad_(False) on it"
+        )
+
+
+def _hyperparameters(optimizer, group):
+    for key in _UNSUPPORTED:
+        if group.get(key):
+            raise ExportError(f"optimizer option {key}={group[key]} is not supported; turn it off")
+    if isinstance(optimizer, torch.optim.AdamW):
+        return {
+            "kind": "adamw",
+            "lr": float(group["lr"]),
+            "betas": [float(b) for b in group["betas"]],
+            "eps": float(group["eps"]),
+            "weight_decay": float(group["weight_decay"]),
+        }
+    if isinstance(optimizer, torch.optim.SGD):
+        return {
+            "kind": "sgd",
+            "lr": float(group["lr"]),
+            "momentum": float(group["momentum"]),
+            "weight_decay": float(group["weight_decay"]),
+        }
+    raise ExportError(
+        f"optimizer {type(optimizer).__name__} is not supported; use torch.optim.AdamW or SGD"
+    )

@@ -1,0 +1,323 @@
+"""Turns a joint GraphModule with descriptors into an ExportedProgram.
+
+Inputs: parameters, buffers, constants, user inputs, loss_scale. Outputs: buffer mutations, the
+loss, one gradient per trainable parameter that has one. Tied names share the canonical input.
+"""
+
+import dataclasses
+
+import torch
+from torch._functorch._aot_autograd import descriptors as desc
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+
+from .capture import MODULE_KEY, strip
+from .errors import ExportError
+
+aten = torch.ops.aten
+LOSS_SCALE = "loss_scale"
+
+
+@dataclasses.dataclass
+class Program:
+    """The pieces an ExportedProgram is made of."""
+
+    graph: torch.fx.Graph
+    signature: ExportGraphSignature
+    state_dict: dict
+    constants: dict
+    user_inputs: list  # names of the user inputs, without loss_scale
+
+
+class ProgramBuilder:
+    """Copies the joint graph into export order. One use: `ProgramBuilder(...).build()`."""
+
+    def __init__(self, joint, step, input_names, aliases, root):
+        self.joint = joint
+        self.step = step
+        self.names = input_names
+        self.aliases = aliases
+        self.root = root
+        self.graph = torch.fx.Graph()
+        self.env = {}  # joint node -> new node
+        self.specs = []
+        self.by_fqn = {}  # canonical fqn -> new placeholder
+        self.constants = {}
+
+    def build(self):
+        placeholders = [n for n in self.joint.graph.nodes if n.op == "placeholder"]
+        self._refuse_unknown(placeholders)
+        self._add_state(placeholders)
+        self._add_lifted_constants()
+        users = self._add_user_inputs(placeholders)
+        self._add_tangent(placeholders)
+        for node in self.joint.graph.nodes:
+            if node.op == "call_function":
+                self._copy_call(node)
+        outputs = self._outputs()
+        self.graph.output(tuple(node for _, node in outputs))
+        self.graph.lint()
+        signature = ExportGraphSignature(self.specs, [self._out_spec(*o) for o in outputs])
+        return Program(self.graph, signature, self._state_dict(), self.constants, users)
+
+    # -- inputs ---------------------------------------------------------------------------------
+
+    def _refuse_unknown(self, placeholders):
+        known = (
+            desc.ParamAOTInput,
+            desc.BufferAOTInput,
+            desc.PlainAOTInput,
+            desc.TangentAOTInput,
+        )
+        for node in placeholders:
+            if not isinstance(node.meta["desc"], known):
+                raise ExportError(
+                    f"the traced graph has an input of kind {type(node.meta['desc']).__name__} "
+                    f"({node.meta['desc'].expr()}); two parameters or inputs share memory as "
+                    "views, make them independent tensors"
+                )
+
+    def _add_state(self, placeholders):
+        buffers_kept = self._persistent_buffers()
+        for kind in (desc.ParamAOTInput, desc.BufferAOTInput):
+            for node in placeholders:
+                if not isinstance(node.meta["desc"], kind):
+                    continue
+                fqn = strip(node.meta["desc"].target, self.root)
+                canonical = self.aliases.get(fqn, fqn)
+                if canonical not in self.by_fqn:
+                    is_param = kind is desc.ParamAOTInput
+                    new = self._placeholder(("p_" if is_param else "b_") + _identifier(fqn), node)
+                    self.by_fqn[canonical] = new
+                    persistent = None if is_param else canonical in buffers_kept
+                    spec_kind = InputKind.PARAMETER if is_param else InputKind.BUFFER
+                    self._spec(spec_kind, new, canonical, persistent)
+                self.env[node] = self.by_fqn[canonical]
+
+    def _add_lifted_constants(self):
+        for node in self.joint.graph.nodes:
+            if node.op != "get_attr":
+                continue
+            value = getattr(self.joint, node.target)
+            if not isinstance(value, torch.Tensor):
+                raise ExportError(
+                    f"the traced graph holds a {type(value).__name__} as attribute "
+                    f"{node.target!r} (a control-flow subgraph or a script object); replace it "
+                    "by plain tensor code"
+                )
+            fqn = f"lifted_tensor_{len(self.constants)}"
+            new = self.graph.placeholder(f"c_{fqn}")
+            fake_mode = _fake_mode(self.joint)
+            new.meta = {"val": fake_mode.from_tensor(value, static_shapes=True)}
+            self.constants[fqn] = value.detach().clone()
+            self._spec(InputKind.CONSTANT_TENSOR, new, fqn)
+            self.env[node] = new
+
+    def _add_user_inputs(self, placeholders):
+        plain = [n for n in placeholders if isinstance(n.meta["desc"], desc.PlainAOTInput)]
+        plain.sort(key=lambda n: n.meta["desc"].idx)
+        for node, name in zip(plain, self.names, strict=True):
+            new = self._placeholder(name, node)
+            if name not in {n.name for n in self.graph.nodes}:
+                new.name = new.target = name  # names such as "input" are builtins to fx
+            self.env[node] = new
+            self._spec(InputKind.USER_INPUT, new, None)
+        return [self.env[n].name for n in plain]
+
+    def _add_tangent(self, placeholders):
+        tangents = [n for n in placeholders if isinstance(n.meta["desc"], desc.TangentAOTInput)]
+        if len(tangents) != 1:
+            raise ExportError(f"expected one differentiable output, the loss; got {len(tangents)}")
+        tangent = tangents[0]
+        new = self.graph.placeholder(LOSS_SCALE)
+        fake = tangent.meta["val"]
+        new.meta = {"val": _fake_mode(self.joint).from_tensor(torch.tensor(1.0))}
+        self._spec(InputKind.USER_INPUT, new, None)
+        if fake.dtype != torch.float32:
+            self.pending_tangent = (tangent, new, fake)
+        else:
+            self.pending_tangent = None
+        self.env[tangent] = new
+
+    def _placeholder(self, name, source):
+        new = self.graph.placeholder(name)
+        new.meta = {"val": source.meta["val"]}
+        return new
+
+    def _spec(self, kind, node, target, persistent=None):
+        self.specs.append(InputSpec(kind, TensorArgument(node.name), target, persistent))
+
+    # -- nodes ----------------------------------------------------------------------------------
+
+    def _copy_call(self, node):
+        if self._is_identity(node):
+            self.env[node] = self.env[node.args[0]]
+            return
+        if self.pending_tangent and any(a is self.pending_tangent[0] for a in node.all_input_nodes):
+            self._cast_tangent()
+        new = self.graph.node_copy(node, lambda n: self.env[n])
+        new.meta = {"val": node.meta["val"], "custom": _marks(node)}
+        self.env[node] = new
+
+    def _is_identity(self, node):
+        if node.target in (aten.detach.default, aten.alias.default):
+            return True
+        source = node.args[0] if node.args else None
+        fresh = aten.lift_fresh_copy.default
+        return node.target == fresh and isinstance(source, torch.fx.Node) and source.op == "get_attr"
+
+    def _cast_tangent(self):
+        tangent, scale, fake = self.pending_tangent
+        cast = self.graph.call_function(aten._to_copy.default, (scale,), {"dtype": fake.dtype})
+        cast.meta = {"val": fake, "custom": {"m": "", "ph": "b"}}
+        self.env[tangent] = cast
+        self.pending_tangent = None
+
+    # -- outputs --------------------------------------------------------------------------------
+
+    def _outputs(self):
+        """Returns [(kind, target), node] in export order; every node appears once."""
+        joint_outputs = [n for n in self.joint.graph.nodes if n.op == "output"][0]
+        values, descs = joint_outputs.args[0], joint_outputs.meta["desc"]
+        mutations, losses, gradients = [], [], {}
+        for value, what in zip(values, descs, strict=True):
+            if isinstance(what, desc.InputMutationAOTOutput):
+                mutations.append((self._mutated_buffer(what), self.env[value]))
+            elif isinstance(what, desc.GradAOTOutput):
+                self._collect_gradient(gradients, what.grad_of, value)
+            elif isinstance(what, desc.PlainAOTOutput):
+                losses.append(self.env[value])
+            elif value is not None:
+                raise ExportError(f"the traced graph has an unexpected output {what.expr()}")
+        if not gradients:
+            raise ExportError("no parameter receives a gradient; nothing would be trained")
+        outputs = [((OutputKind.BUFFER_MUTATION, fqn), node) for fqn, node in mutations]
+        outputs.append(((OutputKind.LOSS_OUTPUT, None), losses[0]))
+        for fqn in self.by_fqn:
+            if fqn in gradients:
+                outputs.append(((OutputKind.GRADIENT_TO_PARAMETER, fqn), gradients[fqn]))
+        return self._distinct(outputs)
+
+    def _collect_gradient(self, gradients, of, value):
+        if value is None or not isinstance(of, desc.ParamAOTInput):
+            return
+        fqn = strip(of.target, self.root)
+        canonical = self.aliases.get(fqn, fqn)
+        part = self.env[value]
+        if canonical in gradients:
+            part = self._emit(aten.add.Tensor, (gradients[canonical], part), acc=True)
+        gradients[canonical] = part
+
+    def _mutated_buffer(self, what):
+        source = what.mutated_input
+        if not isinstance(source, desc.BufferAOTInput):
+            raise ExportError(
+                f"the forward writes in place to {source.expr()}; only buffers may be written"
+            )
+        fqn = strip(source.target, self.root)
+        if fqn in self.aliases or fqn in self.aliases.values():
+            raise ExportError(f"buffer {fqn} is shared under two names and written; unshare it")
+        return fqn
+
+    def _distinct(self, outputs):
+        """An output that is an input, or an earlier output, becomes a clone of it."""
+        seen, result = set(), []
+        for what, node in outputs:
+            if node in seen or node.op == "placeholder":
+                forward = what[0] is not OutputKind.GRADIENT_TO_PARAMETER
+                node = self._emit(aten.clone.default, (node,), phase="f" if forward else "b")
+            seen.add(node)
+            result.append((what, node))
+        return result
+
+    def _emit(self, op, args, phase="b", acc=False):
+        new = self.graph.call_function(op, args)
+        with _fake_mode(self.joint):
+            value = op(*(a.meta["val"] for a in args))
+        custom = {"acc": 1, "m": "", "ph": phase} if acc else {"m": "", "ph": phase}
+        new.meta = {"val": value, "custom": custom}
+        return new
+
+    @staticmethod
+    def _out_spec(what, node):
+        return OutputSpec(what[0], TensorArgument(node.name), what[1])
+
+    # -- state ----------------------------------------------------------------------------------
+
+    def _persistent_buffers(self):
+        kept = set()
+        for prefix, module in self.step.named_modules(remove_duplicate=False):
+            for name in module._buffers:
+                if name not in module._non_persistent_buffers_set:
+                    kept.add(strip(f"{prefix}.{name}" if prefix else name, self.root))
+        return kept
+
+    def _state_dict(self):
+        """Every name, aliases included, so that a loader by name finds them all."""
+        persistent = self._persistent_buffers()
+        state = {}
+        for fqn, parameter in self.step.named_parameters(remove_duplicate=False):
+            state[strip(fqn, self.root)] = parameter
+        for fqn, buffer in self.step.named_buffers(remove_duplicate=False):
+            name = strip(fqn, self.root)
+            if name in persistent:
+                state[name] = buffer
+            elif name in self.by_fqn:
+                self.constants[name] = buffer
+        return state
+
+
+def _identifier(fqn):
+    return "".join(c if c.isalnum() else "_" for c in fqn)
+
+
+def _marks(node):
+    backward = node.meta.get("partitioner_tag") == "is_backward"
+    marks = {"m": (node.meta.get("custom") or {}).get(MODULE_KEY, "")}
+    marks["ph"] = "b" if backward else "f"
+    if node.meta.get("is_gradient_acc"):
+        marks["acc"] = 1
+    return dict(sorted(marks.items()))
+
+
+def _fake_mode(joint):
+    for node in joint.graph.nodes:
+        if node.op == "placeholder" and isinstance(node.meta.get("val"), torch.Tensor):
+            return node.meta["val"].fake_mode
+    raise ExportError("the traced graph has no tensor inputs")
+
+
+def to_exported_program(program, example_inputs):
+    """Wraps the pieces; `example_inputs` are the user's tensors in graph order."""
+    import torch.utils._pytree as pytree
+    from torch._export.verifier import Verifier
+    from torch.export.exported_program import (
+        ExportedProgram,
+        ModuleCallEntry,
+        ModuleCallSignature,
+    )
+
+    examples = tuple(example_inputs) + (torch.tensor(1.0),)
+    signature = program.signature
+    ins = [TensorArgument(n) for n in program.user_inputs + [LOSS_SCALE]]
+    outs = [s.arg for s in signature.output_specs if s.kind is not OutputKind.BUFFER_MUTATION]
+    in_spec = pytree.tree_flatten((examples, {}))[1]
+    out_spec = pytree.tree_flatten(tuple(range(len(outs))))[1]
+    call = ModuleCallSignature(inputs=ins, outputs=outs, in_spec=in_spec, out_spec=out_spec)
+    return ExportedProgram(
+        root=torch.nn.Module(),
+        graph=program.graph,
+        graph_signature=signature,
+        state_dict=program.state_dict,
+        range_constraints={},
+        module_call_graph=[ModuleCallEntry("", call)],
+        example_inputs=(examples, {}),
+        constants=program.constants,
+        verifiers=[Verifier],
+    )

@@ -1,0 +1,54 @@
+#include "src/base/dtype.h"
+
+#include <array>
+
+namespace dc::base {
+namespace {
+
+struct Row {
+  DType dtype;
+  std::string_view name;
+  int64_t bytes;
+  bool floating;
+};
+constexpr std::array<Row, 10> kRows = {{
+    {DType::U8, "u8", 1, false},
+    {DType::I8, "i8", 1, false},
+    {DType::I16, "i16", 2, false},
+    {DType::I32, "i32", 4, false},
+    {DType::I64, "i64", 8, false},
+    {DType::F16, "f16", 2, true},
+    {DType::F32, "f32", 4, true},
+    {DType::F64, "f64", 8, true},
+    {DType::Bool, "bool", 1, false},
+    {DType::BF16, "bf16", 2, true},
+}};
+
+const Row& row(DType dtype) {
+  for (const Row& candidate : kRows) {
+    if (candidate.dtype == dtype) return candidate;
+  }
+  return kRows[0];
+}
+
+}  // namespace
+
+int64_t byte_size(DType dtype) { return row(dtype).bytes; }
+std::string_view name(DType dtype) { return row(dtype).name; }
+bool is_floating(DType dtype) { return row(dtype).floating; }
+
+std::optional<DType> dtype_from_name(std::string_view text) {
+  for (const Row& candidate : kRows) {
+    if (candidate.name == text) return candidate.dtype;
+  }
+  return std::nullopt;
+}
+
+std::optional<DType> dtype_from_export(int64_t value) {
+  for (const Row& candidate : kRows) {
+    if (static_cast<int64_t>(candidate.dtype) == value) return candidate.dtype;
+  }
+  return std::nullopt;
+}
+
+}  // namespace dc::base

@@ -1,0 +1,36 @@
+// CostModel: predicted time and scratch memory of nodes, collectives and copies, with the origin of every figure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "src/base/units.h"
+#include "src/ir/graph.h"
+
+namespace dc::cost {
+
+enum class Source : uint8_t { Measured, Interpolated, Analytic };
+
+struct Estimate {
+  base::Nanos time;
+  Source source = Source::Analytic;
+};
+struct Scratch {
+  base::Bytes bytes;
+  Source source = Source::Analytic;
+};
+
+enum class Collective : uint8_t { AllGather, ReduceScatter, AllReduce };
+
+class CostModel {
+ public:
+  virtual ~CostModel() = default;
+  virtual Estimate compute(const ir::Graph& graph, const ir::Node& node) const = 0;
+  virtual Scratch scratch(const ir::Graph& graph, const ir::Node& node) const = 0;
+  // `bytes`: the whole value in its wire dtype.
+  virtual Estimate collective(Collective kind, base::Bytes bytes, int group_size) const = 0;
+  virtual Estimate copy(base::Bytes bytes, ir::Space from, ir::Space to) const = 0;
+  virtual std::string origin() const = 0;  // "generic cpu table" or "profile <digest>"
+};
+
+}  // namespace dc::cost

@@ -1,0 +1,144 @@
+// Graph: one functional program over values, in program order. Owns nodes and values; ids are dense and never reused.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "src/ir/ops.h"
+#include "src/ir/types.h"
+
+namespace dc::ir {
+
+using ValueId = base::Id<struct ValueTag>;
+using NodeId = base::Id<struct NodeTag>;
+
+enum class Phase : uint8_t { Forward, Backward, Update };
+
+enum class Space : uint8_t { Device, Host, Disk };
+// Where a storage lies; set by layout-arenas, unset before.
+struct Location {
+  Space space = Space::Device;
+  int64_t offset = -1;  // bytes from the start of the arena
+  int64_t bytes = 0;
+  bool placed() const { return offset >= 0; }
+};
+
+// Where a node comes from: the module's FQN and the phase; `accumulates` marks gradient sums that autograd added.
+struct Origin {
+  std::string module;
+  Phase phase = Phase::Forward;
+  bool accumulates = false;
+};
+
+struct OperandRef { int index = 0; bool operator==(const OperandRef&) const = default; };  // position in Node::operands
+struct OperandList { std::vector<int> indices; bool operator==(const OperandList&) const = default; };  // -1 = None in a list of optionals
+struct DeviceArg { bool operator==(const DeviceArg&) const = default; };  // always the rank's own device
+struct LayoutArg { int64_t value = 7; bool operator==(const LayoutArg&) const = default; };        // export numbering, 7 = strided
+struct MemoryFormatArg { int64_t value = 1; bool operator==(const MemoryFormatArg&) const = default; };  // 1 contiguous, 2 channels last, 3 channels last 3d, 4 preserve
+
+// One named argument or attribute. monostate is None.
+struct Arg {
+  using Value = std::variant<std::monostate, OperandRef, OperandList, bool, int64_t, double, std::string, std::vector<bool>,
+                             std::vector<int64_t>, std::vector<double>, DType, DeviceArg, LayoutArg, MemoryFormatArg>;
+  std::string name;  // schema name
+  Value value;
+  bool keyword = false;
+  bool operator==(const Arg&) const = default;
+};
+
+struct Node {
+  NodeId id;
+  OpKind kind = OpKind::Aten;
+  std::string overload;            // "aten.mm.default"; empty unless kind is Aten
+  std::vector<ValueId> operands;   // every tensor read, in argument order
+  std::vector<ValueId> results;    // an invalid id where the op returns None or a number
+  std::vector<Arg> args;           // arguments in schema order; tensors as OperandRef/OperandList
+  Origin origin;
+  int stream = 0;                  // set by `schedule`: index into Step::streams
+  Location scratch;                // kernel workspace, live during this node only
+
+  const Arg* find_arg(std::string_view name) const;
+  int64_t int_arg(std::string_view name) const;  // must exist
+};
+
+struct Use {
+  NodeId node;
+  int operand = 0;
+  bool operator==(const Use&) const = default;
+};
+
+struct Value {
+  ValueId id;
+  std::string name;  // unique in the graph
+  TensorType type;
+  NodeId producer;
+  int result = 0;
+  std::vector<Use> uses;  // in no particular order
+  Location location;      // of values that own their storage
+};
+
+enum class OutputKind : uint8_t { Loss, Gradient, BufferUpdate };
+struct Output {
+  OutputKind kind = OutputKind::Loss;
+  std::string fqn;  // parameter or buffer; empty for the loss
+  ValueId value;
+};
+
+struct NewValue {
+  std::string name;  // made unique by appending _1, _2, ...; empty: "v<id>"
+  TensorType type;
+};
+
+class Graph {
+ public:
+  explicit Graph(std::string name) : name_(std::move(name)) {}
+  Graph(Graph&&) noexcept = default;
+  Graph& operator=(Graph&&) noexcept = default;
+  Graph clone() const;  // same ids
+
+  const std::string& name() const { return name_; }
+
+  // Adds a node before `before` (an invalid id: at the end). Results are created from `results`; an entry with rank-0 type and name "-" is None.
+  Node& insert(NodeId before, OpKind kind, std::vector<ValueId> operands, std::vector<NewValue> results, std::vector<Arg> args, Origin origin);
+  Node& insert_aten(NodeId before, std::string overload, std::vector<ValueId> operands, std::vector<NewValue> results, std::vector<Arg> args, Origin origin);
+  void set_operand(NodeId node, int index, ValueId value);
+  void replace_all_uses(ValueId from, ValueId to);  // graph outputs included
+  void erase(NodeId node);                          // its results must be unused
+  void move_before(NodeId node, NodeId before);     // before invalid: to the end
+
+  Node& node(NodeId id) { return *nodes_[id.index()]; }
+  const Node& node(NodeId id) const { return *nodes_[id.index()]; }
+  Value& value(ValueId id) { return values_[id.index()]; }
+  const Value& value(ValueId id) const { return values_[id.index()]; }
+  bool contains(NodeId id) const { return id.valid() && id.index() < nodes_.size() && nodes_[id.index()]; }
+
+  NodeId first() const { return head_; }
+  NodeId last() const { return tail_; }
+  NodeId next(NodeId id) const { return links_[id.index()].next; }
+  NodeId previous(NodeId id) const { return links_[id.index()].previous; }
+  std::vector<NodeId> order() const;  // snapshot of program order; safe to edit the graph while walking it
+  size_t node_count() const { return count_; }
+  size_t value_capacity() const { return values_.size(); }  // ids are below this
+  size_t node_capacity() const { return nodes_.size(); }
+  ValueId find_value(std::string_view name) const;  // linear; for tests and the parser
+
+  std::vector<Output> outputs;
+
+ private:
+  struct Link { NodeId previous, next; };
+  std::string unique_name(const std::string& wanted, ValueId id);
+  std::string name_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<Link> links_;
+  std::vector<Value> values_;
+  struct Names;  // name -> next suffix; a lookup table that is never iterated
+  std::shared_ptr<Names> names_;
+  NodeId head_, tail_;
+  size_t count_ = 0;
+};
+
+}  // namespace dc::ir

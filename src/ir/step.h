@@ -1,0 +1,131 @@
+// Step: one training step = a list of (graph, repeat) over one shared state, on one mesh.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/ir/graph.h"
+
+namespace dc::ir {
+
+enum class Stage : uint8_t { Imported, Normalized, Sharded, Scheduled, Allocated };
+
+enum class InputRole : uint8_t { Tokens, Labels, Mask, Positions, Class, Float, LossScale };
+struct InputSpec {
+  std::string name;
+  InputRole role = InputRole::Float;
+  double low = 0, high = 1;  // high exclusive for integers
+  TensorType type;           // of one micro-batch on one rank
+};
+
+enum class InitKind : uint8_t { Unknown, Normal, Uniform, Zeros, Ones, Constant };
+struct Initializer {
+  InitKind kind = InitKind::Unknown;
+  double a = 0, b = 0;  // normal: mean, std; uniform: low, high; constant: a
+};
+
+// Where the bytes of a tensor lie in the archive. Empty entry: headless, no bytes.
+struct ArchiveRecord {
+  std::string entry;   // "data/weights/weight_3", below the archive's root folder
+  DType dtype = DType::F32;
+  Shape shape;
+  Strides strides;
+  int64_t offset = 0;  // elements
+};
+
+enum class ParameterPlacement : uint8_t { Resident, GatheredPerUse, GatheredPerStep };
+enum class GradientPlacement : uint8_t { WholeUntilLast, ShardedEachMicroBatch };
+enum class StatePlacement : uint8_t { Replicated, Sharded };
+
+struct Parameter {
+  std::string fqn;                   // canonical
+  std::vector<std::string> aliases;  // tied names
+  DType dtype = DType::F32;
+  Shape shape;
+  bool trainable = true;   // has a gradient in the graph
+  Initializer initializer;
+  ArchiveRecord record;
+  ParameterPlacement placement = ParameterPlacement::Resident;
+  GradientPlacement gradient = GradientPlacement::WholeUntilLast;
+  StatePlacement state = StatePlacement::Replicated;
+  int group = 0;           // index into Step::optimizer.groups
+  int64_t shard = 0;       // elements of one flat shard, padding included; set by shard-parameters
+  int64_t numel() const;
+};
+
+struct Buffer {  // a module buffer or a lifted constant
+  std::string fqn;
+  TensorType type;
+  bool persistent = true;
+  bool is_constant = false;  // never written by the graph
+  Initializer initializer;
+  ArchiveRecord record;
+  std::vector<uint8_t> data;  // bytes of non-persistent buffers and constants (they travel inside the plan); contiguous
+};
+
+enum class StateRole : uint8_t { Parameter, Shard, Master, Moment1, Moment2, Momentum, Accumulator, Buffer, Constant, Slots, Rng, Scalars, Table, LossSum };
+struct StateEntry {
+  std::string name;     // unique, for example "shard:model.embed.weight"
+  StateRole role = StateRole::Parameter;
+  int parameter = -1;   // index into Step::parameters, or -1
+  int buffer = -1;      // index into Step::buffers, or -1
+  TensorType type;      // local
+  // If set, this entry is this rank's range of another entry (no storage of its own): elements [rank * type.numel(), ...).
+  int range_of = -1;    // index into Step::state
+  int64_t storage_elements = 0;  // elements reserved, >= type.numel() (a whole value padded to N * shard)
+  Location location;
+};
+
+enum class OptimizerKind : uint8_t { AdamW, Sgd };
+struct OptimizerGroup {  // group 0 is the default
+  std::string match = "*";
+  double lr = 1e-3, weight_decay = 0.01;
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;   // AdamW
+  double momentum = 0, dampening = 0;              // SGD
+  bool nesterov = false;
+};
+enum class ScheduleKind : uint8_t { Constant, Linear, Cosine };
+struct Optimizer {
+  OptimizerKind kind = OptimizerKind::AdamW;
+  std::vector<OptimizerGroup> groups = {OptimizerGroup{}};
+  bool clip = false;
+  double clip_norm = 1.0;
+  uint64_t seed = 0;
+  ScheduleKind schedule = ScheduleKind::Constant;
+  int64_t warmup_steps = 0, total_steps = 0;
+  double final_lr_fraction = 0;
+};
+
+struct Program {
+  Graph graph;
+  int repeat = 1;
+};
+
+struct Step {
+  std::string name;
+  Stage stage = Stage::Imported;
+  Mesh mesh;
+  int accumulation = 1;              // micro-batches per step
+  std::optional<DType> reduce_dtype; // wire dtype of gradients; empty: each gradient's own
+  std::vector<InputSpec> inputs;     // loss_scale, if the graph has one, is the last
+  std::vector<Parameter> parameters; // in the order of the archive's signature
+  std::vector<Buffer> buffers;
+  Optimizer optimizer;
+  std::vector<StateEntry> state;
+  std::vector<std::string> streams = {"compute"};
+  std::vector<Program> programs;     // imported: one graph; sharded: [accumulate x (GA - 1),] step
+  int64_t arena_bytes = 0;           // of space device; set by layout-arenas
+  std::string model_digest;          // SHA-256 of the archive's canonical graph, hex
+
+  int find_state(std::string_view name) const;  // -1 if absent
+};
+
+std::string print(const Step& step);                       // stable, complete
+base::Result<Step> parse(std::string_view text);           // parse(print(s)) prints equal
+base::Status verify(const Step& step, Stage stage);        // names the first offending node
+
+}  // namespace dc::ir

@@ -1,0 +1,66 @@
+// Types of values: element type, local shape and strides, and how the value is spread over the mesh.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/base/dtype.h"
+#include "src/base/units.h"
+
+namespace dc::ir {
+
+using base::Bytes;
+using base::DType;
+using Shape = std::vector<int64_t>;    // elements per dim
+using Strides = std::vector<int64_t>;  // elements between neighbours, per dim; 0 where expanded
+
+// How a value is spread along one mesh axis.
+enum class Spread : uint8_t {
+  Replicated,  // every rank holds the same whole value
+  Shard,       // split along tensor dim `dim`
+  FlatShard,   // flattened, padded to equal shards of whole elements, tail zero
+  Varying,     // every rank has data of its own; the shape is per rank
+  Partial,     // every rank holds a summand
+};
+
+struct AxisSharding {
+  Spread spread = Spread::Replicated;
+  int8_t dim = -1;  // only for Shard
+  bool operator==(const AxisSharding&) const = default;
+};
+
+inline constexpr size_t kMaxAxes = 4;
+using Sharding = std::array<AxisSharding, kMaxAxes>;  // entry i belongs to mesh axis i; unused axes are Replicated
+
+struct TensorType {
+  DType dtype = DType::F32;
+  Shape shape;      // local
+  Strides strides;  // local; same rank as shape
+  int64_t offset = 0;  // elements from the start of the storage; nonzero for views only
+  Sharding sharding{};
+  bool operator==(const TensorType&) const = default;
+
+  int64_t numel() const;
+  bool is_contiguous() const;
+  // Elements of storage reached: 0 if numel() is 0, else offset + 1 + sum((size - 1) * stride).
+  int64_t storage_elements() const;
+  Bytes bytes() const;  // numel() * element size
+};
+
+Strides contiguous_strides(const Shape& shape);
+TensorType contiguous(DType dtype, Shape shape, Sharding sharding = {});
+
+struct MeshAxis {
+  std::string name;  // "dp"
+  int size = 1;
+};
+
+// The arrangement of ranks; row-major over axes. Today one axis, "dp".
+struct Mesh {
+  std::vector<MeshAxis> axes;
+  int world() const;
+};
+
+}  // namespace dc::ir
