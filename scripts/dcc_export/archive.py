@@ -47,7 +47,7 @@ def replacing(path):
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def save_program(exported, description, path):
+def save_program(exported, description, path, device=None):
     """Saves the program with its weights and `extra/dcc.json`."""
     extra = {EXTRA_NAME: canonical_json(description)}
     with replacing(path) as partial:

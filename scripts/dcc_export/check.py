@@ -22,7 +22,7 @@ class CheckResult:
     line: str
 
 
-def check_archive(path, step, names, examples, descriptions, aliases, strip_name, seed):
+def check_archive(path, step, examples, descriptions, strip_name, seed):
     """Compares on two samples. Leaves the module, its buffers and the random state as found."""
     loaded = torch.export.load(path)
     generator = torch.Generator().manual_seed(seed + 1)
@@ -31,7 +31,7 @@ def check_archive(path, step, names, examples, descriptions, aliases, strip_name
     bound = BOUNDS["reduced" if _is_reduced(step) else "float32"]
     for sample in (examples, fresh):
         ours = _run_loaded(loaded, sample, seed)
-        reference = _run_eager(step, sample, aliases, strip_name, seed)
+        reference = _run_eager(step, sample, strip_name, seed)
         missing = sorted(set(ours) ^ set(reference))
         if missing:
             return CheckResult(False, f"check failed: only one side has {missing[0]}")
@@ -90,7 +90,7 @@ def _run_loaded(loaded, sample, seed):
             for s, v in zip(signature.output_specs, outputs, strict=True)}
 
 
-def _run_eager(step, sample, aliases, strip_name, seed):
+def _run_eager(step, sample, strip_name, seed):
     before = {n: b.clone() for n, b in step.named_buffers()}
     parameters = {strip_name(n): p for n, p in step.named_parameters() if p.requires_grad}
     try:

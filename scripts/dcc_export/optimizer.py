@@ -7,7 +7,7 @@ from .errors import ExportError
 _UNSUPPORTED = ("amsgrad", "maximize", "nesterov", "dampening")
 
 
-def describe_optimizer(optimizer, names, aliases, clip_norm=None):
+def describe_optimizer(optimizer, names, clip_norm=None):
     """`names`: {id(parameter): fqn}. Group 0 gives the defaults, differences become groups."""
     groups = optimizer.param_groups
     described = [_hyperparameters(optimizer, group) for group in groups]

@@ -1,0 +1,117 @@
+"""The command line of export.py."""
+
+import argparse
+import os
+import sys
+
+from . import errors
+from .errors import ExportError
+
+DTYPES = ("float32", "bfloat16", "autocast-bfloat16")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise ExportError(f"{message}; see export.py --help", errors.USAGE)
+
+
+def _parser():
+    from .presets import NAMES
+
+    parser = _Parser(
+        prog="export.py",
+        description="Exports a training step (forward, loss, backward) as a .pt2 archive.",
+        epilog="Exit codes: 0 written and checked, 1 check failed, 64 usage, 65 the model or "
+        "config cannot be exported, 66 input file missing, 73 output cannot be written.",
+    )
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--preset", metavar="NAME", help=", ".join(NAMES))
+    source.add_argument("--hf-config", metavar="FILE_OR_DIR", help="a transformers config.json")
+    parser.add_argument("-o", dest="output", metavar="MODEL.pt2", required=True)
+    parser.add_argument("--batch", type=_positive, metavar="B", help="rows per micro-batch")
+    parser.add_argument("--seq", type=_positive, metavar="S", help="tokens per row")
+    parser.add_argument("--dtype", choices=DTYPES, help="default float32; bfloat16 if headless")
+    parser.add_argument("--seed", type=int, default=0, metavar="N")
+    parser.add_argument("--headless", action="store_true", help="graph and shapes, no weights")
+    parser.add_argument("--attention", choices=("cpu", "cuda-flash"), default="cpu")
+    parser.add_argument("--dropout", type=_probability, default=0.0, metavar="P")
+    parser.add_argument("--no-check", action="store_true", help="do not compare with eager")
+    return parser
+
+
+def _positive(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return value
+
+
+def _probability(text):
+    value = float(text)
+    if not 0.0 <= value < 1.0:
+        raise argparse.ArgumentTypeError("must be in [0, 1)")
+    return value
+
+
+def main(argv=None):
+    """Runs the command; returns its exit code."""
+    try:
+        arguments = _parser().parse_args(argv)
+        report = _run(arguments)
+    except ExportError as error:
+        print(f"export.py: {error}", file=sys.stderr)
+        return error.exit_code
+    size = os.path.getsize(report.path) / 1e6
+    print(
+        f"export.py: {report.path}: {report.nodes} nodes, {report.parameters} parameters, "
+        f"inputs {', '.join(report.inputs)}, {size:.1f} MB; {report.check}",
+        file=sys.stderr,
+    )
+    return errors.OK
+
+
+def _run(arguments):
+    import torch
+
+    from . import hf, presets
+    from .api import export_train_step
+
+    if not arguments.output.endswith(".pt2"):
+        raise ExportError(f"-o {arguments.output}: the name must end in .pt2", errors.USAGE)
+    default = presets.default_shape(arguments.preset)
+    options = hf.Options(
+        batch=arguments.batch or default[0],
+        seq=arguments.seq or default[1],
+        dtype=arguments.dtype or ("bfloat16" if arguments.headless else "float32"),
+        seed=arguments.seed,
+        attention=arguments.attention,
+        dropout=arguments.dropout,
+        headless=arguments.headless,
+    )
+    if arguments.preset:
+        workload = presets.build(arguments.preset, options)
+    else:
+        workload = hf.build(hf.read_config(arguments.hf_config), options)
+    if options.dtype == "bfloat16":
+        _to_bfloat16(workload)
+    return export_train_step(
+        workload.module,
+        workload.inputs,
+        arguments.output,
+        roles=workload.roles,
+        initializers=workload.initializers,
+        root=workload.root,
+        autocast=torch.bfloat16 if options.dtype == "autocast-bfloat16" else None,
+        attention=options.attention,
+        check=not arguments.no_check,
+        seed=options.seed,
+    )
+
+
+def _to_bfloat16(workload):
+    import torch
+
+    workload.module.to(torch.bfloat16)
+    for name, value in workload.inputs.items():
+        if value.is_floating_point():
+            workload.inputs[name] = value.to(torch.bfloat16)

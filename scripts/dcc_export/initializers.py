@@ -1,0 +1,186 @@
+"""How each parameter starts: the rule, so that a run can draw it without stored weights.
+
+Rules are observed, not guessed: `InitializerRecorder` watches the calls of torch.nn.init (and of
+transformers' own versions) while a model is built. For a module built earlier the rules of the
+torch.nn types are derived from their documented defaults. A tensor without a rule is left out.
+"""
+
+import math
+
+import torch
+from torch import nn
+
+_NAMES = (
+    "normal_",
+    "trunc_normal_",
+    "uniform_",
+    "constant_",
+    "zeros_",
+    "ones_",
+    "kaiming_uniform_",
+    "kaiming_normal_",
+    "xavier_uniform_",
+    "xavier_normal_",
+)
+
+
+def _normal(std, mean=0.0):
+    return {"kind": "normal", "mean": float(mean), "std": float(std)}
+
+
+def _uniform(low, high):
+    return {"kind": "uniform", "low": float(low), "high": float(high)}
+
+
+def _constant(value):
+    if value == 0:
+        return {"kind": "zeros"}
+    return {"kind": "ones"} if value == 1 else {"kind": "constant", "value": float(value)}
+
+
+def _fans(tensor):
+    return nn.init._calculate_fan_in_and_fan_out(tensor)
+
+
+def _kaiming_std(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", **_):
+    fan_in, fan_out = _fans(tensor)
+    gain = nn.init.calculate_gain(nonlinearity, a)
+    return gain / math.sqrt(fan_in if mode == "fan_in" else fan_out)
+
+
+def _xavier_std(tensor, gain=1.0, **_):
+    return gain * math.sqrt(2.0 / sum(_fans(tensor)))
+
+
+def _trunc_normal(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, **_):
+    """Only a cut beyond three deviations is a normal for our purpose; others have no rule."""
+    if min(mean - a, b - mean) < 3 * std:
+        return None
+    return _normal(std, mean)
+
+
+_RULES = {
+    "normal_": lambda t, mean=0.0, std=1.0, **_: _normal(std, mean),
+    "trunc_normal_": _trunc_normal,
+    "uniform_": lambda t, a=0.0, b=1.0, **_: _uniform(a, b),
+    "constant_": lambda t, val, **_: _constant(val),
+    "zeros_": lambda t, **_: _constant(0),
+    "ones_": lambda t, **_: _constant(1),
+    "kaiming_uniform_": lambda t, *p, **k: _symmetric(math.sqrt(3) * _kaiming_std(t, *p, **k)),
+    "kaiming_normal_": lambda t, *p, **k: _normal(_kaiming_std(t, *p, **k)),
+    "xavier_uniform_": lambda t, *p, **k: _symmetric(math.sqrt(3) * _xavier_std(t, *p, **k)),
+    "xavier_normal_": lambda t, *p, **k: _normal(_xavier_std(t, *p, **k)),
+}
+
+
+def _symmetric(bound):
+    return _uniform(-bound, bound)
+
+
+class InitializerRecorder:
+    """Context manager; inside it, build the model. `rules(model)` then gives {fqn: rule}."""
+
+    def __init__(self):
+        self._last = {}  # id -> (tensor kept alive, rule or None)
+        self._undo = []
+
+    def __enter__(self):
+        for table, name in self._targets():
+            original = table[name]
+            table[name] = self._watched(name, original)
+            self._undo.append((table, name, original))
+        return self
+
+    def __exit__(self, *_):
+        for table, name, original in reversed(self._undo):
+            table[name] = original
+        self._undo.clear()
+
+    @staticmethod
+    def _targets():
+        targets = [(vars(nn.init), name) for name in _NAMES]
+        try:
+            from transformers import initialization
+        except ImportError:
+            return targets
+        return targets + [(initialization.TORCH_INIT_FUNCTIONS, name) for name in _NAMES]
+
+    def _watched(self, name, original):
+        def watched(tensor, *args, **kwargs):
+            rule = _RULES[name](tensor, *args, **kwargs)
+            self._last[id(tensor)] = (tensor, rule)
+            return original(tensor, *args, **kwargs)
+
+        return watched
+
+    def rules(self, module):
+        found = {}
+        for fqn, tensor in list(module.named_parameters()) + list(module.named_buffers()):
+            rule = self._last.get(id(tensor), (None, None))[1]
+            if rule is not None:
+                found[fqn] = rule
+        return {**_batch_norm_buffers(module), **found}
+
+
+def _batch_norm_buffers(module):
+    found = {}
+    for prefix, child in module.named_modules():
+        if isinstance(child, nn.modules.batchnorm._NormBase):
+            for name, value in (("running_mean", 0), ("running_var", 1), ("num_batches_tracked", 0)):
+                if getattr(child, name, None) is not None:
+                    found[f"{prefix}.{name}" if prefix else name] = _constant(value)
+    return found
+
+
+def default_rules(module):
+    """Rules for a module that was built earlier, by fqn."""
+    transformers_model = _transformers_model(module)
+    if transformers_model is None:
+        return _torch_defaults(module)
+    prefix, model = transformers_model
+    with InitializerRecorder() as recorder, torch.device("meta"):
+        twin = type(model)(model.config)
+        twin.initialize_weights()  # transformers skips this by itself on the meta device
+    rules = {f"{prefix}.{k}" if prefix else k: v for k, v in recorder.rules(twin).items()}
+    return {**_torch_defaults(module), **rules}
+
+
+def _transformers_model(module):
+    """The outermost transformers model inside `module`, as (fqn, model)."""
+    import sys
+
+    if "transformers" not in sys.modules:
+        return None
+    from transformers import PreTrainedModel
+
+    for fqn, child in module.named_modules():
+        if isinstance(child, PreTrainedModel):
+            return fqn, child
+    return None
+
+
+def _torch_defaults(module):
+    found = _batch_norm_buffers(module)
+    for prefix, child in module.named_modules():
+        for name, rule in _defaults_of(child).items():
+            found[f"{prefix}.{name}" if prefix else name] = rule
+    return found
+
+
+def _defaults_of(module):
+    """The documented initialisation of the torch.nn types; exact types only."""
+    kind = type(module)
+    if kind in (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d):
+        fan_in = module.weight[0].numel()
+        bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
+        rules = {"weight": _symmetric(bound), "bias": _symmetric(bound)}
+    elif kind is nn.Embedding:
+        rules = {"weight": _normal(1.0)}
+    elif kind in (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm) or isinstance(
+        module, nn.modules.batchnorm._NormBase
+    ):
+        rules = {"weight": _constant(1), "bias": _constant(0)}
+    else:
+        return {}
+    return {k: v for k, v in rules.items() if getattr(module, k, None) is not None}
+

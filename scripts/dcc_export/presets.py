@@ -1,0 +1,134 @@
+"""The named models: small ones to test with, and real shapes to compile without weights."""
+
+import os
+
+import torch
+
+from . import hf, losses
+from .errors import USAGE, ExportError
+from .initializers import InitializerRecorder
+
+CONFIG_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "configs")
+
+_LLAMA = {
+    "model_type": "llama",
+    "vocab_size": 256,
+    "hidden_size": 64,
+    "intermediate_size": 172,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "tie_word_embeddings": False,
+}
+_GPT2 = {
+    "model_type": "gpt2",
+    "vocab_size": 256,
+    "n_positions": 64,
+    "n_embd": 64,
+    "n_layer": 2,
+    "n_head": 4,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+_BERT = {
+    "model_type": "bert",
+    "architectures": ["BertForMaskedLM"],
+    "vocab_size": 256,
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "max_position_embeddings": 64,
+}
+_MIXTRAL = {
+    **_LLAMA,
+    "model_type": "mixtral",
+    "intermediate_size": 96,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "sliding_window": None,
+}
+_SMALL_LLAMA = {
+    **_LLAMA,
+    "vocab_size": 2048,
+    "hidden_size": 320,
+    "intermediate_size": 864,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 10,
+    "num_key_value_heads": 5,
+    "max_position_embeddings": 256,
+}
+
+_TRANSFORMERS = {
+    "tiny-llama": _LLAMA,
+    "tiny-llama-tied": {**_LLAMA, "tie_word_embeddings": True},
+    "tiny-gpt2": _GPT2,
+    "tiny-bert": _BERT,
+    "tiny-mixtral": _MIXTRAL,
+    "small-llama": _SMALL_LLAMA,
+}
+_SHAPES = {"small-llama": (2, 256), "resnet18": (8, None), "mlp": (16, None)}
+REAL = ("llama-3-8b", "llama-3-70b", "mixtral-8x7b")
+NAMES = ("mlp", *_TRANSFORMERS, "resnet18", *REAL)
+
+
+def default_shape(name):
+    """(batch, seq) when the command line does not say."""
+    return (1, 2048) if name in REAL else _SHAPES.get(name, (2, 32))
+
+
+def build(name, options):
+    """The Workload of a preset."""
+    if name in _TRANSFORMERS:
+        return hf.build(_TRANSFORMERS[name], options)
+    if name in REAL:
+        return hf.build(hf.read_config(os.path.join(CONFIG_FOLDER, name + ".json")), options)
+    makers = {"mlp": (_mlp, _mlp_inputs), "resnet18": (_resnet18, _resnet18_inputs)}
+    if name not in makers:
+        raise ExportError(f"unknown preset {name!r}; the presets are {', '.join(NAMES)}", USAGE)
+    make_model, make_inputs = makers[name]
+    torch.manual_seed(options.seed)
+    with InitializerRecorder() as recorder:
+        model = make_model()
+    generator = torch.Generator().manual_seed(options.seed)
+    inputs, roles = make_inputs(options, generator)
+    module = losses.ClassifierLoss(model).train()
+    return hf.Workload(module, inputs, roles, initializers=recorder.rules(model))
+
+
+def _mlp():
+    """Three linear layers: 32 features, two hidden layers of 64, 10 classes."""
+    return torch.nn.Sequential(
+        torch.nn.Linear(32, 64),
+        torch.nn.ReLU(),
+        torch.nn.Linear(64, 64),
+        torch.nn.ReLU(),
+        torch.nn.Linear(64, 10),
+    )
+
+
+def _mlp_inputs(options, generator):
+    return _classifier_inputs((options.batch, 32), generator)
+
+
+def _resnet18():
+    from torchvision.models import resnet18
+
+    return resnet18(weights=None, num_classes=10)
+
+
+def _resnet18_inputs(options, generator):
+    return _classifier_inputs((options.batch, 3, 32, 32), generator)
+
+
+def _classifier_inputs(shape, generator):
+    inputs = {
+        "x": torch.rand(shape, generator=generator) * 2 - 1,
+        "labels": torch.randint(0, 10, shape[:1], generator=generator),
+    }
+    roles = {
+        "x": {"role": "float", "low": -1.0, "high": 1.0},
+        "labels": {"role": "class", "low": 0, "high": 10},
+    }
+    return inputs, roles

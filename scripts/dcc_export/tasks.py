@@ -1,0 +1,83 @@
+"""What a transformers architecture is trained for, and the inputs of that step."""
+
+import dataclasses
+
+import torch
+
+from . import losses
+from .errors import ExportError
+
+# Attention of these architectures is their own class without the shared interface: they run with
+# "eager" attention and get a ready additive causal mask.
+EAGER_ONLY = ("gptj",)
+
+
+@dataclasses.dataclass
+class Task:
+    mapping: str  # auto class
+    wrapper: type
+    inputs: object  # function(config, options, generator) -> ({name: tensor}, {name: role})
+
+
+def _integers(high, shape, generator):
+    return torch.randint(0, high, shape, generator=generator)
+
+
+def _lm_inputs(config, options, generator):
+    vocab = config.get_text_config().vocab_size
+    shape = (options.batch, options.seq)
+    tokens = _integers(vocab, shape, generator)
+    bound = {"low": 0, "high": vocab}
+    roles = {"input_ids": {"role": "tokens", **bound}, "labels": {"role": "labels", **bound}}
+    return {"input_ids": tokens, "labels": tokens.clone()}, roles
+
+
+def _masked_lm_inputs(config, options, generator):
+    inputs, roles = _lm_inputs(config, options, generator)
+    lengths = _integers(options.seq // 2 + 1, (options.batch, 1), generator)
+    mask = (torch.arange(options.seq) < options.seq - lengths).to(torch.int64)
+    roles["mask"] = {"role": "mask", "low": 0, "high": 2}
+    labels = inputs.pop("labels")
+    return {**inputs, "mask": mask, "labels": labels}, roles
+
+
+def _image_inputs(config, options, generator):
+    size = config.image_size
+    height, width = size if isinstance(size, (list, tuple)) else (size, size)
+    shape = (options.batch, config.num_channels, height, width)
+    pixels = torch.randn(shape, generator=generator)
+    classes = _integers(config.num_labels, (options.batch,), generator)
+    roles = {
+        "pixel_values": {"role": "float", "low": -1.0, "high": 1.0},
+        "labels": {"role": "class", "low": 0, "high": config.num_labels},
+    }
+    return {"pixel_values": pixels, "labels": classes}, roles
+
+
+_CAUSAL = Task("AutoModelForCausalLM", losses.CausalLmLoss, _lm_inputs)
+_CAUSAL_MASK = Task("AutoModelForCausalLM", losses.MaskedCausalLmLoss, _lm_inputs)
+_MASKED = Task("AutoModelForMaskedLM", losses.MaskedLmLoss, _masked_lm_inputs)
+_SEQ2SEQ = Task("AutoModelForSeq2SeqLM", losses.Seq2SeqLoss, _lm_inputs)
+_IMAGE = Task("AutoModelForImageClassification", losses.ImageClassificationLoss, _image_inputs)
+
+
+def find_task(config):
+    """The task of a config: by its `architectures` if it names one, else by what exists."""
+    from transformers.models.auto import modeling_auto as auto
+
+    tables = (
+        (auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES, _SEQ2SEQ),
+        (auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, _MASKED),
+        (auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, _CAUSAL),
+        (auto.MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES, _IMAGE),
+    )
+    kind = config.model_type
+    offered = [(table[kind], task) for table, task in tables if kind in table]
+    named = [t for name, t in offered if name in (getattr(config, "architectures", None) or ())]
+    if not offered:
+        raise ExportError(
+            f"model type {kind!r} has no causal LM, masked LM, seq2seq or image classification "
+            "head; wrap it in a module that returns its loss and call export_train_step"
+        )
+    task = (named or [t for _, t in offered])[0]
+    return _CAUSAL_MASK if task is _CAUSAL and kind in EAGER_ONLY else task

@@ -1,0 +1,19 @@
+#!/usr/bin/env python3
+"""Exports a training step as a .pt2 archive; `--help` lists the options.
+
+As a module: `from export import export_train_step`.
+"""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from dcc_export import ExportError, Report, export_train_step  # noqa: E402
+
+__all__ = ["ExportError", "Report", "export_train_step"]
+
+if __name__ == "__main__":
+    from dcc_export.command import main
+
+    sys.exit(main())
