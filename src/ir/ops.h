@@ -5,7 +5,8 @@
 //
 //   input() name=                        a graph input that the data loader (or the runtime, for loss_scale) fills
 //   state() entry=                       the storage of a state entry
-//   all_gather.start %shard elements=    flat_shard[s] -> whole value of `elements` elements, storage padded to N*s; result typed as the gathered value
+//   all_gather.start %shard elements= shard=   flat_shard[s] -> whole value of `elements` elements, storage padded to N*s; result typed as the gathered value
+//   all_gather_into.start %dst! %shard elements= shard=   fills the whole state %dst in place (this rank's range may be %shard itself); result is %dst
 //   reduce_scatter.start %g shard=       partial[n] of the wire dtype -> f32 flat_shard[s]; sums in rank order, tail zero
 //   all_reduce.start %g shard=           partial -> f32 replicated; a reduce_scatter followed by an all_gather of the f32 sums
 //   *.done %started                      waits; the value may be read from here on, and the start's operand may be reused
@@ -18,8 +19,8 @@
 //   add_loss %sum! %loss                 sum(f64[1]) += loss
 //   scale %x! %slots                     x(f32) *= slots[kSlotGradScale]; result is x
 //   flatten %x                           the contiguous value x seen as one dim
-//   square_sum %table! %g param= shard= elements=   table row of this rank, column `param` = sum of squares in f64 of this rank's range of g. g is the
-//                                        flat shard (s elements) or the whole value; padding excluded. table is f64[N, P + 2]: P square sums, loss sum, stop flag
+//   square_sum %row! %g param= shard= elements= whole=   row[param] = sum of squares in f64 of this rank's range of g, padding excluded. g is the flat shard
+//                                        (whole=0) or the whole value (whole=1). row is f64[P + 2], this rank's row of the table: P square sums, loss sum, stop flag
 //   finalize %scalars! %table %slots clip=   sums the table in rank order, then parameter order; see scalars.h for the result
 //   adamw %p! %m! %v! %g %scalars %slots param= group= clip=   all f32, same element count; torch.optim.AdamW's formula
 //   sgd %p! %buf! %g %scalars %slots param= group= clip= momentum= nesterov=   torch.optim.SGD; %buf is %p's stand-in and untouched without momentum
