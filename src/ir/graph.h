@@ -131,6 +131,9 @@ class Graph {
  private:
   struct Link { NodeId previous, next; };
   std::string unique_name(const std::string& wanted, ValueId id);
+  void link(NodeId id, NodeId before);
+  void unlink(NodeId id);
+  void drop_use(ValueId id, Use use);
   std::string name_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<Link> links_;

@@ -1,0 +1,181 @@
+#include "src/ir/graph.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "src/base/status.h"
+
+namespace dc::ir {
+
+struct Graph::Names {
+  std::unordered_map<std::string, int> next;
+};
+
+const Arg* Node::find_arg(std::string_view name) const {
+  for (const Arg& arg : args) {
+    if (arg.name == name) return &arg;
+  }
+  return nullptr;
+}
+
+int64_t Node::int_arg(std::string_view name) const {
+  const Arg* arg = find_arg(name);
+  DC_CHECK(arg != nullptr && std::holds_alternative<int64_t>(arg->value));
+  return std::get<int64_t>(arg->value);
+}
+
+Graph Graph::clone() const {
+  Graph copy(name_);
+  copy.nodes_.reserve(nodes_.size());
+  for (const auto& node : nodes_) {
+    copy.nodes_.push_back(node ? std::make_unique<Node>(*node) : nullptr);
+  }
+  copy.links_ = links_;
+  copy.values_ = values_;
+  if (names_) copy.names_ = std::make_shared<Names>(*names_);
+  copy.head_ = head_;
+  copy.tail_ = tail_;
+  copy.count_ = count_;
+  copy.outputs = outputs;
+  return copy;
+}
+
+std::string Graph::unique_name(const std::string& wanted, ValueId id) {
+  if (!names_) names_ = std::make_shared<Names>();
+  const std::string stem = wanted.empty() ? "v" + std::to_string(id.v) : wanted;
+  auto [entry, fresh] = names_->next.emplace(stem, 1);
+  if (fresh) return stem;
+  int suffix = entry->second;
+  std::string name = stem + "_" + std::to_string(suffix);
+  while (names_->next.contains(name)) name = stem + "_" + std::to_string(++suffix);
+  names_->next[stem] = suffix + 1;
+  names_->next.emplace(name, 1);
+  return name;
+}
+
+Node& Graph::insert(NodeId before, OpKind kind, std::vector<ValueId> operands,
+                    std::vector<NewValue> results, std::vector<Arg> args, Origin origin) {
+  const NodeId id{static_cast<int32_t>(nodes_.size())};
+  nodes_.push_back(std::make_unique<Node>());
+  links_.emplace_back();
+  Node& node = *nodes_.back();
+  node.id = id;
+  node.kind = kind;
+  node.operands = std::move(operands);
+  node.args = std::move(args);
+  node.origin = std::move(origin);
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    DC_CHECK(node.operands[i].valid() && node.operands[i].index() < values_.size());
+    value(node.operands[i]).uses.push_back(Use{id, static_cast<int>(i)});
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].name == "-" && results[i].type.shape.empty()) {
+      node.results.push_back(ValueId{});
+      continue;
+    }
+    const ValueId result{static_cast<int32_t>(values_.size())};
+    Value created;
+    created.id = result;
+    created.name = unique_name(results[i].name, result);
+    created.type = std::move(results[i].type);
+    created.producer = id;
+    created.result = static_cast<int>(i);
+    values_.push_back(std::move(created));
+    node.results.push_back(result);
+  }
+  ++count_;
+  link(id, before);
+  return node;
+}
+
+Node& Graph::insert_aten(NodeId before, std::string overload, std::vector<ValueId> operands,
+                         std::vector<NewValue> results, std::vector<Arg> args, Origin origin) {
+  Node& node = insert(before, OpKind::Aten, std::move(operands), std::move(results),
+                      std::move(args), std::move(origin));
+  node.overload = std::move(overload);
+  return node;
+}
+
+void Graph::link(NodeId id, NodeId before) {
+  DC_CHECK(!before.valid() || contains(before));
+  const NodeId previous = before.valid() ? links_[before.index()].previous : tail_;
+  links_[id.index()] = Link{previous, before};
+  (previous.valid() ? links_[previous.index()].next : head_) = id;
+  (before.valid() ? links_[before.index()].previous : tail_) = id;
+}
+
+void Graph::unlink(NodeId id) {
+  const Link link = links_[id.index()];
+  (link.previous.valid() ? links_[link.previous.index()].next : head_) = link.next;
+  (link.next.valid() ? links_[link.next.index()].previous : tail_) = link.previous;
+  links_[id.index()] = Link{};
+}
+
+void Graph::drop_use(ValueId id, Use use) {
+  std::vector<Use>& uses = value(id).uses;
+  auto found = std::find(uses.begin(), uses.end(), use);
+  DC_CHECK(found != uses.end());
+  *found = uses.back();
+  uses.pop_back();
+}
+
+void Graph::set_operand(NodeId id, int index, ValueId value_id) {
+  ValueId& slot = node(id).operands[static_cast<size_t>(index)];
+  if (slot == value_id) return;
+  drop_use(slot, Use{id, index});
+  slot = value_id;
+  value(value_id).uses.push_back(Use{id, index});
+}
+
+void Graph::replace_all_uses(ValueId from, ValueId to) {
+  if (from == to) return;
+  std::vector<Use> moved = std::move(value(from).uses);
+  value(from).uses.clear();
+  for (const Use& use : moved) node(use.node).operands[static_cast<size_t>(use.operand)] = to;
+  std::vector<Use>& target = value(to).uses;
+  target.insert(target.end(), moved.begin(), moved.end());
+  for (Output& output : outputs) {
+    if (output.value == from) output.value = to;
+  }
+}
+
+void Graph::erase(NodeId id) {
+  DC_CHECK(contains(id));
+  Node& dead = node(id);
+  for (ValueId result : dead.results) {
+    if (!result.valid()) continue;
+    DC_CHECK(value(result).uses.empty());
+    for (const Output& output : outputs) DC_CHECK(output.value != result);
+    names_->next.erase(value(result).name);
+    value(result).producer = NodeId{};
+  }
+  for (size_t i = 0; i < dead.operands.size(); ++i) {
+    drop_use(dead.operands[i], Use{id, static_cast<int>(i)});
+  }
+  unlink(id);
+  nodes_[id.index()].reset();
+  --count_;
+}
+
+void Graph::move_before(NodeId id, NodeId before) {
+  DC_CHECK(contains(id));
+  if (id == before) return;
+  unlink(id);
+  link(id, before);
+}
+
+std::vector<NodeId> Graph::order() const {
+  std::vector<NodeId> nodes;
+  nodes.reserve(count_);
+  for (NodeId id = head_; id.valid(); id = next(id)) nodes.push_back(id);
+  return nodes;
+}
+
+ValueId Graph::find_value(std::string_view name) const {
+  for (const Value& candidate : values_) {
+    if (candidate.producer.valid() && candidate.name == name) return candidate.id;
+  }
+  return ValueId{};
+}
+
+}  // namespace dc::ir

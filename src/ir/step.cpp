@@ -1,0 +1,18 @@
+#include "src/ir/step.h"
+
+namespace dc::ir {
+
+int64_t Parameter::numel() const {
+  int64_t count = 1;
+  for (int64_t size : shape) count *= size;
+  return count;
+}
+
+int Step::find_state(std::string_view name) const {
+  for (size_t i = 0; i < state.size(); ++i) {
+    if (state[i].name == name) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+}  // namespace dc::ir
