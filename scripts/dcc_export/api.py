@@ -1,19 +1,21 @@
 """`export_train_step`: one call from a module that returns a loss to an archive."""
 
+import contextlib
 import dataclasses
 
 import torch
 from torch.export.graph_signature import InputKind
 
-from .archive import save_program
+from .archive import save_headless, save_program
 from .capture import capture_joint, strip
 from .check import check_archive
 from .errors import CHECK_FAILED, ExportError
+from .headless import faked
 from .initializers import default_rules
 from .inputs import describe_inputs
 from .optimizer import describe_optimizer
 from .program import LOSS_SCALE, ProgramBuilder, to_exported_program
-from .step import CHILD, StepModule, flatten_inputs
+from .step import StepModule, flatten_inputs
 from .ties import find_aliases
 
 
@@ -41,6 +43,7 @@ def export_train_step(
     root="",
     autocast=None,
     attention="cpu",
+    headless=False,
     check=True,
     seed=0,
 ):
@@ -56,12 +59,15 @@ def export_train_step(
     root: name of the child whose names are the user's, when `module` only wraps it.
     autocast: torch.bfloat16 to run the forward under CPU autocast.
     attention: "cuda-flash" rewrites devices to cuda (the check is then impossible and skipped).
+    headless: write graph and shapes without weights; parameters may be on the meta device.
     check: reload the file and compare it with eager; a difference raises ExportError.
     """
     args, kwargs, names = flatten_inputs(module, example_inputs, input_names)
     step = StepModule(module, len(args), list(kwargs), autocast)
     examples = args + list(kwargs.values())
-    aliases, program = _trace(step, examples, names, root, seed)
+    aliases = find_aliases(step, root)
+    with faked(step, examples) if headless else contextlib.nullcontext(examples) as tensors:
+        program, exported = _trace(step, tensors, names, aliases, root, seed)
     description = {
         "format": "dcc-train-step",
         "version": 1,
@@ -73,29 +79,28 @@ def export_train_step(
     }
     if optimizer is not None or clip_norm is not None:
         description.update(_optimizer(step, root, optimizer, clip_norm))
-    exported = to_exported_program(program, examples)
     device = "cuda" if attention == "cuda-flash" else None
-    save_program(exported, description, path, device)
-    line = "check: skipped"
-    if check and device is None:
+    (save_headless if headless else save_program)(exported, description, path, device)
+    line = "check: skipped" + (" (no weights)" if headless else " (CUDA)" if device else "")
+    if check and device is None and not headless:
         result = check_archive(
             path, step, examples, description["inputs"], lambda n: strip(n, root), seed
         )
         line = result.line
         if not result.passed:
             raise ExportError(f"{line}; the archive {path} must not be used", CHECK_FAILED)
-    return report(path, program, step, line)
+    return _report(path, program, step, line)
 
 
-def _trace(step, examples, names, root, seed):
-    aliases = find_aliases(step, root)
+def _trace(step, examples, names, aliases, root, seed):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         joint = capture_joint(step, examples, root)
-    return aliases, ProgramBuilder(joint, step, names, aliases, root).build()
+    program = ProgramBuilder(joint, step, names, aliases, root).build()
+    return program, to_exported_program(program, examples)
 
 
-def report(path, program, step, line):
+def _report(path, program, step, line):
     return Report(
         path=str(path),
         nodes=sum(n.op == "call_function" for n in program.graph.nodes),
@@ -124,6 +129,3 @@ def _optimizer(step, root, optimizer, clip_norm):
         if parameter.requires_grad:
             names[id(parameter)] = strip(fqn, root)
     return {"optimizer": describe_optimizer(optimizer, names, clip_norm)}
-
-
-__all__ = ["CHILD", "Report", "export_train_step", "report"]

@@ -5,12 +5,16 @@ import json
 import os
 import shutil
 import tempfile
+import zipfile
 
 import torch
 
 from .errors import CANNOT_WRITE, ExportError
 
 EXTRA_NAME = "dcc.json"
+
+# Records that the zip writer adds when it is closed.
+_WRITTEN_BY_ITSELF = (".data/version", ".data/serialization_id", "byteorder", "version")
 
 
 def canonical_json(value):
@@ -48,11 +52,123 @@ def replacing(path):
 
 
 def save_program(exported, description, path, device=None):
-    """Saves the program with its weights and `extra/dcc.json`."""
+    """Saves the program with its weights and `extra/dcc.json`; `device` replaces cpu in it."""
     extra = {EXTRA_NAME: canonical_json(description)}
     with replacing(path) as partial:
         try:
-            torch.export.save(exported, partial, extra_files=extra)
+            with _without_pickles():
+                torch.export.save(exported, partial, extra_files=extra)
+            if device is not None:
+                _rewrite_model(partial, lambda text: _on_device(text, device))
         except RuntimeError as error:  # the zip writer reports a full disk this way
             first = str(error).strip().splitlines()[0]
             raise ExportError(f"cannot write {path}: {first}", CANNOT_WRITE) from error
+
+
+def save_headless(exported, description, path, device=None):
+    """Saves graph, shapes and small constants, deflated; no weights and no sample inputs."""
+    from torch._export.serde.serialize import _to_json_bytes
+
+    model = _to_json_bytes(_serialize_graph(exported))
+    model = _compact(model) if device is None else _on_device(model, device)
+    constants = _constants(exported)
+    entries = {
+        "archive_format": b"pt2",
+        "archive_version": b"0",
+        ".data/version": b"6\n",
+        "byteorder": b"little",
+        "models/model.json": model,
+        "data/weights/model_weights_config.json": _config(exported.state_dict, "weight_"),
+        "data/constants/model_constants_config.json": _config(constants, "tensor_"),
+        **{f"data/constants/tensor_{i}": _raw(t) for i, t in enumerate(constants.values())},
+        f"extra/{EXTRA_NAME}": canonical_json(description).encode(),
+    }
+    root = os.path.splitext(os.path.basename(path))[0]
+    with replacing(path) as partial, zipfile.ZipFile(partial, "w") as archive:
+        for name, content in entries.items():
+            entry = zipfile.ZipInfo(f"{root}/{name}", date_time=(1980, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, content, compresslevel=6)
+
+
+def _serialize_graph(exported):
+    from torch._export.serde.serialize import ExportedProgramSerializer
+
+    with _without_pickles(samples=False):
+        return ExportedProgramSerializer().serialize(exported).exported_program
+
+
+@contextlib.contextmanager
+def _without_pickles(samples=True):
+    """torch pickles weights beside the records and throws that away; it costs twice the memory."""
+    from torch._export.serde import serialize
+
+    original = serialize.serialize_torch_artifact
+
+    def samples_only(artifact, *args, **kwargs):
+        keep = samples and not isinstance(artifact, dict)
+        return original(artifact, *args, **kwargs) if keep else b""
+
+    serialize.serialize_torch_artifact = samples_only
+    try:
+        yield
+    finally:
+        serialize.serialize_torch_artifact = original
+
+
+def _constants(exported):
+    used = {s.target for s in exported.graph_signature.input_specs}
+    return {k: v for k, v in exported.constants.items() if k in used}
+
+
+def _config(tensors, prefix):
+    """The payload table: one record per tensor, the same one for tied names."""
+    from torch._export.serde.schema import PayloadConfig, PayloadMeta
+    from torch._export.serde.serialize import _to_json_bytes, serialize_tensor_meta
+
+    config, index = {}, {}
+    for fqn, tensor in tensors.items():
+        config[fqn] = PayloadMeta(
+            path_name=f"{prefix}{index.setdefault(id(tensor), len(index))}",
+            is_param=isinstance(tensor, torch.nn.Parameter),
+            use_pickle=False,
+            tensor_meta=serialize_tensor_meta(tensor),
+        )
+    return _compact(_to_json_bytes(PayloadConfig(config=config)))
+
+
+def _raw(tensor):
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+
+
+def _compact(text):
+    return json.dumps(json.loads(text), separators=(",", ":"), allow_nan=False).encode()
+
+
+def _on_device(text, device):
+    """The graph's JSON with every cpu device replaced."""
+
+    def moved(entry):
+        if set(entry) == {"type", "index"} and entry["type"] == "cpu":
+            return {"type": device, "index": None}
+        return entry
+
+    return json.dumps(
+        json.loads(text, object_hook=moved), separators=(",", ":"), allow_nan=False
+    ).encode()
+
+
+def _rewrite_model(path, change):
+    """Rewrites the archive at `path` with models/model.json changed."""
+    plain = os.path.join(os.path.dirname(path), "unchanged")
+    os.replace(path, plain)
+    reader = torch._C.PyTorchFileReader(plain)
+    writer = torch._C.PyTorchFileWriter(path)
+    for name in reader.get_all_records():
+        if name in _WRITTEN_BY_ITSELF:
+            continue
+        content = reader.get_record(name)
+        content = change(content) if name == "models/model.json" else content
+        writer.write_record(name, content, len(content))
+    writer.write_end_of_file()

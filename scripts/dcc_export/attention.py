@@ -9,7 +9,7 @@ import torch
 from .errors import ExportError
 
 CPU = "dcc_cpu"
-CUDA_FLASH = "dcc_cuda_flash"
+CUDA_FLASH = "dcc_cuda"  # a name with "flash" would be looked up among kernel packages
 NAMES = {"cpu": CPU, "cuda-flash": CUDA_FLASH}
 
 # Keywords that change the meaning of attention and that a fused call without mask cannot express.

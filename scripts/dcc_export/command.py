@@ -1,8 +1,10 @@
 """The command line of export.py."""
 
 import argparse
+import logging
 import os
 import sys
+import warnings
 
 from . import errors
 from .errors import ExportError
@@ -55,6 +57,8 @@ def _probability(text):
 
 def main(argv=None):
     """Runs the command; returns its exit code."""
+    warnings.filterwarnings("ignore", message="The given buffer is not writable")
+    logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)
     try:
         arguments = _parser().parse_args(argv)
         report = _run(arguments)
@@ -103,6 +107,7 @@ def _run(arguments):
         root=workload.root,
         autocast=torch.bfloat16 if options.dtype == "autocast-bfloat16" else None,
         attention=options.attention,
+        headless=options.headless,
         check=not arguments.no_check,
         seed=options.seed,
     )

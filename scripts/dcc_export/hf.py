@@ -8,6 +8,7 @@ import torch
 
 from . import attention, experts, losses
 from .errors import MISSING, ExportError
+from .headless import compute_buffers
 from .tasks import EAGER_ONLY, find_task
 
 
@@ -83,7 +84,12 @@ def _construct(auto_class, config, options):
         kinds["experts_implementation"] = experts.NAME
     torch.manual_seed(options.seed)
     try:
-        return auto_class.from_config(config, **kinds)
+        if not options.headless:
+            return auto_class.from_config(config, **kinds)
+        with torch.device("meta"):
+            model = auto_class.from_config(config, **kinds)
+        compute_buffers(model)
+        return model
     except (ValueError, ImportError) as error:
         raise ExportError(
             f"transformers cannot build {config.model_type!r} with our attention: "

@@ -48,8 +48,9 @@ def _describe(name, node, example, given):
     role = given.get("role") or _guess_role(name, example, use)
     if role not in ROLES:
         raise ExportError(f"role of input {name!r} is {role!r}; it must be one of {ROLES}")
-    low, high = _range(role, example, bound)
-    return {"name": name, "role": role, "low": given.get("low", low), "high": given.get("high", high)}
+    if not {"low", "high"} <= set(given):
+        given = {**dict(zip(("low", "high"), _range(role, example, bound))), **given}
+    return {"name": name, "role": role, "low": given["low"], "high": given["high"]}
 
 
 def _guess_role(name, example, use):

@@ -8,6 +8,7 @@ import dataclasses
 
 import torch
 from torch._functorch._aot_autograd import descriptors as desc
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import (
     ExportGraphSignature,
     InputKind,
@@ -113,6 +114,9 @@ class ProgramBuilder:
                 )
             fqn = f"lifted_tensor_{len(self.constants)}"
             new = self.graph.placeholder(f"c_{fqn}")
+            value = getattr(value, "constant", None) if isinstance(value, FakeTensor) else value
+            if value is None:
+                raise ExportError("the forward creates a tensor whose value is not known headless")
             fake_mode = _fake_mode(self.joint)
             new.meta = {"val": fake_mode.from_tensor(value, static_shapes=True)}
             self.constants[fqn] = value.detach().clone()
@@ -162,7 +166,7 @@ class ProgramBuilder:
         if self.pending_tangent and any(a is self.pending_tangent[0] for a in node.all_input_nodes):
             self._cast_tangent()
         new = self.graph.node_copy(node, lambda n: self.env[n])
-        new.meta = {"val": node.meta["val"], "custom": _marks(node)}
+        new.meta = {"val": _storable(node.meta["val"]), "custom": _marks(node)}
         self.env[node] = new
 
     def _is_identity(self, node):
@@ -284,6 +288,16 @@ def _marks(node):
     if node.meta.get("is_gradient_acc"):
         marks["acc"] = 1
     return dict(sorted(marks.items()))
+
+
+def _storable(value):
+    """The format has no uint64 (the random state of CUDA attention); int64 has its width."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(_storable(v) for v in value)
+    if isinstance(value, torch.Tensor) and value.dtype == torch.uint64:
+        with value.fake_mode:
+            return torch.empty(value.shape, dtype=torch.int64, device=value.device)
+    return value
 
 
 def _fake_mode(joint):
