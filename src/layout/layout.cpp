@@ -1,0 +1,160 @@
+#include "src/layout/layout.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "src/base/units.h"
+#include "src/layout/occupancy.h"
+
+namespace dc::layout {
+namespace {
+
+// Requests with times renumbered to the positions where something starts: two ranges share a
+// position exactly if they share such a one.
+struct Problem {
+  std::vector<int32_t> first, last;
+  std::vector<int64_t> bytes;
+  int32_t moments = 1;
+  size_t size() const { return bytes.size(); }
+};
+
+Problem make_problem(std::span<const Request> requests) {
+  std::vector<int32_t> starts;
+  starts.reserve(requests.size());
+  for (const Request& request : requests) starts.push_back(request.first);
+  std::sort(starts.begin(), starts.end());
+  starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
+  Problem problem;
+  problem.moments = std::max<int32_t>(1, static_cast<int32_t>(starts.size()));
+  for (const Request& request : requests) {
+    auto index = [&](auto it) { return static_cast<int32_t>(it - starts.begin()); };
+    problem.first.push_back(index(std::lower_bound(starts.begin(), starts.end(), request.first)));
+    problem.last.push_back(index(std::upper_bound(starts.begin(), starts.end(), request.last)) - 1);
+    problem.bytes.push_back(base::round_up(request.bytes, base::kAlignment));
+  }
+  return problem;
+}
+
+int64_t peak(const Problem& problem) {
+  std::vector<int64_t> change(static_cast<size_t>(problem.moments) + 1, 0);
+  for (size_t i = 0; i < problem.size(); ++i) {
+    change[static_cast<size_t>(problem.first[i])] += problem.bytes[i];
+    change[static_cast<size_t>(problem.last[i]) + 1] -= problem.bytes[i];
+  }
+  int64_t live = 0, most = 0;
+  for (int64_t delta : change) most = std::max(most, live += delta);
+  return most;
+}
+
+using Order = std::vector<uint32_t>;
+
+// Places in the given order, each at the lowest free offset.
+Layout place(const Problem& problem, const Order& order) {
+  Occupancy occupancy(problem.moments);
+  Layout layout;
+  layout.offsets.assign(problem.size(), 0);
+  for (uint32_t i : order) {
+    if (problem.bytes[i] == 0) continue;
+    int64_t offset = occupancy.lowest_fit(problem.first[i], problem.last[i], problem.bytes[i]);
+    occupancy.take(problem.first[i], problem.last[i], offset, problem.bytes[i]);
+    layout.offsets[i] = offset;
+    layout.bytes = std::max(layout.bytes, offset + problem.bytes[i]);
+  }
+  return layout;
+}
+
+// Orders by decreasing key; ties by decreasing size, then by start, then by index.
+template <typename Key>
+Order order_by(const Problem& problem, Key key) {
+  Order order(problem.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    auto key_a = key(a), key_b = key(b);
+    if (key_a != key_b) return key_a > key_b;
+    if (problem.bytes[a] != problem.bytes[b]) return problem.bytes[a] > problem.bytes[b];
+    if (problem.first[a] != problem.first[b]) return problem.first[a] < problem.first[b];
+    return a < b;
+  });
+  return order;
+}
+
+Order size_order(const Problem& problem) {
+  return order_by(problem, [&](uint32_t i) { return problem.bytes[i]; });
+}
+
+// Moves every request that ends above `bound` to half its place in the order.
+Order promote(const Problem& problem, const Layout& layout, const Order& order, int64_t bound) {
+  std::vector<std::pair<uint64_t, uint32_t>> keyed(order.size());
+  for (size_t place = 0; place < order.size(); ++place) {
+    uint32_t i = order[place];
+    bool sticks_out = layout.offsets[i] + problem.bytes[i] > bound;
+    keyed[place] = {sticks_out ? place : 2 * place + 1, i};
+  }
+  std::stable_sort(keyed.begin(), keyed.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  Order result(order.size());
+  for (size_t place = 0; place < order.size(); ++place) result[place] = keyed[place].second;
+  return result;
+}
+
+Layout repair(const Problem& problem, Order order, int64_t bound, int rounds) {
+  Layout best = place(problem, order);
+  Layout current = best;
+  for (int round = 1; round < rounds && best.bytes > bound; ++round) {
+    order = promote(problem, current, order, bound);
+    current = place(problem, order);
+    if (current.bytes < best.bytes) best = current;
+  }
+  return best;
+}
+
+int64_t duration(const Problem& problem, uint32_t i) {
+  return problem.last[i] - problem.first[i] + 1;
+}
+
+}  // namespace
+
+int64_t lower_bound(std::span<const Request> requests) { return peak(make_problem(requests)); }
+
+Layout greedy_by_size(std::span<const Request> requests) {
+  Problem problem = make_problem(requests);
+  Layout layout = place(problem, size_order(problem));
+  layout.algorithm = "greedy by size";
+  return layout;
+}
+
+Layout repaired_greedy(std::span<const Request> requests, int rounds) {
+  Problem problem = make_problem(requests);
+  int64_t bound = peak(problem);
+  Order orders[] = {
+      order_by(problem,
+               [&](uint32_t i) {
+                 return static_cast<double>(problem.bytes[i]) *
+                        static_cast<double>(duration(problem, i));
+               }),
+      order_by(problem, [&](uint32_t i) { return duration(problem, i); }),
+      order_by(problem, [&](uint32_t i) { return -static_cast<int64_t>(problem.first[i]); }),
+      size_order(problem),
+  };
+  Layout best;
+  int left = rounds;
+  for (size_t k = 0; k < std::size(orders) && left > 0; ++k) {
+    int share = std::max(1, left / static_cast<int>(std::size(orders) - k));
+    Layout layout = repair(problem, std::move(orders[k]), bound, share);
+    left -= share;
+    if (k == 0 || layout.bytes < best.bytes) best = std::move(layout);
+    if (best.bytes <= bound) break;
+  }
+  best.algorithm = "repaired greedy";
+  return best;
+}
+
+Layout best_layout(std::span<const Request> requests) {
+  Layout by_size = greedy_by_size(requests);
+  if (by_size.bytes <= lower_bound(requests)) return by_size;
+  int rounds = static_cast<int>(std::clamp<size_t>(200000 / (requests.size() + 1), 8, 64));
+  Layout repaired = repaired_greedy(requests, rounds);
+  return repaired.bytes < by_size.bytes ? repaired : by_size;
+}
+
+}  // namespace dc::layout

@@ -1,0 +1,27 @@
+// Arena layout: gives every request an offset so that requests alive at the same position do not
+// overlap. Pure functions; equal requests, equal layout.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "src/layout/request.h"
+
+namespace dc::layout {
+
+// Largest sum of live bytes, each request rounded up to the alignment: no layout is smaller.
+int64_t lower_bound(std::span<const Request> requests);
+
+// Places requests by decreasing size at the lowest offset free throughout their range.
+Layout greedy_by_size(std::span<const Request> requests);
+
+// Starts from several orders (size times duration, duration, start) and repairs: requests that
+// stick out above the lower bound move forward in the order, and all are placed again. `rounds` is
+// the number of placements made at most, over all orders; it stops earlier at the lower bound.
+Layout repaired_greedy(std::span<const Request> requests, int rounds);
+
+// Runs both and keeps the smaller layout. The number of rounds follows from the number of requests
+// only, never from a clock.
+Layout best_layout(std::span<const Request> requests);
+
+}  // namespace dc::layout
