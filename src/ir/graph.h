@@ -101,6 +101,7 @@ class Graph {
   Graph clone() const;  // same ids
 
   const std::string& name() const { return name_; }
+  void set_name(std::string name) { name_ = std::move(name); }
 
   // Adds a node before `before` (an invalid id: at the end). Results are created from `results`; an entry with rank-0 type and name "-" is None.
   Node& insert(NodeId before, OpKind kind, std::vector<ValueId> operands, std::vector<NewValue> results, std::vector<Arg> args, Origin origin);
