@@ -15,24 +15,30 @@ namespace dc::runtime {
 class TraceRecorder;  // trace.h
 
 struct ExecutorOptions {
-  bool poison = false;            // fill every slice with NaN bytes after its last use
+  bool poison = false;  // fill every slice with NaN bytes after its last use, and before its first
   TraceRecorder* trace = nullptr;
 };
 
 class Executor {
  public:
-  // Binds every instruction: may be slow, may fail. `slab` holds the device arena. Communicators are opened through `job` (collective).
-  static base::Result<std::unique_ptr<Executor>> prepare(const plan::Plan& plan, Job& job, Slab slab, ExecutorOptions options);
+  // Binds every instruction: may be slow, may fail. `slab` holds the device arena. Communicators
+  // are opened through `job` (collective). Plan, job and slab must outlive the executor.
+  static base::Result<std::unique_ptr<Executor>> prepare(const plan::Plan& plan, Job& job,
+                                                         Slab slab, ExecutorOptions options);
   virtual ~Executor() = default;
 
   virtual BoundTensor tensor(int32_t id) const = 0;
-  // Called on the compute stream after instruction `index` of `program` completed.
+  // Called on the compute stream after compute instruction `index` of `program` completed.
   using Observer = std::function<base::Status(int32_t program, int32_t index)>;
   virtual void observe(Observer observer) = 0;  // empty: none; costs nothing when empty
-  // Runs one program of the step once. No allocation outside aten kernels, no lookup by name, no logging.
+  // Runs one program of the step once. No allocation outside aten kernels, no lookup by name, no
+  // logging. After a failure on any stream every later call returns the same failure.
   virtual base::Status run(int32_t program) = 0;
   virtual Traffic traffic() const = 0;  // summed over communicators
-  struct ProviderCounts { int aten = 0, native = 0, collectives = 0, copies = 0; int64_t repairs = 0; };
+  struct ProviderCounts {
+    int aten = 0, native = 0, collectives = 0, copies = 0;
+    int64_t repairs = 0;
+  };
   virtual ProviderCounts counts() const = 0;
 };
 

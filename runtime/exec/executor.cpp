@@ -1,0 +1,150 @@
+#include "runtime/exec/executor.h"
+
+#include <cstring>
+
+#include "runtime/exec/replay.h"
+#include "runtime/exec/trace.h"
+
+namespace dc::runtime {
+
+using base::ErrorKind;
+using base::Status;
+
+void Queue::run() {
+  const uint32_t epoch = replay_.programs_[static_cast<size_t>(program_)].epoch;
+  replay_.replay(commands, program_, stream_, epoch);
+  done_->signal(epoch);
+}
+
+Replay::~Replay() {
+  for (const auto& event : events_) event->cancel();
+  streams_.clear();  // joins before anything that a queue touches goes away
+}
+
+Status Replay::run(int32_t program) {
+  PreparedProgram& prepared = programs_[static_cast<size_t>(program)];
+  if (!failed_.load(std::memory_order_acquire)) {
+    ++prepared.epoch;
+    for (size_t s = 1; s < prepared.queues.size(); ++s) {
+      if (!prepared.queues[s]->commands.empty()) streams_[s]->submit(*prepared.queues[s]);
+    }
+    prepared.queues[0]->run();
+    for (size_t s = 1; s < prepared.queues.size(); ++s) {
+      if (!prepared.queues[s]->commands.empty()) prepared.queues[s]->wait(prepared.epoch);
+    }
+  }
+  if (!failed_.load(std::memory_order_acquire)) return base::ok_status();
+  std::lock_guard lock(failure_mutex_);
+  return failure_;
+}
+
+void Replay::replay(const std::vector<Command>& commands, int32_t program, int32_t stream,
+                    uint32_t epoch) {
+  const bool observed = stream == 0 && observer_ != nullptr;
+  for (const Command& command : commands) {
+    if (failed_.load(std::memory_order_acquire)) return;
+    const int64_t begin = options_.trace ? TraceRecorder::now() : 0;
+    Status status = execute(command, epoch);
+    if (status.ok() && observed && command.kind != CommandKind::Poison) {
+      status = observer_(program, command.instruction);
+    }
+    if (!status.ok()) return fail(std::move(status), program, command);
+    if (options_.trace && command.kind != CommandKind::Poison &&
+        command.kind != CommandKind::Signal) {
+      options_.trace->record(stream, program, command.instruction, begin, TraceRecorder::now());
+    }
+  }
+}
+
+Status Replay::execute(const Command& command, uint32_t epoch) {
+  const auto target = static_cast<size_t>(command.target);
+  switch (command.kind) {
+    case CommandKind::Kernel:
+      return kernels_[target]->launch();
+    case CommandKind::Collective:
+      return collective(collectives_[target]);
+    case CommandKind::Copy:
+      std::memmove(copies_[target].dst, copies_[target].src,
+                   static_cast<size_t>(copies_[target].bytes));
+      return base::ok_status();
+    case CommandKind::Signal:
+      events_[target]->signal(epoch);
+      return base::ok_status();
+    case CommandKind::Wait:
+      // Cancelled only after another stream failed: its failure is the one to report.
+      if (!events_[target]->wait(epoch)) {
+        return Status(ErrorKind::Unavailable, "DC6101", "another stream of this rank failed");
+      }
+      return base::ok_status();
+    case CommandKind::Poison:
+      std::memset(poisons_[target].begin, kPoisonByte,
+                  static_cast<size_t>(poisons_[target].bytes));
+      return base::ok_status();
+  }
+  return Status(ErrorKind::Internal, "DC6102", "unknown command kind; please report this");
+}
+
+Status Replay::collective(const BoundCollective& bound) {
+  switch (bound.kind) {
+    case plan::CollectiveKind::AllGather:
+      return bound.communicator->all_gather(bound.buffers);
+    case plan::CollectiveKind::ReduceScatter:
+      return bound.communicator->reduce_scatter(bound.buffers);
+    case plan::CollectiveKind::AllReduce:
+      return bound.communicator->all_reduce(bound.buffers);
+    case plan::CollectiveKind::Broadcast:
+    case plan::CollectiveKind::AllToAll:
+      break;  // refused by prepare
+  }
+  return Status(ErrorKind::Internal, "DC6103", "unprepared collective; please report this");
+}
+
+// The first failure is reported, except that a peer's death explains whatever came before it.
+void Replay::fail(Status status, int32_t program, const Command& command) {
+  {
+    std::lock_guard lock(failure_mutex_);
+    const bool first = failure_.ok();
+    const bool explains = !first && status.kind() == ErrorKind::PeerDied &&
+                          failure_.kind() != ErrorKind::PeerDied;
+    if (first || explains) {
+      const plan::Program& owner = plan_.programs[static_cast<size_t>(program)];
+      const auto index = static_cast<size_t>(command.instruction);
+      std::string where = "at instruction " + std::to_string(command.instruction) +
+                          " of program '" + owner.name + "'";
+      if (index < owner.instructions.size()) {
+        const plan::Instruction& instruction = owner.instructions[index];
+        if (!instruction.op.empty()) where += ", " + instruction.op;
+        if (!instruction.module.empty()) where += ", module " + instruction.module;
+      }
+      failure_ = std::move(status);
+      failure_.add_context(std::move(where));
+    }
+    failed_.store(true, std::memory_order_release);
+  }
+  for (const auto& event : events_) event->cancel();
+  for (const auto& communicator : communicators_) {
+    if (communicator) communicator->abort();
+  }
+}
+
+Traffic Replay::traffic() const {
+  Traffic sum;
+  for (const auto& communicator : communicators_) {
+    const Traffic one = communicator->traffic();
+    sum.all_gather += one.all_gather;
+    sum.reduce_scatter += one.reduce_scatter;
+    sum.all_reduce += one.all_reduce;
+    sum.other += one.other;
+  }
+  return sum;
+}
+
+Executor::ProviderCounts Replay::counts() const {
+  ProviderCounts counts = counts_;
+  for (const KernelProvider* provider : {native_.get(), aten_.get()}) {
+    if (provider) counts.repairs += provider->repairs();
+  }
+  return counts;
+}
+
+}  // namespace dc::runtime

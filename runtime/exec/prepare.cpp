@@ -1,0 +1,260 @@
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/exec/replay.h"
+#include "src/base/units.h"
+
+namespace dc::runtime {
+
+using base::ErrorKind;
+using base::Result;
+using base::Status;
+
+// Binds a plan to one rank's memory, kernels and communicators.
+class Preparation {
+ public:
+  Preparation(Replay& replay, Job& job, Slab slab)
+      : replay_(replay), plan_(replay.plan_), job_(job), slab_(slab) {}
+
+  Status run() {
+    DC_RETURN_IF_ERROR(check_memory());
+    // First what needs the other ranks, so that a local failure leaves nobody waiting here.
+    DC_RETURN_IF_ERROR(open_communicators());
+    DC_RETURN_IF_ERROR(open_providers());
+    for (size_t p = 0; p < plan_.programs.size(); ++p) {
+      DC_RETURN_IF_ERROR(add_program(static_cast<int32_t>(p)));
+    }
+    start_streams();
+    if (replay_.options_.poison) poison_transients();
+    return base::ok_status();
+  }
+
+ private:
+  Status check_memory() const {
+    for (size_t space = 1; space < plan_.arena_bytes.size(); ++space) {
+      if (plan_.arena_bytes[space] > 0) {
+        return Status(ErrorKind::Unsupported, "DC6111",
+                      "the plan keeps values outside device memory, which this version cannot do; "
+                      "compile it without offload");
+      }
+    }
+    if (!plan_.arena_bytes.empty() && slab_.bytes < plan_.arena_bytes[0]) {
+      return Status(ErrorKind::Internal, "DC6112",
+                    "the slab is smaller than the plan's arena; please report this");
+    }
+    return base::ok_status();
+  }
+
+  Status open_communicators() {
+    for (const plan::Group& group : plan_.groups) {
+      bool whole = static_cast<int>(group.ranks.size()) == job_.control().size();
+      for (size_t i = 0; i < group.ranks.size(); ++i) {
+        whole = whole && group.ranks[i] == static_cast<int32_t>(i);
+      }
+      if (!whole) {
+        return Status(ErrorKind::Unsupported, "DC6113",
+                      "the plan has a group on axis '" + group.axis +
+                          "' that is not all ranks in order; this version runs one axis only");
+      }
+      DC_ASSIGN_OR_RETURN(auto communicator, job_.open_communicator());
+      replay_.communicators_.push_back(std::move(communicator));
+    }
+    return base::ok_status();
+  }
+
+  Status open_providers() {
+    bool needs_aten = false;
+    for (const plan::Program& program : plan_.programs) {
+      for (const plan::Instruction& instruction : program.instructions) {
+        needs_aten = needs_aten || (instruction.kind == plan::InstructionKind::Kernel &&
+                                    instruction.provider == plan::Provider::Aten);
+      }
+    }
+    replay_.native_ = make_native_provider();
+    if (needs_aten) {
+      DC_ASSIGN_OR_RETURN(replay_.aten_, open_aten_provider(plan_.threads));
+    }
+    return base::ok_status();
+  }
+
+  Status add_program(int32_t id) {
+    const plan::Program& program = plan_.programs[static_cast<size_t>(id)];
+    PreparedProgram prepared;
+    for (size_t s = 0; s < std::max<size_t>(plan_.streams.size(), 1); ++s) {
+      prepared.queues.push_back(std::make_unique<Queue>(replay_, id, static_cast<int32_t>(s),
+                                                        replay_.device_->make_event()));
+    }
+    latest_signal_.assign(static_cast<size_t>(plan_.events), -1);
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      Status status = add_instruction(prepared, program.instructions[i], static_cast<int32_t>(i));
+      if (!status.ok()) {
+        return std::move(status).add_context("while preparing instruction " + std::to_string(i) +
+                                             " of program '" + program.name + "'");
+      }
+      if (replay_.options_.poison) add_poison(prepared, id, static_cast<int32_t>(i));
+    }
+    replay_.programs_.push_back(std::move(prepared));
+    return base::ok_status();
+  }
+
+  Status add_instruction(PreparedProgram& prepared, const plan::Instruction& instruction,
+                         int32_t index) {
+    auto& commands = prepared.queues[static_cast<size_t>(instruction.stream)]->commands;
+    switch (instruction.kind) {
+      case plan::InstructionKind::Kernel: {
+        DC_RETURN_IF_ERROR(bind_kernel(instruction));
+        commands.push_back({CommandKind::Kernel, index, last(replay_.kernels_)});
+        return base::ok_status();
+      }
+      case plan::InstructionKind::Collective: {
+        DC_RETURN_IF_ERROR(bind_collective(instruction));
+        commands.push_back({CommandKind::Collective, index, last(replay_.collectives_)});
+        return base::ok_status();
+      }
+      case plan::InstructionKind::Copy: {
+        DC_RETURN_IF_ERROR(bind_copy(instruction));
+        commands.push_back({CommandKind::Copy, index, last(replay_.copies_)});
+        return base::ok_status();
+      }
+      case plan::InstructionKind::Signal:
+        // Every signal has an event of its own, which counts runs of the program.
+        replay_.events_.push_back(replay_.device_->make_event());
+        latest_signal_[static_cast<size_t>(instruction.event)] = last(replay_.events_);
+        commands.push_back({CommandKind::Signal, index, last(replay_.events_)});
+        return base::ok_status();
+      case plan::InstructionKind::Wait: {
+        const int32_t event = latest_signal_[static_cast<size_t>(instruction.event)];
+        // Without a signal before it the wait is for an earlier run, and those have ended.
+        if (event >= 0) commands.push_back({CommandKind::Wait, index, event});
+        return base::ok_status();
+      }
+    }
+    return Status(ErrorKind::Internal, "DC6114", "unknown instruction kind; please report this");
+  }
+
+  Status bind_kernel(const plan::Instruction& instruction) {
+    KernelProvider* provider = nullptr;
+    switch (instruction.provider) {
+      case plan::Provider::Aten:
+        provider = replay_.aten_.get();
+        ++replay_.counts_.aten;
+        break;
+      case plan::Provider::Native:
+        provider = replay_.native_.get();
+        ++replay_.counts_.native;
+        break;
+      case plan::Provider::Fused:
+        return Status(ErrorKind::Unsupported, "DC6115",
+                      "the plan has fused kernels, which this version cannot run; compile it with "
+                      "the dcc that belongs to this dcrun");
+    }
+    DC_ASSIGN_OR_RETURN(auto kernel, provider->prepare(instruction, replay_.addresses_));
+    replay_.kernels_.push_back(std::move(kernel));
+    return base::ok_status();
+  }
+
+  Status bind_collective(const plan::Instruction& instruction) {
+    if (instruction.collective == plan::CollectiveKind::Broadcast ||
+        instruction.collective == plan::CollectiveKind::AllToAll) {
+      return Status(ErrorKind::Unsupported, "DC6116",
+                    "the plan has a broadcast or all-to-all, which this version cannot run");
+    }
+    const plan::Group& group = plan_.groups[static_cast<size_t>(instruction.group)];
+    if (group.stream >= 0 && group.stream != instruction.stream) {
+      return Status(ErrorKind::BadInput, "DC6117",
+                    "a collective runs on stream " + std::to_string(instruction.stream) +
+                        " but its group belongs to stream " + std::to_string(group.stream) +
+                        "; compile the plan again");
+    }
+    BoundCollective bound;
+    bound.kind = instruction.collective;
+    bound.communicator = replay_.communicators_[static_cast<size_t>(instruction.group)].get();
+    for (const plan::CollectiveBuffer& buffer : instruction.buffers) {
+      CollectiveBuffer one;
+      one.input = reference(buffer.input);
+      one.output = reference(buffer.output);
+      one.dtype = plan_.tensors[static_cast<size_t>(buffer.input)].dtype;
+      one.elements = buffer.elements;
+      one.shard = buffer.shard;
+      bound.buffers.push_back(one);
+    }
+    replay_.collectives_.push_back(std::move(bound));
+    ++replay_.counts_.collectives;
+    return base::ok_status();
+  }
+
+  Ref reference(int32_t tensor) const {
+    return {replay_.addresses_.bind(tensor).data,
+            plan_.tensors[static_cast<size_t>(tensor)].rank_stride};
+  }
+
+  Status bind_copy(const plan::Instruction& instruction) {
+    const BoundTensor src = replay_.addresses_.bind(instruction.src);
+    const BoundTensor dst = replay_.addresses_.bind(instruction.dst);
+    const bool equal = src.dtype == dst.dtype &&
+                       std::equal(src.sizes.begin(), src.sizes.end(), dst.sizes.begin(),
+                                  dst.sizes.end()) &&
+                       std::equal(src.strides.begin(), src.strides.end(), dst.strides.begin(),
+                                  dst.strides.end());
+    int64_t extent = src.numel() == 0 ? 0 : 1;
+    for (size_t d = 0; d < src.sizes.size() && extent > 0; ++d) {
+      extent += (src.sizes[d] - 1) * src.strides[d];
+    }
+    if (!equal || extent != src.numel()) {
+      return Status(ErrorKind::BadInput, "DC6118",
+                    "a copy between tensors of different type, shape or strides, or with gaps; "
+                    "compile the plan again");
+    }
+    replay_.copies_.push_back({static_cast<std::byte*>(dst.data),
+                               static_cast<const std::byte*>(src.data),
+                               src.numel() * base::byte_size(src.dtype)});
+    ++replay_.counts_.copies;
+    return base::ok_status();
+  }
+
+  // After instruction `index` in total order, on compute: what ended there has been waited for.
+  void add_poison(PreparedProgram& prepared, int32_t program, int32_t index) {
+    for (size_t s = 0; s < plan_.slices.size(); ++s) {
+      const plan::Slice& slice = plan_.slices[s];
+      if (slice.program != program || slice.last != index) continue;
+      replay_.poisons_.push_back({replay_.addresses_.slice(static_cast<int32_t>(s)), slice.bytes});
+      prepared.queues[0]->commands.push_back({CommandKind::Poison, index, last(replay_.poisons_)});
+    }
+  }
+
+  void poison_transients() const {
+    for (size_t s = 0; s < plan_.slices.size(); ++s) {
+      const plan::Slice& slice = plan_.slices[s];
+      if (slice.program < 0) continue;
+      std::memset(replay_.addresses_.slice(static_cast<int32_t>(s)), kPoisonByte,
+                  static_cast<size_t>(slice.bytes));
+    }
+  }
+
+  void start_streams() {
+    replay_.streams_.resize(std::max<size_t>(plan_.streams.size(), 1));
+    for (size_t s = 1; s < plan_.streams.size(); ++s) {
+      replay_.streams_[s] = replay_.device_->make_stream(plan_.streams[s].name);
+    }
+  }
+
+  template <typename T>
+  static int32_t last(const std::vector<T>& table) {
+    return static_cast<int32_t>(table.size()) - 1;
+  }
+
+  Replay& replay_;
+  const plan::Plan& plan_;
+  Job& job_;
+  Slab slab_;
+  std::vector<int32_t> latest_signal_;  // by event of the plan: index into events_, or -1
+};
+
+Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan, Job& job, Slab slab,
+                                                    ExecutorOptions options) {
+  auto replay = std::make_unique<Replay>(plan, slab, job.control().rank().v, options);
+  DC_RETURN_IF_ERROR(Preparation(*replay, job, slab).run());
+  return std::unique_ptr<Executor>(std::move(replay));
+}
+
+}  // namespace dc::runtime

@@ -1,0 +1,110 @@
+// What prepare makes of a plan: one queue of bound commands per program and stream. Private to this folder.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/device/device.h"
+#include "runtime/exec/executor.h"
+
+namespace dc::runtime {
+
+enum class CommandKind : uint8_t { Kernel, Collective, Copy, Signal, Wait, Poison };
+
+struct Command {
+  CommandKind kind = CommandKind::Kernel;
+  int32_t instruction = -1;  // index in the program
+  int32_t target = -1;       // index into the table of its kind
+};
+
+struct BoundCollective {
+  plan::CollectiveKind kind = plan::CollectiveKind::AllGather;
+  Communicator* communicator = nullptr;
+  std::vector<CollectiveBuffer> buffers;
+};
+
+struct BoundCopy {
+  std::byte* dst = nullptr;
+  const std::byte* src = nullptr;
+  int64_t bytes = 0;
+};
+
+struct PoisonRange {
+  std::byte* begin = nullptr;
+  int64_t bytes = 0;
+};
+
+class Replay;
+
+// The commands of one program on one stream, as work for that stream.
+class Queue final : public Work {
+ public:
+  Queue(Replay& replay, int32_t program, int32_t stream, std::unique_ptr<Event> done)
+      : replay_(replay), program_(program), stream_(stream), done_(std::move(done)) {}
+  void run() override;
+  void wait(uint32_t epoch) { (void)done_->wait(epoch); }
+
+  std::vector<Command> commands;
+
+ private:
+  Replay& replay_;
+  int32_t program_, stream_;
+  std::unique_ptr<Event> done_;  // never cancelled: it always comes
+};
+
+struct PreparedProgram {
+  std::vector<std::unique_ptr<Queue>> queues;  // by stream
+  uint32_t epoch = 0;                          // runs so far; events count them
+};
+
+class Replay final : public Executor {
+ public:
+  Replay(const plan::Plan& plan, Slab slab, int rank, ExecutorOptions options)
+      : plan_(plan), addresses_(plan, slab.base, rank), options_(options) {}
+  ~Replay() override;
+
+  BoundTensor tensor(int32_t id) const override { return addresses_.bind(id); }
+  void observe(Observer observer) override { observer_ = std::move(observer); }
+  base::Status run(int32_t program) override;
+  Traffic traffic() const override;
+  ProviderCounts counts() const override;
+
+ private:
+  friend class Queue;
+  friend class Preparation;
+
+  // Runs commands until the end or until some stream failed.
+  void replay(const std::vector<Command>& commands, int32_t program, int32_t stream, uint32_t epoch);
+  base::Status execute(const Command& command, uint32_t epoch);
+  static base::Status collective(const BoundCollective& bound);
+  void fail(base::Status status, int32_t program, const Command& command);
+
+  const plan::Plan& plan_;
+  AddressMap addresses_;
+  ExecutorOptions options_;
+  Observer observer_;
+
+  std::unique_ptr<Device> device_ = make_cpu_device();
+  std::unique_ptr<KernelProvider> native_, aten_;
+  std::vector<std::unique_ptr<Communicator>> communicators_;  // by group
+  std::vector<std::unique_ptr<Kernel>> kernels_;
+  std::vector<BoundCollective> collectives_;
+  std::vector<BoundCopy> copies_;
+  std::vector<PoisonRange> poisons_;
+  std::vector<std::unique_ptr<Event>> events_;  // one per signal instruction
+  ProviderCounts counts_;
+
+  std::atomic<bool> failed_{false};
+  std::mutex failure_mutex_;
+  base::Status failure_;
+
+  std::vector<PreparedProgram> programs_;
+  std::vector<std::unique_ptr<Stream>> streams_;  // entry 0 is empty: compute runs on the caller
+};
+
+// NaN in every floating type, and an unlikely number in every other.
+inline constexpr int kPoisonByte = 0xFF;
+
+}  // namespace dc::runtime

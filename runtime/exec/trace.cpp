@@ -1,0 +1,155 @@
+#include "runtime/exec/trace.h"
+
+#include <time.h>
+
+#include <algorithm>
+
+namespace dc::runtime {
+namespace {
+
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      char code[8];
+      std::snprintf(code, sizeof(code), "\\u%04x", c);
+      out += code;
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+const char* collective_name(plan::CollectiveKind kind) {
+  switch (kind) {
+    case plan::CollectiveKind::AllGather:
+      return "all_gather";
+    case plan::CollectiveKind::ReduceScatter:
+      return "reduce_scatter";
+    case plan::CollectiveKind::AllReduce:
+      return "all_reduce";
+    case plan::CollectiveKind::Broadcast:
+      return "broadcast";
+    case plan::CollectiveKind::AllToAll:
+      return "all_to_all";
+  }
+  return "collective";
+}
+
+const char* phase_name(uint8_t phase) {
+  return phase == 0 ? "forward" : phase == 1 ? "backward" : "update";
+}
+
+}  // namespace
+
+std::string instruction_name(const plan::Instruction& instruction) {
+  switch (instruction.kind) {
+    case plan::InstructionKind::Kernel:
+      return instruction.op;
+    case plan::InstructionKind::Collective:
+      return collective_name(instruction.collective);
+    case plan::InstructionKind::Copy:
+      return "copy";
+    case plan::InstructionKind::Signal:
+      return "signal";
+    case plan::InstructionKind::Wait:
+      return "wait";
+  }
+  return "instruction";
+}
+
+int64_t written_bytes(const plan::Plan& plan, const plan::Instruction& instruction) {
+  int64_t bytes = 0;
+  if (instruction.kind == plan::InstructionKind::Collective) {
+    for (const plan::CollectiveBuffer& buffer : instruction.buffers) {
+      const plan::Tensor& input = plan.tensors[static_cast<size_t>(buffer.input)];
+      bytes += buffer.elements * base::byte_size(input.dtype);
+    }
+    return bytes;
+  }
+  for (const int32_t id : instruction.writes) {
+    const plan::Tensor& tensor = plan.tensors[static_cast<size_t>(id)];
+    int64_t elements = 1;
+    for (const int64_t size : tensor.sizes) elements *= size;
+    bytes += elements * base::byte_size(tensor.dtype);
+  }
+  return bytes;
+}
+
+TraceRecorder::TraceRecorder(const plan::Plan& plan, int rank, size_t capacity)
+    : plan_(plan), rank_(rank), rings_(std::max<size_t>(plan.streams.size(), 1)) {
+  for (Ring& ring : rings_) ring.records.resize(std::max<size_t>(capacity, 1));
+}
+
+int64_t TraceRecorder::now() {
+  timespec time{};
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * int64_t{1000000000} + time.tv_nsec;
+}
+
+void TraceRecorder::record(int32_t stream, int32_t program, int32_t instruction, int64_t begin_ns,
+                           int64_t end_ns) {
+  Ring& ring = rings_[static_cast<size_t>(stream)];
+  ring.records[ring.count % ring.records.size()] = {program, instruction, begin_ns, end_ns};
+  ++ring.count;
+}
+
+int64_t TraceRecorder::dropped() const {
+  uint64_t sum = 0;
+  for (const Ring& ring : rings_) {
+    sum += ring.count - std::min<uint64_t>(ring.count, ring.records.size());
+  }
+  return static_cast<int64_t>(sum);
+}
+
+void TraceRecorder::write_names(std::FILE* file, bool first) const {
+  std::fprintf(file,
+               "%s{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"rank "
+               "%d\"}}",
+               first ? "" : ",\n", rank_, rank_);
+  for (size_t s = 0; s < rings_.size(); ++s) {
+    const std::string name = s < plan_.streams.size() ? plan_.streams[s].name : "compute";
+    std::fprintf(file,
+                 ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%zu,\"name\":\"thread_name\",\"args\":{"
+                 "\"name\":\"%s\"}}",
+                 rank_, s, escaped(name).c_str());
+  }
+}
+
+void TraceRecorder::write_record(std::FILE* file, size_t stream, const Record& record) const {
+  const plan::Program& program = plan_.programs[static_cast<size_t>(record.program)];
+  const plan::Instruction& instruction =
+      program.instructions[static_cast<size_t>(record.instruction)];
+  std::fprintf(file,
+               ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%zu,\"ts\":%.3f,\"dur\":%.3f,\"name\":\"%s\","
+               "\"cat\":\"%s\",\"args\":{\"program\":\"%s\",\"index\":%d,\"module\":\"%s\","
+               "\"bytes\":%lld}}",
+               rank_, stream, static_cast<double>(record.begin_ns) / 1000.0,
+               static_cast<double>(record.end_ns - record.begin_ns) / 1000.0,
+               escaped(instruction_name(instruction)).c_str(), phase_name(instruction.phase),
+               escaped(program.name).c_str(), record.instruction,
+               escaped(instruction.module).c_str(),
+               static_cast<long long>(written_bytes(plan_, instruction)));
+}
+
+base::Status TraceRecorder::write_events(std::FILE* file, bool first) const {
+  write_names(file, first);
+  for (size_t s = 0; s < rings_.size(); ++s) {
+    const Ring& ring = rings_[s];
+    const uint64_t size = ring.records.size();
+    const uint64_t kept = std::min(ring.count, size);
+    for (uint64_t i = ring.count - kept; i < ring.count; ++i) {
+      write_record(file, s, ring.records[i % size]);
+    }
+  }
+  if (std::ferror(file)) {
+    return base::Status(base::ErrorKind::Io, "DC6121", "the trace could not be written");
+  }
+  return base::ok_status();
+}
+
+}  // namespace dc::runtime
