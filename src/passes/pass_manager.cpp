@@ -52,7 +52,7 @@ Result<Change> run_passes(ir::Step& step, std::span<const Pass* const> passes, P
 
 Result<std::vector<const Pass*>> parse_passes(std::string_view list) {
   std::vector<const Pass*> passes;
-  std::vector<std::string> names;
+  std::vector<std::string_view> names;
   for (const Pass& pass : all_passes()) names.emplace_back(pass.name);
   while (!list.empty()) {
     const size_t comma = list.find(',');
