@@ -80,16 +80,25 @@ def export_train_step(
     if optimizer is not None or clip_norm is not None:
         description.update(_optimizer(step, root, optimizer, clip_norm))
     device = "cuda" if attention == "cuda-flash" else None
-    (save_headless if headless else save_program)(exported, description, path, device)
-    line = "check: skipped" + (" (no weights)" if headless else " (CUDA)" if device else "")
-    if check and device is None and not headless:
+    if headless:
+        save_headless(exported, description, path, device)
+        return _report(path, program, step, "check: skipped (no weights)")
+    if not check or device is not None:
+        save_program(exported, description, path, device)
+        reason = "on request" if device is None else "needs a GPU"
+        return _report(path, program, step, f"check: skipped ({reason})")
+    lines = []
+
+    def verify(partial):
         result = check_archive(
-            path, step, examples, description["inputs"], lambda n: strip(n, root), seed
+            partial, step, examples, description["inputs"], lambda n: strip(n, root), seed
         )
-        line = result.line
         if not result.passed:
-            raise ExportError(f"{line}; the archive {path} must not be used", CHECK_FAILED)
-    return _report(path, program, step, line)
+            raise ExportError(f"{result.line}; {path} is not written", CHECK_FAILED)
+        lines.append(result.line)
+
+    save_program(exported, description, path, verify=verify)
+    return _report(path, program, step, lines[0])
 
 
 def _trace(step, examples, names, aliases, root, seed):
@@ -124,8 +133,5 @@ def _initializers(module, program, root, given):
 def _optimizer(step, root, optimizer, clip_norm):
     if optimizer is None:
         return {"optimizer": {"clip_norm": float(clip_norm)}}
-    names = {}
-    for fqn, parameter in step.named_parameters():
-        if parameter.requires_grad:
-            names[id(parameter)] = strip(fqn, root)
-    return {"optimizer": describe_optimizer(optimizer, names, clip_norm)}
+    named = {strip(fqn, root): parameter for fqn, parameter in step.named_parameters()}
+    return {"optimizer": describe_optimizer(optimizer, named, clip_norm)}

@@ -51,8 +51,11 @@ def replacing(path):
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def save_program(exported, description, path, device=None):
-    """Saves the program with its weights and `extra/dcc.json`; `device` replaces cpu in it."""
+def save_program(exported, description, path, device=None, verify=None):
+    """Saves the program with its weights and `extra/dcc.json`; `device` replaces cpu in it.
+
+    verify: called with the finished file before it takes its place; may raise.
+    """
     extra = {EXTRA_NAME: canonical_json(description)}
     with replacing(path) as partial:
         try:
@@ -63,6 +66,8 @@ def save_program(exported, description, path, device=None):
         except RuntimeError as error:  # the zip writer reports a full disk this way
             first = str(error).strip().splitlines()[0]
             raise ExportError(f"cannot write {path}: {first}", CANNOT_WRITE) from error
+        if verify is not None:
+            verify(partial)
 
 
 def save_headless(exported, description, path, device=None):
@@ -165,6 +170,7 @@ def _rewrite_model(path, change):
     os.replace(path, plain)
     reader = torch._C.PyTorchFileReader(plain)
     writer = torch._C.PyTorchFileWriter(path)
+    writer.set_min_version(6)
     for name in reader.get_all_records():
         if name in _WRITTEN_BY_ITSELF:
             continue

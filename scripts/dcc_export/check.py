@@ -9,6 +9,7 @@ import dataclasses
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
 
+from .errors import ExportError
 from .inputs import draw
 
 # Relative to the tensor's own norm, plus a share of the global gradient norm: some gradients
@@ -31,7 +32,7 @@ def check_archive(path, step, examples, descriptions, strip_name, seed):
     bound = BOUNDS["reduced" if _is_reduced(step) else "float32"]
     for sample in (examples, fresh):
         ours = _run_loaded(loaded, sample, seed)
-        reference = _run_eager(step, sample, strip_name, seed)
+        reference = _run_eager(step, sample, strip_name, seed, set(ours))
         missing = sorted(set(ours) ^ set(reference))
         if missing:
             return CheckResult(False, f"check failed: only one side has {missing[0]}")
@@ -90,7 +91,8 @@ def _run_loaded(loaded, sample, seed):
             for s, v in zip(signature.output_specs, outputs, strict=True)}
 
 
-def _run_eager(step, sample, strip_name, seed):
+def _run_eager(step, sample, strip_name, seed, expected):
+    """Loss, gradients, and the buffers that changed or were expected to."""
     before = {n: b.clone() for n, b in step.named_buffers()}
     parameters = {strip_name(n): p for n, p in step.named_parameters() if p.requires_grad}
     try:
@@ -98,13 +100,21 @@ def _run_eager(step, sample, strip_name, seed):
             torch.manual_seed(seed)
             loss = step(*[t.clone() for t in sample])
             grads = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+    except (IndexError, RuntimeError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise ExportError(
+            f"the module itself fails on inputs within their recorded ranges: {first}; correct "
+            "the ranges (roles) or the module"
+        ) from error
+    else:
         result = {"loss": loss.detach()}
         for name, grad in zip(parameters, grads):
             if grad is not None:
                 result["gradient of " + name] = grad
         for name, buffer in step.named_buffers():
-            if not torch.equal(buffer, before[name]):
-                result["buffer " + strip_name(name)] = buffer.clone()
+            key = "buffer " + strip_name(name)
+            if key in expected or not torch.equal(buffer, before[name]):
+                result[key] = buffer.clone()
     finally:
         with torch.no_grad():
             for name, buffer in step.named_buffers():

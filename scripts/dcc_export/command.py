@@ -75,15 +75,14 @@ def main(argv=None):
 
 
 def _run(arguments):
-    import torch
-
-    from . import hf, presets
+    from . import presets
     from .api import export_train_step
+    from .workload import Options, autocast_dtype, make
 
     if not arguments.output.endswith(".pt2"):
         raise ExportError(f"-o {arguments.output}: the name must end in .pt2", errors.USAGE)
     default = presets.default_shape(arguments.preset)
-    options = hf.Options(
+    options = Options(
         batch=arguments.batch or default[0],
         seq=arguments.seq or default[1],
         dtype=arguments.dtype or ("bfloat16" if arguments.headless else "float32"),
@@ -92,12 +91,7 @@ def _run(arguments):
         dropout=arguments.dropout,
         headless=arguments.headless,
     )
-    if arguments.preset:
-        workload = presets.build(arguments.preset, options)
-    else:
-        workload = hf.build(hf.read_config(arguments.hf_config), options)
-    if options.dtype == "bfloat16":
-        _to_bfloat16(workload)
+    workload = make(options, arguments.preset, arguments.hf_config)
     return export_train_step(
         workload.module,
         workload.inputs,
@@ -105,18 +99,10 @@ def _run(arguments):
         roles=workload.roles,
         initializers=workload.initializers,
         root=workload.root,
-        autocast=torch.bfloat16 if options.dtype == "autocast-bfloat16" else None,
+        autocast=autocast_dtype(options),
         attention=options.attention,
         headless=options.headless,
         check=not arguments.no_check,
         seed=options.seed,
     )
 
-
-def _to_bfloat16(workload):
-    import torch
-
-    workload.module.to(torch.bfloat16)
-    for name, value in workload.inputs.items():
-        if value.is_floating_point():
-            workload.inputs[name] = value.to(torch.bfloat16)

@@ -1,39 +1,15 @@
 """Builds a transformers model from a config and wraps it to return its loss."""
 
-import dataclasses
 import json
 import os
 
 import torch
 
-from . import attention, experts, losses
+from . import attention, experts
 from .errors import MISSING, ExportError
 from .headless import compute_buffers
 from .tasks import EAGER_ONLY, find_task
-
-
-@dataclasses.dataclass
-class Workload:
-    """A module that returns its loss, with inputs to trace it on."""
-
-    module: torch.nn.Module
-    inputs: dict
-    roles: dict
-    root: str = losses.ROOT
-    initializers: dict = None
-
-
-@dataclasses.dataclass
-class Options:
-    """What the command line says about the shape of the step."""
-
-    batch: int = 2
-    seq: int = 32
-    dtype: str = "float32"
-    seed: int = 0
-    attention: str = "cpu"
-    dropout: float = 0.0
-    headless: bool = False
+from .workload import Workload
 
 
 def read_config(path):
@@ -68,6 +44,7 @@ def build(values, options):
         raise ExportError(f"transformers rejects the config: {_first_line(error)}") from error
     _set_dropout(config, options.dropout)
     task = find_task(config)
+    _require_positions(config, options.seq)
     generator = torch.Generator().manual_seed(options.seed)
     inputs, roles = task.inputs(config, options, generator)
     model = _construct(getattr(transformers, task.mapping), config, options)
@@ -75,9 +52,21 @@ def build(values, options):
     return Workload(task.wrapper(model), inputs, roles)
 
 
+def _require_positions(config, seq):
+    """Position tables are as long as the config says; RoBERTa's starts after the padding id."""
+    limit = getattr(config, "max_position_embeddings", None)
+    if limit is not None and config.model_type in ("roberta", "xlm-roberta", "camembert"):
+        limit -= config.pad_token_id + 1
+    if limit is not None and seq is not None and seq > limit:
+        raise ExportError(
+            f"--seq {seq} exceeds the model's {limit} positions; use --seq {limit} or less, or "
+            "raise max_position_embeddings in the config"
+        )
+
+
 def _construct(auto_class, config, options):
     """A randomly initialised model with our attention and experts."""
-    kinds = {"attn_implementation": attention.NAMES[options.attention]}
+    kinds = {"dtype": torch.float32, "attn_implementation": attention.NAMES[options.attention]}
     if config.model_type in EAGER_ONLY:
         kinds["attn_implementation"] = "eager"
     if getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None):
@@ -90,7 +79,7 @@ def _construct(auto_class, config, options):
             model = auto_class.from_config(config, **kinds)
         compute_buffers(model)
         return model
-    except (ValueError, ImportError) as error:
+    except Exception as error:
         raise ExportError(
             f"transformers cannot build {config.model_type!r} with our attention: "
             f"{_first_line(error)}"

@@ -6,6 +6,7 @@ torch.nn types are derived from their documented defaults. A tensor without a ru
 """
 
 import math
+import sys
 
 import torch
 from torch import nn
@@ -138,17 +139,25 @@ def default_rules(module):
     if transformers_model is None:
         return _torch_defaults(module)
     prefix, model = transformers_model
+    inside = f"{prefix}." if prefix else ""
+    rules = {k: v for k, v in _torch_defaults(module).items() if not k.startswith(inside)}
+    rules.update((inside + k, v) for k, v in _twin_rules(model).items())
+    return rules
+
+
+def _twin_rules(model):
+    """Builds the same model again on the meta device and watches. No rules if that is impossible."""
     with InitializerRecorder() as recorder, torch.device("meta"):
-        twin = type(model)(model.config)
+        try:
+            twin = type(model)(model.config)
+        except TypeError:  # a subclass with its own constructor
+            return {}
         twin.initialize_weights()  # transformers skips this by itself on the meta device
-    rules = {f"{prefix}.{k}" if prefix else k: v for k, v in recorder.rules(twin).items()}
-    return {**_torch_defaults(module), **rules}
+    return recorder.rules(twin)
 
 
 def _transformers_model(module):
     """The outermost transformers model inside `module`, as (fqn, model)."""
-    import sys
-
     if "transformers" not in sys.modules:
         return None
     from transformers import PreTrainedModel

@@ -7,9 +7,11 @@ from .errors import ExportError
 _UNSUPPORTED = ("amsgrad", "maximize", "nesterov", "dampening")
 
 
-def describe_optimizer(optimizer, names, clip_norm=None):
-    """`names`: {id(parameter): fqn}. Group 0 gives the defaults, differences become groups."""
+def describe_optimizer(optimizer, named, clip_norm=None):
+    """`named`: {fqn: parameter}. Group 0 gives the defaults, differences become groups."""
     groups = optimizer.param_groups
+    names = {id(parameter): fqn for fqn, parameter in named.items()}
+    _require_all(groups, named, names)
     described = [_hyperparameters(optimizer, group) for group in groups]
     base = described[0]
     result = {"optimizer": base}
@@ -29,7 +31,6 @@ def describe_optimizer(optimizer, names, clip_norm=None):
         result["groups"] = overrides
     if clip_norm is not None:
         result["clip_norm"] = float(clip_norm)
-    _require_all(groups, names)
     return result
 
 
@@ -42,12 +43,12 @@ def _fqn(parameter, names):
     return names[id(parameter)]
 
 
-def _require_all(groups, names):
-    held = {id(p) for group in groups for p in group["params"]}
-    for group in groups:
-        for parameter in group["params"]:
-            _fqn(parameter, names)
-    forgotten = [fqn for key, fqn in names.items() if key not in held]
+def _require_all(groups, named, names):
+    held = [p for group in groups for p in group["params"]]
+    for parameter in held:
+        _fqn(parameter, names)
+    ids = {id(parameter) for parameter in held}
+    forgotten = [f for f, p in named.items() if p.requires_grad and id(p) not in ids]
     if forgotten:
         raise ExportError(
             f"parameter {forgotten[0]} is trainable but not in the optimizer; add it, or set "

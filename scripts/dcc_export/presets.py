@@ -7,6 +7,7 @@ import torch
 from . import hf, losses
 from .errors import USAGE, ExportError
 from .initializers import InitializerRecorder
+from .workload import Workload
 
 CONFIG_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "configs")
 
@@ -18,7 +19,7 @@ _LLAMA = {
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
-    "max_position_embeddings": 128,
+    "max_position_embeddings": 2048,
     "tie_word_embeddings": False,
 }
 _GPT2 = {
@@ -57,7 +58,6 @@ _SMALL_LLAMA = {
     "num_hidden_layers": 8,
     "num_attention_heads": 10,
     "num_key_value_heads": 5,
-    "max_position_embeddings": 256,
 }
 
 _TRANSFORMERS = {
@@ -87,6 +87,8 @@ def build(name, options):
     makers = {"mlp": (_mlp, _mlp_inputs), "resnet18": (_resnet18, _resnet18_inputs)}
     if name not in makers:
         raise ExportError(f"unknown preset {name!r}; the presets are {', '.join(NAMES)}", USAGE)
+    if options.dropout:
+        raise ExportError(f"preset {name} has no dropout; leave --dropout out", USAGE)
     make_model, make_inputs = makers[name]
     torch.manual_seed(options.seed)
     with InitializerRecorder() as recorder:
@@ -94,7 +96,7 @@ def build(name, options):
     generator = torch.Generator().manual_seed(options.seed)
     inputs, roles = make_inputs(options, generator)
     module = losses.ClassifierLoss(model).train()
-    return hf.Workload(module, inputs, roles, initializers=recorder.rules(model))
+    return Workload(module, inputs, roles, initializers=recorder.rules(model))
 
 
 def _mlp():

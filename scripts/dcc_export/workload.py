@@ -1,0 +1,77 @@
+"""A named or configured training step, before it is exported.
+
+`make` builds the same module and inputs as the command, for programs that compare with it.
+"""
+
+import dataclasses
+
+import torch
+
+from . import losses
+from .errors import USAGE, ExportError
+
+
+@dataclasses.dataclass
+class Workload:
+    """A module that returns its loss, with inputs to trace it on."""
+
+    module: torch.nn.Module
+    inputs: dict
+    roles: dict
+    root: str = losses.ROOT
+    initializers: dict = None
+
+
+@dataclasses.dataclass
+class Options:
+    """What the command line says about the shape of the step."""
+
+    batch: int = 2
+    seq: int = 32
+    dtype: str = "float32"
+    seed: int = 0
+    attention: str = "cpu"
+    dropout: float = 0.0
+    headless: bool = False
+
+
+def make(options, preset=None, hf_config=None):
+    """Builds a preset, or a transformers config file or folder."""
+    from . import hf, presets
+
+    _require_consistent(options)
+    if preset:
+        workload = presets.build(preset, options)
+    else:
+        workload = hf.build(hf.read_config(hf_config), options)
+    if options.dtype == "bfloat16":
+        _to_bfloat16(workload)
+    return workload
+
+
+def autocast_dtype(options):
+    return torch.bfloat16 if options.dtype == "autocast-bfloat16" else None
+
+
+def _require_consistent(options):
+    if options.attention == "cuda-flash" and options.dtype != "bfloat16":
+        raise ExportError(
+            f"--attention cuda-flash computes in 16 bits, not {options.dtype}; "
+            "add --dtype bfloat16",
+            USAGE,
+        )
+
+
+def _to_bfloat16(workload):
+    """Everything that is saved, and float inputs. Computed buffers (rotary) keep fp32."""
+    kept = []
+    for module in workload.module.modules():
+        for name in module._non_persistent_buffers_set:
+            if module._buffers.get(name) is not None:
+                kept.append((module._buffers, name, module._buffers[name]))
+    workload.module.to(torch.bfloat16)
+    for table, name, buffer in kept:
+        table[name] = buffer
+    for name, value in workload.inputs.items():
+        if value.is_floating_point():
+            workload.inputs[name] = value.to(torch.bfloat16)
