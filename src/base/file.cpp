@@ -1,0 +1,214 @@
+#include "src/base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace dc::base {
+namespace {
+
+std::string reason(int error) { return std::strerror(error); }
+
+Status cannot_open(const std::string& path, int error) {
+  if (error == ENOENT || error == ENOTDIR) {
+    return Status(ErrorKind::MissingInput, "DC1001",
+                  "there is no file " + path + "; check the path");
+  }
+  if (error == EACCES || error == EPERM) {
+    return Status(ErrorKind::MissingInput, "DC1002",
+                  "cannot open " + path + ": " + reason(error) + "; check its permissions");
+  }
+  return Status(ErrorKind::Io, "DC1003", "cannot open " + path + ": " + reason(error));
+}
+
+Status cannot_write(const std::string& path, int error) {
+  return Status(ErrorKind::CannotWrite, "DC1004",
+                "cannot write " + path + ": " + reason(error) + "; choose another place");
+}
+
+Status io_error(const std::string& what, const std::string& path, int error) {
+  return Status(ErrorKind::Io, "DC1005", what + " " + path + " failed: " + reason(error));
+}
+
+// Closes on scope exit.
+struct Descriptor {
+  int value = -1;
+  ~Descriptor() {
+    if (value >= 0) ::close(value);
+  }
+};
+
+Result<int64_t> open_regular(const std::string& path, Descriptor& descriptor) {
+  descriptor.value = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor.value < 0) return cannot_open(path, errno);
+  struct stat info {};
+  if (::fstat(descriptor.value, &info) != 0) return io_error("reading", path, errno);
+  if (S_ISDIR(info.st_mode)) {
+    return Status(ErrorKind::BadInput, "DC1006", path + " is a folder; name a file");
+  }
+  return static_cast<int64_t>(info.st_size);
+}
+
+std::string folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string temporary_name(const std::string& path) {
+  static std::atomic<int> counter{0};
+  const size_t slash = path.rfind('/');
+  const std::string base = slash == std::string::npos ? path : path.substr(slash + 1);
+  return folder_of(path) + "/." + base + "." + std::to_string(::getpid()) + "." +
+         std::to_string(counter.fetch_add(1)) + ".partial";
+}
+
+Status flush_folder(const std::string& folder) {
+  Descriptor descriptor{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (descriptor.value < 0) return io_error("opening folder", folder, errno);
+  // Some file systems cannot flush a folder; the rename is then as durable as they make it.
+  if (::fsync(descriptor.value) != 0 && errno != EINVAL && errno != ENOTSUP) {
+    return io_error("flushing folder", folder, errno);
+  }
+  return ok_status();
+}
+
+}  // namespace
+
+Result<MappedFile> MappedFile::open(const std::string& path) {
+  Descriptor descriptor;
+  DC_ASSIGN_OR_RETURN(const int64_t size, open_regular(path, descriptor));
+  MappedFile file;
+  file.path_ = path;
+  if (size == 0) return file;
+  void* data =
+      ::mmap(nullptr, static_cast<size_t>(size), PROT_READ, MAP_PRIVATE, descriptor.value, 0);
+  if (data == MAP_FAILED) return io_error("mapping", path, errno);
+  file.data_ = static_cast<const uint8_t*>(data);
+  file.size_ = static_cast<size_t>(size);
+  return file;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<uint8_t*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+Result<std::string> read_file(const std::string& path) {
+  Descriptor descriptor;
+  DC_ASSIGN_OR_RETURN(const int64_t size, open_regular(path, descriptor));
+  std::string text;
+  text.reserve(static_cast<size_t>(size));
+  char block[65536];
+  while (true) {
+    const ssize_t got = ::read(descriptor.value, block, sizeof(block));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return io_error("reading", path, errno);
+    if (got == 0) return text;
+    text.append(block, static_cast<size_t>(got));
+  }
+}
+
+Result<OutputFile> OutputFile::create(const std::string& path, int64_t bytes) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return cannot_write(path, EISDIR);
+  OutputFile file;
+  std::string temporary = temporary_name(path);
+  file.descriptor_ = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file.descriptor_ < 0) return cannot_write(path, errno);
+  file.path_ = path;
+  file.temporary_ = std::move(temporary);
+  if (bytes > 0) {
+    if (::ftruncate(file.descriptor_, bytes) != 0) return io_error("writing", path, errno);
+    const int error = ::posix_fallocate(file.descriptor_, 0, bytes);
+    if (error == ENOSPC || error == EFBIG || error == EDQUOT) {
+      return io_error("writing", path, error);
+    }
+  }
+  return file;
+}
+
+Result<OutputFile> OutputFile::join(const std::string& temporary_path) {
+  OutputFile file;
+  file.descriptor_ = ::open(temporary_path.c_str(), O_RDWR | O_CLOEXEC);
+  if (file.descriptor_ < 0) return cannot_write(temporary_path, errno);
+  file.temporary_ = temporary_path;
+  return file;
+}
+
+void OutputFile::discard() {
+  if (descriptor_ < 0) return;
+  ::close(std::exchange(descriptor_, -1));
+  if (!path_.empty()) ::unlink(temporary_.c_str());
+}
+
+OutputFile::~OutputFile() { discard(); }
+
+OutputFile::OutputFile(OutputFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::move(other.temporary_)),
+      descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+OutputFile& OutputFile::operator=(OutputFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(temporary_, other.temporary_);
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+Status OutputFile::write_at(int64_t offset, std::span<const uint8_t> bytes) {
+  const std::string& shown = path_.empty() ? temporary_ : path_;
+  while (!bytes.empty()) {
+    const ssize_t wrote = ::pwrite(descriptor_, bytes.data(), bytes.size(), offset);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return io_error("writing", shown, errno);
+    bytes = bytes.subspan(static_cast<size_t>(wrote));
+    offset += wrote;
+  }
+  return ok_status();
+}
+
+Status OutputFile::flush() {
+  if (::fsync(descriptor_) != 0 && errno != EINVAL) {
+    return io_error("flushing", path_.empty() ? temporary_ : path_, errno);
+  }
+  return ok_status();
+}
+
+Status OutputFile::commit() {
+  DC_CHECK(descriptor_ >= 0 && !path_.empty());
+  DC_RETURN_IF_ERROR(flush());
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) return cannot_write(path_, errno);
+  ::close(std::exchange(descriptor_, -1));
+  return flush_folder(folder_of(path_));
+}
+
+Status write_file_atomically(const std::string& path, std::span<const uint8_t> bytes) {
+  DC_ASSIGN_OR_RETURN(OutputFile file, OutputFile::create(path));
+  DC_RETURN_IF_ERROR(file.write_at(0, bytes));
+  return file.commit();
+}
+
+Status write_file_atomically(const std::string& path, std::string_view text) {
+  return write_file_atomically(
+      path, std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
+}
+
+}  // namespace dc::base

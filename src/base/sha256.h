@@ -1,0 +1,30 @@
+// SHA-256 of byte ranges, as lower-case hex.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace dc::base {
+
+// Incremental hash. hex() ends it; call nothing but the destructor afterwards.
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+
+  void update(std::span<const uint8_t> bytes);
+  void update(std::string_view text);
+  std::string hex();
+
+ private:
+  void* context_;
+};
+
+std::string sha256_hex(std::span<const uint8_t> bytes);
+std::string sha256_hex(std::string_view text);
+
+}  // namespace dc::base

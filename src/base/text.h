@@ -1,0 +1,23 @@
+// Small text matters: suggestions for misspelt words, sizes and times for people, name patterns.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace dc::base {
+
+// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+int edit_distance(std::string_view a, std::string_view b);
+
+// "; did you mean 'weight_decay'?" when one of the known words is close, otherwise "".
+std::string did_you_mean(std::string_view word, std::span<const std::string_view> known);
+
+std::string format_bytes(int64_t bytes);     // "512 B", "33.5 MiB"
+std::string format_duration(int64_t nanos);  // "850 ns", "1.20 ms", "2 min 05 s"
+
+// `*` stands for any characters, `?` for one; everything else for itself.
+bool glob_match(std::string_view pattern, std::string_view text);
+
+}  // namespace dc::base

@@ -1,0 +1,52 @@
+#include "src/base/text.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace dc::base {
+namespace {
+
+TEST(Text, EditDistance) {
+  EXPECT_EQ(edit_distance("", "abc"), 3);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
+  EXPECT_EQ(edit_distance("zreo", "zero"), 1);  // neighbours swapped
+}
+
+TEST(Text, DidYouMean) {
+  constexpr std::array<std::string_view, 3> kKnown = {"lr", "weight_decay", "betas"};
+  EXPECT_EQ(did_you_mean("weight_decy", kKnown), "; did you mean 'weight_decay'?");
+  EXPECT_EQ(did_you_mean("momentum", kKnown), "");
+}
+
+TEST(Text, Bytes) {
+  EXPECT_EQ(format_bytes(0), "0 B");
+  EXPECT_EQ(format_bytes(1023), "1023 B");
+  EXPECT_EQ(format_bytes(1024), "1.0 KiB");
+  EXPECT_EQ(format_bytes(35127296), "33.5 MiB");
+  EXPECT_EQ(format_bytes(1048575), "1.0 MiB");
+  EXPECT_EQ(format_bytes(INT64_MAX), "8.0 EiB");
+  EXPECT_EQ(format_bytes(-2048), "-2.0 KiB");
+}
+
+TEST(Text, Durations) {
+  EXPECT_EQ(format_duration(850), "850 ns");
+  EXPECT_EQ(format_duration(1200000), "1.20 ms");
+  EXPECT_EQ(format_duration(999999), "1.00 ms");
+  EXPECT_EQ(format_duration(59990000000), "59.99 s");
+  EXPECT_EQ(format_duration(125000000000), "2 min 05 s");
+  EXPECT_EQ(format_duration(3660000000000), "1 h 01 min");
+}
+
+TEST(Text, Globs) {
+  EXPECT_TRUE(glob_match("*norm*", "model.layers.0.input_layernorm.weight"));
+  EXPECT_TRUE(glob_match("*", ""));
+  EXPECT_TRUE(glob_match("a?c", "abc"));
+  EXPECT_TRUE(glob_match("*.bias", "a.bias.bias"));
+  EXPECT_FALSE(glob_match("*.bias", "a.bias.weight"));
+  EXPECT_FALSE(glob_match("a?c", "ac"));
+  EXPECT_FALSE(glob_match("", "a"));
+}
+
+}  // namespace
+}  // namespace dc::base
