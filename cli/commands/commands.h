@@ -1,0 +1,67 @@
+// The sub-commands of dcc. Parsing is in dcc_main.cpp; each command gets a filled struct, prints data to stdout and diagnostics to stderr.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "src/base/status.h"
+
+namespace dc::cli {
+
+struct CompileArguments {
+  std::string model;
+  std::string profile;          // prof.json; empty: the built-in table
+  std::string output;           // plan.dcp
+  std::string config;           // train.json; empty: the archive's own
+  int world = 0;
+  int zero = 3;
+  std::string reduction_order;  // "per-step", "per-micro-batch" or empty
+  std::string reduce_dtype;     // "float32", "bfloat16" or empty
+  int grad_accum = 1;
+  std::string memory;           // bytes with an optional suffix (KiB, MiB, GiB); empty: no budget
+  int threads = 1;
+  bool no_cache = false;
+  bool json = false;
+};
+base::Status run_compile(const CompileArguments& arguments);
+
+struct ProfileArguments {
+  std::string model;
+  std::string output;
+  int ranks = 0;                // 0: as the launcher says, one if there is none
+  int threads = 1;
+};
+// Starts its own ranks with -n; returns the process exit code.
+int run_profile(const ProfileArguments& arguments, int argc, char** argv);
+
+struct InspectArguments {
+  std::string plan;
+  std::string as = "summary";   // summary | text | json | memory
+};
+base::Status run_inspect(const InspectArguments& arguments);
+
+struct VerifyArguments {
+  std::string plan;
+};
+base::Status run_verify(const VerifyArguments& arguments);
+
+struct OptArguments {
+  std::string file;             // .dcir, "-" for stdin
+  std::string passes;           // comma-separated
+  int zero = 3;
+};
+base::Status run_opt(const OptArguments& arguments);
+
+base::Status run_passes_list();
+
+struct CacheArguments {
+  std::string keep = "5GiB";    // gc
+};
+base::Status run_cache_list();
+base::Status run_cache_collect(const CacheArguments& arguments);
+
+// "512MiB", "2GiB", "100000"; Usage (64) otherwise.
+base::Result<int64_t> parse_bytes(const std::string& text);
+
+}  // namespace dc::cli

@@ -1,0 +1,135 @@
+// dcc: command-line parsing. What the commands do is in cli/commands.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+
+#include "cli/commands/commands.h"
+#include "src/base/build_id.h"
+#include "src/base/text.h"
+
+namespace {
+
+using dc::base::ErrorKind;
+using dc::base::Status;
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  dcc profile model.pt2 -n 2 -o prof.json\n"
+    "  dcc compile model.pt2 --profile prof.json --world 2 -o plan.dcp\n"
+    "\n"
+    "Exit codes: 0 ok, 1 check failed, 64 usage, 65 bad input, 66 missing input, 69 no backend or peer, 70 bug in dcc,\n"
+    "73 cannot write, 74 I/O, 76 mismatch, 78 bad configuration, 80 over the memory budget, 81 unsupported operator.";
+
+int finish(const Status& status) {
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "%s\n", status.to_string().c_str());
+  return dc::base::exit_code(status.kind());
+}
+
+void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
+  CLI::App* sub = app.add_subcommand("compile", "Compile one training step for a number of ranks");
+  sub->add_option("model", a.model, "Archive written by scripts/export.py")->required();
+  sub->add_option("-o,--output", a.output, "Plan to write")->required();
+  sub->add_option("--profile", a.profile, "Measurements written by dcc profile; without it a generic CPU is assumed");
+  sub->add_option("--world", a.world, "Number of ranks")->required();
+  sub->add_option("--zero", a.zero, "ZeRO stage, 0 to 3")->capture_default_str();
+  sub->add_option("--reduction-order", a.reduction_order, "When gradients are summed over ranks")
+      ->check(CLI::IsMember({"per-step", "per-micro-batch"}));
+  sub->add_option("--reduce-dtype", a.reduce_dtype, "Type gradients travel in; their own if not given")
+      ->check(CLI::IsMember({"float32", "bfloat16"}));
+  sub->add_option("--grad-accum", a.grad_accum, "Micro-batches per step")->capture_default_str();
+  sub->add_option("--memory", a.memory, "Budget per rank, for example 512MiB");
+  sub->add_option("--threads", a.threads, "Threads per rank")->capture_default_str();
+  sub->add_option("--config", a.config, "train.json; overrides what the archive says");
+  sub->add_flag("--no-cache", a.no_cache, "Neither read nor write the plan cache");
+  sub->add_flag("--json", a.json, "Print the report as JSON");
+}
+
+void add_profile(CLI::App& app, dc::cli::ProfileArguments& a) {
+  CLI::App* sub = app.add_subcommand("profile", "Measure a model's kernels and this machine's collectives");
+  sub->add_option("model", a.model, "Archive written by scripts/export.py")->required();
+  sub->add_option("-o,--output", a.output, "prof.json to write")->required();
+  sub->add_option("-n,--ranks", a.ranks, "Start this many ranks on this machine");
+  sub->add_option("--threads", a.threads, "Threads per rank")->capture_default_str();
+}
+
+void add_reading(CLI::App& app, dc::cli::InspectArguments& inspect, dc::cli::VerifyArguments& verify) {
+  CLI::App* show = app.add_subcommand("inspect", "Show what a plan holds");
+  show->add_option("plan", inspect.plan, "Plan file")->required();
+  show->add_option("--as", inspect.as, "summary, text, json or memory")
+      ->check(CLI::IsMember({"summary", "text", "json", "memory"}))->capture_default_str();
+  CLI::App* check = app.add_subcommand("verify", "Check a plan: levels 0 (digest), 1 (structure), 2 (meaning)");
+  check->add_option("plan", verify.plan, "Plan file")->required();
+}
+
+void add_passes(CLI::App& app, dc::cli::OptArguments& a) {
+  CLI::App* sub = app.add_subcommand("opt", "Run passes over a .dcir file and print the result");
+  sub->add_option("file", a.file, "Step in text form, - for standard input")->required();
+  sub->add_option("--passes", a.passes, "Comma-separated passes")->required();
+  sub->add_option("--zero", a.zero, "ZeRO stage for shard-parameters")->capture_default_str();
+  app.add_subcommand("passes", "List the passes of the default pipeline");
+}
+
+void add_cache(CLI::App& app, dc::cli::CacheArguments& a) {
+  CLI::App* sub = app.add_subcommand("cache", "The plan cache ($DCC_CACHE_DIR, else $XDG_CACHE_HOME/dcc, else ~/.cache/dcc)");
+  sub->require_subcommand(1);
+  sub->add_subcommand("ls", "List cached plans");
+  CLI::App* collect = sub->add_subcommand("gc", "Remove the least recently used plans");
+  collect->add_option("--keep", a.keep, "Bytes to keep")->capture_default_str();
+}
+
+// CLI11's message, with the nearest known word when an option or a command is misspelt.
+int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const CLI::App* sub = &app;
+  if (!app.get_subcommands().empty()) sub = app.get_subcommands().front();
+  std::vector<std::string> names;
+  for (const CLI::Option* option : sub->get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  for (const CLI::App* command : sub->get_subcommands({})) names.push_back(command->get_name());
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  std::string hint;
+  for (int i = 1; i < argc && hint.empty(); ++i) {
+    const std::string_view word = std::string_view(argv[i]).substr(0, std::string_view(argv[i]).find('='));
+    if (std::find(known.begin(), known.end(), word) == known.end()) hint = dc::base::did_you_mean(word, known);
+  }
+  std::fprintf(stderr, "error[DC2800]: %s%s\nRun `dcc %s--help` for the options.\n", error.what(), hint.c_str(),
+               sub == &app ? "" : (sub->get_name() + " ").c_str());
+  return dc::base::exit_code(ErrorKind::Usage);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"dcc: an ahead-of-time compiler for distributed training"};
+  app.footer(kFooter);
+  app.set_version_flag("--version", std::string(dc::base::build_id()));
+  app.require_subcommand(1);
+  dc::cli::CompileArguments compile;
+  dc::cli::ProfileArguments profile;
+  dc::cli::InspectArguments inspect;
+  dc::cli::VerifyArguments verify;
+  dc::cli::OptArguments opt;
+  dc::cli::CacheArguments cache;
+  add_compile(app, compile);
+  add_profile(app, profile);
+  add_reading(app, inspect, verify);
+  add_passes(app, opt);
+  add_cache(app, cache);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return usage_error(app, error, argc, argv);
+  }
+  const CLI::App* chosen = app.get_subcommands().front();
+  const std::string& name = chosen->get_name();
+  if (name == "compile") return finish(dc::cli::run_compile(compile));
+  if (name == "profile") return dc::cli::run_profile(profile, argc, argv);
+  if (name == "inspect") return finish(dc::cli::run_inspect(inspect));
+  if (name == "verify") return finish(dc::cli::run_verify(verify));
+  if (name == "opt") return finish(dc::cli::run_opt(opt));
+  if (name == "passes") return finish(dc::cli::run_passes_list());
+  if (chosen->get_subcommands().front()->get_name() == "ls") return finish(dc::cli::run_cache_list());
+  return finish(dc::cli::run_cache_collect(cache));
+}
