@@ -1,0 +1,177 @@
+#include "src/analysis/liveness.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace dc::analysis {
+namespace {
+
+using ir::Node;
+using ir::NodeId;
+using ir::OpKind;
+using ir::ValueId;
+
+bool is_done(OpKind kind) {
+  return kind == OpKind::AllGatherDone || kind == OpKind::AllGatherIntoDone ||
+         kind == OpKind::ReduceScatterDone || kind == OpKind::AllReduceDone;
+}
+
+// The operand, if any, that marks its storage as a gradient.
+std::optional<size_t> gradient_operand(OpKind kind) {
+  switch (kind) {
+    case OpKind::ReduceScatterStart:
+    case OpKind::AllReduceStart:
+    case OpKind::Scale:
+      return 0;
+    case OpKind::Accumulate:
+    case OpKind::SquareSum:
+      return 1;
+    case OpKind::AdamW:
+      return 3;
+    case OpKind::Sgd:
+      return 2;
+    case OpKind::Input:
+    case OpKind::State:
+    case OpKind::Aten:
+    case OpKind::AllGatherStart:
+    case OpKind::AllGatherDone:
+    case OpKind::AllGatherIntoStart:
+    case OpKind::AllGatherIntoDone:
+    case OpKind::ReduceScatterDone:
+    case OpKind::AllReduceDone:
+    case OpKind::Release:
+    case OpKind::Dropout:
+    case OpKind::Cast:
+    case OpKind::Copy:
+    case OpKind::Zero:
+    case OpKind::AddLoss:
+    case OpKind::Flatten:
+    case OpKind::Finalize:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+struct Builder {
+  const ir::Step& step;
+  const ir::Graph& graph;
+  const StorageMap& storages;
+  Liveness result{};
+  std::vector<LiveRange>
+      by_root{};  // indexed by root value; `value` invalid where there is no transient
+
+  LiveRange& range(ValueId value) { return by_root[storages.root(value).index()]; }
+
+  void use(ValueId value, int32_t position) {
+    LiveRange& live = range(value);
+    live.last = std::max(live.last, position);
+  }
+
+  void define(const Node& node, int32_t position) {
+    int64_t padded = 0;
+    if (node.kind == OpKind::AllGatherStart)
+      padded = graph.value(node.operands[0]).type.numel() * step.mesh.world();
+    for (ValueId id : node.results) {
+      if (!id.valid()) continue;
+      const ir::TensorType& type = graph.value(id).type;
+      int64_t bytes = std::max(type.storage_elements(), padded) * base::byte_size(type.dtype);
+      LiveRange& live = range(id);
+      if (storages.root(id) == id && storages.owner(id) < 0) {
+        int32_t first = node.kind == OpKind::Input ? 0 : position;
+        Kind kind = node.kind == OpKind::AllGatherStart ? Kind::Gathered : Kind::Activations;
+        live = {id, first, position, {bytes}, kind};
+      } else {
+        live.bytes.v = std::max(live.bytes.v, bytes);
+        live.last = std::max(live.last, position);
+      }
+    }
+  }
+
+  void read(const Node& node, int32_t position) {
+    for (ValueId operand : node.operands) use(operand, position);
+    if (is_done(node.kind)) {  // the start's operand may be read by peers until here
+      const Node& start = graph.node(graph.value(node.operands[0]).producer);
+      for (ValueId operand : start.operands) use(operand, position);
+    }
+    auto gradient = gradient_operand(node.kind);
+    if (gradient && *gradient < node.operands.size())
+      range(node.operands[*gradient]).kind = Kind::Gradients;
+    if (node.kind == OpKind::ReduceScatterStart || node.kind == OpKind::AllReduceStart)
+      range(node.results[0]).kind = Kind::Gradients;
+  }
+
+  void run() {
+    result.order = graph.order();
+    result.position.assign(graph.node_capacity(), -1);
+    by_root.resize(graph.value_capacity());
+    for (size_t i = 0; i < result.order.size(); ++i) {
+      const Node& node = graph.node(result.order[i]);
+      auto position = static_cast<int32_t>(i);
+      result.position[node.id.index()] = position;
+      define(node, position);
+      read(node, position);
+    }
+    for (const ir::Output& output : graph.outputs) {
+      if (!output.value.valid() || result.order.empty()) continue;
+      use(output.value, static_cast<int32_t>(result.order.size()) - 1);
+      if (output.kind == ir::OutputKind::Gradient) range(output.value).kind = Kind::Gradients;
+    }
+    for (const LiveRange& live : by_root) {
+      if (live.value.valid()) result.ranges.push_back(live);
+    }
+    std::stable_sort(result.ranges.begin(), result.ranges.end(),
+                     [](const LiveRange& a, const LiveRange& b) { return a.first < b.first; });
+  }
+};
+
+}  // namespace
+
+std::string_view name(Kind kind) {
+  switch (kind) {
+    case Kind::Parameters:
+      return "parameters";
+    case Kind::Gradients:
+      return "gradients";
+    case Kind::State:
+      return "state";
+    case Kind::Activations:
+      return "activations";
+    case Kind::Gathered:
+      return "gathered";
+    case Kind::Scratch:
+      return "scratch";
+  }
+  return "";
+}
+
+Kind kind_of(ir::StateRole role) {
+  using ir::StateRole;
+  switch (role) {
+    case StateRole::Parameter:
+    case StateRole::Shard:
+    case StateRole::Buffer:
+    case StateRole::Constant:
+      return Kind::Parameters;
+    case StateRole::Accumulator:
+      return Kind::Gradients;
+    case StateRole::Master:
+    case StateRole::Moment1:
+    case StateRole::Moment2:
+    case StateRole::Momentum:
+    case StateRole::Slots:
+    case StateRole::Rng:
+    case StateRole::Scalars:
+    case StateRole::Table:
+    case StateRole::LossSum:
+      return Kind::State;
+  }
+  return Kind::State;
+}
+
+Liveness liveness(const ir::Step& step, const ir::Graph& graph, const StorageMap& storages) {
+  Builder builder{step, graph, storages};
+  builder.run();
+  return std::move(builder.result);
+}
+
+}  // namespace dc::analysis

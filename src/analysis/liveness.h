@@ -1,0 +1,43 @@
+// Liveness: over which positions of a program each transient storage must keep its bytes, seen
+// through aliases.
+//
+// A position is a node's index in program order. Ranges are inclusive. Rules beyond "from the
+// producer to the last use of any alias": inputs live from position 0 (the loader fills them before
+// the program starts); graph outputs live to the last position; the operand of a collective's start
+// lives until its done, because a peer may still read it; a release counts as the last use of a
+// gathered value.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "src/analysis/storage.h"
+#include "src/base/units.h"
+#include "src/ir/step.h"
+
+namespace dc::analysis {
+
+// What bytes are for, as reported to the user. Buffers and constants count as parameters,
+// accumulators as gradients.
+enum class Kind : uint8_t { Parameters, Gradients, State, Activations, Gathered, Scratch };
+inline constexpr int kKinds = 6;
+std::string_view name(Kind kind);
+Kind kind_of(ir::StateRole role);
+
+struct LiveRange {
+  ir::ValueId value;  // owns the storage
+  int32_t first = 0, last = 0;
+  base::Bytes bytes;  // reach of the widest alias; gathered values padded to world * shard
+  Kind kind = Kind::Activations;
+};
+
+struct Liveness {
+  std::vector<ir::NodeId> order;  // position -> node
+  std::vector<int32_t> position;  // node id -> position, -1 if erased
+  std::vector<LiveRange> ranges;  // of transients, by first position, then value id
+};
+
+Liveness liveness(const ir::Step& step, const ir::Graph& graph, const StorageMap& storages);
+
+}  // namespace dc::analysis

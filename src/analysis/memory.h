@@ -1,0 +1,41 @@
+// Memory at the peak: how many bytes of each kind live where most bytes live, and which values they
+// are.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/analysis/liveness.h"
+
+namespace dc::analysis {
+
+using ScratchBytes = std::function<base::Bytes(const ir::Graph&, const ir::Node&)>;
+
+struct LiveValue {
+  std::string name;    // value, state entry, or "scratch of <op>"
+  std::string module;  // FQN of the producer's module; empty for state
+  Kind kind = Kind::Activations;
+  base::Bytes bytes;
+};
+
+// All bytes rounded up to the alignment of slices, so that the kinds add up to `live`.
+struct PeakMemory {
+  int program = 0;       // index into Step::programs
+  int32_t position = 0;  // in that program
+  std::string node;      // "aten.mm.default"
+  std::string module;    // FQN of the node's module
+  base::Bytes live;
+  std::array<base::Bytes, kKinds> by_kind{};
+  std::vector<LiveValue> largest;  // by decreasing size, at most `largest_count`
+};
+
+// `scratch` is asked once per node; without it the scratch already set in the nodes counts.
+PeakMemory peak_memory(const ir::Step& step, const ScratchBytes& scratch = {},
+                       size_t largest_count = 8);
+
+std::string describe(const PeakMemory& peak);  // one line per large value, for errors and reports
+std::string op_text(const ir::Node& node);     // "aten.mm.default", "all_gather.start"
+
+}  // namespace dc::analysis

@@ -1,0 +1,64 @@
+#include "src/analysis/storage.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+
+namespace dc::analysis {
+
+using ir::OpKind;
+using ir::ValueId;
+
+bool is_view(const ir::Node& node) {
+  if (node.kind != OpKind::Aten) return ir::info(node.kind).alias == ir::AliasRule::View;
+  const ir::AtenInfo* aten = ir::aten_info(node.overload);
+  return aten != nullptr && aten->alias == ir::AliasRule::View;
+}
+
+int state_entry_of(const ir::Step& step, const ir::Node& node) {
+  const ir::Arg* arg = node.find_arg("entry");
+  if (arg == nullptr) return -1;
+  if (const auto* name = std::get_if<std::string>(&arg->value)) return step.find_state(*name);
+  const auto* index = std::get_if<int64_t>(&arg->value);
+  if (index == nullptr || *index < 0 || *index >= static_cast<int64_t>(step.state.size()))
+    return -1;
+  return static_cast<int>(*index);
+}
+
+StorageMap::StorageMap(const ir::Step& step, const ir::Graph& graph)
+    : root_(graph.value_capacity()),
+      owner_(graph.value_capacity(), -1),
+      entry_(graph.value_capacity(), -1) {
+  for (size_t i = 0; i < root_.size(); ++i) root_[i].v = static_cast<int32_t>(i);
+  std::unordered_map<std::string_view, int> entries;  // only looked up, never iterated
+  for (size_t i = 0; i < step.state.size(); ++i)
+    entries.emplace(step.state[i].name, static_cast<int>(i));
+  for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
+    const ir::Node& node = graph.node(id);
+    if (is_view(node) && !node.operands.empty()) {
+      for (ValueId result : node.results) {
+        if (result.valid()) root_[result.index()] = root_[node.operands[0].index()];
+      }
+    }
+    if (node.kind != OpKind::State || node.results.empty()) continue;
+    const ir::Arg* arg = node.find_arg("entry");
+    const auto* name = arg == nullptr ? nullptr : std::get_if<std::string>(&arg->value);
+    auto found = name == nullptr ? entries.end() : entries.find(*name);
+    int entry = found != entries.end() ? found->second
+                : name == nullptr      ? state_entry_of(step, node)
+                                       : -1;
+    if (entry < 0) continue;
+    size_t result = node.results[0].index();
+    int range_of = step.state[static_cast<size_t>(entry)].range_of;
+    entry_[result] = entry;
+    owner_[result] = range_of >= 0 ? range_of : entry;
+  }
+}
+
+base::Bytes state_bytes(const ir::StateEntry& entry) {
+  if (entry.range_of >= 0) return {0};
+  int64_t elements = std::max(entry.storage_elements, entry.type.storage_elements());
+  return {elements * base::byte_size(entry.type.dtype)};
+}
+
+}  // namespace dc::analysis
