@@ -1,0 +1,64 @@
+// A native instruction while its kernel is being prepared: operands, results and attributes,
+// checked as they are read.
+//
+// The first problem is remembered and reported by finish(), so a factory reads what it needs and
+// needs no error handling of its own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "runtime/kernel/kernel.h"
+
+namespace dc::runtime::native {
+
+// A contiguous tensor: all that native kernels know.
+struct Dense {
+  void* data = nullptr;
+  base::DType dtype = base::DType::F32;
+  int64_t count = 0;
+
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
+  int64_t bytes() const { return count * base::byte_size(dtype); }
+};
+
+class Call {
+ public:
+  Call(const plan::Instruction& instruction, const AddressMap& addresses)
+      : instruction_(instruction), addresses_(addresses) {}
+
+  Dense operand(size_t index);                     // the index-th argument, any element type
+  Dense operand(size_t index, base::DType dtype);  // refused unless it has this type
+  Dense result(size_t index);
+  bool has_result(size_t index) const;     // false where the plan does not want it
+  int64_t columns(size_t index);           // size of the last dim of an operand
+  int64_t integer(std::string_view name);  // an attribute given as an integer or a bool
+  double number(std::string_view name);    // an attribute given as a float, an integer or a bool
+  int rank() const { return addresses_.rank(); }
+
+  // Refuses the instruction with `problem` unless the condition holds.
+  void require(bool condition, std::string_view problem);
+  bool ok() const { return status_.ok(); }
+
+  template <typename K, typename... Fields>
+  base::Result<std::unique_ptr<Kernel>> finish(Fields&&... fields) {
+    if (!status_.ok()) return status_;
+    return std::unique_ptr<Kernel>(std::make_unique<K>(std::forward<Fields>(fields)...));
+  }
+
+ private:
+  Dense bind(int64_t tensor, const std::string& what);
+  const plan::Arg* attribute(std::string_view name);
+
+  const plan::Instruction& instruction_;
+  const AddressMap& addresses_;
+  base::Status status_;
+};
+
+}  // namespace dc::runtime::native

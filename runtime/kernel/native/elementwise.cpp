@@ -1,0 +1,107 @@
+// copy, zero, accumulate, scale: one pass over contiguous memory, element by element.
+#include <cstring>
+
+#include "runtime/kernel/native/convert.h"
+#include "runtime/kernel/native/registry.h"
+#include "runtime/kernel/native/vector_clones.h"
+#include "src/base/step_scalars.h"
+
+namespace dc::runtime::native {
+namespace {
+
+using base::DType;
+
+DC_VECTOR_CLONES void accumulate_f32(float* __restrict sum, const float* __restrict g, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) sum[i] += g[i];
+}
+DC_VECTOR_CLONES void accumulate_bf16(float* __restrict sum, const BF16* __restrict g, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) sum[i] += widen(g[i]);
+}
+DC_VECTOR_CLONES void accumulate_f16(float* __restrict sum, const F16* __restrict g, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) sum[i] += widen(g[i]);
+}
+DC_VECTOR_CLONES void scale_f32(float* x, float factor, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] *= factor;
+}
+
+class Copy final : public Kernel {
+ public:
+  Copy(Dense to, Dense from) : to_(to), from_(from) {}
+  base::Status launch() override {
+    if (to_.data != from_.data && to_.count > 0) std::memcpy(to_.data, from_.data, to_.bytes());
+    return {};
+  }
+
+ private:
+  Dense to_, from_;
+};
+
+class Zero final : public Kernel {
+ public:
+  explicit Zero(Dense x) : x_(x) {}
+  base::Status launch() override {
+    if (x_.count > 0) std::memset(x_.data, 0, x_.bytes());
+    return {};
+  }
+
+ private:
+  Dense x_;
+};
+
+class Accumulate final : public Kernel {
+ public:
+  Accumulate(Dense sum, Dense g) : sum_(sum), g_(g) {}
+  base::Status launch() override {
+    float* sum = sum_.as<float>();
+    if (g_.dtype == DType::F32) accumulate_f32(sum, g_.as<float>(), sum_.count);
+    if (g_.dtype == DType::BF16) accumulate_bf16(sum, g_.as<BF16>(), sum_.count);
+    if (g_.dtype == DType::F16) accumulate_f16(sum, g_.as<F16>(), sum_.count);
+    return {};
+  }
+
+ private:
+  Dense sum_, g_;
+};
+
+class Scale final : public Kernel {
+ public:
+  Scale(Dense x, Dense slots) : x_(x), slots_(slots) {}
+  base::Status launch() override {
+    const float factor = static_cast<float>(slots_.as<double>()[base::kSlotGradScale]);
+    scale_f32(x_.as<float>(), factor, x_.count);
+    return {};
+  }
+
+ private:
+  Dense x_, slots_;
+};
+
+}  // namespace
+
+Made make_copy(Call& call) {
+  const Dense to = call.operand(0), from = call.operand(1);
+  call.require(to.dtype == from.dtype && to.count == from.count,
+               "source and destination differ in element type or count");
+  return call.finish<Copy>(to, from);
+}
+
+Made make_zero(Call& call) {
+  const Dense x = call.operand(0);
+  return call.finish<Zero>(x);
+}
+
+Made make_accumulate(Call& call) {
+  const Dense sum = call.operand(0, DType::F32), g = call.operand(1);
+  call.require(g.dtype == DType::F32 || g.dtype == DType::BF16 || g.dtype == DType::F16,
+               "a gradient must be f32, bf16 or f16");
+  call.require(sum.count == g.count, "the gradient and its sum differ in element count");
+  return call.finish<Accumulate>(sum, g);
+}
+
+Made make_scale(Call& call) {
+  const Dense x = call.operand(0, DType::F32), slots = call.operand(1, DType::F64);
+  call.require(slots.count > base::kSlotGradScale, "the slots are too short");
+  return call.finish<Scale>(x, slots);
+}
+
+}  // namespace dc::runtime::native

@@ -1,0 +1,213 @@
+// adamw, sgd: torch.optim's formulas in f32, in its order of operations, on contiguous ranges.
+//
+// The scalars of a formula are computed in f64 once per launch and rounded to f32, as PyTorch does
+// with Python floats.
+#include <cmath>
+
+#include "runtime/kernel/native/registry.h"
+#include "runtime/kernel/native/vector_clones.h"
+#include "src/base/step_scalars.h"
+
+namespace dc::runtime::native {
+namespace {
+
+using base::DType;
+
+struct AdamWFactors {
+  float clip, decay, lerp, keep_v, add_v, root, eps, step;
+};
+
+// PyTorch's lerp starts from the nearer end, hence two loops.
+DC_VECTOR_CLONES void adamw_range(float* __restrict p, float* __restrict m, float* __restrict v,
+                                  const float* __restrict g, int64_t n, const AdamWFactors& f) {
+  const float clip = f.clip, decay = f.decay, lerp = f.lerp, keep_v = f.keep_v, add_v = f.add_v,
+              root = f.root, eps = f.eps, step = f.step;
+  if (lerp < 0.5f) {
+    for (int64_t i = 0; i < n; ++i) {
+      const float gradient = g[i] * clip;
+      const float mean = m[i] + lerp * (gradient - m[i]);
+      const float square = v[i] * keep_v + add_v * gradient * gradient;
+      m[i] = mean;
+      v[i] = square;
+      p[i] = p[i] * decay + (step * mean) / (std::sqrt(square) / root + eps);
+    }
+  } else {
+    const float rest = 1.0f - lerp;
+    for (int64_t i = 0; i < n; ++i) {
+      const float gradient = g[i] * clip;
+      const float mean = gradient - (gradient - m[i]) * rest;
+      const float square = v[i] * keep_v + add_v * gradient * gradient;
+      m[i] = mean;
+      v[i] = square;
+      p[i] = p[i] * decay + (step * mean) / (std::sqrt(square) / root + eps);
+    }
+  }
+}
+
+struct SgdFactors {
+  float clip, decay, momentum, add, lr;
+};
+
+DC_VECTOR_CLONES void sgd_plain(float* __restrict p, const float* __restrict g, int64_t n,
+                                const SgdFactors& f) {
+  const float clip = f.clip, decay = f.decay, lr = f.lr;
+  for (int64_t i = 0; i < n; ++i) {
+    const float gradient = g[i] * clip + decay * p[i];
+    p[i] = p[i] + lr * gradient;
+  }
+}
+
+// `momentum` 0 and `add` 1 on the first step would turn a buffer full of NaN into NaN, so the first
+// step has its own loop.
+DC_VECTOR_CLONES void sgd_first(float* __restrict p, float* __restrict buffer,
+                                const float* __restrict g, int64_t n, const SgdFactors& f,
+                                float nesterov) {
+  const float clip = f.clip, decay = f.decay, lr = f.lr;
+  for (int64_t i = 0; i < n; ++i) {
+    const float gradient = g[i] * clip + decay * p[i];
+    buffer[i] = gradient;
+    p[i] = p[i] + lr * (gradient + nesterov * gradient);
+  }
+}
+
+DC_VECTOR_CLONES void sgd_momentum(float* __restrict p, float* __restrict buffer,
+                                   const float* __restrict g, int64_t n, const SgdFactors& f) {
+  const float clip = f.clip, decay = f.decay, momentum = f.momentum, add = f.add, lr = f.lr;
+  for (int64_t i = 0; i < n; ++i) {
+    const float gradient = g[i] * clip + decay * p[i];
+    const float smoothed = buffer[i] * momentum + add * gradient;
+    buffer[i] = smoothed;
+    p[i] = p[i] + lr * smoothed;
+  }
+}
+
+DC_VECTOR_CLONES void sgd_nesterov(float* __restrict p, float* __restrict buffer,
+                                   const float* __restrict g, int64_t n, const SgdFactors& f) {
+  const float clip = f.clip, decay = f.decay, momentum = f.momentum, add = f.add, lr = f.lr;
+  for (int64_t i = 0; i < n; ++i) {
+    const float gradient = g[i] * clip + decay * p[i];
+    const float smoothed = buffer[i] * momentum + add * gradient;
+    buffer[i] = smoothed;
+    p[i] = p[i] + lr * (gradient + momentum * smoothed);
+  }
+}
+
+// Where an update finds its permission and its settings.
+struct Control {
+  const double* scalars;
+  const double* slots;
+  int64_t param, group;
+  bool clip;
+
+  bool allowed() const { return scalars[base::kScalarFinite + param] != 0; }
+  double setting(int which) const {
+    return slots[base::kSlotGroups + group * base::kSlotsPerGroup + which];
+  }
+  double step() const { return slots[base::kSlotStep]; }
+  float clip_factor() const { return clip ? static_cast<float>(scalars[base::kScalarClip]) : 1.0f; }
+};
+
+Control read_control(Call& call, size_t scalars_index) {
+  const Dense scalars = call.operand(scalars_index, DType::F64);
+  const Dense slots = call.operand(scalars_index + 1, DType::F64);
+  const Control control{scalars.as<double>(), slots.as<double>(), call.integer("param"),
+                        call.integer("group"), call.integer("clip") != 0};
+  call.require(control.param >= 0 && base::kScalarFinite + control.param < scalars.count,
+               "'param' is outside the scalars");
+  call.require(control.group >= 0 &&
+                   base::kSlotGroups + (control.group + 1) * base::kSlotsPerGroup <= slots.count,
+               "'group' is outside the slots");
+  return control;
+}
+
+struct Range {
+  float *p, *m, *v;
+  const float* g;
+  int64_t count;
+};
+
+class AdamW final : public Kernel {
+ public:
+  AdamW(const Range& range, const Control& control) : range_(range), control_(control) {}
+  base::Status launch() override {
+    if (!control_.allowed()) return {};
+    const double lr = control_.setting(base::kGroupLr);
+    const double beta1 = control_.setting(base::kGroupBeta1);
+    const double beta2 = control_.setting(base::kGroupBeta2);
+    const double correction1 = 1 - std::pow(beta1, control_.step());
+    const double correction2 = 1 - std::pow(beta2, control_.step());
+    AdamWFactors f;
+    f.clip = control_.clip_factor();
+    f.decay = static_cast<float>(1 - lr * control_.setting(base::kGroupWeightDecay));
+    f.lerp = static_cast<float>(1 - beta1);
+    f.keep_v = static_cast<float>(beta2);
+    f.add_v = static_cast<float>(1 - beta2);
+    f.root = static_cast<float>(std::sqrt(correction2));
+    f.eps = static_cast<float>(control_.setting(base::kGroupEps));
+    f.step = static_cast<float>(-(lr / correction1));
+    adamw_range(range_.p, range_.m, range_.v, range_.g, range_.count, f);
+    return {};
+  }
+
+ private:
+  Range range_;
+  Control control_;
+};
+
+class Sgd final : public Kernel {
+ public:
+  Sgd(const Range& range, const Control& control, bool momentum, bool nesterov)
+      : range_(range), control_(control), momentum_(momentum), nesterov_(nesterov) {}
+  base::Status launch() override {
+    if (!control_.allowed()) return {};
+    SgdFactors f;
+    f.clip = control_.clip_factor();
+    f.decay = static_cast<float>(control_.setting(base::kGroupWeightDecay));
+    f.momentum = static_cast<float>(control_.setting(base::kGroupMomentum));
+    f.add = static_cast<float>(1 - control_.setting(base::kGroupDampening));
+    f.lr = static_cast<float>(-control_.setting(base::kGroupLr));
+    const auto& [p, buffer, unused, g, count] = range_;
+    if (!momentum_) {
+      sgd_plain(p, g, count, f);
+    } else if (control_.step() <= 1) {
+      sgd_first(p, buffer, g, count, f, nesterov_ ? f.momentum : 0.0f);
+    } else if (nesterov_) {
+      sgd_nesterov(p, buffer, g, count, f);
+    } else {
+      sgd_momentum(p, buffer, g, count, f);
+    }
+    return {};
+  }
+
+ private:
+  Range range_;
+  Control control_;
+  bool momentum_, nesterov_;
+};
+
+}  // namespace
+
+Made make_adamw(Call& call) {
+  const Dense p = call.operand(0, DType::F32), m = call.operand(1, DType::F32),
+              v = call.operand(2, DType::F32), g = call.operand(3, DType::F32);
+  const Control control = read_control(call, 4);
+  call.require(m.count >= p.count && v.count >= p.count && g.count >= p.count,
+               "a moment or the gradient is shorter than the parameter");
+  const Range range{p.as<float>(), m.as<float>(), v.as<float>(), g.as<float>(), p.count};
+  return call.finish<AdamW>(range, control);
+}
+
+Made make_sgd(Call& call) {
+  const Dense p = call.operand(0, DType::F32), buffer = call.operand(1, DType::F32),
+              g = call.operand(2, DType::F32);
+  const Control control = read_control(call, 3);
+  const bool momentum = call.number("momentum") != 0, nesterov = call.integer("nesterov") != 0;
+  call.require(g.count >= p.count, "the gradient is shorter than the parameter");
+  call.require(!momentum || buffer.count >= p.count, "the buffer is shorter than the parameter");
+  call.require(!momentum || buffer.data != p.data || p.count == 0,
+               "momentum needs a buffer of its own");
+  const Range range{p.as<float>(), buffer.as<float>(), nullptr, g.as<float>(), p.count};
+  return call.finish<Sgd>(range, control, momentum, nesterov);
+}
+
+}  // namespace dc::runtime::native

@@ -1,0 +1,153 @@
+// add_loss, square_sum, finalize.
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "src/base/step_scalars.h"
+#include "tests/runtime/kernel/kernel_bench.h"
+
+namespace dc::runtime {
+namespace {
+
+using base::DType;
+
+std::vector<float> noise(int64_t n, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(n);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+// The cell that square_sum writes for one rank of `world`.
+double square_sum_of(int rank, int world, int64_t shard, int64_t elements, bool whole,
+                     const std::vector<float>& g) {
+  KernelBench bench(rank);
+  const int32_t table =
+      bench.filled<double>(DType::F64, {world, 4}, std::vector<double>(world * 4, -1));
+  const int32_t gradient = bench.filled(DType::F32, {static_cast<int64_t>(g.size())}, g);
+  const auto step =
+      instruction("dc.square_sum", {tensor_arg(table), tensor_arg(gradient), int_arg("param", 1),
+                                    int_arg("shard", shard), int_arg("elements", elements),
+                                    int_arg("whole", whole)});
+  const auto status = run_native(bench, step);
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  const auto cells = bench.values<double>(table);
+  for (int64_t i = 0; i < world * 4; ++i) {
+    if (i != rank * 4 + 1) {
+      EXPECT_EQ(cells[i], -1) << "cell " << i << " is not this rank's";
+    }
+  }
+  return cells[rank * 4 + 1];
+}
+
+TEST(SquareSum, AWholeGradientAndItsShardsGiveTheSameBits) {
+  const int world = 3;
+  const int64_t elements = 205, shard = 96;  // ranges of 96, 96 and 13
+  std::vector<float> g = noise(elements, 1);
+  double total = 0, expected = 0;
+  for (float x : g) expected += static_cast<double>(x) * x;
+  std::vector<float> padded = g;
+  padded.resize(shard * world,
+                std::numeric_limits<float>::quiet_NaN());  // padding must not be read
+  for (int rank = 0; rank < world; ++rank) {
+    const std::vector<float> own(padded.begin() + rank * shard,
+                                 padded.begin() + (rank + 1) * shard);
+    const double from_shard = square_sum_of(rank, world, shard, elements, false, own);
+    EXPECT_EQ(from_shard, square_sum_of(rank, world, shard, elements, true, g));
+    total += from_shard;
+  }
+  EXPECT_NEAR(total, expected, 1e-12 * expected);
+}
+
+TEST(SquareSum, FollowsTheDocumentedOrder) {
+  const std::vector<float> g = noise(1003, 2);
+  double lanes[16] = {}, expected = 0;
+  for (size_t i = 0; i < g.size(); ++i) lanes[i % 16] += static_cast<double>(g[i]) * g[i];
+  for (double lane : lanes) expected += lane;
+  EXPECT_EQ(square_sum_of(0, 1, 1024, 1003, true, g), expected);
+}
+
+TEST(SquareSum, AnEmptyRangeGivesZero) {
+  EXPECT_EQ(square_sum_of(2, 3, 32, 40, true, noise(40, 3)), 0);
+  EXPECT_EQ(square_sum_of(2, 3, 32, 40, false, noise(32, 3)), 0);
+}
+
+TEST(SquareSum, RefusesAGradientThatIsTooShort) {
+  KernelBench bench;
+  const int32_t table = bench.tensor(DType::F64, {1, 3}), g = bench.tensor(DType::F32, {31});
+  const auto status = run_native(
+      bench, instruction("dc.square_sum",
+                         {tensor_arg(table), tensor_arg(g), int_arg("param", 0),
+                          int_arg("shard", 64), int_arg("elements", 40), int_arg("whole", 0)}));
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.kind(), base::ErrorKind::Unsupported);
+}
+
+TEST(AddLoss, AddsInDouble) {
+  KernelBench bench;
+  const int32_t sum = bench.filled<double>(DType::F64, {1}, {1e9});
+  const int32_t loss = bench.filled<float>(DType::F32, {}, {0.25f});
+  const auto step = instruction("dc.add_loss", {tensor_arg(sum), tensor_arg(loss)});
+  ASSERT_TRUE(run_native(bench, step).ok());
+  ASSERT_TRUE(run_native(bench, step).ok());
+  EXPECT_EQ(bench.values<double>(sum)[0], 1e9 + 0.5);
+}
+
+std::vector<double> finalize(const std::vector<double>& table, int64_t world, int64_t parameters,
+                             bool clip, double clip_norm, double divisor) {
+  KernelBench bench;
+  std::vector<double> slots(base::kSlotGroups + base::kSlotsPerGroup, 0);
+  slots[base::kSlotClipNorm] = clip_norm;
+  slots[base::kSlotLossDivisor] = divisor;
+  const int32_t s = bench.filled(DType::F64, {static_cast<int64_t>(slots.size())}, slots);
+  const int32_t t = bench.filled(DType::F64, {world, parameters + 2}, table);
+  const int32_t scalars = bench.tensor(DType::F64, {base::kScalarFinite + parameters});
+  const auto status =
+      run_native(bench, instruction("dc.finalize", {tensor_arg(scalars), tensor_arg(t),
+                                                    tensor_arg(s), int_arg("clip", clip)}));
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  return bench.values<double>(scalars);
+}
+
+TEST(Finalize, NormLossClipAndStop) {
+  // Two ranks, two parameters; columns: squares, squares, loss sum, stop.
+  const auto s = finalize({4, 1, 6, 0, 3, 1, 2, 1}, 2, 2, true, 1.5, 4);
+  EXPECT_EQ(s[base::kScalarNorm], 3);
+  EXPECT_EQ(s[base::kScalarClip], 1.5 / (3 + 1e-6));
+  EXPECT_EQ(s[base::kScalarLoss], 2);
+  EXPECT_EQ(s[base::kScalarAllFinite], 1);
+  EXPECT_EQ(s[base::kScalarStop], 1);
+  EXPECT_EQ(s[base::kScalarFinite], 1);
+  EXPECT_EQ(s[base::kScalarFinite + 1], 1);
+}
+
+TEST(Finalize, SmallNormsAndPlansWithoutClippingKeepTheGradient) {
+  EXPECT_EQ(finalize({4, 0, 0}, 1, 1, true, 10, 1)[base::kScalarClip], 1);
+  EXPECT_EQ(finalize({400, 0, 0}, 1, 1, false, 1, 1)[base::kScalarClip], 1);
+}
+
+TEST(Finalize, ANonFiniteGradientStopsAllUpdatesOnlyWithClipping) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const auto clipped = finalize({inf, 1, 1, 0}, 1, 2, true, 1, 1);
+  EXPECT_EQ(clipped[base::kScalarAllFinite], 0);
+  EXPECT_EQ(clipped[base::kScalarFinite], 0);
+  EXPECT_EQ(clipped[base::kScalarFinite + 1], 0);
+  const auto free = finalize({inf, 1, 1, 0}, 1, 2, false, 1, 1);
+  EXPECT_EQ(free[base::kScalarAllFinite], 0);
+  EXPECT_EQ(free[base::kScalarFinite], 0);
+  EXPECT_EQ(free[base::kScalarFinite + 1], 1);
+}
+
+TEST(Finalize, ANonFiniteLossStopsEverything) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (bool clip : {false, true}) {
+    const auto s = finalize({1, 1, nan, 0}, 1, 2, clip, 1, 1);
+    EXPECT_EQ(s[base::kScalarAllFinite], 0);
+    EXPECT_EQ(s[base::kScalarFinite], 0);
+    EXPECT_EQ(s[base::kScalarFinite + 1], 0);
+  }
+}
+
+}  // namespace
+}  // namespace dc::runtime
