@@ -1,0 +1,48 @@
+#include "runtime/plan/names.h"
+
+#include <array>
+
+namespace dc::runtime::plan {
+namespace {
+
+template <size_t N>
+std::string_view pick(const std::array<std::string_view, N>& names, size_t index) {
+  return index < N ? names[index] : std::string_view("?");
+}
+
+constexpr std::array<std::string_view, 3> kSpaces = {"device", "host", "disk"};
+constexpr std::array<std::string_view, 14> kArgKinds = {
+    "none",  "tensor", "tensors", "int",    "ints",  "float",  "floats",
+    "bool",  "bools",  "string",  "dtype",  "device", "layout", "memory_format"};
+constexpr std::array<std::string_view, 5> kInstructions = {"kernel", "collective", "copy", "signal",
+                                                           "wait"};
+constexpr std::array<std::string_view, 3> kProviders = {"aten", "native", "fused"};
+constexpr std::array<std::string_view, 5> kCollectives = {"all_gather", "reduce_scatter",
+                                                          "all_reduce", "broadcast", "all_to_all"};
+constexpr std::array<std::string_view, 6> kInits = {"unknown", "normal", "uniform",
+                                                    "zeros",   "ones",   "constant"};
+constexpr std::array<std::string_view, 6> kSources = {
+    "zeros", "parameter_whole", "parameter_shard", "buffer", "data", "runtime"};
+constexpr std::array<std::string_view, 7> kRoles = {"tokens", "labels", "mask",      "positions",
+                                                    "class",  "float",  "loss_scale"};
+constexpr std::array<std::string_view, 3> kPhases = {"forward", "backward", "update"};
+constexpr std::array<std::string_view, 2> kOptimizers = {"adamw", "sgd"};
+constexpr std::array<std::string_view, 3> kSchedules = {"constant", "linear", "cosine"};
+
+}  // namespace
+
+std::string_view name(Space value) { return pick(kSpaces, static_cast<size_t>(value)); }
+std::string_view name(ArgKind value) { return pick(kArgKinds, static_cast<size_t>(value)); }
+std::string_view name(InstructionKind value) {
+  return pick(kInstructions, static_cast<size_t>(value));
+}
+std::string_view name(Provider value) { return pick(kProviders, static_cast<size_t>(value)); }
+std::string_view name(CollectiveKind value) { return pick(kCollectives, static_cast<size_t>(value)); }
+std::string_view name(InitKind value) { return pick(kInits, static_cast<size_t>(value)); }
+std::string_view name(StateSource value) { return pick(kSources, static_cast<size_t>(value)); }
+std::string_view name(InputRole value) { return pick(kRoles, static_cast<size_t>(value)); }
+std::string_view phase_name(uint8_t phase) { return pick(kPhases, phase); }
+std::string_view optimizer_name(uint8_t kind) { return pick(kOptimizers, kind); }
+std::string_view schedule_name(uint8_t schedule) { return pick(kSchedules, schedule); }
+
+}  // namespace dc::runtime::plan

@@ -1,0 +1,11 @@
+// The version of schemas/plan.fbs that this build writes and reads; rules in schemas/README.md.
+#pragma once
+
+#include <cstdint>
+
+namespace dc::runtime::plan {
+
+inline constexpr uint16_t kSchemaMajor = 1;
+inline constexpr uint16_t kSchemaMinor = 0;
+
+}  // namespace dc::runtime::plan

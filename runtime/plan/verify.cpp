@@ -1,0 +1,17 @@
+#include "runtime/plan/verify.h"
+
+#include "runtime/plan/file.h"
+
+namespace dc::runtime::plan {
+
+// The order matters: each part relies on what the ones before it found to hold.
+base::Status verify_meaning(const Plan& plan) {
+  DC_RETURN_IF_ERROR(check_structure(plan));
+  DC_RETURN_IF_ERROR(check_tensors(plan));
+  DC_RETURN_IF_ERROR(check_overlap(plan));
+  DC_RETURN_IF_ERROR(check_state(plan));
+  DC_RETURN_IF_ERROR(check_instructions(plan));
+  return check_order(plan);
+}
+
+}  // namespace dc::runtime::plan

@@ -1,0 +1,210 @@
+// Level 2, each instruction by itself: what it touches is listed, and its buffers have the shapes that its kind demands.
+#include <algorithm>
+
+#include "runtime/plan/extent.h"
+#include "runtime/plan/fail.h"
+#include "runtime/plan/verify.h"
+
+namespace dc::runtime::plan {
+namespace {
+
+using base::Status;
+
+constexpr size_t kMaxArgs = 64;
+constexpr size_t kMaxResults = 4096;
+
+class InstructionChecker {
+ public:
+  InstructionChecker(const Plan& plan, int32_t program) : plan_(plan), program_(program) {}
+  Status run(int32_t index);
+
+ private:
+  Status bad(const char* code, const std::string& what) const {
+    return bad_plan(code, describe_instruction(plan_, program_, index_) + " " + what);
+  }
+  const Tensor& tensor(int64_t id) const { return plan_.tensors[static_cast<size_t>(id)]; }
+  int64_t numel(int64_t id) const { return *element_count(tensor(id).sizes); }
+  bool is_read(int64_t id) const { return std::binary_search(reads_.begin(), reads_.end(), id); }
+  bool is_written(int64_t id) const {
+    return std::binary_search(writes_.begin(), writes_.end(), id);
+  }
+  Status must_read(int64_t id) const {
+    if (is_read(id)) return {};
+    return bad("DC3211", "uses " + describe(id) + " and does not list it as read");
+  }
+  Status must_write(int64_t id) const {
+    if (is_written(id)) return {};
+    return bad("DC3211", "fills " + describe(id) + " and does not list it as written");
+  }
+  Status must_touch(int64_t id) const {
+    return is_read(id) || is_written(id) ? Status() : must_read(id);
+  }
+  std::string describe(int64_t id) const { return describe_tensor(plan_, static_cast<int32_t>(id)); }
+  Status kernel(const Instruction& in);
+  Status scratch(const Instruction& in);
+  Status copy(const Instruction& in);
+  Status collective(const Instruction& in);
+  Status buffer(CollectiveKind kind, const CollectiveBuffer& b, int64_t ranks);
+
+  const Plan& plan_;
+  const int32_t program_;
+  int32_t index_ = 0;
+  std::vector<int64_t> reads_, writes_;  // sorted
+};
+
+Status InstructionChecker::run(int32_t index) {
+  index_ = index;
+  const Instruction& in =
+      plan_.programs[static_cast<size_t>(program_)].instructions[static_cast<size_t>(index)];
+  reads_.assign(in.reads.begin(), in.reads.end());
+  writes_.assign(in.writes.begin(), in.writes.end());
+  std::sort(reads_.begin(), reads_.end());
+  std::sort(writes_.begin(), writes_.end());
+  switch (in.kind) {
+    case InstructionKind::Kernel:
+      return kernel(in);
+    case InstructionKind::Collective:
+      return collective(in);
+    case InstructionKind::Copy:
+      return copy(in);
+    case InstructionKind::Signal:
+    case InstructionKind::Wait:
+      if (reads_.empty() && writes_.empty()) return {};
+      return bad("DC3221", "touches no memory and yet lists reads or writes");
+  }
+  return {};
+}
+
+Status InstructionChecker::kernel(const Instruction& in) {
+  if (in.op.empty()) return bad("DC3214", "names no operator");
+  if (in.args.size() > kMaxArgs || in.outputs.size() > kMaxResults) {
+    return bad("DC3214", "has " + std::to_string(in.args.size()) + " arguments and " +
+                             std::to_string(in.outputs.size()) + " outputs");
+  }
+  if (in.writes.empty()) return bad("DC3214", "writes nothing");
+  for (const Arg& arg : in.args) {
+    if (arg.kind == ArgKind::Tensor) DC_RETURN_IF_ERROR(must_touch(arg.i));
+    if (arg.kind != ArgKind::Tensors) continue;
+    for (int64_t id : arg.ints) {
+      if (id >= 0) DC_RETURN_IF_ERROR(must_touch(id));
+    }
+  }
+  for (int32_t id : in.outputs) {
+    if (id >= 0) DC_RETURN_IF_ERROR(must_write(id));
+  }
+  return in.scratch < 0 ? Status() : scratch(in);
+}
+
+Status InstructionChecker::scratch(const Instruction& in) {
+  const Slice& slice = plan_.slices[static_cast<size_t>(in.scratch)];
+  if (slice.program >= 0 &&
+      (slice.program != program_ || index_ < slice.first || index_ > slice.last)) {
+    return bad("DC3215", "has its scratch in " + describe_slice(plan_, in.scratch) +
+                             ", which is not live there");
+  }
+  for (const auto* list : {&reads_, &writes_}) {
+    for (int64_t id : *list) {
+      if (tensor(id).slice == in.scratch) {
+        return bad("DC3215", "has its scratch where " + describe(id) + " lies");
+      }
+    }
+  }
+  return {};
+}
+
+Status InstructionChecker::copy(const Instruction& in) {
+  const Tensor& src = tensor(in.src);
+  const Tensor& dst = tensor(in.dst);
+  if (src.dtype != dst.dtype || numel(in.src) != numel(in.dst) || !is_contiguous(src) ||
+      !is_contiguous(dst)) {
+    return bad("DC3216", "copies " + describe(in.src) + " to " + describe(in.dst) +
+                             ", which differ in dtype or size or are not contiguous");
+  }
+  DC_RETURN_IF_ERROR(must_read(in.src));
+  return must_write(in.dst);
+}
+
+Status InstructionChecker::collective(const Instruction& in) {
+  const Group& group = plan_.groups[static_cast<size_t>(in.group)];
+  if (group.stream >= 0 && group.stream != in.stream) {
+    return bad("DC3220", "runs on stream " + std::to_string(in.stream) +
+                             ", but its group's communicator belongs to stream " +
+                             std::to_string(group.stream));
+  }
+  if (in.buffers.empty()) return bad("DC3217", "has no buffers");
+  for (const CollectiveBuffer& b : in.buffers) {
+    DC_RETURN_IF_ERROR(buffer(in.collective, b, static_cast<int64_t>(group.ranks.size())));
+    DC_RETURN_IF_ERROR(must_read(b.input));
+    DC_RETURN_IF_ERROR(must_write(b.output));
+  }
+  return {};
+}
+
+// Elements that a buffer's input and output must have.
+struct Demand {
+  int64_t input = 0, output = 0;
+};
+Demand demand(CollectiveKind kind, const CollectiveBuffer& b) {
+  switch (kind) {
+    case CollectiveKind::AllGather:
+      return {b.shard, b.elements};
+    case CollectiveKind::ReduceScatter:
+      return {b.elements, b.shard};
+    case CollectiveKind::AllReduce:
+    case CollectiveKind::Broadcast:
+    case CollectiveKind::AllToAll:
+      return {b.elements, b.elements};
+  }
+  return {};
+}
+
+Status InstructionChecker::buffer(CollectiveKind kind, const CollectiveBuffer& b, int64_t ranks) {
+  const auto padded = base::checked_mul(b.shard, ranks);
+  if (b.elements < 0 || b.shard < 0 || !padded || *padded < b.elements ||
+      (kind == CollectiveKind::AllToAll && *padded != b.elements)) {
+    return bad("DC3217", "splits " + std::to_string(b.elements) + " elements into " +
+                             std::to_string(ranks) + " shards of " + std::to_string(b.shard));
+  }
+  const Tensor& input = tensor(b.input);
+  const Tensor& output = tensor(b.output);
+  const Demand want = demand(kind, b);
+  if (numel(b.input) != want.input || numel(b.output) != want.output) {
+    return bad("DC3217", "has " + describe(b.input) + " of " + std::to_string(numel(b.input)) +
+                             " elements and " + describe(b.output) + " of " +
+                             std::to_string(numel(b.output)) + ", and needs " +
+                             std::to_string(want.input) + " and " + std::to_string(want.output));
+  }
+  if (!is_contiguous(input) || !is_contiguous(output)) {
+    return bad("DC3217", "has a buffer that is not contiguous");
+  }
+  const bool reduces =
+      kind == CollectiveKind::ReduceScatter || kind == CollectiveKind::AllReduce;
+  if (reduces ? output.dtype != DType::F32 || !base::is_floating(input.dtype)
+              : output.dtype != input.dtype) {
+    return bad("DC3218", "turns " + std::string(base::name(input.dtype)) + " into " +
+                             std::string(base::name(output.dtype)));
+  }
+  if (kind != CollectiveKind::AllGather) return {};
+  // The whole value arrives in equal shards, so its slice holds the padding too.
+  const auto bytes = base::checked_mul(*padded, base::byte_size(output.dtype));
+  const auto end = bytes ? base::checked_add(*bytes, output.offset) : std::nullopt;
+  if (!end || *end > plan_.slices[static_cast<size_t>(output.slice)].bytes) {
+    return bad("DC3217", "gathers into " + describe(b.output) + ", whose slice has no room for " +
+                             std::to_string(ranks) + " whole shards");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_instructions(const Plan& plan) {
+  for (size_t p = 0; p < plan.programs.size(); ++p) {
+    InstructionChecker checker(plan, static_cast<int32_t>(p));
+    for (size_t i = 0; i < plan.programs[p].instructions.size(); ++i) {
+      DC_RETURN_IF_ERROR(checker.run(static_cast<int32_t>(i)));
+    }
+  }
+  return {};
+}
+
+}  // namespace dc::runtime::plan

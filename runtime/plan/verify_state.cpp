@@ -1,0 +1,218 @@
+// Level 2, the tables around the programs: state, parameters, inputs, step scalars, optimizer, prediction.
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/plan/extent.h"
+#include "runtime/plan/fail.h"
+#include "runtime/plan/verify.h"
+#include "src/base/step_scalars.h"
+
+namespace dc::runtime::plan {
+namespace {
+
+using base::Status;
+
+const Tensor& tensor_at(const Plan& plan, int32_t id) {
+  return plan.tensors[static_cast<size_t>(id)];
+}
+int64_t numel(const Tensor& tensor) { return *element_count(tensor.sizes); }
+bool is_persistent(const Plan& plan, int32_t tensor) {
+  return plan.slices[static_cast<size_t>(tensor_at(plan, tensor).slice)].program < 0;
+}
+int64_t trainable_count(const Plan& plan) {
+  return std::count_if(plan.parameters.begin(), plan.parameters.end(),
+                       [](const Parameter& p) { return p.trainable; });
+}
+
+// What a state tensor must look like to take its source; empty if it does.
+std::string source_mismatch(const Plan& plan, const StateEntry& entry) {
+  const Tensor& tensor = tensor_at(plan, entry.tensor);
+  const int64_t count = numel(tensor);
+  const bool from_parameter = entry.source == StateSource::ParameterWhole ||
+                              entry.source == StateSource::ParameterShard;
+  if (from_parameter && entry.parameter < 0) return "names no parameter";
+  if ((entry.source == StateSource::Buffer) != (entry.buffer >= 0)) {
+    return "and its source disagree about a buffer";
+  }
+  if (!entry.data.empty() && entry.source != StateSource::Data) return "has bytes it does not use";
+  if (entry.is_master && !from_parameter) return "is a master without a parameter's value";
+  if (!is_contiguous(tensor)) return "is not contiguous";
+  switch (entry.source) {
+    case StateSource::Zeros:
+    case StateSource::Runtime:
+      return "";
+    case StateSource::ParameterWhole:
+    case StateSource::ParameterShard: {
+      const Parameter& p = plan.parameters[static_cast<size_t>(entry.parameter)];
+      const bool whole = entry.source == StateSource::ParameterWhole;
+      if (count != (whole ? *element_count(p.sizes) : p.shard)) {
+        return "has " + std::to_string(count) + " elements, not those of parameter '" + p.fqn + "'";
+      }
+      const bool fits = base::is_floating(p.dtype) == base::is_floating(tensor.dtype);
+      return fits ? "" : "cannot hold parameter '" + p.fqn + "'";
+    }
+    case StateSource::Buffer: {
+      const Buffer& b = plan.buffers[static_cast<size_t>(entry.buffer)];
+      const auto wanted = element_count(b.sizes);
+      return wanted == count && b.dtype == tensor.dtype ? "" : "does not fit buffer '" + b.fqn + "'";
+    }
+    case StateSource::Data:
+      return static_cast<uint64_t>(count * base::byte_size(tensor.dtype)) == entry.data.size()
+                 ? ""
+                 : "has " + std::to_string(entry.data.size()) + " bytes of data for " +
+                       std::to_string(count) + " elements";
+  }
+  return "";
+}
+
+Status check_entries(const Plan& plan) {
+  for (const StateEntry& entry : plan.state) {
+    std::string wrong = is_persistent(plan, entry.tensor) ? source_mismatch(plan, entry)
+                                                          : "does not keep its memory";
+    if (!wrong.empty()) return bad_plan("DC3231", "state '" + entry.name + "' " + wrong);
+  }
+  return {};
+}
+
+// Empty if the parameter agrees with its gradient and its place among the trainable ones.
+std::string parameter_mismatch(const Plan& plan, const Parameter& p, int64_t trainable_before) {
+  const auto count = element_count(p.sizes);
+  const bool negative = std::any_of(p.sizes.begin(), p.sizes.end(), [](int64_t v) { return v < 0; });
+  if (!count || negative) return "has an impossible size";
+  const auto padded = base::checked_mul(p.shard, plan.world());
+  if (p.shard < 0 || !padded || *padded < *count) {
+    return "has " + std::to_string(*count) + " elements, more than its shards of " +
+           std::to_string(p.shard);
+  }
+  if (!p.record.entry.empty() && (p.record.sizes.size() != p.record.strides.size() ||
+                                  element_count(p.record.sizes) != count || p.record.offset < 0)) {
+    return "does not fit its archive record";
+  }
+  if (!p.trainable) {
+    const bool clean = p.trainable_index == -1 && p.gradient == -1 && p.gradient_ready == -1;
+    return clean ? "" : "is frozen and has a gradient";
+  }
+  if (p.trainable_index != trainable_before) return "has the wrong place among the trainable ones";
+  if (p.gradient < 0 || p.gradient_ready < 0) return "is trainable and has no gradient";
+  const Tensor& gradient = tensor_at(plan, p.gradient);
+  const int64_t elements = numel(gradient);
+  if (gradient.dtype != DType::F32 || (elements != *count && elements != p.shard)) {
+    return "has a gradient that is neither its whole nor its shard in f32";
+  }
+  const Slice& slice = plan.slices[static_cast<size_t>(gradient.slice)];
+  const bool alive = slice.program < 0 || (slice.program == plan.step.back().program &&
+                                           slice.first <= p.gradient_ready &&
+                                           p.gradient_ready <= slice.last);
+  return alive ? "" : "has a gradient that is not live when it is said to be ready";
+}
+
+Status check_parameters(const Plan& plan) {
+  int64_t trainable = 0;
+  for (const Parameter& p : plan.parameters) {
+    const std::string wrong = parameter_mismatch(plan, p, trainable);
+    if (!wrong.empty()) return bad_plan("DC3232", "parameter '" + p.fqn + "' " + wrong);
+    trainable += p.trainable;
+  }
+  std::vector<int> masters(plan.parameters.size());
+  for (const StateEntry& entry : plan.state) {
+    if (entry.is_master && entry.parameter >= 0) ++masters[static_cast<size_t>(entry.parameter)];
+  }
+  for (size_t i = 0; i < masters.size(); ++i) {
+    if (masters[i] == 1) continue;
+    return bad_plan("DC3232", "parameter '" + plan.parameters[i].fqn + "' has " +
+                                  std::to_string(masters[i]) + " master values in the state, not one");
+  }
+  return {};
+}
+
+Status check_step_tensor(const Plan& plan, const char* what, int32_t id, DType dtype, int64_t count) {
+  const std::string who = std::string("step scalars '") + what + "' ";
+  if (id < 0) return bad_plan("DC3233", who + "are missing");
+  const Tensor& tensor = tensor_at(plan, id);
+  if (tensor.dtype != dtype || numel(tensor) != count || !is_contiguous(tensor)) {
+    return bad_plan("DC3233", who + "are " + std::string(base::name(tensor.dtype)) + "[" +
+                                  std::to_string(numel(tensor)) + "], not " +
+                                  std::string(base::name(dtype)) + "[" + std::to_string(count) + "]");
+  }
+  if (!is_persistent(plan, id)) return bad_plan("DC3233", who + "do not keep their memory");
+  return {};
+}
+
+Status check_step_tensors(const Plan& plan) {
+  const int64_t trainable = trainable_count(plan);
+  const auto groups = static_cast<int64_t>(plan.optimizer.groups.size());
+  DC_RETURN_IF_ERROR(check_step_tensor(plan, "slots", plan.slots, DType::F64,
+                                       base::kSlotGroups + base::kSlotsPerGroup * groups));
+  DC_RETURN_IF_ERROR(check_step_tensor(plan, "rng", plan.rng, DType::I64, base::kRngRank + 1));
+  DC_RETURN_IF_ERROR(check_step_tensor(plan, "scalars", plan.scalars, DType::F64,
+                                       base::kScalarFinite + trainable));
+  DC_RETURN_IF_ERROR(check_step_tensor(plan, "table", plan.table, DType::F64,
+                                       plan.world() * (trainable + base::kTableExtra)));
+  return check_step_tensor(plan, "loss_sum", plan.loss_sum, DType::F64, 1);
+}
+
+// Empty if the input's dtype, size and range suit its role.
+std::string input_mismatch(const Plan& plan, const Input& input) {
+  const Tensor& tensor = tensor_at(plan, input.tensor);
+  const Slice& slice = plan.slices[static_cast<size_t>(tensor.slice)];
+  if (slice.program >= 0 && slice.first != 0) return "is filled before its memory is its own";
+  if (!is_contiguous(tensor)) return "is not contiguous";
+  if (!std::isfinite(input.low) || !std::isfinite(input.high)) return "has no finite range";
+  switch (input.role) {
+    case InputRole::Tokens:
+    case InputRole::Labels:
+    case InputRole::Positions:
+    case InputRole::Class:
+      return base::is_floating(tensor.dtype) ? "is not of an integer type" : "";
+    case InputRole::Float:
+    case InputRole::LossScale:
+      if (!base::is_floating(tensor.dtype)) return "is not of a floating type";
+      return input.role == InputRole::LossScale && numel(tensor) != 1 ? "is not one number" : "";
+    case InputRole::Mask:
+      return "";
+  }
+  return "";
+}
+
+Status check_inputs(const Plan& plan) {
+  for (const Input& input : plan.inputs) {
+    const std::string wrong = input_mismatch(plan, input);
+    if (!wrong.empty()) return bad_plan("DC3234", "input '" + input.name + "' " + wrong);
+  }
+  return {};
+}
+
+Status check_optimizer(const Plan& plan) {
+  const Optimizer& o = plan.optimizer;
+  if (o.groups.empty()) return bad_plan("DC3235", "the optimizer has no groups");
+  for (const OptimizerGroup& g : o.groups) {
+    for (double v : {g.lr, g.weight_decay, g.beta1, g.beta2, g.eps, g.momentum, g.dampening}) {
+      if (!std::isfinite(v)) {
+        return bad_plan("DC3235", "optimizer group '" + g.match + "' has a value that is not finite");
+      }
+    }
+  }
+  if (!std::isfinite(o.clip_norm) || !std::isfinite(o.final_lr_fraction) || o.warmup_steps < 0 ||
+      o.total_steps < 0) {
+    return bad_plan("DC3235", "the optimizer's clip value or schedule is not a sensible number");
+  }
+  const Prediction& p = plan.prediction;
+  if (p.compute_ns < 0 || p.communication_ns < 0 || p.step_ns < 0 || p.peak_bytes < 0 ||
+      p.live_bytes < 0 ||
+      std::any_of(p.wire_bytes.begin(), p.wire_bytes.end(), [](int64_t v) { return v < 0; })) {
+    return bad_plan("DC3236", "the prediction has a negative number");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_state(const Plan& plan) {
+  DC_RETURN_IF_ERROR(check_parameters(plan));
+  DC_RETURN_IF_ERROR(check_entries(plan));
+  DC_RETURN_IF_ERROR(check_step_tensors(plan));
+  DC_RETURN_IF_ERROR(check_inputs(plan));
+  return check_optimizer(plan);
+}
+
+}  // namespace dc::runtime::plan

@@ -1,0 +1,24 @@
+// A small plan that passes every check: 2 ranks, one parameter in shards, gathered for one product, its gradient reduced and applied.
+#pragma once
+
+#include "runtime/plan/plan.h"
+
+namespace dc::runtime::plan::test {
+
+// Ids of the small plan's tensors, for tests that change it.
+enum TinyTensor : int32_t {
+  kShard, kMoment1, kMoment2, kSlots, kRng, kScalars, kTable, kTableRow, kLossSum, kInput,  // state and input
+  kWhole, kProduct, kGradient, kReduced, kLoss,                                             // of the program
+};
+enum TinyInstruction : int32_t {
+  kGather, kMatmul, kLossSumOf, kGradientOf, kAddLoss, kSignalReduce, kWaitReduce, kReduce, kSquareSum,
+  kExchangeTable, kFinalize, kAdamW,
+};
+inline constexpr int kScratchSlice = 14;
+
+Plan tiny_plan();
+
+// A plan of about `instructions` instructions with as many slices as a 70B model's.
+Plan large_plan(int instructions);
+
+}  // namespace dc::runtime::plan::test

@@ -1,0 +1,117 @@
+// encode and decode: nothing is lost, equal plans give equal bytes, another schema version is told apart from damage.
+#include <gtest/gtest.h>
+
+#include <clocale>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "runtime/plan/file.h"
+#include "runtime/plan/schema_version.h"
+#include "schemas/plan_generated.h"
+#include "tests/runtime/plan/plan_builder.h"
+
+namespace dc::runtime::plan {
+namespace {
+
+std::span<const uint8_t> bytes_of(const std::string& file) {
+  return {reinterpret_cast<const uint8_t*>(file.data()), file.size()};
+}
+
+TEST(RoundTrip, TheTinyPlanIsGood) {
+  const base::Status status = verify_meaning(test::tiny_plan());
+  EXPECT_TRUE(status.ok()) << status.to_string();
+}
+
+TEST(RoundTrip, EqualPlansGiveEqualBytes) {
+  const std::string first = encode(test::tiny_plan());
+  std::setlocale(LC_ALL, "");
+  EXPECT_EQ(first, encode(test::tiny_plan()));
+}
+
+TEST(RoundTrip, NothingIsLost) {
+  Plan plan = test::tiny_plan();
+  // Every field and every argument kind away from its default.
+  plan.profile_digest = std::string(64, 'c');
+  plan.accumulation = 3;
+  plan.threads = 2;
+  plan.arena_bytes.push_back(640);
+  plan.slices.push_back({Space::Host, 64, 128, -1, 0, 0});
+  plan.buffers = {{"bn.mean", DType::F64, {4}, false, {InitKind::Ones, 1, 2}, {"data/b", DType::F64, {4}, {1}, 3}}};
+  plan.state[1].data = {1, 2, 255};
+  plan.state[1].buffer = 0;
+  plan.optimizer = {1, {{"*norm*", 1, 2, 3, 4, 5, 6, 7, true}}, true, 0.5, 7, 2, 10, 100, 0.1};
+  Instruction& in = plan.programs[0].instructions[test::kMatmul];
+  for (int kind = 0; kind <= static_cast<int>(ArgKind::MemoryFormat); ++kind) {
+    Arg arg;
+    arg.name = "a" + std::to_string(kind);
+    arg.kind = static_cast<ArgKind>(kind);
+    if (arg.kind == ArgKind::Ints || arg.kind == ArgKind::Tensors || arg.kind == ArgKind::Bools) arg.ints = {-1, 1, 0};
+    if (arg.kind == ArgKind::Float) arg.f = -0.0;
+    if (arg.kind == ArgKind::Floats) arg.floats = {1.5, -2.5};
+    if (arg.kind == ArgKind::String) arg.s = "gelu \"tanh\"";
+    if (arg.kind == ArgKind::Int) arg.i = -(int64_t{1} << 40);
+    if (arg.kind == ArgKind::Bool) arg.i = 1;
+    in.args.push_back(arg);
+  }
+  Instruction copy;
+  copy.kind = InstructionKind::Copy;
+  copy.src = test::kMoment1;
+  copy.dst = test::kMoment2;
+  copy.reads = {test::kMoment1};
+  copy.writes = {test::kMoment2};
+  plan.programs[0].instructions.push_back(copy);
+  plan.programs.push_back({"accumulate", {copy}});
+  plan.step = {{1, 2}, {0, 1}};
+
+  const std::string file = encode(plan);
+  auto decoded = decode(bytes_of(file));
+  ASSERT_TRUE(decoded.ok()) << decoded.status().to_string();
+  EXPECT_EQ(to_text(*decoded), to_text(plan));
+  EXPECT_EQ(to_json(*decoded), to_json(plan));
+  EXPECT_EQ(encode(*decoded), file);
+  EXPECT_TRUE(std::signbit(decoded->programs[0].instructions[test::kMatmul].args[7].f));
+}
+
+TEST(RoundTrip, LoadVerifiesAndGivesTheDigest) {
+  const auto path = std::filesystem::temp_directory_path() / ("dcr_plan_load_" + std::to_string(::getpid()));
+  const std::string file = encode(test::tiny_plan());
+  std::ofstream(path, std::ios::binary) << file;
+  auto loaded = load(path.string());
+  ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+  EXPECT_EQ(loaded->digest.size(), 64u);
+  EXPECT_EQ(encode(loaded->plan), file);
+  Plan bad = test::tiny_plan();
+  bad.programs[0].instructions[test::kMatmul].reads.clear();
+  std::ofstream(path, std::ios::binary) << encode(bad);
+  auto refused = load(path.string());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), "DC3211");
+  std::filesystem::remove(path);
+  auto missing = load(path.string());
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.status().kind(), base::ErrorKind::MissingInput);
+}
+
+TEST(RoundTrip, AnotherMajorVersionIsAMismatch) {
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(schema::CreatePlan(builder, kSchemaMajor + 1, 4), schema::PlanIdentifier());
+  const std::string file = seal({reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()});
+  auto decoded = decode(bytes_of(file));
+  ASSERT_FALSE(decoded.ok());
+  EXPECT_EQ(decoded.status().kind(), base::ErrorKind::Mismatch);
+  EXPECT_EQ(decoded.status().sentence(),
+            "the plan has schema version 2.4 and this program reads version 1.0; recompile the model with this dcc");
+}
+
+TEST(RoundTrip, UnalignedBytesDecodeToo) {
+  const std::string file = encode(test::tiny_plan());
+  for (size_t shift = 0; shift < 9; ++shift) {
+    std::vector<uint8_t> moved(file.size() + shift);
+    std::memcpy(moved.data() + shift, file.data(), file.size());
+    EXPECT_TRUE(decode(std::span<const uint8_t>(moved).subspan(shift)).ok());
+  }
+}
+
+}  // namespace
+}  // namespace dc::runtime::plan
