@@ -1,0 +1,150 @@
+#!/usr/bin/env python
+"""Trains the model zoo with dcrun and with PyTorch and compares losses, norms and every gradient.
+
+parity.py [--full] [--steps N] [--only TEXT] [--launcher dcrun|mpirun|torchrun] [--keep DIR]
+Prints one row per case; exits 1 if one fails.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+
+import torch
+from safetensors.torch import load_file, save_file
+
+import cases
+from reference import Reference, Training, compare_curve, compare_gradients, make_data, workloads
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+BIN = os.path.join(ROOT, "build", "bin")
+LOSS_FLOOR, NORM_FLOOR = 1e-5, 1e-4
+
+
+def run(command, **kwargs):
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, **kwargs)
+    if result.returncode != 0:
+        tail = "\n".join((result.stdout + result.stderr).strip().splitlines()[-6:])
+        raise RuntimeError(f"exit {result.returncode}: {' '.join(command)}\n{tail}")
+    return result
+
+
+def launch(launcher, world, arguments):
+    dcrun = os.path.join(BIN, "dcrun")
+    if launcher == "mpirun":
+        return ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(world), dcrun, *arguments]
+    if launcher == "torchrun":
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone", "--nproc-per-node", str(world)]
+        return [*torchrun, dcrun, *arguments]
+    return [dcrun, "-n", str(world), *arguments]
+
+
+class Subject:
+    """One model and dtype: its archive, its PyTorch reference, cached per (world, accumulation)."""
+
+    def __init__(self, model, dtype, folder):
+        self.folder = folder
+        self.exact = dtype == "float32"
+        self.archive = os.path.join(folder, f"{model}-{dtype}.pt2")
+        if not os.path.exists(self.archive):
+            export = os.path.join(ROOT, "scripts", "export.py")
+            run([sys.executable, export, "--preset", model, "--dtype", dtype, "--no-check", "-o", self.archive])
+        with zipfile.ZipFile(self.archive) as archive:
+            entry = next(n for n in archive.namelist() if n.endswith("extra/dcc.json"))
+            self.description = json.loads(archive.read(entry))
+        batch, seq = workloads_shape(model)
+        self.options = workloads.Options(batch=batch, seq=seq, dtype=dtype)
+        self.workload = workloads.make(self.options, preset=model)
+        self.reference = Reference(self.workload, self.options)
+        self.runs = {}
+
+    def expected(self, training):
+        key = (training.world, training.accumulation, training.steps)
+        if key not in self.runs:
+            batch = next(iter(self.workload.inputs.values())).shape[0]
+            samples = training.steps * training.accumulation * training.world * batch
+            data = make_data(self.description, self.workload.inputs, samples)
+            path = os.path.join(self.folder, "data.safetensors")
+            save_file(data, path)
+            self.runs = {key: (path, *(self.reference.run(data, training, reordered) for reordered in (False, True)))}
+        return self.runs[key]
+
+
+def workloads_shape(model):
+    from dcc_export import presets
+
+    batch, seq = presets.default_shape(model)
+    return batch, seq or 32
+
+
+def run_case(case, subject, training, folder, launcher):
+    """Returns (ratios {what: worst distance / bound}, name of the worst gradient)."""
+    data, given, reordered = subject.expected(training)
+    config, plan = os.path.join(folder, "train.json"), os.path.join(folder, "plan.dcp")
+    metrics, gradients = os.path.join(folder, "metrics.jsonl"), os.path.join(folder, "gradients")
+    with open(config, "w") as file:
+        json.dump({"optimizer": {"kind": "adamw", "lr": training.lr}, "clip_norm": training.clip}, file)
+    run([os.path.join(BIN, "dcc"), "compile", subject.archive, "--world", str(case.world), "--zero", str(case.zero),
+         "--grad-accum", str(case.accumulation), "--config", config, "--no-cache", "-o", plan])
+    arguments = [plan, "--weights", subject.archive, "--data", data, "--steps", str(training.steps),
+                 "--metrics", metrics, "--dump-gradients", gradients]
+    run(launch(launcher, case.world, arguments + (["--poison"] if case.poison else [])))
+    with open(metrics) as file:
+        rows = [json.loads(line) for line in file][1:]
+    if len(rows) != training.steps:
+        raise RuntimeError(f"{len(rows)} metric rows for {training.steps} steps")
+    ratios = {
+        "loss": compare_curve([r["loss"] for r in rows], given.losses, reordered.losses, LOSS_FLOOR),
+        "norm": compare_curve([r["grad_norm"] for r in rows], given.norms, reordered.norms, NORM_FLOOR),
+    }
+    dumped = load_file(os.path.join(gradients, "gradients.safetensors"))
+    ratios["gradients"], worst = compare_gradients(dumped, given.gradients, reordered.gradients, subject.exact)
+    return ratios, worst
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--only", default="", help="cases whose label contains this text")
+    parser.add_argument("--launcher", default="dcrun", choices=("dcrun", "mpirun", "torchrun"))
+    parser.add_argument("--keep", help="folder for archives and plans; a temporary one if not given")
+    arguments = parser.parse_args()
+    torch.set_num_threads(2)
+    chosen = [c for c in (cases.full() if arguments.full else cases.sample()) if arguments.only in c.label()]
+    chosen.sort(key=lambda c: (c.model, c.dtype, c.world, c.accumulation, c.zero))
+    failed = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.keep or temporary
+        os.makedirs(folder, exist_ok=True)
+        subject_key, subject = None, None
+        for case in chosen:
+            if subject_key != (case.model, case.dtype):
+                subject_key, subject = (case.model, case.dtype), Subject(case.model, case.dtype, folder)
+            training = Training(arguments.steps if case.model != "resnet18" else 3, world=case.world,
+                                accumulation=case.accumulation)
+            failed += not report(case, subject, training, folder, arguments.launcher)
+    print(f"{len(chosen) - failed} passed, {failed} failed")
+    return 1 if failed or not chosen else 0
+
+
+def report(case, subject, training, folder, launcher):
+    started = time.monotonic()
+    try:
+        ratios, worst = run_case(case, subject, training, folder, launcher)
+    except (RuntimeError, subprocess.TimeoutExpired, OSError) as error:
+        print(f"FAIL {case.label()}: {error}", flush=True)
+        return False
+    passed = all(ratio <= 1 for ratio in ratios.values())
+    figures = "  ".join(f"{what} {ratio:.2g}" for what, ratio in ratios.items())
+    note = "" if passed else f"  worst gradient {worst}"
+    print(f"{'ok  ' if passed else 'FAIL'} {case.label():58s} distance/bound: {figures}  {time.monotonic() - started:.1f} s{note}", flush=True)
+    return passed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

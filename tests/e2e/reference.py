@@ -1,0 +1,148 @@
+"""What PyTorch computes for the same step: the yardstick of the parity tests.
+
+Every (rank, micro-batch) is its own forward and backward; gradients are averaged in fp32. The run is made in two summation orders: as
+given, and with rows reversed inside each micro-batch and micro-batches and ranks in descending order. How far PyTorch is from
+itself decides how far dcrun may be.
+"""
+
+import dataclasses
+import os
+import sys
+
+import torch
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
+from dcc_export import workload as workloads  # noqa: E402
+from dcc_export.capture import strip  # noqa: E402
+from dcc_export.inputs import draw  # noqa: E402
+from dcc_export.step import autocast_context  # noqa: E402
+
+
+@dataclasses.dataclass
+class Trace:
+    """One training run. `gradients`: step 1, averaged, before clipping, by parameter name."""
+
+    losses: list
+    norms: list
+    gradients: dict
+
+
+@dataclasses.dataclass
+class Training:
+    steps: int = 50
+    lr: float = 1e-3
+    clip: float = 1.0
+    world: int = 1
+    accumulation: int = 1
+
+
+def make_data(description, example, samples, seed=1):
+    """One tensor [samples, ...] per input, drawn from the archive's roles and ranges.
+
+    Token and label inputs share one window, as in a token file. `example`: {name: one micro-batch}.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    batch = next(iter(example.values())).shape[0]
+    windows, data = {}, {}
+    for entry in description["inputs"]:
+        like = example[entry["name"]]
+        count = (samples + batch - 1) // batch
+        rows = torch.cat([draw(entry, like, generator) for _ in range(count)])[:samples]
+        if entry["role"] in ("tokens", "labels"):
+            rows = windows.setdefault(tuple(rows.shape), rows)
+        data[entry["name"]] = rows.contiguous().clone()
+    return data
+
+
+class Reference:
+    """Trains a workload with torch, once per summation order."""
+
+    def __init__(self, workload, options):
+        self.workload = workload
+        self.autocast = workloads.autocast_dtype(options)
+        self.start = {k: v.clone() for k, v in workload.module.state_dict().items()}
+
+    def run(self, data, training, reordered):
+        module = self.workload.module
+        module.load_state_dict(self.start)
+        module.train()
+        named = {strip(n, self.workload.root): p for n, p in module.named_parameters() if p.requires_grad}
+        masters = {n: p.detach().float().clone().requires_grad_() for n, p in named.items()}
+        optimizer = torch.optim.AdamW(list(masters.values()), lr=training.lr)
+        trace = Trace([], [], {})
+        for step in range(training.steps):
+            loss, sums = self._gradients(named, data, training, step, reordered)
+            for name, master in masters.items():
+                master.grad = sums.get(name)
+            if step == 0:
+                trace.gradients = {n: g.clone() for n, g in sums.items()}
+            norm = torch.nn.utils.clip_grad_norm_(list(masters.values()), training.clip)
+            optimizer.step()
+            with torch.no_grad():
+                for name, parameter in named.items():
+                    parameter.copy_(masters[name])
+            trace.losses.append(loss)
+            trace.norms.append(float(norm))
+        return trace
+
+    def _gradients(self, named, data, training, step, reordered):
+        batch = next(iter(self.workload.inputs.values())).shape[0]
+        pairs = [(m, r) for m in range(training.accumulation) for r in range(training.world)]
+        if reordered:
+            pairs.reverse()
+        total, sums = 0.0, {}
+        for micro_batch, rank in pairs:
+            first = ((step * training.accumulation + micro_batch) * training.world + rank) * batch
+            rows = {n: t[first : first + batch] for n, t in data.items()}
+            if reordered:
+                rows = {n: t.flip(0) for n, t in rows.items()}
+            with autocast_context(self.autocast):
+                loss = self.workload.module(**rows)
+            gradients = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+            total += float(loss.detach())
+            for name, gradient in zip(named, gradients, strict=True):
+                if gradient is None:
+                    continue
+                if name in sums:
+                    sums[name] += gradient.float()
+                else:
+                    sums[name] = gradient.float().clone()
+        scale = 1.0 / (training.world * training.accumulation)
+        return total * scale, {n: g * scale for n, g in sums.items()}
+
+
+def relative(a, b):
+    return abs(a - b) / max(abs(b), 1e-30)
+
+
+def compare_curve(ours, given, reordered, floor):
+    """Largest ratio of our relative distance to its bound, max(floor, 3 x spread so far). Passes at <= 1."""
+    worst, spread = 0.0, 0.0
+    for mine, a, b in zip(ours, given, reordered, strict=True):
+        spread = max(spread, relative(b, a))
+        distance = relative(mine, a)
+        worst = max(worst, distance / max(floor, 3 * spread)) if distance == distance else float("inf")
+    return worst
+
+
+def compare_gradients(ours, given, reordered, exact):
+    """Largest ratio of a gradient's distance to its bound, and the name of that gradient. Passes at <= 1.
+
+    exact (fp32): 1e-5 |ref| + 1e-7 |all|. Otherwise (bf16, autocast): 3 |ref - reordered| + 1e-3 |ref|.
+    """
+    missing = sorted(set(given) ^ set(ours))
+    if missing:
+        return float("inf"), f"only on one side: {missing[:3]}"
+    everything = torch.sqrt(sum(g.double().square().sum() for g in given.values()))
+    worst, where = 0.0, ""
+    for name, reference in given.items():
+        mine, ref = ours[name].double(), reference.double()
+        if exact:
+            bound = 1e-5 * ref.norm() + 1e-7 * everything
+        else:
+            bound = 3 * (ref - reordered[name].double()).norm() + 1e-3 * ref.norm()
+        distance = (mine.reshape(ref.shape) - ref).norm()
+        ratio = float(distance / bound) if bound > 0 else (0.0 if distance == 0 else float("inf"))
+        if not ratio <= worst:
+            worst, where = ratio, name
+    return worst, where
