@@ -42,6 +42,12 @@ def _masked_lm_inputs(config, options, generator):
 
 
 def _image_inputs(config, options, generator):
+    missing = [n for n in ("image_size", "num_channels") if not hasattr(config, n)]
+    if missing:
+        raise ExportError(
+            f"the {config.model_type!r} config has no {missing[0]}, so its input is unknown; wrap "
+            "the model in a module that returns its loss and call export_train_step"
+        )
     size = config.image_size
     height, width = size if isinstance(size, (list, tuple)) else (size, size)
     shape = (options.batch, config.num_channels, height, width)
