@@ -1,0 +1,220 @@
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "runtime/exec/executor.h"
+#include "runtime/exec/trace.h"
+#include "runtime/measure/measure.h"
+#include "runtime/measure/samples.h"
+#include "src/base/step_scalars.h"
+
+namespace dc::runtime {
+namespace {
+
+using base::KernelMeasurement;
+using base::Result;
+using base::Status;
+
+// Cheap, repeatable numbers in [-1, 1): kernels must not meet denormals or equal rows only.
+double spread_number(int64_t index) {
+  const uint64_t mixed = (static_cast<uint64_t>(index) + 1) * 0x9E3779B97F4A7C15ull;
+  return static_cast<double>(static_cast<int64_t>(mixed >> 11)) * 0x1p-52 - 1.0;
+}
+
+void store(const BoundTensor& tensor, int64_t index, double value) {
+  switch (tensor.dtype) {
+    case base::DType::F32:
+      static_cast<float*>(tensor.data)[index] = static_cast<float>(value);
+      return;
+    case base::DType::F64:
+      static_cast<double*>(tensor.data)[index] = value;
+      return;
+    case base::DType::BF16: {
+      const auto single = static_cast<float>(value);
+      uint32_t bits;
+      std::memcpy(&bits, &single, sizeof bits);
+      static_cast<uint16_t*>(tensor.data)[index] = static_cast<uint16_t>(bits >> 16);
+      return;
+    }
+    case base::DType::I64:
+      static_cast<int64_t*>(tensor.data)[index] = static_cast<int64_t>(value);
+      return;
+    case base::DType::I32:
+      static_cast<int32_t*>(tensor.data)[index] = static_cast<int32_t>(value);
+      return;
+    case base::DType::Bool:
+    case base::DType::U8:
+    case base::DType::I8:
+      static_cast<uint8_t*>(tensor.data)[index] = value != 0;
+      return;
+    case base::DType::I16:
+    case base::DType::F16:
+      static_cast<uint16_t*>(tensor.data)[index] = 0;
+      return;
+  }
+}
+
+double initial_value(const plan::Initializer& initializer, int64_t index) {
+  switch (initializer.kind) {
+    case plan::InitKind::Ones:
+      return 1;
+    case plan::InitKind::Zeros:
+      return 0;
+    case plan::InitKind::Constant:
+      return initializer.a;
+    case plan::InitKind::Normal:
+    case plan::InitKind::Uniform:
+    case plan::InitKind::Unknown:
+      return 0.05 * spread_number(index);
+  }
+  return 0;
+}
+
+void fill_state(const plan::Plan& plan, const Executor& executor) {
+  for (const plan::StateEntry& entry : plan.state) {
+    const BoundTensor tensor = executor.tensor(entry.tensor);
+    if (entry.source == plan::StateSource::Data) {
+      std::memcpy(tensor.data, entry.data.data(), entry.data.size());
+      continue;
+    }
+    if (entry.parameter < 0 && entry.buffer < 0) continue;  // starts as zeros
+    const bool moment = entry.source == plan::StateSource::Zeros;
+    const plan::Initializer initializer =
+        moment ? plan::Initializer{plan::InitKind::Zeros, 0, 0}
+               : (entry.parameter >= 0 ? plan.parameters[static_cast<size_t>(entry.parameter)].initializer
+                                       : plan.buffers[static_cast<size_t>(entry.buffer)].initializer);
+    for (int64_t i = 0; i < tensor.numel(); ++i) store(tensor, i, initial_value(initializer, i));
+  }
+}
+
+// Every input within its range; integers walk through it.
+void fill_inputs(const plan::Plan& plan, const Executor& executor) {
+  for (const plan::Input& input : plan.inputs) {
+    const BoundTensor tensor = executor.tensor(input.tensor);
+    const double width = input.high > input.low ? input.high - input.low : 1;
+    const auto choices = std::max<int64_t>(1, static_cast<int64_t>(width));
+    for (int64_t i = 0; i < tensor.numel(); ++i) {
+      double value = input.low + (0.5 + 0.5 * spread_number(i)) * width;
+      if (!base::is_floating(tensor.dtype)) value = input.low + static_cast<double>((i * 7919) % choices);
+      if (input.role == plan::InputRole::LossScale || input.role == plan::InputRole::Mask) value = 1;
+      store(tensor, i, value);
+    }
+  }
+  auto* slots = static_cast<double*>(executor.tensor(plan.slots).data);
+  slots[base::kSlotGradScale] = 1;
+  slots[base::kSlotClipNorm] = 1;
+  slots[base::kSlotStep] = 1;
+  slots[base::kSlotLossDivisor] = 1;
+  for (size_t g = 0; g < plan.optimizer.groups.size(); ++g) {
+    double* group = slots + base::kSlotGroups + base::kSlotsPerGroup * static_cast<int64_t>(g);
+    group[base::kGroupLr] = 1e-6;
+    group[base::kGroupBeta1] = 0.9;
+    group[base::kGroupBeta2] = 0.999;
+    group[base::kGroupEps] = 1e-8;
+  }
+}
+
+Status first_failure(const Status& mine, Communicator& control) {
+  const int32_t failed = mine.ok() ? 0 : 1;
+  std::vector<int32_t> all(static_cast<size_t>(control.size()));
+  DC_RETURN_IF_ERROR(control.exchange(&failed, sizeof failed, all.data()));
+  if (!mine.ok()) return mine;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank]) {
+      return Status(base::ErrorKind::PeerDied, "DC6501", "rank " + std::to_string(rank) + " could not measure; see its message");
+    }
+  }
+  return {};
+}
+
+// Keeps the slowest rank's figures of every row; rows are in the same order on all ranks.
+Status keep_slowest(std::vector<KernelMeasurement>& rows, Communicator& control) {
+  std::vector<base::Timing> mine, all(rows.size() * static_cast<size_t>(control.size()));
+  for (const KernelMeasurement& row : rows) mine.push_back(row.timing);
+  DC_RETURN_IF_ERROR(control.exchange(mine.data(), static_cast<int64_t>(mine.size() * sizeof(base::Timing)), all.data()));
+  for (size_t rank = 0; rank < static_cast<size_t>(control.size()); ++rank) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const base::Timing& other = all[rank * rows.size() + i];
+      if (other.median_ns > rows[i].timing.median_ns) rows[i].timing = other;
+    }
+  }
+  return {};
+}
+
+using Samples = std::vector<std::vector<int64_t>>;  // by instruction of the step program
+
+Result<Samples> replay(const plan::Plan& plan, Executor& executor, const TimingOptions& options, const Progress& progress) {
+  const int32_t program = plan.step.back().program;
+  Samples samples(plan.programs[static_cast<size_t>(program)].instructions.size());
+  int64_t before = 0;
+  bool counts = false;
+  executor.observe([&](int32_t, int32_t index) {
+    const int64_t now = TraceRecorder::now();
+    if (counts) samples[static_cast<size_t>(index)].push_back(now - before);
+    before = TraceRecorder::now();
+    return Status();
+  });
+  for (int round = 0; round < options.warmup + options.repeats; ++round) {
+    counts = round >= options.warmup;
+    before = TraceRecorder::now();
+    DC_RETURN_IF_ERROR(executor.run(program));
+    progress(static_cast<double>(round + 1) / (options.warmup + options.repeats), "kernels");
+  }
+  executor.observe({});
+  return samples;
+}
+
+}  // namespace
+
+Result<std::vector<KernelMeasurement>> measure_scratch(const plan::Plan& plan) {
+  std::map<std::string, KernelMeasurement> rows;
+  std::unique_ptr<KernelProvider> native = make_native_provider(), aten;
+  const AddressMap nowhere(plan, nullptr, 0);
+  for (const plan::Instruction& instruction : plan.programs[static_cast<size_t>(plan.step.back().program)].instructions) {
+    if (instruction.kind != plan::InstructionKind::Kernel) continue;
+    std::string key = instruction_key(plan, instruction);
+    if (rows.contains(key)) continue;
+    KernelMeasurement row;
+    row.key = key;
+    row.provider = instruction.provider == plan::Provider::Aten ? "aten" : "native";
+    if (instruction.provider == plan::Provider::Aten) {
+      if (!aten) {
+        DC_ASSIGN_OR_RETURN(aten, open_aten_provider(plan.threads));
+      }
+      DC_ASSIGN_OR_RETURN(row.scratch_bytes, aten->measure_scratch(instruction, nowhere));
+    }
+    rows.emplace(std::move(key), std::move(row));
+  }
+  std::vector<KernelMeasurement> list;
+  for (auto& [key, row] : rows) list.push_back(std::move(row));
+  return list;
+}
+
+Result<std::vector<KernelMeasurement>> measure_kernels(const plan::Plan& plan, std::vector<KernelMeasurement> measured,
+                                                       Communicator& control, const TimingOptions& options,
+                                                       const Progress& progress) {
+  Samples samples;
+  const auto run = [&]() -> Status {
+    DC_ASSIGN_OR_RETURN(const std::unique_ptr<Job> alone, connect(LaunchInfo{}, CommOptions{}));
+    DC_ASSIGN_OR_RETURN(const Slab slab, alone->allocate(plan.arena_bytes[0]));
+    DC_ASSIGN_OR_RETURN(const std::unique_ptr<Executor> executor, Executor::prepare(plan, *alone, slab, {}));
+    fill_state(plan, *executor);
+    fill_inputs(plan, *executor);
+    DC_RETURN_IF_ERROR(control.barrier());
+    DC_ASSIGN_OR_RETURN(samples, replay(plan, *executor, options, progress));
+    return {};
+  };
+  DC_RETURN_IF_ERROR(first_failure(run(), control));
+  std::map<std::string, std::vector<int64_t>> by_key;
+  const plan::Program& program = plan.programs[static_cast<size_t>(plan.step.back().program)];
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    if (program.instructions[i].kind != plan::InstructionKind::Kernel) continue;
+    std::vector<int64_t>& all = by_key[instruction_key(plan, program.instructions[i])];
+    all.insert(all.end(), samples[i].begin(), samples[i].end());
+  }
+  for (KernelMeasurement& row : measured) row.timing = summarize(by_key[row.key]);
+  DC_RETURN_IF_ERROR(keep_slowest(measured, control));
+  return measured;
+}
+
+}  // namespace dc::runtime

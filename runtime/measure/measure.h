@@ -1,0 +1,44 @@
+// Measures what `dcc profile` writes down: kernels in the order of a real step, collectives over sizes, copies.
+//
+// All ranks measure at once, because they share the memory bus; a figure is the median of the slowest rank.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/comm/rendezvous.h"
+#include "runtime/plan/plan.h"
+#include "src/base/measurements.h"
+#include "src/base/status.h"
+
+namespace dc::runtime {
+
+// Told about every bit of progress: fraction of the whole in [0, 1].
+using Progress = std::function<void(double fraction, std::string_view what)>;
+
+// The profile key of a kernel instruction (src/base/kernel_key.h).
+std::string instruction_key(const plan::Plan& plan, const plan::Instruction& instruction);
+
+// Workspace of every distinct kernel of the plan; timings are left empty. Runs on this rank alone.
+base::Result<std::vector<base::KernelMeasurement>> measure_scratch(const plan::Plan& plan);
+
+struct TimingOptions {
+  int warmup = 2;   // replays of the step that are not counted
+  int repeats = 9;  // replays that are
+};
+// Replays a one-rank plan on every rank at once and times each kernel where it stands, with the caches as its neighbours leave them. Returned by key, with
+// the workspace as `measured` has it. `control` connects the ranks; the plan runs on memory of its own.
+base::Result<std::vector<base::KernelMeasurement>> measure_kernels(const plan::Plan& plan, std::vector<base::KernelMeasurement> measured,
+                                                                   Communicator& control, const TimingOptions& options,
+                                                                   const Progress& progress);
+
+// All-gather, reduce-scatter and all-reduce of f32 values from 4 KiB to `largest` bytes, in powers of four. Collective.
+base::Result<std::vector<base::CollectiveMeasurement>> measure_collectives(Job& job, int64_t largest, const Progress& progress);
+
+std::vector<base::CopyMeasurement> measure_copies();
+
+std::string cpu_name();  // "AMD EPYC ...", from the system
+
+}  // namespace dc::runtime

@@ -1,0 +1,131 @@
+#include "src/cost/profiled.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "src/base/dtype.h"
+#include "src/profile/node_key.h"
+
+namespace dc::cost {
+namespace {
+
+using base::Bytes;
+using base::Nanos;
+
+std::string_view operator_of(std::string_view key) { return key.substr(0, key.find(' ')); }
+
+// Bytes of all tensors of a key: "f32[64,32](32,1)" and so on.
+int64_t bytes_of(std::string_view key) {
+  int64_t total = 0;
+  for (size_t open = key.find('['); open != std::string_view::npos; open = key.find('[', open + 1)) {
+    const size_t word = key.rfind(' ', open) + 1;
+    const auto dtype = base::dtype_from_name(key.substr(word, open - word));
+    if (!dtype) continue;
+    int64_t elements = 1;
+    const char* at = key.data() + open + 1;
+    const char* end = key.data() + key.size();
+    while (at < end && *at != ']') {
+      int64_t size = 0;
+      const std::from_chars_result parsed = std::from_chars(at, end, size);
+      if (parsed.ptr == at) break;
+      elements *= size;
+      at = parsed.ptr + (parsed.ptr < end && *parsed.ptr == ',');
+    }
+    total += elements * base::byte_size(*dtype);
+  }
+  return total;
+}
+
+const char* text(Collective kind) {
+  switch (kind) {
+    case Collective::AllGather:
+      return "all_gather";
+    case Collective::ReduceScatter:
+      return "reduce_scatter";
+    case Collective::AllReduce:
+      return "all_reduce";
+  }
+  return "";
+}
+
+const char* text(ir::Space space) {
+  switch (space) {
+    case ir::Space::Device:
+      return "device";
+    case ir::Space::Host:
+      return "host";
+    case ir::Space::Disk:
+      return "disk";
+  }
+  return "";
+}
+
+}  // namespace
+
+ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fallback)
+    : fallback_(fallback), origin_("profile " + profile.digest) {
+  const base::Measurements& measured = profile.measurements;
+  for (const base::KernelMeasurement& row : measured.kernels) {
+    kernels_[row.key] = {row.timing.median_ns, row.scratch_bytes};
+    if (row.provider == "native") {
+      native_[std::string(operator_of(row.key))].push_back({bytes_of(row.key), row.timing.median_ns});
+    }
+  }
+  for (const base::CollectiveMeasurement& row : measured.collectives) {
+    collectives_[{row.kind, row.ranks}].push_back({row.bytes, row.timing.median_ns});
+  }
+  for (const base::CopyMeasurement& row : measured.copies) {
+    copies_[{row.from, row.to}].push_back({row.bytes, row.timing.median_ns});
+  }
+  const auto by_bytes = [](const Point& a, const Point& b) {
+    return a.bytes != b.bytes ? a.bytes < b.bytes : a.time_ns < b.time_ns;
+  };
+  for (auto& [key, curve] : native_) std::sort(curve.begin(), curve.end(), by_bytes);
+  for (auto& [key, curve] : collectives_) std::sort(curve.begin(), curve.end(), by_bytes);
+  for (auto& [key, curve] : copies_) std::sort(curve.begin(), curve.end(), by_bytes);
+}
+
+int64_t ProfiledCost::read(const Curve& curve, int64_t bytes) {
+  if (bytes <= curve.front().bytes) return curve.front().time_ns;
+  const Point& last = curve.back();
+  if (bytes >= last.bytes) {
+    return static_cast<int64_t>(static_cast<double>(last.time_ns) * static_cast<double>(bytes) / static_cast<double>(last.bytes));
+  }
+  const auto above = std::upper_bound(curve.begin(), curve.end(), bytes, [](int64_t value, const Point& point) { return value < point.bytes; });
+  const Point& high = *above;
+  const Point& low = *(above - 1);
+  const double share = static_cast<double>(bytes - low.bytes) / static_cast<double>(high.bytes - low.bytes);
+  return low.time_ns + static_cast<int64_t>(share * static_cast<double>(high.time_ns - low.time_ns));
+}
+
+Estimate ProfiledCost::compute(const ir::Graph& graph, const ir::Node& node) const {
+  const std::string key = profile::node_key(graph, node);
+  if (const auto row = kernels_.find(key); row != kernels_.end()) return {Nanos{row->second.time_ns}, Source::Measured};
+  if (const auto curve = native_.find(std::string(operator_of(key))); curve != native_.end()) {
+    return {Nanos{read(curve->second, bytes_of(key))}, Source::Interpolated};
+  }
+  return fallback_.compute(graph, node);
+}
+
+Scratch ProfiledCost::scratch(const ir::Graph& graph, const ir::Node& node) const {
+  if (node.kind != ir::OpKind::Aten) return fallback_.scratch(graph, node);
+  if (const auto row = kernels_.find(profile::node_key(graph, node)); row != kernels_.end()) {
+    return {Bytes{row->second.scratch_bytes}, Source::Measured};
+  }
+  return fallback_.scratch(graph, node);
+}
+
+Estimate ProfiledCost::collective(Collective kind, Bytes bytes, int group_size) const {
+  const auto curve = collectives_.find({text(kind), group_size});
+  if (curve == collectives_.end()) return fallback_.collective(kind, bytes, group_size);
+  const bool exact = std::any_of(curve->second.begin(), curve->second.end(), [&](const Point& point) { return point.bytes == bytes.v; });
+  return {Nanos{read(curve->second, bytes.v)}, exact ? Source::Measured : Source::Interpolated};
+}
+
+Estimate ProfiledCost::copy(Bytes bytes, ir::Space from, ir::Space to) const {
+  const auto curve = copies_.find({text(from), text(to)});
+  if (curve == copies_.end()) return fallback_.copy(bytes, from, to);
+  return {Nanos{read(curve->second, bytes.v)}, Source::Interpolated};
+}
+
+}  // namespace dc::cost

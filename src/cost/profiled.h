@@ -1,0 +1,45 @@
+// Costs from a profile: measured where the profile has the very kernel, interpolated over sizes where it has the same kind, analytic otherwise.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "src/cost/cost_model.h"
+#include "src/profile/profile_file.h"
+
+namespace dc::cost {
+
+class ProfiledCost final : public CostModel {
+ public:
+  // `fallback` answers what the profile cannot; it must outlive this object.
+  ProfiledCost(const profile::Profile& profile, const CostModel& fallback);
+
+  Estimate compute(const ir::Graph& graph, const ir::Node& node) const override;
+  Scratch scratch(const ir::Graph& graph, const ir::Node& node) const override;
+  Estimate collective(Collective kind, base::Bytes bytes, int group_size) const override;
+  Estimate copy(base::Bytes bytes, ir::Space from, ir::Space to) const override;
+  std::string origin() const override { return origin_; }
+
+ private:
+  struct Row {
+    int64_t time_ns = 0, scratch_bytes = 0;
+  };
+  struct Point {
+    int64_t bytes = 0, time_ns = 0;
+  };
+  using Curve = std::vector<Point>;  // by bytes
+  // Between two points linearly, below the first its time, above the last in proportion.
+  static int64_t read(const Curve& curve, int64_t bytes);
+
+  std::unordered_map<std::string, Row> kernels_;
+  std::map<std::string, Curve> native_;                          // by operator
+  std::map<std::pair<std::string, int>, Curve> collectives_;     // by kind and ranks
+  std::map<std::pair<std::string, std::string>, Curve> copies_;  // by spaces
+  const CostModel& fallback_;
+  std::string origin_;
+};
+
+}  // namespace dc::cost

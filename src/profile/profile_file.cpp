@@ -1,0 +1,192 @@
+#include "src/profile/profile_file.h"
+
+#include <algorithm>
+
+#include "src/base/file.h"
+#include "src/base/json.h"
+#include "src/base/sha256.h"
+
+namespace dc::profile {
+namespace {
+
+using base::ErrorKind;
+using base::JsonValue;
+using base::Measurements;
+using base::Result;
+using base::Status;
+
+constexpr const char* kFormat = "dcc-profile";
+
+void set_timing(JsonValue& row, const base::Timing& timing) {
+  row.set("median_ns", JsonValue(timing.median_ns));
+  row.set("fastest_ns", JsonValue(timing.fastest_ns));
+  row.set("spread_ns", JsonValue(timing.spread_ns));
+  row.set("samples", JsonValue(static_cast<int64_t>(timing.samples)));
+}
+
+JsonValue machine_json(const base::MachineIdentity& machine) {
+  JsonValue row = JsonValue::object();
+  row.set("cpu", JsonValue(machine.cpu));
+  row.set("cores", JsonValue(static_cast<int64_t>(machine.cores)));
+  row.set("software", JsonValue(machine.software));
+  row.set("communicator", JsonValue(machine.communicator));
+  row.set("launcher", JsonValue(machine.launcher));
+  row.set("ranks", JsonValue(static_cast<int64_t>(machine.ranks)));
+  row.set("threads", JsonValue(static_cast<int64_t>(machine.threads)));
+  return row;
+}
+
+// Reads typed members of one object; the first failure sticks.
+class Fields {
+ public:
+  explicit Fields(const JsonValue& object) : object_(object) {}
+  std::string text(const char* key) {
+    return take<std::string>(key, [](const JsonValue& value) { return value.to_string(); });
+  }
+  int64_t integer(const char* key) {
+    const int64_t number = take<int64_t>(key, [](const JsonValue& value) { return value.to_integer(); });
+    if (status_.ok() && number < 0) {
+      status_ = Status(ErrorKind::BadInput, "DC2502", std::string(key) + " is negative; measure again with dcc profile");
+    }
+    return number;
+  }
+  base::Timing timing() {
+    return {integer("median_ns"), integer("fastest_ns"), integer("spread_ns"), static_cast<int32_t>(integer("samples"))};
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  template <typename T, typename F>
+  T take(const char* key, F convert) {
+    if (!status_.ok()) return T();
+    Result<const JsonValue*> member = object_.require(key);
+    if (!member.ok()) {
+      status_ = member.status();
+      return T();
+    }
+    Result<T> value = convert(**member);
+    if (!value.ok()) {
+      status_ = value.status();
+      return T();
+    }
+    return std::move(value).value();
+  }
+  const JsonValue& object_;
+  Status status_;
+};
+
+template <typename Row, typename Fill>
+Status read_rows(const JsonValue& document, const char* key, std::vector<Row>& rows, Fill fill) {
+  DC_ASSIGN_OR_RETURN(const JsonValue* list, document.require(key));
+  DC_ASSIGN_OR_RETURN(const std::vector<JsonValue>* items, list->to_array());
+  for (const JsonValue& item : *items) {
+    Fields fields(item);
+    Row row;
+    fill(fields, row);
+    DC_RETURN_IF_ERROR(fields.status());
+    rows.push_back(std::move(row));
+  }
+  return {};
+}
+
+Status read_machine(const JsonValue& document, base::MachineIdentity& machine) {
+  DC_ASSIGN_OR_RETURN(const JsonValue* row, document.require("machine"));
+  Fields fields(*row);
+  machine.cpu = fields.text("cpu");
+  machine.cores = static_cast<int32_t>(fields.integer("cores"));
+  machine.software = fields.text("software");
+  machine.communicator = fields.text("communicator");
+  machine.launcher = fields.text("launcher");
+  machine.ranks = static_cast<int32_t>(fields.integer("ranks"));
+  machine.threads = static_cast<int32_t>(fields.integer("threads"));
+  return fields.status();
+}
+
+Status read_tables(const JsonValue& document, Measurements& measurements) {
+  DC_RETURN_IF_ERROR(read_rows(document, "kernels", measurements.kernels, [](Fields& fields, base::KernelMeasurement& row) {
+    row.key = fields.text("key");
+    row.provider = fields.text("provider");
+    row.timing = fields.timing();
+    row.scratch_bytes = fields.integer("scratch_bytes");
+  }));
+  DC_RETURN_IF_ERROR(read_rows(document, "collectives", measurements.collectives, [](Fields& fields, base::CollectiveMeasurement& row) {
+    row.kind = fields.text("kind");
+    row.ranks = static_cast<int32_t>(fields.integer("ranks"));
+    row.bytes = fields.integer("bytes");
+    row.timing = fields.timing();
+  }));
+  return read_rows(document, "copies", measurements.copies, [](Fields& fields, base::CopyMeasurement& row) {
+    row.from = fields.text("from");
+    row.to = fields.text("to");
+    row.bytes = fields.integer("bytes");
+    row.timing = fields.timing();
+  });
+}
+
+}  // namespace
+
+std::string to_json(const Measurements& measurements) {
+  JsonValue document = JsonValue::object();
+  document.set("format", JsonValue(kFormat));
+  document.set("version", JsonValue(static_cast<int64_t>(kProfileVersion)));
+  document.set("machine", machine_json(measurements.machine));
+  document.set("model_digest", JsonValue(measurements.model_digest));
+  JsonValue& kernels = document.set("kernels", JsonValue::array());
+  for (const base::KernelMeasurement& kernel : measurements.kernels) {
+    JsonValue& row = kernels.push(JsonValue::object());
+    row.set("key", JsonValue(kernel.key));
+    row.set("provider", JsonValue(kernel.provider));
+    set_timing(row, kernel.timing);
+    row.set("scratch_bytes", JsonValue(kernel.scratch_bytes));
+  }
+  JsonValue& collectives = document.set("collectives", JsonValue::array());
+  for (const base::CollectiveMeasurement& collective : measurements.collectives) {
+    JsonValue& row = collectives.push(JsonValue::object());
+    row.set("kind", JsonValue(collective.kind));
+    row.set("ranks", JsonValue(static_cast<int64_t>(collective.ranks)));
+    row.set("bytes", JsonValue(collective.bytes));
+    set_timing(row, collective.timing);
+  }
+  JsonValue& copies = document.set("copies", JsonValue::array());
+  for (const base::CopyMeasurement& copy : measurements.copies) {
+    JsonValue& row = copies.push(JsonValue::object());
+    row.set("from", JsonValue(copy.from));
+    row.set("to", JsonValue(copy.to));
+    row.set("bytes", JsonValue(copy.bytes));
+    set_timing(row, copy.timing);
+  }
+  return document.dump(JsonValue::Order::Insertion, 1) + "\n";
+}
+
+Result<Profile> parse_profile(const std::string& text, const std::string& what) {
+  DC_ASSIGN_OR_RETURN(const JsonValue document, base::parse_json_value(text, what));
+  const JsonValue* format = document.find("format");
+  if (!format || !format->is_string() || *format->to_string() != kFormat) {
+    return Status(ErrorKind::BadInput, "DC2501", what + " is not a profile; write one with `dcc profile`");
+  }
+  Fields head(document);
+  const int64_t version = head.integer("version");
+  Profile profile;
+  profile.measurements.model_digest = head.text("model_digest");
+  DC_RETURN_IF_ERROR(Status(head.status()).add_context("in " + what));
+  if (version != kProfileVersion) {
+    return Status(ErrorKind::Mismatch, "DC2503",
+                  what + " has version " + std::to_string(version) + ", this dcc reads version " +
+                      std::to_string(kProfileVersion) + "; measure again with `dcc profile`");
+  }
+  DC_RETURN_IF_ERROR(read_machine(document, profile.measurements.machine).add_context("in " + what));
+  DC_RETURN_IF_ERROR(read_tables(document, profile.measurements).add_context("in " + what));
+  profile.digest = base::sha256_hex(text);
+  return profile;
+}
+
+Result<Profile> read_profile(const std::string& path) {
+  DC_ASSIGN_OR_RETURN(const std::string text, base::read_file(path));
+  return parse_profile(text, path);
+}
+
+Status write_profile(const std::string& path, const Measurements& measurements) {
+  return base::write_file_atomically(path, to_json(measurements));
+}
+
+}  // namespace dc::profile
