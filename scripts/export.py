@@ -14,6 +14,10 @@ from dcc_export import ExportError, Report, export_train_step  # noqa: E402
 __all__ = ["ExportError", "Report", "export_train_step"]
 
 if __name__ == "__main__":
+    import signal
+
     from dcc_export.command import main
 
+    # An orderly end, so that the unfinished file is removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.exit(main())

@@ -68,15 +68,7 @@ def export_train_step(
     aliases = find_aliases(step, root)
     with faked(step, examples) if headless else contextlib.nullcontext(examples) as tensors:
         program, exported = _trace(step, tensors, names, aliases, root, seed)
-    description = {
-        "format": "dcc-train-step",
-        "version": 1,
-        "torch": torch.__version__.split("+")[0],
-        "inputs": describe_inputs(program.graph, program.user_inputs, examples, roles),
-        "loss_scale": LOSS_SCALE,
-        "aliases": aliases,
-        "initializers": _initializers(module, program, root, initializers),
-    }
+    description = _describe(step, program, examples, roles, initializers, root)
     if optimizer is not None or clip_norm is not None:
         description.update(_optimizer(step, root, optimizer, clip_norm))
     device = "cuda" if attention == "cuda-flash" else None
@@ -109,6 +101,19 @@ def _trace(step, examples, names, aliases, root, seed):
     return program, to_exported_program(program, examples)
 
 
+def _describe(step, program, examples, roles, initializers, root):
+    """The content of extra/dcc.json, without the optimizer."""
+    return {
+        "format": "dcc-train-step",
+        "version": 1,
+        "torch": torch.__version__.split("+")[0],
+        "inputs": describe_inputs(program.graph, program.user_inputs, examples, roles),
+        "loss_scale": LOSS_SCALE,
+        "aliases": find_aliases(step, root),
+        "initializers": _initializers(step, program, root, initializers),
+    }
+
+
 def _report(path, program, step, line):
     return Report(
         path=str(path),
@@ -119,9 +124,17 @@ def _report(path, program, step, line):
     )
 
 
-def _initializers(module, program, root, given):
-    rules = {strip(k, root): v for k, v in default_rules(module).items()}
-    rules.update(given or {})
+def _initializers(step, program, root, given):
+    """Rules of every saved tensor that has one; `given` ones replace derived ones."""
+    rules = {strip(k, root): v for k, v in default_rules(step).items()}
+    aliases = find_aliases(step, root)
+    for fqn, rule in (given or {}).items():
+        rules[aliases.get(fqn, fqn)] = rule
+    known = {strip(n, root) for n, _ in step.named_parameters()}
+    known.update(strip(n, root) for n, _ in step.named_buffers())
+    unknown = sorted(set(rules) - known)
+    if unknown:
+        raise ExportError(f"an initializer is given for {unknown[0]}, which the module lacks")
     names = [
         s.target
         for s in program.signature.input_specs

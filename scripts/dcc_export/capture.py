@@ -7,7 +7,6 @@ are expanded but pairs such as log_softmax / its backward stay whole.
 import contextlib
 import functools
 
-import torch
 from torch.fx.traceback import annotate, preserve_node_meta
 
 from .errors import ExportError

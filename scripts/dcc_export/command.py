@@ -65,6 +65,9 @@ def main(argv=None):
     except ExportError as error:
         print(f"export.py: {error}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        print("export.py: interrupted, nothing was written", file=sys.stderr)
+        return 130
     size = os.path.getsize(report.path) / 1e6
     print(
         f"export.py: {report.path}: {report.nodes} nodes, {report.parameters} parameters, "

@@ -11,6 +11,9 @@ import sys
 import torch
 from torch import nn
 
+_BATCH_NORM = (("running_mean", 0), ("running_var", 1), ("num_batches_tracked", 0))
+
+# The functions watched, in torch.nn.init and in transformers.
 _NAMES = (
     "normal_",
     "trunc_normal_",
@@ -127,7 +130,7 @@ def _batch_norm_buffers(module):
     found = {}
     for prefix, child in module.named_modules():
         if isinstance(child, nn.modules.batchnorm._NormBase):
-            for name, value in (("running_mean", 0), ("running_var", 1), ("num_batches_tracked", 0)):
+            for name, value in _BATCH_NORM:
                 if getattr(child, name, None) is not None:
                     found[f"{prefix}.{name}" if prefix else name] = _constant(value)
     return found
@@ -146,7 +149,7 @@ def default_rules(module):
 
 
 def _twin_rules(model):
-    """Builds the same model again on the meta device and watches. No rules if that is impossible."""
+    """Builds the same model again on the meta device and watches; {} if that is impossible."""
     with InitializerRecorder() as recorder, torch.device("meta"):
         try:
             twin = type(model)(model.config)

@@ -4,6 +4,7 @@ Inputs: parameters, buffers, constants, user inputs, loss_scale. Outputs: buffer
 loss, one gradient per trainable parameter that has one. Tied names share the canonical input.
 """
 
+import contextlib
 import dataclasses
 
 import torch
@@ -173,8 +174,9 @@ class ProgramBuilder:
         if node.target in (aten.detach.default, aten.alias.default):
             return True
         source = node.args[0] if node.args else None
-        fresh = aten.lift_fresh_copy.default
-        return node.target == fresh and isinstance(source, torch.fx.Node) and source.op == "get_attr"
+        if not isinstance(source, torch.fx.Node):
+            return False
+        return node.target == aten.lift_fresh_copy.default and source.op == "get_attr"
 
     def _cast_tangent(self):
         tangent, scale, fake = self.pending_tangent
@@ -241,12 +243,21 @@ class ProgramBuilder:
         return result
 
     def _emit(self, op, args, phase="b", acc=False):
-        new = self.graph.call_function(op, args)
         with _fake_mode(self.joint):
             value = op(*(a.meta["val"] for a in args))
+        with self._place_for(phase):
+            new = self.graph.call_function(op, args)
         custom = {"acc": 1, "m": "", "ph": phase} if acc else {"m": "", "ph": phase}
         new.meta = {"val": value, "custom": custom}
         return new
+
+    def _place_for(self, phase):
+        """Forward nodes stay before backward nodes."""
+        if phase == "f":
+            for node in self.graph.nodes:
+                if node.meta.get("custom", {}).get("ph") == "b":
+                    return self.graph.inserting_before(node)
+        return contextlib.nullcontext()
 
     @staticmethod
     def _out_spec(what, node):

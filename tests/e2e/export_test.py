@@ -1,71 +1,23 @@
-"""Tests of the exporter. Needs torch, torchvision and transformers; runs on the CPU.
+"""Tests of export_train_step on small modules, of refusals and of the optimizer description.
 
-    build/venv/bin/python tests/e2e/export_test.py            # about two minutes
-    DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/export_test.py
+    build/venv/bin/python tests/e2e/export_test.py
 """
 
-import contextlib
-import io
 import json
 import os
-import sys
-import tempfile
 import unittest
-import zipfile
 
 import torch
 from torch import nn
 from torch.export.graph_signature import InputKind, OutputKind
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "scripts"))
+from export_case import ROOT, ExportTest, description, run_command, targets
 
-from dcc_export import ExportError, export_train_step  # noqa: E402
-from dcc_export import command, presets  # noqa: E402
-from dcc_export.check import check_archive  # noqa: E402
-from dcc_export.workload import Options, make  # noqa: E402
+from dcc_export import ExportError, export_train_step
+from dcc_export.check import check_archive
+from dcc_export.step import StepModule
 
 CONFIGS = os.path.join(ROOT, "tests", "data", "hf_configs")
-SMALL_PRESETS = [n for n in presets.NAMES if n not in presets.REAL]
-
-
-def run_command(*arguments):
-    """Returns (exit code, what it printed)."""
-    printed = io.StringIO()
-    with contextlib.redirect_stderr(printed):
-        code = command.main(list(arguments))
-    return code, printed.getvalue()
-
-
-def read_entry(path, suffix):
-    with zipfile.ZipFile(path) as archive:
-        (name,) = [n for n in archive.namelist() if n.endswith(suffix)]
-        return archive.read(name)
-
-
-def description(path):
-    return json.loads(read_entry(path, "extra/dcc.json"))
-
-
-def targets(program, kind):
-    specs = list(program.graph_signature.input_specs) + list(program.graph_signature.output_specs)
-    return [s.target for s in specs if s.kind is kind]
-
-
-class ExportTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        torch.manual_seed(0)
-
-    def path(self, name="model.pt2"):
-        return os.path.join(self.folder, name)
-
-    def export(self, module, inputs, **options):
-        """Exports with the built-in check and returns the reloaded program."""
-        export_train_step(module, inputs, self.path(), **options)
-        return torch.export.load(self.path())
 
 
 class Regression(nn.Module):
@@ -80,118 +32,6 @@ class Regression(nn.Module):
 
 def regression_inputs():
     return torch.randn(6, 4), torch.randn(6, 1)
-
-
-class PresetTest(ExportTest):
-    """Every preset through the command: checked against eager, described completely."""
-
-    def test_every_preset(self):
-        for name in SMALL_PRESETS:
-            with self.subTest(name):
-                code, printed = run_command("--preset", name, "-o", self.path())
-                self.assertEqual(code, 0, printed)
-                self.assertIn("equal eager exactly", printed)
-                self.verify_description(name)
-                self.verify_nodes()
-
-    def verify_description(self, name):
-        program = torch.export.load(self.path())
-        extra = description(self.path())
-        self.assertEqual((extra["format"], extra["version"]), ("dcc-train-step", 1))
-        users = list(program.graph_signature.user_inputs)
-        self.assertEqual(users, [i["name"] for i in extra["inputs"]] + ["loss_scale"])
-        state = targets(program, InputKind.PARAMETER)
-        state += [s.target for s in program.graph_signature.input_specs
-                  if s.kind is InputKind.BUFFER and s.persistent]
-        self.assertEqual(sorted(extra["initializers"]), sorted(state))
-        self.verify_initial_values(program, extra["initializers"])
-        model = make(Options(*presets.default_shape(name)), preset=name).module.model
-        self.assertEqual(set(program.state_dict), set(model.state_dict()))
-
-    def verify_initial_values(self, program, rules):
-        """The rules describe the weights that the model really started from."""
-        for fqn, rule in rules.items():
-            value = program.state_dict[fqn].detach().float()
-            if rule["kind"] in ("zeros", "ones"):
-                self.assertTrue(torch.all(value == (rule["kind"] == "ones")), fqn)
-            elif value.numel() >= 1000 and rule["kind"] == "normal":
-                self.assertAlmostEqual(float(value.std()) / rule["std"], 1.0, delta=0.1, msg=fqn)
-                self.assertLess(abs(float(value.mean()) - rule["mean"]), 0.1 * rule["std"], fqn)
-            elif rule["kind"] == "uniform":
-                self.assertLessEqual(float(value.max()), rule["high"], fqn)
-                self.assertGreaterEqual(float(value.min()), rule["low"], fqn)
-                if value.numel() >= 1000:
-                    self.assertGreater(float(value.max()), 0.95 * rule["high"], fqn)
-
-    def verify_nodes(self):
-        graph = json.loads(read_entry(self.path(), "models/model.json"))["graph_module"]["graph"]
-        phases, owners = [], set()
-        for node in graph["nodes"]:
-            self.assertEqual(list(node["metadata"]), ["custom"], node["name"])
-            marks = json.loads(node["metadata"]["custom"])
-            self.assertLessEqual(set(marks), {"ph", "m", "acc"})
-            phases.append(marks["ph"])
-            owners.add(marks["m"])
-        self.assertEqual("".join(phases).replace("ff", "f").strip("f").strip("b"), "")
-        self.assertGreater(len(owners), 4)
-        self.assertFalse([m for m in owners if m.startswith(("step", "model.model"))])
-
-    def test_reduced_precision(self):
-        for dtype in ("bfloat16", "autocast-bfloat16"):
-            for name in ("tiny-llama", "mlp"):
-                with self.subTest((dtype, name)):
-                    code, printed = run_command("--preset", name, "--dtype", dtype,
-                                                "-o", self.path())
-                    self.assertEqual(code, 0, printed)
-                    parameter = next(iter(torch.export.load(self.path()).parameters()))
-                    expected = torch.bfloat16 if dtype == "bfloat16" else torch.float32
-                    self.assertEqual(parameter.dtype, expected)
-
-    def test_dropout(self):
-        code, printed = run_command("--preset", "tiny-gpt2", "--dropout", "0.1", "-o", self.path())
-        self.assertEqual(code, 0, printed)
-        ops = [str(n.target) for n in torch.export.load(self.path()).graph.nodes]
-        self.assertEqual(ops.count("aten.native_dropout.default"), 7)
-
-    def test_fused_attention(self):
-        run_command("--preset", "tiny-llama", "--no-check", "-o", self.path())
-        ops = [str(n.target) for n in torch.export.load(self.path()).graph.nodes]
-        flash = "aten._scaled_dot_product_flash_attention_for_cpu"
-        self.assertEqual(ops.count(flash + ".default"), 2)
-        self.assertEqual(ops.count(flash + "_backward.default"), 2)
-
-    def test_same_bytes_twice(self):
-        contents = []
-        for sub in ("one", "two"):
-            os.mkdir(self.path(sub))
-            path = self.path(f"{sub}/model.pt2")
-            run_command("--preset", "tiny-gpt2", "--no-check", "-o", path)
-            with open(path, "rb") as file:
-                contents.append(file.read())
-        self.assertEqual(contents[0], contents[1])
-
-
-class TieTest(ExportTest):
-    def test_tied_embedding(self):
-        run_command("--preset", "tiny-llama-tied", "-o", self.path())
-        program = torch.export.load(self.path())
-        self.assertEqual(description(self.path())["aliases"],
-                         {"lm_head.weight": "model.embed_tokens.weight"})
-        names = targets(program, InputKind.PARAMETER)
-        self.assertIn("model.embed_tokens.weight", names)
-        self.assertNotIn("lm_head.weight", names)
-        self.assertEqual(len(names), len(set(targets(program, OutputKind.GRADIENT_TO_PARAMETER))))
-        config = json.loads(read_entry(self.path(), "model_weights_config.json"))["config"]
-        self.assertEqual(config["lm_head.weight"]["path_name"],
-                         config["model.embed_tokens.weight"]["path_name"])
-
-    def test_loaded_as_a_module(self):
-        run_command("--preset", "tiny-llama-tied", "-o", self.path())
-        program = torch.export.load(self.path())
-        tokens = torch.randint(0, 256, (2, 32))
-        outputs = program.module()(tokens, tokens, torch.tensor(1.0))
-        workload = make(Options(), preset="tiny-llama-tied")
-        self.assertTrue(torch.equal(outputs[0], workload.module(tokens, tokens)))
 
 
 class UserModuleTest(ExportTest):
@@ -237,6 +77,25 @@ class UserModuleTest(ExportTest):
         program = self.export(Direct(), torch.randn(2))
         _, gradient = program.module()(torch.randn(2), torch.tensor(4.0))
         self.assertEqual(float(gradient), 4.0)
+
+    def test_buffers_written_with_one_value(self):
+        class Twice(Regression):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("first", torch.zeros(4))
+                self.register_buffer("second", torch.zeros(4))
+
+            def forward(self, x, y):
+                mean = x.mean(0)
+                self.first.copy_(mean)
+                self.second.copy_(mean)
+                return super().forward(x, y)
+
+        program = self.export(Twice(), regression_inputs())
+        self.assertEqual(targets(program, OutputKind.BUFFER_MUTATION), ["first", "second"])
+        nodes = [n for n in program.graph.nodes if n.op == "call_function"]
+        phases = "".join(n.meta["custom"]["ph"] for n in nodes if "custom" in n.meta)
+        self.assertRegex(phases, "^f+b+$")
 
     def test_keyword_inputs_and_none(self):
         class Keywords(Regression):
@@ -342,6 +201,22 @@ class UserModuleTest(ExportTest):
         self.assertTrue(all(p.grad is None for p in module.parameters()))
 
 
+    def test_initializers_given(self):
+        rule = {"kind": "constant", "value": 0.5}
+        self.export(Regression(), regression_inputs(), initializers={"fc1.bias": rule})
+        found = description(self.path())["initializers"]
+        self.assertEqual(found["fc1.bias"], rule)
+        self.assertEqual(found["fc2.bias"]["kind"], "uniform")
+        with self.assertRaisesRegex(ExportError, "which the module lacks"):
+            self.export(Regression(), regression_inputs(), initializers={"fc9.bias": rule})
+
+    def test_bfloat16_loss(self):
+        inputs = [t.to(torch.bfloat16) for t in regression_inputs()]
+        program = self.export(Regression().to(torch.bfloat16), inputs)
+        loss, *gradients = program.module()(*inputs, torch.tensor(1.0))
+        self.assertEqual({t.dtype for t in (loss, *gradients)}, {torch.bfloat16})
+
+
 class RefusalTest(ExportTest):
     def refused(self, pattern, module, inputs, code=65, **options):
         with self.assertRaisesRegex(ExportError, pattern) as caught:
@@ -382,8 +257,6 @@ class RefusalTest(ExportTest):
 
             def forward(self, x, y):
                 return super().forward(x, y) * self.factor
-
-        from dcc_export.step import StepModule
 
         module, inputs = Baked(), regression_inputs()
         self.export(module, inputs)
@@ -485,103 +358,6 @@ class OptimizerTest(ExportTest):
         for pattern, optimizer in cases:
             with self.subTest(pattern), self.assertRaisesRegex(ExportError, pattern):
                 self.described(module, optimizer)
-
-
-class TransformersTest(ExportTest):
-    """The eight architectures by config, and ours against transformers' own attention."""
-
-    def test_configs_export_and_check(self):
-        for file in sorted(os.listdir(CONFIGS)):
-            with self.subTest(file):
-                code, printed = run_command("--hf-config", os.path.join(CONFIGS, file),
-                                            "-o", self.path())
-                self.assertEqual(code, 0, printed)
-
-    def test_same_numbers_as_stock_models(self):
-        sources = [("hf_config", os.path.join(CONFIGS, f)) for f in sorted(os.listdir(CONFIGS))]
-        sources += [("preset", n) for n in SMALL_PRESETS if n.startswith("tiny-")]
-        for kind, source in sources:
-            with self.subTest(os.path.basename(source)):
-                workload = make(Options(), **{kind: source})
-                self.compare_with_stock(workload)
-
-    def compare_with_stock(self, workload):
-        ours = workload.module.model
-        inputs = dict(workload.inputs)
-        stock = type(ours)(ours.config.__class__.from_dict(ours.config.to_dict()))
-        stock.set_attn_implementation("eager")
-        if getattr(stock.config, "num_local_experts", None):
-            stock.set_experts_implementation("eager")
-        stock.load_state_dict(ours.state_dict())
-        stock.train()
-        loss = workload.module(**workload.inputs)
-        loss.backward()
-        if "mask" in inputs:
-            inputs["attention_mask"] = inputs.pop("mask")
-        expected = stock(**inputs).loss
-        expected.backward()
-        self.assertAlmostEqual(float(loss), float(expected), delta=1e-5)
-        gradients = dict(stock.named_parameters())
-        norm = sum(float(p.grad.square().sum()) for p in stock.parameters()) ** 0.5
-        for name, parameter in ours.named_parameters():
-            distance = float((parameter.grad - gradients[name].grad).norm())
-            allowed = 1e-4 * float(gradients[name].grad.norm()) + 1e-6 * norm
-            self.assertLessEqual(distance, allowed, name)
-
-
-class HeadlessTest(ExportTest):
-    def test_same_graph_as_with_weights(self):
-        for name in ("tiny-llama", "tiny-gpt2", "tiny-mixtral", "tiny-bert", "resnet18"):
-            with self.subTest(name):
-                common = ["--preset", name, "--dtype", "bfloat16", "--no-check"]
-                run_command(*common, "-o", self.path("full.pt2"))
-                code, printed = run_command(*common, "--headless", "-o", self.path("less.pt2"))
-                self.assertEqual(code, 0, printed)
-                for entry in ("models/model.json", "extra/dcc.json"):
-                    full, less = (json.loads(read_entry(self.path(p), entry))
-                                  for p in ("full.pt2", "less.pt2"))
-                    self.assertEqual(full, less)
-                self.verify_records()
-
-    def verify_records(self):
-        full, less = (json.loads(read_entry(self.path(p), "model_weights_config.json"))["config"]
-                      for p in ("full.pt2", "less.pt2"))
-        self.assertEqual(sorted(full), sorted(less))
-        ties = len(description(self.path("less.pt2"))["aliases"])
-        self.assertEqual(len({e["path_name"] for e in less.values()}), len(less) - ties)
-        with zipfile.ZipFile(self.path("less.pt2")) as archive:
-            self.assertFalse([n for n in archive.namelist() if "weight_" in n])
-        constants = json.loads(read_entry(self.path("less.pt2"), "constants_config.json"))["config"]
-        program = torch.export.load(self.path("full.pt2"))
-        for fqn, entry in constants.items():
-            raw = read_entry(self.path("less.pt2"), "constants/" + entry["path_name"])
-            expected = program.constants[fqn].contiguous().view(torch.uint8).numpy().tobytes()
-            self.assertEqual(raw, expected, fqn)
-
-    def test_cuda_flavour(self):
-        for extra in ([], ["--headless"]):
-            code, printed = run_command(
-                "--preset", "tiny-llama", "--dtype", "bfloat16", "--attention", "cuda-flash",
-                "-o", self.path(), *extra)
-            self.assertEqual(code, 0, printed)
-            text = read_entry(self.path(), "models/model.json").decode()
-            self.assertNotIn('"cpu"', text)
-            self.assertEqual(text.count("_scaled_dot_product_flash_attention.default"), 2)
-            self.assertEqual(text.count("_scaled_dot_product_flash_attention_backward.default"), 2)
-
-    @unittest.skipUnless(os.environ.get("DCC_SLOW_TESTS"), "set DCC_SLOW_TESTS=1")
-    def test_real_shapes(self):
-        expected = {"llama-3-8b": (8030261248, 32), "llama-3-70b": (70553706496, 80),
-                    "mixtral-8x7b": (46702792704, 32)}
-        for name, (parameters, layers) in expected.items():
-            with self.subTest(name):
-                code, printed = run_command("--preset", name, "--headless", "-o", self.path())
-                self.assertEqual(code, 0, printed)
-                self.assertIn(f"{parameters} parameters", printed)
-                text = read_entry(self.path(), "models/model.json").decode()
-                op = "_scaled_dot_product_flash_attention_for_cpu.default"
-                self.assertEqual(text.count(op), layers)
-                self.assertLess(os.path.getsize(self.path()), 1 << 20)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,234 @@
+"""Tests of the exporter's presets and of transformers models, with and without weights.
+
+    build/venv/bin/python tests/e2e/export_models_test.py            # about a minute
+    DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/export_models_test.py
+"""
+
+import json
+import os
+import unittest
+import zipfile
+
+import torch
+from torch.export.graph_signature import InputKind, OutputKind
+
+from export_case import ROOT, ExportTest, description, read_entry, run_command, targets
+
+from dcc_export import presets
+from dcc_export.workload import Options, make
+
+CONFIGS = os.path.join(ROOT, "tests", "data", "hf_configs")
+SMALL_PRESETS = [n for n in presets.NAMES if n not in presets.REAL]
+
+
+class PresetTest(ExportTest):
+    """Every preset through the command: checked against eager, described completely."""
+
+    def test_every_preset(self):
+        for name in SMALL_PRESETS:
+            with self.subTest(name):
+                code, printed = run_command("--preset", name, "-o", self.path())
+                self.assertEqual(code, 0, printed)
+                self.assertIn("equal eager exactly", printed)
+                self.verify_description(name)
+                self.verify_nodes()
+
+    def verify_description(self, name):
+        program = torch.export.load(self.path())
+        extra = description(self.path())
+        self.assertEqual((extra["format"], extra["version"]), ("dcc-train-step", 1))
+        users = list(program.graph_signature.user_inputs)
+        self.assertEqual(users, [i["name"] for i in extra["inputs"]] + ["loss_scale"])
+        state = targets(program, InputKind.PARAMETER)
+        state += [s.target for s in program.graph_signature.input_specs
+                  if s.kind is InputKind.BUFFER and s.persistent]
+        self.assertEqual(sorted(extra["initializers"]), sorted(state))
+        self.verify_initial_values(program, extra["initializers"])
+        model = make(Options(*presets.default_shape(name)), preset=name).module.model
+        self.assertEqual(set(program.state_dict), set(model.state_dict()))
+
+    def verify_initial_values(self, program, rules):
+        """The rules describe the weights that the model really started from."""
+        for fqn, rule in rules.items():
+            value = program.state_dict[fqn].detach().float()
+            if rule["kind"] in ("zeros", "ones"):
+                self.assertTrue(torch.all(value == (rule["kind"] == "ones")), fqn)
+            elif value.numel() >= 1000 and rule["kind"] == "normal":
+                self.assertAlmostEqual(float(value.std()) / rule["std"], 1.0, delta=0.1, msg=fqn)
+                self.assertLess(abs(float(value.mean()) - rule["mean"]), 0.1 * rule["std"], fqn)
+            elif rule["kind"] == "uniform":
+                self.assertLessEqual(float(value.max()), rule["high"], fqn)
+                self.assertGreaterEqual(float(value.min()), rule["low"], fqn)
+                if value.numel() >= 1000:
+                    self.assertGreater(float(value.max()), 0.95 * rule["high"], fqn)
+
+    def verify_nodes(self):
+        graph = json.loads(read_entry(self.path(), "models/model.json"))["graph_module"]["graph"]
+        phases, owners = [], set()
+        for node in graph["nodes"]:
+            self.assertEqual(list(node["metadata"]), ["custom"], node["name"])
+            marks = json.loads(node["metadata"]["custom"])
+            self.assertLessEqual(set(marks), {"ph", "m", "acc"})
+            phases.append(marks["ph"])
+            owners.add(marks["m"])
+        self.assertEqual("".join(phases).replace("ff", "f").strip("f").strip("b"), "")
+        self.assertGreater(len(owners), 4)
+        self.assertFalse([m for m in owners if m.startswith(("step", "model.model"))])
+
+    def test_reduced_precision(self):
+        for dtype in ("bfloat16", "autocast-bfloat16"):
+            for name in ("tiny-llama", "mlp"):
+                with self.subTest((dtype, name)):
+                    code, printed = run_command("--preset", name, "--dtype", dtype,
+                                                "-o", self.path())
+                    self.assertEqual(code, 0, printed)
+                    parameter = next(iter(torch.export.load(self.path()).parameters()))
+                    expected = torch.bfloat16 if dtype == "bfloat16" else torch.float32
+                    self.assertEqual(parameter.dtype, expected)
+
+    def test_dropout(self):
+        code, printed = run_command("--preset", "tiny-gpt2", "--dropout", "0.1", "-o", self.path())
+        self.assertEqual(code, 0, printed)
+        ops = [str(n.target) for n in torch.export.load(self.path()).graph.nodes]
+        self.assertEqual(ops.count("aten.native_dropout.default"), 7)
+
+    def test_fused_attention(self):
+        run_command("--preset", "tiny-llama", "--no-check", "-o", self.path())
+        ops = [str(n.target) for n in torch.export.load(self.path()).graph.nodes]
+        flash = "aten._scaled_dot_product_flash_attention_for_cpu"
+        self.assertEqual(ops.count(flash + ".default"), 2)
+        self.assertEqual(ops.count(flash + "_backward.default"), 2)
+
+    def test_same_bytes_twice(self):
+        contents = []
+        for sub in ("one", "two"):
+            os.mkdir(self.path(sub))
+            path = self.path(f"{sub}/model.pt2")
+            run_command("--preset", "tiny-gpt2", "--no-check", "-o", path)
+            with open(path, "rb") as file:
+                contents.append(file.read())
+        self.assertEqual(contents[0], contents[1])
+
+
+class TieTest(ExportTest):
+    def test_tied_embedding(self):
+        run_command("--preset", "tiny-llama-tied", "-o", self.path())
+        program = torch.export.load(self.path())
+        self.assertEqual(description(self.path())["aliases"],
+                         {"lm_head.weight": "model.embed_tokens.weight"})
+        names = targets(program, InputKind.PARAMETER)
+        self.assertIn("model.embed_tokens.weight", names)
+        self.assertNotIn("lm_head.weight", names)
+        self.assertEqual(len(names), len(set(targets(program, OutputKind.GRADIENT_TO_PARAMETER))))
+        config = json.loads(read_entry(self.path(), "model_weights_config.json"))["config"]
+        self.assertEqual(config["lm_head.weight"]["path_name"],
+                         config["model.embed_tokens.weight"]["path_name"])
+
+    def test_loaded_as_a_module(self):
+        run_command("--preset", "tiny-llama-tied", "-o", self.path())
+        program = torch.export.load(self.path())
+        tokens = torch.randint(0, 256, (2, 32))
+        outputs = program.module()(tokens, tokens, torch.tensor(1.0))
+        workload = make(Options(), preset="tiny-llama-tied")
+        self.assertTrue(torch.equal(outputs[0], workload.module(tokens, tokens)))
+
+
+class TransformersTest(ExportTest):
+    """The eight architectures by config, and ours against transformers' own attention."""
+
+    def test_configs_export_and_check(self):
+        for file in sorted(os.listdir(CONFIGS)):
+            with self.subTest(file):
+                code, printed = run_command("--hf-config", os.path.join(CONFIGS, file),
+                                            "-o", self.path())
+                self.assertEqual(code, 0, printed)
+
+    def test_same_numbers_as_stock_models(self):
+        sources = [("hf_config", os.path.join(CONFIGS, f)) for f in sorted(os.listdir(CONFIGS))]
+        sources += [("preset", n) for n in SMALL_PRESETS if n.startswith("tiny-")]
+        for kind, source in sources:
+            with self.subTest(os.path.basename(source)):
+                workload = make(Options(), **{kind: source})
+                self.compare_with_stock(workload)
+
+    def compare_with_stock(self, workload):
+        ours = workload.module.model
+        inputs = dict(workload.inputs)
+        stock = type(ours)(ours.config.__class__.from_dict(ours.config.to_dict()))
+        stock.set_attn_implementation("eager")
+        if getattr(stock.config, "num_local_experts", None):
+            stock.set_experts_implementation("eager")
+        stock.load_state_dict(ours.state_dict())
+        stock.train()
+        loss = workload.module(**workload.inputs)
+        loss.backward()
+        if "mask" in inputs:
+            inputs["attention_mask"] = inputs.pop("mask")
+        expected = stock(**inputs).loss
+        expected.backward()
+        self.assertAlmostEqual(float(loss), float(expected), delta=1e-5)
+        gradients = dict(stock.named_parameters())
+        norm = sum(float(p.grad.square().sum()) for p in stock.parameters()) ** 0.5
+        for name, parameter in ours.named_parameters():
+            distance = float((parameter.grad - gradients[name].grad).norm())
+            allowed = 1e-4 * float(gradients[name].grad.norm()) + 1e-6 * norm
+            self.assertLessEqual(distance, allowed, name)
+
+
+class HeadlessTest(ExportTest):
+    def test_same_graph_as_with_weights(self):
+        for name in ("tiny-llama", "tiny-gpt2", "tiny-mixtral", "tiny-bert", "resnet18"):
+            with self.subTest(name):
+                common = ["--preset", name, "--dtype", "bfloat16", "--no-check"]
+                run_command(*common, "-o", self.path("full.pt2"))
+                code, printed = run_command(*common, "--headless", "-o", self.path("less.pt2"))
+                self.assertEqual(code, 0, printed)
+                for entry in ("models/model.json", "extra/dcc.json"):
+                    full, less = (json.loads(read_entry(self.path(p), entry))
+                                  for p in ("full.pt2", "less.pt2"))
+                    self.assertEqual(full, less)
+                self.verify_records()
+
+    def verify_records(self):
+        full, less = (json.loads(read_entry(self.path(p), "model_weights_config.json"))["config"]
+                      for p in ("full.pt2", "less.pt2"))
+        self.assertEqual(sorted(full), sorted(less))
+        ties = len(description(self.path("less.pt2"))["aliases"])
+        self.assertEqual(len({e["path_name"] for e in less.values()}), len(less) - ties)
+        with zipfile.ZipFile(self.path("less.pt2")) as archive:
+            self.assertFalse([n for n in archive.namelist() if "weight_" in n])
+        constants = json.loads(read_entry(self.path("less.pt2"), "constants_config.json"))["config"]
+        program = torch.export.load(self.path("full.pt2"))
+        for fqn, entry in constants.items():
+            raw = read_entry(self.path("less.pt2"), "constants/" + entry["path_name"])
+            expected = program.constants[fqn].contiguous().view(torch.uint8).numpy().tobytes()
+            self.assertEqual(raw, expected, fqn)
+
+    def test_cuda_flavour(self):
+        for extra in ([], ["--headless"]):
+            code, printed = run_command(
+                "--preset", "tiny-llama", "--dtype", "bfloat16", "--attention", "cuda-flash",
+                "-o", self.path(), *extra)
+            self.assertEqual(code, 0, printed)
+            text = read_entry(self.path(), "models/model.json").decode()
+            self.assertNotIn('"cpu"', text)
+            self.assertEqual(text.count("_scaled_dot_product_flash_attention.default"), 2)
+            self.assertEqual(text.count("_scaled_dot_product_flash_attention_backward.default"), 2)
+
+    @unittest.skipUnless(os.environ.get("DCC_SLOW_TESTS"), "set DCC_SLOW_TESTS=1")
+    def test_real_shapes(self):
+        expected = {"llama-3-8b": (8030261248, 32), "llama-3-70b": (70553706496, 80),
+                    "mixtral-8x7b": (46702792704, 32)}
+        for name, (parameters, layers) in expected.items():
+            with self.subTest(name):
+                code, printed = run_command("--preset", name, "--headless", "-o", self.path())
+                self.assertEqual(code, 0, printed)
+                self.assertIn(f"{parameters} parameters", printed)
+                text = read_entry(self.path(), "models/model.json").decode()
+                op = "_scaled_dot_product_flash_attention_for_cpu.default"
+                self.assertEqual(text.count(op), layers)
+                self.assertLess(os.path.getsize(self.path()), 1 << 20)
+
+
+if __name__ == "__main__":
+    unittest.main()
