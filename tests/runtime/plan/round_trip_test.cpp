@@ -1,7 +1,10 @@
 // encode and decode: nothing is lost, equal plans give equal bytes, another schema version is told apart from damage.
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <clocale>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
