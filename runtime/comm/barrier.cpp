@@ -1,0 +1,120 @@
+#include "runtime/comm/barrier.h"
+
+#include <string>
+
+namespace dc::runtime {
+namespace {
+
+constexpr int kSpins = 50;  // then sleep: ranks may outnumber cores
+
+inline void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+uint32_t generation_of(uint32_t word) { return word / kGeneration; }
+
+}  // namespace
+
+base::Status Barrier::wait(uint64_t fingerprint) {
+  if (!failure_.ok()) return failure_;
+  const Operation operation = operation_of(fingerprint);
+  if (base::Status status = reason_to_give_up(operation); !status.ok()) return fail(std::move(status));
+
+  GroupRecord& group = page_.group(group_);
+  ArrivalRecord& mine = page_.arrival(group_, rank_);
+  mine.fingerprints[count_ & 1].store(fingerprint, std::memory_order_relaxed);
+  mine.count.store(count_ + 1, std::memory_order_release);
+  const uint32_t generation = generation_of(group.word.load());
+  if (group.arrived.fetch_add(1) + 1 == static_cast<uint32_t>(page_.world())) {
+    group.arrived.store(0);
+    group.word.fetch_add(kGeneration);
+    if (group.sleepers.load() > 0) futex_wake_all(group.word);
+  } else if (base::Status status = sleep_until_complete(generation, operation); !status.ok()) {
+    return fail(std::move(status));
+  }
+  if (base::Status status = compare(fingerprint); !status.ok()) return fail(std::move(status));
+  ++count_;
+  return base::ok_status();
+}
+
+void Barrier::abort() {
+  aborted_.store(true);
+  page_.nudge(group_);
+}
+
+base::Status Barrier::fail(base::Status status) {
+  failure_ = std::move(status);
+  return failure_;
+}
+
+base::Status Barrier::sleep_until_complete(uint32_t generation, Operation operation) {
+  GroupRecord& group = page_.group(group_);
+  for (int i = 0; i < kSpins; ++i) {
+    if (generation_of(group.word.load(std::memory_order_acquire)) != generation) return base::ok_status();
+    pause_briefly();
+  }
+  const int64_t deadline = monotonic_ns() + std::chrono::nanoseconds(timeout_).count();
+  group.sleepers.fetch_add(1);
+  base::Status status;
+  for (bool in_time = true;;) {
+    const uint32_t seen = group.word.load();
+    // Whoever leaves after a barrier saw it complete, so the order of these two questions is what makes the answer right.
+    base::Status reason = reason_to_give_up(operation);
+    if (generation_of(group.word.load()) != generation) break;
+    if (reason.ok() && !in_time) reason = missing(operation);
+    if (!reason.ok()) {
+      status = std::move(reason);
+      break;
+    }
+    in_time = futex_wait(group.word, seen, deadline);
+  }
+  group.sleepers.fetch_sub(1);
+  return status;
+}
+
+base::Status Barrier::reason_to_give_up(Operation operation) const {
+  if (aborted_.load()) {
+    return base::Status(base::ErrorKind::Unavailable, "DC6105",
+                        std::string(name(operation)) + " was called off by this rank");
+  }
+  if (!page_.anyone_gone()) return base::ok_status();
+  if (const auto rank = page_.first_failure()) return page_.gone(*rank, name(operation));
+  if (const auto rank = page_.anyone_left()) return page_.gone(*rank, name(operation));
+  return base::ok_status();
+}
+
+base::Status Barrier::missing(Operation operation) const {
+  std::string ranks;
+  int count = 0;
+  for (int rank = 0; rank < page_.world(); ++rank) {
+    if (page_.arrival(group_, rank).count.load(std::memory_order_acquire) == count_ + 1) continue;
+    ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+    ++count;
+  }
+  const double seconds = static_cast<double>(timeout_.count()) / 1000;
+  std::string limit = std::to_string(seconds);
+  limit.resize(limit.find('.') + 2);
+  return base::Status(base::ErrorKind::CollectiveTimeout, "DC6103",
+                      std::string(name(operation)) + " waited " + limit + " s for rank" + (count == 1 ? " " : "s ") + ranks +
+                          ", which did not arrive; see what that rank is doing, or raise --timeout");
+}
+
+base::Status Barrier::compare(uint64_t fingerprint) const {
+  for (int rank = 0; rank < page_.world(); ++rank) {
+    const uint64_t theirs = page_.arrival(group_, rank).fingerprints[count_ & 1].load(std::memory_order_relaxed);
+    if (theirs == fingerprint) continue;
+    const bool same_name = operation_of(theirs) == operation_of(fingerprint);
+    return base::Status(base::ErrorKind::Internal, "DC6102",
+                        "rank " + std::to_string(rank) + " called " + std::string(name(operation_of(theirs))) +
+                            (same_name ? " on other values" : "") + " where rank " + std::to_string(rank_) + " called " +
+                            std::string(name(operation_of(fingerprint))) +
+                            "; the ranks do not run the same program, please report this");
+  }
+  return base::ok_status();
+}
+
+}  // namespace dc::runtime

@@ -1,0 +1,42 @@
+// A barrier of all ranks of one communicator on the control page: a short spin, then sleep. It also tells who is missing, who
+// died, and whether all ranks came for the same thing.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "runtime/comm/buffers.h"
+#include "runtime/comm/control_page.h"
+#include "src/base/status.h"
+
+namespace dc::runtime {
+
+class Barrier {
+ public:
+  Barrier(ControlPage page, int group, int rank, std::chrono::milliseconds timeout)
+      : page_(page), group_(group), rank_(rank), timeout_(timeout) {}
+
+  // One thread at a time. After a failure every later call fails the same way.
+  base::Status wait(uint64_t fingerprint);
+  // From any thread: this rank's waiter, and every later call, ends with Unavailable.
+  void abort();
+  const ControlPage& page() const { return page_; }
+  int group() const { return group_; }
+
+ private:
+  base::Status fail(base::Status status);
+  base::Status sleep_until_complete(uint32_t generation, Operation operation);
+  base::Status reason_to_give_up(Operation operation) const;
+  base::Status missing(Operation operation) const;
+  base::Status compare(uint64_t fingerprint) const;
+
+  ControlPage page_;
+  int group_, rank_;
+  std::chrono::milliseconds timeout_;
+  uint32_t count_ = 0;  // barriers completed by this rank
+  base::Status failure_;
+  std::atomic<bool> aborted_{false};
+};
+
+}  // namespace dc::runtime

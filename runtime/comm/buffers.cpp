@@ -1,0 +1,118 @@
+#include "runtime/comm/buffers.h"
+
+#include <string>
+
+#include "runtime/comm/sums.h"
+
+namespace dc::runtime {
+namespace {
+
+bool overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
+  const auto x = reinterpret_cast<uintptr_t>(a), y = reinterpret_cast<uintptr_t>(b);
+  return x < y + static_cast<uintptr_t>(b_bytes) && y < x + static_cast<uintptr_t>(a_bytes);
+}
+
+// Empty if the buffer is fine. In place means the one overlap in which no rank writes what a peer still reads.
+std::string_view fault_of_placement(Operation operation, const CollectiveBuffer& b, int rank, int size) {
+  const int64_t wire = base::byte_size(b.dtype);
+  const int64_t own = owned_elements(b, rank);
+  if (operation == Operation::AllGather) {
+    if (!overlap(b.input.data, own * wire, b.output.data, b.elements * wire)) return "";
+    const bool in_place = b.input.data == element(b.output.data, rank * b.shard, wire);
+    if (!in_place) return "input and output overlap";
+    const bool strided = b.input.rank_stride == b.output.rank_stride + b.shard * wire;
+    return strided || size == 1 ? "" : "an input inside the output needs a rank stride of one shard";
+  }
+  const int64_t output_elements = operation == Operation::AllReduce ? b.elements : b.shard;
+  if (!overlap(b.input.data, b.elements * wire, b.output.data, output_elements * 4)) return "";
+  const int64_t offset = operation == Operation::AllReduce ? 0 : rank * b.shard;
+  const bool in_place =
+      b.dtype == base::DType::F32 && b.output.data == element(b.input.data, offset, wire);
+  return in_place ? "" : "input and output overlap";
+}
+
+std::string_view fault_of(Operation operation, const CollectiveBuffer& b, int rank, int size) {
+  if (b.elements < 0 || b.shard < 0) return "negative size";
+  if (b.shard * size < b.elements) return "the shards do not cover the value";
+  if (base::byte_size(b.dtype) <= 0) return "unknown dtype";
+  if (operation != Operation::AllGather && !can_sum(b.dtype)) return "only f32, bf16 and f16 can be summed";
+  const bool writes = b.elements > 0 || (operation == Operation::ReduceScatter && b.shard > 0);
+  if (writes && b.output.data == nullptr) return "no output";
+  const bool reads = operation == Operation::AllGather ? owned_elements(b, rank) > 0 : b.elements > 0;
+  if (reads && b.input.data == nullptr) return "no input";
+  return fault_of_placement(operation, b, rank, size);
+}
+
+uint64_t mix(uint64_t hash, uint64_t value) {
+  hash ^= value + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2);
+  hash *= 0xff51afd7ed558ccdull;
+  return hash ^ (hash >> 32);
+}
+
+uint64_t with_operation(uint64_t hash, Operation operation) {
+  return (hash << 8) | static_cast<uint64_t>(operation);
+}
+
+}  // namespace
+
+std::string_view name(Operation operation) {
+  switch (operation) {
+    case Operation::Barrier: return "barrier";
+    case Operation::AllGather: return "all_gather";
+    case Operation::ReduceScatter: return "reduce_scatter";
+    case Operation::AllReduce: return "all_reduce";
+    case Operation::Broadcast: return "broadcast";
+    case Operation::Exchange: return "exchange";
+    case Operation::Open: return "opening a communicator";
+    case Operation::Allocate: return "allocating the slab";
+    case Operation::Connect: return "connecting";
+  }
+  return "an unknown operation";
+}
+
+base::Status check_buffers(Operation operation, std::span<const CollectiveBuffer> buffers, int rank,
+                           int size) {
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const std::string_view fault = fault_of(operation, buffers[i], rank, size);
+    if (fault.empty()) continue;
+    return base::Status(base::ErrorKind::Internal, "DC6101",
+                        std::string(name(operation)) + " cannot run: buffer " + std::to_string(i) + ": " +
+                            std::string(fault) + "; this is a fault in the plan or in dcrun, please report it");
+  }
+  return base::ok_status();
+}
+
+uint64_t fingerprint(Operation operation, std::span<const CollectiveBuffer> buffers) {
+  uint64_t hash = buffers.size();
+  for (const CollectiveBuffer& b : buffers) {
+    hash = mix(hash, static_cast<uint64_t>(b.dtype));
+    hash = mix(hash, static_cast<uint64_t>(b.elements));
+    hash = mix(hash, static_cast<uint64_t>(b.shard));
+  }
+  return with_operation(hash, operation);
+}
+
+uint64_t fingerprint(Operation operation, int64_t bytes, int root) {
+  return with_operation(mix(static_cast<uint64_t>(bytes), static_cast<uint64_t>(root)), operation);
+}
+
+void TrafficCounter::add(Operation operation, std::span<const CollectiveBuffer> buffers, int rank,
+                         int size) {
+  int64_t gathered = 0, reduced = 0, sums = 0;
+  for (const CollectiveBuffer& b : buffers) {
+    const int64_t own = owned_elements(b, rank), wire = base::byte_size(b.dtype);
+    gathered += own * wire * (size - 1);
+    reduced += (b.elements - own) * wire;
+    sums += own * 4 * (size - 1);
+  }
+  if (operation == Operation::AllGather) all_gather_.fetch_add(gathered, std::memory_order_relaxed);
+  if (operation == Operation::ReduceScatter) reduce_scatter_.fetch_add(reduced, std::memory_order_relaxed);
+  if (operation == Operation::AllReduce) all_reduce_.fetch_add(reduced + sums, std::memory_order_relaxed);
+}
+
+Traffic TrafficCounter::snapshot() const {
+  return {all_gather_.load(std::memory_order_relaxed), reduce_scatter_.load(std::memory_order_relaxed),
+          all_reduce_.load(std::memory_order_relaxed), other_.load(std::memory_order_relaxed)};
+}
+
+}  // namespace dc::runtime

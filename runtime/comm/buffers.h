@@ -1,0 +1,52 @@
+// What the backends share about the buffers of a collective: ranges of ranks, checks, and how many bytes a rank sends.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "runtime/comm/communicator.h"
+#include "src/base/status.h"
+
+namespace dc::runtime {
+
+enum class Operation : uint8_t {
+  Barrier, AllGather, ReduceScatter, AllReduce, Broadcast, Exchange, Open, Allocate, Connect,
+};
+std::string_view name(Operation operation);
+
+// Valid elements that `rank` owns.
+inline int64_t owned_elements(const CollectiveBuffer& buffer, int rank) {
+  return std::clamp<int64_t>(buffer.elements - rank * buffer.shard, 0, buffer.shard);
+}
+
+// Address of an element of a value; `bytes` is the size of an element.
+inline std::byte* element(void* data, int64_t index, int64_t bytes) {
+  return static_cast<std::byte*>(data) + index * bytes;
+}
+
+// Internal (our bug) when the buffers cannot be right: sizes, dtypes, overlaps that would let a rank overwrite what a peer reads.
+base::Status check_buffers(Operation operation, std::span<const CollectiveBuffer> buffers, int rank,
+                           int size);
+
+// Equal on ranks that call the same collective on the same values; the low byte is the operation.
+uint64_t fingerprint(Operation operation, std::span<const CollectiveBuffer> buffers);
+uint64_t fingerprint(Operation operation, int64_t bytes, int root);
+inline Operation operation_of(uint64_t fingerprint) {
+  return static_cast<Operation>(fingerprint & 0xff);
+}
+
+// Bytes sent so far. Written by the communication stream, read by any thread.
+class TrafficCounter {
+ public:
+  void add(Operation operation, std::span<const CollectiveBuffer> buffers, int rank, int size);
+  void add_other(int64_t bytes) { other_.fetch_add(bytes, std::memory_order_relaxed); }
+  Traffic snapshot() const;
+
+ private:
+  std::atomic<int64_t> all_gather_{0}, reduce_scatter_{0}, all_reduce_{0}, other_{0};
+};
+
+}  // namespace dc::runtime

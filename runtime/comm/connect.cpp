@@ -1,0 +1,149 @@
+#include <unistd.h>
+
+#include <mutex>
+#include <string>
+
+#include "runtime/comm/affinity.h"
+#include "runtime/comm/local.h"
+#include "runtime/comm/meeting.h"
+#include "runtime/comm/plugin.h"
+#include "runtime/comm/watcher.h"
+
+namespace dc::runtime {
+namespace {
+
+using base::ErrorKind;
+using base::Status;
+
+// Memory of a rank that is alone in its process space: world 1.
+class OwnMemory final : public RegionSource {
+ public:
+  Status offer(int64_t) override { return base::ok_status(); }
+  base::Result<std::shared_ptr<Mapping>> take(int64_t bytes) override {
+    DC_ASSIGN_OR_RETURN(Mapping mapping, Mapping::anonymous(bytes));
+    return std::make_shared<Mapping>(std::move(mapping));
+  }
+};
+
+// Memory passed between processes by descriptor.
+class ProcessMemory final : public RegionSource {
+ public:
+  ProcessMemory(int rank, Links links) : rank_(rank), links_(std::move(links)) {}
+
+  void watch(ControlPage page) {
+    std::vector<Lifeline> lines;
+    if (rank_ != 0) lines.push_back({0, links_.sockets[0].get(), false});
+    for (int peer = 0; peer < page.world(); ++peer) {
+      if (peer == rank_) continue;
+      if (rank_ == 0) lines.push_back({peer, links_.sockets[static_cast<size_t>(peer)].get(), false});
+      Descriptor process = open_process(page.rank(peer).pid.load());
+      if (!process.ok()) continue;
+      lines.push_back({peer, process.get(), true});
+      processes_.push_back(std::move(process));
+    }
+    watcher_ = std::make_unique<Watcher>(page, std::move(lines));
+  }
+
+  Status offer(int64_t bytes) override {
+    DC_ASSIGN_OR_RETURN(offered_, make_shared_memory(bytes));
+    return hand_out(links_, offered_.get(), bytes);
+  }
+  base::Result<std::shared_ptr<Mapping>> take(int64_t bytes) override {
+    if (rank_ != 0) {
+      DC_ASSIGN_OR_RETURN(offered_, take_handed_out(links_, bytes));
+    }
+    DC_ASSIGN_OR_RETURN(Mapping mapping, Mapping::shared(offered_.get(), bytes));
+    offered_ = Descriptor();
+    return std::make_shared<Mapping>(std::move(mapping));
+  }
+  void stop_watching() override { watcher_.reset(); }
+
+ private:
+  int rank_;
+  Links links_;
+  Descriptor offered_;
+  std::vector<Descriptor> processes_;
+  std::unique_ptr<Watcher> watcher_;  // before what it watches is closed
+};
+
+// Memory of ranks that are threads of this process.
+struct SharedShelf {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Mapping>> mappings;
+};
+
+class ThreadMemory final : public RegionSource {
+ public:
+  explicit ThreadMemory(std::shared_ptr<SharedShelf> shelf) : shelf_(std::move(shelf)) {}
+  Status offer(int64_t bytes) override {
+    DC_ASSIGN_OR_RETURN(Mapping mapping, Mapping::anonymous(bytes));
+    const std::lock_guard lock(shelf_->mutex);
+    shelf_->mappings.push_back(std::make_shared<Mapping>(std::move(mapping)));
+    return base::ok_status();
+  }
+  base::Result<std::shared_ptr<Mapping>> take(int64_t) override {
+    const std::lock_guard lock(shelf_->mutex);
+    return shelf_->mappings.at(taken_++);
+  }
+
+ private:
+  std::shared_ptr<SharedShelf> shelf_;
+  size_t taken_ = 0;
+};
+
+void write_pids(std::byte* control, const std::vector<int>& pids) {
+  const ControlPage page(control, static_cast<int>(pids.size()));
+  for (size_t rank = 0; rank < pids.size(); ++rank) page.rank(static_cast<int>(rank)).pid.store(pids[rank]);
+}
+
+std::unique_ptr<LocalJob> make_job(int rank, int world, std::shared_ptr<Mapping> control,
+                                   std::chrono::milliseconds timeout, std::unique_ptr<RegionSource> source) {
+  const ControlPage page(control->base(), world);
+  auto shared = std::make_shared<LocalRank>(rank, std::move(control), page);
+  shared->timeout = timeout;
+  return std::make_unique<LocalJob>(std::move(shared), std::move(source));
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<Job>> connect_local(const LaunchInfo& launch, const CommOptions& options) {
+  if (!launch.one_host()) {
+    return Status(ErrorKind::Unavailable, "DC6110",
+                  "the ranks are on several hosts (" + std::to_string(launch.local_world) + " of " + std::to_string(launch.world) +
+                      " here), and the local communicator serves one; several hosts need --comm mpi, started by mpirun");
+  }
+  const int64_t bytes = ControlPage::bytes(launch.world);
+  if (launch.world == 1) {
+    DC_ASSIGN_OR_RETURN(Mapping control, Mapping::anonymous(bytes));
+    return std::unique_ptr<Job>(make_job(0, 1, std::make_shared<Mapping>(std::move(control)), options.timeout,
+                                         std::make_unique<OwnMemory>()));
+  }
+  DC_ASSIGN_OR_RETURN(Welcome welcome, meet(launch, bytes, write_pids, options.timeout));
+  auto memory = std::make_unique<ProcessMemory>(launch.rank, std::move(welcome.links));
+  memory->watch(ControlPage(welcome.control.base(), launch.world));
+  auto job = make_job(launch.rank, launch.world, std::make_shared<Mapping>(std::move(welcome.control)), options.timeout,
+                      std::move(memory));
+  DC_RETURN_IF_ERROR(job->control().barrier());
+  return std::unique_ptr<Job>(std::move(job));
+}
+
+base::Result<std::unique_ptr<Job>> connect(const LaunchInfo& launch, const CommOptions& options) {
+  if (options.threads_per_rank > 0) pin_rank(launch.local_rank, launch.local_world, options.threads_per_rank);
+  if (options.backend == "local") return connect_local(launch, options);
+  if (options.backend == "mpi") return connect_mpi(launch, options);
+  return Status(ErrorKind::Usage, "DC6110", "there is no communicator '" + options.backend + "'; choose local or mpi");
+}
+
+std::vector<std::unique_ptr<Job>> connect_threads(int ranks, const CommOptions& options) {
+  std::vector<std::unique_ptr<Job>> jobs;
+  auto mapping = Mapping::anonymous(ControlPage::bytes(ranks));
+  if (!mapping.ok()) return jobs;
+  auto control = std::make_shared<Mapping>(std::move(mapping).value());
+  auto shelf = std::make_shared<SharedShelf>();
+  for (int rank = 0; rank < ranks; ++rank) {
+    jobs.push_back(make_job(rank, ranks, control, options.timeout, std::make_unique<ThreadMemory>(shelf)));
+  }
+  return jobs;
+}
+
+}  // namespace dc::runtime

@@ -1,0 +1,211 @@
+#include "runtime/comm/local.h"
+
+#include <cstring>
+#include <string>
+
+#include "runtime/comm/sums.h"
+
+namespace dc::runtime {
+namespace {
+
+constexpr int64_t kSmallPage = 4096, kLargePage = int64_t{2} << 20;
+
+base::Status refused(std::string sentence) {
+  return base::Status(base::ErrorKind::Internal, "DC6101", std::move(sentence));
+}
+
+}  // namespace
+
+LocalCommunicator::LocalCommunicator(std::shared_ptr<LocalRank> shared, int group)
+    : shared_(std::move(shared)),
+      barrier_(shared_->page, group, shared_->rank, shared_->timeout),
+      inputs_(static_cast<size_t>(shared_->page.world())) {}
+
+base::Status LocalCommunicator::meet(Operation operation) {
+  return barrier_.wait(fingerprint(operation, 0, 0));
+}
+
+// Looks for rank 0's copy, because the range of a later rank may be empty and its address then past the end of the slab.
+const Region* LocalCommunicator::region_of(const Ref& ref) const {
+  const std::byte* origin = static_cast<std::byte*>(ref.data) - shared_->rank * ref.rank_stride;
+  for (const Region& region : shared_->regions) {
+    const int64_t offset = origin - (region.mapping->base() + shared_->rank * region.stride);
+    if (offset >= 0 && offset < region.bytes) return &region;
+  }
+  return nullptr;
+}
+
+base::Status LocalCommunicator::check_in_slab(Operation operation, const Ref& ref, const CollectiveBuffer& buffer,
+                                              bool whole, base::DType dtype) const {
+  if (buffer.elements == 0) return base::ok_status();
+  const Region* region = region_of(ref);
+  bool inside = region != nullptr;
+  for (int peer = 0; inside && peer < size(); ++peer) {
+    const int64_t bytes = (whole ? buffer.elements : owned_elements(buffer, peer)) * base::byte_size(dtype);
+    const std::byte* slab = region->mapping->base() + peer * region->stride;
+    const int64_t offset = at_peer(ref, peer) - slab;
+    inside = bytes == 0 || (offset >= 0 && offset + bytes <= region->bytes);
+  }
+  if (inside) return base::ok_status();
+  return refused(std::string(dc::runtime::name(operation)) +
+                 " was given memory outside the slab; this is a fault in the plan or in dcrun, please report it");
+}
+
+std::byte* LocalCommunicator::at_peer(const Ref& ref, int peer) const {
+  const Region* region = region_of(ref);
+  if (region == nullptr) return static_cast<std::byte*>(ref.data);  // of an empty value: never read
+  return static_cast<std::byte*>(ref.data) + (peer - shared_->rank) * (region->stride + ref.rank_stride);
+}
+
+base::Status LocalCommunicator::enter(Operation operation, std::span<const CollectiveBuffer> buffers,
+                                      uint64_t* fingerprint) {
+  const int me = shared_->rank;
+  DC_RETURN_IF_ERROR(check_buffers(operation, buffers, me, size()));
+  for (const CollectiveBuffer& b : buffers) {
+    const bool whole = operation != Operation::AllGather;
+    DC_RETURN_IF_ERROR(check_in_slab(operation, b.input, b, whole, b.dtype));
+    if (operation != Operation::AllReduce) continue;
+    DC_RETURN_IF_ERROR(check_in_slab(operation, b.output, b, true, base::DType::F32));
+  }
+  *fingerprint = dc::runtime::fingerprint(operation, buffers);
+  return barrier_.wait(*fingerprint);
+}
+
+// Copies every peer's range. The ranks start at different peers so that they do not all read the same memory at once.
+void LocalCommunicator::gather(const CollectiveBuffer& buffer, const Ref& from, base::DType dtype) const {
+  const int64_t bytes = base::byte_size(dtype);
+  for (int step = 1; step <= size(); ++step) {
+    const int peer = (shared_->rank + step) % size();
+    const int64_t owned = owned_elements(buffer, peer);
+    std::byte* target = element(buffer.output.data, peer * buffer.shard, bytes);
+    const std::byte* source = at_peer(from, peer);
+    if (owned == 0 || target == source) continue;
+    std::memcpy(target, source, static_cast<size_t>(owned * bytes));
+  }
+}
+
+base::Status LocalCommunicator::all_gather(std::span<const CollectiveBuffer> buffers) {
+  uint64_t fingerprint = 0;
+  DC_RETURN_IF_ERROR(enter(Operation::AllGather, buffers, &fingerprint));
+  for (const CollectiveBuffer& b : buffers) gather(b, b.input, b.dtype);
+  traffic_.add(Operation::AllGather, buffers, shared_->rank, size());
+  return barrier_.wait(fingerprint);
+}
+
+void LocalCommunicator::reduce(const CollectiveBuffer& b, float* output) {
+  const int64_t start = shared_->rank * b.shard * base::byte_size(b.dtype);
+  for (int peer = 0; peer < size(); ++peer) inputs_[static_cast<size_t>(peer)] = at_peer(b.input, peer) + start;
+  sum_in_rank_order(inputs_, b.dtype, owned_elements(b, shared_->rank), output);
+}
+
+base::Status LocalCommunicator::reduce_scatter(std::span<const CollectiveBuffer> buffers) {
+  uint64_t fingerprint = 0;
+  DC_RETURN_IF_ERROR(enter(Operation::ReduceScatter, buffers, &fingerprint));
+  for (const CollectiveBuffer& b : buffers) {
+    auto* output = static_cast<float*>(b.output.data);
+    if (b.elements > 0) reduce(b, output);
+    const int64_t owned = owned_elements(b, shared_->rank);
+    if (owned < b.shard) std::memset(output + owned, 0, static_cast<size_t>(b.shard - owned) * 4);
+  }
+  traffic_.add(Operation::ReduceScatter, buffers, shared_->rank, size());
+  return barrier_.wait(fingerprint);
+}
+
+// In place is safe: only rank r reads range r of anybody's input, so a rank may write its own range of the output as soon as it
+// has summed it; the other ranges are written after the middle barrier, when every rank has read its range everywhere.
+base::Status LocalCommunicator::all_reduce(std::span<const CollectiveBuffer> buffers) {
+  uint64_t fingerprint = 0;
+  DC_RETURN_IF_ERROR(enter(Operation::AllReduce, buffers, &fingerprint));
+  for (const CollectiveBuffer& b : buffers) {
+    if (owned_elements(b, shared_->rank) > 0) reduce(b, static_cast<float*>(b.output.data) + shared_->rank * b.shard);
+  }
+  DC_RETURN_IF_ERROR(barrier_.wait(fingerprint));
+  for (const CollectiveBuffer& b : buffers) {
+    if (b.elements == 0) continue;
+    const Ref sums{element(b.output.data, shared_->rank * b.shard, 4), b.output.rank_stride + b.shard * 4};
+    gather(b, sums, base::DType::F32);
+  }
+  traffic_.add(Operation::AllReduce, buffers, shared_->rank, size());
+  return barrier_.wait(fingerprint);
+}
+
+base::Status LocalCommunicator::broadcast(void* data, int64_t bytes, base::Rank root) {
+  if (root.v < 0 || root.v >= size()) return refused("broadcast from rank " + std::to_string(root.v) + ", which does not exist");
+  const uint64_t mark = fingerprint(Operation::Broadcast, bytes, root.v);
+  std::byte* mailbox = shared_->page.mailbox(barrier_.group(), root.v);
+  for (int64_t done = 0; done < bytes; done += kMailbox) {
+    const auto piece = static_cast<size_t>(std::min(kMailbox, bytes - done));
+    std::byte* mine = static_cast<std::byte*>(data) + done;
+    if (shared_->rank == root.v) std::memcpy(mailbox, mine, piece);
+    DC_RETURN_IF_ERROR(barrier_.wait(mark));
+    if (shared_->rank != root.v) std::memcpy(mine, mailbox, piece);
+    DC_RETURN_IF_ERROR(barrier_.wait(mark));
+  }
+  if (shared_->rank == root.v) traffic_.add_other(bytes * (size() - 1));
+  return base::ok_status();
+}
+
+base::Status LocalCommunicator::exchange(const void* mine, int64_t bytes, void* all) {
+  const uint64_t mark = fingerprint(Operation::Exchange, bytes, 0);
+  for (int64_t done = 0; done < bytes; done += kMailbox) {
+    const auto piece = static_cast<size_t>(std::min(kMailbox, bytes - done));
+    std::memcpy(shared_->page.mailbox(barrier_.group(), shared_->rank), static_cast<const std::byte*>(mine) + done, piece);
+    DC_RETURN_IF_ERROR(barrier_.wait(mark));
+    for (int peer = 0; peer < size(); ++peer) {
+      std::memcpy(static_cast<std::byte*>(all) + peer * bytes + done, shared_->page.mailbox(barrier_.group(), peer), piece);
+    }
+    DC_RETURN_IF_ERROR(barrier_.wait(mark));
+  }
+  traffic_.add_other(bytes * (size() - 1));
+  return base::ok_status();
+}
+
+base::Status LocalCommunicator::health() {
+  if (const auto rank = shared_->page.first_failure()) return shared_->page.gone(*rank, "");
+  return base::ok_status();
+}
+
+LocalJob::LocalJob(std::shared_ptr<LocalRank> shared, std::unique_ptr<RegionSource> source)
+    : shared_(std::move(shared)), source_(std::move(source)), control_(shared_, 0) {}
+
+base::Result<Slab> LocalJob::allocate(int64_t bytes) {
+  if (bytes < 0) return refused("a slab of negative size was asked for");
+  const int64_t page = bytes >= kLargePage ? kLargePage : kSmallPage;
+  const int64_t stride = base::round_up(std::max<int64_t>(bytes, 1), page), total = stride * shared_->page.world();
+  DC_RETURN_IF_ERROR(control_.meet(Operation::Allocate));
+  const base::Status offered = shared_->rank == 0 ? source_->offer(total) : base::ok_status();
+  int32_t failed = offered.ok() ? 0 : 1;
+  DC_RETURN_IF_ERROR(control_.broadcast(&failed, sizeof(failed), {0}));
+  if (!offered.ok()) return offered;
+  if (failed != 0) {
+    return base::Status(base::ErrorKind::OutOfMemory, "DC6106",
+                        "rank 0 could not get memory for the slabs; see its message");
+  }
+  std::vector<int64_t> sizes(static_cast<size_t>(shared_->page.world()));
+  DC_RETURN_IF_ERROR(control_.exchange(&bytes, sizeof(bytes), sizes.data()));
+  for (size_t rank = 0; rank < sizes.size(); ++rank) {
+    if (sizes[rank] == bytes) continue;
+    return base::Status(base::ErrorKind::Mismatch, "DC6107",
+                        "rank " + std::to_string(rank) + " needs a slab of " + std::to_string(sizes[rank]) + " bytes, this rank " +
+                            std::to_string(bytes) + "; all ranks must run the same plan");
+  }
+  DC_ASSIGN_OR_RETURN(auto mapping, source_->take(total));
+  std::byte* mine = mapping->base() + shared_->rank * stride;
+  shared_->regions.push_back({std::move(mapping), stride, bytes});
+  return Slab{mine, bytes};
+}
+
+base::Result<std::unique_ptr<Communicator>> LocalJob::open_communicator() {
+  if (groups_ == kMaxGroups) return refused("more than " + std::to_string(kMaxGroups) + " communicators in one job");
+  DC_RETURN_IF_ERROR(control_.meet(Operation::Open));
+  return std::unique_ptr<Communicator>(std::make_unique<LocalCommunicator>(shared_, groups_++));
+}
+
+void LocalJob::leave(const base::Status& why) {
+  if (left_) return;
+  left_ = true;
+  source_->stop_watching();
+  shared_->page.record_leave(shared_->rank, why);
+}
+
+}  // namespace dc::runtime

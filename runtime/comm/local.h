@@ -1,0 +1,98 @@
+// The local communicator: ranks of one host whose slabs are mapped by all of them, so that each reads its peers' memory directly.
+// The same code serves processes and, in tests, threads; they differ only in how memory is shared (RegionSource).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/comm/barrier.h"
+#include "runtime/comm/memory_map.h"
+#include "runtime/comm/rendezvous.h"
+
+namespace dc::runtime {
+
+// How the ranks come by memory that all of them see. Destroying it stops watching the peers.
+class RegionSource {
+ public:
+  virtual ~RegionSource() = default;
+  // Rank 0 makes zero-filled memory; after a barrier every rank (0 too) takes it. Never waits for a peer.
+  virtual base::Status offer(int64_t bytes) = 0;
+  virtual base::Result<std::shared_ptr<Mapping>> take(int64_t bytes) = 0;
+  // This rank is about to leave: the end of its peers is no longer news.
+  virtual void stop_watching() {}
+};
+
+// Memory of all ranks side by side: rank r's part starts at base + r * stride.
+struct Region {
+  std::shared_ptr<Mapping> mapping;
+  int64_t stride = 0;
+  int64_t bytes = 0;  // that each rank may use
+};
+
+// What the communicators of one rank share.
+struct LocalRank {
+  LocalRank(int rank, std::shared_ptr<Mapping> control, ControlPage page)
+      : rank(rank), control(std::move(control)), page(page) {}
+  int rank;
+  std::shared_ptr<Mapping> control;
+  ControlPage page;
+  std::chrono::milliseconds timeout{0};
+  std::vector<Region> regions;  // grows in Job::allocate only, never during a collective
+};
+
+class LocalCommunicator final : public Communicator {
+ public:
+  LocalCommunicator(std::shared_ptr<LocalRank> shared, int group);
+  std::string_view name() const override { return "local"; }
+  base::Rank rank() const override { return {shared_->rank}; }
+  int size() const override { return shared_->page.world(); }
+  bool sums_in_rank_order() const override { return true; }
+  base::Status all_gather(std::span<const CollectiveBuffer> buffers) override;
+  base::Status reduce_scatter(std::span<const CollectiveBuffer> buffers) override;
+  base::Status all_reduce(std::span<const CollectiveBuffer> buffers) override;
+  base::Status broadcast(void* data, int64_t bytes, base::Rank root) override;
+  base::Status exchange(const void* mine, int64_t bytes, void* all) override;
+  base::Status barrier() override { return meet(Operation::Barrier); }
+  base::Status health() override;
+  void abort() override { barrier_.abort(); }
+  Traffic traffic() const override { return traffic_.snapshot(); }
+
+  base::Status meet(Operation operation);  // a barrier that says what it is for
+
+ private:
+  base::Status enter(Operation operation, std::span<const CollectiveBuffer> buffers, uint64_t* fingerprint);
+  const Region* region_of(const Ref& ref) const;
+  // OK when what will be read of every rank (its range, or the whole value) lies in that rank's slab.
+  base::Status check_in_slab(Operation operation, const Ref& ref, const CollectiveBuffer& buffer, bool whole,
+                             base::DType dtype) const;
+  std::byte* at_peer(const Ref& ref, int peer) const;
+  void gather(const CollectiveBuffer& buffer, const Ref& from, base::DType dtype) const;
+  void reduce(const CollectiveBuffer& buffer, float* output);
+
+  std::shared_ptr<LocalRank> shared_;
+  Barrier barrier_;
+  TrafficCounter traffic_;
+  std::vector<const void*> inputs_;  // of one reduction, by rank
+};
+
+class LocalJob final : public Job {
+ public:
+  LocalJob(std::shared_ptr<LocalRank> shared, std::unique_ptr<RegionSource> source);
+  ~LocalJob() override { leave(base::ok_status()); }
+  Communicator& control() override { return control_; }
+  base::Result<Slab> allocate(int64_t bytes) override;
+  base::Result<std::unique_ptr<Communicator>> open_communicator() override;
+  void leave(const base::Status& why) override;
+
+ private:
+  std::shared_ptr<LocalRank> shared_;
+  std::unique_ptr<RegionSource> source_;
+  LocalCommunicator control_;
+  int groups_ = 1;
+  bool left_ = false;
+};
+
+// Ranks of this host as processes: meets the others (launch.job names the place). World 1 needs nobody.
+base::Result<std::unique_ptr<Job>> connect_local(const LaunchInfo& launch, const CommOptions& options);
+
+}  // namespace dc::runtime

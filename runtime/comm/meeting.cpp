@@ -1,0 +1,336 @@
+#include "runtime/comm/meeting.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <optional>
+
+#include "runtime/comm/control_page.h"
+
+namespace dc::runtime {
+namespace {
+
+using base::ErrorKind;
+using base::Status;
+
+constexpr uint32_t kMagic = 0x64635201;  // changes with the protocol and the control page
+enum class Kind : uint32_t { Hello, Welcome, Refusal, Memory };
+
+struct Message {
+  uint32_t magic = kMagic;
+  Kind kind = Kind::Hello;
+  int32_t rank = 0, world = 0;
+  int32_t error = 0;  // ErrorKind of a refusal
+  int64_t bytes = 0;
+  char text[240] = {};
+};
+
+Status socket_error(const char* call) {
+  return Status(ErrorKind::Unavailable, "DC6108",
+                std::string("the ranks cannot meet: ") + call + ": " + std::strerror(errno));
+}
+
+uint64_t hash_of(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (const unsigned char c : text) hash = (hash ^ c) * 0x100000001b3ull;
+  return hash;
+}
+
+// An abstract address exists as long as its socket: nothing to clean up.
+socklen_t make_address(const std::string& job, sockaddr_un* address) {
+  *address = {};
+  address->sun_family = AF_UNIX;
+  std::string name = "dcrun/" + std::to_string(geteuid()) + "/" + job;
+  const size_t room = sizeof(address->sun_path) - 1;
+  if (name.size() > room) {
+    const std::string hash = "#" + std::to_string(hash_of(job));
+    name = name.substr(0, room - hash.size()) + hash;
+  }
+  std::memcpy(address->sun_path + 1, name.data(), name.size());
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
+void sleep_ms(int64_t milliseconds) {
+  const timespec pause{milliseconds / 1000, (milliseconds % 1000) * 1'000'000};
+  nanosleep(&pause, nullptr);
+}
+
+int left_ms(int64_t deadline) {
+  return static_cast<int>(std::clamp<int64_t>((deadline - monotonic_ns()) / 1'000'000 + 1, 0, 1'000'000'000));
+}
+
+bool send_message(int socket, const Message& message, int descriptor) {
+  iovec data{const_cast<Message*>(&message), sizeof(message)};
+  alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
+  msghdr header{};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
+  if (descriptor >= 0) {
+    header.msg_control = room;
+    header.msg_controllen = sizeof(room);
+    cmsghdr* rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(rights), &descriptor, sizeof(int));
+  }
+  return sendmsg(socket, &header, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(message));
+}
+
+// What has arrived; nothing if the peer closed its end or sent what is no message.
+std::optional<Message> receive_message(int socket, Descriptor* descriptor) {
+  Message message;
+  iovec data{&message, sizeof(message)};
+  alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
+  msghdr header{};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
+  header.msg_control = room;
+  header.msg_controllen = sizeof(room);
+  const ssize_t got = recvmsg(socket, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  if (cmsghdr* rights = CMSG_FIRSTHDR(&header); got >= 0 && rights != nullptr && rights->cmsg_type == SCM_RIGHTS) {
+    int received = -1;
+    std::memcpy(&received, CMSG_DATA(rights), sizeof(int));
+    Descriptor owned(received);
+    if (descriptor != nullptr) *descriptor = std::move(owned);
+  }
+  if (got != static_cast<ssize_t>(sizeof(message)) || message.magic != kMagic) return std::nullopt;
+  return message;
+}
+
+std::optional<ucred> peer_of(int socket) {
+  ucred credentials{};
+  socklen_t size = sizeof(credentials);
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return std::nullopt;
+  return credentials;
+}
+
+Message refusal(const Status& why) {
+  Message message;
+  message.kind = Kind::Refusal;
+  message.error = static_cast<int32_t>(why.kind());
+  const size_t length = std::min(why.sentence().size(), sizeof(message.text) - 1);
+  std::memcpy(message.text, why.sentence().data(), length);
+  return message;
+}
+
+// Rank 0's side of the meeting.
+class Hub {
+ public:
+  Hub(const LaunchInfo& launch, int64_t deadline)
+      : launch_(launch), deadline_(deadline), peers_(static_cast<size_t>(launch.world)), pids_(peers_.size(), 0) {
+    pids_[0] = getpid();
+  }
+
+  Status run(std::chrono::milliseconds timeout) {
+    Status status = listen_for_peers();
+    while (status.ok() && missing() > 0) status = turn(timeout);
+    if (!status.ok()) refuse_all(status);
+    return status;
+  }
+  std::vector<Descriptor> take_peers() { return std::move(peers_); }
+  const std::vector<int>& pids() const { return pids_; }
+
+ private:
+  int missing() const {
+    return static_cast<int>(std::count_if(peers_.begin() + 1, peers_.end(), [](const Descriptor& d) { return !d.ok(); }));
+  }
+
+  Status listen_for_peers() {
+    sockaddr_un address;
+    const socklen_t length = make_address(launch_.job, &address);
+    listener_ = Descriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    if (!listener_.ok()) return socket_error("socket");
+    // An earlier start of the same job, restarted by its launcher, may need a moment to end.
+    const int64_t patience = std::min(deadline_, monotonic_ns() + 5'000'000'000);
+    while (bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
+      if (errno != EADDRINUSE) return socket_error("bind");
+      if (monotonic_ns() > patience) {
+        return Status(ErrorKind::BadConfig, "DC6109",
+                      "another rank 0 of job '" + launch_.job + "' is running on this host; every start needs a job id of its own");
+      }
+      sleep_ms(50);
+    }
+    return listen(listener_.get(), std::max(launch_.world, 16)) == 0 ? base::ok_status() : socket_error("listen");
+  }
+
+  // Waits for one event: a connection, a hello, or the end of a peer.
+  Status turn(std::chrono::milliseconds timeout) {
+    std::vector<pollfd> events{{listener_.get(), POLLIN, 0}};
+    for (const Descriptor& guest : guests_) events.push_back({guest.get(), POLLIN, 0});
+    for (const Descriptor& peer : peers_) events.push_back({peer.get(), POLLRDHUP, 0});
+    const int ready = poll(events.data(), events.size(), left_ms(deadline_));
+    if (ready < 0) return errno == EINTR ? base::ok_status() : socket_error("poll");
+    if (ready == 0) return absent(timeout);
+    for (size_t rank = 1; rank < peers_.size(); ++rank) {
+      if (events[1 + guests_.size() + rank].revents == 0) continue;
+      return Status(ErrorKind::PeerDied, "DC6104",
+                    "rank " + std::to_string(rank) + " (process " + std::to_string(pids_[rank]) + ") ended before all ranks had met");
+    }
+    std::vector<Descriptor> waiting;
+    const size_t guests = guests_.size();
+    for (size_t i = 0; i < guests; ++i) {
+      if (events[1 + i].revents == 0) waiting.push_back(std::move(guests_[i]));
+      else DC_RETURN_IF_ERROR(greet(std::move(guests_[i])));
+    }
+    guests_ = std::move(waiting);
+    if (events[0].revents != 0) accept_one();
+    return base::ok_status();
+  }
+
+  void accept_one() {
+    Descriptor guest(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!guest.ok()) return;
+    const auto credentials = peer_of(guest.get());
+    if (credentials && credentials->uid == geteuid()) guests_.push_back(std::move(guest));
+  }
+
+  Status greet(Descriptor guest) {
+    const auto hello = receive_message(guest.get(), nullptr);
+    if (!hello || hello->kind != Kind::Hello) {
+      send_message(guest.get(), refusal(Status(ErrorKind::Mismatch, "DC6109", "rank 0 runs another version of dcrun")), -1);
+      return base::ok_status();
+    }
+    const auto rank = static_cast<size_t>(hello->rank);
+    std::string fault;
+    if (hello->world != launch_.world) {
+      fault = "rank " + std::to_string(hello->rank) + " was started for a world of " + std::to_string(hello->world) + ", rank 0 for " +
+              std::to_string(launch_.world) + "; start all ranks of a job alike";
+    } else if (hello->rank <= 0 || hello->rank >= launch_.world || peers_[rank].ok()) {
+      fault = "rank " + std::to_string(hello->rank) + " came twice or does not exist; every rank must be started once";
+    }
+    if (!fault.empty()) {
+      const Status status(ErrorKind::BadConfig, "DC6109", fault);
+      send_message(guest.get(), refusal(status), -1);
+      return status;
+    }
+    const auto credentials = peer_of(guest.get());
+    pids_[rank] = credentials ? credentials->pid : 0;
+    peers_[rank] = std::move(guest);
+    return base::ok_status();
+  }
+
+  Status absent(std::chrono::milliseconds timeout) const {
+    if (monotonic_ns() < deadline_) return base::ok_status();
+    std::string ranks;
+    for (size_t rank = 1; rank < peers_.size(); ++rank) {
+      if (!peers_[rank].ok()) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+    }
+    return Status(ErrorKind::CollectiveTimeout, "DC6103",
+                  "rank 0 waited " + std::to_string(timeout.count() / 1000) + " s for the ranks to meet; missing: " + ranks +
+                      "; see whether they started, or raise --timeout");
+  }
+
+  void refuse_all(const Status& why) {
+    for (const Descriptor& peer : peers_) {
+      if (peer.ok()) send_message(peer.get(), refusal(why), -1);
+    }
+  }
+
+  const LaunchInfo& launch_;
+  int64_t deadline_;
+  Descriptor listener_;
+  std::vector<Descriptor> guests_;  // connected, have not said who they are
+  std::vector<Descriptor> peers_;
+  std::vector<int> pids_;
+};
+
+base::Result<Descriptor> call_hub(const LaunchInfo& launch, int64_t deadline) {
+  sockaddr_un address;
+  const socklen_t length = make_address(launch.job, &address);
+  for (int64_t pause = 1;; pause = std::min<int64_t>(pause * 2, 50)) {
+    Descriptor hub(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    if (!hub.ok()) return socket_error("socket");
+    if (connect(hub.get(), reinterpret_cast<sockaddr*>(&address), length) == 0) {
+      const auto credentials = peer_of(hub.get());
+      if (credentials && credentials->uid == geteuid()) return hub;
+      return Status(ErrorKind::NotPermitted, "DC6109", "rank 0 of job '" + launch.job + "' belongs to another user");
+    }
+    if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR && errno != ENOENT) return socket_error("connect");
+    if (monotonic_ns() > deadline) {
+      return Status(ErrorKind::CollectiveTimeout, "DC6103",
+                    "rank 0 of job '" + launch.job + "' did not appear on this host; see whether it started, or raise --timeout");
+    }
+    sleep_ms(pause);
+  }
+}
+
+base::Result<Welcome> meet_as_guest(const LaunchInfo& launch, int64_t control_bytes, int64_t deadline) {
+  DC_ASSIGN_OR_RETURN(Descriptor hub, call_hub(launch, deadline));
+  Message hello;
+  hello.rank = launch.rank;
+  hello.world = launch.world;
+  const Status gone(ErrorKind::PeerDied, "DC6104", "rank 0 ended before all ranks had met");
+  if (!send_message(hub.get(), hello, -1)) return gone;
+  for (;;) {
+    pollfd event{hub.get(), POLLIN, 0};
+    // Rank 0 gives up first and says why, so the grace after the deadline is only for a rank 0 that stands still.
+    const int ready = poll(&event, 1, left_ms(deadline + 2'000'000'000));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready < 0) return socket_error("poll");
+    if (ready == 0) return Status(ErrorKind::CollectiveTimeout, "DC6103", "rank 0 does not answer; missing: 0");
+    break;
+  }
+  Descriptor memory;
+  const auto message = receive_message(hub.get(), &memory);
+  if (!message) return gone;
+  if (message->kind == Kind::Refusal) {
+    return Status(static_cast<ErrorKind>(message->error), "DC6109", std::string(message->text, strnlen(message->text, sizeof(message->text))));
+  }
+  if (message->kind != Kind::Welcome || message->bytes != control_bytes || !memory.ok()) {
+    return Status(ErrorKind::Mismatch, "DC6109", "rank 0 runs another version of dcrun");
+  }
+  Welcome welcome;
+  DC_ASSIGN_OR_RETURN(welcome.control, Mapping::shared(memory.get(), control_bytes));
+  welcome.links.sockets.push_back(std::move(hub));
+  return welcome;
+}
+
+Status send_to_all(const Links& links, Kind kind, int memory, int64_t bytes) {
+  Message message;
+  message.kind = kind;
+  message.bytes = bytes;
+  for (size_t rank = 0; rank < links.sockets.size(); ++rank) {
+    if (!links.sockets[rank].ok()) continue;
+    if (send_message(links.sockets[rank].get(), message, memory)) continue;
+    return Status(ErrorKind::PeerDied, "DC6104", "rank " + std::to_string(rank) + " ended while rank 0 handed out memory");
+  }
+  return base::ok_status();
+}
+
+}  // namespace
+
+base::Result<Welcome> meet(const LaunchInfo& launch, int64_t control_bytes, PrepareControl prepare,
+                           std::chrono::milliseconds timeout) {
+  const int64_t deadline = monotonic_ns() + std::chrono::nanoseconds(timeout).count();
+  if (launch.rank != 0) return meet_as_guest(launch, control_bytes, deadline);
+  Hub hub(launch, deadline);
+  DC_RETURN_IF_ERROR(hub.run(timeout));
+  DC_ASSIGN_OR_RETURN(Descriptor memory, make_shared_memory(control_bytes));
+  Welcome welcome;
+  DC_ASSIGN_OR_RETURN(welcome.control, Mapping::shared(memory.get(), control_bytes));
+  welcome.links.sockets = hub.take_peers();
+  prepare(welcome.control.base(), hub.pids());
+  DC_RETURN_IF_ERROR(send_to_all(welcome.links, Kind::Welcome, memory.get(), control_bytes));
+  return welcome;
+}
+
+base::Status hand_out(const Links& links, int memory, int64_t bytes) {
+  return send_to_all(links, Kind::Memory, memory, bytes);
+}
+
+base::Result<Descriptor> take_handed_out(const Links& links, int64_t bytes) {
+  Descriptor memory;
+  const auto message = receive_message(links.sockets[0].get(), &memory);
+  if (message && message->kind == Kind::Memory && message->bytes == bytes && memory.ok()) return memory;
+  return Status(ErrorKind::PeerDied, "DC6104", "rank 0 ended while it handed out memory");
+}
+
+}  // namespace dc::runtime

@@ -1,0 +1,35 @@
+// How the processes of one host find each other: an abstract unix-domain socket whose name comes from the job. Rank 0 is the hub;
+// it hands out descriptors of shared memory. Afterwards the sockets only say, by closing, that a process ended.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/launch.h"
+#include "runtime/comm/memory_map.h"
+#include "src/base/status.h"
+
+namespace dc::runtime {
+
+struct Links {
+  std::vector<Descriptor> sockets;  // rank 0: by rank of the peer (own entry empty); others: one, to rank 0
+};
+
+// Waits for all ranks; on rank 0 until each is connected, on the others until rank 0 says that all are. The first memory handed
+// out, of `control_bytes`, comes with the welcome and is returned too; rank 0 makes it and writes the process ids of the peers into
+// `pids` before the welcome goes out, through `prepare`.
+struct Welcome {
+  Links links;
+  Mapping control;
+};
+using PrepareControl = void (*)(std::byte* control, const std::vector<int>& pids);
+base::Result<Welcome> meet(const LaunchInfo& launch, int64_t control_bytes, PrepareControl prepare,
+                           std::chrono::milliseconds timeout);
+
+// Rank 0: sends a descriptor to every peer. Never waits for them.
+base::Status hand_out(const Links& links, int memory, int64_t bytes);
+// Others: takes what rank 0 has already sent.
+base::Result<Descriptor> take_handed_out(const Links& links, int64_t bytes);
+
+}  // namespace dc::runtime

@@ -1,0 +1,57 @@
+#include "runtime/comm/memory_map.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+namespace dc::runtime {
+namespace {
+
+constexpr int64_t kHugePage = int64_t{2} << 20;
+
+base::Status no_memory(const char* call, int64_t bytes) {
+  return base::Status(base::ErrorKind::OutOfMemory, "DC6106",
+                      std::string("cannot get ") + std::to_string(bytes) + " bytes of memory for the ranks (" + call +
+                          ": " + std::strerror(errno) + "); free memory or raise the limit of this session");
+}
+
+}  // namespace
+
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) close(fd_);
+}
+
+Mapping::~Mapping() {
+  if (base_ != nullptr) munmap(base_, static_cast<size_t>(bytes_));
+}
+
+base::Result<Mapping> Mapping::anonymous(int64_t bytes) {
+  void* base = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) return no_memory("mmap", bytes);
+  if (bytes >= kHugePage) madvise(base, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+  return Mapping(static_cast<std::byte*>(base), bytes);
+}
+
+base::Result<Mapping> Mapping::shared(int fd, int64_t bytes) {
+  void* base = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED) return no_memory("mmap", bytes);
+  if (bytes >= kHugePage) madvise(base, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+  return Mapping(static_cast<std::byte*>(base), bytes);
+}
+
+base::Result<Descriptor> make_shared_memory(int64_t bytes) {
+  Descriptor memory(memfd_create("dcrun", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory.ok()) return no_memory("memfd_create", bytes);
+  if (ftruncate(memory.get(), bytes) != 0) return no_memory("ftruncate", bytes);
+  if (fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return no_memory("fcntl", bytes);
+  }
+  return memory;
+}
+
+}  // namespace dc::runtime

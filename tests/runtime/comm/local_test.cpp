@@ -1,0 +1,267 @@
+// The conformance suite on the local communicator, as threads and as processes, and what only it promises.
+#include "runtime/comm/local.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "tests/runtime/comm/conformance.h"
+#include "tests/runtime/comm/processes.h"
+
+namespace dc::runtime {
+namespace {
+
+using base::ErrorKind;
+using conformance::fork_ranks;
+using conformance::fresh_job_name;
+using conformance::local_launch;
+using conformance::wait_for;
+using testing::HasSubstr;
+using std::chrono::milliseconds;
+
+class Local : public testing::TestWithParam<int> {};
+
+// Runs `body` on every rank as a thread.
+void on_threads(std::vector<std::unique_ptr<Job>>& jobs, const std::function<void(int, Job&)>& body) {
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < jobs.size(); ++rank) {
+    threads.emplace_back([&, rank] { body(static_cast<int>(rank), *jobs[rank]); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_P(Local, ThreadsConform) {
+  auto jobs = connect_threads(GetParam(), {});
+  ASSERT_EQ(jobs.size(), static_cast<size_t>(GetParam()));
+  std::vector<std::vector<std::string>> faults(jobs.size());
+  on_threads(jobs, [&](int rank, Job& job) { faults[static_cast<size_t>(rank)] = conformance::run_rank(job, true); });
+  for (const auto& list : faults) EXPECT_THAT(list, testing::IsEmpty());
+}
+
+TEST_P(Local, ProcessesConform) {
+  const std::string name = fresh_job_name();
+  const auto pids = fork_ranks(GetParam(), [&](int rank) {
+    auto job = connect(local_launch(name, rank, GetParam()), {});
+    if (!job.ok()) return std::fprintf(stderr, "%s\n", job.status().to_string().c_str()), 2;
+    const auto faults = conformance::run_rank(*job.value(), true);
+    for (const std::string& fault : faults) std::fprintf(stderr, "%s\n", fault.c_str());
+    return faults.empty() ? 0 : 1;
+  });
+  for (const pid_t pid : pids) EXPECT_EQ(wait_for(pid), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Local, testing::Values(1, 2, 3, 4, 5));
+
+TEST(LocalFailure, TimeoutNamesTheMissingRanks) {
+  CommOptions options;
+  options.timeout = milliseconds(50);
+  auto jobs = connect_threads(3, options);
+  const base::Status status = jobs[1]->control().barrier();
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.kind(), ErrorKind::CollectiveTimeout);
+  EXPECT_THAT(status.sentence(), HasSubstr("ranks 0, 2"));
+  EXPECT_EQ(jobs[1]->control().barrier().kind(), ErrorKind::CollectiveTimeout) << "a broken communicator stays broken";
+}
+
+TEST(LocalFailure, LeavingIsNotDeathButEndsWaits) {
+  auto jobs = connect_threads(3, {});
+  std::thread last([&] { jobs[2].reset(); });
+  const base::Status waiting = jobs[0]->control().barrier();
+  last.join();
+  ASSERT_FALSE(waiting.ok());
+  EXPECT_EQ(waiting.kind(), ErrorKind::PeerDied);
+  EXPECT_THAT(waiting.sentence(), HasSubstr("rank 2 left"));
+  EXPECT_TRUE(jobs[1]->control().health().ok());
+}
+
+TEST(LocalFailure, AReasonIsPassedOn) {
+  auto jobs = connect_threads(2, {});
+  jobs[1]->leave(base::Status(ErrorKind::BadInput, "DC1001", "the plan is torn"));
+  const base::Status status = jobs[0]->control().barrier();
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.kind(), ErrorKind::PeerDied);
+  EXPECT_THAT(status.sentence(), HasSubstr("the plan is torn"));
+  EXPECT_EQ(jobs[0]->control().health().kind(), ErrorKind::PeerDied);
+}
+
+TEST(LocalFailure, LeavingAfterTheLastBarrierHarmsNobody) {
+  for (int round = 0; round < 200; ++round) {
+    auto jobs = connect_threads(3, {});
+    std::atomic<int> failures{0};
+    std::vector<std::thread> threads;
+    for (auto& job : jobs) {
+      threads.emplace_back([&failures, &job] {
+        if (!job->control().barrier().ok()) ++failures;
+        job.reset();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(failures.load(), 0);
+  }
+}
+
+TEST(LocalFailure, AbortWakesTheWaiter) {
+  auto jobs = connect_threads(2, {});
+  base::Status status;
+  std::atomic<bool> inside{false};
+  std::thread waiter([&] {
+    inside.store(true);
+    status = jobs[0]->control().barrier();
+  });
+  while (!inside.load()) std::this_thread::yield();
+  jobs[0]->control().abort();
+  waiter.join();
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.kind(), ErrorKind::Unavailable);
+}
+
+TEST(LocalFailure, DifferentCollectivesAreToldApart) {
+  auto jobs = connect_threads(2, {});
+  std::vector<base::Status> status(2);
+  on_threads(jobs, [&](int rank, Job& job) {
+    int64_t word = 0, words[2];
+    status[static_cast<size_t>(rank)] = rank == 0 ? job.control().barrier() : job.control().exchange(&word, 8, words);
+  });
+  EXPECT_EQ(status[0].kind(), ErrorKind::Internal);
+  EXPECT_THAT(status[0].sentence(), HasSubstr("rank 1 called exchange where rank 0 called barrier"));
+  EXPECT_EQ(status[1].kind(), ErrorKind::Internal);
+}
+
+TEST(LocalFailure, WrongBuffersAreRefused) {
+  auto jobs = connect_threads(1, {});
+  const auto slab = jobs[0]->allocate(4096);
+  ASSERT_TRUE(slab.ok());
+  auto* floats = reinterpret_cast<float*>(slab.value().base);
+  float outside[8] = {};
+  const auto refused = [&](CollectiveBuffer buffer) {
+    const base::Status status = jobs[0]->control().all_reduce({&buffer, 1});
+    return !status.ok() && status.kind() == ErrorKind::Internal;
+  };
+  using base::DType;
+  EXPECT_FALSE(refused({{floats, 0}, {floats, 0}, DType::F32, 8, 8}));
+  EXPECT_TRUE(refused({{floats, 0}, {floats + 4, 0}, DType::F32, 8, 8})) << "overlap";
+  EXPECT_TRUE(refused({{floats, 0}, {floats, 0}, DType::BF16, 8, 8})) << "in place with another dtype";
+  EXPECT_TRUE(refused({{outside, 0}, {floats, 0}, DType::F32, 8, 8})) << "outside the slab";
+  EXPECT_TRUE(refused({{floats, 0}, {floats + 64, 0}, DType::F32, 8, 4})) << "uncovered";
+  EXPECT_TRUE(refused({{floats, 0}, {floats + 64, 0}, DType::I32, 8, 8})) << "integers";
+  EXPECT_TRUE(refused({{floats, 0}, {floats + 1020, 0}, DType::F32, 8, 8})) << "past the end";
+}
+
+TEST(LocalFailure, SlabsMustAgree) {
+  auto jobs = connect_threads(2, {});
+  std::vector<base::Status> status(2);
+  on_threads(jobs, [&](int rank, Job& job) { status[static_cast<size_t>(rank)] = job.allocate(4096 + 4096 * rank).status(); });
+  for (const base::Status& each : status) {
+    ASSERT_FALSE(each.ok());
+    EXPECT_EQ(each.kind(), ErrorKind::Mismatch);
+  }
+}
+
+// Every survivor of a sudden death ends with 83 and the right name, soon.
+void expect_death_is_noticed(int victim, int signal, bool before_waiting) {
+  constexpr int kWorld = 3;
+  const std::string name = fresh_job_name();
+  const auto start = std::chrono::steady_clock::now();
+  const auto pids = fork_ranks(kWorld, [&](int rank) {
+    auto job = connect(local_launch(name, rank, kWorld), {});
+    if (!job.ok()) return 1;
+    auto communicator = job.value()->open_communicator();
+    if (!communicator.ok()) return 2;
+    for (int step = 0;; ++step) {
+      if (rank == victim && step == 20) {
+        if (!before_waiting) usleep(50'000);
+        ::signal(signal, SIG_DFL);
+        raise(signal);
+      }
+      const base::Status status = communicator.value()->barrier();
+      if (status.ok()) continue;
+      const std::string named = "rank " + std::to_string(victim) + " (process ";
+      const bool right = status.kind() == ErrorKind::PeerDied && status.sentence().find(named) == 0;
+      if (!right) std::fprintf(stderr, "rank %d: %s\n", rank, status.to_string().c_str());
+      return right ? 83 : 3;
+    }
+  });
+  for (int rank = 0; rank < kWorld; ++rank) {
+    EXPECT_EQ(wait_for(pids[static_cast<size_t>(rank)]), rank == victim ? -signal : 83);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+}
+
+TEST(LocalDeath, KilledHub) { expect_death_is_noticed(0, SIGKILL, false); }
+TEST(LocalDeath, KilledPeer) { expect_death_is_noticed(2, SIGKILL, false); }
+TEST(LocalDeath, KilledWhileOthersCompute) { expect_death_is_noticed(1, SIGKILL, true); }
+TEST(LocalDeath, Terminated) { expect_death_is_noticed(1, SIGTERM, false); }
+
+// A child that the dead rank left behind holds its socket open: only the process descriptor tells.
+TEST(LocalDeath, ALeftoverChildHidesNothing) {
+  const std::string name = fresh_job_name();
+  const auto pids = fork_ranks(2, [&](int rank) {
+    auto job = connect(local_launch(name, rank, 2), {});
+    if (!job.ok()) return 1;
+    if (rank == 1) {
+      if (fork() == 0) {
+        usleep(3'000'000);
+        _exit(0);
+      }
+      raise(SIGKILL);
+    }
+    const auto before = std::chrono::steady_clock::now();
+    const base::Status status = job.value()->control().barrier();
+    const bool soon = std::chrono::steady_clock::now() - before < milliseconds(1500);
+    return !status.ok() && status.kind() == ErrorKind::PeerDied && soon ? 83 : 1;
+  });
+  EXPECT_EQ(wait_for(pids[0]), 83);
+  EXPECT_EQ(wait_for(pids[1]), -SIGKILL);
+}
+
+TEST(LocalDeath, BeforeTheMeeting) {
+  CommOptions options;
+  options.timeout = milliseconds(400);
+  const std::string name = fresh_job_name();
+  const auto pids = fork_ranks(3, [&](int rank) {
+    if (rank == 2) return 0;
+    const auto job = connect(local_launch(name, rank, 3), options);
+    const bool right = !job.ok() && job.status().kind() == ErrorKind::CollectiveTimeout &&
+                       job.status().sentence().find("missing: 2") != std::string::npos;
+    if (!right) std::fprintf(stderr, "%s\n", job.status().to_string().c_str());
+    return right ? 82 : 1;
+  });
+  EXPECT_EQ(wait_for(pids[0]), 82);
+  EXPECT_EQ(wait_for(pids[1]), 82);
+  EXPECT_EQ(wait_for(pids[2]), 0);
+}
+
+TEST(LocalMeeting, WorldsMustAgree) {
+  const std::string name = fresh_job_name();
+  const auto pids = fork_ranks(2, [&](int rank) {
+    const auto job = connect(local_launch(name, rank, rank == 0 ? 2 : 3), {});
+    return !job.ok() && job.status().kind() == ErrorKind::BadConfig ? 78 : 1;
+  });
+  EXPECT_EQ(wait_for(pids[0]), 78);
+  EXPECT_EQ(wait_for(pids[1]), 78);
+}
+
+TEST(LocalMeeting, SeveralHostsNeedMpi) {
+  LaunchInfo launch = local_launch("somewhere", 0, 4);
+  launch.local_world = 2;
+  const auto job = connect(launch, {});
+  ASSERT_FALSE(job.ok());
+  EXPECT_EQ(job.status().kind(), ErrorKind::Unavailable);
+  EXPECT_THAT(job.status().sentence(), HasSubstr("several hosts need --comm mpi"));
+}
+
+TEST(LocalMeeting, UnknownBackend) {
+  CommOptions options;
+  options.backend = "carrier-pigeon";
+  const auto job = connect(LaunchInfo{}, options);
+  ASSERT_FALSE(job.ok());
+  EXPECT_EQ(job.status().kind(), ErrorKind::Usage);
+}
+
+}  // namespace
+}  // namespace dc::runtime
