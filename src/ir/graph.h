@@ -98,6 +98,8 @@ class Graph {
   explicit Graph(std::string name) : name_(std::move(name)) {}
   Graph(Graph&&) noexcept = default;
   Graph& operator=(Graph&&) noexcept = default;
+  Graph(const Graph& other) : Graph(other.clone()) {}  // deep
+  Graph& operator=(const Graph& other) { return *this = other.clone(); }
   Graph clone() const;  // same ids
 
   const std::string& name() const { return name_; }

@@ -1,0 +1,209 @@
+// verify: tables first, then every program; structure before types before the rules of the stage.
+#include <algorithm>
+#include <set>
+
+#include "src/ir/verifier.h"
+#include "src/ir/words.h"
+
+namespace dc::ir {
+
+using base::ErrorKind;
+using base::Status;
+
+AliasRule alias_of(const Node& node) {
+  if (node.kind != OpKind::Aten) return info(node.kind).alias;
+  const AtenInfo* aten = aten_info(node.overload);
+  return aten ? aten->alias : AliasRule::Fresh;
+}
+
+bool is_start(OpKind kind) {
+  return kind == OpKind::AllGatherStart || kind == OpKind::AllGatherIntoStart ||
+         kind == OpKind::ReduceScatterStart || kind == OpKind::AllReduceStart;
+}
+
+bool is_done(OpKind kind) {
+  return kind == OpKind::AllGatherDone || kind == OpKind::AllGatherIntoDone ||
+         kind == OpKind::ReduceScatterDone || kind == OpKind::AllReduceDone;
+}
+
+OpKind start_of(OpKind done) {
+  if (done == OpKind::AllGatherDone) return OpKind::AllGatherStart;
+  if (done == OpKind::AllGatherIntoDone) return OpKind::AllGatherIntoStart;
+  if (done == OpKind::ReduceScatterDone) return OpKind::ReduceScatterStart;
+  DC_CHECK(done == OpKind::AllReduceDone);
+  return OpKind::AllReduceStart;
+}
+
+bool is_update(OpKind kind) { return kind == OpKind::AdamW || kind == OpKind::Sgd; }
+
+int64_t trainable_count(const Step& step) {
+  int64_t count = 0;
+  for (const Parameter& parameter : step.parameters) count += parameter.trainable;
+  return count;
+}
+
+int64_t reserved_elements(const StateEntry& entry) {
+  return std::max(entry.storage_elements, entry.type.storage_elements());
+}
+
+bool is_partial(const TensorType& type, const Mesh& mesh) {
+  for (size_t i = 0; i < kMaxAxes && i < mesh.axes.size(); ++i) {
+    if (mesh.axes[i].size > 1 && type.sharding[i].spread == Spread::Partial) return true;
+  }
+  return false;
+}
+
+std::string describe(const Graph& graph, const Node& node) {
+  std::string out;
+  for (ValueId result : node.results) {
+    const bool known = result.valid() && result.index() < graph.value_capacity();
+    out += (out.empty() ? "" : ", ") + (known ? "%" + graph.value(result).name : std::string("-"));
+  }
+  if (!out.empty()) out += " = ";
+  out += node.kind == OpKind::Aten ? node.overload : std::string(info(node.kind).text);
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    const ValueId operand = node.operands[i];
+    const bool known = operand.valid() && operand.index() < graph.value_capacity();
+    out += (i > 0 ? ", %" : " %") + (known ? graph.value(operand).name : std::string("?"));
+  }
+  return out;
+}
+
+// What was read from a file is the user's; everything after that is ours.
+static ErrorKind blame(Stage stage) {
+  return stage == Stage::Imported ? ErrorKind::BadInput : ErrorKind::Internal;
+}
+
+Status offence(const Scope& scope, const Node& node, std::string_view code,
+               const std::string& sentence) {
+  std::string text = "program @" + scope.graph.name() + ", '" + describe(scope.graph, node) + "'";
+  if (!node.origin.module.empty()) text += " of module '" + node.origin.module + "'";
+  return Status(blame(scope.stage), std::string(code), text + ": " + sentence);
+}
+
+Status table_offence(const Step& step, Stage stage, std::string_view code,
+                     const std::string& sentence) {
+  return Status(blame(stage), std::string(code), "step @" + step.name + ": " + sentence);
+}
+
+namespace {
+
+template <typename Table, typename Name>
+const std::string* repeated_name(const Table& table, Name name) {
+  std::set<std::string_view> seen;
+  for (const auto& row : table) {
+    if (!seen.insert(name(row)).second) return &name(row);
+  }
+  return nullptr;
+}
+
+Status verify_names(const Step& step, Stage stage) {
+  const auto fqn = [](const auto& row) -> const std::string& { return row.fqn; };
+  const auto name = [](const auto& row) -> const std::string& { return row.name; };
+  const std::string* twice = repeated_name(step.parameters, fqn);
+  if (!twice) twice = repeated_name(step.buffers, fqn);
+  if (!twice) twice = repeated_name(step.inputs, name);
+  if (!twice) twice = repeated_name(step.state, name);
+  if (!twice) twice = repeated_name(step.mesh.axes, name);
+  if (twice) return table_offence(step, stage, "DC2110", "the name '" + *twice + "' stands twice in one table");
+  return {};
+}
+
+bool index_in(int index, size_t size) { return index >= -1 && index < static_cast<int>(size); }
+
+Status verify_entry(const Step& step, Stage stage, int index) {
+  const StateEntry& entry = step.state[static_cast<size_t>(index)];
+  const auto bad = [&](std::string_view code, const std::string& what) {
+    return table_offence(step, stage, code, "state entry '" + entry.name + "' " + what);
+  };
+  if (!index_in(entry.parameter, step.parameters.size())) return bad("DC2110", "names no parameter");
+  if (!index_in(entry.buffer, step.buffers.size())) return bad("DC2110", "names no buffer");
+  if (!index_in(entry.range_of, step.state.size()) || entry.range_of == index) {
+    return bad("DC2110", "is a range of no other entry");
+  }
+  if (entry.type.strides.size() != entry.type.shape.size()) return bad("DC2201", "has a malformed type");
+  for (int64_t size : entry.type.shape) {
+    if (size < 0) return bad("DC2201", "has a negative dim");
+  }
+  if (entry.range_of < 0) {
+    const bool wasteful = entry.role == StateRole::Shard && entry.storage_elements > entry.type.numel();
+    return stage >= Stage::Sharded && wasteful ? bad("DC2201", "reserves more than one shard") : Status();
+  }
+  const StateEntry& whole = step.state[static_cast<size_t>(entry.range_of)];
+  if (whole.range_of >= 0) return bad("DC2110", "is a range of an entry without storage of its own");
+  if (whole.type.dtype != entry.type.dtype || !entry.type.is_contiguous() ||
+      entry.type.numel() * step.mesh.world() > reserved_elements(whole)) {
+    return bad("DC2201", "is a range that '" + whole.name + "' does not hold for every rank");
+  }
+  return {};
+}
+
+Status verify_locations(const Step& step) {
+  const Stage stage = Stage::Allocated;
+  for (const StateEntry& entry : step.state) {
+    if (entry.range_of >= 0) continue;
+    const int64_t bytes = reserved_elements(entry) * base::byte_size(entry.type.dtype);
+    if (bytes == 0) continue;
+    if (!entry.location.placed() || entry.location.bytes < bytes) {
+      return table_offence(step, stage, "DC2312", "state entry '" + entry.name + "' has no place for its " +
+                                                      std::to_string(bytes) + " bytes");
+    }
+    if (entry.location.space == Space::Device &&
+        entry.location.offset + entry.location.bytes > step.arena_bytes) {
+      return table_offence(step, stage, "DC2313", "state entry '" + entry.name + "' ends outside the arena");
+    }
+  }
+  return {};
+}
+
+Status verify_parameters_have_state(const Step& step, Stage stage) {
+  std::vector<bool> found(step.parameters.size());
+  for (const StateEntry& entry : step.state) {
+    const bool holds = entry.role == StateRole::Parameter || entry.role == StateRole::Shard;
+    if (holds && entry.parameter >= 0) found[static_cast<size_t>(entry.parameter)] = true;
+  }
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (found[i]) continue;
+    return table_offence(step, stage, "DC2305",
+                         "parameter '" + step.parameters[i].fqn + "' has no state entry of role parameter or shard");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status verify_tables(const Step& step, Stage stage) {
+  if (step.accumulation < 1) return table_offence(step, stage, "DC2110", "accumulation is less than 1");
+  if (step.programs.empty()) return table_offence(step, stage, "DC2110", "there is no program");
+  if (step.mesh.axes.size() > kMaxAxes) return table_offence(step, stage, "DC2110", "the mesh has too many axes");
+  DC_RETURN_IF_ERROR(verify_names(step, stage));
+  const size_t groups = step.optimizer.groups.size();
+  for (const Parameter& parameter : step.parameters) {
+    if (parameter.group >= 0 && static_cast<size_t>(parameter.group) < groups) continue;
+    return table_offence(step, stage, "DC2110", "parameter '" + parameter.fqn + "' names no optimizer group");
+  }
+  for (size_t i = 0; i < step.state.size(); ++i) {
+    DC_RETURN_IF_ERROR(verify_entry(step, stage, static_cast<int>(i)));
+  }
+  if (stage >= Stage::Sharded) DC_RETURN_IF_ERROR(verify_parameters_have_state(step, stage));
+  if (stage == Stage::Allocated) DC_RETURN_IF_ERROR(verify_locations(step));
+  return {};
+}
+
+Status verify(const Step& step, Stage stage) {
+  if (step.stage != stage) {
+    return table_offence(step, stage, "DC2300", "the step is " + std::string(word(step.stage)) + ", not " +
+                                                    std::string(word(stage)));
+  }
+  DC_RETURN_IF_ERROR(verify_tables(step, stage));
+  for (size_t i = 0; i < step.programs.size(); ++i) {
+    Scope scope{step, step.programs[i].graph, stage, i + 1 == step.programs.size(), {}, {}, {}, {}};
+    DC_RETURN_IF_ERROR(verify_structure(scope));
+    DC_RETURN_IF_ERROR(verify_types(scope));
+    DC_RETURN_IF_ERROR(verify_stage(scope));
+    if (stage >= Stage::Sharded) DC_RETURN_IF_ERROR(verify_schedule(scope));
+  }
+  return {};
+}
+
+}  // namespace dc::ir

@@ -1,0 +1,114 @@
+// Rules over program order: halves of collectives pair up, buffers in flight are left alone, released values are dead.
+#include <algorithm>
+
+#include "src/ir/verifier.h"
+
+namespace dc::ir {
+namespace {
+
+using base::Status;
+
+class OrderChecker {
+ public:
+  explicit OrderChecker(const Scope& scope) : scope_(scope), released_(scope.graph.value_capacity()) {}
+
+  Status run() {
+    for (NodeId id : scope_.order) {
+      const Node& node = scope_.graph.node(id);
+      DC_RETURN_IF_ERROR(use_after_release(node));
+      if (is_done(node.kind)) finish(node);
+      DC_RETURN_IF_ERROR(hazard(node));
+      if (is_start(node.kind)) {
+        DC_RETURN_IF_ERROR(pairing(node));
+        begin(node);
+      }
+      if (node.kind == OpKind::Release) released_[scope_.root[node.operands[0].index()].index()] = true;
+    }
+    for (const Output& output : scope_.graph.outputs) {
+      const ValueId root = scope_.root[output.value.index()];
+      if (!released_[root.index()]) continue;
+      return table_offence(scope_.step, scope_.stage, "DC2309",
+                           "program @" + scope_.graph.name() + ": the output %" + scope_.value(output.value).name + " is released");
+    }
+    return {};
+  }
+
+ private:
+  // A storage that a collective reads or writes between its halves.
+  struct InFlight {
+    NodeId start;
+    int64_t storage;
+    bool written;
+  };
+
+  // Equal for values that share bytes: ranges of a state entry share them with the whole entry.
+  int64_t storage(ValueId value) const {
+    const ValueId root = scope_.root[value.index()];
+    const int entry = scope_.entry[root.index()];
+    if (entry < 0) return root.v;
+    const int range_of = scope_.step.state[static_cast<size_t>(entry)].range_of;
+    return -1 - (range_of >= 0 ? range_of : entry);
+  }
+
+  static bool writes(const Node& node, size_t operand) { return (info(node.kind).mutated >> operand & 1) != 0; }
+
+  Status use_after_release(const Node& node) const {
+    for (ValueId operand : node.operands) {
+      if (!released_[scope_.root[operand.index()].index()]) continue;
+      return offence(scope_, node, "DC2309", "%" + scope_.value(operand).name + " is used after its release");
+    }
+    return {};
+  }
+
+  Status pairing(const Node& start) const {
+    int dones = 0;
+    for (const Use& use : scope_.value(start.results[0]).uses) {
+      const Node& reader = scope_.graph.node(use.node);
+      if (!is_done(reader.kind)) {
+        return offence(scope_, reader, "DC2308", "%" + scope_.value(start.results[0]).name + " is read before its collective is done");
+      }
+      ++dones;
+    }
+    if (dones == 1) return {};
+    return offence(scope_, start, "DC2308", "this start has " + std::to_string(dones) + " dones, not one");
+  }
+
+  void begin(const Node& start) {
+    for (size_t i = 0; i < start.operands.size(); ++i) {
+      in_flight_.push_back(InFlight{start.id, storage(start.operands[i]), writes(start, i)});
+    }
+  }
+
+  void finish(const Node& done) {
+    const NodeId start = scope_.operand(done, 0).producer;
+    std::erase_if(in_flight_, [&](const InFlight& flight) { return flight.start == start; });
+  }
+
+  Status hazard(const Node& node) const {
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      const int64_t touched = storage(node.operands[i]);
+      for (const InFlight& flight : in_flight_) {
+        if (flight.storage != touched || (!flight.written && !writes(node, i))) continue;
+        if (is_view_only(node)) continue;
+        return offence(scope_, node, "DC2311", "%" + scope_.value(node.operands[i]).name + " is in use by '" +
+                                                   describe(scope_.graph, scope_.graph.node(flight.start)) + "', which is not done");
+      }
+    }
+    return {};
+  }
+
+  // Views move no bytes.
+  static bool is_view_only(const Node& node) {
+    return alias_of(node) == AliasRule::View && (node.kind == OpKind::Aten || node.kind == OpKind::Flatten);
+  }
+
+  const Scope& scope_;
+  std::vector<bool> released_;
+  std::vector<InFlight> in_flight_;
+};
+
+}  // namespace
+
+Status verify_schedule(const Scope& scope) { return OrderChecker(scope).run(); }
+
+}  // namespace dc::ir

@@ -1,0 +1,167 @@
+// Structure of a program: ids, use lists, one producer, operands before uses, known overloads, outputs.
+#include <string_view>
+#include <unordered_set>
+
+#include "src/ir/verifier.h"
+
+namespace dc::ir {
+namespace {
+
+using base::Status;
+
+Status verify_links(Scope& scope) {
+  const Graph& graph = scope.graph;
+  scope.position.assign(graph.node_capacity(), -1);
+  NodeId previous;
+  for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
+    const bool known = graph.contains(id) && graph.node(id).id == id;
+    if (!known || scope.position[id.index()] != -1 || graph.previous(id) != previous) {
+      return table_offence(scope.step, scope.stage, "DC2101",
+                           "program @" + graph.name() + " has a broken chain of nodes");
+    }
+    scope.position[id.index()] = static_cast<int>(scope.order.size());
+    scope.order.push_back(id);
+    previous = id;
+  }
+  if (graph.last() != previous || scope.order.size() != graph.node_count()) {
+    return table_offence(scope.step, scope.stage, "DC2101",
+                         "program @" + graph.name() + " has nodes outside its chain");
+  }
+  return {};
+}
+
+Status verify_operands(const Scope& scope, const Node& node) {
+  const Graph& graph = scope.graph;
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    const ValueId id = node.operands[i];
+    const std::string which = "operand " + std::to_string(i);
+    if (!id.valid() || id.index() >= graph.value_capacity()) {
+      return offence(scope, node, "DC2102", which + " is no value");
+    }
+    const Value& value = graph.value(id);
+    if (!graph.contains(value.producer)) {
+      return offence(scope, node, "DC2102", which + " was produced by an erased node");
+    }
+    if (scope.position[value.producer.index()] >= scope.position[node.id.index()]) {
+      return offence(scope, node, "DC2102", which + " (%" + value.name + ") is used before it is defined");
+    }
+    const Use use{node.id, static_cast<int>(i)};
+    int found = 0;
+    for (const Use& candidate : value.uses) found += candidate == use;
+    if (found != 1) {
+      return offence(scope, node, "DC2103",
+                     which + " is listed " + std::to_string(found) + " times among the uses of %" + value.name);
+    }
+  }
+  return {};
+}
+
+Status verify_results(const Scope& scope, const Node& node) {
+  const Graph& graph = scope.graph;
+  for (size_t i = 0; i < node.results.size(); ++i) {
+    const ValueId id = node.results[i];
+    if (!id.valid()) continue;
+    if (id.index() >= graph.value_capacity()) return offence(scope, node, "DC2104", "a result is no value");
+    const Value& value = graph.value(id);
+    if (value.id != id || value.producer != node.id || value.result != static_cast<int>(i)) {
+      return offence(scope, node, "DC2104", "%" + value.name + " does not name this node as its producer");
+    }
+    for (const Use& use : value.uses) {
+      const bool real = graph.contains(use.node) && use.operand >= 0 &&
+                        static_cast<size_t>(use.operand) < graph.node(use.node).operands.size() &&
+                        graph.node(use.node).operands[static_cast<size_t>(use.operand)] == id;
+      if (!real) return offence(scope, node, "DC2103", "%" + value.name + " lists a use that is none");
+    }
+  }
+  return {};
+}
+
+Status verify_arg_refs(const Scope& scope, const Node& node) {
+  const auto in_range = [&](int index, int least) {
+    return index >= least && index < static_cast<int>(node.operands.size());
+  };
+  for (const Arg& arg : node.args) {
+    bool good = true;
+    if (const auto* ref = std::get_if<OperandRef>(&arg.value)) good = in_range(ref->index, 0);
+    if (const auto* list = std::get_if<OperandList>(&arg.value)) {
+      for (int index : list->indices) good &= in_range(index, -1);
+    }
+    if (!good) return offence(scope, node, "DC2105", "argument '" + arg.name + "' names an operand that is not there");
+  }
+  return {};
+}
+
+Status unsupported(const Scope& scope, const Node& node, std::string_view code, const std::string& why) {
+  const Status status = offence(scope, node, code, why);
+  return Status(base::ErrorKind::Unsupported, status.code(), status.sentence());
+}
+
+Status verify_overload(const Scope& scope, const Node& node) {
+  if (node.kind != OpKind::Aten) return {};
+  const AtenInfo* aten = aten_info(node.overload);
+  if (!aten) {
+    return unsupported(scope, node, "DC2107", "operator " + node.overload + " is not supported; rewrite the module without it");
+  }
+  if (aten->mutates) {
+    return unsupported(scope, node, "DC2108", node.overload + " writes its argument; export a functional graph");
+  }
+  bool dynamic = aten->data_dependent;
+  if (node.overload == "aten.index.Tensor") {
+    for (size_t i = 1; i < node.operands.size(); ++i) {
+      dynamic |= scope.operand(node, i).type.dtype == DType::Bool;
+    }
+  }
+  if (dynamic) {
+    return unsupported(scope, node, "DC2109", "the result of " + node.overload +
+                                                  " depends on data in its shape; use a formulation with static shapes");
+  }
+  if (aten->alias == AliasRule::View && node.operands.empty()) {
+    return offence(scope, node, "DC2105", "a view needs an operand");
+  }
+  return {};
+}
+
+Status verify_outputs(const Scope& scope) {
+  const Graph& graph = scope.graph;
+  std::unordered_set<std::string> seen;
+  for (const Output& output : graph.outputs) {
+    const bool known = output.value.valid() && output.value.index() < graph.value_capacity() &&
+                       graph.contains(graph.value(output.value).producer);
+    const std::string what = output.kind == OutputKind::Loss ? "the loss" : "'" + output.fqn + "'";
+    const std::string where = "program @" + graph.name() + ": the output for " + what;
+    if (!known) return table_offence(scope.step, scope.stage, "DC2106", where + " is no value");
+    if (!seen.insert(std::to_string(static_cast<int>(output.kind)) + output.fqn).second) {
+      return table_offence(scope.step, scope.stage, "DC2106", where + " stands twice");
+    }
+    bool named = output.kind == OutputKind::Loss;
+    for (const Parameter& parameter : scope.step.parameters) {
+      named |= output.kind == OutputKind::Gradient && parameter.fqn == output.fqn;
+    }
+    for (const Buffer& buffer : scope.step.buffers) {
+      named |= output.kind == OutputKind::BufferUpdate && buffer.fqn == output.fqn;
+    }
+    if (!named) return table_offence(scope.step, scope.stage, "DC2106", where + " has no such row in the tables");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status verify_structure(Scope& scope) {
+  DC_RETURN_IF_ERROR(verify_links(scope));
+  std::unordered_set<std::string_view> names;
+  for (NodeId id : scope.order) {
+    const Node& node = scope.graph.node(id);
+    DC_RETURN_IF_ERROR(verify_operands(scope, node));
+    DC_RETURN_IF_ERROR(verify_results(scope, node));
+    DC_RETURN_IF_ERROR(verify_arg_refs(scope, node));
+    DC_RETURN_IF_ERROR(verify_overload(scope, node));
+    for (ValueId result : node.results) {
+      if (!result.valid() || names.insert(scope.value(result).name).second) continue;
+      return offence(scope, node, "DC2104", "the name %" + scope.value(result).name + " stands for two values");
+    }
+  }
+  return verify_outputs(scope);
+}
+
+}  // namespace dc::ir

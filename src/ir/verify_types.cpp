@@ -1,0 +1,109 @@
+// Types every node must satisfy: well-formed shapes, views inside their base's storage. Own ops are in verify_op_types.cpp.
+#include <algorithm>
+
+#include "src/ir/verifier.h"
+
+namespace dc::ir {
+namespace {
+
+using base::Status;
+
+Status verify_shape(const Scope& scope, const Node& node, const Value& value) {
+  const TensorType& type = value.type;
+  if (type.shape.size() != type.strides.size()) {
+    return offence(scope, node, "DC2201", "%" + value.name + " needs one stride per dim");
+  }
+  bool bound = true, reachable = type.offset >= 0;
+  for (size_t i = 0; i < type.shape.size(); ++i) {
+    bound &= type.shape[i] >= 0;
+    reachable &= type.strides[i] >= 0;
+  }
+  if (!bound && scope.stage >= Stage::Normalized) {
+    return offence(scope, node, "DC2304", "%" + value.name + " has a dim without a size; export with static shapes or bind the batch size");
+  }
+  if (bound && !reachable) {
+    return offence(scope, node, "DC2201", "%" + value.name + " has a negative stride or offset");
+  }
+  for (size_t axis = 0; axis < kMaxAxes; ++axis) {
+    const AxisSharding& sharding = type.sharding[axis];
+    const bool has_dim = sharding.dim >= 0 && static_cast<size_t>(sharding.dim) < type.shape.size();
+    if (sharding.spread == Spread::Shard && !has_dim) {
+      return offence(scope, node, "DC2204", "%" + value.name + " is split along a dim it does not have");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+int64_t storage_of(const Scope& scope, ValueId root) {
+  const Value& value = scope.value(root);
+  const Node& producer = scope.graph.node(value.producer);
+  const int64_t own = value.type.storage_elements();
+  const int entry = scope.entry[root.index()];
+  if (entry >= 0) return reserved_elements(scope.step.state[static_cast<size_t>(entry)]);
+  if (producer.kind == OpKind::AllGatherStart && producer.operands.size() == 1) {
+    return std::max(own, scope.operand(producer, 0).type.numel() * scope.step.mesh.world());
+  }
+  return own;
+}
+
+namespace {
+
+Status verify_view(const Scope& scope, const Node& node) {
+  const Value& base = scope.operand(node, 0);
+  const int64_t reserved = storage_of(scope, scope.root[base.id.index()]);
+  for (ValueId result : node.results) {
+    if (!result.valid()) continue;
+    const TensorType& type = scope.type(result);
+    if (type.dtype != base.type.dtype) {
+      return offence(scope, node, "DC2202", "a view cannot change the element type");
+    }
+    if (type.storage_elements() > reserved) {
+      return offence(scope, node, "DC2202",
+                     "the view reaches element " + std::to_string(type.storage_elements()) + " of a storage of " +
+                         std::to_string(reserved) + " (%" + scope.value(scope.root[base.id.index()]).name + ")");
+    }
+  }
+  return {};
+}
+
+// Follows views back to the owner of the storage, for the results of one node.
+void trace_storage(Scope& scope, const Node& node) {
+  const bool view = alias_of(node) == AliasRule::View && !node.operands.empty();
+  for (ValueId result : node.results) {
+    if (!result.valid()) continue;
+    const ValueId root = view ? scope.root[node.operands[0].index()] : result;
+    scope.root[result.index()] = root;
+    scope.entry[result.index()] = view ? scope.entry[root.index()] : -1;
+  }
+  if (node.kind != OpKind::State || node.results.size() != 1 || !node.results[0].valid()) return;
+  const Arg* arg = node.find_arg("entry");
+  const auto* name = arg ? std::get_if<std::string>(&arg->value) : nullptr;
+  if (name) scope.entry[node.results[0].index()] = scope.step.find_state(*name);
+}
+
+}  // namespace
+
+Status verify_types(Scope& scope) {
+  scope.root.assign(scope.graph.value_capacity(), ValueId{});
+  scope.entry.assign(scope.graph.value_capacity(), -1);
+  for (NodeId id : scope.order) {
+    const Node& node = scope.graph.node(id);
+    for (ValueId result : node.results) {
+      if (result.valid()) DC_RETURN_IF_ERROR(verify_shape(scope, node, scope.value(result)));
+    }
+    trace_storage(scope, node);
+    if (node.kind != OpKind::Aten) {
+      DC_RETURN_IF_ERROR(verify_op_types(scope, node));
+    }
+    if (alias_of(node) == AliasRule::View) DC_RETURN_IF_ERROR(verify_view(scope, node));
+    if (alias_of(node) != AliasRule::None) continue;
+    for (ValueId result : node.results) {
+      if (result.valid()) return offence(scope, node, "DC2203", "this op has no tensor results");
+    }
+  }
+  return {};
+}
+
+}  // namespace dc::ir
