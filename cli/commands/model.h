@@ -1,0 +1,21 @@
+// Reading a model for compile and profile: archive, training configuration, what to tell the user.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/ir/step.h"
+
+namespace dc::cli {
+
+struct Model {
+  ir::Step step;                   // imported, optimizer configured
+  std::string config;              // canonical text of the training configuration, part of the cache key
+  std::vector<std::string> notes;  // what was assumed, one sentence each
+};
+
+// `config`: path of a train.json that overrides the archive's own description, or empty.
+base::Result<Model> read_model(const std::string& path, const std::string& config);
+
+}  // namespace dc::cli
