@@ -1,0 +1,130 @@
+#include "src/cost/analytic.h"
+
+#include <algorithm>
+
+#include "src/cost/scratch.h"
+
+namespace dc::cost {
+namespace {
+
+using base::DType;
+using ir::AtenClass;
+using ir::Graph;
+using ir::Node;
+using ir::OpKind;
+using ir::TensorType;
+
+const TensorType& operand(const Graph& graph, const Node& node, size_t i) {
+  return graph.value(node.operands[i]).type;
+}
+
+int64_t bytes_moved(const Graph& graph, const Node& node) {
+  int64_t bytes = 0;
+  for (ir::ValueId id : node.operands) bytes += graph.value(id).type.bytes().v;
+  for (ir::ValueId id : node.results) {
+    if (id.valid()) bytes += graph.value(id).type.bytes().v;
+  }
+  return bytes;
+}
+
+// Elements of results[0] times the length of the sum behind each.
+int64_t product_flops(const Graph& graph, const Node& node) {
+  bool adds = node.overload.find("add") != std::string::npos;  // addmm(bias, a, b)
+  size_t left = adds ? 1 : 0;
+  if (node.operands.size() <= left || node.results.empty() ||
+      operand(graph, node, left).shape.empty())
+    return 0;
+  return 2 * graph.value(node.results[0]).type.numel() * operand(graph, node, left).shape.back();
+}
+
+int64_t attention_flops(const Graph& graph, const Node& node) {
+  bool backward = node.overload.find("backward") != std::string::npos;
+  size_t q = backward ? 1 : 0;
+  if (node.operands.size() < q + 2) return 0;
+  const TensorType& query = operand(graph, node, q);
+  const TensorType& key = operand(graph, node, q + 1);
+  if (query.shape.size() != 4 || key.shape.size() != 4) return 0;
+  return (backward ? 10 : 4) * query.numel() * key.shape[2];
+}
+
+int64_t convolution_flops(const Graph& graph, const Node& node) {
+  bool backward = node.overload == "aten.convolution_backward.default";
+  if (!backward && node.overload != "aten.convolution.default") return 0;
+  const TensorType& weight = operand(graph, node, backward ? 2 : 1);
+  const TensorType& output = backward ? operand(graph, node, 0) : graph.value(node.results[0]).type;
+  if (weight.shape.empty() || weight.shape[0] == 0) return 0;
+  return (backward ? 4 : 2) * output.numel() * (weight.numel() / weight.shape[0]);
+}
+
+int64_t flops(const Graph& graph, const Node& node) {
+  const ir::AtenInfo* aten = node.kind == OpKind::Aten ? ir::aten_info(node.overload) : nullptr;
+  if (aten == nullptr) return 0;
+  switch (aten->cls) {
+    case AtenClass::Matmul:
+      return product_flops(graph, node);
+    case AtenClass::Attention:
+      return attention_flops(graph, node);
+    case AtenClass::Convolution:
+      return convolution_flops(graph, node);
+    case AtenClass::View:
+    case AtenClass::Create:
+    case AtenClass::Copy:
+    case AtenClass::Pointwise:
+    case AtenClass::Reduce:
+    case AtenClass::Norm:
+    case AtenClass::Softmax:
+    case AtenClass::Index:
+    case AtenClass::Identity:
+      return 0;
+  }
+  return 0;
+}
+
+bool runs(const Node& node) {
+  if (node.kind == OpKind::Aten) {
+    const ir::AtenInfo* aten = ir::aten_info(node.overload);
+    return aten == nullptr || aten->alias != ir::AliasRule::View;
+  }
+  return ir::info(node.kind).provider == ir::Provider::Native;
+}
+
+}  // namespace
+
+Estimate AnalyticCost::compute(const Graph& graph, const Node& node) const {
+  if (!runs(node)) return {};
+  int64_t rate = cpu_.flops_f32;
+  if (!node.operands.empty()) {
+    DType dtype = operand(graph, node, 0).dtype;
+    if (dtype == DType::BF16 || dtype == DType::F16) rate = cpu_.flops_half;
+    if (dtype == DType::F64) rate = cpu_.flops_f32 / 2;
+  }
+  int64_t arithmetic = flops(graph, node) / (rate * threads_);
+  int64_t memory = bytes_moved(graph, node) / cpu_.memory_bytes;
+  return {{cpu_.kernel_ns + std::max(arithmetic, memory)}, Source::Analytic};
+}
+
+Scratch AnalyticCost::scratch(const Graph& graph, const Node& node) const {
+  return {estimate_scratch(graph, node, threads_), Source::Analytic};
+}
+
+Estimate AnalyticCost::collective(Collective kind, base::Bytes bytes, int group_size) const {
+  if (group_size <= 1) return {};
+  int64_t others = bytes.v / group_size * (group_size - 1);
+  switch (kind) {
+    case Collective::AllGather:
+      return {{cpu_.collective_ns + others / cpu_.wire_bytes}, Source::Analytic};
+    case Collective::ReduceScatter:
+      return {{cpu_.collective_ns + others / cpu_.reduce_bytes}, Source::Analytic};
+    case Collective::AllReduce:
+      return {{2 * cpu_.collective_ns + others / cpu_.reduce_bytes + others / cpu_.wire_bytes},
+              Source::Analytic};
+  }
+  return {};
+}
+
+Estimate AnalyticCost::copy(base::Bytes bytes, ir::Space from, ir::Space to) const {
+  int64_t rate = from == ir::Space::Disk || to == ir::Space::Disk ? 1 : cpu_.memory_bytes;
+  return {{cpu_.kernel_ns + bytes.v / rate}, Source::Analytic};
+}
+
+}  // namespace dc::cost

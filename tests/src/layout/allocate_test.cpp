@@ -1,0 +1,91 @@
+#include "src/layout/allocate.h"
+
+#include <gtest/gtest.h>
+
+#include "src/analysis/memory.h"
+#include "src/cost/fixed.h"
+#include "tests/src/analysis/small_steps.h"
+
+namespace dc::layout {
+namespace {
+
+using ir::f32;
+using ir::StateRole;
+using ir::ValueId;
+
+struct Small {
+  Small() : b(2) {
+    whole = b.entry("w", StateRole::Parameter, f32({50}), -1, 64);
+    range = b.entry("shard.w", StateRole::Shard, f32({32}), whole);
+    moment = b.entry("exp_avg.w", StateRole::Moment1, f32({32}));
+    b.origin.module = "model.layer";
+    ValueId x = b.input("x", f32({100}));
+    a = b.aten("aten.relu.default", {x}, {"a", f32({1000})});
+    c = b.aten("aten.mm.default", {a}, {"c", f32({500})});
+    d = b.aten("aten.relu.default", {c}, {"d", f32({1000})});
+    b.graph().outputs = {{ir::OutputKind::Loss, "", d}};
+  }
+  ir::Location at(ValueId value) { return b.graph().value(value).location; }
+  ir::StepBuilder b;
+  int whole, range, moment;
+  ValueId a, c, d;
+};
+
+TEST(Allocate, StateFirstThenTransientsThatShareRoom) {
+  Small s;
+  Allocation got;
+  ASSERT_TRUE(allocate(s.b.step, *cost::parse_fixed_cost("fixed(mm=1us+1KiB)"), {}, &got).ok());
+  const auto& state = s.b.step.state;
+  EXPECT_EQ(state[0].location.offset, 0);
+  EXPECT_EQ(state[0].location.bytes, 256);
+  EXPECT_EQ(state[1].location.offset, 0);  // a range of the first
+  EXPECT_EQ(state[2].location.offset, 256);
+  EXPECT_EQ(got.state.v, 256 + 128);
+  EXPECT_GE(s.at(s.a).offset, got.state.v);
+  EXPECT_EQ(s.at(s.a).bytes, 4000);
+  EXPECT_EQ(s.at(s.a).offset, s.at(s.d).offset);  // a is dead when d is born
+  const ir::Location& scratch = s.b.graph().node(s.b.graph().value(s.c).producer).scratch;
+  EXPECT_EQ(scratch.bytes, 1024);
+  EXPECT_FALSE(scratch.offset < s.at(s.c).offset + 2000 &&
+               s.at(s.c).offset < scratch.offset + 1024);
+  EXPECT_EQ(s.b.step.arena_bytes, got.arena.v);
+  EXPECT_EQ(got.arena.v, got.state.v + 4032 + 2048 + 1024);
+  EXPECT_EQ(got.live, got.arena);
+  EXPECT_EQ(analysis::peak_memory(s.b.step).live, got.live);
+  EXPECT_EQ(s.b.step.stage, ir::Stage::Allocated);
+}
+
+TEST(Allocate, ProgramsShareTheRoomAboveTheState) {
+  Small s;
+  ir::Program copy{s.b.graph().clone(), 3};
+  s.b.step.programs.insert(s.b.step.programs.begin(), std::move(copy));
+  Allocation one, two;
+  Small alone;
+  ASSERT_TRUE(allocate(alone.b.step, *cost::parse_fixed_cost("fixed()"), {}, &one).ok());
+  ASSERT_TRUE(allocate(s.b.step, *cost::parse_fixed_cost("fixed()"), {}, &two).ok());
+  EXPECT_EQ(one.arena, two.arena);
+  EXPECT_EQ(two.algorithms.size(), 2u);
+}
+
+TEST(Allocate, OverTheBudgetNamesIndexModuleAndValues) {
+  Small s;
+  base::Status status =
+      allocate(s.b.step, *cost::parse_fixed_cost("fixed(mm=1us+1KiB)"), base::Bytes{7000});
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.code(), "DC7010");
+  EXPECT_EQ(base::exit_code(status.kind()), 80);
+  EXPECT_NE(status.sentence().find("index 2 of program 'step'"), std::string::npos)
+      << status.sentence();
+  EXPECT_NE(status.sentence().find("aten.mm.default in module 'model.layer'"), std::string::npos)
+      << status.sentence();
+  EXPECT_NE(status.to_string().find("activations  a of model.layer"), std::string::npos)
+      << status.to_string();
+  EXPECT_NE(s.b.step.stage, ir::Stage::Allocated);
+  Small exact;
+  EXPECT_TRUE(allocate(exact.b.step, *cost::parse_fixed_cost("fixed(mm=1us+1KiB)"),
+                       base::Bytes{384 + 4032 + 2048 + 1024})
+                  .ok());
+}
+
+}  // namespace
+}  // namespace dc::layout
