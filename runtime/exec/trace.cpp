@@ -4,23 +4,14 @@
 
 #include <algorithm>
 
+#include "src/base/json_writer.h"
+
 namespace dc::runtime {
 namespace {
 
-std::string escaped(const std::string& text) {
+std::string quoted(const std::string& text) {
   std::string out;
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      char code[8];
-      std::snprintf(code, sizeof(code), "\\u%04x", c);
-      out += code;
-    } else {
-      out += c;
-    }
-  }
+  base::append_json_string(out, text);
   return out;
 }
 
@@ -115,8 +106,8 @@ void TraceRecorder::write_names(std::FILE* file, bool first) const {
     const std::string name = s < plan_.streams.size() ? plan_.streams[s].name : "compute";
     std::fprintf(file,
                  ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%zu,\"name\":\"thread_name\",\"args\":{"
-                 "\"name\":\"%s\"}}",
-                 rank_, s, escaped(name).c_str());
+                 "\"name\":%s}}",
+                 rank_, s, quoted(name).c_str());
   }
 }
 
@@ -125,14 +116,14 @@ void TraceRecorder::write_record(std::FILE* file, size_t stream, const Record& r
   const plan::Instruction& instruction =
       program.instructions[static_cast<size_t>(record.instruction)];
   std::fprintf(file,
-               ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%zu,\"ts\":%.3f,\"dur\":%.3f,\"name\":\"%s\","
-               "\"cat\":\"%s\",\"args\":{\"program\":\"%s\",\"index\":%d,\"module\":\"%s\","
+               ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%zu,\"ts\":%.3f,\"dur\":%.3f,\"name\":%s,"
+               "\"cat\":\"%s\",\"args\":{\"program\":%s,\"index\":%d,\"module\":%s,"
                "\"bytes\":%lld}}",
                rank_, stream, static_cast<double>(record.begin_ns) / 1000.0,
                static_cast<double>(record.end_ns - record.begin_ns) / 1000.0,
-               escaped(instruction_name(instruction)).c_str(), phase_name(instruction.phase),
-               escaped(program.name).c_str(), record.instruction,
-               escaped(instruction.module).c_str(),
+               quoted(instruction_name(instruction)).c_str(), phase_name(instruction.phase),
+               quoted(program.name).c_str(), record.instruction,
+               quoted(instruction.module).c_str(),
                static_cast<long long>(written_bytes(plan_, instruction)));
 }
 

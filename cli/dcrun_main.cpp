@@ -1,0 +1,145 @@
+// dcrun: trains a compiled plan. Parses, connects the ranks, runs, and turns the outcome into an exit code.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "cli/dcrun_options.h"
+#include "runtime/comm/launch.h"
+#include "runtime/comm/rendezvous.h"
+#include "runtime/plan/file.h"
+#include "runtime/train/agreement.h"
+#include "runtime/train/settings.h"
+#include "runtime/train/signals.h"
+#include "runtime/train/train.h"
+#include "src/base/train_config.h"
+
+namespace {
+
+using namespace dc;
+using base::ErrorKind;
+using base::Result;
+using base::Status;
+
+// "dcrun[rank 1]: error[DC6302]: ... (exit 76)": one line, the last of this rank.
+int report(const Status& status, const std::string& who) {
+  std::string line = "error[" + status.code() + "]: " + status.sentence();
+  for (const std::string& context : status.context()) line += "; " + context;
+  for (char& c : line) {
+    if (c == '\n') c = ' ';
+  }
+  const int code = base::exit_code(status.kind());
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s: %s (exit %d)\n", who.c_str(), line.c_str(), code);
+  return code;
+}
+
+int report_stop(const runtime::Outcome& outcome, const cli::DcrunOptions& options,
+                const std::string& who) {
+  const std::string saved = options.save.empty() ? "; nothing was saved, because there is no --save"
+                                                 : "; the state is in " + options.save;
+  const int code = base::exit_code(ErrorKind::Stopped);
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s: stopped on request after step %lld (exit %d)%s\n", who.c_str(),
+               static_cast<long long>(outcome.steps), code, saved.c_str());
+  return code;
+}
+
+// Threads per rank are a fact of the plan: libraries that read the environment must not decide.
+void set_threads(int threads) {
+  const std::string text = std::to_string(threads);
+  for (const char* name : {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"}) {
+    setenv(name, text.c_str(), 1);
+  }
+}
+
+Status check_world(const runtime::plan::Loaded& loaded, const runtime::LaunchInfo& launch) {
+  const int world = loaded.plan.world();
+  if (world == launch.world) return base::ok_status();
+  return Status(ErrorKind::Mismatch, "DC6011",
+                "the plan is for " + std::to_string(world) + " rank" + (world == 1 ? "" : "s") +
+                    " but " + std::to_string(launch.world) +
+                    (launch.world == 1 ? " was" : " were") + " started; start " +
+                    std::to_string(world) + " (dcrun -n " + std::to_string(world) +
+                    ") or compile with --world " + std::to_string(launch.world));
+}
+
+Result<runtime::TrainOptions> train_options(const cli::DcrunOptions& options,
+                                            const runtime::plan::Plan& plan) {
+  base::TrainConfig config;
+  if (!options.config.empty()) {
+    DC_ASSIGN_OR_RETURN(config, base::read_train_config(options.config));
+  }
+  runtime::TrainOptions train;
+  DC_ASSIGN_OR_RETURN(train.settings, runtime::run_settings(plan, config, options.lr));
+  train.weights = options.weights;
+  train.data = options.data;
+  train.steps = options.steps;
+  train.shuffle = options.shuffle;
+  train.metrics = options.metrics;
+  train.save = options.save;
+  train.trace = options.trace;
+  train.dump_gradients = options.dump_gradients;
+  train.poison = options.poison;
+  return train;
+}
+
+struct Ready {
+  runtime::plan::Loaded loaded;
+  runtime::TrainOptions options;
+};
+
+Result<Ready> make_ready(const cli::DcrunOptions& options, const runtime::LaunchInfo& launch) {
+  Ready ready;
+  DC_ASSIGN_OR_RETURN(ready.loaded, runtime::plan::load(options.plan));
+  DC_RETURN_IF_ERROR(check_world(ready.loaded, launch));
+  DC_ASSIGN_OR_RETURN(ready.options, train_options(options, ready.loaded.plan));
+  return ready;
+}
+
+Result<runtime::Outcome> run_rank(const cli::DcrunOptions& options,
+                                  const runtime::LaunchInfo& launch) {
+  runtime::CommOptions comm;
+  comm.backend = options.comm;
+  comm.timeout = std::chrono::seconds(options.timeout_seconds);
+  DC_ASSIGN_OR_RETURN(auto job, runtime::connect(launch, comm));
+  // Every rank first hears whether all others could read what they were given.
+  auto ready = make_ready(options, launch);
+  DC_RETURN_IF_ERROR(runtime::agree(job->control(), ready.ok() ? Status() : ready.status(),
+                                    "reading the plan and the configuration"));
+  set_threads(ready->loaded.plan.threads);
+  return runtime::train(ready->loaded, *job, launch, ready->options);
+}
+
+Status check_launch(const cli::DcrunOptions& options, const runtime::LaunchInfo& launch) {
+  const bool ours = launch.launcher == runtime::Launcher::Dcrun ||
+                    launch.launcher == runtime::Launcher::Single;
+  if (options.ranks == 0 || ours) return base::ok_status();
+  return Status(ErrorKind::BadConfig, "DC6012",
+                "-n " + std::to_string(options.ranks) + " was given, but " +
+                    std::string(runtime::name(launch.launcher)) +
+                    " has started this process as one of its ranks; leave out -n, or start dcrun "
+                    "without that launcher");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  runtime::watch_stop_signals();  // first, so that an early signal is not lost
+  auto options = cli::parse_dcrun_options(argc, argv);
+  if (!options.ok()) return report(options.status(), "dcrun");
+  if (!options->text.empty()) {
+    std::fputs(options->text.c_str(), stdout);
+    return 0;
+  }
+  auto launch = runtime::detect_launch();
+  if (!launch.ok()) return report(launch.status(), "dcrun");
+  if (Status status = check_launch(*options, *launch); !status.ok()) return report(status, "dcrun");
+  if (options->ranks > 0 && launch->launcher == runtime::Launcher::Single) {
+    return runtime::spawn_ranks(options->ranks, argc, argv);
+  }
+  const std::string who = "dcrun[rank " + std::to_string(launch->rank) + "]";
+  auto outcome = run_rank(*options, *launch);
+  if (!outcome.ok()) return report(outcome.status(), who);
+  return outcome->stopped ? report_stop(*outcome, *options, who) : 0;
+}

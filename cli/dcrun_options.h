@@ -1,0 +1,32 @@
+// The command line of dcrun.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+
+namespace dc::cli {
+
+struct DcrunOptions {
+  std::string plan, weights, data;
+  int ranks = 0;  // -n; 0: not given
+  int64_t steps = 1;
+  std::string config;
+  std::optional<double> lr;
+  std::optional<uint64_t> shuffle;
+  std::string comm = "local";
+  int64_t timeout_seconds = 600;
+  std::string metrics, save, trace, dump_gradients;
+  bool poison = false;
+  std::string text;  // what to print instead of running (--help, --version); empty: run
+};
+
+// Usage (64) with a suggestion for misspelt flags.
+base::Result<DcrunOptions> parse_dcrun_options(int argc, const char* const* argv);
+
+std::vector<std::string> dcrun_flags();  // all long flags, sorted; frozen by a test
+
+}  // namespace dc::cli

@@ -1,0 +1,120 @@
+#include "runtime/train/data.h"
+
+#include <sys/stat.h>
+
+#include <charconv>
+
+#include "runtime/train/elements.h"
+
+namespace dc::runtime {
+
+using base::ErrorKind;
+using base::Result;
+using base::Status;
+
+bool has_batch(const plan::Input& input, const plan::Tensor& tensor) {
+  switch (input.role) {
+    case plan::InputRole::Tokens:
+    case plan::InputRole::Labels:
+      return tensor.sizes.size() >= 2;
+    case plan::InputRole::Class:
+    case plan::InputRole::Float:
+      return !tensor.sizes.empty();
+    case plan::InputRole::Mask:
+    case plan::InputRole::Positions:
+    case plan::InputRole::LossScale:
+      return false;
+  }
+  return false;
+}
+
+int64_t rows_of(const plan::Input& input, const plan::Tensor& tensor) {
+  return has_batch(input, tensor) ? tensor.sizes[0] : 1;
+}
+
+DataRequest DataRequest::of(const plan::Plan& plan, int rank, std::optional<uint64_t> shuffle) {
+  DataRequest request;
+  request.shuffle = shuffle;
+  request.shape.accumulation = plan.accumulation;
+  request.shape.world = plan.world();
+  request.shape.rank = rank;
+  for (const plan::Input& input : plan.inputs) {
+    if (input.role == plan::InputRole::LossScale) continue;
+    const plan::Tensor& tensor = plan.tensors[static_cast<size_t>(input.tensor)];
+    request.shape.rows = std::max(request.shape.rows, rows_of(input, tensor));
+    request.inputs.push_back(input);
+    request.tensors.push_back(tensor);
+  }
+  return request;
+}
+
+Status check_equal_rows(const DataRequest& request) {
+  for (size_t i = 0; i < request.inputs.size(); ++i) {
+    const bool batched = has_batch(request.inputs[i], request.tensors[i]);
+    if (!batched || rows_of(request.inputs[i], request.tensors[i]) == request.shape.rows) continue;
+    return Status(ErrorKind::BadInput, "DC6201",
+                  "input '" + request.inputs[i].name + "' has " +
+                      std::to_string(request.tensors[i].sizes[0]) + " rows where another has " +
+                      std::to_string(request.shape.rows) +
+                      ", so samples cannot be counted; use --data synthetic");
+  }
+  return base::ok_status();
+}
+
+void fill_positions(const BoundTensor& tensor) {
+  const ElementWalk walk(tensor.sizes, tensor.strides);
+  const int64_t length = tensor.sizes.empty() ? 1 : tensor.sizes.back();
+  auto* data = static_cast<std::byte*>(tensor.data);
+  for (int64_t i = 0; i < walk.numel(); ++i) {
+    store_integer(tensor.dtype, data + walk.offset(i) * base::byte_size(tensor.dtype), i % length);
+  }
+}
+
+void fill_ones(const BoundTensor& tensor) {
+  const ElementWalk walk(tensor.sizes, tensor.strides);
+  auto* data = static_cast<std::byte*>(tensor.data);
+  for (int64_t i = 0; i < walk.numel(); ++i) {
+    store_integer(tensor.dtype, data + walk.offset(i) * base::byte_size(tensor.dtype), 1);
+  }
+}
+
+namespace {
+
+Result<std::unique_ptr<DataSource>> open_synthetic(const std::string& text,
+                                                   const DataRequest& request) {
+  uint64_t seed = 0;
+  if (text.size() > 9) {
+    const char* first = text.data() + 10;
+    const char* last = text.data() + text.size();
+    const auto [end, error] = std::from_chars(first, last, seed);
+    if (text[9] != ':' || error != std::errc() || end != last) {
+      return Status(ErrorKind::Usage, "DC6202",
+                    "--data " + text + ": the seed must be a number, as in synthetic:7");
+    }
+  }
+  return make_synthetic_data(seed, request);
+}
+
+bool exists(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DataSource>> DataSource::open(const std::string& text,
+                                                     const DataRequest& request) {
+  if (text == "synthetic" || text.starts_with("synthetic:")) return open_synthetic(text, request);
+  if (text.ends_with(".safetensors")) return open_tensor_data(text, request);
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || exists(text)) return open_token_data(text, "uint16", request);
+  const std::string element = text.substr(colon + 1);
+  if (element != "uint16" && element != "uint32" && element != "int64") {
+    return Status(ErrorKind::Usage, "DC6203",
+                  "--data " + text + ": unknown element type '" + element +
+                      "'; it may be uint16, uint32 or int64");
+  }
+  return open_token_data(text.substr(0, colon), element, request);
+}
+
+}  // namespace dc::runtime

@@ -1,0 +1,57 @@
+#include "runtime/train/gradients.h"
+
+#include "runtime/train/checkpoint.h"
+
+namespace dc::runtime {
+
+using base::Result;
+using base::Status;
+
+Result<std::unique_ptr<GradientDump>> GradientDump::create(const std::string& folder,
+                                                           const plan::Plan& plan,
+                                                           Communicator& control) {
+  std::vector<FileTensor> tensors;
+  std::vector<Entry> entries;
+  for (const plan::Parameter& parameter : plan.parameters) {
+    if (parameter.gradient < 0) continue;
+    FileTensor tensor{parameter.fqn, base::DType::F32, parameter.sizes};
+    entries.push_back({parameter.gradient, parameter.gradient_ready, tensor.numel(),
+                       parameter.shard, false});
+    tensors.push_back(std::move(tensor));
+  }
+  DC_ASSIGN_OR_RETURN(auto file, TensorFile::create(folder + "/gradients.safetensors",
+                                                    std::move(tensors), {{"format", "pt"}}, control));
+  const int32_t program = plan.step.empty() ? -1 : plan.step.back().program;
+  std::unique_ptr<GradientDump> dump(
+      new GradientDump(std::move(file), control.rank().v, program));
+  dump->entries_ = std::move(entries);
+  return dump;
+}
+
+Status GradientDump::after_instruction(const Executor& executor, int32_t program, int32_t index) {
+  if (program != program_) return base::ok_status();
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    Entry& entry = entries_[i];
+    if (entry.written || index < entry.ready) continue;
+    entry.written = true;
+    const BoundTensor gradient = executor.tensor(entry.tensor);
+    const OwnRange range = own_range(entry.elements, entry.shard, rank_);
+    // A whole gradient and a shard of the same size can only meet where one rank owns everything.
+    const bool is_shard = entry.shard > 0 && gradient.numel() == entry.shard;
+    if (range.count == 0) continue;
+    DC_RETURN_IF_ERROR(
+        file_.write(i, range.first, range.count, gradient, is_shard ? 0 : range.first));
+  }
+  return base::ok_status();
+}
+
+Status GradientDump::finish() {
+  for (const Entry& entry : entries_) {
+    if (entry.written) continue;
+    return file_.finish(Status(base::ErrorKind::Internal, "DC6521",
+                               "a gradient was never ready in the step; please report this"));
+  }
+  return file_.finish(Status());
+}
+
+}  // namespace dc::runtime

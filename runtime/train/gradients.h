@@ -1,0 +1,37 @@
+// --dump-gradients: the whole gradients of one step by name, reduced and scaled, before clipping.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/exec/executor.h"
+#include "runtime/train/tensor_file.h"
+
+namespace dc::runtime {
+
+class GradientDump {
+ public:
+  // Collective: creates DIR/gradients.safetensors with an f32 tensor per trainable parameter.
+  static base::Result<std::unique_ptr<GradientDump>> create(const std::string& folder,
+                                                            const plan::Plan& plan,
+                                                            Communicator& control);
+  // To be called after every instruction: writes this rank's ranges of the gradients that are ready by now.
+  base::Status after_instruction(const Executor& executor, int32_t program, int32_t index);
+  base::Status finish();  // collective
+
+ private:
+  struct Entry {
+    int32_t tensor = -1, ready = -1;
+    int64_t elements = 0, shard = 0;
+    bool written = false;
+  };
+  GradientDump(TensorFile file, int rank, int32_t program)
+      : file_(std::move(file)), rank_(rank), program_(program) {}
+  TensorFile file_;
+  int rank_;
+  int32_t program_;  // the one that holds the update
+  std::vector<Entry> entries_;
+};
+
+}  // namespace dc::runtime

@@ -1,0 +1,59 @@
+// Loop: the steps of a run, on a prepared executor.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/exec/executor.h"
+#include "runtime/train/data.h"
+#include "runtime/train/metrics.h"
+#include "runtime/train/schedule.h"
+
+namespace dc::runtime {
+
+// What the update left in its scalars.
+struct StepResult {
+  double loss = 0, norm = 0;
+  bool finite = true;
+  int stop_requests = 0;  // ranks that were asked to stop
+};
+
+class Loop {
+ public:
+  // BadInput when the plan lacks the tensors that host and update talk through.
+  static base::Result<Loop> create(const plan::Plan& plan, Executor& executor, DataSource& data,
+                                   const RunSettings& settings, int rank);
+
+  // Runs step `step` (0 for the first): every program with its inputs.
+  base::Status run(int64_t step);
+  StepResult result() const;
+
+  // After a step that was not finite: "loss", or the first parameter in signature order whose gradient is not. Equal on all ranks.
+  std::string culprit() const;
+  // The parameters that were updated all the same; empty when nothing was applied.
+  std::vector<std::string> updated() const;
+
+ private:
+  Loop(const plan::Plan& plan, Executor& executor, DataSource& data, const RunSettings& settings,
+       int rank);
+  void write_scalars(int64_t step);
+  base::Status run_micro_batch(int64_t step, int64_t micro_batch, int32_t program);
+  const double* table_row(int64_t rank) const;
+
+  const plan::Plan* plan_;
+  Executor* executor_;
+  DataSource* data_;
+  const RunSettings* settings_;
+  int rank_;
+  std::vector<BoundTensor> inputs_;       // in the order of the data request
+  std::vector<BoundTensor> loss_scales_;  // at most one
+  double *slots_ = nullptr, *scalars_ = nullptr, *table_ = nullptr, *loss_sum_ = nullptr;
+  uint64_t* rng_ = nullptr;  // null when the plan draws nothing
+  int64_t columns_ = 0;      // of the table
+  int64_t trainable_ = 0;
+};
+
+int64_t tokens_per_step(const plan::Plan& plan);  // over all ranks; samples where there are no tokens
+
+}  // namespace dc::runtime

@@ -1,0 +1,26 @@
+// What a run prints: data on stdout, a progress line on a terminal's stderr. Rank 0 only.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/train/metrics.h"
+
+namespace dc::runtime {
+
+class Report {
+ public:
+  // Silent on other ranks.
+  Report(bool rank_zero, int64_t steps);
+  ~Report();
+  void start(const RunFacts& facts) const;  // the first line
+  void step(const StepFacts& facts);
+
+ private:
+  void clear() const;
+  bool prints_, progress_;
+  int64_t steps_;
+  double spent_ms_ = 0;
+  int64_t done_ = 0;
+};
+
+}  // namespace dc::runtime

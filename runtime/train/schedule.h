@@ -1,0 +1,25 @@
+// The numbers of an update that change from step to step, written into device slots before the step.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "runtime/plan/plan.h"
+
+namespace dc::runtime {
+
+// What the host decides per run: the plan's optimizer after --config and --lr.
+struct RunSettings {
+  plan::Optimizer optimizer;
+  double loss_scale = 1;
+};
+
+// Factor of the learning rate of `step` (1 for the first update). Warm-up rises linearly to 1 at step `warmup_steps`; then the rest of
+// `total_steps` falls to final_lr_fraction by the schedule's shape and stays there.
+double lr_factor(const plan::Optimizer& optimizer, int64_t step);
+
+// Fills slots (see src/base/step_scalars.h) for `step`. `contributions`: world x accumulation.
+void fill_slots(const RunSettings& settings, int64_t step, int64_t contributions, double* slots);
+int64_t slot_count(const plan::Optimizer& optimizer);
+
+}  // namespace dc::runtime

@@ -1,0 +1,49 @@
+// TensorFile: a safetensors file that all ranks write together, each its own ranges.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/kernel/kernel.h"
+#include "src/base/file.h"
+#include "src/base/status.h"
+
+namespace dc::runtime {
+
+struct FileTensor {
+  std::string name;
+  base::DType dtype = base::DType::F32;
+  std::vector<int64_t> sizes;
+  int64_t numel() const;
+};
+
+class TensorFile {
+ public:
+  using Metadata = std::map<std::string, std::string>;
+
+  // Collective. Rank 0 creates a temporary file beside `path` and writes the header.
+  static base::Result<TensorFile> create(const std::string& path, std::vector<FileTensor> tensors,
+                                         const Metadata& metadata, Communicator& control);
+  // Writes elements [first, first + count) of a tensor: those from `source_first` on of `source` in
+  // logical order, cast to the file's type.
+  base::Status write(size_t tensor, int64_t first, int64_t count, const BoundTensor& source,
+                     int64_t source_first);
+  // Collective: everything reaches the disk, then the file appears under its name, unless `mine` or
+  // any rank's writing failed.
+  base::Status finish(base::Status mine);
+
+ private:
+  TensorFile(base::OutputFile file, Communicator& control)
+      : file_(std::move(file)), control_(&control) {}
+
+  base::OutputFile file_;
+  Communicator* control_;
+  std::vector<FileTensor> tensors_;
+  std::vector<int64_t> offsets_;  // of each tensor, from the start of the file
+  std::vector<std::byte> chunk_;
+};
+
+}  // namespace dc::runtime

@@ -1,0 +1,15 @@
+// --trace: the records of all ranks in one Chrome/Perfetto JSON file.
+#pragma once
+
+#include <string>
+
+#include "runtime/comm/communicator.h"
+#include "runtime/exec/trace.h"
+
+namespace dc::runtime {
+
+// Collective. Each rank writes its events beside `path`; rank 0 joins them and moves the result into place.
+base::Status save_trace(const std::string& path, const TraceRecorder& trace,
+                        const std::string& communicator, Communicator& control);
+
+}  // namespace dc::runtime

@@ -1,0 +1,259 @@
+#include "runtime/train/train.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "runtime/exec/trace.h"
+#include "runtime/train/agreement.h"
+#include "runtime/train/checkpoint.h"
+#include "runtime/train/gradients.h"
+#include "runtime/train/loop.h"
+#include "runtime/train/report.h"
+#include "runtime/train/signals.h"
+#include "runtime/train/trace_file.h"
+#include "runtime/train/weights.h"
+#include "src/base/json_writer.h"
+
+namespace dc::runtime {
+namespace {
+
+using base::ErrorKind;
+using base::Result;
+using base::Status;
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMaxTraceRecords = 1 << 17;  // per stream and rank
+
+// One run on one rank, from checks to the last save.
+class Session {
+ public:
+  Session(const plan::Loaded& loaded, Job& job, const LaunchInfo& launch,
+          const TrainOptions& options)
+      : plan_(loaded.plan),
+        digest_(loaded.digest),
+        job_(job),
+        control_(job.control()),
+        launch_(launch),
+        options_(options),
+        report_(control_.rank().v == 0, options.steps) {}
+
+  Result<Outcome> run() {
+    DC_RETURN_IF_ERROR(check_equal(control_, digest_, "plan"));
+    DC_RETURN_IF_ERROR(check_equal(control_, options_text(), "run options"));
+    report_.start(facts());
+    DC_RETURN_IF_ERROR(agree(control_, open_files(), "opening its files"));
+    DC_RETURN_IF_ERROR(prepare());
+    DC_ASSIGN_OR_RETURN(auto loop, Loop::create(plan_, *executor_, *data_, options_.settings,
+                                                control_.rank().v));
+    return train(loop);
+  }
+
+ private:
+  std::string options_text() const {
+    base::JsonWriter json;
+    json.begin_array().string(options_.weights).string(options_.data).integer(options_.steps);
+    json.string(options_.shuffle ? std::to_string(*options_.shuffle) : "");
+    for (const std::string* path :
+         {&options_.metrics, &options_.save, &options_.trace, &options_.dump_gradients}) {
+      json.boolean(path->empty());
+    }
+    const plan::Optimizer& optimizer = options_.settings.optimizer;
+    json.boolean(options_.poison).real(options_.settings.loss_scale);
+    json.real(optimizer.clip_norm).integer(static_cast<int64_t>(optimizer.seed));
+    json.integer(optimizer.schedule).integer(optimizer.warmup_steps);
+    json.integer(optimizer.total_steps).real(optimizer.final_lr_fraction);
+    for (const plan::OptimizerGroup& group : optimizer.groups) {
+      json.real(group.lr).real(group.weight_decay);
+    }
+    return json.end_array().take();
+  }
+
+  RunFacts facts() const {
+    RunFacts facts;
+    facts.plan_digest = digest_;
+    facts.plan_name = plan_.name;
+    facts.chain = plan_.chain;
+    facts.world = plan_.world();
+    facts.threads = plan_.threads;
+    facts.accumulation = plan_.accumulation;
+    facts.launcher = std::string(name(launch_.launcher));
+    facts.communicator = std::string(control_.name());
+    facts.sums_in_rank_order = control_.sums_in_rank_order();
+    facts.arena_bytes = plan_.arena_bytes.empty() ? 0 : plan_.arena_bytes[0];
+    if (executor_) facts.providers = executor_->counts();
+    facts.weights = options_.weights;
+    facts.data = options_.data;
+    return facts;
+  }
+
+  // What this rank can find out alone, before any memory is taken.
+  Status open_files() {
+    const int rank = control_.rank().v;
+    DC_ASSIGN_OR_RETURN(
+        data_, DataSource::open(options_.data, DataRequest::of(plan_, rank, options_.shuffle)));
+    DC_ASSIGN_OR_RETURN(weights_, open_weights(options_.weights, plan_));
+    if (rank != 0) return base::ok_status();
+    if (!options_.save.empty()) DC_RETURN_IF_ERROR(prepare_folder(options_.save));
+    if (!options_.dump_gradients.empty()) {
+      DC_RETURN_IF_ERROR(prepare_folder(options_.dump_gradients));
+    }
+    if (!options_.trace.empty()) DC_RETURN_IF_ERROR(prepare_file(options_.trace));
+    return options_.metrics.empty() ? base::ok_status() : prepare_file(options_.metrics);
+  }
+
+  Status prepare() {
+    const int64_t arena = plan_.arena_bytes.empty() ? 0 : plan_.arena_bytes[0];
+    DC_ASSIGN_OR_RETURN(const Slab slab,
+                        job_.allocate(base::round_up(std::max<int64_t>(arena, 1), 4096)));
+    ExecutorOptions options;
+    options.poison = options_.poison;
+    if (!options_.trace.empty()) {
+      trace_ = std::make_unique<TraceRecorder>(plan_, control_.rank().v, trace_capacity());
+      options.trace = trace_.get();
+    }
+    auto executor = Executor::prepare(plan_, job_, slab, options);
+    DC_RETURN_IF_ERROR(agree(control_, executor.ok() ? Status() : executor.status(),
+                             "preparing the plan"));
+    executor_ = std::move(executor).value();
+    const TensorBinder bind = binder();
+    DC_RETURN_IF_ERROR(agree(control_, fill_state(plan_, weights_, control_.rank().v, bind),
+                             "filling the state"));
+    weights_ = WeightSet();  // the files are read; let go of them
+    if (!options_.dump_gradients.empty()) {
+      DC_ASSIGN_OR_RETURN(dump_, GradientDump::create(options_.dump_gradients, plan_, control_));
+    }
+    Status metrics;
+    if (!options_.metrics.empty() && control_.rank().v == 0) {
+      auto created = Metrics::create(options_.metrics, facts());
+      if (created.ok()) {
+        metrics_ = std::move(created).value();
+      } else {
+        metrics = std::move(created).status();
+      }
+    }
+    return agree(control_, std::move(metrics), "opening its metrics");
+  }
+
+  size_t trace_capacity() const {
+    size_t per_step = 0;
+    for (const plan::ProgramRun& run : plan_.step) {
+      per_step += static_cast<size_t>(run.repeat) *
+                  plan_.programs[static_cast<size_t>(run.program)].instructions.size();
+    }
+    return std::min(kMaxTraceRecords, per_step * static_cast<size_t>(options_.steps));
+  }
+
+  TensorBinder binder() const {
+    return [this](int32_t id) { return executor_->tensor(id); };
+  }
+
+  Result<Outcome> train(Loop& loop) {
+    Outcome outcome;
+    DC_ASSIGN_OR_RETURN(outcome.stopped, any_rank(control_, stop_requested()));
+    while (!outcome.stopped && outcome.steps < options_.steps) {
+      DC_ASSIGN_OR_RETURN(const StepResult result, one_step(loop, outcome.steps));
+      if (!result.finite) return not_finite(loop, outcome.steps);
+      ++outcome.steps;
+      outcome.stopped = result.stop_requests > 0;
+    }
+    DC_RETURN_IF_ERROR(save(outcome.steps, {}));
+    if (trace_) {
+      DC_RETURN_IF_ERROR(
+          save_trace(options_.trace, *trace_, std::string(control_.name()), control_));
+    }
+    // A request that came during the last step or the save counts too.
+    DC_ASSIGN_OR_RETURN(const bool late, any_rank(control_, stop_requested()));
+    outcome.stopped = outcome.stopped || late;
+    return outcome;
+  }
+
+  Result<StepResult> one_step(Loop& loop, int64_t step) {
+    if (dump_) {
+      executor_->observe([this](int32_t program, int32_t index) {
+        return dump_->after_instruction(*executor_, program, index);
+      });
+    }
+    const Traffic before = executor_->traffic();
+    const auto start = Clock::now();
+    DC_RETURN_IF_ERROR(loop.run(step));
+    const std::chrono::duration<double, std::milli> spent = Clock::now() - start;
+    if (dump_) {
+      executor_->observe(nullptr);
+      DC_RETURN_IF_ERROR(dump_->finish());
+      dump_.reset();
+    }
+    const StepResult result = loop.result();
+    StepFacts facts;
+    facts.step = step + 1;
+    facts.epoch = data_->epoch(step);
+    facts.loss = result.loss;
+    facts.grad_norm = result.norm;
+    facts.lr = options_.settings.optimizer.groups.empty()
+                   ? 0
+                   : options_.settings.optimizer.groups[0].lr *
+                         lr_factor(options_.settings.optimizer, step + 1);
+    facts.tokens = tokens_per_step(plan_);
+    facts.step_ms = spent.count();
+    facts.wire = difference(executor_->traffic(), before);
+    report_.step(facts);
+    if (metrics_) DC_RETURN_IF_ERROR(metrics_->add(facts));
+    return result;
+  }
+
+  static Traffic difference(const Traffic& after, const Traffic& before) {
+    return {after.all_gather - before.all_gather, after.reduce_scatter - before.reduce_scatter,
+            after.all_reduce - before.all_reduce, after.other - before.other};
+  }
+
+  Status save(int64_t steps, std::vector<std::string> updated) {
+    if (options_.save.empty()) return base::ok_status();
+    return save_checkpoint(options_.save, plan_, binder(), {digest_, steps, std::move(updated)},
+                           control_);
+  }
+
+  Status not_finite(const Loop& loop, int64_t step) {
+    const std::string what = loop.culprit();
+    const std::vector<std::string> updated = loop.updated();
+    const std::string number = std::to_string(step + 1);
+    DC_RETURN_IF_ERROR(save(step, updated));
+    std::string sentence = what + " is not finite in step " + number + "; ";
+    if (updated.empty()) {
+      sentence += "nothing was updated in that step";
+    } else {
+      sentence += std::to_string(updated.size()) + " parameters were updated in that step before";
+    }
+    if (!options_.save.empty()) {
+      sentence += updated.empty() ? ", and the state after step " + std::to_string(step) +
+                                        " is in " + options_.save
+                                  : ", and the partly updated state with their names is in " +
+                                        options_.save;
+    }
+    sentence += "; try a lower learning rate, clipping, or other data";
+    return Status(ErrorKind::NonFinite, "DC6551", std::move(sentence));
+  }
+
+  const plan::Plan& plan_;
+  const std::string& digest_;
+  Job& job_;
+  Communicator& control_;
+  const LaunchInfo& launch_;
+  const TrainOptions& options_;
+  Report report_;
+
+  std::unique_ptr<DataSource> data_;
+  WeightSet weights_;
+  std::unique_ptr<TraceRecorder> trace_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<GradientDump> dump_;
+  std::unique_ptr<Metrics> metrics_;
+};
+
+}  // namespace
+
+Result<Outcome> train(const plan::Loaded& loaded, Job& job, const LaunchInfo& launch,
+                      const TrainOptions& options) {
+  return Session(loaded, job, launch, options).run();
+}
+
+}  // namespace dc::runtime

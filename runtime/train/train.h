@@ -1,0 +1,33 @@
+// A training run: what dcrun does between parsing its arguments and its exit code.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "runtime/comm/rendezvous.h"
+#include "runtime/plan/file.h"
+#include "runtime/train/schedule.h"
+#include "src/base/status.h"
+
+namespace dc::runtime {
+
+struct TrainOptions {
+  std::string weights, data;  // as given to --weights and --data
+  int64_t steps = 1;
+  std::optional<uint64_t> shuffle;
+  std::string metrics, save, trace, dump_gradients;  // paths; empty: none
+  bool poison = false;
+  RunSettings settings;
+};
+
+struct Outcome {
+  int64_t steps = 0;     // updates done
+  bool stopped = false;  // a signal asked for it
+};
+
+// Collective. Checks that all ranks run the same plan the same way, prepares, trains, saves.
+base::Result<Outcome> train(const plan::Loaded& loaded, Job& job, const LaunchInfo& launch,
+                            const TrainOptions& options);
+
+}  // namespace dc::runtime

@@ -1,0 +1,116 @@
+#include "runtime/train/weights.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include "runtime/train/elements.h"
+
+namespace dc::runtime {
+namespace {
+
+using base::ErrorKind;
+using base::Result;
+using base::Status;
+
+constexpr int64_t kChunkElements = 1 << 14;
+
+// Logical elements [first, first + count) of the source into the same elements of `target`, which may be strided.
+Status read_into(const ElementSource& source, int64_t first, int64_t count, base::DType through,
+                 const BoundTensor& target, int64_t target_first) {
+  const ElementWalk walk(target.sizes, target.strides);
+  const int64_t bytes = base::byte_size(target.dtype);
+  auto* data = static_cast<std::byte*>(target.data);
+  if (walk.contiguous()) {
+    return source.read(first, count, through, target.dtype, data + target_first * bytes);
+  }
+  std::vector<std::byte> chunk(static_cast<size_t>(std::min(count, kChunkElements) * bytes));
+  for (int64_t done = 0; done < count; done += kChunkElements) {
+    const int64_t part = std::min(kChunkElements, count - done);
+    DC_RETURN_IF_ERROR(source.read(first + done, part, through, target.dtype, chunk.data()));
+    for (int64_t i = 0; i < part; ++i) {
+      std::memcpy(data + walk.offset(target_first + done + i) * bytes, chunk.data() + i * bytes,
+                  static_cast<size_t>(bytes));
+    }
+  }
+  return base::ok_status();
+}
+
+Status fill_parameter(const plan::Parameter& parameter, const ElementSource& source, bool whole,
+                      int rank, const BoundTensor& target) {
+  int64_t elements = 1;
+  for (const int64_t size : parameter.sizes) elements *= size;
+  if (whole) return read_into(source, 0, elements, parameter.dtype, target, 0);
+  const OwnRange range = own_range(elements, parameter.shard, rank);
+  DC_RETURN_IF_ERROR(read_into(source, range.first, range.count, parameter.dtype, target, 0));
+  const int64_t bytes = base::byte_size(target.dtype);
+  std::memset(static_cast<std::byte*>(target.data) + range.count * bytes, 0,
+              static_cast<size_t>((target.numel() - range.count) * bytes));
+  return base::ok_status();
+}
+
+Status fill_data(const plan::StateEntry& entry, const BoundTensor& target) {
+  const ElementWalk walk(target.sizes, target.strides);
+  const int64_t bytes = base::byte_size(target.dtype);
+  if (static_cast<int64_t>(entry.data.size()) != walk.numel() * bytes) {
+    return Status(ErrorKind::BadInput, "DC6401",
+                  "constant '" + entry.name + "' of the plan has the wrong size; compile it again");
+  }
+  auto* data = static_cast<std::byte*>(target.data);
+  for (int64_t i = 0; i < walk.numel(); ++i) {
+    std::memcpy(data + walk.offset(i) * bytes, entry.data.data() + i * bytes,
+                static_cast<size_t>(bytes));
+  }
+  return base::ok_status();
+}
+
+Status fill_entry(const plan::Plan& plan, const plan::StateEntry& entry, const WeightSet& weights,
+                  int rank, const BoundTensor& target) {
+  const auto parameter = static_cast<size_t>(entry.parameter);
+  const auto buffer = static_cast<size_t>(entry.buffer);
+  switch (entry.source) {
+    case plan::StateSource::ParameterWhole:
+    case plan::StateSource::ParameterShard:
+      return fill_parameter(plan.parameters[parameter], *weights.parameters[parameter],
+                            entry.source == plan::StateSource::ParameterWhole, rank, target);
+    case plan::StateSource::Buffer:
+      return read_into(*weights.buffers[buffer], 0, target.numel(), plan.buffers[buffer].dtype,
+                       target, 0);
+    case plan::StateSource::Data:
+      return fill_data(entry, target);
+    case plan::StateSource::Zeros:
+    case plan::StateSource::Runtime:
+      return base::ok_status();
+  }
+  return base::ok_status();
+}
+
+}  // namespace
+
+Status fill_state(const plan::Plan& plan, const WeightSet& weights, int rank,
+                  const TensorBinder& bind) {
+  for (const plan::StateEntry& entry : plan.state) {
+    Status status = fill_entry(plan, entry, weights, rank, bind(entry.tensor));
+    if (!status.ok()) return std::move(status).add_context("while filling '" + entry.name + "'");
+  }
+  return base::ok_status();
+}
+
+Result<WeightSet> open_weights(const std::string& text, const plan::Plan& plan) {
+  if (text.starts_with("init:")) {
+    uint64_t seed = 0;
+    const char* last = text.data() + text.size();
+    const auto [end, error] = std::from_chars(text.data() + 5, last, seed);
+    if (error != std::errc() || end != last) {
+      return Status(ErrorKind::Usage, "DC6402",
+                    "--weights " + text + ": the seed must be a number, as in init:0");
+    }
+    return draw_weights(seed, plan);
+  }
+  if (text.ends_with(".pt2")) return open_archive_weights(text, plan);
+  if (text.ends_with(".safetensors")) return open_tensor_weights(text, plan);
+  return Status(ErrorKind::Usage, "DC6403",
+                "--weights " + text + ": give FILE.pt2, FILE.safetensors or init:SEED");
+}
+
+}  // namespace dc::runtime

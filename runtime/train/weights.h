@@ -1,0 +1,41 @@
+// --weights: where parameters and buffers come from, and filling a rank's state with them before step 1.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/plan/plan.h"
+#include "runtime/train/checkpoint.h"
+#include "src/base/status.h"
+
+namespace dc::runtime {
+
+// The elements of one parameter or buffer, in logical (row-major) order.
+class ElementSource {
+ public:
+  virtual ~ElementSource() = default;
+  // Elements [first, first + count), rounded to `through`, then to `to`, side by side at `out`.
+  virtual base::Status read(int64_t first, int64_t count, base::DType through, base::DType to,
+                            void* out) const = 0;
+};
+
+// One source per parameter and per buffer of the plan; none is missing.
+struct WeightSet {
+  std::vector<std::unique_ptr<ElementSource>> parameters, buffers;
+};
+
+// `text`: "init:SEED", "FILE.pt2" or "FILE.safetensors". Lists all names that are missing (66), unfit (65) or have no rule to draw by (65).
+base::Result<WeightSet> open_weights(const std::string& text, const plan::Plan& plan);
+
+// The kinds behind open_weights().
+base::Result<WeightSet> draw_weights(uint64_t seed, const plan::Plan& plan);
+base::Result<WeightSet> open_archive_weights(const std::string& path, const plan::Plan& plan);
+base::Result<WeightSet> open_tensor_weights(const std::string& path, const plan::Plan& plan);
+
+// Fills every state tensor that has a source; the slab is zero elsewhere, which is what the others start with.
+base::Status fill_state(const plan::Plan& plan, const WeightSet& weights, int rank,
+                        const TensorBinder& bind);
+
+}  // namespace dc::runtime
