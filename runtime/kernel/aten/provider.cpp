@@ -1,0 +1,327 @@
+// The aten provider: any op that libtorch's dispatcher knows, on planned addresses.
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "runtime/kernel/aten/arguments.h"
+#include "runtime/kernel/aten/plugin.h"
+#include "runtime/kernel/aten/recording.h"
+#include "runtime/kernel/aten/serving_allocator.h"
+#include "runtime/kernel/aten/settings.h"
+
+namespace dc::runtime::aten {
+namespace {
+
+base::Status failure(base::ErrorKind kind, const char* code, const plan::Instruction& instruction,
+                     const std::string& problem) {
+  base::Status status(kind, code, "'" + instruction.op + "' " + problem);
+  if (!instruction.module.empty()) status.add_context("in module " + instruction.module);
+  return status;
+}
+
+base::Status unsupported(const plan::Instruction& instruction, const std::string& problem) {
+  return failure(base::ErrorKind::Unsupported, "DC6114", instruction, problem);
+}
+
+std::string text(const std::vector<int64_t>& values) {
+  std::string result = "[";
+  for (size_t i = 0; i < values.size(); ++i) result += (i ? ", " : "") + std::to_string(values[i]);
+  return result + "]";
+}
+
+// Lives as long as the provider or one of its kernels.
+class Shared {
+ public:
+  ~Shared() {
+    for (const std::byte* base : bases_) remove_planned_range(base);
+  }
+
+  // Declares the arena around a slice, once.
+  bool add_arena(const AddressMap& addresses, int32_t slice) {
+    const plan::Plan& plan = addresses.plan();
+    const std::byte* base = addresses.slice(slice) - plan.slices[slice].offset;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const std::byte* known : bases_) {
+      if (known == base) return true;
+    }
+    const size_t device = static_cast<size_t>(plan::Space::Device);
+    int64_t bytes = device < plan.arena_bytes.size() ? plan.arena_bytes[device] : 0;
+    for (const plan::Slice& entry : plan.slices) {
+      if (entry.space == plan::Space::Device) bytes = std::max(bytes, entry.offset + entry.bytes);
+    }
+    if (!add_planned_range(base, bytes)) return false;
+    bases_.push_back(base);
+    return true;
+  }
+
+  std::atomic<int64_t> repairs{0};
+
+ private:
+  std::mutex mutex_;
+  std::vector<const std::byte*> bases_;
+};
+
+// Recordings of the whole process: ranks that are threads share them.
+class Recordings {
+ public:
+  base::Result<std::shared_ptr<const Recording>> get(const c10::OperatorHandle& op,
+                                                     const plan::Plan& plan,
+                                                     const plan::Instruction& instruction,
+                                                     int threads) {
+    const std::string key = recording_key(plan, instruction, threads);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (const auto found = known_.find(key); found != known_.end()) return found->second;
+    auto recording = record(op, plan, instruction);
+    if (!recording.ok()) return std::move(recording).status();
+    auto shared = std::make_shared<const Recording>(std::move(recording).value());
+    known_.emplace(key, shared);
+    return shared;
+  }
+
+  static Recordings& instance() {
+    static auto* recordings = new Recordings;  // outlives every thread
+    return *recordings;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const Recording>> known_;
+};
+
+// A wanted output: where it must be, and how many bytes it covers.
+struct Wanted {
+  void* data = nullptr;  // null: not wanted
+  int64_t bytes = 0;
+};
+
+class AtenKernel final : public Kernel {
+ public:
+  AtenKernel(c10::OperatorHandle op, std::string name, int threads, bool onednn,
+             std::shared_ptr<Shared> shared)
+      : op_(op),
+        name_(std::move(name)),
+        threads_(threads),
+        onednn_(onednn),
+        shared_(std::move(shared)) {}
+
+  void set_inputs(torch::jit::Stack inputs) {
+    inputs_ = std::move(inputs);
+    stack_.reserve(std::max(inputs_.size(), op_.schema().returns().size()) + 1);
+  }
+  void set_outputs(std::vector<Wanted> outputs) { outputs_ = std::move(outputs); }
+  ReplaySession& session() { return session_; }
+
+  base::Status launch() override {
+    use_threads(threads_);
+    const OneDnnHold hold(onednn_);
+    const c10::InferenceMode inference;
+    const SessionScope scope(&session_);
+    session_.restart();
+    const int64_t before = session_.unexpected();
+    base::Status status = call();
+    stack_.clear();
+    if (const int64_t more = session_.unexpected() - before; more != 0) shared_->repairs += more;
+    return status;
+  }
+
+ private:
+  base::Status call() {
+    try {
+      stack_ = inputs_;
+      op_.callBoxed(&stack_);
+    } catch (const c10::Error& error) {
+      return failed(error.what_without_backtrace());
+    } catch (const std::exception& error) {
+      return failed(error.what());
+    }
+    bool complete = true;
+    for_each_result(stack_, [&](size_t index, const at::Tensor* tensor) {
+      const Wanted& wanted = outputs_[index];
+      if (wanted.data == nullptr || wanted.bytes == 0) return;
+      complete = complete && tensor != nullptr;
+      if (tensor == nullptr || tensor->const_data_ptr() == wanted.data) return;
+      std::memcpy(wanted.data, tensor->const_data_ptr(), static_cast<size_t>(wanted.bytes));
+      ++shared_->repairs;
+    });
+    return complete ? base::ok_status()
+                    : failed("it returned nothing where the plan expects a tensor");
+  }
+
+  base::Status failed(const std::string& why) const {
+    return base::Status(base::ErrorKind::Internal, "DC6116", "'" + name_ + "' failed: " + why);
+  }
+
+  c10::OperatorHandle op_;
+  std::string name_;
+  int threads_;
+  bool onednn_;
+  std::shared_ptr<Shared> shared_;
+  torch::jit::Stack inputs_, stack_;
+  std::vector<Wanted> outputs_;
+  ReplaySession session_;
+};
+
+base::Status check_output(const plan::Plan& plan, const plan::Instruction& instruction,
+                          size_t index, const Produced& produced) {
+  const std::string which = "result " + std::to_string(index);
+  if (!produced.is_tensor)
+    return unsupported(instruction, "returns no tensor as " + which + ", but the plan expects one");
+  const plan::Tensor& tensor = plan.tensors[instruction.outputs[index]];
+  if (produced.dtype != scalar_type(tensor.dtype)) {
+    return unsupported(instruction, "gives " + which + " another element type than the plan's " +
+                                        std::string(base::name(tensor.dtype)));
+  }
+  if (produced.sizes != tensor.sizes) {
+    return unsupported(instruction, "gives " + which + " the sizes " + text(produced.sizes) +
+                                        ", but the plan has " + text(tensor.sizes));
+  }
+  if (extent(tensor.sizes, tensor.strides) == 0) return {};
+  for (size_t dim = 0; dim < tensor.sizes.size(); ++dim) {
+    if (tensor.sizes[dim] == 1 || produced.strides[dim] == tensor.strides[dim]) continue;
+    return unsupported(instruction, "gives " + which + " the strides " + text(produced.strides) +
+                                        ", but the plan has " + text(tensor.strides) +
+                                        "; export the model with the libtorch that runs it");
+  }
+  return {};
+}
+
+class Provider final : public KernelProvider {
+ public:
+  explicit Provider(int threads) : threads_(threads), shared_(std::make_shared<Shared>()) {}
+
+  std::string_view name() const override { return "aten"; }
+  int64_t repairs() const override { return shared_->repairs; }
+
+  base::Result<int64_t> measure_scratch(const plan::Instruction& instruction,
+                                        const AddressMap& addresses) override {
+    DC_ASSIGN_OR_RETURN(const c10::OperatorHandle op, resolve(instruction));
+    DC_ASSIGN_OR_RETURN(const auto recording, recorded(op, instruction, addresses.plan()));
+    return recording->scratch.bytes;
+  }
+
+  base::Result<std::unique_ptr<Kernel>> prepare(const plan::Instruction& instruction,
+                                                const AddressMap& addresses) override {
+    const plan::Plan& plan = addresses.plan();
+    DC_ASSIGN_OR_RETURN(const c10::OperatorHandle op, resolve(instruction));
+    DC_ASSIGN_OR_RETURN(const auto recording, recorded(op, instruction, plan));
+    const int64_t planned = instruction.scratch < 0 ? 0 : plan.slices[instruction.scratch].bytes;
+    if (recording->scratch.bytes > planned) {
+      return failure(base::ErrorKind::OutOfMemory, "DC6115", instruction,
+                     "needs " + std::to_string(recording->scratch.bytes) +
+                         " bytes of scratch memory, but the plan has " + std::to_string(planned) +
+                         "; profile the model with dcc profile and compile with --profile");
+    }
+    auto kernel = std::make_unique<AtenKernel>(op, instruction.op, threads_,
+                                               wants_onednn(plan, instruction), shared_);
+    const c10::InferenceMode inference;
+    DC_ASSIGN_OR_RETURN(auto inputs, build_stack(op.schema(), instruction, [&](int64_t id) {
+                          const BoundTensor bound = addresses.bind(static_cast<int32_t>(id));
+                          return borrow(bound.data, bound.dtype, bound.sizes, bound.strides);
+                        }));
+    kernel->set_inputs(std::move(inputs));
+    DC_RETURN_IF_ERROR(bind_outputs(instruction, addresses, *recording, *kernel));
+    return std::unique_ptr<Kernel>(std::move(kernel));
+  }
+
+ private:
+  base::Result<c10::OperatorHandle> resolve(const plan::Instruction& instruction) const {
+    // "aten.mm.default" is the operator "aten::mm" with an empty overload name.
+    const std::string& op = instruction.op;
+    const size_t space = op.find('.'), overload = op.rfind('.');
+    if (space == std::string::npos || space == overload)
+      return unsupported(instruction, "is not the name of an ATen overload");
+    const std::string variant = op.substr(overload + 1);
+    const auto found = c10::Dispatcher::singleton().findSchema(
+        {op.substr(0, space) + "::" + op.substr(space + 1, overload - space - 1),
+         variant == "default" ? "" : variant});
+    if (!found) return unsupported(instruction, "is unknown to this libtorch");
+    if (found->schema().is_mutable())
+      return unsupported(instruction, "changes its arguments; plans are functional");
+    return *found;
+  }
+
+  base::Result<std::shared_ptr<const Recording>> recorded(const c10::OperatorHandle& op,
+                                                          const plan::Instruction& instruction,
+                                                          const plan::Plan& plan) const {
+    use_threads(threads_);
+    auto recording = Recordings::instance().get(op, plan, instruction, threads_);
+    if (!recording.ok()) return recording;
+    for (size_t i = 0; i < instruction.outputs.size(); ++i) {
+      if (instruction.outputs[i] < 0) continue;
+      DC_RETURN_IF_ERROR(check_output(plan, instruction, i, (*recording)->results[i]));
+    }
+    return recording;
+  }
+
+  // Tells the kernel where its results belong and serves the recorded allocations from there and
+  // from scratch.
+  base::Status bind_outputs(const plan::Instruction& instruction, const AddressMap& addresses,
+                            const Recording& recording, AtenKernel& kernel) const {
+    const plan::Plan& plan = addresses.plan();
+    std::vector<Wanted> outputs(recording.results.size());
+    for (size_t i = 0; i < instruction.outputs.size(); ++i) {
+      if (instruction.outputs[i] < 0) continue;
+      const BoundTensor bound = addresses.bind(instruction.outputs[i]);
+      outputs[i] = {bound.data, extent(bound.sizes, bound.strides) * base::byte_size(bound.dtype)};
+      if (!shared_->add_arena(addresses, plan.tensors[instruction.outputs[i]].slice))
+        return too_many_arenas(instruction);
+    }
+    std::byte* scratch = instruction.scratch < 0 ? nullptr : addresses.slice(instruction.scratch);
+    if (scratch != nullptr && !shared_->add_arena(addresses, instruction.scratch))
+      return too_many_arenas(instruction);
+    for (size_t k = 0; k < recording.allocations.size(); ++k) {
+      const int32_t output = recording.output[k];
+      if (output < 0) {
+        kernel.session().add(scratch + recording.scratch.offsets[k],
+                             recording.allocations[k].bytes);
+        continue;
+      }
+      if (recording.allocations[k].bytes > outputs[output].bytes) {
+        return unsupported(
+            instruction, "allocates " + std::to_string(recording.allocations[k].bytes) +
+                             " bytes for result " + std::to_string(output) + ", but the plan has " +
+                             std::to_string(outputs[output].bytes));
+      }
+      kernel.session().add(outputs[output].data, recording.allocations[k].bytes);
+    }
+    kernel.set_outputs(std::move(outputs));
+    return {};
+  }
+
+  static base::Status too_many_arenas(const plan::Instruction& instruction) {
+    return failure(base::ErrorKind::Internal, "DC6117", instruction,
+                   "belongs to an arena too many: at most 256 ranks per process");
+  }
+
+  int threads_;
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace
+}  // namespace dc::runtime::aten
+
+extern "C" __attribute__((visibility("default"))) dc::runtime::KernelProvider* dcrun_aten_open(
+    const char* abi, int threads, std::string* problem) {
+  using namespace dc::runtime::aten;
+  if (std::strcmp(abi, kAbi) != 0) {
+    *problem = "it was built for '" + std::string(kAbi) + "', the program for '" + abi + "'";
+    return nullptr;
+  }
+  try {
+    static const bool ready = [] {
+      install_serving_allocator();
+      at::set_num_interop_threads(1);
+      return true;
+    }();
+    (void)ready;
+    use_threads(threads);
+    return new Provider(threads);
+  } catch (const std::exception& error) {
+    *problem = error.what();
+    return nullptr;
+  }
+}

@@ -1,0 +1,185 @@
+#include "runtime/kernel/aten/recording.h"
+
+#include <ATen/ops/from_blob.h>
+#include <c10/core/InferenceMode.h>
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "runtime/kernel/aten/arguments.h"
+#include "runtime/kernel/aten/serving_allocator.h"
+#include "runtime/kernel/aten/settings.h"
+
+namespace dc::runtime::aten {
+namespace {
+
+base::Status refused(const plan::Instruction& instruction, const std::string& problem) {
+  return base::Status(base::ErrorKind::Unsupported, "DC6113",
+                      "'" + instruction.op + "' cannot be run: " + problem);
+}
+
+// Zeros that all dummy inputs share. Pages that are only read cost no memory; as indices, zeros are
+// always valid.
+class Zeros {
+ public:
+  explicit Zeros(int64_t bytes) : bytes_(static_cast<size_t>(std::max<int64_t>(bytes, 64))) {
+    data_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  }
+  ~Zeros() {
+    if (ok()) munmap(data_, bytes_);
+  }
+  Zeros(const Zeros&) = delete;
+  Zeros& operator=(const Zeros&) = delete;
+  bool ok() const { return data_ != MAP_FAILED; }
+  void* data() const { return data_; }
+
+ private:
+  size_t bytes_;
+  void* data_;
+};
+
+template <typename Visit>
+void for_each_input(const plan::Instruction& instruction, Visit visit) {
+  for (const plan::Arg& arg : instruction.args) {
+    if (arg.kind == plan::ArgKind::Tensor) visit(arg.i);
+    if (arg.kind == plan::ArgKind::Tensors) {
+      for (int64_t id : arg.ints) visit(id);
+    }
+  }
+}
+
+int64_t largest_input(const plan::Plan& plan, const plan::Instruction& instruction) {
+  int64_t bytes = 0;
+  for_each_input(instruction, [&](int64_t id) {
+    if (id < 0) return;
+    const plan::Tensor& tensor = plan.tensors[id];
+    bytes = std::max(bytes, extent(tensor.sizes, tensor.strides) * base::byte_size(tensor.dtype));
+  });
+  return bytes;
+}
+
+// Which allocation became which wanted output, and what all results look like.
+void read_results(const torch::jit::Stack& stack, const RecordingSession& session,
+                  const plan::Instruction& instruction, Recording& recording) {
+  recording.output.assign(session.allocations().size(), -1);
+  for_each_result(stack, [&](size_t index, const at::Tensor* tensor) {
+    Produced produced;
+    if (tensor != nullptr) {
+      produced = {true, tensor->scalar_type(), tensor->sizes().vec(), tensor->strides().vec()};
+      const bool wanted = index < instruction.outputs.size() && instruction.outputs[index] >= 0;
+      const int32_t allocation = session.find(tensor->const_data_ptr());
+      if (wanted && allocation >= 0 && recording.output[allocation] < 0) {
+        recording.output[allocation] = static_cast<int32_t>(index);
+      }
+    }
+    recording.results.push_back(std::move(produced));
+  });
+}
+
+base::Status run_once(const c10::OperatorHandle& op, const plan::Instruction& instruction,
+                      const torch::jit::Stack& inputs, Recording& recording) {
+  RecordingSession session;
+  const SessionScope scope(&session);
+  torch::jit::Stack stack = inputs;
+  try {
+    op.callBoxed(&stack);
+  } catch (const c10::Error& error) {
+    return refused(instruction, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return refused(instruction, error.what());
+  }
+  recording.allocations = session.allocations();
+  read_results(stack, session, instruction, recording);
+  return {};
+}
+
+template <typename T>
+void append_raw(std::string& key, const T& value) {
+  char bytes[sizeof(T)];
+  std::memcpy(bytes, &value, sizeof(T));
+  key.append(bytes, sizeof(T));
+}
+
+template <typename T>
+void append_list(std::string& key, const std::vector<T>& values) {
+  append_raw(key, values.size());
+  for (const T& value : values) append_raw(key, value);
+}
+
+void append_tensor(std::string& key, const plan::Plan& plan, int64_t id) {
+  append_raw(key, id < 0);
+  if (id < 0) return;
+  append_raw(key, plan.tensors[id].dtype);
+  append_list(key, plan.tensors[id].sizes);
+  append_list(key, plan.tensors[id].strides);
+}
+
+}  // namespace
+
+int64_t extent(at::IntArrayRef sizes, at::IntArrayRef strides) {
+  int64_t last = 0;
+  for (size_t dim = 0; dim < sizes.size(); ++dim) {
+    if (sizes[dim] == 0) return 0;
+    last += (sizes[dim] - 1) * strides[dim];
+  }
+  return last + 1;
+}
+
+at::Tensor borrow(void* data, base::DType dtype, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  return at::from_blob(data, sizes, strides, at::TensorOptions().dtype(scalar_type(dtype)));
+}
+
+std::string recording_key(const plan::Plan& plan, const plan::Instruction& instruction,
+                          int threads) {
+  std::string key = instruction.op;
+  append_raw(key, threads);
+  for (const plan::Arg& arg : instruction.args) {
+    key += arg.name;
+    append_raw(key, arg.kind);
+    if (arg.kind == plan::ArgKind::Tensor) {
+      append_tensor(key, plan, arg.i);
+    } else if (arg.kind == plan::ArgKind::Tensors) {
+      append_raw(key, arg.ints.size());
+      for (int64_t id : arg.ints) append_tensor(key, plan, id);
+    } else {
+      append_raw(key, arg.i);
+      append_raw(key, arg.f);
+      append_list(key, arg.ints);
+      append_list(key, arg.floats);
+      key += arg.s;
+    }
+  }
+  for (int32_t output : instruction.outputs) append_raw(key, output >= 0);
+  return key;
+}
+
+base::Result<Recording> record(const c10::OperatorHandle& op, const plan::Plan& plan,
+                               const plan::Instruction& instruction) {
+  const Zeros zeros(largest_input(plan, instruction));
+  if (!zeros.ok()) return refused(instruction, "there is no memory for dummy inputs");
+  const c10::InferenceMode inference;
+  auto inputs = build_stack(op.schema(), instruction, [&](int64_t id) {
+    const plan::Tensor& tensor = plan.tensors[id];
+    return borrow(zeros.data(), tensor.dtype, tensor.sizes, tensor.strides);
+  });
+  if (!inputs.ok()) return std::move(inputs).status();
+  const bool onednn = wants_onednn(plan, instruction);
+  const OneDnnHold hold(onednn);
+  Recording recording;
+  // oneDNN allocates more when it meets a shape for the first time: only the second run is typical.
+  if (onednn) DC_RETURN_IF_ERROR(run_once(op, instruction, *inputs, recording));
+  recording = Recording();
+  DC_RETURN_IF_ERROR(run_once(op, instruction, *inputs, recording));
+  if (recording.results.size() < instruction.outputs.size()) {
+    return refused(instruction, "it returns " + std::to_string(recording.results.size()) +
+                                    " values, but the plan has " +
+                                    std::to_string(instruction.outputs.size()));
+  }
+  std::vector<bool> is_scratch;
+  for (int32_t output : recording.output) is_scratch.push_back(output < 0);
+  recording.scratch = lay_out_scratch(recording.allocations, is_scratch);
+  return recording;
+}
+
+}  // namespace dc::runtime::aten

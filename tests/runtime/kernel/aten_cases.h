@@ -1,0 +1,35 @@
+// The cases that make_aten_cases.py writes: an instruction on a bench, and what PyTorch computed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/runtime/kernel/kernel_bench.h"
+
+namespace dc::runtime {
+
+struct ExpectedTensor {
+  bool is_tensor = false;
+  base::DType dtype = base::DType::F32;
+  std::vector<int64_t> sizes, strides;
+  std::vector<uint8_t> bytes;
+};
+
+struct AtenCase {
+  std::string name, op;
+  std::vector<std::string> arguments;  // lines of the file
+  std::vector<ExpectedTensor> results;
+};
+
+const std::vector<AtenCase>& aten_cases();
+const AtenCase& aten_case(const std::string& name);
+
+// Puts the inputs on the bench and returns the instruction with outputs that look as PyTorch's
+// results do.
+plan::Instruction place(KernelBench& bench, const AtenCase& test);
+
+// Difference between an output on the bench and the expected tensor, relative to the largest
+// expected magnitude; 0 means equal bits.
+double difference(KernelBench& bench, int32_t output, const ExpectedTensor& expected);
+
+}  // namespace dc::runtime
