@@ -1,0 +1,71 @@
+// Steps in textual form that several tests start from. Both are valid and in canonical form.
+#pragma once
+
+namespace dc::ir {
+
+inline constexpr const char* kImported = R"(step @tiny stage=imported mesh=<dp=2> {
+  input "x" : f32[4,8]
+  parameter "w" : f32[8,8]
+  state "w" : f32[8,8] parameter="w"
+  program @micro_batch {
+    %x = input(name="x") : f32[4,8]
+    %w = state(entry="w") : f32[8,8]
+    %wt = aten.t.default(self=%w) : f32[8,8] strides=(1,8)
+    %h = aten.mm.default(self=%x, mat2=%wt) : f32[4,8] in "net"
+    %loss = aten.mean.default(self=%h) : f32[]
+    %xt = aten.t.default(self=%x) : f32[8,4] strides=(1,8) backward
+    %gw = aten.mm.default(self=%xt, mat2=%h) : f32[8,8] backward in "net"
+    output loss %loss
+    output gradient "w" %gw
+  }
+}
+)";
+
+inline constexpr const char* kScheduled = R"(step @tiny stage=scheduled mesh=<dp=2> {
+  input "x" : f32[4,8]
+  parameter "w" : f32[8,8] placement=gathered_per_use gradient=sharded_each_micro_batch state=sharded shard=32
+  state "w" : f32[32] flat_shard<dp> role=shard parameter="w"
+  state "exp_avg.w" : f32[32] flat_shard<dp> role=moment1 parameter="w"
+  state "exp_avg_sq.w" : f32[32] flat_shard<dp> role=moment2 parameter="w"
+  state "slots" : f64[16] role=slots
+  state "scalars" : f64[9] role=scalars
+  state "table" : f64[2,3] role=table
+  state "table_row" : f64[3] role=table range_of="table"
+  state "loss_sum" : f64[1] role=loss_sum
+  state "rng" : i64[4] role=rng
+  streams "compute" "comm"
+  program @step {
+    %x = input(name="x") : f32[4,8] varying<dp>
+    %w = state(entry="w") : f32[32] flat_shard<dp>
+    %m = state(entry="exp_avg.w") : f32[32] flat_shard<dp>
+    %v = state(entry="exp_avg_sq.w") : f32[32] flat_shard<dp>
+    %slots = state(entry="slots") : f64[16]
+    %scalars = state(entry="scalars") : f64[9]
+    %table = state(entry="table") : f64[2,3]
+    %row = state(entry="table_row") : f64[3]
+    %loss_sum = state(entry="loss_sum") : f64[1]
+    %rng = state(entry="rng") : i64[4]
+    %g0 = all_gather.start %w (elements=64, shard=32) : f32[8,8] stream=comm
+    %f0 = all_gather.done %g0 : f32[8,8]
+    %wt = aten.t.default(self=%f0) : f32[8,8] strides=(1,8)
+    %h = aten.mm.default(self=%x, mat2=%wt) : f32[4,8] varying<dp> in "net"
+    %y, %mask = dropout %h, %rng (p=0.5, op_id=0) : f32[4,8] varying<dp>, bool[4,8] varying<dp>
+    %loss = aten.mean.default(self=%y) : f32[] varying<dp>
+    add_loss %loss_sum, %loss
+    release %f0
+    %xt = aten.t.default(self=%x) : f32[8,4] strides=(1,8) varying<dp> backward
+    %gw = aten.mm.default(self=%xt, mat2=%y) : f32[8,8] partial<dp> backward in "net"
+    %r0 = reduce_scatter.start %gw (shard=32) : f32[32] flat_shard<dp> backward stream=comm
+    %r1 = reduce_scatter.done %r0 : f32[32] flat_shard<dp> backward
+    %s = scale %r1, %slots (param=0) : f32[32] flat_shard<dp> update
+    square_sum %row, %s (param=0, shard=32, elements=64, whole=0) update
+    %t0 = all_gather_into.start %table, %row (elements=6, shard=3) : f64[2,3] update stream=comm
+    %t1 = all_gather_into.done %t0 : f64[2,3] update
+    finalize %scalars, %table, %slots (clip=0) update
+    adamw %w, %m, %v, %s, %scalars, %slots (param=0, group=0, clip=0) update
+    output loss %loss
+  }
+}
+)";
+
+}  // namespace dc::ir

@@ -1,0 +1,215 @@
+// The verifier accepts the samples and refuses each of their damaged variants with its own code.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "src/ir/step.h"
+#include "tests/src/ir/sample_steps.h"
+
+namespace dc::ir {
+namespace {
+
+using ::testing::HasSubstr;
+
+Step parsed(const std::string& text) {
+  base::Result<Step> step = parse(text);
+  EXPECT_TRUE(step.ok()) << step.status().to_string();
+  return step.ok() ? std::move(step).value() : Step{};
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << "the sample has no '" << from << "'";
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+TEST(Verify, AcceptsTheSamples) {
+  EXPECT_EQ(verify(parsed(kImported), Stage::Imported).to_string(), "");
+  EXPECT_EQ(verify(parsed(kScheduled), Stage::Scheduled).to_string(), "");
+  const std::string normalized = replaced(kImported, "stage=imported", "stage=normalized");
+  EXPECT_EQ(verify(parsed(normalized), Stage::Normalized).to_string(), "");
+}
+
+TEST(Verify, RefusesAnotherStage) {
+  EXPECT_EQ(verify(parsed(kImported), Stage::Normalized).code(), "DC2300");
+}
+
+struct Damage {
+  const char* name;
+  const char* sample;
+  const char* from;
+  const char* to;
+  const char* code;
+};
+void PrintTo(const Damage& damage, std::ostream* out) { *out << damage.name; }
+
+class VerifyText : public ::testing::TestWithParam<Damage> {};
+
+TEST_P(VerifyText, RefusesWithItsCode) {
+  const Damage& damage = GetParam();
+  const Step step = parsed(replaced(damage.sample, damage.from, damage.to));
+  const base::Status status = verify(step, step.stage);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.code(), damage.code) << status.to_string();
+}
+
+constexpr Damage kDamages[] = {
+    {"output_twice", kImported, "output loss %loss\n", "output loss %loss\n    output loss %h\n", "DC2106"},
+    {"output_without_parameter", kImported, "gradient \"w\"", "gradient \"u\"", "DC2106"},
+    {"unknown_overload", kImported, "aten.mean.default", "aten.median.default", "DC2107"},
+    {"mutation", kImported, "aten.mean.default", "aten.zero_.default", "DC2108"},
+    {"data_dependent", kImported, "aten.mean.default", "aten.nonzero.default", "DC2109"},
+    {"view_without_operand", kImported, "aten.t.default(self=%x)", "aten.t.default", "DC2105"},
+    {"two_states_of_one_name", kImported, "  program", "  state \"w\" : f32[8,8] parameter=\"w\"\n  program", "DC2110"},
+    {"missing_group", kImported, "parameter \"w\" : f32[8,8]", "parameter \"w\" : f32[8,8] group=3", "DC2110"},
+    {"unbound_entry", kImported, "state \"w\" : f32[8,8]", "state \"w\" : f32[-1,8]", "DC2201"},
+    {"negative_stride", kImported, "f32[8,4] strides=(1,8)", "f32[8,4] strides=(1,-8)", "DC2201"},
+    {"view_outside", kImported, "f32[8,4] strides=(1,8)", "f32[8,4] strides=(1,9)", "DC2202"},
+    {"view_changes_dtype", kImported, "aten.t.default(self=%w) : f32[8,8] strides=(1,8)", "aten.t.default(self=%w) : f16[8,8] strides=(1,8)", "DC2202"},
+    {"input_type", kImported, "%x = input(name=\"x\") : f32[4,8]", "%x = input(name=\"x\") : f32[5,8]", "DC2203"},
+    {"state_type", kImported, "%w = state(entry=\"w\") : f32[8,8]", "%w = state(entry=\"w\") : f32[8,8] varying<dp>", "DC2203"},
+    {"split_dim", kImported, "f32[4,8] in \"net\"", "f32[4,8] shard<dp,2> in \"net\"", "DC2204"},
+    {"unknown_entry", kImported, "state(entry=\"w\")", "state(entry=\"u\")", "DC2205"},
+    {"attribute_type", kImported, "state(entry=\"w\")", "state(entry=3)", "DC2205"},
+    {"own_op_too_early", kImported, "    output loss", "    zero %gw\n    output loss", "DC2301"},
+    {"identity", kScheduled, "%loss = aten.mean.default(self=%y) : f32[] varying<dp>", "%d = aten.detach.default(self=%y) : f32[4,8]\n    %loss = aten.mean.default(self=%d) : f32[] varying<dp>", "DC2302"},
+    {"random", kScheduled, "aten.mean.default", "aten.rand_like.default", "DC2303"},
+    {"unbound", kScheduled, "%loss = aten.mean.default(self=%y) : f32[]", "%loss = aten.mean.default(self=%y) : f32[-1]", "DC2304"},
+    {"parameter_without_state", kScheduled, "state \"w\" : f32[32] flat_shard<dp> role=shard parameter=\"w\"", "state \"w\" : f32[32] flat_shard<dp> role=shard", "DC2305"},
+    {"wasteful_shard", kScheduled, "state \"w\" : f32[32] flat_shard<dp> role=shard parameter=\"w\"", "state \"w\" : f32[32] flat_shard<dp> role=shard parameter=\"w\" storage=64", "DC2201"},
+    {"range_too_long", kScheduled, "\"table_row\" : f64[3]", "\"table_row\" : f64[4]", "DC2201"},
+    {"operand_count", kScheduled, "add_loss %loss_sum, %loss", "add_loss %loss_sum", "DC2105"},
+    {"update_operand_count", kScheduled, "add_loss %loss_sum, %loss\n", "add_loss %loss_sum, %loss\n    adamw %w (param=0)\n", "DC2105"},
+    {"gather_too_small", kScheduled, "(elements=64, shard=32) : f32[8,8] stream", "(elements=72, shard=32) : f32[9,8] stream", "DC2203"},
+    {"gather_of_activation", kScheduled, "all_gather.start %w (elements=64, shard=32)", "all_gather.start %x (elements=64, shard=32)", "DC2204"},
+    {"reduction_of_whole", kScheduled, "reduce_scatter.start %gw", "reduce_scatter.start %h", "DC2204"},
+    {"reduction_dtype", kScheduled, "%r0 = reduce_scatter.start %gw (shard=32) : f32[32]", "%r0 = reduce_scatter.start %gw (shard=32) : bf16[32]", "DC2203"},
+    {"missing_shard", kScheduled, "%gw (shard=32)", "%gw", "DC2205"},
+    {"dropout_probability", kScheduled, "p=0.5", "p=1.5", "DC2205"},
+    {"scale_without_slots", kScheduled, "scale %r1, %slots", "scale %r1, %scalars", "DC2203"},
+    {"square_sum_column", kScheduled, "square_sum %row, %s (param=0", "square_sum %row, %s (param=1", "DC2205"},
+    {"square_sum_whole", kScheduled, "whole=0", "whole=1", "DC2203"},
+    {"update_of_activation", kScheduled, "adamw %w, %m", "adamw %r1, %m", "DC2203"},
+    {"update_group", kScheduled, "group=0", "group=1", "DC2205"},
+    {"update_not_reduced", kScheduled, "adamw %w, %m, %v, %s,", "adamw %w, %m, %v, %h,", "DC2306"},
+    {"update_of_partial", kScheduled, "adamw %w, %m, %v, %s,", "%p = aten.view.default(self=%s) : f32[32] partial<dp>\n    adamw %w, %m, %v, %p,", "DC2306"},
+    {"updated_never", kScheduled, "    adamw %w, %m, %v, %s, %scalars, %slots (param=0, group=0, clip=0) update\n", "", "DC2307"},
+    {"updated_twice", kScheduled, "    output loss", "    adamw %w, %m, %v, %s, %scalars, %slots (param=0, group=0, clip=0) update\n    output loss", "DC2307"},
+    {"done_of_another_start", kScheduled, "all_gather.done %g0", "all_reduce.done %g0", "DC2308"},
+    {"done_of_no_start", kScheduled, "%r1 = reduce_scatter.done %r0", "%r1 = reduce_scatter.done %gw", "DC2308"},
+    {"two_dones", kScheduled, "    release %f0\n", "    %f1 = all_gather.done %g0 : f32[8,8]\n    release %f0\n", "DC2308"},
+    {"no_done", kScheduled, "    %t1 = all_gather_into.done %t0 : f64[2,3] update\n", "", "DC2308"},
+    {"read_before_done", kScheduled, "aten.t.default(self=%f0)", "aten.t.default(self=%g0)", "DC2308"},
+    {"use_after_release", kScheduled, "aten.mm.default(self=%xt, mat2=%y)", "aten.mm.default(self=%xt, mat2=%f0)", "DC2309"},
+    {"view_after_release", kScheduled, "aten.mm.default(self=%xt, mat2=%y)", "aten.mm.default(self=%xt, mat2=%wt)", "DC2309"},
+    {"output_released", kScheduled, "output loss %loss", "output loss %wt", "DC2309"},
+    {"release_of_activation", kScheduled, "release %f0", "release %h", "DC2203"},
+    {"unknown_stream", kScheduled, "stream=comm", "stream=#2", "DC2310"},
+    {"write_in_flight", kScheduled, "    %f0 = all_gather.done", "    zero %w\n    %f0 = all_gather.done", "DC2311"},
+    {"read_of_target_in_flight", kScheduled, "    %t1 = all_gather_into.done", "    finalize %scalars, %table, %slots (clip=0) update\n    %t1 = all_gather_into.done", "DC2311"},
+};
+INSTANTIATE_TEST_SUITE_P(Verify, VerifyText, ::testing::ValuesIn(kDamages),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Verify, NamesTheNodeAndItsModule) {
+  const Step step = parsed(replaced(kImported, "aten.mm.default(self=%x", "aten.mm.weird(self=%x"));
+  const base::Status status = verify(step, Stage::Imported);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.kind(), base::ErrorKind::Unsupported);
+  EXPECT_THAT(status.sentence(), HasSubstr("'%h = aten.mm.weird %x, %wt' of module 'net'"));
+}
+
+TEST(Verify, BoolIndicesDependOnData) {
+  const std::string text = replaced(kImported, "    output loss",
+                                    "    %b = aten.gt.Scalar(self=%h, other=0) : bool[4,8]\n"
+                                    "    %i = aten.index.Tensor(self=%h, indices=[%b]) : f32[3]\n    output loss");
+  EXPECT_EQ(verify(parsed(text), Stage::Imported).code(), "DC2109");
+}
+
+// Damage that no text can express.
+TEST(Verify, SeesBrokenUseLists) {
+  Step step = parsed(kImported);
+  Graph& graph = step.programs[0].graph;
+  graph.value(graph.find_value("x")).uses.pop_back();
+  EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2103");
+  step = parsed(kImported);
+  Graph& other = step.programs[0].graph;
+  other.value(other.find_value("loss")).uses.push_back(Use{other.last(), 0});
+  EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2103");
+}
+
+TEST(Verify, SeesUseBeforeDefinition) {
+  Step step = parsed(kImported);
+  Graph& graph = step.programs[0].graph;
+  graph.move_before(graph.value(graph.find_value("wt")).producer, NodeId{});
+  EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2102");
+}
+
+TEST(Verify, SeesForeignProducersAndNames) {
+  Step step = parsed(kImported);
+  Graph& graph = step.programs[0].graph;
+  graph.value(graph.find_value("h")).producer = graph.first();
+  EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2104");
+  step = parsed(kImported);
+  Graph& other = step.programs[0].graph;
+  other.value(other.find_value("h")).name = "x";
+  EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2104");
+}
+
+TEST(Verify, SeesOperandsThatAreNoValues) {
+  Step step = parsed(kImported);
+  Graph& graph = step.programs[0].graph;
+  Node& mean = graph.node(graph.value(graph.find_value("loss")).producer);
+  std::erase(graph.value(mean.operands[0]).uses, Use{mean.id, 0});
+  mean.operands[0] = ValueId{};
+  EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2102");
+}
+
+// Gives every state entry and value a place of its own.
+Step allocated() {
+  Step step = parsed(replaced(kScheduled, "stage=scheduled", "stage=allocated"));
+  int64_t end = 0;
+  const auto place = [&](int64_t bytes) {
+    const Location location{Space::Device, end, bytes};
+    end += base::round_up(bytes, base::kAlignment);
+    return location;
+  };
+  for (StateEntry& entry : step.state) entry.location = place(entry.type.bytes().v);
+  Graph& graph = step.programs[0].graph;
+  for (NodeId id : graph.order()) {
+    for (ValueId result : graph.node(id).results) {
+      graph.value(result).location = place(graph.value(result).type.bytes().v);
+    }
+  }
+  step.arena_bytes = end;
+  return step;
+}
+
+TEST(Verify, DemandsPlacesOnceAllocated) {
+  EXPECT_EQ(verify(allocated(), Stage::Allocated).to_string(), "");
+  Step step = allocated();
+  step.state[0].location = Location{};
+  EXPECT_EQ(verify(step, Stage::Allocated).code(), "DC2312");
+  step = allocated();
+  Graph& graph = step.programs[0].graph;
+  graph.value(graph.find_value("h")).location.bytes = 8;
+  EXPECT_EQ(verify(step, Stage::Allocated).code(), "DC2312");
+  step = allocated();
+  step.arena_bytes = 100;
+  EXPECT_EQ(verify(step, Stage::Allocated).code(), "DC2313");
+  step = allocated();
+  Graph& other = step.programs[0].graph;
+  other.value(other.find_value("h")).location.offset += 4;
+  EXPECT_EQ(verify(step, Stage::Allocated).code(), "DC2313");
+}
+
+TEST(Verify, UnusedValuesNeedNoPlace) {
+  Step step = allocated();
+  Graph& graph = step.programs[0].graph;
+  graph.value(graph.find_value("mask")).location = Location{};
+  EXPECT_EQ(verify(step, Stage::Allocated).to_string(), "");
+}
+
+}  // namespace
+}  // namespace dc::ir
