@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
 
 #include "cli/dcrun_options.h"
@@ -99,16 +100,24 @@ Result<Ready> make_ready(const cli::DcrunOptions& options, const runtime::Launch
 
 Result<runtime::Outcome> run_rank(const cli::DcrunOptions& options,
                                   const runtime::LaunchInfo& launch) {
+  auto ready = make_ready(options, launch);
   runtime::CommOptions comm;
   comm.backend = options.comm;
   comm.timeout = std::chrono::seconds(options.timeout_seconds);
-  DC_ASSIGN_OR_RETURN(auto job, runtime::connect(launch, comm));
+  if (ready.ok()) {
+    comm.threads_per_rank = ready->loaded.plan.threads;
+    set_threads(ready->loaded.plan.threads);
+  }
+  auto connected = runtime::connect(launch, comm);
+  if (!connected.ok()) return ready.ok() ? connected.status() : ready.status();
+  const std::unique_ptr<runtime::Job> job = std::move(connected).value();
   // Every rank first hears whether all others could read what they were given.
-  auto ready = make_ready(options, launch);
-  DC_RETURN_IF_ERROR(runtime::agree(job->control(), ready.ok() ? Status() : ready.status(),
-                                    "reading the plan and the configuration"));
-  set_threads(ready->loaded.plan.threads);
-  return runtime::train(ready->loaded, *job, launch, ready->options);
+  Status status = runtime::agree(job->control(), ready.ok() ? Status() : ready.status(),
+                                 "reading the plan and the configuration");
+  if (!status.ok()) return status;
+  auto outcome = runtime::train(ready->loaded, *job, launch, ready->options);
+  if (!outcome.ok()) job->leave(outcome.status());  // peers that wait for this rank hear why
+  return outcome;
 }
 
 Status check_launch(const cli::DcrunOptions& options, const runtime::LaunchInfo& launch) {

@@ -73,7 +73,7 @@ Status Replay::execute(const Command& command, uint32_t epoch) {
     case CommandKind::Wait:
       // Cancelled only after another stream failed: its failure is the one to report.
       if (!events_[target]->wait(epoch)) {
-        return Status(ErrorKind::Unavailable, "DC6101", "another stream of this rank failed");
+        return Status(ErrorKind::Unavailable, "DC6601", "another stream of this rank failed");
       }
       return base::ok_status();
     case CommandKind::Poison:
@@ -81,7 +81,7 @@ Status Replay::execute(const Command& command, uint32_t epoch) {
                   static_cast<size_t>(poisons_[target].bytes));
       return base::ok_status();
   }
-  return Status(ErrorKind::Internal, "DC6102", "unknown command kind; please report this");
+  return Status(ErrorKind::Internal, "DC6602", "unknown command kind; please report this");
 }
 
 Status Replay::collective(const BoundCollective& bound) {
@@ -96,7 +96,7 @@ Status Replay::collective(const BoundCollective& bound) {
     case plan::CollectiveKind::AllToAll:
       break;  // refused by prepare
   }
-  return Status(ErrorKind::Internal, "DC6103", "unprepared collective; please report this");
+  return Status(ErrorKind::Internal, "DC6603", "unprepared collective; please report this");
 }
 
 // The first failure is reported, except that a peer's death explains whatever came before it.

@@ -33,13 +33,13 @@ class Preparation {
   Status check_memory() const {
     for (size_t space = 1; space < plan_.arena_bytes.size(); ++space) {
       if (plan_.arena_bytes[space] > 0) {
-        return Status(ErrorKind::Unsupported, "DC6111",
+        return Status(ErrorKind::Unsupported, "DC6611",
                       "the plan keeps values outside device memory, which this version cannot do; "
                       "compile it without offload");
       }
     }
     if (!plan_.arena_bytes.empty() && slab_.bytes < plan_.arena_bytes[0]) {
-      return Status(ErrorKind::Internal, "DC6112",
+      return Status(ErrorKind::Internal, "DC6612",
                     "the slab is smaller than the plan's arena; please report this");
     }
     return base::ok_status();
@@ -52,7 +52,7 @@ class Preparation {
         whole = whole && group.ranks[i] == static_cast<int32_t>(i);
       }
       if (!whole) {
-        return Status(ErrorKind::Unsupported, "DC6113",
+        return Status(ErrorKind::Unsupported, "DC6613",
                       "the plan has a group on axis '" + group.axis +
                           "' that is not all ranks in order; this version runs one axis only");
       }
@@ -129,7 +129,7 @@ class Preparation {
         return base::ok_status();
       }
     }
-    return Status(ErrorKind::Internal, "DC6114", "unknown instruction kind; please report this");
+    return Status(ErrorKind::Internal, "DC6614", "unknown instruction kind; please report this");
   }
 
   Status bind_kernel(const plan::Instruction& instruction) {
@@ -144,7 +144,7 @@ class Preparation {
         ++replay_.counts_.native;
         break;
       case plan::Provider::Fused:
-        return Status(ErrorKind::Unsupported, "DC6115",
+        return Status(ErrorKind::Unsupported, "DC6615",
                       "the plan has fused kernels, which this version cannot run; compile it with "
                       "the dcc that belongs to this dcrun");
     }
@@ -156,12 +156,12 @@ class Preparation {
   Status bind_collective(const plan::Instruction& instruction) {
     if (instruction.collective == plan::CollectiveKind::Broadcast ||
         instruction.collective == plan::CollectiveKind::AllToAll) {
-      return Status(ErrorKind::Unsupported, "DC6116",
+      return Status(ErrorKind::Unsupported, "DC6616",
                     "the plan has a broadcast or all-to-all, which this version cannot run");
     }
     const plan::Group& group = plan_.groups[static_cast<size_t>(instruction.group)];
     if (group.stream >= 0 && group.stream != instruction.stream) {
-      return Status(ErrorKind::BadInput, "DC6117",
+      return Status(ErrorKind::BadInput, "DC6617",
                     "a collective runs on stream " + std::to_string(instruction.stream) +
                         " but its group belongs to stream " + std::to_string(group.stream) +
                         "; compile the plan again");
@@ -201,7 +201,7 @@ class Preparation {
       extent += (src.sizes[d] - 1) * src.strides[d];
     }
     if (!equal || extent != src.numel()) {
-      return Status(ErrorKind::BadInput, "DC6118",
+      return Status(ErrorKind::BadInput, "DC6618",
                     "a copy between tensors of different type, shape or strides, or with gaps; "
                     "compile the plan again");
     }

@@ -138,7 +138,7 @@ base::Status TraceRecorder::write_events(std::FILE* file, bool first) const {
     }
   }
   if (std::ferror(file)) {
-    return base::Status(base::ErrorKind::Io, "DC6121", "the trace could not be written");
+    return base::Status(base::ErrorKind::Io, "DC6621", "the trace could not be written");
   }
   return base::ok_status();
 }

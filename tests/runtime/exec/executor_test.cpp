@@ -1,0 +1,269 @@
+#include "runtime/exec/executor.h"
+
+#include <cmath>
+
+#include "runtime/exec/trace.h"
+#include "src/base/json.h"
+#include "src/base/step_scalars.h"
+#include "tests/runtime/exec/hand_plan.h"
+
+namespace dc::runtime::test {
+namespace {
+
+using base::DType;
+using base::ErrorKind;
+using base::Status;
+
+float* floats(Executor& executor, int32_t tensor) {
+  return static_cast<float*>(executor.tensor(tensor).data);
+}
+
+// acc = 0; acc += g; all ranks' acc are summed on the comm stream; acc *= slots[grad scale].
+struct SumPlan : HandPlan {
+  SumPlan(int world, int64_t elements, int64_t shard) : HandPlan(world) {
+    slots = tensor("slots", DType::F64, {16});
+    g = tensor("g", DType::F32, {elements});
+    acc = tensor("acc", DType::F32, {world * shard});
+    plan.tensors[static_cast<size_t>(acc)].sizes = {elements};
+    native("dc.zero", {acc});
+    native("dc.accumulate", {acc, g});
+    signal(0, 0);
+    wait(0, 1);
+    collective(plan::CollectiveKind::AllReduce, acc, acc, elements, shard);
+    signal(1, 1);
+    wait(1, 0);
+    native("dc.scale", {acc, slots}, {}, {acc});
+  }
+  int32_t slots, g, acc;
+};
+
+void sum_many_times(int world, int64_t shard) {
+  const int64_t elements = 70;
+  const SumPlan hand(world, elements, shard);
+  on_ranks(world, {}, [&](Job& job, int rank) {
+    auto slab = job.allocate(hand.plan.arena_bytes[0]);
+    DC_ASSERT_OK(slab.status());
+    auto prepared = Executor::prepare(hand.plan, job, *slab, {});
+    DC_ASSERT_OK(prepared.status());
+    Executor& executor = **prepared;
+    static_cast<double*>(executor.tensor(hand.slots).data)[base::kSlotGradScale] = 0.5;
+    for (int run = 0; run < 40; ++run) {
+      for (int64_t i = 0; i < elements; ++i) {
+        floats(executor, hand.g)[i] = static_cast<float>(i * 8 + rank + 100 * run);
+      }
+      DC_ASSERT_OK(executor.run(0));
+      for (int64_t i = 0; i < elements; ++i) {
+        const int64_t sum = world * (i * 8 + 100 * run) + world * (world - 1) / 2;
+        ASSERT_EQ(floats(executor, hand.acc)[i], static_cast<float>(sum) * 0.5f);
+      }
+    }
+    EXPECT_EQ(executor.counts().native, 3);
+    EXPECT_EQ(executor.counts().collectives, 1);
+    EXPECT_EQ(executor.counts().aten, 0);
+    EXPECT_EQ(executor.traffic().all_reduce > 0, world > 1);
+  });
+}
+
+TEST(Executor, SumsOverStreamsOneRank) { sum_many_times(1, 96); }
+TEST(Executor, SumsOverStreamsTwoRanks) { sum_many_times(2, 64); }
+TEST(Executor, SumsOverStreamsThreeRanks) { sum_many_times(3, 32); }
+
+TEST(Executor, ScattersAndGathersUnevenShards) {
+  const int world = 3;
+  const int64_t elements = 70, shard = 32;
+  HandPlan hand(world);
+  const int32_t g = hand.tensor("g", DType::F32, {elements});
+  const int32_t own = hand.tensor("own", DType::F32, {shard});
+  const int32_t whole = hand.tensor("whole", DType::F32, {world * shard});
+  hand.plan.tensors[static_cast<size_t>(whole)].sizes = {elements};
+  hand.collective(plan::CollectiveKind::ReduceScatter, g, own, elements, shard);
+  hand.collective(plan::CollectiveKind::AllGather, own, whole, elements, shard);
+  on_ranks(world, {}, [&](Job& job, int rank) {
+    auto slab = job.allocate(hand.plan.arena_bytes[0]);
+    DC_ASSERT_OK(slab.status());
+    auto executor = Executor::prepare(hand.plan, job, *slab, {});
+    DC_ASSERT_OK(executor.status());
+    for (int64_t i = 0; i < elements; ++i) {
+      floats(**executor, g)[i] = static_cast<float>((rank + 1) * i);
+    }
+    DC_ASSERT_OK((*executor)->run(0));
+    for (int64_t i = 0; i < elements; ++i) {
+      ASSERT_EQ(floats(**executor, whole)[i], static_cast<float>(6 * i));
+    }
+    for (int64_t i = 0; i < shard; ++i) {
+      const int64_t global = rank * shard + i;
+      ASSERT_EQ(floats(**executor, own)[i],
+                global < elements ? static_cast<float>(6 * global) : 0.0f);
+    }
+  });
+}
+
+// t (transient, dead after instruction 1) = 0, kept += t, kept += one.
+struct PoisonPlan : HandPlan {
+  PoisonPlan() : HandPlan(1, 1) {
+    t = tensor("t", DType::F32, {20}, 0, 0, 1);
+    kept = tensor("kept", DType::F32, {20});
+    one = tensor("one", DType::F32, {20});
+    native("dc.zero", {t});
+    native("dc.accumulate", {kept, t});
+    native("dc.accumulate", {kept, one});
+  }
+  int32_t t, kept, one;
+};
+
+TEST(Executor, PoisonsAfterTheLastUseAndBeforeTheFirst) {
+  const PoisonPlan hand;
+  for (const bool poison : {false, true}) {
+    on_ranks(1, {}, [&](Job& job, int) {
+      auto slab = job.allocate(hand.plan.arena_bytes[0]);
+      DC_ASSERT_OK(slab.status());
+      ExecutorOptions options;
+      options.poison = poison;
+      auto prepared = Executor::prepare(hand.plan, job, *slab, options);
+      DC_ASSERT_OK(prepared.status());
+      Executor& executor = **prepared;
+      EXPECT_EQ(std::isnan(floats(executor, hand.t)[0]), poison);
+      floats(executor, hand.one)[7] = 1;
+      bool alive_when_read = false;
+      executor.observe([&](int32_t program, int32_t index) {
+        EXPECT_EQ(program, 0);
+        if (index == 1) alive_when_read = floats(executor, hand.t)[19] == 0;
+        if (index == 2) {
+          EXPECT_EQ(std::isnan(floats(executor, hand.t)[19]), poison);
+        }
+        return base::ok_status();
+      });
+      DC_ASSERT_OK(executor.run(0));
+      DC_ASSERT_OK(executor.run(0));
+      EXPECT_TRUE(alive_when_read);
+      EXPECT_EQ(floats(executor, hand.kept)[7], 2);  // state is never poisoned
+      EXPECT_EQ(floats(executor, hand.kept)[8], 0);
+    });
+  }
+}
+
+TEST(Executor, AFailureOnComputeEndsTheOtherStreams) {
+  const SumPlan hand(1, 70, 96);
+  on_ranks(1, {}, [&](Job& job, int) {
+    auto slab = job.allocate(hand.plan.arena_bytes[0]);
+    DC_ASSERT_OK(slab.status());
+    auto executor = Executor::prepare(hand.plan, job, *slab, {});
+    DC_ASSERT_OK(executor.status());
+    DC_ASSERT_OK((*executor)->run(0));
+    // Before the signal that the comm stream waits for.
+    (*executor)->observe([](int32_t, int32_t index) {
+      return index == 1 ? Status(ErrorKind::Io, "DC0001", "made to fail") : Status();
+    });
+    const Status first = (*executor)->run(0);
+    ASSERT_FALSE(first.ok());
+    EXPECT_EQ(first.code(), "DC0001");
+    ASSERT_EQ(first.context().size(), 1u);
+    EXPECT_EQ(first.context()[0], "at instruction 1 of program 'step', dc.accumulate");
+    (*executor)->observe(nullptr);
+    EXPECT_EQ((*executor)->run(0).code(), "DC0001");  // for good
+  });
+}
+
+TEST(Executor, APeerThatLeavesEndsTheRun) {
+  const SumPlan hand(2, 70, 64);
+  on_ranks(2, {}, [&](Job& job, int rank) {
+    auto slab = job.allocate(hand.plan.arena_bytes[0]);
+    DC_ASSERT_OK(slab.status());
+    auto executor = Executor::prepare(hand.plan, job, *slab, {});
+    DC_ASSERT_OK(executor.status());
+    DC_ASSERT_OK((*executor)->run(0));
+    if (rank == 1) {
+      job.leave(Status(ErrorKind::Io, "DC0002", "disk on fire"));
+      return;
+    }
+    const Status status = (*executor)->run(0);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.kind(), ErrorKind::PeerDied);
+    EXPECT_NE(status.sentence().find("rank 1"), std::string::npos) << status.sentence();
+  });
+}
+
+TEST(Executor, RefusesWhatItCannotRun) {
+  on_ranks(1, {}, [](Job& job, int) {
+    auto slab = job.allocate(4096);
+    DC_ASSERT_OK(slab.status());
+    const auto refusal = [&](const plan::Plan& plan) {
+      auto executor = Executor::prepare(plan, job, *slab, {});
+      EXPECT_FALSE(executor.ok());
+      return executor.ok() ? 0 : base::exit_code(executor.status().kind());
+    };
+    PoisonPlan unknown;
+    unknown.instructions()[0].op = "dc.nonsense";
+    EXPECT_EQ(refusal(unknown.plan), 81);
+    PoisonPlan fused;
+    fused.instructions()[0].provider = plan::Provider::Fused;
+    EXPECT_EQ(refusal(fused.plan), 81);
+    PoisonPlan host;
+    host.plan.arena_bytes = {1024, 64};
+    EXPECT_EQ(refusal(host.plan), 81);
+    PoisonPlan part;
+    part.plan.groups[0].ranks = {};
+    EXPECT_EQ(refusal(part.plan), 81);
+  });
+}
+
+TEST(Executor, CopiesAndCountsThem) {
+  HandPlan hand(1, 1);
+  const int32_t from = hand.tensor("from", DType::F32, {4, 3});
+  const int32_t to = hand.tensor("to", DType::F32, {4, 3});
+  plan::Instruction copy;
+  copy.kind = plan::InstructionKind::Copy;
+  copy.src = from;
+  copy.dst = to;
+  hand.instructions().push_back(copy);
+  on_ranks(1, {}, [&](Job& job, int) {
+    auto slab = job.allocate(hand.plan.arena_bytes[0]);
+    DC_ASSERT_OK(slab.status());
+    auto executor = Executor::prepare(hand.plan, job, *slab, {});
+    DC_ASSERT_OK(executor.status());
+    for (int i = 0; i < 12; ++i) floats(**executor, from)[i] = static_cast<float>(i);
+    DC_ASSERT_OK((*executor)->run(0));
+    EXPECT_EQ(floats(**executor, to)[11], 11);
+    EXPECT_EQ((*executor)->counts().copies, 1);
+  });
+}
+
+TEST(Trace, KeepsTheNewestAndWritesJson) {
+  const SumPlan hand(1, 70, 96);
+  std::string text;
+  on_ranks(1, {}, [&](Job& job, int) {
+    TraceRecorder trace(hand.plan, 0, 6);
+    auto slab = job.allocate(hand.plan.arena_bytes[0]);
+    DC_ASSERT_OK(slab.status());
+    ExecutorOptions options;
+    options.trace = &trace;
+    auto executor = Executor::prepare(hand.plan, job, *slab, options);
+    DC_ASSERT_OK(executor.status());
+    for (int run = 0; run < 3; ++run) DC_ASSERT_OK((*executor)->run(0));
+    EXPECT_EQ(trace.dropped(), 3 * 4 - 6);  // compute: three kernels and a wait per run
+    std::FILE* file = std::tmpfile();
+    DC_ASSERT_OK(trace.write_events(file, true));
+    std::rewind(file);
+    for (int c = 0; (c = std::fgetc(file)) != EOF;) text.push_back(static_cast<char>(c));
+    std::fclose(file);
+  });
+  auto json = base::parse_json_value("[" + text + "]", "trace");
+  DC_ASSERT_OK(json.status());
+  int kernels = 0, reductions = 0;
+  for (const base::JsonValue& event : json->items()) {
+    const auto* name = event.find("name");
+    ASSERT_NE(name, nullptr);
+    const std::string word = *name->to_string();
+    kernels += word == "dc.accumulate";
+    reductions += word == "all_reduce";
+    if (word == "all_reduce") {
+      EXPECT_EQ(*event.find("tid")->to_integer(), 1);
+      EXPECT_EQ(*event.find("args")->find("bytes")->to_integer(), 280);
+    }
+  }
+  EXPECT_EQ(reductions, 3);
+  EXPECT_GE(kernels, 1);
+}
+
+}  // namespace
+}  // namespace dc::runtime::test
