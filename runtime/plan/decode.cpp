@@ -44,7 +44,11 @@ class Decoder {
   template <typename T>
   std::vector<T> numbers(FbVector<T> v) {
     if (!v || !spend(v->size() * sizeof(T))) return {};
-    return std::vector<T>(v->begin(), v->end());
+    // Copied as bytes: the verifier does not promise that elements are aligned.
+    std::vector<T> out(v->size());
+    if (!out.empty()) std::memcpy(out.data(), v->Data(), out.size() * sizeof(T));
+    for (T& value : out) value = flatbuffers::EndianScalar(value);
+    return out;
   }
   std::vector<std::string> texts(FbTables<flatbuffers::String> v) {
     std::vector<std::string> out;

@@ -39,8 +39,8 @@ Peak peak_of_program(const Plan& plan, Space space, int32_t program) {
   return peak;
 }
 
-// Names of the tensors in a slice: the first, and how many more.
-std::vector<std::string> tensor_names(const Plan& plan) {
+// What to call each slice: its first tensor and how many more, or the kernel whose workspace it is.
+std::vector<std::string> slice_names(const Plan& plan) {
   std::vector<std::string> names(plan.slices.size());
   std::vector<int> more(plan.slices.size());
   for (const Tensor& tensor : plan.tensors) {
@@ -49,6 +49,13 @@ std::vector<std::string> tensor_names(const Plan& plan) {
       names[slice] = tensor.name;
     } else {
       ++more[slice];
+    }
+  }
+  for (const Program& program : plan.programs) {
+    for (const Instruction& in : program.instructions) {
+      if (in.scratch < 0) continue;
+      std::string& slot = names[static_cast<size_t>(in.scratch)];
+      if (slot.empty()) slot = "workspace of " + in.op;
     }
   }
   for (size_t i = 0; i < names.size(); ++i) {
@@ -89,7 +96,7 @@ std::string report_space(const Plan& plan, Space space, int64_t arena,
            right(base::format_bytes(peak.by_kind[k]), 12) + "\n";
   }
   out += "the largest alive there:\n";
-  const std::vector<std::string> names = tensor_names(plan);
+  const std::vector<std::string> names = slice_names(plan);
   for (size_t i = 0; i < std::min(kLargest, peak.alive.size()); ++i) {
     const auto id = static_cast<size_t>(peak.alive[i]);
     out += "  " + right(base::format_bytes(plan.slices[id].bytes), 12) + "  " +

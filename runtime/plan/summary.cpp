@@ -17,9 +17,8 @@ std::string head(const Plan& plan) {
   for (size_t i = 0; i < plan.mesh.size(); ++i) {
     out += (i > 0 ? " x " : "") + plan.mesh[i].first + "=" + std::to_string(plan.mesh[i].second);
   }
-  out += "), " + std::to_string(plan.threads) + " threads per rank, " +
-         std::to_string(plan.accumulation) + " micro-batches per step, chain " +
-         or_none(plan.chain) + "\n";
+  out += "), threads per rank " + std::to_string(plan.threads) + ", micro-batches per step " +
+         std::to_string(plan.accumulation) + ", chain " + or_none(plan.chain) + "\n";
   out += "model " + or_none(plan.model_digest) + "\nprofile " + or_none(plan.profile_digest) +
          "\noptions " + or_none(plan.options_digest) + " (" + plan.options + ")\ncompiler " +
          or_none(plan.compiler) + "\n";
@@ -34,7 +33,7 @@ std::string parameters(const Plan& plan) {
     bytes += count * base::byte_size(p.dtype);
     trainable += p.trainable ? count : 0;
   }
-  return "parameters: " + std::to_string(plan.parameters.size()) + " tensors, " +
+  return "parameters: " + std::to_string(plan.parameters.size()) + " values, " +
          std::to_string(elements) + " elements (" + std::to_string(trainable) + " trainable), " +
          base::format_bytes(bytes) + "; optimizer " +
          std::string(optimizer_name(plan.optimizer.kind)) +

@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 namespace dc::runtime::plan {
 namespace {
 
-constexpr int kRounds = 3000;
+constexpr int kRounds = 20000;
 
 void run(const std::vector<uint8_t>& bytes) { LLVMFuzzerTestOneInput(bytes.data(), bytes.size()); }
 
