@@ -9,12 +9,13 @@
 namespace dc::frontend {
 
 base::Result<std::string> archive_digest(const std::string& path) {
-  DC_ASSIGN_OR_RETURN(const base::archive::ZipArchive archive, base::archive::ZipArchive::open(path));
+  DC_ASSIGN_OR_RETURN(const base::archive::ZipArchive archive,
+                      base::archive::ZipArchive::open(path));
   std::vector<std::pair<std::string, const base::archive::ZipEntry*>> parts;
   for (const base::archive::ZipEntry& entry : archive.entries()) {
     const std::string_view name = archive.below_root(entry);
-    const bool decides = name.starts_with("models/") || name.starts_with("extra/") || name.starts_with("data/constants/") ||
-                         name.ends_with("_config.json");
+    const bool decides = name.starts_with("models/") || name.starts_with("extra/") ||
+                         name.starts_with("data/constants/") || name.ends_with("_config.json");
     if (decides) parts.emplace_back(name, &entry);
   }
   std::sort(parts.begin(), parts.end());

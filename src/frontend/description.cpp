@@ -1,0 +1,123 @@
+#include "src/frontend/description.h"
+
+#include "src/base/json.h"
+#include "src/ir/words.h"
+
+namespace dc::frontend {
+namespace {
+
+using base::ErrorKind;
+using base::JsonValue;
+using base::Result;
+using base::Status;
+
+constexpr int64_t kVersion = 1;
+
+Result<double> real_member(const JsonValue& object, std::string_view key) {
+  DC_ASSIGN_OR_RETURN(const JsonValue* value, object.require(key));
+  return value->to_real();
+}
+
+Result<std::string> text_member(const JsonValue& object, std::string_view key) {
+  DC_ASSIGN_OR_RETURN(const JsonValue* value, object.require(key));
+  return value->to_string();
+}
+
+Status unknown_word(const JsonValue& at, const char* what, const std::string& word) {
+  return Status(ErrorKind::BadInput, "DC2031",
+                "line " + std::to_string(at.line()) + ": unknown " + what + " '" + word +
+                    "'; the archive was made by another version of scripts/export.py");
+}
+
+Status read_inputs(const JsonValue& list, Description& description) {
+  DC_ASSIGN_OR_RETURN(const auto* items, list.to_array());
+  for (const JsonValue& item : *items) {
+    InputDescription input;
+    DC_ASSIGN_OR_RETURN(input.name, text_member(item, "name"));
+    DC_ASSIGN_OR_RETURN(const std::string role, text_member(item, "role"));
+    const std::optional<ir::InputRole> known = ir::from_word<ir::InputRole>(role);
+    if (!known || *known == ir::InputRole::LossScale) return unknown_word(item, "role", role);
+    input.role = *known;
+    DC_ASSIGN_OR_RETURN(input.low, real_member(item, "low"));
+    DC_ASSIGN_OR_RETURN(input.high, real_member(item, "high"));
+    description.inputs.push_back(std::move(input));
+  }
+  return base::ok_status();
+}
+
+Result<ir::Initializer> read_initializer(const JsonValue& value) {
+  ir::Initializer initializer;
+  DC_ASSIGN_OR_RETURN(const std::string kind, text_member(value, "kind"));
+  const std::optional<ir::InitKind> known = ir::from_word<ir::InitKind>(kind);
+  if (!known) return unknown_word(value, "initializer", kind);
+  initializer.kind = *known;
+  switch (*known) {
+    case ir::InitKind::Normal: {
+      DC_ASSIGN_OR_RETURN(initializer.a, real_member(value, "mean"));
+      DC_ASSIGN_OR_RETURN(initializer.b, real_member(value, "std"));
+      break;
+    }
+    case ir::InitKind::Uniform: {
+      DC_ASSIGN_OR_RETURN(initializer.a, real_member(value, "low"));
+      DC_ASSIGN_OR_RETURN(initializer.b, real_member(value, "high"));
+      break;
+    }
+    case ir::InitKind::Constant: {
+      DC_ASSIGN_OR_RETURN(initializer.a, real_member(value, "value"));
+      break;
+    }
+    case ir::InitKind::Unknown:
+    case ir::InitKind::Zeros:
+    case ir::InitKind::Ones:
+      break;
+  }
+  return initializer;
+}
+
+Status read_training(const JsonValue& value, Description& description) {
+  description.has_optimizer = value.find("optimizer") != nullptr;
+  DC_ASSIGN_OR_RETURN(description.training, base::parse_train_config(value));
+  return base::ok_status();
+}
+
+Status read_member(const std::string& key, const JsonValue& value, Description& description) {
+  if (key == "version") {
+    DC_ASSIGN_OR_RETURN(const int64_t version, value.to_integer());
+    if (version == kVersion) return base::ok_status();
+    return Status(ErrorKind::BadInput, "DC2032",
+                  "the description has version " + std::to_string(version) + "; this dcc reads " +
+                      std::to_string(kVersion) + ": export again with the scripts of this dcc");
+  }
+  if (key == "inputs") return read_inputs(value, description);
+  if (key == "optimizer") return read_training(value, description);
+  if (key == "loss_scale") {
+    DC_ASSIGN_OR_RETURN(description.loss_scale, value.to_string());
+  } else if (key == "aliases") {
+    DC_ASSIGN_OR_RETURN(const auto* members, value.to_object());
+    for (const auto& [alias, canonical] : *members) {
+      DC_ASSIGN_OR_RETURN(description.aliases[alias], canonical.to_string());
+    }
+  } else if (key == "initializers") {
+    DC_ASSIGN_OR_RETURN(const auto* members, value.to_object());
+    for (const auto& [fqn, initializer] : *members) {
+      DC_ASSIGN_OR_RETURN(description.initializers[fqn], read_initializer(initializer));
+    }
+  }
+  return base::ok_status();  // other keys are information for people
+}
+
+}  // namespace
+
+Result<Description> read_description(std::string_view json, const std::string& what) {
+  DC_ASSIGN_OR_RETURN(const JsonValue document, base::parse_json_value(json, what));
+  Description description;
+  const Result<const std::vector<JsonValue::Member>*> members = document.to_object();
+  if (!members.ok()) return Status(members.status()).add_context("in " + what);
+  for (const auto& [key, value] : **members) {
+    Status status = read_member(key, value, description);
+    if (!status.ok()) return status.add_context("in '" + key + "' of " + what);
+  }
+  return description;
+}
+
+}  // namespace dc::frontend

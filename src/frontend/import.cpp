@@ -1,0 +1,70 @@
+#include "src/frontend/import.h"
+
+#include <utility>
+
+#include "src/frontend/archive_files.h"
+#include "src/frontend/build.h"
+#include "src/frontend/checks.h"
+#include "src/frontend/description.h"
+#include "src/frontend/digest.h"
+#include "src/frontend/graph_reader.h"
+#include "src/frontend/inputs.h"
+#include "src/frontend/optimizer.h"
+#include "src/frontend/ties.h"
+#include "src/frontend/weights.h"
+
+namespace dc::frontend {
+namespace {
+
+using base::Result;
+using base::Status;
+
+Result<Description> describe(const ArchiveFiles& files) {
+  if (files.description.empty()) return Description();
+  DC_ASSIGN_OR_RETURN(const std::string text, read_text(files.zip, files.description));
+  return read_description(text, files.description);
+}
+
+Result<RawModel> read_model(const ArchiveFiles& files) {
+  DC_ASSIGN_OR_RETURN(const std::string text, read_text(files.zip, files.model));
+  return read_graph(text, files.model);
+}
+
+Result<ir::Step> import_files(const ArchiveFiles& files, const base::TrainConfig& config,
+                              std::vector<std::string>& notes) {
+  DC_ASSIGN_OR_RETURN(RawModel model, read_model(files));
+  if (model.schema_minor > kSchemaMinor) {
+    notes.push_back("the archive has schema version 8." + std::to_string(model.schema_minor) +
+                    ", newer than the 8." + std::to_string(kSchemaMinor) +
+                    " this dcc was tried with");
+  }
+  DC_RETURN_IF_ERROR(check_model(model));
+  DC_ASSIGN_OR_RETURN(const Description description, describe(files));
+  DC_ASSIGN_OR_RETURN(const Weights weights, Weights::read(files));
+  DC_ASSIGN_OR_RETURN(const auto ties, find_ties(model, description, weights));
+  DC_ASSIGN_OR_RETURN(ir::Step step,
+                      build_step(std::move(model), {files, weights, description, ties}));
+  DC_RETURN_IF_ERROR(describe_inputs(description, step, notes));
+  if (!description.has_optimizer && !config.kind) {
+    notes.push_back(
+        "the archive does not describe an optimizer; AdamW with PyTorch's defaults is "
+        "used where the configuration is silent");
+  }
+  DC_ASSIGN_OR_RETURN(step.optimizer,
+                      make_optimizer(base::merge(description.training, config), step.parameters));
+  step.model_digest = model_digest(step);
+  return step;
+}
+
+}  // namespace
+
+Result<ir::Step> import_archive(const std::string& path, const ImportOptions& options) {
+  DC_ASSIGN_OR_RETURN(const ArchiveFiles files, open_archive(path));
+  std::vector<std::string> notes;
+  Result<ir::Step> step = import_files(files, options.config, notes);
+  if (!step.ok()) return Status(step.status()).add_context("in " + path);
+  if (options.notes != nullptr) *options.notes = std::move(notes);
+  return step;
+}
+
+}  // namespace dc::frontend

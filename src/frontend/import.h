@@ -1,0 +1,22 @@
+// Reads model.pt2, a training step exported by PyTorch, into the IR.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/base/status.h"
+#include "src/base/train_config.h"
+#include "src/ir/step.h"
+
+namespace dc::frontend {
+
+struct ImportOptions {
+  base::TrainConfig config;                   // overrides the archive's own description
+  std::vector<std::string>* notes = nullptr;  // filled with what was assumed, one sentence each
+};
+
+// The result is at stage Imported: one functional graph of forward, loss and backward of one
+// micro-batch on one rank; parameters, buffers and inputs described; the optimizer configured.
+base::Result<ir::Step> import_archive(const std::string& path, const ImportOptions& options = {});
+
+}  // namespace dc::frontend
