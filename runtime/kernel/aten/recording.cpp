@@ -2,6 +2,7 @@
 
 #include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <cstring>
@@ -12,6 +13,8 @@
 
 namespace dc::runtime::aten {
 namespace {
+
+constexpr int64_t kTrimBytes = 1 << 20;
 
 base::Status refused(const plan::Instruction& instruction, const std::string& problem) {
   return base::Status(base::ErrorKind::Unsupported, "DC6113",
@@ -179,6 +182,10 @@ base::Result<Recording> record(const c10::OperatorHandle& op, const plan::Plan& 
   std::vector<bool> is_scratch;
   for (int32_t output : recording.output) is_scratch.push_back(output < 0);
   recording.scratch = lay_out_scratch(recording.allocations, is_scratch);
+  // What the dummy run took goes back to the system: a rank's memory is its arena and little else.
+  int64_t bytes = 0;
+  for (const Allocation& allocation : recording.allocations) bytes += allocation.bytes;
+  if (bytes >= kTrimBytes) malloc_trim(0);
   return recording;
 }
 

@@ -70,6 +70,11 @@ plan::Arg read_argument(KernelBench& bench, const std::string& kind, std::istrea
   if (kind == "int") arg.kind = plan::ArgKind::Int;
   if (kind == "bool") arg.kind = plan::ArgKind::Bool;
   if (kind == "dtype") arg.kind = plan::ArgKind::DType;
+  if (kind == "format") arg.kind = plan::ArgKind::MemoryFormat;
+  if (kind == "layout") arg.kind = plan::ArgKind::Layout;
+  if (kind == "string") arg.kind = plan::ArgKind::String;
+  if (kind == "string") arg.s = value;
+  if (kind == "format" || kind == "layout") arg.i = std::stoll(value);
   if (kind == "int" || kind == "bool" || kind == "dtype") arg.i = std::stoll(value);
   if (kind == "ints") arg.kind = plan::ArgKind::Ints;
   if (kind == "bools") arg.kind = plan::ArgKind::Bools;

@@ -1,6 +1,7 @@
 // The cases that make_aten_cases.py writes: an instruction on a bench, and what PyTorch computed.
 #pragma once
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,10 @@ struct AtenCase {
   std::vector<std::string> arguments;  // lines of the file
   std::vector<ExpectedTensor> results;
 };
+
+inline void PrintTo(const AtenCase& test, std::ostream* stream) {
+  *stream << test.name << " " << test.op;
+}
 
 const std::vector<AtenCase>& aten_cases();
 const AtenCase& aten_case(const std::string& name);

@@ -2,6 +2,9 @@
 // run it.
 #pragma once
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <cstring>
 #include <initializer_list>
 #include <memory>
@@ -18,14 +21,21 @@ namespace dc::runtime {
 class KernelBench {
  public:
   using Sizes = std::vector<int64_t>;
-  static constexpr int64_t kCapacity = 16 << 20;
+  static constexpr int64_t kCapacity = 40 << 20;
 
-  explicit KernelBench(int rank = 0) : rank_(rank), memory_(new std::byte[kCapacity]) {
+  explicit KernelBench(int rank = 0)
+      : rank_(rank),
+        memory_(static_cast<std::byte*>(
+            mmap(nullptr, kCapacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
     plan_.slices.reserve(256);
     plan_.tensors.reserve(256);
     plan_.arena_bytes = {kCapacity};
-    std::memset(memory_.get(), 0xff, kCapacity);  // NaN in every floating type
+    EXPECT_NE(memory_, MAP_FAILED);
   }
+
+  ~KernelBench() { munmap(memory_, kCapacity); }
+  KernelBench(const KernelBench&) = delete;
+  KernelBench& operator=(const KernelBench&) = delete;
 
   static Sizes contiguous(const Sizes& sizes) {
     Sizes strides(sizes.size());
@@ -37,26 +47,32 @@ class KernelBench {
     return strides;
   }
 
+  // From the first to behind the last element.
+  static int64_t bytes(const plan::Tensor& tensor) {
+    int64_t last = 0;
+    for (size_t dim = 0; dim < tensor.sizes.size(); ++dim) {
+      if (tensor.sizes[dim] == 0) return 0;
+      last += (tensor.sizes[dim] - 1) * tensor.strides[dim];
+    }
+    return (last + 1) * base::byte_size(tensor.dtype);
+  }
+
   int32_t slice(int64_t bytes) {
     const int64_t rounded = (bytes + 63) / 64 * 64;
     plan_.slices.push_back({plan::Space::Device, used_, rounded, -1, 0, 0});
+    EXPECT_LE(used_ + rounded, kCapacity);
+    std::memset(memory_ + used_, 0xff, rounded);  // NaN in every floating type
     used_ += rounded;
-    EXPECT_LE(used_, kCapacity);
     return static_cast<int32_t>(plan_.slices.size()) - 1;
   }
 
   int32_t tensor(base::DType dtype, const Sizes& sizes, Sizes strides = {}) {
     if (strides.empty()) strides = contiguous(sizes);
-    int64_t extent = 1;
-    for (size_t dim = 0; dim < sizes.size(); ++dim) {
-      extent = sizes[dim] == 0 ? 0 : extent + (extent > 0) * (sizes[dim] - 1) * strides[dim];
-      if (extent == 0) break;
-    }
     plan::Tensor tensor;
     tensor.dtype = dtype;
     tensor.sizes = sizes;
     tensor.strides = strides;
-    tensor.slice = slice(extent * base::byte_size(dtype));
+    tensor.slice = slice(bytes(tensor));
     plan_.tensors.push_back(tensor);
     return static_cast<int32_t>(plan_.tensors.size()) - 1;
   }
@@ -79,14 +95,14 @@ class KernelBench {
     return std::vector<T>(start, start + bound.numel());
   }
 
-  AddressMap addresses() const { return AddressMap(plan_, memory_.get(), rank_); }
+  AddressMap addresses() const { return AddressMap(plan_, memory_, rank_); }
   plan::Plan& plan() { return plan_; }
 
  private:
   int rank_;
   plan::Plan plan_;
   int64_t used_ = 0;
-  std::unique_ptr<std::byte[]> memory_;
+  std::byte* memory_;
 };
 
 inline plan::Arg tensor_arg(int32_t id, std::string name = "") {

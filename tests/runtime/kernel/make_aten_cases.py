@@ -6,11 +6,14 @@ The file is text: "case NAME OP", one line per argument, one line per result, "e
 import sys
 
 import torch
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", torch.float64: "f64",
-         torch.int64: "i64", torch.int32: "i32", torch.bool: "bool"}
+         torch.int64: "i64", torch.int32: "i32", torch.bool: "bool", torch.uint8: "u8"}
 EXPORT_DTYPES = {torch.int64: 5, torch.float16: 6, torch.float32: 7, torch.float64: 8, torch.bool: 12,
                  torch.bfloat16: 13}
+EXPORT_FORMATS = {torch.contiguous_format: 1, torch.channels_last: 2, torch.preserve_format: 4}
 OUT = []
 
 
@@ -39,6 +42,12 @@ def argument(name, value):
         OUT.append(f"float {name} {value.hex()}")
     elif isinstance(value, torch.dtype):
         OUT.append(f"dtype {name} {EXPORT_DTYPES[value]}")
+    elif isinstance(value, torch.memory_format):
+        OUT.append(f"format {name} {EXPORT_FORMATS[value]}")
+    elif isinstance(value, torch.layout):
+        OUT.append(f"layout {name} 7")
+    elif isinstance(value, str):
+        OUT.append(f"string {name} {value}")
     elif isinstance(value, torch.device):
         OUT.append(f"device {name}")
     elif value and any(isinstance(v, torch.Tensor) for v in value):
@@ -53,9 +62,12 @@ def argument(name, value):
 
 def case(name, op, *args, **kwargs):
     overload = getattr(getattr(torch.ops.aten, op.split(".")[0]), op.split(".")[1])
-    formals = [a.name for a in overload._schema.arguments]
     with torch.inference_mode():
-        results = overload(*args, **kwargs)
+        write_case(name, op, overload, args, kwargs, overload(*args, **kwargs))
+
+
+def write_case(name, op, overload, args, kwargs, results):
+    formals = [a.name for a in overload._schema.arguments]
     OUT.append(f"case {name} aten.{op}")
     for formal, value in list(zip(formals, args)) + list(kwargs.items()):
         argument(formal, value)
@@ -132,16 +144,114 @@ def vision_and_half_cases():
     case("convolution", "convolution.default", image, filters, torch.randn(5), *arguments)
     case("convolution_backward", "convolution_backward.default", torch.randn(2, 5, 9, 9), image, filters, [5],
          *arguments, [True, True, False])
+    scale, shift, mean, variance = torch.randn(3), torch.randn(3), torch.randn(3), torch.rand(3)
+    case("batch_norm", "_native_batch_norm_legit_functional.default", image, scale, shift, mean, variance, True, 0.1, 1e-5)
+    out, saved, rstd = torch.ops.aten._native_batch_norm_legit_functional(
+        image, scale, shift, mean, variance, True, 0.1, 1e-5)[:3]
+    case("batch_norm_backward", "native_batch_norm_backward.default", torch.randn_like(out), image, scale, mean,
+         variance, saved, rstd, True, 1e-5, [True, True, True])
     bf16 = torch.bfloat16
     case("mm_bf16", "mm.default", torch.randn(32, 64, dtype=bf16), torch.randn(64, 48, dtype=bf16))
     case("gelu_bf16", "gelu.default", torch.randn(32, 64, dtype=bf16))
     case("silu_bf16", "silu.default", torch.randn(7, 9, dtype=bf16))
 
 
+class Capture(TorchDispatchMode):
+    """Writes a case for every distinct functional op that runs in it."""
+
+    def __init__(self, label):
+        super().__init__()
+        self.label, self.seen = label, set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        results = func(*args, **kwargs)
+        aliases = any(a.alias_info is not None for a in (*func._schema.arguments, *func._schema.returns))
+        # empty has no values to compare; eager batch norm changes its buffers and _unsafe_view is a view, both behind their schemas.
+        if any(name in str(func) for name in ("aten.empty", "aten.new_empty", "native_batch_norm.default", "_unsafe_view")):
+            return results
+        if func.namespace != "aten" or aliases or torch.Tag.nondeterministic_seeded in func.tags:
+            return results
+        start, op = len(OUT), str(func).removeprefix("aten.")
+        with torch.no_grad():
+            write_case(f"{self.label}_{len(self.seen)}", op, func, args, kwargs, results)
+        key = tuple(" ".join(line.split()[:5]) for line in OUT[start + 1:]) + (op,)
+        if key in self.seen:
+            del OUT[start:]
+        self.seen.add(key)
+        return results
+
+
+class Block(torch.nn.Module):
+    """A transformer of one layer; `modern` means rotary halves, RMS norm and a gated MLP."""
+
+    def __init__(self, modern):
+        super().__init__()
+        self.modern = modern
+        self.embedding = torch.nn.Embedding(32, 16)
+        self.norm = torch.nn.RMSNorm(16) if modern else torch.nn.LayerNorm(16)
+        self.qkv, self.out = torch.nn.Linear(16, 48, bias=not modern), torch.nn.Linear(16, 16)
+        self.up, self.down = torch.nn.Linear(16, 32), torch.nn.Linear(32, 16)
+
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        q, k, v = (t.reshape(2, 8, 2, 8).transpose(1, 2) for t in self.qkv(self.norm(x)).chunk(3, -1))
+        if self.modern:
+            angle = torch.arange(8, dtype=torch.float32)[:, None] * torch.tensor([1.0, 0.5, 0.25, 0.1] * 2)
+            q, k = (t * angle.cos() + torch.cat((-t[..., 4:], t[..., :4]), -1) * angle.sin() for t in (q, k))
+            q, k = q.to(v.dtype), k.to(v.dtype)
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=self.modern)
+        x = x + self.out(attended.transpose(1, 2).reshape(2, 8, 16))
+        hidden = self.up(self.norm(x))
+        x = x + self.down(F.silu(hidden) * hidden if self.modern else F.gelu(hidden))
+        logits = x @ self.embedding.weight.t()
+        return F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), tokens[:, 1:].flatten())
+
+
+class Experts(torch.nn.Module):
+    """Top-2 routing by one-hot counting and index operations."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate, self.weight = torch.nn.Linear(8, 4, bias=False), torch.nn.Parameter(torch.randn(4, 8, 8) * 0.3)
+
+    def forward(self, x):
+        weights, chosen = self.gate(x).softmax(-1).topk(2, -1)
+        hot = F.one_hot(chosen.flatten(), 4)
+        place = ((hot.cumsum(0) - 1) * hot).sum(-1)
+        slot = chosen.flatten() * x.shape[0] * 2 + place
+        spread = torch.zeros(4 * x.shape[0] * 2, 8).index_put((slot,), x.repeat_interleave(2, 0))
+        mixed = torch.bmm(spread.view(4, -1, 8), self.weight).flatten(0, 1)[slot]
+        return (mixed.view(-1, 2, 8) * weights[..., None]).sum(1).pow(2).mean()
+
+
+class Convolutional(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution, self.norm = torch.nn.Conv2d(3, 4, 3, stride=2, bias=False), torch.nn.BatchNorm2d(4)
+        self.head = torch.nn.Linear(4, 5)
+
+    def forward(self, image):
+        x = F.relu(self.norm(self.convolution(image)))
+        x = F.max_pool2d(x, 3, 2, 1)
+        return F.cross_entropy(self.head(F.adaptive_avg_pool2d(x, 1).flatten(1)), torch.tensor([1, 3]))
+
+
+def model_cases():
+    tokens = torch.randint(0, 32, (2, 8))
+    models = {"gpt": (Block(False), tokens), "llama": (Block(True), tokens),
+              "llama_bf16": (Block(True).bfloat16(), tokens),
+              "experts": (Experts(), torch.randn(6, 8)), "vision": (Convolutional(), torch.randn(2, 3, 12, 12))}
+    for label, (model, batch) in models.items():
+        with Capture(label):
+            model(batch).backward()
+
+
 def main(path):
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    for group in (transformer_cases, attention_cases, shape_and_type_cases, vision_and_half_cases):
+    for group in (transformer_cases, attention_cases, shape_and_type_cases, vision_and_half_cases,
+                  model_cases):
         group()
     with open(path, "w", encoding="ascii") as file:
         file.write("\n".join(OUT) + "\n")
