@@ -76,7 +76,9 @@ Result<ir::Initializer> read_initializer(const JsonValue& value) {
 
 Status read_training(const JsonValue& value, Description& description) {
   description.has_optimizer = value.find("optimizer") != nullptr;
-  DC_ASSIGN_OR_RETURN(description.training, base::parse_train_config(value));
+  const Result<base::TrainConfig> training = base::parse_train_config(value);
+  if (!training.ok()) return Status(ErrorKind::BadInput, "DC2033", training.status().sentence());
+  description.training = *training;
   return base::ok_status();
 }
 

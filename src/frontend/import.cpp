@@ -26,8 +26,9 @@ Result<Description> describe(const ArchiveFiles& files) {
 }
 
 Result<RawModel> read_model(const ArchiveFiles& files) {
-  DC_ASSIGN_OR_RETURN(const std::string text, read_text(files.zip, files.model));
-  return read_graph(text, files.model);
+  DC_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes,
+                      files.zip.read(*files.zip.find(files.model)));
+  return read_graph({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, files.model);
 }
 
 Result<ir::Step> import_files(const ArchiveFiles& files, const base::TrainConfig& config,

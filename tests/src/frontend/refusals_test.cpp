@@ -1,0 +1,180 @@
+// What is refused, with which exit code and sentence; and that no damage crashes the reader.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/src/frontend/edited_archive.h"
+
+namespace dc::frontend {
+namespace {
+
+using base::ErrorKind;
+using ::testing::HasSubstr;
+using tests::EditedArchive;
+using tests::kDescription;
+using tests::kModel;
+using tests::kWeights;
+
+void expect_refused(const EditedArchive& archive, ErrorKind kind,
+                    const std::vector<std::string>& parts) {
+  auto step = archive.import();
+  ASSERT_FALSE(step.ok());
+  EXPECT_EQ(step.status().kind(), kind) << step.status().to_string();
+  for (const std::string& part : parts) EXPECT_THAT(step.status().to_string(), HasSubstr(part));
+}
+
+TEST(Refusals, OtherKindsOfFiles) {
+  EditedArchive no_format("mlp.pt2");
+  expect_refused(no_format.remove("archive_format"), ErrorKind::BadInput, {"scripts/export.py"});
+  EditedArchive old("mlp.pt2");
+  old.remove("archive_format");
+  old["serialized_exported_program.json"] = "{}";
+  expect_refused(old, ErrorKind::BadInput, {"older than 2.8"});
+  EditedArchive empty("mlp.pt2");
+  expect_refused(empty.remove(kModel), ErrorKind::BadInput, {"no graph"});
+  EXPECT_EQ(import_archive("/nowhere/model.pt2").status().kind(), ErrorKind::MissingInput);
+}
+
+TEST(Refusals, OtherSchemaVersions) {
+  EditedArchive archive("mlp.pt2");
+  archive.replace(kModel, "\"major\": 8", "\"major\": 9");
+  // Whatever else is new in it, the version is the reason given.
+  archive.replace(kModel, "\"as_int\": -100", "\"as_novelty\": -100");
+  expect_refused(archive, ErrorKind::BadInput, {"schema version 9", "torch 2.11"});
+}
+
+TEST(Refusals, ForwardOnly) {
+  EditedArchive archive("mlp.pt2");
+  archive.replace(kModel, R"({"loss_output": {"arg": {"name": "getitem"}}})",
+                  R"({"user_output": {"arg": {"as_tensor": {"name": "getitem"}}}})");
+  expect_refused(archive, ErrorKind::BadInput, {"scripts/export.py", "forward-only"});
+  EditedArchive no_gradients("mlp.pt2");
+  no_gradients.replace(kModel, "gradient_to_parameter", "user_output");
+  expect_refused(no_gradients, ErrorKind::BadInput, {"no gradients"});
+}
+
+TEST(Refusals, UnsupportedOperatorsAllAtOnce) {
+  EditedArchive archive("mlp.pt2");
+  archive.replace(kModel, "torch.ops.aten.relu.default", "torch.ops.aten.fancy.default");
+  archive.replace(kModel, "torch.ops.aten._log_softmax.default", "torch.ops.mine.op.default");
+  expect_refused(archive, ErrorKind::Unsupported,
+                 {"aten.fancy.default (2x, first in module 1)", "mine.op.default (1x"});
+}
+
+TEST(Refusals, UnsupportedArgumentsAndTypes) {
+  EditedArchive graph("mlp.pt2");
+  graph.replace(
+      kModel, "{\"name\": \"half_to_float\", \"arg\": {\"as_bool\": false}",
+      "{\"name\": \"half_to_float\", \"arg\": {\"as_graph\": {\"name\": \"g\", \"graph\": {}}}");
+  expect_refused(graph, ErrorKind::Unsupported, {"_log_softmax", "sub-graph"});
+  EditedArchive dtype("mlp.pt2");
+  dtype.replace(kModel, "\"relu\": {\"dtype\": 7", "\"relu\": {\"dtype\": 29");
+  expect_refused(dtype, ErrorKind::Unsupported, {"element type number 29"});
+}
+
+TEST(Refusals, ShapesThatDependOnDataOrSymbols) {
+  EditedArchive data("mlp.pt2");
+  data.replace(kModel, "torch.ops.aten.relu.default", "torch.ops.aten.nonzero.default");
+  expect_refused(data, ErrorKind::BadInput,
+                 {"aten.nonzero.default", "module 1", "depends on data"});
+  EditedArchive symbol("mlp.pt2");
+  symbol.replace(kModel, "\"relu\": {\"dtype\": 7, \"sizes\": [{\"as_int\": 16}",
+                 "\"relu\": {\"dtype\": 7, \"sizes\": [{\"as_expr\": {\"expr_str\": "
+                 "\"Symbol('s0', positive=True)\", \"hint\": {\"as_int\": 16}}}");
+  expect_refused(symbol, ErrorKind::BadInput, {"symbol s0", "static shapes"});
+}
+
+TEST(Refusals, AttentionThatWasDecomposedWrongly) {
+  EditedArchive archive("llama_8b_cuda.pt2");
+  archive.replace(kModel, R"("logsumexp", "arg": {"as_tensor": {"name": "getitem_280"}})",
+                  R"("logsumexp", "arg": {"as_tensor": {"name": "getitem_279"}})");
+  expect_refused(archive, ErrorKind::BadInput,
+                 {"module m.model.layers.31.self_attn", "4 dims", "scripts/export.py"});
+}
+
+TEST(Refusals, WeightsThatAreNoPlainTensors) {
+  EditedArchive pickled("mlp.pt2");
+  pickled.replace(kWeights, "\"use_pickle\": false", "\"use_pickle\": true");
+  expect_refused(pickled, ErrorKind::BadInput, {"pickle", "0.weight"});
+  EditedArchive cut("mlp.pt2");
+  cut["data/weights/weight_0"].resize(8000);
+  expect_refused(cut, ErrorKind::BadInput, {"8000 bytes", "0.weight"});
+  EditedArchive other("mlp.pt2");
+  other.replace(kWeights, "\"path_name\": \"weight_0\"", "\"path_name\": \"weight_5\"");
+  expect_refused(other, ErrorKind::BadInput, {"0.weight"});
+}
+
+TEST(Refusals, StridedParameters) {
+  EditedArchive archive("mlp.pt2");
+  archive.replace(kModel, R"("p_0_weight": {"dtype": 7, "sizes": [{"as_int": 64}, {"as_int": 32}])",
+                  R"("p_0_weight": {"dtype": 7, "sizes": [{"as_int": 32}, {"as_int": 64}])");
+  expect_refused(archive, ErrorKind::BadInput, {"0.weight", "contiguous"});
+}
+
+TEST(Refusals, BadDescriptions) {
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"\"role\":\"class\"", "\"role\":\"klass\""},
+           {"\"name\":\"labels\"", "\"name\":\"lables\""},
+           {"\"version\":1", "\"version\":2"},
+           {"\"kind\":\"uniform\"", "\"kind\":\"magic\""},
+           {"{\"aliases\"", "{\"optimizer\":{\"optimizer\":{\"kind\":\"adam\"}},\"aliases\""}}) {
+    EditedArchive archive("mlp.pt2");
+    archive.replace(kDescription, from, to);
+    expect_refused(archive, ErrorKind::BadInput, {});
+  }
+}
+
+// Damage with a correct checksum: the JSON itself is wrong somewhere.
+TEST(Refusals, DamagedGraphsNeverCrash) {
+  std::mt19937 random(7);
+  int refused = 0;
+  constexpr int kTries = 1500;
+  for (int i = 0; i < kTries; ++i) {
+    EditedArchive archive("mlp.pt2");
+    std::string& text = archive[i % 8 == 0 ? kWeights : i % 8 == 1 ? kDescription : kModel];
+    for (int edits = 1 + i % 3; edits > 0; --edits) {
+      const size_t at = random() % text.size();
+      switch (random() % 4) {
+        case 0:
+          text[at] = static_cast<char>(random() % 256);
+          break;
+        case 1:
+          text[at] = "0123456789-{}[],:\"e."[random() % 20];
+          break;
+        case 2:
+          text.erase(at, 1 + random() % 40);
+          break;
+        default:
+          text.insert(at, text.substr(random() % text.size(), 1 + random() % 60));
+          break;
+      }
+      if (text.empty()) text = "{";
+    }
+    auto step = archive.import();
+    if (step.ok()) {
+      (void)ir::verify(*step, ir::Stage::Imported).ok();
+      continue;
+    }
+    ++refused;
+    const ErrorKind kind = step.status().kind();
+    EXPECT_TRUE(kind == ErrorKind::BadInput || kind == ErrorKind::Unsupported ||
+                kind == ErrorKind::BadConfig)
+        << step.status().to_string();
+  }
+  EXPECT_GT(refused, kTries / 3);
+}
+
+TEST(Refusals, CutFilesAreRefused) {
+  tests::TemporaryFolder folder;
+  const std::string path = std::string(DC_SOURCE_DIR) + "/tests/data/mlp.pt2";
+  const std::string whole = *base::read_file(path);
+  for (size_t length = 0; length < whole.size(); length += 997) {
+    auto step = import_archive(folder.write("cut.pt2", whole.substr(0, length)));
+    ASSERT_FALSE(step.ok());
+    EXPECT_EQ(step.status().kind(), ErrorKind::BadInput);
+  }
+}
+
+}  // namespace
+}  // namespace dc::frontend
