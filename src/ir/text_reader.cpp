@@ -206,7 +206,8 @@ bool TextReader::representable(const TensorType& type, const Token& where) {
 bool TextReader::sharding(TensorType& out, const Mesh& mesh) {
   while (same_line() && peek().kind == TokenKind::Identifier) {
     const auto spread = from_word<Spread>(peek().text);
-    if (!spread) return true;
+    const Token& after = tokens_[at_ + 1];  // the last token is End, which is no identifier
+    if (!spread || after.kind != TokenKind::Punct || after.text != "<") return true;
     next();
     size_t index = 0;
     if (!punct('<') || !axis(index, mesh)) return false;

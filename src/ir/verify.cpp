@@ -53,6 +53,13 @@ bool is_partial(const TensorType& type, const Mesh& mesh) {
   return false;
 }
 
+bool is_flat_shard(const TensorType& type) {
+  for (const AxisSharding& axis : type.sharding) {
+    if (axis.spread == Spread::FlatShard) return true;
+  }
+  return false;
+}
+
 std::string describe(const Graph& graph, const Node& node) {
   std::string out;
   for (ValueId result : node.results) {
@@ -126,8 +133,9 @@ Status verify_entry(const Step& step, Stage stage, int index) {
     if (size < 0) return bad("DC2201", "has a negative dim");
   }
   if (entry.range_of < 0) {
-    const bool wasteful = entry.role == StateRole::Shard && entry.storage_elements > entry.type.numel();
-    return stage >= Stage::Sharded && wasteful ? bad("DC2201", "reserves more than one shard") : Status();
+    if (stage < Stage::Sharded || entry.role != StateRole::Shard) return {};
+    if (!is_flat_shard(entry.type)) return bad("DC2201", "is a shard, but its type is not");
+    return entry.storage_elements > entry.type.numel() ? bad("DC2201", "reserves more than one shard") : Status();
   }
   const StateEntry& whole = step.state[static_cast<size_t>(entry.range_of)];
   if (whole.range_of >= 0) return bad("DC2110", "is a range of an entry without storage of its own");

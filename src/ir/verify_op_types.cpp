@@ -96,13 +96,6 @@ class OpChecker {
   int64_t world() const { return scope_.step.mesh.world(); }
   int64_t trainable() const { return trainable_count(scope_.step); }
 
-  static bool flat_shard(const TensorType& type) {
-    for (const AxisSharding& axis : type.sharding) {
-      if (axis.spread == Spread::FlatShard) return true;
-    }
-    return false;
-  }
-
   // An attribute of type int64 in [least, limit).
   Status int_attribute(std::string_view name, int64_t least, int64_t limit, int64_t& value) const {
     const Arg* arg = node_.find_arg(name);
@@ -166,12 +159,12 @@ class OpChecker {
     if (out().numel() != elements) return wrong("the result must hold `elements` elements");
     if (shard > INT64_MAX / world() || elements > shard * world()) return wrong("the shards of all ranks do not cover the whole value");
     if (in(operand).dtype != out().dtype) return wrong("a gather keeps the element type");
-    if (flat_shard(out()) || is_partial(out(), scope_.step.mesh)) return bad("DC2204", "a gathered value is whole on every rank");
+    if (is_flat_shard(out()) || is_partial(out(), scope_.step.mesh)) return bad("DC2204", "a gathered value is whole on every rank");
     return out().is_contiguous() ? Status() : wrong("the result must be contiguous");
   }
 
   Status all_gather() const {
-    if (!flat_shard(in(0))) return bad("DC2204", "only a flat shard can be gathered");
+    if (!is_flat_shard(in(0))) return bad("DC2204", "only a flat shard can be gathered");
     return gather_attributes(0);
   }
 
@@ -199,14 +192,14 @@ class OpChecker {
     int64_t shard = 0;
     DC_RETURN_IF_ERROR(int_attribute("shard", 0, INT64_MAX, shard));
     DC_RETURN_IF_ERROR(reduced(0));
-    if (out().shape != Shape{shard} || !flat_shard(out())) return wrong("the result must be a flat shard of `shard` elements");
+    if (out().shape != Shape{shard} || !is_flat_shard(out())) return wrong("the result must be a flat shard of `shard` elements");
     if (shard <= INT64_MAX / world() && in(0).numel() <= shard * world()) return {};
     return wrong("the shards of all ranks do not cover the operand");
   }
 
   Status all_reduce() const {
     DC_RETURN_IF_ERROR(reduced(0));
-    if (flat_shard(out())) return bad("DC2204", "the result must be whole on every rank");
+    if (is_flat_shard(out())) return bad("DC2204", "the result must be whole on every rank");
     return out().numel() == in(0).numel() ? Status() : wrong("the result must hold as many elements as the operand");
   }
 

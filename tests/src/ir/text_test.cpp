@@ -38,6 +38,7 @@ constexpr const char* kEverything = R"(step @"odd name" stage=allocated mesh=<dp
   input "mask" : bool[2,8] role=mask
   parameter "w" : f32[8,8] frozen placement=gathered_per_step gradient=sharded_each_micro_batch state=sharded group=1 shard=32 init=normal(0.0,0.02) archive="data/weights/weight_0" archive_type(f32[8,8] strides=(1,8) offset=3) alias="tied.w" alias="also \"w\""
   parameter "b" : bf16[8] init=zeros archive="data/weights/weight_1"
+  parameter "c" : bf16[8] shard=32
   buffer "mean" : f32[8] archive="data/weights/weight_2"
   buffer "pos" : i64[2] transient constant init=constant(1.5,0.0) data="00ff10"
   optimizer sgd clip clip_norm=0.5 seed=18446744073709551615 schedule=cosine warmup=10 total=1000 final_lr=0.1 {

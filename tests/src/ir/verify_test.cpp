@@ -78,6 +78,7 @@ constexpr Damage kDamages[] = {
     {"unbound", kScheduled, "%loss = aten.mean.default(self=%y) : f32[]", "%loss = aten.mean.default(self=%y) : f32[-1]", "DC2304"},
     {"parameter_without_state", kScheduled, "state \"w\" : f32[32] flat_shard<dp> role=shard parameter=\"w\"", "state \"w\" : f32[32] flat_shard<dp> role=shard", "DC2305"},
     {"wasteful_shard", kScheduled, "state \"w\" : f32[32] flat_shard<dp> role=shard parameter=\"w\"", "state \"w\" : f32[32] flat_shard<dp> role=shard parameter=\"w\" storage=64", "DC2201"},
+    {"shard_that_is_whole", kScheduled, "state \"exp_avg.w\" : f32[32] flat_shard<dp> role=moment1", "state \"exp_avg.w\" : f32[32] role=shard", "DC2201"},
     {"range_too_long", kScheduled, "\"table_row\" : f64[3]", "\"table_row\" : f64[4]", "DC2201"},
     {"operand_count", kScheduled, "add_loss %loss_sum, %loss", "add_loss %loss_sum", "DC2105"},
     {"update_operand_count", kScheduled, "add_loss %loss_sum, %loss\n", "add_loss %loss_sum, %loss\n    adamw %w (param=0)\n", "DC2105"},
