@@ -57,6 +57,7 @@ class UpdateBuilder {
   void add_small_tensors() {
     const int64_t columns = trainable_ + base::kTableExtra;
     const auto groups = static_cast<int64_t>(step_.optimizer.groups.size());
+    (void)rng_entry(step_);  // the host writes it whether or not an op draws
     small("slots", ir::StateRole::Slots, {base::kSlotGroups + base::kSlotsPerGroup * groups});
     small("scalars", ir::StateRole::Scalars, {base::kScalarFinite + trainable_});
     small("loss_sum", ir::StateRole::LossSum, {1});

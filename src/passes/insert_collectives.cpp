@@ -177,9 +177,12 @@ class Gatherer {
 void gather_parameters(ir::Step& step, ir::Graph& graph) {
   const std::vector<int> position = positions(graph);
   Gatherer gatherer(step, graph, position);
-  for (ir::NodeId id : graph.order()) {
+  std::vector<ir::NodeId> states;  // rewriting one erases views, never another state node
+  for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
+    if (graph.node(id).kind == ir::OpKind::State) states.push_back(id);
+  }
+  for (ir::NodeId id : states) {
     const ir::Node& node = graph.node(id);
-    if (node.kind != ir::OpKind::State) continue;
     const int entry = step.find_state(std::get<std::string>(node.find_arg("entry")->value));
     const ir::StateEntry& state = step.state[static_cast<size_t>(entry)];
     if (state.role != ir::StateRole::Shard || state.range_of >= 0 || state.parameter < 0) continue;
