@@ -10,6 +10,7 @@
 
 #include "runtime/comm/rendezvous.h"
 #include "runtime/plan/plan.h"
+#include "src/base/units.h"
 
 namespace dc::runtime::test {
 
@@ -87,6 +88,11 @@ class HandPlan {
       instruction.args.push_back(arg);
     }
     instruction.outputs = std::move(outputs);
+    // An op writes its first operand, an update its first three.
+    const size_t written = op == "dc.adamw" ? 3 : 1;
+    const bool only_written = op == "dc.zero" || op == "dc.copy" || op == "dc.finalize";
+    instruction.writes.assign(operands.begin(), operands.begin() + static_cast<long>(written));
+    instruction.reads.assign(operands.begin() + (only_written ? 1 : 0), operands.end());
     return add(std::move(instruction));
   }
   plan::Instruction& collective(plan::CollectiveKind kind, int32_t input, int32_t output,
@@ -97,12 +103,15 @@ class HandPlan {
     instruction.collective = kind;
     instruction.group = 0;
     instruction.buffers = {{input, output, elements, shard}};
+    instruction.reads = {input};
+    instruction.writes = {output};
     return add(std::move(instruction));
   }
   void signal(int32_t event, int32_t stream) { sync(plan::InstructionKind::Signal, event, stream); }
   void wait(int32_t event, int32_t stream) { sync(plan::InstructionKind::Wait, event, stream); }
 
-  std::vector<plan::Instruction>& instructions() { return plan.programs[0].instructions; }
+  std::vector<plan::Instruction>& instructions() { return plan.programs[program].instructions; }
+  size_t program = 0;  // that the next instruction goes to
 
   plan::Plan plan;
 

@@ -1,0 +1,249 @@
+#include "runtime/train/train.h"
+
+#include <cmath>
+#include <cstring>
+#include <sstream>
+
+#include "runtime/train/data.h"
+#include "runtime/train/weights.h"
+#include "src/base/archive/safetensors.h"
+#include "src/base/json.h"
+#include "tests/runtime/train/scratch_folder.h"
+#include "tests/runtime/train/training_plan.h"
+
+namespace dc::runtime::test {
+namespace {
+
+using base::DType;
+using base::ErrorKind;
+using base::Status;
+
+struct JobResult {
+  std::vector<Status> statuses;
+  std::vector<Outcome> outcomes;
+};
+
+JobResult run_job(const plan::Plan& plan, TrainOptions options) {
+  const int world = plan.world();
+  if (options.weights.empty()) options.weights = "init:1";
+  if (options.data.empty()) options.data = "synthetic:2";
+  options.settings.optimizer = plan.optimizer;
+  const plan::Loaded loaded{plan, "feed"};
+  EXPECT_TRUE(plan::verify_meaning(plan).ok()) << plan::verify_meaning(plan).to_string();
+  JobResult result;
+  result.statuses.resize(static_cast<size_t>(world));
+  result.outcomes.resize(static_cast<size_t>(world));
+  on_ranks(world, {}, [&](Job& job, int rank) {
+    const LaunchInfo launch{Launcher::Single, rank, world, rank, world, "test"};
+    auto outcome = train(loaded, job, launch, options);
+    const auto at = static_cast<size_t>(rank);
+    if (outcome.ok()) {
+      result.outcomes[at] = *outcome;
+    } else {
+      result.statuses[at] = outcome.status();
+      job.leave(outcome.status());
+    }
+  });
+  return result;
+}
+
+std::vector<float> read_tensor(const std::string& path, const std::string& name) {
+  auto file = base::archive::SafetensorsFile::open(path);
+  EXPECT_TRUE(file.ok()) << file.status().to_string();
+  if (!file.ok()) return {};
+  const auto* tensor = file->find(name);
+  EXPECT_NE(tensor, nullptr);
+  if (!tensor) return {};
+  EXPECT_EQ(tensor->shape, (std::vector<int64_t>{7, 10}));
+  std::vector<float> values(static_cast<size_t>(tensor->bytes / 4));
+  std::memcpy(values.data(), file->bytes(*tensor).data(), static_cast<size_t>(tensor->bytes));
+  return values;
+}
+
+// The step again, in double precision on one rank: mean gradient, clip at 1, AdamW with lr 0.01.
+std::vector<double> reference(const std::vector<float>& start, const TrainingPlan& hand,
+                              int64_t steps, std::vector<double>* first_gradient,
+                              std::vector<double>* losses) {
+  const int64_t global = int64_t{hand.plan.world()} * hand.plan.accumulation;
+  DataRequest request = DataRequest::of(hand.plan, 0, {});
+  request.shape = {global, 1, 0, 1};
+  auto data = DataSource::open("synthetic:2", request);
+  std::vector<float> x(TrainingPlan::kElements), loss(1);
+  std::vector<double> w(start.begin(), start.end()), m(w.size()), v(w.size());
+  for (int64_t step = 1; step <= steps; ++step) {
+    std::vector<double> g(w.size());
+    double loss_sum = 0, squares = 0;
+    for (int64_t mb = 0; mb < global; ++mb) {
+      const BoundTensor inputs[] = {
+          {x.data(), DType::F32, request.tensors[0].sizes, request.tensors[0].strides},
+          {loss.data(), DType::F32, request.tensors[1].sizes, request.tensors[1].strides}};
+      EXPECT_TRUE((*data)->fill(step - 1, mb, inputs).ok());
+      for (size_t i = 0; i < g.size(); ++i) g[i] += x[i] / static_cast<double>(global);
+      loss_sum += loss[0];
+    }
+    losses->push_back(loss_sum / static_cast<double>(global));
+    if (step == 1) *first_gradient = g;
+    for (const double e : g) squares += e * e;
+    const double clip = std::min(1.0, 1 / (std::sqrt(squares) + 1e-6));
+    for (size_t i = 0; i < g.size(); ++i) {
+      const double e = g[i] * clip;
+      m[i] = 0.9 * m[i] + 0.1 * e;
+      v[i] = 0.999 * v[i] + 0.001 * e * e;
+      const double power = static_cast<double>(step);
+      w[i] -= 0.01 * (m[i] / (1 - std::pow(0.9, power))) /
+              (std::sqrt(v[i] / (1 - std::pow(0.999, power))) + 1e-8);
+    }
+  }
+  return w;
+}
+
+std::vector<float> drawn_start() {
+  const ScratchFolder folder;
+  const TrainingPlan hand(1, 1);
+  auto weights = open_weights("init:1", hand.plan);
+  std::vector<float> start(TrainingPlan::kElements);
+  EXPECT_TRUE(weights->parameters[0]
+                  ->read(0, TrainingPlan::kElements, DType::F32, DType::F32, start.data())
+                  .ok());
+  return start;
+}
+
+void compare_with_reference(int world, int accumulation, bool poison) {
+  SCOPED_TRACE(world * 100 + accumulation);
+  const ScratchFolder folder;
+  const TrainingPlan hand(world, accumulation);
+  TrainOptions options;
+  options.steps = 5;
+  options.poison = poison;
+  options.save = folder / "save/deeper";
+  options.dump_gradients = folder / "gradients";
+  options.metrics = folder / "run.jsonl";
+  options.trace = folder / "trace.json";
+  const JobResult job = run_job(hand.plan, options);
+  for (size_t rank = 0; rank < job.statuses.size(); ++rank) {
+    ASSERT_TRUE(job.statuses[rank].ok()) << job.statuses[rank].to_string();
+    EXPECT_EQ(job.outcomes[rank].steps, 5);
+    EXPECT_FALSE(job.outcomes[rank].stopped);
+  }
+  std::vector<double> gradient, losses;
+  const auto expected = reference(drawn_start(), hand, 5, &gradient, &losses);
+  const auto w = read_tensor(options.save + "/model.safetensors", "model.w");
+  const auto g = read_tensor(options.dump_gradients + "/gradients.safetensors", "model.w");
+  ASSERT_EQ(w.size(), expected.size());
+  ASSERT_EQ(g.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(w[i], expected[i], 2e-5) << i;
+    ASSERT_NEAR(g[i], gradient[i], 1e-6) << i;
+  }
+  std::istringstream lines(read_text(options.metrics));
+  std::string line;
+  std::vector<base::JsonValue> objects;
+  while (std::getline(lines, line)) objects.push_back(*base::parse_json_value(line, "metrics"));
+  ASSERT_EQ(objects.size(), 6u);
+  EXPECT_EQ(*objects[0].find("plan")->to_string(), "feed");
+  EXPECT_EQ(*objects[0].find("world")->to_integer(), world);
+  for (int64_t step = 1; step <= 5; ++step) {
+    const auto& object = objects[static_cast<size_t>(step)];
+    EXPECT_EQ(*object.find("step")->to_integer(), step);
+    EXPECT_NEAR(*object.find("loss")->to_real(), losses[static_cast<size_t>(step - 1)], 1e-6);
+    EXPECT_EQ(*object.find("lr")->to_real(), 0.01);
+    EXPECT_EQ(*object.find("tokens")->to_integer(), world * accumulation);
+    EXPECT_EQ(*object.find("wire_bytes")->find("reduce_scatter")->to_integer() > 0, world > 1);
+  }
+  auto trace = base::parse_json_value(read_text(options.trace), "trace");
+  ASSERT_TRUE(trace.ok()) << trace.status().to_string();
+  int updates = 0;
+  for (const auto& event : trace->find("traceEvents")->items()) {
+    updates += *event.find("name")->to_string() == "dc.adamw";
+  }
+  EXPECT_EQ(updates, 5 * world);
+  EXPECT_FALSE(std::filesystem::exists(options.trace + ".rank0"));
+}
+
+TEST(Train, OneRank) { compare_with_reference(1, 1, false); }
+TEST(Train, OneRankAccumulating) { compare_with_reference(1, 4, true); }
+TEST(Train, TwoRanks) { compare_with_reference(2, 2, false); }
+TEST(Train, ThreeRanksUnevenShards) { compare_with_reference(3, 1, true); }
+
+TEST(Train, ASavedStateIsTheNextRunsStart) {
+  const ScratchFolder folder;
+  TrainOptions options;
+  options.save = folder / "one";
+  ASSERT_TRUE(run_job(TrainingPlan(3, 1).plan, options).statuses[0].ok());
+  TrainOptions next;
+  next.weights = folder / "one/model.safetensors";
+  next.save = folder / "two";
+  TrainingPlan still(2, 1);
+  still.plan.optimizer.groups[0].lr = 0;
+  ASSERT_TRUE(run_job(still.plan, next).statuses[0].ok());
+  EXPECT_EQ(read_tensor(next.weights, "model.w"),
+            read_tensor(folder / "two/model.safetensors", "model.w"));
+  auto file = base::archive::SafetensorsFile::open(next.weights);
+  EXPECT_EQ(file->metadata().at("aliases"), R"({"model.tied":"model.w"})");
+}
+
+// Samples of x and loss; sample `bad` has a NaN in x or in the loss.
+std::string poisoned_data(const ScratchFolder& folder, int bad, bool in_loss) {
+  auto layout = base::archive::layout_safetensors(
+      {{"x", DType::F32, {8, 70}, 0, 0}, {"loss", DType::F32, {8}, 0, 0}}, {});
+  std::string bytes = layout->header;
+  bytes.resize(static_cast<size_t>(layout->file_bytes), '\0');
+  const float nan = NAN;
+  const int64_t at = in_loss ? layout->tensors[1].offset + bad * 4
+                             : layout->tensors[0].offset + (bad * 70 + 9) * 4;
+  std::memcpy(bytes.data() + at, &nan, 4);
+  return folder.write("bad.safetensors", bytes);
+}
+
+TEST(Train, ANonFiniteNumberIsNamedAndChangesNothing) {
+  for (const bool in_loss : {false, true}) {
+    const ScratchFolder folder;
+    TrainOptions options;
+    options.steps = 4;
+    options.data = poisoned_data(folder, 5, in_loss);  // rank 1 of step 3
+    options.save = folder / "saved";
+    const JobResult job = run_job(TrainingPlan(2, 1).plan, options);
+    TrainOptions before = options;
+    before.steps = 2;
+    before.save = folder / "before";
+    ASSERT_TRUE(run_job(TrainingPlan(2, 1).plan, before).statuses[0].ok());
+    for (const Status& status : job.statuses) {
+      ASSERT_FALSE(status.ok());
+      EXPECT_EQ(status.kind(), ErrorKind::NonFinite);
+      const std::string who = in_loss ? "the loss" : "the gradient of 'model.w'";
+      EXPECT_NE(status.sentence().find(who + " is not finite in step 3"), std::string::npos)
+          << status.sentence();
+    }
+    EXPECT_EQ(read_tensor(folder / "saved/model.safetensors", "model.w"),
+              read_tensor(folder / "before/model.safetensors", "model.w"));
+  }
+}
+
+TEST(Train, OneRanksTroubleReachesAll) {
+  const ScratchFolder folder;
+  TrainOptions options;
+  options.save = folder.write("file", "") + "/below";
+  const JobResult job = run_job(TrainingPlan(2, 1).plan, options);
+  EXPECT_EQ(base::exit_code(job.statuses[0].kind()), 73);
+  EXPECT_EQ(base::exit_code(job.statuses[1].kind()), 73);
+  EXPECT_NE(job.statuses[1].sentence().find("rank 0"), std::string::npos);
+}
+
+TEST(Train, RanksWithDifferentPlansSaySo) {
+  const TrainingPlan hand(3, 1);
+  on_ranks(3, {}, [&](Job& job, int rank) {
+    const plan::Loaded loaded{hand.plan, rank == 1 ? "other" : "same"};
+    const LaunchInfo launch{Launcher::Single, rank, 3, rank, 3, "test"};
+    TrainOptions options;
+    options.weights = "init:0";
+    options.data = "synthetic";
+    options.settings.optimizer = hand.plan.optimizer;
+    const auto outcome = train(loaded, job, launch, options);
+    ASSERT_FALSE(outcome.ok());
+    EXPECT_EQ(base::exit_code(outcome.status().kind()), 76);
+    EXPECT_NE(outcome.status().sentence().find("rank 1"), std::string::npos);
+  });
+}
+
+}  // namespace
+}  // namespace dc::runtime::test

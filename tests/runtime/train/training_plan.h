@@ -1,0 +1,126 @@
+// A whole training step from native kernels only: one parameter w whose gradient is the input x, a loss that is an input too, ZeRO-3-like shards,
+// clipping, AdamW. Enough to run a job without a model.
+#pragma once
+
+#include "src/base/step_scalars.h"
+#include "tests/runtime/exec/hand_plan.h"
+
+namespace dc::runtime::test {
+
+struct TrainingPlan : HandPlan {
+  static constexpr int64_t kElements = 70;
+
+  TrainingPlan(int world, int accumulation, bool clip = true)
+      : HandPlan(world), shard(world == 1 ? 96 : world == 2 ? 64 : 32), clip_(clip) {
+    plan.name = "hand-made";
+    plan.model_digest = plan.options_digest = std::string(64, 'a');
+    plan.compiler = "test";
+    plan.chain = "zero3";
+    plan.accumulation = accumulation;
+    add_tensors(world);
+    plan.events = 4;
+    if (accumulation > 1) {
+      plan.programs = {{"accumulate", {}}, {"step", {}}};
+      plan.step = {{0, accumulation - 1}, {1, 1}};
+      add_micro_batch();
+    }
+    program = plan.programs.size() - 1;
+    add_micro_batch();
+    add_update(world);
+    describe();
+  }
+
+  int32_t slots, rng, scalars, table, row, loss_cell, loss_sum, x, loss, acc, reduced, w, m, v;
+  int64_t shard;
+
+ private:
+  void add_tensors(int world) {
+    using base::DType;
+    slots = tensor("slots", DType::F64, {base::kSlotGroups + base::kSlotsPerGroup});
+    rng = tensor("rng", DType::I64, {4});
+    scalars = tensor("scalars", DType::F64, {base::kScalarFinite + 1});
+    table = tensor("table", DType::F64, {world, 3});
+    row = own_range(table, 3);
+    loss_cell = own_range(table, 3);
+    plan.tensors[static_cast<size_t>(loss_cell)].sizes = {1};
+    plan.tensors[static_cast<size_t>(loss_cell)].offset = 8;
+    loss_sum = tensor("loss_sum", DType::F64, {1});
+    x = tensor("x", DType::F32, {1, kElements});
+    loss = tensor("loss", DType::F32, {1});
+    acc = tensor("acc", DType::F32, {world * shard});
+    plan.tensors[static_cast<size_t>(acc)].sizes = {kElements};
+    reduced = tensor("reduced", DType::F32, {shard});
+    w = tensor("w", DType::F32, {shard});
+    m = tensor("m", DType::F32, {shard});
+    v = tensor("v", DType::F32, {shard});
+  }
+
+  void add_micro_batch() {
+    native("dc.accumulate", {acc, x});
+    native("dc.add_loss", {loss_sum, loss});
+  }
+
+  void add_update(int world) {
+    signal(0, 0);
+    wait(0, 1);
+    collective(plan::CollectiveKind::ReduceScatter, acc, reduced, kElements, shard);
+    signal(1, 1);
+    wait(1, 0);
+    native("dc.zero", {acc});
+    native("dc.scale", {reduced, slots}, {}, {reduced});
+    gradient_ready_ = static_cast<int32_t>(instructions().size()) - 1;
+    native("dc.square_sum", {table, reduced},
+           {{"param", 0}, {"shard", shard}, {"elements", kElements}, {"whole", 0}});
+    native("dc.copy", {loss_cell, loss_sum});
+    signal(2, 0);
+    wait(2, 1);
+    collective(plan::CollectiveKind::AllGather, row, table, world * 3, 3);
+    signal(3, 1);
+    wait(3, 0);
+    native("dc.finalize", {scalars, table, slots}, {{"clip", clip_}});
+    native("dc.adamw", {w, m, v, reduced, scalars, slots},
+           {{"param", 0}, {"group", 0}, {"clip", clip_}});
+  }
+
+  void describe() {
+    plan.slots = slots;
+    plan.rng = rng;
+    plan.scalars = scalars;
+    plan.table = table;
+    plan.loss_sum = loss_sum;
+    plan.optimizer.groups = {{"*", 0.01, 0.0, 0.9, 0.999, 1e-8, 0, 0, false}};
+    plan.optimizer.clip = clip_;
+    plan::Parameter parameter;
+    parameter.fqn = "model.w";
+    parameter.aliases = {"model.tied"};
+    parameter.sizes = {7, 10};
+    parameter.initializer = {plan::InitKind::Normal, 0.0, 1.0};
+    parameter.shard = shard;
+    parameter.trainable_index = 0;
+    parameter.gradient = reduced;
+    parameter.gradient_ready = gradient_ready_;
+    plan.parameters = {parameter};
+    add_state("w", w, plan::StateSource::ParameterShard);
+    plan.state.back().parameter = 0;
+    plan.state.back().is_master = true;
+    for (const int32_t id : {m, v, acc, reduced}) add_state("", id, plan::StateSource::Zeros);
+    for (const int32_t id : {slots, rng, scalars, table, loss_sum}) {
+      add_state("", id, plan::StateSource::Runtime);
+    }
+    plan.inputs = {{"x", plan::InputRole::Float, -1, 1, x},
+                   {"loss", plan::InputRole::Float, 1, 2, loss}};
+  }
+
+  void add_state(std::string name, int32_t tensor, plan::StateSource source) {
+    plan::StateEntry entry;
+    entry.name = name.empty() ? plan.tensors[static_cast<size_t>(tensor)].name : std::move(name);
+    entry.tensor = tensor;
+    entry.source = source;
+    plan.state.push_back(entry);
+  }
+
+  bool clip_;
+  int32_t gradient_ready_ = -1;
+};
+
+}  // namespace dc::runtime::test
