@@ -1,0 +1,79 @@
+#include "cli/dcrun_options.h"
+
+#include <gtest/gtest.h>
+
+namespace dc::cli {
+namespace {
+
+base::Result<DcrunOptions> parse(std::vector<const char*> words) {
+  words.insert(words.begin(), "dcrun");
+  return parse_dcrun_options(static_cast<int>(words.size()), words.data());
+}
+
+TEST(DcrunOptions, ReadsEverything) {
+  const auto o = parse({"-n", "4", "p.dcp", "--weights", "init:0", "--data", "t.bin:uint32",
+                        "--steps", "7", "--config", "train.json", "--lr", "0", "--shuffle", "9",
+                        "--comm", "mpi", "--timeout", "5", "--metrics", "m", "--save", "s",
+                        "--trace", "t", "--dump-gradients", "g", "--poison"});
+  ASSERT_TRUE(o.ok()) << o.status().to_string();
+  EXPECT_EQ(o->ranks, 4);
+  EXPECT_EQ(o->plan, "p.dcp");
+  EXPECT_EQ(o->data, "t.bin:uint32");
+  EXPECT_EQ(o->steps, 7);
+  EXPECT_EQ(o->lr, 0.0);
+  EXPECT_EQ(o->shuffle, 9u);
+  EXPECT_EQ(o->comm, "mpi");
+  EXPECT_EQ(o->timeout_seconds, 5);
+  EXPECT_EQ(o->dump_gradients, "g");
+  EXPECT_TRUE(o->poison);
+}
+
+TEST(DcrunOptions, DefaultsAreOneStepAndLocal) {
+  const auto o = parse({"p.dcp", "--weights", "init:0", "--data", "synthetic"});
+  ASSERT_TRUE(o.ok());
+  EXPECT_EQ(o->steps, 1);
+  EXPECT_EQ(o->comm, "local");
+  EXPECT_FALSE(o->lr.has_value());
+  EXPECT_FALSE(o->shuffle.has_value());
+}
+
+TEST(DcrunOptions, MistakesAreUsageWithASuggestion) {
+  const auto sentence = [](std::vector<const char*> words) {
+    const auto o = parse(std::move(words));
+    EXPECT_FALSE(o.ok());
+    if (o.ok()) return std::string();
+    EXPECT_EQ(base::exit_code(o.status().kind()), 64);
+    return o.status().sentence();
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  EXPECT_TRUE(has(sentence({"p", "--stesp", "3"}), "did you mean '--steps'?"));
+  EXPECT_TRUE(has(sentence({"p", "--wieghts=x"}), "did you mean '--weights'?"));
+  EXPECT_TRUE(has(sentence({"p", "q"}), "unexpected argument 'q'"));
+  EXPECT_TRUE(has(sentence({"p", "--data", "synthetic"}), "no --weights"));
+  EXPECT_TRUE(has(sentence({"p", "--weights", "init:0"}), "no --data"));
+  EXPECT_TRUE(has(sentence({}), "no plan"));
+  EXPECT_FALSE(sentence({"p", "--steps", "0"}).empty());
+  EXPECT_FALSE(sentence({"p", "--comm", "carrier-pigeon"}).empty());
+  EXPECT_FALSE(sentence({"-n", "0", "p"}).empty());
+}
+
+TEST(DcrunOptions, HelpBeginsWithExamples) {
+  const auto o = parse({"--help"});
+  ASSERT_TRUE(o.ok());
+  EXPECT_TRUE(o->text.starts_with("Examples:\n  dcrun -n 2 ")) << o->text;
+  EXPECT_NE(o->text.find("mpirun"), std::string::npos);
+}
+
+// Flags are promises to scripts: this list only grows.
+TEST(DcrunOptions, FlagsAreFrozen) {
+  const std::vector<std::string> expected = {
+      "--comm",   "--config",  "--data",    "--dump-gradients", "--help",  "--lr",
+      "--metrics", "--poison", "--save",    "--shuffle",        "--steps", "--timeout",
+      "--trace",  "--version", "--weights"};
+  EXPECT_EQ(dcrun_flags(), expected);
+}
+
+}  // namespace
+}  // namespace dc::cli

@@ -1,0 +1,16 @@
+// Writes a hand-made plan: make_training_plan FILE WORLD ACCUMULATION
+#include <cstdio>
+#include <cstdlib>
+
+#include "runtime/plan/file.h"
+#include "src/base/file.h"
+#include "tests/runtime/train/training_plan.h"
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 64;
+  const dc::runtime::test::TrainingPlan hand(std::atoi(argv[2]), std::atoi(argv[3]));
+  const auto status =
+      dc::base::write_file_atomically(argv[1], std::string_view(encode(hand.plan)));
+  if (!status.ok()) std::fprintf(stderr, "%s\n", status.to_string().c_str());
+  return status.ok() ? 0 : 1;
+}
