@@ -389,8 +389,8 @@ class StepBuilder {
     return base::ok_status();
   }
 
-  // Nodes without marks: forward is what the loss and the buffer updates need; the module is that
-  // of a parameter the node reads.
+  // Nodes without marks: forward is everything up to the last node that the loss or a buffer update
+  // needs; the module is that of a parameter the node reads.
   void complete_origins() {
     if (unmarked_.empty()) return;
     std::set<ir::NodeId> forward;
@@ -404,9 +404,10 @@ class StepBuilder {
       if (!forward.insert(node.id).second) continue;
       queue.insert(queue.end(), node.operands.begin(), node.operands.end());
     }
+    const ir::NodeId last = *forward.rbegin();  // ids are in program order here
     for (const ir::NodeId id : unmarked_) {
       ir::Node& node = graph_.node(id);
-      node.origin.phase = forward.contains(id) ? ir::Phase::Forward : ir::Phase::Backward;
+      node.origin.phase = id <= last ? ir::Phase::Forward : ir::Phase::Backward;
       for (const ir::ValueId read : node.operands) {
         const ir::Node& source = graph_.node(graph_.value(read).producer);
         if (node.origin.module.empty() && source.kind == ir::OpKind::State) {

@@ -48,7 +48,19 @@ std::optional<IndexUse> direct_use(const ir::Graph& graph, const ir::Node& node,
     const auto classes = bound_of(graph, node, "self", 0);
     if (classes) return IndexUse{false, *classes};
   }
+  // A decomposed nll_loss gathers the chosen classes from the last dim.
+  if (node.overload == "aten.gather.default" && reads_as(node, "index", operand)) {
+    const auto classes = bound_of(graph, node, "self", 0);
+    if (classes) return IndexUse{false, *classes};
+  }
   return std::nullopt;
+}
+
+// Whether the node hands this operand on as its result.
+bool passes_on(const ir::Node& node, int operand) {
+  if (node.overload == "aten.where.self") return operand == 1;
+  return operand == 0 &&
+         std::find(kTransparent.begin(), kTransparent.end(), node.overload) != kTransparent.end();
 }
 
 // Follows an integer input to an embedding or a loss.
@@ -63,9 +75,7 @@ std::optional<IndexUse> index_use(const ir::Graph& graph, ir::ValueId start) {
     for (const ir::Use& use : uses) {
       const ir::Node& node = graph.node(use.node);
       if (const auto found = direct_use(graph, node, use.operand)) return found;
-      const bool passes =
-          std::find(kTransparent.begin(), kTransparent.end(), node.overload) != kTransparent.end();
-      if (!passes || use.operand != 0 || !seen.insert(use.node.v).second) continue;
+      if (!passes_on(node, use.operand) || !seen.insert(use.node.v).second) continue;
       for (const ir::ValueId result : node.results) {
         if (result.valid()) queue.push_back(result);
       }

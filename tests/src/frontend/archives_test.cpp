@@ -152,6 +152,28 @@ TEST(Import, WorksWithoutLossScale) {
   EXPECT_EQ(step->inputs.size(), 2u);
 }
 
+// Written by torch 2.11's torch.export.experimental._export_forward_backward: no marks, no loss
+// scale, losses and layer norms decomposed.
+TEST(Import, ReadsOfficialJointExports) {
+  auto step = EditedArchive("official_joint.pt2").import();
+  ASSERT_TRUE(step.ok()) << step.status().to_string();
+  ASSERT_TRUE(ir::verify(*step, ir::Stage::Imported).ok());
+  EXPECT_EQ(step->parameters.size(), 6u);
+  ASSERT_EQ(step->inputs.size(), 2u);
+  EXPECT_EQ(step->inputs[1].role, ir::InputRole::Class);
+  EXPECT_EQ(step->inputs[1].high, 4);
+  EXPECT_EQ(step->programs[0].graph.outputs.size(), 7u);
+  EXPECT_EQ(find_node(*step, "addmm")->origin.module, "a");
+  const ir::Graph& graph = step->programs[0].graph;
+  bool backward = false;
+  for (const ir::NodeId id : graph.order()) {
+    const bool now = graph.node(id).origin.phase == ir::Phase::Backward;
+    EXPECT_TRUE(now || !backward) << "a forward node behind a backward node";
+    backward = now;
+  }
+  EXPECT_TRUE(backward);
+}
+
 TEST(Import, GuessesInputsWithoutADescription) {
   EditedArchive archive("mlp.pt2");
   archive.remove(kDescription);
