@@ -67,6 +67,17 @@ struct Builder {
     live.last = std::max(live.last, position);
   }
 
+  // The loader fills every input, used or not, and with several programs always at the same place.
+  int32_t last_of_input() const {
+    if (step.programs.size() > 1) return static_cast<int32_t>(result.order.size()) - 1;
+    int32_t position = 0;
+    for (NodeId id : result.order) {
+      if (runs(graph.node(id))) break;
+      ++position;
+    }
+    return std::min(position, static_cast<int32_t>(result.order.size()) - 1);
+  }
+
   void define(const Node& node, int32_t position) {
     int64_t padded = 0;
     if (node.kind == OpKind::AllGatherStart)
@@ -79,7 +90,8 @@ struct Builder {
       if (storages.root(id) == id && storages.owner(id) < 0) {
         int32_t first = node.kind == OpKind::Input ? 0 : position;
         Kind kind = node.kind == OpKind::AllGatherStart ? Kind::Gathered : Kind::Activations;
-        live = {id, first, position, {bytes}, kind};
+        int32_t last = node.kind == OpKind::Input ? std::max(position, last_of_input()) : position;
+        live = {id, first, last, {bytes}, kind};
       } else {
         live.bytes.v = std::max(live.bytes.v, bytes);
         live.last = std::max(live.last, position);
@@ -125,6 +137,39 @@ struct Builder {
 };
 
 }  // namespace
+
+bool runs(const Node& node) {
+  switch (node.kind) {
+    case OpKind::Input:
+    case OpKind::State:
+    case OpKind::Release:
+    case OpKind::Flatten:
+      return false;
+    case OpKind::Aten:
+      return !is_view(node);
+    case OpKind::AllGatherStart:
+    case OpKind::AllGatherDone:
+    case OpKind::AllGatherIntoStart:
+    case OpKind::AllGatherIntoDone:
+    case OpKind::ReduceScatterStart:
+    case OpKind::ReduceScatterDone:
+    case OpKind::AllReduceStart:
+    case OpKind::AllReduceDone:
+    case OpKind::Dropout:
+    case OpKind::Cast:
+    case OpKind::Copy:
+    case OpKind::Zero:
+    case OpKind::Accumulate:
+    case OpKind::AddLoss:
+    case OpKind::Scale:
+    case OpKind::SquareSum:
+    case OpKind::Finalize:
+    case OpKind::AdamW:
+    case OpKind::Sgd:
+      return true;
+  }
+  return true;
+}
 
 std::string_view name(Kind kind) {
   switch (kind) {

@@ -55,6 +55,12 @@ StorageMap::StorageMap(const ir::Step& step, const ir::Graph& graph)
   }
 }
 
+std::string input_name(const ir::Node& node) {
+  const ir::Arg* arg = node.find_arg("name");
+  const auto* name = arg == nullptr ? nullptr : std::get_if<std::string>(&arg->value);
+  return name == nullptr ? "" : *name;
+}
+
 base::Bytes state_bytes(const ir::StateEntry& entry) {
   if (entry.range_of >= 0) return {0};
   int64_t elements = std::max(entry.storage_elements, entry.type.storage_elements());

@@ -2,6 +2,7 @@
 // to the value, or state entry, that owns the storage.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "src/base/units.h"
@@ -35,6 +36,9 @@ class StorageMap {
 
 // Index into Step::state that a `state` node names; -1 if there is no such entry.
 int state_entry_of(const ir::Step& step, const ir::Node& node);
+
+// Name of the graph input that an `input` node stands for.
+std::string input_name(const ir::Node& node);
 
 // Bytes reserved for a state entry of its own; 0 for one with `range_of`.
 base::Bytes state_bytes(const ir::StateEntry& entry);

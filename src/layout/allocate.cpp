@@ -1,6 +1,7 @@
 #include "src/layout/allocate.h"
 
 #include <algorithm>
+#include <map>
 
 #include "src/analysis/memory.h"
 #include "src/layout/check.h"
@@ -26,6 +27,25 @@ int64_t place_state(ir::Step& step) {
   return end;
 }
 
+// Inputs of a step with several programs lie above the state, at one place for all programs.
+// Returns their end.
+int64_t place_shared_inputs(ir::Step& step, int64_t end) {
+  std::map<std::string, ir::Location> places;
+  for (ir::Program& program : step.programs) {
+    for (ir::NodeId id : program.graph.order()) {
+      const ir::Node& node = program.graph.node(id);
+      if (node.kind != ir::OpKind::Input) continue;
+      ir::Value& value = program.graph.value(node.results[0]);
+      int64_t bytes = value.type.storage_elements() * base::byte_size(value.type.dtype);
+      auto [place, is_new] = places.try_emplace(analysis::input_name(node),
+                                                ir::Location{ir::Space::Device, end, bytes});
+      if (is_new) end += base::round_up(bytes, base::kAlignment);
+      value.location = place->second;
+    }
+  }
+  return end;
+}
+
 struct Placed {
   int64_t bytes = 0, live = 0;
   std::string algorithm;
@@ -35,27 +55,30 @@ base::Result<Placed> place_program(const ir::Step& step, ir::Graph& graph, int64
                                    const cost::CostModel& costs) {
   analysis::Liveness live = analysis::liveness(step, graph, analysis::StorageMap(step, graph));
   std::vector<Request> requests;
-  for (const auto& range : live.ranges)
+  std::vector<ir::Location*> locations;  // of each request
+  for (const auto& range : live.ranges) {
+    ir::Value& value = graph.value(range.value);
+    bool is_placed =
+        step.programs.size() > 1 && graph.node(value.producer).kind == ir::OpKind::Input;
+    if (is_placed) continue;
     requests.push_back({range.first, range.last, range.bytes.v});
-  std::vector<ir::NodeId> users;  // of scratch, in the order of their requests
+    locations.push_back(&value.location);
+  }
   for (size_t i = 0; i < live.order.size(); ++i) {
-    int64_t bytes = costs.scratch(graph, graph.node(live.order[i])).bytes.v;
-    graph.node(live.order[i]).scratch = {};
+    ir::Node& node = graph.node(live.order[i]);
+    node.scratch = {};
+    int64_t bytes = costs.scratch(graph, node).bytes.v;
     if (bytes <= 0) continue;
-    users.push_back(live.order[i]);
     requests.push_back({static_cast<int32_t>(i), static_cast<int32_t>(i), bytes});
+    locations.push_back(&node.scratch);
   }
   Layout layout = best_layout(requests);
   if (Status status = check(requests, layout); !status.ok()) {
     return std::move(status).add_context("in the layout of program '" + graph.name() + "'");
   }
-  auto location = [&](size_t i) {
-    return ir::Location{ir::Space::Device, base_offset + layout.offsets[i], requests[i].bytes};
-  };
-  for (size_t i = 0; i < live.ranges.size(); ++i)
-    graph.value(live.ranges[i].value).location = location(i);
-  for (size_t i = 0; i < users.size(); ++i)
-    graph.node(users[i]).scratch = location(live.ranges.size() + i);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    *locations[i] = {ir::Space::Device, base_offset + layout.offsets[i], requests[i].bytes};
+  }
   return Placed{layout.bytes, lower_bound(requests), layout.algorithm};
 }
 
@@ -78,6 +101,7 @@ Status allocate(ir::Step& step, const cost::CostModel& costs, std::optional<base
                 Allocation* allocation) {
   Allocation found;
   found.state.v = place_state(step);
+  if (step.programs.size() > 1) found.state.v = place_shared_inputs(step, found.state.v);
   for (ir::Program& program : step.programs) {
     DC_ASSIGN_OR_RETURN(Placed placed, place_program(step, program.graph, found.state.v, costs));
     found.arena.v = std::max(found.arena.v, placed.bytes);

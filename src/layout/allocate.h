@@ -14,7 +14,7 @@
 namespace dc::layout {
 
 struct Allocation {
-  base::Bytes state;  // end of the state entries
+  base::Bytes state;  // end of the state entries, and of the inputs if several programs share them
   base::Bytes arena;  // state + the largest program
   base::Bytes live;   // state + the largest sum of live bytes in any program: no arena is smaller
   std::vector<std::string> algorithms;  // which one won, per program

@@ -76,6 +76,24 @@ TEST(Liveness, InputsLiveFromTheStartWhereverTheirNodeStands) {
   EXPECT_GT(b.position(late), b.position(a));
 }
 
+TEST(Liveness, UnusedInputsStillReceiveTheirData) {
+  StepBuilder b(1);
+  ValueId unused = b.input("unused", f32({4})), x = b.input("x", f32({4}));
+  ValueId a = b.aten("aten.relu.default", {x}, {"a", f32({4})});
+  Analyzed got(b);
+  EXPECT_EQ(got.range(unused).last, b.position(a));  // the first node that runs
+}
+
+TEST(Liveness, SeveralProgramsKeepTheirInputs) {
+  StepBuilder b(1);
+  ValueId x = b.input("x", f32({4}));
+  ValueId a = b.aten("aten.relu.default", {x}, {"a", f32({4})});
+  ValueId c = b.aten("aten.relu.default", {a}, {"c", f32({4})});
+  b.step.programs.insert(b.step.programs.begin(), {b.graph().clone(), 3});
+  Analyzed got(b);
+  EXPECT_EQ(got.range(x).last, b.position(c));
+}
+
 TEST(Liveness, WidestAliasDecidesTheBytes) {
   StepBuilder b(1);
   ValueId x = b.input("x", f32({4}));

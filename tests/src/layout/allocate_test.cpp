@@ -63,7 +63,14 @@ TEST(Allocate, ProgramsShareTheRoomAboveTheState) {
   Small alone;
   ASSERT_TRUE(allocate(alone.b.step, *cost::parse_fixed_cost("fixed()"), {}, &one).ok());
   ASSERT_TRUE(allocate(s.b.step, *cost::parse_fixed_cost("fixed()"), {}, &two).ok());
-  EXPECT_EQ(one.arena, two.arena);
+  EXPECT_EQ(two.arena.v, one.arena.v + 448);  // the input keeps its place, for the loader
+  auto input = [](const ir::Program& program) {
+    return program.graph.value(program.graph.node(program.graph.first()).results[0]).location;
+  };
+  const auto& programs = s.b.step.programs;
+  EXPECT_EQ(input(programs[0]).offset, input(programs[1]).offset);
+  EXPECT_EQ(input(programs[0]).offset, 384);
+  EXPECT_EQ(two.live, analysis::peak_memory(s.b.step).live);
   EXPECT_EQ(two.algorithms.size(), 2u);
 }
 

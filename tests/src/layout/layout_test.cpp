@@ -160,7 +160,7 @@ TEST(Occupancy, AgreesWithAMapOfEveryByte) {
   for (int trial = 0; trial < 50; ++trial) {
     constexpr int kMoments = 13, kBytes = 200;
     Occupancy occupancy(kMoments);
-    std::vector<std::vector<bool>> taken(kMoments, std::vector<bool>(kBytes * 20));
+    std::vector<std::vector<char>> taken(kMoments, std::vector<char>(kBytes * 20));
     for (int i = 0; i < 40; ++i) {
       int32_t first = static_cast<int32_t>(random() % kMoments),
               last = first +
@@ -178,7 +178,7 @@ TEST(Occupancy, AgreesWithAMapOfEveryByte) {
       ASSERT_EQ(occupancy.lowest_fit(first, last, bytes), expected);
       occupancy.take(first, last, expected, bytes);
       for (int32_t t = first; t <= last; ++t)
-        std::fill_n(taken[static_cast<size_t>(t)].begin() + expected, bytes, true);
+        std::fill_n(taken[static_cast<size_t>(t)].begin() + expected, bytes, 1);
     }
   }
 }

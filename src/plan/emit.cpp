@@ -1,0 +1,263 @@
+#include "src/plan/emit.h"
+
+#include <algorithm>
+
+#include "src/analysis/memory.h"
+#include "src/plan/memory_table.h"
+#include "src/plan/program_emitter.h"
+#include "src/plan/traffic.h"
+
+namespace dc::plan {
+namespace {
+
+namespace rp = runtime::plan;
+using ir::StateRole;
+
+rp::Initializer initializer(const ir::Initializer& from) {
+  return {static_cast<rp::InitKind>(from.kind), from.a, from.b};
+}
+rp::ArchiveRecord record(const ir::ArchiveRecord& from) {
+  return {from.entry, from.dtype, from.shape, from.strides, from.offset};
+}
+
+bool is_shard(const ir::TensorType& type) {
+  return std::any_of(type.sharding.begin(), type.sharding.end(), [](const ir::AxisSharding& axis) {
+    return axis.spread == ir::Spread::FlatShard;
+  });
+}
+
+class Emitter {
+ public:
+  Emitter(const ir::Step& step, const EmitOptions& options, const cost::CostModel& cost)
+      : step_(step), options_(options), cost_(cost) {}
+
+  base::Result<rp::Plan> run() {
+    if (step_.stage != ir::Stage::Allocated) {
+      return base::Status(
+          base::ErrorKind::Internal, "DC8001",
+          "the step has no addresses yet; run layout-arenas before emitting; please report this");
+    }
+    describe();
+    MemoryTable memory(step_, plan_);
+    add_state(memory);
+    add_parameters();
+    add_streams();
+    DC_RETURN_IF_ERROR(add_programs(memory));
+    predict();
+    return std::move(plan_);
+  }
+
+ private:
+  void describe() {
+    plan_.name = step_.name;
+    plan_.model_digest = step_.model_digest;
+    for (const ir::MeshAxis& axis : step_.mesh.axes) plan_.mesh.emplace_back(axis.name, axis.size);
+    plan_.threads = options_.threads;
+    plan_.accumulation = step_.accumulation;
+    plan_.chain = options_.chain;
+    plan_.arena_bytes = {step_.arena_bytes, 0, 0};
+    const ir::Optimizer& from = step_.optimizer;
+    rp::Optimizer& to = plan_.optimizer;
+    to.kind = static_cast<uint8_t>(from.kind);
+    for (const ir::OptimizerGroup& g : from.groups) {
+      to.groups.push_back({g.match, g.lr, g.weight_decay, g.beta1, g.beta2, g.eps, g.momentum,
+                           g.dampening, g.nesterov});
+    }
+    to.clip = from.clip;
+    to.clip_norm = from.clip_norm;
+    to.seed = from.seed;
+    to.schedule = static_cast<uint8_t>(from.schedule);
+    to.warmup_steps = from.warmup_steps;
+    to.total_steps = from.total_steps;
+    to.final_lr_fraction = from.final_lr_fraction;
+  }
+
+  // What a state entry holds before step 1.
+  void add_source(const ir::StateEntry& from, rp::StateEntry& to) const {
+    switch (from.role) {
+      case StateRole::Parameter:
+      case StateRole::Shard:
+      case StateRole::Master:
+        to.source =
+            is_shard(from.type) ? rp::StateSource::ParameterShard : rp::StateSource::ParameterWhole;
+        return;
+      case StateRole::Moment1:
+      case StateRole::Moment2:
+      case StateRole::Momentum:
+      case StateRole::Accumulator:
+      case StateRole::Table:
+      case StateRole::LossSum:
+        to.source = rp::StateSource::Zeros;
+        return;
+      case StateRole::Buffer:
+      case StateRole::Constant: {
+        const ir::Buffer& buffer = step_.buffers[static_cast<size_t>(from.buffer)];
+        bool in_plan = !buffer.data.empty() || (buffer.is_constant && buffer.record.entry.empty());
+        to.source = in_plan ? rp::StateSource::Data : rp::StateSource::Buffer;
+        if (in_plan) to.data = buffer.data;
+        if (!in_plan) to.buffer = from.buffer;
+        return;
+      }
+      case StateRole::Slots:
+      case StateRole::Rng:
+      case StateRole::Scalars:
+        to.source = rp::StateSource::Runtime;
+        return;
+    }
+  }
+
+  // The entry that a checkpoint takes each parameter from: the master if there is one, else the
+  // shard, else the parameter.
+  std::vector<int> masters() const {
+    std::vector<int> best(step_.parameters.size(), -1), entry(step_.parameters.size(), -1);
+    for (size_t i = 0; i < step_.state.size(); ++i) {
+      const ir::StateEntry& state = step_.state[i];
+      int rank = state.role == StateRole::Master      ? 2
+                 : state.role == StateRole::Shard     ? 1
+                 : state.role == StateRole::Parameter ? 0
+                                                      : -1;
+      if (state.parameter < 0 || rank <= best[static_cast<size_t>(state.parameter)]) continue;
+      best[static_cast<size_t>(state.parameter)] = rank;
+      entry[static_cast<size_t>(state.parameter)] = static_cast<int>(i);
+    }
+    return entry;
+  }
+
+  void add_state(MemoryTable& memory) {
+    std::vector<int> master = masters();
+    for (size_t i = 0; i < step_.state.size(); ++i) {
+      const ir::StateEntry& from = step_.state[i];
+      rp::StateEntry to;
+      to.name = from.name;
+      to.tensor = memory.state_tensor(static_cast<int>(i));
+      to.parameter = from.parameter;
+      to.is_master =
+          from.parameter >= 0 && master[static_cast<size_t>(from.parameter)] == static_cast<int>(i);
+      add_source(from, to);
+      if (from.range_of < 0) name_small_tensor(from.role, to.tensor);
+      plan_.state.push_back(std::move(to));
+    }
+  }
+
+  void name_small_tensor(StateRole role, int32_t tensor) {
+    if (role == StateRole::Slots) plan_.slots = tensor;
+    if (role == StateRole::Rng) plan_.rng = tensor;
+    if (role == StateRole::Scalars) plan_.scalars = tensor;
+    if (role == StateRole::Table) plan_.table = tensor;
+    if (role == StateRole::LossSum) plan_.loss_sum = tensor;
+  }
+
+  void add_parameters() {
+    int32_t trainable = 0;
+    for (const ir::Parameter& from : step_.parameters) {
+      rp::Parameter to;
+      to.fqn = from.fqn;
+      to.aliases = from.aliases;
+      to.dtype = from.dtype;
+      to.sizes = from.shape;
+      to.trainable = from.trainable;
+      to.initializer = initializer(from.initializer);
+      to.record = record(from.record);
+      to.group = from.group;
+      to.shard = from.shard;
+      to.trainable_index = from.trainable ? trainable++ : -1;
+      plan_.parameters.push_back(std::move(to));
+    }
+    for (const ir::Buffer& from : step_.buffers) {
+      plan_.buffers.push_back({from.fqn, from.type.dtype, from.type.shape, from.persistent,
+                               initializer(from.initializer), record(from.record)});
+    }
+  }
+
+  // Streams up to the last one in use, and one group of all ranks for each stream that carries
+  // collectives.
+  void add_streams() {
+    std::vector<bool> carries(step_.streams.size(), false);
+    for (const ir::Program& program : step_.programs) {
+      for (ir::NodeId id = program.graph.first(); id.valid(); id = program.graph.next(id)) {
+        const ir::Node& node = program.graph.node(id);
+        bool is_start = ir::info(node.kind).provider == ir::Provider::Comm &&
+                        node.find_arg("elements") != nullptr;
+        auto stream = static_cast<size_t>(node.stream);
+        if (is_start && stream < carries.size()) carries[stream] = true;
+      }
+    }
+    size_t used = 1;
+    group_of_stream_.assign(step_.streams.size(), -1);
+    for (size_t s = 0; s < step_.streams.size(); ++s) {
+      if (!carries[s]) continue;
+      used = std::max(used, s + 1);
+      rp::Group group;
+      for (int rank = 0; rank < step_.mesh.world(); ++rank) group.ranks.push_back(rank);
+      group.axis = step_.mesh.axes.empty() ? "" : step_.mesh.axes[0].name;
+      group.stream = static_cast<int32_t>(s);
+      group_of_stream_[s] = static_cast<int32_t>(plan_.groups.size());
+      plan_.groups.push_back(std::move(group));
+    }
+    for (size_t s = 0; s < std::min(used, step_.streams.size()); ++s)
+      plan_.streams.push_back({step_.streams[s], rp::Space::Device});
+  }
+
+  base::Status add_programs(MemoryTable& memory) {
+    std::vector<ReadyGradient> gradients(step_.parameters.size());
+    for (size_t i = 0; i < step_.programs.size(); ++i) {
+      const ir::Program& program = step_.programs[i];
+      analysis::Liveness live =
+          analysis::liveness(step_, program.graph, analysis::StorageMap(step_, program.graph));
+      memory.begin_program(static_cast<int32_t>(i), live, instruction_spans(program.graph, live));
+      ProgramEmitter emitter(program.graph, memory, group_of_stream_, gradients);
+      DC_ASSIGN_OR_RETURN(rp::Program emitted, emitter.run(live));
+      plan_.programs.push_back(std::move(emitted));
+      plan_.events = std::max(plan_.events, emitter.events());
+      plan_.step.push_back({static_cast<int32_t>(i), program.repeat});
+      if (i + 1 == step_.programs.size()) add_inputs(program.graph, memory);
+    }
+    for (rp::Parameter& parameter : plan_.parameters) {
+      if (parameter.trainable_index < 0) continue;
+      const ReadyGradient& gradient = gradients[static_cast<size_t>(parameter.trainable_index)];
+      parameter.gradient = gradient.tensor;
+      parameter.gradient_ready = gradient.instruction;
+    }
+    return base::ok_status();
+  }
+
+  // In the order of the step's table; an input that no program names has no memory and is left out.
+  void add_inputs(const ir::Graph& graph, MemoryTable& memory) {
+    for (const ir::InputSpec& from : step_.inputs) {
+      for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
+        const ir::Node& node = graph.node(id);
+        if (node.kind != ir::OpKind::Input || analysis::input_name(node) != from.name) continue;
+        plan_.inputs.push_back({from.name, static_cast<rp::InputRole>(from.role), from.low,
+                                from.high, memory.tensor(node.results[0])});
+        break;
+      }
+    }
+  }
+
+  void predict() {
+    SerialTime time = serial_time(step_, cost_);
+    rp::Prediction& prediction = plan_.prediction;
+    prediction.compute_ns = time.compute.v;
+    prediction.communication_ns = time.communication.v;
+    prediction.step_ns = (time.compute + time.communication).v;
+    prediction.peak_bytes = step_.arena_bytes;
+    prediction.live_bytes = analysis::peak_memory(step_).live.v;
+    prediction.wire_bytes = wire_bytes(step_);
+    prediction.origin = cost_.origin();
+  }
+
+  const ir::Step& step_;
+  const EmitOptions& options_;
+  const cost::CostModel& cost_;
+  rp::Plan plan_;
+  std::vector<int32_t> group_of_stream_;
+};
+
+}  // namespace
+
+base::Result<rp::Plan> emit(const ir::Step& step, const EmitOptions& options,
+                            const cost::CostModel& cost) {
+  return Emitter(step, options, cost).run();
+}
+
+}  // namespace dc::plan

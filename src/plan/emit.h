@@ -1,0 +1,25 @@
+// Emission: an allocated step becomes the plan that the runtime replays. Equal steps give equal
+// plans.
+#pragma once
+
+#include <string>
+
+#include "runtime/plan/plan.h"
+#include "src/base/status.h"
+#include "src/cost/cost_model.h"
+#include "src/ir/step.h"
+
+namespace dc::plan {
+
+struct EmitOptions {
+  int threads = 1;    // per rank
+  std::string chain;  // how the schedule came about: "zero3"
+};
+
+// Requires stage Allocated. Fills everything but the digests of profile and options, the options'
+// text, the compiler's build id, notes and remarks. Internal error, DC8001, naming the node, if the
+// step cannot be expressed.
+base::Result<runtime::plan::Plan> emit(const ir::Step& step, const EmitOptions& options,
+                                       const cost::CostModel& cost);
+
+}  // namespace dc::plan

@@ -1,0 +1,323 @@
+#include "src/plan/program_emitter.h"
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+
+namespace dc::plan {
+namespace {
+
+namespace rp = runtime::plan;
+using base::Status;
+using ir::Node;
+using ir::OpKind;
+
+enum class Part : uint8_t { Nothing, Kernel, Start, Done };
+
+Part part_of(const Node& node) {
+  if (!analysis::runs(node)) return Part::Nothing;
+  switch (node.kind) {
+    case OpKind::AllGatherStart:
+    case OpKind::AllGatherIntoStart:
+    case OpKind::ReduceScatterStart:
+    case OpKind::AllReduceStart:
+      return Part::Start;
+    case OpKind::AllGatherDone:
+    case OpKind::AllGatherIntoDone:
+    case OpKind::ReduceScatterDone:
+    case OpKind::AllReduceDone:
+      return Part::Done;
+    case OpKind::Input:
+    case OpKind::State:
+    case OpKind::Release:
+    case OpKind::Flatten:
+      return Part::Nothing;
+    case OpKind::Aten:
+    case OpKind::Dropout:
+    case OpKind::Cast:
+    case OpKind::Copy:
+    case OpKind::Zero:
+    case OpKind::Accumulate:
+    case OpKind::AddLoss:
+    case OpKind::Scale:
+    case OpKind::SquareSum:
+    case OpKind::Finalize:
+    case OpKind::AdamW:
+    case OpKind::Sgd:
+      return Part::Kernel;
+  }
+  return Part::Nothing;
+}
+
+const Node& start_of(const ir::Graph& graph, const Node& done) {
+  return graph.node(graph.value(done.operands[0]).producer);
+}
+
+int32_t instruction_count(const ir::Graph& graph, const Node& node) {
+  switch (part_of(node)) {
+    case Part::Nothing:
+      return 0;
+    case Part::Kernel:
+      return 1;
+    case Part::Start:
+      return node.stream == 0 ? 1 : 4;
+    case Part::Done:
+      return start_of(graph, node).stream == 0 ? 0 : 1;
+  }
+  return 0;
+}
+
+// Names of a native kernel's operands, for readers of the plan.
+std::span<const std::string_view> operand_names(OpKind kind) {
+  static constexpr std::string_view kX[] = {"x"}, kRandom[] = {"x", "rng"},
+                                    kCopy[] = {"dst", "src"}, kAccumulate[] = {"acc", "g"};
+  static constexpr std::string_view kAddLoss[] = {"sum", "loss"}, kScale[] = {"x", "slots"},
+                                    kSquareSum[] = {"row", "g"};
+  static constexpr std::string_view kFinalize[] = {"scalars", "table", "slots"},
+                                    kSgd[] = {"p", "buf", "g", "scalars", "slots"};
+  static constexpr std::string_view kAdamW[] = {"p", "m", "v", "g", "scalars", "slots"};
+  switch (kind) {
+    case OpKind::Cast:
+    case OpKind::Zero:
+      return kX;
+    case OpKind::Dropout:
+      return kRandom;
+    case OpKind::Copy:
+      return kCopy;
+    case OpKind::Accumulate:
+      return kAccumulate;
+    case OpKind::AddLoss:
+      return kAddLoss;
+    case OpKind::Scale:
+      return kScale;
+    case OpKind::SquareSum:
+      return kSquareSum;
+    case OpKind::Finalize:
+      return kFinalize;
+    case OpKind::AdamW:
+      return kAdamW;
+    case OpKind::Sgd:
+      return kSgd;
+    case OpKind::Input:
+    case OpKind::State:
+    case OpKind::Aten:
+    case OpKind::AllGatherStart:
+    case OpKind::AllGatherDone:
+    case OpKind::AllGatherIntoStart:
+    case OpKind::AllGatherIntoDone:
+    case OpKind::ReduceScatterStart:
+    case OpKind::ReduceScatterDone:
+    case OpKind::AllReduceStart:
+    case OpKind::AllReduceDone:
+    case OpKind::Release:
+    case OpKind::Flatten:
+      return {};
+  }
+  return {};
+}
+
+// Operands that are overwritten without being read first.
+bool overwrites(OpKind kind) {
+  return kind == OpKind::Copy || kind == OpKind::Zero || kind == OpKind::Finalize;
+}
+
+void add_unique(std::vector<int32_t>& list, int32_t tensor) {
+  if (tensor >= 0 && std::find(list.begin(), list.end(), tensor) == list.end())
+    list.push_back(tensor);
+}
+
+// The value of an argument that is no tensor.
+struct PlainValue {
+  rp::Arg& out;
+  void operator()(std::monostate) const { out.kind = rp::ArgKind::None; }
+  void operator()(const ir::OperandRef&) const {}
+  void operator()(const ir::OperandList&) const {}
+  void operator()(bool value) const { set(rp::ArgKind::Bool, value); }
+  void operator()(int64_t value) const { set(rp::ArgKind::Int, value); }
+  void operator()(double value) const { out.kind = rp::ArgKind::Float, out.f = value; }
+  void operator()(const std::string& value) const { out.kind = rp::ArgKind::String, out.s = value; }
+  void operator()(const std::vector<bool>& value) const {
+    out.kind = rp::ArgKind::Bools, out.ints.assign(value.begin(), value.end());
+  }
+  void operator()(const std::vector<int64_t>& value) const {
+    out.kind = rp::ArgKind::Ints, out.ints = value;
+  }
+  void operator()(const std::vector<double>& value) const {
+    out.kind = rp::ArgKind::Floats, out.floats = value;
+  }
+  void operator()(ir::DType value) const { set(rp::ArgKind::DType, static_cast<int64_t>(value)); }
+  void operator()(ir::DeviceArg) const { out.kind = rp::ArgKind::Device; }
+  void operator()(ir::LayoutArg value) const { set(rp::ArgKind::Layout, value.value); }
+  void operator()(ir::MemoryFormatArg value) const { set(rp::ArgKind::MemoryFormat, value.value); }
+  void set(rp::ArgKind kind, int64_t value) const { out.kind = kind, out.i = value; }
+};
+
+}  // namespace
+
+std::vector<Span> instruction_spans(const ir::Graph& graph, const analysis::Liveness& live) {
+  std::vector<Span> spans;
+  int32_t next = 0;
+  for (ir::NodeId id : live.order) {
+    int32_t count = instruction_count(graph, graph.node(id));
+    spans.push_back({next, next + count - 1});
+    next += count;
+  }
+  return spans;
+}
+
+base::Result<rp::Program> ProgramEmitter::run(const analysis::Liveness& live) {
+  program_.name = graph_.name();
+  for (ir::NodeId id : live.order) {
+    const Node& node = graph_.node(id);
+    if (Status status = emit(node); !status.ok()) return status;
+  }
+  return std::move(program_);
+}
+
+Status ProgramEmitter::emit(const Node& node) {
+  auto bad = [&](const std::string& what) {
+    std::string op =
+        node.kind == OpKind::Aten ? node.overload : std::string(ir::info(node.kind).text);
+    return Status(base::ErrorKind::Internal, "DC8001",
+                  op + " of module '" + node.origin.module + "' " + what + "; please report this");
+  };
+  switch (part_of(node)) {
+    case Part::Nothing:
+      return base::ok_status();
+    case Part::Kernel:
+      if (node.stream != 0) return bad("is a kernel outside the compute stream");
+      emit_kernel(node);
+      return base::ok_status();
+    case Part::Start:
+      if (group_of_stream_[static_cast<size_t>(node.stream)] < 0)
+        return bad("runs on a stream without a group");
+      for (const char* name : {"elements", "shard"}) {
+        if (node.find_arg(name) == nullptr)
+          return bad(std::string("has no attribute '") + name + "'");
+      }
+      emit_start(node);
+      return base::ok_status();
+    case Part::Done:
+      emit_done(node);
+      return base::ok_status();
+  }
+  return base::ok_status();
+}
+
+rp::Instruction ProgramEmitter::instruction(rp::InstructionKind kind, const Node& node,
+                                            int32_t stream) const {
+  rp::Instruction result;
+  result.kind = kind;
+  result.stream = stream;
+  result.module = node.origin.module;
+  result.phase = static_cast<uint8_t>(node.origin.phase);
+  return result;
+}
+
+rp::Arg ProgramEmitter::argument(const Node& node, const ir::Arg& arg) {
+  rp::Arg out;
+  out.name = arg.name;
+  auto operand = [&](int index) {
+    return memory_.tensor(node.operands[static_cast<size_t>(index)]);
+  };
+  if (const auto* ref = std::get_if<ir::OperandRef>(&arg.value)) {
+    out.kind = rp::ArgKind::Tensor;
+    out.i = operand(ref->index);
+  } else if (const auto* list = std::get_if<ir::OperandList>(&arg.value)) {
+    out.kind = rp::ArgKind::Tensors;
+    for (int index : list->indices) out.ints.push_back(index < 0 ? -1 : operand(index));
+  } else {
+    std::visit(PlainValue{out}, arg.value);
+  }
+  return out;
+}
+
+void ProgramEmitter::emit_native(const Node& node, rp::Instruction& instruction) {
+  instruction.provider = rp::Provider::Native;
+  instruction.op = "dc." + std::string(ir::info(node.kind).text);
+  auto names = operand_names(node.kind);
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    rp::Arg arg;
+    arg.name = i < names.size() ? std::string(names[i]) : "operand" + std::to_string(i);
+    arg.kind = rp::ArgKind::Tensor;
+    arg.i = memory_.tensor(node.operands[i]);
+    instruction.args.push_back(std::move(arg));
+  }
+  for (const ir::Arg& arg : node.args) {
+    bool names_operand = std::holds_alternative<ir::OperandRef>(arg.value) ||
+                         std::holds_alternative<ir::OperandList>(arg.value);
+    if (!names_operand) instruction.args.push_back(argument(node, arg));
+  }
+}
+
+void ProgramEmitter::emit_kernel(const Node& node) {
+  rp::Instruction kernel = instruction(rp::InstructionKind::Kernel, node, 0);
+  uint32_t mutated = 0;
+  if (node.kind == OpKind::Aten) {
+    kernel.provider = rp::Provider::Aten;
+    kernel.op = node.overload;
+    for (const ir::Arg& arg : node.args) kernel.args.push_back(argument(node, arg));
+  } else {
+    mutated = ir::info(node.kind).mutated;
+    emit_native(node, kernel);
+  }
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    bool is_mutated = i < 32 && ((mutated >> i) & 1) != 0;
+    int32_t tensor = memory_.tensor(node.operands[i]);
+    if (is_mutated) add_unique(kernel.writes, tensor);
+    if (!is_mutated || !overwrites(node.kind)) add_unique(kernel.reads, tensor);
+  }
+  for (ir::ValueId result : node.results) {
+    kernel.outputs.push_back(result.valid() ? memory_.tensor(result) : -1);
+    add_unique(kernel.writes, kernel.outputs.back());
+  }
+  kernel.scratch = memory_.scratch(node.id);
+  if (node.kind == OpKind::Scale && node.find_arg("param") != nullptr) {
+    auto index = static_cast<size_t>(node.int_arg("param"));
+    if (index < gradients_.size())
+      gradients_[index] = {kernel.outputs[0], static_cast<int32_t>(program_.instructions.size())};
+  }
+  program_.instructions.push_back(std::move(kernel));
+}
+
+void ProgramEmitter::push_event(rp::InstructionKind kind, int32_t stream, int32_t event,
+                                const Node& node) {
+  rp::Instruction result = instruction(kind, node, stream);
+  result.event = event;
+  program_.instructions.push_back(std::move(result));
+}
+
+void ProgramEmitter::emit_start(const Node& node) {
+  bool has_stream = node.stream != 0;
+  if (has_stream) {
+    push_event(rp::InstructionKind::Signal, 0, events_, node);
+    push_event(rp::InstructionKind::Wait, node.stream, events_++, node);
+  }
+  rp::Instruction collective = instruction(rp::InstructionKind::Collective, node, node.stream);
+  bool into = node.kind == OpKind::AllGatherIntoStart;
+  bool gathers = into || node.kind == OpKind::AllGatherStart;
+  collective.collective = gathers                               ? rp::CollectiveKind::AllGather
+                          : node.kind == OpKind::AllReduceStart ? rp::CollectiveKind::AllReduce
+                                                                : rp::CollectiveKind::ReduceScatter;
+  collective.group = group_of_stream_[static_cast<size_t>(node.stream)];
+  rp::CollectiveBuffer buffer;
+  buffer.input = memory_.tensor(node.operands[into ? 1 : 0]);
+  buffer.output = memory_.tensor(node.results[0]);
+  buffer.elements = node.int_arg("elements");
+  buffer.shard = node.int_arg("shard");
+  collective.reads = {buffer.input};
+  collective.writes = {buffer.output};
+  collective.buffers.push_back(buffer);
+  program_.instructions.push_back(std::move(collective));
+  if (!has_stream) return;
+  done_event_[node.id.index()] = events_;
+  push_event(rp::InstructionKind::Signal, node.stream, events_++, node);
+}
+
+void ProgramEmitter::emit_done(const Node& node) {
+  const Node& start = start_of(graph_, node);
+  if (start.stream != 0)
+    push_event(rp::InstructionKind::Wait, 0, done_event_[start.id.index()], node);
+}
+
+}  // namespace dc::plan

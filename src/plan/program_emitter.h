@@ -1,0 +1,62 @@
+// ProgramEmitter: one program's nodes as instructions.
+//
+// A kernel node is one instruction. A collective on a stream of its own is four: compute signals,
+// the stream waits, the collective, the stream signals; its done is one: compute waits. Inputs,
+// state, views and releases are none.
+#pragma once
+
+#include <vector>
+
+#include "runtime/plan/plan.h"
+#include "src/analysis/liveness.h"
+#include "src/base/status.h"
+#include "src/ir/step.h"
+#include "src/plan/memory_table.h"
+
+namespace dc::plan {
+
+// Where each trainable parameter's gradient is complete: by trainable index.
+struct ReadyGradient {
+  int32_t tensor = -1;
+  int32_t instruction = -1;
+};
+
+// Instructions of each position of the program.
+std::vector<Span> instruction_spans(const ir::Graph& graph, const analysis::Liveness& live);
+
+class ProgramEmitter {
+ public:
+  ProgramEmitter(const ir::Graph& graph, MemoryTable& memory,
+                 const std::vector<int32_t>& group_of_stream, std::vector<ReadyGradient>& gradients)
+      : graph_(graph),
+        memory_(memory),
+        group_of_stream_(group_of_stream),
+        gradients_(gradients),
+        done_event_(graph.node_capacity(), -1) {}
+
+  // DC8001 naming the node that cannot be expressed.
+  base::Result<runtime::plan::Program> run(const analysis::Liveness& live);
+  int32_t events() const { return events_; }
+
+ private:
+  base::Status emit(const ir::Node& node);
+  void emit_kernel(const ir::Node& node);
+  void emit_native(const ir::Node& node, runtime::plan::Instruction& instruction);
+  void emit_start(const ir::Node& node);
+  void emit_done(const ir::Node& node);
+  void push_event(runtime::plan::InstructionKind kind, int32_t stream, int32_t event,
+                  const ir::Node& node);
+  runtime::plan::Instruction instruction(runtime::plan::InstructionKind kind, const ir::Node& node,
+                                         int32_t stream) const;
+  runtime::plan::Arg argument(const ir::Node& node, const ir::Arg& arg);
+
+  const ir::Graph& graph_;
+  MemoryTable& memory_;
+  const std::vector<int32_t>& group_of_stream_;
+  std::vector<ReadyGradient>& gradients_;
+  std::vector<int32_t> done_event_;  // by start node: the event that its done waits for
+  int32_t events_ = 0;
+  runtime::plan::Program program_;
+};
+
+}  // namespace dc::plan

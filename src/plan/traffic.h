@@ -1,0 +1,29 @@
+// Traffic and time of a step, from its nodes: what rank 0 sends, and how long everything takes one
+// after the other.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/plan/plan.h"
+#include "src/cost/cost_model.h"
+#include "src/ir/step.h"
+
+namespace dc::plan {
+
+// Bytes that `rank` sends per step, by runtime::plan::CollectiveKind, repeats included, as a direct
+// algorithm counts them: an all-gather sends the rank's own valid elements to every other rank, a
+// reduce-scatter sends every other rank its range, an all-reduce does both, the second half in f32.
+// Rank 0 owns a whole shard wherever one exists; the last ranks own less, so they send less in
+// gathers and more in reductions.
+std::vector<int64_t> wire_bytes(const ir::Step& step, int rank = 0);
+
+// Serial times per step, repeats included. `profiled` is false as soon as one figure comes from a
+// table.
+struct SerialTime {
+  base::Nanos compute, communication;
+  bool profiled = true;
+};
+SerialTime serial_time(const ir::Step& step, const cost::CostModel& cost);
+
+}  // namespace dc::plan

@@ -1,0 +1,304 @@
+#include "src/plan/emit.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "runtime/plan/file.h"
+#include "src/cost/analytic.h"
+#include "src/cost/fixed.h"
+#include "src/layout/allocate.h"
+#include "src/plan/traffic.h"
+#include "tests/src/analysis/small_steps.h"
+
+namespace dc::plan {
+namespace {
+
+namespace rp = runtime::plan;
+using base::DType;
+using ir::f32;
+using ir::OpKind;
+using ir::StateRole;
+using ir::TensorType;
+using ir::ValueId;
+
+TensorType f64(ir::Shape shape) { return ir::contiguous(DType::F64, std::move(shape)); }
+TensorType flat_shard(int64_t elements) {
+  TensorType type = f32({elements});
+  type.sharding[0].spread = ir::Spread::FlatShard;
+  return type;
+}
+
+constexpr int kWorld = 3;
+constexpr int64_t kElements = 70, kShard = 32;
+
+// One parameter w[7, 10], gathered per use, its gradient reduced and scaled, AdamW on the shard.
+class GatheredStep : public ir::StepBuilder {
+ public:
+  explicit GatheredStep(int accumulation = 1) : StepBuilder(kWorld) {
+    step.accumulation = accumulation;
+    ir::Parameter w;
+    w.fqn = "layer.weight";
+    w.shape = {7, 10};
+    w.shard = kShard;
+    step.parameters.push_back(w);
+    shard_ = parameter_entry("w", StateRole::Shard);
+    moment1_ = parameter_entry("exp_avg.w", StateRole::Moment1);
+    moment2_ = parameter_entry("exp_avg_sq.w", StateRole::Moment2);
+    slots_ = entry("slots", StateRole::Slots, f64({16}));
+    rng_ = entry("rng", StateRole::Rng, ir::contiguous(DType::I64, {4}));
+    scalars_ = entry("scalars", StateRole::Scalars, f64({9}));
+    loss_sum_ = entry("loss_sum", StateRole::LossSum, f64({1}));
+    table_ = entry("table", StateRole::Table, f64({kWorld, 3}));
+    row_ = entry("table_row", StateRole::Table, f64({3}), table_);
+    if (accumulation > 1) {
+      accumulator_ = parameter_entry("gradient.w", StateRole::Accumulator);
+      graph().set_name("accumulate");
+      step.programs[0].repeat = accumulation - 1;
+      micro_batch();
+      step.programs.push_back({ir::Graph("step"), 1});
+    }
+    ValueId gradient = micro_batch();
+    if (accumulation > 1) gradient = sum_;
+    update(gradient);
+  }
+
+ private:
+  int parameter_entry(const std::string& name, StateRole role) {
+    int index = entry(name, role, flat_shard(kShard));
+    step.state[static_cast<size_t>(index)].parameter = 0;
+    return index;
+  }
+  ValueId micro_batch() {
+    origin = {"layer", ir::Phase::Forward, false};
+    ValueId x = op(OpKind::Input, {}, {{"x", f32({5, 7})}}, {{"name", "x"}});
+    if (step.inputs.empty()) step.inputs.push_back({"x", ir::InputRole::Float, 0, 1, f32({5, 7})});
+    ValueId shard = state(shard_), sum = state(loss_sum_);
+    if (accumulator_ >= 0) sum_ = state(accumulator_);
+    ValueId w = collective(OpKind::AllGatherStart, OpKind::AllGatherDone, {shard}, "whole",
+                           f32({7, 10}), kElements, kShard);
+    ValueId t = aten("aten.mm.default", {x, w}, {"y", f32({5, 10})});
+    op(OpKind::Release, {w}, {});
+    ValueId loss = graph()
+                       .insert_aten({}, "aten.sum.dim_IntList", {t}, {{"loss", f32({})}},
+                                    {{"self", ir::OperandRef{0}},
+                                     {"dim", std::vector<int64_t>{0, 1}},
+                                     {"keepdim", false},
+                                     {"dtype", DType::F32, true}},
+                                    origin)
+                       .results[0];
+    graph().outputs = {{ir::OutputKind::Loss, "", loss}};
+    op(OpKind::AddLoss, {sum, loss}, {});
+    origin.phase = ir::Phase::Backward;
+    TensorType turned = f32({7, 5});
+    turned.strides = {1, 7};
+    ValueId xt = aten("aten.t.default", {x}, {"xt", turned});
+    ValueId g = aten("aten.mm.default", {xt, t}, {"g", f32({7, 10})});
+    ValueId reduced = collective(OpKind::ReduceScatterStart, OpKind::ReduceScatterDone, {g},
+                                 "reduced", flat_shard(kShard), kElements, kShard);
+    if (accumulator_ >= 0) op(OpKind::Accumulate, {sum_, reduced}, {});
+    return reduced;
+  }
+  void update(ValueId gradient) {
+    origin = {"layer", ir::Phase::Update, false};
+    ValueId slots = state(slots_), row = state(row_), table = state(table_),
+            scalars = state(scalars_), shard = state(shard_);
+    ValueId scaled = op(OpKind::Scale, {gradient, slots}, {{"scaled", flat_shard(kShard)}},
+                        {{"param", int64_t{0}}});
+    op(OpKind::SquareSum, {row, scaled}, {},
+       {{"param", int64_t{0}}, {"shard", kShard}, {"elements", kElements}, {"whole", int64_t{0}}});
+    ir::Node& start = graph().insert({}, OpKind::AllGatherIntoStart, {table, row},
+                                     {{"table_started", f64({kWorld, 3})}},
+                                     {{"elements", int64_t{9}}, {"shard", int64_t{3}}}, origin);
+    start.stream = 1;
+    op(OpKind::AllGatherIntoDone, {start.results[0]}, {{"table_done", f64({kWorld, 3})}});
+    op(OpKind::Finalize, {scalars, table, slots}, {}, {{"clip", int64_t{1}}});
+    ValueId m = state(moment1_), v = state(moment2_);
+    op(OpKind::AdamW, {shard, m, v, scaled, scalars, slots}, {},
+       {{"param", int64_t{0}}, {"group", int64_t{0}}, {"clip", int64_t{1}}});
+    if (accumulator_ >= 0) op(OpKind::Zero, {sum_}, {});
+  }
+  int shard_, moment1_, moment2_, slots_, rng_, scalars_, loss_sum_, table_, row_,
+      accumulator_ = -1;
+  ValueId sum_;
+};
+
+rp::Plan emitted(GatheredStep&& built, const cost::CostModel& cost) {
+  EXPECT_TRUE(layout::allocate(built.step, cost).ok());
+  auto plan = emit(built.step, {2, "zero3"}, cost);
+  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+  return std::move(plan).value();
+}
+
+const rp::Instruction& find(const rp::Program& program, const std::string& op) {
+  for (const rp::Instruction& instruction : program.instructions) {
+    if (instruction.op == op) return instruction;
+  }
+  ADD_FAILURE() << "no " << op;
+  return program.instructions.front();
+}
+
+TEST(Emit, PlansPassTheVerifierAndSurviveTheFile) {
+  cost::AnalyticCost cost(2);
+  for (int accumulation : {1, 4}) {
+    rp::Plan plan = emitted(GatheredStep(accumulation), cost);
+    base::Status status = rp::verify_meaning(plan);
+    EXPECT_TRUE(status.ok()) << status.to_string() << rp::to_text(plan);
+    std::string bytes = rp::encode(plan);
+    auto decoded = rp::decode({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+    ASSERT_TRUE(decoded.ok()) << decoded.status().to_string();
+    EXPECT_EQ(rp::to_text(*decoded), rp::to_text(plan));
+    EXPECT_EQ(bytes, rp::encode(emitted(GatheredStep(accumulation), cost)));
+  }
+}
+
+TEST(Emit, CollectivesRunOnTheirStreamBetweenEvents) {
+  rp::Plan plan = emitted(GatheredStep(), cost::AnalyticCost(1));
+  const auto& list = plan.programs[0].instructions;
+  using K = rp::InstructionKind;
+  std::vector<K> kinds;
+  std::vector<int32_t> streams, events;
+  for (size_t i = 0; i < 6; ++i) {
+    kinds.push_back(list[i].kind);
+    streams.push_back(list[i].stream);
+    events.push_back(list[i].event);
+  }
+  EXPECT_EQ(kinds,
+            (std::vector<K>{K::Signal, K::Wait, K::Collective, K::Signal, K::Wait, K::Kernel}));
+  EXPECT_EQ(streams, (std::vector<int32_t>{0, 1, 1, 1, 0, 0}));
+  EXPECT_EQ(events, (std::vector<int32_t>{0, 0, -1, 1, 1, -1}));
+  EXPECT_EQ(plan.events, 6);  // three collectives
+  ASSERT_EQ(plan.groups.size(), 1u);
+  EXPECT_EQ(plan.groups[0].ranks, (std::vector<int32_t>{0, 1, 2}));
+  EXPECT_EQ(plan.groups[0].stream, 1);
+  const rp::CollectiveBuffer& buffer = list[2].buffers.at(0);
+  EXPECT_EQ(buffer.elements, kElements);
+  EXPECT_EQ(buffer.shard, kShard);
+  const rp::Slice& gathered =
+      plan.slices[static_cast<size_t>(plan.tensors[static_cast<size_t>(buffer.output)].slice)];
+  EXPECT_EQ(gathered.bytes, kWorld * kShard * 4);
+  EXPECT_EQ(gathered.first, 0);
+  EXPECT_EQ(gathered.last, 5);  // the product is its last reader
+}
+
+TEST(Emit, AReductionHoldsItsOperandUntilItsDone) {
+  rp::Plan plan = emitted(GatheredStep(), cost::AnalyticCost(1));
+  const auto& list = plan.programs[0].instructions;
+  auto at = std::find_if(list.begin(), list.end(), [](const rp::Instruction& i) {
+    return i.kind == rp::InstructionKind::Collective &&
+           i.collective == rp::CollectiveKind::ReduceScatter;
+  });
+  ASSERT_NE(at, list.end());
+  auto index = static_cast<int32_t>(at - list.begin());
+  EXPECT_EQ(list[static_cast<size_t>(index) + 2].kind, rp::InstructionKind::Wait);
+  const rp::Slice& operand = plan.slices[static_cast<size_t>(
+      plan.tensors[static_cast<size_t>(at->buffers[0].input)].slice)];
+  EXPECT_EQ(operand.last, index + 2);
+}
+
+TEST(Emit, KernelsCarryArgumentsReadsAndWrites) {
+  rp::Plan plan = emitted(GatheredStep(), cost::AnalyticCost(1));
+  const rp::Instruction& sum = find(plan.programs[0], "aten.sum.dim_IntList");
+  ASSERT_EQ(sum.args.size(), 4u);
+  EXPECT_EQ(sum.args[0].kind, rp::ArgKind::Tensor);
+  EXPECT_EQ(sum.args[1].ints, (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(sum.args[2].kind, rp::ArgKind::Bool);
+  EXPECT_EQ(sum.args[3].kind, rp::ArgKind::DType);
+  EXPECT_EQ(sum.args[3].i, static_cast<int64_t>(DType::F32));
+  EXPECT_EQ(sum.module, "layer");
+  EXPECT_GE(sum.scratch, 0);
+  const rp::Instruction& adamw = find(plan.programs[0], "dc.adamw");
+  EXPECT_EQ(adamw.provider, rp::Provider::Native);
+  ASSERT_EQ(adamw.args.size(), 9u);
+  EXPECT_EQ(adamw.args[0].name, "p");
+  EXPECT_EQ(adamw.args[6].name, "param");
+  EXPECT_EQ(adamw.writes.size(), 3u);
+  EXPECT_EQ(adamw.reads.size(), 6u);
+  EXPECT_EQ(adamw.scratch, -1);
+  EXPECT_EQ(find(plan.programs[0], "dc.finalize").reads.size(),
+            2u);  // the scalars are only written
+  EXPECT_EQ(adamw.phase, 2);
+}
+
+TEST(Emit, StateTablesNameSourcesAndTheRanksRow) {
+  rp::Plan plan = emitted(GatheredStep(), cost::AnalyticCost(1));
+  EXPECT_EQ(plan.state[0].source, rp::StateSource::ParameterShard);
+  EXPECT_TRUE(plan.state[0].is_master);
+  EXPECT_EQ(plan.state[1].source, rp::StateSource::Zeros);
+  EXPECT_FALSE(plan.state[1].is_master);
+  const rp::Tensor& row = plan.tensors[static_cast<size_t>(plan.state.back().tensor)];
+  EXPECT_EQ(plan.state.back().name, "table_row");
+  EXPECT_EQ(row.rank_stride, 3 * 8);
+  EXPECT_EQ(row.slice, plan.tensors[static_cast<size_t>(plan.table)].slice);
+  EXPECT_EQ(plan.tensors[static_cast<size_t>(plan.table)].rank_stride, 0);
+  ASSERT_EQ(plan.parameters.size(), 1u);
+  const rp::Parameter& w = plan.parameters[0];
+  EXPECT_EQ(plan.programs[0].instructions[static_cast<size_t>(w.gradient_ready)].op, "dc.scale");
+  EXPECT_EQ(plan.programs[0].instructions[static_cast<size_t>(w.gradient_ready)].writes,
+            std::vector<int32_t>{w.gradient});
+  EXPECT_EQ(plan.threads, 2);
+  EXPECT_EQ(plan.chain, "zero3");
+}
+
+TEST(Emit, InputsHaveOnePlaceForAllPrograms) {
+  rp::Plan one = emitted(GatheredStep(), cost::AnalyticCost(1));
+  auto slice = [](const rp::Plan& plan) {
+    return plan.slices[static_cast<size_t>(
+        plan.tensors[static_cast<size_t>(plan.inputs.at(0).tensor)].slice)];
+  };
+  EXPECT_EQ(slice(one).program, 0);
+  EXPECT_EQ(slice(one).first, 0);
+  rp::Plan two = emitted(GatheredStep(4), cost::AnalyticCost(1));
+  EXPECT_EQ(slice(two).program, -1);
+  for (const rp::Program& program : two.programs) {
+    const auto& reads = find(program, "aten.mm.default").reads;
+    EXPECT_NE(std::find(reads.begin(), reads.end(), two.inputs[0].tensor), reads.end());
+  }
+  ASSERT_EQ(two.step.size(), 2u);
+  EXPECT_EQ(two.step[0].repeat, 3);
+  EXPECT_EQ(two.step[1].repeat, 1);
+}
+
+TEST(Emit, RefusesAStepWithoutAddresses) {
+  GatheredStep built;
+  auto plan = emit(built.step, {}, cost::AnalyticCost(1));
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.status().code(), "DC8001");
+}
+
+TEST(Traffic, CountsWhatEachRankSends) {
+  GatheredStep built(4);  // four micro-batches: 4 gathers, 4 reductions, 1 exchange of the table
+  auto gathers = [](int64_t own) { return 4 * own * 2 * 4 + 3 * 8 * 2; };
+  auto reductions = [](int64_t own) { return 4 * (kElements - own) * 4; };
+  for (auto [rank, own] : {std::pair{0, 32}, std::pair{1, 32}, std::pair{2, 6}}) {
+    auto bytes = wire_bytes(built.step, rank);
+    EXPECT_EQ(bytes[static_cast<size_t>(rp::CollectiveKind::AllGather)], gathers(own));
+    EXPECT_EQ(bytes[static_cast<size_t>(rp::CollectiveKind::ReduceScatter)], reductions(own));
+    EXPECT_EQ(bytes[static_cast<size_t>(rp::CollectiveKind::AllReduce)], 0);
+  }
+}
+
+TEST(Traffic, AllReduceSendsF32Sums) {
+  ir::StepBuilder b(2);
+  ValueId x = b.input("x", ir::contiguous(DType::BF16, {50}));
+  b.collective(OpKind::AllReduceStart, OpKind::AllReduceDone, {x}, "sum", f32({50}), 50, 32);
+  EXPECT_EQ(wire_bytes(b.step, 0)[static_cast<size_t>(rp::CollectiveKind::AllReduce)],
+            18 * 2 + 32 * 4);
+  EXPECT_EQ(wire_bytes(b.step, 1)[static_cast<size_t>(rp::CollectiveKind::AllReduce)],
+            32 * 2 + 18 * 4);
+}
+
+TEST(Traffic, SerialTimeCountsRepeats) {
+  auto cost =
+      cost::parse_fixed_cost("fixed(mm=200us, all_gather=150us, reduce_scatter=70us, adamw=3us)");
+  ASSERT_TRUE(cost.ok());
+  GatheredStep built(4);
+  SerialTime time = serial_time(built.step, *cost);
+  EXPECT_EQ(time.compute.v, 4 * 2 * 200000 + 3000);
+  EXPECT_EQ(time.communication.v, 4 * (150000 + 70000) + 150000);
+  EXPECT_TRUE(time.profiled);
+  EXPECT_FALSE(serial_time(built.step, cost::AnalyticCost(1)).profiled);
+}
+
+}  // namespace
+}  // namespace dc::plan
