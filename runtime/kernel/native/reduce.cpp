@@ -126,20 +126,19 @@ Made make_add_loss(Call& call) {
 }
 
 Made make_square_sum(Call& call) {
-  const Dense table = call.operand(0, DType::F64), g = call.operand(1, DType::F32);
-  const int64_t columns = call.columns(0), param = call.integer("param");
+  const Dense row = call.operand(0, DType::F64), g = call.operand(1, DType::F32);
+  const int64_t columns = row.count, param = call.integer("param");
   const int64_t shard = call.integer("shard"), elements = call.integer("elements");
   const bool whole = call.integer("whole") != 0;
   if (call.ok()) {
     call.require(param >= 0 && param < columns - base::kTableExtra, "'param' is not a column");
-    call.require((call.rank() + 1) * columns <= table.count, "the table has no row for this rank");
     call.require(shard >= 0 && elements >= 0, "'shard' and 'elements' must not be negative");
   }
   if (!call.ok()) return call.finish<SquareSum>(nullptr, 0, nullptr);
   const int64_t valid = std::clamp<int64_t>(elements - call.rank() * shard, 0, shard);
   const int64_t start = whole && valid > 0 ? call.rank() * shard : 0;
   call.require(start + valid <= g.count, "the gradient is shorter than this rank's range");
-  double* cell = table.as<double>() + call.rank() * columns + param;
+  double* cell = row.as<double>() + param;
   return call.finish<SquareSum>(g.as<float>() + start, valid, cell);
 }
 
