@@ -66,6 +66,19 @@ GoldenFile observed(GoldenFile file, const Outcome& outcome) {
   return file;
 }
 
+// "line 12 is '...' and should be '...'", or nothing.
+std::string first_difference(const std::string& actual, const std::string& expected) {
+  std::istringstream a(actual), b(expected);
+  for (int line = 1;; ++line) {
+    std::string have, want;
+    const bool more_a = static_cast<bool>(std::getline(a, have)), more_b = static_cast<bool>(std::getline(b, want));
+    if (!more_a && !more_b) return "";
+    if (more_a && more_b && have == want) continue;
+    return "line " + std::to_string(line) + " is\n  " + (more_a ? have : "<the end>") + "\nand should be\n  " +
+           (more_b ? want : "<the end>");
+  }
+}
+
 void expect_unchanged(const std::string& before, const Outcome& outcome, const char* what) {
   EXPECT_EQ(outcome.error.to_string(), "") << what;
   EXPECT_EQ(outcome.change, Change::No) << what;
@@ -90,7 +103,8 @@ class GoldenTest : public ::testing::Test {
     if (std::getenv("DC_UPDATE_GOLDENS") != nullptr) {
       std::ofstream(path_, std::ios::binary) << print_golden(now);
     } else {
-      EXPECT_EQ(print_golden(now), print_golden(*file)) << path_ << "\n" << outcome.error.to_string();
+      EXPECT_TRUE(print_golden(now) == print_golden(*file))
+          << path_ << ": " << first_difference(print_golden(now), print_golden(*file)) << "\n" << outcome.error.to_string();
     }
     if (!outcome.error.ok()) return;
     if (outcome.change == Change::No && outcome.step.stage == stage) expect_unchanged(before, outcome, "no change reported");
