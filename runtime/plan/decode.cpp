@@ -1,4 +1,5 @@
-// FlatBuffers to plan structs. Trusts nothing: the FlatBuffers verifier first, then every enum, then the ids.
+// FlatBuffers to plan structs. Trusts nothing: the FlatBuffers verifier first, then every enum,
+// then the ids.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -23,7 +24,8 @@ template <typename T>
 using FbTables = FbVector<flatbuffers::Offset<T>>;
 
 constexpr int kMaxDepth = 16;
-constexpr int64_t kMaxExpansion = 64;  // copied bytes per payload byte: sharing is fine, bombs are not
+constexpr int64_t kMaxExpansion =
+    64;  // copied bytes per payload byte: sharing is fine, bombs are not
 
 class Decoder {
  public:
@@ -66,8 +68,8 @@ class Decoder {
   template <typename To, typename From>
   To enumerator(From value, From max, const char* what) {
     if (value <= max) return static_cast<To>(value);
-    fail("DC3101", std::string(what) + " " + std::to_string(static_cast<int>(value)) +
-                       " is unknown");
+    fail("DC3101",
+         std::string(what) + " " + std::to_string(static_cast<int>(value)) + " is unknown");
     return static_cast<To>(0);
   }
   DType dtype(fb::DType value) {
@@ -245,8 +247,8 @@ void Decoder::memory(const fb::Plan& from, Plan& to) {
     return Slice{space(s.space()), s.offset(), s.bytes(), s.program(), s.first(), s.last()};
   });
   tables(from.tensors(), to.tensors, [&](const fb::Tensor& t) {
-    return Tensor{text(t.name()),       dtype(t.dtype()), numbers(t.sizes()), numbers(t.strides()),
-                  t.slice(), t.offset(), t.rank_stride()};
+    return Tensor{text(t.name()), dtype(t.dtype()), numbers(t.sizes()), numbers(t.strides()),
+                  t.slice(),      t.offset(),       t.rank_stride()};
   });
 }
 
@@ -264,8 +266,9 @@ void Decoder::mesh_and_groups(const fb::Plan& from, Plan& to) {
   tables(from.mesh(), to.mesh, [&](const fb::MeshAxis& a) {
     return std::pair<std::string, int32_t>(text(a.name()), a.size());
   });
-  tables(from.streams(), to.streams,
-         [&](const fb::Stream& s) { return Stream{text(s.name()), space(s.space())}; });
+  tables(from.streams(), to.streams, [&](const fb::Stream& s) {
+    return Stream{text(s.name()), space(s.space())};
+  });
   tables(from.groups(), to.groups, [&](const fb::Group& g) {
     return Group{numbers(g.ranks()), text(g.axis()), g.stream()};
   });
@@ -286,8 +289,9 @@ void Decoder::programs(const fb::Plan& from, Plan& to) {
            [&](const fb::Instruction& i) { return instruction(i); });
     return program;
   });
-  tables(all.step(), to.step,
-         [](const fb::ProgramRun& r) { return ProgramRun{r.program(), r.repeat()}; });
+  tables(all.step(), to.step, [](const fb::ProgramRun& r) {
+    return ProgramRun{r.program(), r.repeat()};
+  });
 }
 
 Status Decoder::run(const fb::Plan& from, Plan& to) {

@@ -277,9 +277,9 @@ std::string Encoder::run(const Plan& plan) {
   builder_.Finish(
       fb::CreatePlan(builder_, kSchemaMajor, kSchemaMinor, name, model, profile, options_digest,
                      compiler, notes, options, remarks, mesh_list, plan.threads, plan.accumulation,
-                     chain, arenas, slice_list, tensor_list, state_list, parameter_list, buffer_list,
-                     input_list, stream_list, plan.events, group_list, classes, optimizer_table,
-                     step_tensors, prediction_table),
+                     chain, arenas, slice_list, tensor_list, state_list, parameter_list,
+                     buffer_list, input_list, stream_list, plan.events, group_list, classes,
+                     optimizer_table, step_tensors, prediction_table),
       fb::PlanIdentifier());
   return std::string(reinterpret_cast<const char*>(builder_.GetBufferPointer()),
                      builder_.GetSize());
@@ -292,8 +292,8 @@ int hex_digit(char c) { return c <= '9' ? c - '0' : c - 'a' + 10; }
 std::string encode(const Plan& plan) { return seal(Encoder().run(plan)); }
 
 std::string seal(std::string_view payload) {
-  const std::string digest = base::sha256_hex(
-      std::span(reinterpret_cast<const uint8_t*>(payload.data()), payload.size()));
+  const std::string digest =
+      base::sha256_hex(std::span(reinterpret_cast<const uint8_t*>(payload.data()), payload.size()));
   std::string file(kMagic);
   for (size_t i = 0; i < digest.size(); i += 2) {
     file.push_back(static_cast<char>(hex_digit(digest[i]) * 16 + hex_digit(digest[i + 1])));

@@ -13,7 +13,8 @@ inline std::optional<int64_t> element_count(std::span<const int64_t> sizes) {
   return base::checked_product(sizes);
 }
 
-// Bytes from a tensor's first element to the end of the last one that it reaches; 0 without elements.
+// Bytes from a tensor's first element to the end of the last one that it reaches; 0 without
+// elements.
 inline std::optional<int64_t> reach_bytes(const Tensor& tensor) {
   int64_t last = 0;
   for (size_t d = 0; d < tensor.sizes.size(); ++d) {

@@ -1,4 +1,5 @@
-// `dcc inspect --as=json`: every field of the plan under the name it has in plan.fbs. "schema" tells readers which shape to expect.
+// `dcc inspect --as=json`: every field of the plan under the name it has in plan.fbs. "schema"
+// tells readers which shape to expect.
 #include <span>
 
 #include "runtime/plan/fail.h"

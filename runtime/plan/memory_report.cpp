@@ -133,7 +133,8 @@ Peak find_peak(const Plan& plan, Space space) {
 
 std::string memory_report(const Plan& plan) {
   const std::vector<SliceKind> kinds = slice_kinds(plan);
-  std::string out = "plan " + plan.name + ", per rank, world " + std::to_string(plan.world()) + "\n";
+  std::string out =
+      "plan " + plan.name + ", per rank, world " + std::to_string(plan.world()) + "\n";
   for (size_t i = 0; i < plan.arena_bytes.size(); ++i) {
     if (plan.arena_bytes[i] == 0) continue;
     out += report_space(plan, static_cast<Space>(i), plan.arena_bytes[i], kinds);

@@ -1,4 +1,5 @@
-// Where a plan's memory goes: the instruction at which most bytes are live, and what lives there. For verified plans.
+// Where a plan's memory goes: the instruction at which most bytes are live, and what lives there.
+// For verified plans.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +13,10 @@ namespace dc::runtime::plan {
 
 struct Peak {
   int32_t program = 0;
-  int32_t index = 0;            // the first instruction with the most live bytes
-  int64_t bytes = 0;            // slices alive there, each rounded up to its alignment
-  std::vector<int32_t> alive;   // slices, largest first, then by id
-  BytesPerKind by_kind{};       // sums to `bytes`
+  int32_t index = 0;           // the first instruction with the most live bytes
+  int64_t bytes = 0;           // slices alive there, each rounded up to its alignment
+  std::vector<int32_t> alive;  // slices, largest first, then by id
+  BytesPerKind by_kind{};      // sums to `bytes`
 };
 
 Peak find_peak(const Plan& plan, Space space);

@@ -12,8 +12,8 @@ std::string_view pick(const std::array<std::string_view, N>& names, size_t index
 
 constexpr std::array<std::string_view, 3> kSpaces = {"device", "host", "disk"};
 constexpr std::array<std::string_view, 14> kArgKinds = {
-    "none",  "tensor", "tensors", "int",    "ints",  "float",  "floats",
-    "bool",  "bools",  "string",  "dtype",  "device", "layout", "memory_format"};
+    "none", "tensor", "tensors", "int",   "ints",   "float",  "floats",
+    "bool", "bools",  "string",  "dtype", "device", "layout", "memory_format"};
 constexpr std::array<std::string_view, 5> kInstructions = {"kernel", "collective", "copy", "signal",
                                                            "wait"};
 constexpr std::array<std::string_view, 3> kProviders = {"aten", "native", "fused"};
@@ -37,7 +37,9 @@ std::string_view name(InstructionKind value) {
   return pick(kInstructions, static_cast<size_t>(value));
 }
 std::string_view name(Provider value) { return pick(kProviders, static_cast<size_t>(value)); }
-std::string_view name(CollectiveKind value) { return pick(kCollectives, static_cast<size_t>(value)); }
+std::string_view name(CollectiveKind value) {
+  return pick(kCollectives, static_cast<size_t>(value));
+}
 std::string_view name(InitKind value) { return pick(kInits, static_cast<size_t>(value)); }
 std::string_view name(StateSource value) { return pick(kSources, static_cast<size_t>(value)); }
 std::string_view name(InputRole value) { return pick(kRoles, static_cast<size_t>(value)); }

@@ -16,10 +16,10 @@ enum class SliceKind : uint8_t {
   Gradients,       // accumulators, what enters and leaves a reduction
   Buffers,         // module buffers and constants
   Inputs,
-  Scalars,         // the step's small tensors
-  Gathered,        // whole values that a gather made for a while
-  Activations,     // every other value of a program
-  Scratch,         // kernel workspace
+  Scalars,      // the step's small tensors
+  Gathered,     // whole values that a gather made for a while
+  Activations,  // every other value of a program
+  Scratch,      // kernel workspace
 };
 inline constexpr size_t kSliceKinds = 9;
 using BytesPerKind = std::array<int64_t, kSliceKinds>;

@@ -85,8 +85,7 @@ std::string program(const Plan& plan, const Program& p, int64_t repeat) {
       ++c.count;
       for (const CollectiveBuffer& b : in.buffers) {
         ++c.buffers;
-        c.bytes += b.elements *
-                   base::byte_size(plan.tensors[static_cast<size_t>(b.input)].dtype);
+        c.bytes += b.elements * base::byte_size(plan.tensors[static_cast<size_t>(b.input)].dtype);
       }
     } else {
       ++others;
@@ -112,7 +111,8 @@ std::string prediction(const Plan& plan) {
   const Prediction& p = plan.prediction;
   std::string out = "predicted step: " + base::format_duration(p.step_ns) + " (compute " +
                     base::format_duration(p.compute_ns) + ", communication " +
-                    base::format_duration(p.communication_ns) + "; from " + or_none(p.origin) + ")\n";
+                    base::format_duration(p.communication_ns) + "; from " + or_none(p.origin) +
+                    ")\n";
   out += "sent by one rank per step:";
   bool any = false;
   for (size_t i = 0; i < p.wire_bytes.size(); ++i) {

@@ -1,5 +1,5 @@
-// `dcc inspect --as=text`: one line per thing, in table order, the same bytes everywhere. Complete but for the bytes of constants, which are
-// shown as their SHA-256.
+// `dcc inspect --as=text`: one line per thing, in table order, the same bytes everywhere. Complete
+// but for the bytes of constants, which are shown as their SHA-256.
 #include <span>
 
 #include "runtime/plan/fail.h"
@@ -166,7 +166,13 @@ void TextDump::state() {
   raw("step-scalars slots=").id(plan_.slots).raw(" rng=").id(plan_.rng).raw(" scalars=");
   id(plan_.scalars).raw(" table=").id(plan_.table).raw(" loss_sum=").id(plan_.loss_sum).raw("\n");
   for (const Input& i : plan_.inputs) {
-    raw("input ").word(i.name).raw(" ").id(i.tensor).raw(" role=").raw(name(i.role)).raw(" range=[");
+    raw("input ")
+        .word(i.name)
+        .raw(" ")
+        .id(i.tensor)
+        .raw(" role=")
+        .raw(name(i.role))
+        .raw(" range=[");
     real(i.low).raw(",").real(i.high).raw("]\n");
   }
 }
@@ -192,7 +198,8 @@ void TextDump::parameters() {
     } else {
       raw(" frozen");
     }
-    if (!p.aliases.empty()) raw(" aliases=").list(p.aliases, [&](const std::string& a) { word(a); });
+    if (!p.aliases.empty())
+      raw(" aliases=").list(p.aliases, [&](const std::string& a) { word(a); });
     initializer(p.initializer);
     record(p.record);
     raw("\n");
@@ -333,11 +340,18 @@ void TextDump::instruction(size_t index, const Instruction& in) {
 void TextDump::programs() {
   raw("step");
   for (const ProgramRun& run : plan_.step) {
-    raw(" ").word(plan_.programs[static_cast<size_t>(run.program)].name).raw("*").number(run.repeat);
+    raw(" ")
+        .word(plan_.programs[static_cast<size_t>(run.program)].name)
+        .raw("*")
+        .number(run.repeat);
   }
   raw("\n");
   for (size_t p = 0; p < plan_.programs.size(); ++p) {
-    raw("program ").number(static_cast<int64_t>(p)).raw(" ").word(plan_.programs[p].name).raw(" {\n");
+    raw("program ")
+        .number(static_cast<int64_t>(p))
+        .raw(" ")
+        .word(plan_.programs[p].name)
+        .raw(" {\n");
     const auto& list = plan_.programs[p].instructions;
     for (size_t i = 0; i < list.size(); ++i) instruction(i, list[i]);
     raw("}\n");

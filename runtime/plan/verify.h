@@ -1,15 +1,19 @@
-// The parts of verification, in the order in which they build on each other. Not for other folders: call decode, verify_meaning or load.
+// The parts of verification, in the order in which they build on each other. Not for other folders:
+// call decode, verify_meaning or load.
 #pragma once
 
 #include "runtime/plan/plan.h"
 
 namespace dc::runtime::plan {
 
-base::Status check_structure(const Plan& plan);     // level 1: every id in its table, every count sane
-base::Status check_tensors(const Plan& plan);       // slices in arenas, tensors in slices, nothing overflows
-base::Status check_overlap(const Plan& plan);       // no two simultaneously live slices share bytes
-base::Status check_instructions(const Plan& plan);  // each instruction by itself: buffers, shapes, lists
-base::Status check_order(const Plan& plan);         // live ranges, writes before reads, signals before waits
-base::Status check_state(const Plan& plan);         // state, parameters, inputs, step scalars, optimizer
+base::Status check_structure(const Plan& plan);  // level 1: every id in its table, every count sane
+base::Status check_tensors(
+    const Plan& plan);  // slices in arenas, tensors in slices, nothing overflows
+base::Status check_overlap(const Plan& plan);  // no two simultaneously live slices share bytes
+base::Status check_instructions(
+    const Plan& plan);  // each instruction by itself: buffers, shapes, lists
+base::Status check_order(
+    const Plan& plan);  // live ranges, writes before reads, signals before waits
+base::Status check_state(const Plan& plan);  // state, parameters, inputs, step scalars, optimizer
 
 }  // namespace dc::runtime::plan

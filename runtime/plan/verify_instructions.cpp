@@ -1,4 +1,5 @@
-// Level 2, each instruction by itself: what it touches is listed, and its buffers have the shapes that its kind demands.
+// Level 2, each instruction by itself: what it touches is listed, and its buffers have the shapes
+// that its kind demands.
 #include <algorithm>
 
 #include "runtime/plan/extent.h"
@@ -39,7 +40,9 @@ class InstructionChecker {
   Status must_touch(int64_t id) const {
     return is_read(id) || is_written(id) ? Status() : must_read(id);
   }
-  std::string describe(int64_t id) const { return describe_tensor(plan_, static_cast<int32_t>(id)); }
+  std::string describe(int64_t id) const {
+    return describe_tensor(plan_, static_cast<int32_t>(id));
+  }
   Status kernel(const Instruction& in);
   Status scratch(const Instruction& in);
   Status copy(const Instruction& in);
@@ -177,8 +180,7 @@ Status InstructionChecker::buffer(CollectiveKind kind, const CollectiveBuffer& b
   if (!is_contiguous(input) || !is_contiguous(output)) {
     return bad("DC3217", "has a buffer that is not contiguous");
   }
-  const bool reduces =
-      kind == CollectiveKind::ReduceScatter || kind == CollectiveKind::AllReduce;
+  const bool reduces = kind == CollectiveKind::ReduceScatter || kind == CollectiveKind::AllReduce;
   if (reduces ? output.dtype != DType::F32 || !base::is_floating(input.dtype)
               : output.dtype != input.dtype) {
     return bad("DC3218", "turns " + std::string(base::name(input.dtype)) + " into " +

@@ -1,4 +1,5 @@
-// Level 2, order: every access inside its slice's live range, every read after a write, every wait after a signal.
+// Level 2, order: every access inside its slice's live range, every read after a write, every wait
+// after a signal.
 #include <vector>
 
 #include "runtime/plan/fail.h"
@@ -30,8 +31,8 @@ class OrderChecker {
 
   const Plan& plan_;
   std::vector<bool> by_host_;
-  std::vector<bool> carried_;           // persistent slices written so far in the step
-  std::vector<int32_t> written_in_;     // transient slices: the run in which they were last written
+  std::vector<bool> carried_;        // persistent slices written so far in the step
+  std::vector<int32_t> written_in_;  // transient slices: the run in which they were last written
   int32_t run_ = 0;
   int32_t program_ = 0, index_ = 0;
 };
@@ -95,7 +96,8 @@ Status OrderChecker::run(int32_t program) {
 
 }  // namespace
 
-// Follows the step's runs once each: a repetition finds at least what the first run found. Programs that the step does not run come last.
+// Follows the step's runs once each: a repetition finds at least what the first run found. Programs
+// that the step does not run come last.
 Status check_order(const Plan& plan) {
   OrderChecker checker(plan);
   std::vector<bool> seen(plan.programs.size());

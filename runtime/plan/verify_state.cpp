@@ -1,4 +1,5 @@
-// Level 2, the tables around the programs: state, parameters, inputs, step scalars, optimizer, prediction.
+// Level 2, the tables around the programs: state, parameters, inputs, step scalars, optimizer,
+// prediction.
 #include <algorithm>
 #include <cmath>
 
@@ -28,8 +29,8 @@ int64_t trainable_count(const Plan& plan) {
 std::string source_mismatch(const Plan& plan, const StateEntry& entry) {
   const Tensor& tensor = tensor_at(plan, entry.tensor);
   const int64_t count = numel(tensor);
-  const bool from_parameter = entry.source == StateSource::ParameterWhole ||
-                              entry.source == StateSource::ParameterShard;
+  const bool from_parameter =
+      entry.source == StateSource::ParameterWhole || entry.source == StateSource::ParameterShard;
   if (from_parameter && entry.parameter < 0) return "names no parameter";
   if ((entry.source == StateSource::Buffer) != (entry.buffer >= 0)) {
     return "and its source disagree about a buffer";
@@ -54,7 +55,8 @@ std::string source_mismatch(const Plan& plan, const StateEntry& entry) {
     case StateSource::Buffer: {
       const Buffer& b = plan.buffers[static_cast<size_t>(entry.buffer)];
       const auto wanted = element_count(b.sizes);
-      return wanted == count && b.dtype == tensor.dtype ? "" : "does not fit buffer '" + b.fqn + "'";
+      return wanted == count && b.dtype == tensor.dtype ? ""
+                                                        : "does not fit buffer '" + b.fqn + "'";
     }
     case StateSource::Data:
       return static_cast<uint64_t>(count * base::byte_size(tensor.dtype)) == entry.data.size()
@@ -77,7 +79,8 @@ Status check_entries(const Plan& plan) {
 // Empty if the parameter agrees with its gradient and its place among the trainable ones.
 std::string parameter_mismatch(const Plan& plan, const Parameter& p, int64_t trainable_before) {
   const auto count = element_count(p.sizes);
-  const bool negative = std::any_of(p.sizes.begin(), p.sizes.end(), [](int64_t v) { return v < 0; });
+  const bool negative =
+      std::any_of(p.sizes.begin(), p.sizes.end(), [](int64_t v) { return v < 0; });
   if (!count || negative) return "has an impossible size";
   const auto padded = base::checked_mul(p.shard, plan.world());
   if (p.shard < 0 || !padded || *padded < *count) {
@@ -100,9 +103,9 @@ std::string parameter_mismatch(const Plan& plan, const Parameter& p, int64_t tra
     return "has a gradient that is neither its whole nor its shard in f32";
   }
   const Slice& slice = plan.slices[static_cast<size_t>(gradient.slice)];
-  const bool alive = slice.program < 0 || (slice.program == plan.step.back().program &&
-                                           slice.first <= p.gradient_ready &&
-                                           p.gradient_ready <= slice.last);
+  const bool alive =
+      slice.program < 0 || (slice.program == plan.step.back().program &&
+                            slice.first <= p.gradient_ready && p.gradient_ready <= slice.last);
   return alive ? "" : "has a gradient that is not live when it is said to be ready";
 }
 
@@ -120,19 +123,22 @@ Status check_parameters(const Plan& plan) {
   for (size_t i = 0; i < masters.size(); ++i) {
     if (masters[i] == 1) continue;
     return bad_plan("DC3232", "parameter '" + plan.parameters[i].fqn + "' has " +
-                                  std::to_string(masters[i]) + " master values in the state, not one");
+                                  std::to_string(masters[i]) +
+                                  " master values in the state, not one");
   }
   return {};
 }
 
-Status check_step_tensor(const Plan& plan, const char* what, int32_t id, DType dtype, int64_t count) {
+Status check_step_tensor(const Plan& plan, const char* what, int32_t id, DType dtype,
+                         int64_t count) {
   const std::string who = std::string("step scalars '") + what + "' ";
   if (id < 0) return bad_plan("DC3233", who + "are missing");
   const Tensor& tensor = tensor_at(plan, id);
   if (tensor.dtype != dtype || numel(tensor) != count || !is_contiguous(tensor)) {
     return bad_plan("DC3233", who + "are " + std::string(base::name(tensor.dtype)) + "[" +
                                   std::to_string(numel(tensor)) + "], not " +
-                                  std::string(base::name(dtype)) + "[" + std::to_string(count) + "]");
+                                  std::string(base::name(dtype)) + "[" + std::to_string(count) +
+                                  "]");
   }
   if (!is_persistent(plan, id)) return bad_plan("DC3233", who + "do not keep their memory");
   return {};
@@ -188,7 +194,8 @@ Status check_optimizer(const Plan& plan) {
   for (const OptimizerGroup& g : o.groups) {
     for (double v : {g.lr, g.weight_decay, g.beta1, g.beta2, g.eps, g.momentum, g.dampening}) {
       if (!std::isfinite(v)) {
-        return bad_plan("DC3235", "optimizer group '" + g.match + "' has a value that is not finite");
+        return bad_plan("DC3235",
+                        "optimizer group '" + g.match + "' has a value that is not finite");
       }
     }
   }

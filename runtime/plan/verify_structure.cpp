@@ -1,4 +1,5 @@
-// Level 1 on the structs: every id in its table, every count within sane limits. After this nothing can index out of bounds.
+// Level 1 on the structs: every id in its table, every count within sane limits. After this nothing
+// can index out of bounds.
 #include <limits>
 #include <span>
 
@@ -21,8 +22,8 @@ bool is_id(int64_t id, size_t count) { return id >= 0 && static_cast<uint64_t>(i
 bool is_id_or_none(int64_t id, size_t count) { return id == -1 || is_id(id, count); }
 
 Status bad_id(const std::string& who, const char* table, int64_t id, size_t count) {
-  return bad_plan("DC3102", who + " names " + table + " " + std::to_string(id) + ", and there are " +
-                                std::to_string(count));
+  return bad_plan("DC3102", who + " names " + table + " " + std::to_string(id) +
+                                ", and there are " + std::to_string(count));
 }
 
 Status check_instruction(const Plan& plan, const Instruction& in, const std::string& who) {
@@ -99,7 +100,8 @@ Status check_programs(const Plan& plan) {
       const Status status = check_instruction(plan, list[i], "an instruction");
       if (status.ok()) continue;  // describe only on failure: a description per instruction costs
       return check_instruction(
-          plan, list[i], describe_instruction(plan, static_cast<int32_t>(p), static_cast<int32_t>(i)));
+          plan, list[i],
+          describe_instruction(plan, static_cast<int32_t>(p), static_cast<int32_t>(i)));
     }
   }
   return {};

@@ -1,4 +1,5 @@
-// Level 2, memory: slices lie in their arenas, tensors in their slices on every rank, and no two simultaneously live slices share bytes.
+// Level 2, memory: slices lie in their arenas, tensors in their slices on every rank, and no two
+// simultaneously live slices share bytes.
 #include <algorithm>
 #include <map>
 
@@ -60,8 +61,8 @@ Status check_tensor(const Plan& plan, int32_t id) {
                                   " of " + describe_slice(plan, tensor.slice));
   }
   if (tensor.offset % width != 0 || tensor.rank_stride % width != 0) {
-    return bad_plan("DC3208", describe_tensor(plan, id) +
-                                  " does not start on a multiple of its element size");
+    return bad_plan(
+        "DC3208", describe_tensor(plan, id) + " does not start on a multiple of its element size");
   }
   return {};
 }

@@ -1,5 +1,6 @@
-// Fuzz target: arbitrary bytes as a plan file and as the payload of a well-sealed one. Nothing may crash; whatever is accepted can be
-// shown and encodes to a file that decodes again. Built with clang as a libFuzzer program; plan_fuzz_test.cpp drives it with fixed seeds.
+// Fuzz target: arbitrary bytes as a plan file and as the payload of a well-sealed one. Nothing may
+// crash; whatever is accepted can be shown and encodes to a file that decodes again. Built with
+// clang as a libFuzzer program; plan_fuzz_test.cpp drives it with fixed seeds.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

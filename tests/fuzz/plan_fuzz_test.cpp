@@ -1,4 +1,5 @@
-// Drives the fuzz target without libFuzzer: mutations of a good payload from fixed seeds, so that every run does the same.
+// Drives the fuzz target without libFuzzer: mutations of a good payload from fixed seeds, so that
+// every run does the same.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -31,7 +32,8 @@ void mutate(std::vector<uint8_t>& bytes, std::mt19937& random) {
         break;
       case 1: {
         const size_t at = pick(bytes.size() - 8) / 4 * 4;
-        const uint32_t words[] = {0, 1, 0xffffffffu, 0x7fffffffu, 0x80000000u, static_cast<uint32_t>(random() % 64)};
+        const uint32_t words[] = {0,           1,           0xffffffffu,
+                                  0x7fffffffu, 0x80000000u, static_cast<uint32_t>(random() % 64)};
         const uint32_t word = words[pick(6)];
         for (size_t i = 0; i < 4; ++i) bytes[at + i] = static_cast<uint8_t>(word >> (8 * i));
         break;

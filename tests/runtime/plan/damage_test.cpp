@@ -1,4 +1,5 @@
-// Damaged files: every byte flipped, every length cut, every payload byte changed behind a correct digest, and bombs.
+// Damaged files: every byte flipped, every length cut, every payload byte changed behind a correct
+// digest, and bombs.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -41,7 +42,8 @@ TEST(Damage, EveryTruncationIsRejected) {
     ASSERT_FALSE(check(good.substr(0, size)).ok()) << size;
     if (size < static_cast<size_t>(kHeaderBytes)) continue;
     // A cut payload behind a correct header.
-    const std::string sealed = seal(std::string_view(good).substr(kHeaderBytes, size - kHeaderBytes));
+    const std::string sealed =
+        seal(std::string_view(good).substr(kHeaderBytes, size - kHeaderBytes));
     (void)check(sealed);
   }
   EXPECT_FALSE(check(good + "x").ok());
@@ -69,7 +71,7 @@ TEST(Damage, APayloadChangedBehindACorrectDigestNeverCrashes) {
       }
     }
   }
-  EXPECT_GT(accepted, 0);          // names, numbers of the prediction, padding
+  EXPECT_GT(accepted, 0);             // names, numbers of the prediction, padding
   EXPECT_GT(rejected, accepted / 4);  // offsets, ids, sizes, enums
 }
 
@@ -90,24 +92,32 @@ TEST(Damage, OtherFilesAreToldApart) {
 TEST(Damage, ExpansionIsBounded) {
   flatbuffers::FlatBufferBuilder builder;
   const auto text = builder.CreateString(std::string(1 << 20, 'x'));
-  const auto notes = builder.CreateVector(std::vector<flatbuffers::Offset<flatbuffers::String>>(1 << 16, text));
+  const auto notes =
+      builder.CreateVector(std::vector<flatbuffers::Offset<flatbuffers::String>>(1 << 16, text));
   schema::PlanBuilder root(builder);
   root.add_schema_major(kSchemaMajor);
   root.add_notes(notes);
   builder.Finish(root.Finish(), schema::PlanIdentifier());
-  EXPECT_EQ(check(seal({reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()})).code(), "DC3008");
+  EXPECT_EQ(
+      check(seal({reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()}))
+          .code(),
+      "DC3008");
 }
 
 // One instruction that a long list shares: more tables than the bytes can hold.
 TEST(Damage, SharedTablesAreBounded) {
   flatbuffers::FlatBufferBuilder builder;
   const auto slice = schema::CreateSlice(builder, schema::Space::Device, 64, 64);
-  const auto slices = builder.CreateVector(std::vector<flatbuffers::Offset<schema::Slice>>(1 << 16, slice));
+  const auto slices =
+      builder.CreateVector(std::vector<flatbuffers::Offset<schema::Slice>>(1 << 16, slice));
   schema::PlanBuilder root(builder);
   root.add_schema_major(kSchemaMajor);
   root.add_slices(slices);
   builder.Finish(root.Finish(), schema::PlanIdentifier());
-  EXPECT_EQ(check(seal({reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()})).code(), "DC3007");
+  EXPECT_EQ(
+      check(seal({reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()}))
+          .code(),
+      "DC3007");
 }
 
 struct BadEnum {
@@ -118,9 +128,11 @@ TEST(Damage, EnumsOutOfRangeAreRejected) {
   const std::vector<BadEnum> cases = {
       {"dtype", [](Plan& p) { p.tensors[0].dtype = static_cast<DType>(9); }},
       {"space", [](Plan& p) { p.slices[0].space = static_cast<Space>(3); }},
-      {"provider", [](Plan& p) { p.programs[0].instructions[1].provider = static_cast<Provider>(3); }},
+      {"provider",
+       [](Plan& p) { p.programs[0].instructions[1].provider = static_cast<Provider>(3); }},
       {"phase", [](Plan& p) { p.programs[0].instructions[1].phase = 3; }},
-      {"collective", [](Plan& p) { p.programs[0].instructions[0].collective = static_cast<CollectiveKind>(5); }},
+      {"collective",
+       [](Plan& p) { p.programs[0].instructions[0].collective = static_cast<CollectiveKind>(5); }},
       {"source", [](Plan& p) { p.state[0].source = static_cast<StateSource>(6); }},
       {"role", [](Plan& p) { p.inputs[0].role = static_cast<InputRole>(7); }},
       {"initializer", [](Plan& p) { p.parameters[0].initializer.kind = static_cast<InitKind>(6); }},

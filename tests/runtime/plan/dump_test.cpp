@@ -1,4 +1,5 @@
-// The dumps: text against a golden file, JSON by its shape, summary and memory report by what they must name.
+// The dumps: text against a golden file, JSON by its shape, summary and memory report by what they
+// must name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,9 +36,10 @@ TEST(Dump, TextShowsEveryInstructionOnOneLine) {
   Plan plan = test::tiny_plan();
   plan.programs[0].instructions[test::kMatmul].module = "odd \"name\"\nwith lines";
   const std::string text = to_text(plan);
-  EXPECT_THAT(text, HasSubstr("  [1] %11 = aten.mm.default(self=%9, mat2=%10) provider=aten scratch=14 "
-                              "stream=compute phase=forward module=\"odd \\\"name\\\"\\nwith lines\" "
-                              "reads=[%9,%10] writes=[%11] @"));
+  EXPECT_THAT(text,
+              HasSubstr("  [1] %11 = aten.mm.default(self=%9, mat2=%10) provider=aten scratch=14 "
+                        "stream=compute phase=forward module=\"odd \\\"name\\\"\\nwith lines\" "
+                        "reads=[%9,%10] writes=[%11] @"));
 }
 
 TEST(MemoryReport, ThePeakIsTheMatmulWithItsScratch) {
@@ -46,7 +48,8 @@ TEST(MemoryReport, ThePeakIsTheMatmulWithItsScratch) {
   EXPECT_EQ(peak.program, 0);
   EXPECT_EQ(peak.index, test::kMatmul);
   int64_t state = 0;
-  for (const Slice& slice : plan.slices) state += slice.program < 0 ? (slice.bytes + 63) / 64 * 64 : 0;
+  for (const Slice& slice : plan.slices)
+    state += slice.program < 0 ? (slice.bytes + 63) / 64 * 64 : 0;
   EXPECT_EQ(peak.bytes, state + 256 + 128 + 1024);  // w, y, scratch
   EXPECT_EQ(peak.alive.front(), test::kScratchSlice);
   EXPECT_EQ(peak.by_kind[static_cast<size_t>(SliceKind::Gathered)], 256);
@@ -55,14 +58,16 @@ TEST(MemoryReport, ThePeakIsTheMatmulWithItsScratch) {
   EXPECT_EQ(peak.by_kind[static_cast<size_t>(SliceKind::Parameters)], 128);
   EXPECT_EQ(peak.by_kind[static_cast<size_t>(SliceKind::OptimizerState)], 256);
   EXPECT_EQ(std::accumulate(peak.by_kind.begin(), peak.by_kind.end(), int64_t{0}), peak.bytes);
-  EXPECT_THAT(memory_report(plan), HasSubstr("instruction 1 (aten.mm.default) of program 'step', module net.linear"));
+  EXPECT_THAT(memory_report(plan),
+              HasSubstr("instruction 1 (aten.mm.default) of program 'step', module net.linear"));
 }
 
 TEST(MemoryReport, WhatEntersAndLeavesAReductionIsGradient) {
   const Plan plan = test::tiny_plan();
   const auto kinds = slice_kinds(plan);
   for (int tensor : {test::kGradient, test::kReduced}) {
-    EXPECT_EQ(kinds[static_cast<size_t>(plan.tensors[static_cast<size_t>(tensor)].slice)], SliceKind::Gradients);
+    EXPECT_EQ(kinds[static_cast<size_t>(plan.tensors[static_cast<size_t>(tensor)].slice)],
+              SliceKind::Gradients);
   }
 }
 

@@ -77,7 +77,8 @@ Instruction kernel(Provider provider, std::string op, std::vector<Arg> args,
 
 Instruction aten(std::string op, std::vector<Arg> args, std::vector<int32_t> reads, int32_t output,
                  uint8_t phase, std::string module) {
-  Instruction in = kernel(Provider::Aten, std::move(op), std::move(args), std::move(reads), {output}, phase);
+  Instruction in =
+      kernel(Provider::Aten, std::move(op), std::move(args), std::move(reads), {output}, phase);
   in.outputs = {output};
   in.module = std::move(module);
   return in;
@@ -133,9 +134,11 @@ std::vector<Instruction> tiny_instructions() {
   list.push_back(aten("aten.mm.default", {tensor_arg("self", kInput), tensor_arg("mat2", kWhole)},
                       {kInput, kWhole}, kProduct, 0, "net.linear"));
   list.back().scratch = kScratchSlice;
-  list.push_back(aten("aten.sum.default", {tensor_arg("self", kProduct)}, {kProduct}, kLoss, 0, "net"));
-  Instruction gradient = aten("aten.mm.default", {tensor_arg("self", kInput), tensor_arg("mat2", kProduct)},
-                              {kInput, kProduct}, kGradient, 1, "net.linear");
+  list.push_back(
+      aten("aten.sum.default", {tensor_arg("self", kProduct)}, {kProduct}, kLoss, 0, "net"));
+  Instruction gradient =
+      aten("aten.mm.default", {tensor_arg("self", kInput), tensor_arg("mat2", kProduct)},
+           {kInput, kProduct}, kGradient, 1, "net.linear");
   list.push_back(gradient);
   list.push_back(kernel(Provider::Native, "dc.add_loss",
                         {tensor_arg("sum", kLossSum), tensor_arg("loss", kLoss)}, {kLossSum, kLoss},
@@ -144,8 +147,8 @@ std::vector<Instruction> tiny_instructions() {
   list.push_back(event(InstructionKind::Wait, 1));
   list.push_back(collective(CollectiveKind::ReduceScatter, 1, 1, {kGradient, kReduced, 60, 32}, 1));
   list.push_back(kernel(Provider::Native, "dc.square_sum",
-                        {tensor_arg("table", kTable), tensor_arg("g", kReduced), int_arg("param", 0),
-                         int_arg("shard", 32), int_arg("elements", 60)},
+                        {tensor_arg("table", kTable), tensor_arg("g", kReduced),
+                         int_arg("param", 0), int_arg("shard", 32), int_arg("elements", 60)},
                         {kReduced}, {kTable}, 2));
   list.push_back(collective(CollectiveKind::AllGather, 0, 0, {kTableRow, kTable, 6, 3}, 2));
   Arg clip = int_arg("clip", 1);
@@ -155,11 +158,12 @@ std::vector<Instruction> tiny_instructions() {
                          tensor_arg("slots", kSlots), clip},
                         {kTable, kSlots}, {kScalars}, 2));
   const std::vector<int32_t> state = {kShard, kMoment1, kMoment2};
-  list.push_back(kernel(Provider::Native, "dc.adamw",
-                        {tensor_arg("p", kShard), tensor_arg("m", kMoment1), tensor_arg("v", kMoment2),
-                         tensor_arg("g", kReduced), tensor_arg("scalars", kScalars),
-                         tensor_arg("slots", kSlots), int_arg("group", 0)},
-                        {kShard, kMoment1, kMoment2, kReduced, kScalars, kSlots}, state, 2));
+  list.push_back(
+      kernel(Provider::Native, "dc.adamw",
+             {tensor_arg("p", kShard), tensor_arg("m", kMoment1), tensor_arg("v", kMoment2),
+              tensor_arg("g", kReduced), tensor_arg("scalars", kScalars),
+              tensor_arg("slots", kSlots), int_arg("group", 0)},
+             {kShard, kMoment1, kMoment2, kReduced, kScalars, kSlots}, state, 2));
   return list;
 }
 
@@ -182,7 +186,8 @@ void describe(Plan& plan) {
   plan.scalars = kScalars;
   plan.table = kTable;
   plan.loss_sum = kLossSum;
-  plan.prediction = {1'200'000, 300'000, 1'500'000, plan.arena_bytes[0], 2048, {256, 120, 0, 0, 0},
+  plan.prediction = {1'200'000,           300'000, 1'500'000,
+                     plan.arena_bytes[0], 2048,    {256, 120, 0, 0, 0},
                      "generic cpu table"};
   plan.remarks = {"shard-parameters: w in 2 shards of 32"};
 }

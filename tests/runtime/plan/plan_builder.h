@@ -1,4 +1,5 @@
-// A small plan that passes every check: 2 ranks, one parameter in shards, gathered for one product, its gradient reduced and applied.
+// A small plan that passes every check: 2 ranks, one parameter in shards, gathered for one product,
+// its gradient reduced and applied.
 #pragma once
 
 #include "runtime/plan/plan.h"
@@ -7,12 +8,35 @@ namespace dc::runtime::plan::test {
 
 // Ids of the small plan's tensors, for tests that change it.
 enum TinyTensor : int32_t {
-  kShard, kMoment1, kMoment2, kSlots, kRng, kScalars, kTable, kTableRow, kLossSum, kInput,  // state and input
-  kWhole, kProduct, kGradient, kReduced, kLoss,                                             // of the program
+  kShard,
+  kMoment1,
+  kMoment2,
+  kSlots,
+  kRng,
+  kScalars,
+  kTable,
+  kTableRow,
+  kLossSum,
+  kInput,  // state and input
+  kWhole,
+  kProduct,
+  kGradient,
+  kReduced,
+  kLoss,  // of the program
 };
 enum TinyInstruction : int32_t {
-  kGather, kMatmul, kLossSumOf, kGradientOf, kAddLoss, kSignalReduce, kWaitReduce, kReduce, kSquareSum,
-  kExchangeTable, kFinalize, kAdamW,
+  kGather,
+  kMatmul,
+  kLossSumOf,
+  kGradientOf,
+  kAddLoss,
+  kSignalReduce,
+  kWaitReduce,
+  kReduce,
+  kSquareSum,
+  kExchangeTable,
+  kFinalize,
+  kAdamW,
 };
 inline constexpr int kScratchSlice = 14;
 

@@ -1,4 +1,5 @@
-// encode and decode: nothing is lost, equal plans give equal bytes, another schema version is told apart from damage.
+// encode and decode: nothing is lost, equal plans give equal bytes, another schema version is told
+// apart from damage.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -40,7 +41,12 @@ TEST(RoundTrip, NothingIsLost) {
   plan.threads = 2;
   plan.arena_bytes.push_back(640);
   plan.slices.push_back({Space::Host, 64, 128, -1, 0, 0});
-  plan.buffers = {{"bn.mean", DType::F64, {4}, false, {InitKind::Ones, 1, 2}, {"data/b", DType::F64, {4}, {1}, 3}}};
+  plan.buffers = {{"bn.mean",
+                   DType::F64,
+                   {4},
+                   false,
+                   {InitKind::Ones, 1, 2},
+                   {"data/b", DType::F64, {4}, {1}, 3}}};
   plan.state[1].data = {1, 2, 255};
   plan.state[1].buffer = 0;
   plan.optimizer = {1, {{"*norm*", 1, 2, 3, 4, 5, 6, 7, true}}, true, 0.5, 7, 2, 10, 100, 0.1};
@@ -49,7 +55,8 @@ TEST(RoundTrip, NothingIsLost) {
     Arg arg;
     arg.name = "a" + std::to_string(kind);
     arg.kind = static_cast<ArgKind>(kind);
-    if (arg.kind == ArgKind::Ints || arg.kind == ArgKind::Tensors || arg.kind == ArgKind::Bools) arg.ints = {-1, 1, 0};
+    if (arg.kind == ArgKind::Ints || arg.kind == ArgKind::Tensors || arg.kind == ArgKind::Bools)
+      arg.ints = {-1, 1, 0};
     if (arg.kind == ArgKind::Float) arg.f = -0.0;
     if (arg.kind == ArgKind::Floats) arg.floats = {1.5, -2.5};
     if (arg.kind == ArgKind::String) arg.s = "gelu \"tanh\"";
@@ -77,7 +84,8 @@ TEST(RoundTrip, NothingIsLost) {
 }
 
 TEST(RoundTrip, LoadVerifiesAndGivesTheDigest) {
-  const auto path = std::filesystem::temp_directory_path() / ("dcr_plan_load_" + std::to_string(::getpid()));
+  const auto path =
+      std::filesystem::temp_directory_path() / ("dcr_plan_load_" + std::to_string(::getpid()));
   const std::string file = encode(test::tiny_plan());
   std::ofstream(path, std::ios::binary) << file;
   auto loaded = load(path.string());
@@ -99,12 +107,14 @@ TEST(RoundTrip, LoadVerifiesAndGivesTheDigest) {
 TEST(RoundTrip, AnotherMajorVersionIsAMismatch) {
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(schema::CreatePlan(builder, kSchemaMajor + 1, 4), schema::PlanIdentifier());
-  const std::string file = seal({reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()});
+  const std::string file =
+      seal({reinterpret_cast<const char*>(builder.GetBufferPointer()), builder.GetSize()});
   auto decoded = decode(bytes_of(file));
   ASSERT_FALSE(decoded.ok());
   EXPECT_EQ(decoded.status().kind(), base::ErrorKind::Mismatch);
   EXPECT_EQ(decoded.status().sentence(),
-            "the plan has schema version 2.4 and this program reads version 1.0; recompile the model with this dcc");
+            "the plan has schema version 2.4 and this program reads version 1.0; recompile the "
+            "model with this dcc");
 }
 
 TEST(RoundTrip, UnalignedBytesDecodeToo) {

@@ -1,4 +1,5 @@
-// Every rule of verification has at least one plan that breaks it and nothing else, and the code that says so.
+// Every rule of verification has at least one plan that breaks it and nothing else, and the code
+// that says so.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -12,7 +13,9 @@ namespace {
 
 using namespace test;  // NOLINT: ids of the tiny plan
 
-Instruction& at(Plan& p, int index) { return p.programs[0].instructions[static_cast<size_t>(index)]; }
+Instruction& at(Plan& p, int index) {
+  return p.programs[0].instructions[static_cast<size_t>(index)];
+}
 Slice& slice_of(Plan& p, int tensor) {
   return p.slices[static_cast<size_t>(p.tensors[static_cast<size_t>(tensor)].slice)];
 }
@@ -179,7 +182,8 @@ TEST_P(Mutations, IsRejected) {
   EXPECT_EQ(status.kind(), base::ErrorKind::BadInput);
   EXPECT_NE(status.sentence().find(mutation.says), std::string::npos) << status.sentence();
   EXPECT_NE(status.sentence().find("recompile the model"), std::string::npos) << status.sentence();
-  // The same plan as a file is rejected with the same words, at level 1 by decode and at level 2 after it.
+  // The same plan as a file is rejected with the same words, at level 1 by decode and at level 2
+  // after it.
   const std::string file = encode(plan);
   auto decoded = decode({reinterpret_cast<const uint8_t*>(file.data()), file.size()});
   const base::Status again = decoded.ok() ? verify_meaning(*decoded) : decoded.status();
@@ -189,7 +193,9 @@ TEST_P(Mutations, IsRejected) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Verify, Mutations, testing::Range<size_t>(0, mutations().size()),
-                         [](const auto& info) { return std::string(mutations()[info.param].name); });
+                         [](const auto& info) {
+                           return std::string(mutations()[info.param].name);
+                         });
 
 TEST(Verify, SlicesOfDifferentProgramsMayShareBytes) {
   Plan plan = tiny_plan();
@@ -201,7 +207,8 @@ TEST(Verify, SlicesOfDifferentProgramsMayShareBytes) {
   slice.program = 1;
   slice.first = slice.last = 0;
   plan.slices.push_back(slice);
-  plan.tensors.push_back({"t", DType::F32, {4}, {1}, static_cast<int32_t>(plan.slices.size() - 1), 0, 0});
+  plan.tensors.push_back(
+      {"t", DType::F32, {4}, {1}, static_cast<int32_t>(plan.slices.size() - 1), 0, 0});
   plan.programs.push_back({"accumulate", {zero}});
   plan.step = {{1, 3}, {0, 1}};
   EXPECT_TRUE(verify_meaning(plan).ok()) << verify_meaning(plan).to_string();
@@ -224,7 +231,8 @@ TEST(Verify, CarriedSlicesNeedAWriteEarlierInTheStep) {
   plan.slices.push_back({Space::Device, plan.arena_bytes[0], 64, -1, 0, 0});
   plan.arena_bytes[0] += 64;
   const auto carried = static_cast<int32_t>(plan.tensors.size());
-  plan.tensors.push_back({"carried", DType::F32, {4}, {1}, static_cast<int32_t>(plan.slices.size() - 1), 0, 0});
+  plan.tensors.push_back(
+      {"carried", DType::F32, {4}, {1}, static_cast<int32_t>(plan.slices.size() - 1), 0, 0});
   Instruction zero;
   zero.provider = Provider::Native;
   zero.op = "dc.zero";
@@ -244,7 +252,13 @@ TEST(Verify, CarriedSlicesNeedAWriteEarlierInTheStep) {
 TEST(Verify, EmptyTensorsAreFine) {
   Plan plan = tiny_plan();
   plan.slices.push_back({Space::Device, 0, 0, -1, 0, 0});
-  plan.tensors.push_back({"empty", DType::F32, {0, int64_t{1} << 62, 4}, {1, 4, 1}, static_cast<int32_t>(plan.slices.size() - 1), 0, 0});
+  plan.tensors.push_back({"empty",
+                          DType::F32,
+                          {0, int64_t{1} << 62, 4},
+                          {1, 4, 1},
+                          static_cast<int32_t>(plan.slices.size() - 1),
+                          0,
+                          0});
   EXPECT_TRUE(verify_meaning(plan).ok()) << verify_meaning(plan).to_string();
 }
 
