@@ -130,6 +130,7 @@ Made make_square_sum(Call& call) {
   const int64_t columns = row.count, param = call.integer("param");
   const int64_t shard = call.integer("shard"), elements = call.integer("elements");
   const bool whole = call.integer("whole") != 0;
+  call.require(columns == call.columns(0), "operand 0 must be this rank's row, not the table");
   if (call.ok()) {
     call.require(param >= 0 && param < columns - base::kTableExtra, "'param' is not a column");
     call.require(shard >= 0 && elements >= 0, "'shard' and 'elements' must not be negative");

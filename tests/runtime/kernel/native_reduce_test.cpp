@@ -83,6 +83,17 @@ TEST(SquareSum, RefusesAGradientThatIsTooShort) {
   EXPECT_EQ(status.kind(), base::ErrorKind::Unsupported);
 }
 
+TEST(SquareSum, RefusesTheTableInPlaceOfARow) {
+  KernelBench bench(1);
+  const int32_t table = bench.tensor(DType::F64, {2, 3}), g = bench.tensor(DType::F32, {64});
+  const auto status = run_native(
+      bench, instruction("dc.square_sum",
+                         {tensor_arg(table), tensor_arg(g), int_arg("param", 0),
+                          int_arg("shard", 64), int_arg("elements", 128), int_arg("whole", 0)}));
+  ASSERT_FALSE(status.ok());
+  EXPECT_NE(status.sentence().find("row"), std::string::npos);
+}
+
 TEST(AddLoss, AddsInDouble) {
   KernelBench bench;
   const int32_t sum = bench.filled<double>(DType::F64, {1}, {1e9});

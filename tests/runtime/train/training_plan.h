@@ -1,5 +1,6 @@
-// A whole training step from native kernels only: one parameter w whose gradient is the input x, a loss that is an input too, ZeRO-3-like shards,
-// clipping, AdamW. Enough to run a job without a model.
+// A whole training step from native kernels only: one parameter w whose gradient is the input x, a
+// loss that is an input too, ZeRO-3-like shards, clipping, AdamW. Enough to run a job without a
+// model.
 #pragma once
 
 #include "src/base/step_scalars.h"
@@ -11,7 +12,11 @@ struct TrainingPlan : HandPlan {
   static constexpr int64_t kElements = 70;
 
   TrainingPlan(int world, int accumulation, bool clip = true)
-      : HandPlan(world), shard(world == 1 ? 96 : world == 2 ? 64 : 32), clip_(clip) {
+      : HandPlan(world),
+        shard(world == 1   ? 96
+              : world == 2 ? 64
+                           : 32),
+        clip_(clip) {
     plan.name = "hand-made";
     plan.model_digest = plan.options_digest = std::string(64, 'a');
     plan.compiler = "test";
@@ -69,7 +74,7 @@ struct TrainingPlan : HandPlan {
     native("dc.zero", {acc});
     native("dc.scale", {reduced, slots}, {}, {reduced});
     gradient_ready_ = static_cast<int32_t>(instructions().size()) - 1;
-    native("dc.square_sum", {table, reduced},
+    native("dc.square_sum", {row, reduced},
            {{"param", 0}, {"shard", shard}, {"elements", kElements}, {"whole", 0}});
     native("dc.copy", {loss_cell, loss_sum});
     signal(2, 0);
