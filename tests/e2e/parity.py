@@ -25,11 +25,20 @@ BIN = os.path.join(ROOT, "build", "bin")
 LOSS_FLOOR, NORM_FLOOR = 1e-5, 1e-4
 
 
+class CommandFailed(RuntimeError):
+    """`code`: exit code. `sentence`: the last line on stderr, where our programs say why."""
+
+    def __init__(self, command, result):
+        lines = (result.stdout + result.stderr).strip().splitlines()
+        super().__init__(f"exit {result.returncode}: {' '.join(command)}\n" + "\n".join(lines[-6:]))
+        self.code = result.returncode
+        self.sentence = (result.stderr.strip().splitlines() or [""])[-1]
+
+
 def run(command, **kwargs):
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, **kwargs)
     if result.returncode != 0:
-        tail = "\n".join((result.stdout + result.stderr).strip().splitlines()[-6:])
-        raise RuntimeError(f"exit {result.returncode}: {' '.join(command)}\n{tail}")
+        raise CommandFailed(command, result)
     return result
 
 
@@ -44,21 +53,25 @@ def launch(launcher, world, arguments):
 
 
 class Subject:
-    """One model and dtype: its archive, its PyTorch reference, cached per (world, accumulation)."""
+    """One model and dtype: its archive, its PyTorch reference, cached per (world, accumulation).
 
-    def __init__(self, model, dtype, folder):
+    The model is a preset, or the transformers config in the file `hf_config`.
+    """
+
+    def __init__(self, model, dtype, folder, hf_config=None):
         self.folder = folder
         self.exact = dtype == "float32"
         self.archive = os.path.join(folder, f"{model}-{dtype}.pt2")
         if not os.path.exists(self.archive):
             export = os.path.join(ROOT, "scripts", "export.py")
-            run([sys.executable, export, "--preset", model, "--dtype", dtype, "--no-check", "-o", self.archive])
+            source = ["--hf-config", hf_config] if hf_config else ["--preset", model]
+            run([sys.executable, export, *source, "--dtype", dtype, "--no-check", "-o", self.archive])
         with zipfile.ZipFile(self.archive) as archive:
             entry = next(n for n in archive.namelist() if n.endswith("extra/dcc.json"))
             self.description = json.loads(archive.read(entry))
         batch, seq = workloads_shape(model)
         self.options = workloads.Options(batch=batch, seq=seq, dtype=dtype)
-        self.workload = workloads.make(self.options, preset=model)
+        self.workload = workloads.make(self.options, preset=None if hf_config else model, hf_config=hf_config)
         self.reference = Reference(self.workload, self.options)
         self.runs = {}
 
