@@ -136,6 +136,8 @@ int64_t attention(const Kernel& k) {
 int64_t pointwise(const Kernel& k) {
   const TensorType* out = k.out();
   if (out == nullptr) return 0;
+  if (k.contains("dropout_backward")) return 2 * out->bytes().v;
+  if (k.contains("isfinite") || k.contains("isinf")) return k.in(0).bytes().v + 3 * k.in(0).numel();
   DType computed = out->dtype;
   if (computed == DType::Bool) {
     computed = DType::Bool;
@@ -160,8 +162,8 @@ int64_t reduction(const Kernel& k) {
     int64_t per_element = is_half(x.dtype) ? 6 : base::byte_size(x.dtype);
     return (k.contains("binary_cross_entropy") ? 12 : per_element) * x.numel();
   }
-  bool compares = k.contains(".arg") || k.contains("max") || k.contains("min") ||
-                  k.contains(".any") || k.contains(".all");
+  bool compares = k.contains(".arg") || k.contains("max") || k.contains("min");
+  if (k.contains(".any") || k.contains(".all")) return x.numel();
   if (compares) return 0;
   int64_t bytes = 0;
   if (x.dtype != k.out()->dtype) bytes += bytes_as(x, k.out()->dtype);
@@ -208,6 +210,8 @@ int64_t softmax(const Kernel& k) {
 // one after the other. 16-bit weight gradients are summed in f32, one copy per thread.
 int64_t convolution(const Kernel& k) {
   bool backward = k.is("aten.convolution_backward.default");
+  if (k.contains("upsample") && k.inputs() > 0 && k.out() != nullptr)
+    return k.in(0).bytes().v + k.out()->bytes().v;
   if (!backward && !k.is("aten.convolution.default")) return contiguous_copies(k);
   if (k.inputs() < (backward ? 3u : 2u) || (!backward && k.out() == nullptr)) return 0;
   const TensorType& x = k.in(backward ? 1 : 0);
@@ -232,7 +236,8 @@ int64_t index(const Kernel& k) {
     for (int64_t size : x.shape) longest = std::max(longest, size);
     return bytes + k.threads * longest * 16;
   }
-  bool widens = k.contains("scatter") || k.contains("gather") || k.contains("index_add");
+  bool widens = k.contains("scatter") || k.contains("gather") || k.contains("index_add") ||
+                k.contains("value_selecting");
   if (widens && is_half(x.dtype) && k.out() != nullptr)
     bytes += bytes_as(*k.out(), DType::F32) + x.numel() / 64;
   return bytes;
