@@ -1,4 +1,5 @@
-// dcrun: trains a compiled plan. Parses, connects the ranks, runs, and turns the outcome into an exit code.
+// dcrun: trains a compiled plan. Parses, connects the ranks, runs, and turns the outcome into an
+// exit code.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -121,8 +122,8 @@ Result<runtime::Outcome> run_rank(const cli::DcrunOptions& options,
 }
 
 Status check_launch(const cli::DcrunOptions& options, const runtime::LaunchInfo& launch) {
-  const bool ours = launch.launcher == runtime::Launcher::Dcrun ||
-                    launch.launcher == runtime::Launcher::Single;
+  const bool ours =
+      launch.launcher == runtime::Launcher::Dcrun || launch.launcher == runtime::Launcher::Single;
   if (options.ranks == 0 || ours) return base::ok_status();
   return Status(ErrorKind::BadConfig, "DC6012",
                 "-n " + std::to_string(options.ranks) + " was given, but " +

@@ -21,8 +21,10 @@ constexpr const char* kExamples =
     "--metrics run.jsonl\n";
 
 constexpr const char* kExitCodes =
-    "Exit codes: 0 done, 64 usage, 65 bad input, 66 missing input, 69 no backend, 73 cannot write,\n"
-    "74 I/O, 75 stopped on request (re-queue), 76 plan or world mismatch, 78 configuration, 80 memory,\n"
+    "Exit codes: 0 done, 64 usage, 65 bad input, 66 missing input, 69 no backend, 73 cannot "
+    "write,\n"
+    "74 I/O, 75 stopped on request (re-queue), 76 plan or world mismatch, 78 configuration, 80 "
+    "memory,\n"
     "81 unsupported, 82 collective timeout, 83 a peer died, 84 non-finite number.\n";
 
 // CLI11 wants storage that outlives parsing; optionals are filled from it afterwards.
@@ -55,8 +57,8 @@ void declare_run(CLI::App& app, Raw& raw) {
   raw.lr_given = app.add_option("--lr", raw.lr, "Learning rate; wins over --config")
                      ->type_name("X")
                      ->check(CLI::NonNegativeNumber);
-  raw.shuffle_given = app.add_option("--shuffle", raw.shuffle, "Permute samples in every epoch")
-                          ->type_name("SEED");
+  raw.shuffle_given =
+      app.add_option("--shuffle", raw.shuffle, "Permute samples in every epoch")->type_name("SEED");
 }
 
 void declare_rest(CLI::App& app, Raw& raw) {

@@ -5,7 +5,8 @@
 
 namespace dc::runtime {
 
-// Counting instead of set and reset: a replayed program waits for "the n-th time", so no reset can race with a late waiter.
+// Counting instead of set and reset: a replayed program waits for "the n-th time", so no reset can
+// race with a late waiter.
 class Event {
  public:
   virtual ~Event() = default;

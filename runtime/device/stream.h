@@ -14,7 +14,8 @@ class Stream {
  public:
   // Finishes what was submitted.
   virtual ~Stream() = default;
-  // Queues `work` behind everything submitted before; it must stay alive until it has run. Waits when the queue is full; allocates nothing.
+  // Queues `work` behind everything submitted before; it must stay alive until it has run. Waits
+  // when the queue is full; allocates nothing.
   virtual void submit(Work& work) = 0;
 };
 

@@ -77,8 +77,7 @@ Status Replay::execute(const Command& command, uint32_t epoch) {
       }
       return base::ok_status();
     case CommandKind::Poison:
-      std::memset(poisons_[target].begin, kPoisonByte,
-                  static_cast<size_t>(poisons_[target].bytes));
+      std::memset(poisons_[target].begin, kPoisonByte, static_cast<size_t>(poisons_[target].bytes));
       return base::ok_status();
   }
   return Status(ErrorKind::Internal, "DC6602", "unknown command kind; please report this");
@@ -104,8 +103,8 @@ void Replay::fail(Status status, int32_t program, const Command& command) {
   {
     std::lock_guard lock(failure_mutex_);
     const bool first = failure_.ok();
-    const bool explains = !first && status.kind() == ErrorKind::PeerDied &&
-                          failure_.kind() != ErrorKind::PeerDied;
+    const bool explains =
+        !first && status.kind() == ErrorKind::PeerDied && failure_.kind() != ErrorKind::PeerDied;
     if (first || explains) {
       const plan::Program& owner = plan_.programs[static_cast<size_t>(program)];
       const auto index = static_cast<size_t>(command.instruction);

@@ -191,11 +191,10 @@ class Preparation {
   Status bind_copy(const plan::Instruction& instruction) {
     const BoundTensor src = replay_.addresses_.bind(instruction.src);
     const BoundTensor dst = replay_.addresses_.bind(instruction.dst);
-    const bool equal = src.dtype == dst.dtype &&
-                       std::equal(src.sizes.begin(), src.sizes.end(), dst.sizes.begin(),
-                                  dst.sizes.end()) &&
-                       std::equal(src.strides.begin(), src.strides.end(), dst.strides.begin(),
-                                  dst.strides.end());
+    const bool equal =
+        src.dtype == dst.dtype &&
+        std::equal(src.sizes.begin(), src.sizes.end(), dst.sizes.begin(), dst.sizes.end()) &&
+        std::equal(src.strides.begin(), src.strides.end(), dst.strides.begin(), dst.strides.end());
     int64_t extent = src.numel() == 0 ? 0 : 1;
     for (size_t d = 0; d < src.sizes.size() && extent > 0; ++d) {
       extent += (src.sizes[d] - 1) * src.strides[d];

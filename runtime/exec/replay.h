@@ -1,4 +1,5 @@
-// What prepare makes of a plan: one queue of bound commands per program and stream. Private to this folder.
+// What prepare makes of a plan: one queue of bound commands per program and stream. Private to this
+// folder.
 #pragma once
 
 #include <atomic>
@@ -76,7 +77,8 @@ class Replay final : public Executor {
   friend class Preparation;
 
   // Runs commands until the end or until some stream failed.
-  void replay(const std::vector<Command>& commands, int32_t program, int32_t stream, uint32_t epoch);
+  void replay(const std::vector<Command>& commands, int32_t program, int32_t stream,
+              uint32_t epoch);
   base::Status execute(const Command& command, uint32_t epoch);
   static base::Status collective(const BoundCollective& bound);
   void fail(base::Status status, int32_t program, const Command& command);

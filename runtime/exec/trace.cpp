@@ -122,8 +122,7 @@ void TraceRecorder::write_record(std::FILE* file, size_t stream, const Record& r
                rank_, stream, static_cast<double>(record.begin_ns) / 1000.0,
                static_cast<double>(record.end_ns - record.begin_ns) / 1000.0,
                quoted(instruction_name(instruction)).c_str(), phase_name(instruction.phase),
-               quoted(program.name).c_str(), record.instruction,
-               quoted(instruction.module).c_str(),
+               quoted(program.name).c_str(), record.instruction, quoted(instruction.module).c_str(),
                static_cast<long long>(written_bytes(plan_, instruction)));
 }
 

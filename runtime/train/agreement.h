@@ -11,7 +11,8 @@
 
 namespace dc::runtime {
 
-// Ok if `mine` is ok on all ranks. Otherwise my own failure, or one of the same kind that names the first rank that failed.
+// Ok if `mine` is ok on all ranks. Otherwise my own failure, or one of the same kind that names the
+// first rank that failed.
 base::Status agree(Communicator& control, base::Status mine, std::string_view activity);
 
 // True on all ranks if `mine` is true on any.

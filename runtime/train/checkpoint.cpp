@@ -82,9 +82,8 @@ Status save_checkpoint(const std::string& folder, const plan::Plan& plan, const 
   const std::vector<Part> parts = collect(plan, control.rank().v);
   std::vector<FileTensor> tensors;
   for (const Part& part : parts) tensors.push_back(part.file);
-  TensorFile::Metadata metadata = {{"format", "pt"},
-                                   {"plan", facts.plan_digest},
-                                   {"step", std::to_string(facts.step)}};
+  TensorFile::Metadata metadata = {
+      {"format", "pt"}, {"plan", facts.plan_digest}, {"step", std::to_string(facts.step)}};
   const std::string aliases = alias_map(plan);
   if (aliases != "{}") metadata.emplace("aliases", aliases);
   if (!facts.updated_parameters.empty()) {
@@ -97,8 +96,8 @@ Status save_checkpoint(const std::string& folder, const plan::Plan& plan, const 
   for (size_t i = 0; i < parts.size() && status.ok(); ++i) {
     const Part& part = parts[i];
     if (part.range.count == 0) continue;
-    status = file.write(i, part.range.first, part.range.count, bind(part.tensor),
-                        part.source_first);
+    status =
+        file.write(i, part.range.first, part.range.count, bind(part.tensor), part.source_first);
   }
   return file.finish(std::move(status));
 }

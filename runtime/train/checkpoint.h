@@ -13,7 +13,8 @@ namespace dc::runtime {
 
 using TensorBinder = std::function<BoundTensor(int32_t)>;
 
-// This rank's part of a value of `elements` elements whose flat shards have `shard` (0: the whole is rank 0's).
+// This rank's part of a value of `elements` elements whose flat shards have `shard` (0: the whole
+// is rank 0's).
 struct OwnRange {
   int64_t first = 0, count = 0;
 };
@@ -21,17 +22,19 @@ OwnRange own_range(int64_t elements, int64_t shard, int rank);
 
 struct CheckpointFacts {
   std::string plan_digest;
-  int64_t step = 0;                              // updates that the parameters have seen
-  std::vector<std::string> updated_parameters;   // after a partly applied step; empty otherwise
+  int64_t step = 0;                             // updates that the parameters have seen
+  std::vector<std::string> updated_parameters;  // after a partly applied step; empty otherwise
 };
 
-// Collective. Writes DIR/model.safetensors: every parameter in its own type under its canonical name (tied names stand in the metadata), and the
-// persistent buffers of rank 0. The file appears whole or not at all.
+// Collective. Writes DIR/model.safetensors: every parameter in its own type under its canonical
+// name (tied names stand in the metadata), and the persistent buffers of rank 0. The file appears
+// whole or not at all.
 base::Status save_checkpoint(const std::string& folder, const plan::Plan& plan,
                              const TensorBinder& bind, const CheckpointFacts& facts,
                              Communicator& control);
 
-// Creates the folder if needed and proves that a file can be made in it: CannotWrite (73) otherwise.
+// Creates the folder if needed and proves that a file can be made in it: CannotWrite (73)
+// otherwise.
 base::Status prepare_folder(const std::string& folder);
 // The same for a file that will be written later.
 base::Status prepare_file(const std::string& path);

@@ -15,7 +15,8 @@
 
 namespace dc::runtime {
 
-// What a data source must know: the inputs with their roles and shapes, and how a step is divided. The loss scale is not an input of the data.
+// What a data source must know: the inputs with their roles and shapes, and how a step is divided.
+// The loss scale is not an input of the data.
 struct DataRequest {
   std::vector<plan::Input> inputs;
   std::vector<plan::Tensor> tensors;  // of the inputs, same order
@@ -32,7 +33,8 @@ class DataSource {
   static base::Result<std::unique_ptr<DataSource>> open(const std::string& text,
                                                         const DataRequest& request);
   virtual int64_t epoch(int64_t step) const = 0;
-  // Fills this rank's rows; `inputs` are bound in the order of the request. Step and micro-batch count from 0.
+  // Fills this rank's rows; `inputs` are bound in the order of the request. Step and micro-batch
+  // count from 0.
   virtual base::Status fill(int64_t step, int64_t micro_batch,
                             std::span<const BoundTensor> inputs) = 0;
 };
@@ -49,8 +51,9 @@ base::Result<std::unique_ptr<DataSource>> make_synthetic_data(uint64_t seed,
 // Shared by the sources.
 bool has_batch(const plan::Input& input, const plan::Tensor& tensor);   // dim 0 counts samples
 int64_t rows_of(const plan::Input& input, const plan::Tensor& tensor);  // 1 without a batch dim
-base::Status check_equal_rows(const DataRequest& request);  // BadInput naming two inputs that differ
-void fill_positions(const BoundTensor& tensor);             // 0, 1, ... along the last dim
+base::Status check_equal_rows(
+    const DataRequest& request);                 // BadInput naming two inputs that differ
+void fill_positions(const BoundTensor& tensor);  // 0, 1, ... along the last dim
 void fill_ones(const BoundTensor& tensor);
 
 }  // namespace dc::runtime

@@ -15,15 +15,15 @@ Result<std::unique_ptr<GradientDump>> GradientDump::create(const std::string& fo
   for (const plan::Parameter& parameter : plan.parameters) {
     if (parameter.gradient < 0) continue;
     FileTensor tensor{parameter.fqn, base::DType::F32, parameter.sizes};
-    entries.push_back({parameter.gradient, parameter.gradient_ready, tensor.numel(),
-                       parameter.shard, false});
+    entries.push_back(
+        {parameter.gradient, parameter.gradient_ready, tensor.numel(), parameter.shard, false});
     tensors.push_back(std::move(tensor));
   }
-  DC_ASSIGN_OR_RETURN(auto file, TensorFile::create(folder + "/gradients.safetensors",
-                                                    std::move(tensors), {{"format", "pt"}}, control));
+  DC_ASSIGN_OR_RETURN(auto file,
+                      TensorFile::create(folder + "/gradients.safetensors", std::move(tensors),
+                                         {{"format", "pt"}}, control));
   const int32_t program = plan.step.empty() ? -1 : plan.step.back().program;
-  std::unique_ptr<GradientDump> dump(
-      new GradientDump(std::move(file), control.rank().v, program));
+  std::unique_ptr<GradientDump> dump(new GradientDump(std::move(file), control.rank().v, program));
   dump->entries_ = std::move(entries);
   return dump;
 }

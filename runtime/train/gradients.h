@@ -16,7 +16,8 @@ class GradientDump {
   static base::Result<std::unique_ptr<GradientDump>> create(const std::string& folder,
                                                             const plan::Plan& plan,
                                                             Communicator& control);
-  // To be called after every instruction: writes this rank's ranges of the gradients that are ready by now.
+  // To be called after every instruction: writes this rank's ranges of the gradients that are ready
+  // by now.
   base::Status after_instruction(const Executor& executor, int32_t program, int32_t index);
   base::Status finish();  // collective
 

@@ -29,7 +29,8 @@ class Loop {
   base::Status run(int64_t step);
   StepResult result() const;
 
-  // After a step that was not finite: "loss", or the first parameter in signature order whose gradient is not. Equal on all ranks.
+  // After a step that was not finite: "loss", or the first parameter in signature order whose
+  // gradient is not. Equal on all ranks.
   std::string culprit() const;
   // The parameters that were updated all the same; empty when nothing was applied.
   std::vector<std::string> updated() const;
@@ -54,6 +55,7 @@ class Loop {
   int64_t trainable_ = 0;
 };
 
-int64_t tokens_per_step(const plan::Plan& plan);  // over all ranks; samples where there are no tokens
+int64_t tokens_per_step(
+    const plan::Plan& plan);  // over all ranks; samples where there are no tokens
 
 }  // namespace dc::runtime

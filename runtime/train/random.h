@@ -1,4 +1,5 @@
-// Counter-based random numbers of the host: a draw is a function of key and counter, so it depends on no order and no rank.
+// Counter-based random numbers of the host: a draw is a function of key and counter, so it depends
+// on no order and no rank.
 #pragma once
 
 #include <cmath>
@@ -8,7 +9,8 @@
 
 namespace dc::runtime {
 
-// A bijection of 64-bit words whose every output bit depends on every input bit (splitmix64's finalizer).
+// A bijection of 64-bit words whose every output bit depends on every input bit (splitmix64's
+// finalizer).
 constexpr uint64_t mix64(uint64_t x) {
   x ^= x >> 30;
   x *= 0xBF58476D1CE4E5B9ull;
@@ -45,7 +47,8 @@ inline double draw_normal(uint64_t key, uint64_t counter) {
   return radius * (counter % 2 == 0 ? std::cos(angle) : std::sin(angle));
 }
 
-// A permutation of [0, size): a four-round Feistel network on the next even number of bits, walked until it lands inside.
+// A permutation of [0, size): a four-round Feistel network on the next even number of bits, walked
+// until it lands inside.
 constexpr int64_t permute(int64_t index, int64_t size, uint64_t key) {
   int half = 1;
   while (half < 31 && (int64_t{1} << (2 * half)) < size) ++half;

@@ -45,8 +45,8 @@ void Report::step(const StepFacts& facts) {
   spent_ms_ += facts.step_ms;
   ++done_;
   if (!progress_) return;
-  const double left_ms = spent_ms_ / static_cast<double>(done_) *
-                         static_cast<double>(steps_ - facts.step);
+  const double left_ms =
+      spent_ms_ / static_cast<double>(done_) * static_cast<double>(steps_ - facts.step);
   std::fprintf(stderr, "%lld/%lld  loss %.4f  %.0f tokens/s  %s left",
                static_cast<long long>(facts.step), static_cast<long long>(steps_), facts.loss,
                per_second(facts),

@@ -1,4 +1,5 @@
-// Which sample each row of a step reads. A global batch does not depend on how it is spread over ranks and micro-batches.
+// Which sample each row of a step reads. A global batch does not depend on how it is spread over
+// ranks and micro-batches.
 #pragma once
 
 #include <cstdint>

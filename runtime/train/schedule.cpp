@@ -23,8 +23,7 @@ double lr_factor(const plan::Optimizer& optimizer, int64_t step) {
 }
 
 int64_t slot_count(const plan::Optimizer& optimizer) {
-  return base::kSlotGroups +
-         base::kSlotsPerGroup * static_cast<int64_t>(optimizer.groups.size());
+  return base::kSlotGroups + base::kSlotsPerGroup * static_cast<int64_t>(optimizer.groups.size());
 }
 
 void fill_slots(const RunSettings& settings, int64_t step, int64_t contributions, double* slots) {

@@ -1,4 +1,5 @@
-// The numbers of an update that change from step to step, written into device slots before the step.
+// The numbers of an update that change from step to step, written into device slots before the
+// step.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,9 @@ struct RunSettings {
   double loss_scale = 1;
 };
 
-// Factor of the learning rate of `step` (1 for the first update). Warm-up rises linearly to 1 at step `warmup_steps`; then the rest of
-// `total_steps` falls to final_lr_fraction by the schedule's shape and stays there.
+// Factor of the learning rate of `step` (1 for the first update). Warm-up rises linearly to 1 at
+// step `warmup_steps`; then the rest of `total_steps` falls to final_lr_fraction by the schedule's
+// shape and stays there.
 double lr_factor(const plan::Optimizer& optimizer, int64_t step);
 
 // Fills slots (see src/base/step_scalars.h) for `step`. `contributions`: world x accumulation.

@@ -11,10 +11,11 @@ using base::Result;
 using base::Status;
 
 Status fixed(const std::string& what) {
-  return Status(ErrorKind::BadConfig, "DC6501",
-                "the configuration changes " + what +
-                    ", which is part of the plan; compile again with dcc compile --config, or leave "
-                    "it out here");
+  return Status(
+      ErrorKind::BadConfig, "DC6501",
+      "the configuration changes " + what +
+          ", which is part of the plan; compile again with dcc compile --config, or leave "
+          "it out here");
 }
 
 Status check_same(const std::optional<double>& wanted, double planned, const std::string& what) {

@@ -7,8 +7,9 @@ namespace dc::runtime {
 void watch_stop_signals();
 bool stop_requested();
 
-// The rule, apart from the process: launchers forward what a terminal or a job manager also sends to every process of a group, so a signal from the
-// parent and one from elsewhere count as one request; two from the same side are two.
+// The rule, apart from the process: launchers forward what a terminal or a job manager also sends
+// to every process of a group, so a signal from the parent and one from elsewhere count as one
+// request; two from the same side are two.
 struct StopCounts {
   int from_parent = 0, from_elsewhere = 0;
   bool second() const { return from_parent > 1 || from_elsewhere > 1; }

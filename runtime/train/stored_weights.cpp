@@ -64,9 +64,8 @@ struct Complaints {
     if (unfit_count > 0) return Status(ErrorKind::BadInput, "DC6421", path + ": " + unfit);
     if (missing_count == 0) return base::ok_status();
     return Status(ErrorKind::MissingInput, "DC6422",
-                  path + " lacks " + std::to_string(missing_count) +
-                      " of the model's tensors: " + missing +
-                      "; give a file that has them, or --weights init:SEED");
+                  path + " lacks " + std::to_string(missing_count) + " of the model's tensors: " +
+                      missing + "; give a file that has them, or --weights init:SEED");
   }
 };
 
@@ -91,8 +90,8 @@ std::unique_ptr<ElementSource> from_archive(const std::shared_ptr<const ZipArchi
     complaints.miss(fqn);
     return nullptr;
   }
-  const base::archive::TensorRecord tensor{record.entry, record.dtype, record.sizes,
-                                           record.strides, record.offset};
+  const base::archive::TensorRecord tensor{record.entry, record.dtype, record.sizes, record.strides,
+                                           record.offset};
   Status within = base::archive::check_within(tensor, static_cast<int64_t>(entry->size));
   if (!within.ok() || record.sizes != sizes) {
     complaints.refuse("'" + fqn + "' does not fit its entry " + record.entry +
@@ -152,9 +151,9 @@ Result<WeightSet> open_archive_weights(const std::string& path, const plan::Plan
   const std::vector<bool> wanted = wanted_buffers(plan);
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const plan::Buffer& buffer = plan.buffers[i];
-    set.buffers.push_back(wanted[i] ? from_archive(archive, buffer.fqn, buffer.record,
-                                                   buffer.sizes, complaints)
-                                    : nullptr);
+    set.buffers.push_back(
+        wanted[i] ? from_archive(archive, buffer.fqn, buffer.record, buffer.sizes, complaints)
+                  : nullptr);
   }
   DC_RETURN_IF_ERROR(complaints.status(path));
   return set;
@@ -173,8 +172,8 @@ Result<WeightSet> open_tensor_weights(const std::string& path, const plan::Plan&
   const std::vector<bool> wanted = wanted_buffers(plan);
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const plan::Buffer& buffer = plan.buffers[i];
-    set.buffers.push_back(
-        wanted[i] ? from_tensors(file, {buffer.fqn}, buffer.sizes, complaints) : nullptr);
+    set.buffers.push_back(wanted[i] ? from_tensors(file, {buffer.fqn}, buffer.sizes, complaints)
+                                    : nullptr);
   }
   DC_RETURN_IF_ERROR(complaints.status(path));
   return set;

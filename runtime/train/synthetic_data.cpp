@@ -58,8 +58,7 @@ class SyntheticData final : public DataSource {
       const uint64_t key = derive_key(keys_[which], static_cast<uint64_t>(sample));
       for (int64_t i = 0; i < length; ++i) {
         const double u = draw_uniform(key, static_cast<uint64_t>(i));
-        std::byte* element =
-            data + walk.offset(row * length + i) * base::byte_size(tensor.dtype);
+        std::byte* element = data + walk.offset(row * length + i) * base::byte_size(tensor.dtype);
         const double value = input.low + u * (input.high - input.low);
         if (base::is_floating(tensor.dtype)) {
           store_real(tensor.dtype, element, value);
@@ -76,8 +75,7 @@ class SyntheticData final : public DataSource {
 
 }  // namespace
 
-Result<std::unique_ptr<DataSource>> make_synthetic_data(uint64_t seed,
-                                                        const DataRequest& request) {
+Result<std::unique_ptr<DataSource>> make_synthetic_data(uint64_t seed, const DataRequest& request) {
   return std::unique_ptr<DataSource>(std::make_unique<SyntheticData>(seed, request));
 }
 

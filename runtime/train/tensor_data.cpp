@@ -40,8 +40,8 @@ class TensorData final : public DataSource {
       samples = stored->shape[0];
     }
     if (samples < request_.shape.per_step()) {
-      return bad(std::to_string(std::max<int64_t>(samples, 0)) +
-                 " samples, but one step reads " + std::to_string(request_.shape.per_step()));
+      return bad(std::to_string(std::max<int64_t>(samples, 0)) + " samples, but one step reads " +
+                 std::to_string(request_.shape.per_step()));
     }
     sampler_ = Sampler(samples, request_.shape, request_.shuffle);
     return base::ok_status();
@@ -106,7 +106,8 @@ class TensorData final : public DataSource {
       const uint8_t* from = file_.bytes(*stored_[i]).data() + sample * length * bytes;
       DC_RETURN_IF_ERROR(check_range(i, sample, from, length));
       if (walk.contiguous()) {
-        convert(tensor.dtype, from, tensor.dtype, tensor.dtype, data + row * length * bytes, length);
+        convert(tensor.dtype, from, tensor.dtype, tensor.dtype, data + row * length * bytes,
+                length);
         continue;
       }
       for (int64_t e = 0; e < length; ++e) {

@@ -70,17 +70,17 @@ Status TensorFile::write(size_t tensor, int64_t first, int64_t count, const Boun
     const int64_t part = std::min(kChunkElements, count - done);
     const int64_t from = source_first + done;
     if (walk.contiguous()) {
-      convert(source.dtype, data + from * in_bytes, target.dtype, target.dtype, chunk_.data(), part);
+      convert(source.dtype, data + from * in_bytes, target.dtype, target.dtype, chunk_.data(),
+              part);
     } else {
       for (int64_t i = 0; i < part; ++i) {
         convert(source.dtype, data + walk.offset(from + i) * in_bytes, target.dtype, target.dtype,
                 chunk_.data() + i * out_bytes, 1);
       }
     }
-    DC_RETURN_IF_ERROR(
-        file_.write_at(offsets_[tensor] + (first + done) * out_bytes,
-                       {reinterpret_cast<const uint8_t*>(chunk_.data()),
-                        static_cast<size_t>(part * out_bytes)}));
+    DC_RETURN_IF_ERROR(file_.write_at(
+        offsets_[tensor] + (first + done) * out_bytes,
+        {reinterpret_cast<const uint8_t*>(chunk_.data()), static_cast<size_t>(part * out_bytes)}));
   }
   return base::ok_status();
 }

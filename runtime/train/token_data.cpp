@@ -75,9 +75,8 @@ class TokenData final : public DataSource {
   Status outside(int64_t value, int64_t position, size_t input, int64_t bound) const {
     return Status(ErrorKind::BadInput, "DC6211",
                   file_.path() + ": token " + std::to_string(value) + " at byte " +
-                      std::to_string(position * element_bytes_) +
-                      " is outside the vocabulary of " + std::to_string(bound) + " of input '" +
-                      inputs_[input].name +
+                      std::to_string(position * element_bytes_) + " is outside the vocabulary of " +
+                      std::to_string(bound) + " of input '" + inputs_[input].name +
                       "'; was the file made with another tokenizer, or is its element type wrong?");
   }
 
@@ -144,9 +143,8 @@ Result<std::unique_ptr<DataSource>> open_token_data(const std::string& path,
                       ", but one step reads " + std::to_string(needed) +
                       "; give a longer file or compile for fewer ranks or micro-batches");
   }
-  return std::unique_ptr<DataSource>(
-      std::make_unique<TokenData>(std::move(file), bytes, window,
-                                  Sampler(samples, request.shape, request.shuffle), request));
+  return std::unique_ptr<DataSource>(std::make_unique<TokenData>(
+      std::move(file), bytes, window, Sampler(samples, request.shape, request.shuffle), request));
 }
 
 }  // namespace dc::runtime

@@ -76,8 +76,7 @@ Status save_trace(const std::string& path, const TraceRecorder& trace,
   const int rank = control.rank().v;
   Status status = agree(control, write_part(path, trace, rank), "writing its trace");
   if (status.ok()) {
-    status = agree(control,
-                   rank == 0 ? join(path, trace, communicator, control.size()) : Status(),
+    status = agree(control, rank == 0 ? join(path, trace, communicator, control.size()) : Status(),
                    "joining the traces");
   }
   unlink(part_path(path, rank).c_str());

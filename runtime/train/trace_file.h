@@ -8,7 +8,8 @@
 
 namespace dc::runtime {
 
-// Collective. Each rank writes its events beside `path`; rank 0 joins them and moves the result into place.
+// Collective. Each rank writes its events beside `path`; rank 0 joins them and moves the result
+// into place.
 base::Status save_trace(const std::string& path, const TraceRecorder& trace,
                         const std::string& communicator, Communicator& control);
 

@@ -44,8 +44,8 @@ class Session {
     report_.start(facts());
     DC_RETURN_IF_ERROR(agree(control_, open_files(), "opening its files"));
     DC_RETURN_IF_ERROR(prepare());
-    DC_ASSIGN_OR_RETURN(auto loop, Loop::create(plan_, *executor_, *data_, options_.settings,
-                                                control_.rank().v));
+    DC_ASSIGN_OR_RETURN(
+        auto loop, Loop::create(plan_, *executor_, *data_, options_.settings, control_.rank().v));
     return train(loop);
   }
 
@@ -113,12 +113,12 @@ class Session {
       options.trace = trace_.get();
     }
     auto executor = Executor::prepare(plan_, job_, slab, options);
-    DC_RETURN_IF_ERROR(agree(control_, executor.ok() ? Status() : executor.status(),
-                             "preparing the plan"));
+    DC_RETURN_IF_ERROR(
+        agree(control_, executor.ok() ? Status() : executor.status(), "preparing the plan"));
     executor_ = std::move(executor).value();
     const TensorBinder bind = binder();
-    DC_RETURN_IF_ERROR(agree(control_, fill_state(plan_, weights_, control_.rank().v, bind),
-                             "filling the state"));
+    DC_RETURN_IF_ERROR(
+        agree(control_, fill_state(plan_, weights_, control_.rank().v, bind), "filling the state"));
     weights_ = WeightSet();  // the files are read; let go of them
     if (!options_.dump_gradients.empty()) {
       DC_ASSIGN_OR_RETURN(dump_, GradientDump::create(options_.dump_gradients, plan_, control_));
@@ -224,10 +224,10 @@ class Session {
       sentence += std::to_string(updated.size()) + " parameters were updated in that step before";
     }
     if (!options_.save.empty()) {
-      sentence += updated.empty() ? ", and the state after step " + std::to_string(step) +
-                                        " is in " + options_.save
-                                  : ", and the partly updated state with their names is in " +
-                                        options_.save;
+      sentence +=
+          updated.empty()
+              ? ", and the state after step " + std::to_string(step) + " is in " + options_.save
+              : ", and the partly updated state with their names is in " + options_.save;
     }
     sentence += "; try a lower learning rate, clipping, or other data";
     return Status(ErrorKind::NonFinite, "DC6551", std::move(sentence));

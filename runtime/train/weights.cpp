@@ -15,7 +15,8 @@ using base::Status;
 
 constexpr int64_t kChunkElements = 1 << 14;
 
-// Logical elements [first, first + count) of the source into the same elements of `target`, which may be strided.
+// Logical elements [first, first + count) of the source into the same elements of `target`, which
+// may be strided.
 Status read_into(const ElementSource& source, int64_t first, int64_t count, base::DType through,
                  const BoundTensor& target, int64_t target_first) {
   const ElementWalk walk(target.sizes, target.strides);

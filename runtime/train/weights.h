@@ -1,4 +1,5 @@
-// --weights: where parameters and buffers come from, and filling a rank's state with them before step 1.
+// --weights: where parameters and buffers come from, and filling a rank's state with them before
+// step 1.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,8 @@ struct WeightSet {
   std::vector<std::unique_ptr<ElementSource>> parameters, buffers;
 };
 
-// `text`: "init:SEED", "FILE.pt2" or "FILE.safetensors". Lists all names that are missing (66), unfit (65) or have no rule to draw by (65).
+// `text`: "init:SEED", "FILE.pt2" or "FILE.safetensors". Lists all names that are missing (66),
+// unfit (65) or have no rule to draw by (65).
 base::Result<WeightSet> open_weights(const std::string& text, const plan::Plan& plan);
 
 // The kinds behind open_weights().
@@ -34,7 +36,8 @@ base::Result<WeightSet> draw_weights(uint64_t seed, const plan::Plan& plan);
 base::Result<WeightSet> open_archive_weights(const std::string& path, const plan::Plan& plan);
 base::Result<WeightSet> open_tensor_weights(const std::string& path, const plan::Plan& plan);
 
-// Fills every state tensor that has a source; the slab is zero elsewhere, which is what the others start with.
+// Fills every state tensor that has a source; the slab is zero elsewhere, which is what the others
+// start with.
 base::Status fill_state(const plan::Plan& plan, const WeightSet& weights, int rank,
                         const TensorBinder& bind);
 

@@ -11,10 +11,34 @@ base::Result<DcrunOptions> parse(std::vector<const char*> words) {
 }
 
 TEST(DcrunOptions, ReadsEverything) {
-  const auto o = parse({"-n", "4", "p.dcp", "--weights", "init:0", "--data", "t.bin:uint32",
-                        "--steps", "7", "--config", "train.json", "--lr", "0", "--shuffle", "9",
-                        "--comm", "mpi", "--timeout", "5", "--metrics", "m", "--save", "s",
-                        "--trace", "t", "--dump-gradients", "g", "--poison"});
+  const auto o = parse({"-n",
+                        "4",
+                        "p.dcp",
+                        "--weights",
+                        "init:0",
+                        "--data",
+                        "t.bin:uint32",
+                        "--steps",
+                        "7",
+                        "--config",
+                        "train.json",
+                        "--lr",
+                        "0",
+                        "--shuffle",
+                        "9",
+                        "--comm",
+                        "mpi",
+                        "--timeout",
+                        "5",
+                        "--metrics",
+                        "m",
+                        "--save",
+                        "s",
+                        "--trace",
+                        "t",
+                        "--dump-gradients",
+                        "g",
+                        "--poison"});
   ASSERT_TRUE(o.ok()) << o.status().to_string();
   EXPECT_EQ(o->ranks, 4);
   EXPECT_EQ(o->plan, "p.dcp");
@@ -69,9 +93,9 @@ TEST(DcrunOptions, HelpBeginsWithExamples) {
 // Flags are promises to scripts: this list only grows.
 TEST(DcrunOptions, FlagsAreFrozen) {
   const std::vector<std::string> expected = {
-      "--comm",   "--config",  "--data",    "--dump-gradients", "--help",  "--lr",
-      "--metrics", "--poison", "--save",    "--shuffle",        "--steps", "--timeout",
-      "--trace",  "--version", "--weights"};
+      "--comm",  "--config",  "--data",   "--dump-gradients", "--help",
+      "--lr",    "--metrics", "--poison", "--save",           "--shuffle",
+      "--steps", "--timeout", "--trace",  "--version",        "--weights"};
   EXPECT_EQ(dcrun_flags(), expected);
 }
 

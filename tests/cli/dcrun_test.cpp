@@ -123,8 +123,8 @@ TEST_F(Dcrun, BadInputsHaveTheirCodes) {
 TEST_F(Dcrun, ANormalStopSavesAndSays75) {
   for (const int signal : {SIGTERM, SIGINT}) {
     const std::string save = folder_ / ("stopped" + std::to_string(signal));
-    const pid_t child = start("-n 2 " + plan(2) +
-                              " --weights init:1 --data synthetic --steps 100000000 --save " + save);
+    const pid_t child = start(
+        "-n 2 " + plan(2) + " --weights init:1 --data synthetic --steps 100000000 --save " + save);
     await_steps(5);
     kill(child, signal);
     const Finished r = finish(child);

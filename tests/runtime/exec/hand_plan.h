@@ -144,10 +144,10 @@ inline void on_ranks(int world, const CommOptions& options,
   for (std::thread& thread : threads) thread.join();
 }
 
-#define DC_ASSERT_OK(status)                                        \
-  do {                                                              \
-    const ::dc::base::Status dc_checked = (status);                 \
-    ASSERT_TRUE(dc_checked.ok()) << dc_checked.to_string();         \
+#define DC_ASSERT_OK(status)                                \
+  do {                                                      \
+    const ::dc::base::Status dc_checked = (status);         \
+    ASSERT_TRUE(dc_checked.ok()) << dc_checked.to_string(); \
   } while (false)
 
 }  // namespace dc::runtime::test

@@ -86,8 +86,7 @@ TEST(TokenData, RowsFollowTheFormulaAndTheFileStartsOver) {
       for (int64_t mb = 0; mb < ga; ++mb) {
         ASSERT_TRUE((*data)->fill(step, mb, batch.bound()).ok());
         for (int64_t row = 0; row < rows; ++row) {
-          const int64_t k =
-              (((step % steps_per_epoch) * ga + mb) * world + rank) * rows + row;
+          const int64_t k = (((step % steps_per_epoch) * ga + mb) * world + rank) * rows + row;
           for (int64_t i = 0; i < window; ++i) {
             ASSERT_EQ(batch.data<int64_t>(0)[row * window + i], k * window + i);
             ASSERT_EQ(batch.data<int64_t>(1)[row * window + i], k * window + i);

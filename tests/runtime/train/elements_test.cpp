@@ -18,9 +18,9 @@ uint16_t stored(DType dtype, double value) {
 
 TEST(Elements, RoundsToNearestEvenOnce) {
   EXPECT_EQ(stored(DType::BF16, 1.0), 0x3F80);
-  EXPECT_EQ(stored(DType::BF16, 1.0 + 0x1p-8), 0x3F80);             // tie to even
-  EXPECT_EQ(stored(DType::BF16, 1.0 + 0x3p-8), 0x3F82);             // tie to even, upwards
-  EXPECT_EQ(stored(DType::BF16, 1.0 + 0x1p-8 + 0x1p-40), 0x3F81);   // just above: no double rounding
+  EXPECT_EQ(stored(DType::BF16, 1.0 + 0x1p-8), 0x3F80);            // tie to even
+  EXPECT_EQ(stored(DType::BF16, 1.0 + 0x3p-8), 0x3F82);            // tie to even, upwards
+  EXPECT_EQ(stored(DType::BF16, 1.0 + 0x1p-8 + 0x1p-40), 0x3F81);  // just above: no double rounding
   EXPECT_EQ(stored(DType::BF16, -1.0 - 0x1p-8 - 0x1p-40), 0xBF81);
   EXPECT_EQ(stored(DType::F16, 1.0 + 0x1p-11), 0x3C00);
   EXPECT_EQ(stored(DType::F16, 1.0 + 0x1p-11 + 0x1p-40), 0x3C01);

@@ -46,7 +46,8 @@ TEST(Settings, WhatThePlanFixesCannotChange) {
     ASSERT_FALSE(settings.ok()) << json;
     EXPECT_EQ(base::exit_code(settings.status().kind()), 78) << json;
   }
-  EXPECT_TRUE(with(R"({"optimizer": {"kind": "adamw", "betas": [0.9, 0.95]}, "clip_norm": 2})").ok());
+  EXPECT_TRUE(
+      with(R"({"optimizer": {"kind": "adamw", "betas": [0.9, 0.95]}, "clip_norm": 2})").ok());
   EXPECT_FALSE(with(R"({"schedule": {"kind": "cosine"}})").ok());
 }
 

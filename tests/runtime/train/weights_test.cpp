@@ -65,8 +65,7 @@ TEST(Weights, NormalDrawsHaveTheirMoments) {
   auto weights = draw_weights(1, plan);
   ASSERT_TRUE(weights.ok());
   std::vector<float> values(200000);
-  ASSERT_TRUE(
-      weights->parameters[0]->read(0, 200000, DType::F32, DType::F32, values.data()).ok());
+  ASSERT_TRUE(weights->parameters[0]->read(0, 200000, DType::F32, DType::F32, values.data()).ok());
   double mean = 0, square = 0, fourth = 0;
   for (const float v : values) mean += v;
   mean /= 200000;
@@ -130,12 +129,12 @@ TEST(Weights, AreFoundByNameOrTiedName) {
     EXPECT_EQ(last[5], 69);
     EXPECT_EQ(last[6], 0);
   }
-  const auto missing = open_weights(folder.write("m.safetensors", tensor_file("x", {7, 10})),
-                                    hand.plan);
+  const auto missing =
+      open_weights(folder.write("m.safetensors", tensor_file("x", {7, 10})), hand.plan);
   EXPECT_EQ(missing.status().kind(), ErrorKind::MissingInput);
   EXPECT_NE(missing.status().sentence().find("model.w"), std::string::npos);
-  const auto unfit = open_weights(folder.write("u.safetensors", tensor_file("model.w", {70})),
-                                  hand.plan);
+  const auto unfit =
+      open_weights(folder.write("u.safetensors", tensor_file("model.w", {70})), hand.plan);
   EXPECT_EQ(unfit.status().kind(), ErrorKind::BadInput);
 }
 
