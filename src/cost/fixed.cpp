@@ -39,7 +39,7 @@ std::optional<int64_t> parse_quantity(std::string_view text, std::span<const Uni
 }
 
 Status bad(std::string_view part) {
-  return Status(ErrorKind::BadConfig, "DC6001",
+  return Status(ErrorKind::BadConfig, "DC7020",
                 "'" + std::string(part) +
                     "' is not a cost; write fixed(mm=200us, all_gather=150us) or, with scratch, "
                     "mm=200us+64KiB");

@@ -34,7 +34,7 @@ class FixedCost final : public CostModel {
 };
 
 // "fixed(mm=200us, all_gather=150us)" or "fixed(mm=1ms+64KiB)", a time and scratch. Units: ns, us,
-// ms, s; B, KiB, MiB, GiB. BadConfig, DC6001, otherwise.
+// ms, s; B, KiB, MiB, GiB. BadConfig, DC7020, otherwise.
 base::Result<FixedCost> parse_fixed_cost(std::string_view text);
 
 }  // namespace dc::cost

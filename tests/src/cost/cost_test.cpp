@@ -87,7 +87,7 @@ TEST(FixedCost, RefusesWhatItCannotRead) {
         "fixed(mm=-1us)", "fixed(mm=1us+2)", "fixed(mm=99999999999s)", "fixed(mm=1us"}) {
     auto parsed = parse_fixed_cost(text);
     ASSERT_FALSE(parsed.ok()) << text;
-    EXPECT_EQ(parsed.status().code(), "DC6001");
+    EXPECT_EQ(parsed.status().code(), "DC7020");
   }
 }
 
