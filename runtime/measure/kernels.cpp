@@ -156,6 +156,7 @@ Result<Samples> replay(const plan::Plan& plan, Executor& executor, const TimingO
   });
   for (int round = 0; round < options.warmup + options.repeats; ++round) {
     counts = round >= options.warmup;
+    fill_inputs(plan, executor);  // an input's slice may be reused within the step
     before = TraceRecorder::now();
     DC_RETURN_IF_ERROR(executor.run(program));
     progress(static_cast<double>(round + 1) / (options.warmup + options.repeats), "kernels");
@@ -199,7 +200,6 @@ Result<std::vector<KernelMeasurement>> measure_kernels(const plan::Plan& plan, s
     DC_ASSIGN_OR_RETURN(const Slab slab, alone->allocate(plan.arena_bytes[0]));
     DC_ASSIGN_OR_RETURN(const std::unique_ptr<Executor> executor, Executor::prepare(plan, *alone, slab, {}));
     fill_state(plan, *executor);
-    fill_inputs(plan, *executor);
     DC_RETURN_IF_ERROR(control.barrier());
     DC_ASSIGN_OR_RETURN(samples, replay(plan, *executor, options, progress));
     return {};
