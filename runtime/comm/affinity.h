@@ -1,4 +1,5 @@
-// Cores for ranks. Without it the ranks of a host wander, and two on one core make every barrier a hundred times slower.
+// Cores for ranks. Without it the ranks of a host wander, and two on one core make every barrier a
+// hundred times slower.
 #pragma once
 
 #include <vector>
@@ -10,11 +11,14 @@ struct Core {
   int twin = 0;  // equal for logical processors of one physical core
 };
 
-// The processors that rank `local_rank` of `local_world` gets out of those allowed: disjoint between ranks, whole physical cores
-// first, at least `threads` and at most one more (for the communication stream). Empty if there are not enough for all.
-std::vector<int> choose_cores(std::vector<Core> allowed, int local_rank, int local_world, int threads);
+// The processors that rank `local_rank` of `local_world` gets out of those allowed: disjoint
+// between ranks, whole physical cores first, at least `threads` and at most one more (for the
+// communication stream). Empty if there are not enough for all.
+std::vector<int> choose_cores(std::vector<Core> allowed, int local_rank, int local_world,
+                              int threads);
 
-// Binds this process, before it has threads, to its share of the processors it may use. False: nothing was changed.
+// Binds this process, before it has threads, to its share of the processors it may use. False:
+// nothing was changed.
 bool pin_rank(int local_rank, int local_world, int threads);
 
 }  // namespace dc::runtime

@@ -1,5 +1,5 @@
-// A barrier of all ranks of one communicator on the control page: a short spin, then sleep. It also tells who is missing, who
-// died, and whether all ranks came for the same thing.
+// A barrier of all ranks of one communicator on the control page: a short spin, then sleep. It also
+// tells who is missing, who died, and whether all ranks came for the same thing.
 #pragma once
 
 #include <atomic>
@@ -14,8 +14,7 @@ namespace dc::runtime {
 
 class Barrier {
  public:
-  Barrier(ControlPage page, int group, int rank, std::chrono::milliseconds timeout)
-      : page_(page), group_(group), rank_(rank), timeout_(timeout) {}
+  Barrier(ControlPage page, int group, int rank, std::chrono::milliseconds timeout);
 
   // One thread at a time. After a failure every later call fails the same way.
   base::Status wait(uint64_t fingerprint);
@@ -34,6 +33,7 @@ class Barrier {
   ControlPage page_;
   int group_, rank_;
   std::chrono::milliseconds timeout_;
+  int spins_;
   uint32_t count_ = 0;  // barriers completed by this rank
   base::Status failure_;
   std::atomic<bool> aborted_{false};

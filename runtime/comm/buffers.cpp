@@ -12,8 +12,10 @@ bool overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
   return x < y + static_cast<uintptr_t>(b_bytes) && y < x + static_cast<uintptr_t>(a_bytes);
 }
 
-// Empty if the buffer is fine. In place means the one overlap in which no rank writes what a peer still reads.
-std::string_view fault_of_placement(Operation operation, const CollectiveBuffer& b, int rank, int size) {
+// Empty if the buffer is fine. In place means the one overlap in which no rank writes what a peer
+// still reads.
+std::string_view fault_of_placement(Operation operation, const CollectiveBuffer& b, int rank,
+                                    int size) {
   const int64_t wire = base::byte_size(b.dtype);
   const int64_t own = owned_elements(b, rank);
   if (operation == Operation::AllGather) {
@@ -21,7 +23,8 @@ std::string_view fault_of_placement(Operation operation, const CollectiveBuffer&
     const bool in_place = b.input.data == element(b.output.data, rank * b.shard, wire);
     if (!in_place) return "input and output overlap";
     const bool strided = b.input.rank_stride == b.output.rank_stride + b.shard * wire;
-    return strided || size == 1 ? "" : "an input inside the output needs a rank stride of one shard";
+    return strided || size == 1 ? ""
+                                : "an input inside the output needs a rank stride of one shard";
   }
   const int64_t output_elements = operation == Operation::AllReduce ? b.elements : b.shard;
   if (!overlap(b.input.data, b.elements * wire, b.output.data, output_elements * 4)) return "";
@@ -35,10 +38,12 @@ std::string_view fault_of(Operation operation, const CollectiveBuffer& b, int ra
   if (b.elements < 0 || b.shard < 0) return "negative size";
   if (b.shard * size < b.elements) return "the shards do not cover the value";
   if (base::byte_size(b.dtype) <= 0) return "unknown dtype";
-  if (operation != Operation::AllGather && !can_sum(b.dtype)) return "only f32, bf16 and f16 can be summed";
+  if (operation != Operation::AllGather && !can_sum(b.dtype))
+    return "only f32, bf16 and f16 can be summed";
   const bool writes = b.elements > 0 || (operation == Operation::ReduceScatter && b.shard > 0);
   if (writes && b.output.data == nullptr) return "no output";
-  const bool reads = operation == Operation::AllGather ? owned_elements(b, rank) > 0 : b.elements > 0;
+  const bool reads =
+      operation == Operation::AllGather ? owned_elements(b, rank) > 0 : b.elements > 0;
   if (reads && b.input.data == nullptr) return "no input";
   return fault_of_placement(operation, b, rank, size);
 }
@@ -57,15 +62,24 @@ uint64_t with_operation(uint64_t hash, Operation operation) {
 
 std::string_view name(Operation operation) {
   switch (operation) {
-    case Operation::Barrier: return "barrier";
-    case Operation::AllGather: return "all_gather";
-    case Operation::ReduceScatter: return "reduce_scatter";
-    case Operation::AllReduce: return "all_reduce";
-    case Operation::Broadcast: return "broadcast";
-    case Operation::Exchange: return "exchange";
-    case Operation::Open: return "opening a communicator";
-    case Operation::Allocate: return "allocating the slab";
-    case Operation::Connect: return "connecting";
+    case Operation::Barrier:
+      return "barrier";
+    case Operation::AllGather:
+      return "all_gather";
+    case Operation::ReduceScatter:
+      return "reduce_scatter";
+    case Operation::AllReduce:
+      return "all_reduce";
+    case Operation::Broadcast:
+      return "broadcast";
+    case Operation::Exchange:
+      return "exchange";
+    case Operation::Open:
+      return "opening a communicator";
+    case Operation::Allocate:
+      return "allocating the slab";
+    case Operation::Connect:
+      return "connecting";
   }
   return "an unknown operation";
 }
@@ -76,8 +90,9 @@ base::Status check_buffers(Operation operation, std::span<const CollectiveBuffer
     const std::string_view fault = fault_of(operation, buffers[i], rank, size);
     if (fault.empty()) continue;
     return base::Status(base::ErrorKind::Internal, "DC6101",
-                        std::string(name(operation)) + " cannot run: buffer " + std::to_string(i) + ": " +
-                            std::string(fault) + "; this is a fault in the plan or in dcrun, please report it");
+                        std::string(name(operation)) + " cannot run: buffer " + std::to_string(i) +
+                            ": " + std::string(fault) +
+                            "; this is a fault in the plan or in dcrun, please report it");
   }
   return base::ok_status();
 }
@@ -106,12 +121,15 @@ void TrafficCounter::add(Operation operation, std::span<const CollectiveBuffer> 
     sums += own * 4 * (size - 1);
   }
   if (operation == Operation::AllGather) all_gather_.fetch_add(gathered, std::memory_order_relaxed);
-  if (operation == Operation::ReduceScatter) reduce_scatter_.fetch_add(reduced, std::memory_order_relaxed);
-  if (operation == Operation::AllReduce) all_reduce_.fetch_add(reduced + sums, std::memory_order_relaxed);
+  if (operation == Operation::ReduceScatter)
+    reduce_scatter_.fetch_add(reduced, std::memory_order_relaxed);
+  if (operation == Operation::AllReduce)
+    all_reduce_.fetch_add(reduced + sums, std::memory_order_relaxed);
 }
 
 Traffic TrafficCounter::snapshot() const {
-  return {all_gather_.load(std::memory_order_relaxed), reduce_scatter_.load(std::memory_order_relaxed),
+  return {all_gather_.load(std::memory_order_relaxed),
+          reduce_scatter_.load(std::memory_order_relaxed),
           all_reduce_.load(std::memory_order_relaxed), other_.load(std::memory_order_relaxed)};
 }
 

@@ -1,4 +1,5 @@
-// What the backends share about the buffers of a collective: ranges of ranks, checks, and how many bytes a rank sends.
+// What the backends share about the buffers of a collective: ranges of ranks, checks, and how many
+// bytes a rank sends.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,15 @@
 namespace dc::runtime {
 
 enum class Operation : uint8_t {
-  Barrier, AllGather, ReduceScatter, AllReduce, Broadcast, Exchange, Open, Allocate, Connect,
+  Barrier,
+  AllGather,
+  ReduceScatter,
+  AllReduce,
+  Broadcast,
+  Exchange,
+  Open,
+  Allocate,
+  Connect,
 };
 std::string_view name(Operation operation);
 
@@ -27,7 +36,8 @@ inline std::byte* element(void* data, int64_t index, int64_t bytes) {
   return static_cast<std::byte*>(data) + index * bytes;
 }
 
-// Internal (our bug) when the buffers cannot be right: sizes, dtypes, overlaps that would let a rank overwrite what a peer reads.
+// Internal (our bug) when the buffers cannot be right: sizes, dtypes, overlaps that would let a
+// rank overwrite what a peer reads.
 base::Status check_buffers(Operation operation, std::span<const CollectiveBuffer> buffers, int rank,
                            int size);
 

@@ -35,7 +35,8 @@ class ProcessMemory final : public RegionSource {
     if (rank_ != 0) lines.push_back({0, links_.sockets[0].get(), false});
     for (int peer = 0; peer < page.world(); ++peer) {
       if (peer == rank_) continue;
-      if (rank_ == 0) lines.push_back({peer, links_.sockets[static_cast<size_t>(peer)].get(), false});
+      if (rank_ == 0)
+        lines.push_back({peer, links_.sockets[static_cast<size_t>(peer)].get(), false});
       Descriptor process = open_process(page.rank(peer).pid.load());
       if (!process.ok()) continue;
       lines.push_back({peer, process.get(), true});
@@ -93,11 +94,13 @@ class ThreadMemory final : public RegionSource {
 
 void write_pids(std::byte* control, const std::vector<int>& pids) {
   const ControlPage page(control, static_cast<int>(pids.size()));
-  for (size_t rank = 0; rank < pids.size(); ++rank) page.rank(static_cast<int>(rank)).pid.store(pids[rank]);
+  for (size_t rank = 0; rank < pids.size(); ++rank)
+    page.rank(static_cast<int>(rank)).pid.store(pids[rank]);
 }
 
 std::unique_ptr<LocalJob> make_job(int rank, int world, std::shared_ptr<Mapping> control,
-                                   std::chrono::milliseconds timeout, std::unique_ptr<RegionSource> source) {
+                                   std::chrono::milliseconds timeout,
+                                   std::unique_ptr<RegionSource> source) {
   const ControlPage page(control->base(), world);
   auto shared = std::make_shared<LocalRank>(rank, std::move(control), page);
   shared->timeout = timeout;
@@ -106,32 +109,38 @@ std::unique_ptr<LocalJob> make_job(int rank, int world, std::shared_ptr<Mapping>
 
 }  // namespace
 
-base::Result<std::unique_ptr<Job>> connect_local(const LaunchInfo& launch, const CommOptions& options) {
+base::Result<std::unique_ptr<Job>> connect_local(const LaunchInfo& launch,
+                                                 const CommOptions& options) {
   if (!launch.one_host()) {
     return Status(ErrorKind::Unavailable, "DC6110",
-                  "the ranks are on several hosts (" + std::to_string(launch.local_world) + " of " + std::to_string(launch.world) +
-                      " here), and the local communicator serves one; several hosts need --comm mpi, started by mpirun");
+                  "the ranks are on several hosts (" + std::to_string(launch.local_world) + " of " +
+                      std::to_string(launch.world) +
+                      " here), and the local communicator serves one; several hosts need --comm "
+                      "mpi, started by mpirun");
   }
   const int64_t bytes = ControlPage::bytes(launch.world);
   if (launch.world == 1) {
     DC_ASSIGN_OR_RETURN(Mapping control, Mapping::anonymous(bytes));
-    return std::unique_ptr<Job>(make_job(0, 1, std::make_shared<Mapping>(std::move(control)), options.timeout,
-                                         std::make_unique<OwnMemory>()));
+    return std::unique_ptr<Job>(make_job(0, 1, std::make_shared<Mapping>(std::move(control)),
+                                         options.timeout, std::make_unique<OwnMemory>()));
   }
   DC_ASSIGN_OR_RETURN(Welcome welcome, meet(launch, bytes, write_pids, options.timeout));
   auto memory = std::make_unique<ProcessMemory>(launch.rank, std::move(welcome.links));
   memory->watch(ControlPage(welcome.control.base(), launch.world));
-  auto job = make_job(launch.rank, launch.world, std::make_shared<Mapping>(std::move(welcome.control)), options.timeout,
-                      std::move(memory));
+  auto job =
+      make_job(launch.rank, launch.world, std::make_shared<Mapping>(std::move(welcome.control)),
+               options.timeout, std::move(memory));
   DC_RETURN_IF_ERROR(job->control().barrier());
   return std::unique_ptr<Job>(std::move(job));
 }
 
 base::Result<std::unique_ptr<Job>> connect(const LaunchInfo& launch, const CommOptions& options) {
-  if (options.threads_per_rank > 0) pin_rank(launch.local_rank, launch.local_world, options.threads_per_rank);
+  if (options.threads_per_rank > 0)
+    pin_rank(launch.local_rank, launch.local_world, options.threads_per_rank);
   if (options.backend == "local") return connect_local(launch, options);
   if (options.backend == "mpi") return connect_mpi(launch, options);
-  return Status(ErrorKind::Usage, "DC6110", "there is no communicator '" + options.backend + "'; choose local or mpi");
+  return Status(ErrorKind::Usage, "DC6110",
+                "there is no communicator '" + options.backend + "'; choose local or mpi");
 }
 
 std::vector<std::unique_ptr<Job>> connect_threads(int ranks, const CommOptions& options) {
@@ -141,7 +150,8 @@ std::vector<std::unique_ptr<Job>> connect_threads(int ranks, const CommOptions& 
   auto control = std::make_shared<Mapping>(std::move(mapping).value());
   auto shelf = std::make_shared<SharedShelf>();
   for (int rank = 0; rank < ranks; ++rank) {
-    jobs.push_back(make_job(rank, ranks, control, options.timeout, std::make_unique<ThreadMemory>(shelf)));
+    jobs.push_back(
+        make_job(rank, ranks, control, options.timeout, std::make_unique<ThreadMemory>(shelf)));
   }
   return jobs;
 }

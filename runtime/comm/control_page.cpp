@@ -26,26 +26,32 @@ struct alignas(64) Header {
 constexpr int64_t kPage = 4096;
 
 int64_t group_bytes(int world) {
-  const int64_t records = static_cast<int64_t>(sizeof(GroupRecord)) + world * static_cast<int64_t>(sizeof(ArrivalRecord));
+  const int64_t records = static_cast<int64_t>(sizeof(GroupRecord)) +
+                          world * static_cast<int64_t>(sizeof(ArrivalRecord));
   return base::round_up(records, kPage) + world * kMailbox;
 }
 
 int64_t groups_offset(int world) {
-  return base::round_up(static_cast<int64_t>(sizeof(Header)) + world * static_cast<int64_t>(sizeof(RankRecord)), kPage);
+  return base::round_up(
+      static_cast<int64_t>(sizeof(Header)) + world * static_cast<int64_t>(sizeof(RankRecord)),
+      kPage);
 }
 
 Header& header(std::byte* base) { return *reinterpret_cast<Header*>(base); }
 
 }  // namespace
 
-int64_t ControlPage::bytes(int world) { return groups_offset(world) + kMaxGroups * group_bytes(world); }
+int64_t ControlPage::bytes(int world) {
+  return groups_offset(world) + kMaxGroups * group_bytes(world);
+}
 
 RankRecord& ControlPage::rank(int rank) const {
   return reinterpret_cast<RankRecord*>(base_ + sizeof(Header))[rank];
 }
 
 GroupRecord& ControlPage::group(int group) const {
-  return *reinterpret_cast<GroupRecord*>(base_ + groups_offset(world_) + group * group_bytes(world_));
+  return *reinterpret_cast<GroupRecord*>(base_ + groups_offset(world_) +
+                                         group * group_bytes(world_));
 }
 
 ArrivalRecord& ControlPage::arrival(int group, int rank) const {
@@ -53,7 +59,8 @@ ArrivalRecord& ControlPage::arrival(int group, int rank) const {
 }
 
 std::byte* ControlPage::mailbox(int group, int rank) const {
-  return base_ + groups_offset(world_) + (group + 1) * group_bytes(world_) - (world_ - rank) * kMailbox;
+  return base_ + groups_offset(world_) + (group + 1) * group_bytes(world_) -
+         (world_ - rank) * kMailbox;
 }
 
 void ControlPage::announce(int rank, RankState state, std::string_view reason) const {
@@ -106,7 +113,8 @@ base::Status ControlPage::gone(int rank, std::string_view doing) const {
   const RankRecord& record = this->rank(rank);
   const auto state = static_cast<RankState>(record.state.load());
   std::string sentence = "rank " + std::to_string(rank);
-  if (const int32_t pid = record.pid.load(); pid > 0) sentence += " (process " + std::to_string(pid) + ")";
+  if (const int32_t pid = record.pid.load(); pid > 0)
+    sentence += " (process " + std::to_string(pid) + ")";
   if (state == RankState::Died) {
     sentence += " died";
   } else {
@@ -114,7 +122,8 @@ base::Status ControlPage::gone(int rank, std::string_view doing) const {
   }
   if (!doing.empty()) sentence += " while this rank was in " + std::string(doing);
   if (state == RankState::Failed) sentence += "; it said: " + std::string(record.reason);
-  if (state == RankState::Died) sentence += "; look for that rank's own last message and start the job again";
+  if (state == RankState::Died)
+    sentence += "; look for that rank's own last message and start the job again";
   return base::Status(base::ErrorKind::PeerDied, "DC6104", std::move(sentence));
 }
 
@@ -122,8 +131,8 @@ bool futex_wait(std::atomic<uint32_t>& word, uint32_t seen, int64_t deadline_ns)
   timespec deadline{};
   deadline.tv_sec = deadline_ns / 1'000'000'000;
   deadline.tv_nsec = deadline_ns % 1'000'000'000;
-  const long result = syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_BITSET, seen,
-                              &deadline, nullptr, FUTEX_BITSET_MATCH_ANY);
+  const long result = syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_BITSET,
+                              seen, &deadline, nullptr, FUTEX_BITSET_MATCH_ANY);
   return !(result != 0 && errno == ETIMEDOUT);
 }
 

@@ -26,12 +26,15 @@ struct Claim {
     return info.rank == other.info.rank && info.world == other.info.world;
   }
   std::string text() const {
-    return std::string(rank_name) + "=" + std::to_string(info.rank) + ", " + world_name + "=" + std::to_string(info.world);
+    return std::string(rank_name) + "=" + std::to_string(info.rank) + ", " + world_name + "=" +
+           std::to_string(info.world);
   }
 };
 using MaybeClaim = base::Result<std::optional<Claim>>;
 
-Status bad(std::string sentence) { return Status(ErrorKind::BadConfig, "DC6120", std::move(sentence)); }
+Status bad(std::string sentence) {
+  return Status(ErrorKind::BadConfig, "DC6120", std::move(sentence));
+}
 
 class Variables {
  public:
@@ -43,12 +46,15 @@ class Variables {
     return std::string(value);
   }
   bool has(const char* name) const { return text(name).has_value(); }
-  std::string text_or(const char* name, const char* otherwise) const { return text(name).value_or(otherwise); }
+  std::string text_or(const char* name, const char* otherwise) const {
+    return text(name).value_or(otherwise);
+  }
 
   base::Result<int> number(const char* name, const char* because) const {
     const auto value = text(name);
     if (!value) {
-      return bad(std::string(name) + " is not set although " + because + " is; set both, or unset " + because);
+      return bad(std::string(name) + " is not set although " + because +
+                 " is; set both, or unset " + because);
     }
     int result = 0;
     const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), result);
@@ -63,8 +69,8 @@ class Variables {
 };
 
 // Reads the four numbers; `local_*` null takes one host.
-base::Result<Claim> read_claim(const Variables& variables, Launcher launcher, const char* rank, const char* world,
-                               const char* local_rank, const char* local_world) {
+base::Result<Claim> read_claim(const Variables& variables, Launcher launcher, const char* rank,
+                               const char* world, const char* local_rank, const char* local_world) {
   Claim claim;
   claim.rank_name = rank;
   claim.world_name = world;
@@ -82,16 +88,19 @@ base::Result<Claim> read_claim(const Variables& variables, Launcher launcher, co
     return bad(claim.text() + ": the rank must be below the number of ranks");
   }
   if (info.local_rank >= info.local_world || info.local_world > info.world) {
-    return bad(claim.text() + ": " + (local_rank ? local_rank : rank) + "=" + std::to_string(info.local_rank) + " and " +
-               (local_world ? local_world : world) + "=" + std::to_string(info.local_world) + " do not fit");
+    return bad(claim.text() + ": " + (local_rank ? local_rank : rank) + "=" +
+               std::to_string(info.local_rank) + " and " + (local_world ? local_world : world) +
+               "=" + std::to_string(info.local_world) + " do not fit");
   }
   return claim;
 }
 
 MaybeClaim dcrun_claim(const Variables& variables) {
   if (!variables.has("DCRUN_RANK") && !variables.has("DCRUN_WORLD")) return std::optional<Claim>();
-  DC_ASSIGN_OR_RETURN(Claim claim, read_claim(variables, Launcher::Dcrun, "DCRUN_RANK", "DCRUN_WORLD", nullptr, nullptr));
-  if (!variables.has("DCRUN_JOB")) return bad("DCRUN_JOB is not set although DCRUN_RANK is; start with dcrun -n");
+  DC_ASSIGN_OR_RETURN(Claim claim, read_claim(variables, Launcher::Dcrun, "DCRUN_RANK",
+                                              "DCRUN_WORLD", nullptr, nullptr));
+  if (!variables.has("DCRUN_JOB"))
+    return bad("DCRUN_JOB is not set although DCRUN_RANK is; start with dcrun -n");
   claim.info.job = "dcrun-" + *variables.text("DCRUN_JOB");
   return std::optional<Claim>(std::move(claim));
 }
@@ -102,10 +111,12 @@ bool is_loopback(const std::string& host) {
 
 MaybeClaim torchrun_claim(const Variables& variables) {
   const bool elastic = variables.has("TORCHELASTIC_RUN_ID");
-  if (!variables.has("RANK") && !variables.has("WORLD_SIZE") && !elastic) return std::optional<Claim>();
+  if (!variables.has("RANK") && !variables.has("WORLD_SIZE") && !elastic)
+    return std::optional<Claim>();
   const bool local_known = variables.has("LOCAL_RANK") || variables.has("LOCAL_WORLD_SIZE");
   DC_ASSIGN_OR_RETURN(Claim claim, read_claim(variables, Launcher::Torchrun, "RANK", "WORLD_SIZE",
-                                              local_known ? "LOCAL_RANK" : nullptr, local_known ? "LOCAL_WORLD_SIZE" : nullptr));
+                                              local_known ? "LOCAL_RANK" : nullptr,
+                                              local_known ? "LOCAL_WORLD_SIZE" : nullptr));
   claim.by_hand = !elastic;
   const auto address = variables.text("MASTER_ADDR"), port = variables.text("MASTER_PORT");
   if (claim.info.world > 1 && (!address || !port)) {
@@ -113,24 +124,32 @@ MaybeClaim torchrun_claim(const Variables& variables) {
                " is not set; set it to where rank 0 runs, or start with dcrun -n");
   }
   if (claim.info.world > 1 && !local_known && !is_loopback(*address)) {
-    return bad(claim.text() + ", but LOCAL_RANK and LOCAL_WORLD_SIZE are not set, and MASTER_ADDR=" + *address +
+    return bad(claim.text() +
+               ", but LOCAL_RANK and LOCAL_WORLD_SIZE are not set, and MASTER_ADDR=" + *address +
                " does not tell how many ranks share this host; set them");
   }
   claim.info.job = "torchrun-" + variables.text_or("TORCHELASTIC_RUN_ID", "none") + "-" +
-                   variables.text_or("TORCHELASTIC_RESTART_COUNT", "0") + "-" + address.value_or("") + ":" + port.value_or("");
+                   variables.text_or("TORCHELASTIC_RESTART_COUNT", "0") + "-" +
+                   address.value_or("") + ":" + port.value_or("");
   return std::optional<Claim>(std::move(claim));
 }
 
 MaybeClaim openmpi_claim(const Variables& variables) {
-  if (!variables.has("OMPI_COMM_WORLD_RANK") && !variables.has("OMPI_COMM_WORLD_SIZE")) return std::optional<Claim>();
-  DC_ASSIGN_OR_RETURN(Claim claim,
-                      read_claim(variables, Launcher::OpenMpi, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                                 "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"));
+  if (!variables.has("OMPI_COMM_WORLD_RANK") && !variables.has("OMPI_COMM_WORLD_SIZE"))
+    return std::optional<Claim>();
+  DC_ASSIGN_OR_RETURN(Claim claim, read_claim(variables, Launcher::OpenMpi, "OMPI_COMM_WORLD_RANK",
+                                              "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+                                              "OMPI_COMM_WORLD_LOCAL_SIZE"));
   auto job = variables.text("PMIX_NAMESPACE");
   if (!job) job = variables.text("OMPI_MCA_ess_base_jobid");
-  if (!job) return bad("OMPI_COMM_WORLD_RANK is set, but neither PMIX_NAMESPACE nor OMPI_MCA_ess_base_jobid; start with mpirun");
-  // The id comes from mpirun's process id; its key, drawn for every start, tells jobs of different containers apart.
-  claim.info.job = "ompi-" + *job + "-" + variables.text_or("OMPI_MCA_orte_precondition_transports", "");
+  if (!job)
+    return bad(
+        "OMPI_COMM_WORLD_RANK is set, but neither PMIX_NAMESPACE nor OMPI_MCA_ess_base_jobid; "
+        "start with mpirun");
+  // The id comes from mpirun's process id; its key, drawn for every start, tells jobs of different
+  // containers apart.
+  claim.info.job =
+      "ompi-" + *job + "-" + variables.text_or("OMPI_MCA_orte_precondition_transports", "");
   return std::optional<Claim>(std::move(claim));
 }
 
@@ -138,9 +157,12 @@ MaybeClaim mpich_claim(const Variables& variables) {
   if (!variables.has("PMI_RANK") && !variables.has("PMI_SIZE")) return std::optional<Claim>();
   const bool local_known = variables.has("MPI_LOCALRANKID") || variables.has("MPI_LOCALNRANKS");
   DC_ASSIGN_OR_RETURN(Claim claim, read_claim(variables, Launcher::Mpich, "PMI_RANK", "PMI_SIZE",
-                                              local_known ? "MPI_LOCALRANKID" : nullptr, local_known ? "MPI_LOCALNRANKS" : nullptr));
+                                              local_known ? "MPI_LOCALRANKID" : nullptr,
+                                              local_known ? "MPI_LOCALNRANKS" : nullptr));
   if (claim.info.world > 1 && !local_known && !variables.has("SLURM_STEP_ID")) {
-    return bad(claim.text() + ", but MPI_LOCALRANKID and MPI_LOCALNRANKS are not set, so it is unknown how many ranks share this host; set them");
+    return bad(claim.text() +
+               ", but MPI_LOCALRANKID and MPI_LOCALNRANKS are not set, so it is unknown how many "
+               "ranks share this host; set them");
   }
   const auto job = variables.text("PMI_JOBID");
   claim.info.job = "mpich-" + (job ? *job : launcher_identity("hydra_pmi_proxy"));
@@ -170,51 +192,68 @@ std::optional<int> tasks_of_node(const std::string& text, int node) {
 
 // Only a step, which srun starts, has ranks: a batch script sees SLURM_NTASKS too, but is alone.
 MaybeClaim slurm_claim(const Variables& variables) {
-  if (!variables.has("SLURM_PROCID") || !variables.has("SLURM_STEP_ID")) return std::optional<Claim>();
-  const char* world = variables.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+  if (!variables.has("SLURM_PROCID") || !variables.has("SLURM_STEP_ID"))
+    return std::optional<Claim>();
+  const char* world =
+      variables.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
   if (!variables.has(world)) return std::optional<Claim>();
-  DC_ASSIGN_OR_RETURN(Claim claim, read_claim(variables, Launcher::Slurm, "SLURM_PROCID", world, nullptr, nullptr));
+  DC_ASSIGN_OR_RETURN(
+      Claim claim, read_claim(variables, Launcher::Slurm, "SLURM_PROCID", world, nullptr, nullptr));
   LaunchInfo& info = claim.info;
   if (info.world > 1) {
     DC_ASSIGN_OR_RETURN(info.local_rank, variables.number("SLURM_LOCALID", "SLURM_PROCID"));
-    const std::string nodes = variables.text_or("SLURM_STEP_NUM_NODES", variables.text_or("SLURM_NNODES", "").c_str());
-    const std::string layout =
-        variables.text_or("SLURM_STEP_TASKS_PER_NODE", variables.text_or("SLURM_TASKS_PER_NODE", "").c_str());
-    DC_ASSIGN_OR_RETURN(const int node, nodes == "1" ? base::Result<int>(0) : variables.number("SLURM_NODEID", "SLURM_PROCID"));
+    const std::string nodes =
+        variables.text_or("SLURM_STEP_NUM_NODES", variables.text_or("SLURM_NNODES", "").c_str());
+    const std::string layout = variables.text_or(
+        "SLURM_STEP_TASKS_PER_NODE", variables.text_or("SLURM_TASKS_PER_NODE", "").c_str());
+    DC_ASSIGN_OR_RETURN(const int node, nodes == "1"
+                                            ? base::Result<int>(0)
+                                            : variables.number("SLURM_NODEID", "SLURM_PROCID"));
     const auto tasks = nodes == "1" ? std::optional<int>(info.world) : tasks_of_node(layout, node);
     if (!tasks || *tasks <= info.local_rank || *tasks > info.world) {
-      return bad(claim.text() + ", but SLURM_STEP_TASKS_PER_NODE='" + layout + "' does not tell how many ranks share this host (SLURM_NODEID=" +
+      return bad(claim.text() + ", but SLURM_STEP_TASKS_PER_NODE='" + layout +
+                 "' does not tell how many ranks share this host (SLURM_NODEID=" +
                  std::to_string(node) + ", SLURM_LOCALID=" + std::to_string(info.local_rank) + ")");
     }
     info.local_world = *tasks;
   }
-  info.job = "slurm-" + variables.text_or("SLURM_JOB_ID", "0") + "." + *variables.text("SLURM_STEP_ID");
+  info.job =
+      "slurm-" + variables.text_or("SLURM_JOB_ID", "0") + "." + *variables.text("SLURM_STEP_ID");
   return std::optional<Claim>(std::move(claim));
 }
 
 Status contradiction(const Claim& a, const Claim& b) {
   return Status(ErrorKind::BadConfig, "DC6121",
-                "two launchers contradict each other: " + a.text() + " (" + std::string(name(a.info.launcher)) + ") but " + b.text() +
-                    " (" + std::string(name(b.info.launcher)) + "); start with one of them, or unset the variables of the other");
+                "two launchers contradict each other: " + a.text() + " (" +
+                    std::string(name(a.info.launcher)) + ") but " + b.text() + " (" +
+                    std::string(name(b.info.launcher)) +
+                    "); start with one of them, or unset the variables of the other");
 }
 
 }  // namespace
 
 std::string_view name(Launcher launcher) {
   switch (launcher) {
-    case Launcher::Single: return "single process";
-    case Launcher::Dcrun: return "dcrun -n";
-    case Launcher::Torchrun: return "torchrun";
-    case Launcher::OpenMpi: return "Open MPI";
-    case Launcher::Mpich: return "MPICH";
-    case Launcher::Slurm: return "Slurm";
+    case Launcher::Single:
+      return "single process";
+    case Launcher::Dcrun:
+      return "dcrun -n";
+    case Launcher::Torchrun:
+      return "torchrun";
+    case Launcher::OpenMpi:
+      return "Open MPI";
+    case Launcher::Mpich:
+      return "MPICH";
+    case Launcher::Slurm:
+      return "Slurm";
   }
   return "unknown";
 }
 
 base::Result<LaunchInfo> detect_launch(const Environment& environment) {
   const Variables variables(environment);
-  // dcrun -n refuses to start below another launcher's ranks, so its own variables are the innermost.
+  // dcrun -n refuses to start below another launcher's ranks, so its own variables are the
+  // innermost.
   DC_ASSIGN_OR_RETURN(const auto dcrun, dcrun_claim(variables));
   if (dcrun) return dcrun->info;
   DC_ASSIGN_OR_RETURN(auto openmpi, openmpi_claim(variables));
@@ -231,7 +270,8 @@ base::Result<LaunchInfo> detect_launch(const Environment& environment) {
   for (size_t i = 1; i < claims.size(); ++i) {
     if (!claims[i]->agrees_with(*claims[0])) return contradiction(*claims[0], *claims[i]);
   }
-  // Slurm's step is an outer shell of mpirun and torchrun. Variables set by hand inside a step must agree with it.
+  // Slurm's step is an outer shell of mpirun and torchrun. Variables set by hand inside a step must
+  // agree with it.
   if (torchrun && torchrun->by_hand && claims.size() == 1 && slurm && slurm->info.world > 1) {
     if (!torchrun->agrees_with(*slurm)) return contradiction(*torchrun, *slurm);
     return slurm->info;

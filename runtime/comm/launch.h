@@ -1,4 +1,5 @@
-// Who started this process, as which rank: read from the environment of dcrun -n, torchrun, Open MPI, MPICH/Intel MPI or Slurm.
+// Who started this process, as which rank: read from the environment of dcrun -n, torchrun, Open
+// MPI, MPICH/Intel MPI or Slurm.
 #pragma once
 
 #include <functional>
@@ -28,12 +29,15 @@ using Environment = std::function<const char*(const char* name)>;
 base::Result<LaunchInfo> detect_launch();
 base::Result<LaunchInfo> detect_launch(const Environment& environment);
 
-// `dcrun -n N`: starts N copies of this program with the same arguments and waits for all; the copies see DCRUN_RANK (Launcher::Dcrun)
-// and must not call this again. Passes on SIGTERM and SIGINT, a second one kills. When a rank fails the others get 5 s to report, then
-// are killed; ranks die with their parent. Returns the exit code of the job and, if it is not 0, says why in a last line on stderr.
+// `dcrun -n N`: starts N copies of this program with the same arguments and waits for all; the
+// copies see DCRUN_RANK (Launcher::Dcrun) and must not call this again. Passes on SIGTERM and
+// SIGINT, a second one kills. When a rank fails the others get 5 s to report, then are killed;
+// ranks die with their parent. Returns the exit code of the job and, if it is not 0, says why in a
+// last line on stderr.
 int spawn_ranks(int ranks, int argc, char** argv);
 
-// The exit code of a job whose ranks ended with these codes; a rank killed by signal S counts as -S.
+// The exit code of a job whose ranks ended with these codes; a rank killed by signal S counts as
+// -S.
 int job_exit_code(const std::vector<int>& codes);
 
 }  // namespace dc::runtime

@@ -25,7 +25,8 @@ base::Status LocalCommunicator::meet(Operation operation) {
   return barrier_.wait(fingerprint(operation, 0, 0));
 }
 
-// Looks for rank 0's copy, because the range of a later rank may be empty and its address then past the end of the slab.
+// Looks for rank 0's copy, because the range of a later rank may be empty and its address then past
+// the end of the slab.
 const Region* LocalCommunicator::region_of(const Ref& ref) const {
   const std::byte* origin = static_cast<std::byte*>(ref.data) - shared_->rank * ref.rank_stride;
   for (const Region& region : shared_->regions) {
@@ -35,29 +36,34 @@ const Region* LocalCommunicator::region_of(const Ref& ref) const {
   return nullptr;
 }
 
-base::Status LocalCommunicator::check_in_slab(Operation operation, const Ref& ref, const CollectiveBuffer& buffer,
-                                              bool whole, base::DType dtype) const {
+base::Status LocalCommunicator::check_in_slab(Operation operation, const Ref& ref,
+                                              const CollectiveBuffer& buffer, bool whole,
+                                              base::DType dtype) const {
   if (buffer.elements == 0) return base::ok_status();
   const Region* region = region_of(ref);
   bool inside = region != nullptr;
   for (int peer = 0; inside && peer < size(); ++peer) {
-    const int64_t bytes = (whole ? buffer.elements : owned_elements(buffer, peer)) * base::byte_size(dtype);
+    const int64_t bytes =
+        (whole ? buffer.elements : owned_elements(buffer, peer)) * base::byte_size(dtype);
     const std::byte* slab = region->mapping->base() + peer * region->stride;
     const int64_t offset = at_peer(ref, peer) - slab;
     inside = bytes == 0 || (offset >= 0 && offset + bytes <= region->bytes);
   }
   if (inside) return base::ok_status();
   return refused(std::string(dc::runtime::name(operation)) +
-                 " was given memory outside the slab; this is a fault in the plan or in dcrun, please report it");
+                 " was given memory outside the slab; this is a fault in the plan or in dcrun, "
+                 "please report it");
 }
 
 std::byte* LocalCommunicator::at_peer(const Ref& ref, int peer) const {
   const Region* region = region_of(ref);
   if (region == nullptr) return static_cast<std::byte*>(ref.data);  // of an empty value: never read
-  return static_cast<std::byte*>(ref.data) + (peer - shared_->rank) * (region->stride + ref.rank_stride);
+  return static_cast<std::byte*>(ref.data) +
+         (peer - shared_->rank) * (region->stride + ref.rank_stride);
 }
 
-base::Status LocalCommunicator::enter(Operation operation, std::span<const CollectiveBuffer> buffers,
+base::Status LocalCommunicator::enter(Operation operation,
+                                      std::span<const CollectiveBuffer> buffers,
                                       uint64_t* fingerprint) {
   const int me = shared_->rank;
   DC_RETURN_IF_ERROR(check_buffers(operation, buffers, me, size()));
@@ -71,8 +77,10 @@ base::Status LocalCommunicator::enter(Operation operation, std::span<const Colle
   return barrier_.wait(*fingerprint);
 }
 
-// Copies every peer's range. The ranks start at different peers so that they do not all read the same memory at once.
-void LocalCommunicator::gather(const CollectiveBuffer& buffer, const Ref& from, base::DType dtype) const {
+// Copies every peer's range. The ranks start at different peers so that they do not all read the
+// same memory at once.
+void LocalCommunicator::gather(const CollectiveBuffer& buffer, const Ref& from,
+                               base::DType dtype) const {
   const int64_t bytes = base::byte_size(dtype);
   for (int step = 1; step <= size(); ++step) {
     const int peer = (shared_->rank + step) % size();
@@ -94,7 +102,8 @@ base::Status LocalCommunicator::all_gather(std::span<const CollectiveBuffer> buf
 
 void LocalCommunicator::reduce(const CollectiveBuffer& b, float* output) {
   const int64_t start = shared_->rank * b.shard * base::byte_size(b.dtype);
-  for (int peer = 0; peer < size(); ++peer) inputs_[static_cast<size_t>(peer)] = at_peer(b.input, peer) + start;
+  for (int peer = 0; peer < size(); ++peer)
+    inputs_[static_cast<size_t>(peer)] = at_peer(b.input, peer) + start;
   sum_in_rank_order(inputs_, b.dtype, owned_elements(b, shared_->rank), output);
 }
 
@@ -111,18 +120,21 @@ base::Status LocalCommunicator::reduce_scatter(std::span<const CollectiveBuffer>
   return barrier_.wait(fingerprint);
 }
 
-// In place is safe: only rank r reads range r of anybody's input, so a rank may write its own range of the output as soon as it
-// has summed it; the other ranges are written after the middle barrier, when every rank has read its range everywhere.
+// In place is safe: only rank r reads range r of anybody's input, so a rank may write its own range
+// of the output as soon as it has summed it; the other ranges are written after the middle barrier,
+// when every rank has read its range everywhere.
 base::Status LocalCommunicator::all_reduce(std::span<const CollectiveBuffer> buffers) {
   uint64_t fingerprint = 0;
   DC_RETURN_IF_ERROR(enter(Operation::AllReduce, buffers, &fingerprint));
   for (const CollectiveBuffer& b : buffers) {
-    if (owned_elements(b, shared_->rank) > 0) reduce(b, static_cast<float*>(b.output.data) + shared_->rank * b.shard);
+    if (owned_elements(b, shared_->rank) > 0)
+      reduce(b, static_cast<float*>(b.output.data) + shared_->rank * b.shard);
   }
   DC_RETURN_IF_ERROR(barrier_.wait(fingerprint));
   for (const CollectiveBuffer& b : buffers) {
     if (b.elements == 0) continue;
-    const Ref sums{element(b.output.data, shared_->rank * b.shard, 4), b.output.rank_stride + b.shard * 4};
+    const Ref sums{element(b.output.data, shared_->rank * b.shard, 4),
+                   b.output.rank_stride + b.shard * 4};
     gather(b, sums, base::DType::F32);
   }
   traffic_.add(Operation::AllReduce, buffers, shared_->rank, size());
@@ -130,7 +142,8 @@ base::Status LocalCommunicator::all_reduce(std::span<const CollectiveBuffer> buf
 }
 
 base::Status LocalCommunicator::broadcast(void* data, int64_t bytes, base::Rank root) {
-  if (root.v < 0 || root.v >= size()) return refused("broadcast from rank " + std::to_string(root.v) + ", which does not exist");
+  if (root.v < 0 || root.v >= size())
+    return refused("broadcast from rank " + std::to_string(root.v) + ", which does not exist");
   const uint64_t mark = fingerprint(Operation::Broadcast, bytes, root.v);
   std::byte* mailbox = shared_->page.mailbox(barrier_.group(), root.v);
   for (int64_t done = 0; done < bytes; done += kMailbox) {
@@ -149,10 +162,12 @@ base::Status LocalCommunicator::exchange(const void* mine, int64_t bytes, void* 
   const uint64_t mark = fingerprint(Operation::Exchange, bytes, 0);
   for (int64_t done = 0; done < bytes; done += kMailbox) {
     const auto piece = static_cast<size_t>(std::min(kMailbox, bytes - done));
-    std::memcpy(shared_->page.mailbox(barrier_.group(), shared_->rank), static_cast<const std::byte*>(mine) + done, piece);
+    std::memcpy(shared_->page.mailbox(barrier_.group(), shared_->rank),
+                static_cast<const std::byte*>(mine) + done, piece);
     DC_RETURN_IF_ERROR(barrier_.wait(mark));
     for (int peer = 0; peer < size(); ++peer) {
-      std::memcpy(static_cast<std::byte*>(all) + peer * bytes + done, shared_->page.mailbox(barrier_.group(), peer), piece);
+      std::memcpy(static_cast<std::byte*>(all) + peer * bytes + done,
+                  shared_->page.mailbox(barrier_.group(), peer), piece);
     }
     DC_RETURN_IF_ERROR(barrier_.wait(mark));
   }
@@ -171,7 +186,8 @@ LocalJob::LocalJob(std::shared_ptr<LocalRank> shared, std::unique_ptr<RegionSour
 base::Result<Slab> LocalJob::allocate(int64_t bytes) {
   if (bytes < 0) return refused("a slab of negative size was asked for");
   const int64_t page = bytes >= kLargePage ? kLargePage : kSmallPage;
-  const int64_t stride = base::round_up(std::max<int64_t>(bytes, 1), page), total = stride * shared_->page.world();
+  const int64_t stride = base::round_up(std::max<int64_t>(bytes, 1), page),
+                total = stride * shared_->page.world();
   DC_RETURN_IF_ERROR(control_.meet(Operation::Allocate));
   const base::Status offered = shared_->rank == 0 ? source_->offer(total) : base::ok_status();
   int32_t failed = offered.ok() ? 0 : 1;
@@ -186,7 +202,8 @@ base::Result<Slab> LocalJob::allocate(int64_t bytes) {
   for (size_t rank = 0; rank < sizes.size(); ++rank) {
     if (sizes[rank] == bytes) continue;
     return base::Status(base::ErrorKind::Mismatch, "DC6107",
-                        "rank " + std::to_string(rank) + " needs a slab of " + std::to_string(sizes[rank]) + " bytes, this rank " +
+                        "rank " + std::to_string(rank) + " needs a slab of " +
+                            std::to_string(sizes[rank]) + " bytes, this rank " +
                             std::to_string(bytes) + "; all ranks must run the same plan");
   }
   DC_ASSIGN_OR_RETURN(auto mapping, source_->take(total));
@@ -196,7 +213,8 @@ base::Result<Slab> LocalJob::allocate(int64_t bytes) {
 }
 
 base::Result<std::unique_ptr<Communicator>> LocalJob::open_communicator() {
-  if (groups_ == kMaxGroups) return refused("more than " + std::to_string(kMaxGroups) + " communicators in one job");
+  if (groups_ == kMaxGroups)
+    return refused("more than " + std::to_string(kMaxGroups) + " communicators in one job");
   DC_RETURN_IF_ERROR(control_.meet(Operation::Open));
   return std::unique_ptr<Communicator>(std::make_unique<LocalCommunicator>(shared_, groups_++));
 }

@@ -1,5 +1,6 @@
-// The local communicator: ranks of one host whose slabs are mapped by all of them, so that each reads its peers' memory directly.
-// The same code serves processes and, in tests, threads; they differ only in how memory is shared (RegionSource).
+// The local communicator: ranks of one host whose slabs are mapped by all of them, so that each
+// reads its peers' memory directly. The same code serves processes and, in tests, threads; they
+// differ only in how memory is shared (RegionSource).
 #pragma once
 
 #include <memory>
@@ -15,7 +16,8 @@ namespace dc::runtime {
 class RegionSource {
  public:
   virtual ~RegionSource() = default;
-  // Rank 0 makes zero-filled memory; after a barrier every rank (0 too) takes it. Never waits for a peer.
+  // Rank 0 makes zero-filled memory; after a barrier every rank (0 too) takes it. Never waits for a
+  // peer.
   virtual base::Status offer(int64_t bytes) = 0;
   virtual base::Result<std::shared_ptr<Mapping>> take(int64_t bytes) = 0;
   // This rank is about to leave: the end of its peers is no longer news.
@@ -60,11 +62,13 @@ class LocalCommunicator final : public Communicator {
   base::Status meet(Operation operation);  // a barrier that says what it is for
 
  private:
-  base::Status enter(Operation operation, std::span<const CollectiveBuffer> buffers, uint64_t* fingerprint);
+  base::Status enter(Operation operation, std::span<const CollectiveBuffer> buffers,
+                     uint64_t* fingerprint);
   const Region* region_of(const Ref& ref) const;
-  // OK when what will be read of every rank (its range, or the whole value) lies in that rank's slab.
-  base::Status check_in_slab(Operation operation, const Ref& ref, const CollectiveBuffer& buffer, bool whole,
-                             base::DType dtype) const;
+  // OK when what will be read of every rank (its range, or the whole value) lies in that rank's
+  // slab.
+  base::Status check_in_slab(Operation operation, const Ref& ref, const CollectiveBuffer& buffer,
+                             bool whole, base::DType dtype) const;
   std::byte* at_peer(const Ref& ref, int peer) const;
   void gather(const CollectiveBuffer& buffer, const Ref& from, base::DType dtype) const;
   void reduce(const CollectiveBuffer& buffer, float* output);
@@ -92,7 +96,9 @@ class LocalJob final : public Job {
   bool left_ = false;
 };
 
-// Ranks of this host as processes: meets the others (launch.job names the place). World 1 needs nobody.
-base::Result<std::unique_ptr<Job>> connect_local(const LaunchInfo& launch, const CommOptions& options);
+// Ranks of this host as processes: meets the others (launch.job names the place). World 1 needs
+// nobody.
+base::Result<std::unique_ptr<Job>> connect_local(const LaunchInfo& launch,
+                                                 const CommOptions& options);
 
 }  // namespace dc::runtime

@@ -63,7 +63,8 @@ void sleep_ms(int64_t milliseconds) {
 }
 
 int left_ms(int64_t deadline) {
-  return static_cast<int>(std::clamp<int64_t>((deadline - monotonic_ns()) / 1'000'000 + 1, 0, 1'000'000'000));
+  return static_cast<int>(
+      std::clamp<int64_t>((deadline - monotonic_ns()) / 1'000'000 + 1, 0, 1'000'000'000));
 }
 
 bool send_message(int socket, const Message& message, int descriptor) {
@@ -95,7 +96,8 @@ std::optional<Message> receive_message(int socket, Descriptor* descriptor) {
   header.msg_control = room;
   header.msg_controllen = sizeof(room);
   const ssize_t got = recvmsg(socket, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  if (cmsghdr* rights = CMSG_FIRSTHDR(&header); got >= 0 && rights != nullptr && rights->cmsg_type == SCM_RIGHTS) {
+  if (cmsghdr* rights = CMSG_FIRSTHDR(&header);
+      got >= 0 && rights != nullptr && rights->cmsg_type == SCM_RIGHTS) {
     int received = -1;
     std::memcpy(&received, CMSG_DATA(rights), sizeof(int));
     Descriptor owned(received);
@@ -125,7 +127,10 @@ Message refusal(const Status& why) {
 class Hub {
  public:
   Hub(const LaunchInfo& launch, int64_t deadline)
-      : launch_(launch), deadline_(deadline), peers_(static_cast<size_t>(launch.world)), pids_(peers_.size(), 0) {
+      : launch_(launch),
+        deadline_(deadline),
+        peers_(static_cast<size_t>(launch.world)),
+        pids_(peers_.size(), 0) {
     pids_[0] = getpid();
   }
 
@@ -140,7 +145,8 @@ class Hub {
 
  private:
   int missing() const {
-    return static_cast<int>(std::count_if(peers_.begin() + 1, peers_.end(), [](const Descriptor& d) { return !d.ok(); }));
+    return static_cast<int>(std::count_if(peers_.begin() + 1, peers_.end(),
+                                          [](const Descriptor& d) { return !d.ok(); }));
   }
 
   Status listen_for_peers() {
@@ -154,11 +160,13 @@ class Hub {
       if (errno != EADDRINUSE) return socket_error("bind");
       if (monotonic_ns() > patience) {
         return Status(ErrorKind::BadConfig, "DC6109",
-                      "another rank 0 of job '" + launch_.job + "' is running on this host; every start needs a job id of its own");
+                      "another rank 0 of job '" + launch_.job +
+                          "' is running on this host; every start needs a job id of its own");
       }
       sleep_ms(50);
     }
-    return listen(listener_.get(), std::max(launch_.world, 16)) == 0 ? base::ok_status() : socket_error("listen");
+    return listen(listener_.get(), std::max(launch_.world, 16)) == 0 ? base::ok_status()
+                                                                     : socket_error("listen");
   }
 
   // Waits for one event: a connection, a hello, or the end of a peer.
@@ -172,13 +180,16 @@ class Hub {
     for (size_t rank = 1; rank < peers_.size(); ++rank) {
       if (events[1 + guests_.size() + rank].revents == 0) continue;
       return Status(ErrorKind::PeerDied, "DC6104",
-                    "rank " + std::to_string(rank) + " (process " + std::to_string(pids_[rank]) + ") ended before all ranks had met");
+                    "rank " + std::to_string(rank) + " (process " + std::to_string(pids_[rank]) +
+                        ") ended before all ranks had met");
     }
     std::vector<Descriptor> waiting;
     const size_t guests = guests_.size();
     for (size_t i = 0; i < guests; ++i) {
-      if (events[1 + i].revents == 0) waiting.push_back(std::move(guests_[i]));
-      else DC_RETURN_IF_ERROR(greet(std::move(guests_[i])));
+      if (events[1 + i].revents == 0)
+        waiting.push_back(std::move(guests_[i]));
+      else
+        DC_RETURN_IF_ERROR(greet(std::move(guests_[i])));
     }
     guests_ = std::move(waiting);
     if (events[0].revents != 0) accept_one();
@@ -195,16 +206,21 @@ class Hub {
   Status greet(Descriptor guest) {
     const auto hello = receive_message(guest.get(), nullptr);
     if (!hello || hello->kind != Kind::Hello) {
-      send_message(guest.get(), refusal(Status(ErrorKind::Mismatch, "DC6109", "rank 0 runs another version of dcrun")), -1);
+      send_message(
+          guest.get(),
+          refusal(Status(ErrorKind::Mismatch, "DC6109", "rank 0 runs another version of dcrun")),
+          -1);
       return base::ok_status();
     }
     const auto rank = static_cast<size_t>(hello->rank);
     std::string fault;
     if (hello->world != launch_.world) {
-      fault = "rank " + std::to_string(hello->rank) + " was started for a world of " + std::to_string(hello->world) + ", rank 0 for " +
-              std::to_string(launch_.world) + "; start all ranks of a job alike";
+      fault = "rank " + std::to_string(hello->rank) + " was started for a world of " +
+              std::to_string(hello->world) + ", rank 0 for " + std::to_string(launch_.world) +
+              "; start all ranks of a job alike";
     } else if (hello->rank <= 0 || hello->rank >= launch_.world || peers_[rank].ok()) {
-      fault = "rank " + std::to_string(hello->rank) + " came twice or does not exist; every rank must be started once";
+      fault = "rank " + std::to_string(hello->rank) +
+              " came twice or does not exist; every rank must be started once";
     }
     if (!fault.empty()) {
       const Status status(ErrorKind::BadConfig, "DC6109", fault);
@@ -224,7 +240,8 @@ class Hub {
       if (!peers_[rank].ok()) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
     }
     return Status(ErrorKind::CollectiveTimeout, "DC6103",
-                  "rank 0 waited " + std::to_string(timeout.count() / 1000) + " s for the ranks to meet; missing: " + ranks +
+                  "rank 0 waited " + std::to_string(timeout.count() / 1000) +
+                      " s for the ranks to meet; missing: " + ranks +
                       "; see whether they started, or raise --timeout");
   }
 
@@ -251,18 +268,23 @@ base::Result<Descriptor> call_hub(const LaunchInfo& launch, int64_t deadline) {
     if (connect(hub.get(), reinterpret_cast<sockaddr*>(&address), length) == 0) {
       const auto credentials = peer_of(hub.get());
       if (credentials && credentials->uid == geteuid()) return hub;
-      return Status(ErrorKind::NotPermitted, "DC6109", "rank 0 of job '" + launch.job + "' belongs to another user");
+      return Status(ErrorKind::NotPermitted, "DC6109",
+                    "rank 0 of job '" + launch.job + "' belongs to another user");
     }
-    if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR && errno != ENOENT) return socket_error("connect");
+    if (errno != ECONNREFUSED && errno != EAGAIN && errno != EINTR && errno != ENOENT)
+      return socket_error("connect");
     if (monotonic_ns() > deadline) {
-      return Status(ErrorKind::CollectiveTimeout, "DC6103",
-                    "rank 0 of job '" + launch.job + "' did not appear on this host; see whether it started, or raise --timeout");
+      return Status(
+          ErrorKind::CollectiveTimeout, "DC6103",
+          "rank 0 of job '" + launch.job +
+              "' did not appear on this host; see whether it started, or raise --timeout");
     }
     sleep_ms(pause);
   }
 }
 
-base::Result<Welcome> meet_as_guest(const LaunchInfo& launch, int64_t control_bytes, int64_t deadline) {
+base::Result<Welcome> meet_as_guest(const LaunchInfo& launch, int64_t control_bytes,
+                                    int64_t deadline) {
   DC_ASSIGN_OR_RETURN(Descriptor hub, call_hub(launch, deadline));
   Message hello;
   hello.rank = launch.rank;
@@ -271,18 +293,21 @@ base::Result<Welcome> meet_as_guest(const LaunchInfo& launch, int64_t control_by
   if (!send_message(hub.get(), hello, -1)) return gone;
   for (;;) {
     pollfd event{hub.get(), POLLIN, 0};
-    // Rank 0 gives up first and says why, so the grace after the deadline is only for a rank 0 that stands still.
+    // Rank 0 gives up first and says why, so the grace after the deadline is only for a rank 0 that
+    // stands still.
     const int ready = poll(&event, 1, left_ms(deadline + 2'000'000'000));
     if (ready < 0 && errno == EINTR) continue;
     if (ready < 0) return socket_error("poll");
-    if (ready == 0) return Status(ErrorKind::CollectiveTimeout, "DC6103", "rank 0 does not answer; missing: 0");
+    if (ready == 0)
+      return Status(ErrorKind::CollectiveTimeout, "DC6103", "rank 0 does not answer; missing: 0");
     break;
   }
   Descriptor memory;
   const auto message = receive_message(hub.get(), &memory);
   if (!message) return gone;
   if (message->kind == Kind::Refusal) {
-    return Status(static_cast<ErrorKind>(message->error), "DC6109", std::string(message->text, strnlen(message->text, sizeof(message->text))));
+    return Status(static_cast<ErrorKind>(message->error), "DC6109",
+                  std::string(message->text, strnlen(message->text, sizeof(message->text))));
   }
   if (message->kind != Kind::Welcome || message->bytes != control_bytes || !memory.ok()) {
     return Status(ErrorKind::Mismatch, "DC6109", "rank 0 runs another version of dcrun");
@@ -300,7 +325,8 @@ Status send_to_all(const Links& links, Kind kind, int memory, int64_t bytes) {
   for (size_t rank = 0; rank < links.sockets.size(); ++rank) {
     if (!links.sockets[rank].ok()) continue;
     if (send_message(links.sockets[rank].get(), message, memory)) continue;
-    return Status(ErrorKind::PeerDied, "DC6104", "rank " + std::to_string(rank) + " ended while rank 0 handed out memory");
+    return Status(ErrorKind::PeerDied, "DC6104",
+                  "rank " + std::to_string(rank) + " ended while rank 0 handed out memory");
   }
   return base::ok_status();
 }
@@ -329,7 +355,8 @@ base::Status hand_out(const Links& links, int memory, int64_t bytes) {
 base::Result<Descriptor> take_handed_out(const Links& links, int64_t bytes) {
   Descriptor memory;
   const auto message = receive_message(links.sockets[0].get(), &memory);
-  if (message && message->kind == Kind::Memory && message->bytes == bytes && memory.ok()) return memory;
+  if (message && message->kind == Kind::Memory && message->bytes == bytes && memory.ok())
+    return memory;
   return Status(ErrorKind::PeerDied, "DC6104", "rank 0 ended while it handed out memory");
 }
 

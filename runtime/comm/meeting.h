@@ -1,5 +1,6 @@
-// How the processes of one host find each other: an abstract unix-domain socket whose name comes from the job. Rank 0 is the hub;
-// it hands out descriptors of shared memory. Afterwards the sockets only say, by closing, that a process ended.
+// How the processes of one host find each other: an abstract unix-domain socket whose name comes
+// from the job. Rank 0 is the hub; it hands out descriptors of shared memory. Afterwards the
+// sockets only say, by closing, that a process ended.
 #pragma once
 
 #include <chrono>
@@ -13,12 +14,14 @@
 namespace dc::runtime {
 
 struct Links {
-  std::vector<Descriptor> sockets;  // rank 0: by rank of the peer (own entry empty); others: one, to rank 0
+  std::vector<Descriptor>
+      sockets;  // rank 0: by rank of the peer (own entry empty); others: one, to rank 0
 };
 
-// Waits for all ranks; on rank 0 until each is connected, on the others until rank 0 says that all are. The first memory handed
-// out, of `control_bytes`, comes with the welcome and is returned too; rank 0 makes it and writes the process ids of the peers into
-// `pids` before the welcome goes out, through `prepare`.
+// Waits for all ranks; on rank 0 until each is connected, on the others until rank 0 says that all
+// are. The first memory handed out, of `control_bytes`, comes with the welcome and is returned too;
+// rank 0 makes it and writes the process ids of the peers into `pids` before the welcome goes out,
+// through `prepare`.
 struct Welcome {
   Links links;
   Mapping control;

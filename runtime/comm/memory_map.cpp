@@ -15,8 +15,9 @@ constexpr int64_t kHugePage = int64_t{2} << 20;
 
 base::Status no_memory(const char* call, int64_t bytes) {
   return base::Status(base::ErrorKind::OutOfMemory, "DC6106",
-                      std::string("cannot get ") + std::to_string(bytes) + " bytes of memory for the ranks (" + call +
-                          ": " + std::strerror(errno) + "); free memory or raise the limit of this session");
+                      std::string("cannot get ") + std::to_string(bytes) +
+                          " bytes of memory for the ranks (" + call + ": " + std::strerror(errno) +
+                          "); free memory or raise the limit of this session");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// File descriptors and mappings that close themselves, and shared memory without a name: nothing is left behind on any disk or in
-// /dev/shm, however the processes end.
+// File descriptors and mappings that close themselves, and shared memory without a name: nothing is
+// left behind on any disk or in /dev/shm, however the processes end.
 #pragma once
 
 #include <cstddef>
@@ -38,8 +38,9 @@ class Mapping {
     return *this;
   }
   ~Mapping();
-  static base::Result<Mapping> anonymous(int64_t bytes);      // zero-filled, of this process
-  static base::Result<Mapping> shared(int fd, int64_t bytes);  // of a descriptor from make_shared_memory
+  static base::Result<Mapping> anonymous(int64_t bytes);  // zero-filled, of this process
+  static base::Result<Mapping> shared(int fd,
+                                      int64_t bytes);  // of a descriptor from make_shared_memory
   std::byte* base() const { return base_; }
   int64_t bytes() const { return bytes_; }
 
@@ -49,7 +50,8 @@ class Mapping {
   int64_t bytes_ = 0;
 };
 
-// Zero-filled memory that other processes map by descriptor; its size is sealed, so no peer can take it away.
+// Zero-filled memory that other processes map by descriptor; its size is sealed, so no peer can
+// take it away.
 base::Result<Descriptor> make_shared_memory(int64_t bytes);
 
 }  // namespace dc::runtime

@@ -1,5 +1,6 @@
-// The mpi communicator, for ranks on several hosts: the plug-in libdcrun_mpi.so and the only file that knows MPI. Ranges travel as
-// bytes and every rank sums its own range itself, in rank order, so the bits are those of the local communicator.
+// The mpi communicator, for ranks on several hosts: the plug-in libdcrun_mpi.so and the only file
+// that knows MPI. Ranges travel as bytes and every rank sums its own range itself, in rank order,
+// so the bits are those of the local communicator.
 #include <mpi.h>
 #include <time.h>
 
@@ -21,8 +22,8 @@ using base::ErrorKind;
 using base::Status;
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kPiece = int64_t{256} << 10;    // bytes of one message of a reduction, per peer
-constexpr int64_t kMessage = int64_t{1} << 30;    // MPI counts in int
+constexpr int64_t kPiece = int64_t{256} << 10;  // bytes of one message of a reduction, per peer
+constexpr int64_t kMessage = int64_t{1} << 30;  // MPI counts in int
 constexpr int kSpins = 50;
 
 Status mpi_failed(Operation operation, int error) {
@@ -30,7 +31,8 @@ Status mpi_failed(Operation operation, int error) {
   int length = 0;
   MPI_Error_string(error, text, &length);
   return Status(ErrorKind::PeerDied, "DC6112",
-                std::string(name(operation)) + " failed in MPI: " + std::string(text, static_cast<size_t>(length)) +
+                std::string(name(operation)) +
+                    " failed in MPI: " + std::string(text, static_cast<size_t>(length)) +
                     "; usually a peer has ended, look for its own last message");
 }
 
@@ -47,11 +49,13 @@ struct World {
       MPI_Finalize();
       return;
     }
-    // MPI may still write into this memory for a request that never completed; the process is about to end.
+    // MPI may still write into this memory for a request that never completed; the process is about
+    // to end.
     for (Mapping& slab : slabs) new Mapping(std::move(slab));
   }
   std::unique_lock<std::mutex> lock() {
-    return thread_safe ? std::unique_lock<std::mutex>(mutex, std::defer_lock) : std::unique_lock<std::mutex>(mutex);
+    return thread_safe ? std::unique_lock<std::mutex>(mutex, std::defer_lock)
+                       : std::unique_lock<std::mutex>(mutex);
   }
 };
 
@@ -60,10 +64,13 @@ class Transfers {
  public:
   Transfers(World& world, MPI_Comm comm) : world_(world), comm_(comm) {}
 
-  int send(const void* data, int64_t bytes, int peer) { return post(const_cast<void*>(data), bytes, peer, true); }
+  int send(const void* data, int64_t bytes, int peer) {
+    return post(const_cast<void*>(data), bytes, peer, true);
+  }
   int receive(void* data, int64_t bytes, int peer) { return post(data, bytes, peer, false); }
 
-  // Forgets completed requests; the vectors keep their capacity, so steps after the first allocate nothing.
+  // Forgets completed requests; the vectors keep their capacity, so steps after the first allocate
+  // nothing.
   void clear() {
     requests_.clear();
     peers_.clear();
@@ -75,16 +82,19 @@ class Transfers {
       int done = 0, error = MPI_SUCCESS;
       {
         const auto lock = world_.lock();
-        error = MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
+        error = MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done,
+                            MPI_STATUSES_IGNORE);
       }
       if (error != MPI_SUCCESS) return mpi_failed(operation, error);
       if (done != 0) return clear(), base::ok_status();
       if (aborted.load()) {
-        return Status(ErrorKind::Unavailable, "DC6105", std::string(name(operation)) + " was called off by this rank");
+        return Status(ErrorKind::Unavailable, "DC6105",
+                      std::string(name(operation)) + " was called off by this rank");
       }
       if (turn < kSpins) continue;
       if (turn % 64 == 0 && Clock::now() > deadline) return late(operation);
-      // MPI makes progress only in calls, so this polls; the pauses grow to a quarter of a millisecond.
+      // MPI makes progress only in calls, so this polls; the pauses grow to a quarter of a
+      // millisecond.
       const timespec pause{0, std::min(5'000L * (turn - kSpins + 1), 250'000L)};
       nanosleep(&pause, nullptr);
     }
@@ -122,7 +132,8 @@ class Transfers {
       if (missing[rank]) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
     }
     return Status(ErrorKind::CollectiveTimeout, "DC6103",
-                  std::string(name(operation)) + " waited " + std::to_string(world_.timeout.count()) + " ms for rank " + ranks +
+                  std::string(name(operation)) + " waited " +
+                      std::to_string(world_.timeout.count()) + " ms for rank " + ranks +
                       "; see what that rank is doing, or raise --timeout");
   }
 
@@ -135,10 +146,16 @@ class Transfers {
 class MpiCommunicator final : public Communicator {
  public:
   MpiCommunicator(std::shared_ptr<World> world, MPI_Comm comm, int rank, int size)
-      : world_(std::move(world)), rank_(rank), size_(size), sends_(*world_, comm), receives_{{*world_, comm}, {*world_, comm}},
-        staging_(new std::byte[static_cast<size_t>(2 * kPiece * size)]), inputs_(static_cast<size_t>(size)) {}
+      : world_(std::move(world)),
+        rank_(rank),
+        size_(size),
+        sends_(*world_, comm),
+        receives_{{*world_, comm}, {*world_, comm}},
+        staging_(new std::byte[static_cast<size_t>(2 * kPiece * size)]),
+        inputs_(static_cast<size_t>(size)) {}
   ~MpiCommunicator() override {
-    if (world_->broken.load()) staging_.release();  // as the slabs: a request may still write into it
+    if (world_->broken.load())
+      staging_.release();  // as the slabs: a request may still write into it
   }
   std::string_view name() const override { return "mpi"; }
   base::Rank rank() const override { return {rank_}; }
@@ -160,7 +177,9 @@ class MpiCommunicator final : public Communicator {
     DC_RETURN_IF_ERROR(reduce(Operation::ReduceScatter, buffers));
     for (const CollectiveBuffer& b : buffers) {
       const int64_t owned = owned_elements(b, rank_);
-      if (owned < b.shard) std::memset(static_cast<float*>(b.output.data) + owned, 0, static_cast<size_t>(b.shard - owned) * 4);
+      if (owned < b.shard)
+        std::memset(static_cast<float*>(b.output.data) + owned, 0,
+                    static_cast<size_t>(b.shard - owned) * 4);
     }
     traffic_.add(Operation::ReduceScatter, buffers, rank_, size_);
     return base::ok_status();
@@ -171,7 +190,8 @@ class MpiCommunicator final : public Communicator {
     DC_RETURN_IF_ERROR(enter(Operation::AllReduce, buffers));
     DC_RETURN_IF_ERROR(reduce(Operation::AllReduce, buffers));
     for (const CollectiveBuffer& b : buffers) {
-      DC_RETURN_IF_ERROR(gather(Operation::AllReduce, b, element(b.output.data, rank_ * b.shard, 4), 4));
+      DC_RETURN_IF_ERROR(
+          gather(Operation::AllReduce, b, element(b.output.data, rank_ * b.shard, 4), 4));
     }
     traffic_.add(Operation::AllReduce, buffers, rank_, size_);
     return finish(sends_.wait(Operation::AllReduce, aborted_));
@@ -179,10 +199,13 @@ class MpiCommunicator final : public Communicator {
 
   Status broadcast(void* data, int64_t bytes, base::Rank root) override {
     DC_RETURN_IF_ERROR(enter(Operation::Broadcast, {}));
-    if (root.v < 0 || root.v >= size_) return Status(ErrorKind::Internal, "DC6101", "broadcast from a rank that does not exist");
-    if (rank_ != root.v) DC_RETURN_IF_ERROR(posted(Operation::Broadcast, sends_.receive(data, bytes, root.v)));
+    if (root.v < 0 || root.v >= size_)
+      return Status(ErrorKind::Internal, "DC6101", "broadcast from a rank that does not exist");
+    if (rank_ != root.v)
+      DC_RETURN_IF_ERROR(posted(Operation::Broadcast, sends_.receive(data, bytes, root.v)));
     for (int peer = 0; rank_ == root.v && peer < size_; ++peer) {
-      if (peer != rank_) DC_RETURN_IF_ERROR(posted(Operation::Broadcast, sends_.send(data, bytes, peer)));
+      if (peer != rank_)
+        DC_RETURN_IF_ERROR(posted(Operation::Broadcast, sends_.send(data, bytes, peer)));
     }
     if (rank_ == root.v) traffic_.add_other(bytes * (size_ - 1));
     return finish(sends_.wait(Operation::Broadcast, aborted_));
@@ -245,15 +268,19 @@ class MpiCommunicator final : public Communicator {
     return base::ok_status();
   }
 
-  // One piece of this rank's range: which buffer, where, how long. Pieces are numbered through all buffers.
+  // One piece of this rank's range: which buffer, where, how long. Pieces are numbered through all
+  // buffers.
   struct Piece {
     size_t buffer = 0;
     int64_t first = 0, count = 0;  // elements within the range
   };
-  static int64_t piece_elements(const CollectiveBuffer& b) { return kPiece / base::byte_size(b.dtype); }
+  static int64_t piece_elements(const CollectiveBuffer& b) {
+    return kPiece / base::byte_size(b.dtype);
+  }
   bool advance(std::span<const CollectiveBuffer> buffers, Piece& piece) const {
     piece.first += piece.count;
-    while (piece.buffer < buffers.size() && piece.first >= owned_elements(buffers[piece.buffer], rank_)) {
+    while (piece.buffer < buffers.size() &&
+           piece.first >= owned_elements(buffers[piece.buffer], rank_)) {
       ++piece.buffer;
       piece.first = 0;
     }
@@ -262,7 +289,9 @@ class MpiCommunicator final : public Communicator {
     piece.count = std::min(piece_elements(b), owned_elements(b, rank_) - piece.first);
     return true;
   }
-  std::byte* staged(int slot, int peer) const { return staging_.get() + (slot * size_ + peer) * kPiece; }
+  std::byte* staged(int slot, int peer) const {
+    return staging_.get() + (slot * size_ + peer) * kPiece;
+  }
 
   Status post_inputs(Operation operation, std::span<const CollectiveBuffer> buffers) {
     for (const CollectiveBuffer& b : buffers) {
@@ -272,7 +301,9 @@ class MpiCommunicator final : public Communicator {
         const int64_t theirs = owned_elements(b, peer);
         for (int64_t done = 0; done < theirs; done += piece_elements(b)) {
           const int64_t bytes = std::min(piece_elements(b), theirs - done) * wire;
-          DC_RETURN_IF_ERROR(posted(operation, sends_.send(element(b.input.data, peer * b.shard + done, wire), bytes, peer)));
+          DC_RETURN_IF_ERROR(
+              posted(operation,
+                     sends_.send(element(b.input.data, peer * b.shard + done, wire), bytes, peer)));
         }
       }
     }
@@ -282,20 +313,23 @@ class MpiCommunicator final : public Communicator {
     for (int step = 1; step < size_; ++step) {
       const int peer = (rank_ + step) % size_;
       const int64_t bytes = piece.count * base::byte_size(b.dtype);
-      DC_RETURN_IF_ERROR(posted(operation, receives_[slot].receive(staged(slot, peer), bytes, peer)));
+      DC_RETURN_IF_ERROR(
+          posted(operation, receives_[slot].receive(staged(slot, peer), bytes, peer)));
     }
     return base::ok_status();
   }
   void sum_piece(Operation operation, const CollectiveBuffer& b, const Piece& piece, int slot) {
-    for (int peer = 0; peer < size_; ++peer) inputs_[static_cast<size_t>(peer)] = staged(slot, peer);
+    for (int peer = 0; peer < size_; ++peer)
+      inputs_[static_cast<size_t>(peer)] = staged(slot, peer);
     const int64_t start = rank_ * b.shard + piece.first;
     inputs_[static_cast<size_t>(rank_)] = element(b.input.data, start, base::byte_size(b.dtype));
     const int64_t target = operation == Operation::AllReduce ? start : piece.first;
     sum_in_rank_order(inputs_, b.dtype, piece.count, static_cast<float*>(b.output.data) + target);
   }
 
-  // Every rank sends its peers their ranges, and sums its own piece by piece: while one is summed the next arrives. All messages
-  // between two ranks are posted in the same order on both, so they need no names.
+  // Every rank sends its peers their ranges, and sums its own piece by piece: while one is summed
+  // the next arrives. All messages between two ranks are posted in the same order on both, so they
+  // need no names.
   Status reduce(Operation operation, std::span<const CollectiveBuffer> buffers) {
     DC_RETURN_IF_ERROR(post_inputs(operation, buffers));
     Piece posted_piece, summed_piece;
@@ -326,7 +360,8 @@ class MpiCommunicator final : public Communicator {
 
 class MpiJob final : public Job {
  public:
-  MpiJob(std::shared_ptr<World> world, std::unique_ptr<Communicator> control, const LaunchInfo& launch)
+  MpiJob(std::shared_ptr<World> world, std::unique_ptr<Communicator> control,
+         const LaunchInfo& launch)
       : world_(std::move(world)), control_(std::move(control)), launch_(launch) {}
   Communicator& control() override { return *control_; }
 
@@ -336,8 +371,9 @@ class MpiJob final : public Job {
     for (size_t rank = 0; rank < sizes.size(); ++rank) {
       if (sizes[rank] == bytes) continue;
       return Status(ErrorKind::Mismatch, "DC6107",
-                    "rank " + std::to_string(rank) + " needs a slab of " + std::to_string(sizes[rank]) + " bytes, this rank " +
-                        std::to_string(bytes) + "; all ranks must run the same plan");
+                    "rank " + std::to_string(rank) + " needs a slab of " +
+                        std::to_string(sizes[rank]) + " bytes, this rank " + std::to_string(bytes) +
+                        "; all ranks must run the same plan");
     }
     DC_ASSIGN_OR_RETURN(Mapping slab, Mapping::anonymous(std::max<int64_t>(bytes, 1)));
     std::byte* base = slab.base();
@@ -345,18 +381,23 @@ class MpiJob final : public Job {
     return Slab{base, bytes};
   }
 
-  base::Result<std::unique_ptr<Communicator>> open_communicator() override { return duplicate(world_, launch_); }
+  base::Result<std::unique_ptr<Communicator>> open_communicator() override {
+    return duplicate(world_, launch_);
+  }
   void leave(const Status& why) override {
-    if (!why.ok()) world_->broken.store(true);  // no orderly end: mpirun sees it and ends the others
+    if (!why.ok())
+      world_->broken.store(true);  // no orderly end: mpirun sees it and ends the others
   }
 
-  static base::Result<std::unique_ptr<Communicator>> duplicate(const std::shared_ptr<World>& world, const LaunchInfo& launch) {
+  static base::Result<std::unique_ptr<Communicator>> duplicate(const std::shared_ptr<World>& world,
+                                                               const LaunchInfo& launch) {
     MPI_Comm comm = MPI_COMM_NULL;
     const auto lock = world->lock();
     const int error = MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     if (error != MPI_SUCCESS) return mpi_failed(Operation::Open, error);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    return std::unique_ptr<Communicator>(std::make_unique<MpiCommunicator>(world, comm, launch.rank, launch.world));
+    return std::unique_ptr<Communicator>(
+        std::make_unique<MpiCommunicator>(world, comm, launch.rank, launch.world));
   }
 
  private:
@@ -368,8 +409,10 @@ class MpiJob final : public Job {
 base::Result<std::unique_ptr<Job>> open_job(const LaunchInfo& launch, const CommOptions& options) {
   int initialized = 0, provided = 0;
   MPI_Initialized(&initialized);
-  if (initialized != 0) return Status(ErrorKind::Internal, "DC6112", "MPI was already initialised in this process");
-  setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);  // Open MPI's own waits (start and end) then give the core away
+  if (initialized != 0)
+    return Status(ErrorKind::Internal, "DC6112", "MPI was already initialised in this process");
+  setenv("OMPI_MCA_mpi_yield_when_idle", "1",
+         0);  // Open MPI's own waits (start and end) then give the core away
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) {
     return Status(ErrorKind::Unavailable, "DC6112", "MPI cannot be initialised");
   }
@@ -378,29 +421,35 @@ base::Result<std::unique_ptr<Job>> open_job(const LaunchInfo& launch, const Comm
   world->timeout = options.timeout;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   if (provided < MPI_THREAD_SERIALIZED) {
-    return Status(ErrorKind::Unavailable, "DC6112", "this MPI library allows no threads (MPI_THREAD_SERIALIZED is needed)");
+    return Status(ErrorKind::Unavailable, "DC6112",
+                  "this MPI library allows no threads (MPI_THREAD_SERIALIZED is needed)");
   }
   int rank = 0, size = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (rank != launch.rank || size != launch.world) {
     return Status(ErrorKind::BadConfig, "DC6112",
-                  "MPI says rank " + std::to_string(rank) + " of " + std::to_string(size) + ", the environment of " +
-                      std::string(launch.launcher == Launcher::Mpich ? "MPICH" : "the launcher") + " rank " + std::to_string(launch.rank) +
-                      " of " + std::to_string(launch.world) + "; start with the mpirun of the MPI that dcrun was built with");
+                  "MPI says rank " + std::to_string(rank) + " of " + std::to_string(size) +
+                      ", the environment of " +
+                      std::string(launch.launcher == Launcher::Mpich ? "MPICH" : "the launcher") +
+                      " rank " + std::to_string(launch.rank) + " of " +
+                      std::to_string(launch.world) +
+                      "; start with the mpirun of the MPI that dcrun was built with");
   }
   DC_ASSIGN_OR_RETURN(auto control, MpiJob::duplicate(world, launch));
-  return std::unique_ptr<Job>(std::make_unique<MpiJob>(std::move(world), std::move(control), launch));
+  return std::unique_ptr<Job>(
+      std::make_unique<MpiJob>(std::move(world), std::move(control), launch));
 }
 
 }  // namespace
 }  // namespace dc::runtime
 
-extern "C" __attribute__((visibility("default"))) void dcrun_open_mpi(const dc::runtime::LaunchInfo& launch,
-                                                                      const dc::runtime::CommOptions& options,
-                                                                      std::unique_ptr<dc::runtime::Job>* job,
-                                                                      dc::base::Status* status) {
+extern "C" __attribute__((visibility("default"))) void dcrun_open_mpi(
+    const dc::runtime::LaunchInfo& launch, const dc::runtime::CommOptions& options,
+    std::unique_ptr<dc::runtime::Job>* job, dc::base::Status* status) {
   auto opened = dc::runtime::open_job(launch, options);
-  if (opened.ok()) *job = std::move(opened).value();
-  else *status = opened.status();
+  if (opened.ok())
+    *job = std::move(opened).value();
+  else
+    *status = opened.status();
 }

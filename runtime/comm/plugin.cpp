@@ -30,11 +30,14 @@ std::vector<std::string> places() {
 
 }  // namespace
 
-base::Result<std::unique_ptr<Job>> connect_mpi(const LaunchInfo& launch, const CommOptions& options) {
-  if (launch.world > 1 && (launch.launcher == Launcher::Torchrun || launch.launcher == Launcher::Dcrun)) {
+base::Result<std::unique_ptr<Job>> connect_mpi(const LaunchInfo& launch,
+                                               const CommOptions& options) {
+  if (launch.world > 1 &&
+      (launch.launcher == Launcher::Torchrun || launch.launcher == Launcher::Dcrun)) {
     return base::Status(base::ErrorKind::Unavailable, "DC6111",
                         "--comm mpi needs ranks that MPI's own launcher started, these came from " +
-                            std::string(name(launch.launcher)) + "; start with mpirun, or use --comm local");
+                            std::string(name(launch.launcher)) +
+                            "; start with mpirun, or use --comm local");
   }
   void* library = nullptr;
   std::string reasons;
@@ -48,12 +51,14 @@ base::Result<std::unique_ptr<Job>> connect_mpi(const LaunchInfo& launch, const C
   if (library == nullptr) {
     return base::Status(base::ErrorKind::Unavailable, "DC6111",
                         std::string("--comm mpi needs the plug-in ") + kMpiPlugin +
-                            (reasons.empty() ? ", which is not beside dcrun, in ../lib or in $DCRUN_PLUGIN_DIR; build with DCC_WITH_MPI=ON"
+                            (reasons.empty() ? ", which is not beside dcrun, in ../lib or in "
+                                               "$DCRUN_PLUGIN_DIR; build with DCC_WITH_MPI=ON"
                                              : ", which cannot be opened" + reasons));
   }
   const auto open = reinterpret_cast<OpenMpiJob>(dlsym(library, kMpiEntry));
   if (open == nullptr) {
-    return base::Status(base::ErrorKind::Unavailable, "DC6111", std::string(kMpiPlugin) + " is of another version of dcrun");
+    return base::Status(base::ErrorKind::Unavailable, "DC6111",
+                        std::string(kMpiPlugin) + " is of another version of dcrun");
   }
   std::unique_ptr<Job> job;
   base::Status status;

@@ -49,7 +49,8 @@ std::string launcher_identity(const std::string& program) {
   const auto& chosen = found ? found : first;
   struct stat space {};
   stat("/proc/self/ns/pid", &space);
-  return std::to_string(chosen ? chosen->pid : parent) + "-" + (chosen ? chosen->start : "") + "-" + std::to_string(space.st_ino);
+  return std::to_string(chosen ? chosen->pid : parent) + "-" + (chosen ? chosen->start : "") + "-" +
+         std::to_string(space.st_ino);
 }
 
 }  // namespace dc::runtime

@@ -21,7 +21,8 @@ namespace {
 
 using base::ErrorKind;
 
-constexpr int64_t kGrace = 5'000'000'000;  // nanoseconds for the others to end by themselves once a rank failed
+constexpr int64_t kGrace =
+    5'000'000'000;  // nanoseconds for the others to end by themselves once a rank failed
 
 std::string random_id() {
   uint64_t words[2] = {static_cast<uint64_t>(getpid()), static_cast<uint64_t>(monotonic_ns())};
@@ -32,9 +33,11 @@ std::string random_id() {
   return text;
 }
 
-// After these ends the other ranks go on as they should: the run is over, or they still save the state.
+// After these ends the other ranks go on as they should: the run is over, or they still save the
+// state.
 bool others_may_go_on(int code) {
-  return code == 0 || code == exit_code(ErrorKind::Stopped) || code == exit_code(ErrorKind::NonFinite);
+  return code == 0 || code == exit_code(ErrorKind::Stopped) ||
+         code == exit_code(ErrorKind::NonFinite);
 }
 
 class RankGroup {
@@ -44,7 +47,8 @@ class RankGroup {
   // Signals are taken one by one in `run`, never by handlers.
   void hold_signals() {
     sigemptyset(&held_);
-    for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGTSTP, SIGCONT}) sigaddset(&held_, signal);
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGTSTP, SIGCONT})
+      sigaddset(&held_, signal);
     sigprocmask(SIG_BLOCK, &held_, &before_);
   }
   void release_signals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
@@ -56,12 +60,15 @@ class RankGroup {
       const pid_t pid = fork();
       if (pid == 0) become_rank(static_cast<int>(rank), job, parent, argv);
       if (pid < 0) {
-        std::fprintf(stderr, "dcrun: cannot start rank %zu: %s; the limit on processes may be too low\n", rank, std::strerror(errno));
+        std::fprintf(stderr,
+                     "dcrun: cannot start rank %zu: %s; the limit on processes may be too low\n",
+                     rank, std::strerror(errno));
         return false;
       }
       pids_[rank] = pid;
       ++running_;
-      // In a group of its own a rank hears a Ctrl-C once, from here, and not a second time from the terminal.
+      // In a group of its own a rank hears a Ctrl-C once, from here, and not a second time from the
+      // terminal.
       setpgid(pid, pid);
     }
     return true;
@@ -77,7 +84,8 @@ class RankGroup {
         patience = {left / 1'000'000'000, left % 1'000'000'000};
       }
       const int signal = sigtimedwait(&held_, &info, &patience);
-      if (signal < 0 && errno == EAGAIN && deadline_ != 0 && monotonic_ns() >= deadline_) kill_stragglers();
+      if (signal < 0 && errno == EAGAIN && deadline_ != 0 && monotonic_ns() >= deadline_)
+        kill_stragglers();
       if (signal == SIGCHLD) reap();
       if (signal == SIGTSTP || signal == SIGCONT) pause_or_resume(signal);
       if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP) {
@@ -106,7 +114,8 @@ class RankGroup {
   [[noreturn]] void become_rank(int rank, const std::string& job, pid_t parent, char** argv) const {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(exit_code(ErrorKind::PeerDied));  // it died before the line above
+    if (getppid() != parent)
+      _exit(exit_code(ErrorKind::PeerDied));  // it died before the line above
     setenv("DCRUN_RANK", std::to_string(rank).c_str(), 1);
     setenv("DCRUN_WORLD", std::to_string(pids_.size()).c_str(), 1);
     setenv("DCRUN_JOB", job.c_str(), 1);
@@ -129,7 +138,8 @@ class RankGroup {
 
   void reap() {
     int status = 0;
-    for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG)) ended(pid, status);
+    for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG))
+      ended(pid, status);
   }
 
   void ended(pid_t pid, int status) {
@@ -149,11 +159,11 @@ class RankGroup {
     deadline_ = monotonic_ns() + kGrace;
   }
 
-  std::vector<pid_t> pids_;      // 0: not running
-  std::vector<int> codes_;       // -S: killed by signal S
-  std::vector<bool> put_down_;   // killed by us after the grace
+  std::vector<pid_t> pids_;     // 0: not running
+  std::vector<int> codes_;      // -S: killed by signal S
+  std::vector<bool> put_down_;  // killed by us after the grace
   int running_ = 0;
-  int asked_ = 0;                // the first signal we passed on
+  int asked_ = 0;  // the first signal we passed on
   int64_t deadline_ = 0;
   sigset_t held_{}, before_{};
 };
@@ -161,12 +171,17 @@ class RankGroup {
 // The last line of the job on stderr.
 void report(const RankGroup& group, int code) {
   const std::vector<int>& codes = group.codes();
-  const auto was_put_down = [&](size_t rank) { return rank < group.put_down().size() && group.put_down()[rank]; };
+  const auto was_put_down = [&](size_t rank) {
+    return rank < group.put_down().size() && group.put_down()[rank];
+  };
   std::string what;
   for (size_t rank = 0; rank < codes.size(); ++rank) {
     const std::string prefix = (what.empty() ? "rank " : "; rank ") + std::to_string(rank);
-    if (was_put_down(rank)) what += prefix + " did not end by itself and was killed";
-    else if (codes[rank] < 0) what += prefix + " was killed by signal " + std::to_string(-codes[rank]) + " (" + strsignal(-codes[rank]) + ")";
+    if (was_put_down(rank))
+      what += prefix + " did not end by itself and was killed";
+    else if (codes[rank] < 0)
+      what += prefix + " was killed by signal " + std::to_string(-codes[rank]) + " (" +
+              strsignal(-codes[rank]) + ")";
   }
   if (what.empty() && code == exit_code(ErrorKind::Stopped)) what = "stopped on request";
   for (size_t rank = 0; what.empty() && rank < codes.size(); ++rank) {
@@ -198,8 +213,11 @@ int spawn_ranks(int ranks, int argc, char** argv) {
     return exit_code(launch.status().kind());
   }
   if (launch.value().world > 1) {
-    std::fprintf(stderr, "dcrun: -n %d inside rank %d of %d that %s started: leave out -n, or the other launcher\n", ranks,
-                 launch.value().rank, launch.value().world, std::string(name(launch.value().launcher)).c_str());
+    std::fprintf(
+        stderr,
+        "dcrun: -n %d inside rank %d of %d that %s started: leave out -n, or the other launcher\n",
+        ranks, launch.value().rank, launch.value().world,
+        std::string(name(launch.value().launcher)).c_str());
     return exit_code(ErrorKind::BadConfig);
   }
   RankGroup group(ranks);
@@ -212,7 +230,8 @@ int spawn_ranks(int ranks, int argc, char** argv) {
   const int forced = group.run();
   group.release_signals();
   if (forced != 0) {
-    std::fprintf(stderr, "dcrun: exit %d: killed on a second %s\n", 128 + forced, strsignal(forced));
+    std::fprintf(stderr, "dcrun: exit %d: killed on a second %s\n", 128 + forced,
+                 strsignal(forced));
     return 128 + forced;
   }
   const int code = job_exit_code(group.codes());

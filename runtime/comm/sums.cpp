@@ -8,7 +8,8 @@
 namespace dc::runtime {
 namespace {
 
-constexpr int64_t kBlock = 4096;  // elements: the f32 accumulator of a block stays in the first-level cache
+constexpr int64_t kBlock =
+    4096;  // elements: the f32 accumulator of a block stays in the first-level cache
 
 struct F32 {
   using Stored = float;
@@ -17,25 +18,30 @@ struct F32 {
 
 struct BF16 {
   using Stored = uint16_t;
-  static float load(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+  static float load(uint16_t bits) {
+    return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+  }
 };
 
 struct F16 {
   using Stored = uint16_t;
-  // Exact for every half, without branches: the exponent is rebased, then infinities, NaNs and subnormals are mended.
+  // Exact for every half, without branches: the exponent is rebased, then infinities, NaNs and
+  // subnormals are mended.
   static float load(uint16_t bits) {
     const uint32_t shifted = static_cast<uint32_t>(bits & 0x7fffu) << 13;
     const uint32_t exponent = shifted & 0x0f800000u;
     const uint32_t rebased = shifted + (112u << 23);
     const uint32_t special = rebased + (112u << 23);
-    const float subnormal = std::bit_cast<float>(rebased + (1u << 23)) - std::bit_cast<float>(113u << 23);
+    const float subnormal =
+        std::bit_cast<float>(rebased + (1u << 23)) - std::bit_cast<float>(113u << 23);
     uint32_t result = exponent == 0x0f800000u ? special : rebased;
     result = exponent == 0 ? std::bit_cast<uint32_t>(subnormal) : result;
     return std::bit_cast<float>(result | static_cast<uint32_t>(bits & 0x8000u) << 16);
   }
 };
 
-// Every loop reads and writes the same index only, so an output that is one of the inputs is safe to vectorise.
+// Every loop reads and writes the same index only, so an output that is one of the inputs is safe
+// to vectorise.
 template <typename T>
 void convert(const typename T::Stored* a, int64_t n, float* out) {
 #pragma GCC ivdep

@@ -1,4 +1,5 @@
-// Notices, while everybody else computes or sleeps, that a peer process ended without a goodbye, and puts it on the control page.
+// Notices, while everybody else computes or sleeps, that a peer process ended without a goodbye,
+// and puts it on the control page.
 #pragma once
 
 #include <thread>
@@ -9,8 +10,9 @@
 
 namespace dc::runtime {
 
-// Something that becomes ready when `rank` ends: its socket, or a descriptor of the process (`process`), which also tells when a
-// child of the dead process still holds the socket open, and counts a zombie as dead.
+// Something that becomes ready when `rank` ends: its socket, or a descriptor of the process
+// (`process`), which also tells when a child of the dead process still holds the socket open, and
+// counts a zombie as dead.
 struct Lifeline {
   int rank = 0;
   int descriptor = -1;
@@ -32,7 +34,8 @@ class Watcher {
   std::thread thread_;
 };
 
-// A descriptor that polls readable once the process has ended; not ok() where the kernel or a process namespace does not allow it.
+// A descriptor that polls readable once the process has ended; not ok() where the kernel or a
+// process namespace does not allow it.
 Descriptor open_process(int pid);
 
 }  // namespace dc::runtime

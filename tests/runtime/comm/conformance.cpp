@@ -6,8 +6,9 @@ namespace dc::runtime::conformance {
 namespace {
 
 std::string describe(const char* collective, const Shape& shape, bool in_place) {
-  return std::string(collective) + " " + std::string(base::name(shape.dtype)) + "[" + std::to_string(shape.elements) + "] shard " +
-         std::to_string(shape.shard) + (in_place ? " in place" : "");
+  return std::string(collective) + " " + std::string(base::name(shape.dtype)) + "[" +
+         std::to_string(shape.elements) + "] shard " + std::to_string(shape.shard) +
+         (in_place ? " in place" : "");
 }
 
 int64_t owned(const Shape& shape, int rank) {
@@ -22,8 +23,9 @@ std::vector<Shape> Suite::shapes() const {
   const auto even = [&](int64_t elements) { return (elements + n - 1) / n; };
   for (const DType dtype : {DType::F32, DType::BF16, DType::F16}) {
     for (const int64_t elements : {0, 1, 2, 7, 31, 257, 4097, 12289}) {
-      result.push_back({elements, even(elements), dtype});                       // the last shard may be short or empty
-      result.push_back({elements, base::round_up(even(elements) + 1, 32), dtype});  // padded: later ranks may own nothing
+      result.push_back({elements, even(elements), dtype});  // the last shard may be short or empty
+      result.push_back({elements, base::round_up(even(elements) + 1, 32),
+                        dtype});  // padded: later ranks may own nothing
     }
   }
   result.push_back({0, 32, DType::F32});  // nothing but tail
@@ -36,9 +38,15 @@ Suite::Case Suite::make_gather(Shape shape, bool in_place, int salt) {
   Case c{{}, shape, salt, in_place, describe("all_gather", shape, in_place)};
   const int64_t bytes = base::byte_size(shape.dtype);
   std::byte* output = take(shape.shard * world() * bytes, salt % 3 == 0 ? bytes : 0);
-  std::byte* input = in_place ? output + rank() * shape.shard * bytes : take(shape.shard * bytes, 0);
-  for (int64_t i = 0; i < owned(shape, rank()); ++i) store(input + i * bytes, shape.dtype, rank(), i, salt);
-  c.buffer = {{input, in_place ? shape.shard * bytes : 0}, {output, 0}, shape.dtype, shape.elements, shape.shard};
+  std::byte* input =
+      in_place ? output + rank() * shape.shard * bytes : take(shape.shard * bytes, 0);
+  for (int64_t i = 0; i < owned(shape, rank()); ++i)
+    store(input + i * bytes, shape.dtype, rank(), i, salt);
+  c.buffer = {{input, in_place ? shape.shard * bytes : 0},
+              {output, 0},
+              shape.dtype,
+              shape.elements,
+              shape.shard};
   return c;
 }
 
@@ -56,15 +64,26 @@ void Suite::check_gather(const Case& c) {
 }
 
 Suite::Case Suite::make_reduction(Shape shape, bool whole, bool in_place, int salt) {
-  Case c{{}, shape, salt, in_place, describe(whole ? "all_reduce" : "reduce_scatter", shape, in_place)};
+  Case c{{},
+         shape,
+         salt,
+         in_place,
+         describe(whole ? "all_reduce" : "reduce_scatter", shape, in_place)};
   const int64_t bytes = base::byte_size(shape.dtype);
   const int64_t padded = shape.shard * world();
   std::byte* input = take(padded * bytes, salt % 3 == 0 ? bytes : 0);
-  for (int64_t i = 0; i < shape.elements; ++i) store(input + i * bytes, shape.dtype, rank(), i, salt);
+  for (int64_t i = 0; i < shape.elements; ++i)
+    store(input + i * bytes, shape.dtype, rank(), i, salt);
   std::byte* output = nullptr;
-  if (in_place) output = input + (whole ? 0 : rank() * shape.shard * bytes);
-  else output = take((whole ? shape.elements : shape.shard) * 4, salt % 2 == 0 ? 4 : 0);
-  c.buffer = {{input, 0}, {output, in_place && !whole ? shape.shard * 4 : 0}, shape.dtype, shape.elements, shape.shard};
+  if (in_place)
+    output = input + (whole ? 0 : rank() * shape.shard * bytes);
+  else
+    output = take((whole ? shape.elements : shape.shard) * 4, salt % 2 == 0 ? 4 : 0);
+  c.buffer = {{input, 0},
+              {output, in_place && !whole ? shape.shard * 4 : 0},
+              shape.dtype,
+              shape.elements,
+              shape.shard};
   return c;
 }
 
@@ -84,7 +103,8 @@ void Suite::check_reduction(const Case& c, bool whole) {
     for (int64_t i = 0; i < c.shape.elements; ++i) {
       store(kept, c.shape.dtype, rank(), i, c.salt);
       const int64_t bytes = base::byte_size(c.shape.dtype);
-      if (std::memcmp(kept, input + i * bytes, static_cast<size_t>(bytes)) != 0) return fault(c.label + ": changed its input");
+      if (std::memcmp(kept, input + i * bytes, static_cast<size_t>(bytes)) != 0)
+        return fault(c.label + ": changed its input");
     }
   }
 }
@@ -104,7 +124,8 @@ void Suite::run_gathers(const std::vector<Shape>& shapes, bool in_place, bool fu
   }
 }
 
-void Suite::run_reductions(const std::vector<Shape>& shapes, bool whole, bool in_place, bool fused) {
+void Suite::run_reductions(const std::vector<Shape>& shapes, bool whole, bool in_place,
+                           bool fused) {
   used_ = 0;
   std::vector<Case> cases;
   std::vector<CollectiveBuffer> buffers;
@@ -125,21 +146,27 @@ void Suite::run_reductions(const std::vector<Shape>& shapes, bool whole, bool in
 
 void Suite::run_control() {
   for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{8}, int64_t{4096}, int64_t{10'001}}) {
-    std::vector<uint8_t> mine(static_cast<size_t>(bytes)), all(static_cast<size_t>(bytes * world()));
-    const auto byte = [&](int rank, int64_t i) { return static_cast<uint8_t>(rank * 37 + i * 11 + bytes); };
+    std::vector<uint8_t> mine(static_cast<size_t>(bytes)),
+        all(static_cast<size_t>(bytes * world()));
+    const auto byte = [&](int rank, int64_t i) {
+      return static_cast<uint8_t>(rank * 37 + i * 11 + bytes);
+    };
     for (int64_t i = 0; i < bytes; ++i) mine[static_cast<size_t>(i)] = byte(rank(), i);
     need(control_.exchange(mine.data(), bytes, all.data()), "exchange");
     for (int peer = 0; peer < world(); ++peer) {
       for (int64_t i = 0; i < bytes; ++i) {
-        if (all[static_cast<size_t>(peer * bytes + i)] != byte(peer, i)) return fault("exchange: other bytes than expected");
+        if (all[static_cast<size_t>(peer * bytes + i)] != byte(peer, i))
+          return fault("exchange: other bytes than expected");
       }
     }
     for (int root = 0; root < world(); ++root) {
       std::vector<uint8_t> data(static_cast<size_t>(bytes), 0);
-      for (int64_t i = 0; root == rank() && i < bytes; ++i) data[static_cast<size_t>(i)] = byte(root, i);
+      for (int64_t i = 0; root == rank() && i < bytes; ++i)
+        data[static_cast<size_t>(i)] = byte(root, i);
       need(control_.broadcast(data.data(), bytes, {root}), "broadcast");
       for (int64_t i = 0; i < bytes; ++i) {
-        if (data[static_cast<size_t>(i)] != byte(root, i)) return fault("broadcast: other bytes than expected");
+        if (data[static_cast<size_t>(i)] != byte(root, i))
+          return fault("broadcast: other bytes than expected");
       }
     }
   }
@@ -150,7 +177,8 @@ void Suite::run_traffic() {
   used_ = 0;
   const Traffic before = comm_.traffic();
   const Shape shape{1001, base::round_up((1001 + world() - 1) / world(), 32), DType::BF16};
-  const Case gather = make_gather(shape, false, ++salt_), scatter = make_reduction(shape, false, false, ++salt_),
+  const Case gather = make_gather(shape, false, ++salt_),
+             scatter = make_reduction(shape, false, false, ++salt_),
              reduce = make_reduction(shape, true, false, ++salt_);
   need(comm_.all_gather({&gather.buffer, 1}), "all_gather");
   need(comm_.reduce_scatter({&scatter.buffer, 1}), "reduce_scatter");
@@ -159,7 +187,8 @@ void Suite::run_traffic() {
   const int64_t own = owned(shape, rank()), others = shape.elements - own;
   if (after.all_gather - before.all_gather != own * 2 * (world() - 1)) fault("traffic: all_gather");
   if (after.reduce_scatter - before.reduce_scatter != others * 2) fault("traffic: reduce_scatter");
-  if (after.all_reduce - before.all_reduce != others * 2 + own * 4 * (world() - 1)) fault("traffic: all_reduce");
+  if (after.all_reduce - before.all_reduce != others * 2 + own * 4 * (world() - 1))
+    fault("traffic: all_reduce");
 }
 
 void Suite::run() {
@@ -182,7 +211,8 @@ std::vector<std::string> run_rank(Job& job, bool threads_allowed) {
   const auto second = job.allocate(kSlabBytes);
   if (!slab.ok()) return {slab.status().to_string()};
   if (!second.ok()) return {second.status().to_string()};
-  if (reinterpret_cast<uintptr_t>(slab.value().base) % base::kAlignment != 0) faults.push_back("the slab is not aligned");
+  if (reinterpret_cast<uintptr_t>(slab.value().base) % base::kAlignment != 0)
+    faults.push_back("the slab is not aligned");
   for (int64_t i = 0; i < kSlabBytes; i += 4093) {
     if (slab.value().base[i] != std::byte{0}) return {"the slab is not zero-filled"};
   }
@@ -192,7 +222,8 @@ std::vector<std::string> run_rank(Job& job, bool threads_allowed) {
   if (!two.ok()) return {two.status().to_string()};
   Suite(job, *one.value(), slab.value(), &faults).run();
   if (threads_allowed && faults.empty()) {
-    // Two communicators of one rank at the same time, each on its own slab; the control communicator belongs to the first.
+    // Two communicators of one rank at the same time, each on its own slab; the control
+    // communicator belongs to the first.
     std::vector<std::string> other;
     std::thread thread([&] {
       for (int round = 0; round < 50; ++round) {

@@ -1,5 +1,6 @@
-// What every communicator must do, written once. The values are formulas of rank and index, the expected results are computed from
-// them without any communication, and sums are compared bit by bit with the sum in rank order.
+// What every communicator must do, written once. The values are formulas of rank and index, the
+// expected results are computed from them without any communication, and sums are compared bit by
+// bit with the sum in rank order.
 #pragma once
 
 #include <bit>
@@ -18,19 +19,25 @@ using base::DType;
 
 inline constexpr int64_t kSlabBytes = int64_t{24} << 20;
 
-// A number with many mantissa bits whose size varies over four decades, so that another order of sums gives other bits.
+// A number with many mantissa bits whose size varies over four decades, so that another order of
+// sums gives other bits.
 inline float number(int rank, int64_t index, int salt) {
-  uint64_t h = static_cast<uint64_t>(index) * 0x9e3779b97f4a7c15ull + static_cast<uint64_t>(rank) * 0xd1b54a32d192ed03ull +
+  uint64_t h = static_cast<uint64_t>(index) * 0x9e3779b97f4a7c15ull +
+               static_cast<uint64_t>(rank) * 0xd1b54a32d192ed03ull +
                static_cast<uint64_t>(salt) * 0x8cb92ba72f3d8dd7ull;
   h = (h ^ (h >> 31)) * 0xbf58476d1ce4e5b9ull;
   h ^= h >> 29;
-  const float mantissa = static_cast<float>(static_cast<int64_t>(h & 0xffffff) - 0x800000) / 8388608.0f;
+  const float mantissa =
+      static_cast<float>(static_cast<int64_t>(h & 0xffffff) - 0x800000) / 8388608.0f;
   return std::ldexp(mantissa, static_cast<int>((h >> 40) % 14) - 7);
 }
 
-// The stored form of a number; truncation is enough, because the expectation reads it back with an independent decoder.
-// Kept out of line: g++ 12.2 folds encoding and decoding into one `and` on a float register and then loses it.
-[[gnu::noinline]] inline uint16_t encode_bf16(float value) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16); }
+// The stored form of a number; truncation is enough, because the expectation reads it back with an
+// independent decoder. Kept out of line: g++ 12.2 folds encoding and decoding into one `and` on a
+// float register and then loses it.
+[[gnu::noinline]] inline uint16_t encode_bf16(float value) {
+  return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
+}
 inline uint16_t encode_f16(int rank, int64_t index, int salt) {
   // Any finite half, subnormals included: the bits are the formula.
   const auto bits = static_cast<uint16_t>(std::bit_cast<uint32_t>(number(rank, index, salt)) >> 3);
@@ -46,8 +53,10 @@ inline float decode_f16(uint16_t bits) {
 inline void store(std::byte* at, DType dtype, int rank, int64_t index, int salt) {
   const float value = number(rank, index, salt);
   uint16_t half = dtype == DType::BF16 ? encode_bf16(value) : encode_f16(rank, index, salt);
-  if (dtype == DType::F32) std::memcpy(at, &value, 4);
-  else std::memcpy(at, &half, 2);
+  if (dtype == DType::F32)
+    std::memcpy(at, &value, 4);
+  else
+    std::memcpy(at, &half, 2);
 }
 inline float expected_value(DType dtype, int rank, int64_t index, int salt) {
   std::byte stored[4] = {};
@@ -80,7 +89,9 @@ class Suite {
   int rank() const { return comm_.rank().v; }
   int world() const { return comm_.size(); }
   void fault(const std::string& text) {
-    if (faults_->size() < 20) faults_->push_back("rank " + std::to_string(rank()) + " of " + std::to_string(world()) + ": " + text);
+    if (faults_->size() < 20)
+      faults_->push_back("rank " + std::to_string(rank()) + " of " + std::to_string(world()) +
+                         ": " + text);
   }
   void need(const base::Status& status, const std::string& what) {
     if (!status.ok()) fault(what + ": " + status.to_string());
@@ -94,7 +105,8 @@ class Suite {
     return at;
   }
   void expect_bits(const void* actual, const void* wanted, int64_t bytes, const std::string& what) {
-    if (std::memcmp(actual, wanted, static_cast<size_t>(bytes)) != 0) fault(what + ": other bits than expected");
+    if (std::memcmp(actual, wanted, static_cast<size_t>(bytes)) != 0)
+      fault(what + ": other bits than expected");
   }
   void expect_guard(const std::byte* end, const std::string& what) {
     for (int i = 0; i < 64; ++i) {
@@ -127,7 +139,8 @@ class Suite {
   int salt_ = 0;
 };
 
-// Runs everything on one rank of a job; the texts say what was wrong. `threads_allowed`: also two communicators at once.
+// Runs everything on one rank of a job; the texts say what was wrong. `threads_allowed`: also two
+// communicators at once.
 std::vector<std::string> run_rank(Job& job, bool threads_allowed);
 
 }  // namespace dc::runtime::conformance

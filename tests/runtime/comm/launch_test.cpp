@@ -27,17 +27,28 @@ Variables operator+(Variables a, const Variables& b) {
   return a;
 }
 
-const Variables kTorchrun{{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"},
-                          {"MASTER_ADDR", "host"}, {"MASTER_PORT", "29500"}, {"TORCHELASTIC_RUN_ID", "none"},
+const Variables kTorchrun{{"RANK", "1"},
+                          {"WORLD_SIZE", "2"},
+                          {"LOCAL_RANK", "1"},
+                          {"LOCAL_WORLD_SIZE", "2"},
+                          {"MASTER_ADDR", "host"},
+                          {"MASTER_PORT", "29500"},
+                          {"TORCHELASTIC_RUN_ID", "none"},
                           {"TORCHELASTIC_RESTART_COUNT", "0"}};
-const Variables kOpenMpi{{"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"PMIX_NAMESPACE", "1243873281"}};
-const Variables kMpich{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "2"}};
-const Variables kSlurm{{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "7"}, {"SLURM_LOCALID", "1"}, {"SLURM_JOB_ID", "77"},
-                       {"SLURM_STEP_ID", "2"}, {"SLURM_NNODES", "4"}, {"SLURM_NODEID", "2"},
-                       {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"}};
+const Variables kOpenMpi{{"OMPI_COMM_WORLD_RANK", "3"},
+                         {"OMPI_COMM_WORLD_SIZE", "4"},
+                         {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                         {"PMIX_NAMESPACE", "1243873281"}};
+const Variables kMpich{
+    {"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "2"}};
+const Variables kSlurm{{"SLURM_PROCID", "5"},  {"SLURM_NTASKS", "7"},
+                       {"SLURM_LOCALID", "1"}, {"SLURM_JOB_ID", "77"},
+                       {"SLURM_STEP_ID", "2"}, {"SLURM_NNODES", "4"},
+                       {"SLURM_NODEID", "2"},  {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"}};
 
-void expect_launch(const Variables& variables, Launcher launcher, int rank, int world, int local_rank, int local_world) {
+void expect_launch(const Variables& variables, Launcher launcher, int rank, int world,
+                   int local_rank, int local_world) {
   const auto result = detect(variables);
   ASSERT_TRUE(result.ok()) << result.status().to_string();
   const LaunchInfo& info = result.value();
@@ -51,23 +62,33 @@ void expect_launch(const Variables& variables, Launcher launcher, int rank, int 
 
 TEST(Launch, NoLauncher) { expect_launch({}, Launcher::Single, 0, 1, 0, 1); }
 TEST(Launch, Dcrun) {
-  expect_launch({{"DCRUN_RANK", "1"}, {"DCRUN_WORLD", "3"}, {"DCRUN_JOB", "a"}}, Launcher::Dcrun, 1, 3, 1, 3);
+  expect_launch({{"DCRUN_RANK", "1"}, {"DCRUN_WORLD", "3"}, {"DCRUN_JOB", "a"}}, Launcher::Dcrun, 1,
+                3, 1, 3);
 }
 TEST(Launch, Torchrun) { expect_launch(kTorchrun, Launcher::Torchrun, 1, 2, 1, 2); }
 TEST(Launch, OpenMpi) { expect_launch(kOpenMpi, Launcher::OpenMpi, 3, 4, 1, 2); }
 TEST(Launch, Mpich) { expect_launch(kMpich, Launcher::Mpich, 0, 2, 0, 2); }
 TEST(Launch, Slurm) { expect_launch(kSlurm, Launcher::Slurm, 5, 7, 1, 2); }
 TEST(Launch, SlurmOnOneNode) {
-  expect_launch({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_NTASKS", "9"}, {"SLURM_LOCALID", "1"},
-                 {"SLURM_STEP_NUM_NODES", "1"}, {"SLURM_JOB_ID", "1"}, {"SLURM_STEP_ID", "0"}},
+  expect_launch({{"SLURM_PROCID", "1"},
+                 {"SLURM_STEP_NUM_TASKS", "2"},
+                 {"SLURM_NTASKS", "9"},
+                 {"SLURM_LOCALID", "1"},
+                 {"SLURM_STEP_NUM_NODES", "1"},
+                 {"SLURM_JOB_ID", "1"},
+                 {"SLURM_STEP_ID", "0"}},
                 Launcher::Slurm, 1, 2, 1, 2);
 }
 TEST(Launch, RankAndWorldSizeByHand) {
-  expect_launch({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1234"}}, Launcher::Torchrun, 1, 2, 1, 2);
+  expect_launch(
+      {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1234"}},
+      Launcher::Torchrun, 1, 2, 1, 2);
 }
 
 TEST(Launch, JobsOfDifferentStartsDiffer) {
-  const auto job = [](Variables changed, const Variables& base) { return detect(changed + base).value().job; };
+  const auto job = [](Variables changed, const Variables& base) {
+    return detect(changed + base).value().job;
+  };
   EXPECT_NE(job({{"TORCHELASTIC_RESTART_COUNT", "1"}}, kTorchrun), job({}, kTorchrun));
   EXPECT_NE(job({{"MASTER_PORT", "29501"}}, kTorchrun), job({}, kTorchrun));
   EXPECT_NE(job({{"PMIX_NAMESPACE", "9"}}, kOpenMpi), job({}, kOpenMpi));
@@ -78,13 +99,16 @@ TEST(Launch, JobsOfDifferentStartsDiffer) {
 TEST(Launch, AnInnerLauncherWinsInsideASlurmStep) {
   expect_launch(kOpenMpi + kSlurm, Launcher::OpenMpi, 3, 4, 1, 2);
   expect_launch(kTorchrun + kSlurm, Launcher::Torchrun, 1, 2, 1, 2);
-  expect_launch(Variables{{"DCRUN_RANK", "0"}, {"DCRUN_WORLD", "2"}, {"DCRUN_JOB", "a"}} + kSlurm, Launcher::Dcrun, 0, 2, 0, 2);
+  expect_launch(Variables{{"DCRUN_RANK", "0"}, {"DCRUN_WORLD", "2"}, {"DCRUN_JOB", "a"}} + kSlurm,
+                Launcher::Dcrun, 0, 2, 0, 2);
 }
 TEST(Launch, ABatchScriptIsNoStep) {
-  expect_launch({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "1"}}, Launcher::Single, 0, 1, 0, 1);
+  expect_launch({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "1"}},
+                Launcher::Single, 0, 1, 0, 1);
 }
 TEST(Launch, PmiVariablesOfSlurmAreSlurms) {
-  expect_launch(Variables{{"PMI_RANK", "5"}, {"PMI_SIZE", "7"}} + kSlurm, Launcher::Slurm, 5, 7, 1, 2);
+  expect_launch(Variables{{"PMI_RANK", "5"}, {"PMI_SIZE", "7"}} + kSlurm, Launcher::Slurm, 5, 7, 1,
+                2);
 }
 
 void expect_bad(const Variables& variables, std::initializer_list<const char*> named) {
@@ -95,21 +119,29 @@ void expect_bad(const Variables& variables, std::initializer_list<const char*> n
 }
 
 TEST(Launch, ContradictionsNameTheVariables) {
-  expect_bad(kTorchrun + kOpenMpi, {"RANK=1", "WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=4"});
+  expect_bad(kTorchrun + kOpenMpi,
+             {"RANK=1", "WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=3", "OMPI_COMM_WORLD_SIZE=4"});
   expect_bad(kTorchrun + kMpich, {"RANK=1", "PMI_RANK=0"});
   expect_bad(kMpich + kOpenMpi, {"PMI_SIZE=2", "OMPI_COMM_WORLD_SIZE=4"});
-  expect_bad(Variables{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "1"}} + kSlurm,
-             {"RANK=0", "SLURM_PROCID=5"});
+  expect_bad(
+      Variables{
+          {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "1"}} +
+          kSlurm,
+      {"RANK=0", "SLURM_PROCID=5"});
 }
 TEST(Launch, AgreeingVariablesAreNoContradiction) {
-  expect_launch(Variables{{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "1"}} + kOpenMpi,
-                Launcher::OpenMpi, 3, 4, 1, 2);
+  expect_launch(
+      Variables{
+          {"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "1"}} +
+          kOpenMpi,
+      Launcher::OpenMpi, 3, 4, 1, 2);
 }
 TEST(Launch, IncompleteOrImpossibleVariables) {
   expect_bad({{"RANK", "0"}}, {"WORLD_SIZE", "RANK"});
   expect_bad({{"RANK", "2"}, {"WORLD_SIZE", "2"}}, {"RANK=2"});
   expect_bad({{"RANK", "0"}, {"WORLD_SIZE", "2"}}, {"MASTER_ADDR"});
-  expect_bad({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "far"}, {"MASTER_PORT", "1"}}, {"LOCAL_WORLD_SIZE"});
+  expect_bad({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "far"}, {"MASTER_PORT", "1"}},
+             {"LOCAL_WORLD_SIZE"});
   expect_bad(Variables{{"OMPI_COMM_WORLD_RANK", "x"}} + kOpenMpi, {"OMPI_COMM_WORLD_RANK=x"});
   expect_bad({{"DCRUN_RANK", "0"}, {"DCRUN_WORLD", "2"}}, {"DCRUN_JOB"});
   expect_bad(Variables{{"SLURM_STEP_TASKS_PER_NODE", "?"}} + kSlurm, {"SLURM_STEP_TASKS_PER_NODE"});

@@ -1,4 +1,5 @@
-// The conformance suite on the local communicator, as threads and as processes, and what only it promises.
+// The conformance suite on the local communicator, as threads and as processes, and what only it
+// promises.
 #include "runtime/comm/local.h"
 
 #include <gmock/gmock.h>
@@ -21,13 +22,14 @@ using conformance::fork_ranks;
 using conformance::fresh_job_name;
 using conformance::local_launch;
 using conformance::wait_for;
-using testing::HasSubstr;
 using std::chrono::milliseconds;
+using testing::HasSubstr;
 
 class Local : public testing::TestWithParam<int> {};
 
 // Runs `body` on every rank as a thread.
-void on_threads(std::vector<std::unique_ptr<Job>>& jobs, const std::function<void(int, Job&)>& body) {
+void on_threads(std::vector<std::unique_ptr<Job>>& jobs,
+                const std::function<void(int, Job&)>& body) {
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < jobs.size(); ++rank) {
     threads.emplace_back([&, rank] { body(static_cast<int>(rank), *jobs[rank]); });
@@ -39,7 +41,9 @@ TEST_P(Local, ThreadsConform) {
   auto jobs = connect_threads(GetParam(), {});
   ASSERT_EQ(jobs.size(), static_cast<size_t>(GetParam()));
   std::vector<std::vector<std::string>> faults(jobs.size());
-  on_threads(jobs, [&](int rank, Job& job) { faults[static_cast<size_t>(rank)] = conformance::run_rank(job, true); });
+  on_threads(jobs, [&](int rank, Job& job) {
+    faults[static_cast<size_t>(rank)] = conformance::run_rank(job, true);
+  });
   for (const auto& list : faults) EXPECT_THAT(list, testing::IsEmpty());
 }
 
@@ -65,7 +69,8 @@ TEST(LocalFailure, TimeoutNamesTheMissingRanks) {
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.kind(), ErrorKind::CollectiveTimeout);
   EXPECT_THAT(status.sentence(), HasSubstr("ranks 0, 2"));
-  EXPECT_EQ(jobs[1]->control().barrier().kind(), ErrorKind::CollectiveTimeout) << "a broken communicator stays broken";
+  EXPECT_EQ(jobs[1]->control().barrier().kind(), ErrorKind::CollectiveTimeout)
+      << "a broken communicator stays broken";
 }
 
 TEST(LocalFailure, LeavingIsNotDeathButEndsWaits) {
@@ -125,10 +130,12 @@ TEST(LocalFailure, DifferentCollectivesAreToldApart) {
   std::vector<base::Status> status(2);
   on_threads(jobs, [&](int rank, Job& job) {
     int64_t word = 0, words[2];
-    status[static_cast<size_t>(rank)] = rank == 0 ? job.control().barrier() : job.control().exchange(&word, 8, words);
+    status[static_cast<size_t>(rank)] =
+        rank == 0 ? job.control().barrier() : job.control().exchange(&word, 8, words);
   });
   EXPECT_EQ(status[0].kind(), ErrorKind::Internal);
-  EXPECT_THAT(status[0].sentence(), HasSubstr("rank 1 called exchange where rank 0 called barrier"));
+  EXPECT_THAT(status[0].sentence(),
+              HasSubstr("rank 1 called exchange where rank 0 called barrier"));
   EXPECT_EQ(status[1].kind(), ErrorKind::Internal);
 }
 
@@ -145,7 +152,8 @@ TEST(LocalFailure, WrongBuffersAreRefused) {
   using base::DType;
   EXPECT_FALSE(refused({{floats, 0}, {floats, 0}, DType::F32, 8, 8}));
   EXPECT_TRUE(refused({{floats, 0}, {floats + 4, 0}, DType::F32, 8, 8})) << "overlap";
-  EXPECT_TRUE(refused({{floats, 0}, {floats, 0}, DType::BF16, 8, 8})) << "in place with another dtype";
+  EXPECT_TRUE(refused({{floats, 0}, {floats, 0}, DType::BF16, 8, 8}))
+      << "in place with another dtype";
   EXPECT_TRUE(refused({{outside, 0}, {floats, 0}, DType::F32, 8, 8})) << "outside the slab";
   EXPECT_TRUE(refused({{floats, 0}, {floats + 64, 0}, DType::F32, 8, 4})) << "uncovered";
   EXPECT_TRUE(refused({{floats, 0}, {floats + 64, 0}, DType::I32, 8, 8})) << "integers";
@@ -155,7 +163,9 @@ TEST(LocalFailure, WrongBuffersAreRefused) {
 TEST(LocalFailure, SlabsMustAgree) {
   auto jobs = connect_threads(2, {});
   std::vector<base::Status> status(2);
-  on_threads(jobs, [&](int rank, Job& job) { status[static_cast<size_t>(rank)] = job.allocate(4096 + 4096 * rank).status(); });
+  on_threads(jobs, [&](int rank, Job& job) {
+    status[static_cast<size_t>(rank)] = job.allocate(4096 + 4096 * rank).status();
+  });
   for (const base::Status& each : status) {
     ASSERT_FALSE(each.ok());
     EXPECT_EQ(each.kind(), ErrorKind::Mismatch);

@@ -25,7 +25,8 @@ int run(const std::string& what) {
   }
   const auto faults = dc::runtime::conformance::run_rank(*job.value(), true);
   for (const std::string& fault : faults) std::fprintf(stderr, "%s\n", fault.c_str());
-  if (launch.value().rank == 0 && faults.empty()) std::printf("%s conforms\n", std::string(job.value()->control().name()).c_str());
+  if (launch.value().rank == 0 && faults.empty())
+    std::printf("%s conforms\n", std::string(job.value()->control().name()).c_str());
   return faults.empty() ? 0 : 1;
 }
 

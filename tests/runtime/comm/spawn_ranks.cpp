@@ -1,4 +1,5 @@
-// A program for spawn_test: `spawn_ranks N FILE WHAT` starts itself N times; every rank appends a line to FILE and does WHAT.
+// A program for spawn_test: `spawn_ranks N FILE WHAT` starts itself N times; every rank appends a
+// line to FILE and does WHAT.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -44,13 +45,15 @@ int main(int argc, char** argv) {
   if (argc < 4) return 64;
   const auto launch = dc::runtime::detect_launch();
   if (!launch.ok()) return dc::base::exit_code(launch.status().kind());
-  if (launch.value().launcher != dc::runtime::Launcher::Dcrun) return dc::runtime::spawn_ranks(std::atoi(argv[1]), argc, argv);
+  if (launch.value().launcher != dc::runtime::Launcher::Dcrun)
+    return dc::runtime::spawn_ranks(std::atoi(argv[1]), argc, argv);
   const std::string what = argv[3];
   struct sigaction action {};
   action.sa_handler = [](int) { asked = 1; };
   if (what == "stop") sigaction(SIGTERM, &action, nullptr);
   if (what == "deaf" || what == "kill-1-deaf") signal(SIGTERM, SIG_IGN);
-  append(argv[2], std::to_string(launch.value().rank) + " " + std::to_string(launch.value().world) + " " + std::to_string(getpid()) + "\n");
+  append(argv[2], std::to_string(launch.value().rank) + " " + std::to_string(launch.value().world) +
+                      " " + std::to_string(getpid()) + "\n");
   if (what == "done") return 0;
   if (what == "kill-1-deaf" && launch.value().rank == 1) raise(SIGKILL);
   if (what == "kill-1" || what == "fail-1") return wait_in_barrier(launch.value(), what);

@@ -41,7 +41,8 @@ class Spawn : public testing::Test {
     if (parent_ != 0) return;
     const int file = open(errors_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     dup2(file, 2);
-    execl(DC_SPAWN_RANKS, DC_SPAWN_RANKS, std::to_string(ranks).c_str(), ranks_.c_str(), what, nullptr);
+    execl(DC_SPAWN_RANKS, DC_SPAWN_RANKS, std::to_string(ranks).c_str(), ranks_.c_str(), what,
+          nullptr);
     _exit(127);
   }
   // Until `count` ranks have written their line.
@@ -128,7 +129,9 @@ TEST_F(Spawn, RanksThatDoNotEndAreKilledAfterTheGrace) {
   start(3, "kill-1-deaf");
   wait_for_ranks(3);
   EXPECT_EQ(finish(), 83);
-  EXPECT_THAT(last_line(), HasSubstr("rank 0 did not end by itself and was killed; rank 1 was killed by signal 9"));
+  EXPECT_THAT(
+      last_line(),
+      HasSubstr("rank 0 did not end by itself and was killed; rank 1 was killed by signal 9"));
   expect_nothing_left();
 }
 
