@@ -186,7 +186,7 @@ void convert(DType from, const void* src, DType through, DType to, void* dst, in
 }
 
 ElementWalk::ElementWalk(std::span<const int64_t> sizes, std::span<const int64_t> strides)
-    : sizes_(sizes.begin(), sizes.end()), strides_(strides.begin(), strides.end()) {
+    : sizes_(sizes), strides_(strides) {
   for (size_t d = sizes_.size(); d-- > 0;) {
     contiguous_ = contiguous_ && (sizes_[d] == 1 || strides_[d] == numel_);
     numel_ *= sizes_[d];

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "runtime/kernel/kernel.h"
 #include "src/base/dtype.h"
@@ -19,7 +18,8 @@ void store_integer(base::DType dtype, void* element, int64_t value);
 void convert(base::DType from, const void* src, base::DType through, base::DType to, void* dst,
              int64_t count);
 
-// Walks the elements of a strided tensor in logical (row-major) order.
+// Walks the elements of a strided tensor in logical (row-major) order. Allocates nothing: sizes and
+// strides must outlive it.
 class ElementWalk {
  public:
   ElementWalk(std::span<const int64_t> sizes, std::span<const int64_t> strides);
@@ -28,7 +28,7 @@ class ElementWalk {
   int64_t offset(int64_t index) const;  // in elements, of logical element `index`
 
  private:
-  std::vector<int64_t> sizes_, strides_;
+  std::span<const int64_t> sizes_, strides_;
   int64_t numel_ = 1;
   bool contiguous_ = true;
 };

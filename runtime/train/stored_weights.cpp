@@ -20,8 +20,13 @@ using base::archive::ZipArchive;
 class StoredElements final : public ElementSource {
  public:
   StoredElements(std::shared_ptr<const void> owner, const uint8_t* data, DType dtype,
-                 const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides)
-      : owner_(std::move(owner)), data_(data), dtype_(dtype), walk_(sizes, strides) {}
+                 std::vector<int64_t> sizes, std::vector<int64_t> strides)
+      : owner_(std::move(owner)),
+        data_(data),
+        dtype_(dtype),
+        sizes_(std::move(sizes)),
+        strides_(std::move(strides)),
+        walk_(sizes_, strides_) {}
 
   Status read(int64_t first, int64_t count, DType through, DType to, void* out) const override {
     const int64_t in_bytes = base::byte_size(dtype_), out_bytes = base::byte_size(to);
@@ -40,7 +45,8 @@ class StoredElements final : public ElementSource {
   std::shared_ptr<const void> owner_;
   const uint8_t* data_;
   DType dtype_;
-  ElementWalk walk_;
+  std::vector<int64_t> sizes_, strides_;
+  ElementWalk walk_;  // of the two before it
 };
 
 std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes) {

@@ -1,0 +1,91 @@
+// After warm-up a step of a plan without aten instructions allocates nothing, on any stream. The
+// malloc family is replaced to see it.
+#include <malloc.h>
+
+#include <atomic>
+
+#include "runtime/train/loop.h"
+#include "runtime/train/train.h"
+#include "runtime/train/weights.h"
+#include "tests/runtime/train/training_plan.h"
+
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+}
+
+namespace {
+std::atomic<bool> counting{false};
+std::atomic<int> allocations{0};
+void seen() {
+  if (counting.load(std::memory_order_relaxed)) ++allocations;
+}
+}  // namespace
+
+extern "C" {
+void* malloc(size_t bytes) {
+  seen();
+  return __libc_malloc(bytes);
+}
+void* calloc(size_t count, size_t bytes) {
+  seen();
+  return __libc_calloc(count, bytes);
+}
+void* realloc(void* old, size_t bytes) {
+  seen();
+  return __libc_realloc(old, bytes);
+}
+void* memalign(size_t alignment, size_t bytes) {
+  seen();
+  return __libc_memalign(alignment, bytes);
+}
+void* aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
+int posix_memalign(void** out, size_t alignment, size_t bytes) {
+  *out = memalign(alignment, bytes);
+  return *out ? 0 : 12;
+}
+}
+
+namespace dc::runtime::test {
+namespace {
+
+TEST(Allocation, TheCounterCounts) {
+  counting = true;
+  void* volatile block = malloc(10);
+  counting = false;
+  free(block);
+  EXPECT_GE(allocations.exchange(0), 1);
+}
+
+TEST(Allocation, AStepAllocatesNothing) {
+  const TrainingPlan hand(2, 3);
+  on_ranks(2, {}, [&](Job& job, int rank) {
+    auto slab = job.allocate(hand.plan.arena_bytes[0]);
+    DC_ASSERT_OK(slab.status());
+    auto executor = Executor::prepare(hand.plan, job, *slab, {});
+    DC_ASSERT_OK(executor.status());
+    auto data = DataSource::open("synthetic", DataRequest::of(hand.plan, rank, {}));
+    DC_ASSERT_OK(data.status());
+    RunSettings settings;
+    settings.optimizer = hand.plan.optimizer;
+    auto loop = Loop::create(hand.plan, **executor, **data, settings, rank);
+    DC_ASSERT_OK(loop.status());
+    for (int64_t step = 0; step < 3; ++step) DC_ASSERT_OK(loop->run(step));
+    DC_ASSERT_OK(job.control().barrier());
+    counting = true;
+    double sum = 0;
+    for (int64_t step = 3; step < 20; ++step) {
+      DC_ASSERT_OK(loop->run(step));
+      sum += loop->result().loss;
+    }
+    DC_ASSERT_OK(job.control().barrier());
+    counting = false;
+    EXPECT_GT(sum, 0);
+  });
+  EXPECT_EQ(allocations.load(), 0);
+}
+
+}  // namespace
+}  // namespace dc::runtime::test
