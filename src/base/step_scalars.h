@@ -20,7 +20,7 @@ inline constexpr int kGroupEps = 4;
 inline constexpr int kGroupMomentum = 5;
 inline constexpr int kGroupDampening = 6;
 
-// "rng": u64[4]
+// "rng": i64[4]
 inline constexpr int kRngSeed = 0;
 inline constexpr int kRngStep = 1;
 inline constexpr int kRngMicroBatch = 2;

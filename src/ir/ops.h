@@ -11,8 +11,8 @@
 //   all_reduce.start %g shard=           partial -> f32 replicated; a reduce_scatter followed by an all_gather of the f32 sums
 //   *.done %started                      waits; the value may be read from here on, and the start's operand may be reused
 //   release %gathered                    the gathered value and all views of it are dead
-//   dropout %x %rng p= op_id=            -> y, mask(bool): counter-based Philox; rng is u64[4] = seed, step, micro-batch, rank
-//   cast %x                              -> same elements in the result's dtype (contiguous)
+//   dropout %x %rng p= op_id=            -> y, mask(bool): counter-based Philox; rng is i64[4] = seed, step, micro-batch, rank
+//   cast %x                              -> same elements in the result's dtype; both contiguous
 //   copy %dst! %src                      dst = src, same dtype and element count, both contiguous
 //   zero %x!                             x = 0
 //   accumulate %acc! %g                  acc(f32) += g (f32, bf16 or f16), element by element

@@ -310,7 +310,12 @@ void reduce_gradients(ir::Step& step, ir::Graph& graph, bool last) {
   graph.outputs = std::move(kept);
 }
 
-bool has_unreduced_gradient(const ir::Step& step) {
+// A gathered parameter whose readers still see it whole, or a gradient that is still one rank's summand.
+bool has_work(const ir::Step& step) {
+  for (const ir::StateEntry& entry : step.state) {
+    const bool gathered = entry.role == ir::StateRole::Shard && entry.range_of < 0;
+    if (gathered && entry.type.sharding[0].spread != ir::Spread::FlatShard) return true;
+  }
   for (const ir::Program& program : step.programs) {
     for (const ir::Output& output : program.graph.outputs) {
       if (output.kind != ir::OutputKind::Gradient) continue;
@@ -323,7 +328,7 @@ bool has_unreduced_gradient(const ir::Step& step) {
 }  // namespace
 
 Result<Change> insert_collectives(ir::Step& step, PassContext&) {
-  if (!has_unreduced_gradient(step)) return Change::No;
+  if (!has_work(step)) return Change::No;
   for (size_t i = 0; i < step.programs.size(); ++i) {
     ir::Graph& graph = step.programs[i].graph;
     gather_parameters(step, graph);

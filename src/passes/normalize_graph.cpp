@@ -137,7 +137,8 @@ void place_accumulations(ir::Graph& graph) {
   std::vector<ir::NodeId> order = graph.order();
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     ir::Node& node = graph.node(*it);
-    if (!node.origin.module.empty() || node.results.empty() || !node.results[0].valid()) continue;
+    const bool placed = node.kind != ir::OpKind::Aten || !node.origin.module.empty();
+    if (placed || node.results.empty() || !node.results[0].valid()) continue;
     for (const ir::Use& use : graph.value(node.results[0]).uses) {
       const ir::Node& reader = graph.node(use.node);
       if (reader.origin.module.empty()) continue;
