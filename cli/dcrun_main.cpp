@@ -1,5 +1,7 @@
 // dcrun: trains a compiled plan. Parses, connects the ranks, runs, and turns the outcome into an
 // exit code.
+#include <signal.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -136,6 +138,7 @@ Status check_launch(const cli::DcrunOptions& options, const runtime::LaunchInfo&
 
 int main(int argc, char** argv) {
   runtime::watch_stop_signals();  // first, so that an early signal is not lost
+  signal(SIGPIPE, SIG_IGN);       // a launcher that stops reading must not end a save
   auto options = cli::parse_dcrun_options(argc, argv);
   if (!options.ok()) return report(options.status(), "dcrun");
   if (!options->text.empty()) {

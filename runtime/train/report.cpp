@@ -1,11 +1,14 @@
 #include "runtime/train/report.h"
 
+#include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
+#include "runtime/train/signals.h"
 #include "src/base/text.h"
 
 namespace dc::runtime {
@@ -14,6 +17,25 @@ namespace {
 bool capable_terminal() {
   const char* term = std::getenv("TERM");
   return isatty(STDERR_FILENO) && term && std::strcmp(term, "dumb") != 0 && !std::getenv("CI");
+}
+
+// A reader that does not keep up slows the run down, but never keeps it from stopping: a launcher
+// that ends a job may no longer read what the ranks print.
+void print(const std::string& text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    pollfd ready{STDOUT_FILENO, POLLOUT, 0};
+    if (poll(&ready, 1, stop_requested() ? 0 : 1000) <= 0) {
+      if (stop_requested()) return;
+      continue;
+    }
+    const ssize_t count = ::write(STDOUT_FILENO, text.data() + done, text.size() - done);
+    if (count > 0) {
+      done += static_cast<size_t>(count);
+    } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
+      return;  // nobody reads any more; the metrics file is the record
+    }
+  }
 }
 
 double per_second(const StepFacts& facts) {
@@ -29,19 +51,19 @@ Report::~Report() { clear(); }
 
 void Report::start(const RunFacts& facts) const {
   if (!prints_) return;
-  std::printf("plan %s (%.12s) world %d launcher %s communicator %s threads %d\n",
-              facts.plan_name.c_str(), facts.plan_digest.c_str(), facts.world,
-              facts.launcher.c_str(), facts.communicator.c_str(), facts.threads);
-  std::fflush(stdout);
+  print("plan " + facts.plan_name + " (" + facts.plan_digest.substr(0, 12) + ") world " +
+        std::to_string(facts.world) + " launcher " + facts.launcher + " communicator " +
+        facts.communicator + " threads " + std::to_string(facts.threads) + "\n");
 }
 
 void Report::step(const StepFacts& facts) {
   if (!prints_) return;
   clear();
-  std::printf("step %lld loss %.6f grad_norm %.6f lr %.6g tokens/s %.0f\n",
-              static_cast<long long>(facts.step), facts.loss, facts.grad_norm, facts.lr,
-              per_second(facts));
-  std::fflush(stdout);
+  char line[256];
+  std::snprintf(line, sizeof(line), "step %lld loss %.6f grad_norm %.6f lr %.6g tokens/s %.0f\n",
+                static_cast<long long>(facts.step), facts.loss, facts.grad_norm, facts.lr,
+                per_second(facts));
+  print(line);
   spent_ms_ += facts.step_ms;
   ++done_;
   if (!progress_) return;
