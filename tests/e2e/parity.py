@@ -127,7 +127,7 @@ def main():
     parser.add_argument("--launcher", default="dcrun", choices=("dcrun", "mpirun", "torchrun"))
     parser.add_argument("--keep", help="folder for archives and plans; a temporary one if not given")
     arguments = parser.parse_args()
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)  # small models; threads that spin would fight the ranks
     chosen = [c for c in (cases.full() if arguments.full else cases.sample()) if arguments.only in c.label()]
     chosen.sort(key=lambda c: (c.model, c.dtype, c.world, c.accumulation, c.zero))
     failed = 0
