@@ -19,37 +19,9 @@ from safetensors.torch import load_file, save_file
 
 import cases
 from reference import Reference, Training, compare_curve, compare_gradients, make_data, workloads
+from running import BIN, LAUNCHERS, ROOT, CommandFailed, launch, run
 
-ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
-BIN = os.path.join(ROOT, "build", "bin")
 LOSS_FLOOR, NORM_FLOOR = 1e-5, 1e-4
-
-
-class CommandFailed(RuntimeError):
-    """`code`: exit code. `sentence`: the last line on stderr, where our programs say why."""
-
-    def __init__(self, command, result):
-        lines = (result.stdout + result.stderr).strip().splitlines()
-        super().__init__(f"exit {result.returncode}: {' '.join(command)}\n" + "\n".join(lines[-6:]))
-        self.code = result.returncode
-        self.sentence = (result.stderr.strip().splitlines() or [""])[-1]
-
-
-def run(command, **kwargs):
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300, **kwargs)
-    if result.returncode != 0:
-        raise CommandFailed(command, result)
-    return result
-
-
-def launch(launcher, world, arguments):
-    dcrun = os.path.join(BIN, "dcrun")
-    if launcher == "mpirun":
-        return ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(world), dcrun, *arguments]
-    if launcher == "torchrun":
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone", "--nproc-per-node", str(world)]
-        return [*torchrun, dcrun, *arguments]
-    return [dcrun, "-n", str(world), *arguments]
 
 
 class Subject:
@@ -124,7 +96,7 @@ def main():
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--only", default="", help="cases whose label contains this text")
-    parser.add_argument("--launcher", default="dcrun", choices=("dcrun", "mpirun", "torchrun"))
+    parser.add_argument("--launcher", default="dcrun", choices=LAUNCHERS)
     parser.add_argument("--keep", help="folder for archives and plans; a temporary one if not given")
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # small models; threads that spin would fight the ranks

@@ -1,0 +1,162 @@
+"""Equal bits: ZeRO stages, launchers, repeated runs, poisoned memory.
+
+Parameters after 20 steps are compared byte by byte. ZeRO 0-3 agree at one world size within each order of
+reduction over micro-batches (with one micro-batch there is only one order); launchers and --poison never
+change a bit.
+
+    build/venv/bin/python tests/e2e/bits_test.py
+    DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/bits_test.py     # every combination
+"""
+
+import functools
+import struct
+import unittest
+
+import running
+
+STEPS = 20
+SUBJECTS = {
+    "mlp": ("mlp",),
+    "tiny-llama": ("tiny-llama",),
+    "tiny-gpt2 dropout": ("tiny-gpt2", "--dropout", "0.1"),
+    "tiny-llama bfloat16": ("tiny-llama", "--dtype", "bfloat16"),
+    "tiny-llama autocast": ("tiny-llama", "--dtype", "autocast-bfloat16"),
+}
+CLIPPED = {"optimizer": {"kind": "adamw", "lr": 1e-3}, "clip_norm": 1.0}
+UNCLIPPED = {"optimizer": {"kind": "sgd", "lr": 1e-2, "momentum": 0.9}}
+
+
+ANOTHER_RATE = {"optimizer": {"kind": "adamw", "lr": 1.001e-3}, "clip_norm": 1.0}
+SETTINGS = {"clipped": CLIPPED, "unclipped": UNCLIPPED, "another rate": ANOTHER_RATE}
+
+
+def run_new(subject, world, zero, accumulation=1, order=None, settings="clipped", options=(), launcher="dcrun"):
+    model = running.archive(*SUBJECTS[subject])
+    compile_options = ["--reduction-order", order] if order else []
+    config = running.train_config(**SETTINGS[settings])
+    plan = running.compile_plan(model, world, zero, accumulation, *compile_options, config=config)
+    return running.train(plan, model, world, STEPS, *options, launcher=launcher)
+
+
+run_once = functools.cache(run_new)
+
+
+class BitsTest(unittest.TestCase):
+
+    def assert_same(self, expected, got, label):
+        self.assertEqual(len(got.steps), STEPS)
+        self.assertEqual(expected.numbers(), got.numbers(), f"{label}: losses or norms")
+        expected, got = expected.tensors(), got.tensors()
+        self.assertEqual(expected.keys(), got.keys())
+        different = [name for name in expected if expected[name] != got[name]]
+        self.assertEqual(different, [], f"{label}: {len(different)} of {len(expected)} tensors")
+
+    def verify_stages(self, subject, world, accumulation=1, order=None, settings="clipped", stages=(0, 1, 2, 3)):
+        label = f"{subject} world {world} accumulation {accumulation} {order or 'default order'} {settings}"
+        with self.subTest(label):
+            expected = run_once(subject, world, stages[0], accumulation, order, settings)
+            for zero in stages[1:]:
+                got = run_once(subject, world, zero, accumulation, order, settings)
+                self.assert_same(expected, got, f"{label} zero {zero}")
+            return expected
+        return None
+
+
+EVERYTHING = [(subject, world) for subject in SUBJECTS for world in (2, 3)]
+SOME = [("mlp", 3), ("tiny-llama", 2), ("tiny-gpt2 dropout", 2), ("tiny-llama bfloat16", 3), ("tiny-llama autocast", 2)]
+
+
+class ZeroTest(BitsTest):
+    """The four stages give the same parameters."""
+
+    def test_one_micro_batch(self):
+        for subject, world in EVERYTHING if running.SLOW else SOME:
+            self.verify_stages(subject, world)
+
+    def test_without_clipping(self):
+        for subject, world in EVERYTHING if running.SLOW else (("tiny-llama", 3),):
+            self.verify_stages(subject, world, settings="unclipped")
+
+    def verify_orders(self, subject, world, stages):
+        per_step = self.verify_stages(subject, world, 4, "per-step", stages=stages)
+        per_micro_batch = self.verify_stages(subject, world, 4, "per-micro-batch", stages=stages)
+        if per_step is None or per_micro_batch is None:
+            return
+        with self.subTest(f"{subject} world {world}: the two orders"):
+            bound = 1e-2 if "bfloat16" in subject or "autocast" in subject else 1e-4
+            for one, other in zip(per_step.numbers()[0], per_micro_batch.numbers()[0], strict=True):
+                self.assertAlmostEqual(one, other, delta=bound * abs(one))
+
+    def test_four_micro_batches(self):
+        for subject, world in EVERYTHING if running.SLOW else SOME:
+            every_stage = running.SLOW or subject == "tiny-llama"
+            self.verify_orders(subject, world, (0, 1, 2, 3) if every_stage else (0, 3))
+
+    def test_default_orders(self):
+        """Without --reduction-order, stages 0 and 1 reduce per step, 2 and 3 per micro-batch."""
+        for zero, order in ((0, "per-step"), (3, "per-micro-batch")):
+            with self.subTest(zero=zero):
+                self.assert_same(run_once("tiny-llama", 2, zero, 4, order), run_once("tiny-llama", 2, zero, 4), f"zero {zero}")
+
+    def test_the_comparison_sees_a_difference(self):
+        with self.assertRaises(AssertionError):
+            self.assert_same(run_once("mlp", 3, 0), run_once("mlp", 3, 0, settings="another rate"), "another rate")
+
+
+class LauncherTest(BitsTest):
+    def test_launchers_on_local(self):
+        for subject, world, zero in (("tiny-llama", 2, 3), ("mlp", 3, 0)):
+            expected = run_once(subject, world, zero)
+            for launcher in ("mpirun", "torchrun"):
+                with self.subTest(launcher, subject=subject):
+                    got = run_once(subject, world, zero, launcher=launcher)
+                    self.assertEqual((got.header["world"], got.header["communicator"]), (world, "local"))
+                    self.assertNotEqual(got.header["launcher"], expected.header["launcher"])
+                    self.assert_same(expected, got, launcher)
+
+    def test_two_runs(self):
+        for subject, world in (("tiny-gpt2 dropout", 2), ("tiny-llama bfloat16", 3)):
+            with self.subTest(subject):
+                self.assert_same(run_once(subject, world, 3), run_new(subject, world, 3), "second run")
+
+    def test_mpi_communicator(self):
+        """MPI sums in an order of its own: equal within rounding; with two ranks there is only one order."""
+        for world, exact in ((2, True), (3, False)):
+            for zero in (0, 3):
+                with self.subTest(world=world, zero=zero):
+                    expected = run_once("tiny-llama", world, zero)
+                    got = run_once("tiny-llama", world, zero, options=("--comm", "mpi"), launcher="mpirun")
+                    self.assertEqual(got.header["communicator"], "mpi")
+                    self.verify_close(expected, got, exact)
+
+    def verify_close(self, expected, got, exact):
+        if exact:
+            return self.assert_same(expected, got, "mpi")
+        for one, other in zip(expected.numbers()[0], got.numbers()[0], strict=True):
+            self.assertAlmostEqual(one, other, delta=1e-5 * abs(one))
+        theirs, worst = got.tensors(), 0.0
+        for name, (_, _, body) in expected.tensors().items():
+            a, b = (struct.unpack(f"<{len(x) // 4}f", x) for x in (body, theirs[name][2]))
+            worst = max(worst, *(abs(x - y) for x, y in zip(a, b, strict=True)))
+        print(f"  --comm mpi, 3 ranks: parameters differ by at most {worst:.2g} after {STEPS} steps")
+        self.assertLess(worst, 2e-3)  # AdamW moves a parameter by lr = 1e-3 per step, whatever the gradient's size
+        return None
+
+
+class PoisonTest(BitsTest):
+    """Memory is filled with NaN after its last use: a read of dead memory would show."""
+
+    def test_poison(self):
+        cases = [("tiny-llama", 2, 0, 4), ("tiny-llama", 2, 3, 4), ("mlp", 3, 2, 1), ("tiny-gpt2 dropout", 2, 1, 1),
+                 ("tiny-llama bfloat16", 3, 3, 1), ("tiny-llama autocast", 2, 2, 1)]
+        if running.SLOW:
+            cases = [(s, w, z, a) for s in SUBJECTS for w in (1, 2, 3) for z in (0, 1, 2, 3) for a in (1, 4)]
+        for subject, world, zero, accumulation in cases:
+            with self.subTest(subject, world=world, zero=zero, accumulation=accumulation):
+                expected = run_once(subject, world, zero, accumulation)
+                got = run_once(subject, world, zero, accumulation, options=("--poison",))
+                self.assert_same(expected, got, "poisoned")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,134 @@
+"""Running export, dcc and dcrun from tests: commands, launchers, archives made once per process."""
+
+import atexit
+import contextlib
+import dataclasses
+import functools
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+BIN = os.environ.get("DCC_BIN_DIR") or os.path.join(ROOT, "build", "bin")
+LAUNCHERS = ("dcrun", "mpirun", "torchrun")
+SLOW = os.environ.get("DCC_SLOW_TESTS") == "1"
+
+
+class CommandFailed(RuntimeError):
+    """`code`: exit code. `sentence`: the last line on stderr, where our programs say why."""
+
+    def __init__(self, command, result):
+        lines = (result.stdout + result.stderr).strip().splitlines()
+        super().__init__(f"exit {result.returncode}: {' '.join(command)}\n" + "\n".join(lines[-6:]))
+        self.code = result.returncode
+        self.sentence = (result.stderr.strip().splitlines() or [""])[-1]
+
+
+def run(command, **kwargs):
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, **kwargs)
+    if result.returncode != 0:
+        raise CommandFailed(command, result)
+    return result
+
+
+def launch(launcher, world, arguments):
+    """The command that starts `world` ranks of dcrun."""
+    dcrun = os.path.join(BIN, "dcrun")
+    if launcher == "mpirun":
+        return ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(world), dcrun, *arguments]
+    if launcher == "torchrun":
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--no-python", "--standalone", "--nproc-per-node", str(world)]
+        return [*torchrun, dcrun, *arguments]
+    return [dcrun, "-n", str(world), *arguments]
+
+
+@functools.cache
+def scratch():
+    """A folder that lives as long as this process."""
+    folder = tempfile.mkdtemp(prefix="dcc-test-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@functools.cache
+def archive(preset, *options):
+    """A preset's model.pt2; exported once."""
+    sys.path.insert(0, os.path.join(ROOT, "scripts"))
+    from dcc_export import command
+
+    path = os.path.join(scratch(), "-".join((preset, *options)).replace("--", "") + ".pt2")
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        code = command.main(["--preset", preset, *options, "--no-check", "-o", path])
+    if code != 0:
+        raise RuntimeError(said.getvalue())
+    return path
+
+
+def fresh(suffix=""):
+    """A path in scratch() that nothing uses."""
+    return os.path.join(tempfile.mkdtemp(dir=scratch()), "file" + suffix)
+
+
+def train_config(**settings):
+    path = fresh(".json")
+    with open(path, "w") as file:
+        json.dump(settings, file)
+    return path
+
+
+def compile_plan(model, world, zero, accumulation=1, *options, config=None):
+    """Path of the plan."""
+    plan = fresh(".dcp")
+    command = [os.path.join(BIN, "dcc"), "compile", model, "--world", str(world), "--zero", str(zero), "--grad-accum", str(accumulation)]
+    run([*command, *(["--config", config] if config else []), "--no-cache", *options, "-o", plan])
+    return plan
+
+
+def inspect(plan):
+    """The plan as `dcc inspect --as=json` shows it."""
+    return json.loads(run([os.path.join(BIN, "dcc"), "inspect", plan, "--as=json"]).stdout)
+
+
+@dataclasses.dataclass
+class Run:
+    """One training: `header` and `steps` of its metrics, `folder` with what --save wrote."""
+
+    header: dict
+    steps: list
+    saved: str
+
+    def numbers(self):
+        """What must not depend on how the step was carried out: losses and, where kept, norms."""
+        return [row["loss"] for row in self.steps], [row["grad_norm"] for row in self.steps]
+
+    def tensors(self):
+        """{name: (dtype, shape, bytes)} of the saved parameters and buffers."""
+        return read_safetensors(self.saved)
+
+
+def read_safetensors(path):
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        table, body = json.loads(file.read(size)), file.read()
+    table.pop("__metadata__", None)
+    return {n: (e["dtype"], tuple(e["shape"]), body[slice(*e["data_offsets"])]) for n, e in table.items()}
+
+
+def read_metrics(path):
+    with open(path) as file:
+        rows = [json.loads(line) for line in file]
+    return rows[0], rows[1:]
+
+
+def train(plan, weights, world, steps, *options, data="synthetic:1", launcher="dcrun", environment=None):
+    """Trains and saves; raises CommandFailed if dcrun fails."""
+    folder = os.path.dirname(fresh())
+    metrics = os.path.join(folder, "metrics.jsonl")
+    arguments = [plan, "--weights", weights, "--data", data, "--steps", str(steps), "--metrics", metrics, "--save", folder, *options]
+    run(launch(launcher, world, arguments), env={**os.environ, **(environment or {})})
+    return Run(*read_metrics(metrics), os.path.join(folder, "model.safetensors"))
