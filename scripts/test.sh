@@ -1,39 +1,54 @@
 #!/usr/bin/env bash
-# The tests. Sets everything up first; needs root on a fresh machine.
+# The tests. Sets everything up first; needs root on a fresh machine. Ends with a table of the sections; exits 1 if one failed.
 #   scripts/test.sh          unit tests and a sample of the matrix that covers every pair of values
 #   scripts/test.sh --full   every combination, builds without torch and MPI, sanitizers
 set -euo pipefail
 cd "$(dirname "$0")/.."
 full=0
-[ "${1:-}" = "--full" ] && full=1
+case "${1:-}" in
+  "") ;;
+  --full) full=1 ;;
+  *) echo "test.sh: unknown argument $1; there is only --full" >&2; exit 64 ;;
+esac
+exec </dev/null
 scripts/setup.sh
 python=build/venv/bin/python
-title() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
-preset() { cmake --preset "$1" >"build/configure-$1.log" && cmake --build "build/$1" && ctest --test-dir "build/$1" -LE 'gpu' --output-on-failure; }
+passed=0 failed=0 table=""
 
-title "who includes whom"
-python3 scripts/check_includes.py
+# section TITLE COMMAND...: runs it, notes how it ended, goes on in either case.
+section() {
+  local title=$1 started=$SECONDS result=ok
+  shift
+  printf '\n== %s\n' "$title"
+  if "$@"; then passed=$((passed + 1)); else result="FAILED (exit $?)" failed=$((failed + 1)); fi
+  table+=$(printf '%-62s %5d s  %s' "$title" $((SECONDS - started)) "$result")$'\n'
+}
 
-title "unit tests, kernels, communicators, command lines"
-exclude='gpu'
-[ "$full" = 1 ] || exclude='gpu|slow'
-ctest --test-dir build/release -LE "$exclude" --output-on-failure
+run_ctest() { ctest --test-dir "build/$1" -LE "$2" --no-tests=error --output-on-failure; }
+preset() {
+  cmake --preset "$1" >"build/configure-$1.log" 2>&1 || { cat "build/configure-$1.log"; return 1; }
+  cmake --build "build/$1" && run_ctest "$1" gpu
+}
+unittests() { $python -m unittest discover -s tests/e2e -p "$1"; }
+examples() {
+  local example bad=0
+  for example in examples/*/run.sh; do "$example" || { echo "$example: exit $?"; bad=1; }; done
+  return "$bad"
+}
 
-title "exporter"
-$python -m unittest discover -s tests/e2e -p 'export*_test.py'
-
-title "training against PyTorch"
-if [ "$full" = 1 ]; then $python tests/e2e/parity.py --full; else $python tests/e2e/parity.py; fi
-
-title "examples"
-for example in examples/*/run.sh; do "$example"; done
-
+section "who includes whom" python3 scripts/check_includes.py
+section "building the tests" cmake --build build/release
+exclude='gpu|slow'
+[ "$full" = 0 ] || { exclude='gpu' && export DCC_SLOW_TESTS=1; }
+section "unit tests, kernels, communicators, command lines" run_ctest release "$exclude"
+section "end to end: exporter, bits, launchers, failures" unittests '*_test.py'
+section "training against PyTorch" $python tests/e2e/parity.py $([ "$full" = 0 ] || echo --full)
+section "examples" examples
 if [ "$full" = 1 ]; then
-  title "no torch, no MPI"
-  preset bare
-  title "address and undefined-behaviour sanitizers"
-  preset asan
-  title "thread sanitizer"
-  preset tsan
+  section "no torch, no MPI" preset bare
+  section "address and undefined-behaviour sanitizers" preset asan
+  section "thread sanitizer" preset tsan
 fi
-title "all tests passed"
+
+printf '\n== summary (%d s)\n%ssections: %d passed, %d failed\n' "$SECONDS" "$table" "$passed" "$failed"
+[ "$failed" -eq 0 ]
