@@ -118,6 +118,9 @@ Status verify_names(const Step& step, Stage stage) {
 
 bool index_in(int index, size_t size) { return index >= -1 && index < static_cast<int>(size); }
 
+bool is_of_parameter(StateRole role) { return role <= StateRole::Accumulator; }
+bool is_of_buffer(StateRole role) { return role == StateRole::Buffer || role == StateRole::Constant; }
+
 Status verify_entry(const Step& step, Stage stage, int index) {
   const StateEntry& entry = step.state[static_cast<size_t>(index)];
   const auto bad = [&](std::string_view code, const std::string& what) {
@@ -125,6 +128,8 @@ Status verify_entry(const Step& step, Stage stage, int index) {
   };
   if (!index_in(entry.parameter, step.parameters.size())) return bad("DC2110", "names no parameter");
   if (!index_in(entry.buffer, step.buffers.size())) return bad("DC2110", "names no buffer");
+  if (is_of_parameter(entry.role) && entry.parameter < 0) return bad("DC2110", "names no parameter");
+  if (is_of_buffer(entry.role) && entry.buffer < 0) return bad("DC2110", "names no buffer");
   if (!index_in(entry.range_of, step.state.size()) || entry.range_of == index) {
     return bad("DC2110", "is a range of no other entry");
   }
@@ -193,7 +198,7 @@ Status verify_tables(const Step& step, Stage stage) {
   for (size_t i = 0; i < step.state.size(); ++i) {
     DC_RETURN_IF_ERROR(verify_entry(step, stage, static_cast<int>(i)));
   }
-  if (stage >= Stage::Sharded) DC_RETURN_IF_ERROR(verify_parameters_have_state(step, stage));
+  DC_RETURN_IF_ERROR(verify_parameters_have_state(step, stage));
   if (stage == Stage::Allocated) DC_RETURN_IF_ERROR(verify_locations(step));
   return {};
 }

@@ -67,6 +67,27 @@ Status verify_update_counts(const Scope& scope, const std::vector<int>& updates)
   return {};
 }
 
+// Until the update is there the last program hands out the gradient of every trainable parameter, and of no other.
+Status verify_gradients(const Scope& scope) {
+  if (!scope.is_last) return {};
+  for (const Parameter& parameter : scope.step.parameters) {
+    const Output* gradient = nullptr;
+    for (const Output& output : scope.graph.outputs) {
+      if (output.kind == OutputKind::Gradient && output.fqn == parameter.fqn) gradient = &output;
+    }
+    const std::string where = "program @" + scope.graph.name() + ": parameter '" + parameter.fqn + "' ";
+    if ((gradient != nullptr) != parameter.trainable) {
+      return table_offence(scope.step, scope.stage, "DC2106",
+                           where + (parameter.trainable ? "has no gradient" : "is frozen and has a gradient"));
+    }
+    if (scope.stage > Stage::Imported || gradient == nullptr) continue;
+    const TensorType& type = scope.type(gradient->value);
+    if (type.shape == parameter.shape && base::is_floating(type.dtype)) continue;
+    return table_offence(scope.step, scope.stage, "DC2106", where + "has a gradient of another shape");
+  }
+  return {};
+}
+
 Status verify_place(const Scope& scope, const Node& node, const Location& location, int64_t bytes, const std::string& what) {
   if (bytes == 0) return {};
   if (!location.placed() || location.bytes < bytes) {
@@ -105,7 +126,7 @@ Status verify_stage(const Scope& scope) {
     }
     if (scope.stage == Stage::Allocated) DC_RETURN_IF_ERROR(verify_locations(scope, node, in_outputs));
   }
-  return scope.stage >= Stage::Sharded ? verify_update_counts(scope, updates) : Status();
+  return scope.stage >= Stage::Sharded ? verify_update_counts(scope, updates) : verify_gradients(scope);
 }
 
 }  // namespace dc::ir

@@ -7,6 +7,7 @@
 
 #include "runtime/plan/file.h"
 #include "runtime/plan/memory_report.h"
+#include "tests/fuzz/fuzz_target.h"
 
 namespace {
 
