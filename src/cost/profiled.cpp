@@ -14,26 +14,29 @@ using base::Nanos;
 
 std::string_view operator_of(std::string_view key) { return key.substr(0, key.find(' ')); }
 
+// Profiles come from files: whatever they claim, an estimate is a number of this size.
+int64_t bounded(double value) { return static_cast<int64_t>(std::clamp(value, 0.0, 1e15)); }
+
 // Bytes of all tensors of a key: "f32[64,32](32,1)" and so on.
 int64_t bytes_of(std::string_view key) {
-  int64_t total = 0;
+  double total = 0;
   for (size_t open = key.find('['); open != std::string_view::npos; open = key.find('[', open + 1)) {
     const size_t word = key.rfind(' ', open) + 1;
     const auto dtype = base::dtype_from_name(key.substr(word, open - word));
     if (!dtype) continue;
-    int64_t elements = 1;
+    double elements = 1;
     const char* at = key.data() + open + 1;
     const char* end = key.data() + key.size();
     while (at < end && *at != ']') {
       int64_t size = 0;
       const std::from_chars_result parsed = std::from_chars(at, end, size);
       if (parsed.ptr == at) break;
-      elements *= size;
+      elements *= static_cast<double>(size);
       at = parsed.ptr + (parsed.ptr < end && *parsed.ptr == ',');
     }
-    total += elements * base::byte_size(*dtype);
+    total += elements * static_cast<double>(base::byte_size(*dtype));
   }
-  return total;
+  return bounded(total);
 }
 
 const char* text(Collective kind) {
@@ -89,7 +92,8 @@ int64_t ProfiledCost::read(const Curve& curve, int64_t bytes) {
   if (bytes <= curve.front().bytes) return curve.front().time_ns;
   const Point& last = curve.back();
   if (bytes >= last.bytes) {
-    return static_cast<int64_t>(static_cast<double>(last.time_ns) * static_cast<double>(bytes) / static_cast<double>(last.bytes));
+    const double scale = static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(last.bytes, 1));
+    return bounded(static_cast<double>(last.time_ns) * scale);
   }
   const auto above = std::upper_bound(curve.begin(), curve.end(), bytes, [](int64_t value, const Point& point) { return value < point.bytes; });
   const Point& high = *above;

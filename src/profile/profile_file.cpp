@@ -1,6 +1,7 @@
 #include "src/profile/profile_file.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "src/base/file.h"
 #include "src/base/json.h"
@@ -16,6 +17,13 @@ using base::Result;
 using base::Status;
 
 constexpr const char* kFormat = "dcc-profile";
+// Of every number: 13 days in nanoseconds, a pebibyte. Sums over a whole plan stay far from overflow.
+constexpr int64_t kLargest = int64_t{1} << 50;
+
+// Every failure to read a profile has the same cure.
+Status unreadable(const Status& why, const std::string& what) {
+  return Status(why.kind(), why.code(), what + ": " + why.sentence() + "; measure again with dcc profile");
+}
 
 void set_timing(JsonValue& row, const base::Timing& timing) {
   row.set("median_ns", JsonValue(timing.median_ns));
@@ -43,19 +51,21 @@ class Fields {
   std::string text(const char* key) {
     return take<std::string>(key, [](const JsonValue& value) { return value.to_string(); });
   }
-  int64_t integer(const char* key) {
-    const int64_t number = take<int64_t>(key, [](const JsonValue& value) { return value.to_integer(); });
-    if (status_.ok() && number < 0) {
-      status_ = Status(ErrorKind::BadInput, "DC2502", std::string(key) + " is negative; measure again with dcc profile");
-    }
-    return number;
-  }
+  int32_t count(const char* key) { return static_cast<int32_t>(integer(key, std::numeric_limits<int32_t>::max())); }
+  int64_t quantity(const char* key) { return integer(key, kLargest); }
   base::Timing timing() {
-    return {integer("median_ns"), integer("fastest_ns"), integer("spread_ns"), static_cast<int32_t>(integer("samples"))};
+    return {quantity("median_ns"), quantity("fastest_ns"), quantity("spread_ns"), count("samples")};
   }
   const Status& status() const { return status_; }
 
  private:
+  int64_t integer(const char* key, int64_t most) {
+    const int64_t number = take<int64_t>(key, [](const JsonValue& value) { return value.to_integer(); });
+    if (status_.ok() && (number < 0 || number > most)) {
+      status_ = Status(ErrorKind::BadInput, "DC2502", std::string(key) + " is out of range");
+    }
+    return number;
+  }
   template <typename T, typename F>
   T take(const char* key, F convert) {
     if (!status_.ok()) return T();
@@ -93,12 +103,12 @@ Status read_machine(const JsonValue& document, base::MachineIdentity& machine) {
   DC_ASSIGN_OR_RETURN(const JsonValue* row, document.require("machine"));
   Fields fields(*row);
   machine.cpu = fields.text("cpu");
-  machine.cores = static_cast<int32_t>(fields.integer("cores"));
+  machine.cores = fields.count("cores");
   machine.software = fields.text("software");
   machine.communicator = fields.text("communicator");
   machine.launcher = fields.text("launcher");
-  machine.ranks = static_cast<int32_t>(fields.integer("ranks"));
-  machine.threads = static_cast<int32_t>(fields.integer("threads"));
+  machine.ranks = fields.count("ranks");
+  machine.threads = fields.count("threads");
   return fields.status();
 }
 
@@ -107,18 +117,18 @@ Status read_tables(const JsonValue& document, Measurements& measurements) {
     row.key = fields.text("key");
     row.provider = fields.text("provider");
     row.timing = fields.timing();
-    row.scratch_bytes = fields.integer("scratch_bytes");
+    row.scratch_bytes = fields.quantity("scratch_bytes");
   }));
   DC_RETURN_IF_ERROR(read_rows(document, "collectives", measurements.collectives, [](Fields& fields, base::CollectiveMeasurement& row) {
     row.kind = fields.text("kind");
-    row.ranks = static_cast<int32_t>(fields.integer("ranks"));
-    row.bytes = fields.integer("bytes");
+    row.ranks = fields.count("ranks");
+    row.bytes = fields.quantity("bytes");
     row.timing = fields.timing();
   }));
   return read_rows(document, "copies", measurements.copies, [](Fields& fields, base::CopyMeasurement& row) {
     row.from = fields.text("from");
     row.to = fields.text("to");
-    row.bytes = fields.integer("bytes");
+    row.bytes = fields.quantity("bytes");
     row.timing = fields.timing();
   });
 }
@@ -159,23 +169,26 @@ std::string to_json(const Measurements& measurements) {
 }
 
 Result<Profile> parse_profile(const std::string& text, const std::string& what) {
-  DC_ASSIGN_OR_RETURN(const JsonValue document, base::parse_json_value(text, what));
+  Result<JsonValue> parsed = base::parse_json_value(text, "profile");
+  if (!parsed.ok()) return unreadable(parsed.status(), what);
+  const JsonValue document = std::move(parsed).value();
   const JsonValue* format = document.find("format");
   if (!format || !format->is_string() || *format->to_string() != kFormat) {
     return Status(ErrorKind::BadInput, "DC2501", what + " is not a profile; write one with `dcc profile`");
   }
   Fields head(document);
-  const int64_t version = head.integer("version");
+  const int64_t version = head.count("version");
   Profile profile;
   profile.measurements.model_digest = head.text("model_digest");
-  DC_RETURN_IF_ERROR(Status(head.status()).add_context("in " + what));
+  if (!head.status().ok()) return unreadable(head.status(), what);
   if (version != kProfileVersion) {
     return Status(ErrorKind::Mismatch, "DC2503",
                   what + " has version " + std::to_string(version) + ", this dcc reads version " +
                       std::to_string(kProfileVersion) + "; measure again with `dcc profile`");
   }
-  DC_RETURN_IF_ERROR(read_machine(document, profile.measurements.machine).add_context("in " + what));
-  DC_RETURN_IF_ERROR(read_tables(document, profile.measurements).add_context("in " + what));
+  Status status = read_machine(document, profile.measurements.machine);
+  if (status.ok()) status = read_tables(document, profile.measurements);
+  if (!status.ok()) return unreadable(status, what);
   profile.digest = base::sha256_hex(text);
   return profile;
 }
