@@ -88,12 +88,16 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, cha
   }
   for (const CLI::App* command : sub->get_subcommands({})) names.push_back(command->get_name());
   const std::vector<std::string_view> known(names.begin(), names.end());
-  std::string hint;
-  for (int i = 1; i < argc && hint.empty(); ++i) {
-    const std::string_view word = std::string_view(argv[i]).substr(0, std::string_view(argv[i]).find('='));
-    if (std::find(known.begin(), known.end(), word) == known.end()) hint = dc::base::did_you_mean(word, known);
+  std::string what = error.what();
+  for (int i = 1; i < argc; ++i) {
+    const std::string word(std::string_view(argv[i]).substr(0, std::string_view(argv[i]).find('=')));
+    if (std::find(known.begin(), known.end(), word) != known.end()) continue;
+    const std::string hint = dc::base::did_you_mean(word, known);
+    if (hint.empty()) continue;
+    what = "unknown " + std::string(word.starts_with("-") ? "option" : "command") + " '" + word + "'" + hint;
+    break;
   }
-  std::fprintf(stderr, "error[DC2800]: %s%s\nRun `dcc %s--help` for the options.\n", error.what(), hint.c_str(),
+  std::fprintf(stderr, "error[DC2800]: %s\nRun `dcc %s--help` for the options.\n", what.c_str(),
                sub == &app ? "" : (sub->get_name() + " ").c_str());
   return dc::base::exit_code(ErrorKind::Usage);
 }

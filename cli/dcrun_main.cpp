@@ -137,7 +137,7 @@ Status check_launch(const cli::DcrunOptions& options, const runtime::LaunchInfo&
 }  // namespace
 
 int main(int argc, char** argv) {
-  runtime::watch_stop_signals();  // first, so that an early signal is not lost
+  runtime::hold_stop_signals();  // first, so that an early signal is not lost
   signal(SIGPIPE, SIG_IGN);       // a launcher that stops reading must not end a save
   auto options = cli::parse_dcrun_options(argc, argv);
   if (!options.ok()) return report(options.status(), "dcrun");
@@ -149,8 +149,9 @@ int main(int argc, char** argv) {
   if (!launch.ok()) return report(launch.status(), "dcrun");
   if (Status status = check_launch(*options, *launch); !status.ok()) return report(status, "dcrun");
   if (options->ranks > 0 && launch->launcher == runtime::Launcher::Single) {
-    return runtime::spawn_ranks(options->ranks, argc, argv);
+    return runtime::spawn_ranks(options->ranks, argc, argv);  // takes what is held
   }
+  runtime::watch_stop_signals();
   const std::string who = "dcrun[rank " + std::to_string(launch->rank) + "]";
   auto outcome = run_rank(*options, *launch);
   if (!outcome.ok()) return report(outcome.status(), who);

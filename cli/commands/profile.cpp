@@ -8,6 +8,7 @@
 #include "runtime/comm/rendezvous.h"
 #include "runtime/measure/measure.h"
 #include "src/base/build_id.h"
+#include "src/base/file.h"
 #include "src/base/text.h"
 #include "src/cost/analytic.h"
 #include "src/cost/profiled.h"
@@ -69,6 +70,7 @@ Status profile_rank(const ProfileArguments& arguments, const runtime::LaunchInfo
   comm.threads_per_rank = arguments.threads;
   DC_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Job> job, runtime::connect(launch, comm));
   const auto run = [&]() -> Status {
+    if (launch.rank == 0) DC_RETURN_IF_ERROR(base::check_writable(arguments.output));
     const runtime::Progress progress = progress_bar(launch.rank == 0 && isatty(STDERR_FILENO));
     base::Measurements all;
     DC_ASSIGN_OR_RETURN(all.kernels, measure_model(model.step, arguments.threads, job->control(), progress));
@@ -105,6 +107,7 @@ int run_profile(const ProfileArguments& arguments, int argc, char** argv) {
   Result<runtime::LaunchInfo> launch = runtime::detect_launch();
   if (!launch.ok()) return finish(launch.status());
   if (launch->launcher == runtime::Launcher::Single && arguments.ranks > 1) {
+    if (Status status = base::check_writable(arguments.output); !status.ok()) return finish(status);
     return runtime::spawn_ranks(arguments.ranks, argc, argv);
   }
   if (arguments.ranks > 0 && arguments.ranks != launch->world) {

@@ -122,8 +122,7 @@ Status prepare_file(const std::string& path) {
     if (access(path.c_str(), W_OK) == 0) return base::ok_status();  // a pipe or a device
     return Status(ErrorKind::CannotWrite, "DC6313", path + " cannot be written to");
   }
-  auto file = base::OutputFile::create(path);  // removed again right here
-  return file.ok() ? base::ok_status() : std::move(file).status();
+  return base::check_writable(path);
 }
 
 }  // namespace dc::runtime

@@ -19,17 +19,29 @@ void on_signal(int signal, siginfo_t* info, void*) {
   requested.store(true, std::memory_order_relaxed);
 }
 
+sigset_t stop_signals() {
+  sigset_t both;
+  sigemptyset(&both);
+  sigaddset(&both, SIGTERM);
+  sigaddset(&both, SIGINT);
+  return both;
+}
+
 }  // namespace
+
+void hold_stop_signals() {
+  const sigset_t both = stop_signals();
+  sigprocmask(SIG_BLOCK, &both, nullptr);
+}
 
 void watch_stop_signals() {
   struct sigaction action {};
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  sigaddset(&action.sa_mask, SIGTERM);
-  sigaddset(&action.sa_mask, SIGINT);
+  action.sa_mask = stop_signals();
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);
+  sigprocmask(SIG_UNBLOCK, &action.sa_mask, nullptr);
 }
 
 bool stop_requested() { return requested.load(std::memory_order_relaxed); }

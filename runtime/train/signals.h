@@ -3,7 +3,9 @@
 
 namespace dc::runtime {
 
-// Installs the handlers; call it first in main.
+// Keeps both signals pending, also across exec; call it first in main.
+void hold_stop_signals();
+// Installs the handlers and lets through what was held.
 void watch_stop_signals();
 bool stop_requested();
 

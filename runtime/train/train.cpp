@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 
 #include "runtime/exec/trace.h"
@@ -42,7 +43,11 @@ class Session {
     DC_RETURN_IF_ERROR(check_equal(control_, digest_, "plan"));
     DC_RETURN_IF_ERROR(check_equal(control_, options_text(), "run options"));
     report_.start(facts());
-    DC_RETURN_IF_ERROR(agree(control_, open_files(), "opening its files"));
+    if (Status opened = agree(control_, open_files(), "opening its files"); !opened.ok()) {
+      std::error_code ignored;
+      for (const std::string& folder : made_) std::filesystem::remove(folder, ignored);
+      return opened;
+    }
     DC_RETURN_IF_ERROR(prepare());
     DC_ASSIGN_OR_RETURN(
         auto loop, Loop::create(plan_, *executor_, *data_, options_.settings, control_.rank().v));
@@ -92,11 +97,12 @@ class Session {
     const int rank = control_.rank().v;
     DC_ASSIGN_OR_RETURN(
         data_, DataSource::open(options_.data, DataRequest::of(plan_, rank, options_.shuffle)));
-    DC_ASSIGN_OR_RETURN(weights_, open_weights(options_.weights, plan_));
+    DC_ASSIGN_OR_RETURN(weights_, open_weights(options_.weights, plan_, rank));
     if (rank != 0) return base::ok_status();
-    if (!options_.save.empty()) DC_RETURN_IF_ERROR(prepare_folder(options_.save));
-    if (!options_.dump_gradients.empty()) {
-      DC_RETURN_IF_ERROR(prepare_folder(options_.dump_gradients));
+    for (const std::string* folder : {&options_.save, &options_.dump_gradients}) {
+      if (folder->empty()) continue;
+      if (!std::filesystem::exists(*folder)) made_.push_back(*folder);
+      DC_RETURN_IF_ERROR(prepare_folder(*folder));
     }
     if (!options_.trace.empty()) DC_RETURN_IF_ERROR(prepare_file(options_.trace));
     return options_.metrics.empty() ? base::ok_status() : prepare_file(options_.metrics);
@@ -241,6 +247,7 @@ class Session {
   const TrainOptions& options_;
   Report report_;
 
+  std::vector<std::string> made_;  // folders of this run, empty so far
   std::unique_ptr<DataSource> data_;
   WeightSet weights_;
   std::unique_ptr<TraceRecorder> trace_;

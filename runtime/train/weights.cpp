@@ -97,7 +97,7 @@ Status fill_state(const plan::Plan& plan, const WeightSet& weights, int rank,
   return base::ok_status();
 }
 
-Result<WeightSet> open_weights(const std::string& text, const plan::Plan& plan) {
+Result<WeightSet> open_weights(const std::string& text, const plan::Plan& plan, int rank) {
   if (text.starts_with("init:")) {
     uint64_t seed = 0;
     const char* last = text.data() + text.size();
@@ -108,7 +108,7 @@ Result<WeightSet> open_weights(const std::string& text, const plan::Plan& plan) 
     }
     return draw_weights(seed, plan);
   }
-  if (text.ends_with(".pt2")) return open_archive_weights(text, plan);
+  if (text.ends_with(".pt2")) return open_archive_weights(text, plan, rank);
   if (text.ends_with(".safetensors")) return open_tensor_weights(text, plan);
   return Status(ErrorKind::Usage, "DC6403",
                 "--weights " + text + ": give FILE.pt2, FILE.safetensors or init:SEED");

@@ -28,12 +28,14 @@ struct WeightSet {
 };
 
 // `text`: "init:SEED", "FILE.pt2" or "FILE.safetensors". Lists all names that are missing (66),
-// unfit (65) or have no rule to draw by (65).
-base::Result<WeightSet> open_weights(const std::string& text, const plan::Plan& plan);
+// unfit (65) or have no rule to draw by (65). The ranks of a job share the checksums of an archive
+// among them: this rank checks every world-th entry from its own number on.
+base::Result<WeightSet> open_weights(const std::string& text, const plan::Plan& plan, int rank = 0);
 
 // The kinds behind open_weights().
 base::Result<WeightSet> draw_weights(uint64_t seed, const plan::Plan& plan);
-base::Result<WeightSet> open_archive_weights(const std::string& path, const plan::Plan& plan);
+base::Result<WeightSet> open_archive_weights(const std::string& path, const plan::Plan& plan,
+                                            int rank);
 base::Result<WeightSet> open_tensor_weights(const std::string& path, const plan::Plan& plan);
 
 // Fills every state tensor that has a source; the slab is zero elsewhere, which is what the others

@@ -1,7 +1,8 @@
 #include "src/analysis/memory.h"
 
 #include <algorithm>
-#include <cstdio>
+
+#include "src/base/text.h"
 
 namespace dc::analysis {
 namespace {
@@ -64,12 +65,6 @@ void collect(PeakMemory& peak, const ir::Step& step, const ir::Graph& graph, con
   add(peak, {"scratch of " + peak.node, peak.module, Kind::Scratch, {scratch}});
 }
 
-std::string mebibytes(base::Bytes bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f MiB", static_cast<double>(bytes.v) / (1024.0 * 1024.0));
-  return text;
-}
-
 }  // namespace
 
 std::string op_text(const ir::Node& node) {
@@ -106,11 +101,11 @@ PeakMemory peak_memory(const ir::Step& step, const ScratchBytes& scratch, size_t
 }
 
 std::string describe(const PeakMemory& peak) {
-  std::string text = "peak " + mebibytes(peak.live) + " at index " + std::to_string(peak.position) +
+  std::string text = "peak " + base::format_bytes(peak.live.v) + " at index " + std::to_string(peak.position) +
                      " (" + peak.node + (peak.module.empty() ? "" : " in " + peak.module) + ")";
   for (const LiveValue& value : peak.largest) {
     text +=
-        "\n  " + mebibytes(value.bytes) + "  " + std::string(name(value.kind)) + "  " + value.name;
+        "\n  " + base::format_bytes(value.bytes.v) + "  " + std::string(name(value.kind)) + "  " + value.name;
     if (!value.module.empty()) text += " of " + value.module;
   }
   return text;

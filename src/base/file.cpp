@@ -200,6 +200,11 @@ Status OutputFile::commit() {
   return flush_folder(folder_of(path_));
 }
 
+Status check_writable(const std::string& path) {
+  Result<OutputFile> file = OutputFile::create(path);  // its destructor removes it
+  return file.ok() ? ok_status() : std::move(file).status();
+}
+
 Status write_file_atomically(const std::string& path, std::span<const uint8_t> bytes) {
   DC_ASSIGN_OR_RETURN(OutputFile file, OutputFile::create(path));
   DC_RETURN_IF_ERROR(file.write_at(0, bytes));
