@@ -1,13 +1,17 @@
 #include <chrono>
 #include <cstdio>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "cli/commands/commands.h"
 #include "cli/commands/model.h"
+#include "runtime/measure/measure.h"
 #include "runtime/plan/file.h"
-#include "runtime/plan/memory_report.h"
+#include "runtime/plan/report.h"
 #include "src/base/build_id.h"
 #include "src/base/file.h"
-#include "src/base/sha256.h"
+#include "src/base/json_writer.h"
 #include "src/base/text.h"
 #include "src/cache/plan_cache.h"
 #include "src/cost/analytic.h"
@@ -23,22 +27,41 @@ using base::ErrorKind;
 using base::Result;
 using base::Status;
 
-// Where compile's own time went, for people who wonder.
+// Where compile's own time went: laps of one name add up, everything between two laps counts.
 class Stopwatch {
  public:
-  void lap(const char* what) {
+  void lap(std::string_view what) {
     const auto now = std::chrono::steady_clock::now();
     const double ms = std::chrono::duration<double, std::milli>(now - last_).count();
-    char text[64];
-    std::snprintf(text, sizeof text, "%s%s %.0f ms", text_.empty() ? "" : ", ", what, ms);
-    text_ += text;
     last_ = now;
+    for (auto& [name, sum] : laps_) {
+      if (name == what) {
+        sum += ms;
+        return;
+      }
+    }
+    laps_.emplace_back(what, ms);
   }
-  const std::string& text() const { return text_; }
+  const std::vector<std::pair<std::string, double>>& laps() const { return laps_; }
+  double total() const {
+    double sum = 0;
+    for (const auto& [name, ms] : laps_) sum += ms;
+    return sum;
+  }
+  std::string text() const {
+    char number[32];
+    std::snprintf(number, sizeof number, "%.0f ms", total());
+    std::string text = number;
+    for (size_t i = 0; i < laps_.size(); ++i) {
+      std::snprintf(number, sizeof number, " %.0f", laps_[i].second);
+      text += (i == 0 ? " = " : " + ") + laps_[i].first + number;
+    }
+    return text;
+  }
 
  private:
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-  std::string text_;
+  std::vector<std::pair<std::string, double>> laps_;
 };
 
 Result<plan::CompileOptions> options_of(const CompileArguments& arguments) {
@@ -47,8 +70,10 @@ Result<plan::CompileOptions> options_of(const CompileArguments& arguments) {
   options.accumulation = arguments.grad_accum;
   options.threads = arguments.threads;
   options.passes.zero = arguments.zero;
-  if (arguments.reduction_order == "per-step") options.passes.reduction_order = passes::ReductionOrder::PerStep;
-  if (arguments.reduction_order == "per-micro-batch") options.passes.reduction_order = passes::ReductionOrder::PerMicroBatch;
+  if (arguments.reduction_order == "per-step")
+    options.passes.reduction_order = passes::ReductionOrder::PerStep;
+  if (arguments.reduction_order == "per-micro-batch")
+    options.passes.reduction_order = passes::ReductionOrder::PerMicroBatch;
   if (arguments.reduce_dtype == "float32") options.reduce_dtype = ir::DType::F32;
   if (arguments.reduce_dtype == "bfloat16") options.reduce_dtype = ir::DType::BF16;
   if (!arguments.memory.empty()) {
@@ -64,44 +89,65 @@ struct Job {
   std::optional<profile::Profile> profile;
   cache::PlanCache cache{""};
   Stopwatch watch;
-  std::vector<std::string> warnings;
 };
 
-void check_profile(Job& job, const ir::Step& step) {
+// What makes the profile's figures doubtful for this plan. Notes become part of the plan, so they
+// depend on the profile, the model and the options only; nothing about this host or any path.
+std::vector<std::string> profile_notes(const Job& job, const ir::Step& step) {
   const base::Measurements& measured = job.profile->measurements;
-  const auto warn = [&](const std::string& text) { job.warnings.push_back("profile " + job.arguments.profile + ": " + text); };
-  if (!measured.model_digest.empty() && measured.model_digest != step.model_digest) {
-    warn("it was measured on another model; kernels it does not know are estimated");
+  std::vector<std::string> notes;
+  const auto ranks = [](int count) {
+    return std::to_string(count) + (count == 1 ? " rank" : " ranks");
+  };
+  if (measured.model_digest != step.model_digest) {
+    notes.push_back(
+        "foreign-profile: the profile was measured on another model; kernels it does "
+        "not know are estimated");
+  }
+  if (measured.machine.software != base::build_id()) {
+    notes.push_back("stale-profile: the profile was measured by " + measured.machine.software +
+                    ", this is " + std::string(base::build_id()));
   }
   if (measured.machine.threads != job.options.threads) {
-    warn("it was measured with " + std::to_string(measured.machine.threads) + " thread(s) per rank, the plan uses " +
-         std::to_string(job.options.threads));
+    notes.push_back("profile-threads: the profile was measured with " +
+                    std::to_string(measured.machine.threads) +
+                    " thread(s) per rank, the plan uses " + std::to_string(job.options.threads));
   }
   if (measured.machine.ranks != job.options.world && job.options.world > 1) {
-    warn("it was measured on " + std::to_string(measured.machine.ranks) + " rank(s), collectives of " +
-         std::to_string(job.options.world) + " are estimated");
+    notes.push_back("profile-ranks: the profile was measured on " + ranks(measured.machine.ranks) +
+                    ", the collectives of " + ranks(job.options.world) + " are estimated");
   }
+  return notes;
+}
+
+// About this host, so it is said but not recorded.
+void warn_of_other_machine(const Job& job) {
+  if (!job.profile) return;
+  const std::string &then = job.profile->measurements.machine.cpu, now = runtime::cpu_name();
+  if (then == now) return;
+  std::fprintf(stderr, "warning: other-machine: profile %s was measured on %s, this is %s\n",
+               job.arguments.profile.c_str(), then.c_str(), now.c_str());
 }
 
 Result<runtime::plan::Plan> compile_model(Job& job, Model model) {
   const cost::AnalyticCost generic(job.options.threads);
-  if (!job.profile) {
-    DC_ASSIGN_OR_RETURN(runtime::plan::Plan plan, plan::compile(std::move(model.step), job.options, generic));
-    plan.notes = std::move(model.notes);
-    return plan;
+  std::optional<cost::ProfiledCost> measured;
+  if (job.profile) {
+    measured.emplace(*job.profile, generic);
+    for (std::string& note : profile_notes(job, model.step)) model.notes.push_back(std::move(note));
   }
-  check_profile(job, model.step);
-  const cost::ProfiledCost measured(*job.profile, generic);
-  DC_ASSIGN_OR_RETURN(runtime::plan::Plan plan, plan::compile(std::move(model.step), job.options, measured));
-  plan.profile_digest = job.profile->digest;
-  plan.notes = std::move(model.notes);
-  plan.notes.insert(plan.notes.end(), job.warnings.begin(), job.warnings.end());
+  const cost::CostModel& cost = measured ? static_cast<const cost::CostModel&>(*measured) : generic;
+  DC_ASSIGN_OR_RETURN(runtime::plan::Plan plan,
+                      plan::compile(std::move(model.step), job.options, cost,
+                                    [&](const char* part) { job.watch.lap(part); }));
+  plan.notes.insert(plan.notes.begin(), model.notes.begin(), model.notes.end());
+  if (job.profile) plan.profile_digest = job.profile->digest;
   return plan;
 }
 
 cache::KeyParts key_parts(const Job& job, const std::string& config) {
-  return {job.profile ? job.profile->digest : "", job.options.canonical() + "\n" + config, std::string(base::build_id()),
-          std::string(runtime::plan::kMagic)};
+  return {job.profile ? job.profile->digest : "", job.options.canonical() + "\n" + config,
+          std::string(base::build_id()), std::string(runtime::plan::kMagic)};
 }
 
 struct Compiled {
@@ -110,18 +156,36 @@ struct Compiled {
   bool hit = false;
 };
 
-Result<Compiled> from_bytes(std::string bytes, bool hit) {
-  const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
-  DC_ASSIGN_OR_RETURN(runtime::plan::Plan plan, runtime::plan::decode({data, bytes.size()}));
-  return Compiled{std::move(bytes), std::move(plan), hit};
+// The plan under `key`, if the cache has a sound one.
+std::optional<Compiled> look_up(Job& job, const std::string& key) {
+  std::string warning;
+  std::optional<cache::Found> found = job.cache.find_plan(key, warning);
+  if (!warning.empty()) std::fprintf(stderr, "warning: %s\n", warning.c_str());
+  if (!found) return std::nullopt;
+  return Compiled{std::move(found->bytes), std::move(found->plan), true};
 }
 
-// The plan under `key`, if the cache has a sound one.
-std::optional<std::string> look_up(Job& job, const std::string& key) {
-  std::string warning;
-  std::optional<std::string> found = job.cache.find_plan(key, warning);
-  if (!warning.empty()) std::fprintf(stderr, "warning: %s\n", warning.c_str());
-  return found;
+Result<Compiled> compile_anew(Job& job, Model model) {
+  Compiled compiled;
+  DC_ASSIGN_OR_RETURN(const runtime::plan::Plan plan, compile_model(job, std::move(model)));
+  compiled.bytes = runtime::plan::encode(plan);
+  const auto* data = reinterpret_cast<const uint8_t*>(compiled.bytes.data());
+  const auto add_context = [](Status status) {
+    return std::move(status).add_context(
+        "the plan just compiled did not pass its own verification");
+  };
+  auto decoded = runtime::plan::decode({data, compiled.bytes.size()});
+  if (!decoded.ok()) return add_context(std::move(decoded).status());
+  compiled.plan = std::move(decoded).value();
+  DC_RETURN_IF_ERROR(add_context(runtime::plan::verify_meaning(compiled.plan)));
+  job.watch.lap("encode and verify");
+  return compiled;
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
 }
 
 Result<Compiled> obtain(Job& job) {
@@ -132,25 +196,45 @@ Result<Compiled> obtain(Job& job) {
   DC_ASSIGN_OR_RETURN(const std::string archive, frontend::archive_digest(job.arguments.model));
   const std::string direct = cache::key_of(archive, key_parts(job, config_text));
   if (const std::optional<std::string> key = job.cache.find_direct(direct)) {
-    if (std::optional<std::string> bytes = look_up(job, *key)) return from_bytes(std::move(*bytes), true);
+    if (std::optional<Compiled> found = look_up(job, *key)) {
+      job.watch.lap("look up");
+      return std::move(*found);
+    }
   }
   job.watch.lap("look up");
   DC_ASSIGN_OR_RETURN(Model model, read_model(job.arguments.model, job.arguments.config));
   job.watch.lap("read");
-  const std::string key = cache::key_of(model.step.model_digest, key_parts(job, model.config));
-  std::optional<std::string> bytes = look_up(job, key);
-  const bool hit = bytes.has_value();
-  if (!hit) {
-    DC_ASSIGN_OR_RETURN(const runtime::plan::Plan plan, compile_model(job, std::move(model)));
-    job.watch.lap("passes");
-    bytes = runtime::plan::encode(plan);
-    DC_RETURN_IF_ERROR(runtime::plan::verify_meaning(plan).add_context("the plan just compiled did not pass its own verification"));
-    job.watch.lap("encode and verify");
+  // Notes are in the plan, so they count; the archive's own names of things do not.
+  const std::string key =
+      cache::key_of(model.step.model_digest, key_parts(job, model.config + joined(model.notes)));
+  std::optional<Compiled> compiled = look_up(job, key);
+  job.watch.lap("look up");
+  if (!compiled) {
+    DC_ASSIGN_OR_RETURN(compiled, compile_anew(job, std::move(model)));
   }
-  if (Status stored = job.cache.store(direct, key, *bytes); !stored.ok()) {
+  if (Status stored = job.cache.store(direct, key, compiled->bytes); !stored.ok()) {
     std::fprintf(stderr, "warning: the plan was not cached: %s\n", stored.sentence().c_str());
   }
-  return from_bytes(std::move(*bytes), hit);
+  job.watch.lap("cache");
+  return std::move(*compiled);
+}
+
+const char* cache_word(const Job& job, const Compiled& compiled) {
+  if (!job.cache.enabled()) return "off";
+  return compiled.hit ? "hit" : "miss";
+}
+
+std::string json_report(const Job& job, const Compiled& compiled) {
+  base::JsonWriter json(1);
+  json.begin_object();
+  json.field("schema", "dcc.compile/1").field("output", job.arguments.output);
+  json.field("bytes", static_cast<int64_t>(compiled.bytes.size()));
+  json.field("cache", cache_word(job, compiled));
+  json.key("compile_ms").begin_object();
+  for (const auto& [what, ms] : job.watch.laps()) json.field(what, ms);
+  json.end_object();
+  runtime::plan::write_report(json, compiled.plan);
+  return json.end_object().take() + "\n";
 }
 
 }  // namespace
@@ -159,19 +243,24 @@ Status run_compile(const CompileArguments& arguments) {
   Job job;
   job.arguments = arguments;
   DC_ASSIGN_OR_RETURN(job.options, options_of(arguments));
+  DC_RETURN_IF_ERROR(plan::check(job.options));
   if (!arguments.profile.empty()) {
     DC_ASSIGN_OR_RETURN(job.profile, profile::read_profile(arguments.profile));
+    warn_of_other_machine(job);
   }
   if (!arguments.no_cache) job.cache = cache::PlanCache(cache::PlanCache::default_directory());
   DC_ASSIGN_OR_RETURN(const Compiled compiled, obtain(job));
   DC_RETURN_IF_ERROR(base::write_file_atomically(arguments.output, compiled.bytes));
   job.watch.lap("write");
-  for (const std::string& note : compiled.plan.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
-  const std::string report = arguments.json ? runtime::plan::to_json(compiled.plan)
-                                            : runtime::plan::summary(compiled.plan) + runtime::plan::memory_report(compiled.plan);
+  for (const std::string& note : compiled.plan.notes) {
+    std::fprintf(stderr, "note: %s\n", note.c_str());
+  }
+  const std::string report =
+      arguments.json ? json_report(job, compiled) : runtime::plan::report(compiled.plan);
   std::fputs(report.c_str(), stdout);
-  std::fprintf(stderr, "%s: %s (%s), cache %s; %s\n", arguments.output.c_str(), base::format_bytes(static_cast<int64_t>(compiled.bytes.size())).c_str(),
-               compiled.plan.chain.c_str(), arguments.no_cache ? "off" : (compiled.hit ? "hit" : "miss"), job.watch.text().c_str());
+  std::fprintf(stderr, "%s: %s, cache %s; %s\n", arguments.output.c_str(),
+               base::format_bytes(static_cast<int64_t>(compiled.bytes.size())).c_str(),
+               cache_word(job, compiled), job.watch.text().c_str());
   return {};
 }
 
