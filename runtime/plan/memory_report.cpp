@@ -4,6 +4,7 @@
 
 #include "runtime/plan/fail.h"
 #include "runtime/plan/names.h"
+#include "runtime/plan/report.h"
 #include "src/base/text.h"
 #include "src/base/units.h"
 
@@ -74,26 +75,20 @@ std::string right(const std::string& text, size_t width) {
   return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
 }
 
-std::string peak_line(const Plan& plan, const Peak& peak) {
-  const auto& list = plan.programs[static_cast<size_t>(peak.program)].instructions;
-  std::string line = "peak: " + base::format_bytes(peak.bytes) + " live at ";
-  if (list.empty()) return line + "rest\n";
-  const std::string& module = list[static_cast<size_t>(peak.index)].module;
-  line += describe_instruction(plan, peak.program, peak.index);
-  return line + (module.empty() ? "" : ", module " + module) + "\n";
-}
-
 std::string report_space(const Plan& plan, Space space, int64_t arena,
                          const std::vector<SliceKind>& kinds) {
   const Peak peak = find_peak(plan, space);
   std::string out = "space " + std::string(name(space)) + ": arena " + base::format_bytes(arena) +
                     " (" + std::to_string(arena) + " bytes), largest live sum " +
-                    std::to_string(peak.bytes) + " bytes\n" + peak_line(plan, peak);
+                    std::to_string(peak.bytes) + " bytes\npeak: " + describe_peak(plan, peak) +
+                    "\n";
   out += "alive there, by kind:\n";
   for (size_t k = 0; k < kSliceKinds; ++k) {
     if (peak.by_kind[k] == 0) continue;
-    out += "  " + padded(std::string(name(static_cast<SliceKind>(k))), 16) +
-           right(base::format_bytes(peak.by_kind[k]), 12) + "\n";
+    const auto kind = static_cast<SliceKind>(k);
+    const bool estimate = kind == SliceKind::Scratch && scratch_is_estimated(plan);
+    out += "  " + padded(std::string(name(kind)), 16) +
+           right(base::format_bytes(peak.by_kind[k]), 12) + (estimate ? "  (estimate)" : "") + "\n";
   }
   out += "the largest alive there:\n";
   const std::vector<std::string> names = slice_names(plan);
@@ -129,6 +124,24 @@ Peak find_peak(const Plan& plan, Space space) {
     return plan.slices[static_cast<size_t>(a)].bytes > plan.slices[static_cast<size_t>(b)].bytes;
   });
   return peak;
+}
+
+BytesPerKind kept_bytes(const Plan& plan) {
+  const std::vector<SliceKind> kinds = slice_kinds(plan);
+  BytesPerKind kept{};
+  for (size_t i = 0; i < plan.slices.size(); ++i) {
+    if (plan.slices[i].program < 0) kept[static_cast<size_t>(kinds[i])] += rounded(plan.slices[i]);
+  }
+  return kept;
+}
+
+std::string describe_peak(const Plan& plan, const Peak& peak) {
+  const auto& list = plan.programs[static_cast<size_t>(peak.program)].instructions;
+  std::string text = base::format_bytes(peak.bytes) + " live at ";
+  if (list.empty()) return text + "rest";
+  const std::string& module = list[static_cast<size_t>(peak.index)].module;
+  text += describe_instruction(plan, peak.program, peak.index);
+  return text + (module.empty() ? "" : ", module " + module);
 }
 
 std::string memory_report(const Plan& plan) {

@@ -1,137 +1,153 @@
-// `dcc inspect --as=summary`: the plan in a screenful, for people.
+// The plan in a screenful, for people: what `dcc compile` prints and `dcc inspect --as=summary`.
+#include <algorithm>
 #include <map>
 
-#include "runtime/plan/extent.h"
 #include "runtime/plan/memory_report.h"
 #include "runtime/plan/names.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/report.h"
 #include "src/base/text.h"
 
 namespace dc::runtime::plan {
 namespace {
 
+using base::format_bytes;
+
+constexpr size_t kNameWidth = 19;
+constexpr size_t kFigureWidth = 12;
+
 std::string or_none(const std::string& text) { return text.empty() ? "none" : text; }
 
+std::string count_of(int64_t count, const char* what, const char* plural = "s") {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : plural);
+}
+
+// "memory           ...": the name of a line and what it says.
+std::string line(std::string name, const std::string& text) {
+  name.resize(std::max(kNameWidth, name.size() + 1), ' ');
+  return name + text + "\n";
+}
+
+std::string right(const std::string& text) {
+  return text.size() < kFigureWidth ? std::string(kFigureWidth - text.size(), ' ') + text : text;
+}
+
 std::string head(const Plan& plan) {
-  std::string out = "plan " + or_none(plan.name) + ": " + std::to_string(plan.world()) + " ranks (";
-  for (size_t i = 0; i < plan.mesh.size(); ++i) {
-    out += (i > 0 ? " x " : "") + plan.mesh[i].first + "=" + std::to_string(plan.mesh[i].second);
-  }
-  out += "), threads per rank " + std::to_string(plan.threads) + ", micro-batches per step " +
-         std::to_string(plan.accumulation) + ", chain " + or_none(plan.chain) + "\n";
-  out += "model " + or_none(plan.model_digest) + "\nprofile " + or_none(plan.profile_digest) +
-         "\noptions " + or_none(plan.options_digest) + " (" + plan.options + ")\ncompiler " +
-         or_none(plan.compiler) + "\n";
-  return out;
+  return line("plan", or_none(plan.name) + " for " + count_of(plan.world(), "rank") + " with " +
+                          count_of(plan.threads, "thread") + " each, " +
+                          count_of(plan.accumulation, "micro-batch", "es") + " per step, chain " +
+                          or_none(plan.chain));
 }
 
 std::string parameters(const Plan& plan) {
-  int64_t elements = 0, trainable = 0, bytes = 0;
-  for (const Parameter& p : plan.parameters) {
-    const int64_t count = element_count(p.sizes).value_or(0);
-    elements += count;
-    bytes += count * base::byte_size(p.dtype);
-    trainable += p.trainable ? count : 0;
-  }
-  return "parameters: " + std::to_string(plan.parameters.size()) + " values, " +
-         std::to_string(elements) + " elements (" + std::to_string(trainable) + " trainable), " +
-         base::format_bytes(bytes) + "; optimizer " +
-         std::string(optimizer_name(plan.optimizer.kind)) +
-         (plan.optimizer.clip ? ", clipped" : ", not clipped") + "\n";
+  const ParameterFacts facts = parameter_facts(plan);
+  std::string text = std::to_string(facts.count) + " with " + std::to_string(facts.elements) +
+                     " elements (" + format_bytes(facts.bytes) + "), ";
+  text += facts.trainable_elements == facts.elements
+              ? "all trainable"
+              : std::to_string(facts.trainable_elements) + " trainable";
+  std::string state = facts.sharded_state == 0
+                          ? "every rank has the whole state"
+                          : "state of " + count_of(facts.sharded_state, "parameter") + " sharded";
+  return line("parameters", text) +
+         line("placement", std::to_string(facts.resident) + " resident, " +
+                               std::to_string(facts.gathered) + " gathered when used; " + state) +
+         line("optimizer", std::string(optimizer_name(plan.optimizer.kind)) +
+                               (plan.optimizer.clip ? ", gradients clipped" : ", not clipped"));
 }
 
-// Bytes that a rank keeps from step to step, per kind, and the arena.
+std::string prediction(const Plan& plan) {
+  const Prediction& p = plan.prediction;
+  std::string wire;
+  for (size_t i = 0; i < p.wire_bytes.size(); ++i) {
+    if (p.wire_bytes[i] == 0) continue;
+    wire += (wire.empty() ? "" : ", ") + std::string(name(static_cast<CollectiveKind>(i))) + " " +
+            format_bytes(p.wire_bytes[i]) + " (" + std::to_string(p.wire_bytes[i]) + " bytes)";
+  }
+  return line("predicted step", base::format_duration(p.step_ns) + " = compute " +
+                                    base::format_duration(p.compute_ns) + " + communication " +
+                                    base::format_duration(p.communication_ns) + ", from " +
+                                    or_none(p.origin)) +
+         line("sent per step", wire.empty() ? "nothing" : wire + ", by rank 0");
+}
+
+// Bytes of each kind: what a rank keeps from step to step, and what is alive at the peak.
+std::string memory_table(const Plan& plan, const Peak& peak) {
+  const BytesPerKind kept = kept_bytes(plan);
+  std::string out = line("  per rank", right("always") + right("at the peak"));
+  int64_t always = 0;
+  for (size_t k = 0; k < kSliceKinds; ++k) {
+    if (kept[k] == 0 && peak.by_kind[k] == 0) continue;
+    always += kept[k];
+    const auto kind = static_cast<SliceKind>(k);
+    const bool estimate = kind == SliceKind::Scratch && scratch_is_estimated(plan);
+    out += line("  " + std::string(name(kind)),
+                right(kept[k] == 0 ? "" : format_bytes(kept[k])) +
+                    right(peak.by_kind[k] == 0 ? "" : format_bytes(peak.by_kind[k])) +
+                    (estimate ? "  (estimate; dcc profile measures it)" : ""));
+  }
+  return out + line("  all", right(format_bytes(always)) + right(format_bytes(peak.bytes)));
+}
+
 std::string memory(const Plan& plan) {
-  const std::vector<SliceKind> kinds = slice_kinds(plan);
-  BytesPerKind state{};
-  for (size_t i = 0; i < plan.slices.size(); ++i) {
-    if (plan.slices[i].program < 0) state[static_cast<size_t>(kinds[i])] += plan.slices[i].bytes;
-  }
-  std::string out = "kept per rank:";
-  for (size_t k = 0; k < kSliceKinds; ++k) {
-    if (state[k] == 0) continue;
-    out += " " + std::string(name(static_cast<SliceKind>(k))) + " " + base::format_bytes(state[k]) +
-           ",";
-  }
-  out.back() = '\n';
-  const Peak peak = find_peak(plan, Space::Device);
-  out += "at the peak per rank:";
-  for (size_t k = 0; k < kSliceKinds; ++k) {
-    if (peak.by_kind[k] == 0) continue;
-    out += " " + std::string(name(static_cast<SliceKind>(k))) + " " +
-           base::format_bytes(peak.by_kind[k]) + ",";
-  }
-  out.back() = '\n';
+  std::string arenas;
   for (size_t i = 0; i < plan.arena_bytes.size(); ++i) {
-    out += "arena " + std::string(name(static_cast<Space>(i))) + ": " +
-           base::format_bytes(plan.arena_bytes[i]) + " per rank\n";
+    if (plan.arena_bytes[i] == 0) continue;
+    arenas += (arenas.empty() ? "" : ", ") + std::string(name(static_cast<Space>(i))) + " " +
+              format_bytes(plan.arena_bytes[i]) + " (" + std::to_string(plan.arena_bytes[i]) +
+              " bytes)";
   }
-  return out;
+  const Peak peak = find_peak(plan, Space::Device);
+  return line("memory", arenas.empty() ? "none" : arenas + " per rank") +
+         line("peak", describe_peak(plan, peak)) + memory_table(plan, peak);
 }
-
-struct CollectiveCount {
-  int64_t count = 0, buffers = 0, bytes = 0;  // bytes of whole values
-};
 
 std::string program(const Plan& plan, const Program& p, int64_t repeat) {
   std::map<std::string, int64_t> kernels;  // by provider
-  std::map<CollectiveKind, CollectiveCount> collectives;
+  std::map<CollectiveKind, int64_t> collectives, whole_bytes;
   int64_t others = 0;
   for (const Instruction& in : p.instructions) {
     if (in.kind == InstructionKind::Kernel) {
       ++kernels[std::string(name(in.provider))];
     } else if (in.kind == InstructionKind::Collective) {
-      CollectiveCount& c = collectives[in.collective];
-      ++c.count;
+      ++collectives[in.collective];
       for (const CollectiveBuffer& b : in.buffers) {
-        ++c.buffers;
-        c.bytes += b.elements * base::byte_size(plan.tensors[static_cast<size_t>(b.input)].dtype);
+        const Tensor& wire = plan.tensors[static_cast<size_t>(b.input)];
+        whole_bytes[in.collective] += b.elements * base::byte_size(wire.dtype);
       }
     } else {
       ++others;
     }
   }
-  std::string out = "  " + std::to_string(repeat) + " x " + p.name + ": " +
-                    std::to_string(p.instructions.size()) + " instructions (";
+  std::string out = std::to_string(repeat) + " x " + p.name + ": ";
   for (const auto& [provider, count] : kernels) {
-    out += std::to_string(count) + " " + provider + ", ";
+    out += std::to_string(count) + " " + provider + " kernels, ";
   }
-  int64_t total = 0;
-  for (const auto& [kind, c] : collectives) total += c.count;
-  out += std::to_string(total) + " collectives, " + std::to_string(others) + " others)\n";
-  for (const auto& [kind, c] : collectives) {
-    out += "    " + std::string(name(kind)) + ": " + std::to_string(c.count) + " with " +
-           std::to_string(c.buffers) + " buffers, whole values of " + base::format_bytes(c.bytes) +
-           "\n";
+  for (const auto& [kind, count] : collectives) {
+    out += std::to_string(count) + " " + std::string(name(kind)) + " of " +
+           format_bytes(whole_bytes[kind]) + ", ";
   }
-  return out;
+  return out + std::to_string(others) + " signals and waits";
 }
 
-std::string prediction(const Plan& plan) {
-  const Prediction& p = plan.prediction;
-  std::string out = "predicted step: " + base::format_duration(p.step_ns) + " (compute " +
-                    base::format_duration(p.compute_ns) + ", communication " +
-                    base::format_duration(p.communication_ns) + "; from " + or_none(p.origin) +
-                    ")\n";
-  out += "sent by one rank per step:";
-  bool any = false;
-  for (size_t i = 0; i < p.wire_bytes.size(); ++i) {
-    if (p.wire_bytes[i] == 0) continue;
-    out += (any ? ", " : " ") + std::string(name(static_cast<CollectiveKind>(i))) + " " +
-           base::format_bytes(p.wire_bytes[i]) + " (" + std::to_string(p.wire_bytes[i]) + " bytes)";
-    any = true;
-  }
-  return out + (any ? "\n" : " nothing\n");
+std::string identity(const Plan& plan) {
+  return line("model", or_none(plan.model_digest)) + line("profile", or_none(plan.profile_digest)) +
+         line("options", plan.options) + line("compiler", or_none(plan.compiler));
 }
 
 }  // namespace
 
-std::string summary(const Plan& plan) {
-  std::string out = head(plan) + parameters(plan) + memory(plan) + "step:\n";
-  for (const ProgramRun& run : plan.step) {
-    out += program(plan, plan.programs[static_cast<size_t>(run.program)], run.repeat);
+std::string report(const Plan& plan) {
+  std::string out = head(plan) + parameters(plan) + prediction(plan) + memory(plan);
+  for (size_t i = 0; i < plan.step.size(); ++i) {
+    const ProgramRun& run = plan.step[i];
+    out += line(i == 0 ? "instructions" : "",
+                program(plan, plan.programs[static_cast<size_t>(run.program)], run.repeat));
   }
-  out += prediction(plan);
+  return out + identity(plan);
+}
+
+std::string summary(const Plan& plan) {
+  std::string out = report(plan);
   for (const std::string& note : plan.notes) out += "note: " + note + "\n";
   return out;
 }

@@ -1,6 +1,8 @@
-// Passes: transformations of a Step from one stage to the next (or within one). The table is passes.def.
+// Passes: transformations of a Step from one stage to the next (or within one). The table is
+// passes.def.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,9 +19,10 @@ namespace dc::passes {
 enum class ReductionOrder : uint8_t { PerStep, PerMicroBatch };
 
 struct Options {
-  int zero = 3;                                   // ZeRO stage 0 to 3: the uniform placement
-  std::optional<ReductionOrder> reduction_order;  // empty: per-step for ZeRO 0 and 1, per-micro-batch for 2 and 3
-  std::optional<base::Bytes> memory;              // budget of space device, per rank
+  int zero = 3;  // ZeRO stage 0 to 3: the uniform placement
+  std::optional<ReductionOrder>
+      reduction_order;  // empty: per-step for ZeRO 0 and 1, per-micro-batch for 2 and 3
+  std::optional<base::Bytes> memory;  // budget of space device, per rank
 };
 
 struct Remark {
@@ -42,11 +45,14 @@ struct Pass {
   base::Result<Change> (*run)(ir::Step&, PassContext&);
 };
 
-std::span<const Pass> all_passes();              // in the order of the default pipeline
-const Pass* find_pass(std::string_view name);    // null if unknown
+std::span<const Pass> all_passes();            // in the order of the default pipeline
+const Pass* find_pass(std::string_view name);  // null if unknown
 
-// Runs passes in order; verifies the step before the first and after each. The context of an error names the pass.
-base::Result<Change> run_passes(ir::Step& step, std::span<const Pass* const> passes, PassContext& context);
+// Runs passes in order; verifies the step before the first and after each. The context of an error
+// names the pass. `done` hears of each pass that went well, for those who measure.
+using PassDone = std::function<void(const Pass&)>;
+base::Result<Change> run_passes(ir::Step& step, std::span<const Pass* const> passes,
+                                PassContext& context, const PassDone& done = {});
 // "a,b,c" to passes; Usage (64) with the nearest name for an unknown one.
 base::Result<std::vector<const Pass*>> parse_passes(std::string_view list);
 

@@ -6,7 +6,8 @@ namespace dc::passes {
 using base::ErrorKind;
 using base::Result;
 
-#define DC_PASS(name, function, needs, gives, summary) Result<Change> function(ir::Step&, PassContext&);
+#define DC_PASS(name, function, needs, gives, summary) \
+  Result<Change> function(ir::Step&, PassContext&);
 #include "src/passes/passes.def"
 #undef DC_PASS
 
@@ -27,7 +28,8 @@ const Pass* find_pass(std::string_view name) {
   return nullptr;
 }
 
-Result<Change> run_passes(ir::Step& step, std::span<const Pass* const> passes, PassContext& context) {
+Result<Change> run_passes(ir::Step& step, std::span<const Pass* const> passes, PassContext& context,
+                          const PassDone& done) {
   if (base::Status status = ir::verify(step, step.stage); !status.ok()) {
     return std::move(status).add_context("before the first pass");
   }
@@ -36,8 +38,9 @@ Result<Change> run_passes(ir::Step& step, std::span<const Pass* const> passes, P
     const std::string where = "in pass " + std::string(pass->name);
     if (step.stage != pass->needs) {
       return base::Status(ErrorKind::Usage, "DC2601",
-                          "pass " + std::string(pass->name) + " cannot run here: the step is at another stage; "
-                          "run the passes in the order `dcc passes` lists");
+                          "pass " + std::string(pass->name) +
+                              " cannot run here: the step is at another stage; "
+                              "run the passes in the order `dcc passes` lists");
     }
     Result<Change> change = pass->run(step, context);
     if (!change.ok()) return std::move(change).status().add_context(where);
@@ -46,6 +49,7 @@ Result<Change> run_passes(ir::Step& step, std::span<const Pass* const> passes, P
       return std::move(status).add_context("after pass " + std::string(pass->name));
     }
     if (*change == Change::Yes) total = Change::Yes;
+    if (done) done(*pass);
   }
   return total;
 }
@@ -60,8 +64,8 @@ Result<std::vector<const Pass*>> parse_passes(std::string_view list) {
     const Pass* pass = find_pass(name);
     if (!pass) {
       return base::Status(ErrorKind::Usage, "DC2602",
-                          "there is no pass '" + std::string(name) + "'" + base::did_you_mean(name, names) +
-                              "; `dcc passes` lists them");
+                          "there is no pass '" + std::string(name) + "'" +
+                              base::did_you_mean(name, names) + "; `dcc passes` lists them");
     }
     passes.push_back(pass);
     list = comma == std::string_view::npos ? "" : list.substr(comma + 1);

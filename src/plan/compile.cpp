@@ -12,33 +12,35 @@ using base::Result;
 using base::Status;
 
 std::string CompileOptions::canonical() const {
-  std::string text = "world=" + std::to_string(world) + " accumulation=" + std::to_string(accumulation) +
+  std::string text = "world=" + std::to_string(world) +
+                     " accumulation=" + std::to_string(accumulation) +
                      " threads=" + std::to_string(threads) + " zero=" + std::to_string(passes.zero);
   if (passes.reduction_order) {
-    text += *passes.reduction_order == passes::ReductionOrder::PerStep ? " order=per-step" : " order=per-micro-batch";
+    text += *passes.reduction_order == passes::ReductionOrder::PerStep ? " order=per-step"
+                                                                       : " order=per-micro-batch";
   }
   if (reduce_dtype) text += " reduce_dtype=" + std::string(base::name(*reduce_dtype));
   if (passes.memory) text += " memory=" + std::to_string(passes.memory->v);
   return text + " device=cpu";
 }
 
-namespace {
-
 Status check(const CompileOptions& options) {
   const auto bad = [](const std::string& what) { return Status(ErrorKind::Usage, "DC2801", what); };
-  if (options.world < 1 || options.world > kMaxWorld) return bad("--world must be between 1 and 65536");
+  if (options.world < 1 || options.world > kMaxWorld)
+    return bad("--world must be between 1 and 65536");
   if (options.accumulation < 1) return bad("--grad-accum must be at least 1");
-  if (options.threads < 1 || options.threads > 1024) return bad("--threads must be between 1 and 1024");
+  if (options.threads < 1 || options.threads > 1024)
+    return bad("--threads must be between 1 and 1024");
   if (options.passes.zero < 0 || options.passes.zero > 3) return bad("--zero must be 0, 1, 2 or 3");
-  if (options.reduce_dtype && *options.reduce_dtype != ir::DType::F32 && *options.reduce_dtype != ir::DType::BF16) {
+  if (options.reduce_dtype && *options.reduce_dtype != ir::DType::F32 &&
+      *options.reduce_dtype != ir::DType::BF16) {
     return bad("--reduce-dtype must be float32 or bfloat16");
   }
   return {};
 }
 
-}  // namespace
-
-Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& options, const cost::CostModel& cost) {
+Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& options,
+                                    const cost::CostModel& cost, const PartDone& done) {
   DC_RETURN_IF_ERROR(check(options));
   step.mesh.axes = {{"dp", options.world}};
   step.accumulation = options.accumulation;
@@ -46,16 +48,21 @@ Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& options
   std::vector<passes::Remark> remarks;
   passes::PassContext context{cost, options.passes, remarks};
   const std::vector<const passes::Pass*> pipeline = search::default_pipeline();
-  base::Result<passes::Change> change = passes::run_passes(step, pipeline, context);
+  base::Result<passes::Change> change =
+      passes::run_passes(step, pipeline, context, [&](const passes::Pass& pass) {
+        if (done) done(pass.gives == ir::Stage::Allocated ? "layout" : "passes");
+      });
   if (!change.ok()) return std::move(change).status();
   EmitOptions emit_options;
   emit_options.threads = options.threads;
   emit_options.chain = "zero" + std::to_string(options.passes.zero);
   DC_ASSIGN_OR_RETURN(runtime::plan::Plan plan, emit(step, emit_options, cost));
+  if (done) done("emit");
   plan.options = options.canonical();
   plan.options_digest = base::sha256_hex(plan.options);
   plan.compiler = std::string(base::build_id());
-  for (const passes::Remark& remark : remarks) plan.remarks.push_back(remark.pass + ": " + remark.text);
+  for (const passes::Remark& remark : remarks)
+    plan.remarks.push_back(remark.pass + ": " + remark.text);
   return plan;
 }
 

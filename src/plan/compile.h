@@ -1,6 +1,7 @@
 // From an imported step to a plan: the options that decide it, the pipeline, the emission.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -14,8 +15,8 @@ namespace dc::plan {
 struct CompileOptions {
   int world = 1;
   int accumulation = 1;
-  int threads = 1;                          // per rank
-  std::optional<ir::DType> reduce_dtype;    // wire dtype of gradients
+  int threads = 1;                        // per rank
+  std::optional<ir::DType> reduce_dtype;  // wire dtype of gradients
   passes::Options passes;
 
   // Every option that can change the plan, in one canonical line; part of the cache key.
@@ -23,8 +24,13 @@ struct CompileOptions {
 };
 
 inline constexpr int kMaxWorld = 65536;
+base::Status check(const CompileOptions& options);  // Usage (64) naming the option
+
+// Hears the name of each part as it ends: "passes" (several times), "layout", "emit".
+using PartDone = std::function<void(const char* part)>;
 
 // Takes the imported step with its optimizer already configured. The step is consumed.
-base::Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& options, const cost::CostModel& cost);
+base::Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& options,
+                                          const cost::CostModel& cost, const PartDone& done = {});
 
 }  // namespace dc::plan

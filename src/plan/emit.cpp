@@ -244,6 +244,10 @@ class Emitter {
     prediction.live_bytes = analysis::peak_memory(step_).live.v;
     prediction.wire_bytes = wire_bytes(step_);
     prediction.origin = cost_.origin();
+    if (time.analytic == 0 || !prediction.origin.starts_with("profile")) return;
+    plan_.notes.push_back("the profile lacks " + std::to_string(time.analytic) + " of " +
+                          std::to_string(time.figures()) +
+                          " figures; their time and workspace are estimates for a generic CPU");
   }
 
   const ir::Step& step_;

@@ -70,6 +70,20 @@ cost::Collective cost_kind(CollectiveKind kind) {
   return cost::Collective::AllGather;
 }
 
+void count(cost::Source source, SerialTime& time) {
+  switch (source) {
+    case cost::Source::Measured:
+      ++time.measured;
+      return;
+    case cost::Source::Interpolated:
+      ++time.interpolated;
+      return;
+    case cost::Source::Analytic:
+      ++time.analytic;
+      return;
+  }
+}
+
 }  // namespace
 
 std::vector<int64_t> wire_bytes(const ir::Step& step, int rank) {
@@ -105,7 +119,7 @@ SerialTime serial_time(const ir::Step& step, const cost::CostModel& cost) {
       } else {
         continue;  // the done half
       }
-      if (estimate.source == cost::Source::Analytic) total.profiled = false;
+      count(estimate.source, total);
     }
   }
   return total;

@@ -18,11 +18,12 @@ namespace dc::plan {
 // gathers and more in reductions.
 std::vector<int64_t> wire_bytes(const ir::Step& step, int rank = 0);
 
-// Serial times per step, repeats included. `profiled` is false as soon as one figure comes from a
-// table.
+// Serial times per step, repeats included, and how many of the figures were measured for this very
+// kernel or size, how many read off a curve, how many come from a table.
 struct SerialTime {
   base::Nanos compute, communication;
-  bool profiled = true;
+  int measured = 0, interpolated = 0, analytic = 0;
+  int figures() const { return measured + interpolated + analytic; }
 };
 SerialTime serial_time(const ir::Step& step, const cost::CostModel& cost);
 

@@ -296,8 +296,10 @@ TEST(Traffic, SerialTimeCountsRepeats) {
   SerialTime time = serial_time(built.step, *cost);
   EXPECT_EQ(time.compute.v, 4 * 2 * 200000 + 3000);
   EXPECT_EQ(time.communication.v, 4 * (150000 + 70000) + 150000);
-  EXPECT_TRUE(time.profiled);
-  EXPECT_FALSE(serial_time(built.step, cost::AnalyticCost(1)).profiled);
+  EXPECT_EQ(time.analytic, 0);
+  const SerialTime table = serial_time(built.step, cost::AnalyticCost(1));
+  EXPECT_EQ(table.analytic, table.figures());
+  EXPECT_EQ(table.figures(), time.figures());
 }
 
 }  // namespace

@@ -1,0 +1,30 @@
+// What `dcc compile` and `dcc inspect` say about a plan, most important first: as text for people
+// and as JSON for programs. For verified plans.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/plan/plan.h"
+#include "src/base/json_writer.h"
+
+namespace dc::runtime::plan {
+
+struct ParameterFacts {
+  int64_t count = 0, elements = 0, bytes = 0;  // whole, in the model's dtypes
+  int64_t trainable_elements = 0;
+  int64_t resident = 0;       // parameters that every rank holds whole
+  int64_t gathered = 0;       // parameters of which a rank holds a shard, gathered when used
+  int64_t sharded_state = 0;  // trainable parameters whose optimizer state is sharded
+};
+ParameterFacts parameter_facts(const Plan& plan);
+
+// Without a profile the workspace of kernels is an upper bound from shapes.
+bool scratch_is_estimated(const Plan& plan);
+
+std::string report(const Plan& plan);  // `dcc compile`; with notes it is `summary` of plan.h
+
+// Members "plan" to "notes" of an open object: the shape "dcc.compile/1" promises.
+void write_report(base::JsonWriter& json, const Plan& plan);
+
+}  // namespace dc::runtime::plan
