@@ -1,0 +1,169 @@
+// LD_PRELOAD library: says which code allocates while a training job runs its steps.
+//
+//   DCC_WATCH_STEPS=FIRST:LAST  watch after step FIRST was written to the metrics, until LAST was
+//   DCC_WATCH_DIR=DIR           reports: DIR/PID, one line per distinct (size, call stack);
+//                               and DIR/step, the step all processes of the job share
+//
+// A step ends when any process writes a line that starts with {"step": (rank 0's metrics). A report
+// line is: bytes, thread, then the stack from the inside out as LIBRARY+0xOFFSET. Reports are
+// written at once with write(2): a rank may end without running destructors.
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+}
+
+namespace {
+
+constexpr int kFrames = 48;
+constexpr size_t kSeen = 1 << 14;
+
+std::atomic<int64_t>* shared_step = nullptr;
+int64_t first_step = 0, last_step = 0;
+int report = -1;
+std::atomic<uint64_t> seen[kSeen];
+thread_local bool inside = false;
+
+bool watching() {
+  if (shared_step == nullptr || inside) return false;
+  const int64_t step = shared_step->load(std::memory_order_relaxed);
+  return step >= first_step && step < last_step;
+}
+
+// True the first time this value comes.
+bool is_new(uint64_t value) {
+  for (size_t probe = 0; probe < 64; ++probe) {
+    std::atomic<uint64_t>& slot = seen[(value + probe) % kSeen];
+    uint64_t old = 0;
+    if (slot.compare_exchange_strong(old, value)) return true;
+    if (old == value) return false;
+  }
+  return true;
+}
+
+uint64_t hash(size_t bytes, void* const* frames, int count) {
+  uint64_t value = 1469598103934665603ull ^ bytes;
+  for (int i = 0; i < count; ++i)
+    value = (value ^ reinterpret_cast<uint64_t>(frames[i])) * 1099511628211ull;
+  return value | 1;
+}
+
+void write_line(size_t bytes, void* const* frames, int count) {
+  char line[8192], thread[17] = {};
+  prctl(PR_GET_NAME, thread);
+  for (char& c : thread)
+    if (c == ' ') c = '_';
+  int length = snprintf(line, sizeof line, "%zu %s", bytes, thread);
+  for (int i = 0; i < count && length < static_cast<int>(sizeof line) - 300; ++i) {
+    Dl_info info = {};
+    const bool known = dladdr(frames[i], &info) != 0 && info.dli_fname != nullptr;
+    const char* slash = known ? strrchr(info.dli_fname, '/') : nullptr;
+    const char* name = slash ? slash + 1 : known ? info.dli_fname : "?";
+    const auto offset =
+        reinterpret_cast<uint64_t>(frames[i]) - reinterpret_cast<uint64_t>(info.dli_fbase);
+    length += snprintf(line + length, sizeof line - static_cast<size_t>(length), " %.80s+0x%llx",
+                       name, static_cast<unsigned long long>(offset));
+  }
+  line[length++] = '\n';
+  if (write(report, line, static_cast<size_t>(length)) != length) abort();
+}
+
+__attribute__((noinline)) void note(size_t bytes) {
+  if (!watching()) return;
+  inside = true;
+  void* frames[kFrames];
+  const int count = backtrace(frames, kFrames);
+  if (is_new(hash(bytes, frames, count))) write_line(bytes, frames, count);
+  inside = false;
+}
+
+void* map_step(const char* folder) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/step", folder);
+  const int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (file < 0 || ftruncate(file, 4096) != 0) abort();
+  void* address = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (address == MAP_FAILED) abort();
+  close(file);
+  snprintf(path, sizeof path, "%s/%d", folder, static_cast<int>(getpid()));
+  report = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (report < 0) abort();
+  return address;
+}
+
+__attribute__((constructor)) void start() {
+  const char *steps = getenv("DCC_WATCH_STEPS"), *folder = getenv("DCC_WATCH_DIR");
+  if (steps == nullptr || folder == nullptr) return;
+  char* end = nullptr;
+  first_step = strtoll(steps, &end, 10);
+  last_step = *end == ':' ? strtoll(end + 1, nullptr, 10) : INT64_MAX;
+  void* frames[2];
+  backtrace(frames, 2);  // loads what it needs now
+  shared_step = static_cast<std::atomic<int64_t>*>(map_step(folder));
+}
+
+using Fwrite = size_t(const void*, size_t, size_t, FILE*);
+using Mmap = void*(void*, size_t, int, int, int, off_t);
+
+}  // namespace
+
+extern "C" {
+
+void* malloc(size_t bytes) {
+  note(bytes);
+  return __libc_malloc(bytes);
+}
+void* calloc(size_t count, size_t bytes) {
+  note(count * bytes);
+  return __libc_calloc(count, bytes);
+}
+void* realloc(void* old, size_t bytes) {
+  note(bytes);
+  return __libc_realloc(old, bytes);
+}
+void* memalign(size_t alignment, size_t bytes) {
+  note(bytes);
+  return __libc_memalign(alignment, bytes);
+}
+void* aligned_alloc(size_t alignment, size_t bytes) {
+  note(bytes);
+  return __libc_memalign(alignment, bytes);
+}
+int posix_memalign(void** result, size_t alignment, size_t bytes) {
+  note(bytes);
+  *result = __libc_memalign(alignment, bytes);
+  return *result == nullptr ? ENOMEM : 0;
+}
+
+void* mmap(void* address, size_t bytes, int protection, int flags, int file, off_t offset) {
+  static Mmap* const real = reinterpret_cast<Mmap*>(dlsym(RTLD_NEXT, "mmap"));
+  note(bytes);
+  return real(address, bytes, protection, flags, file, offset);
+}
+
+size_t fwrite(const void* data, size_t size, size_t count, FILE* file) {
+  static Fwrite* const real = reinterpret_cast<Fwrite*>(dlsym(RTLD_NEXT, "fwrite"));
+  const size_t written = real(data, size, count, file);
+  constexpr char kStep[] = "{\"step\":";
+  if (shared_step != nullptr && size * count > sizeof kStep &&
+      memcmp(data, kStep, sizeof kStep - 1) == 0)
+    shared_step->fetch_add(1, std::memory_order_relaxed);
+  return written;
+}
+
+}  // extern "C"
