@@ -1,0 +1,127 @@
+// ProfiledCost: which figure answers, what it is, and where it says it comes from.
+#include "src/cost/profiled.h"
+
+#include <gtest/gtest.h>
+
+#include "src/cost/analytic.h"
+#include "src/profile/node_key.h"
+#include "tests/src/analysis/small_steps.h"
+
+namespace dc::cost {
+namespace {
+
+using base::Bytes;
+
+base::Timing taking(int64_t ns) { return {ns, ns - 1, 3, 9}; }
+
+class Profiled : public testing::Test {
+ protected:
+  Profiled() : b_(2) {
+    const ir::ValueId x = b_.input("x", ir::f32({64, 32})), w = b_.input("w", ir::f32({32, 16}));
+    known_ = b_.aten("aten.mm.default", {x, w}, {"y", ir::f32({64, 16})});
+    const ir::ValueId t = b_.aten("aten.add.Tensor", {known_, known_}, {"z", ir::f32({64, 16})});
+    unknown_ = b_.aten("aten.mul.Tensor", {t, t}, {"u", ir::f32({64, 16})});
+    cast_ = b_.op(ir::OpKind::Cast, {unknown_}, {{"c", ir::contiguous(ir::DType::BF16, {64, 16})}});
+    other_cast_ = b_.op(ir::OpKind::Cast, {x}, {{"d", ir::contiguous(ir::DType::BF16, {64, 32})}});
+    profile_.digest = "d1";
+    profile_.measurements.kernels = {{key(known_), "aten", taking(5000), 777},
+                                     {cast_key(1024), "native", taking(100), 0},
+                                     {cast_key(4096), "native", taking(400), 0}};
+  }
+  const ir::Node& node(ir::ValueId value) {
+    return b_.graph().node(b_.graph().value(value).producer);
+  }
+  std::string key(ir::ValueId value) { return profile::node_key(b_.graph(), node(value)); }
+  static std::string cast_key(int elements) {
+    const std::string n = std::to_string(elements);
+    return "dc.cast f32[" + n + "](1) -> bf16[" + n + "](1)";  // 6 bytes an element
+  }
+  Estimate time(ir::ValueId value) {
+    return ProfiledCost(profile_, table_).compute(b_.graph(), node(value));
+  }
+
+  ir::StepBuilder b_;
+  ir::ValueId known_, unknown_, cast_, other_cast_;
+  profile::Profile profile_;
+  const AnalyticCost table_{1};
+};
+
+TEST_F(Profiled, TheVeryKernelIsMeasured) {
+  EXPECT_EQ(time(known_).time.v, 5000);
+  EXPECT_EQ(time(known_).source, Source::Measured);
+}
+
+TEST_F(Profiled, AnUnknownKernelComesFromTheTable) {
+  EXPECT_EQ(time(unknown_).time.v, table_.compute(b_.graph(), node(unknown_)).time.v);
+  EXPECT_EQ(time(unknown_).source, Source::Analytic);
+}
+
+TEST_F(Profiled, AtenKernelsOfOtherShapesAreNotInterpolated) {
+  profile_.measurements.kernels[0].key =
+      "aten.mm.default f32[128,32](32,1) f32[32,16](16,1) -> f32[128,16](16,1)";
+  EXPECT_EQ(time(known_).source, Source::Analytic);
+}
+
+TEST_F(Profiled, NativeKernelsAreReadOffTheirSizes) {
+  const Estimate inside = time(other_cast_);  // 2048 elements: a third of the way from 1024 to 4096
+  EXPECT_EQ(inside.source, Source::Interpolated);
+  EXPECT_EQ(inside.time.v, 200);
+  EXPECT_EQ(time(cast_).time.v, 100);  // 1024 elements in another shape: the same bytes
+  profile_.measurements.kernels.erase(profile_.measurements.kernels.begin() + 2);
+  EXPECT_EQ(time(other_cast_).time.v, 200);  // above the last point: in proportion
+  profile_.measurements.kernels.back() = {cast_key(4096), "native", taking(400), 0};
+  EXPECT_EQ(time(other_cast_).time.v, 400);  // below the first: its time
+  profile_.measurements.kernels.clear();
+  EXPECT_EQ(time(other_cast_).source, Source::Analytic);
+}
+
+TEST_F(Profiled, ScratchIsMeasuredOrEstimated) {
+  const ProfiledCost cost(profile_, table_);
+  EXPECT_EQ(cost.scratch(b_.graph(), node(known_)).bytes.v, 777);
+  EXPECT_EQ(cost.scratch(b_.graph(), node(known_)).source, Source::Measured);
+  const Scratch unknown = cost.scratch(b_.graph(), node(unknown_));
+  EXPECT_EQ(unknown.source, Source::Analytic);
+  EXPECT_EQ(unknown.bytes.v, table_.scratch(b_.graph(), node(unknown_)).bytes.v);
+}
+
+TEST_F(Profiled, CollectivesOfTheirGroupOnly) {
+  profile_.measurements.collectives = {{"all_gather", 2, 16384, taking(1400)},
+                                       {"all_gather", 2, 4096, taking(200)},
+                                       {"all_reduce", 4, 4096, taking(900)}};
+  const ProfiledCost cost(profile_, table_);
+  const auto gather = [&](int64_t bytes) {
+    return cost.collective(Collective::AllGather, {bytes}, 2);
+  };
+  EXPECT_EQ(gather(4096).time.v, 200);
+  EXPECT_EQ(gather(4096).source, Source::Measured);
+  EXPECT_EQ(gather(8192).time.v, 600);
+  EXPECT_EQ(gather(8192).source, Source::Interpolated);
+  EXPECT_EQ(gather(0).time.v, 200);
+  EXPECT_EQ(gather(32768).time.v, 2800);
+  const Estimate four = cost.collective(Collective::AllGather, {4096}, 4);
+  EXPECT_EQ(four.source, Source::Analytic);
+  EXPECT_EQ(four.time.v, table_.collective(Collective::AllGather, {4096}, 4).time.v);
+  EXPECT_EQ(cost.collective(Collective::ReduceScatter, {4096}, 2).source, Source::Analytic);
+  EXPECT_EQ(cost.collective(Collective::AllReduce, {4096}, 4).time.v, 900);
+}
+
+TEST_F(Profiled, CopiesFollowTheirDirection) {
+  profile_.measurements.copies = {{"host", "device", 1000, taking(50)}};
+  const ProfiledCost cost(profile_, table_);
+  EXPECT_EQ(cost.copy({2000}, ir::Space::Host, ir::Space::Device).time.v, 100);
+  EXPECT_EQ(cost.copy({2000}, ir::Space::Host, ir::Space::Device).source, Source::Interpolated);
+  EXPECT_EQ(cost.copy({2000}, ir::Space::Device, ir::Space::Host).source, Source::Analytic);
+}
+
+TEST_F(Profiled, NamesTheProfile) {
+  EXPECT_EQ(ProfiledCost(profile_, table_).origin(), "profile d1");
+}
+
+TEST_F(Profiled, APointOfNoBytesDoesNotDivide) {
+  profile_.measurements.collectives = {{"all_gather", 2, 0, taking(7)}};
+  const ProfiledCost cost(profile_, table_);
+  EXPECT_GE(cost.collective(Collective::AllGather, {1 << 30}, 2).time.v, 0);
+}
+
+}  // namespace
+}  // namespace dc::cost

@@ -1,0 +1,172 @@
+// prof.json: what is written is read back; what is not a profile is refused with its cause.
+#include "src/profile/profile_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "src/base/file.h"
+#include "src/base/sha256.h"
+#include "tests/src/archive/temporary_folder.h"
+
+namespace dc::profile {
+namespace {
+
+using base::ErrorKind;
+using base::Measurements;
+using testing::HasSubstr;
+
+Measurements sample() {
+  Measurements all;
+  all.machine = {"A \"CPU\" \\ @ 2 GHz\n\xC3\xA4", "dcc 0.1.0", "local", "dcrun -n", 8, 2, 3};
+  all.model_digest = std::string(64, 'a');
+  all.kernels = {{"aten.mm.default f32[2,3](3,1) f32[3,4](4,1) -> f32[2,4](4,1)",
+                  "aten",
+                  {1500, 1400, 20, 9},
+                  4096},
+                 {"dc.cast f32[8](1) -> bf16[8](1)", "native", {10, 9, 1, 18}, 0}};
+  all.collectives = {{"all_gather", 2, 4096, {100, 90, 3, 50}},
+                     {"reduce_scatter", 2, int64_t{1} << 40, {int64_t{1} << 49, 1, 2, 5}}};
+  all.copies = {{"host", "device", 16777216, {7, 6, 5, 4}}};
+  return all;
+}
+
+void expect_equal(const base::Timing& a, const base::Timing& b) {
+  EXPECT_EQ(a.median_ns, b.median_ns);
+  EXPECT_EQ(a.fastest_ns, b.fastest_ns);
+  EXPECT_EQ(a.spread_ns, b.spread_ns);
+  EXPECT_EQ(a.samples, b.samples);
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+base::Status refusal(const std::string& text) {
+  auto parsed = parse_profile(text, "prof.json");
+  return parsed.ok() ? base::Status() : parsed.status();
+}
+
+TEST(Profile, RoundTrip) {
+  const Measurements before = sample();
+  const std::string text = to_json(before);
+  const auto parsed = parse_profile(text, "prof.json");
+  ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
+  const Measurements& after = parsed->measurements;
+  EXPECT_EQ(parsed->digest, base::sha256_hex(text));
+  EXPECT_EQ(after.model_digest, before.model_digest);
+  EXPECT_EQ(after.machine.cpu, before.machine.cpu);
+  EXPECT_EQ(after.machine.software, before.machine.software);
+  EXPECT_EQ(after.machine.communicator, before.machine.communicator);
+  EXPECT_EQ(after.machine.launcher, before.machine.launcher);
+  EXPECT_EQ(after.machine.cores, before.machine.cores);
+  EXPECT_EQ(after.machine.ranks, before.machine.ranks);
+  EXPECT_EQ(after.machine.threads, before.machine.threads);
+  ASSERT_EQ(after.kernels.size(), before.kernels.size());
+  for (size_t i = 0; i < after.kernels.size(); ++i) {
+    EXPECT_EQ(after.kernels[i].key, before.kernels[i].key);
+    EXPECT_EQ(after.kernels[i].provider, before.kernels[i].provider);
+    EXPECT_EQ(after.kernels[i].scratch_bytes, before.kernels[i].scratch_bytes);
+    expect_equal(after.kernels[i].timing, before.kernels[i].timing);
+  }
+  ASSERT_EQ(after.collectives.size(), before.collectives.size());
+  for (size_t i = 0; i < after.collectives.size(); ++i) {
+    EXPECT_EQ(after.collectives[i].kind, before.collectives[i].kind);
+    EXPECT_EQ(after.collectives[i].ranks, before.collectives[i].ranks);
+    EXPECT_EQ(after.collectives[i].bytes, before.collectives[i].bytes);
+    expect_equal(after.collectives[i].timing, before.collectives[i].timing);
+  }
+  ASSERT_EQ(after.copies.size(), 1u);
+  EXPECT_EQ(after.copies[0].from, "host");
+  EXPECT_EQ(after.copies[0].to, "device");
+  EXPECT_EQ(after.copies[0].bytes, 16777216);
+  expect_equal(after.copies[0].timing, before.copies[0].timing);
+  EXPECT_EQ(to_json(after), text);  // the same records are the same text
+}
+
+TEST(Profile, FilesComeAndGo) {
+  const tests::TemporaryFolder folder;
+  const std::string path = folder / "prof.json";
+  EXPECT_EQ(read_profile(path).status().kind(), ErrorKind::MissingInput);
+  ASSERT_TRUE(write_profile(path, sample()).ok());
+  EXPECT_TRUE(read_profile(path).ok());
+  EXPECT_EQ(write_profile(folder / "none/prof.json", sample()).kind(), ErrorKind::CannotWrite);
+}
+
+TEST(Profile, AnotherVersionIsAMismatch) {
+  for (const char* version : {"0", "2", "1000000"}) {
+    const base::Status status = refusal(
+        replaced(to_json(sample()), "\"version\": 1", std::string("\"version\": ") + version));
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.kind(), ErrorKind::Mismatch);
+    EXPECT_THAT(status.sentence(), HasSubstr("measure again"));
+  }
+}
+
+TEST(Profile, OtherDocumentsAreNoProfile) {
+  for (const char* text : {"{}", "[]", "3", "null", R"({"format": 1})", R"({"format": "dcrun"})"}) {
+    const base::Status status = refusal(text);
+    ASSERT_FALSE(status.ok()) << text;
+    EXPECT_EQ(status.kind(), ErrorKind::BadInput);
+    EXPECT_THAT(status.sentence(), HasSubstr("prof.json"));
+  }
+}
+
+TEST(Profile, EveryTruncationIsRefused) {
+  const std::string good = to_json(sample());
+  for (size_t size = 0; size + 2 < good.size(); ++size) {
+    const base::Status status = refusal(good.substr(0, size));
+    ASSERT_FALSE(status.ok()) << size;
+    ASSERT_EQ(status.kind(), ErrorKind::BadInput) << size;
+    ASSERT_THAT(status.to_string(), HasSubstr("prof.json")) << size;
+  }
+}
+
+TEST(Profile, EveryMemberIsNeeded) {
+  const std::string good = to_json(sample());
+  for (const char* key : {"format",        "version",   "machine",    "model_digest", "kernels",
+                          "collectives",   "copies",    "cpu",        "cores",        "software",
+                          "communicator",  "launcher",  "ranks",      "threads",      "key",
+                          "provider",      "median_ns", "fastest_ns", "spread_ns",    "samples",
+                          "scratch_bytes", "kind",      "bytes",      "from",         "to"}) {
+    const std::string quoted = std::string("\"") + key + "\":";
+    const base::Status status = refusal(replaced(good, quoted, "\"x_" + std::string(key) + "\":"));
+    ASSERT_FALSE(status.ok()) << key;
+    EXPECT_EQ(status.kind(), ErrorKind::BadInput) << key;
+  }
+}
+
+TEST(Profile, NumbersMustBeSane) {
+  const std::string good = to_json(sample());
+  for (const char* number : {"-1", "1.5", "\"7\"", "null", "true", "[]", "1e3",
+                             "99999999999999999999", "9223372036854775807"}) {
+    const base::Status status =
+        refusal(replaced(good, "\"median_ns\": 1500", std::string("\"median_ns\": ") + number));
+    ASSERT_FALSE(status.ok()) << number;
+    EXPECT_EQ(status.kind(), ErrorKind::BadInput) << number;
+  }
+}
+
+// Whatever a byte turns into, the answer is a profile or a sentence with the file's name.
+TEST(Profile, MutationsAreReadOrRefused) {
+  const std::string good = to_json(sample());
+  std::mt19937 random(7);
+  int refused = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string text = good;
+    for (uint32_t i = 0; i <= random() % 3; ++i) {
+      text[random() % text.size()] = static_cast<char>(random() % 256);
+    }
+    const base::Status status = refusal(text);
+    if (status.ok()) continue;
+    ++refused;
+    ASSERT_THAT(status.to_string(), HasSubstr("prof.json"));
+  }
+  EXPECT_GT(refused, 2000);
+}
+
+}  // namespace
+}  // namespace dc::profile
