@@ -13,8 +13,7 @@ using base::JsonWriter;
 using base::Result;
 using base::Status;
 
-std::string header_line(const RunFacts& facts) {
-  JsonWriter json;
+void write_header(JsonWriter& json, const RunFacts& facts) {
   json.begin_object();
   json.field("schema", "dcrun-metrics/1");
   json.field("plan", facts.plan_digest).field("name", facts.plan_name).field("chain", facts.chain);
@@ -29,11 +28,10 @@ std::string header_line(const RunFacts& facts) {
   json.end_object();
   json.field("repairs", facts.providers.repairs);
   json.field("weights", facts.weights).field("data", facts.data);
-  return json.end_object().take();
+  json.end_object();
 }
 
-std::string step_line(const StepFacts& facts) {
-  JsonWriter json;
+void write_step(JsonWriter& json, const StepFacts& facts) {
   json.begin_object();
   json.field("step", facts.step).field("epoch", facts.epoch).field("loss", facts.loss);
   json.field("grad_norm", facts.grad_norm).field("lr", facts.lr).field("tokens", facts.tokens);
@@ -43,7 +41,7 @@ std::string step_line(const StepFacts& facts) {
   json.field("reduce_scatter", facts.wire.reduce_scatter);
   json.field("all_reduce", facts.wire.all_reduce);
   json.end_object();
-  return json.end_object().take();
+  json.end_object();
 }
 
 }  // namespace
@@ -55,15 +53,21 @@ Result<std::unique_ptr<Metrics>> Metrics::create(const std::string& path, const 
                   path + ": metrics cannot be written here (" + std::strerror(errno) + ")");
   }
   std::unique_ptr<Metrics> metrics(new Metrics(file, path));
-  DC_RETURN_IF_ERROR(metrics->write_line(header_line(facts)));
+  write_header(metrics->line_, facts);
+  DC_RETURN_IF_ERROR(metrics->write_line());
   return metrics;
 }
 
 Metrics::~Metrics() { std::fclose(file_); }
 
-Status Metrics::add(const StepFacts& facts) { return write_line(step_line(facts)); }
+Status Metrics::add(const StepFacts& facts) {
+  line_.clear();
+  write_step(line_, facts);
+  return write_line();
+}
 
-Status Metrics::write_line(const std::string& line) {
+Status Metrics::write_line() {
+  const std::string& line = line_.text();
   const bool written = std::fwrite(line.data(), 1, line.size(), file_) == line.size() &&
                        std::fputc('\n', file_) != EOF && std::fflush(file_) == 0;
   if (written) return base::ok_status();

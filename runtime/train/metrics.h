@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/exec/executor.h"
+#include "src/base/json_writer.h"
 #include "src/base/status.h"
 
 namespace dc::runtime {
@@ -42,9 +43,10 @@ class Metrics {
 
  private:
   Metrics(std::FILE* file, std::string path) : file_(file), path_(std::move(path)) {}
-  base::Status write_line(const std::string& line);
+  base::Status write_line();  // what is in line_
   std::FILE* file_;
   std::string path_;
+  base::JsonWriter line_;  // kept, so that a step's line allocates nothing
 };
 
 }  // namespace dc::runtime

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "runtime/train/signals.h"
 #include "src/base/text.h"
@@ -21,7 +22,7 @@ bool capable_terminal() {
 
 // A reader that does not keep up slows the run down, but never keeps it from stopping: a launcher
 // that ends a job may no longer read what the ranks print.
-void print(const std::string& text) {
+void print(std::string_view text) {
   size_t done = 0;
   while (done < text.size()) {
     pollfd ready{STDOUT_FILENO, POLLOUT, 0};

@@ -44,6 +44,12 @@ void append_json_real(std::string& text, double value) {
   if (digits.find_first_of(".e") == std::string_view::npos) text += ".0";
 }
 
+void JsonWriter::clear() {
+  text_.clear();
+  has_items_.clear();
+  after_key_ = false;
+}
+
 void JsonWriter::new_line() {
   if (indent_ == 0) return;
   text_ += '\n';
