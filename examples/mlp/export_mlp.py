@@ -12,6 +12,7 @@ class Classifier(torch.nn.Module):
         return torch.nn.functional.cross_entropy(self.layers(points), labels)
 
 if __name__ == "__main__":
+    torch.manual_seed(0)
     model = Classifier()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.01)
     batch = (torch.randn(16, 2), torch.randint(3, (16,)))
