@@ -16,6 +16,7 @@
 #include "runtime/train/settings.h"
 #include "runtime/train/signals.h"
 #include "runtime/train/train.h"
+#include "src/base/text.h"
 #include "src/base/train_config.h"
 
 namespace {
@@ -34,7 +35,7 @@ int report(const Status& status, const std::string& who) {
   }
   const int code = base::exit_code(status.kind());
   std::fflush(stdout);
-  std::fprintf(stderr, "%s: %s (exit %d)\n", who.c_str(), line.c_str(), code);
+  std::fprintf(stderr, "%s: %s (exit %d)\n", who.c_str(), base::printable(line).c_str(), code);
   return code;
 }
 

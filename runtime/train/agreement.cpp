@@ -21,7 +21,7 @@ Status agree(Communicator& control, Status mine, std::string_view activity) {
     if (codes[rank] == 0) continue;
     return Status(static_cast<ErrorKind>(codes[rank]), "DC6301",
                   "rank " + std::to_string(rank) + " failed while " + std::string(activity) +
-                      "; its own message says why");
+                      "; see its own message");
   }
   return base::ok_status();
 }

@@ -68,7 +68,10 @@ struct Complaints {
   void miss(const std::string& name) { missing += (missing_count++ ? ", " : "") + name; }
   void refuse(const std::string& what) { unfit += (unfit_count++ ? "; " : "") + what; }
   Status status(const std::string& path) const {
-    if (unfit_count > 0) return Status(ErrorKind::BadInput, "DC6421", path + ": " + unfit);
+    if (unfit_count > 0) {
+      return Status(ErrorKind::BadInput, "DC6421",
+                    path + ": " + unfit + "; give weights of the model that was compiled");
+    }
     if (missing_count == 0) return base::ok_status();
     return Status(ErrorKind::MissingInput, "DC6422",
                   path + " lacks " + std::to_string(missing_count) + " of the model's tensors: " +
@@ -101,8 +104,7 @@ std::unique_ptr<ElementSource> from_archive(const std::shared_ptr<const ZipArchi
                                            record.offset};
   Status within = base::archive::check_within(tensor, static_cast<int64_t>(entry->size));
   if (!within.ok() || record.sizes != sizes) {
-    complaints.refuse("'" + fqn + "' does not fit its entry " + record.entry +
-                      "; is this the archive the plan was compiled from?");
+    complaints.refuse("'" + fqn + "' does not fit its entry " + record.entry);
     return nullptr;
   }
   std::shared_ptr<const void> owner = archive;

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "src/base/text.h"
+
 namespace dc::base {
 
 int exit_code(ErrorKind kind) { return static_cast<int>(kind); }
@@ -11,7 +13,7 @@ std::string Status::to_string() const {
   if (ok()) return "";
   std::string text = "error[" + code() + "]: " + sentence();
   for (const std::string& line : context()) text += "\n  " + line;
-  return text;
+  return printable(text);
 }
 
 void check_failed(const char* condition, const char* file, int line) {

@@ -17,6 +17,10 @@ std::string did_you_mean(std::string_view word, std::span<const std::string_view
 std::string format_bytes(int64_t bytes);     // "512 B", "33.5 MiB"
 std::string format_duration(int64_t nanos);  // "850 ns", "1.20 ms", "2 min 05 s"
 
+// The text with control characters (but line feeds) and what is no UTF-8 as '?': names out of
+// damaged files must not reach a terminal.
+std::string printable(std::string_view text);
+
 // `*` stands for any characters, `?` for one; everything else for itself.
 bool glob_match(std::string_view pattern, std::string_view text);
 

@@ -1,0 +1,151 @@
+"""Bad requests: command lines, configurations, launchers and outputs that cannot be served."""
+
+import json
+import os
+import subprocess
+import unittest
+
+import torch
+from torch import nn
+
+import jobs
+import running
+
+
+class Unusual(nn.Module):
+    """Forward and backward each have an operator that no compiler of training steps needs to know."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.inner(x)
+        return (torch.special.i0(y) + torch.special.i0(y * 2)).sum()
+
+
+class BadRequestTest(jobs.JobTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = running.archive("mlp")
+        cls.plan = running.compile_plan(cls.model, 2, 3)
+
+    def compile(self, *options, output="out.dcp"):
+        return jobs.dcc("compile", self.model, "--world", "2", "--no-cache", *options, "-o", self.path(output))
+
+    def arguments(self, *options, plan=None):
+        return [plan or self.plan, "--weights", self.model, "--data", "synthetic", *options]
+
+    def train(self, *options):
+        return jobs.dcrun("-n", "2", *self.arguments(*options))
+
+    def test_usage_of_dcc(self):
+        def usage(words, *arguments):
+            result = jobs.dcc(*arguments)
+            self.assertEqual(result.code, 64, result.err)
+            self.assertRegex(result.err, r"^error\[DC28\d\d\]: ")
+            for word in words:
+                self.assertIn(word, result.err)
+
+        usage(["unknown option '--wrld'", "did you mean '--world'?", "dcc compile --help"], "compile", self.model, "--wrld", "2", "-o", "x")
+        usage(["unknown command 'compil'", "did you mean 'compile'?"], "compil", self.model)
+        usage(["unknown command 'lss'", "did you mean 'ls'?"], "cache", "lss")
+        usage(["plan is required", "dcc verify --help"], "verify")
+        usage(["foo", "summary,text,json,memory"], "inspect", self.plan, "--as=foo")
+        usage(["--zero must be 0, 1, 2 or 3"], "compile", self.model, "--world", "2", "--zero", "4", "-o", self.path("out"))
+        usage(["--world must be"], "compile", self.model, "--world", "0", "-o", self.path("out"))
+        usage(["'lots' is not a number of bytes", "512MiB"], "compile", self.model, "--world", "2", "--memory", "lots", "-o", self.path("out"))
+        self.nothing_at("out")
+
+    def test_usage_of_dcrun(self):
+        self.refused(self.train("--stesp", "3"), 64, "unknown option '--stesp'", "did you mean '--steps'?")
+        self.refused(jobs.dcrun(), 64, "no plan given", "--help")
+        self.refused(jobs.dcrun(self.plan), 64, "no --weights")
+        self.refused(jobs.dcrun(self.plan, "--weights", self.model), 64, "no --data")
+        self.refused(self.train("--steps", "0"), 64, "--steps")
+        self.refused(self.train("--comm", "nccl"), 64, "--comm")
+        self.refused(jobs.dcrun("-n", "0", *self.arguments()), 64, "-n")
+        self.refused(jobs.dcrun("-n", "2", self.plan, "--weights", "x.bin", "--data", "synthetic"), 64, "init:SEED")
+        self.refused(jobs.dcrun("-n", "2", self.plan, "--weights", "init:x", "--data", "synthetic"), 64, "init:0")
+        self.refused(jobs.dcrun("-n", "2", self.plan, "--weights", "init:1", "--data", "x.bin:int7"), 64, "uint16, uint32 or int64")
+
+    def test_configuration(self):
+        unknown = self.write("unknown.json", json.dumps({"optimizer": {"lrr": 1}}))
+        self.refused(self.compile("--config", unknown), 78, "unknown key 'lrr' in 'optimizer'; did you mean 'lr'?")
+        self.refused(self.train("--config", unknown), 78, "unknown key 'lrr' in 'optimizer'; did you mean 'lr'?")
+        broken = self.write("broken.json", '{"optimizer": ')
+        for result in (self.compile("--config", broken), self.train("--config", broken)):
+            self.assertIn(result.code, (65, 78), result.err)
+            self.assertIn("broken.json", result.err)
+        other = self.write("other.json", json.dumps({"optimizer": {"kind": "sgd"}}))
+        self.refused(self.train("--config", other), 78, "kind of optimizer", "compile again")
+        self.nothing_at("out")
+
+    def test_a_budget_that_is_too_small(self):
+        message = self.refused(self.compile("--memory", "16KiB"), 80, "budget is 16384", "at index ", "module '", "raise --memory")
+        values = [line for line in message.splitlines()[1:] if line.startswith("  ") and ("KiB" in line or " B " in line)]
+        self.assertGreaterEqual(len(values), 4, message)
+        self.assertIn("param.2.weight", message)
+        self.nothing_at("out")
+
+    def test_unsupported_operators_are_listed_together(self):
+        from dcc_export import export_train_step
+
+        model = self.path("unusual.pt2")
+        export_train_step(Unusual(), (torch.randn(2, 4),), model)
+        result = jobs.dcc("compile", model, "--world", "2", "--no-cache", "-o", self.path("out.dcp"))
+        self.refused(result, 81, "aten.i0.default (2x", "aten.special_i1.default (2x", "root module", "export it again")
+        self.nothing_at("out")
+
+    def test_outputs_that_cannot_be_written(self):
+        nowhere = "/proc/nowhere"
+        blocked = self.write("a-file") + "/below"
+        for bad in (nowhere + "/x", blocked, self.folder):
+            result = jobs.dcc("compile", self.model, "--world", "2", "--no-cache", "-o", bad)
+            self.refused(result, 73, f"cannot write {bad}")
+            self.refused(jobs.dcc("profile", self.model, "-o", bad), 73, f"cannot write {bad}")
+            self.refused(jobs.dcc("profile", self.model, "-n", "2", "-o", bad), 73, f"cannot write {bad}")
+            self.refused(self.train("--metrics", bad), 73, bad)
+            self.refused(self.train("--trace", bad), 73, bad)
+        for bad in (nowhere, blocked):
+            self.refused(self.train("--save", bad), 73, bad)
+            # The folder that could be made does not stay.
+            self.refused(self.train("--save", self.path("out"), "--dump-gradients", bad), 73, bad)
+            self.refused(self.train("--save", self.path("out"), "--trace", bad), 73, bad)
+        self.refused(self.train("--metrics", "/dev/full"), 74, "/dev/full")
+        self.nothing_at("out")
+
+    def test_launchers_that_contradict_each_other(self):
+        torchrun = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+        open_mpi = {f"OMPI_COMM_WORLD_{name}": value for name, value in (("RANK", "1"), ("SIZE", "2"), ("LOCAL_RANK", "1"), ("LOCAL_SIZE", "2"))}
+        both = {**torchrun, **open_mpi, "PMIX_NAMESPACE": "1234"}
+        self.refused(jobs.dcrun(*self.arguments(), environment=both), 78, "RANK=0", "OMPI_COMM_WORLD_RANK=1", "unset")
+        self.refused(jobs.dcrun("-n", "2", *self.arguments(), environment=torchrun), 78, "leave out -n")
+        broken = {**torchrun, "RANK": "two"}
+        self.refused(jobs.dcrun(*self.arguments(), environment=broken), 78, "RANK")
+        job = self.start("mpirun", 2, ["-n", "2", *self.arguments()])
+        result = job.finish()
+        self.assertEqual(result.code, 78, result.err)
+        self.assertIn("leave out -n", result.err)
+
+    def test_one_rank_with_another_plan(self):
+        other = running.compile_plan(self.model, 2, 0)
+        self.ranks_differ([self.arguments(), self.arguments(plan=other)], "the plan of rank 1 differs from rank 0's")
+
+    def test_one_rank_with_other_options(self):
+        self.ranks_differ([self.arguments("--lr", "0.1"), self.arguments()], "the run options of rank 1 differs from rank 0's")
+
+    def ranks_differ(self, arguments, sentence):
+        started = []
+        for rank, mine in enumerate(arguments):
+            variables = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2"}
+            place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(os.getpid())}
+            job = jobs.Job([os.path.join(running.BIN, "dcrun"), *mine], {**variables, **place})
+            self.addCleanup(job.end)
+            started.append(job)
+        for job in started:
+            self.refused(job.finish(), 76, sentence, "same arguments and files")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,153 @@
+"""A stop on request: every rank ends after the same step, the state is saved whole, exit code 75.
+
+SIGTERM to dcrun -n, to one rank, to torchrun, at random moments between the first breath of the ranks and
+the end of the training. What mpirun does with signals of its own is told in runtime/comm/README.md.
+
+    build/venv/bin/python tests/e2e/stop_test.py
+    DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/stop_test.py     # twenty moments each
+"""
+
+import contextlib
+import os
+import random
+import re
+import signal
+import time
+import unittest
+
+from safetensors import safe_open
+
+import jobs
+import running
+
+WORLD = 3
+STEPS = 800
+
+
+class StopTest(jobs.JobTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = running.archive("mlp")
+        cls.plan = running.compile_plan(cls.model, WORLD, 3)
+        started = time.monotonic()
+        running.train(cls.plan, cls.model, WORLD, STEPS)
+        cls.length = time.monotonic() - started
+
+    def train(self, launcher, steps=STEPS, environment=None):
+        self.save = os.path.join(self.folder, "save" + str(random.getrandbits(40)))
+        arguments = [self.plan, "--weights", self.model, "--data", "synthetic", "--steps", str(steps), "--save", self.save]
+        return self.start(launcher, WORLD, arguments, environment)
+
+    def moments(self, count):
+        """From the start to a little past the end."""
+        count = 20 if running.SLOW else count
+        random.seed(count)
+        return [(i + random.random()) / count * self.length * 1.05 for i in range(count)]
+
+    def saved_step(self):
+        with safe_open(os.path.join(self.save, "model.safetensors"), "pt") as file:
+            names = list(file.keys())
+            self.assertEqual(len(names), 6)
+            for name in names:
+                self.assertTrue(file.get_tensor(name).isfinite().all())
+            return int(file.metadata()["step"])
+
+    def stopped_together(self, result):
+        """All ranks name one step; the file holds it. A job that was faster than the signal ends with 0."""
+        said = [re.search(r"stopped on request after step (\d+) \(exit 75\); the state is in ", result.of_rank(r)) for r in range(WORLD)]
+        self.assertEqual({bool(words) for words in said}, {bool(said[0])}, result.err)
+        step = self.saved_step()
+        if not said[0]:
+            self.assertEqual(step, STEPS, result.err)
+            return False
+        self.assertEqual([int(words[1]) for words in said], [step] * WORLD)
+        self.assertEqual([n for n in os.listdir(self.save) if n != "model.safetensors"], [])
+        return True
+
+    def test_dcrun(self):
+        stops = 0
+        for moment in self.moments(5):
+            with self.subTest(moment=moment):
+                job = self.train("dcrun")
+                # At once, where the ranks may not even have been started.
+                job.await_launcher()
+                time.sleep(moment)
+                stops += self.signal_and_check(job, job.process.pid)
+        self.assertGreater(stops, 1)
+
+    def test_one_rank_of_dcrun(self):
+        stops = 0
+        for i, moment in enumerate(self.moments(4)):
+            with self.subTest(moment=moment):
+                job = self.train("dcrun")
+                ranks = job.await_ranks(WORLD)
+                time.sleep(moment)
+                stops += self.signal_and_check(job, ranks[i % WORLD])
+        self.assertGreater(stops, 1)
+
+    def signal_and_check(self, job, pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+        result = job.finish()
+        stopped = self.stopped_together(result)
+        self.assertEqual(result.code, 75 if stopped else 0, result.err)
+        if stopped:
+            self.assertEqual(result.last_line, "dcrun: exit 75: stopped on request")
+        self.assertEqual(job.processes(), {})
+        return stopped
+
+    def test_torchrun(self):
+        stops = 0
+        for i, moment in enumerate(self.moments(2)):
+            with self.subTest(moment=moment):
+                job = self.train("torchrun")
+                ranks = job.await_ranks(WORLD)
+                time.sleep(moment)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(job.process.pid if i % 3 else ranks[i % WORLD], signal.SIGTERM)
+                result = job.finish()
+                stops += self.stopped_together(result)
+                self.assertEqual(job.processes(), {})
+        self.assertGreater(stops, 0)
+
+    def test_one_rank_of_mpirun(self):
+        job = self.train("mpirun", 1000000)
+        ranks = job.await_ranks(WORLD)
+        job.await_steps(2)
+        os.kill(ranks[2], signal.SIGTERM)
+        result = job.finish()
+        self.assertEqual(result.code, 75, result.err)
+        self.assertTrue(self.stopped_together(result))
+
+    def test_a_second_signal_ends_at_once(self):
+        job = self.train("dcrun", 1000000)
+        ranks = job.await_ranks(WORLD)
+        job.await_steps(2)
+        os.kill(ranks[1], signal.SIGSTOP)  # so that the step cannot be finished
+        job.process.terminate()
+        time.sleep(0.3)
+        self.assertIsNone(job.process.poll())
+        job.process.terminate()
+        result = job.finish(3)
+        self.assertEqual(result.code, 128 + signal.SIGTERM, result.err)
+        self.assertEqual(result.last_line, "dcrun: exit 143: killed on a second Terminated")
+        self.assertEqual(job.processes(), {})
+        self.assertEqual(os.listdir(self.save), [])
+
+    def test_a_second_signal_to_a_rank_ends_it(self):
+        job = self.train("dcrun", 1000000)
+        ranks = job.await_ranks(WORLD)
+        job.await_steps(2)
+        os.kill(ranks[1], signal.SIGSTOP)
+        for _ in range(2):
+            os.kill(ranks[0], signal.SIGTERM)
+            time.sleep(0.2)
+        self.assertEqual(jobs.await_end([ranks[0]], 1), [])
+        os.kill(ranks[1], signal.SIGCONT)
+        result = job.finish()
+        self.assertNotEqual(result.code, 0)
+        self.assertIn(f"rank 0 (process {ranks[0]}) died", result.of_rank(2))
+
+
+if __name__ == "__main__":
+    unittest.main()
