@@ -165,6 +165,20 @@ Result<Samples> replay(const plan::Plan& plan, Executor& executor, const TimingO
   return samples;
 }
 
+// A plan of one rank on memory of its own.
+struct Alone {
+  std::unique_ptr<Job> job;
+  std::unique_ptr<Executor> executor;
+};
+
+Status prepare(const plan::Plan& plan, Alone& alone) {
+  DC_ASSIGN_OR_RETURN(alone.job, connect(LaunchInfo{}, CommOptions{}));
+  DC_ASSIGN_OR_RETURN(const Slab slab, alone.job->allocate(plan.arena_bytes[0]));
+  DC_ASSIGN_OR_RETURN(alone.executor, Executor::prepare(plan, *alone.job, slab, {}));
+  fill_state(plan, *alone.executor);
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<KernelMeasurement>> measure_scratch(const plan::Plan& plan) {
@@ -194,14 +208,12 @@ Result<std::vector<KernelMeasurement>> measure_scratch(const plan::Plan& plan) {
 Result<std::vector<KernelMeasurement>> measure_kernels(const plan::Plan& plan, std::vector<KernelMeasurement> measured,
                                                        Communicator& control, const TimingOptions& options,
                                                        const Progress& progress) {
+  Alone alone;
+  // The exchange of verdicts is also the barrier: all ranks measure at once or none does.
+  DC_RETURN_IF_ERROR(first_failure(prepare(plan, alone), control));
   Samples samples;
   const auto run = [&]() -> Status {
-    DC_ASSIGN_OR_RETURN(const std::unique_ptr<Job> alone, connect(LaunchInfo{}, CommOptions{}));
-    DC_ASSIGN_OR_RETURN(const Slab slab, alone->allocate(plan.arena_bytes[0]));
-    DC_ASSIGN_OR_RETURN(const std::unique_ptr<Executor> executor, Executor::prepare(plan, *alone, slab, {}));
-    fill_state(plan, *executor);
-    DC_RETURN_IF_ERROR(control.barrier());
-    DC_ASSIGN_OR_RETURN(samples, replay(plan, *executor, options, progress));
+    DC_ASSIGN_OR_RETURN(samples, replay(plan, *alone.executor, options, progress));
     return {};
   };
   DC_RETURN_IF_ERROR(first_failure(run(), control));

@@ -1,0 +1,166 @@
+// What `dcc profile` measures, on ranks that are threads of this process.
+#include "runtime/measure/measure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <thread>
+
+#include "runtime/measure/samples.h"
+#include "tests/runtime/train/training_plan.h"
+
+namespace dc::runtime {
+namespace {
+
+using base::KernelMeasurement;
+using base::Status;
+using testing::HasSubstr;
+
+TEST(Samples, MedianAndSpreadIgnoreOneOutlier) {
+  const base::Timing timing = summarize({10, 12, 11, 900, 9});
+  EXPECT_EQ(timing.median_ns, 11);
+  EXPECT_EQ(timing.fastest_ns, 9);
+  EXPECT_EQ(timing.spread_ns, 1);
+  EXPECT_EQ(timing.samples, 5);
+  EXPECT_EQ(summarize({}).samples, 0);
+  EXPECT_EQ(summarize({7}).median_ns, 7);
+}
+
+TEST(InstructionKey, SaysEverythingThatDecidesASpeed) {
+  const test::TrainingPlan hand(2, 1);
+  std::vector<std::string> keys;
+  for (const plan::Instruction& in : hand.plan.programs[0].instructions) {
+    if (in.kind == plan::InstructionKind::Kernel) keys.push_back(instruction_key(hand.plan, in));
+  }
+  EXPECT_THAT(keys, testing::Contains("dc.accumulate f32[70](1) f32[1,70](70,1) ->"));
+  // Indices of parameters and groups decide nothing.
+  plan::Plan other = hand.plan;
+  for (plan::Instruction& in : other.programs[0].instructions) {
+    for (plan::Arg& arg : in.args) {
+      if (arg.name == "param") arg.i += 5;
+    }
+  }
+  size_t at = 0;
+  for (const plan::Instruction& in : other.programs[0].instructions) {
+    if (in.kind != plan::InstructionKind::Kernel) continue;
+    EXPECT_EQ(instruction_key(other, in), keys[at++]);
+  }
+}
+
+TEST(InstructionKey, AttributesAndTypesOfAtenOpsCount) {
+  test::HandPlan hand(1);
+  const int32_t x = hand.tensor("x", base::DType::F32, {4, 8}),
+                y = hand.tensor("y", base::DType::F32, {4, 8});
+  plan::Instruction in;
+  in.op = "aten.softmax.int";
+  in.args.resize(3);
+  in.args[0].name = "self";
+  in.args[0].kind = plan::ArgKind::Tensor;
+  in.args[0].i = x;
+  in.args[1].name = "dim";
+  in.args[1].kind = plan::ArgKind::Int;
+  in.args[1].i = 1;
+  in.args[2].name = "dtype";
+  in.outputs = {y};
+  const std::string key = instruction_key(hand.plan, in);
+  EXPECT_EQ(key, "aten.softmax.int f32[4,8](8,1) dim=1 dtype=none -> f32[4,8](8,1)");
+  in.args[1].i = 0;
+  EXPECT_NE(instruction_key(hand.plan, in), key);
+  in.args[1].i = 1;
+  hand.plan.tensors[static_cast<size_t>(x)].strides = {1, 4};
+  EXPECT_NE(instruction_key(hand.plan, in), key);
+}
+
+// Runs `body` on every rank at once.
+void on_ranks(int ranks, const std::function<void(int, Job&)>& body) {
+  auto jobs = connect_threads(ranks, {});
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] { body(rank, *jobs[static_cast<size_t>(rank)]); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Measure, EveryKernelOnceAndTheSameOnAllRanks) {
+  const test::TrainingPlan hand(1, 1);
+  std::vector<KernelMeasurement> seen[2];
+  std::vector<double> progress;
+  on_ranks(2, [&](int rank, Job& job) {
+    auto rows = measure_scratch(hand.plan);
+    ASSERT_TRUE(rows.ok()) << rows.status().to_string();
+    const Progress told = [&](double fraction, std::string_view what) {
+      EXPECT_EQ(what, "kernels");
+      if (rank == 0) progress.push_back(fraction);
+    };
+    auto timed = measure_kernels(hand.plan, std::move(rows).value(), job.control(), {1, 5}, told);
+    ASSERT_TRUE(timed.ok()) << timed.status().to_string();
+    seen[rank] = std::move(timed).value();
+  });
+  std::map<std::string, int> kernels;
+  for (const plan::Instruction& in : hand.plan.programs[0].instructions) {
+    if (in.kind == plan::InstructionKind::Kernel) ++kernels[instruction_key(hand.plan, in)];
+  }
+  ASSERT_EQ(seen[0].size(), kernels.size());
+  for (size_t i = 0; i < seen[0].size(); ++i) {
+    const KernelMeasurement& row = seen[0][i];
+    EXPECT_EQ(row.provider, "native");
+    EXPECT_GT(row.timing.median_ns, 0) << row.key;
+    EXPECT_LE(row.timing.fastest_ns, row.timing.median_ns);
+    EXPECT_EQ(row.timing.samples, 5 * kernels[row.key]) << row.key;
+    EXPECT_TRUE(i == 0 || seen[0][i - 1].key < row.key);
+    EXPECT_EQ(seen[1][i].timing.median_ns, row.timing.median_ns);  // of the slowest rank
+  }
+  ASSERT_EQ(progress.size(), 6u);
+  EXPECT_TRUE(std::is_sorted(progress.begin(), progress.end()));
+  EXPECT_EQ(progress.back(), 1);
+}
+
+TEST(Measure, AFailingRankIsNamedByTheOthers) {
+  const test::TrainingPlan good(1, 1);
+  test::TrainingPlan bad(1, 1);
+  bad.plan.programs[0].instructions[0].op = "dc.nothing";
+  Status statuses[3];
+  on_ranks(3, [&](int rank, Job& job) {
+    const plan::Plan& plan = rank == 1 ? bad.plan : good.plan;
+    auto timed = measure_kernels(plan, {}, job.control(), {0, 1}, [](double, std::string_view) {});
+    if (!timed.ok()) statuses[rank] = timed.status();
+    job.leave(statuses[rank]);
+  });
+  for (const Status& status : statuses) ASSERT_FALSE(status.ok());
+  EXPECT_THAT(statuses[1].to_string(), HasSubstr("dc.nothing"));
+  for (int rank : {0, 2}) {
+    EXPECT_EQ(statuses[rank].kind(), base::ErrorKind::PeerDied);
+    EXPECT_THAT(statuses[rank].to_string(), HasSubstr("rank 1"));
+  }
+}
+
+TEST(Measure, CollectivesOverSizes) {
+  std::vector<base::CollectiveMeasurement> seen[2];
+  on_ranks(2, [&](int rank, Job& job) {
+    auto rows = measure_collectives(job, 100'000, [](double, std::string_view) {});
+    ASSERT_TRUE(rows.ok()) << rows.status().to_string();
+    seen[rank] = std::move(rows).value();
+  });
+  ASSERT_EQ(seen[0].size(), 3u * 4u);  // 4, 16, 64 and 256 KiB: the largest value is inside
+  for (size_t i = 0; i < seen[0].size(); ++i) {
+    const base::CollectiveMeasurement& row = seen[0][i];
+    EXPECT_EQ(row.kind, i < 4 ? "all_gather" : i < 8 ? "all_reduce" : "reduce_scatter");
+    EXPECT_EQ(row.bytes, int64_t{4096} << (2 * (i % 4)));
+    EXPECT_EQ(row.ranks, 2);
+    EXPECT_GT(row.timing.median_ns, 0);
+    EXPECT_GE(row.timing.samples, 5);
+    EXPECT_EQ(seen[1][i].timing.median_ns, row.timing.median_ns);
+  }
+}
+
+TEST(Measure, CopiesAndTheProcessorHaveNames) {
+  const auto copies = measure_copies();
+  ASSERT_EQ(copies.size(), 2u);
+  EXPECT_GT(copies[0].timing.median_ns, 0);
+  EXPECT_NE(copies[0].from, copies[0].to);
+  EXPECT_FALSE(cpu_name().empty());
+}
+
+}  // namespace
+}  // namespace dc::runtime
