@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cli/dcrun_options.h"
+#include "cli/rank_threads.h"
 #include "runtime/comm/launch.h"
 #include "runtime/comm/rendezvous.h"
 #include "runtime/plan/file.h"
@@ -48,14 +49,6 @@ int report_stop(const runtime::Outcome& outcome, const cli::DcrunOptions& option
   std::fprintf(stderr, "%s: stopped on request after step %lld (exit %d)%s\n", who.c_str(),
                static_cast<long long>(outcome.steps), code, saved.c_str());
   return code;
-}
-
-// Threads per rank are a fact of the plan: libraries that read the environment must not decide.
-void set_threads(int threads) {
-  const std::string text = std::to_string(threads);
-  for (const char* name : {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"}) {
-    setenv(name, text.c_str(), 1);
-  }
 }
 
 Status check_world(const runtime::plan::Loaded& loaded, const runtime::LaunchInfo& launch) {
@@ -110,7 +103,7 @@ Result<runtime::Outcome> run_rank(const cli::DcrunOptions& options,
   comm.timeout = std::chrono::seconds(options.timeout_seconds);
   if (ready.ok()) {
     comm.threads_per_rank = ready->loaded.plan.threads;
-    set_threads(ready->loaded.plan.threads);
+    cli::set_threads(ready->loaded.plan.threads);
   }
   auto connected = runtime::connect(launch, comm);
   if (!connected.ok()) return ready.ok() ? connected.status() : ready.status();
@@ -139,7 +132,7 @@ Status check_launch(const cli::DcrunOptions& options, const runtime::LaunchInfo&
 
 int main(int argc, char** argv) {
   runtime::hold_stop_signals();  // first, so that an early signal is not lost
-  signal(SIGPIPE, SIG_IGN);       // a launcher that stops reading must not end a save
+  signal(SIGPIPE, SIG_IGN);      // a launcher that stops reading must not end a save
   auto options = cli::parse_dcrun_options(argc, argv);
   if (!options.ok()) return report(options.status(), "dcrun");
   if (!options->text.empty()) {

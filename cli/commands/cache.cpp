@@ -29,7 +29,7 @@ base::Result<int64_t> parse_bytes(const std::string& text) {
     return bad();
   }
   const double bytes = number * scale;
-  if (scale == 0 || bytes < 1 || bytes >= static_cast<double>(std::numeric_limits<int64_t>::max())) return bad();
+  if (scale == 0 || bytes < 0 || bytes >= static_cast<double>(std::numeric_limits<int64_t>::max())) return bad();
   return static_cast<int64_t>(bytes);
 }
 

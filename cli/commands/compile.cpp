@@ -244,6 +244,7 @@ Status run_compile(const CompileArguments& arguments) {
   job.arguments = arguments;
   DC_ASSIGN_OR_RETURN(job.options, options_of(arguments));
   DC_RETURN_IF_ERROR(plan::check(job.options));
+  DC_RETURN_IF_ERROR(base::check_writable(arguments.output));
   if (!arguments.profile.empty()) {
     DC_ASSIGN_OR_RETURN(job.profile, profile::read_profile(arguments.profile));
     warn_of_other_machine(job);

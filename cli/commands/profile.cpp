@@ -5,8 +5,10 @@
 
 #include "cli/commands/commands.h"
 #include "cli/commands/model.h"
+#include "cli/rank_threads.h"
 #include "runtime/comm/rendezvous.h"
 #include "runtime/measure/measure.h"
+#include "runtime/train/agreement.h"
 #include "src/base/build_id.h"
 #include "src/base/file.h"
 #include "src/base/text.h"
@@ -22,34 +24,52 @@ using base::ErrorKind;
 using base::Result;
 using base::Status;
 
-// A bar on a terminal, nothing elsewhere. Kernels take the first four fifths of the time.
-runtime::Progress progress_bar(bool enabled) {
-  if (!enabled) return [](double, std::string_view) {};
-  return [](double fraction, std::string_view what) {
-    constexpr int kWidth = 40;
-    const double total = what == "kernels" ? 0.8 * fraction : 0.8 + 0.2 * fraction;
-    const int filled = static_cast<int>(total * kWidth);
-    std::string bar(static_cast<size_t>(filled), '#');
-    bar.resize(kWidth, '.');
-    std::fprintf(stderr, "\r[%s] %3d %% %-12.*s", bar.c_str(), static_cast<int>(100 * total), static_cast<int>(what.size()), what.data());
-    if (total >= 1) std::fputc('\n', stderr);
-    std::fflush(stderr);
-  };
-}
+// A bar on a terminal, nothing elsewhere. With several ranks kernels take the first four fifths.
+class ProgressBar {
+ public:
+  ProgressBar(bool enabled, bool collectives)
+      : enabled_(enabled), kernels_(collectives ? 0.8 : 1.0) {}
+  ~ProgressBar() {
+    if (open_) std::fputc('\n', stderr);  // what is said next starts on a line of its own
+  }
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
 
-// The step of one rank with everything resident: the kernels of every other plan are the same, or the same ops on shards.
-Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, int threads, const cost::CostModel& cost) {
+  void show(double fraction, std::string_view what) {
+    if (!enabled_) return;
+    constexpr int kWidth = 40;
+    const double total =
+        what == "kernels" ? kernels_ * fraction : kernels_ + (1 - kernels_) * fraction;
+    std::string bar(static_cast<size_t>(total * kWidth), '#');
+    bar.resize(kWidth, '.');
+    std::fprintf(stderr, "\r[%s] %3d %% %-12.*s", bar.c_str(), static_cast<int>(100 * total),
+                 static_cast<int>(what.size()), what.data());
+    std::fflush(stderr);
+    open_ = true;
+  }
+
+ private:
+  bool enabled_, open_ = false;
+  double kernels_;
+};
+
+// The step of one rank with everything resident: the kernels of every other plan are the same, or
+// the same ops on shards.
+Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, int threads,
+                                          const cost::CostModel& cost) {
   plan::CompileOptions options;
   options.threads = threads;
   options.passes.zero = 0;
   return plan::compile(step, options, cost);
 }
 
-Result<std::vector<base::KernelMeasurement>> measure_model(const ir::Step& step, int threads, runtime::Communicator& control,
+Result<std::vector<base::KernelMeasurement>> measure_model(const ir::Step& step, int threads,
+                                                           runtime::Communicator& control,
                                                            const runtime::Progress& progress) {
   const cost::AnalyticCost generic(threads);
   DC_ASSIGN_OR_RETURN(const runtime::plan::Plan estimated, one_rank_plan(step, threads, generic));
-  DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> rows, runtime::measure_scratch(estimated));
+  DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> rows,
+                      runtime::measure_scratch(estimated));
   // The plan that runs reserves what the kernels really need.
   profile::Profile scratch_only;
   scratch_only.measurements.kernels = rows;
@@ -60,35 +80,60 @@ Result<std::vector<base::KernelMeasurement>> measure_model(const ir::Step& step,
 
 int64_t largest_parameter(const ir::Step& step) {
   int64_t largest = 0;
-  for (const ir::Parameter& parameter : step.parameters) largest = std::max(largest, parameter.numel() * 4);
+  for (const ir::Parameter& parameter : step.parameters)
+    largest = std::max(largest, parameter.numel() * 4);
   return largest;
 }
 
-Status profile_rank(const ProfileArguments& arguments, const runtime::LaunchInfo& launch) {
-  DC_ASSIGN_OR_RETURN(const Model model, read_model(arguments.model, ""));
-  runtime::CommOptions comm;
-  comm.threads_per_rank = arguments.threads;
-  DC_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Job> job, runtime::connect(launch, comm));
-  const auto run = [&]() -> Status {
-    if (launch.rank == 0) DC_RETURN_IF_ERROR(base::check_writable(arguments.output));
-    const runtime::Progress progress = progress_bar(launch.rank == 0 && isatty(STDERR_FILENO));
-    base::Measurements all;
-    DC_ASSIGN_OR_RETURN(all.kernels, measure_model(model.step, arguments.threads, job->control(), progress));
-    if (launch.world > 1) {
-      DC_ASSIGN_OR_RETURN(all.collectives, runtime::measure_collectives(*job, largest_parameter(model.step), progress));
-    }
-    all.copies = runtime::measure_copies();
-    all.model_digest = model.step.model_digest;
-    all.machine = {runtime::cpu_name(), std::string(base::build_id()), std::string(job->control().name()),
-                   std::string(runtime::name(launch.launcher)), static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN)),
-                   launch.world, arguments.threads};
-    if (launch.rank != 0) return {};
-    DC_RETURN_IF_ERROR(profile::write_profile(arguments.output, all));
-    std::printf("%s: %zu kernels, %zu collective sizes, %d ranks with %d thread(s) each on %s\n", arguments.output.c_str(),
-                all.kernels.size(), all.collectives.size(), launch.world, arguments.threads, all.machine.cpu.c_str());
-    return {};
+// What can go wrong before anything is measured; the output is rank 0's.
+Status make_ready(const ProfileArguments& arguments, int rank, Model& model) {
+  if (rank == 0) DC_RETURN_IF_ERROR(base::check_writable(arguments.output));
+  DC_ASSIGN_OR_RETURN(model, read_model(arguments.model, ""));
+  return {};
+}
+
+Status measure(const ProfileArguments& arguments, const runtime::LaunchInfo& launch,
+               runtime::Job& job) {
+  runtime::Communicator& control = job.control();
+  Model model;
+  DC_RETURN_IF_ERROR(
+      runtime::agree(control, make_ready(arguments, launch.rank, model), "getting ready"));
+  ProgressBar bar(launch.rank == 0 && isatty(STDERR_FILENO), launch.world > 1);
+  const runtime::Progress progress = [&](double fraction, std::string_view what) {
+    bar.show(fraction, what);
   };
-  Status status = run();
+  base::Measurements all;
+  DC_ASSIGN_OR_RETURN(all.kernels, measure_model(model.step, arguments.threads, control, progress));
+  if (launch.world > 1) {
+    DC_ASSIGN_OR_RETURN(all.collectives,
+                        runtime::measure_collectives(job, largest_parameter(model.step), progress));
+  }
+  all.copies = runtime::measure_copies();
+  all.model_digest = model.step.model_digest;
+  all.machine = {runtime::cpu_name(),
+                 std::string(base::build_id()),
+                 std::string(control.name()),
+                 std::string(runtime::name(launch.launcher)),
+                 static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN)),
+                 launch.world,
+                 arguments.threads};
+  Status written;
+  if (launch.rank == 0) written = profile::write_profile(arguments.output, all);
+  DC_RETURN_IF_ERROR(runtime::agree(control, std::move(written), "writing the profile"));
+  if (launch.rank != 0) return {};
+  std::printf("%s: %zu kernels, %zu collective sizes, %d rank%s with %d thread%s each on %s\n",
+              arguments.output.c_str(), all.kernels.size(), all.collectives.size(), launch.world,
+              launch.world == 1 ? "" : "s", arguments.threads, arguments.threads == 1 ? "" : "s",
+              all.machine.cpu.c_str());
+  return {};
+}
+
+Status profile_rank(const ProfileArguments& arguments, const runtime::LaunchInfo& launch) {
+  set_threads(arguments.threads);
+  runtime::CommOptions comm;
+  comm.threads_per_rank = arguments.threads;  // pinned as dcrun's ranks are
+  DC_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Job> job, runtime::connect(launch, comm));
+  Status status = measure(arguments, launch, *job);
   job->leave(status);
   return status;
 }
@@ -107,12 +152,15 @@ int run_profile(const ProfileArguments& arguments, int argc, char** argv) {
   Result<runtime::LaunchInfo> launch = runtime::detect_launch();
   if (!launch.ok()) return finish(launch.status());
   if (launch->launcher == runtime::Launcher::Single && arguments.ranks > 1) {
+    // One message here instead of one from every rank.
+    if (Status status = base::check_writable(arguments.output); !status.ok()) return finish(status);
     if (Status status = base::check_writable(arguments.output); !status.ok()) return finish(status);
     return runtime::spawn_ranks(arguments.ranks, argc, argv);
   }
   if (arguments.ranks > 0 && arguments.ranks != launch->world) {
     return finish(Status(ErrorKind::BadConfig, "DC2804",
-                         "-n " + std::to_string(arguments.ranks) + " contradicts the launcher, which started " +
+                         "-n " + std::to_string(arguments.ranks) +
+                             " contradicts the launcher, which started " +
                              std::to_string(launch->world) + " ranks; leave out -n"));
   }
   return finish(profile_rank(arguments, *launch));

@@ -61,8 +61,8 @@ class RankGroup {
       if (pid == 0) become_rank(static_cast<int>(rank), job, parent, argv);
       if (pid < 0) {
         std::fprintf(stderr,
-                     "dcrun: cannot start rank %zu: %s; the limit on processes may be too low\n",
-                     rank, std::strerror(errno));
+                     "%s: cannot start rank %zu: %s; the limit on processes may be too low\n",
+                     program_invocation_short_name, rank, std::strerror(errno));
         return false;
       }
       pids_[rank] = pid;
@@ -121,7 +121,8 @@ class RankGroup {
     setenv("DCRUN_JOB", job.c_str(), 1);
     sigprocmask(SIG_SETMASK, &before_, nullptr);
     execv("/proc/self/exe", argv);
-    std::fprintf(stderr, "dcrun: cannot start rank %d: %s\n", rank, std::strerror(errno));
+    std::fprintf(stderr, "%s: cannot start rank %d: %s\n", program_invocation_short_name, rank,
+                 std::strerror(errno));
     _exit(exit_code(ErrorKind::Unavailable));
   }
 
@@ -187,7 +188,7 @@ void report(const RankGroup& group, int code) {
   for (size_t rank = 0; what.empty() && rank < codes.size(); ++rank) {
     if (codes[rank] == code) what = "see the message of rank " + std::to_string(rank);
   }
-  std::fprintf(stderr, "dcrun: exit %d: %s\n", code, what.c_str());
+  std::fprintf(stderr, "%s: exit %d: %s\n", program_invocation_short_name, code, what.c_str());
 }
 
 }  // namespace
@@ -204,19 +205,20 @@ int job_exit_code(const std::vector<int>& codes) {
 
 int spawn_ranks(int ranks, int argc, char** argv) {
   if (ranks < 1 || argc < 1) {
-    std::fprintf(stderr, "dcrun: -n needs at least one rank\n");
+    std::fprintf(stderr, "%s: -n needs at least one rank\n", program_invocation_short_name);
     return exit_code(ErrorKind::Usage);
   }
   const auto launch = detect_launch();
   if (!launch.ok()) {
-    std::fprintf(stderr, "dcrun: %s\n", launch.status().to_string().c_str());
+    std::fprintf(stderr, "%s: %s\n", program_invocation_short_name,
+                 launch.status().to_string().c_str());
     return exit_code(launch.status().kind());
   }
   if (launch.value().world > 1) {
     std::fprintf(
         stderr,
-        "dcrun: -n %d inside rank %d of %d that %s started: leave out -n, or the other launcher\n",
-        ranks, launch.value().rank, launch.value().world,
+        "%s: -n %d inside rank %d of %d that %s started: leave out -n, or the other launcher\n",
+        program_invocation_short_name, ranks, launch.value().rank, launch.value().world,
         std::string(name(launch.value().launcher)).c_str());
     return exit_code(ErrorKind::BadConfig);
   }
@@ -230,8 +232,8 @@ int spawn_ranks(int ranks, int argc, char** argv) {
   const int forced = group.run();
   group.release_signals();
   if (forced != 0) {
-    std::fprintf(stderr, "dcrun: exit %d: killed on a second %s\n", 128 + forced,
-                 strsignal(forced));
+    std::fprintf(stderr, "%s: exit %d: killed on a second %s\n", program_invocation_short_name,
+                 128 + forced, strsignal(forced));
     return 128 + forced;
   }
   const int code = job_exit_code(group.codes());
