@@ -42,7 +42,7 @@ Graph Graph::clone() const {
 
 std::string Graph::unique_name(const std::string& wanted, ValueId id) {
   if (!names_) names_ = std::make_shared<Names>();
-  const std::string stem = wanted.empty() ? "v" + std::to_string(id.v) : wanted;
+  std::string stem = wanted.empty() ? "v" + std::to_string(id.v) : wanted;
   auto [entry, fresh] = names_->next.emplace(stem, 1);
   if (fresh) return stem;
   int suffix = entry->second;
