@@ -112,7 +112,7 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const std::string& text,
   if (element != "uint16" && element != "uint32" && element != "int64") {
     return Status(ErrorKind::Usage, "DC6203",
                   "--data " + text + ": unknown element type '" + element +
-                      "'; it may be uint16, uint32 or int64");
+                      "'; use uint16, uint32 or int64");
   }
   return open_token_data(text.substr(0, colon), element, request);
 }
