@@ -3,35 +3,50 @@
 # with PyTorch's own losses beside. Sets everything up first; needs root on a fresh machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup.sh
-
 python=build/venv/bin/python
 out=build/demo
 ranks=2
 steps=20
+lr=3e-4
+step="set-up" started=0 times=""
+
+# title WHAT WORDS...: begins the part WHAT of the demo; its time is in the last line.
+title() {
+  times+="$step $((SECONDS - started)) s, "
+  step=$1 started=$SECONDS
+  shift
+  printf '\n== %s: %s\n' "$step" "$*"
+}
+trap 'code=$?; [ "$code" -eq 0 ] || echo "demo.sh: $step failed (exit code $code); the reason stands above" >&2' EXIT
+
+scripts/setup.sh
 mkdir -p "$out"
-title() { printf '\n== %s\n' "$*"; }
-mpi() { mpirun --allow-run-as-root --oversubscribe -n "$ranks" "$@"; }
 
-title "export: small-llama, one training step (forward, loss, backward)"
-[ -e "$out/model.pt2" ] || $python scripts/export.py --preset small-llama -o "$out/model.pt2"
-cat >"$out/train.json" <<'JSON'
-{"optimizer": {"kind": "adamw", "lr": 1e-3}, "clip_norm": 1.0}
-JSON
+title export "small-llama (10.4 million parameters), one training step: forward, loss, backward"
+$python scripts/export.py --preset small-llama -o "$out/model.pt2"
 $python scripts/demo_reference.py data "$out/model.pt2" "$out/tokens.bin" --ranks "$ranks" --steps "$steps"
+echo "{\"optimizer\": {\"kind\": \"adamw\", \"lr\": $lr}, \"clip_norm\": 1.0}" >"$out/train.json"
 
-title "profile: every kernel and collective, on $ranks ranks"
+title profile "every kernel and collective of the step, on $ranks ranks"
 build/bin/dcc profile "$out/model.pt2" -n "$ranks" -o "$out/prof.json"
 
-title "compile: ZeRO-3 for $ranks ranks"
+title compile "ZeRO-3 for $ranks ranks"
 build/bin/dcc compile "$out/model.pt2" --profile "$out/prof.json" --world "$ranks" --zero 3 \
   --config "$out/train.json" -o "$out/plan.dcp"
 
-title "train: $steps steps under mpirun, without Python"
-mpi build/bin/dcrun "$out/plan.dcp" --weights "$out/model.pt2" --data "$out/tokens.bin:uint16" --steps "$steps" \
-  --metrics "$out/metrics.jsonl" --trace "$out/trace.json" --save "$out/saved"
+title train "$steps steps under mpirun, without Python"
+rm -rf "$out/metrics.jsonl" "$out/trace.json" "$out/saved"
+mpirun --allow-run-as-root --oversubscribe -n "$ranks" build/bin/dcrun "$out/plan.dcp" --weights "$out/model.pt2" \
+  --data "$out/tokens.bin:uint16" --steps "$steps" --metrics "$out/metrics.jsonl" --trace "$out/trace.json" --save "$out/saved"
 
-title "PyTorch on the same data"
-$python scripts/demo_reference.py compare "$out/model.pt2" "$out/tokens.bin" --ranks "$ranks" --steps "$steps" \
-  --metrics "$out/metrics.jsonl" --plan-json <(build/bin/dcc inspect "$out/plan.dcp" --as=json)
-echo "trace for ui.perfetto.dev: $out/trace.json; parameters: $out/saved/model.safetensors"
+title PyTorch "the same $steps steps on the same data, beside what dcrun measured"
+build/bin/dcc inspect "$out/plan.dcp" --as=json >"$out/plan.json"
+$python scripts/demo_reference.py compare "$out/model.pt2" "$out/tokens.bin" --ranks "$ranks" --steps "$steps" --lr "$lr" \
+  --metrics "$out/metrics.jsonl" --plan-json "$out/plan.json" --trace "$out/trace.json"
+printf '\nwhere the memory went: '
+build/bin/dcc inspect "$out/plan.dcp" --as=memory
+
+title done "all of it is in $out"
+echo "every instruction of every rank over time: $out/trace.json (open it in ui.perfetto.dev)"
+echo "trained parameters: $out/saved/model.safetensors; the plan as text: build/bin/dcc inspect $out/plan.dcp --as=text"
+echo "the demo's own time: ${times%, }; $SECONDS s in all"
