@@ -74,13 +74,14 @@ class BadInputTest(jobs.JobTest):
         self.assertEqual(self.compile(self.model).code, 0)
         with open(self.path("out.dcp"), "rb") as file:
             good = file.read()
+        os.unlink(self.path("out.dcp"))
         refused = 0
         for at, bad in self.damaged(self.model, FLIPS):
-            os.unlink(self.path("out.dcp")) if os.path.exists(self.path("out.dcp")) else None
             result = self.compile(bad)
             if result.code == 0:
                 with open(self.path("out.dcp"), "rb") as file:
                     self.assertEqual(file.read(), good, f"byte {at}")
+                os.unlink(self.path("out.dcp"))
                 continue
             self.refused(result, 65)
             self.nothing_at("out")
