@@ -12,12 +12,11 @@ python=build/venv/bin/python
 say() { echo "setup: $*" >&2; }
 fail() { echo "setup.sh: $*" >&2; exit 69; }
 
-is_installed() { [ "$(dpkg-query -W -f '${Status}' "$1" 2>/dev/null)" = "install ok installed" ]; }
-
 install_packages() {
   command -v apt-get >/dev/null || fail "this is no Debian (there is no apt-get); install these yourself and build with cmake --preset release: ${packages[*]}"
-  local missing=() package
-  for package in "${packages[@]}"; do is_installed "$package" || missing+=("$package"); done
+  local missing=() package installed
+  installed=$(dpkg-query -W -f '${Package}=${Status}\n' "${packages[@]}" 2>/dev/null || true)
+  for package in "${packages[@]}"; do [[ $'\n'$installed$'\n' == *$'\n'"$package=install ok installed"$'\n'* ]] || missing+=("$package"); done
   [ "${#missing[@]}" -eq 0 ] && return
   if [ "$(id -u)" -ne 0 ]; then
     echo "setup.sh: Debian packages are missing; run scripts/setup.sh once as root, or as root: apt-get install --no-install-recommends ${missing[*]}" >&2
