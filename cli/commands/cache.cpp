@@ -46,7 +46,7 @@ base::Status run_cache_collect(const CacheArguments& arguments) {
   DC_ASSIGN_OR_RETURN(const int64_t keep, parse_bytes(arguments.keep));
   const cache::PlanCache store(cache::PlanCache::default_directory());
   DC_ASSIGN_OR_RETURN(const int removed, store.collect(base::Bytes{keep}));
-  std::printf("removed %d plans\n", removed);
+  std::printf("removed %d plan%s\n", removed, removed == 1 ? "" : "s");
   return {};
 }
 

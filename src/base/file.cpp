@@ -128,7 +128,12 @@ Result<std::string> read_file(const std::string& path) {
 
 Result<OutputFile> OutputFile::create(const std::string& path, int64_t bytes) {
   struct stat info {};
-  if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return cannot_write(path, EISDIR);
+  const bool exists = ::stat(path.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) return cannot_write(path, EISDIR);
+  if (exists && !S_ISREG(info.st_mode)) {  // the rename would put a file in place of a device
+    return Status(ErrorKind::CannotWrite, "DC1004",
+                  path + " is a device, a pipe or a socket; give the name of a file");
+  }
   OutputFile file;
   std::string temporary = temporary_name(path);
   file.descriptor_ = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

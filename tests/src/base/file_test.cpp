@@ -1,6 +1,7 @@
 #include "src/base/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -72,6 +73,16 @@ TEST_F(FileTest, SeveralWritersShareOneOutput) {
   EXPECT_FALSE(std::filesystem::exists(path("shared")));
   ASSERT_TRUE(owner->commit().ok());
   EXPECT_EQ(*read_file(path("shared")), "abcd");
+}
+
+// A rename over a device such as /dev/null would replace it for the whole machine.
+TEST_F(FileTest, APipeIsNotReplacedByAFile) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  const Status write = write_file_atomically(path("pipe"), std::string_view("x"));
+  ASSERT_FALSE(write.ok());
+  EXPECT_EQ(write.kind(), ErrorKind::CannotWrite);
+  EXPECT_EQ(check_writable(path("pipe")).kind(), ErrorKind::CannotWrite);
+  EXPECT_TRUE(std::filesystem::is_fifo(path("pipe")));
 }
 
 TEST_F(FileTest, AbandonedOutputLeavesNothing) {

@@ -1,0 +1,411 @@
+"""dcc as a user meets it: equal bytes, the cache, reports, options, what it refuses.
+
+    build/venv/bin/python tests/e2e/compile_test.py
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import time
+import unittest
+import zipfile
+
+import running
+
+DCC = os.path.join(running.BIN, "dcc")
+DATA = os.path.join(running.ROOT, "tests", "data")
+LLAMA_70B = os.path.join(DATA, "llama_70b_cuda.pt2")
+
+# Frozen: an option that scripts of users rely on is never renamed or dropped.
+FLAGS = {
+    "dcc": "--help --version",
+    "dcc compile": "--config --grad-accum --help --json --memory --no-cache --output --profile --reduce-dtype"
+    " --reduction-order --threads --world --zero -h -o",
+    "dcc profile": "--help --output --ranks --threads -h -n -o",
+    "dcc inspect": "--as --help -h",
+    "dcc verify": "--help -h",
+    "dcc opt": "--help --passes --zero -h",
+    "dcc passes": "--help -h",
+    "dcc cache": "--help -h",
+    "dcc cache ls": "--help -h",
+    "dcc cache gc": "--help --keep -h",
+    "dcrun": "--comm --config --data --dump-gradients --help --lr --metrics --poison --save --shuffle --steps --timeout"
+    " --trace --version --weights -h -n",
+}
+
+
+def dcc(*arguments, cache=None, check=True, **kwargs):
+    """A finished dcc; `cache`: the folder of its plan cache, none without."""
+    environment = {**os.environ, **kwargs.pop("environment", {})}
+    environment["DCC_CACHE_DIR"] = cache or os.path.join(running.scratch(), "unused-cache")
+    result = subprocess.run([DCC, *arguments], capture_output=True, text=True, timeout=120, env=environment, **kwargs)
+    if check and result.returncode:
+        raise running.CommandFailed([DCC, *arguments], result)
+    return result
+
+
+def content(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def folder():
+    return os.path.dirname(running.fresh())
+
+
+def compiled(model, *options, **kwargs):
+    """The plan's bytes."""
+    plan = running.fresh(".dcp")
+    dcc("compile", model, "--no-cache", "-o", plan, *(options or ("--world", "2")), **kwargs)
+    return content(plan)
+
+
+def report(model, *options, **kwargs):
+    """(what compile --json says, path of the plan)"""
+    plan = running.fresh(".dcp")
+    arguments = ["compile", model, "-o", plan, "--json", *options]
+    return json.loads(dcc(*arguments, *([] if "cache" in kwargs else ["--no-cache"]), **kwargs).stdout), plan
+
+
+class EqualBytes(unittest.TestCase):
+    def test_path_locale_zone_umask_and_time_do_not_count(self):
+        model = running.archive("tiny-llama")
+        options = ("--world", "3", "--zero", "3", "--grad-accum", "2")
+        expected = compiled(model, *options)
+        elsewhere = os.path.join(folder(), "ein anderer Name ü.zip")
+        shutil.copy(model, elsewhere)
+        os.utime(elsewhere, (1, 1))
+        there = os.path.dirname(elsewhere)
+        cases = {
+            "again": {},
+            "another folder": {"cwd": "/"},
+            "locale": {"environment": {"LC_ALL": "de_DE.UTF-8", "LANG": "tr_TR.UTF-8", "LC_NUMERIC": "de_DE.UTF-8"}},
+            "plain locale": {"environment": {"LC_ALL": "C", "LANGUAGE": "fr"}},
+            "zone": {"environment": {"TZ": "Pacific/Kiritimati"}},
+            "umask": {"umask": 0o077},
+            "host and user": {"environment": {"HOSTNAME": "elsewhere", "USER": "nobody", "HOME": "/nonexistent"}},
+            "threads of libraries": {"environment": {"OMP_NUM_THREADS": "7"}},
+        }
+        for name, keywords in cases.items():
+            with self.subTest(name):
+                self.assertEqual(compiled(model, *options, **keywords), expected)
+        with self.subTest("another file name"):
+            self.assertEqual(compiled(os.path.basename(elsewhere), *options, cwd=there), expected)
+
+    def test_the_cache_and_the_profile_path_do_not_count(self):
+        model = running.archive("mlp")
+        profile = running.fresh(".json")
+        running.run([DCC, "profile", model, "-n", "2", "-o", profile])
+        copy = os.path.join(folder(), "another.json")
+        shutil.copy(profile, copy)
+        cache = folder()
+        plans = [compiled(model, "--world", "3", "--profile", path) for path in (profile, copy)]
+        for path in (copy, profile):
+            _, plan = report(model, "--world", "3", "--profile", path, cache=cache)
+            plans.append(content(plan))
+        self.assertEqual(len(set(plans)), 1)
+        self.assertNotIn(profile.encode(), plans[0])
+
+    def test_every_option_that_counts_changes_the_plan(self):
+        model = running.archive("mlp")
+        config = running.train_config(optimizer={"kind": "adamw", "lr": 0.5}, clip_norm=1.0)
+        options = [("--world", "2"), ("--world", "3"), ("--world", "2", "--zero", "0"), ("--world", "2", "--zero", "1"),
+                   ("--world", "2", "--zero", "2"), ("--world", "2", "--grad-accum", "2"), ("--world", "2", "--threads", "2"),
+                   ("--world", "2", "--grad-accum", "2", "--reduction-order", "per-step"),
+                   ("--world", "2", "--reduce-dtype", "bfloat16"), ("--world", "2", "--config", config)]
+        cache, plans = folder(), set()
+        for option in options:
+            said, plan = report(model, *option, cache=cache)
+            self.assertEqual(said["cache"], "miss", option)
+            plans.add(hashlib.sha256(content(plan)).hexdigest())
+        self.assertEqual(len(plans), len(options))
+
+
+class Cache(unittest.TestCase):
+    def setUp(self):
+        self.cache = folder()
+        self.model = running.archive("mlp")
+
+    def compile(self, model=None, *options):
+        said, plan = report(model or self.model, "--world", "2", *options, cache=self.cache)
+        return said["cache"], content(plan)
+
+    def entries(self):
+        place = os.path.join(self.cache, "plans")
+        return [os.path.join(place, name) for name in sorted(os.listdir(place))] if os.path.isdir(place) else []
+
+    def test_miss_then_hit_with_the_same_bytes(self):
+        word, first = self.compile()
+        self.assertEqual(word, "miss")
+        word, second = self.compile()
+        self.assertEqual((word, second), ("hit", first))
+        plan = running.fresh(".dcp")
+        said = dcc("compile", self.model, "--world", "2", "-o", plan, cache=self.cache)
+        self.assertIn("cache hit", said.stderr)
+        self.assertEqual(content(plan), first)
+
+    def test_no_cache_neither_reads_nor_writes(self):
+        said, plan = report(self.model, "--world", "2", "--no-cache", cache=self.cache)
+        self.assertEqual((said["cache"], self.entries()), ("off", []))
+        self.compile()
+        before = os.stat(self.entries()[0]).st_mtime_ns
+        said, again = report(self.model, "--world", "2", "--no-cache", cache=self.cache)
+        self.assertEqual((said["cache"], os.stat(self.entries()[0]).st_mtime_ns), ("off", before))
+        self.assertEqual(content(plan), content(again))
+
+    def test_a_copy_under_another_name_hits(self):
+        _, first = self.compile()
+        copy = running.fresh("-renamed.pt2")
+        with zipfile.ZipFile(self.model) as source, zipfile.ZipFile(copy, "w", zipfile.ZIP_DEFLATED) as target:
+            for name in reversed(source.namelist()):  # other order, other compression, other time
+                target.writestr(zipfile.ZipInfo(name, (2001, 2, 3, 4, 5, 6)), source.read(name), zipfile.ZIP_DEFLATED)
+        self.assertEqual(self.compile(copy), ("hit", first))
+
+    def test_another_export_of_the_same_model_hits(self):
+        _, first = self.compile()
+        again = running.archive("mlp", "--seed", "5")  # other weights
+        self.assertNotEqual(content(again), content(self.model))
+        self.assertEqual(self.compile(again), ("hit", first))
+
+    def test_weights_do_not_count_but_the_graph_does(self):
+        self.compile()
+        word, _ = self.compile(running.archive("tiny-llama"))
+        self.assertEqual(word, "miss")
+
+    def test_bad_entries_are_set_aside(self):
+        _, first = self.compile()
+        other = compiled(running.archive("tiny-llama"), "--world", "2")
+        _, bare = self.compile(None, "--grad-accum", "2")
+        mine = [e for e in self.entries() if content(e).endswith(first)][0]
+        neighbour = [e for e in self.entries() if content(e).endswith(bare)][0]
+        good = content(mine)
+        damages = {"empty": b"", "short": good[:-1], "flipped": good[:500] + bytes([good[500] ^ 4]) + good[501:],
+                   "another model's plan": other, "the bare plan": first, "another entry": content(neighbour),
+                   "another plan behind this line": good[: len(good) - len(first)] + other}
+        for name, damage in damages.items():
+            with self.subTest(name):
+                with open(mine, "wb") as file:
+                    file.write(damage)
+                plan = running.fresh(".dcp")
+                said = dcc("compile", self.model, "--world", "2", "-o", plan, cache=self.cache)
+                self.assertRegex(said.stderr, "warning: cache entry .* set aside")
+                self.assertIn("cache miss", said.stderr)
+                self.assertEqual(content(plan), first)
+                self.assertEqual(content(mine), good)
+                self.assertTrue(os.listdir(os.path.join(self.cache, "quarantine")))
+        self.assertEqual(self.compile(), ("hit", first))
+
+    def test_a_cache_that_cannot_be_written_only_warns(self):
+        place = running.fresh()
+        open(place, "w").close()  # a file where the folder should be
+        plan = running.fresh(".dcp")
+        said = dcc("compile", self.model, "--world", "2", "-o", plan, cache=place)
+        self.assertIn("not cached", said.stderr)
+        self.assertTrue(content(plan))
+
+    def test_ls_and_gc(self):
+        self.assertEqual(dcc("cache", "ls", cache=self.cache).stdout, "")
+        self.compile()
+        self.compile(None, "--zero", "0")
+        lines = dcc("cache", "ls", cache=self.cache).stdout.splitlines()
+        self.assertEqual(len(lines), 2)
+        self.assertRegex(lines[0], r"^[0-9a-f]{64} +[0-9.]+ KiB$")
+        self.assertEqual(dcc("cache", "gc", cache=self.cache).stdout, "removed 0 plans\n")
+        self.compile()  # used last
+        size = max(os.path.getsize(entry) for entry in self.entries())
+        self.assertEqual(dcc("cache", "gc", "--keep", str(size), cache=self.cache).stdout, "removed 1 plan\n")
+        self.assertEqual(self.compile()[0], "hit")
+        self.assertEqual(dcc("cache", "gc", "--keep", "0", cache=self.cache).stdout, "removed 1 plan\n")
+        self.assertEqual(self.compile()[0], "miss")
+        self.assertEqual(dcc("cache", "gc", "--keep", "much", cache=self.cache, check=False).returncode, 64)
+
+    def test_seventy_billion_parameters_hit_at_once(self):
+        options = ("--world", "32", "--zero", "3")
+        first, plan = report(LLAMA_70B, *options, cache=self.cache)
+        self.assertEqual(first["cache"], "miss")
+        times = []
+        for _ in range(3):
+            start = time.monotonic()
+            said, again = report(LLAMA_70B, *options, cache=self.cache)
+            times.append(time.monotonic() - start)
+            self.assertEqual(said["cache"], "hit")
+            self.assertEqual(content(again), content(plan))
+        self.assertLess(min(times), 0.5)
+
+
+class Reports(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = running.archive("tiny-llama")
+        cls.said, cls.plan = report(cls.model, "--world", "2", "--zero", "3", "--grad-accum", "2")
+        cls.whole = running.inspect(cls.plan)
+
+    def test_json_has_a_version_and_adds_up(self):
+        said = self.said
+        self.assertEqual(said["schema"], "dcc.compile/1")
+        self.assertEqual((said["world"], said["accumulation"], said["chain"]), (2, 2, "zero3"))
+        peak, kept = said["memory"]["peak"], said["memory"]["kept"]
+        self.assertEqual(sum(peak["by_kind"].values()), peak["bytes"])
+        self.assertEqual(peak["bytes"], self.whole["prediction"]["live_bytes"])
+        kinds = {"parameters", "gradients", "optimizer state", "activations", "gathered", "scratch"}
+        self.assertLessEqual(kinds, set(kept))
+        for kind in kinds - {"gathered"}:
+            self.assertGreater(peak["by_kind"][kind], 0, kind)
+        large = report(LLAMA_70B, "--world", "32", "--zero", "3")[0]["memory"]["peak"]["by_kind"]
+        self.assertGreaterEqual(large["gathered"], 2 * 128256 * 8192)  # lm_head, whole, in bf16
+        self.assertEqual((kept["gathered"], kept["activations"], kept["scratch"]), (0, 0, 0))
+        self.assertLessEqual(peak["bytes"], said["memory"]["arena_bytes"]["device"])
+        program = next(p for p in self.whole["programs"] if p["name"] == peak["program"])
+        instruction = program["instructions"][peak["index"]]
+        self.assertEqual((instruction["op"], instruction["module"]), (peak["op"], peak["module"]))
+        self.assertTrue(said["memory"]["scratch_is_estimated"])
+        prediction = said["prediction"]
+        self.assertEqual(prediction["step_ns"], prediction["compute_ns"] + prediction["communication_ns"])
+        self.assertEqual(prediction["origin"], "generic cpu table")
+        self.assertEqual(list(said["wire_bytes"].values()), self.whole["prediction"]["wire_bytes"])
+
+    def test_placements(self):
+        for zero, expected in ((0, (21, 0, 0)), (1, (21, 0, 21)), (2, (21, 0, 21)), (3, (0, 21, 21))):
+            facts = report(self.model, "--world", "2", "--zero", str(zero))[0]["parameters"]
+            self.assertEqual((facts["resident"], facts["gathered"], facts["sharded_state"]), expected)
+            self.assertEqual(facts["elements"], 123712)
+
+    def test_text_says_each_thing_once(self):
+        text = dcc("compile", self.model, "--world", "2", "--no-cache", "-o", running.fresh(".dcp")).stdout
+        names = [line.split("  ")[0] for line in text.splitlines() if line and not line.startswith(" ")]
+        self.assertEqual(names[:8], ["plan", "parameters", "placement", "optimizer", "predicted step", "sent per step", "memory",
+                                     "peak"])
+        self.assertEqual(len(names), len(set(names)))
+        self.assertRegex(text, r"peak +.* live at instruction \d+ \(.*\) of program 'step', module \w")
+        self.assertRegex(text, r"\n  activations +[\d.]+ KiB\n")
+        self.assertRegex(text, r"\n  scratch .*\(estimate")
+
+    def test_inspect(self):
+        summary = dcc("inspect", self.plan, "--as=summary").stdout
+        self.assertEqual(summary, dcc("inspect", self.plan).stdout)
+        self.assertIn("placement", summary)
+        self.assertIn("note: ", summary)
+        memory = dcc("inspect", self.plan, "--as=memory").stdout
+        self.assertIn("the largest alive there", memory)
+        text = dcc("inspect", self.plan, "--as=text").stdout
+        count = sum(len(p["instructions"]) for p in self.whole["programs"])
+        self.assertEqual(len(re.findall(r"^ +\[\d+\] ", text, re.M)), count)
+        self.assertEqual(self.whole["schema"], "dcc.plan/1")
+        self.assertEqual(dcc("inspect", self.plan, "--as=poem", check=False).returncode, 64)
+
+    def test_verify(self):
+        said = dcc("verify", self.plan).stdout
+        self.assertRegex(said, "levels 0 .*1 .*2 .* hold; level 3 .* not available")
+        self.assertIn(hashlib.sha256(content(self.plan)[48:]).hexdigest(), said)
+        broken = running.fresh(".dcp")
+        data = bytearray(content(self.plan))
+        data[len(data) // 2] ^= 1
+        with open(broken, "wb") as file:
+            file.write(data)
+        for command in ("verify", "inspect"):
+            failed = dcc(command, broken, check=False)
+            self.assertEqual((failed.returncode, failed.stdout), (65, ""))
+            self.assertIn(broken, failed.stderr)
+
+    def test_opt_and_passes(self):
+        passes = [line.split()[0] for line in dcc("passes").stdout.splitlines()]
+        self.assertEqual(passes, ["normalize-graph", "shard-parameters", "insert-collectives", "add-update", "schedule",
+                                  "layout-arenas"])
+        source = os.path.join(running.ROOT, "tests", "passes", "shard-parameters", "zero_3.dcir")
+        with open(source) as file:
+            step = file.read().split("// ----", 1)[0]
+        piped = dcc("opt", "-", "--passes=shard-parameters", "--zero", "3", input=step)
+        self.assertIn("flat_shard", piped.stdout)
+        self.assertNotIn("flat_shard", step)
+        wrong = dcc("opt", "-", "--passes=shard-parameter", input=step, check=False)
+        self.assertEqual(wrong.returncode, 64)
+        self.assertIn("did you mean 'shard-parameters'", wrong.stderr)
+
+
+class Options(unittest.TestCase):
+    def setUp(self):
+        self.model = running.archive("tiny-llama")
+
+    def test_threads(self):
+        said, plan = report(self.model, "--world", "2", "--threads", "2")
+        self.assertEqual((said["threads"], running.inspect(plan)["threads"]), (2, 2))
+
+    def test_reduce_dtype_halves_what_gradients_send(self):
+        wire = {d: report(self.model, "--world", "2", "--zero", "3", "--reduce-dtype", d)[0]["wire_bytes"]
+                for d in ("float32", "bfloat16")}
+        self.assertEqual(wire["float32"]["reduce_scatter"], 2 * wire["bfloat16"]["reduce_scatter"])
+        plain = report(self.model, "--world", "2", "--zero", "3")[0]["wire_bytes"]
+        self.assertEqual(plain, wire["float32"])
+
+    def test_reduction_order_moves_the_reductions(self):
+        def reduced(zero, *order):
+            return report(self.model, "--world", "2", "--zero", str(zero), "--grad-accum", "4", *order)[0]["wire_bytes"][
+                "reduce_scatter"]
+
+        once, each = ("--reduction-order", "per-step"), ("--reduction-order", "per-micro-batch")
+        self.assertEqual(reduced(3, *each), 4 * reduced(3, *once))
+        self.assertEqual(reduced(3), reduced(3, *each))
+        self.assertEqual(reduced(1), reduced(1, *once))
+
+    def test_memory(self):
+        said, plan = report(self.model, "--world", "2", "--zero", "3")
+        need = said["memory"]["arena_bytes"]["device"]
+        enough, again = report(self.model, "--world", "2", "--zero", "3", "--memory", str(need))
+        self.assertEqual(enough["memory"]["arena_bytes"]["device"], need)
+        for budget in (str(need - 1), "1", "100KiB"):
+            target = running.fresh(".dcp")
+            failed = dcc("compile", self.model, "--world", "2", "--zero", "3", "--memory", budget, "-o", target, check=False)
+            self.assertEqual((failed.returncode, failed.stdout), (80, ""))
+            self.assertFalse(os.path.exists(target))
+            self.assertRegex(failed.stderr, r"most live at index \d+ of program 'step' \(\S+ in module '\w[\w.]*'\)")
+            self.assertIn(str(need), failed.stderr)
+            self.assertGreaterEqual(len(re.findall(r"^ +.*[KM]iB", failed.stderr, re.M)), 5)  # the largest values
+
+    def test_wrong_values_are_usage_errors(self):
+        for options in (("--world", "0"), ("--world", "2", "--zero", "4"), ("--world", "2", "--grad-accum", "0"),
+                        ("--world", "2", "--threads", "0"), ("--world", "2", "--memory", "lots"), ("--world", "x"), (),
+                        ("--world", "2", "--reduce-dtype", "int8"), ("--world", "2", "--reduction-order", "never"),
+                        ("--world", "2", "--zer0", "1"), ("--world", "70000")):
+            target = running.fresh(".dcp")
+            failed = dcc("compile", self.model, "--no-cache", "-o", target, *options, check=False)
+            self.assertEqual(failed.returncode, 64, (options, failed.stderr))
+            self.assertFalse(os.path.exists(target))
+
+    def test_bad_files(self):
+        missing = dcc("compile", "/nonexistent.pt2", "--world", "2", "-o", running.fresh(), check=False)
+        self.assertEqual(missing.returncode, 66)
+        pipe = running.fresh()
+        os.mkfifo(pipe)
+        for target in ("/nonexistent/plan.dcp", folder(), pipe):
+            failed = dcc("compile", self.model, "--world", "2", "-o", target, check=False)
+            self.assertEqual((failed.returncode, failed.stdout), (73, ""), target)
+            self.assertIn(target, failed.stderr)
+        self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode))  # still what it was
+        profile = running.fresh(".json")
+        for text, code in (("", 65), ("{}", 65), ("{\"format\": \"dcc-profile\"", 65), (None, 66),
+                           ('{"format": "dcc-profile", "version": 7, "model_digest": ""}', 76)):
+            if os.path.exists(profile):
+                os.remove(profile)
+            if text is not None:
+                with open(profile, "w") as file:
+                    file.write(text)
+            failed = dcc("compile", self.model, "--world", "2", "--profile", profile, "-o", running.fresh(), check=False)
+            self.assertEqual(failed.returncode, code, failed.stderr)
+            self.assertIn(profile, failed.stderr)
+
+    def test_flags_are_frozen(self):
+        for command, expected in FLAGS.items():
+            words = command.split()
+            shown = running.run([os.path.join(running.BIN, words[0]), *words[1:], "--help"]).stdout
+            options = re.findall(r"^  (-\S*)(?: |$)", shown, re.M)
+            flags = {flag.split("=")[0] for option in options for flag in option.split(",")}
+            self.assertEqual(sorted(flags | ({"-h"} if command == "dcc" else set())),
+                             sorted(set(expected.split()) | ({"-h"} if command == "dcc" else set())), command)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,264 @@
+"""dcc profile, and what plans say against what happened: predicted time, bytes on the wire.
+
+    build/venv/bin/python tests/e2e/profile_test.py
+"""
+
+import collections
+import copy
+import functools
+import itertools
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import time
+import unittest
+
+import running
+
+DCC = os.path.join(running.BIN, "dcc")
+
+
+def dcc(*arguments, environment=None):
+    return subprocess.run([DCC, *arguments], capture_output=True, text=True, timeout=180, env={**os.environ, **(environment or {})})
+
+
+def launched(launcher, ranks, arguments):
+    command = running.launch(launcher, ranks, arguments)
+    return [DCC if word == os.path.join(running.BIN, "dcrun") else word for word in command]
+
+
+@functools.cache
+def profile(model, ranks=2, *options):
+    """(path, document)"""
+    path = running.fresh(".json")
+    running.run([DCC, "profile", model, "-n", str(ranks), *options, "-o", path])
+    with open(path) as file:
+        return path, json.load(file)
+
+
+def written(document):
+    path = running.fresh(".json")
+    with open(path, "w") as file:
+        json.dump(document, file)
+    return path
+
+
+def report(model, *options):
+    plan = running.fresh(".dcp")
+    result = running.run([DCC, "compile", model, "--no-cache", "--json", "-o", plan, *options])
+    return json.loads(result.stdout), plan, result.stderr
+
+
+class Profile(unittest.TestCase):
+    def check(self, document, launcher, ranks, threads=1):
+        machine = document["machine"]
+        self.assertEqual((document["format"], document["version"]), ("dcc-profile", 1))
+        self.assertEqual((machine["ranks"], machine["threads"], machine["launcher"]), (ranks, threads, launcher))
+        keys = [row["key"] for row in document["kernels"]]
+        self.assertEqual(keys, sorted(set(keys)))
+        for row in document["kernels"]:
+            self.assertGreater(row["median_ns"], 0, row["key"])
+            self.assertLessEqual(row["fastest_ns"], row["median_ns"])
+            self.assertGreaterEqual(row["samples"], 5)
+        kinds = collections.Counter(row["kind"] for row in document["collectives"])
+        self.assertEqual(set(kinds), {"all_gather", "all_reduce", "reduce_scatter"} if ranks > 1 else set())
+        self.assertEqual(len(set(kinds.values())), 1 if ranks > 1 else 0)
+
+    def test_own_ranks(self):
+        self.check(profile(running.archive("tiny-llama"))[1], "dcrun -n", 2)
+
+    def test_one_rank_and_threads(self):
+        document = profile(running.archive("mlp"), 1, "--threads", "2")[1]
+        self.check(document, document["machine"]["launcher"], 1, threads=2)
+
+    def test_other_launchers(self):
+        model, names = running.archive("mlp"), {}
+        for launcher in ("mpirun", "torchrun"):
+            path = running.fresh(".json")
+            running.run(launched(launcher, 2, ["profile", model, "-o", path]))
+            with open(path) as file:
+                document = json.load(file)
+            names[launcher] = document["machine"]["launcher"]
+            self.check(document, names[launcher], 2)
+        self.assertIn("torchrun", names["torchrun"])
+        self.assertIn("MPI", names["mpirun"])
+        command = launched("mpirun", 2, ["profile", model, "-n", "3", "-o", running.fresh()])
+        failed = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        self.assertEqual(failed.returncode, 78)
+        self.assertIn("contradicts the launcher", failed.stderr)
+
+    def test_an_unwritable_output_is_noticed_first(self):
+        model = running.archive("tiny-llama")
+        for ranks in ("1", "2"):
+            start = time.monotonic()
+            failed = dcc("profile", model, "-n", ranks, "-o", "/nonexistent/prof.json")
+            self.assertEqual((failed.returncode, failed.stdout), (73, ""))
+            self.assertIn("/nonexistent/prof.json", failed.stderr)
+            self.assertEqual(failed.stderr.count("error["), 1)
+            self.assertLess(time.monotonic() - start, 1)
+
+    def test_bad_input(self):
+        output = running.fresh(".json")
+        self.assertEqual(dcc("profile", "/nonexistent.pt2", "-n", "2", "-o", output).returncode, 66)
+        self.assertEqual(dcc("profile", __file__, "-n", "2", "-o", output).returncode, 65)
+        self.assertEqual(dcc("profile", running.archive("mlp"), "--threads", "0", "-o", output).returncode, 64)
+        self.assertFalse(os.path.exists(output))
+
+    def test_a_bar_on_a_terminal(self):
+        model, output = running.archive("mlp"), running.fresh(".json")
+        ours, theirs = pty.openpty()
+        with subprocess.Popen([DCC, "profile", model, "-n", "2", "-o", output], stderr=theirs, stdout=subprocess.PIPE) as process:
+            os.close(theirs)
+            shown = b""
+            while True:
+                try:
+                    chunk = os.read(ours, 4096)
+                except OSError:  # the other side is closed
+                    break
+                if not chunk:
+                    break
+                shown += chunk
+            said = process.stdout.read().decode()
+        os.close(ours)
+        self.assertEqual(process.returncode, 0)
+        self.assertRegex(shown.decode(), r"\r\[#*\.+\] +\d+ % kernels")
+        self.assertRegex(shown.decode(), r"\r\[#{40}\] 100 % collectives *\r?\n")
+        self.assertRegex(said, r"^\S+: \d+ kernels, \d+ collective sizes, 2 ranks with 1 thread each on ")
+        self.assertEqual(dcc("profile", model, "-o", output).stderr, "")  # no bar in a file
+
+    def test_a_dead_rank_ends_the_others(self):
+        model, output = running.archive("small-llama"), running.fresh(".json")
+        process = subprocess.Popen([DCC, "profile", model, "-n", "2", "-o", output], stderr=subprocess.PIPE, text=True)
+        children = f"/proc/{process.pid}/task/{process.pid}/children"
+        ranks = []
+        while len(ranks) < 2:
+            with open(children) as file:
+                ranks = [int(word) for word in file.read().split()]
+        time.sleep(1.5)  # they measure for longer than this
+        os.kill(ranks[1], signal.SIGKILL)
+        start = time.monotonic()
+        _, said = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 83, said)
+        self.assertLess(time.monotonic() - start, 10)
+        self.assertRegex(said, r"rank 1 was killed by signal 9")
+        self.assertTrue(said.strip().splitlines()[-1].startswith("dcc: exit 83"), said)
+        self.assertFalse(os.path.exists(output))
+        for rank in ranks:
+            self.assertFalse(os.path.exists(f"/proc/{rank}"))
+
+
+class Notes(unittest.TestCase):
+    """What makes a profile doubtful is said by name, and recorded in the plan."""
+
+    def notes(self, document, *options):
+        said, plan, errors = report(running.archive("mlp"), "--profile", written(document), *(options or ("--world", "2")))
+        self.assertEqual(running.inspect(plan)["notes"], said["notes"])
+        for note in said["notes"]:
+            self.assertIn("note: " + note, errors)
+        return {note.split(":")[0] for note in said["notes"] if re.match(r"[a-z]+-[a-z]+: ", note)}
+
+    def test_names(self):
+        _, good = profile(running.archive("mlp"))
+        self.assertEqual(self.notes(good), set())
+        changed = copy.deepcopy(good)
+        changed["machine"]["software"] = "dcc 0.0.1"
+        self.assertEqual(self.notes(changed), {"stale-profile"})
+        self.assertEqual(self.notes(good, "--world", "2", "--threads", "2"), {"profile-threads"})
+        self.assertEqual(self.notes(good, "--world", "3"), {"profile-ranks"})
+        for digest in ("f" * 64, ""):
+            changed = copy.deepcopy(good)
+            changed["model_digest"] = digest
+            self.assertEqual(self.notes(changed), {"foreign-profile"})
+
+    def test_of_another_model(self):
+        path, _ = profile(running.archive("tiny-llama"))
+        said, _, _ = report(running.archive("mlp"), "--profile", path, "--world", "2")
+        self.assertTrue(any(note.startswith("foreign-profile") for note in said["notes"]))
+        self.assertTrue(any(re.match(r"the profile lacks \d+ of \d+ figures", note) for note in said["notes"]))
+
+    def test_another_machine_is_said_but_not_recorded(self):
+        path, good = profile(running.archive("mlp"))
+        good = copy.deepcopy(good)
+        good["machine"]["cpu"] = "Another CPU"
+        said, _, errors = report(running.archive("mlp"), "--profile", written(good), "--world", "2")
+        self.assertIn("warning: other-machine: ", errors)
+        self.assertNotIn("Another CPU", json.dumps(said))
+        self.assertNotIn("warning", report(running.archive("mlp"), "--profile", path, "--world", "2")[2])
+
+
+class Prediction(unittest.TestCase):
+    def test_one_slower_kernel_counts_exactly(self):
+        """Ten times one row's time raises the prediction by nine times that, as often as the step runs it."""
+        model = running.archive("tiny-llama")
+        path, document = profile(model)
+        names = collections.Counter(row["key"].split(" ")[0] for row in document["kernels"])
+        options = ("--world", "2", "--zero", "3", "--grad-accum", "3")
+        before, plan, _ = report(model, "--profile", path, *options)
+        runs = collections.Counter()
+        whole = running.inspect(plan)
+        for part in whole["step"]:
+            for instruction in whole["programs"][part["program"]]["instructions"]:
+                runs[instruction.get("op")] += part["repeat"]
+        tried = 0
+        for index, row in enumerate(document["kernels"]):
+            name = row["key"].split(" ")[0]
+            if not name.startswith("aten.") or names[name] > 1:
+                continue  # where the operator has one key, its runs can be counted by name
+            changed = copy.deepcopy(document)
+            changed["kernels"][index]["median_ns"] *= 10
+            after, _, _ = report(model, "--profile", written(changed), *options)
+            rise = 9 * row["median_ns"] * runs[name]
+            self.assertGreater(rise, 0, name)
+            for figure in ("compute_ns", "step_ns"):
+                self.assertEqual(after["prediction"][figure] - before["prediction"][figure], rise, name)
+            self.assertEqual(after["prediction"]["communication_ns"], before["prediction"]["communication_ns"])
+            tried += 1
+        self.assertGreaterEqual(tried, 5)
+
+    def test_scratch_comes_from_the_profile(self):
+        model = running.archive("tiny-llama")
+        path, document = profile(model)
+        said, _, _ = report(model, "--profile", path, "--world", "2")
+        self.assertFalse(said["memory"]["scratch_is_estimated"])
+        self.assertTrue(said["prediction"]["origin"].startswith("profile " + said["profile_digest"]))
+        changed = copy.deepcopy(document)
+        for row in changed["kernels"]:
+            if row["provider"] == "aten":
+                row["scratch_bytes"] += 1 << 20
+        more, _, _ = report(model, "--profile", written(changed), "--world", "2")
+        self.assertGreaterEqual(more["memory"]["peak"]["by_kind"]["scratch"], 1 << 20)
+
+
+class Wire(unittest.TestCase):
+    """The bytes that compile prints are those that rank 0's communicator counts in every step."""
+
+    def check(self, world, zero, accumulation, comm, *options):
+        model = running.archive("tiny-llama")
+        said, plan, _ = report(model, "--world", str(world), "--zero", str(zero), "--grad-accum", str(accumulation), *options)
+        expected = {kind: bytes_ for kind, bytes_ in said["wire_bytes"].items() if bytes_}
+        launcher = "mpirun" if comm == "mpi" else "dcrun"
+        steps = running.train(plan, model, world, 2, "--comm", comm, launcher=launcher).steps
+        self.assertEqual(len(steps), 2)
+        for row in steps:
+            counted = {kind: bytes_ for kind, bytes_ in row["wire_bytes"].items() if bytes_}
+            self.assertEqual(counted, expected)
+        self.assertTrue(expected)
+
+    def test_predicted_equals_counted(self):
+        everything = list(itertools.product((2, 3), (0, 1, 2, 3), (1, 2), ("local", "mpi")))
+        some = [case for i, case in enumerate(everything) if (i + i // 4) % 4 == 0]
+        for case in everything if running.SLOW else some:
+            with self.subTest(case):
+                self.check(*case)
+
+    def test_other_wire_types_and_orders(self):
+        self.check(2, 3, 1, "local", "--reduce-dtype", "bfloat16")
+        self.check(3, 0, 2, "local", "--reduction-order", "per-micro-batch")
+        self.check(2, 3, 2, "mpi", "--reduction-order", "per-step")
+
+
+if __name__ == "__main__":
+    unittest.main()
