@@ -1,0 +1,116 @@
+"""What running ranks really occupy: the sum of their proportional set sizes is the arenas and one constant per rank.
+
+    build/venv/bin/python tests/e2e/memory_test.py
+    DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/memory_test.py     # the whole zoo
+"""
+
+import collections
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+import running
+
+MIB = 1 << 20
+CONSTANT = 200 * MIB  # per rank, with libtorch loaded
+WARM_UP = 3
+
+ZOO = [("mlp",), ("tiny-llama",), ("tiny-llama", "--dtype", "bfloat16"), ("small-llama",), ("resnet18",)]
+REST = [("tiny-llama-tied",), ("tiny-gpt2", "--dropout", "0.1"), ("tiny-bert",), ("tiny-mixtral",),
+        ("tiny-llama", "--dtype", "autocast-bfloat16")]
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(child) for child in file.read().split()]
+
+
+def proportional(pid):
+    """Pss as the kernel counts it, in bytes."""
+    with open(f"/proc/{pid}/smaps_rollup") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
+
+
+def mappings(pid):
+    """{(file, offset) or address: (bytes private to this process, bytes it shares with anyone)}"""
+    found, key = collections.defaultdict(lambda: [0, 0]), None
+    with open(f"/proc/{pid}/smaps") as file:
+        for line in file:
+            words = line.split()
+            if "-" in words[0] and not words[0].endswith(":"):
+                key = (words[5], words[2]) if len(words) > 5 and words[5].startswith("/") else (pid, words[0])
+            elif words[0] in ("Private_Clean:", "Private_Dirty:"):
+                found[key][0] += int(words[1]) * 1024
+            elif words[0] in ("Shared_Clean:", "Shared_Dirty:"):
+                found[key][1] += int(words[1]) * 1024
+    return found
+
+
+def alone(pids):
+    """The sum of Pss if nobody but these processes mapped the same files (any Python with torch does, too)."""
+    private, shared = 0, collections.Counter()
+    for pid in pids:
+        for key, (own, common) in mappings(pid).items():
+            private += own
+            shared[key] = max(shared[key], common)
+    return private + sum(shared.values())
+
+
+def metric_lines(path):
+    if not os.path.exists(path):
+        return 0
+    with open(path) as file:
+        return sum(1 for _ in file)
+
+
+class MemoryTest(unittest.TestCase):
+    def measure(self, preset, world, zero):
+        """(arena, sum of Pss, sum of Pss of ranks that have the machine for themselves), in bytes, at the largest of some moments."""
+        model = running.archive(*preset)
+        plan = running.compile_plan(model, world, zero)
+        metrics = running.fresh(".jsonl")
+        command = running.launch("dcrun", world, [plan, "--weights", model, "--data", "synthetic:1", "--steps", "1000000", "--metrics", metrics])
+        with open(running.fresh(".log"), "w") as log:
+            job = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            pss = lone = 0
+            for moment in range(3):
+                self.wait_for_steps(job, metrics, 1 + WARM_UP * (moment + 1))
+                ranks = children(job.pid) if world > 1 else [job.pid]
+                ranks = [r for r in ranks if os.path.exists(f"/proc/{r}/smaps")]
+                self.assertEqual(len(ranks), world)
+                pss = max(pss, sum(proportional(rank) for rank in ranks))
+                lone = max(lone, alone(ranks))
+        finally:
+            job.send_signal(signal.SIGTERM)
+            job.wait(timeout=60)
+        self.assertEqual(job.returncode, 75)
+        return running.read_metrics(metrics)[0]["arena_bytes"], pss, lone
+
+    def wait_for_steps(self, job, metrics, lines):
+        deadline = time.monotonic() + 120
+        while metric_lines(metrics) < lines:
+            self.assertIsNone(job.poll(), "dcrun ended")
+            self.assertLess(time.monotonic(), deadline, "dcrun is stuck")
+            time.sleep(0.05)
+
+    def test_zoo(self):
+        worst = 0
+        for preset in ZOO + (REST if running.SLOW else []):
+            for world, zero in ((2, 3), (1, 0), (2, 0), (4, 3)) if running.SLOW else ((2, 3),):
+                label = f"{' '.join(preset).replace('--', '')} world {world} zero {zero}"
+                with self.subTest(label):
+                    arena, pss, lone = self.measure(preset, world, zero)
+                    constant = (max(pss, lone) - world * arena) / world
+                    worst = max(worst, constant)
+                    print(f"  {label:44s} arenas {world} x {arena / MIB:6.1f} MiB, Pss {pss / MIB:6.1f} MiB, with nobody else"
+                          f" {lone / MIB:6.1f} MiB: {constant / MIB:6.1f} MiB per rank beside the arena")
+                    self.assertGreater(max(pss, lone), world * MIB)
+                    self.assertLessEqual(constant, CONSTANT)
+        print(f"  C = {worst / MIB:.1f} MiB per rank for the whole zoo (limit {CONSTANT // MIB})")
+
+
+if __name__ == "__main__":
+    unittest.main()
