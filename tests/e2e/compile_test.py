@@ -7,10 +7,10 @@ import hashlib
 import json
 import os
 import re
+import resource
 import shutil
 import stat
 import subprocess
-import time
 import unittest
 import zipfile
 
@@ -227,14 +227,13 @@ class Cache(unittest.TestCase):
         options = ("--world", "32", "--zero", "3")
         first, plan = report(LLAMA_70B, *options, cache=self.cache)
         self.assertEqual(first["cache"], "miss")
-        times = []
-        for _ in range(3):
-            start = time.monotonic()
-            said, again = report(LLAMA_70B, *options, cache=self.cache)
-            times.append(time.monotonic() - start)
-            self.assertEqual(said["cache"], "hit")
-            self.assertEqual(content(again), content(plan))
-        self.assertLess(min(times), 0.5)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        said, again = report(LLAMA_70B, *options, cache=self.cache)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.assertEqual(said["cache"], "hit")
+        self.assertEqual(content(again), content(plan))
+        # Processor time, which does not depend on the neighbours; scripts/benchmark/compile_time.py times the clock.
+        self.assertLess(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 0.5)
 
 
 class Reports(unittest.TestCase):
