@@ -32,7 +32,8 @@ install_packages() {
 # The CUDA libraries that libtorch's wheel asks for weigh 3 GB; a machine with the CUDA 13 toolkit has them already.
 has_cuda13() { local known; known=$(PATH=$PATH:/usr/sbin:/sbin ldconfig -p) && [[ $known == *libcudart.so.13* ]]; }
 
-pip() { "$python" -m pip install -q --disable-pip-version-check --no-input "$@" </dev/null; }
+# Without byte code for all of torch and transformers: what is imported gets it then, the rest would take a minute.
+pip() { "$python" -m pip install -q --no-compile --disable-pip-version-check --no-input "$@" </dev/null; }
 
 install_wheels() {
   local light=(numpy pillow safetensors transformers==5.17.0) torch=(torch==2.11.0 torchvision==0.26.0)
