@@ -39,8 +39,9 @@ install_wheels() {
   local light=(numpy pillow safetensors transformers==5.17.0) torch=(torch==2.11.0 torchvision==0.26.0)
   if has_cuda13; then
     say "installing PyTorch 2.11.0 and transformers 5.17.0 into build/venv, without the CUDA libraries of this machine"
-    pip --no-deps "${torch[@]}" nvidia-cusparselt-cu13 nvidia-nvshmem-cu13 nvidia-cufile &&
-      pip sympy networkx jinja2 fsspec filelock typing_extensions "${light[@]}" || return
+    # The versions are those that this torch asks for. It comes last: pip would complain about what is left out.
+    pip sympy networkx jinja2 fsspec filelock typing_extensions "${light[@]}" &&
+      pip --no-deps "${torch[@]}" nvidia-cusparselt-cu13==0.8.0 nvidia-nvshmem-cu13==3.4.5 nvidia-cufile || return
     "$python" -c 'import torch' 2>/dev/null && return
     say "that PyTorch does not load here: a CUDA library of this machine is missing; installing PyTorch's own"
   else
