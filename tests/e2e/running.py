@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 BIN = os.environ.get("DCC_BIN_DIR") or os.path.join(ROOT, "build", "bin")
@@ -67,6 +68,12 @@ def archive(preset, *options):
     if code != 0:
         raise RuntimeError(said.getvalue())
     return path
+
+
+def description(path):
+    """extra/dcc.json of an archive."""
+    with zipfile.ZipFile(path) as file:
+        return json.loads(file.read(next(n for n in file.namelist() if n.endswith("extra/dcc.json"))))
 
 
 def fresh(suffix=""):
