@@ -47,7 +47,7 @@ class Subject:
         self.runs = {}
 
     def expected(self, training):
-        """(data file, PyTorch's run as given, [its other runs, the one in reversed order first])"""
+        """(data file, PyTorch's run as given, [its runs in other orders], [its runs with nudged parameters])"""
         key = (training.world, training.accumulation, training.steps, training.per_step)
         if key not in self.runs:
             batch = next(iter(self.workload.inputs.values())).shape[0]
@@ -57,7 +57,8 @@ class Subject:
             save_file(data, path)
             orders = ("given", "reversed") if self.exact else ("given", "reversed", "rows", "ranks")
             given, *reordered = [self.reference.run(data, training, order) for order in orders]
-            self.runs = {key: (path, given, reordered)}
+            nudged = [self.reference.run(data, training, "given", nudge=seed) for seed in self.nudges]
+            self.runs = {key: (path, given, reordered, nudged)}
         return self.runs[key]
 
 
@@ -70,7 +71,7 @@ def workloads_shape(model):
 
 def run_case(case, subject, training, folder, launcher):
     """Returns (ratios {what: worst distance / bound}, name of the worst gradient)."""
-    data, given, others = subject.expected(training)
+    data, given, reordered, nudged = subject.expected(training)
     config, plan = os.path.join(folder, "train.json"), os.path.join(folder, "plan.dcp")
     metrics, gradients = os.path.join(folder, "metrics.jsonl"), os.path.join(folder, "gradients")
     with open(config, "w") as file:
@@ -85,8 +86,8 @@ def run_case(case, subject, training, folder, launcher):
     if len(rows) != training.steps:
         raise RuntimeError(f"{len(rows)} metric rows for {training.steps} steps")
     ratios = {
-        "loss": compare_curve([r["loss"] for r in rows], given.losses, [r.losses for r in reordered], LOSS_FLOOR),
-        "norm": compare_curve([r["grad_norm"] for r in rows], given.norms, [r.norms for r in reordered], NORM_FLOOR),
+        "loss": compare_curve([r["loss"] for r in rows], given.losses, [r.losses for r in reordered + nudged], LOSS_FLOOR),
+        "norm": compare_curve([r["grad_norm"] for r in rows], given.norms, [r.norms for r in reordered + nudged], NORM_FLOOR),
     }
     dumped = load_file(os.path.join(gradients, "gradients.safetensors"))
     ratios["gradients"], worst = compare_gradients(dumped, given.gradients, [r.gradients for r in reordered], subject.exact)

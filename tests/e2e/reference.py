@@ -72,7 +72,7 @@ class Reference:
         self.autocast = workloads.autocast_dtype(options)
         self.start = {k: v.clone() for k, v in workload.module.state_dict().items()}
 
-    def run(self, data, training, order):
+    def run(self, data, training, order, nudge=None):
         module = self.workload.module
         module.load_state_dict(self.start)
         module.train()
@@ -144,10 +144,10 @@ def relative(a, b):
 def compare_curve(ours, given, others, floor):
     """Largest ratio of our relative distance to its bound, max(floor, 3 x spread). Passes at <= 1.
 
-    `reordered`: the curves of the other orders. The spread is one figure for the run, PyTorch's largest distance from itself: in bf16
+    `others`: PyTorch's other curves, in other orders. The spread is one figure for the run, PyTorch's largest distance from itself: in bf16
     the step at which a rounding first flips is chance, and a spread taken step by step would be zero until then.
     """
-    spread = max(relative(b, a) for curve in reordered for a, b in zip(given, curve, strict=True))
+    spread = max(relative(b, a) for curve in others for a, b in zip(given, curve, strict=True))
     bound = max(floor, 3 * spread)
     distances = [relative(mine, a) for mine, a in zip(ours, given, strict=True)]
     return max(d / bound if d == d else float("inf") for d in distances)
