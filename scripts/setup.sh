@@ -22,7 +22,7 @@ install_packages() {
     echo "setup.sh: Debian packages are missing; run scripts/setup.sh once as root, or as root: apt-get install --no-install-recommends ${missing[*]}" >&2
     exit 77
   fi
-  say "installing ${#missing[@]} Debian packages (a few minutes)"
+  say "installing Debian packages: ${#missing[@]} are missing (all of them take a minute or two)"
   mkdir -p build
   export DEBIAN_FRONTEND=noninteractive
   { apt-get update && apt-get install -y --no-install-recommends -o Dpkg::Use-Pty=0 "${missing[@]}"; } \
