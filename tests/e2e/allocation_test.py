@@ -127,7 +127,7 @@ class AllocationTest(unittest.TestCase):
         if running.SLOW:
             subjects += [("tiny-llama autocast", ("tiny-llama", "--dtype", "autocast-bfloat16")), ("tiny-gpt2 bfloat16", ("tiny-gpt2", "--dtype", "bfloat16"))]
         for label, preset in subjects:
-            allocations = self.verify(label, ONEDNN, running.archive(*preset), 2, 3)
+            allocations = self.verify(label, ONEDNN, running.archive(*preset), 2, 3, window=(WARM_UP, WARM_UP + 3))
             large = [a for a in allocations if a.bytes > SMALL]
             self.assertTrue(all(a.in_libtorch() for a in large))
             self.list_callers(large)

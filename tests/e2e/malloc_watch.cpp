@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <fcntl.h>
+#include <link.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -70,12 +71,13 @@ void write_line(size_t bytes, void* const* frames, int count) {
     if (c == ' ') c = '_';
   int length = snprintf(line, sizeof line, "%zu %s", bytes, thread);
   for (int i = 0; i < count && length < static_cast<int>(sizeof line) - 300; ++i) {
-    Dl_info info = {};
-    const bool known = dladdr(frames[i], &info) != 0 && info.dli_fname != nullptr;
-    const char* slash = known ? strrchr(info.dli_fname, '/') : nullptr;
-    const char* name = slash ? slash + 1 : known ? info.dli_fname : "?";
-    const auto offset =
-        reinterpret_cast<uint64_t>(frames[i]) - reinterpret_cast<uint64_t>(info.dli_fbase);
+    dl_find_object object = {};  // much faster than dladdr, which looks for a symbol, too
+    const bool known = _dl_find_object(frames[i], &object) == 0;
+    const char* path = known ? object.dlfo_link_map->l_name : "?";
+    const char* slash = strrchr(path, '/');
+    const char* name = slash ? slash + 1 : *path ? path : "program";
+    const uint64_t base = known ? object.dlfo_link_map->l_addr : 0;
+    const uint64_t offset = reinterpret_cast<uint64_t>(frames[i]) - base;
     length += snprintf(line + length, sizeof line - static_cast<size_t>(length), " %.80s+0x%llx",
                        name, static_cast<unsigned long long>(offset));
   }
