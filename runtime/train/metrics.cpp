@@ -71,7 +71,8 @@ Status Metrics::write_line() {
   const bool written = std::fwrite(line.data(), 1, line.size(), file_) == line.size() &&
                        std::fputc('\n', file_) != EOF && std::fflush(file_) == 0;
   if (written) return base::ok_status();
-  return Status(ErrorKind::Io, "DC6512", path_ + ": the metrics of a step cannot be written (" + std::strerror(errno) +
+  return Status(ErrorKind::Io, "DC6512",
+                path_ + ": the metrics of a step cannot be written (" + std::strerror(errno) +
                     "); choose another place");
 }
 

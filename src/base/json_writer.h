@@ -38,7 +38,8 @@ class JsonWriter {
 
   const std::string& text() const { return text_; }
   std::string take() { return std::move(text_); }
-  void clear();  // starts over and keeps its memory: the next text of the same size allocates nothing
+  void
+  clear();  // starts over and keeps its memory: the next text of the same size allocates nothing
 
  private:
   void before_value();
