@@ -1,7 +1,7 @@
-"""A damaged plan is refused, whichever byte it is, and nothing crashes over it.
+"""A damaged plan is refused, wherever the damage is, and nothing crashes over it. (tests/runtime/plan flips every byte of a small one.)
 
     build/venv/bin/python tests/e2e/plan_damage_test.py
-    DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/plan_damage_test.py     # every byte
+    DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/plan_damage_test.py     # more bytes
 """
 
 import os
@@ -10,7 +10,7 @@ import unittest
 import jobs
 import running
 
-STRIDE = 1 if running.SLOW else 97
+STRIDE = 11 if running.SLOW else 97
 
 
 class PlanDamageTest(jobs.JobTest):
