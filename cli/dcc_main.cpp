@@ -33,6 +33,7 @@ void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
   sub->add_option("--profile", a.profile, "Measurements written by dcc profile; without it a generic CPU is assumed");
   sub->add_option("--world", a.world, "Number of ranks")->required();
   sub->add_option("--zero", a.zero, "ZeRO stage, 0 to 3")->capture_default_str();
+  sub->add_option("--passes", a.passes, "A chain of your own, comma-separated; `dcc passes` lists them");
   sub->add_option("--reduction-order", a.reduction_order, "When gradients are summed over ranks")
       ->check(CLI::IsMember({"per-step", "per-micro-batch"}));
   sub->add_option("--reduce-dtype", a.reduce_dtype, "Type gradients travel in; their own if not given")
@@ -67,7 +68,7 @@ void add_passes(CLI::App& app, dc::cli::OptArguments& a) {
   sub->add_option("file", a.file, "Step in text form, - for standard input")->required();
   sub->add_option("--passes", a.passes, "Comma-separated passes")->required();
   sub->add_option("--zero", a.zero, "ZeRO stage for shard-parameters")->capture_default_str();
-  app.add_subcommand("passes", "List the passes of the default pipeline");
+  app.add_subcommand("passes", "List the passes in the order in which they may run");
 }
 
 void add_cache(CLI::App& app, dc::cli::CacheArguments& a) {

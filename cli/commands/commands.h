@@ -16,6 +16,7 @@ struct CompileArguments {
   std::string config;           // train.json; empty: the archive's own
   int world = 0;
   int zero = 3;
+  std::string passes;           // comma-separated; empty: the default pipeline
   std::string reduction_order;  // "per-step", "per-micro-batch" or empty
   std::string reduce_dtype;     // "float32", "bfloat16" or empty
   int grad_accum = 1;

@@ -63,10 +63,15 @@ std::string prediction(const Plan& plan) {
     wire += (wire.empty() ? "" : ", ") + std::string(name(static_cast<CollectiveKind>(i))) + " " +
             format_bytes(p.wire_bytes[i]) + " (" + std::to_string(p.wire_bytes[i]) + " bytes)";
   }
+  const int64_t exposed = p.step_ns - p.compute_ns;
+  const std::string communication =
+      exposed == p.communication_ns
+          ? " + communication " + base::format_duration(p.communication_ns)
+          : " + exposed communication " + base::format_duration(exposed) + " of " +
+                base::format_duration(p.communication_ns);
   return line("predicted step", base::format_duration(p.step_ns) + " = compute " +
-                                    base::format_duration(p.compute_ns) + " + communication " +
-                                    base::format_duration(p.communication_ns) + ", from " +
-                                    or_none(p.origin)) +
+                                    base::format_duration(p.compute_ns) + communication +
+                                    ", from " + or_none(p.origin)) +
          line("sent per step", wire.empty() ? "nothing" : wire + ", by rank 0");
 }
 

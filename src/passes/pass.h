@@ -45,7 +45,7 @@ struct Pass {
   base::Result<Change> (*run)(ir::Step&, PassContext&);
 };
 
-std::span<const Pass> all_passes();            // in the order of the default pipeline
+std::span<const Pass> all_passes();            // in the order in which they may run
 const Pass* find_pass(std::string_view name);  // null if unknown
 
 // Runs passes in order; verifies the step before the first and after each. The context of an error

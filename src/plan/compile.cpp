@@ -20,6 +20,7 @@ std::string CompileOptions::canonical() const {
                                                                        : " order=per-micro-batch";
   }
   if (reduce_dtype) text += " reduce_dtype=" + std::string(base::name(*reduce_dtype));
+  if (!chain.empty()) text += " passes=" + chain;
   if (passes.memory) text += " memory=" + std::to_string(passes.memory->v);
   return text + " device=cpu";
 }
@@ -39,6 +40,20 @@ Status check(const CompileOptions& options) {
   return {};
 }
 
+namespace {
+
+Result<std::vector<const passes::Pass*>> pipeline_of(const CompileOptions& options) {
+  if (options.chain.empty()) return search::default_pipeline();
+  DC_ASSIGN_OR_RETURN(std::vector<const passes::Pass*> pipeline, passes::parse_passes(options.chain));
+  if (pipeline.empty() || pipeline.back()->gives != ir::Stage::Allocated) {
+    return Status(ErrorKind::Usage, "DC2802",
+                  "--passes must end with layout-arenas, which gives every value its address");
+  }
+  return pipeline;
+}
+
+}  // namespace
+
 Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& options,
                                     const cost::CostModel& cost, const PartDone& done) {
   DC_RETURN_IF_ERROR(check(options));
@@ -47,7 +62,7 @@ Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& options
   step.reduce_dtype = options.reduce_dtype;
   std::vector<passes::Remark> remarks;
   passes::PassContext context{cost, options.passes, remarks};
-  const std::vector<const passes::Pass*> pipeline = search::default_pipeline();
+  DC_ASSIGN_OR_RETURN(const std::vector<const passes::Pass*> pipeline, pipeline_of(options));
   base::Result<passes::Change> change =
       passes::run_passes(step, pipeline, context, [&](const passes::Pass& pass) {
         if (done) done(pass.gives == ir::Stage::Allocated ? "layout" : "passes");
@@ -56,6 +71,7 @@ Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& options
   EmitOptions emit_options;
   emit_options.threads = options.threads;
   emit_options.chain = "zero" + std::to_string(options.passes.zero);
+  if (!options.chain.empty()) emit_options.chain += " by its own passes";
   DC_ASSIGN_OR_RETURN(runtime::plan::Plan plan, emit(step, emit_options, cost));
   if (done) done("emit");
   plan.options = options.canonical();

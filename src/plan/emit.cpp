@@ -6,6 +6,7 @@
 #include "src/plan/memory_table.h"
 #include "src/plan/program_emitter.h"
 #include "src/plan/traffic.h"
+#include "src/sim/simulate.h"
 
 namespace dc::plan {
 namespace {
@@ -239,7 +240,7 @@ class Emitter {
     rp::Prediction& prediction = plan_.prediction;
     prediction.compute_ns = time.compute.v;
     prediction.communication_ns = time.communication.v;
-    prediction.step_ns = (time.compute + time.communication).v;
+    prediction.step_ns = sim::simulate(step_, cost_).time.v;
     prediction.peak_bytes = step_.arena_bytes;
     prediction.live_bytes = analysis::peak_memory(step_).live.v;
     prediction.wire_bytes = wire_bytes(step_);

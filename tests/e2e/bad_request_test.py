@@ -53,6 +53,10 @@ class BadRequestTest(jobs.JobTest):
         usage(["plan is required", "dcc verify --help"], "verify")
         usage(["foo", "summary,text,json,memory"], "inspect", self.plan, "--as=foo")
         usage(["--zero must be 0, 1, 2 or 3"], "compile", self.model, "--world", "2", "--zero", "4", "-o", self.path("out"))
+        usage(["no pass 'prefetch-gather'", "did you mean 'prefetch-gathers'?"],
+              "compile", self.model, "--world", "2", "--passes", "schedule,prefetch-gather", "-o", self.path("out"))
+        usage(["--passes must end with layout-arenas"],
+              "compile", self.model, "--world", "2", "--passes", "normalize-graph", "-o", self.path("out"))
         usage(["--world must be"], "compile", self.model, "--world", "0", "-o", self.path("out"))
         usage(["'lots' is not a number of bytes", "512MiB"], "compile", self.model, "--world", "2", "--memory", "lots", "-o", self.path("out"))
         self.nothing_at("out")

@@ -1,4 +1,4 @@
-"""Equal bits: ZeRO stages, launchers, repeated runs, poisoned memory.
+"""Equal bits: ZeRO stages, launchers, repeated runs, poisoned memory, schedules.
 
 Parameters after 20 steps are compared byte by byte. ZeRO 0-3 agree at one world size within each order of
 reduction over micro-batches (with one micro-batch there is only one order); launchers and --poison never
@@ -15,6 +15,7 @@ import unittest
 import running
 
 STEPS = 20
+TO_SCHEDULE = ("normalize-graph", "shard-parameters", "insert-collectives", "add-update", "schedule")
 SUBJECTS = {
     "mlp": ("mlp",),
     "tiny-llama": ("tiny-llama",),
@@ -30,9 +31,12 @@ ANOTHER_RATE = {"optimizer": {"kind": "adamw", "lr": 1.001e-3}, "clip_norm": 1.0
 SETTINGS = {"clipped": CLIPPED, "unclipped": UNCLIPPED, "another rate": ANOTHER_RATE}
 
 
-def run_new(subject, world, zero, accumulation=1, order=None, settings="clipped", options=(), launcher="dcrun"):
+def run_new(subject, world, zero, accumulation=1, order=None, settings="clipped", options=(), launcher="dcrun", passes=()):
+    """`passes`: those that run between `schedule` and the layout."""
     model = running.archive(*SUBJECTS[subject])
     compile_options = ["--reduction-order", order] if order else []
+    if passes:
+        compile_options += ["--passes", ",".join((*TO_SCHEDULE, *passes, "layout-arenas"))]
     config = running.train_config(**SETTINGS[settings])
     plan = running.compile_plan(model, world, zero, accumulation, *compile_options, config=config)
     return running.train(plan, model, world, STEPS, *options, launcher=launcher)
@@ -156,6 +160,24 @@ class PoisonTest(BitsTest):
                 expected = run_once(subject, world, zero, accumulation)
                 got = run_once(subject, world, zero, accumulation, options=("--poison",))
                 self.assert_same(expected, got, "poisoned")
+
+
+
+class ScheduleTest(BitsTest):
+    """Passes that move collectives change no number; memory is poisoned, so that a slice given up too early would show."""
+
+    CHAINS = (("prefetch-gathers",), ("overlap-reductions",), ("prefetch-gathers", "overlap-reductions"))
+
+    def test_moved_collectives(self):
+        cases = [("mlp", 3, 3, 1, 2), ("tiny-llama", 2, 3, 4, 2), ("tiny-llama", 3, 0, 4, 1), ("tiny-gpt2 dropout", 2, 2, 1, 2),
+                 ("tiny-llama bfloat16", 4, 3, 1, 2), ("tiny-llama autocast", 2, 3, 1, 0), ("tiny-llama bfloat16", 2, 1, 4, 1)]
+        if running.SLOW:
+            cases = [(s, w, z, a, c) for s in SUBJECTS for w in (2, 3, 4) for z in (0, 1, 2, 3) for a in (1, 4) for c in range(3)]
+        for subject, world, zero, accumulation, chain in cases:
+            with self.subTest(subject, world=world, zero=zero, accumulation=accumulation, passes=self.CHAINS[chain]):
+                expected = run_once(subject, world, zero, accumulation)
+                got = run_once(subject, world, zero, accumulation, options=("--poison",), passes=self.CHAINS[chain])
+                self.assert_same(expected, got, "moved")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,21 @@
+// What a collective moves, as its start node describes it.
+#pragma once
+
+#include <optional>
+
+#include "src/cost/cost_model.h"
+
+namespace dc::cost {
+
+struct Transfer {
+  Collective kind = Collective::AllGather;
+  int64_t elements = 0, shard = 0;  // of the whole value, of one rank's range
+  int64_t element_bytes = 0;        // on the wire
+
+  base::Bytes bytes() const { return {elements * element_bytes}; }  // as CostModel::collective takes them
+};
+
+// Nothing if the node starts no collective.
+std::optional<Transfer> transfer_of(const ir::Graph& graph, const ir::Node& node);
+
+}  // namespace dc::cost

@@ -1,0 +1,60 @@
+#include "src/passes/time_axis.h"
+
+#include "src/cost/transfer.h"
+#include "src/sim/simulate.h"
+
+namespace dc::passes {
+namespace {
+
+bool travels_with_collective(ir::OpKind kind) {
+  return kind == ir::OpKind::Cast || kind == ir::OpKind::Accumulate || kind == ir::OpKind::Scale ||
+         kind == ir::OpKind::SquareSum;
+}
+
+}  // namespace
+
+TimeAxis::TimeAxis(const ir::Step& step, const ir::Graph& of, const cost::CostModel& cost)
+    : graph(of), storages(step, of), live(analysis::liveness(step, of, storages)) {
+  const size_t count = live.order.size();
+  at.resize(count + 1);
+  bytes.resize(count);
+  std::vector<int64_t> change(count + 1, 0);
+  for (const analysis::LiveRange& range : live.ranges) {
+    change[static_cast<size_t>(range.first)] += aligned_bytes(range.bytes.v);
+    change[static_cast<size_t>(range.last) + 1] -= aligned_bytes(range.bytes.v);
+  }
+  int64_t now = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const ir::Node& node = graph.node(live.order[i]);
+    const bool counts = !cost::transfer_of(graph, node) && !travels_with_collective(node.kind);
+    at[i + 1] = at[i] + (counts ? sim::node_time(step, graph, node, cost) : base::Nanos{});
+    now += change[i];
+    bytes[i] = now + aligned_bytes(cost.scratch(graph, node).bytes.v);
+  }
+}
+
+bool TimeAxis::shares_storage(ir::ValueId a, ir::ValueId b) const {
+  if (storages.root(a) == storages.root(b)) return true;
+  return storages.owner(a) >= 0 && storages.owner(a) == storages.owner(b);
+}
+
+bool TimeAxis::writes(const ir::Node& node, ir::ValueId value) const {
+  const uint32_t mutated = ir::info(node.kind).mutated;
+  for (size_t i = 0; mutated >> i != 0 && i < node.operands.size(); ++i) {
+    if ((mutated >> i & 1) != 0 && shares_storage(node.operands[i], value)) return true;
+  }
+  return false;
+}
+
+int64_t aligned_bytes(int64_t bytes) { return base::round_up(bytes, base::kAlignment); }
+
+std::optional<int64_t> transient_limit(const ir::Step& step, const std::optional<base::Bytes>& budget) {
+  if (!budget) return std::nullopt;
+  int64_t state = 0;
+  for (const ir::StateEntry& entry : step.state) {
+    if (entry.range_of < 0) state += aligned_bytes(analysis::state_bytes(entry).v);
+  }
+  return (budget->v - state) / 33 * 32;
+}
+
+}  // namespace dc::passes

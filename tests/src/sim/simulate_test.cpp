@@ -1,0 +1,70 @@
+#include "src/sim/simulate.h"
+
+#include <gtest/gtest.h>
+
+#include "src/cost/fixed.h"
+
+namespace dc::sim {
+namespace {
+
+// Two products; the second reads a gathered parameter. `order` says where the gather's start stands.
+constexpr const char* kHead = R"(step @two stage=scheduled mesh=<dp=2> {
+  input "x" : f32[4,8]
+  parameter "w" : f32[8,8] placement=gathered_per_use gradient=sharded_each_micro_batch state=sharded shard=32
+  state "w" : f32[32] flat_shard<dp> role=shard parameter="w"
+  streams "compute" "comm"
+  program @step {
+    %x = input(name="x") : f32[4,8] varying<dp>
+    %w = state(entry="w") : f32[32] flat_shard<dp>
+)";
+constexpr const char* kStart = "    %g = all_gather.start %w (elements=64, shard=32) : f32[8,8] stream=comm\n";
+constexpr const char* kProduct = "    %t = aten.tanh.default(self=%x) : f32[4,8] varying<dp>\n";
+constexpr const char* kTail = R"(    %f = all_gather.done %g : f32[8,8]
+    %h = aten.mm.default(self=%t, mat2=%f) : f32[4,8] varying<dp>
+    release %f
+    %loss = aten.mean.default(self=%h) : f32[] varying<dp>
+    output loss %loss
+  }
+}
+)";
+
+StepRun run(const std::string& text, const std::string& cost) {
+  base::Result<ir::Step> step = ir::parse(text);
+  EXPECT_TRUE(step.ok()) << step.status().to_string();
+  base::Result<cost::FixedCost> model = cost::parse_fixed_cost(cost);
+  EXPECT_TRUE(model.ok()) << model.status().to_string();
+  return simulate(*step, *model);
+}
+
+std::string just_in_time() { return std::string(kHead) + kProduct + kStart + kTail; }
+std::string early() { return std::string(kHead) + kStart + kProduct + kTail; }
+
+TEST(Simulate, JustInTimeIsTheSumOfAllTimes) {
+  const StepRun step = run(just_in_time(), "fixed(tanh=100us, mm=200us, all_gather=150us)");
+  EXPECT_EQ(step.time.v, 450'000);
+  EXPECT_EQ(step.exposed.v, 150'000);
+  EXPECT_EQ(step.compute.v, 300'000);
+  EXPECT_EQ(step.communication.v, 150'000);
+  EXPECT_EQ(step.bound.v, 300'000);
+}
+
+TEST(Simulate, AnEarlyStartHidesWhatComputeCovers) {
+  const StepRun step = run(early(), "fixed(tanh=100us, mm=200us, all_gather=150us)");
+  EXPECT_EQ(step.time.v, 350'000);
+  EXPECT_EQ(step.exposed.v, 50'000);
+  const std::vector<Interval>& intervals = step.programs[0].intervals;
+  ASSERT_EQ(intervals.size(), 4u);  // gather, tanh, mm, mean
+  EXPECT_EQ(intervals[0].stream, 1);
+  EXPECT_EQ(intervals[0].exposed.v, 50'000);
+  EXPECT_EQ(intervals[1].begin.v, 0);
+  EXPECT_EQ(intervals[2].begin.v, 150'000);
+}
+
+TEST(Simulate, ALinkThatIsBusyBindsTheStep) {
+  const StepRun step = run(early(), "fixed(tanh=10us, mm=20us, all_gather=500us)");
+  EXPECT_EQ(step.bound.v, 500'000);
+  EXPECT_EQ(step.time.v, 520'000);
+}
+
+}  // namespace
+}  // namespace dc::sim
