@@ -23,7 +23,8 @@ std::optional<Start> start_of(OpKind kind) {
 std::optional<Transfer> transfer_of(const ir::Graph& graph, const ir::Node& node) {
   const std::optional<Start> start = start_of(node.kind);
   if (!start) return std::nullopt;
-  const int64_t element_bytes = base::byte_size(graph.value(node.operands[start->input]).type.dtype);
+  const int64_t element_bytes =
+      base::byte_size(graph.value(node.operands[start->input]).type.dtype);
   return Transfer{start->kind, node.int_arg("elements"), node.int_arg("shard"), element_bytes};
 }
 

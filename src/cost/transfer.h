@@ -12,7 +12,9 @@ struct Transfer {
   int64_t elements = 0, shard = 0;  // of the whole value, of one rank's range
   int64_t element_bytes = 0;        // on the wire
 
-  base::Bytes bytes() const { return {elements * element_bytes}; }  // as CostModel::collective takes them
+  base::Bytes bytes() const {
+    return {elements * element_bytes};
+  }  // as CostModel::collective takes them
 };
 
 // Nothing if the node starts no collective.

@@ -1,9 +1,11 @@
-// overlap-reductions: compute goes on while a gradient is reduced; the done half waits where the reduction is expected to have ended.
+// overlap-reductions: compute goes on while a gradient is reduced; the done half waits where the
+// reduction is expected to have ended.
 //
-// Walks each program forwards along the time that compute alone would take, with the link as a second resource that serves collectives in
-// order. The done of a reduction, with the small kernels that stand on it, moves to the first position that compute reaches after the reduction's
-// end, but never past a reader, and only as far as the budget allows: the gradient stays alive until its done.
-// Kernels, collectives and the order of sums stay the same; so do all numbers.
+// Walks each program forwards along the time that compute alone would take, with the link as a
+// second resource that serves collectives in order. The done of a reduction, with the small kernels
+// that stand on it, moves to the first position that compute reaches after the reduction's end, but
+// never past a reader, and only as far as the budget allows: the gradient stays alive until its
+// done. Kernels, collectives and the order of sums stay the same; so do all numbers.
 #include <algorithm>
 
 #include "src/cost/transfer.h"
@@ -20,7 +22,8 @@ using ir::OpKind;
 
 class Overlapper {
  public:
-  Overlapper(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost, std::optional<int64_t> limit)
+  Overlapper(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost,
+             std::optional<int64_t> limit)
       : step_(step), graph_(graph), cost_(cost), limit_(limit), axis_(step, graph, cost) {}
 
   // Returns how many reductions moved.
@@ -29,8 +32,10 @@ class Overlapper {
     for (int32_t i = 0; i < count(); ++i) {
       const ir::Node& node = axis_.node(i);
       if (!cost::transfer_of(graph_, node)) continue;
-      link_free = std::max(link_free, axis_.time_before(i)) + sim::node_time(step_, graph_, node, cost_);
-      if (node.kind == OpKind::ReduceScatterStart || node.kind == OpKind::AllReduceStart) plan_move(node, link_free);
+      link_free =
+          std::max(link_free, axis_.time_before(i)) + sim::node_time(step_, graph_, node, cost_);
+      if (node.kind == OpKind::ReduceScatterStart || node.kind == OpKind::AllReduceStart)
+        plan_move(node, link_free);
     }
     for (const Move& move : moves_) apply(move);
     return static_cast<int>(moves_.size());
@@ -65,7 +70,8 @@ class Overlapper {
     return tail;
   }
 
-  // True if the node touches what a node of the tail makes or changes. Square sums fill different cells of one row: they do not meet there.
+  // True if the node touches what a node of the tail makes or changes. Square sums fill different
+  // cells of one row: they do not meet there.
   bool conflicts(const ir::Node& node, const Tail& tail) const {
     for (NodeId id : tail) {
       const ir::Node& member = graph_.node(id);
@@ -78,7 +84,8 @@ class Overlapper {
     return false;
   }
 
-  // The first node after the tail that reads what it makes or writes what travels; the end of the program if none.
+  // The first node after the tail that reads what it makes or writes what travels; the end of the
+  // program if none.
   int32_t latest(const ir::Node& start, const Tail& tail) const {
     for (int32_t i = axis_.position(tail.back()) + 1; i < count(); ++i) {
       const ir::Node& node = axis_.node(i);
@@ -104,10 +111,12 @@ class Overlapper {
     return !limit_ || axis_.bytes[static_cast<size_t>(position)] + bytes <= *limit_;
   }
 
-  // What stays alive longer: the summand that travels, unless it is state, and the result if it is added to a sum.
+  // What stays alive longer: the summand that travels, unless it is state, and the result if it is
+  // added to a sum.
   int64_t bytes_of(const ir::Node& start, const Tail& tail) const {
     const auto transfer = cost::transfer_of(graph_, start);
-    int64_t bytes = axis_.storages.owner(start.operands[0]) < 0 ? aligned_bytes(transfer->bytes().v) : 0;
+    int64_t bytes =
+        axis_.storages.owner(start.operands[0]) < 0 ? aligned_bytes(transfer->bytes().v) : 0;
     for (NodeId id : tail) {
       const bool accumulates = graph_.node(id).kind == OpKind::Accumulate;
       if (accumulates) bytes += aligned_bytes(transfer->shard * base::byte_size(ir::DType::F32));
@@ -138,9 +147,11 @@ base::Result<Change> overlap_reductions(ir::Step& step, PassContext& context) {
   }
   if (moved == 0) return Change::No;
   const Nanos after = sim::simulate(step, context.cost).exposed;
-  context.remarks.push_back({"overlap-reductions", std::to_string(moved) + " reductions run beside compute: exposed communication " +
-                                                       std::to_string(before.v / 1000) + " us becomes " +
-                                                       std::to_string(after.v / 1000) + " us"});
+  context.remarks.push_back(
+      {"overlap-reductions", std::to_string(moved) +
+                                 " reductions run beside compute: exposed communication " +
+                                 std::to_string(before.v / 1000) + " us becomes " +
+                                 std::to_string(after.v / 1000) + " us"});
   return Change::Yes;
 }
 

@@ -1,9 +1,12 @@
-// prefetch-gathers: a gather starts as late as still hides it behind compute, and no earlier than the budget allows.
+// prefetch-gathers: a gather starts as late as still hides it behind compute, and no earlier than
+// the budget allows.
 //
-// Walks each program backwards along the time that compute alone would take. The link is a second resource: a gather ends before its
-// first use and before the collective that follows it on the link begins, so its latest start is that moment less its own time.
-// Latest, not earliest (DeepCompile, arXiv 2504.09983, starts gathers as early as memory allows): what is hidden anyway need not hold
-// memory longer. Kernels, collectives and the order of what each reads stay the same; so do all numbers.
+// Walks each program backwards along the time that compute alone would take. The link is a second
+// resource: a gather ends before its first use and before the collective that follows it on the
+// link begins, so its latest start is that moment less its own time. Latest, not earliest
+// (DeepCompile, arXiv 2504.09983, starts gathers as early as memory allows): what is hidden anyway
+// need not hold memory longer. Kernels, collectives and the order of what each reads stay the same;
+// so do all numbers.
 #include <algorithm>
 
 #include "src/cost/transfer.h"
@@ -20,7 +23,8 @@ using ir::OpKind;
 
 class Prefetcher {
  public:
-  Prefetcher(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost, std::optional<int64_t> limit)
+  Prefetcher(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost,
+             std::optional<int64_t> limit)
       : step_(step), graph_(graph), cost_(cost), limit_(limit), axis_(step, graph, cost) {}
 
   // Returns how many gathers moved.
@@ -35,7 +39,8 @@ class Prefetcher {
       link_free = std::min(link_free, needed) - sim::node_time(step_, graph_, node, cost_);
       if (node.kind == OpKind::AllGatherStart) plan_move(node, i, link_free);
     }
-    // The one needed first is moved first, so that gathers that start at one place start in the order of need.
+    // The one needed first is moved first, so that gathers that start at one place start in the
+    // order of need.
     for (auto move = moves_.rbegin(); move != moves_.rend(); ++move) apply(*move);
     return static_cast<int>(moves_.size());
   }
@@ -62,10 +67,12 @@ class Prefetcher {
     return node.kind == OpKind::AllGatherStart || node.kind == OpKind::Cast;
   }
 
-  // The last position, at most `position`, that compute reaches no later than `time`; the first one if none.
+  // The last position, at most `position`, that compute reaches no later than `time`; the first one
+  // if none.
   int32_t last_position_at(Nanos time, int32_t position) const {
     const auto begin = axis_.at.begin(), end = begin + position + 1;
-    return std::max<int32_t>(0, static_cast<int32_t>(std::upper_bound(begin, end, time) - begin) - 1);
+    return std::max<int32_t>(0,
+                             static_cast<int32_t>(std::upper_bound(begin, end, time) - begin) - 1);
   }
 
   // A shard that travels in a smaller type is cast just before.
@@ -88,7 +95,8 @@ class Prefetcher {
   int64_t bytes_of(const ir::Node& start) const {
     const auto transfer = cost::transfer_of(graph_, start);
     const int64_t shard = transfer->shard * transfer->element_bytes;
-    return aligned_bytes(shard * step_.mesh.world()) + (cast_of(start).valid() ? aligned_bytes(shard) : 0);
+    return aligned_bytes(shard * step_.mesh.world()) +
+           (cast_of(start).valid() ? aligned_bytes(shard) : 0);
   }
 
   void apply(const Move& move) {
@@ -116,9 +124,11 @@ base::Result<Change> prefetch_gathers(ir::Step& step, PassContext& context) {
   }
   if (moved == 0) return Change::No;
   const Nanos after = sim::simulate(step, context.cost).exposed;
-  context.remarks.push_back({"prefetch-gathers", std::to_string(moved) + " gathers start earlier: exposed communication " +
-                                                     std::to_string(before.v / 1000) + " us becomes " +
-                                                     std::to_string(after.v / 1000) + " us"});
+  context.remarks.push_back(
+      {"prefetch-gathers", std::to_string(moved) +
+                               " gathers start earlier: exposed communication " +
+                               std::to_string(before.v / 1000) + " us becomes " +
+                               std::to_string(after.v / 1000) + " us"});
   return Change::Yes;
 }
 

@@ -48,7 +48,8 @@ bool TimeAxis::writes(const ir::Node& node, ir::ValueId value) const {
 
 int64_t aligned_bytes(int64_t bytes) { return base::round_up(bytes, base::kAlignment); }
 
-std::optional<int64_t> transient_limit(const ir::Step& step, const std::optional<base::Bytes>& budget) {
+std::optional<int64_t> transient_limit(const ir::Step& step,
+                                       const std::optional<base::Bytes>& budget) {
   if (!budget) return std::nullopt;
   int64_t state = 0;
   for (const ir::StateEntry& entry : step.state) {

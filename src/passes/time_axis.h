@@ -1,4 +1,5 @@
-// TimeAxis: the positions of one program with the time and the bytes at each, as passes that move collectives need them.
+// TimeAxis: the positions of one program with the time and the bytes at each, as passes that move
+// collectives need them.
 #pragma once
 
 #include <optional>
@@ -14,9 +15,12 @@ struct TimeAxis {
   TimeAxis(const ir::Step& step, const ir::Graph& graph, const cost::CostModel& cost);
 
   int32_t position(ir::NodeId node) const { return live.position[node.index()]; }
-  const ir::Node& node(int32_t position) const { return graph.node(live.order[static_cast<size_t>(position)]); }
-  // Time of compute alone before `position`, which may be the end of the program. The small kernels that travel with a collective (casts,
-  // accumulations, scales, square sums) count as nothing, so that moving some leaves the places of the others as they were.
+  const ir::Node& node(int32_t position) const {
+    return graph.node(live.order[static_cast<size_t>(position)]);
+  }
+  // Time of compute alone before `position`, which may be the end of the program. The small kernels
+  // that travel with a collective (casts, accumulations, scales, square sums) count as nothing, so
+  // that moving some leaves the places of the others as they were.
   base::Nanos time_before(int32_t position) const { return at[static_cast<size_t>(position)]; }
   // True if the node writes the storage of `value` in place.
   bool writes(const ir::Node& node, ir::ValueId value) const;
@@ -31,8 +35,9 @@ struct TimeAxis {
 
 int64_t aligned_bytes(int64_t bytes);
 
-// Bytes that transients may take under the budget: what the state leaves, less one part in 33, because a layout may need up to 3 % more
-// than the largest live sum. Empty: no budget.
-std::optional<int64_t> transient_limit(const ir::Step& step, const std::optional<base::Bytes>& budget);
+// Bytes that transients may take under the budget: what the state leaves, less one part in 33,
+// because a layout may need up to 3 % more than the largest live sum. Empty: no budget.
+std::optional<int64_t> transient_limit(const ir::Step& step,
+                                       const std::optional<base::Bytes>& budget);
 
 }  // namespace dc::passes

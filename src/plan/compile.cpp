@@ -44,9 +44,10 @@ namespace {
 
 Result<std::vector<const passes::Pass*>> pipeline_of(const CompileOptions& options) {
   if (options.chain.empty()) return search::default_pipeline();
-  DC_ASSIGN_OR_RETURN(std::vector<const passes::Pass*> pipeline, passes::parse_passes(options.chain));
+  DC_ASSIGN_OR_RETURN(std::vector<const passes::Pass*> pipeline,
+                      passes::parse_passes(options.chain));
   if (pipeline.empty() || pipeline.back()->gives != ir::Stage::Allocated) {
-    return Status(ErrorKind::Usage, "DC2802",
+    return Status(ErrorKind::Usage, "DC2606",
                   "--passes must end with layout-arenas, which gives every value its address");
   }
   return pipeline;

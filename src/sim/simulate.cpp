@@ -9,7 +9,8 @@ namespace dc::sim {
 
 using base::Nanos;
 
-Nanos node_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& node, const cost::CostModel& cost) {
+Nanos node_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& node,
+                const cost::CostModel& cost) {
   if (const auto transfer = cost::transfer_of(graph, node)) {
     return cost.collective(transfer->kind, transfer->bytes(), step.mesh.world()).time;
   }
@@ -20,14 +21,15 @@ Nanos node_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& no
 ProgramRun simulate(const ir::Step& step, const ir::Graph& graph, const cost::CostModel& cost) {
   ProgramRun run;
   run.busy.resize(step.streams.size());
-  std::vector<Nanos> now(step.streams.size());              // when each stream is free
+  std::vector<Nanos> now(step.streams.size());                  // when each stream is free
   std::vector<int32_t> interval_of(graph.node_capacity(), -1);  // of starts
   for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
     const ir::Node& node = graph.node(id);
     const auto stream = static_cast<size_t>(node.stream);
     if (!analysis::runs(node)) continue;
     if (ir::info(node.kind).provider == ir::Provider::Comm && !cost::transfer_of(graph, node)) {
-      Interval& started = run.intervals[static_cast<size_t>(interval_of[graph.value(node.operands[0]).producer.index()])];
+      Interval& started = run.intervals[static_cast<size_t>(
+          interval_of[graph.value(node.operands[0]).producer.index()])];
       started.exposed = std::max(Nanos{}, started.end - now[stream]);
       run.exposed += started.exposed;
       now[stream] += started.exposed;
@@ -50,7 +52,8 @@ StepRun simulate(const ir::Step& step, const cost::CostModel& cost) {
     ProgramRun run = simulate(step, program.graph, cost);
     total.time += run.time * program.repeat;
     total.exposed += run.exposed * program.repeat;
-    if (!run.busy.empty()) total.bound += *std::max_element(run.busy.begin(), run.busy.end()) * program.repeat;
+    if (!run.busy.empty())
+      total.bound += *std::max_element(run.busy.begin(), run.busy.end()) * program.repeat;
     for (size_t stream = 0; stream < run.busy.size(); ++stream) {
       (stream == 0 ? total.compute : total.communication) += run.busy[stream] * program.repeat;
     }

@@ -1,10 +1,13 @@
-// Simulator: when every node of a scheduled step runs, from the times of a cost model. No clock, integer nanoseconds, equal on every host.
+// Simulator: when every node of a scheduled step runs, from the times of a cost model. No clock,
+// integer nanoseconds, equal on every host.
 //
-// The machine is the executor's (runtime/exec): stream 0 computes, in program order; every other stream carries out the collectives started on
-// it, first in, first out. A start takes no time on stream 0. A done stands until its collective has ended: that wait is exposed
-// communication. A program ends when all of its streams have ended. One pass over the program, O(nodes).
+// The machine is the executor's (runtime/exec): stream 0 computes, in program order; every other
+// stream carries out the collectives started on it, first in, first out. A start takes no time on
+// stream 0. A done stands until its collective has ended: that wait is exposed communication. A
+// program ends when all of its streams have ended. One pass over the program, O(nodes).
 //
-// Not modelled yet: collectives slow each other or compute down (streams with a shared link), copies between spaces.
+// Not modelled yet: collectives slow each other or compute down (streams with a shared link),
+// copies between spaces.
 #pragma once
 
 #include <span>
@@ -31,14 +34,17 @@ struct ProgramRun {
 };
 
 struct StepRun {
-  std::vector<ProgramRun> programs;             // one run of each
-  base::Nanos time, exposed;                    // of the step: repeats included
-  base::Nanos compute, communication;           // busy times, repeats included
-  base::Nanos bound;  // no schedule of the same nodes is shorter: the busiest stream of each program, repeats included
+  std::vector<ProgramRun> programs;    // one run of each
+  base::Nanos time, exposed;           // of the step: repeats included
+  base::Nanos compute, communication;  // busy times, repeats included
+  base::Nanos bound;  // no schedule of the same nodes is shorter: the busiest stream of each
+                      // program, repeats included
 };
 
-// Time of a node: kernels from `compute`, starts from `collective`; nothing for dones, views, inputs, state, releases.
-base::Nanos node_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& node, const cost::CostModel& cost);
+// Time of a node: kernels from `compute`, starts from `collective`; nothing for dones, views,
+// inputs, state, releases.
+base::Nanos node_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& node,
+                      const cost::CostModel& cost);
 
 // The step must be scheduled.
 ProgramRun simulate(const ir::Step& step, const ir::Graph& graph, const cost::CostModel& cost);

@@ -43,7 +43,7 @@ class BadRequestTest(jobs.JobTest):
         def usage(words, *arguments):
             result = jobs.dcc(*arguments)
             self.assertEqual(result.code, 64, result.err)
-            self.assertRegex(result.err, r"^error\[DC28\d\d\]: ")
+            self.assertRegex(result.err, r"^error\[DC2[68]\d\d\]: ")
             for word in words:
                 self.assertIn(word, result.err)
 

@@ -7,7 +7,8 @@
 namespace dc::sim {
 namespace {
 
-// Two products; the second reads a gathered parameter. `order` says where the gather's start stands.
+// Two products; the second reads a gathered parameter. `order` says where the gather's start
+// stands.
 constexpr const char* kHead = R"(step @two stage=scheduled mesh=<dp=2> {
   input "x" : f32[4,8]
   parameter "w" : f32[8,8] placement=gathered_per_use gradient=sharded_each_micro_batch state=sharded shard=32
@@ -17,7 +18,8 @@ constexpr const char* kHead = R"(step @two stage=scheduled mesh=<dp=2> {
     %x = input(name="x") : f32[4,8] varying<dp>
     %w = state(entry="w") : f32[32] flat_shard<dp>
 )";
-constexpr const char* kStart = "    %g = all_gather.start %w (elements=64, shard=32) : f32[8,8] stream=comm\n";
+constexpr const char* kStart =
+    "    %g = all_gather.start %w (elements=64, shard=32) : f32[8,8] stream=comm\n";
 constexpr const char* kProduct = "    %t = aten.tanh.default(self=%x) : f32[4,8] varying<dp>\n";
 constexpr const char* kTail = R"(    %f = all_gather.done %g : f32[8,8]
     %h = aten.mm.default(self=%t, mat2=%f) : f32[4,8] varying<dp>
