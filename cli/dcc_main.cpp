@@ -17,8 +17,10 @@ constexpr const char* kFooter =
     "  dcc profile model.pt2 -n 2 -o prof.json\n"
     "  dcc compile model.pt2 --profile prof.json --world 2 -o plan.dcp\n"
     "\n"
-    "Exit codes: 0 ok, 1 check failed, 64 usage, 65 bad input, 66 missing input, 69 no backend or peer, 70 bug in dcc,\n"
-    "73 cannot write, 74 I/O, 76 mismatch, 78 bad configuration, 80 over the memory budget, 81 unsupported operator.";
+    "Exit codes: 0 ok, 1 check failed, 64 usage, 65 bad input, 66 missing input, 69 no backend or "
+    "peer, 70 bug in dcc,\n"
+    "73 cannot write, 74 I/O, 76 mismatch, 78 bad configuration, 80 over the memory budget, 81 "
+    "unsupported operator.";
 
 int finish(const Status& status) {
   if (status.ok()) return 0;
@@ -30,13 +32,16 @@ void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
   CLI::App* sub = app.add_subcommand("compile", "Compile one training step for a number of ranks");
   sub->add_option("model", a.model, "Archive written by scripts/export.py")->required();
   sub->add_option("-o,--output", a.output, "Plan to write")->required();
-  sub->add_option("--profile", a.profile, "Measurements written by dcc profile; without it a generic CPU is assumed");
+  sub->add_option("--profile", a.profile,
+                  "Measurements written by dcc profile; without it a generic CPU is assumed");
   sub->add_option("--world", a.world, "Number of ranks")->required();
   sub->add_option("--zero", a.zero, "ZeRO stage, 0 to 3")->capture_default_str();
-  sub->add_option("--passes", a.passes, "A chain of your own, comma-separated; `dcc passes` lists them");
+  sub->add_option("--passes", a.passes,
+                  "A chain of your own, comma-separated; `dcc passes` lists them");
   sub->add_option("--reduction-order", a.reduction_order, "When gradients are summed over ranks")
       ->check(CLI::IsMember({"per-step", "per-micro-batch"}));
-  sub->add_option("--reduce-dtype", a.reduce_dtype, "Type gradients travel in; their own if not given")
+  sub->add_option("--reduce-dtype", a.reduce_dtype,
+                  "Type gradients travel in; their own if not given")
       ->check(CLI::IsMember({"float32", "bfloat16"}));
   sub->add_option("--grad-accum", a.grad_accum, "Micro-batches per step")->capture_default_str();
   sub->add_option("--memory", a.memory, "Budget per rank, for example 512MiB");
@@ -47,19 +52,23 @@ void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
 }
 
 void add_profile(CLI::App& app, dc::cli::ProfileArguments& a) {
-  CLI::App* sub = app.add_subcommand("profile", "Measure a model's kernels and this machine's collectives");
+  CLI::App* sub =
+      app.add_subcommand("profile", "Measure a model's kernels and this machine's collectives");
   sub->add_option("model", a.model, "Archive written by scripts/export.py")->required();
   sub->add_option("-o,--output", a.output, "prof.json to write")->required();
   sub->add_option("-n,--ranks", a.ranks, "Start this many ranks on this machine");
   sub->add_option("--threads", a.threads, "Threads per rank")->capture_default_str();
 }
 
-void add_reading(CLI::App& app, dc::cli::InspectArguments& inspect, dc::cli::VerifyArguments& verify) {
+void add_reading(CLI::App& app, dc::cli::InspectArguments& inspect,
+                 dc::cli::VerifyArguments& verify) {
   CLI::App* show = app.add_subcommand("inspect", "Show what a plan holds");
   show->add_option("plan", inspect.plan, "Plan file")->required();
   show->add_option("--as", inspect.as, "summary, text, json or memory")
-      ->check(CLI::IsMember({"summary", "text", "json", "memory"}))->capture_default_str();
-  CLI::App* check = app.add_subcommand("verify", "Check a plan: levels 0 (digest), 1 (structure), 2 (meaning)");
+      ->check(CLI::IsMember({"summary", "text", "json", "memory"}))
+      ->capture_default_str();
+  CLI::App* check =
+      app.add_subcommand("verify", "Check a plan: levels 0 (digest), 1 (structure), 2 (meaning)");
   check->add_option("plan", verify.plan, "Plan file")->required();
 }
 
@@ -72,7 +81,8 @@ void add_passes(CLI::App& app, dc::cli::OptArguments& a) {
 }
 
 void add_cache(CLI::App& app, dc::cli::CacheArguments& a) {
-  CLI::App* sub = app.add_subcommand("cache", "The plan cache ($DCC_CACHE_DIR, else $XDG_CACHE_HOME/dcc, else ~/.cache/dcc)");
+  CLI::App* sub = app.add_subcommand(
+      "cache", "The plan cache ($DCC_CACHE_DIR, else $XDG_CACHE_HOME/dcc, else ~/.cache/dcc)");
   sub->require_subcommand(1);
   sub->add_subcommand("ls", "List cached plans");
   CLI::App* collect = sub->add_subcommand("gc", "Remove the least recently used plans");
@@ -91,11 +101,13 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, cha
   const std::vector<std::string_view> known(names.begin(), names.end());
   std::string what = error.what();
   for (int i = 1; i < argc; ++i) {
-    const std::string word(std::string_view(argv[i]).substr(0, std::string_view(argv[i]).find('=')));
+    const std::string word(
+        std::string_view(argv[i]).substr(0, std::string_view(argv[i]).find('=')));
     if (std::find(known.begin(), known.end(), word) != known.end()) continue;
     const std::string hint = dc::base::did_you_mean(word, known);
     if (hint.empty()) continue;
-    what = "unknown " + std::string(word.starts_with("-") ? "option" : "command") + " '" + word + "'" + hint;
+    what = "unknown " + std::string(word.starts_with("-") ? "option" : "command") + " '" + word +
+           "'" + hint;
     break;
   }
   std::fprintf(stderr, "error[DC2800]: %s\nRun `dcc %s--help` for the options.\n", what.c_str(),
@@ -135,6 +147,7 @@ int main(int argc, char** argv) {
   if (name == "verify") return finish(dc::cli::run_verify(verify));
   if (name == "opt") return finish(dc::cli::run_opt(opt));
   if (name == "passes") return finish(dc::cli::run_passes_list());
-  if (chosen->get_subcommands().front()->get_name() == "ls") return finish(dc::cli::run_cache_list());
+  if (chosen->get_subcommands().front()->get_name() == "ls")
+    return finish(dc::cli::run_cache_list());
   return finish(dc::cli::run_cache_collect(cache));
 }

@@ -10,11 +10,14 @@ namespace dc::cli {
 
 base::Result<int64_t> parse_bytes(const std::string& text) {
   const auto bad = [&] {
-    return base::Status(base::ErrorKind::Usage, "DC2802",
-                        "'" + text + "' is not a number of bytes; write for example 100000000, 512MiB or 2GiB");
+    return base::Status(
+        base::ErrorKind::Usage, "DC2802",
+        "'" + text + "' is not a number of bytes; write for example 100000000, 512MiB or 2GiB");
   };
   size_t digits = 0;
-  while (digits < text.size() && (std::isdigit(static_cast<unsigned char>(text[digits])) || text[digits] == '.')) ++digits;
+  while (digits < text.size() &&
+         (std::isdigit(static_cast<unsigned char>(text[digits])) || text[digits] == '.'))
+    ++digits;
   if (digits == 0) return bad();
   const std::string unit = text.substr(digits);
   double scale = 0;
@@ -29,7 +32,8 @@ base::Result<int64_t> parse_bytes(const std::string& text) {
     return bad();
   }
   const double bytes = number * scale;
-  if (scale == 0 || bytes < 0 || bytes >= static_cast<double>(std::numeric_limits<int64_t>::max())) return bad();
+  if (scale == 0 || bytes < 0 || bytes >= static_cast<double>(std::numeric_limits<int64_t>::max()))
+    return bad();
   return static_cast<int64_t>(bytes);
 }
 

@@ -1,4 +1,5 @@
-// The sub-commands of dcc. Parsing is in dcc_main.cpp; each command gets a filled struct, prints data to stdout and diagnostics to stderr.
+// The sub-commands of dcc. Parsing is in dcc_main.cpp; each command gets a filled struct, prints
+// data to stdout and diagnostics to stderr.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +12,16 @@ namespace dc::cli {
 
 struct CompileArguments {
   std::string model;
-  std::string profile;          // prof.json; empty: the built-in table
-  std::string output;           // plan.dcp
-  std::string config;           // train.json; empty: the archive's own
+  std::string profile;  // prof.json; empty: the built-in table
+  std::string output;   // plan.dcp
+  std::string config;   // train.json; empty: the archive's own
   int world = 0;
   int zero = 3;
   std::string passes;           // comma-separated; empty: the default pipeline
   std::string reduction_order;  // "per-step", "per-micro-batch" or empty
   std::string reduce_dtype;     // "float32", "bfloat16" or empty
   int grad_accum = 1;
-  std::string memory;           // bytes with an optional suffix (KiB, MiB, GiB); empty: no budget
+  std::string memory;  // bytes with an optional suffix (KiB, MiB, GiB); empty: no budget
   int threads = 1;
   bool no_cache = false;
   bool json = false;
@@ -30,7 +31,7 @@ base::Status run_compile(const CompileArguments& arguments);
 struct ProfileArguments {
   std::string model;
   std::string output;
-  int ranks = 0;                // 0: as the launcher says, one if there is none
+  int ranks = 0;  // 0: as the launcher says, one if there is none
   int threads = 1;
 };
 // Starts its own ranks with -n; returns the process exit code.
@@ -38,7 +39,7 @@ int run_profile(const ProfileArguments& arguments, int argc, char** argv);
 
 struct InspectArguments {
   std::string plan;
-  std::string as = "summary";   // summary | text | json | memory
+  std::string as = "summary";  // summary | text | json | memory
 };
 base::Status run_inspect(const InspectArguments& arguments);
 
@@ -48,8 +49,8 @@ struct VerifyArguments {
 base::Status run_verify(const VerifyArguments& arguments);
 
 struct OptArguments {
-  std::string file;             // .dcir, "-" for stdin
-  std::string passes;           // comma-separated
+  std::string file;    // .dcir, "-" for stdin
+  std::string passes;  // comma-separated
   int zero = 3;
 };
 base::Status run_opt(const OptArguments& arguments);
@@ -57,7 +58,7 @@ base::Status run_opt(const OptArguments& arguments);
 base::Status run_passes_list();
 
 struct CacheArguments {
-  std::string keep = "5GiB";    // gc
+  std::string keep = "5GiB";  // gc
 };
 base::Status run_cache_list();
 base::Status run_cache_collect(const CacheArguments& arguments);

@@ -10,8 +10,8 @@
 namespace dc::cli {
 
 struct Model {
-  ir::Step step;                   // imported, optimizer configured
-  std::string config;              // canonical text of the training configuration, part of the cache key
+  ir::Step step;       // imported, optimizer configured
+  std::string config;  // canonical text of the training configuration, part of the cache key
   std::vector<std::string> notes;  // what was assumed, one sentence each
 };
 

@@ -17,14 +17,16 @@ base::Status run_opt(const OptArguments& arguments) {
     DC_ASSIGN_OR_RETURN(text, base::read_file(arguments.file));
   }
   DC_ASSIGN_OR_RETURN(ir::Step step, ir::parse(text));
-  DC_ASSIGN_OR_RETURN(const std::vector<const passes::Pass*> chain, passes::parse_passes(arguments.passes));
+  DC_ASSIGN_OR_RETURN(const std::vector<const passes::Pass*> chain,
+                      passes::parse_passes(arguments.passes));
   const cost::AnalyticCost cost(1);
   passes::Options options;
   options.zero = arguments.zero;
   std::vector<passes::Remark> remarks;
   passes::PassContext context{cost, options, remarks};
   base::Result<passes::Change> change = passes::run_passes(step, chain, context);
-  for (const passes::Remark& remark : remarks) std::fprintf(stderr, "%s: %s\n", remark.pass.c_str(), remark.text.c_str());
+  for (const passes::Remark& remark : remarks)
+    std::fprintf(stderr, "%s: %s\n", remark.pass.c_str(), remark.text.c_str());
   if (!change.ok()) return std::move(change).status();
   std::cout << ir::print(step);
   return {};

@@ -1,5 +1,6 @@
-// Communicator: one group of ranks and its collectives. Calls block the calling thread until the result is complete *and* no peer still reads this
-// rank's buffers; the executor runs them on a communication stream. Every backend sums contributions in rank order unless it says it is exempt.
+// Communicator: one group of ranks and its collectives. Calls block the calling thread until the
+// result is complete *and* no peer still reads this rank's buffers; the executor runs them on a
+// communication stream. Every backend sums contributions in rank order unless it says it is exempt.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +14,15 @@
 
 namespace dc::runtime {
 
-// Memory that collectives may touch: the rank's slab. Peers' slabs have the same layout, so a peer's copy of a buffer is at the same offset, plus
-// (peer - me) * rank_stride bytes.
+// Memory that collectives may touch: the rank's slab. Peers' slabs have the same layout, so a
+// peer's copy of a buffer is at the same offset, plus (peer - me) * rank_stride bytes.
 struct Ref {
   void* data = nullptr;
   int64_t rank_stride = 0;  // bytes
 };
 
-// One buffer of a fused collective. The whole value has `elements` elements; rank r owns [r * shard, min((r + 1) * shard, elements)).
+// One buffer of a fused collective. The whole value has `elements` elements; rank r owns [r *
+// shard, min((r + 1) * shard, elements)).
 struct CollectiveBuffer {
   Ref input, output;
   base::DType dtype = base::DType::F32;  // of the input (wire); reductions deliver f32
@@ -40,19 +42,23 @@ class Communicator {
   virtual int size() const = 0;
   virtual bool sums_in_rank_order() const = 0;
 
-  // output[r * shard ...] = rank r's input, for every rank r (the valid elements; what lies past `elements` in the output is unspecified). The input may be this rank's range of the output.
+  // output[r * shard ...] = rank r's input, for every rank r (the valid elements; what lies past
+  // `elements` in the output is unspecified). The input may be this rank's range of the output.
   virtual base::Status all_gather(std::span<const CollectiveBuffer> buffers) = 0;
   // output (f32, shard elements, tail zero) = sum over ranks of this rank's range of their inputs.
   virtual base::Status reduce_scatter(std::span<const CollectiveBuffer> buffers) = 0;
   // output (f32, whole) = reduce_scatter followed by all_gather; may be in place when dtype is f32.
   virtual base::Status all_reduce(std::span<const CollectiveBuffer> buffers) = 0;
-  // data of `root` to everyone, and all ranks' data to everyone, for small control messages; memory anywhere (not only in the slab).
+  // data of `root` to everyone, and all ranks' data to everyone, for small control messages; memory
+  // anywhere (not only in the slab).
   virtual base::Status broadcast(void* data, int64_t bytes, base::Rank root) = 0;
-  virtual base::Status exchange(const void* mine, int64_t bytes, void* all) = 0;  // all: size() * bytes, in rank order
+  virtual base::Status exchange(const void* mine, int64_t bytes,
+                                void* all) = 0;  // all: size() * bytes, in rank order
   virtual base::Status barrier() = 0;
 
-  virtual base::Status health() = 0;   // PeerDied naming the rank, as soon as it is known
-  virtual void abort() = 0;            // wakes local waiters with Unavailable; safe from a signal-free other thread
+  virtual base::Status health() = 0;  // PeerDied naming the rank, as soon as it is known
+  virtual void
+  abort() = 0;  // wakes local waiters with Unavailable; safe from a signal-free other thread
   virtual Traffic traffic() const = 0;
 };
 

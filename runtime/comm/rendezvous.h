@@ -12,29 +12,36 @@
 
 namespace dc::runtime {
 
-// A rank's memory for values. With the local communicator it is a shared mapping that peers read directly.
+// A rank's memory for values. With the local communicator it is a shared mapping that peers read
+// directly.
 struct Slab {
   std::byte* base = nullptr;
   int64_t bytes = 0;
 };
 
 struct CommOptions {
-  std::string backend = "local";  // "local" | "mpi"
-  std::chrono::milliseconds timeout{600000};  // a collective that takes longer is CollectiveTimeout (82), naming the ranks that are missing
-  int threads_per_rank = 0;  // of this host's ranks; 0 leaves the affinity of the process alone (see affinity.h)
+  std::string backend = "local";              // "local" | "mpi"
+  std::chrono::milliseconds timeout{600000};  // a collective that takes longer is CollectiveTimeout
+                                              // (82), naming the ranks that are missing
+  int threads_per_rank =
+      0;  // of this host's ranks; 0 leaves the affinity of the process alone (see affinity.h)
 };
 
-// The ranks of a job, connected. Creation is collective. Destroying it is an orderly goodbye: peers that still wait for this rank
-// end with PeerDied, others do not mind.
+// The ranks of a job, connected. Creation is collective. Destroying it is an orderly goodbye: peers
+// that still wait for this rank end with PeerDied, others do not mind.
 class Job {
  public:
   virtual ~Job() = default;
-  virtual Communicator& control() = 0;      // for the host thread: digest exchange, stop flags, save
-  // Allocates this rank's slab (zero-filled, 64-byte aligned, shared with the peers where the backend needs it) and opens one communicator per call. Collective: all ranks with the same arguments. The slab lives as long as the job.
-  // May be called again, but not while a collective runs; all slabs of a job may be used in collectives.
+  virtual Communicator& control() = 0;  // for the host thread: digest exchange, stop flags, save
+  // Allocates this rank's slab (zero-filled, 64-byte aligned, shared with the peers where the
+  // backend needs it) and opens one communicator per call. Collective: all ranks with the same
+  // arguments. The slab lives as long as the job. May be called again, but not while a collective
+  // runs; all slabs of a job may be used in collectives.
   virtual base::Result<Slab> allocate(int64_t bytes) = 0;
-  virtual base::Result<std::unique_ptr<Communicator>> open_communicator() = 0;  // after allocate; of all ranks
-  // Goodbye before destruction. A failure is passed on: peers end with PeerDied, naming this rank and repeating the sentence.
+  virtual base::Result<std::unique_ptr<Communicator>>
+  open_communicator() = 0;  // after allocate; of all ranks
+  // Goodbye before destruction. A failure is passed on: peers end with PeerDied, naming this rank
+  // and repeating the sentence.
   virtual void leave(const base::Status& why) = 0;
 };
 

@@ -1,4 +1,5 @@
-// Kernels: what executes a compute instruction. A provider prepares an instruction once (resolves the op, binds addresses) and launches it many times.
+// Kernels: what executes a compute instruction. A provider prepares an instruction once (resolves
+// the op, binds addresses) and launches it many times.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ struct BoundTensor {
 // Resolves the plan's tensors to addresses of one rank.
 class AddressMap {
  public:
-  AddressMap(const plan::Plan& plan, std::byte* device_base, int rank) : plan_(plan), base_(device_base), rank_(rank) {}
+  AddressMap(const plan::Plan& plan, std::byte* device_base, int rank)
+      : plan_(plan), base_(device_base), rank_(rank) {}
   BoundTensor bind(int32_t tensor) const;
   std::byte* slice(int32_t slice) const;  // start address
   const plan::Plan& plan() const { return plan_; }
@@ -39,7 +41,8 @@ class AddressMap {
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  // Runs once on the calling thread. No allocation by native kernels, no logging. A failure is fatal for the run.
+  // Runs once on the calling thread. No allocation by native kernels, no logging. A failure is
+  // fatal for the run.
   virtual base::Status launch() = 0;
 };
 
@@ -47,16 +50,22 @@ class KernelProvider {
  public:
   virtual ~KernelProvider() = default;
   virtual std::string_view name() const = 0;
-  // Unsupported (81) when the op is unknown; OutOfMemory (80) naming the op when it needs more scratch than planned.
-  virtual base::Result<std::unique_ptr<Kernel>> prepare(const plan::Instruction& instruction, const AddressMap& addresses) = 0;
-  // Bytes of scratch the instruction's kernel needs, measured by running it once on memory of its own; for the profile. Native kernels: 0.
-  virtual base::Result<int64_t> measure_scratch(const plan::Instruction& instruction, const AddressMap& addresses) = 0;
-  // Things that did not go as planned but were repaired (an output that had to be copied into its slice), for the metrics header.
+  // Unsupported (81) when the op is unknown; OutOfMemory (80) naming the op when it needs more
+  // scratch than planned.
+  virtual base::Result<std::unique_ptr<Kernel>> prepare(const plan::Instruction& instruction,
+                                                        const AddressMap& addresses) = 0;
+  // Bytes of scratch the instruction's kernel needs, measured by running it once on memory of its
+  // own; for the profile. Native kernels: 0.
+  virtual base::Result<int64_t> measure_scratch(const plan::Instruction& instruction,
+                                                const AddressMap& addresses) = 0;
+  // Things that did not go as planned but were repaired (an output that had to be copied into its
+  // slice), for the metrics header.
   virtual int64_t repairs() const { return 0; }
 };
 
 std::unique_ptr<KernelProvider> make_native_provider();
-// Opens the plug-in libdcrun_aten.so beside the program (or $DCRUN_PLUGIN_DIR); Unavailable (69) with the reason if it cannot. `threads`: intra-op threads.
+// Opens the plug-in libdcrun_aten.so beside the program (or $DCRUN_PLUGIN_DIR); Unavailable (69)
+// with the reason if it cannot. `threads`: intra-op threads.
 base::Result<std::unique_ptr<KernelProvider>> open_aten_provider(int threads);
 
 }  // namespace dc::runtime

@@ -28,8 +28,8 @@ base::Status unavailable(const std::string& reason) {
                           "; build with DCC_WITH_TORCH=ON or set DCRUN_PLUGIN_DIR to its folder");
 }
 
-// libtorch's OpenMP threads spin while they wait, which starves the other ranks of a shared machine. The library reads these once,
-// when it is loaded.
+// libtorch's OpenMP threads spin while they wait, which starves the other ranks of a shared
+// machine. The library reads these once, when it is loaded.
 void make_threads_sleep() {
   setenv("OMP_WAIT_POLICY", "passive", 0);
   setenv("GOMP_SPINCOUNT", "0", 0);

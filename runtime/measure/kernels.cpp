@@ -81,8 +81,9 @@ void fill_state(const plan::Plan& plan, const Executor& executor) {
     const bool moment = entry.source == plan::StateSource::Zeros;
     const plan::Initializer initializer =
         moment ? plan::Initializer{plan::InitKind::Zeros, 0, 0}
-               : (entry.parameter >= 0 ? plan.parameters[static_cast<size_t>(entry.parameter)].initializer
-                                       : plan.buffers[static_cast<size_t>(entry.buffer)].initializer);
+               : (entry.parameter >= 0
+                      ? plan.parameters[static_cast<size_t>(entry.parameter)].initializer
+                      : plan.buffers[static_cast<size_t>(entry.buffer)].initializer);
     for (int64_t i = 0; i < tensor.numel(); ++i) store(tensor, i, initial_value(initializer, i));
   }
 }
@@ -95,8 +96,10 @@ void fill_inputs(const plan::Plan& plan, const Executor& executor) {
     const auto choices = std::max<int64_t>(1, static_cast<int64_t>(width));
     for (int64_t i = 0; i < tensor.numel(); ++i) {
       double value = input.low + (0.5 + 0.5 * spread_number(i)) * width;
-      if (!base::is_floating(tensor.dtype)) value = input.low + static_cast<double>((i * 7919) % choices);
-      if (input.role == plan::InputRole::LossScale || input.role == plan::InputRole::Mask) value = 1;
+      if (!base::is_floating(tensor.dtype))
+        value = input.low + static_cast<double>((i * 7919) % choices);
+      if (input.role == plan::InputRole::LossScale || input.role == plan::InputRole::Mask)
+        value = 1;
       store(tensor, i, value);
     }
   }
@@ -121,7 +124,8 @@ Status first_failure(const Status& mine, Communicator& control) {
   if (!mine.ok()) return mine;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank]) {
-      return Status(base::ErrorKind::PeerDied, "DC6501", "rank " + std::to_string(rank) + " could not measure; see its message");
+      return Status(base::ErrorKind::PeerDied, "DC6501",
+                    "rank " + std::to_string(rank) + " could not measure; see its message");
     }
   }
   return {};
@@ -131,7 +135,8 @@ Status first_failure(const Status& mine, Communicator& control) {
 Status keep_slowest(std::vector<KernelMeasurement>& rows, Communicator& control) {
   std::vector<base::Timing> mine, all(rows.size() * static_cast<size_t>(control.size()));
   for (const KernelMeasurement& row : rows) mine.push_back(row.timing);
-  DC_RETURN_IF_ERROR(control.exchange(mine.data(), static_cast<int64_t>(mine.size() * sizeof(base::Timing)), all.data()));
+  DC_RETURN_IF_ERROR(control.exchange(
+      mine.data(), static_cast<int64_t>(mine.size() * sizeof(base::Timing)), all.data()));
   for (size_t rank = 0; rank < static_cast<size_t>(control.size()); ++rank) {
     for (size_t i = 0; i < rows.size(); ++i) {
       const base::Timing& other = all[rank * rows.size() + i];
@@ -143,7 +148,8 @@ Status keep_slowest(std::vector<KernelMeasurement>& rows, Communicator& control)
 
 using Samples = std::vector<std::vector<int64_t>>;  // by instruction of the step program
 
-Result<Samples> replay(const plan::Plan& plan, Executor& executor, const TimingOptions& options, const Progress& progress) {
+Result<Samples> replay(const plan::Plan& plan, Executor& executor, const TimingOptions& options,
+                       const Progress& progress) {
   const int32_t program = plan.step.back().program;
   Samples samples(plan.programs[static_cast<size_t>(program)].instructions.size());
   int64_t before = 0;
@@ -185,7 +191,8 @@ Result<std::vector<KernelMeasurement>> measure_scratch(const plan::Plan& plan) {
   std::map<std::string, KernelMeasurement> rows;
   std::unique_ptr<KernelProvider> native = make_native_provider(), aten;
   const AddressMap nowhere(plan, nullptr, 0);
-  for (const plan::Instruction& instruction : plan.programs[static_cast<size_t>(plan.step.back().program)].instructions) {
+  for (const plan::Instruction& instruction :
+       plan.programs[static_cast<size_t>(plan.step.back().program)].instructions) {
     if (instruction.kind != plan::InstructionKind::Kernel) continue;
     std::string key = instruction_key(plan, instruction);
     if (rows.contains(key)) continue;
@@ -205,8 +212,10 @@ Result<std::vector<KernelMeasurement>> measure_scratch(const plan::Plan& plan) {
   return list;
 }
 
-Result<std::vector<KernelMeasurement>> measure_kernels(const plan::Plan& plan, std::vector<KernelMeasurement> measured,
-                                                       Communicator& control, const TimingOptions& options,
+Result<std::vector<KernelMeasurement>> measure_kernels(const plan::Plan& plan,
+                                                       std::vector<KernelMeasurement> measured,
+                                                       Communicator& control,
+                                                       const TimingOptions& options,
                                                        const Progress& progress) {
   Alone alone;
   // The exchange of verdicts is also the barrier: all ranks measure at once or none does.

@@ -1,6 +1,8 @@
-// Measures what `dcc profile` writes down: kernels in the order of a real step, collectives over sizes, copies.
+// Measures what `dcc profile` writes down: kernels in the order of a real step, collectives over
+// sizes, copies.
 //
-// All ranks measure at once, because they share the memory bus; a figure is the median of the slowest rank.
+// All ranks measure at once, because they share the memory bus; a figure is the median of the
+// slowest rank.
 #pragma once
 
 #include <functional>
@@ -28,14 +30,17 @@ struct TimingOptions {
   int warmup = 2;   // replays of the step that are not counted
   int repeats = 9;  // replays that are
 };
-// Replays a one-rank plan on every rank at once and times each kernel where it stands, with the caches as its neighbours leave them. Returned by key, with
-// the workspace as `measured` has it. `control` connects the ranks; the plan runs on memory of its own.
-base::Result<std::vector<base::KernelMeasurement>> measure_kernels(const plan::Plan& plan, std::vector<base::KernelMeasurement> measured,
-                                                                   Communicator& control, const TimingOptions& options,
-                                                                   const Progress& progress);
+// Replays a one-rank plan on every rank at once and times each kernel where it stands, with the
+// caches as its neighbours leave them. Returned by key, with the workspace as `measured` has it.
+// `control` connects the ranks; the plan runs on memory of its own.
+base::Result<std::vector<base::KernelMeasurement>> measure_kernels(
+    const plan::Plan& plan, std::vector<base::KernelMeasurement> measured, Communicator& control,
+    const TimingOptions& options, const Progress& progress);
 
-// All-gather, reduce-scatter and all-reduce of f32 values from 4 KiB to `largest` bytes, in powers of four. Collective.
-base::Result<std::vector<base::CollectiveMeasurement>> measure_collectives(Job& job, int64_t largest, const Progress& progress);
+// All-gather, reduce-scatter and all-reduce of f32 values from 4 KiB to `largest` bytes, in powers
+// of four. Collective.
+base::Result<std::vector<base::CollectiveMeasurement>> measure_collectives(
+    Job& job, int64_t largest, const Progress& progress);
 
 std::vector<base::CopyMeasurement> measure_copies();
 

@@ -23,7 +23,9 @@ inline base::Timing summarize(const std::vector<int64_t>& samples) {
   timing.median_ns = median_of(samples);
   timing.fastest_ns = *std::min_element(samples.begin(), samples.end());
   std::vector<int64_t> distances;
-  for (int64_t sample : samples) distances.push_back(sample > timing.median_ns ? sample - timing.median_ns : timing.median_ns - sample);
+  for (int64_t sample : samples)
+    distances.push_back(sample > timing.median_ns ? sample - timing.median_ns
+                                                  : timing.median_ns - sample);
   timing.spread_ns = median_of(std::move(distances));
   return timing;
 }

@@ -42,7 +42,8 @@ Result<base::Timing> slowest(const base::Timing& mine, Communicator& control) {
   return worst;
 }
 
-Result<base::Timing> time_one(Communicator& communicator, const Sweep& sweep, const CollectiveBuffer& buffer, int repeats) {
+Result<base::Timing> time_one(Communicator& communicator, const Sweep& sweep,
+                              const CollectiveBuffer& buffer, int repeats) {
   std::vector<int64_t> samples;
   for (int i = 0; i < kWarmup + repeats; ++i) {
     DC_RETURN_IF_ERROR(communicator.barrier());
@@ -55,11 +56,13 @@ Result<base::Timing> time_one(Communicator& communicator, const Sweep& sweep, co
 
 }  // namespace
 
-Result<std::vector<CollectiveMeasurement>> measure_collectives(Job& job, int64_t largest, const Progress& progress) {
+Result<std::vector<CollectiveMeasurement>> measure_collectives(Job& job, int64_t largest,
+                                                               const Progress& progress) {
   const int ranks = job.control().size();
   largest = std::max(largest, kSmallest);
   std::vector<int64_t> sizes;
-  for (int64_t bytes = kSmallest; bytes < largest * kFactor; bytes *= kFactor) sizes.push_back(bytes);
+  for (int64_t bytes = kSmallest; bytes < largest * kFactor; bytes *= kFactor)
+    sizes.push_back(bytes);
   const int64_t room = base::round_up(sizes.back() + int64_t{ranks} * 32 * 4, base::kAlignment);
   DC_ASSIGN_OR_RETURN(const Slab slab, job.allocate(2 * room));
   DC_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator, job.open_communicator());
@@ -72,10 +75,13 @@ Result<std::vector<CollectiveMeasurement>> measure_collectives(Job& job, int64_t
       buffer.shard = base::round_up((buffer.elements + ranks - 1) / ranks, 32);
       buffer.input.data = slab.base;
       buffer.output.data = slab.base + room;
-      DC_ASSIGN_OR_RETURN(const base::Timing mine, time_one(*communicator, sweep, buffer, repeats_of(bytes)));
+      DC_ASSIGN_OR_RETURN(const base::Timing mine,
+                          time_one(*communicator, sweep, buffer, repeats_of(bytes)));
       DC_ASSIGN_OR_RETURN(const base::Timing timing, slowest(mine, job.control()));
       rows.push_back({sweep.kind, ranks, bytes, timing});
-      progress(static_cast<double>(rows.size()) / static_cast<double>(sizes.size() * std::size(kSweeps)), "collectives");
+      progress(
+          static_cast<double>(rows.size()) / static_cast<double>(sizes.size() * std::size(kSweeps)),
+          "collectives");
     }
   }
   return rows;
@@ -92,7 +98,8 @@ std::vector<base::CopyMeasurement> measure_copies() {
     from[0] = to[static_cast<size_t>(kBytes) - 1];
   }
   const base::Timing timing = summarize(samples);
-  return {{"device", "host", kBytes, timing}, {"host", "device", kBytes, timing}};  // one memory on this device
+  return {{"device", "host", kBytes, timing},
+          {"host", "device", kBytes, timing}};  // one memory on this device
 }
 
 std::string cpu_name() {

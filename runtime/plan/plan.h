@@ -1,5 +1,6 @@
-// The plan in memory: what plan.fbs holds, as plain structs. The compiler fills and encodes it; the runtime decodes and replays it.
-// All ids are indices into the tables of this struct; -1 means none. All sizes are elements unless named bytes.
+// The plan in memory: what plan.fbs holds, as plain structs. The compiler fills and encodes it; the
+// runtime decodes and replays it. All ids are indices into the tables of this struct; -1 means
+// none. All sizes are elements unless named bytes.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@ using base::DType;
 
 enum class Space : uint8_t { Device = 0, Host = 1, Disk = 2 };
 
-// A range of an arena. Transient slices belong to one program; live ranges are inclusive instruction indices of that program.
+// A range of an arena. Transient slices belong to one program; live ranges are inclusive
+// instruction indices of that program.
 struct Slice {
   Space space = Space::Device;
   int64_t offset = 0;  // bytes from the start of the arena, multiple of 64
@@ -35,24 +37,41 @@ struct Tensor {
   int64_t rank_stride = 0;  // bytes; nonzero for "this rank's range of a whole value"
 };
 
-enum class ArgKind : uint8_t { None, Tensor, Tensors, Int, Ints, Float, Floats, Bool, Bools, String, DType, Device, Layout, MemoryFormat };
+enum class ArgKind : uint8_t {
+  None,
+  Tensor,
+  Tensors,
+  Int,
+  Ints,
+  Float,
+  Floats,
+  Bool,
+  Bools,
+  String,
+  DType,
+  Device,
+  Layout,
+  MemoryFormat
+};
 struct Arg {
   std::string name;
   ArgKind kind = ArgKind::None;
-  int64_t i = 0;                 // Tensor id, Int, Bool, DType, Layout, MemoryFormat (export numbering)
-  double f = 0;                  // Float
-  std::vector<int64_t> ints;     // Tensors (-1 = None in the list), Ints, Bools
-  std::vector<double> floats;    // Floats
-  std::string s;                 // String
+  int64_t i = 0;  // Tensor id, Int, Bool, DType, Layout, MemoryFormat (export numbering)
+  double f = 0;   // Float
+  std::vector<int64_t> ints;   // Tensors (-1 = None in the list), Ints, Bools
+  std::vector<double> floats;  // Floats
+  std::string s;               // String
 };
 
 enum class InstructionKind : uint8_t { Kernel, Collective, Copy, Signal, Wait };
 enum class Provider : uint8_t { Aten = 0, Native = 1, Fused = 2 };
 enum class CollectiveKind : uint8_t { AllGather, ReduceScatter, AllReduce, Broadcast, AllToAll };
 
-// One buffer of a (possibly fused) collective. `elements` is the whole value without padding; rank r owns [r * shard, min((r + 1) * shard, elements)).
-// AllGather: input flat shard (or this rank's range of output), output whole. ReduceScatter: input whole in the wire dtype, output f32 shard, tail zero.
-// AllReduce: input whole in the wire dtype, output whole f32 (may be the input if that is f32).
+// One buffer of a (possibly fused) collective. `elements` is the whole value without padding; rank
+// r owns [r * shard, min((r + 1) * shard, elements)). AllGather: input flat shard (or this rank's
+// range of output), output whole. ReduceScatter: input whole in the wire dtype, output f32 shard,
+// tail zero. AllReduce: input whole in the wire dtype, output whole f32 (may be the input if that
+// is f32).
 struct CollectiveBuffer {
   int32_t input = -1, output = -1;  // tensors
   int64_t elements = 0, shard = 0;
@@ -63,10 +82,11 @@ struct Instruction {
   int32_t stream = 0;
   // Kernel
   Provider provider = Provider::Aten;
-  std::string op;                  // "aten.mm.default", "dc.adamw"
-  std::vector<Arg> args;           // schema order
-  std::vector<int32_t> outputs;    // tensors, one per result; -1 where the op returns None or an unused non-tensor
-  int32_t scratch = -1;            // slice
+  std::string op;         // "aten.mm.default", "dc.adamw"
+  std::vector<Arg> args;  // schema order
+  std::vector<int32_t>
+      outputs;  // tensors, one per result; -1 where the op returns None or an unused non-tensor
+  int32_t scratch = -1;  // slice
   // Collective
   CollectiveKind collective = CollectiveKind::AllGather;
   int32_t group = -1;
@@ -77,22 +97,40 @@ struct Instruction {
   int32_t event = -1;
   // All
   std::vector<int32_t> reads, writes;  // tensors; complete, so that hazards can be computed
-  std::string module;              // FQN of the model's module, may be empty
-  uint8_t phase = 0;               // 0 forward, 1 backward, 2 update
+  std::string module;                  // FQN of the model's module, may be empty
+  uint8_t phase = 0;                   // 0 forward, 1 backward, 2 update
 };
 
 struct Program {
-  std::string name;  // "accumulate", "step"
+  std::string name;                       // "accumulate", "step"
   std::vector<Instruction> instructions;  // one total order
 };
-struct ProgramRun { int32_t program = 0; int32_t repeat = 1; };
+struct ProgramRun {
+  int32_t program = 0;
+  int32_t repeat = 1;
+};
 
-struct Stream { std::string name; Space space = Space::Device; };
-struct Group { std::vector<int32_t> ranks; std::string axis; int32_t stream = -1; };  // one communicator each
+struct Stream {
+  std::string name;
+  Space space = Space::Device;
+};
+struct Group {
+  std::vector<int32_t> ranks;
+  std::string axis;
+  int32_t stream = -1;
+};  // one communicator each
 
 enum class InitKind : uint8_t { Unknown, Normal, Uniform, Zeros, Ones, Constant };
-struct Initializer { InitKind kind = InitKind::Unknown; double a = 0, b = 0; };
-struct ArchiveRecord { std::string entry; DType dtype = DType::F32; std::vector<int64_t> sizes, strides; int64_t offset = 0; };
+struct Initializer {
+  InitKind kind = InitKind::Unknown;
+  double a = 0, b = 0;
+};
+struct ArchiveRecord {
+  std::string entry;
+  DType dtype = DType::F32;
+  std::vector<int64_t> sizes, strides;
+  int64_t offset = 0;
+};
 
 struct Parameter {
   std::string fqn;
@@ -101,14 +139,22 @@ struct Parameter {
   std::vector<int64_t> sizes;
   bool trainable = true;
   Initializer initializer;
-  ArchiveRecord record;            // empty entry: the archive has no bytes
+  ArchiveRecord record;  // empty entry: the archive has no bytes
   int32_t group = 0;
-  int64_t shard = 0;               // elements of a flat shard
-  int32_t trainable_index = -1;    // column of the table
-  int32_t gradient = -1;           // f32 tensor with the reduced, scaled gradient (whole or flat shard); -1 if frozen
-  int32_t gradient_ready = -1;     // it is valid after this instruction of the step program
+  int64_t shard = 0;             // elements of a flat shard
+  int32_t trainable_index = -1;  // column of the table
+  int32_t gradient =
+      -1;  // f32 tensor with the reduced, scaled gradient (whole or flat shard); -1 if frozen
+  int32_t gradient_ready = -1;  // it is valid after this instruction of the step program
 };
-struct Buffer { std::string fqn; DType dtype = DType::F32; std::vector<int64_t> sizes; bool persistent = true; Initializer initializer; ArchiveRecord record; };
+struct Buffer {
+  std::string fqn;
+  DType dtype = DType::F32;
+  std::vector<int64_t> sizes;
+  bool persistent = true;
+  Initializer initializer;
+  ArchiveRecord record;
+};
 
 // What a state tensor is filled with before step 1.
 enum class StateSource : uint8_t { Zeros, ParameterWhole, ParameterShard, Buffer, Data, Runtime };
@@ -116,15 +162,25 @@ struct StateEntry {
   std::string name;
   int32_t tensor = -1;
   StateSource source = StateSource::Zeros;
-  int32_t parameter = -1, buffer = -1;   // ParameterWhole / ParameterShard (cast to the tensor's dtype; tail zero), Buffer
-  std::vector<uint8_t> data;             // Data: contiguous bytes (constants)
-  bool is_master = false;                // the value that --save writes, cast to the parameter's dtype
+  int32_t parameter = -1, buffer = -1;  // ParameterWhole / ParameterShard (cast to the tensor's
+                                        // dtype; tail zero), Buffer
+  std::vector<uint8_t> data;            // Data: contiguous bytes (constants)
+  bool is_master = false;  // the value that --save writes, cast to the parameter's dtype
 };
 
 enum class InputRole : uint8_t { Tokens, Labels, Mask, Positions, Class, Float, LossScale };
-struct Input { std::string name; InputRole role = InputRole::Float; double low = 0, high = 1; int32_t tensor = -1; };
+struct Input {
+  std::string name;
+  InputRole role = InputRole::Float;
+  double low = 0, high = 1;
+  int32_t tensor = -1;
+};
 
-struct OptimizerGroup { std::string match; double lr = 0, weight_decay = 0, beta1 = 0, beta2 = 0, eps = 0, momentum = 0, dampening = 0; bool nesterov = false; };
+struct OptimizerGroup {
+  std::string match;
+  double lr = 0, weight_decay = 0, beta1 = 0, beta2 = 0, eps = 0, momentum = 0, dampening = 0;
+  bool nesterov = false;
+};
 struct Optimizer {
   uint8_t kind = 0;  // 0 adamw, 1 sgd
   std::vector<OptimizerGroup> groups;
@@ -145,34 +201,36 @@ struct Prediction {
 
 struct Plan {
   std::string name;
-  std::string model_digest, profile_digest, options_digest, compiler;  // hex, hex or empty, hex, build id
-  std::vector<std::string> notes;       // warnings recorded at compile time
-  std::string options;                  // canonical text of the options
+  std::string model_digest, profile_digest, options_digest,
+      compiler;                                       // hex, hex or empty, hex, build id
+  std::vector<std::string> notes;                     // warnings recorded at compile time
+  std::string options;                                // canonical text of the options
   std::vector<std::pair<std::string, int32_t>> mesh;  // axis name, size
-  int32_t threads = 1;                  // per rank
+  int32_t threads = 1;                                // per rank
   int32_t accumulation = 1;
-  std::string chain;                    // "zero3"
-  std::vector<int64_t> arena_bytes;     // per Space
+  std::string chain;                 // "zero3"
+  std::vector<int64_t> arena_bytes;  // per Space
   std::vector<Slice> slices;
   std::vector<Tensor> tensors;
   std::vector<StateEntry> state;
   std::vector<Parameter> parameters;
   std::vector<Buffer> buffers;
   std::vector<Input> inputs;
-  std::vector<Stream> streams;          // stream 0 is compute
+  std::vector<Stream> streams;  // stream 0 is compute
   int32_t events = 0;
   std::vector<Group> groups;
   std::vector<Program> programs;
   std::vector<ProgramRun> step;
   Optimizer optimizer;
-  int32_t slots = -1, rng = -1, scalars = -1, table = -1, loss_sum = -1;  // tensors, see src/base/step_scalars.h
+  int32_t slots = -1, rng = -1, scalars = -1, table = -1,
+          loss_sum = -1;  // tensors, see src/base/step_scalars.h
   Prediction prediction;
   std::vector<std::string> remarks;
 
   int32_t world() const;
 };
 
-std::string to_text(const Plan& plan);     // stable, complete: `dcc inspect --as=text`
+std::string to_text(const Plan& plan);  // stable, complete: `dcc inspect --as=text`
 std::string to_json(const Plan& plan);
 std::string summary(const Plan& plan);
 

@@ -110,9 +110,9 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const std::string& text,
   if (colon == std::string::npos || exists(text)) return open_token_data(text, "uint16", request);
   const std::string element = text.substr(colon + 1);
   if (element != "uint16" && element != "uint32" && element != "int64") {
-    return Status(ErrorKind::Usage, "DC6203",
-                  "--data " + text + ": unknown element type '" + element +
-                      "'; use uint16, uint32 or int64");
+    return Status(
+        ErrorKind::Usage, "DC6203",
+        "--data " + text + ": unknown element type '" + element + "'; use uint16, uint32 or int64");
   }
   return open_token_data(text.substr(0, colon), element, request);
 }

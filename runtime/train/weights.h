@@ -35,7 +35,7 @@ base::Result<WeightSet> open_weights(const std::string& text, const plan::Plan& 
 // The kinds behind open_weights().
 base::Result<WeightSet> draw_weights(uint64_t seed, const plan::Plan& plan);
 base::Result<WeightSet> open_archive_weights(const std::string& path, const plan::Plan& plan,
-                                            int rank);
+                                             int rank);
 base::Result<WeightSet> open_tensor_weights(const std::string& path, const plan::Plan& plan);
 
 // Fills every state tensor that has a source; the slab is zero elsewhere, which is what the others

@@ -101,11 +101,12 @@ PeakMemory peak_memory(const ir::Step& step, const ScratchBytes& scratch, size_t
 }
 
 std::string describe(const PeakMemory& peak) {
-  std::string text = "peak " + base::format_bytes(peak.live.v) + " at index " + std::to_string(peak.position) +
-                     " (" + peak.node + (peak.module.empty() ? "" : " in " + peak.module) + ")";
+  std::string text = "peak " + base::format_bytes(peak.live.v) + " at index " +
+                     std::to_string(peak.position) + " (" + peak.node +
+                     (peak.module.empty() ? "" : " in " + peak.module) + ")";
   for (const LiveValue& value : peak.largest) {
-    text +=
-        "\n  " + base::format_bytes(value.bytes.v) + "  " + std::string(name(value.kind)) + "  " + value.name;
+    text += "\n  " + base::format_bytes(value.bytes.v) + "  " + std::string(name(value.kind)) +
+            "  " + value.name;
     if (!value.module.empty()) text += " of " + value.module;
   }
   return text;

@@ -1,4 +1,5 @@
-// Identity of this build of the compiler: version and a digest of the sources, the same for the same sources on any host.
+// Identity of this build of the compiler: version and a digest of the sources, the same for the
+// same sources on any host.
 #pragma once
 
 #include <string_view>

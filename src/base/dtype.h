@@ -9,13 +9,23 @@ namespace dc::base {
 
 // Values are those of PyTorch's export schema (ScalarType), so archives need no second table.
 enum class DType : uint8_t {
-  U8 = 1, I8 = 2, I16 = 3, I32 = 4, I64 = 5, F16 = 6, F32 = 7, F64 = 8, Bool = 12, BF16 = 13,
+  U8 = 1,
+  I8 = 2,
+  I16 = 3,
+  I32 = 4,
+  I64 = 5,
+  F16 = 6,
+  F32 = 7,
+  F64 = 8,
+  Bool = 12,
+  BF16 = 13,
 };
 
 int64_t byte_size(DType dtype);                          // bytes per element
 std::string_view name(DType dtype);                      // "f32", "bf16", "i64", "bool"
 std::optional<DType> dtype_from_name(std::string_view);  // inverse of name()
-std::optional<DType> dtype_from_export(int64_t value);   // PyTorch's export number; empty if not supported
+std::optional<DType> dtype_from_export(
+    int64_t value);  // PyTorch's export number; empty if not supported
 bool is_floating(DType dtype);
 
 }  // namespace dc::base

@@ -64,7 +64,8 @@ class OutputFile {
   int descriptor_ = -1;
 };
 
-// CannotWrite (73) if no file can be made at `path`: to be asked before long work. Leaves nothing there.
+// CannotWrite (73) if no file can be made at `path`: to be asked before long work. Leaves nothing
+// there.
 Status check_writable(const std::string& path);
 Status write_file_atomically(const std::string& path, std::span<const uint8_t> bytes);
 Status write_file_atomically(const std::string& path, std::string_view text);

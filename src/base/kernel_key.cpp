@@ -22,7 +22,8 @@ void append_list(std::string& text, std::span<const int64_t> values) {
 
 KernelKey::KernelKey(std::string_view op) : text_(op), attributes_(!op.starts_with("dc.")) {}
 
-void KernelKey::tensor(DType dtype, std::span<const int64_t> sizes, std::span<const int64_t> strides) {
+void KernelKey::tensor(DType dtype, std::span<const int64_t> sizes,
+                       std::span<const int64_t> strides) {
   text_ += ' ';
   text_ += name(dtype);
   text_ += '[';
@@ -43,7 +44,9 @@ void KernelKey::attribute(std::string_view name, std::string_view value) {
   text_ += value;
 }
 
-void KernelKey::attribute(std::string_view name, int64_t value) { attribute(name, std::string_view(std::to_string(value))); }
+void KernelKey::attribute(std::string_view name, int64_t value) {
+  attribute(name, std::string_view(std::to_string(value)));
+}
 
 void KernelKey::attribute(std::string_view name, double value) {
   std::string text;

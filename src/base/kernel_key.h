@@ -1,7 +1,9 @@
-// The name under which a kernel's time is kept in a profile: the operator with everything its speed depends on. Built from a plan instruction
-// by the runtime and from an IR node by the compiler; equal instructions give equal text.
+// The name under which a kernel's time is kept in a profile: the operator with everything its speed
+// depends on. Built from a plan instruction by the runtime and from an IR node by the compiler;
+// equal instructions give equal text.
 //
-// "aten.mm.default f32[64,32](32,1) f32[32,8](1,32) -> f32[64,8](8,1)"; native ops leave out their attributes (indices of parameters and groups).
+// "aten.mm.default f32[64,32](32,1) f32[32,8](1,32) -> f32[64,8](8,1)"; native ops leave out their
+// attributes (indices of parameters and groups).
 #pragma once
 
 #include <cstdint>

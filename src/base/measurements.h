@@ -1,4 +1,5 @@
-// What `dcc profile` measures: plain records that the runtime fills and src/profile reads and writes.
+// What `dcc profile` measures: plain records that the runtime fills and src/profile reads and
+// writes.
 #pragma once
 
 #include <cstdint>
@@ -7,25 +8,26 @@
 
 namespace dc::base {
 
-// Times are of the slowest rank; all ranks ran at once. median, fastest and spread (median absolute deviation) are nanoseconds.
+// Times are of the slowest rank; all ranks ran at once. median, fastest and spread (median absolute
+// deviation) are nanoseconds.
 struct Timing {
   int64_t median_ns = 0, fastest_ns = 0, spread_ns = 0;
   int32_t samples = 0;
 };
 struct KernelMeasurement {
-  std::string key;            // KernelKey
-  std::string provider;       // "aten", "native"
+  std::string key;       // KernelKey
+  std::string provider;  // "aten", "native"
   Timing timing;
   int64_t scratch_bytes = 0;  // peak of the kernel's workspace
 };
 struct CollectiveMeasurement {
-  std::string kind;           // "all_gather", "reduce_scatter", "all_reduce"
+  std::string kind;  // "all_gather", "reduce_scatter", "all_reduce"
   int32_t ranks = 0;
-  int64_t bytes = 0;          // of the whole f32 value
+  int64_t bytes = 0;  // of the whole f32 value
   Timing timing;
 };
 struct CopyMeasurement {
-  std::string from, to;       // memory spaces
+  std::string from, to;  // memory spaces
   int64_t bytes = 0;
   Timing timing;
 };

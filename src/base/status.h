@@ -1,7 +1,8 @@
 // Status and Result<T>: how every fallible function of this project reports failure.
 //
-// A failure is a kind (which decides the exit code), a code such as "DC2103" that tests and users can search for, one
-// sentence (what went wrong, where, what to do next), and context lines added on the way up ("in pass shard-parameters").
+// A failure is a kind (which decides the exit code), a code such as "DC2103" that tests and users
+// can search for, one sentence (what went wrong, where, what to do next), and context lines added
+// on the way up ("in pass shard-parameters").
 #pragma once
 
 #include <cassert>
@@ -16,23 +17,23 @@ namespace dc::base {
 
 // The value is the process exit code.
 enum class ErrorKind : int {
-  Difference = 1,        // a difference was found or a check failed
-  Usage = 64,            // wrong command line
-  BadInput = 65,         // an input file is malformed
-  MissingInput = 66,     // an input file does not exist
-  Unavailable = 69,      // no backend or peer
-  Internal = 70,         // our bug
-  CannotWrite = 73,      // an output cannot be created
-  Io = 74,               // reading or writing failed
-  Stopped = 75,          // stopped on request, state saved, re-queue
-  Mismatch = 76,         // digest, world size or version mismatch
-  NotPermitted = 77,     // not permitted
-  BadConfig = 78,        // contradictory or unknown configuration
-  OutOfMemory = 80,      // does not fit the memory budget
-  Unsupported = 81,      // unsupported operator or feature
+  Difference = 1,     // a difference was found or a check failed
+  Usage = 64,         // wrong command line
+  BadInput = 65,      // an input file is malformed
+  MissingInput = 66,  // an input file does not exist
+  Unavailable = 69,   // no backend or peer
+  Internal = 70,      // our bug
+  CannotWrite = 73,   // an output cannot be created
+  Io = 74,            // reading or writing failed
+  Stopped = 75,       // stopped on request, state saved, re-queue
+  Mismatch = 76,      // digest, world size or version mismatch
+  NotPermitted = 77,  // not permitted
+  BadConfig = 78,     // contradictory or unknown configuration
+  OutOfMemory = 80,   // does not fit the memory budget
+  Unsupported = 81,   // unsupported operator or feature
   CollectiveTimeout = 82,
   PeerDied = 83,
-  NonFinite = 84,        // a NaN or infinity in loss or gradient
+  NonFinite = 84,  // a NaN or infinity in loss or gradient
 };
 
 int exit_code(ErrorKind kind);
@@ -42,7 +43,8 @@ class [[nodiscard]] Status {
   Status() = default;  // success
   Status(ErrorKind kind, std::string code, std::string sentence)
       : error_(std::make_unique<Error>(Error{kind, std::move(code), std::move(sentence), {}})) {}
-  Status(const Status& other) : error_(other.error_ ? std::make_unique<Error>(*other.error_) : nullptr) {}
+  Status(const Status& other)
+      : error_(other.error_ ? std::make_unique<Error>(*other.error_) : nullptr) {}
   Status& operator=(const Status& other) {
     error_ = other.error_ ? std::make_unique<Error>(*other.error_) : nullptr;
     return *this;
@@ -51,8 +53,8 @@ class [[nodiscard]] Status {
   Status& operator=(Status&&) noexcept = default;
 
   bool ok() const { return error_ == nullptr; }
-  ErrorKind kind() const { return error_->kind; }            // requires !ok()
-  const std::string& code() const { return error_->code; }   // requires !ok()
+  ErrorKind kind() const { return error_->kind; }           // requires !ok()
+  const std::string& code() const { return error_->code; }  // requires !ok()
   const std::string& sentence() const { return error_->sentence; }
   const std::vector<std::string>& context() const { return error_->context; }
 
@@ -83,8 +85,8 @@ inline Status ok_status() { return Status(); }
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                                           // NOLINT
-  Result(Status status) : status_(std::move(status)) { assert(!status_.ok()); }           // NOLINT
+  Result(T value) : value_(std::move(value)) {}                                  // NOLINT
+  Result(Status status) : status_(std::move(status)) { assert(!status_.ok()); }  // NOLINT
   Result(ErrorKind kind, std::string code, std::string sentence)
       : status_(kind, std::move(code), std::move(sentence)) {}
 
@@ -115,8 +117,8 @@ class [[nodiscard]] Result {
 #define DC_CONCAT_INNER(a, b) a##b
 #define DC_CONCAT(a, b) DC_CONCAT_INNER(a, b)
 
-#define DC_RETURN_IF_ERROR(expression)                                          \
-  do {                                                                          \
+#define DC_RETURN_IF_ERROR(expression)                                                     \
+  do {                                                                                     \
     if (::dc::base::Status dc_status_ = (expression); !dc_status_.ok()) return dc_status_; \
   } while (false)
 

@@ -1,4 +1,5 @@
-// Layout of the small tensors through which the host, the update kernels and the metrics talk. Compiler and runtime share it.
+// Layout of the small tensors through which the host, the update kernels and the metrics talk.
+// Compiler and runtime share it.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@ namespace dc::base {
 // "slots": f64[kSlotGroups + kSlotsPerGroup * groups], written by the host before each step.
 inline constexpr int kSlotGradScale = 0;  // 1 / (world * accumulation * loss_scale), applied as f32
 inline constexpr int kSlotClipNorm = 1;
-inline constexpr int kSlotStep = 2;       // 1 for the first update
+inline constexpr int kSlotStep = 2;         // 1 for the first update
 inline constexpr int kSlotLossDivisor = 3;  // world * accumulation
 inline constexpr int kSlotGroups = 8;
 inline constexpr int kSlotsPerGroup = 8;
@@ -26,7 +27,8 @@ inline constexpr int kRngStep = 1;
 inline constexpr int kRngMicroBatch = 2;
 inline constexpr int kRngRank = 3;
 
-// "table": f64[world, trainable + 2]; row = rank. Columns: one sum of squares per trainable parameter, then:
+// "table": f64[world, trainable + 2]; row = rank. Columns: one sum of squares per trainable
+// parameter, then:
 inline constexpr int kTableLoss = 0;  // column trainable + 0: sum of the rank's micro-batch losses
 inline constexpr int kTableStop = 1;  // column trainable + 1: nonzero if the rank was asked to stop
 inline constexpr int kTableExtra = 2;

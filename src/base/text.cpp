@@ -91,8 +91,8 @@ std::string printable(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const auto byte = static_cast<unsigned char>(text[i]);
     size_t length = byte < 0x80 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
-    bool good = byte < 0x80 ? (byte >= 0x20 && byte != 0x7f) || byte == '\n'
-                            : byte >= 0xc2 && byte < 0xf5;
+    bool good =
+        byte < 0x80 ? (byte >= 0x20 && byte != 0x7f) || byte == '\n' : byte >= 0xc2 && byte < 0xf5;
     for (size_t k = 1; good && k < length; ++k) {
       good = i + k < text.size() && (static_cast<unsigned char>(text[i + k]) & 0xc0) == 0x80;
     }

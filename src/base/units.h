@@ -8,7 +8,8 @@
 
 namespace dc::base {
 
-// An additive quantity (bytes, nanoseconds). Arithmetic within one unit only; `.v` is the raw number.
+// An additive quantity (bytes, nanoseconds). Arithmetic within one unit only; `.v` is the raw
+// number.
 template <typename Tag>
 struct Quantity {
   int64_t v = 0;
@@ -16,8 +17,14 @@ struct Quantity {
   constexpr Quantity operator+(Quantity o) const { return {v + o.v}; }
   constexpr Quantity operator-(Quantity o) const { return {v - o.v}; }
   constexpr Quantity operator*(int64_t k) const { return {v * k}; }
-  constexpr Quantity& operator+=(Quantity o) { v += o.v; return *this; }
-  constexpr Quantity& operator-=(Quantity o) { v -= o.v; return *this; }
+  constexpr Quantity& operator+=(Quantity o) {
+    v += o.v;
+    return *this;
+  }
+  constexpr Quantity& operator-=(Quantity o) {
+    v -= o.v;
+    return *this;
+  }
 };
 using Bytes = Quantity<struct BytesTag>;
 using Nanos = Quantity<struct NanosTag>;

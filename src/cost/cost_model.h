@@ -1,4 +1,5 @@
-// CostModel: predicted time and scratch memory of nodes, collectives and copies, with the origin of every figure.
+// CostModel: predicted time and scratch memory of nodes, collectives and copies, with the origin of
+// every figure.
 #pragma once
 
 #include <cstdint>

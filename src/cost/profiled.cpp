@@ -20,7 +20,8 @@ int64_t bounded(double value) { return static_cast<int64_t>(std::clamp(value, 0.
 // Bytes of all tensors of a key: "f32[64,32](32,1)" and so on.
 int64_t bytes_of(std::string_view key) {
   double total = 0;
-  for (size_t open = key.find('['); open != std::string_view::npos; open = key.find('[', open + 1)) {
+  for (size_t open = key.find('['); open != std::string_view::npos;
+       open = key.find('[', open + 1)) {
     const size_t word = key.rfind(' ', open) + 1;
     const auto dtype = base::dtype_from_name(key.substr(word, open - word));
     if (!dtype) continue;
@@ -71,7 +72,8 @@ ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fal
   for (const base::KernelMeasurement& row : measured.kernels) {
     kernels_[row.key] = {row.timing.median_ns, row.scratch_bytes};
     if (row.provider == "native") {
-      native_[std::string(operator_of(row.key))].push_back({bytes_of(row.key), row.timing.median_ns});
+      native_[std::string(operator_of(row.key))].push_back(
+          {bytes_of(row.key), row.timing.median_ns});
     }
   }
   for (const base::CollectiveMeasurement& row : measured.collectives) {
@@ -92,19 +94,25 @@ int64_t ProfiledCost::read(const Curve& curve, int64_t bytes) {
   if (bytes <= curve.front().bytes) return curve.front().time_ns;
   const Point& last = curve.back();
   if (bytes >= last.bytes) {
-    const double scale = static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(last.bytes, 1));
+    const double scale =
+        static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(last.bytes, 1));
     return bounded(static_cast<double>(last.time_ns) * scale);
   }
-  const auto above = std::upper_bound(curve.begin(), curve.end(), bytes, [](int64_t value, const Point& point) { return value < point.bytes; });
+  const auto above =
+      std::upper_bound(curve.begin(), curve.end(), bytes,
+                       [](int64_t value, const Point& point) { return value < point.bytes; });
   const Point& high = *above;
   const Point& low = *(above - 1);
-  const double share = static_cast<double>(bytes - low.bytes) / static_cast<double>(high.bytes - low.bytes);
-  return low.time_ns + static_cast<int64_t>(share * static_cast<double>(high.time_ns - low.time_ns));
+  const double share =
+      static_cast<double>(bytes - low.bytes) / static_cast<double>(high.bytes - low.bytes);
+  return low.time_ns +
+         static_cast<int64_t>(share * static_cast<double>(high.time_ns - low.time_ns));
 }
 
 Estimate ProfiledCost::compute(const ir::Graph& graph, const ir::Node& node) const {
   const std::string key = profile::node_key(graph, node);
-  if (const auto row = kernels_.find(key); row != kernels_.end()) return {Nanos{row->second.time_ns}, Source::Measured};
+  if (const auto row = kernels_.find(key); row != kernels_.end())
+    return {Nanos{row->second.time_ns}, Source::Measured};
   if (const auto curve = native_.find(std::string(operator_of(key))); curve != native_.end()) {
     return {Nanos{read(curve->second, bytes_of(key))}, Source::Interpolated};
   }
@@ -122,7 +130,8 @@ Scratch ProfiledCost::scratch(const ir::Graph& graph, const ir::Node& node) cons
 Estimate ProfiledCost::collective(Collective kind, Bytes bytes, int group_size) const {
   const auto curve = collectives_.find({text(kind), group_size});
   if (curve == collectives_.end()) return fallback_.collective(kind, bytes, group_size);
-  const bool exact = std::any_of(curve->second.begin(), curve->second.end(), [&](const Point& point) { return point.bytes == bytes.v; });
+  const bool exact = std::any_of(curve->second.begin(), curve->second.end(),
+                                 [&](const Point& point) { return point.bytes == bytes.v; });
   return {Nanos{read(curve->second, bytes.v)}, exact ? Source::Measured : Source::Interpolated};
 }
 

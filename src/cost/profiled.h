@@ -1,4 +1,5 @@
-// Costs from a profile: measured where the profile has the very kernel, interpolated over sizes where it has the same kind, analytic otherwise.
+// Costs from a profile: measured where the profile has the very kernel, interpolated over sizes
+// where it has the same kind, analytic otherwise.
 #pragma once
 
 #include <map>

@@ -1,4 +1,5 @@
-// Graph: one functional program over values, in program order. Owns nodes and values; ids are dense and never reused.
+// Graph: one functional program over values, in program order. Owns nodes and values; ids are dense
+// and never reused.
 #pragma once
 
 #include <cstdint>
@@ -27,23 +28,39 @@ struct Location {
   bool placed() const { return offset >= 0; }
 };
 
-// Where a node comes from: the module's FQN and the phase; `accumulates` marks gradient sums that autograd added.
+// Where a node comes from: the module's FQN and the phase; `accumulates` marks gradient sums that
+// autograd added.
 struct Origin {
   std::string module;
   Phase phase = Phase::Forward;
   bool accumulates = false;
 };
 
-struct OperandRef { int index = 0; bool operator==(const OperandRef&) const = default; };  // position in Node::operands
-struct OperandList { std::vector<int> indices; bool operator==(const OperandList&) const = default; };  // -1 = None in a list of optionals
-struct DeviceArg { bool operator==(const DeviceArg&) const = default; };  // always the rank's own device
-struct LayoutArg { int64_t value = 7; bool operator==(const LayoutArg&) const = default; };        // export numbering, 7 = strided
-struct MemoryFormatArg { int64_t value = 1; bool operator==(const MemoryFormatArg&) const = default; };  // 1 contiguous, 2 channels last, 3 channels last 3d, 4 preserve
+struct OperandRef {
+  int index = 0;
+  bool operator==(const OperandRef&) const = default;
+};  // position in Node::operands
+struct OperandList {
+  std::vector<int> indices;
+  bool operator==(const OperandList&) const = default;
+};  // -1 = None in a list of optionals
+struct DeviceArg {
+  bool operator==(const DeviceArg&) const = default;
+};  // always the rank's own device
+struct LayoutArg {
+  int64_t value = 7;
+  bool operator==(const LayoutArg&) const = default;
+};  // export numbering, 7 = strided
+struct MemoryFormatArg {
+  int64_t value = 1;
+  bool operator==(const MemoryFormatArg&) const = default;
+};  // 1 contiguous, 2 channels last, 3 channels last 3d, 4 preserve
 
 // One named argument or attribute. monostate is None.
 struct Arg {
-  using Value = std::variant<std::monostate, OperandRef, OperandList, bool, int64_t, double, std::string, std::vector<bool>,
-                             std::vector<int64_t>, std::vector<double>, DType, DeviceArg, LayoutArg, MemoryFormatArg>;
+  using Value = std::variant<std::monostate, OperandRef, OperandList, bool, int64_t, double,
+                             std::string, std::vector<bool>, std::vector<int64_t>,
+                             std::vector<double>, DType, DeviceArg, LayoutArg, MemoryFormatArg>;
   std::string name;  // schema name
   Value value;
   bool keyword = false;
@@ -53,13 +70,13 @@ struct Arg {
 struct Node {
   NodeId id;
   OpKind kind = OpKind::Aten;
-  std::string overload;            // "aten.mm.default"; empty unless kind is Aten
-  std::vector<ValueId> operands;   // every tensor read, in argument order
-  std::vector<ValueId> results;    // an invalid id where the op returns None or a number
-  std::vector<Arg> args;           // arguments in schema order; tensors as OperandRef/OperandList
+  std::string overload;           // "aten.mm.default"; empty unless kind is Aten
+  std::vector<ValueId> operands;  // every tensor read, in argument order
+  std::vector<ValueId> results;   // an invalid id where the op returns None or a number
+  std::vector<Arg> args;          // arguments in schema order; tensors as OperandRef/OperandList
   Origin origin;
-  int stream = 0;                  // set by `schedule`: index into Step::streams
-  Location scratch;                // kernel workspace, live during this node only
+  int stream = 0;    // set by `schedule`: index into Step::streams
+  Location scratch;  // kernel workspace, live during this node only
 
   const Arg* find_arg(std::string_view name) const;
   int64_t int_arg(std::string_view name) const;  // must exist
@@ -105,9 +122,12 @@ class Graph {
   const std::string& name() const { return name_; }
   void set_name(std::string name) { name_ = std::move(name); }
 
-  // Adds a node before `before` (an invalid id: at the end). Results are created from `results`; an entry with rank-0 type and name "-" is None.
-  Node& insert(NodeId before, OpKind kind, std::vector<ValueId> operands, std::vector<NewValue> results, std::vector<Arg> args, Origin origin);
-  Node& insert_aten(NodeId before, std::string overload, std::vector<ValueId> operands, std::vector<NewValue> results, std::vector<Arg> args, Origin origin);
+  // Adds a node before `before` (an invalid id: at the end). Results are created from `results`; an
+  // entry with rank-0 type and name "-" is None.
+  Node& insert(NodeId before, OpKind kind, std::vector<ValueId> operands,
+               std::vector<NewValue> results, std::vector<Arg> args, Origin origin);
+  Node& insert_aten(NodeId before, std::string overload, std::vector<ValueId> operands,
+                    std::vector<NewValue> results, std::vector<Arg> args, Origin origin);
   void set_operand(NodeId node, int index, ValueId value);
   void replace_all_uses(ValueId from, ValueId to);  // graph outputs included
   void erase(NodeId node);                          // its results must be unused
@@ -117,13 +137,16 @@ class Graph {
   const Node& node(NodeId id) const { return *nodes_[id.index()]; }
   Value& value(ValueId id) { return values_[id.index()]; }
   const Value& value(ValueId id) const { return values_[id.index()]; }
-  bool contains(NodeId id) const { return id.valid() && id.index() < nodes_.size() && nodes_[id.index()]; }
+  bool contains(NodeId id) const {
+    return id.valid() && id.index() < nodes_.size() && nodes_[id.index()];
+  }
 
   NodeId first() const { return head_; }
   NodeId last() const { return tail_; }
   NodeId next(NodeId id) const { return links_[id.index()].next; }
   NodeId previous(NodeId id) const { return links_[id.index()].previous; }
-  std::vector<NodeId> order() const;  // snapshot of program order; safe to edit the graph while walking it
+  std::vector<NodeId> order()
+      const;  // snapshot of program order; safe to edit the graph while walking it
   size_t node_count() const { return count_; }
   size_t value_capacity() const { return values_.size(); }  // ids are below this
   size_t node_capacity() const { return nodes_.size(); }
@@ -132,7 +155,9 @@ class Graph {
   std::vector<Output> outputs;
 
  private:
-  struct Link { NodeId previous, next; };
+  struct Link {
+    NodeId previous, next;
+  };
   std::string unique_name(const std::string& wanted, ValueId id);
   void link(NodeId id, NodeId before);
   void unlink(NodeId id);

@@ -8,7 +8,8 @@
 
 namespace dc::ir {
 
-// Ends with a token of kind End. On a malformed token returns what is wrong with the last token of `out`.
+// Ends with a token of kind End. On a malformed token returns what is wrong with the last token of
+// `out`.
 std::string tokenize(std::string_view text, std::vector<Token>& out);
 
 }  // namespace dc::ir

@@ -1,29 +1,36 @@
 // Op kinds: what a node does. The closed list is ops.def; overloads of ATen are in aten_ops.def.
 //
-// Meaning of the project's own ops. N is the world size, s the shard elements of a parameter (whole elements divided by N, rounded up, rounded up to 32), P the number
-// of trainable parameters. "x!" is mutated in place. Attributes are named args.
+// Meaning of the project's own ops. N is the world size, s the shard elements of a parameter (whole
+// elements divided by N, rounded up, rounded up to 32), P the number of trainable parameters. "x!"
+// is mutated in place. Attributes are named args.
 //
-//   input() name=                        a graph input that the data loader (or the runtime, for loss_scale) fills
-//   state() entry=                       the storage of a state entry
-//   all_gather.start %shard elements= shard=   flat_shard[s] -> whole value of `elements` elements, storage padded to N*s; result typed as the gathered value
-//   all_gather_into.start %dst! %shard elements= shard=   fills the whole state %dst in place (this rank's range may be %shard itself); result is %dst
-//   reduce_scatter.start %g shard=       partial[n] of the wire dtype -> f32 flat_shard[s]; sums in rank order, tail zero
-//   all_reduce.start %g shard=           partial -> f32 replicated; a reduce_scatter followed by an all_gather of the f32 sums
-//   *.done %started                      waits; the value may be read from here on, and the start's operand may be reused
-//   release %gathered                    the gathered value and all views of it are dead
-//   dropout %x %rng p= op_id=            -> y, mask(bool): counter-based Philox; rng is i64[4] = seed, step, micro-batch, rank
-//   cast %x                              -> same elements in the result's dtype; both contiguous
-//   copy %dst! %src                      dst = src, same dtype and element count, both contiguous
-//   zero %x!                             x = 0
-//   accumulate %acc! %g                  acc(f32) += g (f32, bf16 or f16), element by element
-//   add_loss %sum! %loss                 sum(f64[1]) += loss
-//   scale %x! %slots                     x(f32) *= slots[kSlotGradScale]; result is x
-//   flatten %x                           the contiguous value x seen as one dim
-//   square_sum %row! %g param= shard= elements= whole=   row[param] = sum of squares in f64 of this rank's range of g, padding excluded. g is the flat shard
-//                                        (whole=0) or the whole value (whole=1). row is f64[P + 2], this rank's row of the table: P square sums, loss sum, stop flag
-//   finalize %scalars! %table %slots clip=   sums the table in rank order, then parameter order; see scalars.h for the result
-//   adamw %p! %m! %v! %g %scalars %slots param= group= clip=   all f32, same element count; torch.optim.AdamW's formula
-//   sgd %p! %buf! %g %scalars %slots param= group= clip= momentum= nesterov=   torch.optim.SGD; %buf is %p's stand-in and untouched without momentum
+//   input() name=                        a graph input that the data loader (or the runtime, for
+//   loss_scale) fills state() entry=                       the storage of a state entry
+//   all_gather.start %shard elements= shard=   flat_shard[s] -> whole value of `elements` elements,
+//   storage padded to N*s; result typed as the gathered value all_gather_into.start %dst! %shard
+//   elements= shard=   fills the whole state %dst in place (this rank's range may be %shard
+//   itself); result is %dst reduce_scatter.start %g shard=       partial[n] of the wire dtype ->
+//   f32 flat_shard[s]; sums in rank order, tail zero all_reduce.start %g shard=           partial
+//   -> f32 replicated; a reduce_scatter followed by an all_gather of the f32 sums
+//   *.done %started                      waits; the value may be read from here on, and the start's
+//   operand may be reused release %gathered                    the gathered value and all views of
+//   it are dead dropout %x %rng p= op_id=            -> y, mask(bool): counter-based Philox; rng is
+//   i64[4] = seed, step, micro-batch, rank cast %x                              -> same elements in
+//   the result's dtype; both contiguous copy %dst! %src                      dst = src, same dtype
+//   and element count, both contiguous zero %x!                             x = 0 accumulate %acc!
+//   %g                  acc(f32) += g (f32, bf16 or f16), element by element add_loss %sum! %loss
+//   sum(f64[1]) += loss scale %x! %slots                     x(f32) *= slots[kSlotGradScale];
+//   result is x flatten %x                           the contiguous value x seen as one dim
+//   square_sum %row! %g param= shard= elements= whole=   row[param] = sum of squares in f64 of this
+//   rank's range of g, padding excluded. g is the flat shard
+//                                        (whole=0) or the whole value (whole=1). row is f64[P + 2],
+//                                        this rank's row of the table: P square sums, loss sum,
+//                                        stop flag
+//   finalize %scalars! %table %slots clip=   sums the table in rank order, then parameter order;
+//   see scalars.h for the result adamw %p! %m! %v! %g %scalars %slots param= group= clip=   all
+//   f32, same element count; torch.optim.AdamW's formula sgd %p! %buf! %g %scalars %slots param=
+//   group= clip= momentum= nesterov=   torch.optim.SGD; %buf is %p's stand-in and untouched without
+//   momentum
 #pragma once
 
 #include <cstdint>
@@ -52,12 +59,25 @@ const OpInfo& info(OpKind kind);
 std::optional<OpKind> op_from_text(std::string_view text);  // not for "aten"
 
 // Rough class of an ATen overload: the analytic cost model and the scratch estimate go by it.
-enum class AtenClass : uint8_t { View, Create, Copy, Pointwise, Reduce, Norm, Softmax, Matmul, Convolution, Attention, Index, Identity };
+enum class AtenClass : uint8_t {
+  View,
+  Create,
+  Copy,
+  Pointwise,
+  Reduce,
+  Norm,
+  Softmax,
+  Matmul,
+  Convolution,
+  Attention,
+  Index,
+  Identity
+};
 
 struct AtenInfo {
   std::string_view overload;  // "aten.mm.default"
   AtenClass cls;
-  AliasRule alias;      // View: every result aliases operand 0 (split has several)
+  AliasRule alias;  // View: every result aliases operand 0 (split has several)
   bool random;
   bool data_dependent;  // the result's shape depends on data: always refused
   bool mutates;         // writes an argument: always refused (graphs are functional)

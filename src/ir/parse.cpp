@@ -64,7 +64,8 @@ class StepParser {
 
   bool row() {
     const Token word = reader_.peek();
-    if (word.kind != TokenKind::Identifier) return reader_.expected("a table row, a program or '}'");
+    if (word.kind != TokenKind::Identifier)
+      return reader_.expected("a table row, a program or '}'");
     reader_.next();
     if (word.text == "input") return input();
     if (word.text == "parameter") return parameter();
@@ -83,7 +84,8 @@ class StepParser {
   bool more() const { return reader_.same_line() && reader_.peek().kind == TokenKind::Identifier; }
 
   bool unknown(const Token& key, std::string_view row) {
-    return reader_.fail_at(key, "DC2001", std::string(row) + " has no attribute '" + key.text + "'");
+    return reader_.fail_at(key, "DC2001",
+                           std::string(row) + " has no attribute '" + key.text + "'");
   }
 
   bool input() {
@@ -92,7 +94,8 @@ class StepParser {
     while (more()) {
       const Token key = reader_.next();
       if (key.text == "role") {
-        if (!reader_.punct('=') || !reader_.enumerator(input.role, "a role such as tokens")) return false;
+        if (!reader_.punct('=') || !reader_.enumerator(input.role, "a role such as tokens"))
+          return false;
       } else if (key.text == "range") {
         if (!reader_.punct('=') || !pair(input.low, input.high)) return false;
       } else {
@@ -109,7 +112,8 @@ class StepParser {
   }
 
   bool initializer(Initializer& out) {
-    if (!reader_.punct('=') || !reader_.enumerator(out.kind, "an initializer such as normal")) return false;
+    if (!reader_.punct('=') || !reader_.enumerator(out.kind, "an initializer such as normal"))
+      return false;
     return !reader_.at_punct('(') || pair(out.a, out.b);
   }
 
@@ -275,7 +279,8 @@ class StepParser {
       out = static_cast<int>(i);
       return true;
     }
-    return reader_.fail_at(token, "DC2002", "no row above is " + std::string(what) + " '" + wanted + "'");
+    return reader_.fail_at(token, "DC2002",
+                           "no row above is " + std::string(what) + " '" + wanted + "'");
   }
 
   bool state() {
@@ -294,12 +299,14 @@ class StepParser {
     if (key.text == "at") return reader_.location(entry.location);
     const auto fqn = [](const auto& row) -> const std::string& { return row.fqn; };
     const auto name = [](const auto& row) -> const std::string& { return row.name; };
-    if (key.text == "parameter") return reference(entry.parameter, step_->parameters, fqn, "parameter");
+    if (key.text == "parameter")
+      return reference(entry.parameter, step_->parameters, fqn, "parameter");
     if (key.text == "buffer") return reference(entry.buffer, step_->buffers, fqn, "buffer");
     if (key.text == "range_of") return reference(entry.range_of, step_->state, name, "state entry");
     if (!reader_.punct('=')) return false;
     if (key.text == "role") return reader_.enumerator(entry.role, "a role such as shard");
-    if (key.text == "storage") return reader_.integer(entry.storage_elements, "elements of storage");
+    if (key.text == "storage")
+      return reader_.integer(entry.storage_elements, "elements of storage");
     return unknown(key, "a state entry");
   }
 

@@ -42,7 +42,8 @@ class GraphParser {
     if (token.kind != TokenKind::Value) return reader_.expected("a value such as %x");
     const auto found = values_.find(token.text);
     if (found == values_.end()) {
-      return reader_.fail("DC2002", "the value %" + token.text + " is not defined before this line");
+      return reader_.fail("DC2002",
+                          "the value %" + token.text + " is not defined before this line");
     }
     out = found->second;
     reader_.next();
@@ -155,14 +156,19 @@ class GraphParser {
     if (at_operand()) return operand_ref(out.emplace<OperandRef>().index);
     if (reader_.at_punct('[')) return list(out);
     switch (token.kind) {
-      case TokenKind::Integer: return reader_.integer(out.emplace<int64_t>(), "an integer");
-      case TokenKind::Float: return reader_.number(out.emplace<double>(), "a number");
-      case TokenKind::String: return reader_.string(out.emplace<std::string>(), "a string");
-      case TokenKind::Identifier: return word_value(token.text, out);
+      case TokenKind::Integer:
+        return reader_.integer(out.emplace<int64_t>(), "an integer");
+      case TokenKind::Float:
+        return reader_.number(out.emplace<double>(), "a number");
+      case TokenKind::String:
+        return reader_.string(out.emplace<std::string>(), "a string");
+      case TokenKind::Identifier:
+        return word_value(token.text, out);
       case TokenKind::Value:
       case TokenKind::Symbol:
       case TokenKind::Punct:
-      case TokenKind::End: break;
+      case TokenKind::End:
+        break;
     }
     return reader_.expected("the value of an argument");
   }
@@ -249,7 +255,8 @@ class GraphParser {
         continue;
       }
       if (!reader_.type(results[i].type, step_.mesh)) return false;
-      if (reader_.same_line() && reader_.accept_word("at") && !reader_.location(results[i].location)) {
+      if (reader_.same_line() && reader_.accept_word("at") &&
+          !reader_.location(results[i].location)) {
         return false;
       }
     }
@@ -273,7 +280,8 @@ class GraphParser {
         return reader_.fail_at(token, "DC2001", "'" + token.text + "' means nothing after a node");
       }
     }
-    return reader_.same_line() && !reader_.at_punct('}') ? reader_.expected("the end of the line") : true;
+    return reader_.same_line() && !reader_.at_punct('}') ? reader_.expected("the end of the line")
+                                                         : true;
   }
 
   bool stream() {

@@ -6,7 +6,8 @@
 
 namespace dc::ir {
 
-// The tables of `step` are complete; the program is appended to it. False after an error, which `reader` holds.
+// The tables of `step` are complete; the program is appended to it. False after an error, which
+// `reader` holds.
 bool parse_program(TextReader& reader, Step& step);
 
 }  // namespace dc::ir

@@ -139,7 +139,8 @@ std::string buffer_reference(const Step& step, int index) {
 // Entries above the one that refers to them are named.
 std::string state_reference(const Step& step, int index, const StateEntry& from) {
   const auto i = static_cast<size_t>(index);
-  if (index < 0 || i >= step.state.size() || &step.state[i] >= &from) return "#" + std::to_string(index);
+  if (index < 0 || i >= step.state.size() || &step.state[i] >= &from)
+    return "#" + std::to_string(index);
   return quoted(step.state[i].name);
 }
 

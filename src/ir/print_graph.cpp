@@ -32,7 +32,8 @@ class NodePrinter {
   }
 
  private:
-  // True if the arguments name the operands 0, 1, 2, ... in order, so that a list of operands would say nothing new.
+  // True if the arguments name the operands 0, 1, 2, ... in order, so that a list of operands would
+  // say nothing new.
   bool operands_follow_args() const {
     int expected = 0;
     for (const Arg& arg : node_.args) {
@@ -91,7 +92,9 @@ class NodePrinter {
             [](const std::string& text) { return quoted(text); },
             [&](const std::vector<bool>& flags) { return list(flags, "bools", truth); },
             [](const std::vector<int64_t>& numbers) { return format_ints(numbers, '[', ']'); },
-            [](const std::vector<double>& numbers) { return list(numbers, "floats", format_double); },
+            [](const std::vector<double>& numbers) {
+              return list(numbers, "floats", format_double);
+            },
             [](DType dtype) { return std::string(base::name(dtype)); },
             [](DeviceArg) { return std::string("device"); },
             [](LayoutArg layout) { return "layout(" + std::to_string(layout.value) + ")"; },
@@ -142,8 +145,8 @@ class NodePrinter {
     if (!origin.module.empty()) out += " in " + quoted(origin.module);
     if (node_.stream != 0) {
       const auto index = static_cast<size_t>(node_.stream);
-      const bool known = node_.stream > 0 && index < step_.streams.size() &&
-                         is_identifier(step_.streams[index]);
+      const bool known =
+          node_.stream > 0 && index < step_.streams.size() && is_identifier(step_.streams[index]);
       out += " stream=" + (known ? step_.streams[index] : "#" + std::to_string(node_.stream));
     }
     if (!is_default(node_.scratch)) out += " scratch=" + format_location(node_.scratch);

@@ -30,7 +30,7 @@ struct Initializer {
 
 // Where the bytes of a tensor lie in the archive. Empty entry: headless, no bytes.
 struct ArchiveRecord {
-  std::string entry;   // "data/weights/weight_3", below the archive's root folder
+  std::string entry;  // "data/weights/weight_3", below the archive's root folder
   DType dtype = DType::F32;
   Shape shape;
   Strides strides;
@@ -46,14 +46,14 @@ struct Parameter {
   std::vector<std::string> aliases;  // tied names
   DType dtype = DType::F32;
   Shape shape;
-  bool trainable = true;   // has a gradient in the graph
+  bool trainable = true;  // has a gradient in the graph
   Initializer initializer;
   ArchiveRecord record;
   ParameterPlacement placement = ParameterPlacement::Resident;
   GradientPlacement gradient = GradientPlacement::WholeUntilLast;
   StatePlacement state = StatePlacement::Replicated;
-  int group = 0;           // index into Step::optimizer.groups
-  int64_t shard = 0;       // elements of one flat shard, padding included; set by shard-parameters
+  int group = 0;      // index into Step::optimizer.groups
+  int64_t shard = 0;  // elements of one flat shard, padding included; set by shard-parameters
   int64_t numel() const;
 };
 
@@ -64,19 +64,37 @@ struct Buffer {  // a module buffer or a lifted constant
   bool is_constant = false;  // never written by the graph
   Initializer initializer;
   ArchiveRecord record;
-  std::vector<uint8_t> data;  // bytes of non-persistent buffers and constants (they travel inside the plan); contiguous
+  std::vector<uint8_t> data;  // bytes of non-persistent buffers and constants (they travel inside
+                              // the plan); contiguous
 };
 
-enum class StateRole : uint8_t { Parameter, Shard, Master, Moment1, Moment2, Momentum, Accumulator, Buffer, Constant, Slots, Rng, Scalars, Table, LossSum };
+enum class StateRole : uint8_t {
+  Parameter,
+  Shard,
+  Master,
+  Moment1,
+  Moment2,
+  Momentum,
+  Accumulator,
+  Buffer,
+  Constant,
+  Slots,
+  Rng,
+  Scalars,
+  Table,
+  LossSum
+};
 struct StateEntry {
-  std::string name;     // unique, for example "shard:model.embed.weight"
+  std::string name;  // unique, for example "shard:model.embed.weight"
   StateRole role = StateRole::Parameter;
-  int parameter = -1;   // index into Step::parameters, or -1
-  int buffer = -1;      // index into Step::buffers, or -1
-  TensorType type;      // local
-  // If set, this entry is this rank's range of another entry (no storage of its own): elements [rank * type.numel(), ...).
-  int range_of = -1;    // index into Step::state
-  int64_t storage_elements = 0;  // elements reserved, >= type.numel() (a whole value padded to N * shard)
+  int parameter = -1;  // index into Step::parameters, or -1
+  int buffer = -1;     // index into Step::buffers, or -1
+  TensorType type;     // local
+  // If set, this entry is this rank's range of another entry (no storage of its own): elements
+  // [rank * type.numel(), ...).
+  int range_of = -1;  // index into Step::state
+  int64_t storage_elements =
+      0;  // elements reserved, >= type.numel() (a whole value padded to N * shard)
   Location location;
 };
 
@@ -84,8 +102,8 @@ enum class OptimizerKind : uint8_t { AdamW, Sgd };
 struct OptimizerGroup {  // group 0 is the default
   std::string match = "*";
   double lr = 1e-3, weight_decay = 0.01;
-  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;   // AdamW
-  double momentum = 0, dampening = 0;              // SGD
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;  // AdamW
+  double momentum = 0, dampening = 0;             // SGD
   bool nesterov = false;
 };
 enum class ScheduleKind : uint8_t { Constant, Linear, Cosine };
@@ -109,23 +127,23 @@ struct Step {
   std::string name;
   Stage stage = Stage::Imported;
   Mesh mesh;
-  int accumulation = 1;              // micro-batches per step
-  std::optional<DType> reduce_dtype; // wire dtype of gradients; empty: each gradient's own
-  std::vector<InputSpec> inputs;     // loss_scale, if the graph has one, is the last
-  std::vector<Parameter> parameters; // in the order of the archive's signature
+  int accumulation = 1;               // micro-batches per step
+  std::optional<DType> reduce_dtype;  // wire dtype of gradients; empty: each gradient's own
+  std::vector<InputSpec> inputs;      // loss_scale, if the graph has one, is the last
+  std::vector<Parameter> parameters;  // in the order of the archive's signature
   std::vector<Buffer> buffers;
   Optimizer optimizer;
   std::vector<StateEntry> state;
   std::vector<std::string> streams = {"compute"};
-  std::vector<Program> programs;     // imported: one graph; sharded: [accumulate x (GA - 1),] step
-  int64_t arena_bytes = 0;           // of space device; set by layout-arenas
-  std::string model_digest;          // SHA-256 of the archive's canonical graph, hex
+  std::vector<Program> programs;  // imported: one graph; sharded: [accumulate x (GA - 1),] step
+  int64_t arena_bytes = 0;        // of space device; set by layout-arenas
+  std::string model_digest;       // SHA-256 of the archive's canonical graph, hex
 
   int find_state(std::string_view name) const;  // -1 if absent
 };
 
-std::string print(const Step& step);                       // stable, complete
-base::Result<Step> parse(std::string_view text);           // parse(print(s)) prints equal
-base::Status verify(const Step& step, Stage stage);        // names the first offending node
+std::string print(const Step& step);                 // stable, complete
+base::Result<Step> parse(std::string_view text);     // parse(print(s)) prints equal
+base::Status verify(const Step& step, Stage stage);  // names the first offending node
 
 }  // namespace dc::ir

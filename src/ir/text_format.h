@@ -9,15 +9,17 @@
 
 namespace dc::ir {
 
-bool is_bare_name(std::string_view name);    // needs no quotes after % or @
-bool is_identifier(std::string_view name);   // needs no quotes elsewhere
-std::string identifier(std::string_view name);  // name or "odd name"
-std::string quoted(std::string_view text);   // "..." with escapes
+bool is_bare_name(std::string_view name);              // needs no quotes after % or @
+bool is_identifier(std::string_view name);             // needs no quotes elsewhere
+std::string identifier(std::string_view name);         // name or "odd name"
+std::string quoted(std::string_view text);             // "..." with escapes
 std::string named(char sigil, std::string_view name);  // %name or %"odd name"
-std::string format_double(double value);     // shortest text that reads back equal; never looks like an integer
+std::string format_double(
+    double value);  // shortest text that reads back equal; never looks like an integer
 std::string format_ints(const std::vector<int64_t>& values, char open, char close);  // "[1,2]"
-std::string format_type(const TensorType& type, const Mesh& mesh);  // f32[2,3] strides=(1,2) offset=4 varying<dp>
-std::string format_location(const Location& location);               // device:128+4096
+std::string format_type(const TensorType& type,
+                        const Mesh& mesh);  // f32[2,3] strides=(1,2) offset=4 varying<dp>
+std::string format_location(const Location& location);  // device:128+4096
 bool is_default(const Location& location);
 
 }  // namespace dc::ir

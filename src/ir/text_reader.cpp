@@ -23,23 +23,28 @@ bool TextReader::fail(std::string_view code, const std::string& what) {
 
 bool TextReader::fail_at(const Token& token, std::string_view code, const std::string& what) {
   if (failed()) return false;
-  error_ = base::Status(base::ErrorKind::BadInput, std::string(code),
-                        "line " + std::to_string(token.line) + ":" + std::to_string(token.column) +
-                            ": " + what);
+  error_ = base::Status(
+      base::ErrorKind::BadInput, std::string(code),
+      "line " + std::to_string(token.line) + ":" + std::to_string(token.column) + ": " + what);
   return false;
 }
 
 std::string TextReader::found() const {
   const Token& token = peek();
   switch (token.kind) {
-    case TokenKind::End: return "the end of the text";
-    case TokenKind::Value: return "%" + token.text;
-    case TokenKind::Symbol: return "@" + token.text;
-    case TokenKind::String: return "the string \"" + token.text + "\"";
+    case TokenKind::End:
+      return "the end of the text";
+    case TokenKind::Value:
+      return "%" + token.text;
+    case TokenKind::Symbol:
+      return "@" + token.text;
+    case TokenKind::String:
+      return "the string \"" + token.text + "\"";
     case TokenKind::Identifier:
     case TokenKind::Integer:
     case TokenKind::Float:
-    case TokenKind::Punct: break;
+    case TokenKind::Punct:
+      break;
   }
   return "'" + token.text + "'";
 }
@@ -73,7 +78,8 @@ bool TextReader::keyword(std::string_view word) {
 }
 
 bool TextReader::identifier(std::string& out, std::string_view what) {
-  if (peek().kind != TokenKind::Identifier && peek().kind != TokenKind::String) return expected(what);
+  if (peek().kind != TokenKind::Identifier && peek().kind != TokenKind::String)
+    return expected(what);
   out = next().text;
   return true;
 }
@@ -150,8 +156,8 @@ bool TextReader::ints(std::vector<int64_t>& out, char open, char close) {
 }
 
 bool TextReader::dtype(DType& out) {
-  const auto dtype = peek().kind == TokenKind::Identifier ? base::dtype_from_name(peek().text)
-                                                          : std::nullopt;
+  const auto dtype =
+      peek().kind == TokenKind::Identifier ? base::dtype_from_name(peek().text) : std::nullopt;
   if (!dtype) return expected("an element type such as f32");
   out = *dtype;
   next();

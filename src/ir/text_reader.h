@@ -1,4 +1,5 @@
-// Tokens of the textual form, and a cursor over them that remembers the first error with its line and column.
+// Tokens of the textual form, and a cursor over them that remembers the first error with its line
+// and column.
 #pragma once
 
 #include <optional>
@@ -27,9 +28,11 @@ class TextReader {
 
   bool failed() const { return !error_.ok(); }
   base::Status take_error() { return std::move(error_); }
-  bool fail(std::string_view code, const std::string& what);                      // at the current token
+  bool fail(std::string_view code, const std::string& what);  // at the current token
   bool fail_at(const Token& token, std::string_view code, const std::string& what);
-  bool expected(std::string_view what) { return fail("DC2001", "expected " + std::string(what) + ", found " + found()); }
+  bool expected(std::string_view what) {
+    return fail("DC2001", "expected " + std::string(what) + ", found " + found());
+  }
 
   const Token& peek() const { return tokens_[at_]; }
   const Token& previous() const { return tokens_[at_ > 0 ? at_ - 1 : 0]; }
@@ -39,15 +42,15 @@ class TextReader {
   Token next() { return peek().kind == TokenKind::End ? peek() : tokens_[at_++]; }
   bool accept_punct(char c);
   bool accept_word(std::string_view word);
-  bool punct(char c);                                   // must be next
-  bool keyword(std::string_view word);                  // must be next
+  bool punct(char c);                                        // must be next
+  bool keyword(std::string_view word);                       // must be next
   bool identifier(std::string& out, std::string_view what);  // bare or quoted
   bool string(std::string& out, std::string_view what);
-  bool symbol(std::string& out, std::string_view what);      // @name
+  bool symbol(std::string& out, std::string_view what);  // @name
   bool integer(int64_t& out, std::string_view what);
   bool small_integer(int& out, std::string_view what, int least);
   bool unsigned_integer(uint64_t& out, std::string_view what);
-  bool number(double& out, std::string_view what);      // an integer is read as a number too
+  bool number(double& out, std::string_view what);  // an integer is read as a number too
   bool ints(std::vector<int64_t>& out, char open, char close);
   bool dtype(DType& out);
   bool type(TensorType& out, const Mesh& mesh);
@@ -55,7 +58,8 @@ class TextReader {
   template <typename Enum>
   bool enumerator(Enum& out, std::string_view what) {
     const Token token = peek();
-    const auto value = token.kind == TokenKind::Identifier ? from_word<Enum>(token.text) : std::nullopt;
+    const auto value =
+        token.kind == TokenKind::Identifier ? from_word<Enum>(token.text) : std::nullopt;
     if (!value) return expected(what);
     out = *value;
     next();

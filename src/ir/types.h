@@ -1,4 +1,5 @@
-// Types of values: element type, local shape and strides, and how the value is spread over the mesh.
+// Types of values: element type, local shape and strides, and how the value is spread over the
+// mesh.
 #pragma once
 
 #include <array>
@@ -32,12 +33,13 @@ struct AxisSharding {
 };
 
 inline constexpr size_t kMaxAxes = 4;
-using Sharding = std::array<AxisSharding, kMaxAxes>;  // entry i belongs to mesh axis i; unused axes are Replicated
+using Sharding = std::array<AxisSharding, kMaxAxes>;  // entry i belongs to mesh axis i; unused axes
+                                                      // are Replicated
 
 struct TensorType {
   DType dtype = DType::F32;
-  Shape shape;      // local
-  Strides strides;  // local; same rank as shape
+  Shape shape;         // local
+  Strides strides;     // local; same rank as shape
   int64_t offset = 0;  // elements from the start of the storage; nonzero for views only
   Sharding sharding{};
   bool operator==(const TensorType&) const = default;

@@ -112,38 +112,48 @@ Status verify_names(const Step& step, Stage stage) {
   if (!twice) twice = repeated_name(step.inputs, name);
   if (!twice) twice = repeated_name(step.state, name);
   if (!twice) twice = repeated_name(step.mesh.axes, name);
-  if (twice) return table_offence(step, stage, "DC2110", "the name '" + *twice + "' stands twice in one table");
+  if (twice)
+    return table_offence(step, stage, "DC2110",
+                         "the name '" + *twice + "' stands twice in one table");
   return {};
 }
 
 bool index_in(int index, size_t size) { return index >= -1 && index < static_cast<int>(size); }
 
 bool is_of_parameter(StateRole role) { return role <= StateRole::Accumulator; }
-bool is_of_buffer(StateRole role) { return role == StateRole::Buffer || role == StateRole::Constant; }
+bool is_of_buffer(StateRole role) {
+  return role == StateRole::Buffer || role == StateRole::Constant;
+}
 
 Status verify_entry(const Step& step, Stage stage, int index) {
   const StateEntry& entry = step.state[static_cast<size_t>(index)];
   const auto bad = [&](std::string_view code, const std::string& what) {
     return table_offence(step, stage, code, "state entry '" + entry.name + "' " + what);
   };
-  if (!index_in(entry.parameter, step.parameters.size())) return bad("DC2110", "names no parameter");
+  if (!index_in(entry.parameter, step.parameters.size()))
+    return bad("DC2110", "names no parameter");
   if (!index_in(entry.buffer, step.buffers.size())) return bad("DC2110", "names no buffer");
-  if (is_of_parameter(entry.role) && entry.parameter < 0) return bad("DC2110", "names no parameter");
+  if (is_of_parameter(entry.role) && entry.parameter < 0)
+    return bad("DC2110", "names no parameter");
   if (is_of_buffer(entry.role) && entry.buffer < 0) return bad("DC2110", "names no buffer");
   if (!index_in(entry.range_of, step.state.size()) || entry.range_of == index) {
     return bad("DC2110", "is a range of no other entry");
   }
-  if (entry.type.strides.size() != entry.type.shape.size()) return bad("DC2201", "has a malformed type");
+  if (entry.type.strides.size() != entry.type.shape.size())
+    return bad("DC2201", "has a malformed type");
   for (int64_t size : entry.type.shape) {
     if (size < 0) return bad("DC2201", "has a negative dim");
   }
   if (entry.range_of < 0) {
     if (stage < Stage::Sharded || entry.role != StateRole::Shard) return {};
     if (!is_flat_shard(entry.type)) return bad("DC2201", "is a shard, but its type is not");
-    return entry.storage_elements > entry.type.numel() ? bad("DC2201", "reserves more than one shard") : Status();
+    return entry.storage_elements > entry.type.numel()
+               ? bad("DC2201", "reserves more than one shard")
+               : Status();
   }
   const StateEntry& whole = step.state[static_cast<size_t>(entry.range_of)];
-  if (whole.range_of >= 0) return bad("DC2110", "is a range of an entry without storage of its own");
+  if (whole.range_of >= 0)
+    return bad("DC2110", "is a range of an entry without storage of its own");
   if (whole.type.dtype != entry.type.dtype || !entry.type.is_contiguous() ||
       entry.type.numel() * step.mesh.world() > reserved_elements(whole)) {
     return bad("DC2201", "is a range that '" + whole.name + "' does not hold for every rank");
@@ -158,12 +168,14 @@ Status verify_locations(const Step& step) {
     const int64_t bytes = reserved_elements(entry) * base::byte_size(entry.type.dtype);
     if (bytes == 0) continue;
     if (!entry.location.placed() || entry.location.bytes < bytes) {
-      return table_offence(step, stage, "DC2312", "state entry '" + entry.name + "' has no place for its " +
-                                                      std::to_string(bytes) + " bytes");
+      return table_offence(step, stage, "DC2312",
+                           "state entry '" + entry.name + "' has no place for its " +
+                               std::to_string(bytes) + " bytes");
     }
     if (entry.location.space == Space::Device &&
         entry.location.offset + entry.location.bytes > step.arena_bytes) {
-      return table_offence(step, stage, "DC2313", "state entry '" + entry.name + "' ends outside the arena");
+      return table_offence(step, stage, "DC2313",
+                           "state entry '" + entry.name + "' ends outside the arena");
     }
   }
   return {};
@@ -177,8 +189,9 @@ Status verify_parameters_have_state(const Step& step, Stage stage) {
   }
   for (size_t i = 0; i < found.size(); ++i) {
     if (found[i]) continue;
-    return table_offence(step, stage, "DC2305",
-                         "parameter '" + step.parameters[i].fqn + "' has no state entry of role parameter or shard");
+    return table_offence(
+        step, stage, "DC2305",
+        "parameter '" + step.parameters[i].fqn + "' has no state entry of role parameter or shard");
   }
   return {};
 }
@@ -186,14 +199,17 @@ Status verify_parameters_have_state(const Step& step, Stage stage) {
 }  // namespace
 
 Status verify_tables(const Step& step, Stage stage) {
-  if (step.accumulation < 1) return table_offence(step, stage, "DC2110", "accumulation is less than 1");
+  if (step.accumulation < 1)
+    return table_offence(step, stage, "DC2110", "accumulation is less than 1");
   if (step.programs.empty()) return table_offence(step, stage, "DC2110", "there is no program");
-  if (step.mesh.axes.size() > kMaxAxes) return table_offence(step, stage, "DC2110", "the mesh has too many axes");
+  if (step.mesh.axes.size() > kMaxAxes)
+    return table_offence(step, stage, "DC2110", "the mesh has too many axes");
   DC_RETURN_IF_ERROR(verify_names(step, stage));
   const size_t groups = step.optimizer.groups.size();
   for (const Parameter& parameter : step.parameters) {
     if (parameter.group >= 0 && static_cast<size_t>(parameter.group) < groups) continue;
-    return table_offence(step, stage, "DC2110", "parameter '" + parameter.fqn + "' names no optimizer group");
+    return table_offence(step, stage, "DC2110",
+                         "parameter '" + parameter.fqn + "' names no optimizer group");
   }
   for (size_t i = 0; i < step.state.size(); ++i) {
     DC_RETURN_IF_ERROR(verify_entry(step, stage, static_cast<int>(i)));
@@ -205,8 +221,9 @@ Status verify_tables(const Step& step, Stage stage) {
 
 Status verify(const Step& step, Stage stage) {
   if (step.stage != stage) {
-    return table_offence(step, stage, "DC2300", "the step is " + std::string(word(step.stage)) + ", not " +
-                                                    std::string(word(stage)));
+    return table_offence(
+        step, stage, "DC2300",
+        "the step is " + std::string(word(step.stage)) + ", not " + std::string(word(stage)));
   }
   DC_RETURN_IF_ERROR(verify_tables(step, stage));
   for (size_t i = 0; i < step.programs.size(); ++i) {

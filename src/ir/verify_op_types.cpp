@@ -14,7 +14,8 @@ struct Arity {
 Arity arity(OpKind kind) {
   switch (kind) {
     case OpKind::Input:
-    case OpKind::State: return {0, 1};
+    case OpKind::State:
+      return {0, 1};
     case OpKind::AllGatherStart:
     case OpKind::AllGatherDone:
     case OpKind::AllGatherIntoDone:
@@ -23,20 +24,29 @@ Arity arity(OpKind kind) {
     case OpKind::AllReduceStart:
     case OpKind::AllReduceDone:
     case OpKind::Cast:
-    case OpKind::Flatten: return {1, 1};
+    case OpKind::Flatten:
+      return {1, 1};
     case OpKind::AllGatherIntoStart:
-    case OpKind::Scale: return {2, 1};
+    case OpKind::Scale:
+      return {2, 1};
     case OpKind::Release:
-    case OpKind::Zero: return {1, 0};
-    case OpKind::Dropout: return {2, 2};
+    case OpKind::Zero:
+      return {1, 0};
+    case OpKind::Dropout:
+      return {2, 2};
     case OpKind::Copy:
     case OpKind::Accumulate:
     case OpKind::AddLoss:
-    case OpKind::SquareSum: return {2, 0};
-    case OpKind::Finalize: return {3, 0};
-    case OpKind::AdamW: return {6, 0};
-    case OpKind::Sgd: return {5, 0};
-    case OpKind::Aten: break;
+    case OpKind::SquareSum:
+      return {2, 0};
+    case OpKind::Finalize:
+      return {3, 0};
+    case OpKind::AdamW:
+      return {6, 0};
+    case OpKind::Sgd:
+      return {5, 0};
+    case OpKind::Aten:
+      break;
   }
   return {0, 0};
 }
@@ -49,8 +59,9 @@ class OpChecker {
   Status run() const {
     const Arity wanted = arity(node_.kind);
     if (node_.operands.size() != wanted.operands || node_.results.size() != wanted.results) {
-      return bad("DC2105", "this op takes " + std::to_string(wanted.operands) + " operands and gives " +
-                               std::to_string(wanted.results) + " results");
+      return bad("DC2105", "this op takes " + std::to_string(wanted.operands) +
+                               " operands and gives " + std::to_string(wanted.results) +
+                               " results");
     }
     for (ValueId result : node_.results) {
       if (!result.valid()) return bad("DC2105", "a result is missing");
@@ -61,35 +72,58 @@ class OpChecker {
  private:
   Status by_kind() const {
     switch (node_.kind) {
-      case OpKind::Input: return input();
-      case OpKind::State: return state();
-      case OpKind::AllGatherStart: return all_gather();
-      case OpKind::AllGatherIntoStart: return all_gather_into();
-      case OpKind::ReduceScatterStart: return reduce_scatter();
-      case OpKind::AllReduceStart: return all_reduce();
+      case OpKind::Input:
+        return input();
+      case OpKind::State:
+        return state();
+      case OpKind::AllGatherStart:
+        return all_gather();
+      case OpKind::AllGatherIntoStart:
+        return all_gather_into();
+      case OpKind::ReduceScatterStart:
+        return reduce_scatter();
+      case OpKind::AllReduceStart:
+        return all_reduce();
       case OpKind::AllGatherDone:
       case OpKind::AllGatherIntoDone:
       case OpKind::ReduceScatterDone:
-      case OpKind::AllReduceDone: return done();
-      case OpKind::Release: return release();
-      case OpKind::Dropout: return dropout();
-      case OpKind::Cast: return cast();
-      case OpKind::Copy: return copy();
-      case OpKind::Zero: return dense(0);
-      case OpKind::Accumulate: return accumulate();
-      case OpKind::AddLoss: return add_loss();
-      case OpKind::Scale: return scale();
-      case OpKind::Flatten: return flatten();
-      case OpKind::SquareSum: return square_sum();
-      case OpKind::Finalize: return finalize();
-      case OpKind::AdamW: return update(3);
-      case OpKind::Sgd: return update(2);
-      case OpKind::Aten: break;
+      case OpKind::AllReduceDone:
+        return done();
+      case OpKind::Release:
+        return release();
+      case OpKind::Dropout:
+        return dropout();
+      case OpKind::Cast:
+        return cast();
+      case OpKind::Copy:
+        return copy();
+      case OpKind::Zero:
+        return dense(0);
+      case OpKind::Accumulate:
+        return accumulate();
+      case OpKind::AddLoss:
+        return add_loss();
+      case OpKind::Scale:
+        return scale();
+      case OpKind::Flatten:
+        return flatten();
+      case OpKind::SquareSum:
+        return square_sum();
+      case OpKind::Finalize:
+        return finalize();
+      case OpKind::AdamW:
+        return update(3);
+      case OpKind::Sgd:
+        return update(2);
+      case OpKind::Aten:
+        break;
     }
     return {};
   }
 
-  Status bad(std::string_view code, const std::string& what) const { return offence(scope_, node_, code, what); }
+  Status bad(std::string_view code, const std::string& what) const {
+    return offence(scope_, node_, code, what);
+  }
   Status wrong(const std::string& what) const { return bad("DC2203", what); }
   const TensorType& in(size_t i) const { return scope_.operand(node_, i).type; }
   const TensorType& out() const { return scope_.type(node_.results[0]); }
@@ -110,7 +144,8 @@ class OpChecker {
   Status name_attribute(std::string_view name, std::string& value) const {
     const Arg* arg = node_.find_arg(name);
     const auto* text = arg ? std::get_if<std::string>(&arg->value) : nullptr;
-    if (!text) return bad("DC2205", "attribute '" + std::string(name) + "' is missing or no string");
+    if (!text)
+      return bad("DC2205", "attribute '" + std::string(name) + "' is missing or no string");
     value = *text;
     return {};
   }
@@ -121,13 +156,15 @@ class OpChecker {
   }
 
   Status tensor(size_t operand, DType dtype, const Shape& shape, const char* what) const {
-    if (in(operand).dtype == dtype && in(operand).shape == shape && in(operand).is_contiguous()) return {};
+    if (in(operand).dtype == dtype && in(operand).shape == shape && in(operand).is_contiguous())
+      return {};
     return wrong("operand " + std::to_string(operand) + " must be " + what);
   }
 
   Status slots(size_t operand) const {
     const auto groups = static_cast<int64_t>(scope_.step.optimizer.groups.size());
-    return tensor(operand, DType::F64, {base::kSlotGroups + base::kSlotsPerGroup * groups}, "the f64 slots");
+    return tensor(operand, DType::F64, {base::kSlotGroups + base::kSlotsPerGroup * groups},
+                  "the f64 slots");
   }
 
   Status input() const {
@@ -157,9 +194,11 @@ class OpChecker {
     DC_RETURN_IF_ERROR(dense(operand));
     if (in(operand).numel() != shard) return wrong("the operand must hold `shard` elements");
     if (out().numel() != elements) return wrong("the result must hold `elements` elements");
-    if (shard > INT64_MAX / world() || elements > shard * world()) return wrong("the shards of all ranks do not cover the whole value");
+    if (shard > INT64_MAX / world() || elements > shard * world())
+      return wrong("the shards of all ranks do not cover the whole value");
     if (in(operand).dtype != out().dtype) return wrong("a gather keeps the element type");
-    if (is_flat_shard(out()) || is_partial(out(), scope_.step.mesh)) return bad("DC2204", "a gathered value is whole on every rank");
+    if (is_flat_shard(out()) || is_partial(out(), scope_.step.mesh))
+      return bad("DC2204", "a gathered value is whole on every rank");
     return out().is_contiguous() ? Status() : wrong("the result must be contiguous");
   }
 
@@ -171,9 +210,11 @@ class OpChecker {
   Status all_gather_into() const {
     if (scope_.entry[node_.operands[0].index()] < 0) return wrong("operand 0 must be state");
     if (!(out() == in(0))) return wrong("the result must have the type of operand 0");
-    if (is_partial(in(1), scope_.step.mesh)) return bad("DC2204", "a partial value cannot be gathered");
+    if (is_partial(in(1), scope_.step.mesh))
+      return bad("DC2204", "a partial value cannot be gathered");
     DC_RETURN_IF_ERROR(gather_attributes(1));
-    const StateEntry& entry = scope_.step.state[static_cast<size_t>(scope_.entry[node_.operands[0].index()])];
+    const StateEntry& entry =
+        scope_.step.state[static_cast<size_t>(scope_.entry[node_.operands[0].index()])];
     if (reserved_elements(entry) >= in(1).numel() * world()) return {};
     return wrong("state entry '" + entry.name + "' has no room for the shards of all ranks");
   }
@@ -181,18 +222,22 @@ class OpChecker {
   Status reduced(size_t operand) const {
     DC_RETURN_IF_ERROR(dense(operand));
     if (!base::is_floating(in(operand).dtype)) return wrong("only floating numbers are reduced");
-    if (out().dtype != DType::F32 || !out().is_contiguous()) return wrong("the result must be contiguous f32");
+    if (out().dtype != DType::F32 || !out().is_contiguous())
+      return wrong("the result must be contiguous f32");
     if (world() > 1 && !is_partial(in(operand), scope_.step.mesh)) {
       return bad("DC2204", "only a partial value is reduced; this one would be summed twice");
     }
-    return is_partial(out(), scope_.step.mesh) ? bad("DC2204", "the result of a reduction is not partial") : Status();
+    return is_partial(out(), scope_.step.mesh)
+               ? bad("DC2204", "the result of a reduction is not partial")
+               : Status();
   }
 
   Status reduce_scatter() const {
     int64_t shard = 0;
     DC_RETURN_IF_ERROR(int_attribute("shard", 0, INT64_MAX, shard));
     DC_RETURN_IF_ERROR(reduced(0));
-    if (out().shape != Shape{shard} || !is_flat_shard(out())) return wrong("the result must be a flat shard of `shard` elements");
+    if (out().shape != Shape{shard} || !is_flat_shard(out()))
+      return wrong("the result must be a flat shard of `shard` elements");
     if (shard <= INT64_MAX / world() && in(0).numel() <= shard * world()) return {};
     return wrong("the shards of all ranks do not cover the operand");
   }
@@ -200,12 +245,15 @@ class OpChecker {
   Status all_reduce() const {
     DC_RETURN_IF_ERROR(reduced(0));
     if (is_flat_shard(out())) return bad("DC2204", "the result must be whole on every rank");
-    return out().numel() == in(0).numel() ? Status() : wrong("the result must hold as many elements as the operand");
+    return out().numel() == in(0).numel()
+               ? Status()
+               : wrong("the result must hold as many elements as the operand");
   }
 
   Status done() const {
     const Node& start = scope_.graph.node(scope_.operand(node_, 0).producer);
-    if (start.kind != start_of(node_.kind)) return bad("DC2308", "the operand is not a start of the same collective");
+    if (start.kind != start_of(node_.kind))
+      return bad("DC2308", "the operand is not a start of the same collective");
     return out() == in(0) ? Status() : wrong("the result must have the type of the start");
   }
 
@@ -217,11 +265,14 @@ class OpChecker {
 
   Status dropout() const {
     const TensorType& mask = scope_.type(node_.results[1]);
-    if (!base::is_floating(in(0).dtype) || out().dtype != in(0).dtype || mask.dtype != DType::Bool) {
+    if (!base::is_floating(in(0).dtype) || out().dtype != in(0).dtype ||
+        mask.dtype != DType::Bool) {
       return wrong("dropout of a floating x gives y of the same type and a bool mask");
     }
-    if (out().shape != in(0).shape || mask.shape != in(0).shape) return wrong("x, y and mask must have one shape");
-    if (!out().is_contiguous() || !mask.is_contiguous()) return wrong("the results must be contiguous");
+    if (out().shape != in(0).shape || mask.shape != in(0).shape)
+      return wrong("x, y and mask must have one shape");
+    if (!out().is_contiguous() || !mask.is_contiguous())
+      return wrong("the results must be contiguous");
     DC_RETURN_IF_ERROR(dense(0));
     DC_RETURN_IF_ERROR(tensor(1, DType::I64, {4}, "the four 64-bit counters"));
     int64_t op_id = 0;
@@ -233,7 +284,9 @@ class OpChecker {
 
   Status cast() const {
     DC_RETURN_IF_ERROR(dense(0));
-    return out().shape == in(0).shape && out().is_contiguous() ? Status() : wrong("the result must be contiguous with the operand's shape");
+    return out().shape == in(0).shape && out().is_contiguous()
+               ? Status()
+               : wrong("the result must be contiguous with the operand's shape");
   }
 
   Status copy() const {
@@ -257,7 +310,9 @@ class OpChecker {
 
   Status add_loss() const {
     DC_RETURN_IF_ERROR(tensor(0, DType::F64, {1}, "f64[1]"));
-    return in(1).numel() == 1 && base::is_floating(in(1).dtype) ? Status() : wrong("the loss must be one floating number");
+    return in(1).numel() == 1 && base::is_floating(in(1).dtype)
+               ? Status()
+               : wrong("the loss must be one floating number");
   }
 
   Status scale() const {
@@ -269,12 +324,14 @@ class OpChecker {
 
   Status flatten() const {
     DC_RETURN_IF_ERROR(dense(0));
-    const bool flat = out().shape == Shape{in(0).numel()} && out().is_contiguous() && out().offset == in(0).offset;
+    const bool flat = out().shape == Shape{in(0).numel()} && out().is_contiguous() &&
+                      out().offset == in(0).offset;
     return flat ? Status() : wrong("the result must be the operand as one dim");
   }
 
   Status square_sum() const {
-    DC_RETURN_IF_ERROR(tensor(0, DType::F64, {trainable() + base::kTableExtra}, "this rank's row of the table"));
+    DC_RETURN_IF_ERROR(
+        tensor(0, DType::F64, {trainable() + base::kTableExtra}, "this rank's row of the table"));
     DC_RETURN_IF_ERROR(dense(1));
     if (in(1).dtype != DType::F32) return wrong("operand 1 must be f32");
     int64_t param = 0, shard = 0, elements = 0, whole = 0;
@@ -282,13 +339,18 @@ class OpChecker {
     DC_RETURN_IF_ERROR(int_attribute("shard", 0, INT64_MAX, shard));
     DC_RETURN_IF_ERROR(int_attribute("elements", 0, INT64_MAX, elements));
     DC_RETURN_IF_ERROR(int_attribute("whole", 0, 2, whole));
-    if (in(1).numel() != (whole ? elements : shard)) return wrong("operand 1 must hold the whole value or the shard, as `whole` says");
-    return is_partial(in(1), scope_.step.mesh) ? bad("DC2204", "the norm of a partial value means nothing") : Status();
+    if (in(1).numel() != (whole ? elements : shard))
+      return wrong("operand 1 must hold the whole value or the shard, as `whole` says");
+    return is_partial(in(1), scope_.step.mesh)
+               ? bad("DC2204", "the norm of a partial value means nothing")
+               : Status();
   }
 
   Status finalize() const {
-    DC_RETURN_IF_ERROR(tensor(0, DType::F64, {base::kScalarFinite + trainable()}, "the f64 scalars"));
-    DC_RETURN_IF_ERROR(tensor(1, DType::F64, {world(), trainable() + base::kTableExtra}, "the f64 table of all ranks"));
+    DC_RETURN_IF_ERROR(
+        tensor(0, DType::F64, {base::kScalarFinite + trainable()}, "the f64 scalars"));
+    DC_RETURN_IF_ERROR(tensor(1, DType::F64, {world(), trainable() + base::kTableExtra},
+                              "the f64 table of all ranks"));
     DC_RETURN_IF_ERROR(slots(2));
     int64_t clip = 0;
     return int_attribute("clip", 0, 2, clip);
@@ -303,10 +365,12 @@ class OpChecker {
     for (size_t i = 0; i <= gradient; ++i) {
       DC_RETURN_IF_ERROR(dense(i));
       if (in(i).dtype != DType::F32 || in(i).numel() != in(0).numel()) {
-        return wrong("operand " + std::to_string(i) + " must be f32 with as many elements as operand 0");
+        return wrong("operand " + std::to_string(i) +
+                     " must be f32 with as many elements as operand 0");
       }
     }
-    DC_RETURN_IF_ERROR(tensor(gradient + 1, DType::F64, {base::kScalarFinite + trainable()}, "the f64 scalars"));
+    DC_RETURN_IF_ERROR(
+        tensor(gradient + 1, DType::F64, {base::kScalarFinite + trainable()}, "the f64 scalars"));
     DC_RETURN_IF_ERROR(slots(gradient + 2));
     int64_t value = 0;
     const auto groups = static_cast<int64_t>(scope_.step.optimizer.groups.size());
@@ -324,6 +388,8 @@ class OpChecker {
 
 }  // namespace
 
-Status verify_op_types(const Scope& scope, const Node& node) { return OpChecker(scope, node).run(); }
+Status verify_op_types(const Scope& scope, const Node& node) {
+  return OpChecker(scope, node).run();
+}
 
 }  // namespace dc::ir

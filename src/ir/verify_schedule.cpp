@@ -1,4 +1,5 @@
-// Rules over program order: halves of collectives pair up, buffers in flight are left alone, released values are dead.
+// Rules over program order: halves of collectives pair up, buffers in flight are left alone,
+// released values are dead.
 #include <algorithm>
 
 #include "src/ir/verifier.h"
@@ -10,7 +11,8 @@ using base::Status;
 
 class OrderChecker {
  public:
-  explicit OrderChecker(const Scope& scope) : scope_(scope), released_(scope.graph.value_capacity()) {}
+  explicit OrderChecker(const Scope& scope)
+      : scope_(scope), released_(scope.graph.value_capacity()) {}
 
   Status run() {
     for (NodeId id : scope_.order) {
@@ -22,13 +24,15 @@ class OrderChecker {
         DC_RETURN_IF_ERROR(pairing(node));
         begin(node);
       }
-      if (node.kind == OpKind::Release) released_[scope_.root[node.operands[0].index()].index()] = true;
+      if (node.kind == OpKind::Release)
+        released_[scope_.root[node.operands[0].index()].index()] = true;
     }
     for (const Output& output : scope_.graph.outputs) {
       const ValueId root = scope_.root[output.value.index()];
       if (!released_[root.index()]) continue;
       return table_offence(scope_.step, scope_.stage, "DC2309",
-                           "program @" + scope_.graph.name() + ": the output %" + scope_.value(output.value).name + " is released");
+                           "program @" + scope_.graph.name() + ": the output %" +
+                               scope_.value(output.value).name + " is released");
     }
     return {};
   }
@@ -50,12 +54,15 @@ class OrderChecker {
     return -1 - (range_of >= 0 ? range_of : entry);
   }
 
-  static bool writes(const Node& node, size_t operand) { return (info(node.kind).mutated >> operand & 1) != 0; }
+  static bool writes(const Node& node, size_t operand) {
+    return (info(node.kind).mutated >> operand & 1) != 0;
+  }
 
   Status use_after_release(const Node& node) const {
     for (ValueId operand : node.operands) {
       if (!released_[scope_.root[operand.index()].index()]) continue;
-      return offence(scope_, node, "DC2309", "%" + scope_.value(operand).name + " is used after its release");
+      return offence(scope_, node, "DC2309",
+                     "%" + scope_.value(operand).name + " is used after its release");
     }
     return {};
   }
@@ -65,12 +72,15 @@ class OrderChecker {
     for (const Use& use : scope_.value(start.results[0]).uses) {
       const Node& reader = scope_.graph.node(use.node);
       if (!is_done(reader.kind)) {
-        return offence(scope_, reader, "DC2308", "%" + scope_.value(start.results[0]).name + " is read before its collective is done");
+        return offence(
+            scope_, reader, "DC2308",
+            "%" + scope_.value(start.results[0]).name + " is read before its collective is done");
       }
       ++dones;
     }
     if (dones == 1) return {};
-    return offence(scope_, start, "DC2308", "this start has " + std::to_string(dones) + " dones, not one");
+    return offence(scope_, start, "DC2308",
+                   "this start has " + std::to_string(dones) + " dones, not one");
   }
 
   void begin(const Node& start) {
@@ -90,8 +100,10 @@ class OrderChecker {
       for (const InFlight& flight : in_flight_) {
         if (flight.storage != touched || (!flight.written && !writes(node, i))) continue;
         if (is_view_only(node)) continue;
-        return offence(scope_, node, "DC2311", "%" + scope_.value(node.operands[i]).name + " is in use by '" +
-                                                   describe(scope_.graph, scope_.graph.node(flight.start)) + "', which is not done");
+        return offence(scope_, node, "DC2311",
+                       "%" + scope_.value(node.operands[i]).name + " is in use by '" +
+                           describe(scope_.graph, scope_.graph.node(flight.start)) +
+                           "', which is not done");
       }
     }
     return {};
@@ -99,7 +111,8 @@ class OrderChecker {
 
   // Views move no bytes.
   static bool is_view_only(const Node& node) {
-    return alias_of(node) == AliasRule::View && (node.kind == OpKind::Aten || node.kind == OpKind::Flatten);
+    return alias_of(node) == AliasRule::View &&
+           (node.kind == OpKind::Aten || node.kind == OpKind::Flatten);
   }
 
   const Scope& scope_;

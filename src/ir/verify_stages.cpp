@@ -8,8 +8,11 @@ using base::Status;
 
 Status verify_leftovers(const Scope& scope, const Node& node) {
   if (scope.stage == Stage::Imported) {
-    const bool allowed = node.kind == OpKind::Aten || node.kind == OpKind::Input || node.kind == OpKind::State;
-    return allowed ? Status() : offence(scope, node, "DC2301", "an imported program holds ATen ops, inputs and state only");
+    const bool allowed =
+        node.kind == OpKind::Aten || node.kind == OpKind::Input || node.kind == OpKind::State;
+    return allowed ? Status()
+                   : offence(scope, node, "DC2301",
+                             "an imported program holds ATen ops, inputs and state only");
   }
   if (node.kind != OpKind::Aten) return {};
   const AtenInfo& aten = *aten_info(node.overload);  // the structure check has seen it
@@ -17,7 +20,8 @@ Status verify_leftovers(const Scope& scope, const Node& node) {
     return offence(scope, node, "DC2302", "normalization removes this op; run normalize-graph");
   }
   if (aten.random) {
-    return offence(scope, node, "DC2303", "random numbers must be explicit after normalization; run normalize-graph");
+    return offence(scope, node, "DC2303",
+                   "random numbers must be explicit after normalization; run normalize-graph");
   }
   return {};
 }
@@ -26,8 +30,10 @@ Status verify_leftovers(const Scope& scope, const Node& node) {
 bool comes_from_reduction(const Scope& scope, ValueId gradient) {
   const ValueId root = scope.root[gradient.index()];
   const Node& producer = scope.graph.node(scope.value(root).producer);
-  if (producer.kind == OpKind::ReduceScatterStart || producer.kind == OpKind::AllReduceStart) return true;
-  if (producer.kind == OpKind::AllGatherStart) return comes_from_reduction(scope, producer.operands[0]);
+  if (producer.kind == OpKind::ReduceScatterStart || producer.kind == OpKind::AllReduceStart)
+    return true;
+  if (producer.kind == OpKind::AllGatherStart)
+    return comes_from_reduction(scope, producer.operands[0]);
   const int entry = scope.entry[root.index()];
   return entry >= 0 && scope.step.state[static_cast<size_t>(entry)].role == StateRole::Accumulator;
 }
@@ -35,19 +41,23 @@ bool comes_from_reduction(const Scope& scope, ValueId gradient) {
 bool is_whole_or_shard(const TensorType& type, const Mesh& mesh) {
   for (size_t i = 0; i < kMaxAxes && i < mesh.axes.size(); ++i) {
     const Spread spread = type.sharding[i].spread;
-    if (mesh.axes[i].size > 1 && (spread == Spread::Partial || spread == Spread::Varying)) return false;
+    if (mesh.axes[i].size > 1 && (spread == Spread::Partial || spread == Spread::Varying))
+      return false;
   }
   return true;
 }
 
 Status verify_update(const Scope& scope, const Node& node, std::vector<int>& updates) {
   if (!is_update(node.kind)) return {};
-  if (!scope.is_last) return offence(scope, node, "DC2307", "only the last program may update parameters");
+  if (!scope.is_last)
+    return offence(scope, node, "DC2307", "only the last program may update parameters");
   const ValueId gradient = node.operands[node.kind == OpKind::AdamW ? 3 : 2];
   const bool reduced = is_whole_or_shard(scope.type(gradient), scope.step.mesh) &&
                        (scope.step.mesh.world() == 1 || comes_from_reduction(scope, gradient));
   if (!reduced) {
-    return offence(scope, node, "DC2306", "the gradient %" + scope.value(gradient).name + " is not reduced over all ranks");
+    return offence(
+        scope, node, "DC2306",
+        "the gradient %" + scope.value(gradient).name + " is not reduced over all ranks");
   }
   ++updates[static_cast<size_t>(node.int_arg("param"))];
   return {};
@@ -61,13 +71,14 @@ Status verify_update_counts(const Scope& scope, const std::vector<int>& updates)
     const int count = updates[column++];
     if (count == 1) continue;
     return table_offence(scope.step, scope.stage, "DC2307",
-                         "parameter '" + parameter.fqn + "' is updated " + std::to_string(count) + " times in program @" +
-                             scope.graph.name() + ", not once");
+                         "parameter '" + parameter.fqn + "' is updated " + std::to_string(count) +
+                             " times in program @" + scope.graph.name() + ", not once");
   }
   return {};
 }
 
-// Until the update is there the last program hands out the gradient of every trainable parameter, and of no other.
+// Until the update is there the last program hands out the gradient of every trainable parameter,
+// and of no other.
 Status verify_gradients(const Scope& scope) {
   if (!scope.is_last) return {};
   for (const Parameter& parameter : scope.step.parameters) {
@@ -75,25 +86,31 @@ Status verify_gradients(const Scope& scope) {
     for (const Output& output : scope.graph.outputs) {
       if (output.kind == OutputKind::Gradient && output.fqn == parameter.fqn) gradient = &output;
     }
-    const std::string where = "program @" + scope.graph.name() + ": parameter '" + parameter.fqn + "' ";
+    const std::string where =
+        "program @" + scope.graph.name() + ": parameter '" + parameter.fqn + "' ";
     if ((gradient != nullptr) != parameter.trainable) {
-      return table_offence(scope.step, scope.stage, "DC2106",
-                           where + (parameter.trainable ? "has no gradient" : "is frozen and has a gradient"));
+      return table_offence(
+          scope.step, scope.stage, "DC2106",
+          where + (parameter.trainable ? "has no gradient" : "is frozen and has a gradient"));
     }
     if (scope.stage > Stage::Imported || gradient == nullptr) continue;
     const TensorType& type = scope.type(gradient->value);
     if (type.shape == parameter.shape && base::is_floating(type.dtype)) continue;
-    return table_offence(scope.step, scope.stage, "DC2106", where + "has a gradient of another shape");
+    return table_offence(scope.step, scope.stage, "DC2106",
+                         where + "has a gradient of another shape");
   }
   return {};
 }
 
-Status verify_place(const Scope& scope, const Node& node, const Location& location, int64_t bytes, const std::string& what) {
+Status verify_place(const Scope& scope, const Node& node, const Location& location, int64_t bytes,
+                    const std::string& what) {
   if (bytes == 0) return {};
   if (!location.placed() || location.bytes < bytes) {
-    return offence(scope, node, "DC2312", what + " has no place for its " + std::to_string(bytes) + " bytes");
+    return offence(scope, node, "DC2312",
+                   what + " has no place for its " + std::to_string(bytes) + " bytes");
   }
-  const bool inside = location.space != Space::Device || location.offset + location.bytes <= scope.step.arena_bytes;
+  const bool inside =
+      location.space != Space::Device || location.offset + location.bytes <= scope.step.arena_bytes;
   if (inside && location.offset % base::kAlignment == 0) return {};
   return offence(scope, node, "DC2313", what + " lies outside the arena or off its alignment");
 }
@@ -101,7 +118,8 @@ Status verify_place(const Scope& scope, const Node& node, const Location& locati
 Status verify_locations(const Scope& scope, const Node& node, const std::vector<bool>& in_outputs) {
   DC_RETURN_IF_ERROR(verify_place(scope, node, node.scratch, node.scratch.bytes, "the scratch"));
   for (ValueId result : node.results) {
-    if (!result.valid() || scope.root[result.index()] != result || scope.entry[result.index()] >= 0) continue;
+    if (!result.valid() || scope.root[result.index()] != result || scope.entry[result.index()] >= 0)
+      continue;
     const Value& value = scope.value(result);
     if (value.uses.empty() && !in_outputs[result.index()]) continue;
     const int64_t bytes = storage_of(scope, result) * base::byte_size(value.type.dtype);
@@ -120,13 +138,17 @@ Status verify_stage(const Scope& scope) {
     const Node& node = scope.graph.node(id);
     DC_RETURN_IF_ERROR(verify_leftovers(scope, node));
     if (scope.stage >= Stage::Sharded) DC_RETURN_IF_ERROR(verify_update(scope, node, updates));
-    const bool known_stream = node.stream >= 0 && static_cast<size_t>(node.stream) < scope.step.streams.size();
+    const bool known_stream =
+        node.stream >= 0 && static_cast<size_t>(node.stream) < scope.step.streams.size();
     if (scope.stage >= Stage::Scheduled && !known_stream) {
-      return offence(scope, node, "DC2310", "stream " + std::to_string(node.stream) + " does not exist");
+      return offence(scope, node, "DC2310",
+                     "stream " + std::to_string(node.stream) + " does not exist");
     }
-    if (scope.stage == Stage::Allocated) DC_RETURN_IF_ERROR(verify_locations(scope, node, in_outputs));
+    if (scope.stage == Stage::Allocated)
+      DC_RETURN_IF_ERROR(verify_locations(scope, node, in_outputs));
   }
-  return scope.stage >= Stage::Sharded ? verify_update_counts(scope, updates) : verify_gradients(scope);
+  return scope.stage >= Stage::Sharded ? verify_update_counts(scope, updates)
+                                       : verify_gradients(scope);
 }
 
 }  // namespace dc::ir

@@ -1,4 +1,5 @@
-// Structure of a program: ids, use lists, one producer, operands before uses, known overloads, outputs.
+// Structure of a program: ids, use lists, one producer, operands before uses, known overloads,
+// outputs.
 #include <string_view>
 #include <unordered_set>
 
@@ -43,14 +44,16 @@ Status verify_operands(const Scope& scope, const Node& node) {
       return offence(scope, node, "DC2102", which + " was produced by an erased node");
     }
     if (scope.position[value.producer.index()] >= scope.position[node.id.index()]) {
-      return offence(scope, node, "DC2102", which + " (%" + value.name + ") is used before it is defined");
+      return offence(scope, node, "DC2102",
+                     which + " (%" + value.name + ") is used before it is defined");
     }
     const Use use{node.id, static_cast<int>(i)};
     int found = 0;
     for (const Use& candidate : value.uses) found += candidate == use;
     if (found != 1) {
       return offence(scope, node, "DC2103",
-                     which + " is listed " + std::to_string(found) + " times among the uses of %" + value.name);
+                     which + " is listed " + std::to_string(found) + " times among the uses of %" +
+                         value.name);
     }
   }
   return {};
@@ -61,16 +64,19 @@ Status verify_results(const Scope& scope, const Node& node) {
   for (size_t i = 0; i < node.results.size(); ++i) {
     const ValueId id = node.results[i];
     if (!id.valid()) continue;
-    if (id.index() >= graph.value_capacity()) return offence(scope, node, "DC2104", "a result is no value");
+    if (id.index() >= graph.value_capacity())
+      return offence(scope, node, "DC2104", "a result is no value");
     const Value& value = graph.value(id);
     if (value.id != id || value.producer != node.id || value.result != static_cast<int>(i)) {
-      return offence(scope, node, "DC2104", "%" + value.name + " does not name this node as its producer");
+      return offence(scope, node, "DC2104",
+                     "%" + value.name + " does not name this node as its producer");
     }
     for (const Use& use : value.uses) {
       const bool real = graph.contains(use.node) && use.operand >= 0 &&
                         static_cast<size_t>(use.operand) < graph.node(use.node).operands.size() &&
                         graph.node(use.node).operands[static_cast<size_t>(use.operand)] == id;
-      if (!real) return offence(scope, node, "DC2103", "%" + value.name + " lists a use that is none");
+      if (!real)
+        return offence(scope, node, "DC2103", "%" + value.name + " lists a use that is none");
     }
   }
   return {};
@@ -86,12 +92,15 @@ Status verify_arg_refs(const Scope& scope, const Node& node) {
     if (const auto* list = std::get_if<OperandList>(&arg.value)) {
       for (int index : list->indices) good &= in_range(index, -1);
     }
-    if (!good) return offence(scope, node, "DC2105", "argument '" + arg.name + "' names an operand that is not there");
+    if (!good)
+      return offence(scope, node, "DC2105",
+                     "argument '" + arg.name + "' names an operand that is not there");
   }
   return {};
 }
 
-Status unsupported(const Scope& scope, const Node& node, std::string_view code, const std::string& why) {
+Status unsupported(const Scope& scope, const Node& node, std::string_view code,
+                   const std::string& why) {
   const Status status = offence(scope, node, code, why);
   return Status(base::ErrorKind::Unsupported, status.code(), status.sentence());
 }
@@ -100,10 +109,13 @@ Status verify_overload(const Scope& scope, const Node& node) {
   if (node.kind != OpKind::Aten) return {};
   const AtenInfo* aten = aten_info(node.overload);
   if (!aten) {
-    return unsupported(scope, node, "DC2107", "operator " + node.overload + " is not supported; rewrite the module without it");
+    return unsupported(
+        scope, node, "DC2107",
+        "operator " + node.overload + " is not supported; rewrite the module without it");
   }
   if (aten->mutates) {
-    return unsupported(scope, node, "DC2108", node.overload + " writes its argument; export a functional graph");
+    return unsupported(scope, node, "DC2108",
+                       node.overload + " writes its argument; export a functional graph");
   }
   bool dynamic = aten->data_dependent;
   if (node.overload == "aten.index.Tensor") {
@@ -112,8 +124,9 @@ Status verify_overload(const Scope& scope, const Node& node) {
     }
   }
   if (dynamic) {
-    return unsupported(scope, node, "DC2109", "the result of " + node.overload +
-                                                  " depends on data in its shape; use a formulation with static shapes");
+    return unsupported(scope, node, "DC2109",
+                       "the result of " + node.overload +
+                           " depends on data in its shape; use a formulation with static shapes");
   }
   if (aten->alias == AliasRule::View && node.operands.empty()) {
     return offence(scope, node, "DC2105", "a view needs an operand");
@@ -140,7 +153,9 @@ Status verify_outputs(const Scope& scope) {
     for (const Buffer& buffer : scope.step.buffers) {
       named |= output.kind == OutputKind::BufferUpdate && buffer.fqn == output.fqn;
     }
-    if (!named) return table_offence(scope.step, scope.stage, "DC2106", where + " has no such row in the tables");
+    if (!named)
+      return table_offence(scope.step, scope.stage, "DC2106",
+                           where + " has no such row in the tables");
   }
   return {};
 }
@@ -158,7 +173,8 @@ Status verify_structure(Scope& scope) {
     DC_RETURN_IF_ERROR(verify_overload(scope, node));
     for (ValueId result : node.results) {
       if (!result.valid() || names.insert(scope.value(result).name).second) continue;
-      return offence(scope, node, "DC2104", "the name %" + scope.value(result).name + " stands for two values");
+      return offence(scope, node, "DC2104",
+                     "the name %" + scope.value(result).name + " stands for two values");
     }
   }
   return verify_outputs(scope);

@@ -1,4 +1,5 @@
-// Types every node must satisfy: well-formed shapes, views inside their base's storage. Own ops are in verify_op_types.cpp.
+// Types every node must satisfy: well-formed shapes, views inside their base's storage. Own ops are
+// in verify_op_types.cpp.
 #include <algorithm>
 
 #include "src/ir/verifier.h"
@@ -19,7 +20,10 @@ Status verify_shape(const Scope& scope, const Node& node, const Value& value) {
     reachable &= type.strides[i] >= 0;
   }
   if (!bound && scope.stage >= Stage::Normalized) {
-    return offence(scope, node, "DC2304", "%" + value.name + " has a dim without a size; export with static shapes or bind the batch size");
+    return offence(
+        scope, node, "DC2304",
+        "%" + value.name +
+            " has a dim without a size; export with static shapes or bind the batch size");
   }
   if (bound && !reachable) {
     return offence(scope, node, "DC2201", "%" + value.name + " has a negative stride or offset");
@@ -28,7 +32,8 @@ Status verify_shape(const Scope& scope, const Node& node, const Value& value) {
     const AxisSharding& sharding = type.sharding[axis];
     const bool has_dim = sharding.dim >= 0 && static_cast<size_t>(sharding.dim) < type.shape.size();
     if (sharding.spread == Spread::Shard && !has_dim) {
-      return offence(scope, node, "DC2204", "%" + value.name + " is split along a dim it does not have");
+      return offence(scope, node, "DC2204",
+                     "%" + value.name + " is split along a dim it does not have");
     }
   }
   return {};
@@ -61,8 +66,9 @@ Status verify_view(const Scope& scope, const Node& node) {
     }
     if (type.storage_elements() > reserved) {
       return offence(scope, node, "DC2202",
-                     "the view reaches element " + std::to_string(type.storage_elements()) + " of a storage of " +
-                         std::to_string(reserved) + " (%" + scope.value(scope.root[base.id.index()]).name + ")");
+                     "the view reaches element " + std::to_string(type.storage_elements()) +
+                         " of a storage of " + std::to_string(reserved) + " (%" +
+                         scope.value(scope.root[base.id.index()]).name + ")");
     }
   }
   return {};

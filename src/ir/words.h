@@ -61,8 +61,8 @@ struct Words<StatePlacement> {
 template <>
 struct Words<StateRole> {
   static constexpr std::array<std::string_view, 14> kList = {
-      "parameter",   "shard",  "master",   "moment1", "moment2", "momentum", "accumulator",
-      "buffer",      "constant", "slots",  "rng",     "scalars", "table",    "loss_sum"};
+      "parameter", "shard",    "master", "moment1", "moment2", "momentum", "accumulator",
+      "buffer",    "constant", "slots",  "rng",     "scalars", "table",    "loss_sum"};
 };
 template <>
 struct Words<OptimizerKind> {

@@ -1,5 +1,6 @@
-// add-update: the end of the step. Gradients are scaled, their norm and the loss meet in one small table, and the optimizer updates every
-// trainable parameter once; resident copies are refreshed and accumulators cleared. Layout of the small tensors: src/base/step_scalars.h.
+// add-update: the end of the step. Gradients are scaled, their norm and the loss meet in one small
+// table, and the optimizer updates every trainable parameter once; resident copies are refreshed
+// and accumulators cleared. Layout of the small tensors: src/base/step_scalars.h.
 #include <unordered_map>
 
 #include "src/base/step_scalars.h"
@@ -36,7 +37,8 @@ class UpdateBuilder {
       refresh(static_cast<int>(i));
       clear_accumulator(static_cast<int>(i));
     }
-    std::erase_if(graph_.outputs, [](const ir::Output& output) { return output.kind != ir::OutputKind::Loss; });
+    std::erase_if(graph_.outputs,
+                  [](const ir::Output& output) { return output.kind != ir::OutputKind::Loss; });
   }
 
  private:
@@ -76,7 +78,8 @@ class UpdateBuilder {
     for (const ir::Output& output : graph.outputs) {
       if (output.kind != ir::OutputKind::Loss) continue;
       const ir::Node& producer = graph.node(graph.value(output.value).producer);
-      graph.insert(graph.next(producer.id), ir::OpKind::AddLoss, {sum, output.value}, {}, {}, producer.origin);
+      graph.insert(graph.next(producer.id), ir::OpKind::AddLoss, {sum, output.value}, {}, {},
+                   producer.origin);
     }
     std::erase_if(graph.outputs, [&](const ir::Output& output) {
       return output.kind == ir::OutputKind::Gradient && &graph != &graph_;
@@ -87,16 +90,24 @@ class UpdateBuilder {
   ir::ValueId scale(int index, ir::ValueId gradient) {
     const ir::Parameter& parameter = step_.parameters[static_cast<size_t>(index)];
     const ir::NodeId producer = graph_.value(gradient).producer;
-    const bool is_state = graph_.node(producer).kind == ir::OpKind::State;  // an accumulator: after its last change
+    const bool is_state =
+        graph_.node(producer).kind == ir::OpKind::State;  // an accumulator: after its last change
     const ir::NodeId before = graph_.next(is_state ? last_writer(gradient) : producer);
     const ir::TensorType type = graph_.value(gradient).type;
     const int64_t column = trainable_index(step_, index);
     const ir::Origin origin{graph_.node(producer).origin.module, ir::Phase::Update, false};
-    const ir::ValueId scaled = graph_.insert(before, ir::OpKind::Scale, {gradient, slots_}, {{"gradient_of." + parameter.fqn, type}},
-                                             {{"param", column}}, origin).results[0];
+    const ir::ValueId scaled =
+        graph_
+            .insert(before, ir::OpKind::Scale, {gradient, slots_},
+                    {{"gradient_of." + parameter.fqn, type}}, {{"param", column}}, origin)
+            .results[0];
     const bool whole = type.sharding[0].spread != ir::Spread::FlatShard;
     graph_.insert(before, ir::OpKind::SquareSum, {row_, scaled}, {},
-                  {{"param", column}, {"shard", parameter.shard}, {"elements", parameter.numel()}, {"whole", int64_t{whole}}}, origin);
+                  {{"param", column},
+                   {"shard", parameter.shard},
+                   {"elements", parameter.numel()},
+                   {"whole", int64_t{whole}}},
+                  origin);
     return scaled;
   }
 
@@ -115,29 +126,41 @@ class UpdateBuilder {
     ir::TensorType cell = ir::contiguous(ir::DType::F64, {1});
     cell.offset = column;
     const ir::ValueId loss_cell =
-        graph_.insert_aten({}, "aten.slice.Tensor", {row_}, {{"loss_cell", cell}},
-                           {{"self", ir::OperandRef{0}}, {"dim", int64_t{0}}, {"start", column}, {"end", column + 1}}, origin_).results[0];
+        graph_
+            .insert_aten({}, "aten.slice.Tensor", {row_}, {{"loss_cell", cell}},
+                         {{"self", ir::OperandRef{0}},
+                          {"dim", int64_t{0}},
+                          {"start", column},
+                          {"end", column + 1}},
+                         origin_)
+            .results[0];
     append(ir::OpKind::Copy, {loss_cell, entry_value("loss_sum")}, {});
     if (step_.mesh.world() > 1) {
       const int64_t columns = trainable_ + base::kTableExtra;
       gather_into(table_, row_, columns * step_.mesh.world(), columns, "table");
     }
-    append(ir::OpKind::Finalize, {scalars_, table_, slots_}, {{"clip", int64_t{step_.optimizer.clip}}});
+    append(ir::OpKind::Finalize, {scalars_, table_, slots_},
+           {{"clip", int64_t{step_.optimizer.clip}}});
   }
 
   void append(ir::OpKind kind, std::vector<ir::ValueId> operands, std::vector<ir::Arg> args) {
     graph_.insert({}, kind, std::move(operands), {}, std::move(args), origin_);
   }
 
-  void gather_into(ir::ValueId whole, ir::ValueId shard, int64_t elements, int64_t per_rank, const std::string& name) {
+  void gather_into(ir::ValueId whole, ir::ValueId shard, int64_t elements, int64_t per_rank,
+                   const std::string& name) {
     const ir::TensorType type = graph_.value(whole).type;
     const ir::ValueId started =
-        graph_.insert({}, ir::OpKind::AllGatherIntoStart, {whole, shard}, {{"gather." + name, type}},
-                      {{"elements", elements}, {"shard", per_rank}}, origin_).results[0];
-    graph_.insert({}, ir::OpKind::AllGatherIntoDone, {started}, {{"gathered." + name, type}}, {}, origin_);
+        graph_
+            .insert({}, ir::OpKind::AllGatherIntoStart, {whole, shard}, {{"gather." + name, type}},
+                    {{"elements", elements}, {"shard", per_rank}}, origin_)
+            .results[0];
+    graph_.insert({}, ir::OpKind::AllGatherIntoDone, {started}, {{"gathered." + name, type}}, {},
+                  origin_);
   }
 
-  // The f32 value the optimizer changes: the master if there is one, else this rank's shard, else the whole parameter.
+  // The f32 value the optimizer changes: the master if there is one, else this rank's shard, else
+  // the whole parameter.
   ir::ValueId updated_value(int index) {
     const std::string& fqn = step_.parameters[static_cast<size_t>(index)].fqn;
     if (const ir::ValueId master = entry_value("master." + fqn); master.valid()) return master;
@@ -148,7 +171,8 @@ class UpdateBuilder {
   ir::ValueId parameter_value(int index) {
     for (size_t i = 0; i < step_.state.size(); ++i) {
       const ir::StateEntry& entry = step_.state[i];
-      const bool own = entry.role == ir::StateRole::Parameter || (entry.role == ir::StateRole::Shard && entry.range_of < 0);
+      const bool own = entry.role == ir::StateRole::Parameter ||
+                       (entry.role == ir::StateRole::Shard && entry.range_of < 0);
       if (own && entry.parameter == index) return state_value(step_, graph_, static_cast<int>(i));
     }
     return {};
@@ -156,23 +180,29 @@ class UpdateBuilder {
 
   void update(int index, ir::ValueId gradient) {
     const ir::Parameter& parameter = step_.parameters[static_cast<size_t>(index)];
-    origin_.module = parameter.fqn.substr(0, parameter.fqn.rfind('.') == std::string::npos ? 0 : parameter.fqn.rfind('.'));
+    origin_.module = parameter.fqn.substr(
+        0, parameter.fqn.rfind('.') == std::string::npos ? 0 : parameter.fqn.rfind('.'));
     const ir::ValueId value = updated_value(index);
     const int64_t column = trainable_index(step_, index);
     const int64_t clip = step_.optimizer.clip;
-    std::vector<ir::Arg> args = {{"param", column}, {"group", int64_t{parameter.group}}, {"clip", clip}};
+    std::vector<ir::Arg> args = {
+        {"param", column}, {"group", int64_t{parameter.group}}, {"clip", clip}};
     switch (step_.optimizer.kind) {
       case ir::OptimizerKind::AdamW:
         append(ir::OpKind::AdamW,
-               {value, entry_value("exp_avg." + parameter.fqn), entry_value("exp_avg_sq." + parameter.fqn), gradient, scalars_, slots_},
+               {value, entry_value("exp_avg." + parameter.fqn),
+                entry_value("exp_avg_sq." + parameter.fqn), gradient, scalars_, slots_},
                std::move(args));
         return;
       case ir::OptimizerKind::Sgd: {
-        const ir::OptimizerGroup& group = step_.optimizer.groups[static_cast<size_t>(parameter.group)];
+        const ir::OptimizerGroup& group =
+            step_.optimizer.groups[static_cast<size_t>(parameter.group)];
         const ir::ValueId momentum = entry_value("momentum." + parameter.fqn);
         args.push_back({"momentum", int64_t{momentum.valid()}});
         args.push_back({"nesterov", int64_t{group.nesterov}});
-        append(ir::OpKind::Sgd, {value, momentum.valid() ? momentum : value, gradient, scalars_, slots_}, std::move(args));
+        append(ir::OpKind::Sgd,
+               {value, momentum.valid() ? momentum : value, gradient, scalars_, slots_},
+               std::move(args));
         return;
       }
     }
@@ -187,14 +217,19 @@ class UpdateBuilder {
     if (master.valid()) {
       const ir::ValueId target = range.valid() ? range : resident;
       const ir::TensorType type = graph_.value(target).type;
-      const ir::ValueId rounded = graph_.insert({}, ir::OpKind::Cast, {master}, {{"rounded." + parameter.fqn, type}}, {}, origin_).results[0];
+      const ir::ValueId rounded = graph_
+                                      .insert({}, ir::OpKind::Cast, {master},
+                                              {{"rounded." + parameter.fqn, type}}, {}, origin_)
+                                      .results[0];
       append(ir::OpKind::Copy, {target, rounded}, {});
     }
-    if (range.valid()) gather_into(resident, range, parameter.numel(), parameter.shard, parameter.fqn);
+    if (range.valid())
+      gather_into(resident, range, parameter.numel(), parameter.shard, parameter.fqn);
   }
 
   void clear_accumulator(int index) {
-    const ir::ValueId sum = entry_value("gradient." + step_.parameters[static_cast<size_t>(index)].fqn);
+    const ir::ValueId sum =
+        entry_value("gradient." + step_.parameters[static_cast<size_t>(index)].fqn);
     if (sum.valid()) append(ir::OpKind::Zero, {sum}, {});
   }
 
@@ -205,7 +240,8 @@ class UpdateBuilder {
   ir::ValueId slots_, scalars_, table_, row_;
 };
 
-// New values of buffers (batch-norm statistics) are written back at the end of every micro-batch, after the last reader of the old ones.
+// New values of buffers (batch-norm statistics) are written back at the end of every micro-batch,
+// after the last reader of the old ones.
 void write_buffers(ir::Step& step, ir::Graph& graph) {
   std::unordered_map<std::string, int> entries;
   for (size_t i = 0; i < step.state.size(); ++i) {
@@ -219,7 +255,9 @@ void write_buffers(ir::Step& step, ir::Graph& graph) {
     const ir::Origin origin = graph.node(graph.value(output.value).producer).origin;
     graph.insert({}, ir::OpKind::Copy, {target, output.value}, {}, {}, origin);
   }
-  std::erase_if(graph.outputs, [](const ir::Output& output) { return output.kind == ir::OutputKind::BufferUpdate; });
+  std::erase_if(graph.outputs, [](const ir::Output& output) {
+    return output.kind == ir::OutputKind::BufferUpdate;
+  });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// insert-collectives: a gathered parameter is made whole before its first use in a phase and released after its last real use,
-// seen through views; every gradient is reduced once, in the order its placement says. Frozen parameters have no reduction.
+// insert-collectives: a gathered parameter is made whole before its first use in a phase and
+// released after its last real use, seen through views; every gradient is reduced once, in the
+// order its placement says. Frozen parameters have no reduction.
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
@@ -53,7 +54,8 @@ class Gatherer {
     for (const ir::Use& use : real) by_phase[graph_.node(use.node).origin.phase].push_back(use);
     for (auto& [phase, uses] : by_phase) gather_for(uses);
     erase_old_views(cast);
-    graph_.value(whole).type = ir::contiguous(parameter_->dtype, {parameter_->shard}, spread(ir::Spread::FlatShard));
+    graph_.value(whole).type =
+        ir::contiguous(parameter_->dtype, {parameter_->shard}, spread(ir::Spread::FlatShard));
   }
 
  private:
@@ -80,14 +82,16 @@ class Gatherer {
     return real;
   }
 
-  // The parameter's only reader is a cast to a smaller type: the shard is cast and the cast value travels.
+  // The parameter's only reader is a cast to a smaller type: the shard is cast and the cast value
+  // travels.
   ir::NodeId lone_narrowing_cast(const std::vector<ir::Use>& real) const {
     if (real.size() != 1) return {};
     const ir::Node& node = graph_.node(real[0].node);
     if (node.overload != "aten._to_copy.default" || node.operands[0] != shard_) return {};
     const ir::TensorType& type = graph_.value(node.results[0]).type;
     const bool narrows = base::is_floating(type.dtype) &&
-                         base::byte_size(type.dtype) < base::byte_size(parameter_->dtype) && type.is_contiguous();
+                         base::byte_size(type.dtype) < base::byte_size(parameter_->dtype) &&
+                         type.is_contiguous();
     return narrows ? node.id : ir::NodeId{};
   }
 
@@ -100,18 +104,26 @@ class Gatherer {
     const ir::Origin origin = graph_.node(first).origin;
     ir::ValueId source = shard_;
     if (gathered_type_.dtype != parameter_->dtype) {
-      source = graph_.insert(first, ir::OpKind::Cast, {shard_},
-                             {{"narrow." + parameter_->fqn,
-                               ir::contiguous(gathered_type_.dtype, {parameter_->shard}, spread(ir::Spread::FlatShard))}},
-                             {}, origin).results[0];
+      source = graph_
+                   .insert(first, ir::OpKind::Cast, {shard_},
+                           {{"narrow." + parameter_->fqn,
+                             ir::contiguous(gathered_type_.dtype, {parameter_->shard},
+                                            spread(ir::Spread::FlatShard))}},
+                           {}, origin)
+                   .results[0];
     }
     ir::TensorType type = gathered_type_;
     type.sharding = {};
     const ir::ValueId started =
-        graph_.insert(first, ir::OpKind::AllGatherStart, {source}, {{"gather." + parameter_->fqn, type}},
-                      {{"elements", parameter_->numel()}, {"shard", parameter_->shard}}, origin).results[0];
-    const ir::ValueId done = graph_.insert(first, ir::OpKind::AllGatherDone, {started},
-                                           {{"whole." + parameter_->fqn, type}}, {}, origin).results[0];
+        graph_
+            .insert(first, ir::OpKind::AllGatherStart, {source},
+                    {{"gather." + parameter_->fqn, type}},
+                    {{"elements", parameter_->numel()}, {"shard", parameter_->shard}}, origin)
+            .results[0];
+    const ir::ValueId done = graph_
+                                 .insert(first, ir::OpKind::AllGatherDone, {started},
+                                         {{"whole." + parameter_->fqn, type}}, {}, origin)
+                                 .results[0];
     copies_.clear();
     copies_[root_.v] = done;
     for (const ir::Use& use : uses) {
@@ -128,10 +140,12 @@ class Gatherer {
     std::vector<ir::ValueId> operands = {copy_of(view.operands[0], before)};
     std::vector<ir::NewValue> results;
     for (ir::ValueId result : view.results) {
-      results.push_back(result.valid() ? ir::NewValue{graph_.value(result).name, graph_.value(result).type}
-                                       : ir::NewValue{"-", {}});
+      results.push_back(result.valid()
+                            ? ir::NewValue{graph_.value(result).name, graph_.value(result).type}
+                            : ir::NewValue{"-", {}});
     }
-    ir::Node& fresh = graph_.insert_aten(before, view.overload, operands, results, view.args, view.origin);
+    ir::Node& fresh =
+        graph_.insert_aten(before, view.overload, operands, results, view.args, view.origin);
     for (size_t i = 0; i < view.results.size(); ++i) {
       if (view.results[i].valid()) copies_[view.results[i].v] = fresh.results[i];
     }
@@ -213,7 +227,8 @@ class Reducer {
       accumulate(sum, gradient);
       return last_ ? reduce_once(sum, own) : ir::ValueId{};
     }
-    accumulate(sum, collective(ir::OpKind::ReduceScatterStart, ir::OpKind::ReduceScatterDone, to_wire(gradient, own)));
+    accumulate(sum, collective(ir::OpKind::ReduceScatterStart, ir::OpKind::ReduceScatterDone,
+                               to_wire(gradient, own)));
     if (!last_) return {};
     return parameter_->state == ir::StatePlacement::Sharded ? sum : gather_sums(sum);
   }
@@ -230,7 +245,8 @@ class Reducer {
     return cast(gradient, ir::DType::F32);
   }
 
-  // The update scales gradients in place: that must not be seen by another reader of the same storage.
+  // The update scales gradients in place: that must not be seen by another reader of the same
+  // storage.
   bool nobody_else_reads(ir::ValueId value) const {
     size_t allowed = 0;
     while (graph_.value(value).uses.size() <= allowed) {
@@ -259,9 +275,12 @@ class Reducer {
 
   ir::ValueId cast(ir::ValueId value, ir::DType dtype) {
     const ir::Value& from = graph_.value(value);
-    return graph_.insert(before_, ir::OpKind::Cast, {value},
-                         {{from.name + "_" + std::string(base::name(dtype)), ir::contiguous(dtype, from.type.shape, from.type.sharding)}},
-                         {}, origin_).results[0];
+    return graph_
+        .insert(before_, ir::OpKind::Cast, {value},
+                {{from.name + "_" + std::string(base::name(dtype)),
+                  ir::contiguous(dtype, from.type.shape, from.type.sharding)}},
+                {}, origin_)
+        .results[0];
   }
 
   void accumulate(ir::ValueId sum, ir::ValueId value) {
@@ -270,20 +289,31 @@ class Reducer {
 
   ir::ValueId collective(ir::OpKind start, ir::OpKind done, ir::ValueId wire) {
     const bool scatter = start == ir::OpKind::ReduceScatterStart;
-    const ir::TensorType type = scatter ? ir::contiguous(ir::DType::F32, {parameter_->shard}, spread(ir::Spread::FlatShard))
-                                        : ir::contiguous(ir::DType::F32, parameter_->shape);
+    const ir::TensorType type =
+        scatter ? ir::contiguous(ir::DType::F32, {parameter_->shard}, spread(ir::Spread::FlatShard))
+                : ir::contiguous(ir::DType::F32, parameter_->shape);
     const ir::ValueId started =
-        graph_.insert(before_, start, {wire}, {{"reduce." + parameter_->fqn, type}},
-                      {{"elements", parameter_->numel()}, {"shard", parameter_->shard}}, origin_).results[0];
-    return graph_.insert(before_, done, {started}, {{"reduced." + parameter_->fqn, type}}, {}, origin_).results[0];
+        graph_
+            .insert(before_, start, {wire}, {{"reduce." + parameter_->fqn, type}},
+                    {{"elements", parameter_->numel()}, {"shard", parameter_->shard}}, origin_)
+            .results[0];
+    return graph_
+        .insert(before_, done, {started}, {{"reduced." + parameter_->fqn, type}}, {}, origin_)
+        .results[0];
   }
 
   ir::ValueId gather_sums(ir::ValueId sum) {
     const ir::TensorType type = ir::contiguous(ir::DType::F32, parameter_->shape);
     const ir::ValueId started =
-        graph_.insert(before_, ir::OpKind::AllGatherStart, {sum}, {{"gather." + parameter_->fqn, type}},
-                      {{"elements", parameter_->numel()}, {"shard", parameter_->shard}}, origin_).results[0];
-    return graph_.insert(before_, ir::OpKind::AllGatherDone, {started}, {{"reduced." + parameter_->fqn, type}}, {}, origin_).results[0];
+        graph_
+            .insert(before_, ir::OpKind::AllGatherStart, {sum},
+                    {{"gather." + parameter_->fqn, type}},
+                    {{"elements", parameter_->numel()}, {"shard", parameter_->shard}}, origin_)
+            .results[0];
+    return graph_
+        .insert(before_, ir::OpKind::AllGatherDone, {started},
+                {{"reduced." + parameter_->fqn, type}}, {}, origin_)
+        .results[0];
   }
 
   ir::Step& step_;
@@ -296,7 +326,8 @@ class Reducer {
 
 void reduce_gradients(ir::Step& step, ir::Graph& graph, bool last) {
   std::unordered_map<std::string, int> by_fqn;
-  for (size_t i = 0; i < step.parameters.size(); ++i) by_fqn[step.parameters[i].fqn] = static_cast<int>(i);
+  for (size_t i = 0; i < step.parameters.size(); ++i)
+    by_fqn[step.parameters[i].fqn] = static_cast<int>(i);
   Reducer reducer(step, graph, last);
   std::vector<ir::Output> kept;
   for (const ir::Output& output : graph.outputs) {
@@ -310,7 +341,8 @@ void reduce_gradients(ir::Step& step, ir::Graph& graph, bool last) {
   graph.outputs = std::move(kept);
 }
 
-// A gathered parameter whose readers still see it whole, or a gradient that is still one rank's summand.
+// A gathered parameter whose readers still see it whole, or a gradient that is still one rank's
+// summand.
 bool has_work(const ir::Step& step) {
   for (const ir::StateEntry& entry : step.state) {
     const bool gathered = entry.role == ir::StateRole::Shard && entry.range_of < 0;
@@ -319,7 +351,8 @@ bool has_work(const ir::Step& step) {
   for (const ir::Program& program : step.programs) {
     for (const ir::Output& output : program.graph.outputs) {
       if (output.kind != ir::OutputKind::Gradient) continue;
-      if (program.graph.value(output.value).type.sharding[0].spread == ir::Spread::Partial) return true;
+      if (program.graph.value(output.value).type.sharding[0].spread == ir::Spread::Partial)
+        return true;
     }
   }
   return false;

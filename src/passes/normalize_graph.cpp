@@ -1,10 +1,11 @@
-// normalize-graph: what later passes may rely on. Identities are gone, random ops are counter-based, gradients own contiguous
-// storage of their own, nothing is dead, and values say how they are spread over the mesh.
+// normalize-graph: what later passes may rely on. Identities are gone, random ops are
+// counter-based, gradients own contiguous storage of their own, nothing is dead, and values say how
+// they are spread over the mesh.
 #include <set>
 #include <unordered_set>
 
-#include "src/passes/state_values.h"
 #include "src/passes/pass.h"
+#include "src/passes/state_values.h"
 
 namespace dc::passes {
 namespace {
@@ -32,7 +33,8 @@ bool erase_identities(ir::Graph& graph) {
   return changed;
 }
 
-// native_dropout(x, p, train) -> (y, mask) becomes the counter-based op. The op id is its position among the random ops.
+// native_dropout(x, p, train) -> (y, mask) becomes the counter-based op. The op id is its position
+// among the random ops.
 Result<bool> make_random_explicit(ir::Step& step, ir::Graph& graph) {
   int64_t op_id = 0;
   bool changed = false;
@@ -42,30 +44,34 @@ Result<bool> make_random_explicit(ir::Step& step, ir::Graph& graph) {
     if (node.kind != ir::OpKind::Aten || !ir::aten_info(node.overload)->random) continue;
     const ir::Arg* p = node.find_arg("p");
     const ir::Arg* train = node.find_arg("train");
-    const bool trains = train && std::holds_alternative<bool>(train->value) && std::get<bool>(train->value);
+    const bool trains =
+        train && std::holds_alternative<bool>(train->value) && std::get<bool>(train->value);
     if (node.overload != "aten.native_dropout.default" || !p || !trains) {
       return Status(ErrorKind::Unsupported, "DC2603",
                     "random operator " + node.overload + " in module '" + node.origin.module +
-                        "' is not supported; dropout in training mode is the only source of randomness dcc can "
+                        "' is not supported; dropout in training mode is the only source of "
+                        "randomness dcc can "
                         "replay: remove the operator or draw its numbers outside the model");
     }
     double probability = 0;
     if (const auto* as_double = std::get_if<double>(&p->value)) probability = *as_double;
-    if (const auto* as_int = std::get_if<int64_t>(&p->value)) probability = static_cast<double>(*as_int);
+    if (const auto* as_int = std::get_if<int64_t>(&p->value))
+      probability = static_cast<double>(*as_int);
     const int rng = rng_entry(step);
     const ir::ValueId rng_value = state_value(step, graph, rng);
     const ir::ValueId x = node.operands[0];
     if (!graph.value(x).type.is_contiguous()) {
       return Status(ErrorKind::Unsupported, "DC2604",
-                    "dropout in module '" + node.origin.module + "' reads a tensor that is not contiguous; "
-                    "call .contiguous() on it before the dropout and export again");
+                    "dropout in module '" + node.origin.module +
+                        "' reads a tensor that is not contiguous; "
+                        "call .contiguous() on it before the dropout and export again");
     }
     const auto result_type = [&](size_t i) { return graph.value(node.results[i]).type; };
-    ir::Node& dropout = graph.insert(
-        id, ir::OpKind::Dropout, {x, rng_value},
-        {{"dropout", ir::contiguous(result_type(0).dtype, result_type(0).shape)},
-         {"dropout_mask", ir::contiguous(ir::DType::Bool, result_type(0).shape)}},
-        {{"p", probability}, {"op_id", op_id++}}, node.origin);
+    ir::Node& dropout =
+        graph.insert(id, ir::OpKind::Dropout, {x, rng_value},
+                     {{"dropout", ir::contiguous(result_type(0).dtype, result_type(0).shape)},
+                      {"dropout_mask", ir::contiguous(ir::DType::Bool, result_type(0).shape)}},
+                     {{"p", probability}, {"op_id", op_id++}}, node.origin);
     const std::vector<ir::ValueId> fresh = dropout.results;
     for (size_t i = 0; i < node.results.size() && i < fresh.size(); ++i) {
       if (node.results[i].valid()) graph.replace_all_uses(node.results[i], fresh[i]);
@@ -77,7 +83,8 @@ Result<bool> make_random_explicit(ir::Step& step, ir::Graph& graph) {
 }
 
 bool has_effect(const ir::Node& node) {
-  return node.kind == ir::OpKind::Input || node.kind == ir::OpKind::State || ir::info(node.kind).mutated != 0;
+  return node.kind == ir::OpKind::Input || node.kind == ir::OpKind::State ||
+         ir::info(node.kind).mutated != 0;
 }
 
 bool erase_dead(ir::Graph& graph) {
@@ -106,7 +113,8 @@ bool owns_storage(const ir::Graph& graph, ir::ValueId value) {
   return alias_rule(producer) == ir::AliasRule::Fresh;
 }
 
-// Gradients are reduced and scaled as flat ranges: each must be contiguous and no other output may share its node.
+// Gradients are reduced and scaled as flat ranges: each must be contiguous and no other output may
+// share its node.
 bool separate_gradients(ir::Graph& graph) {
   std::set<ir::ValueId> seen;
   bool changed = false;
@@ -132,7 +140,8 @@ bool separate_gradients(ir::Graph& graph) {
   return changed;
 }
 
-// Sums of gradients that autograd added carry no module: they belong to the module of the first reader that has one.
+// Sums of gradients that autograd added carry no module: they belong to the module of the first
+// reader that has one.
 void place_accumulations(ir::Graph& graph) {
   std::vector<ir::NodeId> order = graph.order();
   for (auto it = order.rbegin(); it != order.rend(); ++it) {

@@ -1,5 +1,5 @@
-// schedule: the baseline that other schedules must beat. Program order stays; a collective's two halves stand side by side
-// (just in time), on the communication stream.
+// schedule: the baseline that other schedules must beat. Program order stays; a collective's two
+// halves stand side by side (just in time), on the communication stream.
 #include "src/passes/pass.h"
 
 namespace dc::passes {

@@ -1,8 +1,10 @@
-// shard-parameters: ZeRO as placements. Each parameter, its gradient and its optimizer state get a place; state entries are created for
-// them, and the step is split into [accumulate x (GA - 1), step].
+// shard-parameters: ZeRO as placements. Each parameter, its gradient and its optimizer state get a
+// place; state entries are created for them, and the step is split into [accumulate x (GA - 1),
+// step].
 //
-// ZeRO 0 = resident / whole / replicated, 1 = resident / whole / sharded, 2 = resident / sharded / sharded,
-// 3 = gathered per use / sharded / sharded; Options::reduction_order replaces the gradient part.
+// ZeRO 0 = resident / whole / replicated, 1 = resident / whole / sharded, 2 = resident / sharded /
+// sharded, 3 = gathered per use / sharded / sharded; Options::reduction_order replaces the gradient
+// part.
 #include "src/base/text.h"
 #include "src/passes/pass.h"
 #include "src/passes/state_values.h"
@@ -14,7 +16,8 @@ using base::ErrorKind;
 using base::Result;
 using base::Status;
 
-constexpr int64_t kShardAlignment = 32;  // elements; equal in all ZeRO stages, so that all give the same bits
+constexpr int64_t kShardAlignment =
+    32;  // elements; equal in all ZeRO stages, so that all give the same bits
 
 int64_t shard_elements(int64_t numel, int world) {
   return base::round_up((numel + world - 1) / world, kShardAlignment);
@@ -28,7 +31,8 @@ void place(ir::Parameter& parameter, const Options& options, int world) {
   const ReductionOrder order = options.reduction_order.value_or(
       options.zero >= 2 ? ReductionOrder::PerMicroBatch : ReductionOrder::PerStep);
   parameter.placement = zero == 3 ? P::GatheredPerUse : P::Resident;
-  parameter.gradient = order == ReductionOrder::PerStep ? G::WholeUntilLast : G::ShardedEachMicroBatch;
+  parameter.gradient =
+      order == ReductionOrder::PerStep ? G::WholeUntilLast : G::ShardedEachMicroBatch;
   parameter.state = zero == 0 ? S::Replicated : S::Sharded;
   parameter.shard = shard_elements(parameter.numel(), world);
 }
@@ -51,15 +55,17 @@ class StateBuilder {
     if (parameter.placement == ir::ParameterPlacement::Resident) {
       entry.storage_elements = parameter.shard * world_;
     } else {
-      entry.role = ir::StateRole::Shard;  // keeps its whole type until insert-collectives has rewritten the readers
+      entry.role = ir::StateRole::Shard;  // keeps its whole type until insert-collectives has
+                                          // rewritten the readers
     }
     if (!parameter.trainable) return;
     const bool sharded = parameter.state == ir::StatePlacement::Sharded;
     if (sharded && parameter.placement == ir::ParameterPlacement::Resident) {
-      add("shard", ir::StateRole::Shard, index, shard_type(parameter, parameter.dtype), entry_index);
+      add("shard", ir::StateRole::Shard, index, shard_type(parameter, parameter.dtype),
+          entry_index);
     }
-    const ir::TensorType state_type =
-        sharded ? shard_type(parameter, ir::DType::F32) : ir::contiguous(ir::DType::F32, parameter.shape);
+    const ir::TensorType state_type = sharded ? shard_type(parameter, ir::DType::F32)
+                                              : ir::contiguous(ir::DType::F32, parameter.shape);
     if (parameter.dtype != ir::DType::F32) add("master", ir::StateRole::Master, index, state_type);
     add_moments(index, state_type);
     if (step_.accumulation > 1) add_accumulator(index, parameter);
@@ -94,7 +100,8 @@ class StateBuilder {
     add("gradient", ir::StateRole::Accumulator, index, type);
   }
 
-  void add(const char* prefix, ir::StateRole role, int parameter, const ir::TensorType& type, int range_of = -1) {
+  void add(const char* prefix, ir::StateRole role, int parameter, const ir::TensorType& type,
+           int range_of = -1) {
     ir::StateEntry entry;
     entry.name = std::string(prefix) + "." + step_.parameters[static_cast<size_t>(parameter)].fqn;
     entry.role = role;

@@ -21,12 +21,14 @@ ir::ValueId state_value(ir::Step& step, ir::Graph& graph, int entry) {
   for (; id.valid(); id = graph.next(id)) {
     const ir::Node& node = graph.node(id);
     if (node.kind != ir::OpKind::State && node.kind != ir::OpKind::Input) break;
-    if (node.kind == ir::OpKind::State && std::get<std::string>(node.find_arg("entry")->value) == state.name) {
+    if (node.kind == ir::OpKind::State &&
+        std::get<std::string>(node.find_arg("entry")->value) == state.name) {
       return node.results[0];
     }
   }
   ir::Origin origin;
-  ir::Node& node = graph.insert(id, ir::OpKind::State, {}, {{state.name, state.type}}, {{"entry", state.name}}, origin);
+  ir::Node& node = graph.insert(id, ir::OpKind::State, {}, {{state.name, state.type}},
+                                {{"entry", state.name}}, origin);
   return node.results[0];
 }
 

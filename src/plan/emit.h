@@ -17,8 +17,8 @@ struct EmitOptions {
 };
 
 // Requires stage Allocated. Fills everything but the digests of profile and options, the options'
-// text, the compiler's build id and remarks; of the notes, what the cost model lacks. Internal error, DC8001, naming the node, if the
-// step cannot be expressed.
+// text, the compiler's build id and remarks; of the notes, what the cost model lacks. Internal
+// error, DC8001, naming the node, if the step cannot be expressed.
 base::Result<runtime::plan::Plan> emit(const ir::Step& step, const EmitOptions& options,
                                        const cost::CostModel& cost);
 

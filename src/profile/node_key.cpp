@@ -18,9 +18,12 @@ struct AddArgument {
   const std::string& name;
 
   void operator()(std::monostate) const { key.attribute(name, std::string_view("none")); }
-  void operator()(const ir::OperandRef& ref) const { add_tensor(key, graph, node.operands[static_cast<size_t>(ref.index)]); }
+  void operator()(const ir::OperandRef& ref) const {
+    add_tensor(key, graph, node.operands[static_cast<size_t>(ref.index)]);
+  }
   void operator()(const ir::OperandList& list) const {
-    for (int index : list.indices) add_tensor(key, graph, index < 0 ? ir::ValueId{} : node.operands[static_cast<size_t>(index)]);
+    for (int index : list.indices)
+      add_tensor(key, graph, index < 0 ? ir::ValueId{} : node.operands[static_cast<size_t>(index)]);
   }
   void operator()(bool value) const { key.attribute(name, int64_t{value}); }
   void operator()(int64_t value) const { key.attribute(name, value); }
@@ -30,8 +33,12 @@ struct AddArgument {
     const std::vector<int64_t> numbers(values.begin(), values.end());
     key.attribute(name, std::span<const int64_t>(numbers));
   }
-  void operator()(const std::vector<int64_t>& values) const { key.attribute(name, std::span<const int64_t>(values)); }
-  void operator()(const std::vector<double>& values) const { key.attribute(name, std::span<const double>(values)); }
+  void operator()(const std::vector<int64_t>& values) const {
+    key.attribute(name, std::span<const int64_t>(values));
+  }
+  void operator()(const std::vector<double>& values) const {
+    key.attribute(name, std::span<const double>(values));
+  }
   void operator()(ir::DType value) const { key.attribute(name, static_cast<int64_t>(value)); }
   void operator()(ir::DeviceArg) const {}
   void operator()(const ir::LayoutArg& value) const { key.attribute(name, value.value); }
@@ -49,7 +56,8 @@ std::string node_key(const ir::Graph& graph, const ir::Node& node) {
     return key.text();
   }
   base::KernelKey key(node.overload);
-  for (const ir::Arg& arg : node.args) std::visit(AddArgument{key, graph, node, arg.name}, arg.value);
+  for (const ir::Arg& arg : node.args)
+    std::visit(AddArgument{key, graph, node, arg.name}, arg.value);
   key.begin_results();
   for (ir::ValueId result : node.results) add_tensor(key, graph, result);
   return key.text();

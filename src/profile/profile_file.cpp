@@ -17,12 +17,14 @@ using base::Result;
 using base::Status;
 
 constexpr const char* kFormat = "dcc-profile";
-// Of every number: 13 days in nanoseconds, a pebibyte. Sums over a whole plan stay far from overflow.
+// Of every number: 13 days in nanoseconds, a pebibyte. Sums over a whole plan stay far from
+// overflow.
 constexpr int64_t kLargest = int64_t{1} << 50;
 
 // Every failure to read a profile has the same cure.
 Status unreadable(const Status& why, const std::string& what) {
-  return Status(why.kind(), why.code(), what + ": " + why.sentence() + "; measure again with dcc profile");
+  return Status(why.kind(), why.code(),
+                what + ": " + why.sentence() + "; measure again with dcc profile");
 }
 
 void set_timing(JsonValue& row, const base::Timing& timing) {
@@ -51,7 +53,9 @@ class Fields {
   std::string text(const char* key) {
     return take<std::string>(key, [](const JsonValue& value) { return value.to_string(); });
   }
-  int32_t count(const char* key) { return static_cast<int32_t>(integer(key, std::numeric_limits<int32_t>::max())); }
+  int32_t count(const char* key) {
+    return static_cast<int32_t>(integer(key, std::numeric_limits<int32_t>::max()));
+  }
   int64_t quantity(const char* key) { return integer(key, kLargest); }
   base::Timing timing() {
     return {quantity("median_ns"), quantity("fastest_ns"), quantity("spread_ns"), count("samples")};
@@ -60,7 +64,8 @@ class Fields {
 
  private:
   int64_t integer(const char* key, int64_t most) {
-    const int64_t number = take<int64_t>(key, [](const JsonValue& value) { return value.to_integer(); });
+    const int64_t number =
+        take<int64_t>(key, [](const JsonValue& value) { return value.to_integer(); });
     if (status_.ok() && (number < 0 || number > most)) {
       status_ = Status(ErrorKind::BadInput, "DC2502", std::string(key) + " is out of range");
     }
@@ -113,24 +118,27 @@ Status read_machine(const JsonValue& document, base::MachineIdentity& machine) {
 }
 
 Status read_tables(const JsonValue& document, Measurements& measurements) {
-  DC_RETURN_IF_ERROR(read_rows(document, "kernels", measurements.kernels, [](Fields& fields, base::KernelMeasurement& row) {
-    row.key = fields.text("key");
-    row.provider = fields.text("provider");
-    row.timing = fields.timing();
-    row.scratch_bytes = fields.quantity("scratch_bytes");
-  }));
-  DC_RETURN_IF_ERROR(read_rows(document, "collectives", measurements.collectives, [](Fields& fields, base::CollectiveMeasurement& row) {
-    row.kind = fields.text("kind");
-    row.ranks = fields.count("ranks");
-    row.bytes = fields.quantity("bytes");
-    row.timing = fields.timing();
-  }));
-  return read_rows(document, "copies", measurements.copies, [](Fields& fields, base::CopyMeasurement& row) {
-    row.from = fields.text("from");
-    row.to = fields.text("to");
-    row.bytes = fields.quantity("bytes");
-    row.timing = fields.timing();
-  });
+  DC_RETURN_IF_ERROR(read_rows(document, "kernels", measurements.kernels,
+                               [](Fields& fields, base::KernelMeasurement& row) {
+                                 row.key = fields.text("key");
+                                 row.provider = fields.text("provider");
+                                 row.timing = fields.timing();
+                                 row.scratch_bytes = fields.quantity("scratch_bytes");
+                               }));
+  DC_RETURN_IF_ERROR(read_rows(document, "collectives", measurements.collectives,
+                               [](Fields& fields, base::CollectiveMeasurement& row) {
+                                 row.kind = fields.text("kind");
+                                 row.ranks = fields.count("ranks");
+                                 row.bytes = fields.quantity("bytes");
+                                 row.timing = fields.timing();
+                               }));
+  return read_rows(document, "copies", measurements.copies,
+                   [](Fields& fields, base::CopyMeasurement& row) {
+                     row.from = fields.text("from");
+                     row.to = fields.text("to");
+                     row.bytes = fields.quantity("bytes");
+                     row.timing = fields.timing();
+                   });
 }
 
 }  // namespace
@@ -174,7 +182,8 @@ Result<Profile> parse_profile(const std::string& text, const std::string& what) 
   const JsonValue document = std::move(parsed).value();
   const JsonValue* format = document.find("format");
   if (!format || !format->is_string() || *format->to_string() != kFormat) {
-    return Status(ErrorKind::BadInput, "DC2501", what + " is not a profile; write one with `dcc profile`");
+    return Status(ErrorKind::BadInput, "DC2501",
+                  what + " is not a profile; write one with `dcc profile`");
   }
   Fields head(document);
   const int64_t version = head.count("version");

@@ -9,15 +9,19 @@ std::vector<const passes::Pass*> default_pipeline() {
     return found;
   };
   return {
-      // First, because every later pass relies on functional, dense, explicit graphs. Nothing may come before it.
+      // First, because every later pass relies on functional, dense, explicit graphs. Nothing may
+      // come before it.
       pass("normalize-graph"),
-      // Placements come before any node that depends on them: the collectives and the update read them off the parameters.
+      // Placements come before any node that depends on them: the collectives and the update read
+      // them off the parameters.
       pass("shard-parameters"),
       // Before the update, because the update starts from reduced gradients.
       pass("insert-collectives"),
-      // Closes the step: after it the graph is complete, and every later pass only orders and places what is there.
+      // Closes the step: after it the graph is complete, and every later pass only orders and
+      // places what is there.
       pass("add-update"),
-      // The just-in-time baseline. Passes that move collectives, keep parameters resident or recompute come after it and before the layout.
+      // The just-in-time baseline. Passes that move collectives, keep parameters resident or
+      // recompute come after it and before the layout.
       pass("schedule"),
       // Last: addresses follow from lifetimes, and lifetimes from the final order.
       pass("layout-arenas"),

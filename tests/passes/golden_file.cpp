@@ -36,7 +36,8 @@ Result<base::Bytes> parse_memory(const std::string& text) {
   const auto [rest, error] = std::from_chars(text.data(), end, number);
   const std::string_view unit(rest, static_cast<size_t>(end - rest));
   const int64_t factor = unit == "B" ? 1 : unit == "KiB" ? 1 << 10 : unit == "MiB" ? 1 << 20 : 0;
-  if (error != std::errc() || factor == 0) return malformed("memory must be a number with B, KiB or MiB, not " + text);
+  if (error != std::errc() || factor == 0)
+    return malformed("memory must be a number with B, KiB or MiB, not " + text);
   return base::Bytes{number * factor};
 }
 
@@ -52,7 +53,8 @@ Status read_run(std::string_view text, GoldenFile& file) {
     } else if (key == "zero" && value.size() == 1 && value[0] >= '0' && value[0] <= '3') {
       file.options.zero = value[0] - '0';
     } else if (key == "reduction-order" && (value == "per-step" || value == "per-micro-batch")) {
-      file.options.reduction_order = value == "per-step" ? ReductionOrder::PerStep : ReductionOrder::PerMicroBatch;
+      file.options.reduction_order =
+          value == "per-step" ? ReductionOrder::PerStep : ReductionOrder::PerMicroBatch;
     } else if (key == "memory") {
       DC_ASSIGN_OR_RETURN(file.options.memory, parse_memory(value));
     } else {
@@ -71,7 +73,8 @@ Status read_expectation(std::string_view text, GoldenFile& file) {
     file.expectation = Expectation::Error;
     file.error_code = text.substr(6);
   } else {
-    return malformed("EXPECT must be changed, unchanged or error DCnnnn, not '" + std::string(text) + "'");
+    return malformed("EXPECT must be changed, unchanged or error DCnnnn, not '" +
+                     std::string(text) + "'");
   }
   return {};
 }
@@ -105,7 +108,8 @@ Result<GoldenFile> parse_golden(std::string_view text) {
     }
     text.remove_prefix(end + 1);
   }
-  if (!runs || !expects) return malformed("a golden file starts with a RUN line, a comment and an EXPECT line");
+  if (!runs || !expects)
+    return malformed("a golden file starts with a RUN line, a comment and an EXPECT line");
   const size_t separator = text.find(kSeparator);
   file.input = text.substr(0, separator);
   if (separator != std::string_view::npos) file.output = text.substr(separator + kSeparator.size());
@@ -115,9 +119,15 @@ Result<GoldenFile> parse_golden(std::string_view text) {
 std::string print_golden(const GoldenFile& file) {
   std::string out = file.head + "// EXPECT: ";
   switch (file.expectation) {
-    case Expectation::Changed: out += "changed\n"; break;
-    case Expectation::Unchanged: out += "unchanged\n"; break;
-    case Expectation::Error: out += "error " + file.error_code + "\n"; break;
+    case Expectation::Changed:
+      out += "changed\n";
+      break;
+    case Expectation::Unchanged:
+      out += "unchanged\n";
+      break;
+    case Expectation::Error:
+      out += "error " + file.error_code + "\n";
+      break;
   }
   for (const std::string& remark : file.remarks) out += "// REMARK: " + remark + "\n";
   out += file.input;

@@ -1,4 +1,5 @@
-// A golden file: how to run passes on a step, and what must come out. The format is in README.md of this folder.
+// A golden file: how to run passes on a step, and what must come out. The format is in README.md of
+// this folder.
 #pragma once
 
 #include <filesystem>
@@ -15,19 +16,20 @@ namespace dc::passes {
 enum class Expectation : uint8_t { Changed, Unchanged, Error };
 
 struct GoldenFile {
-  std::string passes;               // comma-separated, as parse_passes reads it
+  std::string passes;  // comma-separated, as parse_passes reads it
   std::string cost = "fixed()";
   Options options;
   Expectation expectation = Expectation::Changed;
-  std::string error_code;           // of an expected error
-  std::vector<std::string> remarks; // expected, in order, without the pass's name
-  std::string head;                 // lines before the step other than EXPECT and REMARK
-  std::string input;                // text of the step
-  std::string output;               // expected text; empty unless the step changes
+  std::string error_code;            // of an expected error
+  std::vector<std::string> remarks;  // expected, in order, without the pass's name
+  std::string head;                  // lines before the step other than EXPECT and REMARK
+  std::string input;                 // text of the step
+  std::string output;                // expected text; empty unless the step changes
 };
 
 base::Result<GoldenFile> parse_golden(std::string_view text);
-std::string print_golden(const GoldenFile& file);  // what the update writes; equal to a file that is up to date
+std::string print_golden(
+    const GoldenFile& file);  // what the update writes; equal to a file that is up to date
 
 std::vector<std::filesystem::path> golden_files(const std::filesystem::path& folder);  // sorted
 

@@ -1,4 +1,5 @@
-// Runs every golden file below this folder. DC_UPDATE_GOLDENS=1 rewrites the files instead (scripts/update_goldens.py).
+// Runs every golden file below this folder. DC_UPDATE_GOLDENS=1 rewrites the files instead
+// (scripts/update_goldens.py).
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -12,7 +13,9 @@
 namespace dc::passes {
 namespace {
 
-std::filesystem::path golden_folder() { return std::filesystem::path(DC_SOURCE_DIR) / "tests" / "passes"; }
+std::filesystem::path golden_folder() {
+  return std::filesystem::path(DC_SOURCE_DIR) / "tests" / "passes";
+}
 
 std::string read_text(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -71,11 +74,12 @@ std::string first_difference(const std::string& actual, const std::string& expec
   std::istringstream a(actual), b(expected);
   for (int line = 1;; ++line) {
     std::string have, want;
-    const bool more_a = static_cast<bool>(std::getline(a, have)), more_b = static_cast<bool>(std::getline(b, want));
+    const bool more_a = static_cast<bool>(std::getline(a, have)),
+               more_b = static_cast<bool>(std::getline(b, want));
     if (!more_a && !more_b) return "";
     if (more_a && more_b && have == want) continue;
-    return "line " + std::to_string(line) + " is\n  " + (more_a ? have : "<the end>") + "\nand should be\n  " +
-           (more_b ? want : "<the end>");
+    return "line " + std::to_string(line) + " is\n  " + (more_a ? have : "<the end>") +
+           "\nand should be\n  " + (more_b ? want : "<the end>");
   }
 }
 
@@ -104,16 +108,19 @@ class GoldenTest : public ::testing::Test {
       std::ofstream(path_, std::ios::binary) << print_golden(now);
     } else {
       EXPECT_TRUE(print_golden(now) == print_golden(*file))
-          << path_ << ": " << first_difference(print_golden(now), print_golden(*file)) << "\n" << outcome.error.to_string();
+          << path_ << ": " << first_difference(print_golden(now), print_golden(*file)) << "\n"
+          << outcome.error.to_string();
     }
     if (!outcome.error.ok()) return;
-    if (outcome.change == Change::No && outcome.step.stage == stage) expect_unchanged(before, outcome, "no change reported");
+    if (outcome.change == Change::No && outcome.step.stage == stage)
+      expect_unchanged(before, outcome, "no change reported");
     check_result(*file, *passes, outcome, stage);
   }
 
  private:
   // The text of the result reads back, and passes that stay at their stage have nothing left to do.
-  void check_result(const GoldenFile& file, std::span<const Pass* const> passes, const Outcome& outcome, ir::Stage stage) {
+  void check_result(const GoldenFile& file, std::span<const Pass* const> passes,
+                    const Outcome& outcome, ir::Stage stage) {
     const std::string text = ir::print(outcome.step);
     base::Result<ir::Step> again = ir::parse(text);
     ASSERT_TRUE(again.ok()) << path_ << ": " << again.status().to_string();
@@ -129,8 +136,10 @@ class GoldenTest : public ::testing::Test {
 
 TEST(GoldenFile, PrintsWhatItReads) {
   const std::string text =
-      "// RUN: passes=schedule,layout-arenas zero=2 reduction-order=per-step cost=fixed(mm=2us, copy=1us) memory=3KiB\n"
-      "// The point.\n// EXPECT: changed\n// REMARK: kept it\nstep @s stage=imported {\n}\n// ----\nstep @t stage=imported {\n}\n";
+      "// RUN: passes=schedule,layout-arenas zero=2 reduction-order=per-step cost=fixed(mm=2us, "
+      "copy=1us) memory=3KiB\n"
+      "// The point.\n// EXPECT: changed\n// REMARK: kept it\nstep @s stage=imported {\n}\n// "
+      "----\nstep @t stage=imported {\n}\n";
   base::Result<GoldenFile> file = parse_golden(text);
   ASSERT_TRUE(file.ok()) << file.status().to_string();
   EXPECT_EQ(print_golden(*file), text);
@@ -151,7 +160,8 @@ TEST(GoldenFile, RefusesUnknownWords) {
 // "prefetch-gathers/budget.dcir" becomes Goldens.prefetch_gathers__budget.
 std::string test_name(const std::filesystem::path& path) {
   std::string name;
-  for (char c : std::filesystem::relative(path, golden_folder()).replace_extension().generic_string()) {
+  for (char c :
+       std::filesystem::relative(path, golden_folder()).replace_extension().generic_string()) {
     name += c == '/' ? "__" : std::string(1, std::isalnum(static_cast<unsigned char>(c)) ? c : '_');
   }
   return name;
@@ -159,13 +169,16 @@ std::string test_name(const std::filesystem::path& path) {
 
 const bool kRegistered = [] {
   for (const std::filesystem::path& path : golden_files(golden_folder())) {
-    ::testing::RegisterTest("Goldens", test_name(path).c_str(), nullptr, nullptr, __FILE__, __LINE__,
+    ::testing::RegisterTest("Goldens", test_name(path).c_str(), nullptr, nullptr, __FILE__,
+                            __LINE__,
                             [path]() -> ::testing::Test* { return new GoldenTest(path); });
   }
   return true;
 }();
 
-TEST(GoldenFile, SomeAreThere) { EXPECT_TRUE(kRegistered && !golden_files(golden_folder()).empty()); }
+TEST(GoldenFile, SomeAreThere) {
+  EXPECT_TRUE(kRegistered && !golden_files(golden_folder()).empty());
+}
 
 }  // namespace
 }  // namespace dc::passes

@@ -45,7 +45,8 @@ std::optional<int64_t> tensor_bytes(DType dtype, std::span<const int64_t> shape)
 }
 
 Status bad_file(const std::string& what) {
-  return Status(ErrorKind::BadInput, "DC1321", "not a valid safetensors file: " + what + "; write or copy it again");
+  return Status(ErrorKind::BadInput, "DC1321",
+                "not a valid safetensors file: " + what + "; write or copy it again");
 }
 
 Result<SafeTensor> read_tensor(const std::string& name, const JsonValue& value) {

@@ -85,7 +85,8 @@ Result<std::span<const uint8_t>> ZipArchive::stored(const ZipEntry& entry) const
 Status ZipArchive::check_crc(const ZipEntry& entry, std::span<const uint8_t> contents) const {
   if (crc_of(contents) == entry.crc) return ok_status();
   return Status(ErrorKind::BadInput, "DC1303",
-                path() + ": entry " + entry.name + " is damaged (its checksum does not match); export or copy it again");
+                path() + ": entry " + entry.name +
+                    " is damaged (its checksum does not match); export or copy it again");
 }
 
 Result<std::vector<uint8_t>> ZipArchive::read(const ZipEntry& entry) const {

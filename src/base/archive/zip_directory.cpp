@@ -120,9 +120,9 @@ class DirectoryReader {
 
  private:
   Status bad(const std::string& what) const {
-    return Status(
-        ErrorKind::BadInput, "DC1301",
-        path_ + " is not a valid archive: " + what + "; it is damaged or of another kind; export or copy it again");
+    return Status(ErrorKind::BadInput, "DC1301",
+                  path_ + " is not a valid archive: " + what +
+                      "; it is damaged or of another kind; export or copy it again");
   }
   Status bad_entry(std::string_view name, const std::string& what) const {
     std::string shown(name.substr(0, 200));

@@ -16,7 +16,7 @@ struct ZipItem {
   bool zip64 = false;         // sizes in ZIP64 extra fields
   bool sizes_follow = false;  // bit 3: zero sizes in the local header, a descriptor behind the data
   int padding = 0;            // bytes of an "FB" extra field in the local header
-  std::string local_name{};     // set: differs from the directory's
+  std::string local_name{};   // set: differs from the directory's
   int64_t claimed_size = -1;  // set: another uncompressed size in both headers
 };
 

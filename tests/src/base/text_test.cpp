@@ -42,10 +42,10 @@ TEST(Text, WhatIsNoTextBecomesQuestionMarks) {
   EXPECT_EQ(printable("plain, ü, 漢, 😀\nnext"), "plain, ü, 漢, 😀\nnext");
   EXPECT_EQ(printable("a\x1b[31mb\x7f\tc"), "a?[31mb??c");
   EXPECT_EQ(printable("\xaf x \xc3"), "? x ?");
-  EXPECT_EQ(printable("\xc0\xaf"), "??");              // overlong
-  EXPECT_EQ(printable("\xed\xa0\x80"), "???");        // surrogate
+  EXPECT_EQ(printable("\xc0\xaf"), "??");            // overlong
+  EXPECT_EQ(printable("\xed\xa0\x80"), "???");       // surrogate
   EXPECT_EQ(printable("\xf4\x90\x80\x80"), "????");  // beyond the last code point
-  EXPECT_EQ(printable("\xe6\xbc"), "??");              // cut
+  EXPECT_EQ(printable("\xe6\xbc"), "??");            // cut
   EXPECT_EQ(printable(""), "");
 }
 

@@ -28,7 +28,8 @@ struct Sample {
 
 TEST(Graph, InsertsAtTheEndAndBeforeANode) {
   Sample s;
-  const NodeId middle = s.graph.insert_aten(s.c_node, "aten.neg.default", {s.a}, {f32("n")}, {}, {}).id;
+  const NodeId middle =
+      s.graph.insert_aten(s.c_node, "aten.neg.default", {s.a}, {f32("n")}, {}, {}).id;
   const NodeId front = s.graph.insert(s.a_node, OpKind::Input, {}, {f32("z")}, {}, {}).id;
   EXPECT_THAT(s.graph.order(), ElementsAre(front, s.a_node, s.b_node, middle, s.c_node));
   EXPECT_EQ(s.graph.first(), front);
@@ -90,7 +91,9 @@ TEST(Graph, MovesNodes) {
 TEST(Graph, MakesNamesUnique) {
   Graph graph("g");
   const auto name_of = [&](std::string wanted) {
-    return graph.value(graph.insert({}, OpKind::Input, {}, {f32(std::move(wanted))}, {}, {}).results[0]).name;
+    return graph
+        .value(graph.insert({}, OpKind::Input, {}, {f32(std::move(wanted))}, {}, {}).results[0])
+        .name;
   };
   EXPECT_EQ(name_of("x"), "x");
   EXPECT_EQ(name_of("x_1"), "x_1");
@@ -104,7 +107,8 @@ TEST(Graph, MakesNamesUnique) {
 
 TEST(Graph, ResultsMayBeAbsent) {
   Graph graph("g");
-  const Node& node = graph.insert_aten({}, "aten.x.default", {}, {f32("a"), {"-", {}}, f32("b")}, {}, {});
+  const Node& node =
+      graph.insert_aten({}, "aten.x.default", {}, {f32("a"), {"-", {}}, f32("b")}, {}, {});
   ASSERT_EQ(node.results.size(), 3u);
   EXPECT_TRUE(node.results[0].valid());
   EXPECT_FALSE(node.results[1].valid());

@@ -33,7 +33,8 @@ TEST(Text, SamplesAreCanonical) {
   expect_canonical(kScheduled);
 }
 
-constexpr const char* kEverything = R"(step @"odd name" stage=allocated mesh=<dp=2, "t p"=3> accumulation=4 reduce_dtype=bf16 arena=4096 model="00ff" {
+constexpr const char* kEverything =
+    R"(step @"odd name" stage=allocated mesh=<dp=2, "t p"=3> accumulation=4 reduce_dtype=bf16 arena=4096 model="00ff" {
   input "ids" : i64[2,8] varying<dp> role=tokens range=(0.0,256.0)
   input "mask" : bool[2,8] role=mask
   parameter "w" : f32[8,8] frozen placement=gathered_per_step gradient=sharded_each_micro_batch state=sharded group=1 shard=32 init=normal(0.0,0.02) archive="data/weights/weight_0" archive_type(f32[8,8] strides=(1,8) offset=3) alias="tied.w" alias="also \"w\""
@@ -69,7 +70,9 @@ TEST(Text, EveryKindOfArgument) {
   Step step;
   step.name = "s";
   Program program{Graph("p"), 1};
-  const ValueId x = program.graph.insert({}, OpKind::Input, {}, {{"x", contiguous(DType::F32, {2})}}, {}, {}).results[0];
+  const ValueId x =
+      program.graph.insert({}, OpKind::Input, {}, {{"x", contiguous(DType::F32, {2})}}, {}, {})
+          .results[0];
   std::vector<Arg> args = {
       {"self", OperandRef{0}, false},
       {"tensors", OperandList{{1, -1, 2}}, false},
@@ -100,7 +103,8 @@ TEST(Text, EveryKindOfArgument) {
       {"fmt", MemoryFormatArg{2}, true},
       {"odd name", int64_t{1}, true},
   };
-  program.graph.insert_aten({}, "aten.cat.default", {x, x, x}, {{"y", contiguous(DType::F32, {2})}}, args, {});
+  program.graph.insert_aten({}, "aten.cat.default", {x, x, x}, {{"y", contiguous(DType::F32, {2})}},
+                            args, {});
   step.programs.push_back(std::move(program));
   expect_round_trip(step);
   const base::Result<Step> again = parse(print(step));
@@ -120,8 +124,10 @@ TEST(Text, OperandsThatArgumentsNameOutOfOrderAreListed) {
   step.name = "s";
   Program program{Graph("p"), 1};
   Graph& graph = program.graph;
-  const ValueId x = graph.insert({}, OpKind::Input, {}, {{"x", contiguous(DType::F32, {2})}}, {}, {}).results[0];
-  const ValueId y = graph.insert({}, OpKind::Input, {}, {{"y", contiguous(DType::F32, {2})}}, {}, {}).results[0];
+  const ValueId x =
+      graph.insert({}, OpKind::Input, {}, {{"x", contiguous(DType::F32, {2})}}, {}, {}).results[0];
+  const ValueId y =
+      graph.insert({}, OpKind::Input, {}, {{"y", contiguous(DType::F32, {2})}}, {}, {}).results[0];
   graph.insert_aten({}, "aten.add.Tensor", {x, y}, {{"z", contiguous(DType::F32, {2})}},
                     {{"self", OperandRef{1}}, {"other", OperandRef{0}}}, {});
   step.programs.push_back(std::move(program));
@@ -193,28 +199,46 @@ constexpr BadText kBadTexts[] = {
     {"character", "step @s {\n  !\n}", "DC2001", "line 2:3: unexpected character"},
     {"string", "step @s model=\"abc", "DC2001", "line 1:15: the string has no closing quote"},
     {"escape", "step @\"\\q\"", "DC2001", "line 1:6: unknown escape"},
-    {"dtype", "step @s {\n state \"a\" : f33[2]\n}", "DC2001", "line 2:14: expected an element type"},
-    {"huge", "step @s {\n state \"a\" : f32[4611686018427387904,4]\n}", "DC2003", "line 2:14: the type is too large"},
-    {"overflow", "step @s {\n state \"a\" : f32[99999999999999999999]\n}", "DC2003", "line 2:18: the integer"},
-    {"stride", "step @s {\n state \"a\" : f32[2] strides=(1,2)\n}", "DC2003", "line 2:14: a type needs one stride per dim"},
-    {"wild_stride", "step @s {\n state \"a\" : f32[1] strides=(-9223372036854775808)\n}", "DC2003", "too large"},
-    {"axis", "step @s {\n state \"a\" : f32[2] varying<dp>\n}", "DC2002", "line 2:29: the mesh has no axis 'dp'"},
-    {"op", "step @s {\n program @p {\n  conv %x\n }\n}", "DC2002", "line 3:3: there is no op 'conv'"},
-    {"value", "step @s {\n program @p {\n  release %x\n }\n}", "DC2002", "line 3:11: the value %x is not defined before this line"},
-    {"twice", "step @s {\n program @p {\n  %x = input : f32[]\n  %x = input : f32[]\n }\n}", "DC2002", "line 4:3: the value %x is defined twice"},
+    {"dtype", "step @s {\n state \"a\" : f33[2]\n}", "DC2001",
+     "line 2:14: expected an element type"},
+    {"huge", "step @s {\n state \"a\" : f32[4611686018427387904,4]\n}", "DC2003",
+     "line 2:14: the type is too large"},
+    {"overflow", "step @s {\n state \"a\" : f32[99999999999999999999]\n}", "DC2003",
+     "line 2:18: the integer"},
+    {"stride", "step @s {\n state \"a\" : f32[2] strides=(1,2)\n}", "DC2003",
+     "line 2:14: a type needs one stride per dim"},
+    {"wild_stride", "step @s {\n state \"a\" : f32[1] strides=(-9223372036854775808)\n}", "DC2003",
+     "too large"},
+    {"axis", "step @s {\n state \"a\" : f32[2] varying<dp>\n}", "DC2002",
+     "line 2:29: the mesh has no axis 'dp'"},
+    {"op", "step @s {\n program @p {\n  conv %x\n }\n}", "DC2002",
+     "line 3:3: there is no op 'conv'"},
+    {"value", "step @s {\n program @p {\n  release %x\n }\n}", "DC2002",
+     "line 3:11: the value %x is not defined before this line"},
+    {"twice", "step @s {\n program @p {\n  %x = input : f32[]\n  %x = input : f32[]\n }\n}",
+     "DC2002", "line 4:3: the value %x is defined twice"},
     {"dash", "step @s {\n program @p {\n  %\"-\" = input : f32[]\n }\n}", "DC2002", "line 3:3"},
-    {"types", "step @s {\n program @p {\n  %x, %y = input : f32[]\n }\n}", "DC2001", "expected ','"},
-    {"suffix", "step @s {\n program @p {\n  %x = input : f32[] sideways\n }\n}", "DC2001", "line 3:22: 'sideways' means nothing after a node"},
-    {"stream", "step @s {\n program @p {\n  %x = input : f32[] stream=comm\n }\n}", "DC2002", "line 3:29: there is no stream 'comm'"},
-    {"operand_index", "step @s {\n program @p {\n  %x = input : f32[]\n  %y = aten.relu.default %x (self=#1) : f32[]\n }\n}", "DC2003", "there is no operand #1"},
-    {"mixed_list", "step @s {\n program @p {\n  %x = input(a=[1, 2.5]) : f32[]\n }\n}", "DC2001", "line 3:20: expected an integer"},
-    {"reference", "step @s {\n state \"a\" : f32[2] parameter=\"w\"\n}", "DC2002", "no row above is parameter 'w'"},
+    {"types", "step @s {\n program @p {\n  %x, %y = input : f32[]\n }\n}", "DC2001",
+     "expected ','"},
+    {"suffix", "step @s {\n program @p {\n  %x = input : f32[] sideways\n }\n}", "DC2001",
+     "line 3:22: 'sideways' means nothing after a node"},
+    {"stream", "step @s {\n program @p {\n  %x = input : f32[] stream=comm\n }\n}", "DC2002",
+     "line 3:29: there is no stream 'comm'"},
+    {"operand_index",
+     "step @s {\n program @p {\n  %x = input : f32[]\n  %y = aten.relu.default %x (self=#1) : "
+     "f32[]\n }\n}",
+     "DC2003", "there is no operand #1"},
+    {"mixed_list", "step @s {\n program @p {\n  %x = input(a=[1, 2.5]) : f32[]\n }\n}", "DC2001",
+     "line 3:20: expected an integer"},
+    {"reference", "step @s {\n state \"a\" : f32[2] parameter=\"w\"\n}", "DC2002",
+     "no row above is parameter 'w'"},
     {"bytes", "step @s {\n buffer \"a\" : u8[1] data=\"0g\"\n}", "DC2003", "not hexadecimal"},
 };
 INSTANTIATE_TEST_SUITE_P(Text, ParseError, ::testing::ValuesIn(kBadTexts),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// Neither a cut nor a changed byte may do more than give an error; what parses must print and parse again.
+// Neither a cut nor a changed byte may do more than give an error; what parses must print and parse
+// again.
 TEST(Text, DamagedTextsAreHandled) {
   const std::string good = kEverything;
   for (size_t size = 0; size < good.size() - 2; ++size) {
@@ -225,7 +249,8 @@ TEST(Text, DamagedTextsAreHandled) {
     std::string damaged = good;
     for (int change = 0; change < 2; ++change) {
       state = state * 6364136223846793005u + 1442695040888963407u;
-      damaged[(state >> 33) % damaged.size()] = "%@\"{}()[]<>=,;:+-#?0 9a.\n\\e"[(state >> 20) % 27];
+      damaged[(state >> 33) % damaged.size()] =
+          "%@\"{}()[]<>=,;:+-#?0 9a.\n\\e"[(state >> 20) % 27];
     }
     const base::Result<Step> step = parse(damaged);
     if (step.ok()) expect_round_trip(*step);
