@@ -78,7 +78,7 @@ class MemoryTest(unittest.TestCase):
             pss = lone = 0
             for moment in range(3):
                 self.wait_for_steps(job, metrics, 1 + WARM_UP * (moment + 1))
-                ranks = children(job.pid) if world > 1 else [job.pid]
+                ranks = children(job.pid)
                 ranks = [r for r in ranks if os.path.exists(f"/proc/{r}/smaps")]
                 self.assertEqual(len(ranks), world)
                 pss = max(pss, sum(proportional(rank) for rank in ranks))
@@ -107,7 +107,7 @@ class MemoryTest(unittest.TestCase):
                     worst = max(worst, constant)
                     print(f"  {label:44s} arenas {world} x {arena / MIB:6.1f} MiB, Pss {pss / MIB:6.1f} MiB, with nobody else"
                           f" {lone / MIB:6.1f} MiB: {constant / MIB:6.1f} MiB per rank beside the arena")
-                    self.assertGreater(max(pss, lone), world * MIB)
+                    self.assertGreater(constant, 0)  # else these were not the ranks
                     self.assertLessEqual(constant, CONSTANT)
         print(f"  C = {worst / MIB:.1f} MiB per rank for the whole zoo (limit {CONSTANT // MIB})")
 
