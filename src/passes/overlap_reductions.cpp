@@ -139,20 +139,10 @@ class Overlapper {
 }  // namespace
 
 base::Result<Change> overlap_reductions(ir::Step& step, PassContext& context) {
-  const Nanos before = sim::simulate(step, context.cost).exposed;
-  const std::optional<int64_t> limit = transient_limit(step, context.options.memory);
-  int moved = 0;
-  for (ir::Program& program : step.programs) {
-    moved += Overlapper(step, program.graph, context.cost, limit).run();
-  }
-  if (moved == 0) return Change::No;
-  const Nanos after = sim::simulate(step, context.cost).exposed;
-  context.remarks.push_back(
-      {"overlap-reductions", std::to_string(moved) +
-                                 " reductions run beside compute: exposed communication " +
-                                 std::to_string(before.v / 1000) + " us becomes " +
-                                 std::to_string(after.v / 1000) + " us"});
-  return Change::Yes;
+  return move_collectives(step, context, "overlap-reductions", "reductions run beside compute",
+                          [&](ir::Graph& graph, std::optional<int64_t> limit) {
+                            return Overlapper(step, graph, context.cost, limit).run();
+                          });
 }
 
 }  // namespace dc::passes

@@ -116,20 +116,10 @@ class Prefetcher {
 }  // namespace
 
 base::Result<Change> prefetch_gathers(ir::Step& step, PassContext& context) {
-  const Nanos before = sim::simulate(step, context.cost).exposed;
-  const std::optional<int64_t> limit = transient_limit(step, context.options.memory);
-  int moved = 0;
-  for (ir::Program& program : step.programs) {
-    moved += Prefetcher(step, program.graph, context.cost, limit).run();
-  }
-  if (moved == 0) return Change::No;
-  const Nanos after = sim::simulate(step, context.cost).exposed;
-  context.remarks.push_back(
-      {"prefetch-gathers", std::to_string(moved) +
-                               " gathers start earlier: exposed communication " +
-                               std::to_string(before.v / 1000) + " us becomes " +
-                               std::to_string(after.v / 1000) + " us"});
-  return Change::Yes;
+  return move_collectives(step, context, "prefetch-gathers", "gathers start earlier",
+                          [&](ir::Graph& graph, std::optional<int64_t> limit) {
+                            return Prefetcher(step, graph, context.cost, limit).run();
+                          });
 }
 
 }  // namespace dc::passes

@@ -2,12 +2,15 @@
 // collectives need them.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "src/analysis/liveness.h"
 #include "src/cost/cost_model.h"
 #include "src/ir/step.h"
+#include "src/passes/pass.h"
 
 namespace dc::passes {
 
@@ -35,9 +38,13 @@ struct TimeAxis {
 
 int64_t aligned_bytes(int64_t bytes);
 
-// Bytes that transients may take under the budget: what the state leaves, less one part in 33,
-// because a layout may need up to 3 % more than the largest live sum. Empty: no budget.
-std::optional<int64_t> transient_limit(const ir::Step& step,
-                                       const std::optional<base::Bytes>& budget);
+// Moves collectives in one graph and returns how many moved. `limit`: bytes that transients may
+// take under the budget; empty: no budget.
+using MoveInGraph = std::function<int(ir::Graph&, std::optional<int64_t> limit)>;
+
+// Runs `move` on every program; a remark of `pass` says how many moved, what that means (`what`),
+// and the exposed communication before and after.
+Change move_collectives(ir::Step& step, PassContext& context, std::string_view pass,
+                        std::string_view what, const MoveInGraph& move);
 
 }  // namespace dc::passes

@@ -10,7 +10,6 @@
 // copies between spaces.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "src/cost/cost_model.h"
