@@ -69,8 +69,8 @@ Result<plan::CompileOptions> options_of(const CompileArguments& arguments) {
   options.world = arguments.world;
   options.accumulation = arguments.grad_accum;
   options.threads = arguments.threads;
-  options.passes.zero = arguments.zero;
-  options.chain = arguments.passes;
+  options.chain = arguments.chain;
+  options.own_passes = arguments.passes;
   if (arguments.reduction_order == "per-step")
     options.passes.reduction_order = passes::ReductionOrder::PerStep;
   if (arguments.reduction_order == "per-micro-batch")

@@ -18,7 +18,8 @@ struct CompileOptions {
   int threads = 1;                        // per rank
   std::optional<ir::DType> reduce_dtype;  // wire dtype of gradients
   passes::Options passes;
-  std::string chain;  // comma-separated passes; empty: the default pipeline
+  std::string chain = "zero3";  // a name that search::find_chain knows
+  std::string own_passes;       // a chain as text instead of a name; empty: none
 
   // Every option that can change the plan, in one canonical line; part of the cache key.
   std::string canonical() const;

@@ -15,7 +15,7 @@ import unittest
 import running
 
 STEPS = 20
-TO_SCHEDULE = ("normalize-graph", "shard-parameters", "insert-collectives", "add-update", "schedule")
+TO_SCHEDULE = "normalize-graph,shard-parameters={},insert-collectives,add-update,schedule"
 SUBJECTS = {
     "mlp": ("mlp",),
     "tiny-llama": ("tiny-llama",),
@@ -35,10 +35,9 @@ def run_new(subject, world, zero, accumulation=1, order=None, settings="clipped"
     """`passes`: those that run between `schedule` and the layout."""
     model = running.archive(*SUBJECTS[subject])
     compile_options = ["--reduction-order", order] if order else []
-    if passes:
-        compile_options += ["--passes", ",".join((*TO_SCHEDULE, *passes, "layout-arenas"))]
+    chain = ",".join((TO_SCHEDULE.format(zero), *passes, "layout-arenas")) if passes else zero
     config = running.train_config(**SETTINGS[settings])
-    plan = running.compile_plan(model, world, zero, accumulation, *compile_options, config=config)
+    plan = running.compile_plan(model, world, chain, accumulation, *compile_options, config=config)
     return running.train(plan, model, world, STEPS, *options, launcher=launcher)
 
 
