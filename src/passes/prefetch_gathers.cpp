@@ -37,7 +37,7 @@ class Prefetcher {
       const NodeId done = graph_.value(node.results[0]).uses[0].node;
       const Nanos needed = axis_.time_before(axis_.position(done));
       link_free = std::min(link_free, needed) - sim::node_time(step_, graph_, node, cost_);
-      if (node.kind == OpKind::AllGatherStart) plan_move(node, i, link_free);
+      if (is_gather(node.kind)) plan_move(node, i, link_free);
     }
     // The one needed first is moved first, so that gathers that start at one place start in the
     // order of need.
@@ -62,9 +62,12 @@ class Prefetcher {
     moves_.push_back({start.id, axis_.node(target).id});
   }
 
+  static bool is_gather(OpKind kind) {
+    return kind == OpKind::AllGatherStart || kind == OpKind::AllGatherIntoStart;
+  }
   // Nodes that this pass moves cannot mark a place.
   static bool may_move(const ir::Node& node) {
-    return node.kind == OpKind::AllGatherStart || node.kind == OpKind::Cast;
+    return is_gather(node.kind) || node.kind == OpKind::Cast;
   }
 
   // The last position, at most `position`, that compute reaches no later than `time`; the first one
@@ -77,17 +80,20 @@ class Prefetcher {
 
   // A shard that travels in a smaller type is cast just before.
   NodeId cast_of(const ir::Node& start) const {
-    const ir::Node& producer = graph_.node(graph_.value(start.operands[0]).producer);
+    const ir::Node& producer = graph_.node(graph_.value(start.operands.back()).producer);
     return producer.kind == OpKind::Cast ? producer.id : NodeId{};
   }
 
-  // After the shard exists and after the last write to it.
+  // After the shard exists and after the last write to it; into state, after its last reader too.
   int32_t earliest(const ir::Node& start, int32_t position) const {
     const NodeId cast = cast_of(start);
-    const ir::ValueId shard = cast.valid() ? graph_.node(cast).operands[0] : start.operands[0];
-    const int32_t first = axis_.position(graph_.value(shard).producer) + 1;
+    const ir::ValueId shard = cast.valid() ? graph_.node(cast).operands[0] : start.operands.back();
+    const bool into = start.kind == OpKind::AllGatherIntoStart;
+    int32_t first = axis_.position(graph_.value(shard).producer) + 1;
+    if (into) first = std::max(first, axis_.position(graph_.value(start.operands[0]).producer) + 1);
     for (int32_t i = position; i-- > first;) {
       if (axis_.writes(axis_.node(i), shard)) return i + 1;
+      if (into && axis_.touches(axis_.node(i), start.operands[0])) return i + 1;
     }
     return first;
   }
@@ -95,7 +101,8 @@ class Prefetcher {
   int64_t bytes_of(const ir::Node& start) const {
     const auto transfer = cost::transfer_of(graph_, start);
     const int64_t shard = transfer->shard * transfer->element_bytes;
-    return aligned_bytes(shard * step_.mesh.world()) +
+    const bool fresh = start.kind == OpKind::AllGatherStart;
+    return (fresh ? aligned_bytes(shard * step_.mesh.world()) : 0) +
            (cast_of(start).valid() ? aligned_bytes(shard) : 0);
   }
 

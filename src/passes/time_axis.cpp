@@ -1,5 +1,7 @@
 #include "src/passes/time_axis.h"
 
+#include <algorithm>
+
 #include "src/cost/transfer.h"
 #include "src/sim/simulate.h"
 
@@ -9,18 +11,6 @@ namespace {
 bool travels_with_collective(ir::OpKind kind) {
   return kind == ir::OpKind::Cast || kind == ir::OpKind::Accumulate || kind == ir::OpKind::Scale ||
          kind == ir::OpKind::SquareSum;
-}
-
-// What the state leaves of the budget, less one part in 33, because a layout may need up to 3 %
-// more than the largest live sum.
-std::optional<int64_t> transient_limit(const ir::Step& step,
-                                       const std::optional<base::Bytes>& budget) {
-  if (!budget) return std::nullopt;
-  int64_t state = 0;
-  for (const ir::StateEntry& entry : step.state) {
-    if (entry.range_of < 0) state += aligned_bytes(analysis::state_bytes(entry).v);
-  }
-  return (budget->v - state) / 33 * 32;
 }
 
 }  // namespace
@@ -50,6 +40,11 @@ bool TimeAxis::shares_storage(ir::ValueId a, ir::ValueId b) const {
   return storages.owner(a) >= 0 && storages.owner(a) == storages.owner(b);
 }
 
+bool TimeAxis::touches(const ir::Node& node, ir::ValueId value) const {
+  return std::any_of(node.operands.begin(), node.operands.end(),
+                     [&](ir::ValueId operand) { return shares_storage(operand, value); });
+}
+
 bool TimeAxis::writes(const ir::Node& node, ir::ValueId value) const {
   const uint32_t mutated = ir::info(node.kind).mutated;
   for (size_t i = 0; mutated >> i != 0 && i < node.operands.size(); ++i) {
@@ -59,6 +54,16 @@ bool TimeAxis::writes(const ir::Node& node, ir::ValueId value) const {
 }
 
 int64_t aligned_bytes(int64_t bytes) { return base::round_up(bytes, base::kAlignment); }
+
+std::optional<int64_t> transient_limit(const ir::Step& step,
+                                       const std::optional<base::Bytes>& budget) {
+  if (!budget) return std::nullopt;
+  int64_t state = 0;
+  for (const ir::StateEntry& entry : step.state) {
+    if (entry.range_of < 0) state += aligned_bytes(analysis::state_bytes(entry).v);
+  }
+  return (budget->v - state) / 33 * 32;
+}
 
 Change move_collectives(ir::Step& step, PassContext& context, std::string_view pass,
                         std::string_view what, const MoveInGraph& move) {

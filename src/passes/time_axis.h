@@ -27,6 +27,7 @@ struct TimeAxis {
   base::Nanos time_before(int32_t position) const { return at[static_cast<size_t>(position)]; }
   // True if the node writes the storage of `value` in place.
   bool writes(const ir::Node& node, ir::ValueId value) const;
+  bool touches(const ir::Node& node, ir::ValueId value) const;  // reads or writes it
   bool shares_storage(ir::ValueId a, ir::ValueId b) const;
 
   const ir::Graph& graph;
@@ -37,6 +38,10 @@ struct TimeAxis {
 };
 
 int64_t aligned_bytes(int64_t bytes);
+// Bytes that transients may take: what the state leaves of the budget, less one part in 33, because
+// a layout may need up to 3 % more than the largest live sum. Empty: no budget.
+std::optional<int64_t> transient_limit(const ir::Step& step,
+                                       const std::optional<base::Bytes>& budget);
 
 // Moves collectives in one graph and returns how many moved. `limit`: bytes that transients may
 // take under the budget; empty: no budget.

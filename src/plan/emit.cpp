@@ -86,6 +86,7 @@ class Emitter {
       case StateRole::Moment2:
       case StateRole::Momentum:
       case StateRole::Accumulator:
+      case StateRole::Carried:
       case StateRole::Table:
       case StateRole::LossSum:
         to.source = rp::StateSource::Zeros;
