@@ -135,6 +135,15 @@ Estimate ProfiledCost::collective(Collective kind, Bytes bytes, int group_size) 
   return {Nanos{read(curve->second, bytes.v)}, exact ? Source::Measured : Source::Interpolated};
 }
 
+// What the fastest collective of the curve took: the smallest ones are all latency.
+Nanos ProfiledCost::latency(Collective kind, int group_size) const {
+  const auto curve = collectives_.find({text(kind), group_size});
+  if (curve == collectives_.end()) return fallback_.latency(kind, group_size);
+  int64_t least = curve->second.front().time_ns;
+  for (const Point& point : curve->second) least = std::min(least, point.time_ns);
+  return {least};
+}
+
 Estimate ProfiledCost::copy(Bytes bytes, ir::Space from, ir::Space to) const {
   const auto curve = copies_.find({text(from), text(to)});
   if (curve == copies_.end()) return fallback_.copy(bytes, from, to);

@@ -1,0 +1,110 @@
+#include "src/sim/schedule.h"
+
+#include <algorithm>
+
+#include "src/analysis/liveness.h"
+#include "src/cost/transfer.h"
+
+namespace dc::sim {
+namespace {
+
+using base::Nanos;
+
+class Builder {
+ public:
+  Builder(const ir::Step& step, const ir::Graph& graph, const cost::CostModel& cost)
+      : step_(step), graph_(graph), cost_(cost), transfer_of_(graph.node_capacity(), -1) {
+    schedule_.streams = static_cast<int>(step.streams.size());
+    schedule_.events.reserve(graph.node_count());
+  }
+
+  Schedule run() {
+    for (ir::NodeId id = graph_.first(); id.valid(); id = graph_.next(id)) {
+      const ir::Node& node = graph_.node(id);
+      if (!analysis::runs(node)) continue;
+      if (const auto moved = cost::transfer_of(graph_, node)) {
+        add_start(node, *moved);
+      } else if (ir::info(node.kind).provider == ir::Provider::Comm) {
+        add_done(node);
+      } else {
+        const Nanos time = std::min(cost_.compute(graph_, node).time, kLongest);
+        schedule_.events.push_back({EventKind::Compute, -1, id.v, time});
+      }
+    }
+    return std::move(schedule_);
+  }
+
+ private:
+  void add_start(const ir::Node& node, const cost::Transfer& moved) {
+    const auto index = static_cast<int32_t>(schedule_.transfers.size());
+    transfer_of_[node.id.index()] = index;
+    schedule_.transfers.push_back(transfer(cost_, moved.kind, moved.bytes(), step_.mesh.world()));
+    schedule_.transfers.back().stream = node.stream;
+    schedule_.events.push_back({EventKind::Start, index, node.id.v, {}});
+  }
+
+  // Every start that the node waits for, once.
+  void add_done(const ir::Node& node) {
+    int32_t last = -1;
+    for (ir::ValueId operand : node.operands) {
+      const int32_t index = transfer_of_[graph_.value(operand).producer.index()];
+      if (index >= 0 && index != last)
+        schedule_.events.push_back({EventKind::Done, index, node.id.v, {}});
+      last = index;
+    }
+  }
+
+  const ir::Step& step_;
+  const ir::Graph& graph_;
+  const cost::CostModel& cost_;
+  std::vector<int32_t> transfer_of_;  // by start node
+  Schedule schedule_;
+};
+
+}  // namespace
+
+Transfer transfer(const cost::CostModel& cost, cost::Collective kind, base::Bytes bytes,
+                  int group_size) {
+  Transfer result;
+  const Nanos time = std::min(cost.collective(kind, bytes, group_size).time, kLongest);
+  result.latency = std::min(cost.latency(kind, group_size), time);
+  result.wire = time - result.latency;
+  result.contention = cost.contention(kind, bytes, group_size);
+  return result;
+}
+
+Nanos Loads::largest() const {
+  Nanos most;
+  for (Nanos load : streams) most = std::max(most, load);
+  for (Nanos load : links) most = std::max(most, load);
+  return most;
+}
+
+Loads loads_of(const Schedule& schedule) {
+  Loads loads;
+  loads.streams.resize(static_cast<size_t>(std::max(schedule.streams, 1)));
+  for (const Event& event : schedule.events) {
+    switch (event.kind) {
+      case EventKind::Compute:
+        loads.compute += event.time;
+        loads.streams[0] += event.time;
+        break;
+      case EventKind::Start: {
+        const Transfer& started = schedule.transfers[static_cast<size_t>(event.transfer)];
+        loads.communication += started.time();
+        loads.streams[static_cast<size_t>(started.stream)] += started.time();
+        loads.links[static_cast<size_t>(started.link)] += started.wire;
+        break;
+      }
+      case EventKind::Done:
+        break;
+    }
+  }
+  return loads;
+}
+
+Schedule schedule_of(const ir::Step& step, const ir::Graph& graph, const cost::CostModel& cost) {
+  return Builder(step, graph, cost).run();
+}
+
+}  // namespace dc::sim
