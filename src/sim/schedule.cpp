@@ -80,26 +80,28 @@ Nanos Loads::largest() const {
   return most;
 }
 
+void Loads::add(const Schedule& schedule, const Event& event) {
+  switch (event.kind) {
+    case EventKind::Compute:
+      compute += event.time;
+      streams[0] += event.time;
+      return;
+    case EventKind::Start: {
+      const Transfer& started = schedule.transfers[static_cast<size_t>(event.transfer)];
+      communication += started.time();
+      streams[static_cast<size_t>(started.stream)] += started.time();
+      links[static_cast<size_t>(started.link)] += started.wire;
+      return;
+    }
+    case EventKind::Done:
+      return;
+  }
+}
+
 Loads loads_of(const Schedule& schedule) {
   Loads loads;
   loads.streams.resize(static_cast<size_t>(std::max(schedule.streams, 1)));
-  for (const Event& event : schedule.events) {
-    switch (event.kind) {
-      case EventKind::Compute:
-        loads.compute += event.time;
-        loads.streams[0] += event.time;
-        break;
-      case EventKind::Start: {
-        const Transfer& started = schedule.transfers[static_cast<size_t>(event.transfer)];
-        loads.communication += started.time();
-        loads.streams[static_cast<size_t>(started.stream)] += started.time();
-        loads.links[static_cast<size_t>(started.link)] += started.wire;
-        break;
-      }
-      case EventKind::Done:
-        break;
-    }
-  }
+  for (const Event& event : schedule.events) loads.add(schedule, event);
   return loads;
 }
 

@@ -60,6 +60,7 @@ struct Loads {
   std::array<base::Nanos, kLinks> links{};
 
   base::Nanos largest() const;  // of a stream or a link
+  void add(const Schedule& schedule, const Event& event);
 };
 Loads loads_of(const Schedule& schedule);
 
