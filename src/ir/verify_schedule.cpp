@@ -22,6 +22,7 @@ class OrderChecker {
       DC_RETURN_IF_ERROR(hazard(node));
       if (is_start(node.kind)) {
         DC_RETURN_IF_ERROR(pairing(node));
+        DC_RETURN_IF_ERROR(bucket(node));
         begin(node);
       }
       if (node.kind == OpKind::Release)
@@ -81,6 +82,23 @@ class OrderChecker {
     if (dones == 1) return {};
     return offence(scope_, start, "DC2308",
                    "this start has " + std::to_string(dones) + " dones, not one");
+  }
+
+  // A start that joins stands right after a start of its kind on its stream.
+  Status bucket(const Node& start) const {
+    if (start.find_arg("joins") == nullptr) return {};
+    const NodeId before = scope_.graph.previous(start.id);
+    const bool fits = before.valid() && is_start(scope_.graph.node(before).kind) &&
+                      gathers(scope_.graph.node(before).kind) == gathers(start.kind) &&
+                      (gathers(start.kind) || scope_.graph.node(before).kind == start.kind) &&
+                      scope_.graph.node(before).stream == start.stream;
+    if (fits) return {};
+    return offence(scope_, start, "DC2314",
+                   "this start joins another, but none of its kind and stream stands before it");
+  }
+
+  static bool gathers(OpKind kind) {
+    return kind == OpKind::AllGatherStart || kind == OpKind::AllGatherIntoStart;
   }
 
   void begin(const Node& start) {

@@ -4,6 +4,8 @@
 #include <span>
 #include <string_view>
 
+#include "src/cost/transfer.h"
+
 namespace dc::plan {
 namespace {
 
@@ -158,6 +160,10 @@ std::vector<Span> instruction_spans(const ir::Graph& graph, const analysis::Live
   std::vector<Span> spans;
   int32_t next = 0;
   for (ir::NodeId id : live.order) {
+    if (cost::joins(graph.node(id))) {  // its instruction is that of the start before it
+      spans.push_back(spans.back());
+      continue;
+    }
     int32_t count = instruction_count(graph, graph.node(id));
     spans.push_back({next, next + count - 1});
     next += count;
@@ -287,24 +293,42 @@ void ProgramEmitter::push_event(rp::InstructionKind kind, int32_t stream, int32_
   program_.instructions.push_back(std::move(result));
 }
 
+// The instruction of the start before it takes one buffer more.
+void ProgramEmitter::emit_joining_start(const Node& node) {
+  const ir::NodeId before = graph_.previous(node.id);
+  const bool has_stream = node.stream != 0;
+  rp::Instruction& collective =
+      program_.instructions[program_.instructions.size() - (has_stream ? 2 : 1)];
+  const rp::CollectiveBuffer buffer = collective_buffer(node);
+  collective.buffers.push_back(buffer);
+  add_unique(collective.reads, buffer.input);
+  add_unique(collective.writes, buffer.output);
+  done_event_[node.id.index()] = done_event_[before.index()];
+}
+
+rp::CollectiveBuffer ProgramEmitter::collective_buffer(const Node& node) {
+  rp::CollectiveBuffer buffer;
+  buffer.input = memory_.tensor(node.operands[node.kind == OpKind::AllGatherIntoStart ? 1 : 0]);
+  buffer.output = memory_.tensor(node.results[0]);
+  buffer.elements = node.int_arg("elements");
+  buffer.shard = node.int_arg("shard");
+  return buffer;
+}
+
 void ProgramEmitter::emit_start(const Node& node) {
+  if (cost::joins(node)) return emit_joining_start(node);
   bool has_stream = node.stream != 0;
   if (has_stream) {
     push_event(rp::InstructionKind::Signal, 0, events_, node);
     push_event(rp::InstructionKind::Wait, node.stream, events_++, node);
   }
   rp::Instruction collective = instruction(rp::InstructionKind::Collective, node, node.stream);
-  bool into = node.kind == OpKind::AllGatherIntoStart;
-  bool gathers = into || node.kind == OpKind::AllGatherStart;
+  bool gathers = node.kind == OpKind::AllGatherIntoStart || node.kind == OpKind::AllGatherStart;
   collective.collective = gathers                               ? rp::CollectiveKind::AllGather
                           : node.kind == OpKind::AllReduceStart ? rp::CollectiveKind::AllReduce
                                                                 : rp::CollectiveKind::ReduceScatter;
   collective.group = group_of_stream_[static_cast<size_t>(node.stream)];
-  rp::CollectiveBuffer buffer;
-  buffer.input = memory_.tensor(node.operands[into ? 1 : 0]);
-  buffer.output = memory_.tensor(node.results[0]);
-  buffer.elements = node.int_arg("elements");
-  buffer.shard = node.int_arg("shard");
+  const rp::CollectiveBuffer buffer = collective_buffer(node);
   collective.reads = {buffer.input};
   collective.writes = {buffer.output};
   collective.buffers.push_back(buffer);

@@ -42,6 +42,8 @@ class ProgramEmitter {
   base::Status emit(const ir::Node& node);
   void emit_kernel(const ir::Node& node);
   void emit_native(const ir::Node& node, runtime::plan::Instruction& instruction);
+  void emit_joining_start(const ir::Node& node);
+  runtime::plan::CollectiveBuffer collective_buffer(const ir::Node& node);
   void emit_start(const ir::Node& node);
   void emit_done(const ir::Node& node);
   void push_event(runtime::plan::InstructionKind kind, int32_t stream, int32_t event,

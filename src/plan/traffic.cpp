@@ -76,8 +76,9 @@ SerialTime serial_time(const ir::Step& step, const cost::CostModel& cost) {
       const Node& node = graph.node(id);
       if (!analysis::runs(node)) continue;
       cost::Estimate estimate;
-      if (auto transfer = cost::transfer_of(graph, node)) {
-        estimate = cost.collective(transfer->kind, transfer->bytes(), step.mesh.world());
+      if (cost::transfer_of(graph, node)) {
+        if (cost::joins(node)) continue;
+        estimate = cost::bucket_time(graph, node, step.mesh.world(), cost);
         total.communication += estimate.time * program.repeat;
       } else if (ir::info(node.kind).provider != ir::Provider::Comm) {
         estimate = cost.compute(graph, node);

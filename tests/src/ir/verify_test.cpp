@@ -150,6 +150,8 @@ constexpr Damage kDamages[] = {
     {"unknown_stream", kScheduled, "stream=comm", "stream=#2", "DC2310"},
     {"write_in_flight", kScheduled, "    %f0 = all_gather.done",
      "    zero %w\n    %f0 = all_gather.done", "DC2311"},
+    {"joins_nothing", kScheduled, "all_gather.start %w (elements=64, shard=32)",
+     "all_gather.start %w (elements=64, shard=32, joins=1)", "DC2314"},
     {"read_of_target_in_flight", kScheduled, "    %t1 = all_gather_into.done",
      "    finalize %scalars, %table, %slots (clip=0) update\n    %t1 = all_gather_into.done",
      "DC2311"},
