@@ -46,6 +46,10 @@ void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
   sub->add_option("--passes", a.passes, "A chain of your own, comma-separated")
       ->excludes(chain)
       ->excludes(zero);
+  sub->add_option("--search-effort", a.search_effort, "Schedules that --chain auto may simulate")
+      ->capture_default_str();
+  sub->add_option("--search-time", a.search_time,
+                  "Seconds after which --chain auto takes the best so far; not cached");
   sub->add_option("--reduction-order", a.reduction_order, "When gradients are summed over ranks")
       ->check(CLI::IsMember({"per-step", "per-micro-batch"}));
   sub->add_option("--reduce-dtype", a.reduce_dtype,

@@ -63,6 +63,10 @@ using Chain = std::vector<PassCall>;
 base::Result<Chain> parse_passes(std::string_view list);
 std::string print(const Chain& chain);  // parse_passes(print(c)) equals c
 
+// Runs one pass, without the verifier: for a search that tries many chains and runs the one it
+// chooses through run_passes. The context of an error names the pass.
+base::Result<Change> apply(const PassCall& call, ir::Step& step, PassContext& context);
+
 // Runs passes in order; verifies the step before the first and after each. The context of an error
 // names the pass. `done` hears of each pass that went well, for those who measure.
 using PassDone = std::function<void(const Pass&)>;

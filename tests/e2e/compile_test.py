@@ -24,7 +24,7 @@ LLAMA_70B = os.path.join(DATA, "llama_70b_cuda.pt2")
 FLAGS = {
     "dcc": "--help --version",
     "dcc compile": "--chain --config --grad-accum --help --json --memory --no-cache --output --passes --profile --reduce-dtype"
-    " --reduction-order --threads --world --zero -h -o",
+    " --reduction-order --search-effort --search-time --threads --world --zero -h -o",
     "dcc profile": "--help --output --ranks --threads -h -n -o",
     "dcc inspect": "--as --help -h",
     "dcc verify": "--help -h",
