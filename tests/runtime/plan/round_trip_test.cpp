@@ -71,7 +71,8 @@ TEST(RoundTrip, NothingIsLost) {
   copy.reads = {test::kMoment1};
   copy.writes = {test::kMoment2};
   plan.programs[0].instructions.push_back(copy);
-  plan.programs.push_back({"accumulate", {copy}});
+  plan.programs[0].duration_ns.push_back(int64_t{1} << 40);
+  plan.programs.push_back({"accumulate", {copy}, {7}});
   plan.step = {{1, 2}, {0, 1}};
 
   const std::string file = encode(plan);
@@ -113,7 +114,7 @@ TEST(RoundTrip, AnotherMajorVersionIsAMismatch) {
   ASSERT_FALSE(decoded.ok());
   EXPECT_EQ(decoded.status().kind(), base::ErrorKind::Mismatch);
   EXPECT_EQ(decoded.status().sentence(),
-            "the plan has schema version 2.4 and this program reads version 1.0; recompile the "
+            "the plan has schema version 2.4 and this program reads version 1.1; recompile the "
             "model with this dcc");
 }
 

@@ -149,14 +149,35 @@ void compare_with_reference(int world, int accumulation, bool poison) {
     EXPECT_EQ(*object.find("lr")->to_real(), 0.01);
     EXPECT_EQ(*object.find("tokens")->to_integer(), world * accumulation);
     EXPECT_EQ(*object.find("wire_bytes")->find("reduce_scatter")->to_integer() > 0, world > 1);
+    const double collective = *object.find("collective_ms")->to_real();
+    EXPECT_GT(collective, 0);
+    EXPECT_LT(collective, *object.find("step_ms")->to_real());
+    EXPECT_GT(*object.find("exposed_ms")->to_real(), 0);
   }
   auto trace = base::parse_json_value(read_text(options.trace), "trace");
   ASSERT_TRUE(trace.ok()) << trace.status().to_string();
-  int updates = 0;
+  EXPECT_EQ(*trace->find("otherData")->find("schema")->to_string(), "dcrun-trace/1");
+  EXPECT_EQ(*trace->find("otherData")->find("plan")->to_string(), "feed");
+  // Every step says which it was, and where in it each micro-batch was.
+  int updates = 0, sums = 0;
+  int64_t steps = 0, runs = 0;
   for (const auto& event : trace->find("traceEvents")->items()) {
-    updates += *event.find("name")->to_string() == "dc.adamw";
+    const std::string name = *event.find("name")->to_string();
+    if (name != "dc.adamw" && name != "dc.accumulate") continue;
+    const base::JsonValue& args = *event.find("args");
+    if (name == "dc.adamw") {
+      ++updates;
+      steps += *args.find("step")->to_integer();
+      EXPECT_EQ(*args.find("run")->to_integer(), accumulation - 1);
+    } else {
+      ++sums;
+      runs += *args.find("run")->to_integer();
+    }
   }
   EXPECT_EQ(updates, 5 * world);
+  EXPECT_EQ(steps, (1 + 2 + 3 + 4 + 5) * world);
+  EXPECT_EQ(sums, 5 * accumulation * world);
+  EXPECT_EQ(runs, 5 * accumulation * (accumulation - 1) / 2 * world);
   EXPECT_FALSE(std::filesystem::exists(options.trace + ".rank0"));
 }
 
