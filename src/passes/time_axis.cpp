@@ -19,20 +19,16 @@ TimeAxis::TimeAxis(const ir::Step& step, const ir::Graph& of, const cost::CostMo
     : graph(of), storages(step, of), live(analysis::liveness(step, of, storages)) {
   const size_t count = live.order.size();
   at.resize(count + 1);
-  bytes.resize(count);
-  std::vector<int64_t> change(count + 1, 0);
-  for (const analysis::LiveRange& range : live.ranges) {
-    change[static_cast<size_t>(range.first)] += aligned_bytes(range.bytes.v);
-    change[static_cast<size_t>(range.last) + 1] -= aligned_bytes(range.bytes.v);
-  }
-  int64_t now = 0;
   for (size_t i = 0; i < count; ++i) {
     const ir::Node& node = graph.node(live.order[i]);
     const bool counts = !cost::transfer_of(graph, node) && !travels_with_collective(node.kind);
     at[i + 1] = at[i] + (counts ? sim::node_time(step, graph, node, cost) : base::Nanos{});
-    now += change[i];
-    bytes[i] = now + aligned_bytes(cost.scratch(graph, node).bytes.v);
   }
+  const auto scratch = [&](const ir::Graph& in, const ir::Node& node) {
+    return cost.scratch(in, node).bytes;
+  };
+  bytes = std::move(
+      analysis::live_bytes(graph, live, scratch).at[static_cast<size_t>(ir::Space::Device)]);
 }
 
 bool TimeAxis::shares_storage(ir::ValueId a, ir::ValueId b) const {
@@ -53,16 +49,10 @@ bool TimeAxis::writes(const ir::Node& node, ir::ValueId value) const {
   return false;
 }
 
-int64_t aligned_bytes(int64_t bytes) { return base::round_up(bytes, base::kAlignment); }
-
 std::optional<int64_t> transient_limit(const ir::Step& step,
                                        const std::optional<base::Bytes>& budget) {
   if (!budget) return std::nullopt;
-  int64_t state = 0;
-  for (const ir::StateEntry& entry : step.state) {
-    if (entry.range_of < 0) state += aligned_bytes(analysis::state_bytes(entry).v);
-  }
-  return (budget->v - state) / 33 * 32;
+  return (*budget - analysis::state_bytes(step, ir::Space::Device)).v / 33 * 32;
 }
 
 Change move_collectives(ir::Step& step, PassContext& context, std::string_view pass,
