@@ -15,9 +15,10 @@ struct Found {
 };
 
 // Where most transient bytes live; the first such position.
-Found find_peak(const Liveness& live, const std::vector<int64_t>& scratch) {
+Found find_peak(const Liveness& live, const std::vector<int64_t>& scratch, ir::Space space) {
   std::vector<int64_t> change(live.order.size() + 1, 0);
   for (const LiveRange& range : live.ranges) {
+    if (range.space != space) continue;
     change[static_cast<size_t>(range.first)] += aligned(range.bytes);
     change[static_cast<size_t>(range.last) + 1] -= aligned(range.bytes);
   }
@@ -31,7 +32,8 @@ Found find_peak(const Liveness& live, const std::vector<int64_t>& scratch) {
 }
 
 std::vector<int64_t> scratch_by_position(const ir::Graph& graph, const Liveness& live,
-                                         const ScratchBytes& scratch) {
+                                         const ScratchBytes& scratch, ir::Space space) {
+  if (space != ir::Space::Device) return std::vector<int64_t>(live.order.size(), 0);
   std::vector<int64_t> bytes;
   bytes.reserve(live.order.size());
   for (ir::NodeId id : live.order) {
@@ -49,11 +51,17 @@ void add(PeakMemory& peak, LiveValue value) {
   peak.largest.push_back(std::move(value));
 }
 
-void collect(PeakMemory& peak, const ir::Step& step, const ir::Graph& graph, const Liveness& live,
-             int64_t scratch) {
-  for (const ir::StateEntry& entry : step.state)
-    add(peak, {entry.name, "", kind_of(entry.role), state_bytes(entry)});
+void add_state(PeakMemory& peak, const ir::Step& step, ir::Space space) {
+  for (const ir::StateEntry& entry : step.state) {
+    if (entry.location.space == space)
+      add(peak, {entry.name, "", kind_of(entry.role), state_bytes(entry)});
+  }
+}
+
+void collect(PeakMemory& peak, const ir::Graph& graph, const Liveness& live, int64_t scratch,
+             ir::Space space) {
   for (const LiveRange& range : live.ranges) {
+    if (range.space != space) continue;
     if (range.first > peak.position || range.last < peak.position) continue;
     const ir::Value& value = graph.value(range.value);
     add(peak, {value.name, graph.node(value.producer).origin.module, range.kind, range.bytes});
@@ -71,15 +79,16 @@ std::string op_text(const ir::Node& node) {
   return node.kind == ir::OpKind::Aten ? node.overload : std::string(ir::info(node.kind).text);
 }
 
-PeakMemory peak_memory(const ir::Step& step, const ScratchBytes& scratch, size_t largest_count) {
+PeakMemory peak_memory(const ir::Step& step, const ScratchBytes& scratch, size_t largest_count,
+                       ir::Space space) {
   PeakMemory peak;
   int64_t most = -1, scratch_there = 0;
   Liveness live_there;
   for (size_t i = 0; i < step.programs.size(); ++i) {
     const ir::Graph& graph = step.programs[i].graph;
     Liveness live = liveness(step, graph, StorageMap(step, graph));
-    std::vector<int64_t> bytes = scratch_by_position(graph, live, scratch);
-    Found found = find_peak(live, bytes);
+    std::vector<int64_t> bytes = scratch_by_position(graph, live, scratch, space);
+    Found found = find_peak(live, bytes, space);
     if (found.live <= most) continue;
     most = found.live;
     peak.program = static_cast<int>(i);
@@ -87,12 +96,10 @@ PeakMemory peak_memory(const ir::Step& step, const ScratchBytes& scratch, size_t
     scratch_there = bytes[static_cast<size_t>(found.position)];
     live_there = std::move(live);
   }
-  if (most < 0) {
-    for (const ir::StateEntry& entry : step.state)
-      add(peak, {entry.name, "", kind_of(entry.role), state_bytes(entry)});
-  } else {
-    collect(peak, step, step.programs[static_cast<size_t>(peak.program)].graph, live_there,
-            scratch_there);
+  add_state(peak, step, space);
+  if (most >= 0) {
+    collect(peak, step.programs[static_cast<size_t>(peak.program)].graph, live_there, scratch_there,
+            space);
   }
   std::stable_sort(peak.largest.begin(), peak.largest.end(),
                    [](const LiveValue& a, const LiveValue& b) { return a.bytes > b.bytes; });

@@ -1,9 +1,10 @@
-// What a collective moves, as its start node describes it.
+// What a collective, or a copy between memory spaces, moves, as its start node describes it.
 #pragma once
 
 #include <optional>
 
 #include "src/cost/cost_model.h"
+#include "src/ir/step.h"
 
 namespace dc::cost {
 
@@ -19,5 +20,14 @@ struct Transfer {
 
 // Nothing if the node starts no collective.
 std::optional<Transfer> transfer_of(const ir::Graph& graph, const ir::Node& node);
+
+struct SpaceCopy {
+  base::Bytes bytes;
+  ir::Space from = ir::Space::Device, to = ir::Space::Device;
+};
+
+// Nothing if the node starts no copy between spaces.
+std::optional<SpaceCopy> space_copy_of(const ir::Step& step, const ir::Graph& graph,
+                                       const ir::Node& node);
 
 }  // namespace dc::cost

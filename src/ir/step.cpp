@@ -8,17 +8,25 @@ int64_t Parameter::numel() const {
   return count;
 }
 
-int64_t Step::arena(Space space) const {
+namespace {
+
+template <typename AnyStep>
+auto& arena_of(AnyStep& step, Space space) {
   switch (space) {
     case Space::Device:
-      return arena_bytes;
+      break;
     case Space::Host:
-      return host_arena_bytes;
+      return step.host_arena_bytes;
     case Space::Disk:
-      return disk_arena_bytes;
+      return step.disk_arena_bytes;
   }
-  return 0;
+  return step.arena_bytes;
 }
+
+}  // namespace
+
+int64_t Step::arena(Space space) const { return arena_of(*this, space); }
+int64_t& Step::arena(Space space) { return arena_of(*this, space); }
 
 int Step::find_state(std::string_view name) const {
   for (size_t i = 0; i < state.size(); ++i) {

@@ -142,6 +142,7 @@ struct Step {
 
   int find_state(std::string_view name) const;  // -1 if absent
   int64_t arena(Space space) const;             // bytes
+  int64_t& arena(Space space);
 };
 
 std::string print(const Step& step);                 // stable, complete

@@ -22,7 +22,9 @@ struct Options {
   int zero = 3;  // ZeRO stage 0 to 3: the uniform placement
   std::optional<ReductionOrder>
       reduction_order;  // empty: per-step for ZeRO 0 and 1, per-micro-batch for 2 and 3
-  std::optional<base::Bytes> memory;  // budget of space device, per rank
+  std::optional<base::Bytes> memory;                    // budget of space device, per rank
+  std::optional<base::Bytes> host_memory, disk_memory;  // of the spaces that are offloaded to
+  ir::Space offload_space = ir::Space::Host;            // where offload passes put what they move
 };
 
 struct Remark {

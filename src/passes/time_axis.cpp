@@ -18,7 +18,8 @@ std::optional<int64_t> transient_limit(const ir::Step& step,
   if (!budget) return std::nullopt;
   int64_t state = 0;
   for (const ir::StateEntry& entry : step.state) {
-    if (entry.range_of < 0) state += aligned_bytes(analysis::state_bytes(entry).v);
+    const bool counts = entry.range_of < 0 && entry.location.space == ir::Space::Device;
+    if (counts) state += aligned_bytes(analysis::state_bytes(entry).v);
   }
   return (budget->v - state) / 33 * 32;
 }
@@ -32,13 +33,14 @@ TimeAxis::TimeAxis(const ir::Step& step, const ir::Graph& of, const cost::CostMo
   bytes.resize(count);
   std::vector<int64_t> change(count + 1, 0);
   for (const analysis::LiveRange& range : live.ranges) {
+    if (range.space != ir::Space::Device) continue;
     change[static_cast<size_t>(range.first)] += aligned_bytes(range.bytes.v);
     change[static_cast<size_t>(range.last) + 1] -= aligned_bytes(range.bytes.v);
   }
   int64_t now = 0;
   for (size_t i = 0; i < count; ++i) {
     const ir::Node& node = graph.node(live.order[i]);
-    const bool counts = !cost::transfer_of(graph, node) && !travels_with_collective(node.kind);
+    const bool counts = !ir::is_start(node.kind) && !travels_with_collective(node.kind);
     at[i + 1] = at[i] + (counts ? sim::node_time(step, graph, node, cost) : base::Nanos{});
     now += change[i];
     bytes[i] = now + aligned_bytes(cost.scratch(graph, node).bytes.v);

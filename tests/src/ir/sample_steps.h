@@ -77,6 +77,9 @@ inline constexpr const char* kOffloaded = R"(step @tiny stage=scheduled mesh=<dp
   state "exp_avg_sq.w" : f32[8,8] role=moment2 parameter="w"
   state "slots" : f64[16] role=slots
   state "scalars" : f64[9] role=scalars
+  state "table" : f64[1,3] role=table
+  state "loss_sum" : f64[1] role=loss_sum
+  state "rng" : i64[4] role=rng
   streams "compute" "copy_out" "copy_in"
   program @step {
     %x = input(name="x") : f32[4,8]
