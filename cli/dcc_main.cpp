@@ -56,7 +56,13 @@ void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
                   "Type gradients travel in; their own if not given")
       ->check(CLI::IsMember({"float32", "bfloat16"}));
   sub->add_option("--grad-accum", a.grad_accum, "Micro-batches per step")->capture_default_str();
-  sub->add_option("--memory", a.memory, "Budget per rank, for example 512MiB");
+  sub->add_option("--memory", a.memory, "Device budget per rank, for example 512MiB");
+  sub->add_option("--host-memory", a.host_memory,
+                  "Budget per rank for what is offloaded to the host");
+  sub->add_option("--disk-memory", a.disk_memory, "Budget per rank for what is offloaded to disk");
+  sub->add_option("--offload-space", a.offload_space, "Where offload passes put what they move")
+      ->check(CLI::IsMember({"host", "disk"}))
+      ->capture_default_str();
   sub->add_option("--threads", a.threads, "Threads per rank")->capture_default_str();
   sub->add_option("--config", a.config, "train.json; overrides what the archive says");
   sub->add_flag("--no-cache", a.no_cache, "Neither read nor write the plan cache");

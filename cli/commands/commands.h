@@ -23,7 +23,9 @@ struct CompileArguments {
   std::string reduction_order;  // "per-step", "per-micro-batch" or empty
   std::string reduce_dtype;     // "float32", "bfloat16" or empty
   int grad_accum = 1;
-  std::string memory;  // bytes with an optional suffix (KiB, MiB, GiB); empty: no budget
+  // Budgets: bytes with an optional suffix (KiB, MiB, GiB); empty: no budget
+  std::string memory, host_memory, disk_memory;
+  std::string offload_space = "host";  // or "disk"
   int threads = 1;
   bool no_cache = false;
   bool json = false;

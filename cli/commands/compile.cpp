@@ -79,10 +79,16 @@ Result<plan::CompileOptions> options_of(const CompileArguments& arguments) {
     options.passes.reduction_order = passes::ReductionOrder::PerMicroBatch;
   if (arguments.reduce_dtype == "float32") options.reduce_dtype = ir::DType::F32;
   if (arguments.reduce_dtype == "bfloat16") options.reduce_dtype = ir::DType::BF16;
-  if (!arguments.memory.empty()) {
-    DC_ASSIGN_OR_RETURN(const int64_t bytes, parse_bytes(arguments.memory));
-    options.passes.memory = base::Bytes{bytes};
-  }
+  const auto budget = [](const std::string& text, std::optional<base::Bytes>& to) -> Status {
+    if (text.empty()) return {};
+    DC_ASSIGN_OR_RETURN(const int64_t bytes, parse_bytes(text));
+    to = base::Bytes{bytes};
+    return {};
+  };
+  DC_RETURN_IF_ERROR(budget(arguments.memory, options.passes.memory));
+  DC_RETURN_IF_ERROR(budget(arguments.host_memory, options.passes.host_memory));
+  DC_RETURN_IF_ERROR(budget(arguments.disk_memory, options.passes.disk_memory));
+  if (arguments.offload_space == "disk") options.passes.offload_space = ir::Space::Disk;
   return options;
 }
 

@@ -245,7 +245,8 @@ Offset<fb::Prediction> Encoder::prediction(const Prediction& p) {
   const auto wire = numbers(p.wire_bytes);
   const auto origin = text(p.origin);
   return fb::CreatePrediction(builder_, p.compute_ns, p.communication_ns, p.step_ns, p.peak_bytes,
-                              p.live_bytes, wire, origin);
+                              p.live_bytes, wire, origin, p.copy_ns, p.copied_out_bytes,
+                              p.copied_in_bytes);
 }
 
 std::string Encoder::run(const Plan& plan) {

@@ -218,6 +218,9 @@ void JsonDump::prediction() {
   field("live_bytes", p.live_bytes);
   integers("wire_bytes", p.wire_bytes);
   field("origin", p.origin);
+  field("copy_ns", p.copy_ns);
+  field("copied_out_bytes", p.copied_out_bytes);
+  field("copied_in_bytes", p.copied_in_bytes);
   w_.end_object();
 }
 

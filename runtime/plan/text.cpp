@@ -233,7 +233,9 @@ void TextDump::prediction() {
   raw("prediction compute_ns=").number(p.compute_ns).raw(" communication_ns=");
   number(p.communication_ns).raw(" step_ns=").number(p.step_ns).raw(" peak_bytes=");
   number(p.peak_bytes).raw(" live_bytes=").number(p.live_bytes).raw(" wire_bytes=");
-  numbers(p.wire_bytes).raw(" origin=").word(p.origin).raw("\n");
+  numbers(p.wire_bytes).raw(" origin=").word(p.origin).raw(" copy_ns=").number(p.copy_ns);
+  raw(" copied_out_bytes=").number(p.copied_out_bytes).raw(" copied_in_bytes=");
+  number(p.copied_in_bytes).raw("\n");
 }
 
 void TextDump::argument(const Arg& arg) {
@@ -333,7 +335,8 @@ void TextDump::instruction(const Program& program, size_t index) {
   if (!in.writes.empty()) raw(" writes=").ids(in.writes);
   for (int32_t tensor : in.writes) {
     const Slice& slice = slice_of(tensor);
-    raw(" @").number(slice.offset).raw("+").number(slice.bytes);
+    raw(slice.space == Space::Device ? " @" : " " + std::string(name(slice.space)) + "@");
+    number(slice.offset).raw("+").number(slice.bytes);
   }
   const bool takes_time = in.kind != InstructionKind::Signal && in.kind != InstructionKind::Wait;
   if (takes_time && !program.duration_ns.empty()) {

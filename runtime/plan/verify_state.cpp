@@ -22,6 +22,10 @@ int64_t numel(const Tensor& tensor) { return *element_count(tensor.sizes); }
 bool is_persistent(const Plan& plan, int32_t tensor) {
   return plan.slices[static_cast<size_t>(tensor_at(plan, tensor).slice)].program < 0;
 }
+bool is_on_device(const Plan& plan, int32_t tensor) {
+  const Slice& slice = plan.slices[static_cast<size_t>(tensor_at(plan, tensor).slice)];
+  return slice.space == Space::Device;
+}
 int64_t trainable_count(const Plan& plan) {
   return std::count_if(plan.parameters.begin(), plan.parameters.end(),
                        [](const Parameter& p) { return p.trainable; });
@@ -105,6 +109,7 @@ std::string parameter_mismatch(const Plan& plan, const Parameter& p, int64_t tra
     return "has a gradient that is neither its whole nor its shard in f32";
   }
   const Slice& slice = plan.slices[static_cast<size_t>(gradient.slice)];
+  if (slice.space != Space::Device) return "has a gradient outside the device";
   const bool alive =
       slice.program < 0 || (slice.program == plan.step.back().program &&
                             slice.first <= p.gradient_ready && p.gradient_ready <= slice.last);
@@ -143,6 +148,7 @@ Status check_step_tensor(const Plan& plan, const char* what, int32_t id, DType d
                                   "]");
   }
   if (!is_persistent(plan, id)) return bad_plan("DC3233", who + "do not keep their memory");
+  if (!is_on_device(plan, id)) return bad_plan("DC3233", who + "lie outside the device");
   return {};
 }
 
@@ -164,6 +170,7 @@ std::string input_mismatch(const Plan& plan, const Input& input) {
   const Tensor& tensor = tensor_at(plan, input.tensor);
   const Slice& slice = plan.slices[static_cast<size_t>(tensor.slice)];
   if (slice.program >= 0 && slice.first != 0) return "is filled before its memory is its own";
+  if (slice.space != Space::Device) return "lies outside the device";
   if (!is_contiguous(tensor)) return "is not contiguous";
   if (!std::isfinite(input.low) || !std::isfinite(input.high)) return "has no finite range";
   switch (input.role) {
@@ -207,7 +214,7 @@ Status check_optimizer(const Plan& plan) {
   }
   const Prediction& p = plan.prediction;
   if (p.compute_ns < 0 || p.communication_ns < 0 || p.step_ns < 0 || p.peak_bytes < 0 ||
-      p.live_bytes < 0 ||
+      p.live_bytes < 0 || p.copy_ns < 0 || p.copied_out_bytes < 0 || p.copied_in_bytes < 0 ||
       std::any_of(p.wire_bytes.begin(), p.wire_bytes.end(), [](int64_t v) { return v < 0; })) {
     return bad_plan("DC3236", "the prediction has a negative number");
   }

@@ -22,6 +22,9 @@ std::string CompileOptions::canonical() const {
   }
   if (reduce_dtype) text += " reduce_dtype=" + std::string(base::name(*reduce_dtype));
   if (passes.memory) text += " memory=" + std::to_string(passes.memory->v);
+  if (passes.host_memory) text += " host_memory=" + std::to_string(passes.host_memory->v);
+  if (passes.disk_memory) text += " disk_memory=" + std::to_string(passes.disk_memory->v);
+  if (passes.offload_space == ir::Space::Disk) text += " offload_space=disk";
   return text + " device=cpu";
 }
 

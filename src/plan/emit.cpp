@@ -57,7 +57,7 @@ class Emitter {
     plan_.threads = options_.threads;
     plan_.accumulation = step_.accumulation;
     plan_.chain = options_.chain;
-    plan_.arena_bytes = {step_.arena_bytes, 0, 0};
+    plan_.arena_bytes = {step_.arena_bytes, step_.host_arena_bytes, step_.disk_arena_bytes};
     const ir::Optimizer& from = step_.optimizer;
     rp::Optimizer& to = plan_.optimizer;
     to.kind = static_cast<uint8_t>(from.kind);
@@ -175,21 +175,21 @@ class Emitter {
   // Streams up to the last one in use, and one group of all ranks for each stream that carries
   // collectives.
   void add_streams() {
-    std::vector<bool> carries(step_.streams.size(), false);
+    std::vector<bool> carries(step_.streams.size(), false), copies = carries;
     for (const ir::Program& program : step_.programs) {
       for (ir::NodeId id = program.graph.first(); id.valid(); id = program.graph.next(id)) {
         const ir::Node& node = program.graph.node(id);
-        bool is_start = ir::info(node.kind).provider == ir::Provider::Comm &&
-                        node.find_arg("elements") != nullptr;
         auto stream = static_cast<size_t>(node.stream);
-        if (is_start && stream < carries.size()) carries[stream] = true;
+        if (!ir::is_start(node.kind) || stream >= carries.size()) continue;
+        bool is_copy = ir::info(node.kind).provider == ir::Provider::Copy;
+        (is_copy ? copies : carries)[stream] = true;
       }
     }
     size_t used = 1;
     group_of_stream_.assign(step_.streams.size(), -1);
     for (size_t s = 0; s < step_.streams.size(); ++s) {
+      if (carries[s] || copies[s]) used = s + 1;
       if (!carries[s]) continue;
-      used = std::max(used, s + 1);
       rp::Group group;
       for (int rank = 0; rank < step_.mesh.world(); ++rank) group.ranks.push_back(rank);
       group.axis = step_.mesh.axes.empty() ? "" : step_.mesh.axes[0].name;
@@ -262,6 +262,10 @@ class Emitter {
     prediction.peak_bytes = step_.arena_bytes;
     prediction.live_bytes = analysis::peak_memory(step_).live.v;
     prediction.wire_bytes = wire_bytes(step_);
+    const CopiedBytes copied = copied_bytes(step_);
+    prediction.copy_ns = time.copies.v;
+    prediction.copied_out_bytes = copied.out;
+    prediction.copied_in_bytes = copied.in;
     prediction.origin = cost_.origin();
     if (time.analytic == 0 || !prediction.origin.starts_with("profile")) return;
     plan_.notes.push_back("the profile lacks " + std::to_string(time.analytic) + " of " +

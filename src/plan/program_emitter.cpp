@@ -23,11 +23,17 @@ Part part_of(const Node& node) {
     case OpKind::AllGatherIntoStart:
     case OpKind::ReduceScatterStart:
     case OpKind::AllReduceStart:
+    case OpKind::OffloadStart:
+    case OpKind::OffloadIntoStart:
+    case OpKind::ReloadStart:
       return Part::Start;
     case OpKind::AllGatherDone:
     case OpKind::AllGatherIntoDone:
     case OpKind::ReduceScatterDone:
     case OpKind::AllReduceDone:
+    case OpKind::OffloadDone:
+    case OpKind::OffloadIntoDone:
+    case OpKind::ReloadDone:
       return Part::Done;
     case OpKind::Input:
     case OpKind::State:
@@ -111,6 +117,12 @@ std::span<const std::string_view> operand_names(OpKind kind) {
     case OpKind::ReduceScatterDone:
     case OpKind::AllReduceStart:
     case OpKind::AllReduceDone:
+    case OpKind::OffloadStart:
+    case OpKind::OffloadDone:
+    case OpKind::OffloadIntoStart:
+    case OpKind::OffloadIntoDone:
+    case OpKind::ReloadStart:
+    case OpKind::ReloadDone:
     case OpKind::Release:
     case OpKind::Flatten:
       return {};
@@ -195,13 +207,21 @@ Status ProgramEmitter::emit(const Node& node) {
       emit_kernel(node);
       return base::ok_status();
     case Part::Start:
+      if (ir::info(node.kind).provider == ir::Provider::Copy) {
+        emit_start(node, copy(node));
+        return base::ok_status();
+      }
       if (group_of_stream_[static_cast<size_t>(node.stream)] < 0)
         return bad("runs on a stream without a group");
       for (const char* name : {"elements", "shard"}) {
         if (node.find_arg(name) == nullptr)
           return bad(std::string("has no attribute '") + name + "'");
       }
-      emit_start(node);
+      if (cost::joins(node)) {
+        emit_joining_start(node);
+      } else {
+        emit_start(node, collective(node));
+      }
       return base::ok_status();
     case Part::Done:
       emit_done(node);
@@ -315,24 +335,37 @@ rp::CollectiveBuffer ProgramEmitter::collective_buffer(const Node& node) {
   return buffer;
 }
 
-void ProgramEmitter::emit_start(const Node& node) {
-  if (cost::joins(node)) return emit_joining_start(node);
+rp::Instruction ProgramEmitter::collective(const Node& node) {
+  rp::Instruction result = instruction(rp::InstructionKind::Collective, node, node.stream);
+  bool gathers = node.kind == OpKind::AllGatherIntoStart || node.kind == OpKind::AllGatherStart;
+  result.collective = gathers                               ? rp::CollectiveKind::AllGather
+                      : node.kind == OpKind::AllReduceStart ? rp::CollectiveKind::AllReduce
+                                                            : rp::CollectiveKind::ReduceScatter;
+  result.group = group_of_stream_[static_cast<size_t>(node.stream)];
+  const rp::CollectiveBuffer buffer = collective_buffer(node);
+  result.reads = {buffer.input};
+  result.writes = {buffer.output};
+  result.buffers.push_back(buffer);
+  return result;
+}
+
+rp::Instruction ProgramEmitter::copy(const Node& node) {
+  rp::Instruction result = instruction(rp::InstructionKind::Copy, node, node.stream);
+  bool into = node.kind == OpKind::OffloadIntoStart;
+  result.src = memory_.flat_tensor(node.operands[into ? 1 : 0]);
+  result.dst = memory_.flat_tensor(node.results[0]);
+  result.reads = {result.src};
+  result.writes = {result.dst};
+  return result;
+}
+
+void ProgramEmitter::emit_start(const Node& node, rp::Instruction body) {
   bool has_stream = node.stream != 0;
   if (has_stream) {
     push_event(rp::InstructionKind::Signal, 0, events_, node);
     push_event(rp::InstructionKind::Wait, node.stream, events_++, node);
   }
-  rp::Instruction collective = instruction(rp::InstructionKind::Collective, node, node.stream);
-  bool gathers = node.kind == OpKind::AllGatherIntoStart || node.kind == OpKind::AllGatherStart;
-  collective.collective = gathers                               ? rp::CollectiveKind::AllGather
-                          : node.kind == OpKind::AllReduceStart ? rp::CollectiveKind::AllReduce
-                                                                : rp::CollectiveKind::ReduceScatter;
-  collective.group = group_of_stream_[static_cast<size_t>(node.stream)];
-  const rp::CollectiveBuffer buffer = collective_buffer(node);
-  collective.reads = {buffer.input};
-  collective.writes = {buffer.output};
-  collective.buffers.push_back(buffer);
-  program_.instructions.push_back(std::move(collective));
+  program_.instructions.push_back(std::move(body));
   if (!has_stream) return;
   done_event_[node.id.index()] = events_;
   push_event(rp::InstructionKind::Signal, node.stream, events_++, node);

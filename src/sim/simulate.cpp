@@ -15,7 +15,9 @@ Nanos node_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& no
     if (cost::joins(node)) return {};
     return cost::bucket_time(graph, node, step.mesh.world(), cost).time;
   }
-  const bool is_kernel = analysis::runs(node) && ir::info(node.kind).provider != ir::Provider::Comm;
+  if (const auto copy = cost::space_copy_of(step, graph, node))
+    return cost.copy(copy->bytes, copy->from, copy->to).time;
+  const bool is_kernel = analysis::runs(node) && !ir::is_done(node.kind);
   return is_kernel ? cost.compute(graph, node).time : Nanos{};
 }
 
@@ -28,7 +30,7 @@ ProgramRun simulate(const ir::Step& step, const ir::Graph& graph, const cost::Co
     const ir::Node& node = graph.node(id);
     const auto stream = static_cast<size_t>(node.stream);
     if (!analysis::runs(node)) continue;
-    if (ir::info(node.kind).provider == ir::Provider::Comm && !cost::transfer_of(graph, node)) {
+    if (ir::is_done(node.kind)) {
       Interval& started = run.intervals[static_cast<size_t>(
           interval_of[graph.value(node.operands[0]).producer.index()])];
       const Nanos wait = std::max(Nanos{}, started.end - now[stream]);

@@ -2,12 +2,13 @@
 // integer nanoseconds, equal on every host.
 //
 // The machine is the executor's (runtime/exec): stream 0 computes, in program order; every other
-// stream carries out the collectives started on it, first in, first out. A start takes no time on
-// stream 0. A done stands until its collective has ended: that wait is exposed communication. A
+// stream carries out the collectives, or copies between memory spaces, started on it, first in,
+// first out. A start takes no time on stream 0. A done stands until what it started has ended: that
+// wait is exposed communication. A
 // program ends when all of its streams have ended. One pass over the program, O(nodes).
 //
-// Not modelled yet: collectives slow each other or compute down (streams with a shared link),
-// copies between spaces.
+// Not modelled yet: collectives and copies slow each other or compute down (streams with a shared
+// link).
 #pragma once
 
 #include <vector>
@@ -35,13 +36,13 @@ struct ProgramRun {
 struct StepRun {
   std::vector<ProgramRun> programs;    // one run of each
   base::Nanos time, exposed;           // of the step: repeats included
-  base::Nanos compute, communication;  // busy times, repeats included
+  base::Nanos compute, communication;  // busy times of stream 0 and of all others, repeats included
   base::Nanos bound;  // no schedule of the same nodes is shorter: the busiest stream of each
                       // program, repeats included
 };
 
-// Time of a node: kernels from `compute`, the first start of a bucket from `collective`; nothing
-// for starts that join it, dones, views, inputs, state, releases.
+// Time of a node: kernels from `compute`, the first start of a bucket from `collective`, starts of
+// copies from `copy`; nothing for starts that join a bucket, dones, views, inputs, state, releases.
 base::Nanos node_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& node,
                       const cost::CostModel& cost);
 

@@ -23,8 +23,8 @@ LLAMA_70B = os.path.join(DATA, "llama_70b_cuda.pt2")
 # Frozen: an option that scripts of users rely on is never renamed or dropped.
 FLAGS = {
     "dcc": "--help --version",
-    "dcc compile": "--chain --config --grad-accum --help --json --memory --no-cache --output --passes --profile --reduce-dtype"
-    " --reduction-order --search-effort --search-time --threads --world --zero -h -o",
+    "dcc compile": "--chain --config --disk-memory --grad-accum --help --host-memory --json --memory --no-cache --offload-space --output"
+    " --passes --profile --reduce-dtype --reduction-order --search-effort --search-time --threads --world --zero -h -o",
     "dcc profile": "--help --output --ranks --threads -h -n -o",
     "dcc inspect": "--as --help -h",
     "dcc verify": "--help -h",

@@ -39,6 +39,9 @@ TEST(RoundTrip, NothingIsLost) {
   plan.profile_digest = std::string(64, 'c');
   plan.accumulation = 3;
   plan.threads = 2;
+  plan.prediction.copy_ns = 5;
+  plan.prediction.copied_out_bytes = 6;
+  plan.prediction.copied_in_bytes = 7;
   plan.arena_bytes.push_back(640);
   plan.slices.push_back({Space::Host, 64, 128, -1, 0, 0});
   plan.buffers = {{"bn.mean",

@@ -34,7 +34,7 @@ JobResult run_job(const plan::Plan& plan, TrainOptions options) {
   result.statuses.resize(static_cast<size_t>(world));
   result.outcomes.resize(static_cast<size_t>(world));
   on_ranks(world, {}, [&](Job& job, int rank) {
-    const LaunchInfo launch{Launcher::Single, rank, world, rank, world, "test"};
+    const LaunchInfo launch{Launcher::Single, rank, world, rank, world, "test", {}};
     auto outcome = train(loaded, job, launch, options);
     const auto at = static_cast<size_t>(rank);
     if (outcome.ok()) {
@@ -254,7 +254,7 @@ TEST(Train, RanksWithDifferentPlansSaySo) {
   const TrainingPlan hand(3, 1);
   on_ranks(3, {}, [&](Job& job, int rank) {
     const plan::Loaded loaded{hand.plan, rank == 1 ? "other" : "same"};
-    const LaunchInfo launch{Launcher::Single, rank, 3, rank, 3, "test"};
+    const LaunchInfo launch{Launcher::Single, rank, 3, rank, 3, "test", {}};
     TrainOptions options;
     options.weights = "init:0";
     options.data = "synthetic";
