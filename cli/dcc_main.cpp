@@ -46,13 +46,23 @@ void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
   sub->add_option("--passes", a.passes, "A chain of your own, comma-separated")
       ->excludes(chain)
       ->excludes(zero);
+  sub->add_option("--search-effort", a.search_effort, "Schedules that --chain auto may simulate")
+      ->capture_default_str();
+  sub->add_option("--search-time", a.search_time,
+                  "Seconds after which --chain auto takes the best so far; not cached");
   sub->add_option("--reduction-order", a.reduction_order, "When gradients are summed over ranks")
       ->check(CLI::IsMember({"per-step", "per-micro-batch"}));
   sub->add_option("--reduce-dtype", a.reduce_dtype,
                   "Type gradients travel in; their own if not given")
       ->check(CLI::IsMember({"float32", "bfloat16"}));
   sub->add_option("--grad-accum", a.grad_accum, "Micro-batches per step")->capture_default_str();
-  sub->add_option("--memory", a.memory, "Budget per rank, for example 512MiB");
+  sub->add_option("--memory", a.memory, "Device budget per rank, for example 512MiB");
+  sub->add_option("--host-memory", a.host_memory,
+                  "Budget per rank for what is offloaded to the host");
+  sub->add_option("--disk-memory", a.disk_memory, "Budget per rank for what is offloaded to disk");
+  sub->add_option("--offload-space", a.offload_space, "Where offload passes put what they move")
+      ->check(CLI::IsMember({"host", "disk"}))
+      ->capture_default_str();
   sub->add_option("--threads", a.threads, "Threads per rank")->capture_default_str();
   sub->add_option("--config", a.config, "train.json; overrides what the archive says");
   sub->add_flag("--no-cache", a.no_cache, "Neither read nor write the plan cache");

@@ -16,12 +16,16 @@ struct CompileArguments {
   std::string output;   // plan.dcp
   std::string config;   // train.json; empty: the archive's own
   int world = 0;
-  std::string chain = "zero3";
+  std::string chain = "auto";
+  int search_effort = 48;
+  double search_time = 0;       // seconds; 0: no limit
   std::string passes;           // a chain of one's own, comma-separated; empty: by name
   std::string reduction_order;  // "per-step", "per-micro-batch" or empty
   std::string reduce_dtype;     // "float32", "bfloat16" or empty
   int grad_accum = 1;
-  std::string memory;  // bytes with an optional suffix (KiB, MiB, GiB); empty: no budget
+  // Budgets: bytes with an optional suffix (KiB, MiB, GiB); empty: no budget
+  std::string memory, host_memory, disk_memory;
+  std::string offload_space = "host";  // or "disk"
   int threads = 1;
   bool no_cache = false;
   bool json = false;

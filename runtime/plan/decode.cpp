@@ -239,6 +239,9 @@ void Decoder::prediction(const fb::Prediction& from, Prediction& to) {
   to.live_bytes = from.live_bytes();
   to.wire_bytes = numbers(from.wire_bytes());
   to.origin = text(from.origin());
+  to.copy_ns = from.copy_ns();
+  to.copied_out_bytes = from.copied_out_bytes();
+  to.copied_in_bytes = from.copied_in_bytes();
 }
 
 void Decoder::memory(const fb::Plan& from, Plan& to) {
@@ -287,6 +290,7 @@ void Decoder::programs(const fb::Plan& from, Plan& to) {
     program.name = text(p.name());
     tables(p.instructions(), program.instructions,
            [&](const fb::Instruction& i) { return instruction(i); });
+    program.duration_ns = numbers(p.duration_ns());
     return program;
   });
   tables(all.step(), to.step, [](const fb::ProgramRun& r) {

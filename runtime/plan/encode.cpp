@@ -140,7 +140,7 @@ Offset<fb::RankClass> Encoder::all_ranks(const Plan& plan) {
   const auto programs = tables(plan.programs, [&](const Program& p) {
     const auto name = text(p.name);
     const auto list = tables(p.instructions, [&](const Instruction& i) { return instruction(i); });
-    return fb::CreateProgram(builder_, name, list);
+    return fb::CreateProgram(builder_, name, list, numbers(p.duration_ns));
   });
   const auto step = tables(plan.step, [&](const ProgramRun& r) {
     return fb::CreateProgramRun(builder_, r.program, r.repeat);
@@ -245,7 +245,8 @@ Offset<fb::Prediction> Encoder::prediction(const Prediction& p) {
   const auto wire = numbers(p.wire_bytes);
   const auto origin = text(p.origin);
   return fb::CreatePrediction(builder_, p.compute_ns, p.communication_ns, p.step_ns, p.peak_bytes,
-                              p.live_bytes, wire, origin);
+                              p.live_bytes, wire, origin, p.copy_ns, p.copied_out_bytes,
+                              p.copied_in_bytes);
 }
 
 std::string Encoder::run(const Plan& plan) {

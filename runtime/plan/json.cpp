@@ -218,6 +218,9 @@ void JsonDump::prediction() {
   field("live_bytes", p.live_bytes);
   integers("wire_bytes", p.wire_bytes);
   field("origin", p.origin);
+  field("copy_ns", p.copy_ns);
+  field("copied_out_bytes", p.copied_out_bytes);
+  field("copied_in_bytes", p.copied_in_bytes);
   w_.end_object();
 }
 
@@ -307,6 +310,7 @@ std::string JsonDump::run() {
   objects("programs", plan_.programs, [&](const Program& p) {
     field("name", p.name);
     objects("instructions", p.instructions, [&](const Instruction& in) { instruction(in); });
+    integers("duration_ns", p.duration_ns);
   });
   w_.end_object();
   return w_.take() + "\n";

@@ -130,7 +130,8 @@ BytesPerKind kept_bytes(const Plan& plan) {
   const std::vector<SliceKind> kinds = slice_kinds(plan);
   BytesPerKind kept{};
   for (size_t i = 0; i < plan.slices.size(); ++i) {
-    if (plan.slices[i].program < 0) kept[static_cast<size_t>(kinds[i])] += rounded(plan.slices[i]);
+    const bool is_kept = plan.slices[i].program < 0 && plan.slices[i].space == Space::Device;
+    if (is_kept) kept[static_cast<size_t>(kinds[i])] += rounded(plan.slices[i]);
   }
   return kept;
 }

@@ -20,7 +20,7 @@ struct Peak {
 };
 
 Peak find_peak(const Plan& plan, Space space);
-BytesPerKind kept_bytes(const Plan& plan);  // of what a rank keeps from step to step
+BytesPerKind kept_bytes(const Plan& plan);  // of what a rank keeps on the device from step to step
 // "1.2 GiB live at instruction 7 (aten.mm.default) of program 'step', module m.lm_head"
 std::string describe_peak(const Plan& plan, const Peak& peak);
 std::string memory_report(const Plan& plan);  // `dcc inspect --as=memory`

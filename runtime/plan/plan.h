@@ -104,6 +104,8 @@ struct Instruction {
 struct Program {
   std::string name;                       // "accumulate", "step"
   std::vector<Instruction> instructions;  // one total order
+  std::vector<int64_t> duration_ns{};     // predicted, by instruction, 0 for signals and waits;
+                                          // empty: the file does not say
 };
 struct ProgramRun {
   int32_t program = 0;
@@ -197,6 +199,9 @@ struct Prediction {
   int64_t peak_bytes = 0, live_bytes = 0;  // arena size; largest sum of live values
   std::vector<int64_t> wire_bytes;         // per CollectiveKind, sent by one rank per step
   std::string origin;                      // "profile <digest>" or "generic cpu table"
+  // Copies between memory spaces, per step and rank: their serial time, bytes from and to the
+  // device.
+  int64_t copy_ns = 0, copied_out_bytes = 0, copied_in_bytes = 0;
 };
 
 struct Plan {

@@ -55,7 +55,10 @@ void write_prediction(JsonWriter& json, const Plan& plan) {
   json.key("prediction").begin_object();
   json.field("step_ns", p.step_ns).field("compute_ns", p.compute_ns);
   json.field("communication_ns", p.communication_ns).field("origin", p.origin);
+  json.field("copy_ns", p.copy_ns);
   json.end_object();
+  json.key("copied_bytes").begin_object();
+  json.field("out", p.copied_out_bytes).field("in", p.copied_in_bytes).end_object();
   json.key("wire_bytes").begin_object();
   for (size_t i = 0; i < p.wire_bytes.size(); ++i) {
     json.field(name(static_cast<CollectiveKind>(i)), p.wire_bytes[i]);

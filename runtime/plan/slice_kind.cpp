@@ -19,6 +19,9 @@ class Classifier {
       mark(id, SliceKind::Scalars);
     }
     for (const Input& input : plan_.inputs) mark(input.tensor, SliceKind::Inputs);
+    for (const Program& program : plan_.programs) {
+      for (const Instruction& in : program.instructions) copy(in);
+    }
     return std::move(kinds_);
   }
 
@@ -45,6 +48,11 @@ class Classifier {
         mark(b.output, SliceKind::Gradients);
       }
     }
+  }
+  // A copy in another space is for what its source is for.
+  void copy(const Instruction& in) {
+    if (in.kind != InstructionKind::Copy) return;
+    if (kind_of(in.dst) == SliceKind::Activations) mark(in.dst, kind_of(in.src));
   }
   void state(const StateEntry& entry) {
     switch (entry.source) {

@@ -55,6 +55,13 @@ std::string parameters(const Plan& plan) {
                                (plan.optimizer.clip ? ", gradients clipped" : ", not clipped"));
 }
 
+std::string copied(const Prediction& p) {
+  if (p.copied_out_bytes == 0 && p.copied_in_bytes == 0) return "";
+  return line("copied per step", format_bytes(p.copied_out_bytes) + " from the device, " +
+                                     format_bytes(p.copied_in_bytes) + " to it, " +
+                                     base::format_duration(p.copy_ns) + ", by each rank");
+}
+
 std::string prediction(const Plan& plan) {
   const Prediction& p = plan.prediction;
   std::string wire;
@@ -63,16 +70,16 @@ std::string prediction(const Plan& plan) {
     wire += (wire.empty() ? "" : ", ") + std::string(name(static_cast<CollectiveKind>(i))) + " " +
             format_bytes(p.wire_bytes[i]) + " (" + std::to_string(p.wire_bytes[i]) + " bytes)";
   }
-  const int64_t exposed = p.step_ns - p.compute_ns;
-  const std::string communication =
-      exposed == p.communication_ns
-          ? " + communication " + base::format_duration(p.communication_ns)
-          : " + exposed communication " + base::format_duration(exposed) + " of " +
-                base::format_duration(p.communication_ns);
+  const int64_t exposed = p.step_ns - p.compute_ns, transfers = p.communication_ns + p.copy_ns;
+  const std::string what = p.copy_ns == 0 ? "communication " : "communication and copies ";
+  const std::string communication = exposed == transfers
+                                        ? " + " + what + base::format_duration(transfers)
+                                        : " + exposed " + what + base::format_duration(exposed) +
+                                              " of " + base::format_duration(transfers);
   return line("predicted step", base::format_duration(p.step_ns) + " = compute " +
                                     base::format_duration(p.compute_ns) + communication +
                                     ", from " + or_none(p.origin)) +
-         line("sent per step", wire.empty() ? "nothing" : wire + ", by rank 0");
+         line("sent per step", wire.empty() ? "nothing" : wire + ", by rank 0") + copied(p);
 }
 
 // Bytes of each kind: what a rank keeps from step to step, and what is alive at the peak.
@@ -109,7 +116,7 @@ std::string memory(const Plan& plan) {
 std::string program(const Plan& plan, const Program& p, int64_t repeat) {
   std::map<std::string, int64_t> kernels;  // by provider
   std::map<CollectiveKind, int64_t> collectives, whole_bytes;
-  int64_t others = 0;
+  int64_t copies = 0, others = 0;
   for (const Instruction& in : p.instructions) {
     if (in.kind == InstructionKind::Kernel) {
       ++kernels[std::string(name(in.provider))];
@@ -119,6 +126,8 @@ std::string program(const Plan& plan, const Program& p, int64_t repeat) {
         const Tensor& wire = plan.tensors[static_cast<size_t>(b.input)];
         whole_bytes[in.collective] += b.elements * base::byte_size(wire.dtype);
       }
+    } else if (in.kind == InstructionKind::Copy) {
+      ++copies;
     } else {
       ++others;
     }
@@ -131,6 +140,7 @@ std::string program(const Plan& plan, const Program& p, int64_t repeat) {
     out += std::to_string(count) + " " + std::string(name(kind)) + " of " +
            format_bytes(whole_bytes[kind]) + ", ";
   }
+  if (copies > 0) out += std::to_string(copies) + (copies == 1 ? " copy, " : " copies, ");
   return out + std::to_string(others) + " signals and waits";
 }
 

@@ -43,6 +43,7 @@ class InstructionChecker {
   std::string describe(int64_t id) const {
     return describe_tensor(plan_, static_cast<int32_t>(id));
   }
+  Status spaces(const Instruction& in) const;
   Status kernel(const Instruction& in);
   Status scratch(const Instruction& in);
   Status copy(const Instruction& in);
@@ -63,6 +64,7 @@ Status InstructionChecker::run(int32_t index) {
   writes_.assign(in.writes.begin(), in.writes.end());
   std::sort(reads_.begin(), reads_.end());
   std::sort(writes_.begin(), writes_.end());
+  DC_RETURN_IF_ERROR(spaces(in));
   switch (in.kind) {
     case InstructionKind::Kernel:
       return kernel(in);
@@ -75,6 +77,20 @@ Status InstructionChecker::run(int32_t index) {
       if (reads_.empty() && writes_.empty()) return {};
       return bad("DC3221", "touches no memory and yet lists reads or writes");
   }
+  return {};
+}
+
+// Only copies reach outside the device.
+Status InstructionChecker::spaces(const Instruction& in) const {
+  if (in.kind == InstructionKind::Copy) return {};
+  for (const auto* list : {&reads_, &writes_}) {
+    for (int64_t id : *list) {
+      if (plan_.slices[static_cast<size_t>(tensor(id).slice)].space != Space::Device)
+        return bad("DC3222", "touches " + describe(id) + ", which lies outside the device");
+    }
+  }
+  if (in.scratch >= 0 && plan_.slices[static_cast<size_t>(in.scratch)].space != Space::Device)
+    return bad("DC3222", "has its scratch outside the device");
   return {};
 }
 

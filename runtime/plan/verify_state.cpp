@@ -2,10 +2,12 @@
 // prediction.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "runtime/plan/extent.h"
 #include "runtime/plan/fail.h"
 #include "runtime/plan/verify.h"
+#include "src/base/checked.h"
 #include "src/base/step_scalars.h"
 
 namespace dc::runtime::plan {
@@ -19,6 +21,10 @@ const Tensor& tensor_at(const Plan& plan, int32_t id) {
 int64_t numel(const Tensor& tensor) { return *element_count(tensor.sizes); }
 bool is_persistent(const Plan& plan, int32_t tensor) {
   return plan.slices[static_cast<size_t>(tensor_at(plan, tensor).slice)].program < 0;
+}
+bool is_on_device(const Plan& plan, int32_t tensor) {
+  const Slice& slice = plan.slices[static_cast<size_t>(tensor_at(plan, tensor).slice)];
+  return slice.space == Space::Device;
 }
 int64_t trainable_count(const Plan& plan) {
   return std::count_if(plan.parameters.begin(), plan.parameters.end(),
@@ -103,6 +109,7 @@ std::string parameter_mismatch(const Plan& plan, const Parameter& p, int64_t tra
     return "has a gradient that is neither its whole nor its shard in f32";
   }
   const Slice& slice = plan.slices[static_cast<size_t>(gradient.slice)];
+  if (slice.space != Space::Device) return "has a gradient outside the device";
   const bool alive =
       slice.program < 0 || (slice.program == plan.step.back().program &&
                             slice.first <= p.gradient_ready && p.gradient_ready <= slice.last);
@@ -141,6 +148,7 @@ Status check_step_tensor(const Plan& plan, const char* what, int32_t id, DType d
                                   "]");
   }
   if (!is_persistent(plan, id)) return bad_plan("DC3233", who + "do not keep their memory");
+  if (!is_on_device(plan, id)) return bad_plan("DC3233", who + "lie outside the device");
   return {};
 }
 
@@ -162,6 +170,7 @@ std::string input_mismatch(const Plan& plan, const Input& input) {
   const Tensor& tensor = tensor_at(plan, input.tensor);
   const Slice& slice = plan.slices[static_cast<size_t>(tensor.slice)];
   if (slice.program >= 0 && slice.first != 0) return "is filled before its memory is its own";
+  if (slice.space != Space::Device) return "lies outside the device";
   if (!is_contiguous(tensor)) return "is not contiguous";
   if (!std::isfinite(input.low) || !std::isfinite(input.high)) return "has no finite range";
   switch (input.role) {
@@ -205,9 +214,29 @@ Status check_optimizer(const Plan& plan) {
   }
   const Prediction& p = plan.prediction;
   if (p.compute_ns < 0 || p.communication_ns < 0 || p.step_ns < 0 || p.peak_bytes < 0 ||
-      p.live_bytes < 0 ||
+      p.live_bytes < 0 || p.copy_ns < 0 || p.copied_out_bytes < 0 || p.copied_in_bytes < 0 ||
       std::any_of(p.wire_bytes.begin(), p.wire_bytes.end(), [](int64_t v) { return v < 0; })) {
     return bad_plan("DC3236", "the prediction has a negative number");
+  }
+  return {};
+}
+
+// A timeline computed from the durations is finite, and signals and waits take none.
+Status check_durations(const Plan& plan) {
+  for (size_t p = 0; p < plan.programs.size(); ++p) {
+    const Program& program = plan.programs[p];
+    std::optional<int64_t> sum = 0;
+    for (size_t i = 0; i < program.duration_ns.size(); ++i) {
+      const int64_t duration = program.duration_ns[i];
+      const InstructionKind kind = program.instructions[i].kind;
+      const bool may_last = kind != InstructionKind::Signal && kind != InstructionKind::Wait;
+      sum = base::checked_add(*sum, duration);
+      if (duration >= 0 && (may_last || duration == 0) && sum) continue;
+      return bad_plan("DC3236",
+                      describe_instruction(plan, static_cast<int32_t>(p), static_cast<int32_t>(i)) +
+                          " has an impossible predicted duration of " + std::to_string(duration) +
+                          " ns");
+    }
   }
   return {};
 }
@@ -219,7 +248,8 @@ Status check_state(const Plan& plan) {
   DC_RETURN_IF_ERROR(check_entries(plan));
   DC_RETURN_IF_ERROR(check_step_tensors(plan));
   DC_RETURN_IF_ERROR(check_inputs(plan));
-  return check_optimizer(plan);
+  DC_RETURN_IF_ERROR(check_optimizer(plan));
+  return check_durations(plan);
 }
 
 }  // namespace dc::runtime::plan

@@ -11,11 +11,6 @@ using ir::NodeId;
 using ir::OpKind;
 using ir::ValueId;
 
-bool is_done(OpKind kind) {
-  return kind == OpKind::AllGatherDone || kind == OpKind::AllGatherIntoDone ||
-         kind == OpKind::ReduceScatterDone || kind == OpKind::AllReduceDone;
-}
-
 // The operand, if any, that marks its storage as a gradient.
 std::optional<size_t> gradient_operand(OpKind kind) {
   switch (kind) {
@@ -40,6 +35,12 @@ std::optional<size_t> gradient_operand(OpKind kind) {
     case OpKind::ReduceScatterDone:
     case OpKind::AllReduceDone:
     case OpKind::Release:
+    case OpKind::OffloadStart:
+    case OpKind::OffloadDone:
+    case OpKind::OffloadIntoStart:
+    case OpKind::OffloadIntoDone:
+    case OpKind::ReloadStart:
+    case OpKind::ReloadDone:
     case OpKind::Dropout:
     case OpKind::Cast:
     case OpKind::Copy:
@@ -78,6 +79,16 @@ struct Builder {
     return std::min(position, static_cast<int32_t>(result.order.size()) - 1);
   }
 
+  // A copy in another space is of the same kind as what it was copied from.
+  Kind kind_made_by(const Node& node) {
+    if (node.kind == OpKind::AllGatherStart) return Kind::Gathered;
+    if (node.kind != OpKind::OffloadStart && node.kind != OpKind::ReloadStart)
+      return Kind::Activations;
+    const int owner = storages.owner(node.operands[0]);
+    return owner >= 0 ? kind_of(step.state[static_cast<size_t>(owner)].role)
+                      : range(node.operands[0]).kind;
+  }
+
   void define(const Node& node, int32_t position) {
     int64_t padded = 0;
     if (node.kind == OpKind::AllGatherStart)
@@ -89,9 +100,8 @@ struct Builder {
       LiveRange& live = range(id);
       if (storages.root(id) == id && storages.owner(id) < 0) {
         int32_t first = node.kind == OpKind::Input ? 0 : position;
-        Kind kind = node.kind == OpKind::AllGatherStart ? Kind::Gathered : Kind::Activations;
         int32_t last = node.kind == OpKind::Input ? std::max(position, last_of_input()) : position;
-        live = {id, first, last, {bytes}, kind};
+        live = {id, first, last, {bytes}, kind_made_by(node), graph.value(id).location.space};
       } else {
         live.bytes.v = std::max(live.bytes.v, bytes);
         live.last = std::max(live.last, position);
@@ -101,7 +111,7 @@ struct Builder {
 
   void read(const Node& node, int32_t position) {
     for (ValueId operand : node.operands) use(operand, position);
-    if (is_done(node.kind)) {  // the start's operand may be read by peers until here
+    if (ir::is_done(node.kind)) {  // the start's operand may be read by peers until here
       const Node& start = graph.node(graph.value(node.operands[0]).producer);
       for (ValueId operand : start.operands) use(operand, position);
     }
@@ -155,6 +165,12 @@ bool runs(const Node& node) {
     case OpKind::ReduceScatterDone:
     case OpKind::AllReduceStart:
     case OpKind::AllReduceDone:
+    case OpKind::OffloadStart:
+    case OpKind::OffloadDone:
+    case OpKind::OffloadIntoStart:
+    case OpKind::OffloadIntoDone:
+    case OpKind::ReloadStart:
+    case OpKind::ReloadDone:
     case OpKind::Dropout:
     case OpKind::Cast:
     case OpKind::Copy:

@@ -3,8 +3,8 @@
 //
 // A position is a node's index in program order. Ranges are inclusive. Rules beyond "from the
 // producer to the last use of any alias": inputs live from position 0 (the loader fills them before
-// the program starts); graph outputs live to the last position; the operand of a collective's start
-// lives until its done, because a peer may still read it; a release counts as the last use of a
+// the program starts); graph outputs live to the last position; the operand of a start lives until
+// its done, because a peer or a copy may still read it; a release counts as the last use of a
 // gathered value.
 #pragma once
 
@@ -33,6 +33,7 @@ struct LiveRange {
   int32_t first = 0, last = 0;
   base::Bytes bytes;  // reach of the widest alias; gathered values padded to world * shard
   Kind kind = Kind::Activations;
+  ir::Space space = ir::Space::Device;
 };
 
 struct Liveness {

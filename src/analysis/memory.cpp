@@ -15,21 +15,19 @@ void add(PeakMemory& peak, LiveValue value) {
   peak.largest.push_back(std::move(value));
 }
 
-bool on_device(const ir::Location& location) { return location.space == ir::Space::Device; }
-
-void collect_state(PeakMemory& peak, const ir::Step& step) {
+void collect_state(PeakMemory& peak, const ir::Step& step, ir::Space space) {
   for (const ir::StateEntry& entry : step.state) {
-    if (on_device(entry.location))
+    if (entry.location.space == space)
       add(peak, {entry.name, "", kind_of(entry.role), state_bytes(entry)});
   }
 }
 
 void collect(PeakMemory& peak, const ir::Graph& graph, const Liveness& live,
-             const ScratchBytes& scratch) {
+             const ScratchBytes& scratch, ir::Space space) {
   for (const LiveRange& range : live.ranges) {
+    if (range.space != space) continue;
     if (range.first > peak.position || range.last < peak.position) continue;
     const ir::Value& value = graph.value(range.value);
-    if (!on_device(value.location)) continue;
     add(peak, {value.name, graph.node(value.producer).origin.module, range.kind, range.bytes});
   }
   if (live.order.empty()) return;
@@ -46,23 +44,25 @@ std::string op_text(const ir::Node& node) {
   return node.kind == ir::OpKind::Aten ? node.overload : std::string(ir::info(node.kind).text);
 }
 
-PeakMemory peak_memory(const ir::Step& step, const ScratchBytes& scratch, size_t largest_count) {
+PeakMemory peak_memory(const ir::Step& step, const ScratchBytes& scratch, size_t largest_count,
+                       ir::Space space) {
   PeakMemory peak;
   int64_t most = -1;
   Liveness live_there;
   for (size_t i = 0; i < step.programs.size(); ++i) {
     const ir::Graph& graph = step.programs[i].graph;
     Liveness live = liveness(step, graph, StorageMap(step, graph));
-    const LivePeak found = live_bytes(graph, live, scratch).peak(ir::Space::Device);
+    const LivePeak found = live_bytes(graph, live, scratch).peak(space);
     if (found.bytes.v <= most) continue;
     most = found.bytes.v;
     peak.program = static_cast<int>(i);
     peak.position = found.position;
     live_there = std::move(live);
   }
-  collect_state(peak, step);
+  collect_state(peak, step, space);
   if (most >= 0)
-    collect(peak, step.programs[static_cast<size_t>(peak.program)].graph, live_there, scratch);
+    collect(peak, step.programs[static_cast<size_t>(peak.program)].graph, live_there, scratch,
+            space);
   std::stable_sort(peak.largest.begin(), peak.largest.end(),
                    [](const LiveValue& a, const LiveValue& b) { return a.bytes > b.bytes; });
   if (peak.largest.size() > largest_count) peak.largest.resize(largest_count);

@@ -17,7 +17,8 @@ struct LiveValue {
   base::Bytes bytes;
 };
 
-// All bytes rounded up to the alignment of slices, so that the kinds add up to `live`.
+// Of one space. All bytes rounded up to the alignment of slices, so that the kinds add up to
+// `live`.
 struct PeakMemory {
   int program = 0;       // index into Step::programs
   int32_t position = 0;  // in that program
@@ -28,9 +29,9 @@ struct PeakMemory {
   std::vector<LiveValue> largest;  // by decreasing size, at most `largest_count`
 };
 
-// `scratch`: as for live_bytes.
+// `scratch`: as for live_bytes; it is device memory.
 PeakMemory peak_memory(const ir::Step& step, const ScratchBytes& scratch = {},
-                       size_t largest_count = 8);
+                       size_t largest_count = 8, ir::Space space = ir::Space::Device);
 
 std::string describe(const PeakMemory& peak);  // one line per large value, for errors and reports
 std::string op_text(const ir::Node& node);     // "aten.mm.default", "all_gather.start"

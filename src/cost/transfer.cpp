@@ -1,5 +1,7 @@
 #include "src/cost/transfer.h"
 
+#include "src/analysis/storage.h"
+
 namespace dc::cost {
 namespace {
 
@@ -10,7 +12,7 @@ struct Start {
   size_t input;  // operand that travels
 };
 
-std::optional<Start> start_of(OpKind kind) {
+std::optional<Start> collective_of(OpKind kind) {
   if (kind == OpKind::AllGatherStart) return Start{Collective::AllGather, 0};
   if (kind == OpKind::AllGatherIntoStart) return Start{Collective::AllGather, 1};
   if (kind == OpKind::ReduceScatterStart) return Start{Collective::ReduceScatter, 0};
@@ -18,14 +20,58 @@ std::optional<Start> start_of(OpKind kind) {
   return std::nullopt;
 }
 
+// The space of a value that copies brought there, or of a state entry.
+ir::Space space_of(const ir::Step& step, const ir::Graph& graph, ir::ValueId value) {
+  const ir::Node* producer = &graph.node(graph.value(value).producer);
+  while (ir::is_done(producer->kind) || producer->kind == OpKind::OffloadIntoStart) {
+    value = producer->operands[0];
+    producer = &graph.node(graph.value(value).producer);
+  }
+  if (producer->kind != OpKind::State) return graph.value(value).location.space;
+  const int entry = analysis::state_entry_of(step, *producer);
+  return entry < 0 ? ir::Space::Device : step.state[static_cast<size_t>(entry)].location.space;
+}
+
 }  // namespace
 
 std::optional<Transfer> transfer_of(const ir::Graph& graph, const ir::Node& node) {
-  const std::optional<Start> start = start_of(node.kind);
+  const std::optional<Start> start = collective_of(node.kind);
   if (!start) return std::nullopt;
   const int64_t element_bytes =
       base::byte_size(graph.value(node.operands[start->input]).type.dtype);
   return Transfer{start->kind, node.int_arg("elements"), node.int_arg("shard"), element_bytes};
+}
+
+bool joins(const ir::Node& start) { return start.find_arg("joins") != nullptr; }
+
+std::vector<ir::NodeId> bucket_of(const ir::Graph& graph, ir::NodeId first) {
+  std::vector<ir::NodeId> bucket = {first};
+  for (ir::NodeId id = graph.next(first); id.valid() && joins(graph.node(id)); id = graph.next(id))
+    bucket.push_back(id);
+  return bucket;
+}
+
+Estimate bucket_time(const ir::Graph& graph, const ir::Node& first, int group_size,
+                     const CostModel& cost) {
+  base::Bytes bytes;
+  for (ir::NodeId id : bucket_of(graph, first.id))
+    bytes += transfer_of(graph, graph.node(id))->bytes();
+  return cost.collective(transfer_of(graph, first)->kind, bytes, group_size);
+}
+
+std::optional<SpaceCopy> space_copy_of(const ir::Step& step, const ir::Graph& graph,
+                                       const ir::Node& node) {
+  const auto bytes_of = [&](size_t operand) {
+    return graph.value(node.operands[operand]).type.bytes();
+  };
+  if (node.kind == OpKind::OffloadStart) {
+    return SpaceCopy{bytes_of(0), ir::Space::Device, graph.value(node.results[0]).location.space};
+  }
+  if (node.kind == OpKind::OffloadIntoStart)
+    return SpaceCopy{bytes_of(1), ir::Space::Device, space_of(step, graph, node.operands[0])};
+  if (node.kind == OpKind::ReloadStart)
+    return SpaceCopy{bytes_of(0), space_of(step, graph, node.operands[0]), ir::Space::Device};
+  return std::nullopt;
 }
 
 }  // namespace dc::cost

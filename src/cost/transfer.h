@@ -1,9 +1,11 @@
-// What a collective moves, as its start node describes it.
+// What a collective, or a copy between memory spaces, moves, as its start node describes it.
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "src/cost/cost_model.h"
+#include "src/ir/step.h"
 
 namespace dc::cost {
 
@@ -19,5 +21,22 @@ struct Transfer {
 
 // Nothing if the node starts no collective.
 std::optional<Transfer> transfer_of(const ir::Graph& graph, const ir::Node& node);
+
+// Starts that travel as one collective (a bucket) stand side by side: all but the first have
+// joins=1.
+bool joins(const ir::Node& start);
+std::vector<ir::NodeId> bucket_of(const ir::Graph& graph, ir::NodeId first);
+// Of the whole bucket; `first` must start a collective and not join another.
+Estimate bucket_time(const ir::Graph& graph, const ir::Node& first, int group_size,
+                     const CostModel& cost);
+
+struct SpaceCopy {
+  base::Bytes bytes;
+  ir::Space from = ir::Space::Device, to = ir::Space::Device;
+};
+
+// Nothing if the node starts no copy between spaces.
+std::optional<SpaceCopy> space_copy_of(const ir::Step& step, const ir::Graph& graph,
+                                       const ir::Node& node);
 
 }  // namespace dc::cost

@@ -21,7 +21,7 @@ enum class Phase : uint8_t { Forward, Backward, Update };
 
 enum class Space : uint8_t { Device, Host, Disk };
 inline constexpr int kSpaces = 3;
-// Where a storage lies; set by layout-arenas, unset before.
+// Where a storage lies. Offloading sets the space; layout-arenas sets the rest, unset before.
 struct Location {
   Space space = Space::Device;
   int64_t offset = -1;  // bytes from the start of the arena

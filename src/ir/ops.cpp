@@ -54,6 +54,26 @@ std::optional<OpKind> op_from_text(std::string_view text) {
   return std::nullopt;
 }
 
+bool is_start(OpKind kind) {
+  return kind == OpKind::AllGatherStart || kind == OpKind::AllGatherIntoStart ||
+         kind == OpKind::ReduceScatterStart || kind == OpKind::AllReduceStart ||
+         kind == OpKind::OffloadStart || kind == OpKind::OffloadIntoStart ||
+         kind == OpKind::ReloadStart;
+}
+
+bool is_done(OpKind kind) {
+  return kind == OpKind::AllGatherDone || kind == OpKind::AllGatherIntoDone ||
+         kind == OpKind::ReduceScatterDone || kind == OpKind::AllReduceDone ||
+         kind == OpKind::OffloadDone || kind == OpKind::OffloadIntoDone ||
+         kind == OpKind::ReloadDone;
+}
+
+// In ops.def a done follows its start.
+OpKind start_of(OpKind done) {
+  DC_CHECK(is_done(done));
+  return static_cast<OpKind>(static_cast<int>(done) - 1);
+}
+
 const AtenInfo* aten_info(std::string_view overload) {
   static const std::vector<AtenInfo> kTable = sorted_aten_table();
   auto less = [](const AtenInfo& a, std::string_view key) { return a.overload < key; };

@@ -12,6 +12,8 @@
 //   itself); result is %dst reduce_scatter.start %g shard=       partial[n] of the wire dtype ->
 //   f32 flat_shard[s]; sums in rank order, tail zero all_reduce.start %g shard=           partial
 //   -> f32 replicated; a reduce_scatter followed by an all_gather of the f32 sums
+//   A start may have joins=1: it travels with the start right before it, of the same kind and
+//   stream, as one collective (a bucket).
 //   *.done %started                      waits; the value may be read from here on, and the start's
 //   operand may be reused release %gathered                    the gathered value and all views of
 //   it are dead dropout %x %rng p= op_id=            -> y, mask(bool): counter-based Philox; rng is
@@ -31,6 +33,18 @@
 //   f32, same element count; torch.optim.AdamW's formula sgd %p! %buf! %g %scalars %slots param=
 //   group= clip= momentum= nesterov=   torch.optim.SGD; %buf is %p's stand-in and untouched without
 //   momentum
+//
+// Copies between memory spaces. A value outside the device lies where its location says (`at host`,
+// `at disk`); nothing but these ops may touch it:
+//
+//   offload.start %x                     a copy of the device value %x, without gaps, in another
+//                                        space
+//   offload_into.start %dst! %x          fills the whole state %dst, which lies in another space;
+//                                        result is %dst
+//   reload.start %h                      a device copy of a value or state of another space. A
+//                                        reloaded state that is then changed must be written back
+//                                        by offload_into
+//
 #pragma once
 
 #include <cstdint>
@@ -40,7 +54,7 @@
 namespace dc::ir {
 
 enum class AliasRule : uint8_t { Fresh, View, State, None };
-enum class Provider : uint8_t { None, Aten, Native, Comm };
+enum class Provider : uint8_t { None, Aten, Native, Comm, Copy };
 
 enum class OpKind : uint8_t {
 #define DC_OP(kind, text, alias, mutated, random, provider) kind,
@@ -57,6 +71,10 @@ struct OpInfo {
 };
 const OpInfo& info(OpKind kind);
 std::optional<OpKind> op_from_text(std::string_view text);  // not for "aten"
+// Halves of asynchronous ops: collectives and copies between spaces.
+bool is_start(OpKind kind);
+bool is_done(OpKind kind);
+OpKind start_of(OpKind done);  // requires is_done
 
 // Rough class of an ATen overload: the analytic cost model and the scratch estimate go by it.
 enum class AtenClass : uint8_t {

@@ -38,6 +38,10 @@ class StepParser {
         good = reader_.dtype(step_->reduce_dtype.emplace());
       } else if (key.text == "arena") {
         good = reader_.integer(step_->arena_bytes, "a size in bytes");
+      } else if (key.text == "host_arena") {
+        good = reader_.integer(step_->host_arena_bytes, "a size in bytes");
+      } else if (key.text == "disk_arena") {
+        good = reader_.integer(step_->disk_arena_bytes, "a size in bytes");
       } else if (key.text == "model") {
         good = reader_.string(step_->model_digest, "a digest");
       } else {

@@ -169,6 +169,8 @@ void print_head(const Step& step, std::string& out) {
   add_int(out, "accumulation", step.accumulation, 1);
   if (step.reduce_dtype) out += " reduce_dtype=" + std::string(base::name(*step.reduce_dtype));
   add_int(out, "arena", step.arena_bytes, 0);
+  add_int(out, "host_arena", step.host_arena_bytes, 0);
+  add_int(out, "disk_arena", step.disk_arena_bytes, 0);
   if (!step.model_digest.empty()) out += " model=" + quoted(step.model_digest);
   out += " {\n";
 }

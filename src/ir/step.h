@@ -95,8 +95,8 @@ struct StateEntry {
   // [rank * type.numel(), ...).
   int range_of = -1;  // index into Step::state
   int64_t storage_elements =
-      0;  // elements reserved, >= type.numel() (a whole value padded to N * shard)
-  Location location;
+      0;              // elements reserved, >= type.numel() (a whole value padded to N * shard)
+  Location location;  // one with `range_of` lies in the same space as that entry
 };
 
 enum class OptimizerKind : uint8_t { AdamW, Sgd };
@@ -137,10 +137,13 @@ struct Step {
   std::vector<StateEntry> state;
   std::vector<std::string> streams = {"compute"};
   std::vector<Program> programs;  // imported: one graph; sharded: [accumulate x (GA - 1),] step
-  int64_t arena_bytes = 0;        // of space device; set by layout-arenas
-  std::string model_digest;       // SHA-256 of the archive's canonical graph, hex
+  int64_t arena_bytes = 0;        // of space device; set by layout-arenas, as the next two
+  int64_t host_arena_bytes = 0, disk_arena_bytes = 0;
+  std::string model_digest;  // SHA-256 of the archive's canonical graph, hex
 
   int find_state(std::string_view name) const;  // -1 if absent
+  int64_t arena(Space space) const;             // bytes
+  int64_t& arena(Space space);
 };
 
 std::string print(const Step& step);                 // stable, complete

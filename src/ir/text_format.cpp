@@ -106,6 +106,7 @@ bool is_default(const Location& location) {
 
 std::string format_location(const Location& location) {
   std::string out(word(location.space));
+  if (!location.placed() && location.bytes == 0) return out;
   out += ':';
   out += location.placed() ? std::to_string(location.offset) : "?";
   return out + "+" + std::to_string(location.bytes);

@@ -19,7 +19,7 @@ std::string format_double(
 std::string format_ints(const std::vector<int64_t>& values, char open, char close);  // "[1,2]"
 std::string format_type(const TensorType& type,
                         const Mesh& mesh);  // f32[2,3] strides=(1,2) offset=4 varying<dp>
-std::string format_location(const Location& location);  // device:128+4096
+std::string format_location(const Location& location);  // device:128+4096, host before layout
 bool is_default(const Location& location);
 
 }  // namespace dc::ir

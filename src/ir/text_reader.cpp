@@ -250,7 +250,8 @@ bool TextReader::axis(size_t& out, const Mesh& mesh) {
 }
 
 bool TextReader::location(Location& out) {
-  if (!enumerator(out.space, "a memory space") || !punct(':')) return false;
+  if (!enumerator(out.space, "a memory space")) return false;
+  if (!accept_punct(':')) return true;
   if (!accept_punct('?') && !integer(out.offset, "an offset in bytes or '?'")) return false;
   return punct('+') && integer(out.bytes, "a size in bytes");
 }

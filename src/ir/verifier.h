@@ -29,13 +29,12 @@ struct Scope {
   }
 };
 
+// The space that a value's storage lies in.
+Space space_of(const Scope& scope, ValueId value);
 // Elements reserved for the value that owns a storage; a gathered value is padded to whole shards.
 int64_t storage_of(const Scope& scope, ValueId root);
 AliasRule alias_of(const Node& node);
-bool is_start(OpKind kind);
-bool is_done(OpKind kind);
-OpKind start_of(OpKind done);  // requires is_done
-bool is_update(OpKind kind);   // adamw, sgd
+bool is_update(OpKind kind);  // adamw, sgd
 int64_t trainable_count(const Step& step);
 int64_t reserved_elements(const StateEntry& entry);         // at least what its type reaches
 bool is_partial(const TensorType& type, const Mesh& mesh);  // on an axis of more than one rank

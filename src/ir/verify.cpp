@@ -16,24 +16,6 @@ AliasRule alias_of(const Node& node) {
   return aten ? aten->alias : AliasRule::Fresh;
 }
 
-bool is_start(OpKind kind) {
-  return kind == OpKind::AllGatherStart || kind == OpKind::AllGatherIntoStart ||
-         kind == OpKind::ReduceScatterStart || kind == OpKind::AllReduceStart;
-}
-
-bool is_done(OpKind kind) {
-  return kind == OpKind::AllGatherDone || kind == OpKind::AllGatherIntoDone ||
-         kind == OpKind::ReduceScatterDone || kind == OpKind::AllReduceDone;
-}
-
-OpKind start_of(OpKind done) {
-  if (done == OpKind::AllGatherDone) return OpKind::AllGatherStart;
-  if (done == OpKind::AllGatherIntoDone) return OpKind::AllGatherIntoStart;
-  if (done == OpKind::ReduceScatterDone) return OpKind::ReduceScatterStart;
-  DC_CHECK(done == OpKind::AllReduceDone);
-  return OpKind::AllReduceStart;
-}
-
 bool is_update(OpKind kind) { return kind == OpKind::AdamW || kind == OpKind::Sgd; }
 
 int64_t trainable_count(const Step& step) {
@@ -154,6 +136,8 @@ Status verify_entry(const Step& step, Stage stage, int index) {
   const StateEntry& whole = step.state[static_cast<size_t>(entry.range_of)];
   if (whole.range_of >= 0)
     return bad("DC2110", "is a range of an entry without storage of its own");
+  if (whole.location.space != entry.location.space)
+    return bad("DC2201", "is a range of '" + whole.name + "', which lies in another space");
   if (whole.type.dtype != entry.type.dtype || !entry.type.is_contiguous() ||
       entry.type.numel() * step.mesh.world() > reserved_elements(whole)) {
     return bad("DC2201", "is a range that '" + whole.name + "' does not hold for every rank");
@@ -172,10 +156,9 @@ Status verify_locations(const Step& step) {
                            "state entry '" + entry.name + "' has no place for its " +
                                std::to_string(bytes) + " bytes");
     }
-    if (entry.location.space == Space::Device &&
-        entry.location.offset + entry.location.bytes > step.arena_bytes) {
+    if (entry.location.offset + entry.location.bytes > step.arena(entry.location.space)) {
       return table_offence(step, stage, "DC2313",
-                           "state entry '" + entry.name + "' ends outside the arena");
+                           "state entry '" + entry.name + "' ends outside its arena");
     }
   }
   return {};

@@ -23,10 +23,16 @@ Arity arity(OpKind kind) {
     case OpKind::ReduceScatterDone:
     case OpKind::AllReduceStart:
     case OpKind::AllReduceDone:
+    case OpKind::OffloadStart:
+    case OpKind::OffloadDone:
+    case OpKind::OffloadIntoDone:
+    case OpKind::ReloadStart:
+    case OpKind::ReloadDone:
     case OpKind::Cast:
     case OpKind::Flatten:
       return {1, 1};
     case OpKind::AllGatherIntoStart:
+    case OpKind::OffloadIntoStart:
     case OpKind::Scale:
       return {2, 1};
     case OpKind::Release:
@@ -88,7 +94,15 @@ class OpChecker {
       case OpKind::AllGatherIntoDone:
       case OpKind::ReduceScatterDone:
       case OpKind::AllReduceDone:
+      case OpKind::OffloadDone:
+      case OpKind::OffloadIntoDone:
+      case OpKind::ReloadDone:
         return done();
+      case OpKind::OffloadStart:
+      case OpKind::ReloadStart:
+        return moved_copy();
+      case OpKind::OffloadIntoStart:
+        return offload_into();
       case OpKind::Release:
         return release();
       case OpKind::Dropout:
@@ -253,8 +267,22 @@ class OpChecker {
   Status done() const {
     const Node& start = scope_.graph.node(scope_.operand(node_, 0).producer);
     if (start.kind != start_of(node_.kind))
-      return bad("DC2308", "the operand is not a start of the same collective");
+      return bad("DC2308", "the operand is not a start of the same kind");
     return out() == in(0) ? Status() : wrong("the result must have the type of the start");
+  }
+
+  // offload.start and reload.start: the result is the operand without its offset, in another space.
+  Status moved_copy() const {
+    TensorType type = in(0);
+    type.offset = 0;
+    if (type.storage_elements() != type.numel()) return wrong("the operand must have no gaps");
+    return out() == type ? Status() : wrong("the result must have the type of the operand");
+  }
+
+  Status offload_into() const {
+    if (scope_.entry[node_.operands[0].index()] < 0) return wrong("operand 0 must be state");
+    DC_RETURN_IF_ERROR(copy());
+    return out() == in(0) ? Status() : wrong("the result must have the type of operand 0");
   }
 
   Status release() const {
@@ -356,11 +384,19 @@ class OpChecker {
     return int_attribute("clip", 0, 2, clip);
   }
 
+  // True also for a reloaded copy of state that lies in another space.
+  bool is_state_or_copy(ValueId value) const {
+    const ValueId root = scope_.root[value.index()];
+    if (scope_.entry[root.index()] >= 0) return true;
+    const Node& producer = scope_.graph.node(scope_.value(root).producer);
+    return producer.kind == OpKind::ReloadStart && scope_.entry[producer.operands[0].index()] >= 0;
+  }
+
   // adamw and sgd: parameter and state first, then the gradient, scalars, slots.
   Status update(size_t gradient) const {
     for (size_t i = 0; i < gradient; ++i) {
-      const bool is_state = scope_.entry[node_.operands[i].index()] >= 0;
-      if (!is_state) return wrong("operand " + std::to_string(i) + " must be state");
+      if (!is_state_or_copy(node_.operands[i]))
+        return wrong("operand " + std::to_string(i) + " must be state");
     }
     for (size_t i = 0; i <= gradient; ++i) {
       DC_RETURN_IF_ERROR(dense(i));

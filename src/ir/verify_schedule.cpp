@@ -1,5 +1,5 @@
-// Rules over program order: halves of collectives pair up, buffers in flight are left alone,
-// released values are dead.
+// Rules over program order: halves of collectives and copies pair up, buffers in flight are left
+// alone, released values are dead.
 #include <algorithm>
 
 #include "src/ir/verifier.h"
@@ -20,13 +20,16 @@ class OrderChecker {
       DC_RETURN_IF_ERROR(use_after_release(node));
       if (is_done(node.kind)) finish(node);
       DC_RETURN_IF_ERROR(hazard(node));
+      follow_copies(node);
       if (is_start(node.kind)) {
         DC_RETURN_IF_ERROR(pairing(node));
+        DC_RETURN_IF_ERROR(bucket(node));
         begin(node);
       }
       if (node.kind == OpKind::Release)
         released_[scope_.root[node.operands[0].index()].index()] = true;
     }
+    DC_RETURN_IF_ERROR(unsaved_copies());
     for (const Output& output : scope_.graph.outputs) {
       const ValueId root = scope_.root[output.value.index()];
       if (!released_[root.index()]) continue;
@@ -44,6 +47,13 @@ class OrderChecker {
     int64_t storage;
     bool written;
   };
+
+  // A reloaded copy of state that a node changed.
+  struct Unsaved {
+    ValueId copy;
+    NodeId change;
+  };
+  static constexpr int64_t kNoState = 0;  // storages of state are negative
 
   // Equal for values that share bytes: ranges of a state entry share them with the whole entry.
   int64_t storage(ValueId value) const {
@@ -72,15 +82,31 @@ class OrderChecker {
     for (const Use& use : scope_.value(start.results[0]).uses) {
       const Node& reader = scope_.graph.node(use.node);
       if (!is_done(reader.kind)) {
-        return offence(
-            scope_, reader, "DC2308",
-            "%" + scope_.value(start.results[0]).name + " is read before its collective is done");
+        return offence(scope_, reader, "DC2308",
+                       "%" + scope_.value(start.results[0]).name + " is read before it is done");
       }
       ++dones;
     }
     if (dones == 1) return {};
     return offence(scope_, start, "DC2308",
                    "this start has " + std::to_string(dones) + " dones, not one");
+  }
+
+  // A start that joins stands right after a start of its kind on its stream.
+  Status bucket(const Node& start) const {
+    if (start.find_arg("joins") == nullptr) return {};
+    const NodeId before = scope_.graph.previous(start.id);
+    const bool fits = before.valid() && is_start(scope_.graph.node(before).kind) &&
+                      gathers(scope_.graph.node(before).kind) == gathers(start.kind) &&
+                      (gathers(start.kind) || scope_.graph.node(before).kind == start.kind) &&
+                      scope_.graph.node(before).stream == start.stream;
+    if (fits) return {};
+    return offence(scope_, start, "DC2314",
+                   "this start joins another, but none of its kind and stream stands before it");
+  }
+
+  static bool gathers(OpKind kind) {
+    return kind == OpKind::AllGatherStart || kind == OpKind::AllGatherIntoStart;
   }
 
   void begin(const Node& start) {
@@ -109,6 +135,36 @@ class OrderChecker {
     return {};
   }
 
+  // Changed copies of state wait to be written back: into the state they came from, or into the
+  // whole that it is a range of (gathered from what the ranks changed).
+  void follow_copies(const Node& node) {
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      const ValueId root = scope_.root[node.operands[i].index()];
+      if (!writes(node, i) || copied_state(root) == kNoState) continue;
+      std::erase_if(unsaved_, [&](const Unsaved& one) { return one.copy == root; });
+      unsaved_.push_back({root, node.id});
+    }
+    if (node.kind != OpKind::OffloadIntoStart) return;
+    const int64_t target = storage(node.operands[0]);
+    std::erase_if(unsaved_, [&](const Unsaved& one) { return copied_state(one.copy) == target; });
+  }
+
+  // The storage of the state that a reloaded value is a copy of.
+  int64_t copied_state(ValueId root) const {
+    const Node& producer = scope_.graph.node(scope_.value(root).producer);
+    if (producer.kind != OpKind::ReloadStart) return kNoState;
+    const int64_t source = storage(producer.operands[0]);
+    return source < 0 ? source : kNoState;
+  }
+
+  Status unsaved_copies() const {
+    if (unsaved_.empty()) return {};
+    const Unsaved& first = unsaved_.front();
+    return offence(scope_, scope_.graph.node(first.change), "DC2315",
+                   "%" + scope_.value(first.copy).name +
+                       " is a reloaded copy of state, and its change is not written back");
+  }
+
   // Views move no bytes.
   static bool is_view_only(const Node& node) {
     return alias_of(node) == AliasRule::View &&
@@ -117,6 +173,7 @@ class OrderChecker {
 
   const Scope& scope_;
   std::vector<bool> released_;
+  std::vector<Unsaved> unsaved_;
   std::vector<InFlight> in_flight_;
 };
 

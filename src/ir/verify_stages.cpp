@@ -32,8 +32,10 @@ bool comes_from_reduction(const Scope& scope, ValueId gradient) {
   const Node& producer = scope.graph.node(scope.value(root).producer);
   if (producer.kind == OpKind::ReduceScatterStart || producer.kind == OpKind::AllReduceStart)
     return true;
-  if (producer.kind == OpKind::AllGatherStart)
-    return comes_from_reduction(scope, producer.operands[0]);
+  const bool passes_on = producer.kind == OpKind::AllGatherStart ||
+                         producer.kind == OpKind::OffloadStart ||
+                         producer.kind == OpKind::ReloadStart;
+  if (passes_on) return comes_from_reduction(scope, producer.operands[0]);
   const int entry = scope.entry[root.index()];
   return entry >= 0 && scope.step.state[static_cast<size_t>(entry)].role == StateRole::Accumulator;
 }
@@ -109,10 +111,9 @@ Status verify_place(const Scope& scope, const Node& node, const Location& locati
     return offence(scope, node, "DC2312",
                    what + " has no place for its " + std::to_string(bytes) + " bytes");
   }
-  const bool inside =
-      location.space != Space::Device || location.offset + location.bytes <= scope.step.arena_bytes;
+  const bool inside = location.offset + location.bytes <= scope.step.arena(location.space);
   if (inside && location.offset % base::kAlignment == 0) return {};
-  return offence(scope, node, "DC2313", what + " lies outside the arena or off its alignment");
+  return offence(scope, node, "DC2313", what + " lies outside its arena or off its alignment");
 }
 
 Status verify_locations(const Scope& scope, const Node& node, const std::vector<bool>& in_outputs) {

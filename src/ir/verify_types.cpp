@@ -41,6 +41,13 @@ Status verify_shape(const Scope& scope, const Node& node, const Value& value) {
 
 }  // namespace
 
+Space space_of(const Scope& scope, ValueId value) {
+  const ValueId root = scope.root[value.index()];
+  const int entry = scope.entry[root.index()];
+  return entry >= 0 ? scope.step.state[static_cast<size_t>(entry)].location.space
+                    : scope.value(root).location.space;
+}
+
 int64_t storage_of(const Scope& scope, ValueId root) {
   const Value& value = scope.value(root);
   const Node& producer = scope.graph.node(value.producer);
@@ -74,6 +81,36 @@ Status verify_view(const Scope& scope, const Node& node) {
   return {};
 }
 
+// The operand that a copy takes from, or brings to, a space outside the device; -1 if there is
+// none.
+int outside_operand(OpKind kind) {
+  const bool has = kind == OpKind::OffloadDone || kind == OpKind::OffloadIntoStart ||
+                   kind == OpKind::OffloadIntoDone || kind == OpKind::ReloadStart;
+  return has ? 0 : -1;
+}
+
+// Only copies between spaces touch what lies outside the device.
+Status verify_spaces(const Scope& scope, const Node& node) {
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    const bool outside = space_of(scope, node.operands[i]) != Space::Device;
+    if (outside == (outside_operand(node.kind) == static_cast<int>(i))) continue;
+    return offence(scope, node, "DC2316",
+                   "%" + scope.operand(node, i).name +
+                       (outside ? " lies outside the device, where only copies may touch it"
+                                : " already lies in the device's memory"));
+  }
+  for (ValueId result : node.results) {
+    if (!result.valid() || scope.root[result.index()] != result || node.kind == OpKind::State)
+      continue;
+    const bool outside = scope.value(result).location.space != Space::Device;
+    if (outside == (node.kind == OpKind::OffloadStart)) continue;
+    return offence(scope, node, "DC2316",
+                   "%" + scope.value(result).name +
+                       (outside ? " is made outside the device" : " does not leave the device"));
+  }
+  return {};
+}
+
 // Follows views back to the owner of the storage, for the results of one node.
 void trace_storage(Scope& scope, const Node& node) {
   const bool view = alias_of(node) == AliasRule::View && !node.operands.empty();
@@ -103,6 +140,7 @@ Status verify_types(Scope& scope) {
     if (node.kind != OpKind::Aten) {
       DC_RETURN_IF_ERROR(verify_op_types(scope, node));
     }
+    DC_RETURN_IF_ERROR(verify_spaces(scope, node));
     if (alias_of(node) == AliasRule::View) DC_RETURN_IF_ERROR(verify_view(scope, node));
     if (alias_of(node) != AliasRule::None) continue;
     for (ValueId result : node.results) {

@@ -12,12 +12,17 @@ namespace {
 
 using base::Status;
 
-int64_t place_state(ir::Step& step) {
+using ir::Space;
+
+constexpr Space kSpaces[] = {Space::Device, Space::Host, Space::Disk};
+
+// Returns the end of the state in `space`.
+int64_t place_state(ir::Step& step, Space space) {
   int64_t end = 0;
   for (ir::StateEntry& entry : step.state) {
-    if (entry.range_of >= 0) continue;
+    if (entry.range_of >= 0 || entry.location.space != space) continue;
     int64_t bytes = analysis::state_bytes(entry).v;
-    entry.location = {ir::Space::Device, end, bytes};
+    entry.location = {space, end, bytes};
     end += base::round_up(bytes, base::kAlignment);
   }
   for (ir::StateEntry& entry : step.state) {
@@ -37,8 +42,8 @@ int64_t place_shared_inputs(ir::Step& step, int64_t end) {
       if (node.kind != ir::OpKind::Input) continue;
       ir::Value& value = program.graph.value(node.results[0]);
       int64_t bytes = value.type.storage_elements() * base::byte_size(value.type.dtype);
-      auto [place, is_new] = places.try_emplace(analysis::input_name(node),
-                                                ir::Location{ir::Space::Device, end, bytes});
+      auto [place, is_new] =
+          places.try_emplace(analysis::input_name(node), ir::Location{Space::Device, end, bytes});
       if (is_new) end += base::round_up(bytes, base::kAlignment);
       value.location = place->second;
     }
@@ -51,68 +56,118 @@ struct Placed {
   std::string algorithm;
 };
 
-base::Result<Placed> place_program(const ir::Step& step, ir::Graph& graph, int64_t base_offset,
-                                   const cost::CostModel& costs) {
-  analysis::Liveness live = analysis::liveness(step, graph, analysis::StorageMap(step, graph));
+// The transients of one program in one space, as requests with the places to fill in.
+struct Wanted {
   std::vector<Request> requests;
   std::vector<ir::Location*> locations;  // of each request
+};
+
+Wanted wanted(const ir::Step& step, ir::Graph& graph, const analysis::Liveness& live, Space space) {
+  Wanted result;
   for (const auto& range : live.ranges) {
     ir::Value& value = graph.value(range.value);
     bool is_placed =
         step.programs.size() > 1 && graph.node(value.producer).kind == ir::OpKind::Input;
-    if (is_placed) continue;
-    requests.push_back({range.first, range.last, range.bytes.v});
-    locations.push_back(&value.location);
+    if (is_placed || range.space != space) continue;
+    result.requests.push_back({range.first, range.last, range.bytes.v});
+    result.locations.push_back(&value.location);
   }
+  return result;
+}
+
+void add_scratch(ir::Graph& graph, const analysis::Liveness& live, const cost::CostModel& costs,
+                 Wanted& wanted) {
   for (size_t i = 0; i < live.order.size(); ++i) {
     ir::Node& node = graph.node(live.order[i]);
     node.scratch = {};
     int64_t bytes = costs.scratch(graph, node).bytes.v;
     if (bytes <= 0) continue;
-    requests.push_back({static_cast<int32_t>(i), static_cast<int32_t>(i), bytes});
-    locations.push_back(&node.scratch);
+    wanted.requests.push_back({static_cast<int32_t>(i), static_cast<int32_t>(i), bytes});
+    wanted.locations.push_back(&node.scratch);
   }
-  Layout layout = best_layout(requests);
-  if (Status status = check(requests, layout); !status.ok()) {
-    return std::move(status).add_context("in the layout of program '" + graph.name() + "'");
-  }
-  for (size_t i = 0; i < requests.size(); ++i) {
-    *locations[i] = {ir::Space::Device, base_offset + layout.offsets[i], requests[i].bytes};
-  }
-  return Placed{layout.bytes, lower_bound(requests), layout.algorithm};
 }
 
-Status over_budget(const ir::Step& step, const Allocation& allocation, base::Bytes budget) {
-  analysis::PeakMemory peak = analysis::peak_memory(step);
+base::Result<Placed> place_program(const ir::Step& step, ir::Graph& graph, Space space,
+                                   int64_t base_offset, const cost::CostModel& costs) {
+  analysis::Liveness live = analysis::liveness(step, graph, analysis::StorageMap(step, graph));
+  Wanted wants = wanted(step, graph, live, space);
+  if (space == Space::Device) add_scratch(graph, live, costs, wants);
+  Layout layout = best_layout(wants.requests);
+  if (Status status = check(wants.requests, layout); !status.ok()) {
+    return std::move(status).add_context("in the layout of program '" + graph.name() + "'");
+  }
+  for (size_t i = 0; i < wants.requests.size(); ++i) {
+    *wants.locations[i] = {space, base_offset + layout.offsets[i], wants.requests[i].bytes};
+  }
+  return Placed{layout.bytes, lower_bound(wants.requests), layout.algorithm};
+}
+
+// What to say of a space that is too small.
+struct Advice {
+  const char *subject, *cure;
+};
+Advice advice(Space space) {
+  switch (space) {
+    case Space::Device:
+      return {"the arena of each rank needs ",
+              "raise --memory, use more ranks or a higher --zero, offload, or make the micro-batch "
+              "smaller"};
+    case Space::Host:
+      return {"what each rank offloads to the host needs ",
+              "raise --host-memory, or offload to disk with --offload-space disk"};
+    case Space::Disk:
+      return {"what each rank offloads to disk needs ", "raise --disk-memory, or offload less"};
+  }
+  return {"", ""};
+}
+
+Status over_budget(const ir::Step& step, Space space, base::Bytes budget) {
+  analysis::PeakMemory peak = analysis::peak_memory(step, {}, 8, space);
   const std::string& program = step.programs[static_cast<size_t>(peak.program)].graph.name();
-  std::string sentence =
-      "the arena of each rank needs " + std::to_string(allocation.arena.v) +
-      " bytes and the budget is " + std::to_string(budget.v) + "; most live at index " +
-      std::to_string(peak.position) + " of program '" + program + "' (" + peak.node +
-      " in module '" + peak.module +
-      "'): raise --memory, use more ranks or a higher --zero, or make the micro-batch smaller";
+  const Advice text = advice(space);
+  std::string sentence = text.subject + std::to_string(step.arena(space)) +
+                         " bytes and the budget is " + std::to_string(budget.v) +
+                         "; most live at index " + std::to_string(peak.position) + " of program '" +
+                         program + "' (" + peak.node + " in module '" + peak.module +
+                         "'): " + text.cure;
   Status status(base::ErrorKind::OutOfMemory, "DC7010", std::move(sentence));
   return std::move(status).add_context(analysis::describe(peak));
 }
 
-}  // namespace
-
-Status allocate(ir::Step& step, const cost::CostModel& costs, std::optional<base::Bytes> budget,
-                Allocation* allocation) {
+base::Result<Allocation> allocate_space(ir::Step& step, Space space, const cost::CostModel& costs) {
   Allocation found;
-  found.state.v = place_state(step);
-  if (step.programs.size() > 1) found.state.v = place_shared_inputs(step, found.state.v);
+  found.state.v = place_state(step, space);
+  if (step.programs.size() > 1 && space == Space::Device)
+    found.state.v = place_shared_inputs(step, found.state.v);
   for (ir::Program& program : step.programs) {
-    DC_ASSIGN_OR_RETURN(Placed placed, place_program(step, program.graph, found.state.v, costs));
+    DC_ASSIGN_OR_RETURN(Placed placed,
+                        place_program(step, program.graph, space, found.state.v, costs));
     found.arena.v = std::max(found.arena.v, placed.bytes);
     found.live.v = std::max(found.live.v, placed.live);
     found.algorithms.push_back(std::move(placed.algorithm));
   }
   found.arena += found.state;
   found.live += found.state;
-  step.arena_bytes = found.arena.v;
-  if (allocation != nullptr) *allocation = found;
-  if (budget && found.arena > *budget) return over_budget(step, found, *budget);
+  return found;
+}
+
+}  // namespace
+
+const std::optional<base::Bytes>& Budgets::of(Space space) const {
+  return space == Space::Device ? device : space == Space::Host ? host : disk;
+}
+
+Status allocate(ir::Step& step, const cost::CostModel& costs, const Budgets& budgets,
+                Allocation* allocation) {
+  for (Space space : kSpaces) {
+    DC_ASSIGN_OR_RETURN(const Allocation found, allocate_space(step, space, costs));
+    step.arena(space) = found.arena.v;
+    if (space == Space::Device && allocation != nullptr) *allocation = found;
+  }
+  for (Space space : kSpaces) {
+    const std::optional<base::Bytes>& budget = budgets.of(space);
+    if (budget && step.arena(space) > budget->v) return over_budget(step, space, *budget);
+  }
   step.stage = ir::Stage::Allocated;
   return base::ok_status();
 }

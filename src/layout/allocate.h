@@ -1,5 +1,5 @@
-// Allocation of a whole step: places state, transients and scratch in the device arena. The pass
-// `layout-arenas` is this function.
+// Allocation of a whole step: places state, transients and scratch, each in the arena of its memory
+// space. The pass `layout-arenas` is this function.
 #pragma once
 
 #include <optional>
@@ -13,6 +13,13 @@
 
 namespace dc::layout {
 
+// Bytes that each space's arena may take on one rank; empty: no limit.
+struct Budgets {
+  std::optional<base::Bytes> device, host, disk;
+  const std::optional<base::Bytes>& of(ir::Space space) const;
+};
+
+// Of the device's arena.
 struct Allocation {
   base::Bytes state;  // end of the state entries, and of the inputs if several programs share them
   base::Bytes arena;  // state + the largest program
@@ -20,11 +27,11 @@ struct Allocation {
   std::vector<std::string> algorithms;  // which one won, per program
 };
 
-// Sets Value::location of values that own transient storage, Node::scratch, StateEntry::location,
-// Step::arena_bytes and the stage. An arena above the budget: OutOfMemory, DC7010, naming the
-// index, the module and the largest values alive there. `allocation`, if given, receives the
-// figures.
-base::Status allocate(ir::Step& step, const cost::CostModel& costs,
-                      std::optional<base::Bytes> budget = {}, Allocation* allocation = nullptr);
+// Sets offset and bytes of Value::location of values that own transient storage, of Node::scratch
+// and of StateEntry::location, the arenas' sizes in the step, and the stage. An arena above its
+// budget: OutOfMemory, DC7010, naming the index, the module and the largest values alive there.
+// `allocation`, if given, receives the figures.
+base::Status allocate(ir::Step& step, const cost::CostModel& costs, const Budgets& budgets = {},
+                      Allocation* allocation = nullptr);
 
 }  // namespace dc::layout

@@ -5,7 +5,9 @@
 namespace dc::passes {
 
 base::Result<Change> layout_arenas(ir::Step& step, PassContext& context) {
-  DC_RETURN_IF_ERROR(layout::allocate(step, context.cost, context.options.memory));
+  DC_RETURN_IF_ERROR(layout::allocate(
+      step, context.cost,
+      {context.options.memory, context.options.host_memory, context.options.disk_memory}));
   return Change::Yes;
 }
 

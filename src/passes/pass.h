@@ -21,7 +21,9 @@ enum class ReductionOrder : uint8_t { PerStep, PerMicroBatch };
 struct Options {
   std::optional<ReductionOrder>
       reduction_order;  // empty: per-step for ZeRO 0 and 1, per-micro-batch for 2 and 3
-  std::optional<base::Bytes> memory;  // budget of space device, per rank
+  std::optional<base::Bytes> memory;                    // budget of space device, per rank
+  std::optional<base::Bytes> host_memory, disk_memory;  // of the spaces that are offloaded to
+  ir::Space offload_space = ir::Space::Host;            // where offload passes put what they move
 };
 
 struct Remark {
@@ -62,6 +64,10 @@ using Chain = std::vector<PassCall>;
 // or repetition, DC2609 conflict.
 base::Result<Chain> parse_passes(std::string_view list);
 std::string print(const Chain& chain);  // parse_passes(print(c)) equals c
+
+// Runs one pass, without the verifier: for a search that tries many chains and runs the one it
+// chooses through run_passes. The context of an error names the pass.
+base::Result<Change> apply(const PassCall& call, ir::Step& step, PassContext& context);
 
 // Runs passes in order; verifies the step before the first and after each. The context of an error
 // names the pass. `done` hears of each pass that went well, for those who measure.

@@ -91,6 +91,22 @@ const Pass* find_pass(std::string_view name) {
   return nullptr;
 }
 
+Result<Change> apply(const PassCall& call, ir::Step& step, PassContext& context) {
+  const Pass& pass = *call.pass;
+  if (step.stage != pass.needs) {
+    return Status(ErrorKind::Usage, "DC2601",
+                  "pass " + std::string(pass.name) +
+                      " cannot run here: the step is at another stage; "
+                      "run the passes in the order `dcc passes` lists");
+  }
+  context.argument = call.argument;
+  Result<Change> change = pass.run(step, context);
+  if (!change.ok())
+    return std::move(change).status().add_context("in pass " + std::string(pass.name));
+  step.stage = pass.gives;
+  return change;
+}
+
 Result<Change> run_passes(ir::Step& step, std::span<const PassCall> chain, PassContext& context,
                           const PassDone& done) {
   if (Status status = ir::verify(step, step.stage); !status.ok()) {
@@ -98,23 +114,12 @@ Result<Change> run_passes(ir::Step& step, std::span<const PassCall> chain, PassC
   }
   Change total = Change::No;
   for (const PassCall& call : chain) {
-    const Pass& pass = *call.pass;
-    const std::string where = "in pass " + std::string(pass.name);
-    if (step.stage != pass.needs) {
-      return Status(ErrorKind::Usage, "DC2601",
-                    "pass " + std::string(pass.name) +
-                        " cannot run here: the step is at another stage; "
-                        "run the passes in the order `dcc passes` lists");
-    }
-    context.argument = call.argument;
-    Result<Change> change = pass.run(step, context);
-    if (!change.ok()) return std::move(change).status().add_context(where);
-    step.stage = pass.gives;
+    DC_ASSIGN_OR_RETURN(const Change change, apply(call, step, context));
     if (Status status = ir::verify(step, step.stage); !status.ok()) {
-      return std::move(status).add_context("after pass " + std::string(pass.name));
+      return std::move(status).add_context("after pass " + std::string(call.pass->name));
     }
-    if (*change == Change::Yes) total = Change::Yes;
-    if (done) done(pass);
+    if (change == Change::Yes) total = Change::Yes;
+    if (done) done(*call.pass);
   }
   return total;
 }

@@ -14,7 +14,7 @@ TimeAxis::TimeAxis(const ir::Step& step, const ir::Graph& of, const cost::CostMo
   at.resize(count + 1);
   for (size_t i = 0; i < count; ++i) {
     const ir::Node& node = graph.node(live.order[i]);
-    const bool counts = !cost::transfer_of(graph, node) && !sim::travels_with_collective(node.kind);
+    const bool counts = !ir::is_start(node.kind) && !sim::travels_with_collective(node.kind);
     at[i + 1] = at[i] + (counts ? sim::node_time(step, graph, node, cost) : base::Nanos{});
   }
   const auto scratch = [&](const ir::Graph& in, const ir::Node& node) {

@@ -38,6 +38,7 @@ class Emitter {
           base::ErrorKind::Internal, "DC8001",
           "the step has no addresses yet; run layout-arenas before emitting; please report this");
     }
+    run_ = sim::simulate(step_, cost_);
     describe();
     MemoryTable memory(step_, plan_);
     add_state(memory);
@@ -56,7 +57,7 @@ class Emitter {
     plan_.threads = options_.threads;
     plan_.accumulation = step_.accumulation;
     plan_.chain = options_.chain;
-    plan_.arena_bytes = {step_.arena_bytes, 0, 0};
+    plan_.arena_bytes = {step_.arena_bytes, step_.host_arena_bytes, step_.disk_arena_bytes};
     const ir::Optimizer& from = step_.optimizer;
     rp::Optimizer& to = plan_.optimizer;
     to.kind = static_cast<uint8_t>(from.kind);
@@ -174,21 +175,21 @@ class Emitter {
   // Streams up to the last one in use, and one group of all ranks for each stream that carries
   // collectives.
   void add_streams() {
-    std::vector<bool> carries(step_.streams.size(), false);
+    std::vector<bool> carries(step_.streams.size(), false), copies = carries;
     for (const ir::Program& program : step_.programs) {
       for (ir::NodeId id = program.graph.first(); id.valid(); id = program.graph.next(id)) {
         const ir::Node& node = program.graph.node(id);
-        bool is_start = ir::info(node.kind).provider == ir::Provider::Comm &&
-                        node.find_arg("elements") != nullptr;
         auto stream = static_cast<size_t>(node.stream);
-        if (is_start && stream < carries.size()) carries[stream] = true;
+        if (!ir::is_start(node.kind) || stream >= carries.size()) continue;
+        bool is_copy = ir::info(node.kind).provider == ir::Provider::Copy;
+        (is_copy ? copies : carries)[stream] = true;
       }
     }
     size_t used = 1;
     group_of_stream_.assign(step_.streams.size(), -1);
     for (size_t s = 0; s < step_.streams.size(); ++s) {
+      if (carries[s] || copies[s]) used = s + 1;
       if (!carries[s]) continue;
-      used = std::max(used, s + 1);
       rp::Group group;
       for (int rank = 0; rank < step_.mesh.world(); ++rank) group.ranks.push_back(rank);
       group.axis = step_.mesh.axes.empty() ? "" : step_.mesh.axes[0].name;
@@ -206,9 +207,11 @@ class Emitter {
       const ir::Program& program = step_.programs[i];
       analysis::Liveness live =
           analysis::liveness(step_, program.graph, analysis::StorageMap(step_, program.graph));
-      memory.begin_program(static_cast<int32_t>(i), live, instruction_spans(program.graph, live));
+      const std::vector<Span> spans = instruction_spans(program.graph, live);
+      memory.begin_program(static_cast<int32_t>(i), live, spans);
       ProgramEmitter emitter(program.graph, memory, group_of_stream_, gradients);
       DC_ASSIGN_OR_RETURN(rp::Program emitted, emitter.run(live));
+      add_durations(run_.programs[i], live, spans, emitted);
       plan_.programs.push_back(std::move(emitted));
       plan_.events = std::max(plan_.events, emitter.events());
       plan_.step.push_back({static_cast<int32_t>(i), program.repeat});
@@ -221,6 +224,20 @@ class Emitter {
       parameter.gradient_ready = gradient.instruction;
     }
     return base::ok_status();
+  }
+
+  // As simulated. Of a node's instructions one takes time; the others order it among the streams.
+  static void add_durations(const sim::ProgramRun& run, const analysis::Liveness& live,
+                            const std::vector<Span>& spans, rp::Program& program) {
+    program.duration_ns.resize(program.instructions.size());
+    for (const sim::Interval& interval : run.intervals) {
+      const Span& span = spans[static_cast<size_t>(live.position[interval.node.index()])];
+      for (int32_t i = span.first; i <= span.last; ++i) {
+        const rp::InstructionKind kind = program.instructions[static_cast<size_t>(i)].kind;
+        if (kind == rp::InstructionKind::Signal || kind == rp::InstructionKind::Wait) continue;
+        program.duration_ns[static_cast<size_t>(i)] = (interval.end - interval.begin).v;
+      }
+    }
   }
 
   // In the order of the step's table; an input that no program names has no memory and is left out.
@@ -241,10 +258,14 @@ class Emitter {
     rp::Prediction& prediction = plan_.prediction;
     prediction.compute_ns = time.compute.v;
     prediction.communication_ns = time.communication.v;
-    prediction.step_ns = sim::simulate(step_, cost_).time.v;
+    prediction.step_ns = run_.time.v;
     prediction.peak_bytes = step_.arena_bytes;
     prediction.live_bytes = analysis::peak_memory(step_).live.v;
     prediction.wire_bytes = wire_bytes(step_);
+    const CopiedBytes copied = copied_bytes(step_);
+    prediction.copy_ns = time.copies.v;
+    prediction.copied_out_bytes = copied.out;
+    prediction.copied_in_bytes = copied.in;
     prediction.origin = cost_.origin();
     if (time.analytic == 0 || !prediction.origin.starts_with("profile")) return;
     plan_.notes.push_back("the profile lacks " + std::to_string(time.analytic) + " of " +
@@ -255,6 +276,7 @@ class Emitter {
   const ir::Step& step_;
   const EmitOptions& options_;
   const cost::CostModel& cost_;
+  sim::StepRun run_;
   rp::Plan plan_;
   std::vector<int32_t> group_of_stream_;
 };

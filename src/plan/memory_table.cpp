@@ -68,13 +68,23 @@ int64_t MemoryTable::rank_stride(int entry) const {
   return state.range_of < 0 ? 0 : state.type.numel() * base::byte_size(state.type.dtype);
 }
 
-int32_t MemoryTable::tensor(ir::ValueId id) {
+int32_t MemoryTable::tensor(ir::ValueId id) { return tensor(id, graph_->value(id).type); }
+
+int32_t MemoryTable::flat_tensor(ir::ValueId id) {
+  ir::TensorType type = graph_->value(id).type;
+  if (type.is_contiguous()) return tensor(id, type);
+  ir::TensorType flat = ir::contiguous(type.dtype, {type.numel()});
+  flat.offset = type.offset;
+  return tensor(id, flat);
+}
+
+int32_t MemoryTable::tensor(ir::ValueId id, const ir::TensorType& type) {
   const ir::Value& value = graph_->value(id);
   int entry = entries_[id.index()];
   if (entry >= 0)
-    return add_tensor(value.name, value.type, state_slices_[static_cast<size_t>(entry)],
+    return add_tensor(value.name, type, state_slices_[static_cast<size_t>(entry)],
                       rank_stride(entry));
-  return add_tensor(value.name, value.type, slices_[roots_[id.index()].index()], 0);
+  return add_tensor(value.name, type, slices_[roots_[id.index()].index()], 0);
 }
 
 int32_t MemoryTable::state_tensor(int entry) {

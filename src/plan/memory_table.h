@@ -29,6 +29,8 @@ class MemoryTable {
                      const std::vector<Span>& spans);
 
   int32_t tensor(ir::ValueId value);
+  // The bytes of a value without gaps, in the order in which they lie, as one dim.
+  int32_t flat_tensor(ir::ValueId value);
   int32_t scratch(ir::NodeId node) const { return scratch_[node.index()]; }
   int32_t state_tensor(int entry);
 
@@ -36,6 +38,7 @@ class MemoryTable {
   using Key = std::tuple<int32_t, runtime::plan::DType, std::vector<int64_t>, std::vector<int64_t>,
                          int64_t, int64_t>;
 
+  int32_t tensor(ir::ValueId value, const ir::TensorType& type);
   int32_t add_slice(const ir::Location& location, int32_t program, int32_t first, int32_t last);
   int32_t shared_input(const std::string& name, const ir::Location& location);
   int32_t add_tensor(const std::string& name, const ir::TensorType& type, int32_t slice,

@@ -1,7 +1,8 @@
 // ProgramEmitter: one program's nodes as instructions.
 //
-// A kernel node is one instruction. A collective on a stream of its own is four: compute signals,
-// the stream waits, the collective, the stream signals; its done is one: compute waits. Inputs,
+// A kernel node is one instruction. A collective, or a copy between memory spaces, on a stream of
+// its own is four: compute signals, the stream waits, the collective, the stream signals; its done
+// is one: compute waits. Inputs,
 // state, views and releases are none.
 #pragma once
 
@@ -42,7 +43,11 @@ class ProgramEmitter {
   base::Status emit(const ir::Node& node);
   void emit_kernel(const ir::Node& node);
   void emit_native(const ir::Node& node, runtime::plan::Instruction& instruction);
-  void emit_start(const ir::Node& node);
+  void emit_joining_start(const ir::Node& node);
+  runtime::plan::CollectiveBuffer collective_buffer(const ir::Node& node);
+  runtime::plan::Instruction collective(const ir::Node& node);
+  runtime::plan::Instruction copy(const ir::Node& node);
+  void emit_start(const ir::Node& node, runtime::plan::Instruction body);
   void emit_done(const ir::Node& node);
   void push_event(runtime::plan::InstructionKind kind, int32_t stream, int32_t event,
                   const ir::Node& node);

@@ -68,22 +68,37 @@ std::vector<int64_t> wire_bytes(const ir::Step& step, int rank) {
   return bytes;
 }
 
+CopiedBytes copied_bytes(const ir::Step& step) {
+  CopiedBytes bytes;
+  for (const ir::Program& program : step.programs) {
+    const ir::Graph& graph = program.graph;
+    for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
+      const auto copy = cost::space_copy_of(step, graph, graph.node(id));
+      if (!copy) continue;
+      (copy->to == ir::Space::Device ? bytes.in : bytes.out) += program.repeat * copy->bytes.v;
+    }
+  }
+  return bytes;
+}
+
 SerialTime serial_time(const ir::Step& step, const cost::CostModel& cost) {
   SerialTime total;
   for (const ir::Program& program : step.programs) {
     const ir::Graph& graph = program.graph;
     for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
       const Node& node = graph.node(id);
-      if (!analysis::runs(node)) continue;
+      if (!analysis::runs(node) || ir::is_done(node.kind)) continue;
       cost::Estimate estimate;
-      if (auto transfer = cost::transfer_of(graph, node)) {
-        estimate = cost.collective(transfer->kind, transfer->bytes(), step.mesh.world());
+      if (cost::transfer_of(graph, node)) {
+        if (cost::joins(node)) continue;
+        estimate = cost::bucket_time(graph, node, step.mesh.world(), cost);
         total.communication += estimate.time * program.repeat;
-      } else if (ir::info(node.kind).provider != ir::Provider::Comm) {
+      } else if (auto copy = cost::space_copy_of(step, graph, node)) {
+        estimate = cost.copy(copy->bytes, copy->from, copy->to);
+        total.copies += estimate.time * program.repeat;
+      } else {
         estimate = cost.compute(graph, node);
         total.compute += estimate.time * program.repeat;
-      } else {
-        continue;  // the done half
       }
       count(estimate.source, total);
     }

@@ -18,10 +18,16 @@ namespace dc::plan {
 // gathers and more in reductions.
 std::vector<int64_t> wire_bytes(const ir::Step& step, int rank = 0);
 
+// Bytes that one rank copies per step between memory spaces, repeats included.
+struct CopiedBytes {
+  int64_t out = 0, in = 0;  // from the device, to the device
+};
+CopiedBytes copied_bytes(const ir::Step& step);
+
 // Serial times per step, repeats included, and how many of the figures were measured for this very
 // kernel or size, how many read off a curve, how many come from a table.
 struct SerialTime {
-  base::Nanos compute, communication;
+  base::Nanos compute, communication, copies;
   int measured = 0, interpolated = 0, analytic = 0;
   int figures() const { return measured + interpolated + analytic; }
 };

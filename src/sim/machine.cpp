@@ -112,6 +112,7 @@ void Machine::set_rates() {
 
 void Machine::start(int32_t transfer, int32_t index) {
   ended_[static_cast<size_t>(transfer)] = 0;
+  exposed_[static_cast<size_t>(transfer)] = 0;
   if (record_ != nullptr) started_at_[static_cast<size_t>(transfer)] = index;
   const auto s = static_cast<size_t>(schedule_.transfers[static_cast<size_t>(transfer)].stream);
   Stream& stream = streams_[s];
@@ -198,17 +199,12 @@ void Machine::take_up(const Event& event, int32_t index) {
     case EventKind::Start:
       start(event.transfer, index);
       return;
-    case EventKind::Done: {
-      const auto transfer = static_cast<size_t>(event.transfer);
-      if (ended_[transfer]) {
-        if (schedule_.transfers[transfer].stream != 0) exposed_[transfer] = 0;
-        return;
-      }
+    case EventKind::Done:
+      if (ended_[static_cast<size_t>(event.transfer)]) return;
       waiting_ = event.transfer;
       waits_since_ = now_;
       waiting_event_ = index;
       return;
-    }
   }
 }
 

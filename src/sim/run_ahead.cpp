@@ -41,6 +41,10 @@ class Relaxation {
     return workload_.schedule.events[static_cast<size_t>(index)];
   }
 
+  const Transfer& transfer(int32_t start) const {
+    return workload_.schedule.transfers[static_cast<size_t>(event(start).transfer)];
+  }
+
   void number_kernels() {
     number_.assign(workload_.traits.size(), -1);
     for (size_t e = 0; e < workload_.traits.size(); ++e) {
@@ -64,14 +68,15 @@ class Relaxation {
     }
   }
 
-  // A transfer that no kernel must precede, into memory of its own.
-  bool may_run_ahead(int32_t start) const {
-    const auto e = static_cast<size_t>(start);
+  // A collective that no kernel must precede.
+  bool may_run_ahead(int32_t index) const {
+    const auto e = static_cast<size_t>(index);
+    if (event(index).kind != EventKind::Start || transfer(index).link != Link::Ranks) return false;
     for (int32_t i = precedence_.first[e]; i < precedence_.first[e + 1]; ++i) {
       const int32_t before = precedence_.before[static_cast<size_t>(i)];
       if (number_[static_cast<size_t>(before)] >= 0) return false;
     }
-    return event(start).kind == EventKind::Start;
+    return true;
   }
 
   void find_free(int64_t room) {
@@ -105,7 +110,7 @@ class Relaxation {
       }
       if (!may_run_ahead(access.event)) continue;
       of = access.event;
-      transfers.push_back(&workload_.schedule.transfers[static_cast<size_t>(event(of).transfer)]);
+      transfers.push_back(&transfer(of));
       one_stream = one_stream && transfers.back()->stream == transfers.front()->stream;
       gathers_.push_back({first_[storage], 0, bytes});
     }

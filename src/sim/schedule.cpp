@@ -22,10 +22,11 @@ class Builder {
     for (ir::NodeId id = graph_.first(); id.valid(); id = graph_.next(id)) {
       const ir::Node& node = graph_.node(id);
       if (!analysis::runs(node)) continue;
-      if (const auto moved = cost::transfer_of(graph_, node)) {
-        add_start(node, *moved);
-      } else if (ir::info(node.kind).provider == ir::Provider::Comm) {
-        add_done(node);
+      if (ir::is_start(node.kind)) {
+        add_start(node);
+      } else if (ir::is_done(node.kind)) {
+        const int32_t index = transfer_of_[graph_.value(node.operands[0]).producer.index()];
+        schedule_.events.push_back({EventKind::Done, index, id.v, {}});
       } else {
         const Nanos time = std::min(cost_.compute(graph_, node).time, kLongest);
         schedule_.events.push_back({EventKind::Compute, -1, id.v, time});
@@ -35,23 +36,26 @@ class Builder {
   }
 
  private:
-  void add_start(const ir::Node& node, const cost::Transfer& moved) {
+  void add_start(const ir::Node& node) {
+    if (cost::joins(node)) {  // travels with the start before it
+      transfer_of_[node.id.index()] = static_cast<int32_t>(schedule_.transfers.size()) - 1;
+      return;
+    }
+    Transfer started;
+    if (const auto copy = cost::space_copy_of(step_, graph_, node)) {
+      started = sim::transfer(cost_, copy->bytes, copy->from, copy->to);
+    } else {
+      base::Bytes bytes;
+      for (ir::NodeId id : cost::bucket_of(graph_, node.id))
+        bytes += cost::transfer_of(graph_, graph_.node(id))->bytes();
+      const cost::Collective kind = cost::transfer_of(graph_, node)->kind;
+      started = sim::transfer(cost_, kind, bytes, step_.mesh.world());
+    }
+    started.stream = node.stream;
     const auto index = static_cast<int32_t>(schedule_.transfers.size());
     transfer_of_[node.id.index()] = index;
-    schedule_.transfers.push_back(transfer(cost_, moved.kind, moved.bytes(), step_.mesh.world()));
-    schedule_.transfers.back().stream = node.stream;
+    schedule_.transfers.push_back(started);
     schedule_.events.push_back({EventKind::Start, index, node.id.v, {}});
-  }
-
-  // Every start that the node waits for, once.
-  void add_done(const ir::Node& node) {
-    int32_t last = -1;
-    for (ir::ValueId operand : node.operands) {
-      const int32_t index = transfer_of_[graph_.value(operand).producer.index()];
-      if (index >= 0 && index != last)
-        schedule_.events.push_back({EventKind::Done, index, node.id.v, {}});
-      last = index;
-    }
   }
 
   const ir::Step& step_;
@@ -70,6 +74,13 @@ Transfer transfer(const cost::CostModel& cost, cost::Collective kind, base::Byte
   result.latency = std::min(cost.latency(kind, group_size), time);
   result.wire = time - result.latency;
   result.contention = cost.contention(kind, bytes, group_size);
+  return result;
+}
+
+Transfer transfer(const cost::CostModel& cost, base::Bytes bytes, ir::Space from, ir::Space to) {
+  Transfer result;
+  result.link = to == ir::Space::Device ? Link::FromHost : Link::ToHost;
+  result.wire = std::min(cost.copy(bytes, from, to).time, kLongest);
   return result;
 }
 

@@ -49,9 +49,10 @@ struct Schedule {
 // Events of one program, by the cost model's figures. The step must be scheduled.
 Schedule schedule_of(const ir::Step& step, const ir::Graph& graph, const cost::CostModel& cost);
 
-// Splits the time of a collective into latency and wire.
+// A collective, its time split into latency and wire; a copy between spaces. On stream 1.
 Transfer transfer(const cost::CostModel& cost, cost::Collective kind, base::Bytes bytes,
                   int group_size);
+Transfer transfer(const cost::CostModel& cost, base::Bytes bytes, ir::Space from, ir::Space to);
 
 // What each resource has to do, every piece of work taken alone.
 struct Loads {

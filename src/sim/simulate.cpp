@@ -12,10 +12,13 @@ using base::Nanos;
 
 Nanos node_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& node,
                 const cost::CostModel& cost) {
-  if (const auto moved = cost::transfer_of(graph, node)) {
-    return cost.collective(moved->kind, moved->bytes(), step.mesh.world()).time;
+  if (cost::transfer_of(graph, node)) {
+    if (cost::joins(node)) return {};
+    return cost::bucket_time(graph, node, step.mesh.world(), cost).time;
   }
-  const bool is_kernel = analysis::runs(node) && ir::info(node.kind).provider != ir::Provider::Comm;
+  if (const auto copy = cost::space_copy_of(step, graph, node))
+    return cost.copy(copy->bytes, copy->from, copy->to).time;
+  const bool is_kernel = analysis::runs(node) && !ir::is_done(node.kind);
   return is_kernel ? cost.compute(graph, node).time : Nanos{};
 }
 

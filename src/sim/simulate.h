@@ -37,8 +37,8 @@ struct StepRun {
                       // stream or link of each program, repeats included (B0 of bounds.h)
 };
 
-// Time of a node: kernels from `compute`, starts from `collective`; nothing for dones, views,
-// inputs, state, releases.
+// Time of a node: kernels from `compute`, the first start of a bucket from `collective`, starts of
+// copies from `copy`; nothing for starts that join a bucket, dones, views, inputs, state, releases.
 base::Nanos node_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& node,
                       const cost::CostModel& cost);
 

@@ -1,6 +1,7 @@
 #include "src/sim/workload.h"
 
 #include "src/analysis/live_bytes.h"
+#include "src/cost/transfer.h"
 
 namespace dc::sim {
 namespace {
@@ -25,6 +26,7 @@ class Collector {
       event_ = static_cast<int32_t>(i);
       const ir::Node& node = graph_.node({events[i].origin});
       add_accesses(node);
+      if (events[i].kind == EventKind::Start) add_joined(node.id);
       EventTraits& traits = workload_.traits[i];
       traits.scratch = {analysis::aligned_bytes(node.scratch.bytes)};
       traits.is_barrier = node.kind == OpKind::Finalize;
@@ -70,6 +72,12 @@ class Collector {
             type.offset * element,
             type.storage_elements() * element,
             writes};
+  }
+
+  void add_joined(ir::NodeId start) {
+    for (ir::NodeId id : cost::bucket_of(graph_, start)) {
+      if (id != start) add_accesses(graph_.node(id));
+    }
   }
 
   void add_accesses(const ir::Node& node) {

@@ -23,8 +23,8 @@ LLAMA_70B = os.path.join(DATA, "llama_70b_cuda.pt2")
 # Frozen: an option that scripts of users rely on is never renamed or dropped.
 FLAGS = {
     "dcc": "--help --version",
-    "dcc compile": "--chain --config --grad-accum --help --json --memory --no-cache --output --passes --profile --reduce-dtype"
-    " --reduction-order --threads --world --zero -h -o",
+    "dcc compile": "--chain --config --disk-memory --grad-accum --help --host-memory --json --memory --no-cache --offload-space --output"
+    " --passes --profile --reduce-dtype --reduction-order --search-effort --search-time --threads --world --zero -h -o",
     "dcc profile": "--help --output --ranks --threads -h -n -o",
     "dcc inspect": "--as --help -h",
     "dcc verify": "--help -h",
@@ -315,7 +315,7 @@ class Reports(unittest.TestCase):
         self.assertEqual([words[1] for words in listed if words[0] == "--chain"], ["zero0", "zero1", "zero2", "zero3"])
         passes = [words[0] for words in listed if words[0] not in ("--chain", "N:")]
         self.assertEqual(passes, ["normalize-graph", "shard-parameters[=N]", "insert-collectives", "add-update", "schedule",
-                                  "keep-resident[=N]", "prefetch-gathers", "overlap-reductions", "layout-arenas"])
+                                  "keep-resident[=N]", "fuse-gathers[=N]", "bucket-reductions[=N]", "prefetch-gathers", "overlap-reductions", "layout-arenas"])
         source = os.path.join(running.ROOT, "tests", "passes", "shard-parameters", "zero_3.dcir")
         with open(source) as file:
             step = file.read().split("// ----", 1)[0]

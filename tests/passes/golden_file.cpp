@@ -55,6 +55,10 @@ Status read_run(std::string_view text, GoldenFile& file) {
           value == "per-step" ? ReductionOrder::PerStep : ReductionOrder::PerMicroBatch;
     } else if (key == "memory") {
       DC_ASSIGN_OR_RETURN(file.options.memory, parse_memory(value));
+    } else if (key == "host-memory") {
+      DC_ASSIGN_OR_RETURN(file.options.host_memory, parse_memory(value));
+    } else if (key == "offload-space" && (value == "host" || value == "disk")) {
+      file.options.offload_space = value == "host" ? ir::Space::Host : ir::Space::Disk;
     } else {
       return malformed("RUN does not understand '" + word + "'");
     }

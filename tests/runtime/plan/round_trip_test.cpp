@@ -39,6 +39,9 @@ TEST(RoundTrip, NothingIsLost) {
   plan.profile_digest = std::string(64, 'c');
   plan.accumulation = 3;
   plan.threads = 2;
+  plan.prediction.copy_ns = 5;
+  plan.prediction.copied_out_bytes = 6;
+  plan.prediction.copied_in_bytes = 7;
   plan.arena_bytes.push_back(640);
   plan.slices.push_back({Space::Host, 64, 128, -1, 0, 0});
   plan.buffers = {{"bn.mean",
@@ -71,7 +74,8 @@ TEST(RoundTrip, NothingIsLost) {
   copy.reads = {test::kMoment1};
   copy.writes = {test::kMoment2};
   plan.programs[0].instructions.push_back(copy);
-  plan.programs.push_back({"accumulate", {copy}});
+  plan.programs[0].duration_ns.push_back(int64_t{1} << 40);
+  plan.programs.push_back({"accumulate", {copy}, {7}});
   plan.step = {{1, 2}, {0, 1}};
 
   const std::string file = encode(plan);
@@ -113,7 +117,7 @@ TEST(RoundTrip, AnotherMajorVersionIsAMismatch) {
   ASSERT_FALSE(decoded.ok());
   EXPECT_EQ(decoded.status().kind(), base::ErrorKind::Mismatch);
   EXPECT_EQ(decoded.status().sentence(),
-            "the plan has schema version 2.4 and this program reads version 1.0; recompile the "
+            "the plan has schema version 2.4 and this program reads version 1.1; recompile the "
             "model with this dcc");
 }
 

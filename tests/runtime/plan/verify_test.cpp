@@ -20,6 +20,14 @@ Slice& slice_of(Plan& p, int tensor) {
   return p.slices[static_cast<size_t>(p.tensors[static_cast<size_t>(tensor)].slice)];
 }
 
+void move_to_host(Plan& p, int tensor) {
+  p.arena_bytes.resize(2);
+  Slice& slice = slice_of(p, tensor);
+  slice.space = Space::Host;
+  slice.offset = p.arena_bytes[1];
+  p.arena_bytes[1] += 256;
+}
+
 struct Mutation {
   const char* name;
   const char* code;
@@ -68,6 +76,7 @@ const std::vector<Mutation>& mutations() {
       {"negative_events", "DC3103", [](Plan& p) { p.events = -1; }, "events"},
       {"too_many_arenas", "DC3103", [](Plan& p) { p.arena_bytes.resize(4); }, "arenas"},
       {"wire_bytes_count", "DC3103", [](Plan& p) { p.prediction.wire_bytes.pop_back(); }, "wire"},
+      {"durations_count", "DC3103", [](Plan& p) { p.programs[0].duration_ns.pop_back(); }, "predicted durations"},
       {"no_step", "DC3105", [](Plan& p) { p.step.clear(); }, "no program"},
       {"repeat_zero", "DC3105", [](Plan& p) { p.step[0].repeat = 0; }, "0 times"},
       {"strides_count", "DC3107", [](Plan& p) { p.tensors[kWhole].strides = {1}; }, "strides"},
@@ -123,6 +132,12 @@ const std::vector<Mutation>& mutations() {
       {"gather_changes_dtype", "DC3218", [](Plan& p) { p.tensors[kWhole].dtype = DType::I32; }, "f32 into i32"},
       {"reduction_of_integers", "DC3218", [](Plan& p) { p.tensors[kGradient].dtype = DType::I32; }, "i32 into f32"},
       {"collective_on_other_stream", "DC3220", [](Plan& p) { at(p, kReduce).stream = 0; }, "stream"},
+      {"kernel_outside_the_device", "DC3222", [](Plan& p) { move_to_host(p, kMoment1); }, "touches tensor %1 (exp_avg:w), which lies outside"},
+      {"collective_outside_the_device", "DC3222", [](Plan& p) { move_to_host(p, kWhole); }, "instruction 0 (all_gather)"},
+      {"scratch_outside_the_device", "DC3222", [](Plan& p) { p.arena_bytes.resize(2); p.arena_bytes[1] = 1024; p.slices[kScratchSlice].space = Space::Host; p.slices[kScratchSlice].offset = 0; }, "scratch outside"},
+      {"gradient_outside_the_device", "DC3232", [](Plan& p) { move_to_host(p, kReduced); }, "gradient outside"},
+      {"step_scalar_outside_the_device", "DC3233", [](Plan& p) { move_to_host(p, kRng); }, "lie outside"},
+      {"input_outside_the_device", "DC3234", [](Plan& p) { move_to_host(p, kInput); }, "lies outside"},
       {"signal_with_reads", "DC3221", [](Plan& p) { at(p, kSignalReduce).reads = {kGradient}; }, "signal"},
       // Level 2: order
       {"read_after_death", "DC3212", [](Plan& p) { slice_of(p, kWhole).last = 0; }, "outside the live range"},
@@ -165,6 +180,9 @@ const std::vector<Mutation>& mutations() {
       {"optimizer_nan", "DC3235", [](Plan& p) { p.optimizer.groups[0].lr = std::numeric_limits<double>::quiet_NaN(); }, "finite"},
       {"schedule_negative", "DC3235", [](Plan& p) { p.optimizer.warmup_steps = -1; }, "schedule"},
       {"prediction_negative", "DC3236", [](Plan& p) { p.prediction.step_ns = -1; }, "prediction"},
+      {"duration_negative", "DC3236", [](Plan& p) { p.programs[0].duration_ns[kMatmul] = -1; }, "aten.mm.default"},
+      {"duration_of_a_wait", "DC3236", [](Plan& p) { p.programs[0].duration_ns[kWaitReduce] = 1; }, "duration of 1 ns"},
+      {"durations_overflow", "DC3236", [](Plan& p) { p.programs[0].duration_ns[kMatmul] = std::numeric_limits<int64_t>::max(); }, "duration"},
   };
   return list;
 }

@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "runtime/exec/trace.h"
 #include "runtime/train/loop.h"
 #include "runtime/train/train.h"
 #include "runtime/train/weights.h"
@@ -64,7 +65,10 @@ TEST(Allocation, AStepAllocatesNothing) {
   on_ranks(2, {}, [&](Job& job, int rank) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    auto executor = Executor::prepare(hand.plan, job, *slab, {});
+    TraceRecorder trace(hand.plan, rank, 100);  // fewer records than the steps make
+    ExecutorOptions options;
+    options.trace = &trace;
+    auto executor = Executor::prepare(hand.plan, job, *slab, options);
     DC_ASSERT_OK(executor.status());
     auto data = DataSource::open("synthetic", DataRequest::of(hand.plan, rank, {}));
     DC_ASSERT_OK(data.status());
@@ -79,10 +83,12 @@ TEST(Allocation, AStepAllocatesNothing) {
     for (int64_t step = 3; step < 20; ++step) {
       DC_ASSERT_OK(loop->run(step));
       sum += loop->result().loss;
+      sum += static_cast<double>((*executor)->communication_time().exposed_ns);
     }
     DC_ASSERT_OK(job.control().barrier());
     counting = false;
     EXPECT_GT(sum, 0);
+    EXPECT_GT(trace.dropped(), 0);
   });
   EXPECT_EQ(allocations.load(), 0);
 }

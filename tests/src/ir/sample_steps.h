@@ -68,4 +68,43 @@ inline constexpr const char* kScheduled = R"(step @tiny stage=scheduled mesh=<dp
 }
 )";
 
+// One rank; the first moment lives on the host and an activation spends its gap on the disk.
+inline constexpr const char* kOffloaded = R"(step @tiny stage=scheduled mesh=<dp=1> {
+  input "x" : f32[4,8]
+  parameter "w" : f32[8,8] shard=64
+  state "w" : f32[8,8] parameter="w"
+  state "exp_avg.w" : f32[8,8] role=moment1 parameter="w" at host
+  state "exp_avg_sq.w" : f32[8,8] role=moment2 parameter="w"
+  state "slots" : f64[16] role=slots
+  state "scalars" : f64[9] role=scalars
+  state "table" : f64[1,3] role=table
+  state "loss_sum" : f64[1] role=loss_sum
+  state "rng" : i64[4] role=rng
+  streams "compute" "copy_out" "copy_in"
+  program @step {
+    %x = input(name="x") : f32[4,8]
+    %w = state(entry="w") : f32[8,8]
+    %m = state(entry="exp_avg.w") : f32[8,8]
+    %v = state(entry="exp_avg_sq.w") : f32[8,8]
+    %slots = state(entry="slots") : f64[16]
+    %scalars = state(entry="scalars") : f64[9]
+    %h = aten.mm.default(self=%x, mat2=%w) : f32[4,8] in "net"
+    %loss = aten.mean.default(self=%h) : f32[]
+    %o0 = offload.start %h : f32[4,8] at disk stream=copy_out
+    %o1 = offload.done %o0 : f32[4,8]
+    %xt = aten.t.default(self=%x) : f32[8,4] strides=(1,8) backward
+    %r0 = reload.start %o1 : f32[4,8] backward stream=copy_in
+    %r1 = reload.done %r0 : f32[4,8] backward
+    %gw = aten.mm.default(self=%xt, mat2=%r1) : f32[8,8] backward in "net"
+    %s = scale %gw, %slots (param=0) : f32[8,8] update
+    %m0 = reload.start %m : f32[8,8] update stream=copy_in
+    %m1 = reload.done %m0 : f32[8,8] update
+    adamw %w, %m1, %v, %s, %scalars, %slots (param=0, group=0, clip=0) update
+    %m2 = offload_into.start %m, %m1 : f32[8,8] update stream=copy_out
+    %m3 = offload_into.done %m2 : f32[8,8] update
+    output loss %loss
+  }
+}
+)";
+
 }  // namespace dc::ir

@@ -31,10 +31,11 @@ void expect_canonical(const std::string& text) {
 TEST(Text, SamplesAreCanonical) {
   expect_canonical(kImported);
   expect_canonical(kScheduled);
+  expect_canonical(kOffloaded);
 }
 
 constexpr const char* kEverything =
-    R"(step @"odd name" stage=allocated mesh=<dp=2, "t p"=3> accumulation=4 reduce_dtype=bf16 arena=4096 model="00ff" {
+    R"(step @"odd name" stage=allocated mesh=<dp=2, "t p"=3> accumulation=4 reduce_dtype=bf16 arena=4096 host_arena=128 disk_arena=64 model="00ff" {
   input "ids" : i64[2,8] varying<dp> role=tokens range=(0.0,256.0)
   input "mask" : bool[2,8] role=mask
   parameter "w" : f32[8,8] frozen placement=gathered_per_step gradient=sharded_each_micro_batch state=sharded group=1 shard=32 init=normal(0.0,0.02) archive="data/weights/weight_0" archive_type(f32[8,8] strides=(1,8) offset=3) alias="tied.w" alias="also \"w\""
@@ -49,6 +50,7 @@ constexpr const char* kEverything =
   state "w" : f32[8,8] parameter="w" storage=96 at device:0+384
   state "shard.w" : f32[16] flat_shard<dp> role=shard parameter="w" range_of="w"
   state "mean" : f32[8] role=buffer buffer="mean" at host:64+32
+  state "var" : f32[8] role=buffer buffer="mean" at disk
   streams "compute" "comm" "odd stream"
   program @accumulate repeat=3 {
     %x = input(name="ids") : i64[2,8] varying<dp>

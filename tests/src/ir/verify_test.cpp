@@ -27,6 +27,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 TEST(Verify, AcceptsTheSamples) {
   EXPECT_EQ(verify(parsed(kImported), Stage::Imported).to_string(), "");
   EXPECT_EQ(verify(parsed(kScheduled), Stage::Scheduled).to_string(), "");
+  EXPECT_EQ(verify(parsed(kOffloaded), Stage::Scheduled).to_string(), "");
   const std::string normalized = replaced(kImported, "stage=imported", "stage=normalized");
   EXPECT_EQ(verify(parsed(normalized), Stage::Normalized).to_string(), "");
 }
@@ -150,9 +151,51 @@ constexpr Damage kDamages[] = {
     {"unknown_stream", kScheduled, "stream=comm", "stream=#2", "DC2310"},
     {"write_in_flight", kScheduled, "    %f0 = all_gather.done",
      "    zero %w\n    %f0 = all_gather.done", "DC2311"},
+    {"joins_nothing", kScheduled, "all_gather.start %w (elements=64, shard=32)",
+     "all_gather.start %w (elements=64, shard=32, joins=1)", "DC2314"},
     {"read_of_target_in_flight", kScheduled, "    %t1 = all_gather_into.done",
      "    finalize %scalars, %table, %slots (clip=0) update\n    %t1 = all_gather_into.done",
      "DC2311"},
+    {"copy_of_another_type", kOffloaded, "%o0 = offload.start %h : f32[4,8]",
+     "%o0 = offload.start %h : f32[8,4]", "DC2203"},
+    {"copy_with_gaps", kOffloaded, "%o0 = offload.start %h : f32[4,8]",
+     "%e = aten.expand.default(self=%loss, size=[4,8]) : f32[4,8] strides=(0,0)\n"
+     "    %o0 = offload.start %e : f32[4,8] strides=(0,0)",
+     "DC2203"},
+    {"offload_into_no_state", kOffloaded, "offload_into.start %m, %m1",
+     "offload_into.start %o1, %m1", "DC2203"},
+    {"offload_into_other_size", kOffloaded, "offload_into.start %m, %m1",
+     "offload_into.start %m, %x", "DC2203"},
+    {"update_of_reloaded_activation", kOffloaded, "adamw %w, %m1", "adamw %w, %r1", "DC2203"},
+    {"copy_half_of_another", kOffloaded, "offload.done %o0", "reload.done %o0", "DC2308"},
+    {"copy_without_done", kOffloaded, "    %m3 = offload_into.done %m2 : f32[8,8] update\n", "",
+     "DC2308"},
+    {"copy_read_before_done", kOffloaded, "mat2=%r1", "mat2=%r0", "DC2308"},
+    {"write_in_flight_to_the_disk", kOffloaded, "    %o1 = offload.done",
+     "    zero %h\n    %o1 = offload.done", "DC2311"},
+    {"state_read_while_it_is_written", kOffloaded, "    %m3 = offload_into.done",
+     "    %m4 = reload.start %m : f32[8,8] update stream=copy_in\n"
+     "    %m5 = reload.done %m4 : f32[8,8] update\n    %m3 = offload_into.done",
+     "DC2311"},
+    {"change_not_written_back", kOffloaded,
+     "    %m2 = offload_into.start %m, %m1 : f32[8,8] update stream=copy_out\n"
+     "    %m3 = offload_into.done %m2 : f32[8,8] update\n",
+     "", "DC2315"},
+    {"changed_after_writing_back", kOffloaded, "    output loss", "    zero %m1\n    output loss",
+     "DC2315"},
+    {"kernel_outside_the_device", kOffloaded, "adamw %w, %m1", "adamw %w, %m", "DC2316"},
+    {"view_outside_the_device", kOffloaded, "    %xt = aten.t",
+     "    %ot = aten.t.default(self=%o1) : f32[8,4] strides=(1,8)\n    %xt = aten.t", "DC2316"},
+    {"reload_of_device_value", kOffloaded, "reload.start %o1", "reload.start %h", "DC2316"},
+    {"offload_of_outside_value", kOffloaded, "    %xt = aten.t",
+     "    %o2 = offload.start %o1 : f32[4,8] at disk stream=copy_out\n"
+     "    %o3 = offload.done %o2 : f32[4,8]\n    %xt = aten.t",
+     "DC2316"},
+    {"offload_to_the_device", kOffloaded, "f32[4,8] at disk", "f32[4,8]", "DC2316"},
+    {"kernel_makes_outside_value", kOffloaded, "mat2=%w) : f32[4,8]", "mat2=%w) : f32[4,8] at host",
+     "DC2316"},
+    {"range_in_another_space", kScheduled, "\"table_row\" : f64[3] role=table range_of=\"table\"",
+     "\"table_row\" : f64[3] role=table range_of=\"table\" at host", "DC2201"},
 };
 INSTANTIATE_TEST_SUITE_P(Verify, VerifyText, ::testing::ValuesIn(kDamages),
                          [](const auto& info) { return std::string(info.param.name); });

@@ -5,6 +5,7 @@
 #include "src/analysis/memory.h"
 #include "src/cost/fixed.h"
 #include "tests/src/analysis/small_steps.h"
+#include "tests/src/ir/sample_steps.h"
 
 namespace dc::layout {
 namespace {
@@ -76,8 +77,8 @@ TEST(Allocate, ProgramsShareTheRoomAboveTheState) {
 
 TEST(Allocate, OverTheBudgetNamesIndexModuleAndValues) {
   Small s;
-  base::Status status =
-      allocate(s.b.step, *cost::parse_fixed_cost("fixed(mm=1us+1KiB)"), base::Bytes{7000});
+  base::Status status = allocate(s.b.step, *cost::parse_fixed_cost("fixed(mm=1us+1KiB)"),
+                                 {base::Bytes{7000}, {}, {}});
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.code(), "DC7010");
   EXPECT_EQ(base::exit_code(status.kind()), 80);
@@ -90,8 +91,50 @@ TEST(Allocate, OverTheBudgetNamesIndexModuleAndValues) {
   EXPECT_NE(s.b.step.stage, ir::Stage::Allocated);
   Small exact;
   EXPECT_TRUE(allocate(exact.b.step, *cost::parse_fixed_cost("fixed(mm=1us+1KiB)"),
-                       base::Bytes{384 + 4032 + 2048 + 1024})
+                       {base::Bytes{384 + 4032 + 2048 + 1024}, {}, {}})
                   .ok());
+}
+
+ir::Step offloaded() {
+  base::Result<ir::Step> step = ir::parse(ir::kOffloaded);
+  EXPECT_TRUE(step.ok()) << step.status().to_string();
+  return std::move(step).value();
+}
+
+TEST(Allocate, EachSpaceHasItsArena) {
+  ir::Step step = offloaded();
+  ASSERT_TRUE(allocate(step, *cost::parse_fixed_cost("fixed()")).ok());
+  EXPECT_EQ(step.host_arena_bytes, 256);  // exp_avg.w
+  EXPECT_EQ(step.disk_arena_bytes, 128);  // a copy of h
+  const ir::Location& moment = step.state[1].location;
+  EXPECT_EQ(moment.space, ir::Space::Host);
+  EXPECT_EQ(moment.offset, 0);
+  const ir::Graph& graph = step.programs[0].graph;
+  const ir::Location& copy = graph.value(graph.find_value("o0")).location;
+  EXPECT_EQ(copy.space, ir::Space::Disk);
+  EXPECT_EQ(copy.offset, 0);
+  EXPECT_EQ(copy.bytes, 128);
+  EXPECT_EQ(graph.value(graph.find_value("r0")).location.space, ir::Space::Device);
+  EXPECT_EQ(ir::verify(step, ir::Stage::Allocated).to_string(), "");
+  EXPECT_EQ(analysis::peak_memory(step, {}, 8, ir::Space::Host).live.v, 256);
+  EXPECT_EQ(analysis::peak_memory(step, {}, 8, ir::Space::Disk).live.v, 128);
+  EXPECT_LE(analysis::peak_memory(step).live.v, step.arena_bytes);
+  step.host_arena_bytes = 128;
+  EXPECT_EQ(ir::verify(step, ir::Stage::Allocated).code(), "DC2313");
+}
+
+TEST(Allocate, EachSpaceHasItsBudget) {
+  const auto cost = cost::parse_fixed_cost("fixed()");
+  ir::Step step = offloaded();
+  const base::Status host = allocate(step, *cost, {{}, base::Bytes{255}, {}});
+  EXPECT_EQ(host.code(), "DC7010");
+  EXPECT_NE(host.sentence().find("to the host needs 256 bytes and the budget is 255"),
+            std::string::npos)
+      << host.sentence();
+  EXPECT_NE(host.to_string().find("exp_avg.w"), std::string::npos) << host.to_string();
+  const base::Status disk = allocate(step, *cost, {{}, {}, base::Bytes{127}});
+  EXPECT_NE(disk.sentence().find("--disk-memory"), std::string::npos) << disk.sentence();
+  EXPECT_TRUE(allocate(step, *cost, {{}, base::Bytes{256}, base::Bytes{128}}).ok());
 }
 
 }  // namespace

@@ -5,11 +5,13 @@
 #include <algorithm>
 
 #include "runtime/plan/file.h"
+#include "runtime/plan/timeline.h"
 #include "src/cost/analytic.h"
 #include "src/cost/fixed.h"
 #include "src/layout/allocate.h"
 #include "src/plan/traffic.h"
 #include "tests/src/analysis/small_steps.h"
+#include "tests/src/ir/sample_steps.h"
 
 namespace dc::plan {
 namespace {
@@ -220,6 +222,35 @@ TEST(Emit, KernelsCarryArgumentsReadsAndWrites) {
   EXPECT_EQ(adamw.phase, 2);
 }
 
+// The plan's own timeline, replayed from durations, is the simulator's.
+TEST(Emit, DurationsGiveTheSimulatedTimes) {
+  const auto cost = cost::parse_fixed_cost(
+      "fixed(mm=200us, sum=40us, all_gather=150us, reduce_scatter=70us, adamw=3us)");
+  ASSERT_TRUE(cost.ok());
+  for (int accumulation : {1, 4}) {
+    const rp::Plan plan = emitted(GatheredStep(accumulation), *cost);
+    ASSERT_TRUE(rp::has_timeline(plan));
+    int64_t step = 0, exposed = 0;
+    for (size_t p = 0; p < plan.programs.size(); ++p) {
+      const rp::ProgramTimeline line = rp::predicted_timeline(plan, plan.programs[p]);
+      step += line.time_ns * plan.step[p].repeat;
+      exposed += line.exposed_ns * plan.step[p].repeat;
+      for (size_t i = 0; i < plan.programs[p].instructions.size(); ++i) {
+        const rp::Instruction& in = plan.programs[p].instructions[i];
+        const int64_t expected = in.op == "aten.mm.default"                           ? 200'000
+                                 : in.op == "dc.adamw"                                ? 3'000
+                                 : in.op == "aten.sum.dim_IntList"                    ? 40'000
+                                 : in.kind != rp::InstructionKind::Collective         ? 0
+                                 : in.collective == rp::CollectiveKind::ReduceScatter ? 70'000
+                                                                                      : 150'000;
+        EXPECT_EQ(plan.programs[p].duration_ns[i], expected) << i;
+      }
+    }
+    EXPECT_EQ(step, plan.prediction.step_ns);
+    EXPECT_EQ(exposed, plan.prediction.communication_ns);  // just in time: all of it
+  }
+}
+
 TEST(Emit, StateTablesNameSourcesAndTheRanksRow) {
   rp::Plan plan = emitted(GatheredStep(), cost::AnalyticCost(1));
   EXPECT_EQ(plan.state[0].source, rp::StateSource::ParameterShard);
@@ -257,6 +288,73 @@ TEST(Emit, InputsHaveOnePlaceForAllPrograms) {
   ASSERT_EQ(two.step.size(), 2u);
   EXPECT_EQ(two.step[0].repeat, 3);
   EXPECT_EQ(two.step[1].repeat, 1);
+}
+
+rp::Plan offloaded(const cost::CostModel& cost) {
+  base::Result<ir::Step> step = ir::parse(ir::kOffloaded);
+  EXPECT_TRUE(step.ok()) << step.status().to_string();
+  EXPECT_TRUE(layout::allocate(*step, cost).ok());
+  auto plan = emit(*step, {1, "zero0"}, cost);
+  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+  return std::move(plan).value();
+}
+
+TEST(Emit, CopiesBetweenSpacesRunOnTheirStreams) {
+  const auto cost = cost::parse_fixed_cost("fixed(copy=100us)");
+  const rp::Plan plan = offloaded(*cost);
+  EXPECT_EQ(rp::verify_meaning(plan).to_string(), "");
+  EXPECT_EQ(plan.arena_bytes[1], 256);
+  EXPECT_EQ(plan.arena_bytes[2], 128);
+  EXPECT_TRUE(plan.groups.empty());
+  ASSERT_EQ(plan.streams.size(), 3u);
+  EXPECT_EQ(plan.streams[1].name, "copy_out");
+  const auto& list = plan.programs[0].instructions;
+  const auto first = std::find_if(list.begin(), list.end(), [](const rp::Instruction& i) {
+    return i.kind == rp::InstructionKind::Copy;
+  });
+  ASSERT_NE(first, list.end());
+  const auto index = static_cast<size_t>(first - list.begin());
+  using K = rp::InstructionKind;
+  EXPECT_EQ(list[index - 2].kind, K::Signal);
+  EXPECT_EQ(list[index - 1].kind, K::Wait);
+  EXPECT_EQ(list[index - 1].stream, 1);
+  EXPECT_EQ(list[index + 1].kind, K::Signal);
+  EXPECT_EQ(list[index + 2].kind, K::Wait);
+  EXPECT_EQ(list[index + 2].stream, 0);
+  const auto slice = [&](int32_t tensor) {
+    return plan.slices[static_cast<size_t>(plan.tensors[static_cast<size_t>(tensor)].slice)];
+  };
+  EXPECT_EQ(slice(first->src).space, rp::Space::Device);
+  EXPECT_EQ(slice(first->src).last, static_cast<int32_t>(index) + 2);
+  EXPECT_EQ(slice(first->dst).space, rp::Space::Disk);
+  EXPECT_EQ(plan.prediction.copy_ns, 400'000);
+  EXPECT_EQ(plan.prediction.copied_out_bytes, 128 + 256);
+  EXPECT_EQ(plan.prediction.copied_in_bytes, 128 + 256);
+  const std::string text = rp::to_text(plan);
+  EXPECT_NE(text.find(" disk@0+128"), std::string::npos) << text;
+  EXPECT_NE(rp::summary(plan).find("copied per step    384 B from the device, 384 B to it"),
+            std::string::npos)
+      << rp::summary(plan);
+}
+
+TEST(Emit, ACopyTakesPermutedBytesAsTheyLie) {
+  std::string text = ir::kOffloaded;
+  for (const char* name : {"%h", "%o0", "%o1", "%r0", "%r1"}) {
+    const size_t at = text.find("f32[4,8]", text.find(std::string("    ") + name + " = "));
+    text.insert(at + 8, " strides=(1,4)");
+  }
+  base::Result<ir::Step> step = ir::parse(text);
+  ASSERT_TRUE(step.ok()) << step.status().to_string();
+  ASSERT_EQ(ir::verify(*step, ir::Stage::Scheduled).to_string(), "");
+  const cost::AnalyticCost cost(1);
+  ASSERT_TRUE(layout::allocate(*step, cost).ok());
+  auto plan = emit(*step, {1, "zero0"}, cost);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  EXPECT_EQ(rp::verify_meaning(*plan).to_string(), "");
+  for (const rp::Instruction& in : plan->programs[0].instructions) {
+    if (in.kind != rp::InstructionKind::Copy) continue;
+    EXPECT_EQ(plan->tensors[static_cast<size_t>(in.src)].strides.back(), 1);
+  }
 }
 
 TEST(Emit, RefusesAStepWithoutAddresses) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "src/cost/fixed.h"
+#include "tests/src/ir/sample_steps.h"
 
 namespace dc::sim {
 namespace {
@@ -89,6 +90,23 @@ TEST(Simulate, TwoStreamsShareTheLinkAndKeepTheirLatencies) {
   EXPECT_EQ(step.communication.v, 300'000);
   EXPECT_EQ(step.bound.v, 200'000);  // what the link has to carry
   EXPECT_EQ(step.programs[0].busy[2].v, 250'000);
+}
+
+TEST(Simulate, CopiesHaveStreamsOfTheirOwn) {
+  // The activation leaves after the mean, which nothing covers; its reload waits for nothing
+  // either.
+  const StepRun step = run(ir::kOffloaded, "fixed(mm=200us, mean=10us, copy=100us)");
+  EXPECT_EQ(step.exposed.v, 400'000);
+  EXPECT_EQ(step.time.v, 810'000);
+  EXPECT_EQ(step.communication.v, 400'000);
+  ASSERT_EQ(step.programs[0].busy.size(), 3u);
+  EXPECT_EQ(step.programs[0].busy[1].v, 200'000);
+  EXPECT_EQ(step.programs[0].busy[2].v, 200'000);
+  std::string text = ir::kOffloaded;  // the copy of the moment starts before the last product
+  const std::string start = "    %m0 = reload.start %m : f32[8,8] update stream=copy_in\n";
+  text.erase(text.find(start), start.size());
+  text.insert(text.find("    %gw = "), start);
+  EXPECT_EQ(run(text, "fixed(mm=200us, mean=10us, copy=100us)").exposed.v, 300'000);
 }
 
 }  // namespace
