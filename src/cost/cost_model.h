@@ -10,7 +10,10 @@
 
 namespace dc::cost {
 
-enum class Source : uint8_t { Measured, Interpolated, Analytic };
+// Where a figure comes from: this very thing was measured; between two measured ones; larger than
+// anything measured; from a table.
+enum class Source : uint8_t { Measured, Interpolated, Extrapolated, Analytic };
+inline constexpr int kSources = 4;
 
 struct Estimate {
   base::Nanos time;

@@ -33,8 +33,9 @@ class ProfiledCost final : public CostModel {
     int64_t bytes = 0, time_ns = 0;
   };
   using Curve = std::vector<Point>;  // by bytes
-  // Between two points linearly, below the first its time, above the last in proportion.
-  static int64_t read(const Curve& curve, int64_t bytes);
+  // Between two points linearly, below the first its time, above the last in proportion. Measured
+  // only at a point.
+  static Estimate read(const Curve& curve, int64_t bytes);
 
   std::unordered_map<std::string, Row> kernels_;
   std::map<std::string, Curve> native_;                          // by operator

@@ -35,6 +35,7 @@ void Machine::grow() {
 }
 
 void Machine::restore(const Checkpoint& from) {
+  exposed_before_ = exposed_;
   now_ = from.totals.time.v;
   exposed_total_ = from.totals.exposed.v;
   contention_total_ = from.totals.contention.v;
@@ -50,10 +51,27 @@ void Machine::restore(const Checkpoint& from) {
     stream.work = {};
     stream.pending = state.pending;
     stream.taken = 0;
-    for (int32_t transfer : state.pending) ended_[static_cast<size_t>(transfer)] = 0;
+    for (int32_t transfer : state.pending) begin_again(transfer);
     if (state.transfer < 0) continue;
-    ended_[static_cast<size_t>(state.transfer)] = 0;
+    begin_again(state.transfer);
     stream.work = {state.work, now_, kFull, now_ + quotient_up(state.work, kFull)};
+  }
+}
+
+void Machine::begin_again(int32_t transfer) {
+  ended_[static_cast<size_t>(transfer)] = 0;
+  exposed_[static_cast<size_t>(transfer)] = 0;
+}
+
+void Machine::leave() {
+  const auto end = [&](int32_t transfer) {
+    const auto index = static_cast<size_t>(transfer);
+    ended_[index] = 1;
+    exposed_[index] = exposed_before_[index];
+  };
+  for (const Stream& stream : streams_) {
+    if (stream.transfer >= 0) end(stream.transfer);
+    for (size_t i = stream.taken; i < stream.pending.size(); ++i) end(stream.pending[i]);
   }
 }
 
@@ -64,9 +82,10 @@ Checkpoint Machine::checkpoint() const {
   for (const Stream& stream : streams_) {
     StreamState state;
     state.transfer = stream.transfer;
-    state.on_wire = stream.on_wire;
-    if (stream.transfer >= 0)
+    if (stream.transfer >= 0) {
+      state.on_wire = stream.on_wire;
       state.work = stream.work.left - stream.work.rate * (now_ - stream.work.since);
+    }
     state.pending.assign(stream.pending.begin() + static_cast<std::ptrdiff_t>(stream.taken),
                          stream.pending.end());
     result.streams.push_back(std::move(state));
@@ -111,8 +130,7 @@ void Machine::set_rates() {
 }
 
 void Machine::start(int32_t transfer, int32_t index) {
-  ended_[static_cast<size_t>(transfer)] = 0;
-  exposed_[static_cast<size_t>(transfer)] = 0;
+  begin_again(transfer);
   if (record_ != nullptr) started_at_[static_cast<size_t>(transfer)] = index;
   const auto s = static_cast<size_t>(schedule_.transfers[static_cast<size_t>(transfer)].stream);
   Stream& stream = streams_[s];

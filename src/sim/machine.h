@@ -60,8 +60,8 @@ class Machine {
   // How long compute stood because of a transfer; valid once its done has passed.
   base::Nanos exposed(int32_t transfer) const { return {exposed_[static_cast<size_t>(transfer)]}; }
   void grow();  // after transfers have been added to the schedule
-  // From here everything goes as in an earlier run: its transfers will have ended.
-  void adopt_end() { ended_.assign(ended_.size(), 1); }
+  // From here to the end all goes as it went before the last `restore`, so it need not be played.
+  void leave();
 
  private:
   static constexpr int64_t kFull = 5040;  // work done in a nanosecond
@@ -83,6 +83,7 @@ class Machine {
   bool compute_is_free() const { return !kernel_.active() && waiting_ < 0; }
   void take_up(const Event& event, int32_t index);
   void start(int32_t transfer, int32_t index);
+  void begin_again(int32_t transfer);
   void next_transfer(Stream& stream);
   void begin_wire(Stream& stream);
   void end_transfer(Stream& stream);
@@ -107,9 +108,10 @@ class Machine {
   int64_t waits_since_ = 0;
   int32_t waiting_event_ = -1;
   std::vector<Stream> streams_;
-  std::vector<uint8_t> ended_;       // by transfer
-  std::vector<int64_t> exposed_;     // by transfer
-  std::vector<int32_t> started_at_;  // by transfer: event; only with a record
+  std::vector<uint8_t> ended_;           // by transfer
+  std::vector<int64_t> exposed_;         // by transfer
+  std::vector<int64_t> exposed_before_;  // the same before the last `restore`
+  std::vector<int32_t> started_at_;      // by transfer: event; only with a record
 };
 
 }  // namespace dc::sim
