@@ -51,7 +51,7 @@ void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
   sub->add_option("--search-time", a.search_time,
                   "Seconds after which --chain auto takes the best so far; not cached");
   sub->add_option("--reduction-order", a.reduction_order, "When gradients are summed over ranks")
-      ->check(CLI::IsMember({"per-step", "per-micro-batch"}));
+      ->check(CLI::IsMember({"per-step", "per-micro-batch", "auto"}));
   sub->add_option("--reduce-dtype", a.reduce_dtype,
                   "Type gradients travel in; their own if not given")
       ->check(CLI::IsMember({"float32", "bfloat16"}));

@@ -20,7 +20,7 @@ struct CompileArguments {
   int search_effort = 48;
   double search_time = 0;       // seconds; 0: no limit
   std::string passes;           // a chain of one's own, comma-separated; empty: by name
-  std::string reduction_order;  // "per-step", "per-micro-batch" or empty
+  std::string reduction_order;  // "per-step", "per-micro-batch", "auto" or empty
   std::string reduce_dtype;     // "float32", "bfloat16" or empty
   int grad_accum = 1;
   // Budgets: bytes with an optional suffix (KiB, MiB, GiB); empty: no budget
