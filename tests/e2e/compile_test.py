@@ -25,7 +25,7 @@ FLAGS = {
     "dcc": "--help --version",
     "dcc compile": "--config --grad-accum --help --json --memory --no-cache --output --passes --profile --reduce-dtype"
     " --reduction-order --threads --world --zero -h -o",
-    "dcc profile": "--help --output --ranks --threads -h -n -o",
+    "dcc profile": "--comm --help --output --ranks --threads -h -n -o",
     "dcc inspect": "--as --help -h",
     "dcc verify": "--help -h",
     "dcc opt": "--help --passes --zero -h",

@@ -7,6 +7,7 @@ is named.
 """
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -108,6 +109,22 @@ class TcpTest(bits_test.BitsTest, jobs.JobTest):
         options = ("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:{port}", "--rdzv-id", "test")
         got = self.trained(self.agents(*options, "--local-addr", "127.0.0.1"))
         self.assert_same(bits_test.run_once("mlp", 2, 3), got, "two agents")
+
+    def test_profile(self):
+        """Every rank is started with the same words; only rank 0 writes."""
+        model, port, world = running.archive("mlp"), free_port(), 3
+        outputs = [self.path("prof.json"), *(["/nowhere/prof.json"] * (world - 1))]
+        commands = [[os.path.join(running.BIN, "dcc"), "profile", model, "-o", output] for output in outputs]
+        for job in self.start_all([(command, by_hand(rank, world, port)) for rank, command in enumerate(commands)]):
+            result = job.finish(2 * jobs.LIMIT)
+            self.assertEqual(result.code, 0, result.err)
+        with open(self.path("prof.json")) as file:
+            measured = json.load(file)
+        machine = measured["machine"]
+        self.assertEqual((machine["communicator"], machine["launcher"], machine["ranks"]), ("tcp", "torchrun", world))
+        self.assertTrue(all(row["median_ns"] > 0 for row in measured["collectives"]))
+        options = ("--profile", self.path("prof.json"))
+        self.assertTrue(os.path.exists(running.compile_plan(model, world, 3, 1, *options)))
 
     def endless(self, world, *options):
         plan = self.compiled("mlp", world, 3)
