@@ -55,6 +55,19 @@ class LabTest(bits_test.BitsTest, jobs.JobTest):
             self.assertLess(payload, count)
             self.assertLess(count, 1.05 * payload)
 
+    def test_a_folder_that_the_hosts_do_not_share(self):
+        """Found out before the first step, not after the last."""
+        os.mkdir(self.path("saved"))
+        hide = f'[ "$RANK" = 0 ] || mount -t tmpfs none {self.path("saved")}; exec "$0" "$@"'
+        dcrun = [os.path.join(running.BIN, "dcrun"), self.plan, "--weights", self.model, "--data", "synthetic:1"]
+        job = jobs.Job([LAB, "run", "unshare", "-m", "sh", "-c", hide, *dcrun, "--save", self.path("saved")], NAME)
+        self.addCleanup(job.end)
+        result = job.finish()
+        self.assertEqual(result.code, 73, result.err)
+        self.assertIn("give a folder that their hosts share", result.of_rank(1))
+        self.assertNotIn("step 1 loss", result.out)
+        self.assertEqual(os.listdir(self.path("saved")), [])
+
     @unittest.skipUnless(running.SLOW, "waits half a minute")
     def test_a_cut_cable(self):
         job = self.train(1000000)
