@@ -75,6 +75,10 @@ void add_profile(CLI::App& app, dc::cli::ProfileArguments& a) {
   sub->add_option("model", a.model, "Archive written by scripts/export.py")->required();
   sub->add_option("-o,--output", a.output, "prof.json to write")->required();
   sub->add_option("-n,--ranks", a.ranks, "Start this many ranks on this machine");
+  sub->add_option("--comm", a.comm,
+                  "What carries collectives: local, mpi, tcp, or auto by host and launcher")
+      ->check(CLI::IsMember({"auto", "local", "mpi", "tcp"}))
+      ->capture_default_str();
   sub->add_option("--threads", a.threads, "Threads per rank")->capture_default_str();
 }
 

@@ -36,6 +36,7 @@ struct ProfileArguments {
   std::string model;
   std::string output;
   int ranks = 0;  // 0: as the launcher says, one if there is none
+  std::string comm = "auto";
   int threads = 1;
 };
 // Starts its own ranks with -n; returns the process exit code.

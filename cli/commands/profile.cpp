@@ -131,6 +131,7 @@ Status measure(const ProfileArguments& arguments, const runtime::LaunchInfo& lau
 Status profile_rank(const ProfileArguments& arguments, const runtime::LaunchInfo& launch) {
   set_threads(arguments.threads);
   runtime::CommOptions comm;
+  comm.backend = arguments.comm;
   comm.threads_per_rank = arguments.threads;  // pinned as dcrun's ranks are
   DC_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Job> job, runtime::connect(launch, comm));
   Status status = measure(arguments, launch, *job);

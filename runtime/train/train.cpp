@@ -48,6 +48,9 @@ class Session {
       for (const std::string& folder : made_) std::filesystem::remove(folder, ignored);
       return opened;
     }
+    for (const std::string* folder : {&options_.save, &options_.dump_gradients}) {
+      if (!folder->empty()) DC_RETURN_IF_ERROR(check_shared(*folder, control_));
+    }
     DC_RETURN_IF_ERROR(prepare());
     DC_ASSIGN_OR_RETURN(
         auto loop, Loop::create(plan_, *executor_, *data_, options_.settings, control_.rank().v));

@@ -25,7 +25,7 @@ FLAGS = {
     "dcc": "--help --version",
     "dcc compile": "--chain --config --disk-memory --grad-accum --help --host-memory --json --memory --no-cache --offload-space --output"
     " --passes --profile --reduce-dtype --reduction-order --search-effort --search-time --threads --world --zero -h -o",
-    "dcc profile": "--help --output --ranks --threads -h -n -o",
+    "dcc profile": "--comm --help --output --ranks --threads -h -n -o",
     "dcc inspect": "--as --help -h",
     "dcc verify": "--help -h",
     "dcc opt": "--help --passes -h",
