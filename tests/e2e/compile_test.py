@@ -26,7 +26,7 @@ FLAGS = {
     "dcc compile": "--config --grad-accum --help --json --memory --no-cache --output --passes --profile --reduce-dtype"
     " --reduction-order --threads --world --zero -h -o",
     "dcc profile": "--help --output --ranks --threads -h -n -o",
-    "dcc inspect": "--as --help -h",
+    "dcc inspect": "--as --help --output -h -o",
     "dcc verify": "--help -h",
     "dcc opt": "--help --passes --zero -h",
     "dcc passes": "--help -h",
