@@ -4,7 +4,6 @@
 #include <limits>
 #include <map>
 
-#include "runtime/exec/trace.h"
 #include "src/base/file.h"
 #include "src/base/json_events.h"
 

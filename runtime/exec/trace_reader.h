@@ -5,18 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "runtime/exec/trace.h"
 #include "runtime/plan/file.h"
 #include "src/base/status.h"
 
 namespace dc::runtime {
-
-struct TraceEvent {
-  int32_t rank = 0, stream = 0;
-  int32_t step = 0;  // 1 for the first
-  int32_t run = 0;   // of programs, within the step; 0 for the first
-  int32_t program = 0, instruction = 0;
-  int64_t begin_ns = 0, end_ns = 0;
-};
 
 struct TraceFile {
   std::string communicator;

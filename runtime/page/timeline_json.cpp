@@ -117,7 +117,7 @@ class TimelineJson {
       type.add(strings_.number(type_name));
       module.add(strings_.number(in.module));
       bytes.add(static_cast<uint64_t>(written_bytes(plan_, in)));
-      awaits.add(static_cast<uint64_t>(awaited[i] + 1));
+      awaits.add(static_cast<uint64_t>(int64_t{awaited[i]} + 1));
       reasons.add(reason(in));
       begin.add_signed(line.begin_ns[i] - previous);
       length.add(static_cast<uint64_t>(line.end_ns[i] - line.begin_ns[i]));
@@ -143,7 +143,7 @@ class TimelineJson {
       const plan::Slice& slice = plan_.slices[s];
       space.add(static_cast<uint64_t>(slice.space));
       kind.add(static_cast<uint64_t>(kinds[s]));
-      program.add(static_cast<uint64_t>(slice.program + 1));
+      program.add(static_cast<uint64_t>(int64_t{slice.program} + 1));
       first.add(static_cast<uint64_t>(slice.first));
       last.add(static_cast<uint64_t>(slice.last));
       bytes.add(static_cast<uint64_t>(base::round_up(slice.bytes, base::kAlignment)));
