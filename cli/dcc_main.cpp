@@ -86,9 +86,13 @@ void add_reading(CLI::App& app, dc::cli::InspectArguments& inspect,
                  dc::cli::VerifyArguments& verify) {
   CLI::App* show = app.add_subcommand("inspect", "Show what a plan holds");
   show->add_option("plan", inspect.plan, "Plan file")->required();
-  show->add_option("--as", inspect.as, "summary, text, json or memory")
-      ->check(CLI::IsMember({"summary", "text", "json", "memory"}))
+  show->add_option("trace", inspect.trace,
+                   "Trace of dcrun, shown beside the prediction; for timeline only");
+  show->add_option("--as", inspect.as,
+                   "summary, text, json, memory, or timeline: an HTML page of the step over time")
+      ->check(CLI::IsMember({"summary", "text", "json", "memory", "timeline"}))
       ->capture_default_str();
+  show->add_option("-o,--output", inspect.output, "File to write instead of standard output");
   CLI::App* check =
       app.add_subcommand("verify", "Check a plan: levels 0 (digest), 1 (structure), 2 (meaning)");
   check->add_option("plan", verify.plan, "Plan file")->required();

@@ -44,7 +44,9 @@ int run_profile(const ProfileArguments& arguments, int argc, char** argv);
 
 struct InspectArguments {
   std::string plan;
-  std::string as = "summary";  // summary | text | json | memory
+  std::string trace;           // of `dcrun --trace`, for timeline; empty: none
+  std::string as = "summary";  // summary | text | json | memory | timeline
+  std::string output;          // empty: stdout
 };
 base::Status run_inspect(const InspectArguments& arguments);
 

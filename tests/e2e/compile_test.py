@@ -26,14 +26,14 @@ FLAGS = {
     "dcc compile": "--chain --config --disk-memory --grad-accum --help --host-memory --json --memory --no-cache --offload-space --output"
     " --passes --profile --reduce-dtype --reduction-order --search-effort --search-time --threads --world --zero -h -o",
     "dcc profile": "--comm --help --output --ranks --threads -h -n -o",
-    "dcc inspect": "--as --help -h",
+    "dcc inspect": "--as --help --output -h -o",
     "dcc verify": "--help -h",
     "dcc opt": "--help --passes -h",
     "dcc passes": "--help -h",
     "dcc cache": "--help -h",
     "dcc cache ls": "--help -h",
     "dcc cache gc": "--help --keep -h",
-    "dcrun": "--comm --config --data --dump-gradients --help --lr --metrics --poison --save --shuffle --steps --timeout"
+    "dcrun": "--comm --config --data --dump-gradients --help --lr --metrics --poison --record-profile --save --shuffle --steps --timeout"
     " --trace --version --weights -h -n",
 }
 
