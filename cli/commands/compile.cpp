@@ -73,6 +73,7 @@ Result<plan::CompileOptions> options_of(const CompileArguments& arguments) {
   options.chain = arguments.chain;
   options.search_effort = arguments.search_effort;
   options.own_passes = arguments.passes;
+  options.any_order = arguments.reduction_order == "auto";
   if (arguments.reduction_order == "per-step")
     options.passes.reduction_order = passes::ReductionOrder::PerStep;
   if (arguments.reduction_order == "per-micro-batch")

@@ -16,6 +16,10 @@ std::string CompileOptions::canonical() const {
   std::string text =
       "world=" + std::to_string(world) + " accumulation=" + std::to_string(accumulation) +
       " threads=" + std::to_string(threads) + " chain=" + (own_passes.empty() ? chain : own_passes);
+  if (own_passes.empty() && chain == "auto") {
+    text += " effort=" + std::to_string(search_effort);
+    if (any_order) text += " order=auto";
+  }
   if (passes.reduction_order) {
     text += *passes.reduction_order == passes::ReductionOrder::PerStep ? " order=per-step"
                                                                        : " order=per-micro-batch";
@@ -35,6 +39,8 @@ Status check(const CompileOptions& options) {
   if (options.accumulation < 1) return bad("--grad-accum must be at least 1");
   if (options.threads < 1 || options.threads > 1024)
     return bad("--threads must be between 1 and 1024");
+  if (options.any_order && (options.chain != "auto" || !options.own_passes.empty()))
+    return bad("--reduction-order auto needs --chain auto: a chain by name does not choose");
   if (options.search_effort < 1) return bad("--search-effort must be at least 1");
   if (options.reduce_dtype && *options.reduce_dtype != ir::DType::F32 &&
       *options.reduce_dtype != ir::DType::BF16) {
@@ -70,9 +76,9 @@ Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& options
   if (!options.own_passes.empty()) {
     DC_ASSIGN_OR_RETURN(chain, own_chain(options));
   } else if (options.chain == "auto") {
-    DC_ASSIGN_OR_RETURN(
-        const search::Found found,
-        search::find_best(step, pass_options, cost, {options.search_effort, out_of_time}));
+    DC_ASSIGN_OR_RETURN(const search::Found found,
+                        search::find_best(step, pass_options, cost,
+                                          {options.search_effort, options.any_order, out_of_time}));
     chain = found.chain;
     pass_options = found.options;
     cut_short = found.cut_short;

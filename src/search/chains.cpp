@@ -23,6 +23,19 @@ constexpr NamedChain kChains[] = {
     {"zero1", DC_BEGIN(1) DC_END, "optimizer state sharded"},
     {"zero2", DC_BEGIN(2) DC_END, "gradients and optimizer state sharded"},
     {"zero3", DC_BEGIN(3) DC_END, "parameters, gradients and optimizer state sharded"},
+    // DeepCompile (arXiv 2504.09983) with its published constants: 1 GB of gradients per bucket.
+    {"deepcompile-p",
+     DC_BEGIN(3) ",schedule-fast-free,bucket-reductions=1000000000,prefetch-gathers-greedily,"
+                 "overlap-reductions" DC_END,
+     "published rules: proactive prefetch"},
+    {"deepcompile-s",
+     DC_BEGIN(3) ",schedule-fast-free,bucket-reductions=1000000000,keep-resident-greedily,"
+                 "overlap-reductions" DC_END,
+     "published rules: selective unsharding"},
+    {"deepcompile-ps",
+     DC_BEGIN(3) ",schedule-fast-free,bucket-reductions=1000000000,prefetch-gathers-greedily,"
+                 "keep-resident-greedily,overlap-reductions" DC_END,
+     "published rules: prefetch, then unsharding in what memory is left"},
 };
 
 #undef DC_BEGIN

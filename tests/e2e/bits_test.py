@@ -19,6 +19,7 @@ TO_SCHEDULE = "normalize-graph,shard-parameters={},insert-collectives,add-update
 SUBJECTS = {
     "mlp": ("mlp",),
     "tiny-llama": ("tiny-llama",),
+    "tiny-mixtral": ("tiny-mixtral",),
     "tiny-gpt2 dropout": ("tiny-gpt2", "--dropout", "0.1"),
     "tiny-llama bfloat16": ("tiny-llama", "--dtype", "bfloat16"),
     "tiny-llama autocast": ("tiny-llama", "--dtype", "autocast-bfloat16"),
@@ -31,10 +32,10 @@ ANOTHER_RATE = {"optimizer": {"kind": "adamw", "lr": 1.001e-3}, "clip_norm": 1.0
 SETTINGS = {"clipped": CLIPPED, "unclipped": UNCLIPPED, "another rate": ANOTHER_RATE}
 
 
-def run_new(subject, world, zero, accumulation=1, order=None, settings="clipped", options=(), launcher="dcrun", passes=()):
+def run_new(subject, world, zero, accumulation=1, order=None, settings="clipped", options=(), launcher="dcrun", passes=(), compile_options=()):
     """`passes`: those that run between `schedule` and the layout."""
     model = running.archive(*SUBJECTS[subject])
-    compile_options = ["--reduction-order", order] if order else []
+    compile_options = [*compile_options, *(["--reduction-order", order] if order else [])]
     chain = ",".join((TO_SCHEDULE.format(zero), *passes, "layout-arenas")) if passes else zero
     config = running.train_config(**SETTINGS[settings])
     plan = running.compile_plan(model, world, chain, accumulation, *compile_options, config=config)

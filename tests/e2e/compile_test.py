@@ -25,15 +25,15 @@ FLAGS = {
     "dcc": "--help --version",
     "dcc compile": "--chain --config --disk-memory --grad-accum --help --host-memory --json --memory --no-cache --offload-space --output"
     " --passes --profile --reduce-dtype --reduction-order --search-effort --search-time --threads --world --zero -h -o",
-    "dcc profile": "--help --output --ranks --threads -h -n -o",
-    "dcc inspect": "--as --help -h",
+    "dcc profile": "--comm --help --output --ranks --threads -h -n -o",
+    "dcc inspect": "--as --help --output -h -o",
     "dcc verify": "--help -h",
     "dcc opt": "--help --passes -h",
     "dcc passes": "--help -h",
     "dcc cache": "--help -h",
     "dcc cache ls": "--help -h",
     "dcc cache gc": "--help --keep -h",
-    "dcrun": "--comm --config --data --dump-gradients --help --lr --metrics --poison --save --shuffle --steps --timeout"
+    "dcrun": "--comm --config --data --dump-gradients --help --lr --metrics --poison --record-profile --save --shuffle --steps --timeout"
     " --trace --version --weights -h -n",
 }
 
@@ -318,10 +318,11 @@ class Reports(unittest.TestCase):
 
     def test_opt_and_passes(self):
         listed = [line.split() for line in dcc("passes").stdout.splitlines()]
-        self.assertEqual([words[1] for words in listed if words[0] == "--chain"], ["zero0", "zero1", "zero2", "zero3"])
+        self.assertEqual([words[1] for words in listed if words[0] == "--chain"], ["zero0", "zero1", "zero2", "zero3", "deepcompile-p", "deepcompile-s", "deepcompile-ps"])
         passes = [words[0] for words in listed if words[0] not in ("--chain", "N:")]
         self.assertEqual(passes, ["normalize-graph", "shard-parameters[=N]", "insert-collectives", "add-update", "schedule",
-                                  "keep-resident[=N]", "fuse-gathers[=N]", "bucket-reductions[=N]", "prefetch-gathers", "overlap-reductions", "layout-arenas"])
+                                  "schedule-fast-free", "keep-resident[=N]", "fuse-gathers[=N]", "bucket-reductions[=N]", "prefetch-gathers",
+                                  "prefetch-gathers-greedily", "keep-resident-greedily", "overlap-reductions", "layout-arenas"])
         source = os.path.join(running.ROOT, "tests", "passes", "shard-parameters", "zero_3.dcir")
         with open(source) as file:
             step = file.read().split("// ----", 1)[0]
