@@ -45,6 +45,11 @@ void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
       ->check(CLI::IsMember({"float32", "bfloat16"}));
   sub->add_option("--grad-accum", a.grad_accum, "Micro-batches per step")->capture_default_str();
   sub->add_option("--memory", a.memory, "Budget per rank, for example 512MiB");
+  sub->add_option("--recompute", a.recompute,
+                  "Activations the backward phase makes again: as many as --memory asks for, all "
+                  "but each block's inputs, or none")
+      ->check(CLI::IsMember({"auto", "full", "off"}))
+      ->capture_default_str();
   sub->add_option("--threads", a.threads, "Threads per rank")->capture_default_str();
   sub->add_option("--config", a.config, "train.json; overrides what the archive says");
   sub->add_flag("--no-cache", a.no_cache, "Neither read nor write the plan cache");

@@ -22,6 +22,7 @@ struct CompileArguments {
   std::string reduce_dtype;     // "float32", "bfloat16" or empty
   int grad_accum = 1;
   std::string memory;  // bytes with an optional suffix (KiB, MiB, GiB); empty: no budget
+  std::string recompute = "auto";  // "auto", "full" or "off"
   int threads = 1;
   bool no_cache = false;
   bool json = false;

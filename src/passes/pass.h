@@ -18,11 +18,16 @@ namespace dc::passes {
 // When gradients are summed over ranks: once per step, or after every micro-batch.
 enum class ReductionOrder : uint8_t { PerStep, PerMicroBatch };
 
+// Which activations the backward phase makes again instead of keeping them: as many as the budget
+// asks for; none; all but the inputs of each block.
+enum class Recompute : uint8_t { Auto, Off, Full };
+
 struct Options {
   int zero = 3;  // ZeRO stage 0 to 3: the uniform placement
   std::optional<ReductionOrder>
       reduction_order;  // empty: per-step for ZeRO 0 and 1, per-micro-batch for 2 and 3
   std::optional<base::Bytes> memory;  // budget of space device, per rank
+  Recompute recompute = Recompute::Auto;
 };
 
 struct Remark {

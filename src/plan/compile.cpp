@@ -1,5 +1,7 @@
 #include "src/plan/compile.h"
 
+#include <algorithm>
+
 #include "src/base/build_id.h"
 #include "src/base/sha256.h"
 #include "src/plan/emit.h"
@@ -21,6 +23,16 @@ std::string CompileOptions::canonical() const {
   }
   if (reduce_dtype) text += " reduce_dtype=" + std::string(base::name(*reduce_dtype));
   if (!chain.empty()) text += " passes=" + chain;
+  switch (passes.recompute) {
+    case passes::Recompute::Auto:
+      break;
+    case passes::Recompute::Full:
+      text += " recompute=full";
+      break;
+    case passes::Recompute::Off:
+      text += " recompute=off";
+      break;
+  }
   if (passes.memory) text += " memory=" + std::to_string(passes.memory->v);
   return text + " device=cpu";
 }
@@ -49,6 +61,12 @@ Result<std::vector<const passes::Pass*>> pipeline_of(const CompileOptions& optio
   if (pipeline.empty() || pipeline.back()->gives != ir::Stage::Allocated) {
     return Status(ErrorKind::Usage, "DC2606",
                   "--passes must end with layout-arenas, which gives every value its address");
+  }
+  const bool recomputes =
+      std::find(pipeline.begin(), pipeline.end(), passes::find_pass("recompute")) != pipeline.end();
+  if (options.passes.recompute == passes::Recompute::Full && !recomputes) {
+    return Status(ErrorKind::Usage, "DC2607",
+                  "--recompute full needs the pass recompute in --passes, after schedule");
   }
   return pipeline;
 }

@@ -20,9 +20,12 @@ std::vector<const passes::Pass*> default_pipeline() {
       // Closes the step: after it the graph is complete, and every later pass only orders and
       // places what is there.
       pass("add-update"),
-      // The just-in-time baseline. Passes that move collectives, keep parameters resident or
-      // recompute come after it and before the layout.
+      // The just-in-time baseline. Passes that move collectives or keep parameters resident come
+      // after it and before the layout.
       pass("schedule"),
+      // Before passes that spend memory on speed, so that they find the room it makes. Changes
+      // nothing unless the budget is too small or the user asks.
+      pass("recompute"),
       // Last: addresses follow from lifetimes, and lifetimes from the final order.
       pass("layout-arenas"),
   };

@@ -23,8 +23,8 @@ LLAMA_70B = os.path.join(DATA, "llama_70b_cuda.pt2")
 # Frozen: an option that scripts of users rely on is never renamed or dropped.
 FLAGS = {
     "dcc": "--help --version",
-    "dcc compile": "--config --grad-accum --help --json --memory --no-cache --output --passes --profile --reduce-dtype"
-    " --reduction-order --threads --world --zero -h -o",
+    "dcc compile": "--config --grad-accum --help --json --memory --no-cache --output --passes --profile --recompute"
+    " --reduce-dtype --reduction-order --threads --world --zero -h -o",
     "dcc profile": "--help --output --ranks --threads -h -n -o",
     "dcc inspect": "--as --help -h",
     "dcc verify": "--help -h",
@@ -313,7 +313,7 @@ class Reports(unittest.TestCase):
     def test_opt_and_passes(self):
         passes = [line.split()[0] for line in dcc("passes").stdout.splitlines()]
         self.assertEqual(passes, ["normalize-graph", "shard-parameters", "insert-collectives", "add-update", "schedule",
-                                  "prefetch-gathers", "overlap-reductions", "layout-arenas"])
+                                  "recompute", "prefetch-gathers", "overlap-reductions", "layout-arenas"])
         source = os.path.join(running.ROOT, "tests", "passes", "shard-parameters", "zero_3.dcir")
         with open(source) as file:
             step = file.read().split("// ----", 1)[0]
