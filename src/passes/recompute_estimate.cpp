@@ -61,7 +61,7 @@ void Estimator::run_again(int32_t i, int32_t place, Cost& cost) {
   visited_.push_back(i);
   const ForwardNode& node = p_.forward(i);
   const int32_t before = at(t_.place, i);
-  if (before == kNever) cost.time += node.time.v;
+  if (before == kNever && node.read_forward) cost.time += node.time.v;
   for (int32_t s : node.results) {
     if (s == now_.storage) continue;  // alive there anyway
     if (before == kNever) {

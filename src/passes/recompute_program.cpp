@@ -105,8 +105,10 @@ class Builder {
       if (is_new) {
         GatheredParameter gather;
         gather.time = sim::node_time(step_, p_.graph, start, cost_);
-        if (cast.valid())
+        if (cast.valid()) {
           gather.time += sim::node_time(step_, p_.graph, p_.graph.node(cast), cost_);
+          gather.narrow_bytes = aligned_bytes(p_.graph.value(start.operands[0]).type.bytes().v);
+        }
         p_.gathers.push_back(std::move(gather));
       }
       GatheredCopy copy;
@@ -170,9 +172,10 @@ class Builder {
       const int32_t index = p_.storage_of[p_.owners.root(operand).index()];
       if (index < 0) continue;
       ForwardStorage& storage = at(p_.storages, index);
+      if (is_plain_view(node)) continue;
       if (t < p_.boundary) {
         storage.last_forward = t;
-      } else if (!is_plain_view(node)) {
+      } else {
         storage.first_backward = std::min(storage.first_backward, t);
       }
       if (ir::info(node.kind).provider == ir::Provider::Comm) storage.recomputable = false;
@@ -196,7 +199,9 @@ class Builder {
             std::min(forward.frozen_until, first_write_after(bytes_key(shard), t));
       }
       const int32_t storage = p_.storage_of[root.index()];
-      if (storage >= 0) add_unique(forward.operands, storage);
+      if (storage < 0) continue;
+      add_unique(forward.operands, storage);
+      at(p_.nodes, at(p_.storages, storage).producer).read_forward = true;
     }
     for (ValueId result : node.results) {
       if (!result.valid()) continue;

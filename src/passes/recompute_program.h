@@ -42,6 +42,7 @@ struct ForwardStorage {
 
 struct ForwardNode {
   base::Nanos time;
+  bool read_forward = false;      // a forward kernel reads a result
   int32_t block = -1;             // as analysis::blocks numbers them
   int32_t frozen_until = kNever;  // the first later node that changes what this one reads
   std::vector<int32_t> operands;  // storages, without repetition
@@ -59,8 +60,9 @@ struct GatheredCopy {
 
 // A parameter whose whole value forward kernels read, and all its copies in this program.
 struct GatheredParameter {
-  base::Nanos time;   // of one gather, with the cast before it
-  int64_t bytes = 0;  // aligned
+  base::Nanos time;          // of one gather, with the cast before it
+  int64_t bytes = 0;         // aligned
+  int64_t narrow_bytes = 0;  // of the cast shard, aligned; 0 without a cast
   std::vector<GatheredCopy> copies;
 };
 

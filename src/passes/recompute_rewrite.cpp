@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <unordered_map>
 
 namespace dc::passes {
@@ -105,7 +106,8 @@ class Rewriter {
     const GatherRead read = gather_read(parameter, place);
     if (read.copy < 0) return own_gather(g, parameter.copies[0], before);
     const GatheredCopy& copy = at(parameter.copies, read.copy);
-    if (read.moves && at(at(t_.moved, g), read.copy) == place) {
+    const bool here = read.moves && at(at(t_.moved, g), read.copy) == place;
+    if (here && moved_now_.insert(copy.start.v).second) {
       for (NodeId id : nodes_of(copy)) graph_.move_before(id, before);
     }
     return graph_.node(copy.done).results[0];
@@ -174,8 +176,8 @@ class Rewriter {
     for (const ir::Output& output : graph_.outputs) is_output[output.value.index()] = true;
     for (int32_t t = p_.count(); t-- > 0;) {
       const Node& node = graph_.node(at(p_.live.order, t));
-      const bool repeated = t < p_.boundary && at(t_.place, t) != kNever;
-      if (!repeated && !is_plain_view(node)) continue;
+      const bool dropped = t < p_.boundary && at(t_.only_again, t);
+      if (!dropped && !is_plain_view(node)) continue;
       const bool read = std::any_of(node.results.begin(), node.results.end(), [&](ValueId result) {
         return result.valid() && (is_output[result.index()] || !graph_.value(result).uses.empty());
       });
@@ -187,7 +189,8 @@ class Rewriter {
   const RecomputeProgram& p_;
   const Kept& kept_;
   const Timeline& t_;
-  std::vector<char> moved_;  // by position
+  std::vector<char> moved_;      // by position: true for gathers that start elsewhere
+  std::set<int32_t> moved_now_;  // starts that are in their new place
   // (gathered value or -1, original value) -> its copy
   std::map<std::pair<int32_t, int32_t>, ValueId> copies_;
   std::unordered_map<int32_t, ValueId> whole_;  // by gather, for the kernel at hand; looked up only

@@ -23,24 +23,27 @@ class Evaluator {
   void find_places() {
     const size_t storages = p_.storages.size();
     t_.place.assign(static_cast<size_t>(p_.boundary), kNever);
+    t_.only_again.assign(static_cast<size_t>(p_.boundary), false);
     t_.readers.assign(storages, kNever);
-    t_.until.resize(storages);
+    t_.until.assign(storages, -1);
     t_.again_until.assign(storages, -1);
-    for (size_t s = 0; s < storages; ++s) {
-      const ForwardStorage& storage = p_.storages[s];
-      const bool split = !kept_[s] && storage.saved();
-      t_.until[s] = 2 * (split ? storage.last_forward : storage.last) + 1;
-      if (split) t_.again_until[s] = 2 * storage.last + 1;
-    }
+    last_forward_.assign(storages, -1);
     for (const GatheredParameter& gather : p_.gathers)
       t_.moved.emplace_back(gather.copies.size(), kNever);
-    for (int32_t i = p_.boundary; i-- > 0;) find_place(i);
+    for (int32_t i = p_.boundary; i-- > 0;) {
+      const int32_t place = place_of(i);
+      if (place != kNever) run_again(i, place);
+      if (at(t_.only_again, i)) continue;
+      for (int32_t s : p_.forward(i).operands)
+        at(last_forward_, s) = std::max(at(last_forward_, s), i);
+    }
+    find_ends();
     std::sort(t_.own.begin(), t_.own.end());
     t_.own.erase(std::unique(t_.own.begin(), t_.own.end()), t_.own.end());
     for (const auto& [gather, place] : t_.own) t_.time += at(p_.gathers, gather).time;
   }
 
-  void find_place(int32_t i) {
+  int32_t place_of(int32_t i) const {
     int32_t needed = kNever;
     for (int32_t s : p_.forward(i).results) {
       if (at(kept_, s)) continue;
@@ -48,22 +51,52 @@ class Evaluator {
       if (first != kNever) needed = std::min(needed, at(p_.slot, first));
       needed = std::min(needed, at(t_.readers, s));
     }
-    if (needed == kNever) return;
-    at(t_.place, i) = needed;
-    t_.time += p_.forward(i).time;
-    if (needed > p_.forward(i).frozen_until) t_.too_late = i;
-    for (int32_t s : p_.forward(i).operands) {
-      at(t_.readers, s) = std::min(at(t_.readers, s), needed);
+    return needed;
+  }
+
+  // True if somebody reads what the first run makes.
+  bool read_as_is(int32_t s) const {
+    const ForwardStorage& storage = at(p_.storages, s);
+    if (!storage.recomputable || at(last_forward_, s) >= 0) return true;
+    return at(kept_, s) && (storage.saved() || at(t_.readers, s) != kNever);
+  }
+
+  void run_again(int32_t i, int32_t place) {
+    const ForwardNode& node = p_.forward(i);
+    at(t_.place, i) = place;
+    const bool runs_twice = std::any_of(node.results.begin(), node.results.end(),
+                                        [&](int32_t s) { return read_as_is(s); });
+    at(t_.only_again, i) = !runs_twice;
+    if (runs_twice) t_.time += node.time;
+    if (place > node.frozen_until) t_.too_late = i;
+    for (int32_t s : node.operands) {
+      at(t_.readers, s) = std::min(at(t_.readers, s), place);
       int32_t& until = at(kept_, s) ? at(t_.until, s) : at(t_.again_until, s);
-      until = std::max(until, 2 * needed);
+      until = std::max(until, 2 * place);
     }
-    for (int32_t g : p_.forward(i).gathers) {
-      const GatherRead read = gather_read(at(p_.gathers, g), needed);
-      if (read.copy < 0) t_.own.emplace_back(g, needed);
+    for (int32_t g : node.gathers) {
+      const GatherRead read = gather_read(at(p_.gathers, g), place);
+      if (read.copy < 0) t_.own.emplace_back(g, place);
       if (read.moves) {
         int32_t& moved = at(at(t_.moved, g), read.copy);
-        moved = std::min(moved, needed);
+        moved = std::min(moved, place);
       }
+    }
+  }
+
+  // Position of the last use of what the forward phase made, other than by kernels run again.
+  int32_t last_of(int32_t s) const {
+    const ForwardStorage& storage = at(p_.storages, s);
+    const bool lasts = at(kept_, s) && (storage.saved() || !storage.recomputable);
+    return lasts ? storage.last : std::max(at(last_forward_, s), storage.producer);
+  }
+
+  void find_ends() {
+    for (int32_t s = 0; s < static_cast<int32_t>(p_.storages.size()); ++s) {
+      const ForwardStorage& storage = at(p_.storages, s);
+      at(t_.until, s) = std::max(at(t_.until, s), 2 * last_of(s) + 1);
+      if (!at(kept_, s) && storage.saved())
+        at(t_.again_until, s) = std::max(at(t_.again_until, s), 2 * storage.last + 1);
     }
   }
 
@@ -77,7 +110,7 @@ class Evaluator {
 
   // A copy of a parameter on the new line of indices.
   struct Span {
-    int64_t bytes;
+    const GatheredParameter* gather;
     int32_t first, last;
   };
 
@@ -102,7 +135,9 @@ class Evaluator {
       for (; next < t_.again.size() && at(t_.place, t_.again[next]) == t; ++next)
         number_kernel(t_.again[next], t);
       int32_t& index = at(original_, t);
-      if (index == -1) index = next_index(2 * t + 1, at(p_.scratch, t));
+      if (index != -1) continue;
+      const bool runs = t >= p_.boundary || !at(t_.only_again, t);
+      index = next_index(2 * t + 1, runs ? at(p_.scratch, t) : 0);
     }
   }
 
@@ -122,7 +157,7 @@ class Evaluator {
         int32_t& span = at(last_own_, g);
         if (span < 0 || at(coordinate_, at(own_, span).first) != 2 * place) {
           span = static_cast<int32_t>(own_.size());
-          own_.push_back({gather.bytes, next_index(2 * place, 0), 0});
+          own_.push_back({&gather, next_index(2 * place, 0), 0});
         }
         at(own_, span).last = static_cast<int32_t>(coordinate_.size());
       } else if (read.moves) {
@@ -149,15 +184,17 @@ class Evaluator {
         at(last_reader, s) = std::max(at(last_reader, s), at(copied_, i));
     }
     for (const analysis::LiveRange& range : p_.live.ranges) {
-      const int32_t first = at(original_, range.first), last = at(original_, range.last);
       const int32_t s = p_.storage_of[range.value.index()];
-      if (s < 0) {
-        live(first, last, aligned(range));
-        continue;
+      if (s >= 0) {
+        add_storage(s, at(last_reader, s));
+      } else {
+        live(at(original_, range.first), at(original_, range.last), aligned(range));
       }
-      add_storage(s, first, last, at(last_reader, s));
     }
-    for (const Span& span : own_) live(span.first, span.last, span.bytes);
+    for (const Span& span : own_) {
+      live(span.first, span.last, span.gather->bytes);
+      live(span.first, span.first, span.gather->narrow_bytes);
+    }
     sum_up();
   }
 
@@ -165,17 +202,19 @@ class Evaluator {
     return base::round_up(range.bytes.v, base::kAlignment);
   }
 
-  void add_storage(int32_t s, int32_t first, int32_t last, int32_t reader) {
+  void add_storage(int32_t s, int32_t reader) {
     const ForwardStorage& storage = at(p_.storages, s);
     const int32_t again = at(copied_, storage.producer);
-    if (at(kept_, s)) {
-      live(first, std::max(last, reader), storage.bytes);
-      if (again >= 0) live(again, again, storage.bytes);  // made along with another result
-      return;
+    const bool kept = at(kept_, s) != 0;
+    if (!at(t_.only_again, storage.producer)) {
+      const int32_t last = at(original_, last_of(s));
+      live(at(original_, storage.producer), kept ? std::max(last, reader) : last, storage.bytes);
     }
-    live(first, storage.saved() ? at(original_, storage.last_forward) : last, storage.bytes);
     if (again < 0) return;
-    live(again, std::max({again, reader, storage.saved() ? last : -1}), storage.bytes);
+    int32_t last = again;  // if it is only made along with another result
+    if (!kept) last = std::max(last, reader);
+    if (!kept && storage.saved()) last = std::max(last, at(original_, storage.last));
+    live(again, last, storage.bytes);
   }
 
   void sum_up() {
@@ -195,6 +234,8 @@ class Evaluator {
   const RecomputeProgram& p_;
   const Kept& kept_;
   Timeline t_;
+  // By storage: the last kernel before the boundary that reads it and is not dropped, -1.
+  std::vector<int32_t> last_forward_;
   std::vector<int32_t> coordinate_;         // by index
   std::vector<int64_t> scratch_, change_;   // by index
   std::vector<int32_t> original_, copied_;  // index of a node, of a kernel run again

@@ -25,19 +25,21 @@ struct GatherRead {
 GatherRead gather_read(const GatheredParameter& gather, int32_t place);
 
 struct Timeline {
-  std::vector<int32_t> place;    // by forward position: before which node the kernel runs again;
-                                 // kNever
-  std::vector<int32_t> again;    // forward positions whose kernels run again, in the new order
-  std::vector<int32_t> readers;  // by storage: place of the first kernel run again that reads it
-  std::vector<int32_t> until;    // by storage: coordinate of the last use of what the forward
-                                 // phase made
-  std::vector<int32_t> again_until;              // of what is made again; -1
+  // By forward position: before which node the kernel runs again, kNever; and whether its first run
+  // is dropped, because nobody reads what it made.
+  std::vector<int32_t> place;
+  std::vector<char> only_again;
+  // Forward positions whose kernels run again, in the new order.
+  std::vector<int32_t> again;
+  // By storage: place of the first kernel run again that reads it; coordinates of the last use of
+  // what the forward phase made and of what is made again, -1 without one.
+  std::vector<int32_t> readers, until, again_until;
   std::vector<std::vector<int32_t>> moved;       // by gather and copy: place of its start; kNever
   std::vector<std::pair<int32_t, int32_t>> own;  // (gather, place) of added gathers
   std::vector<int64_t> bytes;                    // by coordinate
   int64_t peak = 0;
   int32_t peak_at = 0;        // coordinate, the first of several
-  base::Nanos time;           // of kernels run again and added gathers
+  base::Nanos time;           // of kernels run twice and added gathers
   int32_t too_late = kNever;  // a kernel that would read what has changed; then nothing else counts
 };
 
