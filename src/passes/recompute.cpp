@@ -24,8 +24,9 @@ namespace {
 
 using base::Result;
 
-// How often the limit is lowered because a layout needed more than the live bytes.
-constexpr int kMostTries = 4;
+// How often the limit is lowered, because the layout needed more than the live bytes, or because
+// nothing fitted: greedy choices under a lower limit are others, and may fit.
+constexpr int kMostTries = 3;
 
 int64_t bytes_of_state(const ir::Step& step) {
   int64_t bytes = 0;
@@ -73,10 +74,9 @@ class Recomputer {
       RecomputeChoice choice;
       choice.kept = keep_block_inputs(program);
       choice.timeline = settle(program, choice.kept);
-      choice.fits = true;
       choices.push_back(std::move(choice));
     }
-    return apply(choices, rewritten(choices));
+    return apply(choices, rewritten(choices), true);
   }
 
   Result<Change> fit(int64_t budget) {
@@ -86,24 +86,22 @@ class Recomputer {
     std::vector<RecomputeChoice> best;
     ir::Step best_step;
     int64_t best_arena = 0;
-    for (int tries = 0; tries < kMostTries; ++tries) {
+    for (int tries = 0; tries < kMostTries && (best.empty() || best_arena > budget); ++tries) {
       std::vector<RecomputeChoice> choices;
-      bool within_limit = true;
+      int64_t peak = 0;
       for (const RecomputeProgram& program : programs_) {
         choices.push_back(choose(program, limit));
-        within_limit &= choices.back().fits;
+        peak = std::max(peak, choices.back().timeline.peak);
       }
       ir::Step step = rewritten(choices);
       DC_ASSIGN_OR_RETURN(const int64_t arena, arena_of(step));
-      if (best.empty() || arena < best_arena) {
-        best = std::move(choices);
-        best_step = std::move(step);
-        best_arena = arena;
-      }
-      if (arena <= budget || !within_limit) break;
-      limit -= arena - budget;
+      limit = std::min(limit, peak) - ((arena - budget) << tries);
+      if (!best.empty() && arena >= best_arena) continue;
+      best = std::move(choices);
+      best_step = std::move(step);
+      best_arena = arena;
     }
-    return apply(best, std::move(best_step));
+    return apply(best, std::move(best_step), best_arena <= budget);
   }
 
  private:
@@ -133,20 +131,19 @@ class Recomputer {
     return step;
   }
 
-  Change apply(const std::vector<RecomputeChoice>& choices, ir::Step step) {
+  Change apply(const std::vector<RecomputeChoice>& choices, ir::Step step, bool fits) {
     Change change = Change::No;
     for (size_t i = 0; i < choices.size(); ++i) {
       if (choices[i].timeline.again.empty()) continue;
       change = Change::Yes;
-      context_.remarks.push_back({"recompute", remark(programs_[i], choices[i])});
+      context_.remarks.push_back({"recompute", remark(programs_[i], choices[i].timeline, fits)});
     }
     if (change == Change::Yes) step_ = std::move(step);
     return change;
   }
 
-  std::string remark(const RecomputeProgram& program, const RecomputeChoice& choice) const {
+  std::string remark(const RecomputeProgram& program, const Timeline& after, bool fits) const {
     const Timeline before = evaluate(program, keep_everything(program));
-    const Timeline& after = choice.timeline;
     const size_t kernels = after.again.size(), gathers = after.own.size();
     std::string text = "program '" + program.graph.name() + "': " + std::to_string(kernels) +
                        (kernels == 1 ? " kernel runs" : " kernels run") +
@@ -156,7 +153,7 @@ class Recomputer {
                        base::format_duration(after.time.v);
     if (gathers > 0)
       text += ", " + std::to_string(gathers) + (gathers == 1 ? " gather" : " gathers") + " added";
-    if (!choice.fits) text += "; that is still above the budget";
+    if (!fits) text += "; that is still above the budget";
     return text;
   }
 
