@@ -12,10 +12,12 @@ namespace {
 // collectives and the update read placements off the parameters. insert-collectives comes before
 // add-update, because the update starts from reduced gradients; add-update closes the step: later
 // passes only order, place and drop what is there. schedule makes the just-in-time baseline that
-// the passes between it and the layout improve. layout-arenas is last: addresses follow from
+// the passes between it and the layout improve. recompute comes before the passes that spend memory
+// on speed, so that they find the room it makes; it changes nothing unless the budget is too small
+// or the user asks. layout-arenas is last: addresses follow from
 // lifetimes, and lifetimes from the final order.
 #define DC_BEGIN(zero) \
-  "normalize-graph,shard-parameters=" #zero ",insert-collectives,add-update,schedule"
+  "normalize-graph,shard-parameters=" #zero ",insert-collectives,add-update,schedule,recompute"
 #define DC_END ",layout-arenas"
 
 constexpr NamedChain kChains[] = {
