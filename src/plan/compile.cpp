@@ -115,6 +115,7 @@ Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& options
   EmitOptions emit_options;
   emit_options.threads = options.threads;
   emit_options.chain = options.own_passes.empty() ? options.chain : passes::print(chain);
+  emit_options.memory = options.passes.memory;
   DC_ASSIGN_OR_RETURN(runtime::plan::Plan plan, emit(step, emit_options, cost));
   if (done) done("emit");
   plan.options = options.canonical();

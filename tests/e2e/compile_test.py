@@ -266,6 +266,11 @@ class Reports(unittest.TestCase):
         prediction = said["prediction"]
         self.assertEqual(prediction["step_ns"], prediction["compute_ns"] + prediction["communication_ns"])
         self.assertEqual(prediction["origin"], "generic cpu table")
+        bounds = prediction["bounds_ns"]
+        self.assertLess(0, bounds["b0"])
+        self.assertLessEqual(bounds["b0"], bounds["b1"])
+        self.assertLessEqual(max(bounds.values()), prediction["step_ns"])
+        self.assertEqual(prediction["figures_ns"]["table"], prediction["compute_ns"] + prediction["communication_ns"])
         self.assertEqual(list(said["wire_bytes"].values()), self.whole["prediction"]["wire_bytes"])
 
     def test_placements(self):
@@ -277,8 +282,9 @@ class Reports(unittest.TestCase):
     def test_text_says_each_thing_once(self):
         text = dcc("compile", self.model, "--world", "2", "--no-cache", "-o", running.fresh(".dcp")).stdout
         names = [line.split("  ")[0] for line in text.splitlines() if line and not line.startswith(" ")]
-        self.assertEqual(names[:8], ["plan", "parameters", "placement", "optimizer", "predicted step", "sent per step", "memory",
-                                     "peak"])
+        self.assertEqual(names[:9], ["plan", "parameters", "placement", "optimizer", "predicted step", "bounds", "sent per step",
+                                     "memory", "peak"])
+        self.assertRegex(text, r"\nbounds +reaches [\d.]+ % of B0 .*, [\d.]+ % of B1 .*, [\d.]+ % of B2 .*, [\d.]+ % of B3 ")
         self.assertEqual(len(names), len(set(names)))
         self.assertRegex(text, r"peak +.* live at instruction \d+ \(.*\) of program 'step', module \w")
         self.assertRegex(text, r"\n  activations +[\d.]+ KiB\n")
