@@ -25,6 +25,8 @@ constexpr NamedChain kChains[] = {
     {"zero1", DC_BEGIN(1) DC_END, "optimizer state sharded"},
     {"zero2", DC_BEGIN(2) DC_END, "gradients and optimizer state sharded"},
     {"zero3", DC_BEGIN(3) DC_END, "parameters, gradients and optimizer state sharded"},
+    {"fsdp", DC_BEGIN(3) ",gather-by-block,overlap-reductions" DC_END,
+     "one collective per block, the next block's gather beside the current one, as FSDP2"},
     // DeepCompile (arXiv 2504.09983) with its published constants: 1 GB of gradients per bucket.
     {"deepcompile-p",
      DC_BEGIN(3) ",schedule-fast-free,bucket-reductions=1000000000,prefetch-gathers-greedily,"
