@@ -17,6 +17,9 @@ void run_pipeline(ir::Step step) {
   for (const passes::Pass& pass : passes::all_passes()) chain.push_back(&pass);
   passes::Options options;
   options.zero = static_cast<int>(step.state.size() % 4);
+  options.recompute =
+      step.inputs.size() % 2 == 0 ? passes::Recompute::Full : passes::Recompute::Auto;
+  if (options.recompute == passes::Recompute::Auto) options.memory = base::Bytes{4096};
   std::vector<passes::Remark> remarks;
   passes::PassContext context{costs, options, remarks};
   const auto change = passes::run_passes(step, chain, context);
