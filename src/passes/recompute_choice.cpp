@@ -69,7 +69,7 @@ class Chooser {
     std::stable_sort(found.begin(), found.end(),
                      [](const Estimate& a, const Estimate& b) { return a.rate() > b.rate(); });
     std::vector<Estimate> round;
-    std::vector<char> dropped(kept_.size()), read(kept_.size());
+    std::vector<uint8_t> dropped(kept_.size()), read(kept_.size());
     int64_t missing = timeline_.peak - limit_;
     for (Estimate& estimate : found) {
       if (missing <= 0 || estimate.rate() < kLeastRate * found[0].rate()) break;
@@ -116,8 +116,9 @@ class Chooser {
     std::vector<int32_t> fitting;
     for (int32_t s : order) {
       const ForwardStorage& storage = at(p_.storages, s);
-      const auto from = bytes.begin() + 2 * storage.last_forward + 2;
-      const auto to = bytes.begin() + 2 * at(timeline_.place, storage.producer);
+      const std::ptrdiff_t first = storage.last_forward + 1;
+      const std::ptrdiff_t end = at(timeline_.place, storage.producer);
+      const auto from = bytes.begin() + 2 * first, to = bytes.begin() + 2 * end;
       const bool fits =
           std::all_of(from, to, [&](int64_t here) { return here + storage.bytes <= limit_; });
       if (!fits) continue;
@@ -130,7 +131,7 @@ class Chooser {
   const RecomputeProgram& p_;
   int64_t limit_;
   Kept kept_;
-  std::vector<char> banned_;
+  std::vector<uint8_t> banned_;
   Timeline timeline_;
 };
 

@@ -48,7 +48,7 @@ class Estimator {
   const Kept& kept_;
   const Timeline& t_;
   std::vector<int32_t> above_;    // coordinates above the limit before each
-  std::vector<char> seen_;        // by forward position
+  std::vector<uint8_t> seen_;     // by forward position
   std::vector<int32_t> visited_;  // those
   int steps_ = 0;
   bool cut_ = false;  // the chain became too long to follow

@@ -172,7 +172,7 @@ class Rewriter {
 
   // Views, and kernels run again, that only the backward phase had read.
   void erase_unread() {
-    std::vector<char> is_output(graph_.value_capacity());
+    std::vector<uint8_t> is_output(graph_.value_capacity());
     for (const ir::Output& output : graph_.outputs) is_output[output.value.index()] = true;
     for (int32_t t = p_.count(); t-- > 0;) {
       const Node& node = graph_.node(at(p_.live.order, t));
@@ -189,7 +189,7 @@ class Rewriter {
   const RecomputeProgram& p_;
   const Kept& kept_;
   const Timeline& t_;
-  std::vector<char> moved_;      // by position: true for gathers that start elsewhere
+  std::vector<uint8_t> moved_;   // by position: true for gathers that start elsewhere
   std::set<int32_t> moved_now_;  // starts that are in their new place
   // (gathered value or -1, original value) -> its copy
   std::map<std::pair<int32_t, int32_t>, ValueId> copies_;

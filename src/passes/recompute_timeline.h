@@ -11,7 +11,7 @@ namespace dc::passes {
 
 // By storage: true if the forward phase's bytes serve every reader. What is not kept is made again
 // once, right before the first node that needs it.
-using Kept = std::vector<char>;
+using Kept = std::vector<uint8_t>;
 
 Kept keep_everything(const RecomputeProgram& program);
 // Inside blocks only what another block, or a node outside, reads in the forward phase is kept.
@@ -28,7 +28,7 @@ struct Timeline {
   // By forward position: before which node the kernel runs again, kNever; and whether its first run
   // is dropped, because nobody reads what it made.
   std::vector<int32_t> place;
-  std::vector<char> only_again;
+  std::vector<uint8_t> only_again;
   // Forward positions whose kernels run again, in the new order.
   std::vector<int32_t> again;
   // By storage: place of the first kernel run again that reads it; coordinates of the last use of

@@ -271,7 +271,6 @@ TEST_P(Recompute, ChoicesFitOrDoNoHarm) {
     const ir::Step step = RandomStep(1000 * static_cast<unsigned>(GetParam()) + seed).make();
     const RecomputeProgram program(step, step.programs[0].graph, cost);
     const int64_t most = peak_of(step);
-    base::Nanos time;
     for (const int64_t limit : {most, most * 9 / 10, most * 7 / 10, most / 2}) {
       const RecomputeChoice choice = choose(program, limit);
       EXPECT_EQ(choice.fits, choice.timeline.peak <= limit);
