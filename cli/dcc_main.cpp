@@ -63,6 +63,11 @@ void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
   sub->add_option("--offload-space", a.offload_space, "Where offload passes put what they move")
       ->check(CLI::IsMember({"host", "disk"}))
       ->capture_default_str();
+  sub->add_option("--recompute", a.recompute,
+                  "Activations the backward phase makes again: as many as --memory asks for, all "
+                  "but each block's inputs, or none")
+      ->check(CLI::IsMember({"auto", "full", "off"}))
+      ->capture_default_str();
   sub->add_option("--threads", a.threads, "Threads per rank")->capture_default_str();
   sub->add_option("--config", a.config, "train.json; overrides what the archive says");
   sub->add_flag("--no-cache", a.no_cache, "Neither read nor write the plan cache");

@@ -26,6 +26,7 @@ struct CompileArguments {
   // Budgets: bytes with an optional suffix (KiB, MiB, GiB); empty: no budget
   std::string memory, host_memory, disk_memory;
   std::string offload_space = "host";  // or "disk"
+  std::string recompute = "auto";      // "auto", "full" or "off"
   int threads = 1;
   bool no_cache = false;
   bool json = false;

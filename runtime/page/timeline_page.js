@@ -83,6 +83,7 @@ function showWaits() {
                             : [nameOf(program, cause), moduleOf(program, cause), program.name + " " + cause, formatBytes(program.bytes[cause])];
     return {cells: [...about, ...lengths.map(formatTime)], exposed: [4, 5], go: () => goTo(run, index)};
   });
+  if (rows.length === 0) rows.push({cells: ["compute never stands"], exposed: []});
   fillTable(element("waits"), 3, ["for", "module", "instruction", "bytes", ...view.sides.map(side => side.name)], rows);
 }
 

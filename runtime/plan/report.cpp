@@ -118,9 +118,13 @@ void write_report(JsonWriter& json, const Plan& plan) {
   write_parameters(json, plan);
   write_memory(json, plan);
   write_prediction(json, plan);
-  json.key("notes").begin_array();
-  for (const std::string& note : plan.notes) json.string(note);
-  json.end_array();
+  const auto list = [&](const char* name, const std::vector<std::string>& lines) {
+    json.key(name).begin_array();
+    for (const std::string& text : lines) json.string(text);
+    json.end_array();
+  };
+  list("remarks", plan.remarks);
+  list("notes", plan.notes);
 }
 
 }  // namespace dc::runtime::plan

@@ -186,6 +186,19 @@ std::string program(const Plan& plan, const Program& p, int64_t repeat) {
   return out + std::to_string(others) + " signals and waits";
 }
 
+// What passes report, under the name of each: "recompute        program 'step': ...".
+std::string remarks(const Plan& plan) {
+  std::string out, last;
+  for (const std::string& remark : plan.remarks) {
+    const size_t colon = remark.find(": ");
+    const bool named = colon != std::string::npos;
+    const std::string pass = named ? remark.substr(0, colon) : "";
+    out += line(pass == last ? "" : pass, named ? remark.substr(colon + 2) : remark);
+    last = pass;
+  }
+  return out;
+}
+
 std::string identity(const Plan& plan) {
   return line("model", or_none(plan.model_digest)) + line("profile", or_none(plan.profile_digest)) +
          line("options", plan.options) + line("compiler", or_none(plan.compiler));
@@ -200,7 +213,7 @@ std::string report(const Plan& plan) {
     out += line(i == 0 ? "instructions" : "",
                 program(plan, plan.programs[static_cast<size_t>(run.program)], run.repeat));
   }
-  return out + identity(plan);
+  return out + remarks(plan) + identity(plan);
 }
 
 std::string summary(const Plan& plan) {

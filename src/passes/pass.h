@@ -18,12 +18,17 @@ namespace dc::passes {
 // When gradients are summed over ranks: once per step, or after every micro-batch.
 enum class ReductionOrder : uint8_t { PerStep, PerMicroBatch };
 
+// Which activations the backward phase makes again instead of keeping them: as many as the budget
+// asks for; none; all but the inputs of each block.
+enum class Recompute : uint8_t { Auto, Off, Full };
+
 struct Options {
   std::optional<ReductionOrder>
       reduction_order;  // empty: per-step for ZeRO 0 and 1, per-micro-batch for 2 and 3
   std::optional<base::Bytes> memory;                    // budget of space device, per rank
   std::optional<base::Bytes> host_memory, disk_memory;  // of the spaces that are offloaded to
   ir::Space offload_space = ir::Space::Host;            // where offload passes put what they move
+  Recompute recompute = Recompute::Auto;
 };
 
 struct Remark {

@@ -1,5 +1,7 @@
 #include "src/plan/compile.h"
 
+#include <algorithm>
+
 #include "src/base/build_id.h"
 #include "src/base/sha256.h"
 #include "src/plan/emit.h"
@@ -25,6 +27,16 @@ std::string CompileOptions::canonical() const {
                                                                        : " order=per-micro-batch";
   }
   if (reduce_dtype) text += " reduce_dtype=" + std::string(base::name(*reduce_dtype));
+  switch (passes.recompute) {
+    case passes::Recompute::Auto:
+      break;
+    case passes::Recompute::Full:
+      text += " recompute=full";
+      break;
+    case passes::Recompute::Off:
+      text += " recompute=off";
+      break;
+  }
   if (passes.memory) text += " memory=" + std::to_string(passes.memory->v);
   if (passes.host_memory) text += " host_memory=" + std::to_string(passes.host_memory->v);
   if (passes.disk_memory) text += " disk_memory=" + std::to_string(passes.disk_memory->v);
@@ -56,6 +68,13 @@ Result<passes::Chain> own_chain(const CompileOptions& options) {
   if (chain.empty() || chain.back().pass->gives != ir::Stage::Allocated) {
     return Status(ErrorKind::Usage, "DC2606",
                   "--passes must end with layout-arenas, which gives every value its address");
+  }
+  const bool recomputes = std::any_of(chain.begin(), chain.end(), [](const passes::PassCall& call) {
+    return call.pass->name == "recompute";
+  });
+  if (options.passes.recompute == passes::Recompute::Full && !recomputes) {
+    return Status(ErrorKind::Usage, "DC2611",
+                  "--recompute full needs the pass recompute in --passes, after schedule");
   }
   return chain;
 }

@@ -179,6 +179,9 @@ class Search {
         for (const int64_t other : {middle * 4, middle / 4}) add(result, with(chain, pass, other));
         if (size) add(result, with(chain, pass, std::nullopt));
       }
+      const bool asked_for =
+          pass.name == "recompute" && options_.recompute == passes::Recompute::Full;
+      if (asked_for) continue;
       Chain without = chain;
       std::erase_if(without, [&](const passes::PassCall& call) { return call.pass == &pass; });
       add(result, without);
@@ -209,7 +212,8 @@ class Search {
     return std::max<int64_t>(1, pass.name == "keep-resident" ? bytes / 2 : bytes / 100);
   }
 
-#define DC_SHARDED "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,"
+#define DC_SHARDED \
+  "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,recompute,"
   static constexpr const char* kAllResident = DC_SHARDED "keep-resident,layout-arenas";
   // Everything at once, for the moves to take away from.
   static constexpr const char* kStarts[] = {

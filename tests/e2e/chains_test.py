@@ -21,9 +21,9 @@ BEGIN = "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedu
 
 CELLS = [(subject, world, accumulation, settings, budget)
          for subject, world, accumulation, settings, budget in (
-             ("tiny-llama", 2, 1, "clipped", 1.0), ("mlp", 3, 4, "unclipped", None), ("tiny-gpt2 dropout", 2, 4, "clipped", 1.2),
-             ("tiny-mixtral", 2, 1, "unclipped", None), ("tiny-llama bfloat16", 4, 1, "clipped", 1.05), ("tiny-llama", 1, 4, "clipped", None),
-             ("tiny-llama autocast", 3, 1, "unclipped", 1.5), ("mlp", 4, 1, "clipped", 1.0))]
+             ("tiny-llama", 2, 1, "clipped", 1.04), ("mlp", 3, 4, "unclipped", None), ("tiny-gpt2 dropout", 2, 4, "clipped", 1.2),
+             ("tiny-mixtral", 2, 1, "unclipped", None), ("tiny-llama bfloat16", 4, 1, "clipped", 1.06), ("tiny-llama", 1, 4, "clipped", None),
+             ("tiny-llama autocast", 3, 1, "unclipped", 1.5), ("mlp", 4, 1, "clipped", 1.04))]
 
 
 def chain_of(*passes):
@@ -32,7 +32,7 @@ def chain_of(*passes):
 
 @functools.cache
 def need(subject, world, accumulation, settings):
-    """Device bytes of the just-in-time plan: the tightest budget that all chains are given."""
+    """Device bytes of the just-in-time plan. Budgets are 4 % above it or more: another order may take a layout up to 3 % more."""
     model = running.archive(*bits_test.SUBJECTS[subject])
     config = running.train_config(**bits_test.SETTINGS[settings])
     plan = running.compile_plan(model, world, 3, accumulation, config=config)
@@ -41,7 +41,7 @@ def need(subject, world, accumulation, settings):
 
 def fits(chain, cell):
     """The published rules do not know our budget: their plan may be larger than it."""
-    return "greedily" not in chain and "fast-free" not in chain and not chain.startswith(("deepcompile", "zero", "fsdp")) and cell[4]
+    return "greedily" not in chain and "fast-free" not in chain and "by-block" not in chain and not chain.startswith(("deepcompile", "zero", "fsdp")) and cell[4]
 
 
 class Chains(bits_test.BitsTest):
@@ -70,7 +70,9 @@ class Chains(bits_test.BitsTest):
             self.assertIn(tried.returncode, (0, 64), tried.stderr)
             (pairs if tried.returncode == 0 else refused).append(pair)
         self.assertEqual(set(refused), {("keep-resident", "keep-resident-greedily"), ("fuse-gathers", "prefetch-gathers-greedily"),
-                                        ("prefetch-gathers", "prefetch-gathers-greedily")})
+                                        ("prefetch-gathers", "prefetch-gathers-greedily"),
+                                        *(("gather-by-block", other) for other in ("fuse-gathers", "bucket-reductions", "prefetch-gathers",
+                                                                                   "prefetch-gathers-greedily"))})
         for pair, cell in zip(pairs if running.SLOW else pairs[::7], itertools.cycle(CELLS)):
             self.verify(chain_of(*pair), cell)
 

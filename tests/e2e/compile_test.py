@@ -24,7 +24,7 @@ LLAMA_70B = os.path.join(DATA, "llama_70b_cuda.pt2")
 FLAGS = {
     "dcc": "--help --version",
     "dcc compile": "--chain --config --disk-memory --grad-accum --help --host-memory --json --memory --no-cache --offload-space --output"
-    " --passes --profile --reduce-dtype --reduction-order --search-effort --search-time --threads --world --zero -h -o",
+    " --passes --profile --recompute --reduce-dtype --reduction-order --search-effort --search-time --threads --world --zero -h -o",
     "dcc profile": "--comm --help --output --ranks --threads -h -n -o",
     "dcc inspect": "--as --help --output -h -o",
     "dcc verify": "--help -h",
@@ -116,7 +116,8 @@ class EqualBytes(unittest.TestCase):
         options = [("--world", "2"), ("--world", "3"), ("--world", "2", "--zero", "0"), ("--world", "2", "--zero", "1"),
                    ("--world", "2", "--zero", "2"), ("--world", "2", "--grad-accum", "2"), ("--world", "2", "--threads", "2"),
                    ("--world", "2", "--grad-accum", "2", "--reduction-order", "per-step"),
-                   ("--world", "2", "--reduce-dtype", "bfloat16"), ("--world", "2", "--config", config)]
+                   ("--world", "2", "--reduce-dtype", "bfloat16"), ("--world", "2", "--config", config),
+                   ("--world", "2", "--recompute", "full"), ("--world", "2", "--recompute", "off")]
         cache, plans = folder(), set()
         for option in options:
             said, plan = report(model, *option, cache=cache)
@@ -318,10 +319,10 @@ class Reports(unittest.TestCase):
 
     def test_opt_and_passes(self):
         listed = [line.split() for line in dcc("passes").stdout.splitlines()]
-        self.assertEqual([words[1] for words in listed if words[0] == "--chain"], ["zero0", "zero1", "zero2", "zero3", "deepcompile-p", "deepcompile-s", "deepcompile-ps"])
+        self.assertEqual([words[1] for words in listed if words[0] == "--chain"], ["zero0", "zero1", "zero2", "zero3", "fsdp", "deepcompile-p", "deepcompile-s", "deepcompile-ps"])
         passes = [words[0] for words in listed if words[0] not in ("--chain", "N:")]
         self.assertEqual(passes, ["normalize-graph", "shard-parameters[=N]", "insert-collectives", "add-update", "schedule",
-                                  "schedule-fast-free", "keep-resident[=N]", "fuse-gathers[=N]", "bucket-reductions[=N]", "prefetch-gathers",
+                                  "recompute", "schedule-fast-free", "keep-resident[=N]", "gather-by-block", "fuse-gathers[=N]", "bucket-reductions[=N]", "prefetch-gathers",
                                   "prefetch-gathers-greedily", "keep-resident-greedily", "overlap-reductions", "layout-arenas"])
         source = os.path.join(running.ROOT, "tests", "passes", "shard-parameters", "zero_3.dcir")
         with open(source) as file:
@@ -363,20 +364,61 @@ class Options(unittest.TestCase):
         said, plan = report(self.model, "--world", "2", "--zero", "3")
         need = said["memory"]["arena_bytes"]["device"]
         enough, again = report(self.model, "--world", "2", "--zero", "3", "--memory", str(need))
-        self.assertEqual(enough["memory"]["arena_bytes"]["device"], need)
+        self.assertEqual((enough["memory"]["arena_bytes"]["device"], enough["remarks"]), (need, []))
         for budget in (str(need - 1), "1", "100KiB"):
             target = running.fresh(".dcp")
-            failed = dcc("compile", self.model, "--world", "2", "--zero", "3", "--memory", budget, "-o", target, check=False)
+            failed = dcc("compile", self.model, "--world", "2", "--zero", "3", "--memory", budget, "--recompute", "off", "-o", target,
+                         check=False)
             self.assertEqual((failed.returncode, failed.stdout), (80, ""))
             self.assertFalse(os.path.exists(target))
             self.assertRegex(failed.stderr, r"most live at index \d+ of program 'step' \(\S+ in module '\w[\w.]*'\)")
             self.assertIn(str(need), failed.stderr)
             self.assertGreaterEqual(len(re.findall(r"^ +.*[KM]iB", failed.stderr, re.M)), 5)  # the largest values
 
+    def test_recompute_fits_budgets(self):
+        """The smaller the budget, the smaller the arena and the longer the step."""
+        def row(*options):
+            said = report(running.archive("small-llama"), "--world", "2", "--zero", "3", *options)[0]
+            memory = said["memory"]
+            return memory["arena_bytes"]["device"], memory["peak"]["bytes"], said["prediction"]["step_ns"], said["remarks"]
+
+        arena, peak, step, remarks = row()
+        self.assertEqual(remarks, [])
+        first, rows = step, []
+        for part in (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.55):
+            budget = int(part * arena)
+            rows.append((budget, *row("--memory", str(budget))))
+        self.assertEqual(rows[0][1:], (arena, peak, step, []))
+        print("\n      budget       arena        peak    predicted step    longer by")
+        for budget, fits, live, longer, remarks in rows:
+            print(f"  {budget / 2**20:6.1f} MiB  {fits / 2**20:6.1f} MiB  {live / 2**20:6.1f} MiB  {longer / 1e6:12.2f} ms"
+                  f"  {(longer - first) / 1e6:8.2f} ms")
+            self.assertLessEqual(fits, budget)
+            self.assertLessEqual(live, peak)
+            self.assertGreaterEqual(longer, step)
+            peak, step = live, longer
+        self.assertRegex(rows[-1][-1][0], r"^recompute: program 'step': \d+ kernels run again in the backward phase \(.*\): live bytes")
+
+    def test_recompute_full_and_off(self):
+        def row(*options):
+            said = report(self.model, "--world", "2", "--zero", "3", *options)[0]
+            return said["memory"]["arena_bytes"]["device"], said["prediction"]["step_ns"], said["remarks"]
+
+        plain, full = row(), row("--recompute", "full")
+        self.assertLess(full[0], plain[0])
+        self.assertGreater(full[1], plain[1])
+        self.assertEqual(len(full[2]), 1)
+        self.assertEqual(row("--recompute", "off"), plain)
+        shown = dcc("compile", self.model, "--world", "2", "--recompute", "full", "--no-cache", "-o", running.fresh(".dcp")).stdout
+        self.assertRegex(shown, r"\nrecompute +program 'step': ")
+
     def test_wrong_values_are_usage_errors(self):
         for options in (("--world", "0"), ("--world", "2", "--zero", "4"), ("--world", "2", "--grad-accum", "0"),
                         ("--world", "2", "--threads", "0"), ("--world", "2", "--memory", "lots"), ("--world", "x"), (),
                         ("--world", "2", "--reduce-dtype", "int8"), ("--world", "2", "--reduction-order", "never"),
+                        ("--world", "2", "--recompute", "some"),
+                        ("--world", "2", "--recompute", "full", "--passes",
+                         "normalize-graph,shard-parameters,insert-collectives,add-update,schedule,layout-arenas"),
                         ("--world", "2", "--zer0", "1"), ("--world", "70000")):
             target = running.fresh(".dcp")
             failed = dcc("compile", self.model, "--no-cache", "-o", target, *options, check=False)
