@@ -33,7 +33,7 @@ FLAGS = {
     "dcc cache": "--help -h",
     "dcc cache ls": "--help -h",
     "dcc cache gc": "--help --keep -h",
-    "dcrun": "--comm --config --data --dump-gradients --help --lr --metrics --poison --save --shuffle --steps --timeout"
+    "dcrun": "--comm --config --data --dump-gradients --help --lr --metrics --offload-dir --poison --save --shuffle --steps --timeout"
     " --trace --version --weights -h -n",
 }
 
