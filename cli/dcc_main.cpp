@@ -35,9 +35,21 @@ void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
   sub->add_option("--profile", a.profile,
                   "Measurements written by dcc profile; without it a generic CPU is assumed");
   sub->add_option("--world", a.world, "Number of ranks")->required();
-  sub->add_option("--zero", a.zero, "ZeRO stage, 0 to 3")->capture_default_str();
-  sub->add_option("--passes", a.passes,
-                  "A chain of your own, comma-separated; `dcc passes` lists them");
+  CLI::Option* chain =
+      sub->add_option("--chain", a.chain, "Chain of passes by name; `dcc passes` lists them")
+          ->capture_default_str();
+  CLI::Option* zero =
+      sub->add_option_function<int>(
+             "--zero", [&a](int stage) { a.chain = "zero" + std::to_string(stage); },
+             "ZeRO stage, 0 to 3: short for --chain zeroN")
+          ->excludes(chain);
+  sub->add_option("--passes", a.passes, "A chain of your own, comma-separated")
+      ->excludes(chain)
+      ->excludes(zero);
+  sub->add_option("--search-effort", a.search_effort, "Schedules that --chain auto may simulate")
+      ->capture_default_str();
+  sub->add_option("--search-time", a.search_time,
+                  "Seconds after which --chain auto takes the best so far; not cached");
   sub->add_option("--reduction-order", a.reduction_order, "When gradients are summed over ranks")
       ->check(CLI::IsMember({"per-step", "per-micro-batch"}));
   sub->add_option("--reduce-dtype", a.reduce_dtype,
@@ -82,8 +94,8 @@ void add_passes(CLI::App& app, dc::cli::OptArguments& a) {
   CLI::App* sub = app.add_subcommand("opt", "Run passes over a .dcir file and print the result");
   sub->add_option("file", a.file, "Step in text form, - for standard input")->required();
   sub->add_option("--passes", a.passes, "Comma-separated passes")->required();
-  sub->add_option("--zero", a.zero, "ZeRO stage for shard-parameters")->capture_default_str();
-  app.add_subcommand("passes", "List the passes in the order in which they may run");
+  app.add_subcommand("passes",
+                     "List the passes, in the order in which they may run, and the named chains");
 }
 
 void add_cache(CLI::App& app, dc::cli::CacheArguments& a) {

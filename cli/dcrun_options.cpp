@@ -63,9 +63,10 @@ void declare_run(CLI::App& app, Raw& raw) {
 
 void declare_rest(CLI::App& app, Raw& raw) {
   DcrunOptions& o = raw.options;
-  app.add_option("--comm", o.comm, "What carries collectives: local or mpi")
+  app.add_option("--comm", o.comm,
+                 "What carries collectives: local, mpi, tcp, or auto by host and launcher")
       ->type_name("NAME")
-      ->check(CLI::IsMember({"local", "mpi"}))
+      ->check(CLI::IsMember({"auto", "local", "mpi", "tcp"}))
       ->capture_default_str();
   app.add_option("--timeout", o.timeout_seconds, "Longest wait in a collective")
       ->type_name("SECONDS")

@@ -17,7 +17,7 @@ struct DcrunOptions {
   std::string config;
   std::optional<double> lr;
   std::optional<uint64_t> shuffle;
-  std::string comm = "local";
+  std::string comm = "auto";
   int64_t timeout_seconds = 600;
   std::string metrics, save, trace, dump_gradients, offload_dir;
   bool poison = false;

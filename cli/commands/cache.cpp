@@ -1,6 +1,4 @@
-#include <cctype>
 #include <cstdio>
-#include <limits>
 
 #include "cli/commands/commands.h"
 #include "src/base/text.h"
@@ -9,32 +7,11 @@
 namespace dc::cli {
 
 base::Result<int64_t> parse_bytes(const std::string& text) {
-  const auto bad = [&] {
-    return base::Status(
-        base::ErrorKind::Usage, "DC2802",
-        "'" + text + "' is not a number of bytes; write for example 100000000, 512MiB or 2GiB");
-  };
-  size_t digits = 0;
-  while (digits < text.size() &&
-         (std::isdigit(static_cast<unsigned char>(text[digits])) || text[digits] == '.'))
-    ++digits;
-  if (digits == 0) return bad();
-  const std::string unit = text.substr(digits);
-  double scale = 0;
-  if (unit.empty() || unit == "B") scale = 1;
-  if (unit == "KiB" || unit == "K") scale = 1024.0;
-  if (unit == "MiB" || unit == "M") scale = 1024.0 * 1024;
-  if (unit == "GiB" || unit == "G") scale = 1024.0 * 1024 * 1024;
-  double number = 0;
-  try {
-    number = std::stod(text.substr(0, digits));
-  } catch (const std::exception&) {
-    return bad();
-  }
-  const double bytes = number * scale;
-  if (scale == 0 || bytes < 0 || bytes >= static_cast<double>(std::numeric_limits<int64_t>::max()))
-    return bad();
-  return static_cast<int64_t>(bytes);
+  const std::optional<int64_t> bytes = base::parse_bytes(text);
+  if (bytes) return *bytes;
+  return base::Status(
+      base::ErrorKind::Usage, "DC2802",
+      "'" + text + "' is not a number of bytes; write for example 100000000, 512MiB or 2GiB");
 }
 
 base::Status run_cache_list() {

@@ -16,8 +16,10 @@ struct CompileArguments {
   std::string output;   // plan.dcp
   std::string config;   // train.json; empty: the archive's own
   int world = 0;
-  int zero = 3;
-  std::string passes;           // comma-separated; empty: the default pipeline
+  std::string chain = "auto";
+  int search_effort = 48;
+  double search_time = 0;       // seconds; 0: no limit
+  std::string passes;           // a chain of one's own, comma-separated; empty: by name
   std::string reduction_order;  // "per-step", "per-micro-batch" or empty
   std::string reduce_dtype;     // "float32", "bfloat16" or empty
   int grad_accum = 1;
@@ -53,7 +55,6 @@ base::Status run_verify(const VerifyArguments& arguments);
 struct OptArguments {
   std::string file;    // .dcir, "-" for stdin
   std::string passes;  // comma-separated
-  int zero = 3;
 };
 base::Status run_opt(const OptArguments& arguments);
 

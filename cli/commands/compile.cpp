@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <string_view>
@@ -69,8 +70,9 @@ Result<plan::CompileOptions> options_of(const CompileArguments& arguments) {
   options.world = arguments.world;
   options.accumulation = arguments.grad_accum;
   options.threads = arguments.threads;
-  options.passes.zero = arguments.zero;
-  options.chain = arguments.passes;
+  options.chain = arguments.chain;
+  options.search_effort = arguments.search_effort;
+  options.own_passes = arguments.passes;
   if (arguments.reduction_order == "per-step")
     options.passes.reduction_order = passes::ReductionOrder::PerStep;
   if (arguments.reduction_order == "per-micro-batch")
@@ -144,9 +146,16 @@ Result<runtime::plan::Plan> compile_model(Job& job, Model model) {
     for (std::string& note : profile_notes(job, model.step)) model.notes.push_back(std::move(note));
   }
   const cost::CostModel& cost = measured ? static_cast<const cost::CostModel&>(*measured) : generic;
+  plan::OutOfTime out_of_time;
+  if (job.arguments.search_time > 0) {
+    const std::chrono::duration<double> limit(job.arguments.search_time);
+    const auto start = std::chrono::steady_clock::now();
+    out_of_time = [=] { return std::chrono::steady_clock::now() - start > limit; };
+  }
   DC_ASSIGN_OR_RETURN(runtime::plan::Plan plan,
-                      plan::compile(std::move(model.step), job.options, cost,
-                                    [&](const char* part) { job.watch.lap(part); }));
+                      plan::compile(
+                          std::move(model.step), job.options, cost,
+                          [&](const char* part) { job.watch.lap(part); }, out_of_time));
   plan.notes.insert(plan.notes.begin(), model.notes.begin(), model.notes.end());
   if (job.profile) plan.profile_digest = job.profile->digest;
   return plan;
@@ -219,6 +228,9 @@ Result<Compiled> obtain(Job& job) {
   if (!compiled) {
     DC_ASSIGN_OR_RETURN(compiled, compile_anew(job, std::move(model)));
   }
+  const std::vector<std::string>& notes = compiled->plan.notes;
+  if (std::find(notes.begin(), notes.end(), plan::kCutShort) != notes.end())
+    return std::move(*compiled);
   if (Status stored = job.cache.store(direct, key, compiled->bytes); !stored.ok()) {
     std::fprintf(stderr, "warning: the plan was not cached: %s\n", stored.sentence().c_str());
   }

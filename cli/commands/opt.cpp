@@ -6,6 +6,7 @@
 #include "src/base/file.h"
 #include "src/cost/analytic.h"
 #include "src/passes/pass.h"
+#include "src/search/chains.h"
 
 namespace dc::cli {
 
@@ -17,11 +18,9 @@ base::Status run_opt(const OptArguments& arguments) {
     DC_ASSIGN_OR_RETURN(text, base::read_file(arguments.file));
   }
   DC_ASSIGN_OR_RETURN(ir::Step step, ir::parse(text));
-  DC_ASSIGN_OR_RETURN(const std::vector<const passes::Pass*> chain,
-                      passes::parse_passes(arguments.passes));
+  DC_ASSIGN_OR_RETURN(const passes::Chain chain, passes::parse_passes(arguments.passes));
   const cost::AnalyticCost cost(1);
-  passes::Options options;
-  options.zero = arguments.zero;
+  const passes::Options options;
   std::vector<passes::Remark> remarks;
   passes::PassContext context{cost, options, remarks};
   base::Result<passes::Change> change = passes::run_passes(step, chain, context);
@@ -34,8 +33,16 @@ base::Status run_opt(const OptArguments& arguments) {
 
 base::Status run_passes_list() {
   for (const passes::Pass& pass : passes::all_passes()) {
-    std::printf("%-20.*s %.*s\n", static_cast<int>(pass.name.size()), pass.name.data(),
-                static_cast<int>(pass.summary.size()), pass.summary.data());
+    const std::string name = std::string(pass.name) + (pass.argument.empty() ? "" : "[=N]");
+    std::printf("%-30s %.*s\n", name.c_str(), static_cast<int>(pass.summary.size()),
+                pass.summary.data());
+    if (pass.argument.empty()) continue;
+    std::printf("%-30s N: %.*s\n", "", static_cast<int>(pass.argument.size()),
+                pass.argument.data());
+  }
+  for (const search::NamedChain& chain : search::named_chains()) {
+    std::printf("--chain %-22s %.*s\n", std::string(chain.name).c_str(),
+                static_cast<int>(chain.summary.size()), chain.summary.data());
   }
   return {};
 }

@@ -59,7 +59,7 @@ Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, int threads,
                                           const cost::CostModel& cost) {
   plan::CompileOptions options;
   options.threads = threads;
-  options.passes.zero = 0;
+  options.chain = "zero0";
   return plan::compile(step, options, cost);
 }
 

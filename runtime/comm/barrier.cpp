@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include <string>
+#include <vector>
 
 namespace dc::runtime {
 namespace {
@@ -92,10 +92,7 @@ base::Status Barrier::sleep_until_complete(uint32_t generation, Operation operat
 }
 
 base::Status Barrier::reason_to_give_up(Operation operation) const {
-  if (aborted_.load()) {
-    return base::Status(base::ErrorKind::Unavailable, "DC6105",
-                        std::string(name(operation)) + " was called off by this rank");
-  }
+  if (aborted_.load()) return called_off(operation);
   if (!page_.anyone_gone()) return base::ok_status();
   if (const auto rank = page_.first_failure()) return page_.gone(*rank, name(operation));
   if (const auto rank = page_.anyone_left()) return page_.gone(*rank, name(operation));
@@ -103,21 +100,12 @@ base::Status Barrier::reason_to_give_up(Operation operation) const {
 }
 
 base::Status Barrier::missing(Operation operation) const {
-  std::string ranks;
-  int count = 0;
+  std::vector<int> ranks;
   for (int rank = 0; rank < page_.world(); ++rank) {
     if (page_.arrival(group_, rank).count.load(std::memory_order_acquire) == count_ + 1) continue;
-    ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
-    ++count;
+    ranks.push_back(rank);
   }
-  const double seconds = static_cast<double>(timeout_.count()) / 1000;
-  std::string limit = std::to_string(seconds);
-  limit.resize(limit.find('.') + 2);
-  return base::Status(
-      base::ErrorKind::CollectiveTimeout, "DC6103",
-      std::string(name(operation)) + " waited " + limit + " s for rank" +
-          (count == 1 ? " " : "s ") + ranks +
-          ", which did not arrive; see what that rank is doing, or raise --timeout");
+  return ranks_late(operation, timeout_, ranks, false);
 }
 
 base::Status Barrier::compare(uint64_t fingerprint) const {
@@ -125,13 +113,7 @@ base::Status Barrier::compare(uint64_t fingerprint) const {
     const uint64_t theirs =
         page_.arrival(group_, rank).fingerprints[count_ & 1].load(std::memory_order_relaxed);
     if (theirs == fingerprint) continue;
-    const bool same_name = operation_of(theirs) == operation_of(fingerprint);
-    return base::Status(
-        base::ErrorKind::Internal, "DC6102",
-        "rank " + std::to_string(rank) + " called " + std::string(name(operation_of(theirs))) +
-            (same_name ? " on other values" : "") + " where rank " + std::to_string(rank_) +
-            " called " + std::string(name(operation_of(fingerprint))) +
-            "; the ranks do not run the same program, please report this");
+    return ranks_disagree(fingerprint, rank_, theirs, rank);
   }
   return base::ok_status();
 }

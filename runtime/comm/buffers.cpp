@@ -111,6 +111,34 @@ uint64_t fingerprint(Operation operation, int64_t bytes, int root) {
   return with_operation(mix(static_cast<uint64_t>(bytes), static_cast<uint64_t>(root)), operation);
 }
 
+base::Status ranks_disagree(uint64_t mine, int my_rank, uint64_t theirs, int their_rank) {
+  const Operation called = operation_of(theirs), expected = operation_of(mine);
+  return base::Status(base::ErrorKind::Internal, "DC6102",
+                      "rank " + std::to_string(their_rank) + " called " +
+                          std::string(name(called)) +
+                          (called == expected ? " on other values" : "") + " where rank " +
+                          std::to_string(my_rank) + " called " + std::string(name(expected)) +
+                          "; the ranks do not run the same program, please report this");
+}
+
+base::Status ranks_late(Operation operation, std::chrono::milliseconds timeout,
+                        std::span<const int> ranks, bool arrived) {
+  std::string list;
+  for (const int rank : ranks) list += (list.empty() ? "" : ", ") + std::to_string(rank);
+  std::string limit = std::to_string(static_cast<double>(timeout.count()) / 1000);
+  limit.resize(limit.find('.') + 2);
+  return base::Status(base::ErrorKind::CollectiveTimeout, "DC6103",
+                      std::string(name(operation)) + " waited " + limit + " s for rank" +
+                          (ranks.size() == 1 ? " " : "s ") + list +
+                          (arrived ? ", which did not finish" : ", which did not arrive") +
+                          "; see what that rank is doing, or raise --timeout");
+}
+
+base::Status called_off(Operation operation) {
+  return base::Status(base::ErrorKind::Unavailable, "DC6105",
+                      std::string(name(operation)) + " was called off by this rank");
+}
+
 void TrafficCounter::add(Operation operation, std::span<const CollectiveBuffer> buffers, int rank,
                          int size) {
   int64_t gathered = 0, reduced = 0, sums = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -47,6 +48,13 @@ uint64_t fingerprint(Operation operation, int64_t bytes, int root);
 inline Operation operation_of(uint64_t fingerprint) {
   return static_cast<Operation>(fingerprint & 0xff);
 }
+
+// What backends say when ranks do not act together.
+base::Status ranks_disagree(uint64_t mine, int my_rank, uint64_t theirs, int their_rank);  // DC6102
+// DC6103; `ranks` is not empty. `arrived`: they called the collective, but did not finish.
+base::Status ranks_late(Operation operation, std::chrono::milliseconds timeout,
+                        std::span<const int> ranks, bool arrived);
+base::Status called_off(Operation operation);  // DC6105
 
 // Bytes sent so far. Written by the communication stream, read by any thread.
 class TrafficCounter {

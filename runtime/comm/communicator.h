@@ -37,7 +37,7 @@ struct Traffic {  // bytes this rank sent so far, payload only, as a direct algo
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  virtual std::string_view name() const = 0;  // "local", "mpi"
+  virtual std::string_view name() const = 0;  // "local", "mpi", "tcp"
   virtual base::Rank rank() const = 0;
   virtual int size() const = 0;
   virtual bool sums_in_rank_order() const = 0;

@@ -7,6 +7,7 @@
 #include "runtime/comm/local.h"
 #include "runtime/comm/meeting.h"
 #include "runtime/comm/plugin.h"
+#include "runtime/comm/tcp.h"
 #include "runtime/comm/watcher.h"
 
 namespace dc::runtime {
@@ -116,7 +117,7 @@ base::Result<std::unique_ptr<Job>> connect_local(const LaunchInfo& launch,
                   "the ranks are on several hosts (" + std::to_string(launch.local_world) + " of " +
                       std::to_string(launch.world) +
                       " here), and the local communicator serves one; several hosts need --comm "
-                      "mpi, started by mpirun");
+                      "tcp, or --comm mpi started by mpirun");
   }
   const int64_t bytes = ControlPage::bytes(launch.world);
   if (launch.world == 1) {
@@ -134,13 +135,23 @@ base::Result<std::unique_ptr<Job>> connect_local(const LaunchInfo& launch,
   return std::unique_ptr<Job>(std::move(job));
 }
 
+std::string_view choose_backend(const LaunchInfo& launch) {
+  if (launch.one_host()) return "local";
+  const bool by_mpi = launch.launcher == Launcher::OpenMpi || launch.launcher == Launcher::Mpich;
+  return by_mpi ? "mpi" : "tcp";
+}
+
 base::Result<std::unique_ptr<Job>> connect(const LaunchInfo& launch, const CommOptions& options) {
   if (options.threads_per_rank > 0)
     pin_rank(launch.local_rank, launch.local_world, options.threads_per_rank);
-  if (options.backend == "local") return connect_local(launch, options);
-  if (options.backend == "mpi") return connect_mpi(launch, options);
-  return Status(ErrorKind::Usage, "DC6110",
-                "there is no communicator '" + options.backend + "'; choose local or mpi");
+  const std::string_view backend =
+      options.backend == "auto" ? choose_backend(launch) : std::string_view(options.backend);
+  if (backend == "local") return connect_local(launch, options);
+  if (backend == "mpi") return connect_mpi(launch, options);
+  if (backend == "tcp") return connect_tcp(launch, options);
+  return Status(
+      ErrorKind::Usage, "DC6110",
+      "there is no communicator '" + options.backend + "'; choose auto, local, mpi or tcp");
 }
 
 std::vector<std::unique_ptr<Job>> connect_threads(int ranks, const CommOptions& options) {

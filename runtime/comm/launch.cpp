@@ -109,6 +109,19 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0;
 }
 
+// Torchrun's variables, and those that a user of another launcher sets so that ranks of several
+// hosts can meet.
+base::Result<std::optional<Master>> read_master(const Variables& variables, std::string run) {
+  const auto host = variables.text("MASTER_ADDR");
+  if (!host || !variables.has("MASTER_PORT")) return std::optional<Master>();
+  DC_ASSIGN_OR_RETURN(const int port, variables.number("MASTER_PORT", "MASTER_ADDR"));
+  if (port < 1 || port > 65535)
+    return bad("MASTER_PORT=" + std::to_string(port) + " is no port; give one from 1 to 65535");
+  return std::optional(Master{*host, port,
+                              variables.text_or("TORCHELASTIC_USE_AGENT_STORE", "") == "True",
+                              std::move(run)});
+}
+
 MaybeClaim torchrun_claim(const Variables& variables) {
   const bool elastic = variables.has("TORCHELASTIC_RUN_ID");
   if (!variables.has("RANK") && !variables.has("WORLD_SIZE") && !elastic)
@@ -128,9 +141,10 @@ MaybeClaim torchrun_claim(const Variables& variables) {
                ", but LOCAL_RANK and LOCAL_WORLD_SIZE are not set, and MASTER_ADDR=" + *address +
                " does not tell how many ranks share this host; set them");
   }
-  claim.info.job = "torchrun-" + variables.text_or("TORCHELASTIC_RUN_ID", "none") + "-" +
-                   variables.text_or("TORCHELASTIC_RESTART_COUNT", "0") + "-" +
-                   address.value_or("") + ":" + port.value_or("");
+  const std::string run = "torchrun-" + variables.text_or("TORCHELASTIC_RUN_ID", "none") + "-" +
+                          variables.text_or("TORCHELASTIC_RESTART_COUNT", "0");
+  DC_ASSIGN_OR_RETURN(claim.info.master, read_master(variables, run));
+  claim.info.job = run + "-" + address.value_or("") + ":" + port.value_or("");
   return std::optional<Claim>(std::move(claim));
 }
 
@@ -230,6 +244,13 @@ Status contradiction(const Claim& a, const Claim& b) {
                     "); start with one of them, or unset the variables of the other");
 }
 
+base::Result<LaunchInfo> with_master(LaunchInfo info, const Variables& variables) {
+  if (!info.master) {
+    DC_ASSIGN_OR_RETURN(info.master, read_master(variables, info.job));
+  }
+  return info;
+}
+
 }  // namespace
 
 std::string_view name(Launcher launcher) {
@@ -274,10 +295,10 @@ base::Result<LaunchInfo> detect_launch(const Environment& environment) {
   // agree with it.
   if (torchrun && torchrun->by_hand && claims.size() == 1 && slurm && slurm->info.world > 1) {
     if (!torchrun->agrees_with(*slurm)) return contradiction(*torchrun, *slurm);
-    return slurm->info;
+    return with_master(slurm->info, variables);
   }
-  if (!claims.empty()) return claims[0]->info;
-  if (slurm) return slurm->info;
+  if (!claims.empty()) return with_master(claims[0]->info, variables);
+  if (slurm) return with_master(slurm->info, variables);
   LaunchInfo single;
   single.job = "single-" + std::to_string(getpid());
   return single;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,11 +14,20 @@ namespace dc::runtime {
 
 enum class Launcher { Single, Dcrun, Torchrun, OpenMpi, Mpich, Slurm };
 
+// Where the ranks of several hosts meet: MASTER_ADDR and MASTER_PORT.
+struct Master {
+  std::string host;  // a name or a number
+  int port = 0;
+  bool store = false;  // torchrun's agent serves its store there; otherwise rank 0 is to listen
+  std::string run;     // tells starts of a job that share a master apart
+};
+
 struct LaunchInfo {
   Launcher launcher = Launcher::Single;
   int rank = 0, world = 1;
   int local_rank = 0, local_world = 1;  // ranks of this host
   std::string job;                      // equal on all ranks of this start, different for any other
+  std::optional<Master> master;
   bool one_host() const { return local_world == world; }
 };
 std::string_view name(Launcher launcher);

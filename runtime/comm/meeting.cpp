@@ -176,12 +176,11 @@ class Hub {
     for (const Descriptor& peer : peers_) events.push_back({peer.get(), POLLRDHUP, 0});
     const int ready = poll(events.data(), events.size(), left_ms(deadline_));
     if (ready < 0) return errno == EINTR ? base::ok_status() : socket_error("poll");
-    if (ready == 0) return absent(timeout);
+    if (ready == 0)
+      return monotonic_ns() < deadline_ ? base::ok_status() : ranks_absent(peers_, timeout);
     for (size_t rank = 1; rank < peers_.size(); ++rank) {
       if (events[1 + guests_.size() + rank].revents == 0) continue;
-      return Status(ErrorKind::PeerDied, "DC6104",
-                    "rank " + std::to_string(rank) + " (process " + std::to_string(pids_[rank]) +
-                        ") ended before all ranks had met");
+      return ended_early(static_cast<int>(rank), pids_[rank]);
     }
     std::vector<Descriptor> waiting;
     const size_t guests = guests_.size();
@@ -213,17 +212,10 @@ class Hub {
       return base::ok_status();
     }
     const auto rank = static_cast<size_t>(hello->rank);
-    std::string fault;
-    if (hello->world != launch_.world) {
-      fault = "rank " + std::to_string(hello->rank) + " was started for a world of " +
-              std::to_string(hello->world) + ", rank 0 for " + std::to_string(launch_.world) +
-              "; start all ranks of a job alike";
-    } else if (hello->rank <= 0 || hello->rank >= launch_.world || peers_[rank].ok()) {
-      fault = "rank " + std::to_string(hello->rank) +
-              " came twice or does not exist; every rank must be started once";
-    }
-    if (!fault.empty()) {
-      const Status status(ErrorKind::BadConfig, "DC6109", fault);
+    const bool exists = hello->rank > 0 && rank < peers_.size();
+    if (Status status =
+            check_arrival(launch_, hello->rank, hello->world, exists && peers_[rank].ok());
+        !status.ok()) {
       send_message(guest.get(), refusal(status), -1);
       return status;
     }
@@ -231,18 +223,6 @@ class Hub {
     pids_[rank] = credentials ? credentials->pid : 0;
     peers_[rank] = std::move(guest);
     return base::ok_status();
-  }
-
-  Status absent(std::chrono::milliseconds timeout) const {
-    if (monotonic_ns() < deadline_) return base::ok_status();
-    std::string ranks;
-    for (size_t rank = 1; rank < peers_.size(); ++rank) {
-      if (!peers_[rank].ok()) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
-    }
-    return Status(ErrorKind::CollectiveTimeout, "DC6103",
-                  "rank 0 waited " + std::to_string(timeout.count() / 1000) +
-                      " s for the ranks to meet; missing: " + ranks +
-                      "; see whether they started, or raise --timeout");
   }
 
   void refuse_all(const Status& why) {
@@ -332,6 +312,37 @@ Status send_to_all(const Links& links, Kind kind, int memory, int64_t bytes) {
 }
 
 }  // namespace
+
+base::Status check_arrival(const LaunchInfo& launch, int rank, int world, bool came_before) {
+  const auto fault = [](const std::string& sentence) {
+    return Status(ErrorKind::BadConfig, "DC6109", sentence);
+  };
+  if (world != launch.world) {
+    return fault("rank " + std::to_string(rank) + " was started for a world of " +
+                 std::to_string(world) + ", rank 0 for " + std::to_string(launch.world) +
+                 "; start all ranks of a job alike");
+  }
+  if (rank > 0 && rank < world && !came_before) return base::ok_status();
+  return fault("rank " + std::to_string(rank) +
+               " came twice or does not exist; every rank must be started once");
+}
+
+base::Status ended_early(int rank, int pid) {
+  return Status(ErrorKind::PeerDied, "DC6104",
+                "rank " + std::to_string(rank) + " (process " + std::to_string(pid) +
+                    ") ended before all ranks had met");
+}
+
+base::Status ranks_absent(const std::vector<Descriptor>& peers, std::chrono::milliseconds timeout) {
+  std::string ranks;
+  for (size_t rank = 1; rank < peers.size(); ++rank) {
+    if (!peers[rank].ok()) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  return Status(ErrorKind::CollectiveTimeout, "DC6103",
+                "rank 0 waited " + std::to_string(timeout.count() / 1000) +
+                    " s for the ranks to meet; missing: " + ranks +
+                    "; see whether they started, or raise --timeout");
+}
 
 base::Result<Welcome> meet(const LaunchInfo& launch, int64_t control_bytes, PrepareControl prepare,
                            std::chrono::milliseconds timeout) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,7 @@ struct Welcome {
   Links links;
   Mapping control;
 };
-using PrepareControl = void (*)(std::byte* control, const std::vector<int>& pids);
+using PrepareControl = std::function<void(std::byte* control, const std::vector<int>& pids)>;
 base::Result<Welcome> meet(const LaunchInfo& launch, int64_t control_bytes, PrepareControl prepare,
                            std::chrono::milliseconds timeout);
 
@@ -34,5 +35,12 @@ base::Result<Welcome> meet(const LaunchInfo& launch, int64_t control_bytes, Prep
 base::Status hand_out(const Links& links, int memory, int64_t bytes);
 // Others: takes what rank 0 has already sent.
 base::Result<Descriptor> take_handed_out(const Links& links, int64_t bytes);
+
+// What can be wrong when ranks meet, in the words of rank 0.
+// Of a rank that came and said rank and world; success if it may stay.
+base::Status check_arrival(const LaunchInfo& launch, int rank, int world, bool came_before);
+base::Status ended_early(int rank, int pid);
+// `peers`: a descriptor of each rank that came; rank 0's own entry does not count.
+base::Status ranks_absent(const std::vector<Descriptor>& peers, std::chrono::milliseconds timeout);
 
 }  // namespace dc::runtime

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
@@ -20,7 +21,7 @@ struct Slab {
 };
 
 struct CommOptions {
-  std::string backend = "local";              // "local" | "mpi"
+  std::string backend = "auto";               // "auto" | "local" | "mpi" | "tcp"
   std::chrono::milliseconds timeout{600000};  // a collective that takes longer is CollectiveTimeout
                                               // (82), naming the ranks that are missing
   int threads_per_rank =
@@ -45,6 +46,8 @@ class Job {
   virtual void leave(const base::Status& why) = 0;
 };
 
+// What "auto" stands for: local if all ranks share a host; otherwise mpi under mpirun, else tcp.
+std::string_view choose_backend(const LaunchInfo& launch);
 base::Result<std::unique_ptr<Job>> connect(const LaunchInfo& launch, const CommOptions& options);
 // Ranks as threads of one process, for tests: returns one job per rank.
 std::vector<std::unique_ptr<Job>> connect_threads(int ranks, const CommOptions& options);

@@ -43,17 +43,28 @@ void Replay::replay(const std::vector<Command>& commands, int32_t program, int32
   const bool observed = stream == 0 && observer_ != nullptr;
   for (const Command& command : commands) {
     if (failed_.load(std::memory_order_acquire)) return;
-    const int64_t begin = options_.trace ? TraceRecorder::now() : 0;
+    const bool timed = options_.trace || command.kind == CommandKind::Collective ||
+                       (command.kind == CommandKind::Wait && stream == 0);
+    const int64_t begin = timed ? TraceRecorder::now() : 0;
     Status status = execute(command, epoch);
+    const int64_t end = timed ? TraceRecorder::now() : 0;
     if (status.ok() && observed && command.kind != CommandKind::Poison) {
       status = observer_(program, command.instruction);
     }
     if (!status.ok()) return fail(std::move(status), program, command);
+    count(command.kind, stream, end - begin);
     if (options_.trace && command.kind != CommandKind::Poison &&
         command.kind != CommandKind::Signal) {
-      options_.trace->record(stream, program, command.instruction, begin, TraceRecorder::now());
+      options_.trace->record(stream, program, command.instruction, epoch, begin, end);
     }
   }
+}
+
+void Replay::count(CommandKind kind, int32_t stream, int64_t spent_ns) {
+  StreamTime& time = times_[static_cast<size_t>(stream)];
+  const bool collective = kind == CommandKind::Collective;
+  if (collective) time.collective_ns += spent_ns;
+  if (stream == 0 && (collective || kind == CommandKind::Wait)) time.exposed_ns += spent_ns;
 }
 
 Status Replay::execute(const Command& command, uint32_t epoch) {
@@ -148,6 +159,15 @@ Traffic Replay::traffic() const {
     sum.reduce_scatter += one.reduce_scatter;
     sum.all_reduce += one.all_reduce;
     sum.other += one.other;
+  }
+  return sum;
+}
+
+Executor::CommunicationTime Replay::communication_time() const {
+  CommunicationTime sum;
+  for (const StreamTime& time : times_) {
+    sum.collective_ns += time.collective_ns;
+    sum.exposed_ns += time.exposed_ns;
   }
   return sum;
 }

@@ -37,6 +37,12 @@ class Executor {
   // logging. After a failure on any stream every later call returns the same failure.
   virtual base::Status run(int32_t program) = 0;
   virtual Traffic traffic() const = 0;  // summed over communicators
+  // Since prepare, on this rank. What is not exposed was hidden behind compute.
+  struct CommunicationTime {
+    int64_t collective_ns = 0;  // in collectives, summed over streams; waiting for peers included
+    int64_t exposed_ns = 0;  // compute stood: in waits for other streams, in collectives of its own
+  };
+  virtual CommunicationTime communication_time() const = 0;  // between runs
   struct ProviderCounts {
     int aten = 0, native = 0, collectives = 0, copies = 0;
     int64_t repairs = 0;

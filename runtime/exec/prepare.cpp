@@ -256,6 +256,7 @@ class Preparation {
 
   void start_streams() {
     replay_.streams_.resize(std::max<size_t>(plan_.streams.size(), 1));
+    replay_.times_.resize(replay_.streams_.size());
     for (size_t s = 1; s < plan_.streams.size(); ++s) {
       replay_.streams_[s] = replay_.device_->make_stream(plan_.streams[s].name);
     }

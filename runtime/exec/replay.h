@@ -75,6 +75,7 @@ class Replay final : public Executor {
   void observe(Observer observer) override { observer_ = std::move(observer); }
   base::Status run(int32_t program) override;
   Traffic traffic() const override;
+  CommunicationTime communication_time() const override;
   ProviderCounts counts() const override;
 
  private:
@@ -88,6 +89,7 @@ class Replay final : public Executor {
   static base::Status collective(const BoundCollective& bound);
   base::Status copy(const BoundCopy& bound);
   void poison(const PoisonRange& range);
+  void count(CommandKind kind, int32_t stream, int64_t spent_ns);
   void fail(base::Status status, int32_t program, const Command& command);
 
   const plan::Plan& plan_;
@@ -110,6 +112,8 @@ class Replay final : public Executor {
   base::Status failure_;
 
   std::vector<PreparedProgram> programs_;
+  struct alignas(64) StreamTime : CommunicationTime {};
+  std::vector<StreamTime> times_;                 // by stream, written by its thread
   std::vector<std::unique_ptr<Stream>> streams_;  // entry 0 is empty: compute runs on the caller
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/plan/awaited.h"
 #include "src/base/json_writer.h"
 
 namespace dc::runtime {
@@ -72,8 +73,20 @@ int64_t written_bytes(const plan::Plan& plan, const plan::Instruction& instructi
 }
 
 TraceRecorder::TraceRecorder(const plan::Plan& plan, int rank, size_t capacity)
-    : plan_(plan), rank_(rank), rings_(std::max<size_t>(plan.streams.size(), 1)) {
+    : plan_(plan),
+      rank_(rank),
+      runs_(plan.programs.size()),
+      rings_(std::max<size_t>(plan.streams.size(), 1)) {
   for (Ring& ring : rings_) ring.records.resize(std::max<size_t>(capacity, 1));
+  int32_t place = 0;
+  for (const plan::ProgramRun& run : plan.step) {
+    for (int32_t i = 0; i < run.repeat; ++i) {
+      runs_[static_cast<size_t>(run.program)].push_back(place++);
+    }
+  }
+  for (const plan::Program& program : plan.programs) {
+    causes_.push_back(plan::awaited(plan, program));
+  }
 }
 
 int64_t TraceRecorder::now() {
@@ -82,10 +95,10 @@ int64_t TraceRecorder::now() {
   return time.tv_sec * int64_t{1000000000} + time.tv_nsec;
 }
 
-void TraceRecorder::record(int32_t stream, int32_t program, int32_t instruction, int64_t begin_ns,
-                           int64_t end_ns) {
+void TraceRecorder::record(int32_t stream, int32_t program, int32_t instruction, uint32_t epoch,
+                           int64_t begin_ns, int64_t end_ns) {
   Ring& ring = rings_[static_cast<size_t>(stream)];
-  ring.records[ring.count % ring.records.size()] = {program, instruction, begin_ns, end_ns};
+  ring.records[ring.count % ring.records.size()] = {program, instruction, epoch, begin_ns, end_ns};
   ++ring.count;
 }
 
@@ -111,19 +124,41 @@ void TraceRecorder::write_names(std::FILE* file, bool first) const {
   }
 }
 
+std::string TraceRecorder::exposed_wait(const plan::Program& program, size_t stream, int32_t index,
+                                        int32_t cause) const {
+  const plan::Instruction& in = program.instructions[static_cast<size_t>(index)];
+  // A collective on the compute stream itself hides nothing: compute stands for as long as it
+  // takes.
+  if (in.kind == plan::InstructionKind::Collective) cause = index;
+  if (stream != 0 || cause < 0) return "";
+  const plan::Instruction& awaited = program.instructions[static_cast<size_t>(cause)];
+  return ",\"awaits\":{\"index\":" + std::to_string(cause) +
+         ",\"name\":" + quoted(instruction_name(awaited)) +
+         ",\"module\":" + quoted(awaited.module) +
+         ",\"bytes\":" + std::to_string(written_bytes(plan_, awaited)) + "}";
+}
+
 void TraceRecorder::write_record(std::FILE* file, size_t stream, const Record& record) const {
-  const plan::Program& program = plan_.programs[static_cast<size_t>(record.program)];
-  const plan::Instruction& instruction =
-      program.instructions[static_cast<size_t>(record.instruction)];
+  const auto p = static_cast<size_t>(record.program);
+  const plan::Program& program = plan_.programs[p];
+  const auto index = static_cast<size_t>(record.instruction);
+  const plan::Instruction& instruction = program.instructions[index];
+  // A program outside the step, run once before it, belongs to no step.
+  const std::vector<int32_t>& runs = runs_[p];
+  const size_t before = record.epoch - 1;
+  const size_t step = runs.empty() ? 0 : before / runs.size() + 1;
+  const int32_t run = runs.empty() ? 0 : runs[before % runs.size()];
   std::fprintf(file,
                ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%zu,\"ts\":%.3f,\"dur\":%.3f,\"name\":%s,"
-               "\"cat\":\"%s\",\"args\":{\"program\":%s,\"index\":%d,\"module\":%s,"
-               "\"bytes\":%lld}}",
+               "\"cat\":\"%s\",\"args\":{\"step\":%zu,\"run\":%d,\"program\":%s,\"index\":%d,"
+               "\"module\":%s,\"bytes\":%lld%s}}",
                rank_, stream, static_cast<double>(record.begin_ns) / 1000.0,
                static_cast<double>(record.end_ns - record.begin_ns) / 1000.0,
-               quoted(instruction_name(instruction)).c_str(), phase_name(instruction.phase),
-               quoted(program.name).c_str(), record.instruction, quoted(instruction.module).c_str(),
-               static_cast<long long>(written_bytes(plan_, instruction)));
+               quoted(instruction_name(instruction)).c_str(), phase_name(instruction.phase), step,
+               run, quoted(program.name).c_str(), record.instruction,
+               quoted(instruction.module).c_str(),
+               static_cast<long long>(written_bytes(plan_, instruction)),
+               exposed_wait(program, stream, record.instruction, causes_[p][index]).c_str());
 }
 
 base::Status TraceRecorder::write_events(std::FILE* file, bool first) const {

@@ -11,23 +11,29 @@
 
 namespace dc::runtime {
 
+inline constexpr const char* kTraceSchema = "dcrun-trace/1";
+
 class TraceRecorder {
  public:
   // Keeps the newest `capacity` records of each stream; memory is allocated here and never again.
   TraceRecorder(const plan::Plan& plan, int rank, size_t capacity);
 
   static int64_t now();  // nanoseconds of the monotonic clock, comparable between ranks of a host
-  // Called by the one thread of `stream`.
-  void record(int32_t stream, int32_t program, int32_t instruction, int64_t begin_ns,
-              int64_t end_ns);
+  // Called by the one thread of `stream`. `epoch` counts the runs of the program, 1 for the first.
+  void record(int32_t stream, int32_t program, int32_t instruction, uint32_t epoch,
+              int64_t begin_ns, int64_t end_ns);
 
   int64_t dropped() const;  // records that were overwritten
-  // Writes this rank's events as JSON objects, each but the first preceded by a comma.
+  // Writes this rank's events as JSON objects, each but the first preceded by a comma. An event
+  // says in which step it ran (1 for the first) and in which of the step's runs of programs (0 for
+  // the first). One in which compute stood names what it waited for; its duration is exposed
+  // waiting.
   base::Status write_events(std::FILE* file, bool first) const;
 
  private:
   struct Record {
     int32_t program = 0, instruction = 0;
+    uint32_t epoch = 0;
     int64_t begin_ns = 0, end_ns = 0;
   };
   struct Ring {
@@ -36,10 +42,15 @@ class TraceRecorder {
   };
   void write_names(std::FILE* file, bool first) const;
   void write_record(std::FILE* file, size_t stream, const Record& record) const;
+  // ',"awaits":{...}' where compute stood, else nothing.
+  std::string exposed_wait(const plan::Program& program, size_t stream, int32_t index,
+                           int32_t cause) const;
 
   const plan::Plan& plan_;
   int rank_;
-  std::vector<Ring> rings_;  // by stream
+  std::vector<std::vector<int32_t>> runs_;    // by program: its places among the runs of a step
+  std::vector<std::vector<int32_t>> causes_;  // by program and instruction: what a wait waits for
+  std::vector<Ring> rings_;                   // by stream
 };
 
 // The plan's words for an instruction and the bytes it writes.

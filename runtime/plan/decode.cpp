@@ -290,6 +290,7 @@ void Decoder::programs(const fb::Plan& from, Plan& to) {
     program.name = text(p.name());
     tables(p.instructions(), program.instructions,
            [&](const fb::Instruction& i) { return instruction(i); });
+    program.duration_ns = numbers(p.duration_ns());
     return program;
   });
   tables(all.step(), to.step, [](const fb::ProgramRun& r) {

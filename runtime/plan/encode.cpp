@@ -140,7 +140,7 @@ Offset<fb::RankClass> Encoder::all_ranks(const Plan& plan) {
   const auto programs = tables(plan.programs, [&](const Program& p) {
     const auto name = text(p.name);
     const auto list = tables(p.instructions, [&](const Instruction& i) { return instruction(i); });
-    return fb::CreateProgram(builder_, name, list);
+    return fb::CreateProgram(builder_, name, list, numbers(p.duration_ns));
   });
   const auto step = tables(plan.step, [&](const ProgramRun& r) {
     return fb::CreateProgramRun(builder_, r.program, r.repeat);

@@ -310,6 +310,7 @@ std::string JsonDump::run() {
   objects("programs", plan_.programs, [&](const Program& p) {
     field("name", p.name);
     objects("instructions", p.instructions, [&](const Instruction& in) { instruction(in); });
+    integers("duration_ns", p.duration_ns);
   });
   w_.end_object();
   return w_.take() + "\n";

@@ -104,6 +104,8 @@ struct Instruction {
 struct Program {
   std::string name;                       // "accumulate", "step"
   std::vector<Instruction> instructions;  // one total order
+  std::vector<int64_t> duration_ns{};     // predicted, by instruction, 0 for signals and waits;
+                                          // empty: the file does not say
 };
 struct ProgramRun {
   int32_t program = 0;

@@ -89,7 +89,7 @@ class TextDump {
   void prediction();
   void argument(const Arg& arg);
   void operation(const Instruction& in);
-  void instruction(size_t index, const Instruction& in);
+  void instruction(const Program& program, size_t index);
   void programs();
 
   const Plan& plan_;
@@ -324,7 +324,8 @@ void TextDump::operation(const Instruction& in) {
   }
 }
 
-void TextDump::instruction(size_t index, const Instruction& in) {
+void TextDump::instruction(const Program& program, size_t index) {
+  const Instruction& in = program.instructions[index];
   raw("  [").number(static_cast<int64_t>(index)).raw("] ");
   operation(in);
   raw(" stream=").word(plan_.streams[static_cast<size_t>(in.stream)].name);
@@ -336,6 +337,10 @@ void TextDump::instruction(size_t index, const Instruction& in) {
     const Slice& slice = slice_of(tensor);
     raw(slice.space == Space::Device ? " @" : " " + std::string(name(slice.space)) + "@");
     number(slice.offset).raw("+").number(slice.bytes);
+  }
+  const bool takes_time = in.kind != InstructionKind::Signal && in.kind != InstructionKind::Wait;
+  if (takes_time && !program.duration_ns.empty()) {
+    raw(" predicted_ns=").number(program.duration_ns[index]);
   }
   raw("\n");
 }
@@ -355,8 +360,8 @@ void TextDump::programs() {
         .raw(" ")
         .word(plan_.programs[p].name)
         .raw(" {\n");
-    const auto& list = plan_.programs[p].instructions;
-    for (size_t i = 0; i < list.size(); ++i) instruction(i, list[i]);
+    const Program& program = plan_.programs[p];
+    for (size_t i = 0; i < program.instructions.size(); ++i) instruction(program, i);
     raw("}\n");
   }
 }

@@ -2,10 +2,12 @@
 // prediction.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "runtime/plan/extent.h"
 #include "runtime/plan/fail.h"
 #include "runtime/plan/verify.h"
+#include "src/base/checked.h"
 #include "src/base/step_scalars.h"
 
 namespace dc::runtime::plan {
@@ -219,6 +221,26 @@ Status check_optimizer(const Plan& plan) {
   return {};
 }
 
+// A timeline computed from the durations is finite, and signals and waits take none.
+Status check_durations(const Plan& plan) {
+  for (size_t p = 0; p < plan.programs.size(); ++p) {
+    const Program& program = plan.programs[p];
+    std::optional<int64_t> sum = 0;
+    for (size_t i = 0; i < program.duration_ns.size(); ++i) {
+      const int64_t duration = program.duration_ns[i];
+      const InstructionKind kind = program.instructions[i].kind;
+      const bool may_last = kind != InstructionKind::Signal && kind != InstructionKind::Wait;
+      sum = base::checked_add(*sum, duration);
+      if (duration >= 0 && (may_last || duration == 0) && sum) continue;
+      return bad_plan("DC3236",
+                      describe_instruction(plan, static_cast<int32_t>(p), static_cast<int32_t>(i)) +
+                          " has an impossible predicted duration of " + std::to_string(duration) +
+                          " ns");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Status check_state(const Plan& plan) {
@@ -226,7 +248,8 @@ Status check_state(const Plan& plan) {
   DC_RETURN_IF_ERROR(check_entries(plan));
   DC_RETURN_IF_ERROR(check_step_tensors(plan));
   DC_RETURN_IF_ERROR(check_inputs(plan));
-  return check_optimizer(plan);
+  DC_RETURN_IF_ERROR(check_optimizer(plan));
+  return check_durations(plan);
 }
 
 }  // namespace dc::runtime::plan

@@ -96,6 +96,12 @@ Status check_programs(const Plan& plan) {
     if (list.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
       return bad_plan("DC3103", "program '" + plan.programs[p].name + "' is too long");
     }
+    const size_t durations = plan.programs[p].duration_ns.size();
+    if (durations != 0 && durations != list.size()) {
+      return bad_plan("DC3103", "program '" + plan.programs[p].name + "' has " +
+                                    std::to_string(list.size()) + " instructions and " +
+                                    std::to_string(durations) + " predicted durations");
+    }
     for (size_t i = 0; i < list.size(); ++i) {
       const Status status = check_instruction(plan, list[i], "an instruction");
       if (status.ok()) continue;  // describe only on failure: a description per instruction costs

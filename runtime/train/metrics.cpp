@@ -37,6 +37,7 @@ void write_step(JsonWriter& json, const StepFacts& facts) {
   json.field("step", facts.step).field("epoch", facts.epoch).field("loss", facts.loss);
   json.field("grad_norm", facts.grad_norm).field("lr", facts.lr).field("tokens", facts.tokens);
   json.field("step_ms", facts.step_ms);
+  json.field("collective_ms", facts.collective_ms).field("exposed_ms", facts.exposed_ms);
   json.key("wire_bytes").begin_object();
   json.field("all_gather", facts.wire.all_gather);
   json.field("reduce_scatter", facts.wire.reduce_scatter);

@@ -28,7 +28,9 @@ struct StepFacts {
   double loss = 0, grad_norm = 0, lr = 0;
   int64_t tokens = 0;  // of this step, over all ranks; samples where the model reads no tokens
   double step_ms = 0;
-  Traffic wire;  // bytes this rank sent in this step
+  double collective_ms = 0;  // of this rank in collectives, over all streams; waiting included
+  double exposed_ms = 0;     // of it compute stood waiting; the rest was hidden behind kernels
+  Traffic wire;              // bytes this rank sent in this step
 };
 
 class Metrics {

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -66,6 +67,8 @@ void Report::step(const StepFacts& facts) {
                 per_second(facts));
   print(line);
   spent_ms_ += facts.step_ms;
+  collective_ms_ += facts.collective_ms;
+  exposed_ms_ += facts.exposed_ms;
   ++done_;
   if (!progress_) return;
   const double left_ms =
@@ -75,6 +78,18 @@ void Report::step(const StepFacts& facts) {
                per_second(facts),
                base::format_duration(static_cast<int64_t>(left_ms * 1e6)).c_str());
   std::fflush(stderr);
+}
+
+void Report::finish() {
+  if (!prints_ || done_ == 0 || collective_ms_ == 0) return;
+  clear();
+  const auto steps = static_cast<double>(done_);
+  char line[256];
+  std::snprintf(line, sizeof(line),
+                "mean step %.2f ms collectives %.2f ms exposed %.2f ms hidden %.0f %%\n",
+                spent_ms_ / steps, collective_ms_ / steps, exposed_ms_ / steps,
+                100 * std::max(0.0, 1 - exposed_ms_ / collective_ms_));
+  print(line);
 }
 
 void Report::clear() const {

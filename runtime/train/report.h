@@ -14,12 +14,13 @@ class Report {
   ~Report();
   void start(const RunFacts& facts) const;  // the first line
   void step(const StepFacts& facts);
+  void finish();  // where the time of the steps went, if any communicated
 
  private:
   void clear() const;
   bool prints_, progress_;
   int64_t steps_;
-  double spent_ms_ = 0;
+  double spent_ms_ = 0, collective_ms_ = 0, exposed_ms_ = 0;
   int64_t done_ = 0;
 };
 

@@ -46,13 +46,15 @@ Status append(std::FILE* to, const std::string& part) {
   return good ? base::ok_status() : failed(ErrorKind::Io, part);
 }
 
-Status join(const std::string& path, const TraceRecorder& trace, const std::string& communicator,
+Status join(const std::string& path, const TraceRecorder& trace, const TraceFacts& facts,
             int ranks) {
   const std::string temporary = path + ".partial";
   std::FILE* file = std::fopen(temporary.c_str(), "we");
   if (!file) return failed(ErrorKind::CannotWrite, temporary);
   base::JsonWriter about;
-  about.begin_object().field("communicator", communicator).field("ranks", ranks);
+  about.begin_object().field("schema", kTraceSchema);
+  about.field("plan", facts.plan_digest).field("name", facts.plan_name);
+  about.field("communicator", facts.communicator).field("ranks", ranks);
   about.field("dropped_records_of_rank_0", trace.dropped()).end_object();
   std::fprintf(file, "{\"displayTimeUnit\":\"ms\",\"otherData\":%s,\"traceEvents\":[\n",
                about.text().c_str());
@@ -71,12 +73,12 @@ Status join(const std::string& path, const TraceRecorder& trace, const std::stri
 
 }  // namespace
 
-Status save_trace(const std::string& path, const TraceRecorder& trace,
-                  const std::string& communicator, Communicator& control) {
+Status save_trace(const std::string& path, const TraceRecorder& trace, const TraceFacts& facts,
+                  Communicator& control) {
   const int rank = control.rank().v;
   Status status = agree(control, write_part(path, trace, rank), "writing its trace");
   if (status.ok()) {
-    status = agree(control, rank == 0 ? join(path, trace, communicator, control.size()) : Status(),
+    status = agree(control, rank == 0 ? join(path, trace, facts, control.size()) : Status(),
                    "joining the traces");
   }
   unlink(part_path(path, rank).c_str());

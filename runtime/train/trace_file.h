@@ -8,9 +8,14 @@
 
 namespace dc::runtime {
 
+// What the trace says about itself, in "otherData".
+struct TraceFacts {
+  std::string plan_digest, plan_name, communicator;
+};
+
 // Collective. Each rank writes its events beside `path`; rank 0 joins them and moves the result
 // into place.
 base::Status save_trace(const std::string& path, const TraceRecorder& trace,
-                        const std::string& communicator, Communicator& control);
+                        const TraceFacts& facts, Communicator& control);
 
 }  // namespace dc::runtime

@@ -152,7 +152,9 @@ class Session {
       per_step += static_cast<size_t>(run.repeat) *
                   plan_.programs[static_cast<size_t>(run.program)].instructions.size();
     }
-    return std::min(kMaxTraceRecords, per_step * static_cast<size_t>(options_.steps));
+    // At least one whole step.
+    return std::min(std::max(kMaxTraceRecords, per_step),
+                    per_step * static_cast<size_t>(options_.steps));
   }
 
   TensorBinder binder() const {
@@ -168,10 +170,11 @@ class Session {
       ++outcome.steps;
       outcome.stopped = result.stop_requests > 0;
     }
+    report_.finish();
     DC_RETURN_IF_ERROR(save(outcome.steps, {}));
     if (trace_) {
-      DC_RETURN_IF_ERROR(
-          save_trace(options_.trace, *trace_, std::string(control_.name()), control_));
+      DC_RETURN_IF_ERROR(save_trace(options_.trace, *trace_,
+                                    {digest_, plan_.name, std::string(control_.name())}, control_));
     }
     // A request that came during the last step or the save counts too.
     DC_ASSIGN_OR_RETURN(const bool late, any_rank(control_, stop_requested()));
@@ -186,6 +189,7 @@ class Session {
       });
     }
     const Traffic before = executor_->traffic();
+    const Executor::CommunicationTime spent_before = executor_->communication_time();
     const auto start = Clock::now();
     DC_RETURN_IF_ERROR(loop.run(step));
     const std::chrono::duration<double, std::milli> spent = Clock::now() - start;
@@ -207,10 +211,15 @@ class Session {
     facts.tokens = tokens_per_step(plan_);
     facts.step_ms = spent.count();
     facts.wire = difference(executor_->traffic(), before);
+    const Executor::CommunicationTime communication = executor_->communication_time();
+    facts.collective_ms = milliseconds(communication.collective_ns - spent_before.collective_ns);
+    facts.exposed_ms = milliseconds(communication.exposed_ns - spent_before.exposed_ns);
     report_.step(facts);
     if (metrics_) DC_RETURN_IF_ERROR(metrics_->add(facts));
     return result;
   }
+
+  static double milliseconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; }
 
   static Traffic difference(const Traffic& after, const Traffic& before) {
     return {after.all_gather - before.all_gather, after.reduce_scatter - before.reduce_scatter,

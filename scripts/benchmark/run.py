@@ -36,7 +36,8 @@ def ours(plan, model, arguments, folder):
          "--steps", str(arguments.warmup + arguments.steps), "--metrics", metrics])
     with open(metrics) as file:
         rows = [json.loads(line) for line in file][1:]
-    return [row["step_ms"] for row in rows[arguments.warmup :]]
+    rows = rows[arguments.warmup :]
+    return [row["step_ms"] for row in rows], [(row["collective_ms"], row["exposed_ms"]) for row in rows]
 
 
 def prepare(arguments, folder):
@@ -64,9 +65,12 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         model, plans = prepare(arguments, folder)
         times = {name: [] for pair in PAIRS for name in pair}
+        communication = {mine: [] for mine, _ in PAIRS}
         for _ in range(arguments.rounds):
             for mine, theirs in PAIRS:
-                times[mine].append(ours(plans[int(mine[-1])], model, arguments, folder))
+                steps, collectives = ours(plans[int(mine[-1])], model, arguments, folder)
+                times[mine].append(steps)
+                communication[mine] += collectives
                 times[theirs].append(peer(theirs, arguments))
     print(f"small-llama, {arguments.world} ranks, 1 thread each, {arguments.rounds} alternating rounds of {arguments.steps} steps; "
           f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
@@ -74,6 +78,9 @@ def main():
     for name, rounds in times.items():
         medians = [statistics.median(r) for r in rounds]
         print(f"| {name} | {statistics.median(medians):.1f} | {min(medians):.1f} | {min(min(r) for r in rounds):.1f} | {max(medians) - min(medians):.1f} |")
+    for mine, rows in communication.items():
+        collective, exposed = (statistics.median(column) for column in zip(*rows))
+        print(f"{mine}: {collective:.2f} ms in collectives per step, compute stood {exposed:.2f} ms: {max(0, 1 - exposed / collective):.0%} hidden")
     for mine, theirs in PAIRS:
         a, b = (min(statistics.median(r) for r in times[name]) for name in (mine, theirs))
         print(f"{mine} / {theirs}: {a / b:.3f} (calmest rounds)")

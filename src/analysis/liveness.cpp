@@ -215,6 +215,8 @@ Kind kind_of(ir::StateRole role) {
       return Kind::Parameters;
     case StateRole::Accumulator:
       return Kind::Gradients;
+    case StateRole::Carried:
+      return Kind::Gathered;
     case StateRole::Master:
     case StateRole::Moment1:
     case StateRole::Moment2:

@@ -1,17 +1,14 @@
-// Memory at the peak: how many bytes of each kind live where most bytes live, and which values they
-// are.
+// Memory at the peak: how many bytes of each kind live on the device where most bytes live, and
+// which values they are.
 #pragma once
 
 #include <array>
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "src/analysis/liveness.h"
+#include "src/analysis/live_bytes.h"
 
 namespace dc::analysis {
-
-using ScratchBytes = std::function<base::Bytes(const ir::Graph&, const ir::Node&)>;
 
 struct LiveValue {
   std::string name;    // value, state entry, or "scratch of <op>"
@@ -32,8 +29,7 @@ struct PeakMemory {
   std::vector<LiveValue> largest;  // by decreasing size, at most `largest_count`
 };
 
-// `scratch` is asked once per node; without it the scratch already set in the nodes counts. Scratch
-// is device memory.
+// `scratch`: as for live_bytes; it is device memory.
 PeakMemory peak_memory(const ir::Step& step, const ScratchBytes& scratch = {},
                        size_t largest_count = 8, ir::Space space = ir::Space::Device);
 

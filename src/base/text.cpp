@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
+#include <limits>
 #include <vector>
 
 namespace dc::base {
@@ -67,6 +69,22 @@ std::string format_bytes(int64_t bytes) {
     ++index;
   }
   return decimal(in_hundredths(bytes, unit), 1) + " " + kUnits[index];
+}
+
+std::optional<int64_t> parse_bytes(std::string_view text) {
+  double number = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  const std::string_view unit(rest, static_cast<size_t>(end - rest));
+  double scale = 0;
+  if (unit.empty() || unit == "B") scale = 1;
+  if (unit == "KiB" || unit == "K") scale = 1024.0;
+  if (unit == "MiB" || unit == "M") scale = 1024.0 * 1024;
+  if (unit == "GiB" || unit == "G") scale = 1024.0 * 1024 * 1024;
+  const double bytes = number * scale;
+  const bool fits = bytes >= 0 && bytes < static_cast<double>(std::numeric_limits<int64_t>::max());
+  if (error != std::errc() || scale == 0 || !fits) return std::nullopt;
+  return static_cast<int64_t>(bytes);
 }
 
 std::string format_duration(int64_t nanos) {

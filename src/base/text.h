@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,8 +15,9 @@ int edit_distance(std::string_view a, std::string_view b);
 // "; did you mean 'weight_decay'?" when one of the known words is close, otherwise "".
 std::string did_you_mean(std::string_view word, std::span<const std::string_view> known);
 
-std::string format_bytes(int64_t bytes);     // "512 B", "33.5 MiB"
-std::string format_duration(int64_t nanos);  // "850 ns", "1.20 ms", "2 min 05 s"
+std::string format_bytes(int64_t bytes);                    // "512 B", "33.5 MiB"
+std::optional<int64_t> parse_bytes(std::string_view text);  // "512MiB", "1.5G", "100000"
+std::string format_duration(int64_t nanos);                 // "850 ns", "1.20 ms", "2 min 05 s"
 
 // The text with control characters (but line feeds) and what is no UTF-8 as '?': names out of
 // damaged files must not reach a terminal.

@@ -42,6 +42,23 @@ std::optional<Transfer> transfer_of(const ir::Graph& graph, const ir::Node& node
   return Transfer{start->kind, node.int_arg("elements"), node.int_arg("shard"), element_bytes};
 }
 
+bool joins(const ir::Node& start) { return start.find_arg("joins") != nullptr; }
+
+std::vector<ir::NodeId> bucket_of(const ir::Graph& graph, ir::NodeId first) {
+  std::vector<ir::NodeId> bucket = {first};
+  for (ir::NodeId id = graph.next(first); id.valid() && joins(graph.node(id)); id = graph.next(id))
+    bucket.push_back(id);
+  return bucket;
+}
+
+Estimate bucket_time(const ir::Graph& graph, const ir::Node& first, int group_size,
+                     const CostModel& cost) {
+  base::Bytes bytes;
+  for (ir::NodeId id : bucket_of(graph, first.id))
+    bytes += transfer_of(graph, graph.node(id))->bytes();
+  return cost.collective(transfer_of(graph, first)->kind, bytes, group_size);
+}
+
 std::optional<SpaceCopy> space_copy_of(const ir::Step& step, const ir::Graph& graph,
                                        const ir::Node& node) {
   const auto bytes_of = [&](size_t operand) {

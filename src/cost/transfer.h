@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "src/cost/cost_model.h"
 #include "src/ir/step.h"
@@ -20,6 +21,14 @@ struct Transfer {
 
 // Nothing if the node starts no collective.
 std::optional<Transfer> transfer_of(const ir::Graph& graph, const ir::Node& node);
+
+// Starts that travel as one collective (a bucket) stand side by side: all but the first have
+// joins=1.
+bool joins(const ir::Node& start);
+std::vector<ir::NodeId> bucket_of(const ir::Graph& graph, ir::NodeId first);
+// Of the whole bucket; `first` must start a collective and not join another.
+Estimate bucket_time(const ir::Graph& graph, const ir::Node& first, int group_size,
+                     const CostModel& cost);
 
 struct SpaceCopy {
   base::Bytes bytes;

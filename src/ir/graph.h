@@ -20,6 +20,7 @@ using NodeId = base::Id<struct NodeTag>;
 enum class Phase : uint8_t { Forward, Backward, Update };
 
 enum class Space : uint8_t { Device, Host, Disk };
+inline constexpr int kSpaces = 3;
 // Where a storage lies. Offloading sets the space; layout-arenas sets the rest, unset before.
 struct Location {
   Space space = Space::Device;

@@ -12,6 +12,8 @@
 //   itself); result is %dst reduce_scatter.start %g shard=       partial[n] of the wire dtype ->
 //   f32 flat_shard[s]; sums in rank order, tail zero all_reduce.start %g shard=           partial
 //   -> f32 replicated; a reduce_scatter followed by an all_gather of the f32 sums
+//   A start may have joins=1: it travels with the start right before it, of the same kind and
+//   stream, as one collective (a bucket).
 //   *.done %started                      waits; the value may be read from here on, and the start's
 //   operand may be reused release %gathered                    the gathered value and all views of
 //   it are dead dropout %x %rng p= op_id=            -> y, mask(bool): counter-based Philox; rng is

@@ -76,6 +76,7 @@ enum class StateRole : uint8_t {
   Moment2,
   Momentum,
   Accumulator,
+  Carried,  // a gathered parameter that stays whole from one program to the next
   Buffer,
   Constant,
   Slots,

@@ -23,6 +23,7 @@ class OrderChecker {
       follow_copies(node);
       if (is_start(node.kind)) {
         DC_RETURN_IF_ERROR(pairing(node));
+        DC_RETURN_IF_ERROR(bucket(node));
         begin(node);
       }
       if (node.kind == OpKind::Release)
@@ -91,6 +92,23 @@ class OrderChecker {
                    "this start has " + std::to_string(dones) + " dones, not one");
   }
 
+  // A start that joins stands right after a start of its kind on its stream.
+  Status bucket(const Node& start) const {
+    if (start.find_arg("joins") == nullptr) return {};
+    const NodeId before = scope_.graph.previous(start.id);
+    const bool fits = before.valid() && is_start(scope_.graph.node(before).kind) &&
+                      gathers(scope_.graph.node(before).kind) == gathers(start.kind) &&
+                      (gathers(start.kind) || scope_.graph.node(before).kind == start.kind) &&
+                      scope_.graph.node(before).stream == start.stream;
+    if (fits) return {};
+    return offence(scope_, start, "DC2314",
+                   "this start joins another, but none of its kind and stream stands before it");
+  }
+
+  static bool gathers(OpKind kind) {
+    return kind == OpKind::AllGatherStart || kind == OpKind::AllGatherIntoStart;
+  }
+
   void begin(const Node& start) {
     for (size_t i = 0; i < start.operands.size(); ++i) {
       in_flight_.push_back(InFlight{start.id, storage(start.operands[i]), writes(start, i)});
@@ -142,7 +160,7 @@ class OrderChecker {
   Status unsaved_copies() const {
     if (unsaved_.empty()) return {};
     const Unsaved& first = unsaved_.front();
-    return offence(scope_, scope_.graph.node(first.change), "DC2314",
+    return offence(scope_, scope_.graph.node(first.change), "DC2315",
                    "%" + scope_.value(first.copy).name +
                        " is a reloaded copy of state, and its change is not written back");
   }

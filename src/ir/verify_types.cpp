@@ -94,7 +94,7 @@ Status verify_spaces(const Scope& scope, const Node& node) {
   for (size_t i = 0; i < node.operands.size(); ++i) {
     const bool outside = space_of(scope, node.operands[i]) != Space::Device;
     if (outside == (outside_operand(node.kind) == static_cast<int>(i))) continue;
-    return offence(scope, node, "DC2315",
+    return offence(scope, node, "DC2316",
                    "%" + scope.operand(node, i).name +
                        (outside ? " lies outside the device, where only copies may touch it"
                                 : " already lies in the device's memory"));
@@ -104,7 +104,7 @@ Status verify_spaces(const Scope& scope, const Node& node) {
       continue;
     const bool outside = scope.value(result).location.space != Space::Device;
     if (outside == (node.kind == OpKind::OffloadStart)) continue;
-    return offence(scope, node, "DC2315",
+    return offence(scope, node, "DC2316",
                    "%" + scope.value(result).name +
                        (outside ? " is made outside the device" : " does not leave the device"));
   }

@@ -60,8 +60,8 @@ struct Words<StatePlacement> {
 };
 template <>
 struct Words<StateRole> {
-  static constexpr std::array<std::string_view, 14> kList = {
-      "parameter", "shard",    "master", "moment1", "moment2", "momentum", "accumulator",
+  static constexpr std::array<std::string_view, 15> kList = {
+      "parameter", "shard",    "master", "moment1", "moment2", "momentum", "accumulator", "carried",
       "buffer",    "constant", "slots",  "rng",     "scalars", "table",    "loss_sum"};
 };
 template <>

@@ -10,6 +10,7 @@
 
 #include "src/cost/transfer.h"
 #include "src/passes/pass.h"
+#include "src/passes/reduction_tail.h"
 #include "src/passes/time_axis.h"
 #include "src/sim/simulate.h"
 
@@ -31,74 +32,35 @@ class Overlapper {
     Nanos link_free;
     for (int32_t i = 0; i < count(); ++i) {
       const ir::Node& node = axis_.node(i);
-      if (!cost::transfer_of(graph_, node)) continue;
+      if (!cost::transfer_of(graph_, node) || cost::joins(node)) continue;
       link_free =
           std::max(link_free, axis_.time_before(i)) + sim::node_time(step_, graph_, node, cost_);
-      if (node.kind == OpKind::ReduceScatterStart || node.kind == OpKind::AllReduceStart)
-        plan_move(node, link_free);
+      if (is_reduction(node.kind)) plan_move(cost::bucket_of(graph_, node.id), link_free);
     }
     for (const Move& move : moves_) apply(move);
     return static_cast<int>(moves_.size());
   }
 
  private:
-  // The done half and the nodes right after it that stand on it: accumulation, scale, square sum.
-  using Tail = std::vector<NodeId>;
+  using Nodes = std::vector<NodeId>;
   struct Move {
-    Tail tail;
+    Nodes tail;
     NodeId before;  // invalid: the end of the program
   };
 
   int32_t count() const { return static_cast<int32_t>(axis_.live.order.size()); }
 
-  static bool may_follow(OpKind kind) {
-    return kind == OpKind::Accumulate || kind == OpKind::Scale || kind == OpKind::SquareSum;
-  }
   // Nodes that this pass moves cannot mark a place.
   static bool may_move(OpKind kind) {
-    return may_follow(kind) || kind == OpKind::ReduceScatterDone || kind == OpKind::AllReduceDone;
+    return kind == OpKind::Accumulate || kind == OpKind::Scale || kind == OpKind::SquareSum ||
+           kind == OpKind::ReduceScatterDone || kind == OpKind::AllReduceDone;
   }
 
-  Tail tail_of(const ir::Node& start) const {
-    const ir::Node& done = graph_.node(graph_.value(start.results[0]).uses[0].node);
-    Tail tail = {done.id};
-    for (int32_t i = axis_.position(done.id) + 1; i < count(); ++i) {
-      const ir::Node& node = axis_.node(i);
-      if (!may_follow(node.kind) || !conflicts(node, tail)) break;
-      tail.push_back(node.id);
-    }
-    return tail;
-  }
-
-  // True if the node touches what a node of the tail makes or changes. Square sums fill different
-  // cells of one row: they do not meet there.
-  bool conflicts(const ir::Node& node, const Tail& tail) const {
-    for (NodeId id : tail) {
-      const ir::Node& member = graph_.node(id);
-      const bool both_sum = member.kind == OpKind::SquareSum && node.kind == OpKind::SquareSum;
-      const ir::ValueId made = member.results.empty() ? member.operands[0] : member.results[0];
-      for (ir::ValueId operand : node.operands) {
-        if (!both_sum && axis_.shares_storage(operand, made)) return true;
-      }
-    }
-    return false;
-  }
-
-  // The first node after the tail that reads what it makes or writes what travels; the end of the
-  // program if none.
-  int32_t latest(const ir::Node& start, const Tail& tail) const {
-    for (int32_t i = axis_.position(tail.back()) + 1; i < count(); ++i) {
-      const ir::Node& node = axis_.node(i);
-      if (conflicts(node, tail) || axis_.writes(node, start.operands[0])) return i;
-    }
-    return count();
-  }
-
-  void plan_move(const ir::Node& start, Nanos end) {
-    const Tail tail = tail_of(start);
+  void plan_move(const Nodes& bucket, Nanos end) {
+    const Nodes tail = reduction_tail(axis_, bucket);
     const int32_t position = axis_.position(tail.back()) + 1;
-    const int32_t limit = latest(start, tail);
-    const int64_t bytes = bytes_of(start, tail);
+    const int32_t limit = latest_tail(axis_, bucket, tail);
+    const int64_t bytes = bytes_of(bucket, tail);
     int32_t target = position;
     while (target < limit && axis_.time_before(target) < end && fits(target, bytes)) ++target;
     while (target > position && target < count() && may_move(axis_.node(target).kind)) --target;
@@ -111,15 +73,19 @@ class Overlapper {
     return !limit_ || axis_.bytes[static_cast<size_t>(position)] + bytes <= *limit_;
   }
 
-  // What stays alive longer: the summand that travels, unless it is state, and the result if it is
-  // added to a sum.
-  int64_t bytes_of(const ir::Node& start, const Tail& tail) const {
-    const auto transfer = cost::transfer_of(graph_, start);
-    int64_t bytes =
-        axis_.storages.owner(start.operands[0]) < 0 ? aligned_bytes(transfer->bytes().v) : 0;
+  // What stays alive longer: the summands that travel, unless they are state, and the results that
+  // are added to a sum.
+  int64_t bytes_of(const Nodes& bucket, const Nodes& tail) const {
+    int64_t bytes = 0;
+    for (NodeId start : bucket) {
+      const ir::Node& node = graph_.node(start);
+      if (axis_.storages.owner(node.operands[0]) < 0)
+        bytes += aligned_bytes(cost::transfer_of(graph_, node)->bytes().v);
+    }
     for (NodeId id : tail) {
-      const bool accumulates = graph_.node(id).kind == OpKind::Accumulate;
-      if (accumulates) bytes += aligned_bytes(transfer->shard * base::byte_size(ir::DType::F32));
+      const ir::Node& node = graph_.node(id);
+      if (node.kind == OpKind::Accumulate)
+        bytes += aligned_bytes(graph_.value(node.operands[1]).type.bytes().v);
     }
     return bytes;
   }

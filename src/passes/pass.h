@@ -19,7 +19,6 @@ namespace dc::passes {
 enum class ReductionOrder : uint8_t { PerStep, PerMicroBatch };
 
 struct Options {
-  int zero = 3;  // ZeRO stage 0 to 3: the uniform placement
   std::optional<ReductionOrder>
       reduction_order;  // empty: per-step for ZeRO 0 and 1, per-micro-batch for 2 and 3
   std::optional<base::Bytes> memory;                    // budget of space device, per rank
@@ -36,26 +35,44 @@ struct PassContext {
   const cost::CostModel& cost;
   const Options& options;
   std::vector<Remark>& remarks;
+  std::optional<int64_t>
+      argument{};  // of the pass that runs, as the chain says: "name=3", "name=64MiB"
 };
 
 enum class Change : uint8_t { No, Yes };
 
 struct Pass {
-  std::string_view name;     // kebab-case, verb first
-  std::string_view summary;  // one line
-  ir::Stage needs, gives;    // stage before and after
+  std::string_view name;       // kebab-case, verb first
+  std::string_view summary;    // one line
+  ir::Stage needs, gives;      // stage before and after
+  std::string_view argument;   // what "name=..." means; empty: takes none
+  std::string_view conflicts;  // comma-separated passes that cannot be in the same chain
   base::Result<Change> (*run)(ir::Step&, PassContext&);
 };
 
 std::span<const Pass> all_passes();            // in the order in which they may run
 const Pass* find_pass(std::string_view name);  // null if unknown
 
+struct PassCall {
+  const Pass* pass = nullptr;
+  std::optional<int64_t> argument;
+};
+using Chain = std::vector<PassCall>;
+
+// "a,b=64MiB,c" to calls. Checks every contract before anything runs: names, arguments, order,
+// conflicts. Usage (64): DC2602 no such pass (with the nearest name), DC2607 argument, DC2608 order
+// or repetition, DC2609 conflict.
+base::Result<Chain> parse_passes(std::string_view list);
+std::string print(const Chain& chain);  // parse_passes(print(c)) equals c
+
+// Runs one pass, without the verifier: for a search that tries many chains and runs the one it
+// chooses through run_passes. The context of an error names the pass.
+base::Result<Change> apply(const PassCall& call, ir::Step& step, PassContext& context);
+
 // Runs passes in order; verifies the step before the first and after each. The context of an error
 // names the pass. `done` hears of each pass that went well, for those who measure.
 using PassDone = std::function<void(const Pass&)>;
-base::Result<Change> run_passes(ir::Step& step, std::span<const Pass* const> passes,
+base::Result<Change> run_passes(ir::Step& step, std::span<const PassCall> chain,
                                 PassContext& context, const PassDone& done = {});
-// "a,b,c" to passes; Usage (64) with the nearest name for an unknown one.
-base::Result<std::vector<const Pass*>> parse_passes(std::string_view list);
 
 }  // namespace dc::passes

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "src/base/text.h"
 #include "src/passes/pass.h"
 
@@ -5,72 +7,140 @@ namespace dc::passes {
 
 using base::ErrorKind;
 using base::Result;
+using base::Status;
 
-#define DC_PASS(name, function, needs, gives, summary) \
+#define DC_PASS(name, function, needs, gives, argument, conflicts, summary) \
   Result<Change> function(ir::Step&, PassContext&);
 #include "src/passes/passes.def"
 #undef DC_PASS
 
-std::span<const Pass> all_passes() {
-  static constexpr Pass kPasses[] = {
-#define DC_PASS(name, function, needs, gives, summary) \
-  {name, summary, ir::Stage::needs, ir::Stage::gives, function},
+namespace {
+
+constexpr Pass kPasses[] = {
+#define DC_PASS(name, function, needs, gives, argument, conflicts, summary) \
+  {name, summary, ir::Stage::needs, ir::Stage::gives, argument, conflicts, function},
 #include "src/passes/passes.def"
 #undef DC_PASS
-  };
-  return kPasses;
+};
+
+Status misuse(const char* code, const std::string& what) {
+  return Status(ErrorKind::Usage, code, what + "; `dcc passes` lists what there is");
 }
 
+std::vector<std::string_view> split(std::string_view list) {
+  std::vector<std::string_view> words;
+  while (!list.empty()) {
+    const size_t comma = list.find(',');
+    words.push_back(list.substr(0, comma));
+    list = comma == std::string_view::npos ? "" : list.substr(comma + 1);
+  }
+  return words;
+}
+
+Result<PassCall> parse_call(std::string_view text) {
+  const size_t equals = text.find('=');
+  const std::string_view name = text.substr(0, equals);
+  const Pass* pass = find_pass(name);
+  if (!pass) {
+    std::vector<std::string_view> names;
+    for (const Pass& known : kPasses) names.emplace_back(known.name);
+    return misuse("DC2602",
+                  "there is no pass '" + std::string(name) + "'" + base::did_you_mean(name, names));
+  }
+  if (equals == std::string_view::npos) return PassCall{pass, std::nullopt};
+  const std::optional<int64_t> argument = base::parse_bytes(text.substr(equals + 1));
+  if (pass->argument.empty() || !argument) {
+    return misuse("DC2607", pass->argument.empty()
+                                ? "pass " + std::string(name) + " takes no argument"
+                                : "pass " + std::string(name) + " takes a number or size (" +
+                                      std::string(pass->argument) + "), not '" +
+                                      std::string(text.substr(equals + 1)) + "'");
+  }
+  return PassCall{pass, argument};
+}
+
+Status check_contracts(const Chain& chain) {
+  for (size_t i = 0; i < chain.size(); ++i) {
+    const Pass& pass = *chain[i].pass;
+    if (i > 0 && chain[i - 1].pass >= chain[i].pass) {
+      return misuse("DC2608", "pass " + std::string(pass.name) + " cannot come after " +
+                                  std::string(chain[i - 1].pass->name) +
+                                  ": each pass runs once, in the order of the list");
+    }
+    for (const std::string_view other : split(pass.conflicts)) {
+      const bool present = std::any_of(chain.begin(), chain.end(), [&](const PassCall& call) {
+        return call.pass->name == other;
+      });
+      if (present) {
+        return misuse("DC2609", "passes " + std::string(pass.name) + " and " + std::string(other) +
+                                    " do the same work and cannot be in one chain");
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::span<const Pass> all_passes() { return kPasses; }
+
 const Pass* find_pass(std::string_view name) {
-  for (const Pass& pass : all_passes()) {
+  for (const Pass& pass : kPasses) {
     if (pass.name == name) return &pass;
   }
   return nullptr;
 }
 
-Result<Change> run_passes(ir::Step& step, std::span<const Pass* const> passes, PassContext& context,
+Result<Change> apply(const PassCall& call, ir::Step& step, PassContext& context) {
+  const Pass& pass = *call.pass;
+  if (step.stage != pass.needs) {
+    return Status(ErrorKind::Usage, "DC2601",
+                  "pass " + std::string(pass.name) +
+                      " cannot run here: the step is at another stage; "
+                      "run the passes in the order `dcc passes` lists");
+  }
+  context.argument = call.argument;
+  Result<Change> change = pass.run(step, context);
+  if (!change.ok())
+    return std::move(change).status().add_context("in pass " + std::string(pass.name));
+  step.stage = pass.gives;
+  return change;
+}
+
+Result<Change> run_passes(ir::Step& step, std::span<const PassCall> chain, PassContext& context,
                           const PassDone& done) {
-  if (base::Status status = ir::verify(step, step.stage); !status.ok()) {
+  if (Status status = ir::verify(step, step.stage); !status.ok()) {
     return std::move(status).add_context("before the first pass");
   }
   Change total = Change::No;
-  for (const Pass* pass : passes) {
-    const std::string where = "in pass " + std::string(pass->name);
-    if (step.stage != pass->needs) {
-      return base::Status(ErrorKind::Usage, "DC2601",
-                          "pass " + std::string(pass->name) +
-                              " cannot run here: the step is at another stage; "
-                              "run the passes in the order `dcc passes` lists");
+  for (const PassCall& call : chain) {
+    DC_ASSIGN_OR_RETURN(const Change change, apply(call, step, context));
+    if (Status status = ir::verify(step, step.stage); !status.ok()) {
+      return std::move(status).add_context("after pass " + std::string(call.pass->name));
     }
-    Result<Change> change = pass->run(step, context);
-    if (!change.ok()) return std::move(change).status().add_context(where);
-    step.stage = pass->gives;
-    if (base::Status status = ir::verify(step, step.stage); !status.ok()) {
-      return std::move(status).add_context("after pass " + std::string(pass->name));
-    }
-    if (*change == Change::Yes) total = Change::Yes;
-    if (done) done(*pass);
+    if (change == Change::Yes) total = Change::Yes;
+    if (done) done(*call.pass);
   }
   return total;
 }
 
-Result<std::vector<const Pass*>> parse_passes(std::string_view list) {
-  std::vector<const Pass*> passes;
-  std::vector<std::string_view> names;
-  for (const Pass& pass : all_passes()) names.emplace_back(pass.name);
-  while (!list.empty()) {
-    const size_t comma = list.find(',');
-    const std::string_view name = list.substr(0, comma);
-    const Pass* pass = find_pass(name);
-    if (!pass) {
-      return base::Status(ErrorKind::Usage, "DC2602",
-                          "there is no pass '" + std::string(name) + "'" +
-                              base::did_you_mean(name, names) + "; `dcc passes` lists them");
-    }
-    passes.push_back(pass);
-    list = comma == std::string_view::npos ? "" : list.substr(comma + 1);
+Result<Chain> parse_passes(std::string_view list) {
+  Chain chain;
+  for (const std::string_view word : split(list)) {
+    DC_ASSIGN_OR_RETURN(PassCall call, parse_call(word));
+    chain.push_back(call);
   }
-  return passes;
+  DC_RETURN_IF_ERROR(check_contracts(chain));
+  return chain;
+}
+
+std::string print(const Chain& chain) {
+  std::string text;
+  for (const PassCall& call : chain) {
+    text += (text.empty() ? "" : ",") + std::string(call.pass->name);
+    if (call.argument) text += "=" + std::to_string(*call.argument);
+  }
+  return text;
 }
 
 }  // namespace dc::passes

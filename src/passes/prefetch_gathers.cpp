@@ -33,11 +33,10 @@ class Prefetcher {
     Nanos link_free = axis_.time_before(count);
     for (int32_t i = count; i-- > 0;) {
       const ir::Node& node = axis_.node(i);
-      if (!cost::transfer_of(graph_, node)) continue;
-      const NodeId done = graph_.value(node.results[0]).uses[0].node;
-      const Nanos needed = axis_.time_before(axis_.position(done));
-      link_free = std::min(link_free, needed) - sim::node_time(step_, graph_, node, cost_);
-      if (node.kind == OpKind::AllGatherStart) plan_move(node, i, link_free);
+      if (!cost::transfer_of(graph_, node) || cost::joins(node)) continue;
+      const std::vector<NodeId> bucket = cost::bucket_of(graph_, node.id);
+      link_free = std::min(link_free, needed(bucket)) - sim::node_time(step_, graph_, node, cost_);
+      if (is_gather(node.kind)) plan_move(bucket, i, link_free);
     }
     // The one needed first is moved first, so that gathers that start at one place start in the
     // order of need.
@@ -47,24 +46,42 @@ class Prefetcher {
 
  private:
   struct Move {
-    NodeId start, before;
+    std::vector<NodeId> bucket;
+    NodeId before;
   };
 
-  void plan_move(const ir::Node& start, int32_t position, Nanos begin) {
-    int32_t target = std::max(last_position_at(begin, position), earliest(start, position));
-    const int64_t bytes = bytes_of(start);
+  // When compute alone would first wait for one of them.
+  Nanos needed(const std::vector<NodeId>& bucket) const {
+    Nanos first{INT64_MAX};
+    for (NodeId start : bucket) {
+      const NodeId done = graph_.value(graph_.node(start).results[0]).uses[0].node;
+      first = std::min(first, axis_.time_before(axis_.position(done)));
+    }
+    return first;
+  }
+
+  void plan_move(const std::vector<NodeId>& bucket, int32_t position, Nanos begin) {
+    int32_t target = last_position_at(begin, position);
+    int64_t bytes = 0;
+    for (NodeId id : bucket) {
+      target = std::max(target, earliest(graph_.node(id), position));
+      bytes += bytes_of(graph_.node(id));
+    }
     for (int32_t i = position; limit_ && i-- > target;) {
       if (axis_.bytes[static_cast<size_t>(i)] + bytes > *limit_) target = i + 1;
     }
     while (target < position && may_move(axis_.node(target))) ++target;
     if (target >= position || axis_.time_before(target) == axis_.time_before(position)) return;
     for (int32_t i = target; i < position; ++i) axis_.bytes[static_cast<size_t>(i)] += bytes;
-    moves_.push_back({start.id, axis_.node(target).id});
+    moves_.push_back({bucket, axis_.node(target).id});
   }
 
+  static bool is_gather(OpKind kind) {
+    return kind == OpKind::AllGatherStart || kind == OpKind::AllGatherIntoStart;
+  }
   // Nodes that this pass moves cannot mark a place.
   static bool may_move(const ir::Node& node) {
-    return node.kind == OpKind::AllGatherStart || node.kind == OpKind::Cast;
+    return is_gather(node.kind) || node.kind == OpKind::Cast;
   }
 
   // The last position, at most `position`, that compute reaches no later than `time`; the first one
@@ -77,17 +94,20 @@ class Prefetcher {
 
   // A shard that travels in a smaller type is cast just before.
   NodeId cast_of(const ir::Node& start) const {
-    const ir::Node& producer = graph_.node(graph_.value(start.operands[0]).producer);
+    const ir::Node& producer = graph_.node(graph_.value(start.operands.back()).producer);
     return producer.kind == OpKind::Cast ? producer.id : NodeId{};
   }
 
-  // After the shard exists and after the last write to it.
+  // After the shard exists and after the last write to it; into state, after its last reader too.
   int32_t earliest(const ir::Node& start, int32_t position) const {
     const NodeId cast = cast_of(start);
-    const ir::ValueId shard = cast.valid() ? graph_.node(cast).operands[0] : start.operands[0];
-    const int32_t first = axis_.position(graph_.value(shard).producer) + 1;
+    const ir::ValueId shard = cast.valid() ? graph_.node(cast).operands[0] : start.operands.back();
+    const bool into = start.kind == OpKind::AllGatherIntoStart;
+    int32_t first = axis_.position(graph_.value(shard).producer) + 1;
+    if (into) first = std::max(first, axis_.position(graph_.value(start.operands[0]).producer) + 1);
     for (int32_t i = position; i-- > first;) {
       if (axis_.writes(axis_.node(i), shard)) return i + 1;
+      if (into && axis_.touches(axis_.node(i), start.operands[0])) return i + 1;
     }
     return first;
   }
@@ -95,14 +115,17 @@ class Prefetcher {
   int64_t bytes_of(const ir::Node& start) const {
     const auto transfer = cost::transfer_of(graph_, start);
     const int64_t shard = transfer->shard * transfer->element_bytes;
-    return aligned_bytes(shard * step_.mesh.world()) +
+    const bool fresh = start.kind == OpKind::AllGatherStart;
+    return (fresh ? aligned_bytes(shard * step_.mesh.world()) : 0) +
            (cast_of(start).valid() ? aligned_bytes(shard) : 0);
   }
 
   void apply(const Move& move) {
-    graph_.move_before(move.start, move.before);
-    const NodeId cast = cast_of(graph_.node(move.start));
-    if (cast.valid()) graph_.move_before(cast, move.start);
+    for (NodeId start : move.bucket) {
+      const NodeId cast = cast_of(graph_.node(start));
+      if (cast.valid()) graph_.move_before(cast, move.before);
+    }
+    for (NodeId start : move.bucket) graph_.move_before(start, move.before);
   }
 
   const ir::Step& step_;

@@ -23,13 +23,13 @@ int64_t shard_elements(int64_t numel, int world) {
   return base::round_up((numel + world - 1) / world, kShardAlignment);
 }
 
-void place(ir::Parameter& parameter, const Options& options, int world) {
+void place(ir::Parameter& parameter, int stage, const Options& options, int world) {
   using P = ir::ParameterPlacement;
   using G = ir::GradientPlacement;
   using S = ir::StatePlacement;
-  const int zero = world == 1 ? 0 : options.zero;
+  const int zero = world == 1 ? 0 : stage;
   const ReductionOrder order = options.reduction_order.value_or(
-      options.zero >= 2 ? ReductionOrder::PerMicroBatch : ReductionOrder::PerStep);
+      stage >= 2 ? ReductionOrder::PerMicroBatch : ReductionOrder::PerStep);
   parameter.placement = zero == 3 ? P::GatheredPerUse : P::Resident;
   parameter.gradient =
       order == ReductionOrder::PerStep ? G::WholeUntilLast : G::ShardedEachMicroBatch;
@@ -140,8 +140,14 @@ Result<Change> shard_parameters(ir::Step& step, PassContext& context) {
   for (const ir::Parameter& parameter : step.parameters) {
     if (parameter.shard > 0) return Change::No;  // placed already
   }
+  const int64_t stage = context.argument.value_or(3);
+  if (stage > 3) {
+    return Status(ErrorKind::Usage, "DC2607",
+                  "shard-parameters takes a ZeRO stage, 0 to 3, not " + std::to_string(stage));
+  }
   assign_groups(step);
-  for (ir::Parameter& parameter : step.parameters) place(parameter, context.options, world);
+  for (ir::Parameter& parameter : step.parameters)
+    place(parameter, static_cast<int>(stage), context.options, world);
   StateBuilder builder(step, world);
   const int imported = static_cast<int>(step.state.size());
   for (int i = 0; i < imported; ++i) {

@@ -1,5 +1,7 @@
 #include "src/passes/time_axis.h"
 
+#include <algorithm>
+
 #include "src/cost/transfer.h"
 #include "src/sim/simulate.h"
 
@@ -11,45 +13,32 @@ bool travels_with_collective(ir::OpKind kind) {
          kind == ir::OpKind::SquareSum;
 }
 
-// What the state leaves of the budget, less one part in 33, because a layout may need up to 3 %
-// more than the largest live sum.
-std::optional<int64_t> transient_limit(const ir::Step& step,
-                                       const std::optional<base::Bytes>& budget) {
-  if (!budget) return std::nullopt;
-  int64_t state = 0;
-  for (const ir::StateEntry& entry : step.state) {
-    const bool counts = entry.range_of < 0 && entry.location.space == ir::Space::Device;
-    if (counts) state += aligned_bytes(analysis::state_bytes(entry).v);
-  }
-  return (budget->v - state) / 33 * 32;
-}
-
 }  // namespace
 
 TimeAxis::TimeAxis(const ir::Step& step, const ir::Graph& of, const cost::CostModel& cost)
     : graph(of), storages(step, of), live(analysis::liveness(step, of, storages)) {
   const size_t count = live.order.size();
   at.resize(count + 1);
-  bytes.resize(count);
-  std::vector<int64_t> change(count + 1, 0);
-  for (const analysis::LiveRange& range : live.ranges) {
-    if (range.space != ir::Space::Device) continue;
-    change[static_cast<size_t>(range.first)] += aligned_bytes(range.bytes.v);
-    change[static_cast<size_t>(range.last) + 1] -= aligned_bytes(range.bytes.v);
-  }
-  int64_t now = 0;
   for (size_t i = 0; i < count; ++i) {
     const ir::Node& node = graph.node(live.order[i]);
     const bool counts = !ir::is_start(node.kind) && !travels_with_collective(node.kind);
     at[i + 1] = at[i] + (counts ? sim::node_time(step, graph, node, cost) : base::Nanos{});
-    now += change[i];
-    bytes[i] = now + aligned_bytes(cost.scratch(graph, node).bytes.v);
   }
+  const auto scratch = [&](const ir::Graph& in, const ir::Node& node) {
+    return cost.scratch(in, node).bytes;
+  };
+  bytes = std::move(
+      analysis::live_bytes(graph, live, scratch).at[static_cast<size_t>(ir::Space::Device)]);
 }
 
 bool TimeAxis::shares_storage(ir::ValueId a, ir::ValueId b) const {
   if (storages.root(a) == storages.root(b)) return true;
   return storages.owner(a) >= 0 && storages.owner(a) == storages.owner(b);
+}
+
+bool TimeAxis::touches(const ir::Node& node, ir::ValueId value) const {
+  return std::any_of(node.operands.begin(), node.operands.end(),
+                     [&](ir::ValueId operand) { return shares_storage(operand, value); });
 }
 
 bool TimeAxis::writes(const ir::Node& node, ir::ValueId value) const {
@@ -60,7 +49,11 @@ bool TimeAxis::writes(const ir::Node& node, ir::ValueId value) const {
   return false;
 }
 
-int64_t aligned_bytes(int64_t bytes) { return base::round_up(bytes, base::kAlignment); }
+std::optional<int64_t> transient_limit(const ir::Step& step,
+                                       const std::optional<base::Bytes>& budget) {
+  if (!budget) return std::nullopt;
+  return (*budget - analysis::state_bytes(step, ir::Space::Device)).v / 33 * 32;
+}
 
 Change move_collectives(ir::Step& step, PassContext& context, std::string_view pass,
                         std::string_view what, const MoveInGraph& move) {

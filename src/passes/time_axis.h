@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/analysis/liveness.h"
+#include "src/analysis/live_bytes.h"
 #include "src/cost/cost_model.h"
 #include "src/ir/step.h"
 #include "src/passes/pass.h"
@@ -27,16 +27,21 @@ struct TimeAxis {
   base::Nanos time_before(int32_t position) const { return at[static_cast<size_t>(position)]; }
   // True if the node writes the storage of `value` in place.
   bool writes(const ir::Node& node, ir::ValueId value) const;
+  bool touches(const ir::Node& node, ir::ValueId value) const;  // reads or writes it
   bool shares_storage(ir::ValueId a, ir::ValueId b) const;
 
   const ir::Graph& graph;
   analysis::StorageMap storages;
   analysis::Liveness live;
   std::vector<base::Nanos> at;  // one more than there are nodes
-  std::vector<int64_t> bytes;   // of transients and scratch at each position
+  std::vector<int64_t> bytes;   // of transients and scratch on the device at each position
 };
 
-int64_t aligned_bytes(int64_t bytes);
+using analysis::aligned_bytes;
+// Bytes that transients may take: what the state leaves of the budget, less one part in 33, because
+// a layout may need up to 3 % more than the largest live sum. Empty: no budget.
+std::optional<int64_t> transient_limit(const ir::Step& step,
+                                       const std::optional<base::Bytes>& budget);
 
 // Moves collectives in one graph and returns how many moved. `limit`: bytes that transients may
 // take under the budget; empty: no budget.

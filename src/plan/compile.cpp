@@ -3,7 +3,8 @@
 #include "src/base/build_id.h"
 #include "src/base/sha256.h"
 #include "src/plan/emit.h"
-#include "src/search/default_pipeline.h"
+#include "src/search/auto.h"
+#include "src/search/chains.h"
 
 namespace dc::plan {
 
@@ -12,15 +13,14 @@ using base::Result;
 using base::Status;
 
 std::string CompileOptions::canonical() const {
-  std::string text = "world=" + std::to_string(world) +
-                     " accumulation=" + std::to_string(accumulation) +
-                     " threads=" + std::to_string(threads) + " zero=" + std::to_string(passes.zero);
+  std::string text =
+      "world=" + std::to_string(world) + " accumulation=" + std::to_string(accumulation) +
+      " threads=" + std::to_string(threads) + " chain=" + (own_passes.empty() ? chain : own_passes);
   if (passes.reduction_order) {
     text += *passes.reduction_order == passes::ReductionOrder::PerStep ? " order=per-step"
                                                                        : " order=per-micro-batch";
   }
   if (reduce_dtype) text += " reduce_dtype=" + std::string(base::name(*reduce_dtype));
-  if (!chain.empty()) text += " passes=" + chain;
   if (passes.memory) text += " memory=" + std::to_string(passes.memory->v);
   if (passes.host_memory) text += " host_memory=" + std::to_string(passes.host_memory->v);
   if (passes.disk_memory) text += " disk_memory=" + std::to_string(passes.disk_memory->v);
@@ -35,7 +35,7 @@ Status check(const CompileOptions& options) {
   if (options.accumulation < 1) return bad("--grad-accum must be at least 1");
   if (options.threads < 1 || options.threads > 1024)
     return bad("--threads must be between 1 and 1024");
-  if (options.passes.zero < 0 || options.passes.zero > 3) return bad("--zero must be 0, 1, 2 or 3");
+  if (options.search_effort < 1) return bad("--search-effort must be at least 1");
   if (options.reduce_dtype && *options.reduce_dtype != ir::DType::F32 &&
       *options.reduce_dtype != ir::DType::BF16) {
     return bad("--reduce-dtype must be float32 or bfloat16");
@@ -45,37 +45,51 @@ Status check(const CompileOptions& options) {
 
 namespace {
 
-Result<std::vector<const passes::Pass*>> pipeline_of(const CompileOptions& options) {
-  if (options.chain.empty()) return search::default_pipeline();
-  DC_ASSIGN_OR_RETURN(std::vector<const passes::Pass*> pipeline,
-                      passes::parse_passes(options.chain));
-  if (pipeline.empty() || pipeline.back()->gives != ir::Stage::Allocated) {
+Result<passes::Chain> own_chain(const CompileOptions& options) {
+  DC_ASSIGN_OR_RETURN(passes::Chain chain, passes::parse_passes(options.own_passes));
+  if (chain.empty() || chain.back().pass->gives != ir::Stage::Allocated) {
     return Status(ErrorKind::Usage, "DC2606",
                   "--passes must end with layout-arenas, which gives every value its address");
   }
-  return pipeline;
+  return chain;
 }
 
 }  // namespace
 
 Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& options,
-                                    const cost::CostModel& cost, const PartDone& done) {
+                                    const cost::CostModel& cost, const PartDone& done,
+                                    const OutOfTime& out_of_time) {
   DC_RETURN_IF_ERROR(check(options));
   step.mesh.axes = {{"dp", options.world}};
   step.accumulation = options.accumulation;
   step.reduce_dtype = options.reduce_dtype;
   std::vector<passes::Remark> remarks;
-  passes::PassContext context{cost, options.passes, remarks};
-  DC_ASSIGN_OR_RETURN(const std::vector<const passes::Pass*> pipeline, pipeline_of(options));
+  passes::Options pass_options = options.passes;
+  passes::Chain chain;
+  bool cut_short = false;
+  if (!options.own_passes.empty()) {
+    DC_ASSIGN_OR_RETURN(chain, own_chain(options));
+  } else if (options.chain == "auto") {
+    DC_ASSIGN_OR_RETURN(
+        const search::Found found,
+        search::find_best(step, pass_options, cost, {options.search_effort, out_of_time}));
+    chain = found.chain;
+    pass_options = found.options;
+    cut_short = found.cut_short;
+    remarks.push_back({"auto", search::describe(found)});
+    if (done) done("search");
+  } else {
+    DC_ASSIGN_OR_RETURN(chain, search::find_chain(options.chain));
+  }
+  passes::PassContext context{cost, pass_options, remarks};
   base::Result<passes::Change> change =
-      passes::run_passes(step, pipeline, context, [&](const passes::Pass& pass) {
+      passes::run_passes(step, chain, context, [&](const passes::Pass& pass) {
         if (done) done(pass.gives == ir::Stage::Allocated ? "layout" : "passes");
       });
   if (!change.ok()) return std::move(change).status();
   EmitOptions emit_options;
   emit_options.threads = options.threads;
-  emit_options.chain = "zero" + std::to_string(options.passes.zero);
-  if (!options.chain.empty()) emit_options.chain += " by its own passes";
+  emit_options.chain = options.own_passes.empty() ? options.chain : passes::print(chain);
   DC_ASSIGN_OR_RETURN(runtime::plan::Plan plan, emit(step, emit_options, cost));
   if (done) done("emit");
   plan.options = options.canonical();
@@ -83,6 +97,7 @@ Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& options
   plan.compiler = std::string(base::build_id());
   for (const passes::Remark& remark : remarks)
     plan.remarks.push_back(remark.pass + ": " + remark.text);
+  if (cut_short) plan.notes.emplace_back(kCutShort);
   return plan;
 }
 

@@ -18,7 +18,9 @@ struct CompileOptions {
   int threads = 1;                        // per rank
   std::optional<ir::DType> reduce_dtype;  // wire dtype of gradients
   passes::Options passes;
-  std::string chain;  // comma-separated passes; empty: the default pipeline
+  std::string chain = "auto";  // a name that search::find_chain knows, or "auto": search::find_best
+  int search_effort = 48;      // schedules that "auto" may simulate
+  std::string own_passes;      // a chain as text instead of a name; empty: none
 
   // Every option that can change the plan, in one canonical line; part of the cache key.
   std::string canonical() const;
@@ -27,11 +29,18 @@ struct CompileOptions {
 inline constexpr int kMaxWorld = 65536;
 base::Status check(const CompileOptions& options);  // Usage (64) naming the option
 
+// Asked by "auto" before each simulation; true cuts the search short. The plan then has the note
+// kCutShort: it depends on the clock and must not be cached.
+using OutOfTime = std::function<bool()>;
+inline constexpr const char* kCutShort =
+    "search-cut-short: the search ran out of --search-time; another run may find another plan";
+
 // Hears the name of each part as it ends: "passes" (several times), "layout", "emit".
 using PartDone = std::function<void(const char* part)>;
 
 // Takes the imported step with its optimizer already configured. The step is consumed.
 base::Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& options,
-                                          const cost::CostModel& cost, const PartDone& done = {});
+                                          const cost::CostModel& cost, const PartDone& done = {},
+                                          const OutOfTime& out_of_time = {});
 
 }  // namespace dc::plan

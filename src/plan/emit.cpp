@@ -38,6 +38,7 @@ class Emitter {
           base::ErrorKind::Internal, "DC8001",
           "the step has no addresses yet; run layout-arenas before emitting; please report this");
     }
+    run_ = sim::simulate(step_, cost_);
     describe();
     MemoryTable memory(step_, plan_);
     add_state(memory);
@@ -86,6 +87,7 @@ class Emitter {
       case StateRole::Moment2:
       case StateRole::Momentum:
       case StateRole::Accumulator:
+      case StateRole::Carried:
       case StateRole::Table:
       case StateRole::LossSum:
         to.source = rp::StateSource::Zeros;
@@ -205,9 +207,11 @@ class Emitter {
       const ir::Program& program = step_.programs[i];
       analysis::Liveness live =
           analysis::liveness(step_, program.graph, analysis::StorageMap(step_, program.graph));
-      memory.begin_program(static_cast<int32_t>(i), live, instruction_spans(program.graph, live));
+      const std::vector<Span> spans = instruction_spans(program.graph, live);
+      memory.begin_program(static_cast<int32_t>(i), live, spans);
       ProgramEmitter emitter(program.graph, memory, group_of_stream_, gradients);
       DC_ASSIGN_OR_RETURN(rp::Program emitted, emitter.run(live));
+      add_durations(run_.programs[i], live, spans, emitted);
       plan_.programs.push_back(std::move(emitted));
       plan_.events = std::max(plan_.events, emitter.events());
       plan_.step.push_back({static_cast<int32_t>(i), program.repeat});
@@ -220,6 +224,20 @@ class Emitter {
       parameter.gradient_ready = gradient.instruction;
     }
     return base::ok_status();
+  }
+
+  // As simulated. Of a node's instructions one takes time; the others order it among the streams.
+  static void add_durations(const sim::ProgramRun& run, const analysis::Liveness& live,
+                            const std::vector<Span>& spans, rp::Program& program) {
+    program.duration_ns.resize(program.instructions.size());
+    for (const sim::Interval& interval : run.intervals) {
+      const Span& span = spans[static_cast<size_t>(live.position[interval.node.index()])];
+      for (int32_t i = span.first; i <= span.last; ++i) {
+        const rp::InstructionKind kind = program.instructions[static_cast<size_t>(i)].kind;
+        if (kind == rp::InstructionKind::Signal || kind == rp::InstructionKind::Wait) continue;
+        program.duration_ns[static_cast<size_t>(i)] = (interval.end - interval.begin).v;
+      }
+    }
   }
 
   // In the order of the step's table; an input that no program names has no memory and is left out.
@@ -240,7 +258,7 @@ class Emitter {
     rp::Prediction& prediction = plan_.prediction;
     prediction.compute_ns = time.compute.v;
     prediction.communication_ns = time.communication.v;
-    prediction.step_ns = sim::simulate(step_, cost_).time.v;
+    prediction.step_ns = run_.time.v;
     prediction.peak_bytes = step_.arena_bytes;
     prediction.live_bytes = analysis::peak_memory(step_).live.v;
     prediction.wire_bytes = wire_bytes(step_);
@@ -258,6 +276,7 @@ class Emitter {
   const ir::Step& step_;
   const EmitOptions& options_;
   const cost::CostModel& cost_;
+  sim::StepRun run_;
   rp::Plan plan_;
   std::vector<int32_t> group_of_stream_;
 };

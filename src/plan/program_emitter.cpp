@@ -4,6 +4,8 @@
 #include <span>
 #include <string_view>
 
+#include "src/cost/transfer.h"
+
 namespace dc::plan {
 namespace {
 
@@ -170,6 +172,10 @@ std::vector<Span> instruction_spans(const ir::Graph& graph, const analysis::Live
   std::vector<Span> spans;
   int32_t next = 0;
   for (ir::NodeId id : live.order) {
+    if (cost::joins(graph.node(id))) {  // its instruction is that of the start before it
+      spans.push_back(spans.back());
+      continue;
+    }
     int32_t count = instruction_count(graph, graph.node(id));
     spans.push_back({next, next + count - 1});
     next += count;
@@ -211,7 +217,11 @@ Status ProgramEmitter::emit(const Node& node) {
         if (node.find_arg(name) == nullptr)
           return bad(std::string("has no attribute '") + name + "'");
       }
-      emit_start(node, collective(node));
+      if (cost::joins(node)) {
+        emit_joining_start(node);
+      } else {
+        emit_start(node, collective(node));
+      }
       return base::ok_status();
     case Part::Done:
       emit_done(node);
@@ -303,19 +313,36 @@ void ProgramEmitter::push_event(rp::InstructionKind kind, int32_t stream, int32_
   program_.instructions.push_back(std::move(result));
 }
 
+// The instruction of the start before it takes one buffer more.
+void ProgramEmitter::emit_joining_start(const Node& node) {
+  const ir::NodeId before = graph_.previous(node.id);
+  const bool has_stream = node.stream != 0;
+  rp::Instruction& collective =
+      program_.instructions[program_.instructions.size() - (has_stream ? 2 : 1)];
+  const rp::CollectiveBuffer buffer = collective_buffer(node);
+  collective.buffers.push_back(buffer);
+  add_unique(collective.reads, buffer.input);
+  add_unique(collective.writes, buffer.output);
+  done_event_[node.id.index()] = done_event_[before.index()];
+}
+
+rp::CollectiveBuffer ProgramEmitter::collective_buffer(const Node& node) {
+  rp::CollectiveBuffer buffer;
+  buffer.input = memory_.tensor(node.operands[node.kind == OpKind::AllGatherIntoStart ? 1 : 0]);
+  buffer.output = memory_.tensor(node.results[0]);
+  buffer.elements = node.int_arg("elements");
+  buffer.shard = node.int_arg("shard");
+  return buffer;
+}
+
 rp::Instruction ProgramEmitter::collective(const Node& node) {
   rp::Instruction result = instruction(rp::InstructionKind::Collective, node, node.stream);
-  bool into = node.kind == OpKind::AllGatherIntoStart;
-  bool gathers = into || node.kind == OpKind::AllGatherStart;
+  bool gathers = node.kind == OpKind::AllGatherIntoStart || node.kind == OpKind::AllGatherStart;
   result.collective = gathers                               ? rp::CollectiveKind::AllGather
                       : node.kind == OpKind::AllReduceStart ? rp::CollectiveKind::AllReduce
                                                             : rp::CollectiveKind::ReduceScatter;
   result.group = group_of_stream_[static_cast<size_t>(node.stream)];
-  rp::CollectiveBuffer buffer;
-  buffer.input = memory_.tensor(node.operands[into ? 1 : 0]);
-  buffer.output = memory_.tensor(node.results[0]);
-  buffer.elements = node.int_arg("elements");
-  buffer.shard = node.int_arg("shard");
+  const rp::CollectiveBuffer buffer = collective_buffer(node);
   result.reads = {buffer.input};
   result.writes = {buffer.output};
   result.buffers.push_back(buffer);

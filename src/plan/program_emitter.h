@@ -43,6 +43,8 @@ class ProgramEmitter {
   base::Status emit(const ir::Node& node);
   void emit_kernel(const ir::Node& node);
   void emit_native(const ir::Node& node, runtime::plan::Instruction& instruction);
+  void emit_joining_start(const ir::Node& node);
+  runtime::plan::CollectiveBuffer collective_buffer(const ir::Node& node);
   runtime::plan::Instruction collective(const ir::Node& node);
   runtime::plan::Instruction copy(const ir::Node& node);
   void emit_start(const ir::Node& node, runtime::plan::Instruction body);

@@ -89,8 +89,9 @@ SerialTime serial_time(const ir::Step& step, const cost::CostModel& cost) {
       const Node& node = graph.node(id);
       if (!analysis::runs(node) || ir::is_done(node.kind)) continue;
       cost::Estimate estimate;
-      if (auto transfer = cost::transfer_of(graph, node)) {
-        estimate = cost.collective(transfer->kind, transfer->bytes(), step.mesh.world());
+      if (cost::transfer_of(graph, node)) {
+        if (cost::joins(node)) continue;
+        estimate = cost::bucket_time(graph, node, step.mesh.world(), cost);
         total.communication += estimate.time * program.repeat;
       } else if (auto copy = cost::space_copy_of(step, graph, node)) {
         estimate = cost.copy(copy->bytes, copy->from, copy->to);

@@ -11,8 +11,9 @@ using base::Nanos;
 
 Nanos node_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& node,
                 const cost::CostModel& cost) {
-  if (const auto transfer = cost::transfer_of(graph, node)) {
-    return cost.collective(transfer->kind, transfer->bytes(), step.mesh.world()).time;
+  if (cost::transfer_of(graph, node)) {
+    if (cost::joins(node)) return {};
+    return cost::bucket_time(graph, node, step.mesh.world(), cost).time;
   }
   if (const auto copy = cost::space_copy_of(step, graph, node))
     return cost.copy(copy->bytes, copy->from, copy->to).time;
@@ -32,9 +33,14 @@ ProgramRun simulate(const ir::Step& step, const ir::Graph& graph, const cost::Co
     if (ir::is_done(node.kind)) {
       Interval& started = run.intervals[static_cast<size_t>(
           interval_of[graph.value(node.operands[0]).producer.index()])];
-      started.exposed = std::max(Nanos{}, started.end - now[stream]);
-      run.exposed += started.exposed;
-      now[stream] += started.exposed;
+      const Nanos wait = std::max(Nanos{}, started.end - now[stream]);
+      started.exposed += wait;
+      run.exposed += wait;
+      now[stream] += wait;
+      continue;
+    }
+    if (cost::joins(node)) {  // travels with the start before it
+      interval_of[id.index()] = static_cast<int32_t>(run.intervals.size()) - 1;
       continue;
     }
     const Nanos time = node_time(step, graph, node, cost);

@@ -41,8 +41,8 @@ struct StepRun {
                       // program, repeats included
 };
 
-// Time of a node: kernels from `compute`, starts from `collective` and `copy`; nothing for dones,
-// views, inputs, state, releases.
+// Time of a node: kernels from `compute`, the first start of a bucket from `collective`, starts of
+// copies from `copy`; nothing for starts that join a bucket, dones, views, inputs, state, releases.
 base::Nanos node_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& node,
                       const cost::CostModel& cost);
 

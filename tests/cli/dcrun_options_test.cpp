@@ -59,7 +59,7 @@ TEST(DcrunOptions, DefaultsAreOneStepAndLocal) {
   const auto o = parse({"p.dcp", "--weights", "init:0", "--data", "synthetic"});
   ASSERT_TRUE(o.ok());
   EXPECT_EQ(o->steps, 1);
-  EXPECT_EQ(o->comm, "local");
+  EXPECT_EQ(o->comm, "auto");
   EXPECT_FALSE(o->lr.has_value());
   EXPECT_FALSE(o->shuffle.has_value());
 }

@@ -10,7 +10,7 @@
 #include "src/frontend/import.h"
 #include "src/plan/emit.h"
 #include "src/profile/node_key.h"
-#include "src/search/default_pipeline.h"
+#include "src/search/chains.h"
 
 namespace dc {
 namespace {
@@ -28,12 +28,11 @@ ir::Step compiled(const Case& c) {
   step.mesh.axes = {{"dp", c.world}};
   step.accumulation = c.accumulation;
   const cost::AnalyticCost cost(1);
-  passes::Options options;
-  options.zero = c.zero;
+  const passes::Options options;
   std::vector<passes::Remark> remarks;
   passes::PassContext context{cost, options, remarks};
-  const auto pipeline = search::default_pipeline();
-  const auto change = passes::run_passes(step, pipeline, context);
+  const auto chain = search::find_chain("zero" + std::to_string(c.zero));
+  const auto change = passes::run_passes(step, *chain, context);
   EXPECT_TRUE(change.ok()) << change.status().to_string();
   return step;
 }

@@ -52,9 +52,15 @@ class BadRequestTest(jobs.JobTest):
         usage(["unknown command 'lss'", "did you mean 'ls'?"], "cache", "lss")
         usage(["plan is required", "dcc verify --help"], "verify")
         usage(["foo", "summary,text,json,memory"], "inspect", self.plan, "--as=foo")
-        usage(["--zero must be 0, 1, 2 or 3"], "compile", self.model, "--world", "2", "--zero", "4", "-o", self.path("out"))
+        usage(["no chain 'zero4'", "zero0, zero1, zero2, zero3"], "compile", self.model, "--world", "2", "--zero", "4", "-o", self.path("out"))
         usage(["no pass 'prefetch-gather'", "did you mean 'prefetch-gathers'?"],
               "compile", self.model, "--world", "2", "--passes", "schedule,prefetch-gather", "-o", self.path("out"))
+        usage(["prefetch-gathers cannot come after overlap-reductions"], "compile", self.model, "--world", "2",
+              "--passes", "schedule,overlap-reductions,prefetch-gathers", "-o", self.path("out"))
+        usage(["schedule takes no argument"], "compile", self.model, "--world", "2", "--passes", "schedule=3", "-o", self.path("out"))
+        usage(["shard-parameters takes a ZeRO stage, 0 to 3, not 4"], "compile", self.model, "--world", "2",
+              "--passes", "normalize-graph,shard-parameters=4,insert-collectives,add-update,schedule,layout-arenas", "-o", self.path("out"))
+        usage(["--zero", "--chain"], "compile", self.model, "--world", "2", "--chain", "zero1", "--zero", "1", "-o", self.path("out"))
         usage(["--passes must end with layout-arenas"],
               "compile", self.model, "--world", "2", "--passes", "normalize-graph", "-o", self.path("out"))
         usage(["--world must be"], "compile", self.model, "--world", "0", "-o", self.path("out"))

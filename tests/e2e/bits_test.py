@@ -15,7 +15,7 @@ import unittest
 import running
 
 STEPS = 20
-TO_SCHEDULE = ("normalize-graph", "shard-parameters", "insert-collectives", "add-update", "schedule")
+TO_SCHEDULE = "normalize-graph,shard-parameters={},insert-collectives,add-update,schedule"
 SUBJECTS = {
     "mlp": ("mlp",),
     "tiny-llama": ("tiny-llama",),
@@ -35,10 +35,9 @@ def run_new(subject, world, zero, accumulation=1, order=None, settings="clipped"
     """`passes`: those that run between `schedule` and the layout."""
     model = running.archive(*SUBJECTS[subject])
     compile_options = ["--reduction-order", order] if order else []
-    if passes:
-        compile_options += ["--passes", ",".join((*TO_SCHEDULE, *passes, "layout-arenas"))]
+    chain = ",".join((TO_SCHEDULE.format(zero), *passes, "layout-arenas")) if passes else zero
     config = running.train_config(**SETTINGS[settings])
-    plan = running.compile_plan(model, world, zero, accumulation, *compile_options, config=config)
+    plan = running.compile_plan(model, world, chain, accumulation, *compile_options, config=config)
     return running.train(plan, model, world, STEPS, *options, launcher=launcher)
 
 
@@ -166,13 +165,19 @@ class PoisonTest(BitsTest):
 class ScheduleTest(BitsTest):
     """Passes that move collectives change no number; memory is poisoned, so that a slice given up too early would show."""
 
-    CHAINS = (("prefetch-gathers",), ("overlap-reductions",), ("prefetch-gathers", "overlap-reductions"))
+    CHAINS = (("prefetch-gathers",), ("overlap-reductions",), ("prefetch-gathers", "overlap-reductions"),
+              ("keep-resident",), ("keep-resident=64KiB", "prefetch-gathers", "overlap-reductions"),
+              ("fuse-gathers", "bucket-reductions"),
+              ("keep-resident=64KiB", "fuse-gathers=32KiB", "bucket-reductions=32KiB", "prefetch-gathers", "overlap-reductions"))
 
     def test_moved_collectives(self):
         cases = [("mlp", 3, 3, 1, 2), ("tiny-llama", 2, 3, 4, 2), ("tiny-llama", 3, 0, 4, 1), ("tiny-gpt2 dropout", 2, 2, 1, 2),
-                 ("tiny-llama bfloat16", 4, 3, 1, 2), ("tiny-llama autocast", 2, 3, 1, 0), ("tiny-llama bfloat16", 2, 1, 4, 1)]
+                 ("tiny-llama bfloat16", 4, 3, 1, 2), ("tiny-llama autocast", 2, 3, 1, 0), ("tiny-llama bfloat16", 2, 1, 4, 1),
+                 ("mlp", 3, 3, 4, 3), ("tiny-gpt2 dropout", 2, 3, 4, 4), ("tiny-llama autocast", 3, 3, 4, 3), ("tiny-llama bfloat16", 2, 3, 1, 4),
+                 ("tiny-llama", 3, 3, 4, 5), ("tiny-llama bfloat16", 4, 0, 4, 5), ("mlp", 4, 2, 1, 6), ("tiny-gpt2 dropout", 3, 3, 1, 6),
+                 ("tiny-llama autocast", 2, 3, 4, 6)]
         if running.SLOW:
-            cases = [(s, w, z, a, c) for s in SUBJECTS for w in (2, 3, 4) for z in (0, 1, 2, 3) for a in (1, 4) for c in range(3)]
+            cases = [(s, w, z, a, c) for s in SUBJECTS for w in (2, 3, 4) for z in (0, 1, 2, 3) for a in (1, 4) for c in range(len(self.CHAINS))]
         for subject, world, zero, accumulation, chain in cases:
             with self.subTest(subject, world=world, zero=zero, accumulation=accumulation, passes=self.CHAINS[chain]):
                 expected = run_once(subject, world, zero, accumulation)

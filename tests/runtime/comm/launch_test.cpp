@@ -7,6 +7,7 @@
 #include <map>
 
 #include "runtime/comm/affinity.h"
+#include "runtime/comm/rendezvous.h"
 
 namespace dc::runtime {
 namespace {
@@ -83,6 +84,43 @@ TEST(Launch, RankAndWorldSizeByHand) {
   expect_launch(
       {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1234"}},
       Launcher::Torchrun, 1, 2, 1, 2);
+}
+
+TEST(Launch, TheMasterIsWhereRanksOfSeveralHostsMeet) {
+  const Variables agent{{"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+  const auto torchrun = detect(kTorchrun + agent);
+  ASSERT_TRUE(torchrun.ok() && torchrun->master);
+  EXPECT_EQ(torchrun->master->host, "host");
+  EXPECT_EQ(torchrun->master->port, 29500);
+  EXPECT_TRUE(torchrun->master->store);
+  EXPECT_FALSE(detect(kTorchrun)->master->store);
+  // The address may be spelled differently on each host.
+  Variables elsewhere = kTorchrun;
+  elsewhere["MASTER_ADDR"] = "127.0.0.1";
+  EXPECT_EQ(detect(elsewhere)->master->run, detect(kTorchrun)->master->run);
+
+  const Variables master{{"MASTER_ADDR", "host"}, {"MASTER_PORT", "1234"}};
+  for (const Variables& other : {kOpenMpi, kMpich, kSlurm}) {
+    EXPECT_FALSE(detect(other)->master);
+    EXPECT_EQ(detect(other + master)->master->port, 1234);
+  }
+  for (const char* port : {"0", "65536", "x"}) {
+    Variables wrong = kTorchrun;
+    wrong["MASTER_PORT"] = port;
+    EXPECT_FALSE(detect(wrong).ok()) << port;
+  }
+}
+
+TEST(Launch, ACommunicatorForEveryLauncher) {
+  const auto chosen = [](const Variables& variables) { return choose_backend(*detect(variables)); };
+  EXPECT_EQ(chosen(kTorchrun), "local");
+  EXPECT_EQ(chosen(kMpich), "local");
+  EXPECT_EQ(chosen(kOpenMpi), "mpi");
+  EXPECT_EQ(chosen(kSlurm), "tcp");
+  Variables two_hosts = kTorchrun;
+  two_hosts["LOCAL_RANK"] = "0";
+  two_hosts["LOCAL_WORLD_SIZE"] = "1";
+  EXPECT_EQ(chosen(two_hosts), "tcp");
 }
 
 TEST(Launch, JobsOfDifferentStartsDiffer) {

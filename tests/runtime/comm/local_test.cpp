@@ -256,13 +256,15 @@ TEST(LocalMeeting, WorldsMustAgree) {
   EXPECT_EQ(wait_for(pids[1]), 78);
 }
 
-TEST(LocalMeeting, SeveralHostsNeedMpi) {
+TEST(LocalMeeting, SeveralHostsNeedAnother) {
   LaunchInfo launch = local_launch("somewhere", 0, 4);
   launch.local_world = 2;
-  const auto job = connect(launch, {});
+  CommOptions options;
+  options.backend = "local";
+  const auto job = connect(launch, options);
   ASSERT_FALSE(job.ok());
   EXPECT_EQ(job.status().kind(), ErrorKind::Unavailable);
-  EXPECT_THAT(job.status().sentence(), HasSubstr("several hosts need --comm mpi"));
+  EXPECT_THAT(job.status().sentence(), HasSubstr("several hosts need --comm tcp"));
 }
 
 TEST(LocalMeeting, UnknownBackend) {

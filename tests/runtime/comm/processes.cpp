@@ -1,21 +1,46 @@
 #include "tests/runtime/comm/processes.h"
 
+#include <netinet/in.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 
 namespace dc::runtime::conformance {
 
 LaunchInfo local_launch(const std::string& job, int rank, int world) {
-  return LaunchInfo{Launcher::Dcrun, rank, world, rank, world, job};
+  return LaunchInfo{Launcher::Dcrun, rank, world, rank, world, job, std::nullopt};
 }
 
 std::string fresh_job_name() {
   static int count = 0;
   return "test-" + std::to_string(getpid()) + "-" + std::to_string(++count);
+}
+
+LaunchInfo remote_launch(int port, int rank, int world) {
+  return LaunchInfo{Launcher::Torchrun,
+                    rank,
+                    world,
+                    0,
+                    1,
+                    "by-hand",
+                    Master{"127.0.0.1", port, false, "by-hand"}};
+}
+
+int free_port() {
+  const int probe = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  if (bind(probe, reinterpret_cast<sockaddr*>(&address), size) != 0) std::abort();
+  getsockname(probe, reinterpret_cast<sockaddr*>(&address), &size);
+  close(probe);
+  return ntohs(address.sin_port);
 }
 
 std::vector<pid_t> fork_ranks(int world, const std::function<int(int rank)>& body) {

@@ -1,4 +1,4 @@
-// Ranks of the local communicator as forked processes of a test.
+// Ranks as forked processes of a test.
 #pragma once
 
 #include <sys/types.h>
@@ -13,6 +13,9 @@ namespace dc::runtime::conformance {
 
 LaunchInfo local_launch(const std::string& job, int rank, int world);
 std::string fresh_job_name();
+// Ranks of different hosts that meet at a port of this one, as variables set by hand say it.
+LaunchInfo remote_launch(int port, int rank, int world);
+int free_port();
 
 // Forks one process per rank; `body` returns its exit code. The caller waits with wait_for.
 std::vector<pid_t> fork_ranks(int world, const std::function<int(int rank)>& body);

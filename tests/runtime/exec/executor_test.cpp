@@ -312,6 +312,43 @@ TEST(Executor, DamageOnDiskEndsTheRunNamingTheTensor) {
   });
 }
 
+TEST(Executor, WaitsOfComputeAreExposedAndOthersAreNot) {
+  for (const bool waits : {true, false}) {
+    SumPlan hand(2, 70, 64);
+    if (!waits) hand.instructions().resize(6);  // until the signal that compute waits for
+    on_ranks(2, {}, [&](Job& job, int) {
+      auto slab = job.allocate(hand.plan.arena_bytes[0]);
+      DC_ASSERT_OK(slab.status());
+      auto prepared = Executor::prepare(hand.plan, job, *slab, {});
+      DC_ASSERT_OK(prepared.status());
+      Executor& executor = **prepared;
+      EXPECT_EQ(executor.communication_time().collective_ns, 0);
+      DC_ASSERT_OK(executor.run(0));
+      const auto once = executor.communication_time();
+      EXPECT_GT(once.collective_ns, 0);
+      EXPECT_EQ(once.exposed_ns > 0, waits);
+      DC_ASSERT_OK(executor.run(0));
+      EXPECT_GT(executor.communication_time().collective_ns, once.collective_ns);
+    });
+  }
+}
+
+TEST(Executor, ACollectiveOnTheComputeStreamIsExposed) {
+  HandPlan hand(2, 1);
+  const int32_t acc = hand.tensor("acc", DType::F32, {128});
+  hand.collective(plan::CollectiveKind::AllReduce, acc, acc, 128, 64);
+  on_ranks(2, {}, [&](Job& job, int) {
+    auto slab = job.allocate(hand.plan.arena_bytes[0]);
+    DC_ASSERT_OK(slab.status());
+    auto executor = Executor::prepare(hand.plan, job, *slab, {});
+    DC_ASSERT_OK(executor.status());
+    DC_ASSERT_OK((*executor)->run(0));
+    const auto time = (*executor)->communication_time();
+    EXPECT_GT(time.collective_ns, 0);
+    EXPECT_EQ(time.exposed_ns, time.collective_ns);
+  });
+}
+
 TEST(Trace, KeepsTheNewestAndWritesJson) {
   const SumPlan hand(1, 70, 96);
   std::string text;
@@ -333,7 +370,7 @@ TEST(Trace, KeepsTheNewestAndWritesJson) {
   });
   auto json = base::parse_json_value("[" + text + "]", "trace");
   DC_ASSERT_OK(json.status());
-  int kernels = 0, reductions = 0;
+  int kernels = 0, reductions = 0, waits = 0;
   for (const base::JsonValue& event : json->items()) {
     const auto* name = event.find("name");
     ASSERT_NE(name, nullptr);
@@ -343,10 +380,21 @@ TEST(Trace, KeepsTheNewestAndWritesJson) {
     if (word == "all_reduce") {
       EXPECT_EQ(*event.find("tid")->to_integer(), 1);
       EXPECT_EQ(*event.find("args")->find("bytes")->to_integer(), 280);
+      EXPECT_EQ(event.find("args")->find("awaits"), nullptr);  // comm never keeps itself waiting
+      EXPECT_EQ(*event.find("args")->find("step")->to_integer(), reductions);
+    }
+    if (word == "wait" && *event.find("tid")->to_integer() == 0) {
+      ++waits;
+      const auto* awaits = event.find("args")->find("awaits");
+      ASSERT_NE(awaits, nullptr);
+      EXPECT_EQ(*awaits->find("index")->to_integer(), 4);
+      EXPECT_EQ(*awaits->find("name")->to_string(), "all_reduce");
+      EXPECT_EQ(*awaits->find("bytes")->to_integer(), 280);
     }
   }
   EXPECT_EQ(reductions, 3);
   EXPECT_GE(kernels, 1);
+  EXPECT_EQ(waits, 2);  // of six records: the last two of step 2, the four of step 3
 }
 
 }  // namespace

@@ -214,6 +214,10 @@ Plan tiny_plan() {
   plan.state[0].is_master = true;
   plan.inputs = {{"x", InputRole::Float, -1, 1, kInput}};
   plan.programs = {{"step", tiny_instructions()}};
+  for (const Instruction& in : plan.programs[0].instructions) {
+    const bool syncs = in.kind == InstructionKind::Signal || in.kind == InstructionKind::Wait;
+    plan.programs[0].duration_ns.push_back(syncs ? 0 : kTinyDuration);
+  }
   plan.step = {{0, 1}};
   return plan;
 }
@@ -234,6 +238,7 @@ Plan large_plan(int instructions) {
     const int32_t value = b.view("v" + std::to_string(i), DType::F32, {16, 16}, slice);
     list.push_back(aten("aten.relu.default", {tensor_arg("self", previous)}, {previous}, value, 0,
                         "net.layers." + std::to_string(i / 100)));
+    b.plan.programs[0].duration_ns.push_back(kTinyDuration);
     previous = value;
   }
   b.plan.arena_bytes[0] = base_offset + 2048;

@@ -39,6 +39,7 @@ enum TinyInstruction : int32_t {
   kAdamW,
 };
 inline constexpr int kScratchSlice = 14;
+inline constexpr int64_t kTinyDuration = 100'000;  // of every kernel and collective
 
 Plan tiny_plan();
 

@@ -74,7 +74,8 @@ TEST(RoundTrip, NothingIsLost) {
   copy.reads = {test::kMoment1};
   copy.writes = {test::kMoment2};
   plan.programs[0].instructions.push_back(copy);
-  plan.programs.push_back({"accumulate", {copy}});
+  plan.programs[0].duration_ns.push_back(int64_t{1} << 40);
+  plan.programs.push_back({"accumulate", {copy}, {7}});
   plan.step = {{1, 2}, {0, 1}};
 
   const std::string file = encode(plan);

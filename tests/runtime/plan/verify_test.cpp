@@ -76,6 +76,7 @@ const std::vector<Mutation>& mutations() {
       {"negative_events", "DC3103", [](Plan& p) { p.events = -1; }, "events"},
       {"too_many_arenas", "DC3103", [](Plan& p) { p.arena_bytes.resize(4); }, "arenas"},
       {"wire_bytes_count", "DC3103", [](Plan& p) { p.prediction.wire_bytes.pop_back(); }, "wire"},
+      {"durations_count", "DC3103", [](Plan& p) { p.programs[0].duration_ns.pop_back(); }, "predicted durations"},
       {"no_step", "DC3105", [](Plan& p) { p.step.clear(); }, "no program"},
       {"repeat_zero", "DC3105", [](Plan& p) { p.step[0].repeat = 0; }, "0 times"},
       {"strides_count", "DC3107", [](Plan& p) { p.tensors[kWhole].strides = {1}; }, "strides"},
@@ -179,6 +180,9 @@ const std::vector<Mutation>& mutations() {
       {"optimizer_nan", "DC3235", [](Plan& p) { p.optimizer.groups[0].lr = std::numeric_limits<double>::quiet_NaN(); }, "finite"},
       {"schedule_negative", "DC3235", [](Plan& p) { p.optimizer.warmup_steps = -1; }, "schedule"},
       {"prediction_negative", "DC3236", [](Plan& p) { p.prediction.step_ns = -1; }, "prediction"},
+      {"duration_negative", "DC3236", [](Plan& p) { p.programs[0].duration_ns[kMatmul] = -1; }, "aten.mm.default"},
+      {"duration_of_a_wait", "DC3236", [](Plan& p) { p.programs[0].duration_ns[kWaitReduce] = 1; }, "duration of 1 ns"},
+      {"durations_overflow", "DC3236", [](Plan& p) { p.programs[0].duration_ns[kMatmul] = std::numeric_limits<int64_t>::max(); }, "duration"},
   };
   return list;
 }

@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "runtime/exec/trace.h"
 #include "runtime/train/loop.h"
 #include "runtime/train/train.h"
 #include "runtime/train/weights.h"
@@ -68,8 +69,10 @@ void allocate_nothing(plan::Space home) {
     DC_ASSERT_OK(slab.status());
     auto outside = OutsideMemory::create(hand.plan, rank, folder / "");
     DC_ASSERT_OK(outside.status());
+    TraceRecorder trace(hand.plan, rank, 100);  // fewer records than the steps make
     ExecutorOptions options;
     options.outside = &*outside;
+    options.trace = &trace;
     auto executor = Executor::prepare(hand.plan, job, *slab, options);
     DC_ASSERT_OK(executor.status());
     auto data = DataSource::open("synthetic", DataRequest::of(hand.plan, rank, {}));
@@ -85,10 +88,12 @@ void allocate_nothing(plan::Space home) {
     for (int64_t step = 3; step < 20; ++step) {
       DC_ASSERT_OK(loop->run(step));
       sum += loop->result().loss;
+      sum += static_cast<double>((*executor)->communication_time().exposed_ns);
     }
     DC_ASSERT_OK(job.control().barrier());
     counting = false;
     EXPECT_GT(sum, 0);
+    EXPECT_GT(trace.dropped(), 0);
   });
   EXPECT_EQ(allocations.load(), 0);
 }

@@ -34,7 +34,7 @@ JobResult run_job(const plan::Plan& plan, TrainOptions options) {
   result.statuses.resize(static_cast<size_t>(world));
   result.outcomes.resize(static_cast<size_t>(world));
   on_ranks(world, {}, [&](Job& job, int rank) {
-    const LaunchInfo launch{Launcher::Single, rank, world, rank, world, "test"};
+    const LaunchInfo launch{Launcher::Single, rank, world, rank, world, "test", {}};
     auto outcome = train(loaded, job, launch, options);
     const auto at = static_cast<size_t>(rank);
     if (outcome.ok()) {
@@ -149,14 +149,35 @@ void compare_with_reference(int world, int accumulation, bool poison) {
     EXPECT_EQ(*object.find("lr")->to_real(), 0.01);
     EXPECT_EQ(*object.find("tokens")->to_integer(), world * accumulation);
     EXPECT_EQ(*object.find("wire_bytes")->find("reduce_scatter")->to_integer() > 0, world > 1);
+    const double collective = *object.find("collective_ms")->to_real();
+    EXPECT_GT(collective, 0);
+    EXPECT_LT(collective, *object.find("step_ms")->to_real());
+    EXPECT_GT(*object.find("exposed_ms")->to_real(), 0);
   }
   auto trace = base::parse_json_value(read_text(options.trace), "trace");
   ASSERT_TRUE(trace.ok()) << trace.status().to_string();
-  int updates = 0;
+  EXPECT_EQ(*trace->find("otherData")->find("schema")->to_string(), "dcrun-trace/1");
+  EXPECT_EQ(*trace->find("otherData")->find("plan")->to_string(), "feed");
+  // Every step says which it was, and where in it each micro-batch was.
+  int updates = 0, sums = 0;
+  int64_t steps = 0, runs = 0;
   for (const auto& event : trace->find("traceEvents")->items()) {
-    updates += *event.find("name")->to_string() == "dc.adamw";
+    const std::string name = *event.find("name")->to_string();
+    if (name != "dc.adamw" && name != "dc.accumulate") continue;
+    const base::JsonValue& args = *event.find("args");
+    if (name == "dc.adamw") {
+      ++updates;
+      steps += *args.find("step")->to_integer();
+      EXPECT_EQ(*args.find("run")->to_integer(), accumulation - 1);
+    } else {
+      ++sums;
+      runs += *args.find("run")->to_integer();
+    }
   }
   EXPECT_EQ(updates, 5 * world);
+  EXPECT_EQ(steps, (1 + 2 + 3 + 4 + 5) * world);
+  EXPECT_EQ(sums, 5 * accumulation * world);
+  EXPECT_EQ(runs, 5 * accumulation * (accumulation - 1) / 2 * world);
   EXPECT_FALSE(std::filesystem::exists(options.trace + ".rank0"));
 }
 
@@ -276,7 +297,7 @@ TEST(Train, RanksWithDifferentPlansSaySo) {
   const TrainingPlan hand(3, 1);
   on_ranks(3, {}, [&](Job& job, int rank) {
     const plan::Loaded loaded{hand.plan, rank == 1 ? "other" : "same"};
-    const LaunchInfo launch{Launcher::Single, rank, 3, rank, 3, "test"};
+    const LaunchInfo launch{Launcher::Single, rank, 3, rank, 3, "test", {}};
     TrainOptions options;
     options.weights = "init:0";
     options.data = "synthetic";

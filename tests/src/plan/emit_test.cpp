@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/plan/file.h"
+#include "runtime/plan/timeline.h"
 #include "src/cost/analytic.h"
 #include "src/cost/fixed.h"
 #include "src/layout/allocate.h"
@@ -219,6 +220,35 @@ TEST(Emit, KernelsCarryArgumentsReadsAndWrites) {
   EXPECT_EQ(find(plan.programs[0], "dc.finalize").reads.size(),
             2u);  // the scalars are only written
   EXPECT_EQ(adamw.phase, 2);
+}
+
+// The plan's own timeline, replayed from durations, is the simulator's.
+TEST(Emit, DurationsGiveTheSimulatedTimes) {
+  const auto cost = cost::parse_fixed_cost(
+      "fixed(mm=200us, sum=40us, all_gather=150us, reduce_scatter=70us, adamw=3us)");
+  ASSERT_TRUE(cost.ok());
+  for (int accumulation : {1, 4}) {
+    const rp::Plan plan = emitted(GatheredStep(accumulation), *cost);
+    ASSERT_TRUE(rp::has_timeline(plan));
+    int64_t step = 0, exposed = 0;
+    for (size_t p = 0; p < plan.programs.size(); ++p) {
+      const rp::ProgramTimeline line = rp::predicted_timeline(plan, plan.programs[p]);
+      step += line.time_ns * plan.step[p].repeat;
+      exposed += line.exposed_ns * plan.step[p].repeat;
+      for (size_t i = 0; i < plan.programs[p].instructions.size(); ++i) {
+        const rp::Instruction& in = plan.programs[p].instructions[i];
+        const int64_t expected = in.op == "aten.mm.default"                           ? 200'000
+                                 : in.op == "dc.adamw"                                ? 3'000
+                                 : in.op == "aten.sum.dim_IntList"                    ? 40'000
+                                 : in.kind != rp::InstructionKind::Collective         ? 0
+                                 : in.collective == rp::CollectiveKind::ReduceScatter ? 70'000
+                                                                                      : 150'000;
+        EXPECT_EQ(plan.programs[p].duration_ns[i], expected) << i;
+      }
+    }
+    EXPECT_EQ(step, plan.prediction.step_ns);
+    EXPECT_EQ(exposed, plan.prediction.communication_ns);  // just in time: all of it
+  }
 }
 
 TEST(Emit, StateTablesNameSourcesAndTheRanksRow) {

@@ -1,0 +1,205 @@
+#include "runtime/comm/tcp.h"
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <string>
+
+#include "runtime/comm/tcp_exchange.h"
+#include "runtime/comm/tcp_links.h"
+
+namespace dc::runtime {
+namespace {
+
+using base::ErrorKind;
+using base::Status;
+
+constexpr uint32_t kLifelines = 0, kControl = 1;  // groups; communicators follow
+
+using Mesh = std::vector<Descriptor>;  // by rank
+
+// What the communicators of one rank share; the last to go closes it.
+struct TcpRank {
+  std::unique_ptr<Peers> peers;
+  std::chrono::milliseconds timeout{0};
+  std::vector<std::unique_ptr<Mesh>> meshes;  // grows in open_communicator only
+  std::vector<Mapping> slabs;
+};
+
+class TcpCommunicator final : public Communicator {
+ public:
+  TcpCommunicator(std::shared_ptr<TcpRank> shared, std::unique_ptr<Exchange> exchange)
+      : shared_(std::move(shared)), exchange_(std::move(exchange)) {}
+  std::string_view name() const override { return "tcp"; }
+  base::Rank rank() const override { return {shared_->peers->rank()}; }
+  int size() const override { return shared_->peers->world(); }
+  bool sums_in_rank_order() const override { return true; }
+
+  Status all_gather(std::span<const CollectiveBuffer> buffers) override {
+    return collective(Operation::AllGather, buffers);
+  }
+  Status reduce_scatter(std::span<const CollectiveBuffer> buffers) override {
+    DC_RETURN_IF_ERROR(collective(Operation::ReduceScatter, buffers));
+    for (const CollectiveBuffer& b : buffers) {
+      const int64_t owned = owned_elements(b, rank().v);
+      if (owned < b.shard)
+        std::memset(static_cast<float*>(b.output.data) + owned, 0,
+                    static_cast<size_t>(b.shard - owned) * 4);
+    }
+    return base::ok_status();
+  }
+  Status all_reduce(std::span<const CollectiveBuffer> buffers) override {
+    return collective(Operation::AllReduce, buffers);
+  }
+  Status broadcast(void* data, int64_t bytes, base::Rank root) override {
+    if (root.v < 0 || root.v >= size())
+      return Status(ErrorKind::Internal, "DC6101", "broadcast from a rank that does not exist");
+    if (rank() == root) traffic_.add_other(bytes * (size() - 1));
+    return bytes_of(Operation::Broadcast, data, data, bytes, bytes, root.v);
+  }
+  Status exchange(const void* mine, int64_t bytes, void* all) override {
+    traffic_.add_other(bytes * (size() - 1));
+    return bytes_of(Operation::Exchange, mine, all, bytes, bytes * size(), 0);
+  }
+  Status barrier() override { return meet(Operation::Barrier); }
+  Status meet(Operation operation) { return run(operation, {}, 0, fingerprint(operation, 0, 0)); }
+
+  Status health() override { return shared_->peers->health(""); }
+  void abort() override { exchange_->abort(); }
+  Traffic traffic() const override { return traffic_.snapshot(); }
+
+ private:
+  Status collective(Operation operation, std::span<const CollectiveBuffer> buffers) {
+    DC_RETURN_IF_ERROR(check_buffers(operation, buffers, rank().v, size()));
+    DC_RETURN_IF_ERROR(run(operation, buffers, 0, fingerprint(operation, buffers)));
+    traffic_.add(operation, buffers, rank().v, size());
+    return base::ok_status();
+  }
+  // A gather of bytes: `shard` of each rank, or, if that is all of them, of rank `first` only.
+  Status bytes_of(Operation operation, const void* mine, void* all, int64_t shard, int64_t whole,
+                  int first) {
+    const CollectiveBuffer buffer{
+        {const_cast<void*>(mine), 0}, {all, 0}, base::DType::U8, whole, shard};
+    return run(operation, {&buffer, 1}, first, fingerprint(operation, shard, first));
+  }
+  Status run(Operation operation, std::span<const CollectiveBuffer> buffers, int first,
+             uint64_t fingerprint) {
+    if (!failure_.ok()) return failure_;
+    return finish(exchange_->run(operation, fingerprint, buffers, first));
+  }
+  Status finish(Status status) {
+    if (!status.ok()) failure_ = status;
+    return status;
+  }
+
+  std::shared_ptr<TcpRank> shared_;
+  std::unique_ptr<Exchange> exchange_;
+  TrafficCounter traffic_;
+  Status failure_;  // a broken communicator stays broken
+};
+
+class TcpJob final : public Job {
+ public:
+  TcpJob(Gathering& gathering, std::chrono::milliseconds timeout, int rank)
+      : shared_(std::make_shared<TcpRank>()),
+        place_{rank, gathering.token, gathering.seats, std::move(gathering.door)} {
+    shared_->timeout = timeout;
+  }
+  ~TcpJob() override { leave(base::ok_status()); }
+  TcpJob(const TcpJob&) = delete;
+  TcpJob& operator=(const TcpJob&) = delete;
+
+  // `lines` tell of ranks that end before the lifelines do.
+  Status open(const std::vector<Descriptor>& lines) {
+    DC_ASSIGN_OR_RETURN(shared_->peers, Peers::create(place_.rank, place_.seats));
+    DC_ASSIGN_OR_RETURN(Mesh lifelines, open_links(place_, kLifelines, deadline(), lines));
+    shared_->peers->watch(std::move(lifelines));
+    DC_ASSIGN_OR_RETURN(control_, open_group());
+    return control_->barrier();
+  }
+
+  Communicator& control() override { return *control_; }
+
+  base::Result<Slab> allocate(int64_t bytes) override {
+    std::vector<int64_t> sizes(place_.seats.size());
+    DC_RETURN_IF_ERROR(control_->exchange(&bytes, sizeof(bytes), sizes.data()));
+    for (size_t rank = 0; rank < sizes.size(); ++rank) {
+      if (sizes[rank] == bytes) continue;
+      return Status(ErrorKind::Mismatch, "DC6107",
+                    "rank " + std::to_string(rank) + " needs a slab of " +
+                        std::to_string(sizes[rank]) + " bytes, this rank " + std::to_string(bytes) +
+                        "; all ranks must run the same plan");
+    }
+    DC_ASSIGN_OR_RETURN(Mapping slab, Mapping::anonymous(std::max<int64_t>(bytes, 1)));
+    std::byte* base = slab.base();
+    shared_->slabs.push_back(std::move(slab));
+    return Slab{base, bytes};
+  }
+
+  base::Result<std::unique_ptr<Communicator>> open_communicator() override {
+    DC_RETURN_IF_ERROR(control_->meet(Operation::Open));
+    DC_ASSIGN_OR_RETURN(auto communicator, open_group());
+    return std::unique_ptr<Communicator>(std::move(communicator));
+  }
+
+  void leave(const Status& why) override {
+    if (left_ || shared_->peers == nullptr) return;
+    left_ = true;
+    shared_->peers->leave(why);
+    // Whoever still waits for this rank is to hear the end, although the goodbye may be slower.
+    for (const auto& mesh : shared_->meshes) {
+      for (const Descriptor& link : *mesh) {
+        if (link.ok()) shutdown(link.get(), SHUT_WR);
+      }
+    }
+  }
+
+ private:
+  Deadline deadline() const {
+    return {monotonic_ns() + std::chrono::nanoseconds(shared_->timeout).count()};
+  }
+
+  base::Result<std::unique_ptr<TcpCommunicator>> open_group() {
+    const Descriptor event(eventfd(0, EFD_CLOEXEC));
+    Deadline limit = deadline();
+    limit.wake = event.get();
+    shared_->peers->add_waiter(event.get());
+    auto links = open_links(place_, groups_++, limit, {});
+    shared_->peers->remove_waiter(event.get());
+    if (!links.ok()) {
+      DC_RETURN_IF_ERROR(shared_->peers->health(dc::runtime::name(Operation::Open)));
+      return links.status();
+    }
+    shared_->meshes.push_back(std::make_unique<Mesh>(std::move(links).value()));
+    DC_ASSIGN_OR_RETURN(auto exchange, Exchange::create(*shared_->peers, *shared_->meshes.back(),
+                                                        shared_->timeout));
+    return std::make_unique<TcpCommunicator>(shared_, std::move(exchange));
+  }
+
+  std::shared_ptr<TcpRank> shared_;
+  Place place_;
+  std::unique_ptr<TcpCommunicator> control_;
+  uint32_t groups_ = kControl;
+  bool left_ = false;
+};
+
+}  // namespace
+
+base::Result<std::unique_ptr<Job>> connect_tcp(const LaunchInfo& launch,
+                                               const CommOptions& options) {
+  Gathering gathering;
+  if (launch.world > 1) {
+    DC_ASSIGN_OR_RETURN(gathering, gather_ranks(launch, options.timeout));
+  } else {
+    gathering.seats.resize(1);
+  }
+  auto job = std::make_unique<TcpJob>(gathering, options.timeout, launch.rank);
+  if (Status status = job->open(gathering.lines); !status.ok()) {
+    job->leave(status);
+    return status;
+  }
+  return std::unique_ptr<Job>(std::move(job));
+}
+
+}  // namespace dc::runtime

@@ -1,0 +1,110 @@
+#include "runtime/comm/tcp_links.h"
+
+#include <unistd.h>
+
+#include <string>
+
+namespace dc::runtime {
+namespace {
+
+using base::ErrorKind;
+using base::Status;
+
+constexpr uint32_t kAccepted = 0x6f6b6179;
+
+Status ended(const std::string& who) {
+  return Status(ErrorKind::PeerDied, "DC6104", who + " ended while the ranks connected");
+}
+
+class Opening {
+ public:
+  Opening(Place& place, uint32_t group, const Deadline& deadline)
+      : place_(place), group_(group), deadline_(deadline), links_(place.seats.size()) {}
+
+  base::Result<std::vector<Descriptor>> run(const std::vector<Descriptor>& lines) {
+    for (int peer = 0; peer < place_.rank; ++peer) DC_RETURN_IF_ERROR(call(peer));
+    for (int missing = world() - place_.rank - 1; missing > 0;) {
+      DC_ASSIGN_OR_RETURN(const bool came, receive_one(lines));
+      missing -= came ? 1 : 0;
+    }
+    for (int peer = 0; peer < place_.rank; ++peer) {
+      uint32_t answer = 0;
+      if (!receive_whole(link(peer), &answer, sizeof(answer), deadline_)) return no_answer(peer);
+    }
+    return std::move(links_);
+  }
+
+ private:
+  int world() const { return static_cast<int>(place_.seats.size()); }
+  int link(int peer) const { return links_[static_cast<size_t>(peer)].get(); }
+
+  // The kernel of the peer takes the connection and the hello, even if the peer is not there yet.
+  Status call(int peer) {
+    const Address& where = place_.seats[static_cast<size_t>(peer)].address;
+    Connection connection = connect_once(where, deadline_);
+    Hello hello;
+    hello.group = group_;
+    hello.rank = place_.rank;
+    hello.world = world();
+    hello.pid = getpid();
+    hello.token = place_.token;
+    if (connection.socket.ok() &&
+        send_whole(connection.socket.get(), &hello, sizeof(hello), deadline_)) {
+      links_[static_cast<size_t>(peer)] = std::move(connection.socket);
+      return base::ok_status();
+    }
+    return Status(ErrorKind::Unavailable, "DC6108",
+                  "rank " + std::to_string(place_.rank) + " cannot connect to rank " +
+                      std::to_string(peer) + " at " + where.text() + " (" + connection.reason +
+                      "); see whether that rank still runs, and that no firewall stands between "
+                      "the hosts: every rank connects to every other");
+  }
+
+  Status no_answer(int peer) const {
+    if (!deadline_.passed()) return ended("rank " + std::to_string(peer));
+    return Status(ErrorKind::CollectiveTimeout, "DC6103",
+                  "rank " + std::to_string(peer) +
+                      " did not answer while the ranks connected; see what that rank is doing, or "
+                      "raise --timeout");
+  }
+
+  base::Result<bool> receive_one(const std::vector<Descriptor>& lines) {
+    std::vector<int> watched;
+    for (const Descriptor& line : lines) watched.push_back(line.get());
+    auto visitor = place_.door.next(deadline_, watched);
+    if (!visitor) {
+      for (int peer = place_.rank + 1; peer < world(); ++peer) {
+        if (link(peer) < 0 && deadline_.passed()) return no_answer(peer);
+      }
+      for (size_t i = 0; i < watched.size(); ++i) {
+        if (watched[i] >= 0 && has_ended(watched[i]))
+          return ended("rank " + std::to_string(place_.rank == 0 ? i : 0));
+      }
+      return ended("a rank");
+    }
+    const Hello& hello = visitor->hello;
+    // A stranger, a rank of an earlier start, or one that has lost its way: it is turned away.
+    if (hello.protocol != kTcpProtocol || hello.token != place_.token || hello.group != group_ ||
+        hello.world != world() || hello.rank <= place_.rank || hello.rank >= world() ||
+        link(hello.rank) >= 0)
+      return false;
+    if (!send_whole(visitor->socket.get(), &kAccepted, sizeof(kAccepted), deadline_)) return false;
+    links_[static_cast<size_t>(hello.rank)] = std::move(visitor->socket);
+    return true;
+  }
+
+  Place& place_;
+  uint32_t group_;
+  Deadline deadline_;
+  std::vector<Descriptor> links_;
+};
+
+}  // namespace
+
+base::Result<std::vector<Descriptor>> open_links(Place& place, uint32_t group,
+                                                 const Deadline& deadline,
+                                                 const std::vector<Descriptor>& lines) {
+  return Opening(place, group, deadline).run(lines);
+}
+
+}  // namespace dc::runtime

@@ -1,0 +1,25 @@
+// A connection to each peer: what one communicator sends through.
+#pragma once
+
+#include <vector>
+
+#include "runtime/comm/tcp_meeting.h"
+
+namespace dc::runtime {
+
+// What connecting needs to know.
+struct Place {
+  int rank = 0;
+  Token token{};
+  std::vector<Seat> seats;  // by rank
+  Door door;
+};
+
+// Connects to the ranks below and waits for those above, which do likewise for the same `group`, a
+// number that was never used in this job. By rank, own entry empty. `lines`: sockets (or none)
+// whose end tells that a rank has ended; `deadline.wake` calls the opening off (PeerDied).
+base::Result<std::vector<Descriptor>> open_links(Place& place, uint32_t group,
+                                                 const Deadline& deadline,
+                                                 const std::vector<Descriptor>& lines);
+
+}  // namespace dc::runtime

@@ -1,0 +1,252 @@
+#include "runtime/comm/tcp_meeting.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "runtime/comm/control_page.h"
+#include "runtime/comm/meeting.h"
+#include "runtime/comm/tcp_master.h"
+#include "src/base/sha256.h"
+
+namespace dc::runtime {
+namespace {
+
+using base::ErrorKind;
+using base::Status;
+
+enum class Word : uint32_t { Heard, Welcome, Refused, OtherJob };
+
+struct Answer {  // of rank 0; a welcome is followed by the seats
+  Word word = Word::Heard;
+  int32_t error = 0;  // ErrorKind of a refusal
+  Token token{};
+  char text[240] = {};
+};
+
+struct WireSeat {
+  char host[48] = {};
+  int32_t port = 0, pid = 0;
+};
+
+Token token_of(const std::string& text) {
+  const std::string hex = base::sha256_hex(text);
+  Token token{};
+  std::copy_n(hex.begin(), token.size(), token.begin());
+  return token;
+}
+
+void put(char (&field)[48], const std::string& text) {
+  std::memcpy(field, text.data(), std::min(text.size(), sizeof(field) - 1));
+}
+std::string get(const char (&field)[48]) { return std::string(field, strnlen(field, 48)); }
+
+// Rank 0's side.
+class Hub {
+ public:
+  Hub(const LaunchInfo& launch, Deadline deadline) : launch_(launch), deadline_(deadline) {
+    gathering_.lines.resize(static_cast<size_t>(launch.world));
+    gathering_.seats.resize(static_cast<size_t>(launch.world));
+    gathering_.seats[0].pid = getpid();
+  }
+
+  base::Result<Gathering> run(std::chrono::milliseconds timeout) {
+    DC_ASSIGN_OR_RETURN(gathering_.door, open_to_all(launch_, deadline_));
+    if (getrandom(gathering_.token.data(), gathering_.token.size(), 0) < 0)
+      return socket_failed("getrandom", errno);
+    Status status;
+    while (status.ok() && arrived_ + 1 < launch_.world) status = turn(timeout);
+    if (status.ok()) status = welcome_all();
+    if (!status.ok()) {
+      refuse_all(status);
+      return status;
+    }
+    return std::move(gathering_);
+  }
+
+ private:
+  Status turn(std::chrono::milliseconds timeout) {
+    std::vector<int> watched;
+    for (const Descriptor& line : gathering_.lines) watched.push_back(line.get());
+    auto visitor = gathering_.door.next(deadline_, watched);
+    if (visitor) return greet(std::move(*visitor));
+    for (size_t rank = 1; rank < watched.size(); ++rank) {
+      if (watched[rank] >= 0 && has_ended(watched[rank]))
+        return ended_early(static_cast<int>(rank), gathering_.seats[rank].pid);
+    }
+    return deadline_.passed() ? ranks_absent(gathering_.lines, timeout) : base::ok_status();
+  }
+
+  Status greet(Visitor visitor) {
+    const Hello& hello = visitor.hello;
+    const int socket = visitor.socket.get();
+    if (hello.protocol != kTcpProtocol) {
+      const Status status(ErrorKind::Mismatch, "DC6109",
+                          "a rank at " + peer_address(socket).host +
+                              " runs another version of dcrun than rank 0; install the same on "
+                              "every host");
+      say(socket, Word::Refused, status);
+      return status;
+    }
+    if (hello.group != kMeeting || hello.token != token_of(run_of(launch_))) {
+      say(socket, Word::OtherJob, base::ok_status());
+      return base::ok_status();
+    }
+    const auto rank = static_cast<size_t>(hello.rank);
+    const bool exists = hello.rank > 0 && rank < gathering_.lines.size();
+    if (Status status =
+            check_arrival(launch_, hello.rank, hello.world, exists && gathering_.lines[rank].ok());
+        !status.ok()) {
+      say(socket, Word::Refused, status);
+      return status;
+    }
+    say(socket, Word::Heard, base::ok_status());
+    gathering_.seats[rank] = {{get(hello.host), hello.port}, hello.pid};
+    gathering_.lines[rank] = std::move(visitor.socket);
+    ++arrived_;
+    return base::ok_status();
+  }
+
+  bool say(int socket, Word word, const Status& status) {
+    Answer answer;
+    answer.word = word;
+    if (word == Word::Welcome) answer.token = gathering_.token;
+    if (!status.ok()) {
+      answer.error = static_cast<int32_t>(status.kind());
+      std::memcpy(answer.text, status.sentence().data(),
+                  std::min(status.sentence().size(), sizeof(answer.text) - 1));
+    }
+    return send_whole(socket, &answer, sizeof(answer), deadline_);
+  }
+
+  Status welcome_all() {
+    std::vector<WireSeat> table(gathering_.seats.size());
+    for (size_t rank = 0; rank < table.size(); ++rank) {
+      const Seat& seat = gathering_.seats[rank];
+      put(table[rank].host, seat.address.host);
+      table[rank].port = seat.address.port;
+      table[rank].pid = seat.pid;
+    }
+    for (size_t rank = 1; rank < table.size(); ++rank) {
+      const int socket = gathering_.lines[rank].get();
+      if (!say(socket, Word::Welcome, base::ok_status()) ||
+          !send_whole(socket, table.data(), table.size() * sizeof(WireSeat), deadline_))
+        return ended_early(static_cast<int>(rank), gathering_.seats[rank].pid);
+    }
+    for (size_t rank = 1; rank < table.size(); ++rank)
+      make_reachable(gathering_.seats[rank].address, peer_address(gathering_.lines[rank].get()));
+    return base::ok_status();
+  }
+
+  void refuse_all(const Status& why) {
+    for (const Descriptor& line : gathering_.lines) {
+      if (line.ok()) say(line.get(), Word::Refused, why);
+    }
+  }
+
+  const LaunchInfo& launch_;
+  Deadline deadline_;
+  Gathering gathering_;
+  int arrived_ = 0;
+};
+
+// The side of all others.
+class Guest {
+ public:
+  Guest(const LaunchInfo& launch, Deadline deadline) : launch_(launch), deadline_(deadline) {}
+
+  base::Result<Gathering> run() {
+    DC_RETURN_IF_ERROR(reach_rank0());
+    Answer answer;
+    // Rank 0 gives up first and says why, so the grace is only for a rank 0 that stands still.
+    const Deadline grace{deadline_.ns + 2'000'000'000};
+    if (!receive_whole(line_.get(), &answer, sizeof(answer), grace)) {
+      if (grace.passed())
+        return Status(ErrorKind::CollectiveTimeout, "DC6103", "rank 0 does not answer; missing: 0");
+      return Status(ErrorKind::PeerDied, "DC6104", "rank 0 ended before all ranks had met");
+    }
+    if (answer.word != Word::Welcome) return refused(answer);
+    gathering_.token = answer.token;
+    DC_RETURN_IF_ERROR(take_seats(grace));
+    gathering_.lines.push_back(std::move(line_));
+    return std::move(gathering_);
+  }
+
+ private:
+  Status reach_rank0() {
+    DC_ASSIGN_OR_RETURN(Search search, Search::create(launch_, deadline_));
+    for (;;) {
+      DC_ASSIGN_OR_RETURN(line_, search.next());
+      DC_RETURN_IF_ERROR(open_door());
+      Answer answer;
+      if (!say_hello() ||
+          !receive_whole(line_.get(), &answer, sizeof(answer), sooner(deadline_, kPatienceNs))) {
+        DC_RETURN_IF_ERROR(search.go_on("what listens there is not rank 0"));
+      } else if (answer.word == Word::OtherJob) {
+        DC_RETURN_IF_ERROR(search.go_on("rank 0 of another job listens there"));
+      } else {
+        return answer.word == Word::Heard ? base::ok_status() : refused(answer);
+      }
+    }
+  }
+
+  Status open_door() {
+    if (gathering_.door.ok()) return base::ok_status();
+    gathering_.door = Door(listen_at(0, stays_inside(launch_, local_address(line_.get()))));
+    return gathering_.door.ok() ? base::ok_status() : socket_failed("listen", errno);
+  }
+
+  bool say_hello() {
+    Hello hello;
+    hello.rank = launch_.rank;
+    hello.world = launch_.world;
+    hello.pid = getpid();
+    hello.port = gathering_.door.port();
+    hello.token = token_of(run_of(launch_));
+    put(hello.host, local_address(line_.get()).host);
+    return send_whole(line_.get(), &hello, sizeof(hello), deadline_);
+  }
+
+  Status take_seats(const Deadline& deadline) {
+    std::vector<WireSeat> table(static_cast<size_t>(launch_.world));
+    if (!receive_whole(line_.get(), table.data(), table.size() * sizeof(WireSeat), deadline))
+      return Status(ErrorKind::PeerDied, "DC6104", "rank 0 ended before all ranks had met");
+    const Address rank0 = peer_address(line_.get());
+    for (const WireSeat& seat : table) {
+      gathering_.seats.push_back({{get(seat.host), seat.port}, seat.pid});
+      make_reachable(gathering_.seats.back().address, rank0);
+    }
+    gathering_.seats[0].address = rank0;
+    return base::ok_status();
+  }
+
+  static Status refused(const Answer& answer) {
+    if (answer.word != Word::Refused)
+      return Status(ErrorKind::Mismatch, "DC6109", "rank 0 runs another version of dcrun");
+    return Status(static_cast<ErrorKind>(answer.error), "DC6109",
+                  std::string(answer.text, strnlen(answer.text, sizeof(answer.text))));
+  }
+
+  const LaunchInfo& launch_;
+  Deadline deadline_;
+  Gathering gathering_;
+  Descriptor line_;
+};
+
+}  // namespace
+
+base::Result<Gathering> gather_ranks(const LaunchInfo& launch, std::chrono::milliseconds timeout) {
+  if (!launch.master && !launch.one_host()) {
+    return Status(ErrorKind::BadConfig, "DC6120",
+                  "the ranks are on several hosts and do not know where to meet; set MASTER_ADDR "
+                  "and MASTER_PORT to a free port of the host of rank 0, for all ranks");
+  }
+  const Deadline deadline{monotonic_ns() + std::chrono::nanoseconds(timeout).count()};
+  if (launch.rank == 0) return Hub(launch, deadline).run(timeout);
+  return Guest(launch, deadline).run();
+}
+
+}  // namespace dc::runtime

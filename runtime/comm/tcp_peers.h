@@ -1,0 +1,58 @@
+// What a rank of the tcp communicator knows of its peers: who lives, who left and why. One
+// connection to each, the lifeline, carries nothing but a goodbye; a thread sleeps on them.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "runtime/comm/control_page.h"
+#include "runtime/comm/memory_map.h"
+#include "runtime/comm/tcp_meeting.h"
+
+namespace dc::runtime {
+
+class Peers {
+ public:
+  static base::Result<std::unique_ptr<Peers>> create(int rank, const std::vector<Seat>& seats);
+  ~Peers() { stop_watching(); }
+
+  void watch(std::vector<Descriptor> lifelines);  // by rank; own entry empty
+  // Goodbye to all: the end of the peers is no longer news, nor is that of this rank to them.
+  void leave(const base::Status& why);
+
+  int rank() const { return rank_; }
+  int world() const { return page_.world(); }
+  const ControlPage& page() const { return page_; }
+  bool gone(int rank) const;  // left, failed or died
+  // PeerDied that names the rank, what this rank was in ("" if nothing), and where it ran.
+  base::Status gone_status(int rank, std::string_view doing) const;
+  void record_death(int rank);
+  // Success while nobody has failed or died.
+  base::Status health(std::string_view doing) const;
+
+  // An event counter that gets a one whenever a peer goes.
+  void add_waiter(int event);
+  void remove_waiter(int event);
+
+ private:
+  Peers(int rank, Mapping memory, const std::vector<Seat>& seats);
+  struct Line;
+  void run(std::vector<Line>& lines);
+  void listen_to(Line& line);
+  void stop_watching();
+  void wake_all();
+
+  int rank_;
+  Mapping memory_;
+  ControlPage page_;  // of this rank alone: what it knows
+  std::vector<std::string> hosts_;
+  std::mutex mutex_;  // of waiters_
+  std::vector<int> waiters_;
+  std::vector<Descriptor> lifelines_;
+  Descriptor stop_;
+  std::thread thread_;
+};
+
+}  // namespace dc::runtime

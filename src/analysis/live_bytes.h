@@ -1,0 +1,39 @@
+// Live bytes: how much memory a program needs at each of its positions, per memory space. Exact:
+// every slice counts with its alignment, so no layout is smaller than the peak.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "src/analysis/liveness.h"
+
+namespace dc::analysis {
+
+using ScratchBytes = std::function<base::Bytes(const ir::Graph&, const ir::Node&)>;
+
+int64_t aligned_bytes(int64_t bytes);  // what a slice of so many bytes takes
+
+struct LivePeak {
+  int32_t position = 0;  // the first one with the most bytes
+  base::Bytes bytes;
+};
+
+struct LiveBytes {
+  // By space, then position. Transients count where they live, the kernels' workspace on the
+  // device; state is not in it. A space where nothing lies is empty, but for the device.
+  std::array<std::vector<int64_t>, ir::kSpaces> at;
+
+  const std::vector<int64_t>& in(ir::Space space) const { return at[static_cast<size_t>(space)]; }
+  LivePeak peak(ir::Space space) const;  // of no bytes at position 0 where nothing lies
+};
+
+// `scratch` is asked once per node; without it the workspace already set in the nodes counts.
+LiveBytes live_bytes(const ir::Graph& graph, const Liveness& live,
+                     const ScratchBytes& scratch = {});
+
+// What the state of a step takes in a space, alignment included.
+base::Bytes state_bytes(const ir::Step& step, ir::Space space);
+
+}  // namespace dc::analysis

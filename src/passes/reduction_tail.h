@@ -1,0 +1,22 @@
+// What belongs to a reduction behind its start: the done halves and the small kernels that stand on
+// them, and how far they may move. Shared by the passes that move reductions.
+#pragma once
+
+#include <vector>
+
+#include "src/passes/time_axis.h"
+
+namespace dc::passes {
+
+bool is_reduction(ir::OpKind start);
+
+// The done halves of a bucket and the nodes right after them that stand on them: accumulation,
+// scale, square sum. They stand side by side.
+std::vector<ir::NodeId> reduction_tail(const TimeAxis& axis, const std::vector<ir::NodeId>& bucket);
+
+// Position of the first node after the tail that reads what it makes or writes what travels; the
+// end of the program if none.
+int32_t latest_tail(const TimeAxis& axis, const std::vector<ir::NodeId>& bucket,
+                    const std::vector<ir::NodeId>& tail);
+
+}  // namespace dc::passes

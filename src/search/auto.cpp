@@ -1,0 +1,254 @@
+#include "src/search/auto.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "src/analysis/memory.h"
+#include "src/base/text.h"
+#include "src/search/chains.h"
+#include "src/sim/simulate.h"
+
+namespace dc::search {
+namespace {
+
+using base::Nanos;
+using base::Result;
+using base::Status;
+using passes::Chain;
+
+// What a schedule costs. `fits`: within the budget.
+struct Score {
+  Nanos time, communication;
+  int64_t bytes = 0;
+  bool fits = false;
+
+  // In the same time (to one part in a thousand) less communication wins, then less memory.
+  bool better_than(const Score& other) const {
+    if (fits != other.fits) return fits;
+    if (!fits) return bytes < other.bytes;
+    if (differ(time.v, other.time.v)) return time < other.time;
+    if (differ(communication.v, other.communication.v)) return communication < other.communication;
+    return differ(bytes, other.bytes) && bytes < other.bytes;
+  }
+  static bool differ(int64_t a, int64_t b) { return std::abs(a - b) > std::max(a, b) / 1000; }
+};
+
+bool is_layout(const passes::PassCall& call) { return call.pass->gives == ir::Stage::Allocated; }
+
+class Search {
+ public:
+  Search(const ir::Step& imported, const passes::Options& options, const cost::CostModel& cost,
+         const SearchOptions& search)
+      : imported_(imported), options_(options), cost_(cost), search_(search) {}
+
+  Result<Found> run() {
+    DC_RETURN_IF_ERROR(start_from_named_chains());
+    DC_RETURN_IF_ERROR(find_bound());
+    for (const char* text : kStarts) {
+      if (out_of_effort()) break;
+      DC_ASSIGN_OR_RETURN(const Chain chain, passes::parse_passes(text));
+      DC_RETURN_IF_ERROR(try_chain(chain).status());
+    }
+    bool improved = true;
+    while (improved && !done()) {
+      improved = false;
+      for (const Chain& neighbour : neighbours(best_)) {
+        if (done()) break;
+        DC_ASSIGN_OR_RETURN(const bool better, try_chain(neighbour));
+        improved |= better;
+        if (better) break;  // the next neighbours are those of the better chain
+      }
+    }
+    Found found{best_,       options_,         score_.time, bound_,
+                best_named_, best_named_time_, simulated_,  cut_short_};
+    return found;
+  }
+
+ private:
+  // The best of them is what any result must beat.
+  Status start_from_named_chains() {
+    for (const NamedChain& named : named_chains()) {
+      if (!best_.empty() && out_of_effort()) break;
+      DC_ASSIGN_OR_RETURN(const Chain chain, find_chain(named.name));
+      DC_ASSIGN_OR_RETURN(const bool better, try_chain(chain));
+      if (!better) continue;
+      best_named_ = named.name;
+      best_named_time_ = score_.time;
+    }
+    return {};
+  }
+
+  // With everything resident, no budget and perfect overlap: the busiest stream.
+  Status find_bound() {
+    passes::Options unlimited = options_;
+    unlimited.memory.reset();
+    DC_ASSIGN_OR_RETURN(const Chain chain, passes::parse_passes(kAllResident));
+    DC_ASSIGN_OR_RETURN(const ir::Step step, scheduled(chain, unlimited));
+    bound_ = sim::simulate(step, cost_).bound;
+    return {};
+  }
+
+  bool out_of_effort() {
+    cut_short_ = cut_short_ || (search_.out_of_time && search_.out_of_time());
+    return cut_short_ || simulated_ >= search_.effort;
+  }
+
+  // Within one part in a thousand of the bound there is nothing left to find.
+  bool done() {
+    return out_of_effort() || (score_.fits && score_.time.v <= bound_.v + bound_.v / 1000);
+  }
+
+  Result<bool> try_chain(const Chain& chain) {
+    const std::string text = passes::print(chain);
+    if (tried_.contains(text)) return false;
+    DC_ASSIGN_OR_RETURN(const Score score, evaluate(chain));
+    tried_.emplace(text, score);
+    ++simulated_;
+    if (!best_.empty() && !score.better_than(score_)) return false;
+    best_ = chain;
+    score_ = score;
+    return true;
+  }
+
+  // The step before the layout. What chains have in common up to `schedule` is computed once.
+  Result<ir::Step> scheduled(const Chain& chain, const passes::Options& options) {
+    const auto split = std::find_if(chain.begin(), chain.end(), [](const passes::PassCall& call) {
+      return call.pass->needs == ir::Stage::Scheduled;
+    });
+    std::vector<passes::Remark> remarks;
+    passes::PassContext context{cost_, options, remarks};
+    const Chain first(chain.begin(), split);
+    auto found = prefixes_.find(passes::print(first));
+    if (found == prefixes_.end()) {
+      ir::Step step = imported_;
+      DC_RETURN_IF_ERROR(apply(step, first, context));
+      found = prefixes_.emplace(passes::print(first), std::move(step)).first;
+    }
+    ir::Step step = found->second;
+    DC_RETURN_IF_ERROR(apply(step, Chain(split, chain.end()), context));
+    return step;
+  }
+
+  static Status apply(ir::Step& step, const Chain& chain, passes::PassContext& context) {
+    for (const passes::PassCall& call : chain) {
+      if (is_layout(call)) continue;
+      Result<passes::Change> change = passes::apply(call, step, context);
+      if (!change.ok()) return std::move(change).status();
+    }
+    return {};
+  }
+
+  Result<Score> evaluate(const Chain& chain) {
+    DC_ASSIGN_OR_RETURN(ir::Step step, scheduled(chain, options_));
+    Score score;
+    const sim::StepRun run = sim::simulate(step, cost_);
+    score.time = run.time;
+    score.communication = run.communication;
+    score.bytes = analysis::peak_memory(step, [&](const ir::Graph& graph, const ir::Node& node) {
+                    return cost_.scratch(graph, node).bytes;
+                  }).live.v;
+    if (!options_.memory) {
+      score.fits = true;
+    } else if (score.bytes <= options_.memory->v) {
+      // A layout may need a little more than the largest live sum: it says so itself.
+      std::vector<passes::Remark> remarks;
+      passes::PassContext context{cost_, options_, remarks};
+      score.fits = passes::apply({passes::find_pass("layout-arenas"), {}}, step, context).ok();
+    }
+    return score;
+  }
+
+  // Chains that differ from `chain` in one pass: another stage, a pass more or less, another size.
+  std::vector<Chain> neighbours(const Chain& chain) {
+    std::vector<Chain> result;
+    for (const passes::Pass& pass : passes::all_passes()) {
+      if (pass.needs != ir::Stage::Scheduled || pass.gives != ir::Stage::Scheduled) continue;
+      const auto at = std::find_if(chain.begin(), chain.end(), [&](const passes::PassCall& call) {
+        return call.pass == &pass;
+      });
+      const bool present = at != chain.end();
+      if (!present) {
+        add(result, with(chain, pass, std::nullopt));
+        continue;
+      }
+      if (!pass.argument.empty()) {
+        const std::optional<int64_t> size = at->argument;
+        const int64_t middle = size.value_or(first_size(pass));
+        if (!size) add(result, with(chain, pass, middle));
+        for (const int64_t other : {middle * 4, middle / 4}) add(result, with(chain, pass, other));
+        if (size) add(result, with(chain, pass, std::nullopt));
+      }
+      Chain without = chain;
+      std::erase_if(without, [&](const passes::PassCall& call) { return call.pass == &pass; });
+      add(result, without);
+    }
+    return result;
+  }
+
+  static Chain with(const Chain& chain, const passes::Pass& pass, std::optional<int64_t> argument) {
+    Chain result = chain;
+    std::erase_if(result, [&](const passes::PassCall& call) { return call.pass == &pass; });
+    const auto before =
+        std::find_if(result.begin(), result.end(),
+                     [&](const passes::PassCall& call) { return call.pass > &pass; });
+    result.insert(before, {&pass, argument});
+    return result;
+  }
+
+  // What contradicts itself is no neighbour.
+  static void add(std::vector<Chain>& list, const Chain& chain) {
+    if (passes::parse_passes(passes::print(chain)).ok()) list.push_back(chain);
+  }
+
+  // Half of the parameters for what is kept, a hundredth for a bucket.
+  int64_t first_size(const passes::Pass& pass) const {
+    int64_t bytes = 0;
+    for (const ir::Parameter& parameter : imported_.parameters)
+      bytes += parameter.numel() * base::byte_size(parameter.dtype);
+    return std::max<int64_t>(1, pass.name == "keep-resident" ? bytes / 2 : bytes / 100);
+  }
+
+#define DC_SHARDED "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,"
+  static constexpr const char* kAllResident = DC_SHARDED "keep-resident,layout-arenas";
+  // Everything at once, for the moves to take away from.
+  static constexpr const char* kStarts[] = {
+      DC_SHARDED "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions,layout-arenas",
+      DC_SHARDED
+      "keep-resident,fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions,"
+      "layout-arenas",
+  };
+#undef DC_SHARDED
+
+  const ir::Step& imported_;
+  passes::Options options_;
+  const cost::CostModel& cost_;
+  const SearchOptions& search_;
+  std::map<std::string, ir::Step> prefixes_;  // by the passes that made them
+  std::map<std::string, Score> tried_;
+  Chain best_;
+  Score score_;
+  Nanos bound_, best_named_time_;
+  std::string best_named_;
+  int simulated_ = 0;
+  bool cut_short_ = false;
+};
+
+}  // namespace
+
+Result<Found> find_best(const ir::Step& imported, const passes::Options& options,
+                        const cost::CostModel& cost, const SearchOptions& search) {
+  return Search(imported, options, cost, search).run();
+}
+
+std::string describe(const Found& found) {
+  std::string text = "simulated " + std::to_string(found.simulated) + " schedules" +
+                     (found.cut_short ? ", cut short by --search-time" : "") + ": " +
+                     base::format_duration(found.time.v) + " against " +
+                     base::format_duration(found.best_named_time.v) + " of " + found.best_named +
+                     ", the best named chain; bound " + base::format_duration(found.bound.v) +
+                     "; chain " + passes::print(found.chain);
+  return text;
+}
+
+}  // namespace dc::search

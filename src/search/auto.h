@@ -1,0 +1,36 @@
+// find_best: the chain of passes with the shortest simulated step within the budget.
+//
+// Starts from the best named chain and changes one pass at a time: ZeRO stage, bytes kept resident,
+// bucket sizes. A change stays if the simulated step gets shorter, or takes less memory in the same
+// time. Deterministic: effort is a count of simulated schedules, there is no clock here.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "src/passes/pass.h"
+
+namespace dc::search {
+
+struct SearchOptions {
+  int effort = 48;                    // schedules to simulate, at least one
+  std::function<bool()> out_of_time;  // asked before each simulation; empty: never
+};
+
+struct Found {
+  passes::Chain chain;
+  passes::Options options;  // those given, with what the search decided
+  base::Nanos time, bound;  // of the simulated step; no chain known here is below the bound
+  std::string best_named;   // the chain it started from
+  base::Nanos best_named_time;
+  int simulated = 0;
+  bool cut_short = false;  // out of time before the end
+};
+
+// `imported` as passes::run_passes takes it. If no chain fits the budget, the one that needs least
+// memory is returned: laying it out says what does not fit (80).
+base::Result<Found> find_best(const ir::Step& imported, const passes::Options& options,
+                              const cost::CostModel& cost, const SearchOptions& search);
+std::string describe(const Found& found);  // one sentence
+
+}  // namespace dc::search

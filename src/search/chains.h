@@ -1,0 +1,22 @@
+// Named chains: lists of passes under one name, from the just-in-time baselines to the published
+// rules we compare with. A chain is text, so what one does can be read, printed and changed.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "src/passes/pass.h"
+
+namespace dc::search {
+
+struct NamedChain {
+  std::string_view name;     // for `--chain`
+  std::string_view passes;   // as parse_passes reads it
+  std::string_view summary;  // one line
+};
+
+std::span<const NamedChain> named_chains();
+// Usage (64), DC2610, with the nearest name for an unknown one.
+base::Result<passes::Chain> find_chain(std::string_view name);
+
+}  // namespace dc::search

@@ -1,0 +1,73 @@
+"""`dcc compile --chain auto`: never worse than a named chain, within the budget, deterministic; a cut search is not cached."""
+
+import shutil
+import unittest
+
+import running
+import bits_test
+from compile_test import compiled, dcc, folder, report
+
+NAMED = [line.split()[1] for line in dcc("passes").stdout.splitlines() if line.startswith("--chain")]
+
+
+def predicted(said):
+    return said["prediction"]["step_ns"]
+
+
+class Auto(unittest.TestCase):
+    def test_never_worse_than_a_named_chain_and_within_the_budget(self):
+        for model, world, accumulation in (("tiny-llama", 2, 1), ("tiny-llama", 4, 4), ("small-llama", 2, 1)):
+            archive = running.archive(model)
+            options = ("--world", str(world), "--grad-accum", str(accumulation))
+            jit, _ = report(archive, *options, "--chain", "zero3")
+            need = jit["memory"]["arena_bytes"]["device"]
+            for budget in (need, need * 5 // 4, need * 2):
+                with self.subTest(model, world=world, accumulation=accumulation, budget=budget):
+                    auto, _ = report(archive, *options, "--memory", str(budget))
+                    self.assertLessEqual(auto["memory"]["arena_bytes"]["device"], budget)
+                    for chain in NAMED:
+                        named, _ = report(archive, *options, "--chain", chain)
+                        if named["memory"]["arena_bytes"]["device"] <= budget:
+                            self.assertLessEqual(predicted(auto), predicted(named) * 1.001, chain)
+
+    def test_what_does_not_fit_is_said_by_the_layout(self):
+        archive = running.archive("tiny-llama")
+        failed = dcc("compile", archive, "--world", "2", "--memory", "100KiB", "--no-cache", "-o", running.fresh(), check=False)
+        self.assertEqual(failed.returncode, 80)
+        self.assertIn("layout-arenas", failed.stderr)
+
+    def test_equal_bytes_and_effort_counts(self):
+        archive = running.archive("tiny-llama")
+        self.assertEqual(compiled(archive, "--world", "3"), compiled(archive, "--world", "3"))
+        one, plan = report(archive, "--world", "3", "--search-effort", "1")
+        self.assertIn("auto: simulated 1 schedules", "\n".join(running.inspect(plan)["remarks"]))
+        full, _ = report(archive, "--world", "3")
+        self.assertLess(predicted(full), predicted(one))
+        wrong = dcc("compile", archive, "--world", "2", "--search-effort", "0", "-o", running.fresh(), check=False)
+        self.assertEqual(wrong.returncode, 64)
+
+    def test_a_search_cut_short_says_so_and_is_not_cached(self):
+        archive, cache = running.archive("tiny-llama"), folder()
+        self.addCleanup(shutil.rmtree, cache, ignore_errors=True)
+
+        def run(*options):
+            return dcc("compile", archive, "--world", "3", "-o", running.fresh(".dcp"), *options, cache=cache).stderr
+
+        cut = run("--search-time", "0.000001")
+        self.assertIn("note: search-cut-short", cut)
+        self.assertIn("cache miss", cut)
+        self.assertIn("cache miss", run())
+        self.assertIn("cache hit", run())
+
+
+class AutoBits(bits_test.BitsTest):
+    def test_same_bits(self):
+        for subject, world, accumulation in (("tiny-llama", 2, 4), ("tiny-gpt2 dropout", 3, 1), ("tiny-llama bfloat16", 4, 1)):
+            with self.subTest(subject, world=world, accumulation=accumulation):
+                expected = bits_test.run_once(subject, world, 3, accumulation)
+                got = bits_test.run_once(subject, world, "auto", accumulation, options=("--poison",))
+                self.assert_same(expected, got, "auto")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,66 @@
+#include "runtime/plan/timeline.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/plan/file.h"
+#include "tests/runtime/plan/plan_builder.h"
+
+namespace dc::runtime::plan {
+namespace {
+
+constexpr int64_t kUnit = test::kTinyDuration;
+
+TEST(Timeline, StreamsRunSideBySideUntilAWait) {
+  Plan plan = test::tiny_plan();
+  // Compute asks for the reduction's result just before it ends the step.
+  Instruction signal, wait;
+  signal.kind = InstructionKind::Signal;
+  wait.kind = InstructionKind::Wait;
+  signal.event = wait.event = 1;
+  signal.stream = 1;
+  plan.events = 2;
+  Program& program = plan.programs[0];
+  program.duration_ns[test::kReduce] = 7 * kUnit;
+  const auto at = static_cast<std::ptrdiff_t>(test::kReduce) + 1;
+  program.instructions.insert(program.instructions.begin() + at, signal);
+  program.duration_ns.insert(program.duration_ns.begin() + at, 0);
+  program.instructions.push_back(wait);
+  program.duration_ns.push_back(0);
+  ASSERT_TRUE(has_timeline(plan));
+  const ProgramTimeline line = predicted_timeline(plan, program);
+
+  EXPECT_EQ(line.begin_ns[test::kGather], 0);
+  EXPECT_EQ(line.end_ns[test::kGather], kUnit);
+  EXPECT_EQ(line.begin_ns[test::kAddLoss], 4 * kUnit);
+  EXPECT_EQ(line.end_ns[test::kWaitReduce], 5 * kUnit);  // on its own stream since the beginning
+  EXPECT_EQ(line.begin_ns[test::kWaitReduce], 0);
+  EXPECT_EQ(line.begin_ns[test::kReduce], 5 * kUnit);
+  EXPECT_EQ(line.end_ns[test::kReduce], 12 * kUnit);
+  EXPECT_EQ(line.begin_ns[test::kSquareSum + 1], 5 * kUnit);
+  // Compute is done after four more, and stands for what is left of the reduction.
+  EXPECT_EQ(line.begin_ns.back(), 9 * kUnit);
+  EXPECT_EQ(line.end_ns.back(), 12 * kUnit);
+  EXPECT_EQ(line.time_ns, 12 * kUnit);
+  EXPECT_EQ(line.exposed_ns, (3 + 2) * kUnit);  // that, and two collectives on the compute stream
+  EXPECT_EQ(line.collective_ns, (7 + 2) * kUnit);
+}
+
+TEST(Timeline, AProgramEndsWhenAllStreamsHaveEnded) {
+  Plan plan = test::tiny_plan();
+  plan.programs[0].duration_ns[test::kReduce] = 20 * kUnit;
+  EXPECT_EQ(predicted_timeline(plan, plan.programs[0]).time_ns, 25 * kUnit);
+}
+
+// Files of schema version 1.0 know no durations.
+TEST(Timeline, APlanWithoutDurationsLoadsAndHasNone) {
+  Plan plan = test::tiny_plan();
+  plan.programs[0].duration_ns.clear();
+  EXPECT_TRUE(verify_meaning(plan).ok());
+  const std::string file = encode(plan);
+  auto decoded = decode({reinterpret_cast<const uint8_t*>(file.data()), file.size()});
+  ASSERT_TRUE(decoded.ok()) << decoded.status().to_string();
+  EXPECT_FALSE(has_timeline(*decoded));
+}
+
+}  // namespace
+}  // namespace dc::runtime::plan
