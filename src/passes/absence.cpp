@@ -182,20 +182,31 @@ void place_going(MemoryPressure& pressure, std::vector<PlannedCopy*>& copies) {
   }
 }
 
+// When each would begin if there were room: as late as keeps none waiting. Then where it does, what
+// is needed first having the room first, and starting first.
 void place_coming(MemoryPressure& pressure, std::vector<PlannedCopy*>& copies) {
   std::stable_sort(copies.begin(), copies.end(), [](const PlannedCopy* a, const PlannedCopy* b) {
-    return a->position > b->position;
+    return a->position < b->position;
   });
+  std::vector<Nanos> begin(copies.size());
   Nanos free{INT64_MAX / 2};
-  for (PlannedCopy* copy : copies) {
-    free = std::min(free, pressure.time(copy->program, copy->position)) - copy->time;
-    int32_t start = copy->position;
-    while (start > copy->bound && pressure.time(copy->program, start) > free &&
-           pressure.room(copy->program, start - 1) >= copy->bytes) {
+  for (size_t i = copies.size(); i-- > 0;) {
+    const PlannedCopy& copy = *copies[i];
+    free = std::min(free, pressure.time(copy.program, copy.position)) - copy.time;
+    begin[i] = free;
+  }
+  int32_t earliest = 0;
+  for (size_t i = 0; i < copies.size(); ++i) {
+    PlannedCopy& copy = *copies[i];
+    earliest = std::max(earliest, copy.bound);
+    int32_t start = copy.position;
+    while (start > earliest && pressure.time(copy.program, start) > begin[i] &&
+           pressure.room(copy.program, start - 1) >= copy.bytes) {
       --start;
     }
-    copy->other_half = start;
-    pressure.add(copy->program, start, copy->position - 1, copy->bytes);
+    copy.other_half = start;
+    earliest = start;
+    pressure.add(copy.program, start, copy.position - 1, copy.bytes);
   }
 }
 

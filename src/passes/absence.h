@@ -24,7 +24,8 @@ struct PlannedCopy {
   int32_t position = 0, bound = 0;
   int64_t bytes = 0;  // aligned
   base::Nanos time;
-  size_t item = 0;  // for whoever made it
+  size_t item = 0;      // copies of one thing have one number
+  ir::ValueId value{};  // for whoever made it
   int32_t other_half = 0;
 };
 
