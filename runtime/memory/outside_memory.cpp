@@ -17,7 +17,7 @@ Result<OutsideMemory> OutsideMemory::create(const plan::Plan& plan, int rank,
     if (folder.empty()) {
       return Status(ErrorKind::Usage, "DC6707",
                     "the plan offloads " + base::format_bytes(on_disk) +
-                        " per rank to disk; say where with --offload-dir DIR");
+                        " per rank to disk; give --offload-dir DIR");
     }
     DC_ASSIGN_OR_RETURN(memory.disk, DiskSpace::create(plan, rank, folder));
   }

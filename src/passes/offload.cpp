@@ -40,7 +40,7 @@ base::Result<Change> offload_to_fit(ir::Step& step, PassContext& context, std::s
       least = arena;
     }
     if (least <= wanted || !now.may_fit) break;
-    budget -= arena - wanted;
+    budget -= (arena - wanted) * (int64_t{1} << i);  // a little less often changes nothing
   }
   if (done.things == 0) return Change::No;
   const auto waits = [&](const ir::Step& of) {
