@@ -22,6 +22,8 @@ using base::Status;
 Status write(const std::string& path, const runtime::plan::Plan& plan,
              const runtime::Recorded& recorded, const base::MachineIdentity& machine) {
   base::Measurements all;
+  all.origin = base::ProfileOrigin::Recorded;
+  all.complete.copies = true;
   all.machine = machine;
   all.model_digest = plan.model_digest;
   all.kernels = recorded.kernels;

@@ -15,8 +15,7 @@
 #include "src/base/json_writer.h"
 #include "src/base/text.h"
 #include "src/cache/plan_cache.h"
-#include "src/cost/analytic.h"
-#include "src/cost/profiled.h"
+#include "src/cost/costs.h"
 #include "src/frontend/archive_digest.h"
 #include "src/plan/compile.h"
 #include "src/profile/profile_file.h"
@@ -111,30 +110,43 @@ std::vector<std::string> profile_notes(const Job& job, const ir::Step& step) {
   const auto ranks = [](int count) {
     return std::to_string(count) + (count == 1 ? " rank" : " ranks");
   };
-  if (measured.model_digest != step.model_digest) {
+  const bool is_synthetic = measured.origin == base::ProfileOrigin::Synthetic;
+  if (is_synthetic) {
+    notes.push_back("synthetic-profile: nothing was measured; the figures are published ones of " +
+                    measured.machine.cpu);
+  }
+  if (!is_synthetic && measured.model_digest != step.model_digest) {
     notes.push_back(
         "foreign-profile: the profile was measured on another model; kernels it does "
         "not know are estimated");
   }
-  if (measured.machine.software != base::build_id()) {
+  if (!is_synthetic && measured.machine.software != base::build_id()) {
     notes.push_back("stale-profile: the profile was measured by " + measured.machine.software +
                     ", this is " + std::string(base::build_id()));
   }
-  if (measured.machine.threads != job.options.threads) {
+  if (!is_synthetic && measured.machine.threads != job.options.threads) {
     notes.push_back("profile-threads: the profile was measured with " +
                     std::to_string(measured.machine.threads) +
                     " thread(s) per rank, the plan uses " + std::to_string(job.options.threads));
   }
   if (measured.machine.ranks != job.options.world && job.options.world > 1) {
-    notes.push_back("profile-ranks: the profile was measured on " + ranks(measured.machine.ranks) +
+    notes.push_back("profile-ranks: the profile is of " + ranks(measured.machine.ranks) +
                     ", the collectives of " + ranks(job.options.world) + " are estimated");
+  } else if (!is_synthetic && job.options.world > 1 && !measured.complete.collectives) {
+    notes.push_back(
+        "partial-profile: the profile has collectives of the sizes of one step only, none of them "
+        "beside compute; others are estimated, and overlap is taken to cost nothing");
+  } else if (!is_synthetic && job.options.world > 1 && !measured.complete.beside_compute) {
+    notes.push_back(
+        "partial-profile: the profile has no collectives beside compute; overlap is taken to cost "
+        "nothing");
   }
   return notes;
 }
 
 // About this host, so it is said but not recorded.
 void warn_of_other_machine(const Job& job) {
-  if (!job.profile) return;
+  if (!job.profile || job.profile->measurements.origin == base::ProfileOrigin::Synthetic) return;
   const std::string &then = job.profile->measurements.machine.cpu, now = runtime::cpu_name();
   if (then == now) return;
   std::fprintf(stderr, "warning: other-machine: profile %s was measured on %s, this is %s\n",
@@ -142,13 +154,10 @@ void warn_of_other_machine(const Job& job) {
 }
 
 Result<runtime::plan::Plan> compile_model(Job& job, Model model) {
-  const cost::AnalyticCost generic(job.options.threads);
-  std::optional<cost::ProfiledCost> measured;
+  const cost::Costs costs(job.profile, job.options.threads);
   if (job.profile) {
-    measured.emplace(*job.profile, generic);
     for (std::string& note : profile_notes(job, model.step)) model.notes.push_back(std::move(note));
   }
-  const cost::CostModel& cost = measured ? static_cast<const cost::CostModel&>(*measured) : generic;
   plan::OutOfTime out_of_time;
   if (job.arguments.search_time > 0) {
     const std::chrono::duration<double> limit(job.arguments.search_time);
@@ -157,7 +166,7 @@ Result<runtime::plan::Plan> compile_model(Job& job, Model model) {
   }
   DC_ASSIGN_OR_RETURN(runtime::plan::Plan plan,
                       plan::compile(
-                          std::move(model.step), job.options, cost,
+                          std::move(model.step), job.options, costs.model(),
                           [&](const char* part) { job.watch.lap(part); }, out_of_time));
   plan.notes.insert(plan.notes.begin(), model.notes.begin(), model.notes.end());
   if (job.profile) plan.profile_digest = job.profile->digest;

@@ -78,11 +78,15 @@ Result<std::vector<base::KernelMeasurement>> measure_model(const ir::Step& step,
   return runtime::measure_kernels(plan, std::move(rows), control, {}, progress);
 }
 
-int64_t largest_parameter(const ir::Step& step) {
-  int64_t largest = 0;
-  for (const ir::Parameter& parameter : step.parameters)
+// What a collective carries at most: the largest parameter, or a bucket of several.
+int64_t largest_collective(const ir::Step& step) {
+  constexpr int64_t kBucket = int64_t{64} << 20;
+  int64_t largest = 0, all = 0;
+  for (const ir::Parameter& parameter : step.parameters) {
     largest = std::max(largest, parameter.numel() * 4);
-  return largest;
+    all += parameter.numel() * 4;
+  }
+  return std::max(largest, std::min(all, kBucket));
 }
 
 // What can go wrong before anything is measured; the output is rank 0's.
@@ -105,10 +109,14 @@ Status measure(const ProfileArguments& arguments, const runtime::LaunchInfo& lau
   base::Measurements all;
   DC_ASSIGN_OR_RETURN(all.kernels, measure_model(model.step, arguments.threads, control, progress));
   if (launch.world > 1) {
-    DC_ASSIGN_OR_RETURN(all.collectives,
-                        runtime::measure_collectives(job, largest_parameter(model.step), progress));
+    DC_ASSIGN_OR_RETURN(runtime::CollectiveSweep swept,
+                        runtime::measure_collectives(job, largest_collective(model.step),
+                                                     arguments.threads, progress));
+    all.collectives = std::move(swept.alone);
+    all.beside_compute = std::move(swept.beside_compute);
   }
   all.copies = runtime::measure_copies();
+  all.complete = {true, launch.world > 1, launch.world > 1, true};
   all.model_digest = model.step.model_digest;
   all.machine = machine_of(launch, control, arguments.threads);
   Status written;

@@ -38,10 +38,15 @@ base::Result<std::vector<base::KernelMeasurement>> measure_kernels(
     const TimingOptions& options, const Progress& progress);
 
 // All-gather, reduce-scatter and all-reduce of f32 values from 4 KiB to `largest` bytes, in powers
-// of four. Collective.
-base::Result<std::vector<base::CollectiveMeasurement>> measure_collectives(
-    Job& job, int64_t largest, const Progress& progress);
+// of four: alone, and while `compute_threads` threads of every rank multiply matrices. Collective.
+struct CollectiveSweep {
+  std::vector<base::CollectiveMeasurement> alone;
+  std::vector<base::BesideMeasurement> beside_compute;
+};
+base::Result<CollectiveSweep> measure_collectives(Job& job, int64_t largest, int compute_threads,
+                                                  const Progress& progress);
 
+// Between device and host, 4 KiB to 16 MiB in powers of four.
 std::vector<base::CopyMeasurement> measure_copies();
 
 std::string cpu_name();  // "AMD EPYC ...", from the system

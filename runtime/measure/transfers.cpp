@@ -1,8 +1,12 @@
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <fstream>
+#include <memory>
+#include <thread>
 
 #include "runtime/exec/trace.h"
+#include "runtime/measure/busy.h"
 #include "runtime/measure/measure.h"
 #include "runtime/measure/samples.h"
 #include "runtime/measure/slowest.h"
@@ -10,7 +14,6 @@
 namespace dc::runtime {
 namespace {
 
-using base::CollectiveMeasurement;
 using base::Result;
 using base::Status;
 
@@ -32,65 +35,147 @@ constexpr Sweep kSweeps[] = {{"all_gather", &Communicator::all_gather},
                              {"all_reduce", &Communicator::all_reduce},
                              {"reduce_scatter", &Communicator::reduce_scatter}};
 
-Result<base::Timing> time_one(Communicator& communicator, const Sweep& sweep,
-                              const CollectiveBuffer& buffer, int repeats) {
-  std::vector<int64_t> samples;
-  for (int i = 0; i < kWarmup + repeats; ++i) {
-    DC_RETURN_IF_ERROR(communicator.barrier());
-    const int64_t before = TraceRecorder::now();
-    DC_RETURN_IF_ERROR((communicator.*sweep.run)({&buffer, 1}));
-    if (i >= kWarmup) samples.push_back(TraceRecorder::now() - before);
+// Long enough for compute's progress to tell something.
+constexpr int64_t kLongNs = 5'000'000;
+
+class Sweeper {
+ public:
+  static Result<std::unique_ptr<Sweeper>> open(Job& job, int64_t largest) {
+    auto sweeper = std::unique_ptr<Sweeper>(new Sweeper(job));
+    for (int64_t bytes = kSmallest; bytes < std::max(largest, kSmallest) * kFactor;
+         bytes *= kFactor)
+      sweeper->sizes_.push_back(bytes);
+    sweeper->room_ = base::round_up(sweeper->sizes_.back() + int64_t{sweeper->ranks()} * 32 * 4,
+                                    base::kAlignment);
+    DC_ASSIGN_OR_RETURN(sweeper->slab_, job.allocate(2 * sweeper->room_));
+    DC_ASSIGN_OR_RETURN(sweeper->communicator_, job.open_communicator());
+    std::memset(sweeper->slab_.base, 0, static_cast<size_t>(2 * sweeper->room_));
+    return sweeper;
   }
-  return summarize(samples);
+
+  // Calls `visit(sweep, buffer, bytes)` for every kind and size.
+  template <typename Visit>
+  Status run(Visit visit) {
+    for (const Sweep& sweep : kSweeps) {
+      for (int64_t bytes : sizes_) {
+        CollectiveBuffer buffer;
+        buffer.elements = bytes / 4;
+        buffer.shard = base::round_up((buffer.elements + ranks() - 1) / ranks(), 32);
+        buffer.input.data = slab_.base;
+        buffer.output.data = slab_.base + room_;
+        DC_RETURN_IF_ERROR(visit(sweep, buffer, bytes));
+      }
+    }
+    return {};
+  }
+
+  // One after the other, all ranks beginning together; the slowest rank's.
+  Result<base::Timing> time(const Sweep& sweep, const CollectiveBuffer& buffer, int repeats) {
+    std::vector<int64_t> samples;
+    for (int i = 0; i < kWarmup + repeats; ++i) {
+      DC_RETURN_IF_ERROR(communicator_->barrier());
+      const int64_t before = TraceRecorder::now();
+      DC_RETURN_IF_ERROR((*communicator_.*sweep.run)({&buffer, 1}));
+      if (i >= kWarmup) samples.push_back(TraceRecorder::now() - before);
+    }
+    return slowest(summarize(samples));
+  }
+
+  // What compute that takes `product` nanoseconds a product alone loses while the collective is
+  // repeated without a pause, `repeats` times on every rank; the slowest rank's.
+  Result<int64_t> slowdown(const Sweep& sweep, const CollectiveBuffer& buffer, int64_t repeats,
+                           const Busy& busy, double product) {
+    DC_RETURN_IF_ERROR(communicator_->barrier());
+    const int64_t before = TraceRecorder::now(), products = busy.products();
+    for (int64_t i = 0; i < repeats; ++i)
+      DC_RETURN_IF_ERROR((*communicator_.*sweep.run)({&buffer, 1}));
+    const int64_t beside = TraceRecorder::now() - before;
+    const double alone = product * static_cast<double>(busy.products() - products);
+    const base::Timing mine{slowdown_permille(beside, static_cast<int64_t>(alone)), 0, 0, 0};
+    DC_ASSIGN_OR_RETURN(const base::Timing worst, slowest(mine));
+    return worst.median_ns;
+  }
+
+  int ranks() const { return job_.control().size(); }
+  double part(size_t rows) const {
+    return static_cast<double>(rows) / static_cast<double>(sizes_.size() * std::size(kSweeps));
+  }
+
+ private:
+  explicit Sweeper(Job& job) : job_(job) {}
+
+  Result<base::Timing> slowest(const base::Timing& mine) {
+    std::vector<base::Timing> timing{mine};
+    DC_RETURN_IF_ERROR(keep_slowest(timing, job_.control()));
+    return timing[0];
+  }
+
+  Job& job_;
+  std::vector<int64_t> sizes_;
+  int64_t room_ = 0;  // of one buffer
+  Slab slab_;
+  std::unique_ptr<Communicator> communicator_;
+};
+
+// Nanoseconds per product of `busy` when nothing runs beside it.
+double time_of_product(const Busy& busy) {
+  constexpr auto kLong = std::chrono::milliseconds(50);
+  const int64_t products = busy.products(), begin = TraceRecorder::now();
+  std::this_thread::sleep_for(kLong);
+  const int64_t time = TraceRecorder::now() - begin;
+  return static_cast<double>(time) /
+         static_cast<double>(std::max<int64_t>(busy.products() - products, 1));
 }
 
 }  // namespace
 
-Result<std::vector<CollectiveMeasurement>> measure_collectives(Job& job, int64_t largest,
-                                                               const Progress& progress) {
-  const int ranks = job.control().size();
-  largest = std::max(largest, kSmallest);
-  std::vector<int64_t> sizes;
-  for (int64_t bytes = kSmallest; bytes < largest * kFactor; bytes *= kFactor)
-    sizes.push_back(bytes);
-  const int64_t room = base::round_up(sizes.back() + int64_t{ranks} * 32 * 4, base::kAlignment);
-  DC_ASSIGN_OR_RETURN(const Slab slab, job.allocate(2 * room));
-  DC_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> communicator, job.open_communicator());
-  std::memset(slab.base, 0, static_cast<size_t>(2 * room));
-  std::vector<CollectiveMeasurement> rows;
-  for (const Sweep& sweep : kSweeps) {
-    for (int64_t bytes : sizes) {
-      CollectiveBuffer buffer;
-      buffer.elements = bytes / 4;
-      buffer.shard = base::round_up((buffer.elements + ranks - 1) / ranks, 32);
-      buffer.input.data = slab.base;
-      buffer.output.data = slab.base + room;
-      DC_ASSIGN_OR_RETURN(const base::Timing mine,
-                          time_one(*communicator, sweep, buffer, repeats_of(bytes)));
-      std::vector<base::Timing> timing{mine};
-      DC_RETURN_IF_ERROR(keep_slowest(timing, job.control()));
-      rows.push_back({sweep.kind, ranks, bytes, timing[0]});
-      progress(
-          static_cast<double>(rows.size()) / static_cast<double>(sizes.size() * std::size(kSweeps)),
-          "collectives");
-    }
-  }
-  return rows;
+Result<CollectiveSweep> measure_collectives(Job& job, int64_t largest, int compute_threads,
+                                            const Progress& progress) {
+  DC_ASSIGN_OR_RETURN(const std::unique_ptr<Sweeper> sweeper, Sweeper::open(job, largest));
+  CollectiveSweep all;
+  const auto alone = [&](const Sweep& sweep, const CollectiveBuffer& buffer,
+                         int64_t bytes) -> Status {
+    DC_ASSIGN_OR_RETURN(const base::Timing timing, sweeper->time(sweep, buffer, repeats_of(bytes)));
+    all.alone.push_back({sweep.kind, sweeper->ranks(), bytes, timing});
+    progress(sweeper->part(all.alone.size()) / 2, "collectives");
+    return {};
+  };
+  DC_RETURN_IF_ERROR(sweeper->run(alone));
+  const Busy busy(compute_threads);
+  const double product = time_of_product(busy);
+  const auto beside = [&](const Sweep& sweep, const CollectiveBuffer& buffer,
+                          int64_t bytes) -> Status {
+    DC_ASSIGN_OR_RETURN(const base::Timing timing, sweeper->time(sweep, buffer, repeats_of(bytes)));
+    const int64_t repeats =
+        std::clamp<int64_t>(kLongNs / std::max<int64_t>(timing.median_ns, 1), 3, 5000);
+    DC_ASSIGN_OR_RETURN(const int64_t permille,
+                        sweeper->slowdown(sweep, buffer, repeats, busy, product));
+    all.beside_compute.push_back({sweep.kind, sweeper->ranks(), bytes, timing, permille});
+    progress((1 + sweeper->part(all.beside_compute.size())) / 2, "collectives");
+    return {};
+  };
+  DC_RETURN_IF_ERROR(sweeper->run(beside));
+  return all;
 }
 
 std::vector<base::CopyMeasurement> measure_copies() {
-  constexpr int64_t kBytes = int64_t{16} << 20;
-  std::vector<std::byte> from(kBytes, std::byte{1}), to(kBytes, std::byte{2});
-  std::vector<int64_t> samples;
-  for (int i = 0; i < kWarmup + 9; ++i) {
-    const int64_t before = TraceRecorder::now();
-    std::memcpy(to.data(), from.data(), static_cast<size_t>(kBytes));
-    if (i >= kWarmup) samples.push_back(TraceRecorder::now() - before);
-    from[0] = to[static_cast<size_t>(kBytes) - 1];
+  constexpr int64_t kLargest = int64_t{16} << 20;
+  std::vector<std::byte> from(kLargest, std::byte{1}), to(kLargest, std::byte{2});
+  std::vector<base::CopyMeasurement> rows[2];
+  for (int64_t bytes = kSmallest; bytes <= kLargest; bytes *= kFactor) {
+    std::vector<int64_t> samples;
+    for (int i = 0; i < kWarmup + 9; ++i) {
+      const int64_t before = TraceRecorder::now();
+      std::memcpy(to.data(), from.data(), static_cast<size_t>(bytes));
+      if (i >= kWarmup) samples.push_back(TraceRecorder::now() - before);
+      from[0] = to[static_cast<size_t>(bytes) - 1];
+    }
+    const base::Timing timing = summarize(samples);
+    rows[0].push_back({"device", "host", bytes, timing});  // one memory on this device
+    rows[1].push_back({"host", "device", bytes, timing});
   }
-  const base::Timing timing = summarize(samples);
-  return {{"device", "host", kBytes, timing},
-          {"host", "device", kBytes, timing}};  // one memory on this device
+  rows[0].insert(rows[0].end(), rows[1].begin(), rows[1].end());
+  return rows[0];
 }
 
 std::string cpu_name() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,14 @@ struct CollectiveMeasurement {
   int64_t bytes = 0;  // of the whole value as it travels
   Timing timing;
 };
+// The same collective while compute runs on its own stream of every rank.
+struct BesideMeasurement {
+  std::string kind;
+  int32_t ranks = 0;
+  int64_t bytes = 0;
+  Timing timing;
+  int64_t compute_permille = 1000;  // compute's time beside it, for a thousand alone
+};
 struct CopyMeasurement {
   std::string from, to;  // memory spaces
   int64_t bytes = 0;
@@ -35,12 +44,33 @@ struct MachineIdentity {
   std::string cpu, software, communicator, launcher;
   int32_t cores = 0, ranks = 0, threads = 0;
 };
+// What one rank of a machine does per second where no measurement says better.
+struct MachineRates {
+  int64_t f64_flops = 0, f32_flops = 0, half_flops = 0;  // matrix products; half: bf16 and f16
+  int64_t memory_bytes = 0;                              // read and written by a kernel
+  int64_t kernel_launch_ns = 0;
+  int64_t link_bytes = 0;  // sent by one rank in a collective
+  int64_t collective_latency_ns = 0;
+  int64_t to_host_bytes = 0, from_host_bytes = 0, disk_bytes = 0;
+};
+// How a profile came about: by `dcc profile`, from a running step, or put together from published
+// figures.
+enum class ProfileOrigin : uint8_t { Measured, Recorded, Synthetic };
+// What was measured on purpose, over all kernels or sizes, not only as one step happened to need
+// it.
+struct Completeness {
+  bool kernels = false, collectives = false, beside_compute = false, copies = false;
+};
 struct Measurements {
+  ProfileOrigin origin = ProfileOrigin::Measured;
+  Completeness complete;
   MachineIdentity machine;
   std::string model_digest;
   std::vector<KernelMeasurement> kernels;          // by key
   std::vector<CollectiveMeasurement> collectives;  // by kind, then bytes
-  std::vector<CopyMeasurement> copies;
+  std::vector<BesideMeasurement> beside_compute;   // by kind, then bytes
+  std::vector<CopyMeasurement> copies;             // by spaces, then bytes
+  std::optional<MachineRates> rates;
 };
 
 }  // namespace dc::base

@@ -90,17 +90,52 @@ bool runs(const Node& node) {
 
 }  // namespace
 
+Rates generic_cpu(int threads) {
+  Rates rates;
+  rates.name = "a generic CPU";
+  rates.flops_f64 = 40 * int64_t{threads};
+  rates.flops_f32 = 80 * int64_t{threads};
+  rates.flops_half = 160 * int64_t{threads};
+  rates.memory_bytes = 8;  // of a rank, however many threads it has
+  rates.kernel_ns = 2000;
+  rates.collective_ns = 20000;
+  rates.gather_bytes = 4;
+  rates.reduce_bytes = 3;
+  rates.to_host_bytes = rates.from_host_bytes = 8;
+  rates.disk_bytes = 1;
+  return rates;
+}
+
+Rates rates_of(const base::MachineRates& machine, std::string name) {
+  const auto per_ns = [](int64_t per_second) {
+    return std::max<int64_t>(per_second / 1'000'000'000, 1);
+  };
+  Rates rates;
+  rates.name = std::move(name);
+  rates.flops_f64 = per_ns(machine.f64_flops);
+  rates.flops_f32 = per_ns(machine.f32_flops);
+  rates.flops_half = per_ns(machine.half_flops);
+  rates.memory_bytes = per_ns(machine.memory_bytes);
+  rates.kernel_ns = machine.kernel_launch_ns;
+  rates.collective_ns = machine.collective_latency_ns;
+  rates.gather_bytes = rates.reduce_bytes = per_ns(machine.link_bytes);
+  rates.to_host_bytes = per_ns(machine.to_host_bytes);
+  rates.from_host_bytes = per_ns(machine.from_host_bytes);
+  rates.disk_bytes = per_ns(machine.disk_bytes);
+  return rates;
+}
+
 Estimate AnalyticCost::compute(const Graph& graph, const Node& node) const {
   if (!runs(node)) return {};
-  int64_t rate = cpu_.flops_f32;
+  int64_t rate = rates_.flops_f32;
   if (!node.operands.empty()) {
-    DType dtype = operand(graph, node, 0).dtype;
-    if (dtype == DType::BF16 || dtype == DType::F16) rate = cpu_.flops_half;
-    if (dtype == DType::F64) rate = cpu_.flops_f32 / 2;
+    const DType dtype = operand(graph, node, 0).dtype;
+    if (dtype == DType::BF16 || dtype == DType::F16) rate = rates_.flops_half;
+    if (dtype == DType::F64) rate = rates_.flops_f64;
   }
-  int64_t arithmetic = flops(graph, node) / (rate * threads_);
-  int64_t memory = bytes_moved(graph, node) / cpu_.memory_bytes;
-  return {{cpu_.kernel_ns + std::max(arithmetic, memory)}, Source::Analytic};
+  const int64_t arithmetic = flops(graph, node) / rate;
+  const int64_t memory = bytes_moved(graph, node) / rates_.memory_bytes;
+  return {{rates_.kernel_ns + std::max(arithmetic, memory)}, Source::Analytic};
 }
 
 Scratch AnalyticCost::scratch(const Graph& graph, const Node& node) const {
@@ -113,13 +148,13 @@ Estimate AnalyticCost::collective(Collective kind, base::Bytes bytes, int group_
   int64_t wire = 0;
   switch (kind) {
     case Collective::AllGather:
-      wire = others / cpu_.wire_bytes;
+      wire = others / rates_.gather_bytes;
       break;
     case Collective::ReduceScatter:
-      wire = others / cpu_.reduce_bytes;
+      wire = others / rates_.reduce_bytes;
       break;
     case Collective::AllReduce:
-      wire = others / cpu_.reduce_bytes + others / cpu_.wire_bytes;
+      wire = others / rates_.reduce_bytes + others / rates_.gather_bytes;
       break;
   }
   return {latency(kind, group_size) + base::Nanos{wire}, Source::Analytic};
@@ -127,12 +162,15 @@ Estimate AnalyticCost::collective(Collective kind, base::Bytes bytes, int group_
 
 base::Nanos AnalyticCost::latency(Collective kind, int group_size) const {
   if (group_size <= 1) return {};
-  return {kind == Collective::AllReduce ? 2 * cpu_.collective_ns : cpu_.collective_ns};
+  return {kind == Collective::AllReduce ? 2 * rates_.collective_ns : rates_.collective_ns};
 }
 
 Estimate AnalyticCost::copy(base::Bytes bytes, ir::Space from, ir::Space to) const {
-  int64_t rate = from == ir::Space::Disk || to == ir::Space::Disk ? 1 : cpu_.memory_bytes;
-  return {{cpu_.kernel_ns + bytes.v / rate}, Source::Analytic};
+  int64_t rate = rates_.memory_bytes;
+  if (from == ir::Space::Device && to != ir::Space::Device) rate = rates_.to_host_bytes;
+  if (to == ir::Space::Device && from != ir::Space::Device) rate = rates_.from_host_bytes;
+  if (from == ir::Space::Disk || to == ir::Space::Disk) rate = rates_.disk_bytes;
+  return {{rates_.kernel_ns + bytes.v / rate}, Source::Analytic};
 }
 
 }  // namespace dc::cost

@@ -45,6 +45,8 @@ class CostModel {
   virtual base::Nanos latency(Collective, int /*group_size*/) const { return {}; }
   virtual Contention contention(Collective, base::Bytes, int /*group_size*/) const { return {}; }
   virtual Estimate copy(base::Bytes bytes, ir::Space from, ir::Space to) const = 0;
+  // Whose rates stand behind figures from a table.
+  virtual std::string table() const { return "a generic CPU"; }
   virtual std::string origin() const = 0;  // "generic cpu table" or "profile <digest>"
 };
 

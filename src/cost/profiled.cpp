@@ -88,6 +88,43 @@ ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fal
   for (auto& [key, curve] : native_) std::sort(curve.begin(), curve.end(), by_bytes);
   for (auto& [key, curve] : collectives_) std::sort(curve.begin(), curve.end(), by_bytes);
   for (auto& [key, curve] : copies_) std::sort(curve.begin(), curve.end(), by_bytes);
+  for (const base::BesideMeasurement& row : measured.beside_compute) add_beside(row);
+  for (auto& [key, list] : beside_) {
+    std::sort(list.begin(), list.end(),
+              [](const Beside& a, const Beside& b) { return a.bytes < b.bytes; });
+  }
+}
+
+void ProfiledCost::add_beside(const base::BesideMeasurement& row) {
+  const auto alone = collectives_.find({row.kind, row.ranks});
+  if (alone == collectives_.end()) return;
+  const int64_t time = std::max<int64_t>(read(alone->second, row.bytes).time.v, 1);
+  const auto permille = [](double value) {
+    return static_cast<int32_t>(std::clamp(value, 1000.0, 100'000.0));
+  };
+  const double longer =
+      1000.0 * static_cast<double>(row.timing.median_ns) / static_cast<double>(time);
+  beside_[{row.kind, row.ranks}].push_back(
+      {row.bytes, {permille(longer), permille(static_cast<double>(row.compute_permille))}});
+}
+
+// Between two sizes linearly, outside what the nearest says.
+Contention ProfiledCost::contention(Collective kind, Bytes bytes, int group_size) const {
+  const auto found = beside_.find({text(kind), group_size});
+  if (found == beside_.end()) return fallback_.contention(kind, bytes, group_size);
+  const std::vector<Beside>& list = found->second;
+  const auto above = std::find_if(list.begin(), list.end(),
+                                  [&](const Beside& row) { return row.bytes >= bytes.v; });
+  if (above == list.end()) return list.back().contention;
+  if (above == list.begin() || above->bytes == bytes.v) return above->contention;
+  const Beside &high = *above, &low = *(above - 1);
+  const double share =
+      static_cast<double>(bytes.v - low.bytes) / static_cast<double>(high.bytes - low.bytes);
+  const auto between = [&](int32_t a, int32_t b) {
+    return a + static_cast<int32_t>(share * static_cast<double>(b - a));
+  };
+  return {between(low.contention.collective, high.contention.collective),
+          between(low.contention.compute, high.contention.compute)};
 }
 
 Estimate ProfiledCost::read(const Curve& curve, int64_t bytes) {

@@ -22,7 +22,9 @@ class ProfiledCost final : public CostModel {
   Scratch scratch(const ir::Graph& graph, const ir::Node& node) const override;
   Estimate collective(Collective kind, base::Bytes bytes, int group_size) const override;
   base::Nanos latency(Collective kind, int group_size) const override;
+  Contention contention(Collective kind, base::Bytes bytes, int group_size) const override;
   Estimate copy(base::Bytes bytes, ir::Space from, ir::Space to) const override;
+  std::string table() const override { return fallback_.table(); }
   std::string origin() const override { return origin_; }
 
  private:
@@ -36,10 +38,18 @@ class ProfiledCost final : public CostModel {
   // Between two points linearly, below the first its time, above the last in proportion. Measured
   // only at a point.
   static Estimate read(const Curve& curve, int64_t bytes);
+  void add_beside(const base::BesideMeasurement& row);
+
+  // What a collective and compute cost each other, by size.
+  struct Beside {
+    int64_t bytes = 0;
+    Contention contention;
+  };
 
   std::unordered_map<std::string, Row> kernels_;
-  std::map<std::string, Curve> native_;                          // by operator
-  std::map<std::pair<std::string, int>, Curve> collectives_;     // by kind and ranks
+  std::map<std::string, Curve> native_;                       // by operator
+  std::map<std::pair<std::string, int>, Curve> collectives_;  // by kind and ranks
+  std::map<std::pair<std::string, int>, std::vector<Beside>> beside_;
   std::map<std::pair<std::string, std::string>, Curve> copies_;  // by spaces
   const CostModel& fallback_;
   std::string origin_;

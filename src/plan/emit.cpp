@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/analysis/memory.h"
+#include "src/base/text.h"
 #include "src/plan/memory_table.h"
 #include "src/plan/program_emitter.h"
 #include "src/plan/traffic.h"
@@ -280,12 +281,15 @@ class Emitter {
     const std::string all = std::to_string(time.figures()) + " figures";
     if (const int lacking = time.count(cost::Source::Analytic); lacking > 0) {
       plan_.notes.push_back("the profile lacks " + std::to_string(lacking) + " of " + all +
-                            "; their time and workspace are estimates for a generic CPU");
+                            "; their time and workspace are estimates for " + cost_.table());
     }
-    if (const int beyond = time.count(cost::Source::Extrapolated); beyond > 0) {
-      plan_.notes.push_back("beyond-profile: " + std::to_string(beyond) + " of " + all +
-                            " are for larger sizes than the profile measured; their time is in "
-                            "proportion to its largest");
+    // A small kernel that is a little larger than any measured is not worth a word.
+    const base::Nanos beyond = time.by_source[static_cast<size_t>(cost::Source::Extrapolated)];
+    if (beyond * 100 > time.compute + time.communication + time.copies) {
+      plan_.notes.push_back(
+          "beyond-profile: " + std::to_string(time.count(cost::Source::Extrapolated)) + " of " +
+          all + " are for larger sizes than the profile measured; their time, " +
+          base::format_duration(beyond.v) + ", is in proportion to the largest of their kind");
     }
   }
 

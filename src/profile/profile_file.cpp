@@ -1,6 +1,7 @@
 #include "src/profile/profile_file.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "src/base/file.h"
@@ -20,6 +21,7 @@ constexpr const char* kFormat = "dcc-profile";
 // Of every number: 13 days in nanoseconds, a pebibyte. Sums over a whole plan stay far from
 // overflow.
 constexpr int64_t kLargest = int64_t{1} << 50;
+constexpr int64_t kLargestRate = int64_t{1} << 60;  // a second
 
 // Every failure to read a profile has the same cure.
 Status unreadable(const Status& why, const std::string& what) {
@@ -46,6 +48,36 @@ JsonValue machine_json(const base::MachineIdentity& machine) {
   return row;
 }
 
+constexpr const char* kOrigins[] = {"measured", "recorded", "synthetic"};
+
+// Members of `rates` and of `complete`, in the order of the file.
+struct RateName {
+  const char* key;
+  int64_t base::MachineRates::*member;
+};
+constexpr RateName kRates[] = {
+    {"f64_flops_per_s", &base::MachineRates::f64_flops},
+    {"f32_flops_per_s", &base::MachineRates::f32_flops},
+    {"half_flops_per_s", &base::MachineRates::half_flops},
+    {"memory_bytes_per_s", &base::MachineRates::memory_bytes},
+    {"kernel_launch_ns", &base::MachineRates::kernel_launch_ns},
+    {"link_bytes_per_s", &base::MachineRates::link_bytes},
+    {"collective_latency_ns", &base::MachineRates::collective_latency_ns},
+    {"to_host_bytes_per_s", &base::MachineRates::to_host_bytes},
+    {"from_host_bytes_per_s", &base::MachineRates::from_host_bytes},
+    {"disk_bytes_per_s", &base::MachineRates::disk_bytes},
+};
+struct PartName {
+  const char* key;
+  bool base::Completeness::*member;
+};
+constexpr PartName kParts[] = {
+    {"kernels", &base::Completeness::kernels},
+    {"collectives", &base::Completeness::collectives},
+    {"beside_compute", &base::Completeness::beside_compute},
+    {"copies", &base::Completeness::copies},
+};
+
 // Reads typed members of one object; the first failure sticks.
 class Fields {
  public:
@@ -57,6 +89,10 @@ class Fields {
     return static_cast<int32_t>(integer(key, std::numeric_limits<int32_t>::max()));
   }
   int64_t quantity(const char* key) { return integer(key, kLargest); }
+  int64_t rate(const char* key) { return integer(key, kLargestRate); }
+  bool flag(const char* key) {
+    return take<bool>(key, [](const JsonValue& value) { return value.to_bool(); });
+  }
   base::Timing timing() {
     return {quantity("median_ns"), quantity("fastest_ns"), quantity("spread_ns"), count("samples")};
   }
@@ -132,6 +168,17 @@ Status read_tables(const JsonValue& document, Measurements& measurements) {
                                  row.bytes = fields.quantity("bytes");
                                  row.timing = fields.timing();
                                }));
+  // Older profiles have no such table.
+  if (document.find("beside_compute") != nullptr) {
+    DC_RETURN_IF_ERROR(read_rows(document, "beside_compute", measurements.beside_compute,
+                                 [](Fields& fields, base::BesideMeasurement& row) {
+                                   row.kind = fields.text("kind");
+                                   row.ranks = fields.count("ranks");
+                                   row.bytes = fields.quantity("bytes");
+                                   row.timing = fields.timing();
+                                   row.compute_permille = fields.count("compute_permille");
+                                 }));
+  }
   return read_rows(document, "copies", measurements.copies,
                    [](Fields& fields, base::CopyMeasurement& row) {
                      row.from = fields.text("from");
@@ -141,12 +188,39 @@ Status read_tables(const JsonValue& document, Measurements& measurements) {
                    });
 }
 
+// What older profiles do not say.
+Status read_kind(const JsonValue& document, Measurements& measurements) {
+  if (const JsonValue* origin = document.find("origin")) {
+    DC_ASSIGN_OR_RETURN(const std::string name, origin->to_string());
+    const auto known = std::find(std::begin(kOrigins), std::end(kOrigins), name);
+    if (known == std::end(kOrigins)) {
+      return Status(ErrorKind::BadInput, "DC2502",
+                    "origin is '" + name + "'; known are measured, recorded and synthetic");
+    }
+    measurements.origin = static_cast<base::ProfileOrigin>(known - std::begin(kOrigins));
+  }
+  measurements.complete = {true, measurements.machine.ranks > 1, false, true};
+  if (const JsonValue* complete = document.find("complete")) {
+    Fields fields(*complete);
+    for (const PartName& part : kParts) measurements.complete.*part.member = fields.flag(part.key);
+    DC_RETURN_IF_ERROR(fields.status());
+  }
+  if (const JsonValue* rates = document.find("rates")) {
+    Fields fields(*rates);
+    measurements.rates.emplace();
+    for (const RateName& rate : kRates) (*measurements.rates).*rate.member = fields.rate(rate.key);
+    DC_RETURN_IF_ERROR(fields.status());
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string to_json(const Measurements& measurements) {
   JsonValue document = JsonValue::object();
   document.set("format", JsonValue(kFormat));
   document.set("version", JsonValue(static_cast<int64_t>(kProfileVersion)));
+  document.set("origin", JsonValue(kOrigins[static_cast<size_t>(measurements.origin)]));
   document.set("machine", machine_json(measurements.machine));
   document.set("model_digest", JsonValue(measurements.model_digest));
   JsonValue& kernels = document.set("kernels", JsonValue::array());
@@ -165,6 +239,15 @@ std::string to_json(const Measurements& measurements) {
     row.set("bytes", JsonValue(collective.bytes));
     set_timing(row, collective.timing);
   }
+  JsonValue& beside = document.set("beside_compute", JsonValue::array());
+  for (const base::BesideMeasurement& collective : measurements.beside_compute) {
+    JsonValue& row = beside.push(JsonValue::object());
+    row.set("kind", JsonValue(collective.kind));
+    row.set("ranks", JsonValue(static_cast<int64_t>(collective.ranks)));
+    row.set("bytes", JsonValue(collective.bytes));
+    set_timing(row, collective.timing);
+    row.set("compute_permille", JsonValue(collective.compute_permille));
+  }
   JsonValue& copies = document.set("copies", JsonValue::array());
   for (const base::CopyMeasurement& copy : measurements.copies) {
     JsonValue& row = copies.push(JsonValue::object());
@@ -172,6 +255,14 @@ std::string to_json(const Measurements& measurements) {
     row.set("to", JsonValue(copy.to));
     row.set("bytes", JsonValue(copy.bytes));
     set_timing(row, copy.timing);
+  }
+  JsonValue& complete = document.set("complete", JsonValue::object());
+  for (const PartName& part : kParts)
+    complete.set(part.key, JsonValue(measurements.complete.*part.member));
+  if (measurements.rates) {
+    JsonValue& rates = document.set("rates", JsonValue::object());
+    for (const RateName& rate : kRates)
+      rates.set(rate.key, JsonValue((*measurements.rates).*rate.member));
   }
   return document.dump(JsonValue::Order::Insertion, 1) + "\n";
 }
@@ -197,6 +288,7 @@ Result<Profile> parse_profile(const std::string& text, const std::string& what) 
   }
   Status status = read_machine(document, profile.measurements.machine);
   if (status.ok()) status = read_tables(document, profile.measurements);
+  if (status.ok()) status = read_kind(document, profile.measurements);
   if (!status.ok()) return unreadable(status, what);
   profile.digest = base::sha256_hex(text);
   return profile;

@@ -66,6 +66,15 @@ class Profile(unittest.TestCase):
         kinds = collections.Counter(row["kind"] for row in document["collectives"])
         self.assertEqual(set(kinds), {"all_gather", "all_reduce", "reduce_scatter"} if ranks > 1 else set())
         self.assertEqual(len(set(kinds.values())), 1 if ranks > 1 else 0)
+        size = lambda row: (row["kind"], row["ranks"], row["bytes"])
+        self.assertEqual([size(row) for row in document["beside_compute"]], [size(row) for row in document["collectives"]])
+        for row in document["beside_compute"]:
+            self.assertGreater(row["median_ns"], 0)
+            self.assertLessEqual(1000, row["compute_permille"])
+        self.assertEqual(document["origin"], "measured")
+        self.assertEqual(document["complete"], {"kernels": True, "collectives": ranks > 1, "beside_compute": ranks > 1, "copies": True})
+        spaces = collections.Counter((row["from"], row["to"]) for row in document["copies"])
+        self.assertEqual(spaces, {("device", "host"): 7, ("host", "device"): 7})
 
     def test_own_ranks(self):
         self.check(profile(running.archive("tiny-llama"))[1], "dcrun -n", 2)
@@ -168,6 +177,18 @@ class Notes(unittest.TestCase):
         self.assertEqual(self.notes(changed), {"stale-profile"})
         self.assertEqual(self.notes(good, "--world", "2", "--threads", "2"), {"profile-threads"})
         self.assertEqual(self.notes(good, "--world", "3"), {"profile-ranks"})
+        changed = copy.deepcopy(good)
+        changed["complete"]["beside_compute"] = False
+        self.assertEqual(self.notes(changed), {"partial-profile"})
+        changed = copy.deepcopy(good)
+        changed["origin"] = "synthetic"
+        changed["machine"]["software"] = changed["model_digest"] = "none"
+        self.assertEqual(self.notes(changed), {"synthetic-profile"})
+        changed = copy.deepcopy(good)
+        changed["collectives"] = [row for row in good["collectives"] if row["bytes"] <= 4096]
+        for row in changed["collectives"]:
+            row["median_ns"] = 10**6
+        self.assertEqual(self.notes(changed), {"beyond-profile"})
         for digest in ("f" * 64, ""):
             changed = copy.deepcopy(good)
             changed["model_digest"] = digest

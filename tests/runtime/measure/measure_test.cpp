@@ -1,6 +1,8 @@
 // What `dcc profile` measures, on ranks that are threads of this process.
 #include "runtime/measure/measure.h"
 
+#include "runtime/measure/busy.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -135,30 +137,56 @@ TEST(Measure, AFailingRankIsNamedByTheOthers) {
   }
 }
 
+TEST(Measure, SlowdownIsWhatComputeLostBesideTransfers) {
+  EXPECT_EQ(slowdown_permille(1000, 1000), 1000);
+  EXPECT_EQ(slowdown_permille(1000, 1100), 1000);  // noise
+  EXPECT_EQ(slowdown_permille(1000, 800), 1250);
+  EXPECT_EQ(slowdown_permille(1000, 500), 2000);
+  EXPECT_EQ(slowdown_permille(1000, 100), 4000);  // as much as is believed
+  EXPECT_EQ(slowdown_permille(1000, 0), 4000);
+}
+
 TEST(Measure, CollectivesOverSizes) {
-  std::vector<base::CollectiveMeasurement> seen[2];
+  CollectiveSweep seen[2];
+  double last = 0;
   on_ranks(2, [&](int rank, Job& job) {
-    auto rows = measure_collectives(job, 100'000, [](double, std::string_view) {});
-    ASSERT_TRUE(rows.ok()) << rows.status().to_string();
-    seen[rank] = std::move(rows).value();
+    auto swept = measure_collectives(job, 100'000, 1, [&](double fraction, std::string_view) {
+      if (rank != 0) return;
+      EXPECT_GE(fraction, last);
+      last = fraction;
+    });
+    ASSERT_TRUE(swept.ok()) << swept.status().to_string();
+    seen[rank] = std::move(swept).value();
   });
-  ASSERT_EQ(seen[0].size(), 3u * 4u);  // 4, 16, 64 and 256 KiB: the largest value is inside
-  for (size_t i = 0; i < seen[0].size(); ++i) {
-    const base::CollectiveMeasurement& row = seen[0][i];
+  EXPECT_EQ(last, 1);
+  ASSERT_EQ(seen[0].alone.size(), 3u * 4u);  // 4, 16, 64 and 256 KiB: the largest value is inside
+  ASSERT_EQ(seen[0].beside_compute.size(), seen[0].alone.size());
+  for (size_t i = 0; i < seen[0].alone.size(); ++i) {
+    const base::CollectiveMeasurement& row = seen[0].alone[i];
     EXPECT_EQ(row.kind, i < 4 ? "all_gather" : i < 8 ? "all_reduce" : "reduce_scatter");
     EXPECT_EQ(row.bytes, int64_t{4096} << (2 * (i % 4)));
     EXPECT_EQ(row.ranks, 2);
     EXPECT_GT(row.timing.median_ns, 0);
     EXPECT_GE(row.timing.samples, 5);
-    EXPECT_EQ(seen[1][i].timing.median_ns, row.timing.median_ns);
+    EXPECT_EQ(seen[1].alone[i].timing.median_ns, row.timing.median_ns);
+    const base::BesideMeasurement& beside = seen[0].beside_compute[i];
+    EXPECT_EQ(beside.kind, row.kind);
+    EXPECT_EQ(beside.bytes, row.bytes);
+    EXPECT_GT(beside.timing.median_ns, 0);
+    EXPECT_GE(beside.compute_permille, 1000);
+    EXPECT_EQ(seen[1].beside_compute[i].compute_permille, beside.compute_permille);
   }
 }
 
 TEST(Measure, CopiesAndTheProcessorHaveNames) {
   const auto copies = measure_copies();
-  ASSERT_EQ(copies.size(), 2u);
-  EXPECT_GT(copies[0].timing.median_ns, 0);
-  EXPECT_NE(copies[0].from, copies[0].to);
+  ASSERT_EQ(copies.size(), 2u * 7u);  // 4 KiB to 16 MiB
+  for (size_t i = 0; i < copies.size(); ++i) {
+    EXPECT_GT(copies[i].timing.median_ns, 0);
+    EXPECT_EQ(copies[i].from, i < 7 ? "device" : "host");
+    EXPECT_NE(copies[i].from, copies[i].to);
+    EXPECT_EQ(copies[i].bytes, int64_t{4096} << (2 * (i % 7)));
+  }
   EXPECT_FALSE(cpu_name().empty());
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "src/cost/analytic.h"
+#include "src/cost/costs.h"
 #include "src/profile/node_key.h"
 #include "tests/src/analysis/small_steps.h"
 
@@ -107,6 +108,56 @@ TEST_F(Profiled, CollectivesOfTheirGroupOnly) {
   EXPECT_EQ(four.time.v, table_.collective(Collective::AllGather, {4096}, 4).time.v);
   EXPECT_EQ(cost.collective(Collective::ReduceScatter, {4096}, 2).source, Source::Analytic);
   EXPECT_EQ(cost.collective(Collective::AllReduce, {4096}, 4).time.v, 900);
+}
+
+TEST_F(Profiled, ContentionIsWhatWasMeasuredBesideCompute) {
+  profile_.measurements.collectives = {{"all_gather", 2, 4096, taking(200)},
+                                       {"all_gather", 2, 16384, taking(1000)}};
+  profile_.measurements.beside_compute = {{"all_gather", 2, 16384, taking(1100), 1050},
+                                          {"all_gather", 2, 4096, taking(300), 1250},
+                                          {"all_reduce", 2, 4096, taking(300), 1250}};
+  const ProfiledCost cost(profile_, table_);
+  const auto of = [&](int64_t bytes) { return cost.contention(Collective::AllGather, {bytes}, 2); };
+  EXPECT_EQ(of(4096), (Contention{1500, 1250}));
+  EXPECT_EQ(of(16384), (Contention{1100, 1050}));
+  EXPECT_EQ(of(10240), (Contention{1300, 1150}));
+  EXPECT_EQ(of(1), of(4096));
+  EXPECT_EQ(of(1 << 20), of(16384));
+  EXPECT_EQ(cost.contention(Collective::AllReduce, {4096}, 2), Contention{});  // alone: unknown
+  EXPECT_EQ(cost.contention(Collective::AllGather, {4096}, 4), Contention{});
+  // Faster beside compute than alone is noise.
+  profile_.measurements.beside_compute = {{"all_gather", 2, 4096, taking(150), 990}};
+  EXPECT_EQ(ProfiledCost(profile_, table_).contention(Collective::AllGather, {4096}, 2),
+            Contention{});
+}
+
+TEST_F(Profiled, RatesOfTheMachineStandInForTheGenericOne) {
+  profile_.measurements.machine.cpu = "A machine";
+  profile_.measurements.rates = base::MachineRates{1'000'000'000'000,
+                                                   2'000'000'000'000,
+                                                   8'000'000'000'000,
+                                                   100'000'000'000,
+                                                   500,
+                                                   10'000'000'000,
+                                                   3000,
+                                                   20'000'000'000,
+                                                   30'000'000'000,
+                                                   2'000'000'000};
+  const Costs costs(profile_, 1);
+  const CostModel& cost = costs.model();
+  EXPECT_EQ(cost.compute(b_.graph(), node(known_)).time.v, 5000);  // measured all the same
+  EXPECT_EQ(cost.compute(b_.graph(), node(unknown_)).time.v, 500 + 3 * 64 * 16 * 4 / 100);
+  EXPECT_EQ(cost.compute(b_.graph(), node(unknown_)).source, Source::Analytic);
+  EXPECT_EQ(cost.table(), "A machine");
+  EXPECT_EQ(cost.collective(Collective::AllGather, {1 << 20}, 4).time.v, 3000 + (3 << 18) / 10);
+  EXPECT_EQ(cost.copy({1 << 20}, ir::Space::Device, ir::Space::Host).time.v, 500 + (1 << 20) / 20);
+  EXPECT_EQ(cost.copy({1 << 20}, ir::Space::Host, ir::Space::Device).time.v, 500 + (1 << 20) / 30);
+  EXPECT_EQ(cost.copy({1 << 20}, ir::Space::Disk, ir::Space::Device).time.v, 500 + (1 << 20) / 2);
+  profile_.measurements.kernels.clear();  // 2 * 64 * 16 * 32 operations at 2000 a nanosecond
+  const Costs unmeasured(profile_, 1);
+  EXPECT_EQ(unmeasured.model().compute(b_.graph(), node(known_)).time.v,
+            500 + (64 * 32 + 32 * 16 + 64 * 16) * 4 / 100);
+  EXPECT_EQ(Costs(std::nullopt, 1).model().table(), "a generic CPU");
 }
 
 TEST_F(Profiled, CopiesFollowTheirDirection) {

@@ -28,7 +28,11 @@ Measurements sample() {
                  {"dc.cast f32[8](1) -> bf16[8](1)", "native", {10, 9, 1, 18}, 0}};
   all.collectives = {{"all_gather", 2, 4096, {100, 90, 3, 50}},
                      {"reduce_scatter", 2, int64_t{1} << 40, {int64_t{1} << 49, 1, 2, 5}}};
+  all.beside_compute = {{"all_gather", 2, 4096, {130, 120, 4, 50}, 1250}};
   all.copies = {{"host", "device", 16777216, {7, 6, 5, 4}}};
+  all.origin = base::ProfileOrigin::Synthetic;
+  all.complete = {true, true, false, true};
+  all.rates = base::MachineRates{1, 2, int64_t{1} << 59, 4, 5, 6, 7, 8, 9, 10};
   return all;
 }
 
@@ -84,7 +88,48 @@ TEST(Profile, RoundTrip) {
   EXPECT_EQ(after.copies[0].to, "device");
   EXPECT_EQ(after.copies[0].bytes, 16777216);
   expect_equal(after.copies[0].timing, before.copies[0].timing);
+  ASSERT_EQ(after.beside_compute.size(), 1u);
+  EXPECT_EQ(after.beside_compute[0].bytes, 4096);
+  EXPECT_EQ(after.beside_compute[0].compute_permille, 1250);
+  expect_equal(after.beside_compute[0].timing, before.beside_compute[0].timing);
+  EXPECT_EQ(after.origin, base::ProfileOrigin::Synthetic);
+  EXPECT_TRUE(after.complete.kernels);
+  EXPECT_FALSE(after.complete.beside_compute);
+  ASSERT_TRUE(after.rates.has_value());
+  EXPECT_EQ(after.rates->half_flops, int64_t{1} << 59);
+  EXPECT_EQ(after.rates->disk_bytes, 10);
   EXPECT_EQ(to_json(after), text);  // the same records are the same text
+}
+
+TEST(Profile, OlderOnesSayLess) {
+  Measurements all = sample();
+  all.beside_compute.clear();
+  std::string text = to_json(all);
+  text = replaced(text, "\"origin\":", "\"x_origin\":");
+  text = replaced(text, "\"beside_compute\":", "\"x_beside_compute\":");
+  text = replaced(text, "\"complete\":", "\"x_complete\":");
+  text = replaced(text, "\"rates\":", "\"x_rates\":");
+  const auto parsed = parse_profile(text, "prof.json");
+  ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
+  EXPECT_EQ(parsed->measurements.origin, base::ProfileOrigin::Measured);
+  EXPECT_TRUE(parsed->measurements.complete.collectives);
+  EXPECT_FALSE(parsed->measurements.complete.beside_compute);
+  EXPECT_FALSE(parsed->measurements.rates.has_value());
+}
+
+TEST(Profile, OriginsRatesAndPartsAreKnownWords) {
+  const std::string good = to_json(sample());
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"\"synthetic\"", "\"invented\""},
+           {"\"synthetic\"", "1"},
+           {"\"half_flops_per_s\":", "\"bf16\":"},
+           {"\"half_flops_per_s\": 576460752303423488", "\"half_flops_per_s\": -1"},
+           {"\"collectives\": true", "\"collectives\": 1"},
+           {"\"compute_permille\":", "\"compute\":"}}) {
+    const base::Status status = refusal(replaced(good, from, to));
+    ASSERT_FALSE(status.ok()) << from << to;
+    EXPECT_EQ(status.kind(), ErrorKind::BadInput) << from << to;
+  }
 }
 
 TEST(Profile, FilesComeAndGo) {
