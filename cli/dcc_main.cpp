@@ -51,7 +51,7 @@ void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
   sub->add_option("--search-time", a.search_time,
                   "Seconds after which --chain auto takes the best so far; not cached");
   sub->add_option("--reduction-order", a.reduction_order, "When gradients are summed over ranks")
-      ->check(CLI::IsMember({"per-step", "per-micro-batch"}));
+      ->check(CLI::IsMember({"per-step", "per-micro-batch", "auto"}));
   sub->add_option("--reduce-dtype", a.reduce_dtype,
                   "Type gradients travel in; their own if not given")
       ->check(CLI::IsMember({"float32", "bfloat16"}));
@@ -64,6 +64,11 @@ void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
                   "Where offload passes put what they move; without it the host, and --chain auto "
                   "does not offload")
       ->check(CLI::IsMember({"host", "disk"}));
+  sub->add_option("--recompute", a.recompute,
+                  "Activations the backward phase makes again: as many as --memory asks for, all "
+                  "but each block's inputs, or none")
+      ->check(CLI::IsMember({"auto", "full", "off"}))
+      ->capture_default_str();
   sub->add_option("--threads", a.threads, "Threads per rank")->capture_default_str();
   sub->add_option("--config", a.config, "train.json; overrides what the archive says");
   sub->add_flag("--no-cache", a.no_cache, "Neither read nor write the plan cache");
@@ -76,6 +81,10 @@ void add_profile(CLI::App& app, dc::cli::ProfileArguments& a) {
   sub->add_option("model", a.model, "Archive written by scripts/export.py")->required();
   sub->add_option("-o,--output", a.output, "prof.json to write")->required();
   sub->add_option("-n,--ranks", a.ranks, "Start this many ranks on this machine");
+  sub->add_option("--comm", a.comm,
+                  "What carries collectives: local, mpi, tcp, or auto by host and launcher")
+      ->check(CLI::IsMember({"auto", "local", "mpi", "tcp"}))
+      ->capture_default_str();
   sub->add_option("--threads", a.threads, "Threads per rank")->capture_default_str();
 }
 
@@ -83,9 +92,13 @@ void add_reading(CLI::App& app, dc::cli::InspectArguments& inspect,
                  dc::cli::VerifyArguments& verify) {
   CLI::App* show = app.add_subcommand("inspect", "Show what a plan holds");
   show->add_option("plan", inspect.plan, "Plan file")->required();
-  show->add_option("--as", inspect.as, "summary, text, json or memory")
-      ->check(CLI::IsMember({"summary", "text", "json", "memory"}))
+  show->add_option("trace", inspect.trace,
+                   "Trace of dcrun, shown beside the prediction; for timeline only");
+  show->add_option("--as", inspect.as,
+                   "summary, text, json, memory, or timeline: an HTML page of the step over time")
+      ->check(CLI::IsMember({"summary", "text", "json", "memory", "timeline"}))
       ->capture_default_str();
+  show->add_option("-o,--output", inspect.output, "File to write instead of standard output");
   CLI::App* check =
       app.add_subcommand("verify", "Check a plan: levels 0 (digest), 1 (structure), 2 (meaning)");
   check->add_option("plan", verify.plan, "Plan file")->required();

@@ -10,6 +10,7 @@
 
 #include "cli/dcrun_options.h"
 #include "cli/rank_threads.h"
+#include "cli/record_profile.h"
 #include "runtime/comm/launch.h"
 #include "runtime/comm/rendezvous.h"
 #include "runtime/plan/file.h"
@@ -17,6 +18,7 @@
 #include "runtime/train/settings.h"
 #include "runtime/train/signals.h"
 #include "runtime/train/train.h"
+#include "src/base/file.h"
 #include "src/base/text.h"
 #include "src/base/train_config.h"
 
@@ -77,6 +79,7 @@ Result<runtime::TrainOptions> train_options(const cli::DcrunOptions& options,
   train.metrics = options.metrics;
   train.save = options.save;
   train.trace = options.trace;
+  train.record = !options.record_profile.empty();
   train.dump_gradients = options.dump_gradients;
   train.offload_dir = options.offload_dir;
   train.poison = options.poison;
@@ -93,6 +96,9 @@ Result<Ready> make_ready(const cli::DcrunOptions& options, const runtime::Launch
   DC_ASSIGN_OR_RETURN(ready.loaded, runtime::plan::load(options.plan));
   DC_RETURN_IF_ERROR(check_world(ready.loaded, launch));
   DC_ASSIGN_OR_RETURN(ready.options, train_options(options, ready.loaded.plan));
+  if (launch.rank == 0 && !options.record_profile.empty()) {
+    DC_RETURN_IF_ERROR(base::check_writable(options.record_profile));
+  }
   return ready;
 }
 
@@ -114,6 +120,11 @@ Result<runtime::Outcome> run_rank(const cli::DcrunOptions& options,
                                  "reading the plan and the configuration");
   if (!status.ok()) return status;
   auto outcome = runtime::train(ready->loaded, *job, launch, ready->options);
+  if (outcome.ok() && outcome->recording) {
+    status = cli::record_profile(options.record_profile, ready->loaded.plan, *outcome->recording,
+                                 *job, launch);
+    if (!status.ok()) outcome = std::move(status);
+  }
   if (!outcome.ok()) job->leave(outcome.status());  // peers that wait for this rank hear why
   return outcome;
 }

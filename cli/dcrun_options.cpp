@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "runtime/measure/recorded.h"
 #include "src/base/build_id.h"
 #include "src/base/text.h"
 
@@ -77,6 +78,9 @@ void declare_rest(CLI::App& app, Raw& raw) {
   app.add_option("--save", o.save, "Write model.safetensors here at the end or when stopped")
       ->type_name("DIR");
   app.add_option("--trace", o.trace, "Chrome/Perfetto trace of all ranks")->type_name("FILE.json");
+  app.add_option("--record-profile", o.record_profile,
+                 "Measure every instruction in the running step; dcc compile --profile reads it")
+      ->type_name("FILE.json");
   app.add_option("--dump-gradients", o.dump_gradients,
                  "Write gradients.safetensors of step 1 here, before clipping")
       ->type_name("DIR");
@@ -126,6 +130,12 @@ Status check_complete(const DcrunOptions& options) {
     return usage("no --weights; give the archive the plan was compiled from, or init:0");
   }
   if (options.data.empty()) return usage("no --data; give a token file, or synthetic");
+  constexpr int kFewest = runtime::kRecordedWarmup + runtime::kRecordedSteps;
+  if (!options.record_profile.empty() && options.steps < kFewest) {
+    return usage("--record-profile needs at least " + std::to_string(kFewest) + " steps, " +
+                 std::to_string(runtime::kRecordedWarmup) +
+                 " to warm up and the others to measure; give --steps 20");
+  }
   return base::ok_status();
 }
 

@@ -2,7 +2,7 @@
 """Checks who includes whom against the allow-list below. Exits 1 and lists every violation.
 
 The map is the one of README.md: base < ir < {frontend, profile, analysis} < {cost, layout} < sim < passes < search < plan < cache in src,
-{plan, device} < {memory, comm, kernel} < exec < {train, measure} in runtime. src and runtime share schemas and src/base; runtime/plan may be used by
+{plan, device} < {memory, comm, kernel} < exec < {train, measure, page} in runtime. src and runtime share schemas and src/base; runtime/plan may be used by
 src/{plan,sim,cache}. Heavy or foreign headers stay where they belong.
 """
 
@@ -36,6 +36,7 @@ RUNTIME = {
     "exec": {"plan", "device", "memory", "comm", "kernel"},
     "train": {"plan", "device", "memory", "comm", "kernel", "exec"},
     "measure": {"plan", "device", "memory", "comm", "kernel", "exec"},
+    "page": {"plan", "device", "memory", "comm", "kernel", "exec"},
 }
 # Foreign headers: pattern -> where they may appear (prefix of the path, suffix of the file name).
 FOREIGN = {

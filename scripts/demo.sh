@@ -46,7 +46,10 @@ $python scripts/demo_reference.py compare "$out/model.pt2" "$out/tokens.bin" --r
 printf '\nwhere the memory went: '
 build/bin/dcc inspect "$out/plan.dcp" --as=memory
 
+build/bin/dcc inspect "$out/plan.dcp" "$out/trace.json" --as=timeline -o "$out/timeline.html"
+
 title done "all of it is in $out"
+echo "the step over time, as predicted and as run: $out/timeline.html (open it in a browser)"
 echo "every instruction of every rank over time: $out/trace.json (open it in ui.perfetto.dev)"
 echo "trained parameters: $out/saved/model.safetensors; the plan as text: build/bin/dcc inspect $out/plan.dcp --as=text"
 echo "the demo's own time: ${times%, }; $SECONDS s in all"

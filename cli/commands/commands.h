@@ -20,12 +20,13 @@ struct CompileArguments {
   int search_effort = 48;
   double search_time = 0;       // seconds; 0: no limit
   std::string passes;           // a chain of one's own, comma-separated; empty: by name
-  std::string reduction_order;  // "per-step", "per-micro-batch" or empty
+  std::string reduction_order;  // "per-step", "per-micro-batch", "auto" or empty
   std::string reduce_dtype;     // "float32", "bfloat16" or empty
   int grad_accum = 1;
   // Budgets: bytes with an optional suffix (KiB, MiB, GiB); empty: no budget
   std::string memory, host_memory, disk_memory;
   std::string offload_space;  // "host", "disk" or empty
+  std::string recompute = "auto";      // "auto", "full" or "off"
   int threads = 1;
   bool no_cache = false;
   bool json = false;
@@ -36,6 +37,7 @@ struct ProfileArguments {
   std::string model;
   std::string output;
   int ranks = 0;  // 0: as the launcher says, one if there is none
+  std::string comm = "auto";
   int threads = 1;
 };
 // Starts its own ranks with -n; returns the process exit code.
@@ -43,7 +45,9 @@ int run_profile(const ProfileArguments& arguments, int argc, char** argv);
 
 struct InspectArguments {
   std::string plan;
-  std::string as = "summary";  // summary | text | json | memory
+  std::string trace;           // of `dcrun --trace`, for timeline; empty: none
+  std::string as = "summary";  // summary | text | json | memory | timeline
+  std::string output;          // empty: stdout
 };
 base::Status run_inspect(const InspectArguments& arguments);
 

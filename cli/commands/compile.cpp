@@ -73,10 +73,13 @@ Result<plan::CompileOptions> options_of(const CompileArguments& arguments) {
   options.chain = arguments.chain;
   options.search_effort = arguments.search_effort;
   options.own_passes = arguments.passes;
+  options.any_order = arguments.reduction_order == "auto";
   if (arguments.reduction_order == "per-step")
     options.passes.reduction_order = passes::ReductionOrder::PerStep;
   if (arguments.reduction_order == "per-micro-batch")
     options.passes.reduction_order = passes::ReductionOrder::PerMicroBatch;
+  if (arguments.recompute == "full") options.passes.recompute = passes::Recompute::Full;
+  if (arguments.recompute == "off") options.passes.recompute = passes::Recompute::Off;
   if (arguments.reduce_dtype == "float32") options.reduce_dtype = ir::DType::F32;
   if (arguments.reduce_dtype == "bfloat16") options.reduce_dtype = ir::DType::BF16;
   const auto budget = [](const std::string& text, std::optional<base::Bytes>& to) -> Status {

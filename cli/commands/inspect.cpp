@@ -1,20 +1,47 @@
 #include <cstdio>
 
 #include "cli/commands/commands.h"
+#include "runtime/exec/trace_reader.h"
+#include "runtime/page/page.h"
 #include "runtime/plan/file.h"
 #include "runtime/plan/memory_report.h"
+#include "src/base/file.h"
 
 namespace dc::cli {
 
-base::Status run_inspect(const InspectArguments& arguments) {
-  DC_ASSIGN_OR_RETURN(const runtime::plan::Loaded loaded, runtime::plan::load(arguments.plan));
+namespace {
+
+base::Result<std::string> timeline(const InspectArguments& arguments,
+                                   const runtime::plan::Loaded& loaded) {
+  if (arguments.trace.empty()) return runtime::timeline_page(loaded, nullptr);
+  DC_ASSIGN_OR_RETURN(const runtime::TraceFile trace, runtime::read_trace(arguments.trace, loaded));
+  return runtime::timeline_page(loaded, &trace);
+}
+
+base::Result<std::string> shown(const InspectArguments& arguments,
+                                const runtime::plan::Loaded& loaded) {
+  if (arguments.as == "timeline") return timeline(arguments, loaded);
   std::string text;
   if (arguments.as == "text") text = runtime::plan::to_text(loaded.plan);
   if (arguments.as == "json") text = runtime::plan::to_json(loaded.plan);
   if (arguments.as == "memory") text = runtime::plan::memory_report(loaded.plan);
   if (arguments.as == "summary") text = runtime::plan::summary(loaded.plan);
+  if (text.empty() || text.back() != '\n') text += '\n';
+  return text;
+}
+
+}  // namespace
+
+base::Status run_inspect(const InspectArguments& arguments) {
+  if (!arguments.trace.empty() && arguments.as != "timeline") {
+    return base::Status(base::ErrorKind::Usage, "DC2805",
+                        "a trace is shown by --as=timeline only; leave out " + arguments.trace);
+  }
+  if (!arguments.output.empty()) DC_RETURN_IF_ERROR(base::check_writable(arguments.output));
+  DC_ASSIGN_OR_RETURN(const runtime::plan::Loaded loaded, runtime::plan::load(arguments.plan));
+  DC_ASSIGN_OR_RETURN(const std::string text, shown(arguments, loaded));
+  if (!arguments.output.empty()) return base::write_file_atomically(arguments.output, text);
   std::fwrite(text.data(), 1, text.size(), stdout);
-  if (text.empty() || text.back() != '\n') std::fputc('\n', stdout);
   return {};
 }
 

@@ -5,11 +5,11 @@
 
 #include "cli/commands/commands.h"
 #include "cli/commands/model.h"
+#include "cli/machine.h"
 #include "cli/rank_threads.h"
 #include "runtime/comm/rendezvous.h"
 #include "runtime/measure/measure.h"
 #include "runtime/train/agreement.h"
-#include "src/base/build_id.h"
 #include "src/base/file.h"
 #include "src/base/text.h"
 #include "src/cost/analytic.h"
@@ -110,13 +110,7 @@ Status measure(const ProfileArguments& arguments, const runtime::LaunchInfo& lau
   }
   all.copies = runtime::measure_copies();
   all.model_digest = model.step.model_digest;
-  all.machine = {runtime::cpu_name(),
-                 std::string(base::build_id()),
-                 std::string(control.name()),
-                 std::string(runtime::name(launch.launcher)),
-                 static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN)),
-                 launch.world,
-                 arguments.threads};
+  all.machine = machine_of(launch, control, arguments.threads);
   Status written;
   if (launch.rank == 0) written = profile::write_profile(arguments.output, all);
   DC_RETURN_IF_ERROR(runtime::agree(control, std::move(written), "writing the profile"));
@@ -131,6 +125,7 @@ Status measure(const ProfileArguments& arguments, const runtime::LaunchInfo& lau
 Status profile_rank(const ProfileArguments& arguments, const runtime::LaunchInfo& launch) {
   set_threads(arguments.threads);
   runtime::CommOptions comm;
+  comm.backend = arguments.comm;
   comm.threads_per_rank = arguments.threads;  // pinned as dcrun's ranks are
   DC_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Job> job, runtime::connect(launch, comm));
   Status status = measure(arguments, launch, *job);

@@ -27,7 +27,7 @@ struct LaunchInfo {
   int rank = 0, world = 1;
   int local_rank = 0, local_world = 1;  // ranks of this host
   std::string job;                      // equal on all ranks of this start, different for any other
-  std::optional<Master> master;
+  std::optional<Master> master = std::nullopt;
   bool one_host() const { return local_world == world; }
 };
 std::string_view name(Launcher launcher);

@@ -44,6 +44,7 @@ Peers::Peers(int rank, Mapping memory, const std::vector<Seat>& seats)
     : rank_(rank),
       memory_(std::move(memory)),
       page_(memory_.base(), static_cast<int>(seats.size())),
+      silent_(seats.size()),
       stop_(eventfd(0, EFD_CLOEXEC)) {
   for (size_t peer = 0; peer < seats.size(); ++peer) {
     page_.rank(static_cast<int>(peer)).pid.store(seats[peer].pid);
@@ -85,7 +86,11 @@ void Peers::listen_to(Line& line) {
   auto* into = reinterpret_cast<std::byte*>(&line.goodbye) + line.heard;
   const ssize_t got = recv(line.socket, into, sizeof(Goodbye) - line.heard, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got <= 0) return record_death(line.rank);
+  if (got <= 0) {
+    const bool silent = got < 0 && errno != ECONNRESET;
+    silent_[static_cast<size_t>(line.rank)].store(silent);
+    return record_death(line.rank);
+  }
   line.heard += static_cast<size_t>(got);
   if (line.heard < sizeof(Goodbye)) return;
   line.goodbye.reason[sizeof(line.goodbye.reason) - 1] = 0;
@@ -123,8 +128,16 @@ bool Peers::gone(int rank) const {
 base::Status Peers::gone_status(int rank, std::string_view doing) const {
   const base::Status status = page_.gone(rank, doing);
   const std::string& host = hosts_[static_cast<size_t>(rank)];
+  if (!silent_[static_cast<size_t>(rank)].load()) {
+    return base::Status(status.kind(), status.code(),
+                        status.sentence() + " (it ran at " + host + ")");
+  }
   return base::Status(status.kind(), status.code(),
-                      status.sentence() + " (it ran at " + host + ")");
+                      "rank " + std::to_string(rank) + " at " + host +
+                          " cannot be reached any more" +
+                          (doing.empty() ? "" : " while this rank was in " + std::string(doing)) +
+                          ": no answer for half a minute; see that host and the network between, "
+                          "and start the job again");
 }
 
 void Peers::record_death(int rank) {

@@ -2,6 +2,7 @@
 // connection to each, the lifeline, carries nothing but a goodbye; a thread sleeps on them.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -26,7 +27,7 @@ class Peers {
   int world() const { return page_.world(); }
   const ControlPage& page() const { return page_; }
   bool gone(int rank) const;  // left, failed or died
-  // PeerDied that names the rank, what this rank was in ("" if nothing), and where it ran.
+  // PeerDied that names the rank, where it ran, and what this rank was in ("" if nothing).
   base::Status gone_status(int rank, std::string_view doing) const;
   void record_death(int rank);
   // Success while nobody has failed or died.
@@ -48,7 +49,8 @@ class Peers {
   Mapping memory_;
   ControlPage page_;  // of this rank alone: what it knows
   std::vector<std::string> hosts_;
-  std::mutex mutex_;  // of waiters_
+  std::vector<std::atomic<bool>> silent_;  // by rank: its host stopped answering
+  std::mutex mutex_;                       // of waiters_
   std::vector<int> waiters_;
   std::vector<Descriptor> lifelines_;
   Descriptor stop_;

@@ -124,13 +124,45 @@ void TraceRecorder::write_names(std::FILE* file, bool first) const {
   }
 }
 
-std::string TraceRecorder::exposed_wait(const plan::Program& program, size_t stream, int32_t index,
-                                        int32_t cause) const {
-  const plan::Instruction& in = program.instructions[static_cast<size_t>(index)];
+TraceEvent TraceRecorder::event(size_t stream, const Record& record) const {
+  TraceEvent event;
+  event.rank = rank_;
+  event.stream = static_cast<int32_t>(stream);
+  event.program = record.program;
+  event.instruction = record.instruction;
+  event.begin_ns = record.begin_ns;
+  event.end_ns = record.end_ns;
+  // A program outside the step, run once before it, belongs to no step.
+  const std::vector<int32_t>& runs = runs_[static_cast<size_t>(record.program)];
+  const size_t before = record.epoch - 1;
+  if (!runs.empty()) {
+    event.step = static_cast<int32_t>(before / runs.size() + 1);
+    event.run = runs[before % runs.size()];
+  }
+  return event;
+}
+
+std::vector<TraceEvent> TraceRecorder::events() const {
+  std::vector<TraceEvent> list;
+  for (size_t s = 0; s < rings_.size(); ++s) {
+    const Ring& ring = rings_[s];
+    const uint64_t size = ring.records.size();
+    for (uint64_t i = ring.count - std::min(ring.count, size); i < ring.count; ++i) {
+      list.push_back(event(s, ring.records[i % size]));
+    }
+  }
+  return list;
+}
+
+std::string TraceRecorder::exposed_wait(const TraceEvent& event) const {
+  const plan::Program& program = plan_.programs[static_cast<size_t>(event.program)];
+  const auto index = static_cast<size_t>(event.instruction);
   // A collective on the compute stream itself hides nothing: compute stands for as long as it
   // takes.
-  if (in.kind == plan::InstructionKind::Collective) cause = index;
-  if (stream != 0 || cause < 0) return "";
+  const bool own = program.instructions[index].kind == plan::InstructionKind::Collective;
+  const int32_t cause =
+      own ? event.instruction : causes_[static_cast<size_t>(event.program)][index];
+  if (event.stream != 0 || cause < 0) return "";
   const plan::Instruction& awaited = program.instructions[static_cast<size_t>(cause)];
   return ",\"awaits\":{\"index\":" + std::to_string(cause) +
          ",\"name\":" + quoted(instruction_name(awaited)) +
@@ -138,39 +170,26 @@ std::string TraceRecorder::exposed_wait(const plan::Program& program, size_t str
          ",\"bytes\":" + std::to_string(written_bytes(plan_, awaited)) + "}";
 }
 
-void TraceRecorder::write_record(std::FILE* file, size_t stream, const Record& record) const {
-  const auto p = static_cast<size_t>(record.program);
-  const plan::Program& program = plan_.programs[p];
-  const auto index = static_cast<size_t>(record.instruction);
-  const plan::Instruction& instruction = program.instructions[index];
-  // A program outside the step, run once before it, belongs to no step.
-  const std::vector<int32_t>& runs = runs_[p];
-  const size_t before = record.epoch - 1;
-  const size_t step = runs.empty() ? 0 : before / runs.size() + 1;
-  const int32_t run = runs.empty() ? 0 : runs[before % runs.size()];
+void TraceRecorder::write_event(std::FILE* file, const TraceEvent& event) const {
+  const plan::Program& program = plan_.programs[static_cast<size_t>(event.program)];
+  const plan::Instruction& instruction =
+      program.instructions[static_cast<size_t>(event.instruction)];
   std::fprintf(file,
-               ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%zu,\"ts\":%.3f,\"dur\":%.3f,\"name\":%s,"
-               "\"cat\":\"%s\",\"args\":{\"step\":%zu,\"run\":%d,\"program\":%s,\"index\":%d,"
+               ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"name\":%s,"
+               "\"cat\":\"%s\",\"args\":{\"step\":%d,\"run\":%d,\"program\":%s,\"index\":%d,"
                "\"module\":%s,\"bytes\":%lld%s}}",
-               rank_, stream, static_cast<double>(record.begin_ns) / 1000.0,
-               static_cast<double>(record.end_ns - record.begin_ns) / 1000.0,
-               quoted(instruction_name(instruction)).c_str(), phase_name(instruction.phase), step,
-               run, quoted(program.name).c_str(), record.instruction,
+               event.rank, event.stream, static_cast<double>(event.begin_ns) / 1000.0,
+               static_cast<double>(event.end_ns - event.begin_ns) / 1000.0,
+               quoted(instruction_name(instruction)).c_str(), phase_name(instruction.phase),
+               event.step, event.run, quoted(program.name).c_str(), event.instruction,
                quoted(instruction.module).c_str(),
                static_cast<long long>(written_bytes(plan_, instruction)),
-               exposed_wait(program, stream, record.instruction, causes_[p][index]).c_str());
+               exposed_wait(event).c_str());
 }
 
 base::Status TraceRecorder::write_events(std::FILE* file, bool first) const {
   write_names(file, first);
-  for (size_t s = 0; s < rings_.size(); ++s) {
-    const Ring& ring = rings_[s];
-    const uint64_t size = ring.records.size();
-    const uint64_t kept = std::min(ring.count, size);
-    for (uint64_t i = ring.count - kept; i < ring.count; ++i) {
-      write_record(file, s, ring.records[i % size]);
-    }
-  }
+  for (const TraceEvent& event : events()) write_event(file, event);
   if (std::ferror(file)) {
     return base::Status(base::ErrorKind::Io, "DC6621", "the trace could not be written");
   }

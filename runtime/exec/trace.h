@@ -13,6 +13,15 @@ namespace dc::runtime {
 
 inline constexpr const char* kTraceSchema = "dcrun-trace/1";
 
+// When one instruction ran, once.
+struct TraceEvent {
+  int32_t rank = 0, stream = 0;
+  int32_t step = 0;  // 1 for the first; 0: outside the steps
+  int32_t run = 0;   // of programs, within the step; 0 for the first
+  int32_t program = 0, instruction = 0;
+  int64_t begin_ns = 0, end_ns = 0;
+};
+
 class TraceRecorder {
  public:
   // Keeps the newest `capacity` records of each stream; memory is allocated here and never again.
@@ -23,7 +32,8 @@ class TraceRecorder {
   void record(int32_t stream, int32_t program, int32_t instruction, uint32_t epoch,
               int64_t begin_ns, int64_t end_ns);
 
-  int64_t dropped() const;  // records that were overwritten
+  int64_t dropped() const;                 // records that were overwritten
+  std::vector<TraceEvent> events() const;  // what is kept: by stream, then time
   // Writes this rank's events as JSON objects, each but the first preceded by a comma. An event
   // says in which step it ran (1 for the first) and in which of the step's runs of programs (0 for
   // the first). One in which compute stood names what it waited for; its duration is exposed
@@ -41,10 +51,10 @@ class TraceRecorder {
     uint64_t count = 0;  // ever recorded
   };
   void write_names(std::FILE* file, bool first) const;
-  void write_record(std::FILE* file, size_t stream, const Record& record) const;
+  TraceEvent event(size_t stream, const Record& record) const;
+  void write_event(std::FILE* file, const TraceEvent& event) const;
   // ',"awaits":{...}' where compute stood, else nothing.
-  std::string exposed_wait(const plan::Program& program, size_t stream, int32_t index,
-                           int32_t cause) const;
+  std::string exposed_wait(const TraceEvent& event) const;
 
   const plan::Plan& plan_;
   int rank_;

@@ -6,6 +6,7 @@
 #include "runtime/exec/trace.h"
 #include "runtime/measure/measure.h"
 #include "runtime/measure/samples.h"
+#include "runtime/measure/slowest.h"
 #include "src/base/step_scalars.h"
 
 namespace dc::runtime {
@@ -131,21 +132,6 @@ Status first_failure(const Status& mine, Communicator& control) {
   return {};
 }
 
-// Keeps the slowest rank's figures of every row; rows are in the same order on all ranks.
-Status keep_slowest(std::vector<KernelMeasurement>& rows, Communicator& control) {
-  std::vector<base::Timing> mine, all(rows.size() * static_cast<size_t>(control.size()));
-  for (const KernelMeasurement& row : rows) mine.push_back(row.timing);
-  DC_RETURN_IF_ERROR(control.exchange(
-      mine.data(), static_cast<int64_t>(mine.size() * sizeof(base::Timing)), all.data()));
-  for (size_t rank = 0; rank < static_cast<size_t>(control.size()); ++rank) {
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const base::Timing& other = all[rank * rows.size() + i];
-      if (other.median_ns > rows[i].timing.median_ns) rows[i].timing = other;
-    }
-  }
-  return {};
-}
-
 using Samples = std::vector<std::vector<int64_t>>;  // by instruction of the step program
 
 Result<Samples> replay(const plan::Plan& plan, Executor& executor, const TimingOptions& options,
@@ -191,21 +177,22 @@ Result<std::vector<KernelMeasurement>> measure_scratch(const plan::Plan& plan) {
   std::map<std::string, KernelMeasurement> rows;
   std::unique_ptr<KernelProvider> native = make_native_provider(), aten;
   const AddressMap nowhere(plan, nullptr, 0);
-  for (const plan::Instruction& instruction :
-       plan.programs[static_cast<size_t>(plan.step.back().program)].instructions) {
-    if (instruction.kind != plan::InstructionKind::Kernel) continue;
-    std::string key = instruction_key(plan, instruction);
-    if (rows.contains(key)) continue;
-    KernelMeasurement row;
-    row.key = key;
-    row.provider = instruction.provider == plan::Provider::Aten ? "aten" : "native";
-    if (instruction.provider == plan::Provider::Aten) {
-      if (!aten) {
-        DC_ASSIGN_OR_RETURN(aten, open_aten_provider(plan.threads));
+  for (const plan::Program& program : plan.programs) {
+    for (const plan::Instruction& instruction : program.instructions) {
+      if (instruction.kind != plan::InstructionKind::Kernel) continue;
+      std::string key = instruction_key(plan, instruction);
+      if (rows.contains(key)) continue;
+      KernelMeasurement row;
+      row.key = key;
+      row.provider = instruction.provider == plan::Provider::Aten ? "aten" : "native";
+      if (instruction.provider == plan::Provider::Aten) {
+        if (!aten) {
+          DC_ASSIGN_OR_RETURN(aten, open_aten_provider(plan.threads));
+        }
+        DC_ASSIGN_OR_RETURN(row.scratch_bytes, aten->measure_scratch(instruction, nowhere));
       }
-      DC_ASSIGN_OR_RETURN(row.scratch_bytes, aten->measure_scratch(instruction, nowhere));
+      rows.emplace(std::move(key), std::move(row));
     }
-    rows.emplace(std::move(key), std::move(row));
   }
   std::vector<KernelMeasurement> list;
   for (auto& [key, row] : rows) list.push_back(std::move(row));
@@ -233,8 +220,10 @@ Result<std::vector<KernelMeasurement>> measure_kernels(const plan::Plan& plan,
     std::vector<int64_t>& all = by_key[instruction_key(plan, program.instructions[i])];
     all.insert(all.end(), samples[i].begin(), samples[i].end());
   }
-  for (KernelMeasurement& row : measured) row.timing = summarize(by_key[row.key]);
-  DC_RETURN_IF_ERROR(keep_slowest(measured, control));
+  std::vector<base::Timing> timings;
+  for (const KernelMeasurement& row : measured) timings.push_back(summarize(by_key[row.key]));
+  DC_RETURN_IF_ERROR(keep_slowest(timings, control));
+  for (size_t i = 0; i < measured.size(); ++i) measured[i].timing = timings[i];
   return measured;
 }
 

@@ -5,6 +5,7 @@
 #include "runtime/exec/trace.h"
 #include "runtime/measure/measure.h"
 #include "runtime/measure/samples.h"
+#include "runtime/measure/slowest.h"
 
 namespace dc::runtime {
 namespace {
@@ -30,17 +31,6 @@ struct Sweep {
 constexpr Sweep kSweeps[] = {{"all_gather", &Communicator::all_gather},
                              {"all_reduce", &Communicator::all_reduce},
                              {"reduce_scatter", &Communicator::reduce_scatter}};
-
-// The slowest rank's median decides: it is what a step waits for.
-Result<base::Timing> slowest(const base::Timing& mine, Communicator& control) {
-  std::vector<base::Timing> all(static_cast<size_t>(control.size()));
-  DC_RETURN_IF_ERROR(control.exchange(&mine, sizeof mine, all.data()));
-  base::Timing worst = all[0];
-  for (const base::Timing& other : all) {
-    if (other.median_ns > worst.median_ns) worst = other;
-  }
-  return worst;
-}
 
 Result<base::Timing> time_one(Communicator& communicator, const Sweep& sweep,
                               const CollectiveBuffer& buffer, int repeats) {
@@ -77,8 +67,9 @@ Result<std::vector<CollectiveMeasurement>> measure_collectives(Job& job, int64_t
       buffer.output.data = slab.base + room;
       DC_ASSIGN_OR_RETURN(const base::Timing mine,
                           time_one(*communicator, sweep, buffer, repeats_of(bytes)));
-      DC_ASSIGN_OR_RETURN(const base::Timing timing, slowest(mine, job.control()));
-      rows.push_back({sweep.kind, ranks, bytes, timing});
+      std::vector<base::Timing> timing{mine};
+      DC_RETURN_IF_ERROR(keep_slowest(timing, job.control()));
+      rows.push_back({sweep.kind, ranks, bytes, timing[0]});
       progress(
           static_cast<double>(rows.size()) / static_cast<double>(sizes.size() * std::size(kSweeps)),
           "collectives");

@@ -242,6 +242,10 @@ void Decoder::prediction(const fb::Prediction& from, Prediction& to) {
   to.copy_ns = from.copy_ns();
   to.copied_out_bytes = from.copied_out_bytes();
   to.copied_in_bytes = from.copied_in_bytes();
+  to.contention_ns = from.contention_ns();
+  to.bounds_ns = numbers(from.bounds_ns());
+  to.without_norm_ns = from.without_norm_ns();
+  to.figures_ns = numbers(from.figures_ns());
 }
 
 void Decoder::memory(const fb::Plan& from, Plan& to) {

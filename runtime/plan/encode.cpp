@@ -244,9 +244,12 @@ VectorOf<Offset<fb::Group>> Encoder::groups(const Plan& plan) {
 Offset<fb::Prediction> Encoder::prediction(const Prediction& p) {
   const auto wire = numbers(p.wire_bytes);
   const auto origin = text(p.origin);
+  const auto bounds = numbers(p.bounds_ns);
+  const auto figures = numbers(p.figures_ns);
   return fb::CreatePrediction(builder_, p.compute_ns, p.communication_ns, p.step_ns, p.peak_bytes,
                               p.live_bytes, wire, origin, p.copy_ns, p.copied_out_bytes,
-                              p.copied_in_bytes);
+                              p.copied_in_bytes, p.contention_ns, bounds, p.without_norm_ns,
+                              figures);
 }
 
 std::string Encoder::run(const Plan& plan) {

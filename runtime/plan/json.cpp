@@ -221,6 +221,10 @@ void JsonDump::prediction() {
   field("copy_ns", p.copy_ns);
   field("copied_out_bytes", p.copied_out_bytes);
   field("copied_in_bytes", p.copied_in_bytes);
+  field("contention_ns", p.contention_ns);
+  integers("bounds_ns", p.bounds_ns);
+  field("without_norm_ns", p.without_norm_ns);
+  integers("figures_ns", p.figures_ns);
   w_.end_object();
 }
 

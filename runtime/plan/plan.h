@@ -194,6 +194,7 @@ struct Optimizer {
   double final_lr_fraction = 0;
 };
 
+inline constexpr size_t kBounds = 4, kFigureOrigins = 4;
 struct Prediction {
   int64_t compute_ns = 0, communication_ns = 0, step_ns = 0;
   int64_t peak_bytes = 0, live_bytes = 0;  // arena size; largest sum of live values
@@ -202,6 +203,14 @@ struct Prediction {
   // Copies between memory spaces, per step and rank: their serial time, bytes from and to the
   // device.
   int64_t copy_ns = 0, copied_out_bytes = 0, copied_in_bytes = 0;
+  int64_t contention_ns = 0;  // of the step: what transfers beside it added to compute
+  // What no other order of the same work beats (src/sim/bounds.h): B0 to B3; B1 if no update waited
+  // for the norm. Empty: unknown.
+  std::vector<int64_t> bounds_ns;
+  int64_t without_norm_ns = 0;
+  // Serial time by where its figures come from: measured, interpolated, extrapolated, a table.
+  // Empty: unknown.
+  std::vector<int64_t> figures_ns;
 };
 
 struct Plan {

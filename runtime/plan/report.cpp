@@ -9,6 +9,9 @@ namespace {
 
 using base::JsonWriter;
 
+constexpr const char* kFigureNames[kFigureOrigins] = {"measured", "interpolated", "extrapolated",
+                                                      "table"};
+
 void write_parameters(JsonWriter& json, const Plan& plan) {
   const ParameterFacts facts = parameter_facts(plan);
   json.key("parameters").begin_object();
@@ -55,7 +58,17 @@ void write_prediction(JsonWriter& json, const Plan& plan) {
   json.key("prediction").begin_object();
   json.field("step_ns", p.step_ns).field("compute_ns", p.compute_ns);
   json.field("communication_ns", p.communication_ns).field("origin", p.origin);
-  json.field("copy_ns", p.copy_ns);
+  json.field("copy_ns", p.copy_ns).field("contention_ns", p.contention_ns);
+  if (!p.bounds_ns.empty()) {
+    json.key("bounds_ns").begin_object();
+    for (size_t i = 0; i < kBounds; ++i) json.field("b" + std::to_string(i), p.bounds_ns[i]);
+    json.field("without_norm", p.without_norm_ns).end_object();
+  }
+  if (!p.figures_ns.empty()) {
+    json.key("figures_ns").begin_object();
+    for (size_t i = 0; i < kFigureOrigins; ++i) json.field(kFigureNames[i], p.figures_ns[i]);
+    json.end_object();
+  }
   json.end_object();
   json.key("copied_bytes").begin_object();
   json.field("out", p.copied_out_bytes).field("in", p.copied_in_bytes).end_object();
@@ -105,9 +118,13 @@ void write_report(JsonWriter& json, const Plan& plan) {
   write_parameters(json, plan);
   write_memory(json, plan);
   write_prediction(json, plan);
-  json.key("notes").begin_array();
-  for (const std::string& note : plan.notes) json.string(note);
-  json.end_array();
+  const auto list = [&](const char* name, const std::vector<std::string>& lines) {
+    json.key(name).begin_array();
+    for (const std::string& text : lines) json.string(text);
+    json.end_array();
+  };
+  list("remarks", plan.remarks);
+  list("notes", plan.notes);
 }
 
 }  // namespace dc::runtime::plan

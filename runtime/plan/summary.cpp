@@ -62,6 +62,44 @@ std::string copied(const Prediction& p) {
                                      base::format_duration(p.copy_ns) + ", by each rank");
 }
 
+std::string percent(int64_t part, int64_t whole) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%",
+                100 * static_cast<double>(part) / static_cast<double>(whole));
+  return text;
+}
+
+// How near the step is to what no other order of the same work beats.
+std::string bounds(const Prediction& p) {
+  if (p.bounds_ns.empty() || p.step_ns == 0) return "";
+  static constexpr const char* kMeaning[kBounds] = {"full overlap", "its ends", "memory",
+                                                    "contention"};
+  std::string text = "reaches ";
+  for (size_t i = 0; i < kBounds; ++i) {
+    text += (i == 0 ? "" : ", ") + percent(p.bounds_ns[i], p.step_ns) + " of B" +
+            std::to_string(i) + " (" + kMeaning[i] + ")";
+  }
+  const int64_t barrier = p.bounds_ns[1] - p.without_norm_ns;
+  if (barrier > 0)
+    text += "; updates wait " + base::format_duration(barrier) + " for all gradients";
+  return line("bounds", text);
+}
+
+// Where the figures come from, if there is more than one source.
+std::string figures(const Prediction& p) {
+  int64_t all = 0;
+  for (int64_t time : p.figures_ns) all += time;
+  static constexpr const char* kNames[kFigureOrigins] = {
+      "measured", "interpolated", "extrapolated beyond what was measured", "from a table"};
+  if (all == 0 || p.figures_ns.back() == all) return "";
+  std::string text;
+  for (size_t i = 0; i < kFigureOrigins; ++i) {
+    if (p.figures_ns[i] == 0) continue;
+    text += (text.empty() ? "" : ", ") + percent(p.figures_ns[i], all) + " " + kNames[i];
+  }
+  return line("figures", text);
+}
+
 std::string prediction(const Plan& plan) {
   const Prediction& p = plan.prediction;
   std::string wire;
@@ -70,15 +108,19 @@ std::string prediction(const Plan& plan) {
     wire += (wire.empty() ? "" : ", ") + std::string(name(static_cast<CollectiveKind>(i))) + " " +
             format_bytes(p.wire_bytes[i]) + " (" + std::to_string(p.wire_bytes[i]) + " bytes)";
   }
-  const int64_t exposed = p.step_ns - p.compute_ns, transfers = p.communication_ns + p.copy_ns;
+  const int64_t exposed = p.step_ns - p.compute_ns - p.contention_ns,
+                transfers = p.communication_ns + p.copy_ns;
   const std::string what = p.copy_ns == 0 ? "communication " : "communication and copies ";
   const std::string communication = exposed == transfers
                                         ? " + " + what + base::format_duration(transfers)
                                         : " + exposed " + what + base::format_duration(exposed) +
                                               " of " + base::format_duration(transfers);
+  const std::string contention =
+      p.contention_ns == 0 ? "" : " + contention " + base::format_duration(p.contention_ns);
   return line("predicted step", base::format_duration(p.step_ns) + " = compute " +
                                     base::format_duration(p.compute_ns) + communication +
-                                    ", from " + or_none(p.origin)) +
+                                    contention + ", from " + or_none(p.origin)) +
+         bounds(p) + figures(p) +
          line("sent per step", wire.empty() ? "nothing" : wire + ", by rank 0") + copied(p);
 }
 
@@ -144,6 +186,19 @@ std::string program(const Plan& plan, const Program& p, int64_t repeat) {
   return out + std::to_string(others) + " signals and waits";
 }
 
+// What passes report, under the name of each: "recompute        program 'step': ...".
+std::string remarks(const Plan& plan) {
+  std::string out, last;
+  for (const std::string& remark : plan.remarks) {
+    const size_t colon = remark.find(": ");
+    const bool named = colon != std::string::npos;
+    const std::string pass = named ? remark.substr(0, colon) : "";
+    out += line(pass == last ? "" : pass, named ? remark.substr(colon + 2) : remark);
+    last = pass;
+  }
+  return out;
+}
+
 std::string identity(const Plan& plan) {
   return line("model", or_none(plan.model_digest)) + line("profile", or_none(plan.profile_digest)) +
          line("options", plan.options) + line("compiler", or_none(plan.compiler));
@@ -158,7 +213,7 @@ std::string report(const Plan& plan) {
     out += line(i == 0 ? "instructions" : "",
                 program(plan, plan.programs[static_cast<size_t>(run.program)], run.repeat));
   }
-  return out + identity(plan);
+  return out + remarks(plan) + identity(plan);
 }
 
 std::string summary(const Plan& plan) {

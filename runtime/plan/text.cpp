@@ -235,7 +235,9 @@ void TextDump::prediction() {
   number(p.peak_bytes).raw(" live_bytes=").number(p.live_bytes).raw(" wire_bytes=");
   numbers(p.wire_bytes).raw(" origin=").word(p.origin).raw(" copy_ns=").number(p.copy_ns);
   raw(" copied_out_bytes=").number(p.copied_out_bytes).raw(" copied_in_bytes=");
-  number(p.copied_in_bytes).raw("\n");
+  number(p.copied_in_bytes).raw(" contention_ns=").number(p.contention_ns).raw(" bounds_ns=");
+  numbers(p.bounds_ns).raw(" without_norm_ns=").number(p.without_norm_ns).raw(" figures_ns=");
+  numbers(p.figures_ns).raw("\n");
 }
 
 void TextDump::argument(const Arg& arg) {

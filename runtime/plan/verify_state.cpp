@@ -213,9 +213,13 @@ Status check_optimizer(const Plan& plan) {
     return bad_plan("DC3235", "the optimizer's clip value or schedule is not a sensible number");
   }
   const Prediction& p = plan.prediction;
+  const auto has_negative = [](const std::vector<int64_t>& numbers) {
+    return std::any_of(numbers.begin(), numbers.end(), [](int64_t v) { return v < 0; });
+  };
   if (p.compute_ns < 0 || p.communication_ns < 0 || p.step_ns < 0 || p.peak_bytes < 0 ||
       p.live_bytes < 0 || p.copy_ns < 0 || p.copied_out_bytes < 0 || p.copied_in_bytes < 0 ||
-      std::any_of(p.wire_bytes.begin(), p.wire_bytes.end(), [](int64_t v) { return v < 0; })) {
+      p.contention_ns < 0 || p.without_norm_ns < 0 || has_negative(p.wire_bytes) ||
+      has_negative(p.bounds_ns) || has_negative(p.figures_ns)) {
     return bad_plan("DC3236", "the prediction has a negative number");
   }
   return {};

@@ -212,6 +212,12 @@ Status check_model_ids(const Plan& plan) {
   if (kinds != 0 && kinds != kCollectiveKinds) {
     return bad_plan("DC3103", "the prediction has " + std::to_string(kinds) + " wire byte counts");
   }
+  const size_t bounds = plan.prediction.bounds_ns.size(),
+               figures = plan.prediction.figures_ns.size();
+  if ((bounds != 0 && bounds != kBounds) || (figures != 0 && figures != kFigureOrigins)) {
+    return bad_plan("DC3103", "the prediction has " + std::to_string(bounds) + " bounds and " +
+                                  std::to_string(figures) + " origins of figures");
+  }
   return {};
 }
 

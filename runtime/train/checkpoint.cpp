@@ -135,6 +135,12 @@ Status prepare_folder(const std::string& folder) {
   return prepare_file(folder + "/model.safetensors");
 }
 
+Status check_shared(const std::string& folder, Communicator& control) {
+  Status status = TensorFile::create(folder + "/model.safetensors", {}, {}, control).status();
+  return std::move(status).add_context("all ranks write into " + folder +
+                                       ", so give a folder that their hosts share");
+}
+
 Status prepare_file(const std::string& path) {
   if (std::filesystem::is_directory(path)) {
     return Status(ErrorKind::CannotWrite, "DC6312", path + " is a folder; give a file name");

@@ -37,7 +37,10 @@ base::Status save_checkpoint(const std::string& folder, const plan::Plan& plan,
 // Creates the folder if needed and proves that a file can be made in it: CannotWrite (73)
 // otherwise.
 base::Status prepare_folder(const std::string& folder);
-// The same for a file that will be written later.
+// Collective. All ranks write into the folder together, so on several hosts it must be one that
+// they share: CannotWrite (73) before the first step otherwise.
+base::Status check_shared(const std::string& folder, Communicator& control);
+// The same as prepare_folder for a file that will be written later.
 base::Status prepare_file(const std::string& path);
 
 }  // namespace dc::runtime

@@ -25,6 +25,7 @@ using base::Status;
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxTraceRecords = 1 << 17;  // per stream and rank
+constexpr size_t kRecordingSteps = 20;
 
 // One run on one rank, from checks to the last save.
 class Session {
@@ -48,6 +49,9 @@ class Session {
       for (const std::string& folder : made_) std::filesystem::remove(folder, ignored);
       return opened;
     }
+    for (const std::string* folder : {&options_.save, &options_.dump_gradients}) {
+      if (!folder->empty()) DC_RETURN_IF_ERROR(check_shared(*folder, control_));
+    }
     DC_RETURN_IF_ERROR(prepare());
     DC_ASSIGN_OR_RETURN(
         auto loop, Loop::create(plan_, *executor_, *data_, options_.settings, control_.rank().v));
@@ -64,7 +68,7 @@ class Session {
       json.boolean(path->empty());
     }
     const plan::Optimizer& optimizer = options_.settings.optimizer;
-    json.boolean(options_.poison).real(options_.settings.loss_scale);
+    json.boolean(options_.poison).boolean(options_.record).real(options_.settings.loss_scale);
     json.real(optimizer.clip_norm).integer(static_cast<int64_t>(optimizer.seed));
     json.integer(optimizer.schedule).integer(optimizer.warmup_steps);
     json.integer(optimizer.total_steps).real(optimizer.final_lr_fraction);
@@ -118,8 +122,8 @@ class Session {
     ExecutorOptions options;
     options.poison = options_.poison;
     options.outside = &outside_;
-    if (!options_.trace.empty()) {
-      trace_ = std::make_unique<TraceRecorder>(plan_, control_.rank().v, trace_capacity());
+    if (!options_.trace.empty() || options_.record) {
+      trace_ = std::make_shared<TraceRecorder>(plan_, control_.rank().v, trace_capacity());
       options.trace = trace_.get();
     }
     auto executor = Executor::prepare(plan_, job_, slab, options);
@@ -152,9 +156,10 @@ class Session {
       per_step += static_cast<size_t>(run.repeat) *
                   plan_.programs[static_cast<size_t>(run.program)].instructions.size();
     }
-    // At least one whole step.
-    return std::min(std::max(kMaxTraceRecords, per_step),
-                    per_step * static_cast<size_t>(options_.steps));
+    // A trace holds at least one whole step, a recording enough of them for a median.
+    const size_t steps = std::max<size_t>(kMaxTraceRecords / std::max<size_t>(per_step, 1),
+                                          options_.record ? kRecordingSteps : 1);
+    return per_step * std::min(steps, static_cast<size_t>(options_.steps));
   }
 
   TensorBinder binder() const {
@@ -172,13 +177,14 @@ class Session {
     }
     report_.finish();
     DC_RETURN_IF_ERROR(save(outcome.steps, {}));
-    if (trace_) {
+    if (!options_.trace.empty()) {
       DC_RETURN_IF_ERROR(save_trace(options_.trace, *trace_,
                                     {digest_, plan_.name, std::string(control_.name())}, control_));
     }
     // A request that came during the last step or the save counts too.
     DC_ASSIGN_OR_RETURN(const bool late, any_rank(control_, stop_requested()));
     outcome.stopped = outcome.stopped || late;
+    if (options_.record) outcome.recording = trace_;
     return outcome;
   }
 
@@ -265,7 +271,7 @@ class Session {
   std::unique_ptr<DataSource> data_;
   WeightSet weights_;
   OutsideMemory outside_;
-  std::unique_ptr<TraceRecorder> trace_;
+  std::shared_ptr<TraceRecorder> trace_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<GradientDump> dump_;
   std::unique_ptr<Metrics> metrics_;

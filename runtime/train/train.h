@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -12,6 +13,8 @@
 
 namespace dc::runtime {
 
+class TraceRecorder;  // runtime/exec/trace.h
+
 struct TrainOptions {
   std::string weights, data;  // as given to --weights and --data
   int64_t steps = 1;
@@ -19,12 +22,14 @@ struct TrainOptions {
   std::string metrics, save, trace, dump_gradients;  // paths; empty: none
   std::string offload_dir;                           // for what the plan keeps on disk
   bool poison = false;
+  bool record = false;  // keep this rank's records for the caller
   RunSettings settings;
 };
 
 struct Outcome {
-  int64_t steps = 0;     // updates done
-  bool stopped = false;  // a signal asked for it
+  int64_t steps = 0;                               // updates done
+  bool stopped = false;                            // a signal asked for it
+  std::shared_ptr<const TraceRecorder> recording;  // with `record`; of the plan given to train
 };
 
 // Collective. Checks that all ranks run the same plan the same way, prepares, trains, saves.

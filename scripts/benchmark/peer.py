@@ -1,9 +1,11 @@
-"""One rank of PyTorch training the same model: DDP or FSDP2 over gloo. Started by run.py through torchrun.
+"""One rank of PyTorch training the same model: DDP or FSDP2 over gloo. Started by run.py through torchrun, by network.py on the hosts of a lab.
 
-Prints one JSON line on rank 0: the duration of every measured step in milliseconds, and the last loss.
+Prints one JSON line on rank 0: the duration of every measured step in milliseconds, and the last loss. FSDP2 wraps every block; `fsdp`
+gathers parameters again in the backward phase, `fsdp-keep` keeps them. Of several micro-batches only the last one is reduced in DDP.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -17,9 +19,11 @@ from dcc_export import presets  # noqa: E402
 from dcc_export import workload as workloads  # noqa: E402
 
 
-def build(preset):
-    batch, seq = presets.default_shape(preset)
-    return workloads.make(workloads.Options(batch=batch, seq=seq or 32), preset=preset)
+def build(arguments):
+    if arguments.hf_config:
+        return workloads.make(workloads.Options(batch=arguments.batch, seq=arguments.seq), hf_config=arguments.hf_config)
+    batch, seq = presets.default_shape(arguments.preset)
+    return workloads.make(workloads.Options(batch=batch, seq=seq or 32), preset=arguments.preset)
 
 
 def blocks(module):
@@ -35,31 +39,41 @@ def wrap(module, kind):
 
     mesh = dist.device_mesh.init_device_mesh("cpu", (dist.get_world_size(),))
     for block in blocks(module):
-        fully_shard(block, mesh=mesh, reshard_after_forward=True)
-    fully_shard(module, mesh=mesh, reshard_after_forward=True)
+        fully_shard(block, mesh=mesh, reshard_after_forward=kind == "fsdp")
+    fully_shard(module, mesh=mesh, reshard_after_forward=kind == "fsdp")
     return module
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--preset", default="small-llama")
-    parser.add_argument("--kind", choices=("ddp", "fsdp"), required=True)
+    parser.add_argument("--hf-config")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--seq", type=int, default=32)
+    parser.add_argument("--accumulation", type=int, default=1)
+    parser.add_argument("--no-clip", action="store_true")
+    parser.add_argument("--kind", choices=("ddp", "fsdp", "fsdp-keep"), required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--warmup", type=int, required=True)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    workload = build(arguments.preset)
+    workload = build(arguments)
     model = wrap(workload.module.train(), arguments.kind)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     generator = torch.Generator().manual_seed(dist.get_rank())
     times, loss = [], None
     for step in range(arguments.warmup + arguments.steps):
-        inputs = {n: torch.randint(0, 2048, t.shape, generator=generator) for n, t in workload.inputs.items()}
+        batches = [{n: torch.randint(0, 2048, t.shape, generator=generator) for n, t in workload.inputs.items()}
+                   for _ in range(arguments.accumulation)]
         started = time.perf_counter()
-        loss = model(**inputs)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for inputs in batches:
+            waits = arguments.kind == "ddp" and inputs is not batches[-1]
+            with model.no_sync() if waits else contextlib.nullcontext():
+                loss = model(**inputs)
+                (loss / arguments.accumulation).backward()
+        if not arguments.no_clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
         if step >= arguments.warmup:

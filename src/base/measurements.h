@@ -1,5 +1,5 @@
-// What `dcc profile` measures: plain records that the runtime fills and src/profile reads and
-// writes.
+// What `dcc profile` and `dcrun --record-profile` measure: plain records that the runtime fills and
+// src/profile reads and writes.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct KernelMeasurement {
 struct CollectiveMeasurement {
   std::string kind;  // "all_gather", "reduce_scatter", "all_reduce"
   int32_t ranks = 0;
-  int64_t bytes = 0;  // of the whole f32 value
+  int64_t bytes = 0;  // of the whole value as it travels
   Timing timing;
 };
 struct CopyMeasurement {

@@ -109,17 +109,25 @@ Scratch AnalyticCost::scratch(const Graph& graph, const Node& node) const {
 
 Estimate AnalyticCost::collective(Collective kind, base::Bytes bytes, int group_size) const {
   if (group_size <= 1) return {};
-  int64_t others = bytes.v / group_size * (group_size - 1);
+  const int64_t others = bytes.v / group_size * (group_size - 1);
+  int64_t wire = 0;
   switch (kind) {
     case Collective::AllGather:
-      return {{cpu_.collective_ns + others / cpu_.wire_bytes}, Source::Analytic};
+      wire = others / cpu_.wire_bytes;
+      break;
     case Collective::ReduceScatter:
-      return {{cpu_.collective_ns + others / cpu_.reduce_bytes}, Source::Analytic};
+      wire = others / cpu_.reduce_bytes;
+      break;
     case Collective::AllReduce:
-      return {{2 * cpu_.collective_ns + others / cpu_.reduce_bytes + others / cpu_.wire_bytes},
-              Source::Analytic};
+      wire = others / cpu_.reduce_bytes + others / cpu_.wire_bytes;
+      break;
   }
-  return {};
+  return {latency(kind, group_size) + base::Nanos{wire}, Source::Analytic};
+}
+
+base::Nanos AnalyticCost::latency(Collective kind, int group_size) const {
+  if (group_size <= 1) return {};
+  return {kind == Collective::AllReduce ? 2 * cpu_.collective_ns : cpu_.collective_ns};
 }
 
 Estimate AnalyticCost::copy(base::Bytes bytes, ir::Space from, ir::Space to) const {

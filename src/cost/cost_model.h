@@ -1,5 +1,5 @@
 // CostModel: predicted time and scratch memory of nodes, collectives and copies, with the origin of
-// every figure.
+// every figure. Times are of one thing running alone; `contention` says what changes beside others.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,10 @@
 
 namespace dc::cost {
 
-enum class Source : uint8_t { Measured, Interpolated, Analytic };
+// Where a figure comes from: this very thing was measured; between two measured ones; larger than
+// anything measured; from a table.
+enum class Source : uint8_t { Measured, Interpolated, Extrapolated, Analytic };
+inline constexpr int kSources = 4;
 
 struct Estimate {
   base::Nanos time;
@@ -19,6 +22,13 @@ struct Estimate {
 struct Scratch {
   base::Bytes bytes;
   Source source = Source::Analytic;
+};
+
+// How a collective and compute slow each other while both run: time beside each other for a
+// thousandth of the time alone, so never below 1000.
+struct Contention {
+  int32_t collective = 1000, compute = 1000;
+  bool operator==(const Contention&) const = default;
 };
 
 enum class Collective : uint8_t { AllGather, ReduceScatter, AllReduce };
@@ -30,6 +40,10 @@ class CostModel {
   virtual Scratch scratch(const ir::Graph& graph, const ir::Node& node) const = 0;
   // `bytes`: the whole value in its wire dtype.
   virtual Estimate collective(Collective kind, base::Bytes bytes, int group_size) const = 0;
+  // The part of that time in which the link carries nothing: collectives on several streams share
+  // the link, not this.
+  virtual base::Nanos latency(Collective, int /*group_size*/) const { return {}; }
+  virtual Contention contention(Collective, base::Bytes, int /*group_size*/) const { return {}; }
   virtual Estimate copy(base::Bytes bytes, ir::Space from, ir::Space to) const = 0;
   virtual std::string origin() const = 0;  // "generic cpu table" or "profile <digest>"
 };

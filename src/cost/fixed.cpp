@@ -92,6 +92,11 @@ Estimate FixedCost::collective(Collective kind, base::Bytes, int) const {
   return {entry ? entry->time : base::Nanos{}, Source::Measured};
 }
 
+base::Nanos FixedCost::latency(Collective, int) const {
+  const Entry* entry = find("latency");
+  return entry ? entry->time : base::Nanos{};
+}
+
 Estimate FixedCost::copy(base::Bytes, ir::Space, ir::Space) const {
   const Entry* entry = find("copy");
   return {entry ? entry->time : base::Nanos{}, Source::Measured};

@@ -11,8 +11,8 @@
 namespace dc::cost {
 
 // Names are ops as people say them: "mm" (any overload of aten.mm), "aten.mm.default", "adamw",
-// "all_gather", "copy". What is not listed takes no time. No op needs scratch, unless listed with a
-// size.
+// "all_gather", "copy"; "latency" is the part of every collective that leaves the link idle. What
+// is not listed takes no time. No op needs scratch, unless listed with a size.
 class FixedCost final : public CostModel {
  public:
   struct Entry {
@@ -25,6 +25,7 @@ class FixedCost final : public CostModel {
   Estimate compute(const ir::Graph& graph, const ir::Node& node) const override;
   Scratch scratch(const ir::Graph& graph, const ir::Node& node) const override;
   Estimate collective(Collective kind, base::Bytes bytes, int group_size) const override;
+  base::Nanos latency(Collective kind, int group_size) const override;
   Estimate copy(base::Bytes bytes, ir::Space from, ir::Space to) const override;
   std::string origin() const override { return "fixed"; }
 

@@ -90,23 +90,24 @@ ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fal
   for (auto& [key, curve] : copies_) std::sort(curve.begin(), curve.end(), by_bytes);
 }
 
-int64_t ProfiledCost::read(const Curve& curve, int64_t bytes) {
-  if (bytes <= curve.front().bytes) return curve.front().time_ns;
+Estimate ProfiledCost::read(const Curve& curve, int64_t bytes) {
   const Point& last = curve.back();
-  if (bytes >= last.bytes) {
+  if (bytes > last.bytes) {
     const double scale =
         static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(last.bytes, 1));
-    return bounded(static_cast<double>(last.time_ns) * scale);
+    return {{bounded(static_cast<double>(last.time_ns) * scale)}, Source::Extrapolated};
   }
-  const auto above =
-      std::upper_bound(curve.begin(), curve.end(), bytes,
-                       [](int64_t value, const Point& point) { return value < point.bytes; });
-  const Point& high = *above;
-  const Point& low = *(above - 1);
+  const auto at =
+      std::lower_bound(curve.begin(), curve.end(), bytes,
+                       [](const Point& point, int64_t value) { return point.bytes < value; });
+  const Point& high = *at;
+  if (high.bytes == bytes) return {{high.time_ns}, Source::Measured};
+  if (at == curve.begin()) return {{high.time_ns}, Source::Interpolated};
+  const Point& low = *(at - 1);
   const double share =
       static_cast<double>(bytes - low.bytes) / static_cast<double>(high.bytes - low.bytes);
-  return low.time_ns +
-         static_cast<int64_t>(share * static_cast<double>(high.time_ns - low.time_ns));
+  const auto rise = static_cast<int64_t>(share * static_cast<double>(high.time_ns - low.time_ns));
+  return {{low.time_ns + rise}, Source::Interpolated};
 }
 
 Estimate ProfiledCost::compute(const ir::Graph& graph, const ir::Node& node) const {
@@ -114,7 +115,10 @@ Estimate ProfiledCost::compute(const ir::Graph& graph, const ir::Node& node) con
   if (const auto row = kernels_.find(key); row != kernels_.end())
     return {Nanos{row->second.time_ns}, Source::Measured};
   if (const auto curve = native_.find(std::string(operator_of(key))); curve != native_.end()) {
-    return {Nanos{read(curve->second, bytes_of(key))}, Source::Interpolated};
+    Estimate estimate = read(curve->second, bytes_of(key));
+    // The very kernel was not measured, whatever its size.
+    if (estimate.source == Source::Measured) estimate.source = Source::Interpolated;
+    return estimate;
   }
   return fallback_.compute(graph, node);
 }
@@ -130,15 +134,22 @@ Scratch ProfiledCost::scratch(const ir::Graph& graph, const ir::Node& node) cons
 Estimate ProfiledCost::collective(Collective kind, Bytes bytes, int group_size) const {
   const auto curve = collectives_.find({text(kind), group_size});
   if (curve == collectives_.end()) return fallback_.collective(kind, bytes, group_size);
-  const bool exact = std::any_of(curve->second.begin(), curve->second.end(),
-                                 [&](const Point& point) { return point.bytes == bytes.v; });
-  return {Nanos{read(curve->second, bytes.v)}, exact ? Source::Measured : Source::Interpolated};
+  return read(curve->second, bytes.v);
+}
+
+// What the fastest collective of the curve took: the smallest ones are all latency.
+Nanos ProfiledCost::latency(Collective kind, int group_size) const {
+  const auto curve = collectives_.find({text(kind), group_size});
+  if (curve == collectives_.end()) return fallback_.latency(kind, group_size);
+  int64_t least = curve->second.front().time_ns;
+  for (const Point& point : curve->second) least = std::min(least, point.time_ns);
+  return {least};
 }
 
 Estimate ProfiledCost::copy(Bytes bytes, ir::Space from, ir::Space to) const {
   const auto curve = copies_.find({text(from), text(to)});
   if (curve == copies_.end()) return fallback_.copy(bytes, from, to);
-  return {Nanos{read(curve->second, bytes.v)}, Source::Interpolated};
+  return read(curve->second, bytes.v);
 }
 
 }  // namespace dc::cost

@@ -21,6 +21,7 @@ class ProfiledCost final : public CostModel {
   Estimate compute(const ir::Graph& graph, const ir::Node& node) const override;
   Scratch scratch(const ir::Graph& graph, const ir::Node& node) const override;
   Estimate collective(Collective kind, base::Bytes bytes, int group_size) const override;
+  base::Nanos latency(Collective kind, int group_size) const override;
   Estimate copy(base::Bytes bytes, ir::Space from, ir::Space to) const override;
   std::string origin() const override { return origin_; }
 
@@ -32,8 +33,9 @@ class ProfiledCost final : public CostModel {
     int64_t bytes = 0, time_ns = 0;
   };
   using Curve = std::vector<Point>;  // by bytes
-  // Between two points linearly, below the first its time, above the last in proportion.
-  static int64_t read(const Curve& curve, int64_t bytes);
+  // Between two points linearly, below the first its time, above the last in proportion. Measured
+  // only at a point.
+  static Estimate read(const Curve& curve, int64_t bytes);
 
   std::unordered_map<std::string, Row> kernels_;
   std::map<std::string, Curve> native_;                          // by operator

@@ -1,6 +1,7 @@
 // Rules over program order: halves of collectives and copies pair up, buffers in flight are left
 // alone, released values are dead.
 #include <algorithm>
+#include <unordered_map>
 
 #include "src/ir/verifier.h"
 
@@ -44,7 +45,6 @@ class OrderChecker {
   // A storage that a collective reads or writes between its halves.
   struct InFlight {
     NodeId start;
-    int64_t storage;
     bool written;
   };
 
@@ -111,21 +111,27 @@ class OrderChecker {
 
   void begin(const Node& start) {
     for (size_t i = 0; i < start.operands.size(); ++i) {
-      in_flight_.push_back(InFlight{start.id, storage(start.operands[i]), writes(start, i)});
+      in_flight_[storage(start.operands[i])].push_back({start.id, writes(start, i)});
     }
   }
 
   void finish(const Node& done) {
-    const NodeId start = scope_.operand(done, 0).producer;
-    std::erase_if(in_flight_, [&](const InFlight& flight) { return flight.start == start; });
+    const Node& start = scope_.graph.node(scope_.operand(done, 0).producer);
+    for (ValueId operand : start.operands) {
+      const auto flights = in_flight_.find(storage(operand));
+      if (flights == in_flight_.end()) continue;
+      std::erase_if(flights->second,
+                    [&](const InFlight& flight) { return flight.start == start.id; });
+      if (flights->second.empty()) in_flight_.erase(flights);
+    }
   }
 
   Status hazard(const Node& node) const {
     for (size_t i = 0; i < node.operands.size(); ++i) {
-      const int64_t touched = storage(node.operands[i]);
-      for (const InFlight& flight : in_flight_) {
-        if (flight.storage != touched || (!flight.written && !writes(node, i))) continue;
-        if (is_view_only(node)) continue;
+      const auto flights = in_flight_.find(storage(node.operands[i]));
+      if (flights == in_flight_.end() || is_view_only(node)) continue;
+      for (const InFlight& flight : flights->second) {
+        if (!flight.written && !writes(node, i)) continue;
         return offence(scope_, node, "DC2311",
                        "%" + scope_.value(node.operands[i]).name + " is in use by '" +
                            describe(scope_.graph, scope_.graph.node(flight.start)) +
@@ -174,7 +180,7 @@ class OrderChecker {
   const Scope& scope_;
   std::vector<bool> released_;
   std::vector<Unsaved> unsaved_;
-  std::vector<InFlight> in_flight_;
+  std::unordered_map<int64_t, std::vector<InFlight>> in_flight_;  // by storage; only looked up
 };
 
 }  // namespace

@@ -18,6 +18,10 @@ namespace dc::passes {
 // When gradients are summed over ranks: once per step, or after every micro-batch.
 enum class ReductionOrder : uint8_t { PerStep, PerMicroBatch };
 
+// Which activations the backward phase makes again instead of keeping them: as many as the budget
+// asks for; none; all but the inputs of each block.
+enum class Recompute : uint8_t { Auto, Off, Full };
+
 struct Options {
   std::optional<ReductionOrder>
       reduction_order;  // empty: per-step for ZeRO 0 and 1, per-micro-batch for 2 and 3
@@ -26,6 +30,7 @@ struct Options {
   // Where offload passes put what they move: the host if empty. A search may offload only if it is
   // set.
   std::optional<ir::Space> offload_space;
+  Recompute recompute = Recompute::Auto;
 };
 
 struct Remark {

@@ -1,12 +1,16 @@
-// prefetch-gathers: a gather starts as late as still hides it behind compute, and no earlier than
-// the budget allows.
+// prefetch-gathers: a gather starts as late as still hides it behind compute, no earlier than the
+// link can serve it, and no earlier than the budget allows.
 //
-// Walks each program backwards along the time that compute alone would take. The link is a second
-// resource: a gather ends before its first use and before the collective that follows it on the
-// link begins, so its latest start is that moment less its own time. Latest, not earliest
-// (DeepCompile, arXiv 2504.09983, starts gathers as early as memory allows): what is hidden anyway
-// need not hold memory longer. Kernels, collectives and the order of what each reads stay the same;
-// so do all numbers.
+// Backwards along the time that compute alone would take, each gather gets its latest start: it
+// ends before its first use and before the next gather must begin. Forwards along the time that
+// compute really takes, waiting where a gather comes too late, the next gather in order of need
+// starts once the link is about to be free and its latest start is near. So where compute is the
+// bottleneck memory is held no longer than what hides, and where the link is, it never idles while
+// a gather would fit. (DeepCompile, arXiv 2504.09983, starts gathers as early as memory allows.) A
+// reduction takes the link from where it starts; that its done waits is overlap-reductions'
+// business.
+//
+// Kernels, collectives and the order of what each reads stay the same; so do all numbers.
 #include <algorithm>
 
 #include "src/cost/transfer.h"
@@ -29,26 +33,26 @@ class Prefetcher {
 
   // Returns how many gathers moved.
   int run() {
-    const auto count = static_cast<int32_t>(axis_.live.order.size());
-    Nanos link_free = axis_.time_before(count);
-    for (int32_t i = count; i-- > 0;) {
-      const ir::Node& node = axis_.node(i);
-      if (!cost::transfer_of(graph_, node) || cost::joins(node)) continue;
-      const std::vector<NodeId> bucket = cost::bucket_of(graph_, node.id);
-      link_free = std::min(link_free, needed(bucket)) - sim::node_time(step_, graph_, node, cost_);
-      if (is_gather(node.kind)) plan_move(bucket, i, link_free);
+    find_latest_starts();
+    start_in_time();
+    for (const Gather& gather : gathers_) {
+      if (gather.before.valid()) apply(gather);
     }
-    // The one needed first is moved first, so that gathers that start at one place start in the
-    // order of need.
-    for (auto move = moves_.rbegin(); move != moves_.rend(); ++move) apply(*move);
-    return static_cast<int>(moves_.size());
+    return moved_;
   }
 
  private:
-  struct Move {
+  struct Gather {
     std::vector<NodeId> bucket;
-    NodeId before;
+    int32_t position = 0;  // of the start
+    int32_t earliest = 0;  // position
+    Nanos time, latest;    // compute's own time at the latest start
+    int64_t bytes = 0;
+    Nanos end;
+    NodeId before;  // where it moves; invalid: it stays
   };
+
+  int32_t count() const { return static_cast<int32_t>(axis_.live.order.size()); }
 
   // When compute alone would first wait for one of them.
   Nanos needed(const std::vector<NodeId>& bucket) const {
@@ -60,20 +64,80 @@ class Prefetcher {
     return first;
   }
 
-  void plan_move(const std::vector<NodeId>& bucket, int32_t position, Nanos begin) {
-    int32_t target = last_position_at(begin, position);
-    int64_t bytes = 0;
-    for (NodeId id : bucket) {
-      target = std::max(target, earliest(graph_.node(id), position));
-      bytes += bytes_of(graph_.node(id));
+  void find_latest_starts() {
+    Nanos next = axis_.time_before(count());  // when the collective after must begin
+    gather_of_.assign(graph_.node_capacity(), -1);
+    for (int32_t i = count(); i-- > 0;) {
+      const ir::Node& node = axis_.node(i);
+      if (!cost::transfer_of(graph_, node) || cost::joins(node)) continue;
+      const Nanos time = sim::node_time(step_, graph_, node, cost_);
+      if (!is_gather(node.kind)) {
+        // It cannot begin earlier; if it would delay the gather after it, that one goes first.
+        const Nanos here = axis_.time_before(i);
+        next = next - time >= here ? next - time : std::min(next, here);
+        continue;
+      }
+      Gather gather;
+      gather.bucket = cost::bucket_of(graph_, node.id);
+      gather.position = i;
+      gather.time = time;
+      next = std::min(next, needed(gather.bucket)) - time;
+      gather.latest = next;
+      for (NodeId start : gather.bucket) {
+        gather.earliest = std::max(gather.earliest, earliest(graph_.node(start), i));
+        gather.bytes += bytes_of(graph_.node(start));
+      }
+      gathers_.push_back(std::move(gather));
     }
-    for (int32_t i = position; limit_ && i-- > target;) {
-      if (axis_.bytes[static_cast<size_t>(i)] + bytes > *limit_) target = i + 1;
+    std::reverse(gathers_.begin(), gathers_.end());
+    for (size_t g = 0; g < gathers_.size(); ++g) {
+      for (NodeId start : gathers_[g].bucket) gather_of_[start.index()] = static_cast<int32_t>(g);
     }
-    while (target < position && may_move(axis_.node(target))) ++target;
-    if (target >= position || axis_.time_before(target) == axis_.time_before(position)) return;
-    for (int32_t i = target; i < position; ++i) axis_.bytes[static_cast<size_t>(i)] += bytes;
-    moves_.push_back({bucket, axis_.node(target).id});
+  }
+
+  void start_in_time() {
+    Nanos waited, link_free;  // by compute so far; from the beginning of the program
+    size_t next = 0;
+    for (int32_t i = 0; i < count(); ++i) {
+      const ir::Node& node = axis_.node(i);
+      const Nanos now = axis_.time_before(i) + waited, then = axis_.time_before(i + 1) + waited;
+      while (next < gathers_.size()) {
+        Gather& gather = gathers_[next];
+        const bool must = gather.position == i;
+        const bool pays = link_free < then && gather.latest < axis_.time_before(i + 1) &&
+                          !may_move(node) && may_start(gather, i);
+        if (!must && !pays) break;
+        if (!must) move(gather, i);
+        link_free = std::max(link_free, now) + gather.time;
+        gather.end = link_free;
+        ++next;
+      }
+      if (node.kind == OpKind::AllGatherDone || node.kind == OpKind::AllGatherIntoDone) {
+        const NodeId start = graph_.value(node.operands[0]).producer;
+        const int32_t of = gather_of_[start.index()];
+        waited = std::max(waited, gathers_[static_cast<size_t>(of)].end - axis_.time_before(i));
+      } else if (cost::transfer_of(graph_, node) && !is_gather(node.kind) && !cost::joins(node)) {
+        link_free = std::max(link_free, now) + sim::node_time(step_, graph_, node, cost_);
+      }
+    }
+  }
+
+  bool may_start(Gather& gather, int32_t position) {
+    if (position < gather.earliest) return false;
+    for (int32_t i = gather.position; limit_ && i-- > position;) {
+      if (axis_.bytes[static_cast<size_t>(i)] + gather.bytes <= *limit_) continue;
+      gather.earliest = i + 1;
+      return false;
+    }
+    return true;
+  }
+
+  void move(Gather& gather, int32_t position) {
+    if (axis_.time_before(position) == axis_.time_before(gather.position)) return;
+    for (int32_t i = position; i < gather.position; ++i)
+      axis_.bytes[static_cast<size_t>(i)] += gather.bytes;
+    gather.before = axis_.node(position).id;
+    ++moved_;
   }
 
   static bool is_gather(OpKind kind) {
@@ -82,14 +146,6 @@ class Prefetcher {
   // Nodes that this pass moves cannot mark a place.
   static bool may_move(const ir::Node& node) {
     return is_gather(node.kind) || node.kind == OpKind::Cast;
-  }
-
-  // The last position, at most `position`, that compute reaches no later than `time`; the first one
-  // if none.
-  int32_t last_position_at(Nanos time, int32_t position) const {
-    const auto begin = axis_.at.begin(), end = begin + position + 1;
-    return std::max<int32_t>(0,
-                             static_cast<int32_t>(std::upper_bound(begin, end, time) - begin) - 1);
   }
 
   // A shard that travels in a smaller type is cast just before.
@@ -120,12 +176,12 @@ class Prefetcher {
            (cast_of(start).valid() ? aligned_bytes(shard) : 0);
   }
 
-  void apply(const Move& move) {
-    for (NodeId start : move.bucket) {
+  void apply(const Gather& gather) {
+    for (NodeId start : gather.bucket) {
       const NodeId cast = cast_of(graph_.node(start));
-      if (cast.valid()) graph_.move_before(cast, move.before);
+      if (cast.valid()) graph_.move_before(cast, gather.before);
     }
-    for (NodeId start : move.bucket) graph_.move_before(start, move.before);
+    for (NodeId start : gather.bucket) graph_.move_before(start, gather.before);
   }
 
   const ir::Step& step_;
@@ -133,7 +189,9 @@ class Prefetcher {
   const cost::CostModel& cost_;
   std::optional<int64_t> limit_;
   TimeAxis axis_;
-  std::vector<Move> moves_;
+  std::vector<Gather> gathers_;     // in order of need
+  std::vector<int32_t> gather_of_;  // by start node
+  int moved_ = 0;
 };
 
 }  // namespace

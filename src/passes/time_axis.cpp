@@ -4,16 +4,9 @@
 
 #include "src/cost/transfer.h"
 #include "src/sim/simulate.h"
+#include "src/sim/workload.h"
 
 namespace dc::passes {
-namespace {
-
-bool travels_with_collective(ir::OpKind kind) {
-  return kind == ir::OpKind::Cast || kind == ir::OpKind::Accumulate || kind == ir::OpKind::Scale ||
-         kind == ir::OpKind::SquareSum;
-}
-
-}  // namespace
 
 TimeAxis::TimeAxis(const ir::Step& step, const ir::Graph& of, const cost::CostModel& cost)
     : graph(of), storages(step, of), live(analysis::liveness(step, of, storages)) {
@@ -21,7 +14,7 @@ TimeAxis::TimeAxis(const ir::Step& step, const ir::Graph& of, const cost::CostMo
   at.resize(count + 1);
   for (size_t i = 0; i < count; ++i) {
     const ir::Node& node = graph.node(live.order[i]);
-    const bool counts = !ir::is_start(node.kind) && !travels_with_collective(node.kind);
+    const bool counts = !ir::is_start(node.kind) && !sim::travels_with_collective(node.kind);
     at[i + 1] = at[i] + (counts ? sim::node_time(step, graph, node, cost) : base::Nanos{});
   }
   const auto scratch = [&](const ir::Graph& in, const ir::Node& node) {

@@ -1,5 +1,7 @@
 #include "src/plan/compile.h"
 
+#include <algorithm>
+
 #include "src/base/build_id.h"
 #include "src/base/sha256.h"
 #include "src/plan/emit.h"
@@ -16,11 +18,25 @@ std::string CompileOptions::canonical() const {
   std::string text =
       "world=" + std::to_string(world) + " accumulation=" + std::to_string(accumulation) +
       " threads=" + std::to_string(threads) + " chain=" + (own_passes.empty() ? chain : own_passes);
+  if (own_passes.empty() && chain == "auto") {
+    text += " effort=" + std::to_string(search_effort);
+    if (any_order) text += " order=auto";
+  }
   if (passes.reduction_order) {
     text += *passes.reduction_order == passes::ReductionOrder::PerStep ? " order=per-step"
                                                                        : " order=per-micro-batch";
   }
   if (reduce_dtype) text += " reduce_dtype=" + std::string(base::name(*reduce_dtype));
+  switch (passes.recompute) {
+    case passes::Recompute::Auto:
+      break;
+    case passes::Recompute::Full:
+      text += " recompute=full";
+      break;
+    case passes::Recompute::Off:
+      text += " recompute=off";
+      break;
+  }
   if (passes.memory) text += " memory=" + std::to_string(passes.memory->v);
   if (passes.host_memory) text += " host_memory=" + std::to_string(passes.host_memory->v);
   if (passes.disk_memory) text += " disk_memory=" + std::to_string(passes.disk_memory->v);
@@ -38,6 +54,8 @@ Status check(const CompileOptions& options) {
   if (options.accumulation < 1) return bad("--grad-accum must be at least 1");
   if (options.threads < 1 || options.threads > 1024)
     return bad("--threads must be between 1 and 1024");
+  if (options.any_order && (options.chain != "auto" || !options.own_passes.empty()))
+    return bad("--reduction-order auto needs --chain auto: a chain by name does not choose");
   if (options.search_effort < 1) return bad("--search-effort must be at least 1");
   if (options.reduce_dtype && *options.reduce_dtype != ir::DType::F32 &&
       *options.reduce_dtype != ir::DType::BF16) {
@@ -53,6 +71,13 @@ Result<passes::Chain> own_chain(const CompileOptions& options) {
   if (chain.empty() || chain.back().pass->gives != ir::Stage::Allocated) {
     return Status(ErrorKind::Usage, "DC2606",
                   "--passes must end with layout-arenas, which gives every value its address");
+  }
+  const bool recomputes = std::any_of(chain.begin(), chain.end(), [](const passes::PassCall& call) {
+    return call.pass->name == "recompute";
+  });
+  if (options.passes.recompute == passes::Recompute::Full && !recomputes) {
+    return Status(ErrorKind::Usage, "DC2611",
+                  "--recompute full needs the pass recompute in --passes, after schedule");
   }
   return chain;
 }
@@ -73,9 +98,9 @@ Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& options
   if (!options.own_passes.empty()) {
     DC_ASSIGN_OR_RETURN(chain, own_chain(options));
   } else if (options.chain == "auto") {
-    DC_ASSIGN_OR_RETURN(
-        const search::Found found,
-        search::find_best(step, pass_options, cost, {options.search_effort, out_of_time}));
+    DC_ASSIGN_OR_RETURN(const search::Found found,
+                        search::find_best(step, pass_options, cost,
+                                          {options.search_effort, options.any_order, out_of_time}));
     chain = found.chain;
     pass_options = found.options;
     cut_short = found.cut_short;
@@ -93,6 +118,7 @@ Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& options
   EmitOptions emit_options;
   emit_options.threads = options.threads;
   emit_options.chain = options.own_passes.empty() ? options.chain : passes::print(chain);
+  emit_options.memory = options.passes.memory;
   DC_ASSIGN_OR_RETURN(runtime::plan::Plan plan, emit(step, emit_options, cost));
   if (done) done("emit");
   plan.options = options.canonical();

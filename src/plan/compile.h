@@ -20,6 +20,7 @@ struct CompileOptions {
   passes::Options passes;
   std::string chain = "auto";  // a name that search::find_chain knows, or "auto": search::find_best
   int search_effort = 48;      // schedules that "auto" may simulate
+  bool any_order = false;      // "auto" may choose the reduction order
   std::string own_passes;      // a chain as text instead of a name; empty: none
 
   // Every option that can change the plan, in one canonical line; part of the cache key.

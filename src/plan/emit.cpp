@@ -6,6 +6,7 @@
 #include "src/plan/memory_table.h"
 #include "src/plan/program_emitter.h"
 #include "src/plan/traffic.h"
+#include "src/sim/bounds.h"
 #include "src/sim/simulate.h"
 
 namespace dc::plan {
@@ -267,10 +268,25 @@ class Emitter {
     prediction.copied_out_bytes = copied.out;
     prediction.copied_in_bytes = copied.in;
     prediction.origin = cost_.origin();
-    if (time.analytic == 0 || !prediction.origin.starts_with("profile")) return;
-    plan_.notes.push_back("the profile lacks " + std::to_string(time.analytic) + " of " +
-                          std::to_string(time.figures()) +
-                          " figures; their time and workspace are estimates for a generic CPU");
+    prediction.contention_ns = run_.contention.v;
+    const sim::Bounds bounds = sim::bounds(step_, cost_, options_.memory);
+    prediction.bounds_ns = {bounds.b0.v, bounds.b1.v, bounds.b2.v, bounds.b3.v};
+    prediction.without_norm_ns = bounds.without_norm.v;
+    for (const base::Nanos part : time.by_source) prediction.figures_ns.push_back(part.v);
+    if (prediction.origin.starts_with("profile")) note_lacks(time);
+  }
+
+  void note_lacks(const SerialTime& time) {
+    const std::string all = std::to_string(time.figures()) + " figures";
+    if (const int lacking = time.count(cost::Source::Analytic); lacking > 0) {
+      plan_.notes.push_back("the profile lacks " + std::to_string(lacking) + " of " + all +
+                            "; their time and workspace are estimates for a generic CPU");
+    }
+    if (const int beyond = time.count(cost::Source::Extrapolated); beyond > 0) {
+      plan_.notes.push_back("beyond-profile: " + std::to_string(beyond) + " of " + all +
+                            " are for larger sizes than the profile measured; their time is in "
+                            "proportion to its largest");
+    }
   }
 
   const ir::Step& step_;

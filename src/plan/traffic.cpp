@@ -38,20 +38,6 @@ size_t index_of(cost::Collective kind) {
   return 0;
 }
 
-void count(cost::Source source, SerialTime& time) {
-  switch (source) {
-    case cost::Source::Measured:
-      ++time.measured;
-      return;
-    case cost::Source::Interpolated:
-      ++time.interpolated;
-      return;
-    case cost::Source::Analytic:
-      ++time.analytic;
-      return;
-  }
-}
-
 }  // namespace
 
 std::vector<int64_t> wire_bytes(const ir::Step& step, int rank) {
@@ -83,24 +69,26 @@ CopiedBytes copied_bytes(const ir::Step& step) {
 
 SerialTime serial_time(const ir::Step& step, const cost::CostModel& cost) {
   SerialTime total;
+  const auto count = [&](cost::Estimate estimate, int repeat, base::Nanos& sum) {
+    const auto source = static_cast<size_t>(estimate.source);
+    sum += estimate.time * repeat;
+    total.by_source[source] += estimate.time * repeat;
+    ++total.counts[source];
+  };
   for (const ir::Program& program : step.programs) {
     const ir::Graph& graph = program.graph;
     for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
       const Node& node = graph.node(id);
       if (!analysis::runs(node) || ir::is_done(node.kind)) continue;
-      cost::Estimate estimate;
       if (cost::transfer_of(graph, node)) {
         if (cost::joins(node)) continue;
-        estimate = cost::bucket_time(graph, node, step.mesh.world(), cost);
-        total.communication += estimate.time * program.repeat;
+        count(cost::bucket_time(graph, node, step.mesh.world(), cost), program.repeat,
+              total.communication);
       } else if (auto copy = cost::space_copy_of(step, graph, node)) {
-        estimate = cost.copy(copy->bytes, copy->from, copy->to);
-        total.copies += estimate.time * program.repeat;
+        count(cost.copy(copy->bytes, copy->from, copy->to), program.repeat, total.copies);
       } else {
-        estimate = cost.compute(graph, node);
-        total.compute += estimate.time * program.repeat;
+        count(cost.compute(graph, node), program.repeat, total.compute);
       }
-      count(estimate.source, total);
     }
   }
   return total;

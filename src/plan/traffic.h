@@ -2,7 +2,9 @@
 // after the other.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "runtime/plan/plan.h"
@@ -24,12 +26,13 @@ struct CopiedBytes {
 };
 CopiedBytes copied_bytes(const ir::Step& step);
 
-// Serial times per step, repeats included, and how many of the figures were measured for this very
-// kernel or size, how many read off a curve, how many come from a table.
+// Serial times per step, repeats included; by cost::Source, how much of it and how many figures.
 struct SerialTime {
   base::Nanos compute, communication, copies;
-  int measured = 0, interpolated = 0, analytic = 0;
-  int figures() const { return measured + interpolated + analytic; }
+  std::array<base::Nanos, cost::kSources> by_source;
+  std::array<int, cost::kSources> counts{};
+  int count(cost::Source source) const { return counts[static_cast<size_t>(source)]; }
+  int figures() const { return std::accumulate(counts.begin(), counts.end(), 0); }
 };
 SerialTime serial_time(const ir::Step& step, const cost::CostModel& cost);
 

@@ -60,7 +60,7 @@ class Search {
         if (better) break;  // the next neighbours are those of the better chain
       }
     }
-    Found found{best_,       options_,         score_.time, bound_,
+    Found found{best_,       options_,         score_.time, bound_,    score_.fits,
                 best_named_, best_named_time_, simulated_,  cut_short_};
     return found;
   }
@@ -180,6 +180,9 @@ class Search {
         for (const int64_t other : {middle * 4, middle / 4}) add(result, with(chain, pass, other));
         if (size) add(result, with(chain, pass, std::nullopt));
       }
+      const bool asked_for =
+          pass.name == "recompute" && options_.recompute == passes::Recompute::Full;
+      if (asked_for) continue;
       Chain without = chain;
       std::erase_if(without, [&](const passes::PassCall& call) { return call.pass == &pass; });
       add(result, without);
@@ -210,7 +213,8 @@ class Search {
     return std::max<int64_t>(1, pass.name == "keep-resident" ? bytes / 2 : bytes / 100);
   }
 
-#define DC_SHARDED "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,"
+#define DC_SHARDED \
+  "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,recompute,"
   static constexpr const char* kAllResident = DC_SHARDED "keep-resident,layout-arenas";
   // Everything at once, for the moves to take away from.
   static constexpr const char* kStarts[] = {
@@ -239,16 +243,30 @@ class Search {
 
 Result<Found> find_best(const ir::Step& imported, const passes::Options& options,
                         const cost::CostModel& cost, const SearchOptions& search) {
-  return Search(imported, options, cost, search).run();
+  using passes::ReductionOrder;
+  passes::Options decided = options;
+  decided.reduction_order = options.reduction_order.value_or(ReductionOrder::PerMicroBatch);
+  if (!search.any_order || imported.accumulation == 1)
+    return Search(imported, decided, cost, search).run();
+  DC_ASSIGN_OR_RETURN(Found each, Search(imported, decided, cost, search).run());
+  decided.reduction_order = ReductionOrder::PerStep;
+  DC_ASSIGN_OR_RETURN(Found once, Search(imported, decided, cost, search).run());
+  const bool once_wins = once.fits && (!each.fits || once.time < each.time);
+  Found& best = once_wins ? once : each;
+  best.simulated = once.simulated + each.simulated;
+  best.cut_short = once.cut_short || each.cut_short;
+  return std::move(best);
 }
 
 std::string describe(const Found& found) {
+  const bool once = found.options.reduction_order == passes::ReductionOrder::PerStep;
   std::string text = "simulated " + std::to_string(found.simulated) + " schedules" +
                      (found.cut_short ? ", cut short by --search-time" : "") + ": " +
                      base::format_duration(found.time.v) + " against " +
                      base::format_duration(found.best_named_time.v) + " of " + found.best_named +
                      ", the best named chain; bound " + base::format_duration(found.bound.v) +
-                     "; chain " + passes::print(found.chain);
+                     "; reduction order " + (once ? "per-step" : "per-micro-batch") + "; chain " +
+                     passes::print(found.chain);
   return text;
 }
 

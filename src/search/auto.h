@@ -13,7 +13,9 @@
 namespace dc::search {
 
 struct SearchOptions {
-  int effort = 48;                    // schedules to simulate, at least one
+  int effort = 48;         // schedules to simulate for each order, at least one
+  bool any_order = false;  // the search may choose the reduction order; else per-micro-batch if
+                           // none is given, since the bits depend on it
   std::function<bool()> out_of_time;  // asked before each simulation; empty: never
 };
 
@@ -21,6 +23,7 @@ struct Found {
   passes::Chain chain;
   passes::Options options;  // those given, with what the search decided
   base::Nanos time, bound;  // of the simulated step; no chain known here is below the bound
+  bool fits = false;        // within the budget
   std::string best_named;   // the chain it started from
   base::Nanos best_named_time;
   int simulated = 0;

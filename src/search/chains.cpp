@@ -12,10 +12,12 @@ namespace {
 // collectives and the update read placements off the parameters. insert-collectives comes before
 // add-update, because the update starts from reduced gradients; add-update closes the step: later
 // passes only order, place and drop what is there. schedule makes the just-in-time baseline that
-// the passes between it and the layout improve. layout-arenas is last: addresses follow from
+// the passes between it and the layout improve. recompute comes before the passes that spend memory
+// on speed, so that they find the room it makes; it changes nothing unless the budget is too small
+// or the user asks. layout-arenas is last: addresses follow from
 // lifetimes, and lifetimes from the final order.
 #define DC_BEGIN(zero) \
-  "normalize-graph,shard-parameters=" #zero ",insert-collectives,add-update,schedule"
+  "normalize-graph,shard-parameters=" #zero ",insert-collectives,add-update,schedule,recompute"
 #define DC_END ",layout-arenas"
 
 constexpr NamedChain kChains[] = {
@@ -23,6 +25,21 @@ constexpr NamedChain kChains[] = {
     {"zero1", DC_BEGIN(1) DC_END, "optimizer state sharded"},
     {"zero2", DC_BEGIN(2) DC_END, "gradients and optimizer state sharded"},
     {"zero3", DC_BEGIN(3) DC_END, "parameters, gradients and optimizer state sharded"},
+    {"fsdp", DC_BEGIN(3) ",gather-by-block,overlap-reductions" DC_END,
+     "one collective per block, the next block's gather beside the current one, as FSDP2"},
+    // DeepCompile (arXiv 2504.09983) with its published constants: 1 GB of gradients per bucket.
+    {"deepcompile-p",
+     DC_BEGIN(3) ",schedule-fast-free,bucket-reductions=1000000000,prefetch-gathers-greedily,"
+                 "overlap-reductions" DC_END,
+     "published rules: proactive prefetch"},
+    {"deepcompile-s",
+     DC_BEGIN(3) ",schedule-fast-free,bucket-reductions=1000000000,keep-resident-greedily,"
+                 "overlap-reductions" DC_END,
+     "published rules: selective unsharding"},
+    {"deepcompile-ps",
+     DC_BEGIN(3) ",schedule-fast-free,bucket-reductions=1000000000,prefetch-gathers-greedily,"
+                 "keep-resident-greedily,overlap-reductions" DC_END,
+     "published rules: prefetch, then unsharding in what memory is left"},
 };
 
 #undef DC_BEGIN

@@ -4,6 +4,7 @@
 
 #include "src/analysis/liveness.h"
 #include "src/cost/transfer.h"
+#include "src/sim/machine.h"
 
 namespace dc::sim {
 
@@ -21,51 +22,50 @@ Nanos node_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& no
   return is_kernel ? cost.compute(graph, node).time : Nanos{};
 }
 
-ProgramRun simulate(const ir::Step& step, const ir::Graph& graph, const cost::CostModel& cost) {
-  ProgramRun run;
-  run.busy.resize(step.streams.size());
-  std::vector<Nanos> now(step.streams.size());                  // when each stream is free
-  std::vector<int32_t> interval_of(graph.node_capacity(), -1);  // of starts
-  for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
-    const ir::Node& node = graph.node(id);
-    const auto stream = static_cast<size_t>(node.stream);
-    if (!analysis::runs(node)) continue;
-    if (ir::is_done(node.kind)) {
-      Interval& started = run.intervals[static_cast<size_t>(
-          interval_of[graph.value(node.operands[0]).producer.index()])];
-      const Nanos wait = std::max(Nanos{}, started.end - now[stream]);
-      started.exposed += wait;
-      run.exposed += wait;
-      now[stream] += wait;
-      continue;
+namespace {
+
+ProgramRun run(const Schedule& schedule) {
+  ProgramRun result;
+  result.busy.resize(static_cast<size_t>(schedule.streams));
+  Record record;
+  Machine machine(schedule, &record);
+  const Totals totals = machine.finish();
+  result.time = totals.time;
+  result.exposed = totals.exposed;
+  result.contention = totals.contention;
+  for (size_t i = 0; i < schedule.events.size(); ++i) {
+    const Event& event = schedule.events[i];
+    if (event.kind == EventKind::Done) continue;
+    Interval interval{{event.origin}, 0, record.begin[i], record.end[i], {}};
+    if (event.kind == EventKind::Start) {
+      interval.stream = schedule.transfers[static_cast<size_t>(event.transfer)].stream;
+      interval.exposed = machine.exposed(event.transfer);
     }
-    if (cost::joins(node)) {  // travels with the start before it
-      interval_of[id.index()] = static_cast<int32_t>(run.intervals.size()) - 1;
-      continue;
-    }
-    const Nanos time = node_time(step, graph, node, cost);
-    const Nanos begin = std::max(now[stream], now[0]);
-    interval_of[id.index()] = static_cast<int32_t>(run.intervals.size());
-    run.intervals.push_back({id, node.stream, begin, begin + time, {}});
-    now[stream] = begin + time;
-    run.busy[stream] += time;
+    result.busy[static_cast<size_t>(interval.stream)] += interval.end - interval.begin;
+    result.intervals.push_back(interval);
   }
-  for (Nanos end : now) run.time = std::max(run.time, end);
-  return run;
+  return result;
+}
+
+}  // namespace
+
+ProgramRun simulate(const ir::Step& step, const ir::Graph& graph, const cost::CostModel& cost) {
+  return run(schedule_of(step, graph, cost));
 }
 
 StepRun simulate(const ir::Step& step, const cost::CostModel& cost) {
   StepRun total;
   for (const ir::Program& program : step.programs) {
-    ProgramRun run = simulate(step, program.graph, cost);
-    total.time += run.time * program.repeat;
-    total.exposed += run.exposed * program.repeat;
-    if (!run.busy.empty())
-      total.bound += *std::max_element(run.busy.begin(), run.busy.end()) * program.repeat;
-    for (size_t stream = 0; stream < run.busy.size(); ++stream) {
-      (stream == 0 ? total.compute : total.communication) += run.busy[stream] * program.repeat;
-    }
-    total.programs.push_back(std::move(run));
+    const Schedule schedule = schedule_of(step, program.graph, cost);
+    const Loads loads = loads_of(schedule);
+    ProgramRun one = run(schedule);
+    total.time += one.time * program.repeat;
+    total.exposed += one.exposed * program.repeat;
+    total.contention += one.contention * program.repeat;
+    total.compute += loads.compute * program.repeat;
+    total.communication += loads.communication * program.repeat;
+    total.bound += loads.largest() * program.repeat;
+    total.programs.push_back(std::move(one));
   }
   return total;
 }

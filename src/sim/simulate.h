@@ -1,14 +1,9 @@
 // Simulator: when every node of a scheduled step runs, from the times of a cost model. No clock,
 // integer nanoseconds, equal on every host.
 //
-// The machine is the executor's (runtime/exec): stream 0 computes, in program order; every other
-// stream carries out the collectives, or copies between memory spaces, started on it, first in,
-// first out. A start takes no time on stream 0. A done stands until what it started has ended: that
-// wait is exposed communication. A
-// program ends when all of its streams have ended. One pass over the program, O(nodes).
-//
-// Not modelled yet: collectives and copies slow each other or compute down (streams with a shared
-// link).
+// The machine is the executor's (runtime/exec), with shared links and contention: machine.h. A
+// start takes no time on stream 0. A done stands until its collective has ended: that wait is
+// exposed communication. A program ends when all of its streams have ended.
 #pragma once
 
 #include <vector>
@@ -18,7 +13,7 @@
 
 namespace dc::sim {
 
-// A node that takes time. `exposed`: how long stream 0 stood before the done of this collective.
+// A kernel, or a collective at its start. `exposed`: how long stream 0 stood because of it.
 struct Interval {
   ir::NodeId node;
   int stream = 0;
@@ -30,15 +25,16 @@ struct ProgramRun {
   std::vector<Interval> intervals;  // in program order
   std::vector<base::Nanos> busy;    // by stream
   base::Nanos exposed;              // sum over collectives
+  base::Nanos contention;           // what collectives beside it added to compute
   base::Nanos time;
 };
 
 struct StepRun {
-  std::vector<ProgramRun> programs;    // one run of each
-  base::Nanos time, exposed;           // of the step: repeats included
-  base::Nanos compute, communication;  // busy times of stream 0 and of all others, repeats included
-  base::Nanos bound;  // no schedule of the same nodes is shorter: the busiest stream of each
-                      // program, repeats included
+  std::vector<ProgramRun> programs;       // one run of each
+  base::Nanos time, exposed, contention;  // of the step: repeats included
+  base::Nanos compute, communication;     // each alone, repeats included
+  base::Nanos bound;  // no schedule of the same nodes on the same streams is shorter: the busiest
+                      // stream or link of each program, repeats included (B0 of bounds.h)
 };
 
 // Time of a node: kernels from `compute`, the first start of a bucket from `collective`, starts of

@@ -36,6 +36,8 @@ TEST(DcrunOptions, ReadsEverything) {
                         "s",
                         "--trace",
                         "t",
+                        "--record-profile",
+                        "r",
                         "--dump-gradients",
                         "g",
                         "--offload-dir",
@@ -52,6 +54,7 @@ TEST(DcrunOptions, ReadsEverything) {
   EXPECT_EQ(o->timeout_seconds, 5);
   EXPECT_EQ(o->dump_gradients, "g");
   EXPECT_EQ(o->offload_dir, "o");
+  EXPECT_EQ(o->record_profile, "r");
   EXPECT_TRUE(o->poison);
 }
 
@@ -81,6 +84,9 @@ TEST(DcrunOptions, MistakesAreUsageWithASuggestion) {
   EXPECT_TRUE(has(sentence({"p", "--data", "synthetic"}), "no --weights"));
   EXPECT_TRUE(has(sentence({"p", "--weights", "init:0"}), "no --data"));
   EXPECT_TRUE(has(sentence({}), "no plan"));
+  EXPECT_TRUE(has(sentence({"p", "--weights", "init:0", "--data", "synthetic", "--record-profile",
+                            "f", "--steps", "4"}),
+                  "at least 5 steps"));
   EXPECT_FALSE(sentence({"p", "--steps", "0"}).empty());
   EXPECT_FALSE(sentence({"p", "--comm", "carrier-pigeon"}).empty());
   EXPECT_FALSE(sentence({"-n", "0", "p"}).empty());
@@ -96,9 +102,9 @@ TEST(DcrunOptions, HelpBeginsWithExamples) {
 // Flags are promises to scripts: this list only grows.
 TEST(DcrunOptions, FlagsAreFrozen) {
   const std::vector<std::string> expected = {
-      "--comm",    "--config",      "--data",    "--dump-gradients", "--help",    "--lr",
-      "--metrics", "--offload-dir", "--poison",  "--save",           "--shuffle", "--steps",
-      "--timeout", "--trace",       "--version", "--weights"};
+      "--comm",    "--config",      "--data",   "--dump-gradients", "--help",   "--lr",
+      "--metrics", "--offload-dir", "--poison", "--record-profile", "--save",   "--shuffle",
+      "--steps",   "--timeout",     "--trace",  "--version",        "--weights"};
   EXPECT_EQ(dcrun_flags(), expected);
 }
 

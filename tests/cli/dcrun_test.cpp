@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "src/base/archive/safetensors.h"
+#include "src/base/json.h"
 #include "tests/runtime/train/scratch_folder.h"
 
 namespace dc::runtime::test {
@@ -93,6 +94,21 @@ TEST_F(Dcrun, TwoRunsWriteTheSameBits) {
   EXPECT_EQ(a, read_text(folder_ / "b/model.safetensors"));
 }
 
+TEST_F(Dcrun, RecordsAProfile) {
+  const std::string path = folder_ / "prof.json";
+  const Finished r = train(2, "--steps 6 --record-profile " + path);
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find(path + ": 8 kernels, 2 collective sizes, medians of 4 steps on the slowest "
+                              "of 2 ranks\n"),
+            std::string::npos)
+      << r.out;
+  auto profile = base::parse_json_value(read_text(path), "profile");
+  ASSERT_TRUE(profile.ok()) << profile.status().to_string();
+  EXPECT_EQ(*profile->find("format")->to_string(), "dcc-profile");
+  EXPECT_EQ(profile->find("kernels")->items().size(), 8u);
+  EXPECT_EQ(*profile->find("machine")->find("ranks")->to_integer(), 2);
+}
+
 TEST_F(Dcrun, WrongWorldIs76) {
   const Finished r = run("-n 2 " + plan(3) + " --weights init:1 --data synthetic");
   EXPECT_EQ(r.code, 76);
@@ -114,6 +130,9 @@ TEST_F(Dcrun, BadInputsHaveTheirCodes) {
   EXPECT_EQ(code(p + " --weights init:1 --data synthetic --metrics /nowhere/m.jsonl"), 73);
   EXPECT_EQ(code(p + " --weights init:1 --data synthetic --trace /nowhere/t.json"), 73);
   EXPECT_EQ(code(p + " --weights init:1 --data synthetic --save /proc/nowhere"), 73);
+  EXPECT_EQ(code(p + " --weights init:1 --data synthetic --steps 9 --record-profile /nowhere/p"),
+            73);
+  EXPECT_EQ(code(p + " --weights init:1 --data synthetic --steps 4 --record-profile p"), 64);
   const std::string unknown = folder_.write("u.json", R"({"optimiser": {}})");
   EXPECT_EQ(code(p + " --weights init:1 --data synthetic --config " + unknown), 78);
   const std::string kind = folder_.write("k.json", R"({"optimizer": {"kind": "sgd"}})");

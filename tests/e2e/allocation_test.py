@@ -114,6 +114,7 @@ class AllocationTest(unittest.TestCase):
         self.verify("mlp zero 3", SMALL, running.archive("mlp"), 2, 3)
         self.verify("tiny-llama zero 0 accumulation 4", SMALL, tiny, 2, 0, 4)
         self.verify("tiny-llama zero 3, token file, shuffled", SMALL, tiny, 2, 3, data=tokens(), extra=("--shuffle", "3"))
+        self.verify("tiny-llama zero 3 over tcp", SMALL, tiny, 2, 3, extra=("--comm", "tcp"))
         self.verify("tiny-gpt2 dropout zero 2", SMALL, running.archive("tiny-gpt2", "--dropout", "0.1"), 2, 2)
         if running.SLOW:
             for preset in ("tiny-llama-tied", "tiny-bert", "tiny-mixtral"):

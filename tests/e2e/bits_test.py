@@ -1,4 +1,4 @@
-"""Equal bits: ZeRO stages, launchers, repeated runs, poisoned memory, schedules, offloading.
+"""Equal bits: ZeRO stages, launchers, repeated runs, poisoned memory, schedules, recomputation, offloading.
 
 Parameters after 20 steps are compared byte by byte. ZeRO 0-3 agree at one world size within each order of
 reduction over micro-batches (with one micro-batch there is only one order); launchers and --poison never
@@ -10,7 +10,9 @@ change a bit.
 
 import functools
 import os
+import re
 import struct
+import subprocess
 import unittest
 
 import running
@@ -20,10 +22,13 @@ TO_SCHEDULE = "normalize-graph,shard-parameters={},insert-collectives,add-update
 SUBJECTS = {
     "mlp": ("mlp",),
     "tiny-llama": ("tiny-llama",),
+    "tiny-mixtral": ("tiny-mixtral",),
     "tiny-gpt2 dropout": ("tiny-gpt2", "--dropout", "0.1"),
     "tiny-llama bfloat16": ("tiny-llama", "--dtype", "bfloat16"),
     "tiny-llama autocast": ("tiny-llama", "--dtype", "autocast-bfloat16"),
 }
+# Those of RecomputeTest only: with experts, with batch norm.
+MORE_SUBJECTS = {"tiny-mixtral": ("tiny-mixtral",), "resnet18": ("resnet18",)}
 CLIPPED = {"optimizer": {"kind": "adamw", "lr": 1e-3}, "clip_norm": 1.0}
 UNCLIPPED = {"optimizer": {"kind": "sgd", "lr": 1e-2, "momentum": 0.9}}
 
@@ -32,11 +37,10 @@ ANOTHER_RATE = {"optimizer": {"kind": "adamw", "lr": 1.001e-3}, "clip_norm": 1.0
 SETTINGS = {"clipped": CLIPPED, "unclipped": UNCLIPPED, "another rate": ANOTHER_RATE}
 
 
-def run_new(subject, world, zero, accumulation=1, order=None, settings="clipped", options=(), launcher="dcrun", passes=(),
-            compile_with=()):
+def run_new(subject, world, zero, accumulation=1, order=None, settings="clipped", options=(), launcher="dcrun", passes=(), compile_options=()):
     """`passes`: those that run between `schedule` and the layout."""
-    model = running.archive(*SUBJECTS[subject])
-    compile_options = [*(["--reduction-order", order] if order else []), *compile_with]
+    model = running.archive(*{**SUBJECTS, **MORE_SUBJECTS}[subject])
+    compile_options = [*compile_options, *(["--reduction-order", order] if order else [])]
     chain = ",".join((TO_SCHEDULE.format(zero), *passes, "layout-arenas")) if passes else zero
     config = running.train_config(**SETTINGS[settings])
     plan = running.compile_plan(model, world, chain, accumulation, *compile_options, config=config)
@@ -215,7 +219,7 @@ class OffloadTest(BitsTest):
             budget = int(expected.header["arena_bytes"] * part)
             disk = os.path.dirname(running.fresh())
             got = run_new(subject, world, zero, accumulation, settings=settings, passes=passes, options=("--poison", "--offload-dir", disk),
-                          compile_with=("--memory", f"{budget}B", "--offload-space", space))
+                          compile_options=("--memory", f"{budget}B", "--offload-space", space))
             self.assertLessEqual(got.header["arena_bytes"], budget)
             self.assertGreater(got.header[f"{space}_bytes"], 0)
             self.assertGreater(got.header["providers"]["copies"], 0)
@@ -253,6 +257,58 @@ class OffloadTest(BitsTest):
         """Updates start before the last gradient is there."""
         for case in (("tiny-llama", 2, 3, 1, "all", "disk"), ("mlp", 2, 1, 4, "all", "host")):
             self.verify(*case, settings="unclipped")
+
+
+class RecomputeTest(BitsTest):
+    """What is made again has the same bits, from loose to tight budgets. Poison shows reads of what was given up."""
+
+    # (subject, world, zero, accumulation), and what of the way from no pressure to the least possible budget is gone.
+    # In mlp the kernels that would run again need as much room as they would free.
+    CASES = [("tiny-llama", 2, 3, 4), ("tiny-gpt2 dropout", 2, 3, 1), ("tiny-mixtral", 1, 0, 1),
+             ("resnet18", 2, 3, 1), ("tiny-llama autocast", 2, 2, 1), ("tiny-gpt2 dropout", 1, 0, 4),
+             ("tiny-llama bfloat16", 2, 1, 4)]
+    TIGHTNESS = (0.3, 0.7, 0.95)
+
+    def dcc(self, subject, world, zero, accumulation, *options):
+        """(the finished compiler, path of its plan)"""
+        plan, config = running.fresh(".dcp"), running.train_config(**CLIPPED)
+        command = [os.path.join(running.BIN, "dcc"), "compile", running.archive(*{**SUBJECTS, **MORE_SUBJECTS}[subject]),
+                   "--world", str(world), "--zero", str(zero), "--grad-accum", str(accumulation), "--config", config, "--no-cache"]
+        return subprocess.run([*command, *options, "-o", plan], capture_output=True, text=True), plan
+
+    def budgets(self, *case):
+        need = running.inspect(self.dcc(*case)[1])["arena_bytes"][0]
+        failed, _ = self.dcc(*case, "--memory", "1")
+        self.assertEqual(failed.returncode, 80)
+        least = int(re.search(r"needs (\d+) bytes", failed.stderr).group(1))
+        self.assertLess(least, need)
+        return [int(need - part * (need - least)) for part in self.TIGHTNESS]
+
+    def verify(self, case, *memory, passes=()):
+        with self.subTest(case, memory=memory, passes=passes):
+            remarks = running.inspect(self.dcc(*case, *memory)[1])["remarks"]
+            self.assertTrue(any(remark.startswith("recompute: ") for remark in remarks))
+            got = run_new(*case, options=("--poison",), compile_options=memory, passes=passes)
+            self.assert_same(run_once(*case), got, "recomputed")
+
+    def test_budgets(self):
+        cases = self.CASES
+        if running.SLOW:
+            subjects = (*SUBJECTS, *MORE_SUBJECTS)
+            cases = [(s, w, z, a) for s in subjects if s != "mlp" for w in (1, 2) for z in (0, 3) for a in (1, 4)]
+        for case in cases:
+            for budget in self.budgets(*case):
+                self.verify(case, "--memory", str(budget))
+
+    def test_full(self):
+        for case in self.CASES:
+            self.verify(case, "--recompute", "full")
+
+    def test_before_collectives_move(self):
+        for case in self.CASES[:2]:
+            passes = ("recompute", "prefetch-gathers", "overlap-reductions")
+            self.verify(case, "--memory", str(self.budgets(*case)[1]), passes=passes)
+            self.verify(case, "--recompute", "full", passes=passes)
 
 
 if __name__ == "__main__":

@@ -24,16 +24,16 @@ LLAMA_70B = os.path.join(DATA, "llama_70b_cuda.pt2")
 FLAGS = {
     "dcc": "--help --version",
     "dcc compile": "--chain --config --disk-memory --grad-accum --help --host-memory --json --memory --no-cache --offload-space --output"
-    " --passes --profile --reduce-dtype --reduction-order --search-effort --search-time --threads --world --zero -h -o",
-    "dcc profile": "--help --output --ranks --threads -h -n -o",
-    "dcc inspect": "--as --help -h",
+    " --passes --profile --recompute --reduce-dtype --reduction-order --search-effort --search-time --threads --world --zero -h -o",
+    "dcc profile": "--comm --help --output --ranks --threads -h -n -o",
+    "dcc inspect": "--as --help --output -h -o",
     "dcc verify": "--help -h",
     "dcc opt": "--help --passes -h",
     "dcc passes": "--help -h",
     "dcc cache": "--help -h",
     "dcc cache ls": "--help -h",
     "dcc cache gc": "--help --keep -h",
-    "dcrun": "--comm --config --data --dump-gradients --help --lr --metrics --offload-dir --poison --save --shuffle --steps --timeout"
+    "dcrun": "--comm --config --data --dump-gradients --help --lr --metrics --offload-dir --poison --record-profile --save --shuffle --steps --timeout"
     " --trace --version --weights -h -n",
 }
 
@@ -116,7 +116,8 @@ class EqualBytes(unittest.TestCase):
         options = [("--world", "2"), ("--world", "3"), ("--world", "2", "--zero", "0"), ("--world", "2", "--zero", "1"),
                    ("--world", "2", "--zero", "2"), ("--world", "2", "--grad-accum", "2"), ("--world", "2", "--threads", "2"),
                    ("--world", "2", "--grad-accum", "2", "--reduction-order", "per-step"),
-                   ("--world", "2", "--reduce-dtype", "bfloat16"), ("--world", "2", "--config", config)]
+                   ("--world", "2", "--reduce-dtype", "bfloat16"), ("--world", "2", "--config", config),
+                   ("--world", "2", "--recompute", "full"), ("--world", "2", "--recompute", "off")]
         cache, plans = folder(), set()
         for option in options:
             said, plan = report(model, *option, cache=cache)
@@ -265,6 +266,11 @@ class Reports(unittest.TestCase):
         prediction = said["prediction"]
         self.assertEqual(prediction["step_ns"], prediction["compute_ns"] + prediction["communication_ns"])
         self.assertEqual(prediction["origin"], "generic cpu table")
+        bounds = prediction["bounds_ns"]
+        self.assertLess(0, bounds["b0"])
+        self.assertLessEqual(bounds["b0"], bounds["b1"])
+        self.assertLessEqual(max(bounds.values()), prediction["step_ns"])
+        self.assertEqual(prediction["figures_ns"]["table"], prediction["compute_ns"] + prediction["communication_ns"])
         self.assertEqual(list(said["wire_bytes"].values()), self.whole["prediction"]["wire_bytes"])
 
     def test_placements(self):
@@ -276,8 +282,9 @@ class Reports(unittest.TestCase):
     def test_text_says_each_thing_once(self):
         text = dcc("compile", self.model, "--world", "2", "--no-cache", "-o", running.fresh(".dcp")).stdout
         names = [line.split("  ")[0] for line in text.splitlines() if line and not line.startswith(" ")]
-        self.assertEqual(names[:8], ["plan", "parameters", "placement", "optimizer", "predicted step", "sent per step", "memory",
-                                     "peak"])
+        self.assertEqual(names[:9], ["plan", "parameters", "placement", "optimizer", "predicted step", "bounds", "sent per step",
+                                     "memory", "peak"])
+        self.assertRegex(text, r"\nbounds +reaches [\d.]+ % of B0 .*, [\d.]+ % of B1 .*, [\d.]+ % of B2 .*, [\d.]+ % of B3 ")
         self.assertEqual(len(names), len(set(names)))
         self.assertRegex(text, r"peak +.* live at instruction \d+ \(.*\) of program 'step', module \w")
         self.assertRegex(text, r"\n  activations +[\d.]+ KiB\n")
@@ -312,11 +319,12 @@ class Reports(unittest.TestCase):
 
     def test_opt_and_passes(self):
         listed = [line.split() for line in dcc("passes").stdout.splitlines()]
-        self.assertEqual([words[1] for words in listed if words[0] == "--chain"], ["zero0", "zero1", "zero2", "zero3"])
+        self.assertEqual([words[1] for words in listed if words[0] == "--chain"], ["zero0", "zero1", "zero2", "zero3", "fsdp", "deepcompile-p", "deepcompile-s", "deepcompile-ps"])
         passes = [words[0] for words in listed if words[0] not in ("--chain", "N:")]
         self.assertEqual(passes, ["normalize-graph", "shard-parameters[=N]", "insert-collectives", "add-update", "schedule",
-                                  "keep-resident[=N]", "fuse-gathers[=N]", "bucket-reductions[=N]", "offload-optimizer", "offload-activations",
-                                  "offload-parameters", "prefetch-gathers", "overlap-reductions", "layout-arenas"])
+                                  "recompute", "schedule-fast-free", "keep-resident[=N]", "gather-by-block", "fuse-gathers[=N]", "bucket-reductions[=N]", "offload-optimizer",
+                                  "offload-activations", "offload-parameters", "prefetch-gathers",
+                                  "prefetch-gathers-greedily", "keep-resident-greedily", "overlap-reductions", "layout-arenas"])
         source = os.path.join(running.ROOT, "tests", "passes", "shard-parameters", "zero_3.dcir")
         with open(source) as file:
             step = file.read().split("// ----", 1)[0]
@@ -357,20 +365,61 @@ class Options(unittest.TestCase):
         said, plan = report(self.model, "--world", "2", "--zero", "3")
         need = said["memory"]["arena_bytes"]["device"]
         enough, again = report(self.model, "--world", "2", "--zero", "3", "--memory", str(need))
-        self.assertEqual(enough["memory"]["arena_bytes"]["device"], need)
+        self.assertEqual((enough["memory"]["arena_bytes"]["device"], enough["remarks"]), (need, []))
         for budget in (str(need - 1), "1", "100KiB"):
             target = running.fresh(".dcp")
-            failed = dcc("compile", self.model, "--world", "2", "--zero", "3", "--memory", budget, "-o", target, check=False)
+            failed = dcc("compile", self.model, "--world", "2", "--zero", "3", "--memory", budget, "--recompute", "off", "-o", target,
+                         check=False)
             self.assertEqual((failed.returncode, failed.stdout), (80, ""))
             self.assertFalse(os.path.exists(target))
             self.assertRegex(failed.stderr, r"most live at index \d+ of program 'step' \(\S+ in module '\w[\w.]*'\)")
             self.assertIn(str(need), failed.stderr)
             self.assertGreaterEqual(len(re.findall(r"^ +.*[KM]iB", failed.stderr, re.M)), 5)  # the largest values
 
+    def test_recompute_fits_budgets(self):
+        """The smaller the budget, the smaller the arena and the longer the step."""
+        def row(*options):
+            said = report(running.archive("small-llama"), "--world", "2", "--zero", "3", *options)[0]
+            memory = said["memory"]
+            return memory["arena_bytes"]["device"], memory["peak"]["bytes"], said["prediction"]["step_ns"], said["remarks"]
+
+        arena, peak, step, remarks = row()
+        self.assertEqual(remarks, [])
+        first, rows = step, []
+        for part in (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.55):
+            budget = int(part * arena)
+            rows.append((budget, *row("--memory", str(budget))))
+        self.assertEqual(rows[0][1:], (arena, peak, step, []))
+        print("\n      budget       arena        peak    predicted step    longer by")
+        for budget, fits, live, longer, remarks in rows:
+            print(f"  {budget / 2**20:6.1f} MiB  {fits / 2**20:6.1f} MiB  {live / 2**20:6.1f} MiB  {longer / 1e6:12.2f} ms"
+                  f"  {(longer - first) / 1e6:8.2f} ms")
+            self.assertLessEqual(fits, budget)
+            self.assertLessEqual(live, peak)
+            self.assertGreaterEqual(longer, step)
+            peak, step = live, longer
+        self.assertRegex(rows[-1][-1][0], r"^recompute: program 'step': \d+ kernels run again in the backward phase \(.*\): live bytes")
+
+    def test_recompute_full_and_off(self):
+        def row(*options):
+            said = report(self.model, "--world", "2", "--zero", "3", *options)[0]
+            return said["memory"]["arena_bytes"]["device"], said["prediction"]["step_ns"], said["remarks"]
+
+        plain, full = row(), row("--recompute", "full")
+        self.assertLess(full[0], plain[0])
+        self.assertGreater(full[1], plain[1])
+        self.assertEqual(len(full[2]), 1)
+        self.assertEqual(row("--recompute", "off"), plain)
+        shown = dcc("compile", self.model, "--world", "2", "--recompute", "full", "--no-cache", "-o", running.fresh(".dcp")).stdout
+        self.assertRegex(shown, r"\nrecompute +program 'step': ")
+
     def test_wrong_values_are_usage_errors(self):
         for options in (("--world", "0"), ("--world", "2", "--zero", "4"), ("--world", "2", "--grad-accum", "0"),
                         ("--world", "2", "--threads", "0"), ("--world", "2", "--memory", "lots"), ("--world", "x"), (),
                         ("--world", "2", "--reduce-dtype", "int8"), ("--world", "2", "--reduction-order", "never"),
+                        ("--world", "2", "--recompute", "some"),
+                        ("--world", "2", "--recompute", "full", "--passes",
+                         "normalize-graph,shard-parameters,insert-collectives,add-update,schedule,layout-arenas"),
                         ("--world", "2", "--zer0", "1"), ("--world", "70000")):
             target = running.fresh(".dcp")
             failed = dcc("compile", self.model, "--no-cache", "-o", target, *options, check=False)

@@ -232,6 +232,80 @@ class Prediction(unittest.TestCase):
         self.assertGreaterEqual(more["memory"]["peak"]["by_kind"]["scratch"], 1 << 20)
 
 
+class Recorded(unittest.TestCase):
+    """dcrun --record-profile: the running step's own figures, in a profile that compile takes."""
+
+    OPTIONS = ("--world", "2", "--zero", "3", "--grad-accum", "2")
+
+    @classmethod
+    def setUpClass(cls):
+        cls.model = running.archive("tiny-llama")
+        _, cls.plan, _ = report(cls.model, *cls.OPTIONS)
+        cls.path = running.fresh(".json")
+        cls.trace = running.fresh(".json")
+        command = [cls.plan, "--weights", cls.model, "--data", "synthetic:1", "--steps", "6", "--record-profile", cls.path, "--trace", cls.trace]
+        cls.said = running.run(running.launch("dcrun", 2, command)).stdout
+        with open(cls.path) as file:
+            cls.document = json.load(file)
+
+    def test_bias_and_residual_are_told_apart(self):
+        lines = self.said[self.said.index(self.path) :].splitlines()
+        self.assertRegex(lines[0], r": \d+ kernels, \d+ collective sizes, medians of 4 steps on the slowest of 2 ranks$")
+        self.assertEqual(lines[1].split(), ["measured", "predicted", "bias", "residual"])
+        rows = {line.split()[0]: line for line in lines[2:]}
+        self.assertEqual(list(rows), ["step", "kernels", "collectives"])
+        self.assertRegex(rows["step"], r"[\d.]+ \S+ +[\d.]+ \S+ +[+-][\d.]+ %$")
+        for name in ("kernels", "collectives"):
+            self.assertRegex(rows[name], r"[+-][\d.]+ % +[\d.]+ %$")
+
+    def test_it_looks_like_any_profile(self):
+        machine = self.document["machine"]
+        self.assertEqual((machine["ranks"], machine["threads"], machine["communicator"]), (2, 1, "local"))
+        keys = [row["key"] for row in self.document["kernels"]]
+        self.assertEqual(keys, sorted(set(keys)))
+        # Workspace is measured as dcc profile measures it.
+        other = {row["key"]: row["scratch_bytes"] for row in profile(self.model)[1]["kernels"]}
+        shared = [row for row in self.document["kernels"] if row["key"] in other]
+        self.assertGreater(len(shared), 30)
+        self.assertEqual([row["scratch_bytes"] for row in shared], [other[row["key"]] for row in shared])
+        self.assertEqual({row["kind"] for row in self.document["collectives"]}, {"all_gather", "reduce_scatter"})
+
+    def test_compile_takes_every_figure_from_it(self):
+        said, plan, errors = report(self.model, "--profile", self.path, *self.OPTIONS)
+        self.assertNotIn("lacks", errors)
+        for doubt in ("foreign-profile", "stale-profile", "profile-threads", "profile-ranks"):
+            self.assertNotIn(doubt, errors)
+        self.assertFalse(said["memory"]["scratch_is_estimated"])
+        times = {(row["kind"], row["bytes"]): row["median_ns"] for row in self.document["collectives"]}
+        whole, width = running.inspect(plan), {"f32": 4, "f64": 8, "bf16": 2}
+        total = 0
+        for part in whole["step"]:
+            for instruction in whole["programs"][part["program"]]["instructions"]:
+                if instruction["kind"] == "collective":
+                    bytes_ = sum(b["elements"] * width[whole["tensors"][b["input"]]["dtype"]] for b in instruction["buffers"])
+                    total += part["repeat"] * times[instruction["collective"], bytes_]
+        self.assertEqual(said["prediction"]["communication_ns"], total)
+
+    def test_a_median_of_the_trace(self):
+        """A kernel that runs once per program is in the profile as the slowest rank's median over the counted steps."""
+        with open(self.trace) as file:
+            events = [e for e in json.load(file)["traceEvents"] if e["ph"] == "X" and e["args"]["step"] > 2]
+        ops = collections.Counter(row["key"].split(" ")[0] for row in self.document["kernels"])
+        tried = 0
+        for row in self.document["kernels"]:
+            op = row["key"].split(" ")[0]
+            if ops[op] > 1:
+                continue  # where the operator has one key, its events can be found by name
+            medians = []
+            for rank in (0, 1):
+                times = sorted(round(1000 * e["dur"]) for e in events if e["pid"] == rank and e["name"] == op)
+                self.assertEqual(len(times), row["samples"])
+                medians.append(times[len(times) // 2])
+            self.assertEqual(row["median_ns"], max(medians), op)
+            tried += 1
+        self.assertGreater(tried, 5)
+
+
 class Wire(unittest.TestCase):
     """The bytes that compile prints are those that rank 0's communicator counts in every step."""
 

@@ -53,8 +53,23 @@ class Auto(unittest.TestCase):
         self.assertIn("auto: simulated 1 schedules", "\n".join(running.inspect(plan)["remarks"]))
         full, _ = report(archive, "--world", "3")
         self.assertLess(predicted(full), predicted(one))
+        for options in (("--zero", "1"), ("--passes", "normalize-graph")):
+            wrong = dcc("compile", archive, "--world", "2", "--reduction-order", "auto", *options, "-o", running.fresh(), check=False)
+            self.assertEqual(wrong.returncode, 64)
+            self.assertIn("--reduction-order auto needs --chain auto", wrong.stderr)
         wrong = dcc("compile", archive, "--world", "2", "--search-effort", "0", "-o", running.fresh(), check=False)
         self.assertEqual(wrong.returncode, 64)
+
+    def test_reduction_order_is_chosen_only_when_asked(self):
+        archive = running.archive("tiny-llama")
+        options = ("--world", "2", "--grad-accum", "4")
+        given, _ = report(archive, *options)
+        each, _ = report(archive, *options, "--reduction-order", "per-micro-batch")
+        once, _ = report(archive, *options, "--reduction-order", "per-step")
+        free, _ = report(archive, *options, "--reduction-order", "auto")
+        self.assertEqual(given["wire_bytes"], each["wire_bytes"])
+        self.assertEqual(each["wire_bytes"]["reduce_scatter"], 4 * once["wire_bytes"]["reduce_scatter"])
+        self.assertLessEqual(predicted(free), min(predicted(each), predicted(once)))
 
     def test_a_search_cut_short_says_so_and_is_not_cached(self):
         archive, cache = running.archive("tiny-llama"), folder()
@@ -68,6 +83,7 @@ class Auto(unittest.TestCase):
         self.assertIn("cache miss", cut)
         self.assertIn("cache miss", run())
         self.assertIn("cache hit", run())
+        self.assertIn("cache miss", run("--search-effort", "2"))
 
 
 class AutoBits(bits_test.BitsTest):

@@ -20,7 +20,10 @@ void run_pipeline(ir::Step step) {
     const auto stage = static_cast<int64_t>(step.state.size() % 4);
     chain.push_back({&pass, takes_stage ? std::optional(stage) : std::nullopt});
   }
-  const passes::Options options;
+  passes::Options options;
+  options.recompute =
+      step.inputs.size() % 2 == 0 ? passes::Recompute::Full : passes::Recompute::Auto;
+  if (options.recompute == passes::Recompute::Auto) options.memory = base::Bytes{4096};
   std::vector<passes::Remark> remarks;
   passes::PassContext context{costs, options, remarks};
   const auto change = passes::run_passes(step, chain, context);

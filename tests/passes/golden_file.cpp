@@ -53,6 +53,8 @@ Status read_run(std::string_view text, GoldenFile& file) {
     } else if (key == "reduction-order" && (value == "per-step" || value == "per-micro-batch")) {
       file.options.reduction_order =
           value == "per-step" ? ReductionOrder::PerStep : ReductionOrder::PerMicroBatch;
+    } else if (key == "recompute" && (value == "full" || value == "off")) {
+      file.options.recompute = value == "full" ? Recompute::Full : Recompute::Off;
     } else if (key == "memory") {
       DC_ASSIGN_OR_RETURN(file.options.memory, parse_memory(value));
     } else if (key == "host-memory") {

@@ -137,7 +137,7 @@ class GoldenTest : public ::testing::Test {
 TEST(GoldenFile, PrintsWhatItReads) {
   const std::string text =
       "// RUN: passes=schedule,layout-arenas reduction-order=per-step cost=fixed(mm=2us, "
-      "copy=1us) memory=3KiB\n"
+      "copy=1us) recompute=full memory=3KiB\n"
       "// The point.\n// EXPECT: changed\n// REMARK: kept it\nstep @s stage=imported {\n}\n// "
       "----\nstep @t stage=imported {\n}\n";
   base::Result<GoldenFile> file = parse_golden(text);
@@ -146,6 +146,7 @@ TEST(GoldenFile, PrintsWhatItReads) {
   EXPECT_EQ(file->passes, "schedule,layout-arenas");
   EXPECT_EQ(file->options.reduction_order, ReductionOrder::PerStep);
   EXPECT_EQ(file->options.memory->v, 3072);
+  EXPECT_EQ(file->options.recompute, Recompute::Full);
   EXPECT_EQ(file->cost, "fixed(mm=2us, copy=1us)");
 }
 

@@ -13,7 +13,7 @@
 namespace dc::runtime::conformance {
 
 LaunchInfo local_launch(const std::string& job, int rank, int world) {
-  return LaunchInfo{Launcher::Dcrun, rank, world, rank, world, job, std::nullopt};
+  return LaunchInfo{Launcher::Dcrun, rank, world, rank, world, job};
 }
 
 std::string fresh_job_name() {

@@ -186,9 +186,20 @@ void describe(Plan& plan) {
   plan.scalars = kScalars;
   plan.table = kTable;
   plan.loss_sum = kLossSum;
-  plan.prediction = {1'200'000,           300'000, 1'500'000,
-                     plan.arena_bytes[0], 2048,    {256, 120, 0, 0, 0},
-                     "generic cpu table"};
+  plan.prediction = {1'200'000,
+                     300'000,
+                     1'500'000,
+                     plan.arena_bytes[0],
+                     2048,
+                     {256, 120, 0, 0, 0},
+                     "generic cpu table",
+                     0,
+                     0,
+                     0,
+                     0,
+                     {1'200'000, 1'400'000, 1'410'000, 1'420'000},
+                     1'350'000,
+                     {900'000, 300'000, 200'000, 100'000}};
   plan.remarks = {"shard-parameters: w in 2 shards of 32"};
 }
 

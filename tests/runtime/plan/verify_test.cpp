@@ -179,6 +179,8 @@ const std::vector<Mutation>& mutations() {
       {"optimizer_without_groups", "DC3102", [](Plan& p) { p.optimizer.groups.clear(); }, "optimizer group"},
       {"optimizer_nan", "DC3235", [](Plan& p) { p.optimizer.groups[0].lr = std::numeric_limits<double>::quiet_NaN(); }, "finite"},
       {"schedule_negative", "DC3235", [](Plan& p) { p.optimizer.warmup_steps = -1; }, "schedule"},
+      {"bounds_count", "DC3103", [](Plan& p) { p.prediction.bounds_ns.pop_back(); }, "3 bounds"},
+      {"bounds_negative", "DC3236", [](Plan& p) { p.prediction.bounds_ns[2] = -1; }, "prediction"},
       {"prediction_negative", "DC3236", [](Plan& p) { p.prediction.step_ns = -1; }, "prediction"},
       {"duration_negative", "DC3236", [](Plan& p) { p.programs[0].duration_ns[kMatmul] = -1; }, "aten.mm.default"},
       {"duration_of_a_wait", "DC3236", [](Plan& p) { p.programs[0].duration_ns[kWaitReduce] = 1; }, "duration of 1 ns"},

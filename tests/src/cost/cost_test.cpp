@@ -61,6 +61,9 @@ TEST(AnalyticCost, CollectivesGrowWithBytesAndVanishAlone) {
   EXPECT_EQ(gather, 20000 + (3 << 18) / 4);
   EXPECT_GT(cost.collective(Collective::AllGather, {2 << 20}, 4).time.v, gather);
   EXPECT_EQ(cost.collective(Collective::AllReduce, {1 << 20}, 4).time.v, gather + scatter);
+  EXPECT_EQ(cost.latency(Collective::AllGather, 4).v, 20000);
+  EXPECT_EQ(cost.latency(Collective::AllReduce, 4).v, 40000);
+  EXPECT_EQ(cost.latency(Collective::AllReduce, 1).v, 0);
   EXPECT_GT(cost.copy({1 << 20}, ir::Space::Device, ir::Space::Disk).time.v,
             cost.copy({1 << 20}, ir::Space::Device, ir::Space::Host).time.v);
 }

@@ -97,7 +97,11 @@ TEST_F(Profiled, CollectivesOfTheirGroupOnly) {
   EXPECT_EQ(gather(8192).time.v, 600);
   EXPECT_EQ(gather(8192).source, Source::Interpolated);
   EXPECT_EQ(gather(0).time.v, 200);
+  EXPECT_EQ(gather(16384).source, Source::Measured);
   EXPECT_EQ(gather(32768).time.v, 2800);
+  EXPECT_EQ(gather(32768).source, Source::Extrapolated);
+  EXPECT_EQ(cost.latency(Collective::AllGather, 2).v, 200);
+  EXPECT_EQ(cost.latency(Collective::AllGather, 4).v, table_.latency(Collective::AllGather, 4).v);
   const Estimate four = cost.collective(Collective::AllGather, {4096}, 4);
   EXPECT_EQ(four.source, Source::Analytic);
   EXPECT_EQ(four.time.v, table_.collective(Collective::AllGather, {4096}, 4).time.v);
@@ -109,7 +113,9 @@ TEST_F(Profiled, CopiesFollowTheirDirection) {
   profile_.measurements.copies = {{"host", "device", 1000, taking(50)}};
   const ProfiledCost cost(profile_, table_);
   EXPECT_EQ(cost.copy({2000}, ir::Space::Host, ir::Space::Device).time.v, 100);
-  EXPECT_EQ(cost.copy({2000}, ir::Space::Host, ir::Space::Device).source, Source::Interpolated);
+  EXPECT_EQ(cost.copy({2000}, ir::Space::Host, ir::Space::Device).source, Source::Extrapolated);
+  EXPECT_EQ(cost.copy({900}, ir::Space::Host, ir::Space::Device).time.v, 50);
+  EXPECT_EQ(cost.copy({900}, ir::Space::Host, ir::Space::Device).source, Source::Interpolated);
   EXPECT_EQ(cost.copy({2000}, ir::Space::Device, ir::Space::Host).source, Source::Analytic);
 }
 

@@ -394,9 +394,10 @@ TEST(Traffic, SerialTimeCountsRepeats) {
   SerialTime time = serial_time(built.step, *cost);
   EXPECT_EQ(time.compute.v, 4 * 2 * 200000 + 3000);
   EXPECT_EQ(time.communication.v, 4 * (150000 + 70000) + 150000);
-  EXPECT_EQ(time.analytic, 0);
+  EXPECT_EQ(time.count(cost::Source::Analytic), 0);
   const SerialTime table = serial_time(built.step, cost::AnalyticCost(1));
-  EXPECT_EQ(table.analytic, table.figures());
+  EXPECT_EQ(table.count(cost::Source::Analytic), table.figures());
+  EXPECT_EQ(table.by_source.back(), table.compute + table.communication);
   EXPECT_EQ(table.figures(), time.figures());
 }
 

@@ -69,6 +69,29 @@ TEST(Simulate, ALinkThatIsBusyBindsTheStep) {
   EXPECT_EQ(step.time.v, 520'000);
 }
 
+TEST(Simulate, TwoStreamsShareTheLinkAndKeepTheirLatencies) {
+  const std::string text = R"(step @two stage=scheduled mesh=<dp=2> {
+  state "a" : f32[32] flat_shard<dp> role=shard
+  state "b" : f32[32] flat_shard<dp> role=shard
+  streams "compute" "gather" "reduce"
+  program @step {
+    %a = state(entry="a") : f32[32] flat_shard<dp>
+    %b = state(entry="b") : f32[32] flat_shard<dp>
+    %ga = all_gather.start %a (elements=64, shard=32) : f32[8,8] stream=gather
+    %gb = all_gather.start %b (elements=64, shard=32) : f32[8,8] stream=reduce
+    %fa = all_gather.done %ga : f32[8,8]
+    %fb = all_gather.done %gb : f32[8,8]
+  }
+}
+)";
+  const StepRun step = run(text, "fixed(all_gather=150us, latency=50us)");
+  EXPECT_EQ(step.time.v, 250'000);
+  EXPECT_EQ(step.exposed.v, 250'000);
+  EXPECT_EQ(step.communication.v, 300'000);
+  EXPECT_EQ(step.bound.v, 200'000);  // what the link has to carry
+  EXPECT_EQ(step.programs[0].busy[2].v, 250'000);
+}
+
 TEST(Simulate, CopiesHaveStreamsOfTheirOwn) {
   // The activation leaves after the mean, which nothing covers; its reload waits for nothing
   // either.

@@ -1,0 +1,78 @@
+#include "cli/record_profile.h"
+
+#include <cstdio>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cli/machine.h"
+#include "runtime/measure/measure.h"
+#include "runtime/measure/recorded.h"
+#include "runtime/plan/timeline.h"
+#include "runtime/train/agreement.h"
+#include "src/base/text.h"
+#include "src/profile/profile_file.h"
+
+namespace dc::cli {
+namespace {
+
+using base::Status;
+
+Status write(const std::string& path, const runtime::plan::Plan& plan,
+             const runtime::Recorded& recorded, const base::MachineIdentity& machine) {
+  base::Measurements all;
+  all.machine = machine;
+  all.model_digest = plan.model_digest;
+  all.kernels = recorded.kernels;
+  all.collectives = recorded.collectives;
+  all.copies = runtime::measure_copies();
+  // The workspace that the plan reserves may be an estimate, so it is measured too.
+  DC_ASSIGN_OR_RETURN(const std::vector<base::KernelMeasurement> scratch,
+                      runtime::measure_scratch(plan));
+  std::map<std::string_view, int64_t> bytes;
+  for (const base::KernelMeasurement& row : scratch) bytes[row.key] = row.scratch_bytes;
+  for (base::KernelMeasurement& row : all.kernels) row.scratch_bytes = bytes[row.key];
+  return profile::write_profile(path, all);
+}
+
+void print_row(const char* what, const runtime::Deviation& deviation, bool has_residual) {
+  char residual[32] = "";
+  if (has_residual) std::snprintf(residual, sizeof residual, "%10.1f %%", 100 * deviation.residual);
+  std::printf(
+      "  %-12s%14s%14s%+10.1f %%%s\n", what, base::format_duration(deviation.measured_ns).c_str(),
+      base::format_duration(deviation.predicted_ns).c_str(), 100 * deviation.bias, residual);
+}
+
+void print(const std::string& path, const runtime::plan::Plan& plan,
+           const runtime::Recorded& recorded) {
+  const int ranks = plan.world();
+  std::printf("%s: %zu kernels, %zu collective sizes, medians of %d steps%s\n", path.c_str(),
+              recorded.kernels.size(), recorded.collectives.size(), recorded.steps,
+              ranks > 1 ? (" on the slowest of " + std::to_string(ranks) + " ranks").c_str() : "");
+  if (!runtime::plan::has_timeline(plan)) return;  // an older dcc predicted less
+  const runtime::Deviations deviations = runtime::compare(plan, recorded);
+  std::printf("  %-12s%14s%14s%12s%12s\n", "", "measured", "predicted", "bias", "residual");
+  print_row("step", deviations.step, false);
+  print_row("kernels", deviations.kernels, true);
+  if (!recorded.collectives.empty()) print_row("collectives", deviations.collectives, true);
+}
+
+}  // namespace
+
+Status record_profile(const std::string& path, const runtime::plan::Plan& plan,
+                      const runtime::TraceRecorder& recording, runtime::Job& job,
+                      const runtime::LaunchInfo& launch) {
+  runtime::Communicator& control = job.control();
+  DC_ASSIGN_OR_RETURN(const runtime::Recorded recorded,
+                      runtime::measure_recorded(plan, recording, control));
+  Status written;
+  if (launch.rank == 0) {
+    written = write(path, plan, recorded, machine_of(launch, control, plan.threads));
+  }
+  DC_RETURN_IF_ERROR(runtime::agree(control, std::move(written), "writing the profile"));
+  if (launch.rank == 0) print(path, plan, recorded);
+  return {};
+}
+
+}  // namespace dc::cli

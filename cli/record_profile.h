@@ -1,0 +1,19 @@
+// `dcrun --record-profile`: what the run measured, as a profile and beside the prediction.
+#pragma once
+
+#include <string>
+
+#include "runtime/comm/rendezvous.h"
+#include "runtime/exec/trace.h"
+#include "runtime/plan/plan.h"
+#include "src/base/status.h"
+
+namespace dc::cli {
+
+// Collective. Rank 0 writes prof.json to `path` and prints how far the plan's prediction was off:
+// the bias, which compiling with this profile removes, apart from what then remains.
+base::Status record_profile(const std::string& path, const runtime::plan::Plan& plan,
+                            const runtime::TraceRecorder& recording, runtime::Job& job,
+                            const runtime::LaunchInfo& launch);
+
+}  // namespace dc::cli

@@ -1,0 +1,182 @@
+#include "runtime/measure/recorded.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "runtime/measure/measure.h"
+#include "runtime/measure/samples.h"
+#include "runtime/measure/slowest.h"
+
+namespace dc::runtime {
+namespace {
+
+using base::Result;
+using base::Status;
+using base::Timing;
+
+using Samples = std::vector<int64_t>;
+
+struct Extent {
+  int64_t begin_ns = std::numeric_limits<int64_t>::max(), end_ns = 0;
+  int64_t events = 0;
+};
+
+// This rank's samples, by what they are of.
+struct OwnSamples {
+  std::vector<std::vector<Samples>> instructions;  // by program
+  struct Kernel {
+    const char* provider = "";
+    Samples samples;
+  };
+  std::map<std::string, Kernel> kernels;  // by key
+  std::map<std::pair<std::string, int64_t>, Samples> collectives;
+  Samples steps;
+};
+
+// A step of which the ring kept only a part has fewer events than the others.
+Samples whole_steps(const std::map<int32_t, Extent>& steps) {
+  int64_t most = 0;
+  for (const auto& [step, extent] : steps) most = std::max(most, extent.events);
+  Samples samples;
+  for (const auto& [step, extent] : steps) {
+    if (extent.events == most) samples.push_back(extent.end_ns - extent.begin_ns);
+  }
+  return samples;
+}
+
+OwnSamples sort_samples(const plan::Plan& plan, const TraceRecorder& trace) {
+  OwnSamples own;
+  for (const plan::Program& program : plan.programs) {
+    own.instructions.emplace_back(program.instructions.size());
+  }
+  std::map<int32_t, Extent> steps;
+  for (const TraceEvent& event : trace.events()) {
+    if (event.step <= kRecordedWarmup) continue;
+    Extent& extent = steps[event.step];
+    extent.begin_ns = std::min(extent.begin_ns, event.begin_ns);
+    extent.end_ns = std::max(extent.end_ns, event.end_ns);
+    ++extent.events;
+    own.instructions[static_cast<size_t>(event.program)][static_cast<size_t>(event.instruction)]
+        .push_back(event.end_ns - event.begin_ns);
+  }
+  own.steps = whole_steps(steps);
+  // The same tables on every rank, whatever its ring kept.
+  for (size_t p = 0; p < plan.programs.size(); ++p) {
+    for (size_t i = 0; i < plan.programs[p].instructions.size(); ++i) {
+      const plan::Instruction& in = plan.programs[p].instructions[i];
+      Samples* all = nullptr;
+      if (in.kind == plan::InstructionKind::Kernel) {
+        OwnSamples::Kernel& kernel = own.kernels[instruction_key(plan, in)];
+        kernel.provider = in.provider == plan::Provider::Aten ? "aten" : "native";
+        all = &kernel.samples;
+      }
+      if (in.kind == plan::InstructionKind::Collective) {
+        all = &own.collectives[{instruction_name(in), written_bytes(plan, in)}];
+      }
+      const Samples& mine = own.instructions[p][i];
+      if (all) all->insert(all->end(), mine.begin(), mine.end());
+    }
+  }
+  return own;
+}
+
+// The fewest steps that any rank counted.
+Result<int32_t> fewest(size_t mine, Communicator& control) {
+  const auto steps = static_cast<int32_t>(mine);
+  std::vector<int32_t> all(static_cast<size_t>(control.size()));
+  DC_RETURN_IF_ERROR(control.exchange(&steps, sizeof steps, all.data()));
+  return *std::min_element(all.begin(), all.end());
+}
+
+// Times `runs`: how often a program runs in a step.
+void add(const plan::Program& program, const std::vector<Timing>& measured, int64_t runs,
+         plan::InstructionKind kind, Deviation& sum) {
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    if (program.instructions[i].kind != kind || measured[i].samples == 0) continue;
+    sum.measured_ns += runs * measured[i].median_ns;
+    sum.predicted_ns += runs * program.duration_ns[i];
+  }
+}
+
+double factor(const Deviation& deviation) {
+  return deviation.predicted_ns == 0 ? 1
+                                     : static_cast<double>(deviation.measured_ns) /
+                                           static_cast<double>(deviation.predicted_ns);
+}
+
+Deviation compare_kind(const plan::Plan& plan, const Recorded& recorded,
+                       plan::InstructionKind kind) {
+  Deviation sum;
+  for (const plan::ProgramRun& run : plan.step) {
+    const auto p = static_cast<size_t>(run.program);
+    add(plan.programs[p], recorded.instructions[p], run.repeat, kind, sum);
+  }
+  sum.bias = factor(sum) - 1;
+  double apart = 0;
+  for (const plan::ProgramRun& run : plan.step) {
+    const auto p = static_cast<size_t>(run.program);
+    const plan::Program& program = plan.programs[p];
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      const Timing& measured = recorded.instructions[p][i];
+      if (program.instructions[i].kind != kind || measured.samples == 0) continue;
+      apart += run.repeat * std::abs(static_cast<double>(measured.median_ns) -
+                                     factor(sum) * static_cast<double>(program.duration_ns[i]));
+    }
+  }
+  if (sum.measured_ns > 0) sum.residual = apart / static_cast<double>(sum.measured_ns);
+  return sum;
+}
+
+}  // namespace
+
+Result<Recorded> measure_recorded(const plan::Plan& plan, const TraceRecorder& trace,
+                                  Communicator& control) {
+  const OwnSamples own = sort_samples(plan, trace);
+  DC_ASSIGN_OR_RETURN(const int32_t steps, fewest(own.steps.size(), control));
+  if (steps < kRecordedSteps) {
+    return Status(base::ErrorKind::Unavailable, "DC6504",
+                  "only " + std::to_string(steps) + " steps were measured after " +
+                      std::to_string(kRecordedWarmup) + " to warm up, and a profile needs " +
+                      std::to_string(kRecordedSteps) + "; let it run longer");
+  }
+  std::vector<Timing> rows{summarize(own.steps)};
+  for (const auto& program : own.instructions) {
+    for (const Samples& samples : program) rows.push_back(summarize(samples));
+  }
+  for (const auto& [key, kernel] : own.kernels) rows.push_back(summarize(kernel.samples));
+  for (const auto& [kind, samples] : own.collectives) rows.push_back(summarize(samples));
+  DC_RETURN_IF_ERROR(keep_slowest(rows, control));
+
+  Recorded recorded;
+  recorded.steps = steps;
+  auto row = rows.begin();
+  recorded.step = *row++;
+  for (const auto& program : own.instructions) {
+    const auto count = static_cast<std::ptrdiff_t>(program.size());
+    recorded.instructions.emplace_back(row, row + count);
+    row += count;
+  }
+  for (const auto& [key, kernel] : own.kernels) {
+    recorded.kernels.push_back({key, kernel.provider, *row++, 0});
+  }
+  for (const auto& [kind, samples] : own.collectives) {
+    recorded.collectives.push_back({kind.first, control.size(), kind.second, *row++});
+  }
+  return recorded;
+}
+
+Deviations compare(const plan::Plan& plan, const Recorded& recorded) {
+  Deviations all;
+  all.step.measured_ns = recorded.step.median_ns;
+  all.step.predicted_ns = plan.prediction.step_ns;
+  all.step.bias = factor(all.step) - 1;
+  all.kernels = compare_kind(plan, recorded, plan::InstructionKind::Kernel);
+  all.collectives = compare_kind(plan, recorded, plan::InstructionKind::Collective);
+  return all;
+}
+
+}  // namespace dc::runtime

@@ -1,0 +1,16 @@
+// The slowest rank's figures: what a step waits for. Private to this folder.
+#pragma once
+
+#include <vector>
+
+#include "runtime/comm/communicator.h"
+#include "src/base/measurements.h"
+#include "src/base/status.h"
+
+namespace dc::runtime {
+
+// Collective. Of every row the figures of the rank with the largest median; rows are in the same
+// order on all ranks.
+base::Status keep_slowest(std::vector<base::Timing>& rows, Communicator& control);
+
+}  // namespace dc::runtime

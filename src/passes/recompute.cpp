@@ -1,0 +1,181 @@
+// recompute: what the forward phase made and only the backward phase still reads is dropped after
+// its last forward use and made again right before the backward phase needs it, by the same kernels
+// on the same bits. So no number changes.
+//
+// `auto` does so only where the live bytes exceed the budget, cheapest time per byte first
+// (recompute_choice.h), and checks with the layout that the arena fits. `full` keeps only the
+// inputs of each block (src/analysis/blocks.h), as activation checkpointing per layer does. A
+// kernel that reads a gathered parameter reads the backward phase's gather, which starts earlier
+// for it; where that phase gathers no more, a gather is added.
+#include <algorithm>
+#include <deque>
+#include <map>
+
+#include "src/analysis/memory.h"
+#include "src/base/text.h"
+#include "src/layout/allocate.h"
+#include "src/passes/pass.h"
+#include "src/passes/recompute_choice.h"
+#include "src/passes/recompute_rewrite.h"
+#include "src/passes/time_axis.h"
+
+namespace dc::passes {
+namespace {
+
+using base::Result;
+
+// How often the limit is lowered, because the layout needed more than the live bytes, or because
+// nothing fitted: greedy choices under a lower limit are others, and may fit.
+constexpr int kMostTries = 3;
+
+int64_t bytes_of_state(const ir::Step& step) {
+  int64_t bytes = 0;
+  for (const ir::StateEntry& entry : step.state) {
+    if (entry.range_of < 0) bytes += aligned_bytes(analysis::state_bytes(entry).v);
+  }
+  return bytes;
+}
+
+// "mul 12, mm 8, silu 4, 3 others": the kernels that run again, most frequent first.
+std::string kinds_of(const RecomputeProgram& program, const Timeline& timeline) {
+  std::map<std::string, int> counts;
+  for (int32_t i : timeline.again) {
+    std::string name = analysis::op_text(program.node(i));
+    if (name.starts_with("aten.")) name = name.substr(5, name.find('.', 5) - 5);
+    ++counts[name];
+  }
+  std::vector<std::pair<std::string, int>> sorted(counts.begin(), counts.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  constexpr size_t kNamed = 6;
+  std::string text;
+  int others = 0;
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    if (i >= kNamed) {
+      others += sorted[i].second;
+      continue;
+    }
+    text += (i == 0 ? "" : ", ") + sorted[i].first + " " + std::to_string(sorted[i].second);
+  }
+  return others > 0 ? text + ", " + std::to_string(others) + " others" : text;
+}
+
+class Recomputer {
+ public:
+  Recomputer(ir::Step& step, PassContext& context)
+      : step_(step), context_(context), state_(bytes_of_state(step)) {
+    for (const ir::Program& program : step.programs)
+      programs_.emplace_back(step, program.graph, context.cost);
+  }
+
+  Change keep_only_block_inputs() {
+    std::vector<RecomputeChoice> choices;
+    for (const RecomputeProgram& program : programs_) {
+      RecomputeChoice choice;
+      choice.kept = keep_block_inputs(program);
+      choice.timeline = settle(program, choice.kept);
+      choices.push_back(std::move(choice));
+    }
+    return apply(choices, rewritten(choices), true);
+  }
+
+  Result<Change> fit(int64_t budget) {
+    int64_t limit = budget - state_;
+    DC_ASSIGN_OR_RETURN(const bool fits, fits_already(limit, budget));
+    if (fits) return Change::No;
+    std::vector<RecomputeChoice> best;
+    ir::Step best_step;
+    int64_t best_arena = 0;
+    for (int tries = 0; tries < kMostTries && (best.empty() || best_arena > budget); ++tries) {
+      std::vector<RecomputeChoice> choices;
+      int64_t peak = 0;
+      for (const RecomputeProgram& program : programs_) {
+        choices.push_back(choose(program, limit));
+        peak = std::max(peak, choices.back().timeline.peak);
+      }
+      ir::Step step = rewritten(choices);
+      DC_ASSIGN_OR_RETURN(const int64_t arena, arena_of(step));
+      limit = std::min(limit, peak) - ((arena - budget) << tries);
+      if (!best.empty() && arena >= best_arena) continue;
+      best = std::move(choices);
+      best_step = std::move(step);
+      best_arena = arena;
+    }
+    return apply(best, std::move(best_step), best_arena <= budget);
+  }
+
+ private:
+  // Asks the layout only where the live bytes leave that open: it may need up to 3 % more.
+  Result<bool> fits_already(int64_t limit, int64_t budget) const {
+    int64_t peak = 0;
+    for (const RecomputeProgram& program : programs_)
+      peak = std::max(peak, evaluate(program, keep_everything(program)).peak);
+    if (peak > limit) return false;
+    if (peak <= limit / 33 * 32) return true;
+    DC_ASSIGN_OR_RETURN(const int64_t arena, arena_of(step_));
+    return arena <= budget;
+  }
+
+  Result<int64_t> arena_of(ir::Step step) const {
+    layout::Allocation allocation;
+    DC_RETURN_IF_ERROR(layout::allocate(step, context_.cost, {}, &allocation));
+    return allocation.arena.v;
+  }
+
+  ir::Step rewritten(const std::vector<RecomputeChoice>& choices) const {
+    ir::Step step = step_;
+    for (size_t i = 0; i < choices.size(); ++i) {
+      if (choices[i].timeline.again.empty()) continue;
+      rewrite(step.programs[i].graph, programs_[i], choices[i].kept, choices[i].timeline);
+    }
+    return step;
+  }
+
+  Change apply(const std::vector<RecomputeChoice>& choices, ir::Step step, bool fits) {
+    Change change = Change::No;
+    for (size_t i = 0; i < choices.size(); ++i) {
+      if (choices[i].timeline.again.empty()) continue;
+      change = Change::Yes;
+      context_.remarks.push_back({"recompute", remark(programs_[i], choices[i].timeline, fits)});
+    }
+    if (change == Change::Yes) step_ = std::move(step);
+    return change;
+  }
+
+  std::string remark(const RecomputeProgram& program, const Timeline& after, bool fits) const {
+    const Timeline before = evaluate(program, keep_everything(program));
+    const size_t kernels = after.again.size(), gathers = after.own.size();
+    std::string text = "program '" + program.graph.name() + "': " + std::to_string(kernels) +
+                       (kernels == 1 ? " kernel runs" : " kernels run") +
+                       " again in the backward phase (" + kinds_of(program, after) +
+                       "): live bytes " + base::format_bytes(state_ + before.peak) + " become " +
+                       base::format_bytes(state_ + after.peak) + " for " +
+                       base::format_duration(after.time.v);
+    if (gathers > 0)
+      text += ", " + std::to_string(gathers) + (gathers == 1 ? " gather" : " gathers") + " added";
+    if (!fits) text += "; that is still above the budget";
+    return text;
+  }
+
+  ir::Step& step_;
+  PassContext& context_;
+  int64_t state_;
+  std::deque<RecomputeProgram> programs_;
+};
+
+}  // namespace
+
+Result<Change> recompute(ir::Step& step, PassContext& context) {
+  switch (context.options.recompute) {
+    case Recompute::Off:
+      return Change::No;
+    case Recompute::Full:
+      return Recomputer(step, context).keep_only_block_inputs();
+    case Recompute::Auto:
+      if (!context.options.memory) return Change::No;
+      return Recomputer(step, context).fit(context.options.memory->v);
+  }
+  return Change::No;
+}
+
+}  // namespace dc::passes

@@ -1,0 +1,268 @@
+#include "src/sim/machine.h"
+
+#include <algorithm>
+
+#include "src/base/status.h"
+
+namespace dc::sim {
+namespace {
+
+int64_t quotient_up(int64_t work, int64_t rate) { return (work + rate - 1) / rate; }
+
+}  // namespace
+
+Machine::Machine(const Schedule& schedule, Record* record)
+    : schedule_(schedule),
+      record_(record),
+      streams_(static_cast<size_t>(std::max(schedule.streams, 1))) {
+  grow();
+  if (record_ == nullptr) return;
+  record_->begin.assign(schedule.events.size(), {});
+  record_->end.assign(schedule.events.size(), {});
+}
+
+void Machine::grow() {
+  const size_t count = schedule_.transfers.size();
+  ended_.resize(count);
+  exposed_.resize(count);
+  if (record_ != nullptr) started_at_.resize(count, -1);
+  std::vector<bool> carries(streams_.size());
+  for (const Transfer& transfer : schedule_.transfers) {
+    carries[static_cast<size_t>(transfer.stream)] = true;
+    if (transfer.contention != cost::Contention{}) rates_change_ = true;
+  }
+  if (std::count(carries.begin(), carries.end(), true) > 1) rates_change_ = true;
+}
+
+void Machine::restore(const Checkpoint& from) {
+  exposed_before_ = exposed_;
+  now_ = from.totals.time.v;
+  exposed_total_ = from.totals.exposed.v;
+  contention_total_ = from.totals.contention.v;
+  next_ = from.next;
+  kernel_ = {};
+  waiting_ = -1;
+  stale_rates_ = rates_change_;
+  for (size_t s = 0; s < streams_.size(); ++s) {
+    const StreamState& state = from.streams[s];
+    Stream& stream = streams_[s];
+    stream.transfer = state.transfer;
+    stream.on_wire = state.on_wire;
+    stream.work = {};
+    stream.pending = state.pending;
+    stream.taken = 0;
+    for (int32_t transfer : state.pending) begin_again(transfer);
+    if (state.transfer < 0) continue;
+    begin_again(state.transfer);
+    stream.work = {state.work, now_, kFull, now_ + quotient_up(state.work, kFull)};
+  }
+}
+
+void Machine::begin_again(int32_t transfer) {
+  ended_[static_cast<size_t>(transfer)] = 0;
+  exposed_[static_cast<size_t>(transfer)] = 0;
+}
+
+void Machine::leave() {
+  const auto end = [&](int32_t transfer) {
+    const auto index = static_cast<size_t>(transfer);
+    ended_[index] = 1;
+    exposed_[index] = exposed_before_[index];
+  };
+  for (const Stream& stream : streams_) {
+    if (stream.transfer >= 0) end(stream.transfer);
+    for (size_t i = stream.taken; i < stream.pending.size(); ++i) end(stream.pending[i]);
+  }
+}
+
+Checkpoint Machine::checkpoint() const {
+  Checkpoint result;
+  result.next = next_;
+  result.totals = {{now_}, {exposed_total_}, {contention_total_}};
+  for (const Stream& stream : streams_) {
+    StreamState state;
+    state.transfer = stream.transfer;
+    if (stream.transfer >= 0) {
+      state.on_wire = stream.on_wire;
+      state.work = stream.work.left - stream.work.rate * (now_ - stream.work.since);
+    }
+    state.pending.assign(stream.pending.begin() + static_cast<std::ptrdiff_t>(stream.taken),
+                         stream.pending.end());
+    result.streams.push_back(std::move(state));
+  }
+  return result;
+}
+
+void Machine::begin(Work& work, int64_t nanos) const {
+  work = {nanos * kFull, now_, kFull, now_ + nanos};
+}
+
+void Machine::set_rate(Work& work, int64_t rate) const {
+  if (work.rate == rate) return;
+  work.left -= work.rate * (now_ - work.since);
+  work.since = now_;
+  work.rate = rate;
+  work.end = now_ + quotient_up(work.left, rate);
+}
+
+void Machine::set_rates() {
+  if (!stale_rates_) return;
+  stale_rates_ = false;
+  int64_t sharing[kLinks] = {};
+  int64_t slowest = 1000;
+  for (const Stream& stream : streams_) {
+    if (stream.transfer < 0 || !stream.on_wire) continue;
+    const Transfer& transfer = schedule_.transfers[static_cast<size_t>(stream.transfer)];
+    ++sharing[static_cast<size_t>(transfer.link)];
+    slowest = std::max<int64_t>(slowest, transfer.contention.compute);
+  }
+  for (Stream& stream : streams_) {
+    if (stream.transfer < 0) continue;
+    const Transfer& transfer = schedule_.transfers[static_cast<size_t>(stream.transfer)];
+    int64_t share = 1000;
+    if (stream.on_wire) {
+      const int64_t alone = kernel_.active() ? transfer.contention.collective : 1000;
+      share = alone * sharing[static_cast<size_t>(transfer.link)];
+    }
+    set_rate(stream.work, std::max<int64_t>(kFull * 1000 / share, 1));
+  }
+  if (kernel_.active()) set_rate(kernel_, std::max<int64_t>(kFull * 1000 / slowest, 1));
+}
+
+void Machine::start(int32_t transfer, int32_t index) {
+  begin_again(transfer);
+  if (record_ != nullptr) started_at_[static_cast<size_t>(transfer)] = index;
+  const auto s = static_cast<size_t>(schedule_.transfers[static_cast<size_t>(transfer)].stream);
+  Stream& stream = streams_[s];
+  stream.pending.push_back(transfer);
+  if (s == 0) {  // compute itself carries it
+    waiting_ = transfer;
+    waits_since_ = now_;
+    waiting_event_ = -1;
+  }
+  if (stream.transfer < 0) next_transfer(stream);
+}
+
+void Machine::next_transfer(Stream& stream) {
+  stream.transfer = -1;
+  stream.work = {};
+  stale_rates_ = rates_change_;
+  if (stream.taken == stream.pending.size()) {
+    stream.pending.clear();
+    stream.taken = 0;
+    return;
+  }
+  stream.transfer = stream.pending[stream.taken++];
+  stream.on_wire = false;
+  const Transfer& transfer = schedule_.transfers[static_cast<size_t>(stream.transfer)];
+  if (record_ != nullptr) {
+    const int32_t event = started_at_[static_cast<size_t>(stream.transfer)];
+    record_->begin[static_cast<size_t>(event)] = {now_};
+  }
+  if (transfer.latency.v > 0) {
+    begin(stream.work, transfer.latency.v);
+  } else {
+    begin_wire(stream);
+  }
+}
+
+void Machine::begin_wire(Stream& stream) {
+  stream.on_wire = true;
+  stale_rates_ = rates_change_;
+  begin(stream.work, schedule_.transfers[static_cast<size_t>(stream.transfer)].wire.v);
+}
+
+void Machine::end_phase(Stream& stream) {
+  if (stream.on_wire) {
+    end_transfer(stream);
+  } else {
+    begin_wire(stream);
+  }
+}
+
+void Machine::end_transfer(Stream& stream) {
+  const int32_t transfer = stream.transfer;
+  ended_[static_cast<size_t>(transfer)] = 1;
+  if (record_ != nullptr) {
+    const int32_t event = started_at_[static_cast<size_t>(transfer)];
+    record_->end[static_cast<size_t>(event)] = {now_};
+  }
+  if (waiting_ == transfer) go_on(transfer);
+  next_transfer(stream);
+}
+
+// Compute stood before the transfer that has just ended.
+void Machine::go_on(int32_t ended) {
+  const int64_t stood = now_ - waits_since_;
+  exposed_[static_cast<size_t>(ended)] = stood;
+  exposed_total_ += stood;
+  waiting_ = -1;
+  if (record_ == nullptr || waiting_event_ < 0) return;
+  record_->end[static_cast<size_t>(waiting_event_)] = {now_};
+}
+
+void Machine::take_up(const Event& event, int32_t index) {
+  if (record_ != nullptr && event.kind != EventKind::Start) {
+    record_->begin[static_cast<size_t>(index)] = {now_};
+    record_->end[static_cast<size_t>(index)] = {now_};
+  }
+  switch (event.kind) {
+    case EventKind::Compute:
+      if (event.time.v == 0) return;
+      begin(kernel_, event.time.v);
+      kernel_event_ = index;
+      kernel_begin_ = now_;
+      stale_rates_ = rates_change_;
+      return;
+    case EventKind::Start:
+      start(event.transfer, index);
+      return;
+    case EventKind::Done:
+      if (ended_[static_cast<size_t>(event.transfer)]) return;
+      waiting_ = event.transfer;
+      waits_since_ = now_;
+      waiting_event_ = index;
+      return;
+  }
+}
+
+void Machine::end_kernel() {
+  const auto index = static_cast<size_t>(kernel_event_);
+  const int64_t alone = schedule_.events[index].time.v;
+  contention_total_ += now_ - kernel_begin_ - alone;
+  if (record_ != nullptr) record_->end[index] = {now_};
+  kernel_ = {};
+  stale_rates_ = rates_change_;
+}
+
+void Machine::advance() {
+  if (rates_change_) set_rates();
+  int64_t soonest = kernel_.end;
+  for (const Stream& stream : streams_) soonest = std::min(soonest, stream.work.end);
+  DC_CHECK(soonest != kNever);  // else a done waits for a transfer that was never started
+  now_ = soonest;
+  if (kernel_.end == now_) end_kernel();
+  for (Stream& stream : streams_) {
+    if (stream.work.end == now_) end_phase(stream);
+  }
+}
+
+void Machine::run_to(int32_t index) {
+  while (true) {
+    while (compute_is_free()) {
+      if (next_ == index) return;
+      const int32_t event = next_++;
+      take_up(schedule_.events[static_cast<size_t>(event)], event);
+    }
+    advance();
+  }
+}
+
+Totals Machine::finish() {
+  run_to(static_cast<int32_t>(schedule_.events.size()));
+  const auto is_idle = [](const Stream& stream) { return !stream.work.active(); };
+  while (!std::all_of(streams_.begin(), streams_.end(), is_idle)) advance();
+  return {{now_}, {exposed_total_}, {contention_total_}};
+}
+
+}  // namespace dc::sim

@@ -1,0 +1,117 @@
+// Machine: plays one schedule as the executor (runtime/exec) would run it. No clock, integer
+// nanoseconds, equal on every host.
+//
+// Stream 0 does its events in order. Every other stream serves the transfers started on it, first
+// in, first out. Transfers that use one link at the same time share its rate evenly (processor
+// sharing). While a transfer uses a link and compute runs, each is slower by the transfer's
+// contention; of several transfers the worst counts for compute.
+//
+// Work is counted in 1/5040 of a nanosecond, so that up to ten transfers share a link without
+// rounding; a piece of work ends at the first whole nanosecond that completes it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/sim/schedule.h"
+
+namespace dc::sim {
+
+struct Totals {
+  base::Nanos time;        // until every stream has ended
+  base::Nanos exposed;     // compute stood before a done, or behind a transfer on its own stream
+  base::Nanos contention;  // what transfers beside it added to compute
+  bool operator==(const Totals&) const = default;
+};
+
+// When each event ran, by index. A start: when its transfer ran. A done: when compute came to it
+// and when it went on.
+struct Record {
+  std::vector<base::Nanos> begin, end;
+};
+
+// What a stream is doing and will do.
+struct StreamState {
+  int32_t transfer = -1;  // the one it carries out; -1: none
+  bool on_wire = false;   // past its latency
+  int64_t work = 0;       // left, in 1/5040 ns
+  std::vector<int32_t> pending;
+  bool operator==(const StreamState&) const = default;
+};
+
+// The machine just before compute takes up event `next`: everything the future depends on.
+struct Checkpoint {
+  int32_t next = 0;
+  Totals totals;  // so far; `time` is the moment itself
+  std::vector<StreamState> streams;
+};
+
+class Machine {
+ public:
+  // Keeps a reference to the schedule, whose events may change from `next` on.
+  explicit Machine(const Schedule& schedule, Record* record = nullptr);
+
+  void restore(const Checkpoint& from);
+  Checkpoint checkpoint() const;
+  // Goes on until compute is about to take up event `index`.
+  void run_to(int32_t index);
+  // Goes on until every stream has ended.
+  Totals finish();
+  // How long compute stood because of a transfer; valid once its done has passed.
+  base::Nanos exposed(int32_t transfer) const { return {exposed_[static_cast<size_t>(transfer)]}; }
+  void grow();  // after transfers have been added to the schedule
+  // From here to the end all goes as it went before the last `restore`, so it need not be played.
+  void leave();
+
+ private:
+  static constexpr int64_t kFull = 5040;  // work done in a nanosecond
+  static constexpr int64_t kNever = INT64_MAX;
+
+  // A piece of work under way. `left` was left at `since`.
+  struct Work {
+    int64_t left = 0, since = 0, rate = kFull, end = kNever;
+    bool active() const { return end != kNever; }
+  };
+  struct Stream {
+    int32_t transfer = -1;
+    bool on_wire = false;
+    Work work;
+    std::vector<int32_t> pending;
+    size_t taken = 0;  // of pending
+  };
+
+  bool compute_is_free() const { return !kernel_.active() && waiting_ < 0; }
+  void take_up(const Event& event, int32_t index);
+  void start(int32_t transfer, int32_t index);
+  void begin_again(int32_t transfer);
+  void next_transfer(Stream& stream);
+  void begin_wire(Stream& stream);
+  void end_transfer(Stream& stream);
+  void end_phase(Stream& stream);
+  void end_kernel();
+  void go_on(int32_t ended);
+  void advance();
+  void set_rates();
+  void set_rate(Work& work, int64_t rate) const;
+  void begin(Work& work, int64_t nanos) const;
+
+  const Schedule& schedule_;
+  Record* record_;
+  bool rates_change_ = false;  // by sharing or contention; else every rate is full
+  bool stale_rates_ = false;
+  int64_t now_ = 0, exposed_total_ = 0, contention_total_ = 0;
+  int32_t next_ = 0;
+  Work kernel_;
+  int32_t kernel_event_ = -1;
+  int64_t kernel_begin_ = 0;
+  int32_t waiting_ = -1;  // transfer that compute stands before
+  int64_t waits_since_ = 0;
+  int32_t waiting_event_ = -1;
+  std::vector<Stream> streams_;
+  std::vector<uint8_t> ended_;           // by transfer
+  std::vector<int64_t> exposed_;         // by transfer
+  std::vector<int64_t> exposed_before_;  // the same before the last `restore`
+  std::vector<int32_t> started_at_;      // by transfer: event; only with a record
+};
+
+}  // namespace dc::sim

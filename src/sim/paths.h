@@ -1,0 +1,20 @@
+// Paths through a workload: how early each event can begin, and how much must come after it.
+#pragma once
+
+#include <vector>
+
+#include "src/sim/workload.h"
+
+namespace dc::sim {
+
+struct Paths {
+  std::vector<base::Nanos> head;  // by event: no schedule begins it (a start: its transfer) earlier
+  std::vector<base::Nanos> tail;  // by event: no schedule ends sooner after its end
+};
+
+// Longest chains; where chains meet or part, also what each stream and link has to do before or
+// behind. Dones count as nothing. `waits_for_norm`: false leaves out that
+// the update waits for the norm of all gradients.
+Paths paths(const Workload& workload, const Precedence& precedence, bool waits_for_norm = true);
+
+}  // namespace dc::sim

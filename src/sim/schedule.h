@@ -1,0 +1,71 @@
+// Schedule: one program as the simulator sees it. Flat arrays of numbers, so that a step of the IR
+// and a plan feed the same machine and a search can edit them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "src/base/units.h"
+#include "src/cost/cost_model.h"
+#include "src/ir/step.h"
+
+namespace dc::sim {
+
+// What compute does, in order. A start hands a collective to its stream and takes no time itself;
+// a done waits until that collective has ended.
+enum class EventKind : uint8_t { Compute, Start, Done };
+
+struct Event {
+  EventKind kind = EventKind::Compute;
+  int32_t transfer = -1;  // Start, Done: index into Schedule::transfers
+  int32_t origin = -1;    // id of the node, or index of the instruction, that it stands for
+  base::Nanos time;       // Compute: alone
+  bool operator==(const Event&) const = default;
+};
+
+// What transfers share: the link between ranks; the ways from and to a rank's host memory.
+enum class Link : uint8_t { Ranks, ToHost, FromHost };
+inline constexpr int kLinks = 3;
+
+// A collective or a copy between memory spaces: first `latency`, then `wire`, in which it uses its
+// link. On stream 0 it stands in the way of compute.
+struct Transfer {
+  int32_t stream = 1;
+  Link link = Link::Ranks;
+  base::Nanos latency, wire;  // alone
+  cost::Contention contention;
+
+  base::Nanos time() const { return latency + wire; }
+  bool operator==(const Transfer&) const = default;
+};
+
+struct Schedule {
+  int streams = 1;
+  std::vector<Event> events;        // a transfer is started once, before its done
+  std::vector<Transfer> transfers;  // may hold more than the events start
+};
+
+// Events of one program, by the cost model's figures. The step must be scheduled.
+Schedule schedule_of(const ir::Step& step, const ir::Graph& graph, const cost::CostModel& cost);
+
+// A collective, its time split into latency and wire; a copy between spaces. On stream 1.
+Transfer transfer(const cost::CostModel& cost, cost::Collective kind, base::Bytes bytes,
+                  int group_size);
+Transfer transfer(const cost::CostModel& cost, base::Bytes bytes, ir::Space from, ir::Space to);
+
+// What each resource has to do, every piece of work taken alone.
+struct Loads {
+  base::Nanos compute, communication;  // kernels; transfers
+  std::vector<base::Nanos> streams;  // stream 0: kernels and the transfers that stand in their way
+  std::array<base::Nanos, kLinks> links{};
+
+  base::Nanos largest() const;  // of a stream or a link
+  void add(const Schedule& schedule, const Event& event);
+};
+Loads loads_of(const Schedule& schedule);
+
+// Longest time that one event may take, 13 days; longer ones are cut.
+inline constexpr base::Nanos kLongest{int64_t{1} << 50};
+
+}  // namespace dc::sim

@@ -1,0 +1,151 @@
+#include "runtime/page/page.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "runtime/page/columns.h"
+#include "runtime/page/reasons.h"
+#include "src/base/json.h"
+#include "tests/runtime/plan/plan_builder.h"
+
+namespace dc::runtime {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+plan::Loaded tiny() { return {plan::test::tiny_plan(), std::string(64, 'd')}; }
+
+TEST(Columns, SevenBitsPerByteLowestFirst) {
+  Column column;
+  for (const uint64_t value : {0u, 127u, 128u, 300u}) column.add(value);
+  EXPECT_EQ(column.base64(), "AH+AAawC");  // 00 7f 80 01 ac 02
+  Column one;
+  one.add(1);
+  EXPECT_EQ(one.base64(), "AQ==");
+  EXPECT_EQ(Column().base64(), "");
+  Column signs;
+  for (const int64_t value : {0, -1, 1, -2}) signs.add_signed(value);
+  EXPECT_EQ(signs.base64(), "AAECAw==");
+  Column extreme;
+  extreme.add_signed(std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(extreme.base64(), "////////////AQ==");
+}
+
+TEST(Columns, StringsHaveOneNumberEach) {
+  StringTable table;
+  EXPECT_EQ(table.number("b"), 1u);
+  EXPECT_EQ(table.number("a"), 2u);
+  EXPECT_EQ(table.number("b"), 1u);
+  EXPECT_EQ(table.number(""), 0u);
+  EXPECT_THAT(table.strings(), ElementsAre("", "b", "a"));
+}
+
+TEST(Reasons, RemarksAreFoundByModuleAndTensor) {
+  plan::Plan plan = plan::test::tiny_plan();
+  plan.tensors[plan::test::kWhole].name = "gather.net.linear.weight";
+  plan.tensors[plan::test::kProduct].name = "sum";
+  plan.remarks = {"a: net.linear is large.", "b: the sum of all", "c: kept net.linear.weight.",
+                  "d: net.linear, net.linear.weight"};
+  const Reasons reasons(plan);
+  const auto& list = plan.programs[0].instructions;
+  EXPECT_THAT(reasons.of(list[plan::test::kMatmul]), ElementsAre(0, 2, 3));
+  EXPECT_THAT(reasons.of(list[plan::test::kGather]), ElementsAre(2, 3));
+  EXPECT_THAT(reasons.of(list[plan::test::kAdamW]), ElementsAre());
+}
+
+// Events of `count` instructions of rank `rank` in step `step`, from `begin` to `end`.
+void add_step(TraceFile& trace, int rank, int64_t step, int count, int64_t begin, int64_t end) {
+  for (int i = 0; i < count; ++i) {
+    TraceEvent& event = trace.events.emplace_back();
+    event.rank = rank;
+    event.step = static_cast<int32_t>(step);
+    event.instruction = i;
+    event.begin_ns = begin + (end - begin) * i / count;
+    event.end_ns = begin + (end - begin) * (i + 1) / count;
+  }
+}
+
+TEST(ChosenStep, TheMedianOfTheWholeSteps) {
+  TraceFile trace;
+  const int64_t ends[] = {0, 900, 1130, 2120, 3150, 4110};
+  add_step(trace, 0, 1, 3, 0, 900);  // what the ring kept of it
+  for (int64_t step = 2; step <= 5; ++step)
+    add_step(trace, 0, step, 10, 1000 * (step - 1), ends[step]);
+  for (int64_t step = 1; step <= 4; ++step)
+    add_step(trace, 1, step, 10, 7000 * step, 7000 * step + 50);
+  auto chosen = choose_step(trace);
+  ASSERT_TRUE(chosen.ok()) << chosen.status().to_string();
+  EXPECT_EQ(chosen->whole_steps, 3);  // 2, 3, 4: rank 1 has no step 5, rank 0 only part of 1
+  EXPECT_EQ(chosen->step, 2);         // 130 of {120, 130, 150}
+  EXPECT_THAT(chosen->ranks, ElementsAre(0, 1));
+  ASSERT_EQ(chosen->events.size(), 20u);
+  EXPECT_EQ(chosen->events[0].begin_ns, 0);
+  EXPECT_EQ(chosen->events[9].end_ns, 130);
+  EXPECT_EQ(chosen->events[10].begin_ns, 0);  // of the rank's own begin
+  EXPECT_EQ(chosen->events[19].end_ns, 50);
+}
+
+TEST(ChosenStep, WithoutAWholeStepIsBadInput) {
+  TraceFile trace;
+  EXPECT_EQ(choose_step(trace).status().code(), "DC6631");
+  add_step(trace, 0, 1, 3, 0, 10);
+  add_step(trace, 1, 2, 3, 0, 10);
+  auto chosen = choose_step(trace);
+  ASSERT_FALSE(chosen.ok());
+  EXPECT_EQ(base::exit_code(chosen.status().kind()), 65);
+}
+
+TEST(Page, TheDataHoldsEveryInstructionAndTheRealStep) {
+  const plan::Loaded loaded = tiny();
+  const auto count = static_cast<int64_t>(loaded.plan.programs[0].instructions.size());
+  TraceFile trace;
+  trace.communicator = "local";
+  for (const int rank : {0, 1}) add_step(trace, rank, 1, 5, 100, 600);
+  const auto chosen = choose_step(trace);
+  auto json = base::parse_json_value(timeline_json(loaded, &trace, &*chosen), "page");
+  ASSERT_TRUE(json.ok()) << json.status().to_string();
+  const base::JsonValue& program = json->find("programs")->items().at(0);
+  EXPECT_EQ(*program.find("count")->to_integer(), count);
+  EXPECT_EQ(*program.find("time_ns")->to_integer(), 9 * plan::test::kTinyDuration);
+  EXPECT_EQ(*json->find("slices")->find("count")->to_integer(),
+            static_cast<int64_t>(loaded.plan.slices.size()));
+  EXPECT_EQ(json->find("real")->find("ranks")->items().size(), 2u);
+  // 100 ns each, stored as 101, then seven that left no record.
+  EXPECT_EQ(*json->find("real")
+                 ->find("ranks")
+                 ->items()[1]
+                 .find("runs")
+                 ->items()[0]
+                 .find("length")
+                 ->to_string(),
+            "ZWVlZWUAAAAAAAAA");
+}
+
+TEST(Page, IsOneFileThatAsksForNothing) {
+  plan::Loaded loaded = tiny();
+  loaded.plan.programs[0].instructions[0].module = "</script><b>";
+  loaded.plan.remarks = {"<!-- not a comment"};
+  auto page = timeline_page(loaded, nullptr);
+  ASSERT_TRUE(page.ok()) << page.status().to_string();
+  EXPECT_TRUE(page->starts_with("<!doctype html>"));
+  EXPECT_THAT(*page, HasSubstr("default-src 'none'"));
+  EXPECT_THAT(*page, HasSubstr("\\u003c/script>\\u003cb>"));
+  for (const char* never : {"{{", "://", "src=", "url(", "@import", "</script><b>", "<!-- not"}) {
+    EXPECT_THAT(*page, Not(HasSubstr(never)));
+  }
+}
+
+TEST(Page, APlanWithoutPredictedTimesIsAMismatch) {
+  plan::Loaded loaded = tiny();
+  loaded.plan.programs[0].duration_ns.clear();
+  auto page = timeline_page(loaded, nullptr);
+  ASSERT_FALSE(page.ok());
+  EXPECT_EQ(base::exit_code(page.status().kind()), 76);
+}
+
+}  // namespace
+}  // namespace dc::runtime

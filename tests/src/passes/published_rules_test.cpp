@@ -1,0 +1,80 @@
+// The published rules give what their authors' tests and logs say.
+#include "src/passes/published_rules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace dc::passes::published {
+namespace {
+
+using ::testing::ElementsAre;
+
+// Equal time for all: smaller ones save more per byte.
+std::vector<Parameter> of_sizes(const std::vector<int64_t>& sizes) {
+  std::vector<Parameter> parameters;
+  for (int64_t bytes : sizes) parameters.push_back({base::Nanos{1000}, bytes});
+  return parameters;
+}
+
+TEST(KeepResident, UpstreamVectors) {
+  EXPECT_EQ(usable(1000), 900);
+  EXPECT_EQ(headroom(900, 980), 0);
+  EXPECT_TRUE(keep_resident(of_sizes({40, 80, 120}), headroom(900, 980)).empty());
+  EXPECT_THAT(keep_resident(of_sizes({40, 80, 120}), headroom(900, 780)), ElementsAre(0, 1));
+  EXPECT_THAT(keep_resident(of_sizes({100, 240}), headroom(900, 800)), ElementsAre(0));
+}
+
+TEST(KeepResident, StopsAtTheFirstMisfit) {
+  const std::vector<Parameter> parameters = {
+      {base::Nanos{100}, 10}, {base::Nanos{900}, 100}, {base::Nanos{50}, 10}};
+  EXPECT_THAT(keep_resident(parameters, 50), ElementsAre(0));
+}
+
+TEST(KeepResident, TakesTheLastByteAndCountsNothingForEmptyParameters) {
+  EXPECT_THAT(keep_resident(of_sizes({40, 80}), 120), ElementsAre(0, 1));
+  EXPECT_THAT(keep_resident(of_sizes({0, 80}), 80), ElementsAre(1, 0));
+}
+
+// All-gather on 32 GPUs of 4 nodes, as their log has it: bytes, nanoseconds.
+base::Nanos measured(int64_t bytes) {
+  static const std::vector<std::pair<int64_t, int64_t>> kTable = {
+      {64, 110'000},          {64 << 10, 300'000},
+      {1 << 20, 220'000},     {16 << 20, 320'000},
+      {64 << 20, 750'000},    {128 << 20, 990'000},
+      {256 << 20, 2'070'000}, {512 << 20, 3'090'000},
+      {1 << 30, 5'960'000},   {int64_t{2} << 30, 11'760'000}};
+  size_t i = 1;
+  while (i + 1 < kTable.size() && kTable[i].first < bytes) ++i;
+  const auto [x0, y0] = kTable[i - 1];
+  const auto [x1, y1] = kTable[i];
+  return {y0 + (y1 - y0) * (bytes - x0) / (x1 - x0)};
+}
+
+// Llama-3-70B in bf16: with 28.88 GB of headroom their log shows 491 parameters, 28.86 GB.
+TEST(KeepResident, Llama70BAsLogged) {
+  std::vector<int64_t> sizes(161, 16 << 10);                 // norms
+  sizes.insert(sizes.end(), 160, 16 << 20);                  // k, v
+  sizes.insert(sizes.end(), 160, 128 << 20);                 // q, o
+  sizes.insert(sizes.end(), 240, 448 << 20);                 // gate, up, down
+  sizes.insert(sizes.end(), 2, int64_t{128256} * 8192 * 2);  // embedding, head
+  std::vector<Parameter> parameters;
+  for (int64_t bytes : sizes) parameters.push_back({measured(bytes) * 2, bytes});
+  const std::vector<size_t> kept = keep_resident(parameters, 28'880'000'000);
+  EXPECT_EQ(kept.size(), 491U);
+  int64_t bytes = 0;
+  for (size_t i : kept) bytes += sizes[i];
+  EXPECT_NEAR(static_cast<double>(bytes) * 1e-9, 28.86, 0.005);
+  EXPECT_EQ(bytes, int64_t{161} * (16 << 10) + int64_t{160} * (16 << 20) +
+                       int64_t{160} * (128 << 20) + int64_t{10} * (448 << 20));
+}
+
+TEST(Fuse, UntilLatencyIsAFifth) {
+  EXPECT_TRUE(fuse({100}, {100}, {119}, 1000));
+  EXPECT_FALSE(fuse({100}, {100}, {120}, 1000));
+  EXPECT_FALSE(fuse({100}, {100}, {110}, kGroupBytes));
+}
+
+}  // namespace
+}  // namespace dc::passes::published

@@ -1,0 +1,57 @@
+// Random schedules, equal on every host: std's generators are specified to the bit, its
+// distributions are not.
+#pragma once
+
+#include <random>
+#include <vector>
+
+#include "src/sim/schedule.h"
+
+namespace dc::sim {
+
+class Dice {
+ public:
+  explicit Dice(uint32_t seed) : generator_(seed) {}
+  int32_t below(int32_t n) { return static_cast<int32_t>(generator_() % static_cast<uint32_t>(n)); }
+  bool chance(int32_t percent) { return below(100) < percent; }
+
+ private:
+  std::mt19937 generator_;
+};
+
+struct RandomSchedule {
+  int streams = 2;  // compute included
+  int32_t kernels = 20, transfers = 8, longest = 40;
+  bool contends = false, has_latency = true, uses_links = false, on_compute = false;
+};
+
+// Kernels in order; every transfer starts somewhere and is done somewhere after, in any order.
+inline Schedule make_schedule(const RandomSchedule& wanted, Dice& dice) {
+  Schedule schedule;
+  schedule.streams = wanted.streams;
+  for (int32_t i = 0; i < wanted.kernels; ++i)
+    schedule.events.push_back({EventKind::Compute, -1, i, {dice.below(wanted.longest)}});
+  for (int32_t i = 0; i < wanted.transfers; ++i) {
+    Transfer transfer;
+    transfer.stream = wanted.streams == 1 || (wanted.on_compute && dice.chance(20))
+                          ? 0
+                          : 1 + dice.below(wanted.streams - 1);
+    if (wanted.has_latency) transfer.latency = {dice.below(10)};
+    transfer.wire = {dice.below(wanted.longest)};
+    if (wanted.uses_links) transfer.link = static_cast<Link>(dice.below(kLinks));
+    if (wanted.contends)
+      transfer.contention = {1000 + 100 * dice.below(8), 1000 + 50 * dice.below(8)};
+    schedule.transfers.push_back(transfer);
+    const auto size = static_cast<int32_t>(schedule.events.size());
+    const int32_t start = dice.below(size + 1);
+    const int32_t done = start + 1 + dice.below(size + 1 - start);
+    const auto place = [&](EventKind kind, int32_t at) {
+      schedule.events.insert(schedule.events.begin() + at, {kind, i, wanted.kernels + i, {}});
+    };
+    place(EventKind::Start, start);
+    place(EventKind::Done, done);
+  }
+  return schedule;
+}
+
+}  // namespace dc::sim
