@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A tiny Llama from a Hugging Face config, trained with ZeRO-3 on two ranks that mpirun starts.
+# A tiny Llama from a Hugging Face config, trained sharded on two ranks that mpirun starts.
 # run.sh [FOLDER]: where to write; build/examples/llama if not given. Needs scripts/setup.sh.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

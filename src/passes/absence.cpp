@@ -13,13 +13,17 @@ constexpr int64_t kOverheadNs = 4000;
 Nanos turned(Nanos time) { return Nanos{-time.v}; }
 
 int64_t outside_limit(const ir::Step& step, const Options& options) {
-  const auto& budget =
-      options.offload_space == ir::Space::Disk ? options.disk_memory : options.host_memory;
+  const ir::Space space = space_outside(options);
+  const auto& budget = space == ir::Space::Disk ? options.disk_memory : options.host_memory;
   if (!budget) return INT64_MAX / 2;
-  return (*budget - analysis::state_bytes(step, options.offload_space)).v / 33 * 32;
+  return (*budget - analysis::state_bytes(step, space)).v / 33 * 32;
 }
 
 }  // namespace
+
+ir::Space space_outside(const Options& options) {
+  return options.offload_space.value_or(ir::Space::Host);
+}
 
 Nanos CopyQueue::end_of(Nanos ready, Nanos time) const {
   const auto after =

@@ -60,6 +60,9 @@ class CopyQueue {
   std::vector<Entry> entries_;  // by ready
 };
 
+// Options::offload_space, the host if it is not set.
+ir::Space space_outside(const Options& options);
+
 // Chooses absences until every position fits the budget or nothing helps: at the position furthest
 // above it, the one that saves most bytes times time away per time that compute waits for its
 // copies. Then takes back what turned out not to be needed. `chose` hears of each choice, and may

@@ -1,5 +1,6 @@
 #include "src/passes/offload.h"
 
+#include "src/analysis/memory.h"
 #include "src/base/text.h"
 #include "src/layout/allocate.h"
 #include "src/sim/simulate.h"
@@ -15,6 +16,14 @@ base::Result<base::Bytes> arena_of(ir::Step step, const cost::CostModel& cost) {
   return allocation.arena;
 }
 
+// With so much room no layout fails; a layout of a large step takes longer than everything else.
+bool fits_easily(const ir::Step& step, const cost::CostModel& cost, base::Bytes budget) {
+  const auto scratch = [&](const ir::Graph& graph, const ir::Node& node) {
+    return cost.scratch(graph, node).bytes;
+  };
+  return analysis::peak_memory(step, scratch, 0).live.v <= budget.v / 17 * 16;
+}
+
 }  // namespace
 
 base::Result<Change> offload_to_fit(ir::Step& step, PassContext& context, std::string_view pass,
@@ -22,6 +31,7 @@ base::Result<Change> offload_to_fit(ir::Step& step, PassContext& context, std::s
                                     const OffloadRun& run) {
   if (!context.options.memory) return Change::No;
   const base::Bytes wanted = *context.options.memory;
+  if (fits_easily(step, context.cost, wanted)) return Change::No;
   base::Bytes budget = wanted;
   ir::Step best;
   Offloaded done;

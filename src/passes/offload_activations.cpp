@@ -132,7 +132,7 @@ class Offloader {
   Offloader(ir::Step& step, const PassContext& context, base::Bytes budget)
       : step_(step),
         context_(context),
-        space_(context.options.offload_space),
+        space_(space_outside(context.options)),
         pressure_(step, context.cost, budget) {}
 
   Offloaded run() {

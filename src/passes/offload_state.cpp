@@ -21,7 +21,7 @@ class StateOffloader {
                  std::vector<StateGroup> groups)
       : step_(step),
         context_(context),
-        space_(context.options.offload_space),
+        space_(space_outside(context.options)),
         groups_(std::move(groups)),
         pressure_(step, context.cost, budget) {}
 

@@ -16,9 +16,9 @@ struct StateGroup {
   bool stays_between = false;
 };
 
-// Moves groups to Options::offload_space until the budget is kept or nothing helps, and no more of
-// them. Each entry is reloaded before its uses and, where they change it, written back after them.
-// Groups with a use that nothing is known about stay.
+// Moves groups outside, to Options::offload_space, until the budget is kept or nothing helps, and
+// no more of them. Each entry is reloaded before its uses and, where they change it, written back
+// after them. Groups with a use that nothing is known about stay.
 Offloaded offload_state(ir::Step& step, const PassContext& context, base::Bytes budget,
                         std::vector<StateGroup> groups);
 
