@@ -113,8 +113,9 @@ std::vector<std::string> profile_notes(const Job& job, const ir::Step& step) {
   };
   const bool is_synthetic = measured.origin == base::ProfileOrigin::Synthetic;
   if (is_synthetic) {
-    notes.push_back("synthetic-profile: nothing was measured; the figures are published ones of " +
-                    measured.machine.cpu);
+    notes.push_back(
+        "synthetic-profile: nothing was measured; times are from published figures of " +
+        measured.machine.cpu + ", workspace is an estimate");
   }
   if (!is_synthetic && measured.model_digest != step.model_digest) {
     notes.push_back(

@@ -92,7 +92,7 @@ bool runs(const Node& node) {
 
 Rates generic_cpu(int threads) {
   Rates rates;
-  rates.name = "a generic CPU";
+  rates.name = kGenericCpu;
   rates.flops_f64 = 40 * int64_t{threads};
   rates.flops_f32 = 80 * int64_t{threads};
   rates.flops_half = 160 * int64_t{threads};

@@ -33,6 +33,8 @@ struct Contention {
 
 enum class Collective : uint8_t { AllGather, ReduceScatter, AllReduce };
 
+inline constexpr const char* kGenericCpu = "a generic CPU";
+
 class CostModel {
  public:
   virtual ~CostModel() = default;
@@ -46,7 +48,7 @@ class CostModel {
   virtual Contention contention(Collective, base::Bytes, int /*group_size*/) const { return {}; }
   virtual Estimate copy(base::Bytes bytes, ir::Space from, ir::Space to) const = 0;
   // Whose rates stand behind figures from a table.
-  virtual std::string table() const { return "a generic CPU"; }
+  virtual std::string table() const { return kGenericCpu; }
   virtual std::string origin() const = 0;  // "generic cpu table" or "profile <digest>"
 };
 

@@ -279,7 +279,9 @@ class Emitter {
 
   void note_lacks(const SerialTime& time) {
     const std::string all = std::to_string(time.figures()) + " figures";
-    if (const int lacking = time.count(cost::Source::Analytic); lacking > 0) {
+    // Rates of a machine's own are part of its profile.
+    const int lacking = time.count(cost::Source::Analytic);
+    if (lacking > 0 && cost_.table() == cost::kGenericCpu) {
       plan_.notes.push_back("the profile lacks " + std::to_string(lacking) + " of " + all +
                             "; their time and workspace are estimates for " + cost_.table());
     }
