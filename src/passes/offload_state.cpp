@@ -11,8 +11,6 @@ namespace dc::passes {
 namespace {
 
 using base::Bytes;
-using ir::NodeId;
-using ir::OpKind;
 using ir::ValueId;
 
 class StateOffloader {
@@ -249,7 +247,10 @@ class StateOffloader {
     for (int p = 0; p < pressure_.programs(); ++p) write_program(p, copies);
     for (size_t g = 0; g < groups_.size(); ++g) {
       if (!absences_[g].is_chosen) continue;
-      for (size_t r : roots_of(groups_[g])) use_new_values(uses_.roots[r]);
+      for (size_t r : roots_of(groups_[g])) {
+        const StateRoot& root = uses_.roots[r];
+        drop_fillers(step_.programs[static_cast<size_t>(root.program)].graph, root);
+      }
       for (int entry : groups_[g].entries) move(entry);
     }
   }
@@ -269,40 +270,6 @@ class StateOffloader {
       }
     }
     if (any) writer.write();
-  }
-
-  // What filled the entry on the device has gone out instead; a gather makes a value of its own.
-  void use_new_values(const StateRoot& root) {
-    ir::Graph& graph = step_.programs[static_cast<size_t>(root.program)].graph;
-    for (const Overwrite& over : root.overwrites) graph.erase(over.copy);
-    for (const Refill& refill : root.refills) {
-      const ir::Node start = graph.node(refill.start);
-      const ir::TensorType type = graph.value(start.results[0]).type;
-      ValueId source = start.operands[1];
-      if (refill.elided.valid()) source = graph.node(refill.elided).operands[1];
-      ir::Node& gather =
-          graph.insert(refill.start, OpKind::AllGatherStart, {source},
-                       {{graph.value(start.results[0]).name, type}}, start.args, start.origin);
-      gather.stream = start.stream;
-      const ValueId started = gather.results[0];
-      const ValueId old = graph.node(refill.done).results[0];
-      const ValueId whole = graph
-                                .insert(refill.done, OpKind::AllGatherDone, {started},
-                                        {{graph.value(old).name, type}}, {}, start.origin)
-                                .results[0];
-      graph.replace_all_uses(old, whole);
-      graph.erase(refill.done);
-      graph.erase(refill.start);
-      if (refill.elided.valid()) graph.erase(refill.elided);
-      release(graph, whole);
-    }
-  }
-
-  // After the last reader, which writes it out.
-  static void release(ir::Graph& graph, ValueId whole) {
-    const ir::Node& out = graph.node(graph.value(whole).uses[0].node);
-    const ir::Node& done = graph.node(graph.value(out.results[0]).uses[0].node);
-    graph.insert(graph.next(done.id), OpKind::Release, {whole}, {}, {}, done.origin);
   }
 
   void move(int entry) {

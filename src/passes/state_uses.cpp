@@ -118,10 +118,44 @@ class Finder {
   StateUses found_;
 };
 
+// After the last reader, which takes the value out.
+void release(ir::Graph& graph, ValueId whole) {
+  const ir::Node& out = graph.node(graph.value(whole).uses[0].node);
+  const ir::Node& done = graph.node(graph.value(out.results[0]).uses[0].node);
+  graph.insert(graph.next(done.id), OpKind::Release, {whole}, {}, {}, done.origin);
+}
+
+void gather_anew(ir::Graph& graph, const Refill& refill) {
+  const ir::Node start = graph.node(refill.start);
+  const ir::TensorType type = graph.value(start.results[0]).type;
+  const ValueId source =
+      refill.elided.valid() ? graph.node(refill.elided).operands[1] : start.operands[1];
+  ir::Node& gather =
+      graph.insert(refill.start, OpKind::AllGatherStart, {source},
+                   {{graph.value(start.results[0]).name, type}}, start.args, start.origin);
+  gather.stream = start.stream;
+  const ValueId started = gather.results[0];
+  const ValueId old = graph.node(refill.done).results[0];
+  const ValueId whole = graph
+                            .insert(refill.done, OpKind::AllGatherDone, {started},
+                                    {{graph.value(old).name, type}}, {}, start.origin)
+                            .results[0];
+  graph.replace_all_uses(old, whole);
+  graph.erase(refill.done);
+  graph.erase(refill.start);
+  if (refill.elided.valid()) graph.erase(refill.elided);
+  release(graph, whole);
+}
+
 }  // namespace
 
 StateUses find_state_uses(const ir::Step& step, const MemoryPressure& pressure) {
   return Finder(step, pressure).run();
+}
+
+void drop_fillers(ir::Graph& graph, const StateRoot& root) {
+  for (const Overwrite& over : root.overwrites) graph.erase(over.copy);
+  for (const Refill& refill : root.refills) gather_anew(graph, refill);
 }
 
 }  // namespace dc::passes

@@ -44,4 +44,8 @@ struct StateUses {
 
 StateUses find_state_uses(const ir::Step& step, const MemoryPressure& pressure);
 
+// After copies have taken the new values of an entry out of the device: the nodes that filled it on
+// the device go, and a gather into it makes a value of its own.
+void drop_fillers(ir::Graph& graph, const StateRoot& root);
+
 }  // namespace dc::passes

@@ -273,6 +273,9 @@ void offload_many_times(plan::Space space, bool poison) {
       ASSERT_EQ(floats(executor, hand.sum)[99'998], expected);  // 3 modulo 7
     }
     EXPECT_EQ(executor.counts().copies, 2);
+    if (space != plan::Space::Disk) return;
+    std::byte dead[4];
+    EXPECT_EQ(outside->disk->read_part(hand.away, 0, dead).ok(), !poison);
   });
 }
 
