@@ -60,9 +60,10 @@ void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
   sub->add_option("--host-memory", a.host_memory,
                   "Budget per rank for what is offloaded to the host");
   sub->add_option("--disk-memory", a.disk_memory, "Budget per rank for what is offloaded to disk");
-  sub->add_option("--offload-space", a.offload_space, "Where offload passes put what they move")
-      ->check(CLI::IsMember({"host", "disk"}))
-      ->capture_default_str();
+  sub->add_option("--offload-space", a.offload_space,
+                  "Where offload passes put what they move; without it the host, and --chain auto "
+                  "does not offload")
+      ->check(CLI::IsMember({"host", "disk"}));
   sub->add_option("--recompute", a.recompute,
                   "Activations the backward phase makes again: as many as --memory asks for, all "
                   "but each block's inputs, or none")

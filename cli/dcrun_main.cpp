@@ -81,6 +81,7 @@ Result<runtime::TrainOptions> train_options(const cli::DcrunOptions& options,
   train.trace = options.trace;
   train.record = !options.record_profile.empty();
   train.dump_gradients = options.dump_gradients;
+  train.offload_dir = options.offload_dir;
   train.poison = options.poison;
   return train;
 }
@@ -144,6 +145,7 @@ Status check_launch(const cli::DcrunOptions& options, const runtime::LaunchInfo&
 int main(int argc, char** argv) {
   runtime::hold_stop_signals();  // first, so that an early signal is not lost
   signal(SIGPIPE, SIG_IGN);      // a launcher that stops reading must not end a save
+  signal(SIGXFSZ, SIG_IGN);      // a file that may not grow is an error like a full disk
   auto options = cli::parse_dcrun_options(argc, argv);
   if (!options.ok()) return report(options.status(), "dcrun");
   if (!options->text.empty()) {

@@ -84,6 +84,9 @@ void declare_rest(CLI::App& app, Raw& raw) {
   app.add_option("--dump-gradients", o.dump_gradients,
                  "Write gradients.safetensors of step 1 here, before clipping")
       ->type_name("DIR");
+  app.add_option("--offload-dir", o.offload_dir,
+                 "Folder for what the plan offloads to disk; needed by such plans only")
+      ->type_name("DIR");
   app.add_flag("--poison", o.poison, "Fill memory with NaN after its last use (slow; for tests)");
   app.add_flag("--version", raw.version, "Print the version");
 }

@@ -19,7 +19,7 @@ struct DcrunOptions {
   std::optional<uint64_t> shuffle;
   std::string comm = "auto";
   int64_t timeout_seconds = 600;
-  std::string metrics, save, trace, record_profile, dump_gradients;
+  std::string metrics, save, trace, record_profile, dump_gradients, offload_dir;
   bool poison = false;
   std::string text;  // what to print instead of running (--help, --version); empty: run
 };

@@ -30,8 +30,8 @@ echo "{\"optimizer\": {\"kind\": \"adamw\", \"lr\": $lr}, \"clip_norm\": 1.0}" >
 title profile "every kernel and collective of the step, on $ranks ranks"
 build/bin/dcc profile "$out/model.pt2" -n "$ranks" -o "$out/prof.json"
 
-title compile "ZeRO-3 for $ranks ranks"
-build/bin/dcc compile "$out/model.pt2" --profile "$out/prof.json" --world "$ranks" --zero 3 \
+title compile "sharded over $ranks ranks, scheduled by simulation"
+build/bin/dcc compile "$out/model.pt2" --profile "$out/prof.json" --world "$ranks" \
   --config "$out/train.json" -o "$out/plan.dcp"
 
 title train "$steps steps under mpirun, without Python"

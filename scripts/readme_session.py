@@ -18,7 +18,7 @@ SESSION = (  # command, first lines kept, last lines kept
     ("build/venv/bin/python scripts/export.py --preset small-llama -o build/first/model.pt2", ALL, 0),
     ("build/venv/bin/python examples/llama/tokens.py build/first/tokens.bin 20480", ALL, 0),
     ("build/bin/dcc profile build/first/model.pt2 -n 2 -o build/first/prof.json", ALL, 0),
-    ("build/bin/dcc compile build/first/model.pt2 --profile build/first/prof.json --world 2 --zero 3 \\\n"
+    ("build/bin/dcc compile build/first/model.pt2 --profile build/first/prof.json --world 2 \\\n"
      "    --config examples/llama/train.json -o build/first/plan.dcp", ALL, 0),
     ("build/bin/dcc verify build/first/plan.dcp", ALL, 0),
     ("build/bin/dcc inspect build/first/plan.dcp --as=text | sed -n '/^program/,$p'", 7, 1),

@@ -25,7 +25,7 @@ struct CompileArguments {
   int grad_accum = 1;
   // Budgets: bytes with an optional suffix (KiB, MiB, GiB); empty: no budget
   std::string memory, host_memory, disk_memory;
-  std::string offload_space = "host";  // or "disk"
+  std::string offload_space;  // "host", "disk" or empty
   std::string recompute = "auto";      // "auto", "full" or "off"
   int threads = 1;
   bool no_cache = false;

@@ -90,6 +90,7 @@ Result<plan::CompileOptions> options_of(const CompileArguments& arguments) {
   DC_RETURN_IF_ERROR(budget(arguments.memory, options.passes.memory));
   DC_RETURN_IF_ERROR(budget(arguments.host_memory, options.passes.host_memory));
   DC_RETURN_IF_ERROR(budget(arguments.disk_memory, options.passes.disk_memory));
+  if (arguments.offload_space == "host") options.passes.offload_space = ir::Space::Host;
   if (arguments.offload_space == "disk") options.passes.offload_space = ir::Space::Disk;
   return options;
 }

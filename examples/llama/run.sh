@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A tiny Llama from a Hugging Face config, trained with ZeRO-3 on two ranks that mpirun starts.
+# A tiny Llama from a Hugging Face config, trained sharded on two ranks that mpirun starts.
 # run.sh [FOLDER]: where to write; build/examples/llama if not given. Needs scripts/setup.sh.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -13,7 +13,7 @@ mkdir -p "$out"
 steps=100
 "$python" "$here/tokens.py" "$out/tokens.bin" $((steps * 2 * 4 * 64))  # ranks x batch x sequence
 "$python" "$root/scripts/export.py" --hf-config "$here/config.json" --batch 4 --seq 64 -o "$out/llama.pt2"
-"$root/build/bin/dcc" compile "$out/llama.pt2" --world 2 --zero 3 --config "$here/train.json" -o "$out/llama.dcp" >"$out/compile.txt"
+"$root/build/bin/dcc" compile "$out/llama.pt2" --world 2 --config "$here/train.json" -o "$out/llama.dcp" >"$out/compile.txt"
 "$root/build/bin/dcc" inspect "$out/llama.dcp"
 mpirun --allow-run-as-root --oversubscribe -n 2 "$root/build/bin/dcrun" "$out/llama.dcp" --weights "$out/llama.pt2" \
   --data "$out/tokens.bin:uint16" --steps "$steps" --metrics "$out/metrics.jsonl" --save "$out/saved" >"$out/train.txt"

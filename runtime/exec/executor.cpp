@@ -75,9 +75,7 @@ Status Replay::execute(const Command& command, uint32_t epoch) {
     case CommandKind::Collective:
       return collective(collectives_[target]);
     case CommandKind::Copy:
-      std::memmove(copies_[target].dst, copies_[target].src,
-                   static_cast<size_t>(copies_[target].bytes));
-      return base::ok_status();
+      return copy(copies_[target]);
     case CommandKind::Signal:
       events_[target]->signal(epoch);
       return base::ok_status();
@@ -88,7 +86,7 @@ Status Replay::execute(const Command& command, uint32_t epoch) {
       }
       return base::ok_status();
     case CommandKind::Poison:
-      std::memset(poisons_[target].begin, kPoisonByte, static_cast<size_t>(poisons_[target].bytes));
+      poison(poisons_[target]);
       return base::ok_status();
   }
   return Status(ErrorKind::Internal, "DC6602", "unknown command kind; please report this");
@@ -107,6 +105,22 @@ Status Replay::collective(const BoundCollective& bound) {
       break;  // refused by prepare
   }
   return Status(ErrorKind::Internal, "DC6603", "unprepared collective; please report this");
+}
+
+Status Replay::copy(const BoundCopy& bound) {
+  if (bound.dst == nullptr) return options_.outside->disk->write(bound.on_disk, bound.src);
+  if (bound.src == nullptr) return options_.outside->disk->read(bound.on_disk, bound.dst);
+  std::memmove(bound.dst, bound.src, static_cast<size_t>(bound.bytes));
+  return base::ok_status();
+}
+
+// What is dead on disk cannot be read any more.
+void Replay::poison(const PoisonRange& range) {
+  if (range.slice_on_disk >= 0) {
+    options_.outside->disk->forget(range.slice_on_disk);
+  } else {
+    std::memset(range.begin, kPoisonByte, static_cast<size_t>(range.bytes));
+  }
 }
 
 // The first failure is reported, except that a peer's death explains whatever came before it.

@@ -7,6 +7,7 @@
 
 #include "runtime/comm/rendezvous.h"
 #include "runtime/kernel/kernel.h"
+#include "runtime/memory/outside_memory.h"
 #include "runtime/plan/plan.h"
 #include "src/base/status.h"
 
@@ -17,6 +18,7 @@ class TraceRecorder;  // trace.h
 struct ExecutorOptions {
   bool poison = false;  // fill every slice with NaN bytes after its last use, and before its first
   TraceRecorder* trace = nullptr;
+  OutsideMemory* outside = nullptr;  // needed by plans that offload; must outlive the executor
 };
 
 class Executor {
@@ -27,7 +29,7 @@ class Executor {
                                                          Slab slab, ExecutorOptions options);
   virtual ~Executor() = default;
 
-  virtual BoundTensor tensor(int32_t id) const = 0;
+  virtual BoundTensor tensor(int32_t id) const = 0;  // of device or host
   // Called on the compute stream after compute instruction `index` of `program` completed.
   using Observer = std::function<base::Status(int32_t program, int32_t index)>;
   virtual void observe(Observer observer) = 0;  // empty: none; costs nothing when empty

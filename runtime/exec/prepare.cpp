@@ -31,12 +31,13 @@ class Preparation {
 
  private:
   Status check_memory() const {
-    for (size_t space = 1; space < plan_.arena_bytes.size(); ++space) {
-      if (plan_.arena_bytes[space] > 0) {
-        return Status(ErrorKind::Unsupported, "DC6611",
-                      "the plan keeps values outside device memory, which this version cannot do; "
-                      "compile it without offload");
-      }
+    const OutsideMemory* outside = replay_.options_.outside;
+    const int64_t host = outside ? outside->host.bytes() : 0;
+    const bool has_disk = outside && outside->disk;
+    if (arena_bytes(plan_, plan::Space::Host) > host ||
+        (arena_bytes(plan_, plan::Space::Disk) > 0 && !has_disk)) {
+      return Status(ErrorKind::Internal, "DC6611",
+                    "the plan offloads more than there is memory for; please report this");
     }
     if (!plan_.arena_bytes.empty() && slab_.bytes < plan_.arena_bytes[0]) {
       return Status(ErrorKind::Internal, "DC6612",
@@ -189,26 +190,45 @@ class Preparation {
   }
 
   Status bind_copy(const plan::Instruction& instruction) {
-    const BoundTensor src = replay_.addresses_.bind(instruction.src);
-    const BoundTensor dst = replay_.addresses_.bind(instruction.dst);
-    const bool equal =
-        src.dtype == dst.dtype &&
-        std::equal(src.sizes.begin(), src.sizes.end(), dst.sizes.begin(), dst.sizes.end()) &&
-        std::equal(src.strides.begin(), src.strides.end(), dst.strides.begin(), dst.strides.end());
-    int64_t extent = src.numel() == 0 ? 0 : 1;
+    const auto tensor = [&](int32_t id) -> const plan::Tensor& {
+      return plan_.tensors[static_cast<size_t>(id)];
+    };
+    const plan::Tensor &src = tensor(instruction.src), &dst = tensor(instruction.dst);
+    int64_t numel = 1;
+    for (const int64_t size : src.sizes) numel *= size;
+    int64_t extent = numel == 0 ? 0 : 1;
     for (size_t d = 0; d < src.sizes.size() && extent > 0; ++d) {
       extent += (src.sizes[d] - 1) * src.strides[d];
     }
-    if (!equal || extent != src.numel()) {
+    const bool equal =
+        src.dtype == dst.dtype && src.sizes == dst.sizes && src.strides == dst.strides;
+    if (!equal || extent != numel) {
       return Status(ErrorKind::BadInput, "DC6618",
                     "a copy between tensors of different type, shape or strides, or with gaps; "
                     "compile the plan again");
     }
-    replay_.copies_.push_back({static_cast<std::byte*>(dst.data),
-                               static_cast<const std::byte*>(src.data),
-                               src.numel() * base::byte_size(src.dtype)});
+    BoundCopy bound;
+    bound.bytes = numel * base::byte_size(src.dtype);
+    const bool from_disk = is_on_disk(instruction.src), to_disk = is_on_disk(instruction.dst);
+    if (from_disk && to_disk) {
+      return Status(
+          ErrorKind::Unsupported, "DC6619",
+          "the plan copies '" + src.name + "' from disk to disk, which this version cannot do");
+    }
+    if (from_disk || to_disk) {
+      bound.on_disk =
+          replay_.options_.outside->disk->extent(from_disk ? instruction.src : instruction.dst);
+    }
+    if (!from_disk) bound.src = address(instruction.src);
+    if (!to_disk) bound.dst = address(instruction.dst);
+    replay_.copies_.push_back(bound);
     ++replay_.counts_.copies;
     return base::ok_status();
+  }
+
+  bool is_on_disk(int32_t tensor) const { return space_of(plan_, tensor) == plan::Space::Disk; }
+  std::byte* address(int32_t tensor) const {
+    return static_cast<std::byte*>(replay_.addresses_.bind(tensor).data);
   }
 
   // After instruction `index` in total order, on compute: what ended there has been waited for.
@@ -216,7 +236,7 @@ class Preparation {
     for (size_t s = 0; s < plan_.slices.size(); ++s) {
       const plan::Slice& slice = plan_.slices[s];
       if (slice.program != program || slice.last != index) continue;
-      replay_.poisons_.push_back({replay_.addresses_.slice(static_cast<int32_t>(s)), slice.bytes});
+      replay_.poisons_.push_back(poison_of(static_cast<int32_t>(s)));
       prepared.queues[0]->commands.push_back({CommandKind::Poison, index, last(replay_.poisons_)});
     }
   }
@@ -224,10 +244,14 @@ class Preparation {
   void poison_transients() const {
     for (size_t s = 0; s < plan_.slices.size(); ++s) {
       const plan::Slice& slice = plan_.slices[s];
-      if (slice.program < 0) continue;
-      std::memset(replay_.addresses_.slice(static_cast<int32_t>(s)), kPoisonByte,
-                  static_cast<size_t>(slice.bytes));
+      if (slice.program >= 0) replay_.poison(poison_of(static_cast<int32_t>(s)));
     }
+  }
+
+  PoisonRange poison_of(int32_t slice) const {
+    const plan::Slice& what = plan_.slices[static_cast<size_t>(slice)];
+    if (what.space == plan::Space::Disk) return {nullptr, what.bytes, slice};
+    return {replay_.addresses_.slice(slice), what.bytes};
   }
 
   void start_streams() {

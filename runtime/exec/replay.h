@@ -26,15 +26,18 @@ struct BoundCollective {
   std::vector<CollectiveBuffer> buffers;
 };
 
+// Between two places in memory, or one and the disk; the place on disk has no address.
 struct BoundCopy {
   std::byte* dst = nullptr;
   const std::byte* src = nullptr;
   int64_t bytes = 0;
+  DiskSpace::Extent on_disk;
 };
 
 struct PoisonRange {
   std::byte* begin = nullptr;
   int64_t bytes = 0;
+  int32_t slice_on_disk = -1;
 };
 
 class Replay;
@@ -63,7 +66,9 @@ struct PreparedProgram {
 class Replay final : public Executor {
  public:
   Replay(const plan::Plan& plan, Slab slab, int rank, ExecutorOptions options)
-      : plan_(plan), addresses_(plan, slab.base, rank), options_(options) {}
+      : plan_(plan),
+        addresses_(plan, slab.base, rank, options.outside ? options.outside->host.base() : nullptr),
+        options_(options) {}
   ~Replay() override;
 
   BoundTensor tensor(int32_t id) const override { return addresses_.bind(id); }
@@ -82,6 +87,8 @@ class Replay final : public Executor {
               uint32_t epoch);
   base::Status execute(const Command& command, uint32_t epoch);
   static base::Status collective(const BoundCollective& bound);
+  base::Status copy(const BoundCopy& bound);
+  void poison(const PoisonRange& range);
   void count(CommandKind kind, int32_t stream, int64_t spent_ns);
   void fail(base::Status status, int32_t program, const Command& command);
 

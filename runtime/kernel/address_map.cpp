@@ -11,8 +11,8 @@ int64_t BoundTensor::numel() const {
 std::byte* AddressMap::slice(int32_t slice) const {
   DC_CHECK(slice >= 0 && static_cast<size_t>(slice) < plan_.slices.size());
   const plan::Slice& entry = plan_.slices[slice];
-  DC_CHECK(entry.space == plan::Space::Device);
-  return base_ + entry.offset;
+  DC_CHECK(entry.space != plan::Space::Disk);
+  return (entry.space == plan::Space::Host ? host_base_ : device_base_) + entry.offset;
 }
 
 BoundTensor AddressMap::bind(int32_t tensor) const {

@@ -22,11 +22,12 @@ struct BoundTensor {
   int64_t numel() const;
 };
 
-// Resolves the plan's tensors to addresses of one rank.
+// Resolves the plan's tensors to addresses of one rank. What lies on disk has none.
 class AddressMap {
  public:
-  AddressMap(const plan::Plan& plan, std::byte* device_base, int rank)
-      : plan_(plan), base_(device_base), rank_(rank) {}
+  AddressMap(const plan::Plan& plan, std::byte* device_base, int rank,
+             std::byte* host_base = nullptr)
+      : plan_(plan), device_base_(device_base), host_base_(host_base), rank_(rank) {}
   BoundTensor bind(int32_t tensor) const;
   std::byte* slice(int32_t slice) const;  // start address
   const plan::Plan& plan() const { return plan_; }
@@ -34,7 +35,7 @@ class AddressMap {
 
  private:
   const plan::Plan& plan_;
-  std::byte* base_;
+  std::byte *device_base_, *host_base_;
   int rank_;
 };
 

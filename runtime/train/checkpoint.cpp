@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "runtime/memory/outside_memory.h"
 #include "src/base/json_writer.h"
 
 namespace dc::runtime {
@@ -69,6 +70,24 @@ std::string alias_map(const plan::Plan& plan) {
   return json.end_object().take();
 }
 
+// What lies on disk passes through memory a chunk at a time.
+Status write_from_disk(TensorFile& file, size_t index, const Part& part, const plan::Plan& plan,
+                       DiskSpace& disk) {
+  constexpr int64_t kChunkElements = 1 << 16;
+  const base::DType dtype = plan.tensors[static_cast<size_t>(part.tensor)].dtype;
+  const int64_t bytes = base::byte_size(dtype);
+  std::vector<std::byte> chunk(static_cast<size_t>(kChunkElements * bytes));
+  for (int64_t done = 0; done < part.range.count; done += kChunkElements) {
+    const int64_t count = std::min(kChunkElements, part.range.count - done);
+    const int64_t stride = 1;
+    DC_RETURN_IF_ERROR(disk.read_part(part.tensor, (part.source_first + done) * bytes,
+                                      {chunk.data(), static_cast<size_t>(count * bytes)}));
+    DC_RETURN_IF_ERROR(file.write(index, part.range.first + done, count,
+                                  {chunk.data(), dtype, {&count, 1}, {&stride, 1}}, 0));
+  }
+  return base::ok_status();
+}
+
 }  // namespace
 
 OwnRange own_range(int64_t elements, int64_t shard, int rank) {
@@ -78,7 +97,7 @@ OwnRange own_range(int64_t elements, int64_t shard, int rank) {
 }
 
 Status save_checkpoint(const std::string& folder, const plan::Plan& plan, const TensorBinder& bind,
-                       const CheckpointFacts& facts, Communicator& control) {
+                       const CheckpointFacts& facts, Communicator& control, DiskSpace* disk) {
   const std::vector<Part> parts = collect(plan, control.rank().v);
   std::vector<FileTensor> tensors;
   for (const Part& part : parts) tensors.push_back(part.file);
@@ -96,8 +115,10 @@ Status save_checkpoint(const std::string& folder, const plan::Plan& plan, const 
   for (size_t i = 0; i < parts.size() && status.ok(); ++i) {
     const Part& part = parts[i];
     if (part.range.count == 0) continue;
-    status =
-        file.write(i, part.range.first, part.range.count, bind(part.tensor), part.source_first);
+    const bool on_disk = space_of(plan, part.tensor) == plan::Space::Disk;
+    status = on_disk ? write_from_disk(file, i, part, plan, *disk)
+                     : file.write(i, part.range.first, part.range.count, bind(part.tensor),
+                                  part.source_first);
   }
   return file.finish(std::move(status));
 }

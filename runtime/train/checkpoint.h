@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/kernel/kernel.h"
+#include "runtime/memory/disk_space.h"
 #include "runtime/plan/plan.h"
 #include "runtime/train/tensor_file.h"
 
@@ -28,10 +29,10 @@ struct CheckpointFacts {
 
 // Collective. Writes DIR/model.safetensors: every parameter in its own type under its canonical
 // name (tied names stand in the metadata), and the persistent buffers of rank 0. The file appears
-// whole or not at all.
+// whole or not at all. `disk`: where the plan's state on disk lies, if there is any.
 base::Status save_checkpoint(const std::string& folder, const plan::Plan& plan,
                              const TensorBinder& bind, const CheckpointFacts& facts,
-                             Communicator& control);
+                             Communicator& control, DiskSpace* disk = nullptr);
 
 // Creates the folder if needed and proves that a file can be made in it: CannotWrite (73)
 // otherwise.

@@ -22,6 +22,7 @@ void write_header(JsonWriter& json, const RunFacts& facts) {
   json.field("launcher", facts.launcher).field("communicator", facts.communicator);
   json.field("sums_in_rank_order", facts.sums_in_rank_order);
   json.field("arena_bytes", facts.arena_bytes);
+  json.field("host_bytes", facts.host_bytes).field("disk_bytes", facts.disk_bytes);
   json.key("providers").begin_object();
   json.field("aten", facts.providers.aten).field("native", facts.providers.native);
   json.field("collectives", facts.providers.collectives).field("copies", facts.providers.copies);

@@ -17,7 +17,7 @@ struct RunFacts {
   int world = 1, threads = 1, accumulation = 1;
   std::string launcher, communicator;
   bool sums_in_rank_order = true;
-  int64_t arena_bytes = 0;
+  int64_t arena_bytes = 0, host_bytes = 0, disk_bytes = 0;  // per rank
   Executor::ProviderCounts providers;
   std::string weights, data;
 };

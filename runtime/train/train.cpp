@@ -89,19 +89,22 @@ class Session {
     facts.launcher = std::string(name(launch_.launcher));
     facts.communicator = std::string(control_.name());
     facts.sums_in_rank_order = control_.sums_in_rank_order();
-    facts.arena_bytes = plan_.arena_bytes.empty() ? 0 : plan_.arena_bytes[0];
+    facts.arena_bytes = arena_bytes(plan_, plan::Space::Device);
+    facts.host_bytes = arena_bytes(plan_, plan::Space::Host);
+    facts.disk_bytes = arena_bytes(plan_, plan::Space::Disk);
     if (executor_) facts.providers = executor_->counts();
     facts.weights = options_.weights;
     facts.data = options_.data;
     return facts;
   }
 
-  // What this rank can find out alone, before any memory is taken.
+  // What this rank can find out alone, before any memory is touched.
   Status open_files() {
     const int rank = control_.rank().v;
     DC_ASSIGN_OR_RETURN(
         data_, DataSource::open(options_.data, DataRequest::of(plan_, rank, options_.shuffle)));
     DC_ASSIGN_OR_RETURN(weights_, open_weights(options_.weights, plan_, rank));
+    DC_ASSIGN_OR_RETURN(outside_, OutsideMemory::create(plan_, rank, options_.offload_dir));
     if (rank != 0) return base::ok_status();
     for (const std::string* folder : {&options_.save, &options_.dump_gradients}) {
       if (folder->empty()) continue;
@@ -113,11 +116,12 @@ class Session {
   }
 
   Status prepare() {
-    const int64_t arena = plan_.arena_bytes.empty() ? 0 : plan_.arena_bytes[0];
+    const int64_t arena = arena_bytes(plan_, plan::Space::Device);
     DC_ASSIGN_OR_RETURN(const Slab slab,
                         job_.allocate(base::round_up(std::max<int64_t>(arena, 1), 4096)));
     ExecutorOptions options;
     options.poison = options_.poison;
+    options.outside = &outside_;
     if (!options_.trace.empty() || options_.record) {
       trace_ = std::make_shared<TraceRecorder>(plan_, control_.rank().v, trace_capacity());
       options.trace = trace_.get();
@@ -128,7 +132,8 @@ class Session {
     executor_ = std::move(executor).value();
     const TensorBinder bind = binder();
     DC_RETURN_IF_ERROR(
-        agree(control_, fill_state(plan_, weights_, control_.rank().v, bind), "filling the state"));
+        agree(control_, fill_state(plan_, weights_, control_.rank().v, bind, outside_.disk.get()),
+              "filling the state"));
     weights_ = WeightSet();  // the files are read; let go of them
     if (!options_.dump_gradients.empty()) {
       DC_ASSIGN_OR_RETURN(dump_, GradientDump::create(options_.dump_gradients, plan_, control_));
@@ -230,7 +235,7 @@ class Session {
   Status save(int64_t steps, std::vector<std::string> updated) {
     if (options_.save.empty()) return base::ok_status();
     return save_checkpoint(options_.save, plan_, binder(), {digest_, steps, std::move(updated)},
-                           control_);
+                           control_, outside_.disk.get());
   }
 
   Status not_finite(const Loop& loop, int64_t step) {
@@ -265,6 +270,7 @@ class Session {
   std::vector<std::string> made_;  // folders of this run, empty so far
   std::unique_ptr<DataSource> data_;
   WeightSet weights_;
+  OutsideMemory outside_;
   std::shared_ptr<TraceRecorder> trace_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<GradientDump> dump_;

@@ -20,6 +20,7 @@ struct TrainOptions {
   int64_t steps = 1;
   std::optional<uint64_t> shuffle;
   std::string metrics, save, trace, dump_gradients;  // paths; empty: none
+  std::string offload_dir;                           // for what the plan keeps on disk
   bool poison = false;
   bool record = false;  // keep this rank's records for the caller
   RunSettings settings;

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "runtime/memory/outside_memory.h"
 #include "runtime/train/elements.h"
 
 namespace dc::runtime {
@@ -13,7 +14,7 @@ using base::ErrorKind;
 using base::Result;
 using base::Status;
 
-constexpr int64_t kChunkElements = 1 << 14;
+constexpr int64_t kChunkElements = 1 << 16;
 
 // Logical elements [first, first + count) of the source into the same elements of `target`, which
 // may be strided.
@@ -47,6 +48,21 @@ Status fill_parameter(const plan::Parameter& parameter, const ElementSource& sou
   const int64_t bytes = base::byte_size(target.dtype);
   std::memset(static_cast<std::byte*>(target.data) + range.count * bytes, 0,
               static_cast<size_t>((target.numel() - range.count) * bytes));
+  return base::ok_status();
+}
+
+// The same into contiguous state on disk, which is zero so far.
+Status read_to_disk(const ElementSource& source, OwnRange range, base::DType through,
+                    const plan::Plan& plan, int32_t target, DiskSpace& disk) {
+  const base::DType dtype = plan.tensors[static_cast<size_t>(target)].dtype;
+  const int64_t bytes = base::byte_size(dtype);
+  std::vector<std::byte> chunk(static_cast<size_t>(kChunkElements * bytes));
+  for (int64_t done = 0; done < range.count; done += kChunkElements) {
+    const int64_t part = std::min(kChunkElements, range.count - done);
+    DC_RETURN_IF_ERROR(source.read(range.first + done, part, through, dtype, chunk.data()));
+    DC_RETURN_IF_ERROR(
+        disk.write_part(target, done * bytes, {chunk.data(), static_cast<size_t>(part * bytes)}));
+  }
   return base::ok_status();
 }
 
@@ -86,12 +102,46 @@ Status fill_entry(const plan::Plan& plan, const plan::StateEntry& entry, const W
   return base::ok_status();
 }
 
+Status fill_entry_on_disk(const plan::Plan& plan, const plan::StateEntry& entry,
+                          const WeightSet& weights, int rank, DiskSpace& disk) {
+  const auto numel = [](const std::vector<int64_t>& sizes) {
+    int64_t count = 1;
+    for (const int64_t size : sizes) count *= size;
+    return count;
+  };
+  switch (entry.source) {
+    case plan::StateSource::ParameterWhole:
+    case plan::StateSource::ParameterShard: {
+      const plan::Parameter& parameter = plan.parameters[static_cast<size_t>(entry.parameter)];
+      const bool whole = entry.source == plan::StateSource::ParameterWhole;
+      const int64_t elements = numel(parameter.sizes);
+      const OwnRange range =
+          whole ? OwnRange{0, elements} : own_range(elements, parameter.shard, rank);
+      return read_to_disk(*weights.parameters[static_cast<size_t>(entry.parameter)], range,
+                          parameter.dtype, plan, entry.tensor, disk);
+    }
+    case plan::StateSource::Buffer: {
+      const plan::Buffer& buffer = plan.buffers[static_cast<size_t>(entry.buffer)];
+      return read_to_disk(*weights.buffers[static_cast<size_t>(entry.buffer)],
+                          {0, numel(buffer.sizes)}, buffer.dtype, plan, entry.tensor, disk);
+    }
+    case plan::StateSource::Data:
+      return disk.write_part(entry.tensor, 0, std::as_bytes(std::span(entry.data)));
+    case plan::StateSource::Zeros:
+    case plan::StateSource::Runtime:
+      return base::ok_status();
+  }
+  return base::ok_status();
+}
+
 }  // namespace
 
 Status fill_state(const plan::Plan& plan, const WeightSet& weights, int rank,
-                  const TensorBinder& bind) {
+                  const TensorBinder& bind, DiskSpace* disk) {
   for (const plan::StateEntry& entry : plan.state) {
-    Status status = fill_entry(plan, entry, weights, rank, bind(entry.tensor));
+    const bool on_disk = space_of(plan, entry.tensor) == plan::Space::Disk;
+    Status status = on_disk ? fill_entry_on_disk(plan, entry, weights, rank, *disk)
+                            : fill_entry(plan, entry, weights, rank, bind(entry.tensor));
     if (!status.ok()) return std::move(status).add_context("while filling '" + entry.name + "'");
   }
   return base::ok_status();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/memory/disk_space.h"
 #include "runtime/plan/plan.h"
 #include "runtime/train/checkpoint.h"
 #include "src/base/status.h"
@@ -38,9 +39,9 @@ base::Result<WeightSet> open_archive_weights(const std::string& path, const plan
                                              int rank);
 base::Result<WeightSet> open_tensor_weights(const std::string& path, const plan::Plan& plan);
 
-// Fills every state tensor that has a source; the slab is zero elsewhere, which is what the others
-// start with.
+// Fills every state tensor that has a source; all memory is zero elsewhere, which is what the
+// others start with. `disk`: where the plan's state on disk lies, if there is any.
 base::Status fill_state(const plan::Plan& plan, const WeightSet& weights, int rank,
-                        const TensorBinder& bind);
+                        const TensorBinder& bind, DiskSpace* disk = nullptr);
 
 }  // namespace dc::runtime

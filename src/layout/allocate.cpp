@@ -109,9 +109,10 @@ struct Advice {
 Advice advice(Space space) {
   switch (space) {
     case Space::Device:
-      return {"the arena of each rank needs ",
-              "raise --memory, use more ranks or a higher --zero, offload, or make the micro-batch "
-              "smaller"};
+      return {
+          "the arena of each rank needs ",
+          "raise --memory, use more ranks or a higher --zero, give --offload-space, or make the "
+          "micro-batch smaller"};
     case Space::Host:
       return {"what each rank offloads to the host needs ",
               "raise --host-memory, or offload to disk with --offload-space disk"};

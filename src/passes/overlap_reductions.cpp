@@ -50,10 +50,11 @@ class Overlapper {
 
   int32_t count() const { return static_cast<int32_t>(axis_.live.order.size()); }
 
-  // Nodes that this pass moves cannot mark a place.
-  static bool may_move(OpKind kind) {
-    return kind == OpKind::Accumulate || kind == OpKind::Scale || kind == OpKind::SquareSum ||
-           kind == OpKind::ReduceScatterDone || kind == OpKind::AllReduceDone;
+  // Not the nodes that this pass moves, nor the inside of a bucket.
+  static bool marks_a_place(const ir::Node& node) {
+    return node.kind != OpKind::Accumulate && node.kind != OpKind::Scale &&
+           node.kind != OpKind::SquareSum && node.kind != OpKind::ReduceScatterDone &&
+           node.kind != OpKind::AllReduceDone && !cost::joins(node);
   }
 
   void plan_move(const Nodes& bucket, Nanos end) {
@@ -63,7 +64,7 @@ class Overlapper {
     const int64_t bytes = bytes_of(bucket, tail);
     int32_t target = position;
     while (target < limit && axis_.time_before(target) < end && fits(target, bytes)) ++target;
-    while (target > position && target < count() && may_move(axis_.node(target).kind)) --target;
+    while (target > position && target < count() && !marks_a_place(axis_.node(target))) --target;
     if (target <= position || axis_.time_before(target) == axis_.time_before(position)) return;
     for (int32_t i = position; i < target; ++i) axis_.bytes[static_cast<size_t>(i)] += bytes;
     moves_.push_back({tail, target < count() ? axis_.node(target).id : NodeId{}});

@@ -27,7 +27,9 @@ struct Options {
       reduction_order;  // empty: per-step for ZeRO 0 and 1, per-micro-batch for 2 and 3
   std::optional<base::Bytes> memory;                    // budget of space device, per rank
   std::optional<base::Bytes> host_memory, disk_memory;  // of the spaces that are offloaded to
-  ir::Space offload_space = ir::Space::Host;            // where offload passes put what they move
+  // Where offload passes put what they move: the host if empty. A search may offload only if it is
+  // set.
+  std::optional<ir::Space> offload_space;
   Recompute recompute = Recompute::Auto;
 };
 

@@ -105,7 +105,7 @@ class Prefetcher {
         Gather& gather = gathers_[next];
         const bool must = gather.position == i;
         const bool pays = link_free < then && gather.latest < axis_.time_before(i + 1) &&
-                          !may_move(node) && may_start(gather, i);
+                          marks_a_place(node) && may_start(gather, i);
         if (!must && !pays) break;
         if (!must) move(gather, i);
         link_free = std::max(link_free, now) + gather.time;
@@ -143,9 +143,9 @@ class Prefetcher {
   static bool is_gather(OpKind kind) {
     return kind == OpKind::AllGatherStart || kind == OpKind::AllGatherIntoStart;
   }
-  // Nodes that this pass moves cannot mark a place.
-  static bool may_move(const ir::Node& node) {
-    return is_gather(node.kind) || node.kind == OpKind::Cast;
+  // Not the nodes that this pass moves, nor the inside of a bucket.
+  static bool marks_a_place(const ir::Node& node) {
+    return !is_gather(node.kind) && node.kind != OpKind::Cast && !cost::joins(node);
   }
 
   // A shard that travels in a smaller type is cast just before.

@@ -111,6 +111,7 @@ class Prefetcher {
     const std::vector<NodeId> members(group.starts.rbegin(), group.starts.rend());
     while (std::find(members.begin(), members.end(), before) != members.end())
       before = graph_.next(before);
+    while (before.valid() && cost::joins(graph_.node(before))) before = graph_.previous(before);
     std::vector<NodeId> nodes;  // casts of shards, then the starts
     for (NodeId start : members) {
       const NodeId source = graph_.value(graph_.node(start).operands[0]).producer;

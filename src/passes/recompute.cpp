@@ -24,9 +24,10 @@ namespace {
 
 using base::Result;
 
-// How often the limit is lowered, because the layout needed more than the live bytes, or because
-// nothing fitted: greedy choices under a lower limit are others, and may fit.
-constexpr int kMostTries = 3;
+// The limit, two lower ones, and 0: the layout may need more than the live bytes, and choices under
+// a lower limit are others. The last try is the same for every budget, so the arena that the error
+// of a budget out of reach names can be had.
+constexpr int kTries = 4;
 
 int64_t bytes_of_state(const ir::Step& step) {
   int64_t bytes = 0;
@@ -80,28 +81,25 @@ class Recomputer {
   }
 
   Result<Change> fit(int64_t budget) {
-    int64_t limit = budget - state_;
+    int64_t limit = std::max<int64_t>(0, budget - state_);
     DC_ASSIGN_OR_RETURN(const bool fits, fits_already(limit, budget));
     if (fits) return Change::No;
-    std::vector<RecomputeChoice> best;
-    ir::Step best_step;
-    int64_t best_arena = 0;
-    for (int tries = 0; tries < kMostTries && (best.empty() || best_arena > budget); ++tries) {
+    for (int tried = 1;; ++tried) {
       std::vector<RecomputeChoice> choices;
       int64_t peak = 0;
       for (const RecomputeProgram& program : programs_) {
         choices.push_back(choose(program, limit));
         peak = std::max(peak, choices.back().timeline.peak);
       }
-      ir::Step step = rewritten(choices);
-      DC_ASSIGN_OR_RETURN(const int64_t arena, arena_of(step));
-      limit = std::min(limit, peak) - ((arena - budget) << tries);
-      if (!best.empty() && arena >= best_arena) continue;
-      best = std::move(choices);
-      best_step = std::move(step);
-      best_arena = arena;
+      int64_t arena = state_ + peak;  // at least
+      if (arena <= budget || limit == 0) {
+        ir::Step step = rewritten(choices);
+        DC_ASSIGN_OR_RETURN(arena, arena_of(step));
+        if (arena <= budget || limit == 0) return apply(choices, std::move(step), arena <= budget);
+      }
+      limit = std::min(limit, peak) - (arena - budget) * tried * tried;
+      if (limit < 0 || tried + 1 == kTries) limit = 0;
     }
-    return apply(best, std::move(best_step), best_arena <= budget);
   }
 
  private:

@@ -13,8 +13,9 @@ constexpr double kLeastRate = 0.5;
 
 class Chooser {
  public:
-  Chooser(const RecomputeProgram& program, int64_t limit, Kept kept)
-      : p_(program), limit_(limit), kept_(std::move(kept)), banned_(kept_.size()) {
+  // Gains count at the indices above `target`, which is at most the limit.
+  Chooser(const RecomputeProgram& program, int64_t limit, int64_t target, Kept kept)
+      : p_(program), limit_(limit), target_(target), kept_(std::move(kept)), banned_(kept_.size()) {
     timeline_ = settle(p_, kept_);
   }
 
@@ -51,15 +52,15 @@ class Chooser {
   RecomputeChoice choice() const { return {kept_, timeline_, timeline_.peak <= limit_}; }
 
  private:
-  static int64_t excess(const Timeline& timeline, int64_t limit) {
+  int64_t excess(const Timeline& timeline) const {
     int64_t sum = 0;
-    for (int64_t bytes : timeline.bytes) sum += std::max<int64_t>(0, bytes - limit);
+    for (int64_t bytes : timeline.bytes) sum += std::max<int64_t>(0, bytes - target_);
     return sum;
   }
 
   // The best storages that do not depend on each other, as many as the peak needs.
   std::vector<Estimate> next_round() const {
-    Estimator estimator(p_, kept_, timeline_, limit_);
+    Estimator estimator(p_, kept_, timeline_, target_);
     std::vector<Estimate> found;
     for (int32_t s = 0; s < static_cast<int32_t>(kept_.size()); ++s) {
       if (at(banned_, s) || !estimator.may_drop(s)) continue;
@@ -92,7 +93,7 @@ class Chooser {
     }
     for (const Estimate& estimate : round) at(kept, estimate.storage) = false;
     Timeline timeline = settle(p_, kept);
-    if (excess(timeline, limit_) >= excess(timeline_, limit_)) return false;
+    if (excess(timeline) >= excess(timeline_)) return false;
     kept_ = std::move(kept);
     timeline_ = std::move(timeline);
     return true;
@@ -129,7 +130,7 @@ class Chooser {
   }
 
   const RecomputeProgram& p_;
-  int64_t limit_;
+  int64_t limit_, target_;
   Kept kept_;
   std::vector<uint8_t> banned_;
   Timeline timeline_;
@@ -138,16 +139,24 @@ class Chooser {
 }  // namespace
 
 RecomputeChoice choose(const RecomputeProgram& program, int64_t limit) {
-  Chooser up(program, limit, keep_everything(program));
-  up.drop();
-  up.restore();
-  Chooser down(program, limit, keep_block_inputs(program));
-  down.drop();
-  down.restore();
-  RecomputeChoice a = up.choice(), b = down.choice();
-  const bool second =
-      a.fits && b.fits ? b.timeline.time < a.timeline.time : b.timeline.peak < a.timeline.peak;
-  return second ? b : a;
+  RecomputeChoice best;
+  // Where only few indices are above the limit, what helps at one may do harm at the next. So the
+  // indices that count become more until something fits.
+  for (int64_t halves = 2; halves >= 0; --halves) {
+    for (const bool everything : {true, false}) {
+      Chooser chooser(program, limit, limit / 2 * halves,
+                      everything ? keep_everything(program) : keep_block_inputs(program));
+      chooser.drop();
+      chooser.restore();
+      RecomputeChoice found = chooser.choice();
+      const bool better =
+          best.kept.empty() || (best.fits && found.fits ? found.timeline.time < best.timeline.time
+                                                        : found.timeline.peak < best.timeline.peak);
+      if (better) best = std::move(found);
+    }
+    if (best.fits || limit == 0) break;
+  }
+  return best;
 }
 
 }  // namespace dc::passes

@@ -229,6 +229,10 @@ class Evaluator {
       t_.peak = here;
       t_.peak_at = coordinate_[i];
     }
+    for (int32_t c = 2; c < 2 * p_.count(); c += 2) {  // where nothing runs between two nodes
+      if (at(t_.bytes, c) == 0)
+        at(t_.bytes, c) = std::min(at(t_.bytes, c - 1), at(t_.bytes, c + 1));
+    }
   }
 
   const RecomputeProgram& p_;

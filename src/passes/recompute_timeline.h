@@ -36,7 +36,7 @@ struct Timeline {
   std::vector<int32_t> readers, until, again_until;
   std::vector<std::vector<int32_t>> moved;       // by gather and copy: place of its start; kNever
   std::vector<std::pair<int32_t, int32_t>> own;  // (gather, place) of added gathers
-  std::vector<int64_t> bytes;                    // by coordinate
+  std::vector<int64_t> bytes;                    // by coordinate; an estimate where nothing runs
   int64_t peak = 0;
   int32_t peak_at = 0;        // coordinate, the first of several
   base::Nanos time;           // of kernels run twice and added gathers

@@ -40,7 +40,10 @@ std::string CompileOptions::canonical() const {
   if (passes.memory) text += " memory=" + std::to_string(passes.memory->v);
   if (passes.host_memory) text += " host_memory=" + std::to_string(passes.host_memory->v);
   if (passes.disk_memory) text += " disk_memory=" + std::to_string(passes.disk_memory->v);
-  if (passes.offload_space == ir::Space::Disk) text += " offload_space=disk";
+  if (passes.offload_space) {
+    text +=
+        *passes.offload_space == ir::Space::Disk ? " offload_space=disk" : " offload_space=host";
+  }
   return text + " device=cpu";
 }
 

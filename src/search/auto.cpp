@@ -164,6 +164,7 @@ class Search {
     std::vector<Chain> result;
     for (const passes::Pass& pass : passes::all_passes()) {
       if (pass.needs != ir::Stage::Scheduled || pass.gives != ir::Stage::Scheduled) continue;
+      if (pass.name.starts_with("offload-") && !options_.offload_space) continue;
       const auto at = std::find_if(chain.begin(), chain.end(), [&](const passes::PassCall& call) {
         return call.pass == &pass;
       });

@@ -40,6 +40,8 @@ TEST(DcrunOptions, ReadsEverything) {
                         "r",
                         "--dump-gradients",
                         "g",
+                        "--offload-dir",
+                        "o",
                         "--poison"});
   ASSERT_TRUE(o.ok()) << o.status().to_string();
   EXPECT_EQ(o->ranks, 4);
@@ -52,6 +54,7 @@ TEST(DcrunOptions, ReadsEverything) {
   EXPECT_EQ(o->timeout_seconds, 5);
   EXPECT_EQ(o->dump_gradients, "g");
   EXPECT_EQ(o->record_profile, "r");
+  EXPECT_EQ(o->offload_dir, "o");
   EXPECT_TRUE(o->poison);
 }
 
@@ -99,9 +102,9 @@ TEST(DcrunOptions, HelpBeginsWithExamples) {
 // Flags are promises to scripts: this list only grows.
 TEST(DcrunOptions, FlagsAreFrozen) {
   const std::vector<std::string> expected = {
-      "--comm",    "--config", "--data",           "--dump-gradients", "--help",    "--lr",
-      "--metrics", "--poison", "--record-profile", "--save",           "--shuffle", "--steps",
-      "--timeout", "--trace",  "--version",        "--weights"};
+      "--comm",    "--config",      "--data",   "--dump-gradients", "--help",   "--lr",
+      "--metrics", "--offload-dir", "--poison", "--record-profile", "--save",   "--shuffle",
+      "--steps",   "--timeout",     "--trace",  "--version",        "--weights"};
   EXPECT_EQ(dcrun_flags(), expected);
 }
 

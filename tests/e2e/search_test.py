@@ -30,6 +30,16 @@ class Auto(unittest.TestCase):
                         if named["memory"]["arena_bytes"]["device"] <= budget:
                             self.assertLessEqual(predicted(auto), predicted(named) * 1.001, chain)
 
+    def test_it_offloads_if_it_may(self):
+        archive = running.archive("tiny-llama")
+        jit, _ = report(archive, "--world", "2", "--chain", "zero3")
+        options = ("--world", "2", "--memory", f"{jit['memory']['arena_bytes']['device'] // 2}B")
+        self.assertEqual(dcc("compile", archive, *options, "--no-cache", "-o", running.fresh(), check=False).returncode, 80)
+        for space in ("host", "disk"):
+            auto, _ = report(archive, *options, "--offload-space", space)
+            self.assertGreater(auto["memory"]["arena_bytes"][space], 0)
+            self.assertLessEqual(auto["memory"]["arena_bytes"]["device"], jit["memory"]["arena_bytes"]["device"] // 2)
+
     def test_what_does_not_fit_is_said_by_the_layout(self):
         archive = running.archive("tiny-llama")
         failed = dcc("compile", archive, "--world", "2", "--memory", "100KiB", "--no-cache", "-o", running.fresh(), check=False)

@@ -6,6 +6,8 @@
 #include "src/base/json.h"
 #include "src/base/step_scalars.h"
 #include "tests/runtime/exec/hand_plan.h"
+#include "tests/runtime/memory/nameless_file.h"
+#include "tests/runtime/train/scratch_folder.h"
 
 namespace dc::runtime::test {
 namespace {
@@ -200,7 +202,7 @@ TEST(Executor, RefusesWhatItCannotRun) {
     EXPECT_EQ(refusal(fused.plan), 81);
     PoisonPlan host;
     host.plan.arena_bytes = {1024, 64};
-    EXPECT_EQ(refusal(host.plan), 81);
+    EXPECT_EQ(refusal(host.plan), 70);  // whoever prepares it must bring the memory
     PoisonPlan part;
     part.plan.groups[0].ranks = {};
     EXPECT_EQ(refusal(part.plan), 81);
@@ -211,11 +213,7 @@ TEST(Executor, CopiesAndCountsThem) {
   HandPlan hand(1, 1);
   const int32_t from = hand.tensor("from", DType::F32, {4, 3});
   const int32_t to = hand.tensor("to", DType::F32, {4, 3});
-  plan::Instruction copy;
-  copy.kind = plan::InstructionKind::Copy;
-  copy.src = from;
-  copy.dst = to;
-  hand.instructions().push_back(copy);
+  hand.copy(from, to);
   on_ranks(1, {}, [&](Job& job, int) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
@@ -225,6 +223,95 @@ TEST(Executor, CopiesAndCountsThem) {
     DC_ASSERT_OK((*executor)->run(0));
     EXPECT_EQ(floats(**executor, to)[11], 11);
     EXPECT_EQ((*executor)->counts().copies, 1);
+  });
+}
+
+// x goes out on one stream, comes back to y on another, and y is added to `sum`.
+struct OffloadPlan : HandPlan {
+  explicit OffloadPlan(plan::Space space) : HandPlan(1, 3) {
+    x = tensor("x", DType::F32, {kElements});
+    away = tensor("away", DType::F32, {kElements}, 0, 0, 9, space);
+    y = tensor("y", DType::F32, {kElements}, 0, 5, 10);
+    sum = tensor("sum", DType::F32, {kElements});
+    signal(0, 0);
+    wait(0, 1);
+    copy(x, away, 1);
+    signal(1, 1);
+    wait(1, 0);
+    signal(2, 0);
+    wait(2, 2);
+    copy(away, y, 2);
+    signal(3, 2);
+    wait(3, 0);
+    native("dc.accumulate", {sum, y});
+  }
+  static constexpr int64_t kElements = 100'000;
+  int32_t x, away, y, sum;
+};
+
+void offload_many_times(plan::Space space, bool poison) {
+  const OffloadPlan hand(space);
+  const ScratchFolder folder;
+  on_ranks(1, {}, [&](Job& job, int) {
+    auto slab = job.allocate(hand.plan.arena_bytes[0]);
+    DC_ASSERT_OK(slab.status());
+    auto outside = OutsideMemory::create(hand.plan, 0, folder / "");
+    DC_ASSERT_OK(outside.status());
+    ExecutorOptions options;
+    options.poison = poison;
+    options.outside = &*outside;
+    auto prepared = Executor::prepare(hand.plan, job, *slab, options);
+    DC_ASSERT_OK(prepared.status());
+    Executor& executor = **prepared;
+    double expected = 0;
+    for (int run = 0; run < 20; ++run) {
+      for (int64_t i = 0; i < OffloadPlan::kElements; ++i)
+        floats(executor, hand.x)[i] = static_cast<float>(run + i % 7);
+      DC_ASSERT_OK(executor.run(0));
+      expected += run + 3;
+      ASSERT_EQ(floats(executor, hand.sum)[3], expected);
+      ASSERT_EQ(floats(executor, hand.sum)[99'998], expected);  // 3 modulo 7
+    }
+    EXPECT_EQ(executor.counts().copies, 2);
+    if (space != plan::Space::Disk) return;
+    std::byte dead[4];
+    EXPECT_EQ(outside->disk->read_part(hand.away, 0, dead).ok(), !poison);
+  });
+}
+
+TEST(Executor, OffloadsToTheHost) { offload_many_times(plan::Space::Host, false); }
+TEST(Executor, OffloadsToTheHostPoisoned) { offload_many_times(plan::Space::Host, true); }
+TEST(Executor, OffloadsToDisk) { offload_many_times(plan::Space::Disk, false); }
+TEST(Executor, OffloadsToDiskPoisoned) { offload_many_times(plan::Space::Disk, true); }
+
+TEST(Executor, DamageOnDiskEndsTheRunNamingTheTensor) {
+  const OffloadPlan hand(plan::Space::Disk);
+  const ScratchFolder folder;
+  on_ranks(1, {}, [&](Job& job, int) {
+    auto slab = job.allocate(hand.plan.arena_bytes[0]);
+    DC_ASSERT_OK(slab.status());
+    auto outside = OutsideMemory::create(hand.plan, 0, folder / "");
+    DC_ASSERT_OK(outside.status());
+    ExecutorOptions options;
+    options.outside = &*outside;
+    auto executor = Executor::prepare(hand.plan, job, *slab, options);
+    DC_ASSERT_OK(executor.status());
+    DC_ASSERT_OK((*executor)->run(0));
+    // Between the wait for the copy out and the signal for the copy in.
+    (*executor)->observe([&](int32_t, int32_t index) {
+      if (index == 4) damage_file_in(folder / "", 200'001);
+      return base::ok_status();
+    });
+    const Status status = (*executor)->run(0);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.kind(), ErrorKind::Io);
+    EXPECT_EQ(status.code(), "DC6705");
+    EXPECT_NE(status.sentence().find("'away' came back from disk damaged"), std::string::npos)
+        << status.to_string();
+    EXPECT_NE(status.to_string().find("instruction 7 of program 'step'"), std::string::npos)
+        << status.to_string();
+    (*executor)->observe(nullptr);
+    EXPECT_EQ((*executor)->run(0).code(), "DC6705");
   });
 }
 

@@ -20,7 +20,7 @@ class HandPlan {
   explicit HandPlan(int world, int streams = 2) {
     plan.name = "hand";
     plan.mesh = {{"dp", world}};
-    plan.arena_bytes = {0};
+    plan.arena_bytes = {0, 0, 0};
     for (int s = 0; s < streams; ++s) plan.streams.push_back({s == 0 ? "compute" : "comm"});
     plan::Group group;
     for (int r = 0; r < world; ++r) group.ranks.push_back(r);
@@ -32,16 +32,19 @@ class HandPlan {
   }
 
   int32_t tensor(const std::string& name, base::DType dtype, std::vector<int64_t> sizes,
-                 int32_t program = -1, int32_t first = 0, int32_t last = 0) {
+                 int32_t program = -1, int32_t first = 0, int32_t last = 0,
+                 plan::Space space = plan::Space::Device) {
     int64_t numel = 1;
     for (const int64_t size : sizes) numel *= size;
     plan::Slice slice;
-    slice.offset = plan.arena_bytes[0];
+    slice.space = space;
+    int64_t& arena = plan.arena_bytes[static_cast<size_t>(space)];
+    slice.offset = arena;
     slice.bytes = base::round_up(numel * base::byte_size(dtype), base::kAlignment);
     slice.program = program;
     slice.first = first;
     slice.last = last;
-    plan.arena_bytes[0] += slice.bytes;
+    arena += slice.bytes;
     plan.slices.push_back(slice);
     plan::Tensor tensor;
     tensor.name = name;
@@ -105,6 +108,16 @@ class HandPlan {
     instruction.buffers = {{input, output, elements, shard}};
     instruction.reads = {input};
     instruction.writes = {output};
+    return add(std::move(instruction));
+  }
+  plan::Instruction& copy(int32_t from, int32_t to, int32_t stream = 0) {
+    plan::Instruction instruction;
+    instruction.kind = plan::InstructionKind::Copy;
+    instruction.stream = stream;
+    instruction.src = from;
+    instruction.dst = to;
+    instruction.reads = {from};
+    instruction.writes = {to};
     return add(std::move(instruction));
   }
   void signal(int32_t event, int32_t stream) { sync(plan::InstructionKind::Signal, event, stream); }

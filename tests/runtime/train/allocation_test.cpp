@@ -8,6 +8,7 @@
 #include "runtime/train/loop.h"
 #include "runtime/train/train.h"
 #include "runtime/train/weights.h"
+#include "tests/runtime/train/scratch_folder.h"
 #include "tests/runtime/train/training_plan.h"
 
 extern "C" {
@@ -60,13 +61,17 @@ TEST(Allocation, TheCounterCounts) {
   EXPECT_GE(allocations.exchange(0), 1);
 }
 
-TEST(Allocation, AStepAllocatesNothing) {
-  const TrainingPlan hand(2, 3);
+void allocate_nothing(plan::Space home) {
+  const TrainingPlan hand(2, 3, true, home);
+  const ScratchFolder folder;
   on_ranks(2, {}, [&](Job& job, int rank) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
+    auto outside = OutsideMemory::create(hand.plan, rank, folder / "");
+    DC_ASSERT_OK(outside.status());
     TraceRecorder trace(hand.plan, rank, 100);  // fewer records than the steps make
     ExecutorOptions options;
+    options.outside = &*outside;
     options.trace = &trace;
     auto executor = Executor::prepare(hand.plan, job, *slab, options);
     DC_ASSERT_OK(executor.status());
@@ -92,6 +97,10 @@ TEST(Allocation, AStepAllocatesNothing) {
   });
   EXPECT_EQ(allocations.load(), 0);
 }
+
+TEST(Allocation, AStepAllocatesNothing) { allocate_nothing(plan::Space::Device); }
+TEST(Allocation, NorDoesOneThatOffloadsToTheHost) { allocate_nothing(plan::Space::Host); }
+TEST(Allocation, NorDoesOneThatOffloadsToDisk) { allocate_nothing(plan::Space::Disk); }
 
 }  // namespace
 }  // namespace dc::runtime::test

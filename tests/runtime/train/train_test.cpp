@@ -186,6 +186,49 @@ TEST(Train, OneRankAccumulating) { compare_with_reference(1, 4, true); }
 TEST(Train, TwoRanks) { compare_with_reference(2, 2, false); }
 TEST(Train, ThreeRanksUnevenShards) { compare_with_reference(3, 1, true); }
 
+// Parameter and moments that live elsewhere give the same bits.
+TEST(Train, StateMayLiveOutsideTheDevice) {
+  for (const int world : {1, 2, 3}) {
+    for (const int accumulation : {1, 4}) {
+      std::vector<float> expected;
+      for (const auto home : {plan::Space::Device, plan::Space::Host, plan::Space::Disk}) {
+        SCOPED_TRACE(std::to_string(world) + " ranks, space " +
+                     std::to_string(static_cast<int>(home)));
+        const ScratchFolder folder;
+        TrainOptions options;
+        options.steps = 5;
+        options.poison = true;
+        options.save = folder / "save";
+        options.metrics = folder / "run.jsonl";
+        options.offload_dir = folder / "";
+        const TrainingPlan hand(world, accumulation, true, home);
+        for (const Status& status : run_job(hand.plan, options).statuses)
+          ASSERT_TRUE(status.ok()) << status.to_string();
+        const auto w = read_tensor(options.save + "/model.safetensors", "model.w");
+        if (expected.empty()) expected = w;
+        EXPECT_EQ(w, expected);
+        const auto header = base::parse_json_value(
+            read_text(options.metrics).substr(0, read_text(options.metrics).find('\n')), "header");
+        EXPECT_EQ(*header->find("disk_bytes")->to_integer(), hand.plan.arena_bytes[2]);
+      }
+    }
+  }
+}
+
+TEST(Train, StateOnDiskNeedsAFolder) {
+  const TrainingPlan hand(2, 1, true, plan::Space::Disk);
+  for (const auto& [folder, code] :
+       {std::pair{"", 64}, std::pair{"/there/is/no/such/folder", 73}}) {
+    TrainOptions options;
+    options.offload_dir = folder;
+    for (const Status& status : run_job(hand.plan, options).statuses) {
+      ASSERT_FALSE(status.ok());
+      EXPECT_EQ(base::exit_code(status.kind()), code) << status.to_string();
+      EXPECT_NE(status.sentence().find("--offload-dir"), std::string::npos) << status.to_string();
+    }
+  }
+}
+
 TEST(Train, ASavedStateIsTheNextRunsStart) {
   const ScratchFolder folder;
   TrainOptions options;

@@ -1,6 +1,6 @@
 // A whole training step from native kernels only: one parameter w whose gradient is the input x, a
 // loss that is an input too, ZeRO-3-like shards, clipping, AdamW. Enough to run a job without a
-// model.
+// model. Parameter and moments live in the space `home`.
 #pragma once
 
 #include "src/base/step_scalars.h"
@@ -11,19 +11,20 @@ namespace dc::runtime::test {
 struct TrainingPlan : HandPlan {
   static constexpr int64_t kElements = 70;
 
-  TrainingPlan(int world, int accumulation, bool clip = true)
+  TrainingPlan(int world, int accumulation, bool clip = true,
+               plan::Space home = plan::Space::Device)
       : HandPlan(world),
         shard(world == 1   ? 96
               : world == 2 ? 64
                            : 32),
-        clip_(clip) {
+        clip_(clip),
+        home_(home) {
     plan.name = "hand-made";
     plan.model_digest = plan.options_digest = std::string(64, 'a');
     plan.compiler = "test";
     plan.chain = "zero3";
     plan.accumulation = accumulation;
     add_tensors(world);
-    plan.events = 4;
     if (accumulation > 1) {
       plan.programs = {{"accumulate", {}}, {"step", {}}};
       plan.step = {{0, accumulation - 1}, {1, 1}};
@@ -55,9 +56,9 @@ struct TrainingPlan : HandPlan {
     acc = tensor("acc", DType::F32, {world * shard});
     plan.tensors[static_cast<size_t>(acc)].sizes = {kElements};
     reduced = tensor("reduced", DType::F32, {shard});
-    w = tensor("w", DType::F32, {shard});
-    m = tensor("m", DType::F32, {shard});
-    v = tensor("v", DType::F32, {shard});
+    w = tensor("w", DType::F32, {shard}, -1, 0, 0, home_);
+    m = tensor("m", DType::F32, {shard}, -1, 0, 0, home_);
+    v = tensor("v", DType::F32, {shard}, -1, 0, 0, home_);
   }
 
   void add_micro_batch() {
@@ -83,8 +84,45 @@ struct TrainingPlan : HandPlan {
     signal(3, 1);
     wait(3, 0);
     native("dc.finalize", {scalars, table, slots}, {{"clip", clip_}});
-    native("dc.adamw", {w, m, v, reduced, scalars, slots},
+    std::vector<int32_t> updated = {w, m, v};
+    if (home_ != plan::Space::Device) updated = reload(updated);
+    native("dc.adamw", {updated[0], updated[1], updated[2], reduced, scalars, slots},
            {{"param", 0}, {"group", 0}, {"clip", clip_}});
+    if (home_ != plan::Space::Device) write_back(updated);
+  }
+
+  // Device copies of `state`, made on a stream of its own.
+  std::vector<int32_t> reload(const std::vector<int32_t>& state) {
+    const auto in = static_cast<int32_t>(plan.streams.size());
+    plan.streams.push_back({"copy_in"});
+    const auto now = static_cast<int32_t>(instructions().size());
+    std::vector<int32_t> copies;
+    signal(4, 0);
+    wait(4, in);
+    for (const int32_t id : state) {
+      const plan::Tensor original = plan.tensors[static_cast<size_t>(id)];
+      copies.push_back(tensor(original.name + "'", original.dtype, original.sizes,
+                              static_cast<int32_t>(program), now));
+      copy(id, copies.back(), in);
+    }
+    signal(5, in);
+    wait(5, 0);
+    return copies;
+  }
+
+  void write_back(const std::vector<int32_t>& copies) {
+    const auto out = static_cast<int32_t>(plan.streams.size());
+    plan.streams.push_back({"copy_out"});
+    signal(6, 0);
+    wait(6, out);
+    const int32_t state[] = {w, m, v};
+    for (size_t i = 0; i < copies.size(); ++i) copy(copies[i], state[i], out);
+    signal(7, out);
+    wait(7, 0);
+    for (const int32_t id : copies) {
+      plan.slices[static_cast<size_t>(plan.tensors[static_cast<size_t>(id)].slice)].last =
+          static_cast<int32_t>(instructions().size()) - 1;
+    }
   }
 
   void describe() {
@@ -125,6 +163,7 @@ struct TrainingPlan : HandPlan {
   }
 
   bool clip_;
+  plan::Space home_;
   int32_t gradient_ready_ = -1;
 };
 

@@ -1,0 +1,25 @@
+// OutsideMemory: one rank's memory spaces other than the device's.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "runtime/memory/disk_space.h"
+#include "runtime/memory/host_space.h"
+
+namespace dc::runtime {
+
+struct OutsideMemory {
+  HostSpace host;
+  std::unique_ptr<DiskSpace> disk;  // null where the plan keeps nothing on disk
+
+  // What the plan asks for. `folder`: where the disk's file goes; Usage (64) if it is empty and the
+  // plan needs one. The plan must outlive the result.
+  static base::Result<OutsideMemory> create(const plan::Plan& plan, int rank,
+                                            const std::string& folder);
+};
+
+int64_t arena_bytes(const plan::Plan& plan, plan::Space space);
+plan::Space space_of(const plan::Plan& plan, int32_t tensor);
+
+}  // namespace dc::runtime

@@ -1,0 +1,67 @@
+#include "src/passes/offload.h"
+
+#include "src/analysis/memory.h"
+#include "src/base/text.h"
+#include "src/layout/allocate.h"
+#include "src/sim/simulate.h"
+
+namespace dc::passes {
+namespace {
+
+constexpr int kRuns = 6;
+
+base::Result<base::Bytes> arena_of(ir::Step step, const cost::CostModel& cost) {
+  layout::Allocation allocation;
+  DC_RETURN_IF_ERROR(layout::allocate(step, cost, {}, &allocation));
+  return allocation.arena;
+}
+
+// With so much room no layout fails; a layout of a large step takes longer than everything else.
+bool fits_easily(const ir::Step& step, const cost::CostModel& cost, base::Bytes budget) {
+  const auto scratch = [&](const ir::Graph& graph, const ir::Node& node) {
+    return cost.scratch(graph, node).bytes;
+  };
+  return analysis::peak_memory(step, scratch, 0).live.v <= budget.v / 17 * 16;
+}
+
+}  // namespace
+
+base::Result<Change> offload_to_fit(ir::Step& step, PassContext& context, std::string_view pass,
+                                    std::string_view things, std::string_view what,
+                                    const OffloadRun& run) {
+  if (!context.options.memory) return Change::No;
+  const base::Bytes wanted = *context.options.memory;
+  if (fits_easily(step, context.cost, wanted)) return Change::No;
+  base::Bytes budget = wanted;
+  ir::Step best;
+  Offloaded done;
+  base::Bytes least{INT64_MAX};
+  for (int i = 0; i < kRuns; ++i) {
+    ir::Step trial = step;
+    const Offloaded now = run(trial, budget);
+    // Where it cannot fit a later pass may help; then nothing is known about the layout.
+    base::Bytes arena{INT64_MAX - 1};
+    if (now.may_fit || i > 0) {
+      DC_ASSIGN_OR_RETURN(arena, arena_of(trial, context.cost));
+    }
+    if (arena < least) {
+      best = std::move(trial);
+      done = now;
+      least = arena;
+    }
+    if (least <= wanted || !now.may_fit) break;
+    budget -= (arena - wanted) * (int64_t{1} << i);  // a little less often changes nothing
+  }
+  if (done.things == 0) return Change::No;
+  const auto waits = [&](const ir::Step& of) {
+    return std::to_string(sim::simulate(of, context.cost).exposed.v / 1000) + " us";
+  };
+  context.remarks.push_back(
+      {std::string(pass), std::to_string(done.things) + " " + std::string(things) + " of " +
+                              base::format_bytes(done.bytes) + " " + std::string(what) +
+                              ": exposed transfers " + waits(step) + " become " + waits(best)});
+  step = std::move(best);
+  return Change::Yes;
+}
+
+}  // namespace dc::passes
