@@ -104,6 +104,18 @@ void add_reading(CLI::App& app, dc::cli::InspectArguments& inspect,
   check->add_option("plan", verify.plan, "Plan file")->required();
 }
 
+void add_simulate(CLI::App& app, dc::cli::SimulateArguments& a) {
+  CLI::App* sub =
+      app.add_subcommand("simulate", "Predict a plan's step on another machine, without compiling");
+  sub->add_option("plan", a.plan, "Plan file")->required();
+  sub->add_option("--profile", a.profile,
+                  "Measurements written by dcc profile; without it a generic CPU is assumed");
+  sub->add_option("--world", a.world, "Number of ranks; a plan is for one");
+  sub->add_option("--memory", a.memory, "Device memory per rank, for example 80GiB");
+  sub->add_option("--link", a.link, "GB/s that one rank sends in a collective");
+  sub->add_flag("--json", a.json, "Print the report as JSON");
+}
+
 void add_passes(CLI::App& app, dc::cli::OptArguments& a) {
   CLI::App* sub = app.add_subcommand("opt", "Run passes over a .dcir file and print the result");
   sub->add_option("file", a.file, "Step in text form, - for standard input")->required();
@@ -158,11 +170,13 @@ int main(int argc, char** argv) {
   dc::cli::ProfileArguments profile;
   dc::cli::InspectArguments inspect;
   dc::cli::VerifyArguments verify;
+  dc::cli::SimulateArguments simulate;
   dc::cli::OptArguments opt;
   dc::cli::CacheArguments cache;
   add_compile(app, compile);
   add_profile(app, profile);
   add_reading(app, inspect, verify);
+  add_simulate(app, simulate);
   add_passes(app, opt);
   add_cache(app, cache);
   try {
@@ -177,6 +191,7 @@ int main(int argc, char** argv) {
   if (name == "profile") return dc::cli::run_profile(profile, argc, argv);
   if (name == "inspect") return finish(dc::cli::run_inspect(inspect));
   if (name == "verify") return finish(dc::cli::run_verify(verify));
+  if (name == "simulate") return finish(dc::cli::run_simulate(simulate));
   if (name == "opt") return finish(dc::cli::run_opt(opt));
   if (name == "passes") return finish(dc::cli::run_passes_list());
   if (chosen->get_subcommands().front()->get_name() == "ls")

@@ -64,6 +64,16 @@ base::Status run_opt(const OptArguments& arguments);
 
 base::Status run_passes_list();
 
+struct SimulateArguments {
+  std::string plan;
+  std::string profile;       // prof.json; empty: the built-in table
+  std::optional<int> world;  // the plan's, or nothing works
+  std::string memory;        // of a rank's device; empty: what the plan takes
+  double link = 0;           // GB/s that one rank sends; 0: as the profile has it
+  bool json = false;
+};
+base::Status run_simulate(const SimulateArguments& arguments);
+
 struct CacheArguments {
   std::string keep = "5GiB";  // gc
 };

@@ -56,19 +56,7 @@ void write_memory(JsonWriter& json, const Plan& plan) {
 void write_prediction(JsonWriter& json, const Plan& plan) {
   const Prediction& p = plan.prediction;
   json.key("prediction").begin_object();
-  json.field("step_ns", p.step_ns).field("compute_ns", p.compute_ns);
-  json.field("communication_ns", p.communication_ns).field("origin", p.origin);
-  json.field("copy_ns", p.copy_ns).field("contention_ns", p.contention_ns);
-  if (!p.bounds_ns.empty()) {
-    json.key("bounds_ns").begin_object();
-    for (size_t i = 0; i < kBounds; ++i) json.field("b" + std::to_string(i), p.bounds_ns[i]);
-    json.field("without_norm", p.without_norm_ns).end_object();
-  }
-  if (!p.figures_ns.empty()) {
-    json.key("figures_ns").begin_object();
-    for (size_t i = 0; i < kFigureOrigins; ++i) json.field(kFigureNames[i], p.figures_ns[i]);
-    json.end_object();
-  }
+  write_timing(json, p);
   json.end_object();
   json.key("copied_bytes").begin_object();
   json.field("out", p.copied_out_bytes).field("in", p.copied_in_bytes).end_object();
@@ -105,6 +93,22 @@ ParameterFacts parameter_facts(const Plan& plan) {
   }
   for (const bool resident : whole) ++(resident ? facts.resident : facts.gathered);
   return facts;
+}
+
+void write_timing(JsonWriter& json, const Prediction& p) {
+  json.field("step_ns", p.step_ns).field("compute_ns", p.compute_ns);
+  json.field("communication_ns", p.communication_ns).field("origin", p.origin);
+  json.field("copy_ns", p.copy_ns).field("contention_ns", p.contention_ns);
+  if (!p.bounds_ns.empty()) {
+    json.key("bounds_ns").begin_object();
+    for (size_t i = 0; i < kBounds; ++i) json.field("b" + std::to_string(i), p.bounds_ns[i]);
+    json.field("without_norm", p.without_norm_ns).end_object();
+  }
+  if (!p.figures_ns.empty()) {
+    json.key("figures_ns").begin_object();
+    for (size_t i = 0; i < kFigureOrigins; ++i) json.field(kFigureNames[i], p.figures_ns[i]);
+    json.end_object();
+  }
 }
 
 bool scratch_is_estimated(const Plan& plan) { return plan.profile_digest.empty(); }

@@ -24,6 +24,11 @@ bool scratch_is_estimated(const Plan& plan);
 
 std::string report(const Plan& plan);  // `dcc compile`; with notes it is `summary` of plan.h
 
+// How long a step is predicted to take, near which bounds, from which figures.
+std::string timing_report(const Prediction& prediction);
+void write_timing(base::JsonWriter& json,
+                  const Prediction& prediction);  // members of an open object
+
 // Members "plan" to "notes" of an open object: the shape "dcc.compile/1" promises.
 void write_report(base::JsonWriter& json, const Plan& plan);
 

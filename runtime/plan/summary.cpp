@@ -108,20 +108,8 @@ std::string prediction(const Plan& plan) {
     wire += (wire.empty() ? "" : ", ") + std::string(name(static_cast<CollectiveKind>(i))) + " " +
             format_bytes(p.wire_bytes[i]) + " (" + std::to_string(p.wire_bytes[i]) + " bytes)";
   }
-  const int64_t exposed = p.step_ns - p.compute_ns - p.contention_ns,
-                transfers = p.communication_ns + p.copy_ns;
-  const std::string what = p.copy_ns == 0 ? "communication " : "communication and copies ";
-  const std::string communication = exposed == transfers
-                                        ? " + " + what + base::format_duration(transfers)
-                                        : " + exposed " + what + base::format_duration(exposed) +
-                                              " of " + base::format_duration(transfers);
-  const std::string contention =
-      p.contention_ns == 0 ? "" : " + contention " + base::format_duration(p.contention_ns);
-  return line("predicted step", base::format_duration(p.step_ns) + " = compute " +
-                                    base::format_duration(p.compute_ns) + communication +
-                                    contention + ", from " + or_none(p.origin)) +
-         bounds(p) + figures(p) +
-         line("sent per step", wire.empty() ? "nothing" : wire + ", by rank 0") + copied(p);
+  return timing_report(p) + line("sent per step", wire.empty() ? "nothing" : wire + ", by rank 0") +
+         copied(p);
 }
 
 // Bytes of each kind: what a rank keeps from step to step, and what is alive at the peak.
@@ -205,6 +193,22 @@ std::string identity(const Plan& plan) {
 }
 
 }  // namespace
+
+std::string timing_report(const Prediction& p) {
+  const int64_t exposed = p.step_ns - p.compute_ns - p.contention_ns,
+                transfers = p.communication_ns + p.copy_ns;
+  const std::string what = p.copy_ns == 0 ? "communication " : "communication and copies ";
+  const std::string communication = exposed == transfers
+                                        ? " + " + what + base::format_duration(transfers)
+                                        : " + exposed " + what + base::format_duration(exposed) +
+                                              " of " + base::format_duration(transfers);
+  const std::string contention =
+      p.contention_ns == 0 ? "" : " + contention " + base::format_duration(p.contention_ns);
+  return line("predicted step", base::format_duration(p.step_ns) + " = compute " +
+                                    base::format_duration(p.compute_ns) + communication +
+                                    contention + ", from " + or_none(p.origin)) +
+         bounds(p) + figures(p);
+}
 
 std::string report(const Plan& plan) {
   std::string out = head(plan) + parameters(plan) + prediction(plan) + memory(plan);

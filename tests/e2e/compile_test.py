@@ -28,6 +28,7 @@ FLAGS = {
     "dcc profile": "--comm --help --output --ranks --threads -h -n -o",
     "dcc inspect": "--as --help --output -h -o",
     "dcc verify": "--help -h",
+    "dcc simulate": "--help --json --link --memory --profile --world -h",
     "dcc opt": "--help --passes -h",
     "dcc passes": "--help -h",
     "dcc cache": "--help -h",

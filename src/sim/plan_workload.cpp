@@ -1,0 +1,258 @@
+#include "src/sim/plan_workload.h"
+
+#include <algorithm>
+
+#include "runtime/plan/extent.h"
+#include "runtime/plan/names.h"
+#include "src/analysis/live_bytes.h"
+#include "src/sim/plan_kernel.h"
+
+namespace dc::sim {
+namespace {
+
+namespace rp = runtime::plan;
+using base::Nanos;
+using base::Result;
+using base::Status;
+
+bool on_device(const rp::Slice& slice) { return slice.space == rp::Space::Device; }
+
+Status unsupported(const rp::Program& program, size_t index, const std::string& what) {
+  return Status(base::ErrorKind::Unsupported, "DC7101",
+                "instruction " + std::to_string(index) + " of program '" + program.name + "' " +
+                    what + ", which the simulator does not play; compile the plan with this dcc");
+}
+
+// One event of the schedule while its place is not final: `key` orders it, then program order.
+struct Item {
+  int64_t key = 0;
+  Event event;
+  EventTraits traits;
+  std::vector<Access> accesses;
+};
+
+class Reader {
+ public:
+  Reader(const rp::Plan& plan, const rp::Program& program, const cost::CostModel& cost,
+         KernelNodes& kernels)
+      : plan_(plan), program_(program), cost_(cost), kernels_(kernels), events_(plan.events) {
+    result_.workload.schedule.streams = static_cast<int>(std::max<size_t>(plan.streams.size(), 1));
+    streams_.resize(static_cast<size_t>(result_.workload.schedule.streams));
+    for (const rp::Slice& slice : plan.slices) {
+      const int64_t bytes =
+          slice.program < 0 || !on_device(slice) ? 0 : analysis::aligned_bytes(slice.bytes);
+      result_.workload.storages.push_back({{bytes}, slice.program < 0});
+    }
+    for (const rp::Input& input : plan.inputs) {
+      const rp::Tensor& tensor = plan.tensors[static_cast<size_t>(input.tensor)];
+      result_.workload.storages[static_cast<size_t>(tensor.slice)].from_start = true;
+    }
+  }
+
+  Result<PlannedProgram> run() {
+    for (size_t i = 0; i < program_.instructions.size(); ++i)
+      DC_RETURN_IF_ERROR(add(program_.instructions[i], i));
+    std::stable_sort(items_.begin(), items_.end(),
+                     [](const Item& a, const Item& b) { return a.key < b.key; });
+    Workload& workload = result_.workload;
+    for (Item& item : items_) {
+      const auto index = static_cast<int32_t>(workload.schedule.events.size());
+      for (Access& access : item.accesses) access.event = index;
+      workload.schedule.events.push_back(item.event);
+      workload.traits.push_back(item.traits);
+      workload.accesses.insert(workload.accesses.end(), item.accesses.begin(), item.accesses.end());
+    }
+    return std::move(result_);
+  }
+
+ private:
+  // Of an event: the stream that gave it last, how far compute was, the last transfer before it.
+  struct Given {
+    int32_t stream = -1, transfer = -1;
+    int64_t key = 0;
+  };
+  struct Stream {
+    int64_t key = 0;        // its next transfer starts no earlier
+    int32_t transfer = -1;  // the last one
+  };
+
+  Status add(const rp::Instruction& in, size_t index) {
+    Stream& stream = streams_[static_cast<size_t>(in.stream)];
+    switch (in.kind) {
+      case rp::InstructionKind::Kernel:
+        if (in.stream != 0) return unsupported(program_, index, "is a kernel beside compute");
+        return add_kernel(in, index);
+      case rp::InstructionKind::Collective:
+      case rp::InstructionKind::Copy:
+        return add_transfer(in, index);
+      case rp::InstructionKind::Signal:
+        events_[static_cast<size_t>(in.event)] = {in.stream, stream.transfer, 2 * done_};
+        return {};
+      case rp::InstructionKind::Wait: {
+        const Given& given = events_[static_cast<size_t>(in.event)];
+        if (given.stream < 0 || given.stream == in.stream) return {};
+        if (in.stream == 0) {
+          if (given.transfer >= 0)
+            push({EventKind::Done, given.transfer, static_cast<int32_t>(index), {}}, {}, {});
+          return {};
+        }
+        if (given.stream != 0) return unsupported(program_, index, "waits for another stream");
+        stream.key = std::max(stream.key, given.key);
+        return {};
+      }
+    }
+    return {};
+  }
+
+  // Compute's own events get odd keys; a start goes before the one that compute does next.
+  void push(Event event, EventTraits traits, std::vector<Access> accesses) {
+    items_.push_back({2 * done_++ + 1, event, traits, std::move(accesses)});
+  }
+
+  Status add_kernel(const rp::Instruction& in, size_t index) {
+    const ir::Node* node = kernels_.add(in);
+    if (node == nullptr) return unsupported(program_, index, "is the unknown kernel " + in.op);
+    const cost::Estimate estimate = cost_.compute(kernels_.graph(), *node);
+    count(estimate);
+    EventTraits traits;
+    if (in.scratch >= 0) {
+      const rp::Slice& scratch = plan_.slices[static_cast<size_t>(in.scratch)];
+      traits.scratch = {analysis::aligned_bytes(scratch.bytes)};
+    }
+    traits.is_barrier = node->kind == ir::OpKind::Finalize;
+    traits.keeps_order = static_cast<ir::Phase>(in.phase) != ir::Phase::Update &&
+                         !travels_with_collective(node->kind);
+    std::vector<Access> accesses = accesses_of(in);
+    if (node->kind == ir::OpKind::SquareSum) narrow_row(*node, in, accesses);
+    push({EventKind::Compute, -1, static_cast<int32_t>(index), std::min(estimate.time, kLongest)},
+         traits, std::move(accesses));
+    return {};
+  }
+
+  // A square sum fills one cell of its row, whatever else is in it.
+  void narrow_row(const ir::Node& node, const rp::Instruction& in, std::vector<Access>& accesses) {
+    const int64_t row = in.args.empty() ? -1 : in.args[0].i;
+    if (row < 0) return;
+    const rp::Tensor& tensor = plan_.tensors[static_cast<size_t>(row)];
+    for (Access& access : accesses) {
+      if (access.storage != tensor.slice) continue;
+      access.first = tensor.offset + node.int_arg("param") * base::byte_size(tensor.dtype);
+      access.last = access.first + base::byte_size(tensor.dtype);
+      access.writes = true;
+    }
+  }
+
+  Status add_transfer(const rp::Instruction& in, size_t index) {
+    Transfer started;
+    cost::Estimate estimate;
+    int64_t sent = 0;
+    if (in.kind == rp::InstructionKind::Copy) {
+      const rp::Tensor &from = tensor(in.src), &to = tensor(in.dst);
+      const base::Bytes bytes{rp::element_count(from.sizes).value_or(0) *
+                              base::byte_size(from.dtype)};
+      started = sim::transfer(cost_, bytes, space_of(from), space_of(to));
+      estimate = cost_.copy(bytes, space_of(from), space_of(to));
+    } else {
+      const std::optional<cost::Collective> kind = collective_of(in.collective);
+      if (!kind) {
+        return unsupported(program_, index,
+                           "is a collective of kind " + std::string(rp::name(in.collective)));
+      }
+      base::Bytes bytes;
+      for (const rp::CollectiveBuffer& buffer : in.buffers)
+        bytes.v += buffer.elements * base::byte_size(tensor(buffer.input).dtype);
+      const int world = plan_.world();
+      started = sim::transfer(cost_, *kind, bytes, world);
+      estimate = cost_.collective(*kind, bytes, world);
+      sent = bytes.v / world * (world - 1) * (*kind == cost::Collective::AllReduce ? 2 : 1);
+    }
+    count(estimate);
+    started.stream = in.stream;
+    result_.sent.push_back(sent);
+    const auto id = static_cast<int32_t>(result_.workload.schedule.transfers.size());
+    result_.workload.schedule.transfers.push_back(started);
+    const Event event{EventKind::Start, id, static_cast<int32_t>(index), {}};
+    if (in.stream == 0) {
+      push(event, {}, accesses_of(in));
+      return {};
+    }
+    Stream& stream = streams_[static_cast<size_t>(in.stream)];
+    items_.push_back({stream.key, event, {}, accesses_of(in)});
+    stream.transfer = id;
+    return {};
+  }
+
+  static std::optional<cost::Collective> collective_of(rp::CollectiveKind kind) {
+    switch (kind) {
+      case rp::CollectiveKind::AllGather:
+        return cost::Collective::AllGather;
+      case rp::CollectiveKind::ReduceScatter:
+        return cost::Collective::ReduceScatter;
+      case rp::CollectiveKind::AllReduce:
+        return cost::Collective::AllReduce;
+      case rp::CollectiveKind::Broadcast:
+      case rp::CollectiveKind::AllToAll:
+        return std::nullopt;
+    }
+    return std::nullopt;
+  }
+
+  std::vector<Access> accesses_of(const rp::Instruction& in) const {
+    std::vector<Access> accesses;
+    for (int32_t id : in.reads) accesses.push_back(access(id, false));
+    for (int32_t id : in.writes) accesses.push_back(access(id, true));
+    return accesses;
+  }
+  Access access(int32_t id, bool writes) const {
+    const rp::Tensor& it = tensor(id);
+    return {-1,
+            it.slice,
+            it.rank_stride != 0,
+            it.offset,
+            it.offset + rp::reach_bytes(it).value_or(0),
+            writes};
+  }
+
+  const rp::Tensor& tensor(int32_t id) const { return plan_.tensors[static_cast<size_t>(id)]; }
+  ir::Space space_of(const rp::Tensor& tensor) const {
+    return static_cast<ir::Space>(plan_.slices[static_cast<size_t>(tensor.slice)].space);
+  }
+  void count(cost::Estimate estimate) {
+    result_.time_by_source[static_cast<size_t>(estimate.source)] += estimate.time;
+  }
+
+  const rp::Plan& plan_;
+  const rp::Program& program_;
+  const cost::CostModel& cost_;
+  KernelNodes& kernels_;
+  std::vector<Given> events_;
+  std::vector<Stream> streams_;
+  std::vector<Item> items_;
+  int64_t done_ = 0;  // events of compute so far
+  PlannedProgram result_;
+};
+
+}  // namespace
+
+Result<std::vector<PlannedProgram>> planned_programs(const rp::Plan& plan,
+                                                     const cost::CostModel& cost) {
+  std::vector<PlannedProgram> programs;
+  KernelNodes kernels(plan);
+  for (const rp::ProgramRun& run : plan.step) {
+    const rp::Program& program = plan.programs[static_cast<size_t>(run.program)];
+    DC_ASSIGN_OR_RETURN(PlannedProgram planned, Reader(plan, program, cost, kernels).run());
+    planned.repeat = run.repeat;
+    programs.push_back(std::move(planned));
+  }
+  return programs;
+}
+
+base::Bytes kept_on_device(const rp::Plan& plan) {
+  base::Bytes bytes;
+  for (const rp::Slice& slice : plan.slices) {
+    if (slice.program < 0 && on_device(slice)) bytes.v += analysis::aligned_bytes(slice.bytes);
+  }
+  return bytes;
+}
+
+}  // namespace dc::sim
