@@ -56,9 +56,8 @@ class Search {
       improved = false;
       for (const Chain& neighbour : neighbours(best_)) {
         if (done()) break;
-        DC_ASSIGN_OR_RETURN(const bool better, try_chain(neighbour));
-        improved |= better;
-        if (better) break;  // the next neighbours are those of the better chain
+        DC_ASSIGN_OR_RETURN(improved, try_chain(neighbour));
+        if (improved) break;  // the next neighbours are those of the better chain
       }
     }
     Found found{best_,       options_,         score_.time, bound_,    score_.fits,
@@ -101,9 +100,7 @@ class Search {
   }
 
   Result<bool> try_chain(const Chain& chain) {
-    const std::string text = passes::print(chain);
-    if (tried_.contains(text)) return false;
-    tried_.insert(text);
+    if (!tried_.insert(passes::print(chain)).second) return false;
     ++simulated_;
     DC_ASSIGN_OR_RETURN(ir::Step step, scheduled(chain, options_));
     Score score = evaluate(step);
