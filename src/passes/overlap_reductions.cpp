@@ -60,10 +60,12 @@ class Overlapper {
   void plan_move(const Nodes& bucket, Nanos end) {
     const Nodes tail = reduction_tail(axis_, bucket);
     const int32_t position = axis_.position(tail.back()) + 1;
-    const int32_t limit = latest_tail(axis_, bucket, tail);
+    const auto in_time = std::lower_bound(axis_.at.begin(), axis_.at.end(), end);
+    const int32_t wanted = std::min(count(), static_cast<int32_t>(in_time - axis_.at.begin()));
+    const int32_t limit = latest_tail(axis_, bucket, tail, wanted);
     const int64_t bytes = bytes_of(bucket, tail);
     int32_t target = position;
-    while (target < limit && axis_.time_before(target) < end && fits(target, bytes)) ++target;
+    while (target < limit && fits(target, bytes)) ++target;
     while (target > position && target < count() && !marks_a_place(axis_.node(target))) --target;
     if (target <= position || axis_.time_before(target) == axis_.time_before(position)) return;
     for (int32_t i = position; i < target; ++i) axis_.bytes[static_cast<size_t>(i)] += bytes;

@@ -1,6 +1,8 @@
 #include "src/passes/reduction_tail.h"
 
 #include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 
 namespace dc::passes {
 namespace {
@@ -8,19 +10,39 @@ namespace {
 using ir::NodeId;
 using ir::OpKind;
 
-// True if the node touches what a node of the tail makes or changes. Square sums fill different
-// cells of one row: they do not meet there.
-bool conflicts(const TimeAxis& axis, const ir::Node& node, const std::vector<NodeId>& tail) {
-  for (NodeId id : tail) {
-    const ir::Node& member = axis.graph.node(id);
-    const bool both_sum = member.kind == OpKind::SquareSum && node.kind == OpKind::SquareSum;
+// What a tail makes or changes, and what travels. Square sums fill different cells of one row: they
+// do not meet there.
+class Touched {
+ public:
+  explicit Touched(const TimeAxis& axis) : axis_(axis) {}
+
+  void add(const ir::Node& member) {
+    const bool sums = member.kind == OpKind::SquareSum;
     const ir::ValueId made = member.results.empty() ? member.operands[0] : member.results[0];
-    for (ir::ValueId operand : node.operands) {
-      if (!both_sum && axis.shares_storage(operand, made)) return true;
-    }
+    const auto [entry, is_new] = only_sums_.try_emplace(axis_.storage_key(made), sums);
+    entry->second = entry->second && sums;
   }
-  return false;
-}
+  void add_travelling(ir::ValueId value) { travelling_.insert(axis_.storage_key(value)); }
+
+  bool meets(const ir::Node& node) const {
+    for (ir::ValueId operand : node.operands) {
+      const auto found = only_sums_.find(axis_.storage_key(operand));
+      if (found == only_sums_.end()) continue;
+      if (!(found->second && node.kind == OpKind::SquareSum)) return true;
+    }
+    const uint32_t mutated = ir::info(node.kind).mutated;
+    for (size_t i = 0; mutated >> i != 0 && i < node.operands.size(); ++i) {
+      const bool writes = (mutated >> i & 1) != 0;
+      if (writes && travelling_.contains(axis_.storage_key(node.operands[i]))) return true;
+    }
+    return false;
+  }
+
+ private:
+  const TimeAxis& axis_;
+  std::unordered_map<int64_t, bool> only_sums_;  // only looked up
+  std::unordered_set<int64_t> travelling_;
+};
 
 }  // namespace
 
@@ -35,29 +57,29 @@ std::vector<NodeId> reduction_tail(const TimeAxis& axis, const std::vector<NodeI
     dones.push_back(axis.graph.value(started).uses[0].node);
   }
   std::vector<NodeId> tail;
+  Touched touched(axis);
   const auto count = static_cast<int32_t>(axis.live.order.size());
   for (int32_t i = axis.position(dones[0]); i < count; ++i) {
     const ir::Node& node = axis.node(i);
     const bool is_done = std::find(dones.begin(), dones.end(), node.id) != dones.end();
     const bool stands_on_one = node.kind == OpKind::Accumulate || node.kind == OpKind::Scale ||
                                node.kind == OpKind::SquareSum;
-    if (!is_done && !(stands_on_one && conflicts(axis, node, tail))) break;
+    if (!is_done && !(stands_on_one && touched.meets(node))) break;
     tail.push_back(node.id);
+    touched.add(node);
   }
   return tail;
 }
 
 int32_t latest_tail(const TimeAxis& axis, const std::vector<NodeId>& bucket,
-                    const std::vector<NodeId>& tail) {
-  const auto count = static_cast<int32_t>(axis.live.order.size());
-  for (int32_t i = axis.position(tail.back()) + 1; i < count; ++i) {
-    const ir::Node& node = axis.node(i);
-    if (conflicts(axis, node, tail)) return i;
-    for (NodeId start : bucket) {
-      if (axis.writes(node, axis.graph.node(start).operands[0])) return i;
-    }
+                    const std::vector<NodeId>& tail, int32_t end) {
+  Touched touched(axis);
+  for (NodeId id : tail) touched.add(axis.graph.node(id));
+  for (NodeId start : bucket) touched.add_travelling(axis.graph.node(start).operands[0]);
+  for (int32_t i = axis.position(tail.back()) + 1; i < end; ++i) {
+    if (touched.meets(axis.node(i))) return i;
   }
-  return count;
+  return end;
 }
 
 }  // namespace dc::passes

@@ -28,6 +28,11 @@ struct TimeAxis {
   // True if the node writes the storage of `value` in place.
   bool writes(const ir::Node& node, ir::ValueId value) const;
   bool touches(const ir::Node& node, ir::ValueId value) const;  // reads or writes it
+  // Equal for values that share bytes.
+  int64_t storage_key(ir::ValueId value) const {
+    const int owner = storages.owner(value);
+    return owner >= 0 ? -1 - owner : storages.root(value).v;
+  }
   bool shares_storage(ir::ValueId a, ir::ValueId b) const;
 
   const ir::Graph& graph;

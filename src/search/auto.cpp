@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "src/analysis/memory.h"
 #include "src/base/text.h"
@@ -55,9 +56,8 @@ class Search {
       improved = false;
       for (const Chain& neighbour : neighbours(best_)) {
         if (done()) break;
-        DC_ASSIGN_OR_RETURN(const bool better, try_chain(neighbour));
-        improved |= better;
-        if (better) break;  // the next neighbours are those of the better chain
+        DC_ASSIGN_OR_RETURN(improved, try_chain(neighbour));
+        if (improved) break;  // the next neighbours are those of the better chain
       }
     }
     Found found{best_,       options_,         score_.time, bound_,    score_.fits,
@@ -100,12 +100,19 @@ class Search {
   }
 
   Result<bool> try_chain(const Chain& chain) {
-    const std::string text = passes::print(chain);
-    if (tried_.contains(text)) return false;
-    DC_ASSIGN_OR_RETURN(const Score score, evaluate(chain));
-    tried_.emplace(text, score);
+    if (!tried_.insert(passes::print(chain)).second) return false;
     ++simulated_;
-    if (!best_.empty() && !score.better_than(score_)) return false;
+    DC_ASSIGN_OR_RETURN(ir::Step step, scheduled(chain, options_));
+    Score score = evaluate(step);
+    const auto wins = [&] { return best_.empty() || score.better_than(score_); };
+    if (!wins()) return false;
+    if (options_.memory && score.fits) {
+      // A layout may need a little more than the largest live sum: it says so itself.
+      std::vector<passes::Remark> remarks;
+      passes::PassContext context{cost_, options_, remarks};
+      score.fits = passes::apply({passes::find_pass("layout-arenas"), {}}, step, context).ok();
+      if (!wins()) return false;
+    }
     best_ = chain;
     score_ = score;
     return true;
@@ -139,8 +146,8 @@ class Search {
     return {};
   }
 
-  Result<Score> evaluate(const Chain& chain) {
-    DC_ASSIGN_OR_RETURN(ir::Step step, scheduled(chain, options_));
+  // `fits` is about the live bytes.
+  Score evaluate(const ir::Step& step) const {
     Score score;
     const sim::StepRun run = sim::simulate(step, cost_);
     score.time = run.time;
@@ -148,14 +155,7 @@ class Search {
     score.bytes = analysis::peak_memory(step, [&](const ir::Graph& graph, const ir::Node& node) {
                     return cost_.scratch(graph, node).bytes;
                   }).live.v;
-    if (!options_.memory) {
-      score.fits = true;
-    } else if (score.bytes <= options_.memory->v) {
-      // A layout may need a little more than the largest live sum: it says so itself.
-      std::vector<passes::Remark> remarks;
-      passes::PassContext context{cost_, options_, remarks};
-      score.fits = passes::apply({passes::find_pass("layout-arenas"), {}}, step, context).ok();
-    }
+    score.fits = !options_.memory || score.bytes <= options_.memory->v;
     return score;
   }
 
@@ -230,7 +230,7 @@ class Search {
   const cost::CostModel& cost_;
   const SearchOptions& search_;
   std::map<std::string, ir::Step> prefixes_;  // by the passes that made them
-  std::map<std::string, Score> tried_;
+  std::set<std::string> tried_;
   Chain best_;
   Score score_;
   Nanos bound_, best_named_time_;

@@ -17,28 +17,32 @@ namespace {
 // or the user asks. layout-arenas is last: addresses follow from
 // lifetimes, and lifetimes from the final order.
 #define DC_BEGIN(zero) \
-  "normalize-graph,shard-parameters=" #zero ",insert-collectives,add-update,schedule,recompute"
+  "normalize-graph,shard-parameters=" #zero ",insert-collectives,add-update,schedule"
 #define DC_END ",layout-arenas"
 
 constexpr NamedChain kChains[] = {
-    {"zero0", DC_BEGIN(0) DC_END, "everything whole on every rank; gradients are all-reduced"},
-    {"zero1", DC_BEGIN(1) DC_END, "optimizer state sharded"},
-    {"zero2", DC_BEGIN(2) DC_END, "gradients and optimizer state sharded"},
-    {"zero3", DC_BEGIN(3) DC_END, "parameters, gradients and optimizer state sharded"},
-    {"fsdp", DC_BEGIN(3) ",gather-by-block,overlap-reductions" DC_END,
+    {"zero0", DC_BEGIN(0) ",recompute" DC_END,
+     "everything whole on every rank; gradients are all-reduced"},
+    {"zero1", DC_BEGIN(1) ",recompute" DC_END, "optimizer state sharded"},
+    {"zero2", DC_BEGIN(2) ",recompute" DC_END, "gradients and optimizer state sharded"},
+    {"zero3", DC_BEGIN(3) ",recompute" DC_END, "parameters, gradients and optimizer state sharded"},
+    {"fsdp", DC_BEGIN(3) ",recompute,gather-by-block,overlap-reductions" DC_END,
      "one collective per block, the next block's gather beside the current one, as FSDP2"},
     // DeepCompile (arXiv 2504.09983) with its published constants: 1 GB of gradients per bucket.
     {"deepcompile-p",
-     DC_BEGIN(3) ",schedule-fast-free,bucket-reductions=1000000000,prefetch-gathers-greedily,"
-                 "overlap-reductions" DC_END,
+     DC_BEGIN(
+         3) ",schedule-fast-free,recompute,bucket-reductions=1000000000,prefetch-gathers-greedily,"
+            "overlap-reductions" DC_END,
      "published rules: proactive prefetch"},
     {"deepcompile-s",
-     DC_BEGIN(3) ",schedule-fast-free,bucket-reductions=1000000000,keep-resident-greedily,"
-                 "overlap-reductions" DC_END,
+     DC_BEGIN(
+         3) ",schedule-fast-free,recompute,bucket-reductions=1000000000,keep-resident-greedily,"
+            "overlap-reductions" DC_END,
      "published rules: selective unsharding"},
     {"deepcompile-ps",
-     DC_BEGIN(3) ",schedule-fast-free,bucket-reductions=1000000000,prefetch-gathers-greedily,"
-                 "keep-resident-greedily,overlap-reductions" DC_END,
+     DC_BEGIN(
+         3) ",schedule-fast-free,recompute,bucket-reductions=1000000000,prefetch-gathers-greedily,"
+            "keep-resident-greedily,overlap-reductions" DC_END,
      "published rules: prefetch, then unsharding in what memory is left"},
 };
 

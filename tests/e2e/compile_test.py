@@ -323,7 +323,7 @@ class Reports(unittest.TestCase):
         self.assertEqual([words[1] for words in listed if words[0] == "--chain"], ["zero0", "zero1", "zero2", "zero3", "fsdp", "deepcompile-p", "deepcompile-s", "deepcompile-ps"])
         passes = [words[0] for words in listed if words[0] not in ("--chain", "N:")]
         self.assertEqual(passes, ["normalize-graph", "shard-parameters[=N]", "insert-collectives", "add-update", "schedule",
-                                  "recompute", "schedule-fast-free", "keep-resident[=N]", "gather-by-block", "fuse-gathers[=N]", "bucket-reductions[=N]", "offload-optimizer",
+                                  "schedule-fast-free", "recompute", "keep-resident[=N]", "gather-by-block", "fuse-gathers[=N]", "bucket-reductions[=N]", "offload-optimizer",
                                   "offload-activations", "offload-parameters", "prefetch-gathers",
                                   "prefetch-gathers-greedily", "keep-resident-greedily", "overlap-reductions", "layout-arenas"])
         source = os.path.join(running.ROOT, "tests", "passes", "shard-parameters", "zero_3.dcir")
