@@ -79,9 +79,9 @@ class TcpTest(bits_test.BitsTest, jobs.JobTest):
 
     def test_streams_of_their_own(self):
         """Collectives beside the compute, several communicators at once; poisoned memory."""
-        passes = ",".join((*bits_test.TO_SCHEDULE, "prefetch-gathers", "overlap-reductions", "layout-arenas"))
+        chain = ",".join((bits_test.TO_SCHEDULE.format(3), "prefetch-gathers", "overlap-reductions", "layout-arenas"))
         expected = bits_test.run_once("tiny-llama", 3, 3)
-        plan = self.compiled("tiny-llama", 3, 3, "--passes", passes)
+        plan = self.compiled("tiny-llama", 3, chain)
         self.assert_same(expected, self.trained(self.hosts(3, self.arguments(plan, "--poison"))), "moved")
 
     def test_dcrun_starts_the_ranks(self):
