@@ -8,6 +8,7 @@
 #include "src/analysis/blocks.h"
 #include "src/cost/transfer.h"
 #include "src/passes/buckets.h"
+#include "src/passes/gather_moves.h"
 
 namespace dc::passes {
 namespace {
@@ -32,11 +33,7 @@ int start_one_block_ahead(const ir::Step& step, ir::Graph& graph, const cost::Co
     phase_before = node.origin.phase;
     const bool beside = axis.position(done) == axis.position(bucket.back()) + 1;
     if (is_first || before == id || !beside) continue;
-    for (NodeId start : bucket) {
-      const NodeId source = graph.value(graph.node(start).operands[0]).producer;
-      if (graph.node(source).kind == OpKind::Cast) graph.move_before(source, before);
-    }
-    for (NodeId start : bucket) graph.move_before(start, before);
+    move_gathers(graph, bucket, before);
     ++moved;
   }
   return moved;

@@ -14,6 +14,7 @@
 #include <algorithm>
 
 #include "src/cost/transfer.h"
+#include "src/passes/gather_moves.h"
 #include "src/passes/pass.h"
 #include "src/passes/time_axis.h"
 #include "src/sim/simulate.h"
@@ -36,7 +37,7 @@ class Prefetcher {
     find_latest_starts();
     start_in_time();
     for (const Gather& gather : gathers_) {
-      if (gather.before.valid()) apply(gather);
+      if (gather.before.valid()) move_gathers(graph_, gather.bucket, gather.before);
     }
     return moved_;
   }
@@ -84,8 +85,8 @@ class Prefetcher {
       next = std::min(next, needed(gather.bucket)) - time;
       gather.latest = next;
       for (NodeId start : gather.bucket) {
-        gather.earliest = std::max(gather.earliest, earliest(graph_.node(start), i));
-        gather.bytes += bytes_of(graph_.node(start));
+        gather.earliest = std::max(gather.earliest, earliest_start(axis_, graph_.node(start), i));
+        gather.bytes += gathered_bytes(step_, graph_, graph_.node(start));
       }
       gathers_.push_back(std::move(gather));
     }
@@ -140,48 +141,9 @@ class Prefetcher {
     ++moved_;
   }
 
-  static bool is_gather(OpKind kind) {
-    return kind == OpKind::AllGatherStart || kind == OpKind::AllGatherIntoStart;
-  }
   // Not the nodes that this pass moves, nor the inside of a bucket.
   static bool marks_a_place(const ir::Node& node) {
     return !is_gather(node.kind) && node.kind != OpKind::Cast && !cost::joins(node);
-  }
-
-  // A shard that travels in a smaller type is cast just before.
-  NodeId cast_of(const ir::Node& start) const {
-    const ir::Node& producer = graph_.node(graph_.value(start.operands.back()).producer);
-    return producer.kind == OpKind::Cast ? producer.id : NodeId{};
-  }
-
-  // After the shard exists and after the last write to it; into state, after its last reader too.
-  int32_t earliest(const ir::Node& start, int32_t position) const {
-    const NodeId cast = cast_of(start);
-    const ir::ValueId shard = cast.valid() ? graph_.node(cast).operands[0] : start.operands.back();
-    const bool into = start.kind == OpKind::AllGatherIntoStart;
-    int32_t first = axis_.position(graph_.value(shard).producer) + 1;
-    if (into) first = std::max(first, axis_.position(graph_.value(start.operands[0]).producer) + 1);
-    for (int32_t i = position; i-- > first;) {
-      if (axis_.writes(axis_.node(i), shard)) return i + 1;
-      if (into && axis_.touches(axis_.node(i), start.operands[0])) return i + 1;
-    }
-    return first;
-  }
-
-  int64_t bytes_of(const ir::Node& start) const {
-    const auto transfer = cost::transfer_of(graph_, start);
-    const int64_t shard = transfer->shard * transfer->element_bytes;
-    const bool fresh = start.kind == OpKind::AllGatherStart;
-    return (fresh ? aligned_bytes(shard * step_.mesh.world()) : 0) +
-           (cast_of(start).valid() ? aligned_bytes(shard) : 0);
-  }
-
-  void apply(const Gather& gather) {
-    for (NodeId start : gather.bucket) {
-      const NodeId cast = cast_of(graph_.node(start));
-      if (cast.valid()) graph_.move_before(cast, gather.before);
-    }
-    for (NodeId start : gather.bucket) graph_.move_before(start, gather.before);
   }
 
   const ir::Step& step_;

@@ -11,6 +11,7 @@
 #include <deque>
 
 #include "src/cost/transfer.h"
+#include "src/passes/gather_moves.h"
 #include "src/passes/pass.h"
 #include "src/passes/published_rules.h"
 #include "src/passes/time_axis.h"
@@ -112,18 +113,11 @@ class Prefetcher {
     while (std::find(members.begin(), members.end(), before) != members.end())
       before = graph_.next(before);
     while (before.valid() && cost::joins(graph_.node(before))) before = graph_.previous(before);
-    std::vector<NodeId> nodes;  // casts of shards, then the starts
-    for (NodeId start : members) {
-      const NodeId source = graph_.value(graph_.node(start).operands[0]).producer;
-      if (graph_.node(source).kind == OpKind::Cast) nodes.push_back(source);
-    }
-    nodes.insert(nodes.end(), members.begin(), members.end());
-    for (NodeId node : nodes) graph_.move_before(node, before);
+    issued_ = move_gathers(graph_, members, before);
     for (size_t i = 1; i < members.size(); ++i)
       graph_.node(members[i]).args.push_back({"joins", int64_t{1}});
     moved_ += static_cast<int>(members.size());
     issued_at_ = position;
-    issued_ = nodes[0];
   }
 
   const ir::Step& step_;
