@@ -1,6 +1,7 @@
 #include "runtime/comm/buffers.h"
 
 #include <string>
+#include <vector>
 
 #include "runtime/comm/sums.h"
 
@@ -159,6 +160,19 @@ Traffic TrafficCounter::snapshot() const {
   return {all_gather_.load(std::memory_order_relaxed),
           reduce_scatter_.load(std::memory_order_relaxed),
           all_reduce_.load(std::memory_order_relaxed), other_.load(std::memory_order_relaxed)};
+}
+
+base::Status check_equal_slabs(Communicator& control, int64_t bytes) {
+  std::vector<int64_t> sizes(static_cast<size_t>(control.size()));
+  DC_RETURN_IF_ERROR(control.exchange(&bytes, sizeof(bytes), sizes.data()));
+  for (size_t rank = 0; rank < sizes.size(); ++rank) {
+    if (sizes[rank] == bytes) continue;
+    return base::Status(base::ErrorKind::Mismatch, "DC6107",
+                        "rank " + std::to_string(rank) + " needs a slab of " +
+                            std::to_string(sizes[rank]) + " bytes, this rank " +
+                            std::to_string(bytes) + "; all ranks must run the same plan");
+  }
+  return base::ok_status();
 }
 
 }  // namespace dc::runtime

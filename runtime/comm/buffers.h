@@ -67,4 +67,7 @@ class TrafficCounter {
   std::atomic<int64_t> all_gather_{0}, reduce_scatter_{0}, all_reduce_{0}, other_{0};
 };
 
+// Collective: all ranks must ask for slabs of one size. Mismatch (76) naming the rank otherwise.
+base::Status check_equal_slabs(Communicator& control, int64_t bytes);
+
 }  // namespace dc::runtime

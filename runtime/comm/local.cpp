@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "runtime/comm/buffers.h"
 #include "runtime/comm/sums.h"
 
 namespace dc::runtime {
@@ -197,15 +198,7 @@ base::Result<Slab> LocalJob::allocate(int64_t bytes) {
     return base::Status(base::ErrorKind::OutOfMemory, "DC6106",
                         "rank 0 could not get memory for the slabs; see its message");
   }
-  std::vector<int64_t> sizes(static_cast<size_t>(shared_->page.world()));
-  DC_RETURN_IF_ERROR(control_.exchange(&bytes, sizeof(bytes), sizes.data()));
-  for (size_t rank = 0; rank < sizes.size(); ++rank) {
-    if (sizes[rank] == bytes) continue;
-    return base::Status(base::ErrorKind::Mismatch, "DC6107",
-                        "rank " + std::to_string(rank) + " needs a slab of " +
-                            std::to_string(sizes[rank]) + " bytes, this rank " +
-                            std::to_string(bytes) + "; all ranks must run the same plan");
-  }
+  DC_RETURN_IF_ERROR(check_equal_slabs(control_, bytes));
   DC_ASSIGN_OR_RETURN(auto mapping, source_->take(total));
   std::byte* mine = mapping->base() + shared_->rank * stride;
   shared_->regions.push_back({std::move(mapping), stride, bytes});

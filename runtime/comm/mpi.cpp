@@ -366,15 +366,7 @@ class MpiJob final : public Job {
   Communicator& control() override { return *control_; }
 
   base::Result<Slab> allocate(int64_t bytes) override {
-    std::vector<int64_t> sizes(static_cast<size_t>(launch_.world));
-    DC_RETURN_IF_ERROR(control_->exchange(&bytes, sizeof(bytes), sizes.data()));
-    for (size_t rank = 0; rank < sizes.size(); ++rank) {
-      if (sizes[rank] == bytes) continue;
-      return Status(ErrorKind::Mismatch, "DC6107",
-                    "rank " + std::to_string(rank) + " needs a slab of " +
-                        std::to_string(sizes[rank]) + " bytes, this rank " + std::to_string(bytes) +
-                        "; all ranks must run the same plan");
-    }
+    DC_RETURN_IF_ERROR(check_equal_slabs(*control_, bytes));
     DC_ASSIGN_OR_RETURN(Mapping slab, Mapping::anonymous(std::max<int64_t>(bytes, 1)));
     std::byte* base = slab.base();
     world_->slabs.push_back(std::move(slab));
