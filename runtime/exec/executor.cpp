@@ -11,9 +11,8 @@ using base::ErrorKind;
 using base::Status;
 
 void Queue::run() {
-  const uint32_t epoch = replay_.programs_[static_cast<size_t>(program_)].epoch;
-  replay_.replay(commands, program_, stream_, epoch);
-  done_->signal(epoch);
+  replay_.replay(commands, program_, stream_, ++runs_);
+  done_->signal(runs_);
 }
 
 Replay::~Replay() {
@@ -29,10 +28,23 @@ Status Replay::run(int32_t program) {
       if (!prepared.queues[s]->commands.empty()) streams_[s]->submit(*prepared.queues[s]);
     }
     prepared.queues[0]->run();
-    for (size_t s = 1; s < prepared.queues.size(); ++s) {
-      if (!prepared.queues[s]->commands.empty()) prepared.queues[s]->wait(prepared.epoch);
-    }
+    if (!prepared.leaves_running) wait_for_streams(prepared);
   }
+  return status();
+}
+
+Status Replay::finish() {
+  for (PreparedProgram& prepared : programs_) wait_for_streams(prepared);
+  return status();
+}
+
+void Replay::wait_for_streams(PreparedProgram& prepared) {
+  for (size_t s = 1; s < prepared.queues.size(); ++s) {
+    if (!prepared.queues[s]->commands.empty()) prepared.queues[s]->wait(prepared.epoch);
+  }
+}
+
+Status Replay::status() {
   if (!failed_.load(std::memory_order_acquire)) return base::ok_status();
   std::lock_guard lock(failure_mutex_);
   return failure_;
@@ -43,10 +55,12 @@ void Replay::replay(const std::vector<Command>& commands, int32_t program, int32
   const bool observed = stream == 0 && observer_ != nullptr;
   for (const Command& command : commands) {
     if (failed_.load(std::memory_order_acquire)) return;
-    const bool timed = options_.trace || command.kind == CommandKind::Collective ||
-                       (command.kind == CommandKind::Wait && stream == 0);
+    const bool timed =
+        options_.trace || command.kind == CommandKind::Collective ||
+        ((command.kind == CommandKind::Wait || command.kind == CommandKind::WaitBefore) &&
+         stream == 0);
     const int64_t begin = timed ? TraceRecorder::now() : 0;
-    Status status = execute(command, epoch);
+    Status status = execute(command, program, epoch);
     const int64_t end = timed ? TraceRecorder::now() : 0;
     if (status.ok() && observed && command.kind != CommandKind::Poison) {
       status = observer_(program, command.instruction);
@@ -63,11 +77,13 @@ void Replay::replay(const std::vector<Command>& commands, int32_t program, int32
 void Replay::count(CommandKind kind, int32_t stream, int64_t spent_ns) {
   StreamTime& time = times_[static_cast<size_t>(stream)];
   const bool collective = kind == CommandKind::Collective;
-  if (collective) time.collective_ns += spent_ns;
-  if (stream == 0 && (collective || kind == CommandKind::Wait)) time.exposed_ns += spent_ns;
+  const bool waits = kind == CommandKind::Wait || kind == CommandKind::WaitBefore;
+  if (collective) time.collective_ns.fetch_add(spent_ns, std::memory_order_relaxed);
+  if (stream == 0 && (collective || waits))
+    time.exposed_ns.fetch_add(spent_ns, std::memory_order_relaxed);
 }
 
-Status Replay::execute(const Command& command, uint32_t epoch) {
+Status Replay::execute(const Command& command, int32_t program, uint32_t epoch) {
   const auto target = static_cast<size_t>(command.target);
   switch (command.kind) {
     case CommandKind::Kernel:
@@ -80,16 +96,25 @@ Status Replay::execute(const Command& command, uint32_t epoch) {
       events_[target]->signal(epoch);
       return base::ok_status();
     case CommandKind::Wait:
-      // Cancelled only after another stream failed: its failure is the one to report.
-      if (!events_[target]->wait(epoch)) {
-        return Status(ErrorKind::Unavailable, "DC6601", "another stream of this rank failed");
-      }
-      return base::ok_status();
+      return wait(target, epoch);
+    case CommandKind::WaitBefore: {
+      // Compute's, so no program begins meanwhile.
+      const Crossing& crossing = crossings_[target];
+      const uint32_t runs = programs_[static_cast<size_t>(crossing.program)].epoch;
+      return wait(static_cast<size_t>(crossing.event),
+                  crossing.program == program ? runs - 1 : runs);
+    }
     case CommandKind::Poison:
       poison(poisons_[target]);
       return base::ok_status();
   }
   return Status(ErrorKind::Internal, "DC6602", "unknown command kind; please report this");
+}
+
+// Cancelled only after another stream failed: its failure is the one to report.
+Status Replay::wait(size_t event, uint32_t value) {
+  if (events_[event]->wait(value)) return base::ok_status();
+  return Status(ErrorKind::Unavailable, "DC6601", "another stream of this rank failed");
 }
 
 Status Replay::collective(const BoundCollective& bound) {
@@ -166,8 +191,8 @@ Traffic Replay::traffic() const {
 Executor::CommunicationTime Replay::communication_time() const {
   CommunicationTime sum;
   for (const StreamTime& time : times_) {
-    sum.collective_ns += time.collective_ns;
-    sum.exposed_ns += time.exposed_ns;
+    sum.collective_ns += time.collective_ns.load(std::memory_order_relaxed);
+    sum.exposed_ns += time.exposed_ns.load(std::memory_order_relaxed);
   }
   return sum;
 }

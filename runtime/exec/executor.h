@@ -35,7 +35,9 @@ class Executor {
   virtual void observe(Observer observer) = 0;  // empty: none; costs nothing when empty
   // Runs one program of the step once. No allocation outside aten kernels, no lookup by name, no
   // logging. After a failure on any stream every later call returns the same failure.
+  // Collectives that a later run waits for may still be under way when it returns.
   virtual base::Status run(int32_t program) = 0;
+  virtual base::Status finish() = 0;    // waits until nothing is under way: before state is read
   virtual Traffic traffic() const = 0;  // summed over communicators
   // Since prepare, on this rank. What is not exposed was hidden behind compute.
   struct CommunicationTime {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "runtime/exec/replay.h"
 #include "src/base/units.h"
@@ -24,6 +25,7 @@ class Preparation {
     for (size_t p = 0; p < plan_.programs.size(); ++p) {
       DC_RETURN_IF_ERROR(add_program(static_cast<int32_t>(p)));
     }
+    DC_RETURN_IF_ERROR(bind_crossings());
     start_streams();
     if (replay_.options_.poison) poison_transients();
     return base::ok_status();
@@ -87,7 +89,8 @@ class Preparation {
     }
     latest_signal_.assign(static_cast<size_t>(plan_.events), -1);
     for (size_t i = 0; i < program.instructions.size(); ++i) {
-      Status status = add_instruction(prepared, program.instructions[i], static_cast<int32_t>(i));
+      Status status =
+          add_instruction(prepared, id, program.instructions[i], static_cast<int32_t>(i));
       if (!status.ok()) {
         return std::move(status).add_context("while preparing instruction " + std::to_string(i) +
                                              " of program '" + program.name + "'");
@@ -98,8 +101,8 @@ class Preparation {
     return base::ok_status();
   }
 
-  Status add_instruction(PreparedProgram& prepared, const plan::Instruction& instruction,
-                         int32_t index) {
+  Status add_instruction(PreparedProgram& prepared, int32_t id,
+                         const plan::Instruction& instruction, int32_t index) {
     auto& commands = prepared.queues[static_cast<size_t>(instruction.stream)]->commands;
     switch (instruction.kind) {
       case plan::InstructionKind::Kernel: {
@@ -121,16 +124,40 @@ class Preparation {
         // Every signal has an event of its own, which counts runs of the program.
         replay_.events_.push_back(replay_.device_->make_event());
         latest_signal_[static_cast<size_t>(instruction.event)] = last(replay_.events_);
+        signals_[instruction.event] = {last(replay_.events_), id};
         commands.push_back({CommandKind::Signal, index, last(replay_.events_)});
         return base::ok_status();
       case plan::InstructionKind::Wait: {
         const int32_t event = latest_signal_[static_cast<size_t>(instruction.event)];
-        // Without a signal before it the wait is for an earlier run, and those have ended.
-        if (event >= 0) commands.push_back({CommandKind::Wait, index, event});
-        return base::ok_status();
+        if (event >= 0) {
+          commands.push_back({CommandKind::Wait, index, event});
+          return base::ok_status();
+        }
+        // Without a signal before it the wait is for an earlier run.
+        replay_.crossings_.push_back({instruction.event, -1});
+        commands.push_back({CommandKind::WaitBefore, index, last(replay_.crossings_)});
+        return instruction.stream == 0
+                   ? base::ok_status()
+                   : Status(ErrorKind::Unsupported, "DC6604",
+                            "a stream other than compute waits for an earlier run");
       }
     }
     return Status(ErrorKind::Internal, "DC6614", "unknown instruction kind; please report this");
+  }
+
+  // Events of the plan become those of their signals.
+  Status bind_crossings() {
+    for (Crossing& crossing : replay_.crossings_) {
+      const auto found = signals_.find(crossing.event);
+      if (found == signals_.end()) {
+        return Status(ErrorKind::BadInput, "DC6605",
+                      "the plan waits for event " + std::to_string(crossing.event) +
+                          ", which nothing signals; compile it again");
+      }
+      crossing = found->second;
+      replay_.programs_[static_cast<size_t>(crossing.program)].leaves_running = true;
+    }
+    return base::ok_status();
   }
 
   Status bind_kernel(const plan::Instruction& instruction) {
@@ -256,7 +283,7 @@ class Preparation {
 
   void start_streams() {
     replay_.streams_.resize(std::max<size_t>(plan_.streams.size(), 1));
-    replay_.times_.resize(replay_.streams_.size());
+    replay_.times_ = std::vector<Replay::StreamTime>(replay_.streams_.size());
     for (size_t s = 1; s < plan_.streams.size(); ++s) {
       replay_.streams_[s] = replay_.device_->make_stream(plan_.streams[s].name);
     }
@@ -271,7 +298,8 @@ class Preparation {
   const plan::Plan& plan_;
   Job& job_;
   Slab slab_;
-  std::vector<int32_t> latest_signal_;  // by event of the plan: index into events_, or -1
+  std::vector<int32_t> latest_signal_;   // by event of the plan: index into events_, or -1
+  std::map<int32_t, Crossing> signals_;  // by event of the plan: the last signal of all programs
 };
 
 Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan, Job& job, Slab slab,

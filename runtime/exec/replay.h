@@ -12,7 +12,8 @@
 
 namespace dc::runtime {
 
-enum class CommandKind : uint8_t { Kernel, Collective, Copy, Signal, Wait, Poison };
+// WaitBefore: for what a run before this one signalled.
+enum class CommandKind : uint8_t { Kernel, Collective, Copy, Signal, Wait, WaitBefore, Poison };
 
 struct Command {
   CommandKind kind = CommandKind::Kernel;
@@ -42,7 +43,13 @@ struct PoisonRange {
 
 class Replay;
 
-// The commands of one program on one stream, as work for that stream.
+// An event that another run waits for, and the program that signals it.
+struct Crossing {
+  int32_t event = -1, program = -1;
+};
+
+// The commands of one program on one stream, as work for that stream. Its runs follow each other;
+// one may be submitted while the one before is under way.
 class Queue final : public Work {
  public:
   Queue(Replay& replay, int32_t program, int32_t stream, std::unique_ptr<Event> done)
@@ -55,12 +62,14 @@ class Queue final : public Work {
  private:
   Replay& replay_;
   int32_t program_, stream_;
+  uint32_t runs_ = 0;
   std::unique_ptr<Event> done_;  // never cancelled: it always comes
 };
 
 struct PreparedProgram {
   std::vector<std::unique_ptr<Queue>> queues;  // by stream
   uint32_t epoch = 0;                          // runs so far; events count them
+  bool leaves_running = false;                 // a later run waits for the end of its streams
 };
 
 class Replay final : public Executor {
@@ -74,6 +83,7 @@ class Replay final : public Executor {
   BoundTensor tensor(int32_t id) const override { return addresses_.bind(id); }
   void observe(Observer observer) override { observer_ = std::move(observer); }
   base::Status run(int32_t program) override;
+  base::Status finish() override;
   Traffic traffic() const override;
   CommunicationTime communication_time() const override;
   ProviderCounts counts() const override;
@@ -85,11 +95,14 @@ class Replay final : public Executor {
   // Runs commands until the end or until some stream failed.
   void replay(const std::vector<Command>& commands, int32_t program, int32_t stream,
               uint32_t epoch);
-  base::Status execute(const Command& command, uint32_t epoch);
+  base::Status execute(const Command& command, int32_t program, uint32_t epoch);
+  base::Status wait(size_t event, uint32_t value);
   static base::Status collective(const BoundCollective& bound);
   base::Status copy(const BoundCopy& bound);
   void poison(const PoisonRange& range);
   void count(CommandKind kind, int32_t stream, int64_t spent_ns);
+  void wait_for_streams(PreparedProgram& prepared);
+  base::Status status();
   void fail(base::Status status, int32_t program, const Command& command);
 
   const plan::Plan& plan_;
@@ -105,6 +118,7 @@ class Replay final : public Executor {
   std::vector<BoundCopy> copies_;
   std::vector<PoisonRange> poisons_;
   std::vector<std::unique_ptr<Event>> events_;  // one per signal instruction
+  std::vector<Crossing> crossings_;
   ProviderCounts counts_;
 
   std::atomic<bool> failed_{false};
@@ -112,7 +126,9 @@ class Replay final : public Executor {
   base::Status failure_;
 
   std::vector<PreparedProgram> programs_;
-  struct alignas(64) StreamTime : CommunicationTime {};
+  struct alignas(64) StreamTime {
+    std::atomic<int64_t> collective_ns = 0, exposed_ns = 0;
+  };
   std::vector<StreamTime> times_;                 // by stream, written by its thread
   std::vector<std::unique_ptr<Stream>> streams_;  // entry 0 is empty: compute runs on the caller
 };

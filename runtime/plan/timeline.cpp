@@ -10,10 +10,17 @@ bool has_timeline(const Plan& plan) {
   });
 }
 
-ProgramTimeline predicted_timeline(const Plan& plan, const Program& program) {
+namespace {
+
+// What the run before left: when each stream is free and each event given, from the beginning of
+// the run.
+struct Left {
+  std::vector<int64_t> now, given;
+};
+
+ProgramTimeline play(const Program& program, Left& left) {
   ProgramTimeline line;
-  std::vector<int64_t> now(std::max<size_t>(plan.streams.size(), 1));
-  std::vector<int64_t> given(static_cast<size_t>(plan.events));  // by event
+  std::vector<int64_t>&now = left.now, &given = left.given;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& in = program.instructions[i];
     int64_t& time = now[static_cast<size_t>(in.stream)];
@@ -34,7 +41,31 @@ ProgramTimeline predicted_timeline(const Plan& plan, const Program& program) {
     line.end_ns.push_back(time);
     line.time_ns = std::max(line.time_ns, time);
   }
+  const int64_t ended = now[0];
+  for (std::vector<int64_t>* times : {&now, &given}) {
+    for (int64_t& time : *times) time = std::max<int64_t>(time - ended, 0);
+  }
   return line;
+}
+
+// Else every stream has ended when a program begins.
+bool waits_for_earlier_run(const Plan& plan, const Program& program) {
+  std::vector<bool> given(static_cast<size_t>(plan.events));
+  for (const Instruction& in : program.instructions) {
+    if (in.kind == InstructionKind::Signal) given[static_cast<size_t>(in.event)] = true;
+    if (in.kind == InstructionKind::Wait && !given[static_cast<size_t>(in.event)]) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+ProgramTimeline predicted_timeline(const Plan& plan, const Program& program) {
+  Left left{std::vector<int64_t>(std::max<size_t>(plan.streams.size(), 1)),
+            std::vector<int64_t>(static_cast<size_t>(plan.events))};
+  if (waits_for_earlier_run(plan, program))
+    (void)play(plan.programs[static_cast<size_t>(plan.step.back().program)], left);
+  return play(program, left);
 }
 
 }  // namespace dc::runtime::plan

@@ -1,5 +1,6 @@
 // Level 2, order: every access inside its slice's live range, every read after a write, every wait
-// after a signal.
+// after a signal, be it in the run before.
+#include <algorithm>
 #include <vector>
 
 #include "runtime/plan/fail.h"
@@ -28,11 +29,13 @@ class OrderChecker {
   }
   Status check_live(int32_t tensor, const char* verb) const;
   Status check_read(int32_t tensor) const;
+  Status check_crossing(const Instruction& wait) const;
 
   const Plan& plan_;
   std::vector<bool> by_host_;
   std::vector<bool> carried_;        // persistent slices written so far in the step
   std::vector<int32_t> written_in_;  // transient slices: the run in which they were last written
+  std::vector<int32_t> signals_;     // by event: how many instructions of the plan signal it
   int32_t run_ = 0;
   int32_t program_ = 0, index_ = 0;
 };
@@ -41,7 +44,13 @@ OrderChecker::OrderChecker(const Plan& plan)
     : plan_(plan),
       by_host_(plan.slices.size()),
       carried_(plan.slices.size()),
-      written_in_(plan.slices.size(), 0) {
+      written_in_(plan.slices.size(), 0),
+      signals_(static_cast<size_t>(plan.events)) {
+  for (const Program& program : plan.programs) {
+    for (const Instruction& in : program.instructions) {
+      if (in.kind == InstructionKind::Signal) ++signals_[static_cast<size_t>(in.event)];
+    }
+  }
   for (const StateEntry& entry : plan.state) filled_by_host(entry.tensor);
   for (const Input& input : plan.inputs) filled_by_host(input.tensor);
   for (int32_t id : {plan.slots, plan.rng, plan.scalars, plan.table, plan.loss_sum}) {
@@ -86,12 +95,25 @@ Status OrderChecker::run(int32_t program) {
       written_in_[slice_of(tensor)] = run_;
     }
     if (in.kind == InstructionKind::Signal) signalled[static_cast<size_t>(in.event)] = true;
-    if (in.kind == InstructionKind::Wait && !signalled[static_cast<size_t>(in.event)]) {
-      return bad("DC3219", "waits for event " + std::to_string(in.event) +
-                               ", which nothing before it signals");
-    }
+    if (in.kind == InstructionKind::Wait && !signalled[static_cast<size_t>(in.event)])
+      DC_RETURN_IF_ERROR(check_crossing(in));
   }
   return {};
+}
+
+// Compute may wait in the step's first program for what the last one signalled when it was last
+// run. Of such an event there is one signal, so that it means one thing in every program.
+Status OrderChecker::check_crossing(const Instruction& wait) const {
+  const auto signals_it = [&](const Instruction& in) {
+    return in.kind == InstructionKind::Signal && in.event == wait.event;
+  };
+  const auto& last = plan_.programs[static_cast<size_t>(plan_.step.back().program)].instructions;
+  const bool crosses = wait.stream == 0 && program_ == plan_.step.front().program &&
+                       signals_[static_cast<size_t>(wait.event)] == 1 &&
+                       std::any_of(last.begin(), last.end(), signals_it);
+  if (crosses) return {};
+  return bad("DC3219",
+             "waits for event " + std::to_string(wait.event) + ", which nothing before it signals");
 }
 
 }  // namespace

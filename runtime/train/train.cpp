@@ -175,6 +175,7 @@ class Session {
       ++outcome.steps;
       outcome.stopped = result.stop_requests > 0;
     }
+    DC_RETURN_IF_ERROR(executor_->finish());
     report_.finish();
     DC_RETURN_IF_ERROR(save(outcome.steps, {}));
     if (!options_.trace.empty()) {
@@ -242,6 +243,7 @@ class Session {
     const std::string what = loop.culprit();
     const std::vector<std::string> updated = loop.updated();
     const std::string number = std::to_string(step + 1);
+    DC_RETURN_IF_ERROR(executor_->finish());
     DC_RETURN_IF_ERROR(save(step, updated));
     std::string sentence = what + " is not finite in step " + number + "; ";
     if (updated.empty()) {

@@ -32,6 +32,7 @@ std::optional<size_t> gradient_operand(OpKind kind) {
     case OpKind::AllGatherDone:
     case OpKind::AllGatherIntoStart:
     case OpKind::AllGatherIntoDone:
+    case OpKind::AllGatherArrived:
     case OpKind::ReduceScatterDone:
     case OpKind::AllReduceDone:
     case OpKind::Release:
@@ -47,6 +48,7 @@ std::optional<size_t> gradient_operand(OpKind kind) {
     case OpKind::Zero:
     case OpKind::AddLoss:
     case OpKind::Flatten:
+    case OpKind::Permit:
     case OpKind::Finalize:
       return std::nullopt;
   }
@@ -161,6 +163,7 @@ bool runs(const Node& node) {
     case OpKind::AllGatherDone:
     case OpKind::AllGatherIntoStart:
     case OpKind::AllGatherIntoDone:
+    case OpKind::AllGatherArrived:
     case OpKind::ReduceScatterStart:
     case OpKind::ReduceScatterDone:
     case OpKind::AllReduceStart:
@@ -179,6 +182,7 @@ bool runs(const Node& node) {
     case OpKind::AddLoss:
     case OpKind::Scale:
     case OpKind::SquareSum:
+    case OpKind::Permit:
     case OpKind::Finalize:
     case OpKind::AdamW:
     case OpKind::Sgd:
@@ -226,6 +230,7 @@ Kind kind_of(ir::StateRole role) {
     case StateRole::Scalars:
     case StateRole::Table:
     case StateRole::LossSum:
+    case StateRole::Losses:
       return Kind::State;
   }
   return Kind::State;

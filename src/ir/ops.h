@@ -14,6 +14,10 @@
 //   -> f32 replicated; a reduce_scatter followed by an all_gather of the f32 sums
 //   A start may have joins=1: it travels with the start right before it, of the same kind and
 //   stream, as one collective (a bucket).
+//   An all_gather_into.start may have crosses=1: it goes on into the next step, has no done, and
+//   the first program has
+//   all_gather_into.arrived %dst!        waits until %dst has what the last run of the step
+//   gathered
 //   *.done %started                      waits; the value may be read from here on, and the start's
 //   operand may be reused release %gathered                    the gathered value and all views of
 //   it are dead dropout %x %rng p= op_id=            -> y, mask(bool): counter-based Philox; rng is
@@ -28,6 +32,10 @@
 //                                        (whole=0) or the whole value (whole=1). row is f64[P + 2],
 //                                        this rank's row of the table: P square sums, loss sum,
 //                                        stop flag
+//   permit %scalars! %row %losses param=
+//                                        scalars[kScalarFinite + param] = 1 if row[param], of this
+//                                        rank's range, and the losses of all ranks (f64[N]) are
+//                                        finite, else 0
 //   finalize %scalars! %table %slots clip=   sums the table in rank order, then parameter order;
 //   see scalars.h for the result adamw %p! %m! %v! %g %scalars %slots param= group= clip=   all
 //   f32, same element count; torch.optim.AdamW's formula sgd %p! %buf! %g %scalars %slots param=

@@ -83,7 +83,8 @@ enum class StateRole : uint8_t {
   Rng,
   Scalars,
   Table,
-  LossSum
+  LossSum,
+  Losses  // loss sums of all ranks, met before the table
 };
 struct StateEntry {
   std::string name;  // unique, for example "shard:model.embed.weight"

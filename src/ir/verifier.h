@@ -16,7 +16,7 @@ struct Scope {
   const Step& step;
   const Graph& graph;
   Stage stage;
-  bool is_last = false;  // the program that holds the update
+  bool is_first = false, is_last = false;  // the last program holds the update
   std::vector<NodeId> order;
   std::vector<int> position;  // by node id; -1 if the node is not in the program
   std::vector<ValueId> root;  // by value id: the value that owns the storage

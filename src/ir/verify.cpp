@@ -210,7 +210,8 @@ Status verify(const Step& step, Stage stage) {
   }
   DC_RETURN_IF_ERROR(verify_tables(step, stage));
   for (size_t i = 0; i < step.programs.size(); ++i) {
-    Scope scope{step, step.programs[i].graph, stage, i + 1 == step.programs.size(), {}, {}, {}, {}};
+    const bool is_last = i + 1 == step.programs.size();
+    Scope scope{step, step.programs[i].graph, stage, i == 0, is_last, {}, {}, {}, {}};
     DC_RETURN_IF_ERROR(verify_structure(scope));
     DC_RETURN_IF_ERROR(verify_types(scope));
     DC_RETURN_IF_ERROR(verify_stage(scope));

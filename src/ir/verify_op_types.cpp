@@ -35,6 +35,7 @@ Arity arity(OpKind kind) {
     case OpKind::OffloadIntoStart:
     case OpKind::Scale:
       return {2, 1};
+    case OpKind::AllGatherArrived:
     case OpKind::Release:
     case OpKind::Zero:
       return {1, 0};
@@ -45,6 +46,7 @@ Arity arity(OpKind kind) {
     case OpKind::AddLoss:
     case OpKind::SquareSum:
       return {2, 0};
+    case OpKind::Permit:
     case OpKind::Finalize:
       return {3, 0};
     case OpKind::AdamW:
@@ -103,6 +105,8 @@ class OpChecker {
         return moved_copy();
       case OpKind::OffloadIntoStart:
         return offload_into();
+      case OpKind::AllGatherArrived:
+        return is_state(0);
       case OpKind::Release:
         return release();
       case OpKind::Dropout:
@@ -123,6 +127,8 @@ class OpChecker {
         return flatten();
       case OpKind::SquareSum:
         return square_sum();
+      case OpKind::Permit:
+        return permit();
       case OpKind::Finalize:
         return finalize();
       case OpKind::AdamW:
@@ -201,6 +207,11 @@ class OpChecker {
     return wrong("the type differs from that of state entry '" + name + "'");
   }
 
+  Status is_state(size_t operand) const {
+    if (scope_.entry[node_.operands[operand].index()] >= 0) return {};
+    return wrong("operand " + std::to_string(operand) + " must be state");
+  }
+
   Status gather_attributes(size_t operand) const {
     int64_t elements = 0, shard = 0;
     DC_RETURN_IF_ERROR(int_attribute("elements", 0, INT64_MAX, elements));
@@ -222,7 +233,7 @@ class OpChecker {
   }
 
   Status all_gather_into() const {
-    if (scope_.entry[node_.operands[0].index()] < 0) return wrong("operand 0 must be state");
+    DC_RETURN_IF_ERROR(is_state(0));
     if (!(out() == in(0))) return wrong("the result must have the type of operand 0");
     if (is_partial(in(1), scope_.step.mesh))
       return bad("DC2204", "a partial value cannot be gathered");
@@ -280,7 +291,7 @@ class OpChecker {
   }
 
   Status offload_into() const {
-    if (scope_.entry[node_.operands[0].index()] < 0) return wrong("operand 0 must be state");
+    DC_RETURN_IF_ERROR(is_state(0));
     DC_RETURN_IF_ERROR(copy());
     return out() == in(0) ? Status() : wrong("the result must have the type of operand 0");
   }
@@ -357,9 +368,17 @@ class OpChecker {
     return flat ? Status() : wrong("the result must be the operand as one dim");
   }
 
+  Status row(size_t operand) const {
+    return tensor(operand, DType::F64, {trainable() + base::kTableExtra},
+                  "this rank's row of the table");
+  }
+
+  Status scalars() const {
+    return tensor(0, DType::F64, {base::kScalarFinite + trainable()}, "the f64 scalars");
+  }
+
   Status square_sum() const {
-    DC_RETURN_IF_ERROR(
-        tensor(0, DType::F64, {trainable() + base::kTableExtra}, "this rank's row of the table"));
+    DC_RETURN_IF_ERROR(row(0));
     DC_RETURN_IF_ERROR(dense(1));
     if (in(1).dtype != DType::F32) return wrong("operand 1 must be f32");
     int64_t param = 0, shard = 0, elements = 0, whole = 0;
@@ -374,9 +393,16 @@ class OpChecker {
                : Status();
   }
 
+  Status permit() const {
+    DC_RETURN_IF_ERROR(scalars());
+    DC_RETURN_IF_ERROR(row(1));
+    DC_RETURN_IF_ERROR(tensor(2, DType::F64, {world()}, "the f64 losses of all ranks"));
+    int64_t param = 0;
+    return int_attribute("param", 0, trainable(), param);
+  }
+
   Status finalize() const {
-    DC_RETURN_IF_ERROR(
-        tensor(0, DType::F64, {base::kScalarFinite + trainable()}, "the f64 scalars"));
+    DC_RETURN_IF_ERROR(scalars());
     DC_RETURN_IF_ERROR(tensor(1, DType::F64, {world(), trainable() + base::kTableExtra},
                               "the f64 table of all ranks"));
     DC_RETURN_IF_ERROR(slots(2));

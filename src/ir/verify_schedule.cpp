@@ -1,8 +1,10 @@
 // Rules over program order: halves of collectives and copies pair up, buffers in flight are left
 // alone, released values are dead.
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 
+#include "src/ir/crossing.h"
 #include "src/ir/verifier.h"
 
 namespace dc::ir {
@@ -16,10 +18,12 @@ class OrderChecker {
       : scope_(scope), released_(scope.graph.value_capacity()) {}
 
   Status run() {
+    DC_RETURN_IF_ERROR(begin_crossings());
     for (NodeId id : scope_.order) {
       const Node& node = scope_.graph.node(id);
       DC_RETURN_IF_ERROR(use_after_release(node));
       if (is_done(node.kind)) finish(node);
+      if (node.kind == OpKind::AllGatherArrived) DC_RETURN_IF_ERROR(arrive(node));
       DC_RETURN_IF_ERROR(hazard(node));
       follow_copies(node);
       if (is_start(node.kind)) {
@@ -31,6 +35,7 @@ class OrderChecker {
         released_[scope_.root[node.operands[0].index()].index()] = true;
     }
     DC_RETURN_IF_ERROR(unsaved_copies());
+    DC_RETURN_IF_ERROR(all_arrived());
     for (const Output& output : scope_.graph.outputs) {
       const ValueId root = scope_.root[output.value.index()];
       if (!released_[root.index()]) continue;
@@ -44,7 +49,7 @@ class OrderChecker {
  private:
   // A storage that a collective reads or writes between its halves.
   struct InFlight {
-    NodeId start;
+    NodeId start;  // invalid: started when the step was last run
     bool written;
   };
 
@@ -87,7 +92,8 @@ class OrderChecker {
       }
       ++dones;
     }
-    if (dones == 1) return {};
+    const bool goes_on = crosses(start) && scope_.is_last;
+    if (dones == (goes_on ? 0 : 1)) return {};
     return offence(scope_, start, "DC2308",
                    "this start has " + std::to_string(dones) + " dones, not one");
   }
@@ -107,6 +113,38 @@ class OrderChecker {
 
   static bool gathers(OpKind kind) {
     return kind == OpKind::AllGatherStart || kind == OpKind::AllGatherIntoStart;
+  }
+
+  // What the last program started is under way in the first; a gather is into a whole entry, whose
+  // ranges share its storage.
+  Status begin_crossings() {
+    if (!scope_.is_first) return {};
+    for (const Crossing& crossing : crossings(scope_.step)) {
+      if (crossing.entry < 0 || !arriving_.insert(crossing.entry).second) {
+        return table_offence(scope_.step, scope_.stage, "DC2317",
+                             "a gather that crosses the end of the step fills no state entry, or "
+                             "one that another fills");
+      }
+      in_flight_[-1 - crossing.entry].push_back({{}, true});
+    }
+    return {};
+  }
+
+  Status arrive(const Node& node) {
+    const int entry = scope_.is_first ? arriving_entry(scope_.step, scope_.graph, node) : -1;
+    if (entry < 0 || arriving_.erase(entry) == 0)
+      return offence(scope_, node, "DC2317",
+                     "no gather crosses the end of the step into this entry");
+    in_flight_.erase(-1 - entry);
+    return {};
+  }
+
+  Status all_arrived() const {
+    if (arriving_.empty()) return {};
+    return table_offence(scope_.step, scope_.stage, "DC2317",
+                         "nothing waits for the gather into state entry '" +
+                             scope_.step.state[static_cast<size_t>(*arriving_.begin())].name +
+                             "', which crosses the end of the step");
   }
 
   void begin(const Node& start) {
@@ -132,9 +170,11 @@ class OrderChecker {
       if (flights == in_flight_.end() || is_view_only(node)) continue;
       for (const InFlight& flight : flights->second) {
         if (!flight.written && !writes(node, i)) continue;
+        const std::string user = flight.start.valid()
+                                     ? describe(scope_.graph, scope_.graph.node(flight.start))
+                                     : "a gather of the step before";
         return offence(scope_, node, "DC2311",
-                       "%" + scope_.value(node.operands[i]).name + " is in use by '" +
-                           describe(scope_.graph, scope_.graph.node(flight.start)) +
+                       "%" + scope_.value(node.operands[i]).name + " is in use by '" + user +
                            "', which is not done");
       }
     }
@@ -180,6 +220,7 @@ class OrderChecker {
   const Scope& scope_;
   std::vector<bool> released_;
   std::vector<Unsaved> unsaved_;
+  std::set<int> arriving_;  // entries that gathers of the step before fill
   std::unordered_map<int64_t, std::vector<InFlight>> in_flight_;  // by storage; only looked up
 };
 

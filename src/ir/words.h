@@ -60,9 +60,9 @@ struct Words<StatePlacement> {
 };
 template <>
 struct Words<StateRole> {
-  static constexpr std::array<std::string_view, 15> kList = {
+  static constexpr std::array<std::string_view, 16> kList = {
       "parameter", "shard",    "master", "moment1", "moment2", "momentum", "accumulator", "carried",
-      "buffer",    "constant", "slots",  "rng",     "scalars", "table",    "loss_sum"};
+      "buffer",    "constant", "slots",  "rng",     "scalars", "table",    "loss_sum",    "losses"};
 };
 template <>
 struct Words<OptimizerKind> {

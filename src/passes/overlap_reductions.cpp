@@ -107,10 +107,15 @@ class Overlapper {
 
 }  // namespace
 
+int wait_later(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost,
+               std::optional<int64_t> limit) {
+  return Overlapper(step, graph, cost, limit).run();
+}
+
 base::Result<Change> overlap_reductions(ir::Step& step, PassContext& context) {
   return move_collectives(step, context, "overlap-reductions", "reductions run beside compute",
                           [&](ir::Graph& graph, std::optional<int64_t> limit) {
-                            return Overlapper(step, graph, context.cost, limit).run();
+                            return wait_later(step, graph, context.cost, limit);
                           });
 }
 

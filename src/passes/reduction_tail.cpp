@@ -10,14 +10,15 @@ namespace {
 using ir::NodeId;
 using ir::OpKind;
 
-// What a tail makes or changes, and what travels. Square sums fill different cells of one row: they
-// do not meet there.
+// What a tail makes or changes, and what travels. Square sums fill, and permissions read, different
+// cells of one row: those of different parameters do not meet there.
 class Touched {
  public:
   explicit Touched(const TimeAxis& axis) : axis_(axis) {}
 
   void add(const ir::Node& member) {
     const bool sums = member.kind == OpKind::SquareSum;
+    if (sums) params_.insert(member.int_arg("param"));
     const ir::ValueId made = member.results.empty() ? member.operands[0] : member.results[0];
     const auto [entry, is_new] = only_sums_.try_emplace(axis_.storage_key(made), sums);
     entry->second = entry->second && sums;
@@ -28,7 +29,10 @@ class Touched {
     for (ir::ValueId operand : node.operands) {
       const auto found = only_sums_.find(axis_.storage_key(operand));
       if (found == only_sums_.end()) continue;
-      if (!(found->second && node.kind == OpKind::SquareSum)) return true;
+      const bool is_elsewhere =
+          node.kind == OpKind::SquareSum ||
+          (node.kind == OpKind::Permit && !params_.contains(node.int_arg("param")));
+      if (!(found->second && is_elsewhere)) return true;
     }
     const uint32_t mutated = ir::info(node.kind).mutated;
     for (size_t i = 0; mutated >> i != 0 && i < node.operands.size(); ++i) {
@@ -41,7 +45,7 @@ class Touched {
  private:
   const TimeAxis& axis_;
   std::unordered_map<int64_t, bool> only_sums_;  // only looked up
-  std::unordered_set<int64_t> travelling_;
+  std::unordered_set<int64_t> travelling_, params_;
 };
 
 }  // namespace

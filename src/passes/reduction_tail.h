@@ -19,4 +19,9 @@ std::vector<ir::NodeId> reduction_tail(const TimeAxis& axis, const std::vector<i
 int32_t latest_tail(const TimeAxis& axis, const std::vector<ir::NodeId>& bucket,
                     const std::vector<ir::NodeId>& tail, int32_t end);
 
+// Moves the tails of a program's reductions to where compute, never waiting, is when they end, as
+// far as the budget and readers allow; returns how many. `limit`: bytes of transients.
+int wait_later(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost,
+               std::optional<int64_t> limit);
+
 }  // namespace dc::passes

@@ -92,6 +92,7 @@ class Emitter {
       case StateRole::Carried:
       case StateRole::Table:
       case StateRole::LossSum:
+      case StateRole::Losses:
         to.source = rp::StateSource::Zeros;
         return;
       case StateRole::Buffer:
@@ -211,7 +212,7 @@ class Emitter {
           analysis::liveness(step_, program.graph, analysis::StorageMap(step_, program.graph));
       const std::vector<Span> spans = instruction_spans(program.graph, live);
       memory.begin_program(static_cast<int32_t>(i), live, spans);
-      ProgramEmitter emitter(program.graph, memory, group_of_stream_, gradients);
+      ProgramEmitter emitter(step_, program.graph, memory, group_of_stream_, gradients);
       DC_ASSIGN_OR_RETURN(rp::Program emitted, emitter.run(live));
       add_durations(run_.programs[i], live, spans, emitted);
       plan_.programs.push_back(std::move(emitted));

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "src/cost/transfer.h"
+#include "src/ir/crossing.h"
 
 namespace dc::plan {
 namespace {
@@ -14,7 +15,7 @@ using base::Status;
 using ir::Node;
 using ir::OpKind;
 
-enum class Part : uint8_t { Nothing, Kernel, Start, Done };
+enum class Part : uint8_t { Nothing, Kernel, Start, Done, Arrival };
 
 Part part_of(const Node& node) {
   if (!analysis::runs(node)) return Part::Nothing;
@@ -35,6 +36,8 @@ Part part_of(const Node& node) {
     case OpKind::OffloadIntoDone:
     case OpKind::ReloadDone:
       return Part::Done;
+    case OpKind::AllGatherArrived:
+      return Part::Arrival;
     case OpKind::Input:
     case OpKind::State:
     case OpKind::Release:
@@ -49,6 +52,7 @@ Part part_of(const Node& node) {
     case OpKind::AddLoss:
     case OpKind::Scale:
     case OpKind::SquareSum:
+    case OpKind::Permit:
     case OpKind::Finalize:
     case OpKind::AdamW:
     case OpKind::Sgd:
@@ -71,6 +75,8 @@ int32_t instruction_count(const ir::Graph& graph, const Node& node) {
       return node.stream == 0 ? 1 : 4;
     case Part::Done:
       return start_of(graph, node).stream == 0 ? 0 : 1;
+    case Part::Arrival:
+      return 1;
   }
   return 0;
 }
@@ -81,6 +87,7 @@ std::span<const std::string_view> operand_names(OpKind kind) {
                                     kCopy[] = {"dst", "src"}, kAccumulate[] = {"acc", "g"};
   static constexpr std::string_view kAddLoss[] = {"sum", "loss"}, kScale[] = {"x", "slots"},
                                     kSquareSum[] = {"row", "g"};
+  static constexpr std::string_view kPermit[] = {"scalars", "row", "losses"};
   static constexpr std::string_view kFinalize[] = {"scalars", "table", "slots"},
                                     kSgd[] = {"p", "buf", "g", "scalars", "slots"};
   static constexpr std::string_view kAdamW[] = {"p", "m", "v", "g", "scalars", "slots"};
@@ -100,6 +107,8 @@ std::span<const std::string_view> operand_names(OpKind kind) {
       return kScale;
     case OpKind::SquareSum:
       return kSquareSum;
+    case OpKind::Permit:
+      return kPermit;
     case OpKind::Finalize:
       return kFinalize;
     case OpKind::AdamW:
@@ -113,6 +122,7 @@ std::span<const std::string_view> operand_names(OpKind kind) {
     case OpKind::AllGatherDone:
     case OpKind::AllGatherIntoStart:
     case OpKind::AllGatherIntoDone:
+    case OpKind::AllGatherArrived:
     case OpKind::ReduceScatterStart:
     case OpKind::ReduceScatterDone:
     case OpKind::AllReduceStart:
@@ -226,6 +236,11 @@ Status ProgramEmitter::emit(const Node& node) {
     case Part::Done:
       emit_done(node);
       return base::ok_status();
+    case Part::Arrival: {
+      const int entry = ir::arriving_entry(step_, graph_, node);
+      push_event(rp::InstructionKind::Wait, 0, arrival_event_[static_cast<size_t>(entry)], node);
+      return base::ok_status();
+    }
   }
   return base::ok_status();
 }
@@ -367,8 +382,19 @@ void ProgramEmitter::emit_start(const Node& node, rp::Instruction body) {
   }
   program_.instructions.push_back(std::move(body));
   if (!has_stream) return;
-  done_event_[node.id.index()] = events_;
-  push_event(rp::InstructionKind::Signal, node.stream, events_++, node);
+  int32_t& event = done_event_[node.id.index()];
+  if (event < 0) event = events_++;
+  push_event(rp::InstructionKind::Signal, node.stream, event, node);
+}
+
+void ProgramEmitter::number_crossings() {
+  const ir::Graph& last = step_.programs.back().graph;
+  arrival_event_.assign(step_.state.size(), -1);
+  for (const ir::Crossing& crossing : ir::crossings(step_)) {
+    if (!cost::joins(last.node(crossing.start))) ++events_;
+    arrival_event_[static_cast<size_t>(crossing.entry)] = events_ - 1;
+    if (&last == &graph_) done_event_[crossing.start.index()] = events_ - 1;
+  }
 }
 
 void ProgramEmitter::emit_done(const Node& node) {

@@ -2,7 +2,8 @@
 //
 // A kernel node is one instruction. A collective, or a copy between memory spaces, on a stream of
 // its own is four: compute signals, the stream waits, the collective, the stream signals; its done
-// is one: compute waits. Inputs,
+// is one: compute waits; so is an arrival. Events of gathers that cross into the next step have the
+// first numbers, in every program the same. Inputs,
 // state, views and releases are none.
 #pragma once
 
@@ -27,13 +28,16 @@ std::vector<Span> instruction_spans(const ir::Graph& graph, const analysis::Live
 
 class ProgramEmitter {
  public:
-  ProgramEmitter(const ir::Graph& graph, MemoryTable& memory,
+  ProgramEmitter(const ir::Step& step, const ir::Graph& graph, MemoryTable& memory,
                  const std::vector<int32_t>& group_of_stream, std::vector<ReadyGradient>& gradients)
-      : graph_(graph),
+      : step_(step),
+        graph_(graph),
         memory_(memory),
         group_of_stream_(group_of_stream),
         gradients_(gradients),
-        done_event_(graph.node_capacity(), -1) {}
+        done_event_(graph.node_capacity(), -1) {
+    number_crossings();
+  }
 
   // DC8001 naming the node that cannot be expressed.
   base::Result<runtime::plan::Program> run(const analysis::Liveness& live);
@@ -49,17 +53,20 @@ class ProgramEmitter {
   runtime::plan::Instruction copy(const ir::Node& node);
   void emit_start(const ir::Node& node, runtime::plan::Instruction body);
   void emit_done(const ir::Node& node);
+  void number_crossings();
   void push_event(runtime::plan::InstructionKind kind, int32_t stream, int32_t event,
                   const ir::Node& node);
   runtime::plan::Instruction instruction(runtime::plan::InstructionKind kind, const ir::Node& node,
                                          int32_t stream) const;
   runtime::plan::Arg argument(const ir::Node& node, const ir::Arg& arg);
 
+  const ir::Step& step_;
   const ir::Graph& graph_;
   MemoryTable& memory_;
   const std::vector<int32_t>& group_of_stream_;
   std::vector<ReadyGradient>& gradients_;
-  std::vector<int32_t> done_event_;  // by start node: the event that its done waits for
+  std::vector<int32_t> done_event_;     // by start node: the event that its done waits for
+  std::vector<int32_t> arrival_event_;  // by state entry: of the gather that crosses into the step
   int32_t events_ = 0;
   runtime::plan::Program program_;
 };

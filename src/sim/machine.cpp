@@ -11,6 +11,19 @@ int64_t quotient_up(int64_t work, int64_t rate) { return (work + rate - 1) / rat
 
 }  // namespace
 
+Totals& Totals::operator+=(const Totals& other) {
+  time += other.time;
+  exposed += other.exposed;
+  contention += other.contention;
+  return *this;
+}
+Totals Totals::operator-(const Totals& other) const {
+  return {time - other.time, exposed - other.exposed, contention - other.contention};
+}
+Totals Totals::operator*(int64_t count) const {
+  return {time * count, exposed * count, contention * count};
+}
+
 Machine::Machine(const Schedule& schedule, Record* record)
     : schedule_(schedule),
       record_(record),

@@ -22,6 +22,9 @@ struct Totals {
   base::Nanos exposed;     // compute stood before a done, or behind a transfer on its own stream
   base::Nanos contention;  // what transfers beside it added to compute
   bool operator==(const Totals&) const = default;
+  Totals& operator+=(const Totals& other);
+  Totals operator-(const Totals& other) const;
+  Totals operator*(int64_t count) const;
 };
 
 // When each event ran, by index. A start: when its transfer ran. A done: when compute came to it

@@ -1,6 +1,7 @@
 #include "src/sim/plan_workload.h"
 
 #include <algorithm>
+#include <map>
 
 #include "runtime/plan/extent.h"
 #include "runtime/plan/names.h"
@@ -49,9 +50,15 @@ class Reader {
     }
   }
 
-  Result<PlannedProgram> run() {
+  Status read() {
     for (size_t i = 0; i < program_.instructions.size(); ++i)
       DC_RETURN_IF_ERROR(add(program_.instructions[i], i));
+    return {};
+  }
+
+  // `last`: the reader of the step's last program, which may be this one.
+  Result<PlannedProgram> finish(const Reader& last) {
+    DC_RETURN_IF_ERROR(find_arrivals(last));
     std::stable_sort(items_.begin(), items_.end(),
                      [](const Item& a, const Item& b) { return a.key < b.key; });
     Workload& workload = result_.workload;
@@ -90,7 +97,8 @@ class Reader {
         return {};
       case rp::InstructionKind::Wait: {
         const Given& given = events_[static_cast<size_t>(in.event)];
-        if (given.stream < 0 || given.stream == in.stream) return {};
+        if (given.stream < 0) return add_arrival(in, index);
+        if (given.stream == in.stream) return {};
         if (in.stream == 0) {
           if (given.transfer >= 0)
             push({EventKind::Done, given.transfer, static_cast<int32_t>(index), {}}, {}, {});
@@ -101,6 +109,34 @@ class Reader {
         return {};
       }
     }
+    return {};
+  }
+
+  const std::vector<Transfer>& transfers() const { return result_.workload.schedule.transfers; }
+
+  Status find_arrivals(const Reader& last) {
+    std::map<int32_t, int32_t> by_started;
+    Schedule& schedule = result_.workload.schedule;
+    for (const auto& [item, event] : awaited_) {
+      const int32_t started = last.events_[static_cast<size_t>(event)].transfer;
+      if (started < 0) return unsupported(program_, 0, "waits for what no program starts");
+      const auto [found, is_new] = by_started.try_emplace(started, started);
+      if (is_new && &last != this) {
+        found->second = static_cast<int32_t>(schedule.transfers.size());
+        schedule.transfers.push_back(last.transfers()[static_cast<size_t>(started)]);
+        result_.sent.push_back(last.result_.sent[static_cast<size_t>(started)]);
+      }
+      if (is_new) schedule.arrivals.push_back({found->second, started});
+      items_[item].event.transfer = found->second;
+    }
+    return {};
+  }
+
+  // Of what the step's last program signalled when it was last run.
+  Status add_arrival(const rp::Instruction& in, size_t index) {
+    if (in.stream != 0) return unsupported(program_, index, "waits for an earlier run");
+    awaited_.emplace_back(items_.size(), in.event);
+    push({EventKind::Done, -1, static_cast<int32_t>(index), {}}, {}, {});
     return {};
   }
 
@@ -123,22 +159,23 @@ class Reader {
     traits.keeps_order = static_cast<ir::Phase>(in.phase) != ir::Phase::Update &&
                          !travels_with_collective(node->kind);
     std::vector<Access> accesses = accesses_of(in);
-    if (node->kind == ir::OpKind::SquareSum) narrow_row(*node, in, accesses);
+    narrow(*node, in, accesses);
     push({EventKind::Compute, -1, static_cast<int32_t>(index), std::min(estimate.time, kLongest)},
          traits, std::move(accesses));
     return {};
   }
 
-  // A square sum fills one cell of its row, whatever else is in it.
-  void narrow_row(const ir::Node& node, const rp::Instruction& in, std::vector<Access>& accesses) {
-    const int64_t row = in.args.empty() ? -1 : in.args[0].i;
-    if (row < 0) return;
-    const rp::Tensor& tensor = plan_.tensors[static_cast<size_t>(row)];
-    for (Access& access : accesses) {
-      if (access.storage != tensor.slice) continue;
-      access.first = tensor.offset + node.int_arg("param") * base::byte_size(tensor.dtype);
-      access.last = access.first + base::byte_size(tensor.dtype);
-      access.writes = true;
+  // Of some operands a kernel touches one cell, whatever else is in them.
+  void narrow(const ir::Node& node, const rp::Instruction& in, std::vector<Access>& accesses) {
+    for (size_t i = 0; i < in.args.size(); ++i) {
+      const int64_t cell = only_cell(node, i);
+      if (cell < 0 || in.args[i].kind != rp::ArgKind::Tensor) continue;
+      const rp::Tensor& tensor = plan_.tensors[static_cast<size_t>(in.args[i].i)];
+      for (Access& access : accesses) {
+        if (access.storage != tensor.slice) continue;
+        access.first = tensor.offset + cell * base::byte_size(tensor.dtype);
+        access.last = access.first + base::byte_size(tensor.dtype);
+      }
     }
   }
 
@@ -228,7 +265,8 @@ class Reader {
   std::vector<Given> events_;
   std::vector<Stream> streams_;
   std::vector<Item> items_;
-  int64_t done_ = 0;  // events of compute so far
+  std::vector<std::pair<size_t, int32_t>> awaited_;  // item, and the event of an earlier run
+  int64_t done_ = 0;                                 // events of compute so far
   PlannedProgram result_;
 };
 
@@ -238,12 +276,19 @@ Result<std::vector<PlannedProgram>> planned_programs(const rp::Plan& plan,
                                                      const cost::CostModel& cost) {
   std::vector<PlannedProgram> programs;
   KernelNodes kernels(plan);
+  std::vector<Reader> readers;
+  readers.reserve(plan.step.size());
   for (const rp::ProgramRun& run : plan.step) {
-    const rp::Program& program = plan.programs[static_cast<size_t>(run.program)];
-    DC_ASSIGN_OR_RETURN(PlannedProgram planned, Reader(plan, program, cost, kernels).run());
-    planned.repeat = run.repeat;
+    readers.emplace_back(plan, plan.programs[static_cast<size_t>(run.program)], cost, kernels);
+    DC_RETURN_IF_ERROR(readers.back().read());
+  }
+  for (size_t i = 0; i < readers.size(); ++i) {
+    DC_ASSIGN_OR_RETURN(PlannedProgram planned, readers[i].finish(readers.back()));
+    planned.repeat = plan.step[i].repeat;
     programs.push_back(std::move(planned));
   }
+  for (const Arrival& one : programs.front().workload.schedule.arrivals)
+    programs.back().workload.schedule.leaving.push_back(one.started);
   return programs;
 }
 

@@ -4,6 +4,7 @@
 
 #include "src/analysis/liveness.h"
 #include "src/cost/transfer.h"
+#include "src/ir/crossing.h"
 
 namespace dc::sim {
 namespace {
@@ -24,6 +25,8 @@ class Builder {
       if (!analysis::runs(node)) continue;
       if (ir::is_start(node.kind)) {
         add_start(node);
+      } else if (node.kind == ir::OpKind::AllGatherArrived) {
+        add_arrival(node);
       } else if (ir::is_done(node.kind)) {
         const int32_t index = transfer_of_[graph_.value(node.operands[0]).producer.index()];
         schedule_.events.push_back({EventKind::Done, index, id.v, {}});
@@ -41,27 +44,66 @@ class Builder {
       transfer_of_[node.id.index()] = static_cast<int32_t>(schedule_.transfers.size()) - 1;
       return;
     }
+    const auto index = static_cast<int32_t>(schedule_.transfers.size());
+    transfer_of_[node.id.index()] = index;
+    schedule_.transfers.push_back(transfer_started(graph_, node));
+    schedule_.events.push_back({EventKind::Start, index, node.id.v, {}});
+    if (ir::crosses(node)) schedule_.leaving.push_back(index);
+  }
+
+  Transfer transfer_started(const ir::Graph& graph, const ir::Node& node) const {
     Transfer started;
-    if (const auto copy = cost::space_copy_of(step_, graph_, node)) {
+    if (const auto copy = cost::space_copy_of(step_, graph, node)) {
       started = sim::transfer(cost_, copy->bytes, copy->from, copy->to);
     } else {
       base::Bytes bytes;
-      for (ir::NodeId id : cost::bucket_of(graph_, node.id))
-        bytes += cost::transfer_of(graph_, graph_.node(id))->bytes();
-      const cost::Collective kind = cost::transfer_of(graph_, node)->kind;
+      for (ir::NodeId id : cost::bucket_of(graph, node.id))
+        bytes += cost::transfer_of(graph, graph.node(id))->bytes();
+      const cost::Collective kind = cost::transfer_of(graph, node)->kind;
       started = sim::transfer(cost_, kind, bytes, step_.mesh.world());
     }
     started.stream = node.stream;
-    const auto index = static_cast<int32_t>(schedule_.transfers.size());
-    transfer_of_[node.id.index()] = index;
-    schedule_.transfers.push_back(started);
-    schedule_.events.push_back({EventKind::Start, index, node.id.v, {}});
+    return started;
+  }
+
+  // The last program's transfers are numbered as its own schedule does it.
+  void find_arrivals() {
+    const ir::Graph& last = step_.programs.back().graph;
+    std::vector<int32_t> number(last.node_capacity());
+    int32_t next = -1;
+    for (ir::NodeId id = last.first(); id.valid(); id = last.next(id)) {
+      const ir::Node& node = last.node(id);
+      if (ir::is_start(node.kind) && !cost::joins(node)) ++next;
+      number[id.index()] = next;
+    }
+    arrival_of_.assign(step_.state.size(), -1);
+    for (const ir::Crossing& crossing : ir::crossings(step_)) {
+      const int32_t started = number[crossing.start.index()];
+      const bool joins = cost::joins(last.node(crossing.start));
+      if (!joins) {
+        int32_t transfer = started;
+        if (&last != &graph_) {
+          transfer = static_cast<int32_t>(schedule_.transfers.size());
+          schedule_.transfers.push_back(transfer_started(last, last.node(crossing.start)));
+        }
+        schedule_.arrivals.push_back({transfer, started});
+      }
+      arrival_of_[static_cast<size_t>(crossing.entry)] = schedule_.arrivals.back().transfer;
+    }
+  }
+
+  void add_arrival(const ir::Node& node) {
+    if (arrival_of_.empty()) find_arrivals();
+    const int entry = ir::arriving_entry(step_, graph_, node);
+    const int32_t transfer = arrival_of_[static_cast<size_t>(entry)];
+    schedule_.events.push_back({EventKind::Done, transfer, node.id.v, {}});
   }
 
   const ir::Step& step_;
   const ir::Graph& graph_;
   const cost::CostModel& cost_;
   std::vector<int32_t> transfer_of_;  // by start node
+  std::vector<int32_t> arrival_of_;   // by state entry: the transfer that fills it
   Schedule schedule_;
 };
 

@@ -40,13 +40,23 @@ struct Transfer {
   bool operator==(const Transfer&) const = default;
 };
 
-struct Schedule {
-  int streams = 1;
-  std::vector<Event> events;        // a transfer is started once, before its done
-  std::vector<Transfer> transfers;  // may hold more than the events start
+// A transfer that the last program of a step starts and the first waits for.
+struct Arrival {
+  int32_t transfer = -1;  // in the first program's schedule; only dones name it, unless the first
+                          // program is the last too
+  int32_t started = -1;   // the same in the last program's schedule
+  bool operator==(const Arrival&) const = default;
 };
 
-// Events of one program, by the cost model's figures. The step must be scheduled.
+struct Schedule {
+  int streams = 1;
+  std::vector<Event> events;  // a transfer is started once, before its done, unless it arrives
+  std::vector<Transfer> transfers;  // may hold more than the events start
+  std::vector<Arrival> arrivals{};  // from the run before
+  std::vector<int32_t> leaving{};   // transfers that are waited for in the next run of the step
+};
+
+// Events of one program of the step, by the cost model's figures. The step must be scheduled.
 Schedule schedule_of(const ir::Step& step, const ir::Graph& graph, const cost::CostModel& cost);
 
 // A collective, its time split into latency and wire; a copy between spaces. On stream 1.

@@ -4,7 +4,7 @@
 
 #include "src/analysis/liveness.h"
 #include "src/cost/transfer.h"
-#include "src/sim/machine.h"
+#include "src/sim/play.h"
 
 namespace dc::sim {
 
@@ -24,24 +24,31 @@ Nanos node_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& no
 
 namespace {
 
-ProgramRun run(const Schedule& schedule) {
+// Each event of the schedule as it ran. A transfer is exposed where its done stands, or where it
+// runs on stream 0.
+ProgramRun run(const Schedule& schedule, const Schedule* before) {
   ProgramRun result;
   result.busy.resize(static_cast<size_t>(schedule.streams));
-  Record record;
-  Machine machine(schedule, &record);
-  const Totals totals = machine.finish();
-  result.time = totals.time;
-  result.exposed = totals.exposed;
-  result.contention = totals.contention;
+  const Played played = play(schedule, before);
+  result.time = played.totals.time;
+  result.exposed = played.totals.exposed;
+  result.contention = played.totals.contention;
+  const auto span = [&](size_t i) { return played.record.end[i] - played.record.begin[i]; };
+  std::vector<Nanos> exposed(schedule.transfers.size());
+  for (size_t i = 0; i < schedule.events.size(); ++i) {
+    const Event& event = schedule.events[i];
+    if (event.kind == EventKind::Done) exposed[static_cast<size_t>(event.transfer)] += span(i);
+  }
   for (size_t i = 0; i < schedule.events.size(); ++i) {
     const Event& event = schedule.events[i];
     if (event.kind == EventKind::Done) continue;
-    Interval interval{{event.origin}, 0, record.begin[i], record.end[i], {}};
+    Interval interval{{event.origin}, 0, played.record.begin[i], played.record.end[i], {}};
     if (event.kind == EventKind::Start) {
-      interval.stream = schedule.transfers[static_cast<size_t>(event.transfer)].stream;
-      interval.exposed = machine.exposed(event.transfer);
+      const auto transfer = static_cast<size_t>(event.transfer);
+      interval.stream = schedule.transfers[transfer].stream;
+      interval.exposed = interval.stream == 0 ? span(i) : exposed[transfer];
     }
-    result.busy[static_cast<size_t>(interval.stream)] += interval.end - interval.begin;
+    result.busy[static_cast<size_t>(interval.stream)] += span(i);
     result.intervals.push_back(interval);
   }
   return result;
@@ -49,23 +56,24 @@ ProgramRun run(const Schedule& schedule) {
 
 }  // namespace
 
-ProgramRun simulate(const ir::Step& step, const ir::Graph& graph, const cost::CostModel& cost) {
-  return run(schedule_of(step, graph, cost));
-}
-
 StepRun simulate(const ir::Step& step, const cost::CostModel& cost) {
+  std::vector<Schedule> schedules;
+  for (const ir::Program& program : step.programs)
+    schedules.push_back(schedule_of(step, program.graph, cost));
   StepRun total;
-  for (const ir::Program& program : step.programs) {
-    const Schedule schedule = schedule_of(step, program.graph, cost);
-    const Loads loads = loads_of(schedule);
-    ProgramRun one = run(schedule);
-    total.time += one.time * program.repeat;
-    total.exposed += one.exposed * program.repeat;
-    total.contention += one.contention * program.repeat;
-    total.compute += loads.compute * program.repeat;
-    total.communication += loads.communication * program.repeat;
-    total.bound += loads.largest() * program.repeat;
-    total.programs.push_back(std::move(one));
+  for (size_t p = 0; p < schedules.size(); ++p) {
+    const int repeat = step.programs[p].repeat;
+    const Loads loads = loads_of(schedules[p]);
+    total.compute += loads.compute * repeat;
+    total.communication += loads.communication * repeat;
+    total.bound += loads.largest() * repeat;
+    total.programs.push_back(run(schedules[p], p == 0 ? &schedules.back() : nullptr));
+    const ProgramRun& first = total.programs.back();
+    const Totals all =
+        play_repeated(schedules[p], repeat, {first.time, first.exposed, first.contention});
+    total.time += all.time;
+    total.exposed += all.exposed;
+    total.contention += all.contention;
   }
   return total;
 }

@@ -3,7 +3,9 @@
 //
 // The machine is the executor's (runtime/exec), with shared links and contention: machine.h. A
 // start takes no time on stream 0. A done stands until its collective has ended: that wait is
-// exposed communication. A program ends when all of its streams have ended.
+// exposed communication. A program ends when all of its streams have ended, the last one when
+// compute has if gathers cross into the next step; what is told of a run of the first program is
+// then told with those under way.
 #pragma once
 
 #include <vector>
@@ -43,7 +45,6 @@ base::Nanos node_time(const ir::Step& step, const ir::Graph& graph, const ir::No
                       const cost::CostModel& cost);
 
 // The step must be scheduled.
-ProgramRun simulate(const ir::Step& step, const ir::Graph& graph, const cost::CostModel& cost);
 StepRun simulate(const ir::Step& step, const cost::CostModel& cost);
 
 }  // namespace dc::sim

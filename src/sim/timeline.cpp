@@ -5,17 +5,6 @@
 #include "src/base/status.h"
 
 namespace dc::sim {
-namespace {
-
-Totals operator+(const Totals& a, const Totals& b) {
-  return {a.time + b.time, a.exposed + b.exposed, a.contention + b.contention};
-}
-Totals operator-(const Totals& a, const Totals& b) {
-  return {a.time - b.time, a.exposed - b.exposed, a.contention - b.contention};
-}
-
-}  // namespace
-
 Timeline::Timeline(Schedule schedule, int32_t interval)
     : interval_(interval), schedule_(std::make_unique<Schedule>(std::move(schedule))) {
   DC_CHECK(interval_ > 0);
@@ -85,10 +74,10 @@ void Timeline::play(int32_t first, int32_t last, int32_t shift) {
     kept_.push_back(std::move(now));
     if (!meets) continue;
     for (size_t rest = next + 1; rest < tail.size(); ++rest) {
-      tail[rest].totals = tail[rest].totals + later;
+      tail[rest].totals += later;
       kept_.push_back(std::move(tail[rest]));
     }
-    totals_ = totals_ + later;
+    totals_ += later;
     machine_->leave();
     return;
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "src/base/text.h"
-#include "src/sim/machine.h"
+#include "src/sim/play.h"
 
 namespace dc::sim {
 namespace {
@@ -66,17 +66,21 @@ int64_t rate_of(const std::vector<PlannedProgram>& programs) {
   return nanos == 0 ? 0 : static_cast<int64_t>(bytes / nanos * 1e9);
 }
 
-Nanos time_of(const std::vector<PlannedProgram>& programs) {
-  Nanos time;
-  for (const PlannedProgram& program : programs)
-    time += Machine(program.workload.schedule).finish().time * program.repeat;
-  return time;
+Totals totals_of(const std::vector<PlannedProgram>& programs) {
+  Totals sum;
+  const Schedule* last = &programs.back().workload.schedule;
+  for (const PlannedProgram& program : programs) {
+    const Schedule& schedule = program.workload.schedule;
+    const bool is_first = &program == &programs.front();
+    const Totals first = play(schedule, is_first ? last : nullptr).totals;
+    sum += play_repeated(schedule, program.repeat, first);
+  }
+  return sum;
 }
 
-// One program's times, with its repeats.
+// What one program has to do, with its repeats.
 void add(const PlannedProgram& program, Simulated& result) {
   const Schedule& schedule = program.workload.schedule;
-  const Totals totals = Machine(schedule).finish();
   const Loads loads = loads_of(schedule);
   Nanos copies;
   for (const Event& event : schedule.events) {
@@ -85,12 +89,9 @@ void add(const PlannedProgram& program, Simulated& result) {
     if (transfer.link != Link::Ranks) copies += transfer.time();
   }
   runtime::plan::Prediction& sum = result.prediction;
-  sum.step_ns += (totals.time * program.repeat).v;
-  sum.contention_ns += (totals.contention * program.repeat).v;
   sum.compute_ns += (loads.compute * program.repeat).v;
   sum.copy_ns += (copies * program.repeat).v;
   sum.communication_ns += ((loads.communication - copies) * program.repeat).v;
-  result.exposed += totals.exposed * program.repeat;
   sum.figures_ns.resize(program.time_by_source.size());
   for (size_t s = 0; s < program.time_by_source.size(); ++s)
     sum.figures_ns[s] += (program.time_by_source[s] * program.repeat).v;
@@ -115,7 +116,11 @@ Result<Simulated> simulate(const runtime::plan::Plan& plan, const cost::CostMode
     found += bounds(program.workload, room) * program.repeat;
     result.b2_with_more += bounds(program.workload, room + Bytes{kGiB}).b2 * program.repeat;
   }
+  const Totals totals = totals_of(programs);
+  result.exposed = totals.exposed;
   runtime::plan::Prediction& prediction = result.prediction;
+  prediction.step_ns = totals.time.v;
+  prediction.contention_ns = totals.contention.v;
   prediction.bounds_ns = {found.b0.v, found.b1.v, found.b2.v, found.b3.v};
   prediction.without_norm_ns = found.without_norm.v;
   prediction.origin = cost.origin();
@@ -125,7 +130,7 @@ Result<Simulated> simulate(const runtime::plan::Plan& plan, const cost::CostMode
   const auto rate = static_cast<double>(result.link_per_second);
   for (PlannedProgram& program : programs)
     scale_link(program, rate / (rate + static_cast<double>(kMore)));
-  result.time_with_faster_link = time_of(programs);
+  result.time_with_faster_link = totals_of(programs).time;
   return result;
 }
 

@@ -1,6 +1,7 @@
 #include "src/sim/workload.h"
 
 #include "src/analysis/live_bytes.h"
+#include "src/base/step_scalars.h"
 #include "src/cost/transfer.h"
 
 namespace dc::sim {
@@ -85,8 +86,8 @@ class Collector {
     for (size_t i = 0; i < node.operands.size(); ++i) {
       const bool writes = i < 32 && (mutated >> i & 1) != 0;
       Access one = access(node.operands[i], writes);
-      if (writes && node.kind == OpKind::SquareSum) {  // one cell of the row
-        one.first = node.int_arg("param") * base::byte_size(ir::DType::F64);
+      if (const int64_t cell = only_cell(node, i); cell >= 0) {
+        one.first = cell * base::byte_size(ir::DType::F64);
         one.last = one.first + base::byte_size(ir::DType::F64);
       }
       workload_.accesses.push_back(one);
@@ -110,6 +111,24 @@ class Collector {
 bool travels_with_collective(OpKind kind) {
   return kind == OpKind::Cast || kind == OpKind::Accumulate || kind == OpKind::Scale ||
          kind == OpKind::SquareSum;
+}
+
+int64_t only_cell(const ir::Node& node, size_t operand) {
+  const auto cell = [&](size_t of, int64_t first) {
+    return operand == of ? first + node.int_arg("param") : -1;
+  };
+  switch (node.kind) {
+    case OpKind::SquareSum:
+      return cell(0, 0);
+    case OpKind::Permit:
+      return operand == 0 ? cell(0, base::kScalarFinite) : cell(1, 0);
+    case OpKind::AdamW:
+      return node.int_arg("clip") != 0 ? -1 : cell(4, base::kScalarFinite);
+    case OpKind::Sgd:
+      return node.int_arg("clip") != 0 ? -1 : cell(3, base::kScalarFinite);
+    default:
+      return -1;
+  }
 }
 
 Workload workload_of(const ir::Step& step, const ir::Graph& graph, const cost::CostModel& cost) {

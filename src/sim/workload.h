@@ -41,12 +41,17 @@ struct Workload {
 // Casts, accumulations, scales and square sums go where the collective beside them goes.
 bool travels_with_collective(ir::OpKind kind);
 
+// The one cell that a node touches of operand `operand`, where it touches no more of it: square
+// sums and permissions of single parameters; -1: any.
+int64_t only_cell(const ir::Node& node, size_t operand);
+
 // The step must be scheduled.
 Workload workload_of(const ir::Step& step, const ir::Graph& graph, const cost::CostModel& cost);
 
 // Which events must have ended before each one may begin: `before` of event e is
 // before[first[e]] ... before[first[e + 1] - 1]. Only reading, writing and storages count; dones
-// have none and appear nowhere, because their transfers do.
+// have none and appear nowhere, because their transfers do. Transfers that leave the step running
+// have neither: over many steps they only take their share of a stream and a link.
 struct Precedence {
   std::vector<int32_t> first, before;
 };

@@ -10,13 +10,14 @@ struct Row {
   std::string_view op;
   Factory factory;
 };
-constexpr std::array<Row, 11> kRegistry = {{
+constexpr std::array<Row, 12> kRegistry = {{
     {"dc.accumulate", make_accumulate},
     {"dc.adamw", make_adamw},
     {"dc.add_loss", make_add_loss},
     {"dc.cast", make_cast},
     {"dc.copy", make_copy},
     {"dc.dropout", make_dropout},
+    {"dc.permit", make_permit},
     {"dc.finalize", make_finalize},
     {"dc.scale", make_scale},
     {"dc.sgd", make_sgd},

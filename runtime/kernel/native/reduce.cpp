@@ -1,4 +1,4 @@
-// add_loss, square_sum, finalize: from gradients and losses to the step's few scalars.
+// add_loss, square_sum, permit, finalize: from gradients and losses to the step's few scalars.
 //
 // Sums have a fixed order, so every machine and every sharding gets the same bits. The order of
 // square_sum is: element i of a rank's range goes to lane i % 16; then the lanes are added in
@@ -67,6 +67,25 @@ class AddLoss final : public Kernel {
 
  private:
   Dense sum_, loss_;
+};
+
+// Whether a range may be updated before all gradients are known.
+class Permit final : public Kernel {
+ public:
+  Permit(double* allowed, const double* squares, const double* losses, int64_t ranks)
+      : allowed_(allowed), squares_(squares), losses_(losses), ranks_(ranks) {}
+  base::Status launch() override {
+    const bool finite = std::isfinite(*squares_) &&
+                        std::all_of(losses_, losses_ + ranks_,
+                                    [](double loss) { return std::isfinite(loss); });
+    *allowed_ = finite ? 1 : 0;
+    return {};
+  }
+
+ private:
+  double* allowed_;
+  const double *squares_, *losses_;
+  int64_t ranks_;
 };
 
 struct FinalizeOperands {
@@ -141,6 +160,18 @@ Made make_square_sum(Call& call) {
   call.require(start + valid <= g.count, "the gradient is shorter than this rank's range");
   double* cell = row.as<double>() + param;
   return call.finish<SquareSum>(g.as<float>() + start, valid, cell);
+}
+
+Made make_permit(Call& call) {
+  const Dense scalars = call.operand(0, DType::F64), row = call.operand(1, DType::F64),
+              losses = call.operand(2, DType::F64);
+  const int64_t param = call.integer("param");
+  call.require(param >= 0 && param < row.count - base::kTableExtra &&
+                   base::kScalarFinite + param < scalars.count,
+               "'param' is not a column");
+  if (!call.ok()) return call.finish<Permit>(nullptr, nullptr, nullptr, 0);
+  return call.finish<Permit>(scalars.as<double>() + base::kScalarFinite + param,
+                             row.as<double>() + param, losses.as<double>(), losses.count);
 }
 
 Made make_finalize(Call& call) {

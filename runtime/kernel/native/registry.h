@@ -21,6 +21,7 @@ Made make_cast(Call& call);
 // reduce.cpp
 Made make_add_loss(Call& call);
 Made make_square_sum(Call& call);
+Made make_permit(Call& call);
 Made make_finalize(Call& call);
 // update.cpp
 Made make_adamw(Call& call);

@@ -70,6 +70,42 @@ TEST(Executor, SumsOverStreamsOneRank) { sum_many_times(1, 96); }
 TEST(Executor, SumsOverStreamsTwoRanks) { sum_many_times(2, 64); }
 TEST(Executor, SumsOverStreamsThreeRanks) { sum_many_times(3, 32); }
 
+// Each step doubles what the last one gathered; its own gather is awaited by the next.
+TEST(Executor, AGatherGoesOnIntoTheNextRun) {
+  const int world = 2;
+  const int64_t shard = 32;
+  HandPlan hand(world);
+  const int32_t slots = hand.tensor("slots", DType::F64, {16});
+  const int32_t whole = hand.tensor("whole", DType::F32, {world * shard});
+  const int32_t sum = hand.tensor("sum", DType::F32, {world * shard});
+  const int32_t own = hand.own_range(whole, shard);
+  hand.wait(0, 0);
+  hand.native("dc.copy", {sum, whole});
+  hand.native("dc.scale", {own, slots}, {}, {own});
+  hand.signal(1, 0);
+  hand.wait(1, 1);
+  hand.collective(plan::CollectiveKind::AllGather, own, whole, world * shard, shard);
+  hand.signal(0, 1);
+  hand.plan.events = 2;
+  on_ranks(world, {}, [&](Job& job, int rank) {
+    auto slab = job.allocate(hand.plan.arena_bytes[0]);
+    DC_ASSERT_OK(slab.status());
+    auto prepared = Executor::prepare(hand.plan, job, *slab, {});
+    DC_ASSERT_OK(prepared.status());
+    Executor& executor = **prepared;
+    static_cast<double*>(executor.tensor(slots).data)[base::kSlotGradScale] = 2;
+    for (int64_t i = 0; i < world * shard; ++i) floats(executor, whole)[i] = 1;
+    float expected = 1;
+    for (int run = 0; run < 40; ++run, expected *= 2) {
+      if (rank == run % 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      DC_ASSERT_OK(executor.run(0));
+      for (int64_t i = 0; i < world * shard; ++i) ASSERT_EQ(floats(executor, sum)[i], expected);
+    }
+    DC_ASSERT_OK(executor.finish());
+    for (int64_t i = 0; i < world * shard; ++i) ASSERT_EQ(floats(executor, whole)[i], expected);
+  });
+}
+
 TEST(Executor, ScattersAndGathersUnevenShards) {
   const int world = 3;
   const int64_t elements = 70, shard = 32;

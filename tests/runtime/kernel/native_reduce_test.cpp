@@ -1,4 +1,4 @@
-// add_loss, square_sum, finalize.
+// add_loss, square_sum, permit, finalize.
 #include <cmath>
 #include <limits>
 #include <random>
@@ -102,6 +102,31 @@ TEST(AddLoss, AddsInDouble) {
   ASSERT_TRUE(run_native(bench, step).ok());
   ASSERT_TRUE(run_native(bench, step).ok());
   EXPECT_EQ(bench.values<double>(sum)[0], 1e9 + 0.5);
+}
+
+// What permit says of parameter 1 of 2.
+double permit(double squares, const std::vector<double>& losses) {
+  KernelBench bench;
+  const int32_t scalars = bench.filled<double>(DType::F64, {base::kScalarFinite + 2},
+                                               std::vector<double>(base::kScalarFinite + 2, -1));
+  const int32_t row = bench.filled<double>(DType::F64, {4}, {-1, squares, -1, -1});
+  const int32_t l = bench.filled(DType::F64, {static_cast<int64_t>(losses.size())}, losses);
+  const auto status =
+      run_native(bench, instruction("dc.permit", {tensor_arg(scalars), tensor_arg(row),
+                                                  tensor_arg(l), int_arg("param", 1)}));
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  const std::vector<double> s = bench.values<double>(scalars);
+  EXPECT_EQ(s[base::kScalarFinite], -1) << "another parameter's";
+  return s[base::kScalarFinite + 1];
+}
+
+TEST(Permit, TakesAFiniteRangeAndFiniteLosses) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(permit(4, {1, 2}), 1);
+  EXPECT_EQ(permit(inf, {1, 2}), 0);
+  EXPECT_EQ(permit(4, {1, nan}), 0);
+  EXPECT_EQ(permit(4, {inf, 2}), 0);
 }
 
 std::vector<double> finalize(const std::vector<double>& table, int64_t world, int64_t parameters,

@@ -151,6 +151,12 @@ constexpr Damage kDamages[] = {
     {"unknown_stream", kScheduled, "stream=comm", "stream=#2", "DC2310"},
     {"write_in_flight", kScheduled, "    %f0 = all_gather.done",
      "    zero %w\n    %f0 = all_gather.done", "DC2311"},
+    {"crosses_unawaited", kScheduled,
+     "(elements=6, shard=3) : f64[2,3] update stream=comm\n    %t1 = all_gather_into.done %t0 : "
+     "f64[2,3] update\n",
+     "(elements=6, shard=3, crosses=1) : f64[2,3] update stream=comm\n", "DC2311"},
+    {"awaited_without_crossing", kScheduled,
+     "    %h = ", "    all_gather_into.arrived %m\n    %h = ", "DC2317"},
     {"joins_nothing", kScheduled, "all_gather.start %w (elements=64, shard=32)",
      "all_gather.start %w (elements=64, shard=32, joins=1)", "DC2314"},
     {"read_of_target_in_flight", kScheduled, "    %t1 = all_gather_into.done",

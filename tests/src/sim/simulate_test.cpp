@@ -109,5 +109,73 @@ TEST(Simulate, CopiesHaveStreamsOfTheirOwn) {
   EXPECT_EQ(run(text, "fixed(mm=200us, mean=10us, copy=100us)").exposed.v, 300'000);
 }
 
+// A product, an update of its parameter, and the gather that makes it whole for the next step.
+constexpr const char* kCrossing = R"(step @crossing stage=scheduled mesh=<dp=2> ACCUMULATION {
+  input "x" : f32[4,8]
+  parameter "w" : f32[8,8] shard=32
+  state "w" : f32[8,8] parameter="w"
+  state "shard.w" : f32[32] flat_shard<dp> role=shard parameter="w" range_of="w"
+  streams "compute" "comm"
+MICRO_BATCHES
+  program @step {
+    %x = input(name="x") : f32[4,8] varying<dp>
+    %w = state(entry="w") : f32[8,8]
+    %shard.w = state(entry="shard.w") : f32[32] flat_shard<dp>
+    %t = aten.tanh.default(self=%x) : f32[4,8] varying<dp>
+ARRIVED
+    %h = aten.mm.default(self=%t, mat2=%w) : f32[4,8] varying<dp>
+    zero %shard.w update
+    %g = all_gather_into.start %w, %shard.w (elements=64, shard=32, crosses=1) : f32[8,8] update stream=comm
+    %loss = aten.mean.default(self=%h) : f32[] varying<dp>
+    output loss %loss
+  }
+}
+)";
+constexpr const char* kArrived = "    all_gather_into.arrived %w";
+
+std::string crossing(const std::string& accumulation, const std::string& micro_batches,
+                     const std::string& arrived) {
+  std::string text = kCrossing;
+  const auto put = [&](const std::string& mark, const std::string& what) {
+    text.replace(text.find(mark), mark.size(), what);
+  };
+  put("ACCUMULATION", accumulation);
+  put("MICRO_BATCHES", micro_batches);
+  put("ARRIVED", arrived);
+  return text;
+}
+
+constexpr const char* kTimes =
+    "fixed(tanh=100us, mm=200us, mean=50us, zero=10us, all_gather=400us)";
+
+TEST(Simulate, WhatCrossesTheEndOfTheStepIsAwaitedInTheNext) {
+  const StepRun step = run(crossing("", "", kArrived), kTimes);
+  // 50 us beside the mean, 100 beside the next step's tanh; 250 are left.
+  EXPECT_EQ(step.exposed.v, 250'000);
+  EXPECT_EQ(step.time.v, 610'000);
+  EXPECT_EQ(step.communication.v, 400'000);
+  EXPECT_EQ(step.bound.v, 400'000);
+  const std::vector<Interval>& intervals = step.programs[0].intervals;
+  ASSERT_EQ(intervals.size(), 5u);  // tanh, mm, zero, gather, mean
+  EXPECT_EQ(intervals[1].begin.v, 350'000);
+  EXPECT_EQ(intervals[3].exposed.v, 250'000);
+  EXPECT_EQ(intervals[3].end.v - intervals[3].begin.v, 400'000);
+}
+
+TEST(Simulate, OnlyTheFirstMicroBatchWaits) {
+  const std::string micro_batch = std::string(R"(  program @accumulate repeat=2 {
+    %x = input(name="x") : f32[4,8] varying<dp>
+    %w = state(entry="w") : f32[8,8]
+    %t = aten.tanh.default(self=%x) : f32[4,8] varying<dp>
+)") + kArrived + R"(
+    %h = aten.mm.default(self=%t, mat2=%w) : f32[4,8] varying<dp>
+    %loss = aten.mean.default(self=%h) : f32[] varying<dp>
+    output loss %loss
+  })";
+  const StepRun step = run(crossing("accumulation=3", micro_batch, ""), kTimes);
+  EXPECT_EQ(step.exposed.v, 250'000);
+  EXPECT_EQ(step.time.v, 600'000 + 350'000 + 360'000);
+}
+
 }  // namespace
 }  // namespace dc::sim
