@@ -17,6 +17,7 @@
 #include "src/base/text.h"
 #include "src/cost/transfer.h"
 #include "src/ir/crossing.h"
+#include "src/passes/buckets.h"
 #include "src/passes/pass.h"
 #include "src/passes/reduction_tail.h"
 #include "src/passes/state_values.h"
@@ -52,8 +53,12 @@ bool has_permits(const ir::Graph& graph) {
 // Carries places out.
 class Mover {
  public:
-  Mover(ir::Step& step, const TimeAxis& axis, bool before_norm)
-      : step_(step), graph_(step.programs.back().graph), axis_(axis), before_norm_(before_norm) {}
+  Mover(ir::Step& step, const TimeAxis& axis, const cost::CostModel& cost, bool before_norm)
+      : step_(step),
+        graph_(step.programs.back().graph),
+        axis_(axis),
+        before_norm_(before_norm),
+        belongs_(worth_it(step, graph_, cost, std::nullopt)) {}
 
   void apply(const std::vector<UpdatePlace>& places) {
     std::vector<NodeId> at;  // before anything moves
@@ -66,9 +71,14 @@ class Mover {
         for (NodeId node : fragment.update) graph_.move_before(node, at[i]);
       }
       if (!places[i].gather) continue;
-      for (NodeId node : fragment.gathers) graph_.move_before(node, at[i]);
+      if (at[i].valid()) {
+        for (NodeId node : fragment.gathers) graph_.move_before(node, at[i]);
+      } else {
+        gather_last(fragment.gathers);
+      }
       (fragment.needed < INT32_MAX ? crossing_ : staying_).push_back(&fragment);
     }
+    end_bucket();
     for (const UpdateFragment* fragment : staying_) {
       for (NodeId node : fragment->gathered) graph_.move_before(node, {});
     }
@@ -79,6 +89,28 @@ class Mover {
 
  private:
   int32_t axis_size() const { return static_cast<int32_t>(axis_.live.order.size()); }
+
+  // At the end of the program. What is not worth a collective of its own travels with the next.
+  void gather_last(const std::vector<NodeId>& gathers) {
+    if (gathers.empty()) return;
+    base::Bytes bytes;
+    for (NodeId start : gathers) bytes += cost::transfer_of(graph_, graph_.node(start))->bytes();
+    const bool fits = !bucket_.empty() &&
+                      belongs_(graph_.node(bucket_[0]), graph_.node(gathers[0]), bucket_bytes_);
+    if (!fits) end_bucket();
+    bucket_.insert(bucket_.end(), gathers.begin(), gathers.end());
+    bucket_bytes_ += bytes;
+  }
+
+  void end_bucket() {
+    for (NodeId start : bucket_) {
+      ir::Node& node = graph_.node(start);
+      if (start != bucket_[0] && !cost::joins(node)) node.args.push_back({"joins", int64_t{1}});
+      graph_.move_before(start, {});
+    }
+    bucket_.clear();
+    bucket_bytes_ = {};
+  }
 
   ir::Origin update_origin() const { return {"", ir::Phase::Update, false}; }
 
@@ -163,6 +195,9 @@ class Mover {
   ir::Graph& graph_;
   const TimeAxis& axis_;
   bool before_norm_;
+  Belongs belongs_;
+  std::vector<NodeId> bucket_;  // starts that are not placed yet
+  base::Bytes bucket_bytes_;
   ValueId losses_;
   std::vector<const UpdateFragment*> crossing_, staying_;
 };
@@ -182,7 +217,7 @@ base::Result<Change> overlap_update(ir::Step& step, PassContext& context) {
   const bool too_large = limit && *std::max_element(axis.bytes.begin(), axis.bytes.end()) > *limit;
   const std::vector<UpdatePlace> places =
       place_updates(step, axis, context.cost, fragments, too_large || step.mesh.world() == 1);
-  Mover mover(step, axis, before_norm);
+  Mover mover(step, axis, context.cost, before_norm);
   mover.apply(places);
   (void)wait_later(step, step.programs.back().graph, context.cost, limit);
   const Nanos after = sim::simulate(step, context.cost).time;

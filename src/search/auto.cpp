@@ -222,6 +222,9 @@ class Search {
       DC_SHARDED
       "keep-resident,fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions,"
       "layout-arenas",
+      // Whole parameters, refreshed while the next step begins.
+      "normalize-graph,shard-parameters=2,insert-collectives,add-update,schedule,recompute,"
+      "bucket-reductions,overlap-reductions,overlap-update,layout-arenas",
   };
 #undef DC_SHARDED
 
