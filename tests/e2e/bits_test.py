@@ -29,8 +29,8 @@ SUBJECTS = {
 }
 # Of RecomputeTest only: with batch norm.
 MORE_SUBJECTS = {"resnet18": ("resnet18",)}
-# Of OffloadTest only: with values of 8 MiB.
-LARGE_SUBJECTS = {"mlp of many rows": ("mlp", "--batch", "32768")}
+# Of OffloadTest only: with values of 5 MiB.
+LARGE_SUBJECTS = {"mlp of many rows": ("mlp", "--batch", "20480")}
 CLIPPED = {"optimizer": {"kind": "adamw", "lr": 1e-3}, "clip_norm": 1.0}
 UNCLIPPED = {"optimizer": {"kind": "sgd", "lr": 1e-2, "momentum": 0.9}}
 
