@@ -25,6 +25,17 @@ ir::Space space_outside(const Options& options) {
   return options.offload_space.value_or(ir::Space::Host);
 }
 
+void account(MemoryPressure& pressure, const Absence& absence, int sign) {
+  if (!absence.is_state) {
+    for (const Interval& gap : absence.gaps)
+      pressure.add(gap.program, gap.first, gap.last, -sign * absence.bytes);
+    return;
+  }
+  pressure.add_to_state(-sign * absence.bytes);
+  for (const Stay& stay : absence.stays)
+    pressure.add(stay.when.program, stay.when.first, stay.when.last, sign * stay.bytes);
+}
+
 Nanos CopyQueue::end_of(Nanos ready, Nanos time) const {
   const auto after =
       std::upper_bound(entries_.begin(), entries_.end(), ready,
@@ -78,7 +89,7 @@ Absence* AbsenceChoice::choose_next() {
     }
     best->is_chosen = true;
     order_.push_back(static_cast<size_t>(best - absences_.data()));
-    apply(*best, 1);
+    choose(*best, 1);
     for (const PlannedCopy& copy : best->copies) {
       const auto p = static_cast<size_t>(copy.program);
       const Nanos at = pressure_.time(copy.program, copy.position);
@@ -133,16 +144,9 @@ bool AbsenceChoice::has_room_outside(const Absence& absence) const {
   });
 }
 
-void AbsenceChoice::apply(const Absence& absence, int sign) {
-  if (absence.is_state) {
-    pressure_.add_to_state(-sign * absence.bytes);
-    outside_room_ -= sign * absence.bytes;
-    for (const Stay& stay : absence.stays)
-      pressure_.add(stay.when.program, stay.when.first, stay.when.last, sign * stay.bytes);
-    return;
-  }
-  for (const Interval& gap : absence.gaps)
-    pressure_.add(gap.program, gap.first, gap.last, -sign * absence.bytes);
+void AbsenceChoice::choose(const Absence& absence, int sign) {
+  account(pressure_, absence, sign);
+  if (absence.is_state) outside_room_ -= sign * absence.bytes;
   for (const Interval& when : absence.outside) {
     std::vector<int64_t>& curve = outside_[static_cast<size_t>(when.program)];
     for (int32_t i = when.first; i <= when.last; ++i)
@@ -161,9 +165,9 @@ void AbsenceChoice::take_back() {
           return pressure_.least_room(gap.program, gap.first, gap.last) >= absence.bytes;
         });
     if (!fits) continue;
-    apply(absence, -1);
+    choose(absence, -1);
     absence.is_chosen = absence.is_state && pressure_.survey();
-    if (absence.is_chosen) apply(absence, 1);
+    if (absence.is_chosen) choose(absence, 1);
   }
 }
 
@@ -186,9 +190,21 @@ void place_going(MemoryPressure& pressure, std::vector<PlannedCopy*>& copies) {
   }
 }
 
+// A copy that comes in starts after the one of the same item that went out before it has ended.
+void follow(const std::vector<PlannedCopy*>& going, const std::vector<PlannedCopy*>& coming) {
+  for (PlannedCopy* copy : coming) {
+    for (const PlannedCopy* gone : going) {
+      if (gone->item == copy->item && gone->position <= copy->position)
+        copy->bound = std::max(copy->bound, gone->other_half);
+    }
+  }
+}
+
+}  // namespace
+
 // When each would begin if there were room: as late as keeps none waiting. Then where it does, what
 // is needed first having the room first, and starting first.
-void place_coming(MemoryPressure& pressure, std::vector<PlannedCopy*>& copies) {
+void start_when_it_hides(MemoryPressure& pressure, std::vector<PlannedCopy*>& copies) {
   std::stable_sort(copies.begin(), copies.end(), [](const PlannedCopy* a, const PlannedCopy* b) {
     return a->position < b->position;
   });
@@ -214,19 +230,8 @@ void place_coming(MemoryPressure& pressure, std::vector<PlannedCopy*>& copies) {
   }
 }
 
-// A copy that comes in starts after the one of the same item that went out before it has ended.
-void follow(const std::vector<PlannedCopy*>& going, const std::vector<PlannedCopy*>& coming) {
-  for (PlannedCopy* copy : coming) {
-    for (const PlannedCopy* gone : going) {
-      if (gone->item == copy->item && gone->position <= copy->position)
-        copy->bound = std::max(copy->bound, gone->other_half);
-    }
-  }
-}
-
-}  // namespace
-
-void place_copies(MemoryPressure& pressure, const std::vector<PlannedCopy*>& copies) {
+void place_copies(MemoryPressure& pressure, const std::vector<PlannedCopy*>& copies,
+                  const ComingRule& rule) {
   for (int program = 0; program < pressure.programs(); ++program) {
     std::vector<PlannedCopy*> going, coming;
     for (PlannedCopy* copy : copies) {
@@ -234,7 +239,7 @@ void place_copies(MemoryPressure& pressure, const std::vector<PlannedCopy*>& cop
     }
     place_going(pressure, going);
     follow(going, coming);
-    place_coming(pressure, coming);
+    rule(pressure, coming);
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "src/passes/memory_pressure.h"
@@ -45,6 +46,9 @@ struct Absence {
   bool is_chosen = false;
 };
 
+// Bytes on the device if it leaves (`sign` 1), or comes back (-1).
+void account(MemoryPressure& pressure, const Absence& absence, int sign);
+
 // First in, first out: a stream of copies along the time that compute alone would take. Copies that
 // come in are the same with time turned round.
 class CopyQueue {
@@ -82,7 +86,7 @@ class AbsenceChoice {
   double worth(const Absence& absence) const;
   base::Nanos waiting_for(const PlannedCopy& copy) const;
   bool has_room_outside(const Absence& absence) const;
-  void apply(const Absence& absence, int sign);
+  void choose(const Absence& absence, int sign);
   void take_back();
 
   const ir::Step& step_;
@@ -94,8 +98,16 @@ class AbsenceChoice {
   std::vector<std::vector<int64_t>> outside_;  // by program and position: of the rest
 };
 
-// Finds the other half of every copy: as far away as hides it behind compute, no further than there
-// is room for its bytes on the device, in the order of the streams.
-void place_copies(MemoryPressure& pressure, const std::vector<PlannedCopy*>& copies);
+// Where the copies of one program that come in start: sets their other halves, between `bound` and
+// `position`, and adds their bytes. They are in the order given to place_copies().
+using ComingRule = std::function<void(MemoryPressure&, std::vector<PlannedCopy*>&)>;
+// As late as hides them behind compute, no earlier than there is room, in the order of the stream.
+void start_when_it_hides(MemoryPressure& pressure, std::vector<PlannedCopy*>& coming);
+
+// Finds the other half of every copy. One that goes out has the time that hides it behind compute,
+// or until there is no more room for its bytes on the device; those that come in are as `rule`
+// says.
+void place_copies(MemoryPressure& pressure, const std::vector<PlannedCopy*>& copies,
+                  const ComingRule& rule = start_when_it_hides);
 
 }  // namespace dc::passes

@@ -35,6 +35,10 @@ class MemoryPressure {
   int64_t least_room(int program, int32_t first, int32_t last) const;
   void add(int program, int32_t first, int32_t last, int64_t bytes);  // transients; may be negative
   void add_to_state(int64_t bytes) { state_ += bytes; }
+  // Alive at a position, state included.
+  int64_t bytes(int program, int32_t position) const {
+    return state_ + axis(program).bytes[static_cast<size_t>(position)];
+  }
 
   const TimeAxis& axis(int program) const { return programs_[static_cast<size_t>(program)].axis; }
   int programs() const { return static_cast<int>(programs_.size()); }

@@ -24,6 +24,19 @@ bool fits_easily(const ir::Step& step, const cost::CostModel& cost, base::Bytes 
   return analysis::peak_memory(step, scratch, 0).live.v <= budget.v / 17 * 16;
 }
 
+// How many things left, and what compute waits for in both steps.
+void report(const ir::Step& before, const ir::Step& after, const Offloaded& done,
+            PassContext& context, std::string_view pass, std::string_view things,
+            std::string_view what) {
+  const auto waits = [&](const ir::Step& of) {
+    return std::to_string(sim::simulate(of, context.cost).exposed.v / 1000) + " us";
+  };
+  context.remarks.push_back(
+      {std::string(pass), std::to_string(done.things) + " " + std::string(things) + " of " +
+                              base::format_bytes(done.bytes) + " " + std::string(what) +
+                              ": exposed transfers " + waits(before) + " become " + waits(after)});
+}
+
 }  // namespace
 
 base::Result<Change> offload_to_fit(ir::Step& step, PassContext& context, std::string_view pass,
@@ -53,14 +66,18 @@ base::Result<Change> offload_to_fit(ir::Step& step, PassContext& context, std::s
     budget -= (arena - wanted) * (int64_t{1} << i);  // a little less often changes nothing
   }
   if (done.things == 0) return Change::No;
-  const auto waits = [&](const ir::Step& of) {
-    return std::to_string(sim::simulate(of, context.cost).exposed.v / 1000) + " us";
-  };
-  context.remarks.push_back(
-      {std::string(pass), std::to_string(done.things) + " " + std::string(things) + " of " +
-                              base::format_bytes(done.bytes) + " " + std::string(what) +
-                              ": exposed transfers " + waits(step) + " become " + waits(best)});
+  report(step, best, done, context, pass, things, what);
   step = std::move(best);
+  return Change::Yes;
+}
+
+Change offload_once(ir::Step& step, PassContext& context, base::Bytes budget, std::string_view pass,
+                    std::string_view things, std::string_view what, const OffloadRun& run) {
+  ir::Step trial = step;
+  const Offloaded done = run(trial, budget);
+  if (done.things == 0) return Change::No;
+  report(step, trial, done, context, pass, things, what);
+  step = std::move(trial);
   return Change::Yes;
 }
 

@@ -1,4 +1,4 @@
-// What the offload passes share: the budget that a layout turns out to keep.
+// What the offload passes share: the budget that a layout turns out to keep, and the remark.
 #pragma once
 
 #include <functional>
@@ -24,5 +24,9 @@ using OffloadRun = std::function<Offloaded(ir::Step&, base::Bytes budget)>;
 base::Result<Change> offload_to_fit(ir::Step& step, PassContext& context, std::string_view pass,
                                     std::string_view things, std::string_view what,
                                     const OffloadRun& run);
+
+// The same without a layout: one run under `budget`, whatever comes of it.
+Change offload_once(ir::Step& step, PassContext& context, base::Bytes budget, std::string_view pass,
+                    std::string_view things, std::string_view what, const OffloadRun& run);
 
 }  // namespace dc::passes

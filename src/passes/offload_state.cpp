@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "src/cost/transfer.h"
-#include "src/passes/absence.h"
 #include "src/passes/copy_writer.h"
 #include "src/passes/state_uses.h"
 
@@ -15,16 +14,18 @@ using ir::ValueId;
 
 class StateOffloader {
  public:
+  // `rule`: null for ours.
   StateOffloader(ir::Step& step, const PassContext& context, Bytes budget,
-                 std::vector<StateGroup> groups)
+                 std::vector<StateGroup> groups, const StateRule* rule)
       : step_(step),
         context_(context),
         space_(space_outside(context.options)),
         groups_(std::move(groups)),
+        rule_(rule),
         pressure_(step, context.cost, budget) {}
 
   Offloaded run() {
-    if (!pressure_.survey()) return {0, 0, true};
+    if (rule_ == nullptr && !pressure_.survey()) return {0, 0, true};
     uses_ = find_state_uses(step_, pressure_);
     std::erase_if(groups_, [&](const StateGroup& group) { return !can_leave(group); });
     stays_.resize(uses_.roots.size());
@@ -32,14 +33,18 @@ class StateOffloader {
       for (size_t root : roots_of(group)) stays_[root] = stays_of(root, group.stays_between);
       absences_.push_back(absence_of(group));
     }
-    AbsenceChoice(step_, context_, pressure_, absences_).run([](size_t) {});
+    if (rule_ != nullptr) {
+      choose_by_rule();
+    } else {
+      AbsenceChoice(step_, context_, pressure_, absences_).run([](size_t) {});
+    }
     Offloaded done;
     for (size_t g = 0; g < groups_.size(); ++g) {
       if (!absences_[g].is_chosen) continue;
       ++done.things;
       done.bytes += absences_[g].bytes;
     }
-    stay_where_there_is_room();
+    if (rule_ == nullptr) stay_where_there_is_room();
     write();
     done.may_fit = !pressure_.has_given_up();
     return done;
@@ -200,6 +205,13 @@ class StateOffloader {
     }
   }
 
+  void choose_by_rule() {
+    rule_->choose(pressure_, absences_);
+    for (const Absence& absence : absences_) {
+      if (absence.is_chosen) account(pressure_, absence, 1);
+    }
+  }
+
   // Copies that come in again although there is room to stay: shortest absence first.
   void stay_where_there_is_room() {
     struct Gap {
@@ -243,7 +255,7 @@ class StateOffloader {
     }
     std::vector<PlannedCopy*> to_place;
     for (PlannedCopy& one : copies) to_place.push_back(&one);
-    place_copies(pressure_, to_place);
+    place_copies(pressure_, to_place, rule_ != nullptr ? rule_->start : start_when_it_hides);
     for (int p = 0; p < pressure_.programs(); ++p) write_program(p, copies);
     for (size_t g = 0; g < groups_.size(); ++g) {
       if (!absences_[g].is_chosen) continue;
@@ -283,6 +295,7 @@ class StateOffloader {
   const PassContext& context_;
   ir::Space space_;
   std::vector<StateGroup> groups_;
+  const StateRule* rule_;
   MemoryPressure pressure_;
   StateUses uses_;
   std::vector<std::vector<Interval>> stays_;  // by root
@@ -293,7 +306,12 @@ class StateOffloader {
 
 Offloaded offload_state(ir::Step& step, const PassContext& context, Bytes budget,
                         std::vector<StateGroup> groups) {
-  return StateOffloader(step, context, budget, std::move(groups)).run();
+  return StateOffloader(step, context, budget, std::move(groups), nullptr).run();
+}
+
+Offloaded offload_state(ir::Step& step, const PassContext& context, Bytes budget,
+                        std::vector<StateGroup> groups, const StateRule& rule) {
+  return StateOffloader(step, context, budget, std::move(groups), &rule).run();
 }
 
 }  // namespace dc::passes

@@ -2,8 +2,10 @@
 // offload-optimizer and offload-parameters.
 #pragma once
 
+#include <functional>
 #include <vector>
 
+#include "src/passes/absence.h"
 #include "src/passes/offload.h"
 
 namespace dc::passes {
@@ -16,10 +18,19 @@ struct StateGroup {
   bool stays_between = false;
 };
 
+// A rule in the place of ours: marks the groups that leave, given in order, and says when copies
+// come in.
+struct StateRule {
+  std::function<void(const MemoryPressure&, std::vector<Absence>&)> choose;
+  ComingRule start;
+};
+
 // Moves groups outside, to Options::offload_space, until the budget is kept or nothing helps, and
 // no more of them. Each entry is reloaded before its uses and, where they change it, written back
 // after them. Groups with a use that nothing is known about stay.
 Offloaded offload_state(ir::Step& step, const PassContext& context, base::Bytes budget,
                         std::vector<StateGroup> groups);
+Offloaded offload_state(ir::Step& step, const PassContext& context, base::Bytes budget,
+                        std::vector<StateGroup> groups, const StateRule& rule);
 
 }  // namespace dc::passes

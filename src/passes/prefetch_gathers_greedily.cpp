@@ -32,15 +32,9 @@ class Prefetcher {
 
   // Returns how many gathers moved.
   int run() {
-    const auto count = static_cast<int32_t>(axis_.live.order.size());
-    int32_t first = count, last = 0;  // of the backward phase
-    for (int32_t i = 0; i < count; ++i) {
-      if (axis_.node(i).origin.phase != ir::Phase::Backward) continue;
-      first = std::min(first, i);
-      last = i + 1;
-    }
-    walk(0, first);
-    if (first < last) walk(first, last);
+    const TimeAxis::Phase backward = axis_.backward();
+    walk(0, backward.begin);
+    walk(backward.begin, backward.end);
     return moved_;
   }
 
@@ -104,20 +98,29 @@ class Prefetcher {
     groups_.pop_front();
     pending_ -= group.bytes;
     for (NodeId start : group.starts) {
-      if (axis_.position(start) < position) return;  // too late: it stays just in time
+      const int32_t now = axis_.position(start);
+      const bool is_too_late = now < position;
+      const bool is_too_early = earliest_start(axis_, graph_.node(start), now) > position;
+      if (is_too_late || is_too_early) return;  // it stays just in time
     }
     const bool at_end = position >= static_cast<int32_t>(axis_.live.order.size());
     NodeId before = at_end ? NodeId{} : axis_.live.order[static_cast<size_t>(position)];
     if (issued_at_ == position) before = issued_;
     const std::vector<NodeId> members(group.starts.rbegin(), group.starts.rend());
-    while (std::find(members.begin(), members.end(), before) != members.end())
-      before = graph_.next(before);
+    while (moves_with(members, before)) before = graph_.next(before);
     while (before.valid() && cost::joins(graph_.node(before))) before = graph_.previous(before);
     issued_ = move_gathers(graph_, members, before);
     for (size_t i = 1; i < members.size(); ++i)
       graph_.node(members[i]).args.push_back({"joins", int64_t{1}});
     moved_ += static_cast<int>(members.size());
     issued_at_ = position;
+  }
+
+  // One of them, or the cast that goes along.
+  bool moves_with(const std::vector<NodeId>& members, NodeId node) const {
+    return std::any_of(members.begin(), members.end(), [&](NodeId start) {
+      return node.valid() && (start == node || cast_of(graph_, graph_.node(start)) == node);
+    });
   }
 
   const ir::Step& step_;

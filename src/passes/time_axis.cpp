@@ -29,6 +29,17 @@ bool TimeAxis::shares_storage(ir::ValueId a, ir::ValueId b) const {
   return storages.owner(a) >= 0 && storages.owner(a) == storages.owner(b);
 }
 
+TimeAxis::Phase TimeAxis::backward() const {
+  const auto count = static_cast<int32_t>(live.order.size());
+  Phase phase{count, count};
+  for (int32_t i = count; i-- > 0;) {
+    if (node(i).origin.phase != ir::Phase::Backward) continue;
+    if (phase.begin == count) phase.end = i + 1;
+    phase.begin = i;
+  }
+  return phase;
+}
+
 bool TimeAxis::touches(const ir::Node& node, ir::ValueId value) const {
   return std::any_of(node.operands.begin(), node.operands.end(),
                      [&](ir::ValueId operand) { return shares_storage(operand, value); });

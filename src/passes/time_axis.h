@@ -34,6 +34,12 @@ struct TimeAxis {
     return owner >= 0 ? -1 - owner : storages.root(value).v;
   }
   bool shares_storage(ir::ValueId a, ir::ValueId b) const;
+  // From the first node of the backward phase to the one after its last; without one, both are the
+  // end of the program.
+  struct Phase {
+    int32_t begin = 0, end = 0;
+  };
+  Phase backward() const;
 
   const ir::Graph& graph;
   analysis::StorageMap storages;

@@ -35,6 +35,7 @@ struct Score {
   static bool differ(int64_t a, int64_t b) { return std::abs(a - b) > std::max(a, b) / 1000; }
 };
 
+bool offloads(const passes::PassCall& call) { return call.pass->name.starts_with("offload-"); }
 bool is_layout(const passes::PassCall& call) { return call.pass->gives == ir::Stage::Allocated; }
 
 class Search {
@@ -71,6 +72,7 @@ class Search {
     for (const NamedChain& named : named_chains()) {
       if (!best_.empty() && out_of_effort()) break;
       DC_ASSIGN_OR_RETURN(const Chain chain, find_chain(named.name));
+      if (!options_.offload_space && std::any_of(chain.begin(), chain.end(), offloads)) continue;
       DC_ASSIGN_OR_RETURN(const bool better, try_chain(chain));
       if (!better) continue;
       best_named_ = named.name;
@@ -164,7 +166,7 @@ class Search {
     std::vector<Chain> result;
     for (const passes::Pass& pass : passes::all_passes()) {
       if (pass.needs != ir::Stage::Scheduled || pass.gives != ir::Stage::Scheduled) continue;
-      if (pass.name.starts_with("offload-") && !options_.offload_space) continue;
+      if (!options_.offload_space && offloads({&pass, {}})) continue;
       const auto at = std::find_if(chain.begin(), chain.end(), [&](const passes::PassCall& call) {
         return call.pass == &pass;
       });

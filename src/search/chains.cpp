@@ -44,6 +44,19 @@ constexpr NamedChain kChains[] = {
          3) ",schedule-fast-free,recompute,bucket-reductions=1000000000,prefetch-gathers-greedily,"
             "keep-resident-greedily,overlap-reductions" DC_END,
      "published rules: prefetch, then unsharding in what memory is left"},
+    // Offloading stands in the place of both.
+    {"deepcompile-offload-optimizer",
+     DC_BEGIN(3) ",schedule-fast-free,recompute,bucket-reductions=1000000000,"
+                 "offload-optimizer-greedily,overlap-reductions" DC_END,
+     "published rules: optimizer state offloaded as far as the budget asks"},
+    {"deepcompile-offload-activations",
+     DC_BEGIN(3) ",schedule-fast-free,recompute,bucket-reductions=1000000000,"
+                 "offload-activations-greedily,overlap-reductions" DC_END,
+     "published rules: activations offloaded as far as the budget asks"},
+    {"deepcompile-offload-parameters",
+     DC_BEGIN(3) ",schedule-fast-free,recompute,bucket-reductions=1000000000,"
+                 "offload-parameters-greedily,overlap-reductions" DC_END,
+     "published rules: all parameters offloaded"},
 };
 
 #undef DC_BEGIN

@@ -29,6 +29,8 @@ SUBJECTS = {
 }
 # Of RecomputeTest only: with batch norm.
 MORE_SUBJECTS = {"resnet18": ("resnet18",)}
+# Of OffloadTest only: with values of 5 MiB.
+LARGE_SUBJECTS = {"mlp of many rows": ("mlp", "--batch", "20480")}
 CLIPPED = {"optimizer": {"kind": "adamw", "lr": 1e-3}, "clip_norm": 1.0}
 UNCLIPPED = {"optimizer": {"kind": "sgd", "lr": 1e-2, "momentum": 0.9}}
 
@@ -39,7 +41,7 @@ SETTINGS = {"clipped": CLIPPED, "unclipped": UNCLIPPED, "another rate": ANOTHER_
 
 def run_new(subject, world, zero, accumulation=1, order=None, settings="clipped", options=(), launcher="dcrun", passes=(), compile_options=()):
     """`passes`: those that run between `schedule` and the layout."""
-    model = running.archive(*{**SUBJECTS, **MORE_SUBJECTS}[subject])
+    model = running.archive(*{**SUBJECTS, **MORE_SUBJECTS, **LARGE_SUBJECTS}[subject])
     compile_options = [*compile_options, *(["--reduction-order", order] if order else [])]
     chain = ",".join((TO_SCHEDULE.format(zero), *passes, "layout-arenas")) if passes else zero
     config = running.train_config(**SETTINGS[settings])
@@ -304,6 +306,31 @@ class OffloadTest(BitsTest):
         got = running.train(small, model, 2, 3, "--poison", "--offload-dir", disk)
         self.assertLessEqual(got.header["arena_bytes"], budget)
         self.assert_same(expected, got, "two fifths", steps=3)
+
+    # Where the published rules offload in the memory that zero3 needs, and smaller values leave than theirs.
+    SMALL_VALUES = TO_SCHEDULE.format(3) + ",schedule-fast-free,offload-activations-greedily=1KiB,overlap-reductions,layout-arenas"
+    PUBLISHED = (("deepcompile-offload-optimizer", "tiny-llama"), ("deepcompile-offload-parameters", "tiny-llama"),
+                 ("deepcompile-offload-activations", "mlp of many rows"), (SMALL_VALUES, "tiny-llama"))
+
+    def verify_published(self, chain, subject, accumulation, settings, space=None):
+        with self.subTest(chain, subject=subject, accumulation=accumulation, settings=settings, space=space):
+            expected = run_once(subject, 2, 3, accumulation, settings=settings)
+            disk = os.path.dirname(running.fresh())
+            budget = ("--memory", f"{expected.header['arena_bytes']}B", "--recompute", "off")
+            got = run_new(subject, 2, chain, accumulation, settings=settings, options=("--poison", "--offload-dir", disk),
+                          compile_options=(*budget, *(("--offload-space", space) if space else ())))
+            self.assertLessEqual(got.header["arena_bytes"], expected.header["arena_bytes"])
+            self.assertGreater(got.header[f"{space or 'host'}_bytes"], 0)
+            self.assert_same(expected, got, chain)
+
+    def test_published_rules(self):
+        for chain, subject in self.PUBLISHED:
+            for accumulation in (1, 4):
+                for settings in ("clipped", "unclipped"):
+                    self.verify_published(chain, subject, accumulation, settings)
+        for chain, _ in (self.PUBLISHED[0], self.PUBLISHED[1], self.PUBLISHED[3]):
+            self.verify_published(chain, "tiny-llama bfloat16", 4, "clipped", "disk")
+            self.verify_published(chain, "tiny-llama autocast", 1, "unclipped")
 
     def test_without_clipping(self):
         """Updates start before the last gradient is there."""

@@ -71,6 +71,7 @@ class Chains(bits_test.BitsTest):
             (pairs if tried.returncode == 0 else refused).append(pair)
         self.assertEqual(set(refused), {("keep-resident", "keep-resident-greedily"), ("fuse-gathers", "prefetch-gathers-greedily"),
                                         ("prefetch-gathers", "prefetch-gathers-greedily"),
+                                        *((name, f"{name}-greedily") for name in ("offload-optimizer", "offload-activations", "offload-parameters")),
                                         *(("gather-by-block", other) for other in ("fuse-gathers", "bucket-reductions", "prefetch-gathers",
                                                                                    "prefetch-gathers-greedily"))})
         for pair, cell in zip(pairs if running.SLOW else pairs[::7], itertools.cycle(CELLS)):

@@ -40,6 +40,14 @@ class Auto(unittest.TestCase):
             self.assertGreater(auto["memory"]["arena_bytes"][space], 0)
             self.assertLessEqual(auto["memory"]["arena_bytes"]["device"], jit["memory"]["arena_bytes"]["device"] // 2)
 
+    def test_no_named_chain_offloads_for_it_unasked(self):
+        archive = running.archive("tiny-llama")
+        jit, _ = report(archive, "--world", "2", "--chain", "zero3")
+        options = ("--world", "2", "--memory", f"{jit['memory']['arena_bytes']['device'] * 7 // 10}B")
+        named, _ = report(archive, *options, "--chain", "deepcompile-offload-optimizer")
+        self.assertGreater(named["memory"]["arena_bytes"]["host"], 0)
+        self.assertEqual(dcc("compile", archive, *options, "--no-cache", "-o", running.fresh(), check=False).returncode, 80)
+
     def test_what_does_not_fit_is_said_by_the_layout(self):
         archive = running.archive("tiny-llama")
         failed = dcc("compile", archive, "--world", "2", "--memory", "100KiB", "--no-cache", "-o", running.fresh(), check=False)

@@ -76,5 +76,62 @@ TEST(Fuse, UntilLatencyIsAFifth) {
   EXPECT_FALSE(fuse({100}, {100}, {110}, kGroupBytes));
 }
 
+TEST(OffloadStates, UpstreamVector) {
+  EXPECT_EQ(usable_beside_states(1009), 807);
+  const std::vector<int64_t> states = {32, 32, 32};
+  EXPECT_EQ(states_that_leave(std::vector<int64_t>{100}, states, 150), 2U);
+  EXPECT_EQ(states_that_leave(std::vector<int64_t>{20, 100, 50}, states, 150), 2U);
+}
+
+TEST(OffloadStates, NoneWithRoomAndAllWithout) {
+  const std::vector<int64_t> states = {32, 32, 32};
+  EXPECT_EQ(states_that_leave(std::vector<int64_t>{54}, states, 150), 0U);
+  EXPECT_EQ(states_that_leave(std::vector<int64_t>{55}, states, 150), 1U);
+  EXPECT_EQ(states_that_leave(std::vector<int64_t>{300}, states, 150), 3U);
+  EXPECT_EQ(states_that_leave({}, states, 10), 0U);
+}
+
+TEST(OffloadStates, ReturnAsThePeaksToComeAllow) {
+  const std::vector<int64_t> states = {32, 32};
+  // The second node's 110 stands before the first one's 100; strictly below the budget.
+  EXPECT_THAT(states_that_return(std::vector<int64_t>{100, 110, 60, 40}, states, 142),
+              ElementsAre(2, 2));
+  EXPECT_THAT(states_that_return(std::vector<int64_t>{100, 110, 80, 77}, states, 142),
+              ElementsAre(2, 3));
+  EXPECT_THAT(states_that_return(std::vector<int64_t>{100, 110, 80, 78}, states, 142),
+              ElementsAre(2, 4));
+  EXPECT_THAT(states_that_return(std::vector<int64_t>{10, 10}, states, 142), ElementsAre(0, 0));
+}
+
+// `count` nodes of 1 ms with peaks of `peak` bytes.
+std::vector<BackwardNode> milliseconds(size_t count, int64_t peak = 0) {
+  return std::vector<BackwardNode>(count, {base::Nanos{1'000'000}, peak});
+}
+
+TEST(OffloadActivations, UpstreamVector) {
+  const int64_t bytes = 32 << 20;
+  const base::Nanos copy{bytes / 10};  // 10 GB/s
+  EXPECT_EQ(reload_ahead(milliseconds(10), bytes, copy, 0, INT64_MAX), 4U);
+  EXPECT_EQ(reload_ahead(milliseconds(10), bytes, base::Nanos{4'000'000}, 0, INT64_MAX), 4U);
+  EXPECT_EQ(reload_ahead(milliseconds(10), bytes, base::Nanos{4'000'001}, 0, INT64_MAX), 5U);
+  EXPECT_EQ(reload_ahead(milliseconds(2), bytes, copy, 0, INT64_MAX), 2U);
+}
+
+TEST(OffloadActivations, ReloadsNoEarlierThanThereIsRoom) {
+  std::vector<BackwardNode> before = milliseconds(10, 100);
+  before[7].peak = 101;
+  const base::Nanos copy{5'000'000};
+  EXPECT_EQ(reload_ahead(before, 20, copy, 30, 150), 2U);
+  EXPECT_EQ(reload_ahead(before, 20, copy, 30, 151), 5U);
+  EXPECT_EQ(reload_ahead(before, 20, copy, 31, 150), 0U);
+}
+
+TEST(OffloadActivations, LargestStayAndSmallerOnesFillTheRest) {
+  EXPECT_EQ(kLeastActivation, 5242880);
+  EXPECT_THAT(activations_that_stay(std::vector<int64_t>{10, 60, 30, 50, 10}, 100),
+              ElementsAre(1, 2, 0));
+  EXPECT_TRUE(activations_that_stay(std::vector<int64_t>{10, 60}, 0).empty());
+}
+
 }  // namespace
 }  // namespace dc::passes::published
