@@ -42,6 +42,10 @@ Loop::Loop(const plan::Plan& plan, Executor& executor, DataSource& data,
 Result<Loop> Loop::create(const plan::Plan& plan, Executor& executor, DataSource& data,
                           const RunSettings& settings, int rank) {
   Loop loop(plan, executor, data, settings, rank);
+  for (const plan::Program& program : plan.programs) {
+    for (const plan::Instruction& instruction : program.instructions)
+      loop.updates_by_range_ = loop.updates_by_range_ || instruction.op == "dc.permit";
+  }
   for (const plan::Parameter& parameter : plan.parameters) {
     loop.trainable_ = std::max<int64_t>(loop.trainable_, parameter.trainable_index + 1);
   }
@@ -131,12 +135,25 @@ std::string Loop::culprit() const {
   return "the gradient norm";
 }
 
+// Where ranks decide for themselves, before the norm, a range may be finite although another is
+// not.
+bool Loop::updated_in_part(const plan::Parameter& parameter) const {
+  bool one_may = false;
+  for (int64_t rank = 0; rank < plan_->world(); ++rank) {
+    if (!std::isfinite(table_row(rank)[trainable_ + base::kTableLoss])) return false;
+    one_may = one_may || std::isfinite(table_row(rank)[parameter.trainable_index]);
+  }
+  return one_may && updates_by_range_;
+}
+
 std::vector<std::string> Loop::updated() const {
   std::vector<std::string> names;
   for (const plan::Parameter& parameter : plan_->parameters) {
     if (parameter.trainable_index < 0) continue;
     if (scalars_[base::kScalarFinite + parameter.trainable_index] > 0) {
       names.push_back(parameter.fqn);
+    } else if (updated_in_part(parameter)) {
+      names.push_back(parameter.fqn + " (in part)");
     }
   }
   return names;

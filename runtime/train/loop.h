@@ -32,7 +32,8 @@ class Loop {
   // After a step that was not finite: "loss", or the first parameter in signature order whose
   // gradient is not. Equal on all ranks.
   std::string culprit() const;
-  // The parameters that were updated all the same; empty when nothing was applied.
+  // The parameters that were updated all the same, with " (in part)" where some ranks updated their
+  // ranges; empty when nothing was applied.
   std::vector<std::string> updated() const;
 
  private:
@@ -41,6 +42,7 @@ class Loop {
   void write_scalars(int64_t step);
   base::Status run_micro_batch(int64_t step, int64_t micro_batch, int32_t program);
   const double* table_row(int64_t rank) const;
+  bool updated_in_part(const plan::Parameter& parameter) const;
 
   const plan::Plan* plan_;
   Executor* executor_;
@@ -53,6 +55,7 @@ class Loop {
   uint64_t* rng_ = nullptr;  // null when the plan draws nothing
   int64_t columns_ = 0;      // of the table
   int64_t trainable_ = 0;
+  bool updates_by_range_ = false;  // each rank permits the update of its own range
 };
 
 int64_t tokens_per_step(

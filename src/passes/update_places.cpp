@@ -38,7 +38,7 @@ class Placer {
   std::vector<UpdatePlace> run(bool at_once) {
     if (at_once) {
       for (const UpdateFragment* fragment : coming_) {
-        places_.push_back({fragment->ready, fragment, true, false});
+        places_.push_back({staying(fragment->ready), fragment, true, false});
         add_waiting({fragment, true});
       }
     } else {
@@ -62,6 +62,12 @@ class Placer {
     const UpdateFragment* fragment;
     Nanos end;
   };
+
+  // The position, or the first one after it whose node does not move itself.
+  int32_t staying(int32_t position) const {
+    while (position < count() && is_member_[axis_.node(position).id.index()]) ++position;
+    return position;
+  }
 
   void add_waiting(Waiting one) {
     const auto later = [](const Waiting& a, const Waiting& b) {

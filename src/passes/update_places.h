@@ -8,7 +8,8 @@
 namespace dc::passes {
 
 struct UpdatePlace {
-  int32_t position = 0;  // before the node there; the number of nodes: at the end
+  // Before the node there, which is of no fragment; the number of nodes: at the end.
+  int32_t position = 0;
   const UpdateFragment* fragment = nullptr;
   bool update = false, gather = false;  // what of it
 };

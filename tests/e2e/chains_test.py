@@ -63,6 +63,11 @@ class Chains(bits_test.BitsTest):
         for chain, cell in zip(chains, itertools.cycle(CELLS)):
             self.verify(chain, cell)
 
+    def test_gathers_that_cross_the_end_of_the_step(self):
+        for stage, cell in zip(itertools.cycle((2, 1)), CELLS):
+            passes = chain_of("bucket-reductions", "overlap-reductions", "overlap-update").replace("shard-parameters=3", f"shard-parameters={stage}")
+            self.verify(passes, (*cell[:4], None))
+
     def test_pairs(self):
         model, refused, pairs = running.archive("mlp"), [], []
         for pair in itertools.combinations(MOVABLE, 2):
