@@ -67,7 +67,7 @@ def bytes_per_second(rate):
 
 
 class Lab:
-    """`with Lab(...)`: up at the beginning, down at the end, also when it is interrupted."""
+    """`with Lab(...)`: up at the beginning, down at the end, also when it is interrupted. One of this name left by a killed run goes first."""
 
     def __init__(self, folder, world, rate, name):
         self.folder, self.world, self.rate = folder, world, rate
@@ -76,6 +76,7 @@ class Lab:
 
     def __enter__(self):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        run([NETLAB, "down"], **self.variables)
         run([NETLAB, "up", str(self.world), self.rate], **self.variables)
         return self
 

@@ -11,7 +11,10 @@ profile are multiplied by one factor, so that those that both measured add up to
 
 A case's figures: predicted (`dcc compile`, or `dcc simulate` with another link), calibrated (the same plan simulated with the calibrated
 profile), measured (median of the steps of rank 0), spread ((p75 - p25) / median of these; above 3 % the case is run once more and the
-calmer run counts). error = predicted / measured - 1. Bias is the median error, residual the mean distance from it. Kendall's tau asks
+calmer run counts). Four more, in ms, say where the difference to the prediction comes from, on rank 0: compute, kernels and what slows
+them (measured less predicted); exposed, compute that stands; wire, collectives from the moment the last rank comes to them (both measured
+less predicted); late, waiting in collectives for ranks that come later, which is predicted as 0. step = compute + exposed; wire and late
+lengthen it as far as they are exposed. error = predicted / measured - 1. Bias is the median error, residual the mean distance from it. Kendall's tau asks
 whether plans come out in the predicted order: over pairs of plans of one model, lab, profile, clipping and accumulation.
 
 With --keep, models, profiles and results (truth.jsonl, one line a case) stay in the folder, and an interrupted run goes on. What fails is
@@ -108,13 +111,17 @@ class Truth:
             away = {g.model for g in GROUPS if g.profile == (world, rate) and any(name not in self.results.rows for name in self.cases(g))}
             if not open_cases and not away:
                 continue
-            with labs.Lab(self.folder, world, rate, "truth") as lab:
-                for model in sorted(away):
-                    self.attempt(f"profile of {model}", lambda model=model: lab.profile(model))
-                for group in here:
-                    for name in self.cases(group):
-                        if name not in self.results.rows:
-                            self.attempt(name, lambda group=group, name=name: self.case(lab, group, name))
+            self.attempt(f"lab of {world} hosts at {rate}", lambda world=world, rate=rate, here=here, away=away: self.visit(world, rate, here, away))
+
+    def visit(self, world, rate, groups, models):
+        with labs.Lab(self.folder, world, rate, "truth") as lab:
+            for model in sorted(models):
+                self.attempt(f"profile of {model}", lambda model=model: lab.profile(model))
+            for group in groups:
+                for name in self.cases(group):
+                    if name not in self.results.rows:
+                        self.attempt(name, lambda group=group, name=name: self.case(lab, group, name))
+        return "done"
 
     def attempt(self, name, do):
         if time.monotonic() > self.deadline:
@@ -124,7 +131,7 @@ class Truth:
             said = do()
             return say(f"{name}: {said}, took {time.monotonic() - began:.0f} s")
         except (labs.Failed, OSError, ValueError, KeyError) as error:
-            return say(f"{name}: FAILED: {error}")
+            return say(f"{name}: FAILED: {error!r}")
 
     def profile(self, lab, group):
         if not group.profile:
@@ -155,10 +162,11 @@ class Truth:
         return path, factor
 
     def simulate(self, lab, plan, profile, group):
+        """The prediction of `dcc simulate --json`."""
         command = [os.path.join(BIN, "dcc"), "simulate", plan, "--profile", profile, "--json"]
         if group.profile and group.profile[1] != group.rate:
             command += ["--link", f"{labs.bytes_per_second(group.rate) * PAYLOAD / 1e9:.6f}"]
-        return json.loads(labs.run(command).stdout)["prediction"]["step_ns"] / 1e6
+        return json.loads(labs.run(command).stdout)["prediction"]
 
     def case(self, lab, group, name):
         profile = self.profile(lab, group)
@@ -172,32 +180,38 @@ class Truth:
         plan, report = lab.compile(group.model, profile, *options, name="case", clipped=group.clipped)
         better, kernels = self.calibrated(lab, group, profile)
         measured, runs = None, 0
-        while runs < 2 and (measured is None or measured[1] > NOISY):
+        while runs < 2 and (measured is None or measured["spread"] > NOISY):
             again = self.measure(lab, plan, group.model)
-            measured = min((m for m in (measured, again) if m), key=lambda m: m[1])
+            measured = min((m for m in (measured, again) if m), key=lambda m: m["spread"])
             runs += 1
-        row = {"name": name, "group": group.name(), "kind": kind(group), "chain": name.split(": ")[1],
-               "compiled_ms": report["prediction"]["step_ns"] / 1e6, "predicted_ms": self.simulate(lab, plan, profile, group),
-               "calibrated_ms": self.simulate(lab, plan, better, group), "kernel_factor": kernels, "measured_ms": measured[0],
-               "spread": measured[1], "runs": runs, "load": os.getloadavg()[0]}
+        foretold, corrected = self.simulate(lab, plan, profile, group), self.simulate(lab, plan, better, group)
+        row = {"name": name, "group": group.name(), "kind": kind(group), "chain": name.split(": ")[1], **measured, "runs": runs,
+               "compiled_ms": report["prediction"]["step_ns"] / 1e6, "predicted_ms": foretold["step_ns"] / 1e6,
+               "calibrated_ms": corrected["step_ns"] / 1e6, "kernel_factor": kernels, "load": os.getloadavg()[0],
+               "compute": measured["compute_ms"] - (foretold["compute_ns"] + foretold["contention_ns"]) / 1e6,
+               "exposed": measured["exposed_ms"] - foretold["exposed_ns"] / 1e6,
+               "wire": measured["wire_ms"] - foretold["communication_ns"] / 1e6}
         self.results.add(row)
         return f"predicted {row['predicted_ms']:.0f}, calibrated {row['calibrated_ms']:.0f}, measured {row['measured_ms']:.0f} ms"
 
     def measure(self, lab, plan, model):
-        """(median ms, spread)"""
-        steps, _ = lab.train(plan, model, self.arguments.warmup, self.arguments.steps)
-        times = [step["step_ms"] for step in steps]
-        low, middle, high = statistics.quantiles(times, n=4, method="inclusive")
-        return middle, (high - low) / middle
+        trace = lab.path("trace.json")
+        steps, _ = lab.train(plan, model, self.arguments.warmup, self.arguments.steps, "--trace", trace)
+        low, middle, high = statistics.quantiles([step["step_ms"] for step in steps], n=4, method="inclusive")
+        late, wire = parts_of_collectives(trace, self.arguments.warmup)
+        exposed = statistics.median(step["exposed_ms"] for step in steps)
+        compute = statistics.median(step["step_ms"] - step["exposed_ms"] for step in steps)
+        return {"measured_ms": middle, "spread": (high - low) / middle, "compute_ms": compute, "exposed_ms": exposed, "late": late, "wire_ms": wire}
 
     def report(self):
         rows = [self.results.rows[name] for group in GROUPS for name in self.cases(group) if name in self.results.rows]
         missing = sum(len(self.cases(group)) for group in GROUPS) - len(rows)
-        print("| model, hosts, link, clipping x micro-batches | chain | predicted ms | calibrated | measured | error | calibrated | spread | runs |")
-        print("|---|---|---|---|---|---|---|---|---|")
+        print("| model, hosts, link, clipping x micro-batches | chain | predicted ms | calibrated | measured | error | calibrated | spread | runs | compute | exposed | wire | late |")
+        print("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
         for row in rows:
             print(f"| {row['group']} | {row['chain']} | {row['predicted_ms']:.0f} | {row['calibrated_ms']:.0f} | {row['measured_ms']:.0f} | "
-                  f"{error(row, 'predicted_ms'):+.1%} | {error(row, 'calibrated_ms'):+.1%} | {row['spread']:.1%} | {row['runs']} |")
+                  f"{error(row, 'predicted_ms'):+.1%} | {error(row, 'calibrated_ms'):+.1%} | {row['spread']:.1%} | {row['runs']} | {row['compute']:+.0f} | "
+                  f"{row['exposed']:+.0f} | {row['wire']:+.0f} | {row['late']:.0f} |")
         print(f"\n{len(rows)} cases, {missing} missing; {sum(row['runs'] > 1 for row in rows)} ran twice, "
               f"{sum(row['spread'] > NOISY for row in rows)} still spread more than {NOISY:.0%}\n")
         print("| cases | of | figure | mean error | 90th percentile | bias | residual | tau |\n|---|---|---|---|---|---|---|---|")
@@ -208,6 +222,24 @@ class Truth:
                     print(f"| {what} | {len(some)} | {figure[:-3]} | {summary(some, figure)} |")
 
 
+def parts_of_collectives(trace, warmup):
+    """Of rank 0, in ms a step: waiting for ranks that come later, and from then to the end."""
+    with open(trace) as file:
+        events = [e for e in json.load(file)["traceEvents"] if e["ph"] == "X" and e["name"] in COLLECTIVES and e["args"]["step"] > warmup]
+    meetings = {}
+    for event in events:
+        a = event["args"]
+        meetings.setdefault((a["step"], a["run"], a["index"]), {})[event["pid"]] = event
+    late = wire = 0
+    for ranks in meetings.values():
+        last = max(event["ts"] for event in ranks.values())
+        late += last - ranks[0]["ts"]
+        wire += ranks[0]["ts"] + ranks[0]["dur"] - last
+    steps = 1000 * len({step for step, _, _ in meetings})
+    return (late / steps, wire / steps) if meetings else (0, 0)
+
+
+COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce")
 KINDS = ("own profile", "other number of ranks", "other link")
 
 
@@ -244,7 +276,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--keep")
     parser.add_argument("--only", default="", help="cases whose name has this text")
-    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=1e6)
     parser.add_argument("--list", action="store_true")
