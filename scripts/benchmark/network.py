@@ -7,7 +7,7 @@ compiled from that profile. Rows, by --chain auto: a, memory too small to keep g
 for one copy of the parameters, beside FSDP2 that keeps them; c, no limit, beside DDP; d, the same with 4 micro-batches, beside DDP; each of
 a, b, c clipped and free (not clipped). `chains` are our zero3 and fsdp, clipped and free, beside FSDP2 that reshards.
 --rows takes words (`a`) and whole names (`a free`, `fsdp clipped`), separated by commas. A peer that several rows name runs once a round.
-What fails is said and left out; after --minutes nothing new is started; --keep keeps models and the profile for the next run.
+What fails is said and left out; after --minutes nothing new is started; --keep keeps models and the profile for the next run. Another build measures anew: give it another folder.
 
 Hidden: the share of the wire's time that does not lengthen the step, for both sides 1 - (step - compute alone) / (wire alone).
 - compute alone: the same micro-batches and update where nothing is sent, on as many processes at once as there are hosts. Ours: a plan of

@@ -18,7 +18,7 @@ lengthen it as far as they are exposed. error = predicted / measured - 1. Bias i
 whether plans come out in the predicted order: over pairs of plans of one model, lab, profile, clipping and accumulation.
 
 With --keep, models, profiles and results (truth.jsonl, one line a case) stay in the folder, and an interrupted run goes on. What fails is
-said and left out. Steps are short, so run it where nothing else runs.
+said and left out. Another build measures anew: give it another folder. Steps are short, so run it where nothing else runs.
 """
 
 import argparse
