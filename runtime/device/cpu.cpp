@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "runtime/device/device.h"
+#include "runtime/device/short_slices.h"
 
 namespace dc::runtime {
 namespace {
@@ -54,6 +55,7 @@ class CpuStream final : public Stream {
 
  private:
   void loop() {
+    prefer_short_slices();  // what it waits for comes while other threads compute
     while (true) {
       Work* work = nullptr;
       {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <thread>
 
+#include "runtime/device/short_slices.h"
 #include "runtime/exec/trace.h"
 #include "runtime/measure/busy.h"
 #include "runtime/measure/measure.h"
@@ -142,6 +143,7 @@ Result<CollectiveSweep> measure_collectives(Job& job, int64_t largest, int compu
   };
   DC_RETURN_IF_ERROR(sweeper->run(alone));
   const Busy busy(compute_threads);
+  prefer_short_slices();  // as the stream that carries collectives in a step
   const double product = time_of_product(busy);
   const auto beside = [&](const Sweep& sweep, const CollectiveBuffer& buffer,
                           int64_t bytes) -> Status {

@@ -1,7 +1,9 @@
 """One rank of PyTorch training the same model: DDP or FSDP2 over gloo. Started by run.py through torchrun, by network.py on the hosts of a lab.
 
-Prints one JSON line on rank 0: the duration of every measured step in milliseconds, and the last loss. FSDP2 wraps every block; `fsdp`
-gathers parameters again in the backward phase, `fsdp-keep` keeps them. Of several micro-batches only the last one is reduced in DDP.
+Prints one JSON line on rank 0: the duration of every measured step and of the update in it (clipping and optimizer) in milliseconds, the
+last loss, and what the host's eth0, if it has one, sent per measured step. FSDP2 wraps every block; `fsdp` gathers parameters again in the
+backward phase, `fsdp-keep` keeps them. Of several micro-batches only the last one is reduced in DDP. `alone` is the bare module: the ranks
+begin each step together and send nothing.
 """
 
 import argparse
@@ -33,6 +35,8 @@ def blocks(module):
 
 
 def wrap(module, kind):
+    if kind == "alone":
+        return module
     if kind == "ddp":
         return torch.nn.parallel.DistributedDataParallel(module)
     from torch.distributed.fsdp import fully_shard
@@ -44,6 +48,15 @@ def wrap(module, kind):
     return module
 
 
+def sent():
+    """Bytes that this host has sent so far."""
+    try:
+        with open("/sys/class/net/eth0/statistics/tx_bytes") as file:
+            return int(file.read())
+    except OSError:
+        return 0
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--preset", default="small-llama")
@@ -52,7 +65,7 @@ def main():
     parser.add_argument("--seq", type=int, default=32)
     parser.add_argument("--accumulation", type=int, default=1)
     parser.add_argument("--no-clip", action="store_true")
-    parser.add_argument("--kind", choices=("ddp", "fsdp", "fsdp-keep"), required=True)
+    parser.add_argument("--kind", choices=("ddp", "fsdp", "fsdp-keep", "alone"), required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--warmup", type=int, required=True)
     arguments = parser.parse_args()
@@ -62,24 +75,31 @@ def main():
     model = wrap(workload.module.train(), arguments.kind)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
     generator = torch.Generator().manual_seed(dist.get_rank())
-    times, loss = [], None
+    times, updates, loss, before = [], [], None, 0
     for step in range(arguments.warmup + arguments.steps):
+        if step == arguments.warmup:
+            before = sent()
         batches = [{n: torch.randint(0, 2048, t.shape, generator=generator) for n, t in workload.inputs.items()}
                    for _ in range(arguments.accumulation)]
+        if arguments.kind == "alone":
+            dist.barrier()
         started = time.perf_counter()
         for inputs in batches:
             waits = arguments.kind == "ddp" and inputs is not batches[-1]
             with model.no_sync() if waits else contextlib.nullcontext():
                 loss = model(**inputs)
                 (loss / arguments.accumulation).backward()
+        updating = time.perf_counter()
         if not arguments.no_clip:
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
         if step >= arguments.warmup:
-            times.append((time.perf_counter() - started) * 1e3)
+            ended = time.perf_counter()
+            times.append((ended - started) * 1e3)
+            updates.append((ended - updating) * 1e3)
     if dist.get_rank() == 0:
-        print(json.dumps({"step_ms": times, "loss": float(loss.detach())}))
+        print(json.dumps({"step_ms": times, "update_ms": updates, "loss": float(loss.detach()), "sent_per_step": (sent() - before) / arguments.steps}))
     dist.destroy_process_group()
 
 

@@ -11,7 +11,7 @@
 namespace dc::cost {
 
 // Where a figure comes from: this very thing was measured; between two measured ones; larger than
-// anything measured; from a table.
+// anything measured, or for another number of ranks; from a table.
 enum class Source : uint8_t { Measured, Interpolated, Extrapolated, Analytic };
 inline constexpr int kSources = 4;
 

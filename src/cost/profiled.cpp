@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 
 #include "src/base/dtype.h"
 #include "src/profile/node_key.h"
@@ -16,6 +17,13 @@ std::string_view operator_of(std::string_view key) { return key.substr(0, key.fi
 
 // Profiles come from files: whatever they claim, an estimate is a number of this size.
 int64_t bounded(double value) { return static_cast<int64_t>(std::clamp(value, 0.0, 1e15)); }
+
+// The size at which each of `measured` ranks sends what each of `ranks` sends of `bytes`: a rank
+// sends all but its own range of what it gathers or reduces.
+int64_t equally_sent(int64_t bytes, int ranks, int measured) {
+  const double part = (1.0 - 1.0 / ranks) / (1.0 - 1.0 / measured);
+  return bounded(static_cast<double>(bytes) * part);
+}
 
 // Bytes of all tensors of a key: "f32[64,32](32,1)" and so on.
 int64_t bytes_of(std::string_view key) {
@@ -110,9 +118,11 @@ void ProfiledCost::add_beside(const base::BesideMeasurement& row) {
 
 // Between two sizes linearly, outside what the nearest says.
 Contention ProfiledCost::contention(Collective kind, Bytes bytes, int group_size) const {
-  const auto found = beside_.find({text(kind), group_size});
+  const int ranks = measured_ranks(kind, group_size);
+  const auto found = beside_.find({text(kind), ranks});
   if (found == beside_.end()) return fallback_.contention(kind, bytes, group_size);
   const std::vector<Beside>& list = found->second;
+  if (ranks != group_size) bytes = {equally_sent(bytes.v, group_size, ranks)};
   const auto above = std::find_if(list.begin(), list.end(),
                                   [&](const Beside& row) { return row.bytes >= bytes.v; });
   if (above == list.end()) return list.back().contention;
@@ -168,18 +178,33 @@ Scratch ProfiledCost::scratch(const ir::Graph& graph, const ir::Node& node) cons
   return fallback_.scratch(graph, node);
 }
 
+int ProfiledCost::measured_ranks(Collective kind, int ranks) const {
+  int nearest = 0;
+  for (const auto& [key, curve] : collectives_) {
+    if (key.first != text(kind) || key.second < 2) continue;
+    if (nearest == 0 || std::abs(key.second - ranks) <= std::abs(nearest - ranks))
+      nearest = key.second;
+  }
+  return ranks < 2 ? 0 : nearest;
+}
+
+// What another number of ranks was not measured for is what takes each rank as much sending: the
+// ranks send to all peers at once, and the link of one is what they wait for.
 Estimate ProfiledCost::collective(Collective kind, Bytes bytes, int group_size) const {
-  const auto curve = collectives_.find({text(kind), group_size});
-  if (curve == collectives_.end()) return fallback_.collective(kind, bytes, group_size);
-  return read(curve->second, bytes.v);
+  const int ranks = measured_ranks(kind, group_size);
+  if (ranks == 0) return fallback_.collective(kind, bytes, group_size);
+  const Curve& curve = collectives_.at({text(kind), ranks});
+  if (ranks == group_size) return read(curve, bytes.v);
+  return {read(curve, equally_sent(bytes.v, group_size, ranks)).time, Source::Extrapolated};
 }
 
 // What the fastest collective of the curve took: the smallest ones are all latency.
 Nanos ProfiledCost::latency(Collective kind, int group_size) const {
-  const auto curve = collectives_.find({text(kind), group_size});
-  if (curve == collectives_.end()) return fallback_.latency(kind, group_size);
-  int64_t least = curve->second.front().time_ns;
-  for (const Point& point : curve->second) least = std::min(least, point.time_ns);
+  const int ranks = measured_ranks(kind, group_size);
+  if (ranks == 0) return fallback_.latency(kind, group_size);
+  const Curve& curve = collectives_.at({text(kind), ranks});
+  int64_t least = curve.front().time_ns;
+  for (const Point& point : curve) least = std::min(least, point.time_ns);
   return {least};
 }
 

@@ -39,6 +39,9 @@ class ProfiledCost final : public CostModel {
   // only at a point.
   static Estimate read(const Curve& curve, int64_t bytes);
   void add_beside(const base::BesideMeasurement& row);
+  // The number of ranks whose figures of `kind` answer for `ranks`: the same, else the nearest, of
+  // two equally near the larger. 0: none.
+  int measured_ranks(Collective kind, int ranks) const;
 
   // What a collective and compute cost each other, by size.
   struct Beside {

@@ -291,8 +291,9 @@ class Emitter {
     if (beyond * 100 > time.compute + time.communication + time.copies) {
       plan_.notes.push_back(
           "beyond-profile: " + std::to_string(time.count(cost::Source::Extrapolated)) + " of " +
-          all + " are for larger sizes than the profile measured; their time, " +
-          base::format_duration(beyond.v) + ", is in proportion to the largest of their kind");
+          all +
+          " are for larger sizes or other numbers of ranks than the profile measured; their " +
+          "time, " + base::format_duration(beyond.v) + ", is in proportion to what was measured");
     }
   }
 

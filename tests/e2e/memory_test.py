@@ -1,4 +1,5 @@
-"""What running ranks really occupy: the sum of their proportional set sizes is the arenas and one constant per rank.
+"""What running ranks really occupy: the sum of their proportional set sizes is the arenas and one constant per rank. Ranks that share a
+host touch every page of their arenas, so the predicted peak is not only enough but needed.
 
     build/venv/bin/python tests/e2e/memory_test.py
     DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/memory_test.py     # the whole zoo
@@ -58,6 +59,20 @@ def alone(pids):
     return private + sum(shared.values())
 
 
+def touched(pids):
+    """Bytes of the slabs that the ranks share, as far as they have pages."""
+    total, inside = 0, False
+    for pid in pids:
+        with open(f"/proc/{pid}/smaps") as file:
+            for line in file:
+                words = line.split()
+                if "-" in words[0] and not words[0].endswith(":"):
+                    inside = len(words) > 5 and words[5] == "/memfd:dcrun"
+                elif inside and words[0] == "Pss:":
+                    total += int(words[1]) * 1024
+    return total
+
+
 def metric_lines(path):
     if not os.path.exists(path):
         return 0
@@ -67,7 +82,7 @@ def metric_lines(path):
 
 class MemoryTest(unittest.TestCase):
     def measure(self, preset, world, zero):
-        """(arena, sum of Pss, sum of Pss of ranks that have the machine for themselves), in bytes, at the largest of some moments."""
+        """(arena, sum of Pss, sum of Pss of ranks that have the machine for themselves, touched slabs), in bytes, at the largest of some moments."""
         model = running.archive(*preset)
         plan = running.compile_plan(model, world, zero)
         metrics = running.fresh(".jsonl")
@@ -75,7 +90,7 @@ class MemoryTest(unittest.TestCase):
         with open(running.fresh(".log"), "w") as log:
             job = subprocess.Popen(command, stdout=log, stderr=log)
         try:
-            pss = lone = 0
+            pss = lone = pages = 0
             for moment in range(3):
                 self.wait_for_steps(job, metrics, 1 + WARM_UP * (moment + 1))
                 ranks = children(job.pid)
@@ -83,11 +98,12 @@ class MemoryTest(unittest.TestCase):
                 self.assertEqual(len(ranks), world)
                 pss = max(pss, sum(proportional(rank) for rank in ranks))
                 lone = max(lone, alone(ranks))
+                pages = max(pages, touched(ranks))
         finally:
             job.send_signal(signal.SIGTERM)
             job.wait(timeout=60)
         self.assertEqual(job.returncode, 75)
-        return running.read_metrics(metrics)[0]["arena_bytes"], pss, lone
+        return running.read_metrics(metrics)[0]["arena_bytes"], pss, lone, pages
 
     def wait_for_steps(self, job, metrics, lines):
         deadline = time.monotonic() + 120
@@ -102,11 +118,13 @@ class MemoryTest(unittest.TestCase):
             for world, zero in ((2, 3), (1, 0), (2, 0), (4, 3)) if running.SLOW else ((2, 3),):
                 label = f"{' '.join(preset).replace('--', '')} world {world} zero {zero}"
                 with self.subTest(label):
-                    arena, pss, lone = self.measure(preset, world, zero)
+                    arena, pss, lone, pages = self.measure(preset, world, zero)
                     constant = (max(pss, lone) - world * arena) / world
                     worst = max(worst, constant)
                     print(f"  {label:44s} arenas {world} x {arena / MIB:6.1f} MiB, Pss {pss / MIB:6.1f} MiB, with nobody else"
-                          f" {lone / MIB:6.1f} MiB: {constant / MIB:6.1f} MiB per rank beside the arena")
+                          f" {lone / MIB:6.1f} MiB, {pages / world / arena:6.1%} of the arenas touched: {constant / MIB:6.1f} MiB per rank beside the arena")
+                    if world > 1:  # a rank alone has no shared slab
+                        self.assertAlmostEqual(pages / world / arena, 1, delta=0.01 + 8 * 4096 / arena)
                     self.assertGreater(constant, 0)  # else these were not the ranks
                     self.assertLessEqual(constant, CONSTANT)
         print(f"  C = {worst / MIB:.1f} MiB per rank for the whole zoo (limit {CONSTANT // MIB})")

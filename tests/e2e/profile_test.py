@@ -176,7 +176,7 @@ class Notes(unittest.TestCase):
         changed["machine"]["software"] = "dcc 0.0.1"
         self.assertEqual(self.notes(changed), {"stale-profile"})
         self.assertEqual(self.notes(good, "--world", "2", "--threads", "2"), {"profile-threads"})
-        self.assertEqual(self.notes(good, "--world", "3"), {"profile-ranks"})
+        self.assertEqual(self.notes(good, "--world", "3"), {"profile-ranks", "beyond-profile"})
         changed = copy.deepcopy(good)
         changed["complete"]["beside_compute"] = False
         self.assertEqual(self.notes(changed), {"partial-profile"})

@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -9,6 +12,22 @@
 
 namespace dc::runtime {
 namespace {
+
+// The kernel's sched_attr, whose header does not go together with <sched.h>.
+struct Attributes {
+  uint32_t size = 0, policy = 0;
+  uint64_t flags = 0;
+  int32_t nice = 0;
+  uint32_t priority = 0;
+  uint64_t runtime = 0, deadline = 0, period = 0;
+};
+
+// Nanoseconds, as the scheduler tells; nothing where it has none.
+std::optional<uint64_t> slice_of_this_thread() {
+  Attributes attributes;
+  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return std::nullopt;
+  return attributes.runtime;
+}
 
 struct Append : Work {
   Append(std::vector<int>& list, int value) : list(list), value(value) {}
@@ -29,6 +48,19 @@ TEST(CpuStream, RunsInOrderAndFinishesBeforeItEnds) {
   }
   ASSERT_EQ(seen.size(), 100u);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(seen[i], i);
+}
+
+TEST(CpuStream, TakesTheCoreAsSoonAsItWakes) {
+  struct Ask : Work {
+    void run() override { slice = slice_of_this_thread(); }
+    std::optional<uint64_t> slice;
+  };
+  const std::optional<uint64_t> usual = slice_of_this_thread();
+  if (!usual || *usual == 0) GTEST_SKIP() << "this kernel has no slices of a thread's own";
+  Ask ask;
+  make_cpu_device()->make_stream("ask")->submit(ask);
+  EXPECT_EQ(ask.slice, 100'000u);
+  EXPECT_EQ(slice_of_this_thread(), usual);  // who submits keeps its own
 }
 
 struct WaitThenSignal : Work {

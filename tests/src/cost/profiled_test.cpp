@@ -85,7 +85,7 @@ TEST_F(Profiled, ScratchIsMeasuredOrEstimated) {
   EXPECT_EQ(unknown.bytes.v, table_.scratch(b_.graph(), node(unknown_)).bytes.v);
 }
 
-TEST_F(Profiled, CollectivesOfTheirGroupOnly) {
+TEST_F(Profiled, CollectivesAreReadOffTheirSizes) {
   profile_.measurements.collectives = {{"all_gather", 2, 16384, taking(1400)},
                                        {"all_gather", 2, 4096, taking(200)},
                                        {"all_reduce", 4, 4096, taking(900)}};
@@ -102,12 +102,33 @@ TEST_F(Profiled, CollectivesOfTheirGroupOnly) {
   EXPECT_EQ(gather(32768).time.v, 2800);
   EXPECT_EQ(gather(32768).source, Source::Extrapolated);
   EXPECT_EQ(cost.latency(Collective::AllGather, 2).v, 200);
-  EXPECT_EQ(cost.latency(Collective::AllGather, 4).v, table_.latency(Collective::AllGather, 4).v);
-  const Estimate four = cost.collective(Collective::AllGather, {4096}, 4);
-  EXPECT_EQ(four.source, Source::Analytic);
-  EXPECT_EQ(four.time.v, table_.collective(Collective::AllGather, {4096}, 4).time.v);
   EXPECT_EQ(cost.collective(Collective::ReduceScatter, {4096}, 2).source, Source::Analytic);
   EXPECT_EQ(cost.collective(Collective::AllReduce, {4096}, 4).time.v, 900);
+  EXPECT_EQ(cost.collective(Collective::AllGather, {4096}, 1).time.v, 0);
+}
+
+TEST_F(Profiled, CollectivesOfOtherGroupsTakeWhatSendsAsMuch) {
+  profile_.measurements.collectives = {{"all_gather", 2, 4096, taking(200)},
+                                       {"all_gather", 2, 16384, taking(1400)},
+                                       {"all_gather", 8, 4096, taking(5000)}};
+  profile_.measurements.beside_compute = {{"all_gather", 2, 16384, taking(2100), 1250},
+                                          {"all_gather", 2, 4096, taking(200), 1000}};
+  const ProfiledCost cost(profile_, table_);
+  const auto gather = [&](int64_t bytes, int ranks) {
+    return cost.collective(Collective::AllGather, {bytes}, ranks);
+  };
+  // Three of four parts are sent, of two ranks' one of two: 8192 bytes as 12288 bytes there.
+  EXPECT_EQ(gather(8192, 4).time.v, gather(12288, 2).time.v);
+  EXPECT_EQ(gather(8192, 4).source, Source::Extrapolated);
+  EXPECT_EQ(gather(3 * 4096, 3).time.v, gather(4 * 4096, 2).time.v);
+  EXPECT_EQ(gather(1 << 20, 4).time.v, gather(3 << 19, 2).time.v);
+  EXPECT_EQ(gather(4096, 5).time.v, 5000);  // equally far from both: the larger, and it sends less
+  EXPECT_EQ(cost.latency(Collective::AllGather, 4).v, 200);
+  EXPECT_EQ(cost.latency(Collective::AllGather, 6).v, 5000);
+  EXPECT_EQ(cost.contention(Collective::AllGather, {8192}, 4),
+            cost.contention(Collective::AllGather, {12288}, 2));
+  EXPECT_EQ(cost.contention(Collective::AllGather, {8192}, 7), Contention{});  // 8 ranks: unknown
+  EXPECT_EQ(cost.collective(Collective::AllReduce, {4096}, 4).source, Source::Analytic);
 }
 
 TEST_F(Profiled, ContentionIsWhatWasMeasuredBesideCompute) {
@@ -124,7 +145,6 @@ TEST_F(Profiled, ContentionIsWhatWasMeasuredBesideCompute) {
   EXPECT_EQ(of(1), of(4096));
   EXPECT_EQ(of(1 << 20), of(16384));
   EXPECT_EQ(cost.contention(Collective::AllReduce, {4096}, 2), Contention{});  // alone: unknown
-  EXPECT_EQ(cost.contention(Collective::AllGather, {4096}, 4), Contention{});
   // Faster beside compute than alone is noise.
   profile_.measurements.beside_compute = {{"all_gather", 2, 4096, taking(150), 990}};
   EXPECT_EQ(ProfiledCost(profile_, table_).contention(Collective::AllGather, {4096}, 2),

@@ -1,0 +1,148 @@
+"""A network lab for benchmarks: models exported once, profiled once per lab, plans compiled from a profile, and one training on all hosts.
+
+Not a program; network.py and truth.py use it. The folder it gets keeps models and profiles, so a second run there finds them.
+"""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+BIN = os.path.join(ROOT, "build", "bin")
+NETLAB = os.path.join(ROOT, "scripts", "netlab.sh")
+_LLAMA_M = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 8,
+    "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 8192, "max_position_embeddings": 256, "tie_word_embeddings": False,
+    "use_cache": False,
+}
+_GPT2 = {
+    "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 256, "n_layer": 4, "n_head": 8, "n_positions": 256, "vocab_size": 2048,
+    "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 0, "eos_token_id": 0, "use_cache": False,
+}
+_MIXTRAL = {
+    "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": 192, "intermediate_size": 384, "num_hidden_layers": 4,
+    "num_attention_heads": 6, "num_key_value_heads": 3, "num_local_experts": 4, "num_experts_per_tok": 2, "vocab_size": 1024,
+    "max_position_embeddings": 256, "tie_word_embeddings": False, "sliding_window": None, "use_cache": False,
+}
+_CONFIGS = {"M": (_LLAMA_M, ("--batch", "2", "--seq", "256")), "gpt2": (_GPT2, ("--batch", "4", "--seq", "256")),
+            "mixtral": (_MIXTRAL, ("--batch", "2", "--seq", "256"))}
+MODELS = ("M", "small-llama", "gpt2", "mixtral")
+_ADAMW = {"kind": "adamw", "lr": 1e-3}
+
+
+class Failed(RuntimeError):
+    pass
+
+
+def say(text):
+    print(time.strftime("[%H:%M:%S] ") + text, file=sys.stderr, flush=True)
+
+
+def run(command, limit=1800, **environment):
+    """What it printed; a command that fails or takes longer is Failed, with all that it started."""
+    job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, env={**os.environ, **environment})
+    try:
+        out, err = job.communicate(timeout=limit)
+    except BaseException as error:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGTERM)
+        job.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise Failed(f"longer than {limit} s: {' '.join(command)}") from error
+        raise
+    if job.returncode:
+        raise Failed(f"exit {job.returncode}: {' '.join(command)}\n{err[-1500:]}")
+    return subprocess.CompletedProcess(command, 0, out, err)
+
+
+def bytes_per_second(rate):
+    """Of tc's words: 1gbit, 200mbit."""
+    number, unit = re.fullmatch(r"([\d.]+)([gmk])bit", rate).groups()
+    return float(number) * {"g": 1e9, "m": 1e6, "k": 1e3}[unit] / 8
+
+
+class Lab:
+    """`with Lab(...)`: up at the beginning, down at the end, also when it is interrupted. One of this name left by a killed run goes first."""
+
+    def __init__(self, folder, world, rate, name):
+        self.folder, self.world, self.rate = folder, world, rate
+        self.variables = {"NETLAB": os.environ.get("NETLAB", name), "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+        os.makedirs(folder, exist_ok=True)
+
+    def __enter__(self):
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        run([NETLAB, "down"], **self.variables)
+        run([NETLAB, "up", str(self.world), self.rate], **self.variables)
+        return self
+
+    def __exit__(self, *_):
+        run([NETLAB, "down"], **self.variables)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def on_hosts(self, *command, limit=1800):
+        return run([NETLAB, "run", *command], limit, **self.variables)
+
+    def sent(self, result):
+        """Bytes that host 0 sent during a command on the hosts."""
+        return int(re.search(r"rank 0 sent (\d+) bytes", result.stderr).group(1))
+
+    def shape(self, model):
+        """Options of export.py and peer.py."""
+        if model not in _CONFIGS:
+            return ["--preset", model]
+        config, shape = _CONFIGS[model]
+        path = self.path(f"config-{model}.json")
+        with open(path, "w") as file:
+            json.dump(config, file)
+        return ["--hf-config", path, *shape]
+
+    def archive(self, model):
+        path = self.path(f"{model}.pt2")
+        if not os.path.exists(path):
+            say(f"exporting {model}")
+            run([sys.executable, os.path.join(ROOT, "scripts", "export.py"), *self.shape(model), "--no-check", "-o", path])
+        return path
+
+    def config(self, clipped):
+        path = self.path("clipped.json" if clipped else "free.json")
+        with open(path, "w") as file:
+            json.dump({"optimizer": _ADAMW, **({"clip_norm": 1.0} if clipped else {})}, file)
+        return path
+
+    def profile(self, model):
+        """Measured on this lab the first time it is asked for."""
+        path = self.path(f"profile-{model}-{self.world}-{self.rate}.json")
+        if not os.path.exists(path):
+            began = time.monotonic()
+            say(f"profiling {model} on {self.world} hosts at {self.rate}")
+            self.on_hosts(os.path.join(BIN, "dcc"), "profile", self.archive(model), "--comm", "tcp", "-o", path)
+            say(f"  took {time.monotonic() - began:.0f} s")
+        return path
+
+    def compile(self, model, profile, *options, name="plan", world=None, clipped=True):
+        """(path of the plan, its report)"""
+        plan = self.path(re.sub(r"\W+", "-", name) + ".dcp")
+        said = run([os.path.join(BIN, "dcc"), "compile", self.archive(model), "--profile", profile, "--no-cache", "--json", "--world",
+                    str(world or self.world), "--config", self.config(clipped), *options, "-o", plan])
+        return plan, json.loads(said.stdout)
+
+    def dcrun(self, plan, model, steps, metrics):
+        return [os.path.join(BIN, "dcrun"), plan, "--weights", self.archive(model), "--data", "synthetic:1", "--steps", str(steps), "--metrics", metrics]
+
+    def train(self, plan, model, warmup, steps, *options):
+        """(rows of the metrics of rank 0 after the warm-up, what the command printed)"""
+        metrics = self.path("metrics.jsonl")
+        result = self.on_hosts(*self.dcrun(plan, model, warmup + steps, metrics), *options)
+        return read_steps(metrics)[warmup:], result
+
+
+def read_steps(metrics):
+    with open(metrics) as file:
+        return [json.loads(line) for line in file][1:]

@@ -1,0 +1,296 @@
+"""How true predictions are: the step time that dcc predicts beside the one dcrun measures, over many plans on network labs (root).
+
+truth.py [--keep FOLDER] [--only TEXT] [--steps N] [--warmup N] [--minutes N] [--list]
+
+Cases are models, chains, budgets, clipping, accumulation, hosts and links (GROUPS). Most use a profile measured on their own lab. Others
+use one of fewer hosts, or one of a faster link with the link's rate said to `dcc simulate --link`: what was not measured must be foretold too.
+On this one machine more hosts than cores also compute slower than in the profile, which only calibration can know.
+
+Calibration is one run per model and lab of a plan that is no case (`dcrun --record-profile` of CALIBRATION): the kernels' times of the
+profile are multiplied by one factor, so that those that both measured add up to what they took in that run; links stay as they are.
+
+A case's figures: predicted (`dcc compile`, or `dcc simulate` with another link), calibrated (the same plan simulated with the calibrated
+profile), measured (median of the steps of rank 0), spread ((p75 - p25) / median of these; above 3 % the case is run once more and the
+calmer run counts). Four more, in ms, say where the difference to the prediction comes from, on rank 0: compute, kernels and what slows
+them (measured less predicted); exposed, compute that stands; wire, collectives from the moment the last rank comes to them (both measured
+less predicted); late, waiting in collectives for ranks that come later, which is predicted as 0. step = compute + exposed; wire and late
+lengthen it as far as they are exposed. error = predicted / measured - 1. Bias is the median error, residual the mean distance from it. Kendall's tau asks
+whether plans come out in the predicted order: over pairs of plans of one model, lab, profile, clipping and accumulation.
+
+With --keep, models, profiles and results (truth.jsonl, one line a case) stay in the folder, and an interrupted run goes on. What fails is
+said and left out. Another build measures anew: give it another folder. Steps are short, so run it where nothing else runs.
+"""
+
+import argparse
+import dataclasses
+import itertools
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+
+import lab as labs
+from lab import BIN, say
+
+FAST, SLOW = "1gbit", "300mbit"
+PAYLOAD = 1448 / 1514  # of what a link carries in full packets
+NOISY = 0.03
+CALIBRATION = ("--chain", "zero3", "--grad-accum", "2")
+RECORDED_STEPS = 5  # two more warm up
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Cases that differ in their chains; `auto@1.1`: with a budget of 1.1 times what zero3 needs."""
+
+    model: str
+    world: int
+    rate: str
+    chains: str
+    clipped: bool = True
+    accumulation: int = 1
+    profile: tuple = ()  # (world, rate) of the lab that was profiled, if not the one that runs
+
+    def name(self):
+        profiled = f", profile of {self.profile[0]} at {self.profile[1]}" if self.profile else ""
+        return f"{self.model} {self.world} at {self.rate}{profiled}, {'clipped' if self.clipped else 'free'} x {self.accumulation}"
+
+
+GROUPS = (
+    Group("M", 2, FAST, "zero0 zero1 zero2 zero3 fsdp deepcompile-p deepcompile-s deepcompile-ps auto auto@1.02 auto@1.25"),
+    Group("M", 2, FAST, "zero3 fsdp auto", clipped=False),
+    Group("M", 2, FAST, "fsdp auto", accumulation=2),
+    Group("small-llama", 2, FAST, "zero1 zero3 fsdp deepcompile-p deepcompile-ps auto auto@1.05"),
+    Group("small-llama", 2, FAST, "zero0 zero2 fsdp auto", clipped=False),
+    Group("small-llama", 2, FAST, "fsdp auto", accumulation=2),
+    Group("gpt2", 2, FAST, "zero0 zero1 zero3 fsdp deepcompile-s auto auto@1.05"),
+    Group("mixtral", 2, FAST, "zero0 zero2 zero3 fsdp auto"),
+    Group("small-llama", 3, FAST, "zero0 zero1 zero3 fsdp deepcompile-ps auto", profile=(2, FAST)),
+    Group("gpt2", 3, FAST, "zero1 zero3 fsdp auto", clipped=False, profile=(2, FAST)),
+    Group("small-llama", 4, FAST, "zero1 zero3 fsdp deepcompile-ps auto auto@1.05"),
+    Group("small-llama", 4, FAST, "zero3 fsdp auto", profile=(2, FAST)),
+    Group("gpt2", 4, FAST, "zero0 zero1 zero3 fsdp auto", profile=(2, FAST)),
+    Group("small-llama", 2, SLOW, "zero1 zero3 fsdp auto", profile=(2, FAST)),
+    Group("gpt2", 2, SLOW, "zero0 zero3 fsdp auto", clipped=False, profile=(2, FAST)),
+)
+
+
+class Results:
+    """One line for each case and calibration that is done."""
+
+    def __init__(self, path):
+        self.path, self.rows = path, {}
+        if os.path.exists(path):
+            with open(path) as file:
+                self.rows = {row["name"]: row for row in map(json.loads, file)}
+
+    def add(self, row):
+        self.rows[row["name"]] = row
+        with open(self.path, "a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+class Truth:
+    def __init__(self, folder, arguments):
+        self.folder, self.arguments = folder, arguments
+        self.results = Results(os.path.join(folder, "truth.jsonl"))
+        self.deadline = time.monotonic() + 60 * arguments.minutes
+
+    def cases(self, group):
+        return [f"{group.name()}: {chain}" for chain in group.chains.split() if self.arguments.only in f"{group.name()}: {chain}"]
+
+    def run(self):
+        """Lab after lab, the profiled ones first."""
+        places = dict.fromkeys((group.profile or (group.world, group.rate)) for group in GROUPS)
+        places.update(dict.fromkeys((group.world, group.rate) for group in GROUPS))
+        for world, rate in places:
+            here = [group for group in GROUPS if (group.world, group.rate) == (world, rate)]
+            open_cases = [name for group in here for name in self.cases(group) if name not in self.results.rows]
+            away = {g.model for g in GROUPS if g.profile == (world, rate) and any(name not in self.results.rows for name in self.cases(g))}
+            if not open_cases and not away:
+                continue
+            self.attempt(f"lab of {world} hosts at {rate}", lambda world=world, rate=rate, here=here, away=away: self.visit(world, rate, here, away))
+
+    def visit(self, world, rate, groups, models):
+        with labs.Lab(self.folder, world, rate, "truth") as lab:
+            for model in sorted(models):
+                self.attempt(f"profile of {model}", lambda model=model: lab.profile(model))
+            for group in groups:
+                for name in self.cases(group):
+                    if name not in self.results.rows:
+                        self.attempt(name, lambda group=group, name=name: self.case(lab, group, name))
+        return "done"
+
+    def attempt(self, name, do):
+        if time.monotonic() > self.deadline:
+            return say(f"{name}: left out, the time is up")
+        began = time.monotonic()
+        try:
+            said = do()
+            return say(f"{name}: {said}, took {time.monotonic() - began:.0f} s")
+        except (labs.Failed, OSError, ValueError, KeyError) as error:
+            return say(f"{name}: FAILED: {error!r}")
+
+    def profile(self, lab, group):
+        if not group.profile:
+            return lab.profile(group.model)
+        path = lab.path(f"profile-{group.model}-{group.profile[0]}-{group.profile[1]}.json")
+        if not os.path.exists(path):
+            raise labs.Failed(path + " is missing")
+        return path
+
+    def calibrated(self, lab, group, profile):
+        """The profile with its kernels as long as they were in one run on this lab."""
+        recorded = lab.path(f"recorded-{group.model}-{lab.world}-{lab.rate}.json")
+        if not os.path.exists(recorded):
+            plan, _ = lab.compile(group.model, profile, *CALIBRATION, name="calibration")
+            lab.train(plan, group.model, 2, RECORDED_STEPS, "--record-profile", recorded)
+        with open(profile) as file:
+            document = json.load(file)
+        with open(recorded) as file:
+            ran = {row["key"]: row for row in json.load(file)["kernels"]}
+        both = [(row["median_ns"], ran[row["key"]]) for row in document["kernels"] if row["key"] in ran]
+        factor = sum(row["samples"] * row["median_ns"] for _, row in both) / sum(row["samples"] * before for before, row in both)
+        for row in document["kernels"]:
+            for key in ("median_ns", "fastest_ns"):
+                row[key] = max(1, round(factor * row[key]))
+        path = lab.path("calibrated.json")
+        with open(path, "w") as file:
+            json.dump(document, file)
+        return path, factor
+
+    def simulate(self, lab, plan, profile, group):
+        """The prediction of `dcc simulate --json`."""
+        command = [os.path.join(BIN, "dcc"), "simulate", plan, "--profile", profile, "--json"]
+        if group.profile and group.profile[1] != group.rate:
+            command += ["--link", f"{labs.bytes_per_second(group.rate) * PAYLOAD / 1e9:.6f}"]
+        return json.loads(labs.run(command).stdout)["prediction"]
+
+    def case(self, lab, group, name):
+        profile = self.profile(lab, group)
+        chain, _, factor = name.split(": ")[1].partition("@")
+        options = ["--chain", chain]
+        if factor:
+            need = lab.compile(group.model, profile, "--chain", "zero3", name="need", clipped=group.clipped)[1]
+            options += ["--memory", str(int(float(factor) * need["memory"]["arena_bytes"]["device"]))]
+        if group.accumulation > 1:
+            options += ["--grad-accum", str(group.accumulation)]
+        plan, report = lab.compile(group.model, profile, *options, name="case", clipped=group.clipped)
+        better, kernels = self.calibrated(lab, group, profile)
+        measured, runs = None, 0
+        while runs < 2 and (measured is None or measured["spread"] > NOISY):
+            again = self.measure(lab, plan, group.model)
+            measured = min((m for m in (measured, again) if m), key=lambda m: m["spread"])
+            runs += 1
+        foretold, corrected = self.simulate(lab, plan, profile, group), self.simulate(lab, plan, better, group)
+        row = {"name": name, "group": group.name(), "kind": kind(group), "chain": name.split(": ")[1], **measured, "runs": runs,
+               "compiled_ms": report["prediction"]["step_ns"] / 1e6, "predicted_ms": foretold["step_ns"] / 1e6,
+               "calibrated_ms": corrected["step_ns"] / 1e6, "kernel_factor": kernels, "load": os.getloadavg()[0],
+               "compute": measured["compute_ms"] - (foretold["compute_ns"] + foretold["contention_ns"]) / 1e6,
+               "exposed": measured["exposed_ms"] - foretold["exposed_ns"] / 1e6,
+               "wire": measured["wire_ms"] - foretold["communication_ns"] / 1e6}
+        self.results.add(row)
+        return f"predicted {row['predicted_ms']:.0f}, calibrated {row['calibrated_ms']:.0f}, measured {row['measured_ms']:.0f} ms"
+
+    def measure(self, lab, plan, model):
+        trace = lab.path("trace.json")
+        steps, _ = lab.train(plan, model, self.arguments.warmup, self.arguments.steps, "--trace", trace)
+        low, middle, high = statistics.quantiles([step["step_ms"] for step in steps], n=4, method="inclusive")
+        late, wire = parts_of_collectives(trace, self.arguments.warmup)
+        exposed = statistics.median(step["exposed_ms"] for step in steps)
+        compute = statistics.median(step["step_ms"] - step["exposed_ms"] for step in steps)
+        return {"measured_ms": middle, "spread": (high - low) / middle, "compute_ms": compute, "exposed_ms": exposed, "late": late, "wire_ms": wire}
+
+    def report(self):
+        rows = [self.results.rows[name] for group in GROUPS for name in self.cases(group) if name in self.results.rows]
+        missing = sum(len(self.cases(group)) for group in GROUPS) - len(rows)
+        print("| model, hosts, link, clipping x micro-batches | chain | predicted ms | calibrated | measured | error | calibrated | spread | runs | compute | exposed | wire | late |")
+        print("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+        for row in rows:
+            print(f"| {row['group']} | {row['chain']} | {row['predicted_ms']:.0f} | {row['calibrated_ms']:.0f} | {row['measured_ms']:.0f} | "
+                  f"{error(row, 'predicted_ms'):+.1%} | {error(row, 'calibrated_ms'):+.1%} | {row['spread']:.1%} | {row['runs']} | {row['compute']:+.0f} | "
+                  f"{row['exposed']:+.0f} | {row['wire']:+.0f} | {row['late']:.0f} |")
+        print(f"\n{len(rows)} cases, {missing} missing; {sum(row['runs'] > 1 for row in rows)} ran twice, "
+              f"{sum(row['spread'] > NOISY for row in rows)} still spread more than {NOISY:.0%}\n")
+        print("| cases | of | figure | mean error | 90th percentile | bias | residual | tau |\n|---|---|---|---|---|---|---|---|")
+        for what in ("all", *KINDS):
+            some = [row for row in rows if what in ("all", row["kind"])]
+            if some:
+                for figure in ("predicted_ms", "calibrated_ms"):
+                    print(f"| {what} | {len(some)} | {figure[:-3]} | {summary(some, figure)} |")
+
+
+def parts_of_collectives(trace, warmup):
+    """Of rank 0, in ms a step: waiting for ranks that come later, and from then to the end."""
+    with open(trace) as file:
+        events = [e for e in json.load(file)["traceEvents"] if e["ph"] == "X" and e["name"] in COLLECTIVES and e["args"]["step"] > warmup]
+    meetings = {}
+    for event in events:
+        a = event["args"]
+        meetings.setdefault((a["step"], a["run"], a["index"]), {})[event["pid"]] = event
+    late = wire = 0
+    for ranks in meetings.values():
+        last = max(event["ts"] for event in ranks.values())
+        late += last - ranks[0]["ts"]
+        wire += ranks[0]["ts"] + ranks[0]["dur"] - last
+    steps = 1000 * len({step for step, _, _ in meetings})
+    return (late / steps, wire / steps) if meetings else (0, 0)
+
+
+COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce")
+KINDS = ("own profile", "other number of ranks", "other link")
+
+
+def kind(group):
+    if not group.profile:
+        return KINDS[0]
+    return KINDS[1] if group.profile[0] != group.world else KINDS[2]
+
+
+def error(row, figure):
+    return row[figure] / row["measured_ms"] - 1
+
+
+def kendall(pairs):
+    """Tau of (predicted, measured): of all pairs of plans, those in the same order less those in the opposite one. Equal ones are neither."""
+    sign = lambda x: (x > 0) - (x < 0)
+    signs = [sign(a[0] - b[0]) * sign(a[1] - b[1]) for a, b in itertools.combinations(pairs, 2)]
+    return sum(signs) / len(signs) if signs else None
+
+
+def summary(rows, figure):
+    errors = [error(row, figure) for row in rows]
+    bias = statistics.median(errors)
+    far = sorted(map(abs, errors))[max(0, -(-len(errors) * 9 // 10) - 1)]
+    by_group = {}
+    for row in rows:
+        by_group.setdefault(row["group"], []).append((row[figure], row["measured_ms"]))
+    taus = [kendall(pairs) for pairs in by_group.values() if len(pairs) > 2]
+    tau = f"{statistics.mean(taus):.2f} (mean of {len(taus)} groups)" if taus else ""
+    return (f"{statistics.mean(map(abs, errors)):.1%} | {far:.1%} | {bias:+.1%} | {statistics.mean(abs(e - bias) for e in errors):.1%} | {tau}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--keep")
+    parser.add_argument("--only", default="", help="cases whose name has this text")
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--warmup", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=1e6)
+    parser.add_argument("--list", action="store_true")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        os.makedirs(arguments.keep or folder, exist_ok=True)
+        truth = Truth(arguments.keep or folder, arguments)
+        if arguments.list:
+            return print("\n".join(name for group in GROUPS for name in truth.cases(group)))
+        try:
+            truth.run()
+        finally:
+            truth.report()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
