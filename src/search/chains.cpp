@@ -28,21 +28,22 @@ constexpr NamedChain kChains[] = {
     {"zero3", DC_BEGIN(3) ",recompute" DC_END, "parameters, gradients and optimizer state sharded"},
     {"fsdp", DC_BEGIN(3) ",recompute,gather-by-block,overlap-reductions" DC_END,
      "one collective per block, the next block's gather beside the current one, as FSDP2"},
-    // DeepCompile (arXiv 2504.09983) with its published constants: 1 GB of gradients per bucket.
+    // DeepCompile (arXiv 2504.09983) with its published constants: 1 GB of gradients per bucket,
+    // and, as buckets are double-buffered, one travels while the next one fills.
     {"deepcompile-p",
      DC_BEGIN(
          3) ",schedule-fast-free,recompute,bucket-reductions=1000000000,prefetch-gathers-greedily,"
-            "overlap-reductions" DC_END,
+            "overlap-reductions=1000000000" DC_END,
      "published rules: proactive prefetch"},
     {"deepcompile-s",
      DC_BEGIN(
          3) ",schedule-fast-free,recompute,bucket-reductions=1000000000,keep-resident-greedily,"
-            "overlap-reductions" DC_END,
+            "overlap-reductions=1000000000" DC_END,
      "published rules: selective unsharding"},
     {"deepcompile-ps",
      DC_BEGIN(
          3) ",schedule-fast-free,recompute,bucket-reductions=1000000000,prefetch-gathers-greedily,"
-            "keep-resident-greedily,overlap-reductions" DC_END,
+            "keep-resident-greedily,overlap-reductions=1000000000" DC_END,
      "published rules: prefetch, then unsharding in what memory is left"},
 };
 
