@@ -26,7 +26,8 @@ constexpr NamedChain kChains[] = {
     {"zero1", DC_BEGIN(1) ",recompute" DC_END, "optimizer state sharded"},
     {"zero2", DC_BEGIN(2) ",recompute" DC_END, "gradients and optimizer state sharded"},
     {"zero3", DC_BEGIN(3) ",recompute" DC_END, "parameters, gradients and optimizer state sharded"},
-    {"fsdp", DC_BEGIN(3) ",recompute,gather-by-block,overlap-reductions" DC_END,
+    // A block's reduction starts when the one before it is done, which bounds what waits.
+    {"fsdp", DC_BEGIN(3) ",recompute,gather-by-block,overlap-reductions=1" DC_END,
      "one collective per block, the next block's gather beside the current one, as FSDP2"},
     // DeepCompile (arXiv 2504.09983) with its published constants: 1 GB of gradients per bucket,
     // and, as buckets are double-buffered, one travels while the next one fills.
