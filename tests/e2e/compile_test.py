@@ -325,7 +325,7 @@ class Reports(unittest.TestCase):
         self.assertEqual(passes, ["normalize-graph", "shard-parameters[=N]", "insert-collectives", "add-update", "schedule",
                                   "schedule-fast-free", "recompute", "keep-resident[=N]", "gather-by-block", "fuse-gathers[=N]", "bucket-reductions[=N]", "offload-optimizer",
                                   "offload-activations", "offload-parameters", "prefetch-gathers",
-                                  "prefetch-gathers-greedily", "keep-resident-greedily", "overlap-reductions", "layout-arenas"])
+                                  "prefetch-gathers-greedily", "keep-resident-greedily", "overlap-reductions[=N]", "layout-arenas"])
         source = os.path.join(running.ROOT, "tests", "passes", "shard-parameters", "zero_3.dcir")
         with open(source) as file:
             step = file.read().split("// ----", 1)[0]
