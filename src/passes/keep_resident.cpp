@@ -6,6 +6,8 @@
 // at every such position. Whether a gather saved was hidden anyway is for a search to find out: it
 // sets how much may be kept. Kernels and sums stay the same; so do all numbers.
 #include <algorithm>
+#include <bit>
+#include <span>
 
 #include "src/base/text.h"
 #include "src/passes/pass.h"
@@ -30,6 +32,14 @@ class Keeper {
                        return static_cast<double>(a->saved.v) * static_cast<double>(b->bytes) >
                               static_cast<double>(b->saved.v) * static_cast<double>(a->bytes);
                      });
+    for (size_t first = 0; first < order.size();) {
+      size_t last = first + 1;
+      while (last < order.size() && order[last]->bytes == order[first]->bytes &&
+             order[last]->saved == order[first]->saved)
+        ++last;
+      spread(std::span(order).subspan(first, last - first));
+      first = last;
+    }
     for (const ResidencyCandidate* candidate : order) {
       if (candidate->bytes > room_ || !fits(*candidate)) continue;
       room_ -= candidate->bytes;
@@ -42,6 +52,19 @@ class Keeper {
   void keep(const std::vector<const ResidencyCandidate*>& chosen) { residency_.keep(chosen); }
 
  private:
+  // Orders equals so that the first few, however many, lie evenly over the program: then so do the
+  // gathers that remain, and the link has work throughout. Bit reversal of the index.
+  static void spread(std::span<const ResidencyCandidate*> equals) {
+    const std::vector<const ResidencyCandidate*> given(equals.begin(), equals.end());
+    const int bits = std::bit_width(given.size() - 1);
+    size_t next = 0;
+    for (size_t i = 0; i < size_t{1} << bits; ++i) {
+      size_t reversed = 0;
+      for (int bit = 0; bit < bits; ++bit) reversed |= (i >> bit & 1) << (bits - 1 - bit);
+      if (reversed < given.size()) equals[next++] = given[reversed];
+    }
+  }
+
   bool fits(const ResidencyCandidate& candidate) {
     if (!limit_) return true;
     bool fits = true;

@@ -5,7 +5,9 @@
 // second resource that serves collectives in order. The done of a reduction, with the small kernels
 // that stand on it, moves to the first position that compute reaches after the reduction's end, but
 // never past a reader, and only as far as the budget allows: the gradient stays alive until its
-// done. Kernels, collectives and the order of sums stay the same; so do all numbers.
+// done. With a size, no more than that travels at once, as with a double-buffered bucket: a
+// reduction that would be too much starts when those before it are done. Kernels, collectives and
+// the order of sums stay the same; so do all numbers.
 #include <algorithm>
 
 #include "src/cost/transfer.h"
@@ -23,9 +25,16 @@ using ir::OpKind;
 
 class Overlapper {
  public:
+  // `most`: bytes that may travel at once.
   Overlapper(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost,
-             std::optional<int64_t> limit)
-      : step_(step), graph_(graph), cost_(cost), limit_(limit), axis_(step, graph, cost) {}
+             std::optional<int64_t> limit, int64_t most)
+      : step_(step),
+        graph_(graph),
+        cost_(cost),
+        limit_(limit),
+        most_(most),
+        axis_(step, graph, cost),
+        travelling_(axis_.live.order.size()) {}
 
   // Returns how many reductions moved.
   int run() {
@@ -64,16 +73,35 @@ class Overlapper {
     const int32_t wanted = std::min(count(), static_cast<int32_t>(in_time - axis_.at.begin()));
     const int32_t limit = latest_tail(axis_, bucket, tail, wanted);
     const int64_t bytes = bytes_of(bucket, tail);
+    int64_t wire = wire_bytes(bucket);
     int32_t target = position;
-    while (target < limit && fits(target, bytes)) ++target;
+    while (target < limit && fits(target, bytes) && may_start_beside(target, wire)) ++target;
     while (target > position && target < count() && !marks_a_place(axis_.node(target))) --target;
     if (target <= position || axis_.time_before(target) == axis_.time_before(position)) return;
-    for (int32_t i = position; i < target; ++i) axis_.bytes[static_cast<size_t>(i)] += bytes;
+    for (int32_t i = position; i < target; ++i) {
+      axis_.bytes[static_cast<size_t>(i)] += bytes;
+      travelling_[static_cast<size_t>(i)] += wire_bytes(bucket);
+    }
     moves_.push_back({tail, target < count() ? axis_.node(target).id : NodeId{}});
   }
 
   bool fits(int32_t position, int64_t bytes) const {
     return !limit_ || axis_.bytes[static_cast<size_t>(position)] + bytes <= *limit_;
+  }
+
+  int64_t wire_bytes(const Nodes& bucket) const {
+    int64_t bytes = 0;
+    for (NodeId start : bucket) bytes += cost::transfer_of(graph_, graph_.node(start))->bytes().v;
+    return bytes;
+  }
+
+  // Whether the reduction that starts at `position`, if one does, may travel beside `wire` bytes
+  // and what travels there already; it is then part of `wire`.
+  bool may_start_beside(int32_t position, int64_t& wire) const {
+    const ir::Node& node = axis_.node(position);
+    if (most_ == INT64_MAX || !is_reduction(node.kind) || cost::joins(node)) return true;
+    wire += wire_bytes(cost::bucket_of(graph_, node.id));
+    return travelling_[static_cast<size_t>(position)] + wire <= most_;
   }
 
   // What stays alive longer: the summands that travel, unless they are state, and the results that
@@ -101,7 +129,9 @@ class Overlapper {
   ir::Graph& graph_;
   const cost::CostModel& cost_;
   std::optional<int64_t> limit_;
+  int64_t most_;
   TimeAxis axis_;
+  std::vector<int64_t> travelling_;  // beside each position, by the moves so far
   std::vector<Move> moves_;
 };
 
@@ -109,13 +139,15 @@ class Overlapper {
 
 int wait_later(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost,
                std::optional<int64_t> limit) {
-  return Overlapper(step, graph, cost, limit).run();
+  return Overlapper(step, graph, cost, limit, INT64_MAX).run();
 }
 
 base::Result<Change> overlap_reductions(ir::Step& step, PassContext& context) {
   return move_collectives(step, context, "overlap-reductions", "reductions run beside compute",
                           [&](ir::Graph& graph, std::optional<int64_t> limit) {
-                            return wait_later(step, graph, context.cost, limit);
+                            return Overlapper(step, graph, context.cost, limit,
+                                              context.argument.value_or(INT64_MAX))
+                                .run();
                           });
 }
 

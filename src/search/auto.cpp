@@ -224,6 +224,9 @@ class Search {
       DC_SHARDED
       "keep-resident,fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions,"
       "layout-arenas",
+      // Where the link is the bottleneck, memory for whole parameters beats memory for gathers that
+      // start early, and gradients that wait take it away from both.
+      DC_SHARDED "keep-resident,gather-by-block,overlap-reductions=1000000000,layout-arenas",
       // Whole parameters, refreshed while the next step begins.
       "normalize-graph,shard-parameters=2,insert-collectives,add-update,schedule,recompute,"
       "bucket-reductions,overlap-reductions,overlap-update,layout-arenas",

@@ -26,36 +26,38 @@ constexpr NamedChain kChains[] = {
     {"zero1", DC_BEGIN(1) ",recompute" DC_END, "optimizer state sharded"},
     {"zero2", DC_BEGIN(2) ",recompute" DC_END, "gradients and optimizer state sharded"},
     {"zero3", DC_BEGIN(3) ",recompute" DC_END, "parameters, gradients and optimizer state sharded"},
-    {"fsdp", DC_BEGIN(3) ",recompute,gather-by-block,overlap-reductions" DC_END,
+    // A block's reduction starts when the one before it is done, which bounds what waits.
+    {"fsdp", DC_BEGIN(3) ",recompute,gather-by-block,overlap-reductions=1" DC_END,
      "one collective per block, the next block's gather beside the current one, as FSDP2"},
-    // DeepCompile (arXiv 2504.09983) with its published constants: 1 GB of gradients per bucket.
+    // DeepCompile (arXiv 2504.09983) with its published constants: 1 GB of gradients per bucket,
+    // and, as buckets are double-buffered, one travels while the next one fills.
     {"deepcompile-p",
      DC_BEGIN(
          3) ",schedule-fast-free,recompute,bucket-reductions=1000000000,prefetch-gathers-greedily,"
-            "overlap-reductions" DC_END,
+            "overlap-reductions=1000000000" DC_END,
      "published rules: proactive prefetch"},
     {"deepcompile-s",
      DC_BEGIN(
          3) ",schedule-fast-free,recompute,bucket-reductions=1000000000,keep-resident-greedily,"
-            "overlap-reductions" DC_END,
+            "overlap-reductions=1000000000" DC_END,
      "published rules: selective unsharding"},
     {"deepcompile-ps",
      DC_BEGIN(
          3) ",schedule-fast-free,recompute,bucket-reductions=1000000000,prefetch-gathers-greedily,"
-            "keep-resident-greedily,overlap-reductions" DC_END,
+            "keep-resident-greedily,overlap-reductions=1000000000" DC_END,
      "published rules: prefetch, then unsharding in what memory is left"},
     // Offloading stands in the place of both.
     {"deepcompile-offload-optimizer",
      DC_BEGIN(3) ",schedule-fast-free,recompute,bucket-reductions=1000000000,"
-                 "offload-optimizer-greedily,overlap-reductions" DC_END,
+                 "offload-optimizer-greedily,overlap-reductions=1000000000" DC_END,
      "published rules: optimizer state offloaded as far as the budget asks"},
     {"deepcompile-offload-activations",
      DC_BEGIN(3) ",schedule-fast-free,recompute,bucket-reductions=1000000000,"
-                 "offload-activations-greedily,overlap-reductions" DC_END,
+                 "offload-activations-greedily,overlap-reductions=1000000000" DC_END,
      "published rules: activations offloaded as far as the budget asks"},
     {"deepcompile-offload-parameters",
      DC_BEGIN(3) ",schedule-fast-free,recompute,bucket-reductions=1000000000,"
-                 "offload-parameters-greedily,overlap-reductions" DC_END,
+                 "offload-parameters-greedily,overlap-reductions=1000000000" DC_END,
      "published rules: all parameters offloaded"},
 };
 

@@ -176,14 +176,15 @@ class ScheduleTest(BitsTest):
     CHAINS = (("prefetch-gathers",), ("overlap-reductions",), ("prefetch-gathers", "overlap-reductions"),
               ("keep-resident",), ("keep-resident=64KiB", "prefetch-gathers", "overlap-reductions"),
               ("fuse-gathers", "bucket-reductions"),
-              ("keep-resident=64KiB", "fuse-gathers=32KiB", "bucket-reductions=32KiB", "prefetch-gathers", "overlap-reductions"))
+              ("keep-resident=64KiB", "fuse-gathers=32KiB", "bucket-reductions=32KiB", "prefetch-gathers", "overlap-reductions"),
+              ("bucket-reductions=16KiB", "overlap-reductions=16KiB"))
 
     def test_moved_collectives(self):
         cases = [("mlp", 3, 3, 1, 2), ("tiny-llama", 2, 3, 4, 2), ("tiny-llama", 3, 0, 4, 1), ("tiny-gpt2 dropout", 2, 2, 1, 2),
                  ("tiny-llama bfloat16", 4, 3, 1, 2), ("tiny-llama autocast", 2, 3, 1, 0), ("tiny-llama bfloat16", 2, 1, 4, 1),
                  ("mlp", 3, 3, 4, 3), ("tiny-gpt2 dropout", 2, 3, 4, 4), ("tiny-llama autocast", 3, 3, 4, 3), ("tiny-llama bfloat16", 2, 3, 1, 4),
                  ("tiny-llama", 3, 3, 4, 5), ("tiny-llama bfloat16", 4, 0, 4, 5), ("mlp", 4, 2, 1, 6), ("tiny-gpt2 dropout", 3, 3, 1, 6),
-                 ("tiny-llama autocast", 2, 3, 4, 6)]
+                 ("tiny-llama autocast", 2, 3, 4, 6), ("tiny-llama", 3, 3, 4, 7), ("tiny-llama bfloat16", 2, 1, 1, 7)]
         if running.SLOW:
             cases = [(s, w, z, a, c) for s in SUBJECTS for w in (2, 3, 4) for z in (0, 1, 2, 3) for a in (1, 4) for c in range(len(self.CHAINS))]
         for subject, world, zero, accumulation, chain in cases:

@@ -328,7 +328,7 @@ class Reports(unittest.TestCase):
                                   "schedule-fast-free", "recompute", "keep-resident[=N]", "gather-by-block", "fuse-gathers[=N]", "bucket-reductions[=N]", "offload-optimizer",
                                   "offload-activations", "offload-parameters", "offload-optimizer-greedily", "offload-activations-greedily[=N]",
                                   "offload-parameters-greedily", "prefetch-gathers",
-                                  "prefetch-gathers-greedily", "keep-resident-greedily", "overlap-reductions", "overlap-update",
+                                  "prefetch-gathers-greedily", "keep-resident-greedily", "overlap-reductions[=N]", "overlap-update",
                                   "layout-arenas"])
         source = os.path.join(running.ROOT, "tests", "passes", "shard-parameters", "zero_3.dcir")
         with open(source) as file:
