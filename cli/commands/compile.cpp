@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "cli/commands/commands.h"
 #include "cli/commands/model.h"
 #include "runtime/measure/measure.h"
+#include "runtime/plan/changes.h"
 #include "runtime/plan/file.h"
 #include "runtime/plan/report.h"
 #include "src/base/build_id.h"
@@ -257,7 +259,32 @@ const char* cache_word(const Job& job, const Compiled& compiled) {
   return compiled.hit ? "hit" : "miss";
 }
 
-std::string json_report(const Job& job, const Compiled& compiled) {
+// What was in the output file: the plan that this one takes the place of.
+std::optional<runtime::plan::Plan> plan_before(const std::string& output) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(output, none)) return std::nullopt;
+  Result<runtime::plan::Loaded> loaded = runtime::plan::load(output);
+  if (!loaded.ok()) return std::nullopt;  // whatever it was, it is replaced
+  return std::move(loaded->plan);
+}
+
+// Empty: the output held no plan of this model.
+std::vector<std::string> changes(const std::optional<runtime::plan::Plan>& before,
+                                 const runtime::plan::Plan& after) {
+  if (!before || before->model_digest != after.model_digest) return {};
+  return runtime::plan::changes(*before, after);
+}
+
+std::string text_report(const Compiled& compiled, const std::vector<std::string>& changes) {
+  std::string text = runtime::plan::report(compiled.plan);
+  if (changes.empty()) return text;
+  text += "changes            against the plan that the file held before\n";
+  for (const std::string& line : changes) text += "  " + line + "\n";
+  return text;
+}
+
+std::string json_report(const Job& job, const Compiled& compiled,
+                        const std::vector<std::string>& changes) {
   base::JsonWriter json(1);
   json.begin_object();
   json.field("schema", "dcc.compile/1").field("output", job.arguments.output);
@@ -267,6 +294,11 @@ std::string json_report(const Job& job, const Compiled& compiled) {
   for (const auto& [what, ms] : job.watch.laps()) json.field(what, ms);
   json.end_object();
   runtime::plan::write_report(json, compiled.plan);
+  if (!changes.empty()) {
+    json.key("changes").begin_array();
+    for (const std::string& line : changes) json.string(line);
+    json.end_array();
+  }
   return json.end_object().take() + "\n";
 }
 
@@ -284,13 +316,16 @@ Status run_compile(const CompileArguments& arguments) {
   }
   if (!arguments.no_cache) job.cache = cache::PlanCache(cache::PlanCache::default_directory());
   DC_ASSIGN_OR_RETURN(const Compiled compiled, obtain(job));
+  const std::optional<runtime::plan::Plan> before = plan_before(arguments.output);
+  const std::vector<std::string> changed = changes(before, compiled.plan);
+  if (before) job.watch.lap("compare");
   DC_RETURN_IF_ERROR(base::write_file_atomically(arguments.output, compiled.bytes));
   job.watch.lap("write");
   for (const std::string& note : compiled.plan.notes) {
     std::fprintf(stderr, "note: %s\n", note.c_str());
   }
   const std::string report =
-      arguments.json ? json_report(job, compiled) : runtime::plan::report(compiled.plan);
+      arguments.json ? json_report(job, compiled, changed) : text_report(compiled, changed);
   std::fputs(report.c_str(), stdout);
   std::fprintf(stderr, "%s: %s, cache %s; %s\n", arguments.output.c_str(),
                base::format_bytes(static_cast<int64_t>(compiled.bytes.size())).c_str(),

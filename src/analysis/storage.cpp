@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <unordered_map>
 
 namespace dc::analysis {
 
@@ -18,7 +17,7 @@ bool is_view(const ir::Node& node) {
 int state_entry_of(const ir::Step& step, const ir::Node& node) {
   const ir::Arg* arg = node.find_arg("entry");
   if (arg == nullptr) return -1;
-  if (const auto* name = std::get_if<std::string>(&arg->value)) return step.find_state(*name);
+  if (const auto* name = std::get_if<std::string>(&arg->value)) return step.state.find(*name);
   const auto* index = std::get_if<int64_t>(&arg->value);
   if (index == nullptr || *index < 0 || *index >= static_cast<int64_t>(step.state.size()))
     return -1;
@@ -30,9 +29,6 @@ StorageMap::StorageMap(const ir::Step& step, const ir::Graph& graph)
       owner_(graph.value_capacity(), -1),
       entry_(graph.value_capacity(), -1) {
   for (size_t i = 0; i < root_.size(); ++i) root_[i].v = static_cast<int32_t>(i);
-  std::unordered_map<std::string_view, int> entries;  // only looked up, never iterated
-  for (size_t i = 0; i < step.state.size(); ++i)
-    entries.emplace(step.state[i].name, static_cast<int>(i));
   for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
     const ir::Node& node = graph.node(id);
     if (is_view(node) && !node.operands.empty()) {
@@ -41,12 +37,7 @@ StorageMap::StorageMap(const ir::Step& step, const ir::Graph& graph)
       }
     }
     if (node.kind != OpKind::State || node.results.empty()) continue;
-    const ir::Arg* arg = node.find_arg("entry");
-    const auto* name = arg == nullptr ? nullptr : std::get_if<std::string>(&arg->value);
-    auto found = name == nullptr ? entries.end() : entries.find(*name);
-    int entry = found != entries.end() ? found->second
-                : name == nullptr      ? state_entry_of(step, node)
-                                       : -1;
+    const int entry = state_entry_of(step, node);
     if (entry < 0) continue;
     size_t result = node.results[0].index();
     int range_of = step.state[static_cast<size_t>(entry)].range_of;

@@ -6,7 +6,7 @@ namespace {
 int entry_of(const Step& step, const Graph& graph, ValueId value) {
   const Node& producer = graph.node(graph.value(value).producer);
   if (producer.kind != OpKind::State) return -1;
-  return step.find_state(std::get<std::string>(producer.find_arg("entry")->value));
+  return step.state.find(std::get<std::string>(producer.find_arg("entry")->value));
 }
 
 }  // namespace

@@ -28,11 +28,14 @@ auto& arena_of(AnyStep& step, Space space) {
 int64_t Step::arena(Space space) const { return arena_of(*this, space); }
 int64_t& Step::arena(Space space) { return arena_of(*this, space); }
 
-int Step::find_state(std::string_view name) const {
-  for (size_t i = 0; i < state.size(); ++i) {
-    if (state[i].name == name) return static_cast<int>(i);
-  }
-  return -1;
+void StateTable::push_back(StateEntry entry) {
+  by_name_.emplace(entry.name, static_cast<int>(entries_.size()));
+  entries_.push_back(std::move(entry));
+}
+
+int StateTable::find(std::string_view name) const {
+  const auto found = by_name_.find(std::string(name));
+  return found == by_name_.end() ? -1 : found->second;
 }
 
 }  // namespace dc::ir

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "src/base/status.h"
@@ -100,6 +101,26 @@ struct StateEntry {
   Location location;  // one with `range_of` lies in the same space as that entry
 };
 
+// The state entries in order. They are added at the end and stay; their names do not change.
+class StateTable {
+ public:
+  void push_back(StateEntry entry);
+  int find(std::string_view name) const;  // index, the first of several; -1 if absent
+
+  size_t size() const { return entries_.size(); }
+  bool empty() const { return entries_.empty(); }
+  StateEntry& operator[](size_t index) { return entries_[index]; }
+  const StateEntry& operator[](size_t index) const { return entries_[index]; }
+  auto begin() { return entries_.begin(); }
+  auto end() { return entries_.end(); }
+  auto begin() const { return entries_.begin(); }
+  auto end() const { return entries_.end(); }
+
+ private:
+  std::vector<StateEntry> entries_;
+  std::unordered_map<std::string, int> by_name_;  // only looked up, never iterated
+};
+
 enum class OptimizerKind : uint8_t { AdamW, Sgd };
 struct OptimizerGroup {  // group 0 is the default
   std::string match = "*";
@@ -135,15 +156,14 @@ struct Step {
   std::vector<Parameter> parameters;  // in the order of the archive's signature
   std::vector<Buffer> buffers;
   Optimizer optimizer;
-  std::vector<StateEntry> state;
+  StateTable state;
   std::vector<std::string> streams = {"compute"};
   std::vector<Program> programs;  // imported: one graph; sharded: [accumulate x (GA - 1),] step
   int64_t arena_bytes = 0;        // of space device; set by layout-arenas, as the next two
   int64_t host_arena_bytes = 0, disk_arena_bytes = 0;
   std::string model_digest;  // SHA-256 of the archive's canonical graph, hex
 
-  int find_state(std::string_view name) const;  // -1 if absent
-  int64_t arena(Space space) const;             // bytes
+  int64_t arena(Space space) const;  // bytes
   int64_t& arena(Space space);
 };
 

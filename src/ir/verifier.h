@@ -17,6 +17,7 @@ struct Scope {
   const Graph& graph;
   Stage stage;
   bool is_first = false, is_last = false;  // the last program holds the update
+  int64_t trainable = 0;                   // parameters
   std::vector<NodeId> order;
   std::vector<int> position;  // by node id; -1 if the node is not in the program
   std::vector<ValueId> root;  // by value id: the value that owns the storage
@@ -34,8 +35,7 @@ Space space_of(const Scope& scope, ValueId value);
 // Elements reserved for the value that owns a storage; a gathered value is padded to whole shards.
 int64_t storage_of(const Scope& scope, ValueId root);
 AliasRule alias_of(const Node& node);
-bool is_update(OpKind kind);  // adamw, sgd
-int64_t trainable_count(const Step& step);
+bool is_update(OpKind kind);                                // adamw, sgd
 int64_t reserved_elements(const StateEntry& entry);         // at least what its type reaches
 bool is_partial(const TensorType& type, const Mesh& mesh);  // on an axis of more than one rank
 bool is_flat_shard(const TensorType& type);

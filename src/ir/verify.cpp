@@ -18,7 +18,7 @@ AliasRule alias_of(const Node& node) {
 
 bool is_update(OpKind kind) { return kind == OpKind::AdamW || kind == OpKind::Sgd; }
 
-int64_t trainable_count(const Step& step) {
+static int64_t trainable_count(const Step& step) {
   int64_t count = 0;
   for (const Parameter& parameter : step.parameters) count += parameter.trainable;
   return count;
@@ -209,9 +209,10 @@ Status verify(const Step& step, Stage stage) {
         "the step is " + std::string(word(step.stage)) + ", not " + std::string(word(stage)));
   }
   DC_RETURN_IF_ERROR(verify_tables(step, stage));
+  const int64_t trainable = trainable_count(step);
   for (size_t i = 0; i < step.programs.size(); ++i) {
     const bool is_last = i + 1 == step.programs.size();
-    Scope scope{step, step.programs[i].graph, stage, i == 0, is_last, {}, {}, {}, {}};
+    Scope scope{step, step.programs[i].graph, stage, i == 0, is_last, trainable, {}, {}, {}, {}};
     DC_RETURN_IF_ERROR(verify_structure(scope));
     DC_RETURN_IF_ERROR(verify_types(scope));
     DC_RETURN_IF_ERROR(verify_stage(scope));

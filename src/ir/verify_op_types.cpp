@@ -148,7 +148,7 @@ class OpChecker {
   const TensorType& in(size_t i) const { return scope_.operand(node_, i).type; }
   const TensorType& out() const { return scope_.type(node_.results[0]); }
   int64_t world() const { return scope_.step.mesh.world(); }
-  int64_t trainable() const { return trainable_count(scope_.step); }
+  int64_t trainable() const { return scope_.trainable; }
 
   // An attribute of type int64 in [least, limit).
   Status int_attribute(std::string_view name, int64_t least, int64_t limit, int64_t& value) const {
@@ -201,7 +201,7 @@ class OpChecker {
   Status state() const {
     std::string name;
     DC_RETURN_IF_ERROR(name_attribute("entry", name));
-    const int index = scope_.step.find_state(name);
+    const int index = scope_.step.state.find(name);
     if (index < 0) return bad("DC2205", "there is no state entry '" + name + "'");
     if (scope_.step.state[static_cast<size_t>(index)].type == out()) return {};
     return wrong("the type differs from that of state entry '" + name + "'");

@@ -1,4 +1,7 @@
 // What each stage forbids or demands of one program.
+#include <string_view>
+#include <unordered_map>
+
 #include "src/ir/verifier.h"
 
 namespace dc::ir {
@@ -83,11 +86,13 @@ Status verify_update_counts(const Scope& scope, const std::vector<int>& updates)
 // and of no other.
 Status verify_gradients(const Scope& scope) {
   if (!scope.is_last) return {};
+  std::unordered_map<std::string_view, const Output*> gradients;
+  for (const Output& output : scope.graph.outputs) {
+    if (output.kind == OutputKind::Gradient) gradients[output.fqn] = &output;
+  }
   for (const Parameter& parameter : scope.step.parameters) {
-    const Output* gradient = nullptr;
-    for (const Output& output : scope.graph.outputs) {
-      if (output.kind == OutputKind::Gradient && output.fqn == parameter.fqn) gradient = &output;
-    }
+    const auto found = gradients.find(parameter.fqn);
+    const Output* gradient = found == gradients.end() ? nullptr : found->second;
     const std::string where =
         "program @" + scope.graph.name() + ": parameter '" + parameter.fqn + "' ";
     if ((gradient != nullptr) != parameter.trainable) {
@@ -132,7 +137,7 @@ Status verify_locations(const Scope& scope, const Node& node, const std::vector<
 }  // namespace
 
 Status verify_stage(const Scope& scope) {
-  std::vector<int> updates(static_cast<size_t>(trainable_count(scope.step)));
+  std::vector<int> updates(static_cast<size_t>(scope.trainable));
   std::vector<bool> in_outputs(scope.graph.value_capacity());
   for (const Output& output : scope.graph.outputs) in_outputs[output.value.index()] = true;
   for (NodeId id : scope.order) {

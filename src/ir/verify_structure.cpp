@@ -31,29 +31,54 @@ Status verify_links(Scope& scope) {
   return {};
 }
 
-Status verify_operands(const Scope& scope, const Node& node) {
+// How often each operand of each node is listed among the uses of the value it reads. A node's
+// operands start at `first`.
+struct ListedUses {
+  std::vector<size_t> first;  // by node
+  std::vector<int> times;
+
+  explicit ListedUses(const Scope& scope) : first(scope.graph.node_capacity()) {
+    const Graph& graph = scope.graph;
+    size_t count = 0;
+    for (NodeId id : scope.order) {
+      first[id.index()] = count;
+      count += graph.node(id).operands.size();
+    }
+    times.assign(count, 0);
+    for (NodeId id : scope.order) {
+      for (ValueId result : graph.node(id).results) {
+        if (!result.valid() || result.index() >= graph.value_capacity()) continue;
+        for (const Use& use : graph.value(result).uses) {
+          if (is_real(graph, use, result))
+            ++times[first[use.node.index()] + static_cast<size_t>(use.operand)];
+        }
+      }
+    }
+  }
+
+  static bool is_real(const Graph& graph, const Use& use, ValueId value) {
+    return graph.contains(use.node) && use.operand >= 0 &&
+           static_cast<size_t>(use.operand) < graph.node(use.node).operands.size() &&
+           graph.node(use.node).operands[static_cast<size_t>(use.operand)] == value;
+  }
+};
+
+Status verify_operands(const Scope& scope, const ListedUses& listed, const Node& node) {
   const Graph& graph = scope.graph;
   for (size_t i = 0; i < node.operands.size(); ++i) {
     const ValueId id = node.operands[i];
-    const std::string which = "operand " + std::to_string(i);
-    if (!id.valid() || id.index() >= graph.value_capacity()) {
-      return offence(scope, node, "DC2102", which + " is no value");
-    }
+    const auto bad = [&](std::string_view code, const std::string& what) {
+      return offence(scope, node, code, "operand " + std::to_string(i) + what);
+    };
+    if (!id.valid() || id.index() >= graph.value_capacity()) return bad("DC2102", " is no value");
     const Value& value = graph.value(id);
-    if (!graph.contains(value.producer)) {
-      return offence(scope, node, "DC2102", which + " was produced by an erased node");
-    }
-    if (scope.position[value.producer.index()] >= scope.position[node.id.index()]) {
-      return offence(scope, node, "DC2102",
-                     which + " (%" + value.name + ") is used before it is defined");
-    }
-    const Use use{node.id, static_cast<int>(i)};
-    int found = 0;
-    for (const Use& candidate : value.uses) found += candidate == use;
+    if (!graph.contains(value.producer)) return bad("DC2102", " was produced by an erased node");
+    if (scope.position[value.producer.index()] >= scope.position[node.id.index()])
+      return bad("DC2102", " (%" + value.name + ") is used before it is defined");
+    const int found = listed.times[listed.first[node.id.index()] + i];
     if (found != 1) {
-      return offence(scope, node, "DC2103",
-                     which + " is listed " + std::to_string(found) + " times among the uses of %" +
-                         value.name);
+      return bad("DC2103",
+                 " is listed " + std::to_string(found) + " times among the uses of %" + value.name);
     }
   }
   return {};
@@ -72,10 +97,7 @@ Status verify_results(const Scope& scope, const Node& node) {
                      "%" + value.name + " does not name this node as its producer");
     }
     for (const Use& use : value.uses) {
-      const bool real = graph.contains(use.node) && use.operand >= 0 &&
-                        static_cast<size_t>(use.operand) < graph.node(use.node).operands.size() &&
-                        graph.node(use.node).operands[static_cast<size_t>(use.operand)] == id;
-      if (!real)
+      if (!ListedUses::is_real(graph, use, id))
         return offence(scope, node, "DC2103", "%" + value.name + " lists a use that is none");
     }
   }
@@ -137,6 +159,9 @@ Status verify_overload(const Scope& scope, const Node& node) {
 Status verify_outputs(const Scope& scope) {
   const Graph& graph = scope.graph;
   std::unordered_set<std::string> seen;
+  std::unordered_set<std::string_view> parameters, buffers;
+  for (const Parameter& parameter : scope.step.parameters) parameters.insert(parameter.fqn);
+  for (const Buffer& buffer : scope.step.buffers) buffers.insert(buffer.fqn);
   for (const Output& output : graph.outputs) {
     const bool known = output.value.valid() && output.value.index() < graph.value_capacity() &&
                        graph.contains(graph.value(output.value).producer);
@@ -146,13 +171,9 @@ Status verify_outputs(const Scope& scope) {
     if (!seen.insert(std::to_string(static_cast<int>(output.kind)) + output.fqn).second) {
       return table_offence(scope.step, scope.stage, "DC2106", where + " stands twice");
     }
-    bool named = output.kind == OutputKind::Loss;
-    for (const Parameter& parameter : scope.step.parameters) {
-      named |= output.kind == OutputKind::Gradient && parameter.fqn == output.fqn;
-    }
-    for (const Buffer& buffer : scope.step.buffers) {
-      named |= output.kind == OutputKind::BufferUpdate && buffer.fqn == output.fqn;
-    }
+    const bool named = output.kind == OutputKind::Loss ||
+                       (output.kind == OutputKind::Gradient && parameters.contains(output.fqn)) ||
+                       (output.kind == OutputKind::BufferUpdate && buffers.contains(output.fqn));
     if (!named)
       return table_offence(scope.step, scope.stage, "DC2106",
                            where + " has no such row in the tables");
@@ -164,10 +185,12 @@ Status verify_outputs(const Scope& scope) {
 
 Status verify_structure(Scope& scope) {
   DC_RETURN_IF_ERROR(verify_links(scope));
+  const ListedUses listed(scope);
   std::unordered_set<std::string_view> names;
+  names.reserve(scope.graph.value_capacity());
   for (NodeId id : scope.order) {
     const Node& node = scope.graph.node(id);
-    DC_RETURN_IF_ERROR(verify_operands(scope, node));
+    DC_RETURN_IF_ERROR(verify_operands(scope, listed, node));
     DC_RETURN_IF_ERROR(verify_results(scope, node));
     DC_RETURN_IF_ERROR(verify_arg_refs(scope, node));
     DC_RETURN_IF_ERROR(verify_overload(scope, node));

@@ -123,7 +123,7 @@ void trace_storage(Scope& scope, const Node& node) {
   if (node.kind != OpKind::State || node.results.size() != 1 || !node.results[0].valid()) return;
   const Arg* arg = node.find_arg("entry");
   const auto* name = arg ? std::get_if<std::string>(&arg->value) : nullptr;
-  if (name) scope.entry[node.results[0].index()] = scope.step.find_state(*name);
+  if (name) scope.entry[node.results[0].index()] = scope.step.state.find(*name);
 }
 
 }  // namespace

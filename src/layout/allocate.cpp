@@ -87,12 +87,13 @@ void add_scratch(ir::Graph& graph, const analysis::Liveness& live, const cost::C
   }
 }
 
-base::Result<Placed> place_program(const ir::Step& step, ir::Graph& graph, Space space,
-                                   int64_t base_offset, const cost::CostModel& costs) {
-  analysis::Liveness live = analysis::liveness(step, graph, analysis::StorageMap(step, graph));
+// `enough`: bytes above `base_offset` that are few enough.
+base::Result<Placed> place_program(const ir::Step& step, ir::Graph& graph,
+                                   const analysis::Liveness& live, Space space, int64_t base_offset,
+                                   const cost::CostModel& costs, int64_t enough) {
   Wanted wants = wanted(step, graph, live, space);
   if (space == Space::Device) add_scratch(graph, live, costs, wants);
-  Layout layout = best_layout(wants.requests);
+  Layout layout = best_layout(wants.requests, enough);
   if (Status status = check(wants.requests, layout); !status.ok()) {
     return std::move(status).add_context("in the layout of program '" + graph.name() + "'");
   }
@@ -135,14 +136,27 @@ Status over_budget(const ir::Step& step, Space space, base::Bytes budget) {
   return std::move(status).add_context(analysis::describe(peak));
 }
 
-base::Result<Allocation> allocate_space(ir::Step& step, Space space, const cost::CostModel& costs) {
+std::vector<analysis::Liveness> liveness_of(const ir::Step& step) {
+  std::vector<analysis::Liveness> lives;
+  for (const ir::Program& program : step.programs) {
+    lives.push_back(
+        analysis::liveness(step, program.graph, analysis::StorageMap(step, program.graph)));
+  }
+  return lives;
+}
+
+// `lives`: of each program. `enough`: an arena that is small enough.
+base::Result<Allocation> allocate_space(ir::Step& step,
+                                        const std::vector<analysis::Liveness>& lives, Space space,
+                                        const cost::CostModel& costs, base::Bytes enough) {
   Allocation found;
   found.state.v = place_state(step, space);
   if (step.programs.size() > 1 && space == Space::Device)
     found.state.v = place_shared_inputs(step, found.state.v);
-  for (ir::Program& program : step.programs) {
+  for (size_t i = 0; i < step.programs.size(); ++i) {
     DC_ASSIGN_OR_RETURN(Placed placed,
-                        place_program(step, program.graph, space, found.state.v, costs));
+                        place_program(step, step.programs[i].graph, lives[i], space, found.state.v,
+                                      costs, enough.v - found.state.v));
     found.arena.v = std::max(found.arena.v, placed.bytes);
     found.live.v = std::max(found.live.v, placed.live);
     found.algorithms.push_back(std::move(placed.algorithm));
@@ -160,8 +174,9 @@ const std::optional<base::Bytes>& Budgets::of(Space space) const {
 
 Status allocate(ir::Step& step, const cost::CostModel& costs, const Budgets& budgets,
                 Allocation* allocation) {
+  const std::vector<analysis::Liveness> lives = liveness_of(step);
   for (Space space : kSpaces) {
-    DC_ASSIGN_OR_RETURN(const Allocation found, allocate_space(step, space, costs));
+    DC_ASSIGN_OR_RETURN(const Allocation found, allocate_space(step, lives, space, costs, {}));
     step.arena(space) = found.arena.v;
     if (space == Space::Device && allocation != nullptr) *allocation = found;
   }
@@ -171,6 +186,26 @@ Status allocate(ir::Step& step, const cost::CostModel& costs, const Budgets& bud
   }
   step.stage = ir::Stage::Allocated;
   return base::ok_status();
+}
+
+base::Result<Arenas> arenas_within(ir::Step step, const cost::CostModel& costs,
+                                   const Budgets& budgets) {
+  const std::vector<analysis::Liveness> lives = liveness_of(step);
+  Arenas arenas{};
+  for (Space space : kSpaces) {
+    DC_ASSIGN_OR_RETURN(
+        const Allocation found,
+        allocate_space(step, lives, space, costs, budgets.of(space).value_or(base::Bytes{})));
+    arenas[static_cast<size_t>(space)] = found.arena;
+  }
+  return arenas;
+}
+
+bool keeps(const Arenas& arenas, const Budgets& budgets) {
+  return std::all_of(std::begin(kSpaces), std::end(kSpaces), [&](Space space) {
+    const std::optional<base::Bytes>& budget = budgets.of(space);
+    return !budget || arenas[static_cast<size_t>(space)] <= *budget;
+  });
 }
 
 }  // namespace dc::layout

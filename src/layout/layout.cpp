@@ -97,10 +97,10 @@ Order promote(const Problem& problem, const Layout& layout, const Order& order, 
   return result;
 }
 
-Layout repair(const Problem& problem, Order order, int64_t bound, int rounds) {
+Layout repair(const Problem& problem, Order order, int64_t bound, int rounds, int64_t enough) {
   Layout best = place(problem, order);
   Layout current = best;
-  for (int round = 1; round < rounds && best.bytes > bound; ++round) {
+  for (int round = 1; round < rounds && best.bytes > enough; ++round) {
     order = promote(problem, current, order, bound);
     current = place(problem, order);
     if (current.bytes < best.bytes) best = current;
@@ -123,9 +123,10 @@ Layout greedy_by_size(std::span<const Request> requests) {
   return layout;
 }
 
-Layout repaired_greedy(std::span<const Request> requests, int rounds) {
+Layout repaired_greedy(std::span<const Request> requests, int rounds, int64_t enough) {
   Problem problem = make_problem(requests);
   int64_t bound = peak(problem);
+  enough = std::max(enough, bound);
   Order orders[] = {
       order_by(problem,
                [&](uint32_t i) {
@@ -140,20 +141,20 @@ Layout repaired_greedy(std::span<const Request> requests, int rounds) {
   int left = rounds;
   for (size_t k = 0; k < std::size(orders) && left > 0; ++k) {
     int share = std::max(1, left / static_cast<int>(std::size(orders) - k));
-    Layout layout = repair(problem, std::move(orders[k]), bound, share);
+    Layout layout = repair(problem, std::move(orders[k]), bound, share, enough);
     left -= share;
     if (k == 0 || layout.bytes < best.bytes) best = std::move(layout);
-    if (best.bytes <= bound) break;
+    if (best.bytes <= enough) break;
   }
   best.algorithm = "repaired greedy";
   return best;
 }
 
-Layout best_layout(std::span<const Request> requests) {
+Layout best_layout(std::span<const Request> requests, int64_t enough) {
   Layout by_size = greedy_by_size(requests);
-  if (by_size.bytes <= lower_bound(requests)) return by_size;
+  if (by_size.bytes <= std::max(enough, lower_bound(requests))) return by_size;
   int rounds = static_cast<int>(std::clamp<size_t>(200000 / (requests.size() + 1), 8, 64));
-  Layout repaired = repaired_greedy(requests, rounds);
+  Layout repaired = repaired_greedy(requests, rounds, enough);
   return repaired.bytes < by_size.bytes ? repaired : by_size;
 }
 

@@ -17,11 +17,13 @@ Layout greedy_by_size(std::span<const Request> requests);
 
 // Starts from several orders (size times duration, duration, start) and repairs: requests that
 // stick out above the lower bound move forward in the order, and all are placed again. `rounds` is
-// the number of placements made at most, over all orders; it stops earlier at the lower bound.
-Layout repaired_greedy(std::span<const Request> requests, int rounds);
+// the number of placements made at most, over all orders; it stops earlier at the lower bound, or
+// at the first layout of at most `enough` bytes.
+Layout repaired_greedy(std::span<const Request> requests, int rounds, int64_t enough = 0);
 
 // Runs both and keeps the smaller layout. The number of rounds follows from the number of requests
-// only, never from a clock.
-Layout best_layout(std::span<const Request> requests);
+// only, never from a clock. A first layout of at most `enough` bytes ends the search: whether there
+// is one does not depend on it.
+Layout best_layout(std::span<const Request> requests, int64_t enough = 0);
 
 }  // namespace dc::layout

@@ -15,8 +15,23 @@ using base::Result;
 class UpdateBuilder {
  public:
   explicit UpdateBuilder(ir::Step& step)
-      : step_(step), graph_(step.programs.back().graph), trainable_(trainable_count(step)) {
+      : step_(step),
+        graph_(step.programs.back().graph),
+        trainable_(trainable_count(step)),
+        columns_(trainable_indices(step)),
+        values_(step, graph_),
+        own_entries_(step.parameters.size(), -1),
+        position_(graph_.node_capacity(), -1) {
     origin_.phase = ir::Phase::Update;
+    for (size_t i = step.state.size(); i-- > 0;) {
+      const ir::StateEntry& entry = step.state[i];
+      const bool own = entry.role == ir::StateRole::Parameter ||
+                       (entry.role == ir::StateRole::Shard && entry.range_of < 0);
+      if (own) own_entries_[static_cast<size_t>(entry.parameter)] = static_cast<int>(i);
+    }
+    int position = 0;
+    for (ir::NodeId id = graph_.first(); id.valid(); id = graph_.next(id))
+      position_[id.index()] = position++;
   }
 
   void build() {
@@ -43,8 +58,8 @@ class UpdateBuilder {
 
  private:
   ir::ValueId entry_value(const std::string& name) {
-    const int entry = step_.find_state(name);
-    return entry < 0 ? ir::ValueId{} : state_value(step_, graph_, entry);
+    const int entry = step_.state.find(name);
+    return entry < 0 ? ir::ValueId{} : values_.of(entry);
   }
 
   int small(const char* name, ir::StateRole role, ir::Shape shape, int range_of = -1) {
@@ -74,7 +89,9 @@ class UpdateBuilder {
 
   // The loss of every micro-batch is added where it is produced.
   void add_loss(ir::Graph& graph) {
-    const ir::ValueId sum = state_value(step_, graph, step_.find_state("loss_sum"));
+    const int entry = step_.state.find("loss_sum");
+    const ir::ValueId sum =
+        &graph == &graph_ ? values_.of(entry) : state_value(step_, graph, entry);
     for (const ir::Output& output : graph.outputs) {
       if (output.kind != ir::OutputKind::Loss) continue;
       const ir::Node& producer = graph.node(graph.value(output.value).producer);
@@ -92,9 +109,9 @@ class UpdateBuilder {
     const ir::NodeId producer = graph_.value(gradient).producer;
     const bool is_state =
         graph_.node(producer).kind == ir::OpKind::State;  // an accumulator: after its last change
-    const ir::NodeId before = graph_.next(is_state ? last_writer(gradient) : producer);
+    const ir::NodeId before = graph_.next(is_state ? last_user(gradient) : producer);
     const ir::TensorType type = graph_.value(gradient).type;
-    const int64_t column = trainable_index(step_, index);
+    const int64_t column = columns_[static_cast<size_t>(index)];
     const ir::Origin origin{graph_.node(producer).origin.module, ir::Phase::Update, false};
     const ir::ValueId scaled =
         graph_
@@ -111,14 +128,13 @@ class UpdateBuilder {
     return scaled;
   }
 
-  // The last node that reads or writes the accumulator.
-  ir::NodeId last_writer(ir::ValueId accumulator) const {
-    for (ir::NodeId id = graph_.last(); id.valid(); id = graph_.previous(id)) {
-      for (ir::ValueId operand : graph_.node(id).operands) {
-        if (operand == accumulator) return id;
-      }
+  // The last node that reads or writes the accumulator; this pass has added none.
+  ir::NodeId last_user(ir::ValueId accumulator) const {
+    ir::NodeId last = graph_.value(accumulator).producer;
+    for (const ir::Use& use : graph_.value(accumulator).uses) {
+      if (position_[use.node.index()] > position_[last.index()]) last = use.node;
     }
-    return graph_.value(accumulator).producer;
+    return last;
   }
 
   void finish_table() {
@@ -169,13 +185,8 @@ class UpdateBuilder {
   }
 
   ir::ValueId parameter_value(int index) {
-    for (size_t i = 0; i < step_.state.size(); ++i) {
-      const ir::StateEntry& entry = step_.state[i];
-      const bool own = entry.role == ir::StateRole::Parameter ||
-                       (entry.role == ir::StateRole::Shard && entry.range_of < 0);
-      if (own && entry.parameter == index) return state_value(step_, graph_, static_cast<int>(i));
-    }
-    return {};
+    const int entry = own_entries_[static_cast<size_t>(index)];
+    return entry < 0 ? ir::ValueId{} : values_.of(entry);
   }
 
   void update(int index, ir::ValueId gradient) {
@@ -183,7 +194,7 @@ class UpdateBuilder {
     origin_.module = parameter.fqn.substr(
         0, parameter.fqn.rfind('.') == std::string::npos ? 0 : parameter.fqn.rfind('.'));
     const ir::ValueId value = updated_value(index);
-    const int64_t column = trainable_index(step_, index);
+    const int64_t column = columns_[static_cast<size_t>(index)];
     const int64_t clip = step_.optimizer.clip;
     std::vector<ir::Arg> args = {
         {"param", column}, {"group", int64_t{parameter.group}}, {"clip", clip}};
@@ -236,6 +247,10 @@ class UpdateBuilder {
   ir::Step& step_;
   ir::Graph& graph_;
   int64_t trainable_;
+  std::vector<int> columns_;  // by parameter
+  StateValues values_;
+  std::vector<int> own_entries_;  // by parameter
+  std::vector<int> position_;     // by node, of those that were there before
   ir::Origin origin_;
   ir::ValueId slots_, scalars_, table_, row_;
 };
@@ -248,9 +263,10 @@ void write_buffers(ir::Step& step, ir::Graph& graph) {
     const int buffer = step.state[i].buffer;
     if (buffer >= 0) entries[step.buffers[static_cast<size_t>(buffer)].fqn] = static_cast<int>(i);
   }
+  StateValues values(step, graph);
   for (const ir::Output& output : graph.outputs) {
     if (output.kind != ir::OutputKind::BufferUpdate) continue;
-    const ir::ValueId target = state_value(step, graph, entries.at(output.fqn));
+    const ir::ValueId target = values.of(entries.at(output.fqn));
     if (view_root(graph, output.value) == target) continue;  // unchanged
     const ir::Origin origin = graph.node(graph.value(output.value).producer).origin;
     graph.insert({}, ir::OpKind::Copy, {target, output.value}, {}, {}, origin);

@@ -25,10 +25,8 @@ int32_t earliest_start(const TimeAxis& axis, const ir::Node& start, int32_t posi
   const bool into = start.kind == OpKind::AllGatherIntoStart;
   int32_t first = axis.position(graph.value(shard).producer) + 1;
   if (into) first = std::max(first, axis.position(graph.value(start.operands[0]).producer) + 1);
-  for (int32_t i = position; i-- > first;) {
-    if (axis.writes(axis.node(i), shard)) return i + 1;
-    if (into && axis.touches(axis.node(i), start.operands[0])) return i + 1;
-  }
+  first = std::max(first, axis.last_write(shard, position) + 1);
+  if (into) first = std::max(first, axis.last_touch(start.operands[0], position) + 1);
   return first;
 }
 

@@ -197,7 +197,7 @@ void gather_parameters(ir::Step& step, ir::Graph& graph) {
   }
   for (ir::NodeId id : states) {
     const ir::Node& node = graph.node(id);
-    const int entry = step.find_state(std::get<std::string>(node.find_arg("entry")->value));
+    const int entry = step.state.find(std::get<std::string>(node.find_arg("entry")->value));
     const ir::StateEntry& state = step.state[static_cast<size_t>(entry)];
     if (state.role != ir::StateRole::Shard || state.range_of >= 0 || state.parameter < 0) continue;
     if (graph.value(node.results[0]).type.sharding[0].spread == ir::Spread::FlatShard) continue;
@@ -208,7 +208,8 @@ void gather_parameters(ir::Step& step, ir::Graph& graph) {
 // Puts the reductions of one gradient right after its producer.
 class Reducer {
  public:
-  Reducer(ir::Step& step, ir::Graph& graph, bool last) : step_(step), graph_(graph), last_(last) {}
+  Reducer(ir::Step& step, ir::Graph& graph, bool last)
+      : step_(step), graph_(graph), last_(last), values_(step, graph) {}
 
   // Returns the f32 value that scale and update read; invalid in programs before the last.
   ir::ValueId reduce(int parameter_index, ir::ValueId gradient) {
@@ -217,12 +218,12 @@ class Reducer {
     origin_ = producer.origin;
     before_ = graph_.next(producer.id);
     const ir::DType own = graph_.value(gradient).type.dtype;
-    const int entry = step_.find_state("gradient." + parameter_->fqn);
+    const int entry = step_.state.find("gradient." + parameter_->fqn);
     const bool accumulates = entry >= 0;
     const bool each = parameter_->gradient == ir::GradientPlacement::ShardedEachMicroBatch;
     if (step_.mesh.world() == 1) return accumulate_alone(entry, gradient, own);
     if (!accumulates) return reduce_once(gradient, own);
-    const ir::ValueId sum = state_value(step_, graph_, entry);
+    const ir::ValueId sum = values_.of(entry);
     if (!each) {
       accumulate(sum, gradient);
       return last_ ? reduce_once(sum, own) : ir::ValueId{};
@@ -236,7 +237,7 @@ class Reducer {
  private:
   ir::ValueId accumulate_alone(int entry, ir::ValueId gradient, ir::DType own) {
     if (entry >= 0) {
-      const ir::ValueId sum = state_value(step_, graph_, entry);
+      const ir::ValueId sum = values_.of(entry);
       accumulate(sum, gradient);
       return last_ ? sum : ir::ValueId{};
     }
@@ -319,6 +320,7 @@ class Reducer {
   ir::Step& step_;
   ir::Graph& graph_;
   bool last_;
+  StateValues values_;
   const ir::Parameter* parameter_ = nullptr;
   ir::Origin origin_;
   ir::NodeId before_;

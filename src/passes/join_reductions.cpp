@@ -53,7 +53,10 @@ class Bucketer {
       // Just in time: what is moved already stays.
       const bool beside = !member.tail.empty() &&
                           axis_.position(member.tail[0]) == axis_.position(member.start) + 1;
-      return beside && latest_tail(axis_, {member.start}, member.tail, position + 1) > position &&
+      // Up to where the bucket stands so far it has been asked.
+      return beside &&
+             latest_tail(axis_, {member.start}, member.tail, position + 1, stands_at() + 1) >
+                 position &&
              fits(graph_.node(member.start), position);
     });
   }

@@ -10,10 +10,11 @@ namespace {
 
 constexpr int kRuns = 6;
 
-base::Result<base::Bytes> arena_of(ir::Step step, const cost::CostModel& cost) {
-  layout::Allocation allocation;
-  DC_RETURN_IF_ERROR(layout::allocate(step, cost, {}, &allocation));
-  return allocation.arena;
+base::Result<base::Bytes> arena_of(const ir::Step& step, const cost::CostModel& cost,
+                                   base::Bytes budget) {
+  DC_ASSIGN_OR_RETURN(const layout::Arenas arenas,
+                      layout::arenas_within(step, cost, {budget, {}, {}}));
+  return arenas[static_cast<size_t>(ir::Space::Device)];
 }
 
 // With so much room no layout fails; a layout of a large step takes longer than everything else.
@@ -55,7 +56,7 @@ base::Result<Change> offload_to_fit(ir::Step& step, PassContext& context, std::s
     // Where it cannot fit a later pass may help; then nothing is known about the layout.
     base::Bytes arena{INT64_MAX - 1};
     if (now.may_fit || i > 0) {
-      DC_ASSIGN_OR_RETURN(arena, arena_of(trial, context.cost));
+      DC_ASSIGN_OR_RETURN(arena, arena_of(trial, context.cost, wanted));
     }
     if (arena < least) {
       best = std::move(trial);

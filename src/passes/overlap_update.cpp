@@ -117,13 +117,13 @@ class Mover {
   void permit(const UpdateFragment& fragment, NodeId before) {
     if (!losses_.valid()) meet_losses(before);
     for (const int param : fragment.params) {
-      graph_.insert(before, OpKind::Permit, {value("scalars"), value("table_row"), losses_}, {},
+      graph_.insert(before, OpKind::Permit, {scalars_, row_, losses_}, {},
                     {{"param", int64_t{param}}}, update_origin());
     }
   }
 
   ValueId value(const std::string& name) {
-    return state_value(step_, graph_, step_.find_state(name));
+    return state_value(step_, graph_, step_.state.find(name));
   }
 
   int add_losses(const std::string& name, int64_t count, int range_of) {
@@ -142,6 +142,8 @@ class Mover {
     const int all = add_losses("losses", world, -1);
     const int own = add_losses("own_loss", 1, all);
     losses_ = state_value(step_, graph_, all);
+    scalars_ = value("scalars");
+    row_ = value("table_row");
     const ValueId mine = state_value(step_, graph_, own);
     NodeId added = graph_.last();
     while (graph_.node(added).kind != OpKind::AddLoss) added = graph_.previous(added);
@@ -167,10 +169,9 @@ class Mover {
   // Gathers lose their dones; the first program waits where the values are first used.
   void cross() {
     ir::Graph& first = step_.programs.front().graph;
-    std::vector<NodeId> order = first.order();
     const analysis::StorageMap storages(step_, first);
     std::vector<NodeId> use(step_.state.size());
-    for (NodeId id : order) {
+    for (NodeId id = first.first(); id.valid(); id = first.next(id)) {
       if (!analysis::runs(first.node(id))) continue;
       for (ValueId operand : first.node(id).operands) {
         const int owner = storages.owner(operand);
@@ -178,6 +179,7 @@ class Mover {
           use[static_cast<size_t>(owner)] = id;
       }
     }
+    StateValues values(step_, first);
     for (const UpdateFragment* fragment : crossing_) {
       for (NodeId done : fragment->gathered) graph_.erase(done);
       for (NodeId start : fragment->gathers) {
@@ -185,7 +187,7 @@ class Mover {
         const int entry = analysis::state_entry_of(
             step_, graph_.node(graph_.value(graph_.node(start).operands[0]).producer));
         const NodeId before = use[static_cast<size_t>(entry)];
-        first.insert(before, OpKind::AllGatherArrived, {state_value(step_, first, entry)}, {}, {},
+        first.insert(before, OpKind::AllGatherArrived, {values.of(entry)}, {}, {},
                      first.node(before).origin);
       }
     }
@@ -198,7 +200,7 @@ class Mover {
   Belongs belongs_;
   std::vector<NodeId> bucket_;  // starts that are not placed yet
   base::Bytes bucket_bytes_;
-  ValueId losses_;
+  ValueId losses_, scalars_, row_;  // once the first update is permitted
   std::vector<const UpdateFragment*> crossing_, staying_;
 };
 

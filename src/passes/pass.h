@@ -43,7 +43,8 @@ struct PassContext {
   const Options& options;
   std::vector<Remark>& remarks;
   std::optional<int64_t>
-      argument{};  // of the pass that runs, as the chain says: "name=3", "name=64MiB"
+      argument{};        // of the pass that runs, as the chain says: "name=3", "name=64MiB"
+  bool explains = true;  // false: nobody reads the remarks, so none need be worked out
 };
 
 enum class Change : uint8_t { No, Yes };

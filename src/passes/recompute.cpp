@@ -94,7 +94,7 @@ class Recomputer {
       int64_t arena = state_ + peak;  // at least
       if (arena <= budget || limit == 0) {
         ir::Step step = rewritten(choices);
-        DC_ASSIGN_OR_RETURN(arena, arena_of(step));
+        DC_ASSIGN_OR_RETURN(arena, arena_of(step, budget));
         if (arena <= budget || limit == 0) return apply(choices, std::move(step), arena <= budget);
       }
       limit = std::min(limit, peak) - (arena - budget) * tried * tried;
@@ -110,14 +110,14 @@ class Recomputer {
       peak = std::max(peak, evaluate(program, keep_everything(program)).peak);
     if (peak > limit) return false;
     if (peak <= limit / 33 * 32) return true;
-    DC_ASSIGN_OR_RETURN(const int64_t arena, arena_of(step_));
+    DC_ASSIGN_OR_RETURN(const int64_t arena, arena_of(step_, budget));
     return arena <= budget;
   }
 
-  Result<int64_t> arena_of(ir::Step step) const {
-    layout::Allocation allocation;
-    DC_RETURN_IF_ERROR(layout::allocate(step, context_.cost, {}, &allocation));
-    return allocation.arena.v;
+  Result<int64_t> arena_of(const ir::Step& step, int64_t budget) const {
+    DC_ASSIGN_OR_RETURN(const layout::Arenas arenas,
+                        layout::arenas_within(step, context_.cost, {base::Bytes{budget}, {}, {}}));
+    return arenas[static_cast<size_t>(ir::Space::Device)].v;
   }
 
   ir::Step rewritten(const std::vector<RecomputeChoice>& choices) const {

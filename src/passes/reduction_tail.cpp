@@ -1,8 +1,10 @@
 #include "src/passes/reduction_tail.h"
 
 #include <algorithm>
-#include <unordered_map>
-#include <unordered_set>
+#include <functional>
+#include <map>
+#include <set>
+#include <span>
 
 namespace dc::passes {
 namespace {
@@ -29,23 +31,49 @@ class Touched {
     for (ir::ValueId operand : node.operands) {
       const auto found = only_sums_.find(axis_.storage_key(operand));
       if (found == only_sums_.end()) continue;
-      const bool is_elsewhere =
-          node.kind == OpKind::SquareSum ||
-          (node.kind == OpKind::Permit && !params_.contains(node.int_arg("param")));
-      if (!(found->second && is_elsewhere)) return true;
+      if (!(found->second && is_elsewhere(node))) return true;
     }
-    const uint32_t mutated = ir::info(node.kind).mutated;
-    for (size_t i = 0; mutated >> i != 0 && i < node.operands.size(); ++i) {
-      const bool writes = (mutated >> i & 1) != 0;
-      if (writes && travelling_.contains(axis_.storage_key(node.operands[i]))) return true;
+    return std::any_of(travelling_.begin(), travelling_.end(),
+                       [&](int64_t storage) { return axis_.writes(node, storage); });
+  }
+
+  // Position of the first node that meets() what is here, from `begin` on and before `end`; `end`
+  // if none. Asks only nodes that touch one of the storages.
+  int32_t first_meeting(int32_t begin, int32_t end) const {
+    for (const auto& [storage, sums] : only_sums_) {
+      const auto meets = [&](int32_t i) { return !sums || !is_elsewhere(axis_.node(i)); };
+      end = next(axis_.touches.by_others(storage), begin, end, meets);
+      if (!sums) end = next(axis_.touches.by_square_sums(storage), begin, end, {});
     }
-    return false;
+    for (int64_t storage : travelling_) {
+      const auto writes = [&](int32_t i) { return axis_.writes(axis_.node(i), storage); };
+      end = next(axis_.touches.by_others(storage), begin, end, writes);
+      end = next(axis_.touches.by_square_sums(storage), begin, end, writes);
+    }
+    return end;
   }
 
  private:
+  // In the row of square sums.
+  bool is_elsewhere(const ir::Node& node) const {
+    return node.kind == OpKind::SquareSum ||
+           (node.kind == OpKind::Permit && !params_.contains(node.int_arg("param")));
+  }
+
+  // The first position from `begin` on and before `end` that counts, `end` if none.
+  static int32_t next(std::span<const int32_t> positions, int32_t begin, int32_t end,
+                      const std::function<bool(int32_t)>& counts) {
+    auto at = std::lower_bound(positions.begin(), positions.end(), begin);
+    for (; at != positions.end() && *at < end; ++at) {
+      if (!counts || counts(*at)) return *at;
+    }
+    return end;
+  }
+
   const TimeAxis& axis_;
-  std::unordered_map<int64_t, bool> only_sums_;  // only looked up
-  std::unordered_set<int64_t> travelling_, params_;
+  std::map<int64_t, bool> only_sums_;
+  std::set<int64_t> travelling_;
+  std::set<int64_t> params_;  // of square sums
 };
 
 }  // namespace
@@ -76,14 +104,11 @@ std::vector<NodeId> reduction_tail(const TimeAxis& axis, const std::vector<NodeI
 }
 
 int32_t latest_tail(const TimeAxis& axis, const std::vector<NodeId>& bucket,
-                    const std::vector<NodeId>& tail, int32_t end) {
+                    const std::vector<NodeId>& tail, int32_t end, int32_t begin) {
   Touched touched(axis);
   for (NodeId id : tail) touched.add(axis.graph.node(id));
   for (NodeId start : bucket) touched.add_travelling(axis.graph.node(start).operands[0]);
-  for (int32_t i = axis.position(tail.back()) + 1; i < end; ++i) {
-    if (touched.meets(axis.node(i))) return i;
-  }
-  return end;
+  return touched.first_meeting(std::max(begin, axis.position(tail.back()) + 1), end);
 }
 
 }  // namespace dc::passes

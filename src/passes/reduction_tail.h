@@ -14,10 +14,10 @@ bool is_reduction(ir::OpKind start);
 // scale, square sum. They stand side by side.
 std::vector<ir::NodeId> reduction_tail(const TimeAxis& axis, const std::vector<ir::NodeId>& bucket);
 
-// Position of the first node after the tail, before `end`, that reads what it makes or writes what
-// travels; `end` if none.
+// Position of the first node after the tail, from `begin` on and before `end`, that reads what it
+// makes or writes what travels; `end` if none.
 int32_t latest_tail(const TimeAxis& axis, const std::vector<ir::NodeId>& bucket,
-                    const std::vector<ir::NodeId>& tail, int32_t end);
+                    const std::vector<ir::NodeId>& tail, int32_t end, int32_t begin = 0);
 
 // Moves the tails of a program's reductions to where compute, never waiting, is when they end, as
 // far as the budget and readers allow; returns how many. `limit`: bytes of transients.

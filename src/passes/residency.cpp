@@ -134,13 +134,11 @@ void Residency::keep(const std::vector<const ResidencyCandidate*>& chosen) {
   if (chosen.empty()) return;
   const bool carries = step_.accumulation > 1;
   const bool peeled = carries && peel_first_micro_batch();
-  for (const ResidencyCandidate* candidate : chosen) {
-    if (carries) {
-      carry(*candidate, peeled);
-    } else {
-      keep_in_one_program(*candidate);
-    }
+  if (carries) {
+    carry(chosen, peeled);
+    return;
   }
+  for (const ResidencyCandidate* candidate : chosen) keep_in_one_program(*candidate);
 }
 
 // Node ids of a clone are those of its origin, so the candidates stay true.
@@ -164,20 +162,25 @@ void Residency::keep_in_one_program(const ResidencyCandidate& candidate) {
   }
 }
 
-void Residency::carry(const ResidencyCandidate& candidate, bool peeled) {
-  const int carried = add_carried(candidate);
+void Residency::carry(const std::vector<const ResidencyCandidate*>& chosen, bool peeled) {
+  std::vector<int> carried;
+  for (const ResidencyCandidate* candidate : chosen) carried.push_back(add_carried(*candidate));
   for (size_t p = 0; p < step_.programs.size(); ++p) {
     ir::Graph& graph = step_.programs[p].graph;
-    const std::vector<Gather>& gathers = candidate.gathers[p - (peeled && p > 0 ? 1 : 0)];
-    ValueId whole = state_value(step_, graph, carried);
-    for (size_t i = 0; i < gathers.size(); ++i) {
-      graph.erase(gathers[i].release);
-      if (p == 0 && i == 0) {
-        whole = gather_into(graph, gathers[0], whole);
-      } else {
-        leave_bucket(graph, gathers[i].start);
+    std::vector<ValueId> wholes;
+    StateValues values(step_, graph);
+    for (int entry : carried) wholes.push_back(values.of(entry));
+    for (size_t c = 0; c < chosen.size(); ++c) {
+      const std::vector<Gather>& gathers = chosen[c]->gathers[p - (peeled && p > 0 ? 1 : 0)];
+      for (size_t i = 0; i < gathers.size(); ++i) {
+        graph.erase(gathers[i].release);
+        if (p == 0 && i == 0) {
+          wholes[c] = gather_into(graph, gathers[0], wholes[c]);
+        } else {
+          leave_bucket(graph, gathers[i].start);
+        }
+        replace(graph, gathers[i], wholes[c]);
       }
-      replace(graph, gathers[i], whole);
     }
   }
 }

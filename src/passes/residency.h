@@ -59,7 +59,7 @@ class Residency {
   int64_t whole_bytes(const ir::Graph& graph, const ir::Node& start) const;
   bool peel_first_micro_batch();
   void keep_in_one_program(const ResidencyCandidate& candidate);
-  void carry(const ResidencyCandidate& candidate, bool peeled);
+  void carry(const std::vector<const ResidencyCandidate*>& chosen, bool peeled);
   int add_carried(const ResidencyCandidate& candidate);
 
   ir::Step& step_;

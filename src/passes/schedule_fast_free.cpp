@@ -8,14 +8,16 @@
 // reduction whose ancestors hold no unscheduled gather any more follows at once, so that gradients
 // go early. The rest keeps its order.
 //
-// Which gathers a node stands on is one bit set per node, so a candidate costs what is still to be
+// Which gathers an end stands on is one bit set per end, so a candidate costs what is still to be
 // scheduled for it. Nodes change places, not what they read: a node follows the writers of what it
 // reads and the readers of what it writes. So all numbers stay.
 #include <algorithm>
+#include <bit>
 #include <tuple>
 #include <unordered_map>
 
 #include "src/cost/transfer.h"
+#include "src/passes/dependences.h"
 #include "src/passes/pass.h"
 #include "src/passes/reduction_tail.h"
 #include "src/passes/time_axis.h"
@@ -28,64 +30,48 @@ using ir::NodeId;
 using ir::OpKind;
 using Bits = std::vector<uint64_t>;
 
-// For each position, the earlier positions it must follow.
-class Dependences {
+// By end: the gathers it stands on that are not scheduled yet. The bits of one gather lie side by
+// side, because every gather leaves all sets.
+class Paths {
  public:
-  explicit Dependences(const TimeAxis& axis) : of(axis.live.order.size()) {
-    for (size_t i = 0; i < of.size(); ++i) add(axis, static_cast<int32_t>(i));
+  Paths() = default;
+  Paths(size_t ends, size_t gathers) : counts_(ends), bits_((gathers + 63) / 64 * ends) {}
+
+  void set(size_t end, const Bits& path) {
+    for (size_t w = 0; w < path.size(); ++w) {
+      bits_[w * counts_.size() + end] = path[w];
+      counts_[end] += std::popcount(path[w]);
+    }
   }
-  std::vector<std::vector<int32_t>> of;
+  int32_t count(size_t end) const { return counts_[end]; }
+  void take_out(size_t gather) {
+    uint64_t* row = bits_.data() + gather / 64 * counts_.size();
+    const uint64_t mask = uint64_t{1} << (gather % 64);
+    for (size_t end = 0; end < counts_.size(); ++end) {
+      counts_[end] -= (row[end] & mask) != 0;
+      row[end] &= ~mask;
+    }
+  }
 
  private:
-  struct Storage {
-    int32_t writer = -1;
-    std::vector<int32_t> readers;  // since the last write
-  };
-
-  void add(const TimeAxis& axis, int32_t position) {
-    const ir::Node& node = axis.node(position);
-    for (size_t i = 0; i < node.operands.size(); ++i) {
-      after(position, axis.position(axis.graph.value(node.operands[i]).producer));
-      // The end of a gathered value changes it, as far as order is concerned.
-      const bool writes =
-          node.kind == OpKind::Release || (ir::info(node.kind).mutated >> i & 1) != 0;
-      touch(axis, position, node.operands[i], writes);
-    }
-    if (!ir::is_done(node.kind)) return;
-    // Until the collective is done, peers may read what travels.
-    const ir::Node& start = axis.graph.node(axis.graph.value(node.operands[0]).producer);
-    for (size_t i = 0; i < start.operands.size(); ++i)
-      touch(axis, position, start.operands[i], (ir::info(start.kind).mutated >> i & 1) != 0);
-  }
-
-  void touch(const TimeAxis& axis, int32_t position, ir::ValueId value, bool writes) {
-    const int owner = axis.storages.owner(value);
-    Storage& storage = storages_[owner >= 0 ? -1 - owner : axis.storages.root(value).v];
-    after(position, storage.writer);
-    if (!writes) {
-      storage.readers.push_back(position);
-      return;
-    }
-    for (int32_t reader : storage.readers) after(position, reader);
-    storage = {position, {}};
-  }
-
-  void after(int32_t position, int32_t other) {
-    if (other >= 0 && other < position) of[static_cast<size_t>(position)].push_back(other);
-  }
-
-  std::unordered_map<int64_t, Storage> storages_;  // only looked up
+  std::vector<int32_t> counts_;
+  Bits bits_;
 };
 
 class Scheduler {
  public:
   Scheduler(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost)
-      : step_(step), graph_(graph), cost_(cost), axis_(step, graph, cost), needs_(axis_) {}
+      : step_(step),
+        graph_(graph),
+        cost_(cost),
+        axis_(step, graph, cost),
+        needs_(dependences(axis_)) {}
 
   // Returns how many nodes changed places.
   int run() {
     find_gathers();
     find_reductions();
+    find_paths();
     for (int32_t i = 0; i < count(); ++i) {
       const OpKind kind = axis_.node(i).kind;
       if (kind == OpKind::Input || kind == OpKind::State) place(i);
@@ -107,12 +93,10 @@ class Scheduler {
     int32_t start = -1, last_use = -1, release = -1;  // positions
     int64_t bytes = 0;
     bool scheduled = false;
-    Bits path;
   };
   struct Reduction {
     int32_t end = -1;  // the last of its tail
     bool scheduled = false;
-    Bits path;
   };
 
   int32_t count() const { return static_cast<int32_t>(axis_.live.order.size()); }
@@ -130,19 +114,51 @@ class Scheduler {
       if (gathered.release < 0) gathered.release = gathered.last_use;
       gathers_.push_back(gathered);
     }
-    stands_on_.assign(static_cast<size_t>(count()), Bits((gathers_.size() + 63) / 64));
-    for (int32_t i = 0; i < count(); ++i) {
-      Bits& bits = stands_on_[static_cast<size_t>(i)];
-      for (int32_t need : needs_.of[static_cast<size_t>(i)]) {
-        const Bits& below = stands_on_[static_cast<size_t>(need)];
-        for (size_t w = 0; w < bits.size(); ++w) bits[w] |= below[w];
-      }
-      const int32_t gather = gather_at_[static_cast<size_t>(i)];
-      if (gather >= 0) bits[static_cast<size_t>(gather) / 64] |= uint64_t{1} << (gather % 64);
-    }
-    for (Gathered& gathered : gathers_)
-      gathered.path = stands_on_[static_cast<size_t>(gathered.last_use)];
     placed_.assign(static_cast<size_t>(count()), false);
+  }
+
+  // A node's set is dropped once every node behind it has it.
+  void find_paths() {
+    const auto size = static_cast<size_t>(count());
+    std::vector<std::vector<size_t>> gathers_end(size), reductions_end(size);  // at a position
+    for (size_t g = 0; g < gathers_.size(); ++g)
+      gathers_end[static_cast<size_t>(gathers_[g].last_use)].push_back(g);
+    for (size_t r = 0; r < reductions_.size(); ++r)
+      reductions_end[static_cast<size_t>(reductions_[r].end)].push_back(r);
+    gather_paths_ = Paths(gathers_.size(), gathers_.size());
+    reduction_paths_ = Paths(reductions_.size(), gathers_.size());
+    std::vector<int32_t> behind(size);
+    for (const std::vector<int32_t>& needs : needs_) {
+      for (int32_t need : needs) ++behind[static_cast<size_t>(need)];
+    }
+    std::vector<Bits> stands_on(size);  // empty: on none
+    for (size_t i = 0; i < size; ++i) {
+      Bits bits = stands_on_all(needs_[i], stands_on);
+      if (gather_at_[i] >= 0) {
+        const auto gather = static_cast<size_t>(gather_at_[i]);
+        bits.resize((gathers_.size() + 63) / 64);
+        bits[gather / 64] |= uint64_t{1} << (gather % 64);
+      }
+      for (size_t g : gathers_end[i]) gather_paths_.set(g, bits);
+      for (size_t r : reductions_end[i]) reduction_paths_.set(r, bits);
+      for (int32_t need : needs_[i]) {
+        if (--behind[static_cast<size_t>(need)] == 0) stands_on[static_cast<size_t>(need)] = {};
+      }
+      if (behind[i] > 0) stands_on[i] = std::move(bits);
+    }
+  }
+
+  static Bits stands_on_all(const std::vector<int32_t>& needs, const std::vector<Bits>& stands_on) {
+    Bits bits;
+    for (int32_t need : needs) {
+      const Bits& below = stands_on[static_cast<size_t>(need)];
+      if (bits.empty()) {
+        bits = below;
+        continue;
+      }
+      for (size_t w = 0; w < below.size(); ++w) bits[w] |= below[w];
+    }
+    return bits;
   }
 
   // Through views; a view nobody reads is its own last use.
@@ -168,18 +184,17 @@ class Scheduler {
       if (!is_reduction(node.kind) || cost::joins(node)) continue;
       const std::vector<NodeId> tail = reduction_tail(axis_, cost::bucket_of(graph_, node.id));
       const int32_t end = axis_.position(tail.back());
-      reductions_.push_back({end, false, stands_on_[static_cast<size_t>(end)]});
+      reductions_.push_back({end, false});
     }
   }
 
   // Gathers of the smallest size of Path among those not scheduled.
   std::vector<size_t> smallest_paths() const {
     std::vector<size_t> candidates;
-    int smallest = 0;
+    int32_t smallest = 0;
     for (size_t g = 0; g < gathers_.size(); ++g) {
       if (gathers_[g].scheduled) continue;
-      int size = 0;
-      for (uint64_t word : gathers_[g].path) size += __builtin_popcountll(word);
+      const int32_t size = gather_paths_.count(g);
       if (!candidates.empty() && size > smallest) continue;
       if (candidates.empty() || size < smallest) {
         smallest = size;
@@ -202,7 +217,7 @@ class Scheduler {
       if (placed_[static_cast<size_t>(position)] || visited[position]) continue;
       visited[position] = true;
       missing.push_back(position);
-      for (int32_t need : needs_.of[static_cast<size_t>(position)]) work.push_back(need);
+      for (int32_t need : needs_[static_cast<size_t>(position)]) work.push_back(need);
     }
     std::sort(missing.begin(), missing.end());
     return missing;
@@ -249,17 +264,14 @@ class Scheduler {
     const int32_t gather = gather_at_[static_cast<size_t>(position)];
     if (gather < 0) return;
     gathers_[static_cast<size_t>(gather)].scheduled = true;
-    const size_t word = static_cast<size_t>(gather) / 64;
-    const uint64_t mask = ~(uint64_t{1} << (gather % 64));
-    for (Gathered& other : gathers_) other.path[word] &= mask;
-    for (Reduction& other : reductions_) other.path[word] &= mask;
+    gather_paths_.take_out(static_cast<size_t>(gather));
+    reduction_paths_.take_out(static_cast<size_t>(gather));
   }
 
   void follow_with_reductions() {
-    for (Reduction& reduction : reductions_) {
-      const bool free = std::all_of(reduction.path.begin(), reduction.path.end(),
-                                    [](uint64_t word) { return word == 0; });
-      if (reduction.scheduled || !free) continue;
+    for (size_t r = 0; r < reductions_.size(); ++r) {
+      Reduction& reduction = reductions_[r];
+      if (reduction.scheduled || reduction_paths_.count(r) > 0) continue;
       reduction.scheduled = true;
       for (int32_t position : missing_for({reduction.end})) place(position);
     }
@@ -279,8 +291,8 @@ class Scheduler {
   Dependences needs_;
   std::vector<Gathered> gathers_;
   std::vector<Reduction> reductions_;
-  std::vector<int32_t> gather_at_;  // by position: index into gathers_, or -1
-  std::vector<Bits> stands_on_;     // by position
+  std::vector<int32_t> gather_at_;        // by position: index into gathers_, or -1
+  Paths gather_paths_, reduction_paths_;  // of last uses, and of ends
   std::vector<bool> placed_;
   std::vector<int32_t> order_;  // old positions in the new order
 };

@@ -16,31 +16,40 @@ ir::ValueId view_root(const ir::Graph& graph, ir::ValueId value) {
 }
 
 ir::ValueId state_value(ir::Step& step, ir::Graph& graph, int entry) {
-  const ir::StateEntry& state = step.state[static_cast<size_t>(entry)];
-  ir::NodeId id = graph.first();
-  for (; id.valid(); id = graph.next(id)) {
-    const ir::Node& node = graph.node(id);
+  return StateValues(step, graph).of(entry);
+}
+
+StateValues::StateValues(const ir::Step& step, ir::Graph& graph)
+    : step_(step), graph_(graph), behind_(graph.first()) {
+  for (; behind_.valid(); behind_ = graph.next(behind_)) {
+    const ir::Node& node = graph.node(behind_);
     if (node.kind != ir::OpKind::State && node.kind != ir::OpKind::Input) break;
-    if (node.kind == ir::OpKind::State &&
-        std::get<std::string>(node.find_arg("entry")->value) == state.name) {
-      return node.results[0];
-    }
+    if (node.kind == ir::OpKind::State)
+      known_.emplace(std::get<std::string>(node.find_arg("entry")->value), node.results[0]);
   }
-  ir::Origin origin;
-  ir::Node& node = graph.insert(id, ir::OpKind::State, {}, {{state.name, state.type}},
-                                {{"entry", state.name}}, origin);
-  return node.results[0];
+}
+
+ir::ValueId StateValues::of(int entry) {
+  const ir::StateEntry& state = step_.state[static_cast<size_t>(entry)];
+  const auto [found, is_new] = known_.try_emplace(state.name);
+  if (is_new) {
+    found->second = graph_
+                        .insert(behind_, ir::OpKind::State, {}, {{state.name, state.type}},
+                                {{"entry", state.name}}, ir::Origin{})
+                        .results[0];
+  }
+  return found->second;
 }
 
 int add_entry(ir::Step& step, ir::StateEntry entry) {
-  DC_CHECK(step.find_state(entry.name) < 0);
+  DC_CHECK(step.state.find(entry.name) < 0);
   if (entry.storage_elements == 0) entry.storage_elements = entry.type.numel();
   step.state.push_back(std::move(entry));
   return static_cast<int>(step.state.size()) - 1;
 }
 
 int rng_entry(ir::Step& step) {
-  const int found = step.find_state("rng");
+  const int found = step.state.find("rng");
   if (found >= 0) return found;
   ir::StateEntry entry;
   entry.name = "rng";
@@ -62,11 +71,12 @@ int trainable_count(const ir::Step& step) {
   return count;
 }
 
-int trainable_index(const ir::Step& step, int parameter) {
-  if (!step.parameters[static_cast<size_t>(parameter)].trainable) return -1;
-  int index = 0;
-  for (int i = 0; i < parameter; ++i) index += step.parameters[static_cast<size_t>(i)].trainable;
-  return index;
+std::vector<int> trainable_indices(const ir::Step& step) {
+  std::vector<int> indices;
+  int next = 0;
+  for (const ir::Parameter& parameter : step.parameters)
+    indices.push_back(parameter.trainable ? next++ : -1);
+  return indices;
 }
 
 }  // namespace dc::passes

@@ -9,7 +9,10 @@
 namespace dc::passes {
 
 TimeAxis::TimeAxis(const ir::Step& step, const ir::Graph& of, const cost::CostModel& cost)
-    : graph(of), storages(step, of), live(analysis::liveness(step, of, storages)) {
+    : graph(of),
+      storages(step, of),
+      live(analysis::liveness(step, of, storages)),
+      touches(step, of, storages, live.order) {
   const size_t count = live.order.size();
   at.resize(count + 1);
   for (size_t i = 0; i < count; ++i) {
@@ -24,11 +27,6 @@ TimeAxis::TimeAxis(const ir::Step& step, const ir::Graph& of, const cost::CostMo
       analysis::live_bytes(graph, live, scratch).at[static_cast<size_t>(ir::Space::Device)]);
 }
 
-bool TimeAxis::shares_storage(ir::ValueId a, ir::ValueId b) const {
-  if (storages.root(a) == storages.root(b)) return true;
-  return storages.owner(a) >= 0 && storages.owner(a) == storages.owner(b);
-}
-
 TimeAxis::Phase TimeAxis::backward() const {
   const auto count = static_cast<int32_t>(live.order.size());
   Phase phase{count, count};
@@ -40,17 +38,40 @@ TimeAxis::Phase TimeAxis::backward() const {
   return phase;
 }
 
-bool TimeAxis::touches(const ir::Node& node, ir::ValueId value) const {
-  return std::any_of(node.operands.begin(), node.operands.end(),
-                     [&](ir::ValueId operand) { return shares_storage(operand, value); });
-}
-
-bool TimeAxis::writes(const ir::Node& node, ir::ValueId value) const {
+bool TimeAxis::writes(const ir::Node& node, int64_t storage) const {
   const uint32_t mutated = ir::info(node.kind).mutated;
   for (size_t i = 0; mutated >> i != 0 && i < node.operands.size(); ++i) {
-    if ((mutated >> i & 1) != 0 && shares_storage(node.operands[i], value)) return true;
+    if ((mutated >> i & 1) != 0 && storage_key(node.operands[i]) == storage) return true;
   }
   return false;
+}
+
+namespace {
+
+// The last of the positions before `position` that `counts`; -1 if there is none.
+template <typename Counts>
+int32_t last_before(std::span<const int32_t> positions, int32_t position, Counts counts) {
+  auto at = std::lower_bound(positions.begin(), positions.end(), position);
+  while (at != positions.begin()) {
+    if (counts(*--at)) return *at;
+  }
+  return -1;
+}
+
+}  // namespace
+
+int32_t TimeAxis::last_write(ir::ValueId value, int32_t before) const {
+  const int64_t key = storage_key(value);
+  const auto counts = [&](int32_t i) { return writes(node(i), key); };
+  return std::max(last_before(touches.by_others(key), before, counts),
+                  last_before(touches.by_square_sums(key), before, counts));
+}
+
+int32_t TimeAxis::last_touch(ir::ValueId value, int32_t before) const {
+  const int64_t key = storage_key(value);
+  const auto counts = [](int32_t) { return true; };
+  return std::max(last_before(touches.by_others(key), before, counts),
+                  last_before(touches.by_square_sums(key), before, counts));
 }
 
 std::optional<int64_t> transient_limit(const ir::Step& step,
@@ -61,12 +82,14 @@ std::optional<int64_t> transient_limit(const ir::Step& step,
 
 Change move_collectives(ir::Step& step, PassContext& context, std::string_view pass,
                         std::string_view what, const MoveInGraph& move) {
-  const base::Nanos before = sim::simulate(step, context.cost).exposed;
+  const auto exposed = [&] { return sim::simulate(step, context.cost).exposed; };
+  const base::Nanos before = context.explains ? exposed() : base::Nanos{};
   const std::optional<int64_t> limit = transient_limit(step, context.options.memory);
   int moved = 0;
   for (ir::Program& program : step.programs) moved += move(program.graph, limit);
   if (moved == 0) return Change::No;
-  const base::Nanos after = sim::simulate(step, context.cost).exposed;
+  if (!context.explains) return Change::Yes;
+  const base::Nanos after = exposed();
   context.remarks.push_back(
       {std::string(pass), std::to_string(moved) + " " + std::string(what) +
                               ": exposed communication " + std::to_string(before.v / 1000) +

@@ -11,6 +11,7 @@
 #include "src/cost/cost_model.h"
 #include "src/ir/step.h"
 #include "src/passes/pass.h"
+#include "src/passes/touches.h"
 
 namespace dc::passes {
 
@@ -25,15 +26,13 @@ struct TimeAxis {
   // that travel with a collective (casts, accumulations, scales, square sums) count as nothing, so
   // that moving some leaves the places of the others as they were.
   base::Nanos time_before(int32_t position) const { return at[static_cast<size_t>(position)]; }
-  // True if the node writes the storage of `value` in place.
-  bool writes(const ir::Node& node, ir::ValueId value) const;
-  bool touches(const ir::Node& node, ir::ValueId value) const;  // reads or writes it
-  // Equal for values that share bytes.
-  int64_t storage_key(ir::ValueId value) const {
-    const int owner = storages.owner(value);
-    return owner >= 0 ? -1 - owner : storages.root(value).v;
-  }
-  bool shares_storage(ir::ValueId a, ir::ValueId b) const;
+  // True if the node writes the storage in place.
+  bool writes(const ir::Node& node, int64_t storage) const;
+  // The last position before `position` where a node writes the storage of `value` in place, or
+  // reads or writes it; -1 if there is none.
+  int32_t last_write(ir::ValueId value, int32_t position) const;
+  int32_t last_touch(ir::ValueId value, int32_t position) const;
+  int64_t storage_key(ir::ValueId value) const { return passes::storage_key(storages, value); }
   // From the first node of the backward phase to the one after its last; without one, both are the
   // end of the program.
   struct Phase {
@@ -46,6 +45,7 @@ struct TimeAxis {
   analysis::Liveness live;
   std::vector<base::Nanos> at;  // one more than there are nodes
   std::vector<int64_t> bytes;   // of transients and scratch on the device at each position
+  Touches touches;
 };
 
 using analysis::aligned_bytes;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 
 #include "src/analysis/memory.h"
 #include "src/base/text.h"
+#include "src/layout/allocate.h"
 #include "src/search/chains.h"
 #include "src/sim/simulate.h"
 
@@ -52,6 +54,7 @@ class Search {
       DC_ASSIGN_OR_RETURN(const Chain chain, passes::parse_passes(text));
       DC_RETURN_IF_ERROR(try_chain(chain).status());
     }
+    forget_stages_but(best_);
     bool improved = true;
     while (improved && !done()) {
       improved = false;
@@ -74,6 +77,7 @@ class Search {
       DC_ASSIGN_OR_RETURN(const Chain chain, find_chain(named.name));
       if (!options_.offload_space && std::any_of(chain.begin(), chain.end(), offloads)) continue;
       DC_ASSIGN_OR_RETURN(const bool better, try_chain(chain));
+      forget_stages_but(chain);
       if (!better) continue;
       best_named_ = named.name;
       best_named_time_ = score_.time;
@@ -110,9 +114,10 @@ class Search {
     if (!wins()) return false;
     if (options_.memory && score.fits) {
       // A layout may need a little more than the largest live sum: it says so itself.
-      std::vector<passes::Remark> remarks;
-      passes::PassContext context{cost_, options_, remarks};
-      score.fits = passes::apply({passes::find_pass("layout-arenas"), {}}, step, context).ok();
+      const layout::Budgets budgets{options_.memory, options_.host_memory, options_.disk_memory};
+      DC_ASSIGN_OR_RETURN(const layout::Arenas arenas,
+                          layout::arenas_within(std::move(step), cost_, budgets));
+      score.fits = layout::keeps(arenas, budgets);
       if (!wins()) return false;
     }
     best_ = chain;
@@ -120,32 +125,66 @@ class Search {
     return true;
   }
 
-  // The step before the layout. What chains have in common up to `schedule` is computed once.
+  // The step before the layout. What chains begin with alike, up to recompute, is computed once.
   Result<ir::Step> scheduled(const Chain& chain, const passes::Options& options) {
-    const auto split = std::find_if(chain.begin(), chain.end(), [](const passes::PassCall& call) {
-      return call.pass->needs == ir::Stage::Scheduled;
+    const passes::Pass* recompute = passes::find_pass("recompute");
+    const auto split = std::find_if(chain.begin(), chain.end(), [&](const passes::PassCall& call) {
+      return call.pass > recompute;
     });
-    std::vector<passes::Remark> remarks;
-    passes::PassContext context{cost_, options, remarks};
-    const Chain first(chain.begin(), split);
-    auto found = prefixes_.find(passes::print(first));
-    if (found == prefixes_.end()) {
-      ir::Step step = imported_;
-      DC_RETURN_IF_ERROR(apply(step, first, context));
-      found = prefixes_.emplace(passes::print(first), std::move(step)).first;
-    }
-    ir::Step step = found->second;
-    DC_RETURN_IF_ERROR(apply(step, Chain(split, chain.end()), context));
+    DC_ASSIGN_OR_RETURN(const SharedStep first, begun(Chain(chain.begin(), split), options));
+    ir::Step step = *first;
+    DC_RETURN_IF_ERROR(apply(step, Chain(split, chain.end()), options).status());
     return step;
   }
 
-  static Status apply(ir::Step& step, const Chain& chain, passes::PassContext& context) {
+  using SharedStep = std::shared_ptr<const ir::Step>;
+
+  // The step after `chain`: after the passes up to `schedule`, then after each further one.
+  Result<SharedStep> begun(const Chain& chain, const passes::Options& options) {
+    const std::string key = passes::print(chain) + (options.memory ? " within the budget" : "");
+    if (const auto found = prefixes_.find(key); found != prefixes_.end()) return found->second;
+    Chain before = chain;
+    do {
+      before.pop_back();
+    } while (!before.empty() && before.back().pass->gives != ir::Stage::Scheduled);
+    SharedStep begin;
+    if (!before.empty()) {
+      DC_ASSIGN_OR_RETURN(begin, begun(before, options));
+    }
+    auto step = std::make_shared<ir::Step>(begin ? *begin : imported_);
+    const Chain rest(chain.begin() + static_cast<std::ptrdiff_t>(before.size()), chain.end());
+    DC_ASSIGN_OR_RETURN(const passes::Change change, apply(*step, rest, options));
+    const bool is_new = !begin || change == passes::Change::Yes;
+    return prefixes_.emplace(key, is_new ? std::move(step) : begin).first->second;
+  }
+
+  // Named chains of one stage stand side by side, and the moves leave what comes before the best
+  // chain's `schedule` alone: steps of other stages than these two would only take room.
+  void forget_stages_but(const Chain& chain) {
+    const std::string kept[] = {stage_of(best_), stage_of(chain)};
+    std::erase_if(prefixes_, [&](const auto& one) {
+      return !one.first.starts_with(kept[0]) && !one.first.starts_with(kept[1]);
+    });
+  }
+  static std::string stage_of(const Chain& chain) {
+    const auto split = std::find_if(chain.begin(), chain.end(), [](const passes::PassCall& call) {
+      return call.pass->needs == ir::Stage::Scheduled;
+    });
+    return passes::print(Chain(chain.begin(), split));
+  }
+
+  Result<passes::Change> apply(ir::Step& step, const Chain& chain,
+                               const passes::Options& options) const {
+    std::vector<passes::Remark> remarks;
+    passes::PassContext context{cost_, options, remarks};
+    context.explains = false;
+    passes::Change total = passes::Change::No;
     for (const passes::PassCall& call : chain) {
       if (is_layout(call)) continue;
-      Result<passes::Change> change = passes::apply(call, step, context);
-      if (!change.ok()) return std::move(change).status();
+      DC_ASSIGN_OR_RETURN(const passes::Change change, passes::apply(call, step, context));
+      if (change == passes::Change::Yes) total = change;
     }
-    return {};
+    return total;
   }
 
   // `fits` is about the live bytes.
@@ -237,7 +276,7 @@ class Search {
   passes::Options options_;
   const cost::CostModel& cost_;
   const SearchOptions& search_;
-  std::map<std::string, ir::Step> prefixes_;  // by the passes that made them
+  std::map<std::string, SharedStep> prefixes_;  // by the passes that made them
   std::set<std::string> tried_;
   Chain best_;
   Score score_;

@@ -28,82 +28,19 @@ Machine::Machine(const Schedule& schedule, Record* record)
     : schedule_(schedule),
       record_(record),
       streams_(static_cast<size_t>(std::max(schedule.streams, 1))) {
-  grow();
-  if (record_ == nullptr) return;
-  record_->begin.assign(schedule.events.size(), {});
-  record_->end.assign(schedule.events.size(), {});
-}
-
-void Machine::grow() {
   const size_t count = schedule_.transfers.size();
   ended_.resize(count);
   exposed_.resize(count);
-  if (record_ != nullptr) started_at_.resize(count, -1);
   std::vector<bool> carries(streams_.size());
   for (const Transfer& transfer : schedule_.transfers) {
     carries[static_cast<size_t>(transfer.stream)] = true;
     if (transfer.contention != cost::Contention{}) rates_change_ = true;
   }
   if (std::count(carries.begin(), carries.end(), true) > 1) rates_change_ = true;
-}
-
-void Machine::restore(const Checkpoint& from) {
-  exposed_before_ = exposed_;
-  now_ = from.totals.time.v;
-  exposed_total_ = from.totals.exposed.v;
-  contention_total_ = from.totals.contention.v;
-  next_ = from.next;
-  kernel_ = {};
-  waiting_ = -1;
-  stale_rates_ = rates_change_;
-  for (size_t s = 0; s < streams_.size(); ++s) {
-    const StreamState& state = from.streams[s];
-    Stream& stream = streams_[s];
-    stream.transfer = state.transfer;
-    stream.on_wire = state.on_wire;
-    stream.work = {};
-    stream.pending = state.pending;
-    stream.taken = 0;
-    for (int32_t transfer : state.pending) begin_again(transfer);
-    if (state.transfer < 0) continue;
-    begin_again(state.transfer);
-    stream.work = {state.work, now_, kFull, now_ + quotient_up(state.work, kFull)};
-  }
-}
-
-void Machine::begin_again(int32_t transfer) {
-  ended_[static_cast<size_t>(transfer)] = 0;
-  exposed_[static_cast<size_t>(transfer)] = 0;
-}
-
-void Machine::leave() {
-  const auto end = [&](int32_t transfer) {
-    const auto index = static_cast<size_t>(transfer);
-    ended_[index] = 1;
-    exposed_[index] = exposed_before_[index];
-  };
-  for (const Stream& stream : streams_) {
-    if (stream.transfer >= 0) end(stream.transfer);
-    for (size_t i = stream.taken; i < stream.pending.size(); ++i) end(stream.pending[i]);
-  }
-}
-
-Checkpoint Machine::checkpoint() const {
-  Checkpoint result;
-  result.next = next_;
-  result.totals = {{now_}, {exposed_total_}, {contention_total_}};
-  for (const Stream& stream : streams_) {
-    StreamState state;
-    state.transfer = stream.transfer;
-    if (stream.transfer >= 0) {
-      state.on_wire = stream.on_wire;
-      state.work = stream.work.left - stream.work.rate * (now_ - stream.work.since);
-    }
-    state.pending.assign(stream.pending.begin() + static_cast<std::ptrdiff_t>(stream.taken),
-                         stream.pending.end());
-    result.streams.push_back(std::move(state));
-  }
-  return result;
+  if (record_ == nullptr) return;
+  started_at_.resize(count, -1);
+  record_->begin.assign(schedule.events.size(), {});
+  record_->end.assign(schedule.events.size(), {});
 }
 
 void Machine::begin(Work& work, int64_t nanos) const {
@@ -143,7 +80,6 @@ void Machine::set_rates() {
 }
 
 void Machine::start(int32_t transfer, int32_t index) {
-  begin_again(transfer);
   if (record_ != nullptr) started_at_[static_cast<size_t>(transfer)] = index;
   const auto s = static_cast<size_t>(schedule_.transfers[static_cast<size_t>(transfer)].stream);
   Stream& stream = streams_[s];
@@ -260,19 +196,20 @@ void Machine::advance() {
   }
 }
 
-void Machine::run_to(int32_t index) {
-  while (true) {
-    while (compute_is_free()) {
-      if (next_ == index) return;
-      const int32_t event = next_++;
-      take_up(schedule_.events[static_cast<size_t>(event)], event);
+Totals Machine::run_to(int32_t index) {
+  while (next_ < index || !compute_is_free()) {
+    if (!compute_is_free()) {
+      advance();
+      continue;
     }
-    advance();
+    const int32_t event = next_++;
+    take_up(schedule_.events[static_cast<size_t>(event)], event);
   }
+  return {{now_}, {exposed_total_}, {contention_total_}};
 }
 
 Totals Machine::finish() {
-  run_to(static_cast<int32_t>(schedule_.events.size()));
+  (void)run_to(static_cast<int32_t>(schedule_.events.size()));
   const auto is_idle = [](const Stream& stream) { return !stream.work.active(); };
   while (!std::all_of(streams_.begin(), streams_.end(), is_idle)) advance();
   return {{now_}, {exposed_total_}, {contention_total_}};

@@ -33,38 +33,17 @@ struct Record {
   std::vector<base::Nanos> begin, end;
 };
 
-// What a stream is doing and will do.
-struct StreamState {
-  int32_t transfer = -1;  // the one it carries out; -1: none
-  bool on_wire = false;   // past its latency
-  int64_t work = 0;       // left, in 1/5040 ns
-  std::vector<int32_t> pending;
-  bool operator==(const StreamState&) const = default;
-};
-
-// The machine just before compute takes up event `next`: everything the future depends on.
-struct Checkpoint {
-  int32_t next = 0;
-  Totals totals;  // so far; `time` is the moment itself
-  std::vector<StreamState> streams;
-};
-
 class Machine {
  public:
-  // Keeps a reference to the schedule, whose events may change from `next` on.
+  // Keeps a reference to the schedule.
   explicit Machine(const Schedule& schedule, Record* record = nullptr);
 
-  void restore(const Checkpoint& from);
-  Checkpoint checkpoint() const;
-  // Goes on until compute is about to take up event `index`.
-  void run_to(int32_t index);
-  // Goes on until every stream has ended.
+  // Plays the schedule until compute is done with the events before `index`; streams may work on.
+  Totals run_to(int32_t index);
+  // Plays it until every stream has ended.
   Totals finish();
   // How long compute stood because of a transfer; valid once its done has passed.
   base::Nanos exposed(int32_t transfer) const { return {exposed_[static_cast<size_t>(transfer)]}; }
-  void grow();  // after transfers have been added to the schedule
-  // From here to the end all goes as it went before the last `restore`, so it need not be played.
-  void leave();
 
  private:
   static constexpr int64_t kFull = 5040;  // work done in a nanosecond
@@ -86,7 +65,6 @@ class Machine {
   bool compute_is_free() const { return !kernel_.active() && waiting_ < 0; }
   void take_up(const Event& event, int32_t index);
   void start(int32_t transfer, int32_t index);
-  void begin_again(int32_t transfer);
   void next_transfer(Stream& stream);
   void begin_wire(Stream& stream);
   void end_transfer(Stream& stream);
@@ -111,10 +89,9 @@ class Machine {
   int64_t waits_since_ = 0;
   int32_t waiting_event_ = -1;
   std::vector<Stream> streams_;
-  std::vector<uint8_t> ended_;           // by transfer
-  std::vector<int64_t> exposed_;         // by transfer
-  std::vector<int64_t> exposed_before_;  // the same before the last `restore`
-  std::vector<int32_t> started_at_;      // by transfer: event; only with a record
+  std::vector<uint8_t> ended_;       // by transfer
+  std::vector<int64_t> exposed_;     // by transfer
+  std::vector<int32_t> started_at_;  // by transfer: event; only with a record
 };
 
 }  // namespace dc::sim

@@ -55,10 +55,8 @@ Schedule joined(const Schedule& before, const Schedule& schedule, int32_t& secon
 Played play_from(const Schedule& schedule, int32_t second) {
   Played result;
   Machine machine(schedule, &result.record);
-  machine.run_to(second);
-  const Totals begin = machine.checkpoint().totals;
-  machine.run_to(static_cast<int32_t>(schedule.events.size()));
-  Totals end = machine.checkpoint().totals;
+  const Totals begin = machine.run_to(second);
+  Totals end = machine.run_to(static_cast<int32_t>(schedule.events.size()));
   const Totals all = machine.finish();
   if (schedule.leaving.empty()) end = all;
   result.totals = end - begin;

@@ -1,5 +1,5 @@
 // Schedule: one program as the simulator sees it. Flat arrays of numbers, so that a step of the IR
-// and a plan feed the same machine and a search can edit them.
+// and a plan feed the same machine.
 #pragma once
 
 #include <array>

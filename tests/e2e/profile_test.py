@@ -364,6 +364,95 @@ class Recorded(unittest.TestCase):
         self.assertGreater(tried, 5)
 
 
+class Changes(unittest.TestCase):
+    """Compiling again into the same file: what the new profile changed, and nothing else."""
+
+    OPTIONS = ("--world", "2", "--no-cache")
+
+    @classmethod
+    def setUpClass(cls):
+        cls.model = running.archive("tiny-llama")
+        cls.path, cls.document = cls.recorded()
+
+    @classmethod
+    def recorded(cls):
+        _, plan, _ = report(cls.model, "--world", "2", "--profile", profile(cls.model)[0])
+        path = running.fresh(".json")
+        command = [plan, "--weights", cls.model, "--data", "synthetic:1", "--steps", "6", "--record-profile", path]
+        running.run(running.launch("dcrun", 2, command))
+        with open(path) as file:
+            return path, json.load(file)
+
+    def compile(self, plan, path, *options):
+        """(what --json says, the plan's bytes)"""
+        said = running.run([DCC, "compile", self.model, *self.OPTIONS, *options, "--profile", path, "--json", "-o", plan]).stdout
+        with open(plan, "rb") as file:
+            return json.loads(said), file.read()
+
+    def with_links(self, nanoseconds):
+        """The recorded profile, but every collective takes so long."""
+        document = copy.deepcopy(self.document)
+        for row in document["collectives"]:
+            row["median_ns"] = row["fastest_ns"] = nanoseconds
+        return written(document)
+
+    def test_the_recorded_profile_again(self):
+        plan = running.fresh(".dcp")
+        said, first = self.compile(plan, profile(self.model)[0])
+        self.assertNotIn("changes", said)  # there was no plan before
+        said, second = self.compile(plan, self.path)
+        self.assertTrue(any(line.startswith("predicted step: ") for line in said["changes"]), said["changes"])
+        said, third = self.compile(plan, self.path)
+        self.assertEqual(third, second)
+        self.assertEqual(said["changes"], ["nothing changed: the same instructions at the same addresses"])
+        text = running.run([DCC, "compile", self.model, *self.OPTIONS, "--profile", self.path, "-o", plan]).stdout
+        self.assertTrue(text.endswith("\nchanges            against the plan that the file held before\n  " + said["changes"][0] + "\n"))
+
+    def test_other_links(self):
+        """With links that take no time every reduction is waited for at once, with slow ones as late as may be."""
+        plan = running.fresh(".dcp")
+        before, _ = self.compile(plan, self.with_links(1), "--chain", "fsdp")
+        after, _ = self.compile(plan, self.with_links(10**9), "--chain", "fsdp")
+        changes = dict(line.split(": ", 1) for line in after["changes"])
+        self.assertNotIn("nothing changed", changes)
+        self.assertNotIn("options", changes)
+        self.assertNotIn("chain", changes)
+        self.assertNotIn("compute", changes)  # only the links' figures differ
+        self.assertIn(" becomes ", changes["communication"])
+        self.assertRegex(changes["reductions"], r"^\d+ reductions? .*waited for elsewhere")
+        self.assertGreater(after["prediction"]["step_ns"], before["prediction"]["step_ns"])
+
+    def test_other_chains(self):
+        plan = running.fresh(".dcp")
+        passes = "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,{}layout-arenas"
+        self.compile(plan, self.path, "--passes", passes.format("bucket-reductions=1KiB,"))
+        said, _ = self.compile(plan, self.path, "--passes", passes.format("keep-resident,bucket-reductions=64MiB,"))
+        changes = dict(line.split(": ", 1) for line in said["changes"])
+        self.assertEqual(changes["chain"], "with keep-resident, bucket-reductions=67108864 instead of bucket-reductions=1024")
+        self.assertRegex(changes["gathers"], r"^\d+ gathers fewer")
+        self.assertIn("now with another in one collective", changes["reductions"])
+        self.assertIn("memory on the device", changes)
+        again, _ = self.compile(plan, self.path, "--passes", passes.format("keep-resident,bucket-reductions=64MiB,"))
+        self.assertEqual(again["changes"], ["nothing changed: the same instructions at the same addresses"])
+
+    def test_figures_that_decide_nothing(self):
+        """The same instructions with other figures: that nothing changed, and what is predicted now."""
+        plan = running.fresh(".dcp")
+        self.compile(plan, self.path, "--chain", "zero3")
+        said, _ = self.compile(plan, self.with_links(10**9), "--chain", "zero3")
+        names = [line.split(":")[0] for line in said["changes"]]
+        self.assertEqual(names, ["nothing changed", "predicted step", "communication"])
+
+    def test_what_is_no_plan_of_this_model_is_replaced(self):
+        other = report(running.archive("mlp"), "--world", "2")[1]
+        for target in (other, running.fresh(".dcp")):
+            if target != other:
+                with open(target, "w") as file:
+                    file.write("not a plan")
+            self.assertNotIn("changes", self.compile(target, self.path)[0])
+            self.assertEqual(self.compile(target, self.path)[0]["changes"], ["nothing changed: the same instructions at the same addresses"])
+
+
 class Wire(unittest.TestCase):
     """The bytes that compile prints are those that rank 0's communicator counts in every step."""
 

@@ -124,6 +124,26 @@ TEST(Layout, RepairBeatsThePlainOrderWhereItFails) {
   EXPECT_GT(better, 10);
 }
 
+TEST(Layout, WhatIsEnoughEndsTheSearchAndDecidesNothing) {
+  std::mt19937 random(4);
+  int earlier = 0;
+  for (int trial = 0; trial < 60; ++trial) {
+    auto requests = random_requests(random, 80, 40);
+    const Layout best = best_layout(requests);
+    for (const int64_t enough :
+         {best.bytes - 64, best.bytes, (best.bytes + greedy_by_size(requests).bytes) / 2}) {
+      const Layout found = best_layout(requests, enough);
+      EXPECT_TRUE(check(requests, found).ok());
+      EXPECT_EQ(found.bytes <= enough, best.bytes <= enough);
+      if (found.bytes > enough) {
+        EXPECT_EQ(found.offsets, best.offsets);
+      }
+      earlier += found.bytes > best.bytes;
+    }
+  }
+  EXPECT_GT(earlier, 5);
+}
+
 TEST(Layout, TrainingStepsStayWithinThreePercent) {
   std::vector<TransformerShape> shapes = {
       {},                                           // 70B, gathered per use

@@ -8,9 +8,8 @@
 #include "src/frontend/import.h"
 #include "src/passes/pass.h"
 #include "src/sim/bounds.h"
+#include "src/sim/machine.h"
 #include "src/sim/simulate.h"
-#include "src/sim/timeline.h"
-#include "tests/src/sim/random_schedule.h"
 
 namespace dc::sim {
 namespace {
@@ -42,28 +41,6 @@ void time_machine(const char* what, const Schedule& schedule) {
               static_cast<double>(schedule.events.size()) / s / 1e6, sink == 0 ? " (nothing)" : "");
 }
 
-// Starts of collectives go a little to and fro.
-void time_edits(const char* what, const Schedule& schedule) {
-  Timeline timeline(schedule);
-  Dice dice(1);
-  std::vector<int32_t> starts;
-  for (size_t i = 64; i < schedule.events.size(); ++i) {
-    if (schedule.events[i].kind == EventKind::Start) starts.push_back(static_cast<int32_t>(i));
-  }
-  const int64_t before = timeline.events_played();
-  int64_t edits = 0;
-  const double s = time_of([&] {
-    const int32_t from =
-        starts[static_cast<size_t>(dice.below(static_cast<int32_t>(starts.size())))];
-    const int32_t to = from - 1 - dice.below(32);
-    timeline.move(from, to);
-    timeline.move(to, from);
-    edits += 2;
-  });
-  std::printf("%-28s %9.4f ms  %6.0f events played\n", what, 1e3 * s / 2,
-              static_cast<double>(timeline.events_played() - before) / static_cast<double>(edits));
-}
-
 int run(const char* path) {
   base::Result<ir::Step> step = frontend::import_archive(path);
   if (!step.ok()) return std::fprintf(stderr, "%s\n", step.status().to_string().c_str()), 1;
@@ -80,10 +57,8 @@ int run(const char* path) {
   std::printf("%zu nodes, %zu events, %zu transfers\n", graph.node_count(), schedule.events.size(),
               schedule.transfers.size());
   time_machine("simulate", schedule);
-  time_edits("one change", schedule);
   for (Transfer& transfer : schedule.transfers) transfer.contention = {1200, 1150};
   time_machine("simulate with contention", schedule);
-  time_edits("one change with contention", schedule);
   std::printf("%-28s %9.3f ms\n", "schedule from the step",
               1e3 * time_of([&] { (void)schedule_of(*step, graph, cost); }));
   std::printf("%-28s %9.3f ms\n", "simulate a step",
