@@ -1,58 +1,76 @@
 // Op kinds: what a node does. The closed list is ops.def; overloads of ATen are in aten_ops.def.
 //
+// clang-format off
 // Meaning of the project's own ops. N is the world size, s the shard elements of a parameter (whole
 // elements divided by N, rounded up, rounded up to 32), P the number of trainable parameters. "x!"
 // is mutated in place. Attributes are named args.
 //
-//   input() name=                        a graph input that the data loader (or the runtime, for
-//   loss_scale) fills state() entry=                       the storage of a state entry
-//   all_gather.start %shard elements= shard=   flat_shard[s] -> whole value of `elements` elements,
-//   storage padded to N*s; result typed as the gathered value all_gather_into.start %dst! %shard
-//   elements= shard=   fills the whole state %dst in place (this rank's range may be %shard
-//   itself); result is %dst reduce_scatter.start %g shard=       partial[n] of the wire dtype ->
-//   f32 flat_shard[s]; sums in rank order, tail zero all_reduce.start %g shard=           partial
-//   -> f32 replicated; a reduce_scatter followed by an all_gather of the f32 sums
-//   A start may have joins=1: it travels with the start right before it, of the same kind and
-//   stream, as one collective (a bucket).
-//   An all_gather_into.start may have crosses=1: it goes on into the next step, has no done, and
-//   the first program has
-//   all_gather_into.arrived %dst!        waits until %dst has what the last run of the step
-//   gathered
-//   *.done %started                      waits; the value may be read from here on, and the start's
-//   operand may be reused release %gathered                    the gathered value and all views of
-//   it are dead dropout %x %rng p= op_id=            -> y, mask(bool): counter-based Philox; rng is
-//   i64[4] = seed, step, micro-batch, rank cast %x                              -> same elements in
-//   the result's dtype; both contiguous copy %dst! %src                      dst = src, same dtype
-//   and element count, both contiguous zero %x!                             x = 0 accumulate %acc!
-//   %g                  acc(f32) += g (f32, bf16 or f16), element by element add_loss %sum! %loss
-//   sum(f64[1]) += loss scale %x! %slots                     x(f32) *= slots[kSlotGradScale];
-//   result is x flatten %x                           the contiguous value x seen as one dim
-//   square_sum %row! %g param= shard= elements= whole=   row[param] = sum of squares in f64 of this
-//   rank's range of g, padding excluded. g is the flat shard
-//                                        (whole=0) or the whole value (whole=1). row is f64[P + 2],
-//                                        this rank's row of the table: P square sums, loss sum,
-//                                        stop flag
+//   input() name=
+//       a graph input that the data loader (or the runtime, for loss_scale) fills
+//   state() entry=
+//       the storage of a state entry
+//   all_gather.start %shard elements= shard=
+//       flat_shard[s] -> whole value of `elements` elements, storage padded to N*s; the result is
+//       typed as the gathered value
+//   all_gather_into.start %dst! %shard elements= shard=
+//       fills the whole state %dst in place (this rank's range may be %shard itself); result is %dst
+//   reduce_scatter.start %g shard=
+//       partial[n] of the wire dtype -> f32 flat_shard[s]; sums in rank order, tail zero
+//   all_reduce.start %g shard=
+//       partial -> f32 replicated; a reduce_scatter followed by an all_gather of the f32 sums
+//   *.done %started
+//       waits; the value may be read from here on, and the start's operand may be reused
+//   all_gather_into.arrived %dst!
+//       waits until %dst has what the last run of the step gathered into it
+//   release %gathered
+//       the gathered value and all views of it are dead
+//
+// A start may have joins=1: it travels with the start right before it, of the same kind and stream,
+// as one collective (a bucket). An all_gather_into.start may have crosses=1: it goes on into the
+// next step, has no done, and the first program has the arrived (crossing.h).
+//
+//   dropout %x %rng p= op_id=
+//       -> y, mask(bool): counter-based Philox; rng is i64[4] = seed, step, micro-batch, rank
+//   cast %x
+//       -> same elements in the result's dtype; both contiguous
+//   copy %dst! %src
+//       dst = src, same dtype and element count, both contiguous
+//   zero %x!
+//       x = 0
+//   accumulate %acc! %g
+//       acc(f32) += g (f32, bf16 or f16), element by element
+//   add_loss %sum! %loss
+//       sum(f64[1]) += loss
+//   scale %x! %slots
+//       x(f32) *= slots[kSlotGradScale]; result is x
+//   flatten %x
+//       the contiguous value x seen as one dim
+//   square_sum %row! %g param= shard= elements= whole=
+//       row[param] = sum of squares in f64 of this rank's range of g, padding excluded. g is the
+//       flat shard (whole=0) or the whole value (whole=1). row is f64[P + 2], this rank's row of the
+//       table: P square sums, loss sum, stop flag
 //   permit %scalars! %row %losses param=
-//                                        scalars[kScalarFinite + param] = 1 if row[param], of this
-//                                        rank's range, and the losses of all ranks (f64[N]) are
-//                                        finite, else 0
-//   finalize %scalars! %table %slots clip=   sums the table in rank order, then parameter order;
-//   see scalars.h for the result adamw %p! %m! %v! %g %scalars %slots param= group= clip=   all
-//   f32, same element count; torch.optim.AdamW's formula sgd %p! %buf! %g %scalars %slots param=
-//   group= clip= momentum= nesterov=   torch.optim.SGD; %buf is %p's stand-in and untouched without
-//   momentum
+//       scalars[kScalarFinite + param] = 1 if row[param], of this rank's range, and the losses of
+//       all ranks (f64[N]) are finite, else 0
+//   finalize %scalars! %table %slots clip=
+//       sums the table in rank order, then parameter order; base/step_scalars.h has the result
+//   adamw %p! %m! %v! %g %scalars %slots param= group= clip=
+//       all f32, same element count; torch.optim.AdamW's formula
+//   sgd %p! %buf! %g %scalars %slots param= group= clip= momentum= nesterov=
+//       torch.optim.SGD; %buf is %p's stand-in and untouched without momentum
 //
 // Copies between memory spaces. A value outside the device lies where its location says (`at host`,
 // `at disk`); nothing but these ops may touch it:
 //
-//   offload.start %x                     a copy of the device value %x, without gaps, in another
-//                                        space
-//   offload_into.start %dst! %x          fills the whole state %dst, which lies in another space;
-//                                        result is %dst
-//   reload.start %h                      a device copy of a value or state of another space. A
-//                                        reloaded state that is then changed must be written back
-//                                        by offload_into
+//   offload.start %x
+//       a copy of the device value %x, without gaps, in another space
+//   offload_into.start %dst! %x
+//       fills the whole state %dst, which lies in another space; result is %dst
+//   reload.start %h
+//       a device copy of a value or state of another space. A reloaded state that is then changed
+//       must be written back by offload_into
 //
+// clang-format on
 #pragma once
 
 #include <cstdint>

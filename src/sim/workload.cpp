@@ -117,18 +117,11 @@ int64_t only_cell(const ir::Node& node, size_t operand) {
   const auto cell = [&](size_t of, int64_t first) {
     return operand == of ? first + node.int_arg("param") : -1;
   };
-  switch (node.kind) {
-    case OpKind::SquareSum:
-      return cell(0, 0);
-    case OpKind::Permit:
-      return operand == 0 ? cell(0, base::kScalarFinite) : cell(1, 0);
-    case OpKind::AdamW:
-      return node.int_arg("clip") != 0 ? -1 : cell(4, base::kScalarFinite);
-    case OpKind::Sgd:
-      return node.int_arg("clip") != 0 ? -1 : cell(3, base::kScalarFinite);
-    default:
-      return -1;
-  }
+  if (node.kind == OpKind::SquareSum) return cell(0, 0);
+  if (node.kind == OpKind::Permit) return operand == 0 ? cell(0, base::kScalarFinite) : cell(1, 0);
+  const bool is_update = node.kind == OpKind::AdamW || node.kind == OpKind::Sgd;
+  if (!is_update || node.int_arg("clip") != 0) return -1;
+  return cell(node.operands.size() - 2, base::kScalarFinite);
 }
 
 Workload workload_of(const ir::Step& step, const ir::Graph& graph, const cost::CostModel& cost) {
