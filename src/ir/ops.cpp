@@ -61,6 +61,8 @@ bool is_start(OpKind kind) {
          kind == OpKind::ReloadStart;
 }
 
+bool is_wait(OpKind kind) { return is_done(kind) || kind == OpKind::AllGatherArrived; }
+
 bool is_done(OpKind kind) {
   return kind == OpKind::AllGatherDone || kind == OpKind::AllGatherIntoDone ||
          kind == OpKind::ReduceScatterDone || kind == OpKind::AllReduceDone ||

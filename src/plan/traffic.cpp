@@ -79,7 +79,7 @@ SerialTime serial_time(const ir::Step& step, const cost::CostModel& cost) {
     const ir::Graph& graph = program.graph;
     for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
       const Node& node = graph.node(id);
-      if (!analysis::runs(node) || ir::is_done(node.kind)) continue;
+      if (!analysis::runs(node) || ir::is_wait(node.kind)) continue;
       if (cost::transfer_of(graph, node)) {
         if (cost::joins(node)) continue;
         count(cost::bucket_time(graph, node, step.mesh.world(), cost), program.repeat,

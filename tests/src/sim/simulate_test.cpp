@@ -162,6 +162,19 @@ TEST(Simulate, WhatCrossesTheEndOfTheStepIsAwaitedInTheNext) {
   EXPECT_EQ(intervals[3].end.v - intervals[3].begin.v, 400'000);
 }
 
+TEST(Simulate, ArrivingTakesNoTimeOfItsOwn) {
+  base::Result<ir::Step> step = ir::parse(crossing("", "", kArrived));
+  ASSERT_TRUE(step.ok()) << step.status().to_string();
+  base::Result<cost::FixedCost> cost = cost::parse_fixed_cost("fixed(all_gather_into.arrived=7us)");
+  ASSERT_TRUE(cost.ok()) << cost.status().to_string();
+  const ir::Graph& graph = step->programs[0].graph;
+  for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
+    if (graph.node(id).kind == ir::OpKind::AllGatherArrived) {
+      EXPECT_EQ(node_time(*step, graph, graph.node(id), *cost).v, 0);
+    }
+  }
+}
+
 TEST(Simulate, OnlyTheFirstMicroBatchWaits) {
   const std::string micro_batch = std::string(R"(  program @accumulate repeat=2 {
     %x = input(name="x") : f32[4,8] varying<dp>
