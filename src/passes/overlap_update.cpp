@@ -13,7 +13,6 @@
 // the first use (ir/crossing.h). Kernels, collectives and sums stay the same; so do all numbers.
 #include <algorithm>
 
-#include "src/base/step_scalars.h"
 #include "src/base/text.h"
 #include "src/cost/transfer.h"
 #include "src/ir/crossing.h"
