@@ -70,6 +70,8 @@ bool is_done(OpKind kind) {
          kind == OpKind::ReloadDone;
 }
 
+bool is_update(OpKind kind) { return kind == OpKind::AdamW || kind == OpKind::Sgd; }
+
 // In ops.def a done follows its start.
 OpKind start_of(OpKind done) {
   DC_CHECK(is_done(done));

@@ -100,8 +100,9 @@ std::optional<OpKind> op_from_text(std::string_view text);  // not for "aten"
 // Halves of asynchronous ops: collectives and copies between spaces.
 bool is_start(OpKind kind);
 bool is_done(OpKind kind);
-bool is_wait(OpKind kind);  // a done, or the arrived of the next step
+bool is_wait(OpKind kind);     // a done, or the arrived of the next step
 OpKind start_of(OpKind done);  // requires is_done
+bool is_update(OpKind kind);   // adamw, sgd
 
 // Rough class of an ATen overload: the analytic cost model and the scratch estimate go by it.
 enum class AtenClass : uint8_t {

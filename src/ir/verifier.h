@@ -35,7 +35,6 @@ Space space_of(const Scope& scope, ValueId value);
 // Elements reserved for the value that owns a storage; a gathered value is padded to whole shards.
 int64_t storage_of(const Scope& scope, ValueId root);
 AliasRule alias_of(const Node& node);
-bool is_update(OpKind kind);                                // adamw, sgd
 int64_t reserved_elements(const StateEntry& entry);         // at least what its type reaches
 bool is_partial(const TensorType& type, const Mesh& mesh);  // on an axis of more than one rank
 bool is_flat_shard(const TensorType& type);

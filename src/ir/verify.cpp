@@ -16,8 +16,6 @@ AliasRule alias_of(const Node& node) {
   return aten ? aten->alias : AliasRule::Fresh;
 }
 
-bool is_update(OpKind kind) { return kind == OpKind::AdamW || kind == OpKind::Sgd; }
-
 static int64_t trainable_count(const Step& step) {
   int64_t count = 0;
   for (const Parameter& parameter : step.parameters) count += parameter.trainable;

@@ -52,10 +52,12 @@ bool has_permits(const ir::Graph& graph) {
 // Carries places out.
 class Mover {
  public:
-  Mover(ir::Step& step, const TimeAxis& axis, const cost::CostModel& cost, bool before_norm)
+  Mover(ir::Step& step, const TimeAxis& axis, const cost::CostModel& cost,
+        const std::vector<FirstUse>& uses, bool before_norm)
       : step_(step),
         graph_(step.programs.back().graph),
         axis_(axis),
+        uses_(uses),
         before_norm_(before_norm),
         belongs_(worth_it(step, graph_, cost, std::nullopt)) {}
 
@@ -84,7 +86,11 @@ class Mover {
     cross();
   }
 
-  size_t crossed() const { return crossing_.size(); }
+  size_t crossed() const {
+    size_t gathers = 0;
+    for (const UpdateFragment* fragment : crossing_) gathers += fragment->gathers.size();
+    return gathers;
+  }
 
  private:
   int32_t axis_size() const { return static_cast<int32_t>(axis_.live.order.size()); }
@@ -168,16 +174,6 @@ class Mover {
   // Gathers lose their dones; the first program waits where the values are first used.
   void cross() {
     ir::Graph& first = step_.programs.front().graph;
-    const analysis::StorageMap storages(step_, first);
-    std::vector<NodeId> use(step_.state.size());
-    for (NodeId id = first.first(); id.valid(); id = first.next(id)) {
-      if (!analysis::runs(first.node(id))) continue;
-      for (ValueId operand : first.node(id).operands) {
-        const int owner = storages.owner(operand);
-        if (owner >= 0 && !use[static_cast<size_t>(owner)].valid())
-          use[static_cast<size_t>(owner)] = id;
-      }
-    }
     StateValues values(step_, first);
     for (const UpdateFragment* fragment : crossing_) {
       for (NodeId done : fragment->gathered) graph_.erase(done);
@@ -185,7 +181,7 @@ class Mover {
         graph_.node(start).args.push_back({"crosses", int64_t{1}});
         const int entry = analysis::state_entry_of(
             step_, graph_.node(graph_.value(graph_.node(start).operands[0]).producer));
-        const NodeId before = use[static_cast<size_t>(entry)];
+        const NodeId before = uses_[static_cast<size_t>(entry)].node;
         first.insert(before, OpKind::AllGatherArrived, {values.of(entry)}, {}, {},
                      first.node(before).origin);
       }
@@ -195,6 +191,7 @@ class Mover {
   ir::Step& step_;
   ir::Graph& graph_;
   const TimeAxis& axis_;
+  const std::vector<FirstUse>& uses_;
   bool before_norm_;
   Belongs belongs_;
   std::vector<NodeId> bucket_;  // starts that are not placed yet
@@ -210,20 +207,23 @@ base::Result<Change> overlap_update(ir::Step& step, PassContext& context) {
   if (!ir::crossings(step).empty() || has_permits(graph)) return Change::No;  // done before
   const TimeAxis axis(step, graph, context.cost);
   const bool before_norm = decides_alone(step);
+  const std::vector<FirstUse> uses = first_uses(step);
   const std::vector<UpdateFragment> fragments =
-      update_fragments(step, axis, context.cost, before_norm);
+      update_fragments(step, axis, context.cost, uses, before_norm);
   if (fragments.empty()) return Change::No;
-  const Nanos before = sim::simulate(step, context.cost).time;
+  const auto time = [&] { return sim::simulate(step, context.cost).time; };
+  const Nanos before = context.explains ? time() : Nanos{};
   const std::optional<int64_t> limit = transient_limit(step, context.options.memory);
   const base::Bytes state = analysis::state_bytes(step, ir::Space::Device);
   const int64_t most = *std::max_element(axis.bytes.begin(), axis.bytes.end()) + state.v;
   const bool too_large = context.options.memory && most > context.options.memory->v;
   const std::vector<UpdatePlace> places =
       place_updates(step, axis, context.cost, fragments, too_large || step.mesh.world() == 1);
-  Mover mover(step, axis, context.cost, before_norm);
+  Mover mover(step, axis, context.cost, uses, before_norm);
   mover.apply(places);
   (void)wait_later(step, step.programs.back().graph, context.cost, limit);
-  const Nanos after = sim::simulate(step, context.cost).time;
+  if (!context.explains) return Change::Yes;
+  const Nanos after = time();
   context.remarks.push_back(
       {"overlap-update", std::to_string(fragments.size()) + " updates " +
                              (before_norm ? "wait for their own gradients only"

@@ -13,8 +13,6 @@ using ir::NodeId;
 using ir::OpKind;
 using ir::ValueId;
 
-bool is_update(OpKind kind) { return kind == OpKind::AdamW || kind == OpKind::Sgd; }
-
 class Finder {
  public:
   Finder(const ir::Step& step, const TimeAxis& axis, const cost::CostModel& cost, bool before_norm)
@@ -49,7 +47,7 @@ class Finder {
   void collect() {
     for (int32_t i = 0; i < count(); ++i) {
       const ir::Node& node = axis_.node(i);
-      if (is_update(node.kind)) {
+      if (ir::is_update(node.kind)) {
         open(node);
         continue;
       }
@@ -232,22 +230,9 @@ class Finder {
   std::unordered_map<int64_t, int> gradients_, of_param_;
 };
 
-// Position of the first node of the step's first program that touches what a fragment makes.
-void find_needs(const ir::Step& step, const TimeAxis& last,
+// Where the next step first needs what a fragment makes.
+void find_needs(const ir::Step& step, const TimeAxis& last, const std::vector<FirstUse>& uses,
                 std::vector<UpdateFragment>& fragments) {
-  const ir::Graph& first = step.programs.front().graph;
-  const analysis::StorageMap storages(step, first);
-  std::vector<int32_t> use(step.state.size(), INT32_MAX);
-  int32_t position = 0;
-  for (NodeId id = first.first(); id.valid(); id = first.next(id), ++position) {
-    const ir::Node& node = first.node(id);
-    if (!analysis::runs(node)) continue;
-    for (ValueId operand : node.operands) {
-      const int owner = storages.owner(operand);
-      if (owner >= 0)
-        use[static_cast<size_t>(owner)] = std::min(use[static_cast<size_t>(owner)], position);
-    }
-  }
   for (UpdateFragment& fragment : fragments) {
     for (NodeId id : fragment.update) {
       for (ValueId operand : last.graph.node(id).operands) {
@@ -257,7 +242,7 @@ void find_needs(const ir::Step& step, const TimeAxis& last,
             (step.state[static_cast<size_t>(owner)].role == ir::StateRole::Parameter ||
              step.state[static_cast<size_t>(owner)].role == ir::StateRole::Shard);
         if (is_parameter)
-          fragment.needed = std::min(fragment.needed, use[static_cast<size_t>(owner)]);
+          fragment.needed = std::min(fragment.needed, uses[static_cast<size_t>(owner)].position);
       }
     }
   }
@@ -265,10 +250,28 @@ void find_needs(const ir::Step& step, const TimeAxis& last,
 
 }  // namespace
 
+std::vector<FirstUse> first_uses(const ir::Step& step) {
+  const ir::Graph& graph = step.programs.front().graph;
+  const analysis::StorageMap storages(step, graph);
+  std::vector<FirstUse> uses(step.state.size());
+  int32_t position = 0;
+  for (NodeId id = graph.first(); id.valid(); id = graph.next(id), ++position) {
+    const ir::Node& node = graph.node(id);
+    if (!analysis::runs(node)) continue;
+    for (ValueId operand : node.operands) {
+      const int owner = storages.owner(operand);
+      if (owner >= 0 && !uses[static_cast<size_t>(owner)].node.valid())
+        uses[static_cast<size_t>(owner)] = {id, position};
+    }
+  }
+  return uses;
+}
+
 std::vector<UpdateFragment> update_fragments(const ir::Step& step, const TimeAxis& axis,
-                                             const cost::CostModel& cost, bool before_norm) {
+                                             const cost::CostModel& cost,
+                                             const std::vector<FirstUse>& uses, bool before_norm) {
   std::vector<UpdateFragment> fragments = Finder(step, axis, cost, before_norm).run();
-  find_needs(step, axis, fragments);
+  find_needs(step, axis, uses, fragments);
   return fragments;
 }
 

@@ -18,9 +18,18 @@ struct UpdateFragment {
   base::Nanos update_time, gather_time;
 };
 
+// By state entry: the first node of the step's first program that touches it; an invalid one if
+// none does.
+struct FirstUse {
+  ir::NodeId node;
+  int32_t position = INT32_MAX;
+};
+std::vector<FirstUse> first_uses(const ir::Step& step);
+
 // Fragments of the step's last program, in program order; what cannot move is none. `before_norm`:
 // an update waits for nothing but its own gradient (and its square sum), not for finalize.
 std::vector<UpdateFragment> update_fragments(const ir::Step& step, const TimeAxis& axis,
-                                             const cost::CostModel& cost, bool before_norm);
+                                             const cost::CostModel& cost,
+                                             const std::vector<FirstUse>& uses, bool before_norm);
 
 }  // namespace dc::passes

@@ -119,8 +119,7 @@ int64_t only_cell(const ir::Node& node, size_t operand) {
   };
   if (node.kind == OpKind::SquareSum) return cell(0, 0);
   if (node.kind == OpKind::Permit) return operand == 0 ? cell(0, base::kScalarFinite) : cell(1, 0);
-  const bool is_update = node.kind == OpKind::AdamW || node.kind == OpKind::Sgd;
-  if (!is_update || node.int_arg("clip") != 0) return -1;
+  if (!ir::is_update(node.kind) || node.int_arg("clip") != 0) return -1;
   return cell(node.operands.size() - 2, base::kScalarFinite);
 }
 
