@@ -14,9 +14,12 @@ bridge=${lab}bridge
 hosts() { ip netns list | awk '{print $1}' | grep -xE "$lab[0-9]+" | sort -V; }
 usage() { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 64; }
 
-shape() {  # HOST RATE: a token bucket on what it sends; the queue behind it holds 50 ms
-  ip netns exec "$1" tc qdisc del dev eth0 root 2>/dev/null || true
-  [ "$2" = none ] || ip netns exec "$1" tc qdisc add dev eth0 root tbf rate "$2" burst 128k latency 50ms
+shape() {  # HOST RATE: what it sends; the burst that passes at once after a pause is small beside any collective
+  local tc=(ip netns exec "$1" tc)
+  "${tc[@]}" qdisc del dev eth0 root 2>/dev/null || true
+  [ "$2" != none ] || return 0
+  "${tc[@]}" qdisc add dev eth0 root handle 1: htb default 1
+  "${tc[@]}" class add dev eth0 parent 1: classid 1:1 htb rate "$2" burst 16k cburst 16k quantum 60000
 }
 
 up() {
@@ -28,7 +31,7 @@ up() {
     ip netns add "$lab$i"
     ip link add "port$i" netns "$bridge" type veth peer name eth0 netns "$lab$i"
     ip netns exec "$bridge" ip link set "port$i" master "$bridge" up
-    # bbr paces by an estimate of its own, which the token bucket misleads.
+    # bbr paces by an estimate of its own, which shaping misleads.
     ip netns exec "$lab$i" sh -c 'echo cubic >/proc/sys/net/ipv4/tcp_congestion_control' 2>/dev/null || true
     ip netns exec "$lab$i" ip link set lo up
     ip netns exec "$lab$i" ip addr add "10.77.0.$((i + 1))/24" dev eth0
