@@ -116,15 +116,37 @@ class Lab:
             json.dump({"optimizer": _ADAMW, **({"clip_norm": 1.0} if clipped else {})}, file)
         return path
 
-    def profile(self, model):
-        """Measured on this lab the first time it is asked for."""
-        path = self.path(f"profile-{model}-{self.world}-{self.rate}.json")
+    def profile_path(self, model, world, rate, computing=0):
+        return self.path(f"profile-{model}-{world}-{rate}{f'-beside-{computing}' if computing else ''}.json")
+
+    def profile(self, model, computing=0):
+        """Measured on this lab the first time it is asked for, while so many ranks beside it compute the model's step all the time."""
+        path = self.profile_path(model, self.world, self.rate, computing)
         if not os.path.exists(path):
             began = time.monotonic()
-            say(f"profiling {model} on {self.world} hosts at {self.rate}")
-            self.on_hosts(os.path.join(BIN, "dcc"), "profile", self.archive(model), "--comm", "tcp", "-o", path)
+            say(f"profiling {model} on {self.world} hosts at {self.rate}" + (f" beside {computing} more ranks" if computing else ""))
+            with self.computing(model, computing):
+                self.on_hosts(os.path.join(BIN, "dcc"), "profile", self.archive(model), "--comm", "tcp", "-o", path + ".part")
+            os.replace(path + ".part", path)
             say(f"  took {time.monotonic() - began:.0f} s")
         return path
+
+    @contextlib.contextmanager
+    def computing(self, model, count):
+        jobs = []
+        try:
+            for rank in range(count):
+                plan = self.path("computing.dcp")
+                if rank == 0:
+                    run([os.path.join(BIN, "dcc"), "compile", self.archive(model), "--world", "1", "-o", plan])
+                jobs.append(subprocess.Popen(self.dcrun(plan, model, 10**6, self.path(f"computing{rank}.jsonl")), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            yield
+            if any(job.poll() is not None for job in jobs):
+                raise Failed("a rank that was to compute stopped")
+        finally:
+            for job in jobs:
+                job.kill()
+                job.wait()
 
     def compile(self, model, profile, *options, name="plan", world=None, clipped=True):
         """(path of the plan, its report)"""

@@ -4,10 +4,11 @@ truth.py [--keep FOLDER] [--only TEXT] [--steps N] [--warmup N] [--minutes N] [-
 
 Cases are models, chains, budgets, clipping, accumulation, hosts and links (GROUPS). Most use a profile measured on their own lab. Others
 use one of fewer hosts, or one of a faster link with the link's rate said to `dcc simulate --link`: what was not measured must be foretold too.
-On this one machine more hosts than cores also compute slower than in the profile, which only calibration can know.
+The hosts share this machine's cores, and more hosts compute slower. No compiler could know: hosts have cores of their own. So fewer hosts
+are profiled while as many ranks as are missing compute beside them.
 
-Calibration is one run per model and lab of a plan that is no case (`dcrun --record-profile` of CALIBRATION): the kernels' times of the
-profile are multiplied by one factor, so that those that both measured add up to what they took in that run; links stay as they are.
+Calibration is one run per model, lab and profile of a plan that is no case, CALIBRATION, in which everything comes one after the other. One
+factor makes the profile's kernels as long as that run's compute, another its collectives (or the link) as long as compute stood.
 
 A case's figures: predicted (`dcc compile`, or `dcc simulate` with another link), calibrated (the same plan simulated with the calibrated
 profile), measured (median of the steps of rank 0), spread ((p75 - p25) / median of these; above 3 % the case is run once more and the
@@ -38,7 +39,6 @@ FAST, SLOW = "1gbit", "300mbit"
 PAYLOAD = 1448 / 1514  # of what a link carries in full packets
 NOISY = 0.03
 CALIBRATION = ("--chain", "zero3", "--grad-accum", "2")
-RECORDED_STEPS = 5  # two more warm up
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +52,13 @@ class Group:
     clipped: bool = True
     accumulation: int = 1
     profile: tuple = ()  # (world, rate) of the lab that was profiled, if not the one that runs
+
+    def profiled(self):
+        return self.profile or (self.world, self.rate)
+
+    def missing(self):
+        """Hosts that the profiled lab has less."""
+        return self.world - self.profiled()[0]
 
     def name(self):
         profiled = f", profile of {self.profile[0]} at {self.profile[1]}" if self.profile else ""
@@ -102,26 +109,19 @@ class Truth:
         return [f"{group.name()}: {chain}" for chain in group.chains.split() if self.arguments.only in f"{group.name()}: {chain}"]
 
     def run(self):
-        """Lab after lab, the profiled ones first."""
-        places = dict.fromkeys((group.profile or (group.world, group.rate)) for group in GROUPS)
-        places.update(dict.fromkeys((group.world, group.rate) for group in GROUPS))
-        for world, rate in places:
-            here = [group for group in GROUPS if (group.world, group.rate) == (world, rate)]
-            open_cases = [name for group in here for name in self.cases(group) if name not in self.results.rows]
-            away = {g.model for g in GROUPS if g.profile == (world, rate) and any(name not in self.results.rows for name in self.cases(g))}
-            if not open_cases and not away:
-                continue
-            self.attempt(f"lab of {world} hosts at {rate}", lambda world=world, rate=rate, here=here, away=away: self.visit(world, rate, here, away))
-
-    def visit(self, world, rate, groups, models):
-        with labs.Lab(self.folder, world, rate, "truth") as lab:
-            for model in sorted(models):
-                self.attempt(f"profile of {model}", lambda model=model: lab.profile(model))
-            for group in groups:
-                for name in self.cases(group):
-                    if name not in self.results.rows:
-                        self.attempt(name, lambda group=group, name=name: self.case(lab, group, name))
-        return "done"
+        """Lab after lab: first all profiles, then the cases."""
+        todo = {group: [name for name in self.cases(group) if name not in self.results.rows] for group in GROUPS}
+        groups = [group for group in GROUPS if todo[group]]
+        for profiling in (True, False):
+            places = dict.fromkeys((group.profiled() if profiling else (group.world, group.rate)) for group in groups)
+            for world, rate in places:
+                with labs.Lab(self.folder, world, rate, "truth") as lab:
+                    for group in groups:
+                        if profiling and group.profiled() == (world, rate):
+                            self.attempt(f"profile for {group.name()}", lambda group=group, lab=lab: lab.profile(group.model, group.missing()))
+                        elif not profiling and (group.world, group.rate) == (world, rate):
+                            for name in todo[group]:
+                                self.attempt(name, lambda group=group, lab=lab, name=name: self.case(lab, group, name))
 
     def attempt(self, name, do):
         if time.monotonic() > self.deadline:
@@ -133,43 +133,40 @@ class Truth:
         except (labs.Failed, OSError, ValueError, KeyError) as error:
             return say(f"{name}: FAILED: {error!r}")
 
-    def profile(self, lab, group):
-        if not group.profile:
-            return lab.profile(group.model)
-        path = lab.path(f"profile-{group.model}-{group.profile[0]}-{group.profile[1]}.json")
-        if not os.path.exists(path):
-            raise labs.Failed(path + " is missing")
-        return path
-
-    def calibrated(self, lab, group, profile):
-        """The profile with its kernels as long as they were in one run on this lab."""
-        recorded = lab.path(f"recorded-{group.model}-{lab.world}-{lab.rate}.json")
-        if not os.path.exists(recorded):
+    def factors(self, lab, group, profile):
+        """Of kernels and of collectives: what they took in one run on this lab, for what the profile says."""
+        name = f"calibration of {profile} with {lab.world} hosts at {lab.rate}"
+        if name not in self.results.rows:
             plan, _ = lab.compile(group.model, profile, *CALIBRATION, name="calibration")
-            lab.train(plan, group.model, 2, RECORDED_STEPS, "--record-profile", recorded)
+            foretold = self.simulate(lab, plan, profile, group)
+            ran = self.measure(lab, plan, group.model)
+            self.results.add({"name": name, "kernels": ran["compute_ms"] * 1e6 / (foretold["compute_ns"] + foretold["contention_ns"]),
+                              "collectives": ran["exposed_ms"] * 1e6 / foretold["exposed_ns"]})
+        row = self.results.rows[name]
+        return row["kernels"], row["collectives"]
+
+    def calibrated(self, lab, profile, kernels, collectives):
+        """The profile with all times multiplied."""
         with open(profile) as file:
             document = json.load(file)
-        with open(recorded) as file:
-            ran = {row["key"]: row for row in json.load(file)["kernels"]}
-        both = [(row["median_ns"], ran[row["key"]]) for row in document["kernels"] if row["key"] in ran]
-        factor = sum(row["samples"] * row["median_ns"] for _, row in both) / sum(row["samples"] * before for before, row in both)
-        for row in document["kernels"]:
-            for key in ("median_ns", "fastest_ns"):
-                row[key] = max(1, round(factor * row[key]))
+        for part, factor in (("kernels", kernels), ("collectives", collectives), ("beside_compute", collectives)):
+            for row in document[part]:
+                for key in ("median_ns", "fastest_ns"):
+                    row[key] = max(1, round(factor * row[key]))
         path = lab.path("calibrated.json")
         with open(path, "w") as file:
             json.dump(document, file)
-        return path, factor
+        return path
 
-    def simulate(self, lab, plan, profile, group):
-        """The prediction of `dcc simulate --json`."""
+    def simulate(self, lab, plan, profile, group, slower=1.0):
+        """The prediction of `dcc simulate --json`; a link that is said, not profiled, is that much slower."""
         command = [os.path.join(BIN, "dcc"), "simulate", plan, "--profile", profile, "--json"]
-        if group.profile and group.profile[1] != group.rate:
-            command += ["--link", f"{labs.bytes_per_second(group.rate) * PAYLOAD / 1e9:.6f}"]
+        if group.profiled()[1] != group.rate:
+            command += ["--link", f"{labs.bytes_per_second(group.rate) * PAYLOAD / 1e9 / slower:.6f}"]
         return json.loads(labs.run(command).stdout)["prediction"]
 
     def case(self, lab, group, name):
-        profile = self.profile(lab, group)
+        profile = lab.profile_path(group.model, *group.profiled(), group.missing())
         chain, _, factor = name.split(": ")[1].partition("@")
         options = ["--chain", chain]
         if factor:
@@ -178,16 +175,17 @@ class Truth:
         if group.accumulation > 1:
             options += ["--grad-accum", str(group.accumulation)]
         plan, report = lab.compile(group.model, profile, *options, name="case", clipped=group.clipped)
-        better, kernels = self.calibrated(lab, group, profile)
+        kernels, collectives = self.factors(lab, group, profile)
+        better = self.calibrated(lab, profile, kernels, collectives)
         measured, runs = None, 0
         while runs < 2 and (measured is None or measured["spread"] > NOISY):
             again = self.measure(lab, plan, group.model)
             measured = min((m for m in (measured, again) if m), key=lambda m: m["spread"])
             runs += 1
-        foretold, corrected = self.simulate(lab, plan, profile, group), self.simulate(lab, plan, better, group)
+        foretold, corrected = self.simulate(lab, plan, profile, group), self.simulate(lab, plan, better, group, collectives)
         row = {"name": name, "group": group.name(), "kind": kind(group), "chain": name.split(": ")[1], **measured, "runs": runs,
                "compiled_ms": report["prediction"]["step_ns"] / 1e6, "predicted_ms": foretold["step_ns"] / 1e6,
-               "calibrated_ms": corrected["step_ns"] / 1e6, "kernel_factor": kernels, "load": os.getloadavg()[0],
+               "calibrated_ms": corrected["step_ns"] / 1e6, "factors": [kernels, collectives], "load": os.getloadavg()[0],
                "compute": measured["compute_ms"] - (foretold["compute_ns"] + foretold["contention_ns"]) / 1e6,
                "exposed": measured["exposed_ms"] - foretold["exposed_ns"] / 1e6,
                "wire": measured["wire_ms"] - foretold["communication_ns"] / 1e6}
