@@ -51,12 +51,16 @@ std::vector<ir::NodeId> bucket_of(const ir::Graph& graph, ir::NodeId first) {
   return bucket;
 }
 
-Estimate bucket_time(const ir::Graph& graph, const ir::Node& first, int group_size,
-                     const CostModel& cost) {
+base::Bytes bucket_bytes(const ir::Graph& graph, const ir::Node& first) {
   base::Bytes bytes;
   for (ir::NodeId id : bucket_of(graph, first.id))
     bytes += transfer_of(graph, graph.node(id))->bytes();
-  return cost.collective(transfer_of(graph, first)->kind, bytes, group_size);
+  return bytes;
+}
+
+Estimate bucket_time(const ir::Graph& graph, const ir::Node& first, int group_size,
+                     const CostModel& cost) {
+  return cost.collective(transfer_of(graph, first)->kind, bucket_bytes(graph, first), group_size);
 }
 
 std::optional<SpaceCopy> space_copy_of(const ir::Step& step, const ir::Graph& graph,

@@ -27,6 +27,7 @@ std::optional<Transfer> transfer_of(const ir::Graph& graph, const ir::Node& node
 bool joins(const ir::Node& start);
 std::vector<ir::NodeId> bucket_of(const ir::Graph& graph, ir::NodeId first);
 // Of the whole bucket; `first` must start a collective and not join another.
+base::Bytes bucket_bytes(const ir::Graph& graph, const ir::Node& first);
 Estimate bucket_time(const ir::Graph& graph, const ir::Node& first, int group_size,
                      const CostModel& cost);
 

@@ -59,13 +59,6 @@ class Overlapper {
 
   int32_t count() const { return static_cast<int32_t>(axis_.live.order.size()); }
 
-  // Not the nodes that this pass moves, nor the inside of a bucket.
-  static bool marks_a_place(const ir::Node& node) {
-    return node.kind != OpKind::Accumulate && node.kind != OpKind::Scale &&
-           node.kind != OpKind::SquareSum && node.kind != OpKind::ReduceScatterDone &&
-           node.kind != OpKind::AllReduceDone && !cost::joins(node);
-  }
-
   void plan_move(const Nodes& bucket, Nanos end) {
     const Nodes tail = reduction_tail(axis_, bucket);
     const int32_t position = axis_.position(tail.back()) + 1;

@@ -6,6 +6,8 @@
 #include <set>
 #include <span>
 
+#include "src/cost/transfer.h"
+
 namespace dc::passes {
 namespace {
 
@@ -80,6 +82,12 @@ class Touched {
 
 bool is_reduction(OpKind start) {
   return start == OpKind::ReduceScatterStart || start == OpKind::AllReduceStart;
+}
+
+bool marks_a_place(const ir::Node& node) {
+  return node.kind != OpKind::Accumulate && node.kind != OpKind::Scale &&
+         node.kind != OpKind::SquareSum && node.kind != OpKind::ReduceScatterDone &&
+         node.kind != OpKind::AllReduceDone && !cost::joins(node);
 }
 
 std::vector<NodeId> reduction_tail(const TimeAxis& axis, const std::vector<NodeId>& bucket) {

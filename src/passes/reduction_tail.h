@@ -10,6 +10,10 @@ namespace dc::passes {
 
 bool is_reduction(ir::OpKind start);
 
+// Whether something may be put before the node: it is neither inside a bucket nor of a kind that
+// tails consist of.
+bool marks_a_place(const ir::Node& node);
+
 // The done halves of a bucket and the nodes right after them that stand on them: accumulation,
 // scale, square sum. They stand side by side.
 std::vector<ir::NodeId> reduction_tail(const TimeAxis& axis, const std::vector<ir::NodeId>& bucket);

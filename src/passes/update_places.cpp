@@ -15,6 +15,24 @@ using base::Nanos;
 using ir::NodeId;
 using ir::OpKind;
 
+// Compute beside one link, which slows it.
+struct Clock {
+  Nanos now, link_free;
+  int32_t slow_down = 1000;  // of compute by what was sent last, in thousandths
+
+  void send(Nanos time, int32_t slows) {
+    const Nanos before = std::max(link_free - now, Nanos{});
+    const int64_t sum = (before + time).v;
+    if (sum > 0) slow_down = static_cast<int32_t>((before.v * slow_down + time.v * slows) / sum);
+    link_free = now + before + time;
+  }
+  void compute(Nanos work) {
+    const Nanos beside = std::max(link_free - now, Nanos{});
+    const Nanos done = {beside.v * 1000 / slow_down};
+    now += work <= done ? Nanos{work.v * slow_down / 1000} : beside + (work - done);
+  }
+};
+
 class Placer {
  public:
   Placer(const ir::Step& step, const TimeAxis& axis, const cost::CostModel& cost,
@@ -86,13 +104,24 @@ class Placer {
     return graph_.node(graph_.value(done.operands[0]).producer);
   }
 
-  // When compute alone comes to each position.
+  // How much longer compute takes beside this collective, in thousandths.
+  int32_t slow_down(const ir::Node& start) const {
+    const cost::Collective kind = cost::transfer_of(graph_, start)->kind;
+    return cost_.contention(kind, cost::bucket_bytes(graph_, start), step_.mesh.world()).compute;
+  }
+
+  // When compute comes to each position that waits for nothing and updates nothing.
   std::vector<Nanos> compute_alone() const {
-    std::vector<Nanos> at = {Nanos{}};
+    std::vector<Nanos> at;
+    Clock clock;
     for (int32_t i = 0; i < count(); ++i) {
+      at.push_back(clock.now);
       const ir::Node& node = axis_.node(i);
-      const bool counts = !is_member_[node.id.index()] && !ir::is_start(node.kind);
-      at.push_back(at.back() + (counts ? time(node) : Nanos{}));
+      if (starts_collective(node)) {
+        clock.send(time(node), slow_down(node));
+      } else if (!is_member_[node.id.index()] && !ir::is_start(node.kind)) {
+        clock.compute(time(node));
+      }
     }
     return at;
   }
@@ -141,27 +170,31 @@ class Placer {
       take_reduced();
       const ir::Node& node = axis_.node(i);
       if (is_member_[node.id.index()] || cost::joins(node)) continue;
-      if (const std::optional<Nanos> next = latest[static_cast<size_t>(i)]; next && has_changed_)
-        use_link(i, *next + (now_ - at[static_cast<size_t>(i)]));
-      has_changed_ = ir::is_start(node.kind) || ir::is_done(node.kind);
+      const std::optional<Nanos> next = latest[static_cast<size_t>(i)];
+      if (next && has_changed_ && marks_a_place(node)) {
+        use_link(i, *next + (clock_.now - at[static_cast<size_t>(i)]));
+        has_changed_ = false;
+      }
+      has_changed_ |= ir::is_start(node.kind) || ir::is_done(node.kind);
       if (starts_collective(node)) {
-        link_free_ = std::max(link_free_, now_) + time(node);
-        for (NodeId start : cost::bucket_of(graph_, node.id)) ends[start.index()] = link_free_;
+        clock_.send(time(node), slow_down(node));
+        for (NodeId start : cost::bucket_of(graph_, node.id))
+          ends[start.index()] = clock_.link_free;
       } else if (ir::is_done(node.kind)) {
         const Nanos end = ends[start_of(node).id.index()];
-        Nanos& until = is_reduction(start_of(node).kind) ? last_reduced : now_;
+        Nanos& until = is_reduction(start_of(node).kind) ? last_reduced : clock_.now;
         until = std::max(until, end);
       } else if (!ir::is_start(node.kind)) {
-        now_ += time(node);
+        clock_.compute(time(node));
       }
     }
-    now_ = std::max(now_, last_reduced);
+    clock_.now = std::max(clock_.now, last_reduced);
     take_reduced();
     for (const UpdateFragment* fragment : coming_) add_waiting({fragment, false});
   }
 
   void take_reduced() {
-    for (; !reduced_.empty() && reduced_.front().end <= now_; reduced_.pop_front())
+    for (; !reduced_.empty() && reduced_.front().end <= clock_.now; reduced_.pop_front())
       add_waiting({reduced_.front().fragment, false});
   }
 
@@ -169,10 +202,10 @@ class Placer {
   void await_reductions(int32_t position, Nanos last) {
     while (true) {
       take_reduced();
-      if (now_ >= last) return;
+      if (clock_.now >= last) return;
       const Nanos end = reduced_.empty() ? last : std::min(last, reduced_.front().end);
       fill_wait(position, end);
-      now_ = std::max(now_, end);
+      clock_.now = std::max(clock_.now, end);
     }
   }
 
@@ -181,26 +214,26 @@ class Placer {
     for (size_t w = 0; w < waiting_.size();) {
       const UpdateFragment& fragment = *waiting_[w].fragment;
       const Nanos update = waiting_[w].is_updated ? Nanos{} : fragment.update_time;
-      const Nanos end = std::max(link_free_, now_ + update) + fragment.gather_time;
+      const Nanos end = std::max(clock_.link_free, clock_.now + update) + fragment.gather_time;
       if (fragment.gathers.empty() || end > latest + update) {
         ++w;
         continue;
       }
       places_.push_back({position, &fragment, !waiting_[w].is_updated, true});
-      now_ += update;
+      clock_.now += update;
       latest += update;
-      link_free_ = end;
+      clock_.send(fragment.gather_time, clock_.slow_down);
       waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(w));
     }
   }
 
   void fill_wait(int32_t position, Nanos end) {
     for (Waiting& one : waiting_) {
-      const Nanos after = now_ + one.fragment->update_time;
+      const Nanos after = clock_.now + one.fragment->update_time;
       if (one.is_updated || after > end) continue;
       places_.push_back({position, one.fragment, true, false});
       one.is_updated = true;
-      now_ = after;
+      clock_.now = after;
     }
   }
 
@@ -213,7 +246,7 @@ class Placer {
   std::deque<Reduced> reduced_;                // by end
   std::vector<Waiting> waiting_;               // ready, in order of need
   std::vector<UpdatePlace> places_;
-  Nanos now_, link_free_;
+  Clock clock_;
   bool has_changed_ = true;  // else what did not fit one node ago does not fit now
 };
 

@@ -56,11 +56,8 @@ class Builder {
     if (const auto copy = cost::space_copy_of(step_, graph, node)) {
       started = sim::transfer(cost_, copy->bytes, copy->from, copy->to);
     } else {
-      base::Bytes bytes;
-      for (ir::NodeId id : cost::bucket_of(graph, node.id))
-        bytes += cost::transfer_of(graph, graph.node(id))->bytes();
       const cost::Collective kind = cost::transfer_of(graph, node)->kind;
-      started = sim::transfer(cost_, kind, bytes, step_.mesh.world());
+      started = sim::transfer(cost_, kind, cost::bucket_bytes(graph, node), step_.mesh.world());
     }
     started.stream = node.stream;
     return started;
