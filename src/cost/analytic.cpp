@@ -91,51 +91,50 @@ bool runs(const Node& node) {
 }  // namespace
 
 Rates generic_cpu(int threads) {
+  constexpr int64_t kGiga = 1'000'000'000;
   Rates rates;
   rates.name = kGenericCpu;
-  rates.flops_f64 = 40 * int64_t{threads};
-  rates.flops_f32 = 80 * int64_t{threads};
-  rates.flops_half = 160 * int64_t{threads};
-  rates.memory_bytes = 8;  // of a rank, however many threads it has
+  rates.flops_f64 = {40 * kGiga * threads};
+  rates.flops_f32 = {80 * kGiga * threads};
+  rates.flops_half = {160 * kGiga * threads};
+  rates.memory_bytes = {8 * kGiga};  // of a rank, however many threads it has
   rates.kernel_ns = 2000;
   rates.collective_ns = 20000;
-  rates.gather_bytes = 4;
-  rates.reduce_bytes = 3;
-  rates.to_host_bytes = rates.from_host_bytes = 8;
-  rates.disk_bytes = 1;
+  rates.gather_bytes = {4 * kGiga};
+  rates.reduce_bytes = {3 * kGiga};
+  rates.to_host_bytes = rates.from_host_bytes = {8 * kGiga};
+  rates.disk_bytes = {kGiga};
   return rates;
 }
 
 Rates rates_of(const base::MachineRates& machine, std::string name) {
-  const auto per_ns = [](int64_t per_second) {
-    return std::max<int64_t>(per_second / 1'000'000'000, 1);
-  };
+  const auto rate = [](int64_t per_second) { return Rate{std::max<int64_t>(per_second, 1)}; };
   Rates rates;
   rates.name = std::move(name);
-  rates.flops_f64 = per_ns(machine.f64_flops);
-  rates.flops_f32 = per_ns(machine.f32_flops);
-  rates.flops_half = per_ns(machine.half_flops);
-  rates.memory_bytes = per_ns(machine.memory_bytes);
+  rates.flops_f64 = rate(machine.f64_flops);
+  rates.flops_f32 = rate(machine.f32_flops);
+  rates.flops_half = rate(machine.half_flops);
+  rates.memory_bytes = rate(machine.memory_bytes);
   rates.kernel_ns = machine.kernel_launch_ns;
   rates.collective_ns = machine.collective_latency_ns;
-  rates.gather_bytes = rates.reduce_bytes = per_ns(machine.link_bytes);
-  rates.to_host_bytes = per_ns(machine.to_host_bytes);
-  rates.from_host_bytes = per_ns(machine.from_host_bytes);
-  rates.disk_bytes = per_ns(machine.disk_bytes);
+  rates.gather_bytes = rates.reduce_bytes = rate(machine.link_bytes);
+  rates.to_host_bytes = rate(machine.to_host_bytes);
+  rates.from_host_bytes = rate(machine.from_host_bytes);
+  rates.disk_bytes = rate(machine.disk_bytes);
   return rates;
 }
 
 Estimate AnalyticCost::compute(const Graph& graph, const Node& node) const {
   if (!runs(node)) return {};
-  int64_t rate = rates_.flops_f32;
+  Rate rate = rates_.flops_f32;
   if (!node.operands.empty()) {
     const DType dtype = operand(graph, node, 0).dtype;
     if (dtype == DType::BF16 || dtype == DType::F16) rate = rates_.flops_half;
     if (dtype == DType::F64) rate = rates_.flops_f64;
   }
-  const int64_t arithmetic = flops(graph, node) / rate;
-  const int64_t memory = bytes_moved(graph, node) / rates_.memory_bytes;
-  return {{rates_.kernel_ns + std::max(arithmetic, memory)}, Source::Analytic};
+  const base::Nanos arithmetic = rate.time(flops(graph, node));
+  const base::Nanos memory = rates_.memory_bytes.time(bytes_moved(graph, node));
+  return {base::Nanos{rates_.kernel_ns} + std::max(arithmetic, memory), Source::Analytic};
 }
 
 Scratch AnalyticCost::scratch(const Graph& graph, const Node& node) const {
@@ -145,19 +144,19 @@ Scratch AnalyticCost::scratch(const Graph& graph, const Node& node) const {
 Estimate AnalyticCost::collective(Collective kind, base::Bytes bytes, int group_size) const {
   if (group_size <= 1) return {};
   const int64_t others = bytes.v / group_size * (group_size - 1);
-  int64_t wire = 0;
+  base::Nanos wire;
   switch (kind) {
     case Collective::AllGather:
-      wire = others / rates_.gather_bytes;
+      wire = rates_.gather_bytes.time(others);
       break;
     case Collective::ReduceScatter:
-      wire = others / rates_.reduce_bytes;
+      wire = rates_.reduce_bytes.time(others);
       break;
     case Collective::AllReduce:
-      wire = others / rates_.reduce_bytes + others / rates_.gather_bytes;
+      wire = rates_.reduce_bytes.time(others) + rates_.gather_bytes.time(others);
       break;
   }
-  return {latency(kind, group_size) + base::Nanos{wire}, Source::Analytic};
+  return {latency(kind, group_size) + wire, Source::Analytic};
 }
 
 base::Nanos AnalyticCost::latency(Collective kind, int group_size) const {
@@ -166,11 +165,11 @@ base::Nanos AnalyticCost::latency(Collective kind, int group_size) const {
 }
 
 Estimate AnalyticCost::copy(base::Bytes bytes, ir::Space from, ir::Space to) const {
-  int64_t rate = rates_.memory_bytes;
+  Rate rate = rates_.memory_bytes;
   if (from == ir::Space::Device && to != ir::Space::Device) rate = rates_.to_host_bytes;
   if (to == ir::Space::Device && from != ir::Space::Device) rate = rates_.from_host_bytes;
   if (from == ir::Space::Disk || to == ir::Space::Disk) rate = rates_.disk_bytes;
-  return {{rates_.kernel_ns + bytes.v / rate}, Source::Analytic};
+  return {base::Nanos{rates_.kernel_ns} + rate.time(bytes.v), Source::Analytic};
 }
 
 }  // namespace dc::cost

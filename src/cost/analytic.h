@@ -10,15 +10,22 @@
 
 namespace dc::cost {
 
-// What one rank does. Rates are units per nanosecond (1 GB/s = 1 byte per ns).
+struct Rate {
+  int64_t per_second = 1'000'000'000;  // at least 1
+  base::Nanos time(int64_t amount) const {
+    return {static_cast<int64_t>(static_cast<__int128>(amount) * 1'000'000'000 / per_second)};
+  }
+};
+
+// What one rank does: operations, or bytes.
 struct Rates {
-  std::string name;                                      // "a generic CPU"
-  int64_t flops_f64 = 1, flops_f32 = 1, flops_half = 1;  // matrix products; half: bf16 and f16
-  int64_t memory_bytes = 1;
-  int64_t kernel_ns = 0;                       // to start a kernel
-  int64_t collective_ns = 0;                   // latency of a collective
-  int64_t gather_bytes = 1, reduce_bytes = 1;  // moved by one rank in a gather; a reduction
-  int64_t to_host_bytes = 1, from_host_bytes = 1, disk_bytes = 1;
+  std::string name;                       // "a generic CPU"
+  Rate flops_f64, flops_f32, flops_half;  // matrix products; half: bf16 and f16
+  Rate memory_bytes;
+  int64_t kernel_ns = 0;            // to start a kernel
+  int64_t collective_ns = 0;        // latency of a collective
+  Rate gather_bytes, reduce_bytes;  // moved by one rank in a gather; a reduction
+  Rate to_host_bytes, from_host_bytes, disk_bytes;
 };
 Rates generic_cpu(int threads);
 Rates rates_of(const base::MachineRates& machine, std::string name);

@@ -256,6 +256,9 @@ class Search {
 
 #define DC_SHARDED \
   "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,recompute,"
+#define DC_REFRESHED                                                                       \
+  "insert-collectives,add-update,schedule,recompute,bucket-reductions,overlap-reductions," \
+  "overlap-update,layout-arenas"
   static constexpr const char* kAllResident = DC_SHARDED "keep-resident,layout-arenas";
   // Everything at once, for the moves to take away from.
   static constexpr const char* kStarts[] = {
@@ -267,9 +270,11 @@ class Search {
       // start early, and gradients that wait take it away from both.
       DC_SHARDED "keep-resident,gather-by-block,overlap-reductions=1000000000,layout-arenas",
       // Whole parameters, refreshed while the next step begins.
-      "normalize-graph,shard-parameters=2,insert-collectives,add-update,schedule,recompute,"
-      "bucket-reductions,overlap-reductions,overlap-update,layout-arenas",
+      "normalize-graph,shard-parameters=2," DC_REFRESHED,
+      // With clipping some gradients that reach all ranks early are worth more.
+      "normalize-graph,shard-parameters=2,replicate-state," DC_REFRESHED,
   };
+#undef DC_REFRESHED
 #undef DC_SHARDED
 
   const ir::Step& imported_;

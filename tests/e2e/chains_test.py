@@ -6,6 +6,8 @@ of passes a cell and every chain all cells.
 
 import functools
 import itertools
+import json
+import os
 import unittest
 
 import bits_test
@@ -39,6 +41,32 @@ def need(subject, world, accumulation, settings):
     return running.inspect(plan)["arena_bytes"][0]
 
 
+def compiled(subject, settings, *options):
+    """What `dcc compile --json` says."""
+    config = running.train_config(**bits_test.SETTINGS[settings])
+    return json.loads(dcc("compile", running.archive(*bits_test.SUBJECTS[subject]), "--config", config, "--no-cache", "--json", "-o", running.fresh(),
+                          *options).stdout)
+
+
+@functools.cache
+def slow_link(subject, world, settings):
+    """The profile of a link that is busy for 0.3 of a micro-batch's compute with its gradients; the backward phase takes half of it or more."""
+    said = compiled(subject, settings, "--world", str(world), "--zero", "2")
+    busy = 0.3 * said["prediction"]["compute_ns"]
+    with open(os.path.join(running.ROOT, "examples", "profiles", "h100x32.json")) as file:
+        profile = json.load(file)
+    # Kernels as `dcc compile` takes them without a profile.
+    profile["rates"].update({"f64_flops_per_s": 40 * 10**9, "f32_flops_per_s": 80 * 10**9, "half_flops_per_s": 160 * 10**9, "memory_bytes_per_s": 8 * 10**9,
+                             "kernel_launch_ns": 2000})
+    slow = {size: round(size * (world - 1) / world / said["wire_bytes"]["reduce_scatter"] * busy) for size in (64, 1 << 30)}
+    profile["collectives"] = [{"kind": kind, "ranks": world, "bytes": size, "median_ns": ns, "fastest_ns": ns, "spread_ns": 0, "samples": 1}
+                              for kind in ("all_gather", "reduce_scatter", "all_reduce") for size, ns in slow.items()]
+    path = running.fresh(".json")
+    with open(path, "w") as file:
+        json.dump(profile, file)
+    return path
+
+
 def fits(chain, cell):
     """The published rules do not know our budget: their plan may be larger than it."""
     return "greedily" not in chain and "fast-free" not in chain and "by-block" not in chain and not chain.startswith(("deepcompile", "zero", "fsdp")) and cell[4]
@@ -67,6 +95,21 @@ class Chains(bits_test.BitsTest):
         for stage, cell in zip(itertools.cycle((2, 1)), CELLS):
             passes = chain_of("bucket-reductions", "overlap-reductions", "overlap-update").replace("shard-parameters=3", f"shard-parameters={stage}")
             self.verify(passes, (*cell[:4], None))
+
+    def test_state_whole_for_some(self):
+        """On a link that has time for a part of the gradients."""
+        for stage, (subject, world, accumulation, settings, _) in zip(itertools.cycle((2, 1)), CELLS):
+            if world == 1:
+                continue
+            chain = chain_of("bucket-reductions", "overlap-reductions", "overlap-update").replace("shard-parameters=3", f"shard-parameters={stage},replicate-state")
+            profile = slow_link(subject, world, settings)
+            with self.subTest(chain, subject=subject, world=world):
+                placed = compiled(subject, settings, "--world", str(world), "--passes", chain, "--profile", profile)["parameters"]
+                self.assertTrue(0 < placed["sharded_state"] < placed["count"], placed)
+                expected = bits_test.run_once(subject, world, 3, accumulation, "per-micro-batch", settings)
+                got = bits_test.run_new(subject, world, chain, accumulation, "per-micro-batch", settings, options=("--poison",),
+                                        compile_options=("--profile", profile))
+                self.assert_same(expected, got, chain)
 
     def test_pairs(self):
         model, refused, pairs = running.archive("mlp"), [], []

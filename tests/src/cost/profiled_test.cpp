@@ -170,6 +170,9 @@ TEST_F(Profiled, RatesOfTheMachineStandInForTheGenericOne) {
   EXPECT_EQ(cost.compute(b_.graph(), node(unknown_)).source, Source::Analytic);
   EXPECT_EQ(cost.table(), "A machine");
   EXPECT_EQ(cost.collective(Collective::AllGather, {1 << 20}, 4).time.v, 3000 + (3 << 18) / 10);
+  profile_.measurements.rates->link_bytes = 125'000'000;  // 1 Gbit/s
+  EXPECT_EQ(Costs(profile_, 1).model().collective(Collective::AllGather, {1 << 20}, 4).time.v,
+            3000 + (3 << 18) * 8);
   EXPECT_EQ(cost.copy({1 << 20}, ir::Space::Device, ir::Space::Host).time.v, 500 + (1 << 20) / 20);
   EXPECT_EQ(cost.copy({1 << 20}, ir::Space::Host, ir::Space::Device).time.v, 500 + (1 << 20) / 30);
   EXPECT_EQ(cost.copy({1 << 20}, ir::Space::Disk, ir::Space::Device).time.v, 500 + (1 << 20) / 2);
