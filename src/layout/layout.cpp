@@ -50,7 +50,7 @@ using Order = std::vector<uint32_t>;
 
 // Places in the given order, each at the lowest free offset.
 Layout place(const Problem& problem, const Order& order) {
-  Occupancy occupancy(problem.moments);
+  Occupancy occupancy(problem.moments, problem.bytes);
   Layout layout;
   layout.offsets.assign(problem.size(), 0);
   for (uint32_t i : order) {
