@@ -109,12 +109,7 @@ class Search {
     if (!tried_.insert(passes::print(chain)).second) return false;
     ++simulated_;
     DC_ASSIGN_OR_RETURN(const ir::Step step, scheduled(chain, options_));
-    Score score = simulate(step);
-    // One that fits loses to no slower one, whatever the other's memory.
-    const bool too_slow = !best_.empty() && score_.fits &&
-                          Score::differ(score.time.v, score_.time.v) && score_.time < score.time;
-    if (too_slow) return false;
-    add_memory(step, score);
+    Score score = evaluate(step);
     const auto wins = [&] { return best_.empty() || score.better_than(score_); };
     if (!wins()) return false;
     if (options_.memory && score.fits) {
@@ -190,18 +185,17 @@ class Search {
     return total;
   }
 
-  // Without its memory.
-  Score simulate(const ir::Step& step) const {
-    const sim::StepRun run = sim::simulate(step, cost_);
-    return {run.time, run.communication};
-  }
-
   // `fits` is about the live bytes.
-  void add_memory(const ir::Step& step, Score& score) const {
+  Score evaluate(const ir::Step& step) const {
+    Score score;
+    const sim::StepRun run = sim::simulate(step, cost_);
+    score.time = run.time;
+    score.communication = run.communication;
     score.bytes = analysis::peak_memory(step, [&](const ir::Graph& graph, const ir::Node& node) {
                     return cost_.scratch(graph, node).bytes;
                   }).live.v;
     score.fits = !options_.memory || score.bytes <= options_.memory->v;
+    return score;
   }
 
   // Chains that differ from `chain` in one pass: another stage, a pass more or less, another size.
