@@ -16,91 +16,120 @@ using ir::Space;
 
 constexpr Space kSpaces[] = {Space::Device, Space::Host, Space::Disk};
 
-// Returns the end of the state in `space`.
-int64_t place_state(ir::Step& step, Space space) {
+// Where the state entries of `space` that are no ranges lie: place(entry's index, location).
+// Returns their end.
+template <typename Place>
+int64_t place_state(const ir::Step& step, Space space, Place place) {
   int64_t end = 0;
-  for (ir::StateEntry& entry : step.state) {
+  for (size_t i = 0; i < step.state.size(); ++i) {
+    const ir::StateEntry& entry = step.state[i];
     if (entry.range_of >= 0 || entry.location.space != space) continue;
     int64_t bytes = analysis::state_bytes(entry).v;
-    entry.location = {space, end, bytes};
+    place(i, ir::Location{space, end, bytes});
     end += base::round_up(bytes, base::kAlignment);
-  }
-  for (ir::StateEntry& entry : step.state) {
-    if (entry.range_of >= 0)
-      entry.location = step.state[static_cast<size_t>(entry.range_of)].location;
   }
   return end;
 }
 
-// Inputs of a step with several programs lie above the state, at one place for all programs.
-// Returns their end.
-int64_t place_shared_inputs(ir::Step& step, int64_t end) {
+// Inputs of a step with several programs lie above the state, at one place for all programs:
+// place(program's index, value, location). Returns their end.
+template <typename Place>
+int64_t place_shared_inputs(const ir::Step& step, int64_t end, Place place) {
   std::map<std::string, ir::Location> places;
-  for (ir::Program& program : step.programs) {
-    for (ir::NodeId id : program.graph.order()) {
-      const ir::Node& node = program.graph.node(id);
+  for (size_t i = 0; i < step.programs.size(); ++i) {
+    const ir::Graph& graph = step.programs[i].graph;
+    for (ir::NodeId id : graph.order()) {
+      const ir::Node& node = graph.node(id);
       if (node.kind != ir::OpKind::Input) continue;
-      ir::Value& value = program.graph.value(node.results[0]);
+      const ir::Value& value = graph.value(node.results[0]);
       int64_t bytes = value.type.storage_elements() * base::byte_size(value.type.dtype);
-      auto [place, is_new] =
+      auto [found, is_new] =
           places.try_emplace(analysis::input_name(node), ir::Location{Space::Device, end, bytes});
       if (is_new) end += base::round_up(bytes, base::kAlignment);
-      value.location = place->second;
+      place(i, node.results[0], found->second);
     }
   }
   return end;
 }
 
-struct Placed {
-  int64_t bytes = 0, live = 0;
-  std::string algorithm;
-};
+// What lies below the transients: state, and inputs if several programs share them. Returns its
+// end.
+int64_t place_shared(ir::Step& step, Space space) {
+  const int64_t end = place_state(step, space, [&](size_t entry, const ir::Location& location) {
+    step.state[entry].location = location;
+  });
+  for (ir::StateEntry& entry : step.state) {
+    if (entry.range_of >= 0)
+      entry.location = step.state[static_cast<size_t>(entry.range_of)].location;
+  }
+  if (step.programs.size() <= 1 || space != Space::Device) return end;
+  return place_shared_inputs(step, end,
+                             [&](size_t program, ir::ValueId value, const ir::Location& location) {
+                               step.programs[program].graph.value(value).location = location;
+                             });
+}
+int64_t shared_bytes(const ir::Step& step, Space space) {
+  const int64_t end = place_state(step, space, [](size_t, const ir::Location&) {});
+  if (step.programs.size() <= 1 || space != Space::Device) return end;
+  return place_shared_inputs(step, end, [](size_t, ir::ValueId, const ir::Location&) {});
+}
 
-// The transients of one program in one space, as requests with the places to fill in.
+// The transients of one program in one space, as requests: first those of `values`, then the
+// scratch of `nodes`.
 struct Wanted {
   std::vector<Request> requests;
-  std::vector<ir::Location*> locations;  // of each request
+  std::vector<ir::ValueId> values;
+  std::vector<ir::NodeId> nodes;
 };
 
-Wanted wanted(const ir::Step& step, ir::Graph& graph, const analysis::Liveness& live, Space space) {
+void add_scratch(const ir::Graph& graph, const analysis::Liveness& live,
+                 const cost::CostModel& costs, Wanted& wanted) {
+  for (size_t i = 0; i < live.order.size(); ++i) {
+    int64_t bytes = costs.scratch(graph, graph.node(live.order[i])).bytes.v;
+    if (bytes <= 0) continue;
+    wanted.requests.push_back({static_cast<int32_t>(i), static_cast<int32_t>(i), bytes});
+    wanted.nodes.push_back(live.order[i]);
+  }
+}
+
+Wanted wanted(const ir::Step& step, const ir::Graph& graph, const analysis::Liveness& live,
+              Space space, const cost::CostModel& costs) {
   Wanted result;
   for (const auto& range : live.ranges) {
-    ir::Value& value = graph.value(range.value);
+    const ir::Value& value = graph.value(range.value);
     bool is_placed =
         step.programs.size() > 1 && graph.node(value.producer).kind == ir::OpKind::Input;
     if (is_placed || range.space != space) continue;
     result.requests.push_back({range.first, range.last, range.bytes.v});
-    result.locations.push_back(&value.location);
+    result.values.push_back(range.value);
   }
+  if (space == Space::Device) add_scratch(graph, live, costs, result);
   return result;
 }
 
-void add_scratch(ir::Graph& graph, const analysis::Liveness& live, const cost::CostModel& costs,
-                 Wanted& wanted) {
-  for (size_t i = 0; i < live.order.size(); ++i) {
-    ir::Node& node = graph.node(live.order[i]);
-    node.scratch = {};
-    int64_t bytes = costs.scratch(graph, node).bytes.v;
-    if (bytes <= 0) continue;
-    wanted.requests.push_back({static_cast<int32_t>(i), static_cast<int32_t>(i), bytes});
-    wanted.locations.push_back(&node.scratch);
-  }
-}
-
-// `enough`: bytes above `base_offset` that are few enough.
-base::Result<Placed> place_program(const ir::Step& step, ir::Graph& graph,
-                                   const analysis::Liveness& live, Space space, int64_t base_offset,
-                                   const cost::CostModel& costs, int64_t enough) {
-  Wanted wants = wanted(step, graph, live, space);
-  if (space == Space::Device) add_scratch(graph, live, costs, wants);
-  Layout layout = best_layout(wants.requests, enough);
-  if (Status status = check(wants.requests, layout); !status.ok()) {
+// `enough`: bytes that are few enough.
+base::Result<Layout> checked_layout(const Wanted& wanted, const ir::Graph& graph, int64_t enough) {
+  Layout layout = best_layout(wanted.requests, enough);
+  if (Status status = check(wanted.requests, layout); !status.ok()) {
     return std::move(status).add_context("in the layout of program '" + graph.name() + "'");
   }
-  for (size_t i = 0; i < wants.requests.size(); ++i) {
-    *wants.locations[i] = {space, base_offset + layout.offsets[i], wants.requests[i].bytes};
+  return layout;
+}
+
+// `base_offset`: where the transients begin.
+void apply(const Wanted& wanted, const Layout& layout, Space space, int64_t base_offset,
+           ir::Graph& graph) {
+  const auto location = [&](size_t request) {
+    return ir::Location{space, base_offset + layout.offsets[request],
+                        wanted.requests[request].bytes};
+  };
+  const size_t values = wanted.values.size();
+  for (size_t i = 0; i < values; ++i) graph.value(wanted.values[i]).location = location(i);
+  if (space == Space::Device) {
+    for (ir::NodeId id : graph.order()) graph.node(id).scratch = {};
   }
-  return Placed{layout.bytes, lower_bound(wants.requests), layout.algorithm};
+  for (size_t i = 0; i < wanted.nodes.size(); ++i)
+    graph.node(wanted.nodes[i]).scratch = location(values + i);
 }
 
 // What to say of a space that is too small.
@@ -145,25 +174,56 @@ std::vector<analysis::Liveness> liveness_of(const ir::Step& step) {
   return lives;
 }
 
-// `lives`: of each program. `enough`: an arena that is small enough.
+// `lives`: of each program.
 base::Result<Allocation> allocate_space(ir::Step& step,
                                         const std::vector<analysis::Liveness>& lives, Space space,
-                                        const cost::CostModel& costs, base::Bytes enough) {
+                                        const cost::CostModel& costs) {
   Allocation found;
-  found.state.v = place_state(step, space);
-  if (step.programs.size() > 1 && space == Space::Device)
-    found.state.v = place_shared_inputs(step, found.state.v);
+  found.state.v = place_shared(step, space);
   for (size_t i = 0; i < step.programs.size(); ++i) {
-    DC_ASSIGN_OR_RETURN(Placed placed,
-                        place_program(step, step.programs[i].graph, lives[i], space, found.state.v,
-                                      costs, enough.v - found.state.v));
-    found.arena.v = std::max(found.arena.v, placed.bytes);
-    found.live.v = std::max(found.live.v, placed.live);
-    found.algorithms.push_back(std::move(placed.algorithm));
+    ir::Graph& graph = step.programs[i].graph;
+    const Wanted wants = wanted(step, graph, lives[i], space, costs);
+    DC_ASSIGN_OR_RETURN(const Layout layout, checked_layout(wants, graph, 0));
+    apply(wants, layout, space, found.state.v, graph);
+    found.arena.v = std::max(found.arena.v, layout.bytes);
+    found.live.v = std::max(found.live.v, lower_bound(wants.requests));
+    found.algorithms.push_back(layout.algorithm);
   }
   found.arena += found.state;
   found.live += found.state;
   return found;
+}
+
+// What each program wants above `shared` bytes in one space.
+struct Demand {
+  int64_t shared = 0;
+  std::vector<Wanted> programs;
+};
+Demand demand_of(const ir::Step& step, const std::vector<analysis::Liveness>& lives, Space space,
+                 const cost::CostModel& costs) {
+  Demand demand{shared_bytes(step, space), {}};
+  for (size_t i = 0; i < step.programs.size(); ++i)
+    demand.programs.push_back(wanted(step, step.programs[i].graph, lives[i], space, costs));
+  return demand;
+}
+
+base::Result<base::Bytes> arena_within(const ir::Step& step, const Demand& demand,
+                                       base::Bytes budget) {
+  int64_t most = 0;
+  for (size_t i = 0; i < step.programs.size(); ++i) {
+    DC_ASSIGN_OR_RETURN(
+        const Layout layout,
+        checked_layout(demand.programs[i], step.programs[i].graph, budget.v - demand.shared));
+    most = std::max(most, layout.bytes);
+  }
+  return base::Bytes{demand.shared + most};
+}
+
+// Without a layout: no arena is smaller.
+base::Bytes least_arena(const Demand& demand) {
+  int64_t most = 0;
+  for (const Wanted& wants : demand.programs) most = std::max(most, lower_bound(wants.requests));
+  return base::Bytes{demand.shared + most};
 }
 
 }  // namespace
@@ -176,7 +236,7 @@ Status allocate(ir::Step& step, const cost::CostModel& costs, const Budgets& bud
                 Allocation* allocation) {
   const std::vector<analysis::Liveness> lives = liveness_of(step);
   for (Space space : kSpaces) {
-    DC_ASSIGN_OR_RETURN(const Allocation found, allocate_space(step, lives, space, costs, {}));
+    DC_ASSIGN_OR_RETURN(const Allocation found, allocate_space(step, lives, space, costs));
     step.arena(space) = found.arena.v;
     if (space == Space::Device && allocation != nullptr) *allocation = found;
   }
@@ -188,24 +248,23 @@ Status allocate(ir::Step& step, const cost::CostModel& costs, const Budgets& bud
   return base::ok_status();
 }
 
-base::Result<Arenas> arenas_within(ir::Step step, const cost::CostModel& costs,
-                                   const Budgets& budgets) {
-  const std::vector<analysis::Liveness> lives = liveness_of(step);
-  Arenas arenas{};
-  for (Space space : kSpaces) {
-    DC_ASSIGN_OR_RETURN(
-        const Allocation found,
-        allocate_space(step, lives, space, costs, budgets.of(space).value_or(base::Bytes{})));
-    arenas[static_cast<size_t>(space)] = found.arena;
-  }
-  return arenas;
+base::Result<base::Bytes> device_arena(const ir::Step& step, const cost::CostModel& costs,
+                                       base::Bytes budget) {
+  return arena_within(step, demand_of(step, liveness_of(step), Space::Device, costs), budget);
 }
 
-bool keeps(const Arenas& arenas, const Budgets& budgets) {
-  return std::all_of(std::begin(kSpaces), std::end(kSpaces), [&](Space space) {
+base::Result<bool> fits(const ir::Step& step, const cost::CostModel& costs,
+                        const Budgets& budgets) {
+  const std::vector<analysis::Liveness> lives = liveness_of(step);
+  for (Space space : kSpaces) {
     const std::optional<base::Bytes>& budget = budgets.of(space);
-    return !budget || arenas[static_cast<size_t>(space)] <= *budget;
-  });
+    if (!budget) continue;
+    const Demand demand = demand_of(step, lives, space, costs);
+    if (least_arena(demand) > *budget) return false;
+    DC_ASSIGN_OR_RETURN(const base::Bytes arena, arena_within(step, demand, *budget));
+    if (arena > *budget) return false;
+  }
+  return true;
 }
 
 }  // namespace dc::layout

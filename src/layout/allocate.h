@@ -2,7 +2,6 @@
 // space. The pass `layout-arenas` is this function.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,9 +19,6 @@ struct Budgets {
   const std::optional<base::Bytes>& of(ir::Space space) const;
 };
 
-// Bytes by space.
-using Arenas = std::array<base::Bytes, ir::kSpaces>;
-
 // Of the device's arena.
 struct Allocation {
   base::Bytes state;  // end of the state entries, and of the inputs if several programs share them
@@ -38,11 +34,14 @@ struct Allocation {
 base::Status allocate(ir::Step& step, const cost::CostModel& costs, const Budgets& budgets = {},
                       Allocation* allocation = nullptr);
 
-// For those who ask whether a step fits: the arenas that allocate() would make, or, where a layout
-// found on the way keeps its budget, that one's. So an arena is above its budget exactly if it
+// For those who ask whether a step fits: the device's arena that allocate() would make, or, where a
+// layout found on the way keeps the budget, that one's. So it is above the budget exactly if it
 // would be there, and then the bytes are the same.
-base::Result<Arenas> arenas_within(ir::Step step, const cost::CostModel& costs,
-                                   const Budgets& budgets);
-bool keeps(const Arenas& arenas, const Budgets& budgets);
+base::Result<base::Bytes> device_arena(const ir::Step& step, const cost::CostModel& costs,
+                                       base::Bytes budget);
+
+// Whether every arena that allocate() would make keeps its budget. Nothing is laid out where the
+// live bytes say no, or where no budget is.
+base::Result<bool> fits(const ir::Step& step, const cost::CostModel& costs, const Budgets& budgets);
 
 }  // namespace dc::layout

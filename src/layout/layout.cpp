@@ -1,6 +1,7 @@
 #include "src/layout/layout.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "src/base/units.h"
@@ -48,9 +49,12 @@ int64_t peak(const Problem& problem) {
 
 using Order = std::vector<uint32_t>;
 
-// Places in the given order, each at the lowest free offset.
-Layout place(const Problem& problem, const Order& order) {
-  Occupancy occupancy(problem.moments);
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+// Places in the given order, each at the lowest free offset. Ends where the layout reaches `limit`
+// bytes: it is then incomplete, and has at least so many.
+Layout place(const Problem& problem, const Order& order, int64_t limit = kNoLimit) {
+  Occupancy occupancy(problem.moments, problem.bytes);
   Layout layout;
   layout.offsets.assign(problem.size(), 0);
   for (uint32_t i : order) {
@@ -59,6 +63,7 @@ Layout place(const Problem& problem, const Order& order) {
     occupancy.take(problem.first[i], problem.last[i], offset, problem.bytes[i]);
     layout.offsets[i] = offset;
     layout.bytes = std::max(layout.bytes, offset + problem.bytes[i]);
+    if (layout.bytes >= limit) break;
   }
   return layout;
 }
@@ -97,35 +102,26 @@ Order promote(const Problem& problem, const Layout& layout, const Order& order, 
   return result;
 }
 
-Layout repair(const Problem& problem, Order order, int64_t bound, int rounds, int64_t enough) {
-  Layout best = place(problem, order);
-  Layout current = best;
-  for (int round = 1; round < rounds && best.bytes > enough; ++round) {
-    order = promote(problem, current, order, bound);
-    current = place(problem, order);
-    if (current.bytes < best.bytes) best = current;
-  }
-  return best;
-}
-
 int64_t duration(const Problem& problem, uint32_t i) {
   return problem.last[i] - problem.first[i] + 1;
 }
 
-}  // namespace
+// What stands while better layouts are looked for.
+struct Best {
+  Layout layout;
+  int64_t bytes = kNoLimit;  // that the next one must stay below
 
-int64_t lower_bound(std::span<const Request> requests) { return peak(make_problem(requests)); }
+  void offer(const Layout& found) {
+    if (found.bytes >= bytes) return;
+    layout = found;
+    layout.algorithm = "repaired greedy";
+    bytes = found.bytes;
+  }
+};
 
-Layout greedy_by_size(std::span<const Request> requests) {
-  Problem problem = make_problem(requests);
-  Layout layout = place(problem, size_order(problem));
-  layout.algorithm = "greedy by size";
-  return layout;
-}
-
-Layout repaired_greedy(std::span<const Request> requests, int rounds, int64_t enough) {
-  Problem problem = make_problem(requests);
-  int64_t bound = peak(problem);
+// `by_size`: the layout by decreasing size, if it is known.
+void repair_all(const Problem& problem, int64_t bound, int rounds, int64_t enough,
+                const Layout* by_size, Best& best) {
   enough = std::max(enough, bound);
   Order orders[] = {
       order_by(problem,
@@ -137,25 +133,52 @@ Layout repaired_greedy(std::span<const Request> requests, int rounds, int64_t en
       order_by(problem, [&](uint32_t i) { return -static_cast<int64_t>(problem.first[i]); }),
       size_order(problem),
   };
-  Layout best;
+  constexpr size_t kBySize = std::size(orders) - 1;
   int left = rounds;
   for (size_t k = 0; k < std::size(orders) && left > 0; ++k) {
-    int share = std::max(1, left / static_cast<int>(std::size(orders) - k));
-    Layout layout = repair(problem, std::move(orders[k]), bound, share, enough);
+    const int share = std::max(1, left / static_cast<int>(std::size(orders) - k));
     left -= share;
-    if (k == 0 || layout.bytes < best.bytes) best = std::move(layout);
-    if (best.bytes <= enough) break;
+    Layout current;
+    for (int round = 1; round <= share; ++round) {
+      if (round > 1) orders[k] = promote(problem, current, orders[k], bound);
+      // What the last round finds has no use but to be better.
+      const int64_t limit = round == share ? best.bytes : kNoLimit;
+      current = round == 1 && k == kBySize && by_size != nullptr ? *by_size
+                                                                 : place(problem, orders[k], limit);
+      best.offer(current);
+      if (best.bytes <= enough) return;
+    }
   }
-  best.algorithm = "repaired greedy";
-  return best;
+}
+
+}  // namespace
+
+int64_t lower_bound(std::span<const Request> requests) { return peak(make_problem(requests)); }
+
+Layout greedy_by_size(std::span<const Request> requests) {
+  const Problem problem = make_problem(requests);
+  Layout layout = place(problem, size_order(problem));
+  layout.algorithm = "greedy by size";
+  return layout;
+}
+
+Layout repaired_greedy(std::span<const Request> requests, int rounds, int64_t enough) {
+  const Problem problem = make_problem(requests);
+  Best best;
+  repair_all(problem, peak(problem), rounds, enough, nullptr, best);
+  return std::move(best.layout);
 }
 
 Layout best_layout(std::span<const Request> requests, int64_t enough) {
-  Layout by_size = greedy_by_size(requests);
-  if (by_size.bytes <= std::max(enough, lower_bound(requests))) return by_size;
+  const Problem problem = make_problem(requests);
+  const int64_t bound = peak(problem);
+  const Layout by_size = place(problem, size_order(problem));
+  Best best{by_size, by_size.bytes};
+  best.layout.algorithm = "greedy by size";
+  if (by_size.bytes <= std::max(enough, bound)) return std::move(best.layout);
   int rounds = static_cast<int>(std::clamp<size_t>(200000 / (requests.size() + 1), 8, 64));
-  Layout repaired = repaired_greedy(requests, rounds, enough);
-  return repaired.bytes < by_size.bytes ? repaired : by_size;
+  repair_all(problem, bound, rounds, enough, &by_size, best);
+  return std::move(best.layout);
 }
 
 }  // namespace dc::layout

@@ -21,28 +21,53 @@ void RangeSet::add(int64_t begin, int64_t end) {
   ranges_.erase(low + 1, high);
 }
 
-Occupancy::Occupancy(int32_t moments) {
+namespace {
+
+// A step repeats few sizes. Where there are more, a class is a run of them.
+constexpr size_t kClasses = 64;
+
+// Spans with hints: 16, 128, 1024, ... positions. Between them a search has little to find.
+constexpr int32_t kNarrowest = 16;
+constexpr int32_t kWiden = 8;
+
+std::vector<int64_t> classes_of(std::span<const int64_t> sizes) {
+  std::vector<int64_t> distinct(sizes.begin(), sizes.end());
+  std::sort(distinct.begin(), distinct.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  if (distinct.size() <= kClasses) return distinct;
+  std::vector<int64_t> classes;
+  for (size_t c = 0; c < kClasses; ++c) classes.push_back(distinct[c * distinct.size() / kClasses]);
+  return classes;
+}
+
+bool has_hints(int32_t span) {
+  for (int64_t wide = kNarrowest; wide <= span; wide *= kWiden) {
+    if (wide == span) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Occupancy::Occupancy(int32_t moments, std::span<const int64_t> sizes)
+    : classes_(classes_of(sizes)) {
   while (width_ < moments) width_ *= 2;
   covering_.resize(2 * static_cast<size_t>(width_));
   touching_.resize(2 * static_cast<size_t>(width_));
+  changed_.resize(2 * static_cast<size_t>(width_));
+  const size_t with_hints = width_ < kNarrowest ? 0 : static_cast<size_t>(width_ / kNarrowest) * 2;
+  hints_.resize(with_hints * classes_.size());
 }
 
-void Occupancy::collect(size_t node, int32_t low, int32_t high, int32_t first, int32_t last) {
-  if (touching_[node].empty() && covering_[node].empty()) return;
-  if (first <= low && high <= last) {
-    cursors_.push_back({&touching_[node], 0});
-    return;
-  }
-  if (!covering_[node].empty()) cursors_.push_back({&covering_[node], 0});
-  int32_t middle = low + (high - low) / 2;
-  if (first <= middle) collect(2 * node, low, middle, first, last);
-  if (last > middle) collect(2 * node + 1, middle + 1, high, first, last);
+Occupancy::Node Occupancy::left(const Node& node) {
+  return {2 * node.index, node.low, node.low + (node.high - node.low) / 2};
+}
+Occupancy::Node Occupancy::right(const Node& node) {
+  return {2 * node.index + 1, node.low + (node.high - node.low) / 2 + 1, node.high};
 }
 
-int64_t Occupancy::lowest_fit(int32_t first, int32_t last, int64_t bytes) {
-  cursors_.clear();
-  collect(1, 0, width_ - 1, first, last);
-  int64_t offset = 0;
+// Moves every cursor on until `bytes` fit in all of their sets; returns where.
+int64_t Occupancy::advance(int64_t offset, int64_t bytes) {
   size_t quiet = 0;  // sets seen in a row that leave `offset` where it is
   for (size_t i = 0; quiet < cursors_.size(); i = i + 1 == cursors_.size() ? 0 : i + 1) {
     Cursor& cursor = cursors_[i];
@@ -64,20 +89,75 @@ int64_t Occupancy::lowest_fit(int32_t first, int32_t last, int64_t bytes) {
   return offset;
 }
 
-void Occupancy::insert(size_t node, int32_t low, int32_t high, int32_t first, int32_t last,
-                       int64_t begin, int64_t end) {
-  touching_[node].add(begin, end);
-  if (first <= low && high <= last) {
-    covering_[node].add(begin, end);
+// Goes down from `node` while one child holds the range, and leaves cursors on what covers the
+// nodes passed. All of that is taken for every request below, so hints on the way say how far it
+// goes: many short requests stand behind the same long ones.
+int64_t Occupancy::begin_of_search(Node& node, int32_t first, int32_t last, int64_t bytes) {
+  const auto above = std::upper_bound(classes_.begin(), classes_.end(), bytes);
+  const size_t size_class = static_cast<size_t>(above - classes_.begin());  // counts from 1
+  int64_t offset = 0;
+  for (int32_t changed = 0;;) {
+    if (!covering_[node.index].empty()) cursors_.push_back({&covering_[node.index], 0});
+    changed = std::max(changed, changed_[node.index]);
+    if (size_class > 0 && has_hints(node.high - node.low + 1)) {
+      Hint& hint = hints_[node.index * classes_.size() + size_class - 1];
+      if (hint.moment < changed) {
+        hint.offset = advance(std::max(hint.offset, offset), classes_[size_class - 1]);
+        hint.moment = now_;
+      }
+      offset = hint.offset;
+    }
+    if (node.low == first && node.high == last) return offset;
+    if (const Node child = left(node); child.holds(first, last)) {
+      node = child;
+    } else if (const Node other = right(node); other.holds(first, last)) {
+      node = other;
+    } else {
+      return offset;
+    }
+  }
+}
+
+void Occupancy::collect(Node node, int32_t first, int32_t last) {
+  if (touching_[node.index].empty()) return;
+  if (first <= node.low && node.high <= last) {
+    cursors_.push_back({&touching_[node.index], 0});
     return;
   }
-  int32_t middle = low + (high - low) / 2;
-  if (first <= middle) insert(2 * node, low, middle, first, last, begin, end);
-  if (last > middle) insert(2 * node + 1, middle + 1, high, first, last, begin, end);
+  if (!covering_[node.index].empty()) cursors_.push_back({&covering_[node.index], 0});
+  const Node before = left(node), behind = right(node);
+  if (first <= before.high) collect(before, first, last);
+  if (last >= behind.low) collect(behind, first, last);
+}
+
+int64_t Occupancy::lowest_fit(int32_t first, int32_t last, int64_t bytes) {
+  cursors_.clear();
+  Node node = root();
+  const int64_t offset = begin_of_search(node, first, last, bytes);
+  if (node.low == first && node.high == last) {
+    cursors_.push_back({&touching_[node.index], 0});
+  } else {
+    collect(left(node), first, last);
+    collect(right(node), first, last);
+  }
+  return advance(offset, bytes);
+}
+
+void Occupancy::insert(Node node, int32_t first, int32_t last, int64_t begin, int64_t end) {
+  touching_[node.index].add(begin, end);
+  if (first <= node.low && node.high <= last) {
+    covering_[node.index].add(begin, end);
+    changed_[node.index] = now_;
+    return;
+  }
+  const Node before = left(node), behind = right(node);
+  if (first <= before.high) insert(before, first, last, begin, end);
+  if (last >= behind.low) insert(behind, first, last, begin, end);
 }
 
 void Occupancy::take(int32_t first, int32_t last, int64_t offset, int64_t bytes) {
-  insert(1, 0, width_ - 1, first, last, offset, offset + bytes);
+  ++now_;
+  insert(root(), first, last, offset, offset + bytes);
 }
 
 }  // namespace dc::layout

@@ -10,13 +10,6 @@ namespace {
 
 constexpr int kRuns = 6;
 
-base::Result<base::Bytes> arena_of(const ir::Step& step, const cost::CostModel& cost,
-                                   base::Bytes budget) {
-  DC_ASSIGN_OR_RETURN(const layout::Arenas arenas,
-                      layout::arenas_within(step, cost, {budget, {}, {}}));
-  return arenas[static_cast<size_t>(ir::Space::Device)];
-}
-
 // With so much room no layout fails; a layout of a large step takes longer than everything else.
 bool fits_easily(const ir::Step& step, const cost::CostModel& cost, base::Bytes budget) {
   const auto scratch = [&](const ir::Graph& graph, const ir::Node& node) {
@@ -56,7 +49,7 @@ base::Result<Change> offload_to_fit(ir::Step& step, PassContext& context, std::s
     // Where it cannot fit a later pass may help; then nothing is known about the layout.
     base::Bytes arena{INT64_MAX - 1};
     if (now.may_fit || i > 0) {
-      DC_ASSIGN_OR_RETURN(arena, arena_of(trial, context.cost, wanted));
+      DC_ASSIGN_OR_RETURN(arena, layout::device_arena(trial, context.cost, wanted));
     }
     if (arena < least) {
       best = std::move(trial);

@@ -82,8 +82,8 @@ class Recomputer {
 
   Result<Change> fit(int64_t budget) {
     int64_t limit = std::max<int64_t>(0, budget - state_);
-    DC_ASSIGN_OR_RETURN(const bool fits, fits_already(limit, budget));
-    if (fits) return Change::No;
+    DC_ASSIGN_OR_RETURN(const bool already, fits_already(limit, budget));
+    if (already) return Change::No;
     for (int tried = 1;; ++tried) {
       std::vector<RecomputeChoice> choices;
       int64_t peak = 0;
@@ -92,10 +92,17 @@ class Recomputer {
         peak = std::max(peak, choices.back().timeline.peak);
       }
       int64_t arena = state_ + peak;  // at least
-      if (arena <= budget || limit == 0) {
+      if (limit == 0) {
         ir::Step step = rewritten(choices);
-        DC_ASSIGN_OR_RETURN(arena, arena_of(step, budget));
-        if (arena <= budget || limit == 0) return apply(choices, std::move(step), arena <= budget);
+        DC_ASSIGN_OR_RETURN(const bool last_fits, fits(step, budget));
+        return apply(choices, std::move(step), last_fits);
+      }
+      if (arena <= budget) {
+        ir::Step step = rewritten(choices);
+        DC_ASSIGN_OR_RETURN(const base::Bytes found,
+                            layout::device_arena(step, context_.cost, base::Bytes{budget}));
+        if (found.v <= budget) return apply(choices, std::move(step), true);
+        arena = found.v;
       }
       limit = std::min(limit, peak) - (arena - budget) * tried * tried;
       if (limit < 0 || tried + 1 == kTries) limit = 0;
@@ -110,14 +117,11 @@ class Recomputer {
       peak = std::max(peak, evaluate(program, keep_everything(program)).peak);
     if (peak > limit) return false;
     if (peak <= limit / 33 * 32) return true;
-    DC_ASSIGN_OR_RETURN(const int64_t arena, arena_of(step_, budget));
-    return arena <= budget;
+    return fits(step_, budget);
   }
 
-  Result<int64_t> arena_of(const ir::Step& step, int64_t budget) const {
-    DC_ASSIGN_OR_RETURN(const layout::Arenas arenas,
-                        layout::arenas_within(step, context_.cost, {base::Bytes{budget}, {}, {}}));
-    return arenas[static_cast<size_t>(ir::Space::Device)].v;
+  Result<bool> fits(const ir::Step& step, int64_t budget) const {
+    return layout::fits(step, context_.cost, {base::Bytes{budget}, {}, {}});
   }
 
   ir::Step rewritten(const std::vector<RecomputeChoice>& choices) const {

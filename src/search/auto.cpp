@@ -108,16 +108,14 @@ class Search {
   Result<bool> try_chain(const Chain& chain) {
     if (!tried_.insert(passes::print(chain)).second) return false;
     ++simulated_;
-    DC_ASSIGN_OR_RETURN(ir::Step step, scheduled(chain, options_));
+    DC_ASSIGN_OR_RETURN(const ir::Step step, scheduled(chain, options_));
     Score score = evaluate(step);
     const auto wins = [&] { return best_.empty() || score.better_than(score_); };
     if (!wins()) return false;
     if (options_.memory && score.fits) {
       // A layout may need a little more than the largest live sum: it says so itself.
       const layout::Budgets budgets{options_.memory, options_.host_memory, options_.disk_memory};
-      DC_ASSIGN_OR_RETURN(const layout::Arenas arenas,
-                          layout::arenas_within(std::move(step), cost_, budgets));
-      score.fits = layout::keeps(arenas, budgets);
+      DC_ASSIGN_OR_RETURN(score.fits, layout::fits(step, cost_, budgets));
       if (!wins()) return false;
     }
     best_ = chain;

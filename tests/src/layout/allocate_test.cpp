@@ -56,6 +56,26 @@ TEST(Allocate, StateFirstThenTransientsThatShareRoom) {
   EXPECT_EQ(s.b.step.stage, ir::Stage::Allocated);
 }
 
+TEST(Allocate, AnswersWhetherAStepFitsAsTheAllocationWould) {
+  const auto cost = cost::parse_fixed_cost("fixed(mm=1us+1KiB)");
+  for (const int programs : {1, 2}) {
+    Small s;
+    if (programs == 2) s.b.step.programs.push_back(s.b.step.programs[0]);
+    s.b.step.state[2].location.space = ir::Space::Host;
+    ir::Step allocated = s.b.step;
+    ASSERT_TRUE(allocate(allocated, *cost).ok());
+    const base::Bytes device{allocated.arena(ir::Space::Device)};
+    const base::Bytes host{allocated.arena(ir::Space::Host)}, one{1};
+    EXPECT_EQ(host.v, 128);
+    EXPECT_TRUE(*fits(s.b.step, *cost, {}));
+    EXPECT_TRUE(*fits(s.b.step, *cost, {device, host, base::Bytes{}}));
+    EXPECT_FALSE(*fits(s.b.step, *cost, {device - one, host, {}}));
+    EXPECT_FALSE(*fits(s.b.step, *cost, {device, host - one, {}}));
+    EXPECT_EQ(*device_arena(s.b.step, *cost, device), device);
+    EXPECT_EQ(*device_arena(s.b.step, *cost, base::Bytes{}), device);
+  }
+}
+
 TEST(Allocate, ProgramsShareTheRoomAboveTheState) {
   Small s;
   ir::Program copy{s.b.graph().clone(), 3};

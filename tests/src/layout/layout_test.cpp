@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <random>
+#include <span>
+#include <vector>
 
 #include "src/base/units.h"
 #include "src/layout/check.h"
@@ -175,30 +179,45 @@ TEST(Layout, TrainingStepsStayWithinThreePercent) {
   }
 }
 
+// Asks for random ranges and compares with a map that has a cell per position and byte.
+// `most`: bytes of a request. `sizes`: what the occupancy is told of them.
+void expect_agreement(int moments, int requests, int64_t most, std::span<const int64_t> sizes,
+                      std::mt19937& random) {
+  Occupancy occupancy(moments, sizes);
+  const size_t cells = static_cast<size_t>(most * (requests + 1));
+  std::vector<std::vector<char>> taken(static_cast<size_t>(moments), std::vector<char>(cells));
+  for (int i = 0; i < requests; ++i) {
+    // Most requests are short, as in a training step.
+    int32_t first = static_cast<int32_t>(random() % static_cast<uint32_t>(moments));
+    const uint32_t reach = random() % 3 == 0 ? static_cast<uint32_t>(moments) : 4;
+    const int32_t last = std::min(moments - 1, first + static_cast<int32_t>(random() % reach));
+    const int64_t bytes = 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(most));
+    auto is_free = [&](int64_t offset) {
+      for (int32_t t = first; t <= last; ++t) {
+        const auto from = taken[static_cast<size_t>(t)].begin() + offset;
+        if (std::any_of(from, from + bytes, [](char cell) { return cell != 0; })) return false;
+      }
+      return true;
+    };
+    int64_t expected = 0;
+    while (!is_free(expected)) ++expected;
+    ASSERT_EQ(occupancy.lowest_fit(first, last, bytes), expected);
+    occupancy.take(first, last, expected, bytes);
+    for (int32_t t = first; t <= last; ++t)
+      std::fill_n(taken[static_cast<size_t>(t)].begin() + expected, bytes, 1);
+  }
+}
+
 TEST(Occupancy, AgreesWithAMapOfEveryByte) {
   std::mt19937 random(5);
-  for (int trial = 0; trial < 50; ++trial) {
-    constexpr int kMoments = 13, kBytes = 200;
-    Occupancy occupancy(kMoments);
-    std::vector<std::vector<char>> taken(kMoments, std::vector<char>(kBytes * 20));
-    for (int i = 0; i < 40; ++i) {
-      int32_t first = static_cast<int32_t>(random() % kMoments),
-              last = first +
-                     static_cast<int32_t>(random() % (kMoments - static_cast<uint32_t>(first)));
-      int64_t bytes = 1 + static_cast<int64_t>(random() % 20), expected = 0;
-      auto is_free = [&](int64_t offset) {
-        for (int32_t t = first; t <= last; ++t) {
-          for (int64_t b = offset; b < offset + bytes; ++b) {
-            if (taken[static_cast<size_t>(t)][static_cast<size_t>(b)]) return false;
-          }
-        }
-        return true;
-      };
-      while (!is_free(expected)) ++expected;
-      ASSERT_EQ(occupancy.lowest_fit(first, last, bytes), expected);
-      occupancy.take(first, last, expected, bytes);
-      for (int32_t t = first; t <= last; ++t)
-        std::fill_n(taken[static_cast<size_t>(t)].begin() + expected, bytes, 1);
+  std::vector<int64_t> every(100);
+  std::iota(every.begin(), every.end(), 1);
+  const std::vector<int64_t> few = {3, 8, 17};
+  for (int trial = 0; trial < 20; ++trial) {
+    for (const int moments : {1, 13, 16, 300}) {
+      expect_agreement(moments, 100, 20, std::span(every).first(20), random);
+      expect_agreement(moments, 100, 20, few, random);     // sizes it was not told of
+      expect_agreement(moments, 100, 100, every, random);  // more than it tells apart
     }
   }
 }
