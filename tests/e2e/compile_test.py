@@ -324,7 +324,7 @@ class Reports(unittest.TestCase):
                                                                                         "deepcompile-offload-optimizer", "deepcompile-offload-activations",
                                                                                         "deepcompile-offload-parameters"])
         passes = [words[0] for words in listed if words[0] not in ("--chain", "N:")]
-        self.assertEqual(passes, ["normalize-graph", "shard-parameters[=N]", "insert-collectives", "add-update", "schedule",
+        self.assertEqual(passes, ["normalize-graph", "shard-parameters[=N]", "replicate-state", "insert-collectives", "add-update", "schedule",
                                   "schedule-fast-free", "recompute", "keep-resident[=N]", "gather-by-block", "fuse-gathers[=N]", "bucket-reductions[=N]", "offload-optimizer",
                                   "offload-activations", "offload-parameters", "offload-optimizer-greedily", "offload-activations-greedily[=N]",
                                   "offload-parameters-greedily", "prefetch-gathers",
