@@ -66,14 +66,15 @@ class Overlapper {
     const int32_t wanted = std::min(count(), static_cast<int32_t>(in_time - axis_.at.begin()));
     const int32_t limit = latest_tail(axis_, bucket, tail, wanted);
     const int64_t bytes = bytes_of(bucket, tail);
-    int64_t wire = wire_bytes(bucket);
+    const int64_t own = wire_bytes(bucket[0]);
+    int64_t wire = own;
     int32_t target = position;
     while (target < limit && fits(target, bytes) && may_start_beside(target, wire)) ++target;
     while (target > position && target < count() && !marks_a_place(axis_.node(target))) --target;
     if (target <= position || axis_.time_before(target) == axis_.time_before(position)) return;
     for (int32_t i = position; i < target; ++i) {
       axis_.bytes[static_cast<size_t>(i)] += bytes;
-      travelling_[static_cast<size_t>(i)] += wire_bytes(bucket);
+      travelling_[static_cast<size_t>(i)] += own;
     }
     moves_.push_back({tail, target < count() ? axis_.node(target).id : NodeId{}});
   }
@@ -82,10 +83,8 @@ class Overlapper {
     return !limit_ || axis_.bytes[static_cast<size_t>(position)] + bytes <= *limit_;
   }
 
-  int64_t wire_bytes(const Nodes& bucket) const {
-    int64_t bytes = 0;
-    for (NodeId start : bucket) bytes += cost::transfer_of(graph_, graph_.node(start))->bytes().v;
-    return bytes;
+  int64_t wire_bytes(NodeId first) const {
+    return cost::bucket_bytes(graph_, graph_.node(first)).v;
   }
 
   // Whether the reduction that starts at `position`, if one does, may travel beside `wire` bytes
@@ -93,7 +92,7 @@ class Overlapper {
   bool may_start_beside(int32_t position, int64_t& wire) const {
     const ir::Node& node = axis_.node(position);
     if (most_ == INT64_MAX || !is_reduction(node.kind) || cost::joins(node)) return true;
-    wire += wire_bytes(cost::bucket_of(graph_, node.id));
+    wire += wire_bytes(node.id);
     return travelling_[static_cast<size_t>(position)] + wire <= most_;
   }
 
