@@ -85,6 +85,9 @@ void add_profile(CLI::App& app, dc::cli::ProfileArguments& a) {
                   "What carries collectives: local, mpi, tcp, or auto by host and launcher")
       ->check(CLI::IsMember({"auto", "local", "mpi", "tcp"}))
       ->capture_default_str();
+  sub->add_option("--offload-dir", a.offload_dir,
+                  "Also measure copies to and from a file in this folder, as plans that offload to "
+                  "disk make them");
   sub->add_option("--threads", a.threads, "Threads per rank")->capture_default_str();
 }
 
@@ -114,6 +117,16 @@ void add_simulate(CLI::App& app, dc::cli::SimulateArguments& a) {
   sub->add_option("--memory", a.memory, "Device memory per rank, for example 80GiB");
   sub->add_option("--link", a.link, "GB/s that one rank sends in a collective");
   sub->add_flag("--json", a.json, "Print the report as JSON");
+}
+
+void add_calibrate(CLI::App& app, dc::cli::CalibrateArguments& a) {
+  CLI::App* sub =
+      app.add_subcommand("calibrate", "Correct a profile by one recorded run of a plan");
+  sub->add_option("plan", a.plan, "Plan that ran")->required();
+  sub->add_option("--profile", a.profile, "Measurements written by dcc profile")->required();
+  sub->add_option("--recorded", a.recorded, "What dcrun --record-profile wrote in that run")
+      ->required();
+  sub->add_option("-o,--output", a.output, "Profile to write")->required();
 }
 
 void add_passes(CLI::App& app, dc::cli::OptArguments& a) {
@@ -171,12 +184,14 @@ int main(int argc, char** argv) {
   dc::cli::InspectArguments inspect;
   dc::cli::VerifyArguments verify;
   dc::cli::SimulateArguments simulate;
+  dc::cli::CalibrateArguments calibrate;
   dc::cli::OptArguments opt;
   dc::cli::CacheArguments cache;
   add_compile(app, compile);
   add_profile(app, profile);
   add_reading(app, inspect, verify);
   add_simulate(app, simulate);
+  add_calibrate(app, calibrate);
   add_passes(app, opt);
   add_cache(app, cache);
   try {
@@ -192,6 +207,7 @@ int main(int argc, char** argv) {
   if (name == "inspect") return finish(dc::cli::run_inspect(inspect));
   if (name == "verify") return finish(dc::cli::run_verify(verify));
   if (name == "simulate") return finish(dc::cli::run_simulate(simulate));
+  if (name == "calibrate") return finish(dc::cli::run_calibrate(calibrate));
   if (name == "opt") return finish(dc::cli::run_opt(opt));
   if (name == "passes") return finish(dc::cli::run_passes_list());
   if (chosen->get_subcommands().front()->get_name() == "ls")

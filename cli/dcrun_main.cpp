@@ -121,8 +121,8 @@ Result<runtime::Outcome> run_rank(const cli::DcrunOptions& options,
   if (!status.ok()) return status;
   auto outcome = runtime::train(ready->loaded, *job, launch, ready->options);
   if (outcome.ok() && outcome->recording) {
-    status = cli::record_profile(options.record_profile, ready->loaded.plan, *outcome->recording,
-                                 *job, launch);
+    status = cli::record_profile(options.record_profile, options.offload_dir, ready->loaded,
+                                 *outcome->recording, *job, launch);
     if (!status.ok()) outcome = std::move(status);
   }
   if (!outcome.ok()) job->leave(outcome.status());  // peers that wait for this rank hear why

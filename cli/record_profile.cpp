@@ -19,8 +19,10 @@ namespace {
 
 using base::Status;
 
-Status write(const std::string& path, const runtime::plan::Plan& plan,
-             const runtime::Recorded& recorded, const base::MachineIdentity& machine) {
+Status write(const std::string& path, const std::string& offload_dir,
+             const runtime::plan::Loaded& loaded, const runtime::Recorded& recorded,
+             const base::MachineIdentity& machine) {
+  const runtime::plan::Plan& plan = loaded.plan;
   base::Measurements all;
   all.origin = base::ProfileOrigin::Recorded;
   all.complete.copies = true;
@@ -28,7 +30,8 @@ Status write(const std::string& path, const runtime::plan::Plan& plan,
   all.model_digest = plan.model_digest;
   all.kernels = recorded.kernels;
   all.collectives = recorded.collectives;
-  all.copies = runtime::measure_copies();
+  all.step = {loaded.digest, recorded.step, recorded.compute};
+  DC_ASSIGN_OR_RETURN(all.copies, runtime::measure_copies(offload_dir));
   // The workspace that the plan reserves may be an estimate, so it is measured too.
   DC_ASSIGN_OR_RETURN(const std::vector<base::KernelMeasurement> scratch,
                       runtime::measure_scratch(plan));
@@ -62,15 +65,16 @@ void print(const std::string& path, const runtime::plan::Plan& plan,
 
 }  // namespace
 
-Status record_profile(const std::string& path, const runtime::plan::Plan& plan,
-                      const runtime::TraceRecorder& recording, runtime::Job& job,
-                      const runtime::LaunchInfo& launch) {
+Status record_profile(const std::string& path, const std::string& offload_dir,
+                      const runtime::plan::Loaded& loaded, const runtime::TraceRecorder& recording,
+                      runtime::Job& job, const runtime::LaunchInfo& launch) {
+  const runtime::plan::Plan& plan = loaded.plan;
   runtime::Communicator& control = job.control();
   DC_ASSIGN_OR_RETURN(const runtime::Recorded recorded,
                       runtime::measure_recorded(plan, recording, control));
   Status written;
   if (launch.rank == 0) {
-    written = write(path, plan, recorded, machine_of(launch, control, plan.threads));
+    written = write(path, offload_dir, loaded, recorded, machine_of(launch, control, plan.threads));
   }
   DC_RETURN_IF_ERROR(runtime::agree(control, std::move(written), "writing the profile"));
   if (launch.rank == 0) print(path, plan, recorded);

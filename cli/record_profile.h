@@ -5,14 +5,15 @@
 
 #include "runtime/comm/rendezvous.h"
 #include "runtime/exec/trace.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/file.h"
 #include "src/base/status.h"
 
 namespace dc::cli {
 
 // Collective. Rank 0 writes prof.json to `path` and prints how far the plan's prediction was off:
 // the bias, which compiling with this profile removes, apart from what then remains.
-base::Status record_profile(const std::string& path, const runtime::plan::Plan& plan,
+base::Status record_profile(const std::string& path, const std::string& offload_dir,
+                            const runtime::plan::Loaded& loaded,
                             const runtime::TraceRecorder& recording, runtime::Job& job,
                             const runtime::LaunchInfo& launch);
 

@@ -25,8 +25,8 @@ struct CompileArguments {
   int grad_accum = 1;
   // Budgets: bytes with an optional suffix (KiB, MiB, GiB); empty: no budget
   std::string memory, host_memory, disk_memory;
-  std::string offload_space;  // "host", "disk" or empty
-  std::string recompute = "auto";      // "auto", "full" or "off"
+  std::string offload_space;       // "host", "disk" or empty
+  std::string recompute = "auto";  // "auto", "full" or "off"
   int threads = 1;
   bool no_cache = false;
   bool json = false;
@@ -38,6 +38,7 @@ struct ProfileArguments {
   std::string output;
   int ranks = 0;  // 0: as the launcher says, one if there is none
   std::string comm = "auto";
+  std::string offload_dir;  // empty: copies to disk are not measured
   int threads = 1;
 };
 // Starts its own ranks with -n; returns the process exit code.
@@ -73,6 +74,14 @@ struct SimulateArguments {
   bool json = false;
 };
 base::Status run_simulate(const SimulateArguments& arguments);
+
+struct CalibrateArguments {
+  std::string plan;
+  std::string profile;   // prof.json to correct
+  std::string recorded;  // written by a run of the plan
+  std::string output;    // the corrected profile
+};
+base::Status run_calibrate(const CalibrateArguments& arguments);
 
 struct CacheArguments {
   std::string keep = "5GiB";  // gc

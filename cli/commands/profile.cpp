@@ -96,6 +96,15 @@ Status make_ready(const ProfileArguments& arguments, int rank, Model& model) {
   return {};
 }
 
+// Those of rank 0; every rank measures, as all of them copy in a step.
+Result<std::vector<base::CopyMeasurement>> copies(const ProfileArguments& arguments,
+                                                  runtime::Communicator& control) {
+  auto measured = runtime::measure_copies(arguments.offload_dir);
+  DC_RETURN_IF_ERROR(
+      runtime::agree(control, measured.ok() ? Status() : measured.status(), "measuring copies"));
+  return measured;
+}
+
 Status measure(const ProfileArguments& arguments, const runtime::LaunchInfo& launch,
                runtime::Job& job) {
   runtime::Communicator& control = job.control();
@@ -115,7 +124,7 @@ Status measure(const ProfileArguments& arguments, const runtime::LaunchInfo& lau
     all.collectives = std::move(swept.alone);
     all.beside_compute = std::move(swept.beside_compute);
   }
-  all.copies = runtime::measure_copies();
+  DC_ASSIGN_OR_RETURN(all.copies, copies(arguments, control));
   all.complete = {true, launch.world > 1, launch.world > 1, true};
   all.model_digest = model.step.model_digest;
   all.machine = machine_of(launch, control, arguments.threads);
@@ -156,7 +165,6 @@ int run_profile(const ProfileArguments& arguments, int argc, char** argv) {
   if (!launch.ok()) return finish(launch.status());
   if (launch->launcher == runtime::Launcher::Single && arguments.ranks > 1) {
     // One message here instead of one from every rank.
-    if (Status status = base::check_writable(arguments.output); !status.ok()) return finish(status);
     if (Status status = base::check_writable(arguments.output); !status.ok()) return finish(status);
     return runtime::spawn_ranks(arguments.ranks, argc, argv);
   }

@@ -46,8 +46,11 @@ struct CollectiveSweep {
 base::Result<CollectiveSweep> measure_collectives(Job& job, int64_t largest, int compute_threads,
                                                   const Progress& progress);
 
-// Between device and host, 4 KiB to 16 MiB in powers of four.
-std::vector<base::CopyMeasurement> measure_copies();
+// Between device and host, and between device and a file in `offload_dir` as `dcrun --offload-dir`
+// makes it, unless that is empty: 4 KiB to 16 MiB in powers of four, on this rank alone. The file
+// system may keep so little in memory; a disk that must write more can be slower. Nothing is left
+// in the folder. CannotWrite (73): no file can be made there.
+base::Result<std::vector<base::CopyMeasurement>> measure_copies(const std::string& offload_dir);
 
 std::string cpu_name();  // "AMD EPYC ...", from the system
 

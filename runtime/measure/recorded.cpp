@@ -20,8 +20,10 @@ using base::Timing;
 
 using Samples = std::vector<int64_t>;
 
+// A step on the compute stream.
 struct Extent {
   int64_t begin_ns = std::numeric_limits<int64_t>::max(), end_ns = 0;
+  int64_t stood_ns = 0;
   int64_t events = 0;
 };
 
@@ -34,18 +36,32 @@ struct OwnSamples {
   };
   std::map<std::string, Kernel> kernels;  // by key
   std::map<std::pair<std::string, int64_t>, Samples> collectives;
-  Samples steps;
+  Samples steps, compute;
 };
 
-// A step of which the ring kept only a part has fewer events than the others.
-Samples whole_steps(const std::map<int32_t, Extent>& steps) {
+// A step of which the ring kept only a part has fewer events than the others. The last one ends
+// where compute ends.
+void add_whole_steps(const std::map<int32_t, Extent>& steps, OwnSamples& own) {
   int64_t most = 0;
   for (const auto& [step, extent] : steps) most = std::max(most, extent.events);
-  Samples samples;
-  for (const auto& [step, extent] : steps) {
-    if (extent.events == most) samples.push_back(extent.end_ns - extent.begin_ns);
+  for (auto it = steps.begin(); it != steps.end(); ++it) {
+    const auto next = std::next(it);
+    const Extent& extent = it->second;
+    if (extent.events != most) continue;
+    const int64_t end = next == steps.end() ? extent.end_ns : next->second.begin_ns;
+    own.steps.push_back(end - extent.begin_ns);
+    own.compute.push_back(own.steps.back() - extent.stood_ns);
   }
-  return samples;
+}
+
+void add(const TraceEvent& event, const plan::Instruction& instruction, Extent& extent) {
+  if (event.stream != 0) return;
+  extent.begin_ns = std::min(extent.begin_ns, event.begin_ns);
+  extent.end_ns = std::max(extent.end_ns, event.end_ns);
+  const bool stands = instruction.kind == plan::InstructionKind::Collective ||
+                      instruction.kind == plan::InstructionKind::Wait;
+  if (stands) extent.stood_ns += event.end_ns - event.begin_ns;
+  ++extent.events;
 }
 
 OwnSamples sort_samples(const plan::Plan& plan, const TraceRecorder& trace) {
@@ -56,14 +72,11 @@ OwnSamples sort_samples(const plan::Plan& plan, const TraceRecorder& trace) {
   std::map<int32_t, Extent> steps;
   for (const TraceEvent& event : trace.events()) {
     if (event.step <= kRecordedWarmup) continue;
-    Extent& extent = steps[event.step];
-    extent.begin_ns = std::min(extent.begin_ns, event.begin_ns);
-    extent.end_ns = std::max(extent.end_ns, event.end_ns);
-    ++extent.events;
-    own.instructions[static_cast<size_t>(event.program)][static_cast<size_t>(event.instruction)]
-        .push_back(event.end_ns - event.begin_ns);
+    const auto p = static_cast<size_t>(event.program), i = static_cast<size_t>(event.instruction);
+    add(event, plan.programs[p].instructions[i], steps[event.step]);
+    own.instructions[p][i].push_back(event.end_ns - event.begin_ns);
   }
-  own.steps = whole_steps(steps);
+  add_whole_steps(steps, own);
   // The same tables on every rank, whatever its ring kept.
   for (size_t p = 0; p < plan.programs.size(); ++p) {
     for (size_t i = 0; i < plan.programs[p].instructions.size(); ++i) {
@@ -143,7 +156,7 @@ Result<Recorded> measure_recorded(const plan::Plan& plan, const TraceRecorder& t
                       std::to_string(kRecordedWarmup) + " to warm up, and a profile needs " +
                       std::to_string(kRecordedSteps) + "; let it run longer");
   }
-  std::vector<Timing> rows{summarize(own.steps)};
+  std::vector<Timing> rows{summarize(own.steps), summarize(own.compute)};
   for (const auto& program : own.instructions) {
     for (const Samples& samples : program) rows.push_back(summarize(samples));
   }
@@ -155,6 +168,7 @@ Result<Recorded> measure_recorded(const plan::Plan& plan, const TraceRecorder& t
   recorded.steps = steps;
   auto row = rows.begin();
   recorded.step = *row++;
+  recorded.compute = *row++;
   for (const auto& program : own.instructions) {
     const auto count = static_cast<std::ptrdiff_t>(program.size());
     recorded.instructions.emplace_back(row, row + count);

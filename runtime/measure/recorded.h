@@ -18,8 +18,9 @@ inline constexpr int kRecordedWarmup = 2;  // steps that are not counted
 inline constexpr int kRecordedSteps = 3;   // the fewest that make a profile
 
 struct Recorded {
-  int32_t steps = 0;                                     // counted
-  base::Timing step;                                     // from the first instruction to the last
+  int32_t steps = 0;     // counted
+  base::Timing step;     // from where compute begins to where it begins again
+  base::Timing compute;  // of it, compute did not stand: not in collectives, not in waits for them
   std::vector<std::vector<base::Timing>> instructions;   // by program; no samples: not recorded
   std::vector<base::KernelMeasurement> kernels;          // by key; workspace left empty
   std::vector<base::CollectiveMeasurement> collectives;  // by kind, then bytes on the wire

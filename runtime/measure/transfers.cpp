@@ -160,26 +160,6 @@ Result<CollectiveSweep> measure_collectives(Job& job, int64_t largest, int compu
   return all;
 }
 
-std::vector<base::CopyMeasurement> measure_copies() {
-  constexpr int64_t kLargest = int64_t{16} << 20;
-  std::vector<std::byte> from(kLargest, std::byte{1}), to(kLargest, std::byte{2});
-  std::vector<base::CopyMeasurement> rows[2];
-  for (int64_t bytes = kSmallest; bytes <= kLargest; bytes *= kFactor) {
-    std::vector<int64_t> samples;
-    for (int i = 0; i < kWarmup + 9; ++i) {
-      const int64_t before = TraceRecorder::now();
-      std::memcpy(to.data(), from.data(), static_cast<size_t>(bytes));
-      if (i >= kWarmup) samples.push_back(TraceRecorder::now() - before);
-      from[0] = to[static_cast<size_t>(bytes) - 1];
-    }
-    const base::Timing timing = summarize(samples);
-    rows[0].push_back({"device", "host", bytes, timing});  // one memory on this device
-    rows[1].push_back({"host", "device", bytes, timing});
-  }
-  rows[0].insert(rows[0].end(), rows[1].begin(), rows[1].end());
-  return rows[0];
-}
-
 std::string cpu_name() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);) {

@@ -7,8 +7,8 @@ use one of fewer hosts, or one of a faster link with the link's rate said to `dc
 The hosts share this machine's cores, and more hosts compute slower. No compiler could know: hosts have cores of their own. So fewer hosts
 are profiled while as many ranks as are missing compute beside them.
 
-Calibration is one run per model, lab and profile of a plan that is no case, CALIBRATION, in which everything comes one after the other. One
-factor makes the profile's kernels as long as that run's compute, another its collectives (or the link) as long as compute stood.
+Calibration is what users have, `dcc calibrate`: one run per model, number of hosts and profile of a plan that is no case, CALIBRATION, in
+which everything comes one after the other, over the link that was profiled.
 
 A case's figures: predicted (`dcc compile`, or `dcc simulate` with another link), calibrated (the same plan simulated with the calibrated
 profile), measured (median of the steps of rank 0), spread ((p75 - p25) / median of these; above 3 % the case is run once more and the
@@ -56,6 +56,10 @@ class Group:
     def profiled(self):
         return self.profile or (self.world, self.rate)
 
+    def calibrated(self):
+        """(world, rate) of the lab of the calibrating run."""
+        return self.world, self.profiled()[1]
+
     def missing(self):
         """Hosts that the profiled lab has less."""
         return self.world - self.profiled()[0]
@@ -85,7 +89,7 @@ GROUPS = (
 
 
 class Results:
-    """One line for each case and calibration that is done."""
+    """One line for each case that is done."""
 
     def __init__(self, path):
         self.path, self.rows = path, {}
@@ -109,19 +113,22 @@ class Truth:
         return [f"{group.name()}: {chain}" for chain in group.chains.split() if self.arguments.only in f"{group.name()}: {chain}"]
 
     def run(self):
-        """Lab after lab: first all profiles, then the cases."""
+        """Lab after lab: first all profiles, then calibrations and cases."""
         todo = {group: [name for name in self.cases(group) if name not in self.results.rows] for group in GROUPS}
         groups = [group for group in GROUPS if todo[group]]
-        for profiling in (True, False):
-            places = dict.fromkeys((group.profiled() if profiling else (group.world, group.rate)) for group in groups)
-            for world, rate in places:
-                with labs.Lab(self.folder, world, rate, "truth") as lab:
-                    for group in groups:
-                        if profiling and group.profiled() == (world, rate):
-                            self.attempt(f"profile for {group.name()}", lambda group=group, lab=lab: lab.profile(group.model, group.missing()))
-                        elif not profiling and (group.world, group.rate) == (world, rate):
-                            for name in todo[group]:
-                                self.attempt(name, lambda group=group, lab=lab, name=name: self.case(lab, group, name))
+        for world, rate in dict.fromkeys(group.profiled() for group in groups):
+            with labs.Lab(self.folder, world, rate, "truth") as lab:
+                for group in groups:
+                    if group.profiled() == (world, rate):
+                        self.attempt(f"profile for {group.name()}", lambda group=group, lab=lab: lab.profile(group.model, group.missing()))
+        for world, rate in dict.fromkeys(place for group in groups for place in (group.calibrated(), (group.world, group.rate))):
+            with labs.Lab(self.folder, world, rate, "truth") as lab:
+                for group in groups:
+                    if group.calibrated() == (world, rate):
+                        self.attempt(f"calibration for {group.name()}", lambda group=group, lab=lab: self.calibrate(lab, group))
+                    if (group.world, group.rate) == (world, rate):
+                        for name in todo[group]:
+                            self.attempt(name, lambda group=group, lab=lab, name=name: self.case(lab, group, name))
 
     def attempt(self, name, do):
         if time.monotonic() > self.deadline:
@@ -133,40 +140,29 @@ class Truth:
         except (labs.Failed, OSError, ValueError, KeyError) as error:
             return say(f"{name}: FAILED: {error!r}")
 
-    def factors(self, lab, group, profile):
-        """Of kernels and of collectives: what they took in one run on this lab, for what the profile says."""
-        name = f"calibration of {profile} with {lab.world} hosts at {lab.rate}"
-        if name not in self.results.rows:
-            plan, _ = lab.compile(group.model, profile, *CALIBRATION, name="calibration")
-            foretold = self.simulate(lab, plan, profile, group)
-            ran = self.measure(lab, plan, group.model)
-            self.results.add({"name": name, "kernels": ran["compute_ms"] * 1e6 / (foretold["compute_ns"] + foretold["contention_ns"]),
-                              "collectives": ran["exposed_ms"] * 1e6 / foretold["exposed_ns"]})
-        row = self.results.rows[name]
-        return row["kernels"], row["collectives"]
+    def profiles(self, lab, group):
+        """Paths: as measured, and calibrated."""
+        measured = lab.profile_path(group.model, *group.profiled(), group.missing())
+        return measured, f"{measured.removesuffix('.json')}-calibrated-on-{group.world}.json"
 
-    def calibrated(self, lab, profile, kernels, collectives):
-        """The profile with all times multiplied."""
-        with open(profile) as file:
-            document = json.load(file)
-        for part, factor in (("kernels", kernels), ("collectives", collectives), ("beside_compute", collectives)):
-            for row in document[part]:
-                for key in ("median_ns", "fastest_ns"):
-                    row[key] = max(1, round(factor * row[key]))
-        path = lab.path("calibrated.json")
-        with open(path, "w") as file:
-            json.dump(document, file)
-        return path
+    def calibrate(self, lab, group):
+        profile, better = self.profiles(lab, group)
+        if os.path.exists(better):
+            return "is there"
+        plan, _ = lab.compile(group.model, profile, *CALIBRATION, name="calibration")
+        recorded = lab.path("recorded.json")
+        lab.train(plan, group.model, self.arguments.warmup, self.arguments.steps, "--record-profile", recorded)
+        return labs.run([os.path.join(BIN, "dcc"), "calibrate", plan, "--profile", profile, "--recorded", recorded, "-o", better]).stdout.splitlines()[0]
 
-    def simulate(self, lab, plan, profile, group, slower=1.0):
-        """The prediction of `dcc simulate --json`; a link that is said, not profiled, is that much slower."""
+    def simulate(self, plan, profile, group):
+        """The prediction of `dcc simulate --json`, with the link that is said where it is another than the profiled one."""
         command = [os.path.join(BIN, "dcc"), "simulate", plan, "--profile", profile, "--json"]
         if group.profiled()[1] != group.rate:
-            command += ["--link", f"{labs.bytes_per_second(group.rate) * PAYLOAD / 1e9 / slower:.6f}"]
+            command += ["--link", f"{labs.bytes_per_second(group.rate) * PAYLOAD / 1e9:.6f}"]
         return json.loads(labs.run(command).stdout)["prediction"]
 
     def case(self, lab, group, name):
-        profile = lab.profile_path(group.model, *group.profiled(), group.missing())
+        profile, better = self.profiles(lab, group)
         chain, _, factor = name.split(": ")[1].partition("@")
         options = ["--chain", chain]
         if factor:
@@ -175,17 +171,15 @@ class Truth:
         if group.accumulation > 1:
             options += ["--grad-accum", str(group.accumulation)]
         plan, report = lab.compile(group.model, profile, *options, name="case", clipped=group.clipped)
-        kernels, collectives = self.factors(lab, group, profile)
-        better = self.calibrated(lab, profile, kernels, collectives)
         measured, runs = None, 0
         while runs < 2 and (measured is None or measured["spread"] > NOISY):
             again = self.measure(lab, plan, group.model)
             measured = min((m for m in (measured, again) if m), key=lambda m: m["spread"])
             runs += 1
-        foretold, corrected = self.simulate(lab, plan, profile, group), self.simulate(lab, plan, better, group, collectives)
+        foretold, corrected = self.simulate(plan, profile, group), self.simulate(plan, better, group)
         row = {"name": name, "group": group.name(), "kind": kind(group), "chain": name.split(": ")[1], **measured, "runs": runs,
                "compiled_ms": report["prediction"]["step_ns"] / 1e6, "predicted_ms": foretold["step_ns"] / 1e6,
-               "calibrated_ms": corrected["step_ns"] / 1e6, "factors": [kernels, collectives], "load": os.getloadavg()[0],
+               "calibrated_ms": corrected["step_ns"] / 1e6, "load": os.getloadavg()[0],
                "compute": measured["compute_ms"] - (foretold["compute_ns"] + foretold["contention_ns"]) / 1e6,
                "exposed": measured["exposed_ms"] - foretold["exposed_ns"] / 1e6,
                "wire": measured["wire_ms"] - foretold["communication_ns"] / 1e6}

@@ -53,9 +53,15 @@ struct MachineRates {
   int64_t collective_latency_ns = 0;
   int64_t to_host_bytes = 0, from_host_bytes = 0, disk_bytes = 0;
 };
-// How a profile came about: by `dcc profile`, from a running step, or put together from published
-// figures.
-enum class ProfileOrigin : uint8_t { Measured, Recorded, Synthetic };
+// A step of the run that a profile was recorded in.
+struct StepMeasurement {
+  std::string plan_digest;  // of the plan that ran
+  Timing whole;             // from where compute begins to where it begins again
+  Timing compute;           // of it, compute did not stand
+};
+// How a profile came about: by `dcc profile`, from a running step, put together from published
+// figures, or from another profile by `dcc calibrate`.
+enum class ProfileOrigin : uint8_t { Measured, Recorded, Synthetic, Calibrated };
 // What was measured on purpose, over all kernels or sizes, not only as one step happened to need
 // it.
 struct Completeness {
@@ -71,6 +77,7 @@ struct Measurements {
   std::vector<BesideMeasurement> beside_compute;   // by kind, then bytes
   std::vector<CopyMeasurement> copies;             // by spaces, then bytes
   std::optional<MachineRates> rates;
+  std::optional<StepMeasurement> step;  // of recorded profiles
 };
 
 }  // namespace dc::base

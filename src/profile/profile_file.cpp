@@ -48,7 +48,7 @@ JsonValue machine_json(const base::MachineIdentity& machine) {
   return row;
 }
 
-constexpr const char* kOrigins[] = {"measured", "recorded", "synthetic"};
+constexpr std::string_view kOrigins[] = {"measured", "recorded", "synthetic", "calibrated"};
 
 // Members of `rates` and of `complete`, in the order of the file.
 struct RateName {
@@ -188,16 +188,31 @@ Status read_tables(const JsonValue& document, Measurements& measurements) {
                    });
 }
 
+Status read_step(const JsonValue& row, base::StepMeasurement& step) {
+  DC_ASSIGN_OR_RETURN(const JsonValue* whole, row.require("whole"));
+  DC_ASSIGN_OR_RETURN(const JsonValue* compute, row.require("compute"));
+  Fields fields(row), whole_fields(*whole), compute_fields(*compute);
+  step.plan_digest = fields.text("plan_digest");
+  step.whole = whole_fields.timing();
+  step.compute = compute_fields.timing();
+  DC_RETURN_IF_ERROR(fields.status());
+  DC_RETURN_IF_ERROR(whole_fields.status());
+  return compute_fields.status();
+}
+
+Result<base::ProfileOrigin> origin_named(const JsonValue& value) {
+  DC_ASSIGN_OR_RETURN(const std::string name, value.to_string());
+  for (size_t i = 0; i < std::size(kOrigins); ++i) {
+    if (kOrigins[i] == name) return static_cast<base::ProfileOrigin>(i);
+  }
+  return Status(ErrorKind::BadInput, "DC2502",
+                "origin is '" + name + "'; known are measured, recorded, synthetic and calibrated");
+}
+
 // What older profiles do not say.
 Status read_kind(const JsonValue& document, Measurements& measurements) {
   if (const JsonValue* origin = document.find("origin")) {
-    DC_ASSIGN_OR_RETURN(const std::string name, origin->to_string());
-    const auto known = std::find(std::begin(kOrigins), std::end(kOrigins), name);
-    if (known == std::end(kOrigins)) {
-      return Status(ErrorKind::BadInput, "DC2502",
-                    "origin is '" + name + "'; known are measured, recorded and synthetic");
-    }
-    measurements.origin = static_cast<base::ProfileOrigin>(known - std::begin(kOrigins));
+    DC_ASSIGN_OR_RETURN(measurements.origin, origin_named(*origin));
   }
   measurements.complete = {true, measurements.machine.ranks > 1, false, true};
   if (const JsonValue* complete = document.find("complete")) {
@@ -211,6 +226,9 @@ Status read_kind(const JsonValue& document, Measurements& measurements) {
     for (const RateName& rate : kRates) (*measurements.rates).*rate.member = fields.rate(rate.key);
     DC_RETURN_IF_ERROR(fields.status());
   }
+  if (const JsonValue* step = document.find("step")) {
+    DC_RETURN_IF_ERROR(read_step(*step, measurements.step.emplace()));
+  }
   return {};
 }
 
@@ -220,7 +238,8 @@ std::string to_json(const Measurements& measurements) {
   JsonValue document = JsonValue::object();
   document.set("format", JsonValue(kFormat));
   document.set("version", JsonValue(static_cast<int64_t>(kProfileVersion)));
-  document.set("origin", JsonValue(kOrigins[static_cast<size_t>(measurements.origin)]));
+  document.set("origin",
+               JsonValue(std::string(kOrigins[static_cast<size_t>(measurements.origin)])));
   document.set("machine", machine_json(measurements.machine));
   document.set("model_digest", JsonValue(measurements.model_digest));
   JsonValue& kernels = document.set("kernels", JsonValue::array());
@@ -263,6 +282,12 @@ std::string to_json(const Measurements& measurements) {
     JsonValue& rates = document.set("rates", JsonValue::object());
     for (const RateName& rate : kRates)
       rates.set(rate.key, JsonValue((*measurements.rates).*rate.member));
+  }
+  if (measurements.step) {
+    JsonValue& step = document.set("step", JsonValue::object());
+    step.set("plan_digest", JsonValue(measurements.step->plan_digest));
+    set_timing(step.set("whole", JsonValue::object()), measurements.step->whole);
+    set_timing(step.set("compute", JsonValue::object()), measurements.step->compute);
   }
   return document.dump(JsonValue::Order::Insertion, 1) + "\n";
 }

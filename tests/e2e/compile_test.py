@@ -25,10 +25,11 @@ FLAGS = {
     "dcc": "--help --version",
     "dcc compile": "--chain --config --disk-memory --grad-accum --help --host-memory --json --memory --no-cache --offload-space --output"
     " --passes --profile --recompute --reduce-dtype --reduction-order --search-effort --search-time --threads --world --zero -h -o",
-    "dcc profile": "--comm --help --output --ranks --threads -h -n -o",
+    "dcc profile": "--comm --help --offload-dir --output --ranks --threads -h -n -o",
     "dcc inspect": "--as --help --output -h -o",
     "dcc verify": "--help -h",
     "dcc simulate": "--help --json --link --memory --profile --world -h",
+    "dcc calibrate": "--help --output --profile --recorded -h -o",
     "dcc opt": "--help --passes -h",
     "dcc passes": "--help -h",
     "dcc cache": "--help -h",

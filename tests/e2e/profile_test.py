@@ -290,6 +290,37 @@ class Prediction(unittest.TestCase):
         self.assertGreaterEqual(more["memory"]["peak"]["by_kind"]["scratch"], 1 << 20)
 
 
+class Disk(unittest.TestCase):
+    """dcc profile --offload-dir: plans that offload to disk take the time of a copy from there."""
+
+    def test_copies_to_disk(self):
+        model, folder = running.archive("tiny-llama"), os.path.dirname(running.fresh())
+        before = sorted(os.listdir(folder))
+        path, document = profile(model, 2, "--offload-dir", folder)
+        self.assertEqual(sorted(set(os.listdir(folder)) - {os.path.basename(path)}), before)
+        spaces = collections.Counter((row["from"], row["to"]) for row in document["copies"])
+        self.assertEqual(spaces, dict.fromkeys((("device", "host"), ("host", "device"), ("device", "disk"), ("disk", "device")), 7))
+        need, _, _ = report(model, "--profile", path, "--world", "2", "--zero", "1")
+        slower = copy.deepcopy(document)
+        for row in slower["copies"]:
+            if "disk" in (row["from"], row["to"]):
+                row["median_ns"] = 10**9
+        times = []
+        for figures in (path, written(slower)):
+            said, _, _ = report(model, "--profile", figures, "--world", "2", "--chain", "deepcompile-offload-optimizer", "--offload-space", "disk",
+                                "--memory", str(need["memory"]["arena_bytes"]["device"] * 9 // 10))
+            times.append(said["prediction"]["copy_ns"])
+        self.assertGreater(times[0], 0)
+        self.assertGreater(times[1], 10**9)
+
+    def test_a_folder_that_is_none(self):
+        output = running.fresh(".json")
+        said = dcc("profile", running.archive("mlp"), "-n", "2", "--offload-dir", "/nowhere", "-o", output)
+        self.assertEqual(said.returncode, 73, said.stderr)
+        self.assertIn("/nowhere", said.stderr)
+        self.assertFalse(os.path.exists(output))
+
+
 class Recorded(unittest.TestCase):
     """dcrun --record-profile: the running step's own figures, in a profile that compile takes."""
 
@@ -362,6 +393,48 @@ class Recorded(unittest.TestCase):
             self.assertEqual(row["median_ns"], max(medians), op)
             tried += 1
         self.assertGreater(tried, 5)
+
+
+    def calibrate(self, plan, recorded, output, profiled=None):
+        return dcc("calibrate", plan, "--profile", profiled or profile(self.model)[0], "--recorded", recorded, "-o", output)
+
+    def test_one_run_calibrates_a_profile(self):
+        """By the calibrated profile the plan takes as long as it took, and the factors are those of its tables."""
+        better = running.fresh(".json")
+        said = self.calibrate(self.plan, self.path, better)
+        self.assertEqual(said.returncode, 0, said.stderr)
+        kernels, collectives = map(float, re.search(r"kernels x ([\d.]+), collectives x ([\d.]+)", said.stdout).groups())
+        with open(better) as file:
+            document = json.load(file)
+        self.assertEqual(document["origin"], "calibrated")
+        for table, factor in (("kernels", kernels), ("collectives", collectives), ("beside_compute", collectives)):
+            before, after = (sum(row["median_ns"] for row in whole[table]) for whole in (profile(self.model)[1], document))
+            self.assertAlmostEqual(after / before / factor, 1, delta=0.01, msg=table)
+        self.assertEqual(document["copies"], profile(self.model)[1]["copies"])
+        measured = self.document["step"]["whole"]["median_ns"]
+        foretold = json.loads(dcc("simulate", self.plan, "--profile", better, "--json").stdout)["prediction"]["step_ns"]
+        # A link as fast as memory may not make up for what threads need to wake up.
+        if 0.13 < collectives < 7.9:
+            self.assertAlmostEqual(foretold / measured, 1, delta=0.01)
+        again, _, errors = report(self.model, "--profile", better, *self.OPTIONS)
+        self.assertNotIn("profile:", errors)
+        self.assertGreater(again["prediction"]["step_ns"], 0)
+
+    def test_calibration_needs_a_run_of_the_plan(self):
+        output = running.fresh(".json")
+        _, other, _ = report(self.model, "--world", "2", "--zero", "1")
+        for arguments, code, words in (
+            ((other, self.path), 76, "another plan"),
+            ((self.plan, profile(self.model)[0]), 65, "--record-profile"),
+            ((self.plan, output), 66, output),
+            ((self.plan, self.path, written({**self.document, "kernels": []})), 65, "no measured kernels"),
+        ):
+            said = self.calibrate(*arguments[:2], output, *arguments[2:])
+            self.assertEqual(said.returncode, code, said.stderr)
+            self.assertIn(words, said.stderr)
+            self.assertFalse(os.path.exists(output))
+        said = self.calibrate(self.plan, self.path, "/nowhere/p.json")
+        self.assertEqual(said.returncode, 73, said.stderr)
 
 
 class Changes(unittest.TestCase):

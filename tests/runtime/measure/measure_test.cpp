@@ -11,6 +11,7 @@
 
 #include "runtime/measure/samples.h"
 #include "tests/runtime/train/training_plan.h"
+#include "tests/src/archive/temporary_folder.h"
 
 namespace dc::runtime {
 namespace {
@@ -179,14 +180,19 @@ TEST(Measure, CollectivesOverSizes) {
 }
 
 TEST(Measure, CopiesAndTheProcessorHaveNames) {
-  const auto copies = measure_copies();
-  ASSERT_EQ(copies.size(), 2u * 7u);  // 4 KiB to 16 MiB
-  for (size_t i = 0; i < copies.size(); ++i) {
-    EXPECT_GT(copies[i].timing.median_ns, 0);
-    EXPECT_EQ(copies[i].from, i < 7 ? "device" : "host");
-    EXPECT_NE(copies[i].from, copies[i].to);
-    EXPECT_EQ(copies[i].bytes, int64_t{4096} << (2 * (i % 7)));
+  const tests::TemporaryFolder folder;
+  EXPECT_EQ(measure_copies("")->size(), 2u * 7u);
+  const auto copies = measure_copies(folder / "");
+  ASSERT_TRUE(copies.ok()) << copies.status().to_string();
+  ASSERT_EQ(copies->size(), 4u * 7u);  // 4 KiB to 16 MiB
+  for (size_t i = 0; i < copies->size(); ++i) {
+    const base::CopyMeasurement& row = (*copies)[i];
+    EXPECT_GT(row.timing.median_ns, 0);
+    EXPECT_EQ(i / 7 % 2 == 0 ? row.from : row.to, "device");
+    EXPECT_EQ(i / 7 % 2 == 0 ? row.to : row.from, i < 14 ? "host" : "disk");
+    EXPECT_EQ(row.bytes, int64_t{4096} << (2 * (i % 7)));
   }
+  EXPECT_EQ(measure_copies(folder / "none").status().code(), "DC6702");
   EXPECT_FALSE(cpu_name().empty());
 }
 

@@ -111,6 +111,33 @@ TEST(Recorded, MediansOfTheSlowestRankWithoutTheWarmUp) {
   EXPECT_EQ(seen.collectives[1].ranks, 2);
 }
 
+// One after the other, whatever the stream: compute is all of the step but what stream 0 waits for.
+TEST(Recorded, AStepIsComputeAndWhereItStands) {
+  const PredictedPlan hand;
+  const Recorded seen = measured(hand.plan, 6, [](int rank) {
+    return [rank](int64_t predicted, int, const plan::Instruction& in) {
+      const bool waits = in.kind == plan::InstructionKind::Wait;
+      return waits ? 70 : predicted + rank;
+    };
+  });
+  int64_t whole = 0, stood = 0;
+  for (const plan::ProgramRun& run : hand.plan.step) {
+    const plan::Program& program = hand.plan.programs[static_cast<size_t>(run.program)];
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      const plan::Instruction& in = program.instructions[i];
+      if (in.kind == plan::InstructionKind::Signal) continue;
+      const bool waits = in.kind == plan::InstructionKind::Wait;
+      const int64_t time = waits ? 70 : program.duration_ns[i] + 1;
+      whole += run.repeat * time;
+      const bool stands = waits || in.kind == plan::InstructionKind::Collective;
+      if (stands && in.stream == 0) stood += run.repeat * time;
+    }
+  }
+  EXPECT_GT(stood, 0);
+  EXPECT_EQ(seen.step.median_ns, whole);
+  EXPECT_EQ(seen.compute.median_ns, whole - stood);
+}
+
 TEST(Recorded, EqualKernelsAreOneRow) {
   const PredictedPlan hand;
   const Recorded seen = measured(hand.plan, 5, [](int) {

@@ -33,6 +33,7 @@ Measurements sample() {
   all.origin = base::ProfileOrigin::Synthetic;
   all.complete = {true, true, false, true};
   all.rates = base::MachineRates{1, 2, int64_t{1} << 59, 4, 5, 6, 7, 8, 9, 10};
+  all.step = {std::string(64, 'b'), {900, 800, 7, 5}, {600, 500, 6, 5}};
   return all;
 }
 
@@ -98,6 +99,10 @@ TEST(Profile, RoundTrip) {
   ASSERT_TRUE(after.rates.has_value());
   EXPECT_EQ(after.rates->half_flops, int64_t{1} << 59);
   EXPECT_EQ(after.rates->disk_bytes, 10);
+  ASSERT_TRUE(after.step.has_value());
+  EXPECT_EQ(after.step->plan_digest, before.step->plan_digest);
+  expect_equal(after.step->whole, before.step->whole);
+  expect_equal(after.step->compute, before.step->compute);
   EXPECT_EQ(to_json(after), text);  // the same records are the same text
 }
 
@@ -109,12 +114,14 @@ TEST(Profile, OlderOnesSayLess) {
   text = replaced(text, "\"beside_compute\":", "\"x_beside_compute\":");
   text = replaced(text, "\"complete\":", "\"x_complete\":");
   text = replaced(text, "\"rates\":", "\"x_rates\":");
+  text = replaced(text, "\"step\":", "\"x_step\":");
   const auto parsed = parse_profile(text, "prof.json");
   ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
   EXPECT_EQ(parsed->measurements.origin, base::ProfileOrigin::Measured);
   EXPECT_TRUE(parsed->measurements.complete.collectives);
   EXPECT_FALSE(parsed->measurements.complete.beside_compute);
   EXPECT_FALSE(parsed->measurements.rates.has_value());
+  EXPECT_FALSE(parsed->measurements.step.has_value());
 }
 
 TEST(Profile, OriginsRatesAndPartsAreKnownWords) {
@@ -125,7 +132,10 @@ TEST(Profile, OriginsRatesAndPartsAreKnownWords) {
            {"\"half_flops_per_s\":", "\"bf16\":"},
            {"\"half_flops_per_s\": 576460752303423488", "\"half_flops_per_s\": -1"},
            {"\"collectives\": true", "\"collectives\": 1"},
-           {"\"compute_permille\":", "\"compute\":"}}) {
+           {"\"compute_permille\":", "\"compute_part\":"},
+           {"\"plan_digest\":", "\"plan\":"},
+           {"\"whole\":", "\"all\":"},
+           {"\"median_ns\": 600", "\"median_ns\": -600"}}) {
     const base::Status status = refusal(replaced(good, from, to));
     ASSERT_FALSE(status.ok()) << from << to;
     EXPECT_EQ(status.kind(), ErrorKind::BadInput) << from << to;

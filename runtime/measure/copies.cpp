@@ -1,0 +1,90 @@
+#include <array>
+#include <cstring>
+#include <memory>
+
+#include "runtime/exec/trace.h"
+#include "runtime/measure/measure.h"
+#include "runtime/measure/samples.h"
+#include "runtime/memory/disk_space.h"
+
+namespace dc::runtime {
+namespace {
+
+using base::Result;
+using base::Status;
+
+constexpr std::array<int64_t, 7> kSizes = {4 << 10, 16 << 10, 64 << 10, 256 << 10,
+                                           1 << 20, 4 << 20,  16 << 20};
+constexpr int kWarmup = 2, kRepeats = 9;
+
+// There and back again, of every size.
+using Copy = std::function<Status(size_t size)>;
+
+Status add(const char* here, const char* there, const Copy& out, const Copy& back,
+           std::vector<base::CopyMeasurement>& rows) {
+  std::vector<base::CopyMeasurement> returns;
+  for (size_t s = 0; s < kSizes.size(); ++s) {
+    std::vector<int64_t> times[2];
+    for (int i = 0; i < kWarmup + kRepeats; ++i) {
+      const int64_t begin = TraceRecorder::now();
+      DC_RETURN_IF_ERROR(out(s));
+      const int64_t middle = TraceRecorder::now();
+      DC_RETURN_IF_ERROR(back(s));
+      if (i < kWarmup) continue;
+      times[0].push_back(middle - begin);
+      times[1].push_back(TraceRecorder::now() - middle);
+    }
+    rows.push_back({here, there, kSizes[s], summarize(times[0])});
+    returns.push_back({there, here, kSizes[s], summarize(times[1])});
+  }
+  rows.insert(rows.end(), returns.begin(), returns.end());
+  return {};
+}
+
+// A tensor of every size, each in a slice of its own on disk.
+plan::Plan plan_of_sizes() {
+  plan::Plan plan;
+  int64_t end = 0;
+  for (size_t s = 0; s < kSizes.size(); ++s) {
+    plan.slices.push_back({plan::Space::Disk, end, kSizes[s], -1, 0, 0});
+    plan::Tensor& tensor = plan.tensors.emplace_back();
+    tensor.dtype = plan::DType::U8;
+    tensor.sizes = {kSizes[s]};
+    tensor.strides = {1};
+    tensor.slice = static_cast<int32_t>(s);
+    end += kSizes[s];
+  }
+  plan.arena_bytes = {0, 0, end};
+  return plan;
+}
+
+}  // namespace
+
+Result<std::vector<base::CopyMeasurement>> measure_copies(const std::string& offload_dir) {
+  const auto most = static_cast<size_t>(kSizes.back());
+  std::vector<std::byte> here(most, std::byte{1}), there(most, std::byte{2});
+  std::vector<base::CopyMeasurement> rows;
+  const auto out = [&](size_t s) -> Status {
+    std::memcpy(there.data(), here.data(), static_cast<size_t>(kSizes[s]));
+    return {};
+  };
+  const auto back = [&](size_t s) -> Status {
+    std::memcpy(here.data(), there.data(), static_cast<size_t>(kSizes[s]));
+    return {};
+  };
+  DC_RETURN_IF_ERROR(add("device", "host", out, back, rows));
+  if (offload_dir.empty()) return rows;
+  const plan::Plan plan = plan_of_sizes();
+  DC_ASSIGN_OR_RETURN(const std::unique_ptr<DiskSpace> disk,
+                      DiskSpace::create(plan, 0, offload_dir));
+  const auto write = [&](size_t s) {
+    return disk->write(disk->extent(static_cast<int32_t>(s)), here.data());
+  };
+  const auto read = [&](size_t s) {
+    return disk->read(disk->extent(static_cast<int32_t>(s)), here.data());
+  };
+  DC_RETURN_IF_ERROR(add("device", "disk", write, read, rows));
+  return rows;
+}
+
+}  // namespace dc::runtime

@@ -1,0 +1,90 @@
+#include "src/sim/calibrate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "src/cost/costs.h"
+#include "src/sim/what_if.h"
+
+namespace dc::sim {
+namespace {
+
+using base::Measurements;
+using base::Nanos;
+using base::Result;
+using base::Status;
+
+// Of a step: where compute stands for less, how long collectives take decides nothing.
+constexpr double kHidden = 0.05;
+constexpr double kMost = 8;    // factor of collectives, and its inverse the least
+constexpr int kHalvings = 14;  // of the factor's logarithm: to 0.03 %
+
+template <typename Row>
+void multiply(std::vector<Row>& rows, double factor) {
+  const auto times = [factor](int64_t& ns) {
+    if (ns > 0) ns = std::max<int64_t>(std::llround(factor * static_cast<double>(ns)), 1);
+  };
+  for (Row& row : rows) {
+    times(row.timing.median_ns);
+    times(row.timing.fastest_ns);
+    times(row.timing.spread_ns);
+  }
+}
+
+Measurements multiplied(Measurements all, double kernels, double collectives) {
+  all.origin = base::ProfileOrigin::Calibrated;
+  all.step.reset();
+  multiply(all.kernels, kernels);
+  multiply(all.collectives, collectives);
+  multiply(all.beside_compute, collectives);
+  return all;
+}
+
+Result<StepParts> predicted(const runtime::plan::Plan& plan, const profile::Profile& profile) {
+  const cost::Costs costs(profile, plan.threads);
+  DC_ASSIGN_OR_RETURN(const Simulated run, simulate(plan, costs.model()));
+  const runtime::plan::Prediction& p = run.prediction;
+  return StepParts{{p.step_ns}, {p.compute_ns + p.contention_ns}};
+}
+
+bool stands(const StepParts& parts) {
+  return static_cast<double>((parts.whole - parts.compute).v) >
+         kHidden * static_cast<double>(parts.whole.v);
+}
+
+}  // namespace
+
+Result<Calibration> calibrate(const runtime::plan::Plan& plan, const profile::Profile& profile,
+                              const base::StepMeasurement& step) {
+  const StepParts measured{{step.whole.median_ns}, {step.compute.median_ns}};
+  Calibration result;
+  DC_ASSIGN_OR_RETURN(result.predicted, predicted(plan, profile));
+  if (profile.measurements.kernels.empty() || result.predicted.compute.v <= 0) {
+    return Status(base::ErrorKind::BadInput, "DC7104",
+                  "the profile holds no measured kernels; make it with dcc profile");
+  }
+  if (measured.compute.v <= 0 || measured.whole < measured.compute) {
+    return Status(base::ErrorKind::BadInput, "DC7104",
+                  "the recorded step has no compute; record it again with dcrun --record-profile");
+  }
+  result.kernels =
+      static_cast<double>(measured.compute.v) / static_cast<double>(result.predicted.compute.v);
+  const auto with = [&](double collectives) -> Result<StepParts> {
+    result.measurements = multiplied(profile.measurements, result.kernels, collectives);
+    return predicted(plan, {result.measurements, profile.digest});
+  };
+  DC_ASSIGN_OR_RETURN(result.calibrated, with(1));
+  result.are_hidden = !stands(measured) && !stands(result.calibrated);
+  if (result.are_hidden) return result;
+  double low = -std::log(kMost), high = std::log(kMost);
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (low + high) / 2;
+    DC_ASSIGN_OR_RETURN(const StepParts parts, with(std::exp(middle)));
+    (parts.whole < measured.whole ? low : high) = middle;
+  }
+  result.collectives = std::exp((low + high) / 2);
+  DC_ASSIGN_OR_RETURN(result.calibrated, with(result.collectives));
+  return result;
+}
+
+}  // namespace dc::sim
