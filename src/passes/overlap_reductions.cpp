@@ -70,7 +70,7 @@ class Overlapper {
     int64_t wire = own;
     int32_t target = position;
     while (target < limit && fits(target, bytes) && may_start_beside(target, wire)) ++target;
-    while (target > position && target < count() && !marks_a_place(axis_.node(target))) --target;
+    while (target > position && target < count() && !splits_no_tail(axis_.node(target))) --target;
     if (target <= position || axis_.time_before(target) == axis_.time_before(position)) return;
     for (int32_t i = position; i < target; ++i) {
       axis_.bytes[static_cast<size_t>(i)] += bytes;

@@ -84,7 +84,7 @@ bool is_reduction(OpKind start) {
   return start == OpKind::ReduceScatterStart || start == OpKind::AllReduceStart;
 }
 
-bool marks_a_place(const ir::Node& node) {
+bool splits_no_tail(const ir::Node& node) {
   return node.kind != OpKind::Accumulate && node.kind != OpKind::Scale &&
          node.kind != OpKind::SquareSum && node.kind != OpKind::ReduceScatterDone &&
          node.kind != OpKind::AllReduceDone && !cost::joins(node);

@@ -10,9 +10,9 @@ namespace dc::passes {
 
 bool is_reduction(ir::OpKind start);
 
-// Whether something may be put before the node: it is neither inside a bucket nor of a kind that
-// tails consist of.
-bool marks_a_place(const ir::Node& node);
+// Whether something may be put before the node without tearing a bucket or a tail apart: it is
+// neither inside a bucket nor of a kind that tails consist of.
+bool splits_no_tail(const ir::Node& node);
 
 // The done halves of a bucket and the nodes right after them that stand on them: accumulation,
 // scale, square sum. They stand side by side.

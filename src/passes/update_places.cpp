@@ -171,7 +171,7 @@ class Placer {
       const ir::Node& node = axis_.node(i);
       if (is_member_[node.id.index()] || cost::joins(node)) continue;
       const std::optional<Nanos> next = latest[static_cast<size_t>(i)];
-      if (next && has_changed_ && marks_a_place(node)) {
+      if (next && has_changed_ && splits_no_tail(node)) {
         use_link(i, *next + (clock_.now - at[static_cast<size_t>(i)]));
         has_changed_ = false;
       }
