@@ -12,7 +12,6 @@
 
 namespace dc::runtime::plan {
 
-inline constexpr int kMaxLevel = 2;
 inline constexpr std::string_view kMagic{"DCPLAN1\0", 8};
 inline constexpr int64_t kHeaderBytes = 48;
 inline constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
@@ -24,10 +23,10 @@ std::string seal(std::string_view payload);  // header + payload, the digest com
 // otherwise.
 base::Result<Plan> decode(std::span<const uint8_t> file);
 // Level 2 (meaning): ids, shapes, overflow, bounds of every slice, every read has a write before
-// it, no two live slices overlap. Checks level 1's ids and counts again, so that it may be called
-// on any plan. README.md lists the codes.
+// it, no two live slices overlap. Level 3: streams that share bytes wait for each other. Checks
+// level 1's ids and counts again, so that it may be called on any plan. README.md lists the codes.
 base::Status verify_meaning(const Plan& plan);
-// Maps the file, decodes, verifies levels 0 to 2. MissingInput or Io when it cannot be read.
+// Maps the file, decodes, verifies levels 0 to 3. MissingInput or Io when it cannot be read.
 struct Loaded {
   Plan plan;
   std::string digest;

@@ -11,7 +11,8 @@ base::Status verify_meaning(const Plan& plan) {
   DC_RETURN_IF_ERROR(check_overlap(plan));
   DC_RETURN_IF_ERROR(check_state(plan));
   DC_RETURN_IF_ERROR(check_instructions(plan));
-  return check_order(plan);
+  DC_RETURN_IF_ERROR(check_order(plan));
+  return check_hazards(plan);
 }
 
 }  // namespace dc::runtime::plan

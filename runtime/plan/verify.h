@@ -14,6 +14,7 @@ base::Status check_instructions(
     const Plan& plan);  // each instruction by itself: buffers, shapes, lists
 base::Status check_order(
     const Plan& plan);  // live ranges, writes before reads, signals before waits
-base::Status check_state(const Plan& plan);  // state, parameters, inputs, step scalars, optimizer
+base::Status check_hazards(const Plan& plan);  // level 3: streams meet where they share bytes
+base::Status check_state(const Plan& plan);    // state, parameters, inputs, step scalars, optimizer
 
 }  // namespace dc::runtime::plan

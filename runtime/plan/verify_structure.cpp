@@ -14,6 +14,7 @@ using base::Status;
 constexpr int64_t kMaxWorld = 1 << 20;
 constexpr int32_t kMaxThreads = 1 << 12;
 constexpr int32_t kMaxEvents = 1 << 26;
+constexpr size_t kMaxStreams = 64;
 constexpr size_t kMaxDims = 64;
 constexpr size_t kMaxSpaces = 3;
 constexpr size_t kCollectiveKinds = 5;
@@ -132,6 +133,8 @@ Status check_mesh(const Plan& plan) {
     return bad_plan("DC3103", std::to_string(plan.events) + " events");
   }
   if (plan.streams.empty()) return bad_plan("DC3103", "it has no compute stream");
+  if (plan.streams.size() > kMaxStreams)
+    return bad_plan("DC3103", "it has " + std::to_string(plan.streams.size()) + " streams");
   for (const Group& group : plan.groups) {
     const std::string who = "a group of axis '" + group.axis + "'";
     if (!is_id_or_none(group.stream, plan.streams.size())) {

@@ -48,7 +48,7 @@ class PlanCache {
 
   bool enabled() const { return !directory_.empty(); }
   std::optional<std::string> find_direct(const std::string& direct_key) const;  // the plan key
-  // The plan stored under this key, verified (levels 0 to 2). A bad entry is set aside and
+  // The plan stored under this key, verified (levels 0 to 3). A bad entry is set aside and
   // `warning` says so.
   std::optional<Found> find_plan(const std::string& plan_key, std::string& warning) const;
   base::Status store(const std::string& direct_key, const std::string& plan_key,

@@ -67,7 +67,7 @@ TEST(TraceReader, RefusalsSayWhatIsWrong) {
   EXPECT_EQ(refusal("{}"), 65);
   EXPECT_EQ(refusal(R"({"traceEvents":[]})"), 65);
   EXPECT_EQ(refusal(good), 65);  // cut off
-  EXPECT_EQ(refusal(good + event(R"("step":1,"run":0,"program":"step","index":12)") + "]}"), 65);
+  EXPECT_EQ(refusal(good + event(R"("step":1,"run":0,"program":"step","index":14)") + "]}"), 65);
   EXPECT_EQ(refusal(good + event(R"("step":1,"run":0,"program":"step","index":-1)") + "]}"), 65);
   EXPECT_EQ(refusal(good + event(R"("step":1,"run":0,"program":"x","index":1)") + "]}"), 65);
   EXPECT_EQ(refusal(good + event(R"("run":0,"program":"step","index":1)") + "]}"), 65);

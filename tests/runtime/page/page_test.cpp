@@ -110,11 +110,11 @@ TEST(Page, TheDataHoldsEveryInstructionAndTheRealStep) {
   ASSERT_TRUE(json.ok()) << json.status().to_string();
   const base::JsonValue& program = json->find("programs")->items().at(0);
   EXPECT_EQ(*program.find("count")->to_integer(), count);
-  EXPECT_EQ(*program.find("time_ns")->to_integer(), 9 * plan::test::kTinyDuration);
+  EXPECT_EQ(*program.find("time_ns")->to_integer(), 10 * plan::test::kTinyDuration);
   EXPECT_EQ(*json->find("slices")->find("count")->to_integer(),
             static_cast<int64_t>(loaded.plan.slices.size()));
   EXPECT_EQ(json->find("real")->find("ranks")->items().size(), 2u);
-  // 100 ns each, stored as 101, then seven that left no record.
+  // 100 ns each, stored as 101, then nine that left no record.
   EXPECT_EQ(*json->find("real")
                  ->find("ranks")
                  ->items()[1]
@@ -122,7 +122,7 @@ TEST(Page, TheDataHoldsEveryInstructionAndTheRealStep) {
                  ->items()[0]
                  .find("length")
                  ->to_string(),
-            "ZWVlZWUAAAAAAAAA");
+            "ZWVlZWUAAAAAAAAAAAA=");
 }
 
 TEST(Page, IsOneFileThatAsksForNothing) {

@@ -98,11 +98,11 @@ Instruction collective(CollectiveKind kind, int32_t stream, int32_t group, Colle
   return in;
 }
 
-Instruction event(InstructionKind kind, int32_t stream) {
+Instruction sync(InstructionKind kind, int32_t stream, int32_t event) {
   Instruction in;
   in.kind = kind;
   in.stream = stream;
-  in.event = 0;
+  in.event = event;
   in.phase = 1;
   return in;
 }
@@ -143,9 +143,11 @@ std::vector<Instruction> tiny_instructions() {
   list.push_back(kernel(Provider::Native, "dc.add_loss",
                         {tensor_arg("sum", kLossSum), tensor_arg("loss", kLoss)}, {kLossSum, kLoss},
                         {kLossSum}, 1));
-  list.push_back(event(InstructionKind::Signal, 0));
-  list.push_back(event(InstructionKind::Wait, 1));
+  list.push_back(sync(InstructionKind::Signal, 0, 0));
+  list.push_back(sync(InstructionKind::Wait, 1, 0));
   list.push_back(collective(CollectiveKind::ReduceScatter, 1, 1, {kGradient, kReduced, 60, 32}, 1));
+  list.push_back(sync(InstructionKind::Signal, 1, 1));
+  list.push_back(sync(InstructionKind::Wait, 0, 1));
   list.push_back(kernel(Provider::Native, "dc.square_sum",
                         {tensor_arg("table", kTable), tensor_arg("g", kReduced),
                          int_arg("param", 0), int_arg("shard", 32), int_arg("elements", 60)},
@@ -177,7 +179,7 @@ void describe(Plan& plan) {
   plan.mesh = {{"dp", 2}};
   plan.chain = "zero3";
   plan.streams = {{"compute", Space::Device}, {"reduce", Space::Device}};
-  plan.events = 1;
+  plan.events = 2;
   plan.groups = {{{0, 1}, "dp", 0}, {{0, 1}, "dp", 1}};
   plan.optimizer.groups = {{"*", 1e-3, 0.01, 0.9, 0.999, 1e-8, 0, 0, false}};
   plan.optimizer.clip = true;

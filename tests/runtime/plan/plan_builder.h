@@ -33,6 +33,8 @@ enum TinyInstruction : int32_t {
   kSignalReduce,
   kWaitReduce,
   kReduce,
+  kSignalReduced,
+  kWaitReduced,
   kSquareSum,
   kExchangeTable,
   kFinalize,

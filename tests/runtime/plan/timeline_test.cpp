@@ -10,20 +10,19 @@ namespace {
 
 constexpr int64_t kUnit = test::kTinyDuration;
 
+// Compute does not wait for the reduction; those behind this wait move forward by one.
+void take_out_wait(Program& program) {
+  program.instructions.erase(program.instructions.begin() + test::kWaitReduced);
+  program.duration_ns.erase(program.duration_ns.begin() + test::kWaitReduced);
+}
+
 TEST(Timeline, StreamsRunSideBySideUntilAWait) {
   Plan plan = test::tiny_plan();
-  // Compute asks for the reduction's result just before it ends the step.
-  Instruction signal, wait;
-  signal.kind = InstructionKind::Signal;
-  wait.kind = InstructionKind::Wait;
-  signal.event = wait.event = 1;
-  signal.stream = 1;
-  plan.events = 2;
   Program& program = plan.programs[0];
   program.duration_ns[test::kReduce] = 7 * kUnit;
-  const auto at = static_cast<std::ptrdiff_t>(test::kReduce) + 1;
-  program.instructions.insert(program.instructions.begin() + at, signal);
-  program.duration_ns.insert(program.duration_ns.begin() + at, 0);
+  // Compute asks for the reduction's result just before it ends the step.
+  const Instruction wait = program.instructions[test::kWaitReduced];
+  take_out_wait(program);
   program.instructions.push_back(wait);
   program.duration_ns.push_back(0);
   ASSERT_TRUE(has_timeline(plan));
@@ -36,7 +35,7 @@ TEST(Timeline, StreamsRunSideBySideUntilAWait) {
   EXPECT_EQ(line.begin_ns[test::kWaitReduce], 0);
   EXPECT_EQ(line.begin_ns[test::kReduce], 5 * kUnit);
   EXPECT_EQ(line.end_ns[test::kReduce], 12 * kUnit);
-  EXPECT_EQ(line.begin_ns[test::kSquareSum + 1], 5 * kUnit);
+  EXPECT_EQ(line.begin_ns[test::kSquareSum - 1], 5 * kUnit);
   // Compute is done after four more, and stands for what is left of the reduction.
   EXPECT_EQ(line.begin_ns.back(), 9 * kUnit);
   EXPECT_EQ(line.end_ns.back(), 12 * kUnit);
@@ -47,6 +46,7 @@ TEST(Timeline, StreamsRunSideBySideUntilAWait) {
 
 TEST(Timeline, AProgramEndsWhenAllStreamsHaveEnded) {
   Plan plan = test::tiny_plan();
+  take_out_wait(plan.programs[0]);
   plan.programs[0].duration_ns[test::kReduce] = 20 * kUnit;
   EXPECT_EQ(predicted_timeline(plan, plan.programs[0]).time_ns, 25 * kUnit);
 }
