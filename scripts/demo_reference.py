@@ -93,14 +93,17 @@ def print_time(rows, prediction, trace):
 
 
 def print_wire(rows, prediction):
-    counted = rows[-1]["wire_bytes"]
-    print("\nwhat went over the wire (bytes that rank 0 sent per step)")
+    """Over the whole run: gathers may go on into the next step and count there."""
+    counted = collections.Counter()
+    for row in rows:
+        counted.update(row["wire_bytes"])
+    print(f"\nwhat went over the wire (bytes that rank 0 sent in {len(rows)} steps)")
     for name, size in counted.items():
         if size:
-            print(f"  {name:16s}{size:>12,d}   {size / 2**20:.1f} MiB")
-    planned, sent = sum(prediction["wire_bytes"]), sum(counted.values())
+            print(f"  {name:16s}{size:>13,d}   {size / len(rows) / 2**20:.1f} MiB a step")
+    planned, sent = len(rows) * sum(prediction["wire_bytes"]), sum(counted.values())
     agreement = "as the plan said" if planned == sent else f"but the plan said {planned:,d}: FAILED"
-    print(f"  {'sum, counted':16s}{sent:>12,d}   {agreement}")
+    print(f"  {'sum, counted':16s}{sent:>13,d}   {agreement}")
     return planned == sent
 
 

@@ -30,7 +30,9 @@ struct StepFacts {
   double step_ms = 0;
   double collective_ms = 0;  // of this rank in collectives, over all streams; waiting included
   double exposed_ms = 0;     // of it compute stood waiting; the rest was hidden behind kernels
-  Traffic wire;              // bytes this rank sent in this step
+  // Bytes this rank sent since the last step's account. What goes on into the next step counts
+  // there, but for the last step, so the sum over a run is exact.
+  Traffic wire;
 };
 
 class Metrics {

@@ -169,13 +169,13 @@ class Session {
   Result<Outcome> train(Loop& loop) {
     Outcome outcome;
     DC_ASSIGN_OR_RETURN(outcome.stopped, any_rank(control_, stop_requested()));
+    sent_before_ = executor_->traffic();
     while (!outcome.stopped && outcome.steps < options_.steps) {
       DC_ASSIGN_OR_RETURN(const StepResult result, one_step(loop, outcome.steps));
       if (!result.finite) return not_finite(loop, outcome.steps);
       ++outcome.steps;
       outcome.stopped = result.stop_requests > 0;
     }
-    DC_RETURN_IF_ERROR(executor_->finish());
     report_.finish();
     DC_RETURN_IF_ERROR(save(outcome.steps, {}));
     if (!options_.trace.empty()) {
@@ -195,8 +195,6 @@ class Session {
         return dump_->after_instruction(*executor_, program, index);
       });
     }
-    const Traffic before = executor_->traffic();
-    const Executor::CommunicationTime spent_before = executor_->communication_time();
     const auto start = Clock::now();
     DC_RETURN_IF_ERROR(loop.run(step));
     const std::chrono::duration<double, std::milli> spent = Clock::now() - start;
@@ -206,6 +204,9 @@ class Session {
       dump_.reset();
     }
     const StepResult result = loop.result();
+    // What the last step sends into the next one is its own.
+    const bool is_last = result.stop_requests > 0 || step + 1 == options_.steps;
+    if (is_last) DC_RETURN_IF_ERROR(executor_->finish());
     StepFacts facts;
     facts.step = step + 1;
     facts.epoch = data_->epoch(step);
@@ -217,10 +218,13 @@ class Session {
                          lr_factor(options_.settings.optimizer, step + 1);
     facts.tokens = tokens_per_step(plan_);
     facts.step_ms = spent.count();
-    facts.wire = difference(executor_->traffic(), before);
-    const Executor::CommunicationTime communication = executor_->communication_time();
-    facts.collective_ms = milliseconds(communication.collective_ns - spent_before.collective_ns);
-    facts.exposed_ms = milliseconds(communication.exposed_ns - spent_before.exposed_ns);
+    const Traffic sent = executor_->traffic();
+    const Executor::CommunicationTime spent_so_far = executor_->communication_time();
+    facts.wire = difference(sent, sent_before_);
+    facts.collective_ms = milliseconds(spent_so_far.collective_ns - spent_before_.collective_ns);
+    facts.exposed_ms = milliseconds(spent_so_far.exposed_ns - spent_before_.exposed_ns);
+    sent_before_ = sent;
+    spent_before_ = spent_so_far;
     report_.step(facts);
     if (metrics_) DC_RETURN_IF_ERROR(metrics_->add(facts));
     return result;
@@ -277,6 +281,9 @@ class Session {
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<GradientDump> dump_;
   std::unique_ptr<Metrics> metrics_;
+  // Up to the end of the last step's account: streams work on between steps.
+  Traffic sent_before_;
+  Executor::CommunicationTime spent_before_;
 };
 
 }  // namespace

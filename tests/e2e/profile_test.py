@@ -553,6 +553,16 @@ class Wire(unittest.TestCase):
         self.check(3, 0, 2, "local", "--reduction-order", "per-micro-batch")
         self.check(2, 3, 2, "mpi", "--reduction-order", "per-step")
 
+    def test_gathers_that_go_on_into_the_next_step(self):
+        """Each step counts what was sent while it ran, so only the run as a whole is as foretold."""
+        model, count = running.archive("tiny-llama"), 5
+        passes = "normalize-graph,shard-parameters=2,insert-collectives,add-update,schedule,bucket-reductions,overlap-reductions,overlap-update,layout-arenas"
+        said, plan, _ = report(model, "--world", "2", "--passes", passes)
+        self.assertTrue(any(re.search(r" [1-9]\d* gathers go on into the next step", line) for line in said["remarks"]), said["remarks"])
+        steps = running.train(plan, model, 2, count).steps
+        for kind, bytes_ in said["wire_bytes"].items():
+            self.assertEqual(sum(row["wire_bytes"].get(kind, 0) for row in steps), count * bytes_, kind)
+
 
 if __name__ == "__main__":
     unittest.main()
