@@ -55,15 +55,22 @@ struct Range {
   int64_t begin = 0, end = 0;
 };
 
+bool awaits_run_before(const Program& program) {
+  std::set<int32_t> signalled;
+  for (const Instruction& in : program.instructions) {
+    if (in.kind == InstructionKind::Signal) signalled.insert(in.event);
+    if (in.kind == InstructionKind::Wait && !signalled.contains(in.event)) return true;
+  }
+  return false;
+}
+
 class HazardChecker {
  public:
   HazardChecker(const Plan& plan, int rank)
       : plan_(plan),
         rank_(rank),
         streams_(plan.streams.size(), Clock(plan.streams.size())),
-        leaves_running_(plan.programs.size()) {
-    for (const Program& program : plan.programs) find_crossings(program);
-  }
+        works_on_(std::any_of(plan.programs.begin(), plan.programs.end(), awaits_run_before)) {}
 
   Status steps() {
     std::set<int32_t> in_step;
@@ -82,18 +89,9 @@ class HazardChecker {
   }
 
  private:
-  void find_crossings(const Program& program) {
-    std::set<int32_t> signalled;
-    for (const Instruction& in : program.instructions) {
-      if (in.kind == InstructionKind::Signal) signalled.insert(in.event);
-      if (in.kind != InstructionKind::Wait || signalled.contains(in.event)) continue;
-      leaves_running_[static_cast<size_t>(plan_.step.back().program)] = true;
-    }
-  }
-
   Status run_once(int32_t program) {
-    const auto p = static_cast<size_t>(program);
-    const std::vector<Instruction>& list = plan_.programs[p].instructions;
+    const std::vector<Instruction>& list =
+        plan_.programs[static_cast<size_t>(program)].instructions;
     now_ = {0, program, -1};
     stream_ = 0;
     DC_RETURN_IF_ERROR(host_writes());
@@ -105,8 +103,9 @@ class HazardChecker {
       now_.instruction = static_cast<int32_t>(i);
       DC_RETURN_IF_ERROR(follow(list[i]));
     }
+    if (works_on_ && program == plan_.step.back().program) return {};
     for (size_t s = 1; s < streams_.size(); ++s) {
-      if (used[s] && !leaves_running_[p]) merge(streams_[s], streams_[0]);
+      if (used[s]) merge(streams_[s], streams_[0]);
     }
     return {};
   }
@@ -186,8 +185,8 @@ class HazardChecker {
   int rank_;
   std::vector<Clock> streams_;
   std::map<int32_t, Clock> signals_;  // by event: what the last signal knew
-  std::vector<bool> leaves_running_;
-  Cells cells_[3];  // by space
+  bool works_on_;                     // the step's last program leaves its streams running
+  Cells cells_[3];                    // by space
   size_t stream_ = 0;
   Touch now_;
 };
