@@ -5,6 +5,9 @@
 //
 // What lies outside the blocks (embedding, last norm, head) travels with its neighbours outside. No
 // budget is asked: FSDP2 knows none. What each kernel reads stays the same; so do all numbers.
+#include <algorithm>
+#include <utility>
+
 #include "src/analysis/blocks.h"
 #include "src/cost/transfer.h"
 #include "src/passes/buckets.h"
@@ -16,7 +19,16 @@ namespace {
 using ir::NodeId;
 using ir::OpKind;
 
-// Each bucket of gathers moves behind the first done of the one before it in its phase.
+// True if all of the bucket may start right after `position`, which lies before it.
+bool may_start_behind(const TimeAxis& axis, const std::vector<NodeId>& bucket, int32_t position) {
+  return std::all_of(bucket.begin(), bucket.end(), [&](NodeId start) {
+    const int32_t from = axis.position(start);
+    return position < from && earliest_start(axis, axis.graph.node(start), from) <= position + 1;
+  });
+}
+
+// Each bucket of gathers moves behind the first done of the one before it in its phase. Where nodes
+// are not in the model's order, that done may come later than the bucket, which then stays.
 int start_one_block_ahead(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost) {
   const TimeAxis axis(step, graph, cost);
   int moved = 0;
@@ -28,11 +40,14 @@ int start_one_block_ahead(const ir::Step& step, ir::Graph& graph, const cost::Co
     const std::vector<NodeId> bucket = cost::bucket_of(graph, id);
     const NodeId done = graph.value(node.results[0]).uses[0].node;
     const bool is_first = !done_before.valid() || node.origin.phase != phase_before;
-    const NodeId before = is_first ? NodeId{} : graph.next(done_before);
-    done_before = done;
+    const NodeId behind = std::exchange(done_before, done);
     phase_before = node.origin.phase;
-    const bool beside = axis.position(done) == axis.position(bucket.back()) + 1;
-    if (is_first || before == id || !beside) continue;
+    const bool just_in_time = axis.position(done) == axis.position(bucket.back()) + 1;
+    if (is_first || !just_in_time || !may_start_behind(axis, bucket, axis.position(behind)))
+      continue;
+    const NodeId before = graph.next(behind);
+    const NodeId cast = cast_of(graph, node);
+    if (before == id || before == cast) continue;
     move_gathers(graph, bucket, before);
     ++moved;
   }

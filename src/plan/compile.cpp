@@ -114,7 +114,8 @@ Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& options
       passes::run_passes(step, chain, context, [&](const passes::Pass& pass) {
         if (done) done(pass.gives == ir::Stage::Allocated ? "layout" : "passes");
       });
-  if (!change.ok()) return std::move(change).status();
+  if (!change.ok())
+    return std::move(change).status().add_context("in chain " + passes::print(chain));
   EmitOptions emit_options;
   emit_options.threads = options.threads;
   emit_options.chain = options.own_passes.empty() ? options.chain : passes::print(chain);
