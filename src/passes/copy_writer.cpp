@@ -167,7 +167,7 @@ void CopyWriter::redirect_readers() {
       if (operand.index() >= known_) continue;  // made by this writer
       Segment* segment = segment_at(axis_.storages.root(operand), i);
       if (segment == nullptr) continue;
-      const ValueId there = stand_in(*segment, operand, id);
+      const ValueId there = stand_in(*segment, operand, node_at(i));
       graph_.set_operand(id, static_cast<int>(k), there);
     }
   }

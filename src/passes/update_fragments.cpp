@@ -189,6 +189,7 @@ class Finder {
       const ir::Node& node = axis_.node(i);
       if (member_of_[node.id.index()] >= 0 || !analysis::runs(node)) continue;
       if (node.kind == OpKind::SquareSum) follow_square_sum(node, i);
+      if (node.kind == OpKind::AddLoss && before_norm_) follow_loss(i);
       if (is_ignored(node)) continue;
       accesses(node, [&](int64_t storage, bool writes) {
         const auto found = touched.find(storage);
@@ -209,6 +210,12 @@ class Finder {
     if (found == of_param_.end()) return;
     int32_t& ready = fragments_[static_cast<size_t>(found->second)].ready;
     ready = std::max(ready, position + 1);
+  }
+
+  // Permits read the losses of all ranks, which meet once this rank's is complete.
+  void follow_loss(int32_t position) {
+    for (UpdateFragment& fragment : fragments_)
+      fragment.ready = std::max(fragment.ready, position + 1);
   }
 
   void measure(UpdateFragment& fragment) const {
