@@ -102,9 +102,9 @@ void add_reading(CLI::App& app, dc::cli::InspectArguments& inspect,
       ->check(CLI::IsMember({"summary", "text", "json", "memory", "timeline"}))
       ->capture_default_str();
   show->add_option("-o,--output", inspect.output, "File to write instead of standard output");
-  CLI::App* check = app.add_subcommand(
-      "verify",
-      "Check a plan: levels 0 (digest), 1 (structure), 2 (meaning), 3 (order between streams)");
+  CLI::App* check = app.add_subcommand("verify",
+                                       "Check a plan: levels 0 (digest), 1 (structure), 2 (memory, "
+                                       "shapes, effects), 3 (order between streams)");
   check->add_option("plan", verify.plan, "Plan file")->required();
 }
 

@@ -48,7 +48,10 @@ base::Status run_inspect(const InspectArguments& arguments) {
 base::Status run_verify(const VerifyArguments& arguments) {
   DC_ASSIGN_OR_RETURN(const runtime::plan::Loaded loaded, runtime::plan::load(arguments.plan));
   std::printf(
-      "%s: levels 0 (digest), 1 (structure), 2 (meaning) and 3 (order between streams) hold\n",
+      "%s: levels 0 (digest), 1 (structure), 2 (memory, shapes, effects) and 3 (order between "
+      "streams, on every rank) hold\n"
+      "not checked: that the numbers are right, such as the scale of gradients, or that each is "
+      "reduced and applied once\n",
       arguments.plan.c_str());
   std::printf("digest %s\n", loaded.digest.c_str());
   return {};

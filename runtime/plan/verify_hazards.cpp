@@ -1,12 +1,23 @@
 // Level 3, order between streams: where two instructions touch the same bytes and one writes them,
-// one has ended before the other begins, in every step.
+// one has ended before the other begins, in every step, on every rank.
 //
 // Vector clocks (C. Fidge, 1988; F. Mattern, 1989): of each stream, how many instructions of every
 // stream have ended whenever it goes on. Streams take their instructions in order; a wait knows
 // what its signal knew; a run of a program begins where compute is, and compute goes on when all
 // streams of the run have ended, unless they work on into the next step. Bytes are addresses in the
-// arenas, so slices that follow each other in the same place count. Two steps are followed, and two
-// of a program's repeated runs, so every pair of neighbours is seen.
+// arenas, so slices that follow each other in the same place count.
+//
+// Every rank runs the same program, so the order is the same on all of them; only addresses differ,
+// as begin + rank * stride. All ranks are followed at once: an access is entered in all cells that
+// it reaches on any rank, and two accesses that meet in a cell are asked on which ranks they share
+// a byte, which has an exact answer (places.h). An access is forgotten only for a later one of its
+// stream that covers it on every rank; since a stream is in order, what comes after the later one
+// comes after it too, and what does not is reported for the later one.
+//
+// Two steps are followed, and two of a program's repeated runs. Any further pair of runs is as two
+// neighbours, of which the earlier access has an equal one in between: its stream orders the two.
+//
+// What an instruction touches is what effects.h says; level 2 found the plan's lists to be equal.
 //
 // Nothing deadlocks: every signal stands before its waits in the program's one order (level 2), and
 // all ranks run the same program, so collectives too are met in that order.
@@ -15,9 +26,10 @@
 #include <set>
 #include <vector>
 
-#include "runtime/plan/extent.h"
 #include "runtime/plan/fail.h"
+#include "runtime/plan/places.h"
 #include "runtime/plan/verify.h"
+#include "src/base/dtype.h"
 
 namespace dc::runtime::plan {
 namespace {
@@ -30,14 +42,16 @@ void merge(const Clock& other, Clock& clock) {
   for (size_t s = 0; s < clock.size(); ++s) clock[s] = std::max(clock[s], other[s]);
 }
 
-// Who touched bytes last, and when by its own stream's clock; 0: nobody.
+// An access, and when it was by its own stream's clock.
 struct Touch {
+  Place place;
+  size_t stream = 0;
   int64_t time = 0;
   int32_t program = 0, instruction = 0;  // -1: the host, before the program
 };
 struct Cell {
   int64_t end = 0;
-  std::vector<Touch> writes, reads;  // by stream
+  std::vector<Touch> writes, reads;
 };
 using Cells = std::map<int64_t, Cell>;  // by first byte
 
@@ -50,11 +64,6 @@ void cut(Cells& cells, int64_t at) {
   cell.end = at;
 }
 
-struct Range {
-  Space space = Space::Device;
-  int64_t begin = 0, end = 0;
-};
-
 bool awaits_run_before(const Program& program) {
   std::set<int32_t> signalled;
   for (const Instruction& in : program.instructions) {
@@ -66,9 +75,9 @@ bool awaits_run_before(const Program& program) {
 
 class HazardChecker {
  public:
-  HazardChecker(const Plan& plan, int rank)
+  explicit HazardChecker(const Plan& plan)
       : plan_(plan),
-        rank_(rank),
+        world_(plan.world()),
         streams_(plan.streams.size(), Clock(plan.streams.size())),
         works_on_(std::any_of(plan.programs.begin(), plan.programs.end(), awaits_run_before)) {}
 
@@ -92,14 +101,15 @@ class HazardChecker {
   Status run_once(int32_t program) {
     const std::vector<Instruction>& list =
         plan_.programs[static_cast<size_t>(program)].instructions;
-    now_ = {0, program, -1};
-    stream_ = 0;
-    DC_RETURN_IF_ERROR(host_writes());
+    now_.program = program;
+    now_.instruction = -1;
+    now_.stream = 0;
+    DC_RETURN_IF_ERROR(host());
     std::vector<bool> used(streams_.size());
     for (size_t s = 1; s < streams_.size(); ++s) merge(streams_[0], streams_[s]);
     for (size_t i = 0; i < list.size(); ++i) {
-      stream_ = static_cast<size_t>(list[i].stream);
-      used[stream_] = true;
+      now_.stream = static_cast<size_t>(list[i].stream);
+      used[now_.stream] = true;
       now_.instruction = static_cast<int32_t>(i);
       DC_RETURN_IF_ERROR(follow(list[i]));
     }
@@ -110,9 +120,10 @@ class HazardChecker {
     return {};
   }
 
-  // Between runs, while compute stands.
-  Status host_writes() {
+  // Between runs, while compute waits: it fills inputs and reads the step's results.
+  Status host() {
     tick();
+    if (plan_.scalars >= 0) DC_RETURN_IF_ERROR(touch(place_of(plan_, plan_.scalars), false));
     for (const Input& input : plan_.inputs) DC_RETURN_IF_ERROR(write(input.tensor));
     for (int32_t id : {plan_.slots, plan_.rng, plan_.table, plan_.loss_sum}) {
       if (id >= 0) DC_RETURN_IF_ERROR(write(id));
@@ -121,57 +132,84 @@ class HazardChecker {
   }
 
   Status follow(const Instruction& in) {
-    Clock& clock = streams_[stream_];
+    Clock& clock = streams_[now_.stream];
     const auto signal = signals_.find(in.event);
     if (in.kind == InstructionKind::Wait && signal != signals_.end()) merge(signal->second, clock);
     if (in.kind == InstructionKind::Signal) signals_[in.event] = clock;
     tick();
-    for (int32_t tensor : in.reads) DC_RETURN_IF_ERROR(touch(range_of(tensor), false));
-    for (int32_t tensor : in.writes) DC_RETURN_IF_ERROR(write(tensor));
-    if (in.scratch < 0) return {};
-    const Slice& slice = plan_.slices[static_cast<size_t>(in.scratch)];
-    return touch({slice.space, slice.offset, slice.offset + slice.bytes}, true);
+    for (int32_t id : in.reads) DC_RETURN_IF_ERROR(touch(place_of(plan_, id), false));
+    for (int32_t id : in.writes) DC_RETURN_IF_ERROR(write(id));
+    if (in.scratch >= 0) DC_RETURN_IF_ERROR(touch(place_of_slice(plan_, in.scratch), true));
+    return gathers_padding(in);
   }
 
-  void tick() { now_.time = ++streams_[stream_][stream_]; }
-
-  Status write(int32_t tensor) { return touch(range_of(tensor), true); }
-
-  Range range_of(int32_t id) const {
-    const Tensor& tensor = plan_.tensors[static_cast<size_t>(id)];
-    const Slice& slice = plan_.slices[static_cast<size_t>(tensor.slice)];
-    const int64_t begin = slice.offset + tensor.offset + rank_ * tensor.rank_stride;
-    return {slice.space, begin, begin + reach_bytes(tensor).value_or(0)};
+  // Whole shards arrive, so the bytes behind the value's last element are written too.
+  Status gathers_padding(const Instruction& in) {
+    if (in.kind != InstructionKind::Collective || in.collective != CollectiveKind::AllGather)
+      return {};
+    const auto ranks =
+        static_cast<int64_t>(plan_.groups[static_cast<size_t>(in.group)].ranks.size());
+    for (const CollectiveBuffer& b : in.buffers) {
+      Place place = place_of(plan_, b.output);
+      place.bytes =
+          ranks * b.shard * base::byte_size(plan_.tensors[static_cast<size_t>(b.output)].dtype);
+      DC_RETURN_IF_ERROR(touch(place, true));
+    }
+    return {};
   }
 
-  Status touch(const Range& range, bool writes) {
-    Cells& cells = cells_[static_cast<size_t>(range.space)];
-    cut(cells, range.begin);
-    cut(cells, range.end);
-    auto it = cells.lower_bound(range.begin);
-    for (int64_t at = range.begin; at < range.end; at = it++->second.end) {
+  void tick() { now_.time = ++streams_[now_.stream][now_.stream]; }
+
+  Status write(int32_t tensor) { return touch(place_of(plan_, tensor), true); }
+
+  Status touch(const Place& place, bool writes) {
+    now_.place = place;
+    const int64_t end = place.end(world_);
+    if (place.bytes == 0) return {};
+    Cells& cells = cells_[static_cast<size_t>(place.space)];
+    cut(cells, place.begin);
+    cut(cells, end);
+    auto it = cells.lower_bound(place.begin);
+    for (int64_t at = place.begin; at < end; at = it++->second.end) {
       if (it == cells.end() || it->first > at) {
-        const int64_t end = it == cells.end() ? range.end : std::min(range.end, it->first);
-        const std::vector<Touch> nobody(streams_.size());
-        it = cells.emplace_hint(it, at, Cell{end, nobody, nobody});
+        const int64_t free = it == cells.end() ? end : std::min(end, it->first);
+        it = cells.emplace_hint(it, at, Cell{free, {}, {}});
       }
       Cell& cell = it->second;
       DC_RETURN_IF_ERROR(check(cell.writes, "writes", writes));
       if (writes) DC_RETURN_IF_ERROR(check(cell.reads, "reads", writes));
-      (writes ? cell.writes : cell.reads)[stream_] = now_;
+      enter(writes ? cell.writes : cell.reads);
     }
     return {};
   }
 
+  // Takes the place of accesses of the same stream that it covers in this cell on every rank.
+  void enter(std::vector<Touch>& touches) const {
+    std::erase_if(touches, [&](const Touch& before) {
+      return before.stream == now_.stream && (now_.place.stride == 0 || now_.place == before.place);
+    });
+    touches.push_back(now_);
+  }
+
   Status check(const std::vector<Touch>& others, const char* verb, bool writes) const {
-    for (size_t s = 0; s < others.size(); ++s) {
-      if (s == stream_ || others[s].time <= streams_[stream_][s]) continue;
+    for (const Touch& other : others) {
+      if (other.stream == now_.stream || other.time <= streams_[now_.stream][other.stream])
+        continue;
+      const Ranks ranks = shared_ranks(now_.place, other.place, world_);
+      if (ranks.empty()) continue;
       return bad_plan("DC3241", describe(now_) + (writes ? " writes" : " reads") + " bytes that " +
-                                    describe(others[s]) + " " + verb + " on stream '" +
-                                    plan_.streams[s].name +
-                                    "': no event says which of them comes first");
+                                    describe(other) + " " + verb + " on stream '" +
+                                    plan_.streams[other.stream].name + "'" + on(ranks) +
+                                    ": no event says which of them comes first");
     }
     return {};
+  }
+
+  std::string on(const Ranks& ranks) const {
+    if (ranks.first == 0 && ranks.last == world_ - 1) return "";
+    const std::string first = std::to_string(ranks.first);
+    if (ranks.first == ranks.last) return " (on rank " + first + ")";
+    return " (on ranks " + first + " to " + std::to_string(ranks.last) + ")";
   }
 
   std::string describe(const Touch& touch) const {
@@ -182,20 +220,16 @@ class HazardChecker {
   }
 
   const Plan& plan_;
-  int rank_;
+  int64_t world_;
   std::vector<Clock> streams_;
   std::map<int32_t, Clock> signals_;  // by event: what the last signal knew
   bool works_on_;                     // the step's last program leaves its streams running
   Cells cells_[3];                    // by space
-  size_t stream_ = 0;
   Touch now_;
 };
 
 }  // namespace
 
-Status check_hazards(const Plan& plan) {
-  DC_RETURN_IF_ERROR(HazardChecker(plan, 0).steps());
-  return plan.world() > 1 ? HazardChecker(plan, plan.world() - 1).steps() : Status();
-}
+Status check_hazards(const Plan& plan) { return HazardChecker(plan).steps(); }
 
 }  // namespace dc::runtime::plan

@@ -2,8 +2,10 @@
 // that its kind demands.
 #include <algorithm>
 
+#include "runtime/plan/effects.h"
 #include "runtime/plan/extent.h"
 #include "runtime/plan/fail.h"
+#include "runtime/plan/places.h"
 #include "runtime/plan/verify.h"
 
 namespace dc::runtime::plan {
@@ -25,25 +27,14 @@ class InstructionChecker {
   }
   const Tensor& tensor(int64_t id) const { return plan_.tensors[static_cast<size_t>(id)]; }
   int64_t numel(int64_t id) const { return *element_count(tensor(id).sizes); }
-  bool is_read(int64_t id) const { return std::binary_search(reads_.begin(), reads_.end(), id); }
-  bool is_written(int64_t id) const {
-    return std::binary_search(writes_.begin(), writes_.end(), id);
-  }
-  Status must_read(int64_t id) const {
-    if (is_read(id)) return {};
-    return bad("DC3211", "uses " + describe(id) + " and does not list it as read");
-  }
-  Status must_write(int64_t id) const {
-    if (is_written(id)) return {};
-    return bad("DC3211", "fills " + describe(id) + " and does not list it as written");
-  }
-  Status must_touch(int64_t id) const {
-    return is_read(id) || is_written(id) ? Status() : must_read(id);
-  }
   std::string describe(int64_t id) const {
     return describe_tensor(plan_, static_cast<int32_t>(id));
   }
   Status spaces(const Instruction& in) const;
+  Status lists(const Instruction& in) const;
+  Status same(const std::vector<int32_t>& listed, const std::vector<int32_t>& known,
+              const char* verb, const char* as) const;
+  Status results(const Instruction& in) const;
   Status kernel(const Instruction& in);
   Status scratch(const Instruction& in);
   Status copy(const Instruction& in);
@@ -53,7 +44,7 @@ class InstructionChecker {
   const Plan& plan_;
   const int32_t program_;
   int32_t index_ = 0;
-  std::vector<int64_t> reads_, writes_;  // sorted
+  std::vector<int32_t> reads_, writes_;  // sorted
 };
 
 Status InstructionChecker::run(int32_t index) {
@@ -84,13 +75,59 @@ Status InstructionChecker::run(int32_t index) {
 Status InstructionChecker::spaces(const Instruction& in) const {
   if (in.kind == InstructionKind::Copy) return {};
   for (const auto* list : {&reads_, &writes_}) {
-    for (int64_t id : *list) {
+    for (int32_t id : *list) {
       if (plan_.slices[static_cast<size_t>(tensor(id).slice)].space != Space::Device)
         return bad("DC3222", "touches " + describe(id) + ", which lies outside the device");
     }
   }
   if (in.scratch >= 0 && plan_.slices[static_cast<size_t>(in.scratch)].space != Space::Device)
     return bad("DC3222", "has its scratch outside the device");
+  return {};
+}
+
+// The plan's lists are what the verifier itself knows of the kernel, the collective or the copy.
+Status InstructionChecker::lists(const Instruction& in) const {
+  const Effects effects = effects_of(in);
+  if (!effects.problem.empty())
+    return bad("DC3223", effects.problem + ", so what it reads and writes is unknown");
+  DC_RETURN_IF_ERROR(same(reads_, effects.reads, "reads", "read"));
+  return same(writes_, effects.writes, "writes", "written");
+}
+
+Status InstructionChecker::same(const std::vector<int32_t>& listed,
+                                const std::vector<int32_t>& known, const char* verb,
+                                const char* as) const {
+  for (int32_t id : known) {
+    if (std::binary_search(listed.begin(), listed.end(), id)) continue;
+    return bad("DC3211", std::string(verb) + " " + describe(id) + " and does not list it as " + as);
+  }
+  for (int32_t id : listed) {
+    if (std::binary_search(known.begin(), known.end(), id)) continue;
+    return bad("DC3211",
+               "lists " + describe(id) + " as " + as + " and neither takes nor fills it so");
+  }
+  return {};
+}
+
+// A kernel fills its results while it still reads its operands, so they share no byte on any rank;
+// the result of a kernel that works in place is its operand.
+Status InstructionChecker::results(const Instruction& in) const {
+  if (in.outputs.empty()) return {};
+  const bool in_place = works_in_place(in);
+  for (int32_t output : in.outputs) {
+    if (output < 0) continue;
+    for (int32_t id : reads_) {
+      if (tensor(id).slice != tensor(output).slice) continue;
+      if (in_place && id == in.args[0].i) continue;
+      const Ranks ranks = shared_ranks(place_of(plan_, id), place_of(plan_, output), plan_.world());
+      if (ranks.empty()) continue;
+      return bad("DC3224", "fills " + describe(output) + ", which shares bytes with its operand " +
+                               describe(id));
+    }
+    if (!in_place || same_place(plan_, output, static_cast<int32_t>(in.args[0].i))) continue;
+    return bad("DC3224", "works in place, and " + describe(output) + " is not where its operand " +
+                             describe(in.args[0].i) + " is");
+  }
   return {};
 }
 
@@ -101,16 +138,8 @@ Status InstructionChecker::kernel(const Instruction& in) {
                              std::to_string(in.outputs.size()) + " outputs");
   }
   if (in.writes.empty()) return bad("DC3214", "writes nothing");
-  for (const Arg& arg : in.args) {
-    if (arg.kind == ArgKind::Tensor) DC_RETURN_IF_ERROR(must_touch(arg.i));
-    if (arg.kind != ArgKind::Tensors) continue;
-    for (int64_t id : arg.ints) {
-      if (id >= 0) DC_RETURN_IF_ERROR(must_touch(id));
-    }
-  }
-  for (int32_t id : in.outputs) {
-    if (id >= 0) DC_RETURN_IF_ERROR(must_write(id));
-  }
+  DC_RETURN_IF_ERROR(lists(in));
+  DC_RETURN_IF_ERROR(results(in));
   return in.scratch < 0 ? Status() : scratch(in);
 }
 
@@ -122,7 +151,7 @@ Status InstructionChecker::scratch(const Instruction& in) {
                              ", which is not live there");
   }
   for (const auto* list : {&reads_, &writes_}) {
-    for (int64_t id : *list) {
+    for (int32_t id : *list) {
       if (tensor(id).slice == in.scratch) {
         return bad("DC3215", "has its scratch where " + describe(id) + " lies");
       }
@@ -139,8 +168,7 @@ Status InstructionChecker::copy(const Instruction& in) {
     return bad("DC3216", "copies " + describe(in.src) + " to " + describe(in.dst) +
                              ", which differ in dtype or size or are not contiguous");
   }
-  DC_RETURN_IF_ERROR(must_read(in.src));
-  return must_write(in.dst);
+  return lists(in);
 }
 
 Status InstructionChecker::collective(const Instruction& in) {
@@ -153,10 +181,8 @@ Status InstructionChecker::collective(const Instruction& in) {
   if (in.buffers.empty()) return bad("DC3217", "has no buffers");
   for (const CollectiveBuffer& b : in.buffers) {
     DC_RETURN_IF_ERROR(buffer(in.collective, b, static_cast<int64_t>(group.ranks.size())));
-    DC_RETURN_IF_ERROR(must_read(b.input));
-    DC_RETURN_IF_ERROR(must_write(b.output));
   }
-  return {};
+  return lists(in);
 }
 
 // Elements that a buffer's input and output must have.
@@ -205,7 +231,9 @@ Status InstructionChecker::buffer(CollectiveKind kind, const CollectiveBuffer& b
   if (kind != CollectiveKind::AllGather) return {};
   // The whole value arrives in equal shards, so its slice holds the padding too.
   const auto bytes = base::checked_mul(*padded, base::byte_size(output.dtype));
-  const auto end = bytes ? base::checked_add(*bytes, output.offset) : std::nullopt;
+  const auto start = base::checked_mul(output.rank_stride, plan_.world() - 1);
+  const auto first = start ? base::checked_add(*start, output.offset) : std::nullopt;
+  const auto end = bytes && first ? base::checked_add(*bytes, *first) : std::nullopt;
   if (!end || *end > plan_.slices[static_cast<size_t>(output.slice)].bytes) {
     return bad("DC3217", "gathers into " + describe(b.output) + ", whose slice has no room for " +
                              std::to_string(ranks) + " whole shards");

@@ -13,8 +13,8 @@
 namespace dc::plan {
 
 struct EmitOptions {
-  int threads = 1;                    // per rank
-  std::string chain;                  // how the schedule came about: "zero3"
+  int threads = 1;                      // per rank
+  std::string chain;                    // how the schedule came about: "zero3"
   std::optional<base::Bytes> memory{};  // the budget of device memory that it kept to
 };
 

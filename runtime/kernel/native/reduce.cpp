@@ -75,9 +75,9 @@ class Permit final : public Kernel {
   Permit(double* allowed, const double* squares, const double* losses, int64_t ranks)
       : allowed_(allowed), squares_(squares), losses_(losses), ranks_(ranks) {}
   base::Status launch() override {
-    const bool finite = std::isfinite(*squares_) &&
-                        std::all_of(losses_, losses_ + ranks_,
-                                    [](double loss) { return std::isfinite(loss); });
+    const bool finite =
+        std::isfinite(*squares_) &&
+        std::all_of(losses_, losses_ + ranks_, [](double loss) { return std::isfinite(loss); });
     *allowed_ = finite ? 1 : 0;
     return {};
   }

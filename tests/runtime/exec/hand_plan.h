@@ -91,8 +91,8 @@ class HandPlan {
       instruction.args.push_back(arg);
     }
     instruction.outputs = std::move(outputs);
-    // An op writes its first operand, an update its first three.
-    const size_t written = op == "dc.adamw" ? 3 : 1;
+    // An op writes its first operand, an update its state as well.
+    const size_t written = op == "dc.adamw" ? 3 : op == "dc.sgd" ? 2 : 1;
     const bool only_written = op == "dc.zero" || op == "dc.copy" || op == "dc.finalize";
     instruction.writes.assign(operands.begin(), operands.begin() + static_cast<long>(written));
     instruction.reads.assign(operands.begin() + (only_written ? 1 : 0), operands.end());

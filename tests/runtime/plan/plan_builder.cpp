@@ -149,9 +149,9 @@ std::vector<Instruction> tiny_instructions() {
   list.push_back(sync(InstructionKind::Signal, 1, 1));
   list.push_back(sync(InstructionKind::Wait, 0, 1));
   list.push_back(kernel(Provider::Native, "dc.square_sum",
-                        {tensor_arg("table", kTable), tensor_arg("g", kReduced),
-                         int_arg("param", 0), int_arg("shard", 32), int_arg("elements", 60)},
-                        {kReduced}, {kTable}, 2));
+                        {tensor_arg("row", kTable), tensor_arg("g", kReduced), int_arg("param", 0),
+                         int_arg("shard", 32), int_arg("elements", 60)},
+                        {kTable, kReduced}, {kTable}, 2));
   list.push_back(collective(CollectiveKind::AllGather, 0, 0, {kTableRow, kTable, 6, 3}, 2));
   Arg clip = int_arg("clip", 1);
   clip.kind = ArgKind::Bool;

@@ -28,6 +28,28 @@ void move_to_host(Plan& p, int tensor) {
   p.arena_bytes[1] += 256;
 }
 
+// A native kernel whose arguments are all tensors.
+Instruction native(std::string op, const std::vector<int32_t>& operands, std::vector<int32_t> reads,
+                   std::vector<int32_t> writes) {
+  Instruction in;
+  in.provider = Provider::Native;
+  in.op = std::move(op);
+  for (int32_t id : operands) {
+    Arg arg;
+    arg.kind = ArgKind::Tensor;
+    arg.i = id;
+    in.args.push_back(arg);
+  }
+  in.reads = std::move(reads);
+  in.writes = std::move(writes);
+  return in;
+}
+// A call of an operator takes one more tensor, as its lists say.
+void also_reads(Instruction& in, int32_t id) {
+  in.reads.push_back(id);
+  in.args.push_back(native("", {id}, {}, {}).args[0]);
+}
+
 struct Mutation {
   const char* name;
   const char* code;
@@ -114,6 +136,23 @@ const std::vector<Mutation>& mutations() {
       {"gathered_not_written", "DC3211", [](Plan& p) { at(p, kGather).writes.clear(); }, "written"},
       {"wire_not_read", "DC3211", [](Plan& p) { at(p, kReduce).reads.clear(); }, "read"},
       {"copy_not_read", "DC3211", [](Plan& p) { Instruction& in = at(p, kLossSumOf); in = {}; in.kind = InstructionKind::Copy; in.src = kMoment1; in.dst = kMoment2; in.writes = {kMoment2}; }, "read"},
+      {"update_hides_a_write", "DC3211", [](Plan& p) { at(p, kAdamW).writes.pop_back(); }, "writes tensor %2 (exp_avg_sq:w) and does not list it as written"},
+      {"update_hides_a_read", "DC3211", [](Plan& p) { std::erase(at(p, kAdamW).reads, kReduced); }, "reads tensor %13 (reduced:w) and does not list it as read"},
+      {"read_listed_as_written", "DC3211", [](Plan& p) { at(p, kMatmul).reads = {kInput}; at(p, kMatmul).writes.push_back(kWhole); }, "reads tensor %10 (w)"},
+      {"lists_a_read_too_many", "DC3211", [](Plan& p) { at(p, kMatmul).reads.push_back(kMoment1); }, "lists tensor %1 (exp_avg:w) as read"},
+      {"lists_a_write_too_many", "DC3211", [](Plan& p) { at(p, kMatmul).writes.push_back(kMoment1); }, "lists tensor %1 (exp_avg:w) as written"},
+      {"collective_hides_a_write", "DC3211", [](Plan& p) { at(p, kReduce).writes = {kGradient}; }, "writes tensor %13"},
+      {"unknown_native_kernel", "DC3223", [](Plan& p) { at(p, kAdamW).op = "dc.lamb"; }, "is a native kernel that this version does not know"},
+      {"native_kernel_with_fewer_operands", "DC3223", [](Plan& p) { at(p, kAdamW).args.erase(at(p, kAdamW).args.begin()); }, "has 5 tensors and 0 outputs, where this kernel takes 6 and 0"},
+      {"native_kernel_with_more_outputs", "DC3223", [](Plan& p) { at(p, kAdamW).outputs = {kShard}; }, "has 6 tensors and 1 outputs"},
+      {"native_kernel_with_a_list_of_tensors", "DC3223", [](Plan& p) { Arg a; a.kind = ArgKind::Tensors; at(p, kAdamW).args.push_back(a); }, "has 7 tensors"},
+      {"operator_in_place", "DC3223", [](Plan& p) { at(p, kMatmul).op = "aten.relu_.default"; }, "changes its operands"},
+      {"operator_that_updates_silently", "DC3223", [](Plan& p) { at(p, kMatmul).op = "aten.native_batch_norm.default"; }, "changes its operands"},
+      {"operator_of_others", "DC3223", [](Plan& p) { at(p, kMatmul).op = "mine.mm.default"; }, "no operator of ATen"},
+      {"fused_kernel", "DC3223", [](Plan& p) { at(p, kMatmul).provider = Provider::Fused; }, "fused"},
+      {"result_on_operand", "DC3224", [](Plan& p) { at(p, kLossSumOf).outputs = at(p, kLossSumOf).writes = {kProduct}; }, "shares bytes with its operand"},
+      {"in_place_result_elsewhere", "DC3224", [](Plan& p) { at(p, kSquareSum) = native("dc.scale", {kReduced, kSlots}, {kReduced, kSlots}, {kReduced, kMoment1}); at(p, kSquareSum).outputs = {kMoment1}; }, "is not where its operand"},
+      {"gather_without_room_on_the_last_rank", "DC3217", [](Plan& p) { slice_of(p, kWhole).bytes = 256; p.tensors[kWhole].rank_stride = 16; }, "no room"},
       {"kernel_without_op", "DC3214", [](Plan& p) { at(p, kMatmul).op.clear(); }, "names no operator"},
       {"kernel_without_effect", "DC3214", [](Plan& p) { at(p, kAddLoss).writes.clear(); }, "writes nothing"},
       {"kernel_with_too_many_arguments", "DC3214", [](Plan& p) { at(p, kMatmul).args.resize(65); }, "65 arguments"},
@@ -143,8 +182,8 @@ const std::vector<Mutation>& mutations() {
       // Level 2: order
       {"read_after_death", "DC3212", [](Plan& p) { slice_of(p, kWhole).last = 0; }, "outside the live range"},
       {"write_before_birth", "DC3212", [](Plan& p) { slice_of(p, kWhole).first = 1; }, "instruction 0 (all_gather)"},
-      {"read_before_write", "DC3213", [](Plan& p) { at(p, kGather).buffers[0].output = kWhole; at(p, kGather).kind = InstructionKind::Kernel; at(p, kGather).op = "dc.zero"; at(p, kGather).writes = {kMoment1}; }, "reads tensor %10 (w) before anything wrote it"},
-      {"read_of_own_output", "DC3213", [](Plan& p) { at(p, kMatmul).reads.push_back(kProduct); }, "before anything wrote it"},
+      {"read_before_write", "DC3213", [](Plan& p) { at(p, kGather) = native("dc.zero", {kMoment1}, {}, {kMoment1}); }, "reads tensor %10 (w) before anything wrote it"},
+      {"update_before_write", "DC3213", [](Plan& p) { at(p, kGather) = native("dc.accumulate", {kWhole, kWhole}, {kWhole}, {kWhole}); }, "reads tensor %10 (w) before anything wrote it"},
       {"read_of_unfilled_persistent", "DC3213", [](Plan& p) { p.inputs.clear(); }, "(x)"},
       {"wait_without_signal", "DC3219", [](Plan& p) { std::swap(at(p, kSignalReduce), at(p, kWaitReduce)); }, "nothing before it signals"},
       {"wait_for_other_event", "DC3219", [](Plan& p) { p.events = 3; at(p, kWaitReduce).event = 2; }, "event 2"},
@@ -152,7 +191,7 @@ const std::vector<Mutation>& mutations() {
       {"result_not_awaited", "DC3241", [](Plan& p) { at(p, kWaitReduced).stream = 1; }, "instruction 10 (dc.square_sum) of program 'step' reads bytes that instruction 7 (reduce_scatter) of program 'step' writes on stream 'reduce'"},
       {"starts_too_early", "DC3241", [](Plan& p) { at(p, kWaitReduce).stream = 0; }, "instruction 7 (reduce_scatter) of program 'step' reads bytes that instruction 3 (aten.mm.default) of program 'step' writes on stream 'compute'"},
       {"awaits_another", "DC3241", [](Plan& p) { at(p, kWaitReduced).event = 0; }, "instruction 10"},
-      {"place_still_read", "DC3241", [](Plan& p) { at(p, kWaitReduced).stream = 1; at(p, kSquareSum).reads.clear(); at(p, kSquareSum).args.resize(1); slice_of(p, kGradient).last = kReduce; p.slices.push_back({Space::Device, slice_of(p, kGradient).offset, 64, 0, kSquareSum, kSquareSum}); at(p, kSquareSum).scratch = static_cast<int32_t>(p.slices.size() - 1); }, "writes bytes that instruction 7 (reduce_scatter) of program 'step' reads"},
+      {"place_still_read", "DC3241", [](Plan& p) { at(p, kWaitReduced).stream = 1; at(p, kSquareSum) = native("dc.zero", {kTableRow}, {}, {kTableRow}); slice_of(p, kGradient).last = kReduce; p.slices.push_back({Space::Device, slice_of(p, kGradient).offset, 64, 0, kSquareSum, kSquareSum}); at(p, kSquareSum).scratch = static_cast<int32_t>(p.slices.size() - 1); }, "writes bytes that instruction 7 (reduce_scatter) of program 'step' reads"},
       // Level 2: tables
       {"transient_state", "DC3231", [](Plan& p) { p.state[1].tensor = kProduct; }, "does not keep"},
       {"state_without_parameter", "DC3231", [](Plan& p) { p.state[1].source = StateSource::ParameterShard; }, "names no parameter"},
@@ -225,10 +264,8 @@ INSTANTIATE_TEST_SUITE_P(Verify, Mutations, testing::Range<size_t>(0, mutations(
 
 TEST(Verify, SlicesOfDifferentProgramsMayShareBytes) {
   Plan plan = tiny_plan();
-  Instruction zero;
-  zero.provider = Provider::Native;
-  zero.op = "dc.zero";
-  zero.writes = {static_cast<int32_t>(plan.tensors.size())};
+  const auto t = static_cast<int32_t>(plan.tensors.size());
+  const Instruction zero = native("dc.zero", {t}, {}, {t});
   Slice slice = slice_of(plan, kWhole);
   slice.program = 1;
   slice.first = slice.last = 0;
@@ -239,7 +276,7 @@ TEST(Verify, SlicesOfDifferentProgramsMayShareBytes) {
   plan.step = {{1, 3}, {0, 1}};
   EXPECT_TRUE(verify_meaning(plan).ok()) << verify_meaning(plan).to_string();
   // What one program leaves in a transient slice is gone in the next.
-  plan.programs[0].instructions[kMatmul].reads.push_back(zero.writes[0]);
+  also_reads(plan.programs[0].instructions[kMatmul], t);
   EXPECT_EQ(verify_meaning(plan).code(), "DC3212");
 }
 
@@ -259,12 +296,9 @@ TEST(Verify, CarriedSlicesNeedAWriteEarlierInTheStep) {
   const auto carried = static_cast<int32_t>(plan.tensors.size());
   plan.tensors.push_back(
       {"carried", DType::F32, {4}, {1}, static_cast<int32_t>(plan.slices.size() - 1), 0, 0});
-  Instruction zero;
-  zero.provider = Provider::Native;
-  zero.op = "dc.zero";
-  zero.writes = {carried};
+  const Instruction zero = native("dc.zero", {carried}, {}, {carried});
   plan.programs.push_back({"first", {zero}});
-  plan.programs[0].instructions[kMatmul].reads.push_back(carried);
+  also_reads(plan.programs[0].instructions[kMatmul], carried);
   plan.step = {{1, 1}, {0, 1}};
   EXPECT_TRUE(verify_meaning(plan).ok()) << verify_meaning(plan).to_string();
   plan.step = {{0, 1}, {1, 1}};

@@ -2,26 +2,21 @@
 // lack waits it says what a search over all pairs of instructions says.
 #include <gtest/gtest.h>
 
-#include <bitset>
-#include <map>
-#include <set>
-
-#include "runtime/plan/extent.h"
 #include "runtime/plan/file.h"
 #include "src/cost/costs.h"
 #include "src/frontend/import.h"
 #include "src/plan/compile.h"
+#include "tests/runtime/plan/race_oracle.h"
 
 namespace dc::plan {
 namespace {
 
 namespace rp = runtime::plan;
-
-constexpr int kRanks = 4;
+using rp::test::has_race;
 
 struct Chain {
   const char *stage, *middle;
-  int accumulation = 1;
+  int ranks, accumulation = 1;
 };
 
 rp::Plan compiled(const Chain& chain) {
@@ -29,7 +24,7 @@ rp::Plan compiled(const Chain& chain) {
       frontend::import_archive(std::string(DC_SOURCE_DIR) + "/tests/data/mlp.pt2");
   EXPECT_TRUE(step.ok()) << step.status().to_string();
   CompileOptions options;
-  options.world = kRanks;
+  options.world = chain.ranks;
   options.accumulation = chain.accumulation;
   options.own_passes = std::string("normalize-graph,shard-parameters=") + chain.stage +
                        ",insert-collectives,add-update,schedule" + chain.middle + ",layout-arenas";
@@ -37,115 +32,6 @@ rp::Plan compiled(const Chain& chain) {
   base::Result<rp::Plan> plan = compile(std::move(*step), options, costs.model());
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   return std::move(*plan);
-}
-
-struct Bytes {
-  rp::Space space = rp::Space::Device;
-  int64_t begin = 0, end = 0;
-  bool writes = false;
-
-  bool conflicts(const Bytes& other) const {
-    return (writes || other.writes) && space == other.space && begin < other.end &&
-           other.begin < end;
-  }
-};
-
-// Two steps as a graph of instructions, with everything that comes before each.
-class AllPairs {
- public:
-  AllPairs(const rp::Plan& plan, int rank) : plan_(plan), rank_(rank) {
-    for (int step = 0; step < 2; ++step) {
-      for (const rp::ProgramRun& run : plan.step) {
-        for (int i = 0; i < std::min(run.repeat, 2); ++i) add(run.program);
-      }
-    }
-  }
-
-  bool has_race() const {
-    for (size_t j = 0; j < nodes_.size(); ++j) {
-      for (size_t i = 0; i < j; ++i) {
-        if (!nodes_[j].before[i] && conflict(nodes_[i], nodes_[j])) return true;
-      }
-    }
-    return false;
-  }
-
- private:
-  struct Node {
-    std::vector<Bytes> bytes;
-    std::bitset<1024> before;
-  };
-
-  void add(int32_t program) {
-    const rp::Program& list = plan_.programs[static_cast<size_t>(program)];
-    std::map<int32_t, size_t> last_of;  // stream: its last instruction in this run
-    const size_t host = nodes_.size();
-    nodes_.emplace_back();
-    for (const rp::Input& input : plan_.inputs) touch(input.tensor, true);
-    for (int32_t id : {plan_.slots, plan_.rng, plan_.table, plan_.loss_sum})
-      if (id >= 0) touch(id, true);
-    for (size_t earlier : ends_) comes_behind(earlier);
-    std::set<int32_t> signalled;
-    bool leaves = false;
-    for (const rp::Instruction& in : list.instructions) {
-      nodes_.emplace_back();
-      const size_t node = nodes_.size() - 1;
-      ASSERT_LT(node, 1024u);
-      comes_behind(host);
-      if (last_.contains(in.stream)) comes_behind(last_[in.stream]);
-      if (in.kind == rp::InstructionKind::Wait && signal_.contains(in.event))
-        comes_behind(signal_[in.event]);
-      if (in.kind == rp::InstructionKind::Wait) leaves |= !signalled.contains(in.event);
-      if (in.kind == rp::InstructionKind::Signal) {
-        signal_[in.event] = node;
-        signalled.insert(in.event);
-      }
-      for (int32_t tensor : in.reads) touch(tensor, false);
-      for (int32_t tensor : in.writes) touch(tensor, true);
-      if (in.scratch >= 0) {
-        const rp::Slice& slice = plan_.slices[static_cast<size_t>(in.scratch)];
-        nodes_.back().bytes.push_back(
-            {slice.space, slice.offset, slice.offset + slice.bytes, true});
-      }
-      last_[in.stream] = last_of[in.stream] = node;
-    }
-    // These chains let nothing but the step's one program work on into the next step.
-    ends_.clear();
-    for (const auto& [stream, node] : last_of) {
-      if (stream == 0 || !leaves) ends_.push_back(node);
-    }
-  }
-
-  void touch(int32_t id, bool writes) {
-    const rp::Tensor& tensor = plan_.tensors[static_cast<size_t>(id)];
-    const rp::Slice& slice = plan_.slices[static_cast<size_t>(tensor.slice)];
-    const int64_t begin = slice.offset + tensor.offset + rank_ * tensor.rank_stride;
-    nodes_.back().bytes.push_back({slice.space, begin, begin + *rp::reach_bytes(tensor), writes});
-  }
-
-  void comes_behind(size_t earlier) {
-    nodes_.back().before |= nodes_[earlier].before;
-    nodes_.back().before.set(earlier);
-  }
-
-  static bool conflict(const Node& a, const Node& b) {
-    for (const Bytes& one : a.bytes) {
-      for (const Bytes& other : b.bytes) {
-        if (one.conflicts(other)) return true;
-      }
-    }
-    return false;
-  }
-
-  const rp::Plan& plan_;
-  int rank_;
-  std::vector<Node> nodes_;
-  std::map<int32_t, size_t> last_, signal_;  // by stream, by event
-  std::vector<size_t> ends_;                 // what the next run waits for
-};
-
-bool has_race(const rp::Plan& plan) {
-  return AllPairs(plan, 0).has_race() || AllPairs(plan, kRanks - 1).has_race();
 }
 
 struct Counts {
@@ -187,13 +73,15 @@ Counts leave_out_waits(const rp::Plan& plan, bool keep_last, const char* what) {
   return counts;
 }
 
+const Chain kChains[] = {{"3", "", 3},
+                         {"3", ",bucket-reductions,prefetch-gathers,overlap-reductions", 5, 3},
+                         {"3", ",keep-resident,fuse-gathers,bucket-reductions,prefetch-gathers", 4},
+                         {"1", ",bucket-reductions,overlap-reductions,overlap-update", 5},
+                         {"2", ",offload-optimizer", 3}};
+
 TEST(Hazards, PlansWithoutWaits) {
   int crossing = 0;
-  for (const Chain& chain :
-       {Chain{"3", ""}, Chain{"3", ",bucket-reductions,prefetch-gathers,overlap-reductions", 3},
-        Chain{"3", ",keep-resident,fuse-gathers,bucket-reductions,prefetch-gathers"},
-        Chain{"1", ",bucket-reductions,overlap-reductions,overlap-update"},
-        Chain{"2", ",offload-optimizer"}}) {
+  for (const Chain& chain : kChains) {
     const rp::Plan plan = compiled(chain);
     EXPECT_TRUE(rp::verify_meaning(plan).ok()) << rp::verify_meaning(plan).to_string();
     EXPECT_FALSE(has_race(plan)) << chain.middle;
@@ -203,6 +91,34 @@ TEST(Hazards, PlansWithoutWaits) {
     crossing += leave_out_waits(plan, true, chain.middle).crossing;
   }
   EXPECT_GT(crossing, 0);
+}
+
+// Each entry of each list left out, and one put in that does not belong there.
+TEST(Hazards, ListsThatHideAnEffect) {
+  for (const Chain& chain : kChains) {
+    rp::Plan plan = compiled(chain);
+    int hidden = 0;
+    for (rp::Program& program : plan.programs) {
+      for (rp::Instruction& in : program.instructions) {
+        for (auto* list : {&in.reads, &in.writes}) {
+          const std::vector<int32_t> whole = *list;
+          for (size_t i = 0; i < whole.size(); ++i, ++hidden) {
+            list->erase(list->begin() + static_cast<long>(i));
+            const base::Status status = rp::verify_meaning(plan);
+            EXPECT_TRUE(status.code() == "DC3211" || status.code() == "DC3214")
+                << in.op << " without entry " << i << ": " << status.to_string();
+            *list = whole;
+          }
+          if (whole.empty()) continue;
+          list->push_back(plan.rng);
+          EXPECT_EQ(rp::verify_meaning(plan).code(), "DC3211") << in.op;
+          *list = whole;
+        }
+      }
+    }
+    EXPECT_GT(hidden, 100) << chain.middle;
+    EXPECT_TRUE(rp::verify_meaning(plan).ok());
+  }
 }
 
 }  // namespace

@@ -1,0 +1,35 @@
+// Where a tensor lies on every rank at once: a range of bytes whose beginning is an affine function
+// of the rank. Not for other folders.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/plan/plan.h"
+
+namespace dc::runtime::plan {
+
+// On rank r the bytes [begin + r * stride, begin + r * stride + bytes) of an arena; stride >= 0.
+struct Place {
+  Space space = Space::Device;
+  int64_t begin = 0, bytes = 0, stride = 0;
+
+  bool operator==(const Place&) const = default;
+  // First byte behind what any of `world` ranks touches.
+  int64_t end(int64_t world) const { return begin + (world - 1) * stride + bytes; }
+};
+
+struct Ranks {  // first to last, inclusive
+  int64_t first = 0, last = -1;
+  bool empty() const { return last < first; }
+};
+// The ranks on which two places share a byte. They are an interval: r is one of them when
+//   1 - a.bytes <= (a.begin - b.begin) + r * (a.stride - b.stride) <= b.bytes - 1,
+// and what is between the bounds is monotone in r. Both places must end within 63 bits.
+Ranks shared_ranks(const Place& a, const Place& b, int64_t world);
+
+// Of a tensor whose reach does not overflow (check_tensors).
+Place place_of(const Plan& plan, int32_t tensor);
+Place place_of_slice(const Plan& plan, int32_t slice);
+bool same_place(const Plan& plan, int32_t a, int32_t b);
+
+}  // namespace dc::runtime::plan
