@@ -7,6 +7,7 @@
 
 #include "src/frontend/arguments.h"
 #include "src/frontend/checks.h"
+#include "src/frontend/kernel_types.h"
 
 namespace dc::frontend {
 namespace {
@@ -216,16 +217,37 @@ class StepBuilder {
     return base::ok_status();
   }
 
-  Result<int> operand(Name name, std::vector<ir::ValueId>& operands) {
+  Result<int> operand(Name name, bool kernel_types, std::vector<ir::ValueId>& operands) {
     if (name < 0) return -1;
-    const ir::ValueId value = value_of(name);
+    const ir::ValueId value = kernel_types ? value_of(name) : as_declared(name);
     if (!value.valid()) return malformed(text(name) + " is used before it is defined");
     operands.push_back(value);
     return static_cast<int>(operands.size()) - 1;
   }
 
+  // A value in the element type that the archive gives it: converted where the kernel's is another.
+  ir::ValueId as_declared(Name name) {
+    const ir::ValueId value = value_of(name);
+    const auto found = declared_.find(name);
+    if (found == declared_.end()) return value;
+    auto& [dtype, converted] = found->second;
+    if (converted.valid()) return converted;
+    ir::TensorType type = graph_.value(value).type;
+    type.dtype = dtype;
+    const ir::NodeId producer = graph_.value(value).producer;
+    const ir::Origin origin = graph_.node(producer).origin;
+    const bool marked = std::find(unmarked_.begin(), unmarked_.end(), producer) == unmarked_.end();
+    const ir::Node& cast = graph_.insert_aten(
+        {}, "aten._to_copy.default", {value}, {{text(name) + "_declared", std::move(type)}},
+        {{"self", ir::OperandRef{0}}, {"dtype", dtype, true}}, origin);
+    if (!marked) unmarked_.push_back(cast.id);
+    converted = cast.results[0];
+    base_offsets_.resize(std::max(base_offsets_.size(), converted.index() + 1));
+    return converted;
+  }
+
   // Names become positions among the node's operands, symbols become their values.
-  Result<ir::Arg> convert(RawArg& raw, std::vector<ir::ValueId>& operands) {
+  Result<ir::Arg> convert(RawArg& raw, bool kernel_types, std::vector<ir::ValueId>& operands) {
     for (const auto& [position, symbol] : raw.symbols) {
       const int64_t value = model_.integers.at(symbol);
       if (auto* list = std::get_if<std::vector<int64_t>>(&raw.value)) {
@@ -235,10 +257,10 @@ class StepBuilder {
       }
     }
     if (auto* single = std::get_if<ir::OperandRef>(&raw.value)) {
-      DC_ASSIGN_OR_RETURN(single->index, operand(single->index, operands));
+      DC_ASSIGN_OR_RETURN(single->index, operand(single->index, kernel_types, operands));
     } else if (auto* list = std::get_if<ir::OperandList>(&raw.value)) {
       for (int& index : list->indices) {
-        DC_ASSIGN_OR_RETURN(index, operand(index, operands));
+        DC_ASSIGN_OR_RETURN(index, operand(index, kernel_types, operands));
       }
     }
     return ir::Arg{text(raw.name), std::move(raw.value), raw.keyword};
@@ -251,18 +273,31 @@ class StepBuilder {
     std::vector<ir::Arg> args;
     args.reserve(raw.args.size());
     for (RawArg& arg : raw.args) {
-      DC_ASSIGN_OR_RETURN(ir::Arg converted, convert(arg, operands));
+      DC_ASSIGN_OR_RETURN(ir::Arg converted, convert(arg, takes_kernel_types(overload), operands));
       args.push_back(std::move(converted));
     }
     const bool view = ir::aten_info(overload)->alias == ir::AliasRule::View && !operands.empty();
     const int64_t shift = view ? base_offsets_[operands[0].index()] : 0;
     std::vector<ir::NewValue> results;
+    const OperandType operand_type = [&](std::string_view name) -> std::optional<base::DType> {
+      for (const ir::Arg& arg : args) {
+        const auto* single = std::get_if<ir::OperandRef>(&arg.value);
+        if (single == nullptr || arg.name != name) continue;
+        return graph_.value(operands[static_cast<size_t>(single->index)]).type.dtype;
+      }
+      return std::nullopt;
+    };
     for (const Name name : raw.results) {
       if (name < 0) {
         results.push_back({"-", {}});
         continue;
       }
       DC_ASSIGN_OR_RETURN(ir::TensorType type, type_of(name));
+      const auto given = kernel_dtype(overload, results.size(), operand_type);
+      if (given && *given != type.dtype) {
+        declared_[name] = {type.dtype, {}};
+        type.dtype = *given;
+      }
       type.offset -= shift;
       if (type.offset < 0) return malformed(text(name) + " starts before its storage");
       results.push_back({text(name), std::move(type)});
@@ -289,7 +324,7 @@ class StepBuilder {
     }
     std::vector<ir::ValueId> picked;
     DC_ASSIGN_OR_RETURN(const int position,
-                        operand(list->indices[static_cast<size_t>(*index)], picked));
+                        operand(list->indices[static_cast<size_t>(*index)], false, picked));
     if (position < 0) return malformed("getitem picks None");
     return define(raw.results[0], picked[0], base_offsets_[picked[0].index()]);
   }
@@ -314,7 +349,7 @@ class StepBuilder {
   }
 
   Result<ir::ValueId> output_value(const RawOutput& raw) {
-    const ir::ValueId value = value_of(raw.value);
+    const ir::ValueId value = as_declared(raw.value);
     if (!value.valid()) return malformed("the output " + text(raw.value) + " is not defined");
     return value;
   }
@@ -377,7 +412,8 @@ class StepBuilder {
 
   Status add_buffer_update(const RawOutput& raw) {
     const std::string& fqn = text(raw.target);
-    DC_ASSIGN_OR_RETURN(const ir::ValueId value, output_value(raw));
+    const ir::ValueId value = value_of(raw.value);  // in the kernel's type: it is the buffer's
+    if (!value.valid()) return malformed("the output " + text(raw.value) + " is not defined");
     const auto buffer = std::find_if(step_.buffers.begin(), step_.buffers.end(),
                                      [&fqn](const ir::Buffer& b) { return b.fqn == fqn; });
     const ir::TensorType& type = graph_.value(value).type;
@@ -429,6 +465,9 @@ class StepBuilder {
   std::map<std::string, ir::ValueId> canonical_values_;
   std::map<std::string, size_t> gradients_;  // canonical name -> position in outputs
   std::vector<const RawInput*> tied_;
+  // By name: values whose kernel gives another element type than the archive says, with that type
+  // and, once a node reads it so, the converted value.
+  std::map<Name, std::pair<base::DType, ir::ValueId>> declared_;
   std::vector<ir::NodeId> unmarked_;
   int losses_ = 0;
 };

@@ -92,10 +92,10 @@ class Recordings {
   std::map<std::string, std::shared_ptr<const Recording>> known_;
 };
 
-// A wanted output: where it must be, and how many bytes it covers.
+// A wanted output and where it must be.
 struct Wanted {
-  void* data = nullptr;  // null: not wanted
-  int64_t bytes = 0;
+  BoundTensor place;       // without data: not wanted
+  bool is_copied = false;  // the op cannot make it there, see Recording::output
 };
 
 class AtenKernel final : public Kernel {
@@ -140,12 +140,13 @@ class AtenKernel final : public Kernel {
     }
     bool complete = true;
     for_each_result(stack_, [&](size_t index, const at::Tensor* tensor) {
-      const Wanted& wanted = outputs_[index];
-      if (wanted.data == nullptr || wanted.bytes == 0) return;
+      const auto& [place, is_copied] = outputs_[index];
+      if (place.data == nullptr || extent(place.sizes, place.strides) == 0) return;
       complete = complete && tensor != nullptr;
-      if (tensor == nullptr || tensor->const_data_ptr() == wanted.data) return;
-      std::memcpy(wanted.data, tensor->const_data_ptr(), static_cast<size_t>(wanted.bytes));
-      ++shared_->repairs;
+      if (tensor == nullptr || tensor->const_data_ptr() == place.data) return;
+      copy_strided(place.data, place.strides, tensor->const_data_ptr(), tensor->strides(),
+                   place.sizes, base::byte_size(place.dtype));
+      if (!is_copied) ++shared_->repairs;
     });
     return complete ? base::ok_status()
                     : failed("it returned nothing where the plan expects a tensor");
@@ -178,13 +179,6 @@ base::Status check_output(const plan::Plan& plan, const plan::Instruction& instr
   if (produced.sizes != tensor.sizes) {
     return unsupported(instruction, "gives " + which + " the sizes " + text(produced.sizes) +
                                         ", but the plan has " + text(tensor.sizes));
-  }
-  if (extent(tensor.sizes, tensor.strides) == 0) return {};
-  for (size_t dim = 0; dim < tensor.sizes.size(); ++dim) {
-    if (tensor.sizes[dim] == 1 || produced.strides[dim] == tensor.strides[dim]) continue;
-    return unsupported(instruction, "gives " + which + " the strides " + text(produced.strides) +
-                                        ", but the plan has " + text(tensor.strides) +
-                                        "; export the model with the libtorch that runs it");
   }
   return {};
 }
@@ -265,8 +259,7 @@ class Provider final : public KernelProvider {
     std::vector<Wanted> outputs(recording.results.size());
     for (size_t i = 0; i < instruction.outputs.size(); ++i) {
       if (instruction.outputs[i] < 0) continue;
-      const BoundTensor bound = addresses.bind(instruction.outputs[i]);
-      outputs[i] = {bound.data, extent(bound.sizes, bound.strides) * base::byte_size(bound.dtype)};
+      outputs[i] = {addresses.bind(instruction.outputs[i]), recording.is_copied[i]};
       if (!shared_->add_arena(addresses, plan.tensors[instruction.outputs[i]].slice))
         return too_many_arenas(instruction);
     }
@@ -275,18 +268,9 @@ class Provider final : public KernelProvider {
       return too_many_arenas(instruction);
     for (size_t k = 0; k < recording.allocations.size(); ++k) {
       const int32_t output = recording.output[k];
-      if (output < 0) {
-        kernel.session().add(scratch + recording.scratch.offsets[k],
-                             recording.allocations[k].bytes);
-        continue;
-      }
-      if (recording.allocations[k].bytes > outputs[output].bytes) {
-        return unsupported(
-            instruction, "allocates " + std::to_string(recording.allocations[k].bytes) +
-                             " bytes for result " + std::to_string(output) + ", but the plan has " +
-                             std::to_string(outputs[output].bytes));
-      }
-      kernel.session().add(outputs[output].data, recording.allocations[k].bytes);
+      void* place =
+          output >= 0 ? outputs[output].place.data : scratch + recording.scratch.offsets[k];
+      kernel.session().add(place, recording.allocations[k].bytes);
     }
     kernel.set_outputs(std::move(outputs));
     return {};

@@ -23,19 +23,21 @@ base::Status refused(const plan::Instruction& instruction, const std::string& pr
 
 // Zeros that all dummy inputs share. Pages that are only read cost no memory; as indices, zeros are
 // always valid.
-class Zeros {
+class Dummies {
  public:
-  explicit Zeros(int64_t bytes) : bytes_(static_cast<size_t>(std::max<int64_t>(bytes, 64))) {
+  explicit Dummies(int64_t bytes) : bytes_(static_cast<size_t>(std::max<int64_t>(bytes, 64))) {
     data_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   }
-  ~Zeros() {
+  ~Dummies() {
     if (ok()) munmap(data_, bytes_);
   }
-  Zeros(const Zeros&) = delete;
-  Zeros& operator=(const Zeros&) = delete;
+  Dummies(const Dummies&) = delete;
+  Dummies& operator=(const Dummies&) = delete;
   bool ok() const { return data_ != MAP_FAILED; }
   void* data() const { return data_; }
+  // For integer divisors: from now on no input is 0.
+  void make_positive() { std::memset(data_, 1, bytes_); }
 
  private:
   size_t bytes_;
@@ -62,26 +64,42 @@ int64_t largest_input(const plan::Plan& plan, const plan::Instruction& instructi
   return bytes;
 }
 
+// Whether the op may write this result straight into the plan's bytes.
+bool fits_plan(const plan::Tensor& planned, const Produced& produced, int64_t allocated) {
+  return produced.dtype == scalar_type(planned.dtype) && produced.sizes == planned.sizes &&
+         same_places(produced.sizes, produced.strides, planned.strides) &&
+         allocated <= extent(planned.sizes, planned.strides) * base::byte_size(planned.dtype);
+}
+
 // Which allocation became which wanted output, and what all results look like.
 void read_results(const torch::jit::Stack& stack, const RecordingSession& session,
-                  const plan::Instruction& instruction, Recording& recording) {
+                  const plan::Plan& plan, const plan::Instruction& instruction,
+                  Recording& recording) {
   recording.output.assign(session.allocations().size(), -1);
   for_each_result(stack, [&](size_t index, const at::Tensor* tensor) {
     Produced produced;
+    bool is_copied = false;
     if (tensor != nullptr) {
       produced = {true, tensor->scalar_type(), tensor->sizes().vec(), tensor->strides().vec()};
       const bool wanted = index < instruction.outputs.size() && instruction.outputs[index] >= 0;
       const int32_t allocation = session.find(tensor->const_data_ptr());
       if (wanted && allocation >= 0 && recording.output[allocation] < 0) {
-        recording.output[allocation] = static_cast<int32_t>(index);
+        const int64_t bytes = session.allocations()[allocation].bytes;
+        if (fits_plan(plan.tensors[instruction.outputs[index]], produced, bytes)) {
+          recording.output[allocation] = static_cast<int32_t>(index);
+        } else {
+          is_copied = true;
+        }
       }
     }
+    recording.is_copied.push_back(is_copied);
     recording.results.push_back(std::move(produced));
   });
 }
 
-base::Status run_once(const c10::OperatorHandle& op, const plan::Instruction& instruction,
-                      const torch::jit::Stack& inputs, Recording& recording) {
+base::Status run_once(const c10::OperatorHandle& op, const plan::Plan& plan,
+                      const plan::Instruction& instruction, const torch::jit::Stack& inputs,
+                      Recording& recording) {
   RecordingSession session;
   const SessionScope scope(&session);
   torch::jit::Stack stack = inputs;
@@ -93,7 +111,7 @@ base::Status run_once(const c10::OperatorHandle& op, const plan::Instruction& in
     return refused(instruction, error.what());
   }
   recording.allocations = session.allocations();
-  read_results(stack, session, instruction, recording);
+  read_results(stack, session, plan, instruction, recording);
   return {};
 }
 
@@ -120,15 +138,6 @@ void append_tensor(std::string& key, const plan::Plan& plan, int64_t id) {
 
 }  // namespace
 
-int64_t extent(at::IntArrayRef sizes, at::IntArrayRef strides) {
-  int64_t last = 0;
-  for (size_t dim = 0; dim < sizes.size(); ++dim) {
-    if (sizes[dim] == 0) return 0;
-    last += (sizes[dim] - 1) * strides[dim];
-  }
-  return last + 1;
-}
-
 at::Tensor borrow(void* data, base::DType dtype, at::IntArrayRef sizes, at::IntArrayRef strides) {
   return at::from_blob(data, sizes, strides, at::TensorOptions().dtype(scalar_type(dtype)));
 }
@@ -153,27 +162,34 @@ std::string recording_key(const plan::Plan& plan, const plan::Instruction& instr
       key += arg.s;
     }
   }
-  for (int32_t output : instruction.outputs) append_raw(key, output >= 0);
+  for (int32_t output : instruction.outputs) append_tensor(key, plan, output);
   return key;
 }
 
 base::Result<Recording> record(const c10::OperatorHandle& op, const plan::Plan& plan,
                                const plan::Instruction& instruction) {
-  const Zeros zeros(largest_input(plan, instruction));
-  if (!zeros.ok()) return refused(instruction, "there is no memory for dummy inputs");
+  Dummies dummies(largest_input(plan, instruction));
+  if (!dummies.ok()) return refused(instruction, "there is no memory for dummy inputs");
   const c10::InferenceMode inference;
   auto inputs = build_stack(op.schema(), instruction, [&](int64_t id) {
     const plan::Tensor& tensor = plan.tensors[id];
-    return borrow(zeros.data(), tensor.dtype, tensor.sizes, tensor.strides);
+    return borrow(dummies.data(), tensor.dtype, tensor.sizes, tensor.strides);
   });
   if (!inputs.ok()) return std::move(inputs).status();
   const bool onednn = wants_onednn(plan, instruction);
   const OneDnnHold hold(onednn);
   Recording recording;
+  base::Status status = run_once(op, plan, instruction, *inputs, recording);
+  if (!status.ok()) {
+    dummies.make_positive();
+    recording = Recording();
+    if (!run_once(op, plan, instruction, *inputs, recording).ok()) return status;
+  }
   // oneDNN allocates more when it meets a shape for the first time: only the second run is typical.
-  if (onednn) DC_RETURN_IF_ERROR(run_once(op, instruction, *inputs, recording));
-  recording = Recording();
-  DC_RETURN_IF_ERROR(run_once(op, instruction, *inputs, recording));
+  if (onednn) {
+    recording = Recording();
+    DC_RETURN_IF_ERROR(run_once(op, plan, instruction, *inputs, recording));
+  }
   if (recording.results.size() < instruction.outputs.size()) {
     return refused(instruction, "it returns " + std::to_string(recording.results.size()) +
                                     " values, but the plan has " +

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/kernel/aten/scratch_layout.h"
+#include "runtime/kernel/aten/strided_copy.h"
 #include "runtime/kernel/kernel.h"
 
 namespace dc::runtime::aten {
@@ -19,7 +20,11 @@ struct Produced {
 
 struct Recording {
   std::vector<Allocation> allocations;  // in order
-  std::vector<int32_t> output;    // per allocation: the instruction's output that it becomes, or -1
+  // Per allocation: the instruction's output whose planned bytes it is served from, or -1.
+  std::vector<int32_t> output;
+  // Per result: the op makes it larger or in another order than planned. It does so in scratch, and
+  // the kernel copies it.
+  std::vector<bool> is_copied;
   std::vector<Produced> results;  // at least one per output of the instruction
   ScratchLayout scratch;
 };
@@ -55,8 +60,5 @@ void for_each_result(const std::vector<c10::IValue>& stack, Visit visit) {
 
 // A tensor over memory that someone else owns.
 at::Tensor borrow(void* data, base::DType dtype, at::IntArrayRef sizes, at::IntArrayRef strides);
-
-// Elements from the first to behind the last one of a strided tensor.
-int64_t extent(at::IntArrayRef sizes, at::IntArrayRef strides);
 
 }  // namespace dc::runtime::aten

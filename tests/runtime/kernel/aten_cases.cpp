@@ -30,27 +30,6 @@ ExpectedTensor read_tensor(std::istream& stream) {
   return tensor;
 }
 
-std::vector<AtenCase> read_cases(const char* path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file.good()) << path;
-  std::vector<AtenCase> cases;
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream stream(line);
-    std::string word;
-    stream >> word;
-    if (word == "case") {
-      cases.emplace_back();
-      stream >> cases.back().name >> cases.back().op;
-    } else if (word == "out") {
-      const bool none = line == "out none";
-      cases.back().results.push_back(none ? ExpectedTensor{} : read_tensor(stream));
-    } else if (word != "end") {
-      cases.back().arguments.push_back(line);
-    }
-  }
-  return cases;
-}
-
 int32_t place_tensor(KernelBench& bench, std::istream& stream) {
   const ExpectedTensor tensor = read_tensor(stream);
   const int32_t id = bench.tensor(tensor.dtype, tensor.sizes, tensor.strides);
@@ -117,6 +96,28 @@ double element(const uint8_t* bytes, DType dtype, int64_t index) {
 }
 
 }  // namespace
+
+std::vector<AtenCase> read_cases(const char* path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file.good()) << path;
+  std::vector<AtenCase> cases;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream stream(line);
+    std::string word;
+    stream >> word;
+    if (word == "case") {
+      cases.emplace_back();
+      stream >> cases.back().name >> cases.back().op;
+    } else if (word == "out") {
+      const bool none = line == "out none";
+      cases.back().results.push_back(none ? ExpectedTensor{} : read_tensor(stream));
+    } else if (!cases.empty() && word != "end" && word != "types" && word != "gpu" &&
+               word != "fault") {
+      cases.back().arguments.push_back(line);
+    }
+  }
+  return cases;
+}
 
 const std::vector<AtenCase>& aten_cases() {
   static const std::vector<AtenCase> cases = read_cases(DC_ATEN_CASES);

@@ -26,6 +26,7 @@ inline void PrintTo(const AtenCase& test, std::ostream* stream) {
   *stream << test.name << " " << test.op;
 }
 
+std::vector<AtenCase> read_cases(const char* path);
 const std::vector<AtenCase>& aten_cases();
 const AtenCase& aten_case(const std::string& name);
 

@@ -1,0 +1,119 @@
+"""Losses and norms of torch.nn in plain, bfloat16 and autocast modules, and every small preset in every element type: exported,
+compiled with the default chain and trained; step 1 is eager's.
+
+    build/venv/bin/python tests/e2e/operators_test.py          # DCC_SLOW_TESTS=1: all presets
+"""
+
+import os
+import sys
+import unittest
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+
+import running
+
+sys.path.insert(0, os.path.join(running.ROOT, "scripts"))
+from export import export_train_step  # noqa: E402
+
+DTYPES = ("float32", "bfloat16", "autocast-bfloat16")
+PRESETS = ("mlp", "tiny-llama", "tiny-gpt2", "tiny-bert", "tiny-mixtral", "resnet18")
+
+
+class Regression(torch.nn.Module):
+    """A linear layer under a loss."""
+
+    def __init__(self, loss, reduction):
+        super().__init__()
+        self.layer, self.loss, self.reduction = torch.nn.Linear(6, 4), loss, reduction
+
+    def forward(self, x, y):
+        guess = self.layer(x)
+        if self.loss == "binary_cross_entropy":
+            guess, y = torch.sigmoid(guess), torch.sigmoid(y)
+        value = getattr(F, self.loss)(guess, y, reduction=self.reduction)
+        return value.square().mean() if self.reduction == "none" else value
+
+
+class Transposed(torch.nn.Module):
+    """Losses, norms and softmax of operands that lie in another order than their dims."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(6, 4)
+
+    def forward(self, x, y):
+        guess = self.layer(x).transpose(1, 2)
+        soft = F.log_softmax(guess, 1) + F.logsigmoid(guess) + 2.0**guess
+        return F.mse_loss(guess, y.transpose(1, 2)) + F.smooth_l1_loss(soft, y.transpose(1, 2))
+
+
+class Norms(torch.nn.Module):
+    """Every norm between layers that autocast runs in 16 bits."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.batch, self.group = torch.nn.BatchNorm2d(8), torch.nn.GroupNorm(2, 8)
+        self.second = torch.nn.Conv2d(8, 8, 3, padding=1)
+        self.layer, self.last = torch.nn.LayerNorm(8), torch.nn.Linear(8, 4)
+        self.rms = torch.nn.RMSNorm(4)
+
+    def forward(self, x, y):
+        hidden = F.relu(self.batch(self.convolution(x)))
+        hidden = self.group(self.second(hidden)) + hidden
+        hidden = self.layer(F.linear(hidden.mean((2, 3)), self.layer.weight.diag()))
+        return F.mse_loss(self.rms(self.last(hidden)).float(), y.float())
+
+
+class OperatorsTest(unittest.TestCase):
+    def verify(self, module, inputs, bound, **options):
+        """Trains one rank for a step on `inputs`; loss and norm are eager's, relative to `bound`."""
+        archive, data = running.fresh(".pt2"), running.fresh(".safetensors")
+        export_train_step(module, tuple(inputs.values()), archive, clip_norm=1e9, check=False, **options)
+        save_file(inputs, data)
+        plan = running.fresh(".dcp")
+        running.run([os.path.join(running.BIN, "dcc"), "compile", archive, "--world", "1", "--no-cache", "-o", plan])
+        row = running.train(plan, archive, 1, 1, data=data).steps[0]
+        with torch.autocast("cpu", torch.bfloat16, enabled="autocast" in options):
+            loss = module(*inputs.values())
+        gradients = torch.autograd.grad(loss, list(module.parameters()))
+        norm = float(torch.sqrt(sum(g.double().square().sum() for g in gradients)))
+        self.assertAlmostEqual(row["loss"], float(loss.detach()), delta=bound * abs(float(loss.detach())))
+        self.assertAlmostEqual(row["grad_norm"], norm, delta=bound * norm)
+
+    def test_losses(self):
+        for loss in ("mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits"):
+            for reduction in ("mean", "sum", "none") if running.SLOW else ("mean",):
+                with self.subTest(loss, reduction=reduction):
+                    torch.manual_seed(0)
+                    target = torch.rand(5, 4)
+                    self.verify(Regression(loss, reduction), {"x": torch.randn(5, 6), "y": target}, 1e-6)
+
+    def test_transposed_operands(self):
+        torch.manual_seed(0)
+        self.verify(Transposed(), {"x": torch.randn(3, 5, 6), "y": torch.randn(3, 5, 4)}, 1e-6)
+
+    def test_norms(self):
+        for dtype, bound in zip(DTYPES, (1e-6, 1e-2, 1e-2)):
+            with self.subTest(dtype):
+                torch.manual_seed(0)
+                module, inputs = Norms().train(), {"x": torch.randn(2, 3, 6, 6), "y": torch.randn(2, 4)}
+                if dtype == "bfloat16":
+                    module, inputs = module.bfloat16(), {k: v.bfloat16() for k, v in inputs.items()}
+                options = {"autocast": torch.bfloat16} if dtype == DTYPES[2] else {}
+                self.verify(module, inputs, bound, **options)
+
+    def test_presets(self):
+        presets = [(p, d) for p in PRESETS for d in DTYPES] if running.SLOW else [("tiny-bert", "autocast-bfloat16")]
+        for preset, dtype in presets:
+            with self.subTest(preset, dtype=dtype):
+                archive, plan = running.archive(preset, "--dtype", dtype), running.fresh(".dcp")
+                running.run([os.path.join(running.BIN, "dcc"), "compile", archive, "--world", "2", "--no-cache", "-o", plan])
+                rows = running.train(plan, archive, 2, 2).steps
+                self.assertEqual(len(rows), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,231 @@
+"""Samples of every ATen overload in src/ir/aten_ops.def but layers and losses, which are in aten_layer_samples.py.
+
+A sample takes a `Maker` and returns (args, kwargs), or None where it says nothing. It is made once per element type and layout;
+what PyTorch itself does not compute in a type is left out.
+"""
+
+import torch
+
+from aten_operands import aten, call, sample
+
+
+def _views():
+    sample("alias detach lift_fresh t", lambda m: call(m.x(3, 4)))
+    sample("as_strided", lambda m: call(m.plain(24), [3, 4], [4, 1], 2))
+    sample("diagonal", lambda m: call(m.x(4, 5), 1, 0, 1))
+    sample("expand", lambda m: call(m.x(3, 1), [2, 3, 4]))
+    sample("permute", lambda m: call(m.x(2, 3, 4), [2, 0, 1]))
+    sample("select.int", lambda m: call(m.x(3, 4), 0, 1))
+    sample("slice.Tensor", lambda m: call(m.x(6, 4), 0, 1, 6, 2))
+    sample("split.Tensor", lambda m: call(m.x(6, 5), 2, 1))
+    sample("split_with_sizes", lambda m: call(m.x(6, 5), [1, 4], 1))
+    sample("squeeze", lambda m: call(m.x(3, 1, 4)))
+    sample("squeeze.dim", lambda m: call(m.x(3, 1, 4), 1))
+    sample("squeeze.dims", lambda m: call(m.x(3, 1, 4), [1]))
+    sample("transpose.int", lambda m: call(m.x(2, 3, 4), 0, 2))
+    sample("unbind.int", lambda m: call(m.x(3, 4), 1))
+    sample("unfold", lambda m: call(m.x(3, 8), 1, 3, 2))
+    sample("unsqueeze", lambda m: call(m.x(3, 4), 1))
+    sample("view _unsafe_view", lambda m: call(m.plain(3, 4), [2, 6]))
+    sample("_reshape_alias", lambda m: call(m.plain(3, 4), [2, 6], [6, 1]))
+
+
+def _checks():
+    sample("_assert_async", lambda m: call(torch.tensor(True)))
+    sample("_assert_async.msg", lambda m: call(torch.tensor(True), "text"))
+    sample("_assert_scalar", lambda m: call(1, "text"))
+    sample("_assert_tensor_metadata", lambda m: call(m.x(3)))
+
+
+def _creation():
+    sample("arange", lambda m: call(7, dtype=m.dtype))
+    sample("arange.start", lambda m: call(2, 9, dtype=m.dtype))
+    sample("arange.start_step", lambda m: call(2, 9, 3, dtype=m.dtype))
+    sample("empty.memory_format", lambda m: call([2, 3], dtype=m.dtype))
+    sample("empty_permuted", lambda m: call([2, 3, 4], [2, 0, 1], dtype=m.dtype))
+    sample("empty_strided", lambda m: call([2, 3], [1, 2], dtype=m.dtype))
+    sample("empty_like zeros_like ones_like", lambda m: call(m.x(3, 4)))
+    sample("eye", lambda m: call(3, dtype=m.dtype))
+    sample("eye.m", lambda m: call(3, 4, dtype=m.dtype))
+    sample("full", lambda m: call([2, 3], 1, dtype=m.dtype))
+    sample("full_like", lambda m: call(m.x(3, 4), 1))
+    sample("linspace", lambda m: call(0, 6, 4, dtype=m.dtype))
+    sample("new_empty new_zeros new_ones", lambda m: call(m.x(3, 4), [2, 5]))
+    sample("new_empty_strided", lambda m: call(m.x(3, 4), [2, 5], [1, 2]))
+    sample("new_full", lambda m: call(m.x(3, 4), [2, 5], 1))
+    sample("ones zeros", lambda m: call([2, 3], dtype=m.dtype))
+    sample("scalar_tensor", lambda m: call(1, dtype=m.dtype))
+    sample("tril_indices triu_indices", lambda m: call(3, 4, 1, dtype=m.dtype))
+
+
+def _copies():
+    sample("as_strided_scatter", lambda m: call(m.plain(24), m.plain(3, 4), [3, 4], [4, 1], 2))
+    sample("cat", lambda m: call([m.x(3, 4), m.x(2, 4)], 0))
+    sample("clone lift_fresh_copy", lambda m: call(m.x(3, 4)))
+    sample("expand_copy", lambda m: call(m.x(3, 1), [3, 4]))
+    sample("clone", lambda m: call(m.x(3, 1).expand(3, 4), memory_format=torch.contiguous_format))
+    sample("constant_pad_nd", lambda m: call(m.x(3, 4), [1, 2, 0, 1], 1))
+    sample("copy", lambda m: call(m.x(3, 4), m.x(3, 4)))
+    sample("diag_embed", lambda m: call(m.x(3, 4)))
+    sample("diagonal_backward", lambda m: call(m.x(4), [4, 5], 0, 0, 1))
+    sample("diagonal_scatter", lambda m: call(m.x(4, 5), m.x(4)))
+    sample("flip", lambda m: call(m.x(3, 4), [1]))
+    sample("pixel_shuffle", lambda m: call(m.x(2, 8, 3, 3), 2))
+    sample("pixel_unshuffle", lambda m: call(m.x(2, 2, 6, 6), 2))
+    sample("reflection_pad1d", lambda m: call(m.x(2, 3, 6), [1, 2]))
+    sample("reflection_pad1d_backward", lambda m: call(m.x(2, 3, 9), m.x(2, 3, 6), [1, 2]))
+    sample("reflection_pad2d", lambda m: call(m.x(2, 3, 5, 6), [1, 2, 2, 1]))
+    sample("reflection_pad2d_backward", lambda m: call(m.x(2, 3, 8, 9), m.x(2, 3, 5, 6), [1, 2, 2, 1]))
+    sample("repeat", lambda m: call(m.x(3, 4), [2, 1, 2]))
+    sample("repeat_interleave.self_int", lambda m: call(m.x(3, 4), 2, 1))
+    sample("roll", lambda m: call(m.x(3, 4), [1], [1]))
+    sample("select_backward", lambda m: call(m.x(4), [3, 4], 0, 1))
+    sample("select_scatter", lambda m: call(m.x(3, 4), m.x(4), 0, 1))
+    sample("slice_backward", lambda m: call(m.x(2, 4), [5, 4], 0, 1, 5, 2))
+    sample("slice_scatter", lambda m: call(m.x(5, 4), m.x(2, 4), 0, 1, 5, 2))
+    sample("stack", lambda m: call([m.x(3, 4), m.x(3, 4)], 1))
+    sample("tril triu", lambda m: call(m.x(4, 5), 1))
+    sample("unfold_backward", lambda m: call(m.x(3, 3, 3), [3, 8], 1, 3, 2))
+    sample("_to_copy", lambda m: call(m.x(3, 4), dtype=torch.float32))
+    sample("_to_copy", lambda m: call(m.x(3, 4), dtype=torch.bfloat16))
+    sample("_unsafe_index.Tensor", lambda m: call(m.x(5, 6), [m.index(5, 3), None]))
+
+
+def _arithmetic():
+    sample("abs atan ceil cos cosh erf erfc exp exp2 expm1 floor frac neg round sgn sign sin sinh tan tanh trunc",
+           lambda m: call(m.x(3, 5)))
+    sample("acos asin erfinv", lambda m: call(m.x(3, 5, low=-0.9, high=0.9)))
+    sample("log log10 log1p log2 reciprocal rsqrt sqrt", lambda m: call(m.positive(3, 5)))
+    sample("nan_to_num", lambda m: call(m.x(3, 5)))
+    sample("round.decimals", lambda m: call(m.x(3, 5), decimals=1))
+    sample("add.Scalar sub.Scalar mul.Scalar rsub.Scalar", lambda m: call(m.x(3, 5), 2))
+    sample("div.Scalar", lambda m: call(m.x(3, 5), 2))
+    sample("div.Scalar_mode", lambda m: call(m.x(3, 5), 2, rounding_mode="floor"))
+    sample("fmod.Scalar remainder.Scalar floor_divide.Scalar", lambda m: call(m.x(3, 5), 2))
+    sample("remainder.Scalar_Tensor", lambda m: call(3, m.positive(3, 5)))
+    sample("add.Tensor sub.Tensor mul.Tensor rsub.Tensor maximum minimum hypot logaddexp atan2",
+           lambda m: call(m.x(3, 5), m.x(3, 5)))
+    sample("add.Tensor mul.Tensor", lambda m: call(m.x(3, 5), m.x(5)))
+    sample("div.Tensor fmod.Tensor remainder.Tensor floor_divide", lambda m: call(m.x(3, 5), m.positive(3, 5)))
+    sample("div.Tensor_mode", lambda m: call(m.x(3, 5), m.positive(3, 5), rounding_mode="trunc"))
+    sample("xlogy.Tensor pow.Tensor_Tensor", lambda m: call(m.positive(3, 5), m.positive(3, 5)))
+    sample("pow.Scalar", lambda m: call(2, m.positive(3, 5)))
+    sample("pow.Tensor_Scalar", lambda m: call(m.x(3, 5), 3))
+    sample("addcdiv addcmul", lambda m: call(m.x(3, 5), m.x(3, 5), m.positive(3, 5), value=2))
+    sample("clamp", lambda m: call(m.x(3, 5), -1, 1))
+    sample("clamp_max clamp_min", lambda m: call(m.x(3, 5), 1))
+    sample("clamp.Tensor", lambda m: call(m.x(3, 5), m.x(5, low=-2, high=-1), m.x(5, low=0, high=1)))
+    sample("clamp_max.Tensor clamp_min.Tensor", lambda m: call(m.x(3, 5), m.x(5)))
+    sample("lerp.Scalar", lambda m: call(m.x(3, 5), m.x(3, 5), 0.25))
+    sample("lerp.Tensor", lambda m: call(m.x(3, 5), m.x(3, 5), m.unit(3, 5)))
+    sample("tanh_backward sigmoid_backward", lambda m: call(m.x(3, 5), m.unit(3, 5)))
+
+
+def _activations():
+    sample("celu elu gelu hardsigmoid hardswish hardtanh leaky_relu log_sigmoid_forward mish relu relu6 sigmoid silu softplus",
+           lambda m: call(m.x(3, 6)))
+    sample("gelu", lambda m: call(m.x(3, 6), approximate="tanh"))
+    sample("glu", lambda m: call(m.x(3, 6), 1))
+    sample("glu_backward", lambda m: call(m.x(3, 3), m.x(3, 6), 1))
+    sample("logit", lambda m: call(m.unit(3, 6), 1e-3))
+    sample("threshold", lambda m: call(m.x(3, 6), 0, 0))
+    sample("elu_backward", lambda m: call(m.x(3, 6), 1.0, 1.0, 1.0, False, m.x(3, 6)))
+    sample("gelu_backward hardsigmoid_backward hardswish_backward mish_backward silu_backward",
+           lambda m: call(m.x(3, 6), m.x(3, 6)))
+    sample("gelu_backward", lambda m: call(m.x(3, 6), m.x(3, 6), approximate="tanh"))
+    sample("hardtanh_backward", lambda m: call(m.x(3, 6), m.x(3, 6), -1, 1))
+    sample("leaky_relu_backward", lambda m: call(m.x(3, 6), m.x(3, 6), 0.01, False))
+    sample("log_sigmoid_backward", lambda m: _log_sigmoid_backward(m))
+    sample("softplus_backward", lambda m: call(m.x(3, 6), m.x(3, 6), 1, 20))
+    sample("threshold_backward", lambda m: call(m.x(3, 6), m.x(3, 6), 0))
+
+
+def _log_sigmoid_backward(m):
+    x = m.x(3, 6)
+    return call(m.x(3, 6), x, aten.log_sigmoid_forward(x)[1])
+
+
+def _choices():
+    for op in ("bitwise_and", "bitwise_or", "bitwise_xor"):
+        sample(f"{op}.Scalar", lambda m: call(m.x(3, 5), 1))
+        sample(f"{op}.Tensor", lambda m: call(m.x(3, 5), m.x(3, 5)))
+    for op in ("bitwise_left_shift", "bitwise_right_shift"):
+        sample(f"{op}.Tensor", lambda m: call(m.positive(3, 5), m.positive(3, 5)))
+        sample(f"{op}.Tensor_Scalar", lambda m: call(m.positive(3, 5), 1))
+    sample("bitwise_not isfinite isinf isnan logical_not", lambda m: call(m.x(3, 5)))
+    for op in ("eq", "ge", "gt", "le", "lt", "ne"):
+        sample(f"{op}.Scalar", lambda m: call(m.x(3, 5), 1))
+        sample(f"{op}.Tensor", lambda m: call(m.x(3, 5), m.x(5)))
+    sample("fill.Scalar", lambda m: call(m.x(3, 5), 1))
+    sample("fill.Tensor", lambda m: call(m.x(3, 5), m.x()))
+    sample("logical_and logical_or logical_xor", lambda m: call(m.x(3, 5), m.x(3, 5)))
+    sample("masked_fill.Scalar", lambda m: call(m.x(3, 5), m.mask(3, 5), 1))
+    sample("masked_fill.Tensor", lambda m: call(m.x(3, 5), m.mask(5), m.x()))
+    sample("where.Scalar", lambda m: call(m.mask(3, 5), 1, 2))
+    sample("where.ScalarOther", lambda m: call(m.mask(3, 5), m.x(3, 5), 2))
+    sample("where.ScalarSelf", lambda m: call(m.mask(3, 5), 2, m.x(3, 5)))
+    sample("where.self", lambda m: call(m.mask(3, 5), m.x(3, 5), m.x(3, 5)))
+    sample("where.self", lambda m: call(m.mask(3, 5), m.x(3, 5), m.x()))
+
+
+def _reductions():
+    sample("all any max min mean prod sum argmax argmin", lambda m: call(m.x(3, 5)))
+    sample("all.dim any.dim max.dim min.dim prod.dim_int cumsum cumprod cummax logcumsumexp argmax argmin",
+           lambda m: call(m.x(3, 5), 1))
+    sample("any.dims amax amin logsumexp mean.dim sum.dim_IntList", lambda m: call(m.x(3, 5), [0]))
+    sample("mean.dim sum.dim_IntList", lambda m: call(m.x(2, 3, 5), [0, 2], True))
+    sample("mean.dim sum.dim_IntList", lambda m: call(m.x(2, 3, 5), [-1], dtype=torch.float32))
+    sample("linalg_vector_norm", lambda m: call(m.x(3, 5), 2, [1], True))
+    sample("norm.Scalar", lambda m: call(m.x(3, 5), 2))
+    sample("norm.ScalarOpt_dim", lambda m: call(m.x(3, 5), 2, [1]))
+    sample("std.correction var.correction var_mean.correction", lambda m: call(m.x(3, 5), [1], correction=1))
+
+
+def _products():
+    sample("mm", lambda m: call(m.x(5, 8), m.x(8, 6)))
+    sample("bmm", lambda m: call(m.x(3, 5, 8), m.x(3, 8, 6)))
+    sample("mv", lambda m: call(m.x(5, 8), m.x(8)))
+    sample("dot", lambda m: call(m.x(8), m.x(8)))
+    sample("addmm", lambda m: call(m.x(6), m.x(5, 8), m.x(8, 6)))
+    sample("addmv", lambda m: call(m.x(5), m.x(5, 8), m.x(8)))
+    sample("addbmm", lambda m: call(m.x(5, 6), m.x(3, 5, 8), m.x(3, 8, 6)))
+    sample("baddbmm", lambda m: call(m.x(3, 5, 6), m.x(3, 5, 8), m.x(3, 8, 6), beta=1, alpha=0.5))
+    sample("_grouped_mm", lambda m: call(m.plain(16, 16), m.plain(2, 16, 16), torch.tensor([8, 16], dtype=torch.int32)))
+
+
+def _indexing():
+    sample("bucketize.Tensor", lambda m: call(m.x(3, 5), m.plain(4).sort()[0]))
+    sample("searchsorted.Tensor", lambda m: call(m.plain(4).sort()[0], m.x(3, 5)))
+    sample("embedding", lambda m: call(m.x(8, 6), m.index(8, 3, 4)))
+    sample("embedding_dense_backward", lambda m: call(m.x(3, 4, 6), m.index(8, 3, 4), 8, -1, False))
+    sample("embedding_dense_backward", lambda m: call(m.x(3, 4, 6), m.index(8, 3, 4), 8, 0, True))
+    sample("gather", lambda m: call(m.x(5, 6), 1, m.index(6, 5, 2)))
+    sample("histc", lambda m: call(m.x(20), 5, -2, 2))
+    sample("index.Tensor", lambda m: call(m.x(5, 6), [m.index(5, 3), None]))
+    sample("index.Tensor", lambda m: call(m.x(5, 6, 3), [None, m.index(6, 4), m.index(3, 4)]))
+    sample("index.Tensor", lambda m: call(m.x(5, 6, 3), [m.index(5, 4), None, m.index(3, 4)]))
+    sample("index_add index_copy", lambda m: call(m.x(5, 6), 0, torch.tensor([4, 0, 2]), m.x(3, 6)))
+    sample("index_fill.int_Scalar", lambda m: call(m.x(5, 6), 0, torch.tensor([4, 0]), 1))
+    sample("index_put _unsafe_index_put", lambda m: call(m.x(5, 6), [torch.tensor([4, 0, 2])], m.x(3, 6)))
+    sample("index_put _unsafe_index_put", lambda m: call(m.x(5, 6), [torch.tensor([4, 0, 4])], m.x(3, 6), True))
+    sample("index_select", lambda m: call(m.x(5, 6), 1, m.index(6, 4)))
+    sample("index_select_backward", lambda m: call(m.x(5, 4), [5, 6], 1, m.index(6, 4)))
+    sample("masked_scatter", lambda m: call(m.x(3, 5), m.mask(3, 5), m.x(3, 5)))
+    sample("scatter.src scatter_add", lambda m: call(m.x(5, 6), 1, torch.tensor([[4, 0], [1, 5], [2, 3]]), m.x(3, 2)))
+    sample("scatter.value", lambda m: call(m.x(5, 6), 1, torch.tensor([[4, 0], [1, 5]]), 1))
+    for how in ("sum", "amax", "mean", "prod"):
+        sample("scatter_reduce.two", lambda m, h=how: call(m.x(5, 6), 1, torch.tensor([[4, 0], [1, 5]]), m.x(2, 2), h))
+    sample("sort", lambda m: call(m.x(3, 7), 1, True))
+    sample("sort.stable", lambda m: call(m.x(3, 7), stable=True, dim=1, descending=False))
+    sample("topk", lambda m: call(m.x(3, 7), 2, 1))
+    sample("value_selecting_reduction_backward", lambda m: call(m.x(3), 1, m.index(5, 3), [3, 5], False))
+
+
+def _dropout():
+    sample("native_dropout_backward", lambda m: call(m.x(3, 5), m.mask(3, 5), 2.0))
+
+
+def add_all():
+    for group in (_views, _checks, _creation, _copies, _arithmetic, _activations, _choices, _reductions, _products, _indexing,
+                  _dropout):
+        group()
