@@ -127,7 +127,10 @@ Status unknown_arguments(const CLI::App& app) {
 Status check_complete(const DcrunOptions& options) {
   if (options.plan.empty()) return usage("no plan given");
   if (options.weights.empty()) {
-    return usage("no --weights; give the archive the plan was compiled from, or init:0");
+    return usage(
+        "no --weights; give the archive the plan was compiled from, or init:0 to start from "
+        "freshly "
+        "drawn parameters instead of its own");
   }
   if (options.data.empty()) return usage("no --data; give a token file, or synthetic");
   constexpr int kFewest = runtime::kRecordedWarmup + runtime::kRecordedSteps;

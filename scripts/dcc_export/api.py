@@ -10,11 +10,14 @@ from .archive import save_headless, save_program
 from .capture import capture_joint, strip
 from .check import check_archive
 from .errors import CHECK_FAILED, ExportError
+from .guard import unchanged
 from .headless import faked
-from .initializers import default_rules
+from .initializers import find_rules
 from .inputs import describe_inputs
 from .optimizer import describe_optimizer
+from .places import Places
 from .program import LOSS_SCALE, ProgramBuilder, to_exported_program
+from .refusals import require_exportable
 from .step import StepModule, flatten_inputs
 from .ties import find_aliases
 
@@ -28,6 +31,7 @@ class Report:
     parameters: int  # elements, tied ones counted once
     inputs: list
     check: str
+    without_rule: list  # parameters and buffers that --weights init:SEED cannot draw
 
 
 def export_train_step(
@@ -49,13 +53,15 @@ def export_train_step(
 ):
     """Writes the joint forward + loss + backward graph of `module` to `path` (.pt2).
 
+    The module is not changed, whether the export succeeds or fails. Raises ExportError.
+
     module: returns one scalar loss. Mode (train/eval) and requires_grad are taken as they are.
     example_inputs: a tensor, a tuple of tensors, a dict of keyword tensors, or (tuple, dict).
     optimizer: a torch.optim.AdamW or SGD over this module's parameters, recorded in the archive.
     clip_norm: gradient norm limit to record beside it.
     input_names: one name per tensor; by default the names of forward's arguments.
     roles: {input: role or {"role", "low", "high"}}; what is missing is read from the graph.
-    initializers: {parameter name: rule}; replaces the derived rules of those names.
+    initializers: {parameter name: rule}; replaces what the values of those parameters show.
     root: name of the child whose names are the user's, when `module` only wraps it.
     autocast: torch.bfloat16 to run the forward under CPU autocast.
     attention: "cuda-flash" rewrites devices to cuda (the check is then impossible and skipped).
@@ -65,20 +71,30 @@ def export_train_step(
     args, kwargs, names = flatten_inputs(module, example_inputs, input_names)
     step = StepModule(module, len(args), list(kwargs), autocast)
     examples = args + list(kwargs.values())
-    aliases = find_aliases(step, root)
-    with faked(step, examples) if headless else contextlib.nullcontext(examples) as tensors:
-        program, exported = _trace(step, tensors, names, aliases, root, seed)
-    description = _describe(step, program, examples, roles, initializers, root)
+    require_exportable(step, root)
+    options = {}
     if optimizer is not None or clip_norm is not None:
-        description.update(_optimizer(step, root, optimizer, clip_norm))
+        options = _optimizer(step, root, optimizer, clip_norm)
     device = "cuda" if attention == "cuda-flash" else None
+    with unchanged(module), torch.enable_grad():
+        with faked(step, examples) if headless else contextlib.nullcontext(examples) as tensors:
+            program, exported = _trace(step, tensors, names, root, seed)
+    description = _describe(step, program, examples, roles, initializers, root)
+    description.update(options)
     if headless:
         save_headless(exported, description, path, device)
-        return _report(path, program, step, "check: skipped (no weights)")
-    if not check or device is not None:
+        line = "check: skipped (no weights)"
+    elif not check or device is not None:
         save_program(exported, description, path, device)
-        reason = "on request" if device is None else "needs a GPU"
-        return _report(path, program, step, f"check: skipped ({reason})")
+        line = f"check: skipped ({'on request' if device is None else 'needs a GPU'})"
+    else:
+        with unchanged(module), torch.enable_grad():
+            line = _save_checked(exported, description, path, step, examples, root, seed)
+    return _report(path, program, step, description, line)
+
+
+def _save_checked(exported, description, path, step, examples, root, seed):
+    """Writes the file if it agrees with eager; returns what was found."""
     lines = []
 
     def verify(partial):
@@ -90,14 +106,15 @@ def export_train_step(
         lines.append(result.line)
 
     save_program(exported, description, path, verify=verify)
-    return _report(path, program, step, lines[0])
+    return lines[0]
 
 
-def _trace(step, examples, names, aliases, root, seed):
+def _trace(step, examples, names, root, seed):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        joint = capture_joint(step, examples, root)
-    program = ProgramBuilder(joint, step, names, aliases, root).build()
+        joint, state_names = capture_joint(step, examples, root)
+    aliases = find_aliases(step, root)
+    program = ProgramBuilder(joint, state_names, step, names, aliases, root).build()
     return program, to_exported_program(program, examples)
 
 
@@ -114,33 +131,41 @@ def _describe(step, program, examples, roles, initializers, root):
     }
 
 
-def _report(path, program, step, line):
+def _report(path, program, step, description, line):
     return Report(
         path=str(path),
         nodes=sum(n.op == "call_function" for n in program.graph.nodes),
         parameters=sum(p.numel() for p in step.parameters()),
         inputs=program.user_inputs,
         check=line,
+        without_rule=[n for n in _saved(program) if n not in description["initializers"]],
     )
 
 
 def _initializers(step, program, root, given):
-    """Rules of every saved tensor that has one; `given` ones replace derived ones."""
-    rules = {strip(k, root): v for k, v in default_rules(step).items()}
+    """Rules of every saved tensor that has one; `given` ones replace what the values show."""
     aliases = find_aliases(step, root)
+
+    def canonical(fqn):
+        fqn = strip(fqn, root)
+        return aliases.get(fqn, fqn)
+
+    rules = find_rules(step, canonical)
+    known = {strip(n, root) for n in Places(step).tensors()}
     for fqn, rule in (given or {}).items():
+        if aliases.get(fqn, fqn) not in known:
+            raise ExportError(f"an initializer is given for {fqn}, which the module lacks")
         rules[aliases.get(fqn, fqn)] = rule
-    known = {strip(n, root) for n, _ in step.named_parameters()}
-    known.update(strip(n, root) for n, _ in step.named_buffers())
-    unknown = sorted(set(rules) - known)
-    if unknown:
-        raise ExportError(f"an initializer is given for {unknown[0]}, which the module lacks")
-    names = [
+    return {fqn: rules[fqn] for fqn in _saved(program) if fqn in rules}
+
+
+def _saved(program):
+    """Names of the parameters and persistent buffers, in the order of the archive."""
+    return [
         s.target
         for s in program.signature.input_specs
         if s.kind is InputKind.PARAMETER or (s.kind is InputKind.BUFFER and s.persistent)
     ]
-    return {fqn: rules[fqn] for fqn in names if fqn in rules}
 
 
 def _optimizer(step, root, optimizer, clip_norm):

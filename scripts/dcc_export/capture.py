@@ -7,9 +7,11 @@ are expanded but pairs such as log_softmax / its backward stay whole.
 import contextlib
 import functools
 
+import torch
 from torch.fx.traceback import annotate, preserve_node_meta
 
 from .errors import ExportError
+from .places import Places
 from .step import CHILD
 
 MODULE_KEY = "dcc_module"
@@ -25,40 +27,93 @@ def strip(fqn, root):
     return fqn
 
 
+class TracedStep(torch.nn.Module):
+    """Owns each parameter and buffer of a StepModule once, and lends them to it for each call.
+
+    Tied names and submodules registered twice thereby are one input with one gradient. `names`:
+    {name here: first name in the step}.
+    """
+
+    def __init__(self, step):
+        super().__init__()
+        self._user = (step, Places(step))  # in a tuple: not a submodule
+        self.names = {}
+        for name, tensor in self._user[1].parameters.items():
+            self.names[f"p{len(self.names)}"] = name
+            self.register_parameter(next(reversed(self.names)), tensor)
+        for name, tensor in self._user[1].buffers.items():
+            self.names[f"b{len(self.names)}"] = name
+            self.register_buffer(next(reversed(self.names)), tensor)
+
+    def forward(self, *tensors):
+        step, places = self._user
+        lent = {name: getattr(self, own) for own, name in self.names.items()}
+        with places.holding(lent):
+            loss = step(*tensors)
+            for name, now in places.replaced(lent):
+                _write_back(name, lent[name], now, name in places.buffers)
+        return loss
+
+
+def _write_back(name, lent, now, is_buffer):
+    """A buffer that the forward replaced by another tensor is an update of it."""
+    name = strip(name, "")
+    if not is_buffer:
+        raise ExportError(f"the forward replaces parameter {name}; only an optimizer may change it")
+    if not isinstance(now, torch.Tensor) or now.shape != lent.shape or now.dtype != lent.dtype:
+        raise ExportError(
+            f"the forward replaces buffer {name} by something of another shape or type; keep it"
+        )
+    lent.copy_(now.detach())
+
+
 def capture_joint(step, flat_inputs, root):
-    """Returns the joint GraphModule; its placeholders and outputs carry descriptors."""
+    """Returns (joint GraphModule, names): `names` maps what its descriptors call parameters and
+    buffers to their first names in the step."""
     from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(_marked_modules(step, root))
         stack.enter_context(preserve_node_meta())
+        stack.enter_context(_without_onednn())
         try:
+            traced = TracedStep(step)
             joint = aot_export_joint_with_descriptors(
-                stack, step, tuple(flat_inputs), decompositions={}
+                stack, traced, tuple(flat_inputs), decompositions={}
             )
         except ExportError:
             raise
         except Exception as error:
             raise ExportError(_tracing_failed(error)) from error
-        return joint.graph_module
+        return joint.graph_module, traced.names
+
+
+@contextlib.contextmanager
+def _without_onednn():
+    """LSTM and GRU then are traced step by step; the fused operator of oneDNN hides its workspace."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
 
 
 @contextlib.contextmanager
 def _marked_modules(step, root):
     """Marks every node with the innermost module that made it, while the context is open."""
-    wrapped = []
-    for fqn, module in step.named_modules():
-        previous = module.__dict__.get("forward")
-        module.forward = _with_mark(module.forward, strip(fqn, root))
-        wrapped.append((module, previous))
+    undo = []
     try:
+        for fqn, module in step.named_modules():
+            previous = module.__dict__.get("forward")
+            undo.append((module.__dict__, previous))
+            module.__dict__["forward"] = _with_mark(module.forward, strip(fqn, root))
         yield
     finally:
-        for module, previous in wrapped:
-            if previous is None:
-                del module.__dict__["forward"]
-            else:
-                module.forward = previous
+        for attributes, previous in undo:
+            attributes.pop("forward", None)
+            if previous is not None:
+                attributes["forward"] = previous
 
 
 def _with_mark(forward, fqn):

@@ -11,6 +11,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from .errors import ExportError
 from .inputs import draw
+from .places import Places, copies
 
 # Relative to the tensor's own norm, plus a share of the global gradient norm: some gradients
 # are mathematically zero and hold only noise.
@@ -24,7 +25,7 @@ class CheckResult:
 
 
 def check_archive(path, step, examples, descriptions, strip_name, seed):
-    """Compares on two samples. Leaves the module, its buffers and the random state as found."""
+    """Compares on two samples. Leaves registered tensors and the random state as found."""
     loaded = torch.export.load(path)
     generator = torch.Generator().manual_seed(seed + 1)
     fresh = [draw(d, e, generator) for d, e in zip(descriptions, examples, strict=True)]
@@ -32,7 +33,10 @@ def check_archive(path, step, examples, descriptions, strip_name, seed):
     bound = BOUNDS["reduced" if _is_reduced(step) else "float32"]
     for sample in (examples, fresh):
         ours = _run_loaded(loaded, sample, seed)
-        reference = _run_eager(step, sample, strip_name, seed, set(ours))
+        reference = _run_eager(step, loaded, sample, strip_name, seed, set(ours))
+        wrong = _wrong_parameter(step, loaded, strip_name)
+        if wrong is not None:
+            return CheckResult(False, f"check failed: parameter {wrong} is not the module's, or the forward writes to it")
         missing = sorted(set(ours) ^ set(reference))
         if missing:
             return CheckResult(False, f"check failed: only one side has {missing[0]}")
@@ -91,32 +95,47 @@ def _run_loaded(loaded, sample, seed):
             for s, v in zip(signature.output_specs, outputs, strict=True)}
 
 
-def _run_eager(step, sample, strip_name, seed, expected):
-    """Loss, gradients, and the buffers that changed or were expected to."""
-    before = {n: b.clone() for n, b in step.named_buffers()}
-    parameters = {strip_name(n): p for n, p in step.named_parameters() if p.requires_grad}
+def _run_eager(step, loaded, sample, strip_name, seed, expected):
+    """Loss, gradients, and the buffers that changed or were expected to.
+
+    Runs on the archive's own parameters and on copies of the buffers: the user's are not touched.
+    """
+    places = Places(step)
+    lent = {n: _stored(loaded, strip_name(n), p) for n, p in places.parameters.items()}
+    buffers = copies(places.buffers)
+    parameters = {strip_name(n): p for n, p in lent.items() if p.requires_grad}
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), places.holding({**lent, **buffers}):
             torch.manual_seed(seed)
             loss = step(*[t.clone() for t in sample])
             grads = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+            buffers.update(places.replaced(buffers))
     except (IndexError, RuntimeError) as error:
         first = str(error).strip().splitlines()[0]
         raise ExportError(
             f"the module itself fails on inputs within their recorded ranges: {first}; correct "
             "the ranges (roles) or the module"
         ) from error
-    else:
-        result = {"loss": loss.detach()}
-        for name, grad in zip(parameters, grads):
-            if grad is not None:
-                result["gradient of " + name] = grad
-        for name, buffer in step.named_buffers():
-            key = "buffer " + strip_name(name)
-            if key in expected or not torch.equal(buffer, before[name]):
-                result[key] = buffer.clone()
-    finally:
-        with torch.no_grad():
-            for name, buffer in step.named_buffers():
-                buffer.copy_(before[name])
+    result = {"loss": loss.detach()}
+    for name, grad in zip(parameters, grads):
+        if grad is not None:
+            result["gradient of " + name] = grad
+    for name, buffer in buffers.items():
+        key = "buffer " + strip_name(name)
+        if key in expected or not torch.equal(buffer, places.buffers[name]):
+            result[key] = buffer.detach()
     return result
+
+
+def _wrong_parameter(step, loaded, strip_name):
+    """The first parameter that the archive does not hold as the module does; None: all equal."""
+    for name, parameter in Places(step).parameters.items():
+        if not torch.equal(loaded.state_dict[strip_name(name)], parameter):
+            return strip_name(name)
+    return None
+
+
+def _stored(loaded, name, parameter):
+    """The archive's copy of a parameter, trained or not as the module's own."""
+    stored = loaded.state_dict[name].detach()
+    return torch.nn.Parameter(stored, requires_grad=parameter.requires_grad)

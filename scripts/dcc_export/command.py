@@ -74,7 +74,14 @@ def main(argv=None):
         f"inputs {', '.join(report.inputs)}, {size:.1f} MB; {report.check}",
         file=sys.stderr,
     )
+    if report.without_rule:
+        print(f"export.py: {_without_rule(report.without_rule)}", file=sys.stderr)
     return errors.OK
+
+
+def _without_rule(names):
+    shown = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+    return f"no rule to draw {len(names)} of the tensors ({shown}): dcrun --weights init:SEED will refuse"
 
 
 def _run(arguments):

@@ -1,8 +1,9 @@
 """How each parameter starts: the rule, so that a run can draw it without stored weights.
 
-Rules are observed, not guessed: `InitializerRecorder` watches the calls of torch.nn.init (and of
-transformers' own versions) while a model is built. For a module built earlier the rules of the
-torch.nn types are derived from their documented defaults. A tensor without a rule is left out.
+`InitializerRecorder` watches the calls of torch.nn.init (and of transformers' own versions) while a
+model is built. For a module built earlier the documented defaults of the torch.nn types are the
+candidates. Either way the values decide (`observed.py`): a rule that they contradict is dropped, and
+one that they show takes its place. A tensor without a rule is left out.
 """
 
 import math
@@ -10,6 +11,10 @@ import sys
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+from .observed import contradicts, derive
+from .places import Places
 
 _BATCH_NORM = (("running_mean", 0), ("running_var", 1), ("num_batches_tracked", 0))
 
@@ -136,7 +141,37 @@ def _batch_norm_buffers(module):
     return found
 
 
-def default_rules(module):
+def find_rules(module, canonical):
+    """{name: rule} of the registered tensors of `module` that have one.
+
+    canonical: maps a name in `module` to the name to use, the same one for tied tensors. Tensors
+    without values (fake or meta) keep what the documentation says.
+    """
+    candidates = {}
+    for name, rule in _default_rules(module).items():
+        candidates.setdefault(canonical(name), []).append(rule)
+    places = Places(module)
+    found = {}
+    for name, tensor in places.tensors().items():
+        rule = _rule_of(tensor, candidates.get(canonical(name), []), name in places.parameters)
+        if rule is not None:
+            found[canonical(name)] = rule
+    return found
+
+
+def _rule_of(tensor, candidates, is_parameter):
+    if tensor.device.type == "meta" or isinstance(tensor, FakeTensor):
+        return candidates[0] if candidates else None
+    for rule in candidates:
+        if not contradicts(tensor, rule):
+            return rule
+    rule = derive(tensor)
+    # A buffer is computed, not drawn: only what is exact counts.
+    exact = rule is None or rule["kind"] not in ("normal", "uniform")
+    return rule if is_parameter or exact else None
+
+
+def _default_rules(module):
     """Rules for a module that was built earlier, by fqn."""
     transformers_model = _transformers_model(module)
     if transformers_model is None:

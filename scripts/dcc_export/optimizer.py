@@ -1,5 +1,7 @@
 """Reads a live torch optimizer into the form of train.json."""
 
+import re
+
 import torch
 
 from .errors import ExportError
@@ -9,6 +11,7 @@ _UNSUPPORTED = ("amsgrad", "maximize", "nesterov", "dampening")
 
 def describe_optimizer(optimizer, named, clip_norm=None):
     """`named`: {fqn: parameter}. Group 0 gives the defaults, differences become groups."""
+    _require_fresh(optimizer)
     groups = optimizer.param_groups
     names = {id(parameter): fqn for fqn, parameter in named.items()}
     _require_all(groups, named, names)
@@ -26,12 +29,45 @@ def describe_optimizer(optimizer, named, clip_norm=None):
         if not changed:
             continue
         for parameter in group["params"]:
-            overrides.append({"match": _fqn(parameter, names), **changed})
+            overrides.append({"match": _exactly(_fqn(parameter, names)), **changed})
     if overrides:
         result["groups"] = overrides
     if clip_norm is not None:
         result["clip_norm"] = float(clip_norm)
     return result
+
+
+def _exactly(name):
+    """The pattern that matches this name and no other: `*`, `?` and the backslash are escaped."""
+    return re.sub(r"([*?\\])", r"\\\1", name)
+
+
+def _require_fresh(optimizer):
+    """What an optimizer has beyond its hyperparameters would be dropped without a trace."""
+    kind = type(optimizer).__name__
+    if any(_holds_something(entry) for entry in optimizer.state.values()):
+        raise ExportError(
+            f"the {kind} optimizer has taken steps; its moments are not carried into the archive, and training "
+            "would start with zero moments: export before the first step, or pass a new optimizer"
+        )
+    if any("initial_lr" in group for group in optimizer.param_groups):
+        raise ExportError(
+            f"a learning-rate scheduler is attached to the {kind} optimizer and would be dropped; pass an "
+            'optimizer without one and give "schedule" in the --config of dcc compile'
+        )
+    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+        raise ExportError(f"the {kind} optimizer has step hooks, which would be dropped; remove them")
+
+
+def _holds_something(entry):
+    """Whether any value of one parameter's state differs from zero."""
+    for value in entry.values():
+        if isinstance(value, torch.Tensor):
+            if value.numel() and bool((value != 0).any()):
+                return True
+        elif value:
+            return True
+    return False
 
 
 def _fqn(parameter, names):
@@ -60,7 +96,7 @@ def _hyperparameters(optimizer, group):
     for key in _UNSUPPORTED:
         if group.get(key):
             raise ExportError(f"optimizer option {key}={group[key]} is not supported; turn it off")
-    if isinstance(optimizer, torch.optim.AdamW):
+    if type(optimizer) is torch.optim.AdamW:
         return {
             "kind": "adamw",
             "lr": float(group["lr"]),
@@ -68,7 +104,7 @@ def _hyperparameters(optimizer, group):
             "eps": float(group["eps"]),
             "weight_decay": float(group["weight_decay"]),
         }
-    if isinstance(optimizer, torch.optim.SGD):
+    if type(optimizer) is torch.optim.SGD:
         return {
             "kind": "sgd",
             "lr": float(group["lr"]),

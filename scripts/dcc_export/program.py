@@ -40,8 +40,9 @@ class Program:
 class ProgramBuilder:
     """Copies the joint graph into export order. One use: `ProgramBuilder(...).build()`."""
 
-    def __init__(self, joint, step, input_names, aliases, root):
+    def __init__(self, joint, state_names, step, input_names, aliases, root):
         self.joint = joint
+        self.state_names = state_names  # what descriptors say -> first name in the step
         self.step = step
         self.names = input_names
         self.aliases = aliases
@@ -55,6 +56,7 @@ class ProgramBuilder:
     def build(self):
         placeholders = [n for n in self.joint.graph.nodes if n.op == "placeholder"]
         self._refuse_unknown(placeholders)
+        self._refuse_writes()
         self._add_state(placeholders)
         self._add_lifted_constants()
         users = self._add_user_inputs(placeholders)
@@ -85,22 +87,35 @@ class ProgramBuilder:
                     "views, make them independent tensors"
                 )
 
+    def _refuse_writes(self):
+        (outputs,) = [n for n in self.joint.graph.nodes if n.op == "output"]
+        for what in outputs.meta["desc"]:
+            if not isinstance(what, desc.InputMutationAOTOutput):
+                continue
+            source = what.mutated_input
+            if isinstance(source, desc.ParamAOTInput):
+                raise ExportError(f"the forward writes in place to parameter {self._fqn(source)}; only "
+                                  "an optimizer may change it: make it a buffer, or write to a copy")
+            if isinstance(source, desc.PlainAOTInput):
+                raise ExportError(f"the forward writes in place to input {self.names[source.idx]}; only "
+                                  "buffers may be written: write to a copy")
+
     def _add_state(self, placeholders):
         buffers_kept = self._persistent_buffers()
         for kind in (desc.ParamAOTInput, desc.BufferAOTInput):
             for node in placeholders:
                 if not isinstance(node.meta["desc"], kind):
                     continue
-                fqn = strip(node.meta["desc"].target, self.root)
-                canonical = self.aliases.get(fqn, fqn)
-                if canonical not in self.by_fqn:
-                    is_param = kind is desc.ParamAOTInput
-                    new = self._placeholder(("p_" if is_param else "b_") + _identifier(fqn), node)
-                    self.by_fqn[canonical] = new
-                    persistent = None if is_param else canonical in buffers_kept
-                    spec_kind = InputKind.PARAMETER if is_param else InputKind.BUFFER
-                    self._spec(spec_kind, new, canonical, persistent)
-                self.env[node] = self.by_fqn[canonical]
+                fqn = self._fqn(node.meta["desc"])
+                is_param = kind is desc.ParamAOTInput
+                new = self._placeholder(("p_" if is_param else "b_") + _identifier(fqn), node)
+                self.by_fqn[fqn] = self.env[node] = new
+                persistent = None if is_param else fqn in buffers_kept
+                self._spec(InputKind.PARAMETER if is_param else InputKind.BUFFER, new, fqn, persistent)
+
+    def _fqn(self, what):
+        """The user's name of the parameter or buffer that a descriptor means."""
+        return strip(self.state_names[what.target], self.root)
 
     def _add_lifted_constants(self):
         for node in self.joint.graph.nodes:
@@ -194,7 +209,7 @@ class ProgramBuilder:
         mutations, losses, gradients = [], [], {}
         for value, what in zip(values, descs, strict=True):
             if isinstance(what, desc.InputMutationAOTOutput):
-                mutations.append((self._mutated_buffer(what), self.env[value]))
+                mutations.append((self._fqn(what.mutated_input), self.env[value]))
             elif isinstance(what, desc.GradAOTOutput):
                 self._collect_gradient(gradients, what.grad_of, value)
             elif isinstance(what, desc.PlainAOTOutput):
@@ -213,23 +228,7 @@ class ProgramBuilder:
     def _collect_gradient(self, gradients, of, value):
         if value is None or not isinstance(of, desc.ParamAOTInput):
             return
-        fqn = strip(of.target, self.root)
-        canonical = self.aliases.get(fqn, fqn)
-        part = self.env[value]
-        if canonical in gradients:
-            part = self._emit(aten.add.Tensor, (gradients[canonical], part), acc=True)
-        gradients[canonical] = part
-
-    def _mutated_buffer(self, what):
-        source = what.mutated_input
-        if not isinstance(source, desc.BufferAOTInput):
-            raise ExportError(
-                f"the forward writes in place to {source.expr()}; only buffers may be written"
-            )
-        fqn = strip(source.target, self.root)
-        if fqn in self.aliases or fqn in self.aliases.values():
-            raise ExportError(f"buffer {fqn} is shared under two names and written; unshare it")
-        return fqn
+        gradients[self._fqn(of)] = self.env[value]
 
     def _distinct(self, outputs):
         """An output that is an input, or an earlier output, becomes a clone of it."""
@@ -242,13 +241,12 @@ class ProgramBuilder:
             result.append((what, node))
         return result
 
-    def _emit(self, op, args, phase="b", acc=False):
+    def _emit(self, op, args, phase):
         with _fake_mode(self.joint):
             value = op(*(a.meta["val"] for a in args))
         with self._place_for(phase):
             new = self.graph.call_function(op, args)
-        custom = {"acc": 1, "m": "", "ph": phase} if acc else {"m": "", "ph": phase}
-        new.meta = {"val": value, "custom": custom}
+        new.meta = {"val": value, "custom": {"m": "", "ph": phase}}
         return new
 
     def _place_for(self, phase):

@@ -130,11 +130,14 @@ bool glob_match(std::string_view pattern, std::string_view text) {
   size_t p = 0, t = 0;
   size_t star = std::string_view::npos, resume = 0;
   while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
+    const bool more = p < pattern.size();
+    const bool escaped = more && pattern[p] == '\\' && p + 1 < pattern.size();
+    if (more && pattern[p] == '*') {
       star = p++;
       resume = t;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
-      ++p;
+    } else if (escaped ? pattern[p + 1] == text[t]
+                       : more && (pattern[p] == '?' || pattern[p] == text[t])) {
+      p += escaped ? 2 : 1;
       ++t;
     } else if (star != std::string_view::npos) {
       p = star + 1;

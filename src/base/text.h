@@ -23,7 +23,8 @@ std::string format_duration(int64_t nanos);                 // "850 ns", "1.20 m
 // damaged files must not reach a terminal.
 std::string printable(std::string_view text);
 
-// `*` stands for any characters, `?` for one; everything else for itself.
+// `*` stands for any characters, `?` for one, a backslash makes the next character stand for
+// itself; everything else stands for itself.
 bool glob_match(std::string_view pattern, std::string_view text);
 
 }  // namespace dc::base

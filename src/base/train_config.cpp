@@ -118,6 +118,18 @@ Status read_optimizer(const JsonValue& object, TrainConfig& config) {
   return read_hyperparameters(object, config.defaults);
 }
 
+// Whether every backslash stands before what it may escape.
+bool has_whole_escapes(std::string_view pattern) {
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] != '\\') continue;
+    if (++i == pattern.size() ||
+        std::string_view("*?\\").find(pattern[i]) == std::string_view::npos) {
+      return false;
+    }
+  }
+  return true;
+}
+
 Status read_groups(const JsonValue& list, TrainConfig& config) {
   constexpr std::array<std::string_view, 8> kKeys = {
       "match", "lr", "betas", "eps", "weight_decay", "momentum", "dampening", "nesterov"};
@@ -131,6 +143,11 @@ Status read_groups(const JsonValue& list, TrainConfig& config) {
     }
     TrainGroup group;
     DC_ASSIGN_OR_RETURN(group.match, match->to_string());
+    if (!has_whole_escapes(group.match)) {
+      return bad(item, "the pattern '" + group.match +
+                           "' has a backslash that escapes nothing; it goes before *, ? or another "
+                           "backslash (in JSON each is written twice)");
+    }
     DC_RETURN_IF_ERROR(read_hyperparameters(item, group.values));
     config.groups->push_back(std::move(group));
   }

@@ -26,7 +26,8 @@ struct HyperParameters {
   std::optional<bool> nesterov;
 };
 
-// Parameters whose name matches the pattern (`*` and `?`) take these values instead.
+// Parameters whose name matches the pattern (`*`, `?`, `\` to escape: glob_match) take these values
+// instead.
 struct TrainGroup {
   std::string match;
   HyperParameters values;

@@ -57,6 +57,13 @@ TEST(Text, Globs) {
   EXPECT_FALSE(glob_match("*.bias", "a.bias.weight"));
   EXPECT_FALSE(glob_match("a?c", "ac"));
   EXPECT_FALSE(glob_match("", "a"));
+  EXPECT_TRUE(glob_match("a\\*.weight", "a*.weight"));
+  EXPECT_FALSE(glob_match("a\\*.weight", "ab.weight"));
+  EXPECT_FALSE(glob_match("a\\*.weight", "a\\*.weight"));
+  EXPECT_TRUE(glob_match("*\\?\\\\", "a*b?\\"));
+  EXPECT_FALSE(glob_match("*\\?", "ab"));
+  EXPECT_TRUE(glob_match("[a]?", "[a]b"));
+  EXPECT_TRUE(glob_match("*a\\*b", "aa*aa*b"));
 }
 
 }  // namespace

@@ -50,6 +50,7 @@ TEST(TrainConfig, BadValuesAreErrors) {
        {R"({"optimizer": {"lr": -1}})", R"({"optimizer": {"lr": "x"}})", R"([])",
         R"({"optimizer": {"betas": [0.9]}})", R"({"optimizer": {"betas": [0.9, 1.0]}})",
         R"({"optimizer": {"kind": "adam"}})", R"({"groups": {}})", R"({"groups": [{"lr": 1}]})",
+        R"({"groups": [{"match": "a\\b"}]})", R"({"groups": [{"match": "a\\"}]})",
         R"({"seed": -1})", R"({"seed": 1.5})", R"({"loss_scale": 0})", R"({"clip_norm": -1})",
         R"({"schedule": {"final_lr_fraction": 2}})", R"({"optimizer": {"nesterov": 1}})"}) {
     auto config = parse(text);

@@ -1,0 +1,60 @@
+"""What is refused before tracing, because it would be dropped silently or fail later without a reason."""
+
+import torch
+
+from .capture import strip
+from .errors import ExportError
+from .places import Places
+
+TRAINED = (torch.float32, torch.bfloat16)
+
+
+def require_exportable(step, root):
+    """Raises ExportError for modules that cannot be exported as they are."""
+    for fqn, module in step.named_modules():
+        _require_plain(strip(fqn, root) or "the module", module)
+    places = Places(step)
+    for fqn, parameter in places.parameters.items():
+        _require_tensor(f"parameter {strip(fqn, root)}", parameter)
+        _require_parameter(strip(fqn, root), parameter)
+    parameters = {id(p): strip(n, root) for n, p in places.parameters.items()}
+    for fqn, buffer in places.buffers.items():
+        name = strip(fqn, root)
+        _require_tensor(f"buffer {name}", buffer)
+        if id(buffer) in parameters:
+            raise ExportError(f"{name} is registered as a buffer and {parameters[id(buffer)]} as a "
+                              "parameter, but they are one tensor; register it once")
+
+
+def _require_plain(name, module):
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ExportError(f"{name} is compiled by torch.jit; export the Python module it was made from")
+    if hasattr(module, "_orig_mod"):
+        raise ExportError(f"{name} is wrapped by torch.compile; export the module inside, ._orig_mod")
+    if isinstance(module, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
+        raise ExportError(f"{name} is a {type(module).__name__}; export the module inside, .module "
+                          "(dcc compile distributes the step)")
+    if module._backward_hooks or module._backward_pre_hooks:
+        raise ExportError(f"{name} has a backward hook, which is not part of an exported step; remove it "
+                          "(a gradient limit is clip_norm, a scale can be written into the loss)")
+
+
+def _require_tensor(what, tensor):
+    if isinstance(tensor, torch.nn.parameter.UninitializedTensorMixin):
+        raise ExportError(f"{what} has no shape yet (a lazy module); call the module once before the export")
+    if tensor.layout is not torch.strided:
+        raise ExportError(f"{what} is {tensor.layout}; dcc needs dense tensors: use .to_dense()")
+    if tensor.device.type not in ("cpu", "meta"):
+        raise ExportError(f"{what} is on {tensor.device}; move the module with .cpu() before the export")
+    if tensor.numel() == 0:
+        raise ExportError(f"{what} has no elements (shape {list(tensor.shape)}); remove it")
+
+
+def _require_parameter(name, parameter):
+    if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+        raise ExportError(f"parameter {name} has a gradient hook, which is not part of an exported step; "
+                          "remove it (a mask or scale can be written into the forward)")
+    if parameter.requires_grad and parameter.dtype not in TRAINED:
+        kind = str(parameter.dtype).removeprefix("torch.")
+        raise ExportError(f"parameter {name} is {kind}; dcc trains float32 and bfloat16 parameters: convert "
+                          "the module with .float(), or freeze it with requires_grad_(False)")

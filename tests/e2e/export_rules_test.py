@@ -1,0 +1,199 @@
+"""Initialisers as the values show them, and what of a live optimizer is written or refused.
+
+    build/venv/bin/python tests/e2e/export_rules_test.py
+"""
+
+import math
+import unittest
+
+import torch
+from torch import nn
+
+import running
+from export_case import ExportTest, description
+
+from dcc_export import ExportError
+from dcc_export.observed import contradicts, derive
+
+
+def normal(std, mean=0.0):
+    return {"kind": "normal", "mean": mean, "std": std}
+
+
+def uniform(bound):
+    return {"kind": "uniform", "low": -bound, "high": bound}
+
+
+class ObservedTest(unittest.TestCase):
+    """False alarms and power of the tests on values, drawn by torch itself."""
+
+    def setUp(self):
+        torch.manual_seed(7)
+
+    def test_sound_rules_are_not_refuted(self):
+        shapes = [(1,), (3,), (40,), (300,), (16, 16), (64, 8), (8, 200), (64, 300), (3, 5, 7, 7)]
+        for shape in shapes:
+            for dtype in (torch.float32, torch.bfloat16):
+                for _ in range(20):
+                    drawn = torch.empty(shape, dtype=dtype)
+                    self.assertFalse(contradicts(drawn.normal_(0.5, 0.02), normal(0.02, 0.5)), shape)
+                    if dtype is torch.float32 or len(shape) == 1:
+                        self.assertFalse(contradicts(drawn.uniform_(-0.1, 0.1), uniform(0.1)), shape)
+        large = torch.randn(1500, 1000)
+        self.assertFalse(contradicts(large, normal(1.0)))
+
+    def test_power_as_stated(self):
+        for _ in range(50):
+            self.assertTrue(contradicts(1.5 * torch.randn(300), normal(1.0)))
+            self.assertTrue(contradicts(torch.randn(300) / 1.5, normal(1.0)))
+            self.assertTrue(contradicts(torch.randn(5) / 50, normal(1.0)))
+            self.assertTrue(contradicts((torch.rand(60) * 2 - 1) / 1.5, uniform(1.0)))
+            self.assertTrue(contradicts((torch.rand(60) * 2 - 1) * 1.5, uniform(1.0)))
+            self.assertTrue(contradicts(torch.randn(400) + 0.6, normal(1.0)))
+            self.assertTrue(contradicts((torch.rand(300) * 2 - 1) * math.sqrt(3), normal(1.0)))
+        for size in (16, 40, 300):
+            orthogonal = nn.init.orthogonal_(torch.empty(size, size))
+            self.assertTrue(contradicts(orthogonal, normal(size**-0.5)), size)
+        low_rank = torch.randn(64, 4) @ torch.randn(4, 64) / 2
+        self.assertTrue(contradicts(low_rank, normal(float(low_rank.std()))))
+        padded = torch.randn(50, 16)
+        padded[0] = 0
+        self.assertTrue(contradicts(padded, normal(1.0)))
+
+    def test_exact_rules(self):
+        almost = torch.ones(1000)
+        self.assertFalse(contradicts(almost, {"kind": "ones"}))
+        almost[7] += 2.0**-23
+        for rule in ({"kind": "ones"}, {"kind": "zeros"}, {"kind": "constant", "value": 1.0}):
+            self.assertTrue(contradicts(almost, rule))
+        self.assertEqual(derive(torch.full((5,), 0.25)), {"kind": "constant", "value": 0.25})
+
+    def test_derived(self):
+        self.assertEqual(derive(torch.randn(100, 64) * 0.02), normal(0.02))
+        found = derive(torch.empty(100, 64).uniform_(-0.125, 0.125))
+        self.assertEqual(found["kind"], "uniform")
+        self.assertAlmostEqual(found["high"], 0.125, delta=1e-4)
+        few, one_sided = torch.randn(100), torch.randn(5000).abs()
+        for tensor in (few, one_sided, nn.init.orthogonal_(torch.empty(40, 40)), torch.arange(999.0), torch.full((5,), math.nan)):
+            self.assertIsNone(derive(tensor))
+
+
+class Net(nn.Module):
+    """Its own initialisation: std 0.02, zero biases; an orthogonal layer and a learned table."""
+
+    def __init__(self):
+        super().__init__()
+        self.emb = nn.Embedding(97, 32)
+        self.pad = nn.Embedding(97, 32, padding_idx=0)
+        self.fc, self.orthogonal, self.stock = nn.Linear(32, 32), nn.Linear(32, 32), nn.Linear(32, 32)
+        self.norm = nn.LayerNorm(32)
+        self.head = nn.Linear(32, 97, bias=False)
+        self.table = nn.Parameter(torch.arange(32.0) / 32)
+        for module in (self.emb, self.fc, self.head):
+            nn.init.normal_(module.weight, std=0.02)
+        nn.init.zeros_(self.fc.bias)
+        nn.init.orthogonal_(self.orthogonal.weight)
+
+    def forward(self, ids, labels):
+        h = self.stock(self.orthogonal(self.fc(self.norm(self.emb(ids) + self.pad(ids) + self.table))))
+        return nn.functional.cross_entropy(self.head(h), labels)
+
+
+class InitializerTest(ExportTest):
+    def test_own_initialisation(self):
+        ids = torch.randint(97, (6,))
+        program = self.export(Net(), (ids, ids), initializers={"table": {"kind": "zeros"}})
+        rules = description(self.path())["initializers"]
+        bound = uniform(1 / math.sqrt(32))
+        expected = {"emb.weight": normal(0.02), "fc.weight": normal(0.02), "head.weight": normal(0.02),
+                    "fc.bias": {"kind": "zeros"}, "norm.weight": {"kind": "ones"}, "norm.bias": {"kind": "zeros"},
+                    "stock.weight": bound, "stock.bias": bound, "orthogonal.bias": bound, "table": {"kind": "zeros"}}
+        self.assertEqual(rules, expected)
+        self.assertEqual(set(program.state_dict) - set(rules), {"pad.weight", "orthogonal.weight"})
+
+    def test_first_loss_from_a_seed(self):
+        """`dcrun --weights init:SEED` starts where the module's own initialisation does."""
+
+        class Lm(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.emb, self.head = nn.Embedding(97, 64), nn.Linear(64, 97, bias=False)
+                self.head.weight = self.emb.weight
+                nn.init.normal_(self.emb.weight, std=0.02)
+
+            def forward(self, ids, labels):
+                return nn.functional.cross_entropy(self.head(self.emb(ids)), labels)
+
+        ids = torch.randint(97, (32,))
+        self.export(Lm(), (ids, ids))
+        plan = running.compile_plan(self.path(), 1, 0)
+        run = running.train(plan, "init:3", 1, 1)
+        self.assertAlmostEqual(run.steps[0]["loss"], math.log(97), delta=0.1)
+
+
+class Named(nn.Module):
+    """Names that hold the pattern's own characters."""
+
+    NAMES = ("a*", "ab", "a?", "a??", "[a]", "a\\", "a\\*", "\\")
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleDict({name: nn.Linear(4, 4, bias=False) for name in self.NAMES})
+
+    def forward(self, x):
+        return sum(part(x).square().mean() for part in self.parts.values())
+
+
+class OptimizerStateTest(ExportTest):
+    def test_names_are_exact(self):
+        """Each name in turn gets a group; eager SGD says what it must become."""
+        for alone in Named.NAMES[:4] + Named.NAMES[5:7]:
+            with self.subTest(alone):
+                module = Named()
+                chosen = [module.parts[alone].weight]
+                others = [p for n, p in module.named_parameters() if p is not chosen[0]]
+                groups = [{"params": others}, {"params": chosen, "lr": 0.5}]
+                x = torch.randn(3, 4)
+                self.export(module, x, optimizer=torch.optim.SGD(groups, lr=0.0), check=False,
+                            roles={"x": {"role": "float", "low": -1.0, "high": 1.0}})
+                before = {k: v.clone() for k, v in module.state_dict().items()}
+                run = running.train(running.compile_plan(self.path(), 1, 0), self.path(), 1, 1)
+                saved = run.tensors()
+                changed = [n for n, v in before.items() if saved[n][2] != v.numpy().tobytes()]
+                self.assertEqual(changed, [f"parts.{alone}.weight"])
+
+    def refused(self, pattern, module, optimizer):
+        with self.assertRaisesRegex(ExportError, pattern):
+            self.export(module, torch.randn(3, 4), optimizer=optimizer, check=False)
+
+    def stepped(self, make):
+        module = Named()
+        optimizer = make(module.parameters())
+        module(torch.randn(3, 4)).backward()
+        optimizer.step()
+        return module, optimizer
+
+    def test_state_is_refused(self):
+        self.refused("has taken steps", *self.stepped(lambda p: torch.optim.AdamW(p)))
+        self.refused("has taken steps", *self.stepped(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)))
+        module, optimizer = self.stepped(lambda p: torch.optim.SGD(p, lr=0.1))
+        self.export(module, torch.randn(3, 4), optimizer=optimizer, check=False)  # plain SGD has no state
+        module = Named()
+        optimizer = torch.optim.AdamW(module.parameters())
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.0)
+        self.refused("scheduler", module, optimizer)
+        optimizer = torch.optim.AdamW(module.parameters())
+        optimizer.register_step_post_hook(lambda *_: None)
+        self.refused("hooks", module, optimizer)
+
+    def test_an_optimizer_of_the_users_own(self):
+        class Mine(torch.optim.AdamW):
+            def step(self, closure=None):
+                return None
+
+        module = Named()
+        self.refused("Mine is not supported", module, Mine(module.parameters()))
+
+
+if __name__ == "__main__":
+    unittest.main()
