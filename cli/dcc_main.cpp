@@ -1,10 +1,14 @@
 // dcc: command-line parsing. What the commands do is in cli/commands.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
-#include <iostream>
+#include <string>
+#include <vector>
 
 #include "cli/commands/commands.h"
 #include "src/base/build_id.h"
+#include "src/base/refused.h"
+#include "src/base/standard_streams.h"
 #include "src/base/text.h"
 
 namespace {
@@ -28,8 +32,18 @@ int finish(const Status& status) {
   return dc::base::exit_code(status.kind());
 }
 
+// The end of a command's help: each of `lines` as a whole command.
+template <typename... Lines>
+void example(CLI::App* command, Lines... lines) {
+  std::string text = sizeof...(lines) == 1 ? "Example:" : "Examples:";
+  for (const char* line : {lines...}) text += std::string("\n  dcc ") + line;
+  command->footer(text);
+}
+
 void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
   CLI::App* sub = app.add_subcommand("compile", "Compile one training step for a number of ranks");
+  example(sub, "compile model.pt2 --profile prof.json --world 2 -o plan.dcp",
+          "compile model.pt2 --world 8 --zero 3 --memory 512MiB -o plan.dcp");
   sub->add_option("model", a.model, "Archive written by scripts/export.py")->required();
   sub->add_option("-o,--output", a.output, "Plan to write")->required();
   sub->add_option("--profile", a.profile,
@@ -42,6 +56,7 @@ void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
       sub->add_option_function<int>(
              "--zero", [&a](int stage) { a.chain = "zero" + std::to_string(stage); },
              "ZeRO stage, 0 to 3: short for --chain zeroN")
+          ->check(CLI::Range(0, 3))
           ->excludes(chain);
   sub->add_option("--passes", a.passes, "A chain of your own, comma-separated")
       ->excludes(chain)
@@ -73,11 +88,14 @@ void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
   sub->add_option("--config", a.config, "train.json; overrides what the archive says");
   sub->add_flag("--no-cache", a.no_cache, "Neither read nor write the plan cache");
   sub->add_flag("--json", a.json, "Print the report as JSON");
+  sub->add_flag("--verbose", a.verbose, "Also print digests, options and the compiler's version");
 }
 
 void add_profile(CLI::App& app, dc::cli::ProfileArguments& a) {
   CLI::App* sub =
       app.add_subcommand("profile", "Measure a model's kernels and this machine's collectives");
+  example(sub, "profile model.pt2 -n 2 -o prof.json",
+          "profile model.pt2 -n 2 --offload-dir /scratch -o prof.json");
   sub->add_option("model", a.model, "Archive written by scripts/export.py")->required();
   sub->add_option("-o,--output", a.output, "prof.json to write")->required();
   sub->add_option("-n,--ranks", a.ranks, "Start this many ranks on this machine");
@@ -85,6 +103,9 @@ void add_profile(CLI::App& app, dc::cli::ProfileArguments& a) {
                   "What carries collectives: local, mpi, tcp, or auto by host and launcher")
       ->check(CLI::IsMember({"auto", "local", "mpi", "tcp"}))
       ->capture_default_str();
+  sub->add_option("--job-key", a.job_key,
+                  "File with a secret by which ranks of several hosts recognise each other; or set "
+                  "DCRUN_JOB_KEY");
   sub->add_option("--offload-dir", a.offload_dir,
                   "Also measure copies to and from a file in this folder, as plans that offload to "
                   "disk make them");
@@ -94,6 +115,7 @@ void add_profile(CLI::App& app, dc::cli::ProfileArguments& a) {
 void add_reading(CLI::App& app, dc::cli::InspectArguments& inspect,
                  dc::cli::VerifyArguments& verify) {
   CLI::App* show = app.add_subcommand("inspect", "Show what a plan holds");
+  example(show, "inspect plan.dcp", "inspect plan.dcp trace.json --as=timeline -o step.html");
   show->add_option("plan", inspect.plan, "Plan file")->required();
   show->add_option("trace", inspect.trace,
                    "Trace of dcrun, shown beside the prediction; for timeline only");
@@ -102,15 +124,19 @@ void add_reading(CLI::App& app, dc::cli::InspectArguments& inspect,
       ->check(CLI::IsMember({"summary", "text", "json", "memory", "timeline"}))
       ->capture_default_str();
   show->add_option("-o,--output", inspect.output, "File to write instead of standard output");
+  show->add_flag("--verbose", inspect.verbose,
+                 "Summary with digests, options and the compiler's version");
   CLI::App* check = app.add_subcommand("verify",
                                        "Check a plan: levels 0 (digest), 1 (structure), 2 (memory, "
                                        "shapes, effects), 3 (order between streams)");
+  example(check, "verify plan.dcp");
   check->add_option("plan", verify.plan, "Plan file")->required();
 }
 
 void add_simulate(CLI::App& app, dc::cli::SimulateArguments& a) {
   CLI::App* sub =
       app.add_subcommand("simulate", "Predict a plan's step on another machine, without compiling");
+  example(sub, "simulate plan.dcp --link 12.5", "simulate plan.dcp --profile other.json --json");
   sub->add_option("plan", a.plan, "Plan file")->required();
   sub->add_option("--profile", a.profile,
                   "Measurements written by dcc profile; without it a generic CPU is assumed");
@@ -123,6 +149,7 @@ void add_simulate(CLI::App& app, dc::cli::SimulateArguments& a) {
 void add_calibrate(CLI::App& app, dc::cli::CalibrateArguments& a) {
   CLI::App* sub =
       app.add_subcommand("calibrate", "Correct a profile by one recorded run of a plan");
+  example(sub, "calibrate plan.dcp --profile prof.json --recorded run.json -o better.json");
   sub->add_option("plan", a.plan, "Plan that ran")->required();
   sub->add_option("--profile", a.profile, "Measurements written by dcc profile")->required();
   sub->add_option("--recorded", a.recorded, "What dcrun --record-profile wrote in that run")
@@ -132,50 +159,77 @@ void add_calibrate(CLI::App& app, dc::cli::CalibrateArguments& a) {
 
 void add_passes(CLI::App& app, dc::cli::OptArguments& a) {
   CLI::App* sub = app.add_subcommand("opt", "Run passes over a .dcir file and print the result");
+  example(sub, "opt step.dcir --passes normalize-graph,shard-parameters=2");
   sub->add_option("file", a.file, "Step in text form, - for standard input")->required();
   sub->add_option("--passes", a.passes, "Comma-separated passes")->required();
-  app.add_subcommand("passes",
-                     "List the passes, in the order in which they may run, and the named chains");
+  example(
+      app.add_subcommand(
+          "passes", "List the passes, in the order in which they may run, and the named chains"),
+      "passes");
 }
 
 void add_cache(CLI::App& app, dc::cli::CacheArguments& a) {
   CLI::App* sub = app.add_subcommand(
       "cache", "The plan cache ($DCC_CACHE_DIR, else $XDG_CACHE_HOME/dcc, else ~/.cache/dcc)");
+  example(sub, "cache ls", "cache gc --keep 1GiB");
   sub->require_subcommand(1);
-  sub->add_subcommand("ls", "List cached plans");
+  example(sub->add_subcommand("ls", "List cached plans: model, options, last use, size, key"),
+          "cache ls");
   CLI::App* collect = sub->add_subcommand("gc", "Remove the least recently used plans");
+  example(collect, "cache gc --keep 1GiB");
   collect->add_option("--keep", a.keep, "Bytes to keep")->capture_default_str();
 }
 
-// CLI11's message, with the nearest known word when an option or a command is misspelt.
-int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
-  const CLI::App* sub = &app;
-  if (!app.get_subcommands().empty()) sub = app.get_subcommands().front();
+std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::Option* option : sub->get_options()) {
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+// "unknown command 'diff'; ...": nothing if the command line names one that there is.
+std::string missing_command(const CLI::App& app, int argc, char** argv) {
+  const std::string word = argc > 1 ? argv[1] : "";
+  if (word.starts_with("-") || !app.get_subcommands().empty()) return "";
+  const std::vector<std::string> names = command_names(app);
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  const std::string text = word.empty() ? "no command given" : "unknown command '" + word + "'";
+  const std::string close = word.empty() ? "" : dc::base::did_you_mean(word, known);
+  if (!close.empty()) return text + close;
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return text + "; the commands are " + list;
+}
+
+// CLI11's message, with the nearest known word when an option or a command is misspelt.
+std::string what_is_wrong(const CLI::App& app, const CLI::App& sub, const CLI::ParseError& error,
+                          int argc, char** argv) {
+  if (std::string text = missing_command(app, argc, argv); !text.empty()) return text;
+  std::vector<std::string> names = command_names(sub);
+  for (const CLI::Option* option : sub.get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
-  for (const CLI::App* command : sub->get_subcommands({})) names.push_back(command->get_name());
   const std::vector<std::string_view> known(names.begin(), names.end());
-  std::string what = error.what();
   for (int i = 1; i < argc; ++i) {
-    const std::string word(
-        std::string_view(argv[i]).substr(0, std::string_view(argv[i]).find('=')));
+    const std::string_view argument = argv[i];
+    const std::string word(argument.substr(0, argument.find('=')));
     if (std::find(known.begin(), known.end(), word) != known.end()) continue;
     const std::string hint = dc::base::did_you_mean(word, known);
     if (hint.empty()) continue;
-    what = "unknown " + std::string(word.starts_with("-") ? "option" : "command") + " '" + word +
+    return "unknown " + std::string(word.starts_with("-") ? "option" : "command") + " '" + word +
            "'" + hint;
-    break;
   }
-  std::fprintf(stderr, "error[DC2800]: %s\nRun `dcc %s--help` for the options.\n", what.c_str(),
+  return error.what();
+}
+
+int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const CLI::App* sub = app.get_subcommands().empty() ? &app : app.get_subcommands().front();
+  std::fprintf(stderr, "error[DC2800]: %s\nRun `dcc %s--help` for the options.\n",
+               what_is_wrong(app, *sub, error, argc, argv).c_str(),
                sub == &app ? "" : (sub->get_name() + " ").c_str());
   return dc::base::exit_code(ErrorKind::Usage);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App app{"dcc: an ahead-of-time compiler for distributed training"};
   app.footer(kFooter);
   app.set_version_flag("--version", std::string(dc::base::build_id()));
@@ -214,4 +268,16 @@ int main(int argc, char** argv) {
   if (chosen->get_subcommands().front()->get_name() == "ls")
     return finish(dc::cli::run_cache_list());
   return finish(dc::cli::run_cache_collect(cache));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  dc::base::open_standard_streams();
+  try {
+    const int code = run(argc, argv);
+    return code != 0 ? code : finish(dc::base::check_standard_output());
+  } catch (const std::exception& error) {
+    return finish(dc::base::refused(error));
+  }
 }

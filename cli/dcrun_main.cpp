@@ -11,6 +11,7 @@
 #include "cli/dcrun_options.h"
 #include "cli/rank_threads.h"
 #include "cli/record_profile.h"
+#include "runtime/comm/job_key.h"
 #include "runtime/comm/launch.h"
 #include "runtime/comm/rendezvous.h"
 #include "runtime/plan/file.h"
@@ -19,6 +20,8 @@
 #include "runtime/train/signals.h"
 #include "runtime/train/train.h"
 #include "src/base/file.h"
+#include "src/base/refused.h"
+#include "src/base/standard_streams.h"
 #include "src/base/text.h"
 #include "src/base/train_config.h"
 
@@ -40,6 +43,14 @@ int report(const Status& status, const std::string& who) {
   std::fflush(stdout);
   std::fprintf(stderr, "%s: %s (exit %d)\n", who.c_str(), base::printable(line).c_str(), code);
   return code;
+}
+
+// What another rank of this host has said is not said again.
+int report_rank(const Status& status, const runtime::LaunchInfo& launch, const std::string& who) {
+  const bool first_of_a_host = launch.local_rank == 0 && !launch.one_host();
+  if (runtime::is_reported_elsewhere(status) && !first_of_a_host)
+    return base::exit_code(status.kind());
+  return report(status, who);
 }
 
 int report_stop(const runtime::Outcome& outcome, const cli::DcrunOptions& options,
@@ -96,6 +107,9 @@ Result<Ready> make_ready(const cli::DcrunOptions& options, const runtime::Launch
   DC_ASSIGN_OR_RETURN(ready.loaded, runtime::plan::load(options.plan));
   DC_RETURN_IF_ERROR(check_world(ready.loaded, launch));
   DC_ASSIGN_OR_RETURN(ready.options, train_options(options, ready.loaded.plan));
+  if (const int threads = ready.loaded.plan.threads; threads > 1) {
+    DC_RETURN_IF_ERROR(base::try_threads(threads - 1));
+  }
   if (launch.rank == 0 && !options.record_profile.empty()) {
     DC_RETURN_IF_ERROR(base::check_writable(options.record_profile));
   }
@@ -112,14 +126,15 @@ Result<runtime::Outcome> run_rank(const cli::DcrunOptions& options,
     comm.threads_per_rank = ready->loaded.plan.threads;
     cli::set_threads(ready->loaded.plan.threads);
   }
-  auto connected = runtime::connect(launch, comm);
+  auto connected = base::or_refused([&] { return runtime::connect(launch, comm); });
   if (!connected.ok()) return ready.ok() ? connected.status() : ready.status();
   const std::unique_ptr<runtime::Job> job = std::move(connected).value();
   // Every rank first hears whether all others could read what they were given.
   Status status = runtime::agree(job->control(), ready.ok() ? Status() : ready.status(),
                                  "reading the plan and the configuration");
   if (!status.ok()) return status;
-  auto outcome = runtime::train(ready->loaded, *job, launch, ready->options);
+  auto outcome =
+      base::or_refused([&] { return runtime::train(ready->loaded, *job, launch, ready->options); });
   if (outcome.ok() && outcome->recording) {
     status = cli::record_profile(options.record_profile, options.offload_dir, ready->loaded,
                                  *outcome->recording, *job, launch);
@@ -140,9 +155,7 @@ Status check_launch(const cli::DcrunOptions& options, const runtime::LaunchInfo&
                     "without that launcher");
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   runtime::hold_stop_signals();  // first, so that an early signal is not lost
   signal(SIGPIPE, SIG_IGN);      // a launcher that stops reading must not end a save
   signal(SIGXFSZ, SIG_IGN);      // a file that may not grow is an error like a full disk
@@ -155,12 +168,26 @@ int main(int argc, char** argv) {
   auto launch = runtime::detect_launch();
   if (!launch.ok()) return report(launch.status(), "dcrun");
   if (Status status = check_launch(*options, *launch); !status.ok()) return report(status, "dcrun");
+  auto secret = runtime::read_job_key(options->job_key);
+  if (!secret.ok()) return report(secret.status(), "dcrun");
+  launch->secret = std::move(secret).value();
   if (options->ranks > 0 && launch->launcher == runtime::Launcher::Single) {
     return runtime::spawn_ranks(options->ranks, argc, argv);  // takes what is held
   }
   runtime::watch_stop_signals();
   const std::string who = "dcrun[rank " + std::to_string(launch->rank) + "]";
   auto outcome = run_rank(*options, *launch);
-  if (!outcome.ok()) return report(outcome.status(), who);
+  if (!outcome.ok()) return report_rank(outcome.status(), *launch, who);
   return outcome->stopped ? report_stop(*outcome, *options, who) : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  base::open_standard_streams();
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    return report(base::refused(error), "dcrun");
+  }
 }

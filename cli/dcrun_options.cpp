@@ -69,6 +69,10 @@ void declare_rest(CLI::App& app, Raw& raw) {
       ->type_name("NAME")
       ->check(CLI::IsMember({"auto", "local", "mpi", "tcp"}))
       ->capture_default_str();
+  app.add_option("--job-key", o.job_key,
+                 "File with a secret by which ranks of several hosts recognise each other; or set "
+                 "DCRUN_JOB_KEY")
+      ->type_name("FILE");
   app.add_option("--timeout", o.timeout_seconds, "Longest wait in a collective")
       ->type_name("SECONDS")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))

@@ -18,6 +18,7 @@ struct DcrunOptions {
   std::optional<double> lr;
   std::optional<uint64_t> shuffle;
   std::string comm = "auto";
+  std::string job_key;  // a file; empty: DCRUN_JOB_KEY or nothing
   int64_t timeout_seconds = 600;
   std::string metrics, save, trace, record_profile, dump_gradients, offload_dir;
   bool poison = false;

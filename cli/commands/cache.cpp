@@ -1,6 +1,9 @@
+#include <algorithm>
 #include <cstdio>
+#include <ctime>
 
 #include "cli/commands/commands.h"
+#include "runtime/plan/report.h"
 #include "src/base/text.h"
 #include "src/cache/plan_cache.h"
 
@@ -9,16 +12,45 @@ namespace dc::cli {
 base::Result<int64_t> parse_bytes(const std::string& text) {
   const std::optional<int64_t> bytes = base::parse_bytes(text);
   if (bytes) return *bytes;
-  return base::Status(
-      base::ErrorKind::Usage, "DC2802",
-      "'" + text + "' is not a number of bytes; write for example 100000000, 512MiB or 2GiB");
+  return base::Status(base::ErrorKind::Usage, "DC2802",
+                      "'" + text +
+                          "' is not a number of bytes; write for example 100000000, 512MiB (of "
+                          "2^20 bytes) or 20MB (of "
+                          "10^6)");
 }
+
+namespace {
+
+// The day and minute, in UTC: the same for all who share a cache.
+std::string date(int64_t nanoseconds) {
+  const std::time_t seconds = nanoseconds / 1'000'000'000;
+  std::tm parts{};
+  char text[32];
+  if (gmtime_r(&seconds, &parts) == nullptr ||
+      std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts) == 0)
+    return "?";
+  return text;
+}
+
+// "step of 10409280 parameters (cfe43ccb7207)": archives do not name their model.
+std::string model_of(const runtime::plan::Plan& plan) {
+  return plan.name + " of " + std::to_string(runtime::plan::parameter_facts(plan).elements) +
+         " parameters (" + plan.model_digest.substr(0, 12) + ")";
+}
+
+}  // namespace
 
 base::Status run_cache_list() {
   const cache::PlanCache store(cache::PlanCache::default_directory());
-  DC_ASSIGN_OR_RETURN(const std::vector<cache::Entry> entries, store.list());
+  DC_ASSIGN_OR_RETURN(std::vector<cache::Entry> entries, store.list());
+  std::sort(entries.begin(), entries.end(), [](const cache::Entry& a, const cache::Entry& b) {
+    return a.last_used != b.last_used ? a.last_used > b.last_used : a.key < b.key;
+  });
   for (const cache::Entry& entry : entries) {
-    std::printf("%s %10s\n", entry.key.c_str(), base::format_bytes(entry.bytes.v).c_str());
+    const std::optional<runtime::plan::Plan> plan = store.peek(entry.key);
+    std::printf("%s UTC %10s  %.12s  %s\n", date(entry.last_used).c_str(),
+                base::format_bytes(entry.bytes.v).c_str(), entry.key.c_str(),
+                plan ? (model_of(*plan) + ", " + plan->options).c_str() : "(damaged)");
   }
   return {};
 }

@@ -23,13 +23,14 @@ struct CompileArguments {
   std::string reduction_order;  // "per-step", "per-micro-batch", "auto" or empty
   std::string reduce_dtype;     // "float32", "bfloat16" or empty
   int grad_accum = 1;
-  // Budgets: bytes with an optional suffix (KiB, MiB, GiB); empty: no budget
+  // Budgets: bytes with an optional unit (base::parse_bytes); empty: no budget
   std::string memory, host_memory, disk_memory;
   std::string offload_space;       // "host", "disk" or empty
   std::string recompute = "auto";  // "auto", "full" or "off"
   int threads = 1;
   bool no_cache = false;
   bool json = false;
+  bool verbose = false;
 };
 base::Status run_compile(const CompileArguments& arguments);
 
@@ -38,6 +39,7 @@ struct ProfileArguments {
   std::string output;
   int ranks = 0;  // 0: as the launcher says, one if there is none
   std::string comm = "auto";
+  std::string job_key;      // a file; empty: DCRUN_JOB_KEY or nothing
   std::string offload_dir;  // empty: copies to disk are not measured
   int threads = 1;
 };
@@ -49,6 +51,7 @@ struct InspectArguments {
   std::string trace;           // of `dcrun --trace`, for timeline; empty: none
   std::string as = "summary";  // summary | text | json | memory | timeline
   std::string output;          // empty: stdout
+  bool verbose = false;        // summary with digests
 };
 base::Status run_inspect(const InspectArguments& arguments);
 
@@ -89,7 +92,7 @@ struct CacheArguments {
 base::Status run_cache_list();
 base::Status run_cache_collect(const CacheArguments& arguments);
 
-// "512MiB", "2GiB", "100000"; Usage (64) otherwise.
+// base::parse_bytes; Usage (64) for what it does not read.
 base::Result<int64_t> parse_bytes(const std::string& text);
 
 }  // namespace dc::cli

@@ -18,8 +18,8 @@
 #include "src/base/text.h"
 #include "src/cache/plan_cache.h"
 #include "src/cost/costs.h"
-#include "src/frontend/archive_digest.h"
 #include "src/plan/compile.h"
+#include "src/plan/emit.h"
 #include "src/profile/profile_file.h"
 
 namespace dc::cli {
@@ -188,10 +188,14 @@ struct Compiled {
   bool hit = false;
 };
 
-// The plan under `key`, if the cache has a sound one.
-std::optional<Compiled> look_up(Job& job, const std::string& key) {
+// The plan under `key`, if the cache has a sound one that is of this model and these options.
+std::optional<Compiled> look_up(Job& job, const Model& model, const std::string& key) {
+  const cache::KeyParts parts = key_parts(job, "");
+  const cache::Request request{
+      model.step.model_digest, parts.profile_digest, job.options.canonical(),
+      parts.compiler,          model.notes,          plan::emit_optimizer(model.step.optimizer)};
   std::string warning;
-  std::optional<cache::Found> found = job.cache.find_plan(key, warning);
+  std::optional<cache::Found> found = job.cache.find(key, request, warning);
   if (!warning.empty()) std::fprintf(stderr, "warning: %s\n", warning.c_str());
   if (!found) return std::nullopt;
   return Compiled{std::move(found->bytes), std::move(found->plan), true};
@@ -221,25 +225,12 @@ std::string joined(const std::vector<std::string>& lines) {
 }
 
 Result<Compiled> obtain(Job& job) {
-  std::string config_text;
-  if (!job.arguments.config.empty()) {
-    DC_ASSIGN_OR_RETURN(config_text, base::read_file(job.arguments.config));
-  }
-  DC_ASSIGN_OR_RETURN(const std::string archive, frontend::archive_digest(job.arguments.model));
-  const std::string direct = cache::key_of(archive, key_parts(job, config_text));
-  if (const std::optional<std::string> key = job.cache.find_direct(direct)) {
-    if (std::optional<Compiled> found = look_up(job, *key)) {
-      job.watch.lap("look up");
-      return std::move(*found);
-    }
-  }
-  job.watch.lap("look up");
   DC_ASSIGN_OR_RETURN(Model model, read_model(job.arguments.model, job.arguments.config));
   job.watch.lap("read");
   // Notes are in the plan, so they count; the archive's own names of things do not.
   const std::string key =
       cache::key_of(model.step.model_digest, key_parts(job, model.config + joined(model.notes)));
-  std::optional<Compiled> compiled = look_up(job, key);
+  std::optional<Compiled> compiled = look_up(job, model, key);
   job.watch.lap("look up");
   if (!compiled) {
     DC_ASSIGN_OR_RETURN(compiled, compile_anew(job, std::move(model)));
@@ -247,7 +238,7 @@ Result<Compiled> obtain(Job& job) {
   const std::vector<std::string>& notes = compiled->plan.notes;
   if (std::find(notes.begin(), notes.end(), plan::kCutShort) != notes.end())
     return std::move(*compiled);
-  if (Status stored = job.cache.store(direct, key, compiled->bytes); !stored.ok()) {
+  if (Status stored = job.cache.store(key, compiled->bytes); !stored.ok()) {
     std::fprintf(stderr, "warning: the plan was not cached: %s\n", stored.sentence().c_str());
   }
   job.watch.lap("cache");
@@ -275,8 +266,10 @@ std::vector<std::string> changes(const std::optional<runtime::plan::Plan>& befor
   return runtime::plan::changes(*before, after);
 }
 
-std::string text_report(const Compiled& compiled, const std::vector<std::string>& changes) {
+std::string text_report(const Job& job, const Compiled& compiled,
+                        const std::vector<std::string>& changes) {
   std::string text = runtime::plan::report(compiled.plan);
+  if (job.arguments.verbose) text += runtime::plan::identity(compiled.plan);
   if (changes.empty()) return text;
   text += "changes            against the plan that the file held before\n";
   for (const std::string& line : changes) text += "  " + line + "\n";
@@ -325,7 +318,7 @@ Status run_compile(const CompileArguments& arguments) {
     std::fprintf(stderr, "note: %s\n", note.c_str());
   }
   const std::string report =
-      arguments.json ? json_report(job, compiled, changed) : text_report(compiled, changed);
+      arguments.json ? json_report(job, compiled, changed) : text_report(job, compiled, changed);
   std::fputs(report.c_str(), stdout);
   std::fprintf(stderr, "%s: %s, cache %s; %s\n", arguments.output.c_str(),
                base::format_bytes(static_cast<int64_t>(compiled.bytes.size())).c_str(),

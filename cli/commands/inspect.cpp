@@ -5,6 +5,7 @@
 #include "runtime/page/page.h"
 #include "runtime/plan/file.h"
 #include "runtime/plan/memory_report.h"
+#include "runtime/plan/report.h"
 #include "src/base/file.h"
 
 namespace dc::cli {
@@ -26,6 +27,7 @@ base::Result<std::string> shown(const InspectArguments& arguments,
   if (arguments.as == "json") text = runtime::plan::to_json(loaded.plan);
   if (arguments.as == "memory") text = runtime::plan::memory_report(loaded.plan);
   if (arguments.as == "summary") text = runtime::plan::summary(loaded.plan);
+  if (arguments.as == "summary" && arguments.verbose) text += runtime::plan::identity(loaded.plan);
   if (text.empty() || text.back() != '\n') text += '\n';
   return text;
 }

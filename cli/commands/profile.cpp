@@ -7,10 +7,12 @@
 #include "cli/commands/model.h"
 #include "cli/machine.h"
 #include "cli/rank_threads.h"
+#include "runtime/comm/job_key.h"
 #include "runtime/comm/rendezvous.h"
 #include "runtime/measure/measure.h"
 #include "runtime/train/agreement.h"
 #include "src/base/file.h"
+#include "src/base/refused.h"
 #include "src/base/text.h"
 #include "src/cost/analytic.h"
 #include "src/cost/profiled.h"
@@ -163,6 +165,9 @@ int run_profile(const ProfileArguments& arguments, int argc, char** argv) {
   }
   Result<runtime::LaunchInfo> launch = runtime::detect_launch();
   if (!launch.ok()) return finish(launch.status());
+  Result<std::string> secret = runtime::read_job_key(arguments.job_key);
+  if (!secret.ok()) return finish(secret.status());
+  launch->secret = std::move(secret).value();
   if (launch->launcher == runtime::Launcher::Single && arguments.ranks > 1) {
     // One message here instead of one from every rank.
     if (Status status = base::check_writable(arguments.output); !status.ok()) return finish(status);
@@ -174,7 +179,11 @@ int run_profile(const ProfileArguments& arguments, int argc, char** argv) {
                              " contradicts the launcher, which started " +
                              std::to_string(launch->world) + " ranks; leave out -n"));
   }
-  return finish(profile_rank(arguments, *launch));
+  const Status status = base::or_refused([&] { return profile_rank(arguments, *launch); });
+  // What another rank of this host has said is not said again.
+  if (runtime::is_reported_elsewhere(status) && launch->one_host())
+    return base::exit_code(status.kind());
+  return finish(status);
 }
 
 }  // namespace dc::cli

@@ -28,6 +28,7 @@ struct LaunchInfo {
   int local_rank = 0, local_world = 1;  // ranks of this host
   std::string job;                      // equal on all ranks of this start, different for any other
   std::optional<Master> master = std::nullopt;
+  std::string secret = {};  // what only this job knows (job_key.h); empty: nothing was given
   bool one_host() const { return local_world == world; }
 };
 std::string_view name(Launcher launcher);

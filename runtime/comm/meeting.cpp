@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "runtime/comm/control_page.h"
+#include "src/base/sha256.h"
 
 namespace dc::runtime {
 namespace {
@@ -21,6 +22,7 @@ using base::ErrorKind;
 using base::Status;
 
 constexpr uint32_t kMagic = 0x64635201;  // changes with the protocol and the control page
+constexpr size_t kMostGuests = 64;       // the oldest that has not spoken leaves for one more
 enum class Kind : uint32_t { Hello, Welcome, Refusal, Memory };
 
 struct Message {
@@ -37,22 +39,13 @@ Status socket_error(const char* call) {
                 std::string("the ranks cannot meet: ") + call + ": " + std::strerror(errno));
 }
 
-uint64_t hash_of(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325ull;
-  for (const unsigned char c : text) hash = (hash ^ c) * 0x100000001b3ull;
-  return hash;
-}
-
-// An abstract address exists as long as its socket: nothing to clean up.
-socklen_t make_address(const std::string& job, sockaddr_un* address) {
+// An abstract address exists as long as its socket: nothing to clean up. All users of the host see
+// it, so it tells nothing of the job's name, which may be the only secret that its ranks share.
+socklen_t make_address(const LaunchInfo& launch, sockaddr_un* address) {
   *address = {};
   address->sun_family = AF_UNIX;
-  std::string name = "dcrun/" + std::to_string(geteuid()) + "/" + job;
-  const size_t room = sizeof(address->sun_path) - 1;
-  if (name.size() > room) {
-    const std::string hash = "#" + std::to_string(hash_of(job));
-    name = name.substr(0, room - hash.size()) + hash;
-  }
+  const std::string hidden = base::sha256_hex(launch.secret + "\n" + launch.job);
+  const std::string name = "dcrun/" + std::to_string(geteuid()) + "/" + hidden;
   std::memcpy(address->sun_path + 1, name.data(), name.size());
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
@@ -151,7 +144,7 @@ class Hub {
 
   Status listen_for_peers() {
     sockaddr_un address;
-    const socklen_t length = make_address(launch_.job, &address);
+    const socklen_t length = make_address(launch_, &address);
     listener_ = Descriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     if (!listener_.ok()) return socket_error("socket");
     // An earlier start of the same job, restarted by its launcher, may need a moment to end.
@@ -197,9 +190,16 @@ class Hub {
 
   void accept_one() {
     Descriptor guest(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!guest.ok()) return;
+    if (!guest.ok()) {
+      if (!guests_.empty())
+        guests_.erase(guests_.begin());  // gives its descriptor back
+      else
+        sleep_ms(10);  // until one is free
+      return;
+    }
     const auto credentials = peer_of(guest.get());
     if (credentials && credentials->uid == geteuid()) guests_.push_back(std::move(guest));
+    if (guests_.size() > kMostGuests) guests_.erase(guests_.begin());
   }
 
   Status greet(Descriptor guest) {
@@ -241,7 +241,7 @@ class Hub {
 
 base::Result<Descriptor> call_hub(const LaunchInfo& launch, int64_t deadline) {
   sockaddr_un address;
-  const socklen_t length = make_address(launch.job, &address);
+  const socklen_t length = make_address(launch, &address);
   for (int64_t pause = 1;; pause = std::min<int64_t>(pause * 2, 50)) {
     Descriptor hub(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     if (!hub.ok()) return socket_error("socket");

@@ -103,7 +103,7 @@ class TcpJob final : public Job {
  public:
   TcpJob(Gathering& gathering, std::chrono::milliseconds timeout, int rank)
       : shared_(std::make_shared<TcpRank>()),
-        place_{rank, gathering.token, gathering.seats, std::move(gathering.door)} {
+        place_{rank, gathering.session, gathering.seats, std::move(gathering.door)} {
     shared_->timeout = timeout;
   }
   ~TcpJob() override { leave(base::ok_status()); }

@@ -10,7 +10,8 @@ namespace {
 using base::ErrorKind;
 using base::Status;
 
-constexpr uint32_t kAccepted = 0x6f6b6179;
+constexpr int kTries = 5;
+constexpr int64_t kPauseMs = 20;
 
 Status ended(const std::string& who) {
   return Status(ErrorKind::PeerDied, "DC6104", who + " ended while the ranks connected");
@@ -28,8 +29,11 @@ class Opening {
       missing -= came ? 1 : 0;
     }
     for (int peer = 0; peer < place_.rank; ++peer) {
-      uint32_t answer = 0;
-      if (!receive_whole(link(peer), &answer, sizeof(answer), deadline_)) return no_answer(peer);
+      // A peer that many strangers call may have dropped this rank for one of them.
+      for (int tries = 1; !is_accepted(peer); ++tries) {
+        if (tries == kTries || !pause_ms(kPauseMs, deadline_) || !call(peer).ok())
+          return no_answer(peer);
+      }
     }
     return std::move(links_);
   }
@@ -37,6 +41,16 @@ class Opening {
  private:
   int world() const { return static_cast<int>(place_.seats.size()); }
   int link(int peer) const { return links_[static_cast<size_t>(peer)].get(); }
+
+  Proof prove(std::string_view purpose, int from, int to) const {
+    return link_proof(place_.session, purpose, group_, from, to);
+  }
+
+  bool is_accepted(int peer) const {
+    Proof answer{};
+    return receive_whole(link(peer), &answer, sizeof(answer), deadline_) &&
+           base::equal_in_constant_time(answer, prove("accept", peer, place_.rank));
+  }
 
   // The kernel of the peer takes the connection and the hello, even if the peer is not there yet.
   Status call(int peer) {
@@ -47,7 +61,7 @@ class Opening {
     hello.rank = place_.rank;
     hello.world = world();
     hello.pid = getpid();
-    hello.token = place_.token;
+    hello.proof = prove("call", place_.rank, peer);
     if (connection.socket.ok() &&
         send_whole(connection.socket.get(), &hello, sizeof(hello), deadline_)) {
       links_[static_cast<size_t>(peer)] = std::move(connection.socket);
@@ -84,11 +98,13 @@ class Opening {
     }
     const Hello& hello = visitor->hello;
     // A stranger, a rank of an earlier start, or one that has lost its way: it is turned away.
-    if (hello.protocol != kTcpProtocol || hello.token != place_.token || hello.group != group_ ||
-        hello.world != world() || hello.rank <= place_.rank || hello.rank >= world() ||
+    if (hello.protocol != kTcpProtocol || hello.group != group_ || hello.world != world() ||
+        hello.rank <= place_.rank || hello.rank >= world() ||
+        !base::equal_in_constant_time(hello.proof, prove("call", hello.rank, place_.rank)) ||
         link(hello.rank) >= 0)
       return false;
-    if (!send_whole(visitor->socket.get(), &kAccepted, sizeof(kAccepted), deadline_)) return false;
+    const Proof answer = prove("accept", place_.rank, hello.rank);
+    if (!send_whole(visitor->socket.get(), &answer, sizeof(answer), deadline_)) return false;
     links_[static_cast<size_t>(hello.rank)] = std::move(visitor->socket);
     return true;
   }

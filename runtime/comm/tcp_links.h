@@ -10,7 +10,7 @@ namespace dc::runtime {
 // What connecting needs to know.
 struct Place {
   int rank = 0;
-  Token token{};
+  std::string session;      // the key of link proofs
   std::vector<Seat> seats;  // by rank
   Door door;
 };

@@ -1,6 +1,5 @@
 #include "runtime/comm/tcp_meeting.h"
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,7 +9,6 @@
 #include "runtime/comm/control_page.h"
 #include "runtime/comm/meeting.h"
 #include "runtime/comm/tcp_master.h"
-#include "src/base/sha256.h"
 
 namespace dc::runtime {
 namespace {
@@ -20,24 +18,23 @@ using base::Status;
 
 enum class Word : uint32_t { Heard, Welcome, Refused, OtherJob };
 
-struct Answer {  // of rank 0; a welcome is followed by the seats
+// Of rank 0, the same in every protocol; a welcome is followed by the seats and their proof. To
+// OtherJob there is no proof: what one side would prove the other has no key to.
+struct Answer {
   Word word = Word::Heard;
   int32_t error = 0;  // ErrorKind of a refusal
-  Token token{};
+  Nonce start{};      // with a welcome: what session_key() wants
   char text[240] = {};
+  Proof proof{};  // "answer", of all before it
+  std::span<const std::byte> before_proof() const {
+    return bytes_of(*this).first(offsetof(Answer, proof));
+  }
 };
 
 struct WireSeat {
   char host[48] = {};
   int32_t port = 0, pid = 0;
 };
-
-Token token_of(const std::string& text) {
-  const std::string hex = base::sha256_hex(text);
-  Token token{};
-  std::copy_n(hex.begin(), token.size(), token.begin());
-  return token;
-}
 
 void put(char (&field)[48], const std::string& text) {
   std::memcpy(field, text.data(), std::min(text.size(), sizeof(field) - 1));
@@ -47,7 +44,10 @@ std::string get(const char (&field)[48]) { return std::string(field, strnlen(fie
 // Rank 0's side.
 class Hub {
  public:
-  Hub(const LaunchInfo& launch, Deadline deadline) : launch_(launch), deadline_(deadline) {
+  Hub(const LaunchInfo& launch, Deadline deadline)
+      : launch_(launch), deadline_(deadline), key_(meeting_key(launch)), start_(draw_nonce()) {
+    conversations_.resize(static_cast<size_t>(launch.world));
+    gathering_.session = session_key(key_, start_);
     gathering_.lines.resize(static_cast<size_t>(launch.world));
     gathering_.seats.resize(static_cast<size_t>(launch.world));
     gathering_.seats[0].pid = getpid();
@@ -55,8 +55,6 @@ class Hub {
 
   base::Result<Gathering> run(std::chrono::milliseconds timeout) {
     DC_ASSIGN_OR_RETURN(gathering_.door, open_to_all(launch_, deadline_));
-    if (getrandom(gathering_.token.data(), gathering_.token.size(), 0) < 0)
-      return socket_failed("getrandom", errno);
     Status status;
     while (status.ok() && arrived_ + 1 < launch_.world) status = turn(timeout);
     if (status.ok()) status = welcome_all();
@@ -80,45 +78,50 @@ class Hub {
     return deadline_.passed() ? ranks_absent(gathering_.lines, timeout) : base::ok_status();
   }
 
+  // Only who has proved that it is of this job can make the meeting fail.
   Status greet(Visitor visitor) {
     const Hello& hello = visitor.hello;
     const int socket = visitor.socket.get();
+    const Conversation conversation{key_, hello.nonce, visitor.challenge};
+    if (hello.group != kMeeting) return base::ok_status();
+    if (!conversation.proves(visitor.proof, "caller", visitor.hello_bytes)) {
+      say(socket, Word::OtherJob, base::ok_status(), conversation);
+      return base::ok_status();
+    }
     if (hello.protocol != kTcpProtocol) {
       const Status status(ErrorKind::Mismatch, "DC6109",
                           "a rank at " + peer_address(socket).host +
                               " runs another version of dcrun than rank 0; install the same on "
                               "every host");
-      say(socket, Word::Refused, status);
+      say(socket, Word::Refused, status, conversation);
       return status;
-    }
-    if (hello.group != kMeeting || hello.token != token_of(run_of(launch_))) {
-      say(socket, Word::OtherJob, base::ok_status());
-      return base::ok_status();
     }
     const auto rank = static_cast<size_t>(hello.rank);
     const bool exists = hello.rank > 0 && rank < gathering_.lines.size();
     if (Status status =
             check_arrival(launch_, hello.rank, hello.world, exists && gathering_.lines[rank].ok());
         !status.ok()) {
-      say(socket, Word::Refused, status);
+      say(socket, Word::Refused, status, conversation);
       return status;
     }
-    say(socket, Word::Heard, base::ok_status());
+    say(socket, Word::Heard, base::ok_status(), conversation);
     gathering_.seats[rank] = {{get(hello.host), hello.port}, hello.pid};
     gathering_.lines[rank] = std::move(visitor.socket);
+    conversations_[rank] = conversation;
     ++arrived_;
     return base::ok_status();
   }
 
-  bool say(int socket, Word word, const Status& status) {
+  bool say(int socket, Word word, const Status& status, const Conversation& conversation) {
     Answer answer;
     answer.word = word;
-    if (word == Word::Welcome) answer.token = gathering_.token;
+    if (word == Word::Welcome) answer.start = start_;
     if (!status.ok()) {
       answer.error = static_cast<int32_t>(status.kind());
       std::memcpy(answer.text, status.sentence().data(),
                   std::min(status.sentence().size(), sizeof(answer.text) - 1));
     }
+    if (word != Word::OtherJob) answer.proof = conversation.prove("answer", answer.before_proof());
     return send_whole(socket, &answer, sizeof(answer), deadline_);
   }
 
@@ -130,10 +133,13 @@ class Hub {
       table[rank].port = seat.address.port;
       table[rank].pid = seat.pid;
     }
+    const auto bytes = std::as_bytes(std::span(table));
     for (size_t rank = 1; rank < table.size(); ++rank) {
       const int socket = gathering_.lines[rank].get();
-      if (!say(socket, Word::Welcome, base::ok_status()) ||
-          !send_whole(socket, table.data(), table.size() * sizeof(WireSeat), deadline_))
+      const Proof proof = conversations_[rank].prove("seats", bytes);
+      if (!say(socket, Word::Welcome, base::ok_status(), conversations_[rank]) ||
+          !send_whole(socket, bytes.data(), bytes.size(), deadline_) ||
+          !send_whole(socket, &proof, sizeof(proof), deadline_))
         return ended_early(static_cast<int>(rank), gathering_.seats[rank].pid);
     }
     for (size_t rank = 1; rank < table.size(); ++rank)
@@ -142,51 +148,69 @@ class Hub {
   }
 
   void refuse_all(const Status& why) {
-    for (const Descriptor& line : gathering_.lines) {
-      if (line.ok()) say(line.get(), Word::Refused, why);
+    for (size_t rank = 1; rank < gathering_.lines.size(); ++rank) {
+      const Descriptor& line = gathering_.lines[rank];
+      if (line.ok()) say(line.get(), Word::Refused, why, conversations_[rank]);
     }
   }
 
   const LaunchInfo& launch_;
   Deadline deadline_;
+  std::string key_;
+  Nonce start_;
   Gathering gathering_;
+  std::vector<Conversation> conversations_;  // by rank, of those who came
   int arrived_ = 0;
 };
 
 // The side of all others.
 class Guest {
  public:
-  Guest(const LaunchInfo& launch, Deadline deadline) : launch_(launch), deadline_(deadline) {}
+  Guest(const LaunchInfo& launch, Deadline deadline)
+      : launch_(launch), deadline_(deadline), conversation_{meeting_key(launch), {}, {}} {}
 
   base::Result<Gathering> run() {
     DC_RETURN_IF_ERROR(reach_rank0());
     Answer answer;
-    // Rank 0 gives up first and says why, so the grace is only for a rank 0 that stands still.
+    // Rank 0 gives up first and says why, so the grace is only for a rank 0 that hangs.
     const Deadline grace{deadline_.ns + 2'000'000'000};
     if (!receive_whole(line_.get(), &answer, sizeof(answer), grace)) {
       if (grace.passed())
         return Status(ErrorKind::CollectiveTimeout, "DC6103", "rank 0 does not answer; missing: 0");
-      return Status(ErrorKind::PeerDied, "DC6104", "rank 0 ended before all ranks had met");
+      return rank0_ended();
     }
+    if (!is_genuine(answer)) return rank0_ended();
     if (answer.word != Word::Welcome) return refused(answer);
-    gathering_.token = answer.token;
+    gathering_.session = session_key(conversation_.key, answer.start);
     DC_RETURN_IF_ERROR(take_seats(grace));
     gathering_.lines.push_back(std::move(line_));
     return std::move(gathering_);
   }
 
  private:
+  static Status rank0_ended() {
+    return Status(ErrorKind::PeerDied, "DC6104", "rank 0 ended before all ranks had met");
+  }
+
+  bool is_genuine(const Answer& answer) const {
+    return conversation_.proves(answer.proof, "answer", answer.before_proof());
+  }
+
+  // What listens where rank 0 should be may be anything: only an answer with a proof counts.
   Status reach_rank0() {
     DC_ASSIGN_OR_RETURN(Search search, Search::create(launch_, deadline_));
     for (;;) {
       DC_ASSIGN_OR_RETURN(line_, search.next());
       DC_RETURN_IF_ERROR(open_door());
       Answer answer;
-      if (!say_hello() ||
+      if (!introduce() ||
           !receive_whole(line_.get(), &answer, sizeof(answer), sooner(deadline_, kPatienceNs))) {
         DC_RETURN_IF_ERROR(search.go_on("what listens there is not rank 0"));
       } else if (answer.word == Word::OtherJob) {
-        DC_RETURN_IF_ERROR(search.go_on("rank 0 of another job listens there"));
+        DC_RETURN_IF_ERROR(
+            search.go_on("what listens there is rank 0 of another job, or has another job key"));
+      } else if (!is_genuine(answer)) {
+        DC_RETURN_IF_ERROR(search.go_on("what listens there cannot prove that it is of this job"));
       } else {
         return answer.word == Word::Heard ? base::ok_status() : refused(answer);
       }
@@ -199,21 +223,33 @@ class Guest {
     return gathering_.door.ok() ? base::ok_status() : socket_failed("listen", errno);
   }
 
-  bool say_hello() {
+  // Says hello and proves it.
+  bool introduce() {
     Hello hello;
+    hello.nonce = conversation_.caller = draw_nonce();
     hello.rank = launch_.rank;
     hello.world = launch_.world;
     hello.pid = getpid();
     hello.port = gathering_.door.port();
-    hello.token = token_of(run_of(launch_));
     put(hello.host, local_address(line_.get()).host);
-    return send_whole(line_.get(), &hello, sizeof(hello), deadline_);
+    Challenge challenge;
+    if (!send_whole(line_.get(), &hello, sizeof(hello), deadline_) ||
+        !receive_whole(line_.get(), &challenge, sizeof(challenge),
+                       sooner(deadline_, kPatienceNs)) ||
+        std::memcmp(challenge.magic, Challenge().magic, sizeof(challenge.magic)) != 0)
+      return false;
+    conversation_.host = challenge.nonce;
+    const Proof proof = conversation_.prove("caller", bytes_of(hello));
+    return send_whole(line_.get(), &proof, sizeof(proof), deadline_);
   }
 
   Status take_seats(const Deadline& deadline) {
     std::vector<WireSeat> table(static_cast<size_t>(launch_.world));
-    if (!receive_whole(line_.get(), table.data(), table.size() * sizeof(WireSeat), deadline))
-      return Status(ErrorKind::PeerDied, "DC6104", "rank 0 ended before all ranks had met");
+    Proof proof{};
+    if (!receive_whole(line_.get(), table.data(), table.size() * sizeof(WireSeat), deadline) ||
+        !receive_whole(line_.get(), &proof, sizeof(proof), deadline) ||
+        !conversation_.proves(proof, "seats", std::as_bytes(std::span(table))))
+      return rank0_ended();
     const Address rank0 = peer_address(line_.get());
     for (const WireSeat& seat : table) {
       gathering_.seats.push_back({{get(seat.host), seat.port}, seat.pid});
@@ -232,6 +268,7 @@ class Guest {
 
   const LaunchInfo& launch_;
   Deadline deadline_;
+  Conversation conversation_;  // with rank 0
   Gathering gathering_;
   Descriptor line_;
 };

@@ -16,7 +16,7 @@ struct Seat {  // where a rank can be reached from this one
 };
 
 struct Gathering {
-  Token token{};            // of this start: every later hello carries it
+  std::string session;      // a key of this start: later hellos prove it (link_proof)
   std::vector<Seat> seats;  // by rank
   Door door;                // this rank's
   // To rank 0 (on rank 0: by rank, own entry empty). That they are open says that the other end

@@ -22,10 +22,18 @@ ParameterFacts parameter_facts(const Plan& plan);
 // Without a profile the workspace of kernels is an upper bound from shapes.
 bool scratch_is_estimated(const Plan& plan);
 
-std::string report(const Plan& plan);  // `dcc compile`; with notes it is `summary` of plan.h
+// `dcc compile`; with notes it is `summary` of plan.h. Its first line: step, memory, what limits
+// it.
+std::string report(const Plan& plan);
+// Digests and versions: what `--verbose` adds.
+std::string identity(const Plan& plan);
 
+// Parameters, where they and the optimizer's state lie, the optimizer.
+std::string training_report(const Plan& plan);
 // How long a step is predicted to take, near which bounds, from which figures.
 std::string timing_report(const Prediction& prediction);
+// "compute (99.8 % of the step)"; empty if no time is predicted.
+std::string limited_by(const Prediction& prediction);
 void write_timing(base::JsonWriter& json,
                   const Prediction& prediction);  // members of an open object
 

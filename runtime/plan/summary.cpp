@@ -1,10 +1,12 @@
 // The plan in a screenful, for people: what `dcc compile` prints and `dcc inspect --as=summary`.
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "runtime/plan/memory_report.h"
 #include "runtime/plan/names.h"
 #include "runtime/plan/report.h"
+#include "runtime/plan/report_line.h"
 #include "src/base/text.h"
 
 namespace dc::runtime::plan {
@@ -12,23 +14,26 @@ namespace {
 
 using base::format_bytes;
 
-constexpr size_t kNameWidth = 19;
 constexpr size_t kFigureWidth = 12;
 
 std::string or_none(const std::string& text) { return text.empty() ? "none" : text; }
 
-std::string count_of(int64_t count, const char* what, const char* plural = "s") {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : plural);
-}
-
-// "memory           ...": the name of a line and what it says.
 std::string line(std::string name, const std::string& text) {
-  name.resize(std::max(kNameWidth, name.size() + 1), ' ');
-  return name + text + "\n";
+  return report_line(std::move(name), text);
 }
 
 std::string right(const std::string& text) {
   return text.size() < kFigureWidth ? std::string(kFigureWidth - text.size(), ' ') + text : text;
+}
+
+// For who reads one line only.
+std::string outcome(const Plan& plan) {
+  const Prediction& p = plan.prediction;
+  std::string text = p.step_ns > 0 ? base::format_duration(p.step_ns) + ", " : "";
+  text += format_bytes(plan.arena_bytes.empty() ? 0 : plan.arena_bytes.front()) +
+          (plan.world() == 1 ? " on 1 rank" : " on each of " + count_of(plan.world(), "rank"));
+  const std::string limit = limited_by(p);
+  return line("step", text + (limit.empty() ? "" : "; limited by " + limit));
 }
 
 std::string head(const Plan& plan) {
@@ -38,66 +43,11 @@ std::string head(const Plan& plan) {
                           or_none(plan.chain));
 }
 
-std::string parameters(const Plan& plan) {
-  const ParameterFacts facts = parameter_facts(plan);
-  std::string text = std::to_string(facts.count) + " with " + std::to_string(facts.elements) +
-                     " elements (" + format_bytes(facts.bytes) + "), ";
-  text += facts.trainable_elements == facts.elements
-              ? "all trainable"
-              : std::to_string(facts.trainable_elements) + " trainable";
-  std::string state = facts.sharded_state == 0
-                          ? "every rank has the whole state"
-                          : "state of " + count_of(facts.sharded_state, "parameter") + " sharded";
-  return line("parameters", text) +
-         line("placement", std::to_string(facts.resident) + " resident, " +
-                               std::to_string(facts.gathered) + " gathered when used; " + state) +
-         line("optimizer", std::string(optimizer_name(plan.optimizer.kind)) +
-                               (plan.optimizer.clip ? ", gradients clipped" : ", not clipped"));
-}
-
 std::string copied(const Prediction& p) {
   if (p.copied_out_bytes == 0 && p.copied_in_bytes == 0) return "";
   return line("copied per step", format_bytes(p.copied_out_bytes) + " from the device, " +
                                      format_bytes(p.copied_in_bytes) + " to it, " +
                                      base::format_duration(p.copy_ns) + ", by each rank");
-}
-
-std::string percent(int64_t part, int64_t whole) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f %%",
-                100 * static_cast<double>(part) / static_cast<double>(whole));
-  return text;
-}
-
-// How near the step is to what no other order of the same work beats.
-std::string bounds(const Prediction& p) {
-  if (p.bounds_ns.empty() || p.step_ns == 0) return "";
-  static constexpr const char* kMeaning[kBounds] = {"full overlap", "its ends", "memory",
-                                                    "contention"};
-  std::string text = "reaches ";
-  for (size_t i = 0; i < kBounds; ++i) {
-    text += (i == 0 ? "" : ", ") + percent(p.bounds_ns[i], p.step_ns) + " of B" +
-            std::to_string(i) + " (" + kMeaning[i] + ")";
-  }
-  const int64_t barrier = p.bounds_ns[1] - p.without_norm_ns;
-  if (barrier > 0)
-    text += "; updates wait " + base::format_duration(barrier) + " for all gradients";
-  return line("bounds", text);
-}
-
-// Where the figures come from, if there is more than one source.
-std::string figures(const Prediction& p) {
-  int64_t all = 0;
-  for (int64_t time : p.figures_ns) all += time;
-  static constexpr const char* kNames[kFigureOrigins] = {
-      "measured", "interpolated", "extrapolated beyond what was measured", "from a table"};
-  if (all == 0 || p.figures_ns.back() == all) return "";
-  std::string text;
-  for (size_t i = 0; i < kFigureOrigins; ++i) {
-    if (p.figures_ns[i] == 0) continue;
-    text += (text.empty() ? "" : ", ") + percent(p.figures_ns[i], all) + " " + kNames[i];
-  }
-  return line("figures", text);
 }
 
 std::string prediction(const Plan& plan) {
@@ -163,15 +113,13 @@ std::string program(const Plan& plan, const Program& p, int64_t repeat) {
     }
   }
   std::string out = std::to_string(repeat) + " x " + p.name + ": ";
-  for (const auto& [provider, count] : kernels) {
-    out += std::to_string(count) + " " + provider + " kernels, ";
-  }
+  for (const auto& [provider, count] : kernels) out += count_of(count, provider + " kernel") + "; ";
   for (const auto& [kind, count] : collectives) {
-    out += std::to_string(count) + " " + std::string(name(kind)) + " of " +
-           format_bytes(whole_bytes[kind]) + ", ";
+    out += count_of(count, std::string(name(kind))) + ", " + format_bytes(whole_bytes[kind]) +
+           (count == 1 ? "" : " together") + "; ";
   }
-  if (copies > 0) out += std::to_string(copies) + (copies == 1 ? " copy, " : " copies, ");
-  return out + std::to_string(others) + " signals and waits";
+  if (copies > 0) out += std::to_string(copies) + (copies == 1 ? " copy" : " copies") + "; ";
+  return out + (others == 1 ? "1 signal or wait" : std::to_string(others) + " signals and waits");
 }
 
 // What passes report, under the name of each: "recompute        program 'step': ...".
@@ -187,37 +135,22 @@ std::string remarks(const Plan& plan) {
   return out;
 }
 
+}  // namespace
+
 std::string identity(const Plan& plan) {
   return line("model", or_none(plan.model_digest)) + line("profile", or_none(plan.profile_digest)) +
          line("options", plan.options) + line("compiler", or_none(plan.compiler));
 }
 
-}  // namespace
-
-std::string timing_report(const Prediction& p) {
-  const int64_t exposed = p.step_ns - p.compute_ns - p.contention_ns,
-                transfers = p.communication_ns + p.copy_ns;
-  const std::string what = p.copy_ns == 0 ? "communication " : "communication and copies ";
-  const std::string communication = exposed == transfers
-                                        ? " + " + what + base::format_duration(transfers)
-                                        : " + exposed " + what + base::format_duration(exposed) +
-                                              " of " + base::format_duration(transfers);
-  const std::string contention =
-      p.contention_ns == 0 ? "" : " + contention " + base::format_duration(p.contention_ns);
-  return line("predicted step", base::format_duration(p.step_ns) + " = compute " +
-                                    base::format_duration(p.compute_ns) + communication +
-                                    contention + ", from " + or_none(p.origin)) +
-         bounds(p) + figures(p);
-}
-
 std::string report(const Plan& plan) {
-  std::string out = head(plan) + parameters(plan) + prediction(plan) + memory(plan);
+  std::string out =
+      outcome(plan) + head(plan) + training_report(plan) + prediction(plan) + memory(plan);
   for (size_t i = 0; i < plan.step.size(); ++i) {
     const ProgramRun& run = plan.step[i];
     out += line(i == 0 ? "instructions" : "",
                 program(plan, plan.programs[static_cast<size_t>(run.program)], run.repeat));
   }
-  return out + remarks(plan) + identity(plan);
+  return out + remarks(plan);
 }
 
 std::string summary(const Plan& plan) {

@@ -1,5 +1,6 @@
 #include "runtime/train/agreement.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -11,19 +12,45 @@ using base::ErrorKind;
 using base::Result;
 using base::Status;
 
+namespace {
+
+constexpr const char* kElsewhere = "DC6301";
+
+struct Verdict {
+  int32_t code = 0;              // exit code of the failure, 0 for none
+  std::array<char, 32> words{};  // a digest of its message
+  bool operator==(const Verdict&) const = default;
+};
+
+Verdict verdict(const Status& status) {
+  Verdict verdict;
+  if (status.ok()) return verdict;
+  verdict.code = base::exit_code(status.kind());
+  const std::string digest = base::sha256_hex(status.to_string());
+  std::copy_n(digest.begin(), verdict.words.size(), verdict.words.begin());
+  return verdict;
+}
+
+}  // namespace
+
 Status agree(Communicator& control, Status mine, std::string_view activity) {
-  const int32_t code = mine.ok() ? 0 : base::exit_code(mine.kind());
-  std::vector<int32_t> codes(static_cast<size_t>(control.size()));
-  Status exchanged = control.exchange(&code, sizeof(code), codes.data());
-  if (!mine.ok()) return mine;
-  DC_RETURN_IF_ERROR(std::move(exchanged));
-  for (size_t rank = 0; rank < codes.size(); ++rank) {
-    if (codes[rank] == 0) continue;
-    return Status(static_cast<ErrorKind>(codes[rank]), "DC6301",
+  const Verdict own = verdict(mine);
+  std::vector<Verdict> all(static_cast<size_t>(control.size()));
+  Status exchanged = control.exchange(&own, sizeof(own), all.data());
+  if (!exchanged.ok()) return mine.ok() ? exchanged : mine;
+  const auto me = static_cast<size_t>(control.rank().v);
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].code == 0) continue;
+    if (!mine.ok() && (rank >= me || all[rank] != own)) continue;
+    return Status(static_cast<ErrorKind>(all[rank].code), kElsewhere,
                   "rank " + std::to_string(rank) + " failed while " + std::string(activity) +
                       "; see its own message");
   }
-  return base::ok_status();
+  return mine;
+}
+
+bool is_reported_elsewhere(const Status& status) {
+  return !status.ok() && status.code() == kElsewhere;
 }
 
 Result<bool> any_rank(Communicator& control, bool mine) {

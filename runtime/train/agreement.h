@@ -11,9 +11,11 @@
 
 namespace dc::runtime {
 
-// Ok if `mine` is ok on all ranks. Otherwise my own failure, or one of the same kind that names the
-// first rank that failed.
+// Ok if `mine` is ok on all ranks. Otherwise my own failure; or, if a rank before this one failed
+// in the same words or this one did not fail, one of the same kind that names the first that did.
 base::Status agree(Communicator& control, base::Status mine, std::string_view activity);
+// Whether a status of agree() only says that another rank has reported a failure.
+bool is_reported_elsewhere(const base::Status& status);
 
 // True on all ranks if `mine` is true on any.
 base::Result<bool> any_rank(Communicator& control, bool mine);

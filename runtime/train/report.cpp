@@ -21,6 +21,18 @@ bool capable_terminal() {
   return isatty(STDERR_FILENO) && term && std::strcmp(term, "dumb") != 0 && !std::getenv("CI");
 }
 
+// A full disk behind standard output ends no run.
+void warn_once(int error) {
+  static bool said = false;
+  if (said) return;
+  said = true;
+  std::fprintf(
+      stderr,
+      "dcrun: warning: cannot write to standard output: %s; the run goes on, and --metrics "
+      "keeps the record\n",
+      std::strerror(error));
+}
+
 // A reader that does not keep up slows the run down, but never keeps it from stopping: a launcher
 // that ends a job may no longer read what the ranks print.
 void print(std::string_view text) {
@@ -35,6 +47,7 @@ void print(std::string_view text) {
     if (count > 0) {
       done += static_cast<size_t>(count);
     } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
+      if (count < 0 && errno != EPIPE) warn_once(errno);
       return;  // nobody reads any more; the metrics file is the record
     }
   }

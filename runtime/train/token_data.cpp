@@ -119,6 +119,14 @@ Result<int64_t> window_of(const std::string& path, const DataRequest& request) {
   return window;
 }
 
+// The types of which the file could hold a whole number.
+std::string other_types(const std::string& path, int64_t size) {
+  if (size % 2 != 0) return ", nor of any other type; it is cut off or holds no tokens";
+  std::string text = "; name the right type: " + path + ":uint16";
+  if (size % 4 == 0) text += " or " + path + ":uint32";
+  return text + ", or see whether it is cut off";
+}
+
 }  // namespace
 
 Result<std::unique_ptr<DataSource>> open_token_data(const std::string& path,
@@ -130,7 +138,7 @@ Result<std::unique_ptr<DataSource>> open_token_data(const std::string& path,
   if (size % bytes != 0) {
     return Status(ErrorKind::BadInput, "DC6215",
                   path + ": " + std::to_string(size) + " bytes are no whole number of " + element +
-                      " tokens; name the right type, as in " + path + ":uint32");
+                      " tokens" + other_types(path, size));
   }
   DC_ASSIGN_OR_RETURN(const int64_t window, window_of(path, request));
   DC_RETURN_IF_ERROR(check_equal_rows(request));

@@ -2,10 +2,11 @@
 
 import json
 import os
+import sys
 
 import torch
 
-from . import attention, experts
+from . import attention, experts, unknown_keys
 from .errors import MISSING, ExportError
 from .headless import compute_buffers
 from .tasks import EAGER_ONLY, find_task
@@ -42,6 +43,8 @@ def build(values, options):
         config = transformers.AutoConfig.for_model(model_type, **values)
     except Exception as error:  # strict config validation has its own exception types
         raise ExportError(f"transformers rejects the config: {_first_line(error)}") from error
+    for note in unknown_keys.notes(config, values):
+        print(f"export.py: warning: {note}", file=sys.stderr)
     _set_dropout(config, options.dropout)
     task = find_task(config)
     _require_positions(config, options.seq)

@@ -2,8 +2,6 @@
 
 #include <openssl/evp.h>
 
-#include <array>
-
 #include "src/base/status.h"
 
 namespace dc::base {
@@ -28,16 +26,18 @@ void Sha256::update(std::string_view text) {
   DC_CHECK(EVP_DigestUpdate(as_context(context_), text.data(), text.size()) == 1);
 }
 
+std::array<uint8_t, 32> Sha256::bytes() {
+  std::array<uint8_t, 32> digest;
+  DC_CHECK(EVP_DigestFinal_ex(as_context(context_), digest.data(), nullptr) == 1);
+  return digest;
+}
+
 std::string Sha256::hex() {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
-  unsigned int bytes = 0;
-  DC_CHECK(EVP_DigestFinal_ex(as_context(context_), digest.data(), &bytes) == 1);
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text;
-  text.reserve(2 * bytes);
-  for (unsigned int i = 0; i < bytes; ++i) {
-    text += kDigits[digest[i] >> 4];
-    text += kDigits[digest[i] & 15];
+  for (const uint8_t byte : bytes()) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
   }
   return text;
 }

@@ -1,6 +1,7 @@
-// SHA-256 of byte ranges, as lower-case hex.
+// SHA-256 of byte ranges, as lower-case hex or as bytes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -8,7 +9,7 @@
 
 namespace dc::base {
 
-// Incremental hash. hex() ends it; call nothing but the destructor afterwards.
+// Incremental hash. hex() or bytes() ends it; call nothing but the destructor afterwards.
 class Sha256 {
  public:
   Sha256();
@@ -19,6 +20,7 @@ class Sha256 {
   void update(std::span<const uint8_t> bytes);
   void update(std::string_view text);
   std::string hex();
+  std::array<uint8_t, 32> bytes();
 
  private:
   void* context_;

@@ -45,17 +45,23 @@ int edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string did_you_mean(std::string_view word, std::span<const std::string_view> known) {
-  std::string_view best;
-  int best_distance = 1 + std::max<int>(1, static_cast<int>(word.size()) / 3);
+  constexpr size_t kMost = 4;
+  std::vector<std::string_view> best;
+  int best_distance = std::max<int>(1, static_cast<int>(word.size()) / 3);
   for (std::string_view candidate : known) {
     const int distance = edit_distance(word, candidate);
-    if (distance < best_distance) {
-      best = candidate;
-      best_distance = distance;
-    }
+    if (distance > best_distance) continue;
+    if (distance < best_distance) best.clear();
+    best_distance = distance;
+    best.push_back(candidate);
   }
-  if (best.empty()) return "";
-  return "; did you mean '" + std::string(best) + "'?";
+  if (best.empty() || best.size() > kMost) return "";
+  std::string text = "; did you mean ";
+  for (size_t i = 0; i < best.size(); ++i) {
+    if (i > 0) text += i + 1 == best.size() ? " or " : ", ";
+    text += "'" + std::string(best[i]) + "'";
+  }
+  return text + "?";
 }
 
 std::string format_bytes(int64_t bytes) {
@@ -78,9 +84,14 @@ std::optional<int64_t> parse_bytes(std::string_view text) {
   const std::string_view unit(rest, static_cast<size_t>(end - rest));
   double scale = 0;
   if (unit.empty() || unit == "B") scale = 1;
-  if (unit == "KiB" || unit == "K") scale = 1024.0;
-  if (unit == "MiB" || unit == "M") scale = 1024.0 * 1024;
-  if (unit == "GiB" || unit == "G") scale = 1024.0 * 1024 * 1024;
+  constexpr std::array<std::string_view, 4> kPrefixes = {"K", "M", "G", "T"};
+  double binary = 1, metric = 1;
+  for (std::string_view prefix : kPrefixes) {
+    binary *= 1024;
+    metric *= 1000;
+    if (unit == prefix || unit == std::string(prefix) + "iB") scale = binary;
+    if (unit == std::string(prefix) + "B" || (prefix == "K" && unit == "kB")) scale = metric;
+  }
   const double bytes = number * scale;
   const bool fits = bytes >= 0 && bytes < static_cast<double>(std::numeric_limits<int64_t>::max());
   if (error != std::errc() || scale == 0 || !fits) return std::nullopt;

@@ -12,12 +12,14 @@ namespace dc::base {
 // Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
 int edit_distance(std::string_view a, std::string_view b);
 
-// "; did you mean 'weight_decay'?" when one of the known words is close, otherwise "".
+// "; did you mean 'weight_decay'?" when one of the known words is close, or up to four as close as
+// each other; otherwise "".
 std::string did_you_mean(std::string_view word, std::span<const std::string_view> known);
 
-std::string format_bytes(int64_t bytes);                    // "512 B", "33.5 MiB"
-std::optional<int64_t> parse_bytes(std::string_view text);  // "512MiB", "1.5G", "100000"
-std::string format_duration(int64_t nanos);                 // "850 ns", "1.20 ms", "2 min 05 s"
+std::string format_bytes(int64_t bytes);  // "512 B", "33.5 MiB"
+// "100000", "512MiB" or "512M" (2^20 each), "20MB" (10^6); likewise with K, G, T.
+std::optional<int64_t> parse_bytes(std::string_view text);
+std::string format_duration(int64_t nanos);  // "850 ns", "1.20 ms", "2 min 05 s"
 
 // The text with control characters (but line feeds) and what is no UTF-8 as '?': names out of
 // damaged files must not reach a terminal.

@@ -1,5 +1,6 @@
 #include "src/base/train_config.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -18,16 +19,37 @@ Status as_config(const Status& status) {
   return Status(ErrorKind::BadConfig, "DC1202", status.sentence());
 }
 
-Status check_keys(const JsonValue& object, std::string_view what,
-                  std::span<const std::string_view> known) {
+using Keys = std::span<const std::string_view>;
+constexpr std::array<std::string_view, 6> kTopKeys = {"optimizer", "groups",     "clip_norm",
+                                                      "seed",      "loss_scale", "schedule"};
+constexpr std::array<std::string_view, 8> kOptimizerKeys = {
+    "kind", "lr", "betas", "eps", "weight_decay", "momentum", "dampening", "nesterov"};
+constexpr std::array<std::string_view, 8> kGroupKeys = {
+    "match", "lr", "betas", "eps", "weight_decay", "momentum", "dampening", "nesterov"};
+constexpr std::array<std::string_view, 4> kScheduleKeys = {"kind", "warmup", "steps",
+                                                           "final_lr_fraction"};
+
+// What to write instead of an unknown key: one that is close, the object that has this key, or the
+// keys that there are.
+std::string cure(const std::string& key, Keys known) {
+  if (std::string close = did_you_mean(key, known); !close.empty()) return close;
+  const std::pair<const char*, Keys> objects[] = {{"'optimizer'", kOptimizerKeys},
+                                                  {"'schedule'", kScheduleKeys},
+                                                  {"the training configuration itself", kTopKeys}};
+  for (const auto& [object, keys] : objects) {
+    if (std::find(keys.begin(), keys.end(), key) != keys.end())
+      return std::string("; it belongs in ") + object;
+  }
+  std::string list;
+  for (std::string_view name : known) list += (list.empty() ? "" : ", ") + std::string(name);
+  return "; there are " + list;
+}
+
+Status check_keys(const JsonValue& object, std::string_view what, Keys known) {
   if (!object.is_object()) return bad(object, std::string(what) + " must be an object");
   for (const auto& [key, value] : object.members()) {
-    bool found = false;
-    for (std::string_view name : known) found = found || name == key;
-    if (!found) {
-      return bad(value,
-                 "unknown key '" + key + "' in " + std::string(what) + did_you_mean(key, known));
-    }
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    return bad(value, "unknown key '" + key + "' in " + std::string(what) + cure(key, known));
   }
   return ok_status();
 }
@@ -108,10 +130,8 @@ Status read_name(const JsonValue& value, const std::string& key,
 }
 
 Status read_optimizer(const JsonValue& object, TrainConfig& config) {
-  constexpr std::array<std::string_view, 8> kKeys = {
-      "kind", "lr", "betas", "eps", "weight_decay", "momentum", "dampening", "nesterov"};
   constexpr std::array<std::string_view, 2> kKinds = {"adamw", "sgd"};
-  DC_RETURN_IF_ERROR(check_keys(object, "'optimizer'", kKeys));
+  DC_RETURN_IF_ERROR(check_keys(object, "'optimizer'", kOptimizerKeys));
   if (const JsonValue* kind = object.find("kind")) {
     DC_RETURN_IF_ERROR(read_name(*kind, "kind", kKinds, config.kind));
   }
@@ -131,12 +151,10 @@ bool has_whole_escapes(std::string_view pattern) {
 }
 
 Status read_groups(const JsonValue& list, TrainConfig& config) {
-  constexpr std::array<std::string_view, 8> kKeys = {
-      "match", "lr", "betas", "eps", "weight_decay", "momentum", "dampening", "nesterov"};
   if (!list.is_array()) return bad(list, "'groups' must be an array");
   config.groups.emplace();
   for (const JsonValue& item : list.items()) {
-    DC_RETURN_IF_ERROR(check_keys(item, "a group", kKeys));
+    DC_RETURN_IF_ERROR(check_keys(item, "a group", kGroupKeys));
     const JsonValue* match = item.find("match");
     if (match == nullptr || !match->is_string()) {
       return bad(item, "a group needs 'match', a pattern for parameter names such as \"*norm*\"");
@@ -155,10 +173,8 @@ Status read_groups(const JsonValue& list, TrainConfig& config) {
 }
 
 Status read_schedule(const JsonValue& object, TrainSchedule& schedule) {
-  constexpr std::array<std::string_view, 4> kKeys = {"kind", "warmup", "steps",
-                                                     "final_lr_fraction"};
   constexpr std::array<std::string_view, 3> kKinds = {"constant", "linear", "cosine"};
-  DC_RETURN_IF_ERROR(check_keys(object, "'schedule'", kKeys));
+  DC_RETURN_IF_ERROR(check_keys(object, "'schedule'", kScheduleKeys));
   for (const auto& [key, value] : object.members()) {
     if (key == "kind") DC_RETURN_IF_ERROR(read_name(value, key, kKinds, schedule.kind));
     if (key == "warmup") DC_RETURN_IF_ERROR(read_count(value, key, schedule.warmup));
@@ -207,9 +223,7 @@ Status check_nesterov(const HyperParameters& defaults, const HyperParameters& ow
 }  // namespace
 
 Result<TrainConfig> parse_train_config(const JsonValue& document) {
-  constexpr std::array<std::string_view, 6> kKeys = {"optimizer", "groups",     "clip_norm",
-                                                     "seed",      "loss_scale", "schedule"};
-  DC_RETURN_IF_ERROR(check_keys(document, "the training configuration", kKeys));
+  DC_RETURN_IF_ERROR(check_keys(document, "the training configuration", kTopKeys));
   TrainConfig config;
   for (const auto& [key, value] : document.members()) {
     if (key == "optimizer") DC_RETURN_IF_ERROR(read_optimizer(value, config));

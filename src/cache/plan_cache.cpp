@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
+#include <tuple>
 
 #include "runtime/plan/file.h"
 #include "src/base/file.h"
@@ -52,24 +53,71 @@ std::string seal(std::string_view key, std::string_view plan_file) {
   return base::sha256_hex(std::string(key) + "\n" + std::string(header));
 }
 
-Result<Found> open_entry(const std::string& key, std::string entry) {
-  const auto bad = [](const char* what) { return Status(ErrorKind::BadInput, "DC2903", what); };
-  if (entry.size() <= kLine || entry[kLine] != '\n') return bad("it is no cache entry");
+Status bad_entry(const std::string& what) { return Status(ErrorKind::BadInput, "DC2903", what); }
+
+bool same(const runtime::plan::OptimizerGroup& a, const runtime::plan::OptimizerGroup& b) {
+  const auto facts = [](const runtime::plan::OptimizerGroup& g) {
+    return std::tie(g.match, g.lr, g.weight_decay, g.beta1, g.beta2, g.eps, g.momentum, g.dampening,
+                    g.nesterov);
+  };
+  return facts(a) == facts(b);
+}
+
+bool same(const runtime::plan::Optimizer& a, const runtime::plan::Optimizer& b) {
+  const auto facts = [](const runtime::plan::Optimizer& o) {
+    return std::tie(o.kind, o.clip, o.clip_norm, o.seed, o.schedule, o.warmup_steps, o.total_steps,
+                    o.final_lr_fraction);
+  };
+  return facts(a) == facts(b) &&
+         std::equal(a.groups.begin(), a.groups.end(), b.groups.begin(), b.groups.end(),
+                    [](const auto& x, const auto& y) { return same(x, y); });
+}
+
+// The first fact in which a plan is not what was asked for.
+Status answers(const runtime::plan::Plan& plan, const Request& request) {
+  const auto other = [](const char* fact) {
+    return bad_entry(std::string("its plan is of another ") + fact + " than asked for");
+  };
+  if (plan.model_digest != request.model_digest) return other("model");
+  if (plan.options != request.options) return other("set of options");
+  if (plan.options_digest != base::sha256_hex(request.options)) return other("options digest");
+  if (plan.profile_digest != request.profile_digest) return other("profile");
+  if (plan.compiler != request.compiler) return other("compiler");
+  if (!same(plan.optimizer, request.optimizer)) return other("training configuration");
+  const size_t notes = request.notes.size();
+  if (plan.notes.size() < notes ||
+      !std::equal(request.notes.begin(), request.notes.end(), plan.notes.begin()))
+    return other("set of notes");
+  return {};
+}
+
+Result<std::string> plan_file(const std::string& key, std::string entry) {
+  if (entry.size() <= kLine || entry[kLine] != '\n') return bad_entry("it is no cache entry");
   const std::string line = entry.substr(0, kLine);
   entry.erase(0, kLine + 1);
-  if (line != key + " " + seal(key, entry)) return bad("its plan belongs to another key");
-  const auto* data = reinterpret_cast<const uint8_t*>(entry.data());
-  DC_ASSIGN_OR_RETURN(runtime::plan::Plan plan, runtime::plan::decode({data, entry.size()}));
-  DC_RETURN_IF_ERROR(runtime::plan::verify_meaning(plan));
-  return Found{std::move(entry), std::move(plan)};
+  if (line != key + " " + seal(key, entry)) return bad_entry("its plan belongs to another key");
+  return entry;
+}
+
+Result<runtime::plan::Plan> decode(const std::string& file) {
+  return runtime::plan::decode({reinterpret_cast<const uint8_t*>(file.data()), file.size()});
+}
+
+Result<Found> open_entry(const std::string& key, std::string entry, const Request& request) {
+  Found found;
+  DC_ASSIGN_OR_RETURN(found.bytes, plan_file(key, std::move(entry)));
+  DC_ASSIGN_OR_RETURN(found.plan, decode(found.bytes));
+  DC_RETURN_IF_ERROR(answers(found.plan, request));
+  DC_RETURN_IF_ERROR(runtime::plan::verify_meaning(found.plan));
+  return found;
 }
 
 }  // namespace
 
-std::string key_of(const std::string& subject, const KeyParts& parts) {
+std::string key_of(const std::string& model_digest, const KeyParts& parts) {
   base::Sha256 hash;
   for (const std::string& part :
-       {subject, parts.profile_digest, parts.options, parts.compiler, parts.schema_version}) {
+       {model_digest, parts.profile_digest, parts.options, parts.compiler, parts.schema_version}) {
     hash.update(std::to_string(part.size()) + ":");
     hash.update(part);
   }
@@ -89,58 +137,57 @@ std::string PlanCache::path(const char* folder, const std::string& name) const {
   return directory_ + "/" + folder + "/" + name;
 }
 
-std::optional<std::string> PlanCache::find_direct(const std::string& direct_key) const {
+std::optional<Found> PlanCache::find(const std::string& key, const Request& request,
+                                     std::string& warning) const {
   if (!enabled()) return std::nullopt;
-  // "<plan key> <sha256 of both keys>"
-  Result<std::string> text = base::read_file(path("direct", direct_key));
-  if (!text.ok() || text->size() != kLine) return std::nullopt;
-  std::string key = text->substr(0, kHex);
-  if (!is_key(key) || text->substr(kHex + 1) != base::sha256_hex(direct_key + key)) {
-    return std::nullopt;
-  }
-  return key;
-}
-
-std::optional<Found> PlanCache::find_plan(const std::string& plan_key, std::string& warning) const {
-  if (!enabled()) return std::nullopt;
-  Result<std::string> bytes = base::read_file(plan_path(plan_key));
+  Result<std::string> bytes = base::read_file(plan_path(key));
   if (!bytes.ok()) return std::nullopt;
-  Result<Found> found = open_entry(plan_key, std::move(bytes).value());
+  Result<Found> found = open_entry(key, std::move(bytes).value(), request);
   if (!found.ok()) {
-    set_aside(plan_key);
-    warning = "cache entry " + plan_path(plan_key) + " is damaged (" + found.status().sentence() +
-              "); it was set aside in quarantine/ and the model is compiled again";
+    const std::optional<std::string> aside = set_aside(key);
+    warning = "cache entry " + plan_path(key) + " is not used (" + found.status().sentence() +
+              "); it " + (aside ? "was moved to " + *aside : "cannot be moved away") +
+              " and the model is compiled again";
     return std::nullopt;
   }
-  mark_used(plan_path(plan_key));
+  mark_used(plan_path(key));
   return std::move(found).value();
 }
 
-void PlanCache::set_aside(const std::string& plan_key) const {
-  std::error_code ignored;
-  fs::create_directories(directory_ + "/quarantine", ignored);
-  fs::rename(plan_path(plan_key), path("quarantine", plan_key + std::string(kExtension)), ignored);
+std::optional<runtime::plan::Plan> PlanCache::peek(const std::string& key) const {
+  Result<std::string> bytes = base::read_file(plan_path(key));
+  if (!bytes.ok()) return std::nullopt;
+  Result<std::string> file = plan_file(key, std::move(bytes).value());
+  if (!file.ok()) return std::nullopt;
+  Result<runtime::plan::Plan> plan = decode(*file);
+  if (!plan.ok()) return std::nullopt;
+  return std::move(plan).value();
 }
 
-Status PlanCache::store(const std::string& direct_key, const std::string& plan_key,
-                        const std::string& plan_file) const {
+// To a name that no other entry has, so that nothing is lost.
+std::optional<std::string> PlanCache::set_aside(const std::string& key) const {
+  std::error_code error;
+  fs::create_directories(directory_ + "/quarantine", error);
+  std::string to = path("quarantine", key + std::string(kExtension));
+  for (int copy = 1; fs::exists(to, error); ++copy)
+    to = path("quarantine", key + "." + std::to_string(copy) + std::string(kExtension));
+  fs::rename(plan_path(key), to, error);
+  if (error) return std::nullopt;
+  return to;
+}
+
+Status PlanCache::store(const std::string& key, const std::string& plan_file) const {
   if (!enabled()) return {};
-  for (const char* folder : {"direct", "plans"}) {
-    std::error_code error;
-    fs::create_directories(directory_ + "/" + folder, error);
-    if (error) {
-      return Status(ErrorKind::CannotWrite, "DC2901",
-                    "cannot create the cache folder " + directory_ + ": " + error.message() +
-                        "; set DCC_CACHE_DIR or pass --no-cache");
-    }
+  std::error_code error;
+  fs::create_directories(directory_ + "/plans", error);
+  if (error) {
+    return Status(ErrorKind::CannotWrite, "DC2901",
+                  "cannot create the cache folder " + directory_ + ": " + error.message() +
+                      "; set DCC_CACHE_DIR or pass --no-cache");
   }
-  std::error_code missing;
-  if (!fs::exists(plan_path(plan_key), missing)) {
-    DC_RETURN_IF_ERROR(base::write_file_atomically(
-        plan_path(plan_key), plan_key + " " + seal(plan_key, plan_file) + "\n" + plan_file));
-  }
-  return base::write_file_atomically(path("direct", direct_key),
-                                     plan_key + " " + base::sha256_hex(direct_key + plan_key));
+  if (fs::exists(plan_path(key), error)) return {};
+  return base::write_file_atomically(plan_path(key),
+                                     key + " " + seal(key, plan_file) + "\n" + plan_file);
 }
 
 Result<std::vector<Entry>> PlanCache::list() const {
@@ -180,22 +227,9 @@ Result<int> PlanCache::collect(Bytes keep) const {
                     "cannot remove " + plan_path(entry.key) + ": " + error.message());
     }
   }
-  remove_dangling();
   std::error_code ignored;
   fs::remove_all(directory_ + "/quarantine", ignored);
   return removed;
-}
-
-// First-level files whose plan is gone.
-void PlanCache::remove_dangling() const {
-  std::error_code error;
-  for (const fs::directory_entry& file : fs::directory_iterator(directory_ + "/direct", error)) {
-    const std::string name = file.path().filename().string();
-    if (!is_key(name)) continue;
-    const std::optional<std::string> key = find_direct(name);
-    std::error_code ignored;
-    if (!key || !fs::exists(plan_path(*key), ignored)) fs::remove(file.path(), ignored);
-  }
 }
 
 }  // namespace dc::cache

@@ -1,12 +1,11 @@
 // A content-addressed store of compiled plans.
 //
-// Two levels. `direct/<key>` maps the digest of the raw archive entries (weights excluded) and
-// everything else that decides a plan to the key of the plan; it answers without reading the graph.
-// `plans/<key>.entry` holds plans under the digest of the canonical graph, so a re-exported file
-// with other names in it still hits. An entry starts with a line that ties the plan behind it to
-// this key; that line, the plan's own digest and its meaning are checked at every read, and a bad
-// entry is moved to `quarantine/`. Writes go to a temporary, are flushed and renamed: readers never
-// see half an entry. Nothing here makes a result differ, only faster.
+// `plans/<key>.entry` holds a plan under the digest of the canonical graph and of everything else
+// that decides a plan, so a re-exported file with other names in it still hits. An entry starts
+// with a line that ties the plan behind it to this key. At every read that line, the plan's own
+// digest and meaning are checked, and what the plan says about itself is compared with the request;
+// a bad entry is moved to `quarantine/`. Writes go to a temporary, are flushed and renamed: readers
+// never see half an entry. Nothing here makes a result differ, only faster.
 #pragma once
 
 #include <optional>
@@ -26,8 +25,14 @@ struct KeyParts {
   std::string compiler;        // build id
   std::string schema_version;  // of the plan format
 };
-// `subject`: the archive digest (direct) or the canonical graph digest (plan).
-std::string key_of(const std::string& subject, const KeyParts& parts);
+std::string key_of(const std::string& model_digest, const KeyParts& parts);
+
+// What a plan must say about itself to answer a request.
+struct Request {
+  std::string model_digest, profile_digest, options, compiler;
+  std::vector<std::string> notes;  // the plan's begin with these
+  runtime::plan::Optimizer optimizer;
+};
 
 struct Entry {
   std::string key;
@@ -47,22 +52,22 @@ class PlanCache {
   explicit PlanCache(std::string directory) : directory_(std::move(directory)) {}
 
   bool enabled() const { return !directory_.empty(); }
-  std::optional<std::string> find_direct(const std::string& direct_key) const;  // the plan key
-  // The plan stored under this key, verified (levels 0 to 3). A bad entry is set aside and
-  // `warning` says so.
-  std::optional<Found> find_plan(const std::string& plan_key, std::string& warning) const;
-  base::Status store(const std::string& direct_key, const std::string& plan_key,
-                     const std::string& plan_file) const;
+  // The plan stored under this key, verified (levels 0 to 3), if it is what `request` asks for. A
+  // bad entry is set aside and `warning` says so.
+  std::optional<Found> find(const std::string& key, const Request& request,
+                            std::string& warning) const;
+  base::Status store(const std::string& key, const std::string& plan_file) const;
   base::Result<std::vector<Entry>> list() const;  // by key
-  // Removes the least recently used plans above `keep` bytes, what points to them and what was set
-  // aside; how many plans.
+  // What the entry holds, for people; empty if it is damaged. It is not verified.
+  std::optional<runtime::plan::Plan> peek(const std::string& key) const;
+  // Removes the least recently used plans above `keep` bytes and what was set aside; how many
+  // plans.
   base::Result<int> collect(base::Bytes keep) const;
 
  private:
   std::string path(const char* folder, const std::string& name) const;
   std::string plan_path(const std::string& key) const { return path("plans", key + ".entry"); }
-  void set_aside(const std::string& plan_key) const;
-  void remove_dangling() const;
+  std::optional<std::string> set_aside(const std::string& key) const;
   std::string directory_;
 };
 

@@ -60,20 +60,7 @@ class Emitter {
     plan_.accumulation = step_.accumulation;
     plan_.chain = options_.chain;
     plan_.arena_bytes = {step_.arena_bytes, step_.host_arena_bytes, step_.disk_arena_bytes};
-    const ir::Optimizer& from = step_.optimizer;
-    rp::Optimizer& to = plan_.optimizer;
-    to.kind = static_cast<uint8_t>(from.kind);
-    for (const ir::OptimizerGroup& g : from.groups) {
-      to.groups.push_back({g.match, g.lr, g.weight_decay, g.beta1, g.beta2, g.eps, g.momentum,
-                           g.dampening, g.nesterov});
-    }
-    to.clip = from.clip;
-    to.clip_norm = from.clip_norm;
-    to.seed = from.seed;
-    to.schedule = static_cast<uint8_t>(from.schedule);
-    to.warmup_steps = from.warmup_steps;
-    to.total_steps = from.total_steps;
-    to.final_lr_fraction = from.final_lr_fraction;
+    plan_.optimizer = emit_optimizer(step_.optimizer);
   }
 
   // What a state entry holds before step 1.
@@ -306,6 +293,23 @@ class Emitter {
 };
 
 }  // namespace
+
+rp::Optimizer emit_optimizer(const ir::Optimizer& from) {
+  rp::Optimizer to;
+  to.kind = static_cast<uint8_t>(from.kind);
+  for (const ir::OptimizerGroup& g : from.groups) {
+    to.groups.push_back({g.match, g.lr, g.weight_decay, g.beta1, g.beta2, g.eps, g.momentum,
+                         g.dampening, g.nesterov});
+  }
+  to.clip = from.clip;
+  to.clip_norm = from.clip_norm;
+  to.seed = from.seed;
+  to.schedule = static_cast<uint8_t>(from.schedule);
+  to.warmup_steps = from.warmup_steps;
+  to.total_steps = from.total_steps;
+  to.final_lr_fraction = from.final_lr_fraction;
+  return to;
+}
 
 base::Result<rp::Plan> emit(const ir::Step& step, const EmitOptions& options,
                             const cost::CostModel& cost) {

@@ -24,4 +24,6 @@ struct EmitOptions {
 base::Result<runtime::plan::Plan> emit(const ir::Step& step, const EmitOptions& options,
                                        const cost::CostModel& cost);
 
+runtime::plan::Optimizer emit_optimizer(const ir::Optimizer& optimizer);
+
 }  // namespace dc::plan

@@ -28,6 +28,8 @@ TEST(DcrunOptions, ReadsEverything) {
                         "9",
                         "--comm",
                         "mpi",
+                        "--job-key",
+                        "k",
                         "--timeout",
                         "5",
                         "--metrics",
@@ -51,6 +53,7 @@ TEST(DcrunOptions, ReadsEverything) {
   EXPECT_EQ(o->lr, 0.0);
   EXPECT_EQ(o->shuffle, 9u);
   EXPECT_EQ(o->comm, "mpi");
+  EXPECT_EQ(o->job_key, "k");
   EXPECT_EQ(o->timeout_seconds, 5);
   EXPECT_EQ(o->dump_gradients, "g");
   EXPECT_EQ(o->record_profile, "r");
@@ -102,9 +105,10 @@ TEST(DcrunOptions, HelpBeginsWithExamples) {
 // Flags are promises to scripts: this list only grows.
 TEST(DcrunOptions, FlagsAreFrozen) {
   const std::vector<std::string> expected = {
-      "--comm",    "--config",      "--data",   "--dump-gradients", "--help",   "--lr",
-      "--metrics", "--offload-dir", "--poison", "--record-profile", "--save",   "--shuffle",
-      "--steps",   "--timeout",     "--trace",  "--version",        "--weights"};
+      "--comm",           "--config",  "--data",    "--dump-gradients", "--help",
+      "--job-key",        "--lr",      "--metrics", "--offload-dir",    "--poison",
+      "--record-profile", "--save",    "--shuffle", "--steps",          "--timeout",
+      "--trace",          "--version", "--weights"};
   EXPECT_EQ(dcrun_flags(), expected);
 }
 

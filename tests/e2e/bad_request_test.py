@@ -52,7 +52,11 @@ class BadRequestTest(jobs.JobTest):
         usage(["unknown command 'lss'", "did you mean 'ls'?"], "cache", "lss")
         usage(["plan is required", "dcc verify --help"], "verify")
         usage(["foo", "summary,text,json,memory"], "inspect", self.plan, "--as=foo")
-        usage(["no chain 'zero4'", "zero0, zero1, zero2, zero3"], "compile", self.model, "--world", "2", "--zero", "4", "-o", self.path("out"))
+        usage(["unknown command 'diff'", "the commands are compile, profile, inspect"], "diff", self.plan, self.plan)
+        usage(["no command given", "compile"])
+        usage(["--zero", "0 - 3"], "compile", self.model, "--world", "2", "--zero", "4", "-o", self.path("out"))
+        usage(["no chain 'zero4'", "did you mean 'zero0', 'zero1', 'zero2' or 'zero3'?"],
+              "compile", self.model, "--world", "2", "--chain", "zero4", "-o", self.path("out"))
         usage(["no pass 'prefetch-gather'", "did you mean 'prefetch-gathers'?"],
               "compile", self.model, "--world", "2", "--passes", "schedule,prefetch-gather", "-o", self.path("out"))
         usage(["prefetch-gathers cannot come after overlap-reductions"], "compile", self.model, "--world", "2",
@@ -79,10 +83,38 @@ class BadRequestTest(jobs.JobTest):
         self.refused(jobs.dcrun("-n", "2", self.plan, "--weights", "init:x", "--data", "synthetic"), 64, "init:0")
         self.refused(jobs.dcrun("-n", "2", self.plan, "--weights", "init:1", "--data", "x.bin:int7"), 64, "uint16, uint32 or int64")
 
+    def test_what_all_ranks_find_is_said_once(self):
+        unknown = self.write("unknown.json", json.dumps({"optimizer": {"lrr": 1}}))
+        for result in (self.train("--config", unknown), self.train("--weights", self.path("none.pt2")), jobs.dcrun("-n", "3", *self.arguments())):
+            self.assertNotEqual(result.code, 0)
+            self.assertEqual(result.err.count("error[DC"), 1, result.err)
+
+    def test_standard_streams_that_are_closed_or_full(self):
+        plan = self.path("closed.dcp")
+        compile = f"{os.path.join(running.BIN, "dcc")} compile {self.model} --world 2 --no-cache -o {plan}"
+        for closed in (">&-", "2>&-", "<&- >&- 2>&-"):
+            self.assertEqual(subprocess.run(f"exec {compile} {closed}", shell=True, timeout=60, capture_output=True).returncode, 0, closed)
+            self.assertEqual(jobs.dcc("verify", plan).code, 0)
+            os.remove(plan)
+        result = subprocess.run(f"exec {os.path.join(running.BIN, "dcc")} inspect {self.plan} --as=json >/dev/full", shell=True, timeout=60, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(result.returncode, 74)
+        self.assertIn("cannot write to standard output", result.stderr)
+
+    def test_units_of_bytes(self):
+        for text, budget in (("20KB", 20000), ("20KiB", 20480), ("20K", 20480), ("0.02MB", 20000)):
+            self.refused(self.compile("--memory", text), 80, f"budget is {budget}")
+
+    def test_every_command_has_its_own_example(self):
+        for command in ("compile", "profile", "inspect", "verify", "simulate", "calibrate", "opt", "passes", "cache", "cache ls", "cache gc"):
+            self.assertIn("\n  dcc " + command, jobs.dcc(*command.split(), "--help").out, command)
+
     def test_configuration(self):
         unknown = self.write("unknown.json", json.dumps({"optimizer": {"lrr": 1}}))
         self.refused(self.compile("--config", unknown), 78, "unknown key 'lrr' in 'optimizer'; did you mean 'lr'?")
         self.refused(self.train("--config", unknown), 78, "unknown key 'lrr' in 'optimizer'; did you mean 'lr'?")
+        for section, hint in (({"lr": 1}, "unknown key 'lr' in the training configuration; it belongs in 'optimizer'"),
+                              ({"schedule": {"peak": 1}}, "unknown key 'peak' in 'schedule'; there are kind, warmup, steps")):
+            self.refused(self.compile("--config", self.write("unknown.json", json.dumps(section))), 78, hint)
         broken = self.write("broken.json", '{"optimizer": ')
         for result in (self.compile("--config", broken), self.train("--config", broken)):
             self.assertIn(result.code, (65, 78), result.err)

@@ -294,6 +294,16 @@ class RefusalTest(ExportTest):
                 self.assertEqual(len(printed.strip().splitlines()), 1, printed)
         self.assertEqual(os.listdir(self.folder), [])
 
+    def test_misspelt_config_keys_are_named(self):
+        import transformers
+
+        from dcc_export import unknown_keys
+
+        values = {"num_hiden_layers": 1, "hidden_size": 64, "my_own_key": 3, "torch_dtype": "float32"}
+        (note,) = unknown_keys.notes(transformers.AutoConfig.for_model("llama", **values), values)
+        self.assertIn("'num_hiden_layers'", note)
+        self.assertIn("did you mean 'num_hidden_layers'?", note)
+
     def test_bad_configs(self):
         for text in ("{", "[]", "{}", '{"model_type": "nope"}',
                      '{"model_type": "clip", "projection_dim": 8}',

@@ -99,7 +99,7 @@ class OtherMachines(unittest.TestCase):
     def test_text_says_each_thing_once(self):
         text = dcc("simulate", large()[0], "--profile", H100).stdout
         names = [line.split("  ")[0] for line in text.splitlines()]
-        self.assertEqual(names, ["plan", "predicted step", "bounds", "figures", "link", "memory"])
+        self.assertEqual(names, ["plan", "predicted step", "communication", "bounds", "figures", "link", "memory"])
         self.assertRegex(text, r"link +\d+\.\d+ GB/s .*; 1 GB/s more: [\d.]+ m?s less \([\d.]+ %\)\n")
 
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <functional>
 #include <thread>
 
 #include "runtime/plan/file.h"
@@ -25,10 +26,29 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-std::string plan_bytes(const std::string& name = "tiny") {
-  runtime::plan::Plan plan = runtime::plan::test::tiny_plan();
+using Plan = runtime::plan::Plan;
+
+Plan plan_of(const std::string& name) {
+  Plan plan = runtime::plan::test::tiny_plan();
   plan.name = name;
-  return runtime::plan::encode(plan);
+  plan.model_digest = base::sha256_hex("model");
+  plan.profile_digest = base::sha256_hex("profile");
+  plan.options = "world=2";
+  plan.options_digest = base::sha256_hex(plan.options);
+  plan.compiler = "dcc 0.1.0";
+  plan.notes = {"a note of the model", "a note of the compiler"};
+  return plan;
+}
+
+std::string plan_bytes(const std::string& name = "tiny") {
+  return runtime::plan::encode(plan_of(name));
+}
+
+// What all plans here answer.
+Request request() {
+  const Plan plan = plan_of("tiny");
+  return {plan.model_digest, plan.profile_digest,     plan.options,
+          plan.compiler,     {"a note of the model"}, plan.optimizer};
 }
 
 std::string key(int number) { return base::sha256_hex("key " + std::to_string(number)); }
@@ -49,12 +69,12 @@ class Cache : public testing::Test {
   // The plan under `plan_key` must be refused with a warning and moved.
   void expect_set_aside(const std::string& plan_key, const std::string& why) {
     std::string warning;
-    EXPECT_FALSE(cache_.find_plan(plan_key, warning));
+    EXPECT_FALSE(cache_.find(plan_key, request(), warning));
     EXPECT_THAT(warning, HasSubstr(why));
     EXPECT_FALSE(fs::exists(entry(plan_key)));
     EXPECT_TRUE(fs::exists(aside(plan_key)));
     warning.clear();
-    EXPECT_FALSE(cache_.find_plan(plan_key, warning));
+    EXPECT_FALSE(cache_.find(plan_key, request(), warning));
     EXPECT_EQ(warning, "");  // it is only a miss from now on
   }
 
@@ -64,12 +84,10 @@ class Cache : public testing::Test {
 };
 
 TEST_F(Cache, MissesThenHitsWithTheSameBytes) {
-  EXPECT_FALSE(cache_.find_direct(key(1)));
-  EXPECT_FALSE(cache_.find_plan(key(2), warning_));
+  EXPECT_FALSE(cache_.find(key(2), request(), warning_));
   const std::string bytes = plan_bytes();
-  ASSERT_TRUE(cache_.store(key(1), key(2), bytes).ok());
-  EXPECT_EQ(cache_.find_direct(key(1)), key(2));
-  const auto found = cache_.find_plan(key(2), warning_);
+  ASSERT_TRUE(cache_.store(key(2), bytes).ok());
+  const auto found = cache_.find(key(2), request(), warning_);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->bytes, bytes);
   EXPECT_EQ(found->plan.name, "tiny");
@@ -79,53 +97,73 @@ TEST_F(Cache, MissesThenHitsWithTheSameBytes) {
 TEST_F(Cache, WithoutAFolderItIsSilent) {
   const PlanCache none("");
   EXPECT_FALSE(none.enabled());
-  EXPECT_TRUE(none.store(key(1), key(2), plan_bytes()).ok());
-  EXPECT_FALSE(none.find_direct(key(1)));
-  EXPECT_FALSE(none.find_plan(key(2), warning_));
+  EXPECT_TRUE(none.store(key(2), plan_bytes()).ok());
+  EXPECT_FALSE(none.find(key(2), request(), warning_));
   EXPECT_TRUE(none.list()->empty());
   EXPECT_EQ(*none.collect({0}), 0);
 }
 
 TEST_F(Cache, EveryDamagedByteIsNoticed) {
   const std::string bytes = plan_bytes();
-  ASSERT_TRUE(cache_.store(key(1), key(2), bytes).ok());
+  ASSERT_TRUE(cache_.store(key(2), bytes).ok());
   const std::string good = content(entry(key(2)));
   for (size_t at = 0; at < good.size(); at += 1 + good.size() / 300) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ 1);
     folder_.write("plans/" + key(2) + ".entry", bad);
     std::string warning;
-    EXPECT_FALSE(cache_.find_plan(key(2), warning)) << at;
+    EXPECT_FALSE(cache_.find(key(2), request(), warning)) << at;
     EXPECT_THAT(warning, HasSubstr("quarantine")) << at;
   }
 }
 
 TEST_F(Cache, TruncatedAndEmptyEntriesAreSetAside) {
-  ASSERT_TRUE(cache_.store(key(1), key(2), plan_bytes()).ok());
+  ASSERT_TRUE(cache_.store(key(2), plan_bytes()).ok());
   const std::string good = content(entry(key(2)));
   for (size_t size :
        {size_t{0}, size_t{1}, size_t{129}, size_t{130}, size_t{150}, good.size() - 1}) {
     folder_.write("plans/" + key(2) + ".entry", good.substr(0, size));
-    expect_set_aside(key(2), "is damaged");
+    expect_set_aside(key(2), "is not used");
     fs::remove(aside(key(2)));
   }
 }
 
 TEST_F(Cache, ASoundPlanOfAnotherKeyIsSetAside) {
-  ASSERT_TRUE(cache_.store(key(1), key(2), plan_bytes("one")).ok());
-  ASSERT_TRUE(cache_.store(key(3), key(4), plan_bytes("other")).ok());
+  ASSERT_TRUE(cache_.store(key(2), plan_bytes("one")).ok());
+  ASSERT_TRUE(cache_.store(key(4), plan_bytes("other")).ok());
   fs::copy_file(entry(key(4)), entry(key(2)), fs::copy_options::overwrite_existing);
   expect_set_aside(key(2), "another key");
   folder_.write("plans/" + key(2) + ".entry", plan_bytes("other"));  // a bare plan file
   expect_set_aside(key(2), "no cache entry");
 }
 
-TEST_F(Cache, ADirectFileOfAnotherKeyIsAMiss) {
-  ASSERT_TRUE(cache_.store(key(1), key(2), plan_bytes()).ok());
-  fs::copy_file(folder_ / ("direct/" + key(1)), folder_ / ("direct/" + key(3)));
-  EXPECT_FALSE(cache_.find_direct(key(3)));
-  folder_.write("direct/" + key(1), "nonsense");
-  EXPECT_FALSE(cache_.find_direct(key(1)));
+// An entry whose first line fits, with a sound plan that is not the answer: it was planted.
+TEST_F(Cache, APlantedPlanIsSetAsideAndKept) {
+  const std::vector<std::pair<std::string, std::function<void(Plan&)>>> planted = {
+      {"another model", [](Plan& p) { p.model_digest = base::sha256_hex("other"); }},
+      {"another profile", [](Plan& p) { p.profile_digest.clear(); }},
+      {"another set of options",
+       [](Plan& p) { p.options_digest = base::sha256_hex(p.options = "world=4"); }},
+      {"another options digest", [](Plan& p) { p.options_digest = base::sha256_hex("x"); }},
+      {"another compiler", [](Plan& p) { p.compiler += "+"; }},
+      {"another training configuration", [](Plan& p) { p.optimizer.groups.at(0).lr *= 2; }},
+      {"another training configuration", [](Plan& p) { p.optimizer.clip_norm += 1; }},
+      {"another set of notes", [](Plan& p) { p.notes.erase(p.notes.begin()); }},
+  };
+  int number = 0;
+  for (const auto& [why, change] : planted) {
+    Plan plan = plan_of("planted");
+    change(plan);
+    ASSERT_TRUE(cache_.store(key(++number), runtime::plan::encode(plan)).ok());
+    expect_set_aside(key(number), why);
+  }
+  // A second one of the same name does not replace the first.
+  fs::rename(aside(key(1)), entry(key(2)));
+  std::string warning;
+  EXPECT_FALSE(cache_.find(key(2), request(), warning));
+  EXPECT_THAT(warning, HasSubstr("quarantine/" + key(2) + ".1.entry"));
+  EXPECT_TRUE(fs::exists(aside(key(2))));
+  EXPECT_TRUE(fs::exists(folder_ / ("quarantine/" + key(2) + ".1.entry")));
 }
 
 TEST(CacheKey, DependsOnEveryPartAndOnItsBorders) {
@@ -155,28 +193,26 @@ TEST(CacheKey, IsTheSameTextForTheSameParts) {
 TEST_F(Cache, ConcurrentWritersLeaveWholeEntries) {
   const std::string bytes = plan_bytes();
   std::vector<std::thread> writers;
-  std::atomic<int> failures{0}, reads{0};
+  std::atomic<int> failures{0};
   for (int w = 0; w < 8; ++w) {
     writers.emplace_back([&, w] {
       for (int i = 0; i < 20; ++i) {
-        const std::string direct = key(100 + w % 2), plan = key(200 + i % 3);
-        if (!cache_.store(direct, plan, bytes).ok()) ++failures;
+        const std::string plan = key(200 + (i + w) % 3);
+        if (!cache_.store(plan, bytes).ok()) ++failures;
         std::string warning;
-        const auto found = cache_.find_plan(plan, warning);
+        const auto found = cache_.find(plan, request(), warning);
         if (!found || found->bytes != bytes || !warning.empty()) ++failures;
-        if (cache_.find_direct(direct)) ++reads;
       }
     });
   }
   for (std::thread& writer : writers) writer.join();
   EXPECT_EQ(failures, 0);
-  EXPECT_EQ(reads, 160);
   EXPECT_EQ(cache_.list()->size(), 3u);
   int files = 0;  // no temporary is left
   for (const auto& file : fs::recursive_directory_iterator(folder_ / "")) {
     files += file.is_regular_file();
   }
-  EXPECT_EQ(files, 3 + 2);
+  EXPECT_EQ(files, 3);
 }
 
 TEST_F(Cache, AWriterThatDiesLeavesNoEntry) {
@@ -184,7 +220,7 @@ TEST_F(Cache, AWriterThatDiesLeavesNoEntry) {
   for (int round = 0; round < 5; ++round) {
     const pid_t child = fork();
     if (child == 0) {
-      for (int i = 0;; ++i) (void)cache_.store(key(i), key(1000 + i), bytes);
+      for (int i = 0;; ++i) (void)cache_.store(key(1000 + i), bytes);
     }
     usleep(5000);
     kill(child, SIGKILL);
@@ -194,29 +230,27 @@ TEST_F(Cache, AWriterThatDiesLeavesNoEntry) {
   const std::vector<Entry> entries = cache_.list().value();
   for (const Entry& entry : entries) {
     std::string warning;
-    EXPECT_TRUE(cache_.find_plan(entry.key, warning)) << warning;
+    EXPECT_TRUE(cache_.find(entry.key, request(), warning)) << warning;
   }
 }
 
 TEST_F(Cache, CollectsByLastUse) {
   const std::string bytes = plan_bytes();
-  for (int i = 0; i < 4; ++i) ASSERT_TRUE(cache_.store(key(i), key(10 + i), bytes).ok());
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(cache_.store(key(10 + i), bytes).ok());
   for (int i = 0; i < 4; ++i) used_at(key(10 + i), i);
-  ASSERT_TRUE(cache_.find_plan(key(10), warning_));  // the oldest becomes the newest
+  ASSERT_TRUE(cache_.find(key(10), request(), warning_));  // the oldest becomes the newest
   const int64_t size = cache_.list().value().front().bytes.v;
   EXPECT_EQ(*cache_.collect({2 * size}), 2);
   EXPECT_TRUE(fs::exists(entry(key(10))));
   EXPECT_FALSE(fs::exists(entry(key(11))));
   EXPECT_FALSE(fs::exists(entry(key(12))));
   EXPECT_TRUE(fs::exists(entry(key(13))));
-  EXPECT_TRUE(cache_.find_direct(key(0)));
-  EXPECT_FALSE(fs::exists(folder_ / ("direct/" + key(1))));  // nothing points at what is gone
   EXPECT_EQ(*cache_.collect({0}), 2);
   EXPECT_TRUE(cache_.list()->empty());
 }
 
 TEST_F(Cache, CollectEmptiesTheQuarantine) {
-  ASSERT_TRUE(cache_.store(key(1), key(2), plan_bytes()).ok());
+  ASSERT_TRUE(cache_.store(key(2), plan_bytes()).ok());
   folder_.write("plans/" + key(2) + ".entry", "x");
   expect_set_aside(key(2), "no cache entry");
   EXPECT_EQ(*cache_.collect({int64_t{1} << 40}), 0);
@@ -225,14 +259,13 @@ TEST_F(Cache, CollectEmptiesTheQuarantine) {
 
 TEST_F(Cache, AReadOnlyFolderStillAnswers) {
   const std::string bytes = plan_bytes();
-  ASSERT_TRUE(cache_.store(key(1), key(2), bytes).ok());
+  ASSERT_TRUE(cache_.store(key(2), bytes).ok());
   fs::permissions(folder_ / "plans", fs::perms(0555));
-  fs::permissions(folder_ / "direct", fs::perms(0555));
   const uid_t before = geteuid();
   ASSERT_EQ(before == 0 ? seteuid(65534) : 0, 0);  // root may write everywhere
   std::string warning;
-  const auto found = cache_.find_plan(key(2), warning);
-  const base::Status stored = cache_.store(key(3), key(4), bytes);
+  const auto found = cache_.find(key(2), request(), warning);
+  const base::Status stored = cache_.store(key(4), bytes);
   ASSERT_EQ(seteuid(before), 0);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->bytes, bytes);
@@ -240,13 +273,12 @@ TEST_F(Cache, AReadOnlyFolderStillAnswers) {
   ASSERT_FALSE(stored.ok());
   EXPECT_EQ(stored.kind(), base::ErrorKind::CannotWrite);
   fs::permissions(folder_ / "plans", fs::perms(0755));
-  fs::permissions(folder_ / "direct", fs::perms(0755));
 }
 
 TEST(CacheFolder, CannotBeAFile) {
   const tests::TemporaryFolder folder;
   const PlanCache cache(folder.write("file", "x"));
-  const base::Status stored = cache.store(key(1), key(2), plan_bytes());
+  const base::Status stored = cache.store(key(2), plan_bytes());
   ASSERT_FALSE(stored.ok());
   EXPECT_EQ(stored.code(), "DC2901");
   EXPECT_THAT(stored.sentence(), HasSubstr("--no-cache"));
