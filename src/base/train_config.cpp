@@ -38,11 +38,11 @@ std::string cure(const std::string& key, Keys known) {
                                                   {"the training configuration itself", kTopKeys}};
   for (const auto& [object, keys] : objects) {
     if (std::find(keys.begin(), keys.end(), key) != keys.end())
-      return std::string("; it belongs in ") + object;
+      return std::string("; give it in ") + object;
   }
   std::string list;
   for (std::string_view name : known) list += (list.empty() ? "" : ", ") + std::string(name);
-  return "; there are " + list;
+  return "; choose from " + list;
 }
 
 Status check_keys(const JsonValue& object, std::string_view what, Keys known) {

@@ -54,7 +54,7 @@ class BadRequestTest(jobs.JobTest):
         usage(["foo", "summary,text,json,memory"], "inspect", self.plan, "--as=foo")
         usage(["unknown command 'diff'", "the commands are compile, profile, inspect"], "diff", self.plan, self.plan)
         usage(["no command given", "compile"])
-        usage(["--zero", "0 - 3"], "compile", self.model, "--world", "2", "--zero", "4", "-o", self.path("out"))
+        usage(["--zero", "not in range 0 to 3"], "compile", self.model, "--world", "2", "--zero", "4", "-o", self.path("out"))
         usage(["no chain 'zero4'", "did you mean 'zero0', 'zero1', 'zero2' or 'zero3'?"],
               "compile", self.model, "--world", "2", "--chain", "zero4", "-o", self.path("out"))
         usage(["no pass 'prefetch-gather'", "did you mean 'prefetch-gathers'?"],
@@ -91,12 +91,13 @@ class BadRequestTest(jobs.JobTest):
 
     def test_standard_streams_that_are_closed_or_full(self):
         plan = self.path("closed.dcp")
-        compile = f"{os.path.join(running.BIN, "dcc")} compile {self.model} --world 2 --no-cache -o {plan}"
+        program = os.path.join(running.BIN, "dcc")
+        compile = f"{program} compile {self.model} --world 2 --no-cache -o {plan}"
         for closed in (">&-", "2>&-", "<&- >&- 2>&-"):
             self.assertEqual(subprocess.run(f"exec {compile} {closed}", shell=True, timeout=60, capture_output=True).returncode, 0, closed)
             self.assertEqual(jobs.dcc("verify", plan).code, 0)
             os.remove(plan)
-        result = subprocess.run(f"exec {os.path.join(running.BIN, "dcc")} inspect {self.plan} --as=json >/dev/full", shell=True, timeout=60, stderr=subprocess.PIPE, text=True)
+        result = subprocess.run(f"exec {program} inspect {self.plan} --as=json >/dev/full", shell=True, timeout=60, stderr=subprocess.PIPE, text=True)
         self.assertEqual(result.returncode, 74)
         self.assertIn("cannot write to standard output", result.stderr)
 
@@ -112,8 +113,8 @@ class BadRequestTest(jobs.JobTest):
         unknown = self.write("unknown.json", json.dumps({"optimizer": {"lrr": 1}}))
         self.refused(self.compile("--config", unknown), 78, "unknown key 'lrr' in 'optimizer'; did you mean 'lr'?")
         self.refused(self.train("--config", unknown), 78, "unknown key 'lrr' in 'optimizer'; did you mean 'lr'?")
-        for section, hint in (({"lr": 1}, "unknown key 'lr' in the training configuration; it belongs in 'optimizer'"),
-                              ({"schedule": {"peak": 1}}, "unknown key 'peak' in 'schedule'; there are kind, warmup, steps")):
+        for section, hint in (({"lr": 1}, "unknown key 'lr' in the training configuration; give it in 'optimizer'"),
+                              ({"schedule": {"peak": 1}}, "unknown key 'peak' in 'schedule'; choose from kind, warmup, steps")):
             self.refused(self.compile("--config", self.write("unknown.json", json.dumps(section))), 78, hint)
         broken = self.write("broken.json", '{"optimizer": ')
         for result in (self.compile("--config", broken), self.train("--config", broken)):
