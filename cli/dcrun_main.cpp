@@ -45,10 +45,9 @@ int report(const Status& status, const std::string& who) {
   return code;
 }
 
-// What another rank of this host has said is not said again.
+// What another rank has said is not said again, but the first rank of a host points to it.
 int report_rank(const Status& status, const runtime::LaunchInfo& launch, const std::string& who) {
-  const bool first_of_a_host = launch.local_rank == 0 && !launch.one_host();
-  if (runtime::is_reported_elsewhere(status) && !first_of_a_host)
+  if (runtime::is_reported_elsewhere(status) && launch.local_rank != 0)
     return base::exit_code(status.kind());
   return report(status, who);
 }
