@@ -148,6 +148,31 @@ std::vector<std::string> profile_notes(const Job& job, const ir::Step& step) {
   return notes;
 }
 
+// Kernels whose scratch depends on the CPU: convolutions, and products and attention in 16 bits.
+bool has_scratch_of_its_cpu(const ir::Graph& graph, const ir::Node& node) {
+  if (node.kind != ir::OpKind::Aten) return false;
+  const ir::AtenClass cls = ir::aten_info(node.overload)->cls;
+  if (cls == ir::AtenClass::Convolution)
+    return node.overload.find("convolution") != std::string::npos;
+  if (cls != ir::AtenClass::Matmul && cls != ir::AtenClass::Attention) return false;
+  const ir::DType dtype = graph.value(node.operands[0]).type.dtype;
+  return dtype == ir::DType::BF16 || dtype == ir::DType::F16;
+}
+
+// Without a profile: what the plan's memory then rests on.
+std::vector<std::string> estimate_notes(const ir::Step& step) {
+  int64_t kernels = 0;
+  for (const ir::Program& program : step.programs) {
+    for (ir::NodeId id = program.graph.first(); id.valid(); id = program.graph.next(id)) {
+      kernels += has_scratch_of_its_cpu(program.graph, program.graph.node(id)) ? 1 : 0;
+    }
+  }
+  if (kernels == 0) return {};
+  return {"estimated-scratch: without a profile the scratch of " + std::to_string(kernels) +
+          " convolutions or 16-bit products is an estimate; where a CPU needs more, dcrun takes it "
+          "on top of the plan's memory and says so; dcc profile measures it"};
+}
+
 // About this host, so it is said but not recorded.
 void warn_of_other_machine(const Job& job) {
   if (!job.profile || job.profile->measurements.origin == base::ProfileOrigin::Synthetic) return;
@@ -161,6 +186,9 @@ Result<runtime::plan::Plan> compile_model(Job& job, Model model) {
   const cost::Costs costs(job.profile, job.options.threads);
   if (job.profile) {
     for (std::string& note : profile_notes(job, model.step)) model.notes.push_back(std::move(note));
+  }
+  if (!job.profile) {
+    for (std::string& note : estimate_notes(model.step)) model.notes.push_back(std::move(note));
   }
   plan::OutOfTime out_of_time;
   if (job.arguments.search_time > 0) {

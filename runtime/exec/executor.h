@@ -50,6 +50,7 @@ class Executor {
     int64_t repairs = 0;
   };
   virtual ProviderCounts counts() const = 0;
+  virtual const MissingScratch& missing_scratch() const = 0;  // what was taken beyond the plan
 };
 
 }  // namespace dc::runtime

@@ -76,6 +76,8 @@ class Preparation {
     replay_.native_ = make_native_provider();
     if (needs_aten) {
       DC_ASSIGN_OR_RETURN(replay_.aten_, open_aten_provider(plan_.threads));
+      DC_ASSIGN_OR_RETURN(replay_.missing_scratch_,
+                          replay_.aten_->take_missing_scratch(replay_.addresses_));
     }
     return base::ok_status();
   }

@@ -87,6 +87,7 @@ class Replay final : public Executor {
   Traffic traffic() const override;
   CommunicationTime communication_time() const override;
   ProviderCounts counts() const override;
+  const MissingScratch& missing_scratch() const override { return missing_scratch_; }
 
  private:
   friend class Queue;
@@ -120,6 +121,7 @@ class Replay final : public Executor {
   std::vector<std::unique_ptr<Event>> events_;  // one per signal instruction
   std::vector<Crossing> crossings_;
   ProviderCounts counts_;
+  MissingScratch missing_scratch_;
 
   std::atomic<bool> failed_{false};
   std::mutex failure_mutex_;

@@ -47,6 +47,14 @@ class Kernel {
   virtual base::Status launch() = 0;
 };
 
+// Scratch that kernels need on this CPU beyond what the plan has.
+struct MissingScratch {
+  int64_t bytes = 0;  // taken from the heap
+  // The kernel that lacks most: its op, what it needs and what the plan has.
+  std::string op;
+  int64_t needed = 0, planned = 0;
+};
+
 class KernelProvider {
  public:
   virtual ~KernelProvider() = default;
@@ -59,6 +67,11 @@ class KernelProvider {
   // own; for the profile. Native kernels: 0.
   virtual base::Result<int64_t> measure_scratch(const plan::Instruction& instruction,
                                                 const AddressMap& addresses) = 0;
+  // Before the first prepare: takes memory for kernels that need more scratch than the plan has,
+  // once for each stream. Without it they are refused (80).
+  virtual base::Result<MissingScratch> take_missing_scratch(const AddressMap&) {
+    return MissingScratch();
+  }
   // Things that did not go as planned but were repaired (an output that had to be copied into its
   // slice), for the metrics header.
   virtual int64_t repairs() const { return 0; }

@@ -71,6 +71,18 @@ void Report::start(const RunFacts& facts) const {
         facts.communicator + " threads " + std::to_string(facts.threads) + "\n");
 }
 
+void Report::missing_scratch(const MissingScratch& missing, int64_t arena) const {
+  if (!prints_ || missing.bytes == 0) return;
+  std::fprintf(
+      stderr,
+      "dcrun: warning: kernels need more scratch on this CPU than the plan has: %lld bytes "
+      "per rank on top of its %lld (most lacks '%s': %lld needed, %lld planned); profile the "
+      "model on this machine with dcc profile and compile with --profile to have it in "
+      "the plan\n",
+      static_cast<long long>(missing.bytes), static_cast<long long>(arena), missing.op.c_str(),
+      static_cast<long long>(missing.needed), static_cast<long long>(missing.planned));
+}
+
 void Report::step(const StepFacts& facts) {
   if (!prints_) return;
   clear();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "runtime/kernel/kernel.h"
 #include "runtime/train/metrics.h"
 
 namespace dc::runtime {
@@ -13,6 +14,8 @@ class Report {
   Report(bool rank_zero, int64_t steps);
   ~Report();
   void start(const RunFacts& facts) const;  // the first line
+  // A warning on stderr if kernels need more scratch than the plan has; `arena`: the plan's bytes.
+  void missing_scratch(const MissingScratch& missing, int64_t arena) const;
   void step(const StepFacts& facts);
   void finish();  // where the time of the steps went, if any communicated
 

@@ -130,6 +130,7 @@ class Session {
     DC_RETURN_IF_ERROR(
         agree(control_, executor.ok() ? Status() : executor.status(), "preparing the plan"));
     executor_ = std::move(executor).value();
+    report_.missing_scratch(executor_->missing_scratch(), arena);
     const TensorBinder bind = binder();
     DC_RETURN_IF_ERROR(
         agree(control_, fill_state(plan_, weights_, control_.rank().v, bind, outside_.disk.get()),

@@ -2,8 +2,8 @@
 // for use without a profile.
 //
 // They follow what PyTorch 2.11's CPU kernels allocate at once, as recorded in
-// tests/src/cost/scratch_test.cpp: a kernel that needs more makes the runtime stop with exit 80 and
-// ask for a profile, so a bound may be generous but never short.
+// tests/src/cost/scratch_test.cpp: a kernel that needs more makes the runtime take memory on top of
+// the plan's and ask for a profile, so a bound may be generous but should not be short.
 #pragma once
 
 #include "src/base/units.h"

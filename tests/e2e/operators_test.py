@@ -105,6 +105,20 @@ class OperatorsTest(unittest.TestCase):
                 options = {"autocast": torch.bfloat16} if dtype == DTYPES[2] else {}
                 self.verify(module, inputs, bound, **options)
 
+    def test_scratch_on_lesser_processors(self):
+        """A plan without a profile runs where kernels need more scratch than it estimates."""
+        torch.manual_seed(0)
+        archive, plan = running.fresh(".pt2"), running.fresh(".dcp")
+        export_train_step(Norms().train(), (torch.randn(2, 3, 40, 40), torch.randn(2, 4)), archive, check=False)
+        said = running.run([os.path.join(running.BIN, "dcc"), "compile", archive, "--world", "1", "--no-cache", "-o", plan]).stderr
+        self.assertIn("estimated-scratch", said)
+        losses = []
+        for cpu, onednn in (("default", "SSE41"), ("avx2", "AVX2"), (None, "AVX512_CORE"), (None, None)):
+            limits = {k: v for k, v in (("ATEN_CPU_CAPABILITY", cpu), ("ONEDNN_MAX_CPU_ISA", onednn)) if v}
+            with self.subTest(**limits):
+                losses.append(running.train(plan, archive, 1, 2, environment=limits).steps[1]["loss"])
+                self.assertAlmostEqual(losses[-1], losses[0], delta=1e-3 * abs(losses[0]))
+
     def test_presets(self):
         presets = [(p, d) for p in PRESETS for d in DTYPES] if running.SLOW else [("tiny-bert", "autocast-bfloat16")]
         for preset, dtype in presets:

@@ -9,7 +9,7 @@ namespace dc::runtime::aten {
 
 // Both sides pass C++ objects to each other, so they must come from one compiler and one version of
 // the interfaces. Raise the number when kernel.h, plan.h or status.h change.
-inline constexpr const char* kAbi = "dcrun-aten-1 g++ " __VERSION__;
+inline constexpr const char* kAbi = "dcrun-aten-2 g++ " __VERSION__;
 inline constexpr const char* kLibrary = "libdcrun_aten.so";
 inline constexpr const char* kEntry = "dcrun_aten_open";
 

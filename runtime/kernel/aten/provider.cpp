@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "runtime/kernel/aten/arguments.h"
+#include "runtime/kernel/aten/extra_scratch.h"
 #include "runtime/kernel/aten/plugin.h"
 #include "runtime/kernel/aten/recording.h"
 #include "runtime/kernel/aten/serving_allocator.h"
@@ -59,6 +60,7 @@ class Shared {
   }
 
   std::atomic<int64_t> repairs{0};
+  ExtraScratch extra;
 
  private:
   std::mutex mutex_;
@@ -197,13 +199,50 @@ class Provider final : public KernelProvider {
     return recording->scratch.bytes;
   }
 
+  base::Result<MissingScratch> take_missing_scratch(const AddressMap& addresses) override {
+    MissingScratch missing;
+    std::map<int32_t, int64_t> streams;  // bytes of the block of each
+    const plan::Plan& plan = addresses.plan();
+    for (const plan::Program& program : plan.programs) {
+      for (const plan::Instruction& instruction : program.instructions) {
+        if (instruction.kind != plan::InstructionKind::Kernel ||
+            instruction.provider != plan::Provider::Aten)
+          continue;
+        const auto needed = measure_scratch(instruction, addresses);
+        if (!needed.ok()) continue;  // prepare() says why, and where
+        const int64_t planned = planned_scratch(plan, instruction);
+        if (*needed <= planned) continue;
+        int64_t& block = streams[instruction.stream];
+        block = std::max(block, *needed);
+        if (*needed - planned <= missing.needed - missing.planned) continue;
+        missing.op = instruction.op;
+        missing.needed = *needed;
+        missing.planned = planned;
+      }
+    }
+    for (const auto& [stream, bytes] : streams) {
+      if (!shared_->extra.take(stream, bytes)) {
+        return base::Status(base::ErrorKind::OutOfMemory, "DC6118",
+                            "there is no memory for " + std::to_string(bytes) +
+                                " bytes of scratch that '" + missing.op +
+                                "' needs beyond the plan; profile the model on this machine with "
+                                "dcc profile and compile with --profile");
+      }
+      missing.bytes += bytes;
+    }
+    return missing;
+  }
+
   base::Result<std::unique_ptr<Kernel>> prepare(const plan::Instruction& instruction,
                                                 const AddressMap& addresses) override {
     const plan::Plan& plan = addresses.plan();
     DC_ASSIGN_OR_RETURN(const c10::OperatorHandle op, resolve(instruction));
     DC_ASSIGN_OR_RETURN(const auto recording, recorded(op, instruction, plan));
-    const int64_t planned = instruction.scratch < 0 ? 0 : plan.slices[instruction.scratch].bytes;
-    if (recording->scratch.bytes > planned) {
+    const int64_t planned = planned_scratch(plan, instruction);
+    const bool is_short = recording->scratch.bytes > planned;
+    std::byte* extra =
+        is_short ? shared_->extra.find(instruction.stream, recording->scratch.bytes) : nullptr;
+    if (is_short && extra == nullptr) {
       return failure(base::ErrorKind::OutOfMemory, "DC6115", instruction,
                      "needs " + std::to_string(recording->scratch.bytes) +
                          " bytes of scratch memory, but the plan has " + std::to_string(planned) +
@@ -217,11 +256,15 @@ class Provider final : public KernelProvider {
                           return borrow(bound.data, bound.dtype, bound.sizes, bound.strides);
                         }));
     kernel->set_inputs(std::move(inputs));
-    DC_RETURN_IF_ERROR(bind_outputs(instruction, addresses, *recording, *kernel));
+    DC_RETURN_IF_ERROR(bind_outputs(instruction, addresses, *recording, extra, *kernel));
     return std::unique_ptr<Kernel>(std::move(kernel));
   }
 
  private:
+  static int64_t planned_scratch(const plan::Plan& plan, const plan::Instruction& instruction) {
+    return instruction.scratch < 0 ? 0 : plan.slices[instruction.scratch].bytes;
+  }
+
   base::Result<c10::OperatorHandle> resolve(const plan::Instruction& instruction) const {
     // "aten.mm.default" is the operator "aten::mm" with an empty overload name.
     const std::string& op = instruction.op;
@@ -254,7 +297,8 @@ class Provider final : public KernelProvider {
   // Tells the kernel where its results belong and serves the recorded allocations from there and
   // from scratch.
   base::Status bind_outputs(const plan::Instruction& instruction, const AddressMap& addresses,
-                            const Recording& recording, AtenKernel& kernel) const {
+                            const Recording& recording, std::byte* extra,
+                            AtenKernel& kernel) const {
     const plan::Plan& plan = addresses.plan();
     std::vector<Wanted> outputs(recording.results.size());
     for (size_t i = 0; i < instruction.outputs.size(); ++i) {
@@ -263,8 +307,9 @@ class Provider final : public KernelProvider {
       if (!shared_->add_arena(addresses, plan.tensors[instruction.outputs[i]].slice))
         return too_many_arenas(instruction);
     }
-    std::byte* scratch = instruction.scratch < 0 ? nullptr : addresses.slice(instruction.scratch);
-    if (scratch != nullptr && !shared_->add_arena(addresses, instruction.scratch))
+    const bool has_scratch = extra == nullptr && instruction.scratch >= 0;
+    std::byte* scratch = has_scratch ? addresses.slice(instruction.scratch) : extra;
+    if (has_scratch && !shared_->add_arena(addresses, instruction.scratch))
       return too_many_arenas(instruction);
     for (size_t k = 0; k < recording.allocations.size(); ++k) {
       const int32_t output = recording.output[k];

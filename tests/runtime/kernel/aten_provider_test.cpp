@@ -76,6 +76,35 @@ TEST(AtenProvider, SaysHowMuchScratchIsMissing) {
   }
 }
 
+TEST(AtenProvider, TakesMissingScratchBeforeTheFirstKernel) {
+  for (const int64_t planned : {int64_t{0}, int64_t{64}}) {
+    KernelBench bench;
+    auto provider = open_provider();
+    const AtenCase& test = aten_case("convolution_backward");
+    plan::Instruction step = place(bench, test);
+    const int64_t needed = provider->measure_scratch(step, bench.addresses()).value();
+    ASSERT_GT(needed, 64);
+    if (planned > 0) step.scratch = bench.slice(planned);
+    step.kind = plan::InstructionKind::Kernel;
+    step.provider = plan::Provider::Aten;
+    bench.plan().programs.push_back({"step", {step}});
+    const auto missing = provider->take_missing_scratch(bench.addresses());
+    ASSERT_TRUE(missing.ok()) << missing.status().to_string();
+    EXPECT_EQ(missing->op, step.op);
+    EXPECT_EQ(missing->bytes, needed);
+    EXPECT_EQ(missing->needed, needed);
+    EXPECT_EQ(missing->planned, planned);
+    auto kernel = provider->prepare(step, bench.addresses());
+    ASSERT_TRUE(kernel.ok()) << kernel.status().to_string();
+    ASSERT_TRUE((*kernel)->launch().ok());
+    for (size_t i = 0; i < step.outputs.size(); ++i) {
+      if (step.outputs[i] < 0) continue;
+      EXPECT_EQ(difference(bench, step.outputs[i], test.results[i]), 0);
+    }
+    EXPECT_EQ(provider->repairs(), 0);
+  }
+}
+
 base::Status refusal(const plan::Instruction& step, KernelBench& bench) {
   auto kernel = open_provider()->prepare(step, bench.addresses());
   return kernel.ok() ? base::ok_status() : std::move(kernel).status();
