@@ -241,8 +241,7 @@ Result<Compiled> compile_anew(Job& job, Model model) {
   auto decoded = runtime::plan::decode({data, compiled.bytes.size()});
   if (!decoded.ok()) return add_context(std::move(decoded).status());
   compiled.plan = std::move(decoded).value();
-  DC_RETURN_IF_ERROR(add_context(runtime::plan::verify_meaning(compiled.plan)));
-  job.watch.lap("encode and verify");
+  job.watch.lap("encode");
   return compiled;
 }
 
@@ -263,9 +262,11 @@ Result<Compiled> obtain(Job& job) {
   if (!compiled) {
     DC_ASSIGN_OR_RETURN(compiled, compile_anew(job, std::move(model)));
   }
-  const std::vector<std::string>& notes = compiled->plan.notes;
-  if (std::find(notes.begin(), notes.end(), plan::kCutShort) != notes.end())
-    return std::move(*compiled);
+  const bool is_final = std::none_of(
+      compiled->plan.notes.begin(), compiled->plan.notes.end(), [](const std::string& note) {
+        return note == plan::kCutShort || note.starts_with(plan::kLeftOut);
+      });
+  if (!is_final) return std::move(*compiled);
   if (Status stored = job.cache.store(key, compiled->bytes); !stored.ok()) {
     std::fprintf(stderr, "warning: the plan was not cached: %s\n", stored.sentence().c_str());
   }
@@ -311,6 +312,10 @@ std::string json_report(const Job& job, const Compiled& compiled,
   json.field("schema", "dcc.compile/1").field("output", job.arguments.output);
   json.field("bytes", static_cast<int64_t>(compiled.bytes.size()));
   json.field("cache", cache_word(job, compiled));
+  json.field(
+      "schedules_left_out",
+      std::count_if(compiled.plan.notes.begin(), compiled.plan.notes.end(),
+                    [](const std::string& note) { return note.starts_with(plan::kLeftOut); }));
   json.key("compile_ms").begin_object();
   for (const auto& [what, ms] : job.watch.laps()) json.field(what, ms);
   json.end_object();

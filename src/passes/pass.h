@@ -22,6 +22,8 @@ enum class ReductionOrder : uint8_t { PerStep, PerMicroBatch };
 // asks for; none; all but the inputs of each block.
 enum class Recompute : uint8_t { Auto, Off, Full };
 
+struct Pass;
+
 struct Options {
   std::optional<ReductionOrder>
       reduction_order;  // empty: per-step for ZeRO 0 and 1, per-micro-batch for 2 and 3
@@ -31,6 +33,9 @@ struct Options {
   // set.
   std::optional<ir::Space> offload_space;
   Recompute recompute = Recompute::Auto;
+  // Called after each pass, whose result becomes its own: a test plants failures with it. Empty:
+  // none.
+  std::function<base::Status(const Pass&, ir::Step&)> after_pass = {};
 };
 
 struct Remark {

@@ -104,6 +104,7 @@ Result<Change> apply(const PassCall& call, ir::Step& step, PassContext& context)
   if (!change.ok())
     return std::move(change).status().add_context("in pass " + std::string(pass.name));
   step.stage = pass.gives;
+  if (context.options.after_pass) DC_RETURN_IF_ERROR(context.options.after_pass(pass, step));
   return change;
 }
 

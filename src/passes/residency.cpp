@@ -102,8 +102,14 @@ void Residency::find_candidates() {
   }
   for (auto& [entry, candidate] : by_entry) {
     int count = 0;
-    for (size_t p = 0; p < candidate.gathers.size(); ++p)
+    for (size_t p = 0; p < candidate.gathers.size(); ++p) {
       count += static_cast<int>(candidate.gathers[p].size()) * step_.programs[p].repeat;
+      // Several may be under way at once; the one that is done first is there for all uses.
+      std::sort(candidate.gathers[p].begin(), candidate.gathers[p].end(),
+                [&](const Gather& a, const Gather& b) {
+                  return axes_[p].position(a.done) < axes_[p].position(b.done);
+                });
+    }
     if (count < 2) continue;
     candidate.saved = base::Nanos{candidate.time.v / count * (count - 1)};
     candidates_.push_back(std::move(candidate));
@@ -154,7 +160,13 @@ bool Residency::peel_first_micro_batch() {
 void Residency::keep_in_one_program(const ResidencyCandidate& candidate) {
   const std::vector<Gather>& gathers = candidate.gathers[0];
   ir::Graph& graph = step_.programs[0].graph;
-  for (size_t i = 0; i + 1 < gathers.size(); ++i) graph.erase(gathers[i].release);
+  const auto last =
+      std::max_element(gathers.begin(), gathers.end(), [&](const Gather& a, const Gather& b) {
+        return axes_[0].position(a.release) < axes_[0].position(b.release);
+      });
+  for (const Gather& gather : gathers) {
+    if (gather.release != last->release) graph.erase(gather.release);
+  }
   const ValueId whole = graph.node(gathers[0].done).results[0];
   for (size_t i = 1; i < gathers.size(); ++i) {
     leave_bucket(graph, gathers[i].start);

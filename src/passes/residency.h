@@ -2,6 +2,7 @@
 // keep it whole. Which ones is the business of the passes that use this.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "src/passes/time_axis.h"
@@ -15,7 +16,7 @@ struct Gather {
 // A parameter with more than one gather per step.
 struct ResidencyCandidate {
   int entry = -1;                            // of the shard
-  std::vector<std::vector<Gather>> gathers;  // by program, in program order
+  std::vector<std::vector<Gather>> gathers;  // by program, in the order of their dones
   int64_t bytes = 0;                         // of the whole value
   base::Nanos time;                          // of all its gathers, per step
   base::Nanos saved;                         // if it is gathered once
@@ -40,7 +41,7 @@ class Residency {
       const auto count = static_cast<int32_t>(axis.live.order.size());
       for (const Gather& gather : gathers) {
         for (; at < axis.position(gather.start); ++at) visit(axis, at);
-        at = axis.position(gather.release) + 1;
+        at = std::max(at, axis.position(gather.release) + 1);
       }
       for (; carried && at < count; ++at) visit(axis, at);
     }

@@ -1,7 +1,9 @@
 #include "src/plan/compile.h"
 
 #include <algorithm>
+#include <set>
 
+#include "runtime/plan/file.h"
 #include "src/base/build_id.h"
 #include "src/base/sha256.h"
 #include "src/plan/emit.h"
@@ -13,6 +15,7 @@ namespace dc::plan {
 using base::ErrorKind;
 using base::Result;
 using base::Status;
+using runtime::plan::Plan;
 
 std::string CompileOptions::canonical() const {
   std::string text =
@@ -82,6 +85,109 @@ Result<passes::Chain> own_chain(const CompileOptions& options) {
   return chain;
 }
 
+// What is lowered, and what there is to say about the choice.
+struct Choice {
+  passes::Chain chain;
+  passes::Options options;
+  std::vector<passes::Remark> remarks;
+  std::vector<std::string> refused;
+  bool cut_short = false;
+};
+
+class Compiler {
+ public:
+  Compiler(const ir::Step& step, const CompileOptions& options, const cost::CostModel& cost,
+           const PartDone& done, const OutOfTime& out_of_time)
+      : step_(step), options_(options), cost_(cost), done_(done), out_of_time_(out_of_time) {}
+
+  Result<Plan> run() {
+    if (!searches()) {
+      Choice choice{{}, options_.passes, {}, {}, false};
+      DC_ASSIGN_OR_RETURN(choice.chain, options_.own_passes.empty()
+                                            ? search::find_chain(options_.chain)
+                                            : own_chain(options_));
+      return lower(std::move(choice));
+    }
+    // What the search found sound may fail later: then it searches without it.
+    std::set<std::string> left_out;
+    std::vector<std::string> refused;
+    for (;;) {
+      DC_ASSIGN_OR_RETURN(Choice choice, search(left_out));
+      for (const std::string& one : refused) choice.refused.push_back(one);
+      const std::string chain = passes::print(choice.chain);
+      Result<Plan> plan = lower(std::move(choice));
+      if (plan.ok() || plan.status().kind() != ErrorKind::Internal ||
+          left_out.size() >= kMostLeftOut)
+        return plan;
+      left_out.insert(chain);
+      refused.push_back(chain + ": " + plan.status().code() + " " + plan.status().sentence());
+    }
+  }
+
+ private:
+  static constexpr size_t kMostLeftOut = 8;
+
+  bool searches() const { return options_.own_passes.empty() && options_.chain == "auto"; }
+
+  void part_done(const char* part) const {
+    if (done_) done_(part);
+  }
+
+  Result<Choice> search(const std::set<std::string>& left_out) const {
+    DC_ASSIGN_OR_RETURN(
+        search::Found found,
+        search::find_best(step_, options_.passes, cost_,
+                          {options_.search_effort, options_.any_order, out_of_time_, left_out}));
+    part_done("search");
+    return Choice{found.chain,
+                  found.options,
+                  {{"auto", search::describe(found)}},
+                  std::move(found.refused),
+                  found.cut_short};
+  }
+
+  Result<Plan> lower(Choice choice) const {
+    ir::Step step = step_;
+    passes::PassContext context{cost_, choice.options, choice.remarks};
+    base::Result<passes::Change> change =
+        passes::run_passes(step, choice.chain, context, [&](const passes::Pass& pass) {
+          part_done(pass.gives == ir::Stage::Allocated ? "layout" : "passes");
+        });
+    if (!change.ok())
+      return std::move(change).status().add_context("in chain " + passes::print(choice.chain));
+    EmitOptions emit_options;
+    emit_options.threads = options_.threads;
+    emit_options.chain = options_.own_passes.empty() ? options_.chain : passes::print(choice.chain);
+    emit_options.memory = options_.passes.memory;
+    DC_ASSIGN_OR_RETURN(Plan plan, emit(step, emit_options, cost_));
+    part_done("emit");
+    DC_RETURN_IF_ERROR(verified(plan));
+    part_done("verify");
+    plan.options = options_.canonical();
+    plan.options_digest = base::sha256_hex(plan.options);
+    plan.compiler = std::string(base::build_id());
+    for (const passes::Remark& remark : choice.remarks)
+      plan.remarks.push_back(remark.pass + ": " + remark.text);
+    if (choice.cut_short) plan.notes.emplace_back(kCutShort);
+    for (const std::string& one : choice.refused) plan.notes.push_back(kLeftOut + one);
+    return plan;
+  }
+
+  // What the verifier finds in a file is the file's fault, in a plan just made it is ours.
+  static Status verified(const Plan& plan) {
+    const Status found = runtime::plan::verify_meaning(plan);
+    if (found.ok()) return found;
+    return Status(ErrorKind::Internal, found.code(), found.sentence())
+        .add_context("the plan just compiled did not pass its own verification");
+  }
+
+  const ir::Step& step_;
+  const CompileOptions& options_;
+  const cost::CostModel& cost_;
+  const PartDone& done_;
+  const OutOfTime& out_of_time_;
+};
+
 }  // namespace
 
 Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& options,
@@ -91,44 +197,7 @@ Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& options
   step.mesh.axes = {{"dp", options.world}};
   step.accumulation = options.accumulation;
   step.reduce_dtype = options.reduce_dtype;
-  std::vector<passes::Remark> remarks;
-  passes::Options pass_options = options.passes;
-  passes::Chain chain;
-  bool cut_short = false;
-  if (!options.own_passes.empty()) {
-    DC_ASSIGN_OR_RETURN(chain, own_chain(options));
-  } else if (options.chain == "auto") {
-    DC_ASSIGN_OR_RETURN(const search::Found found,
-                        search::find_best(step, pass_options, cost,
-                                          {options.search_effort, options.any_order, out_of_time}));
-    chain = found.chain;
-    pass_options = found.options;
-    cut_short = found.cut_short;
-    remarks.push_back({"auto", search::describe(found)});
-    if (done) done("search");
-  } else {
-    DC_ASSIGN_OR_RETURN(chain, search::find_chain(options.chain));
-  }
-  passes::PassContext context{cost, pass_options, remarks};
-  base::Result<passes::Change> change =
-      passes::run_passes(step, chain, context, [&](const passes::Pass& pass) {
-        if (done) done(pass.gives == ir::Stage::Allocated ? "layout" : "passes");
-      });
-  if (!change.ok())
-    return std::move(change).status().add_context("in chain " + passes::print(chain));
-  EmitOptions emit_options;
-  emit_options.threads = options.threads;
-  emit_options.chain = options.own_passes.empty() ? options.chain : passes::print(chain);
-  emit_options.memory = options.passes.memory;
-  DC_ASSIGN_OR_RETURN(runtime::plan::Plan plan, emit(step, emit_options, cost));
-  if (done) done("emit");
-  plan.options = options.canonical();
-  plan.options_digest = base::sha256_hex(plan.options);
-  plan.compiler = std::string(base::build_id());
-  for (const passes::Remark& remark : remarks)
-    plan.remarks.push_back(remark.pass + ": " + remark.text);
-  if (cut_short) plan.notes.emplace_back(kCutShort);
-  return plan;
+  return Compiler(step, options, cost, done, out_of_time).run();
 }
 
 }  // namespace dc::plan

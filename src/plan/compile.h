@@ -36,7 +36,11 @@ using OutOfTime = std::function<bool()>;
 inline constexpr const char* kCutShort =
     "search-cut-short: the search ran out of --search-time; another run may find another plan";
 
-// Hears the name of each part as it ends: "passes" (several times), "layout", "emit".
+// Begins a note on one schedule that "auto" left out because a pass or the verifier found a bug of
+// ours in it. Such a plan is not cached, so that the note is seen.
+inline constexpr const char* kLeftOut = "search-left-out: ";
+
+// Hears the name of each part as it ends: "passes" (several times), "layout", "emit", "verify".
 using PartDone = std::function<void(const char* part)>;
 
 // Takes the imported step with its optimizer already configured. The step is consumed.

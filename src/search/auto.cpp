@@ -54,6 +54,7 @@ class Search {
       DC_ASSIGN_OR_RETURN(const Chain chain, passes::parse_passes(text));
       DC_RETURN_IF_ERROR(try_chain(chain).status());
     }
+    if (best_.empty()) return first_error_;
     forget_stages_but(best_);
     bool improved = true;
     while (improved && !done()) {
@@ -64,8 +65,8 @@ class Search {
         if (improved) break;  // the next neighbours are those of the better chain
       }
     }
-    Found found{best_,       options_,         score_.time, bound_,    score_.fits,
-                best_named_, best_named_time_, simulated_,  cut_short_};
+    Found found{best_,       options_,         score_.time, bound_,     score_.fits,
+                best_named_, best_named_time_, simulated_,  cut_short_, refused_};
     return found;
   }
 
@@ -90,8 +91,9 @@ class Search {
     passes::Options unlimited = options_;
     unlimited.memory.reset();
     DC_ASSIGN_OR_RETURN(const Chain chain, passes::parse_passes(kAllResident));
-    DC_ASSIGN_OR_RETURN(const ir::Step step, scheduled(chain, unlimited));
-    bound_ = sim::simulate(step, cost_).bound;
+    const Result<ir::Step> step = scheduled(chain, unlimited);
+    if (!step.ok()) return left_out(chain, step.status());
+    bound_ = sim::simulate(*step, cost_).bound;
     return {};
   }
 
@@ -106,21 +108,47 @@ class Search {
   }
 
   Result<bool> try_chain(const Chain& chain) {
-    if (!tried_.insert(passes::print(chain)).second) return false;
+    const std::string text = passes::print(chain);
+    if (search_.left_out.contains(text) || !tried_.insert(text).second) return false;
     ++simulated_;
-    DC_ASSIGN_OR_RETURN(const ir::Step step, scheduled(chain, options_));
+    const Result<ir::Step> made = scheduled(chain, options_);
+    if (!made.ok()) {
+      DC_RETURN_IF_ERROR(left_out(chain, made.status()));
+      return false;
+    }
+    const ir::Step& step = *made;
     Score score = evaluate(step);
     const auto wins = [&] { return best_.empty() || score.better_than(score_); };
     if (!wins()) return false;
     if (options_.memory && score.fits) {
       // A layout may need a little more than the largest live sum: it says so itself.
       const layout::Budgets budgets{options_.memory, options_.host_memory, options_.disk_memory};
-      DC_ASSIGN_OR_RETURN(score.fits, layout::fits(step, cost_, budgets));
+      const Result<bool> fits = layout::fits(step, cost_, budgets);
+      if (!fits.ok()) {
+        DC_RETURN_IF_ERROR(left_out(chain, fits.status()));
+        return false;
+      }
+      score.fits = *fits;
       if (!wins()) return false;
+    }
+    // Only what would be the result is verified: that is a few of many.
+    if (const Status sound = ir::verify(step, step.stage); !sound.ok()) {
+      DC_RETURN_IF_ERROR(left_out(chain, sound));
+      return false;
     }
     best_ = chain;
     score_ = score;
     return true;
+  }
+
+  // Ok for a bug of ours, which costs one candidate only; any other error is the model's or the
+  // user's.
+  Status left_out(const Chain& chain, Status why) {
+    if (why.kind() != base::ErrorKind::Internal) return why;
+    why.add_context("in chain " + passes::print(chain));
+    refused_.push_back(passes::print(chain) + ": " + why.code() + " " + why.sentence());
+    if (first_error_.ok()) first_error_ = std::move(why);
+    return {};
   }
 
   // The step before the layout. What chains begin with alike, up to recompute, is computed once.
@@ -287,6 +315,8 @@ class Search {
   std::string best_named_;
   int simulated_ = 0;
   bool cut_short_ = false;
+  std::vector<std::string> refused_;
+  Status first_error_;
 };
 
 }  // namespace
@@ -305,6 +335,8 @@ Result<Found> find_best(const ir::Step& imported, const passes::Options& options
   Found& best = once_wins ? once : each;
   best.simulated = once.simulated + each.simulated;
   best.cut_short = once.cut_short || each.cut_short;
+  Found& other = once_wins ? each : once;
+  best.refused.insert(best.refused.end(), other.refused.begin(), other.refused.end());
   return std::move(best);
 }
 
@@ -315,6 +347,9 @@ std::string describe(const Found& found) {
                      base::format_duration(found.time.v) + " against " +
                      base::format_duration(found.best_named_time.v) + " of " + found.best_named +
                      ", the best named chain; bound " + base::format_duration(found.bound.v) +
+                     (found.refused.empty() ? ""
+                                            : "; left out " + std::to_string(found.refused.size()) +
+                                                  " schedules, because of bugs in dcc") +
                      "; reduction order " + (once ? "per-step" : "per-micro-batch") + "; chain " +
                      passes::print(found.chain);
   return text;

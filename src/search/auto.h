@@ -6,7 +6,9 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "src/passes/pass.h"
 
@@ -17,6 +19,7 @@ struct SearchOptions {
   bool any_order = false;  // the search may choose the reduction order; else per-micro-batch if
                            // none is given, since the bits depend on it
   std::function<bool()> out_of_time;  // asked before each simulation; empty: never
+  std::set<std::string> left_out;     // chains that must not be the result
 };
 
 struct Found {
@@ -28,10 +31,13 @@ struct Found {
   base::Nanos best_named_time;
   int simulated = 0;
   bool cut_short = false;  // out of time before the end
+  // Chains that a pass or the verifier found a bug of ours in (Internal), with the error.
+  std::vector<std::string> refused;
 };
 
 // `imported` as passes::run_passes takes it. If no chain fits the budget, the one that needs least
-// memory is returned: laying it out says what does not fit (80).
+// memory is returned: laying it out says what does not fit (80). A chain that ends in a bug of ours
+// is left out; if all do, the first error is the result.
 base::Result<Found> find_best(const ir::Step& imported, const passes::Options& options,
                               const cost::CostModel& cost, const SearchOptions& search);
 std::string describe(const Found& found);  // one sentence

@@ -14,6 +14,7 @@ import subprocess
 import unittest
 import zipfile
 
+import cases
 import running
 
 DCC = os.path.join(running.BIN, "dcc")
@@ -359,6 +360,19 @@ class Reports(unittest.TestCase):
         wrong = dcc("opt", "-", "--passes=shard-parameter", input=step, check=False)
         self.assertEqual(wrong.returncode, 64)
         self.assertIn("did you mean 'shard-parameters'", wrong.stderr)
+
+
+class DefaultCommand(unittest.TestCase):
+    """What users type: no chain is named, so every pass may come up."""
+
+    def test_every_preset_without_a_bug_of_ours(self):
+        profile = os.path.join(running.ROOT, "examples", "profiles", "h100x32.json")
+        for model in cases.MODELS:
+            for options in (("--world", "2"), ("--world", "2", "--profile", profile), ("--world", "3", "--grad-accum", "2")):
+                with self.subTest(model, options=options):
+                    said, plan = report(running.archive(model), *options)
+                    self.assertEqual((said["chain"], said["schedules_left_out"]), ("auto", 0))
+                    dcc("verify", plan)
 
 
 class Options(unittest.TestCase):

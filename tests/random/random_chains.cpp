@@ -16,7 +16,7 @@
 #include <map>
 
 #include "runtime/memory/outside_memory.h"
-#include "tests/random/run_case.h"
+#include "tests/random/eager.h"
 
 namespace dc::test {
 namespace {
@@ -53,23 +53,45 @@ class Sweep {
     ++cases_;
     const std::string problem = problem_of(one);
     if (problem.empty()) return true;
-    ++failed_;
-    std::fprintf(out, "FAIL %s\n  --case \"%s\"\n", problem.c_str(), line.c_str());
-    std::fflush(out);
+    fail(problem, line);
     return false;
   }
 
+  // The reference plans that eager PyTorch ran too.
+  void compare_with_eager(const std::string& model) {
+    const auto runs = eager_runs(folder_, model);
+    if (!runs.ok()) return fail(model + ": " + runs.status().to_string(), "");
+    for (const EagerRun& run : *runs) {
+      std::snprintf(current, sizeof current, "%s", print(run.facts).c_str());
+      const Reference& reference = reference_of(run.facts);
+      const std::string problem = reference.numbers.ok() ? difference(run, *reference.numbers)
+                                                         : reference.numbers.status().to_string();
+      if (problem.empty()) {
+        ++near_eager_;
+      } else {
+        fail("not as eager PyTorch: " + problem, print(run.facts));
+      }
+    }
+  }
+
   void print_counts(uint64_t seed) const {
-    std::fprintf(out,
-                 "{\"seed\":%llu,\"cases\":%d,\"plans_verified\":%d,\"bits_equal\":%d,"
-                 "\"over_budget\":%d,\"not_finite\":%d,\"searches\":%d,\"offloading\":%d,"
-                 "\"failed\":%d}\n",
-                 static_cast<unsigned long long>(seed), cases_, verified_, equal_, over_budget_,
-                 not_finite_, searches_, offloading_, failed_);
+    std::fprintf(
+        out,
+        "{\"seed\":%llu,\"near_eager\":%d,\"cases\":%d,\"plans_verified\":%d,\"bits_equal\":%d,"
+        "\"over_budget\":%d,\"not_finite\":%d,\"searches\":%d,\"offloading\":%d,"
+        "\"failed\":%d}\n",
+        static_cast<unsigned long long>(seed), near_eager_, cases_, verified_, equal_, over_budget_,
+        not_finite_, searches_, offloading_, failed_);
   }
   bool ok() const { return failed_ == 0; }
 
  private:
+  void fail(const std::string& problem, const std::string& line) {
+    ++failed_;
+    std::fprintf(out, "FAIL %s\n  --case \"%s\"\n", problem.c_str(), line.c_str());
+    std::fflush(out);
+  }
+
   std::string problem_of(const RandomCase& one) {
     const Reference& reference = reference_of(one);
     if (reference.bytes == 0) return "the reference: " + reference.numbers.status().to_string();
@@ -80,6 +102,9 @@ class Sweep {
         return status.to_string();
       ++over_budget_;
       return "";
+    }
+    for (const std::string& note : plan->plan.notes) {
+      if (note.starts_with(plan::kLeftOut)) return note;
     }
     ++verified_;
     searches_ += one.chain == "auto";
@@ -122,7 +147,7 @@ class Sweep {
   std::string folder_;
   std::map<std::string, Reference> references_;
   int cases_ = 0, verified_ = 0, equal_ = 0, over_budget_ = 0, not_finite_ = 0, searches_ = 0,
-      offloading_ = 0, failed_ = 0;
+      offloading_ = 0, near_eager_ = 0, failed_ = 0;
 };
 
 struct Arguments {
@@ -170,6 +195,7 @@ int run(const Arguments& arguments) {
   std::sort(models.begin(), models.end());
   if (models.empty()) return 64;
   const auto start = std::chrono::steady_clock::now();
+  for (const std::string& model : models) sweep.compare_with_eager(model);
   for (int64_t i = 0; i < arguments.cases; ++i) {
     if (std::chrono::steady_clock::now() - start > std::chrono::seconds(arguments.seconds)) break;
     const std::string& model = models[static_cast<size_t>(i) % models.size()];

@@ -1,5 +1,6 @@
 #include "tests/random/run_case.h"
 
+#include <filesystem>
 #include <thread>
 
 #include "runtime/comm/rendezvous.h"
@@ -96,7 +97,9 @@ Result<Numbers> train_case(const RandomCase& one, const runtime::plan::Loaded& l
   const ScratchFolder scratch;
   runtime::TrainOptions options;
   options.weights = folder + "/" + one.model;
-  options.data = "synthetic:1";
+  const std::filesystem::path model(options.weights);
+  const std::string data = std::filesystem::path(model).replace_extension(".safetensors");
+  options.data = std::filesystem::exists(data) ? data : "synthetic:1";
   options.steps = kSteps;
   options.metrics = scratch / "metrics.jsonl";
   options.save = scratch / "saved";
