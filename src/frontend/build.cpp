@@ -134,6 +134,25 @@ class StepBuilder {
     return found == context_.description.initializers.end() ? ir::Initializer() : found->second;
   }
 
+  // Masters, moments and reductions are f32: they would lose half of an f64 parameter, and f16
+  // gradients underflow without a loss scale that follows them.
+  static Status check_parameter(const ir::Parameter& parameter) {
+    const bool trains = parameter.dtype == base::DType::F32 || parameter.dtype == base::DType::BF16;
+    const std::string what = "parameter " + parameter.fqn;
+    if (parameter.trainable && !trains) {
+      return Status(ErrorKind::Unsupported, "DC2047",
+                    what + " is trained as " + std::string(base::name(parameter.dtype)) +
+                        "; dcc trains f32 and bf16: convert the module with .float() or "
+                        ".bfloat16(), or freeze this parameter, and export it again");
+    }
+    for (const int64_t size : parameter.shape) {
+      if (size != 0) continue;
+      return Status(ErrorKind::Unsupported, "DC2048",
+                    what + " has no elements; remove it from the module and export it again");
+    }
+    return base::ok_status();
+  }
+
   Status add_parameter(const RawInput& input) {
     const std::string& fqn = text(input.target);
     if (context_.ties.contains(fqn)) {
@@ -146,6 +165,7 @@ class StepBuilder {
     parameter.dtype = type.dtype;
     parameter.shape = type.shape;
     parameter.trainable = trained_.contains(fqn);
+    DC_RETURN_IF_ERROR(check_parameter(parameter));
     parameter.initializer = initializer_of(fqn);
     parameter.record = context_.weights.find(fqn);
     DC_RETURN_IF_ERROR(check_record(parameter.record, type, fqn));

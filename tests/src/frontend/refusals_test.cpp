@@ -73,6 +73,17 @@ TEST(Refusals, UnsupportedArgumentsAndTypes) {
   expect_refused(dtype, ErrorKind::Unsupported, {"element type number 29"});
 }
 
+TEST(Refusals, ParametersThatCannotBeTrained) {
+  const char* kWeight = "\"p_0_weight\": {\"dtype\": 7";
+  for (const auto& [number, said] :
+       {std::pair("8", "0.weight is trained as f64"), std::pair("6", "0.weight is trained as f16"),
+        std::pair("10", "element type number 10")}) {
+    EditedArchive archive("mlp.pt2");
+    archive.replace(kModel, kWeight, std::string("\"p_0_weight\": {\"dtype\": ") + number);
+    expect_refused(archive, ErrorKind::Unsupported, {said});
+  }
+}
+
 TEST(Refusals, ShapesThatDependOnDataOrSymbols) {
   EditedArchive data("mlp.pt2");
   data.replace(kModel, "torch.ops.aten.relu.default", "torch.ops.aten.nonzero.default");
