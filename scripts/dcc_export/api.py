@@ -17,7 +17,7 @@ from .inputs import describe_inputs
 from .optimizer import describe_optimizer
 from .places import Places
 from .program import LOSS_SCALE, ProgramBuilder, to_exported_program
-from .refusals import require_exportable
+from .refusals import require_exportable, require_python
 from .step import StepModule, flatten_inputs
 from .ties import find_aliases
 
@@ -68,10 +68,11 @@ def export_train_step(
     headless: write graph and shapes without weights; parameters may be on the meta device.
     check: reload the file and compare it with eager; a difference raises ExportError.
     """
+    require_python("the module", module)
     args, kwargs, names = flatten_inputs(module, example_inputs, input_names)
     step = StepModule(module, len(args), list(kwargs), autocast)
     examples = args + list(kwargs.values())
-    require_exportable(step, root)
+    require_exportable(step, root, headless)
     options = {}
     if optimizer is not None or clip_norm is not None:
         options = _optimizer(step, root, optimizer, clip_norm)

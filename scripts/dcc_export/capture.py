@@ -12,6 +12,7 @@ from torch.fx.traceback import annotate, preserve_node_meta
 
 from .errors import ExportError
 from .places import Places
+from .recurrent import by_steps
 from .step import CHILD
 
 MODULE_KEY = "dcc_module"
@@ -52,7 +53,9 @@ class TracedStep(torch.nn.Module):
             loss = step(*tensors)
             for name, now in places.replaced(lent):
                 _write_back(name, lent[name], now, name in places.buffers)
-        return loss
+        # An input, or a view of one, has no backward of its own to start from.
+        own = loss._is_view() or any(loss is tensor for tensor in lent.values())
+        return loss.clone() if own else loss
 
 
 def _write_back(name, lent, now, is_buffer):
@@ -75,7 +78,7 @@ def capture_joint(step, flat_inputs, root):
     with contextlib.ExitStack() as stack:
         stack.enter_context(_marked_modules(step, root))
         stack.enter_context(preserve_node_meta())
-        stack.enter_context(_without_onednn())
+        stack.enter_context(by_steps())
         try:
             traced = TracedStep(step)
             joint = aot_export_joint_with_descriptors(
@@ -84,19 +87,8 @@ def capture_joint(step, flat_inputs, root):
         except ExportError:
             raise
         except Exception as error:
-            raise ExportError(_tracing_failed(error)) from error
+            raise ExportError(_tracing_failed(error, step, root)) from error
         return joint.graph_module, traced.names
-
-
-@contextlib.contextmanager
-def _without_onednn():
-    """LSTM and GRU then are traced step by step; the fused operator of oneDNN hides its workspace."""
-    before = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(False)
-    try:
-        yield
-    finally:
-        torch._C._set_mkldnn_enabled(before)
 
 
 @contextlib.contextmanager
@@ -125,9 +117,11 @@ def _with_mark(forward, fqn):
     return marked
 
 
-def _tracing_failed(error):
+def _tracing_failed(error, step, root):
     first = str(error).strip().splitlines()[0] if str(error).strip() else ""
     kind = type(error).__name__
+    if "Please convert all Tensors to FakeTensors" in first:
+        return _unregistered_tensor(step, root)
     cure = "make the forward free of Python branches on tensor values"
     if kind in ("DataDependentOutputException", "DynamicOutputShapeException"):
         cure = (
@@ -135,3 +129,18 @@ def _tracing_failed(error):
             "(for masks pass a ready 4-D mask, for experts a fixed capacity)"
         )
     return f"tracing failed with {kind}: {first}; {cure}"
+
+
+def _unregistered_tensor(step, root):
+    """The forward computes with a tensor that no module has registered: names those in attributes."""
+    names = []
+    for fqn, module in step.named_modules():
+        for key, value in vars(module).items():
+            held = value if isinstance(value, (list, tuple)) else [value]
+            if not key.startswith("_") and any(isinstance(v, torch.Tensor) for v in held):
+                names.append(f"{strip(fqn, root)}.{key}".lstrip("."))
+    where = f"{names[0]} is one" if names else "it is neither an attribute nor made in forward"
+    return (
+        f"the forward uses a tensor that is not registered with the module ({where}); use "
+        "register_buffer(name, tensor) for fixed values, nn.Parameter or nn.ParameterList for trained ones"
+    )

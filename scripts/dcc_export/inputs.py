@@ -44,12 +44,13 @@ def _describe(name, node, example, given):
     extra = sorted(set(given) - {"role", "low", "high"})
     if extra:
         raise ExportError(f"role of input {name!r} has unknown keys {extra}")
-    use, bound = (None, None) if example.is_floating_point() else _index_use(node)
+    use, bound, ignored = (None, None, None) if example.is_floating_point() else _index_use(node)
     role = given.get("role") or _guess_role(name, example, use)
     if role not in ROLES:
         raise ExportError(f"role of input {name!r} is {role!r}; it must be one of {ROLES}")
     if not {"low", "high"} <= set(given):
-        given = {**dict(zip(("low", "high"), _range(role, example, bound))), **given}
+        range_ = _with_ignored(name, *_range(role, example, bound), ignored)
+        given = {**dict(zip(("low", "high"), range_)), **given}
     return {"name": name, "role": role, "low": given["low"], "high": given["high"]}
 
 
@@ -87,7 +88,7 @@ def _float_range(example):
 
 
 def _index_use(node):
-    """Follows an integer input to an embedding or a loss; returns (use, exclusive bound)."""
+    """Follows an integer input to an embedding or a loss; returns (use, exclusive bound, ignore_index)."""
     queue, seen = [node], set()
     while queue:
         current = queue.pop(0)
@@ -96,14 +97,26 @@ def _index_use(node):
                 continue
             seen.add(user)
             if user.target == aten.embedding.default and user.args[1] is current:
-                return "embedding", int(user.args[0].meta["val"].shape[0])
+                return "embedding", int(user.args[0].meta["val"].shape[0]), None
             if user.target == aten.nll_loss_forward.default and user.args[1] is current:
-                return "class", int(user.args[0].meta["val"].shape[-1])
+                return "class", int(user.args[0].meta["val"].shape[-1]), user.args[4]
             if user.target == aten.nll_loss2d_forward.default and user.args[1] is current:
-                return "class", int(user.args[0].meta["val"].shape[1])
+                return "class", int(user.args[0].meta["val"].shape[1]), user.args[4]
             if user.target in _TRANSPARENT:
                 queue.append(user)
-    return None, None
+    return None, None, None
+
+
+def _with_ignored(name, low, high, ignored):
+    """The range, widened by a label that the loss ignores. A run lets -100, torch's default, through."""
+    if ignored is None or ignored == -100 or low <= ignored < high:
+        return low, high
+    if ignored not in (low - 1, high):
+        raise ExportError(
+            f"the loss ignores label {ignored} of input {name!r}, far from its classes {low} to {high - 1}, so a "
+            "run could not tell ignored labels from wrong ones; use ignore_index=-100, or -1"
+        )
+    return min(low, ignored), max(high, ignored + 1)
 
 
 def draw(description, like, generator):

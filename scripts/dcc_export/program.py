@@ -228,6 +228,8 @@ class ProgramBuilder:
     def _collect_gradient(self, gradients, of, value):
         if value is None or not isinstance(of, desc.ParamAOTInput):
             return
+        if value.meta["val"].layout is not torch.strided:
+            raise ExportError(f"the gradient of {self._fqn(of)} is sparse; turn sparse=True off")
         gradients[self._fqn(of)] = self.env[value]
 
     def _distinct(self, outputs):

@@ -9,13 +9,17 @@ from .places import Places
 TRAINED = (torch.float32, torch.bfloat16)
 
 
-def require_exportable(step, root):
+def require_exportable(step, root, headless=False):
     """Raises ExportError for modules that cannot be exported as they are."""
     for fqn, module in step.named_modules():
         _require_plain(strip(fqn, root) or "the module", module)
+        _require_batch_statistics(strip(fqn, root), module)
     places = Places(step)
     for fqn, parameter in places.parameters.items():
         _require_tensor(f"parameter {strip(fqn, root)}", parameter)
+        if parameter.device.type == "meta" and not headless:
+            raise ExportError(f"parameter {strip(fqn, root)} has no values (device meta); build the module on "
+                              "the CPU, or write graph and shapes alone with headless=True")
         _require_parameter(strip(fqn, root), parameter)
     parameters = {id(p): strip(n, root) for n, p in places.parameters.items()}
     for fqn, buffer in places.buffers.items():
@@ -26,9 +30,13 @@ def require_exportable(step, root):
                               "parameter, but they are one tensor; register it once")
 
 
-def _require_plain(name, module):
+def require_python(name, module):
     if isinstance(module, torch.jit.ScriptModule):
         raise ExportError(f"{name} is compiled by torch.jit; export the Python module it was made from")
+
+
+def _require_plain(name, module):
+    require_python(name, module)
     if hasattr(module, "_orig_mod"):
         raise ExportError(f"{name} is wrapped by torch.compile; export the module inside, ._orig_mod")
     if isinstance(module, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
@@ -37,6 +45,13 @@ def _require_plain(name, module):
     if module._backward_hooks or module._backward_pre_hooks:
         raise ExportError(f"{name} has a backward hook, which is not part of an exported step; remove it "
                           "(a gradient limit is clip_norm, a scale can be written into the loss)")
+
+
+def _require_batch_statistics(name, module):
+    """momentum=None weighs a batch by how many came before: a number read from a tensor."""
+    running = isinstance(module, torch.nn.modules.batchnorm._NormBase) and module.track_running_stats
+    if running and module.training and module.momentum is None:
+        raise ExportError(f"{name} has momentum=None, whose weight depends on a counter; give it a momentum")
 
 
 def _require_tensor(what, tensor):

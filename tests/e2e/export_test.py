@@ -325,6 +325,102 @@ class RefusalTest(ExportTest):
         self.assertIn("sliding window (8)", printed)
 
 
+class Scores(nn.Module):
+    """Cross-entropy of `act(self, scores)`; keyword arguments become attributes."""
+
+    def __init__(self, act=None, ignore_index=-100, **attributes):
+        super().__init__()
+        self.fc, self.act, self.ignore_index = nn.Linear(4, 3), act, ignore_index
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+    def forward(self, x, labels):
+        scores = self.fc(x) if self.act is None else self.act(self, self.fc(x))
+        return nn.functional.cross_entropy(scores, labels, ignore_index=self.ignore_index)
+
+
+def score_inputs():
+    return torch.randn(6, 4), torch.tensor([0, 1, 2, 2, 1, 0])
+
+
+class WhatToDoTest(ExportTest):
+    """What a user tries first and cannot have: the sentence says what to do instead."""
+
+    def refused(self, pattern, module, inputs=None):
+        with self.assertRaisesRegex(ExportError, pattern):
+            export_train_step(module, score_inputs() if inputs is None else inputs, self.path())
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_types_of_parameters(self):
+        x, labels = score_inputs()
+        self.refused("fc.weight is float64.*\\.float\\(\\)", Scores().double(), (x.double(), labels))
+        self.refused("fc.weight is float16", Scores().half(), (x.half(), labels))
+        self.refused("phase is complex64", Scores(lambda m, s: (s * m.phase).real, phase=nn.Parameter(torch.rand(3) + 0j)))
+        self.refused("none has no elements", Scores(none=nn.Parameter(torch.zeros(0, 4))))
+        frozen = Scores(lambda m, s: s * m.scale.float(), scale=nn.Parameter(torch.rand(3).double(), requires_grad=False))
+        self.export(frozen, score_inputs())
+
+    def test_tensors_that_are_not_registered(self):
+        weight = torch.rand(3)
+        self.refused("scale is one.*register_buffer", Scores(lambda m, s: s * m.scale, scale=weight))
+        self.refused("scales is one.*ParameterList", Scores(lambda m, s: s * m.scales[0], scales=[nn.Parameter(weight)]))
+        self.refused("nor made in forward", Scores(lambda m, s: s * weight))
+
+    def test_gradient_hooks(self):
+        module = Scores()
+        module.fc.weight.register_hook(lambda g: g * 2)
+        self.refused("fc.weight has a gradient hook", module)
+        module = Scores()
+        module.fc.register_full_backward_hook(lambda *_: None)
+        self.refused("fc has a backward hook", module)
+
+        def scaled(module, scores):  # a hook on what forward makes is part of the graph
+            scores.register_hook(lambda g: g * 3)
+            return scores
+
+        self.export(Scores(scaled), score_inputs())
+
+    def test_ignored_labels(self):
+        for ignored, low, high in ((-100, 0, 3), (1, 0, 3), (-1, -1, 3), (3, 0, 4)):
+            self.export(Scores(ignore_index=ignored), score_inputs())
+            labels = description(self.path())["inputs"][1]
+            self.assertEqual((labels["low"], labels["high"]), (low, high), ignored)
+        os.remove(self.path())
+        self.refused("ignores label 255.*-100, or -1", Scores(ignore_index=255))
+
+    def test_class_weights_as_input(self):
+        class Weighted(Scores):
+            def forward(self, x, labels, weight):
+                return nn.functional.cross_entropy(self.fc(x), labels, weight=weight)
+
+        self.export(Weighted(), (*score_inputs(), torch.rand(3) + 0.5))
+
+    def test_loss_that_is_a_parameter(self):
+        class Itself(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.values = nn.Parameter(torch.tensor([2.0, 3.0]))
+                self.value = nn.Parameter(torch.tensor(2.0))
+
+            def forward(self, x):
+                return self.values[1] if x.shape[0] > 1 else self.value
+
+        for rows in (1, 2):
+            program = self.export(Itself(), torch.randn(rows))
+            loss, gradient = program.module()(torch.randn(rows), torch.tensor(4.0))
+            self.assertEqual((float(loss), float(gradient.sum())), (1.0 + rows, 4.0))
+
+    def test_wrappers(self):
+        x = score_inputs()[0]
+        self.refused("torch.jit", torch.jit.trace(nn.Linear(4, 3), x), x)
+        self.refused("torch.compile", torch.compile(Scores()))
+        self.refused("\\.module", nn.DataParallel(Scores()))
+        self.refused("no values.*headless", Scores().to("meta"))
+        self.refused("no shape yet", nn.LazyLinear(3), x)
+        self.refused("sparse=True off", Scores(lambda m, s: s + m.emb(torch.tensor(1)), emb=nn.Embedding(3, 3, sparse=True)))
+        self.refused("momentum=None", Scores(lambda m, s: m.norm(s), norm=nn.BatchNorm1d(3, momentum=None)))
+
+
 class OptimizerTest(ExportTest):
     def described(self, module, optimizer, **options):
         self.export(module, regression_inputs(), optimizer=optimizer, check=False, **options)
