@@ -1,6 +1,8 @@
 // The plan in a screenful, for people: what `dcc compile` prints and `dcc inspect --as=summary`.
 #include <algorithm>
+#include <cstdlib>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "runtime/plan/memory_report.h"
@@ -26,12 +28,22 @@ std::string right(const std::string& text) {
   return text.size() < kFigureWidth ? std::string(kFigureWidth - text.size(), ' ') + text : text;
 }
 
+// From the canonical text of the options; 0 if the plan was made without a budget.
+int64_t memory_budget(const Plan& plan) {
+  constexpr std::string_view kKey = " memory=";
+  const size_t at = plan.options.find(kKey);
+  return at == std::string::npos ? 0 : std::atoll(plan.options.c_str() + at + kKey.size());
+}
+
 // For who reads one line only.
 std::string outcome(const Plan& plan) {
   const Prediction& p = plan.prediction;
-  std::string text = p.step_ns > 0 ? base::format_duration(p.step_ns) + ", " : "";
-  text += format_bytes(plan.arena_bytes.empty() ? 0 : plan.arena_bytes.front()) +
+  const int64_t bytes = plan.arena_bytes.empty() ? 0 : plan.arena_bytes.front();
+  std::string text = p.step_ns > 0 ? base::format_duration(p.step_ns) + " predicted, " : "";
+  text += format_bytes(bytes) +
           (plan.world() == 1 ? " on 1 rank" : " on each of " + count_of(plan.world(), "rank"));
+  if (const int64_t budget = memory_budget(plan); budget > 0)
+    text += " (" + percent(bytes, budget) + " of the budget)";
   const std::string limit = limited_by(p);
   return line("step", text + (limit.empty() ? "" : "; limited by " + limit));
 }
