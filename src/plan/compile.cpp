@@ -6,7 +6,9 @@
 #include "runtime/plan/file.h"
 #include "src/base/build_id.h"
 #include "src/base/sha256.h"
+#include "src/base/text.h"
 #include "src/plan/emit.h"
+#include "src/plan/least_budget.h"
 #include "src/search/auto.h"
 #include "src/search/chains.h"
 
@@ -100,6 +102,18 @@ class Compiler {
            const PartDone& done, const OutOfTime& out_of_time)
       : step_(step), options_(options), cost_(cost), done_(done), out_of_time_(out_of_time) {}
 
+  // Bytes of the device that the last plan needed which was above its budget there; 0: none was.
+  int64_t need() const { return need_; }
+
+  // Whether run() would find the budgets kept.
+  bool fits() {
+    if (!searches()) return run().ok();
+    const auto found =
+        search::find_best(step_, options_.passes, cost_,
+                          {options_.search_effort, options_.any_order, out_of_time_, {}, true});
+    return found.ok() && found->fits;
+  }
+
   Result<Plan> run() {
     if (!searches()) {
       Choice choice{{}, options_.passes, {}, {}, false};
@@ -134,10 +148,10 @@ class Compiler {
   }
 
   Result<Choice> search(const std::set<std::string>& left_out) const {
-    DC_ASSIGN_OR_RETURN(
-        search::Found found,
-        search::find_best(step_, options_.passes, cost_,
-                          {options_.search_effort, options_.any_order, out_of_time_, left_out}));
+    DC_ASSIGN_OR_RETURN(search::Found found,
+                        search::find_best(step_, options_.passes, cost_,
+                                          {options_.search_effort, options_.any_order, out_of_time_,
+                                           left_out, false}));
     part_done("search");
     return Choice{found.chain,
                   found.options,
@@ -146,15 +160,18 @@ class Compiler {
                   found.cut_short};
   }
 
-  Result<Plan> lower(Choice choice) const {
+  Result<Plan> lower(Choice choice) {
     ir::Step step = step_;
     passes::PassContext context{cost_, choice.options, choice.remarks};
     base::Result<passes::Change> change =
         passes::run_passes(step, choice.chain, context, [&](const passes::Pass& pass) {
           part_done(pass.gives == ir::Stage::Allocated ? "layout" : "passes");
         });
-    if (!change.ok())
+    if (!change.ok()) {
+      const bool is_over = options_.passes.memory && step.arena_bytes > options_.passes.memory->v;
+      if (change.status().kind() == ErrorKind::OutOfMemory) need_ = is_over ? step.arena_bytes : 0;
       return std::move(change).status().add_context("in chain " + passes::print(choice.chain));
+    }
     EmitOptions emit_options;
     emit_options.threads = options_.threads;
     emit_options.chain = options_.own_passes.empty() ? options_.chain : passes::print(choice.chain);
@@ -186,7 +203,28 @@ class Compiler {
   const cost::CostModel& cost_;
   const PartDone& done_;
   const OutOfTime& out_of_time_;
+  int64_t need_ = 0;
 };
+
+// Says what the least budget is that works; `over` is what compile says with the one that was
+// given.
+Status with_least_budget(const Status& over, const ir::Step& step, const CompileOptions& options,
+                         const cost::CostModel& cost, int64_t need) {
+  const int64_t given = options.passes.memory->v;
+  const std::optional<int64_t> least = least_budget(given, need, [&](int64_t budget) {
+    CompileOptions other = options;
+    other.passes.memory = base::Bytes{budget};
+    return Compiler(step, other, cost, {}, {}).fits();
+  });
+  if (!least) return over;
+  Status status(over.kind(), over.code(),
+                "no schedule keeps the budget of " + std::to_string(given) +
+                    " bytes; the least that works is --memory " + std::to_string(*least) + " (" +
+                    base::format_bytes(*least) + "). In the schedule that came nearest, " +
+                    over.sentence());
+  for (const std::string& line : over.context()) status.add_context(line);
+  return status;
+}
 
 }  // namespace
 
@@ -197,7 +235,11 @@ Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& options
   step.mesh.axes = {{"dp", options.world}};
   step.accumulation = options.accumulation;
   step.reduce_dtype = options.reduce_dtype;
-  return Compiler(step, options, cost, done, out_of_time).run();
+  Compiler compiler(step, options, cost, done, out_of_time);
+  Result<Plan> plan = compiler.run();
+  // Against a clock the answer would be another one each time.
+  if (plan.ok() || compiler.need() == 0 || out_of_time) return plan;
+  return with_least_budget(plan.status(), step, options, cost, compiler.need());
 }
 
 }  // namespace dc::plan

@@ -99,7 +99,8 @@ class Search {
 
   bool out_of_effort() {
     cut_short_ = cut_short_ || (search_.out_of_time && search_.out_of_time());
-    return cut_short_ || simulated_ >= search_.effort;
+    const bool is_enough = search_.first_fit && score_.fits;
+    return is_enough || cut_short_ || simulated_ >= search_.effort;
   }
 
   // Within one part in a thousand of the bound there is nothing left to find.

@@ -20,6 +20,8 @@ struct SearchOptions {
                            // none is given, since the bits depend on it
   std::function<bool()> out_of_time;  // asked before each simulation; empty: never
   std::set<std::string> left_out;     // chains that must not be the result
+  bool first_fit = false;  // ends at the first chain within the budget: one is found exactly if
+                           // the whole search finds one
 };
 
 struct Found {
