@@ -3,6 +3,8 @@
 import dataclasses
 import itertools
 
+import recipes
+
 
 @dataclasses.dataclass(frozen=True)
 class Case:
@@ -12,6 +14,11 @@ class Case:
     zero: int
     accumulation: int
     poison: bool = False
+    recipe: str = "adamw"  # recipes.py
+
+    def compares_state(self):
+        """Parameters and buffers after the last step, where no gradient is zero but for noise that AdamW makes large."""
+        return self.model in ("mlp", "parts")
 
     def sums_before_reduction(self):
         """ZeRO 0 and 1 reduce once per step; it matters where the gradient's own type rounds the sum."""
@@ -20,14 +27,34 @@ class Case:
     def label(self):
         dtype = "" if self.dtype == "float32" else f" {self.dtype}"
         poison = " poison" if self.poison else ""
-        return f"{self.model}{dtype} world {self.world} zero {self.zero} accum {self.accumulation}{poison}"
+        recipe = "" if self.recipe == "adamw" else f" {self.recipe}"
+        return f"{self.model}{dtype}{recipe} world {self.world} zero {self.zero} accum {self.accumulation}{poison}"
 
 
+RECIPE_NAMES = tuple(name for name in recipes.RECIPES if name != "adamw")
 MODELS = ("mlp", "tiny-llama", "tiny-llama-tied", "tiny-gpt2", "tiny-bert", "tiny-mixtral")
 WORLDS = (1, 2, 3, 4)
 ZEROS = (0, 1, 2, 3)
 ACCUMULATIONS = (1, 4)
 CONVOLUTIONAL = [("resnet18", world, zero, 1) for world in (1, 2) for zero in (0, 3)]
+# How to train; "parts" has frozen parameters, ties and buffers. Every recipe meets sharded and whole state, one and several micro-batches.
+RECIPES = [
+    Case("parts", "float32", 2, 0, 4, recipe="adamw-groups-cosine"),
+    Case("mlp", "float32", 3, 3, 1, True, recipe="adamw-groups-cosine"),
+    Case("parts", "float32", 3, 3, 1, recipe="adamw-linear-unclipped"),
+    Case("mlp", "float32", 2, 1, 4, recipe="sgd"),
+    Case("parts", "float32", 1, 0, 1, recipe="sgd-momentum-linear"),
+    Case("mlp", "float32", 4, 2, 4, True, recipe="sgd-momentum-linear"),
+    Case("parts", "float32", 2, 2, 1, recipe="sgd-nesterov-cosine"),
+    Case("mlp", "float32", 2, 3, 4, recipe="sgd-dampened-warmup"),
+]
+# A few cases of each precision, for settings in which libraries choose other kernels (machines.py).
+ON_OTHER_MACHINES = [
+    Case("tiny-llama", "float32", 2, 3, 1),
+    Case("tiny-llama", "autocast-bfloat16", 1, 0, 1),
+    Case("tiny-llama", "autocast-bfloat16", 2, 1, 1),
+    Case("tiny-gpt2", "bfloat16", 2, 3, 1),
+]
 # Nets in which a last bit decides what happens next: they are compared with each of several runs of PyTorch.
 BRANCHING = ("tiny-mixtral", "resnet18")
 # Batch norm makes training chaotic: summation order alone moves the loss by 11 % after 12 steps.
@@ -44,7 +71,12 @@ def full():
         itertools.product(subjects, WORLDS, ZEROS, ACCUMULATIONS)
     ):
         cases.append(Case(*subject, world, zero, accumulation, poison=(index + index // 2) % 2 == 1))
-    return cases + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
+    trained_otherwise = [
+        Case(model, "float32", world, zero, accumulation, recipe=recipe)
+        for model, recipe, world, zero, accumulation in itertools.product(
+            ("mlp", "parts"), RECIPE_NAMES, (1, 2, 3), ZEROS, ACCUMULATIONS)
+    ]
+    return cases + trained_otherwise + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
 
 
 def sample():
@@ -64,7 +96,7 @@ def sample():
         open_pairs -= _pairs(best)
         chosen.append(best)
     covered = [Case(*subject, world, zero, accumulation, poison) for subject, world, zero, accumulation, poison in chosen]
-    return covered + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
+    return covered + RECIPES + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
 
 
 def _pairs(row):
