@@ -121,7 +121,8 @@ Result<int64_t> window_of(const std::string& path, const DataRequest& request) {
 
 // The types of which the file could hold a whole number.
 std::string other_types(const std::string& path, int64_t size) {
-  if (size % 2 != 0) return ", nor of any other type; make it again: it is cut off, or holds no tokens";
+  if (size % 2 != 0)
+    return ", nor of any other type; make it again: it is cut off, or holds no tokens";
   std::string text = "; name the right type: " + path + ":uint16";
   if (size % 4 == 0) text += " or " + path + ":uint32";
   return text + ", or make it again if it is cut off";
