@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 
 import torch
 from torch.export.graph_signature import InputKind
@@ -18,6 +19,7 @@ from .optimizer import describe_optimizer
 from .places import Places
 from .program import LOSS_SCALE, ProgramBuilder, to_exported_program
 from .refusals import require_exportable, require_python
+from .stock import check_stock
 from .step import StepModule, flatten_inputs
 from .ties import find_aliases
 
@@ -50,6 +52,7 @@ def export_train_step(
     headless=False,
     check=True,
     seed=0,
+    stock=None,
 ):
     """Writes the joint forward + loss + backward graph of `module` to `path` (.pt2).
 
@@ -67,6 +70,7 @@ def export_train_step(
     attention: "cuda-flash" rewrites devices to cuda (the check is then impossible and skipped).
     headless: write graph and shapes without weights; parameters may be on the meta device.
     check: reload the file and compare it with eager; a difference raises ExportError.
+    stock: for a transformers config, what to compare with instead of `module` (stock.Stock).
     """
     require_python("the module", module)
     args, kwargs, names = flatten_inputs(module, example_inputs, input_names)
@@ -90,24 +94,35 @@ def export_train_step(
         line = f"check: skipped ({'on request' if device is None else 'needs a GPU'})"
     else:
         with unchanged(module), torch.enable_grad():
-            line = _save_checked(exported, description, path, step, examples, root, seed)
+            check = functools.partial(_check, step, examples, names, root, seed, stock)
+            line = _save_checked(exported, description, path, check)
     return _report(path, program, step, description, line)
 
 
-def _save_checked(exported, description, path, step, examples, root, seed):
-    """Writes the file if it agrees with eager; returns what was found."""
+def _save_checked(exported, description, path, check):
+    """Writes the file if it passes `check(its path, description)`; returns what was found."""
     lines = []
 
     def verify(partial):
-        result = check_archive(
-            partial, step, examples, description["inputs"], lambda n: strip(n, root), seed
-        )
+        result = check(partial, description)
         if not result.passed:
             raise ExportError(f"{result.line}; {path} is not written", CHECK_FAILED)
         lines.append(result.line)
 
     save_program(exported, description, path, verify=verify)
     return lines[0]
+
+
+def _check(step, examples, names, root, seed, stock, path, description):
+    """The file against the module itself, or against the stock model of its config."""
+    against = (path, step, examples, description["inputs"], lambda n: strip(n, root), seed)
+    if stock is None:
+        return check_archive(*against)
+    if stock.dropout:  # compared with the stock model without its dropout
+        result = check_archive(*against)
+        if not result.passed:
+            return result
+    return check_stock(*against, stock, names)
 
 
 def _trace(step, examples, names, root, seed):

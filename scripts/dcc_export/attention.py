@@ -1,94 +1,96 @@
-"""Our attention function for transformers models.
+"""What transformers' attention and masks need in order to be traced.
 
-It is registered under its own name in the attention registry only. transformers then builds no
-causal mask, so a causal model reaches the fused kernel with `is_causal` instead of a [S, S] mask.
+Our models keep the attention that transformers chooses for them, with its own masks: "sdpa", the
+fused call, or "eager", the model's own code.
 """
 
+import contextlib
+import inspect
+import sys
+
 import torch
+from torch.overrides import TorchFunctionMode
 
 from .errors import ExportError
 
-CPU = "dcc_cpu"
-CUDA_FLASH = "dcc_cuda"  # a name with "flash" would be looked up among kernel packages
-NAMES = {"cpu": CPU, "cuda-flash": CUDA_FLASH}
 
-# Keywords that change the meaning of attention and that a fused call without mask cannot express.
-_MEANINGFUL = ("softcap", "s_aux", "sinks", "head_mask")
+class DroppedKeyword(ExportError):
+    """transformers' fused attention ignores something that the model's own attention applies."""
 
-
-def register():
-    from transformers import AttentionInterface
-
-    AttentionInterface.register(CPU, _cpu)
-    AttentionInterface.register(CUDA_FLASH, _cuda_flash)
+    def __init__(self, keyword):
+        super().__init__(
+            f"transformers' fused attention ignores {keyword!r}, which this model's attention "
+            "has; use the model's eager attention"
+        )
+        self.keyword = keyword
 
 
-def _cpu(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None,
-         position_bias=None, **kwargs):
-    _refuse_unsupported(query, kwargs)
-    causal = _is_causal(module, query, key, attention_mask, is_causal)
-    if position_bias is not None:
-        attention_mask = _with_causal(position_bias, attention_mask, causal)
-        causal = False
-    grouped = key.shape[1] != query.shape[1]
-    if grouped and attention_mask is not None:
-        key, value = (_repeated(t, query.shape[1] // key.shape[1]) for t in (key, value))
-        grouped = False
-    out = torch.nn.functional.scaled_dot_product_attention(
-        query, key, value, attn_mask=attention_mask, dropout_p=dropout, scale=scaling,
-        is_causal=causal, enable_gqa=grouped,
+@contextlib.contextmanager
+def traceable():
+    """Inside, transformers builds masks without reading values, and fused attention ignores nothing.
+
+    Steps give no positions, so no row holds several packed sequences. A padding mask that is a
+    tensor always becomes a 4-D mask, whatever its values.
+    """
+    from transformers import masking_utils, modeling_utils
+
+    functions = modeling_utils.ALL_ATTENTION_FUNCTIONS
+    patches = (
+        (vars(masking_utils), "find_packed_sequence_indices", lambda positions: None),
+        (vars(masking_utils), "is_tracing", lambda tensor=None: tensor is not None),
+        (type(functions)._global_mapping, "sdpa", _refusing(functions["sdpa"])),
     )
-    return out.transpose(1, 2).contiguous(), None
+    originals = [table[name] for table, name, _ in patches]
+    try:
+        for table, name, value in patches:
+            table[name] = value
+        yield
+    finally:
+        for (table, name, _), original in zip(patches, originals):
+            table[name] = original
 
 
-def _cuda_flash(module, query, key, value, attention_mask, dropout=0.0, scaling=None,
-                is_causal=None, position_bias=None, **kwargs):
-    """Calls the CUDA operator by name: its fake kernel and its derivative need no GPU."""
-    _refuse_unsupported(query, kwargs)
-    if attention_mask is not None or position_bias is not None:
+def _refusing(sdpa):
+    """`sdpa` that raises DroppedKeyword where the model's eager attention would compute more."""
+
+    def guarded(module, *args, **kwargs):
+        eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
+        known = inspect.signature(eager).parameters if eager is not None else ()
+        ignored = set(known) - set(inspect.signature(sdpa).parameters)
+        for name in sorted(ignored):
+            if kwargs.get(name) is not None:
+                raise DroppedKeyword(name)
+        return sdpa(module, *args, **kwargs)
+
+    return guarded
+
+
+class CudaFlash(TorchFunctionMode):
+    """Inside, fused attention is CUDA's flash operator, called by name: tracing needs no GPU."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is not torch.nn.functional.scaled_dot_product_attention:
+            return func(*args, **(kwargs or {}))
+        self.calls += 1
+        return _cuda_flash(*args, **(kwargs or {}))
+
+
+def _cuda_flash(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
+                enable_gqa=False):
+    if attn_mask is not None:
         raise ExportError(
             "--attention cuda-flash takes no mask or position bias and this model has one; "
             "use --attention cpu"
         )
-    causal = _is_causal(module, query, key, attention_mask, is_causal)
-    out = torch.ops.aten._scaled_dot_product_flash_attention(
-        query, key, value, dropout, causal, False, scale=scaling
-    )[0]
-    return out.transpose(1, 2).contiguous(), None
-
-
-def _is_causal(module, query, key, mask, asked):
-    causal = getattr(module, "is_causal", True) if asked is None else asked
-    return bool(causal) and mask is None and query.shape[2] > 1 and key.shape[2] == query.shape[2]
-
-
-def _with_causal(bias, mask, causal):
-    """One additive mask from a learned bias, an optional mask and causality."""
-    lowest = torch.finfo(bias.dtype).min
-    if mask is not None:
-        return torch.where(mask, bias, lowest) if mask.dtype == torch.bool else bias + mask
-    if not causal:
-        return bias
-    rows, columns = (torch.arange(n, device=bias.device) for n in bias.shape[-2:])
-    return torch.where(rows[:, None] >= columns[None, :], bias, lowest)
-
-
-def _repeated(tensor, times):
-    batch, heads, length, width = tensor.shape
-    expanded = tensor[:, :, None].expand(batch, heads, times, length, width)
-    return expanded.reshape(batch, heads * times, length, width)
-
-
-def _refuse_unsupported(query, kwargs):
-    window = kwargs.get("sliding_window")
-    if window is not None and window < query.shape[2]:
+    if is_causal and query.shape[2] != key.shape[2]:
         raise ExportError(
-            f"the model's sliding window ({window}) is shorter than the sequence "
-            f"({query.shape[2]}); use --seq {window} or less, or set sliding_window to null"
+            "--attention cuda-flash aligns a causal mask at the end, and this model attends "
+            f"causally from {query.shape[2]} to {key.shape[2]} positions; use --attention cpu"
         )
-    for name in _MEANINGFUL:
-        if kwargs.get(name) is not None:
-            raise ExportError(
-                f"the model's attention uses {name!r}, which the fused attention cannot express; "
-                f"turn it off in the config"
-            )
+    return torch.ops.aten._scaled_dot_product_flash_attention(
+        query, key, value, dropout_p, is_causal, False, scale=scale
+    )[0]

@@ -24,66 +24,93 @@ class CheckResult:
     line: str
 
 
+class Comparison:
+    """Tensors of two runs compared, over samples. `reference`: what ours are compared with."""
+
+    def __init__(self, reference, bound):
+        self.reference = reference
+        self.bound = bound
+        self.worst, self.exact, self.compared, self.samples = 0.0, 0, 0, 0
+        self.failure = None
+
+    def add(self, ours, reference, slack=None):
+        """Compares {name: tensor}. slack: {name: further distance that is allowed}."""
+        self.samples += 1
+        missing = sorted(set(ours) ^ set(reference))
+        if missing:
+            self.failure = self.failure or f"check failed: only one side has {missing[0]}"
+            return
+        norm = sum(float(v.double().square().sum()) for v in reference.values()) ** 0.5
+        for name, value in reference.items():
+            share = _excess(ours[name], value, norm, self.bound, (slack or {}).get(name, 0.0))
+            self.compared += 1
+            self.exact += torch.equal(ours[name], value)
+            self.worst = max(self.worst, share)
+            if not share <= 1.0:
+                self.failure = self.failure or (
+                    f"check failed: {name} differs from {self.reference} by {share:.3g} times the "
+                    f"bound {self.bound[0]:g} (relative)"
+                )
+
+    def result(self):
+        if self.failure:
+            return CheckResult(False, self.failure)
+        if self.exact == self.compared:
+            return CheckResult(True, f"check: loss and every gradient equal {self.reference} "
+                               f"exactly ({self.compared} tensors, {self.samples} samples)")
+        return CheckResult(
+            True, f"check against {self.reference}: {self.exact} of {self.compared} tensors exact "
+            f"over {self.samples} samples, the others within {self.bound[0]:g} relative + "
+            f"{self.bound[1]:g} of the global norm (worst {self.worst:.2g} of that bound)")
+
+
 def check_archive(path, step, examples, descriptions, strip_name, seed):
     """Compares on two samples. Leaves registered tensors and the random state as found."""
     loaded = torch.export.load(path)
+    wrong = wrong_parameter(step, loaded, strip_name)
+    if wrong is not None:
+        return wrong
+    comparison = Comparison("eager", BOUNDS["reduced" if is_reduced(step) else "float32"])
+    for sample in (examples, fresh_sample(examples, descriptions, seed)):
+        ours = run_loaded(loaded, loaded.state_dict, sample, seed)
+        reference = run_eager(step, loaded.state_dict, sample, strip_name, seed, set(ours))
+        comparison.add(ours, reference)
+    return wrong_parameter(step, loaded, strip_name) or comparison.result()
+
+
+def fresh_sample(examples, descriptions, seed):
+    """Inputs drawn from their recorded ranges."""
     generator = torch.Generator().manual_seed(seed + 1)
-    fresh = [draw(d, e, generator) for d, e in zip(descriptions, examples, strict=True)]
-    worst, exact, compared = 0.0, 0, 0
-    bound = BOUNDS["reduced" if _is_reduced(step) else "float32"]
-    for sample in (examples, fresh):
-        ours = _run_loaded(loaded, sample, seed)
-        reference = _run_eager(step, loaded, sample, strip_name, seed, set(ours))
-        wrong = _wrong_parameter(step, loaded, strip_name)
-        if wrong is not None:
-            return CheckResult(False, f"check failed: parameter {wrong} is not the module's, or the forward writes to it")
-        missing = sorted(set(ours) ^ set(reference))
-        if missing:
-            return CheckResult(False, f"check failed: only one side has {missing[0]}")
-        norm = sum(float(v.double().square().sum()) for k, v in reference.items()) ** 0.5
-        for name, value in reference.items():
-            compared += 1
-            exact += torch.equal(ours[name], value)
-            share = _excess(ours[name], value, norm, bound)
-            if not share <= 1.0:
-                return CheckResult(False, f"check failed: {name} differs from eager by {share:.3g} "
-                                   f"times the bound {bound[0]:g} (relative)")
-            worst = max(worst, share)
-    if exact == compared:
-        line = f"check: loss and every gradient equal eager exactly ({compared} tensors, 2 samples)"
-    else:
-        line = (f"check: {exact} of {compared} tensors exact over 2 samples, the others within "
-                f"{bound[0]:g} relative + {bound[1]:g} of the global norm "
-                f"(worst {worst:.2g} of that bound)")
-    return CheckResult(True, line)
+    return [draw(d, e, generator) for d, e in zip(descriptions, examples, strict=True)]
 
 
-def _is_reduced(step):
+def is_reduced(step):
     return step.autocast is not None or any(
         p.dtype in (torch.bfloat16, torch.float16) for p in step.parameters()
     )
 
 
-def _excess(ours, reference, norm, bound):
+def _excess(ours, reference, norm, bound, slack):
     if ours.shape != reference.shape or ours.dtype != reference.dtype:
         return float("inf")
     if torch.equal(ours, reference):
         return 0.0
     distance = float((ours.double() - reference.double()).norm())
-    allowed = bound[0] * float(reference.double().norm()) + bound[1] * norm
+    allowed = bound[0] * float(reference.double().norm()) + bound[1] * norm + slack
     return distance / allowed if allowed > 0 else float("inf")
 
 
-def _run_loaded(loaded, sample, seed):
-    """Runs the reloaded graph itself; the signature says what each output is."""
+def run_loaded(loaded, state, sample, seed):
+    """Runs the reloaded graph itself on `state` {fqn: tensor}; its signature says what each output
+    is."""
     signature = loaded.graph_signature
     users = iter(list(sample) + [torch.tensor(1.0)])
     arguments = []
     for spec in signature.input_specs:
         if spec.kind is InputKind.USER_INPUT:
             arguments.append(next(users))
-        elif spec.target in loaded.state_dict:
-            arguments.append(loaded.state_dict[spec.target])
+        elif spec.target in state:
+            arguments.append(state[spec.target])
         else:
             arguments.append(loaded.constants[spec.target])
     with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -95,13 +122,14 @@ def _run_loaded(loaded, sample, seed):
             for s, v in zip(signature.output_specs, outputs, strict=True)}
 
 
-def _run_eager(step, loaded, sample, strip_name, seed, expected):
+def run_eager(step, state, sample, strip_name, seed, expected):
     """Loss, gradients, and the buffers that changed or were expected to.
 
-    Runs on the archive's own parameters and on copies of the buffers: the user's are not touched.
+    Runs on the parameters of `state` {fqn: tensor}, cast to the module's types, and on copies of
+    the module's buffers: its own are not touched.
     """
     places = Places(step)
-    lent = {n: _stored(loaded, strip_name(n), p) for n, p in places.parameters.items()}
+    lent = {n: _stored(state, strip_name(n), p) for n, p in places.parameters.items()}
     buffers = copies(places.buffers)
     parameters = {strip_name(n): p for n, p in lent.items() if p.requires_grad}
     try:
@@ -127,15 +155,16 @@ def _run_eager(step, loaded, sample, strip_name, seed, expected):
     return result
 
 
-def _wrong_parameter(step, loaded, strip_name):
-    """The first parameter that the archive does not hold as the module does; None: all equal."""
+def wrong_parameter(step, loaded, strip_name):
+    """A failure if the archive does not hold a parameter as the module does; None: all equal."""
     for name, parameter in Places(step).parameters.items():
         if not torch.equal(loaded.state_dict[strip_name(name)], parameter):
-            return strip_name(name)
+            return CheckResult(False, f"check failed: parameter {strip_name(name)} is not the "
+                               "module's, or the forward writes to it")
     return None
 
 
-def _stored(loaded, name, parameter):
+def _stored(state, name, parameter):
     """The archive's copy of a parameter, trained or not as the module's own."""
-    stored = loaded.state_dict[name].detach()
+    stored = state[name].detach().to(parameter.dtype)
     return torch.nn.Parameter(stored, requires_grad=parameter.requires_grad)

@@ -86,8 +86,8 @@ def _without_rule(names):
 
 def _run(arguments):
     from . import presets
-    from .api import export_train_step
-    from .workload import Options, autocast_dtype, make
+    from .attempts import export_workload
+    from .workload import Options
 
     if not arguments.output.endswith(".pt2"):
         raise ExportError(f"-o {arguments.output}: the name must end in .pt2", errors.USAGE)
@@ -101,18 +101,6 @@ def _run(arguments):
         dropout=arguments.dropout,
         headless=arguments.headless,
     )
-    workload = make(options, arguments.preset, arguments.hf_config)
-    return export_train_step(
-        workload.module,
-        workload.inputs,
-        arguments.output,
-        roles=workload.roles,
-        initializers=workload.initializers,
-        root=workload.root,
-        autocast=autocast_dtype(options),
-        attention=options.attention,
-        headless=options.headless,
-        check=not arguments.no_check,
-        seed=options.seed,
+    return export_workload(
+        options, arguments.output, arguments.preset, arguments.hf_config, not arguments.no_check
     )
-

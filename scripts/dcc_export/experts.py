@@ -8,8 +8,6 @@ import math
 
 import torch
 
-from .errors import ExportError
-
 NAME = "dcc_static_capacity"
 # Config attribute: slots = ceil(factor * tokens * k / experts). Absent: room for every token.
 CAPACITY = "dcc_capacity_factor"
@@ -22,8 +20,12 @@ def register():
 
 
 def static_capacity_experts(self, hidden, top_k_index, top_k_weights):
-    """hidden [T, H], top_k_index and top_k_weights [T, k] -> [T, H]."""
-    _refuse_layouts(self)
+    """hidden [T, H], top_k_index and top_k_weights [T, k] -> [T, H].
+
+    `self` holds its experts in one of transformers' layouts: `up_proj` [E, I, H], or with a gate
+    `gate_up_proj` [E, 2I, H], and `down_proj` [E, H, I]; transposed if `is_transposed`; each with
+    a bias [E, ...] if `has_bias`.
+    """
     tokens, width = hidden.shape
     experts, chosen = self.num_experts, top_k_index.shape[-1]
     capacity = _capacity(self, tokens, chosen, experts)
@@ -31,11 +33,23 @@ def static_capacity_experts(self, hidden, top_k_index, top_k_weights):
 
     nothing = hidden.new_zeros(1, width)  # read by empty slots and by dropped tokens
     rows = torch.cat([hidden, nothing])[table].view(experts, capacity, width)
-    inner = self._apply_gate(torch.bmm(rows, self.gate_up_proj.transpose(1, 2)))
-    results = torch.bmm(inner, self.down_proj.transpose(1, 2)).reshape(-1, width)
-    picked = torch.cat([results, nothing])[slot]
+    if self.has_gate:
+        inner = self._apply_gate(_linear(self, rows, "gate_up_proj"))
+    else:
+        inner = self.act_fn(_linear(self, rows, "up_proj"))
+    results = _linear(self, inner, "down_proj").reshape(-1, width)
+    picked = torch.cat([results, nothing.to(results.dtype)])[slot]
     weighted = picked * top_k_weights.reshape(-1, 1)
     return weighted.view(tokens, chosen, width).sum(dim=1).to(hidden.dtype)
+
+
+def _linear(module, rows, name):
+    """rows [E, C, in] -> [E, C, out], each expert with its own weights."""
+    weight = getattr(module, name)
+    result = torch.bmm(rows, weight if module.is_transposed else weight.transpose(1, 2))
+    if not module.has_bias:
+        return result
+    return result + getattr(module, name + "_bias")[:, None, :]
 
 
 def _assign(top_k_index, tokens, experts, chosen, capacity):
@@ -55,12 +69,3 @@ def _capacity(module, tokens, chosen, experts):
     if factor is None:
         return tokens
     return min(tokens, math.ceil(factor * tokens * chosen / experts))
-
-
-def _refuse_layouts(module):
-    for flag in ("is_transposed", "has_bias"):
-        if getattr(module, flag, False):
-            raise ExportError(
-                f"{type(module).__name__} stores its experts with {flag}; only [E, out, in] "
-                "weights without bias are supported (as in Mixtral and Qwen3-MoE)"
-            )

@@ -1,15 +1,19 @@
 """Builds a transformers model from a config and wraps it to return its loss."""
 
+import contextlib
+import copy
 import json
 import os
 import sys
 
 import torch
 
-from . import attention, experts, unknown_keys
+from . import experts, unknown_keys
 from .errors import MISSING, ExportError
 from .headless import compute_buffers
-from .tasks import EAGER_ONLY, find_task
+from .randomness import set_rates
+from .stock import Stock
+from .tasks import find_task
 from .workload import Workload
 
 
@@ -30,29 +34,32 @@ def read_config(path):
     return values
 
 
-def build(values, options):
-    """Returns the Workload of a config dict."""
-    import transformers
-
-    transformers.logging.set_verbosity_error()
-    attention.register()
+def build(values, options, attention=None):
+    """Returns the Workload of a config dict. attention: transformers' name; None: its default."""
     experts.register()
-    values = dict(values)
-    model_type = values.pop("model_type")
-    try:
-        config = transformers.AutoConfig.for_model(model_type, **values)
-    except Exception as error:  # strict config validation has its own exception types
-        raise ExportError(f"transformers rejects the config: {_first_line(error)}") from error
+    config = make_config(values)
     for note in unknown_keys.notes(config, values):
         print(f"export.py: warning: {note}", file=sys.stderr)
-    _set_dropout(config, options.dropout)
     task = find_task(config)
+    set_rates(config, options.dropout)
     _require_positions(config, options.seq)
     generator = torch.Generator().manual_seed(options.seed)
     inputs, roles = task.inputs(config, options, generator)
-    model = _construct(getattr(transformers, task.mapping), config, options)
-    model.train()
-    return Workload(task.wrapper(model), inputs, roles)
+    model = _construct(task, config, options, attention)
+    module = task.wrapper(model.train(), options.attention == "cuda-flash").train()
+    stock = Stock(values, task, options.seed, options.dropout > 0)
+    return Workload(module, inputs, roles, stock=stock)
+
+
+def make_config(values):
+    """A transformers config object from a dict with "model_type"."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    try:
+        return transformers.AutoConfig.for_model(**copy.deepcopy(values))
+    except Exception as error:  # strict config validation has its own exception types
+        raise ExportError(f"transformers rejects the config: {_first_line(error)}") from error
 
 
 def _require_positions(config, seq):
@@ -67,36 +74,25 @@ def _require_positions(config, seq):
         )
 
 
-def _construct(auto_class, config, options):
-    """A randomly initialised model with our attention and experts."""
-    kinds = {"dtype": torch.float32, "attn_implementation": attention.NAMES[options.attention]}
-    if config.model_type in EAGER_ONLY:
-        kinds["attn_implementation"] = "eager"
-    if getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None):
-        kinds["experts_implementation"] = experts.NAME
+def _construct(task, config, options, attention):
+    """A randomly initialised model, with our experts where it lets them be chosen."""
+    kinds = {"dtype": torch.float32}
+    if attention is not None:
+        kinds["attn_implementation"] = attention
     torch.manual_seed(options.seed)
     try:
-        if not options.headless:
-            return auto_class.from_config(config, **kinds)
-        with torch.device("meta"):
-            model = auto_class.from_config(config, **kinds)
-        compute_buffers(model)
+        with torch.device("meta") if options.headless else contextlib.nullcontext():
+            model = task.auto_class().from_config(config, **kinds)
+        if options.headless:
+            compute_buffers(model)
+        if model._can_set_experts_implementation():
+            model.set_experts_implementation(experts.NAME)
         return model
     except Exception as error:
         raise ExportError(
-            f"transformers cannot build {config.model_type!r} with our attention: "
-            f"{_first_line(error)}"
+            f"transformers cannot build {config.model_type!r}: {_first_line(error)}"
         ) from error
 
 
 def _first_line(error):
     return " ".join(str(error).split())[:300]
-
-
-def _set_dropout(config, probability):
-    """One probability for every dropout the config has."""
-    for name in list(vars(config)):
-        if ("dropout" in name or name.endswith("pdrop")) and isinstance(
-            getattr(config, name), (int, float)
-        ) and not isinstance(getattr(config, name), bool):
-            setattr(config, name, probability if name != "classifier_dropout" else 0.0)

@@ -78,12 +78,13 @@ def default_shape(name):
     return (1, 2048) if name in REAL else _SHAPES.get(name, (2, 32))
 
 
-def build(name, options):
-    """The Workload of a preset."""
+def build(name, options, attention=None):
+    """The Workload of a preset. attention: as in hf.build."""
     if name in _TRANSFORMERS:
-        return hf.build(_TRANSFORMERS[name], options)
+        return hf.build(_TRANSFORMERS[name], options, attention)
     if name in REAL:
-        return hf.build(hf.read_config(os.path.join(CONFIG_FOLDER, name + ".json")), options)
+        values = hf.read_config(os.path.join(CONFIG_FOLDER, name + ".json"))
+        return hf.build(values, options, attention)
     makers = {"mlp": (_mlp, _mlp_inputs), "resnet18": (_resnet18, _resnet18_inputs)}
     if name not in makers:
         raise ExportError(f"unknown preset {name!r}; the presets are {', '.join(NAMES)}", USAGE)

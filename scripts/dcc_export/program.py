@@ -6,6 +6,7 @@ loss, one gradient per trainable parameter that has one. Tied names share the ca
 
 import contextlib
 import dataclasses
+import keyword
 
 import torch
 from torch._functorch._aot_autograd import descriptors as desc
@@ -182,6 +183,7 @@ class ProgramBuilder:
         if self.pending_tangent and any(a is self.pending_tangent[0] for a in node.all_input_nodes):
             self._cast_tangent()
         new = self.graph.node_copy(node, lambda n: self.env[n])
+        new.args = _readable_arguments(new)
         new.meta = {"val": _storable(node.meta["val"]), "custom": _marks(node)}
         self.env[node] = new
 
@@ -290,6 +292,16 @@ class ProgramBuilder:
 
 def _identifier(fqn):
     return "".join(c if c.isalnum() else "_" for c in fqn)
+
+
+def _readable_arguments(node):
+    """The node's arguments, with all defaults where one is named by a Python keyword, as in
+    `uniform(self, from=0, to=1)`: torch writes such a call without it but cannot read it back."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or not any(keyword.iskeyword(a.name) for a in schema.arguments):
+        return node.args
+    left_out = [a for a in schema.arguments if not a.kwarg_only][len(node.args) :]
+    return (*node.args, *(a.default_value for a in left_out if a.name not in node.kwargs))
 
 
 def _marks(node):

@@ -7,16 +7,16 @@ import torch
 from . import losses
 from .errors import ExportError
 
-# Attention of these architectures is their own class without the shared interface: they run with
-# "eager" attention and get a ready additive causal mask.
-EAGER_ONLY = ("gptj",)
-
-
 @dataclasses.dataclass
 class Task:
     mapping: str  # auto class
     wrapper: type
     inputs: object  # function(config, options, generator) -> ({name: tensor}, {name: role})
+
+    def auto_class(self):
+        import transformers
+
+        return getattr(transformers, self.mapping)
 
 
 def _integers(high, shape, generator):
@@ -61,7 +61,6 @@ def _image_inputs(config, options, generator):
 
 
 _CAUSAL = Task("AutoModelForCausalLM", losses.CausalLmLoss, _lm_inputs)
-_CAUSAL_MASK = Task("AutoModelForCausalLM", losses.MaskedCausalLmLoss, _lm_inputs)
 _MASKED = Task("AutoModelForMaskedLM", losses.MaskedLmLoss, _masked_lm_inputs)
 _SEQ2SEQ = Task("AutoModelForSeq2SeqLM", losses.Seq2SeqLoss, _lm_inputs)
 _IMAGE = Task("AutoModelForImageClassification", losses.ImageClassificationLoss, _image_inputs)
@@ -85,5 +84,4 @@ def find_task(config):
             f"model type {kind!r} has no causal LM, masked LM, seq2seq or image classification "
             "head; wrap it in a module that returns its loss and call export_train_step"
         )
-    task = (named or [t for _, t in offered])[0]
-    return _CAUSAL_MASK if task is _CAUSAL and kind in EAGER_ONLY else task
+    return (named or [t for _, t in offered])[0]

@@ -20,6 +20,7 @@ class Workload:
     roles: dict
     root: str = losses.ROOT
     initializers: dict = None
+    stock: object = None  # of a transformers config: how to build the stock model (stock.Stock)
 
 
 @dataclasses.dataclass
@@ -35,15 +36,18 @@ class Options:
     headless: bool = False
 
 
-def make(options, preset=None, hf_config=None):
-    """Builds a preset, or a transformers config file or folder."""
+def make(options, preset=None, hf_config=None, attention=None):
+    """Builds a preset, or a transformers config file or folder.
+
+    attention: for a transformers model, its name for the attention; None: its default.
+    """
     from . import hf, presets
 
     _require_consistent(options)
     if preset:
-        workload = presets.build(preset, options)
+        workload = presets.build(preset, options, attention)
     else:
-        workload = hf.build(hf.read_config(hf_config), options)
+        workload = hf.build(hf.read_config(hf_config), options, attention)
     if options.dtype == "bfloat16":
         _to_bfloat16(workload)
     return workload

@@ -1,0 +1,155 @@
+"""Archives of transformers configs against the stock model, which transformers builds alone.
+
+    build/venv/bin/python tests/e2e/stock_test.py
+
+Nothing of our exporter takes part in the reference: an untouched config, transformers' default
+attention, masks and experts, and the weights of the archive.
+"""
+
+import json
+import os
+import unittest
+
+import torch
+import transformers
+from torch.export.graph_signature import InputKind, OutputKind
+
+from export_case import ROOT, ExportTest, run_command
+
+_SHAPE = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+_LLAMA = {**_SHAPE, "intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8,
+          "max_position_embeddings": 64, "pad_token_id": 0}
+_GPT = {"vocab_size": 64, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64,
+        "bos_token_id": 0, "eos_token_id": 0}
+
+# Attention that is a class of the model's, outside transformers' attention interface.
+OWN_ATTENTION = {
+    "bloom": {**_SHAPE, "n_layer": 2, "n_head": 4},
+    "codegen": {**_GPT, "rotary_dim": 4, "n_ctx": 64},
+    "gptj": {**_GPT, "rotary_dim": 4},
+}
+
+
+CONFIGS = os.path.join(ROOT, "tests", "data", "hf_configs")
+_BERT_OFF = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+_GPT_OFF = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+DROPOUT_OFF = {"roberta": _BERT_OFF, "t5": {"dropout_rate": 0.0}, "gptj": _GPT_OFF}
+
+
+class StockTest(ExportTest):
+    """Exports a config and compares the file with the stock model."""
+
+    def export_config(self, values, *arguments):
+        config = self.path("config.json")
+        with open(config, "w", encoding="utf-8") as file:
+            json.dump(values, file)
+        return run_command("--hf-config", config, "-o", self.path(), *arguments)
+
+    def export_and_verify(self, values, arguments=("--seq", "16"), **options):
+        code, printed = self.export_config(values, *arguments)
+        self.assertEqual(code, 0, printed)
+        self.assertIn("the stock transformers model", printed)
+        self.verify(values, **options)
+        return printed
+
+    def verify(self, values, auto=transformers.AutoModelForCausalLM, inputs=None, bound=1e-5,
+               scale=8.0, **kinds):
+        """Loss and gradients of the file and of the stock model, with its weights as they are,
+        and with matrices `scale` times as large: attention is then far from uniform."""
+        program = torch.export.load(self.path())
+        tokens = torch.randint(3, 64, (2, 16))
+        inputs = inputs or {"input_ids": tokens, "labels": tokens}
+        for factor in (1.0, scale):
+            state = {k: v.detach() * (factor if v.dim() > 1 else 1.0)
+                     for k, v in program.state_dict.items()}
+            loss, expected = self.run_stock(values, state, auto, inputs, kinds)
+            found, gradients = self.run_file(program, state, inputs)
+            self.assertEqual(set(gradients), set(expected))
+            self.assertAlmostEqual(found, loss, delta=bound * loss)
+            norm = sum(float(g.square().sum()) for g in expected.values()) ** 0.5
+            for name, gradient in expected.items():
+                distance = float((gradients[name] - gradient).norm())
+                allowed = bound * float(gradient.norm()) + 1e-6 * norm
+                self.assertLessEqual(distance, allowed, f"{name}, weights times {factor}")
+
+    @staticmethod
+    def run_stock(values, state, auto, inputs, kinds):
+        """(loss, {parameter: gradient}) of the stock model with these weights."""
+        model = auto.from_config(transformers.AutoConfig.for_model(**values), **kinds)
+        model.load_state_dict(state)
+        inputs = dict(inputs)
+        if "mask" in inputs:
+            inputs["attention_mask"] = inputs.pop("mask")
+        loss = model.train()(**inputs).loss
+        loss.backward()
+        return float(loss.detach()), {n: p.grad for n, p in model.named_parameters()
+                                      if p.grad is not None}
+
+    @staticmethod
+    def run_file(program, state, inputs):
+        """(loss, {parameter: gradient}) of an archive with these weights."""
+        users = {**inputs, "loss_scale": torch.tensor(1.0)}
+        signature = program.graph_signature
+        arguments = [
+            users[spec.arg.name] if spec.kind is InputKind.USER_INPUT
+            else state.get(spec.target, program.constants.get(spec.target))
+            for spec in signature.input_specs
+        ]
+        with torch.no_grad():
+            outputs = program.graph_module(*arguments)
+        named = list(zip(signature.output_specs, outputs, strict=True))
+        loss = next(float(v) for s, v in named if s.kind is OutputKind.LOSS_OUTPUT)
+        return loss, {s.target: v for s, v in named
+                      if s.kind is OutputKind.GRADIENT_TO_PARAMETER}
+
+
+class CausalityTest(StockTest):
+    def test_attention_outside_the_interface(self):
+        for model_type, values in OWN_ATTENTION.items():
+            with self.subTest(model_type):
+                self.export_and_verify({"model_type": model_type, **values})
+
+    def test_masks_that_are_not_plainly_causal(self):
+        """A window shorter than the sequence, and soft-capped scores."""
+        self.export_and_verify({"model_type": "mistral", **_LLAMA, "sliding_window": 5})
+        gemma = {"model_type": "gemma2", **_LLAMA, "sliding_window": 5, "attn_logit_softcapping": 0.5}
+        printed = self.export_and_verify(gemma, attn_implementation="eager")
+        self.assertIn("with eager attention", printed)
+
+
+class ExpertsTest(StockTest):
+    """Mixtures of experts at full capacity are the stock model; its auxiliary loss is in the loss."""
+
+    MIXTRAL = {"model_type": "mixtral", **_LLAMA, "num_local_experts": 4, "num_experts_per_tok": 2}
+
+    def test_router_loss(self):
+        values = {**self.MIXTRAL, "output_router_logits": True, "router_aux_loss_coef": 0.5}
+        self.export_and_verify(values, scale=2.0)
+
+
+class ConfigsTest(StockTest):
+    """The architectures of tests/data/hf_configs."""
+
+    def test_configs(self):
+        tokens = torch.randint(3, 256, (2, 32))
+        lm = {"input_ids": tokens, "labels": tokens}
+        mask = torch.ones(2, 32, dtype=torch.int64)
+        mask[1, 20:] = 0
+        other = {
+            "roberta": (transformers.AutoModelForMaskedLM, {**lm, "mask": mask}),
+            "t5": (transformers.AutoModelForSeq2SeqLM, lm),
+            "vit": (transformers.AutoModelForImageClassification,
+                    {"pixel_values": torch.randn(2, 3, 32, 32), "labels": torch.tensor([3, 7])}),
+        }
+        for file in sorted(os.listdir(CONFIGS)):
+            with open(os.path.join(CONFIGS, file), encoding="utf-8") as opened:
+                values = json.load(opened)
+            kind = values["model_type"]
+            auto, inputs = other.get(kind, (transformers.AutoModelForCausalLM, lm))
+            values.update(DROPOUT_OFF.get(kind, {}))
+            with self.subTest(kind):
+                self.export_and_verify(values, (), auto=auto, inputs=inputs, scale=3.0)
+
+
+if __name__ == "__main__":
+    unittest.main()
