@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "cli/commands/commands.h"
+#include "cli/numbers.h"
 #include "src/base/build_id.h"
+#include "src/base/mapped_inputs.h"
 #include "src/base/refused.h"
 #include "src/base/standard_streams.h"
 #include "src/base/text.h"
@@ -64,7 +66,8 @@ void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
   sub->add_option("--search-effort", a.search_effort, "Schedules that --chain auto may simulate")
       ->capture_default_str();
   sub->add_option("--search-time", a.search_time,
-                  "Seconds after which --chain auto takes the best so far; not cached");
+                  "Seconds after which --chain auto takes the best so far; not cached")
+      ->check(dc::cli::check_amount);
   sub->add_option("--reduction-order", a.reduction_order, "When gradients are summed over ranks")
       ->check(CLI::IsMember({"per-step", "per-micro-batch", "auto"}));
   sub->add_option("--reduce-dtype", a.reduce_dtype,
@@ -142,7 +145,8 @@ void add_simulate(CLI::App& app, dc::cli::SimulateArguments& a) {
                   "Measurements written by dcc profile; without it a generic CPU is assumed");
   sub->add_option("--world", a.world, "Number of ranks; a plan is for one");
   sub->add_option("--memory", a.memory, "Device memory per rank, for example 80GiB");
-  sub->add_option("--link", a.link, "GB/s that one rank sends in a collective");
+  sub->add_option("--link", a.link, "GB/s that one rank sends in a collective")
+      ->check(dc::cli::check_positive);
   sub->add_flag("--json", a.json, "Print the report as JSON");
 }
 
@@ -230,6 +234,7 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, cha
 }
 
 int run(int argc, char** argv) {
+  dc::base::report_lost_inputs("dcc");
   CLI::App app{"dcc: an ahead-of-time compiler for distributed training"};
   app.footer(kFooter);
   app.set_version_flag("--version", std::string(dc::base::build_id()));

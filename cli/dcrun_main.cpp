@@ -20,6 +20,7 @@
 #include "runtime/train/signals.h"
 #include "runtime/train/train.h"
 #include "src/base/file.h"
+#include "src/base/mapped_inputs.h"
 #include "src/base/refused.h"
 #include "src/base/standard_streams.h"
 #include "src/base/text.h"
@@ -55,7 +56,7 @@ int report_rank(const Status& status, const runtime::LaunchInfo& launch, const s
 int report_stop(const runtime::Outcome& outcome, const cli::DcrunOptions& options,
                 const std::string& who) {
   const std::string saved = options.save.empty() ? "; nothing was saved, because there is no --save"
-                                                 : "; the state is in " + options.save;
+                                                 : "; the parameters are in " + options.save;
   const int code = base::exit_code(ErrorKind::Stopped);
   std::fflush(stdout);
   std::fprintf(stderr, "%s: stopped on request after step %lld (exit %d)%s\n", who.c_str(),
@@ -83,6 +84,7 @@ Result<runtime::TrainOptions> train_options(const cli::DcrunOptions& options,
   runtime::TrainOptions train;
   DC_ASSIGN_OR_RETURN(train.settings, runtime::run_settings(plan, config, options.lr));
   train.weights = options.weights;
+  train.weights_only_by_name = options.weights_only_by_name;
   train.data = options.data;
   train.steps = options.steps;
   train.shuffle = options.shuffle;
@@ -92,6 +94,7 @@ Result<runtime::TrainOptions> train_options(const cli::DcrunOptions& options,
   train.record = !options.record_profile.empty();
   train.dump_gradients = options.dump_gradients;
   train.offload_dir = options.offload_dir;
+  train.overwrite = options.overwrite;
   train.poison = options.poison;
   return train;
 }
@@ -175,6 +178,7 @@ int run(int argc, char** argv) {
   }
   runtime::watch_stop_signals();
   const std::string who = "dcrun[rank " + std::to_string(launch->rank) + "]";
+  base::report_lost_inputs(who);
   auto outcome = run_rank(*options, *launch);
   if (!outcome.ok()) return report_rank(outcome.status(), *launch, who);
   return outcome->stopped ? report_stop(*outcome, *options, who) : 0;

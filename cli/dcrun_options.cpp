@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "cli/numbers.h"
 #include "runtime/measure/recorded.h"
 #include "src/base/build_id.h"
 #include "src/base/text.h"
@@ -24,7 +25,8 @@ constexpr const char* kExamples =
 constexpr const char* kExitCodes =
     "Exit codes: 0 done, 64 usage, 65 bad input, 66 missing input, 69 no backend, 73 cannot "
     "write,\n"
-    "74 I/O, 75 stopped on request (re-queue), 76 plan or world mismatch, 78 configuration, 80 "
+    "74 I/O, 75 stopped on request, parameters saved, 76 plan or world mismatch, 78 configuration, "
+    "80 "
     "memory,\n"
     "81 unsupported, 82 collective timeout, 83 a peer died, 84 non-finite number.\n";
 
@@ -43,11 +45,19 @@ void declare_run(CLI::App& app, Raw& raw) {
   app.add_option("-n", o.ranks, "Start this many ranks on this machine")
       ->type_name("N")
       ->check(CLI::Range(1, 4096));
-  app.add_option("--weights", o.weights, "FILE.pt2, FILE.safetensors or init:SEED")
+  app.add_option(
+         "--weights", o.weights,
+         "FILE.pt2, FILE.safetensors, the folder of a checkpoint in several files, or init:SEED")
       ->type_name("FROM");
-  app.add_option("--data", o.data,
-                 "TOKENS[:uint16|uint32|int64], FILE.safetensors or synthetic[:SEED]")
-      ->type_name("FROM");
+  app.add_flag("--weights-only-by-name", o.weights_only_by_name,
+               "Take tensors by name and shape: from another model's archive, leaving tensors out");
+  app.add_option(
+         "--data", o.data,
+         "TOKENS[:uint16|uint32|int64], several times for several files; FILE.safetensors; or "
+         "synthetic[:SEED]")
+      ->type_name("FROM")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_option("--steps", o.steps, "Steps to run")
       ->type_name("K")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
@@ -57,9 +67,10 @@ void declare_run(CLI::App& app, Raw& raw) {
       ->type_name("FILE");
   raw.lr_given = app.add_option("--lr", raw.lr, "Learning rate; wins over --config")
                      ->type_name("X")
-                     ->check(CLI::NonNegativeNumber);
-  raw.shuffle_given =
-      app.add_option("--shuffle", raw.shuffle, "Permute samples in every epoch")->type_name("SEED");
+                     ->check(check_amount);
+  raw.shuffle_given = app.add_option("--shuffle", raw.shuffle, "Permute samples in every epoch")
+                          ->type_name("SEED")
+                          ->check(check_seed);
 }
 
 void declare_rest(CLI::App& app, Raw& raw) {
@@ -81,6 +92,7 @@ void declare_rest(CLI::App& app, Raw& raw) {
       ->type_name("FILE.jsonl");
   app.add_option("--save", o.save, "Write model.safetensors here at the end or when stopped")
       ->type_name("DIR");
+  app.add_flag("--overwrite", o.overwrite, "Replace what --save and --metrics find in their place");
   app.add_option("--trace", o.trace, "Chrome/Perfetto trace of all ranks")->type_name("FILE.json");
   app.add_option("--record-profile", o.record_profile,
                  "Measure every instruction in the running step; dcc compile --profile reads it")

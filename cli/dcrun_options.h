@@ -11,7 +11,8 @@
 namespace dc::cli {
 
 struct DcrunOptions {
-  std::string plan, weights, data;
+  std::string plan, weights;
+  std::vector<std::string> data;
   int ranks = 0;  // -n; 0: not given
   int64_t steps = 1;
   std::string config;
@@ -21,7 +22,7 @@ struct DcrunOptions {
   std::string job_key;  // a file; empty: DCRUN_JOB_KEY or nothing
   int64_t timeout_seconds = 600;
   std::string metrics, save, trace, record_profile, dump_gradients, offload_dir;
-  bool poison = false;
+  bool weights_only_by_name = false, overwrite = false, poison = false;
   std::string text;  // what to print instead of running (--help, --version); empty: run
 };
 

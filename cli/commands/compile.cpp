@@ -16,6 +16,7 @@
 #include "src/base/file.h"
 #include "src/base/json_writer.h"
 #include "src/base/text.h"
+#include "src/base/train_config.h"
 #include "src/cache/plan_cache.h"
 #include "src/cost/costs.h"
 #include "src/plan/compile.h"
@@ -221,7 +222,8 @@ std::optional<Compiled> look_up(Job& job, const Model& model, const std::string&
   const cache::KeyParts parts = key_parts(job, "");
   const cache::Request request{
       model.step.model_digest, parts.profile_digest, job.options.canonical(),
-      parts.compiler,          model.notes,          plan::emit_optimizer(model.step.optimizer)};
+      parts.compiler,          model.notes,          plan::emit_optimizer(model.step.optimizer),
+      model.step.step_digest};
   std::string warning;
   std::optional<cache::Found> found = job.cache.find(key, request, warning);
   if (!warning.empty()) std::fprintf(stderr, "warning: %s\n", warning.c_str());
@@ -255,8 +257,8 @@ Result<Compiled> obtain(Job& job) {
   DC_ASSIGN_OR_RETURN(Model model, read_model(job.arguments.model, job.arguments.config));
   job.watch.lap("read");
   // Notes are in the plan, so they count; the archive's own names of things do not.
-  const std::string key =
-      cache::key_of(model.step.model_digest, key_parts(job, model.config + joined(model.notes)));
+  const std::string key = cache::key_of(model.step.model_digest + joined(model.step.step_digest),
+                                         key_parts(job, model.config + joined(model.notes)));
   std::optional<Compiled> compiled = look_up(job, model, key);
   job.watch.lap("look up");
   if (!compiled) {

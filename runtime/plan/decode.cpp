@@ -265,7 +265,8 @@ void Decoder::model(const fb::Plan& from, Plan& to) {
   tables(from.buffers(), to.buffers, [&](const fb::Buffer& b) { return buffer(b); });
   tables(from.inputs(), to.inputs, [&](const fb::Input& i) {
     return Input{text(i.name()), enumerator<InputRole>(i.role(), fb::InputRole::MAX, "input role"),
-                 i.low(), i.high(), i.tensor()};
+                 i.low(),        i.high(),
+                 i.tensor(),     i.next()};
   });
 }
 
@@ -311,6 +312,7 @@ Status Decoder::run(const fb::Plan& from, Plan& to) {
   to.notes = texts(from.notes());
   to.options = text(from.options());
   to.remarks = texts(from.remarks());
+  to.step_digest = texts(from.step_digest());
   to.threads = from.threads();
   to.accumulation = from.accumulation();
   to.chain = text(from.chain());

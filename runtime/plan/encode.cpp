@@ -217,7 +217,7 @@ VectorOf<Offset<fb::StateEntry>> Encoder::state(const Plan& plan) {
 VectorOf<Offset<fb::Input>> Encoder::inputs(const Plan& plan) {
   return tables(plan.inputs, [&](const Input& i) {
     return fb::CreateInput(builder_, text(i.name), as<fb::InputRole>(i.role), i.low, i.high,
-                           i.tensor);
+                           i.tensor, i.next);
   });
 }
 
@@ -278,12 +278,13 @@ std::string Encoder::run(const Plan& plan) {
   const auto remarks = texts(plan.remarks);
   const auto chain = text(plan.chain);
   const auto arenas = numbers(plan.arena_bytes);
+  const auto step_digest = texts(plan.step_digest);
   builder_.Finish(
       fb::CreatePlan(builder_, kSchemaMajor, kSchemaMinor, name, model, profile, options_digest,
                      compiler, notes, options, remarks, mesh_list, plan.threads, plan.accumulation,
                      chain, arenas, slice_list, tensor_list, state_list, parameter_list,
                      buffer_list, input_list, stream_list, plan.events, group_list, classes,
-                     optimizer_table, step_tensors, prediction_table),
+                     optimizer_table, step_tensors, prediction_table, step_digest),
       fb::PlanIdentifier());
   return std::string(reinterpret_cast<const char*>(builder_.GetBufferPointer()),
                      builder_.GetSize());

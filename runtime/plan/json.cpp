@@ -64,6 +64,7 @@ void JsonDump::head() {
   field("schema_minor", kSchemaMinor);
   field("name", plan_.name);
   field("model_digest", plan_.model_digest);
+  texts("step_digest", plan_.step_digest);
   field("profile_digest", plan_.profile_digest);
   field("options_digest", plan_.options_digest);
   field("compiler", plan_.compiler);
@@ -173,6 +174,7 @@ void JsonDump::model() {
     real("low", i.low);
     real("high", i.high);
     field("tensor", i.tensor);
+    if (i.role == InputRole::Labels) field("labels", std::string_view(i.next ? "next" : "same"));
   });
 }
 

@@ -176,6 +176,7 @@ struct Input {
   InputRole role = InputRole::Float;
   double low = 0, high = 1;
   int32_t tensor = -1;
+  bool next = false;  // Labels: the token after each position, because the model does not shift
 };
 
 struct OptimizerGroup {
@@ -240,6 +241,8 @@ struct Plan {
           loss_sum = -1;  // tensors, see src/base/step_scalars.h
   Prediction prediction;
   std::vector<std::string> remarks;
+  // Of the archive (src/base/archive/step_digest.h): what --weights FILE.pt2 must equal.
+  std::vector<std::string> step_digest;
 
   int32_t world() const;
 };

@@ -5,7 +5,7 @@
 
 namespace dc::runtime::plan {
 
-inline constexpr uint16_t kSchemaMajor = 1;
-inline constexpr uint16_t kSchemaMinor = 1;
+inline constexpr uint16_t kSchemaMajor = 2;
+inline constexpr uint16_t kSchemaMinor = 0;
 
 }  // namespace dc::runtime::plan

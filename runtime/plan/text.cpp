@@ -101,6 +101,7 @@ void TextDump::head() {
   raw("schema ").number(kSchemaMajor).raw(".").number(kSchemaMinor).raw("\n");
   line("compiler", plan_.compiler);
   line("model", plan_.model_digest);
+  for (const std::string& digest : plan_.step_digest) line("step", digest);
   line("profile", plan_.profile_digest);
   line("options", plan_.options_digest);
   line("option-text", plan_.options);
@@ -173,7 +174,7 @@ void TextDump::state() {
         .raw(" role=")
         .raw(name(i.role))
         .raw(" range=[");
-    real(i.low).raw(",").real(i.high).raw("]\n");
+    real(i.low).raw(",").real(i.high).raw(i.next ? "] labels=next\n" : "]\n");
   }
 }
 

@@ -173,6 +173,7 @@ std::string input_mismatch(const Plan& plan, const Input& input) {
   if (slice.space != Space::Device) return "lies outside the device";
   if (!is_contiguous(tensor)) return "is not contiguous";
   if (!std::isfinite(input.low) || !std::isfinite(input.high)) return "has no finite range";
+  if (input.next && input.role != InputRole::Labels) return "holds next tokens but no labels";
   switch (input.role) {
     case InputRole::Tokens:
     case InputRole::Labels:

@@ -14,12 +14,7 @@ namespace {
 using base::ErrorKind;
 using base::Status;
 
-struct Part {
-  FileTensor file;
-  int32_t tensor = -1;
-  OwnRange range;            // of the file's tensor
-  int64_t source_first = 0;  // of the rank's tensor
-};
+using Part = CheckpointPart;
 
 Part parameter_part(const plan::Plan& plan, const plan::StateEntry& entry, int rank) {
   const plan::Parameter& parameter = plan.parameters[static_cast<size_t>(entry.parameter)];
@@ -32,7 +27,9 @@ Part parameter_part(const plan::Plan& plan, const plan::StateEntry& entry, int r
   return part;
 }
 
-std::vector<Part> collect(const plan::Plan& plan, int rank) {
+}  // namespace
+
+std::vector<Part> checkpoint_parts(const plan::Plan& plan, int rank) {
   std::vector<Part> parts;
   for (const plan::StateEntry& entry : plan.state) {
     const bool parameter = entry.parameter >= 0 && entry.is_master;
@@ -43,6 +40,7 @@ std::vector<Part> collect(const plan::Plan& plan, int rank) {
     Part part;
     part.file = {buffer.fqn, buffer.dtype, buffer.sizes};
     part.tensor = entry.tensor;
+    part.is_buffer = true;
     part.range = own_range(part.file.numel(), 0, rank);
     parts.push_back(std::move(part));
   }
@@ -53,6 +51,8 @@ std::vector<Part> collect(const plan::Plan& plan, int rank) {
   });
   return parts;
 }
+
+namespace {
 
 std::string json_list(const std::vector<std::string>& names) {
   base::JsonWriter json;
@@ -98,7 +98,7 @@ OwnRange own_range(int64_t elements, int64_t shard, int rank) {
 
 Status save_checkpoint(const std::string& folder, const plan::Plan& plan, const TensorBinder& bind,
                        const CheckpointFacts& facts, Communicator& control, DiskSpace* disk) {
-  const std::vector<Part> parts = collect(plan, control.rank().v);
+  const std::vector<Part> parts = checkpoint_parts(plan, control.rank().v);
   std::vector<FileTensor> tensors;
   for (const Part& part : parts) tensors.push_back(part.file);
   TensorFile::Metadata metadata = {

@@ -21,6 +21,16 @@ struct OwnRange {
 };
 OwnRange own_range(int64_t elements, int64_t shard, int rank);
 
+// What this rank writes of one tensor of the file.
+struct CheckpointPart {
+  FileTensor file;
+  int32_t tensor = -1;       // of the plan
+  bool is_buffer = false;    // else a parameter
+  OwnRange range;            // of the file's tensor
+  int64_t source_first = 0;  // of the rank's tensor
+};
+std::vector<CheckpointPart> checkpoint_parts(const plan::Plan& plan, int rank);
+
 struct CheckpointFacts {
   std::string plan_digest;
   int64_t step = 0;                             // updates that the parameters have seen

@@ -1,7 +1,6 @@
 #include "runtime/train/data.h"
 
-#include <sys/stat.h>
-
+#include <algorithm>
 #include <charconv>
 
 #include "runtime/train/elements.h"
@@ -95,26 +94,25 @@ Result<std::unique_ptr<DataSource>> open_synthetic(const std::string& text,
   return make_synthetic_data(seed, request);
 }
 
-bool exists(const std::string& path) {
-  struct stat info {};
-  return stat(path.c_str(), &info) == 0;
+bool is_token_file(const std::string& text) {
+  return text != "synthetic" && !text.starts_with("synthetic:") && !text.ends_with(".safetensors");
 }
 
 }  // namespace
 
-Result<std::unique_ptr<DataSource>> DataSource::open(const std::string& text,
+Result<std::unique_ptr<DataSource>> DataSource::open(const std::vector<std::string>& texts,
                                                      const DataRequest& request) {
-  if (text == "synthetic" || text.starts_with("synthetic:")) return open_synthetic(text, request);
-  if (text.ends_with(".safetensors")) return open_tensor_data(text, request);
-  const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || exists(text)) return open_token_data(text, "uint16", request);
-  const std::string element = text.substr(colon + 1);
-  if (element != "uint16" && element != "uint32" && element != "int64") {
-    return Status(
-        ErrorKind::Usage, "DC6203",
-        "--data " + text + ": unknown element type '" + element + "'; use uint16, uint32 or int64");
+  if (std::all_of(texts.begin(), texts.end(), is_token_file)) {
+    return open_token_data(texts, request);
   }
-  return open_token_data(text.substr(0, colon), element, request);
+  if (texts.size() > 1) {
+    return Status(ErrorKind::Usage, "DC6204",
+                  "--data was given " + std::to_string(texts.size()) +
+                      " times; only token files can follow each other: give one .safetensors file "
+                      "or synthetic alone");
+  }
+  if (texts[0].ends_with(".safetensors")) return open_tensor_data(texts[0], request);
+  return open_synthetic(texts[0], request);
 }
 
 }  // namespace dc::runtime

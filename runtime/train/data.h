@@ -29,10 +29,15 @@ struct DataRequest {
 class DataSource {
  public:
   virtual ~DataSource() = default;
-  // `text`: "synthetic[:SEED]", "FILE.safetensors" or "FILE[:uint16|uint32|int64]".
-  static base::Result<std::unique_ptr<DataSource>> open(const std::string& text,
+  // `texts`: one of "synthetic[:SEED]" and "FILE.safetensors", or any number of
+  // "FILE[:uint16|uint32|int64]", whose samples follow each other in the given order.
+  static base::Result<std::unique_ptr<DataSource>> open(const std::vector<std::string>& texts,
                                                         const DataRequest& request);
   virtual int64_t epoch(int64_t step) const = 0;
+  // Whether this rank's rows of a step can be read, and whatever else was found wrong meanwhile.
+  // Asked one step ahead, so that a run can end in order, its work saved; token files are read
+  // then, so that what fill() gives is what was looked at.
+  virtual base::Status check(int64_t step) = 0;
   // Fills this rank's rows; `inputs` are bound in the order of the request. Step and micro-batch
   // count from 0.
   virtual base::Status fill(int64_t step, int64_t micro_batch,
@@ -40,8 +45,7 @@ class DataSource {
 };
 
 // The kinds behind open().
-base::Result<std::unique_ptr<DataSource>> open_token_data(const std::string& path,
-                                                          const std::string& element,
+base::Result<std::unique_ptr<DataSource>> open_token_data(const std::vector<std::string>& texts,
                                                           const DataRequest& request);
 base::Result<std::unique_ptr<DataSource>> open_tensor_data(const std::string& path,
                                                            const DataRequest& request);

@@ -73,11 +73,11 @@ Result<Loop> Loop::create(const plan::Plan& plan, Executor& executor, DataSource
   return loop;
 }
 
-void Loop::write_scalars(int64_t step) {
+void Loop::write_scalars(int64_t step, bool stop) {
   fill_slots(*settings_, step + 1, int64_t{plan_->world()} * plan_->accumulation, slots_);
   *loss_sum_ = 0;
   double* own = table_ + rank_ * columns_;
-  own[trainable_ + base::kTableStop] = stop_requested() ? 1 : 0;
+  own[trainable_ + base::kTableStop] = stop || stop_requested() ? 1 : 0;
 }
 
 Status Loop::run_micro_batch(int64_t step, int64_t micro_batch, int32_t program) {
@@ -94,8 +94,8 @@ Status Loop::run_micro_batch(int64_t step, int64_t micro_batch, int32_t program)
   return executor_->run(program);
 }
 
-Status Loop::run(int64_t step) {
-  write_scalars(step);
+Status Loop::run(int64_t step, bool stop) {
+  write_scalars(step, stop);
   int64_t micro_batch = 0;
   for (const plan::ProgramRun& run : plan_->step) {
     for (int32_t i = 0; i < run.repeat; ++i) {

@@ -26,7 +26,8 @@ class Loop {
                                    const RunSettings& settings, int rank);
 
   // Runs step `step` (0 for the first): every program with its inputs.
-  base::Status run(int64_t step);
+  // `stop`: this rank asks all to stop after this step, as a signal would.
+  base::Status run(int64_t step, bool stop = false);
   StepResult result() const;
 
   // After a step that was not finite: "loss", or the first parameter in signature order whose
@@ -39,7 +40,7 @@ class Loop {
  private:
   Loop(const plan::Plan& plan, Executor& executor, DataSource& data, const RunSettings& settings,
        int rank);
-  void write_scalars(int64_t step);
+  void write_scalars(int64_t step, bool stop);
   base::Status run_micro_batch(int64_t step, int64_t micro_batch, int32_t program);
   const double* table_row(int64_t rank) const;
   bool updated_in_part(const plan::Parameter& parameter) const;

@@ -1,5 +1,12 @@
 #include "runtime/train/metrics.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -48,19 +55,36 @@ void write_step(JsonWriter& json, const StepFacts& facts) {
 
 }  // namespace
 
-Result<std::unique_ptr<Metrics>> Metrics::create(const std::string& path, const RunFacts& facts) {
-  std::FILE* file = std::fopen(path.c_str(), "we");
-  if (!file) {
+Result<std::unique_ptr<Metrics>> Metrics::open(const std::string& path, bool overwrite) {
+  const bool is_new = access(path.c_str(), F_OK) != 0;
+  if (!overwrite) DC_RETURN_IF_ERROR(refuse_to_replace(path, "--metrics"));
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (descriptor < 0) {
     return Status(ErrorKind::CannotWrite, "DC6511",
-                  path + ": metrics cannot be written here (" + std::strerror(errno) + ")");
+                  path + ": metrics cannot be written here (" + std::strerror(errno) +
+                      "); choose another place");
   }
-  std::unique_ptr<Metrics> metrics(new Metrics(file, path));
-  write_header(metrics->line_, facts);
-  DC_RETURN_IF_ERROR(metrics->write_line());
-  return metrics;
+  DC_ASSIGN_OR_RETURN(Claim claim, Claim::file(descriptor, path));
+  // Another run may have written it and ended since the first look.
+  if (!overwrite) DC_RETURN_IF_ERROR(refuse_to_replace(path, "--metrics"));
+  return std::unique_ptr<Metrics>(new Metrics(std::move(claim), path, is_new));
 }
 
-Metrics::~Metrics() { std::fclose(file_); }
+Metrics::~Metrics() {
+  if (is_new_) unlink(path_.c_str());
+}
+
+Status Metrics::begin(const RunFacts& facts) {
+  struct stat info {};
+  if (fstat(claim_.descriptor(), &info) == 0 && S_ISREG(info.st_mode) &&
+      ftruncate(claim_.descriptor(), 0) != 0) {
+    return failed();
+  }
+  is_new_ = false;
+  line_.clear();
+  write_header(line_, facts);
+  return write_line();
+}
 
 Status Metrics::add(const StepFacts& facts) {
   line_.clear();
@@ -69,10 +93,28 @@ Status Metrics::add(const StepFacts& facts) {
 }
 
 Status Metrics::write_line() {
-  const std::string& line = line_.text();
-  const bool written = std::fwrite(line.data(), 1, line.size(), file_) == line.size() &&
-                       std::fputc('\n', file_) != EOF && std::fflush(file_) == 0;
-  if (written) return base::ok_status();
+  // The line and its end in one call, so that a reader never sees half of it.
+  constexpr char kEnd = '\n';
+  const std::string& text = line_.text();
+  std::array<iovec, 2> parts = {iovec{const_cast<char*>(text.data()), text.size()},
+                                iovec{const_cast<char*>(&kEnd), 1}};
+  size_t left = text.size() + 1;
+  while (left > 0) {
+    const ssize_t written = writev(claim_.descriptor(), parts.data(), parts.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return failed();
+    left -= static_cast<size_t>(written);
+    for (size_t i = 0, skip = static_cast<size_t>(written); i < parts.size(); ++i) {
+      const size_t part = std::min(skip, parts[i].iov_len);
+      parts[i].iov_base = static_cast<char*>(parts[i].iov_base) + part;
+      parts[i].iov_len -= part;
+      skip -= part;
+    }
+  }
+  return base::ok_status();
+}
+
+Status Metrics::failed() const {
   return Status(ErrorKind::Io, "DC6512",
                 path_ + ": the metrics of a step cannot be written (" + std::strerror(errno) +
                     "); choose another place");

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 
 #include "runtime/exec/executor.h"
+#include "runtime/train/claim.h"
 #include "src/base/json_writer.h"
 #include "src/base/status.h"
 
@@ -37,19 +37,24 @@ struct StepFacts {
 
 class Metrics {
  public:
-  // Creates the file and writes the header; CannotWrite (73) when it cannot.
-  static base::Result<std::unique_ptr<Metrics>> create(const std::string& path,
-                                                       const RunFacts& facts);
+  // Opens and claims the file, and leaves what is in it. CannotWrite (73) if it cannot be written,
+  // if another run writes it, or if it has contents and may not be replaced. A file that begin()
+  // was never called for goes away again.
+  static base::Result<std::unique_ptr<Metrics>> open(const std::string& path, bool overwrite);
+  base::Status begin(const RunFacts& facts);  // empties the file and writes the header
   ~Metrics();
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
   base::Status add(const StepFacts& facts);  // reaches the file at once
 
  private:
-  Metrics(std::FILE* file, std::string path) : file_(file), path_(std::move(path)) {}
-  base::Status write_line();  // what is in line_
-  std::FILE* file_;
+  Metrics(Claim claim, std::string path, bool is_new)
+      : claim_(std::move(claim)), path_(std::move(path)), is_new_(is_new) {}
+  base::Status failed() const;  // by errno
+  base::Status write_line();    // what is in line_, in one piece
+  Claim claim_;
   std::string path_;
+  bool is_new_;            // made by open(), nothing in it yet
   base::JsonWriter line_;  // kept, so that a step's line allocates nothing
 };
 

@@ -1,6 +1,8 @@
 #include "runtime/train/settings.h"
 
+#include <cmath>
 #include <string>
+#include <vector>
 
 namespace dc::runtime {
 namespace {
@@ -72,6 +74,19 @@ Status apply_schedule(const base::TrainSchedule& wanted, plan::Optimizer& optimi
   return base::ok_status();
 }
 
+// Updates compute in float32, whatever the numbers were written in.
+Status check_finite(const RunSettings& settings, int64_t contributions) {
+  std::vector<double> slots(static_cast<size_t>(slot_count(settings.optimizer)));
+  fill_slots(settings, 1, contributions, slots.data());
+  for (const double value : slots) {
+    if (std::isfinite(static_cast<float>(value))) continue;
+    return Status(ErrorKind::BadConfig, "DC6503",
+                  "a hyperparameter (learning rate, weight decay, clip value or loss scale) is "
+                  "not a finite number of float32; correct --lr or the configuration");
+  }
+  return base::ok_status();
+}
+
 }  // namespace
 
 Result<RunSettings> run_settings(const plan::Plan& plan, const base::TrainConfig& config,
@@ -97,6 +112,7 @@ Result<RunSettings> run_settings(const plan::Plan& plan, const base::TrainConfig
   if (config.seed) optimizer.seed = static_cast<uint64_t>(*config.seed);
   if (config.loss_scale) settings.loss_scale = *config.loss_scale;
   DC_RETURN_IF_ERROR(apply_schedule(config.schedule, optimizer));
+  DC_RETURN_IF_ERROR(check_finite(settings, int64_t{plan.world()} * plan.accumulation));
   return settings;
 }
 

@@ -14,7 +14,8 @@ class SyntheticData final : public DataSource {
  public:
   SyntheticData(uint64_t seed, const DataRequest& request) : request_(request) {
     for (const plan::Input& input : request_.inputs) {
-      // Tokens and labels draw the same window; everything else is drawn by its name.
+      // Tokens and labels draw the same window, next labels one token further; everything else is
+      // drawn by its name.
       const bool window =
           input.role == plan::InputRole::Tokens || input.role == plan::InputRole::Labels;
       keys_.push_back(derive_key(seed, window ? 0 : hash_text(input.name)));
@@ -22,6 +23,7 @@ class SyntheticData final : public DataSource {
   }
 
   int64_t epoch(int64_t) const override { return 0; }  // never repeats
+  Status check(int64_t) override { return base::ok_status(); }
 
   Status fill(int64_t step, int64_t micro_batch, std::span<const BoundTensor> inputs) override {
     for (size_t i = 0; i < request_.inputs.size(); ++i) {
@@ -57,7 +59,7 @@ class SyntheticData final : public DataSource {
       const int64_t sample = shape.index(step, micro_batch, row);
       const uint64_t key = derive_key(keys_[which], static_cast<uint64_t>(sample));
       for (int64_t i = 0; i < length; ++i) {
-        const double u = draw_uniform(key, static_cast<uint64_t>(i));
+        const double u = draw_uniform(key, static_cast<uint64_t>(i + (input.next ? 1 : 0)));
         std::byte* element = data + walk.offset(row * length + i) * base::byte_size(tensor.dtype);
         const double value = input.low + u * (input.high - input.low);
         if (base::is_floating(tensor.dtype)) {

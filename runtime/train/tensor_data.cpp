@@ -49,6 +49,22 @@ class TensorData final : public DataSource {
 
   int64_t epoch(int64_t step) const override { return sampler_.epoch(step); }
 
+  Status check(int64_t step) override {
+    for (size_t i = 0; i < stored_.size(); ++i) {
+      if (!stored_[i]) continue;
+      const plan::Tensor& tensor = request_.tensors[i];
+      int64_t length = 1;
+      for (size_t d = rows_lead(i) ? 1 : 0; d < tensor.sizes.size(); ++d) length *= tensor.sizes[d];
+      for (int64_t mb = 0; mb < request_.shape.accumulation; ++mb) {
+        for (int64_t row = 0; row < request_.shape.rows; ++row) {
+          const int64_t sample = sampler_.sample(step, mb, row);
+          DC_RETURN_IF_ERROR(check_range(i, sample, row_bytes(i, sample, length), length));
+        }
+      }
+    }
+    return base::ok_status();
+  }
+
   Status fill(int64_t step, int64_t micro_batch, std::span<const BoundTensor> inputs) override {
     for (size_t i = 0; i < request_.inputs.size(); ++i) {
       if (!stored_[i]) {
@@ -96,6 +112,11 @@ class TensorData final : public DataSource {
     return stored;
   }
 
+  const uint8_t* row_bytes(size_t i, int64_t sample, int64_t length) const {
+    return file_.bytes(*stored_[i]).data() +
+           sample * length * base::byte_size(request_.tensors[i].dtype);
+  }
+
   Status fill_rows(int64_t step, int64_t micro_batch, size_t i, const BoundTensor& tensor) const {
     const ElementWalk walk(tensor.sizes, tensor.strides);
     const int64_t rows = request_.shape.rows;
@@ -103,7 +124,7 @@ class TensorData final : public DataSource {
     auto* data = static_cast<std::byte*>(tensor.data);
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t sample = sampler_.sample(step, micro_batch, row);
-      const uint8_t* from = file_.bytes(*stored_[i]).data() + sample * length * bytes;
+      const uint8_t* from = row_bytes(i, sample, length);
       DC_RETURN_IF_ERROR(check_range(i, sample, from, length));
       if (walk.contiguous()) {
         convert(tensor.dtype, from, tensor.dtype, tensor.dtype, data + row * length * bytes,

@@ -1,8 +1,11 @@
-#include <cstring>
+#include <algorithm>
+#include <array>
+#include <limits>
 
 #include "runtime/train/data.h"
 #include "runtime/train/elements.h"
-#include "src/base/file.h"
+#include "runtime/train/token_file.h"
+#include "runtime/train/token_scan.h"
 
 namespace dc::runtime {
 namespace {
@@ -11,26 +14,69 @@ using base::ErrorKind;
 using base::Result;
 using base::Status;
 
-// A flat file of token numbers. Sample k is tokens [k * window, (k + 1) * window).
+bool holds_tokens(const plan::Input& input) {
+  return input.role == plan::InputRole::Tokens || input.role == plan::InputRole::Labels;
+}
+
+// Windows of several files, counted in the given order: sample k of one file is its tokens
+// [k * length, (k + 1) * length). Next labels want one token behind the window too. What is left at
+// the end of a file is not used; no window crosses from one file into another.
+struct Windows {
+  int64_t length = 0, behind = 0;
+  std::vector<int64_t> first;  // sample of each file, and the number of all samples at the end
+
+  void count(const std::vector<TokenFile>& files) {
+    first = {0};
+    for (const TokenFile& file : files) {
+      first.push_back(first.back() + std::max<int64_t>(file.tokens() - behind, 0) / length);
+    }
+  }
+  size_t file_of(int64_t sample) const {
+    return static_cast<size_t>(std::upper_bound(first.begin(), first.end(), sample) -
+                               first.begin()) -
+           1;
+  }
+};
+
 class TokenData final : public DataSource {
  public:
-  TokenData(base::MappedFile file, int64_t element_bytes, int64_t window, Sampler sampler,
-            const DataRequest& request)
-      : file_(std::move(file)),
-        element_bytes_(element_bytes),
-        window_(window),
-        sampler_(sampler),
+  TokenData(std::vector<TokenFile> files, Windows windows, const DataRequest& request)
+      : files_(std::move(files)),
+        windows_(std::move(windows)),
+        sampler_(windows_.first.back(), request.shape, request.shuffle),
+        shape_(request.shape),
         inputs_(request.inputs),
-        tensors_(request.tensors) {}
+        tensors_(request.tensors),
+        raw_(static_cast<size_t>(window_tokens()) * sizeof(int64_t)) {
+    for (Batch& batch : batches_) {
+      batch.tokens.resize(static_cast<size_t>(shape_.accumulation * shape_.rows * window_tokens()));
+    }
+    for (const plan::Input& input : inputs_) {
+      if (holds_tokens(input)) {
+        vocabulary_ = std::min(vocabulary_, static_cast<int64_t>(input.high));
+      }
+    }
+  }
+
+  Status start_scan() {
+    DC_ASSIGN_OR_RETURN(scan_, TokenScan::start(files_, vocabulary_, shape_.rank, shape_.world));
+    return base::ok_status();
+  }
 
   int64_t epoch(int64_t step) const override { return sampler_.epoch(step); }
 
+  Status check(int64_t step) override {
+    DC_RETURN_IF_ERROR(scan_->problem());
+    return load(step);
+  }
+
   Status fill(int64_t step, int64_t micro_batch, std::span<const BoundTensor> inputs) override {
+    DC_RETURN_IF_ERROR(load(step));
     for (size_t i = 0; i < inputs_.size(); ++i) {
       switch (inputs_[i].role) {
         case plan::InputRole::Tokens:
         case plan::InputRole::Labels:
-          DC_RETURN_IF_ERROR(fill_windows(step, micro_batch, i, inputs[i]));
+          fill_windows(step, micro_batch, i, inputs[i]);
           break;
         case plan::InputRole::Mask:
           fill_ones(inputs[i]);
@@ -41,55 +87,86 @@ class TokenData final : public DataSource {
         case plan::InputRole::Class:
         case plan::InputRole::Float:
         case plan::InputRole::LossScale:
-          break;  // refused when the file was opened
+          break;  // refused when the files were opened
       }
     }
     return base::ok_status();
   }
 
  private:
-  int64_t token(int64_t position) const {
-    const uint8_t* element = file_.bytes().data() + position * element_bytes_;
-    uint64_t value = 0;
-    std::memcpy(&value, element, static_cast<size_t>(element_bytes_));
-    return static_cast<int64_t>(value);
+  // This rank's windows of one step, each with what lies behind it. The next step's are read, and
+  // looked at, while the present one still needs its own.
+  struct Batch {
+    int64_t step = -1;
+    std::vector<int64_t> tokens;
+  };
+
+  int64_t window_tokens() const { return windows_.length + windows_.behind; }
+  size_t window_start(int64_t micro_batch, int64_t row) const {
+    return static_cast<size_t>((micro_batch * shape_.rows + row) * window_tokens());
   }
 
-  Status fill_windows(int64_t step, int64_t micro_batch, size_t input, const BoundTensor& tensor) {
-    const ElementWalk walk(tensor.sizes, tensor.strides);
-    auto* data = static_cast<std::byte*>(tensor.data);
-    const auto bound = static_cast<int64_t>(inputs_[input].high);
-    const int64_t rows = rows_of(inputs_[input], tensors_[input]);
-    for (int64_t row = 0; row < rows; ++row) {
-      const int64_t start = sampler_.sample(step, micro_batch, row) * window_;
-      for (int64_t i = 0; i < window_; ++i) {
-        const int64_t value = token(start + i);
-        if (value < 0 || value >= bound) return outside(value, start + i, input, bound);
-        store_integer(tensor.dtype,
-                      data + walk.offset(row * window_ + i) * base::byte_size(tensor.dtype), value);
+  Status load(int64_t step) {
+    Batch& batch = batches_[static_cast<size_t>(step % 2)];
+    if (batch.step == step) return base::ok_status();
+    batch.step = -1;
+    for (int64_t micro_batch = 0; micro_batch < shape_.accumulation; ++micro_batch) {
+      for (int64_t row = 0; row < shape_.rows; ++row) {
+        DC_RETURN_IF_ERROR(read(
+            sampler_.sample(step, micro_batch, row),
+            std::span(batch.tokens)
+                .subspan(window_start(micro_batch, row), static_cast<size_t>(window_tokens()))));
       }
+    }
+    batch.step = step;
+    return base::ok_status();
+  }
+
+  Status read(int64_t sample, std::span<int64_t> out) {
+    const size_t which = windows_.file_of(sample);
+    const TokenFile& file = files_[which];
+    const int64_t start = (sample - windows_.first[which]) * windows_.length;
+    DC_RETURN_IF_ERROR(file.read(start, out, raw_));
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (out[i] >= 0 && out[i] < vocabulary_) continue;
+      return check_token(file, start + static_cast<int64_t>(i), out[i], vocabulary_);
     }
     return base::ok_status();
   }
 
-  Status outside(int64_t value, int64_t position, size_t input, int64_t bound) const {
-    return Status(ErrorKind::BadInput, "DC6211",
-                  file_.path() + ": token " + std::to_string(value) + " at byte " +
-                      std::to_string(position * element_bytes_) + " is outside the vocabulary of " +
-                      std::to_string(bound) + " of input '" + inputs_[input].name +
-                      "'; was the file made with another tokenizer, or is its element type wrong?");
+  void fill_windows(int64_t step, int64_t micro_batch, size_t input,
+                    const BoundTensor& tensor) const {
+    const ElementWalk walk(tensor.sizes, tensor.strides);
+    const int64_t bytes = base::byte_size(tensor.dtype);
+    auto* data = static_cast<std::byte*>(tensor.data);
+    const int64_t rows = rows_of(inputs_[input], tensors_[input]);
+    const std::vector<int64_t>& tokens = batches_[static_cast<size_t>(step % 2)].tokens;
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t* window =
+          tokens.data() + window_start(micro_batch, row) + (inputs_[input].next ? 1 : 0);
+      for (int64_t i = 0; i < windows_.length; ++i) {
+        store_integer(tensor.dtype, data + walk.offset(row * windows_.length + i) * bytes,
+                      window[i]);
+      }
+    }
   }
 
-  base::MappedFile file_;
-  int64_t element_bytes_, window_;
+  std::vector<TokenFile> files_;
+  Windows windows_;
   Sampler sampler_;
+  BatchShape shape_;
   std::vector<plan::Input> inputs_;
   std::vector<plan::Tensor> tensors_;
+  std::array<Batch, 2> batches_;
+  std::vector<uint8_t> raw_;
+  int64_t vocabulary_ = std::numeric_limits<int64_t>::max();  // the smallest of all inputs
+  std::unique_ptr<TokenScan> scan_;                           // ends before the files do
 };
 
 // The length of a sample, which all token and label inputs must share.
-Result<int64_t> window_of(const std::string& path, const DataRequest& request) {
-  int64_t window = -1;
+Result<Windows> windows_of(const std::string& path, const DataRequest& request) {
+  Windows windows;
+  windows.length = -1;
   for (size_t i = 0; i < request.inputs.size(); ++i) {
     const plan::Input& input = request.inputs[i];
     const plan::Tensor& tensor = request.tensors[i];
@@ -99,61 +176,57 @@ Result<int64_t> window_of(const std::string& path, const DataRequest& request) {
                         "' holds no tokens, so a token file cannot fill it; give a .safetensors "
                         "file with a tensor of that name, or synthetic");
     }
-    if (input.role != plan::InputRole::Tokens && input.role != plan::InputRole::Labels) continue;
+    if (!holds_tokens(input)) continue;
     int64_t length = 1;
     for (size_t d = has_batch(input, tensor) ? 1 : 0; d < tensor.sizes.size(); ++d) {
       length *= tensor.sizes[d];
     }
-    if (window >= 0 && length != window) {
+    if (windows.length >= 0 && length != windows.length) {
       return Status(ErrorKind::BadInput, "DC6213",
                     path + ": the model's token inputs differ in length (" +
-                        std::to_string(window) + " and " + std::to_string(length) +
+                        std::to_string(windows.length) + " and " + std::to_string(length) +
                         "), so one token file cannot fill them; give a .safetensors file");
     }
-    window = length;
+    windows.length = length;
+    if (input.next) windows.behind = 1;
   }
-  if (window <= 0) {
+  if (windows.length <= 0) {
     return Status(ErrorKind::BadInput, "DC6214",
                   path + ": the model has no token input; give a .safetensors file or synthetic");
   }
-  return window;
+  return windows;
 }
 
-// The types of which the file could hold a whole number.
-std::string other_types(const std::string& path, int64_t size) {
-  if (size % 2 != 0)
-    return ", nor of any other type; make it again: it is cut off, or holds no tokens";
-  std::string text = "; name the right type: " + path + ":uint16";
-  if (size % 4 == 0) text += " or " + path + ":uint32";
-  return text + ", or make it again if it is cut off";
+Status too_few(const std::string& paths, const std::vector<TokenFile>& files,
+               const Windows& windows, int64_t needed) {
+  int64_t tokens = 0;
+  for (const TokenFile& file : files) tokens += file.tokens();
+  return Status(ErrorKind::BadInput, "DC6216",
+                paths + ": " + std::to_string(tokens) + " tokens are " +
+                    std::to_string(windows.first.back()) + " samples of " +
+                    std::to_string(windows.length) + ", but one step reads " +
+                    std::to_string(needed) +
+                    "; give a longer file or compile for fewer ranks or micro-batches");
 }
 
 }  // namespace
 
-Result<std::unique_ptr<DataSource>> open_token_data(const std::string& path,
-                                                    const std::string& element,
+Result<std::unique_ptr<DataSource>> open_token_data(const std::vector<std::string>& texts,
                                                     const DataRequest& request) {
-  const int64_t bytes = element == "int64" ? 8 : element == "uint32" ? 4 : 2;
-  DC_ASSIGN_OR_RETURN(auto file, base::MappedFile::open(path));
-  const auto size = static_cast<int64_t>(file.bytes().size());
-  if (size % bytes != 0) {
-    return Status(ErrorKind::BadInput, "DC6215",
-                  path + ": " + std::to_string(size) + " bytes are no whole number of " + element +
-                      " tokens" + other_types(path, size));
+  std::vector<TokenFile> files;
+  std::string paths;
+  for (const std::string& text : texts) {
+    DC_ASSIGN_OR_RETURN(files.emplace_back(), TokenFile::open(text));
+    paths += (paths.empty() ? "" : ", ") + files.back().path();
   }
-  DC_ASSIGN_OR_RETURN(const int64_t window, window_of(path, request));
+  DC_ASSIGN_OR_RETURN(Windows windows, windows_of(paths, request));
   DC_RETURN_IF_ERROR(check_equal_rows(request));
-  const int64_t samples = size / bytes / window;
+  windows.count(files);
   const int64_t needed = request.shape.per_step();
-  if (samples < needed) {
-    return Status(ErrorKind::BadInput, "DC6216",
-                  path + ": " + std::to_string(size / bytes) + " tokens are " +
-                      std::to_string(samples) + " samples of " + std::to_string(window) +
-                      ", but one step reads " + std::to_string(needed) +
-                      "; give a longer file or compile for fewer ranks or micro-batches");
-  }
-  return std::unique_ptr<DataSource>(std::make_unique<TokenData>(
-      std::move(file), bytes, window, Sampler(samples, request.shape, request.shuffle), request));
+  if (windows.first.back() < needed) return too_few(paths, files, windows, needed);
+  auto data = std::make_unique<TokenData>(std::move(files), std::move(windows), request);
+  DC_RETURN_IF_ERROR(data->start_scan());
+  return std::unique_ptr<DataSource>(std::move(data));
 }
 
 }  // namespace dc::runtime

@@ -8,13 +8,16 @@
 #include "runtime/exec/trace.h"
 #include "runtime/train/agreement.h"
 #include "runtime/train/checkpoint.h"
+#include "runtime/train/claim.h"
 #include "runtime/train/gradients.h"
 #include "runtime/train/loop.h"
 #include "runtime/train/report.h"
 #include "runtime/train/signals.h"
+#include "runtime/train/state_check.h"
 #include "runtime/train/trace_file.h"
 #include "runtime/train/weights.h"
 #include "src/base/json_writer.h"
+#include "src/base/text.h"
 
 namespace dc::runtime {
 namespace {
@@ -61,7 +64,9 @@ class Session {
  private:
   std::string options_text() const {
     base::JsonWriter json;
-    json.begin_array().string(options_.weights).string(options_.data).integer(options_.steps);
+    json.begin_array().boolean(options_.weights_only_by_name).string(options_.weights);
+    for (const std::string& data : options_.data) json.string(data);
+    json.integer(options_.steps);
     json.string(options_.shuffle ? std::to_string(*options_.shuffle) : "");
     for (const std::string* path :
          {&options_.metrics, &options_.save, &options_.trace, &options_.dump_gradients}) {
@@ -94,7 +99,9 @@ class Session {
     facts.disk_bytes = arena_bytes(plan_, plan::Space::Disk);
     if (executor_) facts.providers = executor_->counts();
     facts.weights = options_.weights;
-    facts.data = options_.data;
+    for (const std::string& data : options_.data) {
+      facts.data += (facts.data.empty() ? "" : ",") + data;
+    }
     return facts;
   }
 
@@ -103,7 +110,13 @@ class Session {
     const int rank = control_.rank().v;
     DC_ASSIGN_OR_RETURN(
         data_, DataSource::open(options_.data, DataRequest::of(plan_, rank, options_.shuffle)));
-    DC_ASSIGN_OR_RETURN(weights_, open_weights(options_.weights, plan_, rank));
+    DC_ASSIGN_OR_RETURN(
+        weights_, open_weights(options_.weights, plan_, {rank, options_.weights_only_by_name}));
+    if (rank == 0 && !weights_.unused.empty()) {
+      std::fprintf(stderr, "note: %s: %s\n", options_.weights.c_str(),
+                   base::printable(weights_.unused).c_str());
+    }
+    DC_RETURN_IF_ERROR(data_->check(0));
     DC_ASSIGN_OR_RETURN(outside_, OutsideMemory::create(plan_, rank, options_.offload_dir));
     if (rank != 0) return base::ok_status();
     for (const std::string* folder : {&options_.save, &options_.dump_gradients}) {
@@ -112,7 +125,16 @@ class Session {
       DC_RETURN_IF_ERROR(prepare_folder(*folder));
     }
     if (!options_.trace.empty()) DC_RETURN_IF_ERROR(prepare_file(options_.trace));
-    return options_.metrics.empty() ? base::ok_status() : prepare_file(options_.metrics);
+    if (!options_.save.empty()) {
+      if (!options_.overwrite) {
+        DC_RETURN_IF_ERROR(refuse_to_replace(options_.save + "/model.safetensors", "--save"));
+      }
+      DC_ASSIGN_OR_RETURN(save_claim_, Claim::folder(options_.save));
+    }
+    if (options_.metrics.empty()) return base::ok_status();
+    DC_RETURN_IF_ERROR(prepare_file(options_.metrics));
+    DC_ASSIGN_OR_RETURN(metrics_, Metrics::open(options_.metrics, options_.overwrite));
+    return base::ok_status();
   }
 
   Status prepare() {
@@ -139,16 +161,8 @@ class Session {
     if (!options_.dump_gradients.empty()) {
       DC_ASSIGN_OR_RETURN(dump_, GradientDump::create(options_.dump_gradients, plan_, control_));
     }
-    Status metrics;
-    if (!options_.metrics.empty() && control_.rank().v == 0) {
-      auto created = Metrics::create(options_.metrics, facts());
-      if (created.ok()) {
-        metrics_ = std::move(created).value();
-      } else {
-        metrics = std::move(created).status();
-      }
-    }
-    return agree(control_, std::move(metrics), "opening its metrics");
+    Status metrics = metrics_ ? metrics_->begin(facts()) : Status();
+    return agree(control_, std::move(metrics), "writing its metrics");
   }
 
   size_t trace_capacity() const {
@@ -178,10 +192,21 @@ class Session {
       outcome.stopped = result.stop_requests > 0;
     }
     report_.finish();
-    DC_RETURN_IF_ERROR(save(outcome.steps, {}));
+    DC_ASSIGN_OR_RETURN(const Saved saved, save(outcome.steps, {}));
     if (!options_.trace.empty()) {
       DC_RETURN_IF_ERROR(save_trace(options_.trace, *trace_,
                                     {digest_, plan_.name, std::string(control_.name())}, control_));
+    }
+    if (saved.refused) {
+      return Status(ErrorKind::NonFinite, "DC6552",
+                    "after step " + std::to_string(outcome.steps) + saved.sentence +
+                        "; try a lower learning rate, clipping, or other data");
+    }
+    if (outcome.stopped && outcome.steps < options_.steps) {
+      Status data = std::move(data_problem_);
+      if (!data.ok())
+        data.add_context("found after step " + std::to_string(outcome.steps) + saved.sentence);
+      DC_RETURN_IF_ERROR(agree(control_, std::move(data), "looking at its data"));
     }
     // A request that came during the last step or the save counts too.
     DC_ASSIGN_OR_RETURN(const bool late, any_rank(control_, stop_requested()));
@@ -197,7 +222,8 @@ class Session {
       });
     }
     const auto start = Clock::now();
-    DC_RETURN_IF_ERROR(loop.run(step));
+    if (data_problem_.ok() && step + 1 < options_.steps) data_problem_ = data_->check(step + 1);
+    DC_RETURN_IF_ERROR(loop.run(step, !data_problem_.ok()));
     const std::chrono::duration<double, std::milli> spent = Clock::now() - start;
     if (dump_) {
       executor_->observe(nullptr);
@@ -238,10 +264,34 @@ class Session {
             after.all_reduce - before.all_reduce, after.other - before.other};
   }
 
-  Status save(int64_t steps, std::vector<std::string> updated) {
-    if (options_.save.empty()) return base::ok_status();
-    return save_checkpoint(options_.save, plan_, binder(), {digest_, steps, std::move(updated)},
-                           control_, outside_.disk.get());
+  struct Saved {
+    bool refused = false;  // the state is not finite, so nothing was written
+    std::string sentence;  // what became of the state; empty without --save
+  };
+
+  // Collective. A state that is not finite is never written: older files stay.
+  Result<Saved> save(int64_t steps, std::vector<std::string> updated) {
+    Saved saved;
+    if (options_.save.empty()) return saved;
+    auto found = find_non_finite(plan_, binder(), control_.rank().v, outside_.disk.get());
+    DC_RETURN_IF_ERROR(
+        agree(control_, found.ok() ? Status() : found.status(), "checking the state"));
+    DC_ASSIGN_OR_RETURN(saved.refused, any_rank(control_, !found->empty()));
+    if (saved.refused) {
+      saved.sentence = ", the state is not finite" +
+                       (found->empty() ? std::string() : " (" + *found + ")") +
+                       ", so nothing was written to " + options_.save + " and what was there stays";
+      return saved;
+    }
+    const bool partly = !updated.empty();
+    DC_RETURN_IF_ERROR(save_checkpoint(options_.save, plan_, binder(),
+                                       {digest_, steps, std::move(updated)}, control_,
+                                       outside_.disk.get()));
+    saved.sentence = partly
+                         ? ", and the partly updated parameters with their names are in "
+                         : ", and the parameters after step " + std::to_string(steps) + " are in ";
+    saved.sentence += options_.save;
+    return saved;
   }
 
   Status not_finite(const Loop& loop, int64_t step) {
@@ -249,20 +299,14 @@ class Session {
     const std::vector<std::string> updated = loop.updated();
     const std::string number = std::to_string(step + 1);
     DC_RETURN_IF_ERROR(executor_->finish());
-    DC_RETURN_IF_ERROR(save(step, updated));
+    DC_ASSIGN_OR_RETURN(const Saved saved, save(step, updated));
     std::string sentence = what + " is not finite in step " + number + "; ";
     if (updated.empty()) {
       sentence += "nothing was updated in that step";
     } else {
       sentence += std::to_string(updated.size()) + " parameters were updated in that step before";
     }
-    if (!options_.save.empty()) {
-      sentence +=
-          updated.empty()
-              ? ", and the state after step " + std::to_string(step) + " is in " + options_.save
-              : ", and the partly updated state with their names is in " + options_.save;
-    }
-    sentence += "; try a lower learning rate, clipping, or other data";
+    sentence += saved.sentence + "; try a lower learning rate, clipping, or other data";
     return Status(ErrorKind::NonFinite, "DC6551", std::move(sentence));
   }
 
@@ -275,7 +319,9 @@ class Session {
   Report report_;
 
   std::vector<std::string> made_;  // folders of this run, empty so far
+  Claim save_claim_;               // rank 0
   std::unique_ptr<DataSource> data_;
+  Status data_problem_;  // found while another step ran
   WeightSet weights_;
   OutsideMemory outside_;
   std::shared_ptr<TraceRecorder> trace_;

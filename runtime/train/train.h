@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/comm/rendezvous.h"
 #include "runtime/plan/file.h"
@@ -16,11 +17,14 @@ namespace dc::runtime {
 class TraceRecorder;  // runtime/exec/trace.h
 
 struct TrainOptions {
-  std::string weights, data;  // as given to --weights and --data
+  std::string weights;            // as given to --weights
+  std::vector<std::string> data;  // as given to --data
+  bool weights_only_by_name = false;
   int64_t steps = 1;
   std::optional<uint64_t> shuffle;
   std::string metrics, save, trace, dump_gradients;  // paths; empty: none
   std::string offload_dir;                           // for what the plan keeps on disk
+  bool overwrite = false;  // --save and --metrics may replace what is there
   bool poison = false;
   bool record = false;  // keep this rank's records for the caller
   RunSettings settings;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 
 #include "runtime/memory/outside_memory.h"
 #include "runtime/train/elements.h"
@@ -147,7 +148,8 @@ Status fill_state(const plan::Plan& plan, const WeightSet& weights, int rank,
   return base::ok_status();
 }
 
-Result<WeightSet> open_weights(const std::string& text, const plan::Plan& plan, int rank) {
+Result<WeightSet> open_weights(const std::string& text, const plan::Plan& plan,
+                               const WeightRequest& request) {
   if (text.starts_with("init:")) {
     uint64_t seed = 0;
     const char* last = text.data() + text.size();
@@ -158,10 +160,16 @@ Result<WeightSet> open_weights(const std::string& text, const plan::Plan& plan, 
     }
     return draw_weights(seed, plan);
   }
-  if (text.ends_with(".pt2")) return open_archive_weights(text, plan, rank);
-  if (text.ends_with(".safetensors")) return open_tensor_weights(text, plan);
+  if (text.ends_with(".pt2")) return open_archive_weights(text, plan, request);
+  std::error_code none;
+  if (text.ends_with(".safetensors") || text.ends_with(".index.json") ||
+      std::filesystem::is_directory(text, none)) {
+    return open_tensor_weights(text, plan, request);
+  }
   return Status(ErrorKind::Usage, "DC6403",
-                "--weights " + text + ": give FILE.pt2, FILE.safetensors or init:SEED");
+                "--weights " + text +
+                    ": give FILE.pt2, FILE.safetensors, the folder or "
+                    "model.safetensors.index.json of a checkpoint in several files, or init:SEED");
 }
 
 }  // namespace dc::runtime

@@ -26,18 +26,29 @@ class ElementSource {
 // One source per parameter and per buffer of the plan; none is missing.
 struct WeightSet {
   std::vector<std::unique_ptr<ElementSource>> parameters, buffers;
+  std::string unused;  // a sentence about tensors that the plan has not; empty if there are none
 };
 
-// `text`: "init:SEED", "FILE.pt2" or "FILE.safetensors". Lists all names that are missing (66),
-// unfit (65) or have no rule to draw by (65). The ranks of a job share the checksums of an archive
-// among them: this rank checks every world-th entry from its own number on.
-base::Result<WeightSet> open_weights(const std::string& text, const plan::Plan& plan, int rank = 0);
+struct WeightRequest {
+  // The ranks of a job share the checksums of an archive among them: this rank checks every
+  // world-th entry from its own number on. Rank 0 compares the archive's step with the plan's.
+  int rank = 0;
+  // Take what has the right name and shape: another step's archive, unused tensors.
+  bool only_by_name = false;
+};
+
+// `text`: "init:SEED", "FILE.pt2", "FILE.safetensors", "NAME.index.json" or a folder with one of
+// the last two. Lists all names that are missing (66), unfit (65), unused (76) or have no rule to
+// draw by (65). An archive of another step than the plan's is refused (76).
+base::Result<WeightSet> open_weights(const std::string& text, const plan::Plan& plan,
+                                     const WeightRequest& request = {});
 
 // The kinds behind open_weights().
 base::Result<WeightSet> draw_weights(uint64_t seed, const plan::Plan& plan);
 base::Result<WeightSet> open_archive_weights(const std::string& path, const plan::Plan& plan,
-                                             int rank);
-base::Result<WeightSet> open_tensor_weights(const std::string& path, const plan::Plan& plan);
+                                             const WeightRequest& request);
+base::Result<WeightSet> open_tensor_weights(const std::string& path, const plan::Plan& plan,
+                                            const WeightRequest& request);
 
 // Fills every state tensor that has a source; all memory is zero elsewhere, which is what the
 // others start with. `disk`: where the plan's state on disk lies, if there is any.

@@ -156,7 +156,7 @@ class Lab:
         return plan, json.loads(said.stdout)
 
     def dcrun(self, plan, model, steps, metrics):
-        return [os.path.join(BIN, "dcrun"), plan, "--weights", self.archive(model), "--data", "synthetic:1", "--steps", str(steps), "--metrics", metrics]
+        return [os.path.join(BIN, "dcrun"), plan, "--weights", self.archive(model), "--data", "synthetic:1", "--steps", str(steps), "--metrics", metrics, "--overwrite"]
 
     def train(self, plan, model, warmup, steps, *options):
         """(rows of the metrics of rank 0 after the warm-up, what the command printed)"""

@@ -33,7 +33,7 @@ def peer(kind, arguments):
 def ours(plan, model, arguments, folder):
     metrics = os.path.join(folder, "metrics.jsonl")
     run([os.path.join(BIN, "dcrun"), "-n", str(arguments.world), plan, "--weights", model, "--data", "synthetic:1",
-         "--steps", str(arguments.warmup + arguments.steps), "--metrics", metrics])
+         "--steps", str(arguments.warmup + arguments.steps), "--metrics", metrics, "--overwrite"])
     with open(metrics) as file:
         rows = [json.loads(line) for line in file][1:]
     rows = rows[arguments.warmup :]

@@ -15,6 +15,7 @@ from .guard import unchanged
 from .headless import faked
 from .initializers import find_rules
 from .inputs import describe_inputs
+from .labels import describe_answers, describe_labels
 from .optimizer import describe_optimizer
 from .places import Places
 from .program import LOSS_SCALE, ProgramBuilder, to_exported_program
@@ -34,6 +35,7 @@ class Report:
     inputs: list
     check: str
     without_rule: list  # parameters and buffers that --weights init:SEED cannot draw
+    labels: str = ""  # which tokens the labels are; empty without labels from tokens
 
 
 def export_train_step(
@@ -63,7 +65,10 @@ def export_train_step(
     optimizer: a torch.optim.AdamW or SGD over this module's parameters, recorded in the archive.
     clip_norm: gradient norm limit to record beside it.
     input_names: one name per tensor; by default the names of forward's arguments.
-    roles: {input: role or {"role", "low", "high"}}; what is missing is read from the graph.
+    roles: {input: role or {"role", "low", "high", "labels"}}; roles are tokens, labels, mask, positions,
+        class and float. What is missing is read from the graph. "labels" says which tokens the labels
+        are: "same" (the model shifts them, or masks tokens, itself) or "next" (label i is token i + 1:
+        the caller shifts). What is missing is found by running the module; an error if it cannot be.
     initializers: {parameter name: rule}; replaces what the values of those parameters show.
     root: name of the child whose names are the user's, when `module` only wraps it.
     autocast: torch.bfloat16 to run the forward under CPU autocast.
@@ -85,6 +90,9 @@ def export_train_step(
         with faked(step, examples) if headless else contextlib.nullcontext(examples) as tensors:
             program, exported = _trace(step, tensors, names, root, seed)
     description = _describe(step, program, examples, roles, initializers, root)
+    with unchanged(module):
+        can_run = not headless and device is None
+        describe_labels(step, examples, description["inputs"], can_run, seed)
     description.update(options)
     if headless:
         save_headless(exported, description, path, device)
@@ -155,6 +163,7 @@ def _report(path, program, step, description, line):
         inputs=program.user_inputs,
         check=line,
         without_rule=[n for n in _saved(program) if n not in description["initializers"]],
+        labels=describe_answers(description["inputs"]),
     )
 
 

@@ -71,7 +71,8 @@ def main(argv=None):
     size = os.path.getsize(report.path) / 1e6
     print(
         f"export.py: {report.path}: {report.nodes} nodes, {report.parameters} parameters, "
-        f"inputs {', '.join(report.inputs)}, {size:.1f} MB; {report.check}",
+        f"inputs {', '.join(report.inputs)}, {size:.1f} MB; "
+        f"{report.labels + '; ' if report.labels else ''}{report.check}",
         file=sys.stderr,
     )
     if report.without_rule:

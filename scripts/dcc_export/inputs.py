@@ -10,6 +10,7 @@ from .errors import ExportError
 
 aten = torch.ops.aten
 
+LABELS = ("same", "next")  # which tokens labels are; see labels.py
 ROLES = ("tokens", "labels", "mask", "positions", "class", "float")
 
 # Operators through which an index stays an index.
@@ -27,7 +28,7 @@ _TRANSPARENT = {
 
 
 def describe_inputs(graph, names, examples, roles):
-    """Returns the "inputs" list of dcc.json. `roles`: {name: role or {"role", "low", "high"}}."""
+    """Returns the "inputs" list of dcc.json. `roles`: {name: role or {"role", "low", "high", "labels"}}."""
     roles = dict(roles or {})
     unknown = sorted(set(roles) - set(names))
     if unknown:
@@ -41,7 +42,7 @@ def describe_inputs(graph, names, examples, roles):
 
 def _describe(name, node, example, given):
     given = {"role": given} if isinstance(given, str) else dict(given)
-    extra = sorted(set(given) - {"role", "low", "high"})
+    extra = sorted(set(given) - {"role", "low", "high", "labels"})
     if extra:
         raise ExportError(f"role of input {name!r} has unknown keys {extra}")
     use, bound, ignored = (None, None, None) if example.is_floating_point() else _index_use(node)
@@ -51,7 +52,15 @@ def _describe(name, node, example, given):
     if not {"low", "high"} <= set(given):
         range_ = _with_ignored(name, *_range(role, example, bound), ignored)
         given = {**dict(zip(("low", "high"), range_)), **given}
-    return {"name": name, "role": role, "low": given["low"], "high": given["high"]}
+    described = {"name": name, "role": role, "low": given["low"], "high": given["high"]}
+    if "labels" in given:
+        if role != "labels" or given["labels"] not in LABELS:
+            raise ExportError(
+                f"input {name!r} is given labels {given['labels']!r} with role {role!r}; inputs with role "
+                f"'labels' may have one of {LABELS}"
+            )
+        described["labels"] = given["labels"]
+    return described
 
 
 def _guess_role(name, example, use):

@@ -29,6 +29,8 @@ def _lm_inputs(config, options, generator):
     tokens = _integers(vocab, shape, generator)
     bound = {"low": 0, "high": vocab}
     roles = {"input_ids": {"role": "tokens", **bound}, "labels": {"role": "labels", **bound}}
+    if options.headless or options.attention != "cpu":
+        roles["labels"]["labels"] = "same"  # transformers' models shift; here they cannot be tried
     return {"input_ids": tokens, "labels": tokens.clone()}, roles
 
 

@@ -86,7 +86,7 @@ def _train(family, found, folder, programs):
     save_file(found.start, os.path.join(folder, "weights.safetensors"))
     data = _write_data(found.data, model, folder)
     _command("dcrun", [os.path.join(programs, "dcrun"), "-n", str(stock.WORLD), plan, "--weights", os.path.join(folder, "weights.safetensors"),
-                       "--data", data, "--steps", str(stock.STEPS), "--metrics", os.path.join(folder, "metrics.jsonl"),
+                       "--data", data, "--steps", str(stock.STEPS), "--metrics", os.path.join(folder, "metrics.jsonl"), "--overwrite",
                        "--dump-gradients", folder, "--timeout", "60"])
 
 

@@ -5,27 +5,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include "src/base/mapped_inputs.h"
+#include "src/base/open_input.h"
+#include "src/base/partial_files.h"
+#include "src/base/text.h"
 
 namespace dc::base {
 namespace {
 
 std::string reason(int error) { return std::strerror(error); }
-
-Status cannot_open(const std::string& path, int error) {
-  if (error == ENOENT || error == ENOTDIR) {
-    return Status(ErrorKind::MissingInput, "DC1001",
-                  "there is no file " + path + "; check the path");
-  }
-  if (error == EACCES || error == EPERM) {
-    return Status(ErrorKind::MissingInput, "DC1002",
-                  "cannot open " + path + ": " + reason(error) + "; check its permissions");
-  }
-  return Status(ErrorKind::Io, "DC1003", "cannot open " + path + ": " + reason(error));
-}
 
 Status cannot_write(const std::string& path, int error) {
   return Status(ErrorKind::CannotWrite, "DC1004",
@@ -44,31 +37,6 @@ struct Descriptor {
   }
 };
 
-Result<int64_t> open_regular(const std::string& path, Descriptor& descriptor) {
-  descriptor.value = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor.value < 0) return cannot_open(path, errno);
-  struct stat info {};
-  if (::fstat(descriptor.value, &info) != 0) return io_error("reading", path, errno);
-  if (S_ISDIR(info.st_mode)) {
-    return Status(ErrorKind::BadInput, "DC1006", path + " is a folder; name a file");
-  }
-  return static_cast<int64_t>(info.st_size);
-}
-
-std::string folder_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
-std::string temporary_name(const std::string& path) {
-  static std::atomic<int> counter{0};
-  const size_t slash = path.rfind('/');
-  const std::string base = slash == std::string::npos ? path : path.substr(slash + 1);
-  return folder_of(path) + "/." + base + "." + std::to_string(::getpid()) + "." +
-         std::to_string(counter.fetch_add(1)) + ".partial";
-}
-
 Status flush_folder(const std::string& folder) {
   Descriptor descriptor{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   if (descriptor.value < 0) return io_error("opening folder", folder, errno);
@@ -82,8 +50,9 @@ Status flush_folder(const std::string& folder) {
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  Descriptor descriptor;
-  DC_ASSIGN_OR_RETURN(const int64_t size, open_regular(path, descriptor));
+  DC_ASSIGN_OR_RETURN(const OpenInput input, open_input(path));
+  const Descriptor descriptor{input.descriptor};
+  const int64_t size = input.bytes;
   MappedFile file;
   file.path_ = path;
   if (size == 0) return file;
@@ -92,11 +61,14 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   if (data == MAP_FAILED) return io_error("mapping", path, errno);
   file.data_ = static_cast<const uint8_t*>(data);
   file.size_ = static_cast<size_t>(size);
+  remember_mapping(file.data_, file.size_, path);
   return file;
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<uint8_t*>(data_), size_);
+  if (data_ == nullptr) return;
+  forget_mapping(data_);
+  ::munmap(const_cast<uint8_t*>(data_), size_);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
@@ -111,19 +83,22 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
-Result<std::string> read_file(const std::string& path) {
-  Descriptor descriptor;
-  DC_ASSIGN_OR_RETURN(const int64_t size, open_regular(path, descriptor));
+Result<std::string> read_file(const std::string& path, int64_t max_bytes) {
+  DC_ASSIGN_OR_RETURN(const OpenInput input, open_input(path));
+  const Descriptor descriptor{input.descriptor};
   std::string text;
-  text.reserve(static_cast<size_t>(size));
+  text.reserve(static_cast<size_t>(std::min(input.bytes, max_bytes)));
   char block[65536];
-  while (true) {
+  while (static_cast<int64_t>(text.size()) <= max_bytes) {
     const ssize_t got = ::read(descriptor.value, block, sizeof(block));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return io_error("reading", path, errno);
     if (got == 0) return text;
     text.append(block, static_cast<size_t>(got));
   }
+  return Status(ErrorKind::BadInput, "DC1010",
+                path + " has more than " + format_bytes(max_bytes) +
+                    ", too much for a file of its kind; check the path");
 }
 
 Result<OutputFile> OutputFile::create(const std::string& path, int64_t bytes) {
@@ -134,12 +109,13 @@ Result<OutputFile> OutputFile::create(const std::string& path, int64_t bytes) {
     return Status(ErrorKind::CannotWrite, "DC1004",
                   path + " is a device, a pipe or a socket; give the name of a file");
   }
+  remove_stale_partials(path);
+  PartialFile partial = create_partial(path);
+  if (partial.descriptor < 0) return cannot_write(path, errno);
   OutputFile file;
-  std::string temporary = temporary_name(path);
-  file.descriptor_ = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (file.descriptor_ < 0) return cannot_write(path, errno);
+  file.descriptor_ = partial.descriptor;
   file.path_ = path;
-  file.temporary_ = std::move(temporary);
+  file.temporary_ = std::move(partial.path);
   if (bytes > 0) {
     if (::ftruncate(file.descriptor_, bytes) != 0) return io_error("writing", path, errno);
     const int error = ::posix_fallocate(file.descriptor_, 0, bytes);

@@ -13,7 +13,8 @@
 
 namespace dc::base {
 
-// A whole file mapped read-only. An empty file maps to an empty span.
+// A whole regular file mapped read-only. An empty file maps to an empty span. If it becomes shorter
+// meanwhile, reading what is gone ends the process (report_lost_inputs() in mapped_inputs.h).
 class MappedFile {
  public:
   static Result<MappedFile> open(const std::string& path);
@@ -33,7 +34,9 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-Result<std::string> read_file(const std::string& path);
+// BadInput (65) for a file of more than `max_bytes`, and for what is no regular file.
+inline constexpr int64_t kMaxTextBytes = int64_t{1} << 30;
+Result<std::string> read_file(const std::string& path, int64_t max_bytes = kMaxTextBytes);
 
 // A file under construction: a temporary in the destination's folder until commit().
 //

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "src/base/file.h"
 #include "src/base/text.h"
@@ -68,7 +69,8 @@ Status read_real(const JsonValue& value, const std::string& name, Range range,
   const double v = *number;
   const bool below = range.open_low ? !(v > range.low) : !(v >= range.low);
   const bool above = range.open_high ? v >= range.high : v > range.high;
-  if (!std::isfinite(v) || below || above) {
+  const bool fits = std::abs(v) <= static_cast<double>(std::numeric_limits<float>::max());
+  if (!fits || below || above) {
     std::string text;
     append_json_real(text, v);
     return bad(value, "'" + name + "' is " + text + ", which is out of range");
@@ -242,7 +244,7 @@ Result<TrainConfig> parse_train_config(const JsonValue& document) {
 }
 
 Result<TrainConfig> read_train_config(const std::string& path) {
-  DC_ASSIGN_OR_RETURN(const std::string text, read_file(path));
+  DC_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxConfigBytes));
   Result<JsonValue> document = parse_json_value(text, path);
   if (!document.ok()) return as_config(document.status());
   Result<TrainConfig> config = parse_train_config(*document);

@@ -50,6 +50,8 @@ struct TrainConfig {
   TrainSchedule schedule;
 };
 
+inline constexpr int64_t kMaxConfigBytes = 1 << 20;  // of a file
+
 Result<TrainConfig> parse_train_config(const JsonValue& document);
 Result<TrainConfig> read_train_config(const std::string& path);
 

@@ -78,7 +78,9 @@ Status answers(const runtime::plan::Plan& plan, const Request& request) {
   const auto other = [](const char* fact) {
     return bad_entry(std::string("its plan is of another ") + fact + " than asked for");
   };
-  if (plan.model_digest != request.model_digest) return other("model");
+  if (plan.model_digest != request.model_digest || plan.step_digest != request.step_digest) {
+    return other("model");
+  }
   if (plan.options != request.options) return other("set of options");
   if (plan.options_digest != base::sha256_hex(request.options)) return other("options digest");
   if (plan.profile_digest != request.profile_digest) return other("profile");

@@ -32,6 +32,7 @@ struct Request {
   std::string model_digest, profile_digest, options, compiler;
   std::vector<std::string> notes;  // the plan's begin with these
   runtime::plan::Optimizer optimizer;
+  std::vector<std::string> step_digest;
 };
 
 struct Entry {

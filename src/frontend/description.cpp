@@ -1,5 +1,8 @@
 #include "src/frontend/description.h"
 
+#include <algorithm>
+#include <array>
+
 #include "src/base/json.h"
 #include "src/ir/words.h"
 
@@ -29,6 +32,17 @@ Status unknown_word(const JsonValue& at, const char* what, const std::string& wo
                     "'; the archive was made by another version of scripts/export.py");
 }
 
+// Which tokens the labels are: "same", the default, or "next".
+Status read_labels(const JsonValue& item, InputDescription& input) {
+  if (item.find("labels") == nullptr) return base::ok_status();
+  constexpr std::array<std::string_view, 2> kWords = {"same", "next"};
+  DC_ASSIGN_OR_RETURN(const std::string labels, text_member(item, "labels"));
+  const auto word = std::find(kWords.begin(), kWords.end(), labels);
+  input.next = word == kWords.begin() + 1;
+  if (word != kWords.end() && input.role == ir::InputRole::Labels) return base::ok_status();
+  return unknown_word(item, "kind of labels", labels);
+}
+
 Status read_inputs(const JsonValue& list, Description& description) {
   DC_ASSIGN_OR_RETURN(const auto* items, list.to_array());
   for (const JsonValue& item : *items) {
@@ -40,6 +54,7 @@ Status read_inputs(const JsonValue& list, Description& description) {
     input.role = *known;
     DC_ASSIGN_OR_RETURN(input.low, real_member(item, "low"));
     DC_ASSIGN_OR_RETURN(input.high, real_member(item, "high"));
+    DC_RETURN_IF_ERROR(read_labels(item, input));
     description.inputs.push_back(std::move(input));
   }
   return base::ok_status();

@@ -18,6 +18,7 @@ struct InputDescription {
   std::string name;
   ir::InputRole role = ir::InputRole::Float;
   double low = 0, high = 0;
+  bool next = false;  // "labels": "next"
 };
 
 struct Description {

@@ -64,6 +64,7 @@ void add_signature(CanonicalText& out, const ir::Step& step) {
         .word(ir::word(input.role))
         .real(input.low)
         .real(input.high);
+    if (input.next) out.word("next");
     out.type(input.type).end_line();
   }
   for (const ir::Parameter& parameter : step.parameters) {

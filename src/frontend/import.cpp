@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "src/base/archive/step_digest.h"
 #include "src/frontend/archive_files.h"
 #include "src/frontend/build.h"
 #include "src/frontend/checks.h"
@@ -54,6 +55,8 @@ Result<ir::Step> import_files(const ArchiveFiles& files, const base::TrainConfig
   DC_ASSIGN_OR_RETURN(step.optimizer,
                       make_optimizer(base::merge(description.training, config), step.parameters));
   step.model_digest = model_digest(step);
+  DC_ASSIGN_OR_RETURN(const auto digests, base::archive::step_digest(files.zip));
+  step.step_digest.assign(digests.begin(), digests.end());
   return step;
 }
 

@@ -135,6 +135,7 @@ Status describe_inputs(const Description& description, ir::Step& step,
   const ir::Graph& graph = step.programs[0].graph;
   size_t described = 0;
   std::string guessed;
+  bool guessed_labels = false;
   for (ir::InputSpec& input : step.inputs) {
     if (is_loss_scale(description, input)) {
       input.role = ir::InputRole::LossScale;
@@ -148,10 +149,12 @@ Status describe_inputs(const Description& description, ir::Step& step,
       input.role = given->role;
       input.low = given->low;
       input.high = given->high;
+      input.next = given->next;
       ++described;
       continue;
     }
     guess(graph, value_of(graph, input.name), input);
+    guessed_labels = guessed_labels || input.role == ir::InputRole::Labels;
     guessed += (guessed.empty() ? "" : ", ") + input.name;
   }
   if (described != description.inputs.size()) {
@@ -163,6 +166,11 @@ Status describe_inputs(const Description& description, ir::Step& step,
   });
   if (!guessed.empty()) {
     notes.push_back("the archive does not say what its inputs are; guessed for " + guessed);
+    if (guessed_labels) {
+      notes.push_back(
+          "the archive does not say whether its model shifts the labels; from a token file it gets "
+          "labels that equal the tokens");
+    }
   }
   return base::ok_status();
 }

@@ -102,6 +102,8 @@ class StepParser {
           return false;
       } else if (key.text == "range") {
         if (!reader_.punct('=') || !pair(input.low, input.high)) return false;
+      } else if (key.text == "next") {
+        input.next = true;
       } else {
         return unknown(key, "an input");
       }

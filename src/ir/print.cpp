@@ -62,6 +62,7 @@ void print_input(const InputSpec& input, const Mesh& mesh, std::string& out) {
   if (input.low != 0 || input.high != 1) {
     out += " range=(" + format_double(input.low) + "," + format_double(input.high) + ")";
   }
+  add_flag(out, "next", input.next);
   out += "\n";
 }
 

@@ -21,6 +21,7 @@ struct InputSpec {
   InputRole role = InputRole::Float;
   double low = 0, high = 1;  // high exclusive for integers
   TensorType type;           // of one micro-batch on one rank
+  bool next = false;         // labels: the token after each position (the model does not shift)
 };
 
 enum class InitKind : uint8_t { Unknown, Normal, Uniform, Zeros, Ones, Constant };
@@ -161,6 +162,8 @@ struct Step {
   std::vector<Program> programs;  // imported: one graph; sharded: [accumulate x (GA - 1),] step
   int64_t arena_bytes = 0;        // of space device; set by layout-arenas, as the next two
   int64_t host_arena_bytes = 0, disk_arena_bytes = 0;
+  // Of the archive, by part (src/base/archive/step_digest.h); empty for steps from text.
+  std::vector<std::string> step_digest;
   std::string model_digest;  // SHA-256 of the archive's canonical graph, hex
 
   int64_t arena(Space space) const;  // bytes

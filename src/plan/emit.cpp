@@ -55,6 +55,7 @@ class Emitter {
   void describe() {
     plan_.name = step_.name;
     plan_.model_digest = step_.model_digest;
+    plan_.step_digest = step_.step_digest;
     for (const ir::MeshAxis& axis : step_.mesh.axes) plan_.mesh.emplace_back(axis.name, axis.size);
     plan_.threads = options_.threads;
     plan_.accumulation = step_.accumulation;
@@ -237,7 +238,7 @@ class Emitter {
         const ir::Node& node = graph.node(id);
         if (node.kind != ir::OpKind::Input || analysis::input_name(node) != from.name) continue;
         plan_.inputs.push_back({from.name, static_cast<rp::InputRole>(from.role), from.low,
-                                from.high, memory.tensor(node.results[0])});
+                                from.high, memory.tensor(node.results[0]), from.next});
         break;
       }
     }

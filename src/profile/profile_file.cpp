@@ -319,8 +319,10 @@ Result<Profile> parse_profile(const std::string& text, const std::string& what) 
   return profile;
 }
 
+constexpr int64_t kMaxProfileBytes = int64_t{256} << 20;
+
 Result<Profile> read_profile(const std::string& path) {
-  DC_ASSIGN_OR_RETURN(const std::string text, base::read_file(path));
+  DC_ASSIGN_OR_RETURN(const std::string text, base::read_file(path, kMaxProfileBytes));
   return parse_profile(text, path);
 }
 

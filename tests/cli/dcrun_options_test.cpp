@@ -48,7 +48,7 @@ TEST(DcrunOptions, ReadsEverything) {
   ASSERT_TRUE(o.ok()) << o.status().to_string();
   EXPECT_EQ(o->ranks, 4);
   EXPECT_EQ(o->plan, "p.dcp");
-  EXPECT_EQ(o->data, "t.bin:uint32");
+  EXPECT_EQ(o->data, std::vector<std::string>{"t.bin:uint32"});
   EXPECT_EQ(o->steps, 7);
   EXPECT_EQ(o->lr, 0.0);
   EXPECT_EQ(o->shuffle, 9u);
@@ -95,6 +95,26 @@ TEST(DcrunOptions, MistakesAreUsageWithASuggestion) {
   EXPECT_FALSE(sentence({"-n", "0", "p"}).empty());
 }
 
+TEST(DcrunOptions, NumbersAreFiniteAndInRange) {
+  for (const char* bad : {"nan", "inf", "-inf", "-1", "1e39", "0x10", "1.0.0", ""}) {
+    const auto o = parse({"p", "--weights", "init:0", "--data", "synthetic", "--lr", bad});
+    ASSERT_FALSE(o.ok()) << bad;
+    EXPECT_EQ(base::exit_code(o.status().kind()), 64);
+  }
+  for (const char* option : {"--shuffle", "--steps", "--timeout", "-n"}) {
+    for (const char* bad : {"-1", "nan", "1.5", "18446744073709551616"}) {
+      const auto o = parse({"p", "--weights", "init:0", "--data", "synthetic", option, bad});
+      ASSERT_FALSE(o.ok()) << option << " " << bad;
+      EXPECT_EQ(base::exit_code(o.status().kind()), 64);
+    }
+  }
+  const auto good = parse({"p", "--weights", "init:0", "--data", "a.bin", "--lr", "1e-3",
+                           "--shuffle", "18446744073709551615", "--data", "b.bin"});
+  ASSERT_TRUE(good.ok());
+  EXPECT_EQ(good->shuffle, UINT64_MAX);
+  EXPECT_EQ(good->data, (std::vector<std::string>{"a.bin", "b.bin"}));
+}
+
 TEST(DcrunOptions, HelpBeginsWithExamples) {
   const auto o = parse({"--help"});
   ASSERT_TRUE(o.ok());
@@ -104,11 +124,26 @@ TEST(DcrunOptions, HelpBeginsWithExamples) {
 
 // Flags are promises to scripts: this list only grows.
 TEST(DcrunOptions, FlagsAreFrozen) {
-  const std::vector<std::string> expected = {
-      "--comm",           "--config",  "--data",    "--dump-gradients", "--help",
-      "--job-key",        "--lr",      "--metrics", "--offload-dir",    "--poison",
-      "--record-profile", "--save",    "--shuffle", "--steps",          "--timeout",
-      "--trace",          "--version", "--weights"};
+  const std::vector<std::string> expected = {"--comm",
+                                             "--config",
+                                             "--data",
+                                             "--dump-gradients",
+                                             "--help",
+                                             "--job-key",
+                                             "--lr",
+                                             "--metrics",
+                                             "--offload-dir",
+                                             "--overwrite",
+                                             "--poison",
+                                             "--record-profile",
+                                             "--save",
+                                             "--shuffle",
+                                             "--steps",
+                                             "--timeout",
+                                             "--trace",
+                                             "--version",
+                                             "--weights",
+                                             "--weights-only-by-name"};
   EXPECT_EQ(dcrun_flags(), expected);
 }
 

@@ -36,8 +36,8 @@ FLAGS = {
     "dcc cache": "--help -h",
     "dcc cache ls": "--help -h",
     "dcc cache gc": "--help --keep -h",
-    "dcrun": "--comm --config --data --dump-gradients --help --job-key --lr --metrics --offload-dir --poison --record-profile --save --shuffle --steps --timeout"
-    " --trace --version --weights -h -n",
+    "dcrun": "--comm --config --data --dump-gradients --help --job-key --lr --metrics --offload-dir --overwrite --poison --record-profile --save --shuffle --steps --timeout"
+    " --trace --version --weights --weights-only-by-name -h -n",
 }
 
 

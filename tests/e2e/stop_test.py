@@ -54,7 +54,7 @@ class StopTest(jobs.JobTest):
 
     def stopped_together(self, result):
         """All ranks name one step; the file holds it. A job that was faster than the signal ends with 0."""
-        said = [re.search(r"stopped on request after step (\d+) \(exit 75\); the state is in ", result.of_rank(r)) for r in range(WORLD)]
+        said = [re.search(r"stopped on request after step (\d+) \(exit 75\); the parameters are in ", result.of_rank(r)) for r in range(WORLD)]
         self.assertEqual({bool(words) for words in said}, {bool(said[0])}, result.err)
         step = self.saved_step()
         if not said[0]:

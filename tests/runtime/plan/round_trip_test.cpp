@@ -37,6 +37,8 @@ TEST(RoundTrip, NothingIsLost) {
   Plan plan = test::tiny_plan();
   // Every field and every argument kind away from its default.
   plan.profile_digest = std::string(64, 'c');
+  plan.step_digest = {std::string(64, 'd'), std::string(64, 'e')};
+  plan.inputs[0].next = true;
   plan.accumulation = 3;
   plan.threads = 2;
   plan.prediction.copy_ns = 5;

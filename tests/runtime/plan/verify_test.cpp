@@ -219,6 +219,7 @@ const std::vector<Mutation>& mutations() {
       {"loss_sum_transient", "DC3233", [](Plan& p) { slice_of(p, kLossSum).program = 0; slice_of(p, kLossSum).last = 11; p.state.erase(p.state.begin() + 7); }, "keep"},
       {"input_role", "DC3234", [](Plan& p) { p.inputs[0].role = InputRole::Tokens; }, "integer"},
       {"input_loss_scale", "DC3234", [](Plan& p) { p.inputs[0].role = InputRole::LossScale; }, "one number"},
+      {"input_next", "DC3234", [](Plan& p) { p.inputs[0].next = true; }, "no labels"},
       {"input_memory", "DC3234", [](Plan& p) { slice_of(p, kInput).program = 0; slice_of(p, kInput).first = 1; slice_of(p, kInput).last = 3; }, "its own"},
       {"input_range", "DC3234", [](Plan& p) { p.inputs[0].high = std::numeric_limits<double>::infinity(); }, "finite"},
       {"optimizer_without_groups", "DC3102", [](Plan& p) { p.optimizer.groups.clear(); }, "optimizer group"},

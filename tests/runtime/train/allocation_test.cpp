@@ -75,7 +75,7 @@ void allocate_nothing(plan::Space home) {
     options.trace = &trace;
     auto executor = Executor::prepare(hand.plan, job, *slab, options);
     DC_ASSERT_OK(executor.status());
-    auto data = DataSource::open("synthetic", DataRequest::of(hand.plan, rank, {}));
+    auto data = DataSource::open({"synthetic"}, DataRequest::of(hand.plan, rank, {}));
     DC_ASSERT_OK(data.status());
     RunSettings settings;
     settings.optimizer = hand.plan.optimizer;

@@ -4,9 +4,13 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <set>
+#include <thread>
 
+#include "runtime/train/token_file.h"
+#include "runtime/train/token_scan.h"
 #include "src/base/archive/safetensors.h"
 #include "tests/runtime/train/scratch_folder.h"
 
@@ -79,7 +83,7 @@ TEST(TokenData, RowsFollowTheFormulaAndTheFileStartsOver) {
   const int64_t world = 3, ga = 2, rows = 2, steps_per_epoch = 2;
   for (int64_t rank = 0; rank < world; ++rank) {
     Batch batch = token_batch(world, rank, ga, rows, window);
-    auto data = DataSource::open(path, batch.request);
+    auto data = DataSource::open({path}, batch.request);
     ASSERT_TRUE(data.ok()) << data.status().to_string();
     for (int64_t step = 0; step < 5; ++step) {
       EXPECT_EQ((*data)->epoch(step), step / steps_per_epoch);
@@ -106,7 +110,7 @@ TEST(TokenData, ReadsAllElementTypes) {
                                                     {"int64", counting_tokens<int64_t>(20)}};
   for (const auto& [type, bytes] : files) {
     Batch batch = token_batch(1, 0, 1, 2, 5);
-    auto data = DataSource::open(folder.write(type, bytes) + ":" + type, batch.request);
+    auto data = DataSource::open({folder.write(type, bytes) + ":" + type}, batch.request);
     ASSERT_TRUE(data.ok()) << data.status().to_string();
     ASSERT_TRUE((*data)->fill(1, 0, batch.bound()).ok());
     EXPECT_EQ(batch.data<int64_t>(0)[9], 19) << type;
@@ -151,29 +155,148 @@ TEST(TokenData, ComplaintsSayWhatToDo) {
   const ScratchFolder folder;
   const std::string path = folder.write("t.bin", counting_tokens<uint16_t>(40));
   Batch small = token_batch(1, 0, 1, 2, 5, 15);
-  auto data = DataSource::open(path, small.request);
-  ASSERT_TRUE(data.ok());
-  EXPECT_TRUE((*data)->fill(0, 0, small.bound()).ok());
-  const base::Status outside = (*data)->fill(1, 0, small.bound());
+  const auto outside = DataSource::open({path}, small.request);  // found before any step
   ASSERT_FALSE(outside.ok());
-  EXPECT_EQ(base::exit_code(outside.kind()), 65);
-  EXPECT_NE(outside.sentence().find("token 15 at byte 30"), std::string::npos)
-      << outside.sentence();
+  EXPECT_EQ(base::exit_code(outside.status().kind()), 65);
+  EXPECT_NE(outside.status().sentence().find("token 15 at byte 30"), std::string::npos)
+      << outside.status().sentence();
 
   Batch large = token_batch(4, 0, 1, 3, 5);
-  const auto few = DataSource::open(path, large.request);
+  const auto few = DataSource::open({path}, large.request);
   ASSERT_FALSE(few.ok());
   EXPECT_EQ(base::exit_code(few.status().kind()), 65);
   EXPECT_NE(few.status().sentence().find("one step reads 12"), std::string::npos);
 
-  EXPECT_EQ(base::exit_code(DataSource::open(path + ":int7", small.request).status().kind()), 64);
-  EXPECT_EQ(base::exit_code(DataSource::open(path + "x", small.request).status().kind()), 66);
-  EXPECT_EQ(base::exit_code(DataSource::open("synthetic:x", small.request).status().kind()), 64);
+  EXPECT_EQ(base::exit_code(DataSource::open({path + ":int7"}, small.request).status().kind()), 64);
+  EXPECT_EQ(base::exit_code(DataSource::open({path + "x"}, small.request).status().kind()), 66);
+  EXPECT_EQ(base::exit_code(DataSource::open({"synthetic:x"}, small.request).status().kind()), 64);
   const std::string odd = folder.write("odd.bin", "abc");
-  EXPECT_EQ(base::exit_code(DataSource::open(odd, small.request).status().kind()), 65);
+  EXPECT_EQ(base::exit_code(DataSource::open({odd}, small.request).status().kind()), 65);
   Batch images;
   images.add("image", plan::InputRole::Float, DType::F32, {2, 3}, 0, 1);
-  EXPECT_EQ(base::exit_code(DataSource::open(path, images.request).status().kind()), 65);
+  EXPECT_EQ(base::exit_code(DataSource::open({path}, images.request).status().kind()), 65);
+}
+
+Batch next_batch(int64_t rows, int64_t window, double vocabulary = 60000) {
+  Batch batch = token_batch(1, 0, 1, rows, window, vocabulary);
+  batch.request.inputs[1].next = true;
+  return batch;
+}
+
+TEST(TokenData, NextLabelsAreOneTokenFurther) {
+  const ScratchFolder folder;
+  const int64_t window = 5;
+  for (const int tokens : {20, 21, 25, 26}) {
+    const std::string path = folder.write("t.bin", counting_tokens<uint16_t>(tokens));
+    Batch batch = next_batch(1, window);
+    auto data = DataSource::open({path}, batch.request);
+    ASSERT_TRUE(data.ok()) << data.status().to_string();
+    // The last window needs one token behind it: 20 tokens are 3 samples, 21 are 4.
+    const int64_t samples = (tokens - 1) / window;
+    EXPECT_EQ((*data)->epoch(samples - 1), 0) << tokens;
+    EXPECT_EQ((*data)->epoch(samples), 1) << tokens;
+    for (int64_t k = 0; k < samples; ++k) {
+      ASSERT_TRUE((*data)->check(k).ok());
+      ASSERT_TRUE((*data)->fill(k, 0, batch.bound()).ok());
+      for (int64_t i = 0; i < window; ++i) {
+        ASSERT_EQ(batch.data<int64_t>(0)[i], k * window + i);
+        ASSERT_EQ(batch.data<int64_t>(1)[i], k * window + i + 1);
+      }
+    }
+  }
+  Batch drawn = next_batch(2, 7, 100);
+  auto synthetic = DataSource::open({"synthetic:4"}, drawn.request);
+  ASSERT_TRUE((*synthetic)->fill(3, 0, drawn.bound()).ok());
+  for (int64_t row = 0; row < 2; ++row) {
+    for (int64_t i = 0; i + 1 < 7; ++i) {
+      ASSERT_EQ(drawn.data<int64_t>(1)[row * 7 + i], drawn.data<int64_t>(0)[row * 7 + i + 1]);
+    }
+  }
+}
+
+TEST(TokenData, SeveralFilesFollowEachOtherAndNoWindowCrosses) {
+  const ScratchFolder folder;
+  const std::string first = folder.write("a.bin", counting_tokens<uint16_t>(13));
+  const std::string second = folder.write("b.bin", counting_tokens<int64_t>(11));
+  Batch batch = token_batch(1, 0, 1, 1, 5);
+  auto data = DataSource::open({first, second + ":int64"}, batch.request);
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  const std::vector<int64_t> starts = {0, 5, 0, 5};  // 13 and 11 tokens are two windows each
+  for (size_t k = 0; k < starts.size(); ++k) {
+    ASSERT_TRUE((*data)->fill(static_cast<int64_t>(k), 0, batch.bound()).ok());
+    EXPECT_EQ(batch.data<int64_t>(0)[0], starts[k]) << k;
+    EXPECT_EQ(batch.data<int64_t>(0)[4], starts[k] + 4) << k;
+  }
+  EXPECT_EQ((*data)->epoch(4), 1);
+  EXPECT_EQ(base::exit_code(
+                DataSource::open({first, std::string("synthetic")}, batch.request).status().kind()),
+            64);
+}
+
+TEST(TokenData, FilesOfSomethingElseAreRefused) {
+  const ScratchFolder folder;
+  Batch batch = token_batch(1, 0, 1, 1, 5, 1e9);
+  const auto refused = [&](const std::string& text, const std::string& word) {
+    const auto data = DataSource::open({text}, batch.request);
+    ASSERT_FALSE(data.ok()) << text;
+    EXPECT_EQ(base::exit_code(data.status().kind()), 65);
+    EXPECT_NE(data.status().sentence().find(word), std::string::npos) << data.status().sentence();
+  };
+  const std::string wide = folder.write("w.bin", counting_tokens<uint32_t>(1000));
+  refused(wide, ":uint32");
+  refused(wide + ":uint16", ":uint32");
+  EXPECT_TRUE(DataSource::open({wide + ":uint32"}, batch.request).ok());
+  const std::string widest = folder.write("x.bin", counting_tokens<int64_t>(1000));
+  refused(widest, ":int64");
+  refused(widest + ":uint32", ":int64");
+  EXPECT_TRUE(DataSource::open({widest + ":int64"}, batch.request).ok());
+  // Numbers that only happen to be small are not judged, nor is a file of zeros.
+  EXPECT_TRUE(
+      DataSource::open({folder.write("z.bin", std::string(4000, '\0'))}, batch.request).ok());
+  std::string text;
+  while (text.size() < 1000) text += "To be, or not to be, that is the question:\n";
+  refused(folder.write("t.txt", text.substr(0, 1000)), "text");
+  refused(
+      folder.write("t.npy", "\x93NUMPY" + std::string(122, ' ') + counting_tokens<uint16_t>(99)),
+      "NumPy");
+}
+
+TEST(TokenData, AFileCutShortIsAnErrorOfTheStepBefore) {
+  const ScratchFolder folder;
+  const std::string path = folder.write("t.bin", counting_tokens<uint16_t>(1000));
+  Batch batch = token_batch(1, 0, 1, 1, 100);
+  auto data = DataSource::open({path}, batch.request);
+  ASSERT_TRUE(data.ok());
+  std::filesystem::resize_file(path, 1000);
+  EXPECT_TRUE((*data)->check(4).ok());
+  const base::Status cut = (*data)->check(5);
+  ASSERT_FALSE(cut.ok());
+  EXPECT_EQ(base::exit_code(cut.kind()), 74);
+  EXPECT_NE(cut.sentence().find(path), std::string::npos);
+}
+
+TEST(TokenScan, FindsEveryBadTokenInTheBackgroundToo) {
+  const ScratchFolder folder;
+  for (const int64_t bad : {0, 65535, 65536, 199999, -1}) {
+    std::string bytes(400000, '\1');
+    if (bad >= 0) std::memset(bytes.data() + bad * 2, 0xff, 2);
+    std::vector<TokenFile> files;
+    files.push_back(TokenFile::open(folder.write("t.bin", bytes)).value());
+    int found = 0;
+    for (int64_t rank = 0; rank < 3; ++rank) {
+      auto at_once = TokenScan::start(files, 1000, rank, 3);
+      auto later = TokenScan::start(files, 1000, rank, 3, 0);
+      ASSERT_TRUE(later.ok());
+      while (!(*later)->finished()) std::this_thread::yield();
+      EXPECT_EQ((*later)->problem().ok(), at_once.ok());
+      if (at_once.ok()) continue;
+      ++found;
+      const std::string where = "at byte " + std::to_string(bad * 2) + " ";
+      EXPECT_NE(at_once.status().sentence().find(where), std::string::npos);
+      EXPECT_EQ((*later)->problem().sentence(), at_once.status().sentence());
+    }
+    EXPECT_EQ(found, bad < 0 ? 0 : 1) << bad;
+  }
 }
 
 TEST(SyntheticData, AGlobalBatchDoesNotDependOnHowItIsSpread) {
@@ -187,7 +310,7 @@ TEST(SyntheticData, AGlobalBatchDoesNotDependOnHowItIsSpread) {
     for (int64_t rank = 0; rank < world; ++rank) {
       Batch batch = token_batch(world, rank, ga, rows, window, 100);
       batch.add("f", plan::InputRole::Float, DType::F32, {rows, 1}, -2, 3);
-      auto data = DataSource::open("synthetic:9", batch.request);
+      auto data = DataSource::open({"synthetic:9"}, batch.request);
       ASSERT_TRUE(data.ok());
       for (int64_t mb = 0; mb < ga; ++mb) {
         ASSERT_TRUE((*data)->fill(7, mb, batch.bound()).ok());
@@ -227,7 +350,7 @@ TEST(TensorData, ReadsRowsByNameAndChecksThem) {
   Batch batch;
   batch.add("image", plan::InputRole::Float, DType::F32, {1, 3}, 0, 1);
   batch.add("label", plan::InputRole::Class, DType::I64, {1}, 0, 10);
-  auto data = DataSource::open(path, batch.request);
+  auto data = DataSource::open({path}, batch.request);
   ASSERT_TRUE(data.ok()) << data.status().to_string();
   ASSERT_TRUE((*data)->fill(1, 0, batch.bound()).ok());
   EXPECT_EQ(batch.data<float>(0)[2], 5);
@@ -240,13 +363,13 @@ TEST(TensorData, ReadsRowsByNameAndChecksThem) {
 
   Batch wrong;
   wrong.add("image", plan::InputRole::Float, DType::F64, {1, 3}, 0, 1);
-  EXPECT_EQ(base::exit_code(DataSource::open(path, wrong.request).status().kind()), 65);
+  EXPECT_EQ(base::exit_code(DataSource::open({path}, wrong.request).status().kind()), 65);
   Batch missing;
   missing.add("audio", plan::InputRole::Float, DType::F32, {1, 3}, 0, 1);
-  EXPECT_EQ(base::exit_code(DataSource::open(path, missing.request).status().kind()), 65);
+  EXPECT_EQ(base::exit_code(DataSource::open({path}, missing.request).status().kind()), 65);
   Batch many;
   many.add("image", plan::InputRole::Float, DType::F32, {5, 3}, 0, 1);
-  EXPECT_EQ(base::exit_code(DataSource::open(path, many.request).status().kind()), 65);
+  EXPECT_EQ(base::exit_code(DataSource::open({path}, many.request).status().kind()), 65);
 }
 
 }  // namespace

@@ -37,6 +37,20 @@ TEST(Settings, TheLearningRateReachesGroupsThatInheritIt) {
   EXPECT_EQ(with(R"({"optimizer": {"lr": 2e-3}})", 4.0)->optimizer.groups[1].lr, 4.0);
 }
 
+TEST(Settings, NumbersThatAreNotFiniteAreRefused) {
+  for (const char* text : {"nan", "inf", "1e39", "-nan"}) {
+    const auto settings = with("{}", std::stod(text));
+    ASSERT_FALSE(settings.ok()) << text;
+    EXPECT_EQ(base::exit_code(settings.status().kind()), 78);
+  }
+  EXPECT_EQ(base::exit_code(with(R"({"loss_scale": 1e-300})").status().kind()), 78);
+  for (const char* json : {R"({"optimizer": {"lr": 1e39}})", R"({"optimizer": {"lr": 1e999}})",
+                           R"({"optimizer": {"weight_decay": 1e300}})", R"({"clip_norm": 1e99})"}) {
+    auto document = base::parse_json_value(json, "train.json");
+    EXPECT_FALSE(document.ok() && base::parse_train_config(*document).ok()) << json;
+  }
+}
+
 TEST(Settings, WhatThePlanFixesCannotChange) {
   for (const char* json :
        {R"({"optimizer": {"kind": "sgd"}})", R"({"optimizer": {"betas": [0.9, 0.99]}})",

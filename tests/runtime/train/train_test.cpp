@@ -2,9 +2,12 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <sstream>
 
+#include "runtime/train/claim.h"
 #include "runtime/train/data.h"
+#include "runtime/train/metrics.h"
 #include "runtime/train/weights.h"
 #include "src/base/archive/safetensors.h"
 #include "src/base/json.h"
@@ -26,7 +29,7 @@ struct JobResult {
 JobResult run_job(const plan::Plan& plan, TrainOptions options) {
   const int world = plan.world();
   if (options.weights.empty()) options.weights = "init:1";
-  if (options.data.empty()) options.data = "synthetic:2";
+  if (options.data.empty()) options.data = {"synthetic:2"};
   options.settings.optimizer = plan.optimizer;
   const plan::Loaded loaded{plan, "feed"};
   EXPECT_TRUE(plan::verify_meaning(plan).ok()) << plan::verify_meaning(plan).to_string();
@@ -67,7 +70,7 @@ std::vector<double> reference(const std::vector<float>& start, const TrainingPla
   const int64_t global = int64_t{hand.plan.world()} * hand.plan.accumulation;
   DataRequest request = DataRequest::of(hand.plan, 0, {});
   request.shape = {global, 1, 0, 1};
-  auto data = DataSource::open("synthetic:2", request);
+  auto data = DataSource::open({"synthetic:2"}, request);
   std::vector<float> x(TrainingPlan::kElements), loss(1);
   std::vector<double> w(start.begin(), start.end()), m(w.size()), v(w.size());
   for (int64_t step = 1; step <= steps; ++step) {
@@ -264,7 +267,7 @@ TEST(Train, ANonFiniteNumberIsNamedAndChangesNothing) {
     const ScratchFolder folder;
     TrainOptions options;
     options.steps = 4;
-    options.data = poisoned_data(folder, 5, in_loss);  // rank 1 of step 3
+    options.data = {poisoned_data(folder, 5, in_loss)};  // rank 1 of step 3
     options.save = folder / "saved";
     const JobResult job = run_job(TrainingPlan(2, 1).plan, options);
     TrainOptions before = options;
@@ -281,6 +284,84 @@ TEST(Train, ANonFiniteNumberIsNamedAndChangesNothing) {
     EXPECT_EQ(read_tensor(folder / "saved/model.safetensors", "model.w"),
               read_tensor(folder / "before/model.safetensors", "model.w"));
   }
+}
+
+// All numbers of the steps are finite but the state is not: the infinity comes from the file.
+TEST(Train, AStateThatIsNotFiniteIsNeverWritten) {
+  const ScratchFolder folder;
+  const TrainingPlan hand(2, 1);
+  auto layout = base::archive::layout_safetensors({{"model.w", DType::F32, {7, 10}, 0, 0}}, {});
+  std::string bytes = layout->header;
+  bytes.resize(static_cast<size_t>(layout->file_bytes), '\0');
+  const float infinite = INFINITY;
+  std::memcpy(bytes.data() + layout->tensors[0].offset + 69 * 4, &infinite, 4);  // rank 1's
+  TrainOptions options;
+  options.weights = folder.write("bad.safetensors", bytes);
+  options.save = folder / "saved";
+  std::filesystem::create_directory(options.save);
+  const std::string older = folder.write("saved/model.safetensors", "older");
+  options.overwrite = true;
+  const JobResult job = run_job(hand.plan, options);
+  for (const Status& status : job.statuses) {
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.kind(), ErrorKind::NonFinite);
+    EXPECT_NE(status.sentence().find("nothing was written"), std::string::npos)
+        << status.sentence();
+  }
+  EXPECT_NE(job.statuses[1].sentence().find("model.w"), std::string::npos);
+  EXPECT_EQ(read_text(older), "older");
+}
+
+TEST(Train, WorkIsNotReplacedUnlessAsked) {
+  const ScratchFolder folder;
+  const TrainingPlan hand(2, 1);
+  TrainOptions options;
+  options.steps = 3;
+  options.save = folder / "saved";
+  options.metrics = folder / "run.jsonl";
+  ASSERT_TRUE(run_job(hand.plan, options).statuses[0].ok());
+  const std::string metrics = read_text(options.metrics);
+  const std::string saved = read_text(options.save + "/model.safetensors");
+  for (const bool by_save : {true, false}) {
+    TrainOptions again = options;
+    again.steps = 1;
+    (by_save ? again.metrics : again.save).clear();
+    const JobResult job = run_job(hand.plan, again);
+    for (const Status& status : job.statuses) {
+      ASSERT_FALSE(status.ok());
+      EXPECT_EQ(base::exit_code(status.kind()), 73);
+    }
+    EXPECT_NE(job.statuses[0].sentence().find("--overwrite"), std::string::npos);
+    EXPECT_EQ(read_text(options.metrics), metrics);
+    EXPECT_EQ(read_text(options.save + "/model.safetensors"), saved);
+  }
+  options.overwrite = true;
+  options.steps = 1;
+  ASSERT_TRUE(run_job(hand.plan, options).statuses[0].ok());
+  EXPECT_NE(read_text(options.metrics), metrics);
+  EXPECT_NE(read_text(options.save + "/model.safetensors"), saved);
+}
+
+TEST(Train, OneRunAtATimeWritesAnOutput) {
+  const ScratchFolder folder;
+  std::filesystem::create_directory(folder / "saved");
+  TrainOptions options;
+  options.overwrite = true;
+  options.metrics = folder / "run.jsonl";
+  {
+    const auto other = Metrics::open(options.metrics, false);
+    ASSERT_TRUE(other.ok());
+    const JobResult job = run_job(TrainingPlan(1, 1).plan, options);
+    EXPECT_EQ(base::exit_code(job.statuses[0].kind()), 73) << job.statuses[0].to_string();
+    EXPECT_NE(job.statuses[0].sentence().find("another run"), std::string::npos);
+  }
+  EXPECT_FALSE(std::filesystem::exists(options.metrics));  // nothing was begun
+  options.save = folder / "saved";
+  const auto claim = Claim::folder(options.save);
+  ASSERT_TRUE(claim.ok());
+  const JobResult job = run_job(TrainingPlan(1, 1).plan, options);
+  EXPECT_NE(job.statuses[0].sentence().find("another run"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(options.metrics));
 }
 
 TEST(Train, OneRanksTroubleReachesAll) {
@@ -300,7 +381,7 @@ TEST(Train, RanksWithDifferentPlansSaySo) {
     const LaunchInfo launch{Launcher::Single, rank, 3, rank, 3, "test", {}};
     TrainOptions options;
     options.weights = "init:0";
-    options.data = "synthetic";
+    options.data = {"synthetic"};
     options.settings.optimizer = hand.plan.optimizer;
     const auto outcome = train(loaded, job, launch, options);
     ASSERT_FALSE(outcome.ok());

@@ -6,6 +6,10 @@
 
 #include <array>
 #include <filesystem>
+#include <fstream>
+
+#include "src/base/input_file.h"
+#include "src/base/mapped_inputs.h"
 
 namespace dc::base {
 namespace {
@@ -83,6 +87,65 @@ TEST_F(FileTest, APipeIsNotReplacedByAFile) {
   EXPECT_EQ(write.kind(), ErrorKind::CannotWrite);
   EXPECT_EQ(check_writable(path("pipe")).kind(), ErrorKind::CannotWrite);
   EXPECT_TRUE(std::filesystem::is_fifo(path("pipe")));
+}
+
+// Opening a pipe would wait for its writer for ever; a device has no end.
+TEST_F(FileTest, InputsAreRegularFilesOfBoundedSize) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  for (const std::string& input :
+       {path("pipe"), std::string("/dev/zero"), std::string("/dev/null"), std::string(folder_)}) {
+    EXPECT_EQ(read_file(input).status().kind(), ErrorKind::BadInput) << input;
+    EXPECT_EQ(MappedFile::open(input).status().kind(), ErrorKind::BadInput) << input;
+    EXPECT_EQ(InputFile::open(input).status().kind(), ErrorKind::BadInput) << input;
+  }
+  ASSERT_TRUE(write_file_atomically(path("a"), std::string_view("12345")).ok());
+  EXPECT_EQ(*read_file(path("a"), 5), "12345");
+  const auto large = read_file(path("a"), 4);
+  ASSERT_FALSE(large.ok());
+  EXPECT_EQ(large.status().kind(), ErrorKind::BadInput);
+}
+
+TEST_F(FileTest, AnInputCutShortIsAnError) {
+  ASSERT_TRUE(write_file_atomically(path("a"), std::string_view("12345678")).ok());
+  const auto file = InputFile::open(path("a"));
+  ASSERT_TRUE(file.ok());
+  std::filesystem::resize_file(path("a"), 5);
+  std::array<uint8_t, 4> bytes{};
+  EXPECT_TRUE(file->read_at(1, bytes).ok());
+  EXPECT_EQ(bytes[3], '5');
+  EXPECT_EQ(file->read_at(2, bytes).kind(), ErrorKind::Io);
+}
+
+TEST_F(FileTest, AMappingCutShortEndsTheProcessWithAMessage) {
+  const std::string name = path("mapped");
+  ASSERT_TRUE(write_file_atomically(name, std::string(100000, 'x')).ok());
+  EXPECT_EXIT(
+      {
+        report_lost_inputs("test");
+        const auto file = MappedFile::open(name);
+        std::filesystem::resize_file(name, 10);
+        volatile uint8_t seen = file->bytes()[90000];
+        _exit(seen);
+      },
+      ::testing::ExitedWithCode(74), "test: error.DC1007.: .*mapped became shorter");
+}
+
+// A process that was killed leaves its temporary; in a container the next one has its number.
+TEST_F(FileTest, StalePartialFilesGoAndThoseInUseStay) {
+  auto busy = OutputFile::create(path("out"), 4);
+  ASSERT_TRUE(busy.ok());
+  const std::string stale = path(".out.12.0.partial"), other = path(".outer.12.0.partial");
+  std::ofstream(stale) << "x";
+  std::ofstream(other) << "x";
+  auto second = OutputFile::create(path("out"), 4);
+  ASSERT_TRUE(second.ok());
+  EXPECT_NE(busy->temporary_path(), second->temporary_path());
+  EXPECT_FALSE(std::filesystem::exists(stale));
+  EXPECT_TRUE(std::filesystem::exists(other));
+  EXPECT_TRUE(std::filesystem::exists(busy->temporary_path()));
+  ASSERT_TRUE(busy->write_at(0, std::array<uint8_t, 4>{'o', 'n', 'e', '!'}).ok());
+  ASSERT_TRUE(busy->commit().ok());
+  EXPECT_EQ(*read_file(path("out")), "one!");
 }
 
 TEST_F(FileTest, AbandonedOutputLeavesNothing) {

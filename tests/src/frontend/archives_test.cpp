@@ -82,6 +82,52 @@ INSTANTIATE_TEST_SUITE_P(Headless, BigArchives,
                            return file.substr(0, file.find('.'));
                          });
 
+// What --weights must have in common with the plan; the weights themselves are not part of it.
+TEST(Import, StepDigestSaysWhichPartChanged) {
+  const std::vector<std::string> digest = EditedArchive("mlp.pt2").import()->step_digest;
+  ASSERT_EQ(digest.size(), 3u);
+  const auto changed = [&digest](EditedArchive archive) {
+    const std::vector<std::string> other = archive.import()->step_digest;
+    std::string parts;
+    for (size_t i = 0; i < other.size(); ++i) parts += other[i] == digest[i] ? "=" : "x";
+    return parts;
+  };
+  EditedArchive same("mlp.pt2");
+  same["data/weights/weight_0"][100] ^= 1;
+  same.replace(kModel, "\\" m\\": \\" 0\\"", "\\" m\\": \\" other\\"");
+  same.replace(kDescription, "0.125", "0.25").replace(kDescription, "\"low\":-1.0", "\"low\":-7.0");
+  EXPECT_EQ(changed(same.reverse()), "===");
+  EXPECT_EQ(
+      changed(EditedArchive("mlp.pt2").replace(kModel, "aten.relu.default", "aten.tanh.default")),
+      "x==");
+  EditedArchive constants("mlp.pt2");
+  constants["data/constants/tensor_0"] = "abcd";
+  EXPECT_EQ(changed(constants), "=x=");
+  EditedArchive role("mlp.pt2");
+  role.replace(kDescription, "\"role\":\"class\"", "\"role\":\"positions\"");
+  EXPECT_EQ(changed(role), "==x");
+}
+
+TEST(Import, NextLabelsAreReadAndPartOfTheModel) {
+  const auto described = [](const std::string& labels) {
+    EditedArchive archive("mlp.pt2");
+    archive.replace(kDescription, "\"role\":\"class\"", "\"role\":\"labels\"" + labels);
+    return archive.import();
+  };
+  const auto plain = described(""), same = described(",\"labels\":\"same\""),
+             next = described(",\"labels\":\"next\"");
+  ASSERT_TRUE(next.ok()) << next.status().to_string();
+  EXPECT_FALSE(plain->inputs[1].next);
+  EXPECT_FALSE(same->inputs[1].next);
+  EXPECT_TRUE(next->inputs[1].next);
+  EXPECT_EQ(plain->model_digest, same->model_digest);
+  EXPECT_NE(plain->model_digest, next->model_digest);
+  const auto printed = ir::parse(ir::print(*next));
+  ASSERT_TRUE(printed.ok()) << printed.status().to_string();
+  EXPECT_TRUE(printed->inputs[1].next);
+  EXPECT_EQ(base::exit_code(described(",\"labels\":\"previous\"").status().kind()), 65);
+}
+
 TEST(Import, DigestIsThatOfTheModel) {
   EditedArchive archive("mlp.pt2");
   const std::string digest = archive.import()->model_digest;

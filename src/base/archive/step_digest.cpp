@@ -1,0 +1,139 @@
+#include "src/base/archive/step_digest.h"
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "src/base/json_events.h"
+#include "src/base/sha256.h"
+
+namespace dc::base::archive {
+namespace {
+
+// Hashes a document as a sequence of values, so that white space does not count. `counts` says
+// which members of objects do.
+class HashedJson : public JsonEvents {
+ public:
+  using Counts = bool (*)(const std::vector<std::string>& path);
+  HashedJson(Sha256& hash, Counts counts) : hash_(hash), counts_(counts) {}
+
+  bool null() override { return value("n"); }
+  bool boolean(bool v) override { return value(v ? "t" : "f"); }
+  bool integer(int64_t v) override { return value("i" + std::to_string(v)); }
+  bool real(double v) override { return value({reinterpret_cast<const char*>(&v), sizeof(v)}); }
+  bool string(std::string_view v) override {
+    return value("s" + std::to_string(v.size()) + ":" + std::string(v));
+  }
+  bool key(std::string_view v) override {
+    path_.emplace_back(v);
+    if (skipped_from_ == 0 && !counts_(path_)) skipped_from_ = path_.size();
+    add("k" + std::to_string(v.size()) + ":" + std::string(v));
+    return true;
+  }
+  bool begin_object() override { return begin("{"); }
+  bool begin_array() override { return begin("["); }
+  bool end_object() override { return end("}"); }
+  bool end_array() override { return end("]"); }
+
+ private:
+  void add(std::string_view text) {
+    if (skipped_from_ == 0) hash_.update(text);
+  }
+  bool value(std::string_view text) {
+    add(text);
+    end_member();
+    return true;
+  }
+  bool begin(std::string_view mark) {
+    add(mark);
+    keys_before_.push_back(path_.size());
+    return true;
+  }
+  bool end(std::string_view mark) {
+    add(mark);
+    keys_before_.pop_back();
+    end_member();
+    return true;
+  }
+  // A value inside an object ends the member that its key began; one inside an array does not.
+  void end_member() {
+    const size_t outer = keys_before_.empty() ? 0 : keys_before_.back();
+    if (path_.size() <= outer) return;
+    path_.pop_back();
+    if (skipped_from_ > path_.size()) skipped_from_ = 0;
+  }
+
+  Sha256& hash_;
+  Counts counts_;
+  std::vector<std::string> path_;    // the keys around the current value
+  std::vector<size_t> keys_before_;  // for each open object or array: keys around it
+  size_t skipped_from_ = 0;          // length of the path that is skipped; 0: nothing is
+};
+
+bool counts_in_graph(const std::vector<std::string>& path) {
+  if (path.size() == 1) return path[0] == "graph_module" || path[0] == "range_constraints";
+  if (path.size() == 2 && path[0] == "graph_module") {
+    return path[1] == "graph" || path[1] == "signature";
+  }
+  return path.back() != "metadata";  // stack traces and marks of nodes
+}
+
+bool counts_in_description(const std::vector<std::string>& path) {
+  constexpr std::array<std::string_view, 4> kRead = {"inputs", "loss_scale", "aliases",
+                                                     "optimizer"};
+  if (path.size() == 1) return std::find(kRead.begin(), kRead.end(), path[0]) != kRead.end();
+  // Ranges of inputs without a bound in the graph come from the sample that was traced.
+  return path[0] != "inputs" || (path.back() != "low" && path.back() != "high");
+}
+
+struct Part {
+  std::string_view name;
+  const ZipEntry* entry;
+};
+
+std::vector<Part> parts_below(const ZipArchive& archive, std::string_view folder) {
+  std::vector<Part> parts;
+  for (const ZipEntry& entry : archive.entries()) {
+    const std::string_view name = archive.below_root(entry);
+    if (name.starts_with(folder)) parts.push_back({name, &entry});
+  }
+  std::sort(parts.begin(), parts.end(),
+            [](const Part& a, const Part& b) { return a.name < b.name; });
+  return parts;
+}
+
+Result<std::string> hash_json(const ZipArchive& archive, std::string_view folder,
+                              HashedJson::Counts counts) {
+  Sha256 hash;
+  for (const Part& part : parts_below(archive, folder)) {
+    if (!part.name.ends_with(".json")) continue;
+    DC_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, archive.read(*part.entry));
+    HashedJson events(hash, counts);
+    DC_RETURN_IF_ERROR(
+        parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, part.name, events));
+  }
+  return hash.hex();
+}
+
+Result<std::string> hash_bytes(const ZipArchive& archive, std::string_view folder) {
+  Sha256 hash;
+  for (const Part& part : parts_below(archive, folder)) {
+    hash.update(std::to_string(part.name.size()) + ":" + std::string(part.name) +
+                std::to_string(part.entry->size) + ":");
+    DC_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, archive.read(*part.entry));
+    hash.update(bytes);
+  }
+  return hash.hex();
+}
+
+}  // namespace
+
+Result<StepDigest> step_digest(const ZipArchive& archive) {
+  StepDigest digest;
+  DC_ASSIGN_OR_RETURN(digest[0], hash_json(archive, "models/", counts_in_graph));
+  DC_ASSIGN_OR_RETURN(digest[1], hash_bytes(archive, "data/constants/"));
+  DC_ASSIGN_OR_RETURN(digest[2], hash_json(archive, "extra/dcc.json", counts_in_description));
+  return digest;
+}
+
+}  // namespace dc::base::archive

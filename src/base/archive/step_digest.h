@@ -1,0 +1,25 @@
+// The identity of an exported training step: what a plan compiled from an archive and the archive
+// given for its weights must have in common.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "src/base/archive/zip.h"
+#include "src/base/status.h"
+
+namespace dc::base::archive {
+
+// What each digest covers: nodes, types and signature of models/*.json; the bytes of all constants;
+// input names, roles and labels, aliases and optimizer of extra/dcc.json.
+inline constexpr std::array<std::string_view, 3> kStepParts = {"graph", "constants",
+                                                               "inputs or optimizer"};
+using StepDigest = std::array<std::string, 3>;  // SHA-256, hex, in the order of kStepParts
+
+// Weights, initializers, ranges of inputs, sample inputs, stack traces, names of entries and their
+// order do not count: the same model with other values has the same digest. BadInput for what is
+// no JSON.
+Result<StepDigest> step_digest(const ZipArchive& archive);
+
+}  // namespace dc::base::archive

@@ -1,0 +1,19 @@
+// Opening inputs alike for all readers of this folder.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "src/base/status.h"
+
+namespace dc::base {
+
+// The descriptor of a regular file, opened for reading, and its size in bytes. Never waits, as
+// opening a pipe would: what is no regular file is BadInput (65).
+struct OpenInput {
+  int descriptor = -1;
+  int64_t bytes = 0;
+};
+Result<OpenInput> open_input(const std::string& path);
+
+}  // namespace dc::base

@@ -1,0 +1,177 @@
+"""Which tokens the labels are: found by the export, carried by the plan, fed by dcrun.
+
+The reference is PyTorch on windows cut here: label i is token i + 1 where the caller shifts.
+"""
+
+import functools
+import os
+import random
+import struct
+import unittest
+
+import export_case
+import running
+import torch
+from dcc_export import export_train_step
+from dcc_export.errors import ExportError
+from dcc_export.labels import describe_labels
+from dcc_export.step import StepModule, flatten_inputs
+from torch import nn
+from torch.nn import functional
+
+VOCABULARY, WINDOW, WIDTH = 40, 8, 16
+
+
+class Net(nn.Module):
+    """Embedding, one attention, head. `loss`: function(scores [B, S, V], labels [B, S])."""
+
+    def __init__(self, causal, loss):
+        super().__init__()
+        self.embed = nn.Embedding(VOCABULARY, WIDTH)
+        self.query, self.value = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.head = nn.Linear(WIDTH, VOCABULARY)
+        self.causal, self.loss = causal, loss
+
+    def scores(self, x):
+        h = self.embed(x)
+        h = h + functional.scaled_dot_product_attention(self.query(h), h, self.value(h), is_causal=self.causal)
+        return self.head(h)
+
+    def forward(self, x, targets):
+        return self.loss(self.scores(x), targets)
+
+
+def plain(scores, labels):
+    return functional.cross_entropy(scores.reshape(-1, VOCABULARY), labels.reshape(-1))
+
+
+def shifted(scores, labels):
+    return plain(scores[:, :-1], labels[:, 1:])
+
+
+def padded(scores, labels):
+    """As transformers shifts: the last position has nothing to predict."""
+    return plain(scores, functional.pad(labels, (0, 1), value=-100)[:, 1:])
+
+
+def by_hand(scores, labels):
+    """A loss that cannot leave labels out."""
+    return -scores.log_softmax(-1).gather(-1, labels[..., None]).sum()
+
+
+def with_auxiliary(scores, labels):
+    """A second term that sees all tokens and no labels, as a router's load balance does."""
+    return plain(scores, labels) + 10 * scores.softmax(-1).mean((0, 1)).square().sum()
+
+
+def found(module, **given):
+    x = torch.randint(0, VOCABULARY, (2, WINDOW))
+    tensors, keywords, _ = flatten_inputs(module, (x, x.clone()), None)
+    bound = {"low": 0, "high": VOCABULARY}
+    described = [{"name": "x", "role": "tokens", **bound}, {"name": "targets", "role": "labels", **bound, **given}]
+    describe_labels(StepModule(module, len(tensors), list(keywords), None), tensors, described, True, 0)
+    return described[1]["labels"]
+
+
+class Found(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(1)
+
+    def test_by_behaviour(self):
+        for causal, loss, expected in (
+            (True, plain, "next"), (True, by_hand, "next"), (True, with_auxiliary, "next"),
+            (True, shifted, "same"), (True, padded, "same"),
+            (False, plain, "same"), (False, by_hand, "same"), (False, with_auxiliary, "same"),
+        ):
+            with self.subTest(causal=causal, loss=loss.__name__):
+                self.assertEqual(found(Net(causal, loss)), expected)
+
+    def test_attention_that_starts_at_zero_is_seen_by_its_gradient(self):
+        for causal, expected in ((True, "next"), (False, "same")):
+            module = Net(causal, plain)
+            nn.init.zeros_(module.value.weight)
+            nn.init.zeros_(module.value.bias)
+            self.assertEqual(found(module), expected)
+
+    def test_bfloat16(self):
+        for causal, loss, expected in ((True, plain, "next"), (True, shifted, "same"), (False, plain, "same")):
+            self.assertEqual(found(Net(causal, loss).bfloat16()), expected)
+
+    def test_the_module_stays_as_it_was(self):
+        module = Net(True, plain)
+        module.norm = nn.BatchNorm1d(WINDOW)
+        module.loss = lambda scores, labels: plain(module.norm(scores), labels)
+        before = {k: v.clone() for k, v in module.state_dict().items()}
+        state = torch.get_rng_state()
+        found(module)
+        for name, value in module.state_dict().items():
+            self.assertTrue(torch.equal(value, before[name]), name)
+        self.assertTrue(all(p.grad is None for p in module.parameters()))
+        torch.randint(0, VOCABULARY, (2, WINDOW))
+        torch.set_rng_state(state)
+
+    def test_what_cannot_be_told_asks_for_roles(self):
+        blind = Net(True, plain)
+        nn.init.zeros_(blind.embed.weight)
+        nn.init.zeros_(blind.head.weight)
+        blind.requires_grad_(False)
+        blind.head.bias.requires_grad_(True)
+        with self.assertRaisesRegex(ExportError, 'roles=.*"targets".*"labels": "next"'):
+            found(blind)
+        self.assertEqual(found(blind, labels="next"), "next")
+
+
+def eager_losses(module, tokens, rate, steps, world):
+    """Plain SGD over `world` windows of one row per step."""
+    losses = []
+    for step in range(steps):
+        total = 0
+        for rank in range(world):
+            start = (step * world + rank) * WINDOW
+            x, y = (torch.tensor([tokens[start + d : start + d + WINDOW]]) for d in (0, 1))
+            total = total + functional.cross_entropy(module.scores(x)[0], y[0]) / world
+        losses.append(total.item())
+        gradients = torch.autograd.grad(total, list(module.parameters()))
+        with torch.no_grad():
+            for parameter, gradient in zip(module.parameters(), gradients):
+                parameter -= rate * gradient
+    return losses
+
+
+class Trained(export_case.ExportTest):
+    @functools.cached_property
+    def tokens(self):
+        random.seed(5)
+        return [random.randrange(VOCABULARY) for _ in range(200)]
+
+    def test_targets_that_the_caller_shifts_are_the_next_tokens(self):
+        torch.manual_seed(2)
+        module = Net(True, plain)
+        x = torch.randint(0, VOCABULARY, (1, WINDOW))
+        report = export_train_step(module, (x, x.clone()), self.path(), optimizer=torch.optim.SGD(module.parameters(), lr=0.5))
+        self.assertIn("targets are the next tokens", report.labels)
+        self.assertEqual(export_case.description(self.path())["inputs"][1]["labels"], "next")
+        data = self.path("tokens.bin")
+        with open(data, "wb") as file:
+            file.write(struct.pack("<200H", *self.tokens))
+        plan = running.compile_plan(self.path(), 2, 3)
+        self.assertEqual({i["name"]: i.get("labels") for i in running.inspect(plan)["inputs"]}["targets"], "next")
+        ours = [row["loss"] for row in running.train(plan, self.path(), 2, 6, data=data).steps]
+        theirs = eager_losses(module, self.tokens, 0.5, 6, 2)
+        for step, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            self.assertAlmostEqual(a, b, delta=1e-5 * b, msg=f"step {step + 1}")
+        # (200 - 1) // 8 windows are 12 steps of 2: the 13th starts over.
+        epochs = [row["epoch"] for row in running.train(plan, self.path(), 2, 13, data=data).steps]
+        self.assertEqual(epochs, [0] * 12 + [1])
+
+    def test_roles_are_checked(self):
+        module = Net(True, plain)
+        x = torch.randint(0, VOCABULARY, (1, WINDOW))
+        for role in ({"role": "labels", "labels": "previous"}, {"role": "class", "labels": "next"}):
+            with self.assertRaisesRegex(ExportError, "labels"):
+                export_train_step(module, (x, x.clone()), self.path(), roles={"targets": role})
+        self.assertFalse(os.path.exists(self.path()))
+
+
+if __name__ == "__main__":
+    unittest.main()
