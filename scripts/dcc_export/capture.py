@@ -10,6 +10,7 @@ import functools
 import torch
 from torch.fx.traceback import annotate, preserve_node_meta
 
+from .bags import by_rows
 from .errors import ExportError
 from .places import Places
 from .recurrent import by_steps
@@ -79,6 +80,7 @@ def capture_joint(step, flat_inputs, root):
         stack.enter_context(_marked_modules(step, root))
         stack.enter_context(preserve_node_meta())
         stack.enter_context(by_steps())
+        stack.enter_context(by_rows())
         try:
             traced = TracedStep(step)
             joint = aot_export_joint_with_descriptors(

@@ -54,7 +54,7 @@ def derive(tensor):
     std, count = float(sample.square().mean().sqrt()), tensor.numel()
     if not math.isfinite(std):
         return None
-    bound = float(tensor.abs().max()) * (1 + 1 / count)
+    bound = float(tensor.detach().abs().max()) * (1 + 1 / count)
     normal = {"kind": "normal", "mean": 0.0, "std": _rounded(std, std * 2 / math.sqrt(2 * sample.numel()))}
     uniform = {"kind": "uniform", "low": -bound, "high": bound}
     fitting = [rule for rule in (normal, uniform) if not contradicts(tensor, rule)]

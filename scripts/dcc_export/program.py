@@ -26,6 +26,12 @@ from .errors import ExportError
 aten = torch.ops.aten
 LOSS_SCALE = "loss_scale"
 
+# The same views, declared as such.
+_SAFE = {
+    aten.unsafe_split.Tensor: aten.split.Tensor,
+    aten.unsafe_split_with_sizes.default: aten.split_with_sizes.default,
+}
+
 
 @dataclasses.dataclass
 class Program:
@@ -184,6 +190,7 @@ class ProgramBuilder:
             self._cast_tangent()
         new = self.graph.node_copy(node, lambda n: self.env[n])
         new.args = _readable_arguments(new)
+        new.target = _SAFE.get(node.target, node.target)
         new.meta = {"val": _storable(node.meta["val"]), "custom": _marks(node)}
         self.env[node] = new
 

@@ -286,6 +286,18 @@ class StepBuilder {
     return ir::Arg{text(raw.name), std::move(raw.value), raw.keyword};
   }
 
+  // A kernel makes only the results its output_mask asks for; some shape functions of PyTorch, and
+  // so an archive, list all of them.
+  static void drop_masked(const std::vector<ir::Arg>& args, std::vector<Name>& results) {
+    for (const ir::Arg& arg : args) {
+      const auto* mask = std::get_if<std::vector<bool>>(&arg.value);
+      if (arg.name != "output_mask" || mask == nullptr) continue;
+      for (size_t i = 0; i < std::min(mask->size(), results.size()); ++i) {
+        if (!(*mask)[i]) results[i] = -1;
+      }
+    }
+  }
+
   Status add_node(RawNode& raw) {
     const std::string_view overload = overload_of(text(raw.target));
     if (overload == kGetItem) return take_item(raw);
@@ -307,6 +319,7 @@ class StepBuilder {
       }
       return std::nullopt;
     };
+    drop_masked(args, raw.results);
     for (const Name name : raw.results) {
       if (name < 0) {
         results.push_back({"-", {}});

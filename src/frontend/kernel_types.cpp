@@ -43,6 +43,9 @@ std::optional<DType> kernel_dtype(std::string_view overload, size_t index,
     return operand(index == 3 ? "running_mean" : "running_var");
   }
   if (overload == "aten.native_group_norm_backward.default" && index == 0) return operand("input");
+  if (overload == "aten._weight_norm_interface.default" && index == 1 && is_half(operand("v"))) {
+    return DType::F32;
+  }
   if (overload == "aten._scaled_dot_product_flash_attention_for_cpu.default" && index == 1 &&
       operand("query") == DType::F64) {
     return DType::F64;
@@ -52,6 +55,7 @@ std::optional<DType> kernel_dtype(std::string_view overload, size_t index,
 
 bool takes_kernel_types(std::string_view overload) {
   return overload.ends_with("_norm_backward.default") ||
+         overload == "aten._weight_norm_interface_backward.default" ||
          overload == "aten._scaled_dot_product_flash_attention_for_cpu_backward.default";
 }
 

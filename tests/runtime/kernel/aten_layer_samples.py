@@ -18,6 +18,8 @@ def _losses():
         for op in ("smooth_l1_loss", "huber_loss"):
             sample(op, lambda m, r=reduction: call(m.x(4, 6), m.x(4, 6), r, 0.5))
             sample(op + "_backward", lambda m, r=reduction, g=gradient: call(g(m), m.x(4, 6), m.x(4, 6), r, 0.5))
+        sample("soft_margin_loss", lambda m, r=reduction: call(m.x(4, 6), m.x(4, 6), r))
+        sample("soft_margin_loss_backward", lambda m, r=reduction, g=gradient: call(g(m), m.x(4, 6), m.x(4, 6), r))
         sample("binary_cross_entropy", lambda m, r=reduction: call(m.unit(4, 6), m.unit(4, 6), None, r))
         sample("binary_cross_entropy_backward", lambda m, r=reduction, g=gradient: call(g(m), m.unit(4, 6), m.unit(4, 6), None, r))
         sample("binary_cross_entropy_with_logits", lambda m, r=reduction: call(m.x(4, 6), m.unit(4, 6), None, None, r))
@@ -69,6 +71,13 @@ def _norms():
         add("native_batch_norm_backward", lambda m, w=weights: _batch_norm_backward(m, w, False))
         add("batch_norm_backward", lambda m, w=weights: _batch_norm_backward(m, w, True))
     sample("native_layer_norm", lambda m: call(m.x(4, 6), [6], None, None, 1e-5))
+    sample("_weight_norm_interface", lambda m: call(m.plain(4, 6), m.plain(4, 1), 0))
+    sample("_weight_norm_interface_backward", lambda m: _weight_norm_backward(m))
+
+
+def _weight_norm_backward(m):
+    v, g = m.plain(4, 6), m.plain(4, 1)
+    return call(m.plain(4, 6), v, g, aten._weight_norm_interface(v, g, 0)[1], 0)
 
 
 def _layer_norm_backward(m, w):
@@ -109,6 +118,12 @@ def _softmaxes():
 def _convolutions():
     sample("_adaptive_avg_pool2d", lambda m: call(m.x(2, 3, 7, 6), [3, 2]))
     sample("_adaptive_avg_pool2d_backward", lambda m: call(m.x(2, 3, 3, 2), m.x(2, 3, 7, 6)))
+    sample("adaptive_max_pool2d", lambda m: call(m.x(2, 3, 7, 6), [3, 2]))
+    sample("adaptive_max_pool2d_backward", lambda m: _adaptive_max_pool_backward(m))
+    sample("avg_pool3d", lambda m: call(m.x(2, 3, 4, 5, 6), [2, 2, 2], [1, 2, 2]))
+    sample("avg_pool3d_backward", lambda m: call(m.x(2, 3, 3, 2, 3), m.x(2, 3, 4, 5, 6), [2, 2, 2], [1, 2, 2], [0, 0, 0], False, True, None))
+    sample("max_pool3d_with_indices", lambda m: call(m.x(2, 3, 4, 5, 6), [2, 2, 2], [2, 2, 2]))
+    sample("max_pool3d_with_indices_backward", lambda m: _max_pool3d_backward(m))
     sample("avg_pool2d", lambda m: call(m.x(2, 3, 7, 6), [2, 2], [2, 2], [1, 0]))
     sample("avg_pool2d_backward", lambda m: call(m.x(2, 3, 4, 3), m.x(2, 3, 7, 6), [2, 2], [2, 2], [1, 0], False, True, None))
     sample("max_pool2d_with_indices", lambda m: call(m.x(2, 3, 7, 6), [2, 2], [2, 2]))
@@ -128,6 +143,18 @@ def _convolutions():
         sample(op + "_backward", lambda m: call(m.x(2, 3, 8, 7), [8, 7], [2, 3, 4, 5], False))
     sample("upsample_nearest2d", lambda m: call(m.x(2, 3, 4, 5), [8, 7]))
     sample("upsample_nearest2d_backward", lambda m: call(m.x(2, 3, 8, 7), [8, 7], [2, 3, 4, 5]))
+
+
+def _adaptive_max_pool_backward(m):
+    x = m.x(2, 3, 7, 6)
+    y, where = aten.adaptive_max_pool2d(x, [3, 2])
+    return call(m.like(y), x, where)
+
+
+def _max_pool3d_backward(m):
+    x = m.x(2, 3, 4, 5, 6)
+    y, where = aten.max_pool3d_with_indices(x, [2, 2, 2], [2, 2, 2])
+    return call(m.like(y), x, [2, 2, 2], [2, 2, 2], [0, 0, 0], [1, 1, 1], False, where)
 
 
 def _max_pool_backward(m):
