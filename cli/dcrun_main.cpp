@@ -109,9 +109,6 @@ Result<Ready> make_ready(const cli::DcrunOptions& options, const runtime::Launch
   DC_ASSIGN_OR_RETURN(ready.loaded, runtime::plan::load(options.plan));
   DC_RETURN_IF_ERROR(check_world(ready.loaded, launch));
   DC_ASSIGN_OR_RETURN(ready.options, train_options(options, ready.loaded.plan));
-  if (const int threads = ready.loaded.plan.threads; threads > 1) {
-    DC_RETURN_IF_ERROR(base::try_threads(threads - 1));
-  }
   if (launch.rank == 0 && !options.record_profile.empty()) {
     DC_RETURN_IF_ERROR(base::check_writable(options.record_profile));
   }

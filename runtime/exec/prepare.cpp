@@ -3,6 +3,7 @@
 #include <map>
 
 #include "runtime/exec/replay.h"
+#include "src/base/refused.h"
 #include "src/base/units.h"
 
 namespace dc::runtime {
@@ -75,11 +76,19 @@ class Preparation {
     }
     replay_.native_ = make_native_provider();
     if (needs_aten) {
+      DC_RETURN_IF_ERROR(enough_threads());
       DC_ASSIGN_OR_RETURN(replay_.aten_, open_aten_provider(plan_.threads));
       DC_ASSIGN_OR_RETURN(replay_.missing_scratch_,
                           replay_.aten_->take_missing_scratch(replay_.addresses_));
     }
     return base::ok_status();
+  }
+
+  // libtorch makes two pools of them. Where the system refuses one, OpenMP ends the process and the
+  // other pool waits for ever; so it is tried before.
+  Status enough_threads() const {
+    if (plan_.threads == 1) return base::ok_status();
+    return base::try_threads(2 * (plan_.threads - 1) + static_cast<int>(plan_.streams.size()));
   }
 
   Status add_program(int32_t id) {

@@ -1,6 +1,6 @@
-// Loaded before a program (LD_PRELOAD): each process gets FEW_THREADS threads and FEW_PROCESSES
-// forks, and then what the system says at a limit. The limit itself (RLIMIT_NPROC) would count
-// other processes of the user, and not bind root.
+// Loaded before a program (LD_PRELOAD): each process gets FEW_THREADS threads at a time and
+// FEW_PROCESSES forks, and then what the system says at a limit. The limit itself (RLIMIT_NPROC)
+// would count other processes of the user, and not bind root.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -16,16 +16,35 @@ int given(const char* name) {
   return text == nullptr ? 1 << 20 : std::atoi(text);
 }
 
+std::atomic<int>& threads_left() {
+  static std::atomic<int> left{given("FEW_THREADS")};
+  return left;
+}
+
+struct Start {
+  void* (*function)(void*);
+  void* argument;
+};
+
+void* run(void* start) {
+  const Start todo = *static_cast<Start*>(start);
+  delete static_cast<Start*>(start);
+  void* result = todo.function(todo.argument);
+  ++threads_left();
+  return result;
+}
+
 }  // namespace
 
 extern "C" {
 
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),
                    void* argument) {
-  static std::atomic<int> left{given("FEW_THREADS")};
   using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
   static const auto create = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
-  return left-- > 0 ? create(thread, attributes, start, argument) : EAGAIN;
+  if (threads_left()-- > 0) return create(thread, attributes, run, new Start{start, argument});
+  ++threads_left();
+  return EAGAIN;
 }
 
 pid_t fork() {

@@ -101,6 +101,19 @@ class BadRequestTest(jobs.JobTest):
         self.assertEqual(result.returncode, 74)
         self.assertIn("cannot write to standard output", result.stderr)
 
+    def test_few_threads(self):
+        """libtorch's own pools hang, or end the process, when the system refuses them a thread."""
+        plan = self.path("threads.dcp")
+        jobs.dcc("compile", self.model, "--world", "2", "--threads", "3", "--no-cache", "-o", plan)
+        codes = []
+        for threads in (1, 2, 3, 4, 6, 12):
+            variables = {"LD_PRELOAD": os.path.join(running.BIN, "..", "lib", "libfew_threads.so"), "FEW_THREADS": str(threads)}
+            result = jobs.dcrun("-n", "2", *self.arguments(plan=plan), environment=variables)
+            codes.append(result.code)
+            if result.code:
+                self.refused(result, 69, "the system refuses another thread", "raise the limit")
+        self.assertEqual((codes[0], codes[-1]), (69, 0))
+
     def test_units_of_bytes(self):
         for text, budget in (("20KB", 20000), ("20KiB", 20480), ("20K", 20480), ("0.02MB", 20000)):
             self.refused(self.compile("--memory", text), 80, f"budget is {budget}")
