@@ -22,6 +22,7 @@ TO_SCHEDULE = "normalize-graph,shard-parameters={},insert-collectives,add-update
 SUBJECTS = {
     "mlp": ("mlp",),
     "tiny-llama": ("tiny-llama",),
+    "tiny-llama-tied": ("tiny-llama-tied",),
     "tiny-mixtral": ("tiny-mixtral",),
     "tiny-gpt2 dropout": ("tiny-gpt2", "--dropout", "0.1"),
     "tiny-llama bfloat16": ("tiny-llama", "--dtype", "bfloat16"),
@@ -74,7 +75,7 @@ class BitsTest(unittest.TestCase):
 
 
 EVERYTHING = [(subject, world) for subject in SUBJECTS for world in (2, 3)]
-SOME = [("mlp", 3), ("tiny-llama", 2), ("tiny-gpt2 dropout", 2), ("tiny-llama bfloat16", 3), ("tiny-llama autocast", 2)]
+SOME = [("mlp", 3), ("tiny-llama", 2), ("tiny-llama-tied", 2), ("tiny-gpt2 dropout", 2), ("tiny-llama bfloat16", 3), ("tiny-llama autocast", 2)]
 
 
 class ZeroTest(BitsTest):
@@ -83,6 +84,15 @@ class ZeroTest(BitsTest):
     def test_one_micro_batch(self):
         for subject, world in EVERYTHING if running.SLOW else SOME:
             self.verify_stages(subject, world)
+
+    def test_the_default_chain(self):
+        """As users type it, without a profile and with one."""
+        profile = ("--profile", os.path.join(running.ROOT, "examples", "profiles", "h100x32.json"))
+        for index, (subject, world) in enumerate(EVERYTHING if running.SLOW else SOME):
+            for options in ((), profile) if running.SLOW else ((), profile)[index % 2 :][:1]:
+                with self.subTest(subject, world=world, options=options):
+                    got = run_once(subject, world, "auto", compile_options=options)
+                    self.assert_same(run_once(subject, world, 3), got, "default chain")
 
     def test_without_clipping(self):
         for subject, world in EVERYTHING if running.SLOW else (("tiny-llama", 3),):

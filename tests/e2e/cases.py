@@ -11,7 +11,7 @@ class Case:
     model: str
     dtype: str
     world: int
-    zero: int
+    zero: int | str  # a ZeRO stage, or one of DEFAULTS
     accumulation: int
     poison: bool = False
     recipe: str = "adamw"  # recipes.py
@@ -22,19 +22,22 @@ class Case:
 
     def sums_before_reduction(self):
         """ZeRO 0 and 1 reduce once per step; it matters where the gradient's own type rounds the sum."""
-        return self.dtype == "bfloat16" and self.accumulation > 1 and self.zero < 2 and self.world > 1
+        return self.dtype == "bfloat16" and self.accumulation > 1 and self.zero in (0, 1) and self.world > 1
 
     def label(self):
         dtype = "" if self.dtype == "float32" else f" {self.dtype}"
         poison = " poison" if self.poison else ""
+        chain = self.zero if self.zero in DEFAULTS else f"zero {self.zero}"
         recipe = "" if self.recipe == "adamw" else f" {self.recipe}"
-        return f"{self.model}{dtype}{recipe} world {self.world} zero {self.zero} accum {self.accumulation}{poison}"
+        return f"{self.model}{dtype}{recipe} world {self.world} {chain} accum {self.accumulation}{poison}"
 
 
 RECIPE_NAMES = tuple(name for name in recipes.RECIPES if name != "adamw")
 MODELS = ("mlp", "tiny-llama", "tiny-llama-tied", "tiny-gpt2", "tiny-bert", "tiny-mixtral")
 WORLDS = (1, 2, 3, 4)
 ZEROS = (0, 1, 2, 3)
+# The command without a chain, as users type it, alone and with a profile.
+DEFAULTS = ("default", "profiled default")
 ACCUMULATIONS = (1, 4)
 CONVOLUTIONAL = [("resnet18", world, zero, 1) for world in (1, 2) for zero in (0, 3)]
 # How to train; "parts" has frozen parameters, ties and buffers. Every recipe meets sharded and whole state, one and several micro-batches.
@@ -68,7 +71,7 @@ def full():
     cases = []
     subjects = [(m, "float32") for m in MODELS] + list(REDUCED)
     for index, (subject, world, zero, accumulation) in enumerate(
-        itertools.product(subjects, WORLDS, ZEROS, ACCUMULATIONS)
+        itertools.product(subjects, WORLDS, (*ZEROS, *DEFAULTS), ACCUMULATIONS)
     ):
         cases.append(Case(*subject, world, zero, accumulation, poison=(index + index // 2) % 2 == 1))
     trained_otherwise = [
@@ -80,7 +83,7 @@ def full():
 
 
 def sample():
-    """Greedy pairwise cover of (subject, world, zero, accumulation, poison)."""
+    """Greedy pairwise cover of (subject, world, zero, accumulation, poison), and each subject with the default chain."""
     subjects = [(m, "float32") for m in MODELS] + [REDUCED[0], REDUCED[1]]
     axes = [subjects, WORLDS, ZEROS, ACCUMULATIONS, (False, True)]
     everything = list(itertools.product(*axes))
@@ -96,7 +99,9 @@ def sample():
         open_pairs -= _pairs(best)
         chosen.append(best)
     covered = [Case(*subject, world, zero, accumulation, poison) for subject, world, zero, accumulation, poison in chosen]
-    return covered + RECIPES + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
+    defaults = [Case(*subject, WORLDS[1 + i % 3], DEFAULTS[i % 2], ACCUMULATIONS[i // 2 % 2], poison=i % 3 == 1)
+                for i, subject in enumerate(subjects)]
+    return covered + defaults + RECIPES + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
 
 
 def _pairs(row):

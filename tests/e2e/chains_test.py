@@ -25,7 +25,7 @@ CELLS = [(subject, world, accumulation, settings, budget)
          for subject, world, accumulation, settings, budget in (
              ("tiny-llama", 2, 1, "clipped", 1.04), ("mlp", 3, 4, "unclipped", None), ("tiny-gpt2 dropout", 2, 4, "clipped", 1.2),
              ("tiny-mixtral", 2, 1, "unclipped", None), ("tiny-llama bfloat16", 4, 1, "clipped", 1.06), ("tiny-llama", 1, 4, "clipped", None),
-             ("tiny-llama autocast", 3, 1, "unclipped", 1.5), ("mlp", 4, 1, "clipped", 1.04))]
+             ("tiny-llama autocast", 3, 1, "unclipped", 1.5), ("mlp", 4, 1, "clipped", 1.04), ("tiny-llama-tied", 2, 2, "unclipped", 1.1))]
 
 
 def chain_of(*passes):
