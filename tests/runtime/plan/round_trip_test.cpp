@@ -119,7 +119,7 @@ TEST(RoundTrip, AnotherMajorVersionIsAMismatch) {
   ASSERT_FALSE(decoded.ok());
   EXPECT_EQ(decoded.status().kind(), base::ErrorKind::Mismatch);
   EXPECT_EQ(decoded.status().sentence(),
-            "the plan has schema version 2.4 and this program reads version 1.1; recompile the "
+            "the plan has schema version 3.4 and this program reads version 2.0; recompile the "
             "model with this dcc");
 }
 

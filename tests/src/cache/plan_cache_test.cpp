@@ -36,6 +36,7 @@ Plan plan_of(const std::string& name) {
   plan.options = "world=2";
   plan.options_digest = base::sha256_hex(plan.options);
   plan.compiler = "dcc 0.1.0";
+  plan.step_digest = {base::sha256_hex("step")};
   plan.notes = {"a note of the model", "a note of the compiler"};
   return plan;
 }
@@ -47,8 +48,8 @@ std::string plan_bytes(const std::string& name = "tiny") {
 // What all plans here answer.
 Request request() {
   const Plan plan = plan_of("tiny");
-  return {plan.model_digest, plan.profile_digest,     plan.options,
-          plan.compiler,     {"a note of the model"}, plan.optimizer};
+  return {plan.model_digest,       plan.profile_digest, plan.options,    plan.compiler,
+          {"a note of the model"}, plan.optimizer,      plan.step_digest};
 }
 
 std::string key(int number) { return base::sha256_hex("key " + std::to_string(number)); }
@@ -145,6 +146,7 @@ TEST_F(Cache, APlantedPlanIsSetAsideAndKept) {
       {"another set of options",
        [](Plan& p) { p.options_digest = base::sha256_hex(p.options = "world=4"); }},
       {"another options digest", [](Plan& p) { p.options_digest = base::sha256_hex("x"); }},
+      {"another model", [](Plan& p) { p.step_digest.clear(); }},
       {"another compiler", [](Plan& p) { p.compiler += "+"; }},
       {"another training configuration", [](Plan& p) { p.optimizer.groups.at(0).lr *= 2; }},
       {"another training configuration", [](Plan& p) { p.optimizer.clip_norm += 1; }},
