@@ -99,7 +99,7 @@ Result<Numbers> train_case(const RandomCase& one, const runtime::plan::Loaded& l
   options.weights = folder + "/" + one.model;
   const std::filesystem::path model(options.weights);
   const std::string data = std::filesystem::path(model).replace_extension(".safetensors");
-  options.data = std::filesystem::exists(data) ? data : "synthetic:1";
+  options.data = {std::filesystem::exists(data) ? data : "synthetic:1"};
   options.steps = kSteps;
   options.metrics = scratch / "metrics.jsonl";
   options.save = scratch / "saved";
