@@ -65,8 +65,10 @@ def export_train_step(
     optimizer: a torch.optim.AdamW or SGD over this module's parameters, recorded in the archive.
     clip_norm: gradient norm limit to record beside it.
     input_names: one name per tensor; by default the names of forward's arguments.
-    roles: {input: role or {"role", "low", "high", "labels"}}; roles are tokens, labels, mask, positions,
-        class and float. What is missing is read from the graph. "labels" says which tokens the labels
+    roles: {input: role or {"role", "low", "high", "labels"}}; roles are tokens (rows of an embedding),
+        labels (a class per position; with tokens they come from one token file), mask (nonzero: counts),
+        positions (0, 1, ... along the last dim), class (integers of any other kind) and float. "high" is
+        exclusive. What is missing is read from the graph. "labels" says which tokens the labels
         are: "same" (the model shifts them, or masks tokens, itself) or "next" (label i is token i + 1:
         the caller shifts). What is missing is found by running the module; an error if it cannot be.
     initializers: {parameter name: rule}; replaces what the values of those parameters show.
