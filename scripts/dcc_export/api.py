@@ -35,6 +35,7 @@ class Report:
     inputs: list
     check: str
     without_rule: list  # parameters and buffers that --weights init:SEED cannot draw
+    notes: list
     labels: str = ""  # which tokens the labels are; empty without labels from tokens
 
 
@@ -55,6 +56,7 @@ def export_train_step(
     check=True,
     seed=0,
     stock=None,
+    notes=(),
 ):
     """Writes the joint forward + loss + backward graph of `module` to `path` (.pt2).
 
@@ -78,6 +80,7 @@ def export_train_step(
     headless: write graph and shapes without weights; parameters may be on the meta device.
     check: reload the file and compare it with eager; a difference raises ExportError.
     stock: for a transformers config, what to compare with instead of `module` (stock.Stock).
+    notes: sentences for people, carried into the notes of every plan of this archive.
     """
     require_python("the module", module)
     args, kwargs, names = flatten_inputs(module, example_inputs, input_names)
@@ -96,6 +99,8 @@ def export_train_step(
         can_run = not headless and device is None
         describe_labels(step, examples, description["inputs"], can_run, seed)
     description.update(options)
+    if notes:
+        description["notes"] = list(notes)
     if headless:
         save_headless(exported, description, path, device)
         line = "check: skipped (no weights)"
@@ -128,7 +133,7 @@ def _check(step, examples, names, root, seed, stock, path, description):
     against = (path, step, examples, description["inputs"], lambda n: strip(n, root), seed)
     if stock is None:
         return check_archive(*against)
-    if stock.dropout:  # compared with the stock model without its dropout
+    if stock.altered:  # our module is compared with the stock model in the archive's place
         result = check_archive(*against)
         if not result.passed:
             return result
@@ -164,6 +169,7 @@ def _report(path, program, step, description, line):
         parameters=sum(p.numel() for p in step.parameters()),
         inputs=program.user_inputs,
         check=line,
+        notes=description.get("notes", []),
         without_rule=[n for n in _saved(program) if n not in description["initializers"]],
         labels=describe_answers(description["inputs"]),
     )

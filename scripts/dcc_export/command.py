@@ -75,6 +75,8 @@ def main(argv=None):
         f"{report.labels + '; ' if report.labels else ''}{report.check}",
         file=sys.stderr,
     )
+    for note in report.notes:
+        print(f"export.py: note: {note}", file=sys.stderr)
     if report.without_rule:
         print(f"export.py: {_without_rule(report.without_rule)}", file=sys.stderr)
     return errors.OK

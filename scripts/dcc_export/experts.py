@@ -4,6 +4,7 @@ transformers' own expert loops have data-dependent shapes. Here every expert get
 fixed number of slots, so all shapes are static and the expert index is a batch dimension.
 """
 
+import contextlib
 import math
 
 import torch
@@ -64,8 +65,31 @@ def _assign(top_k_index, tokens, experts, chosen, capacity):
     return slot, empty.scatter(0, slot, token)[:-1]
 
 
+_limited = True
+
+
+@contextlib.contextmanager
+def full_capacity():
+    """Inside, every expert has room for every token."""
+    global _limited
+    before, _limited = _limited, False
+    try:
+        yield
+    finally:
+        _limited = before
+
+
+def notes(config, tokens):
+    """What a person must know of the capacity of a config's experts: a list of sentences."""
+    factor = getattr(config.get_text_config(), CAPACITY, None)
+    if factor is None:
+        return []
+    return [f"capacity: experts have room for {factor:g} times an even share of the {tokens} tokens of a micro-batch "
+            f"({CAPACITY}); tokens beyond it are dropped, which the stock model does not do"]
+
+
 def _capacity(module, tokens, chosen, experts):
     factor = getattr(module.config, CAPACITY, None)
-    if factor is None:
+    if factor is None or not _limited:
         return tokens
     return min(tokens, math.ceil(factor * tokens * chosen / experts))

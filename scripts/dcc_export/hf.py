@@ -42,13 +42,14 @@ def build(values, options, attention=None):
         print(f"export.py: warning: {note}", file=sys.stderr)
     task = find_task(config)
     set_rates(config, options.dropout)
-    _require_positions(config, options.seq)
     generator = torch.Generator().manual_seed(options.seed)
     inputs, roles = task.inputs(config, options, generator)
     model = _construct(task, config, options, attention)
+    _require_positions(model, options.seq)
     module = task.wrapper(model.train(), options.attention == "cuda-flash").train()
-    stock = Stock(values, task, options.seed, options.dropout > 0)
-    return Workload(module, inputs, roles, stock=stock)
+    notes = experts.notes(config, options.batch * (options.seq or 1))
+    stock = Stock(values, task, options.seed, altered=options.dropout > 0 or bool(notes))
+    return Workload(module, inputs, roles, notes=notes, stock=stock)
 
 
 def make_config(values):
@@ -62,12 +63,15 @@ def make_config(values):
         raise ExportError(f"transformers rejects the config: {_first_line(error)}") from error
 
 
-def _require_positions(config, seq):
-    """Position tables are as long as the config says; RoBERTa's starts after the padding id."""
-    limit = getattr(config, "max_position_embeddings", None)
-    if limit is not None and config.model_type in ("roberta", "xlm-roberta", "camembert"):
-        limit -= config.pad_token_id + 1
-    if limit is not None and seq is not None and seq > limit:
+def _require_positions(model, seq):
+    """Position tables are as long as the config says; those with a padding row start behind it."""
+    limit = getattr(model.config, "max_position_embeddings", None) or 0
+    for module in model.modules():
+        if isinstance(module, torch.nn.Embedding) and module.num_embeddings == limit:
+            if module.padding_idx is not None:
+                limit -= module.padding_idx + 1
+                break
+    if seq is not None and 0 < limit < seq:
         raise ExportError(
             f"--seq {seq} exceeds the model's {limit} positions; use --seq {limit} or less, or "
             "raise max_position_embeddings in the config"

@@ -11,6 +11,7 @@ import keyword
 import torch
 from torch._functorch._aot_autograd import descriptors as desc
 from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.export.graph_signature import (
     ExportGraphSignature,
     InputKind,
@@ -20,6 +21,7 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 
+from . import strides
 from .capture import MODULE_KEY, strip
 from .errors import ExportError
 
@@ -142,7 +144,8 @@ class ProgramBuilder:
                 raise ExportError("the forward creates a tensor whose value is not known headless")
             fake_mode = _fake_mode(self.joint)
             new.meta = {"val": fake_mode.from_tensor(value, static_shapes=True)}
-            self.constants[fqn] = value.detach().clone()
+            with unset_fake_temporarily():  # a headless export runs inside a fake mode
+                self.constants[fqn] = value.detach().clone()
             self._spec(InputKind.CONSTANT_TENSOR, new, fqn)
             self.env[node] = new
 
@@ -193,6 +196,11 @@ class ProgramBuilder:
         new.target = _SAFE.get(node.target, node.target)
         new.meta = {"val": _storable(node.meta["val"]), "custom": _marks(node)}
         self.env[node] = new
+        if strides.are_misjudged(new):
+            layout = {"memory_format": torch.contiguous_format}
+            self.env[node] = self.graph.call_function(aten.clone.default, (new,), layout)
+            with _fake_mode(self.joint):
+                self.env[node].meta = {**new.meta, "val": new.meta["val"].contiguous().clone()}
 
     def _is_identity(self, node):
         if node.target in (aten.detach.default, aten.alias.default):

@@ -20,6 +20,7 @@ from .check import (
     wrong_parameter,
 )
 from .errors import ExportError
+from .experts import full_capacity
 from .randomness import RandomnessOff, set_rates
 from .step import StepModule
 
@@ -27,14 +28,14 @@ from .step import StepModule
 class Stock:
     """How to build the stock model of a config dict.
 
-    dropout: our side has some. attention: transformers' name; None for transformers' own choice.
+    altered: our graph has dropout, or drops tokens over capacity. attention: transformers' name; None for transformers' own choice.
     """
 
-    def __init__(self, values, task, seed, dropout):
+    def __init__(self, values, task, seed, altered):
         self.values = values
         self.task = task
         self.seed = seed
-        self.dropout = dropout
+        self.altered = altered
         self.attention = None
 
     @property
@@ -89,7 +90,8 @@ def check_stock(path, step, examples, descriptions, strip_name, seed, stock, nam
     """Compares loss and every gradient of an archive with the stock model's on two samples: on the
     archive's weights, and on weights moved away from them, where attention is not uniform.
 
-    step: our module; if it has dropout, it is compared in the archive's place, without dropout.
+    step: our module; if the stock model is not meant to agree with it (`stock.altered`), it is
+    compared in the archive's place, without dropout and with room for every token.
     names: of the inputs. In reduced precision a difference may be three times the distance between
     the stock model in that precision and in float32, plus 1e-3 relative; then our module in
     float32 is compared too, within the bound of float32.
@@ -115,6 +117,8 @@ def check_stock(path, step, examples, descriptions, strip_name, seed, stock, nam
             float32.add(sides.ours32(sample, set(exact)), exact)
         comparison.add(ours, reference, slack)
     result = comparison.result()
+    if stock.altered:
+        result.line += " (our module without dropout and with room for every token; the file is as our module)"
     if result.passed and float32.samples:
         in_float32 = float32.result()
         line = f"{result.line}; in float32 {in_float32.line.removeprefix('check ')}"
@@ -158,9 +162,9 @@ class _Sides:
         return self._run(self.stock_step, sample, set())
 
     def ours(self, sample, expected):
-        if not self.make.dropout:
+        if not self.make.altered:
             return run_loaded(self.loaded, self.state, sample, self.seed)
-        with RandomnessOff():
+        with RandomnessOff(), full_capacity():
             return self._run(self.step, sample, expected)
 
     @functools.cached_property
@@ -173,7 +177,7 @@ class _Sides:
         return self._run(self._steps32[1], _float32(sample), set())
 
     def ours32(self, sample, expected):
-        with RandomnessOff():
+        with RandomnessOff(), full_capacity():
             return self._run(self._steps32[0], _float32(sample), expected)
 
     def _run(self, step, sample, expected):

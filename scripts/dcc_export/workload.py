@@ -20,6 +20,7 @@ class Workload:
     roles: dict
     root: str = losses.ROOT
     initializers: dict = None
+    notes: list = dataclasses.field(default_factory=list)  # sentences for the archive and the plan
     stock: object = None  # of a transformers config: how to build the stock model (stock.Stock)
 
 
@@ -48,6 +49,11 @@ def make(options, preset=None, hf_config=None, attention=None):
         workload = presets.build(preset, options, attention)
     else:
         workload = hf.build(hf.read_config(hf_config), options, attention)
+    return to_dtype(workload, options)
+
+
+def to_dtype(workload, options):
+    """The workload in the type of the options; autocast changes no parameter."""
     if options.dtype == "bfloat16":
         _to_bfloat16(workload)
     return workload

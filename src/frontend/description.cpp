@@ -119,6 +119,12 @@ Status read_member(const std::string& key, const JsonValue& value, Description& 
     for (const auto& [fqn, initializer] : *members) {
       DC_ASSIGN_OR_RETURN(description.initializers[fqn], read_initializer(initializer));
     }
+  } else if (key == "notes") {
+    DC_ASSIGN_OR_RETURN(const auto* sentences, value.to_array());
+    for (const JsonValue& sentence : *sentences) {
+      DC_ASSIGN_OR_RETURN(std::string text, sentence.to_string());
+      description.notes.push_back(std::move(text));
+    }
   }
   return base::ok_status();  // other keys are information for people
 }

@@ -26,6 +26,7 @@ struct Description {
   std::string loss_scale = "loss_scale";                // name of the input
   std::map<std::string, std::string> aliases;           // tied name -> canonical name
   std::map<std::string, ir::Initializer> initializers;  // by FQN
+  std::vector<std::string> notes;                       // sentences for the plan's notes
   base::TrainConfig training;
   bool has_optimizer = false;
 };

@@ -42,6 +42,7 @@ Result<ir::Step> import_files(const ArchiveFiles& files, const base::TrainConfig
   }
   DC_RETURN_IF_ERROR(check_model(model));
   DC_ASSIGN_OR_RETURN(const Description description, describe(files));
+  notes.insert(notes.end(), description.notes.begin(), description.notes.end());
   DC_ASSIGN_OR_RETURN(const Weights weights, Weights::read(files));
   DC_ASSIGN_OR_RETURN(const auto ties, find_ties(model, description, weights));
   DC_ASSIGN_OR_RETURN(ir::Step step,

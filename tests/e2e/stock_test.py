@@ -9,12 +9,15 @@ attention, masks and experts, and the weights of the archive.
 import json
 import os
 import unittest
+from unittest import mock
 
 import torch
 import transformers
 from torch.export.graph_signature import InputKind, OutputKind
 
-from export_case import ROOT, ExportTest, run_command
+from export_case import ROOT, ExportTest, description, run_command
+
+from dcc_export import losses
 
 _SHAPE = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 _LLAMA = {**_SHAPE, "intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8,
@@ -50,6 +53,11 @@ class StockTest(ExportTest):
         self.assertEqual(code, 0, printed)
         self.assertIn("the stock transformers model", printed)
         self.verify(values, **options)
+        return printed
+
+    def export_and_say(self, values, *arguments):
+        code, printed = self.export_config(values, "--seq", "16", *arguments)
+        self.assertEqual(code, 0, printed)
         return printed
 
     def verify(self, values, auto=transformers.AutoModelForCausalLM, inputs=None, bound=1e-5,
@@ -125,6 +133,51 @@ class ExpertsTest(StockTest):
     def test_router_loss(self):
         values = {**self.MIXTRAL, "output_router_logits": True, "router_aux_loss_coef": 0.5}
         self.export_and_verify(values, scale=2.0)
+
+
+    def test_biases_and_transposed_weights(self):
+        """gpt-oss: such experts, attention sinks, and a window in every other layer."""
+        experts = {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 5}
+        self.export_and_verify({"model_type": "gpt_oss", **_LLAMA, **experts}, scale=2.0)
+
+    def test_dropped_tokens_are_said(self):
+        printed = self.export_and_say({**self.MIXTRAL, "dcc_capacity_factor": 1.0})
+        self.assertIn("note: capacity:", printed)
+        (note,) = description(self.path())["notes"]
+        self.assertIn("dcc_capacity_factor", note)
+
+
+class TracingTest(StockTest):
+    """Families that failed while they were traced or read back; the export itself compares."""
+
+    def test_layer_drop(self):
+        opt = {**_LLAMA, "ffn_dim": 48, "word_embed_proj_dim": 32, "dropout": 0.0}
+        self.export_and_verify({"model_type": "opt", **opt, "layerdrop": 0.0})
+        self.export_and_say({"model_type": "opt", **opt, "layerdrop": 0.5})
+
+    def test_default_named_by_a_keyword(self):
+        self.export_and_say({**ExpertsTest.MIXTRAL, "model_type": "phimoe"})
+
+    def test_strides_of_softplus(self):
+        self.export_and_say({"model_type": "doge", **_LLAMA, "keep_window_size": 8})
+
+
+class DifferenceTest(StockTest):
+    """A model of ours that is not the stock model is not written, with and without weights."""
+
+    def test_planted_difference(self):
+        values = {"model_type": "llama", **_LLAMA}
+        for arguments in ([], ["--headless"], ["--dtype", "bfloat16"]):
+            with self.subTest(arguments), mock.patch.object(losses.CausalLmLoss, "forward", _wrong):
+                code, printed = self.export_config(values, "--seq", "16", *arguments)
+                self.assertEqual(code, 1, printed)
+                self.assertIn("differs from the stock transformers model", printed)
+                self.assertFalse(os.path.exists(self.path()))
+
+
+def _wrong(self, input_ids, labels):
+    """Attention to positions that follow: the last token comes first."""
+    return self.loss(input_ids=input_ids.roll(1, dims=1), labels=labels, use_cache=False)
 
 
 class ConfigsTest(StockTest):
