@@ -148,7 +148,7 @@ class BadInputTest(jobs.JobTest):
         weights["0.weight"] = weights["0.weight"].reshape(-1)
         save_file(weights, self.path("flat.safetensors"))
         self.refused(self.train(self.plans[2], weights=self.path("flat.safetensors")), 65, "'0.weight'", "shape")
-        self.refused(self.train(self.plans[2], weights=self.language_model), 65, "does not fit its entry")
+        self.refused(self.train(self.plans[2], weights=self.language_model), 66, "lacks 6 of the plan's tensors: 0.weight", "not in the plan: model.embed_tokens.weight")
         bad = self.cut(self.path("few.safetensors"), 0.6)
         self.refused(self.train(self.plans[2], weights=bad), 65)
         self.nothing_at("out")

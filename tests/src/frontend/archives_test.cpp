@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Headless, BigArchives,
 TEST(Import, StepDigestSaysWhichPartChanged) {
   const std::vector<std::string> digest = EditedArchive("mlp.pt2").import()->step_digest;
   ASSERT_EQ(digest.size(), 3u);
-  const auto changed = [&digest](EditedArchive archive) {
+  const auto changed = [&digest](const EditedArchive& archive) {
     const std::vector<std::string> other = archive.import()->step_digest;
     std::string parts;
     for (size_t i = 0; i < other.size(); ++i) parts += other[i] == digest[i] ? "=" : "x";
@@ -94,7 +94,7 @@ TEST(Import, StepDigestSaysWhichPartChanged) {
   };
   EditedArchive same("mlp.pt2");
   same["data/weights/weight_0"][100] ^= 1;
-  same.replace(kModel, "\\" m\\": \\" 0\\"", "\\" m\\": \\" other\\"");
+  same.replace(kModel, R"(\"m\": \"0\")", R"(\"m\": \"other\")");
   same.replace(kDescription, "0.125", "0.25").replace(kDescription, "\"low\":-1.0", "\"low\":-7.0");
   EXPECT_EQ(changed(same.reverse()), "===");
   EXPECT_EQ(
