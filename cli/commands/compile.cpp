@@ -258,7 +258,7 @@ Result<Compiled> obtain(Job& job) {
   job.watch.lap("read");
   // Notes are in the plan, so they count; the archive's own names of things do not.
   const std::string key = cache::key_of(model.step.model_digest + joined(model.step.step_digest),
-                                         key_parts(job, model.config + joined(model.notes)));
+                                        key_parts(job, model.config + joined(model.notes)));
   std::optional<Compiled> compiled = look_up(job, model, key);
   job.watch.lap("look up");
   if (!compiled) {

@@ -124,26 +124,12 @@ TEST(DcrunOptions, HelpBeginsWithExamples) {
 
 // Flags are promises to scripts: this list only grows.
 TEST(DcrunOptions, FlagsAreFrozen) {
-  const std::vector<std::string> expected = {"--comm",
-                                             "--config",
-                                             "--data",
-                                             "--dump-gradients",
-                                             "--help",
-                                             "--job-key",
-                                             "--lr",
-                                             "--metrics",
-                                             "--offload-dir",
-                                             "--overwrite",
-                                             "--poison",
-                                             "--record-profile",
-                                             "--save",
-                                             "--shuffle",
-                                             "--steps",
-                                             "--timeout",
-                                             "--trace",
-                                             "--version",
-                                             "--weights",
-                                             "--weights-only-by-name"};
+  const std::vector<std::string> expected = {
+      "--comm",        "--config",    "--data",    "--dump-gradients",
+      "--help",        "--job-key",   "--lr",      "--metrics",
+      "--offload-dir", "--overwrite", "--poison",  "--record-profile",
+      "--save",        "--shuffle",   "--steps",   "--timeout",
+      "--trace",       "--version",   "--weights", "--weights-only-by-name"};
   EXPECT_EQ(dcrun_flags(), expected);
 }
 
