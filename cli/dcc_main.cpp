@@ -42,6 +42,13 @@ void example(CLI::App* command, Lines... lines) {
   command->footer(text);
 }
 
+void add_dims(CLI::App* sub, std::vector<std::string>& dims) {
+  sub->add_option("--dim", dims,
+                  "Size of a dim of an archive with dynamic shapes, for example batch=4; once per "
+                  "dim, by its name, symbol, or input and position (input_ids.0)")
+      ->allow_extra_args(false);
+}
+
 void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
   CLI::App* sub = app.add_subcommand("compile", "Compile one training step for a number of ranks");
   example(sub, "compile model.pt2 --profile prof.json --world 2 -o plan.dcp",
@@ -89,6 +96,7 @@ void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
       ->capture_default_str();
   sub->add_option("--threads", a.threads, "Threads per rank")->capture_default_str();
   sub->add_option("--config", a.config, "train.json; overrides what the archive says");
+  add_dims(sub, a.dims);
   sub->add_flag("--no-cache", a.no_cache, "Neither read nor write the plan cache");
   sub->add_flag("--json", a.json, "Print the report as JSON");
   sub->add_flag("--verbose", a.verbose, "Also print digests, options and the compiler's version");
@@ -102,6 +110,7 @@ void add_profile(CLI::App& app, dc::cli::ProfileArguments& a) {
   sub->add_option("model", a.model, "Archive written by scripts/export.py")->required();
   sub->add_option("-o,--output", a.output, "prof.json to write")->required();
   sub->add_option("-n,--ranks", a.ranks, "Start this many ranks on this machine");
+  add_dims(sub, a.dims);
   sub->add_option("--comm", a.comm,
                   "What carries collectives: local, mpi, tcp, or auto by host and launcher")
       ->check(CLI::IsMember({"auto", "local", "mpi", "tcp"}))

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "src/base/status.h"
 
@@ -12,9 +13,10 @@ namespace dc::cli {
 
 struct CompileArguments {
   std::string model;
-  std::string profile;  // prof.json; empty: the built-in table
-  std::string output;   // plan.dcp
-  std::string config;   // train.json; empty: the archive's own
+  std::vector<std::string> dims;  // "batch=4": sizes of dynamic dims
+  std::string profile;            // prof.json; empty: the built-in table
+  std::string output;             // plan.dcp
+  std::string config;             // train.json; empty: the archive's own
   int world = 0;
   std::string chain = "auto";
   int search_effort = 48;
@@ -36,6 +38,7 @@ base::Status run_compile(const CompileArguments& arguments);
 
 struct ProfileArguments {
   std::string model;
+  std::vector<std::string> dims;  // "batch=4": sizes of dynamic dims
   std::string output;
   int ranks = 0;  // 0: as the launcher says, one if there is none
   std::string comm = "auto";

@@ -254,7 +254,8 @@ std::string joined(const std::vector<std::string>& lines) {
 }
 
 Result<Compiled> obtain(Job& job) {
-  DC_ASSIGN_OR_RETURN(Model model, read_model(job.arguments.model, job.arguments.config));
+  DC_ASSIGN_OR_RETURN(Model model,
+                      read_model(job.arguments.model, job.arguments.config, job.arguments.dims));
   job.watch.lap("read");
   // Notes are in the plan, so they count; the archive's own names of things do not.
   const std::string key = cache::key_of(model.step.model_digest + joined(model.step.step_digest),

@@ -15,7 +15,9 @@ struct Model {
   std::vector<std::string> notes;  // what was assumed, one sentence each
 };
 
-// `config`: path of a train.json that overrides the archive's own description, or empty.
-base::Result<Model> read_model(const std::string& path, const std::string& config);
+// `config`: path of a train.json that overrides the archive's own description, or empty. `dims`:
+// sizes of dynamic dims, each "name=size".
+base::Result<Model> read_model(const std::string& path, const std::string& config,
+                               const std::vector<std::string>& dims);
 
 }  // namespace dc::cli

@@ -94,7 +94,7 @@ int64_t largest_collective(const ir::Step& step) {
 // What can go wrong before anything is measured; the output is rank 0's.
 Status make_ready(const ProfileArguments& arguments, int rank, Model& model) {
   if (rank == 0) DC_RETURN_IF_ERROR(base::check_writable(arguments.output));
-  DC_ASSIGN_OR_RETURN(model, read_model(arguments.model, ""));
+  DC_ASSIGN_OR_RETURN(model, read_model(arguments.model, "", arguments.dims));
   return {};
 }
 

@@ -10,6 +10,7 @@ from torch.export.graph_signature import InputKind
 from .archive import save_headless, save_program
 from .capture import capture_joint, strip
 from .check import check_archive
+from .dynamic import DynamicDims
 from .errors import CHECK_FAILED, ExportError
 from .guard import unchanged
 from .headless import faked
@@ -49,6 +50,7 @@ def export_train_step(
     input_names=None,
     roles=None,
     initializers=None,
+    dynamic_shapes=None,
     root="",
     autocast=None,
     attention="cpu",
@@ -74,6 +76,7 @@ def export_train_step(
         are: "same" (the model shifts them, or masks tokens, itself) or "next" (label i is token i + 1:
         the caller shifts). What is missing is found by running the module; an error if it cannot be.
     initializers: {parameter name: rule}; replaces what the values of those parameters show.
+    dynamic_shapes: {input: {dim: name}}; sizes of these dims are given to `dcc compile --dim name=size`.
     root: name of the child whose names are the user's, when `module` only wraps it.
     autocast: torch.bfloat16 to run the forward under CPU autocast.
     attention: "cuda-flash" rewrites devices to cuda (the check is then impossible and skipped).
@@ -91,9 +94,11 @@ def export_train_step(
     if optimizer is not None or clip_norm is not None:
         options = _optimizer(step, root, optimizer, clip_norm)
     device = "cuda" if attention == "cuda-flash" else None
+    dims = _dynamic(dynamic_shapes, names, examples, headless)
     with unchanged(module), torch.enable_grad():
-        with faked(step, examples) if headless else contextlib.nullcontext(examples) as tensors:
-            program, exported = _trace(step, tensors, names, root, seed)
+        tensors = dims.fake_examples() if dims else examples
+        with faked(step, tensors) if headless else contextlib.nullcontext(tensors) as tensors:
+            program, exported = _trace(step, tensors, names, root, seed, dims)
     description = _describe(step, program, examples, roles, initializers, root)
     with unchanged(module):
         can_run = not headless and device is None
@@ -101,6 +106,7 @@ def export_train_step(
     description.update(options)
     if notes:
         description["notes"] = list(notes)
+    description.update(dims.description() if dims else {})
     if headless:
         save_headless(exported, description, path, device)
         line = "check: skipped (no weights)"
@@ -109,9 +115,17 @@ def export_train_step(
         line = f"check: skipped ({'on request' if device is None else 'needs a GPU'})"
     else:
         with unchanged(module), torch.enable_grad():
-            check = functools.partial(_check, step, examples, names, root, seed, stock)
+            check = functools.partial(_check_sizes, step, examples, dims, names, root, seed, stock)
             line = _save_checked(exported, description, path, check)
     return _report(path, program, step, description, line)
+
+
+def _dynamic(shapes, names, examples, headless):
+    if not shapes:
+        return None
+    if headless:
+        raise ExportError("a headless archive has fixed shapes; leave out dynamic_shapes or headless")
+    return DynamicDims(shapes, names, examples)
 
 
 def _save_checked(exported, description, path, check):
@@ -128,6 +142,15 @@ def _save_checked(exported, description, path, check):
     return lines[0]
 
 
+def _check_sizes(step, examples, dims, names, root, seed, stock, path, description):
+    """`_check` at the example's sizes and, where dims are dynamic, first at others."""
+    if dims:
+        result = _check(step, dims.other_examples(), names, root, seed, stock, path, description)
+        if not result.passed:
+            return result
+    return _check(step, examples, names, root, seed, stock, path, description)
+
+
 def _check(step, examples, names, root, seed, stock, path, description):
     """The file against the module itself, or against the stock model of its config."""
     against = (path, step, examples, description["inputs"], lambda n: strip(n, root), seed)
@@ -140,13 +163,14 @@ def _check(step, examples, names, root, seed, stock, path, description):
     return check_stock(*against, stock, names)
 
 
-def _trace(step, examples, names, root, seed):
+def _trace(step, examples, names, root, seed, dims):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         joint, state_names = capture_joint(step, examples, root)
     aliases = find_aliases(step, root)
     program = ProgramBuilder(joint, state_names, step, names, aliases, root).build()
-    return program, to_exported_program(program, examples)
+    ranges = dims.ranges() if dims else {}
+    return program, to_exported_program(program, dims.examples if dims else examples, ranges)
 
 
 def _describe(step, program, examples, roles, initializers, root):

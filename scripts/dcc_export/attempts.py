@@ -5,6 +5,7 @@ import tempfile
 
 from .api import export_train_step
 from .attention import DroppedKeyword
+from .dynamic import named_dims
 from .errors import BAD_INPUT, CHECK_FAILED, ExportError
 from .twin import twin_options, twins
 from .workload import autocast_dtype, make
@@ -76,6 +77,7 @@ def _export(workload, options, output, check):
         output,
         roles=workload.roles,
         initializers=workload.initializers,
+        dynamic_shapes=named_dims(options, workload.inputs),
         root=workload.root,
         autocast=autocast_dtype(options),
         attention=options.attention,

@@ -32,6 +32,7 @@ def _parser():
     parser.add_argument("-o", dest="output", metavar="MODEL.pt2", required=True)
     parser.add_argument("--batch", type=_positive, metavar="B", help="rows per micro-batch")
     parser.add_argument("--seq", type=_positive, metavar="S", help="tokens per row")
+    parser.add_argument("--dynamic", metavar="DIMS", default="", help="batch, seq or batch,seq: sizes given to dcc compile --dim")
     parser.add_argument("--dtype", choices=DTYPES, help="default float32; bfloat16 if headless")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     parser.add_argument("--headless", action="store_true", help="graph and shapes, no weights")
@@ -103,6 +104,7 @@ def _run(arguments):
         attention=arguments.attention,
         dropout=arguments.dropout,
         headless=arguments.headless,
+        dynamic=arguments.dynamic,
     )
     return export_workload(
         options, arguments.output, arguments.preset, arguments.hf_config, not arguments.no_check

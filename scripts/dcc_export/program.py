@@ -345,8 +345,8 @@ def _fake_mode(joint):
     raise ExportError("the traced graph has no tensor inputs")
 
 
-def to_exported_program(program, example_inputs):
-    """Wraps the pieces; `example_inputs` are the user's tensors in graph order."""
+def to_exported_program(program, example_inputs, ranges):
+    """Wraps the pieces; `example_inputs` are the user's tensors in graph order, `ranges` those of symbols."""
     import torch.utils._pytree as pytree
     from torch._export.verifier import Verifier
     from torch.export.exported_program import (
@@ -367,7 +367,7 @@ def to_exported_program(program, example_inputs):
         graph=program.graph,
         graph_signature=signature,
         state_dict=program.state_dict,
-        range_constraints={},
+        range_constraints=ranges,
         module_call_graph=[ModuleCallEntry("", call)],
         example_inputs=(examples, {}),
         constants=program.constants,

@@ -35,6 +35,7 @@ class Options:
     attention: str = "cpu"
     dropout: float = 0.0
     headless: bool = False
+    dynamic: str = ""  # dims whose size is given when the plan is compiled: batch, seq, or both by a comma
 
 
 def make(options, preset=None, hf_config=None, attention=None):

@@ -172,6 +172,14 @@ Result<bool> read_symbolic_argument(std::string_view tag, TapeValue inner, Names
     return true;
   }
   const TapeValue value = inner.union_value();
+  const bool is_named = inner.union_tag().present() && inner.union_tag().text() == "as_name" &&
+                        value.is(TokenKind::String);
+  if (is_named && (tag == "as_sym_bool" || tag == "as_sym_float")) {
+    arg.symbols.emplace_back(0, names.intern(value.text()));
+    if (tag == "as_sym_bool") arg.value = true;
+    if (tag == "as_sym_float") arg.value = 0.0;
+    return true;
+  }
   if (tag == "as_sym_bool" && value.is(TokenKind::Bool)) {
     arg.value = value.integer() != 0;
     return true;
@@ -238,7 +246,7 @@ Status read_results(TapeValue value, Names& names, std::vector<Name>& results) {
 namespace {
 
 // {"as_int": n} or {"as_expr": {"expr_str": ...}}.
-Result<int64_t> read_extent(TapeValue value, RawTensor& tensor) {
+Result<int64_t> read_extent(TapeValue value, ExtentKind kind, size_t dim, RawTensor& tensor) {
   const TapeValue inner = value.union_value();
   if (inner.is(TokenKind::Integer)) {
     if (inner.integer() < 0) return malformed("a size, stride or offset is negative");
@@ -247,20 +255,22 @@ Result<int64_t> read_extent(TapeValue value, RawTensor& tensor) {
   const TapeValue expression = inner.find("expr_str");
   if (!expression.is(TokenKind::String))
     return malformed("a size is neither a number nor symbolic");
-  if (tensor.symbol.empty()) tensor.symbol = expression.text().substr(0, 200);
+  tensor.symbolic.push_back({kind, dim, std::string(expression.text())});
   return 1;
 }
 
-Status read_extents(TapeValue list, RawTensor& tensor, std::vector<int64_t>& target) {
+Status read_extents(TapeValue list, ExtentKind kind, RawTensor& tensor,
+                    std::vector<int64_t>& target) {
   if (!list.is(TokenKind::Array)) return malformed("a tensor has no sizes or strides");
   for (const TapeValue item : children(list)) {
-    DC_ASSIGN_OR_RETURN(const int64_t value, read_extent(item, tensor));
+    DC_ASSIGN_OR_RETURN(const int64_t value, read_extent(item, kind, target.size(), tensor));
     target.push_back(value);
   }
   return base::ok_status();
 }
 
-// Nothing later may overflow: the storage a tensor reaches, in bytes, fits int64 with room.
+}  // namespace
+
 bool is_addressable(const RawTensor& tensor) {
   std::optional<int64_t> reach = tensor.offset;
   std::optional<int64_t> count = 1;
@@ -274,8 +284,6 @@ bool is_addressable(const RawTensor& tensor) {
   return reach && count && *reach < kMost && *count < kMost;
 }
 
-}  // namespace
-
 Result<RawTensor> read_tensor(TapeValue value) {
   RawTensor tensor;
   const TapeValue dtype = value.find("dtype");
@@ -285,12 +293,14 @@ Result<RawTensor> read_tensor(TapeValue value) {
   }
   tensor.dtype = dtype.integer();
   tensor.layout = layout.integer();
-  DC_RETURN_IF_ERROR(read_extents(value.find("sizes"), tensor, tensor.shape));
-  DC_RETURN_IF_ERROR(read_extents(value.find("strides"), tensor, tensor.strides));
+  DC_RETURN_IF_ERROR(read_extents(value.find("sizes"), ExtentKind::Size, tensor, tensor.shape));
+  DC_RETURN_IF_ERROR(
+      read_extents(value.find("strides"), ExtentKind::Stride, tensor, tensor.strides));
   if (tensor.shape.size() != tensor.strides.size() || tensor.shape.size() > 64) {
     return malformed("a tensor's sizes and strides differ in number");
   }
-  DC_ASSIGN_OR_RETURN(tensor.offset, read_extent(value.find("storage_offset"), tensor));
+  DC_ASSIGN_OR_RETURN(tensor.offset,
+                      read_extent(value.find("storage_offset"), ExtentKind::Offset, 0, tensor));
   if (!is_addressable(tensor)) return malformed("a tensor is larger than any memory");
   return tensor;
 }

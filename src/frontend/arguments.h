@@ -18,6 +18,9 @@ base::Status read_results(TapeValue value, Names& names, std::vector<Name>& resu
 
 base::Result<RawTensor> read_tensor(TapeValue value);
 
+// Nothing later may overflow: the storage a tensor reaches, in bytes, fits int64 with room.
+bool is_addressable(const RawTensor& tensor);
+
 // {"name": "x"} or {"as_tensor": {"name": "x"}}; 0 when it is another kind of argument.
 base::Result<Name> read_tensor_name(TapeValue value, Names& names);
 

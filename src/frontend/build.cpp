@@ -266,16 +266,8 @@ class StepBuilder {
     return converted;
   }
 
-  // Names become positions among the node's operands, symbols become their values.
+  // Names become positions among the node's operands.
   Result<ir::Arg> convert(RawArg& raw, bool kernel_types, std::vector<ir::ValueId>& operands) {
-    for (const auto& [position, symbol] : raw.symbols) {
-      const int64_t value = model_.integers.at(symbol);
-      if (auto* list = std::get_if<std::vector<int64_t>>(&raw.value)) {
-        (*list)[static_cast<size_t>(position)] = value;
-      } else {
-        raw.value = value;
-      }
-    }
     if (auto* single = std::get_if<ir::OperandRef>(&raw.value)) {
       DC_ASSIGN_OR_RETURN(single->index, operand(single->index, kernel_types, operands));
     } else if (auto* list = std::get_if<ir::OperandList>(&raw.value)) {

@@ -5,6 +5,8 @@
 #include <map>
 #include <string>
 
+#include "src/frontend/symbolic.h"
+
 namespace dc::frontend {
 namespace {
 
@@ -52,15 +54,6 @@ Status check_trains(const RawModel& model) {
                     "loss, which writes forward, loss and backward together");
 }
 
-// "Symbol('u0', integer=True)" -> "u0".
-std::string symbol_name(const std::string& expression) {
-  const std::string kStart = "Symbol('";
-  const size_t start = expression.find(kStart);
-  if (start == std::string::npos) return expression;
-  const size_t begin = start + kStart.size();
-  return expression.substr(begin, expression.find('\'', begin) - begin);
-}
-
 Status data_dependent(const std::string& what, const std::string& module) {
   return Status(ErrorKind::BadInput, "DC2042",
                 what + " in " + where(module) +
@@ -78,9 +71,9 @@ Status check_data_dependence(const RawModel& model) {
     }
     for (const Name result : node.results) {
       const auto tensor = model.tensors.find(result);
-      if (tensor == model.tensors.end() || tensor->second.symbol.empty()) continue;
-      const std::string symbol = symbol_name(tensor->second.symbol);
-      if (symbol.starts_with("u")) {
+      if (tensor == model.tensors.end() || tensor->second.symbolic.empty()) continue;
+      for (const std::string& symbol : symbols_of(tensor->second.symbolic[0].expression)) {
+        if (!symbol.starts_with("u")) continue;
         return data_dependent(std::string(overload) + " has a result of unknown size " + symbol,
                               model.names.text(node.module));
       }
@@ -102,10 +95,7 @@ void check_node(const RawModel& model, const RawNode& node, Sightings& found) {
   const std::string overload(overload_of(model.names.text(node.target)));
   const std::string& module = model.names.text(node.module);
   const ir::AtenInfo* info = ir::aten_info(overload);
-  if (overload != kGetItem && !overload.starts_with("torch.sym_") &&
-      (!overload.starts_with("_operator.") || node.results.empty() || node.results[0] >= 0)) {
-    if (info == nullptr) note(found, overload, module);
-  }
+  if (overload != kGetItem && info == nullptr) note(found, overload, module);
   if (info != nullptr && info->mutates)
     note(found, overload + ", which writes its argument", module);
   for (const RawArg& arg : node.args) {
@@ -135,34 +125,6 @@ Status check_supported(const RawModel& model) {
                 "not supported: " + list_of(found) +
                     ". Replace these by other operators in the model and export it again with "
                     "scripts/export.py");
-}
-
-Status symbolic(const std::string& expression) {
-  return Status(ErrorKind::BadInput, "DC2044",
-                "shapes depend on symbol " + symbol_name(expression) +
-                    ": export with static shapes (without dynamic_shapes)");
-}
-
-Status check_static(const RawModel& model) {
-  const auto check = [&model](Name name) -> Status {
-    const auto tensor = model.tensors.find(name);
-    if (tensor == model.tensors.end() || tensor->second.symbol.empty()) return base::ok_status();
-    return symbolic(tensor->second.symbol);
-  };
-  for (const RawInput& input : model.inputs) DC_RETURN_IF_ERROR(check(input.value));
-  for (const RawNode& node : model.nodes) {
-    for (const Name result : node.results) DC_RETURN_IF_ERROR(check(result));
-    for (const RawArg& arg : node.args) {
-      for (const auto& [position, name] : arg.symbols) {
-        if (!model.integers.contains(name)) return symbolic(model.names.text(name));
-      }
-    }
-    if (ir::aten_info(overload_of(model.names.text(node.target))) == nullptr &&
-        model.names.text(node.target) != kGetItem) {
-      return symbolic(model.names.text(node.name));
-    }
-  }
-  return base::ok_status();
 }
 
 const RawTensor* tensor_arg(const RawModel& model, const RawNode& node, std::string_view name) {
@@ -209,11 +171,13 @@ std::string_view overload_of(std::string_view target) {
   return target;
 }
 
-Status check_model(const RawModel& model) {
+Status check_exported(const RawModel& model) {
   DC_RETURN_IF_ERROR(check_trains(model));
-  DC_RETURN_IF_ERROR(check_data_dependence(model));
+  return check_data_dependence(model);
+}
+
+Status check_model(const RawModel& model) {
   DC_RETURN_IF_ERROR(check_supported(model));
-  DC_RETURN_IF_ERROR(check_static(model));
   return check_attention(model);
 }
 

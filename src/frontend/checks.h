@@ -7,8 +7,11 @@
 
 namespace dc::frontend {
 
-// In order: no gradients; shapes or operators that depend on data; unsupported operators, arguments
-// and types (all of them at once); symbolic shapes; attention that was decomposed wrongly.
+// Before dims are bound: no gradients; shapes or operators that depend on data.
+base::Status check_exported(const RawModel& model);
+
+// After that: unsupported operators, arguments and types (all of them at once); attention that was
+// decomposed wrongly.
 base::Status check_model(const RawModel& model);
 
 // The operator without "torch.ops.": "aten.mm.default".

@@ -114,6 +114,16 @@ Status read_member(const std::string& key, const JsonValue& value, Description& 
     for (const auto& [alias, canonical] : *members) {
       DC_ASSIGN_OR_RETURN(description.aliases[alias], canonical.to_string());
     }
+  } else if (key == "dims") {
+    DC_ASSIGN_OR_RETURN(const auto* members, value.to_object());
+    for (const auto& [name, symbol] : *members) {
+      DC_ASSIGN_OR_RETURN(description.dims[name], symbol.to_string());
+    }
+  } else if (key == "guards") {
+    DC_ASSIGN_OR_RETURN(const auto* items, value.to_array());
+    for (const auto& item : *items) {
+      DC_ASSIGN_OR_RETURN(description.guards.emplace_back(), item.to_string());
+    }
   } else if (key == "initializers") {
     DC_ASSIGN_OR_RETURN(const auto* members, value.to_object());
     for (const auto& [fqn, initializer] : *members) {

@@ -27,6 +27,8 @@ struct Description {
   std::map<std::string, std::string> aliases;           // tied name -> canonical name
   std::map<std::string, ir::Initializer> initializers;  // by FQN
   std::vector<std::string> notes;                       // sentences for the plan's notes
+  std::map<std::string, std::string> dims;              // name of a dim -> symbol
+  std::vector<std::string> guards;                      // conditions on symbols, in srepr
   base::TrainConfig training;
   bool has_optimizer = false;
 };

@@ -12,16 +12,19 @@ using base::ErrorKind;
 using base::Result;
 using base::Status;
 
-enum Item : int { kVersion, kRange, kNode, kTensor, kInteger, kInput, kOutput };
+enum Item : int { kVersion, kRange, kGuard, kNode, kTensor, kInteger, kInput, kOutput };
 
 class GraphReader : public ItemStream {
  public:
   GraphReader() : metadata_(model_.names) {
     expect("schema_version", kVersion);
     expect("range_constraints/*", kRange);
+    expect("guards_code/*", kGuard);
     expect("graph_module/graph/nodes/*", kNode);
     expect("graph_module/graph/tensor_values/*", kTensor);
     expect("graph_module/graph/sym_int_values/*", kInteger);
+    expect("graph_module/graph/sym_bool_values/*", kInteger);
+    expect("graph_module/graph/sym_float_values/*", kInteger);
     expect("graph_module/signature/input_specs/*", kInput);
     expect("graph_module/signature/output_specs/*", kOutput);
   }
@@ -46,7 +49,9 @@ class GraphReader : public ItemStream {
       case kVersion:
         return read_version(value);
       case kRange:
-        model_.range_symbol = key;
+        return read_range(key, value);
+      case kGuard:
+        if (value.is(TokenKind::String)) model_.guards.emplace_back(value.text());
         return base::ok_status();
       case kNode:
         return read_node(value);
@@ -93,6 +98,17 @@ class GraphReader : public ItemStream {
   Status read_integer(std::string_view key, TapeValue value) {
     const TapeValue number = value.find("as_int");
     if (number.is(TokenKind::Integer)) model_.integers[model_.names.intern(key)] = number.integer();
+    const TapeValue expression = value.find("as_expr").find("expr_str");
+    if (expression.is(TokenKind::String))
+      model_.expressions[model_.names.intern(key)] = expression.text();
+    return base::ok_status();
+  }
+
+  Status read_range(std::string_view key, TapeValue value) {
+    RawRange& range = model_.ranges[std::string(key)];
+    const TapeValue low = value.find("min_val"), high = value.find("max_val");
+    if (low.is(TokenKind::Integer)) range.low = low.integer();
+    if (high.is(TokenKind::Integer)) range.high = high.integer();
     return base::ok_status();
   }
 

@@ -4,6 +4,7 @@
 
 #include "src/base/archive/step_digest.h"
 #include "src/frontend/archive_files.h"
+#include "src/frontend/bind.h"
 #include "src/frontend/build.h"
 #include "src/frontend/checks.h"
 #include "src/frontend/description.h"
@@ -32,16 +33,19 @@ Result<RawModel> read_model(const ArchiveFiles& files) {
   return read_graph({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, files.model);
 }
 
-Result<ir::Step> import_files(const ArchiveFiles& files, const base::TrainConfig& config,
+Result<ir::Step> import_files(const ArchiveFiles& files, const ImportOptions& options,
                               std::vector<std::string>& notes) {
+  const base::TrainConfig& config = options.config;
   DC_ASSIGN_OR_RETURN(RawModel model, read_model(files));
   if (model.schema_minor > kSchemaMinor) {
     notes.push_back("the archive has schema version 8." + std::to_string(model.schema_minor) +
                     ", newer than the 8." + std::to_string(kSchemaMinor) +
                     " this dcc was tried with");
   }
-  DC_RETURN_IF_ERROR(check_model(model));
   DC_ASSIGN_OR_RETURN(const Description description, describe(files));
+  DC_RETURN_IF_ERROR(check_exported(model));
+  DC_RETURN_IF_ERROR(bind_dims(model, description, options.dims, notes));
+  DC_RETURN_IF_ERROR(check_model(model));
   notes.insert(notes.end(), description.notes.begin(), description.notes.end());
   DC_ASSIGN_OR_RETURN(const Weights weights, Weights::read(files));
   DC_ASSIGN_OR_RETURN(const auto ties, find_ties(model, description, weights));
@@ -66,7 +70,7 @@ Result<ir::Step> import_files(const ArchiveFiles& files, const base::TrainConfig
 Result<ir::Step> import_archive(const std::string& path, const ImportOptions& options) {
   DC_ASSIGN_OR_RETURN(const ArchiveFiles files, open_archive(path));
   std::vector<std::string> notes;
-  Result<ir::Step> step = import_files(files, options.config, notes);
+  Result<ir::Step> step = import_files(files, options, notes);
   if (!step.ok()) return Status(step.status()).add_context("in " + path);
   if (options.notes != nullptr) *options.notes = std::move(notes);
   return step;

@@ -10,9 +10,16 @@
 
 namespace dc::frontend {
 
+// The size of a dim of dynamic shapes, by its name, its symbol, or input and position ("ids.0").
+struct DimSize {
+  std::string name;
+  int64_t size = 0;
+};
+
 struct ImportOptions {
   base::TrainConfig config;                   // overrides the archive's own description
   std::vector<std::string>* notes = nullptr;  // filled with what was assumed, one sentence each
+  std::vector<DimSize> dims = {};             // every dim of an archive with dynamic shapes
 };
 
 // The result is at stage Imported: one functional graph of forward, loss and backward of one

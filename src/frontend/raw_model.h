@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -29,13 +31,21 @@ class Names {
   std::unordered_map<std::string_view, Name> numbers_;  // lookups only
 };
 
+// A size, stride or offset that is an expression.
+enum class ExtentKind : uint8_t { Size, Stride, Offset };
+struct RawExtent {
+  ExtentKind kind = ExtentKind::Size;
+  size_t dim = 0;
+  std::string expression;
+};
+
 struct RawTensor {
   int64_t dtype = 0;   // the archive's number; may be one we do not support
   int64_t layout = 7;  // strided
   ir::Shape shape;
   ir::Strides strides;
   int64_t offset = 0;
-  std::string symbol;  // set: a size, stride or offset is this expression instead of a number
+  std::vector<RawExtent> symbolic;  // those that are 1 above because they are expressions
 };
 
 struct RawArg {
@@ -43,7 +53,7 @@ struct RawArg {
   bool keyword = false;
   // Tensors are OperandRef/OperandList that hold Names; -1 is None in a list.
   ir::Arg::Value value;
-  // Symbolic integers by name: (position in the list or 0, name).
+  // Symbolic numbers by name: (position in the list or 0, name).
   std::vector<std::pair<int, Name>> symbols;
   std::string refusal;  // set: a kind of argument that is not supported
 };
@@ -82,15 +92,22 @@ struct RawOutput {
   Name target = 0;
 };
 
+struct RawRange {
+  std::optional<int64_t> low, high;  // both inclusive
+};
+
 struct RawModel {
   Names names;
   int64_t schema_major = -1, schema_minor = -1;
   std::vector<RawNode> nodes;
   std::unordered_map<Name, RawTensor> tensors;  // lookups only
   std::unordered_map<Name, int64_t> integers;   // symbolic integers with a known value; lookups
+  // Symbolic numbers that are expressions; lookups.
+  std::unordered_map<Name, std::string> expressions;
   std::vector<RawInput> inputs;
   std::vector<RawOutput> outputs;
-  std::string range_symbol;  // a symbol with a range, if there is one
+  std::map<std::string, RawRange> ranges;  // by symbol
+  std::vector<std::string> guards;         // conditions on sizes of inputs, in Python
 };
 
 }  // namespace dc::frontend

@@ -47,7 +47,7 @@ class TableReader : public ItemStream {
     if (!value.find("tensor_meta").is(TokenKind::Object)) return base::ok_status();
     DC_ASSIGN_OR_RETURN(const RawTensor tensor, read_tensor(value.find("tensor_meta")));
     const std::optional<base::DType> dtype = base::dtype_from_export(tensor.dtype);
-    if (!dtype || !tensor.symbol.empty()) {
+    if (!dtype || !tensor.symbolic.empty()) {
       return malformed("tensor " + fqn + " has no plain type");
     }
     ir::ArchiveRecord record{"", *dtype, tensor.shape, tensor.strides, tensor.offset};

@@ -93,7 +93,7 @@ TEST(Refusals, ShapesThatDependOnDataOrSymbols) {
   symbol.replace(kModel, "\"relu\": {\"dtype\": 7, \"sizes\": [{\"as_int\": 16}",
                  "\"relu\": {\"dtype\": 7, \"sizes\": [{\"as_expr\": {\"expr_str\": "
                  "\"Symbol('s0', positive=True)\", \"hint\": {\"as_int\": 16}}}");
-  expect_refused(symbol, ErrorKind::BadInput, {"symbol s0", "static shapes"});
+  expect_refused(symbol, ErrorKind::BadConfig, {"s0", "--dim s0=SIZE"});
 }
 
 TEST(Refusals, AttentionThatWasDecomposedWrongly) {
