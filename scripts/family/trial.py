@@ -101,7 +101,10 @@ def _export(config, model, batch, seq):
 
 
 def _write_data(data, model, folder):
-    """The stock run's samples in the form that the archive's inputs ask for; returns what --data takes."""
+    """The stock run's samples in the form that the archive's inputs ask for; returns what --data takes.
+
+    In a file of tokens, labels of models that do not shift them would be the next tokens; the stock run's are the tokens themselves.
+    """
     import zipfile
 
     from safetensors.torch import save_file
@@ -109,7 +112,7 @@ def _write_data(data, model, folder):
     with zipfile.ZipFile(model) as file:
         inputs = json.loads(file.read(next(n for n in file.namelist() if n.endswith("extra/dcc.json"))))["inputs"]
     names = {"tokens": "input_ids", "labels": "labels", "class": "labels", "mask": "attention_mask", "float": "pixel_values"}
-    if all(entry["role"] in ("tokens", "labels") for entry in inputs):
+    if all(entry["role"] == "tokens" or entry.get("labels") == "same" for entry in inputs):
         path = os.path.join(folder, "tokens.bin")
         data["input_ids"].to(torch.uint16).numpy().tofile(path)
         return path + ":uint16"
@@ -179,6 +182,7 @@ def _forked(work, folder):
             log = os.open(os.path.join(folder, "log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             os.dup2(log, 1)
             os.dup2(log, 2)
+            torch.set_num_threads(1)  # PyTorch renews its thread pool after a fork at first use, and two threads at once would abort
             text, code = work(), 0
         except BaseException as error:
             traceback.print_exc()
