@@ -13,6 +13,7 @@
 #include <link.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -119,7 +120,7 @@ __attribute__((constructor)) void start() {
   shared_step = static_cast<std::atomic<int64_t>*>(map_step(folder));
 }
 
-using Fwrite = size_t(const void*, size_t, size_t, FILE*);
+using Writev = ssize_t(int, const struct iovec*, int);
 using Mmap = void*(void*, size_t, int, int, int, off_t);
 
 }  // namespace
@@ -158,12 +159,12 @@ void* mmap(void* address, size_t bytes, int protection, int flags, int file, off
   return real(address, bytes, protection, flags, file, offset);
 }
 
-size_t fwrite(const void* data, size_t size, size_t count, FILE* file) {
-  static Fwrite* const real = reinterpret_cast<Fwrite*>(dlsym(RTLD_NEXT, "fwrite"));
-  const size_t written = real(data, size, count, file);
+ssize_t writev(int file, const struct iovec* parts, int count) {
+  static Writev* const real = reinterpret_cast<Writev*>(dlsym(RTLD_NEXT, "writev"));
+  const ssize_t written = real(file, parts, count);
   constexpr char kStep[] = "{\"step\":";
-  if (shared_step != nullptr && size * count > sizeof kStep &&
-      memcmp(data, kStep, sizeof kStep - 1) == 0)
+  if (shared_step != nullptr && count > 0 && parts[0].iov_len > sizeof kStep &&
+      memcmp(parts[0].iov_base, kStep, sizeof kStep - 1) == 0)
     shared_step->fetch_add(1, std::memory_order_relaxed);
   return written;
 }
