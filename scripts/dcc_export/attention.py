@@ -30,7 +30,7 @@ def traceable():
     """Inside, transformers builds masks without reading values, and fused attention ignores nothing.
 
     Steps give no positions, so no row holds several packed sequences. A padding mask that is a
-    tensor always becomes a 4-D mask, whatever its values.
+    tensor always becomes a 4-D mask, whatever its values. No token is read to warn of padding without a mask.
     """
     from transformers import masking_utils, modeling_utils
 
@@ -38,6 +38,7 @@ def traceable():
     patches = (
         (vars(masking_utils), "find_packed_sequence_indices", lambda positions: None),
         (vars(masking_utils), "is_tracing", lambda tensor=None: tensor is not None),
+        (vars(modeling_utils), "is_tracing", lambda tensor=None: True),
         (type(functions)._global_mapping, "sdpa", _refusing(functions["sdpa"])),
     )
     originals = [table[name] for table, name, _ in patches]

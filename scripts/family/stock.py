@@ -1,6 +1,7 @@
 """What transformers and torch.optim alone make of a family: its shrunk model, trained as two ranks would.
 
-Nothing of dcc is imported here. The model has transformers' own attention and experts. Its weights are moved away from their
+Nothing of dcc is imported here. The model has transformers' own attention and experts; its eager attention where the config asks for
+soft-capped scores, which transformers' fused attention leaves out. Its weights are moved away from their
 initialisation, which is so small that softmax, soft-capping and gates would hardly matter.
 """
 
@@ -97,7 +98,8 @@ def build(family, values, seed=0):
     if size > MOST_PARAMETERS:
         raise CannotShrink(f"still {size} parameters")
     torch.manual_seed(seed)
-    return auto.from_config(config, dtype=torch.float32).train()
+    capped = getattr(config.get_text_config(), "attn_logit_softcapping", None) is not None
+    return auto.from_config(config, dtype=torch.float32, **({"attn_implementation": "eager"} if capped else {})).train()
 
 
 def _train(family, values, recipe, liveliness):

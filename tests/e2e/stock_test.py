@@ -161,6 +161,11 @@ class TracingTest(StockTest):
     def test_strides_of_softplus(self):
         self.export_and_say({"model_type": "doge", **_LLAMA, "keep_window_size": 8})
 
+    def test_a_model_that_looks_for_padding_to_warn_of_it(self):
+        values = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_hidden_layers": 1, "vocab_size": 64}
+        self.export_and_say({"model_type": "megatron-bert", **values, "is_decoder": True, "pad_token_id": 0,
+                             "architectures": ["MegatronBertForCausalLM"]})
+
 
 class DifferenceTest(StockTest):
     """A model of ours that is not the stock model is not written, with and without weights."""
