@@ -145,7 +145,12 @@ def _save_checked(exported, description, path, check):
 def _check_sizes(step, examples, dims, names, root, seed, stock, path, description):
     """`_check` at the example's sizes and, where dims are dynamic, first at others."""
     if dims:
-        result = _check(step, dims.other_examples(), names, root, seed, stock, path, description)
+        others = dims.other_examples()
+        try:
+            result = _check(step, others, names, root, seed, stock, path, description)
+        except RuntimeError as error:
+            shapes = [list(tensor.shape) for tensor in others]
+            raise ExportError(f"the archive fails with inputs of shapes {shapes}: {error}; leave a dim out of dynamic_shapes") from error
         if not result.passed:
             return result
     return _check(step, examples, names, root, seed, stock, path, description)

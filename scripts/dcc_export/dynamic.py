@@ -75,19 +75,25 @@ class DynamicDims:
         return {"dims": {k: str(v) for k, v in self.symbols().items()}, "guards": sorted(guards)}
 
     def other_examples(self):
-        """The examples at other sizes within their ranges, or None if there is none; to check the archive with."""
-        sizes = {}
-        for label, symbol in self.symbols().items():
-            place = self.places[label][0]
-            size, bounds = self.examples[place[0]].shape[place[1]], self.env.var_to_range[symbol]
-            larger = size + size // 2 + 1
-            sizes[label] = next((n for n in (larger, size + 1, size - 1) if n in bounds and n >= 2), size)
+        """The examples at other sizes that ranges and conditions allow, to check the archive with; a
+        dim without such a size keeps its own."""
+        symbols = self.symbols()
+        sizes = {label: self.examples[i].shape[d] for label, ((i, d), *_) in self.places.items()}
+        for label, size in sizes.items():
+            candidates = (size + size // 2 + 1, *range(size + 1, 3 * size + 1), *range(2, size))
+            allowed = (n for n in candidates if self._allows({symbols[k]: v for k, v in {**sizes, label: n}.items()}))
+            sizes[label] = next(allowed, size)
         others = list(self.examples)
         for label, places in self.places.items():
             for index, dim in places:
                 kept = torch.arange(sizes[label]) % others[index].shape[dim]
                 others[index] = others[index].index_select(dim, kept)
         return others
+
+    def _allows(self, sizes):
+        if any(n not in self.env.var_to_range[symbol] for symbol, n in sizes.items()):
+            return False
+        return all(self.env.replace(guard.expr).xreplace(sizes) != False for guard in self.env.guards)  # noqa: E712: sympy's false
 
 
 def named_dims(options, inputs):

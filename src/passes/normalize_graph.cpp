@@ -14,16 +14,27 @@ using base::ErrorKind;
 using base::Result;
 using base::Status;
 
-bool is_identity(const ir::Node& node) {
+// A slice of everything, or its backward. PyTorch leaves them out where it knows the size, and
+// writes them where the size was a symbol.
+bool slices_everything(const ir::Graph& graph, const ir::Node& node) {
+  if (node.overload != "aten.slice.Tensor" && node.overload != "aten.slice_backward.default")
+    return false;
+  const ir::TensorType& from = graph.value(node.operands[0]).type;
+  const ir::TensorType& to = graph.value(node.results[0]).type;
+  return from.shape == to.shape && from.strides == to.strides && from.offset == to.offset;
+}
+
+bool is_identity(const ir::Graph& graph, const ir::Node& node) {
   if (node.kind != ir::OpKind::Aten) return false;
-  return ir::aten_info(node.overload)->cls == ir::AtenClass::Identity;
+  return ir::aten_info(node.overload)->cls == ir::AtenClass::Identity ||
+         slices_everything(graph, node);
 }
 
 bool erase_identities(ir::Graph& graph) {
   bool changed = false;
   for (ir::NodeId id : graph.order()) {
     const ir::Node& node = graph.node(id);
-    if (!is_identity(node)) continue;
+    if (!is_identity(graph, node)) continue;
     for (ir::ValueId result : node.results) {
       if (result.valid()) graph.replace_all_uses(result, node.operands[0]);
     }

@@ -24,9 +24,9 @@ LLAMA_70B = os.path.join(DATA, "llama_70b_cuda.pt2")
 # Frozen: an option that scripts of users rely on is never renamed or dropped.
 FLAGS = {
     "dcc": "--help --version",
-    "dcc compile": "--chain --config --disk-memory --grad-accum --help --host-memory --json --memory --no-cache --offload-space --output"
+    "dcc compile": "--chain --config --dim --disk-memory --grad-accum --help --host-memory --json --memory --no-cache --offload-space --output"
     " --passes --profile --recompute --reduce-dtype --reduction-order --search-effort --search-time --threads --verbose --world --zero -h -o",
-    "dcc profile": "--comm --help --job-key --offload-dir --output --ranks --threads -h -n -o",
+    "dcc profile": "--comm --dim --help --job-key --offload-dir --output --ranks --threads -h -n -o",
     "dcc inspect": "--as --help --output --verbose -h -o",
     "dcc verify": "--help -h",
     "dcc simulate": "--help --json --link --memory --profile --world -h",
