@@ -192,7 +192,7 @@ class Compiler {
 
   // What the verifier finds in a file is the file's fault, in a plan just made it is ours.
   static Status verified(const Plan& plan) {
-    const Status found = runtime::plan::verify_meaning(plan);
+    Status found = runtime::plan::verify_meaning(plan);
     if (found.ok()) return found;
     return Status(ErrorKind::Internal, found.code(), found.sentence())
         .add_context("the plan just compiled did not pass its own verification");

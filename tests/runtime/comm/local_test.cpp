@@ -99,6 +99,7 @@ TEST(LocalFailure, LeavingAfterTheLastBarrierHarmsNobody) {
     auto jobs = connect_threads(3, {});
     std::atomic<int> failures{0};
     std::vector<std::thread> threads;
+    threads.reserve(jobs.size());
     for (auto& job : jobs) {
       threads.emplace_back([&failures, &job] {
         if (!job->control().barrier().ok()) ++failures;
