@@ -10,6 +10,7 @@ from torch.export.graph_signature import InputKind
 from .archive import save_headless, save_program
 from .capture import capture_joint, strip
 from .check import check_archive
+from .complex_pairs import remove_complex
 from .dynamic import DynamicDims
 from .errors import CHECK_FAILED, ExportError
 from .guard import unchanged
@@ -172,6 +173,7 @@ def _trace(step, examples, names, root, seed, dims):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         joint, state_names = capture_joint(step, examples, root)
+    remove_complex(joint)
     aliases = find_aliases(step, root)
     program = ProgramBuilder(joint, state_names, step, names, aliases, root).build()
     ranges = dims.ranges() if dims else {}

@@ -189,6 +189,26 @@ function("Transformer", lambda m, x, ids: m.both(x.permute(2, 0, 1), x.permute(2
          both=lambda: nn.Transformer(WIDTH, 2, 1, 1, 12, dropout=0.0))
 function("scaled_dot_product_attention", lambda m, x, ids: F.scaled_dot_product_attention(*m.fc(x.transpose(1, 2))[:, None].chunk(3, -1), is_causal=True), fc=lambda: nn.Linear(WIDTH, 24))
 
+
+
+# Complex numbers, as rotary embeddings use them; the products come in orders that lie in memory unlike their result.
+def rotate(m, x, ids):
+    z = torch.view_as_complex(m.fc(x).unflatten(-1, (-1, 2)))  # [4, 8, 3]
+    turn = torch.polar(torch.ones(LENGTH), torch.arange(LENGTH) * 0.3).expand(WIDTH, LENGTH)[:, :3]
+    turned = torch.view_as_real((z * turn).transpose(1, 2) * z.transpose(1, 2).conj()[:, :, :1]).flatten(2)
+    return turned + torch.view_as_real(z * 0.5).transpose(1, 2).flatten(2)
+
+
+function("complex rotation", rotate, fc=lambda: nn.Linear(LENGTH, 6))
+def rotated_attention(m, x, ids):
+    turn = torch.polar(torch.ones(LENGTH, 1, 2), torch.arange(LENGTH * 2).view(LENGTH, 1, 2) * 0.2)
+    q, k, v = (part.unflatten(-1, (2, 4)) for part in m.qkv(x.transpose(1, 2)).chunk(3, -1))
+    q, k = (torch.view_as_real(torch.view_as_complex(part.reshape(4, LENGTH, 2, 2, 2)) * turn).flatten(3) for part in (q, k))
+    return F.scaled_dot_product_attention(*(part.transpose(1, 2) for part in (q, k, v)), is_causal=True)
+
+
+function("complex attention", rotated_attention, qkv=lambda: nn.Linear(WIDTH, 3 * WIDTH))
+
 # Losses; h [4, 5] are scores.
 def one_hot(labels):
     return F.one_hot(labels, CLASSES).float()

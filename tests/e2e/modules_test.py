@@ -80,6 +80,8 @@ def eager(names, data, order=1):
 REFUSED = {
     "ctc": ("_ctc_loss", lambda h, x, y: F.ctc_loss(h[:, None].expand(4, 4, 5).log_softmax(-1), y[:, None].clamp(1), (4,) * 4, (1,) * 4)),
     "gaussian nll": ("value of a tensor decides", lambda h, x, y: F.gaussian_nll_loss(h, x[:, 0, :CLASSES], x[:, 1, :CLASSES].exp())),
+    "complex spectrum": ("of complex numbers cannot be exported", lambda h, x, y: torch.fft.rfft(h).abs().mean()),
+    "times i": ("of complex numbers cannot be exported", lambda h, x, y: (torch.complex(h, h) * 1j).real.mean()),
 }
 
 
@@ -122,7 +124,7 @@ class ModulesTest(unittest.TestCase):
 
 
     def test_refused(self):
-        """Losses that look at values: each with a sentence, before anything is written."""
+        """Losses that look at values, or compute with complex numbers otherwise than pairs of real ones: each with a sentence, before anything is written."""
         for name, (pattern, compute) in REFUSED.items():
             with self.subTest(name):
                 module = Case(None, Function(lambda m, h, x, y, compute=compute: compute(h, x, y)), CLASSES)
