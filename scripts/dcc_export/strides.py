@@ -47,9 +47,11 @@ def _concrete(tensor):
 
 
 def _small(tensor):
-    """A real tensor of at most two elements per dimension, dimensions in the order of `tensor`'s."""
+    """A real tensor of at most two elements per dimension, dimensions in the order of `tensor`'s and
+    expanded where it is."""
     tensor = _concrete(tensor)
     order = sorted(range(tensor.dim()), key=lambda d: -tensor.stride(d))
+    sizes = [min(size, 2) for size in tensor.shape]
     with unset_fake_temporarily():
-        dense = torch.ones([min(tensor.shape[d], 2) for d in order], dtype=tensor.dtype)
-    return dense.permute([order.index(d) for d in range(tensor.dim())])
+        dense = torch.ones([sizes[d] if tensor.stride(d) else 1 for d in order], dtype=tensor.dtype)
+    return dense.permute([order.index(d) for d in range(tensor.dim())]).expand(sizes)
