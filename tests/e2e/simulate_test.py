@@ -110,7 +110,8 @@ class Refusals(unittest.TestCase):
                 (("--world", "2"), 78, r"error\[DC7102\]: the plan is for 3 ranks: .*compile the model with --world 2"),
                 (("--memory", "1KiB"), 80, r"error\[DC7103\]: the plan takes \d+ bytes .*compile the model with --memory 1024"),
                 (("--memory", "lots"), 64, r"error\[DC\d+\]: "),
-                (("--link", "-1"), 64, r"error\[DC2806\]: --link is in GB/s"),
+                (("--link", "-1"), 64, r"error\[DC2800\]: "),
+                (("--link", "1e9"), 64, r"error\[DC2806\]: --link is in GB/s"),
                 (("--link", "fast"), 64, r"error\[DC2800\]: "),
                 (("--profile", "/nonexistent.json"), 66, r"/nonexistent\.json"),
                 (("--profile", plan), 65, r"measure again")):
