@@ -41,6 +41,21 @@ class Net(nn.Module):
         return self.loss(self.scores(x), targets)
 
 
+class Mixed(Net):
+    """Its last layer is bfloat16, whatever the others are."""
+
+    def __init__(self, causal, loss):
+        super().__init__(causal, loss)
+        self.head.bfloat16()
+
+    def scores(self, x):
+        head, self.head = self.head, nn.Identity()
+        try:
+            return head(super().scores(x).bfloat16()).float()
+        finally:
+            self.head = head
+
+
 def plain(scores, labels):
     return functional.cross_entropy(scores.reshape(-1, VOCABULARY), labels.reshape(-1))
 
@@ -96,6 +111,10 @@ class Found(unittest.TestCase):
     def test_bfloat16(self):
         for causal, loss, expected in ((True, plain, "next"), (True, shifted, "same"), (False, plain, "same")):
             self.assertEqual(found(Net(causal, loss).bfloat16()), expected)
+
+    def test_a_forward_that_names_its_types(self):
+        for causal, loss, expected in ((True, plain, "next"), (True, shifted, "same"), (False, plain, "same")):
+            self.assertEqual(found(Mixed(causal, loss)), expected)
 
     def test_the_module_stays_as_it_was(self):
         module = Net(True, plain)
