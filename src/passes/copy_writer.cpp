@@ -23,8 +23,7 @@ int stream_of(ir::Step& step, std::string_view name) {
 }
 
 CopyWriter::CopyWriter(ir::Step& step, ir::Graph& graph, const TimeAxis& axis)
-    : step_(step),
-      graph_(graph),
+    : graph_(graph),
       axis_(axis),
       known_(graph.value_capacity()),
       out_stream_(stream_of(step, "copy_out")),

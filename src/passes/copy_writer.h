@@ -75,7 +75,6 @@ class CopyWriter {
   ir::ValueId stand_in(Segment& segment, ir::ValueId alias, ir::NodeId before);
   void erase_unused_views();
 
-  ir::Step& step_;
   ir::Graph& graph_;
   const TimeAxis& axis_;
   size_t known_;  // values that `axis_` knows
