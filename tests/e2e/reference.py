@@ -70,7 +70,7 @@ def make_data(description, example, samples, seed=1):
 class Reference:
     """Trains a workload with torch, once per summation order.
 
-    `nudge`: a seed; at the start and after each update every parameter is then moved by at most one unit in its last place, as an
+    `nudge`: a seed; after each update, and in bf16 and autocast at the start, every parameter is then moved by at most one unit in its last place, as an
     update that rounds elsewhere would. Where a net decides (a router's choice of expert, a ReLU behind a batch norm) such a change
     sends it down one of a few paths; where parameters or values are rounded to bf16, it flips some of the roundings.
     """
@@ -78,6 +78,7 @@ class Reference:
     def __init__(self, workload, options):
         self.workload = workload
         self.autocast = workloads.autocast_dtype(options)
+        self.is_reduced = options.dtype != "float32"
         self.start = {k: v.clone() for k, v in workload.module.state_dict().items()}
 
     def run(self, data, training, order, nudge=None):
@@ -91,7 +92,7 @@ class Reference:
         trace = Trace([], [], {}, {})
         generator = None if nudge is None else torch.Generator().manual_seed(nudge)
         for step in range(training.steps):
-            if generator is not None:
+            if generator is not None and (step > 0 or self.is_reduced):
                 _nudge(masters, generator)
                 _refresh(named, masters)
             loss, sums = self._gradients(named, buffers, data, training, step, *ORDERS[order])
