@@ -43,7 +43,9 @@ class Touched {
   // if none. Asks only nodes that touch one of the storages.
   int32_t first_meeting(int32_t begin, int32_t end) const {
     for (const auto& [storage, sums] : only_sums_) {
-      const auto meets = [&, sums = sums](int32_t i) { return !sums || !is_elsewhere(axis_.node(i)); };
+      const auto meets = [&, sums = sums](int32_t i) {
+        return !sums || !is_elsewhere(axis_.node(i));
+      };
       end = next(axis_.touches.by_others(storage), begin, end, meets);
       if (!sums) end = next(axis_.touches.by_square_sums(storage), begin, end, {});
     }
