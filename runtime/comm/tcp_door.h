@@ -85,7 +85,7 @@ class Door {
   Descriptor listener_;
   std::deque<Guest> guests_;  // connected, have not said who they are; oldest first
   size_t max_guests_ = 0;
-  int64_t paused_until_ = 0;  // nobody is let in: no descriptor is free
+  int64_t paused_until_ = 0;  // no caller is accepted until then: no descriptor is free
 };
 
 }  // namespace dc::runtime

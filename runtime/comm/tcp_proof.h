@@ -21,7 +21,7 @@ using Proof = base::Mac;
 Nonce draw_nonce();
 
 // The key of this start: of the job's secret and name, or, without a secret, of the name alone,
-// which keeps accidents out but nobody who can guess it.
+// which keeps accidents out, but no caller who can guess it.
 std::string meeting_key(const LaunchInfo& launch);
 
 // What one side of a meeting sent, in one conversation: both sides drew a nonce for it, so an

@@ -26,7 +26,7 @@ std::span<const NativeKernel> native_kernels();  // by name
 
 struct Effects {
   std::vector<int32_t> reads, writes;  // tensors, sorted, each once
-  std::string problem;  // not empty: nobody knows what it touches; "is a ...", for a sentence
+  std::string problem;  // not empty: what it touches is unknown; "is a ...", for a sentence
 };
 // The scratch of a kernel is written as well.
 Effects effects_of(const Instruction& instruction);
