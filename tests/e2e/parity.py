@@ -1,13 +1,16 @@
 #!/usr/bin/env python
 """Trains the model zoo with dcrun and with PyTorch and compares losses, norms and every gradient.
 
-parity.py [--full] [--steps N] [--only TEXT] [--launcher dcrun|mpirun|torchrun] [--machine NAME] [--keep DIR]
+parity.py [--full] [--steps N] [--only TEXT] [--launcher dcrun|mpirun|torchrun] [--machine NAME] [--keep DIR] [--jobs N]
 Prints one row per case; exits 1 if one fails.
 """
 
 import argparse
+import concurrent.futures
 import dataclasses
+import itertools
 import json
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -140,27 +143,36 @@ def main():
     parser.add_argument("--launcher", default="dcrun", choices=LAUNCHERS)
     parser.add_argument("--machine", choices=machines.NAMES, help="as on a lesser CPU; 'rotating': the one whose turn it is today, with its own few cases")
     parser.add_argument("--keep", help="folder for archives and plans; a temporary one if not given")
+    parser.add_argument("--jobs", type=int, default=1, help="models that are trained at the same time")
     arguments = parser.parse_args()
     if arguments.machine:
         machines.become(machines.of_today() if arguments.machine == "rotating" else arguments.machine)
     print(f"on {machines.describe()}", flush=True)
-    torch.set_num_threads(1)  # small models; threads that spin would fight the ranks
     whole = cases.ON_OTHER_MACHINES if arguments.machine == "rotating" else cases.full() if arguments.full else cases.sample()
     chosen = [c for c in whole if arguments.only in c.label()]
     chosen.sort(key=lambda c: (c.model, c.dtype, c.world, c.accumulation, str(c.zero)))
-    failed = 0
+    groups = [list(group) for _, group in itertools.groupby(chosen, key=lambda c: (c.model, c.dtype))]
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.keep or temporary
-        os.makedirs(folder, exist_ok=True)
-        subject_key, subject = None, None
-        for case in chosen:
-            if subject_key != (case.model, case.dtype):
-                subject_key, subject = (case.model, case.dtype), Subject(case.model, case.dtype, folder)
-            training = Training(cases.FEWER_STEPS.get(case.model, arguments.steps), world=case.world,
-                                accumulation=case.accumulation, per_step=case.sums_before_reduction(), recipe=case.recipe)
-            failed += not report(case, subject, training, folder, arguments.launcher)
+        with concurrent.futures.ProcessPoolExecutor(arguments.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+            failed = sum(pool.map(run_group, groups, *(itertools.repeat(value) for value in (folder, arguments.steps, arguments.launcher))))
     print(f"{len(chosen) - failed} passed, {failed} failed")
     return 1 if failed or not chosen else 0
+
+
+def run_group(group, folder, steps, launcher):
+    """Runs the cases of one model and element type, prints a row for each. Returns how many failed."""
+    torch.set_num_threads(1)  # small models; threads that spin would fight the ranks
+    model, dtype = group[0].model, group[0].dtype
+    folder = os.path.join(folder, f"{model}-{dtype}")
+    os.makedirs(folder, exist_ok=True)
+    subject = Subject(model, dtype, folder)
+    failed = 0
+    for case in group:
+        training = Training(cases.FEWER_STEPS.get(model, steps), world=case.world, accumulation=case.accumulation,
+                            per_step=case.sums_before_reduction(), recipe=case.recipe)
+        failed += not report(case, subject, training, folder, launcher)
+    return failed
 
 
 def report(case, subject, training, folder, launcher):
