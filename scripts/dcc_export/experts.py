@@ -30,7 +30,7 @@ def static_capacity_experts(self, hidden, top_k_index, top_k_weights):
     tokens, width = hidden.shape
     experts, chosen = self.num_experts, top_k_index.shape[-1]
     capacity = _capacity(self, tokens, chosen, experts)
-    slot, table = _assign(top_k_index, tokens, experts, chosen, capacity)
+    slot, table = _assign(top_k_index, tokens, experts, capacity)
 
     nothing = hidden.new_zeros(1, width)  # read by empty slots and by dropped tokens
     rows = torch.cat([hidden, nothing])[table].view(experts, capacity, width)
@@ -53,14 +53,22 @@ def _linear(module, rows, name):
     return result + getattr(module, name + "_bias")[:, None, :]
 
 
-def _assign(top_k_index, tokens, experts, chosen, capacity):
-    """slot [T*k]: where each choice goes; table [E*C]: which token each slot holds."""
+def _assign(top_k_index, tokens, experts, capacity):
+    """slot [T*k]: where each choice goes; table [E*C]: which token each slot holds.
+
+    With room for every token a token's slot has its number: a token that chooses an expert twice,
+    as routers that look experts up in a table may, has one row there and reads it twice.
+    """
+    chosen = top_k_index.shape[-1]
     flat = top_k_index.reshape(-1)
     device = flat.device
-    hits = (flat[:, None] == torch.arange(experts, device=device)).to(torch.int64)
-    rank = ((hits.cumsum(0) - 1) * hits).sum(-1)
-    slot = torch.where(rank < capacity, flat * capacity + rank, experts * capacity)
     token = torch.arange(tokens * chosen, device=device) // chosen
+    if capacity == tokens:
+        slot = flat * capacity + token
+    else:
+        hits = (flat[:, None] == torch.arange(experts, device=device)).to(torch.int64)
+        rank = ((hits.cumsum(0) - 1) * hits).sum(-1)
+        slot = torch.where(rank < capacity, flat * capacity + rank, experts * capacity)
     empty = torch.full((experts * capacity + 1,), tokens, device=device, dtype=torch.int64)
     return slot, empty.scatter(0, slot, token)[:-1]
 
