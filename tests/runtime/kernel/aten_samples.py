@@ -188,6 +188,9 @@ def _reductions():
 
 
 def _products():
+    sample("linalg_solve_triangular", lambda m: call(m.positive(4, 4), m.x(4, 3), upper=True))
+    sample("linalg_solve_triangular", lambda m: call(m.positive(2, 3, 4, 4), m.x(2, 3, 4, 5), upper=False, unitriangular=True))
+    sample("linalg_solve_triangular", lambda m: call(m.positive(2, 4, 4), m.x(2, 5, 4), upper=False, left=False))
     sample("mm", lambda m: call(m.x(5, 8), m.x(8, 6)))
     sample("bmm", lambda m: call(m.x(3, 5, 8), m.x(3, 8, 6)))
     sample("mv", lambda m: call(m.x(5, 8), m.x(8)))
