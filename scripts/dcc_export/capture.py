@@ -6,6 +6,8 @@ are expanded but pairs such as log_softmax / its backward stay whole.
 
 import contextlib
 import functools
+import os
+import traceback
 
 import torch
 from torch.fx.traceback import annotate, preserve_node_meta
@@ -130,7 +132,16 @@ def _tracing_failed(error, step, root):
             "a value of a tensor decides control flow or a shape; use a static formulation "
             "(for masks pass a ready 4-D mask, for experts a fixed capacity)"
         )
-    return f"tracing failed with {kind}: {first}; {cure}"
+    return f"tracing failed with {kind}: {first}{_own_line(error)}; {cure}"
+
+
+def _own_line(error):
+    """" (FILE:LINE: CODE)" of the innermost call outside of PyTorch and of this package; empty if there is none."""
+    ours = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.abspath(__file__)) + os.sep)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((*ours, "<"))]
+    if not frames:
+        return ""
+    return f" in {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}: {frames[-1].line}"
 
 
 def _unregistered_tensor(step, root):
