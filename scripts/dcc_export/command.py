@@ -8,6 +8,7 @@ import warnings
 
 from . import errors
 from .errors import ExportError
+from .inputs import LABELS
 
 DTYPES = ("float32", "bfloat16", "autocast-bfloat16")
 
@@ -32,6 +33,8 @@ def _parser():
     parser.add_argument("-o", dest="output", metavar="MODEL.pt2", required=True)
     parser.add_argument("--batch", type=_positive, metavar="B", help="rows per micro-batch")
     parser.add_argument("--seq", type=_positive, metavar="S", help="tokens per row")
+    parser.add_argument("--image-size", type=_positive, metavar="N", help="pixels of a picture's side; default the config's")
+    parser.add_argument("--labels", choices=LABELS, help="which tokens the labels are; needed where the export cannot find out")
     parser.add_argument("--dynamic", metavar="DIMS", default="", help="batch, seq or batch,seq: sizes given to dcc compile --dim")
     parser.add_argument("--dtype", choices=DTYPES, help="default float32; bfloat16 if headless")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
@@ -101,6 +104,8 @@ def _run(arguments):
         seq=arguments.seq or default[1],
         dtype=arguments.dtype or ("bfloat16" if arguments.headless else "float32"),
         seed=arguments.seed,
+        image_size=arguments.image_size,
+        labels=arguments.labels,
         attention=arguments.attention,
         dropout=arguments.dropout,
         headless=arguments.headless,

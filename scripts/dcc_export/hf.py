@@ -13,7 +13,7 @@ from .errors import MISSING, ExportError
 from .headless import compute_buffers
 from .randomness import set_rates
 from .stock import Stock
-from .tasks import find_task
+from .tasks import find_task, require_fitting
 from .workload import Workload
 
 
@@ -41,6 +41,7 @@ def build(values, options, attention=None):
     for note in unknown_keys.notes(config, values):
         print(f"export.py: warning: {note}", file=sys.stderr)
     task = find_task(config)
+    require_fitting(task, options)
     set_rates(config, options.dropout)
     generator = torch.Generator().manual_seed(options.seed)
     inputs, roles = task.inputs(config, options, generator)

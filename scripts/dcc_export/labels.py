@@ -61,22 +61,25 @@ def _find_out(step, examples, descriptions, index, tokens, can_run, seed):
     for widened in (True, False):
         try:
             with torch.random.fork_rng(devices=[]):
-                answer = _Probe(step, examples, descriptions, index, seed, widened).answer(tokens)
-            break
+                return _Probe(step, examples, descriptions, index, seed, widened).answer(tokens)
+        except Undecided as undecided:
+            raise _unknown(name, str(undecided)) from None
         except (IndexError, RuntimeError, ValueError, TypeError) as error:
             if not widened:
                 first = (str(error).strip().splitlines() or [type(error).__name__])[0]
                 raise _unknown(name, f"the module fails on drawn inputs: {first}") from error
-    if answer is None:
-        raise _unknown(name, "the loss hardly depends on the first label and its tokens")
-    return answer
+    raise AssertionError("the last type raises or returns")
+
+
+class Undecided(Exception):
+    """Why the behaviour of a module does not tell."""
 
 
 def _unknown(name, reason):
     return ExportError(
         f"cannot tell which tokens the labels {name!r} are: {reason}; say it with "
-        f'roles={{"{name}": {{"role": "labels", "labels": "next"}}}} if the caller shifts the targets '
-        '(label i is token i + 1), or "labels": "same" if the model shifts them, or masks tokens, itself'
+        f'roles={{"{name}": {{"role": "labels", "labels": "next"}}}} (--labels next) if the caller shifts the targets '
+        '(label i is token i + 1), or "same" if the model shifts them, or masks tokens, itself'
     )
 
 
@@ -112,7 +115,12 @@ class _Probe:
             if later < UNCHANGED and first > CHANGED:
                 return "next"
             sees_later, sees_first = sees_later or later > CHANGED, sees_first or first > CHANGED
-        return "same" if sees_later and sees_first else None
+        if sees_later and sees_first:
+            return "same"
+        if sees_first:
+            raise Undecided("the share of the first label depends on the first token, and so little on later ones that the model is "
+                            "neither plainly causal nor plainly bidirectional")
+        raise Undecided("the loss hardly depends on the first label and its tokens")
 
     def _two_classes(self):
         """Two labels that differ, drawn so that no special class is met by rule."""

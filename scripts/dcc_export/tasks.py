@@ -5,7 +5,7 @@ import dataclasses
 import torch
 
 from . import losses
-from .errors import ExportError
+from .errors import USAGE, ExportError
 
 @dataclasses.dataclass
 class Task:
@@ -31,6 +31,8 @@ def _lm_inputs(config, options, generator):
     roles = {"input_ids": {"role": "tokens", **bound}, "labels": {"role": "labels", **bound}}
     if options.headless or options.attention != "cpu":
         roles["labels"]["labels"] = "same"  # transformers' models shift; here they cannot be tried
+    if options.labels is not None:
+        roles["labels"]["labels"] = options.labels
     return {"input_ids": tokens, "labels": tokens.clone()}, roles
 
 
@@ -43,15 +45,19 @@ def _masked_lm_inputs(config, options, generator):
     return {**inputs, "mask": mask, "labels": labels}, roles
 
 
+def _seq2seq_inputs(config, options, generator):
+    inputs, roles = _lm_inputs(config, options, generator)
+    roles["labels"]["labels"] = "same"  # the model shifts them into its decoder's inputs
+    return inputs, roles
+
+
 def _image_inputs(config, options, generator):
-    missing = [n for n in ("image_size", "num_channels") if not hasattr(config, n)]
-    if missing:
+    height, width = _picture(config, options)
+    if not hasattr(config, "num_channels"):
         raise ExportError(
-            f"the {config.model_type!r} config has no {missing[0]}, so its input is unknown; wrap "
+            f"the {config.model_type!r} config has no num_channels, so its input is unknown; wrap "
             "the model in a module that returns its loss and call export_train_step"
         )
-    size = config.image_size
-    height, width = size if isinstance(size, (list, tuple)) else (size, size)
     shape = (options.batch, config.num_channels, height, width)
     pixels = torch.randn(shape, generator=generator)
     classes = _integers(config.num_labels, (options.batch,), generator)
@@ -62,9 +68,28 @@ def _image_inputs(config, options, generator):
     return {"pixel_values": pixels, "labels": classes}, roles
 
 
+def _picture(config, options):
+    """(height, width) of a config's pictures, or --image-size where a net takes any and its config names none."""
+    size = getattr(config, "image_size", None)
+    if size is None and options.image_size is None:
+        raise ExportError(f"the {config.model_type!r} config has no image_size, since the net takes any; give --image-size N", USAGE)
+    if size is not None and options.image_size is not None:
+        raise ExportError(f"the {config.model_type!r} config has image_size {size}; change it there and leave --image-size out", USAGE)
+    size = size or options.image_size
+    return size if isinstance(size, (list, tuple)) else (size, size)
+
+
+def require_fitting(task, options):
+    """Refuses options that the task would ignore."""
+    if options.image_size is not None and task is not _IMAGE:
+        raise ExportError("--image-size is for models of pictures; leave it out", USAGE)
+    if options.labels is not None and task not in (_CAUSAL, _MASKED):
+        raise ExportError("--labels is for causal and masked language models; leave it out", USAGE)
+
+
 _CAUSAL = Task("AutoModelForCausalLM", losses.CausalLmLoss, _lm_inputs)
 _MASKED = Task("AutoModelForMaskedLM", losses.MaskedLmLoss, _masked_lm_inputs)
-_SEQ2SEQ = Task("AutoModelForSeq2SeqLM", losses.Seq2SeqLoss, _lm_inputs)
+_SEQ2SEQ = Task("AutoModelForSeq2SeqLM", losses.Seq2SeqLoss, _seq2seq_inputs)
 _IMAGE = Task("AutoModelForImageClassification", losses.ImageClassificationLoss, _image_inputs)
 
 

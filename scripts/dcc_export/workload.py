@@ -35,6 +35,8 @@ class Options:
     attention: str = "cpu"
     dropout: float = 0.0
     headless: bool = False
+    image_size: int = None  # pixels of a picture's side; None: the config's
+    labels: str = None  # which tokens a causal model's labels are, "same" or "next"; None: found out
     dynamic: str = ""  # dims whose size is given when the plan is compiled: batch, seq, or both by a comma
 
 
@@ -45,7 +47,7 @@ def make(options, preset=None, hf_config=None, attention=None):
     """
     from . import hf, presets
 
-    _require_consistent(options)
+    _require_consistent(options, preset)
     if preset:
         workload = presets.build(preset, options, attention)
     else:
@@ -64,7 +66,9 @@ def autocast_dtype(options):
     return torch.bfloat16 if options.dtype == "autocast-bfloat16" else None
 
 
-def _require_consistent(options):
+def _require_consistent(options, preset):
+    if preset and (options.image_size or options.labels):
+        raise ExportError("--image-size and --labels are for --hf-config; leave them out", USAGE)
     if options.attention == "cuda-flash" and options.dtype != "bfloat16":
         raise ExportError(
             f"--attention cuda-flash computes in 16 bits, not {options.dtype}; "

@@ -88,6 +88,13 @@ def found(module, **given):
     return described[1]["labels"]
 
 
+class Leaky(Net):
+    """Causal, but for a little of the last token that every position sees, as in ProphetNet's second stream."""
+
+    def scores(self, x):
+        return super().scores(x) + 2e-5 * self.head(self.embed(x[:, -1:]))
+
+
 class Found(unittest.TestCase):
     def setUp(self):
         torch.manual_seed(1)
@@ -138,6 +145,10 @@ class Found(unittest.TestCase):
         with self.assertRaisesRegex(ExportError, 'roles=.*"targets".*"labels": "next"'):
             found(blind)
         self.assertEqual(found(blind, labels="next"), "next")
+
+    def test_a_leak_of_later_tokens_is_neither_causal_nor_masked(self):
+        with self.assertRaisesRegex(ExportError, "neither plainly causal nor plainly bidirectional"):
+            found(Leaky(True, plain))
 
 
 def eager_losses(module, tokens, rate, steps, world):

@@ -6,6 +6,7 @@ Nothing of our exporter takes part in the reference: an untouched config, transf
 attention, masks and experts, and the weights of the archive.
 """
 
+import functools
 import json
 import os
 import unittest
@@ -17,7 +18,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 
 from export_case import ROOT, ExportTest, description, run_command
 
-from dcc_export import losses
+from dcc_export import experts, losses
 
 _SHAPE = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 _LLAMA = {**_SHAPE, "intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8,
@@ -134,11 +135,24 @@ class ExpertsTest(StockTest):
         values = {**self.MIXTRAL, "output_router_logits": True, "router_aux_loss_coef": 0.5}
         self.export_and_verify(values, scale=2.0)
 
+    def test_a_token_may_choose_an_expert_twice(self):
+        """DeepSeek V4 looks experts up by token in a table, whose rows may repeat one: in a new model all are expert 0."""
+        torch.manual_seed(0)
+        config = transformers.AutoConfig.for_model(**self.MIXTRAL)
+        stock = transformers.models.mixtral.modeling_mixtral.MixtralExperts(config)
+        config._experts_implementation = "eager"
+        torch.nn.init.normal_(stock.gate_up_proj)
+        torch.nn.init.normal_(stock.down_proj)
+        hidden, weights = torch.randn(10, 32), torch.rand(10, 2)
+        chosen = torch.randint(0, 4, (10, 2))
+        chosen[:4] = torch.tensor([[0, 0], [3, 3], [0, 0], [1, 1]])
+        found = [call(hidden, chosen, weights) for call in (stock, functools.partial(experts.static_capacity_experts, stock))]
+        torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-5)
 
     def test_biases_and_transposed_weights(self):
         """gpt-oss: such experts, attention sinks, and a window in every other layer."""
-        experts = {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 5}
-        self.export_and_verify({"model_type": "gpt_oss", **_LLAMA, **experts}, scale=2.0)
+        shape = {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 5}
+        self.export_and_verify({"model_type": "gpt_oss", **_LLAMA, **shape}, scale=2.0)
 
     def test_dropped_tokens_are_said(self):
         printed = self.export_and_say({**self.MIXTRAL, "dcc_capacity_factor": 1.0})
@@ -155,6 +169,19 @@ class TracingTest(StockTest):
         self.export_and_verify({"model_type": "opt", **opt, "layerdrop": 0.0})
         self.export_and_say({"model_type": "opt", **opt, "layerdrop": 0.5})
 
+    def test_weights_are_not_what_tells_labels_of_seq2seq(self):
+        """Marian's new weights hardly show the first label: that its model shifts is known."""
+        values = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2,
+                  "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "vocab_size": 64, "pad_token_id": 0, "decoder_start_token_id": 0}
+        self.assertIn("the same tokens", self.export_and_say({"model_type": "marian", **values}))
+
+    def test_a_forward_that_reads_values_is_named_by_its_line(self):
+        values = {"model_type": "xlm", "emb_dim": 32, "n_layers": 1, "n_heads": 2, "n_words": 64, "max_position_embeddings": 64,
+                  "architectures": ["XLMWithLMHeadModel"]}
+        code, printed = self.export_config(values, "--seq", "16")
+        self.assertEqual(code, 65, printed)
+        self.assertRegex(printed, r"in modeling_xlm.py:\d+: assert lengths.max\(\).item\(\)")
+
     def test_default_named_by_a_keyword(self):
         self.export_and_say({**ExpertsTest.MIXTRAL, "model_type": "phimoe"})
 
@@ -165,6 +192,38 @@ class TracingTest(StockTest):
         values = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_hidden_layers": 1, "vocab_size": 64}
         self.export_and_say({"model_type": "megatron-bert", **values, "is_decoder": True, "pad_token_id": 0,
                              "architectures": ["MegatronBertForCausalLM"]})
+
+
+class OptionsTest(StockTest):
+    """What neither the config nor the model says is asked for, and refused where it would be ignored."""
+
+    RESNET = {"model_type": "resnet", "embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "num_labels": 4}
+
+    def test_size_of_pictures(self):
+        code, printed = self.export_config(self.RESNET)
+        self.assertEqual(code, 64, printed)
+        self.assertIn("--image-size", printed)
+        code, printed = self.export_config(self.RESNET, "--image-size", "24")
+        self.assertEqual(code, 0, printed)
+        pictures = torch.export.load(self.path()).graph_signature.user_inputs[0]
+        shapes = {n.name: n.meta["val"].shape for n in torch.export.load(self.path()).graph.nodes if n.op == "placeholder"}
+        self.assertEqual(list(shapes[pictures]), [2, 3, 24, 24])
+
+    def test_labels_that_a_person_knows(self):
+        """They are written as given, also where the model's behaviour says something else."""
+        llama = {"model_type": "llama", **_LLAMA}
+        self.assertIn("labels are the next tokens", self.export_and_say(llama, "--labels", "next"))
+        self.assertEqual(description(self.path())["inputs"][1]["labels"], "next")
+
+    def test_what_would_be_ignored(self):
+        llama = {"model_type": "llama", **_LLAMA}
+        for values, option in ((llama, ("--image-size", "8")), (self.RESNET, ("--labels", "next")), ({**self.RESNET, "image_size": 8}, ("--image-size", "8"))):
+            with self.subTest(values["model_type"], option=option):
+                code, printed = self.export_config(values, *option)
+                self.assertEqual(code, 64, printed)
+                self.assertIn("leave", printed)
+        code, printed = run_command("--preset", "mlp", "-o", self.path(), "--labels", "next")
+        self.assertEqual(code, 64, printed)
 
 
 class DifferenceTest(StockTest):
