@@ -4,7 +4,8 @@
 families.py                 all families, two at a time; results of the same exporter and programs are taken from build/families
 families.py NAME...         these, such as llama, bert:masked-lm, t5:seq2seq, vit:image
 families.py --rotate N      the N families whose turn is today
-families.py --update        all, and the table in scripts/families.md written anew
+families.py --shard 1/2     the first of two parts of all families, for two runs of one clone at once
+families.py --update        all, and the table in scripts/families.md written anew; results of shards before it are taken
 Exits 1 if a family trains otherwise than in PyTorch, or ends without a clear refusal. Needs built programs and build/venv.
 """
 
@@ -26,14 +27,23 @@ def parse():
     parser.add_argument("names", nargs="*", metavar="NAME", help="families; all if none is given")
     parser.add_argument("--rotate", type=int, metavar="N", help="the N families whose turn is today")
     parser.add_argument("--day", type=datetime.date.fromisoformat, default=datetime.date.today(), metavar="YYYY-MM-DD", help="another day for --rotate")
+    parser.add_argument("--shard", type=part, metavar="K/N", help="every N-th family, from the K-th")
     parser.add_argument("--fresh", action="store_true", help="take no earlier result")
     parser.add_argument("--update", action="store_true", help="write scripts/families.md; for a run of all families")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="families at once")
     parser.add_argument("--limit", type=int, default=300, metavar="SECONDS", help="longest time for one family")
     arguments = parser.parse_args()
-    if arguments.update and (arguments.names or arguments.rotate):
-        parser.error("--update writes the whole table; leave names and --rotate out")
+    if arguments.update and (arguments.names or arguments.rotate or arguments.shard):
+        parser.error("--update writes the whole table; leave names, --rotate and --shard out")
     return parser, arguments
+
+
+def part(text):
+    """"K/N" as (K, N)."""
+    numbers = text.split("/")
+    if len(numbers) != 2 or not all(n.isdigit() for n in numbers) or not 1 <= int(numbers[0]) <= int(numbers[1]):
+        raise argparse.ArgumentTypeError("K/N, such as 1/2 and 2/2")
+    return int(numbers[0]), int(numbers[1])
 
 
 def chosen(parser, arguments):
@@ -48,7 +58,8 @@ def chosen(parser, arguments):
     unknown = [n for n in arguments.names if n not in known]
     if unknown:
         parser.error(f"unknown family {unknown[0]}; there are {' '.join(known)}")
-    return [known[n] for n in arguments.names] or list(known.values())
+    picked = [known[n] for n in arguments.names] or list(known.values())
+    return picked[arguments.shard[0] - 1 :: arguments.shard[1]] if arguments.shard else picked
 
 
 def main():

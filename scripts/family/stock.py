@@ -15,6 +15,7 @@ from .catalog import AFTER, BEFORE, CAUSAL_LM, IMAGES, MASKED_LM, SEQ2SEQ_LM
 from dcc_export.shrink import RECIPES, shrink
 
 WORLD, SEQ, STEPS = 2, 32, 3
+PICTURE = 32  # pixels of a side where the config names none
 MOST_PARAMETERS = 8_000_000  # more is not a shrunk model
 LIVELINESS = (1.0, 0.3, 0.0)  # how far weights are moved; less where a family does not bear more
 CHAOS = 1e-3  # a family whose losses change by more when rows are summed in another order cannot be compared
@@ -137,7 +138,7 @@ def draw(family, model, seed=1):
     generator = torch.Generator().manual_seed(seed)
     samples = WORLD * family.task.batch * STEPS
     if family.task is IMAGES:
-        size = getattr(model.config, "image_size", 32)
+        size = getattr(model.config, "image_size", PICTURE)
         height, width = size if isinstance(size, (list, tuple)) else (size, size)
         pixels = torch.randn(samples, getattr(model.config, "num_channels", 3), height, width, generator=generator).clamp(-1, 1)
         return {"pixel_values": pixels, "labels": torch.randint(0, model.config.num_labels, (samples,), generator=generator)}

@@ -15,6 +15,7 @@ import traceback
 import torch
 
 from . import stock
+from .catalog import EXPORT
 
 TRAINED, REFUSED, CANNOT_SHRINK, CANNOT_TRAIN, WRONG, CRASH = (
     "trained", "refused", "cannot be shrunk", "PyTorch cannot train it shrunk", "wrong", "crash")
@@ -54,7 +55,8 @@ def attempt(family, folder, programs):
     try:
         _train(family, found, folder, programs)
         ratio, where = _distance(found, folder)
-        outcome.detail = f"{ratio:.2g} of the bound ({where})"
+        given = " ".join(_further(family, found.values))
+        outcome.detail = f"{ratio:.2g} of the bound ({where})" + (f", with {given}" if given else "")
         if not ratio <= 1:
             outcome.status = WRONG
     except Ended as ended:
@@ -79,7 +81,8 @@ def _train(family, found, folder, programs):
     config, model, plan = (os.path.join(folder, n) for n in ("config.json", "model.pt2", "plan.dcp"))
     with open(config, "w") as file:
         json.dump(found.values, file, indent=1)
-    said = _forked(lambda: _export(config, model, family.task.batch, stock.SEQ), folder)
+    further = _further(family, found.values)
+    said = _forked(lambda: _export(config, model, family.task.batch, further), folder)
     code, _, sentence = said.partition(" ")
     _judge("export", int(code), sentence)
     _command("compile", [os.path.join(programs, "dcc"), "compile", model, "--world", str(stock.WORLD), "-o", plan, "--no-cache"])
@@ -90,13 +93,19 @@ def _train(family, found, folder, programs):
                        "--dump-gradients", folder, "--timeout", "60"])
 
 
-def _export(config, model, batch, seq):
+def _further(family, values):
+    """Options of export.py for what neither the config nor the model says."""
+    picture = ["--image-size", str(stock.PICTURE)] if family.task is stock.IMAGES and "image_size" not in values else []
+    return [*EXPORT.get(family.kind, []), *picture]
+
+
+def _export(config, model, batch, further):
     """The exporter's command; returns its exit code and last line on stderr."""
     from dcc_export import command
 
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
-        code = command.main(["--hf-config", config, "-o", model, "--batch", str(batch), "--seq", str(seq)])
+        code = command.main(["--hf-config", config, "-o", model, "--batch", str(batch), "--seq", str(stock.SEQ), *further])
     return f"{code} {_message(said.getvalue())}"
 
 
