@@ -212,7 +212,12 @@ StateEntry Decoder::state(const fb::StateEntry& from) {
   to.parameter = from.parameter();
   to.buffer = from.buffer();
   to.data = numbers(from.data());
-  to.is_master = from.is_master();
+  to.role = enumerator<StateRole>(from.role(), fb::StateRole::MAX, "state role");
+  tables(from.placement(), to.placement, [&](const fb::AxisPlacement& p) {
+    return AxisPlacement{p.axis(), enumerator<Spread>(p.spread(), fb::Spread::MAX, "spread"),
+                         p.dim(), p.shard()};
+  });
+  to.range_of = from.range_of();
   return to;
 }
 

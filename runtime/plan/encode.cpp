@@ -209,8 +209,12 @@ VectorOf<Offset<fb::StateEntry>> Encoder::state(const Plan& plan) {
   return tables(plan.state, [&](const StateEntry& s) {
     const auto name = text(s.name);
     const auto data = numbers(s.data);
+    const auto placement = tables(s.placement, [&](const AxisPlacement& p) {
+      return fb::CreateAxisPlacement(builder_, p.axis, as<fb::Spread>(p.spread), p.dim, p.shard);
+    });
     return fb::CreateStateEntry(builder_, name, s.tensor, as<fb::StateSource>(s.source),
-                                s.parameter, s.buffer, data, s.is_master);
+                                s.parameter, s.buffer, data, as<fb::StateRole>(s.role), placement,
+                                s.range_of);
   });
 }
 

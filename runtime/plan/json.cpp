@@ -157,7 +157,14 @@ void JsonDump::model() {
     field("parameter", s.parameter);
     field("buffer", s.buffer);
     integers("data", s.data);
-    flag("is_master", s.is_master);
+    field("role", name(s.role));
+    objects("placement", s.placement, [&](const AxisPlacement& p) {
+      field("axis", p.axis);
+      field("spread", name(p.spread));
+      field("dim", p.dim);
+      field("shard", p.shard);
+    });
+    field("range_of", s.range_of);
   });
   objects("parameters", plan_.parameters, [&](const Parameter& p) { parameter(p); });
   objects("buffers", plan_.buffers, [&](const Buffer& b) {

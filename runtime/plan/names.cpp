@@ -23,6 +23,12 @@ constexpr std::array<std::string_view, 6> kInits = {"unknown", "normal", "unifor
                                                     "zeros",   "ones",   "constant"};
 constexpr std::array<std::string_view, 6> kSources = {
     "zeros", "parameter_whole", "parameter_shard", "buffer", "data", "runtime"};
+constexpr std::array<std::string_view, 17> kStateRoles = {
+    "unknown",  "parameter",   "shard",      "master",   "moment1",  "moment2",
+    "momentum", "accumulator", "carried",    "buffer",   "constant", "hyperparameters",
+    "random",   "scalars",     "norm_table", "loss_sum", "losses"};
+constexpr std::array<std::string_view, 5> kSpreads = {"replicated", "shard", "flat_shard",
+                                                      "varying", "partial"};
 constexpr std::array<std::string_view, 7> kRoles = {"tokens", "labels", "mask",      "positions",
                                                     "class",  "float",  "loss_scale"};
 constexpr std::array<std::string_view, 3> kPhases = {"forward", "backward", "update"};
@@ -42,6 +48,8 @@ std::string_view name(CollectiveKind value) {
 }
 std::string_view name(InitKind value) { return pick(kInits, static_cast<size_t>(value)); }
 std::string_view name(StateSource value) { return pick(kSources, static_cast<size_t>(value)); }
+std::string_view name(StateRole value) { return pick(kStateRoles, static_cast<size_t>(value)); }
+std::string_view name(Spread value) { return pick(kSpreads, static_cast<size_t>(value)); }
 std::string_view name(InputRole value) { return pick(kRoles, static_cast<size_t>(value)); }
 std::string_view phase_name(uint8_t phase) { return pick(kPhases, phase); }
 std::string_view optimizer_name(uint8_t kind) { return pick(kOptimizers, kind); }

@@ -14,6 +14,8 @@ std::string_view name(Provider value);
 std::string_view name(CollectiveKind value);
 std::string_view name(InitKind value);
 std::string_view name(StateSource value);
+std::string_view name(StateRole value);
+std::string_view name(Spread value);
 std::string_view name(InputRole value);
 std::string_view phase_name(uint8_t phase);
 std::string_view optimizer_name(uint8_t kind);

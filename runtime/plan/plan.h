@@ -160,14 +160,52 @@ struct Buffer {
 
 // What a state tensor is filled with before step 1.
 enum class StateSource : uint8_t { Zeros, ParameterWhole, ParameterShard, Buffer, Data, Runtime };
+// What a state tensor is for. Parameter to Carried belong to a parameter, Buffer and Constant to a
+// buffer.
+enum class StateRole : uint8_t {
+  Unknown,          // the file does not say; no plan that is run
+  Parameter,        // whole, in the parameter's dtype, as the model reads it
+  Shard,            // of the parameter, in its dtype
+  Master,           // f32 copy that the update keeps exact, where the dtype is another
+  Moment1,          // f32, AdamW
+  Moment2,          // f32, AdamW
+  Momentum,         // f32, SGD
+  Accumulator,      // f32, sum of gradients over the micro-batches of one step
+  Carried,          // a gathered parameter that stays whole from one program to the next
+  Buffer,           // a module's buffer
+  Constant,         // a lifted constant
+  Hyperparameters,  // the rest: see src/base/step_scalars.h
+  Random,
+  Scalars,
+  NormTable,
+  LossSum,
+  Losses,  // loss sums of all ranks
+};
+// How a value is spread along one axis of the mesh.
+enum class Spread : uint8_t {
+  Replicated,  // the same whole value at every coordinate
+  Shard,       // split along dim `dim`
+  FlatShard,   // flattened; coordinate c holds [c * shard, (c + 1) * shard), tail zero
+  Varying,     // every rank has its own value
+  Partial,     // every rank holds a summand
+};
+struct AxisPlacement {
+  int32_t axis = 0;  // index into Plan::mesh
+  Spread spread = Spread::Replicated;
+  int32_t dim = -1;   // Shard
+  int64_t shard = 0;  // FlatShard: elements, padding included
+  bool operator==(const AxisPlacement&) const = default;
+};
 struct StateEntry {
   std::string name;
-  int32_t tensor = -1;
+  int32_t tensor = -1;  // its slice says the memory space
   StateSource source = StateSource::Zeros;
-  int32_t parameter = -1, buffer = -1;  // ParameterWhole / ParameterShard (cast to the tensor's
-                                        // dtype; tail zero), Buffer
-  std::vector<uint8_t> data;            // Data: contiguous bytes (constants)
-  bool is_master = false;  // the value that --save writes, cast to the parameter's dtype
+  int32_t parameter = -1, buffer = -1;   // by role; ParameterWhole and ParameterShard are cast to
+                                         // the tensor's dtype, tail zero
+  std::vector<uint8_t> data;             // Data: contiguous bytes (constants)
+  StateRole role = StateRole::Unknown;   // see state_entries.h
+  std::vector<AxisPlacement> placement;  // axes that are not listed: replicated
+  int32_t range_of = -1;  // index into Plan::state: this is the rank's range of that entry's memory
 };
 
 enum class InputRole : uint8_t { Tokens, Labels, Mask, Positions, Class, Float, LossScale };

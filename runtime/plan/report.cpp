@@ -3,6 +3,7 @@
 #include "runtime/plan/extent.h"
 #include "runtime/plan/memory_report.h"
 #include "runtime/plan/names.h"
+#include "runtime/plan/state_entries.h"
 
 namespace dc::runtime::plan {
 namespace {
@@ -78,20 +79,12 @@ ParameterFacts parameter_facts(const Plan& plan) {
     facts.bytes += elements * base::byte_size(parameter.dtype);
     if (parameter.trainable) facts.trainable_elements += elements;
   }
-  std::vector<bool> whole(plan.parameters.size());
-  for (const StateEntry& entry : plan.state) {
-    if (entry.parameter < 0) continue;
-    const auto index = static_cast<size_t>(entry.parameter);
-    // A whole master beside a shard is no copy that the model reads.
-    const bool own_dtype =
-        plan.tensors[static_cast<size_t>(entry.tensor)].dtype == plan.parameters[index].dtype;
-    if (entry.source == StateSource::ParameterWhole && own_dtype) whole[index] = true;
-    if (entry.is_master && entry.source == StateSource::ParameterShard &&
-        plan.parameters[index].trainable) {
-      ++facts.sharded_state;
-    }
+  const ParameterStates states(plan);
+  for (size_t i = 0; i < plan.parameters.size(); ++i) {
+    ++(states.resident(i) ? facts.resident : facts.gathered);
+    const StateEntry& value = plan.state[static_cast<size_t>(states.authoritative(i))];
+    if (plan.parameters[i].trainable && flat_shard(value) > 0) ++facts.sharded_state;
   }
-  for (const bool resident : whole) ++(resident ? facts.resident : facts.gathered);
   return facts;
 }
 

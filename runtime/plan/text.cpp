@@ -81,6 +81,7 @@ class TextDump {
   void head();
   void ranks();
   void memory();
+  void placement(const std::vector<AxisPlacement>& axes);
   void state();
   void parameters();
   void initializer(const Initializer& i);
@@ -152,16 +153,32 @@ void TextDump::memory() {
   }
 }
 
+// " placement=flat_shard(dp:32)", " placement=whole"
+void TextDump::placement(const std::vector<AxisPlacement>& axes) {
+  raw(" placement=");
+  if (axes.empty()) raw("whole");
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const AxisPlacement& p = axes[i];
+    raw(i > 0 ? "+" : "").raw(name(p.spread)).raw("(");
+    word(plan_.mesh[static_cast<size_t>(p.axis)].first);
+    if (p.spread == Spread::Shard) raw(":dim").number(p.dim);
+    if (p.spread == Spread::FlatShard) raw(":").number(p.shard);
+    raw(")");
+  }
+}
+
 void TextDump::state() {
   for (const StateEntry& s : plan_.state) {
-    raw("state ").word(s.name).raw(" ").id(s.tensor).raw(" source=").raw(name(s.source));
+    raw("state ").word(s.name).raw(" ").id(s.tensor).raw(" role=").raw(name(s.role));
+    placement(s.placement);
+    if (s.range_of >= 0) raw(" range-of=").number(s.range_of);
+    raw(" source=").raw(name(s.source));
     if (s.parameter >= 0) raw(" parameter=").number(s.parameter);
     if (s.buffer >= 0) raw(" buffer=").number(s.buffer);
     if (!s.data.empty()) {
       raw(" data=").number(static_cast<int64_t>(s.data.size())).raw(":");
       raw(base::sha256_hex(std::span<const uint8_t>(s.data)));
     }
-    if (s.is_master) raw(" master");
     raw("\n");
   }
   raw("step-scalars slots=").id(plan_.slots).raw(" rng=").id(plan_.rng).raw(" scalars=");

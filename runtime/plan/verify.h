@@ -15,6 +15,9 @@ base::Status check_instructions(
 base::Status check_order(
     const Plan& plan);  // live ranges, writes before reads, signals before waits
 base::Status check_hazards(const Plan& plan);  // level 3: streams meet where they share bytes
-base::Status check_state(const Plan& plan);    // state, parameters, inputs, step scalars, optimizer
+base::Status check_state(
+    const Plan& plan);  // parameters, inputs, step scalars, optimizer, durations
+base::Status check_state_entries(
+    const Plan& plan);  // roles, placements, sources; called by check_state
 
 }  // namespace dc::runtime::plan

@@ -31,57 +31,6 @@ int64_t trainable_count(const Plan& plan) {
                        [](const Parameter& p) { return p.trainable; });
 }
 
-// What a state tensor must look like to take its source; empty if it does.
-std::string source_mismatch(const Plan& plan, const StateEntry& entry) {
-  const Tensor& tensor = tensor_at(plan, entry.tensor);
-  const int64_t count = numel(tensor);
-  const bool from_parameter =
-      entry.source == StateSource::ParameterWhole || entry.source == StateSource::ParameterShard;
-  if (from_parameter && entry.parameter < 0) return "names no parameter";
-  if ((entry.source == StateSource::Buffer) != (entry.buffer >= 0)) {
-    return "and its source disagree about a buffer";
-  }
-  if (!entry.data.empty() && entry.source != StateSource::Data) return "has bytes it does not use";
-  if (entry.is_master && !from_parameter) return "is a master without a parameter's value";
-  if (!is_contiguous(tensor)) return "is not contiguous";
-  switch (entry.source) {
-    case StateSource::Zeros:
-    case StateSource::Runtime:
-      return "";
-    case StateSource::ParameterWhole:
-    case StateSource::ParameterShard: {
-      const Parameter& p = plan.parameters[static_cast<size_t>(entry.parameter)];
-      const bool whole = entry.source == StateSource::ParameterWhole;
-      if (count != (whole ? *element_count(p.sizes) : p.shard)) {
-        return "has " + std::to_string(count) + " elements, not those of parameter '" + p.fqn + "'";
-      }
-      const bool fits = base::is_floating(p.dtype) == base::is_floating(tensor.dtype);
-      return fits ? "" : "cannot hold parameter '" + p.fqn + "'";
-    }
-    case StateSource::Buffer: {
-      const Buffer& b = plan.buffers[static_cast<size_t>(entry.buffer)];
-      const auto wanted = element_count(b.sizes);
-      return wanted == count && b.dtype == tensor.dtype ? ""
-                                                        : "does not fit buffer '" + b.fqn + "'";
-    }
-    case StateSource::Data:
-      return static_cast<uint64_t>(count * base::byte_size(tensor.dtype)) == entry.data.size()
-                 ? ""
-                 : "has " + std::to_string(entry.data.size()) + " bytes of data for " +
-                       std::to_string(count) + " elements";
-  }
-  return "";
-}
-
-Status check_entries(const Plan& plan) {
-  for (const StateEntry& entry : plan.state) {
-    std::string wrong = is_persistent(plan, entry.tensor) ? source_mismatch(plan, entry)
-                                                          : "does not keep its memory";
-    if (!wrong.empty()) return bad_plan("DC3231", "state '" + entry.name + "' " + wrong);
-  }
-  return {};
-}
-
 // Empty if the parameter agrees with its gradient and its place among the trainable ones.
 std::string parameter_mismatch(const Plan& plan, const Parameter& p, int64_t trainable_before) {
   const auto count = element_count(p.sizes);
@@ -122,16 +71,6 @@ Status check_parameters(const Plan& plan) {
     const std::string wrong = parameter_mismatch(plan, p, trainable);
     if (!wrong.empty()) return bad_plan("DC3232", "parameter '" + p.fqn + "' " + wrong);
     trainable += p.trainable;
-  }
-  std::vector<int> masters(plan.parameters.size());
-  for (const StateEntry& entry : plan.state) {
-    if (entry.is_master && entry.parameter >= 0) ++masters[static_cast<size_t>(entry.parameter)];
-  }
-  for (size_t i = 0; i < masters.size(); ++i) {
-    if (masters[i] == 1) continue;
-    return bad_plan("DC3232", "parameter '" + plan.parameters[i].fqn + "' has " +
-                                  std::to_string(masters[i]) +
-                                  " master values in the state, not one");
   }
   return {};
 }
@@ -250,7 +189,7 @@ Status check_durations(const Plan& plan) {
 
 Status check_state(const Plan& plan) {
   DC_RETURN_IF_ERROR(check_parameters(plan));
-  DC_RETURN_IF_ERROR(check_entries(plan));
+  DC_RETURN_IF_ERROR(check_state_entries(plan));
   DC_RETURN_IF_ERROR(check_step_tensors(plan));
   DC_RETURN_IF_ERROR(check_inputs(plan));
   DC_RETURN_IF_ERROR(check_optimizer(plan));

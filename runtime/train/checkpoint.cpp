@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "runtime/memory/outside_memory.h"
+#include "runtime/plan/state_entries.h"
 #include "src/base/json_writer.h"
 
 namespace dc::runtime {
@@ -21,9 +22,13 @@ Part parameter_part(const plan::Plan& plan, const plan::StateEntry& entry, int r
   Part part;
   part.file = {parameter.fqn, parameter.dtype, parameter.sizes};
   part.tensor = entry.tensor;
-  part.range = own_range(part.file.numel(), parameter.shard, rank);
-  const bool whole = entry.source == plan::StateSource::ParameterWhole;
-  part.source_first = whole ? part.range.first : 0;
+  if (plan::flat_shard(entry) > 0) {
+    const plan::ElementRange held = held_elements(plan, entry, part.file.numel(), rank);
+    part.range = {held.first, held.count};
+  } else {  // all ranks have it; each writes a part
+    part.range = own_range(part.file.numel(), parameter.shard, rank);
+    part.source_first = part.range.first;
+  }
   return part;
 }
 
@@ -31,9 +36,12 @@ Part parameter_part(const plan::Plan& plan, const plan::StateEntry& entry, int r
 
 std::vector<Part> checkpoint_parts(const plan::Plan& plan, int rank) {
   std::vector<Part> parts;
+  const plan::ParameterStates states(plan);
+  for (size_t i = 0; i < plan.parameters.size(); ++i) {
+    const auto entry = static_cast<size_t>(states.authoritative(i));
+    parts.push_back(parameter_part(plan, plan.state[entry], rank));
+  }
   for (const plan::StateEntry& entry : plan.state) {
-    const bool parameter = entry.parameter >= 0 && entry.is_master;
-    if (parameter) parts.push_back(parameter_part(plan, entry, rank));
     if (entry.source != plan::StateSource::Buffer || entry.buffer < 0) continue;
     const plan::Buffer& buffer = plan.buffers[static_cast<size_t>(entry.buffer)];
     if (!buffer.persistent) continue;

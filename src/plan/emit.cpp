@@ -6,6 +6,7 @@
 #include "src/base/text.h"
 #include "src/plan/memory_table.h"
 #include "src/plan/program_emitter.h"
+#include "src/plan/state_emitter.h"
 #include "src/plan/traffic.h"
 #include "src/sim/bounds.h"
 #include "src/sim/simulate.h"
@@ -21,12 +22,6 @@ rp::Initializer initializer(const ir::Initializer& from) {
 }
 rp::ArchiveRecord record(const ir::ArchiveRecord& from) {
   return {from.entry, from.dtype, from.shape, from.strides, from.offset};
-}
-
-bool is_shard(const ir::TensorType& type) {
-  return std::any_of(type.sharding.begin(), type.sharding.end(), [](const ir::AxisSharding& axis) {
-    return axis.spread == ir::Spread::FlatShard;
-  });
 }
 
 class Emitter {
@@ -64,70 +59,11 @@ class Emitter {
     plan_.optimizer = emit_optimizer(step_.optimizer);
   }
 
-  // What a state entry holds before step 1.
-  void add_source(const ir::StateEntry& from, rp::StateEntry& to) const {
-    switch (from.role) {
-      case StateRole::Parameter:
-      case StateRole::Shard:
-      case StateRole::Master:
-        to.source =
-            is_shard(from.type) ? rp::StateSource::ParameterShard : rp::StateSource::ParameterWhole;
-        return;
-      case StateRole::Moment1:
-      case StateRole::Moment2:
-      case StateRole::Momentum:
-      case StateRole::Accumulator:
-      case StateRole::Carried:
-      case StateRole::Table:
-      case StateRole::LossSum:
-      case StateRole::Losses:
-        to.source = rp::StateSource::Zeros;
-        return;
-      case StateRole::Buffer:
-      case StateRole::Constant: {
-        const ir::Buffer& buffer = step_.buffers[static_cast<size_t>(from.buffer)];
-        bool in_plan = !buffer.data.empty() || (buffer.is_constant && buffer.record.entry.empty());
-        to.source = in_plan ? rp::StateSource::Data : rp::StateSource::Buffer;
-        if (in_plan) to.data = buffer.data;
-        if (!in_plan) to.buffer = from.buffer;
-        return;
-      }
-      case StateRole::Slots:
-      case StateRole::Rng:
-      case StateRole::Scalars:
-        to.source = rp::StateSource::Runtime;
-        return;
-    }
-  }
-
-  // The entry that a checkpoint takes each parameter from: the master if there is one, else the
-  // shard, else the parameter.
-  std::vector<int> masters() const {
-    std::vector<int> best(step_.parameters.size(), -1), entry(step_.parameters.size(), -1);
-    for (size_t i = 0; i < step_.state.size(); ++i) {
-      const ir::StateEntry& state = step_.state[i];
-      int rank = state.role == StateRole::Master      ? 2
-                 : state.role == StateRole::Shard     ? 1
-                 : state.role == StateRole::Parameter ? 0
-                                                      : -1;
-      if (state.parameter < 0 || rank <= best[static_cast<size_t>(state.parameter)]) continue;
-      best[static_cast<size_t>(state.parameter)] = rank;
-      entry[static_cast<size_t>(state.parameter)] = static_cast<int>(i);
-    }
-    return entry;
-  }
-
   void add_state(MemoryTable& memory) {
-    std::vector<int> master = masters();
     for (size_t i = 0; i < step_.state.size(); ++i) {
       const ir::StateEntry& from = step_.state[i];
-      rp::StateEntry to;
-      to.name = from.name;
+      rp::StateEntry to = emit_state_entry(step_, from);
       to.tensor = memory.state_tensor(static_cast<int>(i));
-      to.parameter = from.parameter;
-      to.is_master =
-          from.parameter >= 0 && master[static_cast<size_t>(from.parameter)] == static_cast<int>(i);
-      add_source(from, to);
       if (from.range_of < 0) name_small_tensor(from.role, to.tensor);
       plan_.state.push_back(std::move(to));
     }

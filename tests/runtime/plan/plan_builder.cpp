@@ -32,12 +32,13 @@ class Builder {
     return static_cast<int32_t>(plan.tensors.size() - 1);
   }
   int32_t state(const std::string& name, DType dtype, std::vector<int64_t> sizes, int64_t bytes,
-                StateSource source = StateSource::Runtime) {
+                StateRole role, StateSource source = StateSource::Runtime) {
     const int32_t id = view(name, dtype, std::move(sizes), slice(bytes));
     StateEntry entry;
     entry.name = name;
     entry.tensor = id;
     entry.source = source;
+    entry.role = role;
     plan.state.push_back(entry);
     return id;
   }
@@ -109,15 +110,20 @@ Instruction sync(InstructionKind kind, int32_t stream, int32_t event) {
 
 // Tensors in the order of TinyTensor.
 void add_tensors(Builder& b) {
-  b.state("shard:w", DType::F32, {32}, 128, StateSource::ParameterShard);
-  b.state("exp_avg:w", DType::F32, {32}, 128, StateSource::Zeros);
-  b.state("exp_avg_sq:w", DType::F32, {32}, 128, StateSource::Zeros);
-  b.state("slots", DType::F64, {base::kSlotGroups + base::kSlotsPerGroup}, 128);
-  b.state("rng", DType::I64, {4}, 32);
-  b.state("scalars", DType::F64, {base::kScalarFinite + 1}, 72);
-  const int32_t table = b.state("table", DType::F64, {2, 3}, 48);
+  b.state("shard:w", DType::F32, {32}, 128, StateRole::Shard, StateSource::ParameterShard);
+  b.state("exp_avg:w", DType::F32, {32}, 128, StateRole::Moment1, StateSource::Zeros);
+  b.state("exp_avg_sq:w", DType::F32, {32}, 128, StateRole::Moment2, StateSource::Zeros);
+  for (StateEntry& entry : b.plan.state) {
+    entry.parameter = 0;
+    entry.placement = {{0, Spread::FlatShard, -1, 32}};
+  }
+  b.state("slots", DType::F64, {base::kSlotGroups + base::kSlotsPerGroup}, 128,
+          StateRole::Hyperparameters);
+  b.state("rng", DType::I64, {4}, 32, StateRole::Random);
+  b.state("scalars", DType::F64, {base::kScalarFinite + 1}, 72, StateRole::Scalars);
+  const int32_t table = b.state("table", DType::F64, {2, 3}, 48, StateRole::NormTable);
   b.view("table.row", DType::F64, {3}, b.plan.tensors[static_cast<size_t>(table)].slice, 24);
-  b.state("loss_sum", DType::F64, {1}, 8, StateSource::Zeros);
+  b.state("loss_sum", DType::F64, {1}, 8, StateRole::LossSum, StateSource::Zeros);
   b.view("x", DType::F32, {2, 6}, b.slice(48));
   b.temporary("w", DType::F32, {6, 10}, 256, kGather, kMatmul);
   b.temporary("y", DType::F32, {2, 10}, 80, kMatmul, kGradientOf);
@@ -223,8 +229,6 @@ Plan tiny_plan() {
   w.gradient = kReduced;
   w.gradient_ready = kReduce;
   plan.parameters = {w};
-  plan.state[0].parameter = 0;
-  plan.state[0].is_master = true;
   plan.inputs = {{"x", InputRole::Float, -1, 1, kInput}};
   plan.programs = {{"step", tiny_instructions()}};
   for (const Instruction& in : plan.programs[0].instructions) {

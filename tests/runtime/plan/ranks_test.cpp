@@ -70,7 +70,7 @@ class Bare {
     plan.programs[0].instructions.clear();
     plan.programs[0].duration_ns.clear();
     const int32_t all = tensor(0, kRoom / 4, 0);
-    plan.state.push_back({"room", all, StateSource::Zeros, -1, -1, {}, false});
+    plan.state.push_back({"room", all, StateSource::Zeros, -1, -1, {}, StateRole::Scalars, {}});
   }
 
   int32_t tensor(int64_t offset, int64_t elements, int64_t rank_stride) {

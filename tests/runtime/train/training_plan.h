@@ -143,22 +143,35 @@ struct TrainingPlan : HandPlan {
     parameter.gradient = reduced;
     parameter.gradient_ready = gradient_ready_;
     plan.parameters = {parameter};
-    add_state("w", w, plan::StateSource::ParameterShard);
-    plan.state.back().parameter = 0;
-    plan.state.back().is_master = true;
-    for (const int32_t id : {m, v, acc, reduced}) add_state("", id, plan::StateSource::Zeros);
-    for (const int32_t id : {slots, rng, scalars, table, loss_sum}) {
-      add_state("", id, plan::StateSource::Runtime);
-    }
+    using plan::StateRole;
+    const plan::AxisPlacement sharded{0, plan::Spread::FlatShard, -1, shard};
+    add_state(w, StateRole::Shard, plan::StateSource::ParameterShard, sharded);
+    add_state(m, StateRole::Moment1, plan::StateSource::Zeros, sharded);
+    add_state(v, StateRole::Moment2, plan::StateSource::Zeros, sharded);
+    add_state(acc, StateRole::Accumulator, plan::StateSource::Zeros, {0, plan::Spread::Partial});
+    add_state(slots, StateRole::Hyperparameters);
+    add_state(rng, StateRole::Random);
+    add_state(scalars, StateRole::Scalars);
+    add_state(table, StateRole::NormTable);
+    add_state(loss_sum, StateRole::LossSum);
     plan.inputs = {{"x", plan::InputRole::Float, -1, 1, x},
                    {"loss", plan::InputRole::Float, 1, 2, loss}};
   }
 
-  void add_state(std::string name, int32_t tensor, plan::StateSource source) {
+  // Of the parameter, placed along the one mesh axis.
+  void add_state(int32_t tensor, plan::StateRole role, plan::StateSource source,
+                 plan::AxisPlacement placement) {
+    add_state(tensor, role, source);
+    plan.state.back().parameter = 0;
+    plan.state.back().placement = {placement};
+  }
+  void add_state(int32_t tensor, plan::StateRole role,
+                 plan::StateSource source = plan::StateSource::Runtime) {
     plan::StateEntry entry;
-    entry.name = name.empty() ? plan.tensors[static_cast<size_t>(tensor)].name : std::move(name);
+    entry.name = plan.tensors[static_cast<size_t>(tensor)].name;
     entry.tensor = tensor;
     entry.source = source;
+    entry.role = role;
     plan.state.push_back(entry);
   }
 

@@ -254,9 +254,11 @@ TEST(Emit, DurationsGiveTheSimulatedTimes) {
 TEST(Emit, StateTablesNameSourcesAndTheRanksRow) {
   rp::Plan plan = emitted(GatheredStep(), cost::AnalyticCost(1));
   EXPECT_EQ(plan.state[0].source, rp::StateSource::ParameterShard);
-  EXPECT_TRUE(plan.state[0].is_master);
+  EXPECT_EQ(plan.state[0].role, rp::StateRole::Shard);
+  EXPECT_EQ(plan.state[0].placement,
+            (std::vector<rp::AxisPlacement>{{0, rp::Spread::FlatShard, -1, kShard}}));
   EXPECT_EQ(plan.state[1].source, rp::StateSource::Zeros);
-  EXPECT_FALSE(plan.state[1].is_master);
+  EXPECT_EQ(plan.state[1].role, rp::StateRole::Moment1);
   const rp::Tensor& row = plan.tensors[static_cast<size_t>(plan.state.back().tensor)];
   EXPECT_EQ(plan.state.back().name, "table_row");
   EXPECT_EQ(row.rank_stride, 3 * 8);

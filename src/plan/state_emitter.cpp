@@ -1,0 +1,142 @@
+#include "src/plan/state_emitter.h"
+
+#include <algorithm>
+
+namespace dc::plan {
+namespace {
+
+namespace rp = runtime::plan;
+using ir::StateRole;
+
+rp::StateRole plan_role(StateRole role) {
+  switch (role) {
+    case StateRole::Parameter:
+      return rp::StateRole::Parameter;
+    case StateRole::Shard:
+      return rp::StateRole::Shard;
+    case StateRole::Master:
+      return rp::StateRole::Master;
+    case StateRole::Moment1:
+      return rp::StateRole::Moment1;
+    case StateRole::Moment2:
+      return rp::StateRole::Moment2;
+    case StateRole::Momentum:
+      return rp::StateRole::Momentum;
+    case StateRole::Accumulator:
+      return rp::StateRole::Accumulator;
+    case StateRole::Carried:
+      return rp::StateRole::Carried;
+    case StateRole::Buffer:
+      return rp::StateRole::Buffer;
+    case StateRole::Constant:
+      return rp::StateRole::Constant;
+    case StateRole::Slots:
+      return rp::StateRole::Hyperparameters;
+    case StateRole::Rng:
+      return rp::StateRole::Random;
+    case StateRole::Scalars:
+      return rp::StateRole::Scalars;
+    case StateRole::Table:
+      return rp::StateRole::NormTable;
+    case StateRole::LossSum:
+      return rp::StateRole::LossSum;
+    case StateRole::Losses:
+      return rp::StateRole::Losses;
+  }
+  return rp::StateRole::Unknown;
+}
+
+rp::Spread plan_spread(ir::Spread spread) {
+  switch (spread) {
+    case ir::Spread::Replicated:
+      return rp::Spread::Replicated;
+    case ir::Spread::Shard:
+      return rp::Spread::Shard;
+    case ir::Spread::FlatShard:
+      return rp::Spread::FlatShard;
+    case ir::Spread::Varying:
+      return rp::Spread::Varying;
+    case ir::Spread::Partial:
+      return rp::Spread::Partial;
+  }
+  return rp::Spread::Replicated;
+}
+
+// The rank's range of another entry is a flat shard of it whatever its type says. Each rank draws
+// its own random numbers and sums the losses of its own data.
+ir::Spread spread_on(const ir::StateEntry& entry, size_t axis) {
+  if (entry.range_of >= 0) return ir::Spread::FlatShard;
+  if (entry.role == StateRole::Rng || entry.role == StateRole::LossSum) return ir::Spread::Varying;
+  return entry.type.sharding[axis].spread;
+}
+
+std::vector<rp::AxisPlacement> placement(const ir::Step& step, const ir::StateEntry& entry) {
+  std::vector<rp::AxisPlacement> axes;
+  for (size_t a = 0; a < std::min(step.mesh.axes.size(), ir::kMaxAxes); ++a) {
+    const ir::Spread spread = spread_on(entry, a);
+    if (spread == ir::Spread::Replicated) continue;
+    rp::AxisPlacement to{static_cast<int32_t>(a), plan_spread(spread)};
+    if (spread == ir::Spread::Shard) to.dim = entry.type.sharding[a].dim;
+    if (spread == ir::Spread::FlatShard) to.shard = entry.type.numel();
+    axes.push_back(to);
+  }
+  return axes;
+}
+
+bool is_shard(const ir::TensorType& type) {
+  return std::any_of(type.sharding.begin(), type.sharding.end(), [](const ir::AxisSharding& axis) {
+    return axis.spread == ir::Spread::FlatShard;
+  });
+}
+
+// What a state entry holds before step 1.
+void add_source(const ir::Step& step, const ir::StateEntry& from, rp::StateEntry& to) {
+  switch (from.role) {
+    case StateRole::Parameter:
+    case StateRole::Shard:
+    case StateRole::Master:
+      to.source =
+          is_shard(from.type) ? rp::StateSource::ParameterShard : rp::StateSource::ParameterWhole;
+      return;
+    case StateRole::Moment1:
+    case StateRole::Moment2:
+    case StateRole::Momentum:
+    case StateRole::Accumulator:
+    case StateRole::Carried:
+    case StateRole::Table:
+    case StateRole::LossSum:
+    case StateRole::Losses:
+      to.source = rp::StateSource::Zeros;
+      return;
+    case StateRole::Buffer:
+    case StateRole::Constant: {
+      const ir::Buffer& buffer = step.buffers[static_cast<size_t>(from.buffer)];
+      const bool in_plan =
+          !buffer.data.empty() || (buffer.is_constant && buffer.record.entry.empty());
+      to.source = in_plan ? rp::StateSource::Data : rp::StateSource::Buffer;
+      if (in_plan) to.data = buffer.data;
+      return;
+    }
+    case StateRole::Slots:
+    case StateRole::Rng:
+    case StateRole::Scalars:
+      to.source = rp::StateSource::Runtime;
+      return;
+  }
+}
+
+}  // namespace
+
+rp::StateEntry emit_state_entry(const ir::Step& step, const ir::StateEntry& entry) {
+  rp::StateEntry to;
+  to.name = entry.name;
+  to.role = plan_role(entry.role);
+  to.parameter = entry.parameter;
+  to.buffer = entry.buffer;
+  to.placement = placement(step, entry);
+  to.range_of = entry.range_of;
+  add_source(step, entry, to);
+  return to;
+}
+
+}  // namespace dc::plan
