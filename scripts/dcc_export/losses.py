@@ -9,6 +9,7 @@ import torch
 
 from .attention import CudaFlash, traceable
 from .errors import ExportError
+from .expert_loops import static_loops
 from .randomness import LayerDraws
 from .static_shapes import StaticShapes
 
@@ -25,7 +26,7 @@ class _TransformersLoss(torch.nn.Module):
 
     def loss(self, **inputs):
         flash = CudaFlash() if self.cuda_flash else contextlib.nullcontext()
-        with traceable(), LayerDraws(), StaticShapes(), flash:
+        with traceable(), LayerDraws(), StaticShapes(), static_loops(self.model), flash:
             loss = self.model(**inputs).loss
         if self.cuda_flash and flash.calls == 0:
             raise ExportError(

@@ -154,6 +154,17 @@ class ExpertsTest(StockTest):
         shape = {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 5}
         self.export_and_verify({"model_type": "gpt_oss", **_LLAMA, **shape}, scale=2.0)
 
+    def test_loops_over_the_chosen_experts(self):
+        """DBRX and LongCat (which has experts that do nothing) run them by loops of their own; most tokens leave most experts out."""
+        dbrx = {"vocab_size": 64, "d_model": 32, "n_heads": 4, "n_layers": 1, "max_seq_len": 64, "pad_token_id": 0,
+                "attn_config": {"kv_n_heads": 2, "rope_theta": 10000.0, "clip_qkv": 8.0},
+                "ffn_config": {"ffn_hidden_size": 16, "moe_num_experts": 8, "moe_top_k": 2, "ffn_act_fn": {"name": "silu"}}}
+        self.export_and_verify({"model_type": "dbrx", **dbrx}, scale=2.0)
+        longcat = {**_LLAMA, "num_layers": 1, "num_hidden_layers": 2, "ffn_hidden_size": 32, "expert_ffn_hidden_size": 16, "n_routed_experts": 6,
+                   "zero_expert_num": 2, "moe_topk": 3, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8,
+                   "v_head_dim": 8, "num_key_value_heads": 4}
+        self.export_and_verify({"model_type": "longcat_flash", **longcat}, scale=2.0)
+
     def test_dropped_tokens_are_said(self):
         printed = self.export_and_say({**self.MIXTRAL, "dcc_capacity_factor": 1.0})
         self.assertIn("note: capacity:", printed)
