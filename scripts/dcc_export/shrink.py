@@ -6,6 +6,7 @@ picked so that each kind of layer stays (`shrink_layers.py`). What does not buil
 """
 
 import dataclasses
+import math
 
 from . import shrink_layers as layers
 from .shrink_kinds import kind_of
@@ -98,7 +99,7 @@ class _Shrinker:
             elif isinstance(kept, dict):
                 result[key] = {number: self._value(key, v, scale) for number, v in kept.items()}
             else:
-                result[key] = [self._value(key, v, scale) for v in kept] if isinstance(kept, list) else kept
+                result[key] = self._each(key, kept, scale) if isinstance(kept, list) else kept
         return result
 
     def _scale(self, values):
@@ -126,12 +127,18 @@ class _Shrinker:
                 return [min(v, 2) if isinstance(v, int) and not isinstance(v, bool) else v for v in value]
             if kind_of(key) in ("width", "head width", "plain") and _by_stage(value):
                 return self._stages(value) if kind_of(key) == "width" or "channels" in key else list(value)
-            return [self._value(key, v, scale) for v in value]
+            return self._each(key, value, scale)
         if isinstance(value, float) and key.endswith("_coefficient"):
             return min(value, 1.0)
         if isinstance(value, float):
             return 0.0 if value > 0 and ("drop" in key or "jitter" in key) and "shared" not in key else value
         return self._integer(key, value, scale)
+
+    def _each(self, key, values, scale):
+        """Heads by stage, without a number for all, shrink by what they have in common: small widths are multiples of few heads only."""
+        if kind_of(key) == "heads" and scale.heads == 1 and _by_stage(values):
+            return [v // math.gcd(*values) for v in values]
+        return [self._value(key, v, scale) for v in values]
 
     def _filling(self, key):
         recipe = self.recipe

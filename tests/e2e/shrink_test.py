@@ -98,6 +98,11 @@ class ShrinkTest(unittest.TestCase):
         filled = shrink(values, Recipe("filled", fill=True))
         self.assertEqual([filled[k] for k in list(values)[2:]], [4, 16, 8])
 
+    def test_heads_by_stage_divide_the_widths(self):
+        """Swin: the width doubles with each stage, and so do the heads."""
+        small = shrink({"embed_dim": 96, "hidden_size": 768, "num_layers": 4, "depths": [2, 2, 6, 2], "num_heads": [3, 6, 12, 24]})
+        self.assertEqual((small["embed_dim"], small["num_heads"], small["depths"]), (8, [1, 2, 4, 8], [2, 2, 2, 2]))
+
     def test_windows_are_shorter_than_a_sequence(self):
         self.assertEqual(shrink({"sliding_window": 4096})["sliding_window"], 8)
 
