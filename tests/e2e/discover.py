@@ -20,7 +20,8 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # These take longest; started first, they leave no processor idle at the end.
-LONGEST = ()
+LONGEST = ("bits_test.py", "stock_test.py", "chains_test.py", "export_models_test.py", "offload_bits_test.py", "recompute_bits_test.py",
+           "cgroup_test.py", "stop_test.py", "profile_test.py")
 
 
 @dataclasses.dataclass
@@ -86,14 +87,16 @@ def main():
     arguments = parser.parse_args()
     files = chosen_files(arguments.patterns)
     failed, skipped, tests = [], [], 0
-    for outcome in run_all(files, arguments.jobs):
-        tests += outcome.tests
-        failed += outcome.failed
-        skipped += outcome.skipped
-        if outcome.failed or len(files) == 1:
-            print(outcome.output)
-        verdict = "FAIL" if outcome.failed else "ok  "
-        print(f"{verdict} {outcome.file:28s} {outcome.tests:4d} tests {outcome.seconds:7.1f} s {outcome.cpu:7.1f} s of CPU", flush=True)
+    with tempfile.TemporaryDirectory(prefix="dcc-archives-") as archives:
+        os.environ["DCC_TEST_ARCHIVES"] = archives  # running.archive()
+        for outcome in run_all(files, arguments.jobs):
+            tests += outcome.tests
+            failed += outcome.failed
+            skipped += outcome.skipped
+            if outcome.failed or len(files) == 1:
+                print(outcome.output)
+            verdict = "FAIL" if outcome.failed else "ok  "
+            print(f"{verdict} {outcome.file:28s} {outcome.tests:4d} tests {outcome.seconds:7.1f} s {outcome.cpu:7.1f} s of CPU", flush=True)
     if arguments.skips:
         with open(arguments.skips, "w", encoding="utf-8") as file:
             file.writelines(f"{test}\t{reason}\n" for test, reason in sorted(skipped))

@@ -11,7 +11,7 @@ import re
 import subprocess
 import unittest
 
-import bits_test
+import bits_case
 import jobs
 import running
 
@@ -24,7 +24,7 @@ def lab(*arguments):
     return subprocess.run([LAB, *arguments], env={**os.environ, **NAME}, capture_output=True, text=True, timeout=60)
 
 
-class LabTest(bits_test.BitsTest, jobs.JobTest):
+class LabTest(bits_case.BitsCase, jobs.JobTest):
     @classmethod
     def setUpClass(cls):
         lab("down")
@@ -33,7 +33,7 @@ class LabTest(bits_test.BitsTest, jobs.JobTest):
         if raised.returncode != 0:
             raise unittest.SkipTest("no network lab here: " + raised.stderr.strip())
         cls.model = running.archive("tiny-llama")
-        cls.plan = running.compile_plan(cls.model, WORLD, 3, config=running.train_config(**bits_test.CLIPPED))
+        cls.plan = running.compile_plan(cls.model, WORLD, 3, config=running.train_config(**bits_case.CLIPPED))
 
     def train(self, steps, *options):
         dcrun = [os.path.join(running.BIN, "dcrun"), self.plan, "--weights", self.model, "--data", "synthetic:1"]
@@ -43,11 +43,11 @@ class LabTest(bits_test.BitsTest, jobs.JobTest):
 
     def test_bits_and_bytes(self):
         files = ["--metrics", self.path("metrics.jsonl"), "--save", self.folder]
-        result = self.train(bits_test.STEPS, *files).finish()
+        result = self.train(bits_case.STEPS, *files).finish()
         self.assertEqual(result.code, 0, result.err)
         got = running.Run(*running.read_metrics(self.path("metrics.jsonl")), self.path("model.safetensors"))
         self.assertEqual(got.header["communicator"], "tcp")
-        self.assert_same(bits_test.run_once("tiny-llama", WORLD, 3), got, "on three hosts")
+        self.assert_same(bits_case.run_once("tiny-llama", WORLD, 3), got, "on three hosts")
         payload = sum(sum(row["wire_bytes"].values()) for row in got.steps)
         sent = [int(count) for count in re.findall(r"sent (\d+) bytes", result.err)]
         self.assertEqual(len(sent), WORLD)

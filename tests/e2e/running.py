@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import dataclasses
+import fcntl
 import functools
 import io
 import json
@@ -57,17 +58,24 @@ def scratch():
 
 @functools.cache
 def archive(preset, *options):
-    """A preset's model.pt2; exported once."""
+    """A preset's model.pt2; exported once, by whichever of the processes of discover.py asks first."""
+    path = os.path.join(os.environ.get("DCC_TEST_ARCHIVES") or scratch(), "-".join((preset, *options)).replace("--", "") + ".pt2")
+    with open(path + ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.path.exists(path):
+            export(preset, *options, path=path)
+    return path
+
+
+def export(preset, *options, path):
     sys.path.insert(0, os.path.join(ROOT, "scripts"))
     from dcc_export import command
 
-    path = os.path.join(scratch(), "-".join((preset, *options)).replace("--", "") + ".pt2")
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
         code = command.main(["--preset", preset, *options, "--no-check", "-o", path])
     if code != 0:
         raise RuntimeError(said.getvalue())
-    return path
 
 
 def description(path):

@@ -4,7 +4,7 @@ import shutil
 import unittest
 
 import running
-import bits_test
+import bits_case
 from compile_test import compiled, dcc, folder, report
 
 NAMED = [line.split()[1] for line in dcc("passes").stdout.splitlines() if line.startswith("--chain")]
@@ -94,12 +94,12 @@ class Auto(unittest.TestCase):
         self.assertIn("cache miss", run("--search-effort", "2"))
 
 
-class AutoBits(bits_test.BitsTest):
+class AutoBits(bits_case.BitsCase):
     def test_same_bits(self):
         for subject, world, accumulation in (("tiny-llama", 2, 4), ("tiny-gpt2 dropout", 3, 1), ("tiny-llama bfloat16", 4, 1)):
             with self.subTest(subject, world=world, accumulation=accumulation):
-                expected = bits_test.run_once(subject, world, 3, accumulation)
-                got = bits_test.run_once(subject, world, "auto", accumulation, options=("--poison",))
+                expected = bits_case.run_once(subject, world, 3, accumulation)
+                got = bits_case.run_once(subject, world, "auto", accumulation, options=("--poison",))
                 self.assert_same(expected, got, "auto")
 
 
