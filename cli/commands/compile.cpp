@@ -236,12 +236,8 @@ Result<Compiled> compile_anew(Job& job, Model model) {
   DC_ASSIGN_OR_RETURN(const runtime::plan::Plan plan, compile_model(job, std::move(model)));
   compiled.bytes = runtime::plan::encode(plan);
   const auto* data = reinterpret_cast<const uint8_t*>(compiled.bytes.data());
-  const auto add_context = [](Status status) {
-    return std::move(status).add_context(
-        "the plan just compiled did not pass its own verification");
-  };
   auto decoded = runtime::plan::decode({data, compiled.bytes.size()});
-  if (!decoded.ok()) return add_context(std::move(decoded).status());
+  if (!decoded.ok()) return plan::own_fault(decoded.status());
   compiled.plan = std::move(decoded).value();
   job.watch.lap("encode");
   return compiled;

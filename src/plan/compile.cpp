@@ -178,7 +178,9 @@ class Compiler {
     emit_options.memory = options_.passes.memory;
     DC_ASSIGN_OR_RETURN(Plan plan, emit(step, emit_options, cost_));
     part_done("emit");
-    DC_RETURN_IF_ERROR(verified(plan));
+    if (const Status found = runtime::plan::verify_meaning(plan); !found.ok()) {
+      return own_fault(found);
+    }
     part_done("verify");
     plan.options = options_.canonical();
     plan.options_digest = base::sha256_hex(plan.options);
@@ -188,14 +190,6 @@ class Compiler {
     if (choice.cut_short) plan.notes.emplace_back(kCutShort);
     for (const std::string& one : choice.refused) plan.notes.push_back(kLeftOut + one);
     return plan;
-  }
-
-  // What the verifier finds in a file is the file's fault, in a plan just made it is ours.
-  static Status verified(const Plan& plan) {
-    Status found = runtime::plan::verify_meaning(plan);
-    if (found.ok()) return found;
-    return Status(ErrorKind::Internal, found.code(), found.sentence())
-        .add_context("the plan just compiled did not pass its own verification");
   }
 
   const ir::Step& step_;
@@ -227,6 +221,13 @@ Status with_least_budget(const Status& over, const ir::Step& step, const Compile
 }
 
 }  // namespace
+
+Status own_fault(const Status& found) {
+  Status fault(ErrorKind::Internal, found.code(), found.sentence());
+  for (const std::string& line : found.context()) fault.add_context(line);
+  fault.add_context("the plan just compiled did not pass its own verification");
+  return fault;
+}
 
 Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& options,
                                     const cost::CostModel& cost, const PartDone& done,

@@ -48,4 +48,8 @@ base::Result<runtime::plan::Plan> compile(ir::Step step, const CompileOptions& o
                                           const cost::CostModel& cost, const PartDone& done = {},
                                           const OutOfTime& out_of_time = {});
 
+// What a verifier finds in a plan that was just made, as the bug of ours that it is (70); in a plan
+// read from a file the same finding is the file's fault (65). Code, sentence and context stay.
+base::Status own_fault(const base::Status& found);
+
 }  // namespace dc::plan
