@@ -41,6 +41,12 @@ class InputBuilder {
                   what + " is not contiguous in memory; call .contiguous() on it before exporting");
   }
 
+  // One that was a part of a larger tensor starts where only the archive says.
+  Placement placement_of(const RawInput& input) const {
+    const int64_t offset = draft_.model.tensors.at(input.value).offset;
+    return {offset, offset == 0};
+  }
+
   Status add_input(const RawInput& input) {
     if (input.value == 0) return base::ok_status();  // a number or None baked into the graph
     switch (input.kind) {
@@ -66,8 +72,7 @@ class InputBuilder {
     const ir::Node& node =
         draft_.graph.insert({}, ir::OpKind::State, {}, {{draft_.text(input.value), entry.type}},
                             {{"entry", entry.name}}, {module_of(fqn), ir::Phase::Forward, false});
-    DC_RETURN_IF_ERROR(
-        draft_.define(input.value, node.results[0], draft_.model.tensors.at(input.value).offset));
+    DC_RETURN_IF_ERROR(draft_.define(input.value, node.results[0], placement_of(input)));
     draft_.step.state.push_back(std::move(entry));
     return base::ok_status();
   }
@@ -163,8 +168,7 @@ class InputBuilder {
     DC_ASSIGN_OR_RETURN(spec.type, storage_type(input, "input " + name));
     const ir::Node& node =
         draft_.graph.insert({}, ir::OpKind::Input, {}, {{name, spec.type}}, {{"name", name}}, {});
-    DC_RETURN_IF_ERROR(
-        draft_.define(input.value, node.results[0], draft_.model.tensors.at(input.value).offset));
+    DC_RETURN_IF_ERROR(draft_.define(input.value, node.results[0], placement_of(input)));
     draft_.step.inputs.push_back(std::move(spec));
     return base::ok_status();
   }
@@ -182,7 +186,7 @@ class InputBuilder {
                          " but differs from it");
       }
       DC_RETURN_IF_ERROR(
-          draft_.define(input->value, found->second, draft_.base_offset(found->second)));
+          draft_.define(input->value, found->second, draft_.operand(found->second).placement));
     }
     for (ir::Parameter& parameter : draft_.step.parameters) {
       for (const auto& [alias, canonical] : draft_.context.ties) {

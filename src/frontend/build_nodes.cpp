@@ -70,42 +70,67 @@ class NodeBuilder {
       DC_ASSIGN_OR_RETURN(ir::Arg converted, convert(arg, takes_kernel_types(overload), operands));
       args.push_back(std::move(converted));
     }
-    const bool view = ir::aten_info(overload)->alias == ir::AliasRule::View && !operands.empty();
-    const int64_t shift = view ? draft_.base_offset(operands[0]) : 0;
-    std::vector<ir::NewValue> results;
-    const OperandType operand_type = [&](std::string_view name) -> std::optional<base::DType> {
-      for (const ir::Arg& arg : args) {
-        const auto* single = std::get_if<ir::OperandRef>(&arg.value);
-        if (single == nullptr || arg.name != name) continue;
-        return draft_.graph.value(operands[static_cast<size_t>(single->index)]).type.dtype;
-      }
-      return std::nullopt;
-    };
     drop_masked(args, raw.results);
-    for (const Name name : raw.results) {
-      if (name < 0) {
-        results.push_back({"-", {}});
-        continue;
-      }
-      DC_ASSIGN_OR_RETURN(ir::TensorType type, draft_.type_of(name));
-      const auto given = kernel_dtype(overload, results.size(), operand_type);
-      if (given && *given != type.dtype) {
-        draft_.declare(name, type.dtype);
-        type.dtype = *given;
-      }
-      type.offset -= shift;
-      if (type.offset < 0) return malformed(draft_.text(name) + " starts before its storage");
-      results.push_back({draft_.text(name), std::move(type)});
+    DC_ASSIGN_OR_RETURN(const std::vector<ResultType> types,
+                        types_of(raw.results, overload, operands, args));
+    std::vector<ir::NewValue> results;
+    for (size_t i = 0; i < types.size(); ++i) {
+      const Name name = raw.results[i];
+      results.push_back(name < 0 ? ir::NewValue{"-", {}}
+                                 : ir::NewValue{draft_.text(name), types[i].type});
     }
     ir::Node& node = draft_.graph.insert_aten(
         {}, std::string(overload), std::move(operands), std::move(results), std::move(args),
         {draft_.text(raw.module), raw.phase, raw.accumulates});
     for (size_t i = 0; i < raw.results.size(); ++i) {
       if (raw.results[i] < 0) continue;
-      DC_RETURN_IF_ERROR(draft_.define(raw.results[i], node.results[i], shift));
+      DC_RETURN_IF_ERROR(draft_.define(raw.results[i], node.results[i], types[i].placement));
     }
     if (!raw.marked) draft_.unmarked.push_back(node.id);
     return base::ok_status();
+  }
+
+  // The types of a node's results; where kernels give another element type than archives say,
+  // theirs.
+  Result<std::vector<ResultType>> types_of(const std::vector<Name>& names,
+                                           std::string_view overload,
+                                           const std::vector<ir::ValueId>& values,
+                                           const std::vector<ir::Arg>& args) {
+    std::vector<Operand> operands;
+    for (const ir::ValueId value : values) operands.push_back(draft_.operand(value));
+    const OperandType operand_type = [&](std::string_view name) -> std::optional<base::DType> {
+      for (const ir::Arg& arg : args) {
+        const auto* single = std::get_if<ir::OperandRef>(&arg.value);
+        if (single == nullptr || single->index < 0 || arg.name != name) continue;
+        return operands[static_cast<size_t>(single->index)].type.dtype;
+      }
+      return std::nullopt;
+    };
+    std::vector<Recorded> recorded;
+    for (const Name name : names) {
+      if (name < 0) {
+        recorded.emplace_back();
+        continue;
+      }
+      DC_ASSIGN_OR_RETURN(ir::TensorType type, draft_.type_of(name));
+      const auto given = kernel_dtype(overload, recorded.size(), operand_type);
+      if (given && *given != type.dtype) {
+        DC_RETURN_IF_ERROR(check_declared(name, type.dtype, operands));
+        draft_.declare(name, type.dtype);
+        type.dtype = *given;
+      }
+      recorded.push_back({draft_.text(name), std::move(type)});
+    }
+    return result_types(overload, operands, args, recorded);
+  }
+
+  // What an archive says in place of a kernel's element type is that of some operand.
+  Status check_declared(Name name, base::DType dtype, const std::vector<Operand>& operands) const {
+    const bool known = std::any_of(operands.begin(), operands.end(),
+                                   [dtype](const Operand& one) { return one.type.dtype == dtype; });
+    if (known && base::is_floating(dtype)) return base::ok_status();
+    return malformed(draft_.text(name) + " is recorded as " + std::string(base::name(dtype)) +
+                     ", which is the element type of no operand");
   }
 
   // Exporters fold getitem into its producer; one that is left picks from a list of tensors.
@@ -121,7 +146,7 @@ class NodeBuilder {
     DC_ASSIGN_OR_RETURN(const int position,
                         operand(list->indices[static_cast<size_t>(*index)], false, picked));
     if (position < 0) return malformed("getitem picks None");
-    return draft_.define(raw.results[0], picked[0], draft_.base_offset(picked[0]));
+    return draft_.define(raw.results[0], picked[0], draft_.operand(picked[0]).placement);
   }
 
   Draft& draft_;

@@ -33,11 +33,11 @@ Result<ir::TensorType> Draft::type_of(Name name) const {
   return type;
 }
 
-Status Draft::define(Name name, ir::ValueId value, int64_t base_offset) {
+Status Draft::define(Name name, ir::ValueId value, Placement placement) {
   if (value_of(name).valid()) return malformed(text(name) + " is defined twice");
   values_[static_cast<size_t>(name)] = value;
-  base_offsets_.resize(std::max(base_offsets_.size(), value.index() + 1));
-  base_offsets_[value.index()] = base_offset;
+  placements_.resize(std::max(placements_.size(), value.index() + 1));
+  placements_[value.index()] = placement;
   return base::ok_status();
 }
 
@@ -57,7 +57,8 @@ ir::ValueId Draft::as_declared(Name name) {
       {{"self", ir::OperandRef{0}}, {"dtype", dtype, true}}, origin);
   if (!marked) unmarked.push_back(cast.id);
   converted = cast.results[0];
-  base_offsets_.resize(std::max(base_offsets_.size(), converted.index() + 1));
+  placements_.resize(std::max(placements_.size(), converted.index() + 1));
+  placements_[converted.index()] = placements_[value.index()];
   return converted;
 }
 

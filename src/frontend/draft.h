@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/frontend/build.h"
+#include "src/frontend/result_types.h"
 
 namespace dc::frontend {
 
@@ -28,11 +29,12 @@ struct Draft {
   // The type that the archive records; an error if it has none or one that is not supported.
   base::Result<ir::TensorType> type_of(Name name) const;
 
-  // The value of a name as its kernel gives it; invalid before define(). base_offset: elements
-  // before its storage began when the archive was traced.
+  // The value of a name as its kernel gives it; invalid before define().
   ir::ValueId value_of(Name name) const { return values_[static_cast<size_t>(name)]; }
-  base::Status define(Name name, ir::ValueId value, int64_t base_offset);
-  int64_t base_offset(ir::ValueId value) const { return base_offsets_[value.index()]; }
+  base::Status define(Name name, ir::ValueId value, Placement placement);
+  Operand operand(ir::ValueId value) const {
+    return {graph.value(value).type, placements_[value.index()]};
+  }
 
   // The archive gives the value of this name another element type than its kernel does.
   void declare(Name name, base::DType dtype) { declared_[name] = {dtype, {}}; }
@@ -41,7 +43,7 @@ struct Draft {
 
  private:
   std::vector<ir::ValueId> values_;    // by Name
-  std::vector<int64_t> base_offsets_;  // by value
+  std::vector<Placement> placements_;  // by value
   // By name: the archive's element type and, once a node reads it so, the converted value.
   std::map<Name, std::pair<base::DType, ir::ValueId>> declared_;
 };

@@ -174,13 +174,15 @@ base::Status check_output(const plan::Plan& plan, const plan::Instruction& instr
   if (!produced.is_tensor)
     return unsupported(instruction, "returns no tensor as " + which + ", but the plan expects one");
   const plan::Tensor& tensor = plan.tensors[instruction.outputs[index]];
+  constexpr const char* kCure =
+      "; the archive is damaged or of another PyTorch: export the model again and compile it";
   if (produced.dtype != scalar_type(tensor.dtype)) {
     return unsupported(instruction, "gives " + which + " another element type than the plan's " +
-                                        std::string(base::name(tensor.dtype)));
+                                        std::string(base::name(tensor.dtype)) + kCure);
   }
   if (produced.sizes != tensor.sizes) {
     return unsupported(instruction, "gives " + which + " the sizes " + text(produced.sizes) +
-                                        ", but the plan has " + text(tensor.sizes));
+                                        ", but the plan has " + text(tensor.sizes) + kCure);
   }
   return {};
 }
