@@ -3,8 +3,7 @@
 
 #include "src/base/archive/zip.h"
 #include "src/base/file.h"
-#include "tests/fuzz/fuzz_target.h"
-#include "tests/fuzz/mutation.h"
+#include "tests/fuzz/mutation_runs.h"
 
 namespace dc::fuzz {
 namespace {
@@ -33,33 +32,16 @@ std::string documents(const std::string& name) {
   return text;
 }
 
-void mutate_documents(const std::string& good) {
-  run_target(good);
-  for (uint32_t seed = 0; seed < kRounds; ++seed) {
-    std::mt19937 random(seed);
-    std::string text = good;
-    mutate_text(text, random);
-    SCOPED_TRACE(seed);
-    run_target(text);
-  }
-}
-
 TEST(ArchiveFuzz, MutatedFilesNeverCrash) {
   const auto good = base::read_file(archive("mlp.pt2"));
   ASSERT_TRUE(good.ok()) << good.status().to_string();
-  for (uint32_t seed = 0; seed < kRounds; ++seed) {
-    std::mt19937 random(seed);
-    std::vector<uint8_t> bytes(good->begin(), good->end());
-    mutate_bytes(bytes, random);
-    SCOPED_TRACE(seed);
-    run_target(bytes);
-  }
+  run_byte_mutations(*good, kRounds);
 }
 
-TEST(ArchiveFuzz, MutatedDocumentsNeverCrash) { mutate_documents(documents("mlp.pt2")); }
+TEST(ArchiveFuzz, MutatedDocumentsNeverCrash) { run_text_mutations(documents("mlp.pt2"), kRounds); }
 
 TEST(ArchiveFuzz, MutatedOfficialDocumentsNeverCrash) {
-  mutate_documents(documents("official_joint.pt2"));
+  run_text_mutations(documents("official_joint.pt2"), kRounds);
 }
 
 }  // namespace

@@ -3,8 +3,7 @@
 
 #include "runtime/plan/file.h"
 #include "src/base/sha256.h"
-#include "tests/fuzz/fuzz_target.h"
-#include "tests/fuzz/mutation.h"
+#include "tests/fuzz/mutation_runs.h"
 #include "tests/runtime/plan/plan_builder.h"
 
 namespace dc::cache {
@@ -12,25 +11,15 @@ namespace {
 
 constexpr uint32_t kRounds = 200;
 
-void run_mutations(const std::string& good) {
-  fuzz::run_target(good);
-  for (uint32_t seed = 0; seed < kRounds; ++seed) {
-    std::mt19937 random(seed);
-    std::vector<uint8_t> bytes(good.begin(), good.end());
-    fuzz::mutate_bytes(bytes, random);
-    SCOPED_TRACE(seed);
-    fuzz::run_target(bytes);
-  }
-}
-
 TEST(CacheFuzz, MutatedPlansNeverCrash) {
-  run_mutations(
-      runtime::plan::encode(runtime::plan::test::tiny_plan()).substr(runtime::plan::kHeaderBytes));
+  const std::string plan = runtime::plan::encode(runtime::plan::test::tiny_plan());
+  fuzz::run_byte_mutations(plan.substr(runtime::plan::kHeaderBytes), kRounds);
 }
 
 TEST(CacheFuzz, MutatedEntriesNeverCrash) {
   const std::string key = base::sha256_hex("key");
-  run_mutations(key + " " + key + "\n" + runtime::plan::encode(runtime::plan::test::tiny_plan()));
+  const std::string plan = runtime::plan::encode(runtime::plan::test::tiny_plan());
+  fuzz::run_byte_mutations(key + " " + key + "\n" + plan, kRounds);
 }
 
 }  // namespace

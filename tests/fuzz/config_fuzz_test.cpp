@@ -1,8 +1,7 @@
 // Drives the fuzz target over mutations of good configurations from fixed seeds.
 #include <gtest/gtest.h>
 
-#include "tests/fuzz/fuzz_target.h"
-#include "tests/fuzz/mutation.h"
+#include "tests/fuzz/mutation_runs.h"
 
 namespace dc::base {
 namespace {
@@ -15,16 +14,7 @@ const char* const kGood[] = {
 "schedule":{"kind":"linear","steps":5}})"};
 
 TEST(ConfigFuzz, MutatedConfigurationsNeverCrash) {
-  for (const char* good : kGood) {
-    fuzz::run_target(good);
-    for (uint32_t seed = 0; seed < 5000; ++seed) {
-      std::mt19937 random(seed);
-      std::string text = good;
-      fuzz::mutate_text(text, random);
-      SCOPED_TRACE(seed);
-      fuzz::run_target(text);
-    }
-  }
+  for (const char* good : kGood) fuzz::run_text_mutations(good, 5000);
 }
 
 }  // namespace

@@ -2,30 +2,20 @@
 // every run does the same.
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "runtime/plan/file.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tests/fuzz/mutation.h"
+#include "tests/fuzz/mutation_runs.h"
 #include "tests/runtime/plan/plan_builder.h"
 
 namespace dc::runtime::plan {
 namespace {
 
-constexpr int kRounds = 20000;
-
-std::vector<uint8_t> good_payload() {
-  const std::string file = encode(test::tiny_plan());
-  return std::vector<uint8_t>(file.begin() + kHeaderBytes, file.end());
-}
+constexpr uint32_t kRounds = 20000;
 
 TEST(PlanFuzz, MutatedPayloadsNeverCrash) {
-  const std::vector<uint8_t> good = good_payload();
-  for (uint32_t seed = 0; seed < kRounds; ++seed) {
-    std::mt19937 random(seed);
-    std::vector<uint8_t> bytes = good;
-    fuzz::mutate_bytes(bytes, random);
-    SCOPED_TRACE(seed);
-    fuzz::run_target(bytes);
-  }
+  fuzz::run_byte_mutations(encode(test::tiny_plan()).substr(kHeaderBytes), kRounds);
 }
 
 TEST(PlanFuzz, NoiseNeverCrashes) {

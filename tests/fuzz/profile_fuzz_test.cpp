@@ -2,8 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "src/profile/profile_file.h"
-#include "tests/fuzz/fuzz_target.h"
-#include "tests/fuzz/mutation.h"
+#include "tests/fuzz/mutation_runs.h"
 
 namespace dc::fuzz {
 namespace {
@@ -27,13 +26,7 @@ std::string good_profile() {
 TEST(ProfileFuzz, MutatedTextNeverCrashes) {
   const std::string good = good_profile();
   ASSERT_TRUE(profile::parse_profile(good, "prof.json").ok());
-  for (uint32_t seed = 0; seed < kRounds; ++seed) {
-    std::mt19937 random(seed);
-    std::string text = good;
-    mutate_text(text, random);
-    SCOPED_TRACE(seed);
-    run_target(text);
-  }
+  run_text_mutations(good, kRounds);
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 // Drives the fuzz target over mutated headers and files from fixed seeds.
 #include <gtest/gtest.h>
 
-#include "tests/fuzz/fuzz_target.h"
-#include "tests/fuzz/mutation.h"
+#include "tests/fuzz/mutation_runs.h"
 
 namespace dc::fuzz {
 namespace {
@@ -16,36 +15,14 @@ constexpr const char* kHeader = R"({
 "mask":{"dtype":"BOOL","shape":[104],"data_offsets":[152,256]}
 })";
 
-TEST(SafetensorsFuzz, MutatedHeadersNeverCrash) {
-  run_target(kHeader);
-  for (uint32_t seed = 0; seed < kRounds; ++seed) {
-    std::mt19937 random(seed);
-    std::string text = kHeader;
-    mutate_text(text, random);
-    SCOPED_TRACE(seed);
-    run_target(text);
-  }
-}
+TEST(SafetensorsFuzz, MutatedHeadersNeverCrash) { run_text_mutations(kHeader, kRounds); }
 
 TEST(SafetensorsFuzz, MutatedFilesNeverCrash) {
   const std::string header = kHeader;
-  std::vector<uint8_t> good = {static_cast<uint8_t>(header.size() & 255),
-                               static_cast<uint8_t>(header.size() >> 8),
-                               0,
-                               0,
-                               0,
-                               0,
-                               0,
-                               0};
-  good.insert(good.end(), header.begin(), header.end());
-  good.resize(good.size() + 256);
-  for (uint32_t seed = 0; seed < kRounds; ++seed) {
-    std::mt19937 random(seed);
-    std::vector<uint8_t> bytes = good;
-    mutate_bytes(bytes, random);
-    SCOPED_TRACE(seed);
-    run_target(bytes);
-  }
+  std::string good(8, '\0');
+  good[0] = static_cast<char>(header.size() & 255);
+  good[1] = static_cast<char>(header.size() >> 8);
+  run_byte_mutations(good + header + std::string(256, '\0'), kRounds);
 }
 
 }  // namespace

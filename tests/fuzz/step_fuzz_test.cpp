@@ -2,8 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "src/base/file.h"
-#include "tests/fuzz/fuzz_target.h"
-#include "tests/fuzz/mutation.h"
+#include "tests/fuzz/mutation_runs.h"
 #include "tests/passes/golden_file.h"
 #include "tests/src/ir/sample_steps.h"
 
@@ -28,15 +27,7 @@ std::vector<std::string> good_steps() {
 TEST(StepFuzz, MutatedTextNeverCrashes) {
   const std::vector<std::string> steps = good_steps();
   EXPECT_GT(steps.size(), 10u);
-  for (size_t i = 0; i < steps.size(); ++i) {
-    for (uint32_t seed = 0; seed < kRounds; ++seed) {
-      std::mt19937 random(seed);
-      std::string text = steps[i];
-      mutate_text(text, random);
-      SCOPED_TRACE(std::to_string(i) + ", seed " + std::to_string(seed));
-      run_target(text);
-    }
-  }
+  for (const std::string& step : steps) run_text_mutations(step, kRounds);
 }
 
 }  // namespace

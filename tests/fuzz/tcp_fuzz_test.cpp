@@ -4,35 +4,23 @@
 #include <cstring>
 
 #include "runtime/comm/tcp_door.h"
-#include "tests/fuzz/fuzz_target.h"
-#include "tests/fuzz/mutation.h"
+#include "tests/fuzz/mutation_runs.h"
 
 namespace dc::runtime {
 namespace {
 
 constexpr uint32_t kRounds = 300;
 
-void run_mutations(const std::vector<uint8_t>& good) {
-  fuzz::run_target(good);
-  for (uint32_t seed = 0; seed < kRounds; ++seed) {
-    std::mt19937 random(seed);
-    std::vector<uint8_t> bytes = good;
-    fuzz::mutate_bytes(bytes, random);
-    SCOPED_TRACE(seed);
-    fuzz::run_target(bytes);
-  }
-}
-
 TEST(TcpFuzz, MutatedHellosNeverCrash) {
   const Hello hello;
-  std::vector<uint8_t> bytes(sizeof(hello) + sizeof(Proof));
+  std::string bytes(sizeof(hello) + sizeof(Proof), '\0');
   std::memcpy(bytes.data(), &hello, sizeof(hello));
-  run_mutations(bytes);
+  fuzz::run_byte_mutations(bytes, kRounds);
 }
 
 TEST(TcpFuzz, MutatedAnswersOfAStoreNeverCrash) {
   // Ready, then 0 to a wait, then a value of five bytes.
-  run_mutations({0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 'a', 'b', 'c', 'd', 'e'});
+  fuzz::run_byte_mutations(std::string("\0\0\5\0\0\0\0\0\0\0abcde", 15), kRounds);
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 // Drives the fuzz target over mutations of good events from fixed seeds.
 #include <gtest/gtest.h>
 
-#include "tests/fuzz/fuzz_target.h"
-#include "tests/fuzz/mutation.h"
+#include "tests/fuzz/mutation_runs.h"
 
 namespace dc::runtime {
 namespace {
@@ -12,16 +11,7 @@ const char* const kEvents =
 {"ph":"X","pid":0,"tid":0,"ts":1000.25,"dur":3.5,"name":"x","args":{"step":1,"run":0,"program":"step","index":1}},
 {"ph":"X","pid":1,"tid":1,"ts":1003.0,"dur":0,"name":"y","args":{"step":2,"run":0,"program":"step","index":7}})";
 
-TEST(TraceFuzz, MutatedEventsNeverCrash) {
-  fuzz::run_target(kEvents);
-  for (uint32_t seed = 0; seed < 5000; ++seed) {
-    std::mt19937 random(seed);
-    std::string text = kEvents;
-    fuzz::mutate_text(text, random);
-    SCOPED_TRACE(seed);
-    fuzz::run_target(text);
-  }
-}
+TEST(TraceFuzz, MutatedEventsNeverCrash) { fuzz::run_text_mutations(kEvents, 5000); }
 
 }  // namespace
 }  // namespace dc::runtime

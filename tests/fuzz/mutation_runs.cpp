@@ -1,0 +1,81 @@
+#include "tests/fuzz/mutation_runs.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <iterator>
+#include <random>
+#include <vector>
+
+#include "tests/fuzz/fuzz_target.h"
+#include "tests/fuzz/mutation.h"
+
+namespace dc::fuzz {
+namespace {
+
+constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};
+struct sigaction previous[std::size(kSignals)];
+std::string_view running_text;  // empty while bytes are run
+std::string running_name;       // "seed 17"
+
+void say(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+// Only calls that a signal handler may make. What had the signal before gets it after this.
+void tell_input(int) {
+  for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &previous[i], nullptr);
+  say("the fuzz target broke on ");
+  say(running_name);
+  say(running_text.empty() ? "\n" : ":\n");
+  say(running_text);
+}
+
+class TellsInput {
+ public:
+  TellsInput() {
+    struct sigaction action = {};
+    action.sa_handler = tell_input;
+    for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &action, &previous[i]);
+  }
+  ~TellsInput() {
+    for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &previous[i], nullptr);
+    running_text = {};
+  }
+};
+
+}  // namespace
+
+void run_byte_mutations(std::string_view good, uint32_t rounds) {
+  const TellsInput tells;
+  running_name = "the input itself";
+  run_target(good);
+  for (uint32_t seed = 0; seed < rounds; ++seed) {
+    std::mt19937 random(seed);
+    std::vector<uint8_t> bytes(good.begin(), good.end());
+    mutate_bytes(bytes, random);
+    running_name = "seed " + std::to_string(seed);
+    run_target(bytes);
+  }
+}
+
+void run_text_mutations(std::string_view good, uint32_t rounds) {
+  const TellsInput tells;
+  running_name = "the input itself";
+  running_text = good;
+  run_target(good);
+  for (uint32_t seed = 0; seed < rounds; ++seed) {
+    std::mt19937 random(seed);
+    std::string text(good);
+    mutate_text(text, random);
+    running_name = "seed " + std::to_string(seed);
+    running_text = text;
+    run_target(text);
+  }
+}
+
+}  // namespace dc::fuzz
