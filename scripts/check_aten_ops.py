@@ -1,4 +1,5 @@
-"""Compares src/ir/aten_ops.def with torch's own operator schemas: existence, aliasing, mutation, randomness.
+"""Compares src/ir/aten_ops.def with torch's own operator schemas: existence, aliasing, mutation, randomness,
+how many tensors are read and given.
 
     build/venv/bin/python scripts/check_aten_ops.py
 
@@ -33,7 +34,12 @@ DATA_EXCEPTIONS = {
     "_local_scalar_dense.default": "returns a number read from data",
 }
 
-ROW = re.compile(r'^DC_ATEN\("([^"]+)",\s*(\w+),\s*(\w+),\s*(\w+)\)$')
+# Tensors that the schema asks for and that are undefined, None in an archive, where there is nothing to say.
+MAY_BE_UNDEFINED = {"cum_seq_q", "cum_seq_k", "attn_bias"}
+# Overloads of other classes than Pointwise that take a number for a tensor.
+NUMBER_FOR_TENSOR = {"copy.default"}
+
+ROW = re.compile(r'^DC_ATEN\("([^"]+)",\s*(\w+),\s*(\w+),\s*(\w+), (\d+), (\d+|Many)\)$')
 
 
 def read_table(path):
@@ -53,7 +59,7 @@ def is_tensor(kind):
 
 
 def differences(name, row, torch):
-    cls, alias, trait = row
+    cls, alias, trait, operands, results = row
     packet, _, overload = name.partition(".")
     op = getattr(getattr(torch.ops.aten, packet, None), overload, None)
     if op is None:
@@ -76,9 +82,24 @@ def differences(name, row, torch):
     random = torch.Tag.nondeterministic_seeded in op.tags
     if trait != "Mutates" and random != (trait == "Random") and name not in RANDOM_EXCEPTIONS:
         yield f"trait {trait}, torch's tag nondeterministic_seeded is {random}"
+    if operands != str(least_operands(name, schema, cls)):
+        yield f"{operands} operands, the schema asks for {least_operands(name, schema, cls)}"
+    if results != str(result_count(schema)):
+        yield f"{results} results, the schema gives {result_count(schema)}"
     dynamic = torch.Tag.dynamic_output_shape in op.tags or torch.Tag.data_dependent_output in op.tags
     if dynamic != (trait == "DataDependent") and name not in DATA_EXCEPTIONS:
         yield f"trait {trait}, torch's tags for data dependence say {dynamic}"
+
+
+def least_operands(name, schema, cls):
+    """Tensors without which a node cannot be. An exported element-wise op may have a number where the schema has a tensor, but not in the first place."""
+    required = [a for a in schema.arguments if not a.has_default_value() and a.name not in MAY_BE_UNDEFINED]
+    count = sum(str(a.type) in ("List[Tensor]", "Tensor") for a in required)
+    return min(count, 1) if cls == "Pointwise" or name in NUMBER_FOR_TENSOR else count
+
+
+def result_count(schema):
+    return "Many" if any(str(r.type) == "List[Tensor]" for r in schema.returns) else len(schema.returns)
 
 
 def expected_first_operand(alias, trait):

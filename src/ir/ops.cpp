@@ -19,19 +19,23 @@ constexpr std::array kOps = {
 enum class AtenTrait : uint8_t { Plain, Random, DataDependent, Mutates };
 
 constexpr AtenInfo make_info(std::string_view overload, AtenClass cls, AliasRule alias,
-                             AtenTrait trait) {
+                             AtenTrait trait, int8_t operands, int8_t results) {
   return AtenInfo{overload,
                   cls,
                   alias,
                   trait == AtenTrait::Random,
                   trait == AtenTrait::DataDependent,
-                  trait == AtenTrait::Mutates};
+                  trait == AtenTrait::Mutates,
+                  operands,
+                  results};
 }
 
 std::vector<AtenInfo> sorted_aten_table() {
+  constexpr int8_t Many = kManyResults;
   std::vector<AtenInfo> table = {
-#define DC_ATEN(overload, cls, alias, trait) \
-  make_info("aten." overload, AtenClass::cls, AliasRule::alias, AtenTrait::trait),
+#define DC_ATEN(overload, cls, alias, trait, operands, results)                             \
+  make_info("aten." overload, AtenClass::cls, AliasRule::alias, AtenTrait::trait, operands, \
+            results),
 #include "src/ir/aten_ops.def"
 #undef DC_ATEN
   };

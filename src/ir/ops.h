@@ -127,7 +127,10 @@ struct AtenInfo {
   bool random;
   bool data_dependent;  // the result's shape depends on data: always refused
   bool mutates;         // writes an argument: always refused (graphs are functional)
+  int8_t operands;      // tensors that a node reads at least, first in argument order
+  int8_t results;       // as many as a node has, None among them; kManyResults: any number
 };
+inline constexpr int8_t kManyResults = -1;
 // Null when the overload is not supported.
 const AtenInfo* aten_info(std::string_view overload);
 

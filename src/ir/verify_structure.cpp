@@ -127,6 +127,30 @@ Status unsupported(const Scope& scope, const Node& node, std::string_view code,
   return Status(base::ErrorKind::Unsupported, status.code(), status.sentence());
 }
 
+std::string counted(size_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+// What is read by position is there: the operands that the operator's schema demands, and its
+// results, of which only one of several may be None.
+Status verify_counts(const Scope& scope, const Node& node, const AtenInfo& aten) {
+  const auto least = static_cast<size_t>(aten.operands);
+  if (node.operands.size() < least) {
+    return offence(scope, node, "DC2105",
+                   "this operator reads at least " + counted(least, "tensor") + ", the node " +
+                       std::to_string(node.operands.size()));
+  }
+  if (aten.results == kManyResults) return {};
+  const auto results = static_cast<size_t>(aten.results);
+  if (node.results.size() != results) {
+    return offence(scope, node, "DC2105",
+                   "this operator gives " + counted(results, "result") + ", the node " +
+                       std::to_string(node.results.size()));
+  }
+  const bool missing = results == 1 && !node.results[0].valid();
+  return missing ? offence(scope, node, "DC2105", "the result is missing") : Status();
+}
+
 Status verify_overload(const Scope& scope, const Node& node) {
   if (node.kind != OpKind::Aten) return {};
   const AtenInfo* aten = aten_info(node.overload);
@@ -150,10 +174,7 @@ Status verify_overload(const Scope& scope, const Node& node) {
                        "the result of " + node.overload +
                            " depends on data in its shape; use a formulation with static shapes");
   }
-  if (aten->alias == AliasRule::View && node.operands.empty()) {
-    return offence(scope, node, "DC2105", "a view needs an operand");
-  }
-  return {};
+  return verify_counts(scope, node, *aten);
 }
 
 Status verify_outputs(const Scope& scope) {
