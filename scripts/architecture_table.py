@@ -13,6 +13,7 @@ import sys
 import tempfile
 import zipfile
 
+import marked_part
 import torch
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -23,7 +24,6 @@ from reference import Training  # noqa: E402
 
 CONFIGS = os.path.join(ROOT, "tests", "data", "hf_configs")
 README = os.path.join(ROOT, "README.md")
-BEGIN, END = "<!-- architectures -->", "<!-- /architectures -->"
 REFUSALS = (65, 81)  # exit codes of a model that is understood and declined
 HEAD = (
     "| model | class | parameters | nodes | result |",
@@ -66,17 +66,6 @@ def row(name, path, folder, steps):
     return f"| {name} | `{class_name(path)}` | {parameters} | {nodes} | {result.replace('|', '/')} |", good
 
 
-def update(table):
-    with open(README, encoding="utf-8") as file:
-        text = file.read()
-    if BEGIN not in text or END not in text:
-        raise SystemExit(f"{README} has no {BEGIN} ... {END}")
-    before, rest = text.split(BEGIN, 1)
-    after = rest.split(END, 1)[1]
-    with open(README, "w", encoding="utf-8") as file:
-        file.write(before + BEGIN + "\n" + "\n".join(table) + "\n" + END + after)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=20)
@@ -96,7 +85,7 @@ def main():
             table.append(line)
             good = good and fine
     if arguments.update:
-        update(table)
+        marked_part.replace(README, "architectures", table)
     return 0 if good and paths else 1
 
 

@@ -9,9 +9,10 @@ import shutil
 import subprocess
 import sys
 
+import marked_part
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 README = os.path.join(ROOT, "README.md")
-BEGIN, END = "<!-- session -->", "<!-- /session -->"
 ALL = 10**6
 SESSION = (  # command, first lines kept, last lines kept
     ("mkdir -p build/first", ALL, 0),
@@ -50,16 +51,7 @@ def run():
     return session
 
 
-def update(session):
-    with open(README, encoding="utf-8") as file:
-        text = file.read()
-    before, rest = text.split(BEGIN, 1)
-    after = rest.split(END, 1)[1]
-    with open(README, "w", encoding="utf-8") as file:
-        file.write(f"{before}{BEGIN}\n```\n" + "\n".join(session) + f"\n```\n{END}{after}")
-
-
 if __name__ == "__main__":
     lines = run()
     if sys.argv[1:] == ["--update"]:
-        update(lines)
+        marked_part.replace(README, "session", ["```", *lines, "```"])

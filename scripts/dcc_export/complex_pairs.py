@@ -7,6 +7,7 @@ last bit, since a complex product may be fused there.
 
 import torch
 
+from . import fake_mode
 from .errors import ExportError
 
 aten = torch.ops.aten
@@ -54,7 +55,7 @@ def remove_complex(joint):
 def _recompute_values(joint):
     """Pairs may lie in memory in another order than complex numbers did, and readers of the archive trust the recorded strides."""
     nodes = joint.graph.nodes
-    mode = next(n.meta["val"].fake_mode for n in nodes if n.op == "placeholder")
+    mode = fake_mode.of(joint)
     constants = {n: mode.from_tensor(getattr(joint, n.target), static_shapes=True) for n in nodes if n.op == "get_attr"}
     with mode:
         for node in nodes:

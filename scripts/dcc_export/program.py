@@ -21,7 +21,7 @@ from torch.export.graph_signature import (
     TensorArgument,
 )
 
-from . import strides
+from . import fake_mode, strides
 from .capture import MODULE_KEY, strip
 from .errors import ExportError
 
@@ -142,8 +142,7 @@ class ProgramBuilder:
             value = getattr(value, "constant", None) if isinstance(value, FakeTensor) else value
             if value is None:
                 raise ExportError("the forward creates a tensor whose value is not known headless")
-            fake_mode = _fake_mode(self.joint)
-            new.meta = {"val": fake_mode.from_tensor(value, static_shapes=True)}
+            new.meta = {"val": fake_mode.of(self.joint).from_tensor(value, static_shapes=True)}
             with unset_fake_temporarily():  # a headless export runs inside a fake mode
                 self.constants[fqn] = value.detach().clone()
             self._spec(InputKind.CONSTANT_TENSOR, new, fqn)
@@ -167,7 +166,7 @@ class ProgramBuilder:
         tangent = tangents[0]
         new = self.graph.placeholder(LOSS_SCALE)
         fake = tangent.meta["val"]
-        new.meta = {"val": _fake_mode(self.joint).from_tensor(torch.tensor(1.0))}
+        new.meta = {"val": fake_mode.of(self.joint).from_tensor(torch.tensor(1.0))}
         self._spec(InputKind.USER_INPUT, new, None)
         if fake.dtype != torch.float32:
             self.pending_tangent = (tangent, new, fake)
@@ -199,7 +198,7 @@ class ProgramBuilder:
         if strides.are_misjudged(new):
             layout = {"memory_format": torch.contiguous_format}
             self.env[node] = self.graph.call_function(aten.clone.default, (new,), layout)
-            with _fake_mode(self.joint):
+            with fake_mode.of(self.joint):
                 self.env[node].meta = {**new.meta, "val": new.meta["val"].contiguous().clone()}
 
     def _is_identity(self, node):
@@ -261,7 +260,7 @@ class ProgramBuilder:
         return result
 
     def _emit(self, op, args, phase):
-        with _fake_mode(self.joint):
+        with fake_mode.of(self.joint):
             value = op(*(a.meta["val"] for a in args))
         with self._place_for(phase):
             new = self.graph.call_function(op, args)
@@ -336,13 +335,6 @@ def _storable(value):
         with value.fake_mode:
             return torch.empty(value.shape, dtype=torch.int64, device=value.device)
     return value
-
-
-def _fake_mode(joint):
-    for node in joint.graph.nodes:
-        if node.op == "placeholder" and isinstance(node.meta.get("val"), torch.Tensor):
-            return node.meta["val"].fake_mode
-    raise ExportError("the traced graph has no tensor inputs")
 
 
 def to_exported_program(program, example_inputs, ranges):

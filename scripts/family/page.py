@@ -2,10 +2,11 @@
 
 import os
 
+import marked_part
+
 from . import trial
 
 ORDER = (trial.TRAINED, trial.REFUSED, trial.WRONG, trial.CRASH, trial.CANNOT_TRAIN, trial.CANNOT_SHRINK)
-BEGIN, END = "<!-- families -->", "<!-- /families -->"
 
 
 def summary(counts):
@@ -22,16 +23,9 @@ def verdict(counts):
 
 def write(path, families, results, counts):
     """Replaces the table between the marks of the page."""
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
-    if BEGIN not in text or END not in text:
-        raise SystemExit(f"{path} has no {BEGIN} ... {END}")
-    before, rest = text.split(BEGIN, 1)
-    after = rest.split(END, 1)[1]
     lines = [f"{summary(counts)}. {_where()}", "", "| family | task | parameters | result |", "|---|---|---|---|"]
     lines += [_row(family, results[family]) for family in families]
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(before + BEGIN + "\n" + "\n".join(lines) + "\n" + END + after)
+    marked_part.replace(path, "families", lines)
 
 
 def _row(family, result):
