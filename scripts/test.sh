@@ -13,7 +13,7 @@ esac
 exec </dev/null
 scripts/setup.sh
 python=build/venv/bin/python
-passed=0 failed=0 table=""
+passed=0 failed=0 table="" names=""
 
 # Sets `cpu` to the processor time of everything that ended so far, in seconds. (A subshell would count only its own.)
 note_cpu() {
@@ -21,14 +21,19 @@ note_cpu() {
   cpu=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, part, /[ms]/); sum += part[1] * 60 + part[2] } printf "%d", sum }' build/times.txt)
 }
 
-# section TITLE COMMAND...: runs it, notes how it ended, goes on in either case.
+# section TITLE COMMAND...: runs it, notes how it ended and which tests failed, goes on in either case.
 section() {
-  local title=$1 started=$SECONDS result=ok before
+  local title=$1 started=$SECONDS result=ok before log=build/section.log
   note_cpu
   before=$cpu
   shift
   printf '\n== %s\n' "$title"
-  if "$@"; then passed=$((passed + 1)); else result="FAILED (exit $?)" failed=$((failed + 1)); fi
+  if "$@" 2>&1 | tee "$log"; then
+    passed=$((passed + 1))
+  else
+    result="FAILED (exit $?)" failed=$((failed + 1))
+    names+="$title: $(python3 scripts/failed_names.py "$log" || true)"$'\n'
+  fi
   note_cpu
   table+=$(printf '%-55s %5d s %5d s of CPU  %s' "$title" $((SECONDS - started)) $((cpu - before)) "$result")$'\n'
 }
@@ -64,4 +69,5 @@ if [ "$full" = 1 ]; then
 fi
 
 printf '\n== summary (%d s)\n%ssections: %d passed, %d failed\n' "$SECONDS" "$table" "$passed" "$failed"
+[ -z "$names" ] || printf 'what failed:\n%s' "$names"
 [ "$failed" -eq 0 ]
