@@ -171,10 +171,18 @@ class Binder {
       if (size >= std::max<int64_t>(range.low.value_or(1), 1) && size <= range.high.value_or(size))
         continue;
       return contradiction("dim '" + label(symbol) + "' is " + std::to_string(size) +
-                           ", but the archive was exported for " + range_text(symbol) +
-                           "; choose a size in this range, or export with another");
+                           ", but the archive was exported for " + range_text(symbol) + "; " +
+                           cure(size));
     }
     return base::ok_status();
+  }
+
+  // A dim of one element broadcasts, so PyTorch traces another graph for it.
+  static std::string cure(int64_t size) {
+    if (size > 1) return "choose a size in this range, or export with another";
+    return "PyTorch's export keeps dims below 2 out of dynamic shapes, since they broadcast and "
+           "need "
+           "another graph: choose a size in this range, or export with this size fixed";
   }
 
   Result<int64_t> integer(const std::string& expression) const {

@@ -147,7 +147,7 @@ class Refused(unittest.TestCase):
             ([], 78, both + ".*--dim batch=SIZE --dim seq=SIZE"),
             (["batch=4"], 78, r"give each one a size: --dim seq=SIZE\n"),
             (["batch=4", "seq=68"], 78, r"'seq' is 68, but .* to 64"),
-            (["batch=1", "seq=8"], 78, "'batch' is 1, but .* at least 2"),
+            (["batch=1", "seq=8"], 78, "'batch' is 1, but .* at least 2; PyTorch's export keeps dims below 2 out .* export with this size fixed"),
             (["batch=4", "seq=10"], 78, r"seq=10.*condition of the archive does not hold.*Integer\(4\)"),
             (["batch=4", "seq=8", "rows=3"], 78, "no dim 'rows'; it has " + both),
             (["batch=4", "seq=8", "labels.0=5"], 78, "'labels.0' is 5, but it is the same as batch, which is 4"),
