@@ -134,14 +134,14 @@ std::string counted(size_t count, const char* what) {
 // What is read by position is there: the operands that the operator's schema demands, and its
 // results, of which only one of several may be None.
 Status verify_counts(const Scope& scope, const Node& node, const AtenInfo& aten) {
-  const auto least = static_cast<size_t>(aten.operands);
+  const size_t least = static_cast<uint8_t>(aten.operands);
   if (node.operands.size() < least) {
     return offence(scope, node, "DC2105",
                    "this operator reads at least " + counted(least, "tensor") + ", the node " +
                        std::to_string(node.operands.size()));
   }
   if (aten.results == kManyResults) return {};
-  const auto results = static_cast<size_t>(aten.results);
+  const size_t results = static_cast<uint8_t>(aten.results);
   if (node.results.size() != results) {
     return offence(scope, node, "DC2105",
                    "this operator gives " + counted(results, "result") + ", the node " +
