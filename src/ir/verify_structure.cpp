@@ -151,6 +151,17 @@ Status verify_counts(const Scope& scope, const Node& node, const AtenInfo& aten)
   return missing ? offence(scope, node, "DC2105", "the result is missing") : Status();
 }
 
+// The result of an identity gives way to its operand, so both are the same tensor.
+Status verify_identity(const Scope& scope, const Node& node, const AtenInfo& aten) {
+  if (aten.cls != AtenClass::Identity || node.results.empty()) return {};
+  const TensorType& from = scope.operand(node, 0).type;
+  const TensorType& to = scope.graph.value(node.results[0]).type;
+  if (from.dtype == to.dtype && from.shape == to.shape) return {};
+  return offence(scope, node, "DC2105",
+                 "the result has another element type or other sizes than the operand, which this "
+                 "operator hands on");
+}
+
 Status verify_overload(const Scope& scope, const Node& node) {
   if (node.kind != OpKind::Aten) return {};
   const AtenInfo* aten = aten_info(node.overload);
@@ -174,7 +185,8 @@ Status verify_overload(const Scope& scope, const Node& node) {
                        "the result of " + node.overload +
                            " depends on data in its shape; use a formulation with static shapes");
   }
-  return verify_counts(scope, node, *aten);
+  DC_RETURN_IF_ERROR(verify_counts(scope, node, *aten));
+  return verify_identity(scope, node, *aten);
 }
 
 Status verify_outputs(const Scope& scope) {

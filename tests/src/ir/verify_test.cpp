@@ -63,6 +63,8 @@ constexpr Damage kDamages[] = {
     {"mutation", kImported, "aten.mean.default", "aten.zero_.default", "DC2108"},
     {"data_dependent", kImported, "aten.mean.default", "aten.nonzero.default", "DC2109"},
     {"view_without_operand", kImported, "aten.t.default(self=%x)", "aten.t.default", "DC2105"},
+    {"identity_that_turns", kImported, "aten.t.default(self=%x)", "aten.alias.default(self=%x)",
+     "DC2105"},
     {"two_states_of_one_name", kImported, "  program",
      "  state \"w\" : f32[8,8] parameter=\"w\"\n  program", "DC2110"},
     {"missing_group", kImported, "parameter \"w\" : f32[8,8]", "parameter \"w\" : f32[8,8] group=3",
