@@ -47,6 +47,15 @@ Status flush_folder(const std::string& folder) {
   return ok_status();
 }
 
+// Zeros, with room on the disk where the file system can say so.
+Status reserve(int descriptor, int64_t bytes, const std::string& path) {
+  if (bytes == 0) return ok_status();
+  if (::ftruncate(descriptor, bytes) != 0) return io_error("writing", path, errno);
+  const int error = ::posix_fallocate(descriptor, 0, bytes);
+  if (error == ENOSPC || error == EFBIG || error == EDQUOT) return io_error("writing", path, error);
+  return ok_status();
+}
+
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
@@ -116,13 +125,16 @@ Result<OutputFile> OutputFile::create(const std::string& path, int64_t bytes) {
   file.descriptor_ = partial.descriptor;
   file.path_ = path;
   file.temporary_ = std::move(partial.path);
-  if (bytes > 0) {
-    if (::ftruncate(file.descriptor_, bytes) != 0) return io_error("writing", path, errno);
-    const int error = ::posix_fallocate(file.descriptor_, 0, bytes);
-    if (error == ENOSPC || error == EFBIG || error == EDQUOT) {
-      return io_error("writing", path, error);
-    }
-  }
+  DC_RETURN_IF_ERROR(reserve(file.descriptor_, bytes, path));
+  return file;
+}
+
+Result<OutputFile> OutputFile::create_new(const std::string& path, int64_t bytes) {
+  OutputFile file;
+  file.descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file.descriptor_ < 0) return cannot_write(path, errno);
+  file.temporary_ = path;
+  DC_RETURN_IF_ERROR(reserve(file.descriptor_, bytes, path));
   return file;
 }
 

@@ -47,6 +47,9 @@ class OutputFile {
  public:
   // Creates the temporary with `bytes` bytes (zeros until written; space is reserved if possible).
   static Result<OutputFile> create(const std::string& path, int64_t bytes = 0);
+  // The same under its own name from the start, for a folder that is itself a temporary: `path`
+  // must not exist, nothing is removed or renamed, and there is no commit().
+  static Result<OutputFile> create_new(const std::string& path, int64_t bytes = 0);
   static Result<OutputFile> join(const std::string& temporary_path);
   ~OutputFile();
   OutputFile(OutputFile&& other) noexcept;

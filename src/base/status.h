@@ -25,7 +25,7 @@ enum class ErrorKind : int {
   Internal = 70,      // our bug
   CannotWrite = 73,   // an output cannot be created
   Io = 74,            // reading or writing failed
-  Stopped = 75,       // stopped on request; --save has the parameters
+  Stopped = 75,       // stopped on request; --save has the state
   Mismatch = 76,      // digest, world size or version mismatch
   NotPermitted = 77,  // not permitted
   BadConfig = 78,     // contradictory or unknown configuration

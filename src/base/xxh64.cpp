@@ -1,5 +1,6 @@
 #include "src/base/xxh64.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -8,6 +9,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
+// The lanes start as prime 0 + prime 1, prime 1, 0 and - prime 0.
 constexpr uint64_t kPrimes[] = {0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9,
                                 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5};
 
@@ -43,23 +45,42 @@ uint64_t finish(uint64_t hash, std::span<const std::byte> rest) {
   return hash ^ hash >> 32;
 }
 
+void add_stripe(uint64_t (&lanes)[4], const std::byte* at) {
+  for (size_t i = 0; i < 4; ++i) lanes[i] = round(lanes[i], load<uint64_t>(at + i * 8));
+}
+
 }  // namespace
 
-uint64_t xxh64(std::span<const std::byte> bytes) {
-  constexpr size_t kStripe = 32;
-  const size_t stripes = bytes.size() / kStripe;
-  uint64_t hash = kPrimes[4];
-  if (stripes > 0) {
-    uint64_t lanes[] = {kPrimes[0] + kPrimes[1], kPrimes[1], 0, 0 - kPrimes[0]};
-    for (size_t s = 0; s < stripes; ++s) {
-      for (size_t i = 0; i < 4; ++i)
-        lanes[i] = round(lanes[i], load<uint64_t>(bytes.data() + s * kStripe + i * 8));
-    }
-    hash = std::rotl(lanes[0], 1) + std::rotl(lanes[1], 7) + std::rotl(lanes[2], 12) +
-           std::rotl(lanes[3], 18);
-    for (uint64_t lane : lanes) hash = merge(hash, lane);
+void Xxh64::update(std::span<const std::byte> bytes) {
+  total_ += bytes.size();
+  if (rest_bytes_ > 0) {
+    const size_t taken = std::min(bytes.size(), kStripe - rest_bytes_);
+    std::copy_n(bytes.data(), taken, rest_ + rest_bytes_);
+    rest_bytes_ += taken;
+    bytes = bytes.subspan(taken);
+    if (rest_bytes_ < kStripe) return;
+    add_stripe(lanes_, rest_);
+    rest_bytes_ = 0;
   }
-  return finish(hash + bytes.size(), bytes.subspan(stripes * kStripe));
+  for (; bytes.size() >= kStripe; bytes = bytes.subspan(kStripe)) add_stripe(lanes_, bytes.data());
+  std::copy_n(bytes.data(), bytes.size(), rest_);
+  rest_bytes_ = bytes.size();
+}
+
+uint64_t Xxh64::value() const {
+  uint64_t hash = kPrimes[4];
+  if (total_ >= kStripe) {
+    hash = std::rotl(lanes_[0], 1) + std::rotl(lanes_[1], 7) + std::rotl(lanes_[2], 12) +
+           std::rotl(lanes_[3], 18);
+    for (const uint64_t lane : lanes_) hash = merge(hash, lane);
+  }
+  return finish(hash + total_, {rest_, rest_bytes_});
+}
+
+uint64_t xxh64(std::span<const std::byte> bytes) {
+  Xxh64 hash;
+  hash.update(bytes);
+  return hash.value();
 }
 
 }  // namespace dc::base

@@ -148,6 +148,22 @@ TEST_F(FileTest, StalePartialFilesGoAndThoseInUseStay) {
   EXPECT_EQ(*read_file(path("out")), "one!");
 }
 
+TEST_F(FileTest, ANewFileHasItsNameAtOnceAndReplacesNone) {
+  {
+    auto file = OutputFile::create_new(path("new"), 6);
+    ASSERT_TRUE(file.ok()) << file.status().to_string();
+    EXPECT_EQ(std::filesystem::file_size(path("new")), 6u);
+    const std::array<uint8_t, 2> bytes = {'a', 'b'};
+    ASSERT_TRUE(file->write_at(4, bytes).ok());
+    ASSERT_TRUE(file->flush().ok());
+  }
+  EXPECT_EQ(*read_file(path("new")), std::string("\0\0\0\0ab", 6));
+  const auto again = OutputFile::create_new(path("new"), 6);
+  ASSERT_FALSE(again.ok());
+  EXPECT_EQ(exit_code(again.status().kind()), 73);
+  EXPECT_EQ(*read_file(path("new")), std::string("\0\0\0\0ab", 6));
+}
+
 TEST_F(FileTest, AbandonedOutputLeavesNothing) {
   { ASSERT_TRUE(OutputFile::create(path("gone"), 100).ok()); }
   EXPECT_EQ(files(), 0u);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,22 @@ TEST(Xxh64, KnownValues) {
     std::string text;
     for (int i = 0; i < size; ++i) text += static_cast<char>((7 * i + 3) % 256);
     EXPECT_EQ(of(text), hash) << size << " bytes";
+  }
+}
+
+TEST(Xxh64, PartsGiveTheHashOfTheWhole) {
+  for (size_t size = 0; size < 200; ++size) {
+    std::string text;
+    for (size_t i = 0; i < size; ++i) text += static_cast<char>(7 * i + 3);
+    const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+    for (const size_t part : {1, 5, 31, 32, 33, 64, 100}) {
+      Xxh64 hash;
+      for (size_t at = 0; at < size; at += part)
+        hash.update({bytes + at, std::min(part, size - at)});
+      hash.update({});
+      EXPECT_EQ(hash.value(), of(text)) << size << " bytes in parts of " << part;
+      EXPECT_EQ(hash.value(), of(text));  // asking changes nothing
+    }
   }
 }
 
