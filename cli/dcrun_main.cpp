@@ -11,11 +11,11 @@
 #include "cli/dcrun_options.h"
 #include "cli/rank_threads.h"
 #include "cli/record_profile.h"
+#include "runtime/comm/agreement.h"
 #include "runtime/comm/job_key.h"
 #include "runtime/comm/launch.h"
 #include "runtime/comm/rendezvous.h"
 #include "runtime/plan/file.h"
-#include "runtime/train/agreement.h"
 #include "runtime/train/settings.h"
 #include "runtime/train/signals.h"
 #include "runtime/train/train.h"
@@ -55,8 +55,12 @@ int report_rank(const Status& status, const runtime::LaunchInfo& launch, const s
 
 int report_stop(const runtime::Outcome& outcome, const cli::DcrunOptions& options,
                 const std::string& who) {
-  const std::string saved = options.save.empty() ? "; nothing was saved, because there is no --save"
-                                                 : "; the parameters are in " + options.save;
+  std::string saved = "; nothing was saved, because there is no --save";
+  if (!options.save.empty()) {
+    saved = outcome.saved + (runtime::is_weights_path(options.save)
+                                 ? ""
+                                 : "; start again with --resume latest to go on");
+  }
   const int code = base::exit_code(ErrorKind::Stopped);
   std::fflush(stdout);
   std::fprintf(stderr, "%s: stopped on request after step %lld (exit %d)%s\n", who.c_str(),
@@ -90,6 +94,9 @@ Result<runtime::TrainOptions> train_options(const cli::DcrunOptions& options,
   train.shuffle = options.shuffle;
   train.metrics = options.metrics;
   train.save = options.save;
+  train.save_every = options.save_every;
+  train.keep = options.keep;
+  train.resume = options.resume;
   train.trace = options.trace;
   train.record = !options.record_profile.empty();
   train.dump_gradients = options.dump_gradients;

@@ -6,6 +6,7 @@
 
 #include "cli/numbers.h"
 #include "runtime/measure/recorded.h"
+#include "runtime/train/train.h"
 #include "src/base/build_id.h"
 #include "src/base/text.h"
 
@@ -25,7 +26,7 @@ constexpr const char* kExamples =
 constexpr const char* kExitCodes =
     "Exit codes: 0 done, 64 usage, 65 bad input, 66 missing input, 69 no backend, 73 cannot "
     "write,\n"
-    "74 I/O, 75 stopped on request, parameters saved, 76 plan or world mismatch, 78 configuration, "
+    "74 I/O, 75 stopped on request, state saved, 76 plan or world mismatch, 78 configuration, "
     "80 "
     "memory,\n"
     "81 unsupported, 82 collective timeout, 83 a peer died, 84 non-finite number.\n";
@@ -58,7 +59,7 @@ void declare_run(CLI::App& app, Raw& raw) {
       ->type_name("FROM")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--steps", o.steps, "Steps to run")
+  app.add_option("--steps", o.steps, "Steps to run, those before a resumed checkpoint included")
       ->type_name("K")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->capture_default_str();
@@ -90,8 +91,20 @@ void declare_rest(CLI::App& app, Raw& raw) {
       ->capture_default_str();
   app.add_option("--metrics", o.metrics, "One JSON object per step, after a header")
       ->type_name("FILE.jsonl");
-  app.add_option("--save", o.save, "Write model.safetensors here at the end or when stopped")
-      ->type_name("DIR");
+  app.add_option("--save", o.save,
+                 "At the end or when stopped: write a checkpoint into folder DIR, or the weights "
+                 "alone into FILE.safetensors")
+      ->type_name("DIR|FILE.safetensors");
+  app.add_option("--save-every", o.save_every, "Also write a checkpoint every K steps")
+      ->type_name("K")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  app.add_option("--keep", o.keep, "Keep the newest N checkpoints of --save; all if not given")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  app.add_option("--resume", o.resume,
+                 "Go on from a checkpoint, from the newest of a folder, or from the latest of "
+                 "--save if there is one")
+      ->type_name("DIR|latest");
   app.add_flag("--overwrite", o.overwrite, "Replace what --save and --metrics find in their place");
   app.add_option("--trace", o.trace, "Chrome/Perfetto trace of all ranks")->type_name("FILE.json");
   app.add_option("--record-profile", o.record_profile,
@@ -140,15 +153,28 @@ Status unknown_arguments(const CLI::App& app) {
   return usage("unexpected argument");
 }
 
+Status check_saving(const DcrunOptions& options) {
+  const bool folder = !options.save.empty() && !runtime::is_weights_path(options.save);
+  if (!folder && (options.save_every > 0 || options.keep > 0)) {
+    return usage(std::string(options.keep > 0 ? "--keep" : "--save-every") +
+                 " is for checkpoints; give --save a folder");
+  }
+  if (!folder && options.resume == runtime::kLatest) {
+    return usage("--resume latest looks in the folder of --save; give --save DIR, or --resume DIR");
+  }
+  return base::ok_status();
+}
+
 Status check_complete(const DcrunOptions& options) {
   if (options.plan.empty()) return usage("no plan given");
-  if (options.weights.empty()) {
+  if (options.weights.empty() && options.resume.empty()) {
     return usage(
         "no --weights; give the archive the plan was compiled from, or init:0 to start from "
         "freshly "
         "drawn parameters instead of its own");
   }
   if (options.data.empty()) return usage("no --data; give a token file, or synthetic");
+  DC_RETURN_IF_ERROR(check_saving(options));
   constexpr int kFewest = runtime::kRecordedWarmup + runtime::kRecordedSteps;
   if (!options.record_profile.empty() && options.steps < kFewest) {
     return usage("--record-profile needs at least " + std::to_string(kFewest) + " steps, " +

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "cli/machine.h"
+#include "runtime/comm/agreement.h"
 #include "runtime/measure/measure.h"
 #include "runtime/measure/recorded.h"
 #include "runtime/plan/timeline.h"
-#include "runtime/train/agreement.h"
 #include "src/base/text.h"
 #include "src/profile/profile_file.h"
 

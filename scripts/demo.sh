@@ -37,7 +37,7 @@ build/bin/dcc compile "$out/model.pt2" --profile "$out/prof.json" --world "$rank
 title train "$steps steps under mpirun, without Python"
 rm -rf "$out/metrics.jsonl" "$out/trace.json" "$out/saved"
 mpirun --allow-run-as-root --oversubscribe -n "$ranks" build/bin/dcrun "$out/plan.dcp" --weights "$out/model.pt2" \
-  --data "$out/tokens.bin:uint16" --steps "$steps" --metrics "$out/metrics.jsonl" --trace "$out/trace.json" --save "$out/saved"
+  --data "$out/tokens.bin:uint16" --steps "$steps" --metrics "$out/metrics.jsonl" --trace "$out/trace.json" --save "$out/saved/model.safetensors"
 
 title PyTorch "the same $steps steps on the same data, beside what dcrun measured"
 build/bin/dcc inspect "$out/plan.dcp" --as=json >"$out/plan.json"

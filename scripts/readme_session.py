@@ -24,7 +24,7 @@ SESSION = (  # command, first lines kept, last lines kept
     ("build/bin/dcc verify build/first/plan.dcp", ALL, 0),
     ("build/bin/dcc inspect build/first/plan.dcp --as=text | sed -n '/^program/,$p'", 7, 1),
     ("build/bin/dcrun -n 2 build/first/plan.dcp --weights build/first/model.pt2 --data build/first/tokens.bin:uint16 \\\n"
-     "    --steps 20 --metrics build/first/metrics.jsonl --save build/first/saved", 4, 2),
+     "    --steps 20 --metrics build/first/metrics.jsonl --save build/first/saved/model.safetensors", 4, 2),
     ("tail -n 1 build/first/metrics.jsonl", ALL, 0),
     ("build/venv/bin/python -c \"from safetensors.numpy import load_file\n"
      "t = load_file('build/first/saved/model.safetensors'); print(len(t), t['lm_head.weight'].shape)\"", ALL, 0),

@@ -16,5 +16,5 @@ steps=100
 "$root/build/bin/dcc" compile "$out/llama.pt2" --world 2 --config "$here/train.json" -o "$out/llama.dcp" >"$out/compile.txt"
 "$root/build/bin/dcc" inspect "$out/llama.dcp"
 mpirun --allow-run-as-root --oversubscribe -n 2 "$root/build/bin/dcrun" "$out/llama.dcp" --weights "$out/llama.pt2" \
-  --data "$out/tokens.bin:uint16" --steps "$steps" --metrics "$out/metrics.jsonl" --save "$out/saved" >"$out/train.txt"
+  --data "$out/tokens.bin:uint16" --steps "$steps" --metrics "$out/metrics.jsonl" --save "$out/saved/model.safetensors" >"$out/train.txt"
 "$python" "$here/progress.py" "$out/metrics.jsonl"

@@ -15,5 +15,5 @@ mkdir -p "$out"
 "$python" "$here/export_mlp.py" "$out/mlp.pt2"
 "$root/build/bin/dcc" compile "$out/mlp.pt2" --world 2 --zero 3 -o "$out/mlp.dcp"
 "$root/build/bin/dcrun" -n 2 "$out/mlp.dcp" --weights "$out/mlp.pt2" --data "$out/points.safetensors" --steps 400 \
-  --shuffle 0 --save "$out/saved" | tail -n 3
+  --shuffle 0 --save "$out/saved/model.safetensors" | tail -n 3
 "$python" "$here/points.py" score "$out/saved/model.safetensors" "$out/points.safetensors"

@@ -15,5 +15,5 @@ mkdir -p "$out"
 "$python" "$here/gpt.py" "$out/gpt.pt2"
 "$root/build/bin/dcc" compile "$out/gpt.pt2" --world 2 -o "$out/gpt.dcp"
 "$root/build/bin/dcrun" -n 2 "$out/gpt.dcp" --weights "$out/gpt.pt2" --data "$out/text.bin:uint16" --steps 120 --shuffle 0 \
-  --save "$out/saved" | tail -n 3
+  --save "$out/saved/model.safetensors" | tail -n 3
 "$python" "$here/text.py" score "$out/saved/model.safetensors" "$out/text.bin"

@@ -16,7 +16,7 @@ steps=80
 "$root/build/bin/dcc" compile "$out/text.pt2" --world 2 --config "$here/train.json" -o "$out/text.dcp" >"$out/compile.txt"
 head -n 1 "$out/compile.txt"
 "$root/build/bin/dcrun" -n 2 "$out/text.dcp" --weights "$out/text.pt2" --data "$out/text.bin:uint16" --shuffle 0 --steps "$steps" \
-  --metrics "$out/metrics.jsonl" --save "$out/saved" | tail -n 2
+  --metrics "$out/metrics.jsonl" --save "$out/saved/model.safetensors" | tail -n 2
 "$python" -c "import json, sys
 losses = [json.loads(line)['loss'] for line in open(sys.argv[1]) if 'loss' in line]
 print(f'loss {losses[0]:.2f} at first (guessing among 257: 5.55), {losses[-1]:.2f} at last')

@@ -16,9 +16,10 @@ base::Result<HostSpace> HostSpace::create(int64_t bytes) {
   if (base == MAP_FAILED) {
     return base::Status(base::ErrorKind::OutOfMemory, "DC6701",
                         "cannot get " + std::to_string(bytes) +
-                            " bytes of host memory for what the plan offloads (" +
+                            " bytes of host memory (" +
                             std::strerror(errno) +
-                            "); free memory, or compile with --offload-space disk");
+                            "); free memory, compile with --offload-space disk, or leave out "
+                            "--save-every, which keeps a copy of the state");
   }
   space.base_ = static_cast<std::byte*>(base);
   space.bytes_ = bytes;

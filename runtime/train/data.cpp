@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "runtime/train/elements.h"
+#include "runtime/kernel/elements.h"
 
 namespace dc::runtime {
 

@@ -22,6 +22,7 @@ struct DataRequest {
   std::vector<plan::Tensor> tensors;  // of the inputs, same order
   BatchShape shape;                   // rows are those of the inputs that have a batch dim
   std::optional<uint64_t> shuffle;
+  DataStart start;
 
   static DataRequest of(const plan::Plan& plan, int rank, std::optional<uint64_t> shuffle);
 };
@@ -34,6 +35,8 @@ class DataSource {
   static base::Result<std::unique_ptr<DataSource>> open(const std::vector<std::string>& texts,
                                                         const DataRequest& request);
   virtual int64_t epoch(int64_t step) const = 0;
+  // How far the run has come after `steps` steps, those before its start included.
+  virtual DataPosition position(int64_t steps) const = 0;
   // Whether this rank's rows of a step can be read, and whatever else was found wrong meanwhile.
   // Asked one step ahead, so that a run can end in order, its work saved; token files are read
   // then, so that what fill() gives is what was looked at.

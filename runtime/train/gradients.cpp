@@ -1,6 +1,6 @@
 #include "runtime/train/gradients.h"
 
-#include "runtime/train/checkpoint.h"
+#include "runtime/checkpoint/state_parts.h"
 
 namespace dc::runtime {
 

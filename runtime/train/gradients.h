@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/checkpoint/tensor_file.h"
 #include "runtime/exec/executor.h"
-#include "runtime/train/tensor_file.h"
 
 namespace dc::runtime {
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "runtime/train/elements.h"
+#include "runtime/kernel/elements.h"
 #include "runtime/train/signals.h"
 #include "src/base/step_scalars.h"
 

@@ -8,8 +8,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
+#include <optional>
+#include <string_view>
 
+#include "src/base/file.h"
 #include "src/base/json_writer.h"
 
 namespace dc::runtime {
@@ -30,6 +34,7 @@ void write_header(JsonWriter& json, const RunFacts& facts) {
   json.field("sums_in_rank_order", facts.sums_in_rank_order);
   json.field("arena_bytes", facts.arena_bytes);
   json.field("host_bytes", facts.host_bytes).field("disk_bytes", facts.disk_bytes);
+  json.field("save_bytes", facts.save_bytes);
   json.key("providers").begin_object();
   json.field("aten", facts.providers.aten).field("native", facts.providers.native);
   json.field("collectives", facts.providers.collectives).field("copies", facts.providers.copies);
@@ -53,7 +58,38 @@ void write_step(JsonWriter& json, const StepFacts& facts) {
   json.end_object();
 }
 
+// Bytes of the header and of the rows up to `steps`; a last line that was cut short does not count.
+// Empty if the text does not begin with a header of metrics.
+std::optional<int64_t> kept_bytes(std::string_view text, int64_t steps) {
+  constexpr std::string_view kHeader = R"({"schema":"dcrun-metrics/)", kRow = R"({"step":)";
+  if (!text.starts_with(kHeader)) return std::nullopt;
+  size_t end = 0;
+  for (size_t next = 0; (next = text.find('\n', end)) != std::string_view::npos; end = next + 1) {
+    if (end == 0) continue;
+    int64_t step = 0;
+    const char* digits = text.data() + end + kRow.size();
+    const bool is_row = text.substr(end).starts_with(kRow) &&
+                        std::from_chars(digits, text.data() + next, step).ec == std::errc();
+    if (!is_row || step > steps) break;
+  }
+  return static_cast<int64_t>(end);
+}
+
 }  // namespace
+
+Result<std::unique_ptr<Metrics>> Metrics::go_on(const std::string& path, int64_t steps) {
+  struct stat info {};
+  int64_t kept = 0;
+  if (stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) {
+    DC_ASSIGN_OR_RETURN(const std::string text, base::read_file(path));
+    const std::optional<int64_t> bytes = kept_bytes(text, steps);
+    if (!text.empty() && !bytes) return refuse_to_replace(path, "--metrics");
+    kept = steps > 0 ? bytes.value_or(0) : 0;
+  }
+  DC_ASSIGN_OR_RETURN(auto metrics, open(path, true));
+  metrics->kept_bytes_ = kept;
+  return metrics;
+}
 
 Result<std::unique_ptr<Metrics>> Metrics::open(const std::string& path, bool overwrite) {
   const bool is_new = access(path.c_str(), F_OK) != 0;
@@ -77,10 +113,11 @@ Metrics::~Metrics() {
 Status Metrics::begin(const RunFacts& facts) {
   struct stat info {};
   if (fstat(claim_.descriptor(), &info) == 0 && S_ISREG(info.st_mode) &&
-      ftruncate(claim_.descriptor(), 0) != 0) {
+      ftruncate(claim_.descriptor(), kept_bytes_) != 0) {
     return failed();
   }
   is_new_ = false;
+  if (kept_bytes_ > 0) return base::ok_status();
   line_.clear();
   write_header(line_, facts);
   return write_line();

@@ -18,6 +18,7 @@ struct RunFacts {
   std::string launcher, communicator;
   bool sums_in_rank_order = true;
   int64_t arena_bytes = 0, host_bytes = 0, disk_bytes = 0;  // per rank
+  int64_t save_bytes = 0;  // host memory for copies of the state, per rank
   Executor::ProviderCounts providers;
   std::string weights, data;
 };
@@ -41,7 +42,11 @@ class Metrics {
   // if another run writes it, or if it has contents and may not be replaced. A file that begin()
   // was never called for goes away again.
   static base::Result<std::unique_ptr<Metrics>> open(const std::string& path, bool overwrite);
-  base::Status begin(const RunFacts& facts);  // empties the file and writes the header
+  // The same for a run that goes on after `steps` steps: rows up to them stay, later ones go. A
+  // file that is there must be of metrics.
+  static base::Result<std::unique_ptr<Metrics>> go_on(const std::string& path, int64_t steps);
+  // Empties the file and writes the header; of a file that has rows, drops those that do not stay.
+  base::Status begin(const RunFacts& facts);
   ~Metrics();
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
@@ -54,8 +59,9 @@ class Metrics {
   base::Status write_line();    // what is in line_, in one piece
   Claim claim_;
   std::string path_;
-  bool is_new_;            // made by open(), nothing in it yet
-  base::JsonWriter line_;  // kept, so that a step's line allocates nothing
+  bool is_new_;             // made by open(), nothing in it yet
+  int64_t kept_bytes_ = 0;  // of the file's header and rows
+  base::JsonWriter line_;   // kept, so that a step's line allocates nothing
 };
 
 }  // namespace dc::runtime

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/train/elements.h"
+#include "runtime/kernel/elements.h"
 #include "runtime/train/weights.h"
 
 namespace dc::runtime {

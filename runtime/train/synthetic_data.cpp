@@ -1,7 +1,7 @@
 #include <cmath>
 
+#include "runtime/kernel/elements.h"
 #include "runtime/train/data.h"
-#include "runtime/train/elements.h"
 
 namespace dc::runtime {
 namespace {
@@ -23,6 +23,12 @@ class SyntheticData final : public DataSource {
   }
 
   int64_t epoch(int64_t) const override { return 0; }  // never repeats
+  DataPosition position(int64_t steps) const override {
+    DataPosition position = request_.start.position;
+    position.samples += (steps - request_.start.step) * request_.shape.per_step();
+    position.in_epoch = position.samples;
+    return position;
+  }
   Status check(int64_t) override { return base::ok_status(); }
 
   Status fill(int64_t step, int64_t micro_batch, std::span<const BoundTensor> inputs) override {
@@ -53,10 +59,12 @@ class SyntheticData final : public DataSource {
     const ElementWalk walk(tensor.sizes, tensor.strides);
     BatchShape shape = request_.shape;
     shape.rows = rows_of(input, request_.tensors[which]);
+    // An input without a batch dim counts one sample where others count their rows.
+    const int64_t before = request_.start.position.samples / request_.shape.rows * shape.rows;
     const int64_t length = walk.numel() / std::max<int64_t>(shape.rows, 1);
     auto* data = static_cast<std::byte*>(tensor.data);
     for (int64_t row = 0; row < shape.rows; ++row) {
-      const int64_t sample = shape.index(step, micro_batch, row);
+      const int64_t sample = before + shape.index(step - request_.start.step, micro_batch, row);
       const uint64_t key = derive_key(keys_[which], static_cast<uint64_t>(sample));
       for (int64_t i = 0; i < length; ++i) {
         const double u = draw_uniform(key, static_cast<uint64_t>(i + (input.next ? 1 : 0)));

@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "runtime/kernel/elements.h"
 #include "runtime/train/data.h"
-#include "runtime/train/elements.h"
 #include "src/base/archive/safetensors.h"
 
 namespace dc::runtime {
@@ -25,7 +25,9 @@ constexpr int64_t kIgnoredLabel = -100;  // PyTorch's ignore_index
 class TensorData final : public DataSource {
  public:
   TensorData(SafetensorsFile file, const DataRequest& request)
-      : file_(std::move(file)), request_(request), sampler_(0, request.shape, request.shuffle) {}
+      : file_(std::move(file)),
+        request_(request),
+        sampler_(0, request.shape, request.shuffle, request.start) {}
 
   Status bind() {
     int64_t samples = -1;
@@ -43,11 +45,12 @@ class TensorData final : public DataSource {
       return bad(std::to_string(std::max<int64_t>(samples, 0)) + " samples, but one step reads " +
                  std::to_string(request_.shape.per_step()));
     }
-    sampler_ = Sampler(samples, request_.shape, request_.shuffle);
+    sampler_ = Sampler(samples, request_.shape, request_.shuffle, request_.start);
     return base::ok_status();
   }
 
   int64_t epoch(int64_t step) const override { return sampler_.epoch(step); }
+  DataPosition position(int64_t steps) const override { return sampler_.position(steps); }
 
   Status check(int64_t step) override {
     for (size_t i = 0; i < stored_.size(); ++i) {

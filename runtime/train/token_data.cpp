@@ -2,8 +2,8 @@
 #include <array>
 #include <limits>
 
+#include "runtime/kernel/elements.h"
 #include "runtime/train/data.h"
-#include "runtime/train/elements.h"
 #include "runtime/train/token_file.h"
 #include "runtime/train/token_scan.h"
 
@@ -43,7 +43,7 @@ class TokenData final : public DataSource {
   TokenData(std::vector<TokenFile> files, Windows windows, const DataRequest& request)
       : files_(std::move(files)),
         windows_(std::move(windows)),
-        sampler_(windows_.first.back(), request.shape, request.shuffle),
+        sampler_(windows_.first.back(), request.shape, request.shuffle, request.start),
         shape_(request.shape),
         inputs_(request.inputs),
         tensors_(request.tensors),
@@ -64,6 +64,7 @@ class TokenData final : public DataSource {
   }
 
   int64_t epoch(int64_t step) const override { return sampler_.epoch(step); }
+  DataPosition position(int64_t steps) const override { return sampler_.position(steps); }
 
   Status check(int64_t step) override {
     DC_RETURN_IF_ERROR(scan_->problem());

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/train/agreement.h"
+#include "runtime/comm/agreement.h"
 #include "src/base/json_writer.h"
 
 namespace dc::runtime {

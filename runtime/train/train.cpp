@@ -5,18 +5,21 @@
 #include <filesystem>
 #include <memory>
 
+#include "runtime/comm/agreement.h"
 #include "runtime/exec/trace.h"
-#include "runtime/train/agreement.h"
-#include "runtime/train/checkpoint.h"
 #include "runtime/train/claim.h"
 #include "runtime/train/gradients.h"
 #include "runtime/train/loop.h"
+#include "runtime/train/output_places.h"
 #include "runtime/train/report.h"
+#include "runtime/train/resuming.h"
+#include "runtime/train/run_state.h"
+#include "runtime/train/saving.h"
 #include "runtime/train/signals.h"
-#include "runtime/train/state_check.h"
 #include "runtime/train/trace_file.h"
 #include "runtime/train/weights.h"
 #include "src/base/json_writer.h"
+#include "src/base/partial_files.h"
 #include "src/base/text.h"
 
 namespace dc::runtime {
@@ -29,6 +32,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxTraceRecords = 1 << 17;  // per stream and rank
 constexpr size_t kRecordingSteps = 20;
+
+std::string saved_folder(const std::string& save) {
+  return is_weights_path(save) ? base::folder_of(save) : save;
+}
 
 // One run on one rank, from checks to the last save.
 class Session {
@@ -47,13 +54,14 @@ class Session {
     DC_RETURN_IF_ERROR(check_equal(control_, digest_, "plan"));
     DC_RETURN_IF_ERROR(check_equal(control_, options_text(), "run options"));
     report_.start(facts());
+    if (!options_.resume.empty()) DC_RETURN_IF_ERROR(find_checkpoint_to_resume());
     if (Status opened = agree(control_, open_files(), "opening its files"); !opened.ok()) {
       std::error_code ignored;
       for (const std::string& folder : made_) std::filesystem::remove(folder, ignored);
       return opened;
     }
-    for (const std::string* folder : {&options_.save, &options_.dump_gradients}) {
-      if (!folder->empty()) DC_RETURN_IF_ERROR(check_shared(*folder, control_));
+    for (const std::string& folder : {saved_folder(options_.save), options_.dump_gradients}) {
+      if (!folder.empty()) DC_RETURN_IF_ERROR(check_shared(folder, control_));
     }
     DC_RETURN_IF_ERROR(prepare());
     DC_ASSIGN_OR_RETURN(
@@ -66,7 +74,9 @@ class Session {
     base::JsonWriter json;
     json.begin_array().boolean(options_.weights_only_by_name).string(options_.weights);
     for (const std::string& data : options_.data) json.string(data);
-    json.integer(options_.steps);
+    json.integer(options_.steps).string(options_.resume);
+    json.integer(options_.save_every).integer(options_.keep);
+    json.boolean(is_weights_path(options_.save));
     json.string(options_.shuffle ? std::to_string(*options_.shuffle) : "");
     for (const std::string* path :
          {&options_.metrics, &options_.save, &options_.trace, &options_.dump_gradients}) {
@@ -97,6 +107,7 @@ class Session {
     facts.arena_bytes = arena_bytes(plan_, plan::Space::Device);
     facts.host_bytes = arena_bytes(plan_, plan::Space::Host);
     facts.disk_bytes = arena_bytes(plan_, plan::Space::Disk);
+    if (saving_) facts.save_bytes = saving_->copy_bytes();
     if (executor_) facts.providers = executor_->counts();
     facts.weights = options_.weights;
     for (const std::string& data : options_.data) {
@@ -105,34 +116,66 @@ class Session {
     return facts;
   }
 
+  Status find_checkpoint_to_resume() {
+    DC_ASSIGN_OR_RETURN(resuming_, Resuming::open(options_.resume, options_.save, plan_, control_));
+    const bool speaks = control_.rank().v == 0;
+    if (!resuming_) {
+      if (speaks) {
+        note("no checkpoint in " + options_.save + " yet, so the run starts from --weights");
+      }
+      return base::ok_status();
+    }
+    start_ = resuming_->start();
+    const std::string differences = resuming_->differences(run_configuration(plan_, options_));
+    if (speaks && !differences.empty()) {
+      note(resuming_->path() + " goes on with " + differences);
+    }
+    return base::ok_status();
+  }
+
+  static void note(const std::string& text) {
+    std::fprintf(stderr, "note: %s\n", base::printable(text).c_str());
+  }
+
+  Status open_weight_files() {
+    if (resuming_) return base::ok_status();
+    if (options_.weights.empty()) {
+      return Status(ErrorKind::MissingInput, "DC6553",
+                    "there is no checkpoint to resume from and no --weights to start from; give "
+                    "one of them");
+    }
+    const int rank = control_.rank().v;
+    DC_ASSIGN_OR_RETURN(
+        weights_, open_weights(options_.weights, plan_, {rank, options_.weights_only_by_name}));
+    if (rank == 0 && !weights_.unused.empty()) note(options_.weights + ": " + weights_.unused);
+    return base::ok_status();
+  }
+
   // What this rank can find out alone, before any memory is touched.
   Status open_files() {
     const int rank = control_.rank().v;
-    DC_ASSIGN_OR_RETURN(
-        data_, DataSource::open(options_.data, DataRequest::of(plan_, rank, options_.shuffle)));
-    DC_ASSIGN_OR_RETURN(
-        weights_, open_weights(options_.weights, plan_, {rank, options_.weights_only_by_name}));
-    if (rank == 0 && !weights_.unused.empty()) {
-      std::fprintf(stderr, "note: %s: %s\n", options_.weights.c_str(),
-                   base::printable(weights_.unused).c_str());
-    }
-    DC_RETURN_IF_ERROR(data_->check(0));
+    DataRequest request = DataRequest::of(plan_, rank, options_.shuffle);
+    request.start = start_;
+    DC_ASSIGN_OR_RETURN(data_, DataSource::open(options_.data, request));
+    DC_RETURN_IF_ERROR(open_weight_files());
+    if (start_.step < options_.steps) DC_RETURN_IF_ERROR(data_->check(start_.step));
     DC_ASSIGN_OR_RETURN(outside_, OutsideMemory::create(plan_, rank, options_.offload_dir));
     if (rank != 0) return base::ok_status();
-    for (const std::string* folder : {&options_.save, &options_.dump_gradients}) {
-      if (folder->empty()) continue;
-      if (!std::filesystem::exists(*folder)) made_.push_back(*folder);
-      DC_RETURN_IF_ERROR(prepare_folder(*folder));
+    if (!options_.dump_gradients.empty()) {
+      if (!std::filesystem::exists(options_.dump_gradients)) {
+        made_.push_back(options_.dump_gradients);
+      }
+      DC_RETURN_IF_ERROR(prepare_folder(options_.dump_gradients));
     }
     if (!options_.trace.empty()) DC_RETURN_IF_ERROR(prepare_file(options_.trace));
-    if (!options_.save.empty()) {
-      if (!options_.overwrite) {
-        DC_RETURN_IF_ERROR(refuse_to_replace(options_.save + "/model.safetensors", "--save"));
-      }
-      DC_ASSIGN_OR_RETURN(save_claim_, Claim::folder(options_.save));
-    }
+    DC_ASSIGN_OR_RETURN(save_claim_,
+                        Saving::claim(options_, resuming_ ? resuming_->path() : "", made_));
     if (options_.metrics.empty()) return base::ok_status();
     DC_RETURN_IF_ERROR(prepare_file(options_.metrics));
+    if (!options_.resume.empty()) {
+      DC_ASSIGN_OR_RETURN(metrics_, Metrics::go_on(options_.metrics, start_.step));
+      return base::ok_status();
+    }
     DC_ASSIGN_OR_RETURN(metrics_, Metrics::open(options_.metrics, options_.overwrite));
     return base::ok_status();
   }
@@ -153,16 +196,29 @@ class Session {
         agree(control_, executor.ok() ? Status() : executor.status(), "preparing the plan"));
     executor_ = std::move(executor).value();
     report_.missing_scratch(executor_->missing_scratch(), arena);
-    const TensorBinder bind = binder();
-    DC_RETURN_IF_ERROR(
-        agree(control_, fill_state(plan_, weights_, control_.rank().v, bind, outside_.disk.get()),
-              "filling the state"));
+    DC_RETURN_IF_ERROR(agree(control_, fill(), "filling the state"));
     weights_ = WeightSet();  // the files are read; let go of them
+    resuming_.reset();
+    auto saving = Saving::create(options_, plan_, digest_, state_memory(), control_,
+                                 [this] { return executor_->finish(); });
+    DC_RETURN_IF_ERROR(
+        agree(control_, saving.ok() ? Status() : saving.status(), "preparing to save"));
+    saving_ = std::move(*saving);
+    saving_->begun_with(resumed_);
     if (!options_.dump_gradients.empty()) {
       DC_ASSIGN_OR_RETURN(dump_, GradientDump::create(options_.dump_gradients, plan_, control_));
     }
     Status metrics = metrics_ ? metrics_->begin(facts()) : Status();
     return agree(control_, std::move(metrics), "writing its metrics");
+  }
+
+  Status fill() {
+    if (!resuming_) {
+      return fill_state(plan_, weights_, control_.rank().v, binder(), outside_.disk.get());
+    }
+    resumed_ = resuming_->path();
+    DC_RETURN_IF_ERROR(fill_constants(plan_, binder(), outside_.disk.get()));
+    return resuming_->restore(plan_, state_memory());
   }
 
   size_t trace_capacity() const {
@@ -174,15 +230,18 @@ class Session {
     // A trace holds at least one whole step, a recording enough of them for a median.
     const size_t steps = std::max<size_t>(kMaxTraceRecords / std::max<size_t>(per_step, 1),
                                           options_.record ? kRecordingSteps : 1);
-    return per_step * std::min(steps, static_cast<size_t>(options_.steps));
+    const int64_t left = std::max<int64_t>(options_.steps - start_.step, 1);
+    return per_step * std::min(steps, static_cast<size_t>(left));
   }
 
   TensorBinder binder() const {
     return [this](int32_t id) { return executor_->tensor(id); };
   }
+  StateMemory state_memory() { return {plan_, binder(), outside_.disk.get()}; }
 
   Result<Outcome> train(Loop& loop) {
     Outcome outcome;
+    outcome.steps = start_.step;
     DC_ASSIGN_OR_RETURN(outcome.stopped, any_rank(control_, stop_requested()));
     sent_before_ = executor_->traffic();
     while (!outcome.stopped && outcome.steps < options_.steps) {
@@ -190,9 +249,14 @@ class Session {
       if (!result.finite) return not_finite(loop, outcome.steps);
       ++outcome.steps;
       outcome.stopped = result.stop_requests > 0;
+      const bool is_last = outcome.stopped || outcome.steps >= options_.steps;
+      if (!is_last) {
+        DC_RETURN_IF_ERROR(saving_->after_step(outcome.steps, data_->position(outcome.steps)));
+      }
     }
     report_.finish();
-    DC_ASSIGN_OR_RETURN(const Saved saved, save(outcome.steps, {}));
+    DC_ASSIGN_OR_RETURN(const Saved saved,
+                        saving_->finish(outcome.steps, data_->position(outcome.steps), {}));
     if (!options_.trace.empty()) {
       DC_RETURN_IF_ERROR(save_trace(options_.trace, *trace_,
                                     {digest_, plan_.name, std::string(control_.name())}, control_));
@@ -212,6 +276,7 @@ class Session {
     DC_ASSIGN_OR_RETURN(const bool late, any_rank(control_, stop_requested()));
     outcome.stopped = outcome.stopped || late;
     if (options_.record) outcome.recording = trace_;
+    outcome.saved = saved.sentence;
     return outcome;
   }
 
@@ -264,42 +329,12 @@ class Session {
             after.all_reduce - before.all_reduce, after.other - before.other};
   }
 
-  struct Saved {
-    bool refused = false;  // the state is not finite, so nothing was written
-    std::string sentence;  // what became of the state; empty without --save
-  };
-
-  // Collective. A state that is not finite is never written: older files stay.
-  Result<Saved> save(int64_t steps, std::vector<std::string> updated) {
-    Saved saved;
-    if (options_.save.empty()) return saved;
-    auto found = find_non_finite(plan_, binder(), control_.rank().v, outside_.disk.get());
-    DC_RETURN_IF_ERROR(
-        agree(control_, found.ok() ? Status() : found.status(), "checking the state"));
-    DC_ASSIGN_OR_RETURN(saved.refused, any_rank(control_, !found->empty()));
-    if (saved.refused) {
-      saved.sentence = ", the state is not finite" +
-                       (found->empty() ? std::string() : " (" + *found + ")") +
-                       ", so nothing was written to " + options_.save + " and what was there stays";
-      return saved;
-    }
-    const bool partly = !updated.empty();
-    DC_RETURN_IF_ERROR(save_checkpoint(options_.save, plan_, binder(),
-                                       {digest_, steps, std::move(updated)}, control_,
-                                       outside_.disk.get()));
-    saved.sentence = partly
-                         ? ", and the partly updated parameters with their names are in "
-                         : ", and the parameters after step " + std::to_string(steps) + " are in ";
-    saved.sentence += options_.save;
-    return saved;
-  }
-
   Status not_finite(const Loop& loop, int64_t step) {
     const std::string what = loop.culprit();
     const std::vector<std::string> updated = loop.updated();
     const std::string number = std::to_string(step + 1);
     DC_RETURN_IF_ERROR(executor_->finish());
-    DC_ASSIGN_OR_RETURN(const Saved saved, save(step, updated));
+    DC_ASSIGN_OR_RETURN(const Saved saved, saving_->finish(step, data_->position(step), updated));
     std::string sentence = what + " is not finite in step " + number + "; ";
     if (updated.empty()) {
       sentence += "nothing was updated in that step";
@@ -321,13 +356,17 @@ class Session {
   std::vector<std::string> made_;  // folders of this run, empty so far
   Claim save_claim_;               // rank 0
   std::unique_ptr<DataSource> data_;
-  Status data_problem_;  // found while another step ran
+  Status data_problem_;                 // found while another step ran
+  std::unique_ptr<Resuming> resuming_;  // until the state is filled
+  std::string resumed_;                 // its path
+  DataStart start_;
   WeightSet weights_;
   OutsideMemory outside_;
   std::shared_ptr<TraceRecorder> trace_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<GradientDump> dump_;
   std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<Saving> saving_;
   // Up to the end of the last step's account: streams work on between steps.
   Traffic sent_before_;
   Executor::CommunicationTime spent_before_;

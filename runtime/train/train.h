@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/comm/rendezvous.h"
@@ -16,23 +17,31 @@ namespace dc::runtime {
 
 class TraceRecorder;  // runtime/exec/trace.h
 
+// How --save and --resume are read.
+inline constexpr std::string_view kLatest = "latest";
+inline bool is_weights_path(const std::string& save) { return save.ends_with(".safetensors"); }
+
 struct TrainOptions {
   std::string weights;            // as given to --weights
   std::vector<std::string> data;  // as given to --data
   bool weights_only_by_name = false;
-  int64_t steps = 1;
+  int64_t steps = 1;  // in all, those before a resumed checkpoint included
   std::optional<uint64_t> shuffle;
   std::string metrics, save, trace, dump_gradients;  // paths; empty: none
-  std::string offload_dir;                           // for what the plan keeps on disk
-  bool overwrite = false;  // --save and --metrics may replace what is there
+  int64_t save_every = 0;   // steps between checkpoints; 0: only at the end
+  int64_t keep = 0;         // newest checkpoints that stay; 0: all
+  std::string resume;       // a checkpoint, a folder of them, or "latest"; empty: start anew
+  std::string offload_dir;  // for what the plan keeps on disk
+  bool overwrite = false;   // --save and --metrics may replace what is there
   bool poison = false;
   bool record = false;  // keep this rank's records for the caller
   RunSettings settings;
 };
 
 struct Outcome {
-  int64_t steps = 0;                               // updates done
-  bool stopped = false;                            // a signal asked for it
+  int64_t steps = 0;     // updates done in all
+  std::string saved;     // what became of the state, as a clause; empty without --save
+  bool stopped = false;  // a signal asked for it
   std::shared_ptr<const TraceRecorder> recording;  // with `record`; of the plan given to train
 };
 

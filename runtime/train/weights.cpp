@@ -5,8 +5,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "runtime/kernel/elements.h"
 #include "runtime/memory/outside_memory.h"
-#include "runtime/train/elements.h"
 
 namespace dc::runtime {
 namespace {
@@ -144,6 +144,17 @@ Status fill_state(const plan::Plan& plan, const WeightSet& weights, int rank,
     Status status = on_disk ? fill_entry_on_disk(plan, entry, weights, rank, *disk)
                             : fill_entry(plan, entry, weights, rank, bind(entry.tensor));
     if (!status.ok()) return std::move(status).add_context("while filling '" + entry.name + "'");
+  }
+  return base::ok_status();
+}
+
+Status fill_constants(const plan::Plan& plan, const TensorBinder& bind, DiskSpace* disk) {
+  for (const plan::StateEntry& entry : plan.state) {
+    if (entry.source != plan::StateSource::Data) continue;
+    const bool on_disk = space_of(plan, entry.tensor) == plan::Space::Disk;
+    DC_RETURN_IF_ERROR(on_disk
+                           ? disk->write_part(entry.tensor, 0, std::as_bytes(std::span(entry.data)))
+                           : fill_data(entry, bind(entry.tensor)));
   }
   return base::ok_status();
 }

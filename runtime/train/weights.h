@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "runtime/checkpoint/state_memory.h"
+#include "runtime/checkpoint/state_parts.h"
 #include "runtime/memory/disk_space.h"
 #include "runtime/plan/plan.h"
-#include "runtime/train/checkpoint.h"
 #include "src/base/status.h"
 
 namespace dc::runtime {
@@ -54,5 +55,8 @@ base::Result<WeightSet> open_tensor_weights(const std::string& path, const plan:
 // others start with. `disk`: where the plan's state on disk lies, if there is any.
 base::Status fill_state(const plan::Plan& plan, const WeightSet& weights, int rank,
                         const TensorBinder& bind, DiskSpace* disk = nullptr);
+
+// The state that is part of the plan alone.
+base::Status fill_constants(const plan::Plan& plan, const TensorBinder& bind, DiskSpace* disk);
 
 }  // namespace dc::runtime

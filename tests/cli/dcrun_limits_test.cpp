@@ -24,10 +24,11 @@ class Limits : public testing::Test {
             const std::string& more = "") {
     std::filesystem::remove_all(folder_ / "saved");
     std::filesystem::remove(folder_ / "metrics");
-    const std::string command =
-        "timeout 60 env " + environment + " " DC_DCRUN + " -n 2 " + (folder_ / "plan.dcp") +
-        " --weights init:1 --data synthetic:2 --steps 3 --save " + (folder_ / "saved") +
-        " --metrics " + (folder_ / "metrics") + " " + more + " " + redirections;
+    const std::string command = "timeout 60 env " + environment + " " DC_DCRUN + " -n 2 " +
+                                (folder_ / "plan.dcp") +
+                                " --weights init:1 --data synthetic:2 --steps 3 --save " +
+                                (folder_ / "saved/model.safetensors") + " --metrics " +
+                                (folder_ / "metrics") + " " + more + " " + redirections;
     const int state = std::system(command.c_str());
     return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
   }

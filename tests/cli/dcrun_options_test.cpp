@@ -36,6 +36,12 @@ TEST(DcrunOptions, ReadsEverything) {
                         "m",
                         "--save",
                         "s",
+                        "--save-every",
+                        "50",
+                        "--keep",
+                        "3",
+                        "--resume",
+                        "latest",
                         "--trace",
                         "t",
                         "--record-profile",
@@ -58,6 +64,9 @@ TEST(DcrunOptions, ReadsEverything) {
   EXPECT_EQ(o->dump_gradients, "g");
   EXPECT_EQ(o->record_profile, "r");
   EXPECT_EQ(o->offload_dir, "o");
+  EXPECT_EQ(o->save_every, 50);
+  EXPECT_EQ(o->keep, 3);
+  EXPECT_EQ(o->resume, "latest");
   EXPECT_TRUE(o->poison);
 }
 
@@ -124,13 +133,49 @@ TEST(DcrunOptions, HelpBeginsWithExamples) {
 
 // Flags are promises to scripts: this list only grows.
 TEST(DcrunOptions, FlagsAreFrozen) {
-  const std::vector<std::string> expected = {
-      "--comm",        "--config",    "--data",    "--dump-gradients",
-      "--help",        "--job-key",   "--lr",      "--metrics",
-      "--offload-dir", "--overwrite", "--poison",  "--record-profile",
-      "--save",        "--shuffle",   "--steps",   "--timeout",
-      "--trace",       "--version",   "--weights", "--weights-only-by-name"};
+  const std::vector<std::string> expected = {"--comm",
+                                             "--config",
+                                             "--data",
+                                             "--dump-gradients",
+                                             "--help",
+                                             "--job-key",
+                                             "--keep",
+                                             "--lr",
+                                             "--metrics",
+                                             "--offload-dir",
+                                             "--overwrite",
+                                             "--poison",
+                                             "--record-profile",
+                                             "--resume",
+                                             "--save",
+                                             "--save-every",
+                                             "--shuffle",
+                                             "--steps",
+                                             "--timeout",
+                                             "--trace",
+                                             "--version",
+                                             "--weights",
+                                             "--weights-only-by-name"};
   EXPECT_EQ(dcrun_flags(), expected);
+}
+
+TEST(DcrunOptions, CheckpointsNeedAFolder) {
+  const auto refused = [](std::vector<const char*> more) {
+    more.insert(more.begin(), {"p.dcp", "--data", "synthetic"});
+    const auto o = parse(std::move(more));
+    return !o.ok() && o.status().kind() == base::ErrorKind::Usage;
+  };
+  EXPECT_TRUE(refused({}));  // neither weights nor a checkpoint
+  EXPECT_FALSE(refused({"--resume", "folder"}));
+  EXPECT_TRUE(refused({"--resume", "latest"}));
+  EXPECT_TRUE(refused({"--resume", "latest", "--save", "w.safetensors"}));
+  EXPECT_FALSE(refused({"--resume", "latest", "--save", "folder"}));
+  for (const char* flag : {"--keep", "--save-every"}) {
+    EXPECT_TRUE(refused({"--weights", "init:0", flag, "5"}));
+    EXPECT_TRUE(refused({"--weights", "init:0", flag, "5", "--save", "w.safetensors"}));
+    EXPECT_TRUE(refused({"--weights", "init:0", flag, "0", "--save", "folder"}));
+    EXPECT_FALSE(refused({"--weights", "init:0", flag, "5", "--save", "folder"}));
+  }
 }
 
 }  // namespace

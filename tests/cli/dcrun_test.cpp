@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "runtime/checkpoint/checkpoint_folder.h"
 #include "src/base/archive/safetensors.h"
 #include "src/base/json.h"
 #include "tests/runtime/train/scratch_folder.h"
@@ -87,8 +88,8 @@ TEST_F(Dcrun, PrintsThePlanAndEachStep) {
 }
 
 TEST_F(Dcrun, TwoRunsWriteTheSameBits) {
-  EXPECT_EQ(train(3, "--steps 4 --save " + (folder_ / "a")).code, 0);
-  EXPECT_EQ(train(3, "--steps 4 --poison --save " + (folder_ / "b")).code, 0);
+  EXPECT_EQ(train(3, "--steps 4 --save " + (folder_ / "a/model.safetensors")).code, 0);
+  EXPECT_EQ(train(3, "--steps 4 --poison --save " + (folder_ / "b/model.safetensors")).code, 0);
   const std::string a = read_text(folder_ / "a/model.safetensors");
   EXPECT_FALSE(a.empty());
   EXPECT_EQ(a, read_text(folder_ / "b/model.safetensors"));
@@ -154,7 +155,9 @@ TEST_F(Dcrun, ANormalStopSavesAndSays75) {
     ASSERT_NE(first, std::string::npos) << r.err;
     const std::string words = r.err.substr(first, r.err.find(" (exit", first) - first);
     EXPECT_NE(r.err.find(words, first + 1), std::string::npos) << r.err;
-    auto file = base::archive::SafetensorsFile::open(save + "/model.safetensors");
+    EXPECT_NE(r.err.find("start again with --resume latest"), std::string::npos) << r.err;
+    const std::string saved = *runtime::find_checkpoint(save);
+    auto file = base::archive::SafetensorsFile::open(saved + "/model.safetensors");
     ASSERT_TRUE(file.ok()) << file.status().to_string();
     EXPECT_EQ("stopped on request after step " + file->metadata().at("step"), words);
   }

@@ -34,7 +34,7 @@ class BadInputTest(jobs.JobTest):
 
     def train(self, plan, *options, ranks=2, weights=None, data="synthetic"):
         start = ["-n", str(ranks)] if ranks > 1 else []
-        outputs = ["--save", self.path("out.saved"), "--metrics", self.path("out.jsonl"), "--trace", self.path("out.trace")]
+        outputs = ["--save", self.path("out.saved/model.safetensors"), "--metrics", self.path("out.jsonl"), "--trace", self.path("out.trace")]
         return jobs.dcrun(*start, plan, "--weights", weights or self.model, "--data", data, *outputs, *options)
 
     def damaged(self, source, count):

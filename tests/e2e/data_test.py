@@ -23,7 +23,7 @@ class Data(jobs.JobTest):
 
     def arguments(self, *data, steps=2):
         given = [word for text in data for word in ("--data", text)]
-        return [self.plan, "--weights", self.model, *given, "--steps", str(steps), "--save", self.path("out.saved")]
+        return [self.plan, "--weights", self.model, *given, "--steps", str(steps), "--save", self.path("out.saved/model.safetensors")]
 
     def dcrun(self, *data, steps=2):
         return jobs.dcrun("-n", "2", *self.arguments(*data, steps=steps))
@@ -58,7 +58,7 @@ class Data(jobs.JobTest):
         result = job.finish()
         message = self.refused(result, code, *words)
         step = len([line for line in result.out.splitlines() if line.startswith("step ")])
-        self.assertIn(f"the parameters after step {step} are in {self.path('out.saved')}", message)
+        self.assertIn(f"the parameters after step {step} are in {self.path('out.saved/model.safetensors')}", message)
         self.assertTrue(os.path.getsize(self.path("out.saved/model.safetensors")) > 0)
 
     def test_a_file_cut_short_ends_the_job_with_its_work_saved(self):

@@ -21,7 +21,7 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 # These take longest; started first, they leave no processor idle at the end.
 LONGEST = ("bits_test.py", "stock_test.py", "chains_test.py", "export_models_test.py", "offload_bits_test.py", "recompute_bits_test.py",
-           "cgroup_test.py", "stop_test.py", "profile_test.py")
+           "cgroup_test.py", "resume_test.py", "stop_test.py", "profile_test.py")
 
 
 @dataclasses.dataclass

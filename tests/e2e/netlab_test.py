@@ -42,7 +42,7 @@ class LabTest(bits_case.BitsCase, jobs.JobTest):
         return job
 
     def test_bits_and_bytes(self):
-        files = ["--metrics", self.path("metrics.jsonl"), "--save", self.folder]
+        files = ["--metrics", self.path("metrics.jsonl"), "--save", self.path("model.safetensors")]
         result = self.train(bits_case.STEPS, *files).finish()
         self.assertEqual(result.code, 0, result.err)
         got = running.Run(*running.read_metrics(self.path("metrics.jsonl")), self.path("model.safetensors"))

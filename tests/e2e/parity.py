@@ -117,7 +117,7 @@ def run_case(case, subject, training, folder, launcher):
     run([os.path.join(BIN, "dcc"), "compile", subject.archive, "--world", str(case.world), *chain_options(case.zero),
          "--grad-accum", str(case.accumulation), "--config", config, "--no-cache", "-o", plan])
     arguments = [plan, "--weights", subject.archive, "--data", data, "--steps", str(training.steps),
-                 "--metrics", metrics, "--overwrite", "--dump-gradients", gradients, "--save", saved]
+                 "--metrics", metrics, "--overwrite", "--dump-gradients", gradients, "--save", os.path.join(saved, "model.safetensors")]
     run(launch(launcher, case.world, arguments + (["--poison"] if case.poison else [])))
     with open(metrics) as file:
         rows = [json.loads(line) for line in file][1:]

@@ -51,6 +51,16 @@ class Optimizer:
         self.optimizer = kind(_groups(given.get("groups", []), masters), **options)
         self.scheduler = _scheduler(given.get("schedule", {"kind": "constant", "warmup": 0}), self.optimizer)
 
+    def go_on(self, step, moments):
+        """As after `step` steps that left `moments`, {name: {PyTorch's key: tensor}}."""
+        counts = isinstance(self.optimizer, torch.optim.AdamW)
+        for name, master in self.masters.items():
+            if name in moments:
+                self.optimizer.state[master] = {**({"step": torch.tensor(float(step))} if counts else {}), **{k: v.clone() for k, v in moments[name].items()}}
+        self.optimizer.step()  # of no gradients: the scheduler wants one before its own
+        for _ in range(step):
+            self.scheduler.step()
+
     def step(self):
         """Clips, updates, goes on in the schedule. Returns the norm before clipping."""
         norm = torch.nn.utils.clip_grad_norm_(list(self.masters.values()), self.clip)

@@ -45,6 +45,17 @@ class Training:
         return recipes.config(self.recipe, self.steps)
 
 
+@dataclasses.dataclass
+class Begin:
+    """Where a run goes on: after `step` steps, with parameters and buffers of `state`, `masters` (f32, where the model's are not) and the optimizer's
+    `moments`, {name: {PyTorch's key: tensor}}."""
+
+    step: int
+    state: dict
+    masters: dict
+    moments: dict
+
+
 # Name: (rows reversed, micro-batches and ranks reversed).
 ORDERS = {"given": (False, False), "reversed": (True, True)}
 
@@ -81,17 +92,24 @@ class Reference:
         self.is_reduced = options.dtype != "float32"
         self.start = {k: v.clone() for k, v in workload.module.state_dict().items()}
 
-    def run(self, data, training, order, nudge=None):
+    def run(self, data, training, order, nudge=None, begin=None):
         module = self.workload.module
         module.load_state_dict(self.start)
+        if begin is not None:
+            module.load_state_dict({name: begin.state[strip(name, self.workload.root)] for name in self.start}, assign=False)
         module.train()
         named = {strip(n, self.workload.root): p for n, p in module.named_parameters() if p.requires_grad}
         masters = {n: p.detach().float().clone().requires_grad_() for n, p in named.items()}
         optimizer = recipes.Optimizer(training.config(), masters)
+        if begin is not None:
+            with torch.no_grad():
+                for name, value in begin.masters.items():
+                    masters[name].copy_(value)
+            optimizer.go_on(begin.step, begin.moments)
         buffers = [{n: b.clone() for n, b in module.named_buffers()} for _ in range(training.world)]
         trace = Trace([], [], {}, {})
         generator = None if nudge is None else torch.Generator().manual_seed(nudge)
-        for step in range(training.steps):
+        for step in range(begin.step if begin else 0, training.steps):
             if generator is not None and (step > 0 or self.is_reduced):
                 _nudge(masters, generator)
                 _refresh(named, masters)

@@ -112,7 +112,7 @@ def inspect(plan):
 
 @dataclasses.dataclass
 class Run:
-    """One training: `header` and `steps` of its metrics, `folder` with what --save wrote."""
+    """One training: `header` and `steps` of its metrics, the file `saved` with its weights."""
 
     header: dict
     steps: list
@@ -145,6 +145,7 @@ def train(plan, weights, world, steps, *options, data="synthetic:1", launcher="d
     """Trains and saves; raises CommandFailed if dcrun fails."""
     folder = os.path.dirname(fresh())
     metrics = os.path.join(folder, "metrics.jsonl")
-    arguments = [plan, "--weights", weights, "--data", data, "--steps", str(steps), "--metrics", metrics, "--save", folder, *options]
+    saved = os.path.join(folder, "model.safetensors")
+    arguments = [plan, "--weights", weights, "--data", data, "--steps", str(steps), "--metrics", metrics, "--save", saved, *options]
     run(launch(launcher, world, arguments), env={**os.environ, **(environment or {})})
-    return Run(*read_metrics(metrics), os.path.join(folder, "model.safetensors"))
+    return Run(*read_metrics(metrics), saved)

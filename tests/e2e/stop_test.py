@@ -45,23 +45,25 @@ class StopTest(jobs.JobTest):
         return [(i + random.random()) / count * self.length * 1.05 for i in range(count)]
 
     def saved_step(self):
-        with safe_open(os.path.join(self.save, "model.safetensors"), "pt") as file:
+        whole = os.listdir(self.save)
+        self.assertEqual(len(whole), 1, whole)
+        with safe_open(os.path.join(self.save, whole[0], "model.safetensors"), "pt") as file:
             names = list(file.keys())
             self.assertEqual(len(names), 6)
             for name in names:
                 self.assertTrue(file.get_tensor(name).isfinite().all())
+            self.assertEqual(whole, [f"step-{int(file.metadata()['step']):08}"])
             return int(file.metadata()["step"])
 
     def stopped_together(self, result):
         """All ranks name one step; the file holds it. A job that was faster than the signal ends with 0."""
-        said = [re.search(r"stopped on request after step (\d+) \(exit 75\); the parameters are in ", result.of_rank(r)) for r in range(WORLD)]
+        said = [re.search(r"stopped on request after step (\d+) \(exit 75\), and the state after step \1 is in ", result.of_rank(r)) for r in range(WORLD)]
         self.assertEqual({bool(words) for words in said}, {bool(said[0])}, result.err)
         step = self.saved_step()
         if not said[0]:
             self.assertEqual(step, STEPS, result.err)
             return False
         self.assertEqual([int(words[1]) for words in said], [step] * WORLD)
-        self.assertEqual([n for n in os.listdir(self.save) if n != "model.safetensors"], [])
         return True
 
     def test_dcrun(self):

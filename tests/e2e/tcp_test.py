@@ -47,7 +47,7 @@ class TcpTest(bits_test.BitsTest, jobs.JobTest):
 
     def arguments(self, plan, *options):
         """Of dcrun: saves into the test's folder."""
-        files = ["--metrics", self.path("metrics.jsonl"), "--save", self.folder]
+        files = ["--metrics", self.path("metrics.jsonl"), "--save", self.path("model.safetensors")]
         return [plan, "--weights", self.model, "--data", "synthetic:1", "--steps", str(STEPS), *files, "--overwrite", *options]
 
     def start_all(self, commands):
@@ -159,7 +159,7 @@ class TcpTest(bits_test.BitsTest, jobs.JobTest):
         for job in started:
             result = job.finish()
             self.assertEqual(result.code, 75, result.err)
-            self.assertIn("the parameters are in", result.last_line)
+            self.assertIn("; start again with --resume latest to go on", result.last_line)
 
     def test_ranks_that_do_not_come_are_named(self):
         plan = self.compiled("mlp", 3, 3)

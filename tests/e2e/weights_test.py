@@ -38,7 +38,7 @@ class Weights(jobs.JobTest):
         sys.path.insert(0, os.path.join(running.ROOT, "scripts"))
 
     def train(self, plan, weights, *options):
-        return jobs.dcrun("-n", "2", plan, "--weights", weights, "--data", "synthetic:3", "--save", self.path("out.saved"), *options)
+        return jobs.dcrun("-n", "2", plan, "--weights", weights, "--data", "synthetic:3", "--save", self.path("out.saved/model.safetensors"), *options)
 
     def test_another_models_archive(self):
         for name, arguments in (("m", (nn.GELU,)), ("seed", (nn.GELU, 12, 5)), ("relu", (nn.ReLU,)), ("wide", (nn.GELU, 20))):

@@ -102,7 +102,7 @@ Result<Numbers> train_case(const RandomCase& one, const runtime::plan::Loaded& l
   options.data = {std::filesystem::exists(data) ? data : "synthetic:1"};
   options.steps = kSteps;
   options.metrics = scratch / "metrics.jsonl";
-  options.save = scratch / "saved";
+  options.save = scratch / "saved/model.safetensors";
   options.offload_dir = scratch / "";
   options.poison = true;
   options.settings.optimizer = loaded.plan.optimizer;
@@ -124,8 +124,7 @@ Result<Numbers> train_case(const RandomCase& one, const runtime::plan::Loaded& l
   for (std::thread& rank : ranks) rank.join();
   for (const Status& status : statuses) DC_RETURN_IF_ERROR(status);
   Numbers numbers{metric_rows(options.metrics), {}};
-  DC_ASSIGN_OR_RETURN(const auto saved,
-                      base::archive::SafetensorsFile::open(options.save + "/model.safetensors"));
+  DC_ASSIGN_OR_RETURN(const auto saved, base::archive::SafetensorsFile::open(options.save));
   for (const base::archive::SafeTensor& tensor : saved.tensors()) {
     const auto bytes = saved.bytes(tensor);
     numbers.tensors[tensor.name].assign(bytes.begin(), bytes.end());

@@ -151,6 +151,70 @@ TEST(TokenData, ShuffleIsAPermutationOfItsOwnInEveryEpoch) {
   EXPECT_EQ(sampler.epoch(2), 1);
 }
 
+// Samples of a step, of all ranks and micro-batches.
+std::vector<int64_t> global_batch(int64_t samples, BatchShape shape, const DataStart& start,
+                                  std::optional<uint64_t> shuffle, int64_t step) {
+  std::vector<int64_t> batch;
+  for (int64_t mb = 0; mb < shape.accumulation; ++mb) {
+    for (shape.rank = 0; shape.rank < shape.world; ++shape.rank) {
+      const Sampler sampler(samples, shape, shuffle, start);
+      for (int64_t row = 0; row < shape.rows; ++row) batch.push_back(sampler.sample(step, mb, row));
+    }
+  }
+  return batch;
+}
+
+TEST(Sampler, GoesOnAsIfItHadNotStopped) {
+  const BatchShape shape{2, 3, 0, 2};
+  for (const auto& shuffle : {std::optional<uint64_t>(), std::optional<uint64_t>(7)}) {
+    for (const int64_t samples : {12, 24, 40, 47}) {
+      for (int64_t half = 0; half < 12; ++half) {
+        const Sampler before(samples, shape, shuffle);
+        const DataStart start{half, before.position(half)};
+        EXPECT_EQ(start.position.samples, half * shape.per_step());
+        const Sampler after(samples, shape, shuffle, start);
+        for (int64_t step = half; step < half + 9; ++step) {
+          ASSERT_EQ(global_batch(samples, shape, start, shuffle, step),
+                    global_batch(samples, shape, {}, shuffle, step));
+          ASSERT_EQ(after.epoch(step), before.epoch(step));
+          ASSERT_EQ(after.position(step), before.position(step));
+        }
+      }
+    }
+  }
+}
+
+// From batches of 12 to batches of 5 in the middle of an epoch: no sample is left out or read twice
+// until less than a batch is left.
+TEST(Sampler, AnotherGlobalBatchReadsOnFromTheNextSample) {
+  constexpr int64_t kSamples = 40;
+  const BatchShape wide{2, 3, 0, 2}, narrow{1, 5, 0, 1};
+  for (const auto& shuffle : {std::optional<uint64_t>(), std::optional<uint64_t>(7)}) {
+    for (const int64_t half : {1, 2, 3}) {  // 3: the epoch of the wide batches ends with 4 left
+      std::vector<int64_t> read;
+      for (int64_t step = 0; step < half; ++step) {
+        for (const int64_t s : global_batch(kSamples, wide, {}, shuffle, step)) read.push_back(s);
+      }
+      const DataStart start{half, Sampler(kSamples, wide, shuffle).position(half)};
+      const Sampler after(kSamples, narrow, shuffle, start);
+      int64_t step = half;
+      for (; after.epoch(step) == 0; ++step) {
+        for (const int64_t s : global_batch(kSamples, narrow, start, shuffle, step))
+          read.push_back(s);
+      }
+      EXPECT_EQ(after.position(step).samples, static_cast<int64_t>(read.size()));
+      const std::set<int64_t> different(read.begin(), read.end());
+      EXPECT_EQ(different.size(), read.size());
+      EXPECT_LT(kSamples - static_cast<int64_t>(read.size()), narrow.per_step());
+      EXPECT_EQ(after.epoch(step), 1);
+      if (!shuffle) {
+        EXPECT_EQ(*different.rbegin(), static_cast<int64_t>(read.size()) - 1);
+        EXPECT_EQ(global_batch(kSamples, narrow, start, shuffle, step)[0], 0);
+      }
+    }
+  }
+}
+
 TEST(TokenData, ComplaintsSayWhatToDo) {
   const ScratchFolder folder;
   const std::string path = folder.write("t.bin", counting_tokens<uint16_t>(40));

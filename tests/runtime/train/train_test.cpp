@@ -118,7 +118,7 @@ void compare_with_reference(int world, int accumulation, bool poison) {
   TrainOptions options;
   options.steps = 5;
   options.poison = poison;
-  options.save = folder / "save/deeper";
+  options.save = folder / "save/deeper/model.safetensors";
   options.dump_gradients = folder / "gradients";
   options.metrics = folder / "run.jsonl";
   options.trace = folder / "trace.json";
@@ -130,7 +130,7 @@ void compare_with_reference(int world, int accumulation, bool poison) {
   }
   std::vector<double> gradient, losses;
   const auto expected = reference(drawn_start(), hand, 5, &gradient, &losses);
-  const auto w = read_tensor(options.save + "/model.safetensors", "model.w");
+  const auto w = read_tensor(options.save, "model.w");
   const auto g = read_tensor(options.dump_gradients + "/gradients.safetensors", "model.w");
   ASSERT_EQ(w.size(), expected.size());
   ASSERT_EQ(g.size(), expected.size());
@@ -201,13 +201,13 @@ TEST(Train, StateMayLiveOutsideTheDevice) {
         TrainOptions options;
         options.steps = 5;
         options.poison = true;
-        options.save = folder / "save";
+        options.save = folder / "save/model.safetensors";
         options.metrics = folder / "run.jsonl";
         options.offload_dir = folder / "";
         const TrainingPlan hand(world, accumulation, true, home);
         for (const Status& status : run_job(hand.plan, options).statuses)
           ASSERT_TRUE(status.ok()) << status.to_string();
-        const auto w = read_tensor(options.save + "/model.safetensors", "model.w");
+        const auto w = read_tensor(options.save, "model.w");
         if (expected.empty()) expected = w;
         EXPECT_EQ(w, expected);
         const auto header = base::parse_json_value(
@@ -237,11 +237,11 @@ TEST(Train, StateOnDiskNeedsAFolder) {
 TEST(Train, ASavedStateIsTheNextRunsStart) {
   const ScratchFolder folder;
   TrainOptions options;
-  options.save = folder / "one";
+  options.save = folder / "one/model.safetensors";
   ASSERT_TRUE(run_job(TrainingPlan(3, 1).plan, options).statuses[0].ok());
   TrainOptions next;
   next.weights = folder / "one/model.safetensors";
-  next.save = folder / "two";
+  next.save = folder / "two/model.safetensors";
   TrainingPlan still(2, 1);
   still.plan.optimizer.groups[0].lr = 0;
   ASSERT_TRUE(run_job(still.plan, next).statuses[0].ok());
@@ -270,11 +270,11 @@ TEST(Train, ANonFiniteNumberIsNamedAndChangesNothing) {
     TrainOptions options;
     options.steps = 4;
     options.data = {poisoned_data(folder, 5, in_loss)};  // rank 1 of step 3
-    options.save = folder / "saved";
+    options.save = folder / "saved/model.safetensors";
     const JobResult job = run_job(TrainingPlan(2, 1).plan, options);
     TrainOptions before = options;
     before.steps = 2;
-    before.save = folder / "before";
+    before.save = folder / "before/model.safetensors";
     ASSERT_TRUE(run_job(TrainingPlan(2, 1).plan, before).statuses[0].ok());
     for (const Status& status : job.statuses) {
       ASSERT_FALSE(status.ok());
@@ -299,8 +299,8 @@ TEST(Train, AStateThatIsNotFiniteIsNeverWritten) {
   std::memcpy(bytes.data() + layout->tensors[0].offset + 69 * 4, &infinite, 4);  // rank 1's
   TrainOptions options;
   options.weights = folder.write("bad.safetensors", bytes);
-  options.save = folder / "saved";
-  std::filesystem::create_directory(options.save);
+  options.save = folder / "saved/model.safetensors";
+  std::filesystem::create_directory(folder / "saved");
   const std::string older = folder.write("saved/model.safetensors", "older");
   options.overwrite = true;
   const JobResult job = run_job(hand.plan, options);
@@ -319,11 +319,11 @@ TEST(Train, WorkIsNotReplacedUnlessAsked) {
   const TrainingPlan hand(2, 1);
   TrainOptions options;
   options.steps = 3;
-  options.save = folder / "saved";
+  options.save = folder / "saved/model.safetensors";
   options.metrics = folder / "run.jsonl";
   ASSERT_TRUE(run_job(hand.plan, options).statuses[0].ok());
   const std::string metrics = read_text(options.metrics);
-  const std::string saved = read_text(options.save + "/model.safetensors");
+  const std::string saved = read_text(options.save);
   for (const bool by_save : {true, false}) {
     TrainOptions again = options;
     again.steps = 1;
@@ -335,13 +335,13 @@ TEST(Train, WorkIsNotReplacedUnlessAsked) {
     }
     EXPECT_NE(job.statuses[0].sentence().find("--overwrite"), std::string::npos);
     EXPECT_EQ(read_text(options.metrics), metrics);
-    EXPECT_EQ(read_text(options.save + "/model.safetensors"), saved);
+    EXPECT_EQ(read_text(options.save), saved);
   }
   options.overwrite = true;
   options.steps = 1;
   ASSERT_TRUE(run_job(hand.plan, options).statuses[0].ok());
   EXPECT_NE(read_text(options.metrics), metrics);
-  EXPECT_NE(read_text(options.save + "/model.safetensors"), saved);
+  EXPECT_NE(read_text(options.save), saved);
 }
 
 TEST(Train, OneRunAtATimeWritesAnOutput) {

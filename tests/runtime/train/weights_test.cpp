@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "runtime/train/elements.h"
+#include "runtime/kernel/elements.h"
 #include "src/base/archive/safetensors.h"
 #include "tests/runtime/train/scratch_folder.h"
 #include "tests/runtime/train/training_plan.h"

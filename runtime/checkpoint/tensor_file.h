@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
@@ -31,6 +33,10 @@ class TensorFile {
   // logical order, cast to the file's type.
   base::Status write(size_t tensor, int64_t first, int64_t count, const BoundTensor& source,
                      int64_t source_first);
+  // Writes elements from `first` on of the tensor `name`, which is one of the file's: bytes of its
+  // own dtype.
+  base::Status write_bytes(const std::string& name, int64_t first,
+                           std::span<const std::byte> bytes);
   // Collective: everything reaches the disk, then the file appears under its name, unless `mine` or
   // any rank's writing failed.
   base::Status finish(base::Status mine);
@@ -42,7 +48,8 @@ class TensorFile {
   base::OutputFile file_;
   Communicator* control_;
   std::vector<FileTensor> tensors_;
-  std::vector<int64_t> offsets_;  // of each tensor, from the start of the file
+  std::unordered_map<std::string, size_t> by_name_;  // lookups only
+  std::vector<int64_t> offsets_;                     // of each tensor, from the start of the file
   std::vector<std::byte> chunk_;
 };
 

@@ -1,4 +1,4 @@
-#include "runtime/train/elements.h"
+#include "runtime/kernel/elements.h"
 
 #include <algorithm>
 #include <bit>

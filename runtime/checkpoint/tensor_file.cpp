@@ -1,10 +1,10 @@
-#include "runtime/train/tensor_file.h"
+#include "runtime/checkpoint/tensor_file.h"
 
 #include <algorithm>
 #include <optional>
 
-#include "runtime/train/agreement.h"
-#include "runtime/train/elements.h"
+#include "runtime/comm/agreement.h"
+#include "runtime/kernel/elements.h"
 #include "src/base/archive/safetensors.h"
 
 namespace dc::runtime {
@@ -55,6 +55,9 @@ Result<TensorFile> TensorFile::create(const std::string& path, std::vector<FileT
   DC_RETURN_IF_ERROR(agree(control, std::move(status), "opening " + temporary));
   TensorFile result(std::move(*file), control);
   result.tensors_ = std::move(tensors);
+  for (size_t i = 0; i < result.tensors_.size(); ++i) {
+    result.by_name_.emplace(result.tensors_[i].name, i);
+  }
   for (const auto& entry : layout.tensors) result.offsets_.push_back(entry.offset);
   result.chunk_.resize(kChunkElements * sizeof(double));
   return result;
@@ -83,6 +86,13 @@ Status TensorFile::write(size_t tensor, int64_t first, int64_t count, const Boun
         {reinterpret_cast<const uint8_t*>(chunk_.data()), static_cast<size_t>(part * out_bytes)}));
   }
   return base::ok_status();
+}
+
+Status TensorFile::write_bytes(const std::string& name, int64_t first,
+                               std::span<const std::byte> bytes) {
+  const size_t tensor = by_name_.at(name);
+  return file_.write_at(offsets_[tensor] + first * base::byte_size(tensors_[tensor].dtype),
+                        {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
 }
 
 Status TensorFile::finish(Status mine) {

@@ -1,0 +1,44 @@
+#include "runtime/train/output_places.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "runtime/checkpoint/tensor_file.h"
+#include "src/base/file.h"
+
+namespace dc::runtime {
+
+using base::ErrorKind;
+using base::Status;
+
+Status prepare_folder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!std::filesystem::is_directory(folder)) {
+    return Status(ErrorKind::CannotWrite, "DC6311",
+                  folder + ": this folder cannot be made" +
+                      (error ? " (" + error.message() + ")" : std::string()) +
+                      "; choose one you may write to");
+  }
+  return prepare_file(folder + "/model.safetensors");
+}
+
+Status check_shared(const std::string& folder, Communicator& control) {
+  Status status = TensorFile::create(folder + "/model.safetensors", {}, {}, control).status();
+  return std::move(status).add_context("all ranks write into " + folder +
+                                       ", so give a folder that their hosts share");
+}
+
+Status prepare_file(const std::string& path) {
+  if (std::filesystem::is_directory(path)) {
+    return Status(ErrorKind::CannotWrite, "DC6312", path + " is a folder; give a file name");
+  }
+  if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) {
+    if (access(path.c_str(), W_OK) == 0) return base::ok_status();  // a pipe or a device
+    return Status(ErrorKind::CannotWrite, "DC6313", path + " cannot be written to");
+  }
+  return base::check_writable(path);
+}
+
+}  // namespace dc::runtime

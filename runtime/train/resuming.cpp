@@ -1,0 +1,102 @@
+#include "runtime/train/resuming.h"
+
+#include <filesystem>
+
+#include "runtime/checkpoint/checkpoint_folder.h"
+#include "runtime/checkpoint/restore.h"
+#include "runtime/comm/agreement.h"
+#include "runtime/train/train.h"
+
+namespace dc::runtime {
+namespace {
+
+using base::ErrorKind;
+using base::JsonValue;
+using base::Result;
+using base::Status;
+
+// The newest other checkpoint of the same folder that is whole to the last byte and fits.
+std::string last_good(const std::string& path, const plan::Plan& plan,
+                      const std::vector<StatePart>& parts) {
+  const std::string root = std::filesystem::path(path).parent_path().string();
+  const std::vector<StoredCheckpoint> all = CheckpointFolder(root.empty() ? "." : root).list();
+  for (auto other = all.rbegin(); other != all.rend(); ++other) {
+    std::error_code none;
+    if (std::filesystem::equivalent(other->path, path, none)) continue;
+    auto reader = CheckpointReader::open(other->path);
+    const bool good =
+        reader.ok() && check_fits(plan, **reader, parts).ok() && (*reader)->verify().ok();
+    if (good) return other->path;
+  }
+  return "";
+}
+
+Status with_offer(Status status, const std::string& path, const plan::Plan& plan,
+                  const std::vector<StatePart>& parts) {
+  if (status.ok()) return status;
+  const std::string other = last_good(path, plan, parts);
+  return std::move(status).add_context(other.empty() ? "there is no other checkpoint beside it"
+                                                     : "the last good one is " + other +
+                                                           ": use --resume " + other);
+}
+
+// Rank 0 chooses, so that all take the same.
+Result<std::string> choose(const std::string& from, const std::string& save,
+                           Communicator& control) {
+  std::string path;
+  Status status;
+  if (control.rank().v == 0) {
+    const bool latest = from == kLatest;
+    if (latest) {
+      const auto all = CheckpointFolder(save).list();
+      if (!all.empty()) path = all.back().path;
+    } else {
+      auto found = find_checkpoint(from);
+      if (found.ok()) path = *found;
+      if (!found.ok()) status = std::move(found).status();
+    }
+  }
+  DC_RETURN_IF_ERROR(agree(control, std::move(status), "looking for a checkpoint"));
+  return broadcast_text(control, path);
+}
+
+std::string shown(const JsonValue& value) {
+  return value.is_string() ? *value.to_string() : value.dump();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Resuming>> Resuming::open(const std::string& from, const std::string& save,
+                                                 const plan::Plan& plan, Communicator& control) {
+  DC_ASSIGN_OR_RETURN(const std::string path, choose(from, save, control));
+  if (path.empty()) return std::unique_ptr<Resuming>();
+  auto parts = parts_to_load(plan, control.rank().v);
+  DC_RETURN_IF_ERROR(
+      agree(control, parts.ok() ? Status() : parts.status(), "looking at the plan's state"));
+  auto reader = CheckpointReader::open(path);
+  Status status = reader.ok() ? check_fits(plan, **reader, *parts) : reader.status();
+  DC_RETURN_IF_ERROR(
+      agree(control, with_offer(std::move(status), path, plan, *parts), "opening its checkpoint"));
+  DC_RETURN_IF_ERROR(check_equal(control, std::to_string((*reader)->run().step), "checkpoint"));
+  return std::unique_ptr<Resuming>(new Resuming(std::move(*reader), std::move(*parts)));
+}
+
+std::string Resuming::differences(const JsonValue& now) const {
+  const JsonValue& before = reader_->run().configuration;
+  std::string text;
+  for (const auto& [key, value] : now.members()) {
+    const JsonValue* old = before.find(key);
+    if (old == nullptr ||
+        old->dump(JsonValue::Order::Sorted) == value.dump(JsonValue::Order::Sorted)) {
+      continue;
+    }
+    text += (text.empty() ? "" : ", ") + key + " " + shown(value) + " instead of " + shown(*old);
+  }
+  return text;
+}
+
+Status Resuming::restore(const plan::Plan& plan, const StateMemory& memory) {
+  return with_offer(restore_state(plan, *reader_, parts_, memory), reader_->path(), plan, parts_);
+}
+
+}  // namespace dc::runtime

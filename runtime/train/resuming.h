@@ -1,0 +1,39 @@
+// --resume: which checkpoint, whether it fits, and what is different now.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/checkpoint/reader.h"
+#include "runtime/checkpoint/state_memory.h"
+#include "runtime/checkpoint/state_parts.h"
+#include "runtime/comm/communicator.h"
+#include "runtime/train/sampling.h"
+
+namespace dc::runtime {
+
+class Resuming {
+ public:
+  // Collective. `from`: --resume; `save`: --save, where "latest" looks. Null if "latest" found no
+  // checkpoint. Errors of the checkpoint name the newest other one that is whole.
+  static base::Result<std::unique_ptr<Resuming>> open(const std::string& from,
+                                                      const std::string& save,
+                                                      const plan::Plan& plan,
+                                                      Communicator& control);
+
+  const std::string& path() const { return reader_->path(); }
+  DataStart start() const { return {reader_->run().step, reader_->run().data}; }
+  // What this run does differently, as a clause; empty if nothing. `now`: of run_configuration().
+  std::string differences(const base::JsonValue& now) const;
+  // Fills this rank's part of the state.
+  base::Status restore(const plan::Plan& plan, const StateMemory& memory);
+
+ private:
+  Resuming(std::unique_ptr<CheckpointReader> reader, std::vector<StatePart> parts)
+      : reader_(std::move(reader)), parts_(std::move(parts)) {}
+  std::unique_ptr<CheckpointReader> reader_;
+  std::vector<StatePart> parts_;
+};
+
+}  // namespace dc::runtime

@@ -1,0 +1,17 @@
+// What a checkpoint says of the run that wrote it.
+#pragma once
+
+#include "runtime/checkpoint/index.h"
+#include "runtime/plan/plan.h"
+#include "runtime/train/train.h"
+
+namespace dc::runtime {
+
+// Settings that decide what the steps compute, by name: a run with others goes on differently.
+base::JsonValue run_configuration(const plan::Plan& plan, const TrainOptions& options);
+
+// After `steps` updates in all.
+RunState run_state(const plan::Plan& plan, const std::string& digest, const TrainOptions& options,
+                   int64_t steps, const DataPosition& position);
+
+}  // namespace dc::runtime
