@@ -12,6 +12,7 @@ import traceback
 
 from . import trial
 
+GRACE = 5  # seconds after its limit in which a family may say where it was
 MEMORY = 8 << 30  # bytes of data that a family's process may hold
 
 
@@ -62,7 +63,7 @@ def run_all(families, store, programs, at_once, limit, report):
     while waiting or running:
         while waiting and len(running) < at_once:
             family = waiting.pop(0)
-            running[_start(family, store, programs)] = (family, time.monotonic())
+            running[_start(family, store, programs, limit)] = (family, time.monotonic())
         pid, _ = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
             time.sleep(0.05)
@@ -77,11 +78,11 @@ def run_all(families, store, programs, at_once, limit, report):
 
 def _end_late(running, limit):
     for pid, (_, since) in running.items():
-        if time.monotonic() - since > limit:
+        if time.monotonic() - since > limit + GRACE:
             os.killpg(pid, signal.SIGKILL)
 
 
-def _start(family, store, programs):
+def _start(family, store, programs, limit):
     """Forks a process in a group of its own that tries the family and writes its result."""
     with_path = store.path(family)
     if os.path.exists(with_path):
@@ -96,7 +97,7 @@ def _start(family, store, programs):
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
         try:
-            outcome = trial.attempt(family, folder, programs)
+            outcome = trial.attempt(family, folder, programs, since + limit)
         except trial.Ended as ended:
             outcome = trial.Outcome(ended.status, ended.detail)
         except BaseException:

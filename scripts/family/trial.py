@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import traceback
 
 import torch
@@ -43,8 +44,8 @@ class Ended(Exception):
         self.status, self.detail = status, detail
 
 
-def attempt(family, folder, programs):
-    """Returns the Outcome. `folder`: an empty one for files; `programs`: where dcc and dcrun are."""
+def attempt(family, folder, programs, until):
+    """Returns the Outcome. `folder`: an empty one for files; `programs`: where dcc and dcrun are; `until`: the time.monotonic() at which to give up."""
     torch.set_num_threads(1)
     reference = os.path.join(folder, "stock.pt")
     said = _forked(lambda: _stock(family, reference), folder)
@@ -53,7 +54,7 @@ def attempt(family, folder, programs):
     found = torch.load(reference, weights_only=False)
     outcome = Outcome(TRAINED, "", found.values, found.recipe, found.parameters)
     try:
-        _train(family, found, folder, programs)
+        _train(family, found, folder, programs, until)
         ratio, where = _distance(found, folder)
         given = " ".join(_further(family, found.values))
         outcome.detail = f"{ratio:.2g} of the bound ({where})" + (f", with {given}" if given else "")
@@ -75,7 +76,7 @@ def _stock(family, path):
     return ""
 
 
-def _train(family, found, folder, programs):
+def _train(family, found, folder, programs, until):
     from safetensors.torch import save_file
 
     config, model, plan = (os.path.join(folder, n) for n in ("config.json", "model.pt2", "plan.dcp"))
@@ -85,12 +86,12 @@ def _train(family, found, folder, programs):
     said = _forked(lambda: _export(config, model, family.task.batch, further), folder)
     code, _, sentence = said.partition(" ")
     _judge("export", int(code), sentence)
-    _command("compile", [os.path.join(programs, "dcc"), "compile", model, "--world", str(stock.WORLD), "-o", plan, "--no-cache"])
+    _command("compile", [os.path.join(programs, "dcc"), "compile", model, "--world", str(stock.WORLD), "-o", plan, "--no-cache"], until)
     save_file(found.start, os.path.join(folder, "weights.safetensors"))
     data = _write_data(found.data, model, folder)
     _command("dcrun", [os.path.join(programs, "dcrun"), "-n", str(stock.WORLD), plan, "--weights", os.path.join(folder, "weights.safetensors"),
                        "--data", data, "--steps", str(stock.STEPS), "--metrics", os.path.join(folder, "metrics.jsonl"), "--overwrite",
-                       "--dump-gradients", folder, "--timeout", "60"])
+                       "--dump-gradients", folder, "--timeout", "60"], until)
 
 
 def _further(family, values):
@@ -154,11 +155,13 @@ def _distance(found, folder):
     return max(shares, key=lambda share: share[0] if share[0] == share[0] else float("inf"))
 
 
-def _command(stage, command):
+def _command(stage, command, until):
+    """Runs a program to its end, or until that time; raises Ended where it does not do its work."""
+    since = time.monotonic()
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=max(0, until - since), stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired:
-        raise Ended(CRASH, f"{stage}: no end within 300 s") from None
+        raise Ended(CRASH, f"{stage}: no end after {time.monotonic() - since:.0f} s, when the family's time was up; give --limit more") from None
     _judge(stage, result.returncode, _message(result.stderr))
 
 
