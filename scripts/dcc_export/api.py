@@ -95,7 +95,7 @@ def export_train_step(
     if optimizer is not None or clip_norm is not None:
         options = _optimizer(step, root, optimizer, clip_norm)
     device = "cuda" if attention == "cuda-flash" else None
-    dims = _dynamic(dynamic_shapes, names, examples, headless)
+    dims = DynamicDims(dynamic_shapes, names, examples) if dynamic_shapes else None
     with unchanged(module), torch.enable_grad():
         tensors = dims.fake_examples() if dims else examples
         with faked(step, tensors) if headless else contextlib.nullcontext(tensors) as tensors:
@@ -119,14 +119,6 @@ def export_train_step(
             check = functools.partial(_check_sizes, step, examples, dims, names, root, seed, stock)
             line = _save_checked(exported, description, path, check)
     return _report(path, program, step, description, line)
-
-
-def _dynamic(shapes, names, examples, headless):
-    if not shapes:
-        return None
-    if headless:
-        raise ExportError("a headless archive has fixed shapes; leave out dynamic_shapes or headless")
-    return DynamicDims(shapes, names, examples)
 
 
 def _save_checked(exported, description, path, check):

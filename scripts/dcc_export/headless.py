@@ -7,19 +7,23 @@ buffers (rotary frequencies, position ids) are real and stored.
 import contextlib
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from .errors import ExportError
 
 
 @contextlib.contextmanager
 def faked(step, examples):
-    """Inside, the tensors of `step` are fake; yields fake examples. Restores everything."""
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    """Inside, the tensors of `step` are fake; yields fake examples. Restores everything.
+
+    Examples that are fake already (dims with symbols) stay as they are, and the rest joins their mode.
+    """
+    fakes = [t for t in examples if isinstance(t, FakeTensor)]
+    mode = fakes[0].fake_mode if fakes else FakeTensorMode(allow_non_fake_inputs=True)
     undo = _replace_tensors(step, mode)
     try:
         with mode:
-            yield [torch.empty(t.shape, dtype=t.dtype) for t in examples]
+            yield fakes or [torch.empty(t.shape, dtype=t.dtype) for t in examples]
     finally:
         for table, name, original in undo:
             table[name] = original

@@ -121,6 +121,21 @@ class Bound(unittest.TestCase):
         bound = running.compile_plan(model, 2, 2, 1, *dims_of({"batch": 4, "seq": 16}))
         self.assertEqual(listing(bound), listing(running.compile_plan(running.archive("tiny-bert", "--batch", "4", "--seq", "16"), 2, 2)))
 
+    def test_without_weights(self):
+        """Graph, description and plans are those of the archive with weights; the twin that is compared in its place is dynamic too."""
+        full = running.archive("tiny-llama", "--dynamic", "batch,seq", "--dtype", "bfloat16")
+        less = running.fresh(".pt2")
+        code, said = export_case.run_command("--preset", "tiny-llama", "--dynamic", "batch,seq", "--headless", "-o", less)
+        self.assertEqual(code, 0, said)
+        self.assertRegex(said, "a small twin was compared: check: loss and every gradient equal .* 2 samples")
+        for entry in ("models/model.json", "extra/dcc.json"):
+            self.assertEqual(*(json.loads(export_case.read_entry(model, entry)) for model in (less, full)))
+        result, _ = dcc("compile", less, "--world", "2")
+        self.assertEqual(result.returncode, 78, result.stderr)
+        for sizes in ({"batch": 4, "seq": 16}, {"batch": 3, "seq": 9}):
+            plans = [listing(running.compile_plan(model, 2, 2, 1, *dims_of(sizes))) for model in (less, full)]
+            self.assertEqual(*(re.sub(r" record=\S+", "", "\n".join(plan)) for plan in plans))
+
     def test_joint_exports_of_pytorch(self):
         from torch.export.experimental import _export_forward_backward
 
