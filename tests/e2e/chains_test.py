@@ -10,7 +10,7 @@ import json
 import os
 import unittest
 
-import bits_test
+import bits_case
 import running
 from compile_test import dcc
 
@@ -35,16 +35,16 @@ def chain_of(*passes):
 @functools.cache
 def need(subject, world, accumulation, settings):
     """Device bytes of the just-in-time plan. Budgets are 4 % above it or more: another order may take a layout up to 3 % more."""
-    model = running.archive(*bits_test.SUBJECTS[subject])
-    config = running.train_config(**bits_test.SETTINGS[settings])
+    model = running.archive(*bits_case.SUBJECTS[subject])
+    config = running.train_config(**bits_case.SETTINGS[settings])
     plan = running.compile_plan(model, world, 3, accumulation, config=config)
     return running.inspect(plan)["arena_bytes"][0]
 
 
 def compiled(subject, settings, *options):
     """What `dcc compile --json` says."""
-    config = running.train_config(**bits_test.SETTINGS[settings])
-    return json.loads(dcc("compile", running.archive(*bits_test.SUBJECTS[subject]), "--config", config, "--no-cache", "--json", "-o", running.fresh(),
+    config = running.train_config(**bits_case.SETTINGS[settings])
+    return json.loads(dcc("compile", running.archive(*bits_case.SUBJECTS[subject]), "--config", config, "--no-cache", "--json", "-o", running.fresh(),
                           *options).stdout)
 
 
@@ -72,14 +72,14 @@ def fits(chain, cell):
     return "greedily" not in chain and "fast-free" not in chain and "by-block" not in chain and not chain.startswith(("deepcompile", "zero", "fsdp")) and cell[4]
 
 
-class Chains(bits_test.BitsTest):
+class Chains(bits_case.BitsCase):
     def verify(self, chain, cell):
         subject, world, accumulation, settings, budget = cell
         with self.subTest(chain, cell=cell):
             order = "per-micro-batch"
-            expected = bits_test.run_once(subject, world, 3, accumulation, order, settings)
+            expected = bits_case.run_once(subject, world, 3, accumulation, order, settings)
             options = ("--memory", str(int(need(subject, world, accumulation, settings) * budget))) if fits(chain, cell) else ()
-            got = bits_test.run_new(subject, world, chain, accumulation, order, settings, options=("--poison",), compile_options=options)
+            got = bits_case.run_new(subject, world, chain, accumulation, order, settings, options=("--poison",), compile_options=options)
             self.assert_same(expected, got, chain)
 
     def test_named_chains_and_single_passes(self):
@@ -106,8 +106,8 @@ class Chains(bits_test.BitsTest):
             with self.subTest(chain, subject=subject, world=world):
                 placed = compiled(subject, settings, "--world", str(world), "--passes", chain, "--profile", profile)["parameters"]
                 self.assertTrue(0 < placed["sharded_state"] < placed["count"], placed)
-                expected = bits_test.run_once(subject, world, 3, accumulation, "per-micro-batch", settings)
-                got = bits_test.run_new(subject, world, chain, accumulation, "per-micro-batch", settings, options=("--poison",),
+                expected = bits_case.run_once(subject, world, 3, accumulation, "per-micro-batch", settings)
+                got = bits_case.run_new(subject, world, chain, accumulation, "per-micro-batch", settings, options=("--poison",),
                                         compile_options=("--profile", profile))
                 self.assert_same(expected, got, chain)
 

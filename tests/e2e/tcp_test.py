@@ -14,11 +14,11 @@ import socket
 import sys
 import unittest
 
-import bits_test
+import bits_case
 import jobs
 import running
 
-STEPS = bits_test.STEPS
+STEPS = bits_case.STEPS
 
 
 def free_port():
@@ -39,10 +39,10 @@ def agent(rank, world, port, *options):
     return [*torchrun, *(options or ("--node-rank", str(rank), "--master-addr", "127.0.0.1", "--master-port", str(port)))]
 
 
-class TcpTest(bits_test.BitsTest, jobs.JobTest):
+class TcpTest(bits_case.BitsCase, jobs.JobTest):
     def compiled(self, subject, world, zero, *options):
-        self.model = running.archive(*bits_test.SUBJECTS[subject])
-        config = running.train_config(**bits_test.CLIPPED)
+        self.model = running.archive(*bits_case.SUBJECTS[subject])
+        config = running.train_config(**bits_case.CLIPPED)
         return running.compile_plan(self.model, world, zero, 1, *options, config=config)
 
     def arguments(self, plan, *options):
@@ -73,26 +73,26 @@ class TcpTest(bits_test.BitsTest, jobs.JobTest):
     def test_by_hand(self):
         for subject, world, zero in (("mlp", 3, 0), ("tiny-llama", 2, 3), ("tiny-llama bfloat16", 3, 2)):
             with self.subTest(subject, world=world, zero=zero):
-                expected = bits_test.run_once(subject, world, zero)
+                expected = bits_case.run_once(subject, world, zero)
                 plan = self.compiled(subject, world, zero)
                 self.assert_same(expected, self.trained(self.hosts(world, self.arguments(plan))), "by hand")
 
     def test_streams_of_their_own(self):
         """Collectives beside the compute, several communicators at once; poisoned memory."""
-        chain = ",".join((bits_test.TO_SCHEDULE.format(3), "prefetch-gathers", "overlap-reductions", "layout-arenas"))
-        expected = bits_test.run_once("tiny-llama", 3, 3)
+        chain = ",".join((bits_case.TO_SCHEDULE.format(3), "prefetch-gathers", "overlap-reductions", "layout-arenas"))
+        expected = bits_case.run_once("tiny-llama", 3, 3)
         plan = self.compiled("tiny-llama", 3, chain)
         self.assert_same(expected, self.trained(self.hosts(3, self.arguments(plan, "--poison"))), "moved")
 
     def test_dcrun_starts_the_ranks(self):
-        got = bits_test.run_new("mlp", 3, 2, options=("--comm", "tcp"))
+        got = bits_case.run_new("mlp", 3, 2, options=("--comm", "tcp"))
         self.assertEqual(got.header["communicator"], "tcp")
-        self.assert_same(bits_test.run_once("mlp", 3, 2), got, "--comm tcp")
+        self.assert_same(bits_case.run_once("mlp", 3, 2), got, "--comm tcp")
 
     def test_one_agent(self):
-        got = bits_test.run_new("mlp", 3, 2, options=("--comm", "tcp"), launcher="torchrun")
+        got = bits_case.run_new("mlp", 3, 2, options=("--comm", "tcp"), launcher="torchrun")
         self.assertEqual((got.header["launcher"], got.header["communicator"]), ("torchrun", "tcp"))
-        self.assert_same(bits_test.run_once("mlp", 3, 2), got, "torchrun --comm tcp")
+        self.assert_same(bits_case.run_once("mlp", 3, 2), got, "torchrun --comm tcp")
 
     def agents(self, *options):
         plan, port = self.compiled("mlp", 2, 3), free_port()
@@ -102,13 +102,13 @@ class TcpTest(bits_test.BitsTest, jobs.JobTest):
 
     def test_two_agents_of_torchrun(self):
         """Static rendezvous: the first agent's store is at MASTER_PORT."""
-        self.assert_same(bits_test.run_once("mlp", 2, 3), self.trained(self.agents()), "two agents")
+        self.assert_same(bits_case.run_once("mlp", 2, 3), self.trained(self.agents()), "two agents")
 
     def test_two_agents_that_find_each_other(self):
         """c10d rendezvous: the store that the ranks see is not the endpoint's."""
         options = ("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:{port}", "--rdzv-id", "test")
         got = self.trained(self.agents(*options, "--local-addr", "127.0.0.1"))
-        self.assert_same(bits_test.run_once("mlp", 2, 3), got, "two agents")
+        self.assert_same(bits_case.run_once("mlp", 2, 3), got, "two agents")
 
     def test_profile(self):
         """Every rank is started with the same words; only rank 0 writes."""
