@@ -4,11 +4,11 @@
 // of every value, so any rank of any later job can put together whatever range it needs.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "runtime/plan/plan.h"
@@ -25,7 +25,9 @@ struct ValueId {
   ValueKind kind = ValueKind::Parameter;
   std::string fqn;  // canonical name of the parameter or buffer
   int rank = -1;    // of a buffer that every rank has for itself; -1: all ranks have the same
-  auto operator<=>(const ValueId&) const = default;
+  bool operator<(const ValueId& other) const {
+    return std::tie(kind, fqn, rank) < std::tie(other.kind, other.fqn, other.rank);
+  }
 };
 // "exp_avg 'lm_head.weight'"
 std::string describe(const ValueId& value);

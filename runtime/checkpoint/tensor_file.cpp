@@ -30,6 +30,7 @@ int64_t FileTensor::numel() const {
 Result<TensorFile> TensorFile::create(const std::string& path, std::vector<FileTensor> tensors,
                                       const Metadata& metadata, Communicator& control) {
   std::vector<base::archive::SafeTensor> entries;
+  entries.reserve(tensors.size());
   for (const FileTensor& tensor : tensors) {
     entries.push_back({tensor.name, tensor.dtype, tensor.sizes, 0, 0});
   }

@@ -15,8 +15,7 @@ base::Result<HostSpace> HostSpace::create(int64_t bytes) {
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) {
     return base::Status(base::ErrorKind::OutOfMemory, "DC6701",
-                        "cannot get " + std::to_string(bytes) +
-                            " bytes of host memory (" +
+                        "cannot get " + std::to_string(bytes) + " bytes of host memory (" +
                             std::strerror(errno) +
                             "); free memory, compile with --offload-space disk, or leave out "
                             "--save-every, which keeps a copy of the state");
