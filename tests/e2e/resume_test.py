@@ -134,9 +134,20 @@ class StraightTest(ResumeCase):
         self.assertEqual(len(self.numbers("halves")), STEPS)
         self.assertEqual(self.numbers("straight"), self.numbers("halves"))
         self.assert_same_state(self.state("straight"), self.state("halves"))
+        self.verify_memory(world, "--offload-dir" in options)
         expected = {"exp_avg", "exp_avg_sq"} if settings["optimizer"]["kind"] == "adamw" else {"momentum_buffer"}
         kinds = {kind for kind, _, _ in self.state("straight")}
         self.assertEqual(kinds - {"parameter", "buffer"}, expected | ({"master"} if "bfloat16" in model else set()))
+
+    def verify_memory(self, world, on_disk):
+        """The metrics header says what the copy takes: the rank's share of the state, and padding; nothing without --save-every."""
+        copied, not_copied = (running.read_metrics(self.path(name + ".jsonl"))[0]["save_bytes"] for name in ("straight", "halves"))
+        self.assertEqual(not_copied, 0)
+        values = self.state("straight")
+        share = sum(v.nbytes for (_, _, rank), v in values.items() if rank in (None, 0))
+        self.assertLess(copied, share + (64 << 10) * len(values))
+        if not on_disk:
+            self.assertGreaterEqual(copied * world, sum(v.nbytes for (kind, _, _), v in values.items() if kind != "buffer"))
 
     def test_after_every_step(self):
         """One run that saves all the time; from each of its checkpoints another goes on to the same end."""
