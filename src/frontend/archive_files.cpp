@@ -15,7 +15,7 @@ constexpr std::string_view kModels = "models/";
 constexpr std::string_view kDescription = "extra/dcc.json";
 
 Status not_ours(const std::string& path, const std::string& what) {
-  return Status(ErrorKind::BadInput, "DC2001",
+  return Status(ErrorKind::BadInput, "DC2011",
                 path + " " + what + "; export the model with scripts/export.py and torch 2.11");
 }
 

@@ -97,14 +97,14 @@ class InputBuilder {
     const bool trains = parameter.dtype == base::DType::F32 || parameter.dtype == base::DType::BF16;
     const std::string what = "parameter " + parameter.fqn;
     if (parameter.trainable && !trains) {
-      return Status(ErrorKind::Unsupported, "DC2047",
+      return Status(ErrorKind::Unsupported, "DC2053",
                     what + " is trained as " + std::string(base::name(parameter.dtype)) +
                         "; dcc trains f32 and bf16: convert the module with .float() or "
                         ".bfloat16(), or freeze this parameter, and export it again");
     }
     for (const int64_t size : parameter.shape) {
       if (size != 0) continue;
-      return Status(ErrorKind::Unsupported, "DC2048",
+      return Status(ErrorKind::Unsupported, "DC2054",
                     what + " has no elements; remove it from the module and export it again");
     }
     return base::ok_status();

@@ -162,7 +162,7 @@ Result<RawModel> read_graph(std::string_view json, const std::string& what) {
   if (major != kSchemaMajor && (major >= 0 || reader.status().ok())) {
     const std::string found =
         major < 0 ? "no schema version" : "schema version " + std::to_string(major);
-    return Status(ErrorKind::BadInput, "DC2002",
+    return Status(ErrorKind::BadInput, "DC2012",
                   what + " has " + found + "; dcc reads version " + std::to_string(kSchemaMajor) +
                       ": export the model again with torch 2.11");
   }

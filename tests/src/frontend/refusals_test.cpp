@@ -26,7 +26,8 @@ void expect_refused(const EditedArchive& archive, ErrorKind kind,
 
 TEST(Refusals, OtherKindsOfFiles) {
   EditedArchive no_format("mlp.pt2");
-  expect_refused(no_format.remove("archive_format"), ErrorKind::BadInput, {"scripts/export.py"});
+  expect_refused(no_format.remove("archive_format"), ErrorKind::BadInput,
+                 {"DC2011", "scripts/export.py"});
   EditedArchive old("mlp.pt2");
   old.remove("archive_format");
   old["serialized_exported_program.json"] = "{}";
@@ -41,7 +42,7 @@ TEST(Refusals, OtherSchemaVersions) {
   archive.replace(kModel, "\"major\": 8", "\"major\": 9");
   // Whatever else is new in it, the version is the reason given.
   archive.replace(kModel, "\"as_int\": -100", "\"as_novelty\": -100");
-  expect_refused(archive, ErrorKind::BadInput, {"schema version 9", "torch 2.11"});
+  expect_refused(archive, ErrorKind::BadInput, {"DC2012", "schema version 9", "torch 2.11"});
 }
 
 TEST(Refusals, ForwardOnly) {
@@ -76,12 +77,22 @@ TEST(Refusals, UnsupportedArgumentsAndTypes) {
 TEST(Refusals, ParametersThatCannotBeTrained) {
   const char* kWeight = "\"p_0_weight\": {\"dtype\": 7";
   for (const auto& [number, said] :
-       {std::pair("8", "0.weight is trained as f64"), std::pair("6", "0.weight is trained as f16"),
-        std::pair("10", "element type number 10")}) {
+       {std::pair("8", "DC2053]: parameter 0.weight is trained as f64"),
+        std::pair("6", "0.weight is trained as f16"), std::pair("10", "element type number 10")}) {
     EditedArchive archive("mlp.pt2");
     archive.replace(kModel, kWeight, std::string("\"p_0_weight\": {\"dtype\": ") + number);
     expect_refused(archive, ErrorKind::Unsupported, {said});
   }
+}
+
+TEST(Refusals, ParametersWithoutElements) {
+  EditedArchive archive("mlp.pt2");
+  archive.replace(kModel, "\"p_0_weight\": {\"dtype\": 7, \"sizes\": [{\"as_int\": 64}",
+                  "\"p_0_weight\": {\"dtype\": 7, \"sizes\": [{\"as_int\": 0}");
+  expect_refused(archive, ErrorKind::Unsupported, {"DC2054", "0.weight has no elements"});
+  EditedArchive fixed("mlp.pt2");
+  const auto step = fixed.import({{}, nullptr, {{"rows", 4}}});
+  EXPECT_EQ(step.status().code(), "DC2048");
 }
 
 TEST(Refusals, ShapesThatDependOnDataOrSymbols) {
