@@ -30,7 +30,7 @@ BUDGETS = (None, 0.8)
 # Lines and fields that are not compared: who compiled it, and facts that only one of two schemas carries. Of remarks the text is compared.
 DROPPED_LINES = re.compile(r"(schema|compiler|options) ")
 STATE_FIELDS = re.compile(r" (role|placement|range-of|buffer)=\S+| master$")
-SLICE_FIELDS = re.compile(r" kind=\S+")
+SLICE_FIELDS = re.compile(r" kind=.*$")
 REMARK_FIELDS = re.compile(r"^(remark) .*?(\"(?:[^\"\\]|\\.)*\"|\S+)$")
 
 

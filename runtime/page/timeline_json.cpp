@@ -8,7 +8,6 @@
 #include "runtime/page/reasons.h"
 #include "runtime/plan/awaited.h"
 #include "runtime/plan/names.h"
-#include "runtime/plan/slice_kind.h"
 #include "runtime/plan/timeline.h"
 #include "src/base/json_writer.h"
 #include "src/base/units.h"
@@ -137,12 +136,10 @@ class TimelineJson {
   }
 
   void slices() {
-    const std::vector<plan::SliceKind> kinds = plan::slice_kinds(plan_);
     Column space, kind, program, first, last, bytes;
-    for (size_t s = 0; s < plan_.slices.size(); ++s) {
-      const plan::Slice& slice = plan_.slices[s];
+    for (const plan::Slice& slice : plan_.slices) {
       space.add(static_cast<uint64_t>(slice.space));
-      kind.add(static_cast<uint64_t>(kinds[s]));
+      kind.add(static_cast<uint64_t>(slice.kind));
       program.add(static_cast<uint64_t>(int64_t{slice.program} + 1));
       first.add(static_cast<uint64_t>(slice.first));
       last.add(static_cast<uint64_t>(slice.last));

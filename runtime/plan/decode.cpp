@@ -256,7 +256,13 @@ void Decoder::prediction(const fb::Prediction& from, Prediction& to) {
 void Decoder::memory(const fb::Plan& from, Plan& to) {
   to.arena_bytes = numbers(from.arena_bytes());
   tables(from.slices(), to.slices, [&](const fb::Slice& s) {
-    return Slice{space(s.space()), s.offset(), s.bytes(), s.program(), s.first(), s.last()};
+    return Slice{space(s.space()),
+                 s.offset(),
+                 s.bytes(),
+                 s.program(),
+                 s.first(),
+                 s.last(),
+                 enumerator<SliceKind>(s.kind(), fb::SliceKind::MAX, "slice kind")};
   });
   tables(from.tensors(), to.tensors, [&](const fb::Tensor& t) {
     return Tensor{text(t.name()), dtype(t.dtype()), numbers(t.sizes()), numbers(t.strides()),

@@ -191,7 +191,7 @@ Offset<fb::Optimizer> Encoder::optimizer(const Optimizer& o) {
 VectorOf<Offset<fb::Slice>> Encoder::slices(const Plan& plan) {
   return tables(plan.slices, [&](const Slice& s) {
     return fb::CreateSlice(builder_, as<fb::Space>(s.space), s.offset, s.bytes, s.program, s.first,
-                           s.last);
+                           s.last, as<fb::SliceKind>(s.kind));
   });
 }
 

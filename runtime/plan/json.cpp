@@ -99,6 +99,7 @@ void JsonDump::memory() {
     field("program", s.program);
     field("first", s.first);
     field("last", s.last);
+    field("kind", name(s.kind));
   });
   objects("tensors", plan_.tensors, [&](const Tensor& t) {
     field("name", t.name);

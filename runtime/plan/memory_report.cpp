@@ -75,8 +75,7 @@ std::string right(const std::string& text, size_t width) {
   return text.size() < width ? std::string(width - text.size(), ' ') + text : text;
 }
 
-std::string report_space(const Plan& plan, Space space, int64_t arena,
-                         const std::vector<SliceKind>& kinds) {
+std::string report_space(const Plan& plan, Space space, int64_t arena) {
   const Peak peak = find_peak(plan, space);
   std::string out = "space " + std::string(name(space)) + ": arena " + base::format_bytes(arena) +
                     " (" + std::to_string(arena) + " bytes), largest live sum " +
@@ -95,7 +94,7 @@ std::string report_space(const Plan& plan, Space space, int64_t arena,
   for (size_t i = 0; i < std::min(kLargest, peak.alive.size()); ++i) {
     const auto id = static_cast<size_t>(peak.alive[i]);
     out += "  " + right(base::format_bytes(plan.slices[id].bytes), 12) + "  " +
-           padded(std::string(name(kinds[id])), 16) + names[id] + "\n";
+           padded(std::string(name(plan.slices[id].kind)), 16) + names[id] + "\n";
   }
   if (peak.alive.size() > kLargest) {
     out += "  and " + std::to_string(peak.alive.size() - kLargest) + " smaller ones\n";
@@ -111,14 +110,13 @@ Peak find_peak(const Plan& plan, Space space) {
     Peak here = peak_of_program(plan, space, static_cast<int32_t>(p));
     if (here.bytes > peak.bytes) peak = std::move(here);
   }
-  const std::vector<SliceKind> kinds = slice_kinds(plan);
   for (size_t i = 0; i < plan.slices.size(); ++i) {
     const Slice& slice = plan.slices[i];
     const bool alive = slice.program < 0 || (slice.program == peak.program &&
                                              slice.first <= peak.index && peak.index <= slice.last);
     if (slice.space != space || !alive) continue;
     peak.alive.push_back(static_cast<int32_t>(i));
-    peak.by_kind[static_cast<size_t>(kinds[i])] += rounded(slice);
+    peak.by_kind[static_cast<size_t>(slice.kind)] += rounded(slice);
   }
   std::stable_sort(peak.alive.begin(), peak.alive.end(), [&](int32_t a, int32_t b) {
     return plan.slices[static_cast<size_t>(a)].bytes > plan.slices[static_cast<size_t>(b)].bytes;
@@ -127,11 +125,10 @@ Peak find_peak(const Plan& plan, Space space) {
 }
 
 BytesPerKind kept_bytes(const Plan& plan) {
-  const std::vector<SliceKind> kinds = slice_kinds(plan);
   BytesPerKind kept{};
-  for (size_t i = 0; i < plan.slices.size(); ++i) {
-    const bool is_kept = plan.slices[i].program < 0 && plan.slices[i].space == Space::Device;
-    if (is_kept) kept[static_cast<size_t>(kinds[i])] += rounded(plan.slices[i]);
+  for (const Slice& slice : plan.slices) {
+    const bool is_kept = slice.program < 0 && slice.space == Space::Device;
+    if (is_kept) kept[static_cast<size_t>(slice.kind)] += rounded(slice);
   }
   return kept;
 }
@@ -146,12 +143,11 @@ std::string describe_peak(const Plan& plan, const Peak& peak) {
 }
 
 std::string memory_report(const Plan& plan) {
-  const std::vector<SliceKind> kinds = slice_kinds(plan);
   std::string out =
       "plan " + plan.name + ", per rank, world " + std::to_string(plan.world()) + "\n";
   for (size_t i = 0; i < plan.arena_bytes.size(); ++i) {
     if (plan.arena_bytes[i] == 0) continue;
-    out += report_space(plan, static_cast<Space>(i), plan.arena_bytes[i], kinds);
+    out += report_space(plan, static_cast<Space>(i), plan.arena_bytes[i]);
   }
   return out;
 }

@@ -2,14 +2,16 @@
 // For verified plans.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "runtime/plan/plan.h"
-#include "runtime/plan/slice_kind.h"
 
 namespace dc::runtime::plan {
+
+using BytesPerKind = std::array<int64_t, kSliceKinds>;
 
 struct Peak {
   int32_t program = 0;

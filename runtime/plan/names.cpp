@@ -11,6 +11,9 @@ std::string_view pick(const std::array<std::string_view, N>& names, size_t index
 }
 
 constexpr std::array<std::string_view, 3> kSpaces = {"device", "host", "disk"};
+constexpr std::array<std::string_view, kSliceKinds> kSliceKindNames = {
+    "parameters", "optimizer state", "gradients",   "buffers", "inputs",
+    "scalars",    "gathered",        "activations", "scratch"};
 constexpr std::array<std::string_view, 14> kArgKinds = {
     "none", "tensor", "tensors", "int",   "ints",   "float",  "floats",
     "bool", "bools",  "string",  "dtype", "device", "layout", "memory_format"};
@@ -38,6 +41,7 @@ constexpr std::array<std::string_view, 3> kSchedules = {"constant", "linear", "c
 }  // namespace
 
 std::string_view name(Space value) { return pick(kSpaces, static_cast<size_t>(value)); }
+std::string_view name(SliceKind value) { return pick(kSliceKindNames, static_cast<size_t>(value)); }
 std::string_view name(ArgKind value) { return pick(kArgKinds, static_cast<size_t>(value)); }
 std::string_view name(InstructionKind value) {
   return pick(kInstructions, static_cast<size_t>(value));

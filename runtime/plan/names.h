@@ -8,6 +8,7 @@
 namespace dc::runtime::plan {
 
 std::string_view name(Space value);
+std::string_view name(SliceKind value);
 std::string_view name(ArgKind value);
 std::string_view name(InstructionKind value);
 std::string_view name(Provider value);

@@ -17,6 +17,20 @@ using base::DType;
 
 enum class Space : uint8_t { Device = 0, Host = 1, Disk = 2 };
 
+// What the bytes of a slice are for.
+enum class SliceKind : uint8_t {
+  Parameters,      // masters, shards, copies in the model's dtype
+  OptimizerState,  // moments, momentum
+  Gradients,       // accumulators, gradients of parameters before and after their reduction
+  Buffers,         // module buffers and constants
+  Inputs,
+  Scalars,      // the step's small tensors
+  Gathered,     // whole values that a gather made for a while
+  Activations,  // every other value of a program
+  Scratch,      // kernel workspace
+};
+inline constexpr size_t kSliceKinds = static_cast<size_t>(SliceKind::Scratch) + 1;
+
 // A range of an arena. Transient slices belong to one program; live ranges are inclusive
 // instruction indices of that program.
 struct Slice {
@@ -25,6 +39,7 @@ struct Slice {
   int64_t bytes = 0;
   int32_t program = -1;  // -1: persistent state, live throughout
   int32_t first = 0, last = 0;
+  SliceKind kind = SliceKind::Activations;
 };
 
 // A strided view of a slice. A rank sees it at slice.offset + offset + rank * rank_stride bytes.
@@ -200,11 +215,11 @@ struct StateEntry {
   std::string name;
   int32_t tensor = -1;  // its slice says the memory space
   StateSource source = StateSource::Zeros;
-  int32_t parameter = -1, buffer = -1;   // by role; ParameterWhole and ParameterShard are cast to
-                                         // the tensor's dtype, tail zero
-  std::vector<uint8_t> data;             // Data: contiguous bytes (constants)
-  StateRole role = StateRole::Unknown;   // see state_entries.h
-  std::vector<AxisPlacement> placement;  // axes that are not listed: replicated
+  int32_t parameter = -1, buffer = -1;     // by role; ParameterWhole and ParameterShard are cast to
+                                           // the tensor's dtype, tail zero
+  std::vector<uint8_t> data{};             // Data: contiguous bytes (constants)
+  StateRole role = StateRole::Unknown;     // see state_entries.h
+  std::vector<AxisPlacement> placement{};  // axes that are not listed: replicated
   int32_t range_of = -1;  // index into Plan::state: this is the rank's range of that entry's memory
 };
 

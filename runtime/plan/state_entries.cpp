@@ -11,6 +11,35 @@ bool is_of_buffer(StateRole role) {
   return role == StateRole::Buffer || role == StateRole::Constant;
 }
 
+SliceKind slice_kind(StateRole role) {
+  switch (role) {
+    case StateRole::Parameter:
+    case StateRole::Shard:
+    case StateRole::Master:
+      return SliceKind::Parameters;
+    case StateRole::Moment1:
+    case StateRole::Moment2:
+    case StateRole::Momentum:
+      return SliceKind::OptimizerState;
+    case StateRole::Accumulator:
+      return SliceKind::Gradients;
+    case StateRole::Carried:
+      return SliceKind::Gathered;
+    case StateRole::Buffer:
+    case StateRole::Constant:
+      return SliceKind::Buffers;
+    case StateRole::Unknown:
+    case StateRole::Hyperparameters:
+    case StateRole::Random:
+    case StateRole::Scalars:
+    case StateRole::NormTable:
+    case StateRole::LossSum:
+    case StateRole::Losses:
+      return SliceKind::Scalars;
+  }
+  return SliceKind::Scalars;
+}
+
 int64_t flat_shard(const StateEntry& entry) {
   for (const AxisPlacement& p : entry.placement) {
     if (p.spread == Spread::FlatShard) return p.shard;

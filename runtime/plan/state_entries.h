@@ -14,6 +14,7 @@ inline constexpr size_t kStateRoles = static_cast<size_t>(StateRole::Losses) + 1
 
 bool is_of_parameter(StateRole role);  // Parameter to Carried
 bool is_of_buffer(StateRole role);     // Buffer, Constant
+SliceKind slice_kind(StateRole role);  // of the memory that such an entry has
 
 // A range of the flattened value, in elements. The tensor's element 0 is element `first`; behind
 // `count` elements it is padding.

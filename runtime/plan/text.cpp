@@ -141,7 +141,7 @@ void TextDump::memory() {
     if (s.program >= 0) {
       raw(" program=").number(s.program).raw(" live=").number(s.first).raw("..").number(s.last);
     }
-    raw("\n");
+    raw(" kind=").word(name(s.kind)).raw("\n");
   }
   for (size_t i = 0; i < plan_.tensors.size(); ++i) {
     const Tensor& t = plan_.tensors[i];

@@ -9,7 +9,8 @@ namespace dc::runtime::plan {
 base::Status check_structure(const Plan& plan);  // level 1: every id in its table, every count sane
 base::Status check_tensors(
     const Plan& plan);  // slices in arenas, tensors in slices, nothing overflows
-base::Status check_overlap(const Plan& plan);  // no two simultaneously live slices share bytes
+base::Status check_slice_kinds(const Plan& plan);  // slices are for what uses them
+base::Status check_overlap(const Plan& plan);      // no two simultaneously live slices share bytes
 base::Status check_instructions(
     const Plan& plan);  // each instruction by itself: buffers, shapes, lists
 base::Status check_order(

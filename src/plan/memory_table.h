@@ -39,7 +39,8 @@ class MemoryTable {
                          int64_t, int64_t>;
 
   int32_t tensor(ir::ValueId value, const ir::TensorType& type);
-  int32_t add_slice(const ir::Location& location, int32_t program, int32_t first, int32_t last);
+  int32_t add_slice(const ir::Location& location, int32_t program, Span live,
+                    runtime::plan::SliceKind kind);
   int32_t shared_input(const std::string& name, const ir::Location& location);
   int32_t add_tensor(const std::string& name, const ir::TensorType& type, int32_t slice,
                      int64_t rank_stride);

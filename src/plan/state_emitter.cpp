@@ -8,44 +8,6 @@ namespace {
 namespace rp = runtime::plan;
 using ir::StateRole;
 
-rp::StateRole plan_role(StateRole role) {
-  switch (role) {
-    case StateRole::Parameter:
-      return rp::StateRole::Parameter;
-    case StateRole::Shard:
-      return rp::StateRole::Shard;
-    case StateRole::Master:
-      return rp::StateRole::Master;
-    case StateRole::Moment1:
-      return rp::StateRole::Moment1;
-    case StateRole::Moment2:
-      return rp::StateRole::Moment2;
-    case StateRole::Momentum:
-      return rp::StateRole::Momentum;
-    case StateRole::Accumulator:
-      return rp::StateRole::Accumulator;
-    case StateRole::Carried:
-      return rp::StateRole::Carried;
-    case StateRole::Buffer:
-      return rp::StateRole::Buffer;
-    case StateRole::Constant:
-      return rp::StateRole::Constant;
-    case StateRole::Slots:
-      return rp::StateRole::Hyperparameters;
-    case StateRole::Rng:
-      return rp::StateRole::Random;
-    case StateRole::Scalars:
-      return rp::StateRole::Scalars;
-    case StateRole::Table:
-      return rp::StateRole::NormTable;
-    case StateRole::LossSum:
-      return rp::StateRole::LossSum;
-    case StateRole::Losses:
-      return rp::StateRole::Losses;
-  }
-  return rp::StateRole::Unknown;
-}
-
 rp::Spread plan_spread(ir::Spread spread) {
   switch (spread) {
     case ir::Spread::Replicated:
@@ -126,6 +88,44 @@ void add_source(const ir::Step& step, const ir::StateEntry& from, rp::StateEntry
 }
 
 }  // namespace
+
+rp::StateRole plan_role(StateRole role) {
+  switch (role) {
+    case StateRole::Parameter:
+      return rp::StateRole::Parameter;
+    case StateRole::Shard:
+      return rp::StateRole::Shard;
+    case StateRole::Master:
+      return rp::StateRole::Master;
+    case StateRole::Moment1:
+      return rp::StateRole::Moment1;
+    case StateRole::Moment2:
+      return rp::StateRole::Moment2;
+    case StateRole::Momentum:
+      return rp::StateRole::Momentum;
+    case StateRole::Accumulator:
+      return rp::StateRole::Accumulator;
+    case StateRole::Carried:
+      return rp::StateRole::Carried;
+    case StateRole::Buffer:
+      return rp::StateRole::Buffer;
+    case StateRole::Constant:
+      return rp::StateRole::Constant;
+    case StateRole::Slots:
+      return rp::StateRole::Hyperparameters;
+    case StateRole::Rng:
+      return rp::StateRole::Random;
+    case StateRole::Scalars:
+      return rp::StateRole::Scalars;
+    case StateRole::Table:
+      return rp::StateRole::NormTable;
+    case StateRole::LossSum:
+      return rp::StateRole::LossSum;
+    case StateRole::Losses:
+      return rp::StateRole::Losses;
+  }
+  return rp::StateRole::Unknown;
+}
 
 rp::StateEntry emit_state_entry(const ir::Step& step, const ir::StateEntry& entry) {
   rp::StateEntry to;

@@ -7,6 +7,8 @@
 
 namespace dc::plan {
 
+runtime::plan::StateRole plan_role(ir::StateRole role);
+
 // Without its tensor, which the memory table gives.
 runtime::plan::StateEntry emit_state_entry(const ir::Step& step, const ir::StateEntry& entry);
 

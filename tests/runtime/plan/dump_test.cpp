@@ -62,14 +62,5 @@ TEST(MemoryReport, ThePeakIsTheMatmulWithItsScratch) {
               HasSubstr("instruction 1 (aten.mm.default) of program 'step', module net.linear"));
 }
 
-TEST(MemoryReport, WhatEntersAndLeavesAReductionIsGradient) {
-  const Plan plan = test::tiny_plan();
-  const auto kinds = slice_kinds(plan);
-  for (int tensor : {test::kGradient, test::kReduced}) {
-    EXPECT_EQ(kinds[static_cast<size_t>(plan.tensors[static_cast<size_t>(tensor)].slice)],
-              SliceKind::Gradients);
-  }
-}
-
 }  // namespace
 }  // namespace dc::runtime::plan

@@ -1,5 +1,6 @@
 #include "tests/runtime/plan/plan_builder.h"
 
+#include "runtime/plan/state_entries.h"
 #include "src/base/step_scalars.h"
 #include "src/base/units.h"
 
@@ -17,9 +18,10 @@ class Builder {
  public:
   Plan plan;
 
-  int32_t slice(int64_t bytes, int32_t program = -1, int32_t first = 0, int32_t last = 0) {
+  int32_t slice(int64_t bytes, SliceKind kind, int32_t program = -1, int32_t first = 0,
+                int32_t last = 0) {
     const int64_t room = base::round_up(bytes, base::kAlignment);
-    plan.slices.push_back({Space::Device, end_, room, program, first, last});
+    plan.slices.push_back({Space::Device, end_, room, program, first, last, kind});
     end_ += room;
     plan.arena_bytes = {end_};
     return static_cast<int32_t>(plan.slices.size() - 1);
@@ -33,7 +35,7 @@ class Builder {
   }
   int32_t state(const std::string& name, DType dtype, std::vector<int64_t> sizes, int64_t bytes,
                 StateRole role, StateSource source = StateSource::Runtime) {
-    const int32_t id = view(name, dtype, std::move(sizes), slice(bytes));
+    const int32_t id = view(name, dtype, std::move(sizes), slice(bytes, slice_kind(role)));
     StateEntry entry;
     entry.name = name;
     entry.tensor = id;
@@ -43,8 +45,8 @@ class Builder {
     return id;
   }
   int32_t temporary(std::string name, DType dtype, std::vector<int64_t> sizes, int64_t bytes,
-                    int32_t first, int32_t last) {
-    return view(std::move(name), dtype, std::move(sizes), slice(bytes, 0, first, last));
+                    int32_t first, int32_t last, SliceKind kind = SliceKind::Activations) {
+    return view(std::move(name), dtype, std::move(sizes), slice(bytes, kind, 0, first, last));
   }
 
  private:
@@ -124,13 +126,13 @@ void add_tensors(Builder& b) {
   const int32_t table = b.state("table", DType::F64, {2, 3}, 48, StateRole::NormTable);
   b.view("table.row", DType::F64, {3}, b.plan.tensors[static_cast<size_t>(table)].slice, 24);
   b.state("loss_sum", DType::F64, {1}, 8, StateRole::LossSum, StateSource::Zeros);
-  b.view("x", DType::F32, {2, 6}, b.slice(48));
-  b.temporary("w", DType::F32, {6, 10}, 256, kGather, kMatmul);
+  b.view("x", DType::F32, {2, 6}, b.slice(48, SliceKind::Inputs));
+  b.temporary("w", DType::F32, {6, 10}, 256, kGather, kMatmul, SliceKind::Gathered);
   b.temporary("y", DType::F32, {2, 10}, 80, kMatmul, kGradientOf);
-  b.temporary("grad:w", DType::F32, {6, 10}, 240, kGradientOf, kReduce);
-  b.temporary("reduced:w", DType::F32, {32}, 128, kReduce, kAdamW);
+  b.temporary("grad:w", DType::F32, {6, 10}, 240, kGradientOf, kReduce, SliceKind::Gradients);
+  b.temporary("reduced:w", DType::F32, {32}, 128, kReduce, kAdamW, SliceKind::Gradients);
   b.temporary("loss", DType::F32, {}, 4, kLossSumOf, kAddLoss);
-  b.slice(1024, 0, kMatmul, kMatmul);
+  b.slice(1024, SliceKind::Scratch, 0, kMatmul, kMatmul);
 }
 
 // In the order of TinyInstruction.

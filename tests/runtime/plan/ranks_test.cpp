@@ -64,8 +64,8 @@ class Bare {
     plan.tensors[test::kTableRow].sizes = {2};
     plan.tensors[test::kTableRow].rank_stride = 16;
     const int64_t end = plan.arena_bytes[0];
-    plan.slices[6] = {Space::Device, end, 128, -1, 0, 0};
-    plan.slices.push_back({Space::Device, end + 128, kRoom, -1, 0, 0});
+    plan.slices[6] = {Space::Device, end, 128, -1, 0, 0, SliceKind::Scalars};
+    plan.slices.push_back({Space::Device, end + 128, kRoom, -1, 0, 0, SliceKind::Scalars});
     plan.arena_bytes = {end + 128 + kRoom};
     plan.programs[0].instructions.clear();
     plan.programs[0].duration_ns.clear();

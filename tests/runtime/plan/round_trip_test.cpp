@@ -45,7 +45,7 @@ TEST(RoundTrip, NothingIsLost) {
   plan.prediction.copied_out_bytes = 6;
   plan.prediction.copied_in_bytes = 7;
   plan.arena_bytes.push_back(640);
-  plan.slices.push_back({Space::Host, 64, 128, -1, 0, 0});
+  plan.slices.push_back({Space::Host, 64, 128, -1, 0, 0, SliceKind::Gathered});
   plan.buffers = {{"bn.mean",
                    DType::F64,
                    {4},

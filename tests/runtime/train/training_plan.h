@@ -3,6 +3,7 @@
 // model. Parameter and moments live in the space `home`.
 #pragma once
 
+#include "runtime/plan/state_entries.h"
 #include "src/base/step_scalars.h"
 #include "tests/runtime/exec/hand_plan.h"
 
@@ -156,6 +157,12 @@ struct TrainingPlan : HandPlan {
     add_state(loss_sum, StateRole::LossSum);
     plan.inputs = {{"x", plan::InputRole::Float, -1, 1, x},
                    {"loss", plan::InputRole::Float, 1, 2, loss}};
+    for (const plan::Input& input : plan.inputs) set_kind(input.tensor, plan::SliceKind::Inputs);
+  }
+
+  void set_kind(int32_t tensor, plan::SliceKind kind) {
+    const auto slice = static_cast<size_t>(plan.tensors[static_cast<size_t>(tensor)].slice);
+    plan.slices[slice].kind = kind;
   }
 
   // Of the parameter, placed along the one mesh axis.
@@ -173,6 +180,7 @@ struct TrainingPlan : HandPlan {
     entry.source = source;
     entry.role = role;
     plan.state.push_back(entry);
+    set_kind(tensor, slice_kind(role));
   }
 
   bool clip_;

@@ -122,6 +122,46 @@ TEST(StateFacts, OffloadedMomentsLieInTheHost) {
   EXPECT_LE(bytes, plan.arena_bytes[1]);
 }
 
+// What an instruction does with bytes says what they are for, in the cases where it can.
+TEST(SliceKinds, AgreeWithWhatInstructionsDo) {
+  using rp::SliceKind;
+  for (const Case& how : {Case{1, "0"}, Case{2, "1", "", false, 4}, Case{3, "3", "", false, 3},
+                          Case{4, "3", ",keep-resident"}}) {
+    const rp::Plan plan = compiled(how);
+    const auto kind = [&](int64_t tensor) {
+      return plan.slices[static_cast<size_t>(plan.tensors[static_cast<size_t>(tensor)].slice)].kind;
+    };
+    const auto is_small = [&](int32_t tensor) { return kind(tensor) == SliceKind::Scalars; };
+    int gathers = 0, reductions = 0;
+    for (const rp::Program& program : plan.programs) {
+      for (const rp::Instruction& in : program.instructions) {
+        if (in.op == "dc.accumulate") {
+          EXPECT_EQ(kind(in.args[0].i), SliceKind::Gradients);
+          EXPECT_EQ(kind(in.args[1].i), SliceKind::Gradients);
+        }
+        if (in.op == "dc.adamw") {
+          EXPECT_EQ(kind(in.args[1].i), SliceKind::OptimizerState);
+          EXPECT_EQ(kind(in.args[3].i), SliceKind::Gradients);
+        }
+        for (const rp::CollectiveBuffer& b : in.buffers) {
+          if (in.collective != rp::CollectiveKind::AllGather) {
+            EXPECT_EQ(kind(b.input), SliceKind::Gradients);
+            EXPECT_EQ(kind(b.output), SliceKind::Gradients);
+            ++reductions;
+          } else if (!is_small(b.output)) {
+            EXPECT_EQ(kind(b.input), SliceKind::Parameters);
+            EXPECT_EQ(kind(b.output),
+                      how.stage == "3" ? SliceKind::Gathered : SliceKind::Parameters);
+            ++gathers;
+          }
+        }
+      }
+    }
+    EXPECT_EQ(gathers > 0, how.ranks > 1);
+    EXPECT_EQ(reductions > 0, how.ranks > 1);
+  }
+}
+
 // Row-major ranks of two axes: a shard along one, the same along the other.
 TEST(StateFacts, HeldElementsFollowTheAxis) {
   rp::Plan plan;
