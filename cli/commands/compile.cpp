@@ -308,7 +308,7 @@ std::string json_report(const Job& job, const Compiled& compiled,
                         const std::vector<std::string>& changes) {
   base::JsonWriter json(1);
   json.begin_object();
-  json.field("schema", "dcc.compile/1").field("output", job.arguments.output);
+  json.field("schema", "dcc.compile/2").field("output", job.arguments.output);
   json.field("bytes", static_cast<int64_t>(compiled.bytes.size()));
   json.field("cache", cache_word(job, compiled));
   json.field(

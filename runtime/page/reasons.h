@@ -1,25 +1,31 @@
 // Which of the compiler's remarks speak of which instruction.
 #pragma once
 
-#include <string>
-#include <unordered_map>
+#include <array>
+#include <cstddef>
 #include <vector>
 
 #include "runtime/plan/plan.h"
 
 namespace dc::runtime {
 
-// A remark speaks of an instruction if it names its module, or a tensor that it reads or writes
-// (with or without the tensor's own prefix: "gather.model.w" is also "model.w"). Names without dot,
-// underscore and digit do not count.
+// A remark speaks of an instruction if that touches the memory of a parameter that is one of the
+// remark's subjects (its value, state, gradient, or a gathered or copied whole), or if it is a
+// collective of a kind that is one. `plan` must outlive this.
 class Reasons {
  public:
   explicit Reasons(const plan::Plan& plan);
+
   std::vector<size_t> of(const plan::Instruction& instruction) const;  // remarks, ascending
 
  private:
+  int32_t& parameter_of(int32_t tensor);
+  void pass_on(int32_t from, int32_t to);
+
   const plan::Plan& plan_;
-  std::unordered_map<std::string, std::vector<size_t>> by_word_;
+  std::vector<int32_t> parameters_;                   // by slice, -1 if it is no parameter's
+  std::vector<std::vector<size_t>> by_parameter_;     // remarks
+  std::array<std::vector<size_t>, 5> by_collective_;  // by CollectiveKind
 };
 
 }  // namespace dc::runtime

@@ -63,7 +63,9 @@ class TimelineJson {
     json_.field("accumulation", plan_.accumulation).field("options", plan_.options);
     json_.field("compiler", plan_.compiler).field("origin", plan_.prediction.origin);
     texts("notes", plan_.notes);
-    texts("remarks", plan_.remarks);
+    json_.key("remarks").begin_array();
+    for (const base::Remark& remark : plan_.remarks) json_.string(remark.pass + ": " + remark.text);
+    json_.end_array();
     json_.end_object();
     json_.key("streams").begin_array();
     for (const plan::Stream& stream : plan_.streams) json_.string(stream.name);

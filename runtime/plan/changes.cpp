@@ -152,17 +152,6 @@ bool runs_the_same(const Plan& a, const Plan& b) {
          same(a.slices, b.slices) && a.arena_bytes == b.arena_bytes && a.mesh == b.mesh;
 }
 
-// The passes: those that the search chose, or the chain's name.
-std::string_view chain_of(const Plan& plan) {
-  constexpr std::string_view kSearch = "auto: ", kChain = "; chain ";
-  for (const std::string& remark : plan.remarks) {
-    const size_t at = remark.rfind(kChain);
-    if (remark.starts_with(kSearch) && at != std::string::npos)
-      return std::string_view(remark).substr(at + kChain.size());
-  }
-  return plan.chain;
-}
-
 std::vector<std::string> words(std::string_view list, char separator) {
   std::vector<std::string> found;
   while (!list.empty()) {
@@ -229,7 +218,7 @@ class Comparison {
     if (nothing) add("nothing changed", "the same instructions at the same addresses");
     if (!same(a_.optimizer, b_.optimizer)) add("optimizer", "another training configuration");
     add("options", differences(words(a_.options, ' '), words(b_.options, ' ')));
-    if (!nothing) add("chain", chains(chain_of(a_), chain_of(b_)));
+    if (!nothing) add("chain", chains(a_.passes, b_.passes));
     time("predicted step", a_.prediction.step_ns, b_.prediction.step_ns);
     time("compute", a_.prediction.compute_ns, b_.prediction.compute_ns);
     time("communication", a_.prediction.communication_ns, b_.prediction.communication_ns);

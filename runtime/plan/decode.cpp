@@ -88,6 +88,7 @@ class Decoder {
   Parameter parameter(const fb::Parameter& from);
   Buffer buffer(const fb::Buffer& from);
   StateEntry state(const fb::StateEntry& from);
+  base::Remark remark(const fb::Remark& from);
   void optimizer(const fb::Optimizer& from, Optimizer& to);
   void prediction(const fb::Prediction& from, Prediction& to);
   void memory(const fb::Plan& from, Plan& to);
@@ -221,6 +222,22 @@ StateEntry Decoder::state(const fb::StateEntry& from) {
   return to;
 }
 
+base::Remark Decoder::remark(const fb::Remark& from) {
+  base::Remark to;
+  to.pass = text(from.pass());
+  to.code = text(from.code());
+  tables(from.subjects(), to.subjects, [&](const fb::RemarkSubject& s) {
+    return base::RemarkSubject{
+        enumerator<base::SubjectKind>(s.kind(), fb::SubjectKind::MAX, "subject of a remark"),
+        s.id()};
+  });
+  tables(from.numbers(), to.numbers, [&](const fb::RemarkNumber& n) {
+    return base::RemarkNumber{text(n.name()), n.value()};
+  });
+  to.text = text(from.text());
+  return to;
+}
+
 void Decoder::optimizer(const fb::Optimizer& from, Optimizer& to) {
   to.kind = enumerator<uint8_t>(from.kind(), fb::OptimizerKind::MAX, "optimizer");
   tables(from.groups(), to.groups, [&](const fb::OptimizerGroup& g) {
@@ -322,7 +339,9 @@ Status Decoder::run(const fb::Plan& from, Plan& to) {
   to.compiler = text(from.compiler());
   to.notes = texts(from.notes());
   to.options = text(from.options());
-  to.remarks = texts(from.remarks());
+  tables(from.decisions(), to.remarks, [&](const fb::Remark& r) { return remark(r); });
+  to.passes = text(from.passes());
+  to.updates_by_range = from.updates_by_range();
   to.step_digest = texts(from.step_digest());
   to.threads = from.threads();
   to.accumulation = from.accumulation();

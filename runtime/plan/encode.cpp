@@ -4,6 +4,7 @@
 #include "runtime/plan/file.h"
 #include "runtime/plan/schema_version.h"
 #include "schemas/plan_generated.h"
+#include "src/base/enum_names.h"
 #include "src/base/sha256.h"
 
 namespace dc::runtime::plan {
@@ -13,6 +14,17 @@ namespace fb = dc::schema;
 using flatbuffers::Offset;
 template <typename T>
 using VectorOf = Offset<flatbuffers::Vector<T>>;
+
+// Numbers of enumerators are equal here and in the schema, so they are cast.
+template <typename Ours, typename Schema>
+constexpr bool is_same_enum = base::enum_count<Ours>() == static_cast<size_t>(Schema::MAX) + 1;
+static_assert(is_same_enum<Space, fb::Space> && is_same_enum<SliceKind, fb::SliceKind> &&
+              is_same_enum<ArgKind, fb::ArgKind> && is_same_enum<Provider, fb::Provider> &&
+              is_same_enum<CollectiveKind, fb::CollectiveKind> &&
+              is_same_enum<InitKind, fb::InitKind> && is_same_enum<StateSource, fb::StateSource> &&
+              is_same_enum<StateRole, fb::StateRole> && is_same_enum<Spread, fb::Spread> &&
+              is_same_enum<InputRole, fb::InputRole> &&
+              is_same_enum<base::SubjectKind, fb::SubjectKind>);
 
 class Encoder {
  public:
@@ -63,6 +75,7 @@ class Encoder {
   VectorOf<Offset<fb::Stream>> streams(const Plan& plan);
   VectorOf<Offset<fb::Group>> groups(const Plan& plan);
   Offset<fb::Prediction> prediction(const Prediction& p);
+  VectorOf<Offset<fb::Remark>> remarks(const Plan& plan);
 
   flatbuffers::FlatBufferBuilder builder_;
 };
@@ -225,6 +238,20 @@ VectorOf<Offset<fb::Input>> Encoder::inputs(const Plan& plan) {
   });
 }
 
+VectorOf<Offset<fb::Remark>> Encoder::remarks(const Plan& plan) {
+  return tables(plan.remarks, [&](const base::Remark& r) {
+    const auto pass = text(r.pass);
+    const auto code = text(r.code);
+    const auto subjects = tables(r.subjects, [&](const base::RemarkSubject& s) {
+      return fb::CreateRemarkSubject(builder_, as<fb::SubjectKind>(s.kind), s.id);
+    });
+    const auto values = tables(r.numbers, [&](const base::RemarkNumber& n) {
+      return fb::CreateRemarkNumber(builder_, text(n.name), n.value);
+    });
+    return fb::CreateRemark(builder_, pass, code, subjects, values, text(r.text));
+  });
+}
+
 VectorOf<Offset<fb::MeshAxis>> Encoder::mesh(const Plan& plan) {
   return tables(plan.mesh, [&](const std::pair<std::string, int32_t>& axis) {
     return fb::CreateMeshAxis(builder_, text(axis.first), axis.second);
@@ -279,16 +306,18 @@ std::string Encoder::run(const Plan& plan) {
   const auto compiler = text(plan.compiler);
   const auto notes = texts(plan.notes);
   const auto options = text(plan.options);
-  const auto remarks = texts(plan.remarks);
+  const auto decisions = remarks(plan);
+  const auto passes = text(plan.passes);
   const auto chain = text(plan.chain);
   const auto arenas = numbers(plan.arena_bytes);
   const auto step_digest = texts(plan.step_digest);
   builder_.Finish(
       fb::CreatePlan(builder_, kSchemaMajor, kSchemaMinor, name, model, profile, options_digest,
-                     compiler, notes, options, remarks, mesh_list, plan.threads, plan.accumulation,
-                     chain, arenas, slice_list, tensor_list, state_list, parameter_list,
-                     buffer_list, input_list, stream_list, plan.events, group_list, classes,
-                     optimizer_table, step_tensors, prediction_table, step_digest),
+                     compiler, notes, options, mesh_list, plan.threads, plan.accumulation, chain,
+                     arenas, slice_list, tensor_list, state_list, parameter_list, buffer_list,
+                     input_list, stream_list, plan.events, group_list, classes, optimizer_table,
+                     step_tensors, prediction_table, step_digest, decisions, passes,
+                     plan.updates_by_range),
       fb::PlanIdentifier());
   return std::string(reinterpret_cast<const char*>(builder_.GetBufferPointer()),
                      builder_.GetSize());

@@ -5,6 +5,7 @@
 #include "runtime/plan/fail.h"
 #include "runtime/plan/names.h"
 #include "runtime/plan/plan.h"
+#include "runtime/plan/report.h"
 #include "runtime/plan/schema_version.h"
 #include "src/base/json_writer.h"
 
@@ -59,7 +60,7 @@ class JsonDump {
 };
 
 void JsonDump::head() {
-  w_.field("schema", "dcc.plan/1");
+  w_.field("schema", "dcc.plan/2");
   field("schema_major", kSchemaMajor);
   field("schema_minor", kSchemaMinor);
   field("name", plan_.name);
@@ -70,7 +71,9 @@ void JsonDump::head() {
   field("compiler", plan_.compiler);
   texts("notes", plan_.notes);
   field("options", plan_.options);
-  texts("remarks", plan_.remarks);
+  field("passes", plan_.passes);
+  flag("updates_by_range", plan_.updates_by_range);
+  objects("remarks", plan_.remarks, [&](const base::Remark& r) { write_remark(w_, r); });
   objects("mesh", plan_.mesh, [&](const auto& axis) {
     field("name", axis.first);
     field("size", axis.second);

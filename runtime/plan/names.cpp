@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "src/base/enum_names.h"
+
 namespace dc::runtime::plan {
 namespace {
 
@@ -10,30 +12,30 @@ std::string_view pick(const std::array<std::string_view, N>& names, size_t index
   return index < N ? names[index] : std::string_view("?");
 }
 
-constexpr std::array<std::string_view, 3> kSpaces = {"device", "host", "disk"};
-constexpr std::array<std::string_view, kSliceKinds> kSliceKindNames = {
-    "parameters", "optimizer state", "gradients",   "buffers", "inputs",
-    "scalars",    "gathered",        "activations", "scratch"};
-constexpr std::array<std::string_view, 14> kArgKinds = {
-    "none", "tensor", "tensors", "int",   "ints",   "float",  "floats",
-    "bool", "bools",  "string",  "dtype", "device", "layout", "memory_format"};
-constexpr std::array<std::string_view, 5> kInstructions = {"kernel", "collective", "copy", "signal",
-                                                           "wait"};
-constexpr std::array<std::string_view, 3> kProviders = {"aten", "native", "fused"};
-constexpr std::array<std::string_view, 5> kCollectives = {"all_gather", "reduce_scatter",
-                                                          "all_reduce", "broadcast", "all_to_all"};
-constexpr std::array<std::string_view, 6> kInits = {"unknown", "normal", "uniform",
-                                                    "zeros",   "ones",   "constant"};
-constexpr std::array<std::string_view, 6> kSources = {
-    "zeros", "parameter_whole", "parameter_shard", "buffer", "data", "runtime"};
-constexpr std::array<std::string_view, 17> kStateRoles = {
-    "unknown",  "parameter",   "shard",      "master",   "moment1",  "moment2",
-    "momentum", "accumulator", "carried",    "buffer",   "constant", "hyperparameters",
-    "random",   "scalars",     "norm_table", "loss_sum", "losses"};
-constexpr std::array<std::string_view, 5> kSpreads = {"replicated", "shard", "flat_shard",
-                                                      "varying", "partial"};
-constexpr std::array<std::string_view, 7> kRoles = {"tokens", "labels", "mask",      "positions",
-                                                    "class",  "float",  "loss_scale"};
+constexpr auto kSpaces = base::enum_names<Space>({"device", "host", "disk"});
+constexpr auto kSliceKindNames =
+    base::enum_names<SliceKind>({"parameters", "optimizer state", "gradients", "buffers", "inputs",
+                                 "scalars", "gathered", "activations", "scratch"});
+constexpr auto kArgKinds = base::enum_names<ArgKind>(
+    {"none", "tensor", "tensors", "int", "ints", "float", "floats", "bool", "bools", "string",
+     "dtype", "device", "layout", "memory_format"});
+constexpr auto kInstructions =
+    base::enum_names<InstructionKind>({"kernel", "collective", "copy", "signal", "wait"});
+constexpr auto kProviders = base::enum_names<Provider>({"aten", "native", "fused"});
+constexpr auto kCollectives = base::enum_names<CollectiveKind>(
+    {"all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all"});
+constexpr auto kInits =
+    base::enum_names<InitKind>({"unknown", "normal", "uniform", "zeros", "ones", "constant"});
+constexpr auto kSources = base::enum_names<StateSource>(
+    {"zeros", "parameter_whole", "parameter_shard", "buffer", "data", "runtime"});
+constexpr auto kStateRoles = base::enum_names<StateRole>(
+    {"unknown", "parameter", "shard", "master", "moment1", "moment2", "momentum", "accumulator",
+     "carried", "buffer", "constant", "hyperparameters", "random", "scalars", "norm_table",
+     "loss_sum", "losses"});
+constexpr auto kSpreads =
+    base::enum_names<Spread>({"replicated", "shard", "flat_shard", "varying", "partial"});
+constexpr auto kRoles = base::enum_names<InputRole>(
+    {"tokens", "labels", "mask", "positions", "class", "float", "loss_scale"});
 constexpr std::array<std::string_view, 3> kPhases = {"forward", "backward", "update"};
 constexpr std::array<std::string_view, 2> kOptimizers = {"adamw", "sgd"};
 constexpr std::array<std::string_view, 3> kSchedules = {"constant", "linear", "cosine"};

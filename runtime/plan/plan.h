@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/base/dtype.h"
+#include "src/base/remark.h"
 #include "src/base/status.h"
 
 namespace dc::runtime::plan {
@@ -276,7 +277,8 @@ struct Plan {
   std::vector<std::pair<std::string, int32_t>> mesh;  // axis name, size
   int32_t threads = 1;                                // per rank
   int32_t accumulation = 1;
-  std::string chain;                 // "zero3"
+  std::string chain;                 // as it was asked for: "zero3", "auto"
+  std::string passes;                // what ran, as `dcc compile --passes` takes it
   std::vector<int64_t> arena_bytes;  // per Space
   std::vector<Slice> slices;
   std::vector<Tensor> tensors;
@@ -292,8 +294,11 @@ struct Plan {
   Optimizer optimizer;
   int32_t slots = -1, rng = -1, scalars = -1, table = -1,
           loss_sum = -1;  // tensors, see src/base/step_scalars.h
+  // Whether each rank decides alone if its range of a parameter may be updated, so that a step
+  // whose numbers are not all finite may update some; else all parameters are updated or none.
+  bool updates_by_range = false;
   Prediction prediction;
-  std::vector<std::string> remarks;
+  std::vector<base::Remark> remarks;
   // Of the archive (src/base/archive/step_digest.h): what --weights FILE.pt2 must equal.
   std::vector<std::string> step_digest;
 

@@ -88,6 +88,19 @@ ParameterFacts parameter_facts(const Plan& plan) {
   return facts;
 }
 
+void write_remark(JsonWriter& json, const base::Remark& remark) {
+  json.field("pass", remark.pass).field("code", remark.code);
+  json.key("subjects").begin_array();
+  for (const base::RemarkSubject& subject : remark.subjects) {
+    json.begin_object().field("kind", name(subject.kind)).field("id", subject.id).end_object();
+  }
+  json.end_array();
+  json.key("numbers").begin_object();
+  for (const base::RemarkNumber& number : remark.numbers) json.field(number.name, number.value);
+  json.end_object();
+  json.field("text", remark.text);
+}
+
 void write_timing(JsonWriter& json, const Prediction& p) {
   json.field("step_ns", p.step_ns).field("compute_ns", p.compute_ns);
   json.field("communication_ns", p.communication_ns).field("origin", p.origin);
@@ -115,13 +128,16 @@ void write_report(JsonWriter& json, const Plan& plan) {
   write_parameters(json, plan);
   write_memory(json, plan);
   write_prediction(json, plan);
-  const auto list = [&](const char* name, const std::vector<std::string>& lines) {
-    json.key(name).begin_array();
-    for (const std::string& text : lines) json.string(text);
-    json.end_array();
-  };
-  list("remarks", plan.remarks);
-  list("notes", plan.notes);
+  json.key("remarks").begin_array();
+  for (const base::Remark& remark : plan.remarks) {
+    json.begin_object();
+    write_remark(json, remark);
+    json.end_object();
+  }
+  json.end_array();
+  json.key("notes").begin_array();
+  for (const std::string& note : plan.notes) json.string(note);
+  json.end_array();
 }
 
 }  // namespace dc::runtime::plan

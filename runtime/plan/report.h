@@ -37,7 +37,9 @@ std::string limited_by(const Prediction& prediction);
 void write_timing(base::JsonWriter& json,
                   const Prediction& prediction);  // members of an open object
 
-// Members "plan" to "notes" of an open object: the shape "dcc.compile/1" promises.
+// "pass", "code", "subjects", "numbers", "text": members of an open object.
+void write_remark(base::JsonWriter& json, const base::Remark& remark);
+// Members "plan" to "notes" of an open object: the shape "dcc.compile/2" promises.
 void write_report(base::JsonWriter& json, const Plan& plan);
 
 }  // namespace dc::runtime::plan

@@ -137,12 +137,9 @@ std::string program(const Plan& plan, const Program& p, int64_t repeat) {
 // What passes report, under the name of each: "recompute        program 'step': ...".
 std::string remarks(const Plan& plan) {
   std::string out, last;
-  for (const std::string& remark : plan.remarks) {
-    const size_t colon = remark.find(": ");
-    const bool named = colon != std::string::npos;
-    const std::string pass = named ? remark.substr(0, colon) : "";
-    out += line(pass == last ? "" : pass, named ? remark.substr(colon + 2) : remark);
-    last = pass;
+  for (const base::Remark& remark : plan.remarks) {
+    out += line(remark.pass == last ? "" : remark.pass, remark.text);
+    last = remark.pass;
   }
   return out;
 }

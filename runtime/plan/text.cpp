@@ -107,10 +107,15 @@ void TextDump::head() {
   line("options", plan_.options_digest);
   line("option-text", plan_.options);
   line("chain", plan_.chain);
+  line("passes", plan_.passes);
+  line("updates", plan_.updates_by_range ? "by-range" : "all-or-none");
   raw("threads ").number(plan_.threads).raw("\n");
   raw("accumulation ").number(plan_.accumulation).raw("\n");
   for (const std::string& note : plan_.notes) line("note", note);
-  for (const std::string& remark : plan_.remarks) line("remark", remark);
+  for (const base::Remark& remark : plan_.remarks) {
+    raw("remark ").word(remark.pass).raw(" ").raw(describe_facts(remark)).raw(" ");
+    word(remark.text).raw("\n");
+  }
 }
 
 void TextDump::ranks() {

@@ -1,5 +1,5 @@
-// Level 2: what a slice is said to be for agrees with the state, the inputs and the scratch that lie
-// in it.
+// Level 2: what a slice is said to be for agrees with the state, the inputs and the scratch that
+// lie in it.
 #include "runtime/plan/fail.h"
 #include "runtime/plan/names.h"
 #include "runtime/plan/state_entries.h"

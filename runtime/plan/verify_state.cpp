@@ -165,6 +165,18 @@ Status check_optimizer(const Plan& plan) {
   return {};
 }
 
+// Only the kernel that permits updates one by one makes them differ.
+Status check_update_rule(const Plan& plan) {
+  bool permits = false;
+  for (const Program& program : plan.programs) {
+    for (const Instruction& in : program.instructions) permits = permits || in.op == "dc.permit";
+  }
+  if (permits == plan.updates_by_range) return {};
+  return bad_plan("DC3237", permits
+                                ? "it permits updates by range and says that all or none happen"
+                                : "it says that updates are permitted by range and permits none");
+}
+
 // A timeline computed from the durations is finite, and signals and waits take none.
 Status check_durations(const Plan& plan) {
   for (size_t p = 0; p < plan.programs.size(); ++p) {
@@ -193,6 +205,7 @@ Status check_state(const Plan& plan) {
   DC_RETURN_IF_ERROR(check_step_tensors(plan));
   DC_RETURN_IF_ERROR(check_inputs(plan));
   DC_RETURN_IF_ERROR(check_optimizer(plan));
+  DC_RETURN_IF_ERROR(check_update_rule(plan));
   return check_durations(plan);
 }
 

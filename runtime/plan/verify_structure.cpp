@@ -177,6 +177,19 @@ Status check_memory_ids(const Plan& plan) {
   return {};
 }
 
+Status check_remarks(const Plan& plan) {
+  for (const base::Remark& remark : plan.remarks) {
+    for (const base::RemarkSubject& subject : remark.subjects) {
+      const bool of_parameter = subject.kind == base::SubjectKind::Parameter;
+      const size_t count = of_parameter ? plan.parameters.size() : kCollectiveKinds;
+      if (is_id(subject.id, count)) continue;
+      return bad_id("remark '" + remark.code + "'", std::string(name(subject.kind)).c_str(),
+                    subject.id, count);
+    }
+  }
+  return {};
+}
+
 Status check_model_ids(const Plan& plan) {
   const size_t tensors = plan.tensors.size();
   for (const StateEntry& entry : plan.state) {
@@ -237,6 +250,7 @@ Status check_structure(const Plan& plan) {
   DC_RETURN_IF_ERROR(check_mesh(plan));
   DC_RETURN_IF_ERROR(check_programs(plan));
   DC_RETURN_IF_ERROR(check_memory_ids(plan));
+  DC_RETURN_IF_ERROR(check_remarks(plan));
   return check_model_ids(plan);
 }
 

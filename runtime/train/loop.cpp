@@ -42,10 +42,6 @@ Loop::Loop(const plan::Plan& plan, Executor& executor, DataSource& data,
 Result<Loop> Loop::create(const plan::Plan& plan, Executor& executor, DataSource& data,
                           const RunSettings& settings, int rank) {
   Loop loop(plan, executor, data, settings, rank);
-  for (const plan::Program& program : plan.programs) {
-    for (const plan::Instruction& instruction : program.instructions)
-      loop.updates_by_range_ = loop.updates_by_range_ || instruction.op == "dc.permit";
-  }
   for (const plan::Parameter& parameter : plan.parameters) {
     loop.trainable_ = std::max<int64_t>(loop.trainable_, parameter.trainable_index + 1);
   }
@@ -143,7 +139,7 @@ bool Loop::updated_in_part(const plan::Parameter& parameter) const {
     if (!std::isfinite(table_row(rank)[trainable_ + base::kTableLoss])) return false;
     one_may = one_may || std::isfinite(table_row(rank)[parameter.trainable_index]);
   }
-  return one_may && updates_by_range_;
+  return one_may && plan_->updates_by_range;
 }
 
 std::vector<std::string> Loop::updated() const {

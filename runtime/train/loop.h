@@ -56,7 +56,6 @@ class Loop {
   uint64_t* rng_ = nullptr;  // null when the plan draws nothing
   int64_t columns_ = 0;      // of the table
   int64_t trainable_ = 0;
-  bool updates_by_range_ = false;  // each rank permits the update of its own range
 };
 
 int64_t tokens_per_step(

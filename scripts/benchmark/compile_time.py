@@ -11,7 +11,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -69,8 +68,8 @@ def measure(arguments, model, plan, *options):
 
 def print_row(name, nodes, what, seconds, peak, said):
     parts = "  ".join(f"{part} {ms / 1000:.2f}" for part, ms in said["compile_ms"].items() if ms >= 5)
-    search = re.search(r"simulated (\d+) schedules", " ".join(said["remarks"]))
-    schedules = int(search.group(1)) if search else 1
+    search = [remark["numbers"]["simulated"] for remark in said["remarks"] if remark["code"] == "chain-chosen"]
+    schedules = search[0] if search else 1
     per_node = 1e6 * seconds / nodes
     print(f"{name:12} {nodes:8} {what:7} {seconds:9.2f} {per_node:12.1f} {schedules:9} {per_node / schedules:12.1f} {peak / 1e6:9.0f}   {parts}", flush=True)
 

@@ -205,8 +205,8 @@ class Comparison:
             peaks = [peak_bytes(reports[c]) for c in PREDICTED]
             print(f"| {shape[0]} x {shape[1]} | " + " | ".join(f"{p / 2**30:.1f}" for p in peaks) + f" | {peaks[-1] / line:.1%} |")
         if self.name == "llama-3-70b":
-            kept = next(r for r in self.reports[1, 1024]["ps"]["remarks"] if r.startswith("keep-resident-greedily"))
-            print(f"\n1 x 1024: published {self.peak['kept_parameters']} parameters of {self.peak['kept_bytes'] / 2**30:.1f} GiB kept; ours {kept}")
+            kept = next(r for r in self.reports[1, 1024]["ps"]["remarks"] if r["pass"] == "keep-resident-greedily")
+            print(f"\n1 x 1024: published {self.peak['kept_parameters']} parameters of {self.peak['kept_bytes'] / 2**30:.1f} GiB kept; ours: {kept['text']}")
 
     def print_accumulation(self):
         print("\nps/zero3 at 1 x 1024 with accumulation\n\n| micro-batches | published | ours | deviation |\n|---|---|---|---|")
@@ -257,7 +257,7 @@ class Comparison:
             verdict = ("above, 95 % of B1" if balanced else "below, gain 1.15") + (": ok" if wanted else ": miss")
             work = f"{found['compute_ns'] / 1e6:.0f}, {found['communication_ns'] / 1e6:.0f}"
             print(f"| {shape[0]} x {shape[1]} | {work} | {ps / 1e6:.0f} | {time / 1e6:.0f} | {ps / time:.3f} | {b1 / time:.1%} | {b2 / time:.1%} | {ps / b1:.3f} | {verdict} |")
-            chains += [f"- {shape[0]} x {shape[1]} {remark}" for remark in auto["remarks"] if remark.startswith("auto:")]
+            chains += [f"- {shape[0]} x {shape[1]} auto: {remark['text']}" for remark in auto["remarks"] if remark["pass"] == "auto"]
         print("\n" + "\n".join(chains))
 
 

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "src/base/enum_names.h"
+
 namespace dc::base {
 namespace {
 
@@ -23,6 +25,8 @@ constexpr std::array<Row, 10> kRows = {{
     {DType::Bool, "bool", 1, false},
     {DType::BF16, "bf16", 2, true},
 }};
+
+static_assert(kRows.size() == sparse_enum_count<DType, 64>(), "one row for each type");
 
 const Row& row(DType dtype) {
   for (const Row& candidate : kRows) {

@@ -4,12 +4,14 @@
 #include <array>
 #include <unordered_set>
 
+#include "src/base/enum_names.h"
+
 namespace dc::base {
 namespace {
 
 std::string_view kind_name(JsonValue::Kind kind) {
-  constexpr std::array<std::string_view, 7> kNames = {
-      "null", "a boolean", "an integer", "a number", "a string", "an array", "an object"};
+  constexpr auto kNames = enum_names<JsonValue::Kind>(
+      {"null", "a boolean", "an integer", "a number", "a string", "an array", "an object"});
   return kNames[static_cast<size_t>(kind)];
 }
 

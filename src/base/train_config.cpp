@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "src/base/enum_names.h"
 #include "src/base/file.h"
 #include "src/base/text.h"
 
@@ -132,7 +133,7 @@ Status read_name(const JsonValue& value, const std::string& key,
 }
 
 Status read_optimizer(const JsonValue& object, TrainConfig& config) {
-  constexpr std::array<std::string_view, 2> kKinds = {"adamw", "sgd"};
+  constexpr auto kKinds = enum_names<OptimizerName>({"adamw", "sgd"});
   DC_RETURN_IF_ERROR(check_keys(object, "'optimizer'", kOptimizerKeys));
   if (const JsonValue* kind = object.find("kind")) {
     DC_RETURN_IF_ERROR(read_name(*kind, "kind", kKinds, config.kind));
@@ -175,7 +176,7 @@ Status read_groups(const JsonValue& list, TrainConfig& config) {
 }
 
 Status read_schedule(const JsonValue& object, TrainSchedule& schedule) {
-  constexpr std::array<std::string_view, 3> kKinds = {"constant", "linear", "cosine"};
+  constexpr auto kKinds = enum_names<ScheduleName>({"constant", "linear", "cosine"});
   DC_RETURN_IF_ERROR(check_keys(object, "'schedule'", kScheduleKeys));
   for (const auto& [key, value] : object.members()) {
     if (key == "kind") DC_RETURN_IF_ERROR(read_name(value, key, kKinds, schedule.kind));

@@ -6,7 +6,7 @@
 namespace dc::passes {
 
 base::Result<Change> bucket_reductions(ir::Step& step, PassContext& context) {
-  return move_collectives(step, context, "bucket-reductions", "reductions join the one before them",
+  return move_collectives(step, context, "bucket-reductions", kReductionsJoined,
                           [&](ir::Graph& graph, std::optional<int64_t> limit) {
                             return join_reductions(
                                 step, graph, context.cost, limit,

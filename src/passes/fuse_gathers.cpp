@@ -7,7 +7,7 @@
 namespace dc::passes {
 
 base::Result<Change> fuse_gathers(ir::Step& step, PassContext& context) {
-  return move_collectives(step, context, "fuse-gathers", "gathers join the one before them",
+  return move_collectives(step, context, "fuse-gathers", kGathersJoined,
                           [&](ir::Graph& graph, std::optional<int64_t> limit) {
                             return join_gathers(
                                 step, graph, context.cost, limit,

@@ -58,8 +58,7 @@ int start_one_block_ahead(const ir::Step& step, ir::Graph& graph, const cost::Co
 
 base::Result<Change> gather_by_block(ir::Step& step, PassContext& context) {
   return move_collectives(
-      step, context, "gather-by-block", "collectives go by block",
-      [&](ir::Graph& graph, std::optional<int64_t>) {
+      step, context, "gather-by-block", kByBlock, [&](ir::Graph& graph, std::optional<int64_t>) {
         const analysis::Blocks blocks = analysis::blocks(graph);
         const Belongs same_block = [&](const ir::Node& first, const ir::Node& next, base::Bytes) {
           return blocks.of_node[first.id.index()] == blocks.of_node[next.id.index()];

@@ -100,6 +100,11 @@ base::Result<Change> keep_resident(ir::Step& step, PassContext& context) {
   keeper.keep(chosen);
   context.remarks.push_back(
       {"keep-resident",
+       "parameters-resident",
+       parameters_of(step, chosen),
+       {{"parameters", static_cast<int64_t>(chosen.size())},
+        {"held_bytes", held},
+        {"saved_ns", saved.v}},
        std::to_string(chosen.size()) +
            " parameters stay whole between their uses: " + base::format_bytes(held) + " held, " +
            base::format_duration(saved.v) + " of gathers saved per step"});

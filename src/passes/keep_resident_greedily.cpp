@@ -34,8 +34,12 @@ base::Result<Change> keep_resident_greedily(ir::Step& step, PassContext& context
   }
   if (chosen.empty()) return Change::No;
   residency.keep(chosen);
+  std::vector<base::RemarkNumber> numbers = {{"parameters", static_cast<int64_t>(chosen.size())},
+                                             {"held_bytes", held.v}};
+  if (context.options.memory) numbers.push_back({"headroom_bytes", headroom});
   context.remarks.push_back(
-      {"keep-resident-greedily",
+      {"keep-resident-greedily", "parameters-resident", parameters_of(step, chosen),
+       std::move(numbers),
        std::to_string(chosen.size()) + " parameters stay whole, " + base::format_bytes(held.v) +
            " of " +
            (context.options.memory ? base::format_bytes(headroom) : std::string("unlimited")) +

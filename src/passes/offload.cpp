@@ -20,22 +20,27 @@ bool fits_easily(const ir::Step& step, const cost::CostModel& cost, base::Bytes 
 
 // How many things left, and what compute waits for in both steps.
 void report(const ir::Step& before, const ir::Step& after, const Offloaded& done,
-            PassContext& context, std::string_view pass, std::string_view things,
-            std::string_view what) {
-  const auto waits = [&](const ir::Step& of) {
-    return std::to_string(sim::simulate(of, context.cost).exposed.v / 1000) + " us";
-  };
-  context.remarks.push_back(
-      {std::string(pass), std::to_string(done.things) + " " + std::string(things) + " of " +
-                              base::format_bytes(done.bytes) + " " + std::string(what) +
-                              ": exposed transfers " + waits(before) + " become " + waits(after)});
+            PassContext& context, std::string_view pass, const OffloadWords& words) {
+  const auto waits = [&](const ir::Step& of) { return sim::simulate(of, context.cost).exposed.v; };
+  const auto text = [](int64_t ns) { return std::to_string(ns / 1000) + " us"; };
+  const int64_t old = waits(before), now = waits(after);
+  context.remarks.push_back({std::string(pass),
+                             std::string(words.code),
+                             done.subjects,
+                             {{"things", done.things},
+                              {"bytes", done.bytes},
+                              {"exposed_before_ns", old},
+                              {"exposed_after_ns", now}},
+                             std::to_string(done.things) + " " + std::string(words.things) +
+                                 " of " + base::format_bytes(done.bytes) + " " +
+                                 std::string(words.what) + ": exposed transfers " + text(old) +
+                                 " become " + text(now)});
 }
 
 }  // namespace
 
 base::Result<Change> offload_to_fit(ir::Step& step, PassContext& context, std::string_view pass,
-                                    std::string_view things, std::string_view what,
-                                    const OffloadRun& run) {
+                                    const OffloadWords& words, const OffloadRun& run) {
   if (!context.options.memory) return Change::No;
   const base::Bytes wanted = *context.options.memory;
   if (fits_easily(step, context.cost, wanted)) return Change::No;
@@ -60,17 +65,17 @@ base::Result<Change> offload_to_fit(ir::Step& step, PassContext& context, std::s
     budget -= (arena - wanted) * (int64_t{1} << i);  // a little less often changes nothing
   }
   if (done.things == 0) return Change::No;
-  report(step, best, done, context, pass, things, what);
+  report(step, best, done, context, pass, words);
   step = std::move(best);
   return Change::Yes;
 }
 
 Change offload_once(ir::Step& step, PassContext& context, base::Bytes budget, std::string_view pass,
-                    std::string_view things, std::string_view what, const OffloadRun& run) {
+                    const OffloadWords& words, const OffloadRun& run) {
   ir::Step trial = step;
   const Offloaded done = run(trial, budget);
   if (done.things == 0) return Change::No;
-  report(step, trial, done, context, pass, things, what);
+  report(step, trial, done, context, pass, words);
   step = std::move(trial);
   return Change::Yes;
 }

@@ -78,7 +78,8 @@ class Offloader {
 
 base::Result<Change> offload_activations(ir::Step& step, PassContext& context) {
   return offload_to_fit(
-      step, context, "offload-activations", "values", "leave the device between their uses",
+      step, context, "offload-activations",
+      {"activations-offloaded", "values", "leave the device between their uses"},
       [&](ir::Step& trial, base::Bytes budget) { return Offloader(trial, context, budget).run(); });
 }
 

@@ -146,8 +146,9 @@ base::Result<Change> offload_activations_greedily(ir::Step& step, PassContext& c
   if (!context.options.memory || has_run(step)) return Change::No;
   const base::Bytes usable{published::usable(context.options.memory->v)};
   return offload_once(
-      step, context, usable, "offload-activations-greedily", "values",
-      "leave the device between the forward and the backward pass",
+      step, context, usable, "offload-activations-greedily",
+      {"activations-offloaded", "values",
+       "leave the device between the forward and the backward pass"},
       [&](ir::Step& trial, base::Bytes budget) { return Planner(trial, context, budget).run(); });
 }
 

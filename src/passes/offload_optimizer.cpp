@@ -32,8 +32,9 @@ std::vector<StateGroup> groups_of(const ir::Step& step) {
 }  // namespace
 
 base::Result<Change> offload_optimizer(ir::Step& step, PassContext& context) {
-  return offload_to_fit(step, context, "offload-optimizer", "parameters' optimizer states",
-                        "visit the device for their update only",
+  return offload_to_fit(step, context, "offload-optimizer",
+                        {"optimizer-state-offloaded", "parameters' optimizer states",
+                         "visit the device for their update only"},
                         [&](ir::Step& trial, base::Bytes budget) {
                           return offload_state(trial, context, budget, groups_of(trial));
                         });

@@ -72,11 +72,12 @@ base::Result<Change> offload_optimizer_greedily(ir::Step& step, PassContext& con
                           [&](MemoryPressure& pressure, std::vector<PlannedCopy*>& coming) {
                             start(pressure, coming, budget);
                           }};
-  return offload_once(step, context, *context.options.memory, "offload-optimizer-greedily",
-                      "optimizer states", "visit the device for their update only",
-                      [&](ir::Step& trial, base::Bytes whole) {
-                        return offload_state(trial, context, whole, groups_of(trial), rule);
-                      });
+  return offload_once(
+      step, context, *context.options.memory, "offload-optimizer-greedily",
+      {"optimizer-state-offloaded", "optimizer states", "visit the device for their update only"},
+      [&](ir::Step& trial, base::Bytes whole) {
+        return offload_state(trial, context, whole, groups_of(trial), rule);
+      });
 }
 
 }  // namespace dc::passes

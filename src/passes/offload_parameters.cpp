@@ -24,11 +24,12 @@ std::vector<StateGroup> groups_of(const ir::Step& step) {
 }  // namespace
 
 base::Result<Change> offload_parameters(ir::Step& step, PassContext& context) {
-  return offload_to_fit(step, context, "offload-parameters", "parameters",
-                        "visit the device for their uses only",
-                        [&](ir::Step& trial, base::Bytes budget) {
-                          return offload_state(trial, context, budget, groups_of(trial));
-                        });
+  return offload_to_fit(
+      step, context, "offload-parameters",
+      {"parameters-offloaded", "parameters", "visit the device for their uses only"},
+      [&](ir::Step& trial, base::Bytes budget) {
+        return offload_state(trial, context, budget, groups_of(trial));
+      });
 }
 
 }  // namespace dc::passes

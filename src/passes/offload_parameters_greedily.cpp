@@ -50,11 +50,12 @@ base::Result<Change> offload_parameters_greedily(ir::Step& step, PassContext& co
                           },
                           start_at_the_head};
   const base::Bytes budget = context.options.memory.value_or(base::Bytes{INT64_MAX / 2});
-  return offload_once(step, context, budget, "offload-parameters-greedily", "parameters",
-                      "visit the device for their uses only",
-                      [&](ir::Step& trial, base::Bytes given) {
-                        return offload_state(trial, context, given, groups_of(trial), rule);
-                      });
+  return offload_once(
+      step, context, budget, "offload-parameters-greedily",
+      {"parameters-offloaded", "parameters", "visit the device for their uses only"},
+      [&](ir::Step& trial, base::Bytes given) {
+        return offload_state(trial, context, given, groups_of(trial), rule);
+      });
 }
 
 }  // namespace dc::passes

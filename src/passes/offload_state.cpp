@@ -42,6 +42,8 @@ class StateOffloader {
     for (size_t g = 0; g < groups_.size(); ++g) {
       if (!absences_[g].is_chosen) continue;
       ++done.things;
+      const int owner = step_.state[static_cast<size_t>(groups_[g].entries[0])].parameter;
+      if (owner >= 0) done.subjects.push_back({base::SubjectKind::Parameter, owner});
       done.bytes += absences_[g].bytes;
     }
     if (rule_ == nullptr) stay_where_there_is_room();

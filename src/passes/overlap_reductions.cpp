@@ -135,7 +135,7 @@ int wait_later(const ir::Step& step, ir::Graph& graph, const cost::CostModel& co
 }
 
 base::Result<Change> overlap_reductions(ir::Step& step, PassContext& context) {
-  return move_collectives(step, context, "overlap-reductions", "reductions run beside compute",
+  return move_collectives(step, context, "overlap-reductions", kReductionsOverlapped,
                           [&](ir::Graph& graph, std::optional<int64_t> limit) {
                             return Overlapper(step, graph, context.cost, limit,
                                               context.argument.value_or(INT64_MAX))

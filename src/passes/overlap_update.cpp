@@ -200,6 +200,21 @@ class Mover {
   std::vector<const UpdateFragment*> crossing_, staying_;
 };
 
+// The parameters that fragments update; they count trainable ones only.
+std::vector<base::RemarkSubject> parameters_of(const ir::Step& step,
+                                               const std::vector<UpdateFragment>& fragments) {
+  std::vector<int32_t> trainable;
+  for (size_t i = 0; i < step.parameters.size(); ++i) {
+    if (step.parameters[i].trainable) trainable.push_back(static_cast<int32_t>(i));
+  }
+  std::vector<base::RemarkSubject> subjects;
+  for (const UpdateFragment& fragment : fragments) {
+    for (const int column : fragment.params)
+      subjects.push_back({base::SubjectKind::Parameter, trainable[static_cast<size_t>(column)]});
+  }
+  return subjects;
+}
+
 }  // namespace
 
 base::Result<Change> overlap_update(ir::Step& step, PassContext& context) {
@@ -224,14 +239,20 @@ base::Result<Change> overlap_update(ir::Step& step, PassContext& context) {
   (void)wait_later(step, step.programs.back().graph, context.cost, limit);
   if (!context.explains) return Change::Yes;
   const Nanos after = time();
-  context.remarks.push_back(
-      {"overlap-update", std::to_string(fragments.size()) + " updates " +
-                             (before_norm ? "wait for their own gradients only"
-                                          : "follow the norm in order of need") +
-                             ", " + std::to_string(mover.crossed()) +
-                             " gathers go on into the next step: the step takes " +
-                             base::format_duration(after.v) + " instead of " +
-                             base::format_duration(before.v)});
+  context.remarks.push_back({"overlap-update",
+                             before_norm ? "updates-before-norm" : "updates-overlapped",
+                             parameters_of(step, fragments),
+                             {{"updates", static_cast<int64_t>(fragments.size())},
+                              {"crossing_gathers", static_cast<int64_t>(mover.crossed())},
+                              {"step_before_ns", before.v},
+                              {"step_after_ns", after.v}},
+                             std::to_string(fragments.size()) + " updates " +
+                                 (before_norm ? "wait for their own gradients only"
+                                              : "follow the norm in order of need") +
+                                 ", " + std::to_string(mover.crossed()) +
+                                 " gathers go on into the next step: the step takes " +
+                                 base::format_duration(after.v) + " instead of " +
+                                 base::format_duration(before.v)});
   return Change::Yes;
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/remark.h"
 #include "src/base/status.h"
 #include "src/cost/cost_model.h"
 #include "src/ir/step.h"
@@ -38,9 +39,7 @@ struct Options {
   std::function<base::Status(const Pass&, ir::Step&)> after_pass = {};
 };
 
-struct Remark {
-  std::string pass, text;
-};
+using base::Remark;
 
 // All a pass may know: no globals, no clock, no communication.
 struct PassContext {

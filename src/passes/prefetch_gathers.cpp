@@ -159,7 +159,7 @@ class Prefetcher {
 }  // namespace
 
 base::Result<Change> prefetch_gathers(ir::Step& step, PassContext& context) {
-  return move_collectives(step, context, "prefetch-gathers", "gathers start earlier",
+  return move_collectives(step, context, "prefetch-gathers", kGathersEarlier,
                           [&](ir::Graph& graph, std::optional<int64_t> limit) {
                             return Prefetcher(step, graph, context.cost, limit).run();
                           });

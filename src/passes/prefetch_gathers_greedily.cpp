@@ -139,7 +139,7 @@ class Prefetcher {
 }  // namespace
 
 base::Result<Change> prefetch_gathers_greedily(ir::Step& step, PassContext& context) {
-  return move_collectives(step, context, "prefetch-gathers-greedily", "gathers start earlier",
+  return move_collectives(step, context, "prefetch-gathers-greedily", kGathersEarlier,
                           [&](ir::Graph& graph, std::optional<int64_t>) {
                             return Prefetcher(step, graph, context).run();
                           });

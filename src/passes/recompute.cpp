@@ -138,13 +138,13 @@ class Recomputer {
     for (size_t i = 0; i < choices.size(); ++i) {
       if (choices[i].timeline.again.empty()) continue;
       change = Change::Yes;
-      context_.remarks.push_back({"recompute", remark(programs_[i], choices[i].timeline, fits)});
+      context_.remarks.push_back(remark(programs_[i], choices[i].timeline, fits));
     }
     if (change == Change::Yes) step_ = std::move(step);
     return change;
   }
 
-  std::string remark(const RecomputeProgram& program, const Timeline& after, bool fits) const {
+  Remark remark(const RecomputeProgram& program, const Timeline& after, bool fits) const {
     const Timeline before = evaluate(program, keep_everything(program));
     const size_t kernels = after.again.size(), gathers = after.own.size();
     std::string text = "program '" + program.graph.name() + "': " + std::to_string(kernels) +
@@ -156,7 +156,15 @@ class Recomputer {
     if (gathers > 0)
       text += ", " + std::to_string(gathers) + (gathers == 1 ? " gather" : " gathers") + " added";
     if (!fits) text += "; that is still above the budget";
-    return text;
+    return {"recompute",
+            fits ? "recomputed" : "recomputed-above-budget",
+            {},
+            {{"kernels", static_cast<int64_t>(kernels)},
+             {"gathers", static_cast<int64_t>(gathers)},
+             {"live_before_bytes", state_ + before.peak},
+             {"live_after_bytes", state_ + after.peak},
+             {"time_ns", after.time.v}},
+            text};
   }
 
   ir::Step& step_;

@@ -114,13 +114,18 @@ base::Result<Change> replicate_state(ir::Step& step, PassContext& context) {
   if (count == 0) return Change::No;
   step.state = replicated(step, chosen);
   int64_t bytes = 0;
+  std::vector<base::RemarkSubject> subjects;
   for (size_t i = 0; i < chosen.size(); ++i) {
     if (!chosen[i]) continue;
+    subjects.push_back({base::SubjectKind::Parameter, static_cast<int32_t>(i)});
     step.parameters[i].state = ir::StatePlacement::Replicated;
     bytes += step.parameters[i].numel() * base::byte_size(step.parameters[i].dtype);
   }
   context.remarks.push_back(
       {"replicate-state",
+       "state-replicated",
+       std::move(subjects),
+       {{"parameters", count}, {"trainable", trainable_count(step)}, {"bytes", bytes}},
        "the state of " + std::to_string(count) + " of " + std::to_string(trainable_count(step)) +
            " parameters, " + base::format_bytes(bytes) +
            ", is whole on every rank: their gradients reach all ranks in the backward phase"});

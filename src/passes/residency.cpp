@@ -210,4 +210,14 @@ int Residency::add_carried(const ResidencyCandidate& candidate) {
   return add_entry(step_, std::move(entry));
 }
 
+std::vector<base::RemarkSubject> parameters_of(
+    const ir::Step& step, const std::vector<const ResidencyCandidate*>& candidates) {
+  std::vector<base::RemarkSubject> subjects;
+  for (const ResidencyCandidate* candidate : candidates) {
+    const int parameter = step.state[static_cast<size_t>(candidate->entry)].parameter;
+    subjects.push_back({base::SubjectKind::Parameter, parameter});
+  }
+  return subjects;
+}
+
 }  // namespace dc::passes

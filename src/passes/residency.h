@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "src/base/remark.h"
 #include "src/passes/time_axis.h"
 
 namespace dc::passes {
@@ -69,5 +70,9 @@ class Residency {
   std::vector<ResidencyCandidate> candidates_;  // by entry
   int64_t kept_bytes_ = 0;
 };
+
+// The parameters that candidates are copies of, as a remark names them.
+std::vector<base::RemarkSubject> parameters_of(
+    const ir::Step& step, const std::vector<const ResidencyCandidate*>& candidates);
 
 }  // namespace dc::passes

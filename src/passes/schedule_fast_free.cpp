@@ -300,7 +300,7 @@ class Scheduler {
 }  // namespace
 
 base::Result<Change> schedule_fast_free(ir::Step& step, PassContext& context) {
-  return move_collectives(step, context, "schedule-fast-free", "nodes change places",
+  return move_collectives(step, context, "schedule-fast-free", kNodesMoved,
                           [&](ir::Graph& graph, std::optional<int64_t>) {
                             return Scheduler(step, graph, context.cost).run();
                           });

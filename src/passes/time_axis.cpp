@@ -80,8 +80,26 @@ std::optional<int64_t> transient_limit(const ir::Step& step,
   return (*budget - analysis::state_bytes(step, ir::Space::Device)).v / 33 * 32;
 }
 
+namespace {
+
+std::vector<base::RemarkSubject> subjects_of(const Movement& what) {
+  using cost::Collective;
+  std::vector<base::RemarkSubject> subjects;
+  const auto add = [&](Collective kind) {
+    subjects.push_back({base::SubjectKind::Collective, static_cast<int32_t>(kind)});
+  };
+  if (what.gathers) add(Collective::AllGather);
+  if (what.reductions) {
+    add(Collective::ReduceScatter);
+    add(Collective::AllReduce);
+  }
+  return subjects;
+}
+
+}  // namespace
+
 Change move_collectives(ir::Step& step, PassContext& context, std::string_view pass,
-                        std::string_view what, const MoveInGraph& move) {
+                        const Movement& what, const MoveInGraph& move) {
   const auto exposed = [&] { return sim::simulate(step, context.cost).exposed; };
   const base::Nanos before = context.explains ? exposed() : base::Nanos{};
   const std::optional<int64_t> limit = transient_limit(step, context.options.memory);
@@ -91,9 +109,13 @@ Change move_collectives(ir::Step& step, PassContext& context, std::string_view p
   if (!context.explains) return Change::Yes;
   const base::Nanos after = exposed();
   context.remarks.push_back(
-      {std::string(pass), std::to_string(moved) + " " + std::string(what) +
-                              ": exposed communication " + std::to_string(before.v / 1000) +
-                              " us becomes " + std::to_string(after.v / 1000) + " us"});
+      {std::string(pass),
+       std::string(what.code),
+       subjects_of(what),
+       {{"moved", moved}, {"exposed_before_ns", before.v}, {"exposed_after_ns", after.v}},
+       std::to_string(moved) + " " + std::string(what.text) + ": exposed communication " +
+           std::to_string(before.v / 1000) + " us becomes " + std::to_string(after.v / 1000) +
+           " us"});
   return Change::Yes;
 }
 

@@ -58,9 +58,24 @@ std::optional<int64_t> transient_limit(const ir::Step& step,
 // take under the budget; empty: no budget.
 using MoveInGraph = std::function<int(ir::Graph&, std::optional<int64_t> limit)>;
 
-// Runs `move` on every program; a remark of `pass` says how many moved, what that means (`what`),
-// and the exposed communication before and after.
+// What a move does to collectives, as remarks say it.
+struct Movement {
+  std::string_view code, text;
+  bool gathers = false, reductions = false;  // of which it speaks
+};
+inline constexpr Movement kGathersEarlier{"gathers-earlier", "gathers start earlier", true, false};
+inline constexpr Movement kGathersJoined{"gathers-joined", "gathers join the one before them", true,
+                                         false};
+inline constexpr Movement kReductionsJoined{"reductions-joined",
+                                            "reductions join the one before them", false, true};
+inline constexpr Movement kReductionsOverlapped{"reductions-overlapped",
+                                                "reductions run beside compute", false, true};
+inline constexpr Movement kByBlock{"collectives-by-block", "collectives go by block", true, true};
+inline constexpr Movement kNodesMoved{"nodes-moved", "nodes change places"};
+
+// Runs `move` on every program; a remark of `pass` says how many moved, what that means, and the
+// exposed communication before and after.
 Change move_collectives(ir::Step& step, PassContext& context, std::string_view pass,
-                        std::string_view what, const MoveInGraph& move);
+                        const Movement& what, const MoveInGraph& move);
 
 }  // namespace dc::passes

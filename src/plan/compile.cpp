@@ -155,7 +155,7 @@ class Compiler {
     part_done("search");
     return Choice{found.chain,
                   found.options,
-                  {{"auto", search::describe(found)}},
+                  {search::describe(found)},
                   std::move(found.refused),
                   found.cut_short};
   }
@@ -185,8 +185,8 @@ class Compiler {
     plan.options = options_.canonical();
     plan.options_digest = base::sha256_hex(plan.options);
     plan.compiler = std::string(base::build_id());
-    for (const passes::Remark& remark : choice.remarks)
-      plan.remarks.push_back(remark.pass + ": " + remark.text);
+    plan.passes = passes::print(choice.chain);
+    plan.remarks = std::move(choice.remarks);
     if (choice.cut_short) plan.notes.emplace_back(kCutShort);
     for (const std::string& one : choice.refused) plan.notes.push_back(kLeftOut + one);
     return plan;

@@ -24,6 +24,14 @@ rp::ArchiveRecord record(const ir::ArchiveRecord& from) {
   return {from.entry, from.dtype, from.shape, from.strides, from.offset};
 }
 
+bool updates_by_range(const ir::Step& step) {
+  const ir::Graph& graph = step.programs.back().graph;
+  for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
+    if (graph.node(id).kind == ir::OpKind::Permit) return true;
+  }
+  return false;
+}
+
 class Emitter {
  public:
   Emitter(const ir::Step& step, const EmitOptions& options, const cost::CostModel& cost)
@@ -51,6 +59,7 @@ class Emitter {
     plan_.name = step_.name;
     plan_.model_digest = step_.model_digest;
     plan_.step_digest = step_.step_digest;
+    plan_.updates_by_range = updates_by_range(step_);
     for (const ir::MeshAxis& axis : step_.mesh.axes) plan_.mesh.emplace_back(axis.name, axis.size);
     plan_.threads = options_.threads;
     plan_.accumulation = step_.accumulation;

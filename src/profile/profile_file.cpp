@@ -4,6 +4,7 @@
 #include <iterator>
 #include <limits>
 
+#include "src/base/enum_names.h"
 #include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/base/sha256.h"
@@ -48,7 +49,8 @@ JsonValue machine_json(const base::MachineIdentity& machine) {
   return row;
 }
 
-constexpr std::string_view kOrigins[] = {"measured", "recorded", "synthetic", "calibrated"};
+constexpr auto kOrigins =
+    base::enum_names<base::ProfileOrigin>({"measured", "recorded", "synthetic", "calibrated"});
 
 // Members of `rates` and of `complete`, in the order of the file.
 struct RateName {

@@ -341,7 +341,7 @@ Result<Found> find_best(const ir::Step& imported, const passes::Options& options
   return std::move(best);
 }
 
-std::string describe(const Found& found) {
+base::Remark describe(const Found& found) {
   const bool once = found.options.reduction_order == passes::ReductionOrder::PerStep;
   std::string text = "simulated " + std::to_string(found.simulated) + " schedules" +
                      (found.cut_short ? ", cut short by --search-time" : "") + ": " +
@@ -353,7 +353,16 @@ std::string describe(const Found& found) {
                                                   " schedules, because of bugs in dcc") +
                      "; reduction order " + (once ? "per-step" : "per-micro-batch") + "; chain " +
                      passes::print(found.chain);
-  return text;
+  return {"auto",
+          "chain-chosen",
+          {},
+          {{"simulated", found.simulated},
+           {"step_ns", found.time.v},
+           {"named_step_ns", found.best_named_time.v},
+           {"bound_ns", found.bound.v},
+           {"left_out", static_cast<int64_t>(found.refused.size())},
+           {"cut_short", found.cut_short ? 1 : 0}},
+          text};
 }
 
 }  // namespace dc::search

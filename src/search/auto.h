@@ -42,6 +42,7 @@ struct Found {
 // is left out; if all do, the first error is the result.
 base::Result<Found> find_best(const ir::Step& imported, const passes::Options& options,
                               const cost::CostModel& cost, const SearchOptions& search);
-std::string describe(const Found& found);  // one sentence
+// "chain-chosen": how many schedules were simulated, their times, what was left out.
+base::Remark describe(const Found& found);
 
 }  // namespace dc::search

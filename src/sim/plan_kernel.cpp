@@ -99,10 +99,11 @@ const ir::Node* KernelNodes::add(const rp::Instruction& kernel) {
       results.push_back({"", type_of(plan_.tensors[static_cast<size_t>(output)])});
     }
   }
-  if (!kernel.op.starts_with(kNative)) {
+  if (kernel.provider == rp::Provider::Aten) {
     return &graph_.insert_aten({}, kernel.op, std::move(operands), std::move(results),
                                std::move(args), {});
   }
+  if (!kernel.op.starts_with(kNative)) return nullptr;
   const auto kind = ir::op_from_text(std::string_view(kernel.op).substr(kNative.size()));
   if (!kind) return nullptr;
   return &graph_.insert({}, *kind, std::move(operands), std::move(results), std::move(args), {});

@@ -265,7 +265,7 @@ class Reports(unittest.TestCase):
 
     def test_json_has_a_version_and_adds_up(self):
         said = self.said
-        self.assertEqual(said["schema"], "dcc.compile/1")
+        self.assertEqual(said["schema"], "dcc.compile/2")
         self.assertEqual((said["world"], said["accumulation"], said["chain"]), (2, 2, "zero3"))
         peak, kept = said["memory"]["peak"], said["memory"]["kept"]
         self.assertEqual(sum(peak["by_kind"].values()), peak["bytes"])
@@ -322,7 +322,7 @@ class Reports(unittest.TestCase):
         text = dcc("inspect", self.plan, "--as=text").stdout
         count = sum(len(p["instructions"]) for p in self.whole["programs"])
         self.assertEqual(len(re.findall(r"^ +\[\d+\] ", text, re.M)), count)
-        self.assertEqual(self.whole["schema"], "dcc.plan/1")
+        self.assertEqual(self.whole["schema"], "dcc.plan/2")
         self.assertEqual(dcc("inspect", self.plan, "--as=poem", check=False).returncode, 64)
 
     def test_verify(self):
@@ -437,7 +437,10 @@ class Options(unittest.TestCase):
             self.assertLessEqual(live, peak)
             self.assertGreaterEqual(longer, step)
             peak, step = live, longer
-        self.assertRegex(rows[-1][-1][0], r"^recompute: program 'step': \d+ kernels run again in the backward phase \(.*\): live bytes")
+        remark = rows[-1][-1][0]
+        self.assertEqual((remark["pass"], remark["code"]), ("recompute", "recomputed"))
+        self.assertGreater(remark["numbers"]["kernels"], 0)
+        self.assertLess(remark["numbers"]["live_after_bytes"], remark["numbers"]["live_before_bytes"])
 
     def test_recompute_full_and_off(self):
         def row(*options):

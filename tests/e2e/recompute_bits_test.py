@@ -37,7 +37,7 @@ class RecomputeTest(BitsCase):
     def verify(self, case, *memory, passes=()):
         with self.subTest(case, memory=memory, passes=passes):
             remarks = running.inspect(self.dcc(*case, *memory)[1])["remarks"]
-            self.assertTrue(any(remark.startswith("recompute: ") for remark in remarks))
+            self.assertTrue(any(remark["code"] == "recomputed" for remark in remarks))
             got = run_new(*case, options=("--poison",), compile_options=memory, passes=passes)
             self.assert_same(run_once(*case), got, "recomputed")
 

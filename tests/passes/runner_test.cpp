@@ -47,7 +47,7 @@ Outcome run(const GoldenFile& file, ir::Step step, std::span<const PassCall> pas
   } else {
     outcome.error = change.status();
   }
-  for (const Remark& remark : remarks) outcome.remarks.push_back(remark.text);
+  for (const Remark& remark : remarks) outcome.remarks.push_back(describe_facts(remark));
   outcome.step = std::move(step);
   return outcome;
 }

@@ -44,17 +44,22 @@ TEST(Columns, StringsHaveOneNumberEach) {
   EXPECT_THAT(table.strings(), ElementsAre("", "b", "a"));
 }
 
-TEST(Reasons, RemarksAreFoundByModuleAndTensor) {
+TEST(Reasons, RemarksAreFoundByParameterAndCollective) {
+  using base::SubjectKind;
   plan::Plan plan = plan::test::tiny_plan();
-  plan.tensors[plan::test::kWhole].name = "gather.net.linear.weight";
-  plan.tensors[plan::test::kProduct].name = "sum";
-  plan.remarks = {"a: net.linear is large.", "b: the sum of all", "c: kept net.linear.weight.",
-                  "d: net.linear, net.linear.weight"};
+  plan.remarks = {{"a", "of-the-parameter", {{SubjectKind::Parameter, 0}}},
+                  {"b", "of-nothing", {}, {{"w", 1}}, "net.linear.weight is large"},
+                  {"c", "of-reductions", {{SubjectKind::Collective, 1}}},
+                  {"d", "of-both", {{SubjectKind::Parameter, 0}, {SubjectKind::Collective, 0}}}};
   const Reasons reasons(plan);
   const auto& list = plan.programs[0].instructions;
-  EXPECT_THAT(reasons.of(list[plan::test::kMatmul]), ElementsAre(0, 2, 3));
-  EXPECT_THAT(reasons.of(list[plan::test::kGather]), ElementsAre(2, 3));
-  EXPECT_THAT(reasons.of(list[plan::test::kAdamW]), ElementsAre());
+  EXPECT_THAT(reasons.of(list[plan::test::kMatmul]),
+              ElementsAre(0, 3));  // reads the gathered whole
+  EXPECT_THAT(reasons.of(list[plan::test::kGather]), ElementsAre(0, 3));
+  EXPECT_THAT(reasons.of(list[plan::test::kReduce]), ElementsAre(0, 2, 3));
+  EXPECT_THAT(reasons.of(list[plan::test::kAdamW]), ElementsAre(0, 3));
+  EXPECT_THAT(reasons.of(list[plan::test::kExchangeTable]), ElementsAre(3));
+  EXPECT_THAT(reasons.of(list[plan::test::kLossSumOf]), ElementsAre());
 }
 
 // Events of `count` instructions of rank `rank` in step `step`, from `begin` to `end`.
@@ -128,7 +133,7 @@ TEST(Page, TheDataHoldsEveryInstructionAndTheRealStep) {
 TEST(Page, IsOneFileThatAsksForNothing) {
   plan::Loaded loaded = tiny();
   loaded.plan.programs[0].instructions[0].module = "</script><b>";
-  loaded.plan.remarks = {"<!-- not a comment"};
+  loaded.plan.remarks = {{"a", "b", {}, {}, "<!-- not a comment"}};
   auto page = timeline_page(loaded, nullptr);
   ASSERT_TRUE(page.ok()) << page.status().to_string();
   EXPECT_TRUE(page->starts_with("<!doctype html>"));

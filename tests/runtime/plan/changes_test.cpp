@@ -65,8 +65,8 @@ TEST(Changes, CollectivesThatAreGone) {
 
 TEST(Changes, ChosenPassesAreComparedByName) {
   Plan before = tiny_plan(), after = before;
-  before.remarks = {"auto: simulated 3 schedules; chain a,b=2,c"};
-  after.remarks = {"auto: simulated 4 schedules; chain a,b=8,d"};
+  before.passes = "a,b=2,c";
+  after.passes = "a,b=8,d";
   after.slices[0].offset += 64;
   before.options = "world=2 threads=1";
   after.options = "world=2 threads=4 memory=5";

@@ -210,7 +210,12 @@ void describe(Plan& plan) {
                      {1'200'000, 1'400'000, 1'410'000, 1'420'000},
                      1'350'000,
                      {900'000, 300'000, 200'000, 100'000}};
-  plan.remarks = {"shard-parameters: w in 2 shards of 32"};
+  plan.passes = "shard-parameters=3";
+  plan.remarks = {{"shard-parameters",
+                   "parameters-sharded",
+                   {{base::SubjectKind::Parameter, 0}},
+                   {{"shards", 2}, {"elements", 32}},
+                   "w in 2 shards of 32"}};
 }
 
 }  // namespace

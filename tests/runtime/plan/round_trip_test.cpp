@@ -40,6 +40,7 @@ TEST(RoundTrip, NothingIsLost) {
   plan.step_digest = {std::string(64, 'd'), std::string(64, 'e')};
   plan.inputs[0].next = true;
   plan.accumulation = 3;
+  plan.updates_by_range = true;
   plan.threads = 2;
   plan.prediction.copy_ns = 5;
   plan.prediction.copied_out_bytes = 6;

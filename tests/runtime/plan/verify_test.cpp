@@ -203,6 +203,8 @@ const std::vector<Mutation>& mutations() {
       {"state_of_other_buffer", "DC3231", [](Plan& p) { p.buffers.resize(1); p.buffers[0].sizes = {31}; p.state[1] = {"b", kMoment1, StateSource::Buffer, -1, 0, {}, StateRole::Buffer, {}}; }, "does not fit"},
       {"two_masters", "DC3232", [](Plan& p) { p.state[1] = p.state[0]; p.state[1].tensor = kMoment1; }, "2 state entries of role shard"},
       {"no_master", "DC3232", [](Plan& p) { p.state[0].role = StateRole::Moment1; p.state[0].source = StateSource::Zeros; p.state[1].role = StateRole::Momentum; }, "no value in the state"},
+      {"remark_of_no_parameter", "DC3102", [](Plan& p) { p.remarks[0].subjects[0].id = 1; }, "remark 'parameters-sharded'"},
+      {"update_rule", "DC3237", [](Plan& p) { p.updates_by_range = true; }, "permits none"},
       {"scratch_is_gradients", "DC3209", [](Plan& p) { p.slices[kScratchSlice].kind = SliceKind::Gradients; }, "is for gradients, but holds the workspace of aten.mm.default"},
       {"state_is_activations", "DC3209", [](Plan& p) { slice_of(p, kMoment1).kind = SliceKind::Activations; }, "is for activations, but holds state"},
       {"input_is_scalars", "DC3209", [](Plan& p) { slice_of(p, kInput).kind = SliceKind::Scalars; }, "is for scalars, but holds input"},

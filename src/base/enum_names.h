@@ -1,0 +1,49 @@
+// Tables of names of enumerators that cannot be too short or too long: the compiler counts the
+// enumerators.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+namespace dc::base {
+
+// Whether `value` is one of its enum's enumerators. GCC and Clang print "(Enum)3" in the function's
+// name for a value without one.
+template <auto value>
+consteval bool is_enumerator() {
+  const std::string_view function = __PRETTY_FUNCTION__;
+  const size_t at = function.rfind("value = ");
+  return at != std::string_view::npos && function[at + 8] != '(';
+}
+
+// Of an enum whose enumerators are 0, 1, 2, ...
+template <typename Enum, size_t from = 0>
+consteval size_t enum_count() {
+  if constexpr (is_enumerator<static_cast<Enum>(from)>()) {
+    return enum_count<Enum, from + 1>();
+  } else {
+    return from;
+  }
+}
+
+// Of an enum with other numbers below `limit`.
+template <typename Enum, size_t limit, size_t from = 0>
+consteval size_t sparse_enum_count() {
+  if constexpr (from == limit) {
+    return 0;
+  } else {
+    return is_enumerator<static_cast<Enum>(from)>() + sparse_enum_count<Enum, limit, from + 1>();
+  }
+}
+
+// The names in the enumerators' order: names[static_cast<size_t>(value)].
+template <typename Enum, size_t N>
+consteval std::array<std::string_view, N> enum_names(const char* const (&names)[N]) {
+  static_assert(N == enum_count<Enum>(), "one name for each enumerator");
+  std::array<std::string_view, N> table;
+  for (size_t i = 0; i < N; ++i) table[i] = names[i];
+  return table;
+}
+
+}  // namespace dc::base
