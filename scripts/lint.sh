@@ -13,6 +13,7 @@ mapfile -t all < <(git ls-files "${cpp[@]}" "${headers[@]}")
 clang-format --dry-run -Werror "${all[@]}"
 python3 -m compileall -q scripts tests examples
 python3 scripts/check_includes.py
+python3 scripts/error_codes.py
 
 case "${1:-}" in
   '') mapfile -t files < <(git diff --name-only --diff-filter=d HEAD -- "${cpp[@]}"; git ls-files -o --exclude-standard -- "${cpp[@]}") ;;

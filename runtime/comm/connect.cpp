@@ -113,7 +113,7 @@ std::unique_ptr<LocalJob> make_job(int rank, int world, std::shared_ptr<Mapping>
 base::Result<std::unique_ptr<Job>> connect_local(const LaunchInfo& launch,
                                                  const CommOptions& options) {
   if (!launch.one_host()) {
-    return Status(ErrorKind::Unavailable, "DC6110",
+    return Status(ErrorKind::Unavailable, "DC6123",
                   "the ranks are on several hosts (" + std::to_string(launch.local_world) + " of " +
                       std::to_string(launch.world) +
                       " here), and the local communicator serves one; several hosts need --comm "
@@ -150,7 +150,7 @@ base::Result<std::unique_ptr<Job>> connect(const LaunchInfo& launch, const CommO
   if (backend == "mpi") return connect_mpi(launch, options);
   if (backend == "tcp") return connect_tcp(launch, options);
   return Status(
-      ErrorKind::Usage, "DC6110",
+      ErrorKind::Usage, "DC6124",
       "there is no communicator '" + options.backend + "'; choose auto, local, mpi or tcp");
 }
 

@@ -14,6 +14,7 @@
 #include "runtime/comm/memory_map.h"
 #include "runtime/comm/plugin.h"
 #include "runtime/comm/sums.h"
+#include "src/base/interface_id.h"
 
 namespace dc::runtime {
 namespace {
@@ -445,3 +446,5 @@ extern "C" __attribute__((visibility("default"))) void dcrun_open_mpi(
   else
     *status = opened.status();
 }
+
+DC_PLUGIN_INTERFACE

@@ -10,12 +10,11 @@ namespace dc::runtime {
 
 inline constexpr const char* kMpiPlugin = "libdcrun_mpi.so";
 inline constexpr const char* kMpiEntry = "dcrun_open_mpi";
-// The entry point. It writes to *job on success. Plug-in and program come from one build.
+// The entry point. It writes to *job on success.
 using OpenMpiJob = void (*)(const LaunchInfo& launch, const CommOptions& options,
                             std::unique_ptr<Job>* job, base::Status* status);
 
-// Opens the plug-in beside the program, in ../lib, or in $DCRUN_PLUGIN_DIR; Unavailable (69) with
-// the reason if it cannot.
+// Opens the plug-in (src/base/plugin.h); Unavailable (69) with the reason if it cannot.
 base::Result<std::unique_ptr<Job>> connect_mpi(const LaunchInfo& launch,
                                                const CommOptions& options);
 

@@ -277,7 +277,7 @@ class Guest {
 
 base::Result<Gathering> gather_ranks(const LaunchInfo& launch, std::chrono::milliseconds timeout) {
   if (!launch.master && !launch.one_host()) {
-    return Status(ErrorKind::BadConfig, "DC6120",
+    return Status(ErrorKind::BadConfig, "DC6128",
                   "the ranks are on several hosts and do not know where to meet; set MASTER_ADDR "
                   "and MASTER_PORT to a free port of the host of rank 0, for all ranks");
   }

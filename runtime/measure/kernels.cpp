@@ -125,7 +125,7 @@ Status first_failure(const Status& mine, Communicator& control) {
   if (!mine.ok()) return mine;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank]) {
-      return Status(base::ErrorKind::PeerDied, "DC6501",
+      return Status(base::ErrorKind::PeerDied, "DC6505",
                     "rank " + std::to_string(rank) + " could not measure; see its message");
     }
   }

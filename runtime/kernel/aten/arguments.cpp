@@ -168,7 +168,7 @@ Converted convert(const Arg& arg, const c10::Argument& formal, const TensorSourc
 }
 
 base::Status refused(const plan::Instruction& instruction, const std::string& problem) {
-  return base::Status(base::ErrorKind::Unsupported, "DC6112",
+  return base::Status(base::ErrorKind::Unsupported, "DC6119",
                       "'" + instruction.op + "' cannot be run: " + problem);
 }
 

@@ -3,7 +3,6 @@
 #include <c10/core/InferenceMode.h>
 
 #include <atomic>
-#include <cstring>
 #include <map>
 #include <mutex>
 
@@ -13,6 +12,7 @@
 #include "runtime/kernel/aten/recording.h"
 #include "runtime/kernel/aten/serving_allocator.h"
 #include "runtime/kernel/aten/settings.h"
+#include "src/base/interface_id.h"
 
 namespace dc::runtime::aten {
 namespace {
@@ -336,12 +336,8 @@ class Provider final : public KernelProvider {
 }  // namespace dc::runtime::aten
 
 extern "C" __attribute__((visibility("default"))) dc::runtime::KernelProvider* dcrun_aten_open(
-    const char* abi, int threads, std::string* problem) {
+    int threads, std::string* problem) {
   using namespace dc::runtime::aten;
-  if (std::strcmp(abi, kAbi) != 0) {
-    *problem = "it was built for '" + std::string(kAbi) + "', the program for '" + abi + "'";
-    return nullptr;
-  }
   try {
     static const bool ready = [] {
       install_serving_allocator();
@@ -356,3 +352,5 @@ extern "C" __attribute__((visibility("default"))) dc::runtime::KernelProvider* d
     return nullptr;
   }
 }
+
+DC_PLUGIN_INTERFACE

@@ -20,7 +20,7 @@ void Call::require(bool condition, std::string_view problem) {
   if (condition || !status_.ok()) return;
   std::string sentence =
       "the native kernel '" + instruction_.op + "' cannot run this instruction: ";
-  status_ = base::Status(base::ErrorKind::Unsupported, "DC6101", sentence.append(problem));
+  status_ = base::Status(base::ErrorKind::Unsupported, "DC6130", sentence.append(problem));
   if (!instruction_.module.empty()) status_.add_context("in module " + instruction_.module);
 }
 

@@ -35,7 +35,7 @@ class Provider final : public KernelProvider {
       Call call(instruction, addresses);
       return row.factory(call);
     }
-    return base::Status(base::ErrorKind::Unsupported, "DC6102",
+    return base::Status(base::ErrorKind::Unsupported, "DC6131",
                         "there is no native kernel named '" + instruction.op +
                             "'; compile the plan with the dcc that belongs to this dcrun");
   }
