@@ -102,8 +102,8 @@ std::string parameter_mismatch(const Plan& plan, const StateEntry& entry) {
   if (base::is_floating(p.dtype) != base::is_floating(tensor.dtype)) {
     return "cannot hold parameter '" + p.fqn + "'";
   }
-  const bool as_in_model = entry.role == StateRole::Parameter || entry.role == StateRole::Shard ||
-                           entry.role == StateRole::Carried;
+  if (entry.role == StateRole::Carried) return "";  // in the type in which it was gathered
+  const bool as_in_model = entry.role == StateRole::Parameter || entry.role == StateRole::Shard;
   const DType dtype = as_in_model ? p.dtype : DType::F32;
   return tensor.dtype == dtype ? ""
                                : "of role " + std::string(name(entry.role)) + " is in " +

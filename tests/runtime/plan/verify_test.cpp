@@ -331,6 +331,25 @@ TEST(Verify, CarriedSlicesNeedAWriteEarlierInTheStep) {
   EXPECT_EQ(verify_meaning(plan).code(), "DC3213");
 }
 
+// Under autocast parameters are cast before they are gathered.
+TEST(Verify, CarriedParametersMayHaveTheTypeOfTheirReaders) {
+  Plan plan = tiny_plan();
+  plan.slices.push_back({Space::Device, plan.arena_bytes[0], 128, -1, 0, 0, SliceKind::Gathered});
+  plan.arena_bytes[0] += 128;
+  const auto carried = static_cast<int32_t>(plan.tensors.size());
+  plan.tensors.push_back({"carried",
+                          DType::BF16,
+                          {6, 10},
+                          {10, 1},
+                          static_cast<int32_t>(plan.slices.size() - 1),
+                          0,
+                          0});
+  plan.state.push_back({"carried", carried, StateSource::Zeros, 0, -1, {}, StateRole::Carried, {}});
+  EXPECT_TRUE(verify_meaning(plan).ok()) << verify_meaning(plan).to_string();
+  plan.state.back().role = StateRole::Momentum;
+  EXPECT_EQ(verify_meaning(plan).code(), "DC3231");
+}
+
 TEST(Verify, EmptyTensorsAreFine) {
   Plan plan = tiny_plan();
   plan.slices.push_back({Space::Device, 0, 0, -1, 0, 0});
