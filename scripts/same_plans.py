@@ -12,6 +12,7 @@ Exit code 1 and the first differing lines if two plans or losses differ, or if o
 
 import argparse
 import concurrent.futures
+import glob
 import hashlib
 import itertools
 import json
@@ -108,7 +109,8 @@ def trained(folder, plan, model, world, scratch):
                     "--metrics", metrics, "--save", out], check=True, capture_output=True)
     with open(metrics) as file:
         numbers = [(step["loss"], step["grad_norm"]) for step in map(json.loads, file) if "loss" in step]
-    with open(os.path.join(out, "model.safetensors"), "rb") as file:
+    (saved,) = glob.glob(os.path.join(out, "**", "model.safetensors"), recursive=True)
+    with open(saved, "rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         header.pop("__metadata__", None)
         return numbers, header, hashlib.sha256(file.read()).hexdigest()
