@@ -1,6 +1,7 @@
 // Level 2, the tables around the programs: state, parameters, inputs, step scalars, optimizer,
 // prediction.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 
@@ -153,14 +154,18 @@ Status check_optimizer(const Plan& plan) {
     return bad_plan("DC3235", "the optimizer's clip value or schedule is not a sensible number");
   }
   const Prediction& p = plan.prediction;
-  const auto has_negative = [](const std::vector<int64_t>& numbers) {
-    return std::any_of(numbers.begin(), numbers.end(), [](int64_t v) { return v < 0; });
+  // Sums and percentages of such numbers do not overflow: two years in ns, 64 PiB.
+  constexpr int64_t kMost = int64_t{1} << 56;
+  const auto makes_sense = [](int64_t v) { return v >= 0 && v <= kMost; };
+  const auto all_make_sense = [&](const auto& numbers) {
+    return std::all_of(numbers.begin(), numbers.end(), makes_sense);
   };
-  if (p.compute_ns < 0 || p.communication_ns < 0 || p.step_ns < 0 || p.peak_bytes < 0 ||
-      p.live_bytes < 0 || p.copy_ns < 0 || p.copied_out_bytes < 0 || p.copied_in_bytes < 0 ||
-      p.contention_ns < 0 || p.without_norm_ns < 0 || has_negative(p.wire_bytes) ||
-      has_negative(p.bounds_ns) || has_negative(p.figures_ns)) {
-    return bad_plan("DC3236", "the prediction has a negative number");
+  const std::array scalars = {
+      p.compute_ns, p.communication_ns, p.step_ns,         p.peak_bytes,    p.live_bytes,
+      p.copy_ns,    p.copied_out_bytes, p.copied_in_bytes, p.contention_ns, p.without_norm_ns};
+  if (!all_make_sense(scalars) || !all_make_sense(p.wire_bytes) || !all_make_sense(p.bounds_ns) ||
+      !all_make_sense(p.figures_ns)) {
+    return bad_plan("DC3236", "the prediction has a number that is negative or above 2^56");
   }
   return {};
 }

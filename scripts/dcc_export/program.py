@@ -58,6 +58,7 @@ class ProgramBuilder:
         self.root = root
         self.graph = torch.fx.Graph()
         self.env = {}  # joint node -> new node
+        self.moved = set()  # new nodes whose values have other strides than while tracing
         self.specs = []
         self.by_fqn = {}  # canonical fqn -> new placeholder
         self.constants = {}
@@ -193,13 +194,39 @@ class ProgramBuilder:
         new = self.graph.node_copy(node, lambda n: self.env[n])
         new.args = _readable_arguments(new)
         new.target = _SAFE.get(node.target, node.target)
-        new.meta = {"val": _storable(node.meta["val"]), "custom": _marks(node)}
+        new.meta = {"val": node.meta["val"], "custom": _marks(node)}
+        if any(operand in self.moved for operand in new.all_input_nodes):
+            self._recompute(new)
+        new.meta["val"] = _storable(new.meta["val"])
         self.env[node] = new
         if strides.are_misjudged(new):
-            layout = {"memory_format": torch.contiguous_format}
-            self.env[node] = self.graph.call_function(aten.clone.default, (new,), layout)
-            with fake_mode.of(self.joint):
-                self.env[node].meta = {**new.meta, "val": new.meta["val"].contiguous().clone()}
+            self.env[node] = self._contiguous(new)
+
+    def _contiguous(self, node):
+        copy = self.graph.call_function(aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
+        with fake_mode.of(self.joint):
+            copy.meta = {**node.meta, "val": node.meta["val"].contiguous().clone()}
+        self.moved.add(copy)
+        return copy
+
+    def _recompute(self, node):
+        """The value of a node whose operands lie otherwise in memory than while tracing: the strides of a view follow its operand's. A view
+        that they do not allow reads contiguous copies."""
+        traced = node.meta["val"]
+        try:
+            node.meta["val"] = self._result(node)
+        except (RuntimeError, ValueError):
+            with self.graph.inserting_before(node):
+                copies = {n: self._contiguous(n) for n in node.all_input_nodes if n in self.moved}
+            node.args, node.kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: copies.get(n, n))
+            node.meta["val"] = self._result(node)
+        if _strides(node.meta["val"]) != _strides(traced):
+            self.moved.add(node)
+
+    def _result(self, node):
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+        with fake_mode.of(self.joint):
+            return node.target(*args, **kwargs)
 
     def _is_identity(self, node):
         if node.target in (aten.detach.default, aten.alias.default):
@@ -335,6 +362,10 @@ def _storable(value):
         with value.fake_mode:
             return torch.empty(value.shape, dtype=torch.int64, device=value.device)
     return value
+
+
+def _strides(value):
+    return [t.stride() for t in torch.utils._pytree.tree_leaves(value) if isinstance(t, torch.Tensor)]
 
 
 def to_exported_program(program, example_inputs, ranges):

@@ -277,6 +277,7 @@ bool is_contiguous_always(const Call& call) {
   if (call.overload == "aten.clone.default") return contiguous_format;
   if (call.overload == "aten.new_empty_strided.default") return false;
   return product(call).has_value() || is_one_of(call.overload, kFilled) ||
+         is_one_of(call.overload, kReductions) ||
          (sized(call).has_value() && (format == nullptr || contiguous_format));
 }
 
@@ -288,7 +289,7 @@ bool is_contiguous_of_contiguous(const Call& call) {
     return false;
   }
   return is_pointwise(call.overload) || alike(call, 0).has_value() ||
-         is_one_of(call.overload, kReductions) || call.overload == "aten.cat.default";
+         call.overload == "aten.cat.default";
 }
 
 }  // namespace

@@ -95,18 +95,18 @@ class ResultTypes {
     }
     std::vector<ResultType> results;
     for (size_t i = 0; i < computed->size(); ++i) {
-      DC_RETURN_IF_ERROR(compare(recorded_[i], (*computed)[i], placement.before));
+      DC_RETURN_IF_ERROR(compare(recorded_[i], (*computed)[i], placement));
       results.push_back({(*computed)[i], placement});
     }
     return results;
   }
 
-  static Status compare(const Recorded& recorded, TensorType computed, int64_t before) {
+  static Status compare(const Recorded& recorded, TensorType computed, const Placement& of) {
     if (!recorded.type) return base::ok_status();
-    computed.offset += before;
-    if (recorded.type->dtype == computed.dtype && same_places(*recorded.type, computed)) {
-      return base::ok_status();
-    }
+    computed.offset += of.before;
+    const bool same = of.is_recorded ? same_places(*recorded.type, computed)
+                                     : recorded.type->shape == computed.shape;
+    if (same && recorded.type->dtype == computed.dtype) return base::ok_status();
     return contradiction("the archive records " + recorded.name + " as " + text_of(*recorded.type) +
                          ", but this view is " + text_of(computed));
   }
@@ -146,6 +146,7 @@ class ResultTypes {
   // Kernels write where the plan says, so strides other than their own cost a copy, no number.
   void place(const Call& call, size_t index, ResultType& result) const {
     TensorType& type = result.type;
+    const TensorType recorded = type;
     const auto strides = known_strides(call, index, type.shape);
     if (strides && strides->size() == type.shape.size()) {
       type.strides = *strides;
@@ -160,6 +161,7 @@ class ResultTypes {
                        operands_[0].type.offset + operands_[0].placement.before != 0;
     if (type.offset != 0 || moved) result.placement.is_certain = false;
     type.offset = 0;
+    result.placement.is_recorded = same_places(recorded, type);
   }
 
   std::string_view overload_;

@@ -13,8 +13,9 @@ namespace dc::frontend {
 
 // Where the elements of a value lie in its storage.
 struct Placement {
-  int64_t before = 0;      // elements of the traced storage that come before ours
-  bool is_certain = true;  // strides are the kernel's, not only what the archive says
+  int64_t before = 0;       // elements of the traced storage that come before ours
+  bool is_certain = true;   // strides are the kernel's, not only what the archive says
+  bool is_recorded = true;  // strides are those of the archive
 };
 
 struct Operand {
@@ -33,10 +34,11 @@ struct ResultType {
   Placement placement;
 };
 
-// One entry per result. A record that contradicts a rule is refused (DC2049, 65), with three
+// One entry per result. A record that contradicts a rule is refused (DC2049, 65), with four
 // exceptions that cannot change a number and are corrected: strides of results that own their
-// storage, their offset, and strides of dims with one element. Reading by strides (as_strided) a
-// tensor whose own ones are not certain is refused (DC2050, 81).
+// storage, their offset, strides of dims with one element, and strides and offsets of views where
+// those of the viewed tensor were corrected. Reading by strides (as_strided) a tensor whose own
+// ones are not certain is refused (DC2050, 81).
 base::Result<std::vector<ResultType>> result_types(std::string_view overload,
                                                    const std::vector<Operand>& operands,
                                                    const std::vector<ir::Arg>& args,

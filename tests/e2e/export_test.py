@@ -210,6 +210,25 @@ class UserModuleTest(ExportTest):
         with self.assertRaisesRegex(ExportError, "which the module lacks"):
             self.export(Regression(), regression_inputs(), initializers={"fc9.bias": rule})
 
+    def test_views_of_copies_have_the_strides_of_the_copies(self):
+        """softplus_backward of transposed operands orders its result otherwise than PyTorch records; the exporter inserts a contiguous copy."""
+        class Turned(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.scores = nn.Linear(6, 4), nn.Parameter(torch.randn(4, 5))
+
+            def forward(self, x):
+                return (nn.functional.softplus(self.first(x).t()) * self.scores).sum()
+
+        program = self.export(Turned(), {"x": torch.randn(5, 6)})
+        copied = {n for n in program.graph.nodes if n.target is torch.ops.aten.clone.default}
+        views = [n for n in program.graph.nodes if getattr(n.target, "is_view", False)]
+        self.assertTrue(any(n.args[0] in copied for n in views))
+        for node in views:
+            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+            with node.meta["val"].fake_mode:
+                self.assertEqual(node.target(*args, **kwargs).stride(), node.meta["val"].stride(), node)
+
     def test_bfloat16_loss(self):
         inputs = [t.to(torch.bfloat16) for t in regression_inputs()]
         program = self.export(Regression().to(torch.bfloat16), inputs)

@@ -249,6 +249,7 @@ const std::vector<Mutation>& mutations() {
       {"bounds_count", "DC3103", [](Plan& p) { p.prediction.bounds_ns.pop_back(); }, "3 bounds"},
       {"bounds_negative", "DC3236", [](Plan& p) { p.prediction.bounds_ns[2] = -1; }, "prediction"},
       {"prediction_negative", "DC3236", [](Plan& p) { p.prediction.step_ns = -1; }, "prediction"},
+      {"prediction_overflows", "DC3236", [](Plan& p) { p.prediction.step_ns = int64_t{7809911855202529379}; }, "prediction"},
       {"duration_negative", "DC3236", [](Plan& p) { p.programs[0].duration_ns[kMatmul] = -1; }, "aten.mm.default"},
       {"duration_of_a_wait", "DC3236", [](Plan& p) { p.programs[0].duration_ns[kWaitReduce] = 1; }, "duration of 1 ns"},
       {"durations_overflow", "DC3236", [](Plan& p) { p.programs[0].duration_ns[kMatmul] = std::numeric_limits<int64_t>::max(); }, "duration"},
