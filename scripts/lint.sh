@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Looks for faults without running anything. Needs clang-format, clang-tidy and a configured build/release or build/bare.
 #   scripts/lint.sh             format and syntax of everything, clang-tidy over files changed since the last commit
-#   scripts/lint.sh --sample    clang-tidy over files changed by the last commit, and a twentieth of all: every day another
+#   scripts/lint.sh --sample    clang-tidy over files changed by the last commit, and a twentieth of the programs' files: every day another
 #   scripts/lint.sh --all       clang-tidy over everything (about 3 s a file)
 #   scripts/lint.sh FILE...     clang-tidy over these files
 set -euo pipefail
 cd "$(dirname "$0")/.."
-cpp=('src/*.cpp' 'runtime/*.cpp' 'cli/*.cpp' 'tests/*.cpp')
+programs=('src/*.cpp' 'runtime/*.cpp' 'cli/*.cpp')
+cpp=("${programs[@]}" 'tests/*.cpp')
 headers=('src/*.h' 'runtime/*.h' 'cli/*.h' 'tests/*.h')
 
 mapfile -t all < <(git ls-files "${cpp[@]}" "${headers[@]}")
@@ -20,7 +21,7 @@ case "${1:-}" in
   --sample)
     mapfile -t files < <({
       git diff --name-only --diff-filter=d HEAD^ HEAD -- "${cpp[@]}" 2>/dev/null || true
-      git ls-files "${cpp[@]}" | awk -v part="$(($(date +%s) / 86400 % 20))" 'NR % 20 == part'
+      git ls-files "${programs[@]}" | awk -v part="$(($(date +%s) / 86400 % 20))" 'NR % 20 == part'
     } | sort -u) ;;
   --all) mapfile -t files < <(git ls-files "${cpp[@]}") ;;
   *) files=("$@") ;;

@@ -23,6 +23,7 @@ inline base::Timing summarize(const std::vector<int64_t>& samples) {
   timing.median_ns = median_of(samples);
   timing.fastest_ns = *std::min_element(samples.begin(), samples.end());
   std::vector<int64_t> distances;
+  distances.reserve(samples.size());
   for (int64_t sample : samples)
     distances.push_back(sample > timing.median_ns ? sample - timing.median_ns
                                                   : timing.median_ns - sample);

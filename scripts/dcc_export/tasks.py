@@ -71,6 +71,8 @@ def _image_inputs(config, options, generator):
 def _picture(config, options):
     """(height, width) of a config's pictures, or --image-size where a net takes any and its config names none."""
     size = getattr(config, "image_size", None)
+    if hasattr(config, "vision_config"):
+        raise ExportError(f"the {config.model_type!r} config is of a model of pictures and of text; give the config of one of pictures alone")
     if size is None and options.image_size is None:
         raise ExportError(f"the {config.model_type!r} config has no image_size, since the net takes any; give --image-size N", USAGE)
     if size is not None and options.image_size is not None:

@@ -13,8 +13,7 @@ namespace dc::base {
 template <typename Tag>
 struct Quantity {
   int64_t v = 0;
-  // clang-tidy 14 takes the zero that a defaulted comparison compares with for a pointer.
-  constexpr auto operator<=>(const Quantity&) const = default;  // NOLINT(modernize-use-nullptr)
+  constexpr auto operator<=>(const Quantity&) const = default;
   constexpr Quantity operator+(Quantity o) const { return {v + o.v}; }
   constexpr Quantity operator-(Quantity o) const { return {v - o.v}; }
   constexpr Quantity operator*(int64_t k) const { return {v * k}; }

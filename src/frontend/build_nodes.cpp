@@ -124,9 +124,11 @@ class NodeBuilder {
     return result_types(overload, operands, args, recorded);
   }
 
-  // What an archive says in place of a kernel's element type is that of some operand.
+  // What an archive says in place of a kernel's element type is that of some operand, or f32:
+  // PyTorch's shape functions record statistics of reduced precision in the type of their sums.
   Status check_declared(Name name, base::DType dtype, const std::vector<Operand>& operands) const {
-    const bool known = std::any_of(operands.begin(), operands.end(),
+    const bool known = dtype == base::DType::F32 ||
+                       std::any_of(operands.begin(), operands.end(),
                                    [dtype](const Operand& one) { return one.type.dtype == dtype; });
     if (known && base::is_floating(dtype)) return base::ok_status();
     return malformed(draft_.text(name) + " is recorded as " + std::string(base::name(dtype)) +

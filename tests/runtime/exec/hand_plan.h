@@ -72,7 +72,7 @@ class HandPlan {
   }
 
   plan::Instruction& native(const std::string& op, std::vector<int32_t> operands,
-                            std::vector<std::pair<std::string, int64_t>> attributes = {},
+                            const std::vector<std::pair<std::string, int64_t>>& attributes = {},
                             std::vector<int32_t> outputs = {}) {
     plan::Instruction instruction;
     instruction.provider = plan::Provider::Native;
@@ -148,6 +148,7 @@ inline void on_ranks(int world, const CommOptions& options,
                      const std::function<void(Job&, int rank)>& body) {
   auto jobs = connect_threads(world, options);
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(world));
   for (int rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
       auto job = std::move(jobs[static_cast<size_t>(rank)]);

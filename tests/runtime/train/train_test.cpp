@@ -252,7 +252,7 @@ TEST(Train, ASavedStateIsTheNextRunsStart) {
 }
 
 // Samples of x and loss; sample `bad` has a NaN in x or in the loss.
-std::string poisoned_data(const ScratchFolder& folder, int bad, bool in_loss) {
+std::string poisoned_data(const ScratchFolder& folder, int64_t bad, bool in_loss) {
   auto layout = base::archive::layout_safetensors(
       {{"x", DType::F32, {8, 70}, 0, 0}, {"loss", DType::F32, {8}, 0, 0}}, {});
   std::string bytes = layout->header;
@@ -296,7 +296,8 @@ TEST(Train, AStateThatIsNotFiniteIsNeverWritten) {
   std::string bytes = layout->header;
   bytes.resize(static_cast<size_t>(layout->file_bytes), '\0');
   const float infinite = INFINITY;
-  std::memcpy(bytes.data() + layout->tensors[0].offset + 69 * 4, &infinite, 4);  // rank 1's
+  std::memcpy(bytes.data() + layout->tensors[0].offset + int64_t{69} * 4, &infinite,
+              4);  // rank 1's
   TrainOptions options;
   options.weights = folder.write("bad.safetensors", bytes);
   options.save = folder / "saved/model.safetensors";

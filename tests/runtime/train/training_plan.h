@@ -81,7 +81,7 @@ struct TrainingPlan : HandPlan {
     native("dc.copy", {loss_cell, loss_sum});
     signal(2, 0);
     wait(2, 1);
-    collective(plan::CollectiveKind::AllGather, row, table, world * 3, 3);
+    collective(plan::CollectiveKind::AllGather, row, table, int64_t{3} * world, 3);
     signal(3, 1);
     wait(3, 0);
     native("dc.finalize", {scalars, table, slots}, {{"clip", clip_}});

@@ -59,7 +59,11 @@ class EditedArchive {
   base::Result<ir::Step> import(const frontend::ImportOptions& options = {},
                                 const std::string& root = "m") const {
     ZipBuilder builder;
-    for (const auto& [name, text] : entries_) builder.add(root + "/" + name, text);
+    for (const auto& [name, text] : entries_) {
+      std::string path = root;
+      path.append("/").append(name);
+      builder.add(path, text);
+    }
     return frontend::import_archive(folder_.write("model.pt2", builder.build()), options);
   }
 
