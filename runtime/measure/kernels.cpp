@@ -195,6 +195,7 @@ Result<std::vector<KernelMeasurement>> measure_scratch(const plan::Plan& plan) {
     }
   }
   std::vector<KernelMeasurement> list;
+  list.reserve(rows.size());
   for (auto& [key, row] : rows) list.push_back(std::move(row));
   return list;
 }
@@ -221,6 +222,7 @@ Result<std::vector<KernelMeasurement>> measure_kernels(const plan::Plan& plan,
     all.insert(all.end(), samples[i].begin(), samples[i].end());
   }
   std::vector<base::Timing> timings;
+  timings.reserve(measured.size());
   for (const KernelMeasurement& row : measured) timings.push_back(summarize(by_key[row.key]));
   DC_RETURN_IF_ERROR(keep_slowest(timings, control));
   for (size_t i = 0; i < measured.size(); ++i) measured[i].timing = timings[i];

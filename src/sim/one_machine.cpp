@@ -48,6 +48,7 @@ void sort_by_head(std::vector<Job>& jobs) {
 // At most `count` of the distinct tails, evenly spread, the smallest first.
 std::vector<Nanos> some_tails(const std::vector<Job>& jobs, size_t count) {
   std::vector<Nanos> tails;
+  tails.reserve(jobs.size());
   for (const Job& job : jobs) tails.push_back(job.tail);
   std::sort(tails.begin(), tails.end());
   tails.erase(std::unique(tails.begin(), tails.end()), tails.end());

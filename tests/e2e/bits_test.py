@@ -46,7 +46,7 @@ class ZeroTest(BitsCase):
                 self.assertAlmostEqual(one, other, delta=bound * abs(one))
 
     def test_four_micro_batches(self):
-        for subject, world in EVERYTHING if running.SLOW else SOME:
+        for subject, world in EVERYTHING if running.SLOW else (("tiny-llama", 2), ("tiny-llama-tied", 2), ("tiny-llama bfloat16", 3)):
             every_stage = running.SLOW or subject == "tiny-llama"
             self.verify_orders(subject, world, (0, 1, 2, 3) if every_stage else (0, 3))
 

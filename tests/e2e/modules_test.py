@@ -116,7 +116,7 @@ class ModulesTest(unittest.TestCase):
             with self.subTest(", ".join(names[first::NETS])):
                 verify(self, names[first::NETS])
 
-    @unittest.skipUnless(running.SLOW, "DCC_SLOW_TESTS=1 trains each case alone")
+    @unittest.skipUnless(running.SLOW, "set DCC_SLOW_TESTS=1")
     def test_each_alone(self):
         for name in CASES:
             with self.subTest(name):
