@@ -49,7 +49,7 @@ class CheckpointSaver {
 
   // Takes the state as it is now. While nothing is under way, and no step runs.
   base::Status begin(const RunState& run);
-  // Whether all ranks have written theirs; rank 0 then publishes, if it must be, beside the steps.
+  // Whether all ranks have written theirs; rank 0 then publishes while the next steps run.
   // Between steps.
   base::Status look();
   // Waits for what is under way, which must be something.
