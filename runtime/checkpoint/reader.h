@@ -1,4 +1,4 @@
-// CheckpointReader: any range of any value of a checkpoint, whoever wrote its pieces.
+// CheckpointReader: any range of any value of a checkpoint, whichever ranks wrote its pieces.
 //
 // A piece is compared with its checksum before anything of it is used, and a file's size and header
 // with what its writer noted. Files are mapped when first needed.

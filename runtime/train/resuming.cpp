@@ -35,7 +35,7 @@ Status with_offer(Status status, const std::string& path, const plan::Plan& plan
                   const std::vector<StatePart>& parts) {
   if (status.ok()) return status;
   const std::string other = last_good(path, plan, parts);
-  return std::move(status).add_context(other.empty() ? "there is no other checkpoint beside it"
+  return std::move(status).add_context(other.empty() ? "its folder has no other checkpoint"
                                                      : "the last good one is " + other +
                                                            ": use --resume " + other);
 }
