@@ -43,7 +43,7 @@ Result<std::unique_ptr<CheckpointSaver>> CheckpointSaver::create(Options options
     saver->copy_offset_[i] = bytes;
     bytes += base::round_up(saver->parts_[i].piece.bytes(), kAlignment);
   }
-  DC_ASSIGN_OR_RETURN(saver->copy_, HostSpace::create(bytes));
+  DC_ASSIGN_OR_RETURN(saver->copy_, HostSpace::create(saver->memory_.device(), bytes));
   std::fill_n(saver->copy_.base(), bytes, std::byte{0xFF});
   return saver;
 }

@@ -1,7 +1,5 @@
 #include "runtime/checkpoint/state_memory.h"
 
-#include <cstring>
-
 #include "runtime/kernel/elements.h"
 #include "runtime/memory/outside_memory.h"
 
@@ -22,11 +20,12 @@ Status StateMemory::read(int32_t tensor, int64_t first, int64_t count, std::byte
   const ElementWalk walk(source.sizes, source.strides);
   const auto* data = static_cast<const std::byte*>(source.data);
   if (walk.contiguous()) {
-    std::memcpy(out, data + first * bytes, static_cast<size_t>(count * bytes));
+    device_->download({out, static_cast<size_t>(count * bytes)}, data + first * bytes);
     return base::ok_status();
   }
   for (int64_t i = 0; i < count; ++i) {
-    std::memcpy(out + i * bytes, data + walk.offset(first + i) * bytes, static_cast<size_t>(bytes));
+    device_->download({out + i * bytes, static_cast<size_t>(bytes)},
+                      data + walk.offset(first + i) * bytes);
   }
   return base::ok_status();
 }
@@ -41,12 +40,12 @@ Status StateMemory::write(int32_t tensor, int64_t first, int64_t count,
   const ElementWalk walk(target.sizes, target.strides);
   auto* data = static_cast<std::byte*>(target.data);
   if (walk.contiguous()) {
-    std::memcpy(data + first * bytes, from, static_cast<size_t>(count * bytes));
+    device_->upload(data + first * bytes, {from, static_cast<size_t>(count * bytes)});
     return base::ok_status();
   }
   for (int64_t i = 0; i < count; ++i) {
-    std::memcpy(data + walk.offset(first + i) * bytes, from + i * bytes,
-                static_cast<size_t>(bytes));
+    device_->upload(data + walk.offset(first + i) * bytes,
+                    {from + i * bytes, static_cast<size_t>(bytes)});
   }
   return base::ok_status();
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "runtime/device/device.h"
 #include "runtime/kernel/kernel.h"
 #include "runtime/memory/disk_space.h"
 #include "runtime/plan/plan.h"
@@ -14,11 +15,13 @@ using TensorBinder = std::function<BoundTensor(int32_t)>;
 
 class StateMemory {
  public:
-  // `disk`: where the plan's state on disk lies, if there is any. The plan and the disk must
-  // outlive it. While no step runs, on one thread.
-  StateMemory(const plan::Plan& plan, TensorBinder bind, DiskSpace* disk)
-      : plan_(&plan), bind_(std::move(bind)), disk_(disk) {}
+  // `bind`: addresses of the device's and the host's tensors. `disk`: where the plan's state on
+  // disk lies, if there is any. Plan, device and disk must outlive it. While no step runs, on one
+  // thread.
+  StateMemory(const plan::Plan& plan, Device& device, TensorBinder bind, DiskSpace* disk)
+      : plan_(&plan), device_(&device), bind_(std::move(bind)), disk_(disk) {}
 
+  Device& device() const { return *device_; }
   bool is_on_disk(int32_t tensor) const;
   // Elements [first, first + count) of a tensor in row-major order, side by side at `out` or
   // `from`, in the tensor's dtype.
@@ -27,6 +30,7 @@ class StateMemory {
 
  private:
   const plan::Plan* plan_;
+  Device* device_;
   TensorBinder bind_;
   DiskSpace* disk_;
 };

@@ -19,17 +19,22 @@ using base::Status;
 // Memory of a rank that is alone in its process space: world 1.
 class OwnMemory final : public RegionSource {
  public:
+  explicit OwnMemory(Device& device) : device_(device) {}
   Status offer(int64_t) override { return base::ok_status(); }
-  base::Result<std::shared_ptr<Mapping>> take(int64_t bytes) override {
-    DC_ASSIGN_OR_RETURN(Mapping mapping, Mapping::anonymous(bytes));
-    return std::make_shared<Mapping>(std::move(mapping));
+  base::Result<std::shared_ptr<DeviceMemory>> take(int64_t bytes) override {
+    DC_ASSIGN_OR_RETURN(auto memory, device_.allocate(bytes));
+    return std::shared_ptr<DeviceMemory>(std::move(memory));
   }
+
+ private:
+  Device& device_;
 };
 
 // Memory passed between processes by descriptor.
 class ProcessMemory final : public RegionSource {
  public:
-  ProcessMemory(int rank, Links links) : rank_(rank), links_(std::move(links)) {}
+  ProcessMemory(int rank, Links links, Device& device)
+      : rank_(rank), links_(std::move(links)), device_(device) {}
 
   void watch(ControlPage page) {
     std::vector<Lifeline> lines;
@@ -50,19 +55,20 @@ class ProcessMemory final : public RegionSource {
     DC_ASSIGN_OR_RETURN(offered_, make_shared_memory(bytes));
     return hand_out(links_, offered_.get(), bytes);
   }
-  base::Result<std::shared_ptr<Mapping>> take(int64_t bytes) override {
+  base::Result<std::shared_ptr<DeviceMemory>> take(int64_t bytes) override {
     if (rank_ != 0) {
       DC_ASSIGN_OR_RETURN(offered_, take_handed_out(links_, bytes));
     }
-    DC_ASSIGN_OR_RETURN(Mapping mapping, Mapping::shared(offered_.get(), bytes));
+    DC_ASSIGN_OR_RETURN(auto memory, device_.map_shared(offered_.get(), bytes));
     offered_ = Descriptor();
-    return std::make_shared<Mapping>(std::move(mapping));
+    return std::shared_ptr<DeviceMemory>(std::move(memory));
   }
   void stop_watching() override { watcher_.reset(); }
 
  private:
   int rank_;
   Links links_;
+  Device& device_;
   Descriptor offered_;
   std::vector<Descriptor> processes_;
   std::unique_ptr<Watcher> watcher_;  // before what it watches is closed
@@ -71,25 +77,27 @@ class ProcessMemory final : public RegionSource {
 // Memory of ranks that are threads of this process.
 struct SharedShelf {
   std::mutex mutex;
-  std::vector<std::shared_ptr<Mapping>> mappings;
+  std::vector<std::shared_ptr<DeviceMemory>> memories;
 };
 
 class ThreadMemory final : public RegionSource {
  public:
-  explicit ThreadMemory(std::shared_ptr<SharedShelf> shelf) : shelf_(std::move(shelf)) {}
+  ThreadMemory(std::shared_ptr<SharedShelf> shelf, Device& device)
+      : shelf_(std::move(shelf)), device_(device) {}
   Status offer(int64_t bytes) override {
-    DC_ASSIGN_OR_RETURN(Mapping mapping, Mapping::anonymous(bytes));
+    DC_ASSIGN_OR_RETURN(auto memory, device_.allocate(bytes));
     const std::lock_guard lock(shelf_->mutex);
-    shelf_->mappings.push_back(std::make_shared<Mapping>(std::move(mapping)));
+    shelf_->memories.push_back(std::move(memory));
     return base::ok_status();
   }
-  base::Result<std::shared_ptr<Mapping>> take(int64_t) override {
+  base::Result<std::shared_ptr<DeviceMemory>> take(int64_t) override {
     const std::lock_guard lock(shelf_->mutex);
-    return shelf_->mappings.at(taken_++);
+    return shelf_->memories.at(taken_++);
   }
 
  private:
   std::shared_ptr<SharedShelf> shelf_;
+  Device& device_;
   size_t taken_ = 0;
 };
 
@@ -100,12 +108,12 @@ void write_pids(std::byte* control, const std::vector<int>& pids) {
 }
 
 std::unique_ptr<LocalJob> make_job(int rank, int world, std::shared_ptr<Mapping> control,
-                                   std::chrono::milliseconds timeout,
+                                   const CommOptions& options,
                                    std::unique_ptr<RegionSource> source) {
   const ControlPage page(control->base(), world);
   auto shared = std::make_shared<LocalRank>(rank, std::move(control), page);
-  shared->timeout = timeout;
-  return std::make_unique<LocalJob>(std::move(shared), std::move(source));
+  shared->timeout = options.timeout;
+  return std::make_unique<LocalJob>(std::move(shared), std::move(source), *options.device);
 }
 
 }  // namespace
@@ -123,14 +131,15 @@ base::Result<std::unique_ptr<Job>> connect_local(const LaunchInfo& launch,
   if (launch.world == 1) {
     DC_ASSIGN_OR_RETURN(Mapping control, Mapping::anonymous(bytes));
     return std::unique_ptr<Job>(make_job(0, 1, std::make_shared<Mapping>(std::move(control)),
-                                         options.timeout, std::make_unique<OwnMemory>()));
+                                         options, std::make_unique<OwnMemory>(*options.device)));
   }
   DC_ASSIGN_OR_RETURN(Welcome welcome, meet(launch, bytes, write_pids, options.timeout));
-  auto memory = std::make_unique<ProcessMemory>(launch.rank, std::move(welcome.links));
+  auto memory =
+      std::make_unique<ProcessMemory>(launch.rank, std::move(welcome.links), *options.device);
   memory->watch(ControlPage(welcome.control.base(), launch.world));
   auto job =
       make_job(launch.rank, launch.world, std::make_shared<Mapping>(std::move(welcome.control)),
-               options.timeout, std::move(memory));
+               options, std::move(memory));
   DC_RETURN_IF_ERROR(job->control().barrier());
   return std::unique_ptr<Job>(std::move(job));
 }
@@ -161,8 +170,8 @@ std::vector<std::unique_ptr<Job>> connect_threads(int ranks, const CommOptions& 
   auto control = std::make_shared<Mapping>(std::move(mapping).value());
   auto shelf = std::make_shared<SharedShelf>();
   for (int rank = 0; rank < ranks; ++rank) {
-    jobs.push_back(
-        make_job(rank, ranks, control, options.timeout, std::make_unique<ThreadMemory>(shelf)));
+    jobs.push_back(make_job(rank, ranks, control, options,
+                            std::make_unique<ThreadMemory>(shelf, *options.device)));
   }
   return jobs;
 }

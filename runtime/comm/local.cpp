@@ -31,7 +31,7 @@ base::Status LocalCommunicator::meet(Operation operation) {
 const Region* LocalCommunicator::region_of(const Ref& ref) const {
   const std::byte* origin = static_cast<std::byte*>(ref.data) - shared_->rank * ref.rank_stride;
   for (const Region& region : shared_->regions) {
-    const int64_t offset = origin - (region.mapping->base() + shared_->rank * region.stride);
+    const int64_t offset = origin - (region.memory->base() + shared_->rank * region.stride);
     if (offset >= 0 && offset < region.bytes) return &region;
   }
   return nullptr;
@@ -46,7 +46,7 @@ base::Status LocalCommunicator::check_in_slab(Operation operation, const Ref& re
   for (int peer = 0; inside && peer < size(); ++peer) {
     const int64_t bytes =
         (whole ? buffer.elements : owned_elements(buffer, peer)) * base::byte_size(dtype);
-    const std::byte* slab = region->mapping->base() + peer * region->stride;
+    const std::byte* slab = region->memory->base() + peer * region->stride;
     const int64_t offset = at_peer(ref, peer) - slab;
     inside = bytes == 0 || (offset >= 0 && offset + bytes <= region->bytes);
   }
@@ -181,8 +181,12 @@ base::Status LocalCommunicator::health() {
   return base::ok_status();
 }
 
-LocalJob::LocalJob(std::shared_ptr<LocalRank> shared, std::unique_ptr<RegionSource> source)
-    : shared_(std::move(shared)), source_(std::move(source)), control_(shared_, 0) {}
+LocalJob::LocalJob(std::shared_ptr<LocalRank> shared, std::unique_ptr<RegionSource> source,
+                   Device& device)
+    : shared_(std::move(shared)),
+      source_(std::move(source)),
+      device_(device),
+      control_(shared_, 0) {}
 
 base::Result<Slab> LocalJob::allocate(int64_t bytes) {
   if (bytes < 0) return refused("a slab of negative size was asked for");
@@ -195,13 +199,13 @@ base::Result<Slab> LocalJob::allocate(int64_t bytes) {
   DC_RETURN_IF_ERROR(control_.broadcast(&failed, sizeof(failed), {0}));
   if (!offered.ok()) return offered;
   if (failed != 0) {
-    return base::Status(base::ErrorKind::OutOfMemory, "DC6106",
+    return base::Status(base::ErrorKind::OutOfMemory, "DC6129",
                         "rank 0 could not get memory for the slabs; see its message");
   }
   DC_RETURN_IF_ERROR(check_equal_slabs(control_, bytes));
-  DC_ASSIGN_OR_RETURN(auto mapping, source_->take(total));
-  std::byte* mine = mapping->base() + shared_->rank * stride;
-  shared_->regions.push_back({std::move(mapping), stride, bytes});
+  DC_ASSIGN_OR_RETURN(auto memory, source_->take(total));
+  std::byte* mine = memory->base() + shared_->rank * stride;
+  shared_->regions.push_back({std::move(memory), stride, bytes});
   return Slab{mine, bytes};
 }
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "runtime/comm/barrier.h"
-#include "runtime/comm/memory_map.h"
 #include "runtime/comm/rendezvous.h"
+#include "runtime/device/memory_map.h"
 
 namespace dc::runtime {
 
@@ -16,17 +16,17 @@ namespace dc::runtime {
 class RegionSource {
  public:
   virtual ~RegionSource() = default;
-  // Rank 0 makes zero-filled memory; after a barrier every rank (0 too) takes it. Never waits for a
-  // peer.
+  // Rank 0 makes zero-filled memory of the device; after a barrier every rank (0 too) takes it.
+  // Never waits for a peer.
   virtual base::Status offer(int64_t bytes) = 0;
-  virtual base::Result<std::shared_ptr<Mapping>> take(int64_t bytes) = 0;
+  virtual base::Result<std::shared_ptr<DeviceMemory>> take(int64_t bytes) = 0;
   // This rank is about to leave: the end of its peers is no longer news.
   virtual void stop_watching() {}
 };
 
 // Memory of all ranks side by side: rank r's part starts at base + r * stride.
 struct Region {
-  std::shared_ptr<Mapping> mapping;
+  std::shared_ptr<DeviceMemory> memory;
   int64_t stride = 0;
   int64_t bytes = 0;  // that each rank may use
 };
@@ -81,9 +81,10 @@ class LocalCommunicator final : public Communicator {
 
 class LocalJob final : public Job {
  public:
-  LocalJob(std::shared_ptr<LocalRank> shared, std::unique_ptr<RegionSource> source);
+  LocalJob(std::shared_ptr<LocalRank> shared, std::unique_ptr<RegionSource> source, Device& device);
   ~LocalJob() override { leave(base::ok_status()); }
   Communicator& control() override { return control_; }
+  Device& device() override { return device_; }
   base::Result<Slab> allocate(int64_t bytes) override;
   base::Result<std::unique_ptr<Communicator>> open_communicator() override;
   void leave(const base::Status& why) override;
@@ -91,6 +92,7 @@ class LocalJob final : public Job {
  private:
   std::shared_ptr<LocalRank> shared_;
   std::unique_ptr<RegionSource> source_;
+  Device& device_;
   LocalCommunicator control_;
   int groups_ = 1;
   bool left_ = false;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/comm/launch.h"
-#include "runtime/comm/memory_map.h"
+#include "runtime/device/memory_map.h"
 #include "src/base/status.h"
 
 namespace dc::runtime {

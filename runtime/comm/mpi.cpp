@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "runtime/comm/buffers.h"
-#include "runtime/comm/memory_map.h"
 #include "runtime/comm/plugin.h"
 #include "runtime/comm/sums.h"
+#include "runtime/device/device.h"
 #include "src/base/interface_id.h"
 
 namespace dc::runtime {
@@ -43,7 +43,7 @@ struct World {
   bool thread_safe = false;
   std::atomic<bool> broken{false};
   std::chrono::milliseconds timeout{0};
-  std::vector<Mapping> slabs;
+  std::vector<std::unique_ptr<DeviceMemory>> slabs;
 
   ~World() {
     if (!broken.load()) {
@@ -52,7 +52,7 @@ struct World {
     }
     // MPI may still write into this memory for a request that never completed; the process is about
     // to end.
-    for (Mapping& slab : slabs) new Mapping(std::move(slab));
+    for (auto& slab : slabs) (void)slab.release();
   }
   std::unique_lock<std::mutex> lock() {
     return thread_safe ? std::unique_lock<std::mutex>(mutex, std::defer_lock)
@@ -362,14 +362,15 @@ class MpiCommunicator final : public Communicator {
 class MpiJob final : public Job {
  public:
   MpiJob(std::shared_ptr<World> world, std::unique_ptr<Communicator> control,
-         const LaunchInfo& launch)
-      : world_(std::move(world)), control_(std::move(control)), launch_(launch) {}
+         const LaunchInfo& launch, Device& device)
+      : world_(std::move(world)), control_(std::move(control)), launch_(launch), device_(device) {}
   Communicator& control() override { return *control_; }
+  Device& device() override { return device_; }
 
   base::Result<Slab> allocate(int64_t bytes) override {
     DC_RETURN_IF_ERROR(check_equal_slabs(*control_, bytes));
-    DC_ASSIGN_OR_RETURN(Mapping slab, Mapping::anonymous(std::max<int64_t>(bytes, 1)));
-    std::byte* base = slab.base();
+    DC_ASSIGN_OR_RETURN(auto slab, device_.allocate(std::max<int64_t>(bytes, 1)));
+    std::byte* base = slab->base();
     world_->slabs.push_back(std::move(slab));
     return Slab{base, bytes};
   }
@@ -397,6 +398,7 @@ class MpiJob final : public Job {
   std::shared_ptr<World> world_;
   std::unique_ptr<Communicator> control_;
   LaunchInfo launch_;
+  Device& device_;
 };
 
 base::Result<std::unique_ptr<Job>> open_job(const LaunchInfo& launch, const CommOptions& options) {
@@ -431,7 +433,7 @@ base::Result<std::unique_ptr<Job>> open_job(const LaunchInfo& launch, const Comm
   }
   DC_ASSIGN_OR_RETURN(auto control, MpiJob::duplicate(world, launch));
   return std::unique_ptr<Job>(
-      std::make_unique<MpiJob>(std::move(world), std::move(control), launch));
+      std::make_unique<MpiJob>(std::move(world), std::move(control), launch, *options.device));
 }
 
 }  // namespace

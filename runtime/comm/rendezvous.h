@@ -10,11 +10,12 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/launch.h"
+#include "runtime/device/device.h"
 
 namespace dc::runtime {
 
-// A rank's memory for values. With the local communicator it is a shared mapping that peers read
-// directly.
+// A rank's memory for values, on its device. With the local communicator it is a shared mapping
+// that peers read directly.
 struct Slab {
   std::byte* base = nullptr;
   int64_t bytes = 0;
@@ -26,6 +27,7 @@ struct CommOptions {
                                               // (82), naming the ranks that are missing
   int threads_per_rank =
       0;  // of this host's ranks; 0 leaves the affinity of the process alone (see affinity.h)
+  Device* device = &cpu_device();  // that slabs are allocated on; outlives the job
 };
 
 // The ranks of a job, connected. Creation is collective. Destroying it is an orderly goodbye: peers
@@ -34,10 +36,11 @@ class Job {
  public:
   virtual ~Job() = default;
   virtual Communicator& control() = 0;  // for the host thread: digest exchange, stop flags, save
-  // Allocates this rank's slab (zero-filled, 64-byte aligned, shared with the peers where the
-  // backend needs it) and opens one communicator per call. Collective: all ranks with the same
-  // arguments. The slab lives as long as the job. May be called again, but not while a collective
-  // runs; all slabs of a job may be used in collectives.
+  virtual Device& device() = 0;
+  // Allocates this rank's slab on the device (zero-filled, 64-byte aligned, shared with the peers
+  // where the backend needs it) and opens one communicator per call. Collective: all ranks with the
+  // same arguments. The slab lives as long as the job. May be called again, but not while a
+  // collective runs; all slabs of a job may be used in collectives.
   virtual base::Result<Slab> allocate(int64_t bytes) = 0;
   virtual base::Result<std::unique_ptr<Communicator>>
   open_communicator() = 0;  // after allocate; of all ranks

@@ -24,7 +24,7 @@ struct TcpRank {
   std::unique_ptr<Peers> peers;
   std::chrono::milliseconds timeout{0};
   std::vector<std::unique_ptr<Mesh>> meshes;  // grows in open_communicator only
-  std::vector<Mapping> slabs;
+  std::vector<std::unique_ptr<DeviceMemory>> slabs;
 };
 
 class TcpCommunicator final : public Communicator {
@@ -101,10 +101,11 @@ class TcpCommunicator final : public Communicator {
 
 class TcpJob final : public Job {
  public:
-  TcpJob(Gathering& gathering, std::chrono::milliseconds timeout, int rank)
+  TcpJob(Gathering& gathering, const CommOptions& options, int rank)
       : shared_(std::make_shared<TcpRank>()),
+        device_(*options.device),
         place_{rank, gathering.session, gathering.seats, std::move(gathering.door)} {
-    shared_->timeout = timeout;
+    shared_->timeout = options.timeout;
   }
   ~TcpJob() override { leave(base::ok_status()); }
   TcpJob(const TcpJob&) = delete;
@@ -120,11 +121,12 @@ class TcpJob final : public Job {
   }
 
   Communicator& control() override { return *control_; }
+  Device& device() override { return device_; }
 
   base::Result<Slab> allocate(int64_t bytes) override {
     DC_RETURN_IF_ERROR(check_equal_slabs(*control_, bytes));
-    DC_ASSIGN_OR_RETURN(Mapping slab, Mapping::anonymous(std::max<int64_t>(bytes, 1)));
-    std::byte* base = slab.base();
+    DC_ASSIGN_OR_RETURN(auto slab, device_.allocate(std::max<int64_t>(bytes, 1)));
+    std::byte* base = slab->base();
     shared_->slabs.push_back(std::move(slab));
     return Slab{base, bytes};
   }
@@ -170,6 +172,7 @@ class TcpJob final : public Job {
   }
 
   std::shared_ptr<TcpRank> shared_;
+  Device& device_;
   Place place_;
   std::unique_ptr<TcpCommunicator> control_;
   uint32_t groups_ = kControl;
@@ -186,7 +189,7 @@ base::Result<std::unique_ptr<Job>> connect_tcp(const LaunchInfo& launch,
   } else {
     gathering.seats.resize(1);
   }
-  auto job = std::make_unique<TcpJob>(gathering, options.timeout, launch.rank);
+  auto job = std::make_unique<TcpJob>(gathering, options, launch.rank);
   if (Status status = job->open(gathering.lines); !status.ok()) {
     job->leave(status);
     return status;

@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "runtime/comm/buffers.h"
-#include "runtime/comm/memory_map.h"
 #include "runtime/comm/tcp_cursor.h"
 #include "runtime/comm/tcp_peers.h"
+#include "runtime/device/memory_map.h"
 
 namespace dc::runtime {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "runtime/comm/control_page.h"
-#include "runtime/comm/memory_map.h"
 #include "runtime/comm/tcp_meeting.h"
+#include "runtime/device/memory_map.h"
 
 namespace dc::runtime {
 

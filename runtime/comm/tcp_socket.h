@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/comm/memory_map.h"
+#include "runtime/device/memory_map.h"
 #include "src/base/status.h"
 
 namespace dc::runtime {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/comm/control_page.h"
-#include "runtime/comm/memory_map.h"
+#include "runtime/device/memory_map.h"
 
 namespace dc::runtime {
 

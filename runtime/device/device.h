@@ -1,24 +1,47 @@
-// Device: where kernels run. Makes the streams and events that the executor needs.
+// Device: where kernels run and values lie. Everything that reaches its memory goes through it or
+// through one of its streams; the host's code never reads or writes at a device address.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
-#include <string>
+#include <span>
 #include <string_view>
 
+#include "runtime/device/device_memory.h"
 #include "runtime/device/event.h"
 #include "runtime/device/stream.h"
+#include "src/base/device_kind.h"
+#include "src/base/status.h"
 
 namespace dc::runtime {
 
+// May be used by several threads at once.
 class Device {
  public:
   virtual ~Device() = default;
-  virtual std::string_view name() const = 0;
-  virtual std::unique_ptr<Stream> make_stream(const std::string& name) = 0;
+  virtual base::DeviceKind kind() const = 0;
+
+  // Memory is zero-filled and aligned to a page. OutOfMemory (80) if there is none.
+  virtual base::Result<std::unique_ptr<DeviceMemory>> allocate(int64_t bytes) = 0;
+  // Memory of all ranks of a host: every rank passes the same sealed shared memory
+  // (make_shared_memory in memory_map.h).
+  virtual base::Result<std::unique_ptr<DeviceMemory>> map_shared(int descriptor, int64_t bytes) = 0;
+  // Host memory that the device's copies reach. The host may read and write it.
+  virtual base::Result<std::unique_ptr<DeviceMemory>> allocate_host(int64_t bytes) = 0;
+
+  // Between the host's own memory and device or host memory of this device. They return when the
+  // bytes are there, and are for times when no stream uses those bytes.
+  virtual void upload(std::byte* to, std::span<const std::byte> from) = 0;
+  virtual void download(std::span<std::byte> to, const std::byte* from) = 0;
+
+  virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
+
+  std::string_view name() const { return base::name(kind()); }
 };
 
-// Streams are threads that sleep when idle.
-std::unique_ptr<Device> make_cpu_device();
+// The cores of this host and their memory. One for the process; it lives until the end.
+Device& cpu_device();
 
 }  // namespace dc::runtime

@@ -1,4 +1,4 @@
-// Event: a counter that only rises, for which streams wait.
+// Event: a counter that only rises. Streams raise it and wait for it (stream.h).
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,10 @@ namespace dc::runtime {
 class Event {
  public:
   virtual ~Event() = default;
-  // Raises the counter to `value`; values are given in rising order.
-  virtual void signal(uint32_t value) = 0;
-  // Sleeps until the counter is at least `value`. False when the event was cancelled instead.
+  // The host sleeps until the counter is at least `value`. False when the event was cancelled
+  // instead.
   [[nodiscard]] virtual bool wait(uint32_t value) = 0;
-  // Wakes all waiters, now and in the future, with false.
+  // Wakes all waiters, streams too, now and in the future, with false.
   virtual void cancel() = 0;
 };
 

@@ -1,22 +1,44 @@
-// Stream: work in order, beside the thread that submits it.
+// Stream: work in order on a device. Kernels, collectives and copies are given the stream they run
+// on.
 #pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/device/address_window.h"
+#include "runtime/device/event.h"
 
 namespace dc::runtime {
 
-// A piece of work that its owner prepares once and submits many times.
-class Work {
- public:
-  virtual ~Work() = default;
-  virtual void run() = 0;
-};
-
+// Addresses are those of the device's memory or of host memory that the device allocated. One
+// thread at a time issues to a stream. On a CPU the issuing thread is the stream: a call returns
+// when its work is done.
 class Stream {
  public:
-  // Finishes what was submitted.
   virtual ~Stream() = default;
-  // Queues `work` behind everything submitted before; it must stay alive until it has run. Waits
-  // when the queue is full; allocates nothing.
-  virtual void submit(Work& work) = 0;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  virtual void copy(std::byte* to, const std::byte* from, int64_t bytes) = 0;  // may overlap
+  virtual void fill(std::byte* to, std::byte value, int64_t bytes) = 0;
+  // Raises the event's counter when everything issued before is done; values rise.
+  virtual void signal(Event& event, uint32_t value) = 0;
+  // What is issued afterwards runs when the counter is at least `value`. False when the event was
+  // cancelled instead.
+  [[nodiscard]] virtual bool wait(Event& event, uint32_t value) = 0;
+
+  // For work that the host's cores do on this stream: where they find what lies at an address.
+  // Only while that work runs; nothing else on the host may look there.
+  template <typename T>
+  T* resolve(T* address) const {
+    return window_.resolve(address);
+  }
+
+ protected:
+  explicit Stream(AddressWindow window) : window_(window) {}
+
+ private:
+  AddressWindow window_;
 };
 
 }  // namespace dc::runtime

@@ -1,7 +1,5 @@
 #include "runtime/exec/executor.h"
 
-#include <cstring>
-
 #include "runtime/exec/replay.h"
 #include "runtime/exec/trace.h"
 
@@ -12,12 +10,12 @@ using base::Status;
 
 void Queue::run() {
   replay_.replay(commands, program_, stream_, ++runs_);
-  done_->signal(runs_);
+  replay_.streams_[static_cast<size_t>(stream_)]->signal(*done_, runs_);
 }
 
 Replay::~Replay() {
   for (const auto& event : events_) event->cancel();
-  streams_.clear();  // joins before anything that a queue touches goes away
+  threads_.clear();  // joins before anything that a queue touches goes away
 }
 
 Status Replay::run(int32_t program) {
@@ -25,7 +23,7 @@ Status Replay::run(int32_t program) {
   if (!failed_.load(std::memory_order_acquire)) {
     ++prepared.epoch;
     for (size_t s = 1; s < prepared.queues.size(); ++s) {
-      if (!prepared.queues[s]->commands.empty()) streams_[s]->submit(*prepared.queues[s]);
+      if (!prepared.queues[s]->commands.empty()) threads_[s]->submit(*prepared.queues[s]);
     }
     prepared.queues[0]->run();
     if (!prepared.leaves_running) wait_for_streams(prepared);
@@ -53,6 +51,7 @@ Status Replay::status() {
 void Replay::replay(const std::vector<Command>& commands, int32_t program, int32_t stream,
                     uint32_t epoch) {
   const bool observed = stream == 0 && observer_ != nullptr;
+  Stream& on = *streams_[static_cast<size_t>(stream)];
   for (const Command& command : commands) {
     if (failed_.load(std::memory_order_acquire)) return;
     const bool timed =
@@ -60,7 +59,7 @@ void Replay::replay(const std::vector<Command>& commands, int32_t program, int32
         ((command.kind == CommandKind::Wait || command.kind == CommandKind::WaitBefore) &&
          stream == 0);
     const int64_t begin = timed ? TraceRecorder::now() : 0;
-    Status status = execute(command, program, epoch);
+    Status status = execute(command, program, on, epoch);
     const int64_t end = timed ? TraceRecorder::now() : 0;
     if (status.ok() && observed && command.kind != CommandKind::Poison) {
       status = observer_(program, command.instruction);
@@ -83,7 +82,7 @@ void Replay::count(CommandKind kind, int32_t stream, int64_t spent_ns) {
     time.exposed_ns.fetch_add(spent_ns, std::memory_order_relaxed);
 }
 
-Status Replay::execute(const Command& command, int32_t program, uint32_t epoch) {
+Status Replay::execute(const Command& command, int32_t program, Stream& stream, uint32_t epoch) {
   const auto target = static_cast<size_t>(command.target);
   switch (command.kind) {
     case CommandKind::Kernel:
@@ -91,29 +90,29 @@ Status Replay::execute(const Command& command, int32_t program, uint32_t epoch) 
     case CommandKind::Collective:
       return collective(collectives_[target]);
     case CommandKind::Copy:
-      return copy(copies_[target]);
+      return copy(copies_[target], stream);
     case CommandKind::Signal:
-      events_[target]->signal(epoch);
+      stream.signal(*events_[target], epoch);
       return base::ok_status();
     case CommandKind::Wait:
-      return wait(target, epoch);
+      return wait(stream, target, epoch);
     case CommandKind::WaitBefore: {
       // Compute's, so no program begins meanwhile.
       const Crossing& crossing = crossings_[target];
       const uint32_t runs = programs_[static_cast<size_t>(crossing.program)].epoch;
-      return wait(static_cast<size_t>(crossing.event),
+      return wait(stream, static_cast<size_t>(crossing.event),
                   crossing.program == program ? runs - 1 : runs);
     }
     case CommandKind::Poison:
-      poison(poisons_[target]);
+      poison(poisons_[target], stream);
       return base::ok_status();
   }
   return Status(ErrorKind::Internal, "DC6602", "unknown command kind; please report this");
 }
 
 // Cancelled only after another stream failed: its failure is the one to report.
-Status Replay::wait(size_t event, uint32_t value) {
-  if (events_[event]->wait(value)) return base::ok_status();
+Status Replay::wait(Stream& stream, size_t event, uint32_t value) {
+  if (stream.wait(*events_[event], value)) return base::ok_status();
   return Status(ErrorKind::Unavailable, "DC6601", "another stream of this rank failed");
 }
 
@@ -132,19 +131,24 @@ Status Replay::collective(const BoundCollective& bound) {
   return Status(ErrorKind::Internal, "DC6603", "unprepared collective; please report this");
 }
 
-Status Replay::copy(const BoundCopy& bound) {
-  if (bound.dst == nullptr) return options_.outside->disk->write(bound.on_disk, bound.src);
-  if (bound.src == nullptr) return options_.outside->disk->read(bound.on_disk, bound.dst);
-  std::memmove(bound.dst, bound.src, static_cast<size_t>(bound.bytes));
+// The host's cores do what concerns the disk, on this stream.
+Status Replay::copy(const BoundCopy& bound, Stream& stream) {
+  if (bound.dst == nullptr) {
+    return options_.outside->disk->write(bound.on_disk, stream.resolve(bound.src));
+  }
+  if (bound.src == nullptr) {
+    return options_.outside->disk->read(bound.on_disk, stream.resolve(bound.dst));
+  }
+  stream.copy(bound.dst, bound.src, bound.bytes);
   return base::ok_status();
 }
 
 // What is dead on disk cannot be read any more.
-void Replay::poison(const PoisonRange& range) {
+void Replay::poison(const PoisonRange& range, Stream& stream) {
   if (range.slice_on_disk >= 0) {
     options_.outside->disk->forget(range.slice_on_disk);
   } else {
-    std::memset(range.begin, kPoisonByte, static_cast<size_t>(range.bytes));
+    stream.fill(range.begin, kPoisonByte, range.bytes);
   }
 }
 

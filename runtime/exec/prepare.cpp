@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <map>
 
 #include "runtime/exec/replay.h"
@@ -96,7 +95,7 @@ class Preparation {
     PreparedProgram prepared;
     for (size_t s = 0; s < std::max<size_t>(plan_.streams.size(), 1); ++s) {
       prepared.queues.push_back(std::make_unique<Queue>(replay_, id, static_cast<int32_t>(s),
-                                                        replay_.device_->make_event()));
+                                                        replay_.device_.make_event()));
     }
     latest_signal_.assign(static_cast<size_t>(plan_.events), -1);
     for (size_t i = 0; i < program.instructions.size(); ++i) {
@@ -133,7 +132,7 @@ class Preparation {
       }
       case plan::InstructionKind::Signal:
         // Every signal has an event of its own, which counts runs of the program.
-        replay_.events_.push_back(replay_.device_->make_event());
+        replay_.events_.push_back(replay_.device_.make_event());
         latest_signal_[static_cast<size_t>(instruction.event)] = last(replay_.events_);
         signals_[instruction.event] = {last(replay_.events_), id};
         commands.push_back({CommandKind::Signal, index, last(replay_.events_)});
@@ -282,7 +281,8 @@ class Preparation {
   void poison_transients() const {
     for (size_t s = 0; s < plan_.slices.size(); ++s) {
       const plan::Slice& slice = plan_.slices[s];
-      if (slice.program >= 0) replay_.poison(poison_of(static_cast<int32_t>(s)));
+      if (slice.program < 0) continue;
+      replay_.poison(poison_of(static_cast<int32_t>(s)), *replay_.streams_[0]);
     }
   }
 
@@ -293,10 +293,12 @@ class Preparation {
   }
 
   void start_streams() {
-    replay_.streams_.resize(std::max<size_t>(plan_.streams.size(), 1));
-    replay_.times_ = std::vector<Replay::StreamTime>(replay_.streams_.size());
-    for (size_t s = 1; s < plan_.streams.size(); ++s) {
-      replay_.streams_[s] = replay_.device_->make_stream(plan_.streams[s].name);
+    const size_t count = std::max<size_t>(plan_.streams.size(), 1);
+    replay_.times_ = std::vector<Replay::StreamTime>(count);
+    replay_.threads_.resize(count);
+    for (size_t s = 0; s < count; ++s) replay_.streams_.push_back(replay_.device_.make_stream());
+    for (size_t s = 1; s < count; ++s) {
+      replay_.threads_[s] = std::make_unique<IssuingThread>(plan_.streams[s].name);
     }
   }
 
@@ -315,7 +317,7 @@ class Preparation {
 
 Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan, Job& job, Slab slab,
                                                     ExecutorOptions options) {
-  auto replay = std::make_unique<Replay>(plan, slab, job.control().rank().v, options);
+  auto replay = std::make_unique<Replay>(plan, job.device(), slab, job.control().rank().v, options);
   DC_RETURN_IF_ERROR(Preparation(*replay, job, slab).run());
   return std::unique_ptr<Executor>(std::move(replay));
 }

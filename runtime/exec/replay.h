@@ -9,6 +9,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/exec/executor.h"
+#include "runtime/exec/issuing_thread.h"
 
 namespace dc::runtime {
 
@@ -74,8 +75,9 @@ struct PreparedProgram {
 
 class Replay final : public Executor {
  public:
-  Replay(const plan::Plan& plan, Slab slab, int rank, ExecutorOptions options)
+  Replay(const plan::Plan& plan, Device& device, Slab slab, int rank, ExecutorOptions options)
       : plan_(plan),
+        device_(device),
         addresses_(plan, slab.base, rank, options.outside ? options.outside->host.base() : nullptr),
         options_(options) {}
   ~Replay() override;
@@ -96,22 +98,22 @@ class Replay final : public Executor {
   // Runs commands until the end or until some stream failed.
   void replay(const std::vector<Command>& commands, int32_t program, int32_t stream,
               uint32_t epoch);
-  base::Status execute(const Command& command, int32_t program, uint32_t epoch);
-  base::Status wait(size_t event, uint32_t value);
+  base::Status execute(const Command& command, int32_t program, Stream& stream, uint32_t epoch);
+  base::Status wait(Stream& stream, size_t event, uint32_t value);
   static base::Status collective(const BoundCollective& bound);
-  base::Status copy(const BoundCopy& bound);
-  void poison(const PoisonRange& range);
+  base::Status copy(const BoundCopy& bound, Stream& stream);
+  void poison(const PoisonRange& range, Stream& stream);
   void count(CommandKind kind, int32_t stream, int64_t spent_ns);
   void wait_for_streams(PreparedProgram& prepared);
   base::Status status();
   void fail(base::Status status, int32_t program, const Command& command);
 
   const plan::Plan& plan_;
+  Device& device_;
   AddressMap addresses_;
   ExecutorOptions options_;
   Observer observer_;
 
-  std::unique_ptr<Device> device_ = make_cpu_device();
   std::unique_ptr<KernelProvider> native_, aten_;
   std::vector<std::unique_ptr<Communicator>> communicators_;  // by group
   std::vector<std::unique_ptr<Kernel>> kernels_;
@@ -131,11 +133,12 @@ class Replay final : public Executor {
   struct alignas(64) StreamTime {
     std::atomic<int64_t> collective_ns = 0, exposed_ns = 0;
   };
-  std::vector<StreamTime> times_;                 // by stream, written by its thread
-  std::vector<std::unique_ptr<Stream>> streams_;  // entry 0 is empty: compute runs on the caller
+  std::vector<StreamTime> times_;  // by stream, written by its thread
+  std::vector<std::unique_ptr<Stream>> streams_;
+  std::vector<std::unique_ptr<IssuingThread>> threads_;  // entry 0 is empty: the caller issues it
 };
 
 // NaN in every floating type, and an unlikely number in every other.
-inline constexpr int kPoisonByte = 0xFF;
+inline constexpr std::byte kPoisonByte{0xFF};
 
 }  // namespace dc::runtime

@@ -10,7 +10,7 @@ using base::Status;
 using plan::Space;
 
 Result<OutsideMemory> OutsideMemory::create(const plan::Plan& plan, int rank,
-                                            const std::string& folder) {
+                                            const std::string& folder, Device& device) {
   OutsideMemory memory;
   const int64_t on_disk = arena_bytes(plan, Space::Disk);
   if (on_disk > 0) {
@@ -21,7 +21,7 @@ Result<OutsideMemory> OutsideMemory::create(const plan::Plan& plan, int rank,
     }
     DC_ASSIGN_OR_RETURN(memory.disk, DiskSpace::create(plan, rank, folder));
   }
-  DC_ASSIGN_OR_RETURN(memory.host, HostSpace::create(arena_bytes(plan, Space::Host)));
+  DC_ASSIGN_OR_RETURN(memory.host, HostSpace::create(device, arena_bytes(plan, Space::Host)));
   return memory;
 }
 

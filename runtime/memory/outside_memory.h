@@ -14,9 +14,10 @@ struct OutsideMemory {
   std::unique_ptr<DiskSpace> disk;  // null where the plan keeps nothing on disk
 
   // What the plan asks for. `folder`: where the disk's file goes; Usage (64) if it is empty and the
-  // plan needs one. The plan must outlive the result.
+  // plan needs one. `device`: whose copies reach the host's part. The plan must outlive the
+  // result.
   static base::Result<OutsideMemory> create(const plan::Plan& plan, int rank,
-                                            const std::string& folder);
+                                            const std::string& folder, Device& device);
 };
 
 int64_t arena_bytes(const plan::Plan& plan, plan::Space space);

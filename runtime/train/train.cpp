@@ -159,7 +159,8 @@ class Session {
     DC_ASSIGN_OR_RETURN(data_, DataSource::open(options_.data, request));
     DC_RETURN_IF_ERROR(open_weight_files());
     if (start_.step < options_.steps) DC_RETURN_IF_ERROR(data_->check(start_.step));
-    DC_ASSIGN_OR_RETURN(outside_, OutsideMemory::create(plan_, rank, options_.offload_dir));
+    DC_ASSIGN_OR_RETURN(outside_,
+                        OutsideMemory::create(plan_, rank, options_.offload_dir, job_.device()));
     if (rank != 0) return base::ok_status();
     if (!options_.dump_gradients.empty()) {
       if (!std::filesystem::exists(options_.dump_gradients)) {
@@ -237,7 +238,7 @@ class Session {
   TensorBinder binder() const {
     return [this](int32_t id) { return executor_->tensor(id); };
   }
-  StateMemory state_memory() { return {plan_, binder(), outside_.disk.get()}; }
+  StateMemory state_memory() { return {plan_, job_.device(), binder(), outside_.disk.get()}; }
 
   Result<Outcome> train(Loop& loop) {
     Outcome outcome;

@@ -142,7 +142,7 @@ class RankState {
 
   StateMemory memory() {
     return StateMemory(
-        *plan_,
+        *plan_, cpu_device(),
         [this](int32_t id) {
           const plan::Tensor& tensor = plan_->tensors[static_cast<size_t>(id)];
           return BoundTensor{memory_[id].data(), tensor.dtype, tensor.sizes, tensor.strides};

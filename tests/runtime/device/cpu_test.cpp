@@ -1,114 +1,106 @@
 #include <gtest/gtest.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
-#include <optional>
 #include <thread>
 #include <vector>
 
 #include "runtime/device/device.h"
+#include "runtime/device/memory_map.h"
 
 namespace dc::runtime {
 namespace {
 
-// The kernel's sched_attr, whose header does not go together with <sched.h>.
-struct Attributes {
-  uint32_t size = 0, policy = 0;
-  uint64_t flags = 0;
-  int32_t nice = 0;
-  uint32_t priority = 0;
-  uint64_t runtime = 0, deadline = 0, period = 0;
-};
-
-// Nanoseconds, as the scheduler tells; nothing where it has none.
-std::optional<uint64_t> slice_of_this_thread() {
-  Attributes attributes;
-  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return std::nullopt;
-  return attributes.runtime;
+std::vector<std::byte> bytes_of(std::initializer_list<int> values) {
+  std::vector<std::byte> bytes;
+  for (const int value : values) bytes.push_back(static_cast<std::byte>(value));
+  return bytes;
 }
 
-struct Append : Work {
-  Append(std::vector<int>& list, int value) : list(list), value(value) {}
-  void run() override { list.push_back(value); }
-  std::vector<int>& list;
-  int value;
-};
-
-TEST(CpuStream, RunsInOrderAndFinishesBeforeItEnds) {
-  auto device = make_cpu_device();
-  EXPECT_EQ(device->name(), "cpu");
-  std::vector<int> seen;
-  std::vector<std::unique_ptr<Append>> work;
-  for (int i = 0; i < 100; ++i) work.push_back(std::make_unique<Append>(seen, i));
-  {
-    auto stream = device->make_stream("a name longer than a thread's may be");
-    for (auto& item : work) stream->submit(*item);
-  }
-  ASSERT_EQ(seen.size(), 100u);
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(seen[i], i);
+TEST(CpuDevice, SaysWhatItIs) {
+  EXPECT_EQ(cpu_device().kind(), base::DeviceKind::Cpu);
+  EXPECT_EQ(cpu_device().name(), "cpu");
 }
 
-TEST(CpuStream, TakesTheCoreAsSoonAsItWakes) {
-  struct Ask : Work {
-    void run() override { slice = slice_of_this_thread(); }
-    std::optional<uint64_t> slice;
-  };
-  const std::optional<uint64_t> usual = slice_of_this_thread();
-  if (!usual || *usual == 0) GTEST_SKIP() << "this kernel has no slices of a thread's own";
-  Ask ask;
-  make_cpu_device()->make_stream("ask")->submit(ask);
-  EXPECT_EQ(ask.slice, 100'000u);
-  EXPECT_EQ(slice_of_this_thread(), usual);  // who submits keeps its own
+TEST(CpuDevice, AllocatesZerosOnPages) {
+  for (const bool host : {false, true}) {
+    auto memory = host ? cpu_device().allocate_host(10000) : cpu_device().allocate(10000);
+    ASSERT_TRUE(memory.ok());
+    EXPECT_EQ((*memory)->bytes(), 10000);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>((*memory)->base()) % 4096, 0u);
+    std::vector<std::byte> seen(10000, std::byte{1});
+    cpu_device().download(seen, (*memory)->base());
+    EXPECT_EQ(seen, std::vector<std::byte>(10000));
+  }
 }
 
-struct WaitThenSignal : Work {
-  WaitThenSignal(Event& first, Event& then) : first(first), then(then) {}
-  void run() override {
-    ++epoch;
-    result = first.wait(epoch);
-    then.signal(epoch);
-  }
-  Event &first, &then;
-  uint32_t epoch = 0;
-  std::atomic<bool> result{false};
-};
+TEST(CpuDevice, MappingsOfTheSameSharedMemoryShowTheSameBytes) {
+  auto shared = make_shared_memory(8192);
+  ASSERT_TRUE(shared.ok());
+  auto one = cpu_device().map_shared(shared->get(), 8192);
+  auto two = cpu_device().map_shared(shared->get(), 8192);
+  ASSERT_TRUE(one.ok() && two.ok());
+  EXPECT_NE((*one)->base(), (*two)->base());
+  cpu_device().upload((*one)->base() + 5000, bytes_of({1, 2, 3}));
+  std::vector<std::byte> seen(4);
+  cpu_device().download(seen, (*two)->base() + 5000);
+  EXPECT_EQ(seen, bytes_of({1, 2, 3, 0}));
+}
 
-TEST(CpuEvent, OrdersTwoStreamsManyTimesWithoutReset) {
-  auto device = make_cpu_device();
-  auto ping = device->make_event(), pong = device->make_event();
-  WaitThenSignal work(*ping, *pong);
-  auto stream = device->make_stream("answer");
-  for (uint32_t i = 1; i <= 2000; ++i) {
-    stream->submit(work);
-    ping->signal(i);
-    ASSERT_TRUE(pong->wait(i));
-    ASSERT_TRUE(work.result);
-  }
+TEST(CpuDevice, RefusesMemoryThatNoMachineHas) {
+  const auto memory = cpu_device().allocate(int64_t{1} << 62);
+  ASSERT_FALSE(memory.ok());
+  EXPECT_EQ(memory.status().code(), "DC6106");
+  EXPECT_EQ(memory.status().kind(), base::ErrorKind::OutOfMemory);
+}
+
+TEST(CpuStream, CopiesAndFillsInOrder) {
+  auto memory = cpu_device().allocate(4096);
+  ASSERT_TRUE(memory.ok());
+  std::byte* at = (*memory)->base();
+  auto stream = cpu_device().make_stream();
+  stream->fill(at, std::byte{7}, 4);
+  stream->fill(at + 2, std::byte{9}, 2);
+  stream->copy(at + 1, at, 4);  // they overlap
+  std::vector<std::byte> seen(6);
+  cpu_device().download(seen, at);
+  EXPECT_EQ(seen, bytes_of({7, 7, 7, 9, 9, 0}));
+  EXPECT_EQ(stream->resolve(at), at);
 }
 
 TEST(CpuEvent, WaitingForThePastReturnsAtOnce) {
-  auto event = make_cpu_device()->make_event();
-  event->signal(5);
+  auto event = cpu_device().make_event();
+  auto stream = cpu_device().make_stream();
+  stream->signal(*event, 5);
   EXPECT_TRUE(event->wait(3));
-  event->signal(4);  // a late, lower value changes nothing
-  EXPECT_TRUE(event->wait(5));
+  stream->signal(*event, 4);  // a late, lower value changes nothing
+  EXPECT_TRUE(stream->wait(*event, 5));
 }
 
 TEST(CpuEvent, CancelWakesWaitersNowAndLater) {
-  auto device = make_cpu_device();
-  auto event = device->make_event();
+  auto event = cpu_device().make_event();
+  auto stream = cpu_device().make_stream();
   std::atomic<bool> woken{false};
   std::thread waiter([&] {
-    EXPECT_FALSE(event->wait(1));
+    EXPECT_FALSE(cpu_device().make_stream()->wait(*event, 1));
     woken = true;
   });
   event->cancel();
   waiter.join();
   EXPECT_TRUE(woken);
-  event->signal(7);
+  stream->signal(*event, 7);
   EXPECT_FALSE(event->wait(7));
+}
+
+TEST(AddressWindow, MovesWhatIsInsideAndNothingElse) {
+  std::array<std::byte, 64> memory;
+  const AddressWindow window(memory.data() + 8, 16, 32);
+  EXPECT_EQ(window.resolve(memory.data() + 8), memory.data() + 40);
+  EXPECT_EQ(window.resolve(memory.data() + 23), memory.data() + 55);
+  EXPECT_EQ(window.resolve(memory.data() + 7), memory.data() + 7);
+  EXPECT_EQ(window.resolve(memory.data() + 24), memory.data() + 24);
+  EXPECT_EQ(window.resolve(static_cast<std::byte*>(nullptr)), nullptr);
 }
 
 }  // namespace

@@ -291,7 +291,7 @@ void offload_many_times(plan::Space space, bool poison) {
   on_ranks(1, {}, [&](Job& job, int) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    auto outside = OutsideMemory::create(hand.plan, 0, folder / "");
+    auto outside = OutsideMemory::create(hand.plan, 0, folder / "", cpu_device());
     DC_ASSERT_OK(outside.status());
     ExecutorOptions options;
     options.poison = poison;
@@ -326,7 +326,7 @@ TEST(Executor, DamageOnDiskEndsTheRunNamingTheTensor) {
   on_ranks(1, {}, [&](Job& job, int) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    auto outside = OutsideMemory::create(hand.plan, 0, folder / "");
+    auto outside = OutsideMemory::create(hand.plan, 0, folder / "", cpu_device());
     DC_ASSERT_OK(outside.status());
     ExecutorOptions options;
     options.outside = &*outside;

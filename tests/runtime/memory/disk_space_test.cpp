@@ -163,17 +163,17 @@ TEST(DiskSpace, WithoutRoomItSaysSoAtOnce) {
 TEST(OutsideMemory, HasWhatThePlanAsksFor) {
   HandPlan hand(1);
   const ScratchFolder folder;
-  auto none = OutsideMemory::create(hand.plan, 0, "");
+  auto none = OutsideMemory::create(hand.plan, 0, "", cpu_device());
   ASSERT_TRUE(none.ok());
   EXPECT_EQ(none->host.base(), nullptr);
   EXPECT_EQ(none->disk, nullptr);
   hand.tensor("h", DType::F32, {1000}, -1, 0, 0, Space::Host);
   hand.tensor("d", DType::F32, {1000}, -1, 0, 0, Space::Disk);
-  const auto nowhere = OutsideMemory::create(hand.plan, 0, "");
+  const auto nowhere = OutsideMemory::create(hand.plan, 0, "", cpu_device());
   ASSERT_FALSE(nowhere.ok());
   EXPECT_EQ(nowhere.status().kind(), ErrorKind::Usage);
   EXPECT_EQ(nowhere.status().code(), "DC6707");
-  const auto both = OutsideMemory::create(hand.plan, 0, folder / "");
+  const auto both = OutsideMemory::create(hand.plan, 0, folder / "", cpu_device());
   ASSERT_TRUE(both.ok());
   EXPECT_EQ(both->host.bytes(), 4032);
   EXPECT_EQ(both->host.base()[4031], std::byte{0});

@@ -67,7 +67,7 @@ void allocate_nothing(plan::Space home) {
   on_ranks(2, {}, [&](Job& job, int rank) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    auto outside = OutsideMemory::create(hand.plan, rank, folder / "");
+    auto outside = OutsideMemory::create(hand.plan, rank, folder / "", cpu_device());
     DC_ASSERT_OK(outside.status());
     TraceRecorder trace(hand.plan, rank, 100);  // fewer records than the steps make
     ExecutorOptions options;

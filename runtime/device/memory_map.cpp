@@ -1,4 +1,4 @@
-#include "runtime/comm/memory_map.h"
+#include "runtime/device/memory_map.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -35,6 +35,13 @@ base::Result<Mapping> Mapping::anonymous(int64_t bytes) {
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) return no_memory("mmap", bytes);
   if (bytes >= kHugePage) madvise(base, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+  return Mapping(static_cast<std::byte*>(base), bytes);
+}
+
+base::Result<Mapping> Mapping::committed(int64_t bytes) {
+  void* base = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (base == MAP_FAILED) return no_memory("mmap", bytes);
   return Mapping(static_cast<std::byte*>(base), bytes);
 }
 

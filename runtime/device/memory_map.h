@@ -39,6 +39,8 @@ class Mapping {
   }
   ~Mapping();
   static base::Result<Mapping> anonymous(int64_t bytes);  // zero-filled, of this process
+  // The same, refused where the system could not give every page of it.
+  static base::Result<Mapping> committed(int64_t bytes);
   static base::Result<Mapping> shared(int fd,
                                       int64_t bytes);  // of a descriptor from make_shared_memory
   std::byte* base() const { return base_; }

@@ -1,0 +1,27 @@
+// AddressWindow: where the host's cores find what lies at a device address.
+#pragma once
+
+#include <cstdint>
+
+namespace dc::runtime {
+
+// Addresses of the window are `distance` bytes away; every other address is its own. One comparison
+// and one addition, so that kernels may ask at every launch.
+class AddressWindow {
+ public:
+  AddressWindow() = default;  // empty: the host sees all memory where it is
+  AddressWindow(const void* begin, uint64_t bytes, uint64_t distance)
+      : begin_(reinterpret_cast<uintptr_t>(begin)), bytes_(bytes), distance_(distance) {}
+
+  template <typename T>
+  T* resolve(T* address) const {
+    const auto at = reinterpret_cast<uintptr_t>(address);
+    return at - begin_ < bytes_ ? reinterpret_cast<T*>(at + distance_) : address;
+  }
+
+ private:
+  uintptr_t begin_ = 0;
+  uint64_t bytes_ = 0, distance_ = 0;
+};
+
+}  // namespace dc::runtime

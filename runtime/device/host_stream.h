@@ -1,0 +1,32 @@
+// Streams and events of devices whose kernels the host's cores run: the issuing thread does the
+// work.
+#pragma once
+
+#include <atomic>
+
+#include "runtime/device/stream.h"
+
+namespace dc::runtime {
+
+class HostEvent final : public Event {
+ public:
+  void signal(uint32_t value);
+  bool wait(uint32_t value) override;
+  void cancel() override;
+
+ private:
+  static constexpr uint32_t kCancelled = UINT32_MAX;
+  std::atomic<uint32_t> counter_{0};
+};
+
+class HostStream final : public Stream {
+ public:
+  explicit HostStream(AddressWindow window) : Stream(window) {}
+  void copy(std::byte* to, const std::byte* from, int64_t bytes) override;
+  void fill(std::byte* to, std::byte value, int64_t bytes) override;
+  // Of events of such a device.
+  void signal(Event& event, uint32_t value) override;
+  bool wait(Event& event, uint32_t value) override;
+};
+
+}  // namespace dc::runtime
