@@ -20,10 +20,12 @@ Status bad(const std::string& path, const std::string& what) {
   return Status(ErrorKind::BadInput, "DC6803", path + ": " + what + "; it is damaged");
 }
 
-std::string hex(uint64_t value) {
-  std::string text(16, '0');
-  for (size_t i = 16; i-- > 0; value >>= 4) text[i] = "0123456789abcdef"[value & 15];
-  return text;
+std::string checksum_key(const std::string& prefix, Checksum::Algorithm algorithm) {
+  return prefix + std::string(name(algorithm));
+}
+
+void write_checksum(JsonWriter& json, const std::string& prefix, const Checksum& checksum) {
+  json.field(checksum_key(prefix, checksum.algorithm()), checksum.hex());
 }
 
 // Members of an object, checked.
@@ -44,13 +46,24 @@ class Members {
     DC_ASSIGN_OR_RETURN(const JsonValue* value, object_.require(key));
     return value->to_string();
   }
-  Result<uint64_t> number_text(std::string_view key, int base) const {
+  Result<uint64_t> number_text(std::string_view key) const {
     DC_ASSIGN_OR_RETURN(const std::string digits, text(key));
     uint64_t value = 0;
     const char* last = digits.data() + digits.size();
-    const auto [end, error] = std::from_chars(digits.data(), last, value, base);
+    const auto [end, error] = std::from_chars(digits.data(), last, value);
     if (error == std::errc() && end == last) return value;
     return Status(ErrorKind::BadInput, "DC6803", "'" + std::string(key) + "' is no number");
+  }
+  // Under the name of its algorithm behind `prefix`.
+  Result<Checksum> checksum(const std::string& prefix) const {
+    const std::string sha256 = checksum_key(prefix, Checksum::Algorithm::Sha256);
+    const bool is_sha256 = object_.find(sha256) != nullptr;
+    const auto algorithm = is_sha256 ? Checksum::Algorithm::Sha256 : Checksum::Algorithm::Xxh64;
+    const std::string key = checksum_key(prefix, algorithm);
+    DC_ASSIGN_OR_RETURN(std::string digits, text(key));
+    std::optional<Checksum> parsed = Checksum::parse(algorithm, std::move(digits));
+    if (parsed) return std::move(*parsed);
+    return Status(ErrorKind::BadInput, "DC6803", "'" + key + "' is no checksum");
   }
   Result<const std::vector<JsonValue>*> array(std::string_view key) const {
     DC_ASSIGN_OR_RETURN(const JsonValue* value, object_.require(key));
@@ -79,7 +92,7 @@ Result<RunState> read_run(const JsonValue& body) {
   DC_ASSIGN_OR_RETURN(run.data.samples, members.count("samples"));
   DC_ASSIGN_OR_RETURN(run.data.epoch, members.count("epoch"));
   DC_ASSIGN_OR_RETURN(run.data.in_epoch, members.count("samples_in_epoch"));
-  DC_ASSIGN_OR_RETURN(run.seed, members.number_text("seed", 10));
+  DC_ASSIGN_OR_RETURN(run.seed, members.number_text("seed"));
   DC_ASSIGN_OR_RETURN(run.optimizer, members.text("optimizer"));
   DC_ASSIGN_OR_RETURN(run.model_digest, members.text("model"));
   DC_ASSIGN_OR_RETURN(const auto* parts, members.array("model_parts"));
@@ -102,7 +115,8 @@ void write_piece(JsonWriter& json, const Piece& piece) {
   json.field("dtype", base::name(piece.dtype)).key("shape").begin_array();
   for (const int64_t size : piece.sizes) json.integer(size);
   json.end_array().field("first", piece.first).field("count", piece.count);
-  json.field("xxh64", hex(piece.checksum)).end_object();
+  write_checksum(json, "", piece.checksum);
+  json.end_object();
 }
 
 // The whole value has a size that fits 64 bits, and the range lies in it.
@@ -141,7 +155,7 @@ Result<Piece> read_piece(const JsonValue& value) {
   }
   DC_ASSIGN_OR_RETURN(piece.first, members.count("first"));
   DC_ASSIGN_OR_RETURN(piece.count, members.count("count"));
-  DC_ASSIGN_OR_RETURN(piece.checksum, members.number_text("xxh64", 16));
+  DC_ASSIGN_OR_RETURN(piece.checksum, members.checksum(""));
   if (!is_range(piece)) return bad(describe(piece.value), "its range is not within its shape");
   return piece;
 }
@@ -152,7 +166,7 @@ Result<RankManifest::File> read_file_entry(const JsonValue& value) {
   DC_ASSIGN_OR_RETURN(file.name, members.text("file"));
   DC_ASSIGN_OR_RETURN(file.bytes, members.count("bytes"));
   DC_ASSIGN_OR_RETURN(file.header_bytes, members.count("header_bytes"));
-  DC_ASSIGN_OR_RETURN(file.header_checksum, members.number_text("header_xxh64", 16));
+  DC_ASSIGN_OR_RETURN(file.header_checksum, members.checksum("header_"));
   return file;
 }
 
@@ -196,7 +210,8 @@ std::string write_manifest(const RankManifest& manifest) {
   json.begin_object().key("files").begin_array();
   for (const RankManifest::File& file : manifest.files) {
     json.begin_object().field("file", file.name).field("bytes", file.bytes);
-    json.field("header_bytes", file.header_bytes).field("header_xxh64", hex(file.header_checksum));
+    json.field("header_bytes", file.header_bytes);
+    write_checksum(json, "header_", file.header_checksum);
     json.end_object();
   }
   json.end_array().key("pieces").begin_array();

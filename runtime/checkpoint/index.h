@@ -24,7 +24,7 @@ struct RunState {
   DataPosition data;
   uint64_t seed = 0;         // of random numbers, whose counters are step, micro-batch and rank
   std::string optimizer;     // "adamw", "sgd"
-  std::string model_digest;  // of the plan
+  std::string model_digest;  // of the plan; this and the next two are empty if none wrote it
   std::vector<std::string> step_digest;
   std::string plan_digest;
   int world = 1;
@@ -49,7 +49,7 @@ struct RankManifest {
     std::string name;
     int64_t bytes = 0;
     int64_t header_bytes = 0;  // before the first tensor
-    uint64_t header_checksum = 0;
+    Checksum header_checksum;
   };
   std::vector<File> files;
   std::vector<Piece> pieces;

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "runtime/checkpoint/checksum.h"
 #include "runtime/plan/plan.h"
 
 namespace dc::runtime {
@@ -39,7 +40,7 @@ struct Piece {
   int64_t first = 0, count = 0;  // elements of the whole value, in row-major order
   std::string file, tensor;      // where they are: a file of the folder, a tensor of that file
   int64_t at = 0;                // element of that tensor with which the piece begins
-  uint64_t checksum = 0;         // XXH64 of its bytes
+  Checksum checksum;             // of its bytes
 
   int64_t numel() const;  // of the whole value
   int64_t bytes() const { return count * base::byte_size(dtype); }

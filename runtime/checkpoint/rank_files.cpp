@@ -106,7 +106,7 @@ Result<base::OutputFile> RankFiles::make(const std::string& name, const Layout& 
                       base::OutputFile::create_new(folder_ + "/" + name, layout.file_bytes));
   DC_RETURN_IF_ERROR(file.write_at(0, as_bytes(layout.header)));
   made_.push_back({name, layout.file_bytes, static_cast<int64_t>(layout.header.size()),
-                   base::xxh64(std::as_bytes(std::span(layout.header)))});
+                   Checksum(base::xxh64(std::as_bytes(std::span(layout.header))))});
   return file;
 }
 
@@ -124,7 +124,7 @@ Result<std::string> RankFiles::finish() {
   manifest.files = made_;
   for (Target& target : targets_) {
     DC_CHECK(target.written == target.piece.bytes());
-    target.piece.checksum = target.checksum.value();
+    target.piece.checksum = Checksum(target.checksum.value());
     if (target.piece.count > 0) manifest.pieces.push_back(target.piece);
   }
   for (auto* files : {&shared_, &own_}) {

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "src/base/sha256.h"
-#include "src/base/xxh64.h"
 
 namespace dc::runtime {
 
@@ -96,7 +95,7 @@ Result<const SafetensorsFile*> CheckpointReader::data(const std::string& file) {
       return damaged(file, "it has " + std::to_string(bytes.size()) + " bytes instead of " +
                                std::to_string(data.wanted.bytes));
     }
-    if (base::xxh64(bytes.first(header)) != data.wanted.header_checksum) {
+    if (!data.wanted.header_checksum.matches(bytes.first(header))) {
       return damaged(file, "its header does not match its checksum");
     }
     DC_ASSIGN_OR_RETURN(SafetensorsFile opened, SafetensorsFile::open(path));
@@ -117,7 +116,7 @@ Result<const std::byte*> CheckpointReader::checked(Stored& stored) {
   const auto bytes =
       std::as_bytes(file->bytes(*tensor))
           .subspan(static_cast<size_t>(piece.at * size), static_cast<size_t>(piece.bytes()));
-  if (!stored.is_checked && base::xxh64(bytes) != piece.checksum) {
+  if (!stored.is_checked && !piece.checksum.matches(bytes)) {
     return damaged(piece.file, "tensor '" + piece.tensor + "', elements " +
                                    std::to_string(piece.first) + " to " +
                                    std::to_string(piece.first + piece.count) + " of " +

@@ -21,6 +21,12 @@ ValueId source_of(const CheckpointReader& checkpoint, const ValueId& wanted) {
   return id;
 }
 
+// One that was made of PyTorch's state knows no digest: names, types and shapes decide, as for a
+// file of weights.
+bool names_a_model(const RunState& run) {
+  return !run.model_digest.empty() || !run.step_digest.empty();
+}
+
 std::string shape_text(const std::vector<int64_t>& sizes) {
   std::string text = "[";
   for (size_t d = 0; d < sizes.size(); ++d) text += (d ? ", " : "") + std::to_string(sizes[d]);
@@ -62,7 +68,7 @@ Status check_fits(const plan::Plan& plan, const CheckpointReader& checkpoint,
                   const std::vector<StatePart>& parts) {
   const RunState& run = checkpoint.run();
   const bool same_archive = !plan.step_digest.empty() && plan.step_digest == run.step_digest;
-  if (plan.model_digest != run.model_digest && !same_archive) {
+  if (names_a_model(run) && plan.model_digest != run.model_digest && !same_archive) {
     return foreign(checkpoint, "it is of another model (" + run.model_digest.substr(0, 12) +
                                    ", the plan's is " + plan.model_digest.substr(0, 12) + ")");
   }

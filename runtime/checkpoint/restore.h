@@ -11,7 +11,8 @@ namespace dc::runtime {
 std::string_view optimizer_name(const plan::Plan& plan);
 
 // Mismatch (76) if the checkpoint is of another model or optimizer, or lacks what the plan's state
-// needs; names the first values that do not fit.
+// needs; names the first values that do not fit. A checkpoint without a model's digest (made of
+// PyTorch's state) is of the model whose names, types and shapes it has.
 base::Status check_fits(const plan::Plan& plan, const CheckpointReader& checkpoint,
                         const std::vector<StatePart>& parts);
 

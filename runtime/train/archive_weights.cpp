@@ -5,6 +5,7 @@
 #include "src/base/archive/step_digest.h"
 #include "src/base/archive/weight_table.h"
 #include "src/base/archive/zip.h"
+#include "src/base/json.h"
 
 namespace dc::runtime {
 namespace {
@@ -115,6 +116,25 @@ Status check_same_step(const ZipArchive& archive, const plan::Plan& plan) {
                     "meant, use --weights-only-by-name");
 }
 
+// An optimizer that had taken steps is exported with a checkpoint, which weights alone leave
+// behind.
+std::string moments_left_behind(const ZipArchive& archive) {
+  for (const base::archive::ZipEntry& entry : archive.entries()) {
+    if (archive.below_root(entry) != "extra/dcc.json") continue;
+    const auto bytes = archive.read(entry);
+    if (!bytes.ok()) return "";
+    const auto document = base::parse_json_value(
+        {reinterpret_cast<const char*>(bytes->data()), bytes->size()}, archive.path());
+    const base::JsonValue* step = document.ok() ? document->find("optimizer_step") : nullptr;
+    const auto count = step == nullptr ? Result<int64_t>(0) : step->to_integer();
+    if (!count.ok() || *count == 0) return "";
+    return "its optimizer had taken " + std::to_string(*count) +
+           " steps, and this run begins without its moments; to go on with them, use --resume and "
+           "the checkpoint that the export wrote";
+  }
+  return "";
+}
+
 }  // namespace
 
 Result<WeightSet> open_archive_weights(const std::string& path, const plan::Plan& plan,
@@ -137,6 +157,7 @@ Result<WeightSet> open_archive_weights(const std::string& path, const plan::Plan
     DC_RETURN_IF_ERROR(check_same_step(*archive, plan));
   }
   set.unused = reader.complaints.unused_text();
+  if (request.rank == 0) set.left_behind = moments_left_behind(*archive);
   DC_RETURN_IF_ERROR(reader.check_contents(request.rank));
   return set;
 }

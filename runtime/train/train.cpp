@@ -147,7 +147,10 @@ class Session {
     const int rank = control_.rank().v;
     DC_ASSIGN_OR_RETURN(
         weights_, open_weights(options_.weights, plan_, {rank, options_.weights_only_by_name}));
-    if (rank == 0 && !weights_.unused.empty()) note(options_.weights + ": " + weights_.unused);
+    if (rank != 0) return base::ok_status();
+    for (const std::string& about : {weights_.unused, weights_.left_behind}) {
+      if (!about.empty()) note(options_.weights + ": " + about);
+    }
     return base::ok_status();
   }
 

@@ -28,6 +28,7 @@ class ElementSource {
 struct WeightSet {
   std::vector<std::unique_ptr<ElementSource>> parameters, buffers;
   std::string unused;  // a sentence about tensors that the plan has not; empty if there are none
+  std::string left_behind;  // one about moments that weights do not carry; empty if there are none
 };
 
 struct WeightRequest {

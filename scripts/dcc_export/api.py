@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import os
 
 import torch
 from torch.export.graph_signature import InputKind
@@ -18,13 +19,14 @@ from .headless import faked
 from .initializers import find_rules
 from .inputs import describe_inputs
 from .labels import describe_answers, describe_labels
-from .optimizer import describe_optimizer
+from .optimizer import describe_optimizer, parameter_order
 from .places import Places
 from .program import LOSS_SCALE, ProgramBuilder, to_exported_program
 from .refusals import require_exportable, require_python
 from .stock import check_stock
 from .step import StepModule, flatten_inputs
 from .ties import find_aliases
+from .trained import TrainedState
 
 
 @dataclasses.dataclass
@@ -39,6 +41,7 @@ class Report:
     without_rule: list  # parameters and buffers that --weights init:SEED cannot draw
     notes: list
     labels: str = ""  # which tokens the labels are; empty without labels from tokens
+    checkpoint: str = ""  # the state of an optimizer that has taken steps; empty for a new one
 
 
 def export_train_step(
@@ -48,6 +51,9 @@ def export_train_step(
     *,
     optimizer=None,
     clip_norm=None,
+    checkpoint=None,
+    steps_taken=None,
+    samples_consumed=0,
     input_names=None,
     roles=None,
     initializers=None,
@@ -67,8 +73,13 @@ def export_train_step(
 
     module: returns one scalar loss. Mode (train/eval) and requires_grad are taken as they are.
     example_inputs: a tensor, a tuple of tensors, a dict of keyword tensors, or (tuple, dict).
-    optimizer: a torch.optim.AdamW or SGD over this module's parameters, recorded in the archive.
+    optimizer: a torch.optim.AdamW or SGD over this module's parameters, recorded in the archive. If it has taken steps,
+        parameters, buffers and moments are also written as a checkpoint, from which `dcrun --resume` goes on.
     clip_norm: gradient norm limit to record beside it.
+    checkpoint: the folder of that checkpoint: FOLDER/step-NNNNNNNN; the `--save` folder of the run, or, by default, the
+        archive's path with .checkpoints for .pt2.
+    steps_taken: how many steps an SGD has taken; it does not count them, and 1 is assumed and noted.
+    samples_consumed: samples of the first `--data` epoch that these steps have read; the run goes on with the next one.
     input_names: one name per tensor; by default the names of forward's arguments.
     roles: {input: role or {"role", "low", "high", "labels"}}; roles are tokens (rows of an embedding),
         labels (a class per position; with tokens they come from one token file), mask (nonzero: counts),
@@ -94,6 +105,7 @@ def export_train_step(
     options = {}
     if optimizer is not None or clip_norm is not None:
         options = _optimizer(step, root, optimizer, clip_norm)
+    notes = list(notes)
     device = "cuda" if attention == "cuda-flash" else None
     dims = DynamicDims(dynamic_shapes, names, examples) if dynamic_shapes else None
     with unchanged(module), torch.enable_grad():
@@ -105,24 +117,31 @@ def export_train_step(
         can_run = not headless and device is None
         describe_labels(step, examples, description["inputs"], can_run, seed)
     description.update(options)
+    trained = TrainedState(step, root, program, optimizer, steps_taken)
+    if trained.exists:
+        trained.require_weights(headless)
+        description["optimizer_step"] = trained.step
+        notes += trained.notes
     if notes:
-        description["notes"] = list(notes)
+        description["notes"] = notes
     description.update(dims.description() if dims else {})
+    folder = checkpoint or os.path.splitext(path)[0] + ".checkpoints"
+    write_state = functools.partial(trained.write, folder, samples_consumed)
     if headless:
         save_headless(exported, description, path, device)
         line = "check: skipped (no weights)"
     elif not check or device is not None:
-        save_program(exported, description, path, device)
+        save_program(exported, description, path, device, lambda _: write_state())
         line = f"check: skipped ({'on request' if device is None else 'needs a GPU'})"
     else:
         with unchanged(module), torch.enable_grad():
             check = functools.partial(_check_sizes, step, examples, dims, names, root, seed, stock)
-            line = _save_checked(exported, description, path, check)
-    return _report(path, program, step, description, line)
+            line = _save_checked(exported, description, path, check, write_state)
+    return _report(path, program, step, description, line, trained.path)
 
 
-def _save_checked(exported, description, path, check):
-    """Writes the file if it passes `check(its path, description)`; returns what was found."""
+def _save_checked(exported, description, path, check, write_state):
+    """Writes the file, and the state next to it, if it passes `check(its path, description)`; returns what was found."""
     lines = []
 
     def verify(partial):
@@ -130,6 +149,7 @@ def _save_checked(exported, description, path, check):
         if not result.passed:
             raise ExportError(f"{result.line}; {path} is not written", CHECK_FAILED)
         lines.append(result.line)
+        write_state()
 
     save_program(exported, description, path, verify=verify)
     return lines[0]
@@ -185,7 +205,7 @@ def _describe(step, program, examples, roles, initializers, root):
     }
 
 
-def _report(path, program, step, description, line):
+def _report(path, program, step, description, line, checkpoint):
     return Report(
         path=str(path),
         nodes=sum(n.op == "call_function" for n in program.graph.nodes),
@@ -195,6 +215,7 @@ def _report(path, program, step, description, line):
         notes=description.get("notes", []),
         without_rule=[n for n in _saved(program) if n not in description["initializers"]],
         labels=describe_answers(description["inputs"]),
+        checkpoint=checkpoint,
     )
 
 
@@ -228,4 +249,6 @@ def _optimizer(step, root, optimizer, clip_norm):
     if optimizer is None:
         return {"optimizer": {"clip_norm": float(clip_norm)}}
     named = {strip(fqn, root): parameter for fqn, parameter in step.named_parameters()}
-    return {"optimizer": describe_optimizer(optimizer, named, clip_norm)}
+    names = {id(parameter): fqn for fqn, parameter in named.items()}
+    description = describe_optimizer(optimizer, named, clip_norm)
+    return {"optimizer": description, "optimizer_order": parameter_order(optimizer, names)}

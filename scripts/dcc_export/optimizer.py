@@ -1,4 +1,4 @@
-"""Reads a live torch optimizer into the form of train.json."""
+"""Reads a live torch optimizer into the form of train.json; its moments are for `optimizer_state.py`."""
 
 import re
 
@@ -11,7 +11,7 @@ _UNSUPPORTED = ("amsgrad", "maximize", "nesterov", "dampening")
 
 def describe_optimizer(optimizer, named, clip_norm=None):
     """`named`: {fqn: parameter}. Group 0 gives the defaults, differences become groups."""
-    _require_fresh(optimizer)
+    _require_plain(optimizer)
     groups = optimizer.param_groups
     names = {id(parameter): fqn for fqn, parameter in named.items()}
     _require_all(groups, named, names)
@@ -42,14 +42,14 @@ def _exactly(name):
     return re.sub(r"([*?\\])", r"\\\1", name)
 
 
-def _require_fresh(optimizer):
-    """What an optimizer has beyond its hyperparameters would be dropped without a trace."""
+def parameter_order(optimizer, names):
+    """The names of each group's parameters, in the optimizer's order. `names`: {id of a parameter: its name}."""
+    return [[_fqn(parameter, names) for parameter in group["params"]] for group in optimizer.param_groups]
+
+
+def _require_plain(optimizer):
+    """What an optimizer has beyond hyperparameters and moments would be dropped without a trace."""
     kind = type(optimizer).__name__
-    if any(_holds_something(entry) for entry in optimizer.state.values()):
-        raise ExportError(
-            f"the {kind} optimizer has taken steps; its moments are not carried into the archive, and training "
-            "would start with zero moments: export before the first step, or pass a new optimizer"
-        )
     if any("initial_lr" in group for group in optimizer.param_groups):
         raise ExportError(
             f"a learning-rate scheduler is attached to the {kind} optimizer and would be dropped; pass an "
@@ -57,17 +57,6 @@ def _require_fresh(optimizer):
         )
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         raise ExportError(f"the {kind} optimizer has step hooks, which would be dropped; remove them")
-
-
-def _holds_something(entry):
-    """Whether any value of one parameter's state differs from zero."""
-    for value in entry.values():
-        if isinstance(value, torch.Tensor):
-            if value.numel() and bool((value != 0).any()):
-                return True
-        elif value:
-            return True
-    return False
 
 
 def _fqn(parameter, names):
@@ -96,21 +85,26 @@ def _hyperparameters(optimizer, group):
     for key in _UNSUPPORTED:
         if group.get(key):
             raise ExportError(f"optimizer option {key}={group[key]} is not supported; turn it off")
-    if type(optimizer) is torch.optim.AdamW:
+    kind = kind_of(optimizer)
+    if kind == "adamw":
         return {
-            "kind": "adamw",
+            "kind": kind,
             "lr": float(group["lr"]),
             "betas": [float(b) for b in group["betas"]],
             "eps": float(group["eps"]),
             "weight_decay": float(group["weight_decay"]),
         }
-    if type(optimizer) is torch.optim.SGD:
-        return {
-            "kind": "sgd",
-            "lr": float(group["lr"]),
-            "momentum": float(group["momentum"]),
-            "weight_decay": float(group["weight_decay"]),
-        }
-    raise ExportError(
-        f"optimizer {type(optimizer).__name__} is not supported; use torch.optim.AdamW or SGD"
-    )
+    return {
+        "kind": kind,
+        "lr": float(group["lr"]),
+        "momentum": float(group["momentum"]),
+        "weight_decay": float(group["weight_decay"]),
+    }
+
+
+def kind_of(optimizer):
+    """As train.json names it. ExportError for an optimizer that dcc does not have."""
+    for kind, known in (("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD)):
+        if type(optimizer) is known:
+            return kind
+    raise ExportError(f"optimizer {type(optimizer).__name__} is not supported; use torch.optim.AdamW or SGD")

@@ -4,15 +4,17 @@
 """
 
 import math
+import os
 import unittest
 
 import torch
 from torch import nn
 
+import checkpoints
 import running
 from export_case import ExportTest, description
 
-from dcc_export import ExportError
+from dcc_export import ExportError, export_train_step
 from dcc_export.observed import contradicts, derive
 
 
@@ -173,11 +175,87 @@ class OptimizerStateTest(ExportTest):
         optimizer.step()
         return module, optimizer
 
-    def test_state_is_refused(self):
-        self.refused("has taken steps", *self.stepped(lambda p: torch.optim.AdamW(p)))
-        self.refused("has taken steps", *self.stepped(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)))
-        module, optimizer = self.stepped(lambda p: torch.optim.SGD(p, lr=0.1))
-        self.export(module, torch.randn(3, 4), optimizer=optimizer, check=False)  # plain SGD has no state
+    def exported(self, module, optimizer, **options):
+        return export_train_step(module, torch.randn(3, 4), self.path(), optimizer=optimizer, check=False, **options)
+
+    def moments(self, report):
+        return {(kind, name): value for (kind, name, _), value in checkpoints.state(report.checkpoint).items() if kind not in ("parameter", "buffer")}
+
+    def test_an_optimizer_without_state_writes_no_checkpoint(self):
+        for make in (torch.optim.AdamW, lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)):
+            module = Named()
+            self.assertEqual(self.exported(module, make(module.parameters())).checkpoint, "")
+        self.assertEqual(self.exported(*self.stepped(lambda p: torch.optim.SGD(p, lr=0.1))).checkpoint, "")  # without momentum there are no moments
+        self.assertEqual(os.listdir(self.folder), ["model.pt2"])
+        report = self.exported(*self.stepped(lambda p: torch.optim.SGD(p, lr=0.1)), steps_taken=7)  # but there may be a schedule
+        self.assertEqual((os.path.basename(report.checkpoint), self.moments(report)), ("step-00000007", {}))
+
+    def test_step_counts(self):
+        module, optimizer = self.stepped(lambda p: torch.optim.AdamW(p))
+        self.assertRegex(self.exported(module, optimizer).checkpoint, "step-00000001$")
+        for count in (4, 4.0, torch.tensor(4), torch.tensor([4.0])):
+            for entry in optimizer.state.values():
+                entry["step"] = count
+            self.assertRegex(self.exported(module, optimizer).checkpoint, "step-00000004$")
+        for count in (4.5, -1):
+            for entry in optimizer.state.values():
+                entry["step"] = count
+            self.refused("no number of steps", module, optimizer)
+        with self.assertRaisesRegex(ExportError, "has counted 1 steps"):
+            self.exported(*self.stepped(lambda p: torch.optim.AdamW(p)), steps_taken=3)
+        module, optimizer = self.stepped(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9))
+        report = self.exported(module, optimizer, checkpoint=self.path("sgd"))
+        self.assertRegex(report.checkpoint, "sgd/step-00000001$")
+        self.assertIn("SGD does not count its steps", report.notes[0])
+
+    def test_steps_that_differ(self):
+        module, optimizer = self.stepped(lambda p: torch.optim.AdamW(p))
+        first = module.parts[Named.NAMES[0]].weight
+        optimizer.state[first]["step"] += 2
+        self.refused("different numbers of steps.*1 of .* and 4 more; 3 of", module, optimizer)
+        del optimizer.state[first]  # has never had a gradient
+        self.refused("different numbers of steps.*0 of", module, optimizer)
+
+    def test_momentum_that_is_not_there_yet(self):
+        module, optimizer = self.stepped(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9))
+        names = {p: n for n, p in module.named_parameters()}
+        first, second, *_ = names
+        optimizer.state[first]["momentum_buffer"] = None
+        del optimizer.state[second]
+        moments = self.moments(self.exported(module, optimizer))
+        self.assertEqual(len(moments), len(names))
+        for parameter, name in names.items():
+            held = torch.from_numpy(moments["momentum_buffer", name]).reshape(4, 4)
+            expected = torch.zeros(4, 4) if parameter is first or parameter is second else optimizer.state[parameter]["momentum_buffer"]
+            self.assertTrue(torch.equal(held, expected), name)
+
+    def test_state_that_cannot_go_on(self):
+        make = lambda p: torch.optim.AdamW(p)  # noqa: E731
+        module, optimizer = self.stepped(lambda p: torch.optim.AdamW(p, amsgrad=True))
+        self.refused("amsgrad=True is not supported", module, optimizer)
+        optimizer.param_groups[0]["amsgrad"] = False
+        self.refused("keeps max_exp_avg_sq for .*amsgrad", module, optimizer)
+        for key, value, pattern in (("exp_avg", torch.zeros(3, 4), r"has shape \[3, 4\], the parameter \[4, 4\]"),
+                                    ("exp_avg_sq", torch.full((4, 4), float("inf")), "is not finite"), ("exp_avg", None, "has no exp_avg")):
+            module, optimizer = self.stepped(make)
+            next(iter(optimizer.state.values()))[key] = value
+            self.refused(pattern, module, optimizer)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_moments_of_what_is_frozen_now(self):
+        module, optimizer = self.stepped(lambda p: torch.optim.AdamW(p))
+        frozen = Named.NAMES[1]
+        module.parts[frozen].weight.requires_grad_(False)
+        report = self.exported(module, optimizer)
+        self.assertIn(f"the moments of parts.{frozen}.weight are left out", report.notes[0])
+        self.assertNotIn(("exp_avg", f"parts.{frozen}.weight"), self.moments(report))
+        self.assertEqual(len(self.moments(report)), 2 * (len(Named.NAMES) - 1))
+
+    def test_a_headless_archive_has_no_weights_to_go_on_from(self):
+        with self.assertRaisesRegex(ExportError, "headless archive has no weights"):
+            self.exported(*self.stepped(lambda p: torch.optim.AdamW(p)), headless=True)
+
+    def test_what_would_be_dropped_is_refused(self):
         module = Named()
         optimizer = torch.optim.AdamW(module.parameters())
         torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.0)

@@ -26,7 +26,7 @@ CheckpointIndex example_index() {
 
 RankManifest example_manifest() {
   RankManifest manifest;
-  manifest.files = {{"rank-0-of-2.safetensors", 1000, 96, 0xFEDCBA9876543210}};
+  manifest.files = {{"rank-0-of-2.safetensors", 1000, 96, Checksum(0xFEDCBA9876543210)}};
   Piece piece;
   piece.value = {ValueKind::Moment1, "model.w \"quoted\"", -1};
   piece.dtype = base::DType::F32;
@@ -35,13 +35,14 @@ RankManifest example_manifest() {
   piece.count = 6;
   piece.file = "rank-0-of-2.safetensors";
   piece.tensor = "exp_avg/model.w";
-  piece.checksum = 0x0123456789ABCDEF;
+  piece.checksum = Checksum(0x0123456789ABCDEF);
   manifest.pieces = {piece};
   piece.value = {ValueKind::Buffer, "scalar", 1};
   piece.dtype = base::DType::I64;
   piece.sizes = {};
   piece.first = 0;
   piece.count = 1;
+  piece.checksum = *Checksum::parse(Checksum::Algorithm::Sha256, std::string(64, 'c'));
   manifest.pieces.push_back(piece);
   return manifest;
 }
@@ -62,9 +63,28 @@ TEST(Index, ManifestReadsBackEqual) {
   const auto manifest = read_manifest(text, "rank-0-of-2.json");
   ASSERT_TRUE(manifest.ok()) << manifest.status().to_string();
   EXPECT_EQ(write_manifest(*manifest), text);
-  EXPECT_EQ(manifest->files[0].header_checksum, 0xFEDCBA9876543210);
+  EXPECT_EQ(manifest->files[0].header_checksum, Checksum(0xFEDCBA9876543210));
+  EXPECT_EQ(manifest->pieces[0].checksum.hex(), "0123456789abcdef");
+  EXPECT_EQ(manifest->pieces[1].checksum, example_manifest().pieces[1].checksum);
   EXPECT_EQ(manifest->pieces[0].value.fqn, "model.w \"quoted\"");
   EXPECT_EQ(manifest->pieces[1].value.rank, 1);
+}
+
+// The digests of "abc" are those of the two specifications.
+TEST(Checksum, OfEitherAlgorithm) {
+  const auto bytes = std::as_bytes(std::span<const char>("abc", 3));
+  const auto xxh64 = Checksum::parse(Checksum::Algorithm::Xxh64, "44bc2cf5ad770999");
+  const auto sha256 =
+      Checksum::parse(Checksum::Algorithm::Sha256,
+                      "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  ASSERT_TRUE(xxh64 && sha256);
+  for (const Checksum& checksum : {*xxh64, *sha256}) {
+    EXPECT_TRUE(checksum.matches(bytes));
+    EXPECT_FALSE(checksum.matches(bytes.first(2)));
+  }
+  EXPECT_TRUE(Checksum().matches({}));
+  EXPECT_FALSE(Checksum::parse(Checksum::Algorithm::Xxh64, "44BC2CF5AD770999"));
+  EXPECT_FALSE(Checksum::parse(Checksum::Algorithm::Sha256, "44bc2cf5ad770999"));
 }
 
 TEST(Index, EveryFlippedBitAndEveryCutIsNoticed) {
