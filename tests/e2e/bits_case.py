@@ -30,14 +30,15 @@ ANOTHER_RATE = {"optimizer": {"kind": "adamw", "lr": 1.001e-3}, "clip_norm": 1.0
 SETTINGS = {"clipped": CLIPPED, "unclipped": UNCLIPPED, "another rate": ANOTHER_RATE}
 
 
-def run_new(subject, world, zero, accumulation=1, order=None, settings="clipped", options=(), launcher="dcrun", passes=(), compile_options=()):
-    """`passes`: those that run between `schedule` and the layout."""
+def run_new(subject, world, zero, accumulation=1, order=None, settings="clipped", options=(), launcher="dcrun", passes=(), compile_options=(),
+            anew=False):
+    """`passes`: those that run between `schedule` and the layout. `anew`: as in running.train."""
     model = running.archive(*{**SUBJECTS, **MORE_SUBJECTS, **LARGE_SUBJECTS}[subject])
     compile_options = [*compile_options, *(["--reduction-order", order] if order else [])]
     chain = ",".join((TO_SCHEDULE.format(zero), *passes, "layout-arenas")) if passes else zero
     config = running.train_config(**SETTINGS[settings])
     plan = running.compile_plan(model, world, chain, accumulation, *compile_options, config=config)
-    return running.train(plan, model, world, STEPS, *options, launcher=launcher)
+    return running.train(plan, model, world, STEPS, *options, launcher=launcher, anew=anew)
 
 
 run_once = functools.cache(run_new)

@@ -18,6 +18,9 @@ import tempfile
 import time
 import unittest
 
+import running
+import served
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 # These take longest; started first, they leave no processor idle at the end.
 LONGEST = ("bits_test.py", "stock_test.py", "chains_test.py", "export_models_test.py", "offload_bits_test.py", "recompute_bits_test.py",
@@ -26,7 +29,7 @@ LONGEST = ("bits_test.py", "stock_test.py", "chains_test.py", "export_models_tes
 
 @dataclasses.dataclass
 class Outcome:
-    """How a file ended. `cpu`: processor seconds, those of the programs that it started included."""
+    """How a file ended. `cpu`: processor seconds, those of the programs that it started or had served included."""
 
     file: str
     tests: int
@@ -39,7 +42,7 @@ class Outcome:
 
 def processor_seconds():
     usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    return served.processor_seconds + sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def run_file(file):
@@ -87,7 +90,7 @@ def main():
     arguments = parser.parse_args()
     files = chosen_files(arguments.patterns)
     failed, skipped, tests = [], [], 0
-    with tempfile.TemporaryDirectory(prefix="dcc-archives-") as archives:
+    with tempfile.TemporaryDirectory(prefix="dcc-archives-") as archives, served.server(os.path.join(running.BIN, "dcrun")):
         os.environ["DCC_TEST_ARCHIVES"] = archives  # running.archive()
         for outcome in run_all(files, arguments.jobs):
             tests += outcome.tests

@@ -12,6 +12,7 @@ import unittest
 import uuid
 
 import running
+import served
 
 LIMIT = 30  # seconds that anything here may take before it counts as hanging
 TAG = "DCC_TEST_JOB"
@@ -28,7 +29,18 @@ def dcc(*arguments):
 
 
 def dcrun(*arguments, environment=None):
-    return finished([os.path.join(running.BIN, "dcrun"), *arguments], environment)
+    """With an `environment` the program is loaded anew, otherwise it may be forked from one that is (served.py)."""
+    command = [os.path.join(running.BIN, "dcrun"), *arguments]
+    if environment is None and served.possible(command):
+        result = served.run(command, environment_of({}), LIMIT)
+        return Finished(result.returncode, result.stdout, result.stderr)
+    return finished(command, environment)
+
+
+def environment_of(variables):
+    """This process's, without what a launcher sets, one thread a process, and `variables`."""
+    clean = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
+    return {**clean, "OMP_NUM_THREADS": "1", **variables}
 
 
 def finished(command, environment=None):
@@ -61,9 +73,8 @@ class Job:
     def __init__(self, command, environment=None):
         self.tag = uuid.uuid4().hex
         self.out, self.err = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
-        clean = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
-        environment = {**clean, "OMP_NUM_THREADS": "1", **(environment or {}), TAG: self.tag}
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.out, stderr=self.err, env=environment)
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.out, stderr=self.err,
+                                        env=environment_of({**(environment or {}), TAG: self.tag}))
 
     def finish(self, limit=LIMIT):
         """Waits; raises TimeoutExpired if the job hangs."""

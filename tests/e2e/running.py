@@ -14,6 +14,8 @@ import sys
 import tempfile
 import zipfile
 
+import served
+
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 BIN = os.environ.get("DCC_BIN_DIR") or os.path.join(ROOT, "build", "bin")
 LAUNCHERS = ("dcrun", "mpirun", "torchrun")
@@ -30,8 +32,12 @@ class CommandFailed(RuntimeError):
         self.sentence = (result.stderr.strip().splitlines() or [""])[-1]
 
 
-def run(command, **kwargs):
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300, **kwargs)
+def run(command, anew=True, **kwargs):
+    """`anew`: the program is loaded anew; otherwise it may be forked from one that is (served.py)."""
+    if not anew and served.possible(command):
+        result = served.run(command, kwargs.get("env", os.environ), 300)
+    else:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=300, **kwargs)
     if result.returncode != 0:
         raise CommandFailed(command, result)
     return result
@@ -141,11 +147,11 @@ def read_metrics(path):
     return rows[0], rows[1:]
 
 
-def train(plan, weights, world, steps, *options, data="synthetic:1", launcher="dcrun", environment=None):
-    """Trains and saves; raises CommandFailed if dcrun fails."""
+def train(plan, weights, world, steps, *options, data="synthetic:1", launcher="dcrun", environment=None, anew=False):
+    """Trains and saves; raises CommandFailed if dcrun fails. With an `environment` the program is loaded anew, with `anew` also without."""
     folder = os.path.dirname(fresh())
     metrics = os.path.join(folder, "metrics.jsonl")
     saved = os.path.join(folder, "model.safetensors")
     arguments = [plan, "--weights", weights, "--data", data, "--steps", str(steps), "--metrics", metrics, "--save", saved, *options]
-    run(launch(launcher, world, arguments), env={**os.environ, **(environment or {})})
+    run(launch(launcher, world, arguments), anew=anew or environment is not None, env={**os.environ, **(environment or {})})
     return Run(*read_metrics(metrics), saved)

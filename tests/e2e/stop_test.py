@@ -30,7 +30,7 @@ class StopTest(jobs.JobTest):
         cls.model = running.archive("mlp")
         cls.plan = running.compile_plan(cls.model, WORLD, 3)
         started = time.monotonic()
-        running.train(cls.plan, cls.model, WORLD, STEPS)
+        running.train(cls.plan, cls.model, WORLD, STEPS, anew=True)  # its length counts
         cls.length = time.monotonic() - started
 
     def train(self, launcher, steps=STEPS, environment=None):
