@@ -5,7 +5,7 @@
 #include "cli/commands/commands.h"
 #include "src/base/file.h"
 #include "src/cost/analytic.h"
-#include "src/passes/pass.h"
+#include "src/passes/pass_manager.h"
 #include "src/search/chains.h"
 
 namespace dc::cli {

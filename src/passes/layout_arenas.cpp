@@ -4,7 +4,7 @@
 
 namespace dc::passes {
 
-base::Result<Change> layout_arenas(ir::Step& step, PassContext& context) {
+base::Result<Change> layout_arenas(ir::Step& step, const PassContext& context) {
   DC_RETURN_IF_ERROR(layout::allocate(
       step, context.cost,
       {context.options.memory, context.options.host_memory, context.options.disk_memory}));

@@ -1,7 +1,8 @@
+#include "src/passes/pass_manager.h"
+
 #include <algorithm>
 
 #include "src/base/text.h"
-#include "src/passes/pass.h"
 
 namespace dc::passes {
 
@@ -10,7 +11,7 @@ using base::Result;
 using base::Status;
 
 #define DC_PASS(name, function, needs, gives, argument, conflicts, summary) \
-  Result<Change> function(ir::Step&, PassContext&);
+  Result<Change> function(ir::Step&, const PassContext&);
 #include "src/passes/passes.def"
 #undef DC_PASS
 
@@ -91,7 +92,7 @@ const Pass* find_pass(std::string_view name) {
   return nullptr;
 }
 
-Result<Change> apply(const PassCall& call, ir::Step& step, PassContext& context) {
+Result<Change> apply(const PassCall& call, ir::Step& step, const PassContext& context) {
   const Pass& pass = *call.pass;
   if (step.stage != pass.needs) {
     return Status(ErrorKind::Usage, "DC2601",
@@ -99,8 +100,9 @@ Result<Change> apply(const PassCall& call, ir::Step& step, PassContext& context)
                       " cannot run here: the step is at another stage; "
                       "run the passes in the order `dcc passes` lists");
   }
-  context.argument = call.argument;
-  Result<Change> change = pass.run(step, context);
+  PassContext with_argument = context;
+  with_argument.argument = call.argument;
+  Result<Change> change = pass.run(step, with_argument);
   if (!change.ok())
     return std::move(change).status().add_context("in pass " + std::string(pass.name));
   step.stage = pass.gives;
@@ -108,8 +110,8 @@ Result<Change> apply(const PassCall& call, ir::Step& step, PassContext& context)
   return change;
 }
 
-Result<Change> run_passes(ir::Step& step, std::span<const PassCall> chain, PassContext& context,
-                          const PassDone& done) {
+Result<Change> run_passes(ir::Step& step, std::span<const PassCall> chain,
+                          const PassContext& context, const PassDone& done) {
   if (Status status = ir::verify(step, step.stage); !status.ok()) {
     return std::move(status).add_context("before the first pass");
   }

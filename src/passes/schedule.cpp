@@ -5,7 +5,7 @@
 
 namespace dc::passes {
 
-base::Result<Change> schedule(ir::Step& step, PassContext&) {
+base::Result<Change> schedule(ir::Step& step, const PassContext&) {
   constexpr int kCompute = 0;
   constexpr int kCommunication = 1;
   step.streams = {"compute", "comm"};

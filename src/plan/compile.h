@@ -8,7 +8,7 @@
 #include "runtime/plan/plan.h"
 #include "src/cost/cost_model.h"
 #include "src/ir/step.h"
-#include "src/passes/pass.h"
+#include "src/passes/pass_manager.h"
 
 namespace dc::plan {
 

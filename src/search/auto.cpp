@@ -204,7 +204,7 @@ class Search {
                                const passes::Options& options) const {
     std::vector<passes::Remark> remarks;
     passes::PassContext context{cost_, options, remarks};
-    context.explains = false;
+    context.collect_remarks = false;
     passes::Change total = passes::Change::No;
     for (const passes::PassCall& call : chain) {
       if (is_layout(call)) continue;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "src/passes/pass.h"
+#include "src/passes/pass_manager.h"
 
 namespace dc::search {
 

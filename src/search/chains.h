@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "src/passes/pass.h"
+#include "src/passes/pass_manager.h"
 
 namespace dc::search {
 

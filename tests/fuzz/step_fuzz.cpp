@@ -4,7 +4,7 @@
 
 #include "src/cost/analytic.h"
 #include "src/ir/step.h"
-#include "src/passes/pass.h"
+#include "src/passes/pass_manager.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/base/status.h"
-#include "src/passes/pass.h"
+#include "src/passes/pass_manager.h"
 
 namespace dc::passes {
 

@@ -1,5 +1,5 @@
 // The published rules give what their authors' tests and logs say.
-#include "src/passes/published_rules.h"
+#include "src/passes/published/published_rules.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "src/cost/fixed.h"
-#include "src/passes/recompute_choice.h"
-#include "src/passes/recompute_rewrite.h"
+#include "src/passes/recompute/recompute_choice.h"
+#include "src/passes/recompute/recompute_rewrite.h"
 
 namespace dc::passes {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "src/cost/analytic.h"
 #include "src/frontend/import.h"
-#include "src/passes/pass.h"
+#include "src/passes/pass_manager.h"
 #include "src/sim/bounds.h"
 #include "src/sim/machine.h"
 #include "src/sim/simulate.h"

@@ -1,0 +1,114 @@
+// Absences: what could leave the device, when, and by which copies; and the choice among them under
+// the budget. Shared by the offload passes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "src/passes/pass.h"
+#include "src/schedule/memory_pressure.h"
+
+namespace dc::passes {
+
+// Positions from `first` to `last` of one program, both included.
+struct Interval {
+  int program = 0;
+  int32_t first = 0, last = -1;
+};
+
+// A copy from or to the device. It goes out when compute reaches `position` or comes in before
+// compute reaches it. Its other half, the done of one that goes out and the start of one that comes
+// in, lies between `position` and `bound`; place_copies() says where.
+struct PlannedCopy {
+  bool out = false;
+  int program = 0;
+  int32_t position = 0, bound = 0;
+  int64_t bytes = 0;  // aligned
+  base::Nanos time;
+  size_t item = 0;      // copies of one thing have one number
+  ir::ValueId value{};  // for whoever made it
+  int32_t other_half = 0;
+};
+
+struct Stay {
+  Interval when;
+  int64_t bytes = 0;
+};
+
+// One thing that could be absent.
+struct Absence {
+  int64_t bytes = 0;      // that the device need not hold, aligned
+  bool is_state = false;  // held throughout, but for the gaps if it leaves; else a transient
+  std::vector<Interval> gaps;
+  std::vector<Stay> stays;  // of state, as transients between the gaps
+  std::vector<PlannedCopy> copies;
+  std::vector<Interval> outside;  // when it takes room outside; empty: throughout
+  bool is_chosen = false;
+};
+
+// Bytes on the device if it leaves (`sign` 1), or comes back (-1).
+void account(schedule::MemoryPressure& pressure, const Absence& absence, int sign);
+
+// First in, first out: a stream of copies along the time that compute alone would take. Copies that
+// come in are the same with time turned round.
+class CopyQueue {
+ public:
+  // When a copy that is ready at `ready` would end, behind those that are ready earlier.
+  base::Nanos end_of(base::Nanos ready, base::Nanos time) const;
+  void add(base::Nanos ready, base::Nanos time);
+
+ private:
+  struct Entry {
+    base::Nanos ready, time, end;
+  };
+  std::vector<Entry> entries_;  // by ready
+};
+
+// Options::offload_space, the host if it is not set.
+ir::Space space_outside(const Options& options);
+
+// Chooses absences until every position fits the budget or nothing helps: at the position furthest
+// above it, the one that saves most bytes times time away per time that compute waits for its
+// copies. Then takes back what turned out not to be needed. `chose` hears of each choice, and may
+// change the copies of absences not chosen yet.
+class AbsenceChoice {
+ public:
+  AbsenceChoice(const ir::Step& step, const PassContext& context,
+                schedule::MemoryPressure& pressure, std::vector<Absence>& absences);
+  template <typename Chose>
+  void run(const Chose& chose) {
+    while (const Absence* next = choose_next()) chose(static_cast<size_t>(next - absences_.data()));
+    take_back();
+  }
+
+ private:
+  Absence* choose_next();
+  double worth(const Absence& absence) const;
+  base::Nanos waiting_for(const PlannedCopy& copy) const;
+  bool has_room_outside(const Absence& absence) const;
+  void choose(const Absence& absence, int sign);
+  void take_back();
+
+  const ir::Step& step_;
+  schedule::MemoryPressure& pressure_;
+  std::vector<Absence>& absences_;
+  std::vector<size_t> order_;                  // of choices
+  std::vector<CopyQueue> going_, coming_;      // by program
+  int64_t outside_room_;                       // for state, and for all the rest at once
+  std::vector<std::vector<int64_t>> outside_;  // by program and position: of the rest
+};
+
+// Where the copies of one program that come in start: sets their other halves, between `bound` and
+// `position`, and adds their bytes. They are in the order given to place_copies().
+using ComingRule = std::function<void(schedule::MemoryPressure&, std::vector<PlannedCopy*>&)>;
+// As late as hides them behind compute, no earlier than there is room, in the order of the stream.
+void start_when_it_hides(schedule::MemoryPressure& pressure, std::vector<PlannedCopy*>& coming);
+
+// Finds the other half of every copy. One that goes out has the time that hides it behind compute,
+// or until there is no more room for its bytes on the device; those that come in are as `rule`
+// says.
+void place_copies(schedule::MemoryPressure& pressure, const std::vector<PlannedCopy*>& copies,
+                  const ComingRule& rule = start_when_it_hides);
+
+}  // namespace dc::passes

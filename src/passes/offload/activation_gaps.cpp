@@ -1,0 +1,160 @@
+#include "src/passes/offload/activation_gaps.h"
+
+#include <algorithm>
+
+#include "src/passes/offload/copy_writer.h"
+
+namespace dc::passes {
+namespace {
+
+using ir::OpKind;
+using ir::ValueId;
+
+// A use of a value's bytes, or the position where they are made.
+struct Touch {
+  int32_t first = 0, last = 0;  // a transfer that has started uses them until it is done
+  bool writes = false;
+};
+
+class Finder {
+ public:
+  Finder(const ir::Step& step, const schedule::MemoryPressure& pressure)
+      : step_(step), pressure_(pressure) {}
+
+  std::vector<ActivationGap> run() {
+    for (size_t p = 0; p < step_.programs.size(); ++p) {
+      program_ = static_cast<int>(p);
+      graph_ = &step_.programs[p].graph;
+      find_touches();
+      for (const analysis::LiveRange& range : axis().live.ranges) {
+        if (may_leave(range)) add_gaps(range.value);
+      }
+    }
+    return std::move(gaps_);
+  }
+
+ private:
+  const schedule::TimeAxis& axis() const { return pressure_.axis(program_); }
+
+  void find_touches() {
+    touches_.assign(graph_->value_capacity(), {});
+    for (int32_t i = 0; i < pressure_.positions(program_); ++i) {
+      const ir::Node& node = axis().node(i);
+      if (!analysis::runs(node)) continue;
+      const int32_t last = ir::is_start(node.kind) ? done_of(node) : i;
+      for (ValueId result : node.results) {
+        if (result.valid() && axis().storages.root(result) == result)
+          touch(result, {i, last, true});
+      }
+      for (size_t k = 0; k < node.operands.size(); ++k) {
+        const bool writes = (ir::info(node.kind).mutated >> k & 1) != 0;
+        touch(axis().storages.root(node.operands[k]), {i, last, writes});
+      }
+    }
+  }
+
+  int32_t done_of(const ir::Node& start) const {
+    return axis().position(graph_->value(start.results[0]).uses[0].node);
+  }
+
+  void touch(ValueId root, Touch what) {
+    std::vector<Touch>& list = touches_[root.index()];
+    if (!list.empty() && what.first <= list.back().last) {
+      list.back().last = std::max(list.back().last, what.last);
+      list.back().writes |= what.writes;
+    } else {
+      list.push_back(what);
+    }
+  }
+
+  // Gathered values, inputs and what copies made have other rules.
+  bool may_leave(const analysis::LiveRange& range) const {
+    const ir::Value& value = graph_->value(range.value);
+    const ir::Node& producer = graph_->node(value.producer);
+    const bool is_special =
+        producer.kind == OpKind::Input || producer.kind == OpKind::ReloadStart ||
+        producer.kind == OpKind::OffloadStart || producer.kind == OpKind::AllGatherStart;
+    if (is_special || range.bytes.v == 0) return false;
+    const bool is_dense = value.type.offset == 0 && value.type.bytes() == range.bytes &&
+                          value.type.storage_elements() == value.type.numel();
+    return is_dense && std::none_of(graph_->outputs.begin(), graph_->outputs.end(),
+                                    [&](const ir::Output& output) {
+                                      return axis().storages.root(output.value) == range.value;
+                                    });
+  }
+
+  void add_gaps(ValueId root) {
+    const std::vector<Touch>& touches = touches_[root.index()];
+    const ir::Node& producer = graph_->node(graph_->value(root).producer);
+    ValueId source = root;
+    if (ir::is_start(producer.kind))
+      source = graph_->node(graph_->value(root).uses[0].node).results[0];
+    for (size_t i = 1; i < touches.size(); ++i) {
+      if (touches[i - 1].writes) ++version_;
+      const int32_t from = touches[i - 1].last + 1, until = touches[i].first;
+      if (from < until) gaps_.push_back({program_, root, source, from, until, version_});
+    }
+    ++version_;
+  }
+
+  const ir::Step& step_;
+  const schedule::MemoryPressure& pressure_;
+  int program_ = 0;
+  const ir::Graph* graph_ = nullptr;
+  std::vector<std::vector<Touch>> touches_;  // by root
+  int64_t version_ = 0;
+  std::vector<ActivationGap> gaps_;
+};
+
+}  // namespace
+
+std::vector<ActivationGap> find_activation_gaps(const ir::Step& step,
+                                                const schedule::MemoryPressure& pressure) {
+  return Finder(step, pressure).run();
+}
+
+Absence absence_of(const ir::Step& step, const PassContext& context, const ActivationGap& gap,
+                   size_t item) {
+  const ir::Space space = space_outside(context.options);
+  const base::Bytes bytes =
+      step.programs[static_cast<size_t>(gap.program)].graph.value(gap.root).type.bytes();
+  Absence absence;
+  absence.bytes = analysis::aligned_bytes(bytes.v);
+  absence.gaps = {{gap.program, gap.from, gap.until - 1}};
+  absence.outside = {{gap.program, gap.from, gap.until}};
+  const auto copy = [&](bool out) {
+    PlannedCopy one;
+    one.out = out;
+    one.program = gap.program;
+    one.position = out ? gap.from : gap.until;
+    one.bound = out ? gap.until : gap.from;
+    one.bytes = absence.bytes;
+    one.time = out ? context.cost.copy(bytes, ir::Space::Device, space).time
+                   : context.cost.copy(bytes, space, ir::Space::Device).time;
+    one.item = item;
+    return one;
+  };
+  absence.copies = {copy(true), copy(false)};
+  return absence;
+}
+
+void write_copies(ir::Step& step, const PassContext& context,
+                  const schedule::MemoryPressure& pressure, const std::vector<ActivationGap>& gaps,
+                  const std::vector<PlannedCopy>& copies) {
+  const ir::Space space = space_outside(context.options);
+  for (int p = 0; p < pressure.programs(); ++p) {
+    CopyWriter writer(step, step.programs[static_cast<size_t>(p)].graph, pressure.axis(p));
+    for (const PlannedCopy& copy : copies) {
+      if (copy.program != p) continue;
+      const ValueId source = gaps[copy.item].source;
+      if (copy.out) {
+        writer.add(CopyWriter::Out{source, {}, space, copy.position, copy.other_half});
+      } else {
+        writer.add(CopyWriter::In{source, copy.other_half, copy.position});
+      }
+    }
+    writer.write();
+  }
+}
+
+}  // namespace dc::passes

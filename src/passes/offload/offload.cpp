@@ -1,0 +1,84 @@
+#include "src/passes/offload/offload.h"
+
+#include "src/analysis/memory.h"
+#include "src/base/text.h"
+#include "src/layout/allocate.h"
+#include "src/sim/simulate.h"
+
+namespace dc::passes {
+namespace {
+
+constexpr int kRuns = 6;
+
+// With so much room no layout fails; a layout of a large step takes longer than everything else.
+bool fits_easily(const ir::Step& step, const cost::CostModel& cost, base::Bytes budget) {
+  const auto scratch = [&](const ir::Graph& graph, const ir::Node& node) {
+    return cost.scratch(graph, node).bytes;
+  };
+  return analysis::peak_memory(step, scratch, 0).live.v <= budget.v / 17 * 16;
+}
+
+// How many things left, and what compute waits for in both steps.
+void report(const ir::Step& before, const ir::Step& after, const Offloaded& done,
+            const PassContext& context, std::string_view pass, const OffloadWords& words) {
+  const auto waits = [&](const ir::Step& of) { return sim::simulate(of, context.cost).exposed.v; };
+  const auto text = [](int64_t ns) { return std::to_string(ns / 1000) + " us"; };
+  const int64_t old = waits(before), now = waits(after);
+  context.remarks.push_back({std::string(pass),
+                             std::string(words.code),
+                             done.subjects,
+                             {{"things", done.things},
+                              {"bytes", done.bytes},
+                              {"exposed_before_ns", old},
+                              {"exposed_after_ns", now}},
+                             std::to_string(done.things) + " " + std::string(words.things) +
+                                 " of " + base::format_bytes(done.bytes) + " " +
+                                 std::string(words.what) + ": exposed transfers " + text(old) +
+                                 " become " + text(now)});
+}
+
+}  // namespace
+
+base::Result<Change> offload_to_fit(ir::Step& step, const PassContext& context,
+                                    std::string_view pass, const OffloadWords& words,
+                                    const OffloadRun& run) {
+  if (!context.options.memory) return Change::No;
+  const base::Bytes wanted = *context.options.memory;
+  if (fits_easily(step, context.cost, wanted)) return Change::No;
+  base::Bytes budget = wanted;
+  ir::Step best;
+  Offloaded done;
+  base::Bytes least{INT64_MAX};
+  for (int i = 0; i < kRuns; ++i) {
+    ir::Step trial = step;
+    const Offloaded now = run(trial, budget);
+    // Where it cannot fit a later pass may help; then nothing is known about the layout.
+    base::Bytes arena{INT64_MAX - 1};
+    if (now.may_fit || i > 0) {
+      DC_ASSIGN_OR_RETURN(arena, layout::device_arena(trial, context.cost, wanted));
+    }
+    if (arena < least) {
+      best = std::move(trial);
+      done = now;
+      least = arena;
+    }
+    if (least <= wanted || !now.may_fit) break;
+    budget -= (arena - wanted) * (int64_t{1} << i);  // a little less often changes nothing
+  }
+  if (done.things == 0) return Change::No;
+  report(step, best, done, context, pass, words);
+  step = std::move(best);
+  return Change::Yes;
+}
+
+Change offload_once(ir::Step& step, const PassContext& context, base::Bytes budget,
+                    std::string_view pass, const OffloadWords& words, const OffloadRun& run) {
+  ir::Step trial = step;
+  const Offloaded done = run(trial, budget);
+  if (done.things == 0) return Change::No;
+  report(step, trial, done, context, pass, words);
+  step = std::move(trial);
+  return Change::Yes;
+}
+
+}  // namespace dc::passes

@@ -1,0 +1,37 @@
+// What the offload passes share: the budget that a layout turns out to keep, and the remark.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "src/passes/pass.h"
+#include "src/schedule/memory_pressure.h"
+
+namespace dc::passes {
+
+// What an offload pass moves, as its remark says it: "3 values of 12 KiB leave the device ...".
+struct OffloadWords {
+  std::string_view code, things, what;
+};
+
+// What one run of an offload pass did to a step.
+struct Offloaded {
+  int things = 0;                               // that leave the device; 0: the step is as it was
+  int64_t bytes = 0;                            // of them
+  bool may_fit = false;                         // no position is above the budget that was given
+  std::vector<base::RemarkSubject> subjects{};  // the parameters, where things are of parameters
+};
+using OffloadRun = std::function<Offloaded(ir::Step&, base::Bytes budget)>;
+
+// Runs `run` under the device's budget. Live bytes within the budget need not make a layout within
+// the budget, so the result is laid out, and what sticks out is taken off the budget of another
+// run. Adds a remark of `pass`: how many things, what becomes of them, and what compute waits for.
+base::Result<Change> offload_to_fit(ir::Step& step, const PassContext& context,
+                                    std::string_view pass, const OffloadWords& words,
+                                    const OffloadRun& run);
+
+// The same without a layout: one run under `budget`, whatever comes of it.
+Change offload_once(ir::Step& step, const PassContext& context, base::Bytes budget,
+                    std::string_view pass, const OffloadWords& words, const OffloadRun& run);
+
+}  // namespace dc::passes

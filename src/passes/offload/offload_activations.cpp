@@ -1,0 +1,86 @@
+// offload-activations: values that nobody touches for a while spend that time in another memory
+// space, as far as the budget demands it.
+//
+// A candidate is a gap between two uses of a value, seen through views: from the forward pass to
+// the backward pass, above all. Which ones go: at the position furthest above the budget the gap
+// that saves most bytes times time away per time that compute would wait for its copies; none that
+// the budget does not need. Both copies are asynchronous: the copy out runs beside the compute that
+// follows the last use, as long as there is room for the bytes; the copy in starts as late as hides
+// it behind the compute before the next use, and no earlier than there is room. (DeepCompile,
+// arXiv 2504.09983 and its activation offload, copies out synchronously, largest values first.)
+// Kernels and what they read stay the same; so do all numbers.
+#include "src/passes/offload/activation_gaps.h"
+#include "src/passes/offload/offload.h"
+
+namespace dc::passes {
+namespace {
+
+class Offloader {
+ public:
+  Offloader(ir::Step& step, const PassContext& context, base::Bytes budget)
+      : step_(step), context_(context), pressure_(step, context.cost, budget) {}
+
+  Offloaded run() {
+    if (!pressure_.survey()) return {0, 0, true};
+    for (const ActivationGap& gap : find_activation_gaps(step_, pressure_)) {
+      const bool helps = pressure_.first_over(gap.program, gap.from, gap.until) < gap.until;
+      if (helps) gaps_.push_back(gap);
+    }
+    for (size_t i = 0; i < gaps_.size(); ++i)
+      absences_.push_back(absence_of(step_, context_, gaps_[i], i));
+    AbsenceChoice(step_, context_, pressure_, absences_).run([&](size_t chosen) {
+      // Later gaps of the same bytes need no second copy out.
+      for (size_t i = chosen + 1; i < gaps_.size() && gaps_[i].version == gaps_[chosen].version;
+           ++i)
+        std::erase_if(absences_[i].copies, [](const PlannedCopy& copy) { return copy.out; });
+    });
+    write(planned_copies());
+    return {values_, bytes_, !pressure_.has_given_up()};
+  }
+
+ private:
+  // One copy out for each stay of the same bytes outside, one copy in for each gap.
+  std::vector<PlannedCopy> planned_copies() {
+    std::vector<PlannedCopy> copies;
+    int64_t copied_out = -1;  // version
+    for (size_t i = 0; i < gaps_.size(); ++i) {
+      if (!absences_[i].is_chosen) continue;
+      const Absence whole = absence_of(step_, context_, gaps_[i], i);
+      if (gaps_[i].version != copied_out) {
+        copies.push_back(whole.copies[0]);
+        ++values_;
+        bytes_ += whole.bytes;
+      }
+      copies.push_back(whole.copies[1]);
+      copied_out = gaps_[i].version;
+    }
+    return copies;
+  }
+
+  void write(std::vector<PlannedCopy> copies) {
+    std::vector<PlannedCopy*> to_place;
+    for (PlannedCopy& copy : copies) to_place.push_back(&copy);
+    if (to_place.empty()) return;
+    place_copies(pressure_, to_place);
+    write_copies(step_, context_, pressure_, gaps_, copies);
+  }
+
+  ir::Step& step_;
+  const PassContext& context_;
+  schedule::MemoryPressure pressure_;
+  std::vector<ActivationGap> gaps_;
+  std::vector<Absence> absences_;  // of each gap
+  int values_ = 0;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace
+
+base::Result<Change> offload_activations(ir::Step& step, const PassContext& context) {
+  return offload_to_fit(
+      step, context, "offload-activations",
+      {"activations-offloaded", "values", "leave the device between their uses"},
+      [&](ir::Step& trial, base::Bytes budget) { return Offloader(trial, context, budget).run(); });
+}
+
+}  // namespace dc::passes

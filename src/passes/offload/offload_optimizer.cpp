@@ -1,0 +1,43 @@
+// offload-optimizer: moments, momentum and f32 masters live in another memory space and visit the
+// device for their update, for as many parameters as the budget demands.
+//
+// Which ones: as absence.h says; what belongs to one parameter moves together. Before the update an
+// entry comes in, as late as hides the copy and no earlier than there is room; after it the new
+// values go out, beside the updates that follow. With micro-batches the last program alone updates,
+// so each moves once per step, whatever their number. (DeepCompile, arXiv 2504.09983, algorithm 2,
+// evicts at the start of every micro-batch and reloads in its backward pass.) Kernels and what they
+// read stay the same; so do all numbers.
+#include "src/passes/offload/offload_state.h"
+
+namespace dc::passes {
+namespace {
+
+bool is_optimizer_state(ir::StateRole role) {
+  return role == ir::StateRole::Moment1 || role == ir::StateRole::Moment2 ||
+         role == ir::StateRole::Momentum || role == ir::StateRole::Master;
+}
+
+std::vector<StateGroup> groups_of(const ir::Step& step) {
+  std::vector<StateGroup> groups(step.parameters.size());
+  for (size_t i = 0; i < step.state.size(); ++i) {
+    const ir::StateEntry& entry = step.state[i];
+    if (!is_optimizer_state(entry.role) || entry.parameter < 0 || entry.range_of >= 0) continue;
+    StateGroup& group = groups[static_cast<size_t>(entry.parameter)];
+    group.entries.push_back(static_cast<int>(i));
+    group.stays_between = true;
+  }
+  return groups;
+}
+
+}  // namespace
+
+base::Result<Change> offload_optimizer(ir::Step& step, const PassContext& context) {
+  return offload_to_fit(step, context, "offload-optimizer",
+                        {"optimizer-state-offloaded", "parameters' optimizer states",
+                         "visit the device for their update only"},
+                        [&](ir::Step& trial, base::Bytes budget) {
+                          return offload_state(trial, context, budget, groups_of(trial));
+                        });
+}
+
+}  // namespace dc::passes

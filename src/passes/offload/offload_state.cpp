@@ -1,0 +1,319 @@
+#include "src/passes/offload/offload_state.h"
+
+#include <algorithm>
+
+#include "src/cost/transfer.h"
+#include "src/passes/offload/copy_writer.h"
+#include "src/passes/offload/state_uses.h"
+
+namespace dc::passes {
+namespace {
+
+using base::Bytes;
+using ir::ValueId;
+
+class StateOffloader {
+ public:
+  // `rule`: null for ours.
+  StateOffloader(ir::Step& step, const PassContext& context, Bytes budget,
+                 std::vector<StateGroup> groups, const StateRule* rule)
+      : step_(step),
+        context_(context),
+        space_(space_outside(context.options)),
+        groups_(std::move(groups)),
+        rule_(rule),
+        pressure_(step, context.cost, budget) {}
+
+  Offloaded run() {
+    if (rule_ == nullptr && !pressure_.survey()) return {0, 0, true};
+    uses_ = find_state_uses(step_, pressure_);
+    std::erase_if(groups_, [&](const StateGroup& group) { return !can_leave(group); });
+    stays_.resize(uses_.roots.size());
+    for (const StateGroup& group : groups_) {
+      for (size_t root : roots_of(group)) stays_[root] = stays_of(root, group.stays_between);
+      absences_.push_back(absence_of(group));
+    }
+    if (rule_ != nullptr) {
+      choose_by_rule();
+    } else {
+      AbsenceChoice(step_, context_, pressure_, absences_).run([](size_t) {});
+    }
+    Offloaded done;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      if (!absences_[g].is_chosen) continue;
+      ++done.things;
+      const int owner = step_.state[static_cast<size_t>(groups_[g].entries[0])].parameter;
+      if (owner >= 0) done.subjects.push_back({base::SubjectKind::Parameter, owner});
+      done.bytes += absences_[g].bytes;
+    }
+    if (rule_ == nullptr) stay_where_there_is_room();
+    write();
+    done.may_fit = !pressure_.has_given_up();
+    return done;
+  }
+
+ private:
+  bool can_leave(const StateGroup& group) const {
+    return !group.entries.empty() &&
+           std::all_of(group.entries.begin(), group.entries.end(), [&](int entry) {
+             const ir::StateEntry& state = step_.state[static_cast<size_t>(entry)];
+             return uses_.is_known[static_cast<size_t>(entry)] &&
+                    state.location.space == ir::Space::Device && state.type.is_contiguous();
+           });
+  }
+
+  std::vector<size_t> roots_of(const StateGroup& group) const {
+    std::vector<size_t> roots;
+    for (size_t r = 0; r < uses_.roots.size(); ++r) {
+      const bool is_mine = std::find(group.entries.begin(), group.entries.end(),
+                                     uses_.roots[r].owner) != group.entries.end();
+      if (is_mine) roots.push_back(r);
+    }
+    return roots;
+  }
+
+  const ir::Graph& graph_of(const StateRoot& root) const {
+    return step_.programs[static_cast<size_t>(root.program)].graph;
+  }
+  Bytes bytes_of(const StateRoot& root) const {
+    return graph_of(root).value(root.value).type.bytes();
+  }
+  // Of a whole value in one shard per rank.
+  int64_t gathered_bytes(const StateRoot& root, const Refill& refill) const {
+    const auto transfer = cost::transfer_of(graph_of(root), graph_of(root).node(refill.start));
+    return analysis::aligned_bytes(transfer->shard * transfer->element_bytes * step_.mesh.world());
+  }
+
+  // When the root's device copy is there.
+  std::vector<Interval> stays_of(size_t index, bool stays_between) const {
+    const StateRoot& root = uses_.roots[index];
+    std::vector<Interval> stays;
+    bool is_changed = false;  // and gathered from later, instead of written back
+    for (const StateUse& use : root.uses) {
+      const bool joins =
+          !stays.empty() && (stays_between || is_changed || use.first <= stays.back().last + 1);
+      if (!joins) stays.push_back({root.program, use.first, use.last});
+      stays.back().last = std::max(stays.back().last, use.last);
+      is_changed |= use.writes && is_refilled_after(root, use.last);
+    }
+    return stays;
+  }
+
+  bool is_refilled_after(const StateRoot& root, int32_t position) const {
+    return std::any_of(uses_.roots.begin(), uses_.roots.end(), [&](const StateRoot& other) {
+      return other.program == root.program && other.owner == root.owner &&
+             std::any_of(other.refills.begin(), other.refills.end(),
+                         [&](const Refill& refill) { return refill.first > position; });
+    });
+  }
+
+  Absence absence_of(const StateGroup& group) const {
+    Absence absence;
+    absence.is_state = true;
+    for (int entry : group.entries)
+      absence.bytes +=
+          analysis::aligned_bytes(analysis::state_bytes(step_.state[static_cast<size_t>(entry)]).v);
+    std::vector<std::vector<bool>> is_there(step_.programs.size());
+    for (size_t p = 0; p < is_there.size(); ++p)
+      is_there[p].resize(static_cast<size_t>(pressure_.positions(static_cast<int>(p))));
+    const auto stay = [&](const Interval& when, int64_t bytes) {
+      absence.stays.push_back({when, bytes});
+      for (int32_t i = when.first; i <= when.last; ++i)
+        is_there[static_cast<size_t>(when.program)][static_cast<size_t>(i)] = true;
+    };
+    for (size_t r : roots_of(group)) {
+      const StateRoot& root = uses_.roots[r];
+      for (const Interval& when : stays_[r]) stay(when, analysis::aligned_bytes(bytes_of(root).v));
+      for (const Refill& refill : root.refills)
+        stay({root.program, refill.first, refill.last}, gathered_bytes(root, refill));
+    }
+    absence.gaps = gaps_in(is_there);
+    absence.copies = copies_of(group);
+    return absence;
+  }
+
+  static std::vector<Interval> gaps_in(const std::vector<std::vector<bool>>& is_there) {
+    std::vector<Interval> gaps;
+    for (size_t p = 0; p < is_there.size(); ++p) {
+      int32_t first = 0;
+      const auto count = static_cast<int32_t>(is_there[p].size());
+      for (int32_t i = 0; i <= count; ++i) {
+        if (i < count && !is_there[p][static_cast<size_t>(i)]) continue;
+        if (i > first) gaps.push_back({static_cast<int>(p), first, i - 1});
+        first = i + 1;
+      }
+    }
+    return gaps;
+  }
+
+  PlannedCopy copy(size_t root_index, bool out, int32_t position, int32_t bound, int64_t held,
+                   ValueId value = {}) const {
+    const StateRoot& root = uses_.roots[root_index];
+    PlannedCopy one;
+    one.out = out;
+    one.program = root.program;
+    one.position = position;
+    one.bound = bound;
+    one.bytes = held;
+    one.time = out ? context_.cost.copy(bytes_of(root), ir::Space::Device, space_).time
+                   : context_.cost.copy(bytes_of(root), space_, ir::Space::Device).time;
+    one.item = root_index;
+    one.value = value;
+    return one;
+  }
+
+  std::vector<PlannedCopy> copies_of(const StateGroup& group) const {
+    std::vector<PlannedCopy> copies;
+    for (size_t r : roots_of(group)) {
+      const StateRoot& root = uses_.roots[r];
+      const int64_t held = analysis::aligned_bytes(bytes_of(root).v);
+      int32_t before = 1 + pressure_.axis(root.program)
+                               .position(  // the end of the stay before
+                                   graph_of(root).value(root.value).producer);
+      for (const Interval& stay : stays_[r]) {
+        copies.push_back(copy(r, false, stay.first, before, held));
+        before = stay.last + 1;
+        const int32_t changed = last_write(root, stay);
+        if (changed >= 0)
+          copies.push_back(copy(r, true, changed + 1, pressure_.positions(root.program), held));
+      }
+      add_new_values(r, copies);
+    }
+    return copies;
+  }
+
+  // The last position in the stay that changes the copy; -1 if none does, or if the whole entry is
+  // filled anew afterwards.
+  int32_t last_write(const StateRoot& root, const Interval& stay) const {
+    int32_t last = -1;
+    for (const StateUse& use : root.uses) {
+      if (use.writes && use.first >= stay.first && use.last <= stay.last) last = use.last;
+    }
+    return last >= 0 && is_refilled_after(root, last) ? -1 : last;
+  }
+
+  // Values that become the entry's without being in it: they go straight out.
+  void add_new_values(size_t r, std::vector<PlannedCopy>& copies) const {
+    const StateRoot& root = uses_.roots[r];
+    const ir::Graph& graph = graph_of(root);
+    const int32_t end = pressure_.positions(root.program);
+    for (const Overwrite& over : root.overwrites) {
+      copies.push_back(copy(r, true, over.position, end, analysis::aligned_bytes(bytes_of(root).v),
+                            graph.node(over.copy).operands[1]));
+    }
+    for (const Refill& refill : root.refills) {
+      copies.push_back(copy(r, true, refill.last + 1, end, gathered_bytes(root, refill),
+                            graph.node(refill.done).results[0]));
+    }
+  }
+
+  void choose_by_rule() {
+    rule_->choose(pressure_, absences_);
+    for (const Absence& absence : absences_) {
+      if (absence.is_chosen) account(pressure_, absence, 1);
+    }
+  }
+
+  // Copies that come in again although there is room to stay: shortest absence first.
+  void stay_where_there_is_room() {
+    struct Gap {
+      base::Nanos time;
+      size_t root;
+      Interval when;
+    };
+    std::vector<Gap> gaps;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      if (!absences_[g].is_chosen) continue;
+      for (size_t r : roots_of(groups_[g])) {
+        for (size_t i = 1; i < stays_[r].size(); ++i) {
+          const Interval when{uses_.roots[r].program, stays_[r][i - 1].last + 1,
+                              stays_[r][i].first - 1};
+          gaps.push_back({pressure_.time(when.program, when.last + 1) -
+                              pressure_.time(when.program, when.first),
+                          r, when});
+        }
+      }
+    }
+    std::stable_sort(gaps.begin(), gaps.end(),
+                     [](const Gap& a, const Gap& b) { return a.time < b.time; });
+    for (const Gap& gap : gaps) {
+      const int64_t bytes = analysis::aligned_bytes(bytes_of(uses_.roots[gap.root]).v);
+      if (pressure_.least_room(gap.when.program, gap.when.first, gap.when.last) < bytes) continue;
+      pressure_.add(gap.when.program, gap.when.first, gap.when.last, bytes);
+      std::vector<Interval>& stays = stays_[gap.root];
+      const auto after = std::find_if(stays.begin(), stays.end(), [&](const Interval& stay) {
+        return stay.first == gap.when.last + 1;
+      });
+      std::prev(after)->last = after->last;
+      stays.erase(after);
+    }
+  }
+
+  void write() {
+    std::vector<PlannedCopy> copies;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      if (!absences_[g].is_chosen) continue;
+      for (const PlannedCopy& one : copies_of(groups_[g])) copies.push_back(one);
+    }
+    std::vector<PlannedCopy*> to_place;
+    for (PlannedCopy& one : copies) to_place.push_back(&one);
+    place_copies(pressure_, to_place, rule_ != nullptr ? rule_->start : start_when_it_hides);
+    for (int p = 0; p < pressure_.programs(); ++p) write_program(p, copies);
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      if (!absences_[g].is_chosen) continue;
+      for (size_t r : roots_of(groups_[g])) {
+        const StateRoot& root = uses_.roots[r];
+        drop_fillers(step_.programs[static_cast<size_t>(root.program)].graph, root);
+      }
+      for (int entry : groups_[g].entries) move(entry);
+    }
+  }
+
+  void write_program(int p, const std::vector<PlannedCopy>& copies) {
+    CopyWriter writer(step_, step_.programs[static_cast<size_t>(p)].graph, pressure_.axis(p));
+    bool any = false;
+    for (const PlannedCopy& one : copies) {
+      if (one.program != p) continue;
+      any = true;
+      const ValueId root = uses_.roots[one.item].value;
+      if (one.out) {
+        writer.add(CopyWriter::Out{one.value.valid() ? one.value : root, root, space_, one.position,
+                                   one.other_half, one.value.valid()});
+      } else {
+        writer.add(CopyWriter::In{root, one.other_half, one.position});
+      }
+    }
+    if (any) writer.write();
+  }
+
+  void move(int entry) {
+    for (size_t i = 0; i < step_.state.size(); ++i) {
+      ir::StateEntry& state = step_.state[i];
+      if (static_cast<int>(i) == entry || state.range_of == entry) state.location.space = space_;
+    }
+  }
+
+  ir::Step& step_;
+  const PassContext& context_;
+  ir::Space space_;
+  std::vector<StateGroup> groups_;
+  const StateRule* rule_;
+  schedule::MemoryPressure pressure_;
+  StateUses uses_;
+  std::vector<std::vector<Interval>> stays_;  // by root
+  std::vector<Absence> absences_;             // by group
+};
+
+}  // namespace
+
+Offloaded offload_state(ir::Step& step, const PassContext& context, Bytes budget,
+                        std::vector<StateGroup> groups) {
+  return StateOffloader(step, context, budget, std::move(groups), nullptr).run();
+}
+
+Offloaded offload_state(ir::Step& step, const PassContext& context, Bytes budget,
+                        std::vector<StateGroup> groups, const StateRule& rule) {
+  return StateOffloader(step, context, budget, std::move(groups), &rule).run();
+}
+
+}  // namespace dc::passes

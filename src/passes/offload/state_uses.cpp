@@ -1,0 +1,162 @@
+#include "src/passes/offload/state_uses.h"
+
+#include <algorithm>
+#include <map>
+
+#include "src/cost/transfer.h"
+
+namespace dc::passes {
+namespace {
+
+using ir::NodeId;
+using ir::OpKind;
+using ir::ValueId;
+
+class Finder {
+ public:
+  Finder(const ir::Step& step, const schedule::MemoryPressure& pressure)
+      : step_(step), pressure_(pressure) {
+    found_.is_known.assign(step.state.size(), true);
+  }
+
+  StateUses run() {
+    for (size_t p = 0; p < step_.programs.size(); ++p) {
+      program_ = static_cast<int>(p);
+      graph_ = &step_.programs[p].graph;
+      by_root_.clear();
+      const size_t first = found_.roots.size();
+      for (int32_t i = 0; i < pressure_.positions(program_); ++i) visit(i);
+      for (size_t r = first; r < found_.roots.size(); ++r) elide_copies(found_.roots[r]);
+    }
+    return std::move(found_);
+  }
+
+ private:
+  const schedule::TimeAxis& axis() const { return pressure_.axis(program_); }
+
+  void visit(int32_t position) {
+    const ir::Node& node = axis().node(position);
+    if (node.kind == OpKind::State) {
+      const ValueId value = node.results[0];
+      by_root_[value.v] = found_.roots.size();
+      StateRoot root;
+      root.program = program_;
+      root.value = value;
+      root.entry = axis().storages.entry(value);
+      root.owner = axis().storages.owner(value);
+      found_.roots.push_back(std::move(root));
+      return;
+    }
+    if (!analysis::runs(node)) return;
+    for (size_t k = 0; k < node.operands.size(); ++k) {
+      const auto found = by_root_.find(axis().storages.root(node.operands[k]).v);
+      if (found != by_root_.end()) use(found_.roots[found->second], node, k, position);
+    }
+  }
+
+  void use(StateRoot& root, const ir::Node& node, size_t operand, int32_t position) {
+    const bool writes = (ir::info(node.kind).mutated >> operand & 1) != 0;
+    const bool is_root = node.operands[operand] == root.value;
+    if (node.kind == OpKind::AllGatherIntoStart && operand == 0) {
+      if (is_root && can_refill(node)) return refill(root, node, position);
+    } else if (node.kind == OpKind::AllGatherIntoDone) {
+      return;  // the start has it
+    } else if (node.kind == OpKind::Copy && writes && is_root) {
+      root.overwrites.push_back({node.id, position});
+      return;
+    } else if (!writes || ((node.kind == OpKind::AdamW || node.kind == OpKind::Sgd) && is_root)) {
+      const int32_t last = ir::is_start(node.kind) ? done_of(node) : position;
+      root.uses.push_back({head_of_bucket(position), last, writes});
+      return;
+    }
+    found_.is_known[static_cast<size_t>(root.owner)] = false;
+  }
+
+  int32_t done_of(const ir::Node& start) const {
+    return axis().position(graph_->value(start.results[0]).uses[0].node);
+  }
+
+  // What is needed by one collective of a bucket is needed before the first.
+  int32_t head_of_bucket(int32_t position) const {
+    while (cost::joins(axis().node(position))) --position;
+    return position;
+  }
+
+  // Alone, and nobody reads its result.
+  bool can_refill(const ir::Node& start) const {
+    const ir::Node& done = graph_->node(graph_->value(start.results[0]).uses[0].node);
+    return cost::bucket_of(*graph_, start.id).size() == 1 && !cost::joins(start) &&
+           graph_->value(done.results[0]).uses.empty();
+  }
+
+  void refill(StateRoot& root, const ir::Node& start, int32_t position) {
+    const int32_t last = done_of(start);
+    root.refills.push_back({start.id, axis().node(last).id, {}, position, last});
+  }
+
+  // A range that is filled only to be gathered from need not be filled: the filler travels.
+  void elide_copies(StateRoot& root) {
+    for (Refill& refill : root.refills) {
+      const ValueId source = graph_->node(refill.start).operands[1];
+      const auto found = by_root_.find(source.v);
+      if (found == by_root_.end()) continue;
+      StateRoot& range = found_.roots[found->second];
+      const bool is_only = range.overwrites.size() == 1 && range.uses.size() == 1 &&
+                           range.uses[0].first == refill.first &&
+                           range.overwrites[0].position < refill.first;
+      if (!is_only || range.owner != root.owner) continue;
+      refill.elided = range.overwrites[0].copy;
+      range.overwrites.clear();
+      range.uses.clear();
+    }
+  }
+
+  const ir::Step& step_;
+  const schedule::MemoryPressure& pressure_;
+  int program_ = 0;
+  const ir::Graph* graph_ = nullptr;
+  std::map<int32_t, size_t> by_root_;  // of the current program, by value
+  StateUses found_;
+};
+
+// After the last reader, which takes the value out.
+void release(ir::Graph& graph, ValueId whole) {
+  const ir::Node& out = graph.node(graph.value(whole).uses[0].node);
+  const ir::Node& done = graph.node(graph.value(out.results[0]).uses[0].node);
+  graph.insert(graph.next(done.id), OpKind::Release, {whole}, {}, {}, done.origin);
+}
+
+void gather_anew(ir::Graph& graph, const Refill& refill) {
+  const ir::Node start = graph.node(refill.start);
+  const ir::TensorType type = graph.value(start.results[0]).type;
+  const ValueId source =
+      refill.elided.valid() ? graph.node(refill.elided).operands[1] : start.operands[1];
+  ir::Node& gather =
+      graph.insert(refill.start, OpKind::AllGatherStart, {source},
+                   {{graph.value(start.results[0]).name, type}}, start.args, start.origin);
+  gather.stream = start.stream;
+  const ValueId started = gather.results[0];
+  const ValueId old = graph.node(refill.done).results[0];
+  const ValueId whole = graph
+                            .insert(refill.done, OpKind::AllGatherDone, {started},
+                                    {{graph.value(old).name, type}}, {}, start.origin)
+                            .results[0];
+  graph.replace_all_uses(old, whole);
+  graph.erase(refill.done);
+  graph.erase(refill.start);
+  if (refill.elided.valid()) graph.erase(refill.elided);
+  release(graph, whole);
+}
+
+}  // namespace
+
+StateUses find_state_uses(const ir::Step& step, const schedule::MemoryPressure& pressure) {
+  return Finder(step, pressure).run();
+}
+
+void drop_fillers(ir::Graph& graph, const StateRoot& root) {
+  for (const Overwrite& over : root.overwrites) graph.erase(over.copy);
+  for (const Refill& refill : root.refills) gather_anew(graph, refill);
+}
+
+}  // namespace dc::passes

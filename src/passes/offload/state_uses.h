@@ -1,0 +1,51 @@
+// Who touches state entries, and how, as passes that move them ask.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/schedule/memory_pressure.h"
+
+namespace dc::passes {
+
+// A read, or an update in place; a transfer that has started reads until it is done.
+struct StateUse {
+  int32_t first = 0, last = 0;
+  bool writes = false;
+};
+
+// A node that fills the whole entry, or this rank's range of it, with another value.
+struct Overwrite {
+  ir::NodeId copy;
+  int32_t position = 0;
+};
+
+// A gather into the whole entry. `elided`: the copy that fills the range it gathers from, if nobody
+// else reads that.
+struct Refill {
+  ir::NodeId start, done, elided;
+  int32_t first = 0, last = 0;
+};
+
+// One state value of one program.
+struct StateRoot {
+  int program = 0;
+  ir::ValueId value;
+  int entry = -1, owner = -1;  // as the node names it; whose storage it is
+  std::vector<StateUse> uses;  // in program order
+  std::vector<Overwrite> overwrites;
+  std::vector<Refill> refills;
+};
+
+struct StateUses {
+  std::vector<StateRoot> roots;
+  std::vector<bool> is_known;  // by entry that owns storage: every use is one of the above
+};
+
+StateUses find_state_uses(const ir::Step& step, const schedule::MemoryPressure& pressure);
+
+// After copies have taken the new values of an entry out of the device: the nodes that filled it on
+// the device go, and a gather into it makes a value of its own.
+void drop_fillers(ir::Graph& graph, const StateRoot& root);
+
+}  // namespace dc::passes

@@ -1,0 +1,261 @@
+// overlap-update: parameters are updated while the link works, and gathered while the next step
+// begins.
+//
+// Without clipping an update waits for its own gradient only. A rank decides by the range that it
+// updates: `permit` takes the square sum of that range and the losses of all ranks, which meet
+// early. With clipping all wait for the norm.
+//
+// Where is update_places' business. Reductions that end later because of a gather are waited for
+// later. Under a budget that is not kept, and with one rank, updates come as soon as they may: that
+// frees gradients.
+//
+// A gather into state then goes on into the next step, whose first program waits for it just before
+// the first use (ir/crossing.h). Kernels, collectives and sums stay the same; so do all numbers.
+#include <algorithm>
+
+#include "src/base/text.h"
+#include "src/cost/transfer.h"
+#include "src/ir/crossing.h"
+#include "src/passes/overlap/update_places.h"
+#include "src/passes/pass.h"
+#include "src/schedule/defer_reductions.h"
+#include "src/schedule/join_gathers.h"
+#include "src/schedule/join_reductions.h"
+#include "src/schedule/reduction_tail.h"
+#include "src/schedule/state_values.h"
+#include "src/sim/simulate.h"
+
+namespace dc::passes {
+namespace {
+
+using base::Nanos;
+using ir::NodeId;
+using ir::OpKind;
+using ir::ValueId;
+
+// A rank may decide for itself if nobody else updates the same range.
+bool decides_alone(const ir::Step& step) {
+  if (step.optimizer.clip) return false;
+  const ir::Graph& graph = step.programs.back().graph;
+  for (NodeId id = graph.first(); id.valid() && step.mesh.world() > 1; id = graph.next(id)) {
+    const ir::Node& node = graph.node(id);
+    if (node.kind == OpKind::SquareSum && node.int_arg("whole") != 0) return false;
+  }
+  return true;
+}
+
+bool has_permits(const ir::Graph& graph) {
+  for (NodeId id = graph.last(); id.valid(); id = graph.previous(id)) {
+    if (graph.node(id).kind == OpKind::Permit) return true;
+  }
+  return false;
+}
+
+// Carries places out.
+class Mover {
+ public:
+  Mover(ir::Step& step, const schedule::TimeAxis& axis, const cost::CostModel& cost,
+        const std::vector<FirstUse>& uses, bool before_norm)
+      : step_(step),
+        graph_(step.programs.back().graph),
+        axis_(axis),
+        uses_(uses),
+        before_norm_(before_norm),
+        belongs_(schedule::amortizes_latency(step, graph_, cost, std::nullopt)) {}
+
+  void apply(const std::vector<UpdatePlace>& places) {
+    std::vector<NodeId> at;  // before anything moves
+    for (const UpdatePlace& place : places)
+      at.push_back(place.position < axis_size() ? axis_.node(place.position).id : NodeId{});
+    for (size_t i = 0; i < places.size(); ++i) {
+      const UpdateFragment& fragment = *places[i].fragment;
+      if (places[i].update) {
+        if (before_norm_) permit(fragment, at[i]);
+        for (NodeId node : fragment.update) graph_.move_before(node, at[i]);
+      }
+      if (!places[i].gather) continue;
+      if (at[i].valid()) {
+        for (NodeId node : fragment.gathers) graph_.move_before(node, at[i]);
+      } else {
+        gather_last(fragment.gathers);
+      }
+      (fragment.needed < INT32_MAX ? crossing_ : staying_).push_back(&fragment);
+    }
+    end_bucket();
+    for (const UpdateFragment* fragment : staying_) {
+      for (NodeId node : fragment->gathered) graph_.move_before(node, {});
+    }
+    cross();
+  }
+
+  size_t crossed() const {
+    size_t gathers = 0;
+    for (const UpdateFragment* fragment : crossing_) gathers += fragment->gathers.size();
+    return gathers;
+  }
+
+ private:
+  int32_t axis_size() const { return static_cast<int32_t>(axis_.live.order.size()); }
+
+  // At the end of the program. What is not worth a collective of its own travels with the next.
+  void gather_last(const std::vector<NodeId>& gathers) {
+    if (gathers.empty()) return;
+    base::Bytes bytes;
+    for (NodeId start : gathers) bytes += cost::transfer_of(graph_, graph_.node(start))->bytes();
+    const bool fits = !bucket_.empty() &&
+                      belongs_(graph_.node(bucket_[0]), graph_.node(gathers[0]), bucket_bytes_);
+    if (!fits) end_bucket();
+    bucket_.insert(bucket_.end(), gathers.begin(), gathers.end());
+    bucket_bytes_ += bytes;
+  }
+
+  void end_bucket() {
+    for (NodeId start : bucket_) {
+      ir::Node& node = graph_.node(start);
+      if (start != bucket_[0] && !cost::joins(node)) node.args.push_back({"joins", int64_t{1}});
+      graph_.move_before(start, {});
+    }
+    bucket_.clear();
+    bucket_bytes_ = {};
+  }
+
+  ir::Origin update_origin() const { return {"", ir::Phase::Update, false}; }
+
+  void permit(const UpdateFragment& fragment, NodeId before) {
+    if (!losses_.valid()) meet_losses(before);
+    for (const int param : fragment.params) {
+      graph_.insert(before, OpKind::Permit, {scalars_, row_, losses_}, {},
+                    {{"param", int64_t{param}}}, update_origin());
+    }
+  }
+
+  ValueId value(const std::string& name) {
+    return schedule::state_value(step_, graph_, step_.state.find(name));
+  }
+
+  int add_losses(const std::string& name, int64_t count, int range_of) {
+    ir::StateEntry entry;
+    entry.name = name;
+    entry.role = ir::StateRole::Losses;
+    entry.type = ir::contiguous(ir::DType::F64, {count});
+    entry.range_of = range_of;
+    return schedule::add_entry(step_, std::move(entry));
+  }
+
+  // The losses of all ranks, on their way since the last micro-batch's forward phase; `first` is
+  // the first node that needs them.
+  void meet_losses(NodeId first) {
+    const int64_t world = step_.mesh.world();
+    const int all = add_losses("losses", world, -1);
+    const int own = add_losses("own_loss", 1, all);
+    losses_ = schedule::state_value(step_, graph_, all);
+    scalars_ = value("scalars");
+    row_ = value("table_row");
+    const ValueId mine = schedule::state_value(step_, graph_, own);
+    NodeId added = graph_.last();
+    while (graph_.node(added).kind != OpKind::AddLoss) added = graph_.previous(added);
+    const NodeId after = graph_.next(added);
+    graph_.insert(after, OpKind::Copy, {mine, value("loss_sum")}, {}, {}, update_origin());
+    if (world == 1) return;
+    const ir::TensorType type = graph_.value(losses_).type;
+    ir::Node& start =
+        graph_.insert(after, OpKind::AllGatherIntoStart, {losses_, mine}, {{"gather.losses", type}},
+                      {{"elements", world}, {"shard", int64_t{1}}}, update_origin());
+    start.stream = stream_of_gathers();
+    graph_.insert(first, OpKind::AllGatherIntoDone, {start.results[0]}, {{"gathered.losses", type}},
+                  {}, update_origin());
+  }
+
+  int stream_of_gathers() const {
+    for (NodeId id = graph_.last(); id.valid(); id = graph_.previous(id)) {
+      if (cost::transfer_of(graph_, graph_.node(id))) return graph_.node(id).stream;
+    }
+    return 0;
+  }
+
+  // Gathers lose their dones; the first program waits where the values are first used.
+  void cross() {
+    ir::Graph& first = step_.programs.front().graph;
+    schedule::StateValues values(step_, first);
+    for (const UpdateFragment* fragment : crossing_) {
+      for (NodeId done : fragment->gathered) graph_.erase(done);
+      for (NodeId start : fragment->gathers) {
+        graph_.node(start).args.push_back({"crosses", int64_t{1}});
+        const int entry = analysis::state_entry_of(
+            step_, graph_.node(graph_.value(graph_.node(start).operands[0]).producer));
+        const NodeId before = uses_[static_cast<size_t>(entry)].node;
+        first.insert(before, OpKind::AllGatherArrived, {values.of(entry)}, {}, {},
+                     first.node(before).origin);
+      }
+    }
+  }
+
+  ir::Step& step_;
+  ir::Graph& graph_;
+  const schedule::TimeAxis& axis_;
+  const std::vector<FirstUse>& uses_;
+  bool before_norm_;
+  schedule::BucketPolicy belongs_;
+  std::vector<NodeId> bucket_;  // starts that are not placed yet
+  base::Bytes bucket_bytes_;
+  ValueId losses_, scalars_, row_;  // once the first update is permitted
+  std::vector<const UpdateFragment*> crossing_, staying_;
+};
+
+// The parameters that fragments update; they count trainable ones only.
+std::vector<base::RemarkSubject> parameters_of(const ir::Step& step,
+                                               const std::vector<UpdateFragment>& fragments) {
+  std::vector<int32_t> trainable;
+  for (size_t i = 0; i < step.parameters.size(); ++i) {
+    if (step.parameters[i].trainable) trainable.push_back(static_cast<int32_t>(i));
+  }
+  std::vector<base::RemarkSubject> subjects;
+  for (const UpdateFragment& fragment : fragments) {
+    for (const int column : fragment.params)
+      subjects.push_back({base::SubjectKind::Parameter, trainable[static_cast<size_t>(column)]});
+  }
+  return subjects;
+}
+
+}  // namespace
+
+base::Result<Change> overlap_update(ir::Step& step, const PassContext& context) {
+  const ir::Graph& graph = step.programs.back().graph;
+  if (!ir::crossings(step).empty() || has_permits(graph)) return Change::No;  // done before
+  const schedule::TimeAxis axis(step, graph, context.cost);
+  const bool before_norm = decides_alone(step);
+  const std::vector<FirstUse> uses = first_uses(step);
+  const std::vector<UpdateFragment> fragments =
+      update_fragments(step, axis, context.cost, uses, before_norm);
+  if (fragments.empty()) return Change::No;
+  const auto time = [&] { return sim::simulate(step, context.cost).time; };
+  const Nanos before = context.collect_remarks ? time() : Nanos{};
+  const std::optional<int64_t> limit = schedule::transient_limit(step, context.options.memory);
+  const base::Bytes state = analysis::state_bytes(step, ir::Space::Device);
+  const int64_t most = *std::max_element(axis.bytes.begin(), axis.bytes.end()) + state.v;
+  const bool too_large = context.options.memory && most > context.options.memory->v;
+  const std::vector<UpdatePlace> places =
+      place_updates(step, axis, context.cost, fragments, too_large || step.mesh.world() == 1);
+  Mover mover(step, axis, context.cost, uses, before_norm);
+  mover.apply(places);
+  (void)schedule::defer_reductions(step, step.programs.back().graph, context.cost, limit);
+  if (!context.collect_remarks) return Change::Yes;
+  const Nanos after = time();
+  context.remarks.push_back({"overlap-update",
+                             before_norm ? "updates-before-norm" : "updates-overlapped",
+                             parameters_of(step, fragments),
+                             {{"updates", static_cast<int64_t>(fragments.size())},
+                              {"crossing_gathers", static_cast<int64_t>(mover.crossed())},
+                              {"step_before_ns", before.v},
+                              {"step_after_ns", after.v}},
+                             std::to_string(fragments.size()) + " updates " +
+                                 (before_norm ? "wait for their own gradients only"
+                                              : "follow the norm in order of need") +
+                                 ", " + std::to_string(mover.crossed()) +
+                                 " gathers go on into the next step: the step takes " +
+                                 base::format_duration(after.v) + " instead of " +
+                                 base::format_duration(before.v)});
+  return Change::Yes;
+}
+
+}  // namespace dc::passes

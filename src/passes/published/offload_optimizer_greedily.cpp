@@ -1,0 +1,85 @@
+// offload-optimizer-greedily: adaptive offloading of optimizer state as DeepCompile does it (arXiv
+// 2504.09983, algorithm 2; DeepSpeed, deepspeed/compile/passes/offload_adam_states.py). The
+// baseline of offload-optimizer.
+//
+// States leave in the order of the parameters, moments before the master, until what stays fits
+// beside the forward passes in four fifths of the budget; how long copies take is not asked. They
+// come back in the backward pass as soon as memory allows, whether or not that hides anything, and
+// the rest at its end. Different from theirs: they are away in all micro-batches and travel once
+// per step, not once per micro-batch; the new values go out right after the update instead of at
+// the start of the next step, because a step ends with its state in place; a fragment is one state
+// of one parameter; and states that stay count beside those that come back.
+#include <algorithm>
+#include <numeric>
+
+#include "src/passes/offload/offload_state.h"
+#include "src/passes/published/published_rules.h"
+
+namespace dc::passes {
+namespace {
+
+std::vector<StateGroup> groups_of(const ir::Step& step) {
+  using Role = ir::StateRole;
+  std::vector<StateGroup> groups;
+  for (size_t p = 0; p < step.parameters.size(); ++p) {
+    for (const Role role : {Role::Moment1, Role::Moment2, Role::Momentum, Role::Master}) {
+      for (size_t i = 0; i < step.state.size(); ++i) {
+        const ir::StateEntry& entry = step.state[i];
+        if (entry.role == role && entry.parameter == static_cast<int>(p) && entry.range_of < 0)
+          groups.push_back({{static_cast<int>(i)}, true});
+      }
+    }
+  }
+  return groups;
+}
+
+void choose(const schedule::MemoryPressure& pressure, std::vector<Absence>& absences,
+            int64_t budget) {
+  std::vector<int64_t> states, peaks;
+  for (const Absence& absence : absences) states.push_back(absence.bytes);
+  const int64_t all = std::accumulate(states.begin(), states.end(), int64_t{0});
+  for (int p = 0; p < pressure.programs(); ++p) {
+    for (int32_t i = 0; i < pressure.axis(p).backward().begin; ++i)
+      peaks.push_back(pressure.bytes(p, i) - all);
+  }
+  const size_t leave = published::states_that_leave(peaks, states, budget);
+  for (size_t i = 0; i < leave; ++i) absences[i].is_chosen = true;
+}
+
+void start(schedule::MemoryPressure& pressure, std::vector<PlannedCopy*>& coming, int64_t budget) {
+  if (coming.empty()) return;
+  const int program = coming[0]->program;
+  const auto [begin, end] = pressure.axis(program).backward();
+  std::vector<int64_t> states, peaks;
+  for (const PlannedCopy* copy : coming) states.push_back(copy->bytes);
+  for (int32_t i = begin; i < end; ++i) peaks.push_back(pressure.bytes(program, i));
+  const std::vector<size_t> after = published::states_that_return(peaks, states, budget);
+  for (size_t i = 0; i < coming.size(); ++i) {
+    PlannedCopy& copy = *coming[i];
+    const int32_t wanted = std::min(end, begin + static_cast<int32_t>(after[i]) + 1);
+    copy.other_half = std::clamp(wanted, copy.bound, copy.position);
+    pressure.add(program, copy.other_half, copy.position - 1, copy.bytes);
+  }
+}
+
+}  // namespace
+
+base::Result<Change> offload_optimizer_greedily(ir::Step& step, const PassContext& context) {
+  if (!context.options.memory) return Change::No;
+  const int64_t budget = published::usable_beside_states(context.options.memory->v);
+  const StateRule rule = {
+      [&](const schedule::MemoryPressure& pressure, std::vector<Absence>& absences) {
+        choose(pressure, absences, budget);
+      },
+      [&](schedule::MemoryPressure& pressure, std::vector<PlannedCopy*>& coming) {
+        start(pressure, coming, budget);
+      }};
+  return offload_once(
+      step, context, *context.options.memory, "offload-optimizer-greedily",
+      {"optimizer-state-offloaded", "optimizer states", "visit the device for their update only"},
+      [&](ir::Step& trial, base::Bytes whole) {
+        return offload_state(trial, context, whole, groups_of(trial), rule);
+      });
+}
+
+}  // namespace dc::passes

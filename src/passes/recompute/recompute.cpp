@@ -1,0 +1,191 @@
+// recompute: what the forward phase made and only the backward phase still reads is dropped after
+// its last forward use and made again right before the backward phase needs it, by the same kernels
+// on the same bits. So no number changes.
+//
+// `auto` does so only where the live bytes exceed the budget, cheapest time per byte first
+// (recompute_choice.h), and checks with the layout that the arena fits. `full` keeps only the
+// inputs of each block (src/analysis/blocks.h), as activation checkpointing per layer does. A
+// kernel that reads a gathered parameter reads the backward phase's gather, which starts earlier
+// for it; where that phase gathers no more, a gather is added.
+#include <algorithm>
+#include <deque>
+#include <map>
+
+#include "src/analysis/memory.h"
+#include "src/base/text.h"
+#include "src/layout/allocate.h"
+#include "src/passes/pass.h"
+#include "src/passes/recompute/recompute_choice.h"
+#include "src/passes/recompute/recompute_rewrite.h"
+#include "src/schedule/time_axis.h"
+
+namespace dc::passes {
+namespace {
+
+using base::Result;
+
+// The limit, two lower ones, and 0: the layout may need more than the live bytes, and choices under
+// a lower limit are others. The last try is the same for every budget, so the arena that the error
+// of a budget out of reach names can be had.
+constexpr int kTries = 4;
+
+int64_t bytes_of_state(const ir::Step& step) {
+  int64_t bytes = 0;
+  for (const ir::StateEntry& entry : step.state) {
+    if (entry.range_of < 0) bytes += analysis::aligned_bytes(analysis::state_bytes(entry).v);
+  }
+  return bytes;
+}
+
+// "mul 12, mm 8, silu 4, 3 others": the kernels that run again, most frequent first.
+std::string kinds_of(const RecomputeProgram& program, const Timeline& timeline) {
+  std::map<std::string, int> counts;
+  for (int32_t i : timeline.again) {
+    std::string name = analysis::op_text(program.node(i));
+    if (name.starts_with("aten.")) name = name.substr(5, name.find('.', 5) - 5);
+    ++counts[name];
+  }
+  std::vector<std::pair<std::string, int>> sorted(counts.begin(), counts.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  constexpr size_t kNamed = 6;
+  std::string text;
+  int others = 0;
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    if (i >= kNamed) {
+      others += sorted[i].second;
+      continue;
+    }
+    text += (i == 0 ? "" : ", ") + sorted[i].first + " " + std::to_string(sorted[i].second);
+  }
+  return others > 0 ? text + ", " + std::to_string(others) + " others" : text;
+}
+
+class Recomputer {
+ public:
+  Recomputer(ir::Step& step, const PassContext& context)
+      : step_(step), context_(context), state_(bytes_of_state(step)) {
+    for (const ir::Program& program : step.programs)
+      programs_.emplace_back(step, program.graph, context.cost);
+  }
+
+  Change keep_only_block_inputs() {
+    std::vector<RecomputeChoice> choices;
+    for (const RecomputeProgram& program : programs_) {
+      RecomputeChoice choice;
+      choice.kept = keep_block_inputs(program);
+      choice.timeline = settle(program, choice.kept);
+      choices.push_back(std::move(choice));
+    }
+    return apply(choices, rewritten(choices), true);
+  }
+
+  Result<Change> fit(int64_t budget) {
+    int64_t limit = std::max<int64_t>(0, budget - state_);
+    DC_ASSIGN_OR_RETURN(const bool already, fits_already(limit, budget));
+    if (already) return Change::No;
+    for (int tried = 1;; ++tried) {
+      std::vector<RecomputeChoice> choices;
+      int64_t peak = 0;
+      for (const RecomputeProgram& program : programs_) {
+        choices.push_back(choose(program, limit));
+        peak = std::max(peak, choices.back().timeline.peak);
+      }
+      int64_t arena = state_ + peak;  // at least
+      if (limit == 0) {
+        ir::Step step = rewritten(choices);
+        DC_ASSIGN_OR_RETURN(const bool last_fits, fits(step, budget));
+        return apply(choices, std::move(step), last_fits);
+      }
+      if (arena <= budget) {
+        ir::Step step = rewritten(choices);
+        DC_ASSIGN_OR_RETURN(const base::Bytes found,
+                            layout::device_arena(step, context_.cost, base::Bytes{budget}));
+        if (found.v <= budget) return apply(choices, std::move(step), true);
+        arena = found.v;
+      }
+      limit = std::min(limit, peak) - (arena - budget) * tried * tried;
+      if (limit < 0 || tried + 1 == kTries) limit = 0;
+    }
+  }
+
+ private:
+  // Asks the layout only where the live bytes leave that open: it may need up to 3 % more.
+  Result<bool> fits_already(int64_t limit, int64_t budget) const {
+    int64_t peak = 0;
+    for (const RecomputeProgram& program : programs_)
+      peak = std::max(peak, evaluate(program, keep_everything(program)).peak);
+    if (peak > limit) return false;
+    if (peak <= limit / 33 * 32) return true;
+    return fits(step_, budget);
+  }
+
+  Result<bool> fits(const ir::Step& step, int64_t budget) const {
+    return layout::fits(step, context_.cost, {base::Bytes{budget}, {}, {}});
+  }
+
+  ir::Step rewritten(const std::vector<RecomputeChoice>& choices) const {
+    ir::Step step = step_;
+    for (size_t i = 0; i < choices.size(); ++i) {
+      if (choices[i].timeline.again.empty()) continue;
+      rewrite(step.programs[i].graph, programs_[i], choices[i].kept, choices[i].timeline);
+    }
+    return step;
+  }
+
+  Change apply(const std::vector<RecomputeChoice>& choices, ir::Step step, bool fits) {
+    Change change = Change::No;
+    for (size_t i = 0; i < choices.size(); ++i) {
+      if (choices[i].timeline.again.empty()) continue;
+      change = Change::Yes;
+      context_.remarks.push_back(remark(programs_[i], choices[i].timeline, fits));
+    }
+    if (change == Change::Yes) step_ = std::move(step);
+    return change;
+  }
+
+  Remark remark(const RecomputeProgram& program, const Timeline& after, bool fits) const {
+    const Timeline before = evaluate(program, keep_everything(program));
+    const size_t kernels = after.again.size(), gathers = after.own.size();
+    std::string text = "program '" + program.graph.name() + "': " + std::to_string(kernels) +
+                       (kernels == 1 ? " kernel runs" : " kernels run") +
+                       " again in the backward phase (" + kinds_of(program, after) +
+                       "): live bytes " + base::format_bytes(state_ + before.peak) + " become " +
+                       base::format_bytes(state_ + after.peak) + " for " +
+                       base::format_duration(after.time.v);
+    if (gathers > 0)
+      text += ", " + std::to_string(gathers) + (gathers == 1 ? " gather" : " gathers") + " added";
+    if (!fits) text += "; that is still above the budget";
+    return {"recompute",
+            fits ? "recomputed" : "recomputed-above-budget",
+            {},
+            {{"kernels", static_cast<int64_t>(kernels)},
+             {"gathers", static_cast<int64_t>(gathers)},
+             {"live_before_bytes", state_ + before.peak},
+             {"live_after_bytes", state_ + after.peak},
+             {"time_ns", after.time.v}},
+            text};
+  }
+
+  ir::Step& step_;
+  const PassContext& context_;
+  int64_t state_;
+  std::deque<RecomputeProgram> programs_;
+};
+
+}  // namespace
+
+Result<Change> recompute(ir::Step& step, const PassContext& context) {
+  switch (context.options.recompute) {
+    case Recompute::Off:
+      return Change::No;
+    case Recompute::Full:
+      return Recomputer(step, context).keep_only_block_inputs();
+    case Recompute::Auto:
+      if (!context.options.memory) return Change::No;
+      return Recomputer(step, context).fit(context.options.memory->v);
+  }
+  return Change::No;
+}
+
+}  // namespace dc::passes

@@ -1,0 +1,287 @@
+// add-update: the end of the step. Gradients are scaled, their norm and the loss meet in one small
+// table, and the optimizer updates every trainable parameter once; resident copies are refreshed
+// and accumulators cleared. Layout of the small tensors: src/base/step_scalars.h.
+#include <unordered_map>
+
+#include "src/base/step_scalars.h"
+#include "src/passes/pass.h"
+#include "src/schedule/state_values.h"
+
+namespace dc::passes {
+namespace {
+
+using base::Result;
+
+class UpdateBuilder {
+ public:
+  explicit UpdateBuilder(ir::Step& step)
+      : step_(step),
+        graph_(step.programs.back().graph),
+        trainable_(schedule::trainable_count(step)),
+        columns_(schedule::trainable_indices(step)),
+        values_(step, graph_),
+        own_entries_(step.parameters.size(), -1),
+        position_(graph_.node_capacity(), -1) {
+    origin_.phase = ir::Phase::Update;
+    for (size_t i = step.state.size(); i-- > 0;) {
+      const ir::StateEntry& entry = step.state[i];
+      const bool own = entry.role == ir::StateRole::Parameter ||
+                       (entry.role == ir::StateRole::Shard && entry.range_of < 0);
+      if (own) own_entries_[static_cast<size_t>(entry.parameter)] = static_cast<int>(i);
+    }
+    int position = 0;
+    for (ir::NodeId id = graph_.first(); id.valid(); id = graph_.next(id))
+      position_[id.index()] = position++;
+  }
+
+  void build() {
+    add_small_tensors();
+    std::vector<ir::ValueId> gradients(step_.parameters.size());
+    std::unordered_map<std::string, ir::ValueId> by_fqn;
+    for (const ir::Output& output : graph_.outputs) {
+      if (output.kind == ir::OutputKind::Gradient) by_fqn[output.fqn] = output.value;
+    }
+    for (size_t i = 0; i < step_.parameters.size(); ++i) {
+      if (!step_.parameters[i].trainable) continue;
+      gradients[i] = scale(static_cast<int>(i), by_fqn.at(step_.parameters[i].fqn));
+    }
+    finish_table();
+    for (size_t i = 0; i < step_.parameters.size(); ++i) {
+      if (!step_.parameters[i].trainable) continue;
+      update(static_cast<int>(i), gradients[i]);
+      refresh(static_cast<int>(i));
+      clear_accumulator(static_cast<int>(i));
+    }
+    std::erase_if(graph_.outputs,
+                  [](const ir::Output& output) { return output.kind != ir::OutputKind::Loss; });
+  }
+
+ private:
+  ir::ValueId entry_value(const std::string& name) {
+    const int entry = step_.state.find(name);
+    return entry < 0 ? ir::ValueId{} : values_.of(entry);
+  }
+
+  int small(const char* name, ir::StateRole role, ir::Shape shape, int range_of = -1) {
+    ir::StateEntry entry;
+    entry.name = name;
+    entry.role = role;
+    entry.type = ir::contiguous(ir::DType::F64, std::move(shape));
+    entry.range_of = range_of;
+    return schedule::add_entry(step_, std::move(entry));
+  }
+
+  void add_small_tensors() {
+    const int64_t columns = trainable_ + base::kTableExtra;
+    const auto groups = static_cast<int64_t>(step_.optimizer.groups.size());
+    (void)schedule::rng_entry(step_);  // the host writes it whether or not an op draws
+    small("slots", ir::StateRole::Slots, {base::kSlotGroups + base::kSlotsPerGroup * groups});
+    small("scalars", ir::StateRole::Scalars, {base::kScalarFinite + trainable_});
+    small("loss_sum", ir::StateRole::LossSum, {1});
+    const int table = small("table", ir::StateRole::Table, {step_.mesh.world(), columns});
+    small("table_row", ir::StateRole::Table, {columns}, table);
+    slots_ = entry_value("slots");
+    scalars_ = entry_value("scalars");
+    table_ = entry_value("table");
+    row_ = entry_value("table_row");
+    for (ir::Program& program : step_.programs) add_loss(program.graph);
+  }
+
+  // The loss of every micro-batch is added where it is produced.
+  void add_loss(ir::Graph& graph) {
+    const int entry = step_.state.find("loss_sum");
+    const ir::ValueId sum =
+        &graph == &graph_ ? values_.of(entry) : schedule::state_value(step_, graph, entry);
+    for (const ir::Output& output : graph.outputs) {
+      if (output.kind != ir::OutputKind::Loss) continue;
+      const ir::Node& producer = graph.node(graph.value(output.value).producer);
+      graph.insert(graph.next(producer.id), ir::OpKind::AddLoss, {sum, output.value}, {}, {},
+                   producer.origin);
+    }
+    std::erase_if(graph.outputs, [&](const ir::Output& output) {
+      return output.kind == ir::OutputKind::Gradient && &graph != &graph_;
+    });
+  }
+
+  // Right after the gradient is complete: the scale, and the square sum of this rank's range.
+  ir::ValueId scale(int index, ir::ValueId gradient) {
+    const ir::Parameter& parameter = step_.parameters[static_cast<size_t>(index)];
+    const ir::NodeId producer = graph_.value(gradient).producer;
+    const bool is_state =
+        graph_.node(producer).kind == ir::OpKind::State;  // an accumulator: after its last change
+    const ir::NodeId before = graph_.next(is_state ? last_user(gradient) : producer);
+    const ir::TensorType type = graph_.value(gradient).type;
+    const int64_t column = columns_[static_cast<size_t>(index)];
+    const ir::Origin origin{graph_.node(producer).origin.module, ir::Phase::Update, false};
+    const ir::ValueId scaled =
+        graph_
+            .insert(before, ir::OpKind::Scale, {gradient, slots_},
+                    {{"gradient_of." + parameter.fqn, type}}, {{"param", column}}, origin)
+            .results[0];
+    const bool whole = type.sharding[0].spread != ir::Spread::FlatShard;
+    graph_.insert(before, ir::OpKind::SquareSum, {row_, scaled}, {},
+                  {{"param", column},
+                   {"shard", parameter.shard},
+                   {"elements", parameter.numel()},
+                   {"whole", int64_t{whole}}},
+                  origin);
+    return scaled;
+  }
+
+  // The last node that reads or writes the accumulator; this pass has added none.
+  ir::NodeId last_user(ir::ValueId accumulator) const {
+    ir::NodeId last = graph_.value(accumulator).producer;
+    for (const ir::Use& use : graph_.value(accumulator).uses) {
+      if (position_[use.node.index()] > position_[last.index()]) last = use.node;
+    }
+    return last;
+  }
+
+  void finish_table() {
+    const int64_t column = trainable_ + base::kTableLoss;
+    ir::TensorType cell = ir::contiguous(ir::DType::F64, {1});
+    cell.offset = column;
+    const ir::ValueId loss_cell =
+        graph_
+            .insert_aten({}, "aten.slice.Tensor", {row_}, {{"loss_cell", cell}},
+                         {{"self", ir::OperandRef{0}},
+                          {"dim", int64_t{0}},
+                          {"start", column},
+                          {"end", column + 1}},
+                         origin_)
+            .results[0];
+    append(ir::OpKind::Copy, {loss_cell, entry_value("loss_sum")}, {});
+    if (step_.mesh.world() > 1) {
+      const int64_t columns = trainable_ + base::kTableExtra;
+      gather_into(table_, row_, columns * step_.mesh.world(), columns, "table");
+    }
+    append(ir::OpKind::Finalize, {scalars_, table_, slots_},
+           {{"clip", int64_t{step_.optimizer.clip}}});
+  }
+
+  void append(ir::OpKind kind, std::vector<ir::ValueId> operands, std::vector<ir::Arg> args) {
+    graph_.insert({}, kind, std::move(operands), {}, std::move(args), origin_);
+  }
+
+  void gather_into(ir::ValueId whole, ir::ValueId shard, int64_t elements, int64_t per_rank,
+                   const std::string& name) {
+    const ir::TensorType type = graph_.value(whole).type;
+    const ir::ValueId started =
+        graph_
+            .insert({}, ir::OpKind::AllGatherIntoStart, {whole, shard}, {{"gather." + name, type}},
+                    {{"elements", elements}, {"shard", per_rank}}, origin_)
+            .results[0];
+    graph_.insert({}, ir::OpKind::AllGatherIntoDone, {started}, {{"gathered." + name, type}}, {},
+                  origin_);
+  }
+
+  // The f32 value the optimizer changes: the master if there is one, else this rank's shard, else
+  // the whole parameter.
+  ir::ValueId updated_value(int index) {
+    const std::string& fqn = step_.parameters[static_cast<size_t>(index)].fqn;
+    if (const ir::ValueId master = entry_value("master." + fqn); master.valid()) return master;
+    if (const ir::ValueId shard = entry_value("shard." + fqn); shard.valid()) return shard;
+    return parameter_value(index);
+  }
+
+  ir::ValueId parameter_value(int index) {
+    const int entry = own_entries_[static_cast<size_t>(index)];
+    return entry < 0 ? ir::ValueId{} : values_.of(entry);
+  }
+
+  void update(int index, ir::ValueId gradient) {
+    const ir::Parameter& parameter = step_.parameters[static_cast<size_t>(index)];
+    origin_.module = parameter.fqn.substr(
+        0, parameter.fqn.rfind('.') == std::string::npos ? 0 : parameter.fqn.rfind('.'));
+    const ir::ValueId value = updated_value(index);
+    const int64_t column = columns_[static_cast<size_t>(index)];
+    const int64_t clip = step_.optimizer.clip;
+    std::vector<ir::Arg> args = {
+        {"param", column}, {"group", int64_t{parameter.group}}, {"clip", clip}};
+    switch (step_.optimizer.kind) {
+      case ir::OptimizerKind::AdamW:
+        append(ir::OpKind::AdamW,
+               {value, entry_value("exp_avg." + parameter.fqn),
+                entry_value("exp_avg_sq." + parameter.fqn), gradient, scalars_, slots_},
+               std::move(args));
+        return;
+      case ir::OptimizerKind::Sgd: {
+        const ir::OptimizerGroup& group =
+            step_.optimizer.groups[static_cast<size_t>(parameter.group)];
+        const ir::ValueId momentum = entry_value("momentum." + parameter.fqn);
+        args.push_back({"momentum", int64_t{momentum.valid()}});
+        args.push_back({"nesterov", int64_t{group.nesterov}});
+        append(ir::OpKind::Sgd,
+               {value, momentum.valid() ? momentum : value, gradient, scalars_, slots_},
+               std::move(args));
+        return;
+      }
+    }
+  }
+
+  // bf16 copies follow their f32 master; resident copies of sharded state are made whole again.
+  void refresh(int index) {
+    const ir::Parameter& parameter = step_.parameters[static_cast<size_t>(index)];
+    const ir::ValueId master = entry_value("master." + parameter.fqn);
+    const ir::ValueId range = entry_value("shard." + parameter.fqn);
+    const ir::ValueId resident = parameter_value(index);
+    if (master.valid()) {
+      const ir::ValueId target = range.valid() ? range : resident;
+      const ir::TensorType type = graph_.value(target).type;
+      const ir::ValueId rounded = graph_
+                                      .insert({}, ir::OpKind::Cast, {master},
+                                              {{"rounded." + parameter.fqn, type}}, {}, origin_)
+                                      .results[0];
+      append(ir::OpKind::Copy, {target, rounded}, {});
+    }
+    if (range.valid())
+      gather_into(resident, range, parameter.numel(), parameter.shard, parameter.fqn);
+  }
+
+  void clear_accumulator(int index) {
+    const ir::ValueId sum =
+        entry_value("gradient." + step_.parameters[static_cast<size_t>(index)].fqn);
+    if (sum.valid()) append(ir::OpKind::Zero, {sum}, {});
+  }
+
+  ir::Step& step_;
+  ir::Graph& graph_;
+  int64_t trainable_;
+  std::vector<int> columns_;  // by parameter
+  schedule::StateValues values_;
+  std::vector<int> own_entries_;  // by parameter
+  std::vector<int> position_;     // by node, of those that were there before
+  ir::Origin origin_;
+  ir::ValueId slots_, scalars_, table_, row_;
+};
+
+// New values of buffers (batch-norm statistics) are written back at the end of every micro-batch,
+// after the last reader of the old ones.
+void write_buffers(ir::Step& step, ir::Graph& graph) {
+  std::unordered_map<std::string, int> entries;
+  for (size_t i = 0; i < step.state.size(); ++i) {
+    const int buffer = step.state[i].buffer;
+    if (buffer >= 0) entries[step.buffers[static_cast<size_t>(buffer)].fqn] = static_cast<int>(i);
+  }
+  schedule::StateValues values(step, graph);
+  for (const ir::Output& output : graph.outputs) {
+    if (output.kind != ir::OutputKind::BufferUpdate) continue;
+    const ir::ValueId target = values.of(entries.at(output.fqn));
+    if (schedule::view_root(graph, output.value) == target) continue;  // unchanged
+    const ir::Origin origin = graph.node(graph.value(output.value).producer).origin;
+    graph.insert({}, ir::OpKind::Copy, {target, output.value}, {}, {}, origin);
+  }
+  std::erase_if(graph.outputs, [](const ir::Output& output) {
+    return output.kind == ir::OutputKind::BufferUpdate;
+  });
+}
+
+}  // namespace
+
+Result<Change> add_update(ir::Step& step, const PassContext&) {
+  for (ir::Program& program : step.programs) write_buffers(step, program.graph);
+  UpdateBuilder(step).build();
+  return Change::Yes;
+}
+
+}  // namespace dc::passes

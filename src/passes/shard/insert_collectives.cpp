@@ -1,0 +1,381 @@
+// insert-collectives: a gathered parameter is made whole before its first use in a phase and
+// released after its last real use, seen through views; every gradient is reduced once, in the
+// order its placement says. Frozen parameters have no reduction.
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "src/passes/pass.h"
+#include "src/schedule/state_values.h"
+
+namespace dc::passes {
+namespace {
+
+using base::Result;
+
+ir::Sharding spread(ir::Spread kind) {
+  ir::Sharding sharding{};
+  sharding[0].spread = kind;
+  return sharding;
+}
+
+// Position of every node in program order; nodes inserted later are not in it.
+std::vector<int> positions(const ir::Graph& graph) {
+  std::vector<int> position(graph.node_capacity(), -1);
+  int at = 0;
+  for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) position[id.index()] = at++;
+  return position;
+}
+
+// Rewrites one gathered parameter in one graph.
+class Gatherer {
+ public:
+  Gatherer(ir::Step& step, ir::Graph& graph, const std::vector<int>& position)
+      : step_(step), graph_(graph), position_(position) {}
+
+  void rewrite(int entry_index, ir::ValueId whole) {
+    const int parameter_index = step_.state[static_cast<size_t>(entry_index)].parameter;
+    parameter_ = &step_.parameters[static_cast<size_t>(parameter_index)];
+    const ir::TensorType whole_type = graph_.value(whole).type;
+    shard_ = whole;
+    gathered_type_ = whole_type;
+    copies_.clear();
+    std::vector<ir::Use> real = collect(whole);
+    const ir::NodeId cast = lone_narrowing_cast(real);
+    if (cast.valid()) {
+      const ir::ValueId narrow = graph_.node(cast).results[0];
+      gathered_type_ = graph_.value(narrow).type;
+      real = collect(narrow);
+      root_ = narrow;
+    } else {
+      root_ = whole;
+    }
+    std::map<ir::Phase, std::vector<ir::Use>> by_phase;
+    for (const ir::Use& use : real) by_phase[graph_.node(use.node).origin.phase].push_back(use);
+    for (auto& [phase, uses] : by_phase) gather_for(uses);
+    erase_old_views(cast);
+    graph_.value(whole).type =
+        ir::contiguous(parameter_->dtype, {parameter_->shard}, spread(ir::Spread::FlatShard));
+  }
+
+ private:
+  // Uses of `value` by nodes that read its bytes, found through views. Remembers the views.
+  std::vector<ir::Use> collect(ir::ValueId value) {
+    std::vector<ir::Use> real;
+    std::vector<ir::ValueId> work = {value};
+    views_.clear();
+    while (!work.empty()) {
+      const ir::ValueId current = work.back();
+      work.pop_back();
+      for (const ir::Use& use : graph_.value(current).uses) {
+        const ir::Node& node = graph_.node(use.node);
+        if (schedule::alias_rule(node) != ir::AliasRule::View) {
+          real.push_back(use);
+          continue;
+        }
+        views_.push_back(use.node);
+        for (ir::ValueId result : node.results) {
+          if (result.valid()) work.push_back(result);
+        }
+      }
+    }
+    return real;
+  }
+
+  // The parameter's only reader is a cast to a smaller type: the shard is cast and the cast value
+  // travels.
+  ir::NodeId lone_narrowing_cast(const std::vector<ir::Use>& real) const {
+    if (real.size() != 1) return {};
+    const ir::Node& node = graph_.node(real[0].node);
+    if (node.overload != "aten._to_copy.default" || node.operands[0] != shard_) return {};
+    const ir::TensorType& type = graph_.value(node.results[0]).type;
+    const bool narrows = base::is_floating(type.dtype) &&
+                         base::byte_size(type.dtype) < base::byte_size(parameter_->dtype) &&
+                         type.is_contiguous();
+    return narrows ? node.id : ir::NodeId{};
+  }
+
+  void gather_for(const std::vector<ir::Use>& uses) {
+    ir::NodeId first = uses[0].node, last = uses[0].node;
+    for (const ir::Use& use : uses) {
+      if (position_[use.node.index()] < position_[first.index()]) first = use.node;
+      if (position_[use.node.index()] > position_[last.index()]) last = use.node;
+    }
+    const ir::Origin origin = graph_.node(first).origin;
+    ir::ValueId source = shard_;
+    if (gathered_type_.dtype != parameter_->dtype) {
+      source = graph_
+                   .insert(first, ir::OpKind::Cast, {shard_},
+                           {{"narrow." + parameter_->fqn,
+                             ir::contiguous(gathered_type_.dtype, {parameter_->shard},
+                                            spread(ir::Spread::FlatShard))}},
+                           {}, origin)
+                   .results[0];
+    }
+    ir::TensorType type = gathered_type_;
+    type.sharding = {};
+    const ir::ValueId started =
+        graph_
+            .insert(first, ir::OpKind::AllGatherStart, {source},
+                    {{"gather." + parameter_->fqn, type}},
+                    {{"elements", parameter_->numel()}, {"shard", parameter_->shard}}, origin)
+            .results[0];
+    const ir::ValueId done = graph_
+                                 .insert(first, ir::OpKind::AllGatherDone, {started},
+                                         {{"whole." + parameter_->fqn, type}}, {}, origin)
+                                 .results[0];
+    copies_.clear();
+    copies_[root_.v] = done;
+    for (const ir::Use& use : uses) {
+      const ir::ValueId old = graph_.node(use.node).operands[static_cast<size_t>(use.operand)];
+      graph_.set_operand(use.node, use.operand, copy_of(old, first));
+    }
+    graph_.insert(graph_.next(last), ir::OpKind::Release, {done}, {}, {}, graph_.node(last).origin);
+  }
+
+  // The phase's own copy of a view chain, placed right after the gather.
+  ir::ValueId copy_of(ir::ValueId old, ir::NodeId before) {
+    if (const auto found = copies_.find(old.v); found != copies_.end()) return found->second;
+    const ir::Node view = graph_.node(graph_.value(old).producer);
+    std::vector<ir::ValueId> operands = {copy_of(view.operands[0], before)};
+    std::vector<ir::NewValue> results;
+    for (ir::ValueId result : view.results) {
+      results.push_back(result.valid()
+                            ? ir::NewValue{graph_.value(result).name, graph_.value(result).type}
+                            : ir::NewValue{"-", {}});
+    }
+    ir::Node& fresh =
+        graph_.insert_aten(before, view.overload, operands, results, view.args, view.origin);
+    for (size_t i = 0; i < view.results.size(); ++i) {
+      if (view.results[i].valid()) copies_[view.results[i].v] = fresh.results[i];
+    }
+    return copies_.at(old.v);
+  }
+
+  void erase_old_views(ir::NodeId cast) {
+    erase_unused(views_);
+    if (!cast.valid()) return;
+    std::vector<ir::NodeId> before_cast = {cast};
+    erase_unused(before_cast);
+  }
+
+  void erase_unused(const std::vector<ir::NodeId>& nodes) {
+    bool erased = true;
+    std::unordered_set<int32_t> gone;
+    while (erased) {
+      erased = false;
+      for (ir::NodeId id : nodes) {
+        if (gone.contains(id.v)) continue;
+        bool used = false;
+        for (ir::ValueId result : graph_.node(id).results) {
+          used |= result.valid() && !graph_.value(result).uses.empty();
+        }
+        if (used) continue;
+        graph_.erase(id);
+        gone.insert(id.v);
+        erased = true;
+      }
+    }
+  }
+
+  ir::Step& step_;
+  ir::Graph& graph_;
+  const std::vector<int>& position_;
+  const ir::Parameter* parameter_ = nullptr;
+  ir::ValueId shard_, root_;
+  ir::TensorType gathered_type_;
+  std::vector<ir::NodeId> views_;
+  std::unordered_map<int32_t, ir::ValueId> copies_;
+};
+
+void gather_parameters(ir::Step& step, ir::Graph& graph) {
+  const std::vector<int> position = positions(graph);
+  Gatherer gatherer(step, graph, position);
+  std::vector<ir::NodeId> states;  // rewriting one erases views, never another state node
+  for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
+    if (graph.node(id).kind == ir::OpKind::State) states.push_back(id);
+  }
+  for (ir::NodeId id : states) {
+    const ir::Node& node = graph.node(id);
+    const int entry = step.state.find(std::get<std::string>(node.find_arg("entry")->value));
+    const ir::StateEntry& state = step.state[static_cast<size_t>(entry)];
+    if (state.role != ir::StateRole::Shard || state.range_of >= 0 || state.parameter < 0) continue;
+    if (graph.value(node.results[0]).type.sharding[0].spread == ir::Spread::FlatShard) continue;
+    gatherer.rewrite(entry, node.results[0]);
+  }
+}
+
+// Puts the reductions of one gradient right after its producer.
+class Reducer {
+ public:
+  Reducer(ir::Step& step, ir::Graph& graph, bool last)
+      : step_(step), graph_(graph), last_(last), values_(step, graph) {}
+
+  // Returns the f32 value that scale and update read; invalid in programs before the last.
+  ir::ValueId reduce(int parameter_index, ir::ValueId gradient) {
+    parameter_ = &step_.parameters[static_cast<size_t>(parameter_index)];
+    const ir::Node& producer = graph_.node(graph_.value(gradient).producer);
+    origin_ = producer.origin;
+    before_ = graph_.next(producer.id);
+    const ir::DType own = graph_.value(gradient).type.dtype;
+    const int entry = step_.state.find("gradient." + parameter_->fqn);
+    const bool accumulates = entry >= 0;
+    const bool each = parameter_->gradient == ir::GradientPlacement::ShardedEachMicroBatch;
+    if (step_.mesh.world() == 1) return accumulate_alone(entry, gradient, own);
+    if (!accumulates) return reduce_once(gradient, own);
+    const ir::ValueId sum = values_.of(entry);
+    if (!each) {
+      accumulate(sum, gradient);
+      return last_ ? reduce_once(sum, own) : ir::ValueId{};
+    }
+    accumulate(sum, collective(ir::OpKind::ReduceScatterStart, ir::OpKind::ReduceScatterDone,
+                               to_wire(gradient, own)));
+    if (!last_) return {};
+    return parameter_->state == ir::StatePlacement::Sharded ? sum : gather_sums(sum);
+  }
+
+ private:
+  ir::ValueId accumulate_alone(int entry, ir::ValueId gradient, ir::DType own) {
+    if (entry >= 0) {
+      const ir::ValueId sum = values_.of(entry);
+      accumulate(sum, gradient);
+      return last_ ? sum : ir::ValueId{};
+    }
+    graph_.value(gradient).type.sharding = {};  // one rank: its summand is the sum
+    if (own == ir::DType::F32 && nobody_else_reads(gradient)) return gradient;
+    return cast(gradient, ir::DType::F32);
+  }
+
+  // The update scales gradients in place: that must not be seen by another reader of the same
+  // storage.
+  bool nobody_else_reads(ir::ValueId value) const {
+    size_t allowed = 0;
+    while (graph_.value(value).uses.size() <= allowed) {
+      const ir::Node& producer = graph_.node(graph_.value(value).producer);
+      if (schedule::alias_rule(producer) != ir::AliasRule::View) return true;
+      value = producer.operands[0];
+      allowed = 1;
+    }
+    return false;
+  }
+
+  ir::ValueId reduce_once(ir::ValueId whole, ir::DType own) {
+    const ir::ValueId wire = to_wire(whole, own);
+    if (parameter_->state == ir::StatePlacement::Sharded) {
+      return collective(ir::OpKind::ReduceScatterStart, ir::OpKind::ReduceScatterDone, wire);
+    }
+    return collective(ir::OpKind::AllReduceStart, ir::OpKind::AllReduceDone, wire);
+  }
+
+  // Rounds once to the dtype that travels: the gradient's own unless the user chose another.
+  ir::ValueId to_wire(ir::ValueId value, ir::DType own) {
+    const ir::DType wire = step_.reduce_dtype.value_or(own);
+    const ir::ValueId rounded = own == graph_.value(value).type.dtype ? value : cast(value, own);
+    return wire == own ? rounded : cast(rounded, wire);
+  }
+
+  ir::ValueId cast(ir::ValueId value, ir::DType dtype) {
+    const ir::Value& from = graph_.value(value);
+    return graph_
+        .insert(before_, ir::OpKind::Cast, {value},
+                {{from.name + "_" + std::string(base::name(dtype)),
+                  ir::contiguous(dtype, from.type.shape, from.type.sharding)}},
+                {}, origin_)
+        .results[0];
+  }
+
+  void accumulate(ir::ValueId sum, ir::ValueId value) {
+    graph_.insert(before_, ir::OpKind::Accumulate, {sum, value}, {}, {}, origin_);
+  }
+
+  ir::ValueId collective(ir::OpKind start, ir::OpKind done, ir::ValueId wire) {
+    const bool scatter = start == ir::OpKind::ReduceScatterStart;
+    const ir::TensorType type =
+        scatter ? ir::contiguous(ir::DType::F32, {parameter_->shard}, spread(ir::Spread::FlatShard))
+                : ir::contiguous(ir::DType::F32, parameter_->shape);
+    const ir::ValueId started =
+        graph_
+            .insert(before_, start, {wire}, {{"reduce." + parameter_->fqn, type}},
+                    {{"elements", parameter_->numel()}, {"shard", parameter_->shard}}, origin_)
+            .results[0];
+    return graph_
+        .insert(before_, done, {started}, {{"reduced." + parameter_->fqn, type}}, {}, origin_)
+        .results[0];
+  }
+
+  ir::ValueId gather_sums(ir::ValueId sum) {
+    const ir::TensorType type = ir::contiguous(ir::DType::F32, parameter_->shape);
+    const ir::ValueId started =
+        graph_
+            .insert(before_, ir::OpKind::AllGatherStart, {sum},
+                    {{"gather." + parameter_->fqn, type}},
+                    {{"elements", parameter_->numel()}, {"shard", parameter_->shard}}, origin_)
+            .results[0];
+    return graph_
+        .insert(before_, ir::OpKind::AllGatherDone, {started},
+                {{"reduced." + parameter_->fqn, type}}, {}, origin_)
+        .results[0];
+  }
+
+  ir::Step& step_;
+  ir::Graph& graph_;
+  bool last_;
+  schedule::StateValues values_;
+  const ir::Parameter* parameter_ = nullptr;
+  ir::Origin origin_;
+  ir::NodeId before_;
+};
+
+void reduce_gradients(ir::Step& step, ir::Graph& graph, bool last) {
+  std::unordered_map<std::string, int> by_fqn;
+  for (size_t i = 0; i < step.parameters.size(); ++i)
+    by_fqn[step.parameters[i].fqn] = static_cast<int>(i);
+  Reducer reducer(step, graph, last);
+  std::vector<ir::Output> kept;
+  for (const ir::Output& output : graph.outputs) {
+    if (output.kind != ir::OutputKind::Gradient) {
+      kept.push_back(output);
+      continue;
+    }
+    const ir::ValueId reduced = reducer.reduce(by_fqn.at(output.fqn), output.value);
+    if (last) kept.push_back({output.kind, output.fqn, reduced});
+  }
+  graph.outputs = std::move(kept);
+}
+
+// A gathered parameter whose readers still see it whole, or a gradient that is still one rank's
+// summand.
+bool has_work(const ir::Step& step) {
+  for (const ir::StateEntry& entry : step.state) {
+    const bool gathered = entry.role == ir::StateRole::Shard && entry.range_of < 0;
+    if (gathered && entry.type.sharding[0].spread != ir::Spread::FlatShard) return true;
+  }
+  for (const ir::Program& program : step.programs) {
+    for (const ir::Output& output : program.graph.outputs) {
+      if (output.kind != ir::OutputKind::Gradient) continue;
+      if (program.graph.value(output.value).type.sharding[0].spread == ir::Spread::Partial)
+        return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<Change> insert_collectives(ir::Step& step, const PassContext&) {
+  if (!has_work(step)) return Change::No;
+  for (size_t i = 0; i < step.programs.size(); ++i) {
+    ir::Graph& graph = step.programs[i].graph;
+    gather_parameters(step, graph);
+    reduce_gradients(step, graph, i + 1 == step.programs.size());
+  }
+  for (ir::StateEntry& entry : step.state) {
+    if (entry.role != ir::StateRole::Shard || entry.parameter < 0 || entry.range_of >= 0) continue;
+    const ir::Parameter& parameter = step.parameters[static_cast<size_t>(entry.parameter)];
+    entry.type = ir::contiguous(parameter.dtype, {parameter.shard}, spread(ir::Spread::FlatShard));
+    entry.storage_elements = parameter.shard;
+  }
+  return Change::Yes;
+}
+
+}  // namespace dc::passes

@@ -1,0 +1,212 @@
+// normalize-graph: what later passes may rely on. Identities are gone, random ops are
+// counter-based, gradients own contiguous storage of their own, nothing is dead, and values say how
+// they are spread over the mesh.
+#include <set>
+#include <unordered_set>
+
+#include "src/passes/pass.h"
+#include "src/schedule/state_values.h"
+
+namespace dc::passes {
+namespace {
+
+using base::ErrorKind;
+using base::Result;
+using base::Status;
+
+// A slice of everything, or its backward. PyTorch leaves them out where it knows the size, and
+// writes them where the size was a symbol.
+bool slices_everything(const ir::Graph& graph, const ir::Node& node) {
+  if (node.overload != "aten.slice.Tensor" && node.overload != "aten.slice_backward.default")
+    return false;
+  const ir::TensorType& from = graph.value(node.operands[0]).type;
+  const ir::TensorType& to = graph.value(node.results[0]).type;
+  return from.shape == to.shape && from.strides == to.strides && from.offset == to.offset;
+}
+
+bool is_identity(const ir::Graph& graph, const ir::Node& node) {
+  if (node.kind != ir::OpKind::Aten) return false;
+  return ir::aten_info(node.overload)->cls == ir::AtenClass::Identity ||
+         slices_everything(graph, node);
+}
+
+bool erase_identities(ir::Graph& graph) {
+  bool changed = false;
+  for (ir::NodeId id : graph.order()) {
+    const ir::Node& node = graph.node(id);
+    if (!is_identity(graph, node)) continue;
+    for (ir::ValueId result : node.results) {
+      if (result.valid()) graph.replace_all_uses(result, node.operands[0]);
+    }
+    graph.erase(id);
+    changed = true;
+  }
+  return changed;
+}
+
+// native_dropout(x, p, train) -> (y, mask) becomes the counter-based op. The op id is its position
+// among the random ops.
+Result<bool> make_random_explicit(ir::Step& step, ir::Graph& graph) {
+  int64_t op_id = 0;
+  bool changed = false;
+  for (ir::NodeId id : graph.order()) {
+    const ir::Node node = graph.node(id);
+    if (node.kind == ir::OpKind::Dropout) ++op_id;
+    if (node.kind != ir::OpKind::Aten || !ir::aten_info(node.overload)->random) continue;
+    const ir::Arg* p = node.find_arg("p");
+    const ir::Arg* train = node.find_arg("train");
+    const bool trains =
+        train && std::holds_alternative<bool>(train->value) && std::get<bool>(train->value);
+    if (node.overload != "aten.native_dropout.default" || !p || !trains) {
+      return Status(ErrorKind::Unsupported, "DC2603",
+                    "random operator " + node.overload + " in module '" + node.origin.module +
+                        "' is not supported; dropout in training mode is the only source of "
+                        "randomness dcc can "
+                        "replay: remove the operator or draw its numbers outside the model");
+    }
+    double probability = 0;
+    if (const auto* as_double = std::get_if<double>(&p->value)) probability = *as_double;
+    if (const auto* as_int = std::get_if<int64_t>(&p->value))
+      probability = static_cast<double>(*as_int);
+    const int rng = schedule::rng_entry(step);
+    const ir::ValueId rng_value = schedule::state_value(step, graph, rng);
+    const ir::ValueId x = node.operands[0];
+    if (!graph.value(x).type.is_contiguous()) {
+      return Status(ErrorKind::Unsupported, "DC2604",
+                    "dropout in module '" + node.origin.module +
+                        "' reads a tensor that is not contiguous; "
+                        "call .contiguous() on it before the dropout and export again");
+    }
+    const auto result_type = [&](size_t i) { return graph.value(node.results[i]).type; };
+    ir::Node& dropout =
+        graph.insert(id, ir::OpKind::Dropout, {x, rng_value},
+                     {{"dropout", ir::contiguous(result_type(0).dtype, result_type(0).shape)},
+                      {"dropout_mask", ir::contiguous(ir::DType::Bool, result_type(0).shape)}},
+                     {{"p", probability}, {"op_id", op_id++}}, node.origin);
+    const std::vector<ir::ValueId> fresh = dropout.results;
+    for (size_t i = 0; i < node.results.size() && i < fresh.size(); ++i) {
+      if (node.results[i].valid()) graph.replace_all_uses(node.results[i], fresh[i]);
+    }
+    graph.erase(id);
+    changed = true;
+  }
+  return changed;
+}
+
+bool has_effect(const ir::Node& node) {
+  return node.kind == ir::OpKind::Input || node.kind == ir::OpKind::State ||
+         ir::info(node.kind).mutated != 0;
+}
+
+bool erase_dead(ir::Graph& graph) {
+  std::unordered_set<int32_t> kept;
+  for (const ir::Output& output : graph.outputs) kept.insert(output.value.v);
+  std::vector<ir::NodeId> order = graph.order();
+  bool changed = false;
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    const ir::Node& node = graph.node(*it);
+    if (has_effect(node)) continue;
+    bool live = false;
+    for (ir::ValueId result : node.results) {
+      live |= result.valid() && (!graph.value(result).uses.empty() || kept.contains(result.v));
+    }
+    if (live) continue;
+    graph.erase(*it);
+    changed = true;
+  }
+  return changed;
+}
+
+// True when `value` owns its storage alone: no view, not an input or a state.
+bool owns_storage(const ir::Graph& graph, ir::ValueId value) {
+  const ir::Node& producer = graph.node(graph.value(value).producer);
+  if (producer.kind == ir::OpKind::Input) return false;
+  return schedule::alias_rule(producer) == ir::AliasRule::Fresh;
+}
+
+// Gradients are reduced and scaled as flat ranges: each must be contiguous and no other output may
+// share its node.
+bool separate_gradients(ir::Graph& graph) {
+  std::set<ir::ValueId> seen;
+  bool changed = false;
+  for (ir::Output& output : graph.outputs) {
+    if (output.kind != ir::OutputKind::Gradient) continue;
+    const ir::ValueId root = schedule::view_root(graph, output.value);
+    const bool first = seen.insert(root).second;
+    const ir::Value& value = graph.value(output.value);
+    const bool dense = value.type.is_contiguous() && value.type.offset == 0;
+    if (first && dense && owns_storage(graph, root) &&
+        graph.value(root).type.numel() == value.type.numel()) {
+      continue;
+    }
+    const ir::Origin origin = graph.node(value.producer).origin;
+    const ir::NodeId after = graph.next(value.producer);
+    ir::Node& clone = graph.insert_aten(
+        after, "aten.clone.default", {output.value},
+        {{value.name + "_dense", ir::contiguous(value.type.dtype, value.type.shape)}},
+        {{"self", ir::OperandRef{0}}, {"memory_format", ir::MemoryFormatArg{1}, true}}, origin);
+    output.value = clone.results[0];
+    changed = true;
+  }
+  return changed;
+}
+
+// Sums of gradients that autograd added carry no module: they belong to the module of the first
+// reader that has one.
+void place_accumulations(ir::Graph& graph) {
+  std::vector<ir::NodeId> order = graph.order();
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    ir::Node& node = graph.node(*it);
+    const bool placed = node.kind != ir::OpKind::Aten || !node.origin.module.empty();
+    if (placed || node.results.empty() || !node.results[0].valid()) continue;
+    for (const ir::Use& use : graph.value(node.results[0]).uses) {
+      const ir::Node& reader = graph.node(use.node);
+      if (reader.origin.module.empty()) continue;
+      node.origin.module = reader.origin.module;
+      break;
+    }
+  }
+}
+
+// Inputs differ per rank, so does everything computed from them; a rank's gradient is one summand.
+void mark_spread(ir::Step& step, ir::Graph& graph) {
+  const size_t axis = 0;
+  for (ir::NodeId id : graph.order()) {
+    const ir::Node& node = graph.node(id);
+    bool varies =
+        node.kind == ir::OpKind::Input && node.find_arg("name") &&
+        std::get<std::string>(node.find_arg("name")->value) != schedule::loss_scale_name(step);
+    for (ir::ValueId operand : node.operands) {
+      varies |= graph.value(operand).type.sharding[axis].spread == ir::Spread::Varying;
+    }
+    varies |= node.kind == ir::OpKind::Dropout;
+    if (!varies) continue;
+    for (ir::ValueId result : node.results) {
+      if (result.valid()) graph.value(result).type.sharding[axis].spread = ir::Spread::Varying;
+    }
+  }
+  for (const ir::Output& output : graph.outputs) {
+    if (output.kind == ir::OutputKind::Gradient) {
+      graph.value(output.value).type.sharding[axis].spread = ir::Spread::Partial;
+    }
+  }
+}
+
+}  // namespace
+
+Result<Change> normalize_graph(ir::Step& step, const PassContext&) {
+  bool changed = false;
+  for (ir::Program& program : step.programs) {
+    ir::Graph& graph = program.graph;
+    changed |= erase_identities(graph);
+    DC_ASSIGN_OR_RETURN(const bool random, make_random_explicit(step, graph));
+    changed |= random;
+    changed |= erase_dead(graph);
+    changed |= separate_gradients(graph);
+    place_accumulations(graph);
+    mark_spread(step, graph);
+  }
+  return changed ? Change::Yes : Change::No;
+}
+
+}  // namespace dc::passes

@@ -1,0 +1,116 @@
+#include "src/schedule/join_reductions.h"
+
+#include <algorithm>
+
+#include "src/cost/transfer.h"
+#include "src/schedule/reduction_tail.h"
+
+namespace dc::schedule {
+namespace {
+
+using ir::NodeId;
+
+class Bucketer {
+ public:
+  Bucketer(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost,
+           std::optional<int64_t> limit, const BucketPolicy& belongs)
+      : graph_(graph), limit_(limit), belongs_(belongs), axis_(step, graph, cost) {}
+
+  // Returns how many reductions joined another.
+  int run() {
+    for (NodeId id : axis_.live.order) {
+      const ir::Node& node = graph_.node(id);
+      if (!is_reduction(node.kind)) continue;
+      if (bucket_.empty() || !may_join(node)) {
+        close();
+        bytes_ = {};
+      }
+      add(node);
+    }
+    close();
+    return joined_;
+  }
+
+ private:
+  struct Member {
+    NodeId start;
+    std::vector<NodeId> tail;
+  };
+
+  void add(const ir::Node& start) {
+    for (Member& member : bucket_) hold(graph_.node(member.start), axis_.position(start.id));
+    bucket_.push_back({start.id, reduction_tail(axis_, {start.id})});
+    bytes_ += cost::transfer_of(graph_, start)->bytes();
+  }
+
+  bool may_join(const ir::Node& start) const {
+    const ir::Node& first = graph_.node(bucket_[0].start);
+    const NodeId after = graph_.next(start.id);
+    const bool joined = cost::joins(start) || (after.valid() && cost::joins(graph_.node(after)));
+    if (joined || start.kind != first.kind || start.stream != first.stream) return false;
+    if (!belongs_(first, start, bytes_)) return false;
+    const int32_t position = axis_.position(start.id);
+    return std::all_of(bucket_.begin(), bucket_.end(), [&](const Member& member) {
+      // Just in time: what is moved already stays.
+      const bool beside = !member.tail.empty() &&
+                          axis_.position(member.tail[0]) == axis_.position(member.start) + 1;
+      // Up to where the bucket stands so far it has been asked.
+      return beside &&
+             latest_tail(axis_, {member.start}, member.tail, position + 1, stands_at() + 1) >
+                 position &&
+             fits(graph_.node(member.start), position);
+    });
+  }
+
+  // Bytes of the summand, which must wait for the bucket to start; state waits anyway.
+  int64_t held_bytes(const ir::Node& start) const {
+    if (axis_.storages.owner(start.operands[0]) >= 0) return 0;
+    return aligned_bytes(cost::transfer_of(graph_, start)->bytes().v);
+  }
+
+  // From where the bucket stood so far to `position`.
+  int32_t stands_at() const { return axis_.position(bucket_.back().start); }
+
+  bool fits(const ir::Node& start, int32_t position) const {
+    for (int32_t i = stands_at() + 1; limit_ && i <= position; ++i) {
+      if (axis_.bytes[static_cast<size_t>(i)] + held_bytes(start) > *limit_) return false;
+    }
+    return true;
+  }
+
+  void hold(const ir::Node& start, int32_t position) {
+    for (int32_t i = stands_at() + 1; i <= position; ++i)
+      axis_.bytes[static_cast<size_t>(i)] += held_bytes(start);
+  }
+
+  void close() {
+    for (size_t i = 0; bucket_.size() > 1 && i < bucket_.size(); ++i) {
+      graph_.move_before(bucket_[i].start, bucket_.back().tail[0]);
+      if (i == 0) continue;
+      graph_.node(bucket_[i].start).args.push_back({"joins", int64_t{1}});
+      ++joined_;
+    }
+    // The last member stands at its tail; the others' tails come before it, in order.
+    for (size_t i = 0; i + 1 < bucket_.size(); ++i) {
+      for (NodeId id : bucket_[i].tail) graph_.move_before(id, bucket_.back().tail[0]);
+    }
+    bucket_.clear();
+  }
+
+  ir::Graph& graph_;
+  std::optional<int64_t> limit_;
+  const BucketPolicy& belongs_;
+  TimeAxis axis_;
+  std::vector<Member> bucket_;
+  base::Bytes bytes_;
+  int joined_ = 0;
+};
+
+}  // namespace
+
+int join_reductions(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost,
+                    std::optional<int64_t> limit, const BucketPolicy& belongs) {
+  return Bucketer(step, graph, cost, limit, belongs).run();
+}
+
+}  // namespace dc::schedule

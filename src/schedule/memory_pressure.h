@@ -1,0 +1,67 @@
+// MemoryPressure: the bytes at every position of every program against the device's budget, while
+// an offload pass decides what leaves the device.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "src/schedule/time_axis.h"
+
+namespace dc::schedule {
+
+class MemoryPressure {
+ public:
+  // The step must not change as long as this is used.
+  MemoryPressure(const ir::Step& step, const cost::CostModel& cost, base::Bytes budget);
+
+  struct Spot {
+    int program = 0;
+    int32_t position = 0;
+  };
+  // Looks at all positions anew: the first of those that are furthest above the budget, without the
+  // ones given up.
+  std::optional<Spot> survey();
+  void give_up(Spot spot);
+  bool has_given_up() const { return has_given_up_; }
+  // As the last survey saw it: the first position in [from, to) that is above the budget, or `to`;
+  // the one after the last such position, or `from`.
+  int32_t first_over(int program, int32_t from, int32_t to) const;
+  int32_t after_last_over(int program, int32_t from, int32_t to) const;
+
+  // Bytes that may still be added at a position; negative above the budget.
+  int64_t room(int program, int32_t position) const;
+  // Of all positions from `first` to `last`, both included; of none: INT64_MAX.
+  int64_t least_room(int program, int32_t first, int32_t last) const;
+  void add(int program, int32_t first, int32_t last, int64_t bytes);  // transients; may be negative
+  void add_to_state(int64_t bytes) { state_ += bytes; }
+  // Alive at a position, state included.
+  int64_t bytes(int program, int32_t position) const {
+    return state_ + axis(program).bytes[static_cast<size_t>(position)];
+  }
+
+  const TimeAxis& axis(int program) const { return programs_[static_cast<size_t>(program)].axis; }
+  int programs() const { return static_cast<int>(programs_.size()); }
+  int32_t positions(int program) const {
+    return static_cast<int32_t>(axis(program).live.order.size());
+  }
+  base::Nanos time(int program, int32_t position) const {
+    return axis(program).time_before(position);
+  }
+
+ private:
+  struct OneProgram {
+    TimeAxis axis;
+    std::vector<bool> given_up;      // by position
+    std::vector<int32_t> next_over;  // by position: the first one from there on, or their count
+    std::vector<int32_t> past_over;  // by position: one after the last one before it, or 0
+  };
+  // As transient_limit(): a layout may need a little more than what is live.
+  int64_t limit() const { return (budget_ - state_) / 33 * 32; }
+
+  int64_t budget_, state_;
+  std::vector<OneProgram> programs_;
+  bool has_given_up_ = false;
+};
+
+}  // namespace dc::schedule

@@ -1,0 +1,124 @@
+#include "src/schedule/reduction_tail.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <span>
+
+#include "src/cost/transfer.h"
+
+namespace dc::schedule {
+namespace {
+
+using ir::NodeId;
+using ir::OpKind;
+
+// What a tail makes or changes, and what travels. Square sums fill, and permissions read, different
+// cells of one row: those of different parameters do not meet there.
+class Touched {
+ public:
+  explicit Touched(const TimeAxis& axis) : axis_(axis) {}
+
+  void add(const ir::Node& member) {
+    const bool sums = member.kind == OpKind::SquareSum;
+    if (sums) params_.insert(member.int_arg("param"));
+    const ir::ValueId made = member.results.empty() ? member.operands[0] : member.results[0];
+    const auto [entry, is_new] = only_sums_.try_emplace(axis_.storage_key(made), sums);
+    entry->second = entry->second && sums;
+  }
+  void add_travelling(ir::ValueId value) { travelling_.insert(axis_.storage_key(value)); }
+
+  bool meets(const ir::Node& node) const {
+    for (ir::ValueId operand : node.operands) {
+      const auto found = only_sums_.find(axis_.storage_key(operand));
+      if (found == only_sums_.end()) continue;
+      if (!(found->second && is_elsewhere(node))) return true;
+    }
+    return std::any_of(travelling_.begin(), travelling_.end(),
+                       [&](int64_t storage) { return axis_.writes(node, storage); });
+  }
+
+  // Position of the first node that meets() what is here, from `begin` on and before `end`; `end`
+  // if none. Asks only nodes that touch one of the storages.
+  int32_t first_meeting(int32_t begin, int32_t end) const {
+    for (const auto& [storage, sums] : only_sums_) {
+      const auto meets = [&, sums = sums](int32_t i) {
+        return !sums || !is_elsewhere(axis_.node(i));
+      };
+      end = next(axis_.touches.by_others(storage), begin, end, meets);
+      if (!sums) end = next(axis_.touches.by_square_sums(storage), begin, end, {});
+    }
+    for (int64_t storage : travelling_) {
+      const auto writes = [&](int32_t i) { return axis_.writes(axis_.node(i), storage); };
+      end = next(axis_.touches.by_others(storage), begin, end, writes);
+      end = next(axis_.touches.by_square_sums(storage), begin, end, writes);
+    }
+    return end;
+  }
+
+ private:
+  // In the row of square sums.
+  bool is_elsewhere(const ir::Node& node) const {
+    return node.kind == OpKind::SquareSum ||
+           (node.kind == OpKind::Permit && !params_.contains(node.int_arg("param")));
+  }
+
+  // The first position from `begin` on and before `end` that counts, `end` if none.
+  static int32_t next(std::span<const int32_t> positions, int32_t begin, int32_t end,
+                      const std::function<bool(int32_t)>& counts) {
+    auto at = std::lower_bound(positions.begin(), positions.end(), begin);
+    for (; at != positions.end() && *at < end; ++at) {
+      if (!counts || counts(*at)) return *at;
+    }
+    return end;
+  }
+
+  const TimeAxis& axis_;
+  std::map<int64_t, bool> only_sums_;
+  std::set<int64_t> travelling_;
+  std::set<int64_t> params_;  // of square sums
+};
+
+}  // namespace
+
+bool is_reduction(OpKind start) {
+  return start == OpKind::ReduceScatterStart || start == OpKind::AllReduceStart;
+}
+
+bool splits_no_tail(const ir::Node& node) {
+  return node.kind != OpKind::Accumulate && node.kind != OpKind::Scale &&
+         node.kind != OpKind::SquareSum && node.kind != OpKind::ReduceScatterDone &&
+         node.kind != OpKind::AllReduceDone && !cost::joins(node);
+}
+
+std::vector<NodeId> reduction_tail(const TimeAxis& axis, const std::vector<NodeId>& bucket) {
+  std::vector<NodeId> dones;
+  for (NodeId start : bucket) {
+    const ir::ValueId started = axis.graph.node(start).results[0];
+    dones.push_back(axis.graph.value(started).uses[0].node);
+  }
+  std::vector<NodeId> tail;
+  Touched touched(axis);
+  const auto count = static_cast<int32_t>(axis.live.order.size());
+  for (int32_t i = axis.position(dones[0]); i < count; ++i) {
+    const ir::Node& node = axis.node(i);
+    const bool is_done = std::find(dones.begin(), dones.end(), node.id) != dones.end();
+    const bool stands_on_one = node.kind == OpKind::Accumulate || node.kind == OpKind::Scale ||
+                               node.kind == OpKind::SquareSum;
+    if (!is_done && !(stands_on_one && touched.meets(node))) break;
+    tail.push_back(node.id);
+    touched.add(node);
+  }
+  return tail;
+}
+
+int32_t latest_tail(const TimeAxis& axis, const std::vector<NodeId>& bucket,
+                    const std::vector<NodeId>& tail, int32_t end, int32_t begin) {
+  Touched touched(axis);
+  for (NodeId id : tail) touched.add(axis.graph.node(id));
+  for (NodeId start : bucket) touched.add_travelling(axis.graph.node(start).operands[0]);
+  return touched.first_meeting(std::max(begin, axis.position(tail.back()) + 1), end);
+}
+
+}  // namespace dc::schedule

@@ -1,0 +1,26 @@
+// What belongs to a reduction behind its start: the done halves and the small kernels that stand on
+// them, and how far they may move. Shared by the passes that move reductions.
+#pragma once
+
+#include <vector>
+
+#include "src/schedule/time_axis.h"
+
+namespace dc::schedule {
+
+bool is_reduction(ir::OpKind start);
+
+// Whether something may be put before the node without tearing a bucket or a tail apart: it is
+// neither inside a bucket nor of a kind that tails consist of.
+bool splits_no_tail(const ir::Node& node);
+
+// The done halves of a bucket and the nodes right after them that stand on them: accumulation,
+// scale, square sum. They stand side by side.
+std::vector<ir::NodeId> reduction_tail(const TimeAxis& axis, const std::vector<ir::NodeId>& bucket);
+
+// Position of the first node after the tail, from `begin` on and before `end`, that reads what it
+// makes or writes what travels; `end` if none.
+int32_t latest_tail(const TimeAxis& axis, const std::vector<ir::NodeId>& bucket,
+                    const std::vector<ir::NodeId>& tail, int32_t end, int32_t begin = 0);
+
+}  // namespace dc::schedule

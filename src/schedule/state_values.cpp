@@ -1,0 +1,82 @@
+#include "src/schedule/state_values.h"
+
+namespace dc::schedule {
+
+ir::AliasRule alias_rule(const ir::Node& node) {
+  if (node.kind == ir::OpKind::Aten) return ir::aten_info(node.overload)->alias;
+  return ir::info(node.kind).alias;
+}
+
+ir::ValueId view_root(const ir::Graph& graph, ir::ValueId value) {
+  while (true) {
+    const ir::Node& node = graph.node(graph.value(value).producer);
+    if (alias_rule(node) != ir::AliasRule::View) return value;
+    value = node.operands[0];
+  }
+}
+
+ir::ValueId state_value(ir::Step& step, ir::Graph& graph, int entry) {
+  return StateValues(step, graph).of(entry);
+}
+
+StateValues::StateValues(const ir::Step& step, ir::Graph& graph)
+    : step_(step), graph_(graph), behind_(graph.first()) {
+  for (; behind_.valid(); behind_ = graph.next(behind_)) {
+    const ir::Node& node = graph.node(behind_);
+    if (node.kind != ir::OpKind::State && node.kind != ir::OpKind::Input) break;
+    if (node.kind == ir::OpKind::State)
+      known_.emplace(std::get<std::string>(node.find_arg("entry")->value), node.results[0]);
+  }
+}
+
+ir::ValueId StateValues::of(int entry) {
+  const ir::StateEntry& state = step_.state[static_cast<size_t>(entry)];
+  const auto [found, is_new] = known_.try_emplace(state.name);
+  if (is_new) {
+    found->second = graph_
+                        .insert(behind_, ir::OpKind::State, {}, {{state.name, state.type}},
+                                {{"entry", state.name}}, ir::Origin{})
+                        .results[0];
+  }
+  return found->second;
+}
+
+int add_entry(ir::Step& step, ir::StateEntry entry) {
+  DC_CHECK(step.state.find(entry.name) < 0);
+  if (entry.storage_elements == 0) entry.storage_elements = entry.type.numel();
+  step.state.push_back(std::move(entry));
+  return static_cast<int>(step.state.size()) - 1;
+}
+
+int rng_entry(ir::Step& step) {
+  const int found = step.state.find("rng");
+  if (found >= 0) return found;
+  ir::StateEntry entry;
+  entry.name = "rng";
+  entry.role = ir::StateRole::Rng;
+  entry.type = ir::contiguous(ir::DType::I64, {4});
+  return add_entry(step, std::move(entry));
+}
+
+std::string loss_scale_name(const ir::Step& step) {
+  for (const ir::InputSpec& input : step.inputs) {
+    if (input.role == ir::InputRole::LossScale) return input.name;
+  }
+  return "";
+}
+
+int trainable_count(const ir::Step& step) {
+  int count = 0;
+  for (const ir::Parameter& parameter : step.parameters) count += parameter.trainable;
+  return count;
+}
+
+std::vector<int> trainable_indices(const ir::Step& step) {
+  std::vector<int> indices;
+  int next = 0;
+  for (const ir::Parameter& parameter : step.parameters)
+    indices.push_back(parameter.trainable ? next++ : -1);
+  return indices;
+}
+
+}  // namespace dc::schedule

@@ -1,0 +1,44 @@
+// State entries and the nodes that read them; alias questions that several passes ask.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "src/ir/step.h"
+
+namespace dc::schedule {
+
+ir::AliasRule alias_rule(const ir::Node& node);
+// Follows views to the value that owns the storage.
+ir::ValueId view_root(const ir::Graph& graph, ir::ValueId value);
+
+// The value of a state entry in a graph: its state node, added at the front if the graph does not
+// read the entry yet.
+ir::ValueId state_value(ir::Step& step, ir::Graph& graph, int entry);
+
+// The same for passes that ask for many entries of one graph. While it lives, the first node behind
+// the state nodes and inputs at the front stays where it is.
+class StateValues {
+ public:
+  StateValues(const ir::Step& step, ir::Graph& graph);
+  ir::ValueId of(int entry);
+
+ private:
+  const ir::Step& step_;
+  ir::Graph& graph_;
+  std::unordered_map<std::string, ir::ValueId> known_;  // only looked up, never iterated
+  ir::NodeId behind_;
+};
+
+// Adds an entry and returns its index. The name must be new.
+int add_entry(ir::Step& step, ir::StateEntry entry);
+int rng_entry(ir::Step& step);  // the counters of random ops, added on first use
+
+std::string loss_scale_name(
+    const ir::Step& step);  // name of the loss_scale input, empty if there is none
+int trainable_count(const ir::Step& step);
+// By parameter: its position among the trainable ones, -1 if it is frozen.
+std::vector<int> trainable_indices(const ir::Step& step);
+
+}  // namespace dc::schedule

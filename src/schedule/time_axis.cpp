@@ -1,0 +1,83 @@
+#include "src/schedule/time_axis.h"
+
+#include <algorithm>
+
+#include "src/cost/transfer.h"
+#include "src/sim/simulate.h"
+#include "src/sim/workload.h"
+
+namespace dc::schedule {
+
+TimeAxis::TimeAxis(const ir::Step& step, const ir::Graph& of, const cost::CostModel& cost)
+    : graph(of),
+      storages(step, of),
+      live(analysis::liveness(step, of, storages)),
+      touches(step, of, storages, live.order) {
+  const size_t count = live.order.size();
+  at.resize(count + 1);
+  for (size_t i = 0; i < count; ++i) {
+    const ir::Node& node = graph.node(live.order[i]);
+    const bool counts = !ir::is_start(node.kind) && !sim::travels_with_collective(node.kind);
+    at[i + 1] = at[i] + (counts ? sim::node_time(step, graph, node, cost) : base::Nanos{});
+  }
+  const auto scratch = [&](const ir::Graph& in, const ir::Node& node) {
+    return cost.scratch(in, node).bytes;
+  };
+  bytes = std::move(
+      analysis::live_bytes(graph, live, scratch).at[static_cast<size_t>(ir::Space::Device)]);
+}
+
+TimeAxis::Phase TimeAxis::backward() const {
+  const auto count = static_cast<int32_t>(live.order.size());
+  Phase phase{count, count};
+  for (int32_t i = count; i-- > 0;) {
+    if (node(i).origin.phase != ir::Phase::Backward) continue;
+    if (phase.begin == count) phase.end = i + 1;
+    phase.begin = i;
+  }
+  return phase;
+}
+
+bool TimeAxis::writes(const ir::Node& node, int64_t storage) const {
+  const uint32_t mutated = ir::info(node.kind).mutated;
+  for (size_t i = 0; mutated >> i != 0 && i < node.operands.size(); ++i) {
+    if ((mutated >> i & 1) != 0 && storage_key(node.operands[i]) == storage) return true;
+  }
+  return false;
+}
+
+namespace {
+
+// The last of the positions before `position` that `counts`; -1 if there is none.
+template <typename Counts>
+int32_t last_before(std::span<const int32_t> positions, int32_t position, Counts counts) {
+  auto at = std::lower_bound(positions.begin(), positions.end(), position);
+  while (at != positions.begin()) {
+    if (counts(*--at)) return *at;
+  }
+  return -1;
+}
+
+}  // namespace
+
+int32_t TimeAxis::last_write(ir::ValueId value, int32_t before) const {
+  const int64_t key = storage_key(value);
+  const auto counts = [&](int32_t i) { return writes(node(i), key); };
+  return std::max(last_before(touches.by_others(key), before, counts),
+                  last_before(touches.by_square_sums(key), before, counts));
+}
+
+int32_t TimeAxis::last_touch(ir::ValueId value, int32_t before) const {
+  const int64_t key = storage_key(value);
+  const auto counts = [](int32_t) { return true; };
+  return std::max(last_before(touches.by_others(key), before, counts),
+                  last_before(touches.by_square_sums(key), before, counts));
+}
+
+std::optional<int64_t> transient_limit(const ir::Step& step,
+                                       const std::optional<base::Bytes>& budget) {
+  if (!budget) return std::nullopt;
+  return (*budget - analysis::state_bytes(step, ir::Space::Device)).v / 33 * 32;
+}
+
+}  // namespace dc::schedule

@@ -1,0 +1,55 @@
+// TimeAxis: the positions of one program with the time and the bytes at each, as passes that move
+// collectives need them.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "src/analysis/live_bytes.h"
+#include "src/cost/cost_model.h"
+#include "src/ir/step.h"
+#include "src/schedule/touches.h"
+
+namespace dc::schedule {
+
+struct TimeAxis {
+  TimeAxis(const ir::Step& step, const ir::Graph& graph, const cost::CostModel& cost);
+
+  int32_t position(ir::NodeId node) const { return live.position[node.index()]; }
+  const ir::Node& node(int32_t position) const {
+    return graph.node(live.order[static_cast<size_t>(position)]);
+  }
+  // Time of compute alone before `position`, which may be the end of the program. The small kernels
+  // that travel with a collective (casts, accumulations, scales, square sums) count as nothing, so
+  // that moving some leaves the places of the others as they were.
+  base::Nanos time_before(int32_t position) const { return at[static_cast<size_t>(position)]; }
+  // True if the node writes the storage in place.
+  bool writes(const ir::Node& node, int64_t storage) const;
+  // The last position before `position` where a node writes the storage of `value` in place, or
+  // reads or writes it; -1 if there is none.
+  int32_t last_write(ir::ValueId value, int32_t position) const;
+  int32_t last_touch(ir::ValueId value, int32_t position) const;
+  int64_t storage_key(ir::ValueId value) const { return schedule::storage_key(storages, value); }
+  // From the first node of the backward phase to the one after its last; without one, both are the
+  // end of the program.
+  struct Phase {
+    int32_t begin = 0, end = 0;
+  };
+  Phase backward() const;
+
+  const ir::Graph& graph;
+  analysis::StorageMap storages;
+  analysis::Liveness live;
+  std::vector<base::Nanos> at;  // one more than there are nodes
+  std::vector<int64_t> bytes;   // of transients and scratch on the device at each position
+  Touches touches;
+};
+
+using analysis::aligned_bytes;
+
+// Bytes that transients may take: what the state leaves of the budget, less one part in 33, because
+// a layout may need up to 3 % more than the largest live sum. Empty: no budget.
+std::optional<int64_t> transient_limit(const ir::Step& step,
+                                       const std::optional<base::Bytes>& budget);
+
+}  // namespace dc::schedule

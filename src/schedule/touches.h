@@ -1,0 +1,46 @@
+// Touches: which nodes read or write each storage, so that "the next one that does" need not be
+// looked for node by node.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/analysis/storage.h"
+#include "src/ir/step.h"
+
+namespace dc::schedule {
+
+// Equal for values that share bytes: negative for state.
+inline int64_t storage_key(const analysis::StorageMap& storages, ir::ValueId value) {
+  const int owner = storages.owner(value);
+  return owner >= 0 ? -1 - owner : storages.root(value).v;
+}
+
+class Touches {
+ public:
+  Touches(const ir::Step& step, const ir::Graph& graph, const analysis::StorageMap& storages,
+          const std::vector<ir::NodeId>& order);
+
+  // Positions in `order` of the nodes with an operand in the storage, ascending. Square sums are
+  // apart: all of them fill one row, each a cell of its own.
+  std::span<const int32_t> by_square_sums(int64_t key) const { return square_sums_.of(slot(key)); }
+  std::span<const int32_t> by_others(int64_t key) const { return others_.of(slot(key)); }
+
+ private:
+  struct Lists {
+    std::vector<size_t> first;  // by storage, and the end
+    std::vector<int32_t> positions;
+    std::span<const int32_t> of(size_t slot) const {
+      return {positions.data() + first[slot], first[slot + 1] - first[slot]};
+    }
+  };
+  size_t slot(int64_t key) const {
+    return key < 0 ? static_cast<size_t>(-1 - key) : state_ + static_cast<size_t>(key);
+  }
+
+  size_t state_;  // entries
+  Lists square_sums_, others_;
+};
+
+}  // namespace dc::schedule
