@@ -19,6 +19,7 @@
 #include "runtime/train/settings.h"
 #include "runtime/train/signals.h"
 #include "runtime/train/train.h"
+#include "runtime/verify/verify.h"
 #include "src/base/file.h"
 #include "src/base/mapped_inputs.h"
 #include "src/base/refused.h"

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "cli/machine.h"
 #include "runtime/comm/agreement.h"
+#include "runtime/measure/machine.h"
 #include "runtime/measure/measure.h"
 #include "runtime/measure/recorded.h"
 #include "runtime/plan/timeline.h"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Checks who includes whom against the allow-list below. Exits 1 and lists every violation.
+"""Checks who includes whom. Exits 1 and lists every violation.
 
-The map is the one of README.md: base < ir < {frontend, profile, analysis} < {cost, layout} < sim < passes < search < plan < cache in src,
-{plan, device} < {memory, comm, kernel} < {exec, checkpoint} < {train, measure, page} in runtime. src and runtime share schemas and src/base; runtime/plan may be used by
-src/{plan,sim,cache}. Heavy or foreign headers stay where they belong.
+Two rules. A folder may include headers of lower layers of its tree only (the lists below; src and runtime share src/base). And what a file includes must be declared: the
+target that the header belongs to is among the dependencies of the file's target in CMake, for a header among the public ones (DEPS), directly or through public ones.
+Heavy or foreign headers stay where they belong.
 """
 
 import pathlib
@@ -12,63 +12,125 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-SRC = {
-    "base": set(),
-    "ir": set(),
-    "frontend": {"ir"},
-    "profile": {"ir"},
-    "analysis": {"ir"},
-    "cost": {"ir", "profile", "analysis"},
-    "layout": {"ir", "profile", "analysis", "cost"},
-    "sim": {"ir", "profile", "analysis", "cost", "layout"},
-    "passes": {"ir", "profile", "analysis", "cost", "layout", "sim"},
-    "search": {"ir", "profile", "analysis", "cost", "layout", "sim", "passes"},
-    "plan": {"ir", "profile", "analysis", "cost", "layout", "sim", "passes", "search"},
-    "cache": {"ir", "profile", "analysis", "cost", "layout", "sim", "passes", "search", "plan"},
+# From the lowest to the highest; folders of one line do not see each other.
+LAYERS = {
+    "src": [
+        ["base"],
+        ["ir"],
+        ["frontend", "profile", "analysis"],
+        ["cost"],
+        ["layout"],
+        ["sim"],
+        ["schedule"],
+        ["passes"],
+        ["passes/shard", "passes/recompute", "passes/offload", "passes/overlap"],
+        ["passes/published"],
+        ["search", "plan"],
+        ["cache"],
+        ["driver"],
+    ],
+    "runtime": [["plan"], ["verify", "report", "device"], ["memory"], ["comm", "kernel"], ["exec", "checkpoint"], ["train", "measure", "page"]],
 }
-DOOR = {"plan", "sim", "cache"}  # folders of src that may use runtime/plan
-RUNTIME = {
-    "plan": set(),
-    "device": set(),
-    "memory": {"plan", "device"},
-    "comm": {"plan", "device", "memory"},
-    "kernel": {"plan", "device", "memory"},
-    "exec": {"plan", "device", "memory", "comm", "kernel"},
-    "checkpoint": {"plan", "device", "memory", "comm", "kernel"},
-    "train": {"plan", "device", "memory", "comm", "kernel", "checkpoint", "exec"},
-    "measure": {"plan", "device", "memory", "comm", "kernel", "exec"},
-    "page": {"plan", "device", "memory", "comm", "kernel", "exec"},
-}
+# Folders of runtime that the compiler may use, and which of its folders may.
+SHARED = {"plan": {"plan", "sim", "cache", "driver"}, "verify": {"cache", "driver"}, "comm": {"driver"}, "measure": {"driver"}}
 # Foreign headers: pattern -> where they may appear (prefix of the path, suffix of the file name).
 FOREIGN = {
     r"(ATen|c10|torch)/": [("runtime/kernel/aten", (".h", ".cpp"))],
     r"mpi\.h": [("runtime/comm", (".cpp",)), ("tests/runtime/comm", (".cpp",))],
     r"nccl\.h": [("runtime/comm", (".cpp",))],
-    r"flatbuffers/|schemas/": [("runtime/plan", (".cpp",)), ("tests/runtime/plan", (".cpp",))],
+    r"flatbuffers/|schemas/": [("runtime/plan", (".cpp",)), ("tests/runtime/plan", (".cpp",)), ("tests/runtime/verify", (".cpp",))],
     r"nlohmann/": [("src/base", (".cpp",)), ("src/frontend", (".cpp",)), ("src/profile", (".cpp",))],
     r"CLI/": [("cli", (".cpp",))],
     r"openssl/|zlib\.h": [("src/base", (".cpp",)), ("tests/src/archive", (".h", ".cpp"))],
 }
-# src/base/archive is a library of its own above base; the rest of base stands on the standard library.
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^">]+)[">]')
+LIBRARY = re.compile(r"dc_library\((\w+)(.*?)\)", re.DOTALL)
 
 
-def may_include(path, target):
-    """True if the file at `path` may include the project header `target`; both as tuples of parts."""
-    top, folder = path[0], path[1] if len(path) > 2 else ""
-    goal, inner = target[0], target[1] if len(target) > 2 else ""
-    if top in ("cli", "tests", "examples"):
+def folder_of(path):
+    """("src", "passes/offload") of src/passes/offload/offload.h: the deepest folder that LAYERS names."""
+    top, inner = path.parts[0], path.parts[1:-1]
+    known = {name for layer in LAYERS.get(top, []) for name in layer}
+    while inner and "/".join(inner) not in known:
+        inner = inner[:-1]
+    return top, "/".join(inner)
+
+
+def height(top, folder):
+    for number, layer in enumerate(LAYERS[top]):
+        if folder in layer:
+            return number
+    return None
+
+
+def may_see(source, target):
+    """True if a file of folder `source` may include a header of folder `target`; both as folder_of gives them."""
+    (top, folder), (goal, inner) = source, target
+    if top not in LAYERS or source == target or target == ("src", "base"):
         return True
-    if (goal, inner) == (top, folder) or (goal, inner) == ("src", "base"):
-        return True
-    if top == "src":
-        if goal == "src":
-            return inner in SRC.get(folder, set())
-        return (goal, inner) == ("runtime", "plan") and folder in DOOR
-    return goal == "runtime" and inner in RUNTIME.get(folder, set())
+    if top != goal:
+        return top == "src" and folder in SHARED.get(inner, set())
+    low, high = height(goal, inner), height(top, folder)
+    return low is not None and high is not None and low < high
 
 
-def violations(path):
+class Target:
+    """A library as CMake declares it."""
+
+    def __init__(self, name, folder, body):
+        words = {"SOURCES": [], "DEPS": [], "PRIVATE_DEPS": []}
+        current = None
+        for word in re.sub(r"#.*", "", body).split():
+            if word in words:
+                current = word
+            elif current:
+                words[current].append(word)
+        self.name, self.public, self.private = name, words["DEPS"], words["PRIVATE_DEPS"]
+        self.sources = {(folder / source).as_posix() for source in words["SOURCES"]}
+        self.stems = {source.rsplit(".", 1)[0] for source in self.sources}
+
+
+class Targets:
+    """All libraries, with the files that belong to them."""
+
+    def __init__(self):
+        self.by_name, self.by_folder = {}, {}
+        for lists in sorted(path for top in LAYERS for path in (ROOT / top).rglob("CMakeLists.txt")):
+            folder = lists.parent.relative_to(ROOT)
+            for name, body in LIBRARY.findall(lists.read_text(encoding="utf-8")):
+                target = Target(name, folder, body)
+                self.by_name[name] = target
+                self.by_folder.setdefault(folder.as_posix(), []).append(target)
+
+    def of(self, path):
+        """The targets that `path` may belong to: of its source, or of the source with a header's name; of any other header all of the folder."""
+        text, stem = path.as_posix(), path.as_posix().rsplit(".", 1)[0]
+        near = self.by_folder.get(path.parent.as_posix(), [])
+        exact = [target for target in near if text in target.sources or stem in target.stems]
+        return exact if exact or path.suffix == ".cpp" else near
+
+    def visible(self, target, header):
+        """Names of the targets whose headers a file of `target` may include."""
+        seen, queue = {target.name}, list(target.public) + ([] if header else list(target.private))
+        while queue:
+            name = queue.pop()
+            if name not in seen:
+                seen.add(name)
+                queue += self.by_name[name].public if name in self.by_name else []
+        return seen
+
+
+def undeclared(path, goal, targets):
+    """The missing dependency of `path`'s target on the header `goal`, or none."""
+    wanted, of_path = {target.name for target in targets.of(goal)}, targets.of(path)
+    is_header = path.suffix == ".h"
+    if not wanted or not of_path or any(wanted & targets.visible(target, is_header) for target in of_path):
+        return None
+    owners = " or ".join(target.name for target in of_path)
+    return f"{owners} does not declare {' or '.join(sorted(wanted))} in {'DEPS' if is_header else 'DEPS or PRIVATE_DEPS'}"
+
+
+def violations(path, targets):
     relative = path.relative_to(ROOT)
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         found = INCLUDE.match(line)
@@ -76,9 +138,12 @@ def violations(path):
             continue
         target = found.group(1)
         where = f"{relative}:{number}"
-        parts = tuple(target.split("/"))
-        if parts[0] in ("src", "runtime", "cli") and not may_include(relative.parts, parts):
-            yield f"{where}: {'/'.join(relative.parts[:-1])} may not include {target}"
+        goal = pathlib.PurePosixPath(target)
+        if goal.parts[0] in LAYERS:
+            if not may_see(folder_of(relative), folder_of(goal)):
+                yield f"{where}: {relative.parent} may not include {target}"
+            elif relative.parts[0] in LAYERS and (missing := undeclared(relative, goal, targets)):
+                yield f"{where}: {target}: {missing}"
         for pattern, homes in FOREIGN.items():
             if not re.match(pattern, target):
                 continue
@@ -87,17 +152,17 @@ def violations(path):
 
 
 def main():
-    problems, files = [], 0
+    problems, files, targets = [], 0, Targets()
     for top in ("src", "runtime", "cli", "tests"):
         for path in sorted((ROOT / top).rglob("*")):
             if path.suffix in (".h", ".cpp"):
                 files += 1
-                problems += violations(path)
+                problems += violations(path, targets)
     for problem in problems:
         print(problem)
     if not files:
         print("no source files found")
-    print(f"{files} files, {len(problems)} violations")
+    print(f"{files} files, {len(targets.by_name)} targets, {len(problems)} violations")
     return 1 if problems or not files else 0
 
 

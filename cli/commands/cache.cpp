@@ -3,7 +3,7 @@
 #include <ctime>
 
 #include "cli/commands/commands.h"
-#include "runtime/plan/report.h"
+#include "runtime/report/report.h"
 #include "src/base/text.h"
 #include "src/cache/plan_cache.h"
 

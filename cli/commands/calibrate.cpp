@@ -2,6 +2,7 @@
 
 #include "cli/commands/commands.h"
 #include "runtime/plan/file.h"
+#include "runtime/verify/verify.h"
 #include "src/base/text.h"
 #include "src/profile/profile_file.h"
 #include "src/sim/calibrate.h"

@@ -4,8 +4,9 @@
 #include "runtime/exec/trace_reader.h"
 #include "runtime/page/page.h"
 #include "runtime/plan/file.h"
-#include "runtime/plan/memory_report.h"
-#include "runtime/plan/report.h"
+#include "runtime/report/memory_report.h"
+#include "runtime/report/report.h"
+#include "runtime/verify/verify.h"
 #include "src/base/file.h"
 
 namespace dc::cli {

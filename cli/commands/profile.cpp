@@ -1,11 +1,8 @@
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 
 #include "cli/commands/commands.h"
-#include "cli/commands/model.h"
-#include "cli/machine.h"
 #include "cli/rank_threads.h"
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/job_key.h"
@@ -13,10 +10,8 @@
 #include "runtime/measure/measure.h"
 #include "src/base/file.h"
 #include "src/base/refused.h"
-#include "src/base/text.h"
-#include "src/cost/analytic.h"
-#include "src/cost/profiled.h"
-#include "src/plan/compile.h"
+#include "src/driver/model.h"
+#include "src/driver/profile.h"
 #include "src/profile/profile_file.h"
 
 namespace dc::cli {
@@ -55,81 +50,26 @@ class ProgressBar {
   double kernels_;
 };
 
-// The step of one rank with everything resident: the kernels of every other plan are the same, or
-// the same ops on shards.
-Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, int threads,
-                                          const cost::CostModel& cost) {
-  plan::CompileOptions options;
-  options.threads = threads;
-  options.chain = "zero0";
-  return plan::compile(step, options, cost);
-}
-
-Result<std::vector<base::KernelMeasurement>> measure_model(const ir::Step& step, int threads,
-                                                           runtime::Communicator& control,
-                                                           const runtime::Progress& progress) {
-  const cost::AnalyticCost generic(threads);
-  DC_ASSIGN_OR_RETURN(const runtime::plan::Plan estimated, one_rank_plan(step, threads, generic));
-  DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> rows,
-                      runtime::measure_scratch(estimated));
-  // The plan that runs reserves what the kernels really need.
-  profile::Profile scratch_only;
-  scratch_only.measurements.kernels = rows;
-  const cost::ProfiledCost measured(scratch_only, generic);
-  DC_ASSIGN_OR_RETURN(const runtime::plan::Plan plan, one_rank_plan(step, threads, measured));
-  return runtime::measure_kernels(plan, std::move(rows), control, {}, progress);
-}
-
-// What a collective carries at most: the largest parameter, or a bucket of several.
-int64_t largest_collective(const ir::Step& step) {
-  constexpr int64_t kBucket = int64_t{64} << 20;
-  int64_t largest = 0, all = 0;
-  for (const ir::Parameter& parameter : step.parameters) {
-    largest = std::max(largest, parameter.numel() * 4);
-    all += parameter.numel() * 4;
-  }
-  return std::max(largest, std::min(all, kBucket));
-}
-
 // What can go wrong before anything is measured; the output is rank 0's.
-Status make_ready(const ProfileArguments& arguments, int rank, Model& model) {
+Status make_ready(const ProfileArguments& arguments, int rank, driver::Model& model) {
   if (rank == 0) DC_RETURN_IF_ERROR(base::check_writable(arguments.output));
-  DC_ASSIGN_OR_RETURN(model, read_model(arguments.model, "", arguments.dims));
+  DC_ASSIGN_OR_RETURN(model, driver::read_model(arguments.model, "", arguments.dims));
   return {};
-}
-
-// Those of rank 0; every rank measures, as all of them copy in a step.
-Result<std::vector<base::CopyMeasurement>> copies(const ProfileArguments& arguments,
-                                                  runtime::Communicator& control) {
-  auto measured = runtime::measure_copies(arguments.offload_dir);
-  DC_RETURN_IF_ERROR(
-      runtime::agree(control, measured.ok() ? Status() : measured.status(), "measuring copies"));
-  return measured;
 }
 
 Status measure(const ProfileArguments& arguments, const runtime::LaunchInfo& launch,
                runtime::Job& job) {
   runtime::Communicator& control = job.control();
-  Model model;
+  driver::Model model;
   DC_RETURN_IF_ERROR(
       runtime::agree(control, make_ready(arguments, launch.rank, model), "getting ready"));
   ProgressBar bar(launch.rank == 0 && isatty(STDERR_FILENO), launch.world > 1);
   const runtime::Progress progress = [&](double fraction, std::string_view what) {
     bar.show(fraction, what);
   };
-  base::Measurements all;
-  DC_ASSIGN_OR_RETURN(all.kernels, measure_model(model.step, arguments.threads, control, progress));
-  if (launch.world > 1) {
-    DC_ASSIGN_OR_RETURN(runtime::CollectiveSweep swept,
-                        runtime::measure_collectives(job, largest_collective(model.step),
-                                                     arguments.threads, progress));
-    all.collectives = std::move(swept.alone);
-    all.beside_compute = std::move(swept.beside_compute);
-  }
-  DC_ASSIGN_OR_RETURN(all.copies, copies(arguments, control));
-  all.complete = {true, launch.world > 1, launch.world > 1, true};
-  all.model_digest = model.step.model_digest;
-  all.machine = machine_of(launch, control, arguments.threads);
+  DC_ASSIGN_OR_RETURN(const base::Measurements all,
+                      driver::measure(model.step, {arguments.offload_dir, arguments.threads},
+                                      launch, job, progress));
   Status written;
   if (launch.rank == 0) written = profile::write_profile(arguments.output, all);
   DC_RETURN_IF_ERROR(runtime::agree(control, std::move(written), "writing the profile"));

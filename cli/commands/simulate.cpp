@@ -3,7 +3,8 @@
 
 #include "cli/commands/commands.h"
 #include "runtime/plan/file.h"
-#include "runtime/plan/report.h"
+#include "runtime/report/report.h"
+#include "runtime/verify/verify.h"
 #include "src/base/json_writer.h"
 #include "src/base/text.h"
 #include "src/cost/costs.h"

@@ -4,10 +4,10 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/plan/fail.h"
+#include "runtime/plan/bad_plan.h"
 #include "runtime/plan/file.h"
 #include "runtime/plan/schema_version.h"
-#include "runtime/plan/verify.h"
+#include "runtime/plan/structure.h"
 #include "schemas/plan_generated.h"
 #include "src/base/file.h"
 #include "src/base/sha256.h"
@@ -431,14 +431,13 @@ base::Result<Plan> decode(std::span<const uint8_t> file) {
   return decode_payload(file.subspan(kHeaderBytes));
 }
 
-base::Result<Loaded> load(const std::string& path) {
+base::Result<Loaded> read(const std::string& path) {
   DC_ASSIGN_OR_RETURN(const base::MappedFile file, base::MappedFile::open(path));
   const auto in_file = [&](Status status) { return std::move(status).add_context("in " + path); };
   auto digest = check_header(file.bytes());
   if (!digest.ok()) return in_file(std::move(digest).status());
   auto plan = decode_payload(file.bytes().subspan(kHeaderBytes));
   if (!plan.ok()) return in_file(std::move(plan).status());
-  if (Status meaning = verify_meaning(*plan); !meaning.ok()) return in_file(std::move(meaning));
   return Loaded{std::move(*plan), std::move(*digest)};
 }
 

@@ -305,8 +305,4 @@ struct Plan {
   int32_t world() const;
 };
 
-std::string to_text(const Plan& plan);  // stable, complete: `dcc inspect --as=text`
-std::string to_json(const Plan& plan);
-std::string summary(const Plan& plan);
-
 }  // namespace dc::runtime::plan

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "runtime/plan/file.h"
+#include "runtime/verify/verify.h"
 #include "src/base/file.h"
 #include "src/base/sha256.h"
 

@@ -5,8 +5,8 @@
 #include <cstdlib>
 
 #include "src/cost/analytic.h"
+#include "src/driver/compile_step.h"
 #include "src/frontend/import.h"
-#include "src/plan/compile.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/memory_file.h"
 #include "tests/src/archive/zip_builder.h"
@@ -32,9 +32,9 @@ void try_file(std::string_view bytes) {
   const auto again = ir::parse(text);
   if (!again.ok() || ir::print(*again) != text) std::abort();
   static const cost::AnalyticCost costs(1);
-  plan::CompileOptions options;
+  driver::CompileOptions options;
   options.world = 2;
-  const auto plan = plan::compile(std::move(*step), options, costs);
+  const auto plan = driver::compile_step(std::move(*step), options, costs);
   if (!plan.ok() && plan.status().to_string().empty()) std::abort();
 }
 

@@ -6,7 +6,9 @@
 #include <string>
 
 #include "runtime/plan/file.h"
-#include "runtime/plan/memory_report.h"
+#include "runtime/report/memory_report.h"
+#include "runtime/report/report.h"
+#include "runtime/verify/verify.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace {

@@ -4,6 +4,8 @@
 #include <random>
 #include <sstream>
 
+#include "src/passes/pass_manager.h"
+
 namespace dc::test {
 namespace {
 
@@ -98,8 +100,8 @@ RandomCase RandomCase::reference() const {
   return plain;
 }
 
-plan::CompileOptions RandomCase::options(int64_t reference_bytes) const {
-  plan::CompileOptions options;
+driver::CompileOptions RandomCase::options(int64_t reference_bytes) const {
+  driver::CompileOptions options;
   options.world = world;
   options.accumulation = accumulation;
   options.passes.reduction_order = order;

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "src/plan/compile.h"
+#include "src/driver/compile_step.h"
 
 namespace dc::test {
 
@@ -23,7 +23,7 @@ struct RandomCase {
   int effort = 48;    // of the search
   std::string chain;  // passes, or "auto"
 
-  plan::CompileOptions options(int64_t reference_bytes) const;
+  driver::CompileOptions options(int64_t reference_bytes) const;
   // The plan whose numbers all cases with these facts must have: ZeRO 3, just in time, no budget.
   RandomCase reference() const;
 };

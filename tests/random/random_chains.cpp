@@ -104,7 +104,7 @@ class Sweep {
       return "";
     }
     for (const std::string& note : plan->plan.notes) {
-      if (note.starts_with(plan::kLeftOut)) return note;
+      if (note.starts_with(driver::kLeftOut)) return note;
     }
     ++verified_;
     searches_ += one.chain == "auto";

@@ -5,6 +5,7 @@
 
 #include "runtime/comm/rendezvous.h"
 #include "runtime/train/train.h"
+#include "runtime/verify/verify.h"
 #include "src/base/archive/safetensors.h"
 #include "src/cost/costs.h"
 #include "src/frontend/import.h"
@@ -82,8 +83,9 @@ Result<runtime::plan::Loaded> compile_case(const RandomCase& one, const std::str
   import.config = config_of(one);
   DC_ASSIGN_OR_RETURN(ir::Step step, frontend::import_archive(folder + "/" + one.model, import));
   const cost::Costs costs(profile_of(one), 1);
-  DC_ASSIGN_OR_RETURN(const runtime::plan::Plan plan,
-                      plan::compile(std::move(step), one.options(reference_bytes), costs.model()));
+  DC_ASSIGN_OR_RETURN(
+      const runtime::plan::Plan plan,
+      driver::compile_step(std::move(step), one.options(reference_bytes), costs.model()));
   const std::string bytes = runtime::plan::encode(plan);
   DC_ASSIGN_OR_RETURN(
       runtime::plan::Plan decoded,

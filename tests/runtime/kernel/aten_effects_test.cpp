@@ -3,7 +3,7 @@
 #include <fstream>
 #include <set>
 
-#include "runtime/plan/effects.h"
+#include "runtime/verify/effects.h"
 #include "tests/runtime/kernel/aten_cases.h"
 
 namespace dc::runtime {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <map>
 
-#include "runtime/plan/effects.h"
+#include "runtime/verify/effects.h"
 #include "src/base/step_scalars.h"
 #include "src/ir/ops.h"
 #include "tests/runtime/kernel/kernel_bench.h"

@@ -12,6 +12,8 @@
 
 #include "runtime/plan/file.h"
 #include "runtime/plan/schema_version.h"
+#include "runtime/report/report.h"
+#include "runtime/verify/verify.h"
 #include "schemas/plan_generated.h"
 #include "tests/runtime/plan/plan_builder.h"
 

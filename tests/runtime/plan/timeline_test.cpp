@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/plan/file.h"
+#include "runtime/verify/verify.h"
 #include "tests/runtime/plan/plan_builder.h"
 
 namespace dc::runtime::plan {

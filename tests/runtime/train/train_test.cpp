@@ -9,6 +9,7 @@
 #include "runtime/train/data.h"
 #include "runtime/train/metrics.h"
 #include "runtime/train/weights.h"
+#include "runtime/verify/verify.h"
 #include "src/base/archive/safetensors.h"
 #include "src/base/json.h"
 #include "tests/runtime/train/scratch_folder.h"

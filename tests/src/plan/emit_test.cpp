@@ -1,4 +1,6 @@
 #include "src/plan/emit.h"
+#include "runtime/report/report.h"
+#include "runtime/verify/verify.h"
 
 #include <gtest/gtest.h>
 

@@ -8,8 +8,8 @@
 
 #include "runtime/measure/measure.h"
 #include "src/cost/costs.h"
+#include "src/driver/compile_step.h"
 #include "src/frontend/import.h"
-#include "src/plan/compile.h"
 #include "src/sim/what_if.h"
 
 namespace dc::sim {
@@ -25,12 +25,12 @@ rp::Plan compiled(const std::string& middle) {
   base::Result<ir::Step> step =
       frontend::import_archive(std::string(DC_SOURCE_DIR) + "/tests/data/mlp.pt2");
   EXPECT_TRUE(step.ok()) << step.status().to_string();
-  plan::CompileOptions options;
+  driver::CompileOptions options;
   options.world = 4;
   options.own_passes = "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule" +
                        middle + ",layout-arenas";
   const cost::Costs costs(std::nullopt, 1);
-  base::Result<rp::Plan> plan = plan::compile(std::move(*step), options, costs.model());
+  base::Result<rp::Plan> plan = driver::compile_step(std::move(*step), options, costs.model());
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   return std::move(*plan);
 }

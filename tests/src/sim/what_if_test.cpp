@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "src/cost/costs.h"
+#include "src/driver/compile_step.h"
 #include "src/frontend/import.h"
-#include "src/plan/compile.h"
 
 namespace dc::sim {
 namespace {
@@ -33,11 +33,11 @@ rp::Plan compiled(const std::string& passes, const cost::CostModel& cost, int ac
   base::Result<ir::Step> step =
       frontend::import_archive(std::string(DC_SOURCE_DIR) + "/tests/data/mlp.pt2");
   EXPECT_TRUE(step.ok()) << step.status().to_string();
-  plan::CompileOptions options;
+  driver::CompileOptions options;
   options.world = 4;
   options.accumulation = accumulation;
   options.own_passes = passes;
-  base::Result<rp::Plan> plan = plan::compile(std::move(*step), options, cost);
+  base::Result<rp::Plan> plan = driver::compile_step(std::move(*step), options, cost);
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   return std::move(*plan);
 }

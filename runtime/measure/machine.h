@@ -1,0 +1,26 @@
+// What a profile says about the machine that it was measured on.
+#pragma once
+
+#include <unistd.h>
+
+#include <string>
+
+#include "runtime/comm/rendezvous.h"
+#include "runtime/measure/measure.h"
+#include "src/base/build_id.h"
+#include "src/base/measurements.h"
+
+namespace dc::runtime {
+
+inline base::MachineIdentity machine_of(const LaunchInfo& launch, const Communicator& control,
+                                        int threads) {
+  return {cpu_name(),
+          std::string(base::build_id()),
+          std::string(control.name()),
+          std::string(name(launch.launcher)),
+          static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN)),
+          launch.world,
+          threads};
+}
+
+}  // namespace dc::runtime

@@ -1,0 +1,143 @@
+#include "runtime/report/report.h"
+
+#include "runtime/plan/extent.h"
+#include "runtime/plan/names.h"
+#include "runtime/plan/state_entries.h"
+#include "runtime/report/memory_report.h"
+
+namespace dc::runtime::plan {
+namespace {
+
+using base::JsonWriter;
+
+constexpr const char* kFigureNames[kFigureOrigins] = {"measured", "interpolated", "extrapolated",
+                                                      "table"};
+
+void write_parameters(JsonWriter& json, const Plan& plan) {
+  const ParameterFacts facts = parameter_facts(plan);
+  json.key("parameters").begin_object();
+  json.field("count", facts.count).field("elements", facts.elements).field("bytes", facts.bytes);
+  json.field("trainable_elements", facts.trainable_elements);
+  json.field("resident", facts.resident).field("gathered", facts.gathered);
+  json.field("sharded_state", facts.sharded_state);
+  json.field("optimizer", optimizer_name(plan.optimizer.kind));
+  json.field("clipped", plan.optimizer.clip);
+  json.end_object();
+}
+
+void write_kinds(JsonWriter& json, const char* key, const BytesPerKind& bytes) {
+  json.key(key).begin_object();
+  for (size_t k = 0; k < kSliceKinds; ++k) json.field(name(static_cast<SliceKind>(k)), bytes[k]);
+  json.end_object();
+}
+
+void write_memory(JsonWriter& json, const Plan& plan) {
+  const Peak peak = find_peak(plan, Space::Device);
+  json.key("memory").begin_object();
+  json.key("arena_bytes").begin_object();
+  for (size_t i = 0; i < plan.arena_bytes.size(); ++i) {
+    json.field(name(static_cast<Space>(i)), plan.arena_bytes[i]);
+  }
+  json.end_object();
+  json.field("scratch_is_estimated", scratch_is_estimated(plan));
+  write_kinds(json, "kept", kept_bytes(plan));
+  json.key("peak").begin_object();
+  const Program& program = plan.programs[static_cast<size_t>(peak.program)];
+  json.field("bytes", peak.bytes).field("program", program.name).field("index", peak.index);
+  const auto index = static_cast<size_t>(peak.index);
+  if (index < program.instructions.size()) {
+    json.field("op", program.instructions[index].op);
+    json.field("module", program.instructions[index].module);
+  }
+  write_kinds(json, "by_kind", peak.by_kind);
+  json.end_object();
+  json.end_object();
+}
+
+void write_prediction(JsonWriter& json, const Plan& plan) {
+  const Prediction& p = plan.prediction;
+  json.key("prediction").begin_object();
+  write_timing(json, p);
+  json.end_object();
+  json.key("copied_bytes").begin_object();
+  json.field("out", p.copied_out_bytes).field("in", p.copied_in_bytes).end_object();
+  json.key("wire_bytes").begin_object();
+  for (size_t i = 0; i < p.wire_bytes.size(); ++i) {
+    json.field(name(static_cast<CollectiveKind>(i)), p.wire_bytes[i]);
+  }
+  json.end_object();
+}
+
+}  // namespace
+
+ParameterFacts parameter_facts(const Plan& plan) {
+  ParameterFacts facts;
+  for (const Parameter& parameter : plan.parameters) {
+    const int64_t elements = element_count(parameter.sizes).value_or(0);
+    ++facts.count;
+    facts.elements += elements;
+    facts.bytes += elements * base::byte_size(parameter.dtype);
+    if (parameter.trainable) facts.trainable_elements += elements;
+  }
+  const ParameterStates states(plan);
+  for (size_t i = 0; i < plan.parameters.size(); ++i) {
+    ++(states.resident(i) ? facts.resident : facts.gathered);
+    const StateEntry& value = plan.state[static_cast<size_t>(states.authoritative(i))];
+    if (plan.parameters[i].trainable && flat_shard(value) > 0) ++facts.sharded_state;
+  }
+  return facts;
+}
+
+void write_remark(JsonWriter& json, const base::Remark& remark) {
+  json.field("pass", remark.pass).field("code", remark.code);
+  json.key("subjects").begin_array();
+  for (const base::RemarkSubject& subject : remark.subjects) {
+    json.begin_object().field("kind", name(subject.kind)).field("id", subject.id).end_object();
+  }
+  json.end_array();
+  json.key("numbers").begin_object();
+  for (const base::RemarkNumber& number : remark.numbers) json.field(number.name, number.value);
+  json.end_object();
+  json.field("text", remark.text);
+}
+
+void write_timing(JsonWriter& json, const Prediction& p) {
+  json.field("step_ns", p.step_ns).field("compute_ns", p.compute_ns);
+  json.field("communication_ns", p.communication_ns).field("origin", p.origin);
+  json.field("copy_ns", p.copy_ns).field("contention_ns", p.contention_ns);
+  if (!p.bounds_ns.empty()) {
+    json.key("bounds_ns").begin_object();
+    for (size_t i = 0; i < kBounds; ++i) json.field("b" + std::to_string(i), p.bounds_ns[i]);
+    json.field("without_norm", p.without_norm_ns).end_object();
+  }
+  if (!p.figures_ns.empty()) {
+    json.key("figures_ns").begin_object();
+    for (size_t i = 0; i < kFigureOrigins; ++i) json.field(kFigureNames[i], p.figures_ns[i]);
+    json.end_object();
+  }
+}
+
+bool scratch_is_estimated(const Plan& plan) { return plan.profile_digest.empty(); }
+
+void write_report(JsonWriter& json, const Plan& plan) {
+  json.field("plan", plan.name).field("chain", plan.chain).field("world", plan.world());
+  json.field("threads", plan.threads).field("accumulation", plan.accumulation);
+  json.field("options", plan.options).field("compiler", plan.compiler);
+  json.field("model_digest", plan.model_digest).field("profile_digest", plan.profile_digest);
+  json.field("options_digest", plan.options_digest);
+  write_parameters(json, plan);
+  write_memory(json, plan);
+  write_prediction(json, plan);
+  json.key("remarks").begin_array();
+  for (const base::Remark& remark : plan.remarks) {
+    json.begin_object();
+    write_remark(json, remark);
+    json.end_object();
+  }
+  json.end_array();
+  json.key("notes").begin_array();
+  for (const std::string& note : plan.notes) json.string(note);
+  json.end_array();
+}
+
+}  // namespace dc::runtime::plan

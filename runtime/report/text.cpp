@@ -1,0 +1,409 @@
+// `dcc inspect --as=text`: one line per thing, in table order, the same bytes everywhere. Complete
+// but for the bytes of constants, which are shown as their SHA-256.
+#include <span>
+
+#include "runtime/plan/names.h"
+#include "runtime/plan/plan.h"
+#include "runtime/plan/schema_version.h"
+#include "src/base/json_writer.h"
+#include "src/base/sha256.h"
+
+namespace dc::runtime::plan {
+namespace {
+
+bool is_plain(std::string_view word) {
+  if (word.empty()) return false;
+  for (char c : word) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       std::string_view("_.:/*+-").find(c) != std::string_view::npos;
+    if (!plain) return false;
+  }
+  return true;
+}
+
+class TextDump {
+ public:
+  explicit TextDump(const Plan& plan) : plan_(plan) {}
+  std::string run();
+
+ private:
+  // A word as it is, anything else as a JSON string.
+  TextDump& word(std::string_view w) {
+    if (is_plain(w)) {
+      out_ += w;
+    } else {
+      base::append_json_string(out_, w);
+    }
+    return *this;
+  }
+  TextDump& raw(std::string_view s) {
+    out_ += s;
+    return *this;
+  }
+  TextDump& number(int64_t v) {
+    out_ += std::to_string(v);
+    return *this;
+  }
+  TextDump& real(double v) {
+    base::append_json_real(out_, v);
+    return *this;
+  }
+  TextDump& id(int64_t tensor) { return tensor < 0 ? raw("-") : raw("%").number(tensor); }
+  TextDump& index(int64_t value) { return value < 0 ? raw("-") : number(value); }
+  template <typename Items, typename Print>
+  TextDump& list(const Items& items, Print print) {
+    raw("[");
+    bool first = true;
+    for (const auto& item : items) {
+      if (!first) raw(",");
+      first = false;
+      print(item);
+    }
+    return raw("]");
+  }
+  TextDump& numbers(std::span<const int64_t> values) {
+    return list(values, [&](int64_t v) { number(v); });
+  }
+  TextDump& ids(std::span<const int32_t> values) {
+    return list(values, [&](int32_t v) { id(v); });
+  }
+  TextDump& type(DType dtype, std::span<const int64_t> sizes) {
+    return raw(base::name(dtype)).numbers(sizes);
+  }
+  TextDump& line(const char* key, std::string_view value) {
+    return raw(key).raw(" ").word(value).raw("\n");
+  }
+  const Slice& slice_of(int32_t tensor) const {
+    return plan_.slices[static_cast<size_t>(plan_.tensors[static_cast<size_t>(tensor)].slice)];
+  }
+
+  void head();
+  void ranks();
+  void memory();
+  void placement(const std::vector<AxisPlacement>& axes);
+  void state();
+  void parameters();
+  void initializer(const Initializer& i);
+  void record(const ArchiveRecord& r);
+  void optimizer();
+  void prediction();
+  void argument(const Arg& arg);
+  void operation(const Instruction& in);
+  void instruction(const Program& program, size_t index);
+  void programs();
+
+  const Plan& plan_;
+  std::string out_;
+};
+
+void TextDump::head() {
+  line("plan", plan_.name);
+  raw("schema ").number(kSchemaMajor).raw(".").number(kSchemaMinor).raw("\n");
+  line("compiler", plan_.compiler);
+  line("model", plan_.model_digest);
+  for (const std::string& digest : plan_.step_digest) line("step", digest);
+  line("profile", plan_.profile_digest);
+  line("options", plan_.options_digest);
+  line("option-text", plan_.options);
+  line("chain", plan_.chain);
+  line("passes", plan_.passes);
+  line("updates", plan_.updates_by_range ? "by-range" : "all-or-none");
+  raw("threads ").number(plan_.threads).raw("\n");
+  raw("accumulation ").number(plan_.accumulation).raw("\n");
+  for (const std::string& note : plan_.notes) line("note", note);
+  for (const base::Remark& remark : plan_.remarks) {
+    raw("remark ").word(remark.pass).raw(" ").raw(describe_facts(remark)).raw(" ");
+    word(remark.text).raw("\n");
+  }
+}
+
+void TextDump::ranks() {
+  raw("mesh");
+  for (const auto& [axis, size] : plan_.mesh) raw(" ").word(axis).raw("=").number(size);
+  raw("\n");
+  for (size_t i = 0; i < plan_.streams.size(); ++i) {
+    raw("stream ").number(static_cast<int64_t>(i)).raw(" ").word(plan_.streams[i].name);
+    raw(" ").raw(name(plan_.streams[i].space)).raw("\n");
+  }
+  raw("events ").number(plan_.events).raw("\n");
+  for (size_t i = 0; i < plan_.groups.size(); ++i) {
+    const Group& g = plan_.groups[i];
+    raw("group ").number(static_cast<int64_t>(i)).raw(" axis=").word(g.axis).raw(" ranks=");
+    list(g.ranks, [&](int32_t r) { number(r); });
+    raw(" stream=").index(g.stream).raw("\n");
+  }
+}
+
+void TextDump::memory() {
+  for (size_t i = 0; i < plan_.arena_bytes.size(); ++i) {
+    raw("arena ").raw(name(static_cast<Space>(i))).raw(" ").number(plan_.arena_bytes[i]).raw("\n");
+  }
+  for (size_t i = 0; i < plan_.slices.size(); ++i) {
+    const Slice& s = plan_.slices[i];
+    raw("slice ").number(static_cast<int64_t>(i)).raw(" ").raw(name(s.space)).raw(" @");
+    number(s.offset).raw("+").number(s.bytes);
+    if (s.program >= 0) {
+      raw(" program=").number(s.program).raw(" live=").number(s.first).raw("..").number(s.last);
+    }
+    raw(" kind=").word(name(s.kind)).raw("\n");
+  }
+  for (size_t i = 0; i < plan_.tensors.size(); ++i) {
+    const Tensor& t = plan_.tensors[i];
+    raw("tensor ").id(static_cast<int64_t>(i)).raw(" ").word(t.name).raw(" ");
+    type(t.dtype, t.sizes).raw(" strides=").numbers(t.strides).raw(" slice=").number(t.slice);
+    if (t.offset != 0) raw(" offset=").number(t.offset);
+    if (t.rank_stride != 0) raw(" rank-stride=").number(t.rank_stride);
+    raw("\n");
+  }
+}
+
+// " placement=flat_shard(dp:32)", " placement=whole"
+void TextDump::placement(const std::vector<AxisPlacement>& axes) {
+  raw(" placement=");
+  if (axes.empty()) raw("whole");
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const AxisPlacement& p = axes[i];
+    raw(i > 0 ? "+" : "").raw(name(p.spread)).raw("(");
+    word(plan_.mesh[static_cast<size_t>(p.axis)].first);
+    if (p.spread == Spread::Shard) raw(":dim").number(p.dim);
+    if (p.spread == Spread::FlatShard) raw(":").number(p.shard);
+    raw(")");
+  }
+}
+
+void TextDump::state() {
+  for (const StateEntry& s : plan_.state) {
+    raw("state ").word(s.name).raw(" ").id(s.tensor).raw(" role=").raw(name(s.role));
+    placement(s.placement);
+    if (s.range_of >= 0) raw(" range-of=").number(s.range_of);
+    raw(" source=").raw(name(s.source));
+    if (s.parameter >= 0) raw(" parameter=").number(s.parameter);
+    if (s.buffer >= 0) raw(" buffer=").number(s.buffer);
+    if (!s.data.empty()) {
+      raw(" data=").number(static_cast<int64_t>(s.data.size())).raw(":");
+      raw(base::sha256_hex(std::span<const uint8_t>(s.data)));
+    }
+    raw("\n");
+  }
+  raw("step-scalars slots=").id(plan_.slots).raw(" rng=").id(plan_.rng).raw(" scalars=");
+  id(plan_.scalars).raw(" table=").id(plan_.table).raw(" loss_sum=").id(plan_.loss_sum).raw("\n");
+  for (const Input& i : plan_.inputs) {
+    raw("input ")
+        .word(i.name)
+        .raw(" ")
+        .id(i.tensor)
+        .raw(" role=")
+        .raw(name(i.role))
+        .raw(" range=[");
+    real(i.low).raw(",").real(i.high).raw(i.next ? "] labels=next\n" : "]\n");
+  }
+}
+
+void TextDump::initializer(const Initializer& i) {
+  raw(" init=").raw(name(i.kind)).raw("(").real(i.a).raw(",").real(i.b).raw(")");
+}
+
+void TextDump::record(const ArchiveRecord& r) {
+  if (r.entry.empty()) return;
+  raw(" record=").word(r.entry).raw(":").type(r.dtype, r.sizes).raw(":").numbers(r.strides);
+  raw("+").number(r.offset);
+}
+
+void TextDump::parameters() {
+  for (size_t i = 0; i < plan_.parameters.size(); ++i) {
+    const Parameter& p = plan_.parameters[i];
+    raw("parameter ").number(static_cast<int64_t>(i)).raw(" ").word(p.fqn).raw(" ");
+    type(p.dtype, p.sizes).raw(" shard=").number(p.shard).raw(" group=").number(p.group);
+    if (p.trainable) {
+      raw(" trainable=").number(p.trainable_index).raw(" gradient=").id(p.gradient);
+      raw(" ready=").index(p.gradient_ready);
+    } else {
+      raw(" frozen");
+    }
+    if (!p.aliases.empty())
+      raw(" aliases=").list(p.aliases, [&](const std::string& a) { word(a); });
+    initializer(p.initializer);
+    record(p.record);
+    raw("\n");
+  }
+  for (size_t i = 0; i < plan_.buffers.size(); ++i) {
+    const Buffer& b = plan_.buffers[i];
+    raw("buffer ").number(static_cast<int64_t>(i)).raw(" ").word(b.fqn).raw(" ");
+    type(b.dtype, b.sizes).raw(b.persistent ? " persistent" : " not-persistent");
+    initializer(b.initializer);
+    record(b.record);
+    raw("\n");
+  }
+}
+
+void TextDump::optimizer() {
+  const Optimizer& o = plan_.optimizer;
+  raw("optimizer ").raw(optimizer_name(o.kind)).raw(" clip=").raw(o.clip ? "on:" : "off:");
+  real(o.clip_norm).raw(" seed=").raw(std::to_string(o.seed)).raw(" schedule=");
+  raw(schedule_name(o.schedule)).raw(" warmup=").number(o.warmup_steps).raw(" total=");
+  number(o.total_steps).raw(" final=").real(o.final_lr_fraction).raw("\n");
+  for (const OptimizerGroup& g : o.groups) {
+    raw("optimizer-group ").word(g.match).raw(" lr=").real(g.lr).raw(" weight_decay=");
+    real(g.weight_decay).raw(" betas=[").real(g.beta1).raw(",").real(g.beta2).raw("] eps=");
+    real(g.eps).raw(" momentum=").real(g.momentum).raw(" dampening=").real(g.dampening);
+    raw(g.nesterov ? " nesterov\n" : "\n");
+  }
+}
+
+void TextDump::prediction() {
+  const Prediction& p = plan_.prediction;
+  raw("prediction compute_ns=").number(p.compute_ns).raw(" communication_ns=");
+  number(p.communication_ns).raw(" step_ns=").number(p.step_ns).raw(" peak_bytes=");
+  number(p.peak_bytes).raw(" live_bytes=").number(p.live_bytes).raw(" wire_bytes=");
+  numbers(p.wire_bytes).raw(" origin=").word(p.origin).raw(" copy_ns=").number(p.copy_ns);
+  raw(" copied_out_bytes=").number(p.copied_out_bytes).raw(" copied_in_bytes=");
+  number(p.copied_in_bytes).raw(" contention_ns=").number(p.contention_ns).raw(" bounds_ns=");
+  numbers(p.bounds_ns).raw(" without_norm_ns=").number(p.without_norm_ns).raw(" figures_ns=");
+  numbers(p.figures_ns).raw("\n");
+}
+
+void TextDump::argument(const Arg& arg) {
+  if (!arg.name.empty()) word(arg.name).raw("=");
+  switch (arg.kind) {
+    case ArgKind::None:
+      raw("None");
+      return;
+    case ArgKind::Tensor:
+      id(arg.i);
+      return;
+    case ArgKind::Tensors:
+      list(arg.ints, [&](int64_t v) { id(v); });
+      return;
+    case ArgKind::Int:
+      number(arg.i);
+      return;
+    case ArgKind::Ints:
+      numbers(arg.ints);
+      return;
+    case ArgKind::Float:
+      real(arg.f);
+      return;
+    case ArgKind::Floats:
+      list(arg.floats, [&](double v) { real(v); });
+      return;
+    case ArgKind::Bool:
+      raw(arg.i != 0 ? "true" : "false");
+      return;
+    case ArgKind::Bools:
+      list(arg.ints, [&](int64_t v) { raw(v != 0 ? "true" : "false"); });
+      return;
+    case ArgKind::String:
+      base::append_json_string(out_, arg.s);
+      return;
+    case ArgKind::Device:
+      raw("device");
+      return;
+    case ArgKind::DType:
+    case ArgKind::Layout:
+    case ArgKind::MemoryFormat:
+      raw(name(arg.kind)).raw(":").number(arg.i);
+      return;
+  }
+}
+
+// "%12 = aten.mm.default(self=%3, mat2=%7)"
+void TextDump::operation(const Instruction& in) {
+  bool first = true;
+  const auto comma = [&] {
+    if (!first) raw(", ");
+    first = false;
+  };
+  switch (in.kind) {
+    case InstructionKind::Kernel:
+      for (int32_t output : in.outputs) {
+        comma();
+        id(output);
+      }
+      if (!in.outputs.empty()) raw(" = ");
+      word(in.op).raw("(");
+      first = true;
+      for (const Arg& arg : in.args) {
+        comma();
+        argument(arg);
+      }
+      raw(") provider=").raw(name(in.provider));
+      if (in.scratch >= 0) raw(" scratch=").number(in.scratch);
+      return;
+    case InstructionKind::Collective:
+      raw(name(in.collective)).raw("(");
+      for (const CollectiveBuffer& b : in.buffers) {
+        comma();
+        id(b.input).raw("->").id(b.output).raw(" elements=").number(b.elements);
+        raw(" shard=").number(b.shard);
+      }
+      raw(") group=").index(in.group);
+      return;
+    case InstructionKind::Copy:
+      id(in.dst).raw(" = copy(").id(in.src).raw(")");
+      return;
+    case InstructionKind::Signal:
+    case InstructionKind::Wait:
+      raw(name(in.kind)).raw("(event ").index(in.event).raw(")");
+      return;
+  }
+}
+
+void TextDump::instruction(const Program& program, size_t index) {
+  const Instruction& in = program.instructions[index];
+  raw("  [").number(static_cast<int64_t>(index)).raw("] ");
+  operation(in);
+  raw(" stream=").word(plan_.streams[static_cast<size_t>(in.stream)].name);
+  raw(" phase=").raw(phase_name(in.phase));
+  if (!in.module.empty()) raw(" module=").word(in.module);
+  if (!in.reads.empty()) raw(" reads=").ids(in.reads);
+  if (!in.writes.empty()) raw(" writes=").ids(in.writes);
+  for (int32_t tensor : in.writes) {
+    const Slice& slice = slice_of(tensor);
+    raw(slice.space == Space::Device ? " @" : " " + std::string(name(slice.space)) + "@");
+    number(slice.offset).raw("+").number(slice.bytes);
+  }
+  const bool takes_time = in.kind != InstructionKind::Signal && in.kind != InstructionKind::Wait;
+  if (takes_time && !program.duration_ns.empty()) {
+    raw(" predicted_ns=").number(program.duration_ns[index]);
+  }
+  raw("\n");
+}
+
+void TextDump::programs() {
+  raw("step");
+  for (const ProgramRun& run : plan_.step) {
+    raw(" ")
+        .word(plan_.programs[static_cast<size_t>(run.program)].name)
+        .raw("*")
+        .number(run.repeat);
+  }
+  raw("\n");
+  for (size_t p = 0; p < plan_.programs.size(); ++p) {
+    raw("program ")
+        .number(static_cast<int64_t>(p))
+        .raw(" ")
+        .word(plan_.programs[p].name)
+        .raw(" {\n");
+    const Program& program = plan_.programs[p];
+    for (size_t i = 0; i < program.instructions.size(); ++i) instruction(program, i);
+    raw("}\n");
+  }
+}
+
+std::string TextDump::run() {
+  head();
+  ranks();
+  memory();
+  state();
+  parameters();
+  optimizer();
+  prediction();
+  programs();
+  return std::move(out_);
+}
+
+}  // namespace
+
+std::string to_text(const Plan& plan) { return TextDump(plan).run(); }
+
+}  // namespace dc::runtime::plan

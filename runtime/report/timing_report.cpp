@@ -1,0 +1,100 @@
+// How long a step takes, what it waits for, and how much faster another schedule could be.
+#include "runtime/report/report.h"
+#include "runtime/report/report_line.h"
+#include "src/base/text.h"
+
+namespace dc::runtime::plan {
+namespace {
+
+using base::format_duration;
+
+bool has_copies(const Prediction& p) { return p.copy_ns != 0; }
+
+// Of the step, without compute.
+int64_t waits(const Prediction& p) { return p.step_ns - p.compute_ns - p.contention_ns; }
+
+std::string transfers(const Prediction& p) {
+  return has_copies(p) ? "communication and copies" : "communication";
+}
+
+std::string step(const Prediction& p) {
+  std::string text = format_duration(p.step_ns) + " = compute " + format_duration(p.compute_ns);
+  if (waits(p) != 0) text += " + waiting for " + transfers(p) + " " + format_duration(waits(p));
+  if (p.contention_ns != 0)
+    text += " + slowed by transfers at the same time " + format_duration(p.contention_ns);
+  const bool profiled = p.origin.starts_with("profile ");
+  return report_line("predicted step", text + ", from " +
+                                           (profiled           ? "a profile"
+                                            : p.origin.empty() ? "none"
+                                                               : p.origin));
+}
+
+std::string communication(const Prediction& p) {
+  const int64_t all = p.communication_ns + p.copy_ns;
+  if (all == 0) return "";
+  std::string text = format_duration(all);
+  if (waits(p) == all) {
+    text += ", and compute waits for all of it";
+  } else {
+    text += ", of which compute waits " + format_duration(waits(p));
+  }
+  if (has_copies(p)) text += "; copies are " + format_duration(p.copy_ns) + " of it";
+  return report_line("communication", text);
+}
+
+// "12.3 % off" what no schedule beats; the bounds are in src/sim/bounds.h.
+std::string distance(int64_t step, int64_t bound) {
+  if (step <= bound) return "this one reaches it";
+  return "this one is " + percent(step - bound, bound) + " off";
+}
+
+std::string bounds(const Prediction& p) {
+  if (p.bounds_ns.size() != kBounds || p.step_ns == 0) return "";
+  const int64_t any = std::max({p.bounds_ns[0], p.bounds_ns[1], p.bounds_ns[3]});
+  if (any == 0) return "";
+  std::string text = "no schedule of this work can be faster than " + format_duration(any) + "; " +
+                     distance(p.step_ns, any);
+  if (p.bounds_ns[2] > any) {
+    text += "; none that fits the memory faster than " + format_duration(p.bounds_ns[2]) + ", " +
+            distance(p.step_ns, p.bounds_ns[2]);
+  }
+  const int64_t barrier = p.bounds_ns[1] - p.without_norm_ns;
+  if (barrier > 0) text += "; the global norm delays the update by " + format_duration(barrier);
+  return report_line("bounds", text);
+}
+
+// Where the figures come from, if there is more than one source.
+std::string figures(const Prediction& p) {
+  int64_t all = 0;
+  for (int64_t time : p.figures_ns) all += time;
+  static constexpr const char* kNames[kFigureOrigins] = {
+      "measured", "interpolated", "extrapolated beyond what was measured", "from a table"};
+  if (all == 0 || p.figures_ns.back() == all) return "";
+  std::string text;
+  for (size_t i = 0; i < kFigureOrigins; ++i) {
+    if (p.figures_ns[i] == 0) continue;
+    text += (text.empty() ? "" : ", ") + percent(p.figures_ns[i], all) + " " + kNames[i];
+  }
+  return report_line("figures", text);
+}
+
+}  // namespace
+
+std::string limited_by(const Prediction& p) {
+  constexpr int64_t kNearlyAll = 95;  // percent
+  if (p.step_ns <= 0) return "";
+  const std::string compute = "compute (" + percent(p.compute_ns, p.step_ns) + " of the step)";
+  if (100 * p.compute_ns >= kNearlyAll * p.step_ns) return compute;
+  const std::string waiting = transfers(p) + " (" + percent(waits(p), p.step_ns) + ")";
+  const std::string contention =
+      "transfers that slow compute (" + percent(p.contention_ns, p.step_ns) + ")";
+  const std::string other = waits(p) >= p.contention_ns ? waiting : contention;
+  return p.compute_ns >= std::max(waits(p), p.contention_ns) ? compute + " and " + other
+                                                             : other + " and " + compute;
+}
+
+std::string timing_report(const Prediction& p) {
+  return step(p) + communication(p) + bounds(p) + figures(p);
+}
+
+}  // namespace dc::runtime::plan

@@ -1,0 +1,96 @@
+// What is trained, where it lies and by which rule: in the words of PyTorch and ZeRO.
+#include <cstdio>
+
+#include "runtime/plan/names.h"
+#include "runtime/report/report.h"
+#include "runtime/report/report_line.h"
+#include "src/base/text.h"
+
+namespace dc::runtime::plan {
+namespace {
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+
+// Gradients are reduced in every micro-batch: only shards of their sums are kept between them.
+bool reduces_each_micro_batch(const Plan& plan) {
+  for (const ProgramRun& run : plan.step) {
+    const Program& program = plan.programs[static_cast<size_t>(run.program)];
+    bool reduces = false;
+    for (const Instruction& in : program.instructions) {
+      reduces = reduces || (in.kind == InstructionKind::Collective &&
+                            in.collective != CollectiveKind::AllGather);
+    }
+    if (!reduces) return false;
+  }
+  return true;
+}
+
+// The stage of ZeRO (Rajbhandari et al., 2020) that holds the same things on each rank.
+std::string stage(const Plan& plan, const ParameterFacts& facts) {
+  if (plan.world() == 1) return "";
+  if (facts.gathered == facts.count && facts.sharded_state > 0) return " (as ZeRO-3)";
+  if (facts.gathered > 0) return "";
+  if (facts.sharded_state == 0) return " (as DDP)";
+  return reduces_each_micro_batch(plan) ? " (as ZeRO-2)" : " (as ZeRO-1)";
+}
+
+std::string placement(const Plan& plan, const ParameterFacts& facts) {
+  const std::string ranks = "over " + count_of(plan.world(), "rank");
+  std::string text;
+  if (plan.world() == 1) {
+    text = "everything on the one rank";
+  } else {
+    if (facts.gathered == 0) {
+      text = "parameters whole on every rank";
+    } else if (facts.resident == 0) {
+      text = "parameters split " + ranks + " and gathered when used";
+    } else {
+      text = count_of(facts.resident, "parameter") + " whole on every rank, " +
+             std::to_string(facts.gathered) + " split " + ranks + " and gathered when used";
+    }
+    text += facts.sharded_state == 0 ? ", optimizer state whole on every rank"
+                                     : ", optimizer state split " + ranks;
+  }
+  return report_line("placement", text + stage(plan, facts));
+}
+
+std::string schedule(const Optimizer& o) {
+  const std::string warmup = o.warmup_steps > 0 ? std::to_string(o.warmup_steps) + " warm-up" : "";
+  if (o.schedule == 0) return warmup.empty() ? "constant rate" : warmup + " steps, then constant";
+  const std::string steps = count_of(o.total_steps, "step");
+  return std::string(schedule_name(o.schedule)) + ", " + (warmup.empty() ? "" : warmup + " of ") +
+         steps;
+}
+
+std::string optimizer(const Optimizer& o) {
+  std::string text(optimizer_name(o.kind));
+  if (!o.groups.empty()) {
+    const OptimizerGroup& group = o.groups.front();
+    text += " lr " + number(group.lr);
+    if (group.weight_decay != 0) text += ", weight decay " + number(group.weight_decay);
+    if (group.momentum != 0) text += ", momentum " + number(group.momentum);
+    if (o.groups.size() > 1)
+      text += ", " + count_of(static_cast<int64_t>(o.groups.size()) - 1, "group") +
+              " with other values";
+  }
+  text += o.clip ? ", clip " + number(o.clip_norm) : ", no clipping";
+  return report_line("optimizer", text + ", " + schedule(o));
+}
+
+}  // namespace
+
+std::string training_report(const Plan& plan) {
+  const ParameterFacts facts = parameter_facts(plan);
+  std::string text = std::to_string(facts.count) + " with " + count_of(facts.elements, "element") +
+                     " (" + base::format_bytes(facts.bytes) + "), ";
+  text += facts.trainable_elements == facts.elements
+              ? "all trainable"
+              : std::to_string(facts.trainable_elements) + " trainable";
+  return report_line("parameters", text) + placement(plan, facts) + optimizer(plan.optimizer);
+}
+
+}  // namespace dc::runtime::plan

@@ -1,0 +1,23 @@
+// The parts of verification, in the order in which they build on each other. Not for other folders:
+// call verify_meaning or load.
+#pragma once
+
+#include "runtime/plan/plan.h"
+
+namespace dc::runtime::plan {
+
+base::Status check_tensors(
+    const Plan& plan);  // slices in arenas, tensors in slices, nothing overflows
+base::Status check_slice_kinds(const Plan& plan);  // slices are for what uses them
+base::Status check_overlap(const Plan& plan);      // no two simultaneously live slices share bytes
+base::Status check_instructions(
+    const Plan& plan);  // each instruction by itself: buffers, shapes, lists
+base::Status check_order(
+    const Plan& plan);  // live ranges, writes before reads, signals before waits
+base::Status check_hazards(const Plan& plan);  // level 3: streams meet where they share bytes
+base::Status check_state(
+    const Plan& plan);  // parameters, inputs, step scalars, optimizer, durations
+base::Status check_state_entries(
+    const Plan& plan);  // roles, placements, sources; called by check_state
+
+}  // namespace dc::runtime::plan

@@ -1,0 +1,257 @@
+// Level 2, each instruction by itself: what it touches is listed, and its buffers have the shapes
+// that its kind demands.
+#include <algorithm>
+
+#include "runtime/plan/bad_plan.h"
+#include "runtime/plan/describe.h"
+#include "runtime/plan/extent.h"
+#include "runtime/verify/checks.h"
+#include "runtime/verify/effects.h"
+#include "runtime/verify/places.h"
+
+namespace dc::runtime::plan {
+namespace {
+
+using base::Status;
+
+constexpr size_t kMaxArgs = 64;
+constexpr size_t kMaxResults = 4096;
+
+class InstructionChecker {
+ public:
+  InstructionChecker(const Plan& plan, int32_t program) : plan_(plan), program_(program) {}
+  Status run(int32_t index);
+
+ private:
+  Status bad(const char* code, const std::string& what) const {
+    return bad_plan(code, describe_instruction(plan_, program_, index_) + " " + what);
+  }
+  const Tensor& tensor(int64_t id) const { return plan_.tensors[static_cast<size_t>(id)]; }
+  int64_t numel(int64_t id) const { return *element_count(tensor(id).sizes); }
+  std::string describe(int64_t id) const {
+    return describe_tensor(plan_, static_cast<int32_t>(id));
+  }
+  Status spaces(const Instruction& in) const;
+  Status lists(const Instruction& in) const;
+  Status same(const std::vector<int32_t>& listed, const std::vector<int32_t>& known,
+              const char* verb, const char* as) const;
+  Status results(const Instruction& in) const;
+  Status kernel(const Instruction& in);
+  Status scratch(const Instruction& in);
+  Status copy(const Instruction& in);
+  Status collective(const Instruction& in);
+  Status buffer(CollectiveKind kind, const CollectiveBuffer& b, int64_t ranks);
+
+  const Plan& plan_;
+  const int32_t program_;
+  int32_t index_ = 0;
+  std::vector<int32_t> reads_, writes_;  // sorted
+};
+
+Status InstructionChecker::run(int32_t index) {
+  index_ = index;
+  const Instruction& in =
+      plan_.programs[static_cast<size_t>(program_)].instructions[static_cast<size_t>(index)];
+  reads_.assign(in.reads.begin(), in.reads.end());
+  writes_.assign(in.writes.begin(), in.writes.end());
+  std::sort(reads_.begin(), reads_.end());
+  std::sort(writes_.begin(), writes_.end());
+  DC_RETURN_IF_ERROR(spaces(in));
+  switch (in.kind) {
+    case InstructionKind::Kernel:
+      return kernel(in);
+    case InstructionKind::Collective:
+      return collective(in);
+    case InstructionKind::Copy:
+      return copy(in);
+    case InstructionKind::Signal:
+    case InstructionKind::Wait:
+      if (reads_.empty() && writes_.empty()) return {};
+      return bad("DC3221", "touches no memory and yet lists reads or writes");
+  }
+  return {};
+}
+
+// Only copies reach outside the device.
+Status InstructionChecker::spaces(const Instruction& in) const {
+  if (in.kind == InstructionKind::Copy) return {};
+  for (const auto* list : {&reads_, &writes_}) {
+    for (int32_t id : *list) {
+      if (plan_.slices[static_cast<size_t>(tensor(id).slice)].space != Space::Device)
+        return bad("DC3222", "touches " + describe(id) + ", which lies outside the device");
+    }
+  }
+  if (in.scratch >= 0 && plan_.slices[static_cast<size_t>(in.scratch)].space != Space::Device)
+    return bad("DC3222", "has its scratch outside the device");
+  return {};
+}
+
+// The plan's lists are what the verifier itself knows of the kernel, the collective or the copy.
+Status InstructionChecker::lists(const Instruction& in) const {
+  const Effects effects = effects_of(in);
+  if (!effects.problem.empty())
+    return bad("DC3223", effects.problem + ", so what it reads and writes is unknown");
+  DC_RETURN_IF_ERROR(same(reads_, effects.reads, "reads", "read"));
+  return same(writes_, effects.writes, "writes", "written");
+}
+
+Status InstructionChecker::same(const std::vector<int32_t>& listed,
+                                const std::vector<int32_t>& known, const char* verb,
+                                const char* as) const {
+  for (int32_t id : known) {
+    if (std::binary_search(listed.begin(), listed.end(), id)) continue;
+    return bad("DC3211", std::string(verb) + " " + describe(id) + " and does not list it as " + as);
+  }
+  for (int32_t id : listed) {
+    if (std::binary_search(known.begin(), known.end(), id)) continue;
+    return bad("DC3211",
+               "lists " + describe(id) + " as " + as + " and neither takes nor fills it so");
+  }
+  return {};
+}
+
+// A kernel fills its results while it still reads its operands, so they share no byte on any rank;
+// the result of a kernel that works in place is its operand.
+Status InstructionChecker::results(const Instruction& in) const {
+  if (in.outputs.empty()) return {};
+  const bool in_place = works_in_place(in);
+  for (int32_t output : in.outputs) {
+    if (output < 0) continue;
+    for (int32_t id : reads_) {
+      if (tensor(id).slice != tensor(output).slice) continue;
+      if (in_place && id == in.args[0].i) continue;
+      const Ranks ranks = shared_ranks(place_of(plan_, id), place_of(plan_, output), plan_.world());
+      if (ranks.empty()) continue;
+      return bad("DC3224", "fills " + describe(output) + ", which shares bytes with its operand " +
+                               describe(id));
+    }
+    if (!in_place || same_place(plan_, output, static_cast<int32_t>(in.args[0].i))) continue;
+    return bad("DC3224", "works in place, and " + describe(output) + " is not where its operand " +
+                             describe(in.args[0].i) + " is");
+  }
+  return {};
+}
+
+Status InstructionChecker::kernel(const Instruction& in) {
+  if (in.op.empty()) return bad("DC3214", "names no operator");
+  if (in.args.size() > kMaxArgs || in.outputs.size() > kMaxResults) {
+    return bad("DC3214", "has " + std::to_string(in.args.size()) + " arguments and " +
+                             std::to_string(in.outputs.size()) + " outputs");
+  }
+  if (in.writes.empty()) return bad("DC3214", "writes nothing");
+  DC_RETURN_IF_ERROR(lists(in));
+  DC_RETURN_IF_ERROR(results(in));
+  return in.scratch < 0 ? Status() : scratch(in);
+}
+
+Status InstructionChecker::scratch(const Instruction& in) {
+  const Slice& slice = plan_.slices[static_cast<size_t>(in.scratch)];
+  if (slice.program >= 0 &&
+      (slice.program != program_ || index_ < slice.first || index_ > slice.last)) {
+    return bad("DC3215", "has its scratch in " + describe_slice(plan_, in.scratch) +
+                             ", which is not live there");
+  }
+  for (const auto* list : {&reads_, &writes_}) {
+    for (int32_t id : *list) {
+      if (tensor(id).slice == in.scratch) {
+        return bad("DC3215", "has its scratch where " + describe(id) + " lies");
+      }
+    }
+  }
+  return {};
+}
+
+Status InstructionChecker::copy(const Instruction& in) {
+  const Tensor& src = tensor(in.src);
+  const Tensor& dst = tensor(in.dst);
+  if (src.dtype != dst.dtype || numel(in.src) != numel(in.dst) || !is_contiguous(src) ||
+      !is_contiguous(dst)) {
+    return bad("DC3216", "copies " + describe(in.src) + " to " + describe(in.dst) +
+                             ", which differ in dtype or size or are not contiguous");
+  }
+  return lists(in);
+}
+
+Status InstructionChecker::collective(const Instruction& in) {
+  const Group& group = plan_.groups[static_cast<size_t>(in.group)];
+  if (group.stream >= 0 && group.stream != in.stream) {
+    return bad("DC3220", "runs on stream " + std::to_string(in.stream) +
+                             ", but its group's communicator belongs to stream " +
+                             std::to_string(group.stream));
+  }
+  if (in.buffers.empty()) return bad("DC3217", "has no buffers");
+  for (const CollectiveBuffer& b : in.buffers) {
+    DC_RETURN_IF_ERROR(buffer(in.collective, b, static_cast<int64_t>(group.ranks.size())));
+  }
+  return lists(in);
+}
+
+// Elements that a buffer's input and output must have.
+struct Demand {
+  int64_t input = 0, output = 0;
+};
+Demand demand(CollectiveKind kind, const CollectiveBuffer& b) {
+  switch (kind) {
+    case CollectiveKind::AllGather:
+      return {b.shard, b.elements};
+    case CollectiveKind::ReduceScatter:
+      return {b.elements, b.shard};
+    case CollectiveKind::AllReduce:
+    case CollectiveKind::Broadcast:
+    case CollectiveKind::AllToAll:
+      return {b.elements, b.elements};
+  }
+  return {};
+}
+
+Status InstructionChecker::buffer(CollectiveKind kind, const CollectiveBuffer& b, int64_t ranks) {
+  const auto padded = base::checked_mul(b.shard, ranks);
+  if (b.elements < 0 || b.shard < 0 || !padded || *padded < b.elements ||
+      (kind == CollectiveKind::AllToAll && *padded != b.elements)) {
+    return bad("DC3217", "splits " + std::to_string(b.elements) + " elements into " +
+                             std::to_string(ranks) + " shards of " + std::to_string(b.shard));
+  }
+  const Tensor& input = tensor(b.input);
+  const Tensor& output = tensor(b.output);
+  const Demand want = demand(kind, b);
+  if (numel(b.input) != want.input || numel(b.output) != want.output) {
+    return bad("DC3217", "has " + describe(b.input) + " of " + std::to_string(numel(b.input)) +
+                             " elements and " + describe(b.output) + " of " +
+                             std::to_string(numel(b.output)) + ", and needs " +
+                             std::to_string(want.input) + " and " + std::to_string(want.output));
+  }
+  if (!is_contiguous(input) || !is_contiguous(output)) {
+    return bad("DC3217", "has a buffer that is not contiguous");
+  }
+  const bool reduces = kind == CollectiveKind::ReduceScatter || kind == CollectiveKind::AllReduce;
+  if (reduces ? output.dtype != DType::F32 || !base::is_floating(input.dtype)
+              : output.dtype != input.dtype) {
+    return bad("DC3218", "turns " + std::string(base::name(input.dtype)) + " into " +
+                             std::string(base::name(output.dtype)));
+  }
+  if (kind != CollectiveKind::AllGather) return {};
+  // The whole value arrives in equal shards, so its slice holds the padding too.
+  const auto bytes = base::checked_mul(*padded, base::byte_size(output.dtype));
+  const auto start = base::checked_mul(output.rank_stride, plan_.world() - 1);
+  const auto first = start ? base::checked_add(*start, output.offset) : std::nullopt;
+  const auto end = bytes && first ? base::checked_add(*bytes, *first) : std::nullopt;
+  if (!end || *end > plan_.slices[static_cast<size_t>(output.slice)].bytes) {
+    return bad("DC3217", "gathers into " + describe(b.output) + ", whose slice has no room for " +
+                             std::to_string(ranks) + " whole shards");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_instructions(const Plan& plan) {
+  for (size_t p = 0; p < plan.programs.size(); ++p) {
+    InstructionChecker checker(plan, static_cast<int32_t>(p));
+    for (size_t i = 0; i < plan.programs[p].instructions.size(); ++i) {
+      DC_RETURN_IF_ERROR(checker.run(static_cast<int32_t>(i)));
+    }
+  }
+  return {};
+}
+
+}  // namespace dc::runtime::plan

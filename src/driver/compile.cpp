@@ -1,0 +1,133 @@
+#include "src/driver/compile.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "runtime/plan/file.h"
+#include "src/base/build_id.h"
+#include "src/cache/plan_cache.h"
+#include "src/cost/costs.h"
+#include "src/driver/compile_step.h"
+#include "src/driver/model.h"
+#include "src/driver/provenance.h"
+#include "src/plan/emit.h"
+
+namespace dc::driver {
+namespace {
+
+using base::Result;
+using base::Status;
+using runtime::plan::Plan;
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+// A plan that depends on the clock, or that a bug of ours shaped, is made again next time.
+bool may_be_cached(const Plan& plan) {
+  return std::none_of(plan.notes.begin(), plan.notes.end(), [](const std::string& note) {
+    return note == kCutShort || note.starts_with(kLeftOut);
+  });
+}
+
+class Compilation {
+ public:
+  Compilation(const CompileRequest& request, Stopwatch& watch)
+      : request_(request), watch_(watch), cache_(request.cache_directory) {}
+
+  Result<CompileResult> run() {
+    DC_ASSIGN_OR_RETURN(Model model, read_model(request_.model, request_.config, request_.dims));
+    watch_.lap("read");
+    // Notes are in the plan, so they count; the archive's own names of things do not.
+    const std::string key = cache::key_of(model.step.model_digest + joined(model.step.step_digest),
+                                          key_parts(model.config + joined(model.notes)));
+    const bool is_hit = look_up(model, key);
+    watch_.lap("look up");
+    if (!is_hit) {
+      DC_RETURN_IF_ERROR(compile_anew(std::move(model)));
+    }
+    if (may_be_cached(result_.plan)) store(key);
+    return std::move(result_);
+  }
+
+ private:
+  std::string profile_digest() const { return request_.profile ? request_.profile->digest : ""; }
+
+  cache::KeyParts key_parts(const std::string& config) const {
+    return {profile_digest(), request_.options.canonical() + "\n" + config,
+            std::string(base::build_id()), std::string(runtime::plan::kMagic)};
+  }
+
+  // Whether the cache has a sound plan under `key` that is of this model and these options.
+  bool look_up(const Model& model, const std::string& key) {
+    result_.cache = cache_.enabled() ? CacheUse::Miss : CacheUse::Off;
+    const cache::Request request{
+        model.step.model_digest,       profile_digest(), request_.options.canonical(),
+        std::string(base::build_id()), model.notes,      plan::emit_optimizer(model.step.optimizer),
+        model.step.step_digest};
+    std::string warning;
+    std::optional<cache::Found> found = cache_.find(key, request, warning);
+    if (!warning.empty()) result_.warnings.push_back(warning);
+    if (!found) return false;
+    result_.bytes = std::move(found->bytes);
+    result_.plan = std::move(found->plan);
+    result_.cache = CacheUse::Hit;
+    return true;
+  }
+
+  Result<Plan> compile_model(Model model) {
+    const std::optional<profile::Profile>& profile = request_.profile;
+    for (std::string& note : profile ? profile_notes(*profile, model.step, request_.options)
+                                     : estimate_notes(model.step)) {
+      model.notes.push_back(std::move(note));
+    }
+    OutOfTime out_of_time;
+    if (request_.search_time > 0) {
+      const std::chrono::duration<double> limit(request_.search_time);
+      const auto start = std::chrono::steady_clock::now();
+      out_of_time = [=] { return std::chrono::steady_clock::now() - start > limit; };
+    }
+    const cost::Costs costs(profile, request_.options.threads);
+    DC_ASSIGN_OR_RETURN(Plan plan, compile_step(
+                                       std::move(model.step), request_.options, costs.model(),
+                                       [&](const char* part) { watch_.lap(part); }, out_of_time));
+    plan.notes.insert(plan.notes.begin(), model.notes.begin(), model.notes.end());
+    plan.profile_digest = profile_digest();
+    return plan;
+  }
+
+  // What is returned is what a reader of the file will find.
+  Status compile_anew(Model model) {
+    DC_ASSIGN_OR_RETURN(const Plan plan, compile_model(std::move(model)));
+    result_.bytes = runtime::plan::encode(plan);
+    const auto* data = reinterpret_cast<const uint8_t*>(result_.bytes.data());
+    Result<Plan> decoded = runtime::plan::decode({data, result_.bytes.size()});
+    if (!decoded.ok()) return own_fault(decoded.status());
+    result_.plan = std::move(decoded).value();
+    watch_.lap("encode");
+    return {};
+  }
+
+  void store(const std::string& key) {
+    if (Status stored = cache_.store(key, result_.bytes); !stored.ok())
+      result_.warnings.push_back("the plan was not cached: " + stored.sentence());
+    watch_.lap("cache");
+  }
+
+  const CompileRequest& request_;
+  Stopwatch& watch_;
+  cache::PlanCache cache_;
+  CompileResult result_;
+};
+
+}  // namespace
+
+Result<CompileResult> compile(const CompileRequest& request, Stopwatch& watch) {
+  DC_RETURN_IF_ERROR(check(request.options));
+  return Compilation(request, watch).run();
+}
+
+}  // namespace dc::driver

@@ -1,0 +1,36 @@
+// From an imported step to a plan: the search or a chain by name, its passes, the emission.
+#pragma once
+
+#include <functional>
+
+#include "runtime/plan/plan.h"
+#include "src/cost/cost_model.h"
+#include "src/driver/compile_options.h"
+#include "src/ir/step.h"
+
+namespace dc::driver {
+
+// Asked by "auto" before each simulation; true cuts the search short. The plan then has the note
+// kCutShort: it depends on the clock and must not be cached.
+using OutOfTime = std::function<bool()>;
+inline constexpr const char* kCutShort =
+    "search-cut-short: the search ran out of --search-time; another run may find another plan";
+
+// Begins a note on one schedule that "auto" left out because a pass or the verifier found a bug of
+// ours in it. Such a plan is not cached, so that the note is seen.
+inline constexpr const char* kLeftOut = "search-left-out: ";
+
+// Hears the name of each part as it ends: "passes" (several times), "layout", "emit", "verify".
+using PartDone = std::function<void(const char* part)>;
+
+// Takes the imported step with its optimizer already configured. The step is consumed.
+base::Result<runtime::plan::Plan> compile_step(ir::Step step, const CompileOptions& options,
+                                               const cost::CostModel& cost,
+                                               const PartDone& done = {},
+                                               const OutOfTime& out_of_time = {});
+
+// What a verifier finds in a plan that was just made, as the bug of ours that it is (70); in a plan
+// read from a file the same finding is the file's fault (65). Code, sentence and context stay.
+base::Status own_fault(const base::Status& found);
+
+}  // namespace dc::driver

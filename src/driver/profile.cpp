@@ -1,0 +1,85 @@
+#include "src/driver/profile.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/comm/agreement.h"
+#include "runtime/measure/machine.h"
+#include "src/cost/analytic.h"
+#include "src/cost/profiled.h"
+#include "src/driver/compile_step.h"
+
+namespace dc::driver {
+namespace {
+
+using base::Result;
+using base::Status;
+
+// The step of one rank with everything resident: the kernels of every other plan are the same, or
+// the same ops on shards.
+Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, int threads,
+                                          const cost::CostModel& cost) {
+  CompileOptions options;
+  options.threads = threads;
+  options.chain = "zero0";
+  return compile_step(step, options, cost);
+}
+
+Result<std::vector<base::KernelMeasurement>> measure_model(const ir::Step& step, int threads,
+                                                           runtime::Communicator& control,
+                                                           const runtime::Progress& progress) {
+  const cost::AnalyticCost generic(threads);
+  DC_ASSIGN_OR_RETURN(const runtime::plan::Plan estimated, one_rank_plan(step, threads, generic));
+  DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> rows,
+                      runtime::measure_scratch(estimated));
+  // The plan that runs reserves what the kernels really need.
+  profile::Profile scratch_only;
+  scratch_only.measurements.kernels = rows;
+  const cost::ProfiledCost measured(scratch_only, generic);
+  DC_ASSIGN_OR_RETURN(const runtime::plan::Plan plan, one_rank_plan(step, threads, measured));
+  return runtime::measure_kernels(plan, std::move(rows), control, {}, progress);
+}
+
+// What a collective carries at most: the largest parameter, or a bucket of several.
+int64_t largest_collective(const ir::Step& step) {
+  constexpr int64_t kBucket = int64_t{64} << 20;
+  int64_t largest = 0, all = 0;
+  for (const ir::Parameter& parameter : step.parameters) {
+    largest = std::max(largest, parameter.numel() * 4);
+    all += parameter.numel() * 4;
+  }
+  return std::max(largest, std::min(all, kBucket));
+}
+
+// Those of rank 0; every rank measures, as all of them copy in a step.
+Result<std::vector<base::CopyMeasurement>> copies(const std::string& directory,
+                                                  runtime::Communicator& control) {
+  auto measured = runtime::measure_copies(directory);
+  DC_RETURN_IF_ERROR(
+      runtime::agree(control, measured.ok() ? Status() : measured.status(), "measuring copies"));
+  return measured;
+}
+
+}  // namespace
+
+Result<base::Measurements> measure(const ir::Step& step, const ProfileRequest& request,
+                                   const runtime::LaunchInfo& launch, runtime::Job& job,
+                                   const runtime::Progress& progress) {
+  runtime::Communicator& control = job.control();
+  base::Measurements all;
+  DC_ASSIGN_OR_RETURN(all.kernels, measure_model(step, request.threads, control, progress));
+  if (launch.world > 1) {
+    DC_ASSIGN_OR_RETURN(
+        runtime::CollectiveSweep swept,
+        runtime::measure_collectives(job, largest_collective(step), request.threads, progress));
+    all.collectives = std::move(swept.alone);
+    all.beside_compute = std::move(swept.beside_compute);
+  }
+  DC_ASSIGN_OR_RETURN(all.copies, copies(request.offload_directory, control));
+  all.complete = {true, launch.world > 1, launch.world > 1, true};
+  all.model_digest = step.model_digest;
+  all.machine = runtime::machine_of(launch, control, request.threads);
+  return all;
+}
+
+}  // namespace dc::driver

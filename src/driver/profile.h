@@ -1,0 +1,25 @@
+// Measuring what a model's step needs on the ranks that will run it, as `dcc profile` does it:
+// kernels, collectives and copies.
+#pragma once
+
+#include <string>
+
+#include "runtime/comm/rendezvous.h"
+#include "runtime/measure/measure.h"
+#include "src/base/measurements.h"
+#include "src/base/status.h"
+#include "src/ir/step.h"
+
+namespace dc::driver {
+
+struct ProfileRequest {
+  std::string offload_directory;  // empty: copies to disk are not measured
+  int threads = 1;                // per rank
+};
+
+// Every rank of `job` calls it with the same step and gets its own figures; all fields are filled.
+base::Result<base::Measurements> measure(const ir::Step& step, const ProfileRequest& request,
+                                         const runtime::LaunchInfo& launch, runtime::Job& job,
+                                         const runtime::Progress& progress);
+
+}  // namespace dc::driver

@@ -1,0 +1,79 @@
+#include "src/driver/provenance.h"
+
+#include <utility>
+
+#include "src/base/build_id.h"
+#include "src/ir/ops.h"
+
+namespace dc::driver {
+namespace {
+
+// Kernels whose scratch depends on the CPU: convolutions, and products and attention in 16 bits.
+bool has_scratch_of_its_cpu(const ir::Graph& graph, const ir::Node& node) {
+  if (node.kind != ir::OpKind::Aten) return false;
+  const ir::AtenClass cls = ir::aten_info(node.overload)->cls;
+  if (cls == ir::AtenClass::Convolution)
+    return node.overload.find("convolution") != std::string::npos;
+  if (cls != ir::AtenClass::Matmul && cls != ir::AtenClass::Attention) return false;
+  const ir::DType dtype = graph.value(node.operands[0]).type.dtype;
+  return dtype == ir::DType::BF16 || dtype == ir::DType::F16;
+}
+
+}  // namespace
+
+std::vector<std::string> profile_notes(const profile::Profile& profile, const ir::Step& step,
+                                       const CompileOptions& options) {
+  const base::Measurements& measured = profile.measurements;
+  std::vector<std::string> notes;
+  const auto ranks = [](int count) {
+    return std::to_string(count) + (count == 1 ? " rank" : " ranks");
+  };
+  const bool is_synthetic = measured.origin == base::ProfileOrigin::Synthetic;
+  if (is_synthetic) {
+    notes.push_back(
+        "synthetic-profile: nothing was measured; times are from published figures of " +
+        measured.machine.cpu + ", workspace is an estimate");
+  }
+  if (!is_synthetic && measured.model_digest != step.model_digest) {
+    notes.push_back(
+        "foreign-profile: the profile was measured on another model; kernels it does "
+        "not know are estimated");
+  }
+  if (!is_synthetic && measured.machine.software != base::build_id()) {
+    notes.push_back("stale-profile: the profile was measured by " + measured.machine.software +
+                    ", this is " + std::string(base::build_id()));
+  }
+  if (!is_synthetic && measured.machine.threads != options.threads) {
+    notes.push_back("profile-threads: the profile was measured with " +
+                    std::to_string(measured.machine.threads) +
+                    " thread(s) per rank, the plan uses " + std::to_string(options.threads));
+  }
+  if (measured.machine.ranks != options.world && options.world > 1) {
+    notes.push_back("profile-ranks: the profile is of " + ranks(measured.machine.ranks) +
+                    ", the collectives of " + ranks(options.world) + " are estimated");
+  } else if (!is_synthetic && options.world > 1 && !measured.complete.collectives) {
+    notes.push_back(
+        "partial-profile: the profile has collectives of the sizes of one step only, none of them "
+        "beside compute; others are estimated, and overlap is taken to cost nothing");
+  } else if (!is_synthetic && options.world > 1 && !measured.complete.beside_compute) {
+    notes.push_back(
+        "partial-profile: the profile has no collectives beside compute; overlap is taken to cost "
+        "nothing");
+  }
+  return notes;
+}
+
+std::vector<std::string> estimate_notes(const ir::Step& step) {
+  int64_t kernels = 0;
+  for (const ir::Program& program : step.programs) {
+    for (ir::NodeId id = program.graph.first(); id.valid(); id = program.graph.next(id)) {
+      kernels += has_scratch_of_its_cpu(program.graph, program.graph.node(id)) ? 1 : 0;
+    }
+  }
+  if (kernels == 0) return {};
+  return {"estimated-scratch: without a profile the scratch of " + std::to_string(kernels) +
+          " convolutions or 16-bit products is an estimate; where a CPU needs more, dcrun takes it "
+          "on top of the plan's memory and says so; dcc profile measures it"};
+}
+
+}  // namespace dc::driver

@@ -1,0 +1,21 @@
+// Where a plan's figures come from, as notes that become part of it: they depend on the profile,
+// the model and the options only; nothing about this host or any path.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/driver/compile_options.h"
+#include "src/ir/step.h"
+#include "src/profile/profile_file.h"
+
+namespace dc::driver {
+
+// What makes the profile's figures doubtful for this plan.
+std::vector<std::string> profile_notes(const profile::Profile& profile, const ir::Step& step,
+                                       const CompileOptions& options);
+
+// Without a profile: what the plan's memory then rests on.
+std::vector<std::string> estimate_notes(const ir::Step& step);
+
+}  // namespace dc::driver
