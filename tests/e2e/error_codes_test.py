@@ -26,7 +26,7 @@ class Codes(unittest.TestCase):
     def test_a_code_of_the_compiler_belongs_to_one_folder(self):
         found = places()
         self.assertGreater(len(found), 50)
-        self.assertEqual({code: sorted(files) for code, files in found.items() if len({f.rpartition("/")[0] for f in files}) > 1}, {})
+        self.assertEqual({code: sorted(files) for code, files in found.items() if len({f.split("/")[0] for f in files}) > 1}, {})
 
     def test_a_code_of_the_frontend_stands_in_one_file(self):
         found = places(SOURCE / "frontend")
