@@ -33,6 +33,7 @@ class Checkpoint:
     hidden: dict  # buffers that are not persistent
     moments: dict  # {parameter: {PyTorch's name: float32 tensor}}
     aliases: dict  # {tied name: canonical name}
+    masters: dict = dataclasses.field(default_factory=dict)  # {parameter: float32 tensor}, where it is not the parameter's own value
 
 
 def write_checkpoint(root, checkpoint):
@@ -81,7 +82,7 @@ def _write_files(folder, checkpoint):
     files, pieces = [], []
     _write_tensors(folder, WEIGHTS, [(name, kind, name, tensor) for kind, name, tensor in values], metadata, files, pieces)
     own = [("buffer", name, tensor) for name, tensor in checkpoint.hidden.items()]
-    own += [("master", name, tensor.float()) for name, tensor in checkpoint.parameters.items() if name in checkpoint.moments and tensor.dtype is not torch.float32]
+    own += [("master", name, checkpoint.masters.get(name, tensor.float())) for name, tensor in checkpoint.parameters.items() if name in checkpoint.moments and tensor.dtype is not torch.float32]
     own += [(key, name, tensor) for name, moments in checkpoint.moments.items() for key, tensor in moments.items()]
     own = [entry for entry in own if entry[2].numel()]
     about = {f"{kind}/{name}": canonical_json({"kind": kind, "of": name, "first": 0, "shape": list(tensor.shape)}) for kind, name, tensor in own}

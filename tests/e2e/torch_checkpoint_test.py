@@ -1,0 +1,229 @@
+"""Training state from PyTorch's files to dcrun and back: torch.optim's own load_state_dict says what is right.
+
+    build/venv/bin/python tests/e2e/torch_checkpoint_test.py
+"""
+
+import copy
+import contextlib
+import io
+import json
+import os
+import unittest
+
+import torch
+from safetensors.torch import save_file
+
+import checkpoints
+import jobs
+import parts
+import reference
+import running
+import trained_export_test as trained_export
+from trained_export_test import AFTER, BEFORE, CLIP, Run, as_state, data_of
+
+import torch_checkpoint  # noqa: E402 (parts.py finds it)
+from dcc_export import export_train_step  # noqa: E402
+
+
+class ConversionTest(jobs.JobTest):
+    def setUp(self):
+        super().setUp()
+        self.run_ = Run("adamw")
+        self.archive = self.path("model.pt2")
+
+    def export(self, optimizer=None, run=None):
+        run = run or self.run_
+        export_train_step(run.module, run.inputs, self.archive, roles=run.roles, optimizer=optimizer, clip_norm=CLIP, check=False)
+
+    def saved(self, content, name="optimizer.pt"):
+        torch.save(content, self.path(name))
+        return self.path(name)
+
+    def convert(self, *arguments, way="to-dcrun"):
+        """(exit code, what it said)"""
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            code = torch_checkpoint.main([way, *arguments])
+        return code, said.getvalue()
+
+    def converted(self, *arguments, way="to-dcrun"):
+        code, said = self.convert(*arguments, way=way)
+        self.assertEqual(code, 0, said)
+        return said
+
+
+class ToDcrunTest(ConversionTest):
+    def test_dcrun_goes_on_as_pytorch_does(self):
+        """The model is exported before it is trained; weights and optimizer come as files. Then the way back, into a new optimizer."""
+        self.export(self.run_.optimizer)
+        run = self.run_.train(data_of(self.run_.inputs, BEFORE, 1), BEFORE, 2)
+        optimizer, weights = self.saved(run.optimizer.state_dict()), self.saved(run.module.state_dict(), "weights.pt")
+        said = self.converted(self.archive, optimizer, "-o", self.path("run"), "--weights", weights)
+        self.assertIn("settings are not taken over", said)
+        held = run.state()
+        for name, value in as_state(self.path("run/step-00000003")).items():
+            self.assertTrue(torch.equal(value, held[name]), name)
+        data = data_of(run.inputs, AFTER, 2)
+        file = self.path("data.safetensors")
+        save_file(data, file)
+        result = jobs.dcrun("-n", "2", running.compile_plan(self.archive, 2, 3), "--data", file, "--save", self.path("run"), "--resume", "latest", "--steps", "6")
+        self.assertEqual(result.code, 0, result.err)
+        given, reverse = (run.copied().train(data, AFTER, 2, order).state() for order in (False, True))
+        self.assertLessEqual(reference.compare_state(as_state(checkpoints.newest(self.path("run"))), given, [reverse])[0], 1)
+        self.converted(self.path("run"), self.archive, "-o", self.path("back.pt"), way="to-torch")
+        back = torch.load(self.path("back.pt"), weights_only=True)
+        self.assertEqual((back["step"], back["samples"]), (6, AFTER * 2 * trained_export.BATCH))
+        other = Run("adamw")
+        other.module.load_state_dict(back["model"])
+        other.optimizer.load_state_dict(back["optimizer"])
+        self.assertEqual([g["lr"] for g in other.optimizer.param_groups], [g["lr"] for g in run.optimizer.param_groups])
+        more = data_of(run.inputs, 2, 3)
+        save_file(more, file)
+        result = jobs.dcrun("-n", "2", running.compile_plan(self.archive, 2, 1), "--data", file, "--save", self.path("more"),
+                            "--resume", self.back_to_dcrun(back, run), "--steps", "8")
+        self.assertEqual(result.code, 0, result.err)
+        again = other.copied().train(more, 2, 2, True).state()
+        self.assertLessEqual(reference.compare_state(as_state(checkpoints.newest(self.path("more"))), other.train(more, 2, 2).state(), [again])[0], 1)
+
+    def back_to_dcrun(self, back, run):
+        """The converted file converted again: the same values, element by element."""
+        optimizer, weights = self.saved(back["optimizer"]), self.saved(back["model"], "weights.pt")
+        self.converted(self.archive, optimizer, "-o", self.path("again"), "--weights", weights)
+        one, other = (as_state(checkpoints.newest(self.path(name))) for name in ("run", "again"))
+        self.assertEqual(one.keys(), other.keys())
+        for name, value in one.items():
+            self.assertTrue(torch.equal(value, other[name]), name)
+        return self.path("again")
+
+    def test_load_state_dict_says_which_parameter_is_which(self):
+        """An optimizer of another order than the archive's, given by names."""
+        self.export()
+        run = self.run_
+        names = {p: n for n, p in run.module.named_parameters()}
+        backwards = [p for p in reversed(list(names)) if p.requires_grad]
+        optimizer = torch.optim.AdamW(backwards, lr=1e-2)
+        run.optimizer = optimizer
+        run.train(data_of(run.inputs, 1, 1), 1, 1)
+        file = self.saved(optimizer.state_dict())
+        code, said = self.convert(self.archive, file, "-o", self.path("run"))
+        self.assertEqual(code, 65, said)  # module order does not fit the shapes
+        self.assertIn("in another order", said)
+        self.write("names.json", json.dumps([names[p] for p in backwards]))
+        self.converted(self.archive, file, "-o", self.path("run"), "--names", self.path("names.json"))
+        fresh = Run("adamw")
+        by_name = dict(fresh.module.named_parameters())
+        loaded = torch.optim.AdamW([by_name[names[p]] for p in backwards])
+        loaded.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+        state = as_state(checkpoints.newest(self.path("run")))
+        for name, parameter in by_name.items():
+            for kind in ("exp_avg", "exp_avg_sq") if parameter.requires_grad else ():
+                self.assertTrue(torch.equal(state[f"{kind} {name}"], loaded.state[parameter][kind]), name)
+
+    def test_the_order_of_the_module(self):
+        """Without an exported optimizer: all parameters, or those that are trained, in the module's order; names that torch saved itself."""
+        self.export()
+        module = self.run_.module
+        for parameters in (module.parameters(), [p for p in module.parameters() if p.requires_grad], list(module.named_parameters())):
+            self.run_.optimizer = torch.optim.AdamW(parameters, lr=1e-2)
+            self.run_.train(data_of(self.run_.inputs, 1, 1), 1, 1)
+            file = self.saved({"epoch": 3, "optim": self.run_.optimizer.state_dict()})
+            self.converted(self.archive, file, "-o", self.path("run"), "--key", "optim", "--weights", self.saved(module.state_dict(), "w.pt"))
+            expected = self.run_.state()
+            for name, value in as_state(checkpoints.newest(self.path("run"))).items():
+                self.assertTrue(torch.equal(value, expected[name]), name)
+
+    def test_sgd(self):
+        run = Run("sgd")
+        self.export(run.optimizer, run)
+        run.train(data_of(run.inputs, 2, 1), 2, 1)
+        said = self.converted(self.archive, self.saved(run.optimizer.state_dict()), "-o", self.path("run"), "--steps-taken", "2", "--samples", "8")
+        self.assertNotIn("does not count", said)
+        index = checkpoints.index(self.path("run/step-00000002"))
+        self.assertEqual((index["step"], index["samples"], index["samples_in_epoch"]), (2, 8, 8))
+        code, said = self.convert(self.archive, self.saved(Run("adamw").train(data_of(run.inputs, 1, 1), 1, 1).optimizer.state_dict()), "-o", self.path("other"))
+        self.assertEqual(code, 65)
+        self.assertIn("is of adamw, the archive's optimizer is sgd", said)
+
+    def test_a_bf16_archive_gets_float32_masters(self):
+        module = copy.deepcopy(self.run_.module).to(torch.bfloat16)
+        export_train_step(module, self.run_.inputs, self.archive, roles=self.run_.roles, optimizer=torch.optim.AdamW(module.parameters()), check=False)
+        self.run_.optimizer = torch.optim.AdamW(self.run_.module.parameters(), lr=1e-2)
+        self.run_.train(data_of(self.run_.inputs, 1, 1), 1, 1)
+        optimizer, weights = self.saved(self.run_.optimizer.state_dict()), self.saved(self.run_.module.state_dict(), "w.pt")
+        self.converted(self.archive, optimizer, "-o", self.path("run"), "--weights", weights)
+        state = checkpoints.state(self.path("run/step-00000001"))
+        for name, parameter in self.run_.module.named_parameters():
+            if parameter.requires_grad:
+                self.assertEqual(state["master", name, None].tobytes(), parameter.detach().numpy().tobytes())
+            self.assertEqual(state["parameter", name, None].tobytes(), parameter.detach().to(torch.bfloat16).view(torch.int16).numpy().tobytes())
+        result = jobs.dcrun(running.compile_plan(self.archive, 1, 0), "--data", "synthetic:1", "--steps", "2", "--resume", self.path("run"))
+        self.assertEqual(result.code, 0, result.err)
+
+
+class RefusedTest(ConversionTest):
+    def test_what_does_not_fit_is_named(self):
+        self.export(self.run_.optimizer)
+        run = self.run_.train(data_of(self.run_.inputs, 1, 1), 1, 1)
+        good = run.optimizer.state_dict()
+        weights = run.module.state_dict()
+        fewer = copy.deepcopy(good)
+        fewer["param_groups"][0]["params"].pop()
+        missing = {k: v for k, v in weights.items() if k != "gain"}
+        adam = torch.optim.Adam(run.module.parameters(), weight_decay=0.1).state_dict()
+        cases = [
+            (65, "groups of .*that of the export had", fewer, None),
+            (65, "has taken no step", torch.optim.AdamW(trained_export.groups(run.module)).state_dict(), None),
+            (65, "holds no optimizer.state_dict\\(\\), but 'step', 'model'", {"step": 3, "model": weights}, None),
+            (65, "Adam's weight decay", adam, None),
+            (65, "is not of AdamW or SGD", torch.optim.RMSprop(run.module.parameters()).state_dict(), None),
+            (65, "lacks gain", good, missing),
+            (65, "has more, which the model", good, {**weights, "more": torch.zeros(1)}),
+            (65, "gain has shape \\[2\\]", good, {**weights, "gain": torch.zeros(2)}),
+        ]
+        for code, pattern, optimizer, model in cases:
+            with self.subTest(pattern):
+                extra = ["--weights", self.saved(model, "w.pt")] if model else []
+                result, said = self.convert(self.archive, self.saved(optimizer), "-o", self.path("run"), *extra)
+                self.assertEqual(result, code, said)
+                self.assertRegex(said, pattern)
+        file = self.saved(good)
+        for code, pattern, arguments in (
+            (66, "nowhere.pt is missing", [self.archive, self.path("nowhere.pt")]),
+            (66, "nowhere.pt2 is missing", [self.path("nowhere.pt2"), file]),
+            (65, "cannot be read", [self.archive, self.write("junk.pt", b"junk")]),
+            (65, "cannot be read", [self.write("junk.pt2", b"junk"), file]),
+            (65, "3 names are given", [self.archive, file, "--names", self.write("n.json", '["a", "b", "c"]')]),
+        ):
+            with self.subTest(pattern):
+                result, said = self.convert(*arguments, "-o", self.path("run"))
+                self.assertEqual(result, code, said)
+                self.assertRegex(said, pattern)
+        self.assertFalse(os.path.exists(self.path("run")))
+
+    def test_a_checkpoint_that_is_damaged_or_of_another_model(self):
+        self.export(self.run_.optimizer)
+        self.run_.train(data_of(self.run_.inputs, 1, 1), 1, 1)
+        self.converted(self.archive, self.saved(self.run_.optimizer.state_dict()), "-o", self.path("run"))
+        folder = self.path("run/step-00000001")
+        for name in sorted(os.listdir(folder)):
+            with self.subTest(name), open(os.path.join(folder, name), "r+b") as file:
+                content = file.read()
+                file.seek(len(content) * 2 // 3)
+                file.write(bytes([content[len(content) * 2 // 3] ^ 4]))
+                file.flush()
+                code, said = self.convert(folder, self.archive, "-o", self.path("back.pt"), way="to-torch")
+                self.assertEqual(code, 65, said)
+                self.assertIn("damaged", said)
+                file.seek(0)
+                file.write(content)
+        other = running.archive("mlp")
+        code, said = self.convert(folder, other, "-o", self.path("back.pt"), way="to-torch")
+        self.assertEqual(code, 65)
+        self.assertIn("is not of the model of", said)
+        code, said = self.convert(self.path("empty"), self.archive, "-o", self.path("back.pt"), way="to-torch")
+        self.assertEqual(code, 66)
+        self.assertFalse(os.path.exists(self.path("back.pt")))
+
+
+if __name__ == "__main__":
+    unittest.main()
