@@ -2,7 +2,7 @@
 """Trains one small model per transformers config with ZeRO-3 on two ranks, beside PyTorch, and prints a table.
 
 architecture_table.py [--steps N] [--only NAME] [--update]
-With --update the table in README.md is rewritten. Exits 1 if a model trains otherwise than PyTorch does, or fails without a reason.
+With --update the table in scripts/architectures.md is rewritten. Exits 1 if a model trains otherwise than PyTorch does, or fails without a reason.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import parity  # noqa: E402
 from reference import Training  # noqa: E402
 
 CONFIGS = os.path.join(ROOT, "tests", "data", "hf_configs")
-README = os.path.join(ROOT, "README.md")
+PAGE = os.path.join(ROOT, "scripts", "architectures.md")
 REFUSALS = (65, 81)  # exit codes of a model that is understood and declined
 HEAD = (
     "| model | class | parameters | nodes | result |",
@@ -70,7 +70,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--only", help="one config, by its file name without .json")
-    parser.add_argument("--update", action="store_true", help="rewrite the table in README.md")
+    parser.add_argument("--update", action="store_true", help="rewrite the table in scripts/architectures.md")
     arguments = parser.parse_args()
     if arguments.update and arguments.only:
         parser.error("--update writes the whole table; leave --only out")
@@ -85,7 +85,7 @@ def main():
             table.append(line)
             good = good and fine
     if arguments.update:
-        marked_part.replace(README, "architectures", table)
+        marked_part.replace(PAGE, "architectures", table)
     return 0 if good and paths else 1
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Error codes: src/base/error_codes.def has each with its one meaning, the code uses them, the READMEs show them.
+"""Error codes: src/base/error_codes.def has each with its one meaning, the code uses them, src/base/README.md shows them.
 
-    scripts/error_codes.py            # a test: code, table and READMEs agree
-    scripts/error_codes.py --update   # writes the READMEs' tables
+    scripts/error_codes.py            # a test: code, table and page agree
+    scripts/error_codes.py --update   # writes the page's table
 
 A code that is used must be in the table, with the folder that uses it; a code of the table must be used. That a code means two things in one
 folder no script can see.
@@ -21,6 +21,7 @@ CODE = re.compile(r"\bDC\d{4}\b")
 COMPARED = re.compile(r"code\(\) [!=]= ")  # with an error that another folder reported
 PROGRAMS = ("src", "runtime", "cli")  # where errors are reported
 EXAMPLES = {("src/base/status.h", "DC2103"), ("cli/dcrun_main.cpp", "DC6302")}  # codes in comments about codes
+PAGE = os.path.join(ROOT, "src", "base", "README.md")
 BEGIN, END = "<!-- error codes -->", "<!-- /error codes -->"
 
 
@@ -83,41 +84,27 @@ def disagreements(table):
     return wrong + [f"{TABLE}: nothing reports {code}; delete its last use's row too" for code in sorted(set(folders) - reported)]
 
 
-def by_folder(table):
-    """The README's table: what each folder reports, as ranges that no other folder's code is in."""
-    ranges = collections.defaultdict(list)
-    for folder, group in itertools.groupby(table, key=lambda row: row[1]):
-        codes = [row[0] for row in group]
-        ranges[folder].append(codes[0] if len(codes) == 1 else f"{codes[0]} to {codes[-1]}")
-    return ["| folder | its codes |", "|---|---|", *(f"| `{folder}` | {', '.join(ranges[folder])} |" for folder in sorted(ranges))]
-
-
 def in_full(table):
     return ["| code | reported by | meaning |", "|---|---|---|", *(f"| {code} | `{folder}` | {meaning} |" for code, folder, meaning in table)]
 
 
-def pages(table):
-    """[(path, text now, text as it should be)]"""
-    found = []
-    for path, lines in (("README.md", by_folder(table)), ("src/base/README.md", in_full(table))):
-        with open(os.path.join(ROOT, path), encoding="utf-8") as file:
-            now = file.read()
-        begin, end = now.index(BEGIN) + len(BEGIN), now.index(END)
-        found.append((path, now, now[:begin] + "\n" + "\n".join(lines) + "\n" + now[end:]))
-    return found
+def page(table):
+    """The text of PAGE now, and as it should be."""
+    with open(PAGE, encoding="utf-8") as file:
+        now = file.read()
+    begin, end = now.index(BEGIN) + len(BEGIN), now.index(END)
+    return now, now[:begin] + "\n" + "\n".join(in_full(table)) + "\n" + now[end:]
 
 
 def main():
     table, wrong = rows()
     wrong += disagreements(table)
-    for path, now, wanted in pages(table):
-        if now == wanted:
-            continue
-        if "--update" in sys.argv[1:]:
-            with open(os.path.join(ROOT, path), "w", encoding="utf-8") as file:
-                file.write(wanted)
-        else:
-            wrong.append(f"{path}: its table of error codes is not current; run scripts/error_codes.py --update")
+    now, wanted = page(table)
+    if now != wanted and "--update" in sys.argv[1:]:
+        with open(PAGE, "w", encoding="utf-8") as file:
+            file.write(wanted)
+    elif now != wanted:
+        wrong.append(f"{PAGE}: its table of error codes is not current; run scripts/error_codes.py --update")
     print("\n".join(wrong) if wrong else f"{len(table)} error codes, each with one meaning")
     return 1 if wrong else 0
 
