@@ -45,7 +45,7 @@ preset() {
 }
 # How many test files, or models, run at the same time: a test starts up to 4 ranks and may take 4 GiB.
 jobs=$(awk -v cores="$(nproc)" '/^MemTotal/ { fit = int($2 / 4194304); jobs = cores < fit ? cores : fit; print jobs < 1 ? 1 : jobs }' /proc/meminfo)
-unittests() { $python tests/e2e/discover.py --jobs "$jobs" --skips build/skipped_tests.txt; }
+end_to_end() { $python tests/e2e/discover.py --jobs "$jobs" --skips build/skipped_tests.txt --parity "$([ "$full" = 1 ] && echo full || echo sample)"; }
 examples() {
   local example bad=0
   for example in examples/*/run.sh; do "$example" || { echo "$example: exit $?"; bad=1; }; done
@@ -58,10 +58,8 @@ section "building the tests" cmake --build build/release
 exclude='gpu|slow'
 [ "$full" = 0 ] || { exclude='gpu' && export DCC_SLOW_TESTS=1; }
 section "unit tests, kernels, communicators, command lines" run_ctest release "$exclude"
-section "end to end: exporter, bits, launchers, failures" unittests
+section "end to end: exporter, training against PyTorch, bits" end_to_end
 section "skipped tests have an allowed reason" python3 scripts/check_skips.py build/release/Testing/Temporary/LastTest.log build/skipped_tests.txt
-section "training against PyTorch" $python tests/e2e/parity.py --jobs "$jobs" $([ "$full" = 1 ] && echo --full || echo --steps 20)
-section "training against PyTorch, as on a lesser CPU" $python tests/e2e/parity.py --jobs "$jobs" --machine rotating --steps 20
 section "examples" examples
 if [ "$full" = 1 ]; then
   section "no torch, no MPI" preset bare

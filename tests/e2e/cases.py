@@ -104,5 +104,13 @@ def sample():
     return covered + defaults + RECIPES + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
 
 
+def by_subject(chosen):
+    """{"model dtype": its cases, those that share a run of PyTorch next to each other}"""
+    groups = {}
+    for case in sorted(chosen, key=lambda c: (c.model, c.dtype, c.world, c.accumulation, str(c.zero))):
+        groups.setdefault(f"{case.model} {case.dtype}", []).append(case)
+    return groups
+
+
 def _pairs(row):
     return {(i, row[i], j, row[j]) for i, j in itertools.combinations(range(len(row)), 2)}

@@ -7,6 +7,7 @@ import unittest
 import torch
 
 import parts
+import recipe_optimizer
 import recipes
 from reference import Reference, Training, make_data, workloads
 
@@ -85,7 +86,7 @@ class Recipes(unittest.TestCase):
             ("adamw-linear-unclipped", 5e-3, [0.875, 0.75, 0.625, 0.5, 0.375, 0.25]),
         ):
             weight = torch.nn.Parameter(torch.ones(2))
-            optimizer = recipes.Optimizer(recipes.config(name, 6), {"x": weight})
+            optimizer = recipe_optimizer.Optimizer(recipes.config(name, 6), {"x": weight})
             for factor in expected:
                 self.assertAlmostEqual(optimizer.optimizer.param_groups[0]["lr"], lr * factor, 9, name)
                 weight.grad = torch.zeros(2)

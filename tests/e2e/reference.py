@@ -12,6 +12,7 @@ import sys
 
 import torch
 
+import recipe_optimizer
 import recipes
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
@@ -100,7 +101,7 @@ class Reference:
         module.train()
         named = {strip(n, self.workload.root): p for n, p in module.named_parameters() if p.requires_grad}
         masters = {n: p.detach().float().clone().requires_grad_() for n, p in named.items()}
-        optimizer = recipes.Optimizer(training.config(), masters)
+        optimizer = recipe_optimizer.Optimizer(training.config(), masters)
         if begin is not None:
             with torch.no_grad():
                 for name, value in begin.masters.items():

@@ -18,6 +18,7 @@ import served
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 BIN = os.environ.get("DCC_BIN_DIR") or os.path.join(ROOT, "build", "bin")
+ARCHIVES = "DCC_TEST_ARCHIVES"  # a folder for archive(), shared by the processes of discover.py
 LAUNCHERS = ("dcrun", "mpirun", "torchrun")
 SLOW = os.environ.get("DCC_SLOW_TESTS") == "1"
 
@@ -64,8 +65,8 @@ def scratch():
 
 @functools.cache
 def archive(preset, *options):
-    """A preset's model.pt2; exported once, by whichever of the processes of discover.py asks first."""
-    path = os.path.join(os.environ.get("DCC_TEST_ARCHIVES") or scratch(), "-".join((preset, *options)).replace("--", "") + ".pt2")
+    """A preset's model.pt2; exported once, by the first of the processes of discover.py that asks."""
+    path = os.path.join(os.environ.get(ARCHIVES) or scratch(), "-".join((preset, *options)).replace("--", "") + ".pt2")
     with open(path + ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not os.path.exists(path):
