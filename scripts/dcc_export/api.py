@@ -10,10 +10,11 @@ from torch.export.graph_signature import InputKind
 
 from .archive import save_headless, save_program
 from .capture import capture_joint, strip
-from .check import check_archive
+from .check import CheckResult, check_archive
 from .complex_pairs import remove_complex
 from .dynamic import DynamicDims
 from .errors import CHECK_FAILED, ExportError
+from .evaluation import ENTRY, check_evaluation, evaluation_text, trace_evaluation
 from .guard import unchanged
 from .headless import faked
 from .initializers import find_rules
@@ -66,6 +67,7 @@ def export_train_step(
     seed=0,
     stock=None,
     notes=(),
+    eval=False,
 ):
     """Writes the joint forward + loss + backward graph of `module` to `path` (.pt2).
 
@@ -96,6 +98,8 @@ def export_train_step(
     check: reload the file and compare it with eager; a difference raises ExportError.
     stock: for a transformers config, what to compare with instead of `module` (stock.Stock).
     notes: sentences for people, carried into the notes of every plan of this archive.
+    eval: also write the forward of the module in eval mode, for `dcrun --eval-every`; checked against the
+        module's own loss in eval mode.
     """
     require_python("the module", module)
     args, kwargs, names = flatten_inputs(module, example_inputs, input_names)
@@ -112,6 +116,10 @@ def export_train_step(
         tensors = dims.fake_examples() if dims else examples
         with faked(step, tensors) if headless else contextlib.nullcontext(tensors) as tensors:
             program, exported = _trace(step, tensors, names, root, seed, dims)
+            texts = {}
+            if eval:
+                evaluation = trace_evaluation(step, tensors, names, root, seed, dims, exported.constants)
+                texts = {ENTRY: evaluation_text(evaluation)}
     description = _describe(step, program, examples, roles, initializers, root)
     with unchanged(module):
         can_run = not headless and device is None
@@ -128,19 +136,19 @@ def export_train_step(
     folder = checkpoint or os.path.splitext(path)[0] + ".checkpoints"
     write_state = functools.partial(trained.write, folder, samples_consumed)
     if headless:
-        save_headless(exported, description, path, device)
+        save_headless(exported, description, path, device, texts)
         line = "check: skipped (no weights)"
     elif not check or device is not None:
-        save_program(exported, description, path, device, lambda _: write_state())
+        save_program(exported, description, path, device, lambda _: write_state(), texts=texts)
         line = f"check: skipped ({'on request' if device is None else 'needs a GPU'})"
     else:
         with unchanged(module), torch.enable_grad():
-            check = functools.partial(_check_sizes, step, examples, dims, names, root, seed, stock)
-            line = _save_checked(exported, description, path, check, write_state)
+            check = functools.partial(_check_sizes, step, examples, dims, names, root, seed, stock, bool(eval))
+            line = _save_checked(exported, description, path, check, write_state, texts)
     return _report(path, program, step, description, line, trained.path)
 
 
-def _save_checked(exported, description, path, check, write_state):
+def _save_checked(exported, description, path, check, write_state, texts):
     """Writes the file, and the state next to it, if it passes `check(its path, description)`; returns what was found."""
     lines = []
 
@@ -151,27 +159,35 @@ def _save_checked(exported, description, path, check, write_state):
         lines.append(result.line)
         write_state()
 
-    save_program(exported, description, path, verify=verify)
+    save_program(exported, description, path, verify=verify, texts=texts)
     return lines[0]
 
 
-def _check_sizes(step, examples, dims, names, root, seed, stock, path, description):
+def _check_sizes(step, examples, dims, names, root, seed, stock, evaluates, path, description):
     """`_check` at the example's sizes and, where dims are dynamic, first at others."""
     if dims:
         others = dims.other_examples()
         try:
-            result = _check(step, others, names, root, seed, stock, path, description)
+            result = _check(step, others, names, root, seed, stock, evaluates, path, description)
         except RuntimeError as error:
             shapes = [list(tensor.shape) for tensor in others]
             raise ExportError(f"the archive fails with inputs of shapes {shapes}: {error}; leave a dim out of dynamic_shapes") from error
         if not result.passed:
             return result
-    return _check(step, examples, names, root, seed, stock, path, description)
+    return _check(step, examples, names, root, seed, stock, evaluates, path, description)
 
 
-def _check(step, examples, names, root, seed, stock, path, description):
-    """The file against the module itself, or against the stock model of its config."""
+def _check(step, examples, names, root, seed, stock, evaluates, path, description):
+    """The file against the module itself, or against the stock model of its config; its evaluation against the module in eval mode."""
     against = (path, step, examples, description["inputs"], lambda n: strip(n, root), seed)
+    result = _check_training(against, names, stock)
+    if not evaluates or not result.passed:
+        return result
+    evaluation = check_evaluation(*against)
+    return CheckResult(evaluation.passed, f"{result.line}; {evaluation.line}" if evaluation.passed else evaluation.line)
+
+
+def _check_training(against, names, stock):
     if stock is None:
         return check_archive(*against)
     if stock.altered:  # our module is compared with the stock model in the archive's place

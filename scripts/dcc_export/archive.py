@@ -12,6 +12,7 @@ import torch
 from .errors import CANNOT_WRITE, ExportError
 
 EXTRA_NAME = "dcc.json"
+EVALUATION_PREFIX = "evaluation."  # of constants that only the evaluation reads
 
 # Records that the zip writer adds when it is closed.
 _WRITTEN_BY_ITSELF = (".data/version", ".data/serialization_id", "byteorder", "version")
@@ -51,15 +52,16 @@ def replacing(path):
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def save_program(exported, description, path, device=None, verify=None):
+def save_program(exported, description, path, device=None, verify=None, texts=None):
     """Saves the program with its weights and `extra/dcc.json`; `device` replaces cpu in it.
 
+    texts: {name: content} of further entries below extra/.
     verify: called with the finished file before it takes its place; may raise.
     """
-    extra = {EXTRA_NAME: canonical_json(description)}
+    extra = {EXTRA_NAME: canonical_json(description), **_placed(texts, device)}
     with replacing(path) as partial:
         try:
-            with _without_pickles():
+            with without_pickles():
                 torch.export.save(exported, partial, extra_files=extra)
             if device is not None:
                 _rewrite_model(partial, lambda text: _on_device(text, device))
@@ -70,8 +72,8 @@ def save_program(exported, description, path, device=None, verify=None):
             verify(partial)
 
 
-def save_headless(exported, description, path, device=None):
-    """Saves graph, shapes and small constants, deflated; no weights and no sample inputs."""
+def save_headless(exported, description, path, device=None, texts=None):
+    """Saves graph, shapes and small constants, deflated; no weights and no sample inputs. `texts`: as of `save_program`."""
     from torch._export.serde.serialize import _to_json_bytes
 
     model = _to_json_bytes(_serialize_graph(exported))
@@ -87,6 +89,7 @@ def save_headless(exported, description, path, device=None):
         "data/constants/model_constants_config.json": _config(constants, "tensor_"),
         **{f"data/constants/tensor_{i}": _raw(t) for i, t in enumerate(constants.values())},
         f"extra/{EXTRA_NAME}": canonical_json(description).encode(),
+        **{f"extra/{name}": text.encode() for name, text in _placed(texts, device).items()},
     }
     root = os.path.splitext(os.path.basename(path))[0]
     with replacing(path) as partial, zipfile.ZipFile(partial, "w") as archive:
@@ -99,12 +102,12 @@ def save_headless(exported, description, path, device=None):
 def _serialize_graph(exported):
     from torch._export.serde.serialize import ExportedProgramSerializer
 
-    with _without_pickles(samples=False):
+    with without_pickles(samples=False):
         return ExportedProgramSerializer().serialize(exported).exported_program
 
 
 @contextlib.contextmanager
-def _without_pickles(samples=True):
+def without_pickles(samples=True):
     """torch pickles weights beside the records and throws that away; it costs twice the memory."""
     from torch._export.serde import serialize
 
@@ -123,7 +126,12 @@ def _without_pickles(samples=True):
 
 def _constants(exported):
     used = {s.target for s in exported.graph_signature.input_specs}
-    return {k: v for k, v in exported.constants.items() if k in used}
+    return {k: v for k, v in exported.constants.items() if k in used or k.startswith(EVALUATION_PREFIX)}
+
+
+def _placed(texts, device):
+    """The further entries, with every cpu device replaced."""
+    return {k: v if device is None else _on_device(v, device).decode() for k, v in (texts or {}).items()}
 
 
 def _config(tensors, prefix):

@@ -86,4 +86,5 @@ def _export(workload, options, output, check):
         seed=options.seed,
         stock=workload.stock,
         notes=workload.notes,
+        eval=options.evaluates,
     )

@@ -41,6 +41,7 @@ def _parser():
     parser.add_argument("--headless", action="store_true", help="graph and shapes, no weights")
     parser.add_argument("--attention", choices=("cpu", "cuda-flash"), default="cpu")
     parser.add_argument("--dropout", type=_probability, default=0.0, metavar="P")
+    parser.add_argument("--eval", action="store_true", help="also write the forward in eval mode, for dcrun --eval-every")
     parser.add_argument("--no-check", action="store_true", help="do not compare with eager")
     return parser
 
@@ -110,6 +111,7 @@ def _run(arguments):
         dropout=arguments.dropout,
         headless=arguments.headless,
         dynamic=arguments.dynamic,
+        evaluates=arguments.eval,
     )
     return export_workload(
         options, arguments.output, arguments.preset, arguments.hf_config, not arguments.no_check

@@ -47,15 +47,19 @@ class Program:
 
 
 class ProgramBuilder:
-    """Copies the joint graph into export order. One use: `ProgramBuilder(...).build()`."""
+    """Copies the joint graph into export order. One use: `ProgramBuilder(...).build()`.
 
-    def __init__(self, joint, state_names, step, input_names, aliases, root):
+    forward_only: the loss is the one output, and what it does not need is left out, `loss_scale` too.
+    """
+
+    def __init__(self, joint, state_names, step, input_names, aliases, root, forward_only=False):
         self.joint = joint
         self.state_names = state_names  # what descriptors say -> first name in the step
         self.step = step
         self.names = input_names
         self.aliases = aliases
         self.root = root
+        self.forward_only = forward_only
         self.graph = torch.fx.Graph()
         self.env = {}  # joint node -> new node
         self.moved = set()  # new nodes whose values have other strides than while tracing
@@ -76,6 +80,8 @@ class ProgramBuilder:
                 self._copy_call(node)
         outputs = self._outputs()
         self.graph.output(tuple(node for _, node in outputs))
+        if self.forward_only:
+            self._drop_unused()
         self.graph.lint()
         signature = ExportGraphSignature(self.specs, [self._out_spec(*o) for o in outputs])
         return Program(self.graph, signature, self._state_dict(), self.constants, users)
@@ -261,12 +267,28 @@ class ProgramBuilder:
                 raise ExportError(f"the traced graph has an unexpected output {what.expr()}")
         if not gradients:
             raise ExportError("no parameter receives a gradient; nothing would be trained")
+        if self.forward_only:
+            return self._distinct([((OutputKind.LOSS_OUTPUT, None), losses[0])])
         outputs = [((OutputKind.BUFFER_MUTATION, fqn), node) for fqn, node in mutations]
         outputs.append(((OutputKind.LOSS_OUTPUT, None), losses[0]))
         for fqn in self.by_fqn:
             if fqn in gradients:
                 outputs.append(((OutputKind.GRADIENT_TO_PARAMETER, fqn), gradients[fqn]))
         return self._distinct(outputs)
+
+    def _drop_unused(self):
+        """Takes out nodes, lifted constants and `loss_scale` that the outputs do not need; all state and user inputs stay."""
+        for node in reversed(list(self.graph.nodes)):
+            if node.op == "call_function" and not node.users:
+                self.graph.erase_node(node)
+        placeholders = {n.name: n for n in self.graph.nodes if n.op == "placeholder"}
+        for spec in list(self.specs):
+            name = spec.arg.name
+            if placeholders[name].users or (spec.kind is not InputKind.CONSTANT_TENSOR and name != LOSS_SCALE):
+                continue
+            self.graph.erase_node(placeholders[name])
+            self.specs.remove(spec)
+            self.constants.pop(spec.target, None)
 
     def _collect_gradient(self, gradients, of, value):
         if value is None or not isinstance(of, desc.ParamAOTInput):
@@ -378,9 +400,10 @@ def to_exported_program(program, example_inputs, ranges):
         ModuleCallSignature,
     )
 
-    examples = tuple(example_inputs) + (torch.tensor(1.0),)
     signature = program.signature
-    ins = [TensorArgument(n) for n in program.user_inputs + [LOSS_SCALE]]
+    users = [s.arg.name for s in signature.input_specs if s.kind is InputKind.USER_INPUT]
+    examples = tuple(example_inputs) + ((torch.tensor(1.0),) if users[-1:] == [LOSS_SCALE] else ())
+    ins = [TensorArgument(n) for n in users]
     outs = [s.arg for s in signature.output_specs if s.kind is not OutputKind.BUFFER_MUTATION]
     in_spec = pytree.tree_flatten((examples, {}))[1]
     out_spec = pytree.tree_flatten(tuple(range(len(outs))))[1]

@@ -37,6 +37,7 @@ class Options:
     headless: bool = False
     image_size: int = None  # pixels of a picture's side; None: the config's
     labels: str = None  # which tokens a causal model's labels are, "same" or "next"; None: found out
+    evaluates: bool = False  # the archive also holds the forward in eval mode
     dynamic: str = ""  # dims whose size is given when the plan is compiled: batch, seq, or both by a comma
 
 

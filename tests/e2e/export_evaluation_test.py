@@ -1,0 +1,110 @@
+"""`eval=True` of the exporter: what the archive's second program is, and what is refused.
+
+    build/venv/bin/python tests/e2e/export_evaluation_test.py
+"""
+
+import json
+import unittest
+
+import torch
+from export_case import ExportError, ExportTest, read_entry, run_command
+from torch.export.graph_signature import InputKind
+
+from dcc_export import evaluation, export_train_step
+
+
+class Net(torch.nn.Module):
+    """In eval mode: no dropout, running statistics, no auxiliary loss, and a constant of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 3))
+
+    def forward(self, x):
+        loss = self.layers(x).square().mean()
+        return loss + self.layers[0].weight.abs().mean() if self.training else loss * torch.tensor(1.5)
+
+
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        if not self.training:
+            self.calls += 1
+        return self.linear(x).square().mean()
+
+
+class Drawing(Counting):
+    def forward(self, x):
+        return self.linear(x + (0 if self.training else torch.rand_like(x))).square().mean()
+
+
+def optimizer(module):
+    return torch.optim.SGD(module.parameters(), lr=0.1)
+
+
+class EvaluationTest(ExportTest):
+    def load(self):
+        """(the evaluation, the training step) of the archive."""
+        loaded = torch.export.load(self.path())
+        return evaluation._load(self.path(), loaded), loaded
+
+    def test_is_the_forward_in_eval_mode(self):
+        module = Net()
+        report = export_train_step(module, (torch.randn(5, 6),), self.path(), optimizer=optimizer(module), eval=True)
+        self.assertIn("evaluation: the loss equals the module's in eval mode exactly (2 samples)", report.check)
+        self.assertTrue(all(child.training for child in module.modules()))
+        program, loaded = self.load()
+        operators = {str(n.target) for n in program.graph.nodes if n.op == "call_function"}
+        self.assertFalse([o for o in operators if "dropout" in o or "backward" in o or "abs" in o], operators)
+        self.assertEqual(len(program.graph_signature.output_specs), 1)
+        constants = [s.target for s in program.graph_signature.input_specs if s.kind is InputKind.CONSTANT_TENSOR]
+        self.assertEqual(constants, ["evaluation.0"])
+        self.assertEqual(float(loaded.constants["evaluation.0"]), 1.5)
+
+    def test_same_input_same_bytes(self):
+        contents = []
+        for _ in range(2):
+            torch.manual_seed(0)
+            self.export(Net(), (torch.randn(5, 6),), eval=True)
+            with open(self.path(), "rb") as file:
+                contents.append(file.read())
+        self.assertEqual(*contents)
+
+    def test_training_step_is_the_same(self):
+        models = []
+        for evaluates in (False, True):
+            torch.manual_seed(0)
+            self.export(Net(), (torch.randn(5, 6),), eval=evaluates)
+            models.append(read_entry(self.path(), "models/model.json"))
+        self.assertEqual(*models)
+
+    def test_writes_in_eval_mode_are_refused(self):
+        with self.assertRaisesRegex(ExportError, "in eval mode the forward writes buffer calls"):
+            self.export(Counting(), (torch.randn(2, 4),), eval=True)
+        self.export(Counting(), (torch.randn(2, 4),))
+
+    def test_what_differs_is_not_written(self):
+        with self.assertRaisesRegex(ExportError, "check failed: the loss of the evaluation"):
+            self.export(Drawing(), (torch.randn(2, 4),), eval=True)
+
+    def test_dynamic_dims(self):
+        self.export(Net(), (torch.randn(5, 6),), eval=True, dynamic_shapes={"x": {0: "batch"}})
+        program, _ = self.load()
+        first = next(n for n in program.graph.nodes if n.name == "x")
+        self.assertFalse(isinstance(first.meta["val"].shape[0], int))
+
+    def test_command(self):
+        for options in ([], ["--headless"], ["--dtype", "autocast-bfloat16"]):
+            with self.subTest(options):
+                code, said = run_command("--preset", "tiny-llama", "--eval", "-o", self.path(), *options)
+                self.assertEqual(code, 0, said)
+                self.assertIn("evaluation: the loss equals the module's in eval mode", said)
+                self.assertIn("graph_module", json.loads(read_entry(self.path(), "extra/evaluation.json")))
+
+
+if __name__ == "__main__":
+    unittest.main()
