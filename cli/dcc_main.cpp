@@ -49,6 +49,35 @@ void add_dims(CLI::App* sub, std::vector<std::string>& dims) {
       ->allow_extra_args(false);
 }
 
+// The options of the table (src/driver/compile_options.def), and --zero, which is short for one.
+void add_compile_options(CLI::App* sub, dc::driver::CompileOptions& options) {
+  for (const dc::driver::CompileOption& option : dc::driver::compile_options()) {
+    const auto read = [&options, &option](const std::string& text) {
+      const Status status = option.read(text, options);
+      if (!status.ok()) throw CLI::ValidationError(status.sentence());
+    };
+    CLI::Option* flag = sub->add_option_function<std::string>(std::string(option.flag), read,
+                                                              std::string(option.help));
+    std::string value(option.value);
+    for (const std::string& choice : option.choices)
+      value = (&choice == &option.choices.front() ? "" : value + "|") + choice;
+    flag->type_name(value);
+    const std::string preset = option.print(dc::driver::CompileOptions());
+    const auto& choices = option.choices;
+    if (choices.empty() || std::find(choices.begin(), choices.end(), preset) != choices.end())
+      flag->default_str(preset);
+  }
+  sub->get_option("--world")->required()->default_str("");
+  CLI::Option* chain = sub->get_option("--chain");
+  CLI::Option* zero =
+      sub->add_option_function<int>(
+             "--zero", [&options](int stage) { options.chain = "zero" + std::to_string(stage); },
+             "ZeRO stage, 0 to 3: short for --chain zeroN")
+          ->check(CLI::Range(0, 3))
+          ->excludes(chain);
+  sub->get_option("--passes")->excludes(chain)->excludes(zero);
+}
+
 void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
   CLI::App* sub = app.add_subcommand("compile", "Compile one training step for a number of ranks");
   example(sub, "compile model.pt2 --profile prof.json --world 2 -o plan.dcp",
@@ -57,44 +86,10 @@ void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
   sub->add_option("-o,--output", a.output, "Plan to write")->required();
   sub->add_option("--profile", a.profile,
                   "Measurements written by dcc profile; without it a generic CPU is assumed");
-  sub->add_option("--world", a.world, "Number of ranks")->required();
-  CLI::Option* chain =
-      sub->add_option("--chain", a.chain, "Chain of passes by name; `dcc passes` lists them")
-          ->capture_default_str();
-  CLI::Option* zero =
-      sub->add_option_function<int>(
-             "--zero", [&a](int stage) { a.chain = "zero" + std::to_string(stage); },
-             "ZeRO stage, 0 to 3: short for --chain zeroN")
-          ->check(CLI::Range(0, 3))
-          ->excludes(chain);
-  sub->add_option("--passes", a.passes, "A chain of your own, comma-separated")
-      ->excludes(chain)
-      ->excludes(zero);
-  sub->add_option("--search-effort", a.search_effort, "Schedules that --chain auto may simulate")
-      ->capture_default_str();
+  add_compile_options(sub, a.options);
   sub->add_option("--search-time", a.search_time,
                   "Seconds after which --chain auto takes the best so far; not cached")
       ->check(dc::cli::check_amount);
-  sub->add_option("--reduction-order", a.reduction_order, "When gradients are summed over ranks")
-      ->check(CLI::IsMember({"per-step", "per-micro-batch", "auto"}));
-  sub->add_option("--reduce-dtype", a.reduce_dtype,
-                  "Type gradients travel in; their own if not given")
-      ->check(CLI::IsMember({"float32", "bfloat16"}));
-  sub->add_option("--grad-accum", a.grad_accum, "Micro-batches per step")->capture_default_str();
-  sub->add_option("--memory", a.memory, "Device budget per rank, for example 512MiB");
-  sub->add_option("--host-memory", a.host_memory,
-                  "Budget per rank for what is offloaded to the host");
-  sub->add_option("--disk-memory", a.disk_memory, "Budget per rank for what is offloaded to disk");
-  sub->add_option("--offload-space", a.offload_space,
-                  "Where offload passes put what they move; without it the host, and --chain auto "
-                  "does not offload")
-      ->check(CLI::IsMember({"host", "disk"}));
-  sub->add_option("--recompute", a.recompute,
-                  "Activations the backward phase makes again: as many as --memory asks for, all "
-                  "but each block's inputs, or none")
-      ->check(CLI::IsMember({"auto", "full", "off"}))
-      ->capture_default_str();
-  sub->add_option("--threads", a.threads, "Threads per rank")->capture_default_str();
   sub->add_option("--config", a.config, "train.json; overrides what the archive says");
   add_dims(sub, a.dims);
   sub->add_flag("--no-cache", a.no_cache, "Neither read nor write the plan cache");

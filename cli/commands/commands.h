@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/driver/compile_options.h"
 
 namespace dc::cli {
 
@@ -17,19 +18,8 @@ struct CompileArguments {
   std::string profile;            // prof.json; empty: the built-in table
   std::string output;             // plan.dcp
   std::string config;             // train.json; empty: the archive's own
-  int world = 0;
-  std::string chain = "auto";
-  int search_effort = 48;
-  double search_time = 0;       // seconds; 0: no limit
-  std::string passes;           // a chain of one's own, comma-separated; empty: by name
-  std::string reduction_order;  // "per-step", "per-micro-batch", "auto" or empty
-  std::string reduce_dtype;     // "float32", "bfloat16" or empty
-  int grad_accum = 1;
-  // Budgets: bytes with an optional unit (base::parse_bytes); empty: no budget
-  std::string memory, host_memory, disk_memory;
-  std::string offload_space;       // "host", "disk" or empty
-  std::string recompute = "auto";  // "auto", "full" or "off"
-  int threads = 1;
+  driver::CompileOptions options;
+  double search_time = 0;  // seconds; 0: no limit
   bool no_cache = false;
   bool json = false;
   bool verbose = false;

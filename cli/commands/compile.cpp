@@ -23,37 +23,6 @@ namespace {
 using base::Result;
 using base::Status;
 
-Result<driver::CompileOptions> options_of(const CompileArguments& arguments) {
-  driver::CompileOptions options;
-  options.world = arguments.world;
-  options.accumulation = arguments.grad_accum;
-  options.threads = arguments.threads;
-  options.chain = arguments.chain;
-  options.search_effort = arguments.search_effort;
-  options.own_passes = arguments.passes;
-  options.any_order = arguments.reduction_order == "auto";
-  if (arguments.reduction_order == "per-step")
-    options.passes.reduction_order = passes::ReductionOrder::PerStep;
-  if (arguments.reduction_order == "per-micro-batch")
-    options.passes.reduction_order = passes::ReductionOrder::PerMicroBatch;
-  if (arguments.recompute == "full") options.passes.recompute = passes::Recompute::Full;
-  if (arguments.recompute == "off") options.passes.recompute = passes::Recompute::Off;
-  if (arguments.reduce_dtype == "float32") options.reduce_dtype = ir::DType::F32;
-  if (arguments.reduce_dtype == "bfloat16") options.reduce_dtype = ir::DType::BF16;
-  const auto budget = [](const std::string& text, std::optional<base::Bytes>& to) -> Status {
-    if (text.empty()) return {};
-    DC_ASSIGN_OR_RETURN(const int64_t bytes, parse_bytes(text));
-    to = base::Bytes{bytes};
-    return {};
-  };
-  DC_RETURN_IF_ERROR(budget(arguments.memory, options.passes.memory));
-  DC_RETURN_IF_ERROR(budget(arguments.host_memory, options.passes.host_memory));
-  DC_RETURN_IF_ERROR(budget(arguments.disk_memory, options.passes.disk_memory));
-  if (arguments.offload_space == "host") options.passes.offload_space = ir::Space::Host;
-  if (arguments.offload_space == "disk") options.passes.offload_space = ir::Space::Disk;
-  return options;
-}
-
 // About this host, so it is said but not recorded.
 void warn_of_other_machine(const std::string& path, const base::Measurements& measured) {
   if (measured.origin == base::ProfileOrigin::Synthetic) return;
@@ -133,7 +102,7 @@ Status run_compile(const CompileArguments& arguments) {
   request.dims = arguments.dims;
   request.config = arguments.config;
   request.search_time = arguments.search_time;
-  DC_ASSIGN_OR_RETURN(request.options, options_of(arguments));
+  request.options = arguments.options;
   DC_RETURN_IF_ERROR(driver::check(request.options));
   DC_RETURN_IF_ERROR(base::check_writable(arguments.output));
   if (!arguments.profile.empty()) {

@@ -272,6 +272,7 @@ void Decoder::prediction(const fb::Prediction& from, Prediction& to) {
 
 void Decoder::memory(const fb::Plan& from, Plan& to) {
   to.arena_bytes = numbers(from.arena_bytes());
+  to.budgets = numbers(from.budgets());
   tables(from.slices(), to.slices, [&](const fb::Slice& s) {
     return Slice{space(s.space()),
                  s.offset(),

@@ -310,6 +310,7 @@ std::string Encoder::run(const Plan& plan) {
   const auto passes = text(plan.passes);
   const auto chain = text(plan.chain);
   const auto arenas = numbers(plan.arena_bytes);
+  const auto budgets = numbers(plan.budgets);
   const auto step_digest = texts(plan.step_digest);
   builder_.Finish(
       fb::CreatePlan(builder_, kSchemaMajor, kSchemaMinor, name, model, profile, options_digest,
@@ -317,7 +318,7 @@ std::string Encoder::run(const Plan& plan) {
                      arenas, slice_list, tensor_list, state_list, parameter_list, buffer_list,
                      input_list, stream_list, plan.events, group_list, classes, optimizer_table,
                      step_tensors, prediction_table, step_digest, decisions, passes,
-                     plan.updates_by_range),
+                     plan.updates_by_range, budgets),
       fb::PlanIdentifier());
   return std::string(reinterpret_cast<const char*>(builder_.GetBufferPointer()),
                      builder_.GetSize());

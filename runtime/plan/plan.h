@@ -280,6 +280,7 @@ struct Plan {
   std::string chain;                 // as it was asked for: "zero3", "auto"
   std::string passes;                // what ran, as `dcc compile --passes` takes it
   std::vector<int64_t> arena_bytes;  // per Space
+  std::vector<int64_t> budgets;      // per Space, that the compiler was given; 0: none
   std::vector<Slice> slices;
   std::vector<Tensor> tensors;
   std::vector<StateEntry> state;

@@ -155,6 +155,9 @@ Status check_mesh(const Plan& plan) {
 }
 
 Status check_memory_ids(const Plan& plan) {
+  if (plan.budgets.size() > kMaxSpaces) {
+    return bad_plan("DC3103", std::to_string(plan.budgets.size()) + " budgets");
+  }
   if (plan.arena_bytes.size() > kMaxSpaces) {
     return bad_plan("DC3103", std::to_string(plan.arena_bytes.size()) + " arenas");
   }

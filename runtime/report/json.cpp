@@ -94,6 +94,7 @@ void JsonDump::head() {
 
 void JsonDump::memory() {
   integers("arena_bytes", plan_.arena_bytes);
+  integers("budgets", plan_.budgets);
   objects("slices", plan_.slices, [&](const Slice& s) {
     field("space", name(s.space));
     field("offset", s.offset);

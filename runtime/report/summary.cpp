@@ -28,13 +28,6 @@ std::string right(const std::string& text) {
   return text.size() < kFigureWidth ? std::string(kFigureWidth - text.size(), ' ') + text : text;
 }
 
-// From the canonical text of the options; 0 if the plan was made without a budget.
-int64_t memory_budget(const Plan& plan) {
-  constexpr std::string_view kKey = " memory=";
-  const size_t at = plan.options.find(kKey);
-  return at == std::string::npos ? 0 : std::atoll(plan.options.c_str() + at + kKey.size());
-}
-
 // For who reads one line only.
 std::string outcome(const Plan& plan) {
   const Prediction& p = plan.prediction;
@@ -42,7 +35,7 @@ std::string outcome(const Plan& plan) {
   std::string text = p.step_ns > 0 ? base::format_duration(p.step_ns) + " predicted, " : "";
   text += format_bytes(bytes) +
           (plan.world() == 1 ? " on 1 rank" : " on each of " + count_of(plan.world(), "rank"));
-  if (const int64_t budget = memory_budget(plan); budget > 0)
+  if (const int64_t budget = plan.budgets.empty() ? 0 : plan.budgets.front(); budget > 0)
     text += " (" + percent(bytes, budget) + " of the budget)";
   const std::string limit = limited_by(p);
   return line("step", text + (limit.empty() ? "" : "; limited by " + limit));

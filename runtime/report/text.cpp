@@ -136,7 +136,9 @@ void TextDump::ranks() {
 
 void TextDump::memory() {
   for (size_t i = 0; i < plan_.arena_bytes.size(); ++i) {
-    raw("arena ").raw(name(static_cast<Space>(i))).raw(" ").number(plan_.arena_bytes[i]).raw("\n");
+    raw("arena ").raw(name(static_cast<Space>(i))).raw(" ").number(plan_.arena_bytes[i]);
+    if (i < plan_.budgets.size() && plan_.budgets[i] != 0) raw(" of ").number(plan_.budgets[i]);
+    raw("\n");
   }
   for (size_t i = 0; i < plan_.slices.size(); ++i) {
     const Slice& s = plan_.slices[i];

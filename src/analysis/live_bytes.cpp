@@ -16,15 +16,15 @@ LivePeak LiveBytes::peak(ir::Space space) const {
 LiveBytes live_bytes(const ir::Graph& graph, const Liveness& live, const ScratchBytes& scratch) {
   const size_t count = live.order.size();
   LiveBytes result;
-  result.at[static_cast<size_t>(ir::Space::Device)].resize(count + 1);
+  result.at[ir::Space::Device].resize(count + 1);
   for (const LiveRange& range : live.ranges) {
     std::vector<int64_t>& change =
-        result.at[static_cast<size_t>(graph.value(range.value).location.space)];
+        result.at[graph.value(range.value).location.space];
     change.resize(count + 1);
     change[static_cast<size_t>(range.first)] += aligned_bytes(range.bytes.v);
     change[static_cast<size_t>(range.last) + 1] -= aligned_bytes(range.bytes.v);
   }
-  for (std::vector<int64_t>& curve : result.at) {
+  for (std::vector<int64_t>& curve : result.at.values) {
     if (curve.empty()) continue;
     for (size_t i = 1; i < count; ++i) curve[i] += curve[i - 1];
     curve.resize(count);
@@ -32,7 +32,7 @@ LiveBytes live_bytes(const ir::Graph& graph, const Liveness& live, const Scratch
   for (size_t i = 0; i < count; ++i) {
     const ir::Node& node = graph.node(live.order[i]);
     const base::Bytes bytes = scratch ? scratch(graph, node) : base::Bytes{node.scratch.bytes};
-    result.at[static_cast<size_t>(ir::Space::Device)][i] += aligned_bytes(bytes.v);
+    result.at[ir::Space::Device][i] += aligned_bytes(bytes.v);
   }
   return result;
 }

@@ -23,9 +23,9 @@ struct LivePeak {
 struct LiveBytes {
   // By space, then position. Transients count where they live, the kernels' workspace on the
   // device; state is not in it. A space where nothing lies is empty, but for the device.
-  std::array<std::vector<int64_t>, ir::kSpaces> at;
+  ir::PerSpace<std::vector<int64_t>> at;
 
-  const std::vector<int64_t>& in(ir::Space space) const { return at[static_cast<size_t>(space)]; }
+  const std::vector<int64_t>& in(ir::Space space) const { return at[space]; }
   LivePeak peak(ir::Space space) const;  // of no bytes at position 0 where nothing lies
 };
 

@@ -1,41 +1,172 @@
 #include "src/driver/compile_options.h"
 
+#include <array>
+#include <charconv>
+
+#include "src/base/enum_names.h"
+#include "src/base/text.h"
+
 namespace dc::driver {
 
 using base::ErrorKind;
 using base::Status;
 
+namespace {
+
+// Names of an enum's values, in the order of its enumerators; an optional one may also be empty.
+template <typename Enum>
+struct Words;
+template <>
+struct Words<passes::ReductionOrder> {
+  static constexpr auto names =
+      base::enum_names<passes::ReductionOrder>({"by-stage", "per-step", "per-micro-batch", "auto"});
+  static constexpr size_t first_choice = 1;  // by-stage is what holds without the flag
+};
+template <>
+struct Words<passes::Recompute> {
+  static constexpr auto names = base::enum_names<passes::Recompute>({"auto", "off", "full"});
+  static constexpr size_t first_choice = 0;
+};
+
+struct DTypeChoice {
+  ir::DType value;
+  const char* name;
+};
+constexpr DTypeChoice kReduceDTypes[] = {{ir::DType::F32, "float32"},
+                                         {ir::DType::BF16, "bfloat16"}};
+struct SpaceChoice {
+  ir::Space value;
+  const char* name;
+};
+constexpr SpaceChoice kOffloadSpaces[] = {{ir::Space::Host, "host"}, {ir::Space::Disk, "disk"}};
+
+// What each type of member reads and prints. False: no such value.
+bool read(std::string_view text, int& to) {
+  const auto end = text.data() + text.size();
+  return std::from_chars(text.data(), end, to) == std::from_chars_result{end, {}};
+}
+std::string print(int value) { return std::to_string(value); }
+
+bool read(std::string_view text, std::string& to) {
+  to = text;
+  return true;
+}
+std::string print(const std::string& value) { return value; }
+
+bool read(std::string_view text, std::optional<base::Bytes>& to) {
+  const std::optional<int64_t> bytes = base::parse_bytes(text);
+  if (bytes) to = base::Bytes{*bytes};
+  return bytes.has_value();
+}
+std::string print(const std::optional<base::Bytes>& value) {
+  return value ? std::to_string(value->v) : "";
+}
+
+template <typename Choice, size_t count, typename Value>
+bool read_choice(const Choice (&choices)[count], std::string_view text, std::optional<Value>& to) {
+  for (const Choice& choice : choices) {
+    if (choice.name != text) continue;
+    to = choice.value;
+    return true;
+  }
+  return false;
+}
+template <typename Choice, size_t count, typename Value>
+std::string print_choice(const Choice (&choices)[count], const std::optional<Value>& value) {
+  for (const Choice& choice : choices) {
+    if (value == choice.value) return choice.name;
+  }
+  return "";
+}
+bool read(std::string_view text, std::optional<ir::DType>& to) {
+  return read_choice(kReduceDTypes, text, to);
+}
+std::string print(const std::optional<ir::DType>& value) {
+  const std::string choice = print_choice(kReduceDTypes, value);
+  return choice.empty() && value ? std::string(base::name(*value)) : choice;
+}
+bool read(std::string_view text, std::optional<ir::Space>& to) {
+  return read_choice(kOffloadSpaces, text, to);
+}
+std::string print(const std::optional<ir::Space>& value) {
+  return print_choice(kOffloadSpaces, value);
+}
+
+template <typename Enum>
+bool read(std::string_view text, Enum& to) {
+  using W = Words<Enum>;
+  for (size_t i = W::first_choice; i < W::names.size(); ++i) {
+    if (W::names[i] != text) continue;
+    to = static_cast<Enum>(i);
+    return true;
+  }
+  return false;
+}
+template <typename Enum>
+requires std::is_enum_v<Enum> std::string print(Enum value) {
+  return std::string(Words<Enum>::names[static_cast<size_t>(value)]);
+}
+
+// What --help offers.
+std::vector<std::string> choices_of(const std::optional<ir::DType>&) {
+  return {kReduceDTypes[0].name, kReduceDTypes[1].name};
+}
+std::vector<std::string> choices_of(const std::optional<ir::Space>&) {
+  return {kOffloadSpaces[0].name, kOffloadSpaces[1].name};
+}
+template <typename T>
+std::vector<std::string> choices_of(const T&) {
+  std::vector<std::string> choices;
+  if constexpr (std::is_enum_v<T>) {
+    for (size_t i = Words<T>::first_choice; i < Words<T>::names.size(); ++i)
+      choices.emplace_back(Words<T>::names[i]);
+  }
+  return choices;
+}
+
+Status unreadable(std::string_view flag, std::string_view text, std::string_view value,
+                  const std::vector<std::string>& choices) {
+  std::string wanted =
+      value == "BYTES" ? "a number of bytes; write 100000000, 512MiB or 2G" : "a whole number";
+  for (const std::string& choice : choices)
+    wanted = (&choice == &choices.front() ? "one of " : wanted + ", ") + choice;
+  return Status(ErrorKind::Usage, "DC2812",
+                std::string(flag) + ": '" + std::string(text) + "' is not " + wanted);
+}
+
+std::vector<CompileOption> make_table() {
+  const CompileOptions defaults;
+  return {
+#define DC_OPTION(member, flag, value, help)                                 \
+  {flag,                                                                     \
+   value,                                                                    \
+   help,                                                                     \
+   choices_of(defaults.member),                                              \
+   [](std::string_view text, CompileOptions& options) {                      \
+     return read(text, options.member)                                       \
+                ? Status()                                                   \
+                : unreadable(flag, text, value, choices_of(options.member)); \
+   },                                                                        \
+   [](const CompileOptions& options) { return print(options.member); }},
+#include "src/driver/compile_options.def"
+#undef DC_OPTION
+  };
+}
+
+}  // namespace
+
+std::span<const CompileOption> compile_options() {
+  static const std::vector<CompileOption> table = make_table();
+  return table;
+}
+
 std::string CompileOptions::canonical() const {
-  std::string text =
-      "world=" + std::to_string(world) + " accumulation=" + std::to_string(accumulation) +
-      " threads=" + std::to_string(threads) + " chain=" + (own_passes.empty() ? chain : own_passes);
-  if (own_passes.empty() && chain == "auto") {
-    text += " effort=" + std::to_string(search_effort);
-    if (any_order) text += " order=auto";
+  std::string text;
+  for (const CompileOption& option : compile_options()) {
+    const std::string value = option.print(*this);
+    if (!value.empty()) text += std::string(option.name()) + "=" + value + " ";
   }
-  if (passes.reduction_order) {
-    text += *passes.reduction_order == passes::ReductionOrder::PerStep ? " order=per-step"
-                                                                       : " order=per-micro-batch";
-  }
-  if (reduce_dtype) text += " reduce_dtype=" + std::string(base::name(*reduce_dtype));
-  switch (passes.recompute) {
-    case passes::Recompute::Auto:
-      break;
-    case passes::Recompute::Full:
-      text += " recompute=full";
-      break;
-    case passes::Recompute::Off:
-      text += " recompute=off";
-      break;
-  }
-  if (passes.memory) text += " memory=" + std::to_string(passes.memory->v);
-  if (passes.host_memory) text += " host_memory=" + std::to_string(passes.host_memory->v);
-  if (passes.disk_memory) text += " disk_memory=" + std::to_string(passes.disk_memory->v);
-  if (passes.offload_space) {
-    text +=
-        *passes.offload_space == ir::Space::Disk ? " offload_space=disk" : " offload_space=host";
-  }
-  return text + " device=cpu";
+  return text + "device=cpu";
 }
 
 Status check(const CompileOptions& options) {
@@ -45,7 +176,8 @@ Status check(const CompileOptions& options) {
   if (options.accumulation < 1) return bad("--grad-accum must be at least 1");
   if (options.threads < 1 || options.threads > 1024)
     return bad("--threads must be between 1 and 1024");
-  if (options.any_order && (options.chain != "auto" || !options.own_passes.empty()))
+  if (options.passes.reduction_order == passes::ReductionOrder::Any &&
+      (options.chain != "auto" || !options.own_passes.empty()))
     return bad("--reduction-order auto needs --chain auto: a chain by name does not choose");
   if (options.search_effort < 1) return bad("--search-effort must be at least 1");
   if (options.reduce_dtype && *options.reduce_dtype != ir::DType::F32 &&

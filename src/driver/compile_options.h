@@ -1,8 +1,12 @@
-// What may be asked of a compilation; each option can change the plan.
+// What may be asked of a compilation; each option can change the plan. The table of them is
+// compile_options.def.
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "src/base/status.h"
 #include "src/ir/types.h"
@@ -18,14 +22,27 @@ struct CompileOptions {
   passes::Options passes;
   std::string chain = "auto";  // a name that search::find_chain knows, or "auto": search::find_best
   int search_effort = 48;      // schedules that "auto" may simulate
-  bool any_order = false;      // "auto" may choose the reduction order
   std::string own_passes;      // a chain as text instead of a name; empty: none
 
-  // Every option that can change the plan, in one canonical line; part of the cache key.
+  // Every option that has a value, in the table's order: "world=2 grad-accum=1 ...". Part of the
+  // cache key.
   std::string canonical() const;
 };
 
+struct CompileOption {
+  std::string_view flag;             // "--grad-accum"
+  std::string_view value, help;      // for --help
+  std::vector<std::string> choices;  // what the text may be; empty: anything that reads
+  // Sets the member from text. Usage (64), DC2812, naming the flag.
+  base::Status (*read)(std::string_view text, CompileOptions& options);
+  // The member as text that read() takes; empty for what is not set.
+  std::string (*print)(const CompileOptions& options);
+
+  std::string_view name() const { return flag.substr(2); }  // "grad-accum"
+};
+std::span<const CompileOption> compile_options();
+
 inline constexpr int kMaxWorld = 65536;
-base::Status check(const CompileOptions& options);  // Usage (64) naming the option
+base::Status check(const CompileOptions& options);  // Usage (64), DC2801, naming the option
 
 }  // namespace dc::driver

@@ -59,9 +59,8 @@ class Compiler {
   // Whether run() would find the budgets kept.
   bool fits() {
     if (!searches()) return run().ok();
-    const auto found =
-        search::find_best(step_, options_.passes, cost_,
-                          {options_.search_effort, options_.any_order, out_of_time_, {}, true});
+    const auto found = search::find_best(step_, options_.passes, cost_,
+                                         {options_.search_effort, out_of_time_, {}, true});
     return found.ok() && found->fits;
   }
 
@@ -101,8 +100,7 @@ class Compiler {
   Result<Choice> search(const std::set<std::string>& left_out) const {
     DC_ASSIGN_OR_RETURN(search::Found found,
                         search::find_best(step_, options_.passes, cost_,
-                                          {options_.search_effort, options_.any_order, out_of_time_,
-                                           left_out, false}));
+                                          {options_.search_effort, out_of_time_, left_out, false}));
     part_done("search");
     return Choice{found.chain,
                   found.options,
@@ -119,14 +117,15 @@ class Compiler {
           part_done(pass.gives == ir::Stage::Allocated ? "layout" : "passes");
         });
     if (!change.ok()) {
-      const bool is_over = options_.passes.memory && step.arena_bytes > options_.passes.memory->v;
+      const bool is_over =
+          options_.passes.memory() && step.arena_bytes > options_.passes.memory()->v;
       if (change.status().kind() == ErrorKind::OutOfMemory) need_ = is_over ? step.arena_bytes : 0;
       return std::move(change).status().add_context("in chain " + passes::print(choice.chain));
     }
     plan::EmitOptions emit_options;
     emit_options.threads = options_.threads;
     emit_options.chain = options_.own_passes.empty() ? options_.chain : passes::print(choice.chain);
-    emit_options.memory = options_.passes.memory;
+    emit_options.budgets = options_.passes.budgets;
     DC_ASSIGN_OR_RETURN(Plan plan, plan::emit(step, emit_options, cost_));
     part_done("emit");
     if (const Status found = runtime::plan::verify_meaning(plan); !found.ok()) {
@@ -155,10 +154,10 @@ class Compiler {
 // given.
 Status with_least_budget(const Status& over, const ir::Step& step, const CompileOptions& options,
                          const cost::CostModel& cost, int64_t need) {
-  const int64_t given = options.passes.memory->v;
+  const int64_t given = options.passes.memory()->v;
   const std::optional<int64_t> least = least_budget(given, need, [&](int64_t budget) {
     CompileOptions other = options;
-    other.passes.memory = base::Bytes{budget};
+    other.passes.budgets[ir::Space::Device] = base::Bytes{budget};
     return Compiler(step, other, cost, {}, {}).fits();
   });
   if (!least) return over;

@@ -2,7 +2,9 @@
 // and never reused.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -20,7 +22,17 @@ using NodeId = base::Id<struct NodeTag>;
 enum class Phase : uint8_t { Forward, Backward, Update };
 
 enum class Space : uint8_t { Device, Host, Disk };
-inline constexpr int kSpaces = 3;
+inline constexpr Space kSpaces[] = {Space::Device, Space::Host, Space::Disk};
+
+// One value for each space.
+template <typename T>
+struct PerSpace {
+  std::array<T, std::size(kSpaces)> values{};
+  T& operator[](Space space) { return values[static_cast<size_t>(space)]; }
+  const T& operator[](Space space) const { return values[static_cast<size_t>(space)]; }
+  bool operator==(const PerSpace&) const = default;
+};
+
 // Where a storage lies. Offloading sets the space; layout-arenas sets the rest, unset before.
 struct Location {
   Space space = Space::Device;

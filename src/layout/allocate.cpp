@@ -14,8 +14,6 @@ using base::Status;
 
 using ir::Space;
 
-constexpr Space kSpaces[] = {Space::Device, Space::Host, Space::Disk};
-
 // Where the state entries of `space` that are no ranges lie: place(entry's index, location).
 // Returns their end.
 template <typename Place>
@@ -228,20 +226,16 @@ base::Bytes least_arena(const Demand& demand) {
 
 }  // namespace
 
-const std::optional<base::Bytes>& Budgets::of(Space space) const {
-  return space == Space::Device ? device : space == Space::Host ? host : disk;
-}
-
 Status allocate(ir::Step& step, const cost::CostModel& costs, const Budgets& budgets,
                 Allocation* allocation) {
   const std::vector<analysis::Liveness> lives = liveness_of(step);
-  for (Space space : kSpaces) {
+  for (Space space : ir::kSpaces) {
     DC_ASSIGN_OR_RETURN(const Allocation found, allocate_space(step, lives, space, costs));
     step.arena(space) = found.arena.v;
     if (space == Space::Device && allocation != nullptr) *allocation = found;
   }
-  for (Space space : kSpaces) {
-    const std::optional<base::Bytes>& budget = budgets.of(space);
+  for (Space space : ir::kSpaces) {
+    const std::optional<base::Bytes>& budget = budgets[space];
     if (budget && step.arena(space) > budget->v) return over_budget(step, space, *budget);
   }
   step.stage = ir::Stage::Allocated;
@@ -256,8 +250,8 @@ base::Result<base::Bytes> device_arena(const ir::Step& step, const cost::CostMod
 base::Result<bool> fits(const ir::Step& step, const cost::CostModel& costs,
                         const Budgets& budgets) {
   const std::vector<analysis::Liveness> lives = liveness_of(step);
-  for (Space space : kSpaces) {
-    const std::optional<base::Bytes>& budget = budgets.of(space);
+  for (Space space : ir::kSpaces) {
+    const std::optional<base::Bytes>& budget = budgets[space];
     if (!budget) continue;
     const Demand demand = demand_of(step, lives, space, costs);
     if (least_arena(demand) > *budget) return false;

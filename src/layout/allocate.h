@@ -14,10 +14,7 @@
 namespace dc::layout {
 
 // Bytes that each space's arena may take on one rank; empty: no limit.
-struct Budgets {
-  std::optional<base::Bytes> device, host, disk;
-  const std::optional<base::Bytes>& of(ir::Space space) const;
-};
+using Budgets = ir::PerSpace<std::optional<base::Bytes>>;
 
 // Of the device's arena.
 struct Allocation {

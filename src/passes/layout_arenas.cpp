@@ -5,9 +5,7 @@
 namespace dc::passes {
 
 base::Result<Change> layout_arenas(ir::Step& step, const PassContext& context) {
-  DC_RETURN_IF_ERROR(layout::allocate(
-      step, context.cost,
-      {context.options.memory, context.options.host_memory, context.options.disk_memory}));
+  DC_RETURN_IF_ERROR(layout::allocate(step, context.cost, context.options.budgets));
   return Change::Yes;
 }
 

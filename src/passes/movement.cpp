@@ -30,7 +30,7 @@ Change move_collectives(ir::Step& step, const PassContext& context, std::string_
                         const Movement& what, const MoveInGraph& move) {
   const auto exposed = [&] { return sim::simulate(step, context.cost).exposed; };
   const base::Nanos before = context.collect_remarks ? exposed() : base::Nanos{};
-  const std::optional<int64_t> limit = schedule::transient_limit(step, context.options.memory);
+  const std::optional<int64_t> limit = schedule::transient_limit(step, context.options.memory());
   int moved = 0;
   for (ir::Program& program : step.programs) moved += move(program.graph, limit);
   if (moved == 0) return Change::No;

@@ -13,8 +13,9 @@
 
 namespace dc::passes {
 
-// When gradients are summed over ranks: once per step, or after every micro-batch.
-enum class ReductionOrder : uint8_t { PerStep, PerMicroBatch };
+// When gradients are summed over ranks: once per step for ZeRO 0 and 1 and after every micro-batch
+// for 2 and 3; once per step; after every micro-batch; as a search finds better.
+enum class ReductionOrder : uint8_t { ByStage, PerStep, PerMicroBatch, Any };
 
 // Which activations the backward phase makes again instead of keeping them: as many as the budget
 // asks for; none; all but the inputs of each block.
@@ -23,10 +24,9 @@ enum class Recompute : uint8_t { Auto, Off, Full };
 struct Pass;
 
 struct Options {
-  std::optional<ReductionOrder>
-      reduction_order;  // empty: per-step for ZeRO 0 and 1, per-micro-batch for 2 and 3
-  std::optional<base::Bytes> memory;                    // budget of space device, per rank
-  std::optional<base::Bytes> host_memory, disk_memory;  // of the spaces that are offloaded to
+  ReductionOrder reduction_order = ReductionOrder::ByStage;
+  ir::PerSpace<std::optional<base::Bytes>> budgets;  // per rank; empty: no limit
+  const std::optional<base::Bytes>& memory() const { return budgets[ir::Space::Device]; }
   // Where offload passes put what they move: the host if empty. A search may offload only if it is
   // set.
   std::optional<ir::Space> offload_space;

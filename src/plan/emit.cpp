@@ -64,6 +64,10 @@ class Emitter {
     plan_.threads = options_.threads;
     plan_.accumulation = step_.accumulation;
     plan_.chain = options_.chain;
+    for (ir::Space space : ir::kSpaces) {
+      const std::optional<base::Bytes>& budget = options_.budgets[space];
+      plan_.budgets.push_back(budget ? budget->v : 0);
+    }
     plan_.arena_bytes = {step_.arena_bytes, step_.host_arena_bytes, step_.disk_arena_bytes};
     plan_.optimizer = emit_optimizer(step_.optimizer);
   }
@@ -204,7 +208,7 @@ class Emitter {
     prediction.copied_in_bytes = copied.in;
     prediction.origin = cost_.origin();
     prediction.contention_ns = run_.contention.v;
-    const sim::Bounds bounds = sim::bounds(step_, cost_, options_.memory);
+    const sim::Bounds bounds = sim::bounds(step_, cost_, options_.budgets[ir::Space::Device]);
     prediction.bounds_ns = {bounds.b0.v, bounds.b1.v, bounds.b2.v, bounds.b3.v};
     prediction.without_norm_ns = bounds.without_norm.v;
     for (const base::Nanos part : time.by_source) prediction.figures_ns.push_back(part.v);

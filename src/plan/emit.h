@@ -13,9 +13,9 @@
 namespace dc::plan {
 
 struct EmitOptions {
-  int threads = 1;                      // per rank
-  std::string chain;                    // how the schedule came about: "zero3"
-  std::optional<base::Bytes> memory{};  // the budget of device memory that it kept to
+  int threads = 1;                                     // per rank
+  std::string chain;                                   // how the schedule came about: "zero3"
+  ir::PerSpace<std::optional<base::Bytes>> budgets{};  // that it kept to
 };
 
 // Requires stage Allocated. Fills everything but the digests of profile and options, the options'

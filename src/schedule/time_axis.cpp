@@ -24,7 +24,7 @@ TimeAxis::TimeAxis(const ir::Step& step, const ir::Graph& of, const cost::CostMo
     return cost.scratch(in, node).bytes;
   };
   bytes = std::move(
-      analysis::live_bytes(graph, live, scratch).at[static_cast<size_t>(ir::Space::Device)]);
+      analysis::live_bytes(graph, live, scratch).at[ir::Space::Device]);
 }
 
 TimeAxis::Phase TimeAxis::backward() const {

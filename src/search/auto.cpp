@@ -89,7 +89,7 @@ class Search {
   // With everything resident, no budget and perfect overlap: the busiest stream.
   Status find_bound() {
     passes::Options unlimited = options_;
-    unlimited.memory.reset();
+    unlimited.budgets[ir::Space::Device].reset();
     DC_ASSIGN_OR_RETURN(const Chain chain, passes::parse_passes(kAllResident));
     const Result<ir::Step> step = scheduled(chain, unlimited);
     if (!step.ok()) return left_out(chain, step.status());
@@ -121,10 +121,9 @@ class Search {
     Score score = evaluate(step);
     const auto wins = [&] { return best_.empty() || score.better_than(score_); };
     if (!wins()) return false;
-    if (options_.memory && score.fits) {
+    if (options_.memory() && score.fits) {
       // A layout may need a little more than the largest live sum: it says so itself.
-      const layout::Budgets budgets{options_.memory, options_.host_memory, options_.disk_memory};
-      const Result<bool> fits = layout::fits(step, cost_, budgets);
+      const Result<bool> fits = layout::fits(step, cost_, options_.budgets);
       if (!fits.ok()) {
         DC_RETURN_IF_ERROR(left_out(chain, fits.status()));
         return false;
@@ -168,7 +167,7 @@ class Search {
 
   // The step after `chain`: after the passes up to `schedule`, then after each further one.
   Result<SharedStep> begun(const Chain& chain, const passes::Options& options) {
-    const std::string key = passes::print(chain) + (options.memory ? " within the budget" : "");
+    const std::string key = passes::print(chain) + (options.memory() ? " within the budget" : "");
     if (const auto found = prefixes_.find(key); found != prefixes_.end()) return found->second;
     Chain before = chain;
     do {
@@ -223,7 +222,7 @@ class Search {
     score.bytes = analysis::peak_memory(step, [&](const ir::Graph& graph, const ir::Node& node) {
                     return cost_.scratch(graph, node).bytes;
                   }).live.v;
-    score.fits = !options_.memory || score.bytes <= options_.memory->v;
+    score.fits = !options_.memory() || score.bytes <= options_.memory()->v;
     return score;
   }
 
@@ -326,9 +325,10 @@ Result<Found> find_best(const ir::Step& imported, const passes::Options& options
                         const cost::CostModel& cost, const SearchOptions& search) {
   using passes::ReductionOrder;
   passes::Options decided = options;
-  decided.reduction_order = options.reduction_order.value_or(ReductionOrder::PerMicroBatch);
-  if (!search.any_order || imported.accumulation == 1)
-    return Search(imported, decided, cost, search).run();
+  const bool any = options.reduction_order == ReductionOrder::Any;
+  if (any || options.reduction_order == ReductionOrder::ByStage)
+    decided.reduction_order = ReductionOrder::PerMicroBatch;
+  if (!any || imported.accumulation == 1) return Search(imported, decided, cost, search).run();
   DC_ASSIGN_OR_RETURN(Found each, Search(imported, decided, cost, search).run());
   decided.reduction_order = ReductionOrder::PerStep;
   DC_ASSIGN_OR_RETURN(Found once, Search(imported, decided, cost, search).run());

@@ -15,9 +15,7 @@
 namespace dc::search {
 
 struct SearchOptions {
-  int effort = 48;         // schedules to simulate for each order, at least one
-  bool any_order = false;  // the search may choose the reduction order; else per-micro-batch if
-                           // none is given, since the bits depend on it
+  int effort = 48;                    // schedules to simulate for each order, at least one
   std::function<bool()> out_of_time;  // asked before each simulation; empty: never
   std::set<std::string> left_out;     // chains that must not be the result
   bool first_fit = false;  // ends at the first chain within the budget: one is found exactly if

@@ -23,7 +23,8 @@ void run_pipeline(ir::Step step) {
   passes::Options options;
   options.recompute =
       step.inputs.size() % 2 == 0 ? passes::Recompute::Full : passes::Recompute::Auto;
-  if (options.recompute == passes::Recompute::Auto) options.memory = base::Bytes{4096};
+  if (options.recompute == passes::Recompute::Auto)
+    options.budgets[ir::Space::Device] = base::Bytes{4096};
   std::vector<passes::Remark> remarks;
   passes::PassContext context{costs, options, remarks};
   const auto change = passes::run_passes(step, chain, context);

@@ -56,9 +56,9 @@ Status read_run(std::string_view text, GoldenFile& file) {
     } else if (key == "recompute" && (value == "full" || value == "off")) {
       file.options.recompute = value == "full" ? Recompute::Full : Recompute::Off;
     } else if (key == "memory") {
-      DC_ASSIGN_OR_RETURN(file.options.memory, parse_memory(value));
+      DC_ASSIGN_OR_RETURN(file.options.budgets[ir::Space::Device], parse_memory(value));
     } else if (key == "host-memory") {
-      DC_ASSIGN_OR_RETURN(file.options.host_memory, parse_memory(value));
+      DC_ASSIGN_OR_RETURN(file.options.budgets[ir::Space::Host], parse_memory(value));
     } else if (key == "offload-space" && (value == "host" || value == "disk")) {
       file.options.offload_space = value == "host" ? ir::Space::Host : ir::Space::Disk;
     } else {

@@ -145,7 +145,7 @@ TEST(GoldenFile, PrintsWhatItReads) {
   EXPECT_EQ(print_golden(*file), text);
   EXPECT_EQ(file->passes, "schedule,layout-arenas");
   EXPECT_EQ(file->options.reduction_order, ReductionOrder::PerStep);
-  EXPECT_EQ(file->options.memory->v, 3072);
+  EXPECT_EQ(file->options.memory()->v, 3072);
   EXPECT_EQ(file->options.recompute, Recompute::Full);
   EXPECT_EQ(file->cost, "fixed(mm=2us, copy=1us)");
 }

@@ -109,7 +109,7 @@ driver::CompileOptions RandomCase::options(int64_t reference_bytes) const {
   options.passes.offload_space = offload;
   if (bf16_reductions) options.reduce_dtype = ir::DType::BF16;
   if (memory_fraction > 0) {
-    options.passes.memory =
+    options.passes.budgets[ir::Space::Device] =
         base::Bytes{static_cast<int64_t>(static_cast<double>(reference_bytes) * memory_fraction)};
   }
   options.search_effort = effort;

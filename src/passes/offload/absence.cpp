@@ -14,7 +14,7 @@ Nanos turned(Nanos time) { return Nanos{-time.v}; }
 
 int64_t outside_limit(const ir::Step& step, const Options& options) {
   const ir::Space space = space_outside(options);
-  const auto& budget = space == ir::Space::Disk ? options.disk_memory : options.host_memory;
+  const std::optional<base::Bytes>& budget = options.budgets[space];
   if (!budget) return INT64_MAX / 2;
   return (*budget - analysis::state_bytes(step, space)).v / 33 * 32;
 }

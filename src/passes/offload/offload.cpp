@@ -42,8 +42,8 @@ void report(const ir::Step& before, const ir::Step& after, const Offloaded& done
 base::Result<Change> offload_to_fit(ir::Step& step, const PassContext& context,
                                     std::string_view pass, const OffloadWords& words,
                                     const OffloadRun& run) {
-  if (!context.options.memory) return Change::No;
-  const base::Bytes wanted = *context.options.memory;
+  if (!context.options.memory()) return Change::No;
+  const base::Bytes wanted = *context.options.memory();
   if (fits_easily(step, context.cost, wanted)) return Change::No;
   base::Bytes budget = wanted;
   ir::Step best;

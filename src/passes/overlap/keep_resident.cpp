@@ -20,7 +20,7 @@ class Keeper {
  public:
   Keeper(ir::Step& step, const PassContext& context)
       : residency_(step, context.cost),
-        limit_(schedule::transient_limit(step, context.options.memory)) {
+        limit_(schedule::transient_limit(step, context.options.memory())) {
     if (context.argument) room_ = *context.argument - residency_.kept_bytes();
   }
 

@@ -230,10 +230,10 @@ base::Result<Change> overlap_update(ir::Step& step, const PassContext& context) 
   if (fragments.empty()) return Change::No;
   const auto time = [&] { return sim::simulate(step, context.cost).time; };
   const Nanos before = context.collect_remarks ? time() : Nanos{};
-  const std::optional<int64_t> limit = schedule::transient_limit(step, context.options.memory);
+  const std::optional<int64_t> limit = schedule::transient_limit(step, context.options.memory());
   const base::Bytes state = analysis::state_bytes(step, ir::Space::Device);
   const int64_t most = *std::max_element(axis.bytes.begin(), axis.bytes.end()) + state.v;
-  const bool too_large = context.options.memory && most > context.options.memory->v;
+  const bool too_large = context.options.memory() && most > context.options.memory()->v;
   const std::vector<UpdatePlace> places =
       place_updates(step, axis, context.cost, fragments, too_large || step.mesh.world() == 1);
   Mover mover(step, axis, context.cost, uses, before_norm);

@@ -19,12 +19,12 @@ base::Result<Change> keep_resident_greedily(ir::Step& step, const PassContext& c
   for (const schedule::ResidencyCandidate& candidate : residency.candidates())
     parameters.push_back({candidate.time, candidate.bytes});
   int64_t headroom = INT64_MAX;
-  if (context.options.memory) {
+  if (context.options.memory()) {
     const auto scratch = [&](const ir::Graph& graph, const ir::Node& node) {
       return context.cost.scratch(graph, node).bytes;
     };
     const int64_t peak = analysis::peak_memory(step, scratch).live.v;
-    headroom = published::headroom(published::usable(context.options.memory->v), peak);
+    headroom = published::headroom(published::usable(context.options.memory()->v), peak);
   }
   std::vector<const schedule::ResidencyCandidate*> chosen;
   base::Bytes held;
@@ -36,13 +36,13 @@ base::Result<Change> keep_resident_greedily(ir::Step& step, const PassContext& c
   residency.keep(chosen);
   std::vector<base::RemarkNumber> numbers = {{"parameters", static_cast<int64_t>(chosen.size())},
                                              {"held_bytes", held.v}};
-  if (context.options.memory) numbers.push_back({"headroom_bytes", headroom});
+  if (context.options.memory()) numbers.push_back({"headroom_bytes", headroom});
   context.remarks.push_back(
       {"keep-resident-greedily", "parameters-resident", parameters_of(step, chosen),
        std::move(numbers),
        std::to_string(chosen.size()) + " parameters stay whole, " + base::format_bytes(held.v) +
            " of " +
-           (context.options.memory ? base::format_bytes(headroom) : std::string("unlimited")) +
+           (context.options.memory() ? base::format_bytes(headroom) : std::string("unlimited")) +
            " headroom"});
   return Change::Yes;
 }

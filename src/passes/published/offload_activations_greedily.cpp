@@ -145,8 +145,8 @@ bool has_run(const ir::Step& step) {
 }  // namespace
 
 base::Result<Change> offload_activations_greedily(ir::Step& step, const PassContext& context) {
-  if (!context.options.memory || has_run(step)) return Change::No;
-  const base::Bytes usable{published::usable(context.options.memory->v)};
+  if (!context.options.memory() || has_run(step)) return Change::No;
+  const base::Bytes usable{published::usable(context.options.memory()->v)};
   return offload_once(
       step, context, usable, "offload-activations-greedily",
       {"activations-offloaded", "values",

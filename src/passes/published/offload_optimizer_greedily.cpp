@@ -65,8 +65,8 @@ void start(schedule::MemoryPressure& pressure, std::vector<PlannedCopy*>& coming
 }  // namespace
 
 base::Result<Change> offload_optimizer_greedily(ir::Step& step, const PassContext& context) {
-  if (!context.options.memory) return Change::No;
-  const int64_t budget = published::usable_beside_states(context.options.memory->v);
+  if (!context.options.memory()) return Change::No;
+  const int64_t budget = published::usable_beside_states(context.options.memory()->v);
   const StateRule rule = {
       [&](const schedule::MemoryPressure& pressure, std::vector<Absence>& absences) {
         choose(pressure, absences, budget);
@@ -75,7 +75,7 @@ base::Result<Change> offload_optimizer_greedily(ir::Step& step, const PassContex
         start(pressure, coming, budget);
       }};
   return offload_once(
-      step, context, *context.options.memory, "offload-optimizer-greedily",
+      step, context, *context.options.memory(), "offload-optimizer-greedily",
       {"optimizer-state-offloaded", "optimizer states", "visit the device for their update only"},
       [&](ir::Step& trial, base::Bytes whole) {
         return offload_state(trial, context, whole, groups_of(trial), rule);

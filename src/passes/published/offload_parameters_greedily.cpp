@@ -49,7 +49,7 @@ base::Result<Change> offload_parameters_greedily(ir::Step& step, const PassConte
                             for (Absence& absence : absences) absence.is_chosen = true;
                           },
                           start_at_the_head};
-  const base::Bytes budget = context.options.memory.value_or(base::Bytes{INT64_MAX / 2});
+  const base::Bytes budget = context.options.memory().value_or(base::Bytes{INT64_MAX / 2});
   return offload_once(
       step, context, budget, "offload-parameters-greedily",
       {"parameters-offloaded", "parameters", "visit the device for their uses only"},

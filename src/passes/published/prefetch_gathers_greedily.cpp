@@ -27,7 +27,7 @@ class Prefetcher {
   Prefetcher(const ir::Step& step, ir::Graph& graph, const PassContext& context)
       : step_(step), graph_(graph), cost_(context.cost), axis_(step, graph, context.cost) {
     state_ = analysis::state_bytes(step, ir::Space::Device).v;
-    if (context.options.memory) budget_ = published::usable(context.options.memory->v);
+    if (context.options.memory()) budget_ = published::usable(context.options.memory()->v);
   }
 
   // Returns how many gathers moved.

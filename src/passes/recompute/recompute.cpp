@@ -182,8 +182,8 @@ Result<Change> recompute(ir::Step& step, const PassContext& context) {
     case Recompute::Full:
       return Recomputer(step, context).keep_only_block_inputs();
     case Recompute::Auto:
-      if (!context.options.memory) return Change::No;
-      return Recomputer(step, context).fit(context.options.memory->v);
+      if (!context.options.memory()) return Change::No;
+      return Recomputer(step, context).fit(context.options.memory()->v);
   }
   return Change::No;
 }

@@ -28,11 +28,11 @@ void place(ir::Parameter& parameter, int stage, const Options& options, int worl
   using G = ir::GradientPlacement;
   using S = ir::StatePlacement;
   const int zero = world == 1 ? 0 : stage;
-  const ReductionOrder order = options.reduction_order.value_or(
-      stage >= 2 ? ReductionOrder::PerMicroBatch : ReductionOrder::PerStep);
+  const bool once = options.reduction_order == ReductionOrder::ByStage
+                        ? stage < 2
+                        : options.reduction_order == ReductionOrder::PerStep;
   parameter.placement = zero == 3 ? P::GatheredPerUse : P::Resident;
-  parameter.gradient =
-      order == ReductionOrder::PerStep ? G::WholeUntilLast : G::ShardedEachMicroBatch;
+  parameter.gradient = once ? G::WholeUntilLast : G::ShardedEachMicroBatch;
   parameter.state = zero == 0 ? S::Replicated : S::Sharded;
   parameter.shard = shard_elements(parameter.numel(), world);
 }

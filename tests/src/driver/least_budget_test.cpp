@@ -61,7 +61,7 @@ Result<Plan> compiled(const Case& one, std::optional<int64_t> memory) {
   options.accumulation = one.accumulation;
   options.chain = one.chain;
   options.passes.offload_space = one.offload;
-  if (memory) options.passes.memory = base::Bytes{*memory};
+  if (memory) options.passes.budgets[ir::Space::Device] = base::Bytes{*memory};
   const cost::Costs costs(std::nullopt, 1);
   return compile_step(std::move(*step), options, costs.model());
 }

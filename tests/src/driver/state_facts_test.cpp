@@ -33,7 +33,7 @@ rp::Plan compiled(const Case& how) {
   CompileOptions options;
   options.world = how.ranks;
   options.accumulation = how.accumulation;
-  options.passes.memory = how.memory;
+  options.passes.budgets[ir::Space::Device] = how.memory;
   options.own_passes = "normalize-graph,shard-parameters=" + how.stage +
                        ",insert-collectives,add-update,schedule" + how.middle + ",layout-arenas";
   const cost::Costs costs(std::nullopt, 1);

@@ -146,15 +146,15 @@ TEST(Allocate, EachSpaceHasItsArena) {
 TEST(Allocate, EachSpaceHasItsBudget) {
   const auto cost = cost::parse_fixed_cost("fixed()");
   ir::Step step = offloaded();
-  const base::Status host = allocate(step, *cost, {{}, base::Bytes{255}, {}});
+  const base::Status host = allocate(step, *cost, {{{{}, base::Bytes{255}, {}}}});
   EXPECT_EQ(host.code(), "DC7010");
   EXPECT_NE(host.sentence().find("to the host needs 256 bytes and the budget is 255"),
             std::string::npos)
       << host.sentence();
   EXPECT_NE(host.to_string().find("exp_avg.w"), std::string::npos) << host.to_string();
-  const base::Status disk = allocate(step, *cost, {{}, {}, base::Bytes{127}});
+  const base::Status disk = allocate(step, *cost, {{{{}, {}, base::Bytes{127}}}});
   EXPECT_NE(disk.sentence().find("--disk-memory"), std::string::npos) << disk.sentence();
-  EXPECT_TRUE(allocate(step, *cost, {{}, base::Bytes{256}, base::Bytes{128}}).ok());
+  EXPECT_TRUE(allocate(step, *cost, {{{{}, base::Bytes{256}, base::Bytes{128}}}}).ok());
 }
 
 }  // namespace

@@ -1,0 +1,63 @@
+// The table of options: every row reads what it prints, reaches its member, and is part of the
+// cache key.
+#include "src/driver/compile_options.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+namespace dc::driver {
+namespace {
+
+// A value other than the default for each flag.
+const std::map<std::string_view, std::string> kOthers = {
+    {"--world", "3"},          {"--grad-accum", "4"},
+    {"--threads", "2"},        {"--chain", "zero2"},
+    {"--passes", "a,b=64MiB"}, {"--search-effort", "7"},
+    {"--memory", "1MiB"},      {"--reduction-order", "per-step"},
+    {"--host-memory", "2MiB"}, {"--reduce-dtype", "bfloat16"},
+    {"--disk-memory", "3MiB"}, {"--offload-space", "disk"},
+    {"--recompute", "full"},
+};
+
+TEST(CompileOptions, EveryRowReadsWhatItPrints) {
+  std::set<std::string> keys{CompileOptions().canonical()};
+  for (const CompileOption& option : compile_options()) {
+    SCOPED_TRACE(option.flag);
+    const auto other = kOthers.find(option.flag);
+    ASSERT_NE(other, kOthers.end()) << "give the new option a value here";
+    CompileOptions options, again;
+    ASSERT_TRUE(option.read(other->second, options).ok());
+    ASSERT_TRUE(option.read(option.print(options), again).ok());
+    EXPECT_EQ(again.canonical(), options.canonical());
+    EXPECT_TRUE(keys.insert(options.canonical()).second) << "not in the cache key";
+    for (const std::string& choice : option.choices)
+      EXPECT_TRUE(option.read(choice, again).ok()) << choice;
+  }
+  EXPECT_EQ(keys.size(), kOthers.size() + 1);
+}
+
+TEST(CompileOptions, RefusesWhatIsNoValue) {
+  for (const CompileOption& option : compile_options()) {
+    if (option.flag == "--chain" || option.flag == "--passes") continue;  // any text; checked later
+    for (const char* text : {"", "lots", "1.5x", "by-stage", "nan"}) {
+      CompileOptions options;
+      const base::Status status = option.read(text, options);
+      EXPECT_EQ(status.code(), "DC2812") << option.flag << " " << text;
+      EXPECT_EQ(status.sentence().find(option.flag), 0u) << status.sentence();
+    }
+  }
+}
+
+TEST(CompileOptions, SaysThemInOneLine) {
+  CompileOptions options;
+  options.world = 2;
+  options.passes.budgets[ir::Space::Device] = base::Bytes{4096};
+  EXPECT_EQ(options.canonical(),
+            "world=2 grad-accum=1 threads=1 chain=auto search-effort=48 reduction-order=by-stage "
+            "memory=4096 recompute=auto device=cpu");
+}
+
+}  // namespace
+}  // namespace dc::driver
