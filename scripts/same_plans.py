@@ -29,9 +29,10 @@ WORLDS, ACCUMULATIONS = (1, 2, 3, 4), (1, 4)
 # Memory as a part of what the plan without a budget takes; None: no budget.
 BUDGETS = (None, 0.9)
 # Lines and fields that are not compared: who compiled it, and facts that only one of two schemas carries. Of remarks the text is compared.
-DROPPED_LINES = re.compile(r"(schema|compiler|options|passes|updates) ")
+DROPPED_LINES = re.compile(r"(schema|compiler|options|option-text|passes|updates) ")
 STATE_FIELDS = re.compile(r" (role|placement|range-of|buffer)=\S+| master$")
 SLICE_FIELDS = re.compile(r" kind=.*$")
+ARENA_FIELDS = re.compile(r" of \d+$")
 REMARK = re.compile(r"remark (?:(\S+) .*)?\"((?:[^\"\\]|\\.)*)\"$")
 
 
@@ -89,6 +90,8 @@ def text(folder, plan):
             line = STATE_FIELDS.sub("", line)
         elif line.startswith("slice "):
             line = SLICE_FIELDS.sub("", line)
+        elif line.startswith("arena "):
+            line = ARENA_FIELDS.sub("", line)
         elif line.startswith("remark "):
             parsed = REMARK.match(line)
             line = f"remark {parsed[1]}: {parsed[2]}" if parsed[1] else f"remark {parsed[2]}"
