@@ -1,5 +1,6 @@
 #include "runtime/train/resuming.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "runtime/checkpoint/checkpoint_folder.h"
@@ -93,6 +94,28 @@ std::string Resuming::differences(const JsonValue& now) const {
     text += (text.empty() ? "" : ", ") + key + " " + shown(value) + " instead of " + shown(*old);
   }
   return text;
+}
+
+std::string Resuming::moved_buffers(const plan::Plan& plan) const {
+  constexpr size_t kNamed = 3;
+  const int before = reader_->run().world, now = plan.world();
+  if (before == now) return "";
+  std::string names;
+  size_t count = 0;
+  for (const StatePart& part : parts_) {
+    const ValueId saved{ValueKind::Buffer, part.piece.value.fqn, 0};
+    if (part.piece.value.rank < 0 || reader_->find(saved) == nullptr) continue;
+    if (count++ < kNamed) names += (names.empty() ? "" : ", ") + part.piece.value.fqn;
+  }
+  if (count == 0) return "";
+  if (count > kNamed) names += " and " + std::to_string(count - kNamed) + " more";
+  names = "buffers that each rank has for itself (" + names + "): ";
+  const int first = std::min(before, now), last = std::max(before, now) - 1;
+  const std::string ranks =
+      std::to_string(first) + (last > first ? " to " + std::to_string(last) : "");
+  if (now < before) return names + "those of rank " + ranks + " are dropped";
+  return names + "rank " + ranks + " of this run starts with those of rank r modulo " +
+         std::to_string(before);
 }
 
 Status Resuming::restore(const plan::Plan& plan, const StateMemory& memory) {

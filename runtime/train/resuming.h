@@ -26,6 +26,9 @@ class Resuming {
   DataStart start() const { return {reader_->run().step, reader_->run().data}; }
   // What this run does differently, as a clause; empty if nothing. `now`: of run_configuration().
   std::string differences(const base::JsonValue& now) const;
+  // What becomes of buffers that each rank has for itself when their ranks are more or fewer than
+  // those that saved, as a sentence that names them; empty if nothing does.
+  std::string moved_buffers(const plan::Plan& plan) const;
   // Fills this rank's part of the state.
   base::Status restore(const plan::Plan& plan, const StateMemory& memory);
 

@@ -130,6 +130,8 @@ class Session {
     if (speaks && !differences.empty()) {
       note(resuming_->path() + " goes on with " + differences);
     }
+    const std::string buffers = resuming_->moved_buffers(plan_);
+    if (speaks && !buffers.empty()) note(resuming_->path() + ": " + buffers);
     return base::ok_status();
   }
 

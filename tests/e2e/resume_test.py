@@ -184,6 +184,24 @@ class ReshardTest(ResumeCase):
         """Without buffers of the ranks but the first, of which another world has more or fewer."""
         return {key: value for key, value in state.items() if not key[2]}
 
+    def test_buffers_of_a_rank(self):
+        """3 -> 2 -> 3: ranks 0 and 1 keep theirs, rank 2's are dropped and begin anew as rank 0's, and both hops say so."""
+        plans = {world: compiled("parts", world, 2, 1, ADAMW) for world in (2, 3)}
+        self.run_to(HALF, plans[3], "parts", 3, "three")
+        told = [self.run_to(HALF, plans[world], "parts", world, name, "--resume", self.path(last), weights=False).err
+                for world, name, last in ((2, "two", "three"), (3, "again", "two"))]
+        self.assertIn("(norm.running_mean, norm.running_var, norm.num_batches_tracked): those of rank 2 are dropped", told[0])
+        self.assertIn("(norm.running_mean, norm.running_var, norm.num_batches_tracked): rank 2 of this run starts with those of rank r modulo 2", told[1])
+        before, after = self.state("three"), self.state("again")
+        moved = {key for key in before if key[0] == "buffer" and key[2] == 2}
+        self.assertEqual(len(moved), 3)
+        self.assert_same_state({k: v for k, v in before.items() if k not in moved}, {k: v for k, v in after.items() if k not in moved})
+        for kind, name, rank in moved:
+            self.assertEqual(after[kind, name, rank].tobytes(), before[kind, name, 0].tobytes())
+        self.assertNotEqual(after["buffer", "norm.running_mean", 2].tobytes(), before["buffer", "norm.running_mean", 2].tobytes())
+        same = self.run_to(HALF + 1, plans[3], "parts", 3, "on", "--resume", self.path("three"), weights=False)
+        self.assertNotIn("each rank has for itself", same.err)
+
     def test_other_chains_go_on_with_the_same_bits(self):
         model = "tiny-llama"
         straight = compiled(model, 2, 3, 1, ADAMW)
