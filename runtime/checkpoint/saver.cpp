@@ -6,6 +6,7 @@
 
 #include "runtime/checkpoint/state_check.h"
 #include "runtime/comm/agreement.h"
+#include "runtime/plan/saved_state.h"
 
 namespace dc::runtime {
 namespace {
@@ -15,7 +16,6 @@ using base::Result;
 using base::Status;
 
 constexpr int64_t kChunkElements = 1 << 16;
-constexpr int64_t kAlignment = 64;
 
 }  // namespace
 
@@ -37,12 +37,13 @@ Result<std::unique_ptr<CheckpointSaver>> CheckpointSaver::create(Options options
   DC_ASSIGN_OR_RETURN(saver->parts_, parts_to_save(plan, control.rank().v));
   saver->copy_offset_.assign(saver->parts_.size(), -1);
   if (!saver->options_.copies) return saver;
-  int64_t bytes = 0;
+  int64_t bytes = 0;  // plan::copy_bytes()
   for (size_t i = 0; i < saver->parts_.size(); ++i) {
     if (saver->memory_.is_on_disk(saver->parts_[i].tensor)) continue;
     saver->copy_offset_[i] = bytes;
-    bytes += base::round_up(saver->parts_[i].piece.bytes(), kAlignment);
+    bytes += base::round_up(saver->parts_[i].piece.bytes(), plan::kCopyAlignment);
   }
+  DC_CHECK(bytes == plan::copy_bytes(plan, control.rank().v));
   DC_ASSIGN_OR_RETURN(saver->copy_, HostSpace::create(saver->memory_.device(), bytes));
   std::fill_n(saver->copy_.base(), bytes, std::byte{0xFF});
   return saver;

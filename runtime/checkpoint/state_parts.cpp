@@ -1,9 +1,8 @@
 #include "runtime/checkpoint/state_parts.h"
 
-#include <algorithm>
 #include <optional>
-#include <unordered_set>
 
+#include "runtime/plan/saved_state.h"
 #include "runtime/plan/state_entries.h"
 
 namespace dc::runtime {
@@ -51,20 +50,13 @@ int64_t product(const std::vector<int64_t>& sizes) {
 
 class PartFinder {
  public:
-  PartFinder(const plan::Plan& plan, int rank) : plan_(plan), states_(plan), rank_(rank) {
-    for (const plan::Program& program : plan.programs) {
-      for (const plan::Instruction& instruction : program.instructions) {
-        for (const int32_t tensor : instruction.writes) written_.insert(slice_of(tensor));
-      }
-    }
-  }
+  PartFinder(const plan::Plan& plan, int rank) : plan_(plan), saved_(plan), rank_(rank) {}
 
   Result<std::vector<StatePart>> to_load() const {
     std::vector<StatePart> parts;
     for (const plan::StateEntry& entry : plan_.state) {
       DC_RETURN_IF_ERROR(check(entry));
-      if (!kind_of(entry.role) || is_constant(entry)) continue;
-      parts.push_back(whole_entry(entry));
+      if (saved_.holds(entry)) parts.push_back(whole_entry(entry));
     }
     return parts;
   }
@@ -73,40 +65,24 @@ class PartFinder {
     std::vector<StatePart> parts;
     for (const plan::StateEntry& entry : plan_.state) {
       DC_RETURN_IF_ERROR(check(entry));
-      if (!kind_of(entry.role) || is_constant(entry) || is_seen_by_a_shard(entry)) continue;
+      if (!saved_.takes(entry)) continue;
       StatePart part = whole_entry(entry);
-      if (part.piece.value.kind == ValueKind::Buffer) {
-        const bool everybody = part.piece.value.rank >= 0;
-        if (!everybody && rank_ != 0) part.piece.count = 0;
-      } else if (plan::flat_shard(entry) == 0) {
-        take_own(entry, part);
-      }
+      const plan::ElementRange range = saved_.range(entry, rank_);
+      // In a tensor that holds the whole value the range begins further on.
+      part.tensor_first = range.first - part.piece.first;
+      part.piece.first = range.first;
+      part.piece.count = range.count;
       parts.push_back(std::move(part));
     }
     return parts;
   }
 
  private:
-  int32_t slice_of(int32_t tensor) const {
-    return tensor < 0 ? -1 : plan_.tensors[static_cast<size_t>(tensor)].slice;
-  }
-
   static Status check(const plan::StateEntry& entry) {
     if (entry.role != StateRole::Unknown) return base::ok_status();
     return Status(base::ErrorKind::Mismatch, "DC6821",
                   "the plan does not say what its state '" + entry.name +
                       "' is for, so it cannot be saved or resumed; compile it again");
-  }
-
-  // Its bytes are in the plan and stay what they are.
-  bool is_constant(const plan::StateEntry& entry) const {
-    return entry.source == plan::StateSource::Data && !written_.contains(slice_of(entry.tensor));
-  }
-
-  // A whole parameter of which the rank's range is an entry of its own: that is never behind.
-  bool is_seen_by_a_shard(const plan::StateEntry& entry) const {
-    return entry.role == StateRole::Parameter &&
-           states_.find(static_cast<size_t>(entry.parameter), StateRole::Shard) >= 0;
   }
 
   StatePart whole_entry(const plan::StateEntry& entry) const {
@@ -119,7 +95,7 @@ class PartFinder {
       part.piece.value.fqn = buffer.fqn;
       part.piece.sizes = buffer.sizes;
       part.is_persistent = buffer.persistent;
-      if (written_.contains(slice_of(entry.tensor))) part.piece.value.rank = rank_;
+      if (saved_.is_per_rank(entry)) part.piece.value.rank = rank_;
       part.piece.count = product(buffer.sizes);
       return part;
     }
@@ -133,27 +109,12 @@ class PartFinder {
     return part;
   }
 
-  // Of a value that all ranks hold whole, each writes the range that would be its shard.
-  void take_own(const plan::StateEntry& entry, StatePart& part) const {
-    const plan::Parameter& parameter = plan_.parameters[static_cast<size_t>(entry.parameter)];
-    const OwnRange range = own_range(part.piece.numel(), parameter.shard, rank_);
-    part.piece.first = part.tensor_first = range.first;
-    part.piece.count = range.count;
-  }
-
   const plan::Plan& plan_;
-  plan::ParameterStates states_;
+  plan::SavedState saved_;
   int rank_;
-  std::unordered_set<int32_t> written_;  // slices; looked up only
 };
 
 }  // namespace
-
-OwnRange own_range(int64_t elements, int64_t shard, int rank) {
-  if (shard <= 0) return rank == 0 ? OwnRange{0, elements} : OwnRange{};
-  const int64_t first = std::min(elements, rank * shard);
-  return {first, std::min(elements, first + shard) - first};
-}
 
 Result<std::vector<StatePart>> parts_to_save(const plan::Plan& plan, int rank) {
   return PartFinder(plan, rank).to_save();

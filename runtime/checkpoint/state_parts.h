@@ -10,13 +10,6 @@
 
 namespace dc::runtime {
 
-// A rank's part of a value of `elements` elements whose flat shards have `shard` (0: the whole is
-// rank 0's).
-struct OwnRange {
-  int64_t first = 0, count = 0;
-};
-OwnRange own_range(int64_t elements, int64_t shard, int rank);
-
 // A range of a value and the elements of a state tensor that hold it.
 struct StatePart {
   Piece piece;                // without places in files

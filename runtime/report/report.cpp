@@ -2,6 +2,7 @@
 
 #include "runtime/plan/extent.h"
 #include "runtime/plan/names.h"
+#include "runtime/plan/saved_state.h"
 #include "runtime/plan/state_entries.h"
 #include "runtime/report/memory_report.h"
 
@@ -39,6 +40,7 @@ void write_memory(JsonWriter& json, const Plan& plan) {
     json.field(name(static_cast<Space>(i)), plan.arena_bytes[i]);
   }
   json.end_object();
+  json.field("save_copy_bytes", copy_bytes(plan, 0));
   json.field("scratch_is_estimated", scratch_is_estimated(plan));
   write_kinds(json, "kept", kept_bytes(plan));
   json.key("peak").begin_object();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/plan/names.h"
+#include "runtime/plan/saved_state.h"
 #include "runtime/report/memory_report.h"
 #include "runtime/report/report.h"
 #include "runtime/report/report_line.h"
@@ -94,7 +95,11 @@ std::string memory(const Plan& plan) {
               " bytes)";
   }
   const Peak peak = find_peak(plan, Space::Device);
+  const int64_t copy = copy_bytes(plan, 0);
   return line("memory", arenas.empty() ? "none" : arenas + " per rank") +
+         line("copy to save",
+              format_bytes(copy) + " (" + std::to_string(copy) +
+                  " bytes) more per rank, in host memory, with dcrun --save-every") +
          line("peak", describe_peak(plan, peak)) + memory_table(plan, peak);
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/train/gradients.h"
 
 #include "runtime/checkpoint/state_parts.h"
+#include "runtime/plan/saved_state.h"
 
 namespace dc::runtime {
 
@@ -35,7 +36,7 @@ Status GradientDump::after_instruction(const Executor& executor, int32_t program
     if (entry.written || index < entry.ready) continue;
     entry.written = true;
     const BoundTensor gradient = executor.tensor(entry.tensor);
-    const OwnRange range = own_range(entry.elements, entry.shard, rank_);
+    const plan::ElementRange range = plan::own_range(entry.elements, entry.shard, rank_);
     // A whole gradient and a shard of the same size can only meet where one rank owns everything.
     const bool is_shard = entry.shard > 0 && gradient.numel() == entry.shard;
     if (range.count == 0) continue;

@@ -7,6 +7,8 @@
 #include "runtime/checkpoint/state_check.h"
 #include "runtime/checkpoint/weights_file.h"
 #include "runtime/comm/agreement.h"
+#include "runtime/memory/outside_memory.h"
+#include "runtime/plan/saved_state.h"
 #include "runtime/train/output_places.h"
 #include "runtime/train/run_state.h"
 #include "src/base/partial_files.h"
@@ -18,6 +20,11 @@ namespace {
 using base::ErrorKind;
 using base::Result;
 using base::Status;
+
+// Checkpoints are written while the next steps run.
+bool keeps_copy(const TrainOptions& options) {
+  return options.save_every > 0 && !options.save.empty() && !is_weights_path(options.save);
+}
 
 // Parts of the weights file.
 std::vector<StatePart> only_weights(std::vector<StatePart> parts) {
@@ -67,6 +74,23 @@ Result<Claim> Saving::claim(const TrainOptions& options, const std::string& resu
   const bool goes_on = !all.empty() && check_continued(checkpoints, resumed).ok();
   if (options.keep > 0 && goes_on) checkpoints.keep_newest(options.keep);
   return claim;
+}
+
+Status Saving::check_memory(const TrainOptions& options, const plan::Plan& plan, int rank,
+                            int ranks_of_host, std::optional<int64_t> free) {
+  if (!keeps_copy(options) || !free) return base::ok_status();
+  const int64_t arenas =
+      arena_bytes(plan, plan::Space::Device) + arena_bytes(plan, plan::Space::Host);
+  const int64_t copy = plan::copy_bytes(plan, rank);
+  if (arenas + copy <= *free / ranks_of_host) return base::ok_status();
+  return Status(
+      ErrorKind::OutOfMemory, "DC6862",
+      "a rank needs " + base::format_bytes(arenas) + " for the plan and " +
+          base::format_bytes(copy) + " for the copy of the state that --save-every takes, " +
+          std::to_string(ranks_of_host) + " ranks are on this host, and " +
+          base::format_bytes(*free) +
+          " are free; leave out --save-every (checkpoints are then written at the end and "
+          "on SIGTERM), free memory, or compile with a smaller --memory");
 }
 
 Result<std::unique_ptr<Saving>> Saving::create(const TrainOptions& options, const plan::Plan& plan,

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,12 @@ class Saving {
   // were made.
   static base::Result<Claim> claim(const TrainOptions& options, const std::string& resumed,
                                    std::vector<std::string>& made);
+
+  // OutOfMemory (80) if the plan and the copy that --save-every takes do not fit, for all ranks of
+  // this host, into the memory that is free. Before any of it is taken; nothing if the system does
+  // not say how much is free.
+  static base::Status check_memory(const TrainOptions& options, const plan::Plan& plan, int rank,
+                                   int ranks_of_host, std::optional<int64_t> free);
 
   // `quiesce` waits until the state is at rest.
   static base::Result<std::unique_ptr<Saving>> create(const TrainOptions& options,

@@ -7,6 +7,7 @@
 
 #include "runtime/comm/agreement.h"
 #include "runtime/exec/trace.h"
+#include "runtime/memory/free_memory.h"
 #include "runtime/train/claim.h"
 #include "runtime/train/gradients.h"
 #include "runtime/train/loop.h"
@@ -187,6 +188,10 @@ class Session {
   }
 
   Status prepare() {
+    DC_RETURN_IF_ERROR(agree(control_,
+                             Saving::check_memory(options_, plan_, control_.rank().v,
+                                                  launch_.local_world, free_memory()),
+                             "looking for memory"));
     const int64_t arena = arena_bytes(plan_, plan::Space::Device);
     DC_ASSIGN_OR_RETURN(const Slab slab,
                         job_.allocate(base::round_up(std::max<int64_t>(arena, 1), 4096)));

@@ -7,6 +7,7 @@
 
 #include "runtime/kernel/elements.h"
 #include "runtime/memory/outside_memory.h"
+#include "runtime/plan/saved_state.h"
 
 namespace dc::runtime {
 namespace {
@@ -44,7 +45,7 @@ Status fill_parameter(const plan::Parameter& parameter, const ElementSource& sou
   int64_t elements = 1;
   for (const int64_t size : parameter.sizes) elements *= size;
   if (whole) return read_into(source, 0, elements, parameter.dtype, target, 0);
-  const OwnRange range = own_range(elements, parameter.shard, rank);
+  const plan::ElementRange range = plan::own_range(elements, parameter.shard, rank);
   DC_RETURN_IF_ERROR(read_into(source, range.first, range.count, parameter.dtype, target, 0));
   const int64_t bytes = base::byte_size(target.dtype);
   std::memset(static_cast<std::byte*>(target.data) + range.count * bytes, 0,
@@ -53,7 +54,7 @@ Status fill_parameter(const plan::Parameter& parameter, const ElementSource& sou
 }
 
 // The same into contiguous state on disk, which is zero so far.
-Status read_to_disk(const ElementSource& source, OwnRange range, base::DType through,
+Status read_to_disk(const ElementSource& source, plan::ElementRange range, base::DType through,
                     const plan::Plan& plan, int32_t target, DiskSpace& disk) {
   const base::DType dtype = plan.tensors[static_cast<size_t>(target)].dtype;
   const int64_t bytes = base::byte_size(dtype);
@@ -116,8 +117,8 @@ Status fill_entry_on_disk(const plan::Plan& plan, const plan::StateEntry& entry,
       const plan::Parameter& parameter = plan.parameters[static_cast<size_t>(entry.parameter)];
       const bool whole = entry.source == plan::StateSource::ParameterWhole;
       const int64_t elements = numel(parameter.sizes);
-      const OwnRange range =
-          whole ? OwnRange{0, elements} : own_range(elements, parameter.shard, rank);
+      const plan::ElementRange range = whole ? plan::ElementRange{0, elements}
+                                             : plan::own_range(elements, parameter.shard, rank);
       return read_to_disk(*weights.parameters[static_cast<size_t>(entry.parameter)], range,
                           parameter.dtype, plan, entry.tensor, disk);
     }

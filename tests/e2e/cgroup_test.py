@@ -84,12 +84,13 @@ class CgroupTest(unittest.TestCase):
         said = json.loads(running.run([*command, "-o", cls.plan]).stdout)
         cls.arenas = WORLD * said["memory"]["arena_bytes"]["device"]
         cls.limit = cls.arenas + WORLD * memory_test.CONSTANT
+        cls.copies = WORLD * said["memory"]["save_copy_bytes"]
 
-    def train(self, launcher, limit):
+    def train(self, launcher, limit, *options):
         group = Group(limit)
         self.addCleanup(group.remove)
         metrics = running.fresh(".jsonl")
-        arguments = [self.plan, "--weights", self.model, "--data", "synthetic:1", "--steps", str(STEPS), "--poison", "--metrics", metrics]
+        arguments = [self.plan, "--weights", self.model, "--data", "synthetic:1", "--steps", str(STEPS), "--poison", "--metrics", metrics, *options]
         job = jobs.Job(group.inside(running.launch(launcher, WORLD, arguments)))
         self.addCleanup(job.end)
         return group, job.finish(180), metrics
@@ -107,6 +108,19 @@ class CgroupTest(unittest.TestCase):
             group, result, _ = self.train(launcher, self.limit * 6 // 10)
             self.assertNotEqual(result.code, 0)
             self.assertNotEqual(group.kills(), "0")
+
+    def test_the_copy_of_the_state(self):
+        """The copy that --save-every takes is in the figures: with it the job survives, and without room for it dcrun says so before step 1."""
+        self.assertGreater(self.copies, 100 * MIB)
+        saving = ("--save", os.path.join(running.scratch(), "cgroup"), "--save-every", "2", "--overwrite")
+        group, result, metrics = self.train("dcrun", self.limit + self.copies, *saving)
+        self.assertEqual((result.code, group.kills()), (0, "0"), result.err)
+        self.assertEqual(WORLD * running.read_metrics(metrics)[0]["save_bytes"], self.copies)
+        group.remove()
+        group, result, metrics = self.train("dcrun", self.arenas + self.copies, *saving)  # the processes themselves need some of it
+        self.assertEqual((result.code, group.kills()), (80, "0"), result.err)
+        self.assertRegex(result.err, r"error\[DC6862\]: .*copy of the state that --save-every takes, 2 ranks are on this host.*leave out --save-every")
+        self.assertNotIn("step 1 ", result.out)
 
     def test_own_ranks(self):
         self.check("dcrun")

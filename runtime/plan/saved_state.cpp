@@ -1,0 +1,106 @@
+#include "runtime/plan/saved_state.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "src/base/units.h"
+
+namespace dc::runtime::plan {
+namespace {
+
+int64_t product(const std::vector<int64_t>& sizes) {
+  int64_t count = 1;
+  for (const int64_t size : sizes) count *= size;
+  return count;
+}
+
+bool has_a_saved_value(StateRole role) {
+  switch (role) {
+    case StateRole::Parameter:
+    case StateRole::Shard:
+    case StateRole::Master:
+    case StateRole::Moment1:
+    case StateRole::Moment2:
+    case StateRole::Momentum:
+    case StateRole::Buffer:
+      return true;
+    case StateRole::Unknown:
+    case StateRole::Accumulator:
+    case StateRole::Carried:
+    case StateRole::Constant:
+    case StateRole::Hyperparameters:
+    case StateRole::Random:
+    case StateRole::Scalars:
+    case StateRole::NormTable:
+    case StateRole::LossSum:
+    case StateRole::Losses:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+ElementRange own_range(int64_t elements, int64_t shard, int32_t rank) {
+  if (shard <= 0) return rank == 0 ? ElementRange{0, elements} : ElementRange{};
+  const int64_t first = std::min(elements, rank * shard);
+  return {first, std::min(elements, first + shard) - first};
+}
+
+SavedState::SavedState(const Plan& plan) : plan_(plan), states_(plan) {
+  for (const Program& program : plan.programs) {
+    for (const Instruction& instruction : program.instructions) {
+      for (const int32_t tensor : instruction.writes) {
+        written_.insert(tensor < 0 ? -1 : plan.tensors[static_cast<size_t>(tensor)].slice);
+      }
+    }
+  }
+}
+
+bool SavedState::is_written(const StateEntry& entry) const {
+  return entry.tensor >= 0 &&
+         written_.contains(plan_.tensors[static_cast<size_t>(entry.tensor)].slice);
+}
+
+bool SavedState::holds(const StateEntry& entry) const {
+  const bool is_constant = entry.source == StateSource::Data && !is_written(entry);
+  return has_a_saved_value(entry.role) && !is_constant;
+}
+
+bool SavedState::takes(const StateEntry& entry) const {
+  const bool seen_by_a_shard =
+      entry.role == StateRole::Parameter &&
+      states_.find(static_cast<size_t>(entry.parameter), StateRole::Shard) >= 0;
+  return holds(entry) && !seen_by_a_shard;
+}
+
+bool SavedState::is_per_rank(const StateEntry& entry) const {
+  return entry.role == StateRole::Buffer && is_written(entry);
+}
+
+ElementRange SavedState::range(const StateEntry& entry, int32_t rank) const {
+  if (entry.role == StateRole::Buffer) {
+    const int64_t elements = product(plan_.buffers[static_cast<size_t>(entry.buffer)].sizes);
+    return {0, is_per_rank(entry) || rank == 0 ? elements : 0};
+  }
+  const Parameter& parameter = plan_.parameters[static_cast<size_t>(entry.parameter)];
+  const int64_t elements = product(parameter.sizes);
+  if (flat_shard(entry) != 0) return held_elements(plan_, entry, elements, rank);
+  return own_range(elements, parameter.shard, rank);
+}
+
+int64_t copy_bytes(const Plan& plan, int32_t rank) {
+  const SavedState saved(plan);
+  int64_t bytes = 0;
+  for (const StateEntry& entry : plan.state) {
+    if (entry.tensor < 0 || !saved.takes(entry)) continue;
+    const Tensor& tensor = plan.tensors[static_cast<size_t>(entry.tensor)];
+    const bool on_disk = plan.slices[static_cast<size_t>(tensor.slice)].space == Space::Disk;
+    if (on_disk) continue;
+    bytes += base::round_up(saved.range(entry, rank).count * base::byte_size(tensor.dtype),
+                            kCopyAlignment);
+  }
+  return bytes;
+}
+
+}  // namespace dc::runtime::plan
