@@ -106,8 +106,8 @@ Result<runtime::plan::Plan> decode(const std::string& file) {
   return runtime::plan::decode({reinterpret_cast<const uint8_t*>(file.data()), file.size()});
 }
 
-Result<Found> open_entry(const std::string& key, std::string entry, const Request& request) {
-  Found found;
+Result<CacheHit> open_entry(const std::string& key, std::string entry, const Request& request) {
+  CacheHit found;
   DC_ASSIGN_OR_RETURN(found.bytes, plan_file(key, std::move(entry)));
   DC_ASSIGN_OR_RETURN(found.plan, decode(found.bytes));
   DC_RETURN_IF_ERROR(answers(found.plan, request));
@@ -140,12 +140,12 @@ std::string PlanCache::path(const char* folder, const std::string& name) const {
   return directory_ + "/" + folder + "/" + name;
 }
 
-std::optional<Found> PlanCache::find(const std::string& key, const Request& request,
-                                     std::string& warning) const {
+std::optional<CacheHit> PlanCache::find(const std::string& key, const Request& request,
+                                        std::string& warning) const {
   if (!enabled()) return std::nullopt;
   Result<std::string> bytes = base::read_file(plan_path(key));
   if (!bytes.ok()) return std::nullopt;
-  Result<Found> found = open_entry(key, std::move(bytes).value(), request);
+  Result<CacheHit> found = open_entry(key, std::move(bytes).value(), request);
   if (!found.ok()) {
     const std::optional<std::string> aside = set_aside(key);
     warning = "cache entry " + plan_path(key) + " is not used (" + found.status().sentence() +

@@ -41,7 +41,7 @@ struct Entry {
   int64_t last_used = 0;  // nanoseconds since 1970
 };
 
-struct Found {
+struct CacheHit {
   std::string bytes;  // of the plan file
   runtime::plan::Plan plan;
 };
@@ -55,8 +55,8 @@ class PlanCache {
   bool enabled() const { return !directory_.empty(); }
   // The plan stored under this key, verified (levels 0 to 3), if it is what `request` asks for. A
   // bad entry is set aside and `warning` says so.
-  std::optional<Found> find(const std::string& key, const Request& request,
-                            std::string& warning) const;
+  std::optional<CacheHit> find(const std::string& key, const Request& request,
+                               std::string& warning) const;
   base::Status store(const std::string& key, const std::string& plan_file) const;
   base::Result<std::vector<Entry>> list() const;  // by key
   // What the entry holds, for people; empty if it is damaged. It is not verified.

@@ -69,7 +69,7 @@ class Compilation {
         std::string(base::build_id()), model.notes,      plan::emit_optimizer(model.step.optimizer),
         model.step.step_digest};
     std::string warning;
-    std::optional<cache::Found> found = cache_.find(key, request, warning);
+    std::optional<cache::CacheHit> found = cache_.find(key, request, warning);
     if (!warning.empty()) result_.warnings.push_back(warning);
     if (!found) return false;
     result_.bytes = std::move(found->bytes);

@@ -98,7 +98,7 @@ class Compiler {
   }
 
   Result<Choice> search(const std::set<std::string>& left_out) const {
-    DC_ASSIGN_OR_RETURN(search::Found found,
+    DC_ASSIGN_OR_RETURN(search::SearchResult found,
                         search::find_best(step_, options_.passes, cost_,
                                           {options_.search_effort, out_of_time_, left_out, false}));
     part_done("search");

@@ -74,14 +74,14 @@ int64_t shared_bytes(const ir::Step& step, Space space) {
 
 // The transients of one program in one space, as requests: first those of `values`, then the
 // scratch of `nodes`.
-struct Wanted {
+struct ProgramDemand {
   std::vector<Request> requests;
   std::vector<ir::ValueId> values;
   std::vector<ir::NodeId> nodes;
 };
 
 void add_scratch(const ir::Graph& graph, const analysis::Liveness& live,
-                 const cost::CostModel& costs, Wanted& wanted) {
+                 const cost::CostModel& costs, ProgramDemand& wanted) {
   for (size_t i = 0; i < live.order.size(); ++i) {
     int64_t bytes = costs.scratch(graph, graph.node(live.order[i])).bytes.v;
     if (bytes <= 0) continue;
@@ -90,9 +90,9 @@ void add_scratch(const ir::Graph& graph, const analysis::Liveness& live,
   }
 }
 
-Wanted wanted(const ir::Step& step, const ir::Graph& graph, const analysis::Liveness& live,
-              Space space, const cost::CostModel& costs) {
-  Wanted result;
+ProgramDemand wanted(const ir::Step& step, const ir::Graph& graph, const analysis::Liveness& live,
+                     Space space, const cost::CostModel& costs) {
+  ProgramDemand result;
   for (const auto& range : live.ranges) {
     const ir::Value& value = graph.value(range.value);
     bool is_placed =
@@ -106,7 +106,8 @@ Wanted wanted(const ir::Step& step, const ir::Graph& graph, const analysis::Live
 }
 
 // `enough`: bytes that are few enough.
-base::Result<Layout> checked_layout(const Wanted& wanted, const ir::Graph& graph, int64_t enough) {
+base::Result<Layout> checked_layout(const ProgramDemand& wanted, const ir::Graph& graph,
+                                    int64_t enough) {
   Layout layout = best_layout(wanted.requests, enough);
   if (Status status = check(wanted.requests, layout); !status.ok()) {
     return std::move(status).add_context("in the layout of program '" + graph.name() + "'");
@@ -115,7 +116,7 @@ base::Result<Layout> checked_layout(const Wanted& wanted, const ir::Graph& graph
 }
 
 // `base_offset`: where the transients begin.
-void apply(const Wanted& wanted, const Layout& layout, Space space, int64_t base_offset,
+void apply(const ProgramDemand& wanted, const Layout& layout, Space space, int64_t base_offset,
            ir::Graph& graph) {
   const auto location = [&](size_t request) {
     return ir::Location{space, base_offset + layout.offsets[request],
@@ -180,7 +181,7 @@ base::Result<Allocation> allocate_space(ir::Step& step,
   found.state.v = place_shared(step, space);
   for (size_t i = 0; i < step.programs.size(); ++i) {
     ir::Graph& graph = step.programs[i].graph;
-    const Wanted wants = wanted(step, graph, lives[i], space, costs);
+    const ProgramDemand wants = wanted(step, graph, lives[i], space, costs);
     DC_ASSIGN_OR_RETURN(const Layout layout, checked_layout(wants, graph, 0));
     apply(wants, layout, space, found.state.v, graph);
     found.arena.v = std::max(found.arena.v, layout.bytes);
@@ -195,7 +196,7 @@ base::Result<Allocation> allocate_space(ir::Step& step,
 // What each program wants above `shared` bytes in one space.
 struct Demand {
   int64_t shared = 0;
-  std::vector<Wanted> programs;
+  std::vector<ProgramDemand> programs;
 };
 Demand demand_of(const ir::Step& step, const std::vector<analysis::Liveness>& lives, Space space,
                  const cost::CostModel& costs) {
@@ -220,7 +221,8 @@ base::Result<base::Bytes> arena_within(const ir::Step& step, const Demand& deman
 // Without a layout: no arena is smaller.
 base::Bytes least_arena(const Demand& demand) {
   int64_t most = 0;
-  for (const Wanted& wants : demand.programs) most = std::max(most, lower_bound(wants.requests));
+  for (const ProgramDemand& wants : demand.programs)
+    most = std::max(most, lower_bound(wants.requests));
   return base::Bytes{demand.shared + most};
 }
 

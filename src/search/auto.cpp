@@ -46,7 +46,7 @@ class Search {
          const SearchOptions& search)
       : imported_(imported), options_(options), cost_(cost), search_(search) {}
 
-  Result<Found> run() {
+  Result<SearchResult> run() {
     DC_RETURN_IF_ERROR(start_from_named_chains());
     DC_RETURN_IF_ERROR(find_bound());
     for (const char* text : kStarts) {
@@ -65,8 +65,8 @@ class Search {
         if (improved) break;  // the next neighbours are those of the better chain
       }
     }
-    Found found{best_,       options_,         score_.time, bound_,     score_.fits,
-                best_named_, best_named_time_, simulated_,  cut_short_, refused_};
+    SearchResult found{best_,       options_,         score_.time, bound_,     score_.fits,
+                       best_named_, best_named_time_, simulated_,  cut_short_, refused_};
     return found;
   }
 
@@ -321,27 +321,27 @@ class Search {
 
 }  // namespace
 
-Result<Found> find_best(const ir::Step& imported, const passes::Options& options,
-                        const cost::CostModel& cost, const SearchOptions& search) {
+Result<SearchResult> find_best(const ir::Step& imported, const passes::Options& options,
+                               const cost::CostModel& cost, const SearchOptions& search) {
   using passes::ReductionOrder;
   passes::Options decided = options;
   const bool any = options.reduction_order == ReductionOrder::Any;
   if (any || options.reduction_order == ReductionOrder::ByStage)
     decided.reduction_order = ReductionOrder::PerMicroBatch;
   if (!any || imported.accumulation == 1) return Search(imported, decided, cost, search).run();
-  DC_ASSIGN_OR_RETURN(Found each, Search(imported, decided, cost, search).run());
+  DC_ASSIGN_OR_RETURN(SearchResult each, Search(imported, decided, cost, search).run());
   decided.reduction_order = ReductionOrder::PerStep;
-  DC_ASSIGN_OR_RETURN(Found once, Search(imported, decided, cost, search).run());
+  DC_ASSIGN_OR_RETURN(SearchResult once, Search(imported, decided, cost, search).run());
   const bool once_wins = once.fits && (!each.fits || once.time < each.time);
-  Found& best = once_wins ? once : each;
+  SearchResult& best = once_wins ? once : each;
   best.simulated = once.simulated + each.simulated;
   best.cut_short = once.cut_short || each.cut_short;
-  Found& other = once_wins ? each : once;
+  SearchResult& other = once_wins ? each : once;
   best.refused.insert(best.refused.end(), other.refused.begin(), other.refused.end());
   return std::move(best);
 }
 
-base::Remark describe(const Found& found) {
+base::Remark describe(const SearchResult& found) {
   const bool once = found.options.reduction_order == passes::ReductionOrder::PerStep;
   std::string text = "simulated " + std::to_string(found.simulated) + " schedules" +
                      (found.cut_short ? ", cut short by --search-time" : "") + ": " +

@@ -22,7 +22,7 @@ struct SearchOptions {
                            // the whole search finds one
 };
 
-struct Found {
+struct SearchResult {
   passes::Chain chain;
   passes::Options options;  // those given, with what the search decided
   base::Nanos time, bound;  // of the simulated step; no chain known here is below the bound
@@ -38,9 +38,9 @@ struct Found {
 // `imported` as passes::run_passes takes it. If no chain fits the budget, the one that needs least
 // memory is returned: laying it out says what does not fit (80). A chain that ends in a bug of ours
 // is left out; if all do, the first error is the result.
-base::Result<Found> find_best(const ir::Step& imported, const passes::Options& options,
-                              const cost::CostModel& cost, const SearchOptions& search);
+base::Result<SearchResult> find_best(const ir::Step& imported, const passes::Options& options,
+                                     const cost::CostModel& cost, const SearchOptions& search);
 // "chain-chosen": how many schedules were simulated, their times, what was left out.
-base::Remark describe(const Found& found);
+base::Remark describe(const SearchResult& found);
 
 }  // namespace dc::search

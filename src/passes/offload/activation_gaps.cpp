@@ -16,9 +16,9 @@ struct Touch {
   bool writes = false;
 };
 
-class Finder {
+class GapScan {
  public:
-  Finder(const ir::Step& step, const schedule::MemoryPressure& pressure)
+  GapScan(const ir::Step& step, const schedule::MemoryPressure& pressure)
       : step_(step), pressure_(pressure) {}
 
   std::vector<ActivationGap> run() {
@@ -110,38 +110,38 @@ class Finder {
 
 std::vector<ActivationGap> find_activation_gaps(const ir::Step& step,
                                                 const schedule::MemoryPressure& pressure) {
-  return Finder(step, pressure).run();
+  return GapScan(step, pressure).run();
 }
 
-Absence absence_of(const ir::Step& step, const PassContext& context, const ActivationGap& gap,
-                   size_t item) {
-  const ir::Space space = space_outside(context.options);
+OffloadCandidate candidate_of(const ir::Step& step, const PassContext& context,
+                              const ActivationGap& gap, size_t item) {
+  const ir::Space space = target_space(context.options);
   const base::Bytes bytes =
       step.programs[static_cast<size_t>(gap.program)].graph.value(gap.root).type.bytes();
-  Absence absence;
-  absence.bytes = analysis::aligned_bytes(bytes.v);
-  absence.gaps = {{gap.program, gap.from, gap.until - 1}};
-  absence.outside = {{gap.program, gap.from, gap.until}};
+  OffloadCandidate candidate;
+  candidate.bytes = analysis::aligned_bytes(bytes.v);
+  candidate.offloaded_intervals = {{gap.program, gap.from, gap.until - 1}};
+  candidate.target_intervals = {{gap.program, gap.from, gap.until}};
   const auto copy = [&](bool out) {
     PlannedCopy one;
     one.out = out;
     one.program = gap.program;
     one.position = out ? gap.from : gap.until;
     one.bound = out ? gap.until : gap.from;
-    one.bytes = absence.bytes;
+    one.bytes = candidate.bytes;
     one.time = out ? context.cost.copy(bytes, ir::Space::Device, space).time
                    : context.cost.copy(bytes, space, ir::Space::Device).time;
     one.item = item;
     return one;
   };
-  absence.copies = {copy(true), copy(false)};
-  return absence;
+  candidate.copies = {copy(true), copy(false)};
+  return candidate;
 }
 
 void write_copies(ir::Step& step, const PassContext& context,
                   const schedule::MemoryPressure& pressure, const std::vector<ActivationGap>& gaps,
                   const std::vector<PlannedCopy>& copies) {
-  const ir::Space space = space_outside(context.options);
+  const ir::Space space = target_space(context.options);
   for (int p = 0; p < pressure.programs(); ++p) {
     CopyWriter writer(step, step.programs[static_cast<size_t>(p)].graph, pressure.axis(p));
     for (const PlannedCopy& copy : copies) {

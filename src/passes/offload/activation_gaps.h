@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/passes/offload/absence.h"
+#include "src/passes/offload/offload_choice.h"
 
 namespace dc::passes {
 
@@ -23,8 +23,8 @@ std::vector<ActivationGap> find_activation_gaps(const ir::Step& step,
                                                 const schedule::MemoryPressure& pressure);
 
 // Of one gap, with a copy out and a copy in, whose item is `item`.
-Absence absence_of(const ir::Step& step, const PassContext& context, const ActivationGap& gap,
-                   size_t item);
+OffloadCandidate candidate_of(const ir::Step& step, const PassContext& context,
+                              const ActivationGap& gap, size_t item);
 
 // Writes placed copies, whose items are indices into `gaps`.
 void write_copies(ir::Step& step, const PassContext& context,

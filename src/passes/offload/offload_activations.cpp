@@ -27,12 +27,12 @@ class Offloader {
       if (helps) gaps_.push_back(gap);
     }
     for (size_t i = 0; i < gaps_.size(); ++i)
-      absences_.push_back(absence_of(step_, context_, gaps_[i], i));
-    AbsenceChoice(step_, context_, pressure_, absences_).run([&](size_t chosen) {
+      candidates_.push_back(candidate_of(step_, context_, gaps_[i], i));
+    OffloadChoice(step_, context_, pressure_, candidates_).run([&](size_t chosen) {
       // Later gaps of the same bytes need no second copy out.
       for (size_t i = chosen + 1; i < gaps_.size() && gaps_[i].version == gaps_[chosen].version;
            ++i)
-        std::erase_if(absences_[i].copies, [](const PlannedCopy& copy) { return copy.out; });
+        std::erase_if(candidates_[i].copies, [](const PlannedCopy& copy) { return copy.out; });
     });
     write(planned_copies());
     return {values_, bytes_, !pressure_.has_given_up()};
@@ -44,8 +44,8 @@ class Offloader {
     std::vector<PlannedCopy> copies;
     int64_t copied_out = -1;  // version
     for (size_t i = 0; i < gaps_.size(); ++i) {
-      if (!absences_[i].is_chosen) continue;
-      const Absence whole = absence_of(step_, context_, gaps_[i], i);
+      if (!candidates_[i].selected) continue;
+      const OffloadCandidate whole = candidate_of(step_, context_, gaps_[i], i);
       if (gaps_[i].version != copied_out) {
         copies.push_back(whole.copies[0]);
         ++values_;
@@ -69,7 +69,7 @@ class Offloader {
   const PassContext& context_;
   schedule::MemoryPressure pressure_;
   std::vector<ActivationGap> gaps_;
-  std::vector<Absence> absences_;  // of each gap
+  std::vector<OffloadCandidate> candidates_;  // of each gap
   int values_ = 0;
   int64_t bytes_ = 0;
 };

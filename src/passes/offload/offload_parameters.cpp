@@ -1,11 +1,11 @@
 // offload-parameters: parameters, or the shards a rank keeps of them, live in another memory space
 // and visit the device for their uses, for as many as the budget demands.
 //
-// Which ones: as absence.h says. A parameter comes in before a gather, or before the kernels that
-// read it where ranks keep it whole, as late as hides the copy; it stays until its next use where
-// there is room. What an update changes goes out again. (DeepCompile's parameter offload moves
-// every parameter at every use, and all at the head of the graph.) Kernels and what they read stay
-// the same; so do all numbers.
+// Which ones: as offload_choice.h says. A parameter comes in before a gather, or before the kernels
+// that read it where ranks keep it whole, as late as hides the copy; it stays until its next use
+// where there is room. What an update changes goes out again. (DeepCompile's parameter offload
+// moves every parameter at every use, and all at the head of the graph.) Kernels and what they read
+// stay the same; so do all numbers.
 #include "src/passes/offload/offload_state.h"
 
 namespace dc::passes {

@@ -19,7 +19,7 @@ class StateOffloader {
                  std::vector<StateGroup> groups, const StateRule* rule)
       : step_(step),
         context_(context),
-        space_(space_outside(context.options)),
+        space_(target_space(context.options)),
         groups_(std::move(groups)),
         rule_(rule),
         pressure_(step, context.cost, budget) {}
@@ -31,20 +31,20 @@ class StateOffloader {
     stays_.resize(uses_.roots.size());
     for (const StateGroup& group : groups_) {
       for (size_t root : roots_of(group)) stays_[root] = stays_of(root, group.stays_between);
-      absences_.push_back(absence_of(group));
+      candidates_.push_back(candidate_of(group));
     }
     if (rule_ != nullptr) {
       choose_by_rule();
     } else {
-      AbsenceChoice(step_, context_, pressure_, absences_).run([](size_t) {});
+      OffloadChoice(step_, context_, pressure_, candidates_).run([](size_t) {});
     }
     Offloaded done;
     for (size_t g = 0; g < groups_.size(); ++g) {
-      if (!absences_[g].is_chosen) continue;
+      if (!candidates_[g].selected) continue;
       ++done.things;
       const int owner = step_.state[static_cast<size_t>(groups_[g].entries[0])].parameter;
       if (owner >= 0) done.subjects.push_back({base::SubjectKind::Parameter, owner});
-      done.bytes += absences_[g].bytes;
+      done.bytes += candidates_[g].bytes;
     }
     if (rule_ == nullptr) stay_where_there_is_room();
     write();
@@ -107,17 +107,17 @@ class StateOffloader {
     });
   }
 
-  Absence absence_of(const StateGroup& group) const {
-    Absence absence;
-    absence.is_state = true;
+  OffloadCandidate candidate_of(const StateGroup& group) const {
+    OffloadCandidate candidate;
+    candidate.is_state = true;
     for (int entry : group.entries)
-      absence.bytes +=
+      candidate.bytes +=
           analysis::aligned_bytes(analysis::state_bytes(step_.state[static_cast<size_t>(entry)]).v);
     std::vector<std::vector<bool>> is_there(step_.programs.size());
     for (size_t p = 0; p < is_there.size(); ++p)
       is_there[p].resize(static_cast<size_t>(pressure_.positions(static_cast<int>(p))));
     const auto stay = [&](const Interval& when, int64_t bytes) {
-      absence.stays.push_back({when, bytes});
+      candidate.device_intervals.push_back({when, bytes});
       for (int32_t i = when.first; i <= when.last; ++i)
         is_there[static_cast<size_t>(when.program)][static_cast<size_t>(i)] = true;
     };
@@ -127,9 +127,9 @@ class StateOffloader {
       for (const Refill& refill : root.refills)
         stay({root.program, refill.first, refill.last}, gathered_bytes(root, refill));
     }
-    absence.gaps = gaps_in(is_there);
-    absence.copies = copies_of(group);
-    return absence;
+    candidate.offloaded_intervals = gaps_in(is_there);
+    candidate.copies = copies_of(group);
+    return candidate;
   }
 
   static std::vector<Interval> gaps_in(const std::vector<std::vector<bool>>& is_there) {
@@ -208,13 +208,13 @@ class StateOffloader {
   }
 
   void choose_by_rule() {
-    rule_->choose(pressure_, absences_);
-    for (const Absence& absence : absences_) {
-      if (absence.is_chosen) account(pressure_, absence, 1);
+    rule_->choose(pressure_, candidates_);
+    for (const OffloadCandidate& candidate : candidates_) {
+      if (candidate.selected) account(pressure_, candidate, 1);
     }
   }
 
-  // Copies that come in again although there is room to stay: shortest absence first.
+  // Copies that come in again although there is room to stay: shortest candidate first.
   void stay_where_there_is_room() {
     struct Gap {
       base::Nanos time;
@@ -223,7 +223,7 @@ class StateOffloader {
     };
     std::vector<Gap> gaps;
     for (size_t g = 0; g < groups_.size(); ++g) {
-      if (!absences_[g].is_chosen) continue;
+      if (!candidates_[g].selected) continue;
       for (size_t r : roots_of(groups_[g])) {
         for (size_t i = 1; i < stays_[r].size(); ++i) {
           const Interval when{uses_.roots[r].program, stays_[r][i - 1].last + 1,
@@ -252,7 +252,7 @@ class StateOffloader {
   void write() {
     std::vector<PlannedCopy> copies;
     for (size_t g = 0; g < groups_.size(); ++g) {
-      if (!absences_[g].is_chosen) continue;
+      if (!candidates_[g].selected) continue;
       for (const PlannedCopy& one : copies_of(groups_[g])) copies.push_back(one);
     }
     std::vector<PlannedCopy*> to_place;
@@ -260,7 +260,7 @@ class StateOffloader {
     place_copies(pressure_, to_place, rule_ != nullptr ? rule_->start : start_when_it_hides);
     for (int p = 0; p < pressure_.programs(); ++p) write_program(p, copies);
     for (size_t g = 0; g < groups_.size(); ++g) {
-      if (!absences_[g].is_chosen) continue;
+      if (!candidates_[g].selected) continue;
       for (size_t r : roots_of(groups_[g])) {
         const StateRoot& root = uses_.roots[r];
         drop_fillers(step_.programs[static_cast<size_t>(root.program)].graph, root);
@@ -301,7 +301,7 @@ class StateOffloader {
   schedule::MemoryPressure pressure_;
   StateUses uses_;
   std::vector<std::vector<Interval>> stays_;  // by root
-  std::vector<Absence> absences_;             // by group
+  std::vector<OffloadCandidate> candidates_;  // by group
 };
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include <functional>
 #include <vector>
 
-#include "src/passes/offload/absence.h"
 #include "src/passes/offload/offload.h"
+#include "src/passes/offload/offload_choice.h"
 
 namespace dc::passes {
 
@@ -21,8 +21,8 @@ struct StateGroup {
 // A rule in the place of ours: marks the groups that leave, given in order, and says when copies
 // come in.
 struct StateRule {
-  std::function<void(const schedule::MemoryPressure&, std::vector<Absence>&)> choose;
-  ComingRule start;
+  std::function<void(const schedule::MemoryPressure&, std::vector<OffloadCandidate>&)> choose;
+  ReloadPolicy start;
 };
 
 // Moves groups outside, to Options::offload_space, until the budget is kept or nothing helps, and

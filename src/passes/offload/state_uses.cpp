@@ -12,9 +12,9 @@ using ir::NodeId;
 using ir::OpKind;
 using ir::ValueId;
 
-class Finder {
+class StateUseScan {
  public:
-  Finder(const ir::Step& step, const schedule::MemoryPressure& pressure)
+  StateUseScan(const ir::Step& step, const schedule::MemoryPressure& pressure)
       : step_(step), pressure_(pressure) {
     found_.is_known.assign(step.state.size(), true);
   }
@@ -151,7 +151,7 @@ void gather_anew(ir::Graph& graph, const Refill& refill) {
 }  // namespace
 
 StateUses find_state_uses(const ir::Step& step, const schedule::MemoryPressure& pressure) {
-  return Finder(step, pressure).run();
+  return StateUseScan(step, pressure).run();
 }
 
 void drop_fillers(ir::Graph& graph, const StateRoot& root) {

@@ -16,9 +16,9 @@
 namespace dc::passes {
 namespace {
 
-class Keeper {
+class ResidencySelection {
  public:
-  Keeper(ir::Step& step, const PassContext& context)
+  ResidencySelection(ir::Step& step, const PassContext& context)
       : residency_(step, context.cost),
         limit_(schedule::transient_limit(step, context.options.memory())) {
     if (context.argument) room_ = *context.argument - residency_.kept_bytes();
@@ -94,7 +94,7 @@ class Keeper {
 }  // namespace
 
 base::Result<Change> keep_resident(ir::Step& step, const PassContext& context) {
-  Keeper keeper(step, context);
+  ResidencySelection keeper(step, context);
   const std::vector<const schedule::ResidencyCandidate*> chosen = keeper.choose();
   if (chosen.empty()) return Change::No;
   base::Nanos saved;

@@ -52,10 +52,10 @@ bool has_permits(const ir::Graph& graph) {
 }
 
 // Carries places out.
-class Mover {
+class UpdateRewriter {
  public:
-  Mover(ir::Step& step, const schedule::TimeAxis& axis, const cost::CostModel& cost,
-        const std::vector<FirstUse>& uses, bool before_norm)
+  UpdateRewriter(ir::Step& step, const schedule::TimeAxis& axis, const cost::CostModel& cost,
+                 const std::vector<FirstUse>& uses, bool before_norm)
       : step_(step),
         graph_(step.programs.back().graph),
         axis_(axis),
@@ -236,7 +236,7 @@ base::Result<Change> overlap_update(ir::Step& step, const PassContext& context) 
   const bool too_large = context.options.memory() && most > context.options.memory()->v;
   const std::vector<UpdatePlace> places =
       place_updates(step, axis, context.cost, fragments, too_large || step.mesh.world() == 1);
-  Mover mover(step, axis, context.cost, uses, before_norm);
+  UpdateRewriter mover(step, axis, context.cost, uses, before_norm);
   mover.apply(places);
   (void)schedule::defer_reductions(step, step.programs.back().graph, context.cost, limit);
   if (!context.collect_remarks) return Change::Yes;

@@ -13,10 +13,10 @@ using ir::NodeId;
 using ir::OpKind;
 using ir::ValueId;
 
-class Finder {
+class FragmentScan {
  public:
-  Finder(const ir::Step& step, const schedule::TimeAxis& axis, const cost::CostModel& cost,
-         bool before_norm)
+  FragmentScan(const ir::Step& step, const schedule::TimeAxis& axis, const cost::CostModel& cost,
+               bool before_norm)
       : step_(step),
         graph_(axis.graph),
         axis_(axis),
@@ -278,7 +278,7 @@ std::vector<FirstUse> first_uses(const ir::Step& step) {
 std::vector<UpdateFragment> update_fragments(const ir::Step& step, const schedule::TimeAxis& axis,
                                              const cost::CostModel& cost,
                                              const std::vector<FirstUse>& uses, bool before_norm) {
-  std::vector<UpdateFragment> fragments = Finder(step, axis, cost, before_norm).run();
+  std::vector<UpdateFragment> fragments = FragmentScan(step, axis, cost, before_norm).run();
   find_needs(step, axis, uses, fragments);
   return fragments;
 }

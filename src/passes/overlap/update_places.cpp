@@ -33,10 +33,10 @@ struct Clock {
   }
 };
 
-class Placer {
+class PlacementWalk {
  public:
-  Placer(const ir::Step& step, const schedule::TimeAxis& axis, const cost::CostModel& cost,
-         const std::vector<UpdateFragment>& fragments)
+  PlacementWalk(const ir::Step& step, const schedule::TimeAxis& axis, const cost::CostModel& cost,
+                const std::vector<UpdateFragment>& fragments)
       : step_(step),
         graph_(axis.graph),
         cost_(cost),
@@ -255,7 +255,7 @@ class Placer {
 std::vector<UpdatePlace> place_updates(const ir::Step& step, const schedule::TimeAxis& axis,
                                        const cost::CostModel& cost,
                                        const std::vector<UpdateFragment>& fragments, bool at_once) {
-  return Placer(step, axis, cost, fragments).run(at_once);
+  return PlacementWalk(step, axis, cost, fragments).run(at_once);
 }
 
 }  // namespace dc::passes

@@ -31,21 +31,21 @@ class Planner {
     find_candidates();
     std::vector<PlannedCopy> coming;
     for (size_t i = 0; i < gaps_.size(); ++i) {
-      absences_.push_back(absence_of(step_, context_, gaps_[i], i));
-      account(floor_, absences_[i], 1);
-      coming.push_back(absences_[i].copies[1]);
+      candidates_.push_back(candidate_of(step_, context_, gaps_[i], i));
+      account(floor_, candidates_[i], 1);
+      coming.push_back(candidates_[i].copies[1]);
     }
     start_ahead(coming);
     find_those_that_stay();
     std::vector<PlannedCopy> copies;
     Offloaded done;
     for (const PlannedCopy& copy : coming) {
-      const Absence& absence = absences_[copy.item];
-      if (!absence.is_chosen) continue;
-      copies.push_back(absence.copies[0]);
+      const OffloadCandidate& candidate = candidates_[copy.item];
+      if (!candidate.selected) continue;
+      copies.push_back(candidate.copies[0]);
       copies.push_back(copy);
       ++done.things;
-      done.bytes += absence.bytes;
+      done.bytes += candidate.bytes;
     }
     if (done.things == 0) return done;
     let_run_beside_compute(copies);
@@ -93,24 +93,24 @@ class Planner {
     for (int p = 0; p < floor_.programs(); ++p) {
       int64_t peak = 0;
       for (int32_t i = 0; i < floor_.positions(p); ++i) peak = std::max(peak, floor_.bytes(p, i));
-      std::vector<Absence*> here;
+      std::vector<OffloadCandidate*> here;
       std::vector<int64_t> sizes;
       for (size_t i = 0; i < gaps_.size(); ++i) {
         if (gaps_[i].program != p) continue;
-        absences_[i].is_chosen = true;
-        here.push_back(&absences_[i]);
-        sizes.push_back(absences_[i].bytes);
+        candidates_[i].selected = true;
+        here.push_back(&candidates_[i]);
+        sizes.push_back(candidates_[i].bytes);
       }
       const int64_t headroom = published::headroom(budget_, peak);
       for (const size_t i : published::activations_that_stay(sizes, headroom))
-        here[i]->is_chosen = false;
+        here[i]->selected = false;
     }
   }
 
   // Copies out may last as long as there is room beside everything else.
   void let_run_beside_compute(std::vector<PlannedCopy>& copies) {
-    for (const Absence& absence : absences_) {
-      if (absence.is_chosen) account(pressure_, absence, 1);
+    for (const OffloadCandidate& candidate : candidates_) {
+      if (candidate.selected) account(pressure_, candidate, 1);
     }
     std::vector<PlannedCopy*> to_place;
     for (PlannedCopy& copy : copies) {
@@ -129,7 +129,7 @@ class Planner {
   int64_t budget_;
   schedule::MemoryPressure pressure_, floor_;  // with all values there; with all gone
   std::vector<ActivationGap> gaps_;
-  std::vector<Absence> absences_;  // of each gap
+  std::vector<OffloadCandidate> candidates_;  // of each gap
 };
 
 // Its floor is that of a step with all activations on the device: a second run has nothing to add.

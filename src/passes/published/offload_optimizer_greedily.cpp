@@ -33,17 +33,17 @@ std::vector<StateGroup> groups_of(const ir::Step& step) {
   return groups;
 }
 
-void choose(const schedule::MemoryPressure& pressure, std::vector<Absence>& absences,
+void choose(const schedule::MemoryPressure& pressure, std::vector<OffloadCandidate>& candidates,
             int64_t budget) {
   std::vector<int64_t> states, peaks;
-  for (const Absence& absence : absences) states.push_back(absence.bytes);
+  for (const OffloadCandidate& candidate : candidates) states.push_back(candidate.bytes);
   const int64_t all = std::accumulate(states.begin(), states.end(), int64_t{0});
   for (int p = 0; p < pressure.programs(); ++p) {
     for (int32_t i = 0; i < pressure.axis(p).backward().begin; ++i)
       peaks.push_back(pressure.bytes(p, i) - all);
   }
   const size_t leave = published::states_that_leave(peaks, states, budget);
-  for (size_t i = 0; i < leave; ++i) absences[i].is_chosen = true;
+  for (size_t i = 0; i < leave; ++i) candidates[i].selected = true;
 }
 
 void start(schedule::MemoryPressure& pressure, std::vector<PlannedCopy*>& coming, int64_t budget) {
@@ -68,8 +68,8 @@ base::Result<Change> offload_optimizer_greedily(ir::Step& step, const PassContex
   if (!context.options.memory()) return Change::No;
   const int64_t budget = published::usable_beside_states(context.options.memory()->v);
   const StateRule rule = {
-      [&](const schedule::MemoryPressure& pressure, std::vector<Absence>& absences) {
-        choose(pressure, absences, budget);
+      [&](const schedule::MemoryPressure& pressure, std::vector<OffloadCandidate>& candidates) {
+        choose(pressure, candidates, budget);
       },
       [&](schedule::MemoryPressure& pressure, std::vector<PlannedCopy*>& coming) {
         start(pressure, coming, budget);

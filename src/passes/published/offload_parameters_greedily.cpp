@@ -45,10 +45,11 @@ void start_at_the_head(schedule::MemoryPressure& pressure, std::vector<PlannedCo
 }  // namespace
 
 base::Result<Change> offload_parameters_greedily(ir::Step& step, const PassContext& context) {
-  const StateRule rule = {[](const schedule::MemoryPressure&, std::vector<Absence>& absences) {
-                            for (Absence& absence : absences) absence.is_chosen = true;
-                          },
-                          start_at_the_head};
+  const StateRule rule = {
+      [](const schedule::MemoryPressure&, std::vector<OffloadCandidate>& candidates) {
+        for (OffloadCandidate& candidate : candidates) candidate.selected = true;
+      },
+      start_at_the_head};
   const base::Bytes budget = context.options.memory().value_or(base::Bytes{INT64_MAX / 2});
   return offload_once(
       step, context, budget, "offload-parameters-greedily",

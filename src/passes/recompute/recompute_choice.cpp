@@ -14,7 +14,7 @@ constexpr double kLeastRate = 0.5;
 class Chooser {
  public:
   // Gains count at the indices above `target`, which is at most the limit.
-  Chooser(const RecomputeProgram& program, int64_t limit, int64_t target, Kept kept)
+  Chooser(const RecomputeProgram& program, int64_t limit, int64_t target, KeptStorages kept)
       : p_(program), limit_(limit), target_(target), kept_(std::move(kept)), banned_(kept_.size()) {
     timeline_ = settle(p_, kept_);
   }
@@ -37,7 +37,7 @@ class Chooser {
     if (timeline_.peak > limit_) return;
     std::vector<int32_t> restored = room_for();
     while (!restored.empty()) {
-      Kept kept = kept_;
+      KeptStorages kept = kept_;
       for (int32_t s : restored) at(kept, s) = true;
       Timeline timeline = settle(p_, kept);
       if (timeline.peak <= limit_ && timeline.time <= timeline_.time) {
@@ -87,7 +87,7 @@ class Chooser {
 
   // True if the round brought the program nearer to the limit; otherwise nothing has changed.
   bool accept(const std::vector<Estimate>& round) {
-    Kept kept = kept_;
+    KeptStorages kept = kept_;
     for (const Estimate& estimate : round) {
       for (int32_t s : estimate.keeps) at(kept, s) = true;
     }
@@ -131,7 +131,7 @@ class Chooser {
 
   const RecomputeProgram& p_;
   int64_t limit_, target_;
-  Kept kept_;
+  KeptStorages kept_;
   std::vector<uint8_t> banned_;
   Timeline timeline_;
 };

@@ -23,7 +23,7 @@
 namespace dc::passes {
 
 struct RecomputeChoice {
-  Kept kept;
+  KeptStorages kept;
   Timeline timeline;
   bool fits = false;
 };

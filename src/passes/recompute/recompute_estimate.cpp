@@ -3,8 +3,8 @@
 #include <algorithm>
 
 namespace dc::passes {
-Estimator::Estimator(const RecomputeProgram& program, const Kept& kept, const Timeline& timeline,
-                     int64_t limit)
+Estimator::Estimator(const RecomputeProgram& program, const KeptStorages& kept,
+                     const Timeline& timeline, int64_t limit)
     : p_(program), kept_(kept), t_(timeline), seen_(static_cast<size_t>(program.boundary)) {
   int32_t count = 0;
   for (int64_t bytes : timeline.bytes) {

@@ -27,7 +27,7 @@ struct Estimate {
 // Answers for one state of kept storages. A question costs O(kMostSteps).
 class Estimator {
  public:
-  Estimator(const RecomputeProgram& program, const Kept& kept, const Timeline& timeline,
+  Estimator(const RecomputeProgram& program, const KeptStorages& kept, const Timeline& timeline,
             int64_t limit);
   // True if the storage is kept, is alive beyond the boundary and can be made again.
   bool may_drop(int32_t storage) const;
@@ -45,7 +45,7 @@ class Estimator {
   void make_or_keep(int32_t storage, int32_t place, Cost& cost);
 
   const RecomputeProgram& p_;
-  const Kept& kept_;
+  const KeptStorages& kept_;
   const Timeline& t_;
   std::vector<int32_t> above_;    // coordinates above the limit before each
   std::vector<uint8_t> seen_;     // by forward position

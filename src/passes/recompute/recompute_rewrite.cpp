@@ -15,7 +15,7 @@ using ir::ValueId;
 
 class Rewriter {
  public:
-  Rewriter(ir::Graph& graph, const RecomputeProgram& program, const Kept& kept,
+  Rewriter(ir::Graph& graph, const RecomputeProgram& program, const KeptStorages& kept,
            const Timeline& timeline)
       : graph_(graph), p_(program), kept_(kept), t_(timeline) {}
 
@@ -187,7 +187,7 @@ class Rewriter {
 
   ir::Graph& graph_;
   const RecomputeProgram& p_;
-  const Kept& kept_;
+  const KeptStorages& kept_;
   const Timeline& t_;
   std::vector<uint8_t> moved_;   // by position: true for gathers that start elsewhere
   std::set<int32_t> moved_now_;  // starts that are in their new place
@@ -199,7 +199,7 @@ class Rewriter {
 
 }  // namespace
 
-void rewrite(ir::Graph& graph, const RecomputeProgram& program, const Kept& kept,
+void rewrite(ir::Graph& graph, const RecomputeProgram& program, const KeptStorages& kept,
              const Timeline& timeline) {
   Rewriter(graph, program, kept, timeline).run();
 }

@@ -8,7 +8,7 @@ namespace dc::passes {
 
 // `graph` is the graph that `program` describes, or a clone of it; it must not have been edited
 // since.
-void rewrite(ir::Graph& graph, const RecomputeProgram& program, const Kept& kept,
+void rewrite(ir::Graph& graph, const RecomputeProgram& program, const KeptStorages& kept,
              const Timeline& timeline);
 
 }  // namespace dc::passes

@@ -7,7 +7,7 @@ namespace {
 
 class Evaluator {
  public:
-  Evaluator(const RecomputeProgram& program, const Kept& kept) : p_(program), kept_(kept) {}
+  Evaluator(const RecomputeProgram& program, const KeptStorages& kept) : p_(program), kept_(kept) {}
 
   Timeline run() {
     find_places();
@@ -236,7 +236,7 @@ class Evaluator {
   }
 
   const RecomputeProgram& p_;
-  const Kept& kept_;
+  const KeptStorages& kept_;
   Timeline t_;
   // By storage: the last kernel before the boundary that reads it and is not dropped, -1.
   std::vector<int32_t> last_forward_;
@@ -249,15 +249,15 @@ class Evaluator {
 
 }  // namespace
 
-Kept keep_everything(const RecomputeProgram& program) {
-  Kept kept;
+KeptStorages keep_everything(const RecomputeProgram& program) {
+  KeptStorages kept;
   for (const ForwardStorage& storage : program.storages)
     kept.push_back(storage.saved() || !storage.recomputable);
   return kept;
 }
 
-Kept keep_block_inputs(const RecomputeProgram& program) {
-  Kept kept = keep_everything(program);
+KeptStorages keep_block_inputs(const RecomputeProgram& program) {
+  KeptStorages kept = keep_everything(program);
   const auto block = [&](int32_t s) {
     return program.forward(at(program.storages, s).producer).block;
   };
@@ -283,11 +283,11 @@ GatherRead gather_read(const GatheredParameter& gather, int32_t place) {
   return read;
 }
 
-Timeline evaluate(const RecomputeProgram& program, const Kept& kept) {
+Timeline evaluate(const RecomputeProgram& program, const KeptStorages& kept) {
   return Evaluator(program, kept).run();
 }
 
-Timeline settle(const RecomputeProgram& program, Kept& kept) {
+Timeline settle(const RecomputeProgram& program, KeptStorages& kept) {
   while (true) {
     Timeline timeline = evaluate(program, kept);
     if (timeline.too_late == kNever) return timeline;

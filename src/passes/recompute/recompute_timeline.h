@@ -11,11 +11,11 @@ namespace dc::passes {
 
 // By storage: true if the forward phase's bytes serve every reader. What is not kept is made again
 // once, right before the first node that needs it.
-using Kept = std::vector<uint8_t>;
+using KeptStorages = std::vector<uint8_t>;
 
-Kept keep_everything(const RecomputeProgram& program);
+KeptStorages keep_everything(const RecomputeProgram& program);
 // Inside blocks only what another block, or a node outside, reads in the forward phase is kept.
-Kept keep_block_inputs(const RecomputeProgram& program);
+KeptStorages keep_block_inputs(const RecomputeProgram& program);
 
 // Where a kernel at `place` (a position) reads a gathered parameter.
 struct GatherRead {
@@ -43,9 +43,9 @@ struct Timeline {
   int32_t too_late = kNever;  // a kernel that would read what has changed; then nothing else counts
 };
 
-Timeline evaluate(const RecomputeProgram& program, const Kept& kept);
+Timeline evaluate(const RecomputeProgram& program, const KeptStorages& kept);
 
 // Keeps what cannot be made again in time, until nothing reads too late.
-Timeline settle(const RecomputeProgram& program, Kept& kept);
+Timeline settle(const RecomputeProgram& program, KeptStorages& kept);
 
 }  // namespace dc::passes

@@ -224,7 +224,7 @@ struct Rewritten {
 class Recompute : public ::testing::TestWithParam<int> {
  protected:
   // Carries `kept` out on a copy and checks everything that must hold.
-  static Rewritten check(const ir::Step& step, const RecomputeProgram& program, Kept kept) {
+  static Rewritten check(const ir::Step& step, const RecomputeProgram& program, KeptStorages kept) {
     Rewritten result{step, settle(program, kept)};
     rewrite(result.step.programs[0].graph, program, kept, result.timeline);
     const base::Status status = ir::verify(result.step, ir::Stage::Scheduled);
@@ -254,7 +254,7 @@ TEST_P(Recompute, AnyChoiceKeepsTheBitsAndItsPromise) {
     EXPECT_EQ(evaluate(program, keep_everything(program)).peak, peak_of(step));
     std::mt19937 rng(seed);
     for (unsigned share : {2u, 5u}) {
-      Kept kept = keep_everything(program);
+      KeptStorages kept = keep_everything(program);
       for (size_t s = 0; s < kept.size(); ++s) {
         if (program.storages[s].recomputable) kept[s] = rng() % share == 0;
       }

@@ -1,5 +1,5 @@
-// Absences: what could leave the device, when, and by which copies; and the choice among them under
-// the budget. Shared by the offload passes.
+// Candidates: what could leave the device, when, and by which copies; and the choice among them
+// under the budget. Shared by the offload passes.
 #pragma once
 
 #include <cstdint>
@@ -31,27 +31,30 @@ struct PlannedCopy {
   int32_t other_half = 0;
 };
 
-struct Stay {
+struct DeviceInterval {
   Interval when;
   int64_t bytes = 0;
 };
 
-// One thing that could be absent.
-struct Absence {
-  int64_t bytes = 0;      // that the device need not hold, aligned
-  bool is_state = false;  // held throughout, but for the gaps if it leaves; else a transient
-  std::vector<Interval> gaps;
-  std::vector<Stay> stays;  // of state, as transients between the gaps
+// One thing that could leave the device.
+struct OffloadCandidate {
+  int64_t bytes = 0;  // that the device need not hold, aligned
+  bool is_state =
+      false;  // held throughout, but for the offloaded intervals if it leaves; else a transient
+  std::vector<Interval> offloaded_intervals;
+  std::vector<DeviceInterval>
+      device_intervals;  // of state, as transients between the offloaded intervals
   std::vector<PlannedCopy> copies;
-  std::vector<Interval> outside;  // when it takes room outside; empty: throughout
-  bool is_chosen = false;
+  std::vector<Interval>
+      target_intervals;  // when it takes room in the target space; empty: throughout
+  bool selected = false;
 };
 
 // Bytes on the device if it leaves (`sign` 1), or comes back (-1).
-void account(schedule::MemoryPressure& pressure, const Absence& absence, int sign);
+void account(schedule::MemoryPressure& pressure, const OffloadCandidate& candidate, int sign);
 
-// First in, first out: a stream of copies along the time that compute alone would take. Copies that
-// come in are the same with time turned round.
+// First in, first out: a stream of copies along the time that compute alone would take. Reloads
+// use the same queue on the reversed time axis.
 class CopyQueue {
  public:
   // When a copy that is ready at `ready` would end, behind those that are ready earlier.
@@ -66,42 +69,43 @@ class CopyQueue {
 };
 
 // Options::offload_space, the host if it is not set.
-ir::Space space_outside(const Options& options);
+ir::Space target_space(const Options& options);
 
-// Chooses absences until every position fits the budget or nothing helps: at the position furthest
-// above it, the one that saves most bytes times time away per time that compute waits for its
-// copies. Then takes back what turned out not to be needed. `chose` hears of each choice, and may
-// change the copies of absences not chosen yet.
-class AbsenceChoice {
+// Chooses candidates until every position fits the budget or nothing helps: at the position
+// furthest above it, the one that saves most bytes times time away per time that compute waits for
+// its copies. Then takes back what turned out not to be needed. `chose` hears of each choice, and
+// may change the copies of candidates not chosen yet.
+class OffloadChoice {
  public:
-  AbsenceChoice(const ir::Step& step, const PassContext& context,
-                schedule::MemoryPressure& pressure, std::vector<Absence>& absences);
+  OffloadChoice(const ir::Step& step, const PassContext& context,
+                schedule::MemoryPressure& pressure, std::vector<OffloadCandidate>& candidates);
   template <typename Chose>
   void run(const Chose& chose) {
-    while (const Absence* next = choose_next()) chose(static_cast<size_t>(next - absences_.data()));
+    while (const OffloadCandidate* next = choose_next())
+      chose(static_cast<size_t>(next - candidates_.data()));
     take_back();
   }
 
  private:
-  Absence* choose_next();
-  double worth(const Absence& absence) const;
+  OffloadCandidate* choose_next();
+  double worth(const OffloadCandidate& candidate) const;
   base::Nanos waiting_for(const PlannedCopy& copy) const;
-  bool has_room_outside(const Absence& absence) const;
-  void choose(const Absence& absence, int sign);
+  bool has_room_in_target(const OffloadCandidate& candidate) const;
+  void choose(const OffloadCandidate& candidate, int sign);
   void take_back();
 
   const ir::Step& step_;
   schedule::MemoryPressure& pressure_;
-  std::vector<Absence>& absences_;
+  std::vector<OffloadCandidate>& candidates_;
   std::vector<size_t> order_;                  // of choices
-  std::vector<CopyQueue> going_, coming_;      // by program
-  int64_t outside_room_;                       // for state, and for all the rest at once
+  std::vector<CopyQueue> offloads_, reloads_;  // by program
+  int64_t target_room_;                        // for state, and for all the rest at once
   std::vector<std::vector<int64_t>> outside_;  // by program and position: of the rest
 };
 
 // Where the copies of one program that come in start: sets their other halves, between `bound` and
 // `position`, and adds their bytes. They are in the order given to place_copies().
-using ComingRule = std::function<void(schedule::MemoryPressure&, std::vector<PlannedCopy*>&)>;
+using ReloadPolicy = std::function<void(schedule::MemoryPressure&, std::vector<PlannedCopy*>&)>;
 // As late as hides them behind compute, no earlier than there is room, in the order of the stream.
 void start_when_it_hides(schedule::MemoryPressure& pressure, std::vector<PlannedCopy*>& coming);
 
@@ -109,6 +113,6 @@ void start_when_it_hides(schedule::MemoryPressure& pressure, std::vector<Planned
 // or until there is no more room for its bytes on the device; those that come in are as `rule`
 // says.
 void place_copies(schedule::MemoryPressure& pressure, const std::vector<PlannedCopy*>& copies,
-                  const ComingRule& rule = start_when_it_hides);
+                  const ReloadPolicy& rule = start_when_it_hides);
 
 }  // namespace dc::passes

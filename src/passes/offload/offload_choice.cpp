@@ -1,4 +1,4 @@
-#include "src/passes/offload/absence.h"
+#include "src/passes/offload/offload_choice.h"
 
 #include <algorithm>
 
@@ -12,8 +12,8 @@ constexpr int64_t kOverheadNs = 4000;
 
 Nanos turned(Nanos time) { return Nanos{-time.v}; }
 
-int64_t outside_limit(const ir::Step& step, const Options& options) {
-  const ir::Space space = space_outside(options);
+int64_t target_limit(const ir::Step& step, const Options& options) {
+  const ir::Space space = target_space(options);
   const std::optional<base::Bytes>& budget = options.budgets[space];
   if (!budget) return INT64_MAX / 2;
   return (*budget - analysis::state_bytes(step, space)).v / 33 * 32;
@@ -21,18 +21,18 @@ int64_t outside_limit(const ir::Step& step, const Options& options) {
 
 }  // namespace
 
-ir::Space space_outside(const Options& options) {
+ir::Space target_space(const Options& options) {
   return options.offload_space.value_or(ir::Space::Host);
 }
 
-void account(schedule::MemoryPressure& pressure, const Absence& absence, int sign) {
-  if (!absence.is_state) {
-    for (const Interval& gap : absence.gaps)
-      pressure.add(gap.program, gap.first, gap.last, -sign * absence.bytes);
+void account(schedule::MemoryPressure& pressure, const OffloadCandidate& candidate, int sign) {
+  if (!candidate.is_state) {
+    for (const Interval& gap : candidate.offloaded_intervals)
+      pressure.add(gap.program, gap.first, gap.last, -sign * candidate.bytes);
     return;
   }
-  pressure.add_to_state(-sign * absence.bytes);
-  for (const Stay& stay : absence.stays)
+  pressure.add_to_state(-sign * candidate.bytes);
+  for (const DeviceInterval& stay : candidate.device_intervals)
     pressure.add(stay.when.program, stay.when.first, stay.when.last, sign * stay.bytes);
 }
 
@@ -55,125 +55,131 @@ void CopyQueue::add(Nanos ready, Nanos time) {
   }
 }
 
-AbsenceChoice::AbsenceChoice(const ir::Step& step, const PassContext& context,
-                             schedule::MemoryPressure& pressure, std::vector<Absence>& absences)
+OffloadChoice::OffloadChoice(const ir::Step& step, const PassContext& context,
+                             schedule::MemoryPressure& pressure,
+                             std::vector<OffloadCandidate>& candidates)
     : step_(step),
       pressure_(pressure),
-      absences_(absences),
-      going_(step.programs.size()),
-      coming_(step.programs.size()),
-      outside_room_(outside_limit(step, context.options)) {
+      candidates_(candidates),
+      offloads_(step.programs.size()),
+      reloads_(step.programs.size()),
+      target_room_(target_limit(step, context.options)) {
   for (size_t p = 0; p < step.programs.size(); ++p)
     outside_.emplace_back(static_cast<size_t>(pressure.positions(static_cast<int>(p))));
 }
 
-Absence* AbsenceChoice::choose_next() {
+OffloadCandidate* OffloadChoice::choose_next() {
   while (const auto spot = pressure_.survey()) {
-    Absence* best = nullptr;
+    OffloadCandidate* best = nullptr;
     double most = 0;
-    for (Absence& absence : absences_) {
-      const bool helps =
-          std::any_of(absence.gaps.begin(), absence.gaps.end(), [&](const Interval& gap) {
-            return gap.program == spot->program && gap.first <= spot->position &&
-                   spot->position <= gap.last;
-          });
-      if (absence.is_chosen || !helps || !has_room_outside(absence)) continue;
-      const double worth_now = worth(absence);
+    for (OffloadCandidate& candidate : candidates_) {
+      const bool helps = std::any_of(candidate.offloaded_intervals.begin(),
+                                     candidate.offloaded_intervals.end(), [&](const Interval& gap) {
+                                       return gap.program == spot->program &&
+                                              gap.first <= spot->position &&
+                                              spot->position <= gap.last;
+                                     });
+      if (candidate.selected || !helps || !has_room_in_target(candidate)) continue;
+      const double worth_now = worth(candidate);
       if (best != nullptr && worth_now <= most) continue;
-      best = &absence;
+      best = &candidate;
       most = worth_now;
     }
     if (best == nullptr) {
       pressure_.give_up(*spot);
       continue;
     }
-    best->is_chosen = true;
-    order_.push_back(static_cast<size_t>(best - absences_.data()));
+    best->selected = true;
+    order_.push_back(static_cast<size_t>(best - candidates_.data()));
     choose(*best, 1);
     for (const PlannedCopy& copy : best->copies) {
       const auto p = static_cast<size_t>(copy.program);
       const Nanos at = pressure_.time(copy.program, copy.position);
-      copy.out ? going_[p].add(at, copy.time) : coming_[p].add(turned(at), copy.time);
+      copy.out ? offloads_[p].add(at, copy.time) : reloads_[p].add(turned(at), copy.time);
     }
     return best;
   }
   return nullptr;
 }
 
-double AbsenceChoice::worth(const Absence& absence) const {
+double OffloadChoice::worth(const OffloadCandidate& candidate) const {
   double away = 1, cost = 0;
-  for (const Interval& gap : absence.gaps) {
+  for (const Interval& gap : candidate.offloaded_intervals) {
     const Nanos time =
         pressure_.time(gap.program, gap.last + 1) - pressure_.time(gap.program, gap.first);
     const int repeat = step_.programs[static_cast<size_t>(gap.program)].repeat;
     away += static_cast<double>(time.v) * repeat;
   }
-  for (const PlannedCopy& copy : absence.copies) {
+  for (const PlannedCopy& copy : candidate.copies) {
     const int repeat = step_.programs[static_cast<size_t>(copy.program)].repeat;
     cost += static_cast<double>(waiting_for(copy).v + kOverheadNs) * repeat;
   }
-  return static_cast<double>(absence.bytes) * away / std::max(cost, 1.0);
+  return static_cast<double>(candidate.bytes) * away / std::max(cost, 1.0);
 }
 
 // What compute would wait if the bytes were gone by the first position that needs their room, and
 // came back no sooner than after the last one.
-Nanos AbsenceChoice::waiting_for(const PlannedCopy& copy) const {
+Nanos OffloadChoice::waiting_for(const PlannedCopy& copy) const {
   const auto p = static_cast<size_t>(copy.program);
   const Nanos at = pressure_.time(copy.program, copy.position);
   if (copy.out) {
     const int32_t gone = pressure_.first_over(copy.program, copy.position, copy.bound);
-    return std::max(Nanos{}, going_[p].end_of(at, copy.time) - pressure_.time(copy.program, gone));
+    return std::max(Nanos{},
+                    offloads_[p].end_of(at, copy.time) - pressure_.time(copy.program, gone));
   }
   const int32_t back = pressure_.after_last_over(copy.program, copy.bound, copy.position);
-  const Nanos begin = turned(coming_[p].end_of(turned(at), copy.time));
+  const Nanos begin = turned(reloads_[p].end_of(turned(at), copy.time));
   return std::max(Nanos{}, pressure_.time(copy.program, back) - begin);
 }
 
-bool AbsenceChoice::has_room_outside(const Absence& absence) const {
-  if (absence.outside.empty()) {
+bool OffloadChoice::has_room_in_target(const OffloadCandidate& candidate) const {
+  if (candidate.target_intervals.empty()) {
     int64_t most = 0;
     for (const std::vector<int64_t>& curve : outside_) {
       for (int64_t bytes : curve) most = std::max(most, bytes);
     }
-    return most + absence.bytes <= outside_room_;
+    return most + candidate.bytes <= target_room_;
   }
-  return std::all_of(absence.outside.begin(), absence.outside.end(), [&](const Interval& when) {
-    const std::vector<int64_t>& curve = outside_[static_cast<size_t>(when.program)];
-    return std::all_of(curve.begin() + when.first, curve.begin() + when.last + 1,
-                       [&](int64_t bytes) { return bytes + absence.bytes <= outside_room_; });
-  });
+  return std::all_of(
+      candidate.target_intervals.begin(), candidate.target_intervals.end(),
+      [&](const Interval& when) {
+        const std::vector<int64_t>& curve = outside_[static_cast<size_t>(when.program)];
+        return std::all_of(curve.begin() + when.first, curve.begin() + when.last + 1,
+                           [&](int64_t bytes) { return bytes + candidate.bytes <= target_room_; });
+      });
 }
 
-void AbsenceChoice::choose(const Absence& absence, int sign) {
-  account(pressure_, absence, sign);
-  if (absence.is_state) outside_room_ -= sign * absence.bytes;
-  for (const Interval& when : absence.outside) {
+void OffloadChoice::choose(const OffloadCandidate& candidate, int sign) {
+  account(pressure_, candidate, sign);
+  if (candidate.is_state) target_room_ -= sign * candidate.bytes;
+  for (const Interval& when : candidate.target_intervals) {
     std::vector<int64_t>& curve = outside_[static_cast<size_t>(when.program)];
     for (int32_t i = when.first; i <= when.last; ++i)
-      curve[static_cast<size_t>(i)] += sign * absence.bytes;
+      curve[static_cast<size_t>(i)] += sign * candidate.bytes;
   }
 }
 
 // The last chosen first. What is above the budget anyway must not get worse.
-void AbsenceChoice::take_back() {
+void OffloadChoice::take_back() {
   for (auto i = order_.rbegin(); i != order_.rend(); ++i) {
-    Absence& absence = absences_[*i];
-    if (absence.is_state && pressure_.has_given_up()) continue;
-    const bool fits =
-        absence.is_state ||
-        std::all_of(absence.gaps.begin(), absence.gaps.end(), [&](const Interval& gap) {
-          return pressure_.least_room(gap.program, gap.first, gap.last) >= absence.bytes;
-        });
+    OffloadCandidate& candidate = candidates_[*i];
+    if (candidate.is_state && pressure_.has_given_up()) continue;
+    const bool fits = candidate.is_state ||
+                      std::all_of(candidate.offloaded_intervals.begin(),
+                                  candidate.offloaded_intervals.end(), [&](const Interval& gap) {
+                                    return pressure_.least_room(gap.program, gap.first, gap.last) >=
+                                           candidate.bytes;
+                                  });
     if (!fits) continue;
-    choose(absence, -1);
-    absence.is_chosen = absence.is_state && pressure_.survey();
-    if (absence.is_chosen) choose(absence, 1);
+    choose(candidate, -1);
+    candidate.selected = candidate.is_state && pressure_.survey();
+    if (candidate.selected) choose(candidate, 1);
   }
 }
 
 namespace {
 
-void place_going(schedule::MemoryPressure& pressure, std::vector<PlannedCopy*>& copies) {
+void place_offloads(schedule::MemoryPressure& pressure, std::vector<PlannedCopy*>& copies) {
   std::stable_sort(copies.begin(), copies.end(), [](const PlannedCopy* a, const PlannedCopy* b) {
     return a->position < b->position;
   });
@@ -231,13 +237,13 @@ void start_when_it_hides(schedule::MemoryPressure& pressure, std::vector<Planned
 }
 
 void place_copies(schedule::MemoryPressure& pressure, const std::vector<PlannedCopy*>& copies,
-                  const ComingRule& rule) {
+                  const ReloadPolicy& rule) {
   for (int program = 0; program < pressure.programs(); ++program) {
     std::vector<PlannedCopy*> going, coming;
     for (PlannedCopy* copy : copies) {
       if (copy->program == program) (copy->out ? going : coming).push_back(copy);
     }
-    place_going(pressure, going);
+    place_offloads(pressure, going);
     follow(going, coming);
     rule(pressure, coming);
   }
