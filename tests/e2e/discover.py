@@ -21,6 +21,7 @@ import time
 import unittest
 
 import cases
+import rotation
 import running
 import served
 
@@ -122,6 +123,7 @@ def main():
     parser.add_argument("--parity", choices=PARITY_STEPS, help="also the cases of parity.py")
     arguments = parser.parse_args()
     tasks = chosen_tasks(arguments.patterns, arguments.parity)
+    print(f"DCC_TEST_DAY={rotation.day()}", flush=True)  # repeats this day's part of the cases that take turns
     failed, skipped, tests = [], [], 0
     with tempfile.TemporaryDirectory(prefix="dcc-archives-") as archives, served.server(os.path.join(running.BIN, "dcrun")):
         os.environ[running.ARCHIVES] = archives

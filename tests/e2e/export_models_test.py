@@ -1,6 +1,6 @@
 """Tests of the exporter's presets and of transformers models, with and without weights.
 
-    build/venv/bin/python tests/e2e/export_models_test.py            # about a minute
+    build/venv/bin/python tests/e2e/export_models_test.py            # half of the presets, the other half on the next day
     DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/export_models_test.py
 """
 
@@ -13,6 +13,7 @@ import torch
 from torch.export.graph_signature import InputKind, OutputKind
 
 from export_case import ExportTest, description, read_entry, run_command, targets
+from rotation import of_today
 
 from dcc_export import presets
 from dcc_export.workload import Options, make
@@ -31,7 +32,7 @@ class PresetTest(ExportTest):
     """Every preset through the command: checked against eager, described completely."""
 
     def test_every_preset(self):
-        for name in SMALL_PRESETS:
+        for name in of_today(SMALL_PRESETS, 2):
             with self.subTest(name):
                 code, printed = run_command("--preset", name, "-o", self.path())
                 self.assertEqual(code, 0, printed)
@@ -141,7 +142,7 @@ class TieTest(ExportTest):
 
 class HeadlessTest(ExportTest):
     def test_same_graph_as_with_weights(self):
-        for name in ("tiny-llama", "tiny-gpt2", "tiny-mixtral", "tiny-bert", "resnet18"):
+        for name in of_today(("tiny-llama", "tiny-gpt2", "tiny-mixtral", "tiny-bert", "resnet18"), 2):
             with self.subTest(name):
                 common = ["--preset", name, "--dtype", "bfloat16", "--no-check"]
                 run_command(*common, "-o", self.path("full.pt2"))

@@ -17,6 +17,7 @@ import transformers
 from torch.export.graph_signature import InputKind, OutputKind
 
 from export_case import ROOT, ExportTest, description, run_command
+from rotation import of_today
 
 from dcc_export import experts, losses
 
@@ -269,7 +270,7 @@ class ConfigsTest(StockTest):
             "vit": (transformers.AutoModelForImageClassification,
                     {"pixel_values": torch.randn(2, 3, 32, 32), "labels": torch.tensor([3, 7])}),
         }
-        for file in sorted(os.listdir(CONFIGS)):
+        for file in of_today(sorted(os.listdir(CONFIGS)), 2):
             with open(os.path.join(CONFIGS, file), encoding="utf-8") as opened:
                 values = json.load(opened)
             kind = values["model_type"]

@@ -1,0 +1,19 @@
+"""A part of the cases each day, all of them over days: for tests whose every case is a long export."""
+
+import datetime
+import os
+import sys
+
+
+def of_today(cases, parts):
+    """Every `parts`-th of the cases, another share each day; all of them under DCC_SLOW_TESTS=1. DCC_TEST_DAY=N is the N-th day, which is printed."""
+    cases = list(cases)
+    if os.environ.get("DCC_SLOW_TESTS") == "1":
+        return cases
+    chosen = cases[day() % parts :: parts]
+    print(f"DCC_TEST_DAY={day()}: {len(chosen)} of {len(cases)} cases: {chosen}", file=sys.stderr)
+    return chosen
+
+
+def day():
+    return int(os.environ.get("DCC_TEST_DAY") or datetime.date.today().toordinal())

@@ -1,0 +1,33 @@
+"""Days together cover all cases; a slow run covers them at once."""
+
+import contextlib
+import io
+import unittest
+from unittest import mock
+
+from rotation import of_today
+
+
+class RotationTest(unittest.TestCase):
+    def on(self, day, cases, parts, slow="0"):
+        said = io.StringIO()
+        with mock.patch.dict("os.environ", DCC_TEST_DAY=str(day), DCC_SLOW_TESTS=slow), contextlib.redirect_stderr(said):
+            return of_today(cases, parts), said.getvalue()
+
+    def test_days_cover_everything(self):
+        for count in (2, 5, 8):
+            for parts in (2, 3):
+                days = [self.on(day, range(count), parts)[0] for day in range(7, 7 + parts)]
+                self.assertEqual(sorted(case for day in days for case in day), list(range(count)))
+
+    def test_the_day_is_printed(self):
+        chosen, said = self.on(7, "abcd", 2)
+        self.assertEqual(chosen, ["b", "d"])
+        self.assertIn("DCC_TEST_DAY=7: 2 of 4 cases: ['b', 'd']", said)
+
+    def test_slow_runs_take_all(self):
+        self.assertEqual(self.on(7, "abcd", 2, slow="1"), (list("abcd"), ""))
+
+
+if __name__ == "__main__":
+    unittest.main()
