@@ -23,8 +23,7 @@ TimeAxis::TimeAxis(const ir::Step& step, const ir::Graph& of, const cost::CostMo
   const auto scratch = [&](const ir::Graph& in, const ir::Node& node) {
     return cost.scratch(in, node).bytes;
   };
-  bytes = std::move(
-      analysis::live_bytes(graph, live, scratch).at[ir::Space::Device]);
+  bytes = std::move(analysis::live_bytes(graph, live, scratch).at[ir::Space::Device]);
 }
 
 TimeAxis::Phase TimeAxis::backward() const {

@@ -51,9 +51,7 @@ TEST_F(FreeMemory, OfVersionOne) {
   EXPECT_EQ(free_memory(root_), 20400);
 }
 
-TEST_F(FreeMemory, OfThisMachine) {
-  EXPECT_GT(free_memory().value_or(1), 0);
-}
+TEST_F(FreeMemory, OfThisMachine) { EXPECT_GT(free_memory().value_or(1), 0); }
 
 }  // namespace
 }  // namespace dc::runtime::test
