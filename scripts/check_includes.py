@@ -24,7 +24,7 @@ LAYERS = {
         ["schedule"],
         ["passes"],
         ["passes/shard", "passes/recompute", "passes/offload", "passes/overlap"],
-        ["passes/published"],
+        ["passes/published", "passes/evaluation"],
         ["search", "plan"],
         ["cache"],
         ["driver"],

@@ -91,6 +91,9 @@ class Decoder {
   base::Remark remark(const fb::Remark& from);
   void optimizer(const fb::Optimizer& from, Optimizer& to);
   void prediction(const fb::Prediction& from, Prediction& to);
+  void inputs(FbTables<fb::Input> from, std::vector<Input>& to);
+  void runs(FbTables<fb::ProgramRun> from, std::vector<ProgramRun>& to);
+  Variant variant(const fb::Variant& from);
   void memory(const fb::Plan& from, Plan& to);
   void model(const fb::Plan& from, Plan& to);
   void mesh_and_groups(const fb::Plan& from, Plan& to);
@@ -292,11 +295,28 @@ void Decoder::model(const fb::Plan& from, Plan& to) {
   tables(from.state(), to.state, [&](const fb::StateEntry& s) { return state(s); });
   tables(from.parameters(), to.parameters, [&](const fb::Parameter& p) { return parameter(p); });
   tables(from.buffers(), to.buffers, [&](const fb::Buffer& b) { return buffer(b); });
-  tables(from.inputs(), to.inputs, [&](const fb::Input& i) {
+  inputs(from.inputs(), to.inputs);
+}
+
+void Decoder::inputs(FbTables<fb::Input> from, std::vector<Input>& to) {
+  tables(from, to, [&](const fb::Input& i) {
     return Input{text(i.name()), enumerator<InputRole>(i.role(), fb::InputRole::MAX, "input role"),
                  i.low(),        i.high(),
                  i.tensor(),     i.next()};
   });
+}
+
+void Decoder::runs(FbTables<fb::ProgramRun> from, std::vector<ProgramRun>& to) {
+  tables(from, to, [](const fb::ProgramRun& r) { return ProgramRun{r.program(), r.repeat()}; });
+}
+
+Variant Decoder::variant(const fb::Variant& from) {
+  Variant to;
+  to.purpose = enumerator<Purpose>(from.purpose(), fb::Purpose::MAX, "purpose");
+  runs(from.step(), to.step);
+  inputs(from.inputs(), to.inputs);
+  if (from.prediction()) prediction(*from.prediction(), to.prediction);
+  return to;
 }
 
 void Decoder::mesh_and_groups(const fb::Plan& from, Plan& to) {
@@ -327,9 +347,7 @@ void Decoder::programs(const fb::Plan& from, Plan& to) {
     program.duration_ns = numbers(p.duration_ns());
     return program;
   });
-  tables(all.step(), to.step, [](const fb::ProgramRun& r) {
-    return ProgramRun{r.program(), r.repeat()};
-  });
+  runs(all.step(), to.step);
 }
 
 Status Decoder::run(const fb::Plan& from, Plan& to) {
@@ -352,6 +370,7 @@ Status Decoder::run(const fb::Plan& from, Plan& to) {
   model(from, to);
   mesh_and_groups(from, to);
   programs(from, to);
+  tables(from.variants(), to.variants, [&](const fb::Variant& v) { return variant(v); });
   if (from.optimizer()) optimizer(*from.optimizer(), to.optimizer);
   if (from.prediction()) prediction(*from.prediction(), to.prediction);
   if (const fb::StepTensors* s = from.step_tensors()) {

@@ -23,7 +23,7 @@ static_assert(is_same_enum<Space, fb::Space> && is_same_enum<SliceKind, fb::Slic
               is_same_enum<CollectiveKind, fb::CollectiveKind> &&
               is_same_enum<InitKind, fb::InitKind> && is_same_enum<StateSource, fb::StateSource> &&
               is_same_enum<StateRole, fb::StateRole> && is_same_enum<Spread, fb::Spread> &&
-              is_same_enum<InputRole, fb::InputRole> &&
+              is_same_enum<InputRole, fb::InputRole> && is_same_enum<Purpose, fb::Purpose> &&
               is_same_enum<base::SubjectKind, fb::SubjectKind>);
 
 class Encoder {
@@ -70,7 +70,9 @@ class Encoder {
   VectorOf<Offset<fb::Slice>> slices(const Plan& plan);
   VectorOf<Offset<fb::Tensor>> tensors(const Plan& plan);
   VectorOf<Offset<fb::StateEntry>> state(const Plan& plan);
-  VectorOf<Offset<fb::Input>> inputs(const Plan& plan);
+  VectorOf<Offset<fb::Input>> inputs(const std::vector<Input>& list);
+  VectorOf<Offset<fb::ProgramRun>> runs(const std::vector<ProgramRun>& list);
+  VectorOf<Offset<fb::Variant>> variants(const Plan& plan);
   VectorOf<Offset<fb::MeshAxis>> mesh(const Plan& plan);
   VectorOf<Offset<fb::Stream>> streams(const Plan& plan);
   VectorOf<Offset<fb::Group>> groups(const Plan& plan);
@@ -155,10 +157,23 @@ Offset<fb::RankClass> Encoder::all_ranks(const Plan& plan) {
     const auto list = tables(p.instructions, [&](const Instruction& i) { return instruction(i); });
     return fb::CreateProgram(builder_, name, list, numbers(p.duration_ns));
   });
-  const auto step = tables(plan.step, [&](const ProgramRun& r) {
+  const auto step = runs(plan.step);
+  return fb::CreateRankClass(builder_, 0, programs, step);
+}
+
+VectorOf<Offset<fb::ProgramRun>> Encoder::runs(const std::vector<ProgramRun>& list) {
+  return tables(list, [&](const ProgramRun& r) {
     return fb::CreateProgramRun(builder_, r.program, r.repeat);
   });
-  return fb::CreateRankClass(builder_, 0, programs, step);
+}
+
+VectorOf<Offset<fb::Variant>> Encoder::variants(const Plan& plan) {
+  return tables(plan.variants, [&](const Variant& v) {
+    const auto step = runs(v.step);
+    const auto input_list = inputs(v.inputs);
+    const auto predicted = prediction(v.prediction);
+    return fb::CreateVariant(builder_, as<fb::Purpose>(v.purpose), step, input_list, predicted);
+  });
 }
 
 Offset<fb::Initializer> Encoder::initializer(const Initializer& i) {
@@ -231,8 +246,8 @@ VectorOf<Offset<fb::StateEntry>> Encoder::state(const Plan& plan) {
   });
 }
 
-VectorOf<Offset<fb::Input>> Encoder::inputs(const Plan& plan) {
-  return tables(plan.inputs, [&](const Input& i) {
+VectorOf<Offset<fb::Input>> Encoder::inputs(const std::vector<Input>& list) {
+  return tables(list, [&](const Input& i) {
     return fb::CreateInput(builder_, text(i.name), as<fb::InputRole>(i.role), i.low, i.high,
                            i.tensor, i.next);
   });
@@ -291,7 +306,7 @@ std::string Encoder::run(const Plan& plan) {
   const auto parameter_list =
       tables(plan.parameters, [&](const Parameter& p) { return parameter(p); });
   const auto buffer_list = tables(plan.buffers, [&](const Buffer& b) { return buffer(b); });
-  const auto input_list = inputs(plan);
+  const auto input_list = inputs(plan.inputs);
   const auto mesh_list = mesh(plan);
   const auto stream_list = streams(plan);
   const auto group_list = groups(plan);
@@ -312,13 +327,14 @@ std::string Encoder::run(const Plan& plan) {
   const auto arenas = numbers(plan.arena_bytes);
   const auto budgets = numbers(plan.budgets);
   const auto step_digest = texts(plan.step_digest);
+  const auto variant_list = variants(plan);
   builder_.Finish(
       fb::CreatePlan(builder_, kSchemaMajor, kSchemaMinor, name, model, profile, options_digest,
                      compiler, notes, options, mesh_list, plan.threads, plan.accumulation, chain,
                      arenas, slice_list, tensor_list, state_list, parameter_list, buffer_list,
                      input_list, stream_list, plan.events, group_list, classes, optimizer_table,
                      step_tensors, prediction_table, step_digest, decisions, passes,
-                     plan.updates_by_range, budgets),
+                     plan.updates_by_range, budgets, variant_list),
       fb::PlanIdentifier());
   return std::string(reinterpret_cast<const char*>(builder_.GetBufferPointer()),
                      builder_.GetSize());

@@ -36,6 +36,7 @@ constexpr auto kSpreads =
     base::enum_names<Spread>({"replicated", "shard", "flat_shard", "varying", "partial"});
 constexpr auto kRoles = base::enum_names<InputRole>(
     {"tokens", "labels", "mask", "positions", "class", "float", "loss_scale"});
+constexpr auto kPurposes = base::enum_names<Purpose>({"train", "evaluate"});
 constexpr std::array<std::string_view, 3> kPhases = {"forward", "backward", "update"};
 constexpr std::array<std::string_view, 2> kOptimizers = {"adamw", "sgd"};
 constexpr std::array<std::string_view, 3> kSchedules = {"constant", "linear", "cosine"};
@@ -57,6 +58,7 @@ std::string_view name(StateSource value) { return pick(kSources, static_cast<siz
 std::string_view name(StateRole value) { return pick(kStateRoles, static_cast<size_t>(value)); }
 std::string_view name(Spread value) { return pick(kSpreads, static_cast<size_t>(value)); }
 std::string_view name(InputRole value) { return pick(kRoles, static_cast<size_t>(value)); }
+std::string_view name(Purpose value) { return pick(kPurposes, static_cast<size_t>(value)); }
 std::string_view phase_name(uint8_t phase) { return pick(kPhases, phase); }
 std::string_view optimizer_name(uint8_t kind) { return pick(kOptimizers, kind); }
 std::string_view schedule_name(uint8_t schedule) { return pick(kSchedules, schedule); }

@@ -18,6 +18,7 @@ std::string_view name(StateSource value);
 std::string_view name(StateRole value);
 std::string_view name(Spread value);
 std::string_view name(InputRole value);
+std::string_view name(Purpose value);
 std::string_view phase_name(uint8_t phase);
 std::string_view optimizer_name(uint8_t kind);
 std::string_view schedule_name(uint8_t schedule);

@@ -8,4 +8,11 @@ int32_t Plan::world() const {
   return world;
 }
 
+const Variant* Plan::variant(Purpose purpose) const {
+  for (const Variant& one : variants) {
+    if (one.purpose == purpose) return &one;
+  }
+  return nullptr;
+}
+
 }  // namespace dc::runtime::plan

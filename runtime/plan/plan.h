@@ -268,6 +268,20 @@ struct Prediction {
   std::vector<int64_t> figures_ns;
 };
 
+// What else the plan can do with the state of its training step.
+enum class Purpose : uint8_t {
+  Train,     // the step at other shapes; no plan has it yet
+  Evaluate,  // the loss in eval mode; state stays as it is
+};
+// Runs between two steps, when all streams have ended, and ends all of its own. Its programs are in
+// Plan::programs and not in Plan::step.
+struct Variant {
+  Purpose purpose = Purpose::Evaluate;
+  std::vector<ProgramRun> step;
+  std::vector<Input> inputs;
+  Prediction prediction;
+};
+
 struct Plan {
   std::string name;
   std::string model_digest, profile_digest, options_digest,
@@ -292,6 +306,7 @@ struct Plan {
   std::vector<Group> groups;
   std::vector<Program> programs;
   std::vector<ProgramRun> step;
+  std::vector<Variant> variants;
   Optimizer optimizer;
   int32_t slots = -1, rng = -1, scalars = -1, table = -1,
           loss_sum = -1;  // tensors, see src/base/step_scalars.h
@@ -304,6 +319,7 @@ struct Plan {
   std::vector<std::string> step_digest;
 
   int32_t world() const;
+  const Variant* variant(Purpose purpose) const;  // null if there is none
 };
 
 }  // namespace dc::runtime::plan

@@ -5,6 +5,7 @@
 
 #include "runtime/plan/bad_plan.h"
 #include "runtime/plan/describe.h"
+#include "runtime/plan/names.h"
 #include "runtime/plan/structure.h"
 
 namespace dc::runtime::plan {
@@ -79,19 +80,31 @@ Status check_instruction(const Plan& plan, const Instruction& in, const std::str
   return {};
 }
 
-Status check_programs(const Plan& plan) {
-  if (plan.programs.empty() || plan.step.empty()) {
-    return bad_plan("DC3105", "it has no program to run");
+Status check_runs(const Plan& plan, const std::vector<ProgramRun>& runs, const std::string& who) {
+  if (plan.programs.empty() || runs.empty()) {
+    return bad_plan("DC3105", who + " has no program to run");
   }
-  for (const ProgramRun& run : plan.step) {
+  for (const ProgramRun& run : runs) {
     if (!is_id(run.program, plan.programs.size())) {
-      return bad_id("the step", "program", run.program, plan.programs.size());
+      return bad_id(who, "program", run.program, plan.programs.size());
     }
     if (run.repeat < 1) {
-      return bad_plan("DC3105", "the step runs program '" +
+      return bad_plan("DC3105", who + " runs program '" +
                                     plan.programs[static_cast<size_t>(run.program)].name + "' " +
                                     std::to_string(run.repeat) + " times");
     }
+  }
+  return {};
+}
+
+std::string variant_label(const Variant& variant) {
+  return "the variant for '" + std::string(name(variant.purpose)) + "'";
+}
+
+Status check_programs(const Plan& plan) {
+  DC_RETURN_IF_ERROR(check_runs(plan, plan.step, "the step"));
+  for (const Variant& variant : plan.variants) {
+    DC_RETURN_IF_ERROR(check_runs(plan, variant.step, variant_label(variant)));
   }
   for (size_t p = 0; p < plan.programs.size(); ++p) {
     const auto& list = plan.programs[p].instructions;
@@ -194,6 +207,28 @@ Status check_remarks(const Plan& plan) {
   return {};
 }
 
+Status check_inputs(const Plan& plan, const std::vector<Input>& inputs) {
+  for (const Input& input : inputs) {
+    if (!is_id(input.tensor, plan.tensors.size())) {
+      return bad_id("input '" + input.name + "'", "tensor", input.tensor, plan.tensors.size());
+    }
+  }
+  return {};
+}
+
+Status check_prediction(const Prediction& prediction) {
+  const size_t kinds = prediction.wire_bytes.size();
+  if (kinds != 0 && kinds != kCollectiveKinds) {
+    return bad_plan("DC3103", "a prediction has " + std::to_string(kinds) + " wire byte counts");
+  }
+  const size_t bounds = prediction.bounds_ns.size(), figures = prediction.figures_ns.size();
+  if ((bounds != 0 && bounds != kBounds) || (figures != 0 && figures != kFigureOrigins)) {
+    return bad_plan("DC3103", "a prediction has " + std::to_string(bounds) + " bounds and " +
+                                  std::to_string(figures) + " origins of figures");
+  }
+  return {};
+}
+
 Status check_model_ids(const Plan& plan) {
   const size_t tensors = plan.tensors.size();
   for (const StateEntry& entry : plan.state) {
@@ -227,23 +262,14 @@ Status check_model_ids(const Plan& plan) {
       return bad_id(who, "instruction", p.gradient_ready, last.size());
     }
   }
-  for (const Input& input : plan.inputs) {
-    if (!is_id(input.tensor, tensors)) {
-      return bad_id("input '" + input.name + "'", "tensor", input.tensor, tensors);
-    }
+  DC_RETURN_IF_ERROR(check_inputs(plan, plan.inputs));
+  DC_RETURN_IF_ERROR(check_prediction(plan.prediction));
+  for (const Variant& variant : plan.variants) {
+    DC_RETURN_IF_ERROR(check_inputs(plan, variant.inputs));
+    DC_RETURN_IF_ERROR(check_prediction(variant.prediction));
   }
   for (int32_t id : {plan.slots, plan.rng, plan.scalars, plan.table, plan.loss_sum}) {
     if (!is_id_or_none(id, tensors)) return bad_id("a step scalar", "tensor", id, tensors);
-  }
-  const size_t kinds = plan.prediction.wire_bytes.size();
-  if (kinds != 0 && kinds != kCollectiveKinds) {
-    return bad_plan("DC3103", "the prediction has " + std::to_string(kinds) + " wire byte counts");
-  }
-  const size_t bounds = plan.prediction.bounds_ns.size(),
-               figures = plan.prediction.figures_ns.size();
-  if ((bounds != 0 && bounds != kBounds) || (figures != 0 && figures != kFigureOrigins)) {
-    return bad_plan("DC3103", "the prediction has " + std::to_string(bounds) + " bounds and " +
-                                  std::to_string(figures) + " origins of figures");
   }
   return {};
 }

@@ -115,6 +115,7 @@ bool same(const OptimizerGroup& a, const OptimizerGroup& b) {
 bool same(const Instruction& a, const Instruction& b);
 bool same(const Program& a, const Program& b);
 bool same(const ProgramRun& a, const ProgramRun& b);
+bool same(const Variant& a, const Variant& b);
 
 template <typename T>
 bool same(const std::vector<T>& a, const std::vector<T>& b) {
@@ -138,6 +139,10 @@ bool same(const ProgramRun& a, const ProgramRun& b) {
   return a.program == b.program && a.repeat == b.repeat;
 }
 
+bool same(const Variant& a, const Variant& b) {
+  return a.purpose == b.purpose && same(a.step, b.step);
+}
+
 bool same(const Optimizer& a, const Optimizer& b) {
   return std::tie(a.kind, a.clip, a.clip_norm, a.seed, a.schedule, a.warmup_steps, a.total_steps,
                   a.final_lr_fraction) == std::tie(b.kind, b.clip, b.clip_norm, b.seed, b.schedule,
@@ -148,8 +153,9 @@ bool same(const Optimizer& a, const Optimizer& b) {
 
 // What runs, how often, and where its bytes lie.
 bool runs_the_same(const Plan& a, const Plan& b) {
-  return same(a.programs, b.programs) && same(a.step, b.step) && same(a.tensors, b.tensors) &&
-         same(a.slices, b.slices) && a.arena_bytes == b.arena_bytes && a.mesh == b.mesh;
+  return same(a.programs, b.programs) && same(a.step, b.step) && same(a.variants, b.variants) &&
+         same(a.tensors, b.tensors) && same(a.slices, b.slices) && a.arena_bytes == b.arena_bytes &&
+         a.mesh == b.mesh;
 }
 
 std::vector<std::string> words(std::string_view list, char separator) {
@@ -222,6 +228,7 @@ class Comparison {
     time("predicted step", a_.prediction.step_ns, b_.prediction.step_ns);
     time("compute", a_.prediction.compute_ns, b_.prediction.compute_ns);
     time("communication", a_.prediction.communication_ns, b_.prediction.communication_ns);
+    evaluation();
     if (nothing) return std::move(lines_);
     const size_t told = lines_.size();
     for (size_t i = 0; i < std::min(a_.arena_bytes.size(), b_.arena_bytes.size()); ++i)
@@ -243,6 +250,15 @@ class Comparison {
  private:
   void add(const std::string& what, const std::string& how) {
     if (!how.empty()) lines_.push_back(what + ": " + how);
+  }
+  void evaluation() {
+    const Variant* old = a_.variant(Purpose::Evaluate);
+    const Variant* now = b_.variant(Purpose::Evaluate);
+    if ((old == nullptr) != (now == nullptr)) {
+      add("evaluation", now == nullptr ? "no longer in the plan" : "in the plan now");
+    } else if (now != nullptr) {
+      time("predicted evaluation", old->prediction.step_ns, now->prediction.step_ns);
+    }
   }
   void time(const char* what, int64_t before, int64_t after) {
     if (before == after) return;

@@ -50,7 +50,9 @@ class JsonDump {
   void record(const ArchiveRecord& r);
   void parameter(const Parameter& p);
   void optimizer();
-  void prediction();
+  void inputs(const std::vector<Input>& list);
+  void prediction(const Prediction& p);
+  void runs(const std::vector<ProgramRun>& list);
   void argument(const Arg& arg);
   void instruction(const Instruction& in);
 
@@ -179,7 +181,11 @@ void JsonDump::model() {
     initializer(b.initializer);
     record(b.record);
   });
-  objects("inputs", plan_.inputs, [&](const Input& i) {
+  inputs(plan_.inputs);
+}
+
+void JsonDump::inputs(const std::vector<Input>& list) {
+  objects("inputs", list, [&](const Input& i) {
     field("name", i.name);
     field("role", name(i.role));
     real("low", i.low);
@@ -221,8 +227,7 @@ void JsonDump::optimizer() {
   w_.end_object();
 }
 
-void JsonDump::prediction() {
-  const Prediction& p = plan_.prediction;
+void JsonDump::prediction(const Prediction& p) {
   w_.key("prediction").begin_object();
   field("compute_ns", p.compute_ns);
   field("communication_ns", p.communication_ns);
@@ -313,16 +318,26 @@ void JsonDump::instruction(const Instruction& in) {
   field("phase", phase_name(in.phase));
 }
 
+void JsonDump::runs(const std::vector<ProgramRun>& list) {
+  objects("step", list, [&](const ProgramRun& r) {
+    field("program", r.program);
+    field("repeat", r.repeat);
+  });
+}
+
 std::string JsonDump::run() {
   w_.begin_object();
   head();
   memory();
   model();
   optimizer();
-  prediction();
-  objects("step", plan_.step, [&](const ProgramRun& r) {
-    field("program", r.program);
-    field("repeat", r.repeat);
+  prediction(plan_.prediction);
+  runs(plan_.step);
+  objects("variants", plan_.variants, [&](const Variant& v) {
+    field("purpose", name(v.purpose));
+    runs(v.step);
+    inputs(v.inputs);
+    prediction(v.prediction);
   });
   objects("programs", plan_.programs, [&](const Program& p) {
     field("name", p.name);

@@ -56,6 +56,17 @@ void write_memory(JsonWriter& json, const Plan& plan) {
   json.end_object();
 }
 
+// Of one micro-batch on each rank.
+void write_evaluation(JsonWriter& json, const Plan& plan) {
+  const Variant* evaluation = plan.variant(Purpose::Evaluate);
+  if (evaluation == nullptr) return;
+  json.key("evaluation").begin_object();
+  json.key("prediction").begin_object();
+  write_timing(json, evaluation->prediction);
+  json.end_object();
+  json.field("peak_bytes", evaluation->prediction.peak_bytes).end_object();
+}
+
 void write_prediction(JsonWriter& json, const Plan& plan) {
   const Prediction& p = plan.prediction;
   json.key("prediction").begin_object();
@@ -130,6 +141,7 @@ void write_report(JsonWriter& json, const Plan& plan) {
   write_parameters(json, plan);
   write_memory(json, plan);
   write_prediction(json, plan);
+  write_evaluation(json, plan);
   json.key("remarks").begin_array();
   for (const base::Remark& remark : plan.remarks) {
     json.begin_object();

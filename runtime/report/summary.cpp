@@ -132,6 +132,20 @@ std::string program(const Plan& plan, const Program& p, int64_t repeat) {
   return out + (others == 1 ? "1 signal or wait" : std::to_string(others) + " signals and waits");
 }
 
+// The evaluation of one micro-batch on each rank, and what it runs.
+std::string evaluation(const Plan& plan) {
+  const Variant* variant = plan.variant(Purpose::Evaluate);
+  if (variant == nullptr) return "";
+  const Prediction& p = variant->prediction;
+  std::string out = line("evaluation", base::format_duration(p.step_ns) + " predicted, " +
+                                           format_bytes(p.peak_bytes) + ", by each rank for one " +
+                                           "micro-batch");
+  for (const ProgramRun& run : variant->step) {
+    out += line("", program(plan, plan.programs[static_cast<size_t>(run.program)], run.repeat));
+  }
+  return out;
+}
+
 // What passes report, under the name of each: "recompute        program 'step': ...".
 std::string remarks(const Plan& plan) {
   std::string out, last;
@@ -157,7 +171,7 @@ std::string report(const Plan& plan) {
     out += line(i == 0 ? "instructions" : "",
                 program(plan, plan.programs[static_cast<size_t>(run.program)], run.repeat));
   }
-  return out + remarks(plan);
+  return out + evaluation(plan) + remarks(plan);
 }
 
 std::string summary(const Plan& plan) {

@@ -86,7 +86,10 @@ class TextDump {
   void initializer(const Initializer& i);
   void record(const ArchiveRecord& r);
   void optimizer();
-  void prediction();
+  void input(const Input& i);
+  void prediction(const Prediction& p);
+  void runs(const std::vector<ProgramRun>& list);
+  void variants();
   void argument(const Arg& arg);
   void operation(const Instruction& in);
   void instruction(const Program& program, size_t index);
@@ -189,16 +192,12 @@ void TextDump::state() {
   }
   raw("step-scalars slots=").id(plan_.slots).raw(" rng=").id(plan_.rng).raw(" scalars=");
   id(plan_.scalars).raw(" table=").id(plan_.table).raw(" loss_sum=").id(plan_.loss_sum).raw("\n");
-  for (const Input& i : plan_.inputs) {
-    raw("input ")
-        .word(i.name)
-        .raw(" ")
-        .id(i.tensor)
-        .raw(" role=")
-        .raw(name(i.role))
-        .raw(" range=[");
-    real(i.low).raw(",").real(i.high).raw(i.next ? "] labels=next\n" : "]\n");
-  }
+  for (const Input& i : plan_.inputs) input(i);
+}
+
+void TextDump::input(const Input& i) {
+  raw("input ").word(i.name).raw(" ").id(i.tensor).raw(" role=").raw(name(i.role));
+  raw(" range=[").real(i.low).raw(",").real(i.high).raw(i.next ? "] labels=next\n" : "]\n");
 }
 
 void TextDump::initializer(const Initializer& i) {
@@ -252,8 +251,7 @@ void TextDump::optimizer() {
   }
 }
 
-void TextDump::prediction() {
-  const Prediction& p = plan_.prediction;
+void TextDump::prediction(const Prediction& p) {
   raw("prediction compute_ns=").number(p.compute_ns).raw(" communication_ns=");
   number(p.communication_ns).raw(" step_ns=").number(p.step_ns).raw(" peak_bytes=");
   number(p.peak_bytes).raw(" live_bytes=").number(p.live_bytes).raw(" wire_bytes=");
@@ -371,15 +369,32 @@ void TextDump::instruction(const Program& program, size_t index) {
   raw("\n");
 }
 
-void TextDump::programs() {
-  raw("step");
-  for (const ProgramRun& run : plan_.step) {
-    raw(" ")
-        .word(plan_.programs[static_cast<size_t>(run.program)].name)
-        .raw("*")
-        .number(run.repeat);
+void TextDump::runs(const std::vector<ProgramRun>& list) {
+  for (const ProgramRun& run : list) {
+    const Program& program = plan_.programs[static_cast<size_t>(run.program)];
+    raw(" ").word(program.name).raw("*").number(run.repeat);
   }
   raw("\n");
+}
+
+// "variant evaluate evaluation*1", then its inputs and its prediction.
+void TextDump::variants() {
+  for (const Variant& v : plan_.variants) {
+    raw("variant ").raw(name(v.purpose));
+    runs(v.step);
+    for (const Input& i : v.inputs) {
+      raw("variant-");
+      input(i);
+    }
+    raw("variant-");
+    prediction(v.prediction);
+  }
+}
+
+void TextDump::programs() {
+  raw("step");
+  runs(plan_.step);
+  variants();
   for (size_t p = 0; p < plan_.programs.size(); ++p) {
     raw("program ")
         .number(static_cast<int64_t>(p))
@@ -399,7 +414,7 @@ std::string TextDump::run() {
   state();
   parameters();
   optimizer();
-  prediction();
+  prediction(plan_.prediction);
   programs();
   return std::move(out_);
 }

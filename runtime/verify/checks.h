@@ -14,7 +14,8 @@ base::Status check_instructions(
     const Plan& plan);  // each instruction by itself: buffers, shapes, lists
 base::Status check_order(
     const Plan& plan);  // live ranges, writes before reads, signals before waits
-base::Status check_hazards(const Plan& plan);  // level 3: streams meet where they share bytes
+base::Status check_variants(const Plan& plan);  // what runs between steps leaves state as it is
+base::Status check_hazards(const Plan& plan);   // level 3: streams meet where they share bytes
 base::Status check_state(
     const Plan& plan);  // parameters, inputs, step scalars, optimizer, durations
 base::Status check_state_entries(

@@ -15,6 +15,7 @@ base::Status verify_meaning(const Plan& plan) {
   DC_RETURN_IF_ERROR(check_state(plan));
   DC_RETURN_IF_ERROR(check_instructions(plan));
   DC_RETURN_IF_ERROR(check_order(plan));
+  DC_RETURN_IF_ERROR(check_variants(plan));
   DC_RETURN_IF_ERROR(check_slice_kinds(plan));
   return check_hazards(plan);
 }

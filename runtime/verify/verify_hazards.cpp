@@ -14,7 +14,8 @@
 // stream that covers it on every rank; since a stream is in order, what comes after the later one
 // comes after it too, and what does not is reported for the later one.
 //
-// Two steps are followed, and two of a program's repeated runs. Any further pair of runs is as two
+// Two steps are followed, then each variant twice with all streams ended before it, and two steps
+// more; and two of a program's repeated runs. Any further pair of runs is as two
 // neighbours, of which the earlier access has an equal one in between: its stream orders the two.
 //
 // What an instruction touches is what effects.h says; level 2 found the plan's lists to be equal.
@@ -83,29 +84,46 @@ class HazardChecker {
         works_on_(std::any_of(plan.programs.begin(), plan.programs.end(), awaits_run_before)) {}
 
   Status steps() {
-    std::set<int32_t> in_step;
-    for (const ProgramRun& run : plan_.step) in_step.insert(run.program);
+    std::set<int32_t> known;
+    for (const ProgramRun& run : plan_.step) known.insert(run.program);
+    for (const Variant& variant : plan_.variants) {
+      for (const ProgramRun& run : variant.step) known.insert(run.program);
+    }
     for (size_t p = 0; p < plan_.programs.size(); ++p) {
       const auto program = static_cast<int32_t>(p);
-      if (!in_step.contains(program)) DC_RETURN_IF_ERROR(run_once(program));
+      if (!known.contains(program)) DC_RETURN_IF_ERROR(run_once(program, plan_.inputs));
     }
-    for (int step = 0; step < 2; ++step) {
-      for (const ProgramRun& run : plan_.step) {
-        for (int32_t i = 0; i < std::min(run.repeat, 2); ++i)
-          DC_RETURN_IF_ERROR(run_once(run.program));
-      }
+    DC_RETURN_IF_ERROR(run_twice(plan_.step, plan_.inputs));
+    for (const Variant& variant : plan_.variants) {
+      end_all_streams();
+      DC_RETURN_IF_ERROR(run_twice(variant.step, variant.inputs));
+      DC_RETURN_IF_ERROR(run_twice(plan_.step, plan_.inputs));
     }
     return {};
   }
 
  private:
-  Status run_once(int32_t program) {
+  Status run_twice(const std::vector<ProgramRun>& runs, const std::vector<Input>& inputs) {
+    for (int time = 0; time < 2; ++time) {
+      for (const ProgramRun& run : runs) {
+        for (int32_t i = 0; i < std::min(run.repeat, 2); ++i)
+          DC_RETURN_IF_ERROR(run_once(run.program, inputs));
+      }
+    }
+    return {};
+  }
+
+  void end_all_streams() {
+    for (size_t s = 1; s < streams_.size(); ++s) merge(streams_[s], streams_[0]);
+  }
+
+  Status run_once(int32_t program, const std::vector<Input>& inputs) {
     const std::vector<Instruction>& list =
         plan_.programs[static_cast<size_t>(program)].instructions;
     now_.program = program;
     now_.instruction = -1;
     now_.stream = 0;
-    DC_RETURN_IF_ERROR(host());
+    DC_RETURN_IF_ERROR(host(inputs));
     std::vector<bool> used(streams_.size());
     for (size_t s = 1; s < streams_.size(); ++s) merge(streams_[0], streams_[s]);
     for (size_t i = 0; i < list.size(); ++i) {
@@ -122,10 +140,10 @@ class HazardChecker {
   }
 
   // Between runs, while compute waits: it fills inputs and reads the step's results.
-  Status host() {
+  Status host(const std::vector<Input>& inputs) {
     tick();
     if (plan_.scalars >= 0) DC_RETURN_IF_ERROR(touch(place_of(plan_, plan_.scalars), false));
-    for (const Input& input : plan_.inputs) DC_RETURN_IF_ERROR(write(input.tensor));
+    for (const Input& input : inputs) DC_RETURN_IF_ERROR(write(input.tensor));
     for (int32_t id : {plan_.slots, plan_.rng, plan_.table, plan_.loss_sum}) {
       if (id >= 0) DC_RETURN_IF_ERROR(write(id));
     }

@@ -54,6 +54,9 @@ OrderChecker::OrderChecker(const Plan& plan)
   }
   for (const StateEntry& entry : plan.state) filled_by_host(entry.tensor);
   for (const Input& input : plan.inputs) filled_by_host(input.tensor);
+  for (const Variant& variant : plan.variants) {
+    for (const Input& input : variant.inputs) filled_by_host(input.tensor);
+  }
   for (int32_t id : {plan.slots, plan.rng, plan.scalars, plan.table, plan.loss_sum}) {
     filled_by_host(id);
   }

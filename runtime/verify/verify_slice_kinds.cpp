@@ -25,11 +25,15 @@ int32_t slice_of(const Plan& plan, int32_t tensor) {
 }  // namespace
 
 Status check_slice_kinds(const Plan& plan) {
+  std::vector<Input> inputs = plan.inputs;
+  for (const Variant& variant : plan.variants) {
+    inputs.insert(inputs.end(), variant.inputs.begin(), variant.inputs.end());
+  }
   for (const StateEntry& entry : plan.state) {
     DC_RETURN_IF_ERROR(expect_kind(plan, slice_of(plan, entry.tensor), slice_kind(entry.role),
                                    "state '" + entry.name + "'"));
   }
-  for (const Input& input : plan.inputs) {
+  for (const Input& input : inputs) {
     DC_RETURN_IF_ERROR(expect_kind(plan, slice_of(plan, input.tensor), SliceKind::Inputs,
                                    "input '" + input.name + "'"));
   }

@@ -131,10 +131,27 @@ std::string input_mismatch(const Plan& plan, const Input& input) {
   return "";
 }
 
-Status check_inputs(const Plan& plan) {
-  for (const Input& input : plan.inputs) {
+Status check_inputs(const Plan& plan, const std::vector<Input>& inputs) {
+  for (const Input& input : inputs) {
     const std::string wrong = input_mismatch(plan, input);
     if (!wrong.empty()) return bad_plan("DC3234", "input '" + input.name + "' " + wrong);
+  }
+  return {};
+}
+
+Status check_prediction(const Prediction& p) {
+  // Sums and percentages of such numbers do not overflow: two years in ns, 64 PiB.
+  constexpr int64_t kMost = int64_t{1} << 56;
+  const auto makes_sense = [](int64_t v) { return v >= 0 && v <= kMost; };
+  const auto all_make_sense = [&](const auto& numbers) {
+    return std::all_of(numbers.begin(), numbers.end(), makes_sense);
+  };
+  const std::array scalars = {
+      p.compute_ns, p.communication_ns, p.step_ns,         p.peak_bytes,    p.live_bytes,
+      p.copy_ns,    p.copied_out_bytes, p.copied_in_bytes, p.contention_ns, p.without_norm_ns};
+  if (!all_make_sense(scalars) || !all_make_sense(p.wire_bytes) || !all_make_sense(p.bounds_ns) ||
+      !all_make_sense(p.figures_ns)) {
+    return bad_plan("DC3236", "a prediction has a number that is negative or above 2^56");
   }
   return {};
 }
@@ -153,20 +170,6 @@ Status check_optimizer(const Plan& plan) {
   if (!std::isfinite(o.clip_norm) || !std::isfinite(o.final_lr_fraction) || o.warmup_steps < 0 ||
       o.total_steps < 0) {
     return bad_plan("DC3235", "the optimizer's clip value or schedule is not a sensible number");
-  }
-  const Prediction& p = plan.prediction;
-  // Sums and percentages of such numbers do not overflow: two years in ns, 64 PiB.
-  constexpr int64_t kMost = int64_t{1} << 56;
-  const auto makes_sense = [](int64_t v) { return v >= 0 && v <= kMost; };
-  const auto all_make_sense = [&](const auto& numbers) {
-    return std::all_of(numbers.begin(), numbers.end(), makes_sense);
-  };
-  const std::array scalars = {
-      p.compute_ns, p.communication_ns, p.step_ns,         p.peak_bytes,    p.live_bytes,
-      p.copy_ns,    p.copied_out_bytes, p.copied_in_bytes, p.contention_ns, p.without_norm_ns};
-  if (!all_make_sense(scalars) || !all_make_sense(p.wire_bytes) || !all_make_sense(p.bounds_ns) ||
-      !all_make_sense(p.figures_ns)) {
-    return bad_plan("DC3236", "the prediction has a number that is negative or above 2^56");
   }
   return {};
 }
@@ -209,7 +212,12 @@ Status check_state(const Plan& plan) {
   DC_RETURN_IF_ERROR(check_parameters(plan));
   DC_RETURN_IF_ERROR(check_state_entries(plan));
   DC_RETURN_IF_ERROR(check_step_tensors(plan));
-  DC_RETURN_IF_ERROR(check_inputs(plan));
+  DC_RETURN_IF_ERROR(check_inputs(plan, plan.inputs));
+  DC_RETURN_IF_ERROR(check_prediction(plan.prediction));
+  for (const Variant& variant : plan.variants) {
+    DC_RETURN_IF_ERROR(check_inputs(plan, variant.inputs));
+    DC_RETURN_IF_ERROR(check_prediction(variant.prediction));
+  }
   DC_RETURN_IF_ERROR(check_optimizer(plan));
   DC_RETURN_IF_ERROR(check_update_rule(plan));
   return check_durations(plan);

@@ -42,8 +42,10 @@ class Compilation {
     DC_ASSIGN_OR_RETURN(Model model, read_model(request_.model, request_.config, request_.dims));
     watch_.lap("read");
     // Notes are in the plan, so they count; the archive's own names of things do not.
-    const std::string key = cache::key_of(model.step.model_digest + joined(model.step.step_digest),
-                                          key_parts(model.config + joined(model.notes)));
+    const std::string evaluation = model.step.evaluation ? model.step.evaluation->digest : "";
+    const std::string key =
+        cache::key_of(model.step.model_digest + joined(model.step.step_digest) + evaluation,
+                      key_parts(model.config + joined(model.notes)));
     const bool is_hit = look_up(model, key);
     watch_.lap("look up");
     if (!is_hit) {

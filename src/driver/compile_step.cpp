@@ -9,6 +9,7 @@
 #include "src/base/sha256.h"
 #include "src/base/text.h"
 #include "src/driver/least_budget.h"
+#include "src/passes/evaluation/lower_evaluation.h"
 #include "src/plan/emit.h"
 #include "src/search/auto.h"
 #include "src/search/chains.h"
@@ -122,7 +123,13 @@ class Compiler {
       if (change.status().kind() == ErrorKind::OutOfMemory) need_ = is_over ? step.arena_bytes : 0;
       return std::move(change).status().add_context("in chain " + passes::print(choice.chain));
     }
+    std::optional<ir::Step> evaluation;
+    if (step.evaluation) {
+      DC_ASSIGN_OR_RETURN(evaluation, passes::lower_evaluation(step, context));
+      part_done("evaluation");
+    }
     plan::EmitOptions emit_options;
+    if (evaluation) emit_options.evaluation = &*evaluation;
     emit_options.threads = options_.threads;
     emit_options.chain = options_.own_passes.empty() ? options_.chain : passes::print(choice.chain);
     emit_options.budgets = options_.passes.budgets;

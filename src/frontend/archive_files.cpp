@@ -13,6 +13,7 @@ using base::archive::ZipEntry;
 
 constexpr std::string_view kModels = "models/";
 constexpr std::string_view kDescription = "extra/dcc.json";
+constexpr std::string_view kEvaluation = "extra/evaluation.json";
 
 Status not_ours(const std::string& path, const std::string& what) {
   return Status(ErrorKind::BadInput, "DC2011",
@@ -60,7 +61,7 @@ Result<ArchiveFiles> open_archive(const std::string& path) {
   Result<ZipArchive> zip = ZipArchive::open(path);
   if (!zip.ok()) return std::move(zip).status();
   DC_RETURN_IF_ERROR(check_format(*zip));
-  ArchiveFiles files{std::move(*zip), "", {}, {}, ""};
+  ArchiveFiles files{std::move(*zip), "", {}, {}, "", ""};
   std::vector<std::string> models;
   for (const ZipEntry& entry : files.zip.entries()) {
     const std::string_view name = files.zip.below_root(entry);
@@ -77,6 +78,7 @@ Result<ArchiveFiles> open_archive(const std::string& path) {
   files.weights = configurations(files.zip, "data/weights/");
   files.constants = configurations(files.zip, "data/constants/");
   if (files.zip.find(kDescription) != nullptr) files.description = kDescription;
+  if (files.zip.find(kEvaluation) != nullptr) files.evaluation = kEvaluation;
   return files;
 }
 

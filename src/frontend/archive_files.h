@@ -15,6 +15,7 @@ struct ArchiveFiles {
   std::vector<std::string> weights;    // configurations below data/weights/
   std::vector<std::string> constants;  // configurations below data/constants/
   std::string description;             // "extra/dcc.json"; empty if the archive has none
+  std::string evaluation;              // "extra/evaluation.json", the same
 };
 
 // Refuses other kinds of files: older exports, inference packages, plain weights.

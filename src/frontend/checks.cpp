@@ -176,6 +176,14 @@ Status check_exported(const RawModel& model) {
   return check_data_dependence(model);
 }
 
+Status check_evaluation(const RawModel& model) {
+  const bool is_loss = model.outputs.size() == 1 && model.outputs[0].kind == RawOutputKind::Loss;
+  if (is_loss) return check_data_dependence(model);
+  return Status(ErrorKind::BadInput, "DC2041",
+                "the evaluation has " + std::to_string(model.outputs.size()) +
+                    " outputs, not a loss alone; export the model again with eval=True");
+}
+
 Status check_model(const RawModel& model) {
   DC_RETURN_IF_ERROR(check_supported(model));
   return check_attention(model);

@@ -9,6 +9,8 @@ namespace dc::frontend {
 
 // Before dims are bound: no gradients; shapes or operators that depend on data.
 base::Status check_exported(const RawModel& model);
+// The same of an evaluation: a loss and nothing else.
+base::Status check_evaluation(const RawModel& model);
 
 // After that: unsupported operators, arguments and types (all of them at once); attention that was
 // decomposed wrongly.

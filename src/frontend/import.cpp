@@ -9,6 +9,7 @@
 #include "src/frontend/checks.h"
 #include "src/frontend/description.h"
 #include "src/frontend/digest.h"
+#include "src/frontend/evaluation.h"
 #include "src/frontend/graph_reader.h"
 #include "src/frontend/inputs.h"
 #include "src/frontend/optimizer.h"
@@ -62,6 +63,10 @@ Result<ir::Step> import_files(const ArchiveFiles& files, const ImportOptions& op
   step.model_digest = model_digest(step);
   DC_ASSIGN_OR_RETURN(const auto digests, base::archive::step_digest(files.zip));
   step.step_digest.assign(digests.begin(), digests.end());
+  // Last, so that the model's identity is that of its training.
+  if (!files.evaluation.empty()) {
+    DC_RETURN_IF_ERROR(add_evaluation({files, weights, description, ties}, options.dims, step));
+  }
   return step;
 }
 

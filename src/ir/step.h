@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -147,6 +148,15 @@ struct Program {
   int repeat = 1;
 };
 
+// The forward in eval mode up to its loss, as imported: it reads the step's parameters and buffers
+// by the names of their state entries and writes nothing. Passes leave it alone until the step has
+// its addresses (src/passes/evaluation); printed steps do not show it.
+struct Evaluation {
+  Graph graph;
+  std::vector<InputSpec> inputs;
+  std::string digest;  // SHA-256 of the archive's entry, hex
+};
+
 struct Step {
   std::string name;
   Stage stage = Stage::Imported;
@@ -165,6 +175,8 @@ struct Step {
   // Of the archive, by part (src/base/archive/step_digest.h); empty for steps from text.
   std::vector<std::string> step_digest;
   std::string model_digest;  // SHA-256 of the archive's canonical graph, hex
+
+  std::shared_ptr<const Evaluation> evaluation;  // null: the archive has none
 
   int64_t arena(Space space) const;  // bytes
   int64_t& arena(Space space);

@@ -176,9 +176,9 @@ std::vector<analysis::Liveness> liveness_of(const ir::Step& step) {
 // `lives`: of each program.
 base::Result<Allocation> allocate_space(ir::Step& step,
                                         const std::vector<analysis::Liveness>& lives, Space space,
-                                        const cost::CostModel& costs) {
+                                        const cost::CostModel& costs, base::Bytes taken) {
   Allocation found;
-  found.state.v = place_shared(step, space);
+  found.state.v = std::max(place_shared(step, space), space == Space::Device ? taken.v : 0);
   for (size_t i = 0; i < step.programs.size(); ++i) {
     ir::Graph& graph = step.programs[i].graph;
     const ProgramDemand wants = wanted(step, graph, lives[i], space, costs);
@@ -229,10 +229,10 @@ base::Bytes least_arena(const Demand& demand) {
 }  // namespace
 
 Status allocate(ir::Step& step, const cost::CostModel& costs, const Budgets& budgets,
-                Allocation* allocation) {
+                Allocation* allocation, base::Bytes taken) {
   const std::vector<analysis::Liveness> lives = liveness_of(step);
   for (Space space : ir::kSpaces) {
-    DC_ASSIGN_OR_RETURN(const Allocation found, allocate_space(step, lives, space, costs));
+    DC_ASSIGN_OR_RETURN(const Allocation found, allocate_space(step, lives, space, costs, taken));
     step.arena(space) = found.arena.v;
     if (space == Space::Device && allocation != nullptr) *allocation = found;
   }

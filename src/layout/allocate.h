@@ -27,9 +27,10 @@ struct Allocation {
 // Sets offset and bytes of Value::location of values that own transient storage, of Node::scratch
 // and of StateEntry::location, the arenas' sizes in the step, and the stage. An arena above its
 // budget: OutOfMemory, DC7010, naming the index, the module and the largest values alive there.
-// `allocation`, if given, receives the figures.
+// `allocation`, if given, receives the figures. `taken`: transients lie above that many bytes of
+// the device's arena, even where the state ends below.
 base::Status allocate(ir::Step& step, const cost::CostModel& costs, const Budgets& budgets = {},
-                      Allocation* allocation = nullptr);
+                      Allocation* allocation = nullptr, base::Bytes taken = {});
 
 // For those who ask whether a step fits: the device's arena that allocate() would make, or, where a
 // layout found on the way keeps the budget, that one's. So it is above the budget exactly if it

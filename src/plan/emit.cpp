@@ -50,7 +50,10 @@ class Emitter {
     add_parameters();
     add_streams();
     DC_RETURN_IF_ERROR(add_programs(memory));
-    predict();
+    plan_.prediction = prediction_of(step_, run_);
+    if (plan_.prediction.origin.starts_with("profile")) note_lacks(serial_time(step_, cost_));
+    if (options_.evaluation != nullptr)
+      DC_RETURN_IF_ERROR(add_evaluation(*options_.evaluation, memory));
     return std::move(plan_);
   }
 
@@ -69,6 +72,8 @@ class Emitter {
       plan_.budgets.push_back(budget ? budget->v : 0);
     }
     plan_.arena_bytes = {step_.arena_bytes, step_.host_arena_bytes, step_.disk_arena_bytes};
+    if (const ir::Step* other = options_.evaluation; other != nullptr)
+      plan_.arena_bytes[0] = std::max(plan_.arena_bytes[0], other->arena_bytes);
     plan_.optimizer = emit_optimizer(step_.optimizer);
   }
 
@@ -145,17 +150,10 @@ class Emitter {
     std::vector<ReadyGradient> gradients(step_.parameters.size());
     for (size_t i = 0; i < step_.programs.size(); ++i) {
       const ir::Program& program = step_.programs[i];
-      analysis::Liveness live =
-          analysis::liveness(step_, program.graph, analysis::StorageMap(step_, program.graph));
-      const std::vector<Span> spans = instruction_spans(program.graph, live);
-      memory.begin_program(static_cast<int32_t>(i), live, spans);
-      ProgramEmitter emitter(step_, program.graph, memory, group_of_stream_, gradients);
-      DC_ASSIGN_OR_RETURN(rp::Program emitted, emitter.run(live));
-      add_durations(run_.programs[i], live, spans, emitted);
-      plan_.programs.push_back(std::move(emitted));
-      plan_.events = std::max(plan_.events, emitter.events());
+      DC_RETURN_IF_ERROR(add_program(step_, program.graph, run_.programs[i], memory, gradients));
       plan_.step.push_back({static_cast<int32_t>(i), program.repeat});
-      if (i + 1 == step_.programs.size()) add_inputs(program.graph, memory);
+      if (i + 1 == step_.programs.size())
+        plan_.inputs = inputs_of(step_.inputs, program.graph, memory);
     }
     for (rp::Parameter& parameter : plan_.parameters) {
       if (parameter.trainable_index < 0) continue;
@@ -163,6 +161,38 @@ class Emitter {
       parameter.gradient = gradient.tensor;
       parameter.gradient_ready = gradient.instruction;
     }
+    return base::ok_status();
+  }
+
+  // `owner`: whose program it is, with the state of the step.
+  base::Status add_program(const ir::Step& owner, const ir::Graph& graph,
+                           const sim::ProgramRun& run, MemoryTable& memory,
+                           std::vector<ReadyGradient>& gradients) {
+    const analysis::Liveness live =
+        analysis::liveness(owner, graph, analysis::StorageMap(owner, graph));
+    const std::vector<Span> spans = instruction_spans(graph, live);
+    memory.begin_program(static_cast<int32_t>(plan_.programs.size()), graph,
+                         owner.programs.size() > 1, live, spans);
+    ProgramEmitter emitter(step_, graph, memory, group_of_stream_, gradients);
+    DC_ASSIGN_OR_RETURN(rp::Program emitted, emitter.run(live));
+    add_durations(run, live, spans, emitted);
+    plan_.programs.push_back(std::move(emitted));
+    plan_.events = std::max(plan_.events, emitter.events());
+    return base::ok_status();
+  }
+
+  // State entries are the step's, so its tables say where they lie.
+  base::Status add_evaluation(const ir::Step& evaluation, MemoryTable& memory) {
+    const sim::StepRun run = sim::simulate(evaluation, cost_);
+    const ir::Graph& graph = evaluation.programs[0].graph;
+    std::vector<ReadyGradient> none;
+    rp::Variant variant;
+    variant.purpose = rp::Purpose::Evaluate;
+    variant.step = {{static_cast<int32_t>(plan_.programs.size()), 1}};
+    DC_RETURN_IF_ERROR(add_program(evaluation, graph, run.programs[0], memory, none));
+    variant.inputs = inputs_of(evaluation.inputs, graph, memory);
+    variant.prediction = prediction_of(evaluation, run);
+    plan_.variants.push_back(std::move(variant));
     return base::ok_status();
   }
 
@@ -181,38 +211,41 @@ class Emitter {
   }
 
   // In the order of the step's table; an input that no program names has no memory and is left out.
-  void add_inputs(const ir::Graph& graph, MemoryTable& memory) {
-    for (const ir::InputSpec& from : step_.inputs) {
+  static std::vector<rp::Input> inputs_of(const std::vector<ir::InputSpec>& specs,
+                                          const ir::Graph& graph, MemoryTable& memory) {
+    std::vector<rp::Input> inputs;
+    for (const ir::InputSpec& from : specs) {
       for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
         const ir::Node& node = graph.node(id);
         if (node.kind != ir::OpKind::Input || analysis::input_name(node) != from.name) continue;
-        plan_.inputs.push_back({from.name, static_cast<rp::InputRole>(from.role), from.low,
-                                from.high, memory.tensor(node.results[0]), from.next});
+        inputs.push_back({from.name, static_cast<rp::InputRole>(from.role), from.low, from.high,
+                          memory.tensor(node.results[0]), from.next});
         break;
       }
     }
+    return inputs;
   }
 
-  void predict() {
-    SerialTime time = serial_time(step_, cost_);
-    rp::Prediction& prediction = plan_.prediction;
+  rp::Prediction prediction_of(const ir::Step& step, const sim::StepRun& run) const {
+    const SerialTime time = serial_time(step, cost_);
+    rp::Prediction prediction;
     prediction.compute_ns = time.compute.v;
     prediction.communication_ns = time.communication.v;
-    prediction.step_ns = run_.time.v;
-    prediction.peak_bytes = step_.arena_bytes;
-    prediction.live_bytes = analysis::peak_memory(step_).live.v;
-    prediction.wire_bytes = wire_bytes(step_);
-    const CopiedBytes copied = copied_bytes(step_);
+    prediction.step_ns = run.time.v;
+    prediction.peak_bytes = step.arena_bytes;
+    prediction.live_bytes = analysis::peak_memory(step).live.v;
+    prediction.wire_bytes = wire_bytes(step);
+    const CopiedBytes copied = copied_bytes(step);
     prediction.copy_ns = time.copies.v;
     prediction.copied_out_bytes = copied.out;
     prediction.copied_in_bytes = copied.in;
     prediction.origin = cost_.origin();
-    prediction.contention_ns = run_.contention.v;
-    const sim::Bounds bounds = sim::bounds(step_, cost_, options_.budgets[ir::Space::Device]);
+    prediction.contention_ns = run.contention.v;
+    const sim::Bounds bounds = sim::bounds(step, cost_, options_.budgets[ir::Space::Device]);
     prediction.bounds_ns = {bounds.b0.v, bounds.b1.v, bounds.b2.v, bounds.b3.v};
     prediction.without_norm_ns = bounds.without_norm.v;
     for (const base::Nanos part : time.by_source) prediction.figures_ns.push_back(part.v);
-    if (prediction.origin.starts_with("profile")) note_lacks(time);
+    return prediction;
   }
 
   void note_lacks(const SerialTime& time) {

@@ -16,6 +16,7 @@ struct EmitOptions {
   int threads = 1;                                     // per rank
   std::string chain;                                   // how the schedule came about: "zero3"
   ir::PerSpace<std::optional<base::Bytes>> budgets{};  // that it kept to
+  const ir::Step* evaluation = nullptr;                // lowered over this step's state; null: none
 };
 
 // Requires stage Allocated. Fills everything but the digests of profile and options, the options'

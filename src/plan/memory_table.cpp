@@ -70,9 +70,8 @@ int32_t MemoryTable::shared_input(const std::string& name, const ir::Location& l
   return found->second;
 }
 
-void MemoryTable::begin_program(int32_t program, const analysis::Liveness& live,
-                                const std::vector<Span>& spans) {
-  const ir::Graph& graph = step_.programs[static_cast<size_t>(program)].graph;
+void MemoryTable::begin_program(int32_t program, const ir::Graph& graph, bool shares_inputs,
+                                const analysis::Liveness& live, const std::vector<Span>& spans) {
   graph_ = &graph;
   analysis::StorageMap storages(step_, graph);
   roots_.clear();
@@ -88,7 +87,7 @@ void MemoryTable::begin_program(int32_t program, const analysis::Liveness& live,
     const ir::Value& value = graph.value(range.value);
     const ir::Node& producer = graph.node(value.producer);
     bool is_input = producer.kind == ir::OpKind::Input;
-    if (is_input && step_.programs.size() > 1) {
+    if (is_input && shares_inputs) {
       slices_[range.value.index()] = shared_input(analysis::input_name(producer), value.location);
       continue;
     }

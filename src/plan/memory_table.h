@@ -24,9 +24,9 @@ class MemoryTable {
   MemoryTable(const ir::Step& step, runtime::plan::Plan& plan);
 
   // Adds the slices of a program's transients and scratch; later calls of `tensor` mean values of
-  // this program.
-  void begin_program(int32_t program, const analysis::Liveness& live,
-                     const std::vector<Span>& spans);
+  // this program, whose number in the plan is `program`. `shares_inputs`: with other programs.
+  void begin_program(int32_t program, const ir::Graph& graph, bool shares_inputs,
+                     const analysis::Liveness& live, const std::vector<Span>& spans);
 
   int32_t tensor(ir::ValueId value);
   // The bytes of a value without gaps, in the order in which they lie, as one dim.

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "src/passes/pass.h"
+#include "src/passes/shard/gather_parameters.h"
 #include "src/schedule/state_values.h"
 
 namespace dc::passes {
@@ -188,6 +189,8 @@ class Gatherer {
   std::unordered_map<int32_t, ir::ValueId> copies_;
 };
 
+}  // namespace
+
 void gather_parameters(ir::Step& step, ir::Graph& graph) {
   const std::vector<int> position = positions(graph);
   Gatherer gatherer(step, graph, position);
@@ -204,6 +207,8 @@ void gather_parameters(ir::Step& step, ir::Graph& graph) {
     gatherer.rewrite(entry, node.results[0]);
   }
 }
+
+namespace {
 
 // Puts the reductions of one gradient right after its producer.
 class Reducer {

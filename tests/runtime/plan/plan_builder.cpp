@@ -246,6 +246,42 @@ Plan tiny_plan() {
   return plan;
 }
 
+Plan evaluating_plan() {
+  Builder b;
+  b.plan = tiny_plan();
+  int64_t at = b.plan.slices[static_cast<size_t>(b.plan.tensors[kWhole].slice)].offset;
+  const auto transient = [&](std::string name, std::vector<int64_t> sizes, int64_t bytes,
+                             SliceKind kind, int32_t first, int32_t last) {
+    b.plan.slices.push_back({Space::Device, at, bytes, 1, first, last, kind});
+    at += bytes;
+    return b.view(std::move(name), DType::F32, std::move(sizes),
+                  static_cast<int32_t>(b.plan.slices.size()) - 1);
+  };
+  transient("eval.x", {2, 6}, 64, SliceKind::Inputs, 0, kEvalMatmul);
+  transient("eval.w", {6, 10}, 256, SliceKind::Gathered, kEvalGather, kEvalMatmul);
+  transient("eval.y", {2, 10}, 128, SliceKind::Activations, kEvalMatmul, kEvalSum);
+  transient("eval.loss", {}, 64, SliceKind::Activations, kEvalSum, kEvalAddLoss);
+  Program evaluation{"evaluation", {}, std::vector<int64_t>(4, kTinyDuration)};
+  evaluation.instructions = {
+      collective(CollectiveKind::AllGather, 0, 0, {kShard, kEvalWhole, 60, 32}, 0),
+      aten("aten.mm.default", {tensor_arg("self", kEvalInput), tensor_arg("mat2", kEvalWhole)},
+           {kEvalInput, kEvalWhole}, kEvalProduct, 0, "net.linear"),
+      aten("aten.sum.default", {tensor_arg("self", kEvalProduct)}, {kEvalProduct}, kEvalLoss, 0,
+           "net"),
+      kernel(Provider::Native, "dc.add_loss",
+             {tensor_arg("sum", kLossSum), tensor_arg("loss", kEvalLoss)}, {kLossSum, kEvalLoss},
+             {kLossSum}, 0)};
+  b.plan.programs.push_back(std::move(evaluation));
+  Variant variant;
+  variant.step = {{1, 1}};
+  variant.purpose = Purpose::Evaluate;
+  variant.inputs = {{"x", InputRole::Float, -1, 1, kEvalInput}};
+  variant.prediction = b.plan.prediction;
+  variant.prediction.step_ns = 400'000;
+  b.plan.variants = {variant};
+  return b.plan;
+}
+
 Plan large_plan(int instructions) {
   Plan plan = tiny_plan();
   Builder b;

@@ -45,6 +45,12 @@ inline constexpr int64_t kTinyDuration = 100'000;  // of every kernel and collec
 
 Plan tiny_plan();
 
+// The small plan with an evaluation: program 1 gathers the parameter, multiplies an input of its
+// own and adds the loss. Its transients lie where those of the step do.
+enum EvaluationTensor : int32_t { kEvalInput = kLoss + 1, kEvalWhole, kEvalProduct, kEvalLoss };
+enum EvaluationInstruction : int32_t { kEvalGather, kEvalMatmul, kEvalSum, kEvalAddLoss };
+Plan evaluating_plan();
+
 // A plan of about `instructions` instructions with as many slices as a 70B model's.
 Plan large_plan(int instructions);
 

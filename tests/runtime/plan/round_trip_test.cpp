@@ -29,6 +29,18 @@ TEST(RoundTrip, TheTinyPlanIsGood) {
   EXPECT_TRUE(status.ok()) << status.to_string();
 }
 
+TEST(RoundTrip, AnEvaluationIsKept) {
+  const Plan plan = test::evaluating_plan();
+  const base::Status status = verify_meaning(plan);
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  const std::string file = encode(plan);
+  auto decoded = decode(bytes_of(file));
+  ASSERT_TRUE(decoded.ok()) << decoded.status().to_string();
+  ASSERT_NE(decoded->variant(Purpose::Evaluate), nullptr);
+  EXPECT_EQ(to_text(*decoded), to_text(plan));
+  EXPECT_EQ(to_json(*decoded), to_json(plan));
+}
+
 TEST(RoundTrip, EqualPlansGiveEqualBytes) {
   const std::string first = encode(test::tiny_plan());
   std::setlocale(LC_ALL, "");

@@ -28,6 +28,19 @@ TEST(Changes, FiguresAloneChangeNothing) {
   EXPECT_TRUE(lines[1].starts_with("predicted step: ")) << lines[1];
 }
 
+TEST(Changes, EvaluationsThatComeAndGo) {
+  const Plan with = test::evaluating_plan(), without = tiny_plan();
+  const auto has = [](const Lines& lines, const std::string& line) {
+    return std::find(lines.begin(), lines.end(), line) != lines.end();
+  };
+  EXPECT_TRUE(has(changes(without, with), "evaluation: in the plan now"));
+  EXPECT_TRUE(has(changes(with, without), "evaluation: no longer in the plan"));
+  Plan slower = with;
+  slower.variants[0].prediction.step_ns *= 2;
+  EXPECT_TRUE(
+      has(changes(with, slower), "predicted evaluation: 400.00 us becomes 800.00 us (+100.0 %)"));
+}
+
 TEST(Changes, AnotherAddressIsNotNothing) {
   const Plan before = tiny_plan();
   Plan after = before;

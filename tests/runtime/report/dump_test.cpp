@@ -31,6 +31,15 @@ void expect_golden(const std::string& name, const std::string& actual) {
 TEST(Dump, Text) { expect_golden("tiny.txt", to_text(test::tiny_plan())); }
 TEST(Dump, Summary) { expect_golden("tiny_summary.txt", summary(test::tiny_plan())); }
 TEST(Dump, Memory) { expect_golden("tiny_memory.txt", memory_report(test::tiny_plan())); }
+TEST(Dump, TextOfAnEvaluation) {
+  expect_golden("evaluating.txt", to_text(test::evaluating_plan()));
+}
+TEST(Dump, SummaryOfAnEvaluation) {
+  expect_golden("evaluating_summary.txt", summary(test::evaluating_plan()));
+}
+TEST(Dump, JsonOfAnEvaluation) {
+  EXPECT_THAT(to_json(test::evaluating_plan()), HasSubstr("\"purpose\": \"evaluate\""));
+}
 TEST(Dump, Json) { expect_golden("tiny.json", to_json(test::tiny_plan())); }
 
 TEST(Dump, TextShowsEveryInstructionOnOneLine) {

@@ -286,6 +286,43 @@ INSTANTIATE_TEST_SUITE_P(Verify, Mutations, testing::Range<size_t>(0, mutations(
                            return std::string(mutations()[info.param].name);
                          });
 
+struct EvaluationMutation {
+  const char* code;
+  std::function<void(Plan&)> apply;
+  const char* says;
+};
+
+TEST(Verify, EvaluationsThatAreRejected) {
+  const auto eval = [](Plan& p, int index) -> Instruction& {
+    return p.programs[1].instructions[static_cast<size_t>(index)];
+  };
+  // clang-format off
+  const std::vector<EvaluationMutation> list = {
+      {"DC3102", [](Plan& p) { p.variants[0].step[0].program = 2; }, "the variant for 'evaluate' names program 2"},
+      {"DC3105", [](Plan& p) { p.variants[0].step.clear(); }, "the variant for 'evaluate' has no program"},
+      {"DC3102", [](Plan& p) { p.variants[0].inputs[0].tensor = 500; }, "input 'x'"},
+      {"DC3103", [](Plan& p) { p.variants[0].prediction.bounds_ns.pop_back(); }, "3 bounds"},
+      {"DC3236", [](Plan& p) { p.variants[0].prediction.step_ns = -1; }, "prediction"},
+      {"DC3234", [](Plan& p) { slice_of(p, kEvalInput).first = 1; }, "before its memory is its own"},
+      {"DC3209", [](Plan& p) { slice_of(p, kEvalInput).kind = SliceKind::Activations; }, "but holds input 'x'"},
+      {"DC3242", [](Plan& p) { p.variants.push_back(p.variants[0]); }, "two variants for 'evaluate'"},
+      {"DC3242", [](Plan& p) { p.variants[0].purpose = Purpose::Train; }, "which this version lacks"},
+      {"DC3242", [](Plan& p) { p.variants[0].step[0].program = 0; }, "runs program 'step', which is the step's"},
+      {"DC3242", [](Plan& p) { p.variants[0].inputs.push_back({"y", InputRole::Float, 0, 1, kInput}); }, "does not lie in memory of its one program"},
+      {"DC3242", [&](Plan& p) { eval(p, kEvalAddLoss) = native("dc.zero", {kMoment1}, {}, {kMoment1}); }, "instruction 3 (dc.zero) of program 'evaluation' writes tensor %1 (exp_avg:w)"},
+      {"DC3213", [&](Plan& p) { std::swap(eval(p, kEvalMatmul), eval(p, kEvalSum)); }, "before anything wrote it"},
+      {"DC3241", [&](Plan& p) { eval(p, kEvalGather).stream = eval(p, kEvalGather).group = 1; }, "no event says which of them comes first"},
+  };
+  // clang-format on
+  for (const EvaluationMutation& mutation : list) {
+    Plan plan = evaluating_plan();
+    mutation.apply(plan);
+    const base::Status status = verify_meaning(plan);
+    EXPECT_EQ(status.code(), mutation.code) << mutation.says << ": " << status.to_string();
+    EXPECT_NE(status.sentence().find(mutation.says), std::string::npos) << status.sentence();
+  }
+}
+
 TEST(Verify, SlicesOfDifferentProgramsMayShareBytes) {
   Plan plan = tiny_plan();
   const auto t = static_cast<int32_t>(plan.tensors.size());
