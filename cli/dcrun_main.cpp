@@ -96,6 +96,9 @@ Result<runtime::TrainOptions> train_options(const cli::DcrunOptions& options,
   train.metrics = options.metrics;
   train.save = options.save;
   train.save_every = options.save_every;
+  train.eval_every = options.eval_every;
+  train.eval_data = options.eval_data;
+  train.eval_batches = options.eval_batches;
   train.keep = options.keep;
   train.resume = options.resume;
   train.trace = options.trace;

@@ -105,6 +105,20 @@ void declare_rest(CLI::App& app, Raw& raw) {
                  "Go on from a checkpoint, from the newest of a folder, or from the latest of "
                  "--save if there is one")
       ->type_name("DIR|latest");
+  app.add_option("--eval-every", o.eval_every,
+                 "Print the loss on --eval-data every K steps and at the end; needs a plan of a "
+                 "model exported with eval=True")
+      ->type_name("K")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  app.add_option("--eval-data", o.eval_data, "Validation data, given as --data is")
+      ->type_name("FROM")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--eval-batches", o.eval_batches,
+                 "Evaluate the first M micro-batches of --eval-data, over all ranks; all if not "
+                 "given")
+      ->type_name("M")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   app.add_flag("--overwrite", o.overwrite, "Replace what --save and --metrics find in their place");
   app.add_option("--trace", o.trace, "Chrome/Perfetto trace of all ranks")->type_name("FILE.json");
   app.add_option("--record-profile", o.record_profile,
@@ -165,6 +179,18 @@ Status check_saving(const DcrunOptions& options) {
   return base::ok_status();
 }
 
+Status check_evaluation(const DcrunOptions& options) {
+  const bool evaluates = options.eval_every > 0;
+  if (evaluates && options.eval_data.empty()) {
+    return usage("--eval-every needs validation data; give --eval-data FILE");
+  }
+  if (!evaluates && (!options.eval_data.empty() || options.eval_batches > 0)) {
+    return usage(std::string(options.eval_data.empty() ? "--eval-batches" : "--eval-data") +
+                 " is for evaluations between steps; give --eval-every K");
+  }
+  return base::ok_status();
+}
+
 Status check_complete(const DcrunOptions& options) {
   if (options.plan.empty()) return usage("no plan given");
   if (options.weights.empty() && options.resume.empty()) {
@@ -175,6 +201,7 @@ Status check_complete(const DcrunOptions& options) {
   }
   if (options.data.empty()) return usage("no --data; give a token file, or synthetic");
   DC_RETURN_IF_ERROR(check_saving(options));
+  DC_RETURN_IF_ERROR(check_evaluation(options));
   constexpr int kFewest = runtime::kRecordedWarmup + runtime::kRecordedSteps;
   if (!options.record_profile.empty() && options.steps < kFewest) {
     return usage("--record-profile needs at least " + std::to_string(kFewest) + " steps, " +

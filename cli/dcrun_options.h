@@ -21,7 +21,9 @@ struct DcrunOptions {
   std::string comm = "auto";
   std::string job_key;  // a file; empty: DCRUN_JOB_KEY or nothing
   int64_t timeout_seconds = 600;
-  int64_t save_every = 0, keep = 0;  // 0: not given
+  int64_t save_every = 0, keep = 0;          // 0: not given
+  int64_t eval_every = 0, eval_batches = 0;  // the same
+  std::vector<std::string> eval_data;
   std::string metrics, save, resume, trace, record_profile, dump_gradients, offload_dir;
   bool weights_only_by_name = false, overwrite = false, poison = false;
   std::string text;  // what to print instead of running (--help, --version); empty: run

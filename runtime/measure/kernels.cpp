@@ -90,8 +90,9 @@ void fill_state(const plan::Plan& plan, const Executor& executor) {
 }
 
 // Every input within its range; integers walk through it.
-void fill_inputs(const plan::Plan& plan, const Executor& executor) {
-  for (const plan::Input& input : plan.inputs) {
+void fill_inputs(const plan::Plan& plan, const std::vector<plan::Input>& inputs,
+                 const Executor& executor) {
+  for (const plan::Input& input : inputs) {
     const BoundTensor tensor = executor.tensor(input.tensor);
     const double width = input.high > input.low ? input.high - input.low : 1;
     const auto choices = std::max<int64_t>(1, static_cast<int64_t>(width));
@@ -132,11 +133,26 @@ Status first_failure(const Status& mine, Communicator& control) {
   return {};
 }
 
-using Samples = std::vector<std::vector<int64_t>>;  // by instruction of the step program
+using Samples = std::vector<std::vector<int64_t>>;  // by instruction of one program
 
-Result<Samples> replay(const plan::Plan& plan, Executor& executor, const TimingOptions& options,
-                       const Progress& progress) {
-  const int32_t program = plan.step.back().program;
+// A program that is timed, and what the host fills before it runs.
+struct Timed {
+  int32_t program = 0;
+  const std::vector<plan::Input>* inputs = nullptr;
+};
+
+// The last program of the step, which holds all kernels of the others, and those of variants.
+std::vector<Timed> timed_programs(const plan::Plan& plan) {
+  std::vector<Timed> list = {{plan.step.back().program, &plan.inputs}};
+  for (const plan::Variant& variant : plan.variants) {
+    for (const plan::ProgramRun& run : variant.step) list.push_back({run.program, &variant.inputs});
+  }
+  return list;
+}
+
+Result<Samples> replay(const plan::Plan& plan, const Timed& timed, Executor& executor,
+                       const TimingOptions& options, const Progress& progress) {
+  const int32_t program = timed.program;
   Samples samples(plan.programs[static_cast<size_t>(program)].instructions.size());
   int64_t before = 0;
   bool counts = false;
@@ -148,7 +164,7 @@ Result<Samples> replay(const plan::Plan& plan, Executor& executor, const TimingO
   });
   for (int round = 0; round < options.warmup + options.repeats; ++round) {
     counts = round >= options.warmup;
-    fill_inputs(plan, executor);  // an input's slice may be reused within the step
+    fill_inputs(plan, *timed.inputs, executor);  // an input's slice may be reused within the step
     before = TraceRecorder::now();
     DC_RETURN_IF_ERROR(executor.run(program));
     progress(static_cast<double>(round + 1) / (options.warmup + options.repeats), "kernels");
@@ -208,18 +224,20 @@ Result<std::vector<KernelMeasurement>> measure_kernels(const plan::Plan& plan,
   Alone alone;
   // The exchange of verdicts is also the barrier: all ranks measure at once or none does.
   DC_RETURN_IF_ERROR(first_failure(prepare(plan, alone), control));
-  Samples samples;
-  const auto run = [&]() -> Status {
-    DC_ASSIGN_OR_RETURN(samples, replay(plan, *alone.executor, options, progress));
+  std::map<std::string, std::vector<int64_t>> by_key;
+  const auto run = [&](const Timed& timed) -> Status {
+    DC_ASSIGN_OR_RETURN(const Samples samples,
+                        replay(plan, timed, *alone.executor, options, progress));
+    const plan::Program& program = plan.programs[static_cast<size_t>(timed.program)];
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      if (program.instructions[i].kind != plan::InstructionKind::Kernel) continue;
+      std::vector<int64_t>& all = by_key[instruction_key(plan, program.instructions[i])];
+      all.insert(all.end(), samples[i].begin(), samples[i].end());
+    }
     return {};
   };
-  DC_RETURN_IF_ERROR(first_failure(run(), control));
-  std::map<std::string, std::vector<int64_t>> by_key;
-  const plan::Program& program = plan.programs[static_cast<size_t>(plan.step.back().program)];
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
-    if (program.instructions[i].kind != plan::InstructionKind::Kernel) continue;
-    std::vector<int64_t>& all = by_key[instruction_key(plan, program.instructions[i])];
-    all.insert(all.end(), samples[i].begin(), samples[i].end());
+  for (const Timed& timed : timed_programs(plan)) {
+    DC_RETURN_IF_ERROR(first_failure(run(timed), control));
   }
   std::vector<base::Timing> timings;
   timings.reserve(measured.size());

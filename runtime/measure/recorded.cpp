@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -64,6 +65,13 @@ void add(const TraceEvent& event, const plan::Instruction& instruction, Extent& 
   ++extent.events;
 }
 
+// What else a plan has belongs to no step and is not recorded.
+std::set<size_t> programs_of_step(const plan::Plan& plan) {
+  std::set<size_t> programs;
+  for (const plan::ProgramRun& run : plan.step) programs.insert(static_cast<size_t>(run.program));
+  return programs;
+}
+
 OwnSamples sort_samples(const plan::Plan& plan, const TraceRecorder& trace) {
   OwnSamples own;
   for (const plan::Program& program : plan.programs) {
@@ -78,7 +86,7 @@ OwnSamples sort_samples(const plan::Plan& plan, const TraceRecorder& trace) {
   }
   add_whole_steps(steps, own);
   // The same tables on every rank, whatever its ring kept.
-  for (size_t p = 0; p < plan.programs.size(); ++p) {
+  for (const size_t p : programs_of_step(plan)) {
     for (size_t i = 0; i < plan.programs[p].instructions.size(); ++i) {
       const plan::Instruction& in = plan.programs[p].instructions[i];
       Samples* all = nullptr;

@@ -32,12 +32,17 @@ int64_t rows_of(const plan::Input& input, const plan::Tensor& tensor) {
 }
 
 DataRequest DataRequest::of(const plan::Plan& plan, int rank, std::optional<uint64_t> shuffle) {
+  return of(plan, plan.inputs, rank, shuffle);
+}
+
+DataRequest DataRequest::of(const plan::Plan& plan, const std::vector<plan::Input>& inputs,
+                            int rank, std::optional<uint64_t> shuffle) {
   DataRequest request;
   request.shuffle = shuffle;
   request.shape.accumulation = plan.accumulation;
   request.shape.world = plan.world();
   request.shape.rank = rank;
-  for (const plan::Input& input : plan.inputs) {
+  for (const plan::Input& input : inputs) {
     if (input.role == plan::InputRole::LossScale) continue;
     const plan::Tensor& tensor = plan.tensors[static_cast<size_t>(input.tensor)];
     request.shape.rows = std::max(request.shape.rows, rows_of(input, tensor));

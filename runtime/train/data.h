@@ -25,6 +25,9 @@ struct DataRequest {
   DataStart start;
 
   static DataRequest of(const plan::Plan& plan, int rank, std::optional<uint64_t> shuffle);
+  // For other inputs than the training's.
+  static DataRequest of(const plan::Plan& plan, const std::vector<plan::Input>& inputs, int rank,
+                        std::optional<uint64_t> shuffle);
 };
 
 class DataSource {
@@ -34,6 +37,7 @@ class DataSource {
   // "FILE[:uint16|uint32|int64]", whose samples follow each other in the given order.
   static base::Result<std::unique_ptr<DataSource>> open(const std::vector<std::string>& texts,
                                                         const DataRequest& request);
+  virtual int64_t steps_per_epoch() const = 0;  // 0: the data never ends
   virtual int64_t epoch(int64_t step) const = 0;
   // How far the run has come after `steps` steps, those before its start included.
   virtual DataPosition position(int64_t steps) const = 0;

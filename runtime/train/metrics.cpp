@@ -44,17 +44,30 @@ void write_header(JsonWriter& json, const RunFacts& facts) {
   json.end_object();
 }
 
+void write_wire(JsonWriter& json, const Traffic& wire) {
+  json.key("wire_bytes").begin_object();
+  json.field("all_gather", wire.all_gather);
+  json.field("reduce_scatter", wire.reduce_scatter);
+  json.field("all_reduce", wire.all_reduce);
+  json.end_object();
+}
+
 void write_step(JsonWriter& json, const StepFacts& facts) {
   json.begin_object();
   json.field("step", facts.step).field("epoch", facts.epoch).field("loss", facts.loss);
   json.field("grad_norm", facts.grad_norm).field("lr", facts.lr).field("tokens", facts.tokens);
   json.field("step_ms", facts.step_ms);
   json.field("collective_ms", facts.collective_ms).field("exposed_ms", facts.exposed_ms);
-  json.key("wire_bytes").begin_object();
-  json.field("all_gather", facts.wire.all_gather);
-  json.field("reduce_scatter", facts.wire.reduce_scatter);
-  json.field("all_reduce", facts.wire.all_reduce);
+  write_wire(json, facts.wire);
   json.end_object();
+}
+
+void write_evaluation(JsonWriter& json, const EvaluationFacts& facts) {
+  json.begin_object();
+  json.field("step", facts.step).field("eval_loss", facts.loss);
+  json.field("eval_samples", facts.samples).field("eval_ms", facts.ms);
+  json.field("collective_ms", facts.collective_ms).field("exposed_ms", facts.exposed_ms);
+  write_wire(json, facts.wire);
   json.end_object();
 }
 
@@ -126,6 +139,12 @@ Status Metrics::begin(const RunFacts& facts) {
 Status Metrics::add(const StepFacts& facts) {
   line_.clear();
   write_step(line_, facts);
+  return write_line();
+}
+
+Status Metrics::add(const EvaluationFacts& facts) {
+  line_.clear();
+  write_evaluation(line_, facts);
   return write_line();
 }
 

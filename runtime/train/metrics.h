@@ -36,6 +36,15 @@ struct StepFacts {
   Traffic wire;
 };
 
+// Of one evaluation between two steps.
+struct EvaluationFacts {
+  int64_t step = 0;  // updates done before it
+  double loss = 0;
+  int64_t samples = 0;
+  double ms = 0, collective_ms = 0, exposed_ms = 0;  // as of a step
+  Traffic wire;
+};
+
 class Metrics {
  public:
   // Opens and claims the file, and leaves what is in it. CannotWrite (73) if it cannot be written,
@@ -51,6 +60,7 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
   base::Status add(const StepFacts& facts);  // reaches the file at once
+  base::Status add(const EvaluationFacts& facts);
 
  private:
   Metrics(Claim claim, std::string path, bool is_new)

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -103,6 +104,21 @@ void Report::step(const StepFacts& facts) {
                per_second(facts),
                base::format_duration(static_cast<int64_t>(left_ms * 1e6)).c_str());
   std::fflush(stderr);
+}
+
+void Report::evaluation(const EvaluationFacts& facts) const {
+  if (!prints_) return;
+  clear();
+  char line[256];
+  std::snprintf(line, sizeof(line), "step %lld eval_loss %.6f samples %lld ms %.0f\n",
+                static_cast<long long>(facts.step), facts.loss,
+                static_cast<long long>(facts.samples), facts.ms);
+  print(line);
+  if (std::isfinite(facts.loss)) return;
+  std::fprintf(stderr,
+               "dcrun: warning: the evaluation after step %lld is not finite; the training goes "
+               "on, its own loss was\n",
+               static_cast<long long>(facts.step));
 }
 
 void Report::finish() {

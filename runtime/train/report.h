@@ -17,6 +17,7 @@ class Report {
   // A warning on stderr if kernels need more scratch than the plan has; `arena`: the plan's bytes.
   void missing_scratch(const MissingScratch& missing, int64_t arena) const;
   void step(const StepFacts& facts);
+  void evaluation(const EvaluationFacts& facts) const;
   void finish();  // where the time of the steps went, if any communicated
 
  private:

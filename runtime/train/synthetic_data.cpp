@@ -22,6 +22,7 @@ class SyntheticData final : public DataSource {
     }
   }
 
+  int64_t steps_per_epoch() const override { return 0; }
   int64_t epoch(int64_t) const override { return 0; }  // never repeats
   DataPosition position(int64_t steps) const override {
     DataPosition position = request_.start.position;

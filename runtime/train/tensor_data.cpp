@@ -49,6 +49,7 @@ class TensorData final : public DataSource {
     return base::ok_status();
   }
 
+  int64_t steps_per_epoch() const override { return sampler_.steps_per_epoch(); }
   int64_t epoch(int64_t step) const override { return sampler_.epoch(step); }
   DataPosition position(int64_t steps) const override { return sampler_.position(steps); }
 
@@ -159,7 +160,8 @@ class TensorData final : public DataSource {
       return bad("value " + std::to_string(value) + " of '" + input.name + "' in sample " +
                  std::to_string(sample) + " is outside [" +
                  std::to_string(static_cast<int64_t>(input.low)) + ", " +
-                 std::to_string(static_cast<int64_t>(input.high)) + ")");
+                 std::to_string(static_cast<int64_t>(input.high)) +
+                 "); give a file with values of the model's range");
     }
     return base::ok_status();
   }

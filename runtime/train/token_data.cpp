@@ -63,6 +63,7 @@ class TokenData final : public DataSource {
     return base::ok_status();
   }
 
+  int64_t steps_per_epoch() const override { return sampler_.steps_per_epoch(); }
   int64_t epoch(int64_t step) const override { return sampler_.epoch(step); }
   DataPosition position(int64_t steps) const override { return sampler_.position(steps); }
 

@@ -9,6 +9,7 @@
 #include "runtime/exec/trace.h"
 #include "runtime/memory/free_memory.h"
 #include "runtime/train/claim.h"
+#include "runtime/train/evaluation.h"
 #include "runtime/train/gradients.h"
 #include "runtime/train/loop.h"
 #include "runtime/train/output_places.h"
@@ -77,6 +78,8 @@ class Session {
     for (const std::string& data : options_.data) json.string(data);
     json.integer(options_.steps).string(options_.resume);
     json.integer(options_.save_every).integer(options_.keep);
+    json.integer(options_.eval_every).integer(options_.eval_batches);
+    for (const std::string& data : options_.eval_data) json.string(data);
     json.boolean(is_weights_path(options_.save));
     json.string(options_.shuffle ? std::to_string(*options_.shuffle) : "");
     for (const std::string* path :
@@ -163,6 +166,7 @@ class Session {
     DataRequest request = DataRequest::of(plan_, rank, options_.shuffle);
     request.start = start_;
     DC_ASSIGN_OR_RETURN(data_, DataSource::open(options_.data, request));
+    DC_ASSIGN_OR_RETURN(evaluation_, Evaluation::open(plan_, rank, options_));
     DC_RETURN_IF_ERROR(open_weight_files());
     if (start_.step < options_.steps) DC_RETURN_IF_ERROR(data_->check(start_.step));
     DC_ASSIGN_OR_RETURN(outside_,
@@ -260,6 +264,9 @@ class Session {
       if (!result.finite) return not_finite(loop, outcome.steps);
       ++outcome.steps;
       outcome.stopped = result.stop_requests > 0;
+      if (!outcome.stopped) {
+        DC_ASSIGN_OR_RETURN(outcome.stopped, evaluate(outcome.steps));
+      }
       const bool is_last = outcome.stopped || outcome.steps >= options_.steps;
       if (!is_last) {
         DC_RETURN_IF_ERROR(saving_->after_step(outcome.steps, data_->position(outcome.steps)));
@@ -277,7 +284,7 @@ class Session {
                     "after step " + std::to_string(outcome.steps) + saved.sentence +
                         "; try a lower learning rate, clipping, or other data");
     }
-    if (outcome.stopped && outcome.steps < options_.steps) {
+    if (outcome.stopped && (outcome.steps < options_.steps || !data_problem_.ok())) {
       Status data = std::move(data_problem_);
       if (!data.ok())
         data.add_context("found after step " + std::to_string(outcome.steps) + saved.sentence);
@@ -333,7 +340,34 @@ class Session {
     return result;
   }
 
+  // Whether the run must stop: on request, or because a rank cannot read its evaluation data.
+  Result<bool> evaluate(int64_t steps) {
+    if (!evaluation_ || !evaluation_->is_due(steps, options_.steps)) return false;
+    DC_ASSIGN_OR_RETURN(EvaluationResult result, evaluation_->run(*executor_, control_));
+    if (!result.problem.ok()) data_problem_ = std::move(result.problem);
+    if (result.stopped) return true;
+    // What an evaluation takes is no step's.
+    sent_before_ = sum(sent_before_, result.wire);
+    spent_before_.collective_ns += result.communication.collective_ns;
+    spent_before_.exposed_ns += result.communication.exposed_ns;
+    const EvaluationFacts facts{steps,
+                                result.loss,
+                                result.samples,
+                                result.ms,
+                                milliseconds(result.communication.collective_ns),
+                                milliseconds(result.communication.exposed_ns),
+                                result.wire};
+    report_.evaluation(facts);
+    if (metrics_) DC_RETURN_IF_ERROR(metrics_->add(facts));
+    return false;
+  }
+
   static double milliseconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; }
+
+  static Traffic sum(const Traffic& a, const Traffic& b) {
+    return {a.all_gather + b.all_gather, a.reduce_scatter + b.reduce_scatter,
+            a.all_reduce + b.all_reduce, a.other + b.other};
+  }
 
   static Traffic difference(const Traffic& after, const Traffic& before) {
     return {after.all_gather - before.all_gather, after.reduce_scatter - before.reduce_scatter,
@@ -367,7 +401,8 @@ class Session {
   std::vector<std::string> made_;  // folders of this run, empty so far
   Claim save_claim_;               // rank 0
   std::unique_ptr<DataSource> data_;
-  Status data_problem_;                 // found while another step ran
+  Status data_problem_;  // found while another step ran
+  std::unique_ptr<Evaluation> evaluation_;
   std::unique_ptr<Resuming> resuming_;  // until the state is filled
   std::string resumed_;                 // its path
   DataStart start_;

@@ -28,11 +28,14 @@ struct TrainOptions {
   int64_t steps = 1;  // in all, those before a resumed checkpoint included
   std::optional<uint64_t> shuffle;
   std::string metrics, save, trace, dump_gradients;  // paths; empty: none
-  int64_t save_every = 0;   // steps between checkpoints; 0: only at the end
-  int64_t keep = 0;         // newest checkpoints that stay; 0: all
-  std::string resume;       // a checkpoint, a folder of them, or "latest"; empty: start anew
-  std::string offload_dir;  // for what the plan keeps on disk
-  bool overwrite = false;   // --save and --metrics may replace what is there
+  std::vector<std::string> eval_data;                // as given to --eval-data
+  int64_t eval_every = 0;                            // steps between evaluations; 0: none
+  int64_t eval_batches = 0;  // micro-batches of an evaluation in all; 0: all of the data
+  int64_t save_every = 0;    // steps between checkpoints; 0: only at the end
+  int64_t keep = 0;          // newest checkpoints that stay; 0: all
+  std::string resume;        // a checkpoint, a folder of them, or "latest"; empty: start anew
+  std::string offload_dir;   // for what the plan keeps on disk
+  bool overwrite = false;    // --save and --metrics may replace what is there
   bool poison = false;
   bool record = false;  // keep this rank's records for the caller
   RunSettings settings;

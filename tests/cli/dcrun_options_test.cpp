@@ -133,30 +133,38 @@ TEST(DcrunOptions, HelpBeginsWithExamples) {
 
 // Flags are promises to scripts: this list only grows.
 TEST(DcrunOptions, FlagsAreFrozen) {
-  const std::vector<std::string> expected = {"--comm",
-                                             "--config",
-                                             "--data",
-                                             "--dump-gradients",
-                                             "--help",
-                                             "--job-key",
-                                             "--keep",
-                                             "--lr",
-                                             "--metrics",
-                                             "--offload-dir",
-                                             "--overwrite",
-                                             "--poison",
-                                             "--record-profile",
-                                             "--resume",
-                                             "--save",
-                                             "--save-every",
-                                             "--shuffle",
-                                             "--steps",
-                                             "--timeout",
-                                             "--trace",
-                                             "--version",
-                                             "--weights",
-                                             "--weights-only-by-name"};
+  const std::vector<std::string> expected = {"--comm",         "--config",
+                                             "--data",         "--dump-gradients",
+                                             "--eval-batches", "--eval-data",
+                                             "--eval-every",   "--help",
+                                             "--job-key",      "--keep",
+                                             "--lr",           "--metrics",
+                                             "--offload-dir",  "--overwrite",
+                                             "--poison",       "--record-profile",
+                                             "--resume",       "--save",
+                                             "--save-every",   "--shuffle",
+                                             "--steps",        "--timeout",
+                                             "--trace",        "--version",
+                                             "--weights",      "--weights-only-by-name"};
   EXPECT_EQ(dcrun_flags(), expected);
+}
+
+TEST(DcrunOptions, EvaluationsNeedData) {
+  const std::vector<const char*> run = {"p.dcp", "--data", "synthetic", "--weights", "init:0"};
+  const auto parsed = [&](std::vector<const char*> more) {
+    more.insert(more.begin(), run.begin(), run.end());
+    return parse(std::move(more));
+  };
+  const auto good = parsed(
+      {"--eval-every", "5", "--eval-data", "a.bin", "--eval-data", "b.bin", "--eval-batches", "7"});
+  ASSERT_TRUE(good.ok()) << good.status().to_string();
+  EXPECT_EQ(good->eval_every, 5);
+  EXPECT_EQ(good->eval_batches, 7);
+  EXPECT_EQ(good->eval_data, (std::vector<std::string>{"a.bin", "b.bin"}));
+  EXPECT_FALSE(parsed({"--eval-every", "5"}).ok());
+  EXPECT_FALSE(parsed({"--eval-every", "0", "--eval-data", "a.bin"}).ok());
+  EXPECT_FALSE(parsed({"--eval-data", "a.bin"}).ok());
+  EXPECT_FALSE(parsed({"--eval-batches", "7"}).ok());
 }
 
 TEST(DcrunOptions, CheckpointsNeedAFolder) {

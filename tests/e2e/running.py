@@ -119,11 +119,12 @@ def inspect(plan):
 
 @dataclasses.dataclass
 class Run:
-    """One training: `header` and `steps` of its metrics, the file `saved` with its weights."""
+    """One training: `header`, `steps` and `evaluations` of its metrics, the file `saved` with its weights."""
 
     header: dict
     steps: list
     saved: str
+    evaluations: list = dataclasses.field(default_factory=list)
 
     def numbers(self):
         """What must not depend on how the step was carried out: losses and, where kept, norms."""
@@ -155,4 +156,5 @@ def train(plan, weights, world, steps, *options, data="synthetic:1", launcher="d
     saved = os.path.join(folder, "model.safetensors")
     arguments = [plan, "--weights", weights, "--data", data, "--steps", str(steps), "--metrics", metrics, "--save", saved, *options]
     run(launch(launcher, world, arguments), anew=anew or environment is not None, env={**os.environ, **(environment or {})})
-    return Run(*read_metrics(metrics), saved)
+    header, rows = read_metrics(metrics)
+    return Run(header, [row for row in rows if "loss" in row], saved, [row for row in rows if "eval_loss" in row])
