@@ -21,7 +21,7 @@ using base::Status;
 
 Status write(const std::string& path, const std::string& offload_dir,
              const runtime::plan::Loaded& loaded, const runtime::Recorded& recorded,
-             const base::MachineIdentity& machine) {
+             const base::MachineIdentity& machine, runtime::Device& device) {
   const runtime::plan::Plan& plan = loaded.plan;
   base::Measurements all;
   all.origin = base::ProfileOrigin::Recorded;
@@ -31,7 +31,7 @@ Status write(const std::string& path, const std::string& offload_dir,
   all.kernels = recorded.kernels;
   all.collectives = recorded.collectives;
   all.step = {loaded.digest, recorded.step, recorded.compute};
-  DC_ASSIGN_OR_RETURN(all.copies, runtime::measure_copies(offload_dir));
+  DC_ASSIGN_OR_RETURN(all.copies, runtime::measure_copies(device, offload_dir));
   // The workspace that the plan reserves may be an estimate, so it is measured too.
   DC_ASSIGN_OR_RETURN(const std::vector<base::KernelMeasurement> scratch,
                       runtime::measure_scratch(plan));
@@ -74,7 +74,8 @@ Status record_profile(const std::string& path, const std::string& offload_dir,
                       runtime::measure_recorded(plan, recording, control));
   Status written;
   if (launch.rank == 0) {
-    written = write(path, offload_dir, loaded, recorded, machine_of(launch, control, plan.threads));
+    written = write(path, offload_dir, loaded, recorded, machine_of(launch, control, plan.threads),
+                    job.device());
   }
   DC_RETURN_IF_ERROR(runtime::agree(control, std::move(written), "writing the profile"));
   if (launch.rank == 0) print(path, plan, recorded);

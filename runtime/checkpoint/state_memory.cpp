@@ -1,6 +1,6 @@
 #include "runtime/checkpoint/state_memory.h"
 
-#include "runtime/kernel/elements.h"
+#include "runtime/kernel/host_transfer.h"
 #include "runtime/memory/outside_memory.h"
 
 namespace dc::runtime {
@@ -16,17 +16,7 @@ Status StateMemory::read(int32_t tensor, int64_t first, int64_t count, std::byte
   if (is_on_disk(tensor)) {
     return disk_->read_part(tensor, first * bytes, {out, static_cast<size_t>(count * bytes)});
   }
-  const BoundTensor source = bind_(tensor);
-  const ElementWalk walk(source.sizes, source.strides);
-  const auto* data = static_cast<const std::byte*>(source.data);
-  if (walk.contiguous()) {
-    device_->download({out, static_cast<size_t>(count * bytes)}, data + first * bytes);
-    return base::ok_status();
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    device_->download({out + i * bytes, static_cast<size_t>(bytes)},
-                      data + walk.offset(first + i) * bytes);
-  }
+  download_elements(*device_, bind_(tensor), first, count, out);
   return base::ok_status();
 }
 
@@ -36,17 +26,7 @@ Status StateMemory::write(int32_t tensor, int64_t first, int64_t count,
   if (is_on_disk(tensor)) {
     return disk_->write_part(tensor, first * bytes, {from, static_cast<size_t>(count * bytes)});
   }
-  const BoundTensor target = bind_(tensor);
-  const ElementWalk walk(target.sizes, target.strides);
-  auto* data = static_cast<std::byte*>(target.data);
-  if (walk.contiguous()) {
-    device_->upload(data + first * bytes, {from, static_cast<size_t>(count * bytes)});
-    return base::ok_status();
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    device_->upload(data + walk.offset(first + i) * bytes,
-                    {from + i * bytes, static_cast<size_t>(bytes)});
-  }
+  upload_elements(*device_, bind_(tensor), first, count, from);
   return base::ok_status();
 }
 

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "runtime/comm/agreement.h"
-#include "runtime/kernel/elements.h"
 #include "src/base/archive/safetensors.h"
 
 namespace dc::runtime {
@@ -13,7 +12,6 @@ namespace {
 using base::Result;
 using base::Status;
 
-constexpr int64_t kChunkElements = 1 << 16;
 
 std::span<const uint8_t> as_bytes(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
@@ -60,33 +58,7 @@ Result<TensorFile> TensorFile::create(const std::string& path, std::vector<FileT
     result.by_name_.emplace(result.tensors_[i].name, i);
   }
   for (const auto& entry : layout.tensors) result.offsets_.push_back(entry.offset);
-  result.chunk_.resize(kChunkElements * sizeof(double));
   return result;
-}
-
-Status TensorFile::write(size_t tensor, int64_t first, int64_t count, const BoundTensor& source,
-                         int64_t source_first) {
-  const ElementWalk walk(source.sizes, source.strides);
-  const FileTensor& target = tensors_[tensor];
-  const int64_t in_bytes = base::byte_size(source.dtype), out_bytes = base::byte_size(target.dtype);
-  const auto* data = static_cast<const std::byte*>(source.data);
-  for (int64_t done = 0; done < count; done += kChunkElements) {
-    const int64_t part = std::min(kChunkElements, count - done);
-    const int64_t from = source_first + done;
-    if (walk.contiguous()) {
-      convert(source.dtype, data + from * in_bytes, target.dtype, target.dtype, chunk_.data(),
-              part);
-    } else {
-      for (int64_t i = 0; i < part; ++i) {
-        convert(source.dtype, data + walk.offset(from + i) * in_bytes, target.dtype, target.dtype,
-                chunk_.data() + i * out_bytes, 1);
-      }
-    }
-    DC_RETURN_IF_ERROR(file_.write_at(
-        offsets_[tensor] + (first + done) * out_bytes,
-        {reinterpret_cast<const uint8_t*>(chunk_.data()), static_cast<size_t>(part * out_bytes)}));
-  }
-  return base::ok_status();
 }
 
 Status TensorFile::write_bytes(const std::string& name, int64_t first,

@@ -29,10 +29,6 @@ class TensorFile {
   // Collective. Rank 0 creates a temporary file beside `path` and writes the header.
   static base::Result<TensorFile> create(const std::string& path, std::vector<FileTensor> tensors,
                                          const Metadata& metadata, Communicator& control);
-  // Writes elements [first, first + count) of a tensor: those from `source_first` on of `source` in
-  // logical order, cast to the file's type.
-  base::Status write(size_t tensor, int64_t first, int64_t count, const BoundTensor& source,
-                     int64_t source_first);
   // Writes elements from `first` on of the tensor `name`, which is one of the file's: bytes of its
   // own dtype.
   base::Status write_bytes(const std::string& name, int64_t first,
@@ -50,7 +46,6 @@ class TensorFile {
   std::vector<FileTensor> tensors_;
   std::unordered_map<std::string, size_t> by_name_;  // lookups only
   std::vector<int64_t> offsets_;                     // of each tensor, from the start of the file
-  std::vector<std::byte> chunk_;
 };
 
 }  // namespace dc::runtime

@@ -29,7 +29,10 @@ class Executor {
                                                          Slab slab, ExecutorOptions options);
   virtual ~Executor() = default;
 
-  virtual BoundTensor tensor(int32_t id) const = 0;  // of device or host
+  // Addresses of a tensor on the device or in the host space; the host reads and writes what lies
+  // there through device().
+  virtual BoundTensor tensor(int32_t id) const = 0;
+  virtual Device& device() const = 0;
   // Called on the compute stream after compute instruction `index` of `program` completed.
   using Observer = std::function<base::Status(int32_t program, int32_t index)>;
   virtual void observe(Observer observer) = 0;  // empty: none; costs nothing when empty

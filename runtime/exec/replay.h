@@ -83,6 +83,7 @@ class Replay final : public Executor {
   ~Replay() override;
 
   BoundTensor tensor(int32_t id) const override { return addresses_.bind(id); }
+  Device& device() const override { return device_; }
   void observe(Observer observer) override { observer_ = std::move(observer); }
   base::Status run(int32_t program) override;
   base::Status finish() override;

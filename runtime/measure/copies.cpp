@@ -1,5 +1,4 @@
 #include <array>
-#include <cstring>
 #include <memory>
 
 #include "runtime/exec/trace.h"
@@ -60,16 +59,21 @@ plan::Plan plan_of_sizes() {
 
 }  // namespace
 
-Result<std::vector<base::CopyMeasurement>> measure_copies(const std::string& offload_dir) {
-  const auto most = static_cast<size_t>(kSizes.back());
-  std::vector<std::byte> here(most, std::byte{1}), there(most, std::byte{2});
+Result<std::vector<base::CopyMeasurement>> measure_copies(Device& device,
+                                                          const std::string& offload_dir) {
+  const int64_t most = kSizes.back();
+  DC_ASSIGN_OR_RETURN(const auto here, device.allocate(most));
+  DC_ASSIGN_OR_RETURN(const auto there, device.allocate_host(most));
+  const std::unique_ptr<Stream> stream = device.make_stream();
+  stream->fill(here->base(), std::byte{1}, most);
+  stream->fill(there->base(), std::byte{2}, most);
   std::vector<base::CopyMeasurement> rows;
   const auto out = [&](size_t s) -> Status {
-    std::memcpy(there.data(), here.data(), static_cast<size_t>(kSizes[s]));
+    stream->copy(there->base(), here->base(), kSizes[s]);
     return {};
   };
   const auto back = [&](size_t s) -> Status {
-    std::memcpy(here.data(), there.data(), static_cast<size_t>(kSizes[s]));
+    stream->copy(here->base(), there->base(), kSizes[s]);
     return {};
   };
   DC_RETURN_IF_ERROR(add("device", "host", out, back, rows));
@@ -78,10 +82,10 @@ Result<std::vector<base::CopyMeasurement>> measure_copies(const std::string& off
   DC_ASSIGN_OR_RETURN(const std::unique_ptr<DiskSpace> disk,
                       DiskSpace::create(plan, 0, offload_dir));
   const auto write = [&](size_t s) {
-    return disk->write(disk->extent(static_cast<int32_t>(s)), here.data());
+    return disk->write(disk->extent(static_cast<int32_t>(s)), stream->resolve(here->base()));
   };
   const auto read = [&](size_t s) {
-    return disk->read(disk->extent(static_cast<int32_t>(s)), here.data());
+    return disk->read(disk->extent(static_cast<int32_t>(s)), stream->resolve(here->base()));
   };
   DC_RETURN_IF_ERROR(add("device", "disk", write, read, rows));
   return rows;

@@ -4,6 +4,7 @@
 
 #include "runtime/exec/executor.h"
 #include "runtime/exec/trace.h"
+#include "runtime/kernel/host_transfer.h"
 #include "runtime/measure/measure.h"
 #include "runtime/measure/samples.h"
 #include "runtime/measure/slowest.h"
@@ -73,9 +74,10 @@ double initial_value(const plan::Initializer& initializer, int64_t index) {
 
 void fill_state(const plan::Plan& plan, const Executor& executor) {
   for (const plan::StateEntry& entry : plan.state) {
-    const BoundTensor tensor = executor.tensor(entry.tensor);
+    const BoundTensor target = executor.tensor(entry.tensor);
     if (entry.source == plan::StateSource::Data) {
-      std::memcpy(tensor.data, entry.data.data(), entry.data.size());
+      executor.device().upload(static_cast<std::byte*>(target.data),
+                               std::as_bytes(std::span(entry.data)));
       continue;
     }
     if (entry.parameter < 0 && entry.buffer < 0) continue;  // starts as zeros
@@ -85,7 +87,11 @@ void fill_state(const plan::Plan& plan, const Executor& executor) {
                : (entry.parameter >= 0
                       ? plan.parameters[static_cast<size_t>(entry.parameter)].initializer
                       : plan.buffers[static_cast<size_t>(entry.buffer)].initializer);
-    for (int64_t i = 0; i < tensor.numel(); ++i) store(tensor, i, initial_value(initializer, i));
+    const HostCopy copy(executor.device(), target);
+    for (int64_t i = 0; i < target.numel(); ++i) {
+      store(copy.tensor(), i, initial_value(initializer, i));
+    }
+    copy.upload();
   }
 }
 
@@ -93,7 +99,8 @@ void fill_state(const plan::Plan& plan, const Executor& executor) {
 void fill_inputs(const plan::Plan& plan, const std::vector<plan::Input>& inputs,
                  const Executor& executor) {
   for (const plan::Input& input : inputs) {
-    const BoundTensor tensor = executor.tensor(input.tensor);
+    const HostCopy copy(executor.device(), executor.tensor(input.tensor));
+    const BoundTensor& tensor = copy.tensor();
     const double width = input.high > input.low ? input.high - input.low : 1;
     const auto choices = std::max<int64_t>(1, static_cast<int64_t>(width));
     for (int64_t i = 0; i < tensor.numel(); ++i) {
@@ -104,8 +111,10 @@ void fill_inputs(const plan::Plan& plan, const std::vector<plan::Input>& inputs,
         value = 1;
       store(tensor, i, value);
     }
+    copy.upload();
   }
-  auto* slots = static_cast<double*>(executor.tensor(plan.slots).data);
+  const HostCopy copy(executor.device(), executor.tensor(plan.slots));
+  auto* slots = copy.as<double>();
   slots[base::kSlotGradScale] = 1;
   slots[base::kSlotClipNorm] = 1;
   slots[base::kSlotStep] = 1;
@@ -117,6 +126,7 @@ void fill_inputs(const plan::Plan& plan, const std::vector<plan::Input>& inputs,
     group[base::kGroupBeta2] = 0.999;
     group[base::kGroupEps] = 1e-8;
   }
+  copy.upload();
 }
 
 Status first_failure(const Status& mine, Communicator& control) {

@@ -50,7 +50,8 @@ base::Result<CollectiveSweep> measure_collectives(Job& job, int64_t largest, int
 // makes it, unless that is empty: 4 KiB to 16 MiB in powers of four, on this rank alone. The file
 // system may keep so little in memory; a disk that must write more can be slower. Nothing is left
 // in the folder. CannotWrite (73): no file can be made there.
-base::Result<std::vector<base::CopyMeasurement>> measure_copies(const std::string& offload_dir);
+base::Result<std::vector<base::CopyMeasurement>> measure_copies(Device& device,
+                                                                const std::string& offload_dir);
 
 std::string cpu_name();  // "AMD EPYC ...", from the system
 

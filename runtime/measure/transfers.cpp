@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <fstream>
 #include <memory>
 #include <thread>
@@ -50,7 +49,7 @@ class Sweeper {
                                     base::kAlignment);
     DC_ASSIGN_OR_RETURN(sweeper->slab_, job.allocate(2 * sweeper->room_));
     DC_ASSIGN_OR_RETURN(sweeper->communicator_, job.open_communicator());
-    std::memset(sweeper->slab_.base, 0, static_cast<size_t>(2 * sweeper->room_));
+    job.device().make_stream()->fill(sweeper->slab_.base, std::byte{0}, 2 * sweeper->room_);
     return sweeper;
   }
 

@@ -20,13 +20,16 @@ Traffic operator-(const Traffic& a, const Traffic& b) {
           a.all_reduce - b.all_reduce, a.other - b.other};
 }
 
-std::vector<BoundTensor> bind(const plan::Variant& variant, const Executor& executor) {
-  std::vector<BoundTensor> inputs;
-  for (const plan::Input& input : variant.inputs) inputs.push_back(executor.tensor(input.tensor));
-  return inputs;
-}
-
 }  // namespace
+
+Evaluation::Copies::Copies(const plan::Plan& plan, const plan::Variant& variant,
+                           const Executor& executor)
+    : loss_sum(executor.device(), executor.tensor(plan.loss_sum)) {
+  for (const plan::Input& input : variant.inputs) {
+    inputs.emplace_back(executor.device(), executor.tensor(input.tensor));
+    to_fill.push_back(inputs.back().tensor());
+  }
+}
 
 Result<std::unique_ptr<Evaluation>> Evaluation::open(const plan::Plan& plan, int rank,
                                                      const TrainOptions& options) {
@@ -67,21 +70,24 @@ Status Evaluation::count(const TrainOptions& options) {
 
 // One micro-batch on each rank; those that have none left evaluate the first again, for their part
 // in collectives.
-Status Evaluation::run_round(int64_t micro_batch, Executor& executor, Communicator& control,
-                             EvaluationResult& result) {
+Status Evaluation::run_round(int64_t micro_batch, Copies& copies, Executor& executor,
+                             Communicator& control, EvaluationResult& result) {
   const int64_t own = micro_batch < micro_batches_ ? micro_batch : 0;
   Status read = data_->check(own);
-  if (read.ok()) read = data_->fill(own, 0, bind(variant_, executor));
+  if (read.ok()) read = data_->fill(own, 0, copies.to_fill);
   DC_ASSIGN_OR_RETURN(result.stopped, any_rank(control, !read.ok() || stop_requested()));
   if (result.stopped) {
     if (!read.ok()) read.add_context("in the data of --eval-data");
     result.problem = agree(control, std::move(read), "reading its evaluation data");
     return base::ok_status();
   }
-  *static_cast<double*>(executor.tensor(plan_.loss_sum).data) = 0;
+  for (const HostCopy& input : copies.inputs) input.upload();
+  *copies.loss_sum.as<double>() = 0;
+  copies.loss_sum.upload();
   for (const plan::ProgramRun& run : variant_.step) {
     for (int32_t i = 0; i < run.repeat; ++i) DC_RETURN_IF_ERROR(executor.run(run.program));
   }
+  copies.loss_sum.download();
   return base::ok_status();
 }
 
@@ -105,11 +111,12 @@ Result<EvaluationResult> Evaluation::run(Executor& executor, Communicator& contr
   const Traffic sent = executor.traffic();
   const Executor::CommunicationTime before = executor.communication_time();
   const int64_t world = control.size();
+  Copies copies(plan_, variant_, executor);
   std::vector<double> losses;
   for (int64_t first = 0; first < micro_batches_; first += world) {
-    DC_RETURN_IF_ERROR(run_round(first + control.rank().v, executor, control, result));
+    DC_RETURN_IF_ERROR(run_round(first + control.rank().v, copies, executor, control, result));
     if (result.stopped) return result;
-    losses.push_back(*static_cast<const double*>(executor.tensor(plan_.loss_sum).data));
+    losses.push_back(*copies.loss_sum.as<double>());
   }
   DC_ASSIGN_OR_RETURN(result.loss, mean(losses, control));
   result.samples = micro_batches_ * rows_;

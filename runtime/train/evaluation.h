@@ -7,6 +7,7 @@
 
 #include "runtime/comm/communicator.h"
 #include "runtime/exec/executor.h"
+#include "runtime/kernel/host_transfer.h"
 #include "runtime/train/data.h"
 #include "runtime/train/train.h"
 #include "src/base/status.h"
@@ -46,9 +47,16 @@ class Evaluation {
         variant_(*plan.variant(plan::Purpose::Evaluate)),
         every_(options.eval_every),
         data_(std::move(data)) {}
+  // The host's copies of the inputs and of the loss.
+  struct Copies {
+    Copies(const plan::Plan& plan, const plan::Variant& variant, const Executor& executor);
+    std::vector<HostCopy> inputs;
+    std::vector<BoundTensor> to_fill;  // the same, as the data source takes them
+    HostCopy loss_sum;
+  };
   base::Status count(const TrainOptions& options);
-  base::Status run_round(int64_t micro_batch, Executor& executor, Communicator& control,
-                         EvaluationResult& result);
+  base::Status run_round(int64_t micro_batch, Copies& copies, Executor& executor,
+                         Communicator& control, EvaluationResult& result);
   base::Result<double> mean(const std::vector<double>& mine, Communicator& control) const;
 
   const plan::Plan& plan_;

@@ -1,12 +1,20 @@
 #include "runtime/train/gradients.h"
 
-#include "runtime/checkpoint/state_parts.h"
-#include "runtime/plan/saved_state.h"
+#include <algorithm>
+
+#include "runtime/kernel/elements.h"
+#include "runtime/kernel/host_transfer.h"
 
 namespace dc::runtime {
 
 using base::Result;
 using base::Status;
+
+namespace {
+
+constexpr int64_t kChunkElements = 1 << 16;
+
+}  // namespace
 
 Result<std::unique_ptr<GradientDump>> GradientDump::create(const std::string& folder,
                                                            const plan::Plan& plan,
@@ -16,8 +24,8 @@ Result<std::unique_ptr<GradientDump>> GradientDump::create(const std::string& fo
   for (const plan::Parameter& parameter : plan.parameters) {
     if (parameter.gradient < 0) continue;
     FileTensor tensor{parameter.fqn, base::DType::F32, parameter.sizes};
-    entries.push_back(
-        {parameter.gradient, parameter.gradient_ready, tensor.numel(), parameter.shard, false});
+    entries.push_back({parameter.fqn, parameter.gradient, parameter.gradient_ready, tensor.numel(),
+                       parameter.shard, false});
     tensors.push_back(std::move(tensor));
   }
   DC_ASSIGN_OR_RETURN(auto file,
@@ -31,8 +39,7 @@ Result<std::unique_ptr<GradientDump>> GradientDump::create(const std::string& fo
 
 Status GradientDump::after_instruction(const Executor& executor, int32_t program, int32_t index) {
   if (program != program_) return base::ok_status();
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    Entry& entry = entries_[i];
+  for (Entry& entry : entries_) {
     if (entry.written || index < entry.ready) continue;
     entry.written = true;
     const BoundTensor gradient = executor.tensor(entry.tensor);
@@ -40,8 +47,25 @@ Status GradientDump::after_instruction(const Executor& executor, int32_t program
     // A whole gradient and a shard of the same size can only meet where one rank owns everything.
     const bool is_shard = entry.shard > 0 && gradient.numel() == entry.shard;
     if (range.count == 0) continue;
+    DC_RETURN_IF_ERROR(write(executor, entry, is_shard ? 0 : range.first, range));
+  }
+  return base::ok_status();
+}
+
+Status GradientDump::write(const Executor& executor, const Entry& entry, int64_t from,
+                           plan::ElementRange range) {
+  const BoundTensor gradient = executor.tensor(entry.tensor);
+  const int64_t bytes = base::byte_size(gradient.dtype);
+  std::vector<std::byte> chunk(static_cast<size_t>(std::min(range.count, kChunkElements) * bytes));
+  std::vector<float> rounded(static_cast<size_t>(std::min(range.count, kChunkElements)));
+  for (int64_t done = 0; done < range.count; done += kChunkElements) {
+    const int64_t count = std::min(kChunkElements, range.count - done);
+    download_elements(executor.device(), gradient, from + done, count, chunk.data());
+    convert(gradient.dtype, chunk.data(), base::DType::F32, base::DType::F32, rounded.data(),
+            count);
     DC_RETURN_IF_ERROR(
-        file_.write(i, range.first, range.count, gradient, is_shard ? 0 : range.first));
+        file_.write_bytes(entry.name, range.first + done,
+                          std::as_bytes(std::span(rounded.data(), static_cast<size_t>(count)))));
   }
   return base::ok_status();
 }

@@ -7,6 +7,7 @@
 
 #include "runtime/checkpoint/tensor_file.h"
 #include "runtime/exec/executor.h"
+#include "runtime/plan/saved_state.h"
 
 namespace dc::runtime {
 
@@ -23,12 +24,17 @@ class GradientDump {
 
  private:
   struct Entry {
+    std::string name;
     int32_t tensor = -1, ready = -1;
     int64_t elements = 0, shard = 0;
     bool written = false;
   };
   GradientDump(TensorFile file, int rank, int32_t program)
       : file_(std::move(file)), rank_(rank), program_(program) {}
+  // A range of a parameter's gradient, which begins at element `from` of this rank's tensor.
+  base::Status write(const Executor& executor, const Entry& entry, int64_t from,
+                     plan::ElementRange range);
+
   TensorFile file_;
   int rank_;
   int32_t program_;  // the one that holds the update

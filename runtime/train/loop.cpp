@@ -20,9 +20,9 @@ Status incomplete(const std::string& what) {
                 "the plan's " + what + " is missing or has the wrong shape; compile it again");
 }
 
-// The data of a contiguous tensor of at least `elements` elements.
-Result<void*> scalar_tensor(const plan::Plan& plan, const Executor& executor, int32_t id,
-                            DType dtype, int64_t elements, const std::string& what) {
+// A copy of a contiguous tensor of at least `elements` elements.
+Result<HostCopy> copy_of(const plan::Plan& plan, const Executor& executor, int32_t id, DType dtype,
+                         int64_t elements, const std::string& what) {
   if (id < 0 || static_cast<size_t>(id) >= plan.tensors.size()) return incomplete(what);
   const BoundTensor tensor = executor.tensor(id);
   const bool eight_bytes = base::byte_size(tensor.dtype) == base::byte_size(dtype);
@@ -30,62 +30,79 @@ Result<void*> scalar_tensor(const plan::Plan& plan, const Executor& executor, in
       !ElementWalk(tensor.sizes, tensor.strides).contiguous()) {
     return incomplete(what);
   }
-  return tensor.data;
+  return HostCopy(executor.device(), tensor);
 }
+
+constexpr int64_t kCell = sizeof(double);
 
 }  // namespace
 
 Loop::Loop(const plan::Plan& plan, Executor& executor, DataSource& data,
-           const RunSettings& settings, int rank)
-    : plan_(&plan), executor_(&executor), data_(&data), settings_(&settings), rank_(rank) {}
+           const RunSettings& settings, int rank, Copies copies)
+    : plan_(&plan),
+      executor_(&executor),
+      data_(&data),
+      settings_(&settings),
+      rank_(rank),
+      copies_(std::move(copies)) {}
 
 Result<Loop> Loop::create(const plan::Plan& plan, Executor& executor, DataSource& data,
                           const RunSettings& settings, int rank) {
-  Loop loop(plan, executor, data, settings, rank);
+  int64_t trainable = 0;
   for (const plan::Parameter& parameter : plan.parameters) {
-    loop.trainable_ = std::max<int64_t>(loop.trainable_, parameter.trainable_index + 1);
+    trainable = std::max<int64_t>(trainable, parameter.trainable_index + 1);
   }
-  loop.columns_ = loop.trainable_ + base::kTableExtra;
-  const auto bind = [&](int32_t id, int64_t elements, const char* what) {
-    return scalar_tensor(plan, executor, id, DType::F64, elements, what);
+  const int64_t columns = trainable + base::kTableExtra;
+  const auto copy = [&](int32_t id, int64_t elements, const char* what) {
+    return copy_of(plan, executor, id, DType::F64, elements, what);
   };
-  DC_ASSIGN_OR_RETURN(void* slots, bind(plan.slots, slot_count(plan.optimizer), "slots"));
-  DC_ASSIGN_OR_RETURN(void* scalars,
-                      bind(plan.scalars, base::kScalarFinite + loop.trainable_, "scalars"));
-  DC_ASSIGN_OR_RETURN(void* table, bind(plan.table, plan.world() * loop.columns_, "table"));
-  DC_ASSIGN_OR_RETURN(void* loss_sum, bind(plan.loss_sum, 1, "loss sum"));
-  loop.slots_ = static_cast<double*>(slots);
-  loop.scalars_ = static_cast<double*>(scalars);
-  loop.table_ = static_cast<double*>(table);
-  loop.loss_sum_ = static_cast<double*>(loss_sum);
+  DC_ASSIGN_OR_RETURN(HostCopy slots, copy(plan.slots, slot_count(plan.optimizer), "slots"));
+  DC_ASSIGN_OR_RETURN(HostCopy scalars,
+                      copy(plan.scalars, base::kScalarFinite + trainable, "scalars"));
+  DC_ASSIGN_OR_RETURN(HostCopy table, copy(plan.table, plan.world() * columns, "table"));
+  DC_ASSIGN_OR_RETURN(HostCopy loss_sum, copy(plan.loss_sum, 1, "loss sum"));
+  Loop loop(plan, executor, data, settings, rank,
+            {std::move(slots), std::move(scalars), std::move(table), std::move(loss_sum)});
+  loop.columns_ = columns;
+  loop.trainable_ = trainable;
   if (plan.rng >= 0) {
-    DC_ASSIGN_OR_RETURN(void* rng, scalar_tensor(plan, executor, plan.rng, DType::I64, 4, "rng"));
-    loop.rng_ = static_cast<uint64_t*>(rng);
+    DC_ASSIGN_OR_RETURN(HostCopy rng, copy_of(plan, executor, plan.rng, DType::I64, 4, "rng"));
+    loop.rng_ = std::move(rng);
   }
   for (const plan::Input& input : plan.inputs) {
     const bool scale = input.role == plan::InputRole::LossScale;
-    (scale ? loop.loss_scales_ : loop.inputs_).push_back(executor.tensor(input.tensor));
+    (scale ? loop.loss_scales_ : loop.inputs_)
+        .emplace_back(executor.device(), executor.tensor(input.tensor));
   }
+  for (const HostCopy& input : loop.inputs_) loop.to_fill_.push_back(input.tensor());
   return loop;
 }
 
 void Loop::write_scalars(int64_t step, bool stop) {
-  fill_slots(*settings_, step + 1, int64_t{plan_->world()} * plan_->accumulation, slots_);
-  *loss_sum_ = 0;
-  double* own = table_ + rank_ * columns_;
-  own[trainable_ + base::kTableStop] = stop || stop_requested() ? 1 : 0;
+  fill_slots(*settings_, step + 1, int64_t{plan_->world()} * plan_->accumulation,
+             copies_.slots.as<double>());
+  copies_.slots.upload();
+  *copies_.loss_sum.as<double>() = 0;
+  copies_.loss_sum.upload(0, kCell);
+  const int64_t cell = rank_ * columns_ + trainable_ + base::kTableStop;
+  copies_.table.as<double>()[cell] = stop || stop_requested() ? 1 : 0;
+  copies_.table.upload(cell * kCell, kCell);
 }
 
 Status Loop::run_micro_batch(int64_t step, int64_t micro_batch, int32_t program) {
-  DC_RETURN_IF_ERROR(data_->fill(step, micro_batch, inputs_));
+  DC_RETURN_IF_ERROR(data_->fill(step, micro_batch, to_fill_));
+  for (const HostCopy& input : inputs_) input.upload();
   if (rng_) {
-    rng_[base::kRngSeed] = settings_->optimizer.seed;
-    rng_[base::kRngStep] = static_cast<uint64_t>(step);
-    rng_[base::kRngMicroBatch] = static_cast<uint64_t>(micro_batch);
-    rng_[base::kRngRank] = static_cast<uint64_t>(rank_);
+    auto* rng = rng_->as<uint64_t>();
+    rng[base::kRngSeed] = settings_->optimizer.seed;
+    rng[base::kRngStep] = static_cast<uint64_t>(step);
+    rng[base::kRngMicroBatch] = static_cast<uint64_t>(micro_batch);
+    rng[base::kRngRank] = static_cast<uint64_t>(rank_);
+    rng_->upload();
   }
-  for (const BoundTensor& tensor : loss_scales_) {
-    store_real(tensor.dtype, tensor.data, settings_->loss_scale);
+  for (const HostCopy& scale : loss_scales_) {
+    store_real(scale.tensor().dtype, scale.tensor().data, settings_->loss_scale);
+    scale.upload();
   }
   return executor_->run(program);
 }
@@ -106,18 +123,23 @@ Status Loop::run(int64_t step, bool stop) {
   return base::ok_status();
 }
 
-StepResult Loop::result() const {
+StepResult Loop::result() {
+  copies_.scalars.download(0, base::kScalarFinite * kCell);
+  const auto* scalars = copies_.scalars.as<double>();
   StepResult result;
-  result.loss = scalars_[base::kScalarLoss];
-  result.norm = scalars_[base::kScalarNorm];
-  result.finite = scalars_[base::kScalarAllFinite] > 0;
-  result.stop_requests = static_cast<int>(scalars_[base::kScalarStop]);
+  result.loss = scalars[base::kScalarLoss];
+  result.norm = scalars[base::kScalarNorm];
+  result.finite = scalars[base::kScalarAllFinite] > 0;
+  result.stop_requests = static_cast<int>(scalars[base::kScalarStop]);
   return result;
 }
 
-const double* Loop::table_row(int64_t rank) const { return table_ + rank * columns_; }
+const double* Loop::table_row(int64_t rank) const {
+  return copies_.table.as<double>() + rank * columns_;
+}
 
-std::string Loop::culprit() const {
+std::string Loop::culprit() {
+  copies_.table.download();
   for (int64_t rank = 0; rank < plan_->world(); ++rank) {
     if (!std::isfinite(table_row(rank)[trainable_ + base::kTableLoss])) return "the loss";
   }
@@ -142,11 +164,14 @@ bool Loop::updated_in_part(const plan::Parameter& parameter) const {
   return one_may && plan_->updates_by_range;
 }
 
-std::vector<std::string> Loop::updated() const {
+std::vector<std::string> Loop::updated() {
+  copies_.scalars.download();
+  copies_.table.download();
+  const auto* scalars = copies_.scalars.as<double>();
   std::vector<std::string> names;
   for (const plan::Parameter& parameter : plan_->parameters) {
     if (parameter.trainable_index < 0) continue;
-    if (scalars_[base::kScalarFinite + parameter.trainable_index] > 0) {
+    if (scalars[base::kScalarFinite + parameter.trainable_index] > 0) {
       names.push_back(parameter.fqn);
     } else if (updated_in_part(parameter)) {
       names.push_back(parameter.fqn + " (in part)");

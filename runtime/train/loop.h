@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/exec/executor.h"
+#include "runtime/kernel/host_transfer.h"
 #include "runtime/train/data.h"
 #include "runtime/train/metrics.h"
 #include "runtime/train/schedule.h"
@@ -28,18 +30,22 @@ class Loop {
   // Runs step `step` (0 for the first): every program with its inputs.
   // `stop`: this rank asks all to stop after this step, as a signal would.
   base::Status run(int64_t step, bool stop = false);
-  StepResult result() const;
+  StepResult result();
 
   // After a step that was not finite: "loss", or the first parameter in signature order whose
   // gradient is not. Equal on all ranks.
-  std::string culprit() const;
+  std::string culprit();
   // The parameters that were updated all the same, with " (in part)" where some ranks updated their
   // ranges; empty when nothing was applied.
-  std::vector<std::string> updated() const;
+  std::vector<std::string> updated();
 
  private:
+  // The host's copies of the tensors that host and update talk through.
+  struct Copies {
+    HostCopy slots, scalars, table, loss_sum;
+  };
   Loop(const plan::Plan& plan, Executor& executor, DataSource& data, const RunSettings& settings,
-       int rank);
+       int rank, Copies copies);
   void write_scalars(int64_t step, bool stop);
   base::Status run_micro_batch(int64_t step, int64_t micro_batch, int32_t program);
   const double* table_row(int64_t rank) const;
@@ -50,10 +56,11 @@ class Loop {
   DataSource* data_;
   const RunSettings* settings_;
   int rank_;
-  std::vector<BoundTensor> inputs_;       // in the order of the data request
-  std::vector<BoundTensor> loss_scales_;  // at most one
-  double *slots_ = nullptr, *scalars_ = nullptr, *table_ = nullptr, *loss_sum_ = nullptr;
-  uint64_t* rng_ = nullptr;  // null when the plan draws nothing
+  std::vector<HostCopy> inputs_;       // in the order of the data request
+  std::vector<BoundTensor> to_fill_;   // the same, as the data source takes them
+  std::vector<HostCopy> loss_scales_;  // at most one
+  Copies copies_;
+  std::optional<HostCopy> rng_;  // nothing when the plan draws nothing
   int64_t columns_ = 0;      // of the table
   int64_t trainable_ = 0;
 };

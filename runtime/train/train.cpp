@@ -229,10 +229,10 @@ class Session {
 
   Status fill() {
     if (!resuming_) {
-      return fill_state(plan_, weights_, control_.rank().v, binder(), outside_.disk.get());
+      return fill_state(plan_, weights_, control_.rank().v, state_memory());
     }
     resumed_ = resuming_->path();
-    DC_RETURN_IF_ERROR(fill_constants(plan_, binder(), outside_.disk.get()));
+    DC_RETURN_IF_ERROR(fill_constants(plan_, state_memory()));
     return resuming_->restore(plan_, state_memory());
   }
 
@@ -374,7 +374,7 @@ class Session {
             after.all_reduce - before.all_reduce, after.other - before.other};
   }
 
-  Status not_finite(const Loop& loop, int64_t step) {
+  Status not_finite(Loop& loop, int64_t step) {
     const std::string what = loop.culprit();
     const std::vector<std::string> updated = loop.updated();
     const std::string number = std::to_string(step + 1);

@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <filesystem>
 
-#include "runtime/kernel/elements.h"
-#include "runtime/memory/outside_memory.h"
 #include "runtime/plan/saved_state.h"
 
 namespace dc::runtime {
@@ -18,144 +15,104 @@ using base::Status;
 
 constexpr int64_t kChunkElements = 1 << 16;
 
-// Logical elements [first, first + count) of the source into the same elements of `target`, which
-// may be strided.
-Status read_into(const ElementSource& source, int64_t first, int64_t count, base::DType through,
-                 const BoundTensor& target, int64_t target_first) {
-  const ElementWalk walk(target.sizes, target.strides);
-  const int64_t bytes = base::byte_size(target.dtype);
-  auto* data = static_cast<std::byte*>(target.data);
-  if (walk.contiguous()) {
-    return source.read(first, count, through, target.dtype, data + target_first * bytes);
-  }
-  std::vector<std::byte> chunk(static_cast<size_t>(std::min(count, kChunkElements) * bytes));
-  for (int64_t done = 0; done < count; done += kChunkElements) {
-    const int64_t part = std::min(kChunkElements, count - done);
-    DC_RETURN_IF_ERROR(source.read(first + done, part, through, target.dtype, chunk.data()));
-    for (int64_t i = 0; i < part; ++i) {
-      std::memcpy(data + walk.offset(target_first + done + i) * bytes, chunk.data() + i * bytes,
-                  static_cast<size_t>(bytes));
+int64_t numel(const std::vector<int64_t>& sizes) {
+  int64_t count = 1;
+  for (const int64_t size : sizes) count *= size;
+  return count;
+}
+
+// One state tensor, filled from the host a few hundred KiB at a time.
+class Filling {
+ public:
+  Filling(const plan::Plan& plan, const WeightSet& weights, int rank, const StateMemory& memory)
+      : plan_(plan), weights_(weights), rank_(rank), memory_(memory) {}
+
+  Status fill(const plan::StateEntry& entry) const {
+    switch (entry.source) {
+      case plan::StateSource::ParameterWhole:
+      case plan::StateSource::ParameterShard:
+        return fill_parameter(entry);
+      case plan::StateSource::Buffer: {
+        const auto buffer = static_cast<size_t>(entry.buffer);
+        return fill_range(*weights_.buffers[buffer], {0, numel(plan_.buffers[buffer].sizes)},
+                          plan_.buffers[buffer].dtype, entry.tensor);
+      }
+      case plan::StateSource::Data:
+        return fill_data(entry);
+      case plan::StateSource::Zeros:
+      case plan::StateSource::Runtime:
+        return base::ok_status();
     }
+    return base::ok_status();
   }
-  return base::ok_status();
-}
 
-Status fill_parameter(const plan::Parameter& parameter, const ElementSource& source, bool whole,
-                      int rank, const BoundTensor& target) {
-  int64_t elements = 1;
-  for (const int64_t size : parameter.sizes) elements *= size;
-  if (whole) return read_into(source, 0, elements, parameter.dtype, target, 0);
-  const plan::ElementRange range = plan::own_range(elements, parameter.shard, rank);
-  DC_RETURN_IF_ERROR(read_into(source, range.first, range.count, parameter.dtype, target, 0));
-  const int64_t bytes = base::byte_size(target.dtype);
-  std::memset(static_cast<std::byte*>(target.data) + range.count * bytes, 0,
-              static_cast<size_t>((target.numel() - range.count) * bytes));
-  return base::ok_status();
-}
+  Status fill_data(const plan::StateEntry& entry) const {
+    const plan::Tensor& tensor = plan_.tensors[static_cast<size_t>(entry.tensor)];
+    const int64_t count = numel(tensor.sizes);
+    if (static_cast<int64_t>(entry.data.size()) != count * base::byte_size(tensor.dtype)) {
+      return Status(
+          ErrorKind::BadInput, "DC6401",
+          "constant '" + entry.name + "' of the plan has the wrong size; compile it again");
+    }
+    return memory_.write(entry.tensor, 0, count,
+                         reinterpret_cast<const std::byte*>(entry.data.data()));
+  }
 
-// The same into contiguous state on disk, which is zero so far.
-Status read_to_disk(const ElementSource& source, plan::ElementRange range, base::DType through,
-                    const plan::Plan& plan, int32_t target, DiskSpace& disk) {
-  const base::DType dtype = plan.tensors[static_cast<size_t>(target)].dtype;
-  const int64_t bytes = base::byte_size(dtype);
-  std::vector<std::byte> chunk(static_cast<size_t>(kChunkElements * bytes));
-  for (int64_t done = 0; done < range.count; done += kChunkElements) {
-    const int64_t part = std::min(kChunkElements, range.count - done);
-    DC_RETURN_IF_ERROR(source.read(range.first + done, part, through, dtype, chunk.data()));
+ private:
+  // What lies behind the last element of a shard is zero.
+  Status fill_parameter(const plan::StateEntry& entry) const {
+    const auto index = static_cast<size_t>(entry.parameter);
+    const plan::Parameter& parameter = plan_.parameters[index];
+    const int64_t elements = numel(parameter.sizes);
+    const bool whole = entry.source == plan::StateSource::ParameterWhole;
+    const plan::ElementRange range =
+        whole ? plan::ElementRange{0, elements} : plan::own_range(elements, parameter.shard, rank_);
     DC_RETURN_IF_ERROR(
-        disk.write_part(target, done * bytes, {chunk.data(), static_cast<size_t>(part * bytes)}));
+        fill_range(*weights_.parameters[index], range, parameter.dtype, entry.tensor));
+    const plan::Tensor& target = plan_.tensors[static_cast<size_t>(entry.tensor)];
+    const int64_t tail = whole ? 0 : numel(target.sizes) - range.count;
+    if (tail <= 0) return base::ok_status();
+    const std::vector<std::byte> zeros(static_cast<size_t>(tail * base::byte_size(target.dtype)));
+    return memory_.write(entry.tensor, range.count, tail, zeros.data());
   }
-  return base::ok_status();
-}
 
-Status fill_data(const plan::StateEntry& entry, const BoundTensor& target) {
-  const ElementWalk walk(target.sizes, target.strides);
-  const int64_t bytes = base::byte_size(target.dtype);
-  if (static_cast<int64_t>(entry.data.size()) != walk.numel() * bytes) {
-    return Status(ErrorKind::BadInput, "DC6401",
-                  "constant '" + entry.name + "' of the plan has the wrong size; compile it again");
-  }
-  auto* data = static_cast<std::byte*>(target.data);
-  for (int64_t i = 0; i < walk.numel(); ++i) {
-    std::memcpy(data + walk.offset(i) * bytes, entry.data.data() + i * bytes,
-                static_cast<size_t>(bytes));
-  }
-  return base::ok_status();
-}
-
-Status fill_entry(const plan::Plan& plan, const plan::StateEntry& entry, const WeightSet& weights,
-                  int rank, const BoundTensor& target) {
-  const auto parameter = static_cast<size_t>(entry.parameter);
-  const auto buffer = static_cast<size_t>(entry.buffer);
-  switch (entry.source) {
-    case plan::StateSource::ParameterWhole:
-    case plan::StateSource::ParameterShard:
-      return fill_parameter(plan.parameters[parameter], *weights.parameters[parameter],
-                            entry.source == plan::StateSource::ParameterWhole, rank, target);
-    case plan::StateSource::Buffer:
-      return read_into(*weights.buffers[buffer], 0, target.numel(), plan.buffers[buffer].dtype,
-                       target, 0);
-    case plan::StateSource::Data:
-      return fill_data(entry, target);
-    case plan::StateSource::Zeros:
-    case plan::StateSource::Runtime:
-      return base::ok_status();
-  }
-  return base::ok_status();
-}
-
-Status fill_entry_on_disk(const plan::Plan& plan, const plan::StateEntry& entry,
-                          const WeightSet& weights, int rank, DiskSpace& disk) {
-  const auto numel = [](const std::vector<int64_t>& sizes) {
-    int64_t count = 1;
-    for (const int64_t size : sizes) count *= size;
-    return count;
-  };
-  switch (entry.source) {
-    case plan::StateSource::ParameterWhole:
-    case plan::StateSource::ParameterShard: {
-      const plan::Parameter& parameter = plan.parameters[static_cast<size_t>(entry.parameter)];
-      const bool whole = entry.source == plan::StateSource::ParameterWhole;
-      const int64_t elements = numel(parameter.sizes);
-      const plan::ElementRange range = whole ? plan::ElementRange{0, elements}
-                                             : plan::own_range(elements, parameter.shard, rank);
-      return read_to_disk(*weights.parameters[static_cast<size_t>(entry.parameter)], range,
-                          parameter.dtype, plan, entry.tensor, disk);
+  // Elements of the source into the first ones of `target`.
+  Status fill_range(const ElementSource& source, plan::ElementRange range, base::DType through,
+                    int32_t target) const {
+    const base::DType dtype = plan_.tensors[static_cast<size_t>(target)].dtype;
+    const int64_t most = std::min(range.count, kChunkElements);
+    std::vector<std::byte> chunk(static_cast<size_t>(most * base::byte_size(dtype)));
+    for (int64_t done = 0; done < range.count; done += kChunkElements) {
+      const int64_t part = std::min(kChunkElements, range.count - done);
+      DC_RETURN_IF_ERROR(source.read(range.first + done, part, through, dtype, chunk.data()));
+      DC_RETURN_IF_ERROR(memory_.write(target, done, part, chunk.data()));
     }
-    case plan::StateSource::Buffer: {
-      const plan::Buffer& buffer = plan.buffers[static_cast<size_t>(entry.buffer)];
-      return read_to_disk(*weights.buffers[static_cast<size_t>(entry.buffer)],
-                          {0, numel(buffer.sizes)}, buffer.dtype, plan, entry.tensor, disk);
-    }
-    case plan::StateSource::Data:
-      return disk.write_part(entry.tensor, 0, std::as_bytes(std::span(entry.data)));
-    case plan::StateSource::Zeros:
-    case plan::StateSource::Runtime:
-      return base::ok_status();
+    return base::ok_status();
   }
-  return base::ok_status();
-}
+
+  const plan::Plan& plan_;
+  const WeightSet& weights_;
+  int rank_;
+  const StateMemory& memory_;
+};
 
 }  // namespace
 
 Status fill_state(const plan::Plan& plan, const WeightSet& weights, int rank,
-                  const TensorBinder& bind, DiskSpace* disk) {
+                  const StateMemory& memory) {
+  const Filling filling(plan, weights, rank, memory);
   for (const plan::StateEntry& entry : plan.state) {
-    const bool on_disk = space_of(plan, entry.tensor) == plan::Space::Disk;
-    Status status = on_disk ? fill_entry_on_disk(plan, entry, weights, rank, *disk)
-                            : fill_entry(plan, entry, weights, rank, bind(entry.tensor));
+    Status status = filling.fill(entry);
     if (!status.ok()) return std::move(status).add_context("while filling '" + entry.name + "'");
   }
   return base::ok_status();
 }
 
-Status fill_constants(const plan::Plan& plan, const TensorBinder& bind, DiskSpace* disk) {
+Status fill_constants(const plan::Plan& plan, const StateMemory& memory) {
+  const WeightSet none;
+  const Filling filling(plan, none, 0, memory);
   for (const plan::StateEntry& entry : plan.state) {
-    if (entry.source != plan::StateSource::Data) continue;
-    const bool on_disk = space_of(plan, entry.tensor) == plan::Space::Disk;
-    DC_RETURN_IF_ERROR(on_disk
-                           ? disk->write_part(entry.tensor, 0, std::as_bytes(std::span(entry.data)))
-                           : fill_data(entry, bind(entry.tensor)));
+    if (entry.source == plan::StateSource::Data) DC_RETURN_IF_ERROR(filling.fill_data(entry));
   }
   return base::ok_status();
 }

@@ -52,12 +52,12 @@ base::Result<WeightSet> open_archive_weights(const std::string& path, const plan
 base::Result<WeightSet> open_tensor_weights(const std::string& path, const plan::Plan& plan,
                                             const WeightRequest& request);
 
-// Fills every state tensor that has a source; all memory is zero elsewhere, which is what the
-// others start with. `disk`: where the plan's state on disk lies, if there is any.
+// Fills every state tensor that has a source, and zeros behind a shard's last element; all memory is
+// zero elsewhere, which is what the others start with.
 base::Status fill_state(const plan::Plan& plan, const WeightSet& weights, int rank,
-                        const TensorBinder& bind, DiskSpace* disk = nullptr);
+                        const StateMemory& memory);
 
 // The state that is part of the plan alone.
-base::Status fill_constants(const plan::Plan& plan, const TensorBinder& bind, DiskSpace* disk);
+base::Status fill_constants(const plan::Plan& plan, const StateMemory& memory);
 
 }  // namespace dc::runtime

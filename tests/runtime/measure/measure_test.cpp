@@ -181,8 +181,8 @@ TEST(Measure, CollectivesOverSizes) {
 
 TEST(Measure, CopiesAndTheProcessorHaveNames) {
   const tests::TemporaryFolder folder;
-  EXPECT_EQ(measure_copies("")->size(), 2u * 7u);
-  const auto copies = measure_copies(folder / "");
+  EXPECT_EQ(measure_copies(cpu_device(), "")->size(), 2u * 7u);
+  const auto copies = measure_copies(cpu_device(), folder / "");
   ASSERT_TRUE(copies.ok()) << copies.status().to_string();
   ASSERT_EQ(copies->size(), 4u * 7u);  // 4 KiB to 16 MiB
   for (size_t i = 0; i < copies->size(); ++i) {
@@ -192,7 +192,7 @@ TEST(Measure, CopiesAndTheProcessorHaveNames) {
     EXPECT_EQ(i / 7 % 2 == 0 ? row.to : row.from, i < 14 ? "host" : "disk");
     EXPECT_EQ(row.bytes, int64_t{4096} << (2 * (i % 7)));
   }
-  EXPECT_EQ(measure_copies(folder / "none").status().code(), "DC6702");
+  EXPECT_EQ(measure_copies(cpu_device(), folder / "none").status().code(), "DC6702");
   EXPECT_FALSE(cpu_name().empty());
 }
 

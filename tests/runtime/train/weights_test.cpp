@@ -27,7 +27,8 @@ struct Memory {
 
 std::vector<float> filled(const TrainingPlan& hand, const WeightSet& weights, int rank) {
   Memory memory(hand.plan);
-  const base::Status status = fill_state(hand.plan, weights, rank, memory.binder());
+  const base::Status status =
+      fill_state(hand.plan, weights, rank, {hand.plan, cpu_device(), memory.binder(), nullptr});
   EXPECT_TRUE(status.ok()) << status.to_string();
   const auto* data = static_cast<const float*>(memory.binder()(hand.w).data);
   return {data, data + hand.shard};

@@ -1,0 +1,66 @@
+#include "runtime/kernel/host_transfer.h"
+
+#include "runtime/kernel/elements.h"
+
+namespace dc::runtime {
+namespace {
+
+// Bytes from the first to behind the last element.
+size_t extent_bytes(const BoundTensor& tensor) {
+  if (tensor.numel() == 0) return 0;
+  int64_t last = 0;
+  for (size_t dim = 0; dim < tensor.sizes.size(); ++dim) {
+    last += (tensor.sizes[dim] - 1) * tensor.strides[dim];
+  }
+  return static_cast<size_t>((last + 1) * base::byte_size(tensor.dtype));
+}
+
+}  // namespace
+
+void upload_elements(Device& device, const BoundTensor& tensor, int64_t first, int64_t count,
+                     const std::byte* from) {
+  const ElementWalk walk(tensor.sizes, tensor.strides);
+  const int64_t bytes = base::byte_size(tensor.dtype);
+  auto* data = static_cast<std::byte*>(tensor.data);
+  if (walk.contiguous()) {
+    device.upload(data + first * bytes, {from, static_cast<size_t>(count * bytes)});
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    device.upload(data + walk.offset(first + i) * bytes,
+                  {from + i * bytes, static_cast<size_t>(bytes)});
+  }
+}
+
+void download_elements(Device& device, const BoundTensor& tensor, int64_t first, int64_t count,
+                       std::byte* out) {
+  const ElementWalk walk(tensor.sizes, tensor.strides);
+  const int64_t bytes = base::byte_size(tensor.dtype);
+  const auto* data = static_cast<const std::byte*>(tensor.data);
+  if (walk.contiguous()) {
+    device.download({out, static_cast<size_t>(count * bytes)}, data + first * bytes);
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    device.download({out + i * bytes, static_cast<size_t>(bytes)},
+                    data + walk.offset(first + i) * bytes);
+  }
+}
+
+HostCopy::HostCopy(Device& device, const BoundTensor& tensor)
+    : device_(&device),
+      there_(static_cast<std::byte*>(tensor.data)),
+      bytes_(extent_bytes(tensor)),
+      host_(tensor) {
+  host_.data = bytes_.data();
+}
+
+void HostCopy::upload(int64_t first, int64_t bytes) const {
+  device_->upload(there_ + first, {bytes_.data() + first, static_cast<size_t>(bytes)});
+}
+
+void HostCopy::download(int64_t first, int64_t bytes) {
+  device_->download({bytes_.data() + first, static_cast<size_t>(bytes)}, there_ + first);
+}
+
+}  // namespace dc::runtime

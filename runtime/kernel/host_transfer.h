@@ -1,0 +1,46 @@
+// Elements between the host and tensors on a device, in row-major order, whatever their strides.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "runtime/device/device.h"
+#include "runtime/kernel/kernel.h"
+
+namespace dc::runtime {
+
+// Elements [first, first + count), side by side at `from` or `out`, in the tensor's dtype. While no
+// stream uses them.
+void upload_elements(Device& device, const BoundTensor& tensor, int64_t first, int64_t count,
+                     const std::byte* from);
+void download_elements(Device& device, const BoundTensor& tensor, int64_t first, int64_t count,
+                       std::byte* out);
+
+// The host's own copy of a tensor, with its shape and strides. Sizes and strides must outlive it.
+class HostCopy {
+ public:
+  HostCopy(Device& device, const BoundTensor& tensor);  // zeros; nothing moves yet
+  HostCopy(HostCopy&&) = default;
+  HostCopy& operator=(HostCopy&&) = default;
+
+  const BoundTensor& tensor() const { return host_; }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(host_.data);
+  }
+  void upload() const { upload(0, bytes()); }
+  void download() { download(0, bytes()); }
+  // A range of its bytes.
+  void upload(int64_t first, int64_t bytes) const;
+  void download(int64_t first, int64_t bytes);
+  int64_t bytes() const { return static_cast<int64_t>(bytes_.size()); }
+
+ private:
+  Device* device_;
+  std::byte* there_;
+  std::vector<std::byte> bytes_;
+  BoundTensor host_;
+};
+
+}  // namespace dc::runtime
