@@ -12,7 +12,6 @@ namespace {
 using base::Result;
 using base::Status;
 
-
 std::span<const uint8_t> as_bytes(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }

@@ -85,6 +85,21 @@ std::string_view name(Operation operation) {
   return "an unknown operation";
 }
 
+std::span<const CollectiveBuffer> ResolvedBuffers::operator()(
+    std::span<const CollectiveBuffer> buffers, const Stream& stream) {
+  const bool moves = std::any_of(buffers.begin(), buffers.end(), [&](const CollectiveBuffer& b) {
+    return stream.resolve(b.input.data) != b.input.data ||
+           stream.resolve(b.output.data) != b.output.data;
+  });
+  if (!moves) return buffers;
+  moved_.assign(buffers.begin(), buffers.end());
+  for (CollectiveBuffer& b : moved_) {
+    b.input.data = stream.resolve(b.input.data);
+    b.output.data = stream.resolve(b.output.data);
+  }
+  return moved_;
+}
+
 base::Status check_buffers(Operation operation, std::span<const CollectiveBuffer> buffers, int rank,
                            int size) {
   for (size_t i = 0; i < buffers.size(); ++i) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "runtime/comm/communicator.h"
 #include "src/base/status.h"
@@ -36,6 +37,25 @@ inline int64_t owned_elements(const CollectiveBuffer& buffer, int rank) {
 inline std::byte* element(void* data, int64_t index, int64_t bytes) {
   return static_cast<std::byte*>(data) + index * bytes;
 }
+
+// Zeros behind the last element of a reduce_scatter's output.
+inline void zero_tail(const CollectiveBuffer& b, int rank, Stream& stream) {
+  const int64_t owned = owned_elements(b, rank);
+  if (owned < b.shard) {
+    stream.fill(element(b.output.data, owned, 4), std::byte{0}, (b.shard - owned) * 4);
+  }
+}
+
+// Buffers where the host's cores find them while a collective of the stream runs. Where that is
+// where they are, they are returned as they came and nothing is allocated.
+class ResolvedBuffers {
+ public:
+  std::span<const CollectiveBuffer> operator()(std::span<const CollectiveBuffer> buffers,
+                                               const Stream& stream);
+
+ private:
+  std::vector<CollectiveBuffer> moved_;
+};
 
 // Internal (our bug) when the buffers cannot be right: sizes, dtypes, overlaps that would let a
 // rank overwrite what a peer reads.

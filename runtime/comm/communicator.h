@@ -1,6 +1,7 @@
-// Communicator: one group of ranks and its collectives. Calls block the calling thread until the
-// result is complete *and* no peer still reads this rank's buffers; the executor runs them on a
-// communication stream. Every backend sums contributions in rank order unless it says it is exempt.
+// Communicator: one group of ranks and its collectives, which are issued to a stream. A collective
+// is done, for that stream, when the result is complete *and* no peer still reads this rank's
+// buffers; on devices whose work the host's cores do, the call returns then. Every backend sums
+// contributions in rank order unless it says it is exempt.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +9,16 @@
 #include <span>
 #include <string_view>
 
+#include "runtime/device/stream.h"
 #include "src/base/dtype.h"
 #include "src/base/status.h"
 #include "src/base/units.h"
 
 namespace dc::runtime {
 
-// Memory that collectives may touch: the rank's slab. Peers' slabs have the same layout, so a
-// peer's copy of a buffer is at the same offset, plus (peer - me) * rank_stride bytes.
+// Memory that collectives may touch: the rank's slab, at its address on the device. Peers' slabs
+// have the same layout, so a peer's copy of a buffer is at the same offset, plus (peer - me) *
+// rank_stride bytes.
 struct Ref {
   void* data = nullptr;
   int64_t rank_stride = 0;  // bytes
@@ -44,13 +47,14 @@ class Communicator {
 
   // output[r * shard ...] = rank r's input, for every rank r (the valid elements; what lies past
   // `elements` in the output is unspecified). The input may be this rank's range of the output.
-  virtual base::Status all_gather(std::span<const CollectiveBuffer> buffers) = 0;
+  virtual base::Status all_gather(std::span<const CollectiveBuffer> buffers, Stream& stream) = 0;
   // output (f32, shard elements, tail zero) = sum over ranks of this rank's range of their inputs.
-  virtual base::Status reduce_scatter(std::span<const CollectiveBuffer> buffers) = 0;
+  virtual base::Status reduce_scatter(std::span<const CollectiveBuffer> buffers,
+                                      Stream& stream) = 0;
   // output (f32, whole) = reduce_scatter followed by all_gather; may be in place when dtype is f32.
-  virtual base::Status all_reduce(std::span<const CollectiveBuffer> buffers) = 0;
-  // data of `root` to everyone, and all ranks' data to everyone, for small control messages; memory
-  // anywhere (not only in the slab).
+  virtual base::Status all_reduce(std::span<const CollectiveBuffer> buffers, Stream& stream) = 0;
+  // Between the host threads: data of `root` to everyone, and all ranks' data to everyone, for
+  // small control messages in the host's memory. They return when they are done.
   virtual base::Status broadcast(void* data, int64_t bytes, base::Rank root) = 0;
   virtual base::Status exchange(const void* mine, int64_t bytes,
                                 void* all) = 0;  // all: size() * bytes, in rank order

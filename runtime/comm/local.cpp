@@ -80,8 +80,8 @@ base::Status LocalCommunicator::enter(Operation operation,
 
 // Copies every peer's range. The ranks start at different peers so that they do not all read the
 // same memory at once.
-void LocalCommunicator::gather(const CollectiveBuffer& buffer, const Ref& from,
-                               base::DType dtype) const {
+void LocalCommunicator::gather(const CollectiveBuffer& buffer, const Ref& from, base::DType dtype,
+                               Stream& stream) const {
   const int64_t bytes = base::byte_size(dtype);
   for (int step = 1; step <= size(); ++step) {
     const int peer = (shared_->rank + step) % size();
@@ -89,33 +89,34 @@ void LocalCommunicator::gather(const CollectiveBuffer& buffer, const Ref& from,
     std::byte* target = element(buffer.output.data, peer * buffer.shard, bytes);
     const std::byte* source = at_peer(from, peer);
     if (owned == 0 || target == source) continue;
-    std::memcpy(target, source, static_cast<size_t>(owned * bytes));
+    std::memcpy(stream.resolve(target), stream.resolve(source), static_cast<size_t>(owned * bytes));
   }
 }
 
-base::Status LocalCommunicator::all_gather(std::span<const CollectiveBuffer> buffers) {
+base::Status LocalCommunicator::all_gather(std::span<const CollectiveBuffer> buffers,
+                                           Stream& stream) {
   uint64_t fingerprint = 0;
   DC_RETURN_IF_ERROR(enter(Operation::AllGather, buffers, &fingerprint));
-  for (const CollectiveBuffer& b : buffers) gather(b, b.input, b.dtype);
+  for (const CollectiveBuffer& b : buffers) gather(b, b.input, b.dtype, stream);
   traffic_.add(Operation::AllGather, buffers, shared_->rank, size());
   return barrier_.wait(fingerprint);
 }
 
-void LocalCommunicator::reduce(const CollectiveBuffer& b, float* output) {
+void LocalCommunicator::reduce(const CollectiveBuffer& b, float* output, Stream& stream) {
   const int64_t start = shared_->rank * b.shard * base::byte_size(b.dtype);
   for (int peer = 0; peer < size(); ++peer)
-    inputs_[static_cast<size_t>(peer)] = at_peer(b.input, peer) + start;
-  sum_in_rank_order(inputs_, b.dtype, owned_elements(b, shared_->rank), output);
+    inputs_[static_cast<size_t>(peer)] = stream.resolve(at_peer(b.input, peer) + start);
+  sum_in_rank_order(inputs_, b.dtype, owned_elements(b, shared_->rank), stream.resolve(output));
 }
 
-base::Status LocalCommunicator::reduce_scatter(std::span<const CollectiveBuffer> buffers) {
+base::Status LocalCommunicator::reduce_scatter(std::span<const CollectiveBuffer> buffers,
+                                               Stream& stream) {
   uint64_t fingerprint = 0;
   DC_RETURN_IF_ERROR(enter(Operation::ReduceScatter, buffers, &fingerprint));
   for (const CollectiveBuffer& b : buffers) {
     auto* output = static_cast<float*>(b.output.data);
-    if (b.elements > 0) reduce(b, output);
-    const int64_t owned = owned_elements(b, shared_->rank);
-    if (owned < b.shard) std::memset(output + owned, 0, static_cast<size_t>(b.shard - owned) * 4);
+    if (b.elements > 0) reduce(b, output, stream);
+    zero_tail(b, shared_->rank, stream);
   }
   traffic_.add(Operation::ReduceScatter, buffers, shared_->rank, size());
   return barrier_.wait(fingerprint);
@@ -124,19 +125,20 @@ base::Status LocalCommunicator::reduce_scatter(std::span<const CollectiveBuffer>
 // In place is safe: only rank r reads range r of anybody's input, so a rank may write its own range
 // of the output as soon as it has summed it; the other ranges are written after the middle barrier,
 // when every rank has read its range everywhere.
-base::Status LocalCommunicator::all_reduce(std::span<const CollectiveBuffer> buffers) {
+base::Status LocalCommunicator::all_reduce(std::span<const CollectiveBuffer> buffers,
+                                           Stream& stream) {
   uint64_t fingerprint = 0;
   DC_RETURN_IF_ERROR(enter(Operation::AllReduce, buffers, &fingerprint));
   for (const CollectiveBuffer& b : buffers) {
     if (owned_elements(b, shared_->rank) > 0)
-      reduce(b, static_cast<float*>(b.output.data) + shared_->rank * b.shard);
+      reduce(b, static_cast<float*>(b.output.data) + shared_->rank * b.shard, stream);
   }
   DC_RETURN_IF_ERROR(barrier_.wait(fingerprint));
   for (const CollectiveBuffer& b : buffers) {
     if (b.elements == 0) continue;
     const Ref sums{element(b.output.data, shared_->rank * b.shard, 4),
                    b.output.rank_stride + b.shard * 4};
-    gather(b, sums, base::DType::F32);
+    gather(b, sums, base::DType::F32, stream);
   }
   traffic_.add(Operation::AllReduce, buffers, shared_->rank, size());
   return barrier_.wait(fingerprint);

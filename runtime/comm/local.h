@@ -49,9 +49,9 @@ class LocalCommunicator final : public Communicator {
   base::Rank rank() const override { return {shared_->rank}; }
   int size() const override { return shared_->page.world(); }
   bool sums_in_rank_order() const override { return true; }
-  base::Status all_gather(std::span<const CollectiveBuffer> buffers) override;
-  base::Status reduce_scatter(std::span<const CollectiveBuffer> buffers) override;
-  base::Status all_reduce(std::span<const CollectiveBuffer> buffers) override;
+  base::Status all_gather(std::span<const CollectiveBuffer> buffers, Stream& stream) override;
+  base::Status reduce_scatter(std::span<const CollectiveBuffer> buffers, Stream& stream) override;
+  base::Status all_reduce(std::span<const CollectiveBuffer> buffers, Stream& stream) override;
   base::Status broadcast(void* data, int64_t bytes, base::Rank root) override;
   base::Status exchange(const void* mine, int64_t bytes, void* all) override;
   base::Status barrier() override { return meet(Operation::Barrier); }
@@ -70,8 +70,9 @@ class LocalCommunicator final : public Communicator {
   base::Status check_in_slab(Operation operation, const Ref& ref, const CollectiveBuffer& buffer,
                              bool whole, base::DType dtype) const;
   std::byte* at_peer(const Ref& ref, int peer) const;
-  void gather(const CollectiveBuffer& buffer, const Ref& from, base::DType dtype) const;
-  void reduce(const CollectiveBuffer& buffer, float* output);
+  void gather(const CollectiveBuffer& buffer, const Ref& from, base::DType dtype,
+              Stream& stream) const;
+  void reduce(const CollectiveBuffer& buffer, float* output, Stream& stream);
 
   std::shared_ptr<LocalRank> shared_;
   Barrier barrier_;

@@ -163,9 +163,9 @@ class MpiCommunicator final : public Communicator {
   int size() const override { return size_; }
   bool sums_in_rank_order() const override { return true; }
 
-  Status all_gather(std::span<const CollectiveBuffer> buffers) override {
+  Status all_gather(std::span<const CollectiveBuffer> buffers, Stream& stream) override {
     DC_RETURN_IF_ERROR(enter(Operation::AllGather, buffers));
-    for (const CollectiveBuffer& b : buffers) {
+    for (const CollectiveBuffer& b : resolved_(buffers, stream)) {
       const int64_t wire = base::byte_size(b.dtype);
       DC_RETURN_IF_ERROR(gather(Operation::AllGather, b, b.input.data, wire));
     }
@@ -173,24 +173,20 @@ class MpiCommunicator final : public Communicator {
     return finish(sends_.wait(Operation::AllGather, aborted_));
   }
 
-  Status reduce_scatter(std::span<const CollectiveBuffer> buffers) override {
+  Status reduce_scatter(std::span<const CollectiveBuffer> buffers, Stream& stream) override {
     DC_RETURN_IF_ERROR(enter(Operation::ReduceScatter, buffers));
-    DC_RETURN_IF_ERROR(reduce(Operation::ReduceScatter, buffers));
-    for (const CollectiveBuffer& b : buffers) {
-      const int64_t owned = owned_elements(b, rank_);
-      if (owned < b.shard)
-        std::memset(static_cast<float*>(b.output.data) + owned, 0,
-                    static_cast<size_t>(b.shard - owned) * 4);
-    }
+    DC_RETURN_IF_ERROR(reduce(Operation::ReduceScatter, resolved_(buffers, stream)));
+    for (const CollectiveBuffer& b : buffers) zero_tail(b, rank_, stream);
     traffic_.add(Operation::ReduceScatter, buffers, rank_, size_);
     return base::ok_status();
   }
 
   // In place is safe: the sends of the input are complete before its other ranges are overwritten.
-  Status all_reduce(std::span<const CollectiveBuffer> buffers) override {
+  Status all_reduce(std::span<const CollectiveBuffer> buffers, Stream& stream) override {
     DC_RETURN_IF_ERROR(enter(Operation::AllReduce, buffers));
-    DC_RETURN_IF_ERROR(reduce(Operation::AllReduce, buffers));
-    for (const CollectiveBuffer& b : buffers) {
+    const auto resolved = resolved_(buffers, stream);
+    DC_RETURN_IF_ERROR(reduce(Operation::AllReduce, resolved));
+    for (const CollectiveBuffer& b : resolved) {
       DC_RETURN_IF_ERROR(
           gather(Operation::AllReduce, b, element(b.output.data, rank_ * b.shard, 4), 4));
     }
@@ -354,6 +350,7 @@ class MpiCommunicator final : public Communicator {
   Transfers sends_, receives_[2];
   std::unique_ptr<std::byte[]> staging_;
   std::vector<const void*> inputs_;
+  ResolvedBuffers resolved_;
   TrafficCounter traffic_;
   Status failure_;
   std::atomic<bool> aborted_{false};

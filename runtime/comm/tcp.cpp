@@ -3,7 +3,6 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#include <cstring>
 #include <string>
 
 #include "runtime/comm/tcp_exchange.h"
@@ -36,21 +35,16 @@ class TcpCommunicator final : public Communicator {
   int size() const override { return shared_->peers->world(); }
   bool sums_in_rank_order() const override { return true; }
 
-  Status all_gather(std::span<const CollectiveBuffer> buffers) override {
-    return collective(Operation::AllGather, buffers);
+  Status all_gather(std::span<const CollectiveBuffer> buffers, Stream& stream) override {
+    return collective(Operation::AllGather, buffers, stream);
   }
-  Status reduce_scatter(std::span<const CollectiveBuffer> buffers) override {
-    DC_RETURN_IF_ERROR(collective(Operation::ReduceScatter, buffers));
-    for (const CollectiveBuffer& b : buffers) {
-      const int64_t owned = owned_elements(b, rank().v);
-      if (owned < b.shard)
-        std::memset(static_cast<float*>(b.output.data) + owned, 0,
-                    static_cast<size_t>(b.shard - owned) * 4);
-    }
+  Status reduce_scatter(std::span<const CollectiveBuffer> buffers, Stream& stream) override {
+    DC_RETURN_IF_ERROR(collective(Operation::ReduceScatter, buffers, stream));
+    for (const CollectiveBuffer& b : buffers) zero_tail(b, rank().v, stream);
     return base::ok_status();
   }
-  Status all_reduce(std::span<const CollectiveBuffer> buffers) override {
-    return collective(Operation::AllReduce, buffers);
+  Status all_reduce(std::span<const CollectiveBuffer> buffers, Stream& stream) override {
+    return collective(Operation::AllReduce, buffers, stream);
   }
   Status broadcast(void* data, int64_t bytes, base::Rank root) override {
     if (root.v < 0 || root.v >= size())
@@ -70,9 +64,11 @@ class TcpCommunicator final : public Communicator {
   Traffic traffic() const override { return traffic_.snapshot(); }
 
  private:
-  Status collective(Operation operation, std::span<const CollectiveBuffer> buffers) {
+  Status collective(Operation operation, std::span<const CollectiveBuffer> buffers,
+                    const Stream& stream) {
     DC_RETURN_IF_ERROR(check_buffers(operation, buffers, rank().v, size()));
-    DC_RETURN_IF_ERROR(run(operation, buffers, 0, fingerprint(operation, buffers)));
+    DC_RETURN_IF_ERROR(
+        run(operation, resolved_(buffers, stream), 0, fingerprint(operation, buffers)));
     traffic_.add(operation, buffers, rank().v, size());
     return base::ok_status();
   }
@@ -95,6 +91,7 @@ class TcpCommunicator final : public Communicator {
 
   std::shared_ptr<TcpRank> shared_;
   std::unique_ptr<Exchange> exchange_;
+  ResolvedBuffers resolved_;
   TrafficCounter traffic_;
   Status failure_;  // a broken communicator stays broken
 };

@@ -9,14 +9,15 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/device/stream.h"
 #include "runtime/plan/plan.h"
 #include "src/base/status.h"
 
 namespace dc::runtime {
 
-// A tensor bound to memory.
+// A tensor bound to memory of a device or of the host.
 struct BoundTensor {
-  void* data = nullptr;  // of element 0
+  void* data = nullptr;  // address of element 0
   base::DType dtype = base::DType::F32;
   std::span<const int64_t> sizes, strides;  // elements
   int64_t numel() const;
@@ -42,9 +43,10 @@ class AddressMap {
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  // Runs once on the calling thread. No allocation by native kernels, no logging. A failure is
-  // fatal for the run.
-  virtual base::Status launch() = 0;
+  // Issues its work to the stream; always to the same one. Kernels that run on the host's cores do
+  // it at once on the calling thread, and resolve their addresses by the stream. No allocation by
+  // native kernels, no logging. A failure is fatal for the run.
+  virtual base::Status launch(Stream& stream) = 0;
 };
 
 // Scratch that kernels need on this CPU beyond what the plan has.

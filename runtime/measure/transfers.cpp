@@ -29,7 +29,7 @@ int repeats_of(int64_t bytes) {
 
 struct Sweep {
   const char* kind;
-  Status (Communicator::*run)(std::span<const CollectiveBuffer>);
+  Status (Communicator::*run)(std::span<const CollectiveBuffer>, Stream&);
 };
 constexpr Sweep kSweeps[] = {{"all_gather", &Communicator::all_gather},
                              {"all_reduce", &Communicator::all_reduce},
@@ -49,7 +49,7 @@ class Sweeper {
                                     base::kAlignment);
     DC_ASSIGN_OR_RETURN(sweeper->slab_, job.allocate(2 * sweeper->room_));
     DC_ASSIGN_OR_RETURN(sweeper->communicator_, job.open_communicator());
-    job.device().make_stream()->fill(sweeper->slab_.base, std::byte{0}, 2 * sweeper->room_);
+    sweeper->stream_->fill(sweeper->slab_.base, std::byte{0}, 2 * sweeper->room_);
     return sweeper;
   }
 
@@ -75,7 +75,7 @@ class Sweeper {
     for (int i = 0; i < kWarmup + repeats; ++i) {
       DC_RETURN_IF_ERROR(communicator_->barrier());
       const int64_t before = TraceRecorder::now();
-      DC_RETURN_IF_ERROR((*communicator_.*sweep.run)({&buffer, 1}));
+      DC_RETURN_IF_ERROR((*communicator_.*sweep.run)({&buffer, 1}, *stream_));
       if (i >= kWarmup) samples.push_back(TraceRecorder::now() - before);
     }
     return slowest(summarize(samples));
@@ -88,7 +88,7 @@ class Sweeper {
     DC_RETURN_IF_ERROR(communicator_->barrier());
     const int64_t before = TraceRecorder::now(), products = busy.products();
     for (int64_t i = 0; i < repeats; ++i)
-      DC_RETURN_IF_ERROR((*communicator_.*sweep.run)({&buffer, 1}));
+      DC_RETURN_IF_ERROR((*communicator_.*sweep.run)({&buffer, 1}, *stream_));
     const int64_t beside = TraceRecorder::now() - before;
     const double alone = product * static_cast<double>(busy.products() - products);
     const base::Timing mine{slowdown_permille(beside, static_cast<int64_t>(alone)), 0, 0, 0};
@@ -102,7 +102,7 @@ class Sweeper {
   }
 
  private:
-  explicit Sweeper(Job& job) : job_(job) {}
+  explicit Sweeper(Job& job) : job_(job), stream_(job.device().make_stream()) {}
 
   Result<base::Timing> slowest(const base::Timing& mine) {
     std::vector<base::Timing> timing{mine};
@@ -114,6 +114,7 @@ class Sweeper {
   std::vector<int64_t> sizes_;
   int64_t room_ = 0;  // of one buffer
   Slab slab_;
+  std::unique_ptr<Stream> stream_;
   std::unique_ptr<Communicator> communicator_;
 };
 

@@ -61,7 +61,7 @@ class Loop {
   std::vector<HostCopy> loss_scales_;  // at most one
   Copies copies_;
   std::optional<HostCopy> rng_;  // nothing when the plan draws nothing
-  int64_t columns_ = 0;      // of the table
+  int64_t columns_ = 0;          // of the table
   int64_t trainable_ = 0;
 };
 

@@ -52,8 +52,8 @@ base::Result<WeightSet> open_archive_weights(const std::string& path, const plan
 base::Result<WeightSet> open_tensor_weights(const std::string& path, const plan::Plan& plan,
                                             const WeightRequest& request);
 
-// Fills every state tensor that has a source, and zeros behind a shard's last element; all memory is
-// zero elsewhere, which is what the others start with.
+// Fills every state tensor that has a source, and zeros behind a shard's last element; all memory
+// is zero elsewhere, which is what the others start with.
 base::Status fill_state(const plan::Plan& plan, const WeightSet& weights, int rank,
                         const StateMemory& memory);
 

@@ -200,6 +200,29 @@ c10::ScalarType scalar_type(base::DType dtype) {
   return c10::ScalarType::Undefined;
 }
 
+namespace {
+
+void resolve(const at::Tensor& tensor, const Stream& stream) {
+  if (!tensor.defined()) return;
+  c10::Storage storage = tensor.storage();
+  void* there = storage.mutable_data();
+  void* here = stream.resolve(there);
+  if (here == there) return;
+  storage.set_data_ptr_noswap(c10::DataPtr(here, c10::Device(c10::DeviceType::CPU)));
+}
+
+}  // namespace
+
+void resolve(torch::jit::Stack& stack, const Stream& stream) {
+  for (const IValue& value : stack) {
+    if (value.isTensor()) resolve(value.toTensor(), stream);
+    if (!value.isList()) continue;
+    for (const IValue& element : value.toListRef()) {
+      if (element.isTensor()) resolve(element.toTensor(), stream);
+    }
+  }
+}
+
 base::Result<torch::jit::Stack> build_stack(const c10::FunctionSchema& schema,
                                             const plan::Instruction& instruction,
                                             const TensorSource& tensors) {

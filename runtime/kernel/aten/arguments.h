@@ -22,4 +22,7 @@ base::Result<torch::jit::Stack> build_stack(const c10::FunctionSchema& schema,
                                             const plan::Instruction& instruction,
                                             const TensorSource& tensors);
 
+// Points the stack's tensors to where the host's cores find their bytes.
+void resolve(torch::jit::Stack& stack, const Stream& stream);
+
 }  // namespace dc::runtime::aten

@@ -38,7 +38,10 @@ std::string text(const std::vector<int64_t>& values) {
 class Shared {
  public:
   ~Shared() {
-    for (const std::byte* base : bases_) remove_planned_range(base);
+    for (const Arena& arena : arenas_) {
+      remove_planned_range(arena.base);
+      if (arena.resolved != arena.base) remove_planned_range(arena.resolved);
+    }
   }
 
   // Declares the arena around a slice, once.
@@ -46,8 +49,8 @@ class Shared {
     const plan::Plan& plan = addresses.plan();
     const std::byte* base = addresses.slice(slice) - plan.slices[slice].offset;
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (const std::byte* known : bases_) {
-      if (known == base) return true;
+    for (const Arena& known : arenas_) {
+      if (known.base == base) return true;
     }
     const size_t device = static_cast<size_t>(plan::Space::Device);
     int64_t bytes = device < plan.arena_bytes.size() ? plan.arena_bytes[device] : 0;
@@ -55,7 +58,19 @@ class Shared {
       if (entry.space == plan::Space::Device) bytes = std::max(bytes, entry.offset + entry.bytes);
     }
     if (!add_planned_range(base, bytes)) return false;
-    bases_.push_back(base);
+    arenas_.push_back({base, base, bytes});
+    return true;
+  }
+
+  // Declares the arenas where the stream's kernels find them, too.
+  bool resolve_arenas(const Stream& stream) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (Arena& arena : arenas_) {
+      const std::byte* resolved = stream.resolve(arena.base);
+      if (resolved == arena.resolved) continue;
+      if (!add_planned_range(resolved, arena.bytes)) return false;
+      arena.resolved = resolved;
+    }
     return true;
   }
 
@@ -63,8 +78,12 @@ class Shared {
   ExtraScratch extra;
 
  private:
+  struct Arena {
+    const std::byte *base, *resolved;
+    int64_t bytes;
+  };
   std::mutex mutex_;
-  std::vector<const std::byte*> bases_;
+  std::vector<Arena> arenas_;
 };
 
 // Recordings of the whole process: ranks that are threads share them.
@@ -117,7 +136,8 @@ class AtenKernel final : public Kernel {
   void set_outputs(std::vector<Wanted> outputs) { outputs_ = std::move(outputs); }
   ReplaySession& session() { return session_; }
 
-  base::Status launch() override {
+  base::Status launch(Stream& stream) override {
+    if (!is_resolved_) DC_RETURN_IF_ERROR(resolve_addresses(stream));
     use_threads(threads_);
     const OneDnnHold hold(onednn_);
     const c10::InferenceMode inference;
@@ -131,6 +151,17 @@ class AtenKernel final : public Kernel {
   }
 
  private:
+  // At the first launch, because only then the planned bytes are within reach; a kernel stays on
+  // its stream.
+  base::Status resolve_addresses(const Stream& stream) {
+    if (!shared_->resolve_arenas(stream)) return failed("there are too many arenas");
+    resolve(inputs_, stream);
+    session_.resolve(stream);
+    for (Wanted& output : outputs_) output.place.data = stream.resolve(output.place.data);
+    is_resolved_ = true;
+    return {};
+  }
+
   base::Status call() {
     try {
       stack_ = inputs_;
@@ -166,6 +197,7 @@ class AtenKernel final : public Kernel {
   torch::jit::Stack inputs_, stack_;
   std::vector<Wanted> outputs_;
   ReplaySession session_;
+  bool is_resolved_ = false;
 };
 
 base::Status check_output(const plan::Plan& plan, const plan::Instruction& instruction,

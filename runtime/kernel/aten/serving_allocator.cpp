@@ -99,6 +99,10 @@ void ReplaySession::add(void* address, int64_t bytes) {
   places_.push_back(Place{static_cast<char*>(address), static_cast<size_t>(bytes)});
 }
 
+void ReplaySession::resolve(const Stream& stream) {
+  for (Place& place : places_) place.address = stream.resolve(place.address);
+}
+
 void ReplaySession::restart() {
   next_ = 0;
   for (Place& place : places_) place.live = false;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/device/stream.h"
 #include "runtime/kernel/aten/scratch_layout.h"
 
 namespace dc::runtime::aten {
@@ -52,6 +53,8 @@ class RecordingSession final : public Session {
 class ReplaySession final : public Session {
  public:
   void add(void* address, int64_t bytes);
+  // Serves from where the host's cores find the planned addresses.
+  void resolve(const Stream& stream);
   void restart();
   void* serve(size_t bytes) override;
   void released(void* address) override;

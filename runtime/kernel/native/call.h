@@ -15,16 +15,18 @@
 
 namespace dc::runtime::native {
 
-// A contiguous tensor: all that native kernels know.
+// A contiguous tensor: all that native kernels know. Its bytes are within reach while a kernel
+// runs.
 struct Dense {
-  void* data = nullptr;
+  void* data = nullptr;  // its address on the device
   base::DType dtype = base::DType::F32;
   int64_t count = 0;
 
   template <typename T>
-  T* as() const {
-    return static_cast<T*>(data);
+  T* on(const Stream& stream) const {
+    return static_cast<T*>(stream.resolve(data));
   }
+  std::byte* address() const { return static_cast<std::byte*>(data); }
   int64_t bytes() const { return count * base::byte_size(dtype); }
 };
 

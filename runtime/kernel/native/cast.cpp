@@ -1,6 +1,4 @@
 // cast: the same elements in another type.
-#include <cstring>
-
 #include "runtime/kernel/native/convert.h"
 #include "runtime/kernel/native/registry.h"
 #include "runtime/kernel/native/vector_clones.h"
@@ -101,12 +99,11 @@ Convert converter(DType to, DType from) {
 class Cast final : public Kernel {
  public:
   Cast(Dense to, Dense from) : to_(to), from_(from), convert_(converter(to.dtype, from.dtype)) {}
-  base::Status launch() override {
-    if (to_.count == 0) return {};
+  base::Status launch(Stream& stream) override {
     if (to_.dtype != from_.dtype) {
-      convert_(to_.data, from_.data, to_.count);
+      convert_(to_.on<void>(stream), from_.on<const void>(stream), to_.count);
     } else if (to_.data != from_.data) {
-      std::memcpy(to_.data, from_.data, to_.bytes());
+      stream.copy(to_.address(), from_.address(), to_.bytes());
     }
     return {};
   }

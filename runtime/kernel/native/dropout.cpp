@@ -20,23 +20,23 @@ using base::DType;
 constexpr int kWidth = 16;          // counters per batch
 constexpr int kBatch = 4 * kWidth;  // elements per batch
 
-struct Stream {
+struct Draws {
   uint64_t key;
   uint32_t op, step, place;  // counter words 1 to 3
 };
 
 // keep[i] = 1 if element first + i is kept. `first` is a multiple of 4; `threshold` is p in units
 // of 2^-24.
-DC_VECTOR_CLONES void draw_batch(const Stream& stream, int64_t first, uint32_t threshold,
+DC_VECTOR_CLONES void draw_batch(const Draws& draws, int64_t first, uint32_t threshold,
                                  uint8_t* __restrict keep) {
   uint32_t words[4][kWidth];
   for (int lane = 0; lane < kWidth; ++lane) {
     words[0][lane] = static_cast<uint32_t>(first / 4) + static_cast<uint32_t>(lane);
-    words[1][lane] = stream.op;
-    words[2][lane] = stream.step;
-    words[3][lane] = stream.place;
+    words[1][lane] = draws.op;
+    words[2][lane] = draws.step;
+    words[3][lane] = draws.place;
   }
-  philox_10(words, stream.key);
+  philox_10(words, draws.key);
   for (int lane = 0; lane < kWidth; ++lane) {
     for (int word = 0; word < 4; ++word)
       keep[4 * lane + word] = (words[word][lane] >> 8) >= threshold;
@@ -60,28 +60,31 @@ class Dropout final : public Kernel {
       : x_(x),
         y_(y),
         mask_(mask),
-        rng_(rng.as<uint64_t>()),
+        rng_(rng),
         op_(static_cast<uint32_t>(op)),
         threshold_(static_cast<uint32_t>(std::ceil(p * 0x1p24))),
         scale_(p < 1 ? static_cast<float>(1 / (1 - p)) : 0.0f) {}
 
-  base::Status launch() override {
-    const Stream stream{
-        rng_[base::kRngSeed], op_, static_cast<uint32_t>(rng_[base::kRngStep]),
-        static_cast<uint32_t>(rng_[base::kRngMicroBatch] << 16 | (rng_[base::kRngRank] & 0xffff))};
+  base::Status launch(Stream& stream) override {
+    const auto* rng = rng_.on<const uint64_t>(stream);
+    const Draws draws{
+        rng[base::kRngSeed], op_, static_cast<uint32_t>(rng[base::kRngStep]),
+        static_cast<uint32_t>(rng[base::kRngMicroBatch] << 16 | (rng[base::kRngRank] & 0xffff))};
+    const auto* x = x_.on<const T>(stream);
+    auto* y = y_.on<T>(stream);
+    auto* mask = mask_.on<uint8_t>(stream);
     uint8_t keep[kBatch];
     for (int64_t first = 0; first < x_.count; first += kBatch) {
       const int64_t n = std::min<int64_t>(kBatch, x_.count - first);
-      draw_batch(stream, first, threshold_, keep);
-      apply(y_.as<T>() + first, x_.as<T>() + first, keep, scale_, n);
-      if (mask_.data != nullptr) std::copy_n(keep, n, mask_.as<uint8_t>() + first);
+      draw_batch(draws, first, threshold_, keep);
+      apply(y + first, x + first, keep, scale_, n);
+      if (mask != nullptr) std::copy_n(keep, n, mask + first);
     }
     return {};
   }
 
  private:
-  Dense x_, y_, mask_;
-  const uint64_t* rng_;
+  Dense x_, y_, mask_, rng_;
   uint32_t op_, threshold_;
   float scale_;
 };

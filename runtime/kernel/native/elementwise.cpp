@@ -1,6 +1,4 @@
 // copy, zero, accumulate, scale: one pass over contiguous memory, element by element.
-#include <cstring>
-
 #include "runtime/kernel/native/convert.h"
 #include "runtime/kernel/native/registry.h"
 #include "runtime/kernel/native/vector_clones.h"
@@ -27,8 +25,8 @@ DC_VECTOR_CLONES void scale_f32(float* x, float factor, int64_t n) {
 class Copy final : public Kernel {
  public:
   Copy(Dense to, Dense from) : to_(to), from_(from) {}
-  base::Status launch() override {
-    if (to_.data != from_.data && to_.count > 0) std::memcpy(to_.data, from_.data, to_.bytes());
+  base::Status launch(Stream& stream) override {
+    if (to_.data != from_.data) stream.copy(to_.address(), from_.address(), to_.bytes());
     return {};
   }
 
@@ -39,8 +37,8 @@ class Copy final : public Kernel {
 class Zero final : public Kernel {
  public:
   explicit Zero(Dense x) : x_(x) {}
-  base::Status launch() override {
-    if (x_.count > 0) std::memset(x_.data, 0, x_.bytes());
+  base::Status launch(Stream& stream) override {
+    stream.fill(x_.address(), std::byte{0}, x_.bytes());
     return {};
   }
 
@@ -51,11 +49,11 @@ class Zero final : public Kernel {
 class Accumulate final : public Kernel {
  public:
   Accumulate(Dense sum, Dense g) : sum_(sum), g_(g) {}
-  base::Status launch() override {
-    float* sum = sum_.as<float>();
-    if (g_.dtype == DType::F32) accumulate_f32(sum, g_.as<float>(), sum_.count);
-    if (g_.dtype == DType::BF16) accumulate_bf16(sum, g_.as<BF16>(), sum_.count);
-    if (g_.dtype == DType::F16) accumulate_f16(sum, g_.as<F16>(), sum_.count);
+  base::Status launch(Stream& stream) override {
+    auto* sum = sum_.on<float>(stream);
+    if (g_.dtype == DType::F32) accumulate_f32(sum, g_.on<float>(stream), sum_.count);
+    if (g_.dtype == DType::BF16) accumulate_bf16(sum, g_.on<BF16>(stream), sum_.count);
+    if (g_.dtype == DType::F16) accumulate_f16(sum, g_.on<F16>(stream), sum_.count);
     return {};
   }
 
@@ -66,9 +64,9 @@ class Accumulate final : public Kernel {
 class Scale final : public Kernel {
  public:
   Scale(Dense x, Dense slots) : x_(x), slots_(slots) {}
-  base::Status launch() override {
-    const float factor = static_cast<float>(slots_.as<double>()[base::kSlotGradScale]);
-    scale_f32(x_.as<float>(), factor, x_.count);
+  base::Status launch(Stream& stream) override {
+    const auto factor = static_cast<float>(slots_.on<double>(stream)[base::kSlotGradScale]);
+    scale_f32(x_.on<float>(stream), factor, x_.count);
     return {};
   }
 

@@ -39,29 +39,28 @@ DC_VECTOR_CLONES double square_sum(const float* g, int64_t n) {
 
 class SquareSum final : public Kernel {
  public:
-  SquareSum(const float* range, int64_t count, double* cell)
-      : range_(range), count_(count), cell_(cell) {}
-  base::Status launch() override {
-    *cell_ = square_sum(range_, count_);
+  SquareSum(Dense g, int64_t start, int64_t count, Dense row, int64_t cell)
+      : g_(g), row_(row), start_(start), count_(count), cell_(cell) {}
+  base::Status launch(Stream& stream) override {
+    row_.on<double>(stream)[cell_] = square_sum(g_.on<const float>(stream) + start_, count_);
     return {};
   }
 
  private:
-  const float* range_;
-  int64_t count_;
-  double* cell_;
+  Dense g_, row_;
+  int64_t start_, count_, cell_;
 };
 
 class AddLoss final : public Kernel {
  public:
   AddLoss(Dense sum, Dense loss) : sum_(sum), loss_(loss) {}
-  base::Status launch() override {
+  base::Status launch(Stream& stream) override {
     double value = 0;
-    if (loss_.dtype == DType::F32) value = *loss_.as<float>();
-    if (loss_.dtype == DType::F64) value = *loss_.as<double>();
-    if (loss_.dtype == DType::BF16) value = widen(*loss_.as<BF16>());
-    if (loss_.dtype == DType::F16) value = widen(*loss_.as<F16>());
-    *sum_.as<double>() += value;
+    if (loss_.dtype == DType::F32) value = *loss_.on<float>(stream);
+    if (loss_.dtype == DType::F64) value = *loss_.on<double>(stream);
+    if (loss_.dtype == DType::BF16) value = widen(*loss_.on<BF16>(stream));
+    if (loss_.dtype == DType::F16) value = widen(*loss_.on<F16>(stream));
+    *sum_.on<double>(stream) += value;
     return {};
   }
 
@@ -72,66 +71,67 @@ class AddLoss final : public Kernel {
 // Whether a range may be updated before all gradients are known.
 class Permit final : public Kernel {
  public:
-  Permit(double* allowed, const double* squares, const double* losses, int64_t ranks)
-      : allowed_(allowed), squares_(squares), losses_(losses), ranks_(ranks) {}
-  base::Status launch() override {
-    const bool finite =
-        std::isfinite(*squares_) &&
-        std::all_of(losses_, losses_ + ranks_, [](double loss) { return std::isfinite(loss); });
-    *allowed_ = finite ? 1 : 0;
+  Permit(Dense scalars, Dense row, Dense losses, int64_t param)
+      : scalars_(scalars), row_(row), losses_(losses), param_(param) {}
+  base::Status launch(Stream& stream) override {
+    const auto* losses = losses_.on<const double>(stream);
+    const bool finite = std::isfinite(row_.on<const double>(stream)[param_]) &&
+                        std::all_of(losses, losses + losses_.count,
+                                    [](double loss) { return std::isfinite(loss); });
+    scalars_.on<double>(stream)[base::kScalarFinite + param_] = finite ? 1 : 0;
     return {};
   }
 
  private:
-  double* allowed_;
-  const double *squares_, *losses_;
-  int64_t ranks_;
+  Dense scalars_, row_, losses_;
+  int64_t param_;
 };
 
 struct FinalizeOperands {
-  double* scalars;
-  const double* table;
-  const double* slots;
-  int64_t ranks, parameters;
-  bool clip;
-
-  double column(int64_t index) const {
-    const int64_t width = parameters + base::kTableExtra;
-    double sum = 0;
-    for (int64_t rank = 0; rank < ranks; ++rank) sum += table[rank * width + index];
-    return sum;
-  }
+  Dense scalars, table, slots;
+  int64_t ranks = 0, parameters = 0;
+  bool clip = false;
 };
 
 class Finalize final : public Kernel {
  public:
   explicit Finalize(const FinalizeOperands& o) : o_(o) {}
 
-  base::Status launch() override {
+  base::Status launch(Stream& stream) override {
+    const auto* table = o_.table.on<const double>(stream);
+    const auto* slots = o_.slots.on<const double>(stream);
+    auto* scalars = o_.scalars.on<double>(stream);
     const double loss =
-        o_.column(o_.parameters + base::kTableLoss) / o_.slots[base::kSlotLossDivisor];
+        column(table, o_.parameters + base::kTableLoss) / slots[base::kSlotLossDivisor];
     const bool loss_finite = std::isfinite(loss);
-    double* allowed = o_.scalars + base::kScalarFinite;
+    double* allowed = scalars + base::kScalarFinite;
     bool all_finite = loss_finite;
     double squares = 0;
     for (int64_t p = 0; p < o_.parameters; ++p) {
-      const double column = o_.column(p);
+      const double column = this->column(table, p);
       squares += column;
       all_finite = all_finite && std::isfinite(column);
       allowed[p] = loss_finite && std::isfinite(column) ? 1 : 0;
     }
     if (o_.clip) std::fill_n(allowed, o_.parameters, all_finite ? 1.0 : 0.0);
     const double norm = std::sqrt(squares);
-    o_.scalars[base::kScalarNorm] = norm;
-    o_.scalars[base::kScalarClip] =
-        o_.clip ? std::min(1.0, o_.slots[base::kSlotClipNorm] / (norm + 1e-6)) : 1.0;
-    o_.scalars[base::kScalarLoss] = loss;
-    o_.scalars[base::kScalarAllFinite] = all_finite ? 1 : 0;
-    o_.scalars[base::kScalarStop] = o_.column(o_.parameters + base::kTableStop);
+    scalars[base::kScalarNorm] = norm;
+    scalars[base::kScalarClip] =
+        o_.clip ? std::min(1.0, slots[base::kSlotClipNorm] / (norm + 1e-6)) : 1.0;
+    scalars[base::kScalarLoss] = loss;
+    scalars[base::kScalarAllFinite] = all_finite ? 1 : 0;
+    scalars[base::kScalarStop] = column(table, o_.parameters + base::kTableStop);
     return {};
   }
 
  private:
+  double column(const double* table, int64_t index) const {
+    const int64_t width = o_.parameters + base::kTableExtra;
+    double sum = 0;
+    for (int64_t rank = 0; rank < o_.ranks; ++rank) sum += table[rank * width + index];
+    return sum;
+  }
+
   FinalizeOperands o_;
 };
 
@@ -154,12 +154,11 @@ Made make_square_sum(Call& call) {
     call.require(param >= 0 && param < columns - base::kTableExtra, "'param' is not a column");
     call.require(shard >= 0 && elements >= 0, "'shard' and 'elements' must not be negative");
   }
-  if (!call.ok()) return call.finish<SquareSum>(nullptr, 0, nullptr);
+  if (!call.ok()) return call.finish<SquareSum>(g, 0, 0, row, 0);
   const int64_t valid = std::clamp<int64_t>(elements - call.rank() * shard, 0, shard);
   const int64_t start = whole && valid > 0 ? call.rank() * shard : 0;
   call.require(start + valid <= g.count, "the gradient is shorter than this rank's range");
-  double* cell = row.as<double>() + param;
-  return call.finish<SquareSum>(g.as<float>() + start, valid, cell);
+  return call.finish<SquareSum>(g, start, valid, row, param);
 }
 
 Made make_permit(Call& call) {
@@ -169,9 +168,7 @@ Made make_permit(Call& call) {
   call.require(param >= 0 && param < row.count - base::kTableExtra &&
                    base::kScalarFinite + param < scalars.count,
                "'param' is not a column");
-  if (!call.ok()) return call.finish<Permit>(nullptr, nullptr, nullptr, 0);
-  return call.finish<Permit>(scalars.as<double>() + base::kScalarFinite + param,
-                             row.as<double>() + param, losses.as<double>(), losses.count);
+  return call.finish<Permit>(scalars, row, losses, param);
 }
 
 Made make_finalize(Call& call) {
@@ -184,9 +181,8 @@ Made make_finalize(Call& call) {
   const int64_t parameters = columns - base::kTableExtra;
   call.require(scalars.count >= base::kScalarFinite + parameters, "the scalars are too short");
   call.require(slots.count >= base::kSlotGroups, "the slots are too short");
-  return call.finish<Finalize>(FinalizeOperands{scalars.as<double>(), table.as<double>(),
-                                                slots.as<double>(), table.count / columns,
-                                                parameters, clip});
+  return call.finish<Finalize>(
+      FinalizeOperands{scalars, table, slots, table.count / columns, parameters, clip});
 }
 
 }  // namespace dc::runtime::native

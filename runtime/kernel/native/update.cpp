@@ -92,7 +92,7 @@ DC_VECTOR_CLONES void sgd_nesterov(float* __restrict p, float* __restrict buffer
   }
 }
 
-// Where an update finds its permission and its settings.
+// Where an update finds its permission and its settings, once it runs.
 struct Control {
   const double* scalars;
   const double* slots;
@@ -107,11 +107,21 @@ struct Control {
   float clip_factor() const { return clip ? static_cast<float>(scalars[base::kScalarClip]) : 1.0f; }
 };
 
-Control read_control(Call& call, size_t scalars_index) {
+struct ControlOperands {
+  Dense scalars, slots;
+  int64_t param, group;
+  bool clip;
+
+  Control on(const Stream& stream) const {
+    return {scalars.on<const double>(stream), slots.on<const double>(stream), param, group, clip};
+  }
+};
+
+ControlOperands read_control(Call& call, size_t scalars_index) {
   const Dense scalars = call.operand(scalars_index, DType::F64);
   const Dense slots = call.operand(scalars_index + 1, DType::F64);
-  const Control control{scalars.as<double>(), slots.as<double>(), call.integer("param"),
-                        call.integer("group"), call.integer("clip") != 0};
+  const ControlOperands control{scalars, slots, call.integer("param"), call.integer("group"),
+                                call.integer("clip") != 0};
   call.require(control.param >= 0 && base::kScalarFinite + control.param < scalars.count,
                "'param' is outside the scalars");
   call.require(control.group >= 0 &&
@@ -120,56 +130,62 @@ Control read_control(Call& call, size_t scalars_index) {
   return control;
 }
 
-struct Range {
-  float *p, *m, *v;
-  const float* g;
-  int64_t count;
+// Of the parameter's elements; `m` is sgd's buffer.
+struct RangeOperands {
+  Dense p, m, v, g;
 };
 
 class AdamW final : public Kernel {
  public:
-  AdamW(const Range& range, const Control& control) : range_(range), control_(control) {}
-  base::Status launch() override {
-    if (!control_.allowed()) return {};
-    const double lr = control_.setting(base::kGroupLr);
-    const double beta1 = control_.setting(base::kGroupBeta1);
-    const double beta2 = control_.setting(base::kGroupBeta2);
-    const double correction1 = 1 - std::pow(beta1, control_.step());
-    const double correction2 = 1 - std::pow(beta2, control_.step());
+  AdamW(const RangeOperands& range, const ControlOperands& control)
+      : range_(range), control_(control) {}
+  base::Status launch(Stream& stream) override {
+    const Control control = control_.on(stream);
+    if (!control.allowed()) return {};
+    const double lr = control.setting(base::kGroupLr);
+    const double beta1 = control.setting(base::kGroupBeta1);
+    const double beta2 = control.setting(base::kGroupBeta2);
+    const double correction1 = 1 - std::pow(beta1, control.step());
+    const double correction2 = 1 - std::pow(beta2, control.step());
     AdamWFactors f;
-    f.clip = control_.clip_factor();
-    f.decay = static_cast<float>(1 - lr * control_.setting(base::kGroupWeightDecay));
+    f.clip = control.clip_factor();
+    f.decay = static_cast<float>(1 - lr * control.setting(base::kGroupWeightDecay));
     f.lerp = static_cast<float>(1 - beta1);
     f.keep_v = static_cast<float>(beta2);
     f.add_v = static_cast<float>(1 - beta2);
     f.root = static_cast<float>(std::sqrt(correction2));
-    f.eps = static_cast<float>(control_.setting(base::kGroupEps));
+    f.eps = static_cast<float>(control.setting(base::kGroupEps));
     f.step = static_cast<float>(-(lr / correction1));
-    adamw_range(range_.p, range_.m, range_.v, range_.g, range_.count, f);
+    adamw_range(range_.p.on<float>(stream), range_.m.on<float>(stream), range_.v.on<float>(stream),
+                range_.g.on<const float>(stream), range_.p.count, f);
     return {};
   }
 
  private:
-  Range range_;
-  Control control_;
+  RangeOperands range_;
+  ControlOperands control_;
 };
 
 class Sgd final : public Kernel {
  public:
-  Sgd(const Range& range, const Control& control, bool momentum, bool nesterov)
+  Sgd(const RangeOperands& range, const ControlOperands& control, bool momentum, bool nesterov)
       : range_(range), control_(control), momentum_(momentum), nesterov_(nesterov) {}
-  base::Status launch() override {
-    if (!control_.allowed()) return {};
+  base::Status launch(Stream& stream) override {
+    const Control control = control_.on(stream);
+    if (!control.allowed()) return {};
     SgdFactors f;
-    f.clip = control_.clip_factor();
-    f.decay = static_cast<float>(control_.setting(base::kGroupWeightDecay));
-    f.momentum = static_cast<float>(control_.setting(base::kGroupMomentum));
-    f.add = static_cast<float>(1 - control_.setting(base::kGroupDampening));
-    f.lr = static_cast<float>(-control_.setting(base::kGroupLr));
-    const auto& [p, buffer, unused, g, count] = range_;
+    f.clip = control.clip_factor();
+    f.decay = static_cast<float>(control.setting(base::kGroupWeightDecay));
+    f.momentum = static_cast<float>(control.setting(base::kGroupMomentum));
+    f.add = static_cast<float>(1 - control.setting(base::kGroupDampening));
+    f.lr = static_cast<float>(-control.setting(base::kGroupLr));
+    auto* p = range_.p.on<float>(stream);
+    auto* buffer = range_.m.on<float>(stream);
+    const auto* g = range_.g.on<const float>(stream);
+    const int64_t count = range_.p.count;
     if (!momentum_) {
       sgd_plain(p, g, count, f);
-    } else if (control_.step() <= 1) {
+    } else if (control.step() <= 1) {
       sgd_first(p, buffer, g, count, f, nesterov_ ? f.momentum : 0.0f);
     } else if (nesterov_) {
       sgd_nesterov(p, buffer, g, count, f);
@@ -180,8 +196,8 @@ class Sgd final : public Kernel {
   }
 
  private:
-  Range range_;
-  Control control_;
+  RangeOperands range_;
+  ControlOperands control_;
   bool momentum_, nesterov_;
 };
 
@@ -190,24 +206,22 @@ class Sgd final : public Kernel {
 Made make_adamw(Call& call) {
   const Dense p = call.operand(0, DType::F32), m = call.operand(1, DType::F32),
               v = call.operand(2, DType::F32), g = call.operand(3, DType::F32);
-  const Control control = read_control(call, 4);
+  const ControlOperands control = read_control(call, 4);
   call.require(m.count >= p.count && v.count >= p.count && g.count >= p.count,
                "a moment or the gradient is shorter than the parameter");
-  const Range range{p.as<float>(), m.as<float>(), v.as<float>(), g.as<float>(), p.count};
-  return call.finish<AdamW>(range, control);
+  return call.finish<AdamW>(RangeOperands{p, m, v, g}, control);
 }
 
 Made make_sgd(Call& call) {
   const Dense p = call.operand(0, DType::F32), buffer = call.operand(1, DType::F32),
               g = call.operand(2, DType::F32);
-  const Control control = read_control(call, 3);
+  const ControlOperands control = read_control(call, 3);
   const bool momentum = call.number("momentum") != 0, nesterov = call.integer("nesterov") != 0;
   call.require(g.count >= p.count, "the gradient is shorter than the parameter");
   call.require(!momentum || buffer.count >= p.count, "the buffer is shorter than the parameter");
   call.require(!momentum || buffer.data != p.data || p.count == 0,
                "momentum needs a buffer of its own");
-  const Range range{p.as<float>(), buffer.as<float>(), nullptr, g.as<float>(), p.count};
-  return call.finish<Sgd>(range, control, momentum, nesterov);
+  return call.finish<Sgd>(RangeOperands{p, buffer, {}, g}, control, momentum, nesterov);
 }
 
 }  // namespace dc::runtime::native

@@ -41,7 +41,7 @@ Suite::Case Suite::make_gather(Shape shape, bool in_place, int salt) {
   std::byte* input =
       in_place ? output + rank() * shape.shard * bytes : take(shape.shard * bytes, 0);
   for (int64_t i = 0; i < owned(shape, rank()); ++i)
-    store(input + i * bytes, shape.dtype, rank(), i, salt);
+    store(here(input) + i * bytes, shape.dtype, rank(), i, salt);
   c.buffer = {{input, in_place ? shape.shard * bytes : 0},
               {output, 0},
               shape.dtype,
@@ -58,7 +58,7 @@ void Suite::check_gather(const Case& c) {
       store(wanted.data() + (peer * c.shape.shard + i) * bytes, c.shape.dtype, peer, i, c.salt);
     }
   }
-  const auto* output = static_cast<std::byte*>(c.buffer.output.data);
+  const std::byte* output = here(c.buffer.output.data);
   expect_bits(output, wanted.data(), c.shape.elements * bytes, c.label);
   expect_guard(output + c.shape.shard * world() * bytes, c.label);
 }
@@ -73,7 +73,7 @@ Suite::Case Suite::make_reduction(Shape shape, bool whole, bool in_place, int sa
   const int64_t padded = shape.shard * world();
   std::byte* input = take(padded * bytes, salt % 3 == 0 ? bytes : 0);
   for (int64_t i = 0; i < shape.elements; ++i)
-    store(input + i * bytes, shape.dtype, rank(), i, salt);
+    store(here(input) + i * bytes, shape.dtype, rank(), i, salt);
   std::byte* output = nullptr;
   if (in_place)
     output = input + (whole ? 0 : rank() * shape.shard * bytes);
@@ -94,11 +94,11 @@ void Suite::check_reduction(const Case& c, bool whole) {
   for (int64_t i = 0; i < count && first + i < c.shape.elements; ++i) {
     wanted[static_cast<size_t>(i)] = expected_sum(c.shape.dtype, world(), first + i, c.salt);
   }
-  const auto* output = static_cast<std::byte*>(c.buffer.output.data);
+  const std::byte* output = here(c.buffer.output.data);
   if (comm_.sums_in_rank_order()) expect_bits(output, wanted.data(), count * 4, c.label);
   if (!c.in_place) {
     expect_guard(output + count * 4, c.label);
-    const auto* input = static_cast<std::byte*>(c.buffer.input.data);
+    const std::byte* input = here(c.buffer.input.data);
     std::byte kept[4];
     for (int64_t i = 0; i < c.shape.elements; ++i) {
       store(kept, c.shape.dtype, rank(), i, c.salt);
@@ -117,9 +117,9 @@ void Suite::run_gathers(const std::vector<Shape>& shapes, bool in_place, bool fu
     cases.push_back(make_gather(shape, in_place, ++salt_));
     buffers.push_back(cases.back().buffer);
   }
-  if (fused) need(comm_.all_gather(buffers), "fused all_gather");
+  if (fused) need(comm_.all_gather(buffers, *stream_), "fused all_gather");
   for (size_t i = 0; i < cases.size(); ++i) {
-    if (!fused) need(comm_.all_gather({&buffers[i], 1}), cases[i].label);
+    if (!fused) need(comm_.all_gather({&buffers[i], 1}, *stream_), cases[i].label);
     check_gather(cases[i]);
   }
 }
@@ -135,7 +135,7 @@ void Suite::run_reductions(const std::vector<Shape>& shapes, bool whole, bool in
     buffers.push_back(cases.back().buffer);
   }
   const auto reduce = [&](std::span<const CollectiveBuffer> list) {
-    return whole ? comm_.all_reduce(list) : comm_.reduce_scatter(list);
+    return whole ? comm_.all_reduce(list, *stream_) : comm_.reduce_scatter(list, *stream_);
   };
   if (fused) need(reduce(buffers), whole ? "fused all_reduce" : "fused reduce_scatter");
   for (size_t i = 0; i < cases.size(); ++i) {
@@ -180,9 +180,9 @@ void Suite::run_traffic() {
   const Case gather = make_gather(shape, false, ++salt_),
              scatter = make_reduction(shape, false, false, ++salt_),
              reduce = make_reduction(shape, true, false, ++salt_);
-  need(comm_.all_gather({&gather.buffer, 1}), "all_gather");
-  need(comm_.reduce_scatter({&scatter.buffer, 1}), "reduce_scatter");
-  need(comm_.all_reduce({&reduce.buffer, 1}), "all_reduce");
+  need(comm_.all_gather({&gather.buffer, 1}, *stream_), "all_gather");
+  need(comm_.reduce_scatter({&scatter.buffer, 1}, *stream_), "reduce_scatter");
+  need(comm_.all_reduce({&reduce.buffer, 1}, *stream_), "all_reduce");
   const Traffic after = comm_.traffic();
   const int64_t own = owned(shape, rank()), others = shape.elements - own;
   if (after.all_gather - before.all_gather != own * 2 * (world() - 1)) fault("traffic: all_gather");
@@ -213,8 +213,10 @@ std::vector<std::string> run_rank(Job& job, bool threads_allowed) {
   if (!second.ok()) return {second.status().to_string()};
   if (reinterpret_cast<uintptr_t>(slab.value().base) % base::kAlignment != 0)
     faults.push_back("the slab is not aligned");
+  const auto stream = job.device().make_stream();
+  const std::byte* zeros = stream->resolve(slab.value().base);
   for (int64_t i = 0; i < kSlabBytes; i += 4093) {
-    if (slab.value().base[i] != std::byte{0}) return {"the slab is not zero-filled"};
+    if (zeros[i] != std::byte{0}) return {"the slab is not zero-filled"};
   }
   auto one = job.open_communicator();
   auto two = job.open_communicator();
@@ -227,11 +229,12 @@ std::vector<std::string> run_rank(Job& job, bool threads_allowed) {
     std::vector<std::string> other;
     std::thread thread([&] {
       for (int round = 0; round < 50; ++round) {
-        auto* data = reinterpret_cast<float*>(second.value().base);
+        auto* there = reinterpret_cast<float*>(second.value().base);
+        float* data = stream->resolve(there);
         for (int64_t i = 0; i < 5000; ++i) data[i] = number(two.value()->rank().v, i, round);
         const int64_t shard = (5000 + two.value()->size() - 1) / two.value()->size();
-        const CollectiveBuffer buffer{{data, 0}, {data, 0}, DType::F32, 5000, shard};
-        const base::Status status = two.value()->all_reduce({&buffer, 1});
+        const CollectiveBuffer buffer{{there, 0}, {there, 0}, DType::F32, 5000, shard};
+        const base::Status status = two.value()->all_reduce({&buffer, 1}, *stream);
         if (!status.ok()) other.push_back(status.to_string());
         for (int64_t i = 0; i < 5000; ++i) {
           if (data[i] != expected_sum(DType::F32, two.value()->size(), i, round)) {

@@ -81,7 +81,11 @@ struct Shape {
 class Suite {
  public:
   Suite(Job& job, Communicator& communicator, Slab slab, std::vector<std::string>* faults)
-      : control_(job.control()), comm_(communicator), slab_(slab), faults_(faults) {}
+      : control_(job.control()),
+        comm_(communicator),
+        stream_(job.device().make_stream()),
+        slab_(slab),
+        faults_(faults) {}
 
   void run();
 
@@ -101,8 +105,12 @@ class Suite {
     std::byte* at = slab_.base + used_;
     used_ += bytes + 64;
     if (used_ > slab_.bytes) std::abort();
-    std::memset(at, 0xee, static_cast<size_t>(bytes) + 64);
+    std::memset(here(at), 0xee, static_cast<size_t>(bytes) + 64);
     return at;
+  }
+  // Where the suite, as work of its stream, finds what lies at an address of the slab.
+  std::byte* here(void* address) const {
+    return stream_->resolve(static_cast<std::byte*>(address));
   }
   void expect_bits(const void* actual, const void* wanted, int64_t bytes, const std::string& what) {
     if (std::memcmp(actual, wanted, static_cast<size_t>(bytes)) != 0)
@@ -133,6 +141,7 @@ class Suite {
 
   Communicator& control_;
   Communicator& comm_;
+  std::unique_ptr<Stream> stream_;
   Slab slab_;
   std::vector<std::string>* faults_;
   int64_t used_ = 0;

@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Sweep {
   const char* name;
-  Status (Communicator::*run)(std::span<const CollectiveBuffer>);
+  Status (Communicator::*run)(std::span<const CollectiveBuffer>, dc::runtime::Stream&);
 };
 constexpr Sweep kSweeps[] = {{"all_gather", &Communicator::all_gather},
                              {"reduce_scatter", &Communicator::reduce_scatter},
@@ -37,7 +37,8 @@ double processor_ms() {
   return ms(usage.ru_utime) + ms(usage.ru_stime);
 }
 
-Status time_one(Communicator& comm, const Sweep& sweep, const CollectiveBuffer& buffer) {
+Status time_one(Communicator& comm, const Sweep& sweep, const CollectiveBuffer& buffer,
+                dc::runtime::Stream& stream) {
   const int64_t bytes = buffer.elements * 4;
   const int64_t repeats = std::clamp<int64_t>((int64_t{256} << 20) / bytes, 7, 200);
   std::vector<double> samples;
@@ -46,7 +47,7 @@ Status time_one(Communicator& comm, const Sweep& sweep, const CollectiveBuffer& 
     DC_RETURN_IF_ERROR(comm.barrier());
     const double cpu_before = processor_ms();
     const auto before = Clock::now();
-    DC_RETURN_IF_ERROR((comm.*sweep.run)({&buffer, 1}));
+    DC_RETURN_IF_ERROR((comm.*sweep.run)({&buffer, 1}, stream));
     const std::chrono::duration<double, std::milli> took = Clock::now() - before;
     if (i < 0) continue;
     samples.push_back(took.count());
@@ -69,13 +70,14 @@ Status run(const std::string& backend, const std::vector<int64_t>& sizes) {
   const int64_t largest = *std::max_element(sizes.begin(), sizes.end());
   DC_ASSIGN_OR_RETURN(const auto slab, job->allocate(2 * largest));
   DC_ASSIGN_OR_RETURN(const auto comm, job->open_communicator());
-  std::memset(slab.base, 0, static_cast<size_t>(slab.bytes));
+  const auto stream = job->device().make_stream();
+  stream->fill(slab.base, std::byte{0}, slab.bytes);
   for (const Sweep& sweep : kSweeps) {
     for (const int64_t bytes : sizes) {
       const int64_t elements = bytes / 4, shard = (elements + launch.world - 1) / launch.world;
       const CollectiveBuffer buffer{
           {slab.base, 0}, {slab.base + largest, 0}, dc::base::DType::F32, elements, shard};
-      DC_RETURN_IF_ERROR(time_one(*comm, sweep, buffer));
+      DC_RETURN_IF_ERROR(time_one(*comm, sweep, buffer, *stream));
     }
   }
   return job->control().barrier();

@@ -147,7 +147,8 @@ TEST(LocalFailure, WrongBuffersAreRefused) {
   auto* floats = reinterpret_cast<float*>(slab.value().base);
   float outside[8] = {};
   const auto refused = [&](CollectiveBuffer buffer) {
-    const base::Status status = jobs[0]->control().all_reduce({&buffer, 1});
+    const base::Status status =
+        jobs[0]->control().all_reduce({&buffer, 1}, *cpu_device().make_stream());
     return !status.ok() && status.kind() == ErrorKind::Internal;
   };
   using base::DType;

@@ -99,7 +99,7 @@ TEST(TcpCollective, LargeBuffersInPlace) {
     auto* data = reinterpret_cast<float*>(slab.value().base);
     for (int64_t i = 0; i < kElements; ++i) data[i] = conformance::number(rank, i, 1);
     const CollectiveBuffer buffer{{data, 0}, {data, 0}, base::DType::F32, kElements, kShard};
-    ASSERT_TRUE(job.control().all_reduce({&buffer, 1}).ok());
+    ASSERT_TRUE(job.control().all_reduce({&buffer, 1}, *cpu_device().make_stream()).ok());
     int64_t wrong = 0;
     for (int64_t i = 0; i < kElements; ++i)
       wrong += data[i] != conformance::expected_sum(base::DType::F32, kWorld, i, 1);
@@ -131,7 +131,10 @@ TEST(TcpCollective, ManyCommunicatorsAtOnce) {
         const int salt = 100 * which + round;
         for (int64_t i = 0; i < elements; ++i) data[i] = conformance::number(rank, i, salt);
         const CollectiveBuffer buffer{{data, 0}, {data, 0}, base::DType::F32, elements, shard};
-        if (!communicators[static_cast<size_t>(which)]->all_reduce({&buffer, 1}).ok()) ++wrong;
+        if (!communicators[static_cast<size_t>(which)]
+                 ->all_reduce({&buffer, 1}, *cpu_device().make_stream())
+                 .ok())
+          ++wrong;
         for (int64_t i = 0; i < elements; ++i)
           wrong += data[i] != conformance::expected_sum(base::DType::F32, kWorld, i, salt);
       }
@@ -234,8 +237,8 @@ TEST(TcpFailure, DifferentSizesAreToldApart) {
     float* values = data[static_cast<size_t>(rank)].data();
     const int64_t elements = 2'000'000 - 2 * rank;
     const CollectiveBuffer buffer{{values, 0}, {values, 0}, base::DType::F32, elements, 1'000'000};
-    status[static_cast<size_t>(rank)] =
-        jobs[static_cast<size_t>(rank)]->control().all_reduce({&buffer, 1});
+    status[static_cast<size_t>(rank)] = jobs[static_cast<size_t>(rank)]->control().all_reduce(
+        {&buffer, 1}, *cpu_device().make_stream());
   });
   for (const base::Status& each : status) {
     EXPECT_EQ(each.kind(), ErrorKind::Internal);
@@ -277,8 +280,9 @@ base::Status work(Job& job, Communicator& communicator, Moment moment, int victi
   const CollectiveBuffer buffer{
       {data.data(), 0}, {data.data(), 0}, base::DType::F32, 4'000'000, 1'333'334};
   for (base::Status status;; usleep(moment == Moment::WhileOthersCompute ? 1'000 : 0)) {
-    status = moment == Moment::WhileOthersCompute ? job.control().health()
-                                                  : communicator.all_reduce({&buffer, 1});
+    status = moment == Moment::WhileOthersCompute
+                 ? job.control().health()
+                 : communicator.all_reduce({&buffer, 1}, *cpu_device().make_stream());
     if (!status.ok()) return status;
   }
 }

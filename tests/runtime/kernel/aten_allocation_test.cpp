@@ -68,12 +68,13 @@ struct Count {
 };
 
 Count count_launches(Kernel& kernel, int times) {
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(kernel.launch().ok());
+  const auto stream = cpu_device().make_stream();
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(kernel.launch(*stream).ok());
   calls = 0;
   largest = 0;
   counting = true;
   bool ok = true;
-  for (int i = 0; i < times; ++i) ok = kernel.launch().ok() && ok;
+  for (int i = 0; i < times; ++i) ok = kernel.launch(*stream).ok() && ok;
   counting = false;
   EXPECT_TRUE(ok);
   return {calls, largest};

@@ -64,7 +64,7 @@ TEST_P(AtenOperands, AreLeftAlone) {
   const auto before = bytes();
   auto kernel = (*provider)->prepare(step, bench.addresses());
   ASSERT_TRUE(kernel.ok()) << kernel.status().to_string();
-  ASSERT_TRUE((*kernel)->launch().ok());
+  ASSERT_TRUE((*kernel)->launch(*cpu_device().make_stream()).ok());
   EXPECT_TRUE(bytes() == before);
 }
 

@@ -56,7 +56,7 @@ void run_sample(KernelProvider& provider, const AtenCase& sample) {
   auto kernel = provider.prepare(step, bench.addresses());
   ASSERT_TRUE(kernel.ok()) << kernel.status().to_string();
   for (int repeat = 0; repeat < 2; ++repeat) {
-    const auto status = (*kernel)->launch();
+    const auto status = (*kernel)->launch(*cpu_device().make_stream());
     ASSERT_TRUE(status.ok()) << status.to_string();
     expect_results(bench, step, sample);
   }

@@ -14,6 +14,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/device/device.h"
 #include "runtime/kernel/kernel.h"
 
 namespace dc::runtime {
@@ -141,7 +142,7 @@ inline base::Status run_native(KernelBench& bench, const plan::Instruction& inst
   auto provider = make_native_provider();
   auto kernel = provider->prepare(instruction, bench.addresses());
   if (!kernel.ok()) return std::move(kernel).status();
-  return (*kernel)->launch();
+  return (*kernel)->launch(*cpu_device().make_stream());
 }
 
 }  // namespace dc::runtime

@@ -150,7 +150,7 @@ class Launched {
     auto kernel = make_native_provider()->prepare(
         instruction(std::string(row_.op), args, case_.results), memory_.addresses());
     ASSERT_TRUE(kernel.ok()) << kernel.status().to_string();
-    ASSERT_TRUE((*kernel)->launch().ok());
+    ASSERT_TRUE((*kernel)->launch(*cpu_device().make_stream()).ok());
     after_ = all();
   }
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <map>
 
-#include "runtime/exec/replay.h"
+#include "runtime/exec/bound_plan.h"
 #include "src/base/refused.h"
 #include "src/base/units.h"
 
@@ -12,28 +12,28 @@ using base::Result;
 using base::Status;
 
 // Binds a plan to one rank's memory, kernels and communicators.
-class Preparation {
+class Binding {
  public:
-  Preparation(Replay& replay, Job& job, Slab slab)
-      : replay_(replay), plan_(replay.plan_), job_(job), slab_(slab) {}
+  Binding(BoundPlan& bound, Job& job, Slab slab, bool poison)
+      : bound_(bound), plan_(bound.plan_), job_(job), slab_(slab), poison_(poison) {}
 
   Status run() {
     DC_RETURN_IF_ERROR(check_memory());
     // First what needs the other ranks, so that a local failure leaves nobody waiting here.
     DC_RETURN_IF_ERROR(open_communicators());
     DC_RETURN_IF_ERROR(open_providers());
+    for (size_t s = 0; s < std::max<size_t>(plan_.streams.size(), 1); ++s) {
+      bound_.streams_.push_back(bound_.device_.make_stream());
+    }
     for (size_t p = 0; p < plan_.programs.size(); ++p) {
       DC_RETURN_IF_ERROR(add_program(static_cast<int32_t>(p)));
     }
-    DC_RETURN_IF_ERROR(bind_crossings());
-    start_streams();
-    if (replay_.options_.poison) poison_transients();
-    return base::ok_status();
+    return bind_previous_signals();
   }
 
  private:
   Status check_memory() const {
-    const OutsideMemory* outside = replay_.options_.outside;
+    const OutsideMemory* outside = bound_.outside_;
     const int64_t host = outside ? outside->host.bytes() : 0;
     const bool has_disk = outside && outside->disk;
     if (arena_bytes(plan_, plan::Space::Host) > host ||
@@ -60,7 +60,7 @@ class Preparation {
                           "' that is not all ranks in order; this version runs one axis only");
       }
       DC_ASSIGN_OR_RETURN(auto communicator, job_.open_communicator());
-      replay_.communicators_.push_back(std::move(communicator));
+      bound_.communicators_.push_back(std::move(communicator));
     }
     return base::ok_status();
   }
@@ -73,12 +73,12 @@ class Preparation {
                                     instruction.provider == plan::Provider::Aten);
       }
     }
-    replay_.native_ = make_native_provider();
+    bound_.native_ = make_native_provider();
     if (needs_aten) {
       DC_RETURN_IF_ERROR(enough_threads());
-      DC_ASSIGN_OR_RETURN(replay_.aten_, open_aten_provider(plan_.threads));
-      DC_ASSIGN_OR_RETURN(replay_.missing_scratch_,
-                          replay_.aten_->take_missing_scratch(replay_.addresses_));
+      DC_ASSIGN_OR_RETURN(bound_.aten_, open_aten_provider(plan_.threads));
+      DC_ASSIGN_OR_RETURN(bound_.missing_scratch_,
+                          bound_.aten_->take_missing_scratch(bound_.addresses_));
     }
     return base::ok_status();
   }
@@ -92,50 +92,46 @@ class Preparation {
 
   Status add_program(int32_t id) {
     const plan::Program& program = plan_.programs[static_cast<size_t>(id)];
-    PreparedProgram prepared;
-    for (size_t s = 0; s < std::max<size_t>(plan_.streams.size(), 1); ++s) {
-      prepared.queues.push_back(std::make_unique<Queue>(replay_, id, static_cast<int32_t>(s),
-                                                        replay_.device_.make_event()));
-    }
+    BoundProgram bound;
+    bound.commands.resize(bound_.streams_.size());
     latest_signal_.assign(static_cast<size_t>(plan_.events), -1);
     for (size_t i = 0; i < program.instructions.size(); ++i) {
-      Status status =
-          add_instruction(prepared, id, program.instructions[i], static_cast<int32_t>(i));
+      Status status = add_instruction(bound, id, program.instructions[i], static_cast<int32_t>(i));
       if (!status.ok()) {
         return std::move(status).add_context("while preparing instruction " + std::to_string(i) +
                                              " of program '" + program.name + "'");
       }
-      if (replay_.options_.poison) add_poison(prepared, id, static_cast<int32_t>(i));
+      if (poison_) add_poison(bound, id, static_cast<int32_t>(i));
     }
-    replay_.programs_.push_back(std::move(prepared));
+    bound_.programs_.push_back(std::move(bound));
     return base::ok_status();
   }
 
-  Status add_instruction(PreparedProgram& prepared, int32_t id,
-                         const plan::Instruction& instruction, int32_t index) {
-    auto& commands = prepared.queues[static_cast<size_t>(instruction.stream)]->commands;
+  Status add_instruction(BoundProgram& bound, int32_t id, const plan::Instruction& instruction,
+                         int32_t index) {
+    auto& commands = bound.commands[static_cast<size_t>(instruction.stream)];
     switch (instruction.kind) {
       case plan::InstructionKind::Kernel: {
         DC_RETURN_IF_ERROR(bind_kernel(instruction));
-        commands.push_back({CommandKind::Kernel, index, last(replay_.kernels_)});
+        commands.push_back({CommandKind::Kernel, index, last(bound_.kernels_)});
         return base::ok_status();
       }
       case plan::InstructionKind::Collective: {
         DC_RETURN_IF_ERROR(bind_collective(instruction));
-        commands.push_back({CommandKind::Collective, index, last(replay_.collectives_)});
+        commands.push_back({CommandKind::Collective, index, last(bound_.collectives_)});
         return base::ok_status();
       }
       case plan::InstructionKind::Copy: {
         DC_RETURN_IF_ERROR(bind_copy(instruction));
-        commands.push_back({CommandKind::Copy, index, last(replay_.copies_)});
+        commands.push_back({CommandKind::Copy, index, last(bound_.copies_)});
         return base::ok_status();
       }
       case plan::InstructionKind::Signal:
         // Every signal has an event of its own, which counts runs of the program.
-        replay_.events_.push_back(replay_.device_.make_event());
-        latest_signal_[static_cast<size_t>(instruction.event)] = last(replay_.events_);
-        signals_[instruction.event] = {last(replay_.events_), id};
-        commands.push_back({CommandKind::Signal, index, last(replay_.events_)});
+        bound_.events_.push_back(bound_.device_.make_event());
+        latest_signal_[static_cast<size_t>(instruction.event)] = last(bound_.events_);
+        signals_[instruction.event] = {last(bound_.events_), id};
+        commands.push_back({CommandKind::Signal, index, last(bound_.events_)});
         return base::ok_status();
       case plan::InstructionKind::Wait: {
         const int32_t event = latest_signal_[static_cast<size_t>(instruction.event)];
@@ -144,8 +140,8 @@ class Preparation {
           return base::ok_status();
         }
         // Without a signal before it the wait is for an earlier run.
-        replay_.crossings_.push_back({instruction.event, -1});
-        commands.push_back({CommandKind::WaitBefore, index, last(replay_.crossings_)});
+        bound_.previous_signals_.push_back({instruction.event, -1});
+        commands.push_back({CommandKind::WaitPreviousRun, index, last(bound_.previous_signals_)});
         return instruction.stream == 0
                    ? base::ok_status()
                    : Status(ErrorKind::Unsupported, "DC6604",
@@ -156,16 +152,16 @@ class Preparation {
   }
 
   // Events of the plan become those of their signals.
-  Status bind_crossings() {
-    for (Crossing& crossing : replay_.crossings_) {
-      const auto found = signals_.find(crossing.event);
+  Status bind_previous_signals() {
+    for (PreviousSignal& signal : bound_.previous_signals_) {
+      const auto found = signals_.find(signal.event);
       if (found == signals_.end()) {
         return Status(ErrorKind::BadInput, "DC6605",
-                      "the plan waits for event " + std::to_string(crossing.event) +
+                      "the plan waits for event " + std::to_string(signal.event) +
                           ", which nothing signals; compile it again");
       }
-      crossing = found->second;
-      replay_.programs_[static_cast<size_t>(crossing.program)].leaves_running = true;
+      signal = found->second;
+      bound_.programs_[static_cast<size_t>(signal.program)].leaves_running = true;
     }
     return base::ok_status();
   }
@@ -174,20 +170,20 @@ class Preparation {
     KernelProvider* provider = nullptr;
     switch (instruction.provider) {
       case plan::Provider::Aten:
-        provider = replay_.aten_.get();
-        ++replay_.counts_.aten;
+        provider = bound_.aten_.get();
+        ++bound_.counts_.aten;
         break;
       case plan::Provider::Native:
-        provider = replay_.native_.get();
-        ++replay_.counts_.native;
+        provider = bound_.native_.get();
+        ++bound_.counts_.native;
         break;
       case plan::Provider::Fused:
         return Status(ErrorKind::Unsupported, "DC6615",
                       "the plan has fused kernels, which this version cannot run; compile it with "
                       "the dcc that belongs to this dcrun");
     }
-    DC_ASSIGN_OR_RETURN(auto kernel, provider->prepare(instruction, replay_.addresses_));
-    replay_.kernels_.push_back(std::move(kernel));
+    DC_ASSIGN_OR_RETURN(auto kernel, provider->prepare(instruction, bound_.addresses_));
+    bound_.kernels_.push_back(std::move(kernel));
     return base::ok_status();
   }
 
@@ -206,7 +202,7 @@ class Preparation {
     }
     BoundCollective bound;
     bound.kind = instruction.collective;
-    bound.communicator = replay_.communicators_[static_cast<size_t>(instruction.group)].get();
+    bound.communicator = bound_.communicators_[static_cast<size_t>(instruction.group)].get();
     for (const plan::CollectiveBuffer& buffer : instruction.buffers) {
       CollectiveBuffer one;
       one.input = reference(buffer.input);
@@ -216,13 +212,13 @@ class Preparation {
       one.shard = buffer.shard;
       bound.buffers.push_back(one);
     }
-    replay_.collectives_.push_back(std::move(bound));
-    ++replay_.counts_.collectives;
+    bound_.collectives_.push_back(std::move(bound));
+    ++bound_.counts_.collectives;
     return base::ok_status();
   }
 
   Ref reference(int32_t tensor) const {
-    return {replay_.addresses_.bind(tensor).data,
+    return {bound_.addresses_.bind(tensor).data,
             plan_.tensors[static_cast<size_t>(tensor)].rank_stride};
   }
 
@@ -253,52 +249,27 @@ class Preparation {
           "the plan copies '" + src.name + "' from disk to disk, which this version cannot do");
     }
     if (from_disk || to_disk) {
-      bound.on_disk =
-          replay_.options_.outside->disk->extent(from_disk ? instruction.src : instruction.dst);
+      bound.on_disk = bound_.outside_->disk->extent(from_disk ? instruction.src : instruction.dst);
     }
     if (!from_disk) bound.src = address(instruction.src);
     if (!to_disk) bound.dst = address(instruction.dst);
-    replay_.copies_.push_back(bound);
-    ++replay_.counts_.copies;
+    bound_.copies_.push_back(bound);
+    ++bound_.counts_.copies;
     return base::ok_status();
   }
 
   bool is_on_disk(int32_t tensor) const { return space_of(plan_, tensor) == plan::Space::Disk; }
   std::byte* address(int32_t tensor) const {
-    return static_cast<std::byte*>(replay_.addresses_.bind(tensor).data);
+    return static_cast<std::byte*>(bound_.addresses_.bind(tensor).data);
   }
 
   // After instruction `index` in total order, on compute: what ended there has been waited for.
-  void add_poison(PreparedProgram& prepared, int32_t program, int32_t index) {
+  void add_poison(BoundProgram& bound, int32_t program, int32_t index) {
     for (size_t s = 0; s < plan_.slices.size(); ++s) {
       const plan::Slice& slice = plan_.slices[s];
       if (slice.program != program || slice.last != index) continue;
-      replay_.poisons_.push_back(poison_of(static_cast<int32_t>(s)));
-      prepared.queues[0]->commands.push_back({CommandKind::Poison, index, last(replay_.poisons_)});
-    }
-  }
-
-  void poison_transients() const {
-    for (size_t s = 0; s < plan_.slices.size(); ++s) {
-      const plan::Slice& slice = plan_.slices[s];
-      if (slice.program < 0) continue;
-      replay_.poison(poison_of(static_cast<int32_t>(s)), *replay_.streams_[0]);
-    }
-  }
-
-  PoisonRange poison_of(int32_t slice) const {
-    const plan::Slice& what = plan_.slices[static_cast<size_t>(slice)];
-    if (what.space == plan::Space::Disk) return {nullptr, what.bytes, slice};
-    return {replay_.addresses_.slice(slice), what.bytes};
-  }
-
-  void start_streams() {
-    const size_t count = std::max<size_t>(plan_.streams.size(), 1);
-    replay_.times_ = std::vector<Replay::StreamTime>(count);
-    replay_.threads_.resize(count);
-    for (size_t s = 0; s < count; ++s) replay_.streams_.push_back(replay_.device_.make_stream());
-    for (size_t s = 1; s < count; ++s) {
-      replay_.threads_[s] = std::make_unique<IssuingThread>(plan_.streams[s].name);
+      bound_.poisons_.push_back(bound_.poison_of(static_cast<int32_t>(s)));
+      bound.commands[0].push_back({CommandKind::Poison, index, last(bound_.poisons_)});
     }
   }
 
@@ -307,19 +278,23 @@ class Preparation {
     return static_cast<int32_t>(table.size()) - 1;
   }
 
-  Replay& replay_;
+  BoundPlan& bound_;
   const plan::Plan& plan_;
   Job& job_;
   Slab slab_;
-  std::vector<int32_t> latest_signal_;   // by event of the plan: index into events_, or -1
-  std::map<int32_t, Crossing> signals_;  // by event of the plan: the last signal of all programs
+  bool poison_;
+  std::vector<int32_t> latest_signal_;  // by event of the plan: index into events_, or -1
+  std::map<int32_t, PreviousSignal>
+      signals_;  // by event of the plan: the last signal of all programs
 };
 
-Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan, Job& job, Slab slab,
-                                                    ExecutorOptions options) {
-  auto replay = std::make_unique<Replay>(plan, job.device(), slab, job.control().rank().v, options);
-  DC_RETURN_IF_ERROR(Preparation(*replay, job, slab).run());
-  return std::unique_ptr<Executor>(std::move(replay));
+Result<std::unique_ptr<BoundPlan>> BoundPlan::bind(const plan::Plan& plan, Job& job, Slab slab,
+                                                   OutsideMemory* outside, bool poison) {
+  const AddressMap addresses(plan, slab.base, job.control().rank().v,
+                             outside ? outside->host.base() : nullptr);
+  std::unique_ptr<BoundPlan> bound(new BoundPlan(plan, job.device(), addresses, outside));
+  DC_RETURN_IF_ERROR(Binding(*bound, job, slab, poison).run());
+  return bound;
 }
 
 }  // namespace dc::runtime

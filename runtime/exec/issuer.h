@@ -1,0 +1,29 @@
+// Issuer: who issues a bound plan's commands to its streams, and when. Private to this folder.
+#pragma once
+
+#include <memory>
+
+#include "runtime/exec/bound_plan.h"
+#include "runtime/exec/executor.h"
+
+namespace dc::runtime {
+
+class Issuer {
+ public:
+  // Ends what is under way.
+  virtual ~Issuer() = default;
+  // As Executor's functions of these names.
+  virtual void observe(Executor::Observer observer) = 0;
+  virtual base::Status run(int32_t program) = 0;
+  virtual base::Status finish() = 0;
+  virtual Executor::CommunicationTime communication_time() const = 0;
+};
+
+// For devices whose streams are the threads that issue to them: compute's commands are issued by
+// the calling thread, those of every other stream by a thread of its own. `trace` may be null.
+std::unique_ptr<Issuer> make_thread_issuer(BoundPlan& bound, TraceRecorder* trace);
+
+// The one that suits the device.
+std::unique_ptr<Issuer> make_issuer(BoundPlan& bound, TraceRecorder* trace);
+
+}  // namespace dc::runtime

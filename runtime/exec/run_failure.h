@@ -1,0 +1,25 @@
+// RunFailure: the failure of a run, of which several streams may have a version. Private to this
+// folder.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+
+#include "runtime/exec/bound_plan.h"
+
+namespace dc::runtime {
+
+class RunFailure {
+ public:
+  bool happened() const { return happened_.load(std::memory_order_acquire); }
+  base::Status status();  // ok as long as nothing failed
+  // The first failure is kept, except that a peer's death explains whatever came before it.
+  void add(base::Status status, const plan::Program& program, const Command& command);
+
+ private:
+  std::atomic<bool> happened_{false};
+  std::mutex mutex_;
+  base::Status status_;
+};
+
+}  // namespace dc::runtime
