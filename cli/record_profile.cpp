@@ -74,7 +74,7 @@ Status record_profile(const std::string& path, const std::string& offload_dir,
                       runtime::measure_recorded(plan, recording, control));
   Status written;
   if (launch.rank == 0) {
-    written = write(path, offload_dir, loaded, recorded, machine_of(launch, control, plan.threads),
+    written = write(path, offload_dir, loaded, recorded, machine_of(launch, job, plan.threads),
                     job.device());
   }
   DC_RETURN_IF_ERROR(runtime::agree(control, std::move(written), "writing the profile"));

@@ -29,7 +29,7 @@ WORLDS, ACCUMULATIONS = (1, 2, 3, 4), (1, 4)
 # Memory as a part of what the plan without a budget takes; None: no budget.
 BUDGETS = (None, 0.9)
 # Lines and fields that are not compared: who compiled it, and facts that only one of two schemas carries. Of remarks the text is compared.
-DROPPED_LINES = re.compile(r"(schema|compiler|options|option-text|passes|updates) ")
+DROPPED_LINES = re.compile(r"(schema|compiler|options|option-text|passes|updates|device) ")
 STATE_FIELDS = re.compile(r" (role|placement|range-of|buffer)=\S+| master$")
 SLICE_FIELDS = re.compile(r" kind=.*$")
 ARENA_FIELDS = re.compile(r" of \d+$")

@@ -18,6 +18,7 @@ class Binding {
       : bound_(bound), plan_(bound.plan_), job_(job), slab_(slab), poison_(poison) {}
 
   Status run() {
+    DC_RETURN_IF_ERROR(check_device());
     DC_RETURN_IF_ERROR(check_memory());
     // First what needs the other ranks, so that a local failure leaves nobody waiting here.
     DC_RETURN_IF_ERROR(open_communicators());
@@ -32,6 +33,15 @@ class Binding {
   }
 
  private:
+  Status check_device() const {
+    const base::DeviceKind device = bound_.device_.kind();
+    if (base::runs_plans_for(device, plan_.device)) return base::ok_status();
+    return Status(ErrorKind::Mismatch, "DC6606",
+                  "the plan is for device '" + std::string(base::name(plan_.device)) +
+                      "' but runs on device '" + std::string(base::name(device)) +
+                      "'; leave out --device, or compile the model for this device");
+  }
+
   Status check_memory() const {
     const OutsideMemory* outside = bound_.outside_;
     const int64_t host = outside ? outside->host.bytes() : 0;

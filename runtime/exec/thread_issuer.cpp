@@ -33,10 +33,7 @@ class Queue final : public Work {
 class ThreadIssuer final : public Issuer {
  public:
   ThreadIssuer(BoundPlan& bound, TraceRecorder* trace)
-      : bound_(bound),
-        trace_(trace),
-        times_(bound.stream_count()),
-        threads_(bound.stream_count()) {
+      : bound_(bound), trace_(trace), times_(bound.stream_count()), threads_(bound.stream_count()) {
     for (size_t p = 0; p < bound.programs().size(); ++p) {
       auto& queues = queues_.emplace_back();
       for (size_t s = 0; s < bound.stream_count(); ++s) {
@@ -141,7 +138,7 @@ class ThreadIssuer final : public Issuer {
   TraceRecorder* trace_;
   Executor::Observer observer_;
   RunFailure failure_;
-  std::vector<StreamTime> times_;                           // by stream, written by its thread
+  std::vector<StreamTime> times_;                            // by stream, written by its thread
   std::vector<std::vector<std::unique_ptr<Queue>>> queues_;  // by program and stream
   std::vector<std::unique_ptr<IssuingThread>> threads_;      // entry 0 is empty: the caller issues
 };
@@ -160,6 +157,7 @@ std::unique_ptr<Issuer> make_thread_issuer(BoundPlan& bound, TraceRecorder* trac
 std::unique_ptr<Issuer> make_issuer(BoundPlan& bound, TraceRecorder* trace) {
   switch (bound.device().kind()) {
     case base::DeviceKind::Cpu:
+    case base::DeviceKind::Checked:
       return make_thread_issuer(bound, trace);
   }
   return nullptr;

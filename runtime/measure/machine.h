@@ -12,15 +12,15 @@
 
 namespace dc::runtime {
 
-inline base::MachineIdentity machine_of(const LaunchInfo& launch, const Communicator& control,
-                                        int threads) {
+inline base::MachineIdentity machine_of(const LaunchInfo& launch, Job& job, int threads) {
   return {cpu_name(),
           std::string(base::build_id()),
-          std::string(control.name()),
+          std::string(job.control().name()),
           std::string(name(launch.launcher)),
           static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN)),
           launch.world,
-          threads};
+          threads,
+          job.device().kind()};
 }
 
 }  // namespace dc::runtime

@@ -362,6 +362,7 @@ Status Decoder::run(const fb::Plan& from, Plan& to) {
   to.passes = text(from.passes());
   to.updates_by_range = from.updates_by_range();
   to.step_digest = texts(from.step_digest());
+  to.device = enumerator<base::DeviceKind>(from.device(), fb::DeviceKind::MAX, "device kind");
   to.threads = from.threads();
   to.accumulation = from.accumulation();
   to.chain = text(from.chain());

@@ -334,7 +334,8 @@ std::string Encoder::run(const Plan& plan) {
                      arenas, slice_list, tensor_list, state_list, parameter_list, buffer_list,
                      input_list, stream_list, plan.events, group_list, classes, optimizer_table,
                      step_tensors, prediction_table, step_digest, decisions, passes,
-                     plan.updates_by_range, budgets, variant_list),
+                     plan.updates_by_range, budgets, variant_list,
+                     static_cast<fb::DeviceKind>(plan.device)),
       fb::PlanIdentifier());
   return std::string(reinterpret_cast<const char*>(builder_.GetBufferPointer()),
                      builder_.GetSize());

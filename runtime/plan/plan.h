@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/device_kind.h"
 #include "src/base/dtype.h"
 #include "src/base/remark.h"
 #include "src/base/status.h"
@@ -289,6 +290,7 @@ struct Plan {
   std::vector<std::string> notes;                     // warnings recorded at compile time
   std::string options;                                // canonical text of the options
   std::vector<std::pair<std::string, int32_t>> mesh;  // axis name, size
+  base::DeviceKind device = base::DeviceKind::Cpu;    // that the kernels run on
   int32_t threads = 1;                                // per rank
   int32_t accumulation = 1;
   std::string chain;                 // as it was asked for: "zero3", "auto"

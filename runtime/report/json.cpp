@@ -79,6 +79,7 @@ void JsonDump::head() {
     field("name", axis.first);
     field("size", axis.second);
   });
+  field("device", base::name(plan_.device));
   field("threads", plan_.threads);
   field("accumulation", plan_.accumulation);
   field("chain", plan_.chain);

@@ -111,6 +111,7 @@ void TextDump::head() {
   line("chain", plan_.chain);
   line("passes", plan_.passes);
   line("updates", plan_.updates_by_range ? "by-range" : "all-or-none");
+  raw("device ").raw(base::name(plan_.device)).raw("\n");
   raw("threads ").number(plan_.threads).raw("\n");
   raw("accumulation ").number(plan_.accumulation).raw("\n");
   for (const std::string& note : plan_.notes) line("note", note);

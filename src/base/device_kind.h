@@ -9,12 +9,33 @@
 
 namespace dc::base {
 
-enum class DeviceKind : uint8_t { Cpu };
+// Checked: a check for developers, the CPU with memory that the host cannot read (runtime/device).
+// The numbers are those of schemas/plan.fbs.
+enum class DeviceKind : uint8_t { Cpu, Checked };
 
-inline constexpr auto kDeviceKinds = enum_names<DeviceKind>({"cpu"});
+inline constexpr auto kDeviceKinds = enum_names<DeviceKind>({"cpu", "checked"});
 
 inline constexpr std::string_view name(DeviceKind kind) {
   return kDeviceKinds[static_cast<size_t>(kind)];
+}
+
+// Nothing if no kind has that name.
+inline constexpr std::optional<DeviceKind> device_kind(std::string_view name) {
+  for (size_t i = 0; i < kDeviceKinds.size(); ++i) {
+    if (kDeviceKinds[i] == name) return static_cast<DeviceKind>(i);
+  }
+  return std::nullopt;
+}
+
+// Whether `device` runs the machine code of a plan for `planned`.
+inline constexpr bool runs_plans_for(DeviceKind device, DeviceKind planned) {
+  switch (device) {
+    case DeviceKind::Cpu:
+      return planned == DeviceKind::Cpu;
+    case DeviceKind::Checked:
+      return planned == DeviceKind::Cpu || planned == DeviceKind::Checked;
+  }
+  return false;
 }
 
 }  // namespace dc::base

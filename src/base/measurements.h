@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "src/base/device_kind.h"
+
 namespace dc::base {
 
 // Times are of the slowest rank; all ranks ran at once. median, fastest and spread (median absolute
@@ -43,6 +45,7 @@ struct CopyMeasurement {
 struct MachineIdentity {
   std::string cpu, software, communicator, launcher;
   int32_t cores = 0, ranks = 0, threads = 0;
+  DeviceKind device = DeviceKind::Cpu;  // that the kernels ran on
 };
 // What one rank of a machine does per second where no measurement says better.
 struct MachineRates {

@@ -166,7 +166,7 @@ std::string CompileOptions::canonical() const {
     const std::string value = option.print(*this);
     if (!value.empty()) text += std::string(option.name()) + "=" + value + " ";
   }
-  return text + "device=cpu";
+  return text + "device=" + std::string(base::name(device));
 }
 
 Status check(const CompileOptions& options) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/device_kind.h"
 #include "src/base/status.h"
 #include "src/ir/types.h"
 #include "src/passes/pass.h"
@@ -17,8 +18,9 @@ namespace dc::driver {
 struct CompileOptions {
   int world = 1;
   int accumulation = 1;
-  int threads = 1;                        // per rank
-  std::optional<ir::DType> reduce_dtype;  // wire dtype of gradients
+  base::DeviceKind device = base::DeviceKind::Cpu;  // that the plan's kernels run on
+  int threads = 1;                                  // per rank
+  std::optional<ir::DType> reduce_dtype;            // wire dtype of gradients
   passes::Options passes;
   std::string chain = "auto";  // a name that search::find_chain knows, or "auto": search::find_best
   int search_effort = 48;      // schedules that "auto" may simulate

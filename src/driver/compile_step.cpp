@@ -130,6 +130,7 @@ class Compiler {
     }
     plan::EmitOptions emit_options;
     if (evaluation) emit_options.evaluation = &*evaluation;
+    emit_options.device = options_.device;
     emit_options.threads = options_.threads;
     emit_options.chain = options_.own_passes.empty() ? options_.chain : passes::print(choice.chain);
     emit_options.budgets = options_.passes.budgets;

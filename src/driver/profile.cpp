@@ -52,11 +52,10 @@ int64_t largest_collective(const ir::Step& step) {
 }
 
 // Those of rank 0; every rank measures, as all of them copy in a step.
-Result<std::vector<base::CopyMeasurement>> copies(const std::string& directory,
-                                                  runtime::Job& job) {
+Result<std::vector<base::CopyMeasurement>> copies(const std::string& directory, runtime::Job& job) {
   auto measured = runtime::measure_copies(job.device(), directory);
-  DC_RETURN_IF_ERROR(runtime::agree(
-      job.control(), measured.ok() ? Status() : measured.status(), "measuring copies"));
+  DC_RETURN_IF_ERROR(runtime::agree(job.control(), measured.ok() ? Status() : measured.status(),
+                                    "measuring copies"));
   return measured;
 }
 
@@ -78,7 +77,7 @@ Result<base::Measurements> measure(const ir::Step& step, const ProfileRequest& r
   DC_ASSIGN_OR_RETURN(all.copies, copies(request.offload_directory, job));
   all.complete = {true, launch.world > 1, launch.world > 1, true};
   all.model_digest = step.model_digest;
-  all.machine = runtime::machine_of(launch, control, request.threads);
+  all.machine = runtime::machine_of(launch, job, request.threads);
   return all;
 }
 

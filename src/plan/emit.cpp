@@ -64,6 +64,7 @@ class Emitter {
     plan_.step_digest = step_.step_digest;
     plan_.updates_by_range = updates_by_range(step_);
     for (const ir::MeshAxis& axis : step_.mesh.axes) plan_.mesh.emplace_back(axis.name, axis.size);
+    plan_.device = options_.device;
     plan_.threads = options_.threads;
     plan_.accumulation = step_.accumulation;
     plan_.chain = options_.chain;

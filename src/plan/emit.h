@@ -13,6 +13,7 @@
 namespace dc::plan {
 
 struct EmitOptions {
+  base::DeviceKind device = base::DeviceKind::Cpu;
   int threads = 1;                                     // per rank
   std::string chain;                                   // how the schedule came about: "zero3"
   ir::PerSpace<std::optional<base::Bytes>> budgets{};  // that it kept to

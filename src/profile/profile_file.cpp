@@ -46,6 +46,7 @@ JsonValue machine_json(const base::MachineIdentity& machine) {
   row.set("launcher", JsonValue(machine.launcher));
   row.set("ranks", JsonValue(static_cast<int64_t>(machine.ranks)));
   row.set("threads", JsonValue(static_cast<int64_t>(machine.threads)));
+  row.set("device", JsonValue(std::string(base::name(machine.device))));
   return row;
 }
 
@@ -152,7 +153,17 @@ Status read_machine(const JsonValue& document, base::MachineIdentity& machine) {
   machine.launcher = fields.text("launcher");
   machine.ranks = fields.count("ranks");
   machine.threads = fields.count("threads");
-  return fields.status();
+  const bool names_device = row->find("device") != nullptr;  // files without it are of the CPU
+  const std::string device = names_device ? fields.text("device") : "cpu";
+  DC_RETURN_IF_ERROR(fields.status());
+  const auto kind = base::device_kind(device);
+  if (!kind) {
+    return Status(ErrorKind::BadInput, "DC2504",
+                  "the profile is of device '" + device +
+                      "', which this version does not know; measure it with this version's dcc");
+  }
+  machine.device = *kind;
+  return {};
 }
 
 Status read_tables(const JsonValue& document, Measurements& measurements) {

@@ -55,6 +55,7 @@ TEST(RoundTrip, NothingIsLost) {
   plan.inputs[0].next = true;
   plan.accumulation = 3;
   plan.updates_by_range = true;
+  plan.device = base::DeviceKind::Checked;
   plan.threads = 2;
   plan.prediction.copy_ns = 5;
   plan.prediction.copied_out_bytes = 6;

@@ -54,6 +54,20 @@ std::vector<int> holders(const rp::Plan& plan, size_t parameter, int32_t entry) 
   return count;
 }
 
+TEST(CompileOptions, TheDeviceIsInThePlanAndInTheCacheKey) {
+  CompileOptions options;
+  EXPECT_NE(options.canonical().find("device=cpu"), std::string::npos);
+  options.device = base::DeviceKind::Checked;
+  EXPECT_NE(options.canonical().find("device=checked"), std::string::npos);
+  base::Result<ir::Step> step =
+      frontend::import_archive(std::string(DC_SOURCE_DIR) + "/tests/data/mlp.pt2");
+  ASSERT_TRUE(step.ok());
+  const cost::Costs costs(std::nullopt, 1);
+  const base::Result<rp::Plan> plan = compile_step(std::move(*step), options, costs.model());
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->device, base::DeviceKind::Checked);
+}
+
 TEST(StateFacts, EveryElementOfValueAndMomentsIsHeldOnceOrByAll) {
   for (const Case& how : {Case{1, "0"}, Case{3, "0"}, Case{3, "1"}, Case{4, "2"}, Case{5, "3"},
                           Case{4, "3", ",keep-resident"}, Case{2, "2", ",offload-optimizer"}}) {

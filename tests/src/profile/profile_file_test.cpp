@@ -19,7 +19,8 @@ using testing::HasSubstr;
 
 Measurements sample() {
   Measurements all;
-  all.machine = {"A \"CPU\" \\ @ 2 GHz\n\xC3\xA4", "dcc 0.1.0", "local", "dcrun -n", 8, 2, 3};
+  all.machine = {"A \"CPU\" \\ @ 2 GHz\n\xC3\xA4", "dcc 0.1.0", "local", "dcrun -n", 8, 2, 3,
+                 base::DeviceKind::Checked};
   all.model_digest = std::string(64, 'a');
   all.kernels = {{"aten.mm.default f32[2,3](3,1) f32[3,4](4,1) -> f32[2,4](4,1)",
                   "aten",
@@ -70,6 +71,7 @@ TEST(Profile, RoundTrip) {
   EXPECT_EQ(after.machine.cores, before.machine.cores);
   EXPECT_EQ(after.machine.ranks, before.machine.ranks);
   EXPECT_EQ(after.machine.threads, before.machine.threads);
+  EXPECT_EQ(after.machine.device, before.machine.device);
   ASSERT_EQ(after.kernels.size(), before.kernels.size());
   for (size_t i = 0; i < after.kernels.size(); ++i) {
     EXPECT_EQ(after.kernels[i].key, before.kernels[i].key);
@@ -115,6 +117,7 @@ TEST(Profile, OlderOnesSayLess) {
   text = replaced(text, "\"complete\":", "\"x_complete\":");
   text = replaced(text, "\"rates\":", "\"x_rates\":");
   text = replaced(text, "\"step\":", "\"x_step\":");
+  text = replaced(text, "\"device\":", "\"x_device\":");
   const auto parsed = parse_profile(text, "prof.json");
   ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
   EXPECT_EQ(parsed->measurements.origin, base::ProfileOrigin::Measured);
@@ -122,6 +125,13 @@ TEST(Profile, OlderOnesSayLess) {
   EXPECT_FALSE(parsed->measurements.complete.beside_compute);
   EXPECT_FALSE(parsed->measurements.rates.has_value());
   EXPECT_FALSE(parsed->measurements.step.has_value());
+  EXPECT_EQ(parsed->measurements.machine.device, base::DeviceKind::Cpu);
+}
+
+TEST(Profile, OfAnUnknownDeviceIsRefused) {
+  const base::Status status = refusal(replaced(to_json(sample()), "\"checked\"", "\"tpu\""));
+  EXPECT_EQ(status.code(), "DC2504");
+  EXPECT_THAT(status.sentence(), HasSubstr("device 'tpu'"));
 }
 
 TEST(Profile, OriginsRatesAndPartsAreKnownWords) {
