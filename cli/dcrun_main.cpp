@@ -126,10 +126,21 @@ Result<Ready> make_ready(const cli::DcrunOptions& options, const runtime::Launch
   return ready;
 }
 
+// The one that was asked for, or the plan's.
+Result<runtime::Device*> device_of(const cli::DcrunOptions& options, const Result<Ready>& ready) {
+  const base::DeviceKind planned = ready.ok() ? ready->loaded.plan.device : base::DeviceKind::Cpu;
+  return runtime::open_device(base::device_kind(options.device).value_or(planned));
+}
+
 Result<runtime::Outcome> run_rank(const cli::DcrunOptions& options,
                                   const runtime::LaunchInfo& launch) {
   auto ready = make_ready(options, launch);
   runtime::CommOptions comm;
+  if (auto device = device_of(options, ready); device.ok()) {
+    comm.device = *device;
+  } else {
+    ready = std::move(device).status();
+  }
   comm.backend = options.comm;
   comm.timeout = std::chrono::seconds(options.timeout_seconds);
   if (ready.ok()) {

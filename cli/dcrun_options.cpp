@@ -8,6 +8,7 @@
 #include "runtime/measure/recorded.h"
 #include "runtime/train/train.h"
 #include "src/base/build_id.h"
+#include "src/base/device_kind.h"
 #include "src/base/text.h"
 
 namespace dc::cli {
@@ -81,6 +82,13 @@ void declare_rest(CLI::App& app, Raw& raw) {
       ->type_name("NAME")
       ->check(CLI::IsMember({"auto", "local", "mpi", "tcp"}))
       ->capture_default_str();
+  app.add_option(
+         "--device", o.device,
+         "Where kernels run: cpu, or checked, the CPU with memory that only kernels, copies "
+         "and collectives can reach (for developers); the plan's if not given")
+      ->type_name("NAME")
+      ->check(CLI::IsMember(
+          std::vector<std::string>(base::kDeviceKinds.begin(), base::kDeviceKinds.end())));
   app.add_option("--job-key", o.job_key,
                  "File with a secret by which ranks of several hosts recognise each other; or set "
                  "DCRUN_JOB_KEY")

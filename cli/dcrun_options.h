@@ -19,6 +19,7 @@ struct DcrunOptions {
   std::optional<double> lr;
   std::optional<uint64_t> shuffle;
   std::string comm = "auto";
+  std::string device;   // empty: the plan's
   std::string job_key;  // a file; empty: DCRUN_JOB_KEY or nothing
   int64_t timeout_seconds = 600;
   int64_t save_every = 0, keep = 0;          // 0: not given

@@ -43,5 +43,7 @@ class Device {
 
 // The cores of this host and their memory. One for the process; it lives until the end.
 Device& cpu_device();
+// The process's device of a kind; it lives until the end. OutOfMemory (80), Unavailable (69).
+base::Result<Device*> open_device(base::DeviceKind kind);
 
 }  // namespace dc::runtime

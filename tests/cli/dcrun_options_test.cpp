@@ -50,8 +50,11 @@ TEST(DcrunOptions, ReadsEverything) {
                         "g",
                         "--offload-dir",
                         "o",
+                        "--device",
+                        "checked",
                         "--poison"});
   ASSERT_TRUE(o.ok()) << o.status().to_string();
+  EXPECT_EQ(o->device, "checked");
   EXPECT_EQ(o->ranks, 4);
   EXPECT_EQ(o->plan, "p.dcp");
   EXPECT_EQ(o->data, std::vector<std::string>{"t.bin:uint32"});

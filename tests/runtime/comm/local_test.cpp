@@ -59,6 +59,27 @@ TEST_P(Local, ProcessesConform) {
   for (const pid_t pid : pids) EXPECT_EQ(wait_for(pid), 0);
 }
 
+// On memory that only work of streams can reach, so nothing else touches a slab.
+TEST(LocalChecked, ThreadsAndProcessesConform) {
+  CommOptions options;
+  options.device = *open_device(base::DeviceKind::Checked);
+  auto jobs = connect_threads(3, options);
+  std::vector<std::vector<std::string>> faults(jobs.size());
+  on_threads(jobs, [&](int rank, Job& job) {
+    faults[static_cast<size_t>(rank)] = conformance::run_rank(job, true);
+  });
+  for (const auto& list : faults) EXPECT_THAT(list, testing::IsEmpty());
+  const std::string name = fresh_job_name();
+  const auto pids = fork_ranks(3, [&](int rank) {
+    auto job = connect(local_launch(name, rank, 3), options);
+    if (!job.ok()) return std::fprintf(stderr, "%s\n", job.status().to_string().c_str()), 2;
+    const auto found = conformance::run_rank(*job.value(), true);
+    for (const std::string& fault : found) std::fprintf(stderr, "%s\n", fault.c_str());
+    return found.empty() ? 0 : 1;
+  });
+  for (const pid_t pid : pids) EXPECT_EQ(wait_for(pid), 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, Local, testing::Values(1, 2, 3, 4, 5));
 
 TEST(LocalFailure, TimeoutNamesTheMissingRanks) {

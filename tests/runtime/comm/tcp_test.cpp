@@ -84,6 +84,20 @@ TEST_P(Tcp, HostsConform) {
   for (const pid_t pid : pids) EXPECT_EQ(wait_for(pid), 0);
 }
 
+// On memory that only work of streams can reach, so nothing else touches a slab.
+TEST(TcpChecked, ThreadsConform) {
+  CommOptions options = tcp();
+  options.device = *open_device(base::DeviceKind::Checked);
+  Jobs jobs = connect_ranks(3, options);
+  ASSERT_EQ(jobs.size(), 3u);
+  std::vector<std::vector<std::string>> faults(jobs.size());
+  on_threads(3, [&](int rank) {
+    const auto at = static_cast<size_t>(rank);
+    faults[at] = conformance::run_rank(*jobs[at], true);
+  });
+  for (const auto& list : faults) EXPECT_THAT(list, testing::IsEmpty());
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, Tcp, testing::Values(1, 2, 3, 4, 5));
 
 // Larger than what sockets hold, so every rank has to receive while it sends; sums in many rounds.

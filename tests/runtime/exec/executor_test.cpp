@@ -221,6 +221,32 @@ TEST(Executor, APeerThatLeavesEndsTheRun) {
   });
 }
 
+// Of the CPU they run on the checked device too, which is the same machine code.
+TEST(Executor, RefusesPlansForAnotherDevice) {
+  PoisonPlan hand;
+  for (const auto& [device, planned, code] :
+       {std::tuple{base::DeviceKind::Cpu, base::DeviceKind::Checked, "DC6606"},
+        std::tuple{base::DeviceKind::Checked, base::DeviceKind::Cpu, ""},
+        std::tuple{base::DeviceKind::Checked, base::DeviceKind::Checked, ""}}) {
+    hand.plan.device = planned;
+    CommOptions options;
+    options.device = *open_device(device);
+    on_ranks(1, options, [&](Job& job, int) {
+      auto slab = job.allocate(hand.plan.arena_bytes[0]);
+      DC_ASSERT_OK(slab.status());
+      const auto executor = Executor::prepare(hand.plan, job, *slab, {});
+      if (executor.ok()) {
+        EXPECT_STREQ(code, "");
+        return;
+      }
+      EXPECT_EQ(executor.status().code(), code);
+      EXPECT_EQ(executor.status().kind(), ErrorKind::Mismatch);
+      EXPECT_NE(executor.status().sentence().find("for device 'checked' but runs on device 'cpu'"),
+                std::string::npos);
+    });
+  }
+}
+
 TEST(Executor, RefusesWhatItCannotRun) {
   on_ranks(1, {}, [](Job& job, int) {
     auto slab = job.allocate(4096);

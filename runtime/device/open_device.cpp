@@ -1,0 +1,18 @@
+#include "runtime/device/device.h"
+
+namespace dc::runtime {
+
+base::Result<Device*> open_checked_device();  // checked.cpp
+
+base::Result<Device*> open_device(base::DeviceKind kind) {
+  switch (kind) {
+    case base::DeviceKind::Cpu:
+      return &cpu_device();
+    case base::DeviceKind::Checked:
+      return open_checked_device();
+  }
+  return base::Status(base::ErrorKind::Unavailable, "DC6134",
+                      "this build has no device of that kind; please report this");
+}
+
+}  // namespace dc::runtime
