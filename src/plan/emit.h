@@ -13,11 +13,11 @@
 namespace dc::plan {
 
 struct EmitOptions {
-  base::DeviceKind device = base::DeviceKind::Cpu;
   int threads = 1;                                     // per rank
   std::string chain;                                   // how the schedule came about: "zero3"
   ir::PerSpace<std::optional<base::Bytes>> budgets{};  // that it kept to
   const ir::Step* evaluation = nullptr;                // lowered over this step's state; null: none
+  base::DeviceKind device = base::DeviceKind::Cpu;
 };
 
 // Requires stage Allocated. Fills everything but the digests of profile and options, the options'

@@ -136,19 +136,16 @@ TEST(DcrunOptions, HelpBeginsWithExamples) {
 
 // Flags are promises to scripts: this list only grows.
 TEST(DcrunOptions, FlagsAreFrozen) {
-  const std::vector<std::string> expected = {"--comm",         "--config",
-                                             "--data",         "--dump-gradients",
-                                             "--eval-batches", "--eval-data",
-                                             "--eval-every",   "--help",
-                                             "--job-key",      "--keep",
-                                             "--lr",           "--metrics",
-                                             "--offload-dir",  "--overwrite",
-                                             "--poison",       "--record-profile",
-                                             "--resume",       "--save",
-                                             "--save-every",   "--shuffle",
-                                             "--steps",        "--timeout",
-                                             "--trace",        "--version",
-                                             "--weights",      "--weights-only-by-name"};
+  const std::vector<std::string> expected = {
+      "--comm",      "--config",         "--data",
+      "--device",    "--dump-gradients", "--eval-batches",
+      "--eval-data", "--eval-every",     "--help",
+      "--job-key",   "--keep",           "--lr",
+      "--metrics",   "--offload-dir",    "--overwrite",
+      "--poison",    "--record-profile", "--resume",
+      "--save",      "--save-every",     "--shuffle",
+      "--steps",     "--timeout",        "--trace",
+      "--version",   "--weights",        "--weights-only-by-name"};
   EXPECT_EQ(dcrun_flags(), expected);
 }
 
