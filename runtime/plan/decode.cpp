@@ -171,7 +171,7 @@ Instruction Decoder::instruction(const fb::Instruction& from) {
 Initializer Decoder::initializer(const fb::Initializer* from) {
   if (!from) return {};
   return {enumerator<InitKind>(from->kind(), fb::InitKind::MAX, "initializer"), from->a(),
-          from->b()};
+          from->b(), from->zero_row()};
 }
 
 ArchiveRecord Decoder::record(const fb::ArchiveRecord* from) {

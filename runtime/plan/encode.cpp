@@ -177,7 +177,7 @@ VectorOf<Offset<fb::Variant>> Encoder::variants(const Plan& plan) {
 }
 
 Offset<fb::Initializer> Encoder::initializer(const Initializer& i) {
-  return fb::CreateInitializer(builder_, as<fb::InitKind>(i.kind), i.a, i.b);
+  return fb::CreateInitializer(builder_, as<fb::InitKind>(i.kind), i.a, i.b, i.zero_row);
 }
 
 Offset<fb::ArchiveRecord> Encoder::record(const ArchiveRecord& r) {

@@ -143,6 +143,7 @@ enum class InitKind : uint8_t { Unknown, Normal, Uniform, Zeros, Ones, Constant 
 struct Initializer {
   InitKind kind = InitKind::Unknown;
   double a = 0, b = 0;
+  int64_t zero_row = -1;  // index of the first dim whose elements are zeros, not drawn; -1: none
 };
 struct ArchiveRecord {
   std::string entry;

@@ -1,5 +1,6 @@
 // Level 1 on the structs: every id in its table, every count within sane limits. After this nothing
 // can index out of bounds.
+#include <algorithm>
 #include <limits>
 #include <span>
 
@@ -229,6 +230,14 @@ Status check_prediction(const Prediction& prediction) {
   return {};
 }
 
+template <typename Stored>
+Status check_initializer(const Stored& tensor, const std::string& who) {
+  const int64_t rows = tensor.sizes.empty() ? 0 : std::max<int64_t>(tensor.sizes[0], 0);
+  const int64_t row = tensor.initializer.zero_row;
+  if (is_id_or_none(row, static_cast<size_t>(rows))) return {};
+  return bad_id(who, "zero row", row, static_cast<size_t>(rows));
+}
+
 Status check_model_ids(const Plan& plan) {
   const size_t tensors = plan.tensors.size();
   for (const StateEntry& entry : plan.state) {
@@ -250,6 +259,7 @@ Status check_model_ids(const Plan& plan) {
   }
   for (const Parameter& p : plan.parameters) {
     const std::string who = "parameter '" + p.fqn + "'";
+    DC_RETURN_IF_ERROR(check_initializer(p, who));
     if (!is_id(p.group, plan.optimizer.groups.size())) {
       return bad_id(who, "optimizer group", p.group, plan.optimizer.groups.size());
     }
@@ -261,6 +271,9 @@ Status check_model_ids(const Plan& plan) {
     if (!is_id_or_none(p.gradient_ready, last.size())) {
       return bad_id(who, "instruction", p.gradient_ready, last.size());
     }
+  }
+  for (const Buffer& b : plan.buffers) {
+    DC_RETURN_IF_ERROR(check_initializer(b, "buffer '" + b.fqn + "'"));
   }
   DC_RETURN_IF_ERROR(check_inputs(plan, plan.inputs));
   DC_RETURN_IF_ERROR(check_prediction(plan.prediction));

@@ -123,6 +123,7 @@ void JsonDump::initializer(const Initializer& i) {
   field("kind", name(i.kind));
   real("a", i.a);
   real("b", i.b);
+  if (i.zero_row >= 0) field("zero_row", i.zero_row);
   w_.end_object();
 }
 

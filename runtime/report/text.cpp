@@ -203,6 +203,7 @@ void TextDump::input(const Input& i) {
 
 void TextDump::initializer(const Initializer& i) {
   raw(" init=").raw(name(i.kind)).raw("(").real(i.a).raw(",").real(i.b).raw(")");
+  if (i.zero_row >= 0) raw(" zero_row=").number(i.zero_row);
 }
 
 void TextDump::record(const ArchiveRecord& r) {

@@ -10,17 +10,26 @@ using base::ErrorKind;
 using base::Result;
 using base::Status;
 
-// Draws by name and element index: equal for any world and any sharding.
+// Draws by name and element index: equal for any world and any sharding, and for the other rows
+// whether or not one stays zero.
 class DrawnElements final : public ElementSource {
  public:
-  DrawnElements(const plan::Initializer& rule, uint64_t key) : rule_(rule), key_(key) {}
+  DrawnElements(const plan::Initializer& rule, const std::vector<int64_t>& sizes, uint64_t key)
+      : rule_(rule), key_(key) {
+    if (rule.zero_row < 0) return;
+    int64_t row = 1;
+    for (size_t i = 1; i < sizes.size(); ++i) row *= sizes[i];
+    zeros_begin_ = rule.zero_row * row;
+    zeros_end_ = zeros_begin_ + row;
+  }
 
   Status read(int64_t first, int64_t count, DType through, DType to, void* out) const override {
     auto* data = static_cast<std::byte*>(out);
     const int64_t bytes = base::byte_size(to);
     for (int64_t i = 0; i < count; ++i, data += bytes) {
       uint64_t rounded = 0;
-      store_real(through, &rounded, draw(static_cast<uint64_t>(first + i)));
+      const bool zero = first + i >= zeros_begin_ && first + i < zeros_end_;
+      store_real(through, &rounded, zero ? 0 : draw(static_cast<uint64_t>(first + i)));
       convert(through, &rounded, to, to, data, 1);
     }
     return base::ok_status();
@@ -46,6 +55,7 @@ class DrawnElements final : public ElementSource {
 
   plan::Initializer rule_;
   uint64_t key_;
+  int64_t zeros_begin_ = 0, zeros_end_ = 0;  // elements of the row that is not drawn
 };
 
 }  // namespace
@@ -54,12 +64,14 @@ Result<WeightSet> draw_weights(uint64_t seed, const plan::Plan& plan) {
   WeightSet set;
   std::string unknown;
   int count = 0;
-  const auto draw = [&](const std::string& fqn, const plan::Initializer& rule) {
-    if (rule.kind == plan::InitKind::Unknown) unknown += (count++ ? ", " : "") + fqn;
-    return std::make_unique<DrawnElements>(rule, derive_key(seed, hash_text(fqn)));
+  const auto draw = [&](const auto& tensor) {
+    const plan::Initializer& rule = tensor.initializer;
+    if (rule.kind == plan::InitKind::Unknown) unknown += (count++ ? ", " : "") + tensor.fqn;
+    return std::make_unique<DrawnElements>(rule, tensor.sizes,
+                                           derive_key(seed, hash_text(tensor.fqn)));
   };
   for (const plan::Parameter& parameter : plan.parameters) {
-    set.parameters.push_back(draw(parameter.fqn, parameter.initializer));
+    set.parameters.push_back(draw(parameter));
   }
   // Only a buffer that does not travel inside the plan needs a rule.
   std::vector<bool> drawn(plan.buffers.size(), false);
@@ -69,7 +81,7 @@ Result<WeightSet> draw_weights(uint64_t seed, const plan::Plan& plan) {
   }
   set.buffers.resize(plan.buffers.size());
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
-    if (drawn[i]) set.buffers[i] = draw(plan.buffers[i].fqn, plan.buffers[i].initializer);
+    if (drawn[i]) set.buffers[i] = draw(plan.buffers[i]);
   }
   if (count == 0) return set;
   return Status(ErrorKind::BadInput, "DC6411",

@@ -4,6 +4,8 @@
 model is built. For a module built earlier the documented defaults of the torch.nn types are the
 candidates. Either way the values decide (`observed.py`): a rule that they contradict is dropped, and
 one that they show takes its place. A tensor without a rule is left out.
+
+"zero_row" in a rule names the one row that is zeros while all others follow the rule: an embedding's padding.
 """
 
 import math
@@ -13,7 +15,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
-from .observed import contradicts, derive
+from .observed import contradicts, derive, lone_zero_row, without_row
 from .places import Places
 
 _BATCH_NORM = (("running_mean", 0), ("running_var", 1), ("num_batches_tracked", 0))
@@ -118,9 +120,20 @@ class InitializerRecorder:
         def watched(tensor, *args, **kwargs):
             rule = _RULES[name](tensor, *args, **kwargs)
             self._last[id(tensor)] = (tensor, rule)
+            if rule == _constant(0):
+                self._zero_row_of(tensor)
             return original(tensor, *args, **kwargs)
 
         return watched
+
+    def _zero_row_of(self, view):
+        """If `view` is a row of a tensor that has a rule, that rule leaves the row zero."""
+        base, rule = self._last.get(id(view._base), (None, None))
+        if rule is None or base.dim() < 2 or view.shape != base.shape[1:]:
+            return
+        row = (view.storage_offset() - base.storage_offset()) // base.stride(0)
+        # A rule says no more than one row.
+        self._last[id(base)] = (base, {**rule, "zero_row": row} if rule.get("zero_row", row) == row else None)
 
     def rules(self, module):
         found = {}
@@ -162,6 +175,17 @@ def find_rules(module, canonical):
 def _rule_of(tensor, candidates, is_parameter):
     if tensor.device.type == "meta" or isinstance(tensor, FakeTensor):
         return candidates[0] if candidates else None
+    plain = [{k: v for k, v in rule.items() if k != "zero_row"} for rule in candidates]
+    found = _shown(tensor, [*candidates, *plain], is_parameter)
+    row = lone_zero_row(tensor) if found is None else None
+    if row is None:
+        return found
+    found = _shown(without_row(tensor, row), plain, is_parameter)
+    return found and {**found, "zero_row": row}
+
+
+def _shown(tensor, candidates, is_parameter):
+    """The candidate that the values do not refute, else the rule that they show; None if neither."""
     for rule in candidates:
         if not contradicts(tensor, rule):
             return rule
@@ -222,7 +246,8 @@ def _defaults_of(module):
         bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
         rules = {"weight": _symmetric(bound), "bias": _symmetric(bound)}
     elif kind is nn.Embedding:
-        rules = {"weight": _normal(1.0)}
+        padding = {} if module.padding_idx is None else {"zero_row": module.padding_idx}
+        rules = {"weight": {**_normal(1.0), **padding}}
     elif kind in (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm) or isinstance(
         module, nn.modules.batchnorm._NormBase
     ):

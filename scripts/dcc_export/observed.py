@@ -7,7 +7,7 @@ For normal and uniform rules each test below errs on a sound tensor with probabi
   their distribution. A std off by the factor 1.5 is found from 300 elements
   on, a bound off by 1.5 from 60, a std off by 50 from 5;
 - mean; range; shape of the distribution by the Dvoretzky-Kiefer-Wolfowitz inequality;
-- independence: equal rows, many zeros, rows or columns of a matrix whose cosines are not those of
+- independence: equal rows, a row of zeros, many zeros, rows or columns of a matrix whose cosines are not those of
   random vectors (orthogonal, low rank, trained), from 16 rows and columns on.
 
 Large tensors are sampled evenly. What these tests cannot see is not refuted.
@@ -27,6 +27,9 @@ _DERIVE_FROM = 256  # elements; fewer cannot tell normal from uniform
 
 def contradicts(tensor, rule):
     """Whether the values of `tensor` refute `rule` (a dict as in dcc.json)."""
+    if "zero_row" in rule:
+        row, rest = rule["zero_row"], {k: v for k, v in rule.items() if k != "zero_row"}
+        return bool(tensor.detach()[row].any()) or contradicts(without_row(tensor, row), rest)
     kind = rule["kind"]
     if kind in ("zeros", "ones", "constant"):
         value = {"zeros": 0, "ones": 1}.get(kind, rule.get("value"))
@@ -59,6 +62,24 @@ def derive(tensor):
     uniform = {"kind": "uniform", "low": -bound, "high": bound}
     fitting = [rule for rule in (normal, uniform) if not contradicts(tensor, rule)]
     return fitting[0] if len(fitting) == 1 else None
+
+
+def lone_zero_row(tensor):
+    """Index of the only row (entry of the first dim) of zeros, as an embedding's padding leaves it; None if there is none, or several."""
+    if tensor.dim() < 2 or tensor.shape[0] < 2 or tensor.numel() == 0:
+        return None
+    rows = _zero_rows(tensor)
+    return rows[0] if len(rows) == 1 else None
+
+
+def without_row(tensor, row):
+    """A copy of `tensor` that lacks one entry of the first dim."""
+    tensor = tensor.detach()
+    return torch.cat([tensor[:row], tensor[row + 1 :]])
+
+
+def _zero_rows(tensor):
+    return (tensor.detach() == 0).flatten(1).all(dim=1).nonzero().flatten().tolist()
 
 
 def _rounded(value, allowed):
@@ -136,6 +157,8 @@ def _far_from(distribution, density, tensor):
 
 def _is_structured(tensor):
     """Signs that the elements were not drawn independently."""
+    if tensor.dim() > 1 and _is_no_accident(tensor):
+        return True
     matrix = tensor.detach().flatten(1) if tensor.dim() > 1 else tensor.detach().reshape(1, -1)
     if matrix.shape[1] >= 8 and bool((matrix == matrix[:, :1]).all(dim=1).any()):
         return True
@@ -143,6 +166,12 @@ def _is_structured(tensor):
     if zeros > 0.02 + DEVIATIONS * math.sqrt(0.02 / matrix.numel()):
         return True
     return min(matrix.shape) >= 16 and _are_related(matrix)
+
+
+def _is_no_accident(tensor):
+    """Whether a row is zeros that drawn values would not be: torch draws a zero once in 2**23 elements, in 16 bits once in 2**7."""
+    rows, share = tensor.shape[0], 2.0**-7 if tensor.dtype.itemsize <= 2 else 2.0**-20
+    return rows * share ** tensor[0].numel() < ALPHA and bool(_zero_rows(tensor))
 
 
 def _are_related(matrix):

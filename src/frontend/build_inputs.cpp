@@ -85,10 +85,14 @@ class InputBuilder {
     return malformed("the stored tensor " + fqn + " has another type than the graph says");
   }
 
-  ir::Initializer initializer_of(const std::string& fqn) const {
+  Result<ir::Initializer> initializer_of(const std::string& fqn, const ir::Shape& shape) const {
     const auto found = draft_.context.description.initializers.find(fqn);
-    return found == draft_.context.description.initializers.end() ? ir::Initializer()
-                                                                  : found->second;
+    if (found == draft_.context.description.initializers.end()) return ir::Initializer();
+    const int64_t row = found->second.zero_row;
+    if (row < 0 || (!shape.empty() && row < shape[0])) return found->second;
+    return Status(ErrorKind::BadInput, "DC2056",
+                  "the initializer of " + fqn + " leaves row " + std::to_string(row) +
+                      " zero, which the tensor does not have; export the model again");
   }
 
   // Masters, moments and reductions are f32: they would lose half of an f64 parameter, and f16
@@ -123,7 +127,7 @@ class InputBuilder {
     parameter.shape = type.shape;
     parameter.trainable = trained_.contains(fqn);
     DC_RETURN_IF_ERROR(check_parameter(parameter));
-    parameter.initializer = initializer_of(fqn);
+    DC_ASSIGN_OR_RETURN(parameter.initializer, initializer_of(fqn, type.shape));
     parameter.record = draft_.context.weights.find(fqn);
     DC_RETURN_IF_ERROR(check_record(parameter.record, type, fqn));
     ir::StateEntry entry;
@@ -144,7 +148,7 @@ class InputBuilder {
     DC_ASSIGN_OR_RETURN(buffer.type, storage_type(input, "buffer " + fqn));
     buffer.persistent = !lifted && input.persistent;
     buffer.is_constant = !written_.contains(fqn);
-    buffer.initializer = initializer_of(fqn);
+    DC_ASSIGN_OR_RETURN(buffer.initializer, initializer_of(fqn, buffer.type.shape));
     buffer.record = draft_.context.weights.find(fqn);
     DC_RETURN_IF_ERROR(check_record(buffer.record, buffer.type, fqn));
     if (!buffer.persistent && !buffer.record.entry.empty() &&

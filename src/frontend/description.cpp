@@ -60,6 +60,17 @@ Status read_inputs(const JsonValue& list, Description& description) {
   return base::ok_status();
 }
 
+// Absent: no row.
+Status read_zero_row(const JsonValue& value, ir::Initializer& initializer) {
+  const JsonValue* row = value.find("zero_row");
+  if (row == nullptr) return base::ok_status();
+  DC_ASSIGN_OR_RETURN(initializer.zero_row, row->to_integer());
+  if (initializer.zero_row >= 0) return base::ok_status();
+  return Status(ErrorKind::BadInput, "DC2031",
+                "line " + std::to_string(row->line()) +
+                    ": zero_row is negative; it is the index of a row: export the model again");
+}
+
 Result<ir::Initializer> read_initializer(const JsonValue& value) {
   ir::Initializer initializer;
   DC_ASSIGN_OR_RETURN(const std::string kind, text_member(value, "kind"));
@@ -86,6 +97,7 @@ Result<ir::Initializer> read_initializer(const JsonValue& value) {
     case ir::InitKind::Ones:
       break;
   }
+  DC_RETURN_IF_ERROR(read_zero_row(value, initializer));
   return initializer;
 }
 

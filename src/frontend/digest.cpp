@@ -50,6 +50,7 @@ class CanonicalText {
 
 void add_initializer(CanonicalText& out, const ir::Initializer& initializer) {
   out.word(ir::word(initializer.kind)).real(initializer.a).real(initializer.b);
+  if (initializer.zero_row >= 0) out.word("zero_row").number(initializer.zero_row);
 }
 
 void add_record(CanonicalText& out, const ir::ArchiveRecord& record) {

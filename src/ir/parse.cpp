@@ -123,6 +123,10 @@ class StepParser {
     return !reader_.at_punct('(') || pair(out.a, out.b);
   }
 
+  bool zero_row(Initializer& out) {
+    return reader_.punct('=') && reader_.integer(out.zero_row, "a row");
+  }
+
   // archive="entry" implies the row's own type; archive_type(...) says another.
   bool archive(ArchiveRecord& out, DType dtype, const Shape& shape) {
     if (!reader_.punct('=') || !reader_.string(out.entry, "an entry of the archive")) return false;
@@ -162,6 +166,7 @@ class StepParser {
       return true;
     }
     if (key.text == "init") return initializer(parameter.initializer);
+    if (key.text == "zero_row") return zero_row(parameter.initializer);
     if (key.text == "archive") return archive(parameter.record, parameter.dtype, parameter.shape);
     if (key.text == "archive_type") return archive_type(parameter.record);
     if (!reader_.punct('=')) return false;
@@ -186,6 +191,8 @@ class StepParser {
         buffer.is_constant = true;
       } else if (key.text == "init") {
         good = initializer(buffer.initializer);
+      } else if (key.text == "zero_row") {
+        good = zero_row(buffer.initializer);
       } else if (key.text == "archive") {
         good = archive(buffer.record, buffer.type.dtype, buffer.type.shape);
       } else if (key.text == "archive_type") {

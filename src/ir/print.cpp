@@ -25,10 +25,12 @@ void add_flag(std::string& out, std::string_view key, bool value) {
 }
 
 std::string format_initializer(const Initializer& init) {
-  if (init.kind == InitKind::Unknown && init.a == 0 && init.b == 0) return "";
-  std::string out = " init=" + std::string(word(init.kind));
-  if (init.a == 0 && init.b == 0) return out;
-  return out + "(" + format_double(init.a) + "," + format_double(init.b) + ")";
+  std::string out;
+  const bool has_numbers = init.a != 0 || init.b != 0;
+  if (init.kind != InitKind::Unknown || has_numbers) out += " init=" + std::string(word(init.kind));
+  if (has_numbers) out += "(" + format_double(init.a) + "," + format_double(init.b) + ")";
+  if (init.zero_row >= 0) out += " zero_row=" + std::to_string(init.zero_row);
+  return out;
 }
 
 // The archive's tensor usually has the type of the table row; only a difference is printed.

@@ -29,6 +29,9 @@ enum class InitKind : uint8_t { Unknown, Normal, Uniform, Zeros, Ones, Constant 
 struct Initializer {
   InitKind kind = InitKind::Unknown;
   double a = 0, b = 0;  // normal: mean, std; uniform: low, high; constant: a
+  // The row (index of the first dim) that is zeros whatever the rule: an embedding's padding; -1:
+  // none. The other rows are drawn as they would be without it.
+  int64_t zero_row = -1;
 };
 
 // Where the bytes of a tensor lie in the archive. Empty entry: headless, no bytes.

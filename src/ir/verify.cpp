@@ -98,6 +98,27 @@ Status verify_names(const Step& step, Stage stage) {
   return {};
 }
 
+// The row of an initializer that stays zero is one of the tensor's.
+template <typename Table, typename ShapeOf>
+const std::string* bad_zero_row(const Table& table, ShapeOf shape_of) {
+  for (const auto& row : table) {
+    const Shape& shape = shape_of(row);
+    const int64_t zero = row.initializer.zero_row, rows = shape.empty() ? 0 : shape[0];
+    if (zero < -1 || (zero >= 0 && zero >= rows)) return &row.fqn;
+  }
+  return nullptr;
+}
+
+Status verify_initializers(const Step& step, Stage stage) {
+  const std::string* bad =
+      bad_zero_row(step.parameters, [](const Parameter& p) -> const Shape& { return p.shape; });
+  if (!bad)
+    bad = bad_zero_row(step.buffers, [](const Buffer& b) -> const Shape& { return b.type.shape; });
+  if (!bad) return {};
+  return table_offence(step, stage, "DC2110",
+                       "the initializer of '" + *bad + "' leaves a row zero that it does not have");
+}
+
 bool index_in(int index, size_t size) { return index >= -1 && index < static_cast<int>(size); }
 
 bool is_of_parameter(StateRole role) { return role <= StateRole::Accumulator; }
@@ -186,6 +207,7 @@ Status verify_tables(const Step& step, Stage stage) {
   if (step.mesh.axes.size() > kMaxAxes)
     return table_offence(step, stage, "DC2110", "the mesh has too many axes");
   DC_RETURN_IF_ERROR(verify_names(step, stage));
+  DC_RETURN_IF_ERROR(verify_initializers(step, stage));
   const size_t groups = step.optimizer.groups.size();
   for (const Parameter& parameter : step.parameters) {
     if (parameter.group >= 0 && static_cast<size_t>(parameter.group) < groups) continue;

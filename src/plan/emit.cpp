@@ -18,7 +18,7 @@ namespace rp = runtime::plan;
 using ir::StateRole;
 
 rp::Initializer initializer(const ir::Initializer& from) {
-  return {static_cast<rp::InitKind>(from.kind), from.a, from.b};
+  return {static_cast<rp::InitKind>(from.kind), from.a, from.b, from.zero_row};
 }
 rp::ArchiveRecord record(const ir::ArchiveRecord& from) {
   return {from.entry, from.dtype, from.shape, from.strides, from.offset};

@@ -15,11 +15,16 @@ import running
 from export_case import ExportTest, description
 
 from dcc_export import ExportError, export_train_step
+from dcc_export.initializers import find_rules
 from dcc_export.observed import contradicts, derive
 
 
 def normal(std, mean=0.0):
     return {"kind": "normal", "mean": mean, "std": std}
+
+
+def padded(row, rule):
+    return {**rule, "zero_row": row}
 
 
 def uniform(bound):
@@ -58,9 +63,13 @@ class ObservedTest(unittest.TestCase):
             self.assertTrue(contradicts(orthogonal, normal(size**-0.5)), size)
         low_rank = torch.randn(64, 4) @ torch.randn(4, 64) / 2
         self.assertTrue(contradicts(low_rank, normal(float(low_rank.std()))))
-        padded = torch.randn(50, 16)
-        padded[0] = 0
-        self.assertTrue(contradicts(padded, normal(1.0)))
+        for shape, dtype in (((50, 16), torch.float32), ((3, 2), torch.float32), ((50, 6), torch.bfloat16)):
+            drawn = torch.randn(shape, dtype=dtype)
+            drawn[0] = 0
+            self.assertTrue(contradicts(drawn, normal(1.0)), shape)
+            self.assertFalse(contradicts(drawn, padded(0, normal(1.0))), shape)
+            drawn[0], drawn[1] = 1, 0
+            self.assertTrue(contradicts(drawn, padded(0, normal(1.0))), shape)
 
     def test_exact_rules(self):
         almost = torch.ones(1000)
@@ -87,17 +96,21 @@ class Net(nn.Module):
         super().__init__()
         self.emb = nn.Embedding(97, 32)
         self.pad = nn.Embedding(97, 32, padding_idx=0)
+        self.own, self.lost = nn.Embedding(97, 32, padding_idx=-1), nn.Embedding(97, 32, padding_idx=0)
         self.fc, self.orthogonal, self.stock = nn.Linear(32, 32), nn.Linear(32, 32), nn.Linear(32, 32)
         self.norm = nn.LayerNorm(32)
         self.head = nn.Linear(32, 97, bias=False)
         self.table = nn.Parameter(torch.arange(32.0) / 32)
         for module in (self.emb, self.fc, self.head):
             nn.init.normal_(module.weight, std=0.02)
+        for module in (self.own, self.lost):  # as transformers' models do, the second without its padding
+            nn.init.normal_(module.weight, std=0.1)
+        nn.init.zeros_(self.own.weight[-1])
         nn.init.zeros_(self.fc.bias)
         nn.init.orthogonal_(self.orthogonal.weight)
 
     def forward(self, ids, labels):
-        h = self.stock(self.orthogonal(self.fc(self.norm(self.emb(ids) + self.pad(ids) + self.table))))
+        h = self.stock(self.orthogonal(self.fc(self.norm(self.emb(ids) + self.pad(ids) + self.own(ids) + self.lost(ids) + self.table))))
         return nn.functional.cross_entropy(self.head(h), labels)
 
 
@@ -109,9 +122,34 @@ class InitializerTest(ExportTest):
         bound = uniform(1 / math.sqrt(32))
         expected = {"emb.weight": normal(0.02), "fc.weight": normal(0.02), "head.weight": normal(0.02),
                     "fc.bias": {"kind": "zeros"}, "norm.weight": {"kind": "ones"}, "norm.bias": {"kind": "zeros"},
+                    "pad.weight": padded(0, normal(1.0)), "own.weight": padded(96, normal(0.1)), "lost.weight": normal(0.1),
                     "stock.weight": bound, "stock.bias": bound, "orthogonal.bias": bound, "table": {"kind": "zeros"}}
         self.assertEqual(rules, expected)
-        self.assertEqual(set(program.state_dict) - set(rules), {"pad.weight", "orthogonal.weight"})
+        self.assertEqual(set(program.state_dict) - set(rules), {"orthogonal.weight"})
+
+    def test_padding_rows(self):
+        """Of embeddings with few elements, of tables of other kinds, and of modules without values."""
+
+        def rule(module):
+            return find_rules(module, lambda name: name).get("weight")
+
+        for size in ((3, 2), (5, 4), (97, 32)):
+            module = nn.Embedding(*size, padding_idx=1)
+            self.assertEqual(rule(module), padded(1, normal(1.0)), size)
+            self.assertEqual(rule(module.to("meta")), padded(1, normal(1.0)), size)
+            module = nn.Embedding(*size, padding_idx=1)
+            with torch.no_grad():
+                module.weight[1] = torch.randn(size[1])  # such as a checkpoint's
+            self.assertEqual(rule(module), normal(1.0), size)
+        module = nn.Embedding(97, 32)
+        with torch.no_grad():
+            module.weight[5] = 0
+            self.assertEqual(rule(module), padded(5, normal(1.0)))
+            module.weight[6] = 0
+        self.assertIsNone(rule(module), "two rows are more than a rule can say")
+        module = nn.Module()
+        module.register_buffer("weight", torch.tensor([[1, 1], [0, 0], [1, 1]]))
+        self.assertEqual(rule(module), padded(1, {"kind": "ones"}))
 
     def test_first_loss_from_a_seed(self):
         """`dcrun --weights init:SEED` starts where the module's own initialisation does."""

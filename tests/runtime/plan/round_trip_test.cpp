@@ -66,7 +66,7 @@ TEST(RoundTrip, NothingIsLost) {
                    DType::F64,
                    {4},
                    false,
-                   {InitKind::Ones, 1, 2},
+                   {InitKind::Ones, 1, 2, 3},
                    {"data/b", DType::F64, {4}, {1}, 3}}};
   plan.state[1].data = {1, 2, 255};
   plan.state[1].buffer = 0;

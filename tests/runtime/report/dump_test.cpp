@@ -52,6 +52,14 @@ TEST(Dump, TextShowsEveryInstructionOnOneLine) {
                         "reads=[%9,%10] writes=[%11] @"));
 }
 
+TEST(Dump, TheZeroRowOfAnInitializerShows) {
+  Plan plan = test::tiny_plan();
+  EXPECT_EQ(to_text(plan).find("zero_row"), std::string::npos);
+  plan.parameters[0].initializer.zero_row = 4;
+  EXPECT_THAT(to_text(plan), HasSubstr("init=normal(0.0,0.02) zero_row=4"));
+  EXPECT_THAT(to_json(plan), HasSubstr("\"zero_row\": 4"));
+}
+
 TEST(MemoryReport, ThePeakIsTheMatmulWithItsScratch) {
   const Plan plan = test::tiny_plan();
   const Peak peak = find_peak(plan, Space::Device);

@@ -56,6 +56,34 @@ TEST(Weights, DrawsAreEqualForAnyWorldAndTailsAreZero) {
   EXPECT_NE(other, whole);
 }
 
+TEST(Weights, ARowStaysZeroAndTheOthersAreDrawnAsWithoutIt) {
+  constexpr size_t kRow = 10;
+  const TrainingPlan plain(1, 1);
+  auto expected = filled(plain, *open_weights("init:3", plain.plan), 0);
+  for (const int64_t row : {0, 3, 6}) {
+    auto wanted = expected;
+    const auto first = wanted.begin() + row * static_cast<int64_t>(kRow);
+    for (auto it = first; it != first + kRow; ++it) {
+      EXPECT_NE(*it, 0);
+      *it = 0;
+    }
+    for (const int world : {1, 2, 3}) {  // of 3 ranks, row 3 lies on two
+      TrainingPlan hand(world, 1);
+      hand.plan.parameters[0].initializer.zero_row = row;
+      auto weights = open_weights("init:3", hand.plan);
+      ASSERT_TRUE(weights.ok());
+      std::vector<float> all;
+      for (int rank = 0; rank < world; ++rank) {
+        const auto shard = filled(hand, *weights, rank);
+        all.insert(all.end(), shard.begin(), shard.end());
+      }
+      all.resize(TrainingPlan::kElements);
+      EXPECT_EQ(std::vector<float>(wanted.begin(), wanted.begin() + TrainingPlan::kElements), all)
+          << "row " << row << " world " << world;
+    }
+  }
+}
+
 TEST(Weights, NormalDrawsHaveTheirMoments) {
   plan::Plan plan;
   plan::Parameter parameter;

@@ -220,6 +220,20 @@ TEST(Import, ReadsOfficialJointExports) {
   EXPECT_TRUE(backward);
 }
 
+TEST(Import, ReadsWhichRowAnInitializerLeavesZero) {
+  EditedArchive archive("mlp.pt2");
+  auto without = archive.import();
+  ASSERT_TRUE(without.ok());
+  EXPECT_EQ(without->parameters[0].initializer.zero_row, -1);
+  archive.replace(kDescription, "\"0.weight\":{", "\"0.weight\":{\"zero_row\":63,");
+  auto step = archive.import();
+  ASSERT_TRUE(step.ok()) << step.status().to_string();
+  EXPECT_EQ(step->parameters[0].initializer.zero_row, 63);
+  EXPECT_EQ(step->parameters[0].initializer.kind, ir::InitKind::Uniform);
+  EXPECT_EQ(step->parameters[1].initializer.zero_row, -1);
+  EXPECT_NE(step->model_digest, without->model_digest);
+}
+
 TEST(Import, GuessesInputsWithoutADescription) {
   EditedArchive archive("mlp.pt2");
   archive.remove(kDescription);

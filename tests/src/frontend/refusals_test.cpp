@@ -95,6 +95,18 @@ TEST(Refusals, ParametersWithoutElements) {
   EXPECT_EQ(step.status().code(), "DC2048");
 }
 
+TEST(Refusals, RowsThatAreToStayZeroButAreNone) {
+  const char* kRule = "\"0.weight\":{";
+  for (const auto& [row, code, said] :
+       {std::tuple("64", "DC2056", "the initializer of 0.weight leaves row 64 zero"),
+        std::tuple("-1", "DC2031", "zero_row is negative"),
+        std::tuple("0.5", "DC1103", "expected an integer")}) {
+    EditedArchive archive("mlp.pt2");
+    archive.replace(kDescription, kRule, std::string(kRule) + "\"zero_row\":" + row + ",");
+    expect_refused(archive, ErrorKind::BadInput, {code, said});
+  }
+}
+
 TEST(Refusals, ShapesThatDependOnDataOrSymbols) {
   EditedArchive data("mlp.pt2");
   data.replace(kModel, "torch.ops.aten.relu.default", "torch.ops.aten.nonzero.default");
