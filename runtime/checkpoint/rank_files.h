@@ -1,5 +1,5 @@
-// RankFiles: what one rank writes into a checkpoint: a shard of its own, its ranges of
-// model.safetensors, and the manifest that says where everything is.
+// RankFiles: what one rank writes into a checkpoint: its shard, its ranges of model.safetensors,
+// and the manifest that says where everything is.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Sealed JSON: a small document that carries the digest of its own text, so that every flipped bit
-// and every missing byte is noticed.
+// Sealed JSON: a small document that carries the digest of its text, so that every flipped bit and
+// every missing byte is noticed.
 //
 //   {"format":"dcc-checkpoint","version":1,"sha256":"...",
 //   "body":{...}}

@@ -18,8 +18,8 @@ using base::DType;
 struct StatePlan {
   plan::Plan plan;
 
-  // zero: 0 all whole; 1 optimizer state in shards, parameters whole with a range of their own; 3
-  // everything in shards.
+  // zero: 0 all whole; 1 optimizer state in shards, parameters whole and their ranges separate
+  // entries; 3 everything in shards.
   StatePlan(int world, int zero) : zero_(world == 1 ? 0 : zero), world_(world) {
     plan.name = "state";
     plan.model_digest = std::string(64, 'a');
