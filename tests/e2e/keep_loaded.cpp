@@ -196,6 +196,7 @@ void close_descriptors() {
 
 extern "C" {
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier): libc's name, which is to be replaced.
 int __libc_start_main(Main main, int argc, char** argv, void (*init)(), void (*fini)(),
                       void (*rtld_fini)(), void* stack_end) {
   using Start = int (*)(Main, int, char**, void (*)(), void (*)(), void (*)(), void*);
