@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Trains one small model per transformers config with ZeRO-3 on two ranks, beside PyTorch, and prints a table.
+"""Trains one small model per transformers config with ZeRO-3 on two ranks, next to PyTorch, and prints a table.
 
 architecture_table.py [--steps N] [--only NAME] [--update]
 With --update the table in scripts/architectures.md is rewritten. Exits 1 if a model trains otherwise than PyTorch does, or fails without a reason.

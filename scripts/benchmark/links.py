@@ -1,4 +1,4 @@
-"""The tcp communicator beside PyTorch's Gloo, alternating: shaped links of a network lab (root), and loopback.
+"""The tcp communicator next to PyTorch's Gloo, alternating: shaped links of a network lab (root), and loopback.
 
 links.py [--rounds N] [--world N] [--rate RATE] [--bin FOLDER]. Prints medians over rounds with their spread.
 """

@@ -1,4 +1,4 @@
-"""Training over shaped links: dcrun beside PyTorch DDP and FSDP2 on the hosts of a network lab (root), alternating in one run.
+"""Training over shaped links: dcrun next to PyTorch DDP and FSDP2 on the hosts of a network lab (root), alternating in one run.
 
 network.py [--world N] [--rate RATE] [--model M|small-llama] [--rows LIST] [--rounds N] [--steps N] [--warmup N] [--minutes N] [--keep FOLDER]
 

@@ -1,4 +1,4 @@
-"""dcrun beside PyTorch on small-llama, alternating in one run: medians with spread.
+"""dcrun next to PyTorch on small-llama, alternating in one run: medians with spread.
 
 run.py [--rounds N] [--steps N] [--world N]. One thread per rank. Prints a table and whether each row of ours is not above its peer.
 """

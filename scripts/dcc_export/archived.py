@@ -36,7 +36,7 @@ def read_archive(path):
     try:
         program = torch.export.load(path, extra_files=extra)
         description = json.loads(extra["dcc.json"])
-    except Exception as error:  # torch raises many kinds for files that are none of its own
+    except Exception as error:  # torch raises many kinds for files of another format
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ExportError(f"{path} cannot be read as an archive with weights: {first}", BAD_INPUT) from error
     archived = Archived(path, {}, {}, {}, [], description.get("aliases", {}), description.get("optimizer", {}), description.get("optimizer_order"))

@@ -1,4 +1,4 @@
-"""`dcrun --eval-every`: the loss on validation data by the plan's evaluation, beside PyTorch's module in eval mode on the same weights.
+"""`dcrun --eval-every`: the loss on validation data by the plan's evaluation, next to PyTorch's module in eval mode on the same weights.
 
     build/venv/bin/python tests/e2e/evaluation_test.py
 """

@@ -14,7 +14,7 @@ from dcc_export import evaluation, export_train_step
 
 
 class Net(torch.nn.Module):
-    """In eval mode: no dropout, running statistics, no auxiliary loss, and a constant of its own."""
+    """In eval mode: no dropout, running statistics, no auxiliary loss, and its own constant."""
 
     def __init__(self):
         super().__init__()

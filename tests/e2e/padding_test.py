@@ -1,4 +1,4 @@
-"""An embedding with a zero padding row, drawn by `dcrun --weights init:SEED`: its start on every world, and a step beside PyTorch's.
+"""An embedding with a zero padding row, drawn by `dcrun --weights init:SEED`: its start on every world, and a step next to PyTorch's.
 
     build/venv/bin/python tests/e2e/padding_test.py
 """
