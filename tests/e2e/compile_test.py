@@ -36,7 +36,7 @@ FLAGS = {
     "dcc cache": "--help -h",
     "dcc cache ls": "--help -h",
     "dcc cache gc": "--help --keep -h",
-    "dcrun": "--comm --config --data --device --dump-gradients --help --job-key --keep --lr --metrics --offload-dir --overwrite --poison --record-profile --resume --save --save-every --shuffle --steps --timeout"
+    "dcrun": "--comm --config --data --device --dump-gradients --eval-batches --eval-data --eval-every --help --job-key --keep --lr --metrics --offload-dir --overwrite --poison --record-profile --resume --save --save-every --shuffle --steps --timeout"
     " --trace --version --weights --weights-only-by-name -h -n",
 }
 
@@ -301,8 +301,8 @@ class Reports(unittest.TestCase):
     def test_text_says_each_thing_once(self):
         text = dcc("compile", self.model, "--world", "2", "--no-cache", "-o", running.fresh(".dcp")).stdout
         names = [line.split("  ")[0] for line in text.splitlines() if line and not line.startswith(" ")]
-        self.assertEqual(names[:11], ["step", "plan", "parameters", "placement", "optimizer", "predicted step", "communication", "bounds",
-                                      "sent per step", "memory", "peak"])
+        self.assertEqual(names[:12], ["step", "plan", "parameters", "placement", "optimizer", "predicted step", "communication", "bounds",
+                                      "sent per step", "memory", "copy to save", "peak"])
         self.assertEqual(len(names), len(set(names)))
         self.assertRegex(text, r"peak +.* live at instruction \d+ \(.*\) of program 'step', module \w")
         self.assertRegex(text, r"\n  activations +[\d.]+ KiB\n")
