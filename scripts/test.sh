@@ -38,18 +38,17 @@ section() {
   table+=$(printf '%-55s %5d s %5d s of CPU  %s' "$title" $((SECONDS - started)) $((cpu - before)) "$result")$'\n'
 }
 
-run_ctest() { ctest --test-dir "build/$1" -LE "$2" --no-tests=error --output-on-failure; }
+run_ctest() { ctest --test-dir "build/$1" -LE "$2" --no-tests=error --output-on-failure --parallel "$(nproc)"; }
 preset() {
   cmake --preset "$1" >"build/configure-$1.log" 2>&1 || { cat "build/configure-$1.log"; return 1; }
   cmake --build "build/$1" && run_ctest "$1" gpu
 }
-# How many test files, or models, run at the same time: a test starts up to 4 ranks and may take 4 GiB.
-jobs=$(awk -v cores="$(nproc)" '/^MemTotal/ { fit = int($2 / 4194304); jobs = cores < fit ? cores : fit; print jobs < 1 ? 1 : jobs }' /proc/meminfo)
+# How many test files, or models, run at the same time: one more than cores, since ranks wait for each other; a test starts up to 4 ranks and may take 4 GiB.
+jobs=$(awk -v cores="$(nproc)" '/^MemTotal/ { fit = int($2 / 4194304); jobs = cores < fit ? cores + 1 : fit; print jobs < 1 ? 1 : jobs }' /proc/meminfo)
 end_to_end() { $python tests/e2e/discover.py --jobs "$jobs" --skips build/skipped_tests.txt --parity "$([ "$full" = 1 ] && echo full || echo sample)"; }
 examples() {
-  local example bad=0
-  for example in examples/*/run.sh; do "$example" || { echo "$example: exit $?"; bad=1; }; done
-  return "$bad"
+  # As many at a time as there are cores; each one's output in one piece.
+  printf '%s\n' examples/*/run.sh | xargs -P "$(nproc)" -I{} bash -c 'text=$({} 2>&1); code=$?; echo "$text"; [ "$code" = 0 ] || { echo "{}: exit $code"; exit 1; }'
 }
 
 section "who includes whom" python3 scripts/check_includes.py

@@ -83,7 +83,7 @@ std::string figures(const Prediction& p) {
 std::string limited_by(const Prediction& p) {
   constexpr int64_t kNearlyAll = 95;  // percent
   if (p.step_ns <= 0) return "";
-  const std::string compute = "compute (" + percent(p.compute_ns, p.step_ns) + " of the step)";
+  std::string compute = "compute (" + percent(p.compute_ns, p.step_ns) + " of the step)";
   if (100 * p.compute_ns >= kNearlyAll * p.step_ns) return compute;
   const std::string waiting = transfers(p) + " (" + percent(waits(p), p.step_ns) + ")";
   const std::string contention =
