@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "runtime/plan/extent.h"
 #include "runtime/plan/saved_state.h"
 #include "runtime/plan/state_entries.h"
 
@@ -40,12 +41,6 @@ std::optional<ValueKind> kind_of(StateRole role) {
       return std::nullopt;
   }
   return std::nullopt;
-}
-
-int64_t product(const std::vector<int64_t>& sizes) {
-  int64_t count = 1;
-  for (const int64_t size : sizes) count *= size;
-  return count;
 }
 
 class PartFinder {
@@ -96,14 +91,14 @@ class PartFinder {
       part.piece.sizes = buffer.sizes;
       part.is_persistent = buffer.persistent;
       if (saved_.is_per_rank(entry)) part.piece.value.rank = rank_;
-      part.piece.count = product(buffer.sizes);
+      part.piece.count = plan::element_count(buffer.sizes).value();
       return part;
     }
     const plan::Parameter& parameter = plan_.parameters[static_cast<size_t>(entry.parameter)];
     part.piece.value.fqn = parameter.fqn;
     part.piece.sizes = parameter.sizes;
     const plan::ElementRange range =
-        plan::held_elements(plan_, entry, product(parameter.sizes), rank_);
+        plan::held_elements(plan_, entry, plan::element_count(parameter.sizes).value(), rank_);
     part.piece.first = range.first;
     part.piece.count = range.count;
     return part;

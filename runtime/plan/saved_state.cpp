@@ -3,16 +3,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "runtime/plan/extent.h"
 #include "src/base/units.h"
 
 namespace dc::runtime::plan {
 namespace {
-
-int64_t product(const std::vector<int64_t>& sizes) {
-  int64_t count = 1;
-  for (const int64_t size : sizes) count *= size;
-  return count;
-}
 
 bool has_a_saved_value(StateRole role) {
   switch (role) {
@@ -80,11 +75,12 @@ bool SavedState::is_per_rank(const StateEntry& entry) const {
 
 ElementRange SavedState::range(const StateEntry& entry, int32_t rank) const {
   if (entry.role == StateRole::Buffer) {
-    const int64_t elements = product(plan_.buffers[static_cast<size_t>(entry.buffer)].sizes);
+    const int64_t elements =
+        element_count(plan_.buffers[static_cast<size_t>(entry.buffer)].sizes).value();
     return {0, is_per_rank(entry) || rank == 0 ? elements : 0};
   }
   const Parameter& parameter = plan_.parameters[static_cast<size_t>(entry.parameter)];
-  const int64_t elements = product(parameter.sizes);
+  const int64_t elements = element_count(parameter.sizes).value();
   if (flat_shard(entry) != 0) return held_elements(plan_, entry, elements, rank);
   return own_range(elements, parameter.shard, rank);
 }
