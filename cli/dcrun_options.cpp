@@ -32,121 +32,51 @@ constexpr const char* kExitCodes =
     "memory,\n"
     "81 unsupported, 82 collective timeout, 83 a peer died, 84 non-finite number.\n";
 
-// CLI11 wants storage that outlives parsing; optionals are filled from it afterwards.
-struct Raw {
-  DcrunOptions options;
-  double lr = 0;
-  uint64_t shuffle = 0;
-  bool version = false;
-  CLI::Option *lr_given = nullptr, *shuffle_given = nullptr;
-};
+// What the text of an option may be, besides what its member's type reads.
+namespace limits {
+CLI::Validator none() { return CLI::Validator(); }
+CLI::Validator ranks() { return CLI::Range(1, 4096); }
+CLI::Validator count() { return CLI::Range(int64_t{1}, int64_t{1} << 40); }
+CLI::Validator seconds() { return CLI::Range(int64_t{1}, int64_t{1} << 30); }
+CLI::Validator amount() { return CLI::Validator(check_amount, ""); }
+CLI::Validator seed() { return CLI::Validator(check_seed, ""); }
+CLI::Validator communicator() { return CLI::IsMember({"auto", "local", "mpi", "tcp"}); }
+CLI::Validator device() {
+  return CLI::IsMember(
+      std::vector<std::string>(base::kDeviceKinds.begin(), base::kDeviceKinds.end()));
+}
+}  // namespace limits
 
-void declare_run(CLI::App& app, Raw& raw) {
-  DcrunOptions& o = raw.options;
-  app.add_option("plan", o.plan, "The plan that dcc compile wrote")->type_name("PLAN");
-  app.add_option("-n", o.ranks, "Start this many ranks on this machine")
-      ->type_name("N")
-      ->check(CLI::Range(1, 4096));
-  app.add_option(
-         "--weights", o.weights,
-         "FILE.pt2, FILE.safetensors, the folder of a checkpoint in several files, or init:SEED")
-      ->type_name("FROM");
-  app.add_flag("--weights-only-by-name", o.weights_only_by_name,
-               "Take tensors by name and shape: from another model's archive, leaving tensors out");
-  app.add_option(
-         "--data", o.data,
-         "TOKENS[:uint16|uint32|int64], several times for several files; FILE.safetensors; or "
-         "synthetic[:SEED]")
-      ->type_name("FROM")
+CLI::Option* declare(CLI::App& app, bool& member, const char* flag, const char* help) {
+  return app.add_flag(flag, member, help);
+}
+CLI::Option* declare(CLI::App& app, std::vector<std::string>& member, const char* flag,
+                     const char* help) {
+  return app.add_option(flag, member, help)
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--steps", o.steps, "Steps to run, those before a resumed checkpoint included")
-      ->type_name("K")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
-      ->capture_default_str();
-  app.add_option("--config", o.config,
-                 "train.json: learning rate, schedule, clip value, weight decay, seed")
-      ->type_name("FILE");
-  raw.lr_given = app.add_option("--lr", raw.lr, "Learning rate; wins over --config")
-                     ->type_name("X")
-                     ->check(check_amount);
-  raw.shuffle_given = app.add_option("--shuffle", raw.shuffle, "Permute samples in every epoch")
-                          ->type_name("SEED")
-                          ->check(check_seed);
+}
+template <typename T>
+CLI::Option* declare(CLI::App& app, std::optional<T>& member, const char* flag, const char* help) {
+  return app.add_option_function<T>(
+      flag, [&member](const T& value) { member = value; }, help);
+}
+template <typename T>
+CLI::Option* declare(CLI::App& app, T& member, const char* flag, const char* help) {
+  CLI::Option* option = app.add_option(flag, member, help);
+  return member == T() ? option : option->capture_default_str();  // 0 and "": not given
 }
 
-void declare_rest(CLI::App& app, Raw& raw) {
-  DcrunOptions& o = raw.options;
-  app.add_option("--comm", o.comm,
-                 "What carries collectives: local, mpi, tcp, or auto by host and launcher")
-      ->type_name("NAME")
-      ->check(CLI::IsMember({"auto", "local", "mpi", "tcp"}))
-      ->capture_default_str();
-  app.add_option(
-         "--device", o.device,
-         "Where kernels run: cpu, or checked, the CPU with memory that only kernels, copies "
-         "and collectives can reach (for developers); the plan's if not given")
-      ->type_name("NAME")
-      ->check(CLI::IsMember(
-          std::vector<std::string>(base::kDeviceKinds.begin(), base::kDeviceKinds.end())));
-  app.add_option("--job-key", o.job_key,
-                 "File with a secret by which ranks of several hosts recognise each other; or set "
-                 "DCRUN_JOB_KEY")
-      ->type_name("FILE");
-  app.add_option("--timeout", o.timeout_seconds, "Longest wait in a collective")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
-      ->capture_default_str();
-  app.add_option("--metrics", o.metrics, "One JSON object per step, after a header")
-      ->type_name("FILE.jsonl");
-  app.add_option("--save", o.save,
-                 "At the end or when stopped: write a checkpoint into folder DIR, or the weights "
-                 "alone into FILE.safetensors")
-      ->type_name("DIR|FILE.safetensors");
-  app.add_option("--save-every", o.save_every, "Also write a checkpoint every K steps")
-      ->type_name("K")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  app.add_option("--keep", o.keep, "Keep the newest N checkpoints of --save; all if not given")
-      ->type_name("N")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  app.add_option("--resume", o.resume,
-                 "Go on from a checkpoint, from the newest of a folder, or from the latest of "
-                 "--save if there is one")
-      ->type_name("DIR|latest");
-  app.add_option("--eval-every", o.eval_every,
-                 "Print the loss on --eval-data every K steps and at the end; needs a plan of a "
-                 "model exported with eval=True")
-      ->type_name("K")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  app.add_option("--eval-data", o.eval_data, "Validation data, given as --data is")
-      ->type_name("FROM")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--eval-batches", o.eval_batches,
-                 "Evaluate the first M micro-batches of --eval-data, over all ranks; all if not "
-                 "given")
-      ->type_name("M")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  app.add_flag("--overwrite", o.overwrite, "Replace what --save and --metrics find in their place");
-  app.add_option("--trace", o.trace, "Chrome/Perfetto trace of all ranks")->type_name("FILE.json");
-  app.add_option("--record-profile", o.record_profile,
-                 "Measure every instruction in the running step; dcc compile --profile reads it")
-      ->type_name("FILE.json");
-  app.add_option("--dump-gradients", o.dump_gradients,
-                 "Write gradients.safetensors of step 1 here, before clipping")
-      ->type_name("DIR");
-  app.add_option("--offload-dir", o.offload_dir,
-                 "Folder for what the plan offloads to disk; needed by such plans only")
-      ->type_name("DIR");
-  app.add_flag("--poison", o.poison, "Fill memory with NaN after its last use (slow; for tests)");
-  app.add_flag("--version", raw.version, "Print the version");
-}
-
-std::unique_ptr<CLI::App> make_app(Raw& raw) {
+std::unique_ptr<CLI::App> make_app(DcrunOptions& options) {
   auto app = std::make_unique<CLI::App>(
       std::string(kExamples) + "\nTrains one compiled plan on all ranks of a job.", "dcrun");
-  declare_run(*app, raw);
-  declare_rest(*app, raw);
+  const auto add = [](CLI::Option* option, const char* value, const CLI::Validator& limits) {
+    if (*value != '\0') option->type_name(value)->check(limits);
+  };
+#define DC_OPTION(member, flag, value, limit, help) \
+  add(declare(*app, options.member, flag, help), value, limits::limit());
+#include "cli/dcrun_options.def"
+#undef DC_OPTION
   app->footer(kExitCodes);
   return app;
 }
@@ -222,31 +152,29 @@ Status check_complete(const DcrunOptions& options) {
 }  // namespace
 
 Result<DcrunOptions> parse_dcrun_options(int argc, const char* const* argv) {
-  Raw raw;
-  const auto app = make_app(raw);
+  DcrunOptions options;
+  const auto app = make_app(options);
   try {
     app->parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    raw.options.text = app->help();
-    return raw.options;
+    options.text = app->help();
+    return options;
   } catch (const CLI::ExtrasError&) {
     return unknown_arguments(*app);
   } catch (const CLI::ParseError& error) {
     return usage(error.what());
   }
-  if (raw.version) {
-    raw.options.text = "dcrun of " + std::string(base::build_id()) + "\n";
-    return raw.options;
+  if (options.version) {
+    options.text = "dcrun of " + std::string(base::build_id()) + "\n";
+    return options;
   }
-  if (raw.lr_given->count() > 0) raw.options.lr = raw.lr;
-  if (raw.shuffle_given->count() > 0) raw.options.shuffle = raw.shuffle;
-  DC_RETURN_IF_ERROR(check_complete(raw.options));
-  return raw.options;
+  DC_RETURN_IF_ERROR(check_complete(options));
+  return options;
 }
 
 std::vector<std::string> dcrun_flags() {
-  Raw raw;
-  return long_flags(*make_app(raw));
+  DcrunOptions options;
+  return long_flags(*make_app(options));
 }
 
 }  // namespace dc::cli

@@ -1,4 +1,4 @@
-// The command line of dcrun.
+// The command line of dcrun. The table of its options is dcrun_options.def.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct DcrunOptions {
   int64_t eval_every = 0, eval_batches = 0;  // the same
   std::vector<std::string> eval_data;
   std::string metrics, save, resume, trace, record_profile, dump_gradients, offload_dir;
-  bool weights_only_by_name = false, overwrite = false, poison = false;
+  bool weights_only_by_name = false, overwrite = false, poison = false, version = false;
   std::string text;  // what to print instead of running (--help, --version); empty: run
 };
 
