@@ -21,23 +21,190 @@ Status as_config(const Status& status) {
   return Status(ErrorKind::BadConfig, "DC1202", status.sentence());
 }
 
-using Keys = std::span<const std::string_view>;
-constexpr std::array<std::string_view, 6> kTopKeys = {"optimizer", "groups",     "clip_norm",
-                                                      "seed",      "loss_scale", "schedule"};
-constexpr std::array<std::string_view, 8> kOptimizerKeys = {
-    "kind", "lr", "betas", "eps", "weight_decay", "momentum", "dampening", "nesterov"};
-constexpr std::array<std::string_view, 8> kGroupKeys = {
-    "match", "lr", "betas", "eps", "weight_decay", "momentum", "dampening", "nesterov"};
-constexpr std::array<std::string_view, 4> kScheduleKeys = {"kind", "warmup", "steps",
-                                                           "final_lr_fraction"};
+struct Range {
+  double low = 0;
+  double high = INFINITY;
+  bool open_low = false;   // low itself is refused
+  bool open_high = false;  // high itself is refused
+  bool or_null = false;    // null is 0
+};
+
+// A key of an object of the file and the member that has its value: what reading, merging of layers
+// and the errors for unknown keys know of it.
+template <typename Struct>
+struct Key {
+  std::string_view name;
+  Range range;  // of numbers
+  Status (*read)(const JsonValue& value, const Key& key, Struct& target);
+  void (*merge)(Struct& lower, const Struct& upper);
+};
+
+template <typename T>
+void override_with(std::optional<T>& lower, const std::optional<T>& upper) {
+  if (upper) lower = upper;
+}
+
+Status read_real(const JsonValue& value, std::string_view name, Range range,
+                 std::optional<double>& target) {
+  if (range.or_null && value.is_null()) {
+    target = 0;
+    return ok_status();
+  }
+  Result<double> number = value.to_real();
+  const std::string quoted = "'" + std::string(name) + "'";
+  if (!number.ok()) return as_config(number.status()).add_context("in " + quoted);
+  const double v = *number;
+  const bool below = range.open_low ? !(v > range.low) : !(v >= range.low);
+  const bool above = range.open_high ? v >= range.high : v > range.high;
+  const bool fits = std::abs(v) <= static_cast<double>(std::numeric_limits<float>::max());
+  if (!fits || below || above) {
+    std::string text;
+    append_json_real(text, v);
+    return bad(value, quoted + " is " + text + ", which is out of range");
+  }
+  target = v;
+  return ok_status();
+}
+
+Status read_value(const JsonValue& value, std::string_view name, Range range,
+                  std::optional<double>& target) {
+  return read_real(value, name, range, target);
+}
+
+Status read_value(const JsonValue& value, std::string_view name, Range,
+                  std::optional<int64_t>& target) {
+  Result<int64_t> number = value.to_integer();
+  const std::string quoted = "'" + std::string(name) + "'";
+  if (!number.ok()) return as_config(number.status()).add_context("in " + quoted);
+  if (*number < 0) return bad(value, quoted + " is negative");
+  target = *number;
+  return ok_status();
+}
+
+Status read_value(const JsonValue& value, std::string_view name, Range,
+                  std::optional<bool>& target) {
+  Result<bool> flag = value.to_bool();
+  if (!flag.ok()) return as_config(flag.status()).add_context("in '" + std::string(name) + "'");
+  target = *flag;
+  return ok_status();
+}
+
+template <typename Enum>
+constexpr std::array<std::string_view, 0> kNames = {};
+template <>
+constexpr auto kNames<OptimizerName> = enum_names<OptimizerName>({"adamw", "sgd"});
+template <>
+constexpr auto kNames<ScheduleName> = enum_names<ScheduleName>({"constant", "linear", "cosine"});
+
+template <typename Enum>
+Status read_value(const JsonValue& value, std::string_view name, Range,
+                  std::optional<Enum>& target) {
+  const std::string quoted = "'" + std::string(name) + "'";
+  Result<std::string> text = value.to_string();
+  if (!text.ok()) return as_config(text.status()).add_context("in " + quoted);
+  std::string known;
+  for (size_t i = 0; i < kNames<Enum>.size(); ++i) {
+    if (kNames<Enum>[i] == *text) {
+      target = static_cast<Enum>(i);
+      return ok_status();
+    }
+    known += (i > 0 ? ", " : "") + std::string(kNames<Enum>[i]);
+  }
+  return bad(value, quoted + " is '" + *text + "', known are " + known +
+                        did_you_mean(*text, kNames<Enum>));
+}
+
+// The key of one member.
+template <typename Struct, typename T, std::optional<T> Struct::*member>
+struct MemberKey {
+  static Status read(const JsonValue& value, const Key<Struct>& key, Struct& target) {
+    return read_value(value, key.name, key.range, target.*member);
+  }
+  static void merge(Struct& lower, const Struct& upper) {
+    override_with(lower.*member, upper.*member);
+  }
+};
+template <auto member>
+struct KeyOf;
+template <typename Struct, typename T, std::optional<T> Struct::*member>
+struct KeyOf<member> {
+  static constexpr Key<Struct> make(std::string_view name, Range range) {
+    using Functions = MemberKey<Struct, T, member>;
+    return {name, range, Functions::read, Functions::merge};
+  }
+};
+template <auto member>
+constexpr auto key(std::string_view name, Range range = {}) {
+  return KeyOf<member>::make(name, range);
+}
+
+Status read_betas(const JsonValue& value, const Key<HyperParameters>& key,
+                  HyperParameters& target) {
+  if (!value.is_array() || value.items().size() != 2) {
+    return bad(value, "'betas' must be two numbers, for example [0.9, 0.999]");
+  }
+  DC_RETURN_IF_ERROR(read_real(value.items()[0], key.name, key.range, target.beta1));
+  return read_real(value.items()[1], key.name, key.range, target.beta2);
+}
+
+void merge_betas(HyperParameters& lower, const HyperParameters& upper) {
+  override_with(lower.beta1, upper.beta1);
+  override_with(lower.beta2, upper.beta2);
+}
+
+// Of an optimizer and of a group.
+constexpr Key<HyperParameters> kHyperParameters[] = {
+    key<&HyperParameters::lr>("lr"),
+    {"betas", {0, 1, false, true}, read_betas, merge_betas},
+    key<&HyperParameters::eps>("eps"),
+    key<&HyperParameters::weight_decay>("weight_decay"),
+    key<&HyperParameters::momentum>("momentum"),
+    key<&HyperParameters::dampening>("dampening"),
+    key<&HyperParameters::nesterov>("nesterov"),
+};
+constexpr Key<TrainSchedule> kSchedule[] = {
+    key<&TrainSchedule::kind>("kind"),
+    key<&TrainSchedule::warmup>("warmup"),
+    key<&TrainSchedule::steps>("steps"),
+    key<&TrainSchedule::final_lr_fraction>("final_lr_fraction", {0, 1}),
+};
+constexpr Key<TrainConfig> kKindOfOptimizer = key<&TrainConfig::kind>("kind");
+constexpr std::string_view kMatch = "match";  // what a group has besides
+
+Status read_optimizer(const JsonValue& object, const Key<TrainConfig>&, TrainConfig& config);
+Status read_groups(const JsonValue& list, const Key<TrainConfig>&, TrainConfig& config);
+Status read_schedule(const JsonValue& object, const Key<TrainConfig>&, TrainConfig& config);
+void merge_optimizer(TrainConfig& lower, const TrainConfig& upper);
+void merge_groups(TrainConfig& lower, const TrainConfig& upper);
+void merge_schedule(TrainConfig& lower, const TrainConfig& upper);
+
+constexpr Key<TrainConfig> kTop[] = {
+    {"optimizer", {}, read_optimizer, merge_optimizer},
+    {"groups", {}, read_groups, merge_groups},
+    key<&TrainConfig::clip_norm>("clip_norm", {.or_null = true}),
+    key<&TrainConfig::seed>("seed"),
+    key<&TrainConfig::loss_scale>("loss_scale", {.open_low = true}),
+    {"schedule", {}, read_schedule, merge_schedule},
+};
+
+using Names = std::vector<std::string_view>;
+
+template <typename Struct, size_t count>
+Names names_of(const Key<Struct> (&keys)[count], std::string_view first = {}) {
+  Names names;
+  if (!first.empty()) names.push_back(first);
+  for (const Key<Struct>& each : keys) names.push_back(each.name);
+  return names;
+}
 
 // What to write instead of an unknown key: one that is close, the object that has this key, or the
 // keys that there are.
-std::string cure(const std::string& key, Keys known) {
+std::string cure(const std::string& key, const Names& known) {
   if (std::string close = did_you_mean(key, known); !close.empty()) return close;
-  const std::pair<const char*, Keys> objects[] = {{"'optimizer'", kOptimizerKeys},
-                                                  {"'schedule'", kScheduleKeys},
-                                                  {"the training configuration itself", kTopKeys}};
+  const std::pair<const char*, Names> objects[] = {
+      {"'optimizer'", names_of(kHyperParameters, kKindOfOptimizer.name)},
+      {"'schedule'", names_of(kSchedule)},
+      {"the training configuration itself", names_of(kTop)}};
   for (const auto& [object, keys] : objects) {
     if (std::find(keys.begin(), keys.end(), key) != keys.end())
       return std::string("; give it in ") + object;
@@ -47,7 +214,7 @@ std::string cure(const std::string& key, Keys known) {
   return "; choose from " + list;
 }
 
-Status check_keys(const JsonValue& object, std::string_view what, Keys known) {
+Status check_keys(const JsonValue& object, std::string_view what, const Names& known) {
   if (!object.is_object()) return bad(object, std::string(what) + " must be an object");
   for (const auto& [key, value] : object.members()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
@@ -56,89 +223,34 @@ Status check_keys(const JsonValue& object, std::string_view what, Keys known) {
   return ok_status();
 }
 
-struct Range {
-  double low = 0;
-  double high = INFINITY;
-  bool open_low = false;   // low itself is refused
-  bool open_high = false;  // high itself is refused
-};
-
-Status read_real(const JsonValue& value, const std::string& name, Range range,
-                 std::optional<double>& target) {
-  Result<double> number = value.to_real();
-  if (!number.ok()) return as_config(number.status()).add_context("in '" + name + "'");
-  const double v = *number;
-  const bool below = range.open_low ? !(v > range.low) : !(v >= range.low);
-  const bool above = range.open_high ? v >= range.high : v > range.high;
-  const bool fits = std::abs(v) <= static_cast<double>(std::numeric_limits<float>::max());
-  if (!fits || below || above) {
-    std::string text;
-    append_json_real(text, v);
-    return bad(value, "'" + name + "' is " + text + ", which is out of range");
-  }
-  target = v;
-  return ok_status();
-}
-
-Status read_count(const JsonValue& value, const std::string& name, std::optional<int64_t>& target) {
-  Result<int64_t> number = value.to_integer();
-  if (!number.ok()) return as_config(number.status()).add_context("in '" + name + "'");
-  if (*number < 0) return bad(value, "'" + name + "' is negative");
-  target = *number;
-  return ok_status();
-}
-
-Status read_betas(const JsonValue& value, HyperParameters& target) {
-  if (!value.is_array() || value.items().size() != 2) {
-    return bad(value, "'betas' must be two numbers, for example [0.9, 0.999]");
-  }
-  const Range range{0, 1, false, true};
-  DC_RETURN_IF_ERROR(read_real(value.items()[0], "betas", range, target.beta1));
-  return read_real(value.items()[1], "betas", range, target.beta2);
-}
-
-// The keys an optimizer and a group share.
-Status read_hyperparameters(const JsonValue& object, HyperParameters& target) {
-  for (const auto& [key, value] : object.members()) {
-    if (key == "lr") DC_RETURN_IF_ERROR(read_real(value, key, {}, target.lr));
-    if (key == "weight_decay") DC_RETURN_IF_ERROR(read_real(value, key, {}, target.weight_decay));
-    if (key == "betas") DC_RETURN_IF_ERROR(read_betas(value, target));
-    if (key == "eps") DC_RETURN_IF_ERROR(read_real(value, key, {}, target.eps));
-    if (key == "momentum") DC_RETURN_IF_ERROR(read_real(value, key, {}, target.momentum));
-    if (key == "dampening") DC_RETURN_IF_ERROR(read_real(value, key, {}, target.dampening));
-    if (key == "nesterov") {
-      Result<bool> flag = value.to_bool();
-      if (!flag.ok()) return as_config(flag.status()).add_context("in 'nesterov'");
-      target.nesterov = *flag;
+// In the file's order; other keys are passed over.
+template <typename Struct, size_t count>
+Status read_members(const JsonValue& object, const Key<Struct> (&keys)[count], Struct& target) {
+  for (const auto& [name, value] : object.members()) {
+    for (const Key<Struct>& each : keys) {
+      if (each.name == name) DC_RETURN_IF_ERROR(each.read(value, each, target));
     }
   }
   return ok_status();
 }
 
-template <typename Name, size_t N>
-Status read_name(const JsonValue& value, const std::string& key,
-                 const std::array<std::string_view, N>& names, std::optional<Name>& target) {
-  Result<std::string> text = value.to_string();
-  if (!text.ok()) return as_config(text.status()).add_context("in '" + key + "'");
-  for (size_t i = 0; i < N; ++i) {
-    if (names[i] == *text) {
-      target = static_cast<Name>(i);
-      return ok_status();
-    }
-  }
-  std::string known;
-  for (std::string_view name : names) known += (known.empty() ? "" : ", ") + std::string(name);
-  return bad(value,
-             "'" + key + "' is '" + *text + "', known are " + known + did_you_mean(*text, names));
+template <typename Struct, size_t count>
+void merge_members(const Key<Struct> (&keys)[count], Struct& lower, const Struct& upper) {
+  for (const Key<Struct>& each : keys) each.merge(lower, upper);
 }
 
-Status read_optimizer(const JsonValue& object, TrainConfig& config) {
-  constexpr auto kKinds = enum_names<OptimizerName>({"adamw", "sgd"});
-  DC_RETURN_IF_ERROR(check_keys(object, "'optimizer'", kOptimizerKeys));
-  if (const JsonValue* kind = object.find("kind")) {
-    DC_RETURN_IF_ERROR(read_name(*kind, "kind", kKinds, config.kind));
+Status read_optimizer(const JsonValue& object, const Key<TrainConfig>&, TrainConfig& config) {
+  DC_RETURN_IF_ERROR(
+      check_keys(object, "'optimizer'", names_of(kHyperParameters, kKindOfOptimizer.name)));
+  if (const JsonValue* kind = object.find(kKindOfOptimizer.name)) {
+    DC_RETURN_IF_ERROR(kKindOfOptimizer.read(*kind, kKindOfOptimizer, config));
   }
-  return read_hyperparameters(object, config.defaults);
+  return read_members(object, kHyperParameters, config.defaults);
+}
+
+void merge_optimizer(TrainConfig& lower, const TrainConfig& upper) {
+  kKindOfOptimizer.merge(lower, upper);
+  merge_members(kHyperParameters, lower.defaults, upper.defaults);
 }
 
 // Whether every backslash stands before what it may escape.
@@ -153,12 +265,12 @@ bool has_whole_escapes(std::string_view pattern) {
   return true;
 }
 
-Status read_groups(const JsonValue& list, TrainConfig& config) {
+Status read_groups(const JsonValue& list, const Key<TrainConfig>&, TrainConfig& config) {
   if (!list.is_array()) return bad(list, "'groups' must be an array");
   config.groups.emplace();
   for (const JsonValue& item : list.items()) {
-    DC_RETURN_IF_ERROR(check_keys(item, "a group", kGroupKeys));
-    const JsonValue* match = item.find("match");
+    DC_RETURN_IF_ERROR(check_keys(item, "a group", names_of(kHyperParameters, kMatch)));
+    const JsonValue* match = item.find(kMatch);
     if (match == nullptr || !match->is_string()) {
       return bad(item, "a group needs 'match', a pattern for parameter names such as \"*norm*\"");
     }
@@ -169,29 +281,23 @@ Status read_groups(const JsonValue& list, TrainConfig& config) {
                            "' has a backslash that escapes nothing; it goes before *, ? or another "
                            "backslash (in JSON each is written twice)");
     }
-    DC_RETURN_IF_ERROR(read_hyperparameters(item, group.values));
+    DC_RETURN_IF_ERROR(read_members(item, kHyperParameters, group.values));
     config.groups->push_back(std::move(group));
   }
   return ok_status();
 }
 
-Status read_schedule(const JsonValue& object, TrainSchedule& schedule) {
-  constexpr auto kKinds = enum_names<ScheduleName>({"constant", "linear", "cosine"});
-  DC_RETURN_IF_ERROR(check_keys(object, "'schedule'", kScheduleKeys));
-  for (const auto& [key, value] : object.members()) {
-    if (key == "kind") DC_RETURN_IF_ERROR(read_name(value, key, kKinds, schedule.kind));
-    if (key == "warmup") DC_RETURN_IF_ERROR(read_count(value, key, schedule.warmup));
-    if (key == "steps") DC_RETURN_IF_ERROR(read_count(value, key, schedule.steps));
-    if (key == "final_lr_fraction") {
-      DC_RETURN_IF_ERROR(read_real(value, key, {0, 1}, schedule.final_lr_fraction));
-    }
-  }
-  return ok_status();
+void merge_groups(TrainConfig& lower, const TrainConfig& upper) {
+  override_with(lower.groups, upper.groups);
 }
 
-template <typename T>
-void override_with(std::optional<T>& lower, const std::optional<T>& upper) {
-  if (upper) lower = upper;
+Status read_schedule(const JsonValue& object, const Key<TrainConfig>&, TrainConfig& config) {
+  DC_RETURN_IF_ERROR(check_keys(object, "'schedule'", names_of(kSchedule)));
+  return read_members(object, kSchedule, config.schedule);
+}
+
+void merge_schedule(TrainConfig& lower, const TrainConfig& upper) {
+  merge_members(kSchedule, lower.schedule, upper.schedule);
 }
 
 Status check_kind(const HyperParameters& values, bool adamw, const std::string& where) {
@@ -226,21 +332,9 @@ Status check_nesterov(const HyperParameters& defaults, const HyperParameters& ow
 }  // namespace
 
 Result<TrainConfig> parse_train_config(const JsonValue& document) {
-  DC_RETURN_IF_ERROR(check_keys(document, "the training configuration", kTopKeys));
+  DC_RETURN_IF_ERROR(check_keys(document, "the training configuration", names_of(kTop)));
   TrainConfig config;
-  for (const auto& [key, value] : document.members()) {
-    if (key == "optimizer") DC_RETURN_IF_ERROR(read_optimizer(value, config));
-    if (key == "groups") DC_RETURN_IF_ERROR(read_groups(value, config));
-    if (key == "seed") DC_RETURN_IF_ERROR(read_count(value, key, config.seed));
-    if (key == "schedule") DC_RETURN_IF_ERROR(read_schedule(value, config.schedule));
-    if (key == "loss_scale") {
-      DC_RETURN_IF_ERROR(read_real(value, key, {0, INFINITY, true}, config.loss_scale));
-    }
-    if (key == "clip_norm" && value.is_null()) config.clip_norm = 0.0;
-    if (key == "clip_norm" && !value.is_null()) {
-      DC_RETURN_IF_ERROR(read_real(value, key, {}, config.clip_norm));
-    }
-  }
+  DC_RETURN_IF_ERROR(read_members(document, kTop, config));
   return config;
 }
 
@@ -258,23 +352,7 @@ TrainConfig merge(TrainConfig lower, const TrainConfig& upper) {
     lower.defaults = HyperParameters();
     lower.groups.reset();
   }
-  override_with(lower.kind, upper.kind);
-  override_with(lower.defaults.lr, upper.defaults.lr);
-  override_with(lower.defaults.weight_decay, upper.defaults.weight_decay);
-  override_with(lower.defaults.beta1, upper.defaults.beta1);
-  override_with(lower.defaults.beta2, upper.defaults.beta2);
-  override_with(lower.defaults.eps, upper.defaults.eps);
-  override_with(lower.defaults.momentum, upper.defaults.momentum);
-  override_with(lower.defaults.dampening, upper.defaults.dampening);
-  override_with(lower.defaults.nesterov, upper.defaults.nesterov);
-  override_with(lower.groups, upper.groups);
-  override_with(lower.clip_norm, upper.clip_norm);
-  override_with(lower.seed, upper.seed);
-  override_with(lower.loss_scale, upper.loss_scale);
-  override_with(lower.schedule.kind, upper.schedule.kind);
-  override_with(lower.schedule.warmup, upper.schedule.warmup);
-  override_with(lower.schedule.steps, upper.schedule.steps);
-  override_with(lower.schedule.final_lr_fraction, upper.schedule.final_lr_fraction);
+  merge_members(kTop, lower, upper);
   return lower;
 }
 
