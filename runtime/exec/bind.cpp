@@ -2,6 +2,7 @@
 #include <map>
 
 #include "runtime/exec/bound_plan.h"
+#include "runtime/plan/mesh.h"
 #include "src/base/refused.h"
 #include "src/base/units.h"
 
@@ -60,13 +61,9 @@ class Binding {
 
   Status open_communicators() {
     for (const plan::Group& group : plan_.groups) {
-      bool whole = static_cast<int>(group.ranks.size()) == job_.control().size();
-      for (size_t i = 0; i < group.ranks.size(); ++i) {
-        whole = whole && group.ranks[i] == static_cast<int32_t>(i);
-      }
-      if (!whole) {
+      if (!plan::is_world(plan_, group.axes)) {
         return Status(ErrorKind::Unsupported, "DC6613",
-                      "the plan has a group on axis '" + group.axis +
+                      "the plan has a group on axis '" + plan::axes_text(plan_, group.axes) +
                           "' that is not all ranks in order; this version runs one axis only");
       }
       DC_ASSIGN_OR_RETURN(auto communicator, job_.open_communicator());

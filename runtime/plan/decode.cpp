@@ -6,6 +6,7 @@
 
 #include "runtime/plan/bad_plan.h"
 #include "runtime/plan/file.h"
+#include "runtime/plan/mesh.h"
 #include "runtime/plan/schema_version.h"
 #include "runtime/plan/structure.h"
 #include "schemas/plan_generated.h"
@@ -77,6 +78,7 @@ class Decoder {
     fail("DC3101", "dtype " + std::to_string(static_cast<int>(value)) + " is unknown");
     return DType::F32;
   }
+  static uint32_t axes(uint32_t value) { return value == 0 ? kAllAxes : value; }
   Space space(fb::Space value) { return enumerator<Space>(value, fb::Space::MAX, "memory space"); }
 
   Arg arg(const fb::Arg& from);
@@ -287,7 +289,7 @@ void Decoder::memory(const fb::Plan& from, Plan& to) {
   });
   tables(from.tensors(), to.tensors, [&](const fb::Tensor& t) {
     return Tensor{text(t.name()), dtype(t.dtype()), numbers(t.sizes()), numbers(t.strides()),
-                  t.slice(),      t.offset(),       t.rank_stride()};
+                  t.slice(),      t.offset(),       t.rank_stride(),    axes(t.stride_axes())};
   });
 }
 
@@ -327,7 +329,7 @@ void Decoder::mesh_and_groups(const fb::Plan& from, Plan& to) {
     return Stream{text(s.name()), space(s.space())};
   });
   tables(from.groups(), to.groups, [&](const fb::Group& g) {
-    return Group{numbers(g.ranks()), text(g.axis()), g.stream()};
+    return Group{axes(g.axes()), g.stream()};
   });
 }
 
@@ -382,6 +384,26 @@ Status Decoder::run(const fb::Plan& from, Plan& to) {
     to.loss_sum = s->loss_sum();
   }
   return status_;
+}
+
+// A group's ranks follow from its axes; readers that know no axes go by the ranks, so both must say
+// the same. After check_structure.
+Status check_listed_ranks(const fb::Plan& from, const Plan& plan) {
+  for (size_t i = 0; i < plan.groups.size(); ++i) {
+    const auto* listed = from.groups()->Get(static_cast<flatbuffers::uoffset_t>(i))->ranks();
+    const uint32_t axes = plan.groups[i].axes;
+    const size_t count = listed == nullptr ? 0 : listed->size();
+    bool equal = count == static_cast<size_t>(group_size(plan, axes));
+    const auto ranks = equal ? ranks_of_group(plan, axes, 0) : std::vector<int32_t>();
+    for (size_t r = 0; equal && r < count; ++r) {
+      equal = listed->Get(static_cast<flatbuffers::uoffset_t>(r)) == ranks[r];
+    }
+    if (equal) continue;
+    return bad_plan("DC3106", "group " + std::to_string(i) +
+                                  " lists other ranks than those along '" + axes_text(plan, axes) +
+                                  "'");
+  }
+  return {};
 }
 
 // Level 0: magic, size, digest. Returns the digest.
@@ -442,6 +464,7 @@ base::Result<Plan> decode_payload(std::span<const uint8_t> payload) {
   Plan plan;
   DC_RETURN_IF_ERROR(Decoder(static_cast<int64_t>(payload.size())).run(root, plan));
   DC_RETURN_IF_ERROR(check_structure(plan));
+  DC_RETURN_IF_ERROR(check_listed_ranks(root, plan));
   return plan;
 }
 

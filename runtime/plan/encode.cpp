@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "runtime/plan/file.h"
+#include "runtime/plan/mesh.h"
 #include "runtime/plan/schema_version.h"
 #include "schemas/plan_generated.h"
 #include "src/base/enum_names.h"
@@ -53,6 +54,8 @@ class Encoder {
     for (const auto& item : items) offsets.push_back(encode(item));
     return offsets.empty() ? VectorOf<Table>() : builder_.CreateVector(offsets);
   }
+  // 0: all axes.
+  static uint32_t axes(const Plan& plan, uint32_t axes) { return is_world(plan, axes) ? 0 : axes; }
   template <typename To, typename From>
   static To as(From value) {
     return static_cast<To>(value);
@@ -229,7 +232,7 @@ VectorOf<Offset<fb::Tensor>> Encoder::tensors(const Plan& plan) {
     const auto sizes = numbers(t.sizes);
     const auto strides = numbers(t.strides);
     return fb::CreateTensor(builder_, name, as<fb::DType>(t.dtype), sizes, strides, t.slice,
-                            t.offset, t.rank_stride);
+                            t.offset, t.rank_stride, axes(plan, t.stride_axes));
   });
 }
 
@@ -281,9 +284,10 @@ VectorOf<Offset<fb::Stream>> Encoder::streams(const Plan& plan) {
 
 VectorOf<Offset<fb::Group>> Encoder::groups(const Plan& plan) {
   return tables(plan.groups, [&](const Group& g) {
-    const auto ranks = numbers(g.ranks);
-    const auto axis = text(g.axis);
-    return fb::CreateGroup(builder_, ranks, axis, g.stream);
+    const auto ranks =
+        numbers(has_ranks(plan) ? ranks_of_group(plan, g.axes, 0) : std::vector<int32_t>());
+    const auto axis = text(axes_text(plan, g.axes));
+    return fb::CreateGroup(builder_, ranks, axis, g.stream, axes(plan, g.axes));
   });
 }
 

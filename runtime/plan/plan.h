@@ -44,7 +44,11 @@ struct Slice {
   SliceKind kind = SliceKind::Activations;
 };
 
-// A strided view of a slice. A rank sees it at slice.offset + offset + rank * rank_stride bytes.
+// A set of axes of the mesh: bit i is axis i (runtime/plan/mesh.h). All of them make the world.
+inline constexpr uint32_t kAllAxes = ~uint32_t{0};
+
+// A strided view of a slice. A rank sees it at slice.offset + offset + index * rank_stride bytes,
+// index being its place in its group along stride_axes.
 struct Tensor {
   std::string name;
   DType dtype = DType::F32;
@@ -52,6 +56,7 @@ struct Tensor {
   int32_t slice = -1;
   int64_t offset = 0;       // bytes
   int64_t rank_stride = 0;  // bytes; nonzero for "this rank's range of a whole value"
+  uint32_t stride_axes = kAllAxes;
 };
 
 enum class ArgKind : uint8_t {
@@ -84,11 +89,11 @@ enum class InstructionKind : uint8_t { Kernel, Collective, Copy, Signal, Wait };
 enum class Provider : uint8_t { Aten = 0, Native = 1, Fused = 2 };
 enum class CollectiveKind : uint8_t { AllGather, ReduceScatter, AllReduce, Broadcast, AllToAll };
 
-// One buffer of a (possibly fused) collective. `elements` is the whole value without padding; rank
-// r owns [r * shard, min((r + 1) * shard, elements)). AllGather: input flat shard (or this rank's
-// range of output), output whole. ReduceScatter: input whole in the wire dtype, output f32 shard,
-// tail zero. AllReduce: input whole in the wire dtype, output whole f32 (may be the input if that
-// is f32).
+// One buffer of a (possibly fused) collective. `elements` is the whole value without padding;
+// member r of the group owns [r * shard, min((r + 1) * shard, elements)). AllGather: input flat
+// shard (or this rank's range of output), output whole. ReduceScatter: input whole in the wire
+// dtype, output f32 shard, tail zero. AllReduce: input whole in the wire dtype, output whole f32
+// (may be the input if that is f32).
 struct CollectiveBuffer {
   int32_t input = -1, output = -1;  // tensors
   int64_t elements = 0, shard = 0;
@@ -133,11 +138,11 @@ struct Stream {
   std::string name;
   Space space = Space::Device;
 };
+// One communicator for each rank: the group along `axes` that the rank is in. -1: any stream.
 struct Group {
-  std::vector<int32_t> ranks;
-  std::string axis;
+  uint32_t axes = kAllAxes;
   int32_t stream = -1;
-};  // one communicator each
+};
 
 enum class InitKind : uint8_t { Unknown, Normal, Uniform, Zeros, Ones, Constant };
 struct Initializer {

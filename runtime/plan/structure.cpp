@@ -1,11 +1,13 @@
 // Level 1 on the structs: every id in its table, every count within sane limits. After this nothing
 // can index out of bounds.
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <span>
 
 #include "runtime/plan/bad_plan.h"
 #include "runtime/plan/describe.h"
+#include "runtime/plan/mesh.h"
 #include "runtime/plan/names.h"
 #include "runtime/plan/structure.h"
 
@@ -14,7 +16,6 @@ namespace {
 
 using base::Status;
 
-constexpr int64_t kMaxWorld = 1 << 20;
 constexpr int32_t kMaxThreads = 1 << 12;
 constexpr int32_t kMaxEvents = 1 << 26;
 constexpr size_t kMaxStreams = 64;
@@ -129,6 +130,14 @@ Status check_programs(const Plan& plan) {
   return {};
 }
 
+Status check_axes(const Plan& plan, uint32_t axes, const std::string& who) {
+  if (axes == kAllAxes) return {};
+  if (axes == 0) return bad_plan("DC3106", who + " spans no mesh axis");
+  const int highest = 31 - std::countl_zero(axes);
+  return is_id(highest, plan.mesh.size()) ? Status()
+                                          : bad_id(who, "mesh axis", highest, plan.mesh.size());
+}
+
 Status check_mesh(const Plan& plan) {
   int64_t world = 1;
   for (const auto& [axis, size] : plan.mesh) {
@@ -137,7 +146,9 @@ Status check_mesh(const Plan& plan) {
                                     " makes no sensible world");
     }
   }
-  if (plan.mesh.empty()) return bad_plan("DC3104", "it has no mesh");
+  if (plan.mesh.empty() || plan.mesh.size() > kMaxMeshAxes) {
+    return bad_plan("DC3104", "it has a mesh of " + std::to_string(plan.mesh.size()) + " axes");
+  }
   if (plan.threads < 1 || plan.threads > kMaxThreads) {
     return bad_plan("DC3103", std::to_string(plan.threads) + " threads per rank");
   }
@@ -150,20 +161,13 @@ Status check_mesh(const Plan& plan) {
   if (plan.streams.empty()) return bad_plan("DC3103", "it has no compute stream");
   if (plan.streams.size() > kMaxStreams)
     return bad_plan("DC3103", "it has " + std::to_string(plan.streams.size()) + " streams");
-  for (const Group& group : plan.groups) {
-    const std::string who = "a group of axis '" + group.axis + "'";
+  for (size_t i = 0; i < plan.groups.size(); ++i) {
+    const Group& group = plan.groups[i];
+    const std::string who = "group " + std::to_string(i);
     if (!is_id_or_none(group.stream, plan.streams.size())) {
       return bad_id(who, "stream", group.stream, plan.streams.size());
     }
-    if (group.ranks.empty()) return bad_plan("DC3106", who + " has no ranks");
-    for (size_t i = 0; i < group.ranks.size(); ++i) {
-      if (!is_id(group.ranks[i], static_cast<size_t>(world))) {
-        return bad_id(who, "rank", group.ranks[i], static_cast<size_t>(world));
-      }
-      if (i > 0 && group.ranks[i] <= group.ranks[i - 1]) {
-        return bad_plan("DC3106", who + " does not list its ranks in ascending order");
-      }
-    }
+    DC_RETURN_IF_ERROR(check_axes(plan, group.axes, who));
   }
   return {};
 }
@@ -185,6 +189,9 @@ Status check_memory_ids(const Plan& plan) {
     if (!is_id(tensor.slice, plan.slices.size())) {
       return bad_id(describe_tensor(plan, static_cast<int32_t>(i)), "slice", tensor.slice,
                     plan.slices.size());
+    }
+    if (check_axes(plan, tensor.stride_axes, "").ok() == false) {
+      return check_axes(plan, tensor.stride_axes, describe_tensor(plan, static_cast<int32_t>(i)));
     }
     if (tensor.sizes.size() > kMaxDims || tensor.strides.size() != tensor.sizes.size()) {
       return bad_plan("DC3107", describe_tensor(plan, static_cast<int32_t>(i)) + " has " +

@@ -102,8 +102,13 @@ bool same(const Slice& a, const Slice& b) {
 }
 
 bool same(const Tensor& a, const Tensor& b) {
-  return std::tie(a.name, a.dtype, a.sizes, a.strides, a.slice, a.offset, a.rank_stride) ==
-         std::tie(b.name, b.dtype, b.sizes, b.strides, b.slice, b.offset, b.rank_stride);
+  return std::tie(a.name, a.dtype, a.sizes, a.strides, a.slice, a.offset, a.rank_stride,
+                  a.stride_axes) == std::tie(b.name, b.dtype, b.sizes, b.strides, b.slice, b.offset,
+                                             b.rank_stride, b.stride_axes);
+}
+
+bool same(const Group& a, const Group& b) {
+  return std::tie(a.axes, a.stream) == std::tie(b.axes, b.stream);
 }
 
 bool same(const OptimizerGroup& a, const OptimizerGroup& b) {
@@ -155,7 +160,7 @@ bool same(const Optimizer& a, const Optimizer& b) {
 bool runs_the_same(const Plan& a, const Plan& b) {
   return same(a.programs, b.programs) && same(a.step, b.step) && same(a.variants, b.variants) &&
          same(a.tensors, b.tensors) && same(a.slices, b.slices) && a.arena_bytes == b.arena_bytes &&
-         a.mesh == b.mesh;
+         same(a.groups, b.groups) && a.mesh == b.mesh;
 }
 
 std::vector<std::string> words(std::string_view list, char separator) {

@@ -2,6 +2,7 @@
 // tells readers which shape to expect.
 #include <span>
 
+#include "runtime/plan/mesh.h"
 #include "runtime/plan/names.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/schema_version.h"
@@ -89,8 +90,8 @@ void JsonDump::head() {
   });
   field("events", plan_.events);
   objects("groups", plan_.groups, [&](const Group& g) {
-    integers("ranks", g.ranks);
-    field("axis", g.axis);
+    integers("ranks", ranks_of_group(plan_, g.axes, 0));
+    field("axis", axes_text(plan_, g.axes));
     field("stream", g.stream);
   });
 }
@@ -115,6 +116,7 @@ void JsonDump::memory() {
     field("slice", t.slice);
     field("offset", t.offset);
     field("rank_stride", t.rank_stride);
+    if (!is_world(plan_, t.stride_axes)) field("stride_axes", axes_text(plan_, t.stride_axes));
   });
 }
 

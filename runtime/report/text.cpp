@@ -2,6 +2,7 @@
 // but for the bytes of constants, which are shown as their SHA-256.
 #include <span>
 
+#include "runtime/plan/mesh.h"
 #include "runtime/plan/names.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/schema_version.h"
@@ -132,8 +133,9 @@ void TextDump::ranks() {
   raw("events ").number(plan_.events).raw("\n");
   for (size_t i = 0; i < plan_.groups.size(); ++i) {
     const Group& g = plan_.groups[i];
-    raw("group ").number(static_cast<int64_t>(i)).raw(" axis=").word(g.axis).raw(" ranks=");
-    list(g.ranks, [&](int32_t r) { number(r); });
+    raw("group ").number(static_cast<int64_t>(i)).raw(" axis=").word(axes_text(plan_, g.axes));
+    raw(" ranks=");
+    list(ranks_of_group(plan_, g.axes, 0), [&](int32_t r) { number(r); });
     raw(" stream=").index(g.stream).raw("\n");
   }
 }
@@ -159,6 +161,7 @@ void TextDump::memory() {
     type(t.dtype, t.sizes).raw(" strides=").numbers(t.strides).raw(" slice=").number(t.slice);
     if (t.offset != 0) raw(" offset=").number(t.offset);
     if (t.rank_stride != 0) raw(" rank-stride=").number(t.rank_stride);
+    if (!is_world(plan_, t.stride_axes)) raw(" along=").word(axes_text(plan_, t.stride_axes));
     raw("\n");
   }
 }

@@ -29,6 +29,7 @@
 
 #include "runtime/plan/bad_plan.h"
 #include "runtime/plan/describe.h"
+#include "runtime/plan/mesh.h"
 #include "runtime/verify/checks.h"
 #include "runtime/verify/places.h"
 #include "src/base/dtype.h"
@@ -166,8 +167,7 @@ class HazardChecker {
   Status gathers_padding(const Instruction& in) {
     if (in.kind != InstructionKind::Collective || in.collective != CollectiveKind::AllGather)
       return {};
-    const auto ranks =
-        static_cast<int64_t>(plan_.groups[static_cast<size_t>(in.group)].ranks.size());
+    const int64_t ranks = group_size(plan_, plan_.groups[static_cast<size_t>(in.group)].axes);
     for (const CollectiveBuffer& b : in.buffers) {
       Place place = place_of(plan_, b.output);
       place.bytes =

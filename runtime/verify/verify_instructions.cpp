@@ -5,6 +5,7 @@
 #include "runtime/plan/bad_plan.h"
 #include "runtime/plan/describe.h"
 #include "runtime/plan/extent.h"
+#include "runtime/plan/mesh.h"
 #include "runtime/verify/checks.h"
 #include "runtime/verify/effects.h"
 #include "runtime/verify/places.h"
@@ -181,7 +182,7 @@ Status InstructionChecker::collective(const Instruction& in) {
   }
   if (in.buffers.empty()) return bad("DC3217", "has no buffers");
   for (const CollectiveBuffer& b : in.buffers) {
-    DC_RETURN_IF_ERROR(buffer(in.collective, b, static_cast<int64_t>(group.ranks.size())));
+    DC_RETURN_IF_ERROR(buffer(in.collective, b, group_size(plan_, group.axes)));
   }
   return lists(in);
 }
@@ -232,7 +233,8 @@ Status InstructionChecker::buffer(CollectiveKind kind, const CollectiveBuffer& b
   if (kind != CollectiveKind::AllGather) return {};
   // The whole value arrives in equal shards, so its slice holds the padding too.
   const auto bytes = base::checked_mul(*padded, base::byte_size(output.dtype));
-  const auto start = base::checked_mul(output.rank_stride, plan_.world() - 1);
+  const auto start =
+      base::checked_mul(output.rank_stride, group_size(plan_, output.stride_axes) - 1);
   const auto first = start ? base::checked_add(*start, output.offset) : std::nullopt;
   const auto end = bytes && first ? base::checked_add(*bytes, *first) : std::nullopt;
   if (!end || *end > plan_.slices[static_cast<size_t>(output.slice)].bytes) {

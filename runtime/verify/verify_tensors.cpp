@@ -6,6 +6,7 @@
 #include "runtime/plan/bad_plan.h"
 #include "runtime/plan/describe.h"
 #include "runtime/plan/extent.h"
+#include "runtime/plan/mesh.h"
 #include "runtime/verify/checks.h"
 #include "src/base/units.h"
 
@@ -50,7 +51,8 @@ Status check_tensor(const Plan& plan, int32_t id) {
   const int64_t width = base::byte_size(tensor.dtype);
   const auto count = element_count(tensor.sizes);
   const auto reach = reach_bytes(tensor);
-  const auto ranks = base::checked_mul(tensor.rank_stride, plan.world() - 1);
+  const auto ranks =
+      base::checked_mul(tensor.rank_stride, group_size(plan, tensor.stride_axes) - 1);
   const auto start = ranks ? base::checked_add(tensor.offset, *ranks) : std::nullopt;
   const auto end = start && reach ? base::checked_add(*start, *reach) : std::nullopt;
   if (!count || !end) {

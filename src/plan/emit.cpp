@@ -136,12 +136,8 @@ class Emitter {
     for (size_t s = 0; s < step_.streams.size(); ++s) {
       if (carries[s] || copies[s]) used = s + 1;
       if (!carries[s]) continue;
-      rp::Group group;
-      for (int rank = 0; rank < step_.mesh.world(); ++rank) group.ranks.push_back(rank);
-      group.axis = step_.mesh.axes.empty() ? "" : step_.mesh.axes[0].name;
-      group.stream = static_cast<int32_t>(s);
       group_of_stream_[s] = static_cast<int32_t>(plan_.groups.size());
-      plan_.groups.push_back(std::move(group));
+      plan_.groups.push_back({rp::kAllAxes, static_cast<int32_t>(s)});
     }
     for (size_t s = 0; s < std::min(used, step_.streams.size()); ++s)
       plan_.streams.push_back({step_.streams[s], rp::Space::Device});

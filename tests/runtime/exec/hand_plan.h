@@ -22,11 +22,7 @@ class HandPlan {
     plan.mesh = {{"dp", world}};
     plan.arena_bytes = {0, 0, 0};
     for (int s = 0; s < streams; ++s) plan.streams.push_back({s == 0 ? "compute" : "comm"});
-    plan::Group group;
-    for (int r = 0; r < world; ++r) group.ranks.push_back(r);
-    group.axis = "dp";
-    group.stream = streams - 1;
-    plan.groups.push_back(group);
+    plan.groups.push_back({plan::kAllAxes, streams - 1});
     plan.programs.push_back({"step", {}});
     plan.step.push_back({0, 1});
   }

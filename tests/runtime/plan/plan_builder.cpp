@@ -188,7 +188,7 @@ void describe(Plan& plan) {
   plan.chain = "zero3";
   plan.streams = {{"compute", Space::Device}, {"reduce", Space::Device}};
   plan.events = 2;
-  plan.groups = {{{0, 1}, "dp", 0}, {{0, 1}, "dp", 1}};
+  plan.groups = {{kAllAxes, 0}, {kAllAxes, 1}};
   plan.optimizer.groups = {{"*", 1e-3, 0.01, 0.9, 0.999, 1e-8, 0, 0, false}};
   plan.optimizer.clip = true;
   plan.slots = kSlots;

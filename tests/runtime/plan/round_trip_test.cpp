@@ -105,6 +105,54 @@ TEST(RoundTrip, NothingIsLost) {
   EXPECT_TRUE(std::signbit(decoded->programs[0].instructions[test::kMatmul].args[7].f));
 }
 
+Plan on_two_axes() {
+  Plan plan = test::tiny_plan();
+  plan.mesh = {{"host", 2}, {"dp", 2}};
+  plan.groups = {{0b10, 0}, {0b01, 1}, {kAllAxes, 1}};
+  plan.tensors[test::kTableRow].stride_axes = 0b01;
+  return plan;
+}
+
+TEST(RoundTrip, GroupsAlongSomeAxesAreKept) {
+  const Plan plan = on_two_axes();
+  const std::string file = encode(plan);
+  auto decoded = decode(bytes_of(file));
+  ASSERT_TRUE(decoded.ok()) << decoded.status().to_string();
+  EXPECT_EQ(decoded->groups[0].axes, 0b10u);
+  EXPECT_EQ(decoded->groups[1].axes, 0b01u);
+  EXPECT_EQ(decoded->groups[2].axes, kAllAxes);
+  EXPECT_EQ(decoded->tensors[test::kTableRow].stride_axes, 0b01u);
+  EXPECT_EQ(decoded->tensors[test::kTable].stride_axes, kAllAxes);
+  const std::string text = to_text(*decoded);
+  EXPECT_EQ(text, to_text(plan));
+  EXPECT_EQ(to_json(*decoded), to_json(plan));
+  EXPECT_NE(text.find("group 1 axis=host ranks=[0,2] stream=1"), std::string::npos) << text;
+  EXPECT_NE(text.find("group 2 axis=host+dp ranks=[0,1,2,3] stream=1"), std::string::npos);
+  EXPECT_NE(text.find(" along=host\n"), std::string::npos);
+}
+
+// Every axis by name is the world, as in files that know no axes.
+TEST(RoundTrip, AllAxesOneByOneAreTheWorld) {
+  Plan named = on_two_axes(), all = named;
+  named.groups[2].axes = named.tensors[test::kTable].stride_axes = 0b11;
+  EXPECT_EQ(encode(named), encode(all));
+}
+
+TEST(RoundTrip, RanksThatAreNotThoseOfTheAxesAreRefused) {
+  const std::string file = encode(on_two_axes());
+  std::vector<uint8_t> payload(file.begin() + kHeaderBytes, file.end());
+  auto* root = flatbuffers::GetMutableRoot<schema::Plan>(payload.data());
+  const auto* ranks = root->groups()->Get(1)->ranks();
+  const_cast<flatbuffers::Vector<int32_t>*>(ranks)->Mutate(1, 3);
+  const std::string changed = seal({reinterpret_cast<const char*>(payload.data()), payload.size()});
+  auto decoded = decode(bytes_of(changed));
+  ASSERT_FALSE(decoded.ok());
+  EXPECT_EQ(decoded.status().code(), "DC3106");
+  EXPECT_NE(decoded.status().sentence().find("group 1 lists other ranks than those along 'host'"),
+            std::string::npos)
+      << decoded.status().to_string();
+}
+
 TEST(RoundTrip, LoadVerifiesAndGivesTheDigest) {
   const auto path =
       std::filesystem::temp_directory_path() / ("dcr_plan_load_" + std::to_string(::getpid()));
@@ -135,7 +183,7 @@ TEST(RoundTrip, AnotherMajorVersionIsAMismatch) {
   ASSERT_FALSE(decoded.ok());
   EXPECT_EQ(decoded.status().kind(), base::ErrorKind::Mismatch);
   EXPECT_EQ(decoded.status().sentence(),
-            "the plan has schema version 3.4 and this program reads version 2.0; recompile the "
+            "the plan has schema version 3.4 and this program reads version 2.1; recompile the "
             "model with this dcc");
 }
 

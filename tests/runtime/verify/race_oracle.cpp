@@ -132,7 +132,7 @@ class AllPairs {
       if (in.collective != CollectiveKind::AllGather) continue;
       const Group& group = plan_.groups[static_cast<size_t>(in.group)];
       nodes_.back().accesses.back().padded_bytes =
-          b.shard * static_cast<int64_t>(group.ranks.size()) *
+          b.shard * group_size(plan_, group.axes) *
           base::byte_size(plan_.tensors[static_cast<size_t>(b.output)].dtype);
     }
     if (in.kind == InstructionKind::Kernel) touch_operands(in);
