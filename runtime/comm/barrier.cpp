@@ -23,10 +23,10 @@ uint32_t generation_of(uint32_t word) { return word / kGeneration; }
 
 }  // namespace
 
-Barrier::Barrier(ControlPage page, int group, int rank, std::chrono::milliseconds timeout)
+Barrier::Barrier(ControlPage page, int group, Members members, std::chrono::milliseconds timeout)
     : page_(page),
       group_(group),
-      rank_(rank),
+      members_(std::move(members)),
       timeout_(timeout),
       spins_(page.world() <= sysconf(_SC_NPROCESSORS_ONLN) ? kSpinsOnOwnCore
                                                            : kSpinsOnSharedCores) {}
@@ -37,12 +37,12 @@ base::Status Barrier::wait(uint64_t fingerprint) {
   if (base::Status status = reason_to_give_up(operation); !status.ok())
     return fail(std::move(status));
 
-  GroupRecord& group = page_.group(group_);
-  ArrivalRecord& mine = page_.arrival(group_, rank_);
+  GroupRecord& group = record();
+  ArrivalRecord& mine = page_.arrival(group_, members_.own());
   mine.fingerprints[count_ & 1].store(fingerprint, std::memory_order_relaxed);
   mine.count.store(count_ + 1, std::memory_order_release);
   const uint32_t generation = generation_of(group.word.load());
-  if (group.arrived.fetch_add(1) + 1 == static_cast<uint32_t>(page_.world())) {
+  if (group.arrived.fetch_add(1) + 1 == static_cast<uint32_t>(members_.size())) {
     group.arrived.store(0);
     group.word.fetch_add(kGeneration);
     if (group.sleepers.load() > 0) futex_wake_all(group.word);
@@ -56,7 +56,7 @@ base::Status Barrier::wait(uint64_t fingerprint) {
 
 void Barrier::abort() {
   aborted_.store(true);
-  page_.nudge(group_);
+  page_.nudge(group_, members_.at(0));
 }
 
 base::Status Barrier::fail(base::Status status) {
@@ -65,7 +65,7 @@ base::Status Barrier::fail(base::Status status) {
 }
 
 base::Status Barrier::sleep_until_complete(uint32_t generation, Operation operation) {
-  GroupRecord& group = page_.group(group_);
+  GroupRecord& group = record();
   for (int i = 0; i < spins_; ++i) {
     if (generation_of(group.word.load(std::memory_order_acquire)) != generation)
       return base::ok_status();
@@ -95,13 +95,15 @@ base::Status Barrier::reason_to_give_up(Operation operation) const {
   if (aborted_.load()) return called_off(operation);
   if (!page_.anyone_gone()) return base::ok_status();
   if (const auto rank = page_.first_failure()) return page_.gone(*rank, name(operation));
-  if (const auto rank = page_.anyone_left()) return page_.gone(*rank, name(operation));
+  for (const int rank : members_.ranks) {
+    if (page_.left(rank)) return page_.gone(rank, name(operation));
+  }
   return base::ok_status();
 }
 
 base::Status Barrier::missing(Operation operation) const {
   std::vector<int> ranks;
-  for (int rank = 0; rank < page_.world(); ++rank) {
+  for (const int rank : members_.ranks) {
     if (page_.arrival(group_, rank).count.load(std::memory_order_acquire) == count_ + 1) continue;
     ranks.push_back(rank);
   }
@@ -109,11 +111,11 @@ base::Status Barrier::missing(Operation operation) const {
 }
 
 base::Status Barrier::compare(uint64_t fingerprint) const {
-  for (int rank = 0; rank < page_.world(); ++rank) {
+  for (const int rank : members_.ranks) {
     const uint64_t theirs =
         page_.arrival(group_, rank).fingerprints[count_ & 1].load(std::memory_order_relaxed);
     if (theirs == fingerprint) continue;
-    return ranks_disagree(fingerprint, rank_, theirs, rank);
+    return ranks_disagree(fingerprint, members_.own(), theirs, rank);
   }
   return base::ok_status();
 }

@@ -8,13 +8,14 @@
 
 #include "runtime/comm/buffers.h"
 #include "runtime/comm/control_page.h"
+#include "runtime/comm/members.h"
 #include "src/base/status.h"
 
 namespace dc::runtime {
 
 class Barrier {
  public:
-  Barrier(ControlPage page, int group, int rank, std::chrono::milliseconds timeout);
+  Barrier(ControlPage page, int group, Members members, std::chrono::milliseconds timeout);
 
   // One thread at a time. After a failure every later call fails the same way.
   base::Status wait(uint64_t fingerprint);
@@ -22,6 +23,7 @@ class Barrier {
   void abort();
   const ControlPage& page() const { return page_; }
   int group() const { return group_; }
+  const Members& members() const { return members_; }
 
  private:
   base::Status fail(base::Status status);
@@ -29,9 +31,11 @@ class Barrier {
   base::Status reason_to_give_up(Operation operation) const;
   base::Status missing(Operation operation) const;
   base::Status compare(uint64_t fingerprint) const;
+  GroupRecord& record() const { return page_.group(group_, members_.at(0)); }
 
   ControlPage page_;
-  int group_, rank_;
+  int group_;
+  Members members_;
   std::chrono::milliseconds timeout_;
   int spins_;
   uint32_t count_ = 0;  // barriers completed by this rank

@@ -18,13 +18,14 @@ namespace dc::runtime {
 
 // Memory that collectives may touch: the rank's slab, at its address on the device. Peers' slabs
 // have the same layout, so a peer's copy of a buffer is at the same offset, plus (peer - me) *
-// rank_stride bytes.
+// rank_stride bytes, peer and me being places in the communicator.
 struct Ref {
   void* data = nullptr;
   int64_t rank_stride = 0;  // bytes
 };
 
-// One buffer of a fused collective. The whole value has `elements` elements; rank r owns [r *
+// One buffer of a fused collective. The whole value has `elements` elements; rank r (here and below
+// a place in the communicator) owns [r *
 // shard, min((r + 1) * shard, elements)).
 struct CollectiveBuffer {
   Ref input, output;
@@ -41,7 +42,7 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
   virtual std::string_view name() const = 0;  // "local", "mpi", "tcp"
-  virtual base::Rank rank() const = 0;
+  virtual base::Rank rank() const = 0;        // place in the communicator
   virtual int size() const = 0;
   virtual bool sums_in_rank_order() const = 0;
 

@@ -26,9 +26,8 @@ struct alignas(64) Header {
 constexpr int64_t kPage = 4096;
 
 int64_t group_bytes(int world) {
-  const int64_t records = static_cast<int64_t>(sizeof(GroupRecord)) +
-                          world * static_cast<int64_t>(sizeof(ArrivalRecord));
-  return base::round_up(records, kPage) + world * kMailbox;
+  const auto records = static_cast<int64_t>(sizeof(GroupRecord) + sizeof(ArrivalRecord));
+  return base::round_up(world * records, kPage) + world * kMailbox;
 }
 
 int64_t groups_offset(int world) {
@@ -49,13 +48,13 @@ RankRecord& ControlPage::rank(int rank) const {
   return reinterpret_cast<RankRecord*>(base_ + sizeof(Header))[rank];
 }
 
-GroupRecord& ControlPage::group(int group) const {
-  return *reinterpret_cast<GroupRecord*>(base_ + groups_offset(world_) +
-                                         group * group_bytes(world_));
+GroupRecord& ControlPage::group(int group, int first_rank) const {
+  return reinterpret_cast<GroupRecord*>(base_ + groups_offset(world_) +
+                                        group * group_bytes(world_))[first_rank];
 }
 
 ArrivalRecord& ControlPage::arrival(int group, int rank) const {
-  return reinterpret_cast<ArrivalRecord*>(&this->group(group) + 1)[rank];
+  return reinterpret_cast<ArrivalRecord*>(&this->group(group, world_))[rank];
 }
 
 std::byte* ControlPage::mailbox(int group, int rank) const {
@@ -77,7 +76,9 @@ void ControlPage::announce(int rank, RankState state, std::string_view reason) c
     header(base_).failed.compare_exchange_strong(none, static_cast<uint32_t>(rank) + 1);
   }
   header(base_).gone.fetch_add(1);
-  for (int group = 0; group < kMaxGroups; ++group) nudge(group);
+  for (int group = 0; group < kMaxGroups; ++group) {
+    for (int first = 0; first < world_; ++first) nudge(group, first);
+  }
 }
 
 void ControlPage::record_death(int rank) const { announce(rank, RankState::Died, ""); }
@@ -86,8 +87,8 @@ void ControlPage::record_leave(int rank, const base::Status& why) const {
   announce(rank, why.ok() ? RankState::Left : RankState::Failed, why.ok() ? "" : why.sentence());
 }
 
-void ControlPage::nudge(int group) const {
-  GroupRecord& record = this->group(group);
+void ControlPage::nudge(int group, int first_rank) const {
+  GroupRecord& record = this->group(group, first_rank);
   uint32_t seen = record.word.load();
   while (!record.word.compare_exchange_weak(seen, (seen & ~0xffu) | ((seen + 1) & 0xffu))) {
   }
@@ -102,11 +103,8 @@ std::optional<int> ControlPage::first_failure() const {
   return static_cast<int>(failed) - 1;
 }
 
-std::optional<int> ControlPage::anyone_left() const {
-  for (int i = 0; i < world_; ++i) {
-    if (rank(i).state.load() != static_cast<uint32_t>(RankState::Running)) return i;
-  }
-  return std::nullopt;
+bool ControlPage::left(int rank) const {
+  return this->rank(rank).state.load() != static_cast<uint32_t>(RankState::Running);
 }
 
 base::Status ControlPage::gone(int rank, std::string_view doing) const {

@@ -13,7 +13,7 @@
 
 namespace dc::runtime {
 
-inline constexpr int kMaxGroups = 64;         // communicators of a job
+inline constexpr int kMaxGroups = 64;         // times that communicators are opened in a job
 inline constexpr int64_t kMailbox = 4096;     // bytes; larger control messages go in pieces
 inline constexpr uint32_t kGeneration = 256;  // one completed barrier in GroupRecord::word
 
@@ -43,7 +43,8 @@ class ControlPage {
   int world() const { return world_; }
 
   RankRecord& rank(int rank) const;
-  GroupRecord& group(int group) const;
+  // Opening `group` makes communicators of disjoint ranks; each has the record of its first rank.
+  GroupRecord& group(int group, int first_rank) const;
   ArrivalRecord& arrival(int group, int rank) const;
   std::byte* mailbox(int group, int rank) const;
 
@@ -51,12 +52,12 @@ class ControlPage {
   // look again. `why` may be success.
   void record_death(int rank) const;
   void record_leave(int rank, const base::Status& why) const;
-  // Makes the waiters of one group look again.
-  void nudge(int group) const;
+  // Makes the waiters of one communicator look again.
+  void nudge(int group, int first_rank) const;
 
   bool anyone_gone() const;                  // left, failed or died
   std::optional<int> first_failure() const;  // the rank that failed or died first
-  std::optional<int> anyone_left() const;    // a rank that is not running, in rank order
+  bool left(int rank) const;                 // not running any more
   // PeerDied that names `rank`. `doing`: what this rank was in, for example "reduce_scatter".
   base::Status gone(int rank, std::string_view doing) const;
 

@@ -17,19 +17,19 @@ base::Status refused(std::string sentence) {
 
 }  // namespace
 
-LocalCommunicator::LocalCommunicator(std::shared_ptr<LocalRank> shared, int group)
+LocalCommunicator::LocalCommunicator(std::shared_ptr<LocalRank> shared, int group, Members members)
     : shared_(std::move(shared)),
-      barrier_(shared_->page, group, shared_->rank, shared_->timeout),
-      inputs_(static_cast<size_t>(shared_->page.world())) {}
+      barrier_(shared_->page, group, std::move(members), shared_->timeout),
+      inputs_(static_cast<size_t>(barrier_.members().size())) {}
 
 base::Status LocalCommunicator::meet(Operation operation) {
   return barrier_.wait(fingerprint(operation, 0, 0));
 }
 
-// Looks for rank 0's copy, because the range of a later rank may be empty and its address then past
-// the end of the slab.
+// Looks for member 0's copy, because the range of a later one may be empty and its address then
+// past the end of the slab.
 const Region* LocalCommunicator::region_of(const Ref& ref) const {
-  const std::byte* origin = static_cast<std::byte*>(ref.data) - shared_->rank * ref.rank_stride;
+  const std::byte* origin = static_cast<std::byte*>(ref.data) - members().index * ref.rank_stride;
   for (const Region& region : shared_->regions) {
     const int64_t offset = origin - (region.memory->base() + shared_->rank * region.stride);
     if (offset >= 0 && offset < region.bytes) return &region;
@@ -46,7 +46,7 @@ base::Status LocalCommunicator::check_in_slab(Operation operation, const Ref& re
   for (int peer = 0; inside && peer < size(); ++peer) {
     const int64_t bytes =
         (whole ? buffer.elements : owned_elements(buffer, peer)) * base::byte_size(dtype);
-    const std::byte* slab = region->memory->base() + peer * region->stride;
+    const std::byte* slab = region->memory->base() + members().at(peer) * region->stride;
     const int64_t offset = at_peer(ref, peer) - slab;
     inside = bytes == 0 || (offset >= 0 && offset + bytes <= region->bytes);
   }
@@ -59,14 +59,14 @@ base::Status LocalCommunicator::check_in_slab(Operation operation, const Ref& re
 std::byte* LocalCommunicator::at_peer(const Ref& ref, int peer) const {
   const Region* region = region_of(ref);
   if (region == nullptr) return static_cast<std::byte*>(ref.data);  // of an empty value: never read
-  return static_cast<std::byte*>(ref.data) +
-         (peer - shared_->rank) * (region->stride + ref.rank_stride);
+  return static_cast<std::byte*>(ref.data) + (members().at(peer) - shared_->rank) * region->stride +
+         (peer - members().index) * ref.rank_stride;
 }
 
 base::Status LocalCommunicator::enter(Operation operation,
                                       std::span<const CollectiveBuffer> buffers,
                                       uint64_t* fingerprint) {
-  const int me = shared_->rank;
+  const int me = members().index;
   DC_RETURN_IF_ERROR(check_buffers(operation, buffers, me, size()));
   for (const CollectiveBuffer& b : buffers) {
     const bool whole = operation != Operation::AllGather;
@@ -84,7 +84,7 @@ void LocalCommunicator::gather(const CollectiveBuffer& buffer, const Ref& from, 
                                Stream& stream) const {
   const int64_t bytes = base::byte_size(dtype);
   for (int step = 1; step <= size(); ++step) {
-    const int peer = (shared_->rank + step) % size();
+    const int peer = (members().index + step) % size();
     const int64_t owned = owned_elements(buffer, peer);
     std::byte* target = element(buffer.output.data, peer * buffer.shard, bytes);
     const std::byte* source = at_peer(from, peer);
@@ -98,15 +98,15 @@ base::Status LocalCommunicator::all_gather(std::span<const CollectiveBuffer> buf
   uint64_t fingerprint = 0;
   DC_RETURN_IF_ERROR(enter(Operation::AllGather, buffers, &fingerprint));
   for (const CollectiveBuffer& b : buffers) gather(b, b.input, b.dtype, stream);
-  traffic_.add(Operation::AllGather, buffers, shared_->rank, size());
+  traffic_.add(Operation::AllGather, buffers, members().index, size());
   return barrier_.wait(fingerprint);
 }
 
 void LocalCommunicator::reduce(const CollectiveBuffer& b, float* output, Stream& stream) {
-  const int64_t start = shared_->rank * b.shard * base::byte_size(b.dtype);
+  const int64_t start = members().index * b.shard * base::byte_size(b.dtype);
   for (int peer = 0; peer < size(); ++peer)
     inputs_[static_cast<size_t>(peer)] = stream.resolve(at_peer(b.input, peer) + start);
-  sum_in_rank_order(inputs_, b.dtype, owned_elements(b, shared_->rank), stream.resolve(output));
+  sum_in_rank_order(inputs_, b.dtype, owned_elements(b, members().index), stream.resolve(output));
 }
 
 base::Status LocalCommunicator::reduce_scatter(std::span<const CollectiveBuffer> buffers,
@@ -116,9 +116,9 @@ base::Status LocalCommunicator::reduce_scatter(std::span<const CollectiveBuffer>
   for (const CollectiveBuffer& b : buffers) {
     auto* output = static_cast<float*>(b.output.data);
     if (b.elements > 0) reduce(b, output, stream);
-    zero_tail(b, shared_->rank, stream);
+    zero_tail(b, members().index, stream);
   }
-  traffic_.add(Operation::ReduceScatter, buffers, shared_->rank, size());
+  traffic_.add(Operation::ReduceScatter, buffers, members().index, size());
   return barrier_.wait(fingerprint);
 }
 
@@ -130,17 +130,17 @@ base::Status LocalCommunicator::all_reduce(std::span<const CollectiveBuffer> buf
   uint64_t fingerprint = 0;
   DC_RETURN_IF_ERROR(enter(Operation::AllReduce, buffers, &fingerprint));
   for (const CollectiveBuffer& b : buffers) {
-    if (owned_elements(b, shared_->rank) > 0)
-      reduce(b, static_cast<float*>(b.output.data) + shared_->rank * b.shard, stream);
+    if (owned_elements(b, members().index) > 0)
+      reduce(b, static_cast<float*>(b.output.data) + members().index * b.shard, stream);
   }
   DC_RETURN_IF_ERROR(barrier_.wait(fingerprint));
   for (const CollectiveBuffer& b : buffers) {
     if (b.elements == 0) continue;
-    const Ref sums{element(b.output.data, shared_->rank * b.shard, 4),
+    const Ref sums{element(b.output.data, members().index * b.shard, 4),
                    b.output.rank_stride + b.shard * 4};
     gather(b, sums, base::DType::F32, stream);
   }
-  traffic_.add(Operation::AllReduce, buffers, shared_->rank, size());
+  traffic_.add(Operation::AllReduce, buffers, members().index, size());
   return barrier_.wait(fingerprint);
 }
 
@@ -148,16 +148,16 @@ base::Status LocalCommunicator::broadcast(void* data, int64_t bytes, base::Rank 
   if (root.v < 0 || root.v >= size())
     return refused("broadcast from rank " + std::to_string(root.v) + ", which does not exist");
   const uint64_t mark = fingerprint(Operation::Broadcast, bytes, root.v);
-  std::byte* mailbox = shared_->page.mailbox(barrier_.group(), root.v);
+  std::byte* mailbox = shared_->page.mailbox(barrier_.group(), members().at(root.v));
   for (int64_t done = 0; done < bytes; done += kMailbox) {
     const auto piece = static_cast<size_t>(std::min(kMailbox, bytes - done));
     std::byte* mine = static_cast<std::byte*>(data) + done;
-    if (shared_->rank == root.v) std::memcpy(mailbox, mine, piece);
+    if (rank() == root) std::memcpy(mailbox, mine, piece);
     DC_RETURN_IF_ERROR(barrier_.wait(mark));
-    if (shared_->rank != root.v) std::memcpy(mine, mailbox, piece);
+    if (rank() != root) std::memcpy(mine, mailbox, piece);
     DC_RETURN_IF_ERROR(barrier_.wait(mark));
   }
-  if (shared_->rank == root.v) traffic_.add_other(bytes * (size() - 1));
+  if (rank() == root) traffic_.add_other(bytes * (size() - 1));
   return base::ok_status();
 }
 
@@ -170,7 +170,7 @@ base::Status LocalCommunicator::exchange(const void* mine, int64_t bytes, void* 
     DC_RETURN_IF_ERROR(barrier_.wait(mark));
     for (int peer = 0; peer < size(); ++peer) {
       std::memcpy(static_cast<std::byte*>(all) + peer * bytes + done,
-                  shared_->page.mailbox(barrier_.group(), peer), piece);
+                  shared_->page.mailbox(barrier_.group(), members().at(peer)), piece);
     }
     DC_RETURN_IF_ERROR(barrier_.wait(mark));
   }
@@ -188,7 +188,7 @@ LocalJob::LocalJob(std::shared_ptr<LocalRank> shared, std::unique_ptr<RegionSour
     : shared_(std::move(shared)),
       source_(std::move(source)),
       device_(device),
-      control_(shared_, 0) {}
+      control_(shared_, 0, all_ranks(shared_->rank, shared_->page.world())) {}
 
 base::Result<Slab> LocalJob::allocate(int64_t bytes) {
   if (bytes < 0) return refused("a slab of negative size was asked for");
@@ -211,11 +211,15 @@ base::Result<Slab> LocalJob::allocate(int64_t bytes) {
   return Slab{mine, bytes};
 }
 
-base::Result<std::unique_ptr<Communicator>> LocalJob::open_communicator() {
+base::Result<std::unique_ptr<Communicator>> LocalJob::open_communicator(
+    std::span<const int> ranks) {
   if (groups_ == kMaxGroups)
     return refused("more than " + std::to_string(kMaxGroups) + " communicators in one job");
+  DC_ASSIGN_OR_RETURN(Members members, members_of(ranks, shared_->rank, control_.size()));
   DC_RETURN_IF_ERROR(control_.meet(Operation::Open));
-  return std::unique_ptr<Communicator>(std::make_unique<LocalCommunicator>(shared_, groups_++));
+  DC_RETURN_IF_ERROR(agree_on_members(control_, members));
+  return std::unique_ptr<Communicator>(
+      std::make_unique<LocalCommunicator>(shared_, groups_++, std::move(members)));
 }
 
 void LocalJob::leave(const base::Status& why) {

@@ -44,10 +44,10 @@ struct LocalRank {
 
 class LocalCommunicator final : public Communicator {
  public:
-  LocalCommunicator(std::shared_ptr<LocalRank> shared, int group);
+  LocalCommunicator(std::shared_ptr<LocalRank> shared, int group, Members members);
   std::string_view name() const override { return "local"; }
-  base::Rank rank() const override { return {shared_->rank}; }
-  int size() const override { return shared_->page.world(); }
+  base::Rank rank() const override { return {members().index}; }
+  int size() const override { return members().size(); }
   bool sums_in_rank_order() const override { return true; }
   base::Status all_gather(std::span<const CollectiveBuffer> buffers, Stream& stream) override;
   base::Status reduce_scatter(std::span<const CollectiveBuffer> buffers, Stream& stream) override;
@@ -62,6 +62,7 @@ class LocalCommunicator final : public Communicator {
   base::Status meet(Operation operation);  // a barrier that says what it is for
 
  private:
+  const Members& members() const { return barrier_.members(); }
   base::Status enter(Operation operation, std::span<const CollectiveBuffer> buffers,
                      uint64_t* fingerprint);
   const Region* region_of(const Ref& ref) const;
@@ -77,7 +78,7 @@ class LocalCommunicator final : public Communicator {
   std::shared_ptr<LocalRank> shared_;
   Barrier barrier_;
   TrafficCounter traffic_;
-  std::vector<const void*> inputs_;  // of one reduction, by rank
+  std::vector<const void*> inputs_;  // of one reduction, by member
 };
 
 class LocalJob final : public Job {
@@ -87,7 +88,8 @@ class LocalJob final : public Job {
   Communicator& control() override { return control_; }
   Device& device() override { return device_; }
   base::Result<Slab> allocate(int64_t bytes) override;
-  base::Result<std::unique_ptr<Communicator>> open_communicator() override;
+  base::Result<std::unique_ptr<Communicator>> open_communicator(
+      std::span<const int> ranks) override;
   void leave(const base::Status& why) override;
 
  private:

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/comm/buffers.h"
+#include "runtime/comm/members.h"
 #include "runtime/comm/plugin.h"
 #include "runtime/comm/sums.h"
 #include "runtime/device/device.h"
@@ -63,7 +64,8 @@ struct World {
 // Messages under way.
 class Transfers {
  public:
-  Transfers(World& world, MPI_Comm comm) : world_(world), comm_(comm) {}
+  Transfers(World& world, MPI_Comm comm, std::vector<int> ranks)
+      : world_(world), comm_(comm), ranks_(std::move(ranks)) {}
 
   int send(const void* data, int64_t bytes, int peer) {
     return post(const_cast<void*>(data), bytes, peer, true);
@@ -125,12 +127,12 @@ class Transfers {
       int done = 0;
       const auto lock = world_.lock();
       if (MPI_Test(&requests_[i], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done != 0) continue;
-      missing.resize(std::max(missing.size(), static_cast<size_t>(peers_[i]) + 1));
+      missing.resize(ranks_.size());
       missing[static_cast<size_t>(peers_[i])] = true;
     }
     std::string ranks;
-    for (size_t rank = 0; rank < missing.size(); ++rank) {
-      if (missing[rank]) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+    for (size_t peer = 0; peer < missing.size(); ++peer) {
+      if (missing[peer]) ranks += (ranks.empty() ? "" : ", ") + std::to_string(ranks_[peer]);
     }
     return Status(ErrorKind::CollectiveTimeout, "DC6103",
                   std::string(name(operation)) + " waited " +
@@ -140,20 +142,21 @@ class Transfers {
 
   World& world_;
   MPI_Comm comm_;
+  std::vector<int> ranks_;  // of the job, by peer
   std::vector<MPI_Request> requests_;
   std::vector<int> peers_;
 };
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(std::shared_ptr<World> world, MPI_Comm comm, int rank, int size)
+  MpiCommunicator(std::shared_ptr<World> world, MPI_Comm comm, const Members& members)
       : world_(std::move(world)),
-        rank_(rank),
-        size_(size),
-        sends_(*world_, comm),
-        receives_{{*world_, comm}, {*world_, comm}},
-        staging_(new std::byte[static_cast<size_t>(2 * kPiece * size)]),
-        inputs_(static_cast<size_t>(size)) {}
+        rank_(members.index),
+        size_(members.size()),
+        sends_(*world_, comm, members.ranks),
+        receives_{{*world_, comm, members.ranks}, {*world_, comm, members.ranks}},
+        staging_(new std::byte[static_cast<size_t>(2 * kPiece * size_)]),
+        inputs_(static_cast<size_t>(size_)) {}
   ~MpiCommunicator() override {
     if (world_->broken.load())
       staging_.release();  // as the slabs: a request may still write into it
@@ -372,23 +375,25 @@ class MpiJob final : public Job {
     return Slab{base, bytes};
   }
 
-  base::Result<std::unique_ptr<Communicator>> open_communicator() override {
-    return duplicate(world_, launch_);
+  base::Result<std::unique_ptr<Communicator>> open_communicator(
+      std::span<const int> ranks) override {
+    DC_ASSIGN_OR_RETURN(const Members members, members_of(ranks, launch_.rank, launch_.world));
+    DC_RETURN_IF_ERROR(agree_on_members(*control_, members));
+    return open(world_, members);
   }
   void leave(const Status& why) override {
     if (!why.ok())
       world_->broken.store(true);  // no orderly end: mpirun sees it and ends the others
   }
 
-  static base::Result<std::unique_ptr<Communicator>> duplicate(const std::shared_ptr<World>& world,
-                                                               const LaunchInfo& launch) {
+  static base::Result<std::unique_ptr<Communicator>> open(const std::shared_ptr<World>& world,
+                                                          const Members& members) {
     MPI_Comm comm = MPI_COMM_NULL;
     const auto lock = world->lock();
-    const int error = MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    const int error = MPI_Comm_split(MPI_COMM_WORLD, members.at(0), members.index, &comm);
     if (error != MPI_SUCCESS) return mpi_failed(Operation::Open, error);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    return std::unique_ptr<Communicator>(
-        std::make_unique<MpiCommunicator>(world, comm, launch.rank, launch.world));
+    return std::unique_ptr<Communicator>(std::make_unique<MpiCommunicator>(world, comm, members));
   }
 
  private:
@@ -428,7 +433,7 @@ base::Result<std::unique_ptr<Job>> open_job(const LaunchInfo& launch, const Comm
                       std::to_string(launch.world) +
                       "; start with the mpirun of the MPI that dcrun was built with");
   }
-  DC_ASSIGN_OR_RETURN(auto control, MpiJob::duplicate(world, launch));
+  DC_ASSIGN_OR_RETURN(auto control, MpiJob::open(world, all_ranks(launch.rank, launch.world)));
   return std::unique_ptr<Job>(
       std::make_unique<MpiJob>(std::move(world), std::move(control), launch, *options.device));
 }

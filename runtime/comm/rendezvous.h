@@ -4,12 +4,14 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "runtime/comm/communicator.h"
 #include "runtime/comm/launch.h"
+#include "runtime/comm/members.h"
 #include "runtime/device/device.h"
 
 namespace dc::runtime {
@@ -42,8 +44,13 @@ class Job {
   // same arguments. The slab lives as long as the job. May be called again, but not while a
   // collective runs; all slabs of a job may be used in collectives.
   virtual base::Result<Slab> allocate(int64_t bytes) = 0;
-  virtual base::Result<std::unique_ptr<Communicator>>
-  open_communicator() = 0;  // after allocate; of all ranks
+  // After allocate. Of `ranks`, ascending, this one among them. All ranks of the job call it, in
+  // the same order; those that name the same ranks get a communicator of these.
+  virtual base::Result<std::unique_ptr<Communicator>> open_communicator(
+      std::span<const int> ranks) = 0;
+  base::Result<std::unique_ptr<Communicator>> open_communicator() {  // of all ranks
+    return open_communicator(all_ranks(control().rank().v, control().size()).ranks);
+  }
   // Goodbye before destruction. A failure is passed on: peers end with PeerDied, naming this rank
   // and repeating the sentence.
   virtual void leave(const base::Status& why) = 0;

@@ -28,11 +28,15 @@ struct TcpRank {
 
 class TcpCommunicator final : public Communicator {
  public:
-  TcpCommunicator(std::shared_ptr<TcpRank> shared, std::unique_ptr<Exchange> exchange)
-      : shared_(std::move(shared)), exchange_(std::move(exchange)) {}
+  TcpCommunicator(std::shared_ptr<TcpRank> shared, const Members& members,
+                  std::unique_ptr<Exchange> exchange)
+      : shared_(std::move(shared)),
+        rank_{members.index},
+        size_(members.size()),
+        exchange_(std::move(exchange)) {}
   std::string_view name() const override { return "tcp"; }
-  base::Rank rank() const override { return {shared_->peers->rank()}; }
-  int size() const override { return shared_->peers->world(); }
+  base::Rank rank() const override { return rank_; }
+  int size() const override { return size_; }
   bool sums_in_rank_order() const override { return true; }
 
   Status all_gather(std::span<const CollectiveBuffer> buffers, Stream& stream) override {
@@ -90,6 +94,8 @@ class TcpCommunicator final : public Communicator {
   }
 
   std::shared_ptr<TcpRank> shared_;
+  base::Rank rank_;
+  int size_;
   std::unique_ptr<Exchange> exchange_;
   ResolvedBuffers resolved_;
   TrafficCounter traffic_;
@@ -111,9 +117,10 @@ class TcpJob final : public Job {
   // `lines` tell of ranks that end before the lifelines do.
   Status open(const std::vector<Descriptor>& lines) {
     DC_ASSIGN_OR_RETURN(shared_->peers, Peers::create(place_.rank, place_.seats));
-    DC_ASSIGN_OR_RETURN(Mesh lifelines, open_links(place_, kLifelines, deadline(), lines));
+    DC_ASSIGN_OR_RETURN(Mesh lifelines,
+                        open_links(place_, kLifelines, everyone(), deadline(), lines));
     shared_->peers->watch(std::move(lifelines));
-    DC_ASSIGN_OR_RETURN(control_, open_group());
+    DC_ASSIGN_OR_RETURN(control_, open_group(everyone()));
     return control_->barrier();
   }
 
@@ -128,9 +135,12 @@ class TcpJob final : public Job {
     return Slab{base, bytes};
   }
 
-  base::Result<std::unique_ptr<Communicator>> open_communicator() override {
+  base::Result<std::unique_ptr<Communicator>> open_communicator(
+      std::span<const int> ranks) override {
+    DC_ASSIGN_OR_RETURN(const Members members, members_of(ranks, place_.rank, control_->size()));
     DC_RETURN_IF_ERROR(control_->meet(Operation::Open));
-    DC_ASSIGN_OR_RETURN(auto communicator, open_group());
+    DC_RETURN_IF_ERROR(agree_on_members(*control_, members));
+    DC_ASSIGN_OR_RETURN(auto communicator, open_group(members));
     return std::unique_ptr<Communicator>(std::move(communicator));
   }
 
@@ -147,25 +157,26 @@ class TcpJob final : public Job {
   }
 
  private:
+  Members everyone() const { return all_ranks(place_.rank, static_cast<int>(place_.seats.size())); }
   Deadline deadline() const {
     return {monotonic_ns() + std::chrono::nanoseconds(shared_->timeout).count()};
   }
 
-  base::Result<std::unique_ptr<TcpCommunicator>> open_group() {
+  base::Result<std::unique_ptr<TcpCommunicator>> open_group(const Members& members) {
     const Descriptor event(eventfd(0, EFD_CLOEXEC));
     Deadline limit = deadline();
     limit.wake = event.get();
     shared_->peers->add_waiter(event.get());
-    auto links = open_links(place_, groups_++, limit, {});
+    auto links = open_links(place_, groups_++, members, limit, {});
     shared_->peers->remove_waiter(event.get());
     if (!links.ok()) {
       DC_RETURN_IF_ERROR(shared_->peers->health(dc::runtime::name(Operation::Open)));
       return links.status();
     }
     shared_->meshes.push_back(std::make_unique<Mesh>(std::move(links).value()));
-    DC_ASSIGN_OR_RETURN(auto exchange, Exchange::create(*shared_->peers, *shared_->meshes.back(),
-                                                        shared_->timeout));
-    return std::make_unique<TcpCommunicator>(shared_, std::move(exchange));
+    DC_ASSIGN_OR_RETURN(auto exchange, Exchange::create(*shared_->peers, members,
+                                                        *shared_->meshes.back(), shared_->timeout));
+    return std::make_unique<TcpCommunicator>(shared_, members, std::move(exchange));
   }
 
   std::shared_ptr<TcpRank> shared_;

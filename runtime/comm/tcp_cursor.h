@@ -40,7 +40,7 @@ struct Range {
 
 inline constexpr int64_t kHalf = int64_t{256} << 10;  // bytes of staging per peer, twice
 
-// One collective as this rank sees it.
+// One collective as this rank sees it. Ranks and peers are places in the communicator.
 struct Transfer {
   std::span<const CollectiveBuffer> buffers;
   int rank = 0, size = 1, first = 0;  // rank `first` owns the first ranges

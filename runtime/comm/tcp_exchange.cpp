@@ -24,27 +24,28 @@ Deadline in_ns(int64_t nanoseconds) { return {monotonic_ns() + nanoseconds}; }
 
 }  // namespace
 
-base::Result<std::unique_ptr<Exchange>> Exchange::create(Peers& peers,
+base::Result<std::unique_ptr<Exchange>> Exchange::create(Peers& peers, const Members& members,
                                                          const std::vector<Descriptor>& links,
                                                          std::chrono::milliseconds timeout) {
   DC_ASSIGN_OR_RETURN(Mapping staging,
-                      Mapping::anonymous(2 * kHalf * std::max(peers.world() - 1, 1)));
-  return std::unique_ptr<Exchange>(new Exchange(peers, links, timeout, std::move(staging)));
+                      Mapping::anonymous(2 * kHalf * std::max(members.size() - 1, 1)));
+  return std::unique_ptr<Exchange>(
+      new Exchange(peers, members, links, timeout, std::move(staging)));
 }
 
-Exchange::Exchange(Peers& peers, const std::vector<Descriptor>& links,
+Exchange::Exchange(Peers& peers, const Members& members, const std::vector<Descriptor>& links,
                    std::chrono::milliseconds timeout, Mapping staging)
     : peers_(peers),
       timeout_(timeout),
       staging_(std::move(staging)),
       event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      inputs_(static_cast<size_t>(peers.world())) {
-  transfer_.rank = peers.rank();
-  transfer_.size = peers.world();
+      inputs_(static_cast<size_t>(members.size())) {
+  transfer_.rank = members.index;
+  transfer_.size = members.size();
   transfer_.staging = staging_.base();
-  for (int step = 1; step < peers.world(); ++step) {
-    const int peer = (peers.rank() + step) % peers.world();
-    links_.push_back({peer, links[static_cast<size_t>(peer)].get(), {}, {}, {}, false});
+  for (int step = 1; step < members.size(); ++step) {
+    const int member = (members.index + step) % members.size(), rank = members.at(member);
+    links_.push_back({rank, member, links[static_cast<size_t>(rank)].get(), {}, {}, {}, false});
   }
   events_.resize(1 + links_.size());
   peers_.add_waiter(event_.get());
@@ -98,19 +99,19 @@ base::Status Exchange::start(Operation operation, uint64_t fingerprint,
 
 base::Status Exchange::send_some(Link& link, bool* moved) {
   Range range;
-  if (link.full || !transfer_.next_out(link.rank, link.out, header_, &range)) return Status();
+  if (link.full || !transfer_.next_out(link.member, link.out, header_, &range)) return Status();
   std::array<iovec, kVectors> list;
   msghdr message{};
   message.msg_iov = list.data();
   message.msg_iovlen =
-      static_cast<size_t>(transfer_.collect(link.rank, link.out, header_, true, list));
+      static_cast<size_t>(transfer_.collect(link.member, link.out, header_, true, list));
   const ssize_t sent = sendmsg(link.socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent < 0 && errno == EINTR) return base::ok_status();
   if (sent < 0 && errno != EAGAIN) return lost(link);
   size_t wanted = 0;
   for (size_t i = 0; i < message.msg_iovlen; ++i) wanted += list[i].iov_len;
   link.full = sent < static_cast<ssize_t>(wanted);
-  transfer_.move(link.rank, link.out, header_, true, std::max<ssize_t>(sent, 0));
+  transfer_.move(link.member, link.out, header_, true, std::max<ssize_t>(sent, 0));
   *moved |= !link.full;
   return base::ok_status();
 }
@@ -120,17 +121,17 @@ base::Status Exchange::receive_some(Link& link) {
   msghdr message{};
   message.msg_iov = list.data();
   message.msg_iovlen =
-      static_cast<size_t>(transfer_.collect(link.rank, link.in, link.heard, false, list));
+      static_cast<size_t>(transfer_.collect(link.member, link.in, link.heard, false, list));
   if (message.msg_iovlen == 0) return base::ok_status();
   const ssize_t got = recvmsg(link.socket, &message, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return base::ok_status();
   if (got <= 0) return lost(link);
   const bool new_header = link.in.flow == Flow::Header;
-  transfer_.move(link.rank, link.in, link.heard, false, got);
+  transfer_.move(link.member, link.in, link.heard, false, got);
   if (!new_header || link.in.flow == Flow::Header) return base::ok_status();
   if (link.heard.fingerprint == header_.fingerprint && link.heard.sequence == header_.sequence)
     return base::ok_status();
-  return ranks_disagree(header_.fingerprint, transfer_.rank, link.heard.fingerprint, link.rank);
+  return ranks_disagree(header_.fingerprint, peers_.rank(), link.heard.fingerprint, link.rank);
 }
 
 // Waits until something can move, unless `only_look`, and receives.
@@ -140,7 +141,7 @@ base::Status Exchange::sleep(int64_t deadline, bool only_look) {
     Link& link = links_[i];
     Range range;
     short wanted = 0;
-    if (transfer_.next_in(link.rank, link.in, link.heard, &range)) wanted |= POLLIN;
+    if (transfer_.next_in(link.member, link.in, link.heard, &range)) wanted |= POLLIN;
     if (link.full) wanted |= POLLOUT;
     // A connection with nothing to do may have ended already, which is no news.
     events_[1 + i] = {wanted == 0 ? -1 : link.socket, wanted, 0};
@@ -182,7 +183,7 @@ void Exchange::sum(const Piece& piece) {
   const CollectiveBuffer& b = transfer_.buffers[piece.buffer];
   const int64_t start = transfer_.rank * b.shard + piece.first;
   for (const Link& link : links_)
-    inputs_[static_cast<size_t>(link.rank)] = transfer_.staged(link.rank, piece);
+    inputs_[static_cast<size_t>(link.member)] = transfer_.staged(link.member, piece);
   inputs_[static_cast<size_t>(transfer_.rank)] =
       element(b.input.data, start, base::byte_size(b.dtype));
   const int64_t target = transfer_.returns_sums ? start : piece.first;

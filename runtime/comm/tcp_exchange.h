@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "runtime/comm/buffers.h"
+#include "runtime/comm/members.h"
 #include "runtime/comm/tcp_cursor.h"
 #include "runtime/comm/tcp_peers.h"
 #include "runtime/device/memory_map.h"
@@ -26,8 +27,8 @@ namespace dc::runtime {
 
 class Exchange {
  public:
-  // `links`: by rank of the peer, own entry empty; they outlive this.
-  static base::Result<std::unique_ptr<Exchange>> create(Peers& peers,
+  // `links`: by rank of the job, empty for this one; they and `peers` outlive this.
+  static base::Result<std::unique_ptr<Exchange>> create(Peers& peers, const Members& members,
                                                         const std::vector<Descriptor>& links,
                                                         std::chrono::milliseconds timeout);
   ~Exchange();
@@ -35,7 +36,7 @@ class Exchange {
   Exchange& operator=(const Exchange&) = delete;
 
   // AllGather, ReduceScatter or AllReduce of checked buffers, or one of the others, which are
-  // gathers of bytes in which rank `first` counts as rank 0. After a failure nothing may be run
+  // gathers of bytes in which member `first` counts as member 0. After a failure nothing may be run
   // again.
   base::Status run(Operation operation, uint64_t fingerprint,
                    std::span<const CollectiveBuffer> buffers, int first = 0);
@@ -43,14 +44,14 @@ class Exchange {
 
  private:
   struct Link {
-    int rank = 0, socket = -1;
+    int rank = 0, member = 0, socket = -1;  // rank of the job, place in the communicator
     Cursor out, in;
     Header heard;
     bool full = false;  // the socket takes no more for now
   };
 
-  Exchange(Peers& peers, const std::vector<Descriptor>& links, std::chrono::milliseconds timeout,
-           Mapping staging);
+  Exchange(Peers& peers, const Members& members, const std::vector<Descriptor>& links,
+           std::chrono::milliseconds timeout, Mapping staging);
   base::Status start(Operation operation, uint64_t fingerprint,
                      std::span<const CollectiveBuffer> buffers, int first);
   base::Status send_some(Link& link, bool* moved);
@@ -68,7 +69,7 @@ class Exchange {
   std::chrono::milliseconds timeout_;
   Mapping staging_;
   Descriptor event_;         // counts the reasons to look up from the sockets
-  std::vector<Link> links_;  // starting with the rank after this one
+  std::vector<Link> links_;  // starting with the member after this one
   std::vector<const void*> inputs_;
   std::vector<pollfd> events_;
   std::atomic<bool> aborted_{false};

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <span>
 #include <string>
 
 namespace dc::runtime {
@@ -19,16 +21,20 @@ Status ended(const std::string& who) {
 
 class Opening {
  public:
-  Opening(Place& place, uint32_t group, const Deadline& deadline)
-      : place_(place), group_(group), deadline_(deadline), links_(place.seats.size()) {}
+  Opening(Place& place, uint32_t group, const Members& members, const Deadline& deadline)
+      : place_(place),
+        group_(group),
+        members_(members),
+        deadline_(deadline),
+        links_(place.seats.size()) {}
 
   base::Result<std::vector<Descriptor>> run(const std::vector<Descriptor>& lines) {
-    for (int peer = 0; peer < place_.rank; ++peer) DC_RETURN_IF_ERROR(call(peer));
-    for (int missing = world() - place_.rank - 1; missing > 0;) {
+    for (const int peer : below()) DC_RETURN_IF_ERROR(call(peer));
+    for (size_t missing = above().size(); missing > 0;) {
       DC_ASSIGN_OR_RETURN(const bool came, receive_one(lines));
       missing -= came ? 1 : 0;
     }
-    for (int peer = 0; peer < place_.rank; ++peer) {
+    for (const int peer : below()) {
       // A peer that many strangers call may have dropped this rank for one of them.
       for (int tries = 1; !is_accepted(peer); ++tries) {
         if (tries == kTries || !pause_ms(kPauseMs, deadline_) || !call(peer).ok())
@@ -40,6 +46,16 @@ class Opening {
 
  private:
   int world() const { return static_cast<int>(place_.seats.size()); }
+  std::span<const int> below() const {
+    return std::span(members_.ranks).first(static_cast<size_t>(members_.index));
+  }
+  std::span<const int> above() const {
+    return std::span(members_.ranks).subspan(static_cast<size_t>(members_.index) + 1);
+  }
+  bool expects(int rank) const {
+    const auto ranks = above();
+    return std::binary_search(ranks.begin(), ranks.end(), rank);
+  }
   int link(int peer) const { return links_[static_cast<size_t>(peer)].get(); }
 
   Proof prove(std::string_view purpose, int from, int to) const {
@@ -87,7 +103,7 @@ class Opening {
     for (const Descriptor& line : lines) watched.push_back(line.get());
     auto visitor = place_.door.next(deadline_, watched);
     if (!visitor) {
-      for (int peer = place_.rank + 1; peer < world(); ++peer) {
+      for (const int peer : above()) {
         if (link(peer) < 0 && deadline_.passed()) return no_answer(peer);
       }
       for (size_t i = 0; i < watched.size(); ++i) {
@@ -99,7 +115,7 @@ class Opening {
     const Hello& hello = visitor->hello;
     // A stranger, a rank of an earlier start, or one that has lost its way: it is turned away.
     if (hello.protocol != kTcpProtocol || hello.group != group_ || hello.world != world() ||
-        hello.rank <= place_.rank || hello.rank >= world() ||
+        !expects(hello.rank) ||
         !base::equal_in_constant_time(hello.proof, prove("call", hello.rank, place_.rank)) ||
         link(hello.rank) >= 0)
       return false;
@@ -111,6 +127,7 @@ class Opening {
 
   Place& place_;
   uint32_t group_;
+  const Members& members_;
   Deadline deadline_;
   std::vector<Descriptor> links_;
 };
@@ -118,9 +135,9 @@ class Opening {
 }  // namespace
 
 base::Result<std::vector<Descriptor>> open_links(Place& place, uint32_t group,
-                                                 const Deadline& deadline,
+                                                 const Members& members, const Deadline& deadline,
                                                  const std::vector<Descriptor>& lines) {
-  return Opening(place, group, deadline).run(lines);
+  return Opening(place, group, members, deadline).run(lines);
 }
 
 }  // namespace dc::runtime

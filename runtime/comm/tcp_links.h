@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "runtime/comm/members.h"
 #include "runtime/comm/tcp_meeting.h"
 
 namespace dc::runtime {
@@ -15,11 +16,12 @@ struct Place {
   Door door;
 };
 
-// Connects to the ranks below and waits for those above, which do likewise for the same `group`, a
-// number that was never used in this job. By rank, own entry empty. `lines`: sockets (or none)
-// whose end tells that a rank has ended; `deadline.wake` calls the opening off (PeerDied).
+// Connects to the members below and waits for those above, which do likewise for the same `group`,
+// a number that these ranks never used in this job. By rank of the job; empty for this one and for
+// those that are no members. `lines`: sockets (or none) whose end tells that a rank has ended;
+// `deadline.wake` calls the opening off (PeerDied).
 base::Result<std::vector<Descriptor>> open_links(Place& place, uint32_t group,
-                                                 const Deadline& deadline,
+                                                 const Members& members, const Deadline& deadline,
                                                  const std::vector<Descriptor>& lines);
 
 }  // namespace dc::runtime

@@ -121,9 +121,7 @@ void Peers::leave(const base::Status& why) {
   }
 }
 
-bool Peers::gone(int rank) const {
-  return page_.rank(rank).state.load() != static_cast<uint32_t>(RankState::Running);
-}
+bool Peers::gone(int rank) const { return page_.left(rank); }
 
 base::Status Peers::gone_status(int rank, std::string_view doing) const {
   const base::Status status = page_.gone(rank, doing);

@@ -205,6 +205,24 @@ void Suite::run() {
   need(comm_.health(), "health");
 }
 
+void run_sums(Communicator& communicator, Device& device, Slab slab,
+              std::vector<std::string>* faults) {
+  const auto stream = device.make_stream();
+  auto* there = reinterpret_cast<float*>(slab.base);
+  float* data = stream->resolve(there);
+  const int64_t shard = (5000 + communicator.size() - 1) / communicator.size();
+  const CollectiveBuffer buffer{{there, 0}, {there, 0}, DType::F32, 5000, shard};
+  for (int round = 0; round < 50; ++round) {
+    for (int64_t i = 0; i < 5000; ++i) data[i] = number(communicator.rank().v, i, round);
+    const base::Status status = communicator.all_reduce({&buffer, 1}, *stream);
+    if (!status.ok()) faults->push_back(status.to_string());
+    for (int64_t i = 0; i < 5000; ++i) {
+      if (data[i] == expected_sum(DType::F32, communicator.size(), i, round)) continue;
+      return faults->push_back("the communicator that ran at the same time summed wrongly");
+    }
+  }
+}
+
 std::vector<std::string> run_rank(Job& job, bool threads_allowed) {
   std::vector<std::string> faults;
   const auto slab = job.allocate(kSlabBytes);
@@ -222,29 +240,16 @@ std::vector<std::string> run_rank(Job& job, bool threads_allowed) {
   auto two = job.open_communicator();
   if (!one.ok()) return {one.status().to_string()};
   if (!two.ok()) return {two.status().to_string()};
-  Suite(job, *one.value(), slab.value(), &faults).run();
+  const auto suite = [&] {
+    Suite(job.control(), *one.value(), job.device(), slab.value(), 0, &faults).run();
+  };
+  suite();
   if (threads_allowed && faults.empty()) {
     // Two communicators of one rank at the same time, each on its own slab; the control
     // communicator belongs to the first.
     std::vector<std::string> other;
-    std::thread thread([&] {
-      for (int round = 0; round < 50; ++round) {
-        auto* there = reinterpret_cast<float*>(second.value().base);
-        float* data = stream->resolve(there);
-        for (int64_t i = 0; i < 5000; ++i) data[i] = number(two.value()->rank().v, i, round);
-        const int64_t shard = (5000 + two.value()->size() - 1) / two.value()->size();
-        const CollectiveBuffer buffer{{there, 0}, {there, 0}, DType::F32, 5000, shard};
-        const base::Status status = two.value()->all_reduce({&buffer, 1}, *stream);
-        if (!status.ok()) other.push_back(status.to_string());
-        for (int64_t i = 0; i < 5000; ++i) {
-          if (data[i] != expected_sum(DType::F32, two.value()->size(), i, round)) {
-            other.push_back("the second communicator summed wrongly");
-            return;
-          }
-        }
-      }
-    });
-    Suite(job, *one.value(), slab.value(), &faults).run();
+    std::thread thread([&] { run_sums(*two.value(), job.device(), second.value(), &other); });
+    suite();
     thread.join();
     faults.insert(faults.end(), other.begin(), other.end());
   }

@@ -80,12 +80,16 @@ struct Shape {
 // One rank's view of the suite: hands out the same places of the slab on every rank.
 class Suite {
  public:
-  Suite(Job& job, Communicator& communicator, Slab slab, std::vector<std::string>* faults)
-      : control_(job.control()),
+  // `control` carries the control messages. Suites of different ranks at once need different salts,
+  // so that one's numbers are not the other's.
+  Suite(Communicator& control, Communicator& communicator, Device& device, Slab slab, int salt,
+        std::vector<std::string>* faults)
+      : control_(control),
         comm_(communicator),
-        stream_(job.device().make_stream()),
+        stream_(device.make_stream()),
         slab_(slab),
-        faults_(faults) {}
+        faults_(faults),
+        salt_(salt) {}
 
   void run();
 
@@ -145,8 +149,12 @@ class Suite {
   Slab slab_;
   std::vector<std::string>* faults_;
   int64_t used_ = 0;
-  int salt_ = 0;
+  int salt_;
 };
+
+// 50 sums of 5000 elements at the start of the slab; what went wrong is added to the faults.
+void run_sums(Communicator& communicator, Device& device, Slab slab,
+              std::vector<std::string>* faults);
 
 // Runs everything on one rank of a job; the texts say what was wrong. `threads_allowed`: also two
 // communicators at once.

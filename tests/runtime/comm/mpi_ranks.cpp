@@ -1,10 +1,11 @@
-// One rank of the suite under a real launcher: `mpi_ranks mpi|local|mpi-late`.
+// One rank of the suite under a real launcher: `mpi_ranks mpi|mpi-groups|local|mpi-late`.
 #include <unistd.h>
 
 #include <cstdio>
 #include <string>
 
 #include "tests/runtime/comm/conformance.h"
+#include "tests/runtime/comm/groups.h"
 
 namespace {
 
@@ -23,7 +24,8 @@ int run(const std::string& what) {
     if (!status.ok()) std::fprintf(stderr, "%s\n", status.to_string().c_str());
     return status.ok() ? 0 : dc::base::exit_code(status.kind());
   }
-  const auto faults = dc::runtime::conformance::run_rank(*job.value(), true);
+  const auto faults = what == "mpi-groups" ? dc::runtime::conformance::run_groups(*job.value())
+                                           : dc::runtime::conformance::run_rank(*job.value(), true);
   for (const std::string& fault : faults) std::fprintf(stderr, "%s\n", fault.c_str());
   if (launch.value().rank == 0 && faults.empty())
     std::printf("%s conforms\n", std::string(job.value()->control().name()).c_str());

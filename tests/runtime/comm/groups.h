@@ -1,0 +1,18 @@
+// What communicators of some of the ranks must do, written once for every backend.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/comm/rendezvous.h"
+
+namespace dc::runtime::conformance {
+
+// Splits the ranks of a job into groups in several ways. In each, all groups run the whole suite at
+// the same time, and while they do, a communicator of all ranks sums. The texts say what was wrong.
+std::vector<std::string> run_groups(Job& job);
+
+// The ranks for which colour(rank) is that of `rank`.
+std::vector<int> ranks_like(int rank, int world, int (*colour)(int rank, int world));
+
+}  // namespace dc::runtime::conformance
