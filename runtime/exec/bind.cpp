@@ -60,13 +60,16 @@ class Binding {
   }
 
   Status open_communicators() {
+    const Communicator& all = job_.control();
+    if (all.size() != plan_.world()) {
+      return Status(ErrorKind::Mismatch, "DC6613",
+                    "the plan is for " + std::to_string(plan_.world()) + " ranks and there are " +
+                        std::to_string(all.size()) + "; compile it again with --world " +
+                        std::to_string(all.size()));
+    }
     for (const plan::Group& group : plan_.groups) {
-      if (!plan::is_world(plan_, group.axes)) {
-        return Status(ErrorKind::Unsupported, "DC6613",
-                      "the plan has a group on axis '" + plan::axes_text(plan_, group.axes) +
-                          "' that is not all ranks in order; this version runs one axis only");
-      }
-      DC_ASSIGN_OR_RETURN(auto communicator, job_.open_communicator());
+      group_ranks_.push_back(plan::ranks_of_group(plan_, group.axes, all.rank().v));
+      DC_ASSIGN_OR_RETURN(auto communicator, job_.open_communicator(group_ranks_.back()));
       bound_.communicators_.push_back(std::move(communicator));
     }
     return base::ok_status();
@@ -212,8 +215,8 @@ class Binding {
     bound.communicator = bound_.communicators_[static_cast<size_t>(instruction.group)].get();
     for (const plan::CollectiveBuffer& buffer : instruction.buffers) {
       CollectiveBuffer one;
-      one.input = reference(buffer.input);
-      one.output = reference(buffer.output);
+      DC_ASSIGN_OR_RETURN(one.input, reference(buffer.input, instruction.group));
+      DC_ASSIGN_OR_RETURN(one.output, reference(buffer.output, instruction.group));
       one.dtype = plan_.tensors[static_cast<size_t>(buffer.input)].dtype;
       one.elements = buffer.elements;
       one.shard = buffer.shard;
@@ -224,9 +227,25 @@ class Binding {
     return base::ok_status();
   }
 
-  Ref reference(int32_t tensor) const {
-    return {bound_.addresses_.bind(tensor).data,
-            plan_.tensors[static_cast<size_t>(tensor)].rank_stride};
+  // The stride from one member of the group to the next, who may differ along other axes than those
+  // that the tensor's stride counts.
+  Result<Ref> reference(int32_t tensor, int32_t group) const {
+    const plan::Tensor& entry = plan_.tensors[static_cast<size_t>(tensor)];
+    const std::vector<int32_t>& ranks = group_ranks_[static_cast<size_t>(group)];
+    const auto from_first = [&](size_t member) {
+      return plan::rank_offset(plan_, entry, ranks[member]) -
+             plan::rank_offset(plan_, entry, ranks[0]);
+    };
+    const int64_t stride = ranks.size() > 1 ? from_first(1) : entry.rank_stride;
+    for (size_t member = 2; member < ranks.size(); ++member) {
+      if (from_first(member) == static_cast<int64_t>(member) * stride) continue;
+      return Status(ErrorKind::BadInput, "DC6620",
+                    "the ranks of a collective along '" +
+                        plan::axes_text(plan_, plan_.groups[static_cast<size_t>(group)].axes) +
+                        "' do not have '" + entry.name +
+                        "' at equal distances; compile the plan again");
+    }
+    return Ref{bound_.addresses_.bind(tensor).data, stride};
   }
 
   Status bind_copy(const plan::Instruction& instruction) {
@@ -290,6 +309,7 @@ class Binding {
   Job& job_;
   Slab slab_;
   bool poison_;
+  std::vector<std::vector<int32_t>> group_ranks_;  // of this rank's groups
   std::vector<int32_t> latest_signal_;  // by event of the plan: index into events_, or -1
   std::map<int32_t, PreviousSignal>
       signals_;  // by event of the plan: the last signal of all programs

@@ -1,4 +1,5 @@
 #include "runtime/kernel/kernel.h"
+#include "runtime/plan/mesh.h"
 
 namespace dc::runtime {
 
@@ -18,7 +19,7 @@ std::byte* AddressMap::slice(int32_t slice) const {
 BoundTensor AddressMap::bind(int32_t tensor) const {
   DC_CHECK(tensor >= 0 && static_cast<size_t>(tensor) < plan_.tensors.size());
   const plan::Tensor& entry = plan_.tensors[tensor];
-  std::byte* start = slice(entry.slice) + entry.offset + rank_ * entry.rank_stride;
+  std::byte* start = slice(entry.slice) + entry.offset + plan::rank_offset(plan_, entry, rank_);
   return BoundTensor{start, entry.dtype, entry.sizes, entry.strides};
 }
 

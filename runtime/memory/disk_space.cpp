@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "runtime/plan/mesh.h"
 #include "src/base/text.h"
 #include "src/base/xxh64.h"
 
@@ -65,7 +66,7 @@ DiskSpace::~DiskSpace() { close(file_); }
 
 int64_t DiskSpace::start_of(const plan::Tensor& tensor) const {
   return plan_.slices[static_cast<size_t>(tensor.slice)].offset + tensor.offset +
-         rank_ * tensor.rank_stride;
+         plan::rank_offset(plan_, tensor, rank_);
 }
 
 void DiskSpace::cut_into_blocks() {

@@ -265,6 +265,9 @@ TEST(Executor, RefusesWhatItCannotRun) {
     PoisonPlan host;
     host.plan.arena_bytes = {1024, 64};
     EXPECT_EQ(refusal(host.plan), 70);  // whoever prepares it must bring the memory
+    PoisonPlan more;
+    more.plan.mesh = {{"dp", 2}};
+    EXPECT_EQ(refusal(more.plan), 76);
   });
 }
 
