@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "runtime/plan/extent.h"
+#include "runtime/plan/mesh.h"
 #include "src/base/units.h"
 
 namespace dc::runtime::plan {
@@ -81,8 +82,9 @@ ElementRange SavedState::range(const StateEntry& entry, int32_t rank) const {
   }
   const Parameter& parameter = plan_.parameters[static_cast<size_t>(entry.parameter)];
   const int64_t elements = element_count(parameter.sizes).value();
-  if (flat_shard(entry) != 0) return held_elements(plan_, entry, elements, rank);
-  return own_range(elements, parameter.shard, rank);
+  if (flat_shard(entry) == 0) return own_range(elements, parameter.shard, rank);
+  const bool is_first = ranks_of_group(plan_, ~shard_axes(entry), rank).front() == rank;
+  return is_first ? held_elements(plan_, entry, elements, rank) : ElementRange{};
 }
 
 int64_t copy_bytes(const Plan& plan, int32_t rank) {

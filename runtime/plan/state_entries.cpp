@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/plan/mesh.h"
+
 namespace dc::runtime::plan {
 
 bool is_of_parameter(StateRole role) {
@@ -47,19 +49,21 @@ int64_t flat_shard(const StateEntry& entry) {
   return 0;
 }
 
+uint32_t shard_axes(const StateEntry& entry) {
+  uint32_t axes = 0;
+  for (const AxisPlacement& p : entry.placement) {
+    if (p.spread == Spread::FlatShard) axes |= uint32_t{1} << p.axis;
+  }
+  return axes;
+}
+
 ElementRange held_elements(const Plan& plan, const StateEntry& entry, int64_t elements,
                            int32_t rank) {
-  for (const AxisPlacement& p : entry.placement) {
-    if (p.spread != Spread::FlatShard) continue;
-    int64_t inner = 1;  // ranks per coordinate of this axis
-    for (size_t a = static_cast<size_t>(p.axis) + 1; a < plan.mesh.size(); ++a) {
-      inner *= plan.mesh[a].second;
-    }
-    const int64_t coordinate = rank / inner % plan.mesh[static_cast<size_t>(p.axis)].second;
-    const int64_t first = std::min(elements, coordinate * p.shard);
-    return {first, std::min(elements, first + p.shard) - first};
-  }
-  return {0, elements};
+  const int64_t shard = flat_shard(entry);
+  if (shard == 0) return {0, elements};
+  const int64_t place = index_in_group(plan, shard_axes(entry), rank);
+  const int64_t first = std::min(elements, place * shard);
+  return {first, std::min(elements, first + shard) - first};
 }
 
 ParameterStates::ParameterStates(const Plan& plan) : entries_(plan.parameters.size()) {
@@ -70,6 +74,15 @@ ParameterStates::ParameterStates(const Plan& plan) : entries_(plan.parameters.si
     entries_[static_cast<size_t>(entry.parameter)][static_cast<size_t>(entry.role)] =
         static_cast<int32_t>(i);
   }
+}
+
+uint32_t ParameterStates::shard_axes(const Plan& plan, size_t parameter) const {
+  for (const int32_t entry : entries_[parameter]) {
+    if (entry < 0) continue;
+    const uint32_t axes = plan::shard_axes(plan.state[static_cast<size_t>(entry)]);
+    if (axes != 0) return axes;
+  }
+  return kAllAxes;
 }
 
 int32_t ParameterStates::authoritative(size_t parameter) const {

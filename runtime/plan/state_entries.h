@@ -25,8 +25,11 @@ struct ElementRange {
 
 // Elements of one flat shard; 0 if the entry is not spread so.
 int64_t flat_shard(const StateEntry& entry);
-// What of a value of `elements` elements the entry holds on `rank` (row-major over the mesh): one
-// flat shard, cut at the value's end, or everything. Not for Spread::Shard.
+// The axes along which the entry is cut into flat shards, as a mask: a rank holds the shard of its
+// place in the group along them. 0: none.
+uint32_t shard_axes(const StateEntry& entry);
+// What of a value of `elements` elements the entry holds on `rank`: one flat shard, cut at the
+// value's end, or everything. Not for Spread::Shard.
 ElementRange held_elements(const Plan& plan, const StateEntry& entry, int64_t elements,
                            int32_t rank);
 
@@ -43,6 +46,8 @@ class ParameterStates {
   // else the shard (others may hold what was gathered before the last update), else the parameter.
   // -1 only for plans that are not valid.
   int32_t authoritative(size_t parameter) const;
+  // The axes along which the parameter's state, and so its gradient, is cut; kAllAxes if none is.
+  uint32_t shard_axes(const Plan& plan, size_t parameter) const;
   // Whether the model reads a whole copy that is kept, not gathered for each use.
   bool resident(size_t parameter) const { return find(parameter, StateRole::Parameter) >= 0; }
 

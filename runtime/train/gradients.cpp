@@ -4,6 +4,8 @@
 
 #include "runtime/kernel/elements.h"
 #include "runtime/kernel/host_transfer.h"
+#include "runtime/plan/mesh.h"
+#include "runtime/plan/state_entries.h"
 
 namespace dc::runtime {
 
@@ -21,18 +23,25 @@ Result<std::unique_ptr<GradientDump>> GradientDump::create(const std::string& fo
                                                            Communicator& control) {
   std::vector<FileTensor> tensors;
   std::vector<Entry> entries;
-  for (const plan::Parameter& parameter : plan.parameters) {
+  const plan::ParameterStates states(plan);
+  const int32_t rank = control.rank().v;
+  for (size_t i = 0; i < plan.parameters.size(); ++i) {
+    const plan::Parameter& parameter = plan.parameters[i];
     if (parameter.gradient < 0) continue;
+    // Ranks with the same shard have the same gradient: the first writes it.
+    const uint32_t axes = states.shard_axes(plan, i);
+    const bool is_first = plan::ranks_of_group(plan, ~axes, rank).front() == rank;
+    const int32_t place = is_first ? plan::index_in_group(plan, axes, rank) : -1;
     FileTensor tensor{parameter.fqn, base::DType::F32, parameter.sizes};
     entries.push_back({parameter.fqn, parameter.gradient, parameter.gradient_ready, tensor.numel(),
-                       parameter.shard, false});
+                       parameter.shard, place, false});
     tensors.push_back(std::move(tensor));
   }
   DC_ASSIGN_OR_RETURN(auto file,
                       TensorFile::create(folder + "/gradients.safetensors", std::move(tensors),
                                          {{"format", "pt"}}, control));
   const int32_t program = plan.step.empty() ? -1 : plan.step.back().program;
-  std::unique_ptr<GradientDump> dump(new GradientDump(std::move(file), control.rank().v, program));
+  std::unique_ptr<GradientDump> dump(new GradientDump(std::move(file), program));
   dump->entries_ = std::move(entries);
   return dump;
 }
@@ -43,7 +52,9 @@ Status GradientDump::after_instruction(const Executor& executor, int32_t program
     if (entry.written || index < entry.ready) continue;
     entry.written = true;
     const BoundTensor gradient = executor.tensor(entry.tensor);
-    const plan::ElementRange range = plan::own_range(entry.elements, entry.shard, rank_);
+    const plan::ElementRange range =
+        entry.place < 0 ? plan::ElementRange{}
+                        : plan::own_range(entry.elements, entry.shard, entry.place);
     // A whole gradient and a shard of the same size can only meet where one rank owns everything.
     const bool is_shard = entry.shard > 0 && gradient.numel() == entry.shard;
     if (range.count == 0) continue;

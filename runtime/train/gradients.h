@@ -27,16 +27,15 @@ class GradientDump {
     std::string name;
     int32_t tensor = -1, ready = -1;
     int64_t elements = 0, shard = 0;
+    int32_t place = -1;  // of the range that this rank writes, counted in shards; -1: none
     bool written = false;
   };
-  GradientDump(TensorFile file, int rank, int32_t program)
-      : file_(std::move(file)), rank_(rank), program_(program) {}
+  GradientDump(TensorFile file, int32_t program) : file_(std::move(file)), program_(program) {}
   // A range of a parameter's gradient, which begins at element `from` of this rank's tensor.
   base::Status write(const Executor& executor, const Entry& entry, int64_t from,
                      plan::ElementRange range);
 
   TensorFile file_;
-  int rank_;
   int32_t program_;  // the one that holds the update
   std::vector<Entry> entries_;
 };

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <filesystem>
 
-#include "runtime/plan/saved_state.h"
+#include "runtime/plan/state_entries.h"
 
 namespace dc::runtime {
 namespace {
@@ -65,8 +65,8 @@ class Filling {
     const plan::Parameter& parameter = plan_.parameters[index];
     const int64_t elements = numel(parameter.sizes);
     const bool whole = entry.source == plan::StateSource::ParameterWhole;
-    const plan::ElementRange range =
-        whole ? plan::ElementRange{0, elements} : plan::own_range(elements, parameter.shard, rank_);
+    const plan::ElementRange range = whole ? plan::ElementRange{0, elements}
+                                           : plan::held_elements(plan_, entry, elements, rank_);
     DC_RETURN_IF_ERROR(
         fill_range(*weights_.parameters[index], range, parameter.dtype, entry.tensor));
     const plan::Tensor& target = plan_.tensors[static_cast<size_t>(entry.tensor)];
