@@ -116,6 +116,10 @@ void add_profile(CLI::App& app, dc::cli::ProfileArguments& a) {
   sub->add_option("--offload-dir", a.offload_dir,
                   "Also measure copies to and from a file in this folder, as plans that offload to "
                   "disk make them");
+  sub->add_option("--ranks-per-host", a.ranks_per_host,
+                  "Also measure collectives inside groups of this many ranks and across them "
+                  "(default: the ranks of a host, where the launcher names several hosts)")
+      ->check(CLI::PositiveNumber);
   sub->add_option("--threads", a.threads, "Threads per rank")->capture_default_str();
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/comm/agreement.h"
+#include "runtime/measure/hosts.h"
 #include "runtime/measure/machine.h"
 #include "runtime/measure/measure.h"
 #include "runtime/measure/recorded.h"
@@ -72,10 +73,13 @@ Status record_profile(const std::string& path, const std::string& offload_dir,
   runtime::Communicator& control = job.control();
   DC_ASSIGN_OR_RETURN(const runtime::Recorded recorded,
                       runtime::measure_recorded(plan, recording, control));
+  DC_ASSIGN_OR_RETURN(const int detected, runtime::ranks_per_host(launch, control));
+  // The levels of the plan's groups count the ranks along its last axis as those of a host.
+  const int per_host = plan.mesh.size() > 1 ? plan.mesh.back().second : detected;
   Status written;
   if (launch.rank == 0) {
-    written = write(path, offload_dir, loaded, recorded, machine_of(launch, job, plan.threads),
-                    job.device());
+    written = write(path, offload_dir, loaded, recorded,
+                    machine_of(launch, job, plan.threads, per_host), job.device());
   }
   DC_RETURN_IF_ERROR(runtime::agree(control, std::move(written), "writing the profile"));
   if (launch.rank == 0) print(path, plan, recorded);

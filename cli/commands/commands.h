@@ -34,6 +34,7 @@ struct ProfileArguments {
   std::string comm = "auto";
   std::string job_key;      // a file; empty: DCRUN_JOB_KEY or nothing
   std::string offload_dir;  // empty: copies to disk are not measured
+  int ranks_per_host = 0;   // 0: as the launcher says
   int threads = 1;
 };
 // Starts its own ranks with -n; returns the process exit code.

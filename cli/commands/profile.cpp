@@ -7,6 +7,7 @@
 #include "runtime/comm/agreement.h"
 #include "runtime/comm/job_key.h"
 #include "runtime/comm/rendezvous.h"
+#include "runtime/measure/hosts.h"
 #include "runtime/measure/measure.h"
 #include "src/base/file.h"
 #include "src/base/refused.h"
@@ -67,9 +68,12 @@ Status measure(const ProfileArguments& arguments, const runtime::LaunchInfo& lau
   const runtime::Progress progress = [&](double fraction, std::string_view what) {
     bar.show(fraction, what);
   };
-  DC_ASSIGN_OR_RETURN(const base::Measurements all,
-                      driver::measure(model.step, {arguments.offload_dir, arguments.threads},
-                                      launch, job, progress));
+  DC_ASSIGN_OR_RETURN(const int detected, runtime::ranks_per_host(launch, control));
+  const int per_host = arguments.ranks_per_host > 0 ? arguments.ranks_per_host : detected;
+  DC_ASSIGN_OR_RETURN(
+      const base::Measurements all,
+      driver::measure(model.step, {arguments.offload_dir, arguments.threads, per_host}, launch, job,
+                      progress));
   Status written;
   if (launch.rank == 0) written = profile::write_profile(arguments.output, all);
   DC_RETURN_IF_ERROR(runtime::agree(control, std::move(written), "writing the profile"));
@@ -108,7 +112,15 @@ int run_profile(const ProfileArguments& arguments, int argc, char** argv) {
   Result<std::string> secret = runtime::read_job_key(arguments.job_key);
   if (!secret.ok()) return finish(secret.status());
   launch->secret = std::move(secret).value();
-  if (launch->launcher == runtime::Launcher::Single && arguments.ranks > 1) {
+  const bool starts_ranks = launch->launcher == runtime::Launcher::Single && arguments.ranks > 1;
+  const int world = starts_ranks ? arguments.ranks : launch->world;
+  if (arguments.ranks_per_host > 0 && world % arguments.ranks_per_host != 0) {
+    return finish(Status(ErrorKind::Usage, "DC2810",
+                         "--ranks-per-host " + std::to_string(arguments.ranks_per_host) +
+                             " does not divide the " + std::to_string(world) +
+                             " ranks; give the number of ranks of each host"));
+  }
+  if (starts_ranks) {
     // One message here instead of one from every rank.
     if (Status status = base::check_writable(arguments.output); !status.ok()) return finish(status);
     return runtime::spawn_ranks(arguments.ranks, argc, argv);

@@ -12,7 +12,8 @@
 
 namespace dc::runtime {
 
-inline base::MachineIdentity machine_of(const LaunchInfo& launch, Job& job, int threads) {
+inline base::MachineIdentity machine_of(const LaunchInfo& launch, Job& job, int threads,
+                                        int ranks_per_host) {
   return {cpu_name(),
           std::string(base::build_id()),
           std::string(job.control().name()),
@@ -20,7 +21,8 @@ inline base::MachineIdentity machine_of(const LaunchInfo& launch, Job& job, int 
           static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN)),
           launch.world,
           threads,
-          job.device().kind()};
+          job.device().kind(),
+          ranks_per_host};
 }
 
 }  // namespace dc::runtime

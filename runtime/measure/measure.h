@@ -38,13 +38,14 @@ base::Result<std::vector<base::KernelMeasurement>> measure_kernels(
     const TimingOptions& options, const Progress& progress);
 
 // All-gather, reduce-scatter and all-reduce of f32 values from 4 KiB to `largest` bytes, in powers
-// of four: alone, and while `compute_threads` threads of every rank multiply matrices. Collective.
+// of four: alone, and while `compute_threads` threads of every rank multiply matrices. Among all
+// ranks and, where 1 < ranks_per_host < world, inside hosts and across them. Collective.
 struct CollectiveSweep {
   std::vector<base::CollectiveMeasurement> alone;
   std::vector<base::BesideMeasurement> beside_compute;
 };
 base::Result<CollectiveSweep> measure_collectives(Job& job, int64_t largest, int compute_threads,
-                                                  const Progress& progress);
+                                                  int ranks_per_host, const Progress& progress);
 
 // Between device and host, and between device and a file in `offload_dir` as `dcrun --offload-dir`
 // makes it, unless that is empty: 4 KiB to 16 MiB in powers of four, on this rank alone. The file

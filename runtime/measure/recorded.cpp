@@ -6,11 +6,13 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "runtime/measure/measure.h"
 #include "runtime/measure/samples.h"
 #include "runtime/measure/slowest.h"
+#include "runtime/plan/mesh.h"
 
 namespace dc::runtime {
 namespace {
@@ -36,7 +38,8 @@ struct OwnSamples {
     Samples samples;
   };
   std::map<std::string, Kernel> kernels;  // by key
-  std::map<std::pair<std::string, int64_t>, Samples> collectives;
+  // By level, kind, ranks of the group, bytes.
+  std::map<std::tuple<base::CollectiveLevel, std::string, int32_t, int64_t>, Samples> collectives;
   Samples steps, compute;
 };
 
@@ -96,7 +99,9 @@ OwnSamples sort_samples(const plan::Plan& plan, const TraceRecorder& trace) {
         all = &kernel.samples;
       }
       if (in.kind == plan::InstructionKind::Collective) {
-        all = &own.collectives[{instruction_name(in), written_bytes(plan, in)}];
+        const uint32_t axes = plan.groups[static_cast<size_t>(in.group)].axes;
+        all = &own.collectives[{plan::level_of(plan, axes), instruction_name(in),
+                                plan::group_size(plan, axes), written_bytes(plan, in)}];
       }
       const Samples& mine = own.instructions[p][i];
       if (all) all->insert(all->end(), mine.begin(), mine.end());
@@ -169,7 +174,7 @@ Result<Recorded> measure_recorded(const plan::Plan& plan, const TraceRecorder& t
     for (const Samples& samples : program) rows.push_back(summarize(samples));
   }
   for (const auto& [key, kernel] : own.kernels) rows.push_back(summarize(kernel.samples));
-  for (const auto& [kind, samples] : own.collectives) rows.push_back(summarize(samples));
+  for (const auto& [key, samples] : own.collectives) rows.push_back(summarize(samples));
   DC_RETURN_IF_ERROR(keep_slowest(rows, control));
 
   Recorded recorded;
@@ -185,8 +190,9 @@ Result<Recorded> measure_recorded(const plan::Plan& plan, const TraceRecorder& t
   for (const auto& [key, kernel] : own.kernels) {
     recorded.kernels.push_back({key, kernel.provider, *row++, 0});
   }
-  for (const auto& [kind, samples] : own.collectives) {
-    recorded.collectives.push_back({kind.first, control.size(), kind.second, *row++});
+  for (const auto& [key, samples] : own.collectives) {
+    const auto& [level, kind, ranks, bytes] = key;
+    recorded.collectives.push_back({kind, ranks, bytes, *row++, level});
   }
   return recorded;
 }

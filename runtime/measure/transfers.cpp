@@ -7,6 +7,7 @@
 #include "runtime/device/short_slices.h"
 #include "runtime/exec/trace.h"
 #include "runtime/measure/busy.h"
+#include "runtime/measure/hosts.h"
 #include "runtime/measure/measure.h"
 #include "runtime/measure/samples.h"
 #include "runtime/measure/slowest.h"
@@ -15,6 +16,7 @@ namespace dc::runtime {
 namespace {
 
 using base::Result;
+using Level = base::CollectiveLevel;
 using base::Status;
 
 constexpr int64_t kSmallest = 4096;
@@ -40,30 +42,39 @@ constexpr int64_t kLongNs = 5'000'000;
 
 class Sweeper {
  public:
-  static Result<std::unique_ptr<Sweeper>> open(Job& job, int64_t largest) {
+  static Result<std::unique_ptr<Sweeper>> open(Job& job, int64_t largest, int ranks_per_host) {
     auto sweeper = std::unique_ptr<Sweeper>(new Sweeper(job));
     for (int64_t bytes = kSmallest; bytes < std::max(largest, kSmallest) * kFactor;
          bytes *= kFactor)
       sweeper->sizes_.push_back(bytes);
-    sweeper->room_ = base::round_up(sweeper->sizes_.back() + int64_t{sweeper->ranks()} * 32 * 4,
-                                    base::kAlignment);
+    const int world = job.control().size(), rank = job.control().rank().v;
+    sweeper->room_ =
+        base::round_up(sweeper->sizes_.back() + int64_t{world} * 32 * 4, base::kAlignment);
     DC_ASSIGN_OR_RETURN(sweeper->slab_, job.allocate(2 * sweeper->room_));
-    DC_ASSIGN_OR_RETURN(sweeper->communicator_, job.open_communicator());
+    for (const Level level : {Level::World, Level::Inside, Level::Across}) {
+      if (level != Level::World && (ranks_per_host <= 1 || ranks_per_host == world)) continue;
+      const std::vector<int> ranks = ranks_at(level, std::max(ranks_per_host, 1), rank, world);
+      DC_ASSIGN_OR_RETURN(auto communicator, job.open_communicator(ranks));
+      sweeper->communicators_.push_back({level, std::move(communicator)});
+    }
     sweeper->stream_->fill(sweeper->slab_.base, std::byte{0}, 2 * sweeper->room_);
     return sweeper;
   }
 
-  // Calls `visit(sweep, buffer, bytes)` for every kind and size.
+  // Calls `visit(sweep, buffer, bytes)` for every level, kind and size.
   template <typename Visit>
   Status run(Visit visit) {
-    for (const Sweep& sweep : kSweeps) {
-      for (int64_t bytes : sizes_) {
-        CollectiveBuffer buffer;
-        buffer.elements = bytes / 4;
-        buffer.shard = base::round_up((buffer.elements + ranks() - 1) / ranks(), 32);
-        buffer.input.data = slab_.base;
-        buffer.output.data = slab_.base + room_;
-        DC_RETURN_IF_ERROR(visit(sweep, buffer, bytes));
+    for (const Opened& opened : communicators_) {
+      current_ = &opened;
+      for (const Sweep& sweep : kSweeps) {
+        for (int64_t bytes : sizes_) {
+          CollectiveBuffer buffer;
+          buffer.elements = bytes / 4;
+          buffer.shard = base::round_up((buffer.elements + ranks() - 1) / ranks(), 32);
+          buffer.input.data = slab_.base;
+          buffer.output.data = slab_.base + room_;
+          DC_RETURN_IF_ERROR(visit(sweep, buffer, bytes));
+        }
       }
     }
     return {};
@@ -73,9 +84,9 @@ class Sweeper {
   Result<base::Timing> time(const Sweep& sweep, const CollectiveBuffer& buffer, int repeats) {
     std::vector<int64_t> samples;
     for (int i = 0; i < kWarmup + repeats; ++i) {
-      DC_RETURN_IF_ERROR(communicator_->barrier());
+      DC_RETURN_IF_ERROR(begin_together());
       const int64_t before = TraceRecorder::now();
-      DC_RETURN_IF_ERROR((*communicator_.*sweep.run)({&buffer, 1}, *stream_));
+      DC_RETURN_IF_ERROR((*current_->communicator.*sweep.run)({&buffer, 1}, *stream_));
       if (i >= kWarmup) samples.push_back(TraceRecorder::now() - before);
     }
     return slowest(summarize(samples));
@@ -85,10 +96,10 @@ class Sweeper {
   // repeated without a pause, `repeats` times on every rank; the slowest rank's.
   Result<int64_t> slowdown(const Sweep& sweep, const CollectiveBuffer& buffer, int64_t repeats,
                            const Busy& busy, double product) {
-    DC_RETURN_IF_ERROR(communicator_->barrier());
+    DC_RETURN_IF_ERROR(begin_together());
     const int64_t before = TraceRecorder::now(), products = busy.products();
     for (int64_t i = 0; i < repeats; ++i)
-      DC_RETURN_IF_ERROR((*communicator_.*sweep.run)({&buffer, 1}, *stream_));
+      DC_RETURN_IF_ERROR((*current_->communicator.*sweep.run)({&buffer, 1}, *stream_));
     const int64_t beside = TraceRecorder::now() - before;
     const double alone = product * static_cast<double>(busy.products() - products);
     const base::Timing mine{slowdown_permille(beside, static_cast<int64_t>(alone)), 0, 0, 0};
@@ -96,13 +107,25 @@ class Sweeper {
     return worst.median_ns;
   }
 
-  int ranks() const { return job_.control().size(); }
+  // Of the level that is swept.
+  int ranks() const { return current_->communicator->size(); }
+  Level level() const { return current_->level; }
   double part(size_t rows) const {
-    return static_cast<double>(rows) / static_cast<double>(sizes_.size() * std::size(kSweeps));
+    const size_t all = communicators_.size() * sizes_.size() * std::size(kSweeps);
+    return static_cast<double>(rows) / static_cast<double>(all);
   }
 
  private:
+  struct Opened {
+    Level level = Level::World;
+    std::unique_ptr<Communicator> communicator;
+  };
   explicit Sweeper(Job& job) : job_(job), stream_(job.device().make_stream()) {}
+
+  // All groups of a level at once; among all ranks, by the communicator that is measured.
+  Status begin_together() {
+    return level() == Level::World ? current_->communicator->barrier() : job_.control().barrier();
+  }
 
   Result<base::Timing> slowest(const base::Timing& mine) {
     std::vector<base::Timing> timing{mine};
@@ -115,7 +138,8 @@ class Sweeper {
   int64_t room_ = 0;  // of one buffer
   Slab slab_;
   std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Communicator> communicator_;
+  std::vector<Opened> communicators_;
+  const Opened* current_ = nullptr;
 };
 
 // Nanoseconds per product of `busy` when nothing runs beside it.
@@ -131,13 +155,14 @@ double time_of_product(const Busy& busy) {
 }  // namespace
 
 Result<CollectiveSweep> measure_collectives(Job& job, int64_t largest, int compute_threads,
-                                            const Progress& progress) {
-  DC_ASSIGN_OR_RETURN(const std::unique_ptr<Sweeper> sweeper, Sweeper::open(job, largest));
+                                            int ranks_per_host, const Progress& progress) {
+  DC_ASSIGN_OR_RETURN(const std::unique_ptr<Sweeper> sweeper,
+                      Sweeper::open(job, largest, ranks_per_host));
   CollectiveSweep all;
   const auto alone = [&](const Sweep& sweep, const CollectiveBuffer& buffer,
                          int64_t bytes) -> Status {
     DC_ASSIGN_OR_RETURN(const base::Timing timing, sweeper->time(sweep, buffer, repeats_of(bytes)));
-    all.alone.push_back({sweep.kind, sweeper->ranks(), bytes, timing});
+    all.alone.push_back({sweep.kind, sweeper->ranks(), bytes, timing, sweeper->level()});
     progress(sweeper->part(all.alone.size()) / 2, "collectives");
     return {};
   };
@@ -152,7 +177,8 @@ Result<CollectiveSweep> measure_collectives(Job& job, int64_t largest, int compu
         std::clamp<int64_t>(kLongNs / std::max<int64_t>(timing.median_ns, 1), 3, 5000);
     DC_ASSIGN_OR_RETURN(const int64_t permille,
                         sweeper->slowdown(sweep, buffer, repeats, busy, product));
-    all.beside_compute.push_back({sweep.kind, sweeper->ranks(), bytes, timing, permille});
+    all.beside_compute.push_back(
+        {sweep.kind, sweeper->ranks(), bytes, timing, permille, sweeper->level()});
     progress((1 + sweeper->part(all.beside_compute.size())) / 2, "collectives");
     return {};
   };

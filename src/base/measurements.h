@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/collective_level.h"
 #include "src/base/device_kind.h"
 
 namespace dc::base {
@@ -24,10 +25,11 @@ struct KernelMeasurement {
   int64_t scratch_bytes = 0;  // peak of the kernel's workspace
 };
 struct CollectiveMeasurement {
-  std::string kind;  // "all_gather", "reduce_scatter", "all_reduce"
-  int32_t ranks = 0;
+  std::string kind;   // "all_gather", "reduce_scatter", "all_reduce"
+  int32_t ranks = 0;  // of the group
   int64_t bytes = 0;  // of the whole value as it travels
   Timing timing;
+  CollectiveLevel level = CollectiveLevel::World;
 };
 // The same collective while compute runs on its own stream of every rank.
 struct BesideMeasurement {
@@ -36,6 +38,7 @@ struct BesideMeasurement {
   int64_t bytes = 0;
   Timing timing;
   int64_t compute_permille = 1000;  // compute's time beside it, for a thousand alone
+  CollectiveLevel level = CollectiveLevel::World;
 };
 struct CopyMeasurement {
   std::string from, to;  // memory spaces
@@ -46,6 +49,7 @@ struct MachineIdentity {
   std::string cpu, software, communicator, launcher;
   int32_t cores = 0, ranks = 0, threads = 0;
   DeviceKind device = DeviceKind::Cpu;  // that the kernels ran on
+  int32_t ranks_per_host = 0;           // 0: unknown, or not the same everywhere
 };
 // What one rank of a machine does per second where no measurement says better.
 struct MachineRates {
@@ -76,8 +80,8 @@ struct Measurements {
   MachineIdentity machine;
   std::string model_digest;
   std::vector<KernelMeasurement> kernels;          // by key
-  std::vector<CollectiveMeasurement> collectives;  // by kind, then bytes
-  std::vector<BesideMeasurement> beside_compute;   // by kind, then bytes
+  std::vector<CollectiveMeasurement> collectives;  // by level, kind, bytes
+  std::vector<BesideMeasurement> beside_compute;   // by level, kind, bytes
   std::vector<CopyMeasurement> copies;             // by spaces, then bytes
   std::optional<MachineRates> rates;
   std::optional<StepMeasurement> step;  // of recorded profiles

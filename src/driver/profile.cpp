@@ -68,16 +68,16 @@ Result<base::Measurements> measure(const ir::Step& step, const ProfileRequest& r
   base::Measurements all;
   DC_ASSIGN_OR_RETURN(all.kernels, measure_model(step, request.threads, control, progress));
   if (launch.world > 1) {
-    DC_ASSIGN_OR_RETURN(
-        runtime::CollectiveSweep swept,
-        runtime::measure_collectives(job, largest_collective(step), request.threads, progress));
+    DC_ASSIGN_OR_RETURN(runtime::CollectiveSweep swept,
+                        runtime::measure_collectives(job, largest_collective(step), request.threads,
+                                                     request.ranks_per_host, progress));
     all.collectives = std::move(swept.alone);
     all.beside_compute = std::move(swept.beside_compute);
   }
   DC_ASSIGN_OR_RETURN(all.copies, copies(request.offload_directory, job));
   all.complete = {true, launch.world > 1, launch.world > 1, true};
   all.model_digest = step.model_digest;
-  all.machine = runtime::machine_of(launch, job, request.threads);
+  all.machine = runtime::machine_of(launch, job, request.threads, request.ranks_per_host);
   return all;
 }
 

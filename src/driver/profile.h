@@ -15,6 +15,7 @@ namespace dc::driver {
 struct ProfileRequest {
   std::string offload_directory;  // empty: copies to disk are not measured
   int threads = 1;                // per rank
+  int ranks_per_host = 0;         // 0: unknown; divides the number of ranks
 };
 
 // Every rank of `job` calls it with the same step and gets its own figures; all fields are filled.

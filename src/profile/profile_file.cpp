@@ -37,6 +37,12 @@ void set_timing(JsonValue& row, const base::Timing& timing) {
   row.set("samples", JsonValue(static_cast<int64_t>(timing.samples)));
 }
 
+// Rows without a level are of all ranks.
+void set_level(JsonValue& row, base::CollectiveLevel level) {
+  if (level == base::CollectiveLevel::World) return;
+  row.set("level", JsonValue(std::string(base::name(level))));
+}
+
 JsonValue machine_json(const base::MachineIdentity& machine) {
   JsonValue row = JsonValue::object();
   row.set("cpu", JsonValue(machine.cpu));
@@ -47,6 +53,8 @@ JsonValue machine_json(const base::MachineIdentity& machine) {
   row.set("ranks", JsonValue(static_cast<int64_t>(machine.ranks)));
   row.set("threads", JsonValue(static_cast<int64_t>(machine.threads)));
   row.set("device", JsonValue(std::string(base::name(machine.device))));
+  if (machine.ranks_per_host > 0)
+    row.set("ranks_per_host", JsonValue(static_cast<int64_t>(machine.ranks_per_host)));
   return row;
 }
 
@@ -98,6 +106,15 @@ class Fields {
   }
   base::Timing timing() {
     return {quantity("median_ns"), quantity("fastest_ns"), quantity("spread_ns"), count("samples")};
+  }
+  base::CollectiveLevel level() {
+    if (object_.find("level") == nullptr) return base::CollectiveLevel::World;
+    const std::string name = text("level");
+    const auto level = base::collective_level(name);
+    if (!level && status_.ok()) {
+      status_ = Status(ErrorKind::BadInput, "DC2502", "a collective is of level '" + name + "'");
+    }
+    return level.value_or(base::CollectiveLevel::World);
   }
   const Status& status() const { return status_; }
 
@@ -155,6 +172,8 @@ Status read_machine(const JsonValue& document, base::MachineIdentity& machine) {
   machine.threads = fields.count("threads");
   const bool names_device = row->find("device") != nullptr;  // files without it are of the CPU
   const std::string device = names_device ? fields.text("device") : "cpu";
+  if (row->find("ranks_per_host") != nullptr)
+    machine.ranks_per_host = fields.count("ranks_per_host");
   DC_RETURN_IF_ERROR(fields.status());
   const auto kind = base::device_kind(device);
   if (!kind) {
@@ -180,6 +199,7 @@ Status read_tables(const JsonValue& document, Measurements& measurements) {
                                  row.ranks = fields.count("ranks");
                                  row.bytes = fields.quantity("bytes");
                                  row.timing = fields.timing();
+                                 row.level = fields.level();
                                }));
   // Older profiles have no such table.
   if (document.find("beside_compute") != nullptr) {
@@ -190,6 +210,7 @@ Status read_tables(const JsonValue& document, Measurements& measurements) {
                                    row.bytes = fields.quantity("bytes");
                                    row.timing = fields.timing();
                                    row.compute_permille = fields.count("compute_permille");
+                                   row.level = fields.level();
                                  }));
   }
   return read_rows(document, "copies", measurements.copies,
@@ -270,6 +291,7 @@ std::string to_json(const Measurements& measurements) {
     row.set("ranks", JsonValue(static_cast<int64_t>(collective.ranks)));
     row.set("bytes", JsonValue(collective.bytes));
     set_timing(row, collective.timing);
+    set_level(row, collective.level);
   }
   JsonValue& beside = document.set("beside_compute", JsonValue::array());
   for (const base::BesideMeasurement& collective : measurements.beside_compute) {
@@ -279,6 +301,7 @@ std::string to_json(const Measurements& measurements) {
     row.set("bytes", JsonValue(collective.bytes));
     set_timing(row, collective.timing);
     row.set("compute_permille", JsonValue(collective.compute_permille));
+    set_level(row, collective.level);
   }
   JsonValue& copies = document.set("copies", JsonValue::array());
   for (const base::CopyMeasurement& copy : measurements.copies) {

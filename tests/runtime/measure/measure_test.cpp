@@ -8,7 +8,9 @@
 
 #include <map>
 #include <thread>
+#include <tuple>
 
+#include "runtime/measure/hosts.h"
 #include "runtime/measure/samples.h"
 #include "tests/runtime/train/training_plan.h"
 #include "tests/src/archive/temporary_folder.h"
@@ -151,7 +153,7 @@ TEST(Measure, CollectivesOverSizes) {
   CollectiveSweep seen[2];
   double last = 0;
   on_ranks(2, [&](int rank, Job& job) {
-    auto swept = measure_collectives(job, 100'000, 1, [&](double fraction, std::string_view) {
+    auto swept = measure_collectives(job, 100'000, 1, 2, [&](double fraction, std::string_view) {
       if (rank != 0) return;
       EXPECT_GE(fraction, last);
       last = fraction;
@@ -177,6 +179,59 @@ TEST(Measure, CollectivesOverSizes) {
     EXPECT_GE(beside.compute_permille, 1000);
     EXPECT_EQ(seen[1].beside_compute[i].compute_permille, beside.compute_permille);
   }
+}
+
+TEST(Measure, CollectivesInsideAndAcrossHosts) {
+  CollectiveSweep seen[4];
+  double last = 0;
+  on_ranks(4, [&](int rank, Job& job) {
+    auto swept = measure_collectives(job, 4096, 1, 2, [&](double fraction, std::string_view) {
+      if (rank == 0) last = fraction;
+    });
+    ASSERT_TRUE(swept.ok()) << swept.status().to_string();
+    seen[rank] = std::move(swept).value();
+  });
+  EXPECT_EQ(last, 1);
+  using base::CollectiveLevel;
+  const std::vector<std::pair<CollectiveLevel, int>> levels = {
+      {CollectiveLevel::World, 4}, {CollectiveLevel::Inside, 2}, {CollectiveLevel::Across, 2}};
+  ASSERT_EQ(seen[0].alone.size(), 3u * levels.size());
+  ASSERT_EQ(seen[0].beside_compute.size(), seen[0].alone.size());
+  for (size_t i = 0; i < seen[0].alone.size(); ++i) {
+    const auto [level, ranks] = levels[i / 3];
+    EXPECT_EQ(seen[0].alone[i].level, level);
+    EXPECT_EQ(seen[0].alone[i].ranks, ranks);
+    EXPECT_GT(seen[0].alone[i].timing.median_ns, 0);
+    EXPECT_EQ(seen[3].alone[i].timing.median_ns, seen[0].alone[i].timing.median_ns);
+    EXPECT_EQ(seen[0].beside_compute[i].level, level);
+    EXPECT_EQ(seen[0].beside_compute[i].ranks, ranks);
+  }
+}
+
+TEST(Measure, GroupsOfHosts) {
+  using base::CollectiveLevel;
+  EXPECT_EQ(ranks_at(CollectiveLevel::Inside, 3, 4, 6), (std::vector<int>{3, 4, 5}));
+  EXPECT_EQ(ranks_at(CollectiveLevel::Across, 3, 4, 6), (std::vector<int>{1, 4}));
+  EXPECT_EQ(ranks_at(CollectiveLevel::World, 3, 4, 6), (std::vector<int>{0, 1, 2, 3, 4, 5}));
+}
+
+TEST(Measure, RanksPerHostAreKnownWhereAllHostsAreAlike) {
+  const auto found = [](std::vector<std::pair<int, int>> places) {
+    int seen = -1;
+    on_ranks(static_cast<int>(places.size()), [&](int rank, Job& job) {
+      LaunchInfo launch;
+      std::tie(launch.local_rank, launch.local_world) = places[static_cast<size_t>(rank)];
+      const auto per_host = ranks_per_host(launch, job.control());
+      ASSERT_TRUE(per_host.ok());
+      if (rank == 0) seen = *per_host;
+    });
+    return seen;
+  };
+  EXPECT_EQ(found({{0, 2}, {1, 2}, {0, 2}, {1, 2}}), 2);
+  EXPECT_EQ(found({{0, 3}, {1, 3}, {2, 3}}), 3);
+  EXPECT_EQ(found({{0, 1}, {0, 1}}), 1);
+  EXPECT_EQ(found({{0, 2}, {0, 2}, {1, 2}, {1, 2}}), 0);  // round-robin over hosts
+  EXPECT_EQ(found({{0, 2}, {1, 2}, {0, 1}}), 0);
 }
 
 TEST(Measure, CopiesAndTheProcessorHaveNames) {

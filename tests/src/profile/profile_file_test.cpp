@@ -19,8 +19,15 @@ using testing::HasSubstr;
 
 Measurements sample() {
   Measurements all;
-  all.machine = {"A \"CPU\" \\ @ 2 GHz\n\xC3\xA4", "dcc 0.1.0", "local", "dcrun -n", 8, 2, 3,
-                 base::DeviceKind::Checked};
+  all.machine = {"A \"CPU\" \\ @ 2 GHz\n\xC3\xA4",
+                 "dcc 0.1.0",
+                 "local",
+                 "dcrun -n",
+                 8,
+                 2,
+                 3,
+                 base::DeviceKind::Checked,
+                 2};
   all.model_digest = std::string(64, 'a');
   all.kernels = {{"aten.mm.default f32[2,3](3,1) f32[3,4](4,1) -> f32[2,4](4,1)",
                   "aten",
@@ -28,8 +35,10 @@ Measurements sample() {
                   4096},
                  {"dc.cast f32[8](1) -> bf16[8](1)", "native", {10, 9, 1, 18}, 0}};
   all.collectives = {{"all_gather", 2, 4096, {100, 90, 3, 50}},
-                     {"reduce_scatter", 2, int64_t{1} << 40, {int64_t{1} << 49, 1, 2, 5}}};
-  all.beside_compute = {{"all_gather", 2, 4096, {130, 120, 4, 50}, 1250}};
+                     {"reduce_scatter", 2, int64_t{1} << 40, {int64_t{1} << 49, 1, 2, 5}},
+                     {"all_reduce", 4, 64, {9, 8, 7, 6}, base::CollectiveLevel::Across}};
+  all.beside_compute = {
+      {"all_gather", 2, 4096, {130, 120, 4, 50}, 1250, base::CollectiveLevel::Inside}};
   all.copies = {{"host", "device", 16777216, {7, 6, 5, 4}}};
   all.origin = base::ProfileOrigin::Synthetic;
   all.complete = {true, true, false, true};
@@ -72,6 +81,7 @@ TEST(Profile, RoundTrip) {
   EXPECT_EQ(after.machine.ranks, before.machine.ranks);
   EXPECT_EQ(after.machine.threads, before.machine.threads);
   EXPECT_EQ(after.machine.device, before.machine.device);
+  EXPECT_EQ(after.machine.ranks_per_host, 2);
   ASSERT_EQ(after.kernels.size(), before.kernels.size());
   for (size_t i = 0; i < after.kernels.size(); ++i) {
     EXPECT_EQ(after.kernels[i].key, before.kernels[i].key);
@@ -84,6 +94,7 @@ TEST(Profile, RoundTrip) {
     EXPECT_EQ(after.collectives[i].kind, before.collectives[i].kind);
     EXPECT_EQ(after.collectives[i].ranks, before.collectives[i].ranks);
     EXPECT_EQ(after.collectives[i].bytes, before.collectives[i].bytes);
+    EXPECT_EQ(after.collectives[i].level, before.collectives[i].level);
     expect_equal(after.collectives[i].timing, before.collectives[i].timing);
   }
   ASSERT_EQ(after.copies.size(), 1u);
@@ -94,6 +105,7 @@ TEST(Profile, RoundTrip) {
   ASSERT_EQ(after.beside_compute.size(), 1u);
   EXPECT_EQ(after.beside_compute[0].bytes, 4096);
   EXPECT_EQ(after.beside_compute[0].compute_permille, 1250);
+  EXPECT_EQ(after.beside_compute[0].level, base::CollectiveLevel::Inside);
   expect_equal(after.beside_compute[0].timing, before.beside_compute[0].timing);
   EXPECT_EQ(after.origin, base::ProfileOrigin::Synthetic);
   EXPECT_TRUE(after.complete.kernels);
@@ -118,6 +130,8 @@ TEST(Profile, OlderOnesSayLess) {
   text = replaced(text, "\"rates\":", "\"x_rates\":");
   text = replaced(text, "\"step\":", "\"x_step\":");
   text = replaced(text, "\"device\":", "\"x_device\":");
+  text = replaced(text, "\"ranks_per_host\":", "\"x_ranks_per_host\":");
+  text = replaced(text, "\"level\":", "\"x_level\":");
   const auto parsed = parse_profile(text, "prof.json");
   ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
   EXPECT_EQ(parsed->measurements.origin, base::ProfileOrigin::Measured);
@@ -126,6 +140,15 @@ TEST(Profile, OlderOnesSayLess) {
   EXPECT_FALSE(parsed->measurements.rates.has_value());
   EXPECT_FALSE(parsed->measurements.step.has_value());
   EXPECT_EQ(parsed->measurements.machine.device, base::DeviceKind::Cpu);
+  EXPECT_EQ(parsed->measurements.machine.ranks_per_host, 0);
+  EXPECT_EQ(parsed->measurements.collectives[2].level, base::CollectiveLevel::World);
+}
+
+TEST(Profile, UnknownLevelsAreRefused) {
+  const base::Status status =
+      refusal(replaced(to_json(sample()), "\"across\"", "\"between racks\""));
+  EXPECT_EQ(status.code(), "DC2502");
+  EXPECT_THAT(status.sentence(), HasSubstr("'between racks'"));
 }
 
 TEST(Profile, OfAnUnknownDeviceIsRefused) {
