@@ -5,6 +5,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "runtime/plan/mesh.h"
 #include "src/ir/ops.h"
 
 namespace dc::runtime::plan::test {
