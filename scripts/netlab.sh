@@ -2,7 +2,7 @@
 # Hosts to try several-host training on one machine: network namespaces on a bridge, each with one shaped link. Needs root, ip and tc.
 #   netlab.sh up N RATE|none   N hosts 10.77.0.1 ..., each sending at most at RATE (tc's words: 1gbit, 100mbit)
 #   netlab.sh rate RATE|none   another rate for all
-#   netlab.sh run CMD...       CMD as one rank on every host, with the variables of torchrun; then what each sent
+#   netlab.sh run CMD...       CMD as RANKS_PER_HOST (1) ranks on every host, with the variables of torchrun; then what each host sent
 #   netlab.sh exec I CMD...    CMD on host I (from 0)
 #   netlab.sh cut I, mend I    take the cable of host I out, put it back
 #   netlab.sh down             remove everything
@@ -43,23 +43,25 @@ up() {
 sent() { ip netns exec "$1" cat /sys/class/net/eth0/statistics/tx_bytes; }
 
 run() {
-  local names=() pids=() before=() code=0 rank=0 one world
+  local names=() pids=() before=() code=0 rank=0 one world local each=${RANKS_PER_HOST:-1}
   mapfile -t names < <(hosts)
-  world=${#names[@]}
-  [ "$world" -gt 0 ] || { echo "netlab.sh: no lab; netlab.sh up first" >&2; exit 78; }
+  [ "${#names[@]}" -gt 0 ] || { echo "netlab.sh: no lab; netlab.sh up first" >&2; exit 78; }
+  world=$((each * ${#names[@]}))
+  for one in "${names[@]}"; do before+=("$(sent "$one")"); done
   for one in "${names[@]}"; do
-    before+=("$(sent "$one")")
-    RANK=$rank WORLD_SIZE=$world LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 \
-      ip netns exec "$one" "$@" &
-    pids+=($!)
-    rank=$((rank + 1))
+    for ((local = 0; local < each; local++)); do
+      RANK=$rank WORLD_SIZE=$world LOCAL_RANK=$local LOCAL_WORLD_SIZE=$each MASTER_ADDR=10.77.0.1 MASTER_PORT=29500 \
+        ip netns exec "$one" "$@" &
+      pids+=($!)
+      rank=$((rank + 1))
+    done
   done
   trap 'kill "${pids[@]}" 2>/dev/null || true' INT TERM
   for rank in "${!pids[@]}"; do
     wait "${pids[$rank]}" || { code=$?; echo "netlab.sh: rank $rank: exit $code" >&2; }
   done
-  for rank in "${!names[@]}"; do
-    echo "netlab.sh: rank $rank sent $(($(sent "${names[$rank]}") - before[rank])) bytes through eth0" >&2
+  for one in "${!names[@]}"; do
+    echo "netlab.sh: host $one sent $(($(sent "${names[$one]}") - before[one])) bytes through eth0" >&2
   done
   return "$code"
 }

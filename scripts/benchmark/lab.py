@@ -91,7 +91,7 @@ class Lab:
 
     def sent(self, result):
         """Bytes that host 0 sent during a command on the hosts."""
-        return int(re.search(r"rank 0 sent (\d+) bytes", result.stderr).group(1))
+        return int(re.search(r"host 0 sent (\d+) bytes", result.stderr).group(1))
 
     def shape(self, model):
         """Options of export.py and peer.py."""
