@@ -96,10 +96,35 @@ TEST(Saver, AnyNumberOfRanksReadsWhatAnyOtherWrote) {
   }
 }
 
+// Ranks and hosts: flat, and in shards that every host has.
+const std::vector<std::pair<int, int>> kMeshes = {{1, 1}, {3, 1}, {4, 1}, {4, 2},
+                                                  {6, 2}, {6, 3}, {4, 4}, {8, 2}};
+
+TEST(Saver, ShardsThatEveryHostHasGoToAnyRanksAndBack) {
+  for (const auto& [from, from_hosts] : kMeshes) {
+    for (const auto& [to, to_hosts] : kMeshes) {
+      if (from_hosts == 1 && to_hosts == 1) continue;
+      SCOPED_TRACE(std::to_string(from) + " ranks on " + std::to_string(from_hosts) + " hosts to " +
+                   std::to_string(to) + " on " + std::to_string(to_hosts));
+      for (const int zero : {1, 3}) {
+        const ScratchFolder scratch;
+        for (const SaveResult& result :
+             save(StatePlan(from, zero, from_hosts), scratch / "c", 12, zero != 1)) {
+          ASSERT_TRUE(result.saved()) << result.failure.to_string() << result.refused;
+        }
+        const std::string path = CheckpointFolder(scratch / "c").path_of(12);
+        expect_restored(StatePlan(to, zero, to_hosts), path, from);
+        expect_restored(StatePlan(to, 0, to_hosts), path, from);
+      }
+    }
+  }
+}
+
 TEST(Saver, EveryElementIsWrittenOnceOverAllRanks) {
-  for (int world = 1; world <= 5; ++world) {
+  for (const auto& [world, hosts] :
+       {std::pair(1, 1), {2, 1}, {3, 1}, {4, 1}, {5, 1}, {4, 2}, {4, 4}, {6, 2}, {6, 3}}) {
     for (const int zero : {0, 1, 3}) {
-      const StatePlan made(world, zero);
+      const StatePlan made(world, zero, hosts);
       std::map<ValueId, std::multiset<int64_t>> seen;
       for (int rank = 0; rank < world; ++rank) {
         const auto parts = parts_to_save(made.plan, rank);

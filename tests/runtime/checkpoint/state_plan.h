@@ -19,11 +19,13 @@ struct StatePlan {
   plan::Plan plan;
 
   // zero: 0 all whole; 1 optimizer state in shards, parameters whole and their ranges separate
-  // entries; 3 everything in shards.
-  StatePlan(int world, int zero) : zero_(world == 1 ? 0 : zero), world_(world) {
+  // entries; 3 everything in shards. With several hosts shards are cut inside a host.
+  StatePlan(int world, int zero, int hosts = 1)
+      : zero_(world == 1 ? 0 : zero), shards_(world / hosts) {
     plan.name = "state";
     plan.model_digest = std::string(64, 'a');
-    plan.mesh = {{"dp", world}};
+    plan.mesh = {{"dp", shards_}};
+    if (hosts > 1) plan.mesh.insert(plan.mesh.begin(), {"host", hosts});
     plan.slices.push_back({});
     plan.programs = {{"step", {{}}}};
     parameter("a", DType::F32, {7, 10}, true);
@@ -66,7 +68,8 @@ struct StatePlan {
     entry.parameter = static_cast<int32_t>(plan.parameters.size()) - 1;
     entry.name = of.fqn + "." + std::to_string(static_cast<int>(role));
     entry.tensor = tensor(entry.name, dtype, sharded ? std::vector<int64_t>{of.shard} : of.sizes);
-    if (sharded) entry.placement = {{0, plan::Spread::FlatShard, -1, of.shard}};
+    const auto last = static_cast<int32_t>(plan.mesh.size()) - 1;
+    if (sharded) entry.placement = {{last, plan::Spread::FlatShard, -1, of.shard}};
     plan.state.push_back(entry);
   }
 
@@ -76,7 +79,7 @@ struct StatePlan {
     made.dtype = dtype;
     made.sizes = sizes;
     made.trainable = trains;
-    made.shard = ((numel(sizes) + world_ - 1) / world_ + 31) / 32 * 32;
+    made.shard = ((numel(sizes) + shards_ - 1) / shards_ + 31) / 32 * 32;
     plan.parameters.push_back(made);
     using plan::StateRole;
     if (zero_ < 3) state(StateRole::Parameter, dtype, false);
@@ -119,7 +122,7 @@ struct StatePlan {
     plan.state.push_back(entry);
   }
 
-  int zero_, world_;
+  int zero_, shards_;
 };
 
 // Element `index` of a value; no two values are alike.
