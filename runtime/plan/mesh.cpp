@@ -1,5 +1,7 @@
 #include "runtime/plan/mesh.h"
 
+#include <algorithm>
+
 namespace dc::runtime::plan {
 namespace {
 
@@ -27,10 +29,7 @@ bool has_ranks(const Plan& plan) {
 }
 
 bool is_world(const Plan& plan, uint32_t axes) {
-  for (size_t axis = 0; axis < plan.mesh.size(); ++axis) {
-    if (!has_axis(axes, axis)) return false;
-  }
-  return true;
+  return axes == kAllAxes || axes == (uint32_t{1} << std::min(plan.mesh.size(), kMaxMeshAxes)) - 1;
 }
 
 int32_t group_size(const Plan& plan, uint32_t axes) {

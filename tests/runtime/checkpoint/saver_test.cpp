@@ -102,19 +102,18 @@ const std::vector<std::pair<int, int>> kMeshes = {{1, 1}, {3, 1}, {4, 1}, {4, 2}
 
 TEST(Saver, ShardsThatEveryHostHasGoToAnyRanksAndBack) {
   for (const auto& [from, from_hosts] : kMeshes) {
-    for (const auto& [to, to_hosts] : kMeshes) {
-      if (from_hosts == 1 && to_hosts == 1) continue;
-      SCOPED_TRACE(std::to_string(from) + " ranks on " + std::to_string(from_hosts) + " hosts to " +
-                   std::to_string(to) + " on " + std::to_string(to_hosts));
-      for (const int zero : {1, 3}) {
-        const ScratchFolder scratch;
-        for (const SaveResult& result :
-             save(StatePlan(from, zero, from_hosts), scratch / "c", 12, zero != 1)) {
-          ASSERT_TRUE(result.saved()) << result.failure.to_string() << result.refused;
-        }
-        const std::string path = CheckpointFolder(scratch / "c").path_of(12);
+    for (const int zero : {1, 3}) {
+      const ScratchFolder scratch;
+      for (const SaveResult& result :
+           save(StatePlan(from, zero, from_hosts), scratch / "c", 12, zero != 1)) {
+        ASSERT_TRUE(result.saved()) << result.failure.to_string() << result.refused;
+      }
+      const std::string path = CheckpointFolder(scratch / "c").path_of(12);
+      for (const auto& [to, to_hosts] : kMeshes) {
+        if (from_hosts == 1 && to_hosts == 1) continue;
+        SCOPED_TRACE(std::to_string(from) + " ranks on " + std::to_string(from_hosts) +
+                     " hosts to " + std::to_string(to) + " on " + std::to_string(to_hosts));
         expect_restored(StatePlan(to, zero, to_hosts), path, from);
-        expect_restored(StatePlan(to, 0, to_hosts), path, from);
       }
     }
   }

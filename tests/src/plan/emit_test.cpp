@@ -173,7 +173,7 @@ TEST(Emit, CollectivesRunOnTheirStreamBetweenEvents) {
   EXPECT_EQ(events, (std::vector<int32_t>{0, 0, -1, 1, 1, -1}));
   EXPECT_EQ(plan.events, 6);  // three collectives
   ASSERT_EQ(plan.groups.size(), 1u);
-  EXPECT_EQ(plan.groups[0].ranks, (std::vector<int32_t>{0, 1, 2}));
+  EXPECT_EQ(plan.groups[0].axes, rp::kAllAxes);
   EXPECT_EQ(plan.groups[0].stream, 1);
   const rp::CollectiveBuffer& buffer = list[2].buffers.at(0);
   EXPECT_EQ(buffer.elements, kElements);
