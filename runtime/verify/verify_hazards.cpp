@@ -183,7 +183,7 @@ class HazardChecker {
 
   Status touch(const Place& place, bool writes) {
     now_.place = place;
-    const int64_t end = place.end(world_);
+    const int64_t end = end_of(plan_, place);
     if (place.bytes == 0) return {};
     Cells& cells = cells_[static_cast<size_t>(place.space)];
     cut(cells, place.begin);
@@ -214,7 +214,7 @@ class HazardChecker {
     for (const Touch& other : others) {
       if (other.stream == now_.stream || other.time <= streams_[now_.stream][other.stream])
         continue;
-      const Ranks ranks = shared_ranks(now_.place, other.place, world_);
+      const Ranks ranks = shared_ranks(plan_, now_.place, other.place);
       if (ranks.empty()) continue;
       return bad_plan("DC3241", describe(now_) + (writes ? " writes" : " reads") + " bytes that " +
                                     describe(other) + " " + verb + " on stream '" +

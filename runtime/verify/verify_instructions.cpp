@@ -121,7 +121,7 @@ Status InstructionChecker::results(const Instruction& in) const {
     for (int32_t id : reads_) {
       if (tensor(id).slice != tensor(output).slice) continue;
       if (in_place && id == in.args[0].i) continue;
-      const Ranks ranks = shared_ranks(place_of(plan_, id), place_of(plan_, output), plan_.world());
+      const Ranks ranks = shared_ranks(plan_, place_of(plan_, id), place_of(plan_, output));
       if (ranks.empty()) continue;
       return bad("DC3224", "fills " + describe(output) + ", which shares bytes with its operand " +
                                describe(id));

@@ -8,6 +8,8 @@
 #include "runtime/plan/bad_plan.h"
 #include "runtime/plan/describe.h"
 #include "runtime/plan/extent.h"
+#include "runtime/plan/mesh.h"
+#include "runtime/plan/state_entries.h"
 #include "runtime/verify/checks.h"
 #include "src/base/checked.h"
 #include "src/base/step_scalars.h"
@@ -34,12 +36,14 @@ int64_t trainable_count(const Plan& plan) {
 }
 
 // Empty if the parameter agrees with its gradient and its place among the trainable ones.
-std::string parameter_mismatch(const Plan& plan, const Parameter& p, int64_t trainable_before) {
+// `shards`: ranks that its shards are spread over.
+std::string parameter_mismatch(const Plan& plan, const Parameter& p, int64_t trainable_before,
+                               int32_t shards) {
   const auto count = element_count(p.sizes);
   const bool negative =
       std::any_of(p.sizes.begin(), p.sizes.end(), [](int64_t v) { return v < 0; });
   if (!count || negative) return "has an impossible size";
-  const auto padded = base::checked_mul(p.shard, plan.world());
+  const auto padded = base::checked_mul(p.shard, shards);
   if (p.shard < 0 || !padded || *padded < *count) {
     return "has " + std::to_string(*count) + " elements, more than its shards of " +
            std::to_string(p.shard);
@@ -69,8 +73,11 @@ std::string parameter_mismatch(const Plan& plan, const Parameter& p, int64_t tra
 
 Status check_parameters(const Plan& plan) {
   int64_t trainable = 0;
-  for (const Parameter& p : plan.parameters) {
-    const std::string wrong = parameter_mismatch(plan, p, trainable);
+  const ParameterStates states(plan);
+  for (size_t i = 0; i < plan.parameters.size(); ++i) {
+    const Parameter& p = plan.parameters[i];
+    const int32_t shards = group_size(plan, states.shard_axes(plan, i));
+    const std::string wrong = parameter_mismatch(plan, p, trainable, shards);
     if (!wrong.empty()) return bad_plan("DC3232", "parameter '" + p.fqn + "' " + wrong);
     trainable += p.trainable;
   }

@@ -54,7 +54,7 @@ bool role_takes(StateRole role, Spread spread) {
 // Empty if the spreads suit the role and the tensor has one shard's elements.
 std::string placement_mismatch(const Plan& plan, const StateEntry& entry) {
   std::vector<bool> seen(plan.mesh.size());
-  int shards = 0;
+  bool is_shard = false;
   for (const AxisPlacement& p : entry.placement) {
     const std::string on = std::string(name(p.spread)) + " along mesh axis '" +
                            plan.mesh[static_cast<size_t>(p.axis)].first + "'";
@@ -64,14 +64,18 @@ std::string placement_mismatch(const Plan& plan, const StateEntry& entry) {
       return "of role " + std::string(name(entry.role)) + " is " + on;
     }
     if (p.spread != Spread::FlatShard) continue;
-    ++shards;
+    is_shard = true;
     if (p.shard != numel(tensor_of(plan, entry))) {
       return "is " + on + " with " + std::to_string(p.shard) + " elements, its tensor has " +
              std::to_string(numel(tensor_of(plan, entry)));
     }
   }
-  if (shards > 1) return "is a flat shard along two mesh axes";
-  return shards == 0 && entry.role == StateRole::Shard ? "is a shard along no mesh axis" : "";
+  return !is_shard && entry.role == StateRole::Shard ? "is a shard along no mesh axis" : "";
+}
+
+bool same_axes(const Plan& plan, uint32_t a, uint32_t b) {
+  const uint32_t known = (uint32_t{1} << plan.mesh.size()) - 1;
+  return ((a ^ b) & known) == 0;
 }
 
 // Empty if a range lies in the memory of the entry that it names.
@@ -85,7 +89,9 @@ std::string range_mismatch(const Plan& plan, const StateEntry& entry) {
   const Tensor& all = tensor_of(plan, whole);
   const int64_t bytes = base::byte_size(own.dtype);
   const bool same = all.slice == own.slice && all.dtype == own.dtype && all.offset == own.offset;
-  return same && flat_shard(entry) > 0 && own.rank_stride == flat_shard(entry) * bytes
+  const bool strides = own.rank_stride == flat_shard(entry) * bytes &&
+                       same_axes(plan, own.stride_axes, shard_axes(entry));
+  return same && flat_shard(entry) > 0 && strides
              ? ""
              : "is not the rank's range of '" + whole.name + "'";
 }

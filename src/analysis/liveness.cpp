@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "src/ir/group.h"
+
 namespace dc::analysis {
 namespace {
 
@@ -94,7 +96,7 @@ struct Builder {
   void define(const Node& node, int32_t position) {
     int64_t padded = 0;
     if (node.kind == OpKind::AllGatherStart)
-      padded = graph.value(node.operands[0]).type.numel() * step.mesh.world();
+      padded = graph.value(node.operands[0]).type.numel() * step.mesh.size(ir::group_of(node));
     for (ValueId id : node.results) {
       if (!id.valid()) continue;
       const ir::TensorType& type = graph.value(id).type;

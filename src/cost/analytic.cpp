@@ -141,9 +141,9 @@ Scratch AnalyticCost::scratch(const Graph& graph, const Node& node) const {
   return {estimate_scratch(graph, node, threads_), Source::Analytic};
 }
 
-Estimate AnalyticCost::collective(Collective kind, base::Bytes bytes, int group_size) const {
-  if (group_size <= 1) return {};
-  const int64_t others = bytes.v / group_size * (group_size - 1);
+Estimate AnalyticCost::collective(Collective kind, base::Bytes bytes, Group group) const {
+  if (group.size <= 1) return {};
+  const int64_t others = bytes.v / group.size * (group.size - 1);
   base::Nanos wire;
   switch (kind) {
     case Collective::AllGather:
@@ -156,11 +156,11 @@ Estimate AnalyticCost::collective(Collective kind, base::Bytes bytes, int group_
       wire = rates_.reduce_bytes.time(others) + rates_.gather_bytes.time(others);
       break;
   }
-  return {latency(kind, group_size) + wire, Source::Analytic};
+  return {latency(kind, group) + wire, Source::Analytic};
 }
 
-base::Nanos AnalyticCost::latency(Collective kind, int group_size) const {
-  if (group_size <= 1) return {};
+base::Nanos AnalyticCost::latency(Collective kind, Group group) const {
+  if (group.size <= 1) return {};
   return {kind == Collective::AllReduce ? 2 * rates_.collective_ns : rates_.collective_ns};
 }
 

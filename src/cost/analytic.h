@@ -38,8 +38,8 @@ class AnalyticCost final : public CostModel {
 
   Estimate compute(const ir::Graph& graph, const ir::Node& node) const override;
   Scratch scratch(const ir::Graph& graph, const ir::Node& node) const override;
-  Estimate collective(Collective kind, base::Bytes bytes, int group_size) const override;
-  base::Nanos latency(Collective kind, int group_size) const override;
+  Estimate collective(Collective kind, base::Bytes bytes, Group group) const override;
+  base::Nanos latency(Collective kind, Group group) const override;
   Estimate copy(base::Bytes bytes, ir::Space from, ir::Space to) const override;
   std::string origin() const override { return "generic cpu table"; }
   std::string table() const override { return rates_.name; }

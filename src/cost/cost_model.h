@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "src/base/collective_level.h"
 #include "src/base/units.h"
 #include "src/ir/graph.h"
 
@@ -31,6 +32,19 @@ struct Contention {
   bool operator==(const Contention&) const = default;
 };
 
+// The ranks that meet, and over which links.
+using Level = base::CollectiveLevel;
+struct Group {
+  int size = 1;
+  Level level = Level::World;
+
+  Group(int size, Level level = Level::World) : size(size), level(level) {}  // NOLINT: the world
+  bool operator==(const Group&) const = default;
+};
+// On a mesh of hosts and the ranks of each, a group along the last axis is inside a host, and one
+// without it is across hosts.
+Group group_on(const ir::Mesh& mesh, ir::AxisMask axes);
+
 enum class Collective : uint8_t { AllGather, ReduceScatter, AllReduce };
 
 inline constexpr const char* kGenericCpu = "a generic CPU";
@@ -41,11 +55,11 @@ class CostModel {
   virtual Estimate compute(const ir::Graph& graph, const ir::Node& node) const = 0;
   virtual Scratch scratch(const ir::Graph& graph, const ir::Node& node) const = 0;
   // `bytes`: the whole value in its wire dtype.
-  virtual Estimate collective(Collective kind, base::Bytes bytes, int group_size) const = 0;
+  virtual Estimate collective(Collective kind, base::Bytes bytes, Group group) const = 0;
   // The part of that time in which the link carries nothing: collectives on several streams share
   // the link, not this.
-  virtual base::Nanos latency(Collective, int /*group_size*/) const { return {}; }
-  virtual Contention contention(Collective, base::Bytes, int /*group_size*/) const { return {}; }
+  virtual base::Nanos latency(Collective, Group) const { return {}; }
+  virtual Contention contention(Collective, base::Bytes, Group) const { return {}; }
   virtual Estimate copy(base::Bytes bytes, ir::Space from, ir::Space to) const = 0;
   // Whose rates stand behind figures from a table.
   virtual std::string table() const { return kGenericCpu; }

@@ -76,7 +76,7 @@ Scratch FixedCost::scratch(const ir::Graph&, const ir::Node& node) const {
   return {entry ? entry->scratch : base::Bytes{}, Source::Measured};
 }
 
-Estimate FixedCost::collective(Collective kind, base::Bytes, int) const {
+Estimate FixedCost::collective(Collective kind, base::Bytes, Group) const {
   const Entry* entry = nullptr;
   switch (kind) {
     case Collective::AllGather:
@@ -92,7 +92,7 @@ Estimate FixedCost::collective(Collective kind, base::Bytes, int) const {
   return {entry ? entry->time : base::Nanos{}, Source::Measured};
 }
 
-base::Nanos FixedCost::latency(Collective, int) const {
+base::Nanos FixedCost::latency(Collective, Group) const {
   const Entry* entry = find("latency");
   return entry ? entry->time : base::Nanos{};
 }

@@ -85,7 +85,7 @@ ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fal
     }
   }
   for (const base::CollectiveMeasurement& row : measured.collectives) {
-    collectives_[{row.kind, row.ranks}].push_back({row.bytes, row.timing.median_ns});
+    collectives_[{row.kind, row.level, row.ranks}].push_back({row.bytes, row.timing.median_ns});
   }
   for (const base::CopyMeasurement& row : measured.copies) {
     copies_[{row.from, row.to}].push_back({row.bytes, row.timing.median_ns});
@@ -104,7 +104,7 @@ ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fal
 }
 
 void ProfiledCost::add_beside(const base::BesideMeasurement& row) {
-  const auto alone = collectives_.find({row.kind, row.ranks});
+  const auto alone = collectives_.find({row.kind, row.level, row.ranks});
   if (alone == collectives_.end()) return;
   const int64_t time = std::max<int64_t>(read(alone->second, row.bytes).time.v, 1);
   const auto permille = [](double value) {
@@ -112,17 +112,18 @@ void ProfiledCost::add_beside(const base::BesideMeasurement& row) {
   };
   const double longer =
       1000.0 * static_cast<double>(row.timing.median_ns) / static_cast<double>(time);
-  beside_[{row.kind, row.ranks}].push_back(
+  beside_[{row.kind, row.level, row.ranks}].push_back(
       {row.bytes, {permille(longer), permille(static_cast<double>(row.compute_permille))}});
 }
 
 // Between two sizes linearly, outside what the nearest says.
-Contention ProfiledCost::contention(Collective kind, Bytes bytes, int group_size) const {
-  const int ranks = measured_ranks(kind, group_size);
-  const auto found = beside_.find({text(kind), ranks});
-  if (found == beside_.end()) return fallback_.contention(kind, bytes, group_size);
+Contention ProfiledCost::contention(Collective kind, Bytes bytes, Group group) const {
+  const Group measured = measured_group(kind, group);
+  const int ranks = measured.size;
+  const auto found = beside_.find(key_of(kind, measured));
+  if (found == beside_.end()) return fallback_.contention(kind, bytes, group);
   const std::vector<Beside>& list = found->second;
-  if (ranks != group_size) bytes = {equally_sent(bytes.v, group_size, ranks)};
+  if (ranks != group.size) bytes = {equally_sent(bytes.v, group.size, ranks)};
   const auto above = std::find_if(list.begin(), list.end(),
                                   [&](const Beside& row) { return row.bytes >= bytes.v; });
   if (above == list.end()) return list.back().contention;
@@ -178,31 +179,43 @@ Scratch ProfiledCost::scratch(const ir::Graph& graph, const ir::Node& node) cons
   return fallback_.scratch(graph, node);
 }
 
-int ProfiledCost::measured_ranks(Collective kind, int ranks) const {
+int ProfiledCost::measured_ranks(Collective kind, Group group) const {
   int nearest = 0;
   for (const auto& [key, curve] : collectives_) {
-    if (key.first != text(kind) || key.second < 2) continue;
-    if (nearest == 0 || std::abs(key.second - ranks) <= std::abs(nearest - ranks))
-      nearest = key.second;
+    const auto& [name, level, ranks] = key;
+    if (name != text(kind) || level != group.level || ranks < 2) continue;
+    if (nearest == 0 || std::abs(ranks - group.size) <= std::abs(nearest - group.size))
+      nearest = ranks;
   }
-  return ranks < 2 ? 0 : nearest;
+  return group.size < 2 ? 0 : nearest;
+}
+
+Group ProfiledCost::measured_group(Collective kind, Group group) const {
+  const int ranks = measured_ranks(kind, group);
+  if (ranks > 0 || group.level == Level::World) return {ranks, group.level};
+  return {measured_ranks(kind, group.size)};
+}
+
+ProfiledCost::CollectiveKey ProfiledCost::key_of(Collective kind, Group group) {
+  return {text(kind), group.level, group.size};
 }
 
 // What another number of ranks was not measured for is what takes each rank as much sending: the
 // ranks send to all peers at once, and the link of one is what they wait for.
-Estimate ProfiledCost::collective(Collective kind, Bytes bytes, int group_size) const {
-  const int ranks = measured_ranks(kind, group_size);
-  if (ranks == 0) return fallback_.collective(kind, bytes, group_size);
-  const Curve& curve = collectives_.at({text(kind), ranks});
-  if (ranks == group_size) return read(curve, bytes.v);
-  return {read(curve, equally_sent(bytes.v, group_size, ranks)).time, Source::Extrapolated};
+Estimate ProfiledCost::collective(Collective kind, Bytes bytes, Group group) const {
+  const Group measured = measured_group(kind, group);
+  const int ranks = measured.size;
+  if (ranks == 0) return fallback_.collective(kind, bytes, group);
+  const Curve& curve = collectives_.at(key_of(kind, measured));
+  if (measured == group) return read(curve, bytes.v);
+  return {read(curve, equally_sent(bytes.v, group.size, ranks)).time, Source::Extrapolated};
 }
 
 // What the fastest collective of the curve took: the smallest ones are all latency.
-Nanos ProfiledCost::latency(Collective kind, int group_size) const {
-  const int ranks = measured_ranks(kind, group_size);
-  if (ranks == 0) return fallback_.latency(kind, group_size);
-  const Curve& curve = collectives_.at({text(kind), ranks});
+Nanos ProfiledCost::latency(Collective kind, Group group) const {
+  const Group measured = measured_group(kind, group);
+  if (measured.size == 0) return fallback_.latency(kind, group);
+  const Curve& curve = collectives_.at(key_of(kind, measured));
   int64_t least = curve.front().time_ns;
   for (const Point& point : curve) least = std::min(least, point.time_ns);
   return {least};

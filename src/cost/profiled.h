@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -20,9 +21,9 @@ class ProfiledCost final : public CostModel {
 
   Estimate compute(const ir::Graph& graph, const ir::Node& node) const override;
   Scratch scratch(const ir::Graph& graph, const ir::Node& node) const override;
-  Estimate collective(Collective kind, base::Bytes bytes, int group_size) const override;
-  base::Nanos latency(Collective kind, int group_size) const override;
-  Contention contention(Collective kind, base::Bytes bytes, int group_size) const override;
+  Estimate collective(Collective kind, base::Bytes bytes, Group group) const override;
+  base::Nanos latency(Collective kind, Group group) const override;
+  Contention contention(Collective kind, base::Bytes bytes, Group group) const override;
   Estimate copy(base::Bytes bytes, ir::Space from, ir::Space to) const override;
   std::string table() const override { return fallback_.table(); }
   std::string origin() const override { return origin_; }
@@ -41,7 +42,9 @@ class ProfiledCost final : public CostModel {
   void add_beside(const base::BesideMeasurement& row);
   // The number of ranks whose figures of `kind` answer for `ranks`: the same, else the nearest, of
   // two equally near the larger. 0: none.
-  int measured_ranks(Collective kind, int ranks) const;
+  // Of the group's level; what was not measured inside or across hosts is answered by the world.
+  Group measured_group(Collective kind, Group group) const;
+  int measured_ranks(Collective kind, Group group) const;
 
   // What a collective and compute cost each other, by size.
   struct Beside {
@@ -51,8 +54,10 @@ class ProfiledCost final : public CostModel {
 
   std::unordered_map<std::string, Row> kernels_;
   std::map<std::string, Curve> native_;                       // by operator
-  std::map<std::pair<std::string, int>, Curve> collectives_;  // by kind and ranks
-  std::map<std::pair<std::string, int>, std::vector<Beside>> beside_;
+  using CollectiveKey = std::tuple<std::string, Level, int>;  // kind, level, ranks
+  static CollectiveKey key_of(Collective kind, Group group);
+  std::map<CollectiveKey, Curve> collectives_;
+  std::map<CollectiveKey, std::vector<Beside>> beside_;
   std::map<std::pair<std::string, std::string>, Curve> copies_;  // by spaces
   const CostModel& fallback_;
   std::string origin_;

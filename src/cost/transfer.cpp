@@ -1,6 +1,7 @@
 #include "src/cost/transfer.h"
 
 #include "src/analysis/storage.h"
+#include "src/ir/group.h"
 
 namespace dc::cost {
 namespace {
@@ -39,7 +40,8 @@ std::optional<Transfer> transfer_of(const ir::Graph& graph, const ir::Node& node
   if (!start) return std::nullopt;
   const int64_t element_bytes =
       base::byte_size(graph.value(node.operands[start->input]).type.dtype);
-  return Transfer{start->kind, node.int_arg("elements"), node.int_arg("shard"), element_bytes};
+  return Transfer{start->kind, node.int_arg("elements"), node.int_arg("shard"), element_bytes,
+                  ir::group_of(node)};
 }
 
 bool joins(const ir::Node& start) { return start.find_arg("joins") != nullptr; }
@@ -58,9 +60,18 @@ base::Bytes bucket_bytes(const ir::Graph& graph, const ir::Node& first) {
   return bytes;
 }
 
-Estimate bucket_time(const ir::Graph& graph, const ir::Node& first, int group_size,
+Group group_of(const ir::Step& step, const ir::Node& start) {
+  return group_on(step.mesh, ir::group_of(start));
+}
+
+Estimate bucket_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& first,
                      const CostModel& cost) {
-  return cost.collective(transfer_of(graph, first)->kind, bucket_bytes(graph, first), group_size);
+  return cost.collective(transfer_of(graph, first)->kind, bucket_bytes(graph, first),
+                         group_of(step, first));
+}
+
+int64_t padded_bytes(const ir::Step& step, const Transfer& transfer) {
+  return transfer.shard * transfer.element_bytes * step.mesh.size(transfer.group);
 }
 
 std::optional<SpaceCopy> space_copy_of(const ir::Step& step, const ir::Graph& graph,

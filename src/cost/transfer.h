@@ -13,6 +13,7 @@ struct Transfer {
   Collective kind = Collective::AllGather;
   int64_t elements = 0, shard = 0;  // of the whole value, of one rank's range
   int64_t element_bytes = 0;        // on the wire
+  ir::AxisMask group = ir::kAllAxes;
 
   base::Bytes bytes() const {
     return {elements * element_bytes};
@@ -28,8 +29,11 @@ bool joins(const ir::Node& start);
 std::vector<ir::NodeId> bucket_of(const ir::Graph& graph, ir::NodeId first);
 // Of the whole bucket; `first` must start a collective and not join another.
 base::Bytes bucket_bytes(const ir::Graph& graph, const ir::Node& first);
-Estimate bucket_time(const ir::Graph& graph, const ir::Node& first, int group_size,
+Estimate bucket_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& first,
                      const CostModel& cost);
+Group group_of(const ir::Step& step, const ir::Node& start);
+// Bytes that the whole value takes in shards, padding included.
+int64_t padded_bytes(const ir::Step& step, const Transfer& transfer);
 
 struct SpaceCopy {
   base::Bytes bytes;

@@ -1,9 +1,11 @@
 // Op kinds: what a node does. The closed list is ops.def; overloads of ATen are in aten_ops.def.
 //
 // clang-format off
-// Meaning of the project's own ops. N is the world size, s the shard elements of a parameter (whole
-// elements divided by N, rounded up, rounded up to 32), P the number of trainable parameters. "x!"
-// is mutated in place. Attributes are named args.
+// Meaning of the project's own ops. W is the world size, N the number of ranks that meet in a
+// collective: the world's, or with group=[axis, ...] those that differ along these mesh axes only.
+// s is the shard elements of a parameter (whole elements divided by the N that hold its shards,
+// rounded up, rounded up to 32), P the number of trainable parameters. "x!" is mutated in place.
+// Attributes are named args.
 //
 //   input() name=
 //       a graph input that the data loader (or the runtime, for loss_scale) fills
@@ -15,9 +17,11 @@
 //   all_gather_into.start %dst! %shard elements= shard=
 //       fills the whole state %dst in place (this rank's range may be %shard itself); result is %dst
 //   reduce_scatter.start %g shard=
-//       partial[n] of the wire dtype -> f32 flat_shard[s]; sums in rank order, tail zero
+//       partial[n] of the wire dtype -> f32 flat_shard[s]; sums in rank order, tail zero; along the
+//       axes of other groups the result stays partial
 //   all_reduce.start %g shard=
-//       partial -> f32 replicated; a reduce_scatter followed by an all_gather of the f32 sums
+//       partial -> f32 replicated; a reduce_scatter followed by an all_gather of the f32 sums. A
+//       flat shard along other axes stays one
 //   *.done %started
 //       waits; the value may be read from here on, and the start's operand may be reused
 //   all_gather_into.arrived %dst!
@@ -25,8 +29,8 @@
 //   release %gathered
 //       the gathered value and all views of it are dead
 //
-// A start may have joins=1: it travels with the start right before it, of the same kind and stream,
-// as one collective (a bucket). An all_gather_into.start may have crosses=1: it goes on into the
+// A start may have joins=1: it travels with the start right before it, of the same kind, stream and
+// group, as one collective (a bucket). An all_gather_into.start may have crosses=1: it goes on into the
 // next step, has no done, and the first program has the arrived (crossing.h).
 //
 //   dropout %x %rng p= op_id=
@@ -48,10 +52,12 @@
 //   square_sum %row! %g param= shard= elements= whole=
 //       row[param] = sum of squares in f64 of this rank's range of g, padding excluded. g is the
 //       flat shard (whole=0) or the whole value (whole=1). row is f64[P + 2], this rank's row of the
-//       table: P square sums, loss sum, stop flag
+//       table: P square sums, loss sum, stop flag. With axes=[axis, ...] part= the shards are spread
+//       along these mesh axes only, and the ranks that hold the same one count `part` elements of
+//       it each, in rank order: every element is counted once
 //   permit %scalars! %row %losses param=
 //       scalars[kScalarFinite + param] = 1 if row[param], of this rank's range, and the losses of
-//       all ranks (f64[N]) are finite, else 0
+//       all ranks (f64[W]) are finite, else 0
 //   finalize %scalars! %table %slots clip=
 //       sums the table in rank order, then parameter order; base/step_scalars.h has the result
 //   adamw %p! %m! %v! %g %scalars %slots param= group= clip=

@@ -28,6 +28,10 @@ auto& arena_of(AnyStep& step, Space space) {
 int64_t Step::arena(Space space) const { return arena_of(*this, space); }
 int64_t& Step::arena(Space space) { return arena_of(*this, space); }
 
+AxisMask range_axes(const StateEntry& entry) {
+  return is_flat_shard(entry.type) ? axes_with(entry.type, Spread::FlatShard) : kAllAxes;
+}
+
 void StateTable::push_back(StateEntry entry) {
   by_name_.emplace(entry.name, static_cast<int>(entries_.size()));
   entries_.push_back(std::move(entry));

@@ -99,12 +99,16 @@ struct StateEntry {
   int buffer = -1;     // index into Step::buffers, or -1
   TensorType type;     // local
   // If set, this entry is this rank's range of another entry (no storage of its own): elements
-  // [rank * type.numel(), ...).
+  // [i * type.numel(), ...) for the rank's index i along range_axes().
   int range_of = -1;  // index into Step::state
   int64_t storage_elements =
       0;              // elements reserved, >= type.numel() (a whole value padded to N * shard)
   Location location;  // one with `range_of` lies in the same space as that entry
 };
+
+// Along which axes ranks have ranges of their own of the entry that this one is a range of: those
+// along which its type is a flat shard; all, if it does not say (rows of a table of all ranks).
+AxisMask range_axes(const StateEntry& entry);
 
 // The state entries in order. They are added at the end and stay; their names do not change.
 class StateTable {

@@ -47,10 +47,22 @@ TensorType contiguous(DType dtype, Shape shape, Sharding sharding) {
   return type;
 }
 
-int Mesh::world() const {
-  int ranks = 1;
-  for (const MeshAxis& axis : axes) ranks *= axis.size;
-  return ranks;
+AxisMask axes_with(const TensorType& type, Spread spread) {
+  AxisMask axes = 0;
+  for (size_t a = 0; a < kMaxAxes; ++a) {
+    if (type.sharding[a].spread == spread) axes |= 1U << a;
+  }
+  return axes;
 }
+
+Sharding spread_along(AxisMask axes, Spread spread) {
+  Sharding sharding{};
+  for (size_t a = 0; a < kMaxAxes; ++a) {
+    if ((axes >> a & 1) != 0) sharding[a].spread = spread;
+  }
+  return sharding;
+}
+
+bool is_flat_shard(const TensorType& type) { return axes_with(type, Spread::FlatShard) != 0; }
 
 }  // namespace dc::ir

@@ -9,6 +9,7 @@
 
 #include "src/base/dtype.h"
 #include "src/base/units.h"
+#include "src/ir/mesh.h"
 
 namespace dc::ir {
 
@@ -32,7 +33,6 @@ struct AxisSharding {
   bool operator==(const AxisSharding&) const = default;
 };
 
-inline constexpr size_t kMaxAxes = 4;
 using Sharding = std::array<AxisSharding, kMaxAxes>;  // entry i belongs to mesh axis i; unused axes
                                                       // are Replicated
 
@@ -54,15 +54,10 @@ struct TensorType {
 Strides contiguous_strides(const Shape& shape);
 TensorType contiguous(DType dtype, Shape shape, Sharding sharding = {});
 
-struct MeshAxis {
-  std::string name;  // "dp"
-  int size = 1;
-};
-
-// The arrangement of ranks; row-major over axes. Today one axis, "dp".
-struct Mesh {
-  std::vector<MeshAxis> axes;
-  int world() const;
-};
+// Along which axes a value is spread in this way, and the sharding that is so along these only.
+AxisMask axes_with(const TensorType& type, Spread spread);
+Sharding spread_along(AxisMask axes, Spread spread);
+// A part of a value that is flattened and split along some axis.
+bool is_flat_shard(const TensorType& type);
 
 }  // namespace dc::ir

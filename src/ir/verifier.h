@@ -37,7 +37,6 @@ int64_t storage_of(const Scope& scope, ValueId root);
 AliasRule alias_of(const Node& node);
 int64_t reserved_elements(const StateEntry& entry);         // at least what its type reaches
 bool is_partial(const TensorType& type, const Mesh& mesh);  // on an axis of more than one rank
-bool is_flat_shard(const TensorType& type);
 std::string describe(const Graph& graph, const Node& node);
 
 base::Status offence(const Scope& scope, const Node& node, std::string_view code,

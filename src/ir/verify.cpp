@@ -27,17 +27,7 @@ int64_t reserved_elements(const StateEntry& entry) {
 }
 
 bool is_partial(const TensorType& type, const Mesh& mesh) {
-  for (size_t i = 0; i < kMaxAxes && i < mesh.axes.size(); ++i) {
-    if (mesh.axes[i].size > 1 && type.sharding[i].spread == Spread::Partial) return true;
-  }
-  return false;
-}
-
-bool is_flat_shard(const TensorType& type) {
-  for (const AxisSharding& axis : type.sharding) {
-    if (axis.spread == Spread::FlatShard) return true;
-  }
-  return false;
+  return (axes_with(type, Spread::Partial) & mesh.wide()) != 0;
 }
 
 std::string describe(const Graph& graph, const Node& node) {
@@ -158,7 +148,7 @@ Status verify_entry(const Step& step, Stage stage, int index) {
   if (whole.location.space != entry.location.space)
     return bad("DC2201", "is a range of '" + whole.name + "', which lies in another space");
   if (whole.type.dtype != entry.type.dtype || !entry.type.is_contiguous() ||
-      entry.type.numel() * step.mesh.world() > reserved_elements(whole)) {
+      entry.type.numel() * step.mesh.size(range_axes(entry)) > reserved_elements(whole)) {
     return bad("DC2201", "is a range that '" + whole.name + "' does not hold for every rank");
   }
   return {};

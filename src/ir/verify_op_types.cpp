@@ -1,5 +1,6 @@
 // Types and attributes of the project's own ops, as ops.h words their meaning.
 #include "src/base/step_scalars.h"
+#include "src/ir/group.h"
 #include "src/ir/verifier.h"
 
 namespace dc::ir {
@@ -207,6 +208,32 @@ class OpChecker {
     return wrong("the type differs from that of state entry '" + name + "'");
   }
 
+  AxisMask group() const { return group_of(node_); }
+  // Ranks that meet.
+  int64_t members() const { return scope_.step.mesh.size(group()); }
+  // Of a type, along axes of more than one rank.
+  AxisMask along(const TensorType& type, Spread spread) const {
+    return axes_with(type, spread) & scope_.step.mesh.wide();
+  }
+
+  // Axes of the mesh in ascending order; all of them would be the world, which goes without saying.
+  Status group_attribute() const {
+    const Arg* arg = node_.find_arg("group");
+    if (arg == nullptr) return {};
+    const auto* axes = std::get_if<std::vector<int64_t>>(&arg->value);
+    const auto count = static_cast<int64_t>(scope_.step.mesh.axes.size());
+    int64_t before = -1;
+    bool fits = axes != nullptr && !axes->empty();
+    for (size_t i = 0; fits && i < axes->size(); ++i) {
+      fits = (*axes)[i] > before && (*axes)[i] < count;
+      before = (*axes)[i];
+    }
+    if (!fits) return bad("DC2205", "attribute 'group' is no list of mesh axes in order");
+    return scope_.step.mesh.is_world(group())
+               ? bad("DC2205", "attribute 'group' names all ranks, who meet without it")
+               : Status();
+  }
+
   Status is_state(size_t operand) const {
     if (scope_.entry[node_.operands[operand].index()] >= 0) return {};
     return wrong("operand " + std::to_string(operand) + " must be state");
@@ -214,12 +241,13 @@ class OpChecker {
 
   Status gather_attributes(size_t operand) const {
     int64_t elements = 0, shard = 0;
+    DC_RETURN_IF_ERROR(group_attribute());
     DC_RETURN_IF_ERROR(int_attribute("elements", 0, INT64_MAX, elements));
     DC_RETURN_IF_ERROR(int_attribute("shard", 0, INT64_MAX, shard));
     DC_RETURN_IF_ERROR(dense(operand));
     if (in(operand).numel() != shard) return wrong("the operand must hold `shard` elements");
     if (out().numel() != elements) return wrong("the result must hold `elements` elements");
-    if (shard > INT64_MAX / world() || elements > shard * world())
+    if (shard > INT64_MAX / members() || elements > shard * members())
       return wrong("the shards of all ranks do not cover the whole value");
     if (in(operand).dtype != out().dtype) return wrong("a gather keeps the element type");
     if (is_flat_shard(out()) || is_partial(out(), scope_.step.mesh))
@@ -229,6 +257,8 @@ class OpChecker {
 
   Status all_gather() const {
     if (!is_flat_shard(in(0))) return bad("DC2204", "only a flat shard can be gathered");
+    if (along(in(0), Spread::FlatShard) != (group() & scope_.step.mesh.wide()))
+      return bad("DC2204", "the ranks that hold the shards are not those of the group");
     return gather_attributes(0);
   }
 
@@ -240,20 +270,22 @@ class OpChecker {
     DC_RETURN_IF_ERROR(gather_attributes(1));
     const StateEntry& entry =
         scope_.step.state[static_cast<size_t>(scope_.entry[node_.operands[0].index()])];
-    if (reserved_elements(entry) >= in(1).numel() * world()) return {};
+    if (reserved_elements(entry) >= in(1).numel() * members()) return {};
     return wrong("state entry '" + entry.name + "' has no room for the shards of all ranks");
   }
 
   Status reduced(size_t operand) const {
+    DC_RETURN_IF_ERROR(group_attribute());
     DC_RETURN_IF_ERROR(dense(operand));
     if (!base::is_floating(in(operand).dtype)) return wrong("only floating numbers are reduced");
     if (out().dtype != DType::F32 || !out().is_contiguous())
       return wrong("the result must be contiguous f32");
-    if (world() > 1 && !is_partial(in(operand), scope_.step.mesh)) {
+    const AxisMask summed = group() & scope_.step.mesh.wide();
+    const AxisMask before = along(in(operand), Spread::Partial);
+    if ((summed & ~before) != 0)
       return bad("DC2204", "only a partial value is reduced; this one would be summed twice");
-    }
-    return is_partial(out(), scope_.step.mesh)
-               ? bad("DC2204", "the result of a reduction is not partial")
+    return along(out(), Spread::Partial) != (before & ~summed)
+               ? bad("DC2204", "a reduction leaves a value partial along the other axes only")
                : Status();
   }
 
@@ -261,15 +293,17 @@ class OpChecker {
     int64_t shard = 0;
     DC_RETURN_IF_ERROR(int_attribute("shard", 0, INT64_MAX, shard));
     DC_RETURN_IF_ERROR(reduced(0));
-    if (out().shape != Shape{shard} || !is_flat_shard(out()))
-      return wrong("the result must be a flat shard of `shard` elements");
-    if (shard <= INT64_MAX / world() && in(0).numel() <= shard * world()) return {};
+    const bool is_shard = out().shape == Shape{shard} && is_flat_shard(out());
+    if (!is_shard || along(out(), Spread::FlatShard) != (group() & scope_.step.mesh.wide()))
+      return wrong("the result must be a flat shard of `shard` elements along the group's axes");
+    if (shard <= INT64_MAX / members() && in(0).numel() <= shard * members()) return {};
     return wrong("the shards of all ranks do not cover the operand");
   }
 
   Status all_reduce() const {
     DC_RETURN_IF_ERROR(reduced(0));
-    if (is_flat_shard(out())) return bad("DC2204", "the result must be whole on every rank");
+    if (axes_with(out(), Spread::FlatShard) != axes_with(in(0), Spread::FlatShard))
+      return bad("DC2204", "the result must be as whole as the operand");
     return out().numel() == in(0).numel()
                ? Status()
                : wrong("the result must hold as many elements as the operand");
@@ -343,7 +377,7 @@ class OpChecker {
       return wrong("f32, bf16 or f16 is added to f32");
     }
     if (in(0).numel() != in(1).numel()) return wrong("both operands must hold as many elements");
-    if (!is_partial(in(1), scope_.step.mesh) || is_partial(in(0), scope_.step.mesh)) return {};
+    if ((along(in(1), Spread::Partial) & ~along(in(0), Spread::Partial)) == 0) return {};
     return bad("DC2204", "a partial value is added to a sum that counts as reduced");
   }
 
@@ -388,9 +422,30 @@ class OpChecker {
     DC_RETURN_IF_ERROR(int_attribute("whole", 0, 2, whole));
     if (in(1).numel() != (whole ? elements : shard))
       return wrong("operand 1 must hold the whole value or the shard, as `whole` says");
+    DC_RETURN_IF_ERROR(counts_once(shard));
     return is_partial(in(1), scope_.step.mesh)
                ? bad("DC2204", "the norm of a partial value means nothing")
                : Status();
+  }
+
+  // Every element of every shard is in the part of one rank.
+  Status counts_once(int64_t shard) const {
+    const Mesh& mesh = scope_.step.mesh;
+    const AxisMask holders = mesh.shard_axes();
+    const Arg* axes = node_.find_arg("axes");
+    if (axes == nullptr) {
+      const bool split = !is_flat_shard(in(1)) || mesh.is_world(axes_with(in(1), Spread::FlatShard));
+      return split ? Status() : wrong("replicas of a shard need `axes` and `part`");
+    }
+    const auto* list = std::get_if<std::vector<int64_t>>(&axes->value);
+    if (list == nullptr || *list != axes_in(mesh, holders))
+      return bad("DC2205", "attribute 'axes' does not name the axes of the shards");
+    int64_t part = 0;
+    DC_RETURN_IF_ERROR(int_attribute("part", 1, INT64_MAX, part));
+    const int64_t replicas = mesh.size(kAllAxes & ~holders);
+    return part <= INT64_MAX / replicas && part * replicas >= shard
+               ? Status()
+               : wrong("the parts of all replicas do not cover the shard");
   }
 
   Status permit() const {

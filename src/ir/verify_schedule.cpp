@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "src/ir/crossing.h"
+#include "src/ir/group.h"
 #include "src/ir/verifier.h"
 
 namespace dc::ir {
@@ -98,17 +99,19 @@ class OrderChecker {
                    "this start has " + std::to_string(dones) + " dones, not one");
   }
 
-  // A start that joins stands right after a start of its kind on its stream.
+  // A start that joins stands right after a start of its kind and group on its stream.
   Status bucket(const Node& start) const {
     if (start.find_arg("joins") == nullptr) return {};
     const NodeId before = scope_.graph.previous(start.id);
     const bool fits = before.valid() && is_start(scope_.graph.node(before).kind) &&
                       gathers(scope_.graph.node(before).kind) == gathers(start.kind) &&
                       (gathers(start.kind) || scope_.graph.node(before).kind == start.kind) &&
-                      scope_.graph.node(before).stream == start.stream;
+                      scope_.graph.node(before).stream == start.stream &&
+                      group_of(scope_.graph.node(before)) == group_of(start);
     if (fits) return {};
-    return offence(scope_, start, "DC2314",
-                   "this start joins another, but none of its kind and stream stands before it");
+    return offence(
+        scope_, start, "DC2314",
+        "this start joins another, but none of its kind, stream and group stands before it");
   }
 
   static bool gathers(OpKind kind) {

@@ -44,12 +44,8 @@ bool comes_from_reduction(const Scope& scope, ValueId gradient) {
 }
 
 bool is_whole_or_shard(const TensorType& type, const Mesh& mesh) {
-  for (size_t i = 0; i < kMaxAxes && i < mesh.axes.size(); ++i) {
-    const Spread spread = type.sharding[i].spread;
-    if (mesh.axes[i].size > 1 && (spread == Spread::Partial || spread == Spread::Varying))
-      return false;
-  }
-  return true;
+  const AxisMask own = axes_with(type, Spread::Partial) | axes_with(type, Spread::Varying);
+  return (own & mesh.wide()) == 0;
 }
 
 Status verify_update(const Scope& scope, const Node& node, std::vector<int>& updates) {

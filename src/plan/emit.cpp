@@ -4,6 +4,7 @@
 
 #include "src/analysis/memory.h"
 #include "src/base/text.h"
+#include "src/ir/group.h"
 #include "src/plan/memory_table.h"
 #include "src/plan/program_emitter.h"
 #include "src/plan/state_emitter.h"
@@ -118,26 +119,21 @@ class Emitter {
     }
   }
 
-  // Streams up to the last one in use, and one group of all ranks for each stream that carries
-  // collectives.
+  // Streams up to the last one in use, and one group for each stream and axes of its collectives.
   void add_streams() {
-    std::vector<bool> carries(step_.streams.size(), false), copies = carries;
+    size_t used = 1;
     for (const ir::Program& program : step_.programs) {
       for (ir::NodeId id = program.graph.first(); id.valid(); id = program.graph.next(id)) {
         const ir::Node& node = program.graph.node(id);
-        auto stream = static_cast<size_t>(node.stream);
-        if (!ir::is_start(node.kind) || stream >= carries.size()) continue;
-        bool is_copy = ir::info(node.kind).provider == ir::Provider::Copy;
-        (is_copy ? copies : carries)[stream] = true;
+        if (!ir::is_start(node.kind)) continue;
+        used = std::max(used, static_cast<size_t>(node.stream) + 1);
+        if (ir::info(node.kind).provider == ir::Provider::Comm)
+          groups_.emplace(std::pair(node.stream, ir::group_of(node)), 0);
       }
     }
-    size_t used = 1;
-    group_of_stream_.assign(step_.streams.size(), -1);
-    for (size_t s = 0; s < step_.streams.size(); ++s) {
-      if (carries[s] || copies[s]) used = s + 1;
-      if (!carries[s]) continue;
-      group_of_stream_[s] = static_cast<int32_t>(plan_.groups.size());
-      plan_.groups.push_back({rp::kAllAxes, static_cast<int32_t>(s)});
+    for (auto& [key, index] : groups_) {
+      index = static_cast<int32_t>(plan_.groups.size());
+      plan_.groups.push_back({plan_axes(step_.mesh, key.second), key.first});
     }
     for (size_t s = 0; s < std::min(used, step_.streams.size()); ++s)
       plan_.streams.push_back({step_.streams[s], rp::Space::Device});
@@ -170,7 +166,7 @@ class Emitter {
     const std::vector<Span> spans = instruction_spans(graph, live);
     memory.begin_program(static_cast<int32_t>(plan_.programs.size()), graph,
                          owner.programs.size() > 1, live, spans);
-    ProgramEmitter emitter(step_, graph, memory, group_of_stream_, gradients);
+    ProgramEmitter emitter(step_, graph, memory, groups_, gradients);
     DC_ASSIGN_OR_RETURN(rp::Program emitted, emitter.run(live));
     add_durations(run, live, spans, emitted);
     plan_.programs.push_back(std::move(emitted));
@@ -269,7 +265,7 @@ class Emitter {
   const cost::CostModel& cost_;
   sim::StepRun run_;
   rp::Plan plan_;
-  std::vector<int32_t> group_of_stream_;
+  GroupTable groups_;
 };
 
 }  // namespace

@@ -104,9 +104,11 @@ void MemoryTable::begin_program(int32_t program, const ir::Graph& graph, bool sh
   }
 }
 
-int64_t MemoryTable::rank_stride(int entry) const {
+MemoryTable::Stride MemoryTable::stride_of(int entry) const {
   const ir::StateEntry& state = step_.state[static_cast<size_t>(entry)];
-  return state.range_of < 0 ? 0 : state.type.numel() * base::byte_size(state.type.dtype);
+  if (state.range_of < 0) return {};
+  return {state.type.numel() * base::byte_size(state.type.dtype),
+          plan_axes(step_.mesh, ir::range_axes(state))};
 }
 
 int32_t MemoryTable::tensor(ir::ValueId id) { return tensor(id, graph_->value(id).type); }
@@ -124,24 +126,25 @@ int32_t MemoryTable::tensor(ir::ValueId id, const ir::TensorType& type) {
   int entry = entries_[id.index()];
   if (entry >= 0)
     return add_tensor(value.name, type, state_slices_[static_cast<size_t>(entry)],
-                      rank_stride(entry));
-  return add_tensor(value.name, type, slices_[roots_[id.index()].index()], 0);
+                      stride_of(entry));
+  return add_tensor(value.name, type, slices_[roots_[id.index()].index()], {});
 }
 
 int32_t MemoryTable::state_tensor(int entry) {
   const ir::StateEntry& state = step_.state[static_cast<size_t>(entry)];
   return add_tensor(state.name, state.type, state_slices_[static_cast<size_t>(entry)],
-                    rank_stride(entry));
+                    stride_of(entry));
 }
 
 int32_t MemoryTable::add_tensor(const std::string& name, const ir::TensorType& type, int32_t slice,
-                                int64_t rank_stride) {
+                                Stride stride) {
   int64_t offset = type.offset * base::byte_size(type.dtype);
   auto [found, is_new] = tensors_.try_emplace(
-      Key{slice, type.dtype, type.shape, type.strides, offset, rank_stride}, -1);
+      Key{slice, type.dtype, type.shape, type.strides, offset, stride.bytes, stride.axes}, -1);
   if (!is_new) return found->second;
   found->second = static_cast<int32_t>(plan_.tensors.size());
-  plan_.tensors.push_back({name, type.dtype, type.shape, type.strides, slice, offset, rank_stride});
+  plan_.tensors.push_back({name, type.dtype, type.shape, type.strides, slice, offset, stride.bytes,
+                           stride.axes});
   return found->second;
 }
 

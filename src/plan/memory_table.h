@@ -35,16 +35,21 @@ class MemoryTable {
   int32_t state_tensor(int entry);
 
  private:
+  // From a rank's place to that of the next one of its group along `axes`.
+  struct Stride {
+    int64_t bytes = 0;
+    uint32_t axes = runtime::plan::kAllAxes;
+  };
   using Key = std::tuple<int32_t, runtime::plan::DType, std::vector<int64_t>, std::vector<int64_t>,
-                         int64_t, int64_t>;
+                         int64_t, int64_t, uint32_t>;
 
   int32_t tensor(ir::ValueId value, const ir::TensorType& type);
   int32_t add_slice(const ir::Location& location, int32_t program, Span live,
                     runtime::plan::SliceKind kind);
   int32_t shared_input(const std::string& name, const ir::Location& location);
   int32_t add_tensor(const std::string& name, const ir::TensorType& type, int32_t slice,
-                     int64_t rank_stride);
-  int64_t rank_stride(int entry) const;  // bytes
+                     Stride stride);
+  Stride stride_of(int entry) const;
 
   const ir::Step& step_;
   runtime::plan::Plan& plan_;

@@ -6,6 +6,7 @@
 
 #include "src/cost/transfer.h"
 #include "src/ir/crossing.h"
+#include "src/ir/group.h"
 
 namespace dc::plan {
 namespace {
@@ -221,7 +222,7 @@ Status ProgramEmitter::emit(const Node& node) {
         emit_start(node, copy(node));
         return base::ok_status();
       }
-      if (group_of_stream_[static_cast<size_t>(node.stream)] < 0)
+      if (!groups_.contains({node.stream, ir::group_of(node)}))
         return bad("runs on a stream without a group");
       for (const char* name : {"elements", "shard"}) {
         if (node.find_arg(name) == nullptr)
@@ -356,7 +357,7 @@ rp::Instruction ProgramEmitter::collective(const Node& node) {
   result.collective = gathers                               ? rp::CollectiveKind::AllGather
                       : node.kind == OpKind::AllReduceStart ? rp::CollectiveKind::AllReduce
                                                             : rp::CollectiveKind::ReduceScatter;
-  result.group = group_of_stream_[static_cast<size_t>(node.stream)];
+  result.group = groups_.at({node.stream, ir::group_of(node)});
   const rp::CollectiveBuffer buffer = collective_buffer(node);
   result.reads = {buffer.input};
   result.writes = {buffer.output};

@@ -7,6 +7,8 @@
 // state, views and releases are none.
 #pragma once
 
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "runtime/plan/plan.h"
@@ -23,17 +25,20 @@ struct ReadyGradient {
   int32_t instruction = -1;
 };
 
+// Communicators by stream and axes: index into Plan::groups.
+using GroupTable = std::map<std::pair<int, ir::AxisMask>, int32_t>;
+
 // Instructions of each position of the program.
 std::vector<Span> instruction_spans(const ir::Graph& graph, const analysis::Liveness& live);
 
 class ProgramEmitter {
  public:
   ProgramEmitter(const ir::Step& step, const ir::Graph& graph, MemoryTable& memory,
-                 const std::vector<int32_t>& group_of_stream, std::vector<ReadyGradient>& gradients)
+                 const GroupTable& groups, std::vector<ReadyGradient>& gradients)
       : step_(step),
         graph_(graph),
         memory_(memory),
-        group_of_stream_(group_of_stream),
+        groups_(groups),
         gradients_(gradients),
         done_event_(graph.node_capacity(), -1) {
     number_crossings();
@@ -63,7 +68,7 @@ class ProgramEmitter {
   const ir::Step& step_;
   const ir::Graph& graph_;
   MemoryTable& memory_;
-  const std::vector<int32_t>& group_of_stream_;
+  const GroupTable& groups_;
   std::vector<ReadyGradient>& gradients_;
   std::vector<int32_t> done_event_;     // by start node: the event that its done waits for
   std::vector<int32_t> arrival_event_;  // by state entry: of the gather that crosses into the step

@@ -24,10 +24,13 @@ rp::Spread plan_spread(ir::Spread spread) {
   return rp::Spread::Replicated;
 }
 
-// The rank's range of another entry is a flat shard of it whatever its type says. Each rank draws
-// its own random numbers and sums the losses of its own data.
+// The rank's range of another entry is a flat shard of it along the axes of its ranges, whatever its
+// type says. Each rank draws its own random numbers and sums the losses of its own data.
 ir::Spread spread_on(const ir::StateEntry& entry, size_t axis) {
-  if (entry.range_of >= 0) return ir::Spread::FlatShard;
+  if (entry.range_of >= 0) {
+    const bool is_split = (ir::range_axes(entry) >> axis & 1) != 0;
+    return is_split ? ir::Spread::FlatShard : ir::Spread::Replicated;
+  }
   if (entry.role == StateRole::Rng || entry.role == StateRole::LossSum) return ir::Spread::Varying;
   return entry.type.sharding[axis].spread;
 }
@@ -45,20 +48,14 @@ std::vector<rp::AxisPlacement> placement(const ir::Step& step, const ir::StateEn
   return axes;
 }
 
-bool is_shard(const ir::TensorType& type) {
-  return std::any_of(type.sharding.begin(), type.sharding.end(), [](const ir::AxisSharding& axis) {
-    return axis.spread == ir::Spread::FlatShard;
-  });
-}
-
 // What a state entry holds before step 1.
 void add_source(const ir::Step& step, const ir::StateEntry& from, rp::StateEntry& to) {
   switch (from.role) {
     case StateRole::Parameter:
     case StateRole::Shard:
     case StateRole::Master:
-      to.source =
-          is_shard(from.type) ? rp::StateSource::ParameterShard : rp::StateSource::ParameterWhole;
+      to.source = ir::is_flat_shard(from.type) ? rp::StateSource::ParameterShard
+                                               : rp::StateSource::ParameterWhole;
       return;
     case StateRole::Moment1:
     case StateRole::Moment2:
@@ -125,6 +122,10 @@ rp::StateRole plan_role(StateRole role) {
       return rp::StateRole::Losses;
   }
   return rp::StateRole::Unknown;
+}
+
+uint32_t plan_axes(const ir::Mesh& mesh, ir::AxisMask axes) {
+  return mesh.is_world(axes) ? rp::kAllAxes : axes;
 }
 
 rp::StateEntry emit_state_entry(const ir::Step& step, const ir::StateEntry& entry) {

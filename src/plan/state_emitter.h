@@ -10,6 +10,9 @@ namespace dc::plan {
 runtime::plan::StateRole plan_role(ir::StateRole role);
 
 // Without its tensor, which the memory table gives.
+// A group, or the axes that a stride counts.
+uint32_t plan_axes(const ir::Mesh& mesh, ir::AxisMask axes);
+
 runtime::plan::StateEntry emit_state_entry(const ir::Step& step, const ir::StateEntry& entry);
 
 }  // namespace dc::plan

@@ -11,9 +11,10 @@ namespace {
 using ir::Node;
 using runtime::plan::CollectiveKind;
 
-int64_t sent(const cost::Transfer& transfer, int rank, int world) {
-  int64_t own = std::clamp<int64_t>(transfer.elements - rank * transfer.shard, 0, transfer.shard);
-  int64_t gathered = own * (world - 1),
+int64_t sent(const cost::Transfer& transfer, const ir::Mesh& mesh, int rank) {
+  const int64_t before = mesh.index(transfer.group, rank) * transfer.shard;
+  int64_t own = std::clamp<int64_t>(transfer.elements - before, 0, transfer.shard);
+  int64_t gathered = own * (mesh.size(transfer.group) - 1),
           scattered = (transfer.elements - own) * transfer.element_bytes;
   switch (transfer.kind) {
     case cost::Collective::AllGather:
@@ -48,7 +49,7 @@ std::vector<int64_t> wire_bytes(const ir::Step& step, int rank) {
       auto transfer = cost::transfer_of(graph, graph.node(id));
       if (transfer)
         bytes[index_of(transfer->kind)] +=
-            program.repeat * sent(*transfer, rank, step.mesh.world());
+            program.repeat * sent(*transfer, step.mesh, rank);
     }
   }
   return bytes;
@@ -82,7 +83,7 @@ SerialTime serial_time(const ir::Step& step, const cost::CostModel& cost) {
       if (!analysis::runs(node) || ir::is_wait(node.kind)) continue;
       if (cost::transfer_of(graph, node)) {
         if (cost::joins(node)) continue;
-        count(cost::bucket_time(graph, node, step.mesh.world(), cost), program.repeat,
+        count(cost::bucket_time(step, graph, node, cost), program.repeat,
               total.communication);
       } else if (auto copy = cost::space_copy_of(step, graph, node)) {
         count(cost.copy(copy->bytes, copy->from, copy->to), program.repeat, total.copies);

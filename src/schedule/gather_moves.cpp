@@ -34,7 +34,7 @@ int64_t gathered_bytes(const ir::Step& step, const ir::Graph& graph, const ir::N
   const auto transfer = cost::transfer_of(graph, start);
   const int64_t shard = transfer->shard * transfer->element_bytes;
   const bool fresh = start.kind == OpKind::AllGatherStart;
-  return (fresh ? aligned_bytes(shard * step.mesh.world()) : 0) +
+  return (fresh ? aligned_bytes(cost::padded_bytes(step, *transfer)) : 0) +
          (cast_of(graph, start).valid() ? aligned_bytes(shard) : 0);
 }
 

@@ -1,6 +1,7 @@
 #include "src/schedule/join_gathers.h"
 
 #include "src/cost/transfer.h"
+#include "src/ir/group.h"
 #include "src/schedule/gather_moves.h"
 
 namespace dc::schedule {
@@ -45,7 +46,7 @@ class Fuser {
   bool may_join(const ir::Node& node) const {
     const ir::Node& head = graph_.node(head_);
     if (node.origin.phase != head.origin.phase || node.stream != head.stream) return false;
-    if (!belongs_(head, node, bytes_)) return false;
+    if (ir::group_of(node) != ir::group_of(head) || !belongs_(head, node, bytes_)) return false;
     const int32_t from = axis_.position(head_), to = axis_.position(node.id);
     return earliest_start(axis_, node, to) <= from && fits(node, from, to);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/cost/transfer.h"
+#include "src/ir/group.h"
 #include "src/schedule/reduction_tail.h"
 
 namespace dc::schedule {
@@ -13,14 +14,18 @@ using ir::NodeId;
 class Bucketer {
  public:
   Bucketer(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost,
-           std::optional<int64_t> limit, const BucketPolicy& belongs)
-      : graph_(graph), limit_(limit), belongs_(belongs), axis_(step, graph, cost) {}
+           std::optional<int64_t> limit, const BucketPolicy& belongs, ir::AxisMask group)
+      : graph_(graph),
+        limit_(limit),
+        belongs_(belongs),
+        group_(group),
+        axis_(step, graph, cost) {}
 
   // Returns how many reductions joined another.
   int run() {
     for (NodeId id : axis_.live.order) {
       const ir::Node& node = graph_.node(id);
-      if (!is_reduction(node.kind)) continue;
+      if (!is_reduction(node.kind) || ir::group_of(node) != group_) continue;
       if (bucket_.empty() || !may_join(node)) {
         close();
         bytes_ = {};
@@ -100,17 +105,33 @@ class Bucketer {
   ir::Graph& graph_;
   std::optional<int64_t> limit_;
   const BucketPolicy& belongs_;
+  ir::AxisMask group_;  // of the reductions that are looked at
   TimeAxis axis_;
   std::vector<Member> bucket_;
   base::Bytes bytes_;
   int joined_ = 0;
 };
 
+// In the order of their first reduction.
+std::vector<ir::AxisMask> groups_of_reductions(const ir::Graph& graph) {
+  std::vector<ir::AxisMask> groups;
+  for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
+    const ir::Node& node = graph.node(id);
+    if (!is_reduction(node.kind)) continue;
+    const ir::AxisMask group = ir::group_of(node);
+    if (std::find(groups.begin(), groups.end(), group) == groups.end()) groups.push_back(group);
+  }
+  return groups;
+}
+
 }  // namespace
 
 int join_reductions(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost,
                     std::optional<int64_t> limit, const BucketPolicy& belongs) {
-  return Bucketer(step, graph, cost, limit, belongs).run();
+  int joined = 0;
+  for (ir::AxisMask group : groups_of_reductions(graph))
+    joined += Bucketer(step, graph, cost, limit, belongs, group).run();
+  return joined;
 }
 
 }  // namespace dc::schedule

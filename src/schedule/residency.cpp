@@ -96,7 +96,7 @@ void Residency::find_candidates() {
       candidate.bytes = whole_bytes(graph, node);
       const auto transfer = cost::transfer_of(graph, node);
       candidate.time +=
-          cost_.collective(transfer->kind, transfer->bytes(), step_.mesh.world()).time *
+          cost_.collective(transfer->kind, transfer->bytes(), cost::group_of(step_, node)).time *
           step_.programs[p].repeat;
     }
   }
@@ -133,7 +133,7 @@ bool Residency::is_carried(size_t program, const ir::Node& start) const {
 
 int64_t Residency::whole_bytes(const ir::Graph& graph, const ir::Node& start) const {
   const auto transfer = cost::transfer_of(graph, start);
-  return analysis::aligned_bytes(transfer->shard * transfer->element_bytes * step_.mesh.world());
+  return analysis::aligned_bytes(cost::padded_bytes(step_, *transfer));
 }
 
 void Residency::keep(const std::vector<const ResidencyCandidate*>& chosen) {
@@ -206,7 +206,7 @@ int Residency::add_carried(const ResidencyCandidate& candidate) {
   entry.role = ir::StateRole::Carried;
   entry.parameter = shard.parameter;
   entry.type = graph.value(graph.node(candidate.gathers[0][0].done).results[0]).type;
-  entry.storage_elements = parameter.shard * step_.mesh.world();
+  entry.storage_elements = parameter.shard * step_.mesh.size(ir::axes_with(shard.type, ir::Spread::FlatShard));
   return add_entry(step_, std::move(entry));
 }
 

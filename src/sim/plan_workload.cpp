@@ -198,10 +198,11 @@ class Reader {
       base::Bytes bytes;
       for (const rp::CollectiveBuffer& buffer : in.buffers)
         bytes.v += buffer.elements * base::byte_size(tensor(buffer.input).dtype);
-      const int world = plan_.world();
-      started = sim::transfer(cost_, *kind, bytes, world);
-      estimate = cost_.collective(*kind, bytes, world);
-      sent = bytes.v / world * (world - 1) * (*kind == cost::Collective::AllReduce ? 2 : 1);
+      const cost::Group group = group_of(in);
+      started = sim::transfer(cost_, *kind, bytes, group);
+      estimate = cost_.collective(*kind, bytes, group);
+      const int halves = *kind == cost::Collective::AllReduce ? 2 : 1;
+      sent = bytes.v / group.size * (group.size - 1) * halves;
     }
     count(estimate);
     started.stream = in.stream;
@@ -217,6 +218,12 @@ class Reader {
     items_.push_back({stream.key, event, {}, accesses_of(in)});
     stream.transfer = id;
     return {};
+  }
+
+  cost::Group group_of(const rp::Instruction& in) const {
+    ir::Mesh mesh;
+    for (const auto& [name, size] : plan_.mesh) mesh.axes.push_back({name, size});
+    return cost::group_on(mesh, plan_.groups[static_cast<size_t>(in.group)].axes);
   }
 
   static std::optional<cost::Collective> collective_of(rp::CollectiveKind kind) {

@@ -57,7 +57,7 @@ class Builder {
       started = sim::transfer(cost_, copy->bytes, copy->from, copy->to);
     } else {
       const cost::Collective kind = cost::transfer_of(graph, node)->kind;
-      started = sim::transfer(cost_, kind, cost::bucket_bytes(graph, node), step_.mesh.world());
+      started = sim::transfer(cost_, kind, cost::bucket_bytes(graph, node), cost::group_of(step_, node));
     }
     started.stream = node.stream;
     return started;
@@ -107,12 +107,13 @@ class Builder {
 }  // namespace
 
 Transfer transfer(const cost::CostModel& cost, cost::Collective kind, base::Bytes bytes,
-                  int group_size) {
+                  cost::Group group) {
   Transfer result;
-  const Nanos time = std::min(cost.collective(kind, bytes, group_size).time, kLongest);
-  result.latency = std::min(cost.latency(kind, group_size), time);
+  const Nanos time = std::min(cost.collective(kind, bytes, group).time, kLongest);
+  result.latency = std::min(cost.latency(kind, group), time);
   result.wire = time - result.latency;
-  result.contention = cost.contention(kind, bytes, group_size);
+  if (group.level == cost::Level::Inside) result.link = Link::Inside;
+  result.contention = cost.contention(kind, bytes, group);
   return result;
 }
 

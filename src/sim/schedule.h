@@ -24,9 +24,11 @@ struct Event {
   bool operator==(const Event&) const = default;
 };
 
-// What transfers share: the link between ranks; the ways from and to a rank's host memory.
-enum class Link : uint8_t { Ranks, ToHost, FromHost };
-inline constexpr int kLinks = 3;
+// What transfers share: the link between ranks, or between hosts where what stays inside one is a
+// group of its own; the ways from and to a rank's host memory; the link of the ranks of one host.
+enum class Link : uint8_t { Ranks, ToHost, FromHost, Inside };
+inline constexpr int kLinks = 4;
+inline bool carries_copies(Link link) { return link == Link::ToHost || link == Link::FromHost; }
 
 // A collective or a copy between memory spaces: first `latency`, then `wire`, in which it uses its
 // link. On stream 0 it stands in the way of compute.
@@ -61,7 +63,7 @@ Schedule schedule_of(const ir::Step& step, const ir::Graph& graph, const cost::C
 
 // A collective, its time split into latency and wire; a copy between spaces. On stream 1.
 Transfer transfer(const cost::CostModel& cost, cost::Collective kind, base::Bytes bytes,
-                  int group_size);
+                  cost::Group group);
 Transfer transfer(const cost::CostModel& cost, base::Bytes bytes, ir::Space from, ir::Space to);
 
 // What each resource has to do, every piece of work taken alone.

@@ -14,7 +14,7 @@ Nanos node_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& no
                 const cost::CostModel& cost) {
   if (cost::transfer_of(graph, node)) {
     if (cost::joins(node)) return {};
-    return cost::bucket_time(graph, node, step.mesh.world(), cost).time;
+    return cost::bucket_time(step, graph, node, cost).time;
   }
   if (const auto copy = cost::space_copy_of(step, graph, node))
     return cost.copy(copy->bytes, copy->from, copy->to).time;

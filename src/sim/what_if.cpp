@@ -86,7 +86,7 @@ void add(const PlannedProgram& program, Simulated& result) {
   for (const Event& event : schedule.events) {
     if (event.kind != EventKind::Start) continue;
     const Transfer& transfer = schedule.transfers[static_cast<size_t>(event.transfer)];
-    if (transfer.link != Link::Ranks) copies += transfer.time();
+    if (carries_copies(transfer.link)) copies += transfer.time();
   }
   runtime::plan::Prediction& sum = result.prediction;
   sum.compute_ns += (loads.compute * program.repeat).v;

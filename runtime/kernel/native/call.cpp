@@ -66,12 +66,32 @@ int64_t Call::columns(size_t index) {
   return tensor.sizes.empty() ? 0 : tensor.sizes.back();
 }
 
-const plan::Arg* Call::attribute(std::string_view name) {
+const plan::Arg* Call::find(std::string_view name) const {
   for (const plan::Arg& arg : instruction_.args) {
     if (arg.kind != plan::ArgKind::Tensor && arg.name == name) return &arg;
   }
-  require(false, "attribute '" + std::string(name) + "' is missing");
   return nullptr;
+}
+
+bool Call::has(std::string_view name) const { return find(name) != nullptr; }
+
+const plan::Arg* Call::attribute(std::string_view name) {
+  const plan::Arg* found = find(name);
+  if (found == nullptr) require(false, "attribute '" + std::string(name) + "' is missing");
+  return found;
+}
+
+uint32_t Call::axes(std::string_view name) {
+  const plan::Arg* arg = attribute(name);
+  if (arg == nullptr) return 0;
+  uint32_t mask = 0;
+  bool fits = arg->kind == plan::ArgKind::Ints;
+  for (const int64_t axis : arg->ints) {
+    fits = fits && axis >= 0 && axis < static_cast<int64_t>(addresses_.plan().mesh.size());
+    if (fits) mask |= uint32_t{1} << axis;
+  }
+  require(fits, "attribute '" + std::string(name) + "' must list mesh axes");
+  return mask;
 }
 
 int64_t Call::integer(std::string_view name) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "runtime/kernel/kernel.h"
+#include "runtime/plan/mesh.h"
 
 namespace dc::runtime::native {
 
@@ -42,7 +43,14 @@ class Call {
   int64_t columns(size_t index);           // size of the last dim of an operand
   int64_t integer(std::string_view name);  // an attribute given as an integer or a bool
   double number(std::string_view name);    // an attribute given as a float, an integer or a bool
+  bool has(std::string_view name) const;   // whether there is such an attribute
+  // An attribute that lists mesh axes, as a mask.
+  uint32_t axes(std::string_view name);
   int rank() const { return addresses_.rank(); }
+  // The rank's place in its group along these axes.
+  int place(uint32_t axes) const {
+    return axes == plan::kAllAxes ? rank() : index_in_group(addresses_.plan(), axes, rank());
+  }
 
   // Refuses the instruction with `problem` unless the condition holds.
   void require(bool condition, std::string_view problem);
@@ -56,6 +64,7 @@ class Call {
 
  private:
   Dense bind(int64_t tensor, const std::string& what);
+  const plan::Arg* find(std::string_view name) const;
   const plan::Arg* attribute(std::string_view name);
 
   const plan::Instruction& instruction_;

@@ -155,8 +155,17 @@ Made make_square_sum(Call& call) {
     call.require(shard >= 0 && elements >= 0, "'shard' and 'elements' must not be negative");
   }
   if (!call.ok()) return call.finish<SquareSum>(g, 0, 0, row, 0);
-  const int64_t valid = std::clamp<int64_t>(elements - call.rank() * shard, 0, shard);
-  const int64_t start = whole && valid > 0 ? call.rank() * shard : 0;
+  // The shards are those of the ranks along some axes; the ranks that hold the same one split it.
+  const bool splits = call.has("axes");
+  const uint32_t holders = splits ? call.axes("axes") : plan::kAllAxes;
+  const int64_t part = splits ? call.integer("part") : shard;
+  call.require(part >= 0 && part <= shard, "'part' is larger than a shard");
+  if (!call.ok()) return call.finish<SquareSum>(g, 0, 0, row, 0);
+  const int64_t before = call.place(holders) * shard;
+  const int64_t skipped = std::min(shard, call.place(~holders) * part);
+  const int64_t most = std::min(part, shard - skipped);
+  const int64_t valid = std::clamp<int64_t>(elements - before - skipped, 0, most);
+  const int64_t start = valid > 0 ? (whole ? before : 0) + skipped : 0;
   call.require(start + valid <= g.count, "the gradient is shorter than this rank's range");
   return call.finish<SquareSum>(g, start, valid, row, param);
 }

@@ -81,7 +81,7 @@ class StateOffloader {
   // Of a whole value in one shard per rank.
   int64_t gathered_bytes(const StateRoot& root, const Refill& refill) const {
     const auto transfer = cost::transfer_of(graph_of(root), graph_of(root).node(refill.start));
-    return analysis::aligned_bytes(transfer->shard * transfer->element_bytes * step_.mesh.world());
+    return analysis::aligned_bytes(cost::padded_bytes(step_, *transfer));
   }
 
   // When the root's device copy is there.

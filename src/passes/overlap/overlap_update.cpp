@@ -16,6 +16,7 @@
 #include "src/base/text.h"
 #include "src/cost/transfer.h"
 #include "src/ir/crossing.h"
+#include "src/ir/group.h"
 #include "src/passes/overlap/update_places.h"
 #include "src/passes/pass.h"
 #include "src/schedule/defer_reductions.h"
@@ -33,13 +34,16 @@ using ir::NodeId;
 using ir::OpKind;
 using ir::ValueId;
 
-// A rank may decide for itself if nobody else updates the same range.
+// A rank may decide for itself if nobody else updates the same range: if gradients are split among
+// all ranks.
 bool decides_alone(const ir::Step& step) {
   if (step.optimizer.clip) return false;
   const ir::Graph& graph = step.programs.back().graph;
-  for (NodeId id = graph.first(); id.valid() && step.mesh.world() > 1; id = graph.next(id)) {
+  for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
     const ir::Node& node = graph.node(id);
-    if (node.kind == OpKind::SquareSum && node.int_arg("whole") != 0) return false;
+    if (node.kind != OpKind::SquareSum) continue;
+    const ir::TensorType& gradient = graph.value(node.operands[1]).type;
+    if (!step.mesh.is_world(ir::axes_with(gradient, ir::Spread::FlatShard))) return false;
   }
   return true;
 }
@@ -102,8 +106,10 @@ class UpdateRewriter {
     if (gathers.empty()) return;
     base::Bytes bytes;
     for (NodeId start : gathers) bytes += cost::transfer_of(graph_, graph_.node(start))->bytes();
+    const ir::Node& next = graph_.node(gathers[0]);
     const bool fits = !bucket_.empty() &&
-                      belongs_(graph_.node(bucket_[0]), graph_.node(gathers[0]), bucket_bytes_);
+                      ir::group_of(graph_.node(bucket_[0])) == ir::group_of(next) &&
+                      belongs_(graph_.node(bucket_[0]), next, bucket_bytes_);
     if (!fits) end_bucket();
     bucket_.insert(bucket_.end(), gathers.begin(), gathers.end());
     bucket_bytes_ += bytes;
@@ -160,7 +166,7 @@ class UpdateRewriter {
     const ir::TensorType type = graph_.value(losses_).type;
     ir::Node& start =
         graph_.insert(after, OpKind::AllGatherIntoStart, {losses_, mine}, {{"gather.losses", type}},
-                      {{"elements", world}, {"shard", int64_t{1}}}, update_origin());
+                      ir::collective_args(step_.mesh, world, 1), update_origin());
     start.stream = stream_of_gathers();
     graph_.insert(first, OpKind::AllGatherIntoDone, {start.results[0]}, {{"gathered.losses", type}},
                   {}, update_origin());

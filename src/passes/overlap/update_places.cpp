@@ -107,7 +107,8 @@ class PlacementWalk {
   // How much longer compute takes beside this collective, in thousandths.
   int32_t slow_down(const ir::Node& start) const {
     const cost::Collective kind = cost::transfer_of(graph_, start)->kind;
-    return cost_.contention(kind, cost::bucket_bytes(graph_, start), step_.mesh.world()).compute;
+    const base::Bytes bytes = cost::bucket_bytes(graph_, start);
+    return cost_.contention(kind, bytes, cost::group_of(step_, start)).compute;
   }
 
   // When compute comes to each position that waits for nothing and updates nothing.

@@ -11,6 +11,7 @@
 #include <deque>
 
 #include "src/cost/transfer.h"
+#include "src/ir/group.h"
 #include "src/passes/movement.h"
 #include "src/passes/published/published_rules.h"
 #include "src/schedule/gather_moves.h"
@@ -72,15 +73,18 @@ class Prefetcher {
     return peak + pending_ > budget_ || pending_ > published::kPendingBytes;
   }
 
-  base::Nanos time(int64_t bytes) const {
-    return cost_.collective(cost::Collective::AllGather, {bytes}, step_.mesh.world()).time;
-  }
 
   void add(const ir::Node& start) {
     const int64_t bytes = cost::transfer_of(graph_, start)->bytes().v;
     const int64_t fused = current_.bytes + bytes;
+    const auto time = [&](int64_t of) {
+      return cost_.collective(cost::Collective::AllGather, {of}, cost::group_of(step_, start)).time;
+    };
+    const auto same_group = [&](NodeId other) {
+      return ir::group_of(graph_.node(other)) == ir::group_of(start);
+    };
     const bool joins = published::fuse(time(current_.bytes), time(bytes), time(fused), fused);
-    if (!current_.starts.empty() && !joins) close();
+    if (!current_.starts.empty() && !(joins && same_group(current_.starts[0]))) close();
     current_.starts.push_back(start.id);
     current_.bytes += bytes;
     pending_ += bytes;

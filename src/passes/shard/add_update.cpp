@@ -4,7 +4,9 @@
 #include <unordered_map>
 
 #include "src/base/step_scalars.h"
+#include "src/ir/group.h"
 #include "src/passes/pass.h"
+#include "src/passes/shard/shard_elements.h"
 #include "src/schedule/state_values.h"
 
 namespace dc::passes {
@@ -118,14 +120,25 @@ class UpdateBuilder {
             .insert(before, ir::OpKind::Scale, {gradient, slots_},
                     {{"gradient_of." + parameter.fqn, type}}, {{"param", column}}, origin)
             .results[0];
-    const bool whole = type.sharding[0].spread != ir::Spread::FlatShard;
     graph_.insert(before, ir::OpKind::SquareSum, {row_, scaled}, {},
-                  {{"param", column},
-                   {"shard", parameter.shard},
-                   {"elements", parameter.numel()},
-                   {"whole", int64_t{whole}}},
-                  origin);
+                  square_sum_args(parameter, column, !ir::is_flat_shard(type)), origin);
     return scaled;
+  }
+
+  // Where ranks hold replicas of a shard, each counts a part of it, so that every element is counted
+  // once.
+  std::vector<ir::Arg> square_sum_args(const ir::Parameter& parameter, int64_t column,
+                                       bool whole) const {
+    std::vector<ir::Arg> args = {{"param", column},
+                                 {"shard", parameter.shard},
+                                 {"elements", parameter.numel()},
+                                 {"whole", int64_t{whole}}};
+    const ir::AxisMask holders = step_.mesh.shard_axes();
+    if (step_.mesh.is_world(holders)) return args;
+    const int replicas = step_.mesh.size(ir::kAllAxes & ~holders);
+    args.push_back({"axes", ir::axes_in(step_.mesh, holders)});
+    args.push_back({"part", shard_elements(parameter.shard, replicas)});
+    return args;
   }
 
   // The last node that reads or writes the accumulator; this pass has added none.
@@ -153,7 +166,8 @@ class UpdateBuilder {
     append(ir::OpKind::Copy, {loss_cell, entry_value("loss_sum")}, {});
     if (step_.mesh.world() > 1) {
       const int64_t columns = trainable_ + base::kTableExtra;
-      gather_into(table_, row_, columns * step_.mesh.world(), columns, "table");
+      gather_into(table_, row_,
+                  ir::collective_args(step_.mesh, columns * step_.mesh.world(), columns), "table");
     }
     append(ir::OpKind::Finalize, {scalars_, table_, slots_},
            {{"clip", int64_t{step_.optimizer.clip}}});
@@ -163,13 +177,13 @@ class UpdateBuilder {
     graph_.insert({}, kind, std::move(operands), {}, std::move(args), origin_);
   }
 
-  void gather_into(ir::ValueId whole, ir::ValueId shard, int64_t elements, int64_t per_rank,
+  void gather_into(ir::ValueId whole, ir::ValueId shard, std::vector<ir::Arg> args,
                    const std::string& name) {
     const ir::TensorType type = graph_.value(whole).type;
     const ir::ValueId started =
         graph_
             .insert({}, ir::OpKind::AllGatherIntoStart, {whole, shard}, {{"gather." + name, type}},
-                    {{"elements", elements}, {"shard", per_rank}}, origin_)
+                    std::move(args), origin_)
             .results[0];
     graph_.insert({}, ir::OpKind::AllGatherIntoDone, {started}, {{"gathered." + name, type}}, {},
                   origin_);
@@ -234,8 +248,11 @@ class UpdateBuilder {
                                       .results[0];
       append(ir::OpKind::Copy, {target, rounded}, {});
     }
-    if (range.valid())
-      gather_into(resident, range, parameter.numel(), parameter.shard, parameter.fqn);
+    if (!range.valid()) return;
+    const ir::AxisMask holders = step_.mesh.shard_axes();
+    gather_into(resident, range,
+                ir::collective_args(step_.mesh, parameter.numel(), parameter.shard, holders),
+                parameter.fqn);
   }
 
   void clear_accumulator(int index) {

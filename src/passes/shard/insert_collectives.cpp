@@ -5,8 +5,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "src/ir/group.h"
 #include "src/passes/pass.h"
 #include "src/passes/shard/gather_parameters.h"
+#include "src/passes/shard/shard_elements.h"
 #include "src/schedule/state_values.h"
 
 namespace dc::passes {
@@ -14,10 +16,16 @@ namespace {
 
 using base::Result;
 
-ir::Sharding spread(ir::Spread kind) {
-  ir::Sharding sharding{};
-  sharding[0].spread = kind;
-  return sharding;
+// One shard of a parameter, or of what goes with it, as every rank holds it.
+ir::TensorType shard_type(const ir::Step& step, const ir::Parameter& parameter, ir::DType dtype) {
+  return ir::contiguous(dtype, {parameter.shard},
+                        ir::spread_along(step.mesh.shard_axes(), ir::Spread::FlatShard));
+}
+
+// Of a start among the ranks that hold the shards of a parameter.
+std::vector<ir::Arg> shard_args(const ir::Step& step, const ir::Parameter& parameter) {
+  return ir::collective_args(step.mesh, parameter.numel(), parameter.shard,
+                             step.mesh.shard_axes());
 }
 
 // Position of every node in program order; nodes inserted later are not in it.
@@ -55,8 +63,7 @@ class Gatherer {
     for (const ir::Use& use : real) by_phase[graph_.node(use.node).origin.phase].push_back(use);
     for (auto& [phase, uses] : by_phase) gather_for(uses);
     erase_old_views(cast);
-    graph_.value(whole).type =
-        ir::contiguous(parameter_->dtype, {parameter_->shard}, spread(ir::Spread::FlatShard));
+    graph_.value(whole).type = shard_type(step_, *parameter_, parameter_->dtype);
   }
 
  private:
@@ -108,8 +115,7 @@ class Gatherer {
       source = graph_
                    .insert(first, ir::OpKind::Cast, {shard_},
                            {{"narrow." + parameter_->fqn,
-                             ir::contiguous(gathered_type_.dtype, {parameter_->shard},
-                                            spread(ir::Spread::FlatShard))}},
+                             shard_type(step_, *parameter_, gathered_type_.dtype)}},
                            {}, origin)
                    .results[0];
     }
@@ -118,8 +124,7 @@ class Gatherer {
     const ir::ValueId started =
         graph_
             .insert(first, ir::OpKind::AllGatherStart, {source},
-                    {{"gather." + parameter_->fqn, type}},
-                    {{"elements", parameter_->numel()}, {"shard", parameter_->shard}}, origin)
+                    {{"gather." + parameter_->fqn, type}}, shard_args(step_, *parameter_), origin)
             .results[0];
     const ir::ValueId done = graph_
                                  .insert(first, ir::OpKind::AllGatherDone, {started},
@@ -203,7 +208,7 @@ void gather_parameters(ir::Step& step, ir::Graph& graph) {
     const int entry = step.state.find(std::get<std::string>(node.find_arg("entry")->value));
     const ir::StateEntry& state = step.state[static_cast<size_t>(entry)];
     if (state.role != ir::StateRole::Shard || state.range_of >= 0 || state.parameter < 0) continue;
-    if (graph.value(node.results[0]).type.sharding[0].spread == ir::Spread::FlatShard) continue;
+    if (ir::is_flat_shard(graph.value(node.results[0]).type)) continue;
     gatherer.rewrite(entry, node.results[0]);
   }
 }
@@ -214,7 +219,11 @@ namespace {
 class Reducer {
  public:
   Reducer(ir::Step& step, ir::Graph& graph, bool last)
-      : step_(step), graph_(graph), last_(last), values_(step, graph) {}
+      : step_(step),
+        graph_(graph),
+        last_(last),
+        replicas_(step.mesh.wide() & ~step.mesh.shard_axes()),
+        values_(step, graph) {}
 
   // Returns the f32 value that scale and update read; invalid in programs before the last.
   ir::ValueId reduce(int parameter_index, ir::ValueId gradient) {
@@ -233,10 +242,8 @@ class Reducer {
       accumulate(sum, gradient);
       return last_ ? reduce_once(sum, own) : ir::ValueId{};
     }
-    accumulate(sum, collective(ir::OpKind::ReduceScatterStart, ir::OpKind::ReduceScatterDone,
-                               to_wire(gradient, own)));
-    if (!last_) return {};
-    return parameter_->state == ir::StatePlacement::Sharded ? sum : gather_sums(sum);
+    accumulate(sum, scatter(to_wire(gradient, own)));
+    return last_ ? finish(sum) : ir::ValueId{};
   }
 
  private:
@@ -266,10 +273,15 @@ class Reducer {
 
   ir::ValueId reduce_once(ir::ValueId whole, ir::DType own) {
     const ir::ValueId wire = to_wire(whole, own);
-    if (parameter_->state == ir::StatePlacement::Sharded) {
-      return collective(ir::OpKind::ReduceScatterStart, ir::OpKind::ReduceScatterDone, wire);
-    }
-    return collective(ir::OpKind::AllReduceStart, ir::OpKind::AllReduceDone, wire);
+    const bool at_once = parameter_->state == ir::StatePlacement::Replicated && replicas_ == 0;
+    return at_once ? all_reduce(wire, ir::kAllAxes) : finish(scatter(wire));
+  }
+
+  // From the sum over the ranks that hold the shards to the sum over all ranks: the replicas of a
+  // shard meet only now.
+  ir::ValueId finish(ir::ValueId shard) {
+    const ir::ValueId sum = replicas_ == 0 ? shard : all_reduce(shard, replicas_);
+    return parameter_->state == ir::StatePlacement::Sharded ? sum : gather_sums(sum);
   }
 
   // Rounds once to the dtype that travels: the gradient's own unless the user chose another.
@@ -293,38 +305,53 @@ class Reducer {
     graph_.insert(before_, ir::OpKind::Accumulate, {sum, value}, {}, {}, origin_);
   }
 
-  ir::ValueId collective(ir::OpKind start, ir::OpKind done, ir::ValueId wire) {
-    const bool scatter = start == ir::OpKind::ReduceScatterStart;
-    const ir::TensorType type =
-        scatter ? ir::contiguous(ir::DType::F32, {parameter_->shard}, spread(ir::Spread::FlatShard))
-                : ir::contiguous(ir::DType::F32, parameter_->shape);
-    const ir::ValueId started =
-        graph_
-            .insert(before_, start, {wire}, {{"reduce." + parameter_->fqn, type}},
-                    {{"elements", parameter_->numel()}, {"shard", parameter_->shard}}, origin_)
-            .results[0];
-    return graph_
-        .insert(before_, done, {started}, {{"reduced." + parameter_->fqn, type}}, {}, origin_)
-        .results[0];
+  ir::ValueId scatter(ir::ValueId wire) {
+    ir::TensorType type = shard_type(step_, *parameter_, ir::DType::F32);
+    for (size_t axis = 0; axis < ir::kMaxAxes; ++axis) {
+      if ((replicas_ >> axis & 1) != 0) type.sharding[axis].spread = ir::Spread::Partial;
+    }
+    return collective(ir::OpKind::ReduceScatterStart, ir::OpKind::ReduceScatterDone, wire,
+                      {"reduce", type}, shard_args(step_, *parameter_));
+  }
+
+  ir::ValueId all_reduce(ir::ValueId wire, ir::AxisMask group) {
+    const ir::TensorType& summand = graph_.value(wire).type;
+    ir::TensorType type = ir::contiguous(ir::DType::F32, summand.shape, summand.sharding);
+    for (size_t axis = 0; axis < ir::kMaxAxes; ++axis) {
+      if ((group >> axis & 1) != 0) type.sharding[axis] = {};
+    }
+    const int64_t elements = type.numel();
+    const int64_t shard = group == ir::kAllAxes
+                              ? parameter_->shard
+                              : shard_elements(elements, step_.mesh.size(group));
+    return collective(ir::OpKind::AllReduceStart, ir::OpKind::AllReduceDone, wire,
+                      {"reduce", type}, ir::collective_args(step_.mesh, elements, shard, group));
   }
 
   ir::ValueId gather_sums(ir::ValueId sum) {
-    const ir::TensorType type = ir::contiguous(ir::DType::F32, parameter_->shape);
+    return collective(ir::OpKind::AllGatherStart, ir::OpKind::AllGatherDone, sum,
+                      {"gather", ir::contiguous(ir::DType::F32, parameter_->shape)},
+                      shard_args(step_, *parameter_));
+  }
+
+  // Both halves, side by side; `result` has the start's name before the parameter's.
+  ir::ValueId collective(ir::OpKind start, ir::OpKind done, ir::ValueId wire,
+                         const ir::NewValue& result, std::vector<ir::Arg> args) {
     const ir::ValueId started =
         graph_
-            .insert(before_, ir::OpKind::AllGatherStart, {sum},
-                    {{"gather." + parameter_->fqn, type}},
-                    {{"elements", parameter_->numel()}, {"shard", parameter_->shard}}, origin_)
+            .insert(before_, start, {wire}, {{result.name + "." + parameter_->fqn, result.type}},
+                    std::move(args), origin_)
             .results[0];
     return graph_
-        .insert(before_, ir::OpKind::AllGatherDone, {started},
-                {{"reduced." + parameter_->fqn, type}}, {}, origin_)
+        .insert(before_, done, {started}, {{"reduced." + parameter_->fqn, result.type}}, {},
+                origin_)
         .results[0];
   }
 
   ir::Step& step_;
   ir::Graph& graph_;
   bool last_;
+  ir::AxisMask replicas_;  // along which every shard has replicas
   schedule::StateValues values_;
   const ir::Parameter* parameter_ = nullptr;
   ir::Origin origin_;
@@ -353,12 +380,12 @@ void reduce_gradients(ir::Step& step, ir::Graph& graph, bool last) {
 bool has_work(const ir::Step& step) {
   for (const ir::StateEntry& entry : step.state) {
     const bool gathered = entry.role == ir::StateRole::Shard && entry.range_of < 0;
-    if (gathered && entry.type.sharding[0].spread != ir::Spread::FlatShard) return true;
+    if (gathered && !ir::is_flat_shard(entry.type)) return true;
   }
   for (const ir::Program& program : step.programs) {
     for (const ir::Output& output : program.graph.outputs) {
       if (output.kind != ir::OutputKind::Gradient) continue;
-      if (program.graph.value(output.value).type.sharding[0].spread == ir::Spread::Partial)
+      if (ir::axes_with(program.graph.value(output.value).type, ir::Spread::Partial) != 0)
         return true;
     }
   }
@@ -377,7 +404,7 @@ Result<Change> insert_collectives(ir::Step& step, const PassContext&) {
   for (ir::StateEntry& entry : step.state) {
     if (entry.role != ir::StateRole::Shard || entry.parameter < 0 || entry.range_of >= 0) continue;
     const ir::Parameter& parameter = step.parameters[static_cast<size_t>(entry.parameter)];
-    entry.type = ir::contiguous(parameter.dtype, {parameter.shard}, spread(ir::Spread::FlatShard));
+    entry.type = shard_type(step, parameter, parameter.dtype);
     entry.storage_elements = parameter.shard;
   }
   return Change::Yes;

@@ -1,6 +1,7 @@
 // normalize-graph: what later passes may rely on. Identities are gone, random ops are
 // counter-based, gradients own contiguous storage of their own, nothing is dead, and values say how
 // they are spread over the mesh.
+#include <algorithm>
 #include <set>
 #include <unordered_set>
 
@@ -170,24 +171,25 @@ void place_accumulations(ir::Graph& graph) {
 
 // Inputs differ per rank, so does everything computed from them; a rank's gradient is one summand.
 void mark_spread(ir::Step& step, ir::Graph& graph) {
-  const size_t axis = 0;
+  const size_t axes = std::max<size_t>(step.mesh.axes.size(), 1);
+  const ir::AxisMask all = (1U << axes) - 1;
   for (ir::NodeId id : graph.order()) {
     const ir::Node& node = graph.node(id);
     bool varies =
         node.kind == ir::OpKind::Input && node.find_arg("name") &&
         std::get<std::string>(node.find_arg("name")->value) != schedule::loss_scale_name(step);
     for (ir::ValueId operand : node.operands) {
-      varies |= graph.value(operand).type.sharding[axis].spread == ir::Spread::Varying;
+      varies |= ir::axes_with(graph.value(operand).type, ir::Spread::Varying) != 0;
     }
     varies |= node.kind == ir::OpKind::Dropout;
     if (!varies) continue;
     for (ir::ValueId result : node.results) {
-      if (result.valid()) graph.value(result).type.sharding[axis].spread = ir::Spread::Varying;
+      if (result.valid()) graph.value(result).type.sharding = ir::spread_along(all, ir::Spread::Varying);
     }
   }
   for (const ir::Output& output : graph.outputs) {
     if (output.kind == ir::OutputKind::Gradient) {
-      graph.value(output.value).type.sharding[axis].spread = ir::Spread::Partial;
+      graph.value(output.value).type.sharding = ir::spread_along(all, ir::Spread::Partial);
     }
   }
 }

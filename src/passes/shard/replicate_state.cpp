@@ -64,7 +64,7 @@ Nanos backward_compute(const ir::Step& step, const cost::CostModel& cost) {
 
 // By parameter.
 std::vector<bool> choose(const ir::Step& step, const cost::CostModel& cost) {
-  const int world = step.mesh.world();
+  const cost::Group world = step.mesh.world();
   const std::vector<Gradient> gradients = gradients_of(step);
   Nanos idle = backward_compute(step, cost);
   for (const Gradient& gradient : gradients)

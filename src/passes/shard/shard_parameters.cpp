@@ -7,6 +7,7 @@
 // part.
 #include "src/base/text.h"
 #include "src/passes/pass.h"
+#include "src/passes/shard/shard_elements.h"
 #include "src/schedule/state_values.h"
 
 namespace dc::passes {
@@ -16,36 +17,25 @@ using base::ErrorKind;
 using base::Result;
 using base::Status;
 
-constexpr int64_t kShardAlignment =
-    32;  // elements; equal in all ZeRO stages, so that all give the same bits
-
-int64_t shard_elements(int64_t numel, int world) {
-  return base::round_up((numel + world - 1) / world, kShardAlignment);
-}
-
-void place(ir::Parameter& parameter, int stage, const Options& options, int world) {
+void place(ir::Parameter& parameter, int stage, const Options& options,
+           const ir::Mesh& mesh) {
   using P = ir::ParameterPlacement;
   using G = ir::GradientPlacement;
   using S = ir::StatePlacement;
-  const int zero = world == 1 ? 0 : stage;
+  const int zero = mesh.world() == 1 ? 0 : stage;
   const bool once = options.reduction_order == ReductionOrder::ByStage
                         ? stage < 2
                         : options.reduction_order == ReductionOrder::PerStep;
   parameter.placement = zero == 3 ? P::GatheredPerUse : P::Resident;
   parameter.gradient = once ? G::WholeUntilLast : G::ShardedEachMicroBatch;
   parameter.state = zero == 0 ? S::Replicated : S::Sharded;
-  parameter.shard = shard_elements(parameter.numel(), world);
-}
-
-ir::Sharding spread(ir::Spread kind) {
-  ir::Sharding sharding{};
-  sharding[0].spread = kind;
-  return sharding;
+  parameter.shard = shard_elements(parameter.numel(), mesh.size(mesh.shard_axes()));
 }
 
 class StateBuilder {
  public:
-  StateBuilder(ir::Step& step, int world) : step_(step), world_(world) {}
+  explicit StateBuilder(ir::Step& step)
+      : step_(step), split_(step.mesh.shard_axes()), shards_(step.mesh.size(split_)) {}
 
   // The imported step has one entry per parameter; it becomes the resident value or the shard.
   void convert_parameter(int entry_index) {
@@ -53,7 +43,7 @@ class StateBuilder {
     const int index = entry.parameter;
     const ir::Parameter& parameter = step_.parameters[static_cast<size_t>(index)];
     if (parameter.placement == ir::ParameterPlacement::Resident) {
-      entry.storage_elements = parameter.shard * world_;
+      entry.storage_elements = parameter.shard * shards_;
     } else {
       entry.role = ir::StateRole::Shard;  // keeps its whole type until insert-collectives has
                                           // rewritten the readers
@@ -72,8 +62,9 @@ class StateBuilder {
   }
 
  private:
-  static ir::TensorType shard_type(const ir::Parameter& parameter, ir::DType dtype) {
-    return ir::contiguous(dtype, {parameter.shard}, spread(ir::Spread::FlatShard));
+  ir::TensorType shard_type(const ir::Parameter& parameter, ir::DType dtype) const {
+    return ir::contiguous(dtype, {parameter.shard},
+                          ir::spread_along(split_, ir::Spread::FlatShard));
   }
 
   void add_moments(int index, const ir::TensorType& type) {
@@ -93,10 +84,14 @@ class StateBuilder {
   }
 
   void add_accumulator(int index, const ir::Parameter& parameter) {
-    const bool whole = parameter.gradient == ir::GradientPlacement::WholeUntilLast || world_ == 1;
-    const ir::Spread kind = world_ == 1 ? ir::Spread::Replicated : ir::Spread::Partial;
-    ir::TensorType type = whole ? ir::contiguous(ir::DType::F32, parameter.shape, spread(kind))
+    const bool alone = step_.mesh.world() == 1;
+    const bool whole = parameter.gradient == ir::GradientPlacement::WholeUntilLast || alone;
+    ir::TensorType type = whole ? ir::contiguous(ir::DType::F32, parameter.shape)
                                 : shard_type(parameter, ir::DType::F32);
+    // What a rank holds is one summand along the axes that are not reduced until the last.
+    for (size_t axis = 0; axis < step_.mesh.axes.size() && !alone; ++axis) {
+      if (whole || (split_ >> axis & 1) == 0) type.sharding[axis].spread = ir::Spread::Partial;
+    }
     add("gradient", ir::StateRole::Accumulator, index, type);
   }
 
@@ -112,7 +107,8 @@ class StateBuilder {
   }
 
   ir::Step& step_;
-  int world_;
+  ir::AxisMask split_;  // along which shards are spread
+  int shards_;
 };
 
 void assign_groups(ir::Step& step) {
@@ -136,7 +132,6 @@ void split_programs(ir::Step& step) {
 }  // namespace
 
 Result<Change> shard_parameters(ir::Step& step, const PassContext& context) {
-  const int world = step.mesh.world();
   for (const ir::Parameter& parameter : step.parameters) {
     if (parameter.shard > 0) return Change::No;  // placed already
   }
@@ -147,8 +142,8 @@ Result<Change> shard_parameters(ir::Step& step, const PassContext& context) {
   }
   assign_groups(step);
   for (ir::Parameter& parameter : step.parameters)
-    place(parameter, static_cast<int>(stage), context.options, world);
-  StateBuilder builder(step, world);
+    place(parameter, static_cast<int>(stage), context.options, step.mesh);
+  StateBuilder builder(step);
   const int imported = static_cast<int>(step.state.size());
   for (int i = 0; i < imported; ++i) {
     const ir::StateEntry& entry = step.state[static_cast<size_t>(i)];

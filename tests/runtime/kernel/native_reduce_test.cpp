@@ -40,6 +40,43 @@ double square_sum_of(int rank, int64_t shard, int64_t elements, bool whole,
   return cells[1];
 }
 
+// Hosts of two ranks hold the same two shards: each rank counts its part of its shard, whether it
+// holds the shard or the whole value, and all parts together are the value once.
+TEST(SquareSum, ReplicasOfAShardCountItOnce) {
+  const int hosts = 3, ranks = 2;
+  const int64_t elements = 150, shard = 96, part = 32;  // the last shard is 54 long
+  const std::vector<float> g = noise(elements, 7);
+  std::vector<float> padded = g;
+  padded.resize(shard * ranks, std::numeric_limits<float>::quiet_NaN());
+  const auto sum = [&](int rank, bool whole) {
+    KernelBench bench(rank);
+    bench.plan().mesh = {{"host", hosts}, {"dp", ranks}};
+    const int64_t begin = whole ? 0 : rank % ranks * shard;
+    const std::vector<float> held(padded.begin() + begin,
+                                  whole ? padded.begin() + elements : padded.begin() + begin + shard);
+    const int32_t row = bench.filled<double>(DType::F64, {3}, std::vector<double>(3, -1));
+    const int32_t gradient = bench.filled(DType::F32, {static_cast<int64_t>(held.size())}, held);
+    plan::Arg axes;
+    axes.name = "axes";
+    axes.kind = plan::ArgKind::Ints;
+    axes.ints = {1};
+    const auto status = run_native(
+        bench, instruction("dc.square_sum",
+                           {tensor_arg(row), tensor_arg(gradient), int_arg("param", 0),
+                            int_arg("shard", shard), int_arg("elements", elements),
+                            int_arg("whole", whole), axes, int_arg("part", part)}));
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    return bench.values<double>(row)[0];
+  };
+  double total = 0, expected = 0;
+  for (float x : g) expected += static_cast<double>(x) * x;
+  for (int rank = 0; rank < hosts * ranks; ++rank) {
+    EXPECT_EQ(sum(rank, false), sum(rank, true)) << "rank " << rank;
+    total += sum(rank, false);
+  }
+  EXPECT_NEAR(total, expected, 1e-12 * expected);
+}
+
 TEST(SquareSum, AWholeGradientAndItsShardsGiveTheSameBits) {
   const int world = 3;
   const int64_t elements = 205, shard = 96;  // ranges of 96, 96 and 13

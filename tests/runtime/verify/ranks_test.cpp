@@ -1,9 +1,11 @@
 // Level 3 on every rank: places that move with the rank, races that only some ranks have.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <random>
 
 #include "runtime/plan/file.h"
+#include "runtime/plan/mesh.h"
 #include "runtime/report/report.h"
 #include "runtime/verify/places.h"
 #include "runtime/verify/verify.h"
@@ -40,6 +42,44 @@ TEST(SharedRanks, AreThoseThatBruteForceFinds) {
     some += shared > 0 && shared < world;
   }
   EXPECT_GT(some, 2000);
+}
+
+// Along all axes of a mesh, or along some, the same or different ones for the two places.
+TEST(SharedRanks, OfAMeshAreFoundWhereverBruteForceFindsOne) {
+  std::mt19937 random(2);
+  const auto draw = [&](int below) {
+    return static_cast<int64_t>(random() % static_cast<unsigned>(below));
+  };
+  Plan plan;
+  plan.mesh = {{"host", 3}, {"dp", 4}};
+  int shared = 0, apart = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const auto place = [&] {
+      Place made{Space::Device, draw(90), draw(12), draw(2) * draw(10)};
+      if (made.stride != 0) made.axes = std::array{kAllAxes, 1U, 2U}[static_cast<size_t>(draw(3))];
+      return made;
+    };
+    const Place a = place(), b = place();
+    const auto shares = [&](int32_t rank) {
+      const auto begin = [&](const Place& p) {
+        return p.begin + index_in_group(plan, p.axes, rank) * p.stride;
+      };
+      return a.bytes > 0 && b.bytes > 0 && begin(a) < begin(b) + b.bytes &&
+             begin(b) < begin(a) + a.bytes;
+    };
+    bool any = false, all = true;
+    for (int32_t rank = 0; rank < 12; ++rank) {
+      any |= shares(rank);
+      all &= shares(rank);
+    }
+    const Ranks ranks = shared_ranks(plan, a, b);
+    ASSERT_EQ(any, !ranks.empty()) << i;
+    if (any) EXPECT_TRUE(shares(static_cast<int32_t>(ranks.first))) << i;
+    if (ranks.first == 0 && ranks.last == 11) EXPECT_TRUE(all) << i;
+    (any ? shared : apart) += 1;
+  }
+  EXPECT_GT(shared, 2000);
+  EXPECT_GT(apart, 2000);
 }
 
 TEST(SharedRanks, NeedTheSameSpace) {

@@ -131,6 +131,37 @@ TEST_F(Profiled, CollectivesOfOtherGroupsTakeWhatSendsAsMuch) {
   EXPECT_EQ(cost.collective(Collective::AllReduce, {4096}, 4).source, Source::Analytic);
 }
 
+// Inside and across hosts other links carry a collective; what was not measured there takes what all
+// ranks take to send as much.
+TEST_F(Profiled, LevelsHaveFiguresOfTheirOwn) {
+  profile_.measurements.collectives = {{"all_gather", 4, 4096, taking(4000)},
+                                       {"all_gather", 2, 4096, taking(100), Level::Inside},
+                                       {"all_reduce", 4, 4096, taking(9000)}};
+  profile_.measurements.beside_compute = {
+      {"all_gather", 4, 4096, taking(8000), 1500},
+      {"all_gather", 2, 4096, taking(100), 1200, Level::Inside}};
+  const ProfiledCost cost(profile_, table_);
+  const Group inside{2, Level::Inside}, across{2, Level::Across};
+  EXPECT_EQ(cost.collective(Collective::AllGather, {4096}, 4).time.v, 4000);
+  EXPECT_EQ(cost.collective(Collective::AllGather, {4096}, inside).time.v, 100);
+  EXPECT_EQ(cost.collective(Collective::AllGather, {4096}, inside).source, Source::Measured);
+  EXPECT_EQ(cost.latency(Collective::AllGather, inside).v, 100);
+  EXPECT_EQ(cost.contention(Collective::AllGather, {4096}, inside).compute, 1200);
+  EXPECT_EQ(cost.contention(Collective::AllGather, {4096}, 4).compute, 1500);
+  // One of two parts is sent, three of four by all: 6144 bytes of two as 4096 of all.
+  EXPECT_EQ(cost.collective(Collective::AllReduce, {6144}, across).time.v, 9000);
+  EXPECT_EQ(cost.collective(Collective::AllReduce, {6144}, across).source, Source::Extrapolated);
+}
+
+TEST(GroupOn, IsOfALevel) {
+  const ir::Mesh hosts{{{"host", 3}, {"dp", 2}}}, flat{{{"dp", 6}}};
+  EXPECT_EQ(group_on(hosts, ir::kAllAxes), (Group{6, Level::World}));
+  EXPECT_EQ(group_on(hosts, 0b11), (Group{6, Level::World}));
+  EXPECT_EQ(group_on(hosts, 0b10), (Group{2, Level::Inside}));
+  EXPECT_EQ(group_on(hosts, 0b01), (Group{3, Level::Across}));
+  EXPECT_EQ(group_on(flat, 0b01), (Group{6, Level::World}));
+}
+
 TEST_F(Profiled, ContentionIsWhatWasMeasuredBesideCompute) {
   profile_.measurements.collectives = {{"all_gather", 2, 4096, taking(200)},
                                        {"all_gather", 2, 16384, taking(1000)}};

@@ -107,4 +107,53 @@ inline constexpr const char* kOffloaded = R"(step @tiny stage=scheduled mesh=<dp
 }
 )";
 
+// ZeRO-3 inside each of two hosts, replicated across them.
+inline constexpr const char* kHosts = R"(step @tiny stage=scheduled mesh=<host=2, dp=2> {
+  input "x" : f32[4,8]
+  parameter "w" : f32[8,8] placement=gathered_per_use gradient=sharded_each_micro_batch state=sharded shard=32
+  state "w" : f32[32] flat_shard<dp> role=shard parameter="w"
+  state "exp_avg.w" : f32[32] flat_shard<dp> role=moment1 parameter="w"
+  state "exp_avg_sq.w" : f32[32] flat_shard<dp> role=moment2 parameter="w"
+  state "rng" : i64[4] role=rng
+  state "slots" : f64[16] role=slots
+  state "scalars" : f64[9] role=scalars
+  state "loss_sum" : f64[1] role=loss_sum
+  state "table" : f64[4,3] role=table
+  state "table_row" : f64[3] role=table range_of="table"
+  streams "compute" "comm" "hosts"
+  program @step {
+    %x = input(name="x") : f32[4,8] varying<host> varying<dp>
+    %w = state(entry="w") : f32[32] flat_shard<dp>
+    %slots = state(entry="slots") : f64[16]
+    %scalars = state(entry="scalars") : f64[9]
+    %table = state(entry="table") : f64[4,3]
+    %table_row = state(entry="table_row") : f64[3]
+    %loss_sum = state(entry="loss_sum") : f64[1]
+    %exp_avg.w = state(entry="exp_avg.w") : f32[32] flat_shard<dp>
+    %exp_avg_sq.w = state(entry="exp_avg_sq.w") : f32[32] flat_shard<dp>
+    %gather.w = all_gather.start %w (elements=64, shard=32, group=[1]) : f32[8,8] in "net" stream=comm
+    %whole.w = all_gather.done %gather.w : f32[8,8] in "net"
+    %h = aten.mm.default(self=%x, mat2=%whole.w) : f32[4,8] varying<host> varying<dp> in "net"
+    release %whole.w in "net"
+    %loss = aten.mean.default(self=%h) : f32[] varying<host> varying<dp>
+    add_loss %loss_sum, %loss
+    %xt = aten.t.default(self=%x) : f32[8,4] strides=(1,8) varying<host> varying<dp> backward
+    %g = aten.mm.default(self=%xt, mat2=%h) : f32[8,8] partial<host> partial<dp> backward in "net"
+    %reduce.w = reduce_scatter.start %g (elements=64, shard=32, group=[1]) : f32[32] partial<host> flat_shard<dp> backward in "net" stream=comm
+    %reduced.w = reduce_scatter.done %reduce.w : f32[32] partial<host> flat_shard<dp> backward in "net"
+    %reduce.w_1 = all_reduce.start %reduced.w (elements=32, shard=32, group=[0]) : f32[32] flat_shard<dp> backward in "net" stream=hosts
+    %reduced.w_1 = all_reduce.done %reduce.w_1 : f32[32] flat_shard<dp> backward in "net"
+    %gradient_of.w = scale %reduced.w_1, %slots (param=0) : f32[32] flat_shard<dp> update in "net"
+    square_sum %table_row, %gradient_of.w (param=0, shard=32, elements=64, whole=0, axes=[1], part=32) update in "net"
+    %loss_cell = aten.slice.Tensor(self=%table_row, dim=0, start=1, end=2) : f64[1] offset=1 update
+    copy %loss_cell, %loss_sum update
+    %gather.table = all_gather_into.start %table, %table_row (elements=12, shard=3) : f64[4,3] update stream=comm
+    %gathered.table = all_gather_into.done %gather.table : f64[4,3] update
+    finalize %scalars, %table, %slots (clip=0) update
+    adamw %w, %exp_avg.w, %exp_avg_sq.w, %gradient_of.w, %scalars, %slots (param=0, group=0, clip=0) update
+    output loss %loss
+  }
+}
+)";
+
 }  // namespace dc::ir

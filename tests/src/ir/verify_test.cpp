@@ -28,6 +28,7 @@ TEST(Verify, AcceptsTheSamples) {
   EXPECT_EQ(verify(parsed(kImported), Stage::Imported).to_string(), "");
   EXPECT_EQ(verify(parsed(kScheduled), Stage::Scheduled).to_string(), "");
   EXPECT_EQ(verify(parsed(kOffloaded), Stage::Scheduled).to_string(), "");
+  EXPECT_EQ(verify(parsed(kHosts), Stage::Scheduled).to_string(), "");
   const std::string normalized = replaced(kImported, "stage=imported", "stage=normalized");
   EXPECT_EQ(verify(parsed(normalized), Stage::Normalized).to_string(), "");
 }
@@ -170,6 +171,30 @@ constexpr Damage kDamages[] = {
     {"read_of_target_in_flight", kScheduled, "    %t1 = all_gather_into.done",
      "    finalize %scalars, %table, %slots (clip=0) update\n    %t1 = all_gather_into.done",
      "DC2311"},
+    {"gather_of_other_group", kHosts, "all_gather.start %w (elements=64, shard=32, group=[1])",
+     "all_gather.start %w (elements=64, shard=32, group=[0])", "DC2204"},
+    {"gather_of_all_ranks", kHosts, "all_gather.start %w (elements=64, shard=32, group=[1])",
+     "all_gather.start %w (elements=64, shard=32)", "DC2204"},
+    {"group_of_no_axis", kHosts, "all_gather.start %w (elements=64, shard=32, group=[1])",
+     "all_gather.start %w (elements=64, shard=32, group=[2])", "DC2205"},
+    {"group_of_the_world", kHosts, "all_gather.start %w (elements=64, shard=32, group=[1])",
+     "all_gather.start %w (elements=64, shard=32, group=[0,1])", "DC2205"},
+    {"group_out_of_order", kHosts, "all_gather.start %w (elements=64, shard=32, group=[1])",
+     "all_gather.start %w (elements=64, shard=32, group=[1,0])", "DC2205"},
+    {"scattered_to_other_ranks", kHosts,
+     "reduce_scatter.start %g (elements=64, shard=32, group=[1]) : f32[32] partial<host> "
+     "flat_shard<dp>",
+     "reduce_scatter.start %g (elements=64, shard=32, group=[0]) : f32[32] partial<dp> "
+     "flat_shard<dp>",
+     "DC2204"},
+    {"summed_twice_inside", kHosts, "all_reduce.start %reduced.w (elements=32, shard=32, group=[0])",
+     "all_reduce.start %reduced.w (elements=32, shard=32, group=[1])", "DC2204"},
+    {"never_summed_across", kHosts,
+     "reduce_scatter.start %g (elements=64, shard=32, group=[1]) : f32[32] partial<host> flat_shard",
+     "reduce_scatter.start %g (elements=64, shard=32, group=[1]) : f32[32] flat_shard", "DC2204"},
+    {"replicas_counted_twice", kHosts, ", axes=[1], part=32", "", "DC2203"},
+    {"replicas_of_other_axes", kHosts, "axes=[1], part=32", "axes=[0], part=32", "DC2205"},
+    {"parts_too_small", kHosts, "axes=[1], part=32", "axes=[1], part=8", "DC2203"},
     {"copy_of_another_type", kOffloaded, "%o0 = offload.start %h : f32[4,8]",
      "%o0 = offload.start %h : f32[8,4]", "DC2203"},
     {"copy_with_gaps", kOffloaded, "%o0 = offload.start %h : f32[4,8]",
