@@ -7,6 +7,7 @@
 
 #include "runtime/plan/names.h"
 #include "runtime/plan/saved_state.h"
+#include "runtime/report/host_traffic.h"
 #include "runtime/report/memory_report.h"
 #include "runtime/report/report.h"
 #include "runtime/report/report_line.h"
@@ -56,6 +57,13 @@ std::string copied(const Prediction& p) {
                                      base::format_duration(p.copy_ns) + ", by each rank");
 }
 
+std::string across_hosts(const Plan& plan) {
+  const int64_t bytes = sent_across_hosts(plan);
+  if (bytes == 0) return "";
+  return line("", "and " + format_bytes(bytes) + " (" + std::to_string(bytes) +
+                      " bytes) to other hosts, by all ranks of a host");
+}
+
 std::string prediction(const Plan& plan) {
   const Prediction& p = plan.prediction;
   std::string wire;
@@ -65,7 +73,7 @@ std::string prediction(const Plan& plan) {
             format_bytes(p.wire_bytes[i]) + " (" + std::to_string(p.wire_bytes[i]) + " bytes)";
   }
   return timing_report(p) + line("sent per step", wire.empty() ? "nothing" : wire + ", by rank 0") +
-         copied(p);
+         across_hosts(plan) + copied(p);
 }
 
 // Bytes of each kind: what a rank keeps from step to step, and what is alive at the peak.

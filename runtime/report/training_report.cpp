@@ -32,14 +32,24 @@ bool reduces_each_micro_batch(const Plan& plan) {
 // The stage of ZeRO (Rajbhandari et al., 2020) that holds the same things on each rank.
 std::string stage(const Plan& plan, const ParameterFacts& facts) {
   if (plan.world() == 1) return "";
+  if (plan.mesh.size() > 1) return facts.sharded_state > 0 ? " (hierarchical, HSDP)" : " (as DDP)";
   if (facts.gathered == facts.count && facts.sharded_state > 0) return " (as ZeRO-3)";
   if (facts.gathered > 0) return "";
   if (facts.sharded_state == 0) return " (as DDP)";
   return reduces_each_micro_batch(plan) ? " (as ZeRO-2)" : " (as ZeRO-1)";
 }
 
+// Which ranks share a split value: all, or those along the last axis of the mesh, each other axis
+// holding replicas.
+std::string holders(const Plan& plan) {
+  if (plan.mesh.size() < 2) return "over " + count_of(plan.world(), "rank");
+  const int32_t shards = plan.mesh.back().second;
+  return "over the " + count_of(shards, "rank") + " of each of " +
+         count_of(plan.world() / shards, plan.mesh.front().first);
+}
+
 std::string placement(const Plan& plan, const ParameterFacts& facts) {
-  const std::string ranks = "over " + count_of(plan.world(), "rank");
+  const std::string ranks = holders(plan);
   std::string text;
   if (plan.world() == 1) {
     text = "everything on the one rank";

@@ -8,8 +8,8 @@
 
 namespace dc::runtime::plan {
 
-// On rank r the bytes [begin + i * stride, begin + i * stride + bytes) of an arena, i being r's place
-// in its group along `axes` (runtime/plan/mesh.h); stride >= 0, and all axes where it is 0.
+// On rank r the bytes [begin + i * stride, begin + i * stride + bytes) of an arena, i being r's
+// place in its group along `axes` (runtime/plan/mesh.h); stride >= 0, and all axes where it is 0.
 struct Place {
   Space space = Space::Device;
   int64_t begin = 0, bytes = 0, stride = 0;

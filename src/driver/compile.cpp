@@ -33,10 +33,23 @@ bool may_be_cached(const Plan& plan) {
   });
 }
 
+// What a profile of several hosts knows where no option says it.
+CompileOptions completed(const CompileRequest& request) {
+  CompileOptions options = request.options;
+  if (!request.profile || options.passes.ranks_per_host) return options;
+  const base::MachineIdentity& machine = request.profile->measurements.machine;
+  if (machine.ranks_per_host > 0 && machine.ranks_per_host < machine.ranks)
+    options.passes.ranks_per_host = machine.ranks_per_host;
+  return options;
+}
+
 class Compilation {
  public:
   Compilation(const CompileRequest& request, Stopwatch& watch)
-      : request_(request), watch_(watch), cache_(request.cache_directory) {}
+      : request_(request),
+        options_(completed(request)),
+        watch_(watch),
+        cache_(request.cache_directory) {}
 
   Result<CompileResult> run() {
     DC_ASSIGN_OR_RETURN(Model model, read_model(request_.model, request_.config, request_.dims));
@@ -59,15 +72,15 @@ class Compilation {
   std::string profile_digest() const { return request_.profile ? request_.profile->digest : ""; }
 
   cache::KeyParts key_parts(const std::string& config) const {
-    return {profile_digest(), request_.options.canonical() + "\n" + config,
-            std::string(base::build_id()), std::string(runtime::plan::kMagic)};
+    return {profile_digest(), options_.canonical() + "\n" + config, std::string(base::build_id()),
+            std::string(runtime::plan::kMagic)};
   }
 
   // Whether the cache has a sound plan under `key` that is of this model and these options.
   bool look_up(const Model& model, const std::string& key) {
     result_.cache = cache_.enabled() ? CacheUse::Miss : CacheUse::Off;
     const cache::Request request{
-        model.step.model_digest,       profile_digest(), request_.options.canonical(),
+        model.step.model_digest,       profile_digest(), options_.canonical(),
         std::string(base::build_id()), model.notes,      plan::emit_optimizer(model.step.optimizer),
         model.step.step_digest};
     std::string warning;
@@ -82,8 +95,8 @@ class Compilation {
 
   Result<Plan> compile_model(Model model) {
     const std::optional<profile::Profile>& profile = request_.profile;
-    for (std::string& note : profile ? profile_notes(*profile, model.step, request_.options)
-                                     : estimate_notes(model.step)) {
+    for (std::string& note :
+         profile ? profile_notes(*profile, model.step, options_) : estimate_notes(model.step)) {
       model.notes.push_back(std::move(note));
     }
     OutOfTime out_of_time;
@@ -92,9 +105,9 @@ class Compilation {
       const auto start = std::chrono::steady_clock::now();
       out_of_time = [=] { return std::chrono::steady_clock::now() - start > limit; };
     }
-    const cost::Costs costs(profile, request_.options.threads);
+    const cost::Costs costs(profile, options_.threads);
     DC_ASSIGN_OR_RETURN(Plan plan, compile_step(
-                                       std::move(model.step), request_.options, costs.model(),
+                                       std::move(model.step), options_, costs.model(),
                                        [&](const char* part) { watch_.lap(part); }, out_of_time));
     plan.notes.insert(plan.notes.begin(), model.notes.begin(), model.notes.end());
     plan.profile_digest = profile_digest();
@@ -120,6 +133,7 @@ class Compilation {
   }
 
   const CompileRequest& request_;
+  const CompileOptions options_;
   Stopwatch& watch_;
   cache::PlanCache cache_;
   CompileResult result_;

@@ -47,6 +47,14 @@ bool read(std::string_view text, int& to) {
 }
 std::string print(int value) { return std::to_string(value); }
 
+bool read(std::string_view text, std::optional<int>& to) {
+  int number = 0;
+  if (!read(text, number)) return false;
+  to = number;
+  return true;
+}
+std::string print(const std::optional<int>& value) { return value ? print(*value) : ""; }
+
 bool read(std::string_view text, std::string& to) {
   to = text;
   return true;
@@ -179,6 +187,8 @@ Status check(const CompileOptions& options) {
   if (options.passes.reduction_order == passes::ReductionOrder::Any &&
       (options.chain != "auto" || !options.own_passes.empty()))
     return bad("--reduction-order auto needs --chain auto: a chain by name does not choose");
+  if (options.passes.ranks_per_host.value_or(1) < 1)
+    return bad("--ranks-per-host must be at least 1");
   if (options.search_effort < 1) return bad("--search-effort must be at least 1");
   if (options.reduce_dtype && *options.reduce_dtype != ir::DType::F32 &&
       *options.reduce_dtype != ir::DType::BF16) {

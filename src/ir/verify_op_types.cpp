@@ -256,6 +256,7 @@ class OpChecker {
   }
 
   Status all_gather() const {
+    DC_RETURN_IF_ERROR(group_attribute());
     if (!is_flat_shard(in(0))) return bad("DC2204", "only a flat shard can be gathered");
     if (along(in(0), Spread::FlatShard) != (group() & scope_.step.mesh.wide()))
       return bad("DC2204", "the ranks that hold the shards are not those of the group");
@@ -434,7 +435,8 @@ class OpChecker {
     const AxisMask holders = mesh.shard_axes();
     const Arg* axes = node_.find_arg("axes");
     if (axes == nullptr) {
-      const bool split = !is_flat_shard(in(1)) || mesh.is_world(axes_with(in(1), Spread::FlatShard));
+      const bool split =
+          !is_flat_shard(in(1)) || mesh.is_world(axes_with(in(1), Spread::FlatShard));
       return split ? Status() : wrong("replicas of a shard need `axes` and `part`");
     }
     const auto* list = std::get_if<std::vector<int64_t>>(&axes->value);

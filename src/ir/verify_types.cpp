@@ -56,8 +56,8 @@ int64_t storage_of(const Scope& scope, ValueId root) {
   const int entry = scope.entry[root.index()];
   if (entry >= 0) return reserved_elements(scope.step.state[static_cast<size_t>(entry)]);
   if (producer.kind == OpKind::AllGatherStart && producer.operands.size() == 1) {
-    return std::max(own, scope.operand(producer, 0).type.numel() *
-                             scope.step.mesh.size(group_of(producer)));
+    return std::max(
+        own, scope.operand(producer, 0).type.numel() * scope.step.mesh.size(group_of(producer)));
   }
   return own;
 }

@@ -31,6 +31,8 @@ struct Options {
   // set.
   std::optional<ir::Space> offload_space;
   Recompute recompute = Recompute::Auto;
+  // Ranks that share a host, for hierarchical chains. Empty: not known.
+  std::optional<int> ranks_per_host;
   // Called after each pass, whose result becomes its own: a test plants failures with it. Empty:
   // none.
   std::function<base::Status(const Pass&, ir::Step&)> after_pass = {};

@@ -1,5 +1,6 @@
 // schedule: the baseline that other schedules must beat. Program order stays; a collective's two
-// halves stand side by side (just in time), on the communication stream.
+// halves stand side by side (just in time), on the communication stream. What goes across hosts has
+// a stream of its own: it uses another link than what stays inside one.
 #include "src/cost/transfer.h"
 #include "src/passes/pass.h"
 
@@ -8,11 +9,16 @@ namespace dc::passes {
 base::Result<Change> schedule(ir::Step& step, const PassContext&) {
   constexpr int kCompute = 0;
   constexpr int kCommunication = 1;
+  constexpr int kHosts = 2;
   step.streams = {"compute", "comm"};
   for (ir::Program& program : step.programs) {
     for (ir::NodeId id : program.graph.order()) {
       ir::Node& node = program.graph.node(id);
       node.stream = cost::transfer_of(program.graph, node) ? kCommunication : kCompute;
+      if (node.stream == kCompute || cost::group_of(step, node).level != cost::Level::Across)
+        continue;
+      node.stream = kHosts;
+      step.streams.resize(kHosts + 1, "hosts");
     }
   }
   return Change::Yes;

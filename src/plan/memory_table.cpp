@@ -143,8 +143,8 @@ int32_t MemoryTable::add_tensor(const std::string& name, const ir::TensorType& t
       Key{slice, type.dtype, type.shape, type.strides, offset, stride.bytes, stride.axes}, -1);
   if (!is_new) return found->second;
   found->second = static_cast<int32_t>(plan_.tensors.size());
-  plan_.tensors.push_back({name, type.dtype, type.shape, type.strides, slice, offset, stride.bytes,
-                           stride.axes});
+  plan_.tensors.push_back(
+      {name, type.dtype, type.shape, type.strides, slice, offset, stride.bytes, stride.axes});
   return found->second;
 }
 

@@ -24,8 +24,8 @@ rp::Spread plan_spread(ir::Spread spread) {
   return rp::Spread::Replicated;
 }
 
-// The rank's range of another entry is a flat shard of it along the axes of its ranges, whatever its
-// type says. Each rank draws its own random numbers and sums the losses of its own data.
+// The rank's range of another entry is a flat shard of it along the axes of its ranges, whatever
+// its type says. Each rank draws its own random numbers and sums the losses of its own data.
 ir::Spread spread_on(const ir::StateEntry& entry, size_t axis) {
   if (entry.range_of >= 0) {
     const bool is_split = (ir::range_axes(entry) >> axis & 1) != 0;

@@ -48,8 +48,7 @@ std::vector<int64_t> wire_bytes(const ir::Step& step, int rank) {
     for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
       auto transfer = cost::transfer_of(graph, graph.node(id));
       if (transfer)
-        bytes[index_of(transfer->kind)] +=
-            program.repeat * sent(*transfer, step.mesh, rank);
+        bytes[index_of(transfer->kind)] += program.repeat * sent(*transfer, step.mesh, rank);
     }
   }
   return bytes;
@@ -83,8 +82,7 @@ SerialTime serial_time(const ir::Step& step, const cost::CostModel& cost) {
       if (!analysis::runs(node) || ir::is_wait(node.kind)) continue;
       if (cost::transfer_of(graph, node)) {
         if (cost::joins(node)) continue;
-        count(cost::bucket_time(step, graph, node, cost), program.repeat,
-              total.communication);
+        count(cost::bucket_time(step, graph, node, cost), program.repeat, total.communication);
       } else if (auto copy = cost::space_copy_of(step, graph, node)) {
         count(cost.copy(copy->bytes, copy->from, copy->to), program.repeat, total.copies);
       } else {

@@ -25,17 +25,19 @@ class ReductionDeferral {
         limit_(limit),
         most_(most),
         axis_(step, graph, cost),
-        travelling_(axis_.live.order.size()) {}
+        travelling_(axis_.live.order.size()),
+        moved_to_(axis_.live.order.size(), -1) {}
 
   // Returns how many reductions moved.
   int run() {
-    Nanos link_free;
+    std::vector<Nanos> stream_free(step_.streams.size());
     for (int32_t i = 0; i < count(); ++i) {
       const ir::Node& node = axis_.node(i);
       if (!cost::transfer_of(graph_, node) || cost::joins(node)) continue;
-      link_free =
-          std::max(link_free, axis_.time_before(i)) + sim::node_time(step_, graph_, node, cost_);
-      if (is_reduction(node.kind)) plan_move(cost::bucket_of(graph_, node.id), link_free);
+      const int32_t begin = std::max(i, moved_to_[static_cast<size_t>(i)]);
+      Nanos& free = stream_free[static_cast<size_t>(node.stream)];
+      free = std::max(free, axis_.time_before(begin)) + sim::node_time(step_, graph_, node, cost_);
+      if (is_reduction(node.kind)) plan_move(cost::bucket_of(graph_, node.id), free, begin);
     }
     for (const Move& move : moves_) apply(move);
     return static_cast<int>(moves_.size());
@@ -50,9 +52,10 @@ class ReductionDeferral {
 
   int32_t count() const { return static_cast<int32_t>(axis_.live.order.size()); }
 
-  void plan_move(const Nodes& bucket, Nanos end) {
+  // `begin`: where the bucket will start.
+  void plan_move(const Nodes& bucket, Nanos end, int32_t begin) {
     const Nodes tail = reduction_tail(axis_, bucket);
-    const int32_t position = axis_.position(tail.back()) + 1;
+    const int32_t position = std::max(begin, axis_.position(tail.back()) + 1);
     const auto in_time = std::lower_bound(axis_.at.begin(), axis_.at.end(), end);
     const int32_t wanted = std::min(count(), static_cast<int32_t>(in_time - axis_.at.begin()));
     const int32_t limit = latest_tail(axis_, bucket, tail, wanted);
@@ -66,6 +69,10 @@ class ReductionDeferral {
     for (int32_t i = position; i < target; ++i) {
       axis_.bytes[static_cast<size_t>(i)] += bytes;
       travelling_[static_cast<size_t>(i)] += own;
+    }
+    for (NodeId id : tail) {
+      if (is_reduction(graph_.node(id).kind))
+        moved_to_[static_cast<size_t>(axis_.position(id))] = target;
     }
     moves_.push_back({tail, target < count() ? axis_.node(target).id : NodeId{}});
   }
@@ -115,6 +122,7 @@ class ReductionDeferral {
   int64_t most_;
   TimeAxis axis_;
   std::vector<int64_t> travelling_;  // beside each position, by the moves so far
+  std::vector<int32_t> moved_to_;    // by position: where a reduction moves with another's tail
   std::vector<Move> moves_;
 };
 

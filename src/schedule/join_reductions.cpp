@@ -15,11 +15,7 @@ class Bucketer {
  public:
   Bucketer(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost,
            std::optional<int64_t> limit, const BucketPolicy& belongs, ir::AxisMask group)
-      : graph_(graph),
-        limit_(limit),
-        belongs_(belongs),
-        group_(group),
-        axis_(step, graph, cost) {}
+      : graph_(graph), limit_(limit), belongs_(belongs), group_(group), axis_(step, graph, cost) {}
 
   // Returns how many reductions joined another.
   int run() {

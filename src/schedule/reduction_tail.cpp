@@ -7,6 +7,7 @@
 #include <span>
 
 #include "src/cost/transfer.h"
+#include "src/ir/group.h"
 
 namespace dc::schedule {
 namespace {
@@ -87,22 +88,50 @@ bool is_reduction(OpKind start) {
 }
 
 bool splits_no_tail(const ir::Node& node) {
+  // Replicas of a shard are summed right behind the sums that made it.
+  const bool may_go_on = node.kind == OpKind::AllReduceStart && ir::group_of(node) != ir::kAllAxes;
   return node.kind != OpKind::Accumulate && node.kind != OpKind::Scale &&
          node.kind != OpKind::SquareSum && node.kind != OpKind::ReduceScatterDone &&
-         node.kind != OpKind::AllReduceDone && !cost::joins(node);
+         node.kind != OpKind::AllReduceDone && !may_go_on && !cost::joins(node);
 }
+
+namespace {
+
+// The bucket of reductions that starts here, if one of them takes up what the tail made; else
+// empty.
+std::vector<NodeId> goes_on(const TimeAxis& axis, const Touched& touched, const ir::Node& node) {
+  if (!is_reduction(node.kind) || cost::joins(node)) return {};
+  std::vector<NodeId> bucket = cost::bucket_of(axis.graph, node.id);
+  const bool takes_up = std::any_of(bucket.begin(), bucket.end(), [&](NodeId start) {
+    return touched.meets(axis.graph.node(start));
+  });
+  return takes_up ? bucket : std::vector<NodeId>();
+}
+
+}  // namespace
 
 std::vector<NodeId> reduction_tail(const TimeAxis& axis, const std::vector<NodeId>& bucket) {
   std::vector<NodeId> dones;
-  for (NodeId start : bucket) {
+  const auto await = [&](NodeId start) {
     const ir::ValueId started = axis.graph.node(start).results[0];
     dones.push_back(axis.graph.value(started).uses[0].node);
-  }
+  };
+  for (NodeId start : bucket) await(start);
   std::vector<NodeId> tail;
   Touched touched(axis);
   const auto count = static_cast<int32_t>(axis.live.order.size());
   for (int32_t i = axis.position(dones[0]); i < count; ++i) {
     const ir::Node& node = axis.node(i);
+    const std::vector<NodeId> next = goes_on(axis, touched, node);
+    for (NodeId start : next) {
+      await(start);
+      tail.push_back(start);
+      touched.add(axis.graph.node(start));
+    }
+    if (!next.empty()) {
+      i += static_cast<int32_t>(next.size()) - 1;
+      continue;
+    }
     const bool is_done = std::find(dones.begin(), dones.end(), node.id) != dones.end();
     const bool stands_on_one = node.kind == OpKind::Accumulate || node.kind == OpKind::Scale ||
                                node.kind == OpKind::SquareSum;

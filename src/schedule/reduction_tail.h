@@ -15,7 +15,7 @@ bool is_reduction(ir::OpKind start);
 bool splits_no_tail(const ir::Node& node);
 
 // The done halves of a bucket and the nodes right after them that stand on them: accumulation,
-// scale, square sum. They stand side by side.
+// scale, square sum, and a reduction across hosts with what stands on it. They stand side by side.
 std::vector<ir::NodeId> reduction_tail(const TimeAxis& axis, const std::vector<ir::NodeId>& bucket);
 
 // Position of the first node after the tail, from `begin` on and before `end`, that reads what it

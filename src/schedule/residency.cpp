@@ -206,7 +206,8 @@ int Residency::add_carried(const ResidencyCandidate& candidate) {
   entry.role = ir::StateRole::Carried;
   entry.parameter = shard.parameter;
   entry.type = graph.value(graph.node(candidate.gathers[0][0].done).results[0]).type;
-  entry.storage_elements = parameter.shard * step_.mesh.size(ir::axes_with(shard.type, ir::Spread::FlatShard));
+  entry.storage_elements =
+      parameter.shard * step_.mesh.size(ir::axes_with(shard.type, ir::Spread::FlatShard));
   return add_entry(step_, std::move(entry));
 }
 

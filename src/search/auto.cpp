@@ -38,6 +38,7 @@ struct Score {
 };
 
 bool offloads(const passes::PassCall& call) { return call.pass->name.starts_with("offload-"); }
+bool splits_by_host(const passes::PassCall& call) { return call.pass->name == "split-by-host"; }
 bool is_layout(const passes::PassCall& call) { return call.pass->gives == ir::Stage::Allocated; }
 
 class Search {
@@ -49,10 +50,13 @@ class Search {
   Result<SearchResult> run() {
     DC_RETURN_IF_ERROR(start_from_named_chains());
     DC_RETURN_IF_ERROR(find_bound());
-    for (const char* text : kStarts) {
-      if (out_of_effort()) break;
-      DC_ASSIGN_OR_RETURN(const Chain chain, passes::parse_passes(text));
-      DC_RETURN_IF_ERROR(try_chain(chain).status());
+    for (const std::string_view prefix : {"", kByHost}) {
+      for (const char* text : kStarts) {
+        if (out_of_effort() || (!prefix.empty() && !has_hosts())) break;
+        DC_ASSIGN_OR_RETURN(const Chain chain, passes::parse_passes(std::string(prefix) + text));
+        DC_RETURN_IF_ERROR(try_chain(chain).status());
+        if (!prefix.empty()) forget_stages_but(chain);
+      }
     }
     if (best_.empty()) return first_error_;
     forget_stages_but(best_);
@@ -77,6 +81,7 @@ class Search {
       if (!best_.empty() && out_of_effort()) break;
       DC_ASSIGN_OR_RETURN(const Chain chain, find_chain(named.name));
       if (!options_.offload_space && std::any_of(chain.begin(), chain.end(), offloads)) continue;
+      if (!has_hosts() && std::any_of(chain.begin(), chain.end(), splits_by_host)) continue;
       DC_ASSIGN_OR_RETURN(const bool better, try_chain(chain));
       forget_stages_but(chain);
       if (!better) continue;
@@ -90,11 +95,22 @@ class Search {
   Status find_bound() {
     passes::Options unlimited = options_;
     unlimited.budgets[ir::Space::Device].reset();
-    DC_ASSIGN_OR_RETURN(const Chain chain, passes::parse_passes(kAllResident));
-    const Result<ir::Step> step = scheduled(chain, unlimited);
-    if (!step.ok()) return left_out(chain, step.status());
-    bound_ = sim::simulate(*step, cost_).bound;
+    for (const std::string_view prefix : {"", kByHost}) {
+      if (!prefix.empty() && !has_hosts()) continue;
+      DC_ASSIGN_OR_RETURN(const Chain chain,
+                          passes::parse_passes(std::string(prefix) + kAllResident));
+      const Result<ir::Step> step = scheduled(chain, unlimited);
+      if (!step.ok()) return left_out(chain, step.status());
+      const Nanos bound = sim::simulate(*step, cost_).bound;
+      bound_ = prefix.empty() ? bound : std::min(bound_, bound);
+    }
     return {};
+  }
+
+  // Whether there are ranks to shard inside a host and hosts to replicate across.
+  bool has_hosts() const {
+    const int world = imported_.mesh.world(), each = options_.ranks_per_host.value_or(0);
+    return each > 1 && each < world && world % each == 0;
   }
 
   bool out_of_effort() {
@@ -280,6 +296,7 @@ class Search {
     return std::max<int64_t>(1, pass.name == "keep-resident" ? bytes / 2 : bytes / 100);
   }
 
+  static constexpr const char* kByHost = "split-by-host,";
 #define DC_SHARDED \
   "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,recompute,"
 #define DC_REFRESHED                                                                       \

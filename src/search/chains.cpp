@@ -29,6 +29,11 @@ constexpr NamedChain kChains[] = {
     // A block's reduction starts when the one before it is done, which bounds what waits.
     {"fsdp", DC_BEGIN(3) ",recompute,gather-by-block,overlap-reductions=1" DC_END,
      "one collective per block, the next block's gather beside the current one, as FSDP2"},
+    {"hsdp",
+     "split-by-host," DC_BEGIN(3) ",recompute,fuse-gathers,bucket-reductions,prefetch-gathers,"
+                                  "overlap-reductions" DC_END,
+     "sharded inside a host, replicated across hosts; needs --ranks-per-host or a profile that "
+     "says it"},
     // DeepCompile (arXiv 2504.09983) with its published constants: 1 GB of gradients per bucket,
     // and, as buckets are double-buffered, one travels while the next one fills.
     {"deepcompile-p",

@@ -57,7 +57,8 @@ class Builder {
       started = sim::transfer(cost_, copy->bytes, copy->from, copy->to);
     } else {
       const cost::Collective kind = cost::transfer_of(graph, node)->kind;
-      started = sim::transfer(cost_, kind, cost::bucket_bytes(graph, node), cost::group_of(step_, node));
+      started =
+          sim::transfer(cost_, kind, cost::bucket_bytes(graph, node), cost::group_of(step_, node));
     }
     started.stream = node.stream;
     return started;

@@ -48,9 +48,7 @@ class Call {
   uint32_t axes(std::string_view name);
   int rank() const { return addresses_.rank(); }
   // The rank's place in its group along these axes.
-  int place(uint32_t axes) const {
-    return axes == plan::kAllAxes ? rank() : index_in_group(addresses_.plan(), axes, rank());
-  }
+  int place(uint32_t axes) const { return index_in_group(addresses_.plan(), axes, rank()); }
 
   // Refuses the instruction with `problem` unless the condition holds.
   void require(bool condition, std::string_view problem);

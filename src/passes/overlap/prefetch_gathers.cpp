@@ -34,6 +34,9 @@ class Prefetcher {
 
   // Returns how many gathers moved.
   int run() {
+    for (NodeId id : axis_.live.order) {
+      if (schedule::is_gather(graph_.node(id).kind)) stream_ = graph_.node(id).stream;
+    }
     find_latest_starts();
     start_in_time();
     for (const Gather& gather : gathers_) {
@@ -55,6 +58,11 @@ class Prefetcher {
 
   int32_t count() const { return static_cast<int32_t>(axis_.live.order.size()); }
 
+  // Starts a collective on the stream of parameters' gathers.
+  bool travels_with_gathers(const ir::Node& node) const {
+    return node.stream == stream_ && cost::transfer_of(graph_, node) && !cost::joins(node);
+  }
+
   // When compute alone would first wait for one of them.
   Nanos needed(const std::vector<NodeId>& bucket) const {
     Nanos first{INT64_MAX};
@@ -70,7 +78,7 @@ class Prefetcher {
     gather_of_.assign(graph_.node_capacity(), -1);
     for (int32_t i = count(); i-- > 0;) {
       const ir::Node& node = axis_.node(i);
-      if (!cost::transfer_of(graph_, node) || cost::joins(node)) continue;
+      if (!travels_with_gathers(node)) continue;
       const Nanos time = sim::node_time(step_, graph_, node, cost_);
       if (!schedule::is_gather(node.kind)) {
         // It cannot begin earlier; if it would delay the gather after it, that one goes first.
@@ -118,8 +126,7 @@ class Prefetcher {
         const NodeId start = graph_.value(node.operands[0]).producer;
         const int32_t of = gather_of_[start.index()];
         waited = std::max(waited, gathers_[static_cast<size_t>(of)].end - axis_.time_before(i));
-      } else if (cost::transfer_of(graph_, node) && !schedule::is_gather(node.kind) &&
-                 !cost::joins(node)) {
+      } else if (travels_with_gathers(node) && !schedule::is_gather(node.kind)) {
         link_free = std::max(link_free, now) + sim::node_time(step_, graph_, node, cost_);
       }
     }
@@ -153,6 +160,7 @@ class Prefetcher {
   const cost::CostModel& cost_;
   std::optional<int64_t> limit_;
   schedule::TimeAxis axis_;
+  int stream_ = 0;
   std::vector<Gather> gathers_;     // in order of need
   std::vector<int32_t> gather_of_;  // by start node
   int moved_ = 0;

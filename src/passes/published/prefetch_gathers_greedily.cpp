@@ -73,7 +73,6 @@ class Prefetcher {
     return peak + pending_ > budget_ || pending_ > published::kPendingBytes;
   }
 
-
   void add(const ir::Node& start) {
     const int64_t bytes = cost::transfer_of(graph_, start)->bytes().v;
     const int64_t fused = current_.bytes + bytes;

@@ -125,8 +125,8 @@ class UpdateBuilder {
     return scaled;
   }
 
-  // Where ranks hold replicas of a shard, each counts a part of it, so that every element is counted
-  // once.
+  // Where ranks hold replicas of a shard, each counts a part of it, so that every element is
+  // counted once.
   std::vector<ir::Arg> square_sum_args(const ir::Parameter& parameter, int64_t column,
                                        bool whole) const {
     std::vector<ir::Arg> args = {{"param", column},
@@ -180,11 +180,10 @@ class UpdateBuilder {
   void gather_into(ir::ValueId whole, ir::ValueId shard, std::vector<ir::Arg> args,
                    const std::string& name) {
     const ir::TensorType type = graph_.value(whole).type;
-    const ir::ValueId started =
-        graph_
-            .insert({}, ir::OpKind::AllGatherIntoStart, {whole, shard}, {{"gather." + name, type}},
-                    std::move(args), origin_)
-            .results[0];
+    const ir::ValueId started = graph_
+                                    .insert({}, ir::OpKind::AllGatherIntoStart, {whole, shard},
+                                            {{"gather." + name, type}}, std::move(args), origin_)
+                                    .results[0];
     graph_.insert({}, ir::OpKind::AllGatherIntoDone, {started}, {{"gathered." + name, type}}, {},
                   origin_);
   }

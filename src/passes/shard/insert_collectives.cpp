@@ -24,8 +24,7 @@ ir::TensorType shard_type(const ir::Step& step, const ir::Parameter& parameter, 
 
 // Of a start among the ranks that hold the shards of a parameter.
 std::vector<ir::Arg> shard_args(const ir::Step& step, const ir::Parameter& parameter) {
-  return ir::collective_args(step.mesh, parameter.numel(), parameter.shard,
-                             step.mesh.shard_axes());
+  return ir::collective_args(step.mesh, parameter.numel(), parameter.shard, step.mesh.shard_axes());
 }
 
 // Position of every node in program order; nodes inserted later are not in it.
@@ -321,11 +320,10 @@ class Reducer {
       if ((group >> axis & 1) != 0) type.sharding[axis] = {};
     }
     const int64_t elements = type.numel();
-    const int64_t shard = group == ir::kAllAxes
-                              ? parameter_->shard
-                              : shard_elements(elements, step_.mesh.size(group));
-    return collective(ir::OpKind::AllReduceStart, ir::OpKind::AllReduceDone, wire,
-                      {"reduce", type}, ir::collective_args(step_.mesh, elements, shard, group));
+    const int64_t shard = group == ir::kAllAxes ? parameter_->shard
+                                                : shard_elements(elements, step_.mesh.size(group));
+    return collective(ir::OpKind::AllReduceStart, ir::OpKind::AllReduceDone, wire, {"reduce", type},
+                      ir::collective_args(step_.mesh, elements, shard, group));
   }
 
   ir::ValueId gather_sums(ir::ValueId sum) {

@@ -184,7 +184,8 @@ void mark_spread(ir::Step& step, ir::Graph& graph) {
     varies |= node.kind == ir::OpKind::Dropout;
     if (!varies) continue;
     for (ir::ValueId result : node.results) {
-      if (result.valid()) graph.value(result).type.sharding = ir::spread_along(all, ir::Spread::Varying);
+      if (result.valid())
+        graph.value(result).type.sharding = ir::spread_along(all, ir::Spread::Varying);
     }
   }
   for (const ir::Output& output : graph.outputs) {

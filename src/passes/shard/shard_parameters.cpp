@@ -17,8 +17,7 @@ using base::ErrorKind;
 using base::Result;
 using base::Status;
 
-void place(ir::Parameter& parameter, int stage, const Options& options,
-           const ir::Mesh& mesh) {
+void place(ir::Parameter& parameter, int stage, const Options& options, const ir::Mesh& mesh) {
   using P = ir::ParameterPlacement;
   using G = ir::GradientPlacement;
   using S = ir::StatePlacement;

@@ -31,6 +31,7 @@ class KernelBench {
     plan_.slices.reserve(256);
     plan_.tensors.reserve(256);
     plan_.arena_bytes = {kCapacity};
+    plan_.mesh = {{"dp", rank + 1}};
     EXPECT_NE(memory_, MAP_FAILED);
   }
 

@@ -52,8 +52,8 @@ TEST(SquareSum, ReplicasOfAShardCountItOnce) {
     KernelBench bench(rank);
     bench.plan().mesh = {{"host", hosts}, {"dp", ranks}};
     const int64_t begin = whole ? 0 : rank % ranks * shard;
-    const std::vector<float> held(padded.begin() + begin,
-                                  whole ? padded.begin() + elements : padded.begin() + begin + shard);
+    const std::vector<float> held(
+        padded.begin() + begin, whole ? padded.begin() + elements : padded.begin() + begin + shard);
     const int32_t row = bench.filled<double>(DType::F64, {3}, std::vector<double>(3, -1));
     const int32_t gradient = bench.filled(DType::F32, {static_cast<int64_t>(held.size())}, held);
     plan::Arg axes;
@@ -61,10 +61,10 @@ TEST(SquareSum, ReplicasOfAShardCountItOnce) {
     axes.kind = plan::ArgKind::Ints;
     axes.ints = {1};
     const auto status = run_native(
-        bench, instruction("dc.square_sum",
-                           {tensor_arg(row), tensor_arg(gradient), int_arg("param", 0),
-                            int_arg("shard", shard), int_arg("elements", elements),
-                            int_arg("whole", whole), axes, int_arg("part", part)}));
+        bench,
+        instruction("dc.square_sum", {tensor_arg(row), tensor_arg(gradient), int_arg("param", 0),
+                                      int_arg("shard", shard), int_arg("elements", elements),
+                                      int_arg("whole", whole), axes, int_arg("part", part)}));
     EXPECT_TRUE(status.ok()) << status.to_string();
     return bench.values<double>(row)[0];
   };

@@ -131,8 +131,8 @@ TEST_F(Profiled, CollectivesOfOtherGroupsTakeWhatSendsAsMuch) {
   EXPECT_EQ(cost.collective(Collective::AllReduce, {4096}, 4).source, Source::Analytic);
 }
 
-// Inside and across hosts other links carry a collective; what was not measured there takes what all
-// ranks take to send as much.
+// Inside and across hosts other links carry a collective; what was not measured there takes what
+// all ranks take to send as much.
 TEST_F(Profiled, LevelsHaveFiguresOfTheirOwn) {
   profile_.measurements.collectives = {{"all_gather", 4, 4096, taking(4000)},
                                        {"all_gather", 2, 4096, taking(100), Level::Inside},

@@ -18,7 +18,7 @@ const std::map<std::string_view, std::string> kOthers = {
     {"--memory", "1MiB"},      {"--reduction-order", "per-step"},
     {"--host-memory", "2MiB"}, {"--reduce-dtype", "bfloat16"},
     {"--disk-memory", "3MiB"}, {"--offload-space", "disk"},
-    {"--recompute", "full"},
+    {"--recompute", "full"},   {"--ranks-per-host", "2"},
 };
 
 TEST(CompileOptions, EveryRowReadsWhatItPrints) {

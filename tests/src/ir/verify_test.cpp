@@ -187,10 +187,12 @@ constexpr Damage kDamages[] = {
      "reduce_scatter.start %g (elements=64, shard=32, group=[0]) : f32[32] partial<dp> "
      "flat_shard<dp>",
      "DC2204"},
-    {"summed_twice_inside", kHosts, "all_reduce.start %reduced.w (elements=32, shard=32, group=[0])",
+    {"summed_twice_inside", kHosts,
+     "all_reduce.start %reduced.w (elements=32, shard=32, group=[0])",
      "all_reduce.start %reduced.w (elements=32, shard=32, group=[1])", "DC2204"},
     {"never_summed_across", kHosts,
-     "reduce_scatter.start %g (elements=64, shard=32, group=[1]) : f32[32] partial<host> flat_shard",
+     "reduce_scatter.start %g (elements=64, shard=32, group=[1]) : f32[32] partial<host> "
+     "flat_shard",
      "reduce_scatter.start %g (elements=64, shard=32, group=[1]) : f32[32] flat_shard", "DC2204"},
     {"replicas_counted_twice", kHosts, ", axes=[1], part=32", "", "DC2203"},
     {"replicas_of_other_axes", kHosts, "axes=[1], part=32", "axes=[0], part=32", "DC2205"},

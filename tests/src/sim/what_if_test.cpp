@@ -29,6 +29,20 @@ std::optional<profile::Profile> contending() {
   return profile;
 }
 
+// The same, and a fast link inside each of two hosts.
+std::optional<profile::Profile> of_two_hosts() {
+  std::optional<profile::Profile> profile = contending();
+  for (const char* kind : {"all_gather", "all_reduce", "reduce_scatter"}) {
+    for (int64_t bytes = 256; bytes <= 65536; bytes *= 16) {
+      using Level = base::CollectiveLevel;
+      std::vector<base::CollectiveMeasurement>& rows = profile->measurements.collectives;
+      rows.push_back({kind, 2, bytes, {500 + bytes / 10, 0, 0, 9}, Level::Inside});
+      rows.push_back({kind, 2, bytes, {9000 + 2 * bytes, 0, 0, 9}, Level::Across});
+    }
+  }
+  return profile;
+}
+
 rp::Plan compiled(const std::string& passes, const cost::CostModel& cost, int accumulation = 1) {
   base::Result<ir::Step> step =
       frontend::import_archive(std::string(DC_SOURCE_DIR) + "/tests/data/mlp.pt2");
@@ -50,6 +64,26 @@ Simulated simulated(const rp::Plan& plan, const cost::CostModel& cost, const Wha
   base::Result<Simulated> run = simulate(plan, cost, what_if);
   EXPECT_TRUE(run.ok()) << run.status().to_string();
   return run.ok() ? *run : Simulated{};
+}
+
+// The plan's groups say over which links each collective goes.
+TEST(WhatIf, APlanOfHostsIsTheCompilersOwnPrediction) {
+  const cost::Costs costs(of_two_hosts(), 1);
+  for (const char* middle :
+       {"", "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions"}) {
+    for (int accumulation : {1, 3}) {
+      const rp::Plan plan =
+          compiled("split-by-host=2," + chain(middle), costs.model(), accumulation);
+      ASSERT_EQ(plan.mesh.size(), 2U);
+      const rp::Prediction &then = plan.prediction, now = simulated(plan, costs.model()).prediction;
+      EXPECT_EQ(now.step_ns, then.step_ns) << middle;
+      EXPECT_EQ(now.communication_ns, then.communication_ns) << middle;
+      EXPECT_EQ(now.contention_ns, then.contention_ns) << middle;
+      EXPECT_EQ(now.bounds_ns[1], then.bounds_ns[1]) << middle;
+      const rp::Plan flat = compiled(chain(middle), costs.model(), accumulation);
+      EXPECT_LT(then.communication_ns, flat.prediction.communication_ns) << middle;
+    }
+  }
 }
 
 TEST(WhatIf, NothingChangedIsTheCompilersOwnPrediction) {
