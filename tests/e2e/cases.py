@@ -11,7 +11,7 @@ class Case:
     model: str
     dtype: str
     world: int
-    zero: int | str  # a ZeRO stage, or one of DEFAULTS
+    zero: int | str  # a ZeRO stage, "hsdp" (on hosts of two ranks), or one of DEFAULTS
     accumulation: int
     poison: bool = False
     recipe: str = "adamw"  # recipes.py
@@ -27,7 +27,7 @@ class Case:
     def label(self):
         dtype = "" if self.dtype == "float32" else f" {self.dtype}"
         poison = " poison" if self.poison else ""
-        chain = self.zero if self.zero in DEFAULTS else f"zero {self.zero}"
+        chain = f"zero {self.zero}" if self.zero in ZEROS else self.zero
         recipe = "" if self.recipe == "adamw" else f" {self.recipe}"
         return f"{self.model}{dtype}{recipe} world {self.world} {chain} accum {self.accumulation}{poison}"
 
@@ -50,6 +50,14 @@ RECIPES = [
     Case("mlp", "float32", 4, 2, 4, True, recipe="sgd-momentum-linear"),
     Case("parts", "float32", 2, 2, 1, recipe="sgd-nesterov-cosine"),
     Case("mlp", "float32", 2, 3, 4, recipe="sgd-dampened-warmup"),
+]
+# Shards inside hosts of two ranks, repeated across hosts.
+HOSTS = [
+    Case("tiny-llama", "float32", 4, "hsdp", 1),
+    Case("tiny-llama", "float32", 4, "hsdp", 4, True),
+    Case("tiny-llama", "bfloat16", 4, "hsdp", 4),
+    Case("parts", "float32", 4, "hsdp", 4, recipe="adamw-groups-cosine"),
+    Case("mlp", "float32", 4, "hsdp", 1, True, recipe="sgd-momentum-linear"),
 ]
 # A few cases of each precision, for settings in which libraries choose other kernels (machines.py).
 ON_OTHER_MACHINES = [
@@ -79,7 +87,8 @@ def full():
         for model, recipe, world, zero, accumulation in itertools.product(
             ("mlp", "parts"), RECIPE_NAMES, (1, 2, 3), ZEROS, ACCUMULATIONS)
     ]
-    return cases + trained_otherwise + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
+    on_hosts = [Case(*subject, 4, "hsdp", accumulation) for subject, accumulation in itertools.product(subjects, ACCUMULATIONS)]
+    return cases + trained_otherwise + on_hosts + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
 
 
 def sample():
@@ -101,7 +110,7 @@ def sample():
     covered = [Case(*subject, world, zero, accumulation, poison) for subject, world, zero, accumulation, poison in chosen]
     defaults = [Case(*subject, WORLDS[1 + i % 3], DEFAULTS[i % 2], ACCUMULATIONS[i // 2 % 2], poison=i % 3 == 1)
                 for i, subject in enumerate(subjects)]
-    return covered + defaults + RECIPES + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
+    return covered + defaults + RECIPES + HOSTS + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
 
 
 def by_subject(chosen):

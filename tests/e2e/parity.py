@@ -112,6 +112,8 @@ def chain_options(chain):
     """Nothing for the default chain; the profile is one of published figures, of a faster machine."""
     if chain == "default":
         return []
+    if chain == "hsdp":
+        return ["--chain", "hsdp", "--ranks-per-host", "2"]
     return ["--profile", PROFILE] if chain == "profiled default" else ["--zero", str(chain)]
 
 

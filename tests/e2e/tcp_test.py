@@ -27,9 +27,9 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def by_hand(rank, world, port):
-    """As if each rank had a host of its own."""
-    numbers = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "MASTER_PORT": port}
+def by_hand(rank, world, port, per_host=1):
+    """As if so many ranks shared a host, and the others had other hosts."""
+    numbers = {"RANK": rank, "WORLD_SIZE": world, "LOCAL_RANK": rank % per_host, "LOCAL_WORLD_SIZE": per_host, "MASTER_PORT": port}
     return {**{name: str(value) for name, value in numbers.items()}, "MASTER_ADDR": "127.0.0.1"}
 
 
@@ -39,7 +39,9 @@ def agent(rank, world, port, *options):
     return [*torchrun, *(options or ("--node-rank", str(rank), "--master-addr", "127.0.0.1", "--master-port", str(port)))]
 
 
-class TcpTest(bits_case.BitsCase, jobs.JobTest):
+class TcpCase(bits_case.BitsCase, jobs.JobTest):
+    """Trains `self.model` on hosts, and reads what came of it."""
+
     def compiled(self, subject, world, zero, *options):
         self.model = running.archive(*bits_case.SUBJECTS[subject])
         config = running.train_config(**bits_case.CLIPPED)
@@ -57,10 +59,10 @@ class TcpTest(bits_case.BitsCase, jobs.JobTest):
             self.addCleanup(job.end)
         return started
 
-    def hosts(self, world, arguments):
+    def hosts(self, world, arguments, per_host=1):
         port = free_port()
         dcrun = os.path.join(running.BIN, "dcrun")
-        return self.start_all([([dcrun, *arguments], by_hand(rank, world, port)) for rank in range(world)])
+        return self.start_all([([dcrun, *arguments], by_hand(rank, world, port, per_host)) for rank in range(world)])
 
     def trained(self, started):
         for job in started:
@@ -70,6 +72,8 @@ class TcpTest(bits_case.BitsCase, jobs.JobTest):
         self.assertEqual(run.header["communicator"], "tcp")
         return run
 
+
+class TcpTest(TcpCase):
     def test_by_hand(self):
         for subject, world, zero in (("mlp", 3, 0), ("tiny-llama", 2, 3), ("tiny-llama bfloat16", 3, 2)):
             with self.subTest(subject, world=world, zero=zero):

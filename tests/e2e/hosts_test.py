@@ -1,0 +1,152 @@
+"""Plans that shard inside hosts and repeat the shards across them: equal bits over communicators, schedules and budgets; resuming; hosts of a lab.
+
+What they train is compared with PyTorch by parity.py (`--only hsdp`). The lab needs root and network namespaces; skipped elsewhere.
+
+    build/venv/bin/python tests/e2e/hosts_test.py
+    DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/hosts_test.py     # more models and meshes
+"""
+
+import json
+import os
+import re
+import subprocess
+import unittest
+
+import bits_case
+import jobs
+import resume_test
+import running
+import tcp_test
+
+# (model, ranks, ranks of a host, accumulation, settings)
+CASES = [("tiny-llama", 4, 2, 1, "clipped"), ("tiny-llama bfloat16", 4, 2, 2, "clipped"), ("mlp", 6, 3, 2, "unclipped")]
+MORE = [("mlp", 6, 2, 1, "clipped"), ("tiny-llama-tied", 4, 2, 2, "clipped"), ("tiny-mixtral", 4, 2, 1, "clipped"),
+        ("tiny-gpt2 dropout", 4, 2, 2, "clipped"), ("tiny-llama autocast", 4, 2, 1, "unclipped")]
+PLAIN = "split-by-host=2,normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,{}layout-arenas"
+LAB = os.path.join(running.ROOT, "scripts", "netlab.sh")
+
+
+def compiled(subject, world, per_host, accumulation, settings, *options, chain="hsdp"):
+    model = running.archive(*bits_case.SUBJECTS[subject])
+    config = running.train_config(**bits_case.SETTINGS[settings])
+    plan = running.compile_plan(model, world, chain, accumulation, "--ranks-per-host", str(per_host), *options, config=config)
+    return plan, model
+
+
+def groups(plan):
+    """The axes of the groups of a plan."""
+    return {group["axis"] for group in running.inspect(plan)["groups"]}
+
+
+class HostsTest(tcp_test.TcpCase):
+    """Over every communicator; with tcp, hosts are known by LOCAL_WORLD_SIZE."""
+
+    def test_equal_bits_over_communicators(self):
+        for subject, world, per_host, accumulation, settings in CASES + (MORE if running.SLOW else []):
+            with self.subTest(subject, world=world, per_host=per_host):
+                plan, self.model = compiled(subject, world, per_host, accumulation, settings)
+                self.assertEqual(groups(plan), {"host", "dp", "host+dp"})
+                expected = running.train(plan, self.model, world, bits_case.STEPS, "--poison")
+                self.assertEqual(expected.header["communicator"], "local")
+                self.assert_same(expected, self.trained(self.hosts(world, self.arguments(plan), per_host)), "tcp")
+                mpi = running.train(plan, self.model, world, bits_case.STEPS, "--comm", "mpi", launcher="mpirun")
+                self.assertEqual(mpi.header["communicator"], "mpi")
+                self.assert_same(expected, mpi, "mpi")
+
+    def test_equal_bits_over_schedules_and_budgets(self):
+        plan, model = compiled("tiny-llama", 4, 2, 2, "clipped")
+        expected = running.train(plan, model, 4, bits_case.STEPS)
+        offloads = PLAIN.format("offload-optimizer,offload-activations,offload-parameters,")
+        for chain, options in ((PLAIN.format(""), ()), ("hsdp", ("--memory", "1750KiB")),
+                               (offloads, ("--memory", "1500KiB", "--offload-space", "host"))):
+            with self.subTest(chain, options=options):
+                other, _ = compiled("tiny-llama", 4, 2, 2, "clipped", *options, chain=chain)
+                self.assert_same(expected, running.train(other, model, 4, bits_case.STEPS, "--poison"), chain)
+        kinds = [i["kind"] for program in running.inspect(other)["programs"] for i in program["instructions"]]
+        self.assertIn("copy", kinds)
+
+    def test_one_host(self):
+        """The bits are those of ZeRO-3 there."""
+        flat = bits_case.run_once("tiny-llama", 4, 3)
+        plan, model = compiled("tiny-llama", 4, 4, 1, "clipped")
+        self.assert_same(flat, running.train(plan, model, 4, bits_case.STEPS), "one host")
+
+
+class HostsResumeTest(resume_test.ResumeCase):
+    def test_to_ranks_without_hosts_and_back(self):
+        model = "tiny-llama bfloat16"
+        hosts, _ = compiled(model, 4, 2, 1, "clipped")
+        flat = {world: resume_test.compiled(model, world, 3, 1, resume_test.ADAMW) for world in (3, 4)}
+        self.run_to(resume_test.HALF, hosts, model, 4, "hosts", "--save-every", "1")
+        start, last = self.state("hosts"), "hosts"
+        for hop, (world, plan) in enumerate(((3, flat[3]), (4, hosts), (4, flat[4]), (4, hosts))):
+            name = f"hop{hop}"
+            self.run_to(resume_test.HALF, plan, model, world, name, "--resume", self.path(last), weights=False)
+            self.assert_same_state(start, self.state(name), name)
+            last = name
+
+    def test_straight(self):
+        plan, _ = compiled("tiny-llama", 4, 2, 2, "clipped")
+        self.run_to(resume_test.STEPS, plan, "tiny-llama", 4, "straight", "--save-every", "1", "--poison")
+        self.run_to(resume_test.HALF, plan, "tiny-llama", 4, "halves")
+        self.run_to(resume_test.STEPS, plan, "tiny-llama", 4, "halves", "--resume", "latest", weights=False)
+        self.assertEqual(self.numbers("straight"), self.numbers("halves"))
+        self.assert_same_state(self.state("straight"), self.state("halves"))
+
+
+class HostsLabTest(bits_case.BitsCase, jobs.JobTest):
+    """Two hosts of two ranks each."""
+
+    NAMES = {"NETLAB": "pairs", "RANKS_PER_HOST": "2"}
+
+    @classmethod
+    def lab(cls, *arguments):
+        return subprocess.run([LAB, *arguments], env={**os.environ, **cls.NAMES}, capture_output=True, text=True, timeout=60)
+
+    @classmethod
+    def setUpClass(cls):
+        cls.lab("down")
+        raised = cls.lab("up", "2", "1gbit")
+        cls.addClassCleanup(cls.lab, "down")
+        if raised.returncode != 0:
+            raise unittest.SkipTest("no network lab here: " + raised.stderr.strip())
+
+    def train(self, plan, model, name):
+        """(the run, bytes that each host sent)"""
+        files = ["--metrics", self.path(name + ".jsonl"), "--save", self.path(name + ".safetensors")]
+        dcrun = [os.path.join(running.BIN, "dcrun"), plan, "--weights", model, "--data", "synthetic:1", "--steps", str(bits_case.STEPS)]
+        job = jobs.Job([LAB, "run", *dcrun, *files], self.NAMES)
+        self.addCleanup(job.end)
+        result = job.finish()
+        self.assertEqual(result.code, 0, result.err)
+        run = running.Run(*running.read_metrics(self.path(name + ".jsonl")), self.path(name + ".safetensors"))
+        self.assertEqual(run.header["communicator"], "tcp")
+        return run, [int(count) for count in re.findall(r"host \d sent (\d+) bytes", result.err)]
+
+    def test_bits_and_fewer_bytes_between_hosts(self):
+        plan, model = compiled("tiny-llama", 4, 2, 4, "clipped")
+        got, sent = self.train(plan, model, "hosts")
+        self.assert_same(running.train(plan, model, 4, bits_case.STEPS), got, "on two hosts")
+        flat = running.compile_plan(model, 4, 3, 4, config=running.train_config(**bits_case.CLIPPED))
+        _, flat_sent = self.train(flat, model, "flat")
+        self.assertEqual(len(sent), 2)
+        for mine, other in zip(sent, flat_sent, strict=True):
+            # ZeRO-3 gathers each parameter across hosts in every micro-batch, and reduces as often.
+            self.assertLess(mine, other / 4)
+
+    def test_a_profile_has_the_levels(self):
+        model = running.archive("mlp")
+        measured = subprocess.run([LAB, "run", os.path.join(running.BIN, "dcc"), "profile", model, "-o", self.path("prof.json")],
+                                  env={**os.environ, **self.NAMES}, capture_output=True, text=True, timeout=240)
+        self.assertEqual(measured.returncode, 0, measured.stderr)
+        with open(self.path("prof.json"), encoding="utf-8") as file:
+            profile = json.load(file)
+        self.assertEqual(profile["machine"]["ranks_per_host"], 2)
+        for table in ("collectives", "beside_compute"):
+            rows = {(row["kind"], row["ranks"], row.get("level", "world")) for row in profile[table]}
+            kinds = ("all_gather", "all_reduce", "reduce_scatter")
+            self.assertEqual(rows, {(kind, *rest) for kind in kinds for rest in ((4, "world"), (2, "inside"), (2, "across"))})
+
+
+if __name__ == "__main__":
+    unittest.main()
