@@ -341,11 +341,11 @@ class Reports(unittest.TestCase):
 
     def test_opt_and_passes(self):
         listed = [line.split() for line in dcc("passes").stdout.splitlines()]
-        self.assertEqual([words[1] for words in listed if words[0] == "--chain"], ["zero0", "zero1", "zero2", "zero3", "fsdp", "deepcompile-p", "deepcompile-s", "deepcompile-ps",
+        self.assertEqual([words[1] for words in listed if words[0] == "--chain"], ["zero0", "zero1", "zero2", "zero3", "fsdp", "hsdp", "deepcompile-p", "deepcompile-s", "deepcompile-ps",
                                                                                         "deepcompile-offload-optimizer", "deepcompile-offload-activations",
                                                                                         "deepcompile-offload-parameters"])
         passes = [words[0] for words in listed if words[0] not in ("--chain", "N:")]
-        self.assertEqual(passes, ["normalize-graph", "shard-parameters[=N]", "replicate-state", "insert-collectives", "add-update", "schedule",
+        self.assertEqual(passes, ["split-by-host[=N]", "normalize-graph", "shard-parameters[=N]", "replicate-state", "insert-collectives", "add-update", "schedule",
                                   "schedule-fast-free", "recompute", "keep-resident[=N]", "gather-by-block", "fuse-gathers[=N]", "bucket-reductions[=N]", "offload-optimizer",
                                   "offload-activations", "offload-parameters", "offload-optimizer-greedily", "offload-activations-greedily[=N]",
                                   "offload-parameters-greedily", "prefetch-gathers",

@@ -16,9 +16,14 @@ void run_pipeline(ir::Step step) {
   passes::Chain chain;
   for (const passes::Pass& pass : passes::all_passes()) {
     if (!pass.conflicts.empty()) continue;
-    const bool takes_stage = pass.name == "shard-parameters";
-    const auto stage = static_cast<int64_t>(step.state.size() % 4);
-    chain.push_back({&pass, takes_stage ? std::optional(stage) : std::nullopt});
+    std::optional<int64_t> argument;
+    if (pass.name == "shard-parameters") argument = static_cast<int64_t>(step.state.size() % 4);
+    if (pass.name == "split-by-host") {
+      const int world = step.mesh.world();
+      if (world < 4 || world % 2 != 0) continue;
+      argument = world / 2;
+    }
+    chain.push_back({&pass, argument});
   }
   passes::Options options;
   options.recompute =

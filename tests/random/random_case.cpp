@@ -29,6 +29,9 @@ class Draw {
 // A size from 1 B to 64 MiB, each power of two as likely as the next.
 int64_t size(Draw& draw) { return (int64_t{1} << draw.below(27)) + draw.below(3); }
 
+// Two hosts of two ranks: sums in another order than without, so the reference has it too.
+constexpr const char* kByHost = "split-by-host=2,";
+
 std::string movable_passes(Draw& draw, bool offloads) {
   const int density = 2 + draw.below(4);  // one pass in so many
   std::string text;
@@ -86,6 +89,7 @@ RandomCase draw_case(uint64_t seed, const std::string& model) {
   const bool recomputes = searches || one.chain.find(",recompute") != std::string::npos;
   if (recomputes && draw.one_in(4))
     one.recompute = draw.one_in(2) ? Recompute::Full : Recompute::Off;
+  if (!searches && one.world == 4 && draw.one_in(3)) one.chain = kByHost + one.chain;
   return one;
 }
 
@@ -96,7 +100,7 @@ RandomCase RandomCase::reference() const {
   plain.recompute = Recompute::Auto;
   plain.offload.reset();
   plain.effort = 48;
-  plain.chain = kReferenceChain;
+  plain.chain = (chain.starts_with(kByHost) ? kByHost : "") + std::string(kReferenceChain);
   return plain;
 }
 
