@@ -1,25 +1,17 @@
 #include "runtime/verify/effects.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 
 namespace dc::runtime::plan {
 namespace {
 
-constexpr std::array<NativeKernel, 12> kNative = {{
-    {"dc.accumulate", "ur"},
-    {"dc.adamw", "uuurrr"},
-    {"dc.add_loss", "ur"},
-    {"dc.cast", "r", 1},
-    {"dc.copy", "wr"},
-    {"dc.dropout", "rr", 2},
-    {"dc.finalize", "wrr"},
-    {"dc.permit", "urr"},
-    {"dc.scale", "ur", 1, true},
-    {"dc.sgd", "uurrr"},
-    {"dc.square_sum", "ur"},
-    {"dc.zero", "w"},
-}};
+constexpr NativeKernel kNative[] = {
+    {"dc.accumulate", "ur"}, {"dc.adamw", "uuurrr"},  {"dc.add_loss", "ur"},
+    {"dc.cast", "r", 1},     {"dc.copy", "wr"},       {"dc.dropout", "rr", 2},
+    {"dc.finalize", "wrr"},  {"dc.permit", "urr"},    {"dc.scale", "ur", 1, true},
+    {"dc.sgd", "uurrr"},     {"dc.square_sum", "ur"}, {"dc.zero", "w"},
+};
 
 // Overloads that write an operand although their names do not say so, without "aten.". Those in the
 // first group do so although their schemas do not say so either.
@@ -84,9 +76,9 @@ void sort(std::vector<int32_t>& list) {
 }
 
 const NativeKernel* find_native(std::string_view op) {
-  const auto found = std::find_if(kNative.begin(), kNative.end(),
+  const auto found = std::find_if(std::begin(kNative), std::end(kNative),
                                   [&](const NativeKernel& row) { return row.op == op; });
-  return found == kNative.end() ? nullptr : &*found;
+  return found == std::end(kNative) ? nullptr : &*found;
 }
 
 Effects unknown(std::string problem) { return {{}, {}, std::move(problem)}; }

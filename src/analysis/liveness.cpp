@@ -1,7 +1,8 @@
 #include "src/analysis/liveness.h"
 
 #include <algorithm>
-#include <optional>
+
+#include "src/ir/effects.h"
 
 #include "src/ir/group.h"
 
@@ -12,50 +13,6 @@ using ir::Node;
 using ir::NodeId;
 using ir::OpKind;
 using ir::ValueId;
-
-// The operand, if any, that marks its storage as a gradient.
-std::optional<size_t> gradient_operand(OpKind kind) {
-  switch (kind) {
-    case OpKind::ReduceScatterStart:
-    case OpKind::AllReduceStart:
-    case OpKind::Scale:
-      return 0;
-    case OpKind::Accumulate:
-    case OpKind::SquareSum:
-      return 1;
-    case OpKind::AdamW:
-      return 3;
-    case OpKind::Sgd:
-      return 2;
-    case OpKind::Input:
-    case OpKind::State:
-    case OpKind::Aten:
-    case OpKind::AllGatherStart:
-    case OpKind::AllGatherDone:
-    case OpKind::AllGatherIntoStart:
-    case OpKind::AllGatherIntoDone:
-    case OpKind::AllGatherArrived:
-    case OpKind::ReduceScatterDone:
-    case OpKind::AllReduceDone:
-    case OpKind::Release:
-    case OpKind::OffloadStart:
-    case OpKind::OffloadDone:
-    case OpKind::OffloadIntoStart:
-    case OpKind::OffloadIntoDone:
-    case OpKind::ReloadStart:
-    case OpKind::ReloadDone:
-    case OpKind::Dropout:
-    case OpKind::Cast:
-    case OpKind::Copy:
-    case OpKind::Zero:
-    case OpKind::AddLoss:
-    case OpKind::Flatten:
-    case OpKind::Permit:
-    case OpKind::Finalize:
-      return std::nullopt;
-  }
-  return std::nullopt;
-}
 
 struct Builder {
   const ir::Step& step;
@@ -77,7 +34,7 @@ struct Builder {
     if (step.programs.size() > 1) return static_cast<int32_t>(result.order.size()) - 1;
     int32_t position = 0;
     for (NodeId id : result.order) {
-      if (runs(graph.node(id))) break;
+      if (ir::runs(graph.node(id))) break;
       ++position;
     }
     return std::min(position, static_cast<int32_t>(result.order.size()) - 1);
@@ -119,7 +76,7 @@ struct Builder {
       const Node& start = graph.node(graph.value(node.operands[0]).producer);
       for (ValueId operand : start.operands) use(operand, position);
     }
-    auto gradient = gradient_operand(node.kind);
+    const auto gradient = ir::gradient_operand(node.kind);
     if (gradient && *gradient < node.operands.size())
       range(node.operands[*gradient]).kind = Kind::Gradients;
     if (node.kind == OpKind::ReduceScatterStart || node.kind == OpKind::AllReduceStart)
@@ -151,47 +108,6 @@ struct Builder {
 };
 
 }  // namespace
-
-bool runs(const Node& node) {
-  switch (node.kind) {
-    case OpKind::Input:
-    case OpKind::State:
-    case OpKind::Release:
-    case OpKind::Flatten:
-      return false;
-    case OpKind::Aten:
-      return !is_view(node);
-    case OpKind::AllGatherStart:
-    case OpKind::AllGatherDone:
-    case OpKind::AllGatherIntoStart:
-    case OpKind::AllGatherIntoDone:
-    case OpKind::AllGatherArrived:
-    case OpKind::ReduceScatterStart:
-    case OpKind::ReduceScatterDone:
-    case OpKind::AllReduceStart:
-    case OpKind::AllReduceDone:
-    case OpKind::OffloadStart:
-    case OpKind::OffloadDone:
-    case OpKind::OffloadIntoStart:
-    case OpKind::OffloadIntoDone:
-    case OpKind::ReloadStart:
-    case OpKind::ReloadDone:
-    case OpKind::Dropout:
-    case OpKind::Cast:
-    case OpKind::Copy:
-    case OpKind::Zero:
-    case OpKind::Accumulate:
-    case OpKind::AddLoss:
-    case OpKind::Scale:
-    case OpKind::SquareSum:
-    case OpKind::Permit:
-    case OpKind::Finalize:
-    case OpKind::AdamW:
-    case OpKind::Sgd:
-      return true;
-  }
-  return true;
-}
 
 std::string_view name(Kind kind) {
   switch (kind) {

@@ -18,9 +18,6 @@
 
 namespace dc::analysis {
 
-// False for nodes that only name or regroup bytes: inputs, state, views, releases.
-bool runs(const ir::Node& node);
-
 // What bytes are for, as reported to the user. Buffers and constants count as parameters,
 // accumulators as gradients.
 enum class Kind : uint8_t { Parameters, Gradients, State, Activations, Gathered, Scratch };

@@ -3,16 +3,12 @@
 #include <algorithm>
 #include <string>
 
+#include "src/ir/effects.h"
+
 namespace dc::analysis {
 
 using ir::OpKind;
 using ir::ValueId;
-
-bool is_view(const ir::Node& node) {
-  if (node.kind != OpKind::Aten) return ir::info(node.kind).alias == ir::AliasRule::View;
-  const ir::AtenInfo* aten = ir::aten_info(node.overload);
-  return aten != nullptr && aten->alias == ir::AliasRule::View;
-}
 
 int state_entry_of(const ir::Step& step, const ir::Node& node) {
   const ir::Arg* arg = node.find_arg("entry");
@@ -31,7 +27,7 @@ StorageMap::StorageMap(const ir::Step& step, const ir::Graph& graph)
   for (size_t i = 0; i < root_.size(); ++i) root_[i].v = static_cast<int32_t>(i);
   for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
     const ir::Node& node = graph.node(id);
-    if (is_view(node) && !node.operands.empty()) {
+    if (ir::is_view(node) && !node.operands.empty()) {
       for (ValueId result : node.results) {
         if (result.valid()) root_[result.index()] = root_[node.operands[0].index()];
       }

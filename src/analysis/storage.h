@@ -11,9 +11,6 @@
 
 namespace dc::analysis {
 
-// True if every result of the node is a view of operand 0.
-bool is_view(const ir::Node& node);
-
 // The values and state entries that own storage, for one graph. A snapshot: editing the graph makes
 // it stale.
 class StorageMap {

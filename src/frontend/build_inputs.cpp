@@ -3,6 +3,7 @@
 
 #include "src/frontend/arguments.h"
 #include "src/frontend/draft.h"
+#include "src/ir/builder.h"
 
 namespace dc::frontend {
 namespace {
@@ -69,10 +70,11 @@ class InputBuilder {
     if (!fqns_.insert(fqn).second) return malformed(fqn + " appears twice in the signature");
     entry.name = prefix + fqn;
     entry.storage_elements = entry.type.numel();
-    const ir::Node& node =
-        draft_.graph.insert({}, ir::OpKind::State, {}, {{draft_.text(input.value), entry.type}},
-                            {{"entry", entry.name}}, {module_of(fqn), ir::Phase::Forward, false});
-    DC_RETURN_IF_ERROR(draft_.define(input.value, node.results[0], placement_of(input)));
+    const ir::ValueId value =
+        ir::Builder(draft_.graph, {}, {module_of(fqn), ir::Phase::Forward, false})
+            .make(ir::OpKind::State, {}, {draft_.text(input.value), entry.type},
+                  {{"entry", entry.name}});
+    DC_RETURN_IF_ERROR(draft_.define(input.value, value, placement_of(input)));
     draft_.step.state.push_back(std::move(entry));
     return base::ok_status();
   }
@@ -170,9 +172,9 @@ class InputBuilder {
     ir::InputSpec spec;
     spec.name = name;
     DC_ASSIGN_OR_RETURN(spec.type, storage_type(input, "input " + name));
-    const ir::Node& node =
-        draft_.graph.insert({}, ir::OpKind::Input, {}, {{name, spec.type}}, {{"name", name}}, {});
-    DC_RETURN_IF_ERROR(draft_.define(input.value, node.results[0], placement_of(input)));
+    const ir::ValueId value =
+        ir::Builder(draft_.graph).make(ir::OpKind::Input, {}, {name, spec.type}, {{"name", name}});
+    DC_RETURN_IF_ERROR(draft_.define(input.value, value, placement_of(input)));
     draft_.step.inputs.push_back(std::move(spec));
     return base::ok_status();
   }

@@ -4,6 +4,7 @@
 
 #include "src/frontend/arguments.h"
 #include "src/frontend/draft.h"
+#include "src/ir/builder.h"
 
 namespace dc::frontend {
 namespace {
@@ -98,11 +99,9 @@ class OutputBuilder {
       stride *= type.shape[*dim];
     }
     type.offset = 0;
-    const ir::Node& node =
-        draft_.graph.insert_aten({}, "aten.add.Tensor", {a, b}, {{"tied_gradient", type}},
-                                 {{"self", ir::OperandRef{0}}, {"other", ir::OperandRef{1}}},
-                                 {module_of(fqn), ir::Phase::Backward, true});
-    return node.results[0];
+    return ir::Builder(draft_.graph, {}, {module_of(fqn), ir::Phase::Backward, true})
+        .make_aten("aten.add.Tensor", {a, b}, {"tied_gradient", type},
+                   {{"self", ir::OperandRef{0}}, {"other", ir::OperandRef{1}}});
   }
 
   Status add_buffer_update(const RawOutput& raw) {

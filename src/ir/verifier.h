@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/ir/effects.h"
 #include "src/ir/step.h"
 
 namespace dc::ir {
@@ -34,7 +35,6 @@ struct Scope {
 Space space_of(const Scope& scope, ValueId value);
 // Elements reserved for the value that owns a storage; a gathered value is padded to whole shards.
 int64_t storage_of(const Scope& scope, ValueId root);
-AliasRule alias_of(const Node& node);
 int64_t reserved_elements(const StateEntry& entry);         // at least what its type reaches
 bool is_partial(const TensorType& type, const Mesh& mesh);  // on an axis of more than one rank
 std::string describe(const Graph& graph, const Node& node);

@@ -10,12 +10,6 @@ namespace dc::ir {
 using base::ErrorKind;
 using base::Status;
 
-AliasRule alias_of(const Node& node) {
-  if (node.kind != OpKind::Aten) return info(node.kind).alias;
-  const AtenInfo* aten = aten_info(node.overload);
-  return aten ? aten->alias : AliasRule::Fresh;
-}
-
 static int64_t trainable_count(const Step& step) {
   int64_t count = 0;
   for (const Parameter& parameter : step.parameters) count += parameter.trainable;

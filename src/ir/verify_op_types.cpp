@@ -8,68 +8,17 @@ namespace {
 
 using base::Status;
 
-// Operand and result counts of own ops.
-struct Arity {
-  size_t operands, results;
-};
-Arity arity(OpKind kind) {
-  switch (kind) {
-    case OpKind::Input:
-    case OpKind::State:
-      return {0, 1};
-    case OpKind::AllGatherStart:
-    case OpKind::AllGatherDone:
-    case OpKind::AllGatherIntoDone:
-    case OpKind::ReduceScatterStart:
-    case OpKind::ReduceScatterDone:
-    case OpKind::AllReduceStart:
-    case OpKind::AllReduceDone:
-    case OpKind::OffloadStart:
-    case OpKind::OffloadDone:
-    case OpKind::OffloadIntoDone:
-    case OpKind::ReloadStart:
-    case OpKind::ReloadDone:
-    case OpKind::Cast:
-    case OpKind::Flatten:
-      return {1, 1};
-    case OpKind::AllGatherIntoStart:
-    case OpKind::OffloadIntoStart:
-    case OpKind::Scale:
-      return {2, 1};
-    case OpKind::AllGatherArrived:
-    case OpKind::Release:
-    case OpKind::Zero:
-      return {1, 0};
-    case OpKind::Dropout:
-      return {2, 2};
-    case OpKind::Copy:
-    case OpKind::Accumulate:
-    case OpKind::AddLoss:
-    case OpKind::SquareSum:
-      return {2, 0};
-    case OpKind::Permit:
-    case OpKind::Finalize:
-      return {3, 0};
-    case OpKind::AdamW:
-      return {6, 0};
-    case OpKind::Sgd:
-      return {5, 0};
-    case OpKind::Aten:
-      break;
-  }
-  return {0, 0};
-}
-
 // Checks of one node. Each check returns the offence, or success.
 class OpChecker {
  public:
   OpChecker(const Scope& scope, const Node& node) : scope_(scope), node_(node) {}
 
   Status run() const {
-    const Arity wanted = arity(node_.kind);
-    if (node_.operands.size() != wanted.operands || node_.results.size() != wanted.results) {
-      return bad("DC2105", "this op takes " + std::to_string(wanted.operands) +
-                               " operands and gives " + std::to_string(wanted.results) +
+    const OpInfo& wanted = info(node_.kind);
+    if (node_.operands.size() != wanted.operand_count ||
+        node_.results.size() != wanted.result_count) {
+      return bad("DC2105", "this op takes " + std::to_string(wanted.operand_count) +
+                               " operands and gives " + std::to_string(wanted.result_count) +
                                " results");
     }
     for (ValueId result : node_.results) {
@@ -79,65 +28,14 @@ class OpChecker {
   }
 
  private:
+  // The rule that ops.def names.
   Status by_kind() const {
     switch (node_.kind) {
-      case OpKind::Input:
-        return input();
-      case OpKind::State:
-        return state();
-      case OpKind::AllGatherStart:
-        return all_gather();
-      case OpKind::AllGatherIntoStart:
-        return all_gather_into();
-      case OpKind::ReduceScatterStart:
-        return reduce_scatter();
-      case OpKind::AllReduceStart:
-        return all_reduce();
-      case OpKind::AllGatherDone:
-      case OpKind::AllGatherIntoDone:
-      case OpKind::ReduceScatterDone:
-      case OpKind::AllReduceDone:
-      case OpKind::OffloadDone:
-      case OpKind::OffloadIntoDone:
-      case OpKind::ReloadDone:
-        return done();
-      case OpKind::OffloadStart:
-      case OpKind::ReloadStart:
-        return moved_copy();
-      case OpKind::OffloadIntoStart:
-        return offload_into();
-      case OpKind::AllGatherArrived:
-        return is_state(0);
-      case OpKind::Release:
-        return release();
-      case OpKind::Dropout:
-        return dropout();
-      case OpKind::Cast:
-        return cast();
-      case OpKind::Copy:
-        return copy();
-      case OpKind::Zero:
-        return dense(0);
-      case OpKind::Accumulate:
-        return accumulate();
-      case OpKind::AddLoss:
-        return add_loss();
-      case OpKind::Scale:
-        return scale();
-      case OpKind::Flatten:
-        return flatten();
-      case OpKind::SquareSum:
-        return square_sum();
-      case OpKind::Permit:
-        return permit();
-      case OpKind::Finalize:
-        return finalize();
-      case OpKind::AdamW:
-        return update(3);
-      case OpKind::Sgd:
-        return update(2);
-      case OpKind::Aten:
-        break;
+#define DC_OP(kind, text, alias, provider, half, trait, rule, results, operands) \
+  case OpKind::kind:                                                             \
+    return rule();
+#include "src/ir/ops.def"
+#undef DC_OP
     }
     return {};
   }
@@ -187,6 +85,8 @@ class OpChecker {
     return tensor(operand, DType::F64, {base::kSlotGroups + base::kSlotsPerGroup * groups},
                   "the f64 slots");
   }
+
+  Status aten() const { return {}; }  // by its overload, elsewhere
 
   Status input() const {
     std::string name;
@@ -238,6 +138,8 @@ class OpChecker {
     if (scope_.entry[node_.operands[operand].index()] >= 0) return {};
     return wrong("operand " + std::to_string(operand) + " must be state");
   }
+
+  Status arrived() const { return is_state(0); }
 
   Status gather_attributes(size_t operand) const {
     int64_t elements = 0, shard = 0;
@@ -370,6 +272,8 @@ class OpChecker {
     return same ? Status() : wrong("both operands must have one element type and element count");
   }
 
+  Status zero() const { return dense(0); }
+
   Status accumulate() const {
     DC_RETURN_IF_ERROR(dense(0));
     DC_RETURN_IF_ERROR(dense(1));
@@ -475,8 +379,9 @@ class OpChecker {
     return producer.kind == OpKind::ReloadStart && scope_.entry[producer.operands[0].index()] >= 0;
   }
 
-  // adamw and sgd: parameter and state first, then the gradient, scalars, slots.
-  Status update(size_t gradient) const {
+  // Of an optimizer: parameter and state first, then the gradient, scalars, slots.
+  Status update() const {
+    const size_t gradient = gradient_operand(node_.kind).value();
     for (size_t i = 0; i < gradient; ++i) {
       if (!is_state_or_copy(node_.operands[i]))
         return wrong("operand " + std::to_string(i) + " must be state");

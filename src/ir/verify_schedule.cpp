@@ -70,10 +70,6 @@ class OrderChecker {
     return -1 - (range_of >= 0 ? range_of : entry);
   }
 
-  static bool writes(const Node& node, size_t operand) {
-    return (info(node.kind).mutated >> operand & 1) != 0;
-  }
-
   Status use_after_release(const Node& node) const {
     for (ValueId operand : node.operands) {
       if (!released_[scope_.root[operand.index()].index()]) continue;
@@ -170,7 +166,7 @@ class OrderChecker {
   Status hazard(const Node& node) const {
     for (size_t i = 0; i < node.operands.size(); ++i) {
       const auto flights = in_flight_.find(storage(node.operands[i]));
-      if (flights == in_flight_.end() || is_view_only(node)) continue;
+      if (flights == in_flight_.end() || is_plain_view(node)) continue;
       for (const InFlight& flight : flights->second) {
         if (!flight.written && !writes(node, i)) continue;
         const std::string user = flight.start.valid()
@@ -212,12 +208,6 @@ class OrderChecker {
     return offence(scope_, scope_.graph.node(first.change), "DC2315",
                    "%" + scope_.value(first.copy).name +
                        " is a reloaded copy of state, and its change is not written back");
-  }
-
-  // Views move no bytes.
-  static bool is_view_only(const Node& node) {
-    return alias_of(node) == AliasRule::View &&
-           (node.kind == OpKind::Aten || node.kind == OpKind::Flatten);
   }
 
   const Scope& scope_;

@@ -115,7 +115,7 @@ Status verify_spaces(const Scope& scope, const Node& node) {
 
 // Follows views back to the owner of the storage, for the results of one node.
 void trace_storage(Scope& scope, const Node& node) {
-  const bool view = alias_of(node) == AliasRule::View && !node.operands.empty();
+  const bool view = is_view(node) && !node.operands.empty();
   for (ValueId result : node.results) {
     if (!result.valid()) continue;
     const ValueId root = view ? scope.root[node.operands[0].index()] : result;
@@ -143,7 +143,7 @@ Status verify_types(Scope& scope) {
       DC_RETURN_IF_ERROR(verify_op_types(scope, node));
     }
     DC_RETURN_IF_ERROR(verify_spaces(scope, node));
-    if (alias_of(node) == AliasRule::View) DC_RETURN_IF_ERROR(verify_view(scope, node));
+    if (is_view(node)) DC_RETURN_IF_ERROR(verify_view(scope, node));
     if (alias_of(node) != AliasRule::None) continue;
     for (ValueId result : node.results) {
       if (result.valid()) return offence(scope, node, "DC2203", "this op has no tensor results");

@@ -6,6 +6,7 @@
 
 #include "src/cost/transfer.h"
 #include "src/ir/crossing.h"
+#include "src/ir/effects.h"
 #include "src/ir/group.h"
 
 namespace dc::plan {
@@ -19,45 +20,16 @@ using ir::OpKind;
 enum class Part : uint8_t { Nothing, Kernel, Start, Done, Arrival };
 
 Part part_of(const Node& node) {
-  if (!analysis::runs(node)) return Part::Nothing;
-  switch (node.kind) {
-    case OpKind::AllGatherStart:
-    case OpKind::AllGatherIntoStart:
-    case OpKind::ReduceScatterStart:
-    case OpKind::AllReduceStart:
-    case OpKind::OffloadStart:
-    case OpKind::OffloadIntoStart:
-    case OpKind::ReloadStart:
-      return Part::Start;
-    case OpKind::AllGatherDone:
-    case OpKind::AllGatherIntoDone:
-    case OpKind::ReduceScatterDone:
-    case OpKind::AllReduceDone:
-    case OpKind::OffloadDone:
-    case OpKind::OffloadIntoDone:
-    case OpKind::ReloadDone:
-      return Part::Done;
-    case OpKind::AllGatherArrived:
-      return Part::Arrival;
-    case OpKind::Input:
-    case OpKind::State:
-    case OpKind::Release:
-    case OpKind::Flatten:
-      return Part::Nothing;
-    case OpKind::Aten:
-    case OpKind::Dropout:
-    case OpKind::Cast:
-    case OpKind::Copy:
-    case OpKind::Zero:
-    case OpKind::Accumulate:
-    case OpKind::AddLoss:
-    case OpKind::Scale:
-    case OpKind::SquareSum:
-    case OpKind::Permit:
-    case OpKind::Finalize:
-    case OpKind::AdamW:
-    case OpKind::Sgd:
+  if (!ir::runs(node)) return Part::Nothing;
+  switch (ir::info(node.kind).half) {
+    case ir::Half::Whole:
       return Part::Kernel;
+    case ir::Half::Start:
+      return Part::Start;
+    case ir::Half::Done:
+      return Part::Done;
+    case ir::Half::Arrival:
+      return Part::Arrival;
   }
   return Part::Nothing;
 }
@@ -80,70 +52,6 @@ int32_t instruction_count(const ir::Graph& graph, const Node& node) {
       return 1;
   }
   return 0;
-}
-
-// Names of a native kernel's operands, for readers of the plan.
-std::span<const std::string_view> operand_names(OpKind kind) {
-  static constexpr std::string_view kX[] = {"x"}, kRandom[] = {"x", "rng"},
-                                    kCopy[] = {"dst", "src"}, kAccumulate[] = {"acc", "g"};
-  static constexpr std::string_view kAddLoss[] = {"sum", "loss"}, kScale[] = {"x", "slots"},
-                                    kSquareSum[] = {"row", "g"};
-  static constexpr std::string_view kPermit[] = {"scalars", "row", "losses"};
-  static constexpr std::string_view kFinalize[] = {"scalars", "table", "slots"},
-                                    kSgd[] = {"p", "buf", "g", "scalars", "slots"};
-  static constexpr std::string_view kAdamW[] = {"p", "m", "v", "g", "scalars", "slots"};
-  switch (kind) {
-    case OpKind::Cast:
-    case OpKind::Zero:
-      return kX;
-    case OpKind::Dropout:
-      return kRandom;
-    case OpKind::Copy:
-      return kCopy;
-    case OpKind::Accumulate:
-      return kAccumulate;
-    case OpKind::AddLoss:
-      return kAddLoss;
-    case OpKind::Scale:
-      return kScale;
-    case OpKind::SquareSum:
-      return kSquareSum;
-    case OpKind::Permit:
-      return kPermit;
-    case OpKind::Finalize:
-      return kFinalize;
-    case OpKind::AdamW:
-      return kAdamW;
-    case OpKind::Sgd:
-      return kSgd;
-    case OpKind::Input:
-    case OpKind::State:
-    case OpKind::Aten:
-    case OpKind::AllGatherStart:
-    case OpKind::AllGatherDone:
-    case OpKind::AllGatherIntoStart:
-    case OpKind::AllGatherIntoDone:
-    case OpKind::AllGatherArrived:
-    case OpKind::ReduceScatterStart:
-    case OpKind::ReduceScatterDone:
-    case OpKind::AllReduceStart:
-    case OpKind::AllReduceDone:
-    case OpKind::OffloadStart:
-    case OpKind::OffloadDone:
-    case OpKind::OffloadIntoStart:
-    case OpKind::OffloadIntoDone:
-    case OpKind::ReloadStart:
-    case OpKind::ReloadDone:
-    case OpKind::Release:
-    case OpKind::Flatten:
-      return {};
-  }
-  return {};
-}
-
-// Operands that are overwritten without being read first.
-bool overwrites(OpKind kind) {
-  return kind == OpKind::Copy || kind == OpKind::Zero || kind == OpKind::Finalize;
 }
 
 void add_unique(std::vector<int32_t>& list, int32_t tensor) {
@@ -276,11 +184,11 @@ rp::Arg ProgramEmitter::argument(const Node& node, const ir::Arg& arg) {
 
 void ProgramEmitter::emit_native(const Node& node, rp::Instruction& instruction) {
   instruction.provider = rp::Provider::Native;
-  instruction.op = "dc." + std::string(ir::info(node.kind).text);
-  auto names = operand_names(node.kind);
+  instruction.op = ir::info(node.kind).kernel;
+  const std::span<const ir::OperandInfo> operands = ir::info(node.kind).operands();
   for (size_t i = 0; i < node.operands.size(); ++i) {
     rp::Arg arg;
-    arg.name = i < names.size() ? std::string(names[i]) : "operand" + std::to_string(i);
+    arg.name = operands[i].name;
     arg.kind = rp::ArgKind::Tensor;
     arg.i = memory_.tensor(node.operands[i]);
     instruction.args.push_back(std::move(arg));
@@ -294,20 +202,17 @@ void ProgramEmitter::emit_native(const Node& node, rp::Instruction& instruction)
 
 void ProgramEmitter::emit_kernel(const Node& node) {
   rp::Instruction kernel = instruction(rp::InstructionKind::Kernel, node, 0);
-  uint32_t mutated = 0;
   if (node.kind == OpKind::Aten) {
     kernel.provider = rp::Provider::Aten;
     kernel.op = node.overload;
     for (const ir::Arg& arg : node.args) kernel.args.push_back(argument(node, arg));
   } else {
-    mutated = ir::info(node.kind).mutated;
     emit_native(node, kernel);
   }
   for (size_t i = 0; i < node.operands.size(); ++i) {
-    bool is_mutated = i < 32 && ((mutated >> i) & 1) != 0;
     int32_t tensor = memory_.tensor(node.operands[i]);
-    if (is_mutated) add_unique(kernel.writes, tensor);
-    if (!is_mutated || !overwrites(node.kind)) add_unique(kernel.reads, tensor);
+    if (ir::writes(node, i)) add_unique(kernel.writes, tensor);
+    if (ir::reads(node, i)) add_unique(kernel.reads, tensor);
   }
   for (ir::ValueId result : node.results) {
     kernel.outputs.push_back(result.valid() ? memory_.tensor(result) : -1);

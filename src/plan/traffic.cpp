@@ -4,6 +4,7 @@
 
 #include "src/analysis/liveness.h"
 #include "src/cost/transfer.h"
+#include "src/ir/effects.h"
 
 namespace dc::plan {
 namespace {
@@ -79,7 +80,7 @@ SerialTime serial_time(const ir::Step& step, const cost::CostModel& cost) {
     const ir::Graph& graph = program.graph;
     for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
       const Node& node = graph.node(id);
-      if (!analysis::runs(node) || ir::is_wait(node.kind)) continue;
+      if (!ir::runs(node) || ir::is_wait(node.kind)) continue;
       if (cost::transfer_of(graph, node)) {
         if (cost::joins(node)) continue;
         count(cost::bucket_time(step, graph, node, cost), program.repeat, total.communication);

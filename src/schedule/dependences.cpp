@@ -3,6 +3,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "src/ir/effects.h"
+
 namespace dc::schedule {
 namespace {
 
@@ -24,15 +26,14 @@ class Builder {
     for (size_t i = 0; i < node.operands.size(); ++i) {
       after(position, axis.position(axis.graph.value(node.operands[i]).producer));
       // The end of a gathered value changes it, as far as order is concerned.
-      const bool writes =
-          node.kind == ir::OpKind::Release || (ir::info(node.kind).mutated >> i & 1) != 0;
+      const bool writes = node.kind == ir::OpKind::Release || ir::writes(node, i);
       touch(axis, position, node.operands[i], writes);
     }
     if (!ir::is_done(node.kind)) return;
     // Until the collective is done, peers may read what travels.
     const ir::Node& start = axis.graph.node(axis.graph.value(node.operands[0]).producer);
     for (size_t i = 0; i < start.operands.size(); ++i)
-      touch(axis, position, start.operands[i], (ir::info(start.kind).mutated >> i & 1) != 0);
+      touch(axis, position, start.operands[i], ir::writes(start, i));
   }
 
   void touch(const TimeAxis& axis, int32_t position, ir::ValueId value, bool writes) {

@@ -90,8 +90,7 @@ bool is_reduction(OpKind start) {
 bool splits_no_tail(const ir::Node& node) {
   // Replicas of a shard are summed right behind the sums that made it.
   const bool may_go_on = node.kind == OpKind::AllReduceStart && ir::group_of(node) != ir::kAllAxes;
-  return node.kind != OpKind::Accumulate && node.kind != OpKind::Scale &&
-         node.kind != OpKind::SquareSum && node.kind != OpKind::ReduceScatterDone &&
+  return !ir::is_tail(node.kind) && node.kind != OpKind::ReduceScatterDone &&
          node.kind != OpKind::AllReduceDone && !may_go_on && !cost::joins(node);
 }
 
@@ -133,9 +132,7 @@ std::vector<NodeId> reduction_tail(const TimeAxis& axis, const std::vector<NodeI
       continue;
     }
     const bool is_done = std::find(dones.begin(), dones.end(), node.id) != dones.end();
-    const bool stands_on_one = node.kind == OpKind::Accumulate || node.kind == OpKind::Scale ||
-                               node.kind == OpKind::SquareSum;
-    if (!is_done && !(stands_on_one && touched.meets(node))) break;
+    if (!is_done && !(ir::is_tail(node.kind) && touched.meets(node))) break;
     tail.push_back(node.id);
     touched.add(node);
   }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "src/cost/transfer.h"
+#include "src/ir/builder.h"
 #include "src/schedule/state_values.h"
 #include "src/sim/simulate.h"
 
@@ -33,18 +34,13 @@ bool kept_already(const ir::Graph& graph, const Gather& gather) {
 
 // The same gather into the carried entry; returns its value once done.
 ValueId gather_into(ir::Graph& graph, const Gather& gather, ValueId carried) {
-  const ir::Node start = graph.node(gather.start);
-  const ir::TensorType type = graph.value(carried).type;
-  ir::Node& into =
-      graph.insert(start.id, OpKind::AllGatherIntoStart, {carried, start.operands[0]},
-                   {{graph.value(start.results[0]).name, type}}, start.args, start.origin);
-  into.stream = start.stream;
-  const ValueId started = into.results[0];
+  const ir::Node& start = graph.node(gather.start);
+  const ValueId started =
+      ir::Builder(graph, start.id, start.origin, start.stream)
+          .make_in_place(OpKind::AllGatherIntoStart, {carried, start.operands[0]},
+                         graph.value(start.results[0]).name, start.args);
   const ValueId done = graph.node(gather.done).results[0];
-  return graph
-      .insert(gather.done, OpKind::AllGatherIntoDone, {started}, {{graph.value(done).name, type}},
-              {}, start.origin)
-      .results[0];
+  return ir::Builder(graph, gather.done, start.origin).wait(started, graph.value(done).name);
 }
 
 // A bucket that loses its first start begins with the next one.

@@ -1,19 +1,8 @@
 #include "src/schedule/state_values.h"
 
+#include "src/ir/builder.h"
+
 namespace dc::schedule {
-
-ir::AliasRule alias_rule(const ir::Node& node) {
-  if (node.kind == ir::OpKind::Aten) return ir::aten_info(node.overload)->alias;
-  return ir::info(node.kind).alias;
-}
-
-ir::ValueId view_root(const ir::Graph& graph, ir::ValueId value) {
-  while (true) {
-    const ir::Node& node = graph.node(graph.value(value).producer);
-    if (alias_rule(node) != ir::AliasRule::View) return value;
-    value = node.operands[0];
-  }
-}
 
 ir::ValueId state_value(ir::Step& step, ir::Graph& graph, int entry) {
   return StateValues(step, graph).of(entry);
@@ -33,10 +22,9 @@ ir::ValueId StateValues::of(int entry) {
   const ir::StateEntry& state = step_.state[static_cast<size_t>(entry)];
   const auto [found, is_new] = known_.try_emplace(state.name);
   if (is_new) {
-    found->second = graph_
-                        .insert(behind_, ir::OpKind::State, {}, {{state.name, state.type}},
-                                {{"entry", state.name}}, ir::Origin{})
-                        .results[0];
+    found->second =
+        ir::Builder(graph_, behind_)
+            .make(ir::OpKind::State, {}, {state.name, state.type}, {{"entry", state.name}});
   }
   return found->second;
 }

@@ -1,4 +1,4 @@
-// State entries and the nodes that read them; alias questions that several passes ask.
+// State entries and the nodes that read them.
 #pragma once
 
 #include <string>
@@ -8,10 +8,6 @@
 #include "src/ir/step.h"
 
 namespace dc::schedule {
-
-ir::AliasRule alias_rule(const ir::Node& node);
-// Follows views to the value that owns the storage.
-ir::ValueId view_root(const ir::Graph& graph, ir::ValueId value);
 
 // The value of a state entry in a graph: its state node, added at the front if the graph does not
 // read the entry yet.

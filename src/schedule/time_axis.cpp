@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/cost/transfer.h"
+#include "src/ir/effects.h"
 #include "src/sim/simulate.h"
 #include "src/sim/workload.h"
 
@@ -38,9 +39,8 @@ TimeAxis::Phase TimeAxis::backward() const {
 }
 
 bool TimeAxis::writes(const ir::Node& node, int64_t storage) const {
-  const uint32_t mutated = ir::info(node.kind).mutated;
-  for (size_t i = 0; mutated >> i != 0 && i < node.operands.size(); ++i) {
-    if ((mutated >> i & 1) != 0 && storage_key(node.operands[i]) == storage) return true;
+  for (size_t i = 0; i < node.operands.size(); ++i) {
+    if (ir::writes(node, i) && storage_key(node.operands[i]) == storage) return true;
   }
   return false;
 }

@@ -5,6 +5,7 @@
 #include "src/analysis/liveness.h"
 #include "src/cost/transfer.h"
 #include "src/ir/crossing.h"
+#include "src/ir/effects.h"
 
 namespace dc::sim {
 namespace {
@@ -22,7 +23,7 @@ class Builder {
   Schedule run() {
     for (ir::NodeId id = graph_.first(); id.valid(); id = graph_.next(id)) {
       const ir::Node& node = graph_.node(id);
-      if (!analysis::runs(node)) continue;
+      if (!ir::runs(node)) continue;
       if (ir::is_start(node.kind)) {
         add_start(node);
       } else if (node.kind == ir::OpKind::AllGatherArrived) {

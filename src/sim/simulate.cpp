@@ -4,6 +4,7 @@
 
 #include "src/analysis/liveness.h"
 #include "src/cost/transfer.h"
+#include "src/ir/effects.h"
 #include "src/sim/play.h"
 
 namespace dc::sim {
@@ -18,7 +19,7 @@ Nanos node_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& no
   }
   if (const auto copy = cost::space_copy_of(step, graph, node))
     return cost.copy(copy->bytes, copy->from, copy->to).time;
-  const bool is_kernel = analysis::runs(node) && !ir::is_wait(node.kind);
+  const bool is_kernel = ir::runs(node) && !ir::is_wait(node.kind);
   return is_kernel ? cost.compute(graph, node).time : Nanos{};
 }
 

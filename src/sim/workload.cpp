@@ -3,6 +3,7 @@
 #include "src/analysis/live_bytes.h"
 #include "src/base/step_scalars.h"
 #include "src/cost/transfer.h"
+#include "src/ir/effects.h"
 
 namespace dc::sim {
 namespace {
@@ -82,10 +83,8 @@ class Collector {
   }
 
   void add_accesses(const ir::Node& node) {
-    const uint32_t mutated = ir::info(node.kind).mutated;
     for (size_t i = 0; i < node.operands.size(); ++i) {
-      const bool writes = i < 32 && (mutated >> i & 1) != 0;
-      Access one = access(node.operands[i], writes);
+      Access one = access(node.operands[i], ir::writes(node, i));
       if (const int64_t cell = only_cell(node, i); cell >= 0) {
         one.first = cell * base::byte_size(ir::DType::F64);
         one.last = one.first + base::byte_size(ir::DType::F64);
@@ -108,19 +107,23 @@ class Collector {
 
 }  // namespace
 
-bool travels_with_collective(OpKind kind) {
-  return kind == OpKind::Cast || kind == OpKind::Accumulate || kind == OpKind::Scale ||
-         kind == OpKind::SquareSum;
-}
+bool travels_with_collective(OpKind kind) { return kind == OpKind::Cast || ir::is_tail(kind); }
 
 int64_t only_cell(const ir::Node& node, size_t operand) {
-  const auto cell = [&](size_t of, int64_t first) {
-    return operand == of ? first + node.int_arg("param") : -1;
-  };
-  if (node.kind == OpKind::SquareSum) return cell(0, 0);
-  if (node.kind == OpKind::Permit) return operand == 0 ? cell(0, base::kScalarFinite) : cell(1, 0);
-  if (!ir::is_update(node.kind) || node.int_arg("clip") != 0) return -1;
-  return cell(node.operands.size() - 2, base::kScalarFinite);
+  const std::span<const ir::OperandInfo> operands = ir::info(node.kind).operands();
+  if (operand >= operands.size()) return -1;
+  switch (operands[operand].role) {
+    case ir::OperandRole::RowCell:
+      return node.int_arg("param");
+    case ir::OperandRole::ScalarCell:
+      return ir::is_update(node.kind) && node.int_arg("clip") != 0
+                 ? -1
+                 : base::kScalarFinite + node.int_arg("param");
+    case ir::OperandRole::Plain:
+    case ir::OperandRole::Gradient:
+      break;
+  }
+  return -1;
 }
 
 Workload workload_of(const ir::Step& step, const ir::Graph& graph, const cost::CostModel& cost) {

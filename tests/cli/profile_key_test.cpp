@@ -8,6 +8,7 @@
 #include "src/analysis/liveness.h"
 #include "src/cost/analytic.h"
 #include "src/frontend/import.h"
+#include "src/ir/effects.h"
 #include "src/plan/emit.h"
 #include "src/profile/node_key.h"
 #include "src/search/chains.h"
@@ -41,7 +42,7 @@ std::vector<std::string> node_keys(const ir::Graph& graph) {
   std::vector<std::string> keys;
   for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
     const ir::Node& node = graph.node(id);
-    if (!analysis::runs(node) || node.kind == ir::OpKind::Flatten) continue;
+    if (!ir::runs(node) || node.kind == ir::OpKind::Flatten) continue;
     if (ir::info(node.kind).provider == ir::Provider::Comm) continue;
     keys.push_back(profile::node_key(graph, node));
   }

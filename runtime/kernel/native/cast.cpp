@@ -113,12 +113,18 @@ class Cast final : public Kernel {
   Convert convert_;
 };
 
-}  // namespace
-
 Made make_cast(Call& call) {
   const Dense from = call.operand(0), to = call.result(0);
   call.require(to.count == from.count, "operand and result differ in element count");
   return call.finish<Cast>(to, from);
 }
+
+constexpr Row kRows[] = {
+    {"dc.cast", make_cast},
+};
+
+}  // namespace
+
+std::span<const Row> cast_kernels() { return kRows; }
 
 }  // namespace dc::runtime::native

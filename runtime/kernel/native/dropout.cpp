@@ -89,8 +89,6 @@ class Dropout final : public Kernel {
   float scale_;
 };
 
-}  // namespace
-
 Made make_dropout(Call& call) {
   const Dense x = call.operand(0), rng = call.operand(1), y = call.result(0);
   const Dense mask = call.has_result(1) ? call.result(1) : Dense{nullptr, DType::Bool, x.count};
@@ -110,5 +108,13 @@ Made make_dropout(Call& call) {
   call.require(false, "x must be f32, bf16 or f16");
   return call.finish<Dropout<float>>(x, rng, y, mask, p, op);
 }
+
+constexpr Row kRows[] = {
+    {"dc.dropout", make_dropout},
+};
+
+}  // namespace
+
+std::span<const Row> dropout_kernels() { return kRows; }
 
 }  // namespace dc::runtime::native

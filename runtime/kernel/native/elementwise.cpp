@@ -74,8 +74,6 @@ class Scale final : public Kernel {
   Dense x_, slots_;
 };
 
-}  // namespace
-
 Made make_copy(Call& call) {
   const Dense to = call.operand(0), from = call.operand(1);
   call.require(to.dtype == from.dtype && to.count == from.count,
@@ -101,5 +99,16 @@ Made make_scale(Call& call) {
   call.require(slots.count > base::kSlotGradScale, "the slots are too short");
   return call.finish<Scale>(x, slots);
 }
+
+constexpr Row kRows[] = {
+    {"dc.accumulate", make_accumulate},
+    {"dc.copy", make_copy},
+    {"dc.scale", make_scale},
+    {"dc.zero", make_zero},
+};
+
+}  // namespace
+
+std::span<const Row> elementwise_kernels() { return kRows; }
 
 }  // namespace dc::runtime::native

@@ -1,43 +1,29 @@
-#include <array>
-
 #include "runtime/kernel/native/registry.h"
 
 namespace dc::runtime {
 namespace native {
 namespace {
 
-struct Row {
-  std::string_view op;
-  Factory factory;
-};
-constexpr std::array<Row, 12> kRegistry = {{
-    {"dc.accumulate", make_accumulate},
-    {"dc.adamw", make_adamw},
-    {"dc.add_loss", make_add_loss},
-    {"dc.cast", make_cast},
-    {"dc.copy", make_copy},
-    {"dc.dropout", make_dropout},
-    {"dc.permit", make_permit},
-    {"dc.finalize", make_finalize},
-    {"dc.scale", make_scale},
-    {"dc.sgd", make_sgd},
-    {"dc.square_sum", make_square_sum},
-    {"dc.zero", make_zero},
-}};
+base::Result<Factory> factory_of(const plan::Instruction& instruction) {
+  for (const auto kernels :
+       {cast_kernels, dropout_kernels, elementwise_kernels, reduce_kernels, update_kernels}) {
+    for (const Row& row : kernels()) {
+      if (row.op == instruction.op) return row.factory;
+    }
+  }
+  return base::Status(base::ErrorKind::Unsupported, "DC6131",
+                      "there is no native kernel named '" + instruction.op +
+                          "'; compile the plan with the dcc that belongs to this dcrun");
+}
 
 class Provider final : public KernelProvider {
  public:
   std::string_view name() const override { return "native"; }
 
   Made prepare(const plan::Instruction& instruction, const AddressMap& addresses) override {
-    for (const Row& row : kRegistry) {
-      if (row.op != instruction.op) continue;
-      Call call(instruction, addresses);
-      return row.factory(call);
-    }
-    return base::Status(base::ErrorKind::Unsupported, "DC6131",
-                        "there is no native kernel named '" + instruction.op +
-                            "'; compile the plan with the dcc that belongs to this dcrun");
+    DC_ASSIGN_OR_RETURN(const Factory factory, factory_of(instruction));
+    Call call(instruction, addresses);
+    return factory(call);
   }
 
   base::Result<int64_t> measure_scratch(const plan::Instruction& instruction,

@@ -135,8 +135,6 @@ class Finalize final : public Kernel {
   FinalizeOperands o_;
 };
 
-}  // namespace
-
 Made make_add_loss(Call& call) {
   const Dense sum = call.operand(0, DType::F64), loss = call.operand(1);
   call.require(base::is_floating(loss.dtype), "the loss must be a floating-point number");
@@ -193,5 +191,16 @@ Made make_finalize(Call& call) {
   return call.finish<Finalize>(
       FinalizeOperands{scalars, table, slots, table.count / columns, parameters, clip});
 }
+
+constexpr Row kRows[] = {
+    {"dc.add_loss", make_add_loss},
+    {"dc.finalize", make_finalize},
+    {"dc.permit", make_permit},
+    {"dc.square_sum", make_square_sum},
+};
+
+}  // namespace
+
+std::span<const Row> reduce_kernels() { return kRows; }
 
 }  // namespace dc::runtime::native

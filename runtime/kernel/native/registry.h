@@ -1,8 +1,10 @@
-// The native kernels by name. Each file of this folder holds one idea and offers its factories
-// here.
+// The native kernels by name. Each file of this folder holds one idea and says here which kernels
+// it has.
 #pragma once
 
 #include <memory>
+#include <span>
+#include <string_view>
 
 #include "runtime/kernel/native/call.h"
 
@@ -10,23 +12,15 @@ namespace dc::runtime::native {
 
 using Made = base::Result<std::unique_ptr<Kernel>>;
 using Factory = Made (*)(Call& call);
+struct Row {
+  std::string_view op;  // "dc.adamw"
+  Factory factory;
+};
 
-// elementwise.cpp
-Made make_copy(Call& call);
-Made make_zero(Call& call);
-Made make_accumulate(Call& call);
-Made make_scale(Call& call);
-// cast.cpp
-Made make_cast(Call& call);
-// reduce.cpp
-Made make_add_loss(Call& call);
-Made make_square_sum(Call& call);
-Made make_permit(Call& call);
-Made make_finalize(Call& call);
-// update.cpp
-Made make_adamw(Call& call);
-Made make_sgd(Call& call);
-// dropout.cpp
-Made make_dropout(Call& call);
+std::span<const Row> cast_kernels();
+std::span<const Row> dropout_kernels();
+std::span<const Row> elementwise_kernels();
+std::span<const Row> reduce_kernels();
+std::span<const Row> update_kernels();
 
 }  // namespace dc::runtime::native

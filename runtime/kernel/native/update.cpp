@@ -201,8 +201,6 @@ class Sgd final : public Kernel {
   bool momentum_, nesterov_;
 };
 
-}  // namespace
-
 Made make_adamw(Call& call) {
   const Dense p = call.operand(0, DType::F32), m = call.operand(1, DType::F32),
               v = call.operand(2, DType::F32), g = call.operand(3, DType::F32);
@@ -223,5 +221,14 @@ Made make_sgd(Call& call) {
                "momentum needs a buffer of its own");
   return call.finish<Sgd>(RangeOperands{p, buffer, {}, g}, control, momentum, nesterov);
 }
+
+constexpr Row kRows[] = {
+    {"dc.adamw", make_adamw},
+    {"dc.sgd", make_sgd},
+};
+
+}  // namespace
+
+std::span<const Row> update_kernels() { return kRows; }
 
 }  // namespace dc::runtime::native

@@ -6,6 +6,8 @@
 #include "src/analysis/storage.h"
 #include "src/base/units.h"
 #include "src/cost/transfer.h"
+#include "src/ir/builder.h"
+#include "src/ir/effects.h"
 #include "src/layout/allocate.h"
 #include "src/passes/offload/copy_writer.h"
 #include "src/passes/pass_manager.h"
@@ -55,7 +57,8 @@ void add_loss(ir::Step& step, ir::Graph& graph) {
   const ir::ValueId loss = graph.outputs.front().value;
   const ir::ValueId sum = schedule::state_value(step, graph, step.state.find("loss_sum"));
   const ir::Node& producer = graph.node(graph.value(loss).producer);
-  graph.insert(graph.next(producer.id), ir::OpKind::AddLoss, {sum, loss}, {}, {}, producer.origin);
+  ir::Builder(graph, graph.next(producer.id), producer.origin)
+      .act(ir::OpKind::AddLoss, {sum, loss});
 }
 
 // Streams have the numbers that they have in the training.
@@ -82,7 +85,7 @@ void reload_state(ir::Step& step, ir::Graph& graph, const cost::CostModel& cost)
     int32_t first = count;
     for (int32_t i = axis.position(id) + 1; i < count && first == count; ++i) {
       const ir::Node& reader = axis.node(i);
-      if (!analysis::runs(reader)) continue;
+      if (!ir::runs(reader)) continue;
       const bool reads = std::any_of(
           reader.operands.begin(), reader.operands.end(),
           [&](ir::ValueId operand) { return axis.storages.root(operand) == node.results[0]; });

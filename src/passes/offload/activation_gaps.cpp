@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/ir/effects.h"
 #include "src/passes/offload/copy_writer.h"
 
 namespace dc::passes {
@@ -40,15 +41,14 @@ class GapScan {
     touches_.assign(graph_->value_capacity(), {});
     for (int32_t i = 0; i < pressure_.positions(program_); ++i) {
       const ir::Node& node = axis().node(i);
-      if (!analysis::runs(node)) continue;
+      if (!ir::runs(node)) continue;
       const int32_t last = ir::is_start(node.kind) ? done_of(node) : i;
       for (ValueId result : node.results) {
         if (result.valid() && axis().storages.root(result) == result)
           touch(result, {i, last, true});
       }
       for (size_t k = 0; k < node.operands.size(); ++k) {
-        const bool writes = (ir::info(node.kind).mutated >> k & 1) != 0;
-        touch(axis().storages.root(node.operands[k]), {i, last, writes});
+        touch(axis().storages.root(node.operands[k]), {i, last, ir::writes(node, k)});
       }
     }
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "src/cost/transfer.h"
+#include "src/ir/builder.h"
+#include "src/ir/effects.h"
 
 namespace dc::passes {
 namespace {
@@ -10,8 +12,6 @@ namespace {
 using ir::NodeId;
 using ir::OpKind;
 using ir::ValueId;
-
-bool is_view_only(const ir::Node& node) { return analysis::is_view(node) && !analysis::runs(node); }
 
 }  // namespace
 
@@ -59,8 +59,7 @@ void CopyWriter::write() {
         break;
       case Kind::OutDone: {
         Item<Out>& item = outs_[event.item];
-        const OpKind kind = item.copy.into.valid() ? OpKind::OffloadIntoDone : OpKind::OffloadDone;
-        const ValueId done = finish(item.made, kind, origin_at(item.copy.start - 1), before);
+        const ValueId done = finish(item.made, origin_at(item.copy.start - 1), before);
         if (!item.copy.into.valid()) outside_[axis_.storages.root(item.copy.value).v] = done;
         break;
       }
@@ -69,9 +68,9 @@ void CopyWriter::write() {
         break;
       case Kind::InDone: {
         const Item<In>& item = ins_[event.item];
-        const ValueId done =
-            finish(item.made, OpKind::ReloadDone, origin_at(item.copy.done), before);
-        segments_[axis_.storages.root(item.copy.value).v].push_back({item.copy.done, done, {}});
+        const ValueId done = finish(item.made, origin_at(item.copy.done), before);
+        segments_[axis_.storages.root(item.copy.value).v].push_back(
+            {item.copy.done, done, ir::ViewCopies(graph_, done)});
         break;
       }
     }
@@ -94,15 +93,6 @@ ir::Origin CopyWriter::origin_at(int32_t position) const {
   return origin;
 }
 
-ir::Node& CopyWriter::insert(NodeId before, OpKind kind, std::vector<ValueId> operands,
-                             std::string name, ir::TensorType type, const ir::Origin& origin,
-                             int stream) {
-  ir::Node& node = graph_.insert(before, kind, std::move(operands),
-                                 {{std::move(name), std::move(type)}}, {}, origin);
-  node.stream = stream;
-  return node;
-}
-
 void CopyWriter::start_out(Item<Out>& item, NodeId before) {
   const Out& out = item.copy;
   ValueId source = out.value;
@@ -110,19 +100,15 @@ void CopyWriter::start_out(Item<Out>& item, NodeId before) {
     Segment* segment = segment_at(axis_.storages.root(source), out.start);
     if (segment != nullptr) source = segment->device;
   }
-  const ir::Origin origin = origin_at(out.start - 1);
+  ir::Builder at(graph_, before, origin_at(out.start - 1), out_stream_);
   const std::string name = graph_.value(out.value).name;
   if (out.into.valid()) {
-    item.made = insert(before, OpKind::OffloadIntoStart, {out.into, source}, "saving." + name,
-                       graph_.value(out.into).type, origin, out_stream_)
-                    .results[0];
+    item.made = at.make_in_place(OpKind::OffloadIntoStart, {out.into, source}, "saving." + name);
     return;
   }
   ir::TensorType type = graph_.value(source).type;
   type.offset = 0;
-  item.made = insert(before, OpKind::OffloadStart, {source}, "leaving." + name, std::move(type),
-                     origin, out_stream_)
-                  .results[0];
+  item.made = at.make(OpKind::OffloadStart, {source}, {"leaving." + name, std::move(type)});
   graph_.value(item.made).location.space = out.space;
 }
 
@@ -131,19 +117,18 @@ void CopyWriter::start_in(Item<In>& item, NodeId before) {
   const auto outside = outside_.find(root.v);
   const ValueId source = outside != outside_.end() ? outside->second : item.copy.value;
   item.made =
-      insert(before, OpKind::ReloadStart, {source}, "coming." + graph_.value(item.copy.value).name,
-             graph_.value(source).type, origin_at(item.copy.done), in_stream_)
-          .results[0];
+      ir::Builder(graph_, before, origin_at(item.copy.done), in_stream_)
+          .make(OpKind::ReloadStart, {source},
+                {"coming." + graph_.value(item.copy.value).name, graph_.value(source).type});
 }
 
-ValueId CopyWriter::finish(ValueId started, OpKind done, const ir::Origin& origin, NodeId before) {
+ValueId CopyWriter::finish(ValueId started, const ir::Origin& origin, NodeId before) {
   std::string name = graph_.value(started).name;
   for (const auto& [from, to] : {std::pair{"saving.", "saved."}, std::pair{"leaving.", "left."},
                                  std::pair{"coming.", "back."}}) {
     if (name.starts_with(from)) name = to + name.substr(std::string_view(from).size());
   }
-  return insert(before, done, {started}, std::move(name), graph_.value(started).type, origin, 0)
-      .results[0];
+  return ir::Builder(graph_, before, origin).wait(started, std::move(name));
 }
 
 CopyWriter::Segment* CopyWriter::segment_at(ValueId root, int32_t position) {
@@ -160,42 +145,16 @@ CopyWriter::Segment* CopyWriter::segment_at(ValueId root, int32_t position) {
 void CopyWriter::redirect_readers() {
   for (int32_t i = 0; i < static_cast<int32_t>(axis_.live.order.size()); ++i) {
     const NodeId id = axis_.live.order[static_cast<size_t>(i)];
-    if (is_view_only(graph_.node(id))) continue;
+    if (ir::is_plain_view(graph_.node(id))) continue;
     for (size_t k = 0; k < graph_.node(id).operands.size(); ++k) {
       const ValueId operand = graph_.node(id).operands[k];
       if (operand.index() >= known_) continue;  // made by this writer
       Segment* segment = segment_at(axis_.storages.root(operand), i);
       if (segment == nullptr) continue;
-      const ValueId there = stand_in(*segment, operand, node_at(i));
-      graph_.set_operand(id, static_cast<int>(k), there);
+      // Views are made again before the first node that needs them.
+      graph_.set_operand(id, static_cast<int>(k), segment->views.of(operand, node_at(i)));
     }
   }
-}
-
-// What `alias` is of the original, made of the copy; views are made again before `before`, which is
-// the first node that needs them.
-ValueId CopyWriter::stand_in(Segment& segment, ValueId alias, NodeId before) {
-  const ir::Node producer = graph_.node(graph_.value(alias).producer);
-  if (!is_view_only(producer)) return segment.device;
-  if (const auto made = segment.views.find(alias.v); made != segment.views.end())
-    return made->second;
-  std::vector<ValueId> operands = producer.operands;
-  operands[0] = stand_in(segment, operands[0], before);
-  std::vector<ir::NewValue> results;
-  for (ValueId result : producer.results) {
-    results.push_back(result.valid()
-                          ? ir::NewValue{graph_.value(result).name, graph_.value(result).type}
-                          : ir::NewValue{"-", {}});
-  }
-  const ir::Node& view =
-      producer.kind == OpKind::Aten
-          ? graph_.insert_aten(before, producer.overload, operands, results, producer.args,
-                               producer.origin)
-          : graph_.insert(before, producer.kind, operands, results, producer.args, producer.origin);
-  for (size_t i = 0; i < producer.results.size(); ++i) {
-    if (producer.results[i].valid()) segment.views[producer.results[i].v] = view.results[i];
-  }
-  return segment.views.at(alias.v);
 }
 
 // Views whose readers all read a copy now. Last first, so that views of views go too.
@@ -203,7 +162,7 @@ void CopyWriter::erase_unused_views() {
   for (size_t i = axis_.live.order.size(); i-- > 0;) {
     const NodeId id = axis_.live.order[i];
     const ir::Node& node = graph_.node(id);
-    if (!is_view_only(node) || !segments_.contains(axis_.storages.root(node.operands[0]).v))
+    if (!ir::is_plain_view(node) || !segments_.contains(axis_.storages.root(node.operands[0]).v))
       continue;
     const bool is_used = std::any_of(node.results.begin(), node.results.end(), [&](ValueId result) {
       return result.valid() && !graph_.value(result).uses.empty();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/ir/view_copies.h"
 #include "src/schedule/time_axis.h"
 
 namespace dc::passes {
@@ -57,22 +58,18 @@ class CopyWriter {
   struct Segment {
     int32_t begin;
     ir::ValueId device;
-    std::map<int32_t, ir::ValueId> views;  // of it, by what they stand for
+    ir::ViewCopies views;  // of it
   };
 
   std::vector<Event> events() const;
   void start_out(Item<Out>& item, ir::NodeId before);
   void start_in(Item<In>& item, ir::NodeId before);
-  ir::ValueId finish(ir::ValueId started, ir::OpKind done, const ir::Origin& origin,
-                     ir::NodeId before);
+  ir::ValueId finish(ir::ValueId started, const ir::Origin& origin, ir::NodeId before);
   ir::NodeId node_at(int32_t position) const;
   ir::Origin origin_at(int32_t position) const;
-  ir::Node& insert(ir::NodeId before, ir::OpKind kind, std::vector<ir::ValueId> operands,
-                   std::string name, ir::TensorType type, const ir::Origin& origin, int stream);
 
   void redirect_readers();
   Segment* segment_at(ir::ValueId root, int32_t position);
-  ir::ValueId stand_in(Segment& segment, ir::ValueId alias, ir::NodeId before);
   void erase_unused_views();
 
   ir::Graph& graph_;

@@ -4,6 +4,8 @@
 #include <map>
 
 #include "src/cost/transfer.h"
+#include "src/ir/builder.h"
+#include "src/ir/effects.h"
 
 namespace dc::passes {
 namespace {
@@ -47,7 +49,7 @@ class StateUseScan {
       found_.roots.push_back(std::move(root));
       return;
     }
-    if (!analysis::runs(node)) return;
+    if (!ir::runs(node)) return;
     for (size_t k = 0; k < node.operands.size(); ++k) {
       const auto found = by_root_.find(axis().storages.root(node.operands[k]).v);
       if (found != by_root_.end()) use(found_.roots[found->second], node, k, position);
@@ -55,7 +57,7 @@ class StateUseScan {
   }
 
   void use(StateRoot& root, const ir::Node& node, size_t operand, int32_t position) {
-    const bool writes = (ir::info(node.kind).mutated >> operand & 1) != 0;
+    const bool writes = ir::writes(node, operand);
     const bool is_root = node.operands[operand] == root.value;
     if (node.kind == OpKind::AllGatherIntoStart && operand == 0) {
       if (is_root && can_refill(node)) return refill(root, node, position);
@@ -64,7 +66,7 @@ class StateUseScan {
     } else if (node.kind == OpKind::Copy && writes && is_root) {
       root.overwrites.push_back({node.id, position});
       return;
-    } else if (!writes || ((node.kind == OpKind::AdamW || node.kind == OpKind::Sgd) && is_root)) {
+    } else if (!writes || (ir::is_update(node.kind) && is_root)) {
       const int32_t last = ir::is_start(node.kind) ? done_of(node) : position;
       root.uses.push_back({head_of_bucket(position), last, writes});
       return;
@@ -123,24 +125,20 @@ class StateUseScan {
 void release(ir::Graph& graph, ValueId whole) {
   const ir::Node& out = graph.node(graph.value(whole).uses[0].node);
   const ir::Node& done = graph.node(graph.value(out.results[0]).uses[0].node);
-  graph.insert(graph.next(done.id), OpKind::Release, {whole}, {}, {}, done.origin);
+  ir::Builder(graph, graph.next(done.id), done.origin).act(OpKind::Release, {whole});
 }
 
 void gather_anew(ir::Graph& graph, const Refill& refill) {
-  const ir::Node start = graph.node(refill.start);
-  const ir::TensorType type = graph.value(start.results[0]).type;
+  const ir::Node& start = graph.node(refill.start);
+  const ir::Value& into = graph.value(start.results[0]);
   const ValueId source =
       refill.elided.valid() ? graph.node(refill.elided).operands[1] : start.operands[1];
-  ir::Node& gather =
-      graph.insert(refill.start, OpKind::AllGatherStart, {source},
-                   {{graph.value(start.results[0]).name, type}}, start.args, start.origin);
-  gather.stream = start.stream;
-  const ValueId started = gather.results[0];
+  const ValueId started =
+      ir::Builder(graph, refill.start, start.origin, start.stream)
+          .make(OpKind::AllGatherStart, {source}, {into.name, into.type}, start.args);
   const ValueId old = graph.node(refill.done).results[0];
-  const ValueId whole = graph
-                            .insert(refill.done, OpKind::AllGatherDone, {started},
-                                    {{graph.value(old).name, type}}, {}, start.origin)
-                            .results[0];
+  const ValueId whole =
+      ir::Builder(graph, refill.done, start.origin).wait(started, graph.value(old).name);
   graph.replace_all_uses(old, whole);
   graph.erase(refill.done);
   graph.erase(refill.start);

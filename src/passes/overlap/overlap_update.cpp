@@ -15,6 +15,7 @@
 
 #include "src/base/text.h"
 #include "src/cost/transfer.h"
+#include "src/ir/builder.h"
 #include "src/ir/crossing.h"
 #include "src/ir/group.h"
 #include "src/passes/overlap/update_places.h"
@@ -129,10 +130,9 @@ class UpdateRewriter {
 
   void permit(const UpdateFragment& fragment, NodeId before) {
     if (!losses_.valid()) meet_losses(before);
-    for (const int param : fragment.params) {
-      graph_.insert(before, OpKind::Permit, {scalars_, row_, losses_}, {},
-                    {{"param", int64_t{param}}}, update_origin());
-    }
+    ir::Builder at(graph_, before, update_origin());
+    for (const int param : fragment.params)
+      at.act(OpKind::Permit, {scalars_, row_, losses_}, {{"param", int64_t{param}}});
   }
 
   ValueId value(const std::string& name) {
@@ -160,16 +160,14 @@ class UpdateRewriter {
     const ValueId mine = schedule::state_value(step_, graph_, own);
     NodeId added = graph_.last();
     while (graph_.node(added).kind != OpKind::AddLoss) added = graph_.previous(added);
-    const NodeId after = graph_.next(added);
-    graph_.insert(after, OpKind::Copy, {mine, value("loss_sum")}, {}, {}, update_origin());
+    ir::Builder after(graph_, graph_.next(added), update_origin());
+    after.act(OpKind::Copy, {mine, value("loss_sum")});
     if (world == 1) return;
-    const ir::TensorType type = graph_.value(losses_).type;
-    ir::Node& start =
-        graph_.insert(after, OpKind::AllGatherIntoStart, {losses_, mine}, {{"gather.losses", type}},
-                      ir::collective_args(step_.mesh, world, 1), update_origin());
-    start.stream = stream_of_gathers();
-    graph_.insert(first, OpKind::AllGatherIntoDone, {start.results[0]}, {{"gathered.losses", type}},
-                  {}, update_origin());
+    const ValueId started =
+        after.on(stream_of_gathers())
+            .make_in_place(OpKind::AllGatherIntoStart, {losses_, mine}, "gather.losses",
+                           ir::collective_args(step_.mesh, world, 1));
+    ir::Builder(graph_, first, update_origin()).wait(started, "gathered.losses");
   }
 
   int stream_of_gathers() const {
@@ -190,8 +188,8 @@ class UpdateRewriter {
         const int entry = analysis::state_entry_of(
             step_, graph_.node(graph_.value(graph_.node(start).operands[0]).producer));
         const NodeId before = uses_[static_cast<size_t>(entry)].node;
-        first.insert(before, OpKind::AllGatherArrived, {values.of(entry)}, {}, {},
-                     first.node(before).origin);
+        ir::Builder(first, before, first.node(before).origin)
+            .act(OpKind::AllGatherArrived, {values.of(entry)});
       }
     }
   }

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "src/cost/transfer.h"
+#include "src/ir/effects.h"
 #include "src/sim/simulate.h"
 
 namespace dc::passes {
@@ -78,15 +79,14 @@ class FragmentScan {
     fragments_.push_back(std::move(fragment));
     fixed_.push_back(false);
     member_of_[node.id.index()] = f;
-    const uint32_t mutated = ir::info(node.kind).mutated;
     for (size_t i = 0; i < node.operands.size(); ++i) {
-      if ((mutated >> i & 1) != 0) written_[key(node.operands[i])] = f;
+      if (ir::writes(node, i)) written_[key(node.operands[i])] = f;
     }
     gradients_[key(gradient(node))] = f;
   }
 
   static ValueId gradient(const ir::Node& update) {
-    return update.operands[update.operands.size() - 3];
+    return update.operands[ir::gradient_operand(update.kind).value()];
   }
 
   // The fragment whose result the node reads or changes, or whose used gradient it clears.
@@ -148,9 +148,8 @@ class FragmentScan {
       accesses(graph_.node(graph_.value(node.operands[0]).producer), visit);
       return;
     }
-    const uint32_t mutated = ir::info(node.kind).mutated;
     for (size_t i = 0; i < node.operands.size(); ++i)
-      visit(key(node.operands[i]), (mutated >> i & 1) != 0);
+      visit(key(node.operands[i]), ir::writes(node, i));
     for (ValueId result : node.results) {
       if (result.valid()) visit(key(result), true);
     }
@@ -188,7 +187,7 @@ class FragmentScan {
     }
     for (int32_t i = 0; i < count(); ++i) {
       const ir::Node& node = axis_.node(i);
-      if (member_of_[node.id.index()] >= 0 || !analysis::runs(node)) continue;
+      if (member_of_[node.id.index()] >= 0 || !ir::runs(node)) continue;
       if (node.kind == OpKind::SquareSum) follow_square_sum(node, i);
       if (node.kind == OpKind::AddLoss && before_norm_) follow_loss(i);
       if (is_ignored(node)) continue;
@@ -265,7 +264,7 @@ std::vector<FirstUse> first_uses(const ir::Step& step) {
   int32_t position = 0;
   for (NodeId id = graph.first(); id.valid(); id = graph.next(id), ++position) {
     const ir::Node& node = graph.node(id);
-    if (!analysis::runs(node)) continue;
+    if (!ir::runs(node)) continue;
     for (ValueId operand : node.operands) {
       const int owner = storages.owner(operand);
       if (owner >= 0 && !uses[static_cast<size_t>(owner)].node.valid())

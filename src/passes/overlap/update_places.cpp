@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "src/cost/transfer.h"
+#include "src/ir/effects.h"
 #include "src/schedule/reduction_tail.h"
 #include "src/sim/simulate.h"
 
@@ -149,7 +150,7 @@ class PlacementWalk {
       const ir::Node& node = axis_.node(i);
       if (node.kind == OpKind::SquareSum) {
         row = axis_.storage_key(node.operands[0]);
-      } else if (row && analysis::runs(node)) {
+      } else if (row && ir::runs(node)) {
         for (ir::ValueId operand : node.operands) {
           if (axis_.storage_key(operand) == *row) return i;
         }

@@ -8,6 +8,7 @@
 // like forward and backward.)
 #include <algorithm>
 
+#include "src/ir/effects.h"
 #include "src/passes/offload/offload_state.h"
 
 namespace dc::passes {
@@ -30,7 +31,7 @@ std::vector<StateGroup> groups_of(const ir::Step& step) {
 int32_t head_of_phase(const schedule::TimeAxis& axis, int32_t position) {
   const ir::Phase phase = axis.node(position).origin.phase;
   int32_t head = 0;
-  while (!analysis::runs(axis.node(head)) || axis.node(head).origin.phase != phase) ++head;
+  while (!ir::runs(axis.node(head)) || axis.node(head).origin.phase != phase) ++head;
   return head;
 }
 

@@ -11,6 +11,7 @@
 #include <deque>
 
 #include "src/cost/transfer.h"
+#include "src/ir/effects.h"
 #include "src/ir/group.h"
 #include "src/passes/movement.h"
 #include "src/passes/published/published_rules.h"
@@ -47,7 +48,7 @@ class Prefetcher {
 
   void walk(int32_t begin, int32_t end) {
     int32_t first = begin;
-    while (first < end && !analysis::runs(axis_.node(first))) ++first;
+    while (first < end && !ir::runs(axis_.node(first))) ++first;
     for (int32_t i = end; i-- > first;) {
       const ir::Node& node = axis_.node(i);
       while (i > first && over_budget(i - 1)) {

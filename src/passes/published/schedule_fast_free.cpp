@@ -17,6 +17,7 @@
 #include <unordered_map>
 
 #include "src/cost/transfer.h"
+#include "src/ir/effects.h"
 #include "src/passes/movement.h"
 #include "src/schedule/dependences.h"
 #include "src/schedule/reduction_tail.h"
@@ -171,7 +172,7 @@ class Scheduler {
         continue;
       }
       gathered.last_use = std::max(gathered.last_use, position);
-      if (!analysis::is_view(reader)) continue;
+      if (!ir::is_view(reader)) continue;
       for (ir::ValueId result : reader.results) {
         if (result.valid()) find_uses(result, gathered);
       }

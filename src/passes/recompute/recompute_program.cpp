@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "src/ir/effects.h"
 #include "src/schedule/time_axis.h"
 #include "src/sim/simulate.h"
 
@@ -23,7 +24,8 @@ bool repeats(const Node& node) {
     const ir::AtenInfo* aten = ir::aten_info(node.overload);
     return aten->alias == ir::AliasRule::Fresh && !aten->random;
   }
-  return node.kind == OpKind::Dropout || node.kind == OpKind::Cast;
+  const ir::OpInfo& own = ir::info(node.kind);
+  return own.alias == ir::AliasRule::Fresh && own.provider == ir::Provider::Native;
 }
 
 class Builder {
@@ -50,7 +52,7 @@ class Builder {
   int32_t find_boundary() const {
     for (int32_t t = 0; t < p_.count(); ++t) {
       const Node& node = p_.node(t);
-      if (node.origin.phase == ir::Phase::Backward && analysis::runs(node)) return t;
+      if (node.origin.phase == ir::Phase::Backward && ir::runs(node)) return t;
     }
     return p_.count();
   }
@@ -64,9 +66,8 @@ class Builder {
   void find_writes() {
     for (int32_t t = 0; t < p_.count(); ++t) {
       const Node& node = p_.node(t);
-      const uint32_t mutated = ir::info(node.kind).mutated;
-      for (size_t i = 0; mutated >> i != 0 && i < node.operands.size(); ++i) {
-        if ((mutated >> i & 1) != 0) writes_[bytes_key(node.operands[i])].push_back(t);
+      for (size_t i = 0; i < node.operands.size(); ++i) {
+        if (ir::writes(node, i)) writes_[bytes_key(node.operands[i])].push_back(t);
       }
       p_.scratch.push_back(analysis::aligned_bytes(cost_.scratch(p_.graph, node).bytes.v));
     }
@@ -173,7 +174,7 @@ class Builder {
       const int32_t index = p_.storage_of[p_.owners.root(operand).index()];
       if (index < 0) continue;
       ForwardStorage& storage = at(p_.storages, index);
-      if (is_plain_view(node)) continue;
+      if (ir::is_plain_view(node)) continue;
       if (t < p_.boundary) {
         storage.last_forward = t;
       } else {
@@ -186,7 +187,7 @@ class Builder {
   void add_forward_node(int32_t t) {
     const Node& node = p_.node(t);
     ForwardNode& forward = at(p_.nodes, t);
-    if (!analysis::runs(node)) return;
+    if (!ir::runs(node)) return;
     forward.time = sim::node_time(step_, p_.graph, node, cost_);
     forward.block = blocks_.of_node[node.id.index()];
     for (ValueId operand : node.operands) {
@@ -222,7 +223,7 @@ class Builder {
       const std::vector<ir::Use>& uses = p_.graph.value(node.results[0]).uses;
       return uses.size() == 1 && p_.graph.node(uses[0].node).kind == OpKind::AllGatherStart;
     }
-    return is_plain_view(node);
+    return ir::is_plain_view(node);
   }
 
   const ir::Step& step_;
@@ -234,10 +235,6 @@ class Builder {
 };
 
 }  // namespace
-
-bool is_plain_view(const ir::Node& node) {
-  return analysis::is_view(node) && (node.kind == OpKind::Aten || node.kind == OpKind::Flatten);
-}
 
 RecomputeProgram::RecomputeProgram(const ir::Step& step, const ir::Graph& of,
                                    const cost::CostModel& cost)

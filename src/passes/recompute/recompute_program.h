@@ -88,6 +88,5 @@ struct RecomputeProgram {
 };
 
 // A view that only renames bytes; not the done half of a collective, not an op that writes.
-bool is_plain_view(const ir::Node& node);
 
 }  // namespace dc::passes

@@ -5,6 +5,10 @@
 #include <set>
 #include <unordered_map>
 
+#include "src/ir/builder.h"
+#include "src/ir/effects.h"
+#include "src/ir/view_copies.h"
+
 namespace dc::passes {
 namespace {
 
@@ -75,29 +79,18 @@ class Rewriter {
     }
     for (size_t r = 0; r < original.results.size(); ++r) {
       if (original.results[r].valid())
-        copies_[{-1, original.results[r].v}] = graph_.node(id).results[r];
+        views_of({}).stand_for(original.results[r], graph_.node(id).results[r]);
     }
   }
 
   // The same op on other operands, in the backward phase.
   NodeId repeat(const Node& original, NodeId before, std::vector<ValueId> operands,
                 const std::string& prefix) {
-    std::vector<ir::NewValue> results;
-    for (ValueId result : original.results) {
-      if (!result.valid()) {
-        results.push_back({"-", {}});
-        continue;
-      }
-      const ir::Value& value = graph_.value(result);
-      results.push_back({prefix + value.name, value.type});
-    }
     ir::Origin origin = original.origin;
     origin.phase = ir::Phase::Backward;
-    Node& node = graph_.insert(before, original.kind, std::move(operands), std::move(results),
-                               original.args, std::move(origin));
-    node.overload = original.overload;
-    node.stream = original.stream;
-    return node.id;
+    return ir::Builder(graph_, before, std::move(origin))
+        .repeat(original, std::move(operands), prefix)
+        .id;
   }
 
   // The whole value of a parameter for a kernel at `place`.
@@ -127,7 +120,7 @@ class Rewriter {
   void release_own() {
     for (const auto& [g, own] : own_) {
       const Node& reader = graph_.node(own.last_reader);
-      graph_.insert(graph_.next(reader.id), OpKind::Release, {own.done}, {}, {}, reader.origin);
+      ir::Builder(graph_, graph_.next(reader.id), reader.origin).act(OpKind::Release, {own.done});
     }
     own_.clear();
   }
@@ -136,36 +129,25 @@ class Rewriter {
   ValueId at_hand(ValueId value) {
     const ValueId root = p_.owners.root(value);
     const int32_t g = at(p_.gather_of, root.v);
-    if (g >= 0) return copy_of(value, whole_.at(g));
+    if (g >= 0) return views_of(whole_.at(g)).of_in(value, ir::Phase::Backward);
     const int32_t s = at(p_.storage_of, root.v);
-    return s < 0 || at(kept_, s) ? value : copy_of(value, {});
+    return s < 0 || at(kept_, s) ? value : views_of({}).of_in(value, ir::Phase::Backward);
   }
 
-  // Views are made again right after what they look at. `whole`: the gathered value, if the chain
-  // leads to one.
-  ValueId copy_of(ValueId value, ValueId whole) {
-    const std::pair key(whole.v, value.v);
-    if (const auto found = copies_.find(key); found != copies_.end()) return found->second;
-    const Node& node = graph_.node(graph_.value(value).producer);
-    if (node.kind == OpKind::AllGatherDone) return whole;
-    DC_CHECK(is_plain_view(node));
-    const ValueId base = copy_of(node.operands[0], whole);
-    const NodeId id = repeat(node, graph_.next(graph_.value(base).producer), {base}, "");
-    for (size_t r = 0; r < node.results.size(); ++r) {
-      if (node.results[r].valid())
-        copies_[{whole.v, node.results[r].v}] = graph_.node(id).results[r];
-    }
-    return copies_.at(key);
+  // Views of the gathered value `whole`, or, if it is none, of what kernels made that run again.
+  ir::ViewCopies& views_of(ValueId whole) {
+    return views_.try_emplace(whole.v, graph_, whole).first->second;
   }
 
   void redirect_readers() {
     for (int32_t t = p_.boundary; t < p_.count(); ++t) {
       const Node& node = graph_.node(at(p_.live.order, t));
-      if (is_plain_view(node)) continue;
+      if (ir::is_plain_view(node)) continue;
       for (size_t i = 0; i < node.operands.size(); ++i) {
         const int32_t s = at(p_.storage_of, p_.owners.root(node.operands[i]).v);
         if (s >= 0 && !at(kept_, s))
-          graph_.set_operand(node.id, static_cast<int>(i), copy_of(node.operands[i], {}));
+          graph_.set_operand(node.id, static_cast<int>(i),
+                             views_of({}).of_in(node.operands[i], ir::Phase::Backward));
       }
     }
   }
@@ -177,7 +159,7 @@ class Rewriter {
     for (int32_t t = p_.count(); t-- > 0;) {
       const Node& node = graph_.node(at(p_.live.order, t));
       const bool dropped = t < p_.boundary && at(t_.only_again, t);
-      if (!dropped && !is_plain_view(node)) continue;
+      if (!dropped && !ir::is_plain_view(node)) continue;
       const bool read = std::any_of(node.results.begin(), node.results.end(), [&](ValueId result) {
         return result.valid() && (is_output[result.index()] || !graph_.value(result).uses.empty());
       });
@@ -189,10 +171,9 @@ class Rewriter {
   const RecomputeProgram& p_;
   const KeptStorages& kept_;
   const Timeline& t_;
-  std::vector<uint8_t> moved_;   // by position: true for gathers that start elsewhere
-  std::set<int32_t> moved_now_;  // starts that are in their new place
-  // (gathered value or -1, original value) -> its copy
-  std::map<std::pair<int32_t, int32_t>, ValueId> copies_;
+  std::vector<uint8_t> moved_;               // by position: true for gathers that start elsewhere
+  std::set<int32_t> moved_now_;              // starts that are in their new place
+  std::map<int32_t, ir::ViewCopies> views_;  // by gathered value, -1: of kernels run again
   std::unordered_map<int32_t, ValueId> whole_;  // by gather, for the kernel at hand; looked up only
   std::map<int32_t, Own> own_;                  // by gather, at the place at hand
 };

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "src/base/step_scalars.h"
+#include "src/ir/effects.h"
 #include "src/ir/group.h"
 #include "src/passes/pass.h"
 #include "src/passes/shard/shard_elements.h"
@@ -283,7 +284,7 @@ void write_buffers(ir::Step& step, ir::Graph& graph) {
   for (const ir::Output& output : graph.outputs) {
     if (output.kind != ir::OutputKind::BufferUpdate) continue;
     const ir::ValueId target = values.of(entries.at(output.fqn));
-    if (schedule::view_root(graph, output.value) == target) continue;  // unchanged
+    if (ir::view_root(graph, output.value) == target) continue;  // unchanged
     const ir::Origin origin = graph.node(graph.value(output.value).producer).origin;
     graph.insert({}, ir::OpKind::Copy, {target, output.value}, {}, {}, origin);
   }

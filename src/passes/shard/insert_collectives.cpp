@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "src/ir/effects.h"
 #include "src/ir/group.h"
 #include "src/passes/pass.h"
 #include "src/passes/shard/gather_parameters.h"
@@ -76,7 +77,7 @@ class Gatherer {
       work.pop_back();
       for (const ir::Use& use : graph_.value(current).uses) {
         const ir::Node& node = graph_.node(use.node);
-        if (schedule::alias_rule(node) != ir::AliasRule::View) {
+        if (!ir::is_view(node)) {
           real.push_back(use);
           continue;
         }
@@ -263,7 +264,7 @@ class Reducer {
     size_t allowed = 0;
     while (graph_.value(value).uses.size() <= allowed) {
       const ir::Node& producer = graph_.node(graph_.value(value).producer);
-      if (schedule::alias_rule(producer) != ir::AliasRule::View) return true;
+      if (!ir::is_view(producer)) return true;
       value = producer.operands[0];
       allowed = 1;
     }

@@ -5,6 +5,8 @@
 #include <set>
 #include <unordered_set>
 
+#include "src/ir/builder.h"
+#include "src/ir/effects.h"
 #include "src/passes/pass.h"
 #include "src/schedule/state_values.h"
 
@@ -79,12 +81,12 @@ Result<bool> make_random_explicit(ir::Step& step, ir::Graph& graph) {
                         "call .contiguous() on it before the dropout and export again");
     }
     const auto result_type = [&](size_t i) { return graph.value(node.results[i]).type; };
-    ir::Node& dropout =
-        graph.insert(id, ir::OpKind::Dropout, {x, rng_value},
-                     {{"dropout", ir::contiguous(result_type(0).dtype, result_type(0).shape)},
-                      {"dropout_mask", ir::contiguous(ir::DType::Bool, result_type(0).shape)}},
-                     {{"p", probability}, {"op_id", op_id++}}, node.origin);
-    const std::vector<ir::ValueId> fresh = dropout.results;
+    const std::vector<ir::ValueId> fresh =
+        ir::Builder(graph, id, node.origin)
+            .make_all(ir::OpKind::Dropout, {x, rng_value},
+                      {{"dropout", ir::contiguous(result_type(0).dtype, result_type(0).shape)},
+                       {"dropout_mask", ir::contiguous(ir::DType::Bool, result_type(0).shape)}},
+                      {{"p", probability}, {"op_id", op_id++}});
     for (size_t i = 0; i < node.results.size() && i < fresh.size(); ++i) {
       if (node.results[i].valid()) graph.replace_all_uses(node.results[i], fresh[i]);
     }
@@ -96,7 +98,7 @@ Result<bool> make_random_explicit(ir::Step& step, ir::Graph& graph) {
 
 bool has_effect(const ir::Node& node) {
   return node.kind == ir::OpKind::Input || node.kind == ir::OpKind::State ||
-         ir::info(node.kind).mutated != 0;
+         ir::writes_any(node.kind);
 }
 
 bool erase_dead(ir::Graph& graph) {
@@ -122,7 +124,7 @@ bool erase_dead(ir::Graph& graph) {
 bool owns_storage(const ir::Graph& graph, ir::ValueId value) {
   const ir::Node& producer = graph.node(graph.value(value).producer);
   if (producer.kind == ir::OpKind::Input) return false;
-  return schedule::alias_rule(producer) == ir::AliasRule::Fresh;
+  return ir::alias_of(producer) == ir::AliasRule::Fresh;
 }
 
 // Gradients are reduced and scaled as flat ranges: each must be contiguous and no other output may
@@ -132,7 +134,7 @@ bool separate_gradients(ir::Graph& graph) {
   bool changed = false;
   for (ir::Output& output : graph.outputs) {
     if (output.kind != ir::OutputKind::Gradient) continue;
-    const ir::ValueId root = schedule::view_root(graph, output.value);
+    const ir::ValueId root = ir::view_root(graph, output.value);
     const bool first = seen.insert(root).second;
     const ir::Value& value = graph.value(output.value);
     const bool dense = value.type.is_contiguous() && value.type.offset == 0;
@@ -140,13 +142,12 @@ bool separate_gradients(ir::Graph& graph) {
         graph.value(root).type.numel() == value.type.numel()) {
       continue;
     }
-    const ir::Origin origin = graph.node(value.producer).origin;
-    const ir::NodeId after = graph.next(value.producer);
-    ir::Node& clone = graph.insert_aten(
-        after, "aten.clone.default", {output.value},
-        {{value.name + "_dense", ir::contiguous(value.type.dtype, value.type.shape)}},
-        {{"self", ir::OperandRef{0}}, {"memory_format", ir::MemoryFormatArg{1}, true}}, origin);
-    output.value = clone.results[0];
+    output.value =
+        ir::Builder(graph, graph.next(value.producer), graph.node(value.producer).origin)
+            .make_aten(
+                "aten.clone.default", {output.value},
+                {value.name + "_dense", ir::contiguous(value.type.dtype, value.type.shape)},
+                {{"self", ir::OperandRef{0}}, {"memory_format", ir::MemoryFormatArg{1}, true}});
     changed = true;
   }
   return changed;

@@ -12,6 +12,7 @@
 
 #include "src/analysis/liveness.h"
 #include "src/base/text.h"
+#include "src/ir/effects.h"
 #include "src/passes/pass.h"
 #include "src/schedule/state_values.h"
 
@@ -56,7 +57,7 @@ Nanos backward_compute(const ir::Step& step, const cost::CostModel& cost) {
   Nanos time;
   for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
     const ir::Node& node = graph.node(id);
-    if (node.origin.phase == ir::Phase::Backward && analysis::runs(node))
+    if (node.origin.phase == ir::Phase::Backward && ir::runs(node))
       time += cost.compute(graph, node).time;
   }
   return time;

@@ -242,21 +242,27 @@ TEST(NativeEffects, AreWhatTheKernelsDo) {
 // A third source: the compiler's own table.
 TEST(NativeEffects, AreThoseOfTheCompilersTable) {
   size_t native = 0;
-  for (int kind = 0; kind <= static_cast<int>(ir::OpKind::Sgd); ++kind) {
-    const ir::OpInfo& info = ir::info(static_cast<ir::OpKind>(kind));
+  constexpr ir::OpKind kKinds[] = {
+#define DC_OP(kind, text, alias, provider, half, trait, rule, results, operands) ir::OpKind::kind,
+#include "src/ir/ops.def"
+#undef DC_OP
+  };
+  for (const ir::OpKind kind : kKinds) {
+    const ir::OpInfo& info = ir::info(kind);
     if (info.provider != ir::Provider::Native) continue;
     ++native;
-    const std::string op = "dc." + std::string(info.text);
     bool found = false;
     for (const plan::NativeKernel& row : plan::native_kernels()) {
-      if (row.op != op) continue;
+      if (row.op != info.kernel) continue;
       found = true;
-      uint32_t mutated = 0;
-      for (size_t i = 0; i < row.operands.size(); ++i)
-        mutated |= static_cast<uint32_t>(row.operands[i] != 'r') << i;
-      EXPECT_EQ(mutated, info.mutated) << op;
+      std::string letters;
+      for (const ir::OperandInfo& operand : info.operands())
+        letters += "rwu"[static_cast<size_t>(operand.access)];
+      EXPECT_EQ(letters, row.operands) << row.op;
+      EXPECT_EQ(info.result_count, row.results) << row.op;
+      EXPECT_EQ(info.alias == ir::AliasRule::View, row.in_place) << row.op;
     }
-    EXPECT_TRUE(found) << op;
+    EXPECT_TRUE(found) << info.kernel;
   }
   EXPECT_EQ(native, plan::native_kernels().size());
 }

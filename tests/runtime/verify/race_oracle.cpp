@@ -142,15 +142,15 @@ class AllPairs {
   }
 
   void touch_operands(const Instruction& in) {
-    uint32_t mutated = 0;
+    ir::OpKind op = ir::OpKind::Aten;
     if (in.provider == Provider::Native) {
-      const auto kind = ir::op_from_text(std::string_view(in.op).substr(3));  // without "dc."
+      const auto kind = ir::native_op(in.op);
       if (!kind) throw std::invalid_argument(in.op);
-      mutated = ir::info(*kind).mutated;
+      op = *kind;
     }
     for (size_t i = 0; i < in.args.size(); ++i) {
       const Arg& arg = in.args[i];
-      if (arg.kind == ArgKind::Tensor) touch(static_cast<int32_t>(arg.i), (mutated >> i & 1) != 0);
+      if (arg.kind == ArgKind::Tensor) touch(static_cast<int32_t>(arg.i), ir::writes(op, i));
       if (arg.kind != ArgKind::Tensors) continue;
       for (int64_t id : arg.ints) touch(static_cast<int32_t>(id), false);
     }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace dc::ir {
 namespace {
 
@@ -12,9 +14,34 @@ TEST(Ops, TextAndKindAreInverse) {
   EXPECT_EQ(op_from_text("all_gather"), std::nullopt);
 }
 
-TEST(Ops, MutationMasks) {
-  EXPECT_EQ(info(OpKind::AdamW).mutated, 7u);
-  EXPECT_EQ(info(OpKind::AllReduceStart).mutated, 0u);
+TEST(Ops, WhatIsWritten) {
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(writes(OpKind::AdamW, i), i < 3) << i;
+  EXPECT_TRUE(writes_any(OpKind::Copy));
+  EXPECT_FALSE(writes_any(OpKind::AllReduceStart));
+  EXPECT_FALSE(writes(OpKind::Aten, 0));
+}
+
+// The gradient of an optimizer is followed by the scalars and the slots.
+TEST(Ops, Gradients) {
+  EXPECT_EQ(gradient_operand(OpKind::AdamW), 3);
+  EXPECT_EQ(gradient_operand(OpKind::Sgd), 2);
+  EXPECT_EQ(gradient_operand(OpKind::Accumulate), 1);
+  EXPECT_EQ(gradient_operand(OpKind::Copy), std::nullopt);
+}
+
+TEST(Ops, HalvesStandInPairs) {
+  constexpr OpKind kKinds[] = {
+#define DC_OP(kind, text, alias, provider, half, trait, rule, results, operands) OpKind::kind,
+#include "src/ir/ops.def"
+#undef DC_OP
+  };
+  for (const OpKind start : kKinds) {
+    if (!is_start(start)) continue;
+    const OpKind done = done_of(start);
+    EXPECT_EQ(start_of(done), start);
+    const std::string text(info(start).text);
+    EXPECT_EQ(info(done).text, text.substr(0, text.rfind('.')) + ".done");
+  }
 }
 
 TEST(AtenOps, KnowsOverloadsExactly) {

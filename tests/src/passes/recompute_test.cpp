@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/cost/fixed.h"
+#include "src/ir/effects.h"
 #include "src/passes/recompute/recompute_choice.h"
 #include "src/passes/recompute/recompute_rewrite.h"
 
@@ -59,7 +60,7 @@ class RandomStep {
     std::reverse(order.begin(), order.end());
     for (NodeId id : order) {
       const ir::Node& node = graph.node(id);
-      if (is_plain_view(node) && graph.value(node.results[0]).uses.empty()) graph.erase(id);
+      if (ir::is_plain_view(node) && graph.value(node.results[0]).uses.empty()) graph.erase(id);
     }
   }
 
@@ -174,7 +175,8 @@ class Interpreter {
 
  private:
   void run(const ir::Node& node) {
-    if (is_plain_view(node) || node.kind == OpKind::AllGatherDone || node.kind == OpKind::Release)
+    if (ir::is_plain_view(node) || node.kind == OpKind::AllGatherDone ||
+        node.kind == OpKind::Release)
       return;
     std::string text = std::string(ir::info(node.kind).text) + node.overload + "(";
     for (ValueId operand : node.operands) text += content(operand) + ",";
@@ -194,7 +196,7 @@ class Interpreter {
   std::string content(ValueId value) const {
     const ir::Node& node = graph_.node(graph_.value(value).producer);
     if (node.kind == OpKind::AllGatherDone) return content(node.operands[0]);
-    if (is_plain_view(node)) return "view " + content(node.operands[0]);
+    if (ir::is_plain_view(node)) return "view " + content(node.operands[0]);
     return contents_.at(value.v);
   }
 

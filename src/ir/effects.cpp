@@ -1,0 +1,35 @@
+#include "src/ir/effects.h"
+
+namespace dc::ir {
+
+AliasRule alias_of(const Node& node) {
+  if (node.kind != OpKind::Aten) return info(node.kind).alias;
+  const AtenInfo* aten = aten_info(node.overload);
+  return aten ? aten->alias : AliasRule::Fresh;
+}
+
+bool is_view(const Node& node) { return alias_of(node) == AliasRule::View; }
+
+bool runs(const Node& node) {
+  if (node.kind == OpKind::Aten) return !is_view(node);
+  return info(node.kind).provider != Provider::None;
+}
+
+bool is_plain_view(const Node& node) { return is_view(node) && !runs(node); }
+
+ValueId view_root(const Graph& graph, ValueId value) {
+  while (true) {
+    const Node& node = graph.node(graph.value(value).producer);
+    if (!is_view(node)) return value;
+    value = node.operands[0];
+  }
+}
+
+bool writes(const Node& node, size_t operand) { return writes(node.kind, operand); }
+
+bool reads(const Node& node, size_t operand) {
+  const std::span<const OperandInfo> operands = info(node.kind).operands();
+  return operand >= operands.size() || operands[operand].access != Access::Write;
+}
+
+}  // namespace dc::ir
