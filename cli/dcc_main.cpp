@@ -129,7 +129,7 @@ void add_reading(CLI::App& app, dc::cli::InspectArguments& inspect,
   example(show, "inspect plan.dcp", "inspect plan.dcp trace.json --as=timeline -o step.html");
   show->add_option("plan", inspect.plan, "Plan file")->required();
   show->add_option("trace", inspect.trace,
-                   "Trace of dcrun, shown beside the prediction; for timeline only");
+                   "Trace of dcrun, shown next to the prediction; for timeline only");
   show->add_option("--as", inspect.as,
                    "summary, text, json, memory, or timeline: an HTML page of the step over time")
       ->check(CLI::IsMember({"summary", "text", "json", "memory", "timeline"}))

@@ -48,17 +48,18 @@ int report(const Status& status, const std::string& who) {
 }
 
 // What another rank has said is not said again, but the first rank of a host points to it.
-int report_rank(const Status& status, const runtime::LaunchInfo& launch, const std::string& who) {
-  if (runtime::is_reported_elsewhere(status) && launch.local_rank != 0)
+int report_rank(const Status& status, const runtime::comm::LaunchInfo& launch,
+                const std::string& who) {
+  if (runtime::comm::is_reported_elsewhere(status) && launch.local_rank != 0)
     return base::exit_code(status.kind());
   return report(status, who);
 }
 
-int report_stop(const runtime::Outcome& outcome, const cli::DcrunOptions& options,
+int report_stop(const runtime::train::Outcome& outcome, const cli::DcrunOptions& options,
                 const std::string& who) {
   std::string saved = "; nothing was saved, because there is no --save";
   if (!options.save.empty()) {
-    saved = outcome.saved + (runtime::is_weights_path(options.save)
+    saved = outcome.saved + (runtime::train::is_weights_path(options.save)
                                  ? ""
                                  : "; start again with --resume latest to go on");
   }
@@ -69,7 +70,7 @@ int report_stop(const runtime::Outcome& outcome, const cli::DcrunOptions& option
   return code;
 }
 
-Status check_world(const runtime::plan::Loaded& loaded, const runtime::LaunchInfo& launch) {
+Status check_world(const runtime::plan::Loaded& loaded, const runtime::comm::LaunchInfo& launch) {
   const int world = loaded.plan.world();
   if (world == launch.world) return base::ok_status();
   return Status(ErrorKind::Mismatch, "DC6011",
@@ -80,14 +81,14 @@ Status check_world(const runtime::plan::Loaded& loaded, const runtime::LaunchInf
                     ") or compile with --world " + std::to_string(launch.world));
 }
 
-Result<runtime::TrainOptions> train_options(const cli::DcrunOptions& options,
-                                            const runtime::plan::Plan& plan) {
+Result<runtime::train::TrainOptions> train_options(const cli::DcrunOptions& options,
+                                                   const runtime::plan::Plan& plan) {
   base::TrainConfig config;
   if (!options.config.empty()) {
     DC_ASSIGN_OR_RETURN(config, base::read_train_config(options.config));
   }
-  runtime::TrainOptions train;
-  DC_ASSIGN_OR_RETURN(train.settings, runtime::run_settings(plan, config, options.lr));
+  runtime::train::TrainOptions train;
+  DC_ASSIGN_OR_RETURN(train.settings, runtime::train::run_settings(plan, config, options.lr));
   train.weights = options.weights;
   train.weights_only_by_name = options.weights_only_by_name;
   train.data = options.data;
@@ -112,12 +113,13 @@ Result<runtime::TrainOptions> train_options(const cli::DcrunOptions& options,
 
 struct Ready {
   runtime::plan::Loaded loaded;
-  runtime::TrainOptions options;
+  runtime::train::TrainOptions options;
 };
 
-Result<Ready> make_ready(const cli::DcrunOptions& options, const runtime::LaunchInfo& launch) {
+Result<Ready> make_ready(const cli::DcrunOptions& options,
+                         const runtime::comm::LaunchInfo& launch) {
   Ready ready;
-  DC_ASSIGN_OR_RETURN(ready.loaded, runtime::plan::load(options.plan));
+  DC_ASSIGN_OR_RETURN(ready.loaded, runtime::verify::load(options.plan));
   DC_RETURN_IF_ERROR(check_world(ready.loaded, launch));
   DC_ASSIGN_OR_RETURN(ready.options, train_options(options, ready.loaded.plan));
   if (launch.rank == 0 && !options.record_profile.empty()) {
@@ -127,15 +129,16 @@ Result<Ready> make_ready(const cli::DcrunOptions& options, const runtime::Launch
 }
 
 // The one that was asked for, or the plan's.
-Result<runtime::Device*> device_of(const cli::DcrunOptions& options, const Result<Ready>& ready) {
+Result<runtime::device::Device*> device_of(const cli::DcrunOptions& options,
+                                           const Result<Ready>& ready) {
   const base::DeviceKind planned = ready.ok() ? ready->loaded.plan.device : base::DeviceKind::Cpu;
-  return runtime::open_device(base::device_kind(options.device).value_or(planned));
+  return runtime::device::open_device(base::device_kind(options.device).value_or(planned));
 }
 
-Result<runtime::Outcome> run_rank(const cli::DcrunOptions& options,
-                                  const runtime::LaunchInfo& launch) {
+Result<runtime::train::Outcome> run_rank(const cli::DcrunOptions& options,
+                                         const runtime::comm::LaunchInfo& launch) {
   auto ready = make_ready(options, launch);
-  runtime::CommOptions comm;
+  runtime::comm::CommOptions comm;
   if (auto device = device_of(options, ready); device.ok()) {
     comm.device = *device;
   } else {
@@ -147,15 +150,15 @@ Result<runtime::Outcome> run_rank(const cli::DcrunOptions& options,
     comm.threads_per_rank = ready->loaded.plan.threads;
     cli::set_threads(ready->loaded.plan.threads);
   }
-  auto connected = base::or_refused([&] { return runtime::connect(launch, comm); });
+  auto connected = base::or_refused([&] { return runtime::comm::connect(launch, comm); });
   if (!connected.ok()) return ready.ok() ? connected.status() : ready.status();
-  const std::unique_ptr<runtime::Job> job = std::move(connected).value();
+  const std::unique_ptr<runtime::comm::ProcessGroup> job = std::move(connected).value();
   // Every rank first hears whether all others could read what they were given.
-  Status status = runtime::agree(job->control(), ready.ok() ? Status() : ready.status(),
-                                 "reading the plan and the configuration");
+  Status status = runtime::comm::agree(job->control(), ready.ok() ? Status() : ready.status(),
+                                       "reading the plan and the configuration");
   if (!status.ok()) return status;
-  auto outcome =
-      base::or_refused([&] { return runtime::train(ready->loaded, *job, launch, ready->options); });
+  auto outcome = base::or_refused(
+      [&] { return runtime::train::train(ready->loaded, *job, launch, ready->options); });
   if (outcome.ok() && outcome->recording) {
     status = cli::record_profile(options.record_profile, options.offload_dir, ready->loaded,
                                  *outcome->recording, *job, launch);
@@ -165,37 +168,37 @@ Result<runtime::Outcome> run_rank(const cli::DcrunOptions& options,
   return outcome;
 }
 
-Status check_launch(const cli::DcrunOptions& options, const runtime::LaunchInfo& launch) {
-  const bool ours =
-      launch.launcher == runtime::Launcher::Dcrun || launch.launcher == runtime::Launcher::Single;
+Status check_launch(const cli::DcrunOptions& options, const runtime::comm::LaunchInfo& launch) {
+  const bool ours = launch.launcher == runtime::comm::Launcher::Dcrun ||
+                    launch.launcher == runtime::comm::Launcher::Single;
   if (options.ranks == 0 || ours) return base::ok_status();
   return Status(ErrorKind::BadConfig, "DC6012",
                 "-n " + std::to_string(options.ranks) + " was given, but " +
-                    std::string(runtime::name(launch.launcher)) +
+                    std::string(runtime::comm::name(launch.launcher)) +
                     " has started this process as one of its ranks; leave out -n, or start dcrun "
                     "without that launcher");
 }
 
 int run(int argc, char** argv) {
-  runtime::hold_stop_signals();  // first, so that an early signal is not lost
-  signal(SIGPIPE, SIG_IGN);      // a launcher that stops reading must not end a save
-  signal(SIGXFSZ, SIG_IGN);      // a file that may not grow is an error like a full disk
+  runtime::train::hold_stop_signals();  // first, so that an early signal is not lost
+  signal(SIGPIPE, SIG_IGN);             // a launcher that stops reading must not end a save
+  signal(SIGXFSZ, SIG_IGN);             // a file that may not grow is an error like a full disk
   auto options = cli::parse_dcrun_options(argc, argv);
   if (!options.ok()) return report(options.status(), "dcrun");
   if (!options->text.empty()) {
     std::fputs(options->text.c_str(), stdout);
     return 0;
   }
-  auto launch = runtime::detect_launch();
+  auto launch = runtime::comm::detect_launch();
   if (!launch.ok()) return report(launch.status(), "dcrun");
   if (Status status = check_launch(*options, *launch); !status.ok()) return report(status, "dcrun");
-  auto secret = runtime::read_job_key(options->job_key);
+  auto secret = runtime::comm::read_job_key(options->job_key);
   if (!secret.ok()) return report(secret.status(), "dcrun");
   launch->secret = std::move(secret).value();
-  if (options->ranks > 0 && launch->launcher == runtime::Launcher::Single) {
-    return runtime::spawn_ranks(options->ranks, argc, argv);  // takes what is held
+  if (options->ranks > 0 && launch->launcher == runtime::comm::Launcher::Single) {
+    return runtime::comm::spawn_ranks(options->ranks, argc, argv);  // takes what is held
   }
-  runtime::watch_stop_signals();
+  runtime::train::watch_stop_signals();
   const std::string who = "dcrun[rank " + std::to_string(launch->rank) + "]";
   base::report_lost_inputs(who);
   auto outcome = run_rank(*options, *launch);

@@ -106,12 +106,12 @@ Status unknown_arguments(const CLI::App& app) {
 }
 
 Status check_saving(const DcrunOptions& options) {
-  const bool folder = !options.save.empty() && !runtime::is_weights_path(options.save);
+  const bool folder = !options.save.empty() && !runtime::train::is_weights_path(options.save);
   if (!folder && (options.save_every > 0 || options.keep > 0)) {
     return usage(std::string(options.keep > 0 ? "--keep" : "--save-every") +
                  " is for checkpoints; give --save a folder");
   }
-  if (!folder && options.resume == runtime::kLatest) {
+  if (!folder && options.resume == runtime::train::kLatest) {
     return usage("--resume latest looks in the folder of --save; give --save DIR, or --resume DIR");
   }
   return base::ok_status();
@@ -140,10 +140,10 @@ Status check_complete(const DcrunOptions& options) {
   if (options.data.empty()) return usage("no --data; give a token file, or synthetic");
   DC_RETURN_IF_ERROR(check_saving(options));
   DC_RETURN_IF_ERROR(check_evaluation(options));
-  constexpr int kFewest = runtime::kRecordedWarmup + runtime::kRecordedSteps;
+  constexpr int kFewest = runtime::measure::kRecordedWarmup + runtime::measure::kRecordedSteps;
   if (!options.record_profile.empty() && options.steps < kFewest) {
     return usage("--record-profile needs at least " + std::to_string(kFewest) + " steps, " +
-                 std::to_string(runtime::kRecordedWarmup) +
+                 std::to_string(runtime::measure::kRecordedWarmup) +
                  " to warm up and the others to measure; give --steps 20");
   }
   return base::ok_status();

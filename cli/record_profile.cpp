@@ -21,8 +21,8 @@ namespace {
 using base::Status;
 
 Status write(const std::string& path, const std::string& offload_dir,
-             const runtime::plan::Loaded& loaded, const runtime::Recorded& recorded,
-             const base::MachineIdentity& machine, runtime::Device& device) {
+             const runtime::plan::Loaded& loaded, const runtime::measure::Recorded& recorded,
+             const base::MachineIdentity& machine, runtime::device::Device& device) {
   const runtime::plan::Plan& plan = loaded.plan;
   base::Measurements all;
   all.origin = base::ProfileOrigin::Recorded;
@@ -32,17 +32,17 @@ Status write(const std::string& path, const std::string& offload_dir,
   all.kernels = recorded.kernels;
   all.collectives = recorded.collectives;
   all.step = {loaded.digest, recorded.step, recorded.compute};
-  DC_ASSIGN_OR_RETURN(all.copies, runtime::measure_copies(device, offload_dir));
+  DC_ASSIGN_OR_RETURN(all.copies, runtime::measure::measure_copies(device, offload_dir));
   // The workspace that the plan reserves may be an estimate, so it is measured too.
   DC_ASSIGN_OR_RETURN(const std::vector<base::KernelMeasurement> scratch,
-                      runtime::measure_scratch(plan));
+                      runtime::measure::measure_scratch(plan));
   std::map<std::string_view, int64_t> bytes;
   for (const base::KernelMeasurement& row : scratch) bytes[row.key] = row.scratch_bytes;
   for (base::KernelMeasurement& row : all.kernels) row.scratch_bytes = bytes[row.key];
   return profile::write_profile(path, all);
 }
 
-void print_row(const char* what, const runtime::Deviation& deviation, bool has_residual) {
+void print_row(const char* what, const runtime::measure::Deviation& deviation, bool has_residual) {
   char residual[32] = "";
   if (has_residual) std::snprintf(residual, sizeof residual, "%10.1f %%", 100 * deviation.residual);
   std::printf(
@@ -51,13 +51,13 @@ void print_row(const char* what, const runtime::Deviation& deviation, bool has_r
 }
 
 void print(const std::string& path, const runtime::plan::Plan& plan,
-           const runtime::Recorded& recorded) {
+           const runtime::measure::Recorded& recorded) {
   const int ranks = plan.world();
   std::printf("%s: %zu kernels, %zu collective sizes, medians of %d steps%s\n", path.c_str(),
               recorded.kernels.size(), recorded.collectives.size(), recorded.steps,
               ranks > 1 ? (" on the slowest of " + std::to_string(ranks) + " ranks").c_str() : "");
   if (!runtime::plan::has_timeline(plan)) return;  // an older dcc predicted less
-  const runtime::Deviations deviations = runtime::compare(plan, recorded);
+  const runtime::measure::Deviations deviations = runtime::measure::compare(plan, recorded);
   std::printf("  %-12s%14s%14s%12s%12s\n", "", "measured", "predicted", "bias", "residual");
   print_row("step", deviations.step, false);
   print_row("kernels", deviations.kernels, true);
@@ -67,21 +67,23 @@ void print(const std::string& path, const runtime::plan::Plan& plan,
 }  // namespace
 
 Status record_profile(const std::string& path, const std::string& offload_dir,
-                      const runtime::plan::Loaded& loaded, const runtime::TraceRecorder& recording,
-                      runtime::Job& job, const runtime::LaunchInfo& launch) {
+                      const runtime::plan::Loaded& loaded,
+                      const runtime::exec::TraceRecorder& recording,
+                      runtime::comm::ProcessGroup& job, const runtime::comm::LaunchInfo& launch) {
   const runtime::plan::Plan& plan = loaded.plan;
-  runtime::Communicator& control = job.control();
-  DC_ASSIGN_OR_RETURN(const runtime::Recorded recorded,
-                      runtime::measure_recorded(plan, recording, control));
-  DC_ASSIGN_OR_RETURN(const int detected, runtime::ranks_per_host(launch, control));
+  runtime::comm::Communicator& control = job.control();
+  DC_ASSIGN_OR_RETURN(const runtime::measure::Recorded recorded,
+                      runtime::measure::measure_recorded(plan, recording, control));
+  DC_ASSIGN_OR_RETURN(const int detected, runtime::measure::ranks_per_host(launch, control));
   // The levels of the plan's groups count the ranks along its last axis as those of a host.
   const int per_host = plan.mesh.size() > 1 ? plan.mesh.back().second : detected;
   Status written;
   if (launch.rank == 0) {
-    written = write(path, offload_dir, loaded, recorded,
-                    machine_of(launch, job, plan.threads, per_host), job.device());
+    written =
+        write(path, offload_dir, loaded, recorded,
+              runtime::measure::machine_of(launch, job, plan.threads, per_host), job.device());
   }
-  DC_RETURN_IF_ERROR(runtime::agree(control, std::move(written), "writing the profile"));
+  DC_RETURN_IF_ERROR(runtime::comm::agree(control, std::move(written), "writing the profile"));
   if (launch.rank == 0) print(path, plan, recorded);
   return {};
 }

@@ -1,4 +1,4 @@
-// `dcrun --record-profile`: what the run measured, as a profile and beside the prediction.
+// `dcrun --record-profile`: what the run measured, as a profile and next to the prediction.
 #pragma once
 
 #include <string>
@@ -14,7 +14,8 @@ namespace dc::cli {
 // the bias, which compiling with this profile removes, apart from what then remains.
 base::Status record_profile(const std::string& path, const std::string& offload_dir,
                             const runtime::plan::Loaded& loaded,
-                            const runtime::TraceRecorder& recording, runtime::Job& job,
-                            const runtime::LaunchInfo& launch);
+                            const runtime::exec::TraceRecorder& recording,
+                            runtime::comm::ProcessGroup& job,
+                            const runtime::comm::LaunchInfo& launch);
 
 }  // namespace dc::cli

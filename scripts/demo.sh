@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The main job, start to end: a real Hugging Face model, exported, measured, compiled ahead of time, trained by real ranks,
-# with PyTorch's own losses beside. Sets everything up first; needs root on a fresh machine.
+# with PyTorch's own losses next to it. Sets everything up first; needs root on a fresh machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=build/venv/bin/python
@@ -39,7 +39,7 @@ rm -rf "$out/metrics.jsonl" "$out/trace.json" "$out/saved"
 mpirun --allow-run-as-root --oversubscribe -n "$ranks" build/bin/dcrun "$out/plan.dcp" --weights "$out/model.pt2" \
   --data "$out/tokens.bin:uint16" --steps "$steps" --metrics "$out/metrics.jsonl" --trace "$out/trace.json" --save "$out/saved/model.safetensors"
 
-title PyTorch "the same $steps steps on the same data, beside what dcrun measured"
+title PyTorch "the same $steps steps on the same data, next to what dcrun measured"
 build/bin/dcc inspect "$out/plan.dcp" --as=json >"$out/plan.json"
 $python scripts/demo_reference.py compare "$out/model.pt2" "$out/tokens.bin" --ranks "$ranks" --steps "$steps" --lr "$lr" \
   --metrics "$out/metrics.jsonl" --plan-json "$out/plan.json" --trace "$out/trace.json"

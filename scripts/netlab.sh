@@ -14,7 +14,7 @@ bridge=${lab}bridge
 hosts() { ip netns list | awk '{print $1}' | grep -xE "$lab[0-9]+" | sort -V; }
 usage() { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 64; }
 
-shape() {  # HOST RATE: what it sends; the burst that passes at once after a pause is small beside any collective
+shape() {  # HOST RATE: what it sends; the burst that passes at once after a pause is small next to any collective
   local tc=(ip netns exec "$1" tc)
   "${tc[@]}" qdisc del dev eth0 root 2>/dev/null || true
   [ "$2" != none ] || return 0

@@ -34,7 +34,7 @@ std::string date(int64_t nanoseconds) {
 
 // "step of 10409280 parameters (cfe43ccb7207)": archives do not name their model.
 std::string model_of(const runtime::plan::Plan& plan) {
-  return plan.name + " of " + std::to_string(runtime::plan::parameter_facts(plan).elements) +
+  return plan.name + " of " + std::to_string(runtime::report::parameter_facts(plan).elements) +
          " parameters (" + plan.model_digest.substr(0, 12) + ")";
 }
 

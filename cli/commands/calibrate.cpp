@@ -39,7 +39,7 @@ void print_row(const char* what, base::Nanos measured, base::Nanos predicted,
 }  // namespace
 
 Status run_calibrate(const CalibrateArguments& arguments) {
-  DC_ASSIGN_OR_RETURN(const runtime::plan::Loaded loaded, runtime::plan::load(arguments.plan));
+  DC_ASSIGN_OR_RETURN(const runtime::plan::Loaded loaded, runtime::verify::load(arguments.plan));
   DC_ASSIGN_OR_RETURN(const profile::Profile profile, profile::read_profile(arguments.profile));
   DC_ASSIGN_OR_RETURN(const base::StepMeasurement step, recorded_step(arguments, loaded.digest));
   DC_ASSIGN_OR_RETURN(const sim::Calibration found, sim::calibrate(loaded.plan, profile, step));

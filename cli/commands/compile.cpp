@@ -26,7 +26,7 @@ using base::Status;
 // About this host, so it is said but not recorded.
 void warn_of_other_machine(const std::string& path, const base::Measurements& measured) {
   if (measured.origin == base::ProfileOrigin::Synthetic) return;
-  const std::string &then = measured.machine.cpu, now = runtime::cpu_name();
+  const std::string &then = measured.machine.cpu, now = runtime::measure::cpu_name();
   if (then == now) return;
   std::fprintf(stderr, "warning: other-machine: profile %s was measured on %s, this is %s\n",
                path.c_str(), then.c_str(), now.c_str());
@@ -48,7 +48,7 @@ const char* name(driver::CacheUse use) {
 std::optional<runtime::plan::Plan> plan_before(const std::string& output) {
   std::error_code none;
   if (!std::filesystem::is_regular_file(output, none)) return std::nullopt;
-  Result<runtime::plan::Loaded> loaded = runtime::plan::load(output);
+  Result<runtime::plan::Loaded> loaded = runtime::verify::load(output);
   if (!loaded.ok()) return std::nullopt;  // whatever it was, it is replaced
   return std::move(loaded->plan);
 }
@@ -57,13 +57,13 @@ std::optional<runtime::plan::Plan> plan_before(const std::string& output) {
 std::vector<std::string> changes(const std::optional<runtime::plan::Plan>& before,
                                  const runtime::plan::Plan& after) {
   if (!before || before->model_digest != after.model_digest) return {};
-  return runtime::plan::changes(*before, after);
+  return runtime::report::changes(*before, after);
 }
 
 std::string text_report(const CompileArguments& arguments, const driver::CompileResult& compiled,
                         const std::vector<std::string>& changes) {
-  std::string text = runtime::plan::report(compiled.plan);
-  if (arguments.verbose) text += runtime::plan::identity(compiled.plan);
+  std::string text = runtime::report::report(compiled.plan);
+  if (arguments.verbose) text += runtime::report::identity(compiled.plan);
   if (changes.empty()) return text;
   text += "changes            against the plan that the file held before\n";
   for (const std::string& line : changes) text += "  " + line + "\n";
@@ -84,7 +84,7 @@ std::string json_report(const CompileArguments& arguments, const driver::Compile
   json.key("compile_ms").begin_object();
   for (const auto& [what, ms] : watch.laps()) json.field(what, ms);
   json.end_object();
-  runtime::plan::write_report(json, compiled.plan);
+  runtime::report::write_report(json, compiled.plan);
   if (!changes.empty()) {
     json.key("changes").begin_array();
     for (const std::string& line : changes) json.string(line);

@@ -15,20 +15,22 @@ namespace {
 
 base::Result<std::string> timeline(const InspectArguments& arguments,
                                    const runtime::plan::Loaded& loaded) {
-  if (arguments.trace.empty()) return runtime::timeline_page(loaded, nullptr);
-  DC_ASSIGN_OR_RETURN(const runtime::TraceFile trace, runtime::read_trace(arguments.trace, loaded));
-  return runtime::timeline_page(loaded, &trace);
+  if (arguments.trace.empty()) return runtime::page::timeline_page(loaded, nullptr);
+  DC_ASSIGN_OR_RETURN(const runtime::exec::TraceFile trace,
+                      runtime::exec::read_trace(arguments.trace, loaded));
+  return runtime::page::timeline_page(loaded, &trace);
 }
 
 base::Result<std::string> shown(const InspectArguments& arguments,
                                 const runtime::plan::Loaded& loaded) {
   if (arguments.as == "timeline") return timeline(arguments, loaded);
   std::string text;
-  if (arguments.as == "text") text = runtime::plan::to_text(loaded.plan);
-  if (arguments.as == "json") text = runtime::plan::to_json(loaded.plan);
-  if (arguments.as == "memory") text = runtime::plan::memory_report(loaded.plan);
-  if (arguments.as == "summary") text = runtime::plan::summary(loaded.plan);
-  if (arguments.as == "summary" && arguments.verbose) text += runtime::plan::identity(loaded.plan);
+  if (arguments.as == "text") text = runtime::report::to_text(loaded.plan);
+  if (arguments.as == "json") text = runtime::report::to_json(loaded.plan);
+  if (arguments.as == "memory") text = runtime::report::memory_report(loaded.plan);
+  if (arguments.as == "summary") text = runtime::report::summary(loaded.plan);
+  if (arguments.as == "summary" && arguments.verbose)
+    text += runtime::report::identity(loaded.plan);
   if (text.empty() || text.back() != '\n') text += '\n';
   return text;
 }
@@ -41,7 +43,7 @@ base::Status run_inspect(const InspectArguments& arguments) {
                         "a trace is shown by --as=timeline only; leave out " + arguments.trace);
   }
   if (!arguments.output.empty()) DC_RETURN_IF_ERROR(base::check_writable(arguments.output));
-  DC_ASSIGN_OR_RETURN(const runtime::plan::Loaded loaded, runtime::plan::load(arguments.plan));
+  DC_ASSIGN_OR_RETURN(const runtime::plan::Loaded loaded, runtime::verify::load(arguments.plan));
   DC_ASSIGN_OR_RETURN(const std::string text, shown(arguments, loaded));
   if (!arguments.output.empty()) return base::write_file_atomically(arguments.output, text);
   std::fwrite(text.data(), 1, text.size(), stdout);
@@ -49,7 +51,7 @@ base::Status run_inspect(const InspectArguments& arguments) {
 }
 
 base::Status run_verify(const VerifyArguments& arguments) {
-  DC_ASSIGN_OR_RETURN(const runtime::plan::Loaded loaded, runtime::plan::load(arguments.plan));
+  DC_ASSIGN_OR_RETURN(const runtime::plan::Loaded loaded, runtime::verify::load(arguments.plan));
   std::printf(
       "%s: levels 0 (digest), 1 (structure), 2 (memory, shapes, effects) and 3 (order between "
       "streams, on every rank) hold\n"

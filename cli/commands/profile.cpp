@@ -58,17 +58,17 @@ Status make_ready(const ProfileArguments& arguments, int rank, driver::Model& mo
   return {};
 }
 
-Status measure(const ProfileArguments& arguments, const runtime::LaunchInfo& launch,
-               runtime::Job& job) {
-  runtime::Communicator& control = job.control();
+Status measure(const ProfileArguments& arguments, const runtime::comm::LaunchInfo& launch,
+               runtime::comm::ProcessGroup& job) {
+  runtime::comm::Communicator& control = job.control();
   driver::Model model;
   DC_RETURN_IF_ERROR(
-      runtime::agree(control, make_ready(arguments, launch.rank, model), "getting ready"));
+      runtime::comm::agree(control, make_ready(arguments, launch.rank, model), "getting ready"));
   ProgressBar bar(launch.rank == 0 && isatty(STDERR_FILENO), launch.world > 1);
-  const runtime::Progress progress = [&](double fraction, std::string_view what) {
+  const runtime::measure::Progress progress = [&](double fraction, std::string_view what) {
     bar.show(fraction, what);
   };
-  DC_ASSIGN_OR_RETURN(const int detected, runtime::ranks_per_host(launch, control));
+  DC_ASSIGN_OR_RETURN(const int detected, runtime::measure::ranks_per_host(launch, control));
   const int per_host = arguments.ranks_per_host > 0 ? arguments.ranks_per_host : detected;
   DC_ASSIGN_OR_RETURN(
       const base::Measurements all,
@@ -76,7 +76,7 @@ Status measure(const ProfileArguments& arguments, const runtime::LaunchInfo& lau
                       progress));
   Status written;
   if (launch.rank == 0) written = profile::write_profile(arguments.output, all);
-  DC_RETURN_IF_ERROR(runtime::agree(control, std::move(written), "writing the profile"));
+  DC_RETURN_IF_ERROR(runtime::comm::agree(control, std::move(written), "writing the profile"));
   if (launch.rank != 0) return {};
   std::printf("%s: %zu kernels, %zu collective sizes, %d rank%s with %d thread%s each on %s\n",
               arguments.output.c_str(), all.kernels.size(), all.collectives.size(), launch.world,
@@ -85,12 +85,13 @@ Status measure(const ProfileArguments& arguments, const runtime::LaunchInfo& lau
   return {};
 }
 
-Status profile_rank(const ProfileArguments& arguments, const runtime::LaunchInfo& launch) {
+Status profile_rank(const ProfileArguments& arguments, const runtime::comm::LaunchInfo& launch) {
   set_threads(arguments.threads);
-  runtime::CommOptions comm;
+  runtime::comm::CommOptions comm;
   comm.backend = arguments.comm;
   comm.threads_per_rank = arguments.threads;  // pinned as dcrun's ranks are
-  DC_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::Job> job, runtime::connect(launch, comm));
+  DC_ASSIGN_OR_RETURN(const std::unique_ptr<runtime::comm::ProcessGroup> job,
+                      runtime::comm::connect(launch, comm));
   Status status = measure(arguments, launch, *job);
   job->leave(status);
   return status;
@@ -107,12 +108,13 @@ int run_profile(const ProfileArguments& arguments, int argc, char** argv) {
   if (arguments.threads < 1 || arguments.ranks < 0) {
     return finish(Status(ErrorKind::Usage, "DC2803", "--threads and --ranks must be positive"));
   }
-  Result<runtime::LaunchInfo> launch = runtime::detect_launch();
+  Result<runtime::comm::LaunchInfo> launch = runtime::comm::detect_launch();
   if (!launch.ok()) return finish(launch.status());
-  Result<std::string> secret = runtime::read_job_key(arguments.job_key);
+  Result<std::string> secret = runtime::comm::read_job_key(arguments.job_key);
   if (!secret.ok()) return finish(secret.status());
   launch->secret = std::move(secret).value();
-  const bool starts_ranks = launch->launcher == runtime::Launcher::Single && arguments.ranks > 1;
+  const bool starts_ranks =
+      launch->launcher == runtime::comm::Launcher::Single && arguments.ranks > 1;
   const int world = starts_ranks ? arguments.ranks : launch->world;
   if (arguments.ranks_per_host > 0 && world % arguments.ranks_per_host != 0) {
     return finish(Status(ErrorKind::Usage, "DC2810",
@@ -123,7 +125,7 @@ int run_profile(const ProfileArguments& arguments, int argc, char** argv) {
   if (starts_ranks) {
     // One message here instead of one from every rank.
     if (Status status = base::check_writable(arguments.output); !status.ok()) return finish(status);
-    return runtime::spawn_ranks(arguments.ranks, argc, argv);
+    return runtime::comm::spawn_ranks(arguments.ranks, argc, argv);
   }
   if (arguments.ranks > 0 && arguments.ranks != launch->world) {
     return finish(Status(ErrorKind::BadConfig, "DC2804",
@@ -133,7 +135,7 @@ int run_profile(const ProfileArguments& arguments, int argc, char** argv) {
   }
   const Status status = base::or_refused([&] { return profile_rank(arguments, *launch); });
   // What another rank has said is not said again, but the first rank of a host points to it.
-  if (runtime::is_reported_elsewhere(status) && launch->local_rank != 0)
+  if (runtime::comm::is_reported_elsewhere(status) && launch->local_rank != 0)
     return base::exit_code(status.kind());
   return finish(status);
 }

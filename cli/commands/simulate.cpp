@@ -61,8 +61,9 @@ std::string memory_line(const sim::Simulated& run) {
     text += ", " + base::format_bytes(run.memory.v - run.arena.v) + " to spare";
   text += "; 1 GiB more buys this plan nothing, its addresses are fixed";
   const int64_t bound = run.prediction.bounds_ns[2];
-  if (run.b2_with_more.v < bound)
-    text += "; the bound B2 takes " + saving(bound, run.b2_with_more.v) + " with it";
+  if (run.within_more_memory.v < bound)
+    text +=
+        "; the bound within_memory takes " + saving(bound, run.within_more_memory.v) + " with it";
   return text + "; what a plan made for it gains, only dcc compile --memory says\n";
 }
 
@@ -71,7 +72,7 @@ std::string json_report(const runtime::plan::Plan& plan, const sim::Simulated& r
   json.begin_object();
   json.field("schema", "dcc.simulate/1").field("plan", plan.name).field("world", plan.world());
   json.key("prediction").begin_object();
-  runtime::plan::write_timing(json, run.prediction);
+  runtime::report::write_timing(json, run.prediction);
   json.field("exposed_ns", run.exposed.v);
   json.end_object();
   json.key("link").begin_object();
@@ -80,7 +81,7 @@ std::string json_report(const runtime::plan::Plan& plan, const sim::Simulated& r
   json.end_object();
   json.key("memory").begin_object();
   json.field("arena_bytes", run.arena.v).field("budget_bytes", run.memory.v);
-  json.field("b2_ns_with_1GiB_more", run.b2_with_more.v);
+  json.field("within_1GiB_more_ns", run.within_more_memory.v);
   json.end_object();
   return json.end_object().take() + "\n";
 }
@@ -89,7 +90,7 @@ std::string json_report(const runtime::plan::Plan& plan, const sim::Simulated& r
 
 Status run_simulate(const SimulateArguments& arguments) {
   DC_ASSIGN_OR_RETURN(const sim::WhatIf what_if, what_if_of(arguments));
-  DC_ASSIGN_OR_RETURN(const runtime::plan::Loaded loaded, runtime::plan::load(arguments.plan));
+  DC_ASSIGN_OR_RETURN(const runtime::plan::Loaded loaded, runtime::verify::load(arguments.plan));
   const runtime::plan::Plan& plan = loaded.plan;
   std::optional<profile::Profile> profile;
   if (!arguments.profile.empty()) {
@@ -108,7 +109,7 @@ Status run_simulate(const SimulateArguments& arguments) {
   }
   const std::string text = "plan               " + plan.name + " for " +
                            std::to_string(plan.world()) + " ranks, chain " + plan.chain + "\n" +
-                           runtime::plan::timing_report(run.prediction) + link_line(run) +
+                           runtime::report::timing_report(run.prediction) + link_line(run) +
                            memory_line(run);
   std::fputs(text.c_str(), stdout);
   return {};

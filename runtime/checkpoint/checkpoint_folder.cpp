@@ -14,7 +14,7 @@
 
 #include "runtime/checkpoint/index.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -162,4 +162,4 @@ Status flush_folder(const std::string& path) {
   return flushed ? base::ok_status() : failed("flushing", path, error);
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

@@ -12,7 +12,7 @@
 
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 
 struct StoredCheckpoint {
   int64_t step = 0;
@@ -55,4 +55,4 @@ base::Result<std::string> find_checkpoint(const std::string& path);
 // Folder entries reach the disk.
 base::Status flush_folder(const std::string& path);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

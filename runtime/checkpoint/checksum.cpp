@@ -5,7 +5,7 @@
 #include "src/base/sha256.h"
 #include "src/base/xxh64.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 namespace {
 
 std::string hex_of(uint64_t value) {
@@ -47,4 +47,4 @@ std::string_view name(Checksum::Algorithm algorithm) {
   return "";
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

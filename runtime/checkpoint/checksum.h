@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 
 class Checksum {
  public:
@@ -34,4 +34,4 @@ class Checksum {
 // "xxh64", "sha256": the member of a manifest that holds it.
 std::string_view name(Checksum::Algorithm algorithm);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

@@ -5,7 +5,7 @@
 #include "runtime/checkpoint/sealed_json.h"
 #include "src/base/checked.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 namespace {
 
 using base::ErrorKind;
@@ -247,4 +247,4 @@ std::string shard_name(int rank, int world) {
   return "rank-" + std::to_string(rank) + "-of-" + std::to_string(world) + ".safetensors";
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

@@ -8,7 +8,7 @@
 #include "runtime/checkpoint/piece.h"
 #include "src/base/json.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 
 // How far a run has come in its data. `samples` counts all that were read since the first start;
 // the next one is sample `in_epoch` of the order of epoch `epoch`.
@@ -62,4 +62,4 @@ inline constexpr std::string_view kWeightsName = "model.safetensors";
 std::string manifest_name(int rank, int world);  // "rank-0-of-2.json"
 std::string shard_name(int rank, int world);     // "rank-0-of-2.safetensors"
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 namespace {
 
 constexpr std::array<std::string_view, 6> kNames = {"parameter",  "master",          "exp_avg",
@@ -32,4 +32,4 @@ int64_t Piece::numel() const {
   return count;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

@@ -14,7 +14,7 @@
 #include "runtime/checkpoint/checksum.h"
 #include "runtime/plan/plan.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 
 enum class ValueKind : uint8_t { Parameter, Master, Moment1, Moment2, Momentum, Buffer };
 // "parameter", "master", and PyTorch's names of optimizer state: "exp_avg", "exp_avg_sq",
@@ -46,4 +46,4 @@ struct Piece {
   int64_t bytes() const { return count * base::byte_size(dtype); }
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

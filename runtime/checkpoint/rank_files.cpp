@@ -5,7 +5,7 @@
 #include "src/base/json_writer.h"
 #include "src/base/sha256.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 namespace {
 
 using base::Result;
@@ -140,4 +140,4 @@ Result<std::string> RankFiles::finish() {
   return base::sha256_hex(text);
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

@@ -14,7 +14,7 @@
 #include "src/base/file.h"
 #include "src/base/xxh64.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 
 class RankFiles {
  public:
@@ -54,4 +54,4 @@ class RankFiles {
   std::vector<RankManifest::File> made_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

@@ -5,7 +5,7 @@
 
 #include "src/base/sha256.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 
 using base::ErrorKind;
 using base::Result;
@@ -151,4 +151,4 @@ Status CheckpointReader::verify() {
   return base::ok_status();
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

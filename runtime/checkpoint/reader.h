@@ -13,7 +13,7 @@
 #include "runtime/checkpoint/index.h"
 #include "src/base/archive/safetensors.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 
 class CheckpointReader {
  public:
@@ -67,4 +67,4 @@ class CheckpointReader {
   std::map<ValueId, Entry> entries_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

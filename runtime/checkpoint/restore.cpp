@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 namespace {
 
 using base::ErrorKind;
@@ -114,4 +114,4 @@ Status restore_state(const plan::Plan& plan, CheckpointReader& checkpoint,
   return base::ok_status();
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

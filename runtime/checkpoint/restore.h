@@ -5,7 +5,7 @@
 #include "runtime/checkpoint/state_memory.h"
 #include "runtime/checkpoint/state_parts.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 
 // As checkpoints name it: "adamw", "sgd".
 std::string_view optimizer_name(const plan::Plan& plan);
@@ -21,4 +21,4 @@ base::Status check_fits(const plan::Plan& plan, const CheckpointReader& checkpoi
 base::Status restore_state(const plan::Plan& plan, CheckpointReader& checkpoint,
                            const std::vector<StatePart>& parts, const StateMemory& memory);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

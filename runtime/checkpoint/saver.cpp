@@ -8,7 +8,7 @@
 #include "runtime/comm/agreement.h"
 #include "runtime/plan/saved_state.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 namespace {
 
 using base::ErrorKind;
@@ -30,7 +30,7 @@ struct CheckpointSaver::Verdict {
 Result<std::unique_ptr<CheckpointSaver>> CheckpointSaver::create(Options options,
                                                                  const plan::Plan& plan,
                                                                  StateMemory memory,
-                                                                 Communicator& control) {
+                                                                 comm::Communicator& control) {
   std::unique_ptr<CheckpointSaver> saver(
       new CheckpointSaver(std::move(options), std::move(memory), control));
   saver->plan_ = &plan;
@@ -44,7 +44,7 @@ Result<std::unique_ptr<CheckpointSaver>> CheckpointSaver::create(Options options
     bytes += base::round_up(saver->parts_[i].piece.bytes(), plan::kCopyAlignment);
   }
   DC_CHECK(bytes == plan::copy_bytes(plan, control.rank().v));
-  DC_ASSIGN_OR_RETURN(saver->copy_, HostSpace::create(saver->memory_.device(), bytes));
+  DC_ASSIGN_OR_RETURN(saver->copy_, memory::HostSpace::create(saver->memory_.device(), bytes));
   std::fill_n(saver->copy_.base(), bytes, std::byte{0xFF});
   return saver;
 }
@@ -87,12 +87,12 @@ Status CheckpointSaver::lay_out(const RunState& run) {
   const int rank = control_.rank().v;
   const std::string folder = folder_.partial_of(run.step);
   DC_RETURN_IF_ERROR(
-      agree(control_, rank == 0 ? folder_.begin(run.step) : Status(), "making " + folder));
+      comm::agree(control_, rank == 0 ? folder_.begin(run.step) : Status(), "making " + folder));
   auto files =
       RankFiles::create(folder, parts_, weight_metadata(*plan_, {run.plan_digest, run.step, {}}),
                         rank, control_.size());
-  DC_RETURN_IF_ERROR(
-      agree(control_, files.ok() ? Status() : files.status(), "making its files of a checkpoint"));
+  DC_RETURN_IF_ERROR(comm::agree(control_, files.ok() ? Status() : files.status(),
+                                 "making its files of a checkpoint"));
   files_.push_back(std::move(*files));
   return files_[0].open();
 }
@@ -239,11 +239,12 @@ Result<SaveResult> CheckpointSaver::settle() {
   under_way_ = false;
   if (result_.saved()) {
     const bool first = control_.rank().v == 0;
-    Status published = agree(control_, first ? status_ : Status(), "publishing the checkpoint");
+    Status published =
+        comm::agree(control_, first ? status_ : Status(), "publishing the checkpoint");
     if (!published.ok() && first) folder_.abandon(run_.step);
     result_.failure = std::move(published);
   }
   return result_;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

@@ -14,7 +14,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/memory/host_space.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 
 // How a save ended; equal on all ranks but for the words of who failed.
 struct SaveResult {
@@ -36,7 +36,7 @@ class CheckpointSaver {
   static base::Result<std::unique_ptr<CheckpointSaver>> create(Options options,
                                                                const plan::Plan& plan,
                                                                StateMemory memory,
-                                                               Communicator& control);
+                                                               comm::Communicator& control);
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
@@ -59,7 +59,7 @@ class CheckpointSaver {
   bool has_failed() const { return all_done_ && !result_.saved(); }
 
  private:
-  CheckpointSaver(Options options, StateMemory memory, Communicator& control)
+  CheckpointSaver(Options options, StateMemory memory, comm::Communicator& control)
       : options_(std::move(options)),
         folder_(options_.folder),
         memory_(std::move(memory)),
@@ -79,10 +79,10 @@ class CheckpointSaver {
   Options options_;
   CheckpointFolder folder_;
   StateMemory memory_;
-  Communicator& control_;
+  comm::Communicator& control_;
   std::vector<StatePart> parts_;
   const plan::Plan* plan_ = nullptr;
-  HostSpace copy_;
+  memory::HostSpace copy_;
   std::vector<int64_t> copy_offset_;  // by part; -1: not copied
 
   // Of the save that is under way.
@@ -98,4 +98,4 @@ class CheckpointSaver {
   SaveResult result_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

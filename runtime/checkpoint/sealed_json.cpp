@@ -4,7 +4,7 @@
 
 #include "src/base/sha256.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 namespace {
 
 using base::ErrorKind;
@@ -61,4 +61,4 @@ Result<JsonValue> unseal(const SealedFormat& format, std::string_view text,
   return *body;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

@@ -13,7 +13,7 @@
 #include "src/base/json.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 
 struct SealedFormat {
   std::string_view name;
@@ -28,4 +28,4 @@ std::string seal(const SealedFormat& format, std::string_view body);
 base::Result<base::JsonValue> unseal(const SealedFormat& format, std::string_view text,
                                      const std::string& path);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

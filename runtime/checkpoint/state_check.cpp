@@ -6,7 +6,7 @@
 
 #include "runtime/kernel/elements.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 namespace {
 
 using base::DType;
@@ -69,4 +69,4 @@ Result<std::string> find_non_finite(const std::vector<StatePart>& parts,
   return std::string();
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

@@ -7,7 +7,7 @@
 #include "runtime/checkpoint/state_memory.h"
 #include "runtime/checkpoint/state_parts.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 
 // False if a value of this kind may not hold one of these elements: NaN in any floating type, and
 // infinities but in buffers (masks hold them on purpose).
@@ -17,4 +17,4 @@ bool is_savable(ValueKind kind, base::DType dtype, std::span<const std::byte> el
 base::Result<std::string> find_non_finite(const std::vector<StatePart>& parts,
                                           const StateMemory& memory);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

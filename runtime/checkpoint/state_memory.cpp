@@ -1,14 +1,14 @@
 #include "runtime/checkpoint/state_memory.h"
 
 #include "runtime/kernel/host_transfer.h"
-#include "runtime/memory/outside_memory.h"
+#include "runtime/memory/offload_memory.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 
 using base::Status;
 
 bool StateMemory::is_on_disk(int32_t tensor) const {
-  return space_of(*plan_, tensor) == plan::Space::Disk;
+  return memory::space_of(*plan_, tensor) == plan::Space::Disk;
 }
 
 Status StateMemory::read(int32_t tensor, int64_t first, int64_t count, std::byte* out) const {
@@ -16,7 +16,7 @@ Status StateMemory::read(int32_t tensor, int64_t first, int64_t count, std::byte
   if (is_on_disk(tensor)) {
     return disk_->read_part(tensor, first * bytes, {out, static_cast<size_t>(count * bytes)});
   }
-  download_elements(*device_, bind_(tensor), first, count, out);
+  kernel::download_elements(*device_, bind_(tensor), first, count, out);
   return base::ok_status();
 }
 
@@ -26,8 +26,8 @@ Status StateMemory::write(int32_t tensor, int64_t first, int64_t count,
   if (is_on_disk(tensor)) {
     return disk_->write_part(tensor, first * bytes, {from, static_cast<size_t>(count * bytes)});
   }
-  upload_elements(*device_, bind_(tensor), first, count, from);
+  kernel::upload_elements(*device_, bind_(tensor), first, count, from);
   return base::ok_status();
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

@@ -9,19 +9,20 @@
 #include "runtime/memory/disk_space.h"
 #include "runtime/plan/plan.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 
-using TensorBinder = std::function<BoundTensor(int32_t)>;
+using TensorBinder = std::function<kernel::BoundTensor(int32_t)>;
 
 class StateMemory {
  public:
   // `bind`: addresses of the device's and the host's tensors. `disk`: where the plan's state on
   // disk lies, if there is any. Plan, device and disk must outlive it. While no step runs, on one
   // thread.
-  StateMemory(const plan::Plan& plan, Device& device, TensorBinder bind, DiskSpace* disk)
+  StateMemory(const plan::Plan& plan, device::Device& device, TensorBinder bind,
+              memory::DiskSpace* disk)
       : plan_(&plan), device_(&device), bind_(std::move(bind)), disk_(disk) {}
 
-  Device& device() const { return *device_; }
+  device::Device& device() const { return *device_; }
   bool is_on_disk(int32_t tensor) const;
   // Elements [first, first + count) of a tensor in row-major order, side by side at `out` or
   // `from`, in the tensor's dtype.
@@ -30,9 +31,9 @@ class StateMemory {
 
  private:
   const plan::Plan* plan_;
-  Device* device_;
+  device::Device* device_;
   TensorBinder bind_;
-  DiskSpace* disk_;
+  memory::DiskSpace* disk_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

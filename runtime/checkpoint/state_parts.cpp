@@ -6,7 +6,7 @@
 #include "runtime/plan/saved_state.h"
 #include "runtime/plan/state_entries.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 namespace {
 
 using base::Result;
@@ -119,4 +119,4 @@ Result<std::vector<StatePart>> parts_to_load(const plan::Plan& plan, int rank) {
   return PartFinder(plan, rank).to_load();
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

@@ -8,7 +8,7 @@
 #include "runtime/checkpoint/piece.h"
 #include "runtime/plan/plan.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 
 // A range of a value and the elements of a state tensor that hold it.
 struct StatePart {
@@ -27,4 +27,4 @@ base::Result<std::vector<StatePart>> parts_to_save(const plan::Plan& plan, int r
 // Everything that this rank's state tensors hold of such values: whole where the tensor is whole.
 base::Result<std::vector<StatePart>> parts_to_load(const plan::Plan& plan, int rank);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

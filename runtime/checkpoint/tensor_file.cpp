@@ -6,7 +6,7 @@
 #include "runtime/comm/agreement.h"
 #include "src/base/archive/safetensors.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 namespace {
 
 using base::Result;
@@ -25,7 +25,7 @@ int64_t FileTensor::numel() const {
 }
 
 Result<TensorFile> TensorFile::create(const std::string& path, std::vector<FileTensor> tensors,
-                                      const Metadata& metadata, Communicator& control) {
+                                      const Metadata& metadata, comm::Communicator& control) {
   std::vector<base::archive::SafeTensor> entries;
   entries.reserve(tensors.size());
   for (const FileTensor& tensor : tensors) {
@@ -45,12 +45,12 @@ Result<TensorFile> TensorFile::create(const std::string& path, std::vector<FileT
   };
   if (first) take(base::OutputFile::create(path, layout.file_bytes));
   if (first && file) status = file->write_at(0, as_bytes(layout.header));
-  DC_RETURN_IF_ERROR(agree(control, std::move(status), "creating " + path));
+  DC_RETURN_IF_ERROR(comm::agree(control, std::move(status), "creating " + path));
   DC_ASSIGN_OR_RETURN(const std::string temporary,
-                      broadcast_text(control, first ? file->temporary_path() : ""));
+                      comm::broadcast_text(control, first ? file->temporary_path() : ""));
   status = Status();
   if (!first) take(base::OutputFile::join(temporary));
-  DC_RETURN_IF_ERROR(agree(control, std::move(status), "opening " + temporary));
+  DC_RETURN_IF_ERROR(comm::agree(control, std::move(status), "opening " + temporary));
   TensorFile result(std::move(*file), control);
   result.tensors_ = std::move(tensors);
   for (size_t i = 0; i < result.tensors_.size(); ++i) {
@@ -69,9 +69,9 @@ Status TensorFile::write_bytes(const std::string& name, int64_t first,
 
 Status TensorFile::finish(Status mine) {
   if (mine.ok()) mine = file_.flush();
-  DC_RETURN_IF_ERROR(agree(*control_, std::move(mine), "writing tensors"));
+  DC_RETURN_IF_ERROR(comm::agree(*control_, std::move(mine), "writing tensors"));
   mine = control_->rank().v == 0 ? file_.commit() : Status();
-  return agree(*control_, std::move(mine), "moving the file to its place");
+  return comm::agree(*control_, std::move(mine), "moving the file to its place");
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

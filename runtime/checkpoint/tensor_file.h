@@ -13,7 +13,7 @@
 #include "src/base/file.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 
 struct FileTensor {
   std::string name;
@@ -26,9 +26,9 @@ class TensorFile {
  public:
   using Metadata = std::map<std::string, std::string>;
 
-  // Collective. Rank 0 creates a temporary file beside `path` and writes the header.
+  // Collective. Rank 0 creates a temporary file next to `path` and writes the header.
   static base::Result<TensorFile> create(const std::string& path, std::vector<FileTensor> tensors,
-                                         const Metadata& metadata, Communicator& control);
+                                         const Metadata& metadata, comm::Communicator& control);
   // Writes elements from `first` on of the tensor `name`, which is one of the file's: bytes of its
   // own dtype.
   base::Status write_bytes(const std::string& name, int64_t first,
@@ -38,14 +38,14 @@ class TensorFile {
   base::Status finish(base::Status mine);
 
  private:
-  TensorFile(base::OutputFile file, Communicator& control)
+  TensorFile(base::OutputFile file, comm::Communicator& control)
       : file_(std::move(file)), control_(&control) {}
 
   base::OutputFile file_;
-  Communicator* control_;
+  comm::Communicator* control_;
   std::vector<FileTensor> tensors_;
   std::unordered_map<std::string, size_t> by_name_;  // lookups only
   std::vector<int64_t> offsets_;                     // of each tensor, from the start of the file
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

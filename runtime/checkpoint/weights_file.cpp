@@ -4,7 +4,7 @@
 
 #include "src/base/json_writer.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 namespace {
 
 using base::Status;
@@ -76,7 +76,7 @@ TensorFile::Metadata weight_metadata(const plan::Plan& plan, const WeightFacts& 
 
 Status save_weights(const std::string& path, const plan::Plan& plan,
                     const std::vector<StatePart>& parts, const StateMemory& memory,
-                    const WeightFacts& facts, Communicator& control) {
+                    const WeightFacts& facts, comm::Communicator& control) {
   DC_ASSIGN_OR_RETURN(auto file, TensorFile::create(path, weight_tensors(parts),
                                                     weight_metadata(plan, facts), control));
   Status status;
@@ -88,4 +88,4 @@ Status save_weights(const std::string& path, const plan::Plan& plan,
   return file.finish(std::move(status));
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

@@ -9,7 +9,7 @@
 #include "runtime/checkpoint/tensor_file.h"
 #include "runtime/plan/plan.h"
 
-namespace dc::runtime {
+namespace dc::runtime::checkpoint {
 
 struct WeightFacts {
   std::string plan_digest;
@@ -29,6 +29,6 @@ TensorFile::Metadata weight_metadata(const plan::Plan& plan, const WeightFacts& 
 // parts_to_save().
 base::Status save_weights(const std::string& path, const plan::Plan& plan,
                           const std::vector<StatePart>& parts, const StateMemory& memory,
-                          const WeightFacts& facts, Communicator& control);
+                          const WeightFacts& facts, comm::Communicator& control);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::checkpoint

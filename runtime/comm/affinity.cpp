@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 // The first logical processor of the same physical core; itself where the machine does not tell.
@@ -57,4 +57,4 @@ bool pin_rank(int local_rank, int local_world, int threads) {
   return sched_setaffinity(0, sizeof(mask), &mask) == 0;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

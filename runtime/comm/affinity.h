@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 struct Core {
   int cpu = 0;   // number of the logical processor
@@ -21,4 +21,4 @@ std::vector<int> choose_cores(std::vector<Core> allowed, int local_rank, int loc
 // nothing was changed.
 bool pin_rank(int local_rank, int local_world, int threads);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -6,7 +6,7 @@
 
 #include "src/base/sha256.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 using base::ErrorKind;
 using base::Result;
@@ -92,4 +92,4 @@ Result<std::string> broadcast_text(Communicator& control, const std::string& tex
   return copy;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

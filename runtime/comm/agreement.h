@@ -9,7 +9,7 @@
 #include "runtime/comm/communicator.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 // Ok if `mine` is ok on all ranks. Otherwise my own failure; or, if a rank before this one failed
 // in the same words or this one did not fail, one of the same kind that names the first that did.
@@ -26,4 +26,4 @@ base::Status check_equal(Communicator& control, const std::string& digest, std::
 // Rank 0's text on every rank.
 base::Result<std::string> broadcast_text(Communicator& control, const std::string& text);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 // Pauses before a rank sleeps. Where ranks outnumber cores, the one waited for may need this core.
@@ -120,4 +120,4 @@ base::Status Barrier::compare(uint64_t fingerprint) const {
   return base::ok_status();
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

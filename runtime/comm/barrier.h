@@ -11,7 +11,7 @@
 #include "runtime/comm/members.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 class Barrier {
  public:
@@ -43,4 +43,4 @@ class Barrier {
   std::atomic<bool> aborted_{false};
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -5,7 +5,7 @@
 
 #include "runtime/comm/sums.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 bool overlap(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
@@ -86,7 +86,7 @@ std::string_view name(Operation operation) {
 }
 
 std::span<const CollectiveBuffer> ResolvedBuffers::operator()(
-    std::span<const CollectiveBuffer> buffers, const Stream& stream) {
+    std::span<const CollectiveBuffer> buffers, const device::Stream& stream) {
   const bool moves = std::any_of(buffers.begin(), buffers.end(), [&](const CollectiveBuffer& b) {
     return stream.resolve(b.input.data) != b.input.data ||
            stream.resolve(b.output.data) != b.output.data;
@@ -190,4 +190,4 @@ base::Status check_equal_slabs(Communicator& control, int64_t bytes) {
   return base::ok_status();
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -13,7 +13,7 @@
 #include "runtime/comm/communicator.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 enum class Operation : uint8_t {
   Barrier,
@@ -39,7 +39,7 @@ inline std::byte* element(void* data, int64_t index, int64_t bytes) {
 }
 
 // Zeros behind the last element of a reduce_scatter's output.
-inline void zero_tail(const CollectiveBuffer& b, int rank, Stream& stream) {
+inline void zero_tail(const CollectiveBuffer& b, int rank, device::Stream& stream) {
   const int64_t owned = owned_elements(b, rank);
   if (owned < b.shard) {
     stream.fill(element(b.output.data, owned, 4), std::byte{0}, (b.shard - owned) * 4);
@@ -51,7 +51,7 @@ inline void zero_tail(const CollectiveBuffer& b, int rank, Stream& stream) {
 class ResolvedBuffers {
  public:
   std::span<const CollectiveBuffer> operator()(std::span<const CollectiveBuffer> buffers,
-                                               const Stream& stream);
+                                               const device::Stream& stream);
 
  private:
   std::vector<CollectiveBuffer> moved_;
@@ -90,4 +90,4 @@ class TrafficCounter {
 // Collective: all ranks must ask for slabs of one size. Mismatch (76) naming the rank otherwise.
 base::Status check_equal_slabs(Communicator& control, int64_t bytes);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

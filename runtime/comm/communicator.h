@@ -14,7 +14,7 @@
 #include "src/base/status.h"
 #include "src/base/units.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 // Memory that collectives may touch: the rank's slab, at its address on the device. Peers' slabs
 // have the same layout, so a peer's copy of a buffer is at the same offset, plus (peer - me) *
@@ -48,12 +48,14 @@ class Communicator {
 
   // output[r * shard ...] = rank r's input, for every rank r (the valid elements; what lies past
   // `elements` in the output is unspecified). The input may be this rank's range of the output.
-  virtual base::Status all_gather(std::span<const CollectiveBuffer> buffers, Stream& stream) = 0;
+  virtual base::Status all_gather(std::span<const CollectiveBuffer> buffers,
+                                  device::Stream& stream) = 0;
   // output (f32, shard elements, tail zero) = sum over ranks of this rank's range of their inputs.
   virtual base::Status reduce_scatter(std::span<const CollectiveBuffer> buffers,
-                                      Stream& stream) = 0;
+                                      device::Stream& stream) = 0;
   // output (f32, whole) = reduce_scatter followed by all_gather; may be in place when dtype is f32.
-  virtual base::Status all_reduce(std::span<const CollectiveBuffer> buffers, Stream& stream) = 0;
+  virtual base::Status all_reduce(std::span<const CollectiveBuffer> buffers,
+                                  device::Stream& stream) = 0;
   // Between the host threads: data of `root` to everyone, and all ranks' data to everyone, for
   // small control messages in the host's memory. They return when they are done.
   virtual base::Status broadcast(void* data, int64_t bytes, base::Rank root) = 0;
@@ -67,4 +69,4 @@ class Communicator {
   virtual Traffic traffic() const = 0;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

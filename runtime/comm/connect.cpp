@@ -10,7 +10,7 @@
 #include "runtime/comm/tcp.h"
 #include "runtime/comm/watcher.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 using base::ErrorKind;
@@ -19,21 +19,21 @@ using base::Status;
 // Memory of a rank that is alone in its process space: world 1.
 class OwnMemory final : public RegionSource {
  public:
-  explicit OwnMemory(Device& device) : device_(device) {}
+  explicit OwnMemory(device::Device& device) : device_(device) {}
   Status offer(int64_t) override { return base::ok_status(); }
-  base::Result<std::shared_ptr<DeviceMemory>> take(int64_t bytes) override {
+  base::Result<std::shared_ptr<device::DeviceMemory>> take(int64_t bytes) override {
     DC_ASSIGN_OR_RETURN(auto memory, device_.allocate(bytes));
-    return std::shared_ptr<DeviceMemory>(std::move(memory));
+    return std::shared_ptr<device::DeviceMemory>(std::move(memory));
   }
 
  private:
-  Device& device_;
+  device::Device& device_;
 };
 
 // Memory passed between processes by descriptor.
 class ProcessMemory final : public RegionSource {
  public:
-  ProcessMemory(int rank, Links links, Device& device)
+  ProcessMemory(int rank, Links links, device::Device& device)
       : rank_(rank), links_(std::move(links)), device_(device) {}
 
   void watch(ControlPage page) {
@@ -43,7 +43,7 @@ class ProcessMemory final : public RegionSource {
       if (peer == rank_) continue;
       if (rank_ == 0)
         lines.push_back({peer, links_.sockets[static_cast<size_t>(peer)].get(), false});
-      Descriptor process = open_process(page.rank(peer).pid.load());
+      device::Descriptor process = open_process(page.rank(peer).pid.load());
       if (!process.ok()) continue;
       lines.push_back({peer, process.get(), true});
       processes_.push_back(std::move(process));
@@ -52,37 +52,37 @@ class ProcessMemory final : public RegionSource {
   }
 
   Status offer(int64_t bytes) override {
-    DC_ASSIGN_OR_RETURN(offered_, make_shared_memory(bytes));
+    DC_ASSIGN_OR_RETURN(offered_, device::make_shared_memory(bytes));
     return hand_out(links_, offered_.get(), bytes);
   }
-  base::Result<std::shared_ptr<DeviceMemory>> take(int64_t bytes) override {
+  base::Result<std::shared_ptr<device::DeviceMemory>> take(int64_t bytes) override {
     if (rank_ != 0) {
       DC_ASSIGN_OR_RETURN(offered_, take_handed_out(links_, bytes));
     }
     DC_ASSIGN_OR_RETURN(auto memory, device_.map_shared(offered_.get(), bytes));
-    offered_ = Descriptor();
-    return std::shared_ptr<DeviceMemory>(std::move(memory));
+    offered_ = device::Descriptor();
+    return std::shared_ptr<device::DeviceMemory>(std::move(memory));
   }
   void stop_watching() override { watcher_.reset(); }
 
  private:
   int rank_;
   Links links_;
-  Device& device_;
-  Descriptor offered_;
-  std::vector<Descriptor> processes_;
+  device::Device& device_;
+  device::Descriptor offered_;
+  std::vector<device::Descriptor> processes_;
   std::unique_ptr<Watcher> watcher_;  // before what it watches is closed
 };
 
 // Memory of ranks that are threads of this process.
 struct SharedShelf {
   std::mutex mutex;
-  std::vector<std::shared_ptr<DeviceMemory>> memories;
+  std::vector<std::shared_ptr<device::DeviceMemory>> memories;
 };
 
 class ThreadMemory final : public RegionSource {
  public:
-  ThreadMemory(std::shared_ptr<SharedShelf> shelf, Device& device)
+  ThreadMemory(std::shared_ptr<SharedShelf> shelf, device::Device& device)
       : shelf_(std::move(shelf)), device_(device) {}
   Status offer(int64_t bytes) override {
     DC_ASSIGN_OR_RETURN(auto memory, device_.allocate(bytes));
@@ -90,14 +90,14 @@ class ThreadMemory final : public RegionSource {
     shelf_->memories.push_back(std::move(memory));
     return base::ok_status();
   }
-  base::Result<std::shared_ptr<DeviceMemory>> take(int64_t) override {
+  base::Result<std::shared_ptr<device::DeviceMemory>> take(int64_t) override {
     const std::lock_guard lock(shelf_->mutex);
     return shelf_->memories.at(taken_++);
   }
 
  private:
   std::shared_ptr<SharedShelf> shelf_;
-  Device& device_;
+  device::Device& device_;
   size_t taken_ = 0;
 };
 
@@ -107,19 +107,20 @@ void write_pids(std::byte* control, const std::vector<int>& pids) {
     page.rank(static_cast<int>(rank)).pid.store(pids[rank]);
 }
 
-std::unique_ptr<LocalJob> make_job(int rank, int world, std::shared_ptr<Mapping> control,
-                                   const CommOptions& options,
-                                   std::unique_ptr<RegionSource> source) {
+std::unique_ptr<LocalProcessGroup> make_process_group(int rank, int world,
+                                                      std::shared_ptr<device::Mapping> control,
+                                                      const CommOptions& options,
+                                                      std::unique_ptr<RegionSource> source) {
   const ControlPage page(control->base(), world);
   auto shared = std::make_shared<LocalRank>(rank, std::move(control), page);
   shared->timeout = options.timeout;
-  return std::make_unique<LocalJob>(std::move(shared), std::move(source), *options.device);
+  return std::make_unique<LocalProcessGroup>(std::move(shared), std::move(source), *options.device);
 }
 
 }  // namespace
 
-base::Result<std::unique_ptr<Job>> connect_local(const LaunchInfo& launch,
-                                                 const CommOptions& options) {
+base::Result<std::unique_ptr<ProcessGroup>> connect_local(const LaunchInfo& launch,
+                                                          const CommOptions& options) {
   if (!launch.one_host()) {
     return Status(ErrorKind::Unavailable, "DC6123",
                   "the ranks are on several hosts (" + std::to_string(launch.local_world) + " of " +
@@ -129,19 +130,20 @@ base::Result<std::unique_ptr<Job>> connect_local(const LaunchInfo& launch,
   }
   const int64_t bytes = ControlPage::bytes(launch.world);
   if (launch.world == 1) {
-    DC_ASSIGN_OR_RETURN(Mapping control, Mapping::anonymous(bytes));
-    return std::unique_ptr<Job>(make_job(0, 1, std::make_shared<Mapping>(std::move(control)),
-                                         options, std::make_unique<OwnMemory>(*options.device)));
+    DC_ASSIGN_OR_RETURN(device::Mapping control, device::Mapping::anonymous(bytes));
+    return std::unique_ptr<ProcessGroup>(
+        make_process_group(0, 1, std::make_shared<device::Mapping>(std::move(control)), options,
+                           std::make_unique<OwnMemory>(*options.device)));
   }
   DC_ASSIGN_OR_RETURN(Welcome welcome, meet(launch, bytes, write_pids, options.timeout));
   auto memory =
       std::make_unique<ProcessMemory>(launch.rank, std::move(welcome.links), *options.device);
   memory->watch(ControlPage(welcome.control.base(), launch.world));
-  auto job =
-      make_job(launch.rank, launch.world, std::make_shared<Mapping>(std::move(welcome.control)),
-               options, std::move(memory));
+  auto job = make_process_group(launch.rank, launch.world,
+                                std::make_shared<device::Mapping>(std::move(welcome.control)),
+                                options, std::move(memory));
   DC_RETURN_IF_ERROR(job->control().barrier());
-  return std::unique_ptr<Job>(std::move(job));
+  return std::unique_ptr<ProcessGroup>(std::move(job));
 }
 
 std::string_view choose_backend(const LaunchInfo& launch) {
@@ -150,7 +152,8 @@ std::string_view choose_backend(const LaunchInfo& launch) {
   return by_mpi ? "mpi" : "tcp";
 }
 
-base::Result<std::unique_ptr<Job>> connect(const LaunchInfo& launch, const CommOptions& options) {
+base::Result<std::unique_ptr<ProcessGroup>> connect(const LaunchInfo& launch,
+                                                    const CommOptions& options) {
   if (options.threads_per_rank > 0)
     pin_rank(launch.local_rank, launch.local_world, options.threads_per_rank);
   const std::string_view backend =
@@ -163,17 +166,17 @@ base::Result<std::unique_ptr<Job>> connect(const LaunchInfo& launch, const CommO
       "there is no communicator '" + options.backend + "'; choose auto, local, mpi or tcp");
 }
 
-std::vector<std::unique_ptr<Job>> connect_threads(int ranks, const CommOptions& options) {
-  std::vector<std::unique_ptr<Job>> jobs;
-  auto mapping = Mapping::anonymous(ControlPage::bytes(ranks));
+std::vector<std::unique_ptr<ProcessGroup>> connect_threads(int ranks, const CommOptions& options) {
+  std::vector<std::unique_ptr<ProcessGroup>> jobs;
+  auto mapping = device::Mapping::anonymous(ControlPage::bytes(ranks));
   if (!mapping.ok()) return jobs;
-  auto control = std::make_shared<Mapping>(std::move(mapping).value());
+  auto control = std::make_shared<device::Mapping>(std::move(mapping).value());
   auto shelf = std::make_shared<SharedShelf>();
   for (int rank = 0; rank < ranks; ++rank) {
-    jobs.push_back(make_job(rank, ranks, control, options,
-                            std::make_unique<ThreadMemory>(shelf, *options.device)));
+    jobs.push_back(make_process_group(rank, ranks, control, options,
+                                      std::make_unique<ThreadMemory>(shelf, *options.device)));
   }
   return jobs;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -12,7 +12,7 @@
 
 #include "src/base/units.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == 4);
@@ -144,4 +144,4 @@ int64_t monotonic_ns() {
   return now.tv_sec * 1'000'000'000ll + now.tv_nsec;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

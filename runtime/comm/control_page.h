@@ -11,7 +11,7 @@
 
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 inline constexpr int kMaxGroups = 64;         // times that communicators are opened in a job
 inline constexpr int64_t kMailbox = 4096;     // bytes; larger control messages go in pieces
@@ -73,4 +73,4 @@ bool futex_wait(std::atomic<uint32_t>& word, uint32_t seen, int64_t deadline_ns)
 void futex_wake_all(std::atomic<uint32_t>& word);
 int64_t monotonic_ns();
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

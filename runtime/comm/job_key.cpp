@@ -4,7 +4,7 @@
 
 #include "src/base/file.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 constexpr size_t kShortest = 16;  // characters: 64 bits, if they are hexadecimal digits
@@ -35,4 +35,4 @@ base::Result<std::string> read_job_key(const std::string& file) {
   return read_job_key(file, [](const char* name) { return std::getenv(name); });
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

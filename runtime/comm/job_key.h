@@ -5,7 +5,7 @@
 
 #include "runtime/comm/launch.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 // What `file` holds, without the line end; without a file the value of DCRUN_JOB_KEY; otherwise
 // nothing, and the job's name has to do. BadConfig (78), DC6122, for a key of fewer than 16
@@ -13,4 +13,4 @@ namespace dc::runtime {
 base::Result<std::string> read_job_key(const std::string& file, const Environment& environment);
 base::Result<std::string> read_job_key(const std::string& file);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

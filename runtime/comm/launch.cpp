@@ -9,7 +9,7 @@
 
 #include "runtime/comm/process_tree.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 using base::ErrorKind;
@@ -308,4 +308,4 @@ base::Result<LaunchInfo> detect_launch() {
   return detect_launch([](const char* name) -> const char* { return getenv(name); });
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -10,7 +10,7 @@
 
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 enum class Launcher { Single, Dcrun, Torchrun, OpenMpi, Mpich, Slurm };
 
@@ -51,4 +51,4 @@ int spawn_ranks(int ranks, int argc, char** argv);
 // -S.
 int job_exit_code(const std::vector<int>& codes);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

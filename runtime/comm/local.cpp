@@ -6,7 +6,7 @@
 #include "runtime/comm/buffers.h"
 #include "runtime/comm/sums.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 constexpr int64_t kSmallPage = 4096, kLargePage = int64_t{2} << 20;
@@ -51,7 +51,7 @@ base::Status LocalCommunicator::check_in_slab(Operation operation, const Ref& re
     inside = bytes == 0 || (offset >= 0 && offset + bytes <= region->bytes);
   }
   if (inside) return base::ok_status();
-  return refused(std::string(dc::runtime::name(operation)) +
+  return refused(std::string(dc::runtime::comm::name(operation)) +
                  " was given memory outside the slab; this is a fault in the plan or in dcrun, "
                  "please report it");
 }
@@ -74,14 +74,14 @@ base::Status LocalCommunicator::enter(Operation operation,
     if (operation != Operation::AllReduce) continue;
     DC_RETURN_IF_ERROR(check_in_slab(operation, b.output, b, true, base::DType::F32));
   }
-  *fingerprint = dc::runtime::fingerprint(operation, buffers);
+  *fingerprint = dc::runtime::comm::fingerprint(operation, buffers);
   return barrier_.wait(*fingerprint);
 }
 
 // Copies every peer's range. The ranks start at different peers so that they do not all read the
 // same memory at once.
 void LocalCommunicator::gather(const CollectiveBuffer& buffer, const Ref& from, base::DType dtype,
-                               Stream& stream) const {
+                               device::Stream& stream) const {
   const int64_t bytes = base::byte_size(dtype);
   for (int step = 1; step <= size(); ++step) {
     const int peer = (members().index + step) % size();
@@ -94,7 +94,7 @@ void LocalCommunicator::gather(const CollectiveBuffer& buffer, const Ref& from, 
 }
 
 base::Status LocalCommunicator::all_gather(std::span<const CollectiveBuffer> buffers,
-                                           Stream& stream) {
+                                           device::Stream& stream) {
   uint64_t fingerprint = 0;
   DC_RETURN_IF_ERROR(enter(Operation::AllGather, buffers, &fingerprint));
   for (const CollectiveBuffer& b : buffers) gather(b, b.input, b.dtype, stream);
@@ -102,7 +102,7 @@ base::Status LocalCommunicator::all_gather(std::span<const CollectiveBuffer> buf
   return barrier_.wait(fingerprint);
 }
 
-void LocalCommunicator::reduce(const CollectiveBuffer& b, float* output, Stream& stream) {
+void LocalCommunicator::reduce(const CollectiveBuffer& b, float* output, device::Stream& stream) {
   const int64_t start = members().index * b.shard * base::byte_size(b.dtype);
   for (int peer = 0; peer < size(); ++peer)
     inputs_[static_cast<size_t>(peer)] = stream.resolve(at_peer(b.input, peer) + start);
@@ -110,7 +110,7 @@ void LocalCommunicator::reduce(const CollectiveBuffer& b, float* output, Stream&
 }
 
 base::Status LocalCommunicator::reduce_scatter(std::span<const CollectiveBuffer> buffers,
-                                               Stream& stream) {
+                                               device::Stream& stream) {
   uint64_t fingerprint = 0;
   DC_RETURN_IF_ERROR(enter(Operation::ReduceScatter, buffers, &fingerprint));
   for (const CollectiveBuffer& b : buffers) {
@@ -126,7 +126,7 @@ base::Status LocalCommunicator::reduce_scatter(std::span<const CollectiveBuffer>
 // of the output as soon as it has summed it; the other ranges are written after the middle barrier,
 // when every rank has read its range everywhere.
 base::Status LocalCommunicator::all_reduce(std::span<const CollectiveBuffer> buffers,
-                                           Stream& stream) {
+                                           device::Stream& stream) {
   uint64_t fingerprint = 0;
   DC_RETURN_IF_ERROR(enter(Operation::AllReduce, buffers, &fingerprint));
   for (const CollectiveBuffer& b : buffers) {
@@ -183,14 +183,14 @@ base::Status LocalCommunicator::health() {
   return base::ok_status();
 }
 
-LocalJob::LocalJob(std::shared_ptr<LocalRank> shared, std::unique_ptr<RegionSource> source,
-                   Device& device)
+LocalProcessGroup::LocalProcessGroup(std::shared_ptr<LocalRank> shared,
+                                     std::unique_ptr<RegionSource> source, device::Device& device)
     : shared_(std::move(shared)),
       source_(std::move(source)),
       device_(device),
       control_(shared_, 0, all_ranks(shared_->rank, shared_->page.world())) {}
 
-base::Result<Slab> LocalJob::allocate(int64_t bytes) {
+base::Result<Slab> LocalProcessGroup::allocate(int64_t bytes) {
   if (bytes < 0) return refused("a slab of negative size was asked for");
   const int64_t page = bytes >= kLargePage ? kLargePage : kSmallPage;
   const int64_t stride = base::round_up(std::max<int64_t>(bytes, 1), page),
@@ -211,7 +211,7 @@ base::Result<Slab> LocalJob::allocate(int64_t bytes) {
   return Slab{mine, bytes};
 }
 
-base::Result<std::unique_ptr<Communicator>> LocalJob::open_communicator(
+base::Result<std::unique_ptr<Communicator>> LocalProcessGroup::open_communicator(
     std::span<const int> ranks) {
   if (groups_ == kMaxGroups)
     return refused("more than " + std::to_string(kMaxGroups) + " communicators in one job");
@@ -222,11 +222,11 @@ base::Result<std::unique_ptr<Communicator>> LocalJob::open_communicator(
       std::make_unique<LocalCommunicator>(shared_, groups_++, std::move(members)));
 }
 
-void LocalJob::leave(const base::Status& why) {
+void LocalProcessGroup::leave(const base::Status& why) {
   if (left_) return;
   left_ = true;
   source_->stop_watching();
   shared_->page.record_leave(shared_->rank, why);
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -10,7 +10,7 @@
 #include "runtime/comm/rendezvous.h"
 #include "runtime/device/memory_map.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 // How the ranks come by memory that all of them see. Destroying it stops watching the peers.
 class RegionSource {
@@ -19,27 +19,27 @@ class RegionSource {
   // Rank 0 makes zero-filled memory of the device; after a barrier every rank (0 too) takes it.
   // Never waits for a peer.
   virtual base::Status offer(int64_t bytes) = 0;
-  virtual base::Result<std::shared_ptr<DeviceMemory>> take(int64_t bytes) = 0;
+  virtual base::Result<std::shared_ptr<device::DeviceMemory>> take(int64_t bytes) = 0;
   // This rank is about to leave: the end of its peers is no longer news.
   virtual void stop_watching() {}
 };
 
 // Memory of all ranks side by side: rank r's part starts at base + r * stride.
 struct Region {
-  std::shared_ptr<DeviceMemory> memory;
+  std::shared_ptr<device::DeviceMemory> memory;
   int64_t stride = 0;
   int64_t bytes = 0;  // that each rank may use
 };
 
 // What the communicators of one rank share.
 struct LocalRank {
-  LocalRank(int rank, std::shared_ptr<Mapping> control, ControlPage page)
+  LocalRank(int rank, std::shared_ptr<device::Mapping> control, ControlPage page)
       : rank(rank), control(std::move(control)), page(page) {}
   int rank;
-  std::shared_ptr<Mapping> control;
+  std::shared_ptr<device::Mapping> control;
   ControlPage page;
   std::chrono::milliseconds timeout{0};
-  std::vector<Region> regions;  // grows in Job::allocate only, never during a collective
+  std::vector<Region> regions;  // grows in ProcessGroup::allocate only, never during a collective
 };
 
 class LocalCommunicator final : public Communicator {
@@ -49,9 +49,12 @@ class LocalCommunicator final : public Communicator {
   base::Rank rank() const override { return {members().index}; }
   int size() const override { return members().size(); }
   bool sums_in_rank_order() const override { return true; }
-  base::Status all_gather(std::span<const CollectiveBuffer> buffers, Stream& stream) override;
-  base::Status reduce_scatter(std::span<const CollectiveBuffer> buffers, Stream& stream) override;
-  base::Status all_reduce(std::span<const CollectiveBuffer> buffers, Stream& stream) override;
+  base::Status all_gather(std::span<const CollectiveBuffer> buffers,
+                          device::Stream& stream) override;
+  base::Status reduce_scatter(std::span<const CollectiveBuffer> buffers,
+                              device::Stream& stream) override;
+  base::Status all_reduce(std::span<const CollectiveBuffer> buffers,
+                          device::Stream& stream) override;
   base::Status broadcast(void* data, int64_t bytes, base::Rank root) override;
   base::Status exchange(const void* mine, int64_t bytes, void* all) override;
   base::Status barrier() override { return meet(Operation::Barrier); }
@@ -72,8 +75,8 @@ class LocalCommunicator final : public Communicator {
                              bool whole, base::DType dtype) const;
   std::byte* at_peer(const Ref& ref, int peer) const;
   void gather(const CollectiveBuffer& buffer, const Ref& from, base::DType dtype,
-              Stream& stream) const;
-  void reduce(const CollectiveBuffer& buffer, float* output, Stream& stream);
+              device::Stream& stream) const;
+  void reduce(const CollectiveBuffer& buffer, float* output, device::Stream& stream);
 
   std::shared_ptr<LocalRank> shared_;
   Barrier barrier_;
@@ -81,12 +84,13 @@ class LocalCommunicator final : public Communicator {
   std::vector<const void*> inputs_;  // of one reduction, by member
 };
 
-class LocalJob final : public Job {
+class LocalProcessGroup final : public ProcessGroup {
  public:
-  LocalJob(std::shared_ptr<LocalRank> shared, std::unique_ptr<RegionSource> source, Device& device);
-  ~LocalJob() override { leave(base::ok_status()); }
+  LocalProcessGroup(std::shared_ptr<LocalRank> shared, std::unique_ptr<RegionSource> source,
+                    device::Device& device);
+  ~LocalProcessGroup() override { leave(base::ok_status()); }
   Communicator& control() override { return control_; }
-  Device& device() override { return device_; }
+  device::Device& device() override { return device_; }
   base::Result<Slab> allocate(int64_t bytes) override;
   base::Result<std::unique_ptr<Communicator>> open_communicator(
       std::span<const int> ranks) override;
@@ -95,15 +99,15 @@ class LocalJob final : public Job {
  private:
   std::shared_ptr<LocalRank> shared_;
   std::unique_ptr<RegionSource> source_;
-  Device& device_;
+  device::Device& device_;
   LocalCommunicator control_;
   int groups_ = 1;
   bool left_ = false;
 };
 
-// Ranks of this host as processes: meets the others (launch.job names the place). World 1 needs
-// nobody.
-base::Result<std::unique_ptr<Job>> connect_local(const LaunchInfo& launch,
-                                                 const CommOptions& options);
+// Ranks of this host as processes: connects to the others (launch.job names the place). World 1
+// needs no other.
+base::Result<std::unique_ptr<ProcessGroup>> connect_local(const LaunchInfo& launch,
+                                                          const CommOptions& options);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

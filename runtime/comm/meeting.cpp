@@ -15,7 +15,7 @@
 #include "runtime/comm/control_page.h"
 #include "src/base/sha256.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 using base::ErrorKind;
@@ -36,7 +36,7 @@ struct Message {
 
 Status socket_error(const char* call) {
   return Status(ErrorKind::Unavailable, "DC6108",
-                std::string("the ranks cannot meet: ") + call + ": " + std::strerror(errno));
+                std::string("the ranks cannot connect: ") + call + ": " + std::strerror(errno));
 }
 
 // An abstract address exists as long as its socket: nothing to clean up. All users of the host see
@@ -79,7 +79,7 @@ bool send_message(int socket, const Message& message, int descriptor) {
 }
 
 // What has arrived; nothing if the peer closed its end or sent what is no message.
-std::optional<Message> receive_message(int socket, Descriptor* descriptor) {
+std::optional<Message> receive_message(int socket, device::Descriptor* descriptor) {
   Message message;
   iovec data{&message, sizeof(message)};
   alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
@@ -93,7 +93,7 @@ std::optional<Message> receive_message(int socket, Descriptor* descriptor) {
       got >= 0 && rights != nullptr && rights->cmsg_type == SCM_RIGHTS) {
     int received = -1;
     std::memcpy(&received, CMSG_DATA(rights), sizeof(int));
-    Descriptor owned(received);
+    device::Descriptor owned(received);
     if (descriptor != nullptr) *descriptor = std::move(owned);
   }
   if (got != static_cast<ssize_t>(sizeof(message)) || message.magic != kMagic) return std::nullopt;
@@ -133,19 +133,19 @@ class Hub {
     if (!status.ok()) refuse_all(status);
     return status;
   }
-  std::vector<Descriptor> take_peers() { return std::move(peers_); }
+  std::vector<device::Descriptor> take_peers() { return std::move(peers_); }
   const std::vector<int>& pids() const { return pids_; }
 
  private:
   int missing() const {
     return static_cast<int>(std::count_if(peers_.begin() + 1, peers_.end(),
-                                          [](const Descriptor& d) { return !d.ok(); }));
+                                          [](const device::Descriptor& d) { return !d.ok(); }));
   }
 
   Status listen_for_peers() {
     sockaddr_un address;
     const socklen_t length = make_address(launch_, &address);
-    listener_ = Descriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    listener_ = device::Descriptor(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     if (!listener_.ok()) return socket_error("socket");
     // An earlier start of the same job, restarted by its launcher, may need a moment to end.
     const int64_t patience = std::min(deadline_, monotonic_ns() + 5'000'000'000);
@@ -165,8 +165,8 @@ class Hub {
   // Waits for one event: a connection, a hello, or the end of a peer.
   Status turn(std::chrono::milliseconds timeout) {
     std::vector<pollfd> events{{listener_.get(), POLLIN, 0}};
-    for (const Descriptor& guest : guests_) events.push_back({guest.get(), POLLIN, 0});
-    for (const Descriptor& peer : peers_) events.push_back({peer.get(), POLLRDHUP, 0});
+    for (const device::Descriptor& guest : guests_) events.push_back({guest.get(), POLLIN, 0});
+    for (const device::Descriptor& peer : peers_) events.push_back({peer.get(), POLLRDHUP, 0});
     const int ready = poll(events.data(), events.size(), left_ms(deadline_));
     if (ready < 0) return errno == EINTR ? base::ok_status() : socket_error("poll");
     if (ready == 0)
@@ -175,7 +175,7 @@ class Hub {
       if (events[1 + guests_.size() + rank].revents == 0) continue;
       return ended_early(static_cast<int>(rank), pids_[rank]);
     }
-    std::vector<Descriptor> waiting;
+    std::vector<device::Descriptor> waiting;
     const size_t guests = guests_.size();
     for (size_t i = 0; i < guests; ++i) {
       if (events[1 + i].revents == 0)
@@ -189,7 +189,7 @@ class Hub {
   }
 
   void accept_one() {
-    Descriptor guest(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    device::Descriptor guest(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!guest.ok()) {
       if (!guests_.empty())
         guests_.erase(guests_.begin());  // gives its descriptor back
@@ -202,7 +202,7 @@ class Hub {
     if (guests_.size() > kMostGuests) guests_.erase(guests_.begin());
   }
 
-  Status greet(Descriptor guest) {
+  Status greet(device::Descriptor guest) {
     const auto hello = receive_message(guest.get(), nullptr);
     if (!hello || hello->kind != Kind::Hello) {
       send_message(
@@ -226,24 +226,24 @@ class Hub {
   }
 
   void refuse_all(const Status& why) {
-    for (const Descriptor& peer : peers_) {
+    for (const device::Descriptor& peer : peers_) {
       if (peer.ok()) send_message(peer.get(), refusal(why), -1);
     }
   }
 
   const LaunchInfo& launch_;
   int64_t deadline_;
-  Descriptor listener_;
-  std::vector<Descriptor> guests_;  // connected, have not said who they are
-  std::vector<Descriptor> peers_;
+  device::Descriptor listener_;
+  std::vector<device::Descriptor> guests_;  // connected, have not said who they are
+  std::vector<device::Descriptor> peers_;
   std::vector<int> pids_;
 };
 
-base::Result<Descriptor> call_hub(const LaunchInfo& launch, int64_t deadline) {
+base::Result<device::Descriptor> call_hub(const LaunchInfo& launch, int64_t deadline) {
   sockaddr_un address;
   const socklen_t length = make_address(launch, &address);
   for (int64_t pause = 1;; pause = std::min<int64_t>(pause * 2, 50)) {
-    Descriptor hub(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    device::Descriptor hub(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     if (!hub.ok()) return socket_error("socket");
     if (connect(hub.get(), reinterpret_cast<sockaddr*>(&address), length) == 0) {
       const auto credentials = peer_of(hub.get());
@@ -265,11 +265,11 @@ base::Result<Descriptor> call_hub(const LaunchInfo& launch, int64_t deadline) {
 
 base::Result<Welcome> meet_as_guest(const LaunchInfo& launch, int64_t control_bytes,
                                     int64_t deadline) {
-  DC_ASSIGN_OR_RETURN(Descriptor hub, call_hub(launch, deadline));
+  DC_ASSIGN_OR_RETURN(device::Descriptor hub, call_hub(launch, deadline));
   Message hello;
   hello.rank = launch.rank;
   hello.world = launch.world;
-  const Status gone(ErrorKind::PeerDied, "DC6104", "rank 0 ended before all ranks had met");
+  const Status gone(ErrorKind::PeerDied, "DC6104", "rank 0 ended before all ranks had connected");
   if (!send_message(hub.get(), hello, -1)) return gone;
   for (;;) {
     pollfd event{hub.get(), POLLIN, 0};
@@ -282,7 +282,7 @@ base::Result<Welcome> meet_as_guest(const LaunchInfo& launch, int64_t control_by
       return Status(ErrorKind::CollectiveTimeout, "DC6103", "rank 0 does not answer; missing: 0");
     break;
   }
-  Descriptor memory;
+  device::Descriptor memory;
   const auto message = receive_message(hub.get(), &memory);
   if (!message) return gone;
   if (message->kind == Kind::Refusal) {
@@ -293,7 +293,7 @@ base::Result<Welcome> meet_as_guest(const LaunchInfo& launch, int64_t control_by
     return Status(ErrorKind::Mismatch, "DC6109", "rank 0 runs another version of dcrun");
   }
   Welcome welcome;
-  DC_ASSIGN_OR_RETURN(welcome.control, Mapping::shared(memory.get(), control_bytes));
+  DC_ASSIGN_OR_RETURN(welcome.control, device::Mapping::shared(memory.get(), control_bytes));
   welcome.links.sockets.push_back(std::move(hub));
   return welcome;
 }
@@ -330,17 +330,18 @@ base::Status check_arrival(const LaunchInfo& launch, int rank, int world, bool c
 base::Status ended_early(int rank, int pid) {
   return Status(ErrorKind::PeerDied, "DC6104",
                 "rank " + std::to_string(rank) + " (process " + std::to_string(pid) +
-                    ") ended before all ranks had met");
+                    ") ended before all ranks had connected");
 }
 
-base::Status ranks_absent(const std::vector<Descriptor>& peers, std::chrono::milliseconds timeout) {
+base::Status ranks_absent(const std::vector<device::Descriptor>& peers,
+                          std::chrono::milliseconds timeout) {
   std::string ranks;
   for (size_t rank = 1; rank < peers.size(); ++rank) {
     if (!peers[rank].ok()) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
   }
   return Status(ErrorKind::CollectiveTimeout, "DC6103",
                 "rank 0 waited " + std::to_string(timeout.count() / 1000) +
-                    " s for the ranks to meet; missing: " + ranks +
+                    " s for the ranks to connect; missing: " + ranks +
                     "; see whether they started, or raise --timeout");
 }
 
@@ -350,9 +351,9 @@ base::Result<Welcome> meet(const LaunchInfo& launch, int64_t control_bytes, Prep
   if (launch.rank != 0) return meet_as_guest(launch, control_bytes, deadline);
   Hub hub(launch, deadline);
   DC_RETURN_IF_ERROR(hub.run(timeout));
-  DC_ASSIGN_OR_RETURN(Descriptor memory, make_shared_memory(control_bytes));
+  DC_ASSIGN_OR_RETURN(device::Descriptor memory, device::make_shared_memory(control_bytes));
   Welcome welcome;
-  DC_ASSIGN_OR_RETURN(welcome.control, Mapping::shared(memory.get(), control_bytes));
+  DC_ASSIGN_OR_RETURN(welcome.control, device::Mapping::shared(memory.get(), control_bytes));
   welcome.links.sockets = hub.take_peers();
   prepare(welcome.control.base(), hub.pids());
   DC_RETURN_IF_ERROR(send_to_all(welcome.links, Kind::Welcome, memory.get(), control_bytes));
@@ -363,12 +364,12 @@ base::Status hand_out(const Links& links, int memory, int64_t bytes) {
   return send_to_all(links, Kind::Memory, memory, bytes);
 }
 
-base::Result<Descriptor> take_handed_out(const Links& links, int64_t bytes) {
-  Descriptor memory;
+base::Result<device::Descriptor> take_handed_out(const Links& links, int64_t bytes) {
+  device::Descriptor memory;
   const auto message = receive_message(links.sockets[0].get(), &memory);
   if (message && message->kind == Kind::Memory && message->bytes == bytes && memory.ok())
     return memory;
   return Status(ErrorKind::PeerDied, "DC6104", "rank 0 ended while it handed out memory");
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -12,10 +12,10 @@
 #include "runtime/device/memory_map.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 struct Links {
-  std::vector<Descriptor>
+  std::vector<device::Descriptor>
       sockets;  // rank 0: by rank of the peer (own entry empty); others: one, to rank 0
 };
 
@@ -25,7 +25,7 @@ struct Links {
 // through `prepare`.
 struct Welcome {
   Links links;
-  Mapping control;
+  device::Mapping control;
 };
 using PrepareControl = std::function<void(std::byte* control, const std::vector<int>& pids)>;
 base::Result<Welcome> meet(const LaunchInfo& launch, int64_t control_bytes, PrepareControl prepare,
@@ -34,13 +34,14 @@ base::Result<Welcome> meet(const LaunchInfo& launch, int64_t control_bytes, Prep
 // Rank 0: sends a descriptor to every peer. Never waits for them.
 base::Status hand_out(const Links& links, int memory, int64_t bytes);
 // Others: takes what rank 0 has already sent.
-base::Result<Descriptor> take_handed_out(const Links& links, int64_t bytes);
+base::Result<device::Descriptor> take_handed_out(const Links& links, int64_t bytes);
 
 // What can be wrong when ranks meet, in the words of rank 0.
 // Of a rank that came and said rank and world; success if it may stay.
 base::Status check_arrival(const LaunchInfo& launch, int rank, int world, bool came_before);
 base::Status ended_early(int rank, int pid);
 // `peers`: a descriptor of each rank that came; rank 0's own entry does not count.
-base::Status ranks_absent(const std::vector<Descriptor>& peers, std::chrono::milliseconds timeout);
+base::Status ranks_absent(const std::vector<device::Descriptor>& peers,
+                          std::chrono::milliseconds timeout);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -5,7 +5,7 @@
 
 #include "runtime/comm/buffers.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 Members all_ranks(int rank, int world) {
   Members members{std::vector<int>(static_cast<size_t>(world)), rank};
@@ -43,4 +43,4 @@ base::Status agree_on_members(Communicator& control, const Members& members) {
   return base::ok_status();
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -7,7 +7,7 @@
 #include "runtime/comm/communicator.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 struct Members {
   std::vector<int> ranks;  // of the job, ascending
@@ -24,4 +24,4 @@ base::Result<Members> members_of(std::span<const int> ranks, int rank, int world
 // otherwise. No rank comes back before all are there.
 base::Status agree_on_members(Communicator& control, const Members& members);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

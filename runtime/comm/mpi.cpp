@@ -17,7 +17,7 @@
 #include "runtime/device/device.h"
 #include "src/base/interface_id.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 using base::ErrorKind;
@@ -44,7 +44,7 @@ struct World {
   bool thread_safe = false;
   std::atomic<bool> broken{false};
   std::chrono::milliseconds timeout{0};
-  std::vector<std::unique_ptr<DeviceMemory>> slabs;
+  std::vector<std::unique_ptr<device::DeviceMemory>> slabs;
 
   ~World() {
     if (!broken.load()) {
@@ -166,7 +166,7 @@ class MpiCommunicator final : public Communicator {
   int size() const override { return size_; }
   bool sums_in_rank_order() const override { return true; }
 
-  Status all_gather(std::span<const CollectiveBuffer> buffers, Stream& stream) override {
+  Status all_gather(std::span<const CollectiveBuffer> buffers, device::Stream& stream) override {
     DC_RETURN_IF_ERROR(enter(Operation::AllGather, buffers));
     for (const CollectiveBuffer& b : resolved_(buffers, stream)) {
       const int64_t wire = base::byte_size(b.dtype);
@@ -176,7 +176,8 @@ class MpiCommunicator final : public Communicator {
     return finish(sends_.wait(Operation::AllGather, aborted_));
   }
 
-  Status reduce_scatter(std::span<const CollectiveBuffer> buffers, Stream& stream) override {
+  Status reduce_scatter(std::span<const CollectiveBuffer> buffers,
+                        device::Stream& stream) override {
     DC_RETURN_IF_ERROR(enter(Operation::ReduceScatter, buffers));
     DC_RETURN_IF_ERROR(reduce(Operation::ReduceScatter, resolved_(buffers, stream)));
     for (const CollectiveBuffer& b : buffers) zero_tail(b, rank_, stream);
@@ -185,7 +186,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   // In place is safe: the sends of the input are complete before its other ranges are overwritten.
-  Status all_reduce(std::span<const CollectiveBuffer> buffers, Stream& stream) override {
+  Status all_reduce(std::span<const CollectiveBuffer> buffers, device::Stream& stream) override {
     DC_RETURN_IF_ERROR(enter(Operation::AllReduce, buffers));
     const auto resolved = resolved_(buffers, stream);
     DC_RETURN_IF_ERROR(reduce(Operation::AllReduce, resolved));
@@ -359,13 +360,13 @@ class MpiCommunicator final : public Communicator {
   std::atomic<bool> aborted_{false};
 };
 
-class MpiJob final : public Job {
+class MpiProcessGroup final : public ProcessGroup {
  public:
-  MpiJob(std::shared_ptr<World> world, std::unique_ptr<Communicator> control,
-         const LaunchInfo& launch, Device& device)
+  MpiProcessGroup(std::shared_ptr<World> world, std::unique_ptr<Communicator> control,
+                  const LaunchInfo& launch, device::Device& device)
       : world_(std::move(world)), control_(std::move(control)), launch_(launch), device_(device) {}
   Communicator& control() override { return *control_; }
-  Device& device() override { return device_; }
+  device::Device& device() override { return device_; }
 
   base::Result<Slab> allocate(int64_t bytes) override {
     DC_RETURN_IF_ERROR(check_equal_slabs(*control_, bytes));
@@ -400,10 +401,11 @@ class MpiJob final : public Job {
   std::shared_ptr<World> world_;
   std::unique_ptr<Communicator> control_;
   LaunchInfo launch_;
-  Device& device_;
+  device::Device& device_;
 };
 
-base::Result<std::unique_ptr<Job>> open_job(const LaunchInfo& launch, const CommOptions& options) {
+base::Result<std::unique_ptr<ProcessGroup>> open_process_group(const LaunchInfo& launch,
+                                                               const CommOptions& options) {
   int initialized = 0, provided = 0;
   MPI_Initialized(&initialized);
   if (initialized != 0)
@@ -433,18 +435,19 @@ base::Result<std::unique_ptr<Job>> open_job(const LaunchInfo& launch, const Comm
                       std::to_string(launch.world) +
                       "; start with the mpirun of the MPI that dcrun was built with");
   }
-  DC_ASSIGN_OR_RETURN(auto control, MpiJob::open(world, all_ranks(launch.rank, launch.world)));
-  return std::unique_ptr<Job>(
-      std::make_unique<MpiJob>(std::move(world), std::move(control), launch, *options.device));
+  DC_ASSIGN_OR_RETURN(auto control,
+                      MpiProcessGroup::open(world, all_ranks(launch.rank, launch.world)));
+  return std::unique_ptr<ProcessGroup>(std::make_unique<MpiProcessGroup>(
+      std::move(world), std::move(control), launch, *options.device));
 }
 
 }  // namespace
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm
 
 extern "C" __attribute__((visibility("default"))) void dcrun_open_mpi(
-    const dc::runtime::LaunchInfo& launch, const dc::runtime::CommOptions& options,
-    std::unique_ptr<dc::runtime::Job>* job, dc::base::Status* status) {
-  auto opened = dc::runtime::open_job(launch, options);
+    const dc::runtime::comm::LaunchInfo& launch, const dc::runtime::comm::CommOptions& options,
+    std::unique_ptr<dc::runtime::comm::ProcessGroup>* job, dc::base::Status* status) {
+  auto opened = dc::runtime::comm::open_process_group(launch, options);
   if (opened.ok())
     *job = std::move(opened).value();
   else

@@ -4,10 +4,10 @@
 
 #include "src/base/plugin.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
-base::Result<std::unique_ptr<Job>> connect_mpi(const LaunchInfo& launch,
-                                               const CommOptions& options) {
+base::Result<std::unique_ptr<ProcessGroup>> connect_mpi(const LaunchInfo& launch,
+                                                        const CommOptions& options) {
   if (launch.world > 1 &&
       (launch.launcher == Launcher::Torchrun || launch.launcher == Launcher::Dcrun)) {
     return base::Status(base::ErrorKind::Unavailable, "DC6126",
@@ -19,12 +19,12 @@ base::Result<std::unique_ptr<Job>> connect_mpi(const LaunchInfo& launch,
   const base::PluginUse use{kMpiPlugin, kMpiEntry, "DC6111", "--comm mpi was asked for",
                             "DCC_WITH_MPI"};
   DC_ASSIGN_OR_RETURN(void* entry, base::open_plugin(use, base::PluginSymbols::Global));
-  const auto open = reinterpret_cast<OpenMpiJob>(entry);
-  std::unique_ptr<Job> job;
+  const auto open = reinterpret_cast<OpenMpiProcessGroup>(entry);
+  std::unique_ptr<ProcessGroup> job;
   base::Status status;
   open(launch, options, &job, &status);
   if (!status.ok()) return status;
   return job;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -6,16 +6,16 @@
 
 #include "runtime/comm/rendezvous.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 inline constexpr const char* kMpiPlugin = "libdcrun_mpi.so";
 inline constexpr const char* kMpiEntry = "dcrun_open_mpi";
 // The entry point. It writes to *job on success.
-using OpenMpiJob = void (*)(const LaunchInfo& launch, const CommOptions& options,
-                            std::unique_ptr<Job>* job, base::Status* status);
+using OpenMpiProcessGroup = void (*)(const LaunchInfo& launch, const CommOptions& options,
+                                     std::unique_ptr<ProcessGroup>* job, base::Status* status);
 
 // Opens the plug-in (src/base/plugin.h); Unavailable (69) with the reason if it cannot.
-base::Result<std::unique_ptr<Job>> connect_mpi(const LaunchInfo& launch,
-                                               const CommOptions& options);
+base::Result<std::unique_ptr<ProcessGroup>> connect_mpi(const LaunchInfo& launch,
+                                                        const CommOptions& options);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

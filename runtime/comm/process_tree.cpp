@@ -8,7 +8,7 @@
 #include <optional>
 #include <sstream>
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 struct Process {
@@ -53,4 +53,4 @@ std::string launcher_identity(const std::string& program) {
          std::to_string(space.st_ino);
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -3,11 +3,11 @@
 
 #include <string>
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 // Names the nearest ancestor called `program`, or else the parent, so that no other process ever
 // has the same name: process id, start time, process namespace. Equal for all ranks that it started
 // on this host.
 std::string launcher_identity(const std::string& program);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

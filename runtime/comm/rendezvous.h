@@ -14,7 +14,7 @@
 #include "runtime/comm/members.h"
 #include "runtime/device/device.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 // A rank's memory for values, on its device. With the local communicator it is a shared mapping
 // that peers read directly.
@@ -29,16 +29,16 @@ struct CommOptions {
                                               // (82), naming the ranks that are missing
   int threads_per_rank =
       0;  // of this host's ranks; 0 leaves the affinity of the process alone (see affinity.h)
-  Device* device = &cpu_device();  // that slabs are allocated on; outlives the job
+  device::Device* device = &device::cpu_device();  // that slabs are allocated on; outlives the job
 };
 
 // The ranks of a job, connected. Creation is collective. Destroying it is an orderly goodbye: peers
 // that still wait for this rank end with PeerDied, others do not mind.
-class Job {
+class ProcessGroup {
  public:
-  virtual ~Job() = default;
+  virtual ~ProcessGroup() = default;
   virtual Communicator& control() = 0;  // for the host thread: digest exchange, stop flags, save
-  virtual Device& device() = 0;
+  virtual device::Device& device() = 0;
   // Allocates this rank's slab on the device (zero-filled, 64-byte aligned, shared with the peers
   // where the backend needs it) and opens one communicator per call. Collective: all ranks with the
   // same arguments. The slab lives as long as the job. May be called again, but not while a
@@ -58,8 +58,9 @@ class Job {
 
 // What "auto" stands for: local if all ranks share a host; otherwise mpi under mpirun, else tcp.
 std::string_view choose_backend(const LaunchInfo& launch);
-base::Result<std::unique_ptr<Job>> connect(const LaunchInfo& launch, const CommOptions& options);
+base::Result<std::unique_ptr<ProcessGroup>> connect(const LaunchInfo& launch,
+                                                    const CommOptions& options);
 // Ranks as threads of one process, for tests: returns one job per rank.
-std::vector<std::unique_ptr<Job>> connect_threads(int ranks, const CommOptions& options);
+std::vector<std::unique_ptr<ProcessGroup>> connect_threads(int ranks, const CommOptions& options);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -16,7 +16,7 @@
 #include "runtime/comm/control_page.h"
 #include "runtime/comm/launch.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 using base::ErrorKind;
@@ -241,4 +241,4 @@ int spawn_ranks(int ranks, int argc, char** argv) {
   return code;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

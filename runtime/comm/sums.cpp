@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstring>
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 constexpr int64_t kBlock =
@@ -111,4 +111,4 @@ void sum_in_rank_order(std::span<const void* const> inputs, base::DType dtype, i
   }
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -7,7 +7,7 @@
 
 #include "src/base/dtype.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 bool can_sum(base::DType dtype);  // f32, bf16, f16
 
@@ -16,4 +16,4 @@ bool can_sum(base::DType dtype);  // f32, bf16, f16
 void sum_in_rank_order(std::span<const void* const> inputs, base::DType dtype, int64_t elements,
                        float* output);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -8,7 +8,7 @@
 #include "runtime/comm/tcp_exchange.h"
 #include "runtime/comm/tcp_links.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 using base::ErrorKind;
@@ -16,14 +16,14 @@ using base::Status;
 
 constexpr uint32_t kLifelines = 0, kControl = 1;  // groups; communicators follow
 
-using Mesh = std::vector<Descriptor>;  // by rank
+using Mesh = std::vector<device::Descriptor>;  // by rank
 
 // What the communicators of one rank share; the last to go closes it.
 struct TcpRank {
   std::unique_ptr<Peers> peers;
   std::chrono::milliseconds timeout{0};
   std::vector<std::unique_ptr<Mesh>> meshes;  // grows in open_communicator only
-  std::vector<std::unique_ptr<DeviceMemory>> slabs;
+  std::vector<std::unique_ptr<device::DeviceMemory>> slabs;
 };
 
 class TcpCommunicator final : public Communicator {
@@ -39,15 +39,16 @@ class TcpCommunicator final : public Communicator {
   int size() const override { return size_; }
   bool sums_in_rank_order() const override { return true; }
 
-  Status all_gather(std::span<const CollectiveBuffer> buffers, Stream& stream) override {
+  Status all_gather(std::span<const CollectiveBuffer> buffers, device::Stream& stream) override {
     return collective(Operation::AllGather, buffers, stream);
   }
-  Status reduce_scatter(std::span<const CollectiveBuffer> buffers, Stream& stream) override {
+  Status reduce_scatter(std::span<const CollectiveBuffer> buffers,
+                        device::Stream& stream) override {
     DC_RETURN_IF_ERROR(collective(Operation::ReduceScatter, buffers, stream));
     for (const CollectiveBuffer& b : buffers) zero_tail(b, rank().v, stream);
     return base::ok_status();
   }
-  Status all_reduce(std::span<const CollectiveBuffer> buffers, Stream& stream) override {
+  Status all_reduce(std::span<const CollectiveBuffer> buffers, device::Stream& stream) override {
     return collective(Operation::AllReduce, buffers, stream);
   }
   Status broadcast(void* data, int64_t bytes, base::Rank root) override {
@@ -69,7 +70,7 @@ class TcpCommunicator final : public Communicator {
 
  private:
   Status collective(Operation operation, std::span<const CollectiveBuffer> buffers,
-                    const Stream& stream) {
+                    const device::Stream& stream) {
     DC_RETURN_IF_ERROR(check_buffers(operation, buffers, rank().v, size()));
     DC_RETURN_IF_ERROR(
         run(operation, resolved_(buffers, stream), 0, fingerprint(operation, buffers)));
@@ -102,20 +103,20 @@ class TcpCommunicator final : public Communicator {
   Status failure_;  // a broken communicator stays broken
 };
 
-class TcpJob final : public Job {
+class TcpProcessGroup final : public ProcessGroup {
  public:
-  TcpJob(Gathering& gathering, const CommOptions& options, int rank)
+  TcpProcessGroup(Gathering& gathering, const CommOptions& options, int rank)
       : shared_(std::make_shared<TcpRank>()),
         device_(*options.device),
         place_{rank, gathering.session, gathering.seats, std::move(gathering.door)} {
     shared_->timeout = options.timeout;
   }
-  ~TcpJob() override { leave(base::ok_status()); }
-  TcpJob(const TcpJob&) = delete;
-  TcpJob& operator=(const TcpJob&) = delete;
+  ~TcpProcessGroup() override { leave(base::ok_status()); }
+  TcpProcessGroup(const TcpProcessGroup&) = delete;
+  TcpProcessGroup& operator=(const TcpProcessGroup&) = delete;
 
   // `lines` tell of ranks that end before the lifelines do.
-  Status open(const std::vector<Descriptor>& lines) {
+  Status open(const std::vector<device::Descriptor>& lines) {
     DC_ASSIGN_OR_RETURN(shared_->peers, Peers::create(place_.rank, place_.seats));
     DC_ASSIGN_OR_RETURN(Mesh lifelines,
                         open_links(place_, kLifelines, everyone(), deadline(), lines));
@@ -125,7 +126,7 @@ class TcpJob final : public Job {
   }
 
   Communicator& control() override { return *control_; }
-  Device& device() override { return device_; }
+  device::Device& device() override { return device_; }
 
   base::Result<Slab> allocate(int64_t bytes) override {
     DC_RETURN_IF_ERROR(check_equal_slabs(*control_, bytes));
@@ -150,7 +151,7 @@ class TcpJob final : public Job {
     shared_->peers->leave(why);
     // Whoever still waits for this rank is to hear the end, although the goodbye may be slower.
     for (const auto& mesh : shared_->meshes) {
-      for (const Descriptor& link : *mesh) {
+      for (const device::Descriptor& link : *mesh) {
         if (link.ok()) shutdown(link.get(), SHUT_WR);
       }
     }
@@ -163,14 +164,14 @@ class TcpJob final : public Job {
   }
 
   base::Result<std::unique_ptr<TcpCommunicator>> open_group(const Members& members) {
-    const Descriptor event(eventfd(0, EFD_CLOEXEC));
+    const device::Descriptor event(eventfd(0, EFD_CLOEXEC));
     Deadline limit = deadline();
     limit.wake = event.get();
     shared_->peers->add_waiter(event.get());
     auto links = open_links(place_, groups_++, members, limit, {});
     shared_->peers->remove_waiter(event.get());
     if (!links.ok()) {
-      DC_RETURN_IF_ERROR(shared_->peers->health(dc::runtime::name(Operation::Open)));
+      DC_RETURN_IF_ERROR(shared_->peers->health(dc::runtime::comm::name(Operation::Open)));
       return links.status();
     }
     shared_->meshes.push_back(std::make_unique<Mesh>(std::move(links).value()));
@@ -180,7 +181,7 @@ class TcpJob final : public Job {
   }
 
   std::shared_ptr<TcpRank> shared_;
-  Device& device_;
+  device::Device& device_;
   Place place_;
   std::unique_ptr<TcpCommunicator> control_;
   uint32_t groups_ = kControl;
@@ -189,20 +190,20 @@ class TcpJob final : public Job {
 
 }  // namespace
 
-base::Result<std::unique_ptr<Job>> connect_tcp(const LaunchInfo& launch,
-                                               const CommOptions& options) {
+base::Result<std::unique_ptr<ProcessGroup>> connect_tcp(const LaunchInfo& launch,
+                                                        const CommOptions& options) {
   Gathering gathering;
   if (launch.world > 1) {
     DC_ASSIGN_OR_RETURN(gathering, gather_ranks(launch, options.timeout));
   } else {
     gathering.seats.resize(1);
   }
-  auto job = std::make_unique<TcpJob>(gathering, options, launch.rank);
+  auto job = std::make_unique<TcpProcessGroup>(gathering, options, launch.rank);
   if (Status status = job->open(gathering.lines); !status.ok()) {
     job->leave(status);
     return status;
   }
-  return std::unique_ptr<Job>(std::move(job));
+  return std::unique_ptr<ProcessGroup>(std::move(job));
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -5,9 +5,9 @@
 
 #include "runtime/comm/rendezvous.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
-base::Result<std::unique_ptr<Job>> connect_tcp(const LaunchInfo& launch,
-                                               const CommOptions& options);
+base::Result<std::unique_ptr<ProcessGroup>> connect_tcp(const LaunchInfo& launch,
+                                                        const CommOptions& options);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

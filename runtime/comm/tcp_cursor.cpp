@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 void Transfer::begin() {
   summing = Piece();
@@ -184,4 +184,4 @@ void Transfer::copy_own() const {
   }
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

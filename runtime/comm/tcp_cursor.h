@@ -9,7 +9,7 @@
 
 #include "runtime/comm/buffers.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 struct Header {
   uint64_t fingerprint = 0, sequence = 0;
@@ -76,4 +76,4 @@ struct Transfer {
   int64_t wire(const Piece& piece) const;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -11,7 +11,7 @@
 
 #include "runtime/comm/control_page.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 constexpr size_t kMostGuests = 256;               // the oldest leaves for one more
@@ -30,7 +30,8 @@ size_t most_guests() {
 
 Hello::Hello() : bytes(sizeof(Hello)) {}
 
-Door::Door(Descriptor listener) : listener_(std::move(listener)), max_guests_(most_guests()) {}
+Door::Door(device::Descriptor listener)
+    : listener_(std::move(listener)), max_guests_(most_guests()) {}
 
 Hello Door::Guest::hello() const {
   Hello hello;
@@ -162,4 +163,4 @@ std::optional<Visitor> Door::next(const Deadline& deadline, std::span<const int>
   }
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

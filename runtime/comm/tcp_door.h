@@ -12,7 +12,7 @@
 #include "runtime/comm/tcp_proof.h"
 #include "runtime/comm/tcp_socket.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 inline constexpr uint32_t kTcpProtocol = 2;  // changes with anything that ranks send each other
 inline constexpr uint32_t kMeeting = ~uint32_t{0};  // a Hello::group: to rank 0, before all else
@@ -43,7 +43,7 @@ struct Challenge {
 };
 
 struct Visitor {
-  Descriptor socket;
+  device::Descriptor socket;
   Hello hello;                         // of another protocol: only up to `group`
   std::vector<std::byte> hello_bytes;  // what `proof` is of
   Nonce challenge{};                   // at the meeting
@@ -53,7 +53,7 @@ struct Visitor {
 class Door {
  public:
   Door() = default;
-  explicit Door(Descriptor listener);
+  explicit Door(device::Descriptor listener);
   bool ok() const { return listener_.ok(); }
   int port() const { return local_address(listener_.get()).port; }
 
@@ -64,7 +64,7 @@ class Door {
 
  private:
   struct Guest {
-    Descriptor socket;
+    device::Descriptor socket;
     int64_t since = 0;
     bool challenged = false;
     size_t heard = 0;  // bytes, of hello and proof
@@ -82,10 +82,10 @@ class Door {
   void drop_late();
   Deadline next_event(const Deadline& deadline) const;
 
-  Descriptor listener_;
+  device::Descriptor listener_;
   std::deque<Guest> guests_;  // connected, have not said who they are; oldest first
   size_t max_guests_ = 0;
   int64_t paused_until_ = 0;  // no caller is accepted until then: no descriptor is free
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

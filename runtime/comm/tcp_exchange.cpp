@@ -10,7 +10,7 @@
 
 #include "runtime/comm/sums.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 using base::ErrorKind;
@@ -24,17 +24,18 @@ Deadline in_ns(int64_t nanoseconds) { return {monotonic_ns() + nanoseconds}; }
 
 }  // namespace
 
-base::Result<std::unique_ptr<Exchange>> Exchange::create(Peers& peers, const Members& members,
-                                                         const std::vector<Descriptor>& links,
-                                                         std::chrono::milliseconds timeout) {
-  DC_ASSIGN_OR_RETURN(Mapping staging,
-                      Mapping::anonymous(2 * kHalf * std::max(members.size() - 1, 1)));
+base::Result<std::unique_ptr<Exchange>> Exchange::create(
+    Peers& peers, const Members& members, const std::vector<device::Descriptor>& links,
+    std::chrono::milliseconds timeout) {
+  DC_ASSIGN_OR_RETURN(device::Mapping staging,
+                      device::Mapping::anonymous(2 * kHalf * std::max(members.size() - 1, 1)));
   return std::unique_ptr<Exchange>(
       new Exchange(peers, members, links, timeout, std::move(staging)));
 }
 
-Exchange::Exchange(Peers& peers, const Members& members, const std::vector<Descriptor>& links,
-                   std::chrono::milliseconds timeout, Mapping staging)
+Exchange::Exchange(Peers& peers, const Members& members,
+                   const std::vector<device::Descriptor>& links, std::chrono::milliseconds timeout,
+                   device::Mapping staging)
     : peers_(peers),
       timeout_(timeout),
       staging_(std::move(staging)),
@@ -227,4 +228,4 @@ base::Status Exchange::late() const {
   return ranks_late(operation_, timeout_, ranks, silent.empty());
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -23,14 +23,14 @@
 #include "runtime/comm/tcp_peers.h"
 #include "runtime/device/memory_map.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 class Exchange {
  public:
   // `links`: by rank of the job, empty for this one; they and `peers` outlive this.
-  static base::Result<std::unique_ptr<Exchange>> create(Peers& peers, const Members& members,
-                                                        const std::vector<Descriptor>& links,
-                                                        std::chrono::milliseconds timeout);
+  static base::Result<std::unique_ptr<Exchange>> create(
+      Peers& peers, const Members& members, const std::vector<device::Descriptor>& links,
+      std::chrono::milliseconds timeout);
   ~Exchange();
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
@@ -50,8 +50,8 @@ class Exchange {
     bool full = false;  // the socket takes no more for now
   };
 
-  Exchange(Peers& peers, const Members& members, const std::vector<Descriptor>& links,
-           std::chrono::milliseconds timeout, Mapping staging);
+  Exchange(Peers& peers, const Members& members, const std::vector<device::Descriptor>& links,
+           std::chrono::milliseconds timeout, device::Mapping staging);
   base::Status start(Operation operation, uint64_t fingerprint,
                      std::span<const CollectiveBuffer> buffers, int first);
   base::Status send_some(Link& link, bool* moved);
@@ -67,9 +67,9 @@ class Exchange {
 
   Peers& peers_;
   std::chrono::milliseconds timeout_;
-  Mapping staging_;
-  Descriptor event_;         // counts the reasons to look up from the sockets
-  std::vector<Link> links_;  // starting with the member after this one
+  device::Mapping staging_;
+  device::Descriptor event_;  // counts the reasons to look up from the sockets
+  std::vector<Link> links_;   // starting with the member after this one
   std::vector<const void*> inputs_;
   std::vector<pollfd> events_;
   std::atomic<bool> aborted_{false};
@@ -79,4 +79,4 @@ class Exchange {
   Operation operation_ = Operation::Barrier;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

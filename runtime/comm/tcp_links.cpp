@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 using base::ErrorKind;
@@ -28,7 +28,7 @@ class Opening {
         deadline_(deadline),
         links_(place.seats.size()) {}
 
-  base::Result<std::vector<Descriptor>> run(const std::vector<Descriptor>& lines) {
+  base::Result<std::vector<device::Descriptor>> run(const std::vector<device::Descriptor>& lines) {
     for (const int peer : below()) DC_RETURN_IF_ERROR(call(peer));
     for (size_t missing = above().size(); missing > 0;) {
       DC_ASSIGN_OR_RETURN(const bool came, receive_one(lines));
@@ -98,9 +98,9 @@ class Opening {
                       "raise --timeout");
   }
 
-  base::Result<bool> receive_one(const std::vector<Descriptor>& lines) {
+  base::Result<bool> receive_one(const std::vector<device::Descriptor>& lines) {
     std::vector<int> watched;
-    for (const Descriptor& line : lines) watched.push_back(line.get());
+    for (const device::Descriptor& line : lines) watched.push_back(line.get());
     auto visitor = place_.door.next(deadline_, watched);
     if (!visitor) {
       for (const int peer : above()) {
@@ -129,15 +129,15 @@ class Opening {
   uint32_t group_;
   const Members& members_;
   Deadline deadline_;
-  std::vector<Descriptor> links_;
+  std::vector<device::Descriptor> links_;
 };
 
 }  // namespace
 
-base::Result<std::vector<Descriptor>> open_links(Place& place, uint32_t group,
-                                                 const Members& members, const Deadline& deadline,
-                                                 const std::vector<Descriptor>& lines) {
+base::Result<std::vector<device::Descriptor>> open_links(
+    Place& place, uint32_t group, const Members& members, const Deadline& deadline,
+    const std::vector<device::Descriptor>& lines) {
   return Opening(place, group, members, deadline).run(lines);
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -6,7 +6,7 @@
 #include "runtime/comm/members.h"
 #include "runtime/comm/tcp_meeting.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 // What connecting needs to know.
 struct Place {
@@ -20,8 +20,8 @@ struct Place {
 // a number that these ranks never used in this job. By rank of the job; empty for this one and for
 // those that are no members. `lines`: sockets (or none) whose end tells that a rank has ended;
 // `deadline.wake` calls the opening off (PeerDied).
-base::Result<std::vector<Descriptor>> open_links(Place& place, uint32_t group,
-                                                 const Members& members, const Deadline& deadline,
-                                                 const std::vector<Descriptor>& lines);
+base::Result<std::vector<device::Descriptor>> open_links(
+    Place& place, uint32_t group, const Members& members, const Deadline& deadline,
+    const std::vector<device::Descriptor>& lines);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

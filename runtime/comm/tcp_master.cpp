@@ -9,7 +9,7 @@
 #include "runtime/comm/meeting.h"
 #include "runtime/comm/torch_store.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 using base::ErrorKind;
@@ -30,7 +30,9 @@ std::optional<TorchStore> greet(Connection connection, const Deadline& deadline)
   return TorchStore::greet(std::move(connection.socket), sooner(deadline, kPatienceNs));
 }
 
-Connection no_store() { return {Descriptor(), ECONNREFUSED, "what listens there is no store"}; }
+Connection no_store() {
+  return {device::Descriptor(), ECONNREFUSED, "what listens there is no store"};
+}
 
 Status no_answer(const LaunchInfo& launch, const std::string& reason, bool unreachable) {
   const std::string where = launch.master ? address_of(*launch.master).text() : "this host";
@@ -69,7 +71,7 @@ base::Result<Door> open_at_master(const LaunchInfo& launch, const Deadline& dead
   const Address master = address_of(*launch.master);
   // An earlier start of the job may need a moment to end.
   for (const Deadline patience = sooner(deadline, kPatienceNs / 2);;) {
-    Descriptor listener = listen_at(master.port, stays_inside(launch, master));
+    device::Descriptor listener = listen_at(master.port, stays_inside(launch, master));
     if (listener.ok()) return Door(std::move(listener));
     if (errno != EADDRINUSE) return socket_failed("listen at port " + master.text(), errno);
     Connection connection = connect_once(master, sooner(deadline, kPatienceNs));
@@ -136,7 +138,7 @@ base::Result<Search> Search::create(const LaunchInfo& launch, const Deadline& de
   return search;
 }
 
-base::Result<Descriptor> Search::next() {
+base::Result<device::Descriptor> Search::next() {
   for (;;) {
     Connection connection = try_once();
     if (connection.socket.ok()) return std::move(connection.socket);
@@ -156,14 +158,14 @@ Connection Search::try_once() {
   const auto value = store->get(key_of(launch_), deadline_);
   const size_t space = value ? value->find(' ') : std::string::npos;
   if (space == std::string::npos)
-    return {Descriptor(), ECONNREFUSED, "rank 0 did not say where it listens"};
+    return {device::Descriptor(), ECONNREFUSED, "rank 0 did not say where it listens"};
   Address rank0{value->substr(0, space), std::atoi(value->c_str() + space + 1)};
   make_reachable(rank0, from_here);
   return connect_once(rank0, deadline_);
 }
 
 base::Status Search::go_on(const std::string& reason) {
-  return go_on(Connection{Descriptor(), ECONNREFUSED, reason});
+  return go_on(Connection{device::Descriptor(), ECONNREFUSED, reason});
 }
 
 base::Status Search::go_on(const Connection& failed) {
@@ -174,4 +176,4 @@ base::Status Search::go_on(const Connection& failed) {
   return base::ok_status();
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

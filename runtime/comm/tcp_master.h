@@ -6,9 +6,9 @@
 #include "runtime/comm/launch.h"
 #include "runtime/comm/tcp_door.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
-// For an answer that comes at once from whoever speaks the protocol.
+// For an answer that comes at once from a peer that speaks the protocol.
 inline constexpr int64_t kPatienceNs = 10'000'000'000;
 Deadline sooner(const Deadline& deadline, int64_t nanoseconds);
 
@@ -27,7 +27,7 @@ class Search {
  public:
   static base::Result<Search> create(const LaunchInfo& launch, const Deadline& deadline);
   // A connection to where rank 0 should be.
-  base::Result<Descriptor> next();
+  base::Result<device::Descriptor> next();
   // It was not rank 0, for that reason: success after a pause, or why the search ends.
   base::Status go_on(const std::string& reason);
 
@@ -42,4 +42,4 @@ class Search {
   int64_t pause_ = 5;  // ms, growing
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

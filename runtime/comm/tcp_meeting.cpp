@@ -10,16 +10,16 @@
 #include "runtime/comm/meeting.h"
 #include "runtime/comm/tcp_master.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 using base::ErrorKind;
 using base::Status;
 
-enum class Word : uint32_t { Heard, Welcome, Refused, OtherJob };
+enum class Word : uint32_t { Heard, Welcome, Refused, OtherProcessGroup };
 
 // Of rank 0, the same in every protocol; a welcome is followed by the seats and their proof. To
-// OtherJob there is no proof: what one side would prove the other has no key to.
+// OtherProcessGroup there is no proof: what one side would prove the other has no key to.
 struct Answer {
   Word word = Word::Heard;
   int32_t error = 0;  // ErrorKind of a refusal
@@ -68,7 +68,7 @@ class Hub {
  private:
   Status turn(std::chrono::milliseconds timeout) {
     std::vector<int> watched;
-    for (const Descriptor& line : gathering_.lines) watched.push_back(line.get());
+    for (const device::Descriptor& line : gathering_.lines) watched.push_back(line.get());
     auto visitor = gathering_.door.next(deadline_, watched);
     if (visitor) return greet(std::move(*visitor));
     for (size_t rank = 1; rank < watched.size(); ++rank) {
@@ -85,7 +85,7 @@ class Hub {
     const Conversation conversation{key_, hello.nonce, visitor.challenge};
     if (hello.group != kMeeting) return base::ok_status();
     if (!conversation.proves(visitor.proof, "caller", visitor.hello_bytes)) {
-      say(socket, Word::OtherJob, base::ok_status(), conversation);
+      say(socket, Word::OtherProcessGroup, base::ok_status(), conversation);
       return base::ok_status();
     }
     if (hello.protocol != kTcpProtocol) {
@@ -121,7 +121,8 @@ class Hub {
       std::memcpy(answer.text, status.sentence().data(),
                   std::min(status.sentence().size(), sizeof(answer.text) - 1));
     }
-    if (word != Word::OtherJob) answer.proof = conversation.prove("answer", answer.before_proof());
+    if (word != Word::OtherProcessGroup)
+      answer.proof = conversation.prove("answer", answer.before_proof());
     return send_whole(socket, &answer, sizeof(answer), deadline_);
   }
 
@@ -149,7 +150,7 @@ class Hub {
 
   void refuse_all(const Status& why) {
     for (size_t rank = 1; rank < gathering_.lines.size(); ++rank) {
-      const Descriptor& line = gathering_.lines[rank];
+      const device::Descriptor& line = gathering_.lines[rank];
       if (line.ok()) say(line.get(), Word::Refused, why, conversations_[rank]);
     }
   }
@@ -189,7 +190,7 @@ class Guest {
 
  private:
   static Status rank0_ended() {
-    return Status(ErrorKind::PeerDied, "DC6104", "rank 0 ended before all ranks had met");
+    return Status(ErrorKind::PeerDied, "DC6104", "rank 0 ended before all ranks had connected");
   }
 
   bool is_genuine(const Answer& answer) const {
@@ -206,7 +207,7 @@ class Guest {
       if (!introduce() ||
           !receive_whole(line_.get(), &answer, sizeof(answer), sooner(deadline_, kPatienceNs))) {
         DC_RETURN_IF_ERROR(search.go_on("what listens there is not rank 0"));
-      } else if (answer.word == Word::OtherJob) {
+      } else if (answer.word == Word::OtherProcessGroup) {
         DC_RETURN_IF_ERROR(
             search.go_on("what listens there is rank 0 of another job, or has another job key"));
       } else if (!is_genuine(answer)) {
@@ -270,20 +271,21 @@ class Guest {
   Deadline deadline_;
   Conversation conversation_;  // with rank 0
   Gathering gathering_;
-  Descriptor line_;
+  device::Descriptor line_;
 };
 
 }  // namespace
 
 base::Result<Gathering> gather_ranks(const LaunchInfo& launch, std::chrono::milliseconds timeout) {
   if (!launch.master && !launch.one_host()) {
-    return Status(ErrorKind::BadConfig, "DC6128",
-                  "the ranks are on several hosts and do not know where to meet; set MASTER_ADDR "
-                  "and MASTER_PORT to a free port of the host of rank 0, for all ranks");
+    return Status(
+        ErrorKind::BadConfig, "DC6128",
+        "the ranks are on several hosts and do not know where to connect; set MASTER_ADDR "
+        "and MASTER_PORT to a free port of the host of rank 0, for all ranks");
   }
   const Deadline deadline{monotonic_ns() + std::chrono::nanoseconds(timeout).count()};
   if (launch.rank == 0) return Hub(launch, deadline).run(timeout);
   return Guest(launch, deadline).run();
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

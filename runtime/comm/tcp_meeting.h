@@ -8,7 +8,7 @@
 #include "runtime/comm/launch.h"
 #include "runtime/comm/tcp_door.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 struct Seat {  // where a rank can be reached from this one
   Address address;
@@ -21,9 +21,9 @@ struct Gathering {
   Door door;                // this rank's
   // To rank 0 (on rank 0: by rank, own entry empty). That they are open says that the other end
   // lives; needed until the ranks watch each other.
-  std::vector<Descriptor> lines;
+  std::vector<device::Descriptor> lines;
 };
 
 base::Result<Gathering> gather_ranks(const LaunchInfo& launch, std::chrono::milliseconds timeout);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

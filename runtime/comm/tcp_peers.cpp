@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 struct Goodbye {
@@ -36,11 +36,12 @@ struct Peers::Line {
 
 base::Result<std::unique_ptr<Peers>> Peers::create(int rank, const std::vector<Seat>& seats) {
   const int world = static_cast<int>(seats.size());
-  DC_ASSIGN_OR_RETURN(Mapping memory, Mapping::anonymous(ControlPage::bytes(world)));
+  DC_ASSIGN_OR_RETURN(device::Mapping memory,
+                      device::Mapping::anonymous(ControlPage::bytes(world)));
   return std::unique_ptr<Peers>(new Peers(rank, std::move(memory), seats));
 }
 
-Peers::Peers(int rank, Mapping memory, const std::vector<Seat>& seats)
+Peers::Peers(int rank, device::Mapping memory, const std::vector<Seat>& seats)
     : rank_(rank),
       memory_(std::move(memory)),
       page_(memory_.base(), static_cast<int>(seats.size())),
@@ -52,7 +53,7 @@ Peers::Peers(int rank, Mapping memory, const std::vector<Seat>& seats)
   }
 }
 
-void Peers::watch(std::vector<Descriptor> lifelines) {
+void Peers::watch(std::vector<device::Descriptor> lifelines) {
   lifelines_ = std::move(lifelines);
   std::vector<Line> lines;
   for (size_t peer = 0; peer < lifelines_.size(); ++peer) {
@@ -113,9 +114,9 @@ void Peers::leave(const base::Status& why) {
     std::memcpy(goodbye.reason, why.sentence().data(),
                 std::min(why.sentence().size(), sizeof(goodbye.reason) - 1));
   }
-  for (const Descriptor& line : lifelines_) {
+  for (const device::Descriptor& line : lifelines_) {
     if (!line.ok()) continue;
-    // Fits into the socket's empty buffer; whoever is gone does not matter any more.
+    // Fits into the socket's empty buffer; a peer that is gone does not matter any more.
     send(line.get(), &goodbye, sizeof(goodbye), MSG_NOSIGNAL | MSG_DONTWAIT);
     shutdown(line.get(), SHUT_WR);
   }
@@ -163,4 +164,4 @@ void Peers::wake_all() {
   for (const int event : waiters_) count_one(event);
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -12,14 +12,14 @@
 #include "runtime/comm/tcp_meeting.h"
 #include "runtime/device/memory_map.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 class Peers {
  public:
   static base::Result<std::unique_ptr<Peers>> create(int rank, const std::vector<Seat>& seats);
   ~Peers() { stop_watching(); }
 
-  void watch(std::vector<Descriptor> lifelines);  // by rank; own entry empty
+  void watch(std::vector<device::Descriptor> lifelines);  // by rank; own entry empty
   // Goodbye to all: the end of the peers is no longer news, nor is that of this rank to them.
   void leave(const base::Status& why);
 
@@ -30,7 +30,7 @@ class Peers {
   // PeerDied that names the rank, where it ran, and what this rank was in ("" if nothing).
   base::Status gone_status(int rank, std::string_view doing) const;
   void record_death(int rank);
-  // Success while nobody has failed or died.
+  // Success while no rank has failed or died.
   base::Status health(std::string_view doing) const;
 
   // An event counter that gets a one whenever a peer goes.
@@ -38,7 +38,7 @@ class Peers {
   void remove_waiter(int event);
 
  private:
-  Peers(int rank, Mapping memory, const std::vector<Seat>& seats);
+  Peers(int rank, device::Mapping memory, const std::vector<Seat>& seats);
   struct Line;
   void run(std::vector<Line>& lines);
   void listen_to(Line& line);
@@ -46,15 +46,15 @@ class Peers {
   void wake_all();
 
   int rank_;
-  Mapping memory_;
+  device::Mapping memory_;
   ControlPage page_;  // of this rank alone: what it knows
   std::vector<std::string> hosts_;
   std::vector<std::atomic<bool>> silent_;  // by rank: its host stopped answering
   std::mutex mutex_;                       // of waiters_
   std::vector<int> waiters_;
-  std::vector<Descriptor> lifelines_;
-  Descriptor stop_;
+  std::vector<device::Descriptor> lifelines_;
+  device::Descriptor stop_;
   std::thread thread_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -5,7 +5,7 @@
 #include "runtime/comm/tcp_master.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 std::string_view text_of(std::span<const std::byte> bytes) {
@@ -53,4 +53,4 @@ Proof link_proof(const std::string& session_key, std::string_view purpose, uint3
                                             std::to_string(from) + " " + std::to_string(to));
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -13,7 +13,7 @@
 #include "runtime/comm/launch.h"
 #include "src/base/hmac.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 using Nonce = std::array<uint8_t, 16>;
 using Proof = base::Mac;
@@ -48,4 +48,4 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span<const T, 1>(&value, 1));
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

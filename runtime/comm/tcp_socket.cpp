@@ -14,7 +14,7 @@
 
 #include "runtime/comm/control_page.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 // A host that is silent for half a minute is gone: long enough for a switch to restart a port or
@@ -57,8 +57,8 @@ int wait_for(int socket, short events, const Deadline& deadline) {
 }
 
 // The errno of the outcome.
-int connect_to(const addrinfo& to, const Deadline& deadline, Descriptor* out) {
-  Descriptor s(socket(to.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+int connect_to(const addrinfo& to, const Deadline& deadline, device::Descriptor* out) {
+  device::Descriptor s(socket(to.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!s.ok()) return errno;
   keep_alive(s.get(), true);  // limits the try, too
   if (connect(s.get(), to.ai_addr, to.ai_addrlen) != 0) {
@@ -104,7 +104,7 @@ Connection connect_once(const Address& to, const Deadline& deadline) {
     hints.ai_flags = 0;
     unknown = getaddrinfo(to.host.c_str(), port.c_str(), &hints, &list);
   }
-  if (unknown != 0) return {Descriptor(), 0, gai_strerror(unknown)};
+  if (unknown != 0) return {device::Descriptor(), 0, gai_strerror(unknown)};
   Connection result;
   for (const addrinfo* one = list; one != nullptr && !result.socket.ok(); one = one->ai_next)
     result.error = connect_to(*one, deadline, &result.socket);
@@ -113,7 +113,7 @@ Connection connect_once(const Address& to, const Deadline& deadline) {
   return result;
 }
 
-Descriptor listen_at(int port, bool loopback_only) {
+device::Descriptor listen_at(int port, bool loopback_only) {
   sockaddr_in6 v6{};
   v6.sin6_family = AF_INET6;
   v6.sin6_port = htons(static_cast<uint16_t>(port));
@@ -122,28 +122,29 @@ Descriptor listen_at(int port, bool loopback_only) {
   v4.sin_family = AF_INET;
   v4.sin_port = v6.sin6_port;
   v4.sin_addr.s_addr = htonl(loopback_only ? INADDR_LOOPBACK : INADDR_ANY);
-  Descriptor s;
+  device::Descriptor s;
   bool bound = false;
   if (!loopback_only) {
-    s = Descriptor(socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    s = device::Descriptor(socket(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (s.ok()) {
       set(s.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
       set(s.get(), SOL_SOCKET, SO_REUSEADDR, 1);
       bound = bind(s.get(), reinterpret_cast<sockaddr*>(&v6), sizeof(v6)) == 0;
-      if (!bound && errno == EADDRINUSE) return Descriptor();
+      if (!bound && errno == EADDRINUSE) return device::Descriptor();
     }
   }
   if (!bound) {
-    s = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    s = device::Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!s.ok()) return s;
     set(s.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-    if (bind(s.get(), reinterpret_cast<sockaddr*>(&v4), sizeof(v4)) != 0) return Descriptor();
+    if (bind(s.get(), reinterpret_cast<sockaddr*>(&v4), sizeof(v4)) != 0)
+      return device::Descriptor();
   }
-  return listen(s.get(), kBacklog) == 0 ? std::move(s) : Descriptor();
+  return listen(s.get(), kBacklog) == 0 ? std::move(s) : device::Descriptor();
 }
 
-Descriptor accept_one(int listener) {
-  Descriptor s(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+device::Descriptor accept_one(int listener) {
+  device::Descriptor s(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (s.ok()) keep_alive(s.get(), false);
   return s;
 }
@@ -214,7 +215,7 @@ bool pause_ms(int64_t milliseconds, const Deadline& deadline) {
 
 base::Status socket_failed(const std::string& doing, int error) {
   return base::Status(base::ErrorKind::Unavailable, "DC6108",
-                      "the ranks cannot meet: " + doing + ": " + std::strerror(error));
+                      "the ranks cannot connect: " + doing + ": " + std::strerror(error));
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -9,7 +9,7 @@
 #include "runtime/device/memory_map.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 struct Address {
   std::string host;  // a name or a number
@@ -30,7 +30,7 @@ struct Deadline {
 // One try. `error` is the errno of the last address that was tried, or 0 with `reason` set if the
 // name is unknown.
 struct Connection {
-  Descriptor socket;
+  device::Descriptor socket;
   int error = 0;
   std::string reason;  // empty if connected
 };
@@ -38,10 +38,10 @@ Connection connect_once(const Address& to, const Deadline& deadline);
 
 // Listens on every interface, or only on 127.0.0.1; port 0 takes a free one. Empty, with errno set,
 // if the port is taken.
-Descriptor listen_at(int port, bool loopback_only);
+device::Descriptor listen_at(int port, bool loopback_only);
 
-Descriptor accept_one(int listener);  // empty if nobody is there
-Address local_address(int socket);    // numeric
+device::Descriptor accept_one(int listener);  // empty if none is waiting
+Address local_address(int socket);            // numeric
 Address peer_address(int socket);
 
 // A connection whose other end has vanished (host gone, cable cut) fails although nothing is sent.
@@ -60,4 +60,4 @@ bool pause_ms(int64_t milliseconds, const Deadline& deadline);
 
 base::Status socket_failed(const std::string& doing, int error);  // Unavailable (69), DC6108
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 namespace {
 
 constexpr uint32_t kMagic = 0x3C85F7CE;
@@ -40,7 +40,7 @@ class Message {
 
 }  // namespace
 
-std::optional<TorchStore> TorchStore::greet(Descriptor socket, const Deadline& deadline) {
+std::optional<TorchStore> TorchStore::greet(device::Descriptor socket, const Deadline& deadline) {
   Message hello(Query::Validate);
   hello.number(kMagic);
   // A validation is not answered, so a question follows: does a key exist?
@@ -71,4 +71,4 @@ std::optional<std::string> TorchStore::get(const std::string& key, const Deadlin
   return value;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

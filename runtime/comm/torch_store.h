@@ -9,12 +9,12 @@
 
 #include "runtime/comm/tcp_socket.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 class TorchStore {
  public:
   // Speaks to whatever listens at the other end of the socket; nothing if that is no store.
-  static std::optional<TorchStore> greet(Descriptor socket, const Deadline& deadline);
+  static std::optional<TorchStore> greet(device::Descriptor socket, const Deadline& deadline);
 
   bool set(const std::string& key, const std::string& value, const Deadline& deadline);
   // Waits until somebody has set the key; nothing at the deadline or when the store ends.
@@ -22,8 +22,8 @@ class TorchStore {
   int socket() const { return socket_.get(); }
 
  private:
-  explicit TorchStore(Descriptor socket) : socket_(std::move(socket)) {}
-  Descriptor socket_;
+  explicit TorchStore(device::Descriptor socket) : socket_(std::move(socket)) {}
+  device::Descriptor socket_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 Watcher::Watcher(ControlPage page, std::vector<Lifeline> lifelines)
     : page_(page), lifelines_(std::move(lifelines)), stop_(eventfd(0, EFD_CLOEXEC)) {
@@ -46,9 +46,9 @@ void Watcher::watch() {
   }
 }
 
-Descriptor open_process(int pid) {
-  if (pid <= 0) return Descriptor();
-  return Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+device::Descriptor open_process(int pid) {
+  if (pid <= 0) return device::Descriptor();
+  return device::Descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -8,7 +8,7 @@
 #include "runtime/comm/control_page.h"
 #include "runtime/device/memory_map.h"
 
-namespace dc::runtime {
+namespace dc::runtime::comm {
 
 // Something that becomes ready when `rank` ends: its socket, or a descriptor of the process
 // (`process`), which also tells when a child of the dead process still holds the socket open, and
@@ -30,12 +30,12 @@ class Watcher {
   void watch();
   ControlPage page_;
   std::vector<Lifeline> lifelines_;
-  Descriptor stop_;
+  device::Descriptor stop_;
   std::thread thread_;
 };
 
 // A descriptor that polls readable once the process has ended; not ok() where the kernel or a
 // process namespace does not allow it.
-Descriptor open_process(int pid);
+device::Descriptor open_process(int pid);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::comm

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace dc::runtime {
+namespace dc::runtime::device {
 
 // Addresses of the window are `distance` bytes away; every other address is its own. One comparison
 // and one addition, so that kernels may ask at every launch.
@@ -24,4 +24,4 @@ class AddressWindow {
   uint64_t bytes_ = 0, distance_ = 0;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::device

@@ -15,7 +15,7 @@
 #include "runtime/device/memory_map.h"
 #include "src/base/units.h"
 
-namespace dc::runtime {
+namespace dc::runtime::device {
 namespace {
 
 using base::Status;
@@ -152,4 +152,4 @@ base::Result<Device*> open_checked_device() {
                 "used); raise this session's limit (ulimit -v), or run with --device cpu");
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::device

@@ -4,7 +4,7 @@
 #include "runtime/device/host_stream.h"
 #include "runtime/device/memory_map.h"
 
-namespace dc::runtime {
+namespace dc::runtime::device {
 namespace {
 
 using Memory = base::Result<std::unique_ptr<DeviceMemory>>;
@@ -53,4 +53,4 @@ Device& cpu_device() {
   return device;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::device

@@ -14,7 +14,7 @@
 #include "src/base/device_kind.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::device {
 
 // May be used by several threads at once.
 class Device {
@@ -46,4 +46,4 @@ Device& cpu_device();
 // The process's device of a kind; it lives until the end. OutOfMemory (80), Unavailable (69).
 base::Result<Device*> open_device(base::DeviceKind kind);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::device

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace dc::runtime {
+namespace dc::runtime::device {
 
 class DeviceMemory {
  public:
@@ -22,4 +22,4 @@ class DeviceMemory {
   int64_t bytes_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::device

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace dc::runtime {
+namespace dc::runtime::device {
 
 // Counting instead of set and reset: a replayed program waits for "the n-th time", so no reset can
 // race with a late waiter.
@@ -17,4 +17,4 @@ class Event {
   virtual void cancel() = 0;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::device

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace dc::runtime {
+namespace dc::runtime::device {
 
 void HostEvent::signal(uint32_t value) {
   uint32_t current = counter_.load(std::memory_order_relaxed);
@@ -42,4 +42,4 @@ void HostStream::signal(Event& event, uint32_t value) {
 
 bool HostStream::wait(Event& event, uint32_t value) { return event.wait(value); }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::device

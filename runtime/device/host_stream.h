@@ -6,7 +6,7 @@
 
 #include "runtime/device/stream.h"
 
-namespace dc::runtime {
+namespace dc::runtime::device {
 
 class HostEvent final : public Event {
  public:
@@ -29,4 +29,4 @@ class HostStream final : public Stream {
   bool wait(Event& event, uint32_t value) override;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::device

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-namespace dc::runtime {
+namespace dc::runtime::device {
 namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
@@ -62,4 +62,4 @@ base::Result<Descriptor> make_shared_memory(int64_t bytes) {
   return memory;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::device

@@ -8,7 +8,7 @@
 
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::device {
 
 class Descriptor {
  public:
@@ -56,4 +56,4 @@ class Mapping {
 // take it away.
 base::Result<Descriptor> make_shared_memory(int64_t bytes);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::device

@@ -1,6 +1,6 @@
 #include "runtime/device/device.h"
 
-namespace dc::runtime {
+namespace dc::runtime::device {
 
 base::Result<Device*> open_checked_device();  // checked.cpp
 
@@ -15,4 +15,4 @@ base::Result<Device*> open_device(base::DeviceKind kind) {
                       "this build has no device of that kind; please report this");
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::device

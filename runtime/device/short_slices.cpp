@@ -5,7 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-namespace dc::runtime {
+namespace dc::runtime::device {
 
 void prefer_short_slices() {
   constexpr unsigned kSliceNs = 100'000;
@@ -16,4 +16,4 @@ void prefer_short_slices() {
   syscall(SYS_sched_setattr, 0, &attributes, 0);  // a wish: nothing depends on it
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::device

@@ -1,8 +1,8 @@
-// Short slices: a thread that sleeps often and works briefly, beside others that compute without a
+// Short slices: a thread that sleeps often and works briefly, among others that compute without a
 // pause.
 #pragma once
 
-namespace dc::runtime {
+namespace dc::runtime::device {
 
 // Asks the scheduler to run the calling thread in slices of 100 us, the shortest that Linux grants.
 // Such a thread takes the core as soon as it wakes; with the usual slice it may first wait until
@@ -11,4 +11,4 @@ namespace dc::runtime {
 // Linux 6.12, and none where the thread is not under the fair scheduler.
 void prefer_short_slices();
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::device

@@ -8,7 +8,7 @@
 #include "runtime/device/address_window.h"
 #include "runtime/device/event.h"
 
-namespace dc::runtime {
+namespace dc::runtime::device {
 
 // Addresses are those of the device's memory or of host memory that the device allocated. One
 // thread at a time issues to a stream. On a CPU the issuing thread is the stream: a call returns
@@ -41,4 +41,4 @@ class Stream {
   AddressWindow window_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::device

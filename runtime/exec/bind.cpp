@@ -6,7 +6,7 @@
 #include "src/base/refused.h"
 #include "src/base/units.h"
 
-namespace dc::runtime {
+namespace dc::runtime::exec {
 
 using base::ErrorKind;
 using base::Result;
@@ -15,13 +15,13 @@ using base::Status;
 // Binds a plan to one rank's memory, kernels and communicators.
 class Binding {
  public:
-  Binding(BoundPlan& bound, Job& job, Slab slab, bool poison)
+  Binding(BoundPlan& bound, comm::ProcessGroup& job, comm::Slab slab, bool poison)
       : bound_(bound), plan_(bound.plan_), job_(job), slab_(slab), poison_(poison) {}
 
   Status run() {
     DC_RETURN_IF_ERROR(check_device());
     DC_RETURN_IF_ERROR(check_memory());
-    // First what needs the other ranks, so that a local failure leaves nobody waiting here.
+    // First what needs the other ranks, so that a local failure leaves no rank waiting here.
     DC_RETURN_IF_ERROR(open_communicators());
     DC_RETURN_IF_ERROR(open_providers());
     for (size_t s = 0; s < std::max<size_t>(plan_.streams.size(), 1); ++s) {
@@ -44,11 +44,11 @@ class Binding {
   }
 
   Status check_memory() const {
-    const OutsideMemory* outside = bound_.outside_;
+    const memory::OffloadMemory* outside = bound_.outside_;
     const int64_t host = outside ? outside->host.bytes() : 0;
     const bool has_disk = outside && outside->disk;
-    if (arena_bytes(plan_, plan::Space::Host) > host ||
-        (arena_bytes(plan_, plan::Space::Disk) > 0 && !has_disk)) {
+    if (memory::arena_bytes(plan_, plan::Space::Host) > host ||
+        (memory::arena_bytes(plan_, plan::Space::Disk) > 0 && !has_disk)) {
       return Status(ErrorKind::Internal, "DC6611",
                     "the plan offloads more than there is memory for; please report this");
     }
@@ -60,7 +60,7 @@ class Binding {
   }
 
   Status open_communicators() {
-    const Communicator& all = job_.control();
+    const comm::Communicator& all = job_.control();
     if (all.size() != plan_.world()) {
       return Status(ErrorKind::Mismatch, "DC6613",
                     "the plan is for " + std::to_string(plan_.world()) + " ranks and there are " +
@@ -83,10 +83,10 @@ class Binding {
                                     instruction.provider == plan::Provider::Aten);
       }
     }
-    bound_.native_ = make_native_provider();
+    bound_.native_ = kernel::make_native_provider();
     if (needs_aten) {
       DC_RETURN_IF_ERROR(enough_threads());
-      DC_ASSIGN_OR_RETURN(bound_.aten_, open_aten_provider(plan_.threads));
+      DC_ASSIGN_OR_RETURN(bound_.aten_, kernel::open_aten_provider(plan_.threads));
       DC_ASSIGN_OR_RETURN(bound_.missing_scratch_,
                           bound_.aten_->take_missing_scratch(bound_.addresses_));
     }
@@ -177,7 +177,7 @@ class Binding {
   }
 
   Status bind_kernel(const plan::Instruction& instruction) {
-    KernelProvider* provider = nullptr;
+    kernel::KernelProvider* provider = nullptr;
     switch (instruction.provider) {
       case plan::Provider::Aten:
         provider = bound_.aten_.get();
@@ -214,7 +214,7 @@ class Binding {
     bound.kind = instruction.collective;
     bound.communicator = bound_.communicators_[static_cast<size_t>(instruction.group)].get();
     for (const plan::CollectiveBuffer& buffer : instruction.buffers) {
-      CollectiveBuffer one;
+      comm::CollectiveBuffer one;
       DC_ASSIGN_OR_RETURN(one.input, reference(buffer.input, instruction.group));
       DC_ASSIGN_OR_RETURN(one.output, reference(buffer.output, instruction.group));
       one.dtype = plan_.tensors[static_cast<size_t>(buffer.input)].dtype;
@@ -229,7 +229,7 @@ class Binding {
 
   // The stride from one member of the group to the next, who may differ along other axes than those
   // that the tensor's stride counts.
-  Result<Ref> reference(int32_t tensor, int32_t group) const {
+  Result<comm::Ref> reference(int32_t tensor, int32_t group) const {
     const plan::Tensor& entry = plan_.tensors[static_cast<size_t>(tensor)];
     const std::vector<int32_t>& ranks = group_ranks_[static_cast<size_t>(group)];
     const auto from_first = [&](size_t member) {
@@ -245,7 +245,7 @@ class Binding {
                         "' do not have '" + entry.name +
                         "' at equal distances; compile the plan again");
     }
-    return Ref{bound_.addresses_.bind(tensor).data, stride};
+    return comm::Ref{bound_.addresses_.bind(tensor).data, stride};
   }
 
   Status bind_copy(const plan::Instruction& instruction) {
@@ -284,7 +284,9 @@ class Binding {
     return base::ok_status();
   }
 
-  bool is_on_disk(int32_t tensor) const { return space_of(plan_, tensor) == plan::Space::Disk; }
+  bool is_on_disk(int32_t tensor) const {
+    return memory::space_of(plan_, tensor) == plan::Space::Disk;
+  }
   std::byte* address(int32_t tensor) const {
     return static_cast<std::byte*>(bound_.addresses_.bind(tensor).data);
   }
@@ -306,8 +308,8 @@ class Binding {
 
   BoundPlan& bound_;
   const plan::Plan& plan_;
-  Job& job_;
-  Slab slab_;
+  comm::ProcessGroup& job_;
+  comm::Slab slab_;
   bool poison_;
   std::vector<std::vector<int32_t>> group_ranks_;  // of this rank's groups
   std::vector<int32_t> latest_signal_;  // by event of the plan: index into events_, or -1
@@ -315,13 +317,14 @@ class Binding {
       signals_;  // by event of the plan: the last signal of all programs
 };
 
-Result<std::unique_ptr<BoundPlan>> BoundPlan::bind(const plan::Plan& plan, Job& job, Slab slab,
-                                                   OutsideMemory* outside, bool poison) {
-  const AddressMap addresses(plan, slab.base, job.control().rank().v,
-                             outside ? outside->host.base() : nullptr);
+Result<std::unique_ptr<BoundPlan>> BoundPlan::bind(const plan::Plan& plan, comm::ProcessGroup& job,
+                                                   comm::Slab slab, memory::OffloadMemory* outside,
+                                                   bool poison) {
+  const kernel::AddressMap addresses(plan, slab.base, job.control().rank().v,
+                                     outside ? outside->host.base() : nullptr);
   std::unique_ptr<BoundPlan> bound(new BoundPlan(plan, job.device(), addresses, outside));
   DC_RETURN_IF_ERROR(Binding(*bound, job, slab, poison).run());
   return bound;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::exec

@@ -1,6 +1,6 @@
 #include "runtime/exec/bound_plan.h"
 
-namespace dc::runtime {
+namespace dc::runtime::exec {
 
 using base::ErrorKind;
 using base::Status;
@@ -12,7 +12,8 @@ constexpr std::byte kPoisonByte{0xFF};
 
 }  // namespace
 
-Status BoundPlan::issue(const Command& command, int32_t program, Stream& stream, uint32_t run) {
+Status BoundPlan::issue(const Command& command, int32_t program, device::Stream& stream,
+                        uint32_t run) {
   const auto target = static_cast<size_t>(command.target);
   switch (command.kind) {
     case CommandKind::Kernel:
@@ -41,12 +42,12 @@ Status BoundPlan::issue(const Command& command, int32_t program, Stream& stream,
 }
 
 // Cancelled only after another stream failed: its failure is the one to report.
-Status BoundPlan::wait(Stream& stream, Event& event, uint32_t value) {
+Status BoundPlan::wait(device::Stream& stream, device::Event& event, uint32_t value) {
   if (stream.wait(event, value)) return base::ok_status();
   return Status(ErrorKind::Unavailable, "DC6601", "another stream of this rank failed");
 }
 
-Status BoundPlan::collective(const BoundCollective& bound, Stream& stream) {
+Status BoundPlan::collective(const BoundCollective& bound, device::Stream& stream) {
   switch (bound.kind) {
     case plan::CollectiveKind::AllGather:
       return bound.communicator->all_gather(bound.buffers, stream);
@@ -62,7 +63,7 @@ Status BoundPlan::collective(const BoundCollective& bound, Stream& stream) {
 }
 
 // The host's cores do what concerns the disk, on this stream.
-Status BoundPlan::copy(const BoundCopy& bound, Stream& stream) {
+Status BoundPlan::copy(const BoundCopy& bound, device::Stream& stream) {
   if (bound.dst == nullptr) return outside_->disk->write(bound.on_disk, stream.resolve(bound.src));
   if (bound.src == nullptr) return outside_->disk->read(bound.on_disk, stream.resolve(bound.dst));
   stream.copy(bound.dst, bound.src, bound.bytes);
@@ -76,7 +77,7 @@ PoisonRange BoundPlan::poison_of(int32_t slice) const {
 }
 
 // What is dead on disk cannot be read any more.
-void BoundPlan::poison(const PoisonRange& range, Stream& stream) {
+void BoundPlan::poison(const PoisonRange& range, device::Stream& stream) {
   if (range.slice_on_disk >= 0) {
     outside_->disk->forget(range.slice_on_disk);
   } else {
@@ -101,10 +102,10 @@ void BoundPlan::cancel() {
   }
 }
 
-Traffic BoundPlan::traffic() const {
-  Traffic sum;
+comm::Traffic BoundPlan::traffic() const {
+  comm::Traffic sum;
   for (const auto& communicator : communicators_) {
-    const Traffic one = communicator->traffic();
+    const comm::Traffic one = communicator->traffic();
     sum.all_gather += one.all_gather;
     sum.reduce_scatter += one.reduce_scatter;
     sum.all_reduce += one.all_reduce;
@@ -115,10 +116,10 @@ Traffic BoundPlan::traffic() const {
 
 Executor::ProviderCounts BoundPlan::counts() const {
   Executor::ProviderCounts counts = counts_;
-  for (const KernelProvider* provider : {native_.get(), aten_.get()}) {
+  for (const kernel::KernelProvider* provider : {native_.get(), aten_.get()}) {
     if (provider) counts.repairs += provider->repairs();
   }
   return counts;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::exec

@@ -9,7 +9,7 @@
 #include "runtime/device/device.h"
 #include "runtime/exec/executor.h"
 
-namespace dc::runtime {
+namespace dc::runtime::exec {
 
 // WaitPreviousRun: for what a run before this one signalled.
 enum class CommandKind : uint8_t {
@@ -30,8 +30,8 @@ struct Command {
 
 struct BoundCollective {
   plan::CollectiveKind kind = plan::CollectiveKind::AllGather;
-  Communicator* communicator = nullptr;
-  std::vector<CollectiveBuffer> buffers;
+  comm::Communicator* communicator = nullptr;
+  std::vector<comm::CollectiveBuffer> buffers;
 };
 
 // Between two places in memory, or one and the disk; the place on disk has no address.
@@ -39,7 +39,7 @@ struct BoundCopy {
   std::byte* dst = nullptr;
   const std::byte* src = nullptr;
   int64_t bytes = 0;
-  DiskSpace::Extent on_disk;
+  memory::DiskSpace::Extent on_disk;
 };
 
 struct PoisonRange {
@@ -62,55 +62,57 @@ struct BoundProgram {
 class BoundPlan {
  public:
   // May be slow, may fail; `slab` holds the device arena. Collective: opens communicators.
-  static base::Result<std::unique_ptr<BoundPlan>> bind(const plan::Plan& plan, Job& job, Slab slab,
-                                                       OutsideMemory* outside, bool poison);
+  static base::Result<std::unique_ptr<BoundPlan>> bind(const plan::Plan& plan,
+                                                       comm::ProcessGroup& job, comm::Slab slab,
+                                                       memory::OffloadMemory* outside, bool poison);
 
   // Issues a command of run `run` of a program to the stream it belongs to. Unavailable if it waits
   // for an event that was cancelled.
-  base::Status issue(const Command& command, int32_t program, Stream& stream, uint32_t run);
+  base::Status issue(const Command& command, int32_t program, device::Stream& stream, uint32_t run);
   void poison_transients();  // before the first run
   void cancel_waits();       // ends all waits for events, now and for good
   void cancel();             // collectives too
 
   const plan::Plan& plan() const { return plan_; }
-  Device& device() const { return device_; }
-  BoundTensor tensor(int32_t id) const { return addresses_.bind(id); }
+  device::Device& device() const { return device_; }
+  kernel::BoundTensor tensor(int32_t id) const { return addresses_.bind(id); }
   BoundProgram& program(int32_t id) { return programs_[static_cast<size_t>(id)]; }
   std::vector<BoundProgram>& programs() { return programs_; }
   size_t stream_count() const { return streams_.size(); }  // at least one: compute
-  Stream& stream(size_t id) { return *streams_[id]; }
-  Traffic traffic() const;
+  device::Stream& stream(size_t id) { return *streams_[id]; }
+  comm::Traffic traffic() const;
   Executor::ProviderCounts counts() const;
-  const MissingScratch& missing_scratch() const { return missing_scratch_; }
+  const kernel::MissingScratch& missing_scratch() const { return missing_scratch_; }
 
  private:
   friend class Binding;
-  BoundPlan(const plan::Plan& plan, Device& device, AddressMap addresses, OutsideMemory* outside)
+  BoundPlan(const plan::Plan& plan, device::Device& device, kernel::AddressMap addresses,
+            memory::OffloadMemory* outside)
       : plan_(plan), device_(device), addresses_(addresses), outside_(outside) {}
 
-  static base::Status wait(Stream& stream, Event& event, uint32_t value);
-  static base::Status collective(const BoundCollective& bound, Stream& stream);
-  base::Status copy(const BoundCopy& bound, Stream& stream);
+  static base::Status wait(device::Stream& stream, device::Event& event, uint32_t value);
+  static base::Status collective(const BoundCollective& bound, device::Stream& stream);
+  base::Status copy(const BoundCopy& bound, device::Stream& stream);
   PoisonRange poison_of(int32_t slice) const;
-  void poison(const PoisonRange& range, Stream& stream);
+  void poison(const PoisonRange& range, device::Stream& stream);
 
   const plan::Plan& plan_;
-  Device& device_;
-  AddressMap addresses_;
-  OutsideMemory* outside_;
+  device::Device& device_;
+  kernel::AddressMap addresses_;
+  memory::OffloadMemory* outside_;
 
-  std::unique_ptr<KernelProvider> native_, aten_;
-  std::vector<std::unique_ptr<Communicator>> communicators_;  // by group
-  std::vector<std::unique_ptr<Kernel>> kernels_;
+  std::unique_ptr<kernel::KernelProvider> native_, aten_;
+  std::vector<std::unique_ptr<comm::Communicator>> communicators_;  // by group
+  std::vector<std::unique_ptr<kernel::Kernel>> kernels_;
   std::vector<BoundCollective> collectives_;
   std::vector<BoundCopy> copies_;
   std::vector<PoisonRange> poisons_;
-  std::vector<std::unique_ptr<Event>> events_;  // one per signal instruction
+  std::vector<std::unique_ptr<device::Event>> events_;  // one per signal instruction
   std::vector<PreviousSignal> previous_signals_;
   std::vector<BoundProgram> programs_;
-  std::vector<std::unique_ptr<Stream>> streams_;
+  std::vector<std::unique_ptr<device::Stream>> streams_;
   Executor::ProviderCounts counts_;
-  MissingScratch missing_scratch_;
+  kernel::MissingScratch missing_scratch_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::exec

@@ -2,7 +2,7 @@
 
 #include "runtime/exec/issuer.h"
 
-namespace dc::runtime {
+namespace dc::runtime::exec {
 namespace {
 
 using base::Status;
@@ -12,15 +12,17 @@ class PlanExecutor final : public Executor {
   PlanExecutor(std::unique_ptr<BoundPlan> bound, TraceRecorder* trace)
       : bound_(std::move(bound)), issuer_(make_issuer(*bound_, trace)) {}
 
-  BoundTensor tensor(int32_t id) const override { return bound_->tensor(id); }
-  Device& device() const override { return bound_->device(); }
+  kernel::BoundTensor tensor(int32_t id) const override { return bound_->tensor(id); }
+  device::Device& device() const override { return bound_->device(); }
   void observe(Observer observer) override { issuer_->observe(std::move(observer)); }
   Status run(int32_t program) override { return issuer_->run(program); }
   Status finish() override { return issuer_->finish(); }
-  Traffic traffic() const override { return bound_->traffic(); }
+  comm::Traffic traffic() const override { return bound_->traffic(); }
   CommunicationTime communication_time() const override { return issuer_->communication_time(); }
   ProviderCounts counts() const override { return bound_->counts(); }
-  const MissingScratch& missing_scratch() const override { return bound_->missing_scratch(); }
+  const kernel::MissingScratch& missing_scratch() const override {
+    return bound_->missing_scratch();
+  }
 
  private:
   std::unique_ptr<BoundPlan> bound_;
@@ -29,12 +31,13 @@ class PlanExecutor final : public Executor {
 
 }  // namespace
 
-base::Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan, Job& job,
-                                                          Slab slab, ExecutorOptions options) {
+base::Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan,
+                                                          comm::ProcessGroup& job, comm::Slab slab,
+                                                          ExecutorOptions options) {
   DC_ASSIGN_OR_RETURN(auto bound,
                       BoundPlan::bind(plan, job, slab, options.outside, options.poison));
   if (options.poison) bound->poison_transients();
   return std::unique_ptr<Executor>(std::make_unique<PlanExecutor>(std::move(bound), options.trace));
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::exec

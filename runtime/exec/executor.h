@@ -7,32 +7,34 @@
 
 #include "runtime/comm/rendezvous.h"
 #include "runtime/kernel/kernel.h"
-#include "runtime/memory/outside_memory.h"
+#include "runtime/memory/offload_memory.h"
 #include "runtime/plan/plan.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::exec {
 
 class TraceRecorder;  // trace.h
 
 struct ExecutorOptions {
   bool poison = false;  // fill every slice with NaN bytes after its last use, and before its first
   TraceRecorder* trace = nullptr;
-  OutsideMemory* outside = nullptr;  // needed by plans that offload; must outlive the executor
+  memory::OffloadMemory* outside =
+      nullptr;  // needed by plans that offload; must outlive the executor
 };
 
 class Executor {
  public:
   // Binds every instruction: may be slow, may fail. `slab` holds the device arena. Communicators
   // are opened through `job` (collective). Plan, job and slab must outlive the executor.
-  static base::Result<std::unique_ptr<Executor>> prepare(const plan::Plan& plan, Job& job,
-                                                         Slab slab, ExecutorOptions options);
+  static base::Result<std::unique_ptr<Executor>> prepare(const plan::Plan& plan,
+                                                         comm::ProcessGroup& job, comm::Slab slab,
+                                                         ExecutorOptions options);
   virtual ~Executor() = default;
 
   // Addresses of a tensor on the device or in the host space; the host reads and writes what lies
   // there through device().
-  virtual BoundTensor tensor(int32_t id) const = 0;
-  virtual Device& device() const = 0;
+  virtual kernel::BoundTensor tensor(int32_t id) const = 0;
+  virtual device::Device& device() const = 0;
   // Called on the compute stream after compute instruction `index` of `program` completed.
   using Observer = std::function<base::Status(int32_t program, int32_t index)>;
   virtual void observe(Observer observer) = 0;  // empty: none; costs nothing when empty
@@ -40,12 +42,12 @@ class Executor {
   // logging. After a failure on any stream every later call returns the same failure.
   // Collectives that a later run waits for may still be under way when it returns.
   virtual base::Status run(int32_t program) = 0;
-  virtual base::Status finish() = 0;    // waits until nothing is under way: before state is read
-  virtual Traffic traffic() const = 0;  // summed over communicators
+  virtual base::Status finish() = 0;  // waits until nothing is under way: before state is read
+  virtual comm::Traffic traffic() const = 0;  // summed over communicators
   // Since prepare, on this rank. What is not exposed was hidden behind compute.
   struct CommunicationTime {
     int64_t collective_ns = 0;  // in collectives, summed over streams; waiting for peers included
-    int64_t exposed_ns = 0;  // compute stood: in waits for other streams, in collectives of its own
+    int64_t exposed_ns = 0;  // compute waited: for other streams, or in collectives on its stream
   };
   virtual CommunicationTime communication_time() const = 0;  // between runs
   struct ProviderCounts {
@@ -53,7 +55,8 @@ class Executor {
     int64_t repairs = 0;
   };
   virtual ProviderCounts counts() const = 0;
-  virtual const MissingScratch& missing_scratch() const = 0;  // what was taken beyond the plan
+  virtual const kernel::MissingScratch& missing_scratch()
+      const = 0;  // what was taken beyond the plan
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::exec

@@ -6,7 +6,7 @@
 #include "runtime/exec/bound_plan.h"
 #include "runtime/exec/executor.h"
 
-namespace dc::runtime {
+namespace dc::runtime::exec {
 
 class Issuer {
  public:
@@ -26,4 +26,4 @@ std::unique_ptr<Issuer> make_thread_issuer(BoundPlan& bound, TraceRecorder* trac
 // The one that suits the device.
 std::unique_ptr<Issuer> make_issuer(BoundPlan& bound, TraceRecorder* trace);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::exec

@@ -5,7 +5,7 @@
 
 #include "runtime/device/short_slices.h"
 
-namespace dc::runtime {
+namespace dc::runtime::exec {
 namespace {
 
 class BlockedSignals {
@@ -49,7 +49,7 @@ void IssuingThread::submit(Work& work) {
 }
 
 void IssuingThread::loop() {
-  prefer_short_slices();
+  device::prefer_short_slices();
   while (true) {
     Work* work = nullptr;
     {
@@ -65,4 +65,4 @@ void IssuingThread::loop() {
   }
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::exec

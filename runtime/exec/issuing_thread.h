@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-namespace dc::runtime {
+namespace dc::runtime::exec {
 
 // A piece of work that its owner prepares once and submits many times.
 class Work {
@@ -41,4 +41,4 @@ class IssuingThread {
   std::thread thread_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::exec

@@ -1,6 +1,6 @@
 #include "runtime/exec/run_failure.h"
 
-namespace dc::runtime {
+namespace dc::runtime::exec {
 
 using base::ErrorKind;
 using base::Status;
@@ -31,4 +31,4 @@ void RunFailure::add(Status status, const plan::Program& program, const Command&
   happened_.store(true, std::memory_order_release);
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::exec

@@ -7,13 +7,13 @@
 
 #include "runtime/exec/bound_plan.h"
 
-namespace dc::runtime {
+namespace dc::runtime::exec {
 
 class RunFailure {
  public:
   bool happened() const { return happened_.load(std::memory_order_acquire); }
   base::Status status();  // ok as long as nothing failed
-  // The first failure is kept, except that a peer's death explains whatever came before it.
+  // The first failure is kept, except that a peer's death replaces any failure before it.
   void add(base::Status status, const plan::Program& program, const Command& command);
 
  private:
@@ -22,4 +22,4 @@ class RunFailure {
   base::Status status_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::exec

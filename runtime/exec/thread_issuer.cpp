@@ -6,7 +6,7 @@
 #include "runtime/exec/run_failure.h"
 #include "runtime/exec/trace.h"
 
-namespace dc::runtime {
+namespace dc::runtime::exec {
 namespace {
 
 using base::Status;
@@ -17,7 +17,7 @@ class ThreadIssuer;
 // other; one may be submitted while the one before is under way.
 class Queue final : public Work {
  public:
-  Queue(ThreadIssuer& issuer, int32_t program, size_t stream, std::unique_ptr<Event> done)
+  Queue(ThreadIssuer& issuer, int32_t program, size_t stream, std::unique_ptr<device::Event> done)
       : issuer_(issuer), program_(program), stream_(stream), done_(std::move(done)) {}
   void run() override;
   void wait(uint32_t runs) { (void)done_->wait(runs); }
@@ -27,7 +27,7 @@ class Queue final : public Work {
   int32_t program_;
   size_t stream_;
   uint32_t runs_ = 0;
-  std::unique_ptr<Event> done_;  // never cancelled: it always comes
+  std::unique_ptr<device::Event> done_;  // never cancelled: it always comes
 };
 
 class ThreadIssuer final : public Issuer {
@@ -86,7 +86,7 @@ class ThreadIssuer final : public Issuer {
   // Issues commands until the end or until some stream failed.
   void issue(int32_t program, size_t stream, uint32_t run) {
     const bool observed = stream == 0 && observer_ != nullptr;
-    Stream& on = bound_.stream(stream);
+    device::Stream& on = bound_.stream(stream);
     for (const Command& command : bound_.program(program).commands[stream]) {
       if (failure_.happened()) return;
       const bool timed =
@@ -163,4 +163,4 @@ std::unique_ptr<Issuer> make_issuer(BoundPlan& bound, TraceRecorder* trace) {
   return nullptr;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::exec

@@ -7,7 +7,7 @@
 #include "runtime/plan/awaited.h"
 #include "src/base/json_writer.h"
 
-namespace dc::runtime {
+namespace dc::runtime::exec {
 namespace {
 
 std::string quoted(const std::string& text) {
@@ -196,4 +196,4 @@ base::Status TraceRecorder::write_events(std::FILE* file, bool first) const {
   return base::ok_status();
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::exec

@@ -9,7 +9,7 @@
 #include "runtime/plan/plan.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::exec {
 
 inline constexpr const char* kTraceSchema = "dcrun-trace/1";
 
@@ -36,7 +36,7 @@ class TraceRecorder {
   std::vector<TraceEvent> events() const;  // what is kept: by stream, then time
   // Writes this rank's events as JSON objects, each but the first preceded by a comma. An event
   // says in which step it ran (1 for the first) and in which of the step's runs of programs (0 for
-  // the first). One in which compute stood names what it waited for; its duration is exposed
+  // the first). One in which compute waited names what it waited for; its duration is exposed
   // waiting.
   base::Status write_events(std::FILE* file, bool first) const;
 
@@ -53,7 +53,7 @@ class TraceRecorder {
   void write_names(std::FILE* file, bool first) const;
   TraceEvent event(size_t stream, const Record& record) const;
   void write_event(std::FILE* file, const TraceEvent& event) const;
-  // ',"awaits":{...}' where compute stood, else nothing.
+  // ',"awaits":{...}' where compute waited, else nothing.
   std::string exposed_wait(const TraceEvent& event) const;
 
   const plan::Plan& plan_;
@@ -67,4 +67,4 @@ class TraceRecorder {
 std::string instruction_name(const plan::Instruction& instruction);
 int64_t written_bytes(const plan::Plan& plan, const plan::Instruction& instruction);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::exec

@@ -7,7 +7,7 @@
 #include "src/base/file.h"
 #include "src/base/json_events.h"
 
-namespace dc::runtime {
+namespace dc::runtime::exec {
 namespace {
 
 using base::ErrorKind;
@@ -161,4 +161,4 @@ Result<TraceFile> read_trace(const std::string& path, const plan::Loaded& loaded
   return trace;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::exec

@@ -1,4 +1,4 @@
-// Reads what `dcrun --trace` wrote, for tools that lay it beside the plan.
+// Reads what `dcrun --trace` wrote, for tools that lay it next to the plan.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include "runtime/plan/file.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::exec {
 
 struct TraceFile {
   std::string communicator;
@@ -21,4 +21,4 @@ struct TraceFile {
 // another plan, MissingInput (66).
 base::Result<TraceFile> read_trace(const std::string& path, const plan::Loaded& loaded);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::exec

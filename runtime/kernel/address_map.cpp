@@ -1,7 +1,7 @@
 #include "runtime/kernel/kernel.h"
 #include "runtime/plan/mesh.h"
 
-namespace dc::runtime {
+namespace dc::runtime::kernel {
 
 int64_t BoundTensor::numel() const {
   int64_t count = 1;
@@ -23,4 +23,4 @@ BoundTensor AddressMap::bind(int32_t tensor) const {
   return BoundTensor{start, entry.dtype, entry.sizes, entry.strides};
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::kernel

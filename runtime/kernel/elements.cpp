@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace dc::runtime {
+namespace dc::runtime::kernel {
 namespace {
 
 using base::DType;
@@ -203,4 +203,4 @@ int64_t ElementWalk::offset(int64_t index) const {
   return offset;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::kernel

@@ -7,7 +7,7 @@
 #include "runtime/kernel/kernel.h"
 #include "src/base/dtype.h"
 
-namespace dc::runtime {
+namespace dc::runtime::kernel {
 
 double load_real(base::DType dtype, const void* element);
 int64_t load_integer(base::DType dtype, const void* element);  // of an integer or bool type
@@ -33,4 +33,4 @@ class ElementWalk {
   bool contiguous_ = true;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::kernel

@@ -2,7 +2,7 @@
 
 #include "runtime/kernel/elements.h"
 
-namespace dc::runtime {
+namespace dc::runtime::kernel {
 namespace {
 
 // Bytes from the first to behind the last element.
@@ -17,8 +17,8 @@ size_t extent_bytes(const BoundTensor& tensor) {
 
 }  // namespace
 
-void upload_elements(Device& device, const BoundTensor& tensor, int64_t first, int64_t count,
-                     const std::byte* from) {
+void upload_elements(device::Device& device, const BoundTensor& tensor, int64_t first,
+                     int64_t count, const std::byte* from) {
   const ElementWalk walk(tensor.sizes, tensor.strides);
   const int64_t bytes = base::byte_size(tensor.dtype);
   auto* data = static_cast<std::byte*>(tensor.data);
@@ -32,8 +32,8 @@ void upload_elements(Device& device, const BoundTensor& tensor, int64_t first, i
   }
 }
 
-void download_elements(Device& device, const BoundTensor& tensor, int64_t first, int64_t count,
-                       std::byte* out) {
+void download_elements(device::Device& device, const BoundTensor& tensor, int64_t first,
+                       int64_t count, std::byte* out) {
   const ElementWalk walk(tensor.sizes, tensor.strides);
   const int64_t bytes = base::byte_size(tensor.dtype);
   const auto* data = static_cast<const std::byte*>(tensor.data);
@@ -47,7 +47,7 @@ void download_elements(Device& device, const BoundTensor& tensor, int64_t first,
   }
 }
 
-HostCopy::HostCopy(Device& device, const BoundTensor& tensor)
+HostCopy::HostCopy(device::Device& device, const BoundTensor& tensor)
     : device_(&device),
       there_(static_cast<std::byte*>(tensor.data)),
       bytes_(extent_bytes(tensor)),
@@ -63,4 +63,4 @@ void HostCopy::download(int64_t first, int64_t bytes) {
   device_->download({bytes_.data() + first, static_cast<size_t>(bytes)}, there_ + first);
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::kernel

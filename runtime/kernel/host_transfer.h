@@ -8,19 +8,19 @@
 #include "runtime/device/device.h"
 #include "runtime/kernel/kernel.h"
 
-namespace dc::runtime {
+namespace dc::runtime::kernel {
 
 // Elements [first, first + count), side by side at `from` or `out`, in the tensor's dtype. While no
 // stream uses them.
-void upload_elements(Device& device, const BoundTensor& tensor, int64_t first, int64_t count,
-                     const std::byte* from);
-void download_elements(Device& device, const BoundTensor& tensor, int64_t first, int64_t count,
-                       std::byte* out);
+void upload_elements(device::Device& device, const BoundTensor& tensor, int64_t first,
+                     int64_t count, const std::byte* from);
+void download_elements(device::Device& device, const BoundTensor& tensor, int64_t first,
+                       int64_t count, std::byte* out);
 
 // The host's own copy of a tensor, with its shape and strides. Sizes and strides must outlive it.
 class HostCopy {
  public:
-  HostCopy(Device& device, const BoundTensor& tensor);  // zeros; nothing moves yet
+  HostCopy(device::Device& device, const BoundTensor& tensor);  // zeros; nothing moves yet
   HostCopy(HostCopy&&) = default;
   HostCopy& operator=(HostCopy&&) = default;
 
@@ -37,10 +37,10 @@ class HostCopy {
   int64_t bytes() const { return static_cast<int64_t>(bytes_.size()); }
 
  private:
-  Device* device_;
+  device::Device* device_;
   std::byte* there_;
   std::vector<std::byte> bytes_;
   BoundTensor host_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::kernel

@@ -13,7 +13,7 @@
 #include "runtime/plan/plan.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::kernel {
 
 // A tensor bound to memory of a device or of the host.
 struct BoundTensor {
@@ -46,7 +46,7 @@ class Kernel {
   // Issues its work to the stream; always to the same one. Kernels that run on the host's cores do
   // it at once on the calling thread, and resolve their addresses by the stream. No allocation by
   // native kernels, no logging. A failure is fatal for the run.
-  virtual base::Status launch(Stream& stream) = 0;
+  virtual base::Status launch(device::Stream& stream) = 0;
 };
 
 // Scratch that kernels need on this CPU beyond what the plan has.
@@ -80,8 +80,8 @@ class KernelProvider {
 };
 
 std::unique_ptr<KernelProvider> make_native_provider();
-// Opens the plug-in libdcrun_aten.so beside the program (or $DCRUN_PLUGIN_DIR); Unavailable (69)
+// Opens the plug-in libdcrun_aten.so next to the program (or $DCRUN_PLUGIN_DIR); Unavailable (69)
 // with the reason if it cannot. `threads`: intra-op threads.
 base::Result<std::unique_ptr<KernelProvider>> open_aten_provider(int threads);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::kernel

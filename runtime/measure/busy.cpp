@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace dc::runtime {
+namespace dc::runtime::measure {
 namespace {
 
 // Small enough for tens of microseconds, so that short windows hold many products.
@@ -49,10 +49,10 @@ int64_t Busy::products() const {
   return sum;
 }
 
-int64_t slowdown_permille(int64_t beside, int64_t alone) {
+int64_t slowdown_permille(int64_t during, int64_t alone) {
   constexpr int64_t kMost = 4000;
-  if (alone * kMost <= beside * 1000) return kMost;
-  return std::max<int64_t>(1000, 1000 * beside / alone);
+  if (alone * kMost <= 1000 * during) return kMost;
+  return std::max<int64_t>(1000, 1000 * during / alone);
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::measure

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace dc::runtime {
+namespace dc::runtime::measure {
 
 class Busy {
  public:
@@ -28,8 +28,8 @@ class Busy {
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 
-// Compute's time beside transfers, for a thousand alone, between 1000 and 4000: in `beside`
+// Compute's time during transfers, for a thousand alone, between 1000 and 4000: in `during`
 // nanoseconds it got done what takes `alone` nanoseconds without them.
-int64_t slowdown_permille(int64_t beside, int64_t alone);
+int64_t slowdown_permille(int64_t during, int64_t alone);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::measure

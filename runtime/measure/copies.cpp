@@ -6,7 +6,7 @@
 #include "runtime/measure/samples.h"
 #include "runtime/memory/disk_space.h"
 
-namespace dc::runtime {
+namespace dc::runtime::measure {
 namespace {
 
 using base::Result;
@@ -25,13 +25,13 @@ Status add(const char* here, const char* there, const Copy& out, const Copy& bac
   for (size_t s = 0; s < kSizes.size(); ++s) {
     std::vector<int64_t> times[2];
     for (int i = 0; i < kWarmup + kRepeats; ++i) {
-      const int64_t begin = TraceRecorder::now();
+      const int64_t begin = exec::TraceRecorder::now();
       DC_RETURN_IF_ERROR(out(s));
-      const int64_t middle = TraceRecorder::now();
+      const int64_t middle = exec::TraceRecorder::now();
       DC_RETURN_IF_ERROR(back(s));
       if (i < kWarmup) continue;
       times[0].push_back(middle - begin);
-      times[1].push_back(TraceRecorder::now() - middle);
+      times[1].push_back(exec::TraceRecorder::now() - middle);
     }
     rows.push_back({here, there, kSizes[s], summarize(times[0])});
     returns.push_back({there, here, kSizes[s], summarize(times[1])});
@@ -59,12 +59,12 @@ plan::Plan plan_of_sizes() {
 
 }  // namespace
 
-Result<std::vector<base::CopyMeasurement>> measure_copies(Device& device,
+Result<std::vector<base::CopyMeasurement>> measure_copies(device::Device& device,
                                                           const std::string& offload_dir) {
   const int64_t most = kSizes.back();
   DC_ASSIGN_OR_RETURN(const auto here, device.allocate(most));
   DC_ASSIGN_OR_RETURN(const auto there, device.allocate_host(most));
-  const std::unique_ptr<Stream> stream = device.make_stream();
+  const std::unique_ptr<device::Stream> stream = device.make_stream();
   stream->fill(here->base(), std::byte{1}, most);
   stream->fill(there->base(), std::byte{2}, most);
   std::vector<base::CopyMeasurement> rows;
@@ -79,8 +79,8 @@ Result<std::vector<base::CopyMeasurement>> measure_copies(Device& device,
   DC_RETURN_IF_ERROR(add("device", "host", out, back, rows));
   if (offload_dir.empty()) return rows;
   const plan::Plan plan = plan_of_sizes();
-  DC_ASSIGN_OR_RETURN(const std::unique_ptr<DiskSpace> disk,
-                      DiskSpace::create(plan, 0, offload_dir));
+  DC_ASSIGN_OR_RETURN(const std::unique_ptr<memory::DiskSpace> disk,
+                      memory::DiskSpace::create(plan, 0, offload_dir));
   const auto write = [&](size_t s) {
     return disk->write(disk->extent(static_cast<int32_t>(s)), stream->resolve(here->base()));
   };
@@ -91,4 +91,4 @@ Result<std::vector<base::CopyMeasurement>> measure_copies(Device& device,
   return rows;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::measure

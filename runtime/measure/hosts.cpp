@@ -2,9 +2,9 @@
 
 #include <array>
 
-namespace dc::runtime {
+namespace dc::runtime::measure {
 
-base::Result<int> ranks_per_host(const LaunchInfo& launch, Communicator& control) {
+base::Result<int> ranks_per_host(const comm::LaunchInfo& launch, comm::Communicator& control) {
   const std::array<int32_t, 2> mine = {launch.local_rank, launch.local_world};
   std::vector<std::array<int32_t, 2>> all(static_cast<size_t>(control.size()));
   DC_RETURN_IF_ERROR(control.exchange(mine.data(), sizeof(mine), all.data()));
@@ -29,4 +29,4 @@ std::vector<int> ranks_at(base::CollectiveLevel level, int per_host, int rank, i
   return ranks;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::measure

@@ -8,12 +8,12 @@
 #include "src/base/collective_level.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::measure {
 
 // As the launcher says. Collective. 0 unless every host has as many ranks, and they follow each
 // other.
-base::Result<int> ranks_per_host(const LaunchInfo& launch, Communicator& control);
+base::Result<int> ranks_per_host(const comm::LaunchInfo& launch, comm::Communicator& control);
 // The rank's group at that level, ascending. `per_host` divides `world`.
 std::vector<int> ranks_at(base::CollectiveLevel level, int per_host, int rank, int world);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::measure

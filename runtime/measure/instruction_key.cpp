@@ -1,7 +1,7 @@
 #include "runtime/measure/measure.h"
 #include "src/base/kernel_key.h"
 
-namespace dc::runtime {
+namespace dc::runtime::measure {
 namespace {
 
 void add_tensor(base::KernelKey& key, const plan::Plan& plan, int64_t id) {
@@ -49,4 +49,4 @@ std::string instruction_key(const plan::Plan& plan, const plan::Instruction& ins
   return key.text();
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::measure

@@ -10,7 +10,7 @@
 #include "runtime/measure/slowest.h"
 #include "src/base/step_scalars.h"
 
-namespace dc::runtime {
+namespace dc::runtime::measure {
 namespace {
 
 using base::KernelMeasurement;
@@ -18,12 +18,12 @@ using base::Result;
 using base::Status;
 
 // Cheap, repeatable numbers in [-1, 1): kernels must not meet denormals or equal rows only.
-double spread_number(int64_t index) {
+double pseudo_random(int64_t index) {
   const uint64_t mixed = (static_cast<uint64_t>(index) + 1) * 0x9E3779B97F4A7C15ull;
   return static_cast<double>(static_cast<int64_t>(mixed >> 11)) * 0x1p-52 - 1.0;
 }
 
-void store(const BoundTensor& tensor, int64_t index, double value) {
+void store(const kernel::BoundTensor& tensor, int64_t index, double value) {
   switch (tensor.dtype) {
     case base::DType::F32:
       static_cast<float*>(tensor.data)[index] = static_cast<float>(value);
@@ -67,14 +67,14 @@ double initial_value(const plan::Initializer& initializer, int64_t index) {
     case plan::InitKind::Normal:
     case plan::InitKind::Uniform:
     case plan::InitKind::Unknown:
-      return 0.05 * spread_number(index);
+      return 0.05 * pseudo_random(index);
   }
   return 0;
 }
 
-void fill_state(const plan::Plan& plan, const Executor& executor) {
+void fill_state(const plan::Plan& plan, const exec::Executor& executor) {
   for (const plan::StateEntry& entry : plan.state) {
-    const BoundTensor target = executor.tensor(entry.tensor);
+    const kernel::BoundTensor target = executor.tensor(entry.tensor);
     if (entry.source == plan::StateSource::Data) {
       executor.device().upload(static_cast<std::byte*>(target.data),
                                std::as_bytes(std::span(entry.data)));
@@ -87,7 +87,7 @@ void fill_state(const plan::Plan& plan, const Executor& executor) {
                : (entry.parameter >= 0
                       ? plan.parameters[static_cast<size_t>(entry.parameter)].initializer
                       : plan.buffers[static_cast<size_t>(entry.buffer)].initializer);
-    const HostCopy copy(executor.device(), target);
+    const kernel::HostCopy copy(executor.device(), target);
     for (int64_t i = 0; i < target.numel(); ++i) {
       store(copy.tensor(), i, initial_value(initializer, i));
     }
@@ -97,14 +97,14 @@ void fill_state(const plan::Plan& plan, const Executor& executor) {
 
 // Every input within its range; integers walk through it.
 void fill_inputs(const plan::Plan& plan, const std::vector<plan::Input>& inputs,
-                 const Executor& executor) {
+                 const exec::Executor& executor) {
   for (const plan::Input& input : inputs) {
-    const HostCopy copy(executor.device(), executor.tensor(input.tensor));
-    const BoundTensor& tensor = copy.tensor();
+    const kernel::HostCopy copy(executor.device(), executor.tensor(input.tensor));
+    const kernel::BoundTensor& tensor = copy.tensor();
     const double width = input.high > input.low ? input.high - input.low : 1;
     const auto choices = std::max<int64_t>(1, static_cast<int64_t>(width));
     for (int64_t i = 0; i < tensor.numel(); ++i) {
-      double value = input.low + (0.5 + 0.5 * spread_number(i)) * width;
+      double value = input.low + (0.5 + 0.5 * pseudo_random(i)) * width;
       if (!base::is_floating(tensor.dtype))
         value = input.low + static_cast<double>((i * 7919) % choices);
       if (input.role == plan::InputRole::LossScale || input.role == plan::InputRole::Mask)
@@ -113,14 +113,15 @@ void fill_inputs(const plan::Plan& plan, const std::vector<plan::Input>& inputs,
     }
     copy.upload();
   }
-  const HostCopy copy(executor.device(), executor.tensor(plan.slots));
-  auto* slots = copy.as<double>();
-  slots[base::kSlotGradScale] = 1;
-  slots[base::kSlotClipNorm] = 1;
-  slots[base::kSlotStep] = 1;
-  slots[base::kSlotLossDivisor] = 1;
+  const kernel::HostCopy copy(executor.device(), executor.tensor(plan.hyperparameters));
+  auto* hyperparameters = copy.as<double>();
+  hyperparameters[base::kHyperGradScale] = 1;
+  hyperparameters[base::kHyperClipNorm] = 1;
+  hyperparameters[base::kHyperStep] = 1;
+  hyperparameters[base::kHyperLossDivisor] = 1;
   for (size_t g = 0; g < plan.optimizer.groups.size(); ++g) {
-    double* group = slots + base::kSlotGroups + base::kSlotsPerGroup * static_cast<int64_t>(g);
+    double* group =
+        hyperparameters + base::kHyperGroups + base::kHyperPerGroup * static_cast<int64_t>(g);
     group[base::kGroupLr] = 1e-6;
     group[base::kGroupBeta1] = 0.9;
     group[base::kGroupBeta2] = 0.999;
@@ -129,7 +130,7 @@ void fill_inputs(const plan::Plan& plan, const std::vector<plan::Input>& inputs,
   copy.upload();
 }
 
-Status first_failure(const Status& mine, Communicator& control) {
+Status first_failure(const Status& mine, comm::Communicator& control) {
   const int32_t failed = mine.ok() ? 0 : 1;
   std::vector<int32_t> all(static_cast<size_t>(control.size()));
   DC_RETURN_IF_ERROR(control.exchange(&failed, sizeof failed, all.data()));
@@ -160,22 +161,22 @@ std::vector<Timed> timed_programs(const plan::Plan& plan) {
   return list;
 }
 
-Result<Samples> replay(const plan::Plan& plan, const Timed& timed, Executor& executor,
+Result<Samples> replay(const plan::Plan& plan, const Timed& timed, exec::Executor& executor,
                        const TimingOptions& options, const Progress& progress) {
   const int32_t program = timed.program;
   Samples samples(plan.programs[static_cast<size_t>(program)].instructions.size());
   int64_t before = 0;
   bool counts = false;
   executor.observe([&](int32_t, int32_t index) {
-    const int64_t now = TraceRecorder::now();
+    const int64_t now = exec::TraceRecorder::now();
     if (counts) samples[static_cast<size_t>(index)].push_back(now - before);
-    before = TraceRecorder::now();
+    before = exec::TraceRecorder::now();
     return Status();
   });
   for (int round = 0; round < options.warmup + options.repeats; ++round) {
     counts = round >= options.warmup;
     fill_inputs(plan, *timed.inputs, executor);  // an input's slice may be reused within the step
-    before = TraceRecorder::now();
+    before = exec::TraceRecorder::now();
     DC_RETURN_IF_ERROR(executor.run(program));
     progress(static_cast<double>(round + 1) / (options.warmup + options.repeats), "kernels");
   }
@@ -185,14 +186,14 @@ Result<Samples> replay(const plan::Plan& plan, const Timed& timed, Executor& exe
 
 // A plan of one rank on memory of its own.
 struct Alone {
-  std::unique_ptr<Job> job;
-  std::unique_ptr<Executor> executor;
+  std::unique_ptr<comm::ProcessGroup> job;
+  std::unique_ptr<exec::Executor> executor;
 };
 
 Status prepare(const plan::Plan& plan, Alone& alone) {
-  DC_ASSIGN_OR_RETURN(alone.job, connect(LaunchInfo{}, CommOptions{}));
-  DC_ASSIGN_OR_RETURN(const Slab slab, alone.job->allocate(plan.arena_bytes[0]));
-  DC_ASSIGN_OR_RETURN(alone.executor, Executor::prepare(plan, *alone.job, slab, {}));
+  DC_ASSIGN_OR_RETURN(alone.job, comm::connect(comm::LaunchInfo{}, comm::CommOptions{}));
+  DC_ASSIGN_OR_RETURN(const comm::Slab slab, alone.job->allocate(plan.arena_bytes[0]));
+  DC_ASSIGN_OR_RETURN(alone.executor, exec::Executor::prepare(plan, *alone.job, slab, {}));
   fill_state(plan, *alone.executor);
   return {};
 }
@@ -201,8 +202,8 @@ Status prepare(const plan::Plan& plan, Alone& alone) {
 
 Result<std::vector<KernelMeasurement>> measure_scratch(const plan::Plan& plan) {
   std::map<std::string, KernelMeasurement> rows;
-  std::unique_ptr<KernelProvider> native = make_native_provider(), aten;
-  const AddressMap nowhere(plan, nullptr, 0);
+  std::unique_ptr<kernel::KernelProvider> native = kernel::make_native_provider(), aten;
+  const kernel::AddressMap nowhere(plan, nullptr, 0);
   for (const plan::Program& program : plan.programs) {
     for (const plan::Instruction& instruction : program.instructions) {
       if (instruction.kind != plan::InstructionKind::Kernel) continue;
@@ -213,7 +214,7 @@ Result<std::vector<KernelMeasurement>> measure_scratch(const plan::Plan& plan) {
       row.provider = instruction.provider == plan::Provider::Aten ? "aten" : "native";
       if (instruction.provider == plan::Provider::Aten) {
         if (!aten) {
-          DC_ASSIGN_OR_RETURN(aten, open_aten_provider(plan.threads));
+          DC_ASSIGN_OR_RETURN(aten, kernel::open_aten_provider(plan.threads));
         }
         DC_ASSIGN_OR_RETURN(row.scratch_bytes, aten->measure_scratch(instruction, nowhere));
       }
@@ -228,7 +229,7 @@ Result<std::vector<KernelMeasurement>> measure_scratch(const plan::Plan& plan) {
 
 Result<std::vector<KernelMeasurement>> measure_kernels(const plan::Plan& plan,
                                                        std::vector<KernelMeasurement> measured,
-                                                       Communicator& control,
+                                                       comm::Communicator& control,
                                                        const TimingOptions& options,
                                                        const Progress& progress) {
   Alone alone;
@@ -257,4 +258,4 @@ Result<std::vector<KernelMeasurement>> measure_kernels(const plan::Plan& plan,
   return measured;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::measure

@@ -10,14 +10,14 @@
 #include "src/base/build_id.h"
 #include "src/base/measurements.h"
 
-namespace dc::runtime {
+namespace dc::runtime::measure {
 
-inline base::MachineIdentity machine_of(const LaunchInfo& launch, Job& job, int threads,
-                                        int ranks_per_host) {
+inline base::MachineIdentity machine_of(const comm::LaunchInfo& launch, comm::ProcessGroup& job,
+                                        int threads, int ranks_per_host) {
   return {cpu_name(),
           std::string(base::build_id()),
           std::string(job.control().name()),
-          std::string(name(launch.launcher)),
+          std::string(comm::name(launch.launcher)),
           static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN)),
           launch.world,
           threads,
@@ -25,4 +25,4 @@ inline base::MachineIdentity machine_of(const LaunchInfo& launch, Job& job, int 
           ranks_per_host};
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::measure

@@ -15,7 +15,7 @@
 #include "src/base/measurements.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::measure {
 
 // Told about every bit of progress: fraction of the whole in [0, 1].
 using Progress = std::function<void(double fraction, std::string_view what)>;
@@ -34,26 +34,27 @@ struct TimingOptions {
 // caches as its neighbours leave them. Returned by key, with the workspace as `measured` has it.
 // `control` connects the ranks; the plan runs on memory of its own.
 base::Result<std::vector<base::KernelMeasurement>> measure_kernels(
-    const plan::Plan& plan, std::vector<base::KernelMeasurement> measured, Communicator& control,
-    const TimingOptions& options, const Progress& progress);
+    const plan::Plan& plan, std::vector<base::KernelMeasurement> measured,
+    comm::Communicator& control, const TimingOptions& options, const Progress& progress);
 
 // All-gather, reduce-scatter and all-reduce of f32 values from 4 KiB to `largest` bytes, in powers
 // of four: alone, and while `compute_threads` threads of every rank multiply matrices. Among all
 // ranks and, where 1 < ranks_per_host < world, inside hosts and across them. Collective.
 struct CollectiveSweep {
   std::vector<base::CollectiveMeasurement> alone;
-  std::vector<base::BesideMeasurement> beside_compute;
+  std::vector<base::DuringComputeMeasurement> during_compute;
 };
-base::Result<CollectiveSweep> measure_collectives(Job& job, int64_t largest, int compute_threads,
-                                                  int ranks_per_host, const Progress& progress);
+base::Result<CollectiveSweep> measure_collectives(comm::ProcessGroup& job, int64_t largest,
+                                                  int compute_threads, int ranks_per_host,
+                                                  const Progress& progress);
 
 // Between device and host, and between device and a file in `offload_dir` as `dcrun --offload-dir`
 // makes it, unless that is empty: 4 KiB to 16 MiB in powers of four, on this rank alone. The file
 // system may keep so little in memory; a disk that must write more can be slower. Nothing is left
 // in the folder. CannotWrite (73): no file can be made there.
-base::Result<std::vector<base::CopyMeasurement>> measure_copies(Device& device,
+base::Result<std::vector<base::CopyMeasurement>> measure_copies(device::Device& device,
                                                                 const std::string& offload_dir);
 
 std::string cpu_name();  // "AMD EPYC ...", from the system
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::measure

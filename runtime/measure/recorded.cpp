@@ -14,7 +14,7 @@
 #include "runtime/measure/slowest.h"
 #include "runtime/plan/mesh.h"
 
-namespace dc::runtime {
+namespace dc::runtime::measure {
 namespace {
 
 using base::Result;
@@ -58,7 +58,7 @@ void add_whole_steps(const std::map<int32_t, Extent>& steps, OwnSamples& own) {
   }
 }
 
-void add(const TraceEvent& event, const plan::Instruction& instruction, Extent& extent) {
+void add(const exec::TraceEvent& event, const plan::Instruction& instruction, Extent& extent) {
   if (event.stream != 0) return;
   extent.begin_ns = std::min(extent.begin_ns, event.begin_ns);
   extent.end_ns = std::max(extent.end_ns, event.end_ns);
@@ -75,13 +75,13 @@ std::set<size_t> programs_of_step(const plan::Plan& plan) {
   return programs;
 }
 
-OwnSamples sort_samples(const plan::Plan& plan, const TraceRecorder& trace) {
+OwnSamples sort_samples(const plan::Plan& plan, const exec::TraceRecorder& trace) {
   OwnSamples own;
   for (const plan::Program& program : plan.programs) {
     own.instructions.emplace_back(program.instructions.size());
   }
   std::map<int32_t, Extent> steps;
-  for (const TraceEvent& event : trace.events()) {
+  for (const exec::TraceEvent& event : trace.events()) {
     if (event.step <= kRecordedWarmup) continue;
     const auto p = static_cast<size_t>(event.program), i = static_cast<size_t>(event.instruction);
     add(event, plan.programs[p].instructions[i], steps[event.step]);
@@ -100,8 +100,8 @@ OwnSamples sort_samples(const plan::Plan& plan, const TraceRecorder& trace) {
       }
       if (in.kind == plan::InstructionKind::Collective) {
         const uint32_t axes = plan.groups[static_cast<size_t>(in.group)].axes;
-        all = &own.collectives[{plan::level_of(plan, axes), instruction_name(in),
-                                plan::group_size(plan, axes), written_bytes(plan, in)}];
+        all = &own.collectives[{plan::level_of(plan, axes), exec::instruction_name(in),
+                                plan::group_size(plan, axes), exec::written_bytes(plan, in)}];
       }
       const Samples& mine = own.instructions[p][i];
       if (all) all->insert(all->end(), mine.begin(), mine.end());
@@ -111,7 +111,7 @@ OwnSamples sort_samples(const plan::Plan& plan, const TraceRecorder& trace) {
 }
 
 // The fewest steps that any rank counted.
-Result<int32_t> fewest(size_t mine, Communicator& control) {
+Result<int32_t> fewest(size_t mine, comm::Communicator& control) {
   const auto steps = static_cast<int32_t>(mine);
   std::vector<int32_t> all(static_cast<size_t>(control.size()));
   DC_RETURN_IF_ERROR(control.exchange(&steps, sizeof steps, all.data()));
@@ -159,8 +159,8 @@ Deviation compare_kind(const plan::Plan& plan, const Recorded& recorded,
 
 }  // namespace
 
-Result<Recorded> measure_recorded(const plan::Plan& plan, const TraceRecorder& trace,
-                                  Communicator& control) {
+Result<Recorded> measure_recorded(const plan::Plan& plan, const exec::TraceRecorder& trace,
+                                  comm::Communicator& control) {
   const OwnSamples own = sort_samples(plan, trace);
   DC_ASSIGN_OR_RETURN(const int32_t steps, fewest(own.steps.size(), control));
   if (steps < kRecordedSteps) {
@@ -207,4 +207,4 @@ Deviations compare(const plan::Plan& plan, const Recorded& recorded) {
   return all;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::measure

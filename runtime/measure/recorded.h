@@ -1,6 +1,6 @@
 // Measures a plan in the running step: what `dcrun --record-profile` writes down.
 //
-// Every instruction is timed where it runs, among its neighbours and beside what the other streams
+// Every instruction is timed where it runs, among its neighbours and next to what the other streams
 // do. A figure is the slowest rank's median over the steps; the first steps are not counted.
 #pragma once
 
@@ -12,7 +12,7 @@
 #include "src/base/measurements.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::measure {
 
 inline constexpr int kRecordedWarmup = 2;  // steps that are not counted
 inline constexpr int kRecordedSteps = 3;   // the fewest that make a profile
@@ -28,8 +28,8 @@ struct Recorded {
 
 // Collective. `trace` holds this rank's records. Unavailable (69) when fewer than kRecordedSteps
 // steps were recorded after the warm-up.
-base::Result<Recorded> measure_recorded(const plan::Plan& plan, const TraceRecorder& trace,
-                                        Communicator& control);
+base::Result<Recorded> measure_recorded(const plan::Plan& plan, const exec::TraceRecorder& trace,
+                                        comm::Communicator& control);
 
 // How a part of the step went against the plan's prediction, over all its instructions and runs.
 struct Deviation {
@@ -47,4 +47,4 @@ struct Deviations {
 // The plan must have a timeline (runtime/plan/timeline.h).
 Deviations compare(const plan::Plan& plan, const Recorded& recorded);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::measure

@@ -7,7 +7,7 @@
 
 #include "src/base/measurements.h"
 
-namespace dc::runtime {
+namespace dc::runtime::measure {
 
 inline int64_t median_of(std::vector<int64_t> samples) {
   if (samples.empty()) return 0;
@@ -27,8 +27,8 @@ inline base::Timing summarize(const std::vector<int64_t>& samples) {
   for (int64_t sample : samples)
     distances.push_back(sample > timing.median_ns ? sample - timing.median_ns
                                                   : timing.median_ns - sample);
-  timing.spread_ns = median_of(std::move(distances));
+  timing.deviation_ns = median_of(std::move(distances));
   return timing;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::measure

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-namespace dc::runtime {
+namespace dc::runtime::measure {
 
-base::Status keep_slowest(std::vector<base::Timing>& rows, Communicator& control) {
+base::Status keep_slowest(std::vector<base::Timing>& rows, comm::Communicator& control) {
   constexpr size_t kAtOnce = 4096;  // what arrives is as large as this times the ranks
   const auto ranks = static_cast<size_t>(control.size());
   std::vector<base::Timing> all;
@@ -21,4 +21,4 @@ base::Status keep_slowest(std::vector<base::Timing>& rows, Communicator& control
   return {};
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::measure

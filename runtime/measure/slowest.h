@@ -7,10 +7,10 @@
 #include "src/base/measurements.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::measure {
 
 // Collective. Of every row the figures of the rank with the largest median; rows are in the same
 // order on all ranks.
-base::Status keep_slowest(std::vector<base::Timing>& rows, Communicator& control);
+base::Status keep_slowest(std::vector<base::Timing>& rows, comm::Communicator& control);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::measure

@@ -12,7 +12,7 @@
 #include "runtime/measure/samples.h"
 #include "runtime/measure/slowest.h"
 
-namespace dc::runtime {
+namespace dc::runtime::measure {
 namespace {
 
 using base::Result;
@@ -31,18 +31,19 @@ int repeats_of(int64_t bytes) {
 
 struct Sweep {
   const char* kind;
-  Status (Communicator::*run)(std::span<const CollectiveBuffer>, Stream&);
+  Status (comm::Communicator::*run)(std::span<const comm::CollectiveBuffer>, device::Stream&);
 };
-constexpr Sweep kSweeps[] = {{"all_gather", &Communicator::all_gather},
-                             {"all_reduce", &Communicator::all_reduce},
-                             {"reduce_scatter", &Communicator::reduce_scatter}};
+constexpr Sweep kSweeps[] = {{"all_gather", &comm::Communicator::all_gather},
+                             {"all_reduce", &comm::Communicator::all_reduce},
+                             {"reduce_scatter", &comm::Communicator::reduce_scatter}};
 
 // Long enough for compute's progress to tell something.
 constexpr int64_t kLongNs = 5'000'000;
 
 class Sweeper {
  public:
-  static Result<std::unique_ptr<Sweeper>> open(Job& job, int64_t largest, int ranks_per_host) {
+  static Result<std::unique_ptr<Sweeper>> open(comm::ProcessGroup& job, int64_t largest,
+                                               int ranks_per_host) {
     auto sweeper = std::unique_ptr<Sweeper>(new Sweeper(job));
     for (int64_t bytes = kSmallest; bytes < std::max(largest, kSmallest) * kFactor;
          bytes *= kFactor)
@@ -68,7 +69,7 @@ class Sweeper {
       current_ = &opened;
       for (const Sweep& sweep : kSweeps) {
         for (int64_t bytes : sizes_) {
-          CollectiveBuffer buffer;
+          comm::CollectiveBuffer buffer;
           buffer.elements = bytes / 4;
           buffer.shard = base::round_up((buffer.elements + ranks() - 1) / ranks(), 32);
           buffer.input.data = slab_.base;
@@ -81,28 +82,28 @@ class Sweeper {
   }
 
   // One after the other, all ranks beginning together; the slowest rank's.
-  Result<base::Timing> time(const Sweep& sweep, const CollectiveBuffer& buffer, int repeats) {
+  Result<base::Timing> time(const Sweep& sweep, const comm::CollectiveBuffer& buffer, int repeats) {
     std::vector<int64_t> samples;
     for (int i = 0; i < kWarmup + repeats; ++i) {
       DC_RETURN_IF_ERROR(begin_together());
-      const int64_t before = TraceRecorder::now();
+      const int64_t before = exec::TraceRecorder::now();
       DC_RETURN_IF_ERROR((*current_->communicator.*sweep.run)({&buffer, 1}, *stream_));
-      if (i >= kWarmup) samples.push_back(TraceRecorder::now() - before);
+      if (i >= kWarmup) samples.push_back(exec::TraceRecorder::now() - before);
     }
     return slowest(summarize(samples));
   }
 
   // What compute that takes `product` nanoseconds a product alone loses while the collective is
   // repeated without a pause, `repeats` times on every rank; the slowest rank's.
-  Result<int64_t> slowdown(const Sweep& sweep, const CollectiveBuffer& buffer, int64_t repeats,
-                           const Busy& busy, double product) {
+  Result<int64_t> slowdown(const Sweep& sweep, const comm::CollectiveBuffer& buffer,
+                           int64_t repeats, const Busy& busy, double product) {
     DC_RETURN_IF_ERROR(begin_together());
-    const int64_t before = TraceRecorder::now(), products = busy.products();
+    const int64_t before = exec::TraceRecorder::now(), products = busy.products();
     for (int64_t i = 0; i < repeats; ++i)
       DC_RETURN_IF_ERROR((*current_->communicator.*sweep.run)({&buffer, 1}, *stream_));
-    const int64_t beside = TraceRecorder::now() - before;
+    const int64_t during = exec::TraceRecorder::now() - before;
     const double alone = product * static_cast<double>(busy.products() - products);
-    const base::Timing mine{slowdown_permille(beside, static_cast<int64_t>(alone)), 0, 0, 0};
+    const base::Timing mine{slowdown_permille(during, static_cast<int64_t>(alone)), 0, 0, 0};
     DC_ASSIGN_OR_RETURN(const base::Timing worst, slowest(mine));
     return worst.median_ns;
   }
@@ -118,9 +119,9 @@ class Sweeper {
  private:
   struct Opened {
     Level level = Level::World;
-    std::unique_ptr<Communicator> communicator;
+    std::unique_ptr<comm::Communicator> communicator;
   };
-  explicit Sweeper(Job& job) : job_(job), stream_(job.device().make_stream()) {}
+  explicit Sweeper(comm::ProcessGroup& job) : job_(job), stream_(job.device().make_stream()) {}
 
   // All groups of a level at once; among all ranks, by the communicator that is measured.
   Status begin_together() {
@@ -133,33 +134,34 @@ class Sweeper {
     return timing[0];
   }
 
-  Job& job_;
+  comm::ProcessGroup& job_;
   std::vector<int64_t> sizes_;
   int64_t room_ = 0;  // of one buffer
-  Slab slab_;
-  std::unique_ptr<Stream> stream_;
+  comm::Slab slab_;
+  std::unique_ptr<device::Stream> stream_;
   std::vector<Opened> communicators_;
   const Opened* current_ = nullptr;
 };
 
-// Nanoseconds per product of `busy` when nothing runs beside it.
+// Nanoseconds per product of `busy` when nothing runs next to it.
 double time_of_product(const Busy& busy) {
   constexpr auto kLong = std::chrono::milliseconds(50);
-  const int64_t products = busy.products(), begin = TraceRecorder::now();
+  const int64_t products = busy.products(), begin = exec::TraceRecorder::now();
   std::this_thread::sleep_for(kLong);
-  const int64_t time = TraceRecorder::now() - begin;
+  const int64_t time = exec::TraceRecorder::now() - begin;
   return static_cast<double>(time) /
          static_cast<double>(std::max<int64_t>(busy.products() - products, 1));
 }
 
 }  // namespace
 
-Result<CollectiveSweep> measure_collectives(Job& job, int64_t largest, int compute_threads,
-                                            int ranks_per_host, const Progress& progress) {
+Result<CollectiveSweep> measure_collectives(comm::ProcessGroup& job, int64_t largest,
+                                            int compute_threads, int ranks_per_host,
+                                            const Progress& progress) {
   DC_ASSIGN_OR_RETURN(const std::unique_ptr<Sweeper> sweeper,
                       Sweeper::open(job, largest, ranks_per_host));
   CollectiveSweep all;
-  const auto alone = [&](const Sweep& sweep, const CollectiveBuffer& buffer,
+  const auto alone = [&](const Sweep& sweep, const comm::CollectiveBuffer& buffer,
                          int64_t bytes) -> Status {
     DC_ASSIGN_OR_RETURN(const base::Timing timing, sweeper->time(sweep, buffer, repeats_of(bytes)));
     all.alone.push_back({sweep.kind, sweeper->ranks(), bytes, timing, sweeper->level()});
@@ -168,21 +170,21 @@ Result<CollectiveSweep> measure_collectives(Job& job, int64_t largest, int compu
   };
   DC_RETURN_IF_ERROR(sweeper->run(alone));
   const Busy busy(compute_threads);
-  prefer_short_slices();  // as the stream that carries collectives in a step
+  device::prefer_short_slices();  // as the stream that carries collectives in a step
   const double product = time_of_product(busy);
-  const auto beside = [&](const Sweep& sweep, const CollectiveBuffer& buffer,
+  const auto during = [&](const Sweep& sweep, const comm::CollectiveBuffer& buffer,
                           int64_t bytes) -> Status {
     DC_ASSIGN_OR_RETURN(const base::Timing timing, sweeper->time(sweep, buffer, repeats_of(bytes)));
     const int64_t repeats =
         std::clamp<int64_t>(kLongNs / std::max<int64_t>(timing.median_ns, 1), 3, 5000);
     DC_ASSIGN_OR_RETURN(const int64_t permille,
                         sweeper->slowdown(sweep, buffer, repeats, busy, product));
-    all.beside_compute.push_back(
+    all.during_compute.push_back(
         {sweep.kind, sweeper->ranks(), bytes, timing, permille, sweeper->level()});
-    progress((1 + sweeper->part(all.beside_compute.size())) / 2, "collectives");
+    progress((1 + sweeper->part(all.during_compute.size())) / 2, "collectives");
     return {};
   };
-  DC_RETURN_IF_ERROR(sweeper->run(beside));
+  DC_RETURN_IF_ERROR(sweeper->run(during));
   return all;
 }
 
@@ -195,4 +197,4 @@ std::string cpu_name() {
   return "unknown";
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::measure

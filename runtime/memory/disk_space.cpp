@@ -12,7 +12,7 @@
 #include "src/base/text.h"
 #include "src/base/xxh64.h"
 
-namespace dc::runtime {
+namespace dc::runtime::memory {
 namespace {
 
 using base::ErrorKind;
@@ -206,4 +206,4 @@ Status DiskSpace::failed(const char* what, int32_t tensor, int error) const {
                     std::strerror(error) + "; check the disk, or choose another --offload-dir");
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::memory

@@ -16,7 +16,7 @@
 #include "runtime/plan/plan.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::memory {
 
 class DiskSpace {
  public:
@@ -70,4 +70,4 @@ class DiskSpace {
   std::vector<std::byte> one_block_;  // for parts of blocks
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::memory

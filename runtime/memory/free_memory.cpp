@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string_view>
 
-namespace dc::runtime {
+namespace dc::runtime::memory {
 namespace {
 
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
@@ -93,4 +93,4 @@ std::optional<int64_t> free_memory(const std::string& root) {
   return left == kUnlimited ? std::nullopt : std::optional(left);
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::memory

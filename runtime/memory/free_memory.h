@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-namespace dc::runtime {
+namespace dc::runtime::memory {
 
 // Bytes; nothing if the system does not say. `root`: where proc and sys are, for tests.
 std::optional<int64_t> free_memory(const std::string& root = "");
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::memory

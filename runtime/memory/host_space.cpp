@@ -2,9 +2,9 @@
 
 #include <string>
 
-namespace dc::runtime {
+namespace dc::runtime::memory {
 
-base::Result<HostSpace> HostSpace::create(Device& device, int64_t bytes) {
+base::Result<HostSpace> HostSpace::create(device::Device& device, int64_t bytes) {
   HostSpace space;
   if (bytes == 0) return space;
   auto memory = device.allocate_host(bytes);
@@ -19,4 +19,4 @@ base::Result<HostSpace> HostSpace::create(Device& device, int64_t bytes) {
   return space;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::memory

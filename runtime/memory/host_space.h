@@ -8,18 +8,18 @@
 #include "runtime/device/device.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::memory {
 
 class HostSpace {
  public:
   // Zero-filled, aligned to a page, within reach of the device's copies. OutOfMemory (80) if there
   // is none.
-  static base::Result<HostSpace> create(Device& device, int64_t bytes);
+  static base::Result<HostSpace> create(device::Device& device, int64_t bytes);
   std::byte* base() const { return memory_ ? memory_->base() : nullptr; }  // null if empty
   int64_t bytes() const { return memory_ ? memory_->bytes() : 0; }
 
  private:
-  std::unique_ptr<DeviceMemory> memory_;
+  std::unique_ptr<device::DeviceMemory> memory_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::memory

@@ -4,7 +4,7 @@
 #include <limits>
 #include <map>
 
-namespace dc::runtime {
+namespace dc::runtime::page {
 namespace {
 
 struct Extent {
@@ -15,10 +15,10 @@ using Steps = std::map<int32_t, Extent>;  // by step
 
 }  // namespace
 
-base::Result<ChosenStep> choose_step(const TraceFile& trace) {
+base::Result<ChosenStep> choose_step(const exec::TraceFile& trace) {
   std::map<int32_t, Steps> ranks;
   int64_t most = 0;  // every rank runs the same programs, so every whole step has as many events
-  for (const TraceEvent& event : trace.events) {
+  for (const exec::TraceEvent& event : trace.events) {
     Extent& extent = ranks[event.rank][event.step];
     most = std::max(most, ++extent.events);
     extent.begin_ns = std::min(extent.begin_ns, event.begin_ns);
@@ -44,7 +44,7 @@ base::Result<ChosenStep> choose_step(const TraceFile& trace) {
   chosen.step = whole[(whole.size() - 1) / 2].second;
   chosen.whole_steps = static_cast<int32_t>(whole.size());
   for (const auto& [rank, steps] : ranks) chosen.ranks.push_back(rank);
-  for (TraceEvent event : trace.events) {
+  for (exec::TraceEvent event : trace.events) {
     if (event.step != chosen.step) continue;
     const int64_t begin = ranks[event.rank][event.step].begin_ns;
     event.begin_ns -= begin;
@@ -54,4 +54,4 @@ base::Result<ChosenStep> choose_step(const TraceFile& trace) {
   return chosen;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::page

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace dc::runtime {
+namespace dc::runtime::page {
 
 void Column::add(uint64_t value) {
   for (; value >= 0x80; value >>= 7) bytes_.push_back(static_cast<char>((value & 0x7f) | 0x80));
@@ -33,4 +33,4 @@ uint64_t StringTable::number(std::string_view text) {
   return at->second;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::page

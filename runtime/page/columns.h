@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace dc::runtime {
+namespace dc::runtime::page {
 
 // Integers in 7-bit groups, lowest first (LEB128); signed ones zigzag. Read by timeline_data.js.
 class Column {
@@ -34,4 +34,4 @@ class StringTable {
   std::unordered_map<std::string, uint64_t> numbers_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::page

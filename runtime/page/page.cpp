@@ -6,7 +6,7 @@
 #include "runtime/page/parts.h"
 #include "runtime/plan/timeline.h"
 
-namespace dc::runtime {
+namespace dc::runtime::page {
 namespace {
 
 using base::Result;
@@ -34,8 +34,8 @@ void fill(std::string& page, std::string_view place, std::string_view content) {
 
 }  // namespace
 
-Result<std::string> timeline_page(const plan::Loaded& loaded, const TraceFile* trace) {
-  if (!has_timeline(loaded.plan)) {
+Result<std::string> timeline_page(const plan::Loaded& loaded, const exec::TraceFile* trace) {
+  if (!plan::has_timeline(loaded.plan)) {
     return Status(base::ErrorKind::Mismatch, "DC6632",
                   "the plan does not say when its instructions are expected to run: an older dcc "
                   "wrote it; compile the model again");
@@ -52,4 +52,4 @@ Result<std::string> timeline_page(const plan::Loaded& loaded, const TraceFile* t
   return page;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::page

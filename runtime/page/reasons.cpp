@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace dc::runtime {
+namespace dc::runtime::page {
 
 using plan::InstructionKind;
 
@@ -72,4 +72,4 @@ std::vector<size_t> Reasons::of(const plan::Instruction& instruction) const {
   return found;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::page

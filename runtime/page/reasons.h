@@ -7,7 +7,7 @@
 
 #include "runtime/plan/plan.h"
 
-namespace dc::runtime {
+namespace dc::runtime::page {
 
 // A remark speaks of an instruction if that touches the memory of a parameter that is one of the
 // remark's subjects (its value, state, gradient, or a gathered or copied whole), or if it is a
@@ -28,4 +28,4 @@ class Reasons {
   std::array<std::vector<size_t>, 5> by_collective_;  // by CollectiveKind
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::page

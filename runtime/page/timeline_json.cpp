@@ -12,14 +12,14 @@
 #include "src/base/json_writer.h"
 #include "src/base/units.h"
 
-namespace dc::runtime {
+namespace dc::runtime::page {
 namespace {
 
 using base::JsonWriter;
 
 class TimelineJson {
  public:
-  TimelineJson(const plan::Loaded& loaded, const TraceFile* trace, const ChosenStep* real)
+  TimelineJson(const plan::Loaded& loaded, const exec::TraceFile* trace, const ChosenStep* real)
       : plan_(loaded.plan),
         digest_(loaded.digest),
         trace_(trace),
@@ -72,13 +72,13 @@ class TimelineJson {
     json_.end_array();
     json_.key("spaces").begin_array();
     for (size_t s = 0; s < plan_.arena_bytes.size(); ++s) {
-      json_.begin_object().field("name", name(static_cast<plan::Space>(s)));
+      json_.begin_object().field("name", plan::name(static_cast<plan::Space>(s)));
       json_.field("arena", plan_.arena_bytes[s]).end_object();
     }
     json_.end_array();
     json_.key("kinds").begin_array();
     for (size_t k = 0; k < plan::kSliceKinds; ++k)
-      json_.string(name(static_cast<plan::SliceKind>(k)));
+      json_.string(plan::name(static_cast<plan::SliceKind>(k)));
     json_.end_array();
   }
 
@@ -103,7 +103,7 @@ class TimelineJson {
   }
 
   void add_program(const plan::Program& program) {
-    const plan::ProgramTimeline line = predicted_timeline(plan_, program);
+    const plan::ProgramTimeline line = plan::predicted_timeline(plan_, program);
     const std::vector<int32_t> awaited = plan::awaited(plan_, program);
     Column kind, stream, phase, op, node, type, module, bytes, awaits, reasons, begin, length;
     int64_t previous = 0;
@@ -113,11 +113,11 @@ class TimelineJson {
       kind.add(static_cast<uint64_t>(in.kind));
       stream.add(static_cast<uint64_t>(in.stream));
       phase.add(in.phase);
-      op.add(strings_.number(instruction_name(in)));
+      op.add(strings_.number(exec::instruction_name(in)));
       node.add(strings_.number(node_name));
       type.add(strings_.number(type_name));
       module.add(strings_.number(in.module));
-      bytes.add(static_cast<uint64_t>(written_bytes(plan_, in)));
+      bytes.add(static_cast<uint64_t>(exec::written_bytes(plan_, in)));
       awaits.add(static_cast<uint64_t>(int64_t{awaited[i]} + 1));
       reasons.add(reason(in));
       begin.add_signed(line.begin_ns[i] - previous);
@@ -161,8 +161,9 @@ class TimelineJson {
     for (const plan::ProgramRun& run : plan_.step) {
       program_of_run.insert(program_of_run.end(), static_cast<size_t>(run.repeat), run.program);
     }
-    std::map<std::pair<int32_t, int32_t>, std::vector<const TraceEvent*>> events;  // by rank, run
-    for (const TraceEvent& event : real_->events) {
+    std::map<std::pair<int32_t, int32_t>, std::vector<const exec::TraceEvent*>>
+        events;  // by rank, run
+    for (const exec::TraceEvent& event : real_->events) {
       events[{event.rank, event.run}].push_back(&event);
     }
     json_.begin_object().field("communicator", trace_->communicator);
@@ -178,15 +179,15 @@ class TimelineJson {
     json_.end_array().end_object();
   }
 
-  void real_run(const std::vector<const TraceEvent*>& events, int32_t program) {
+  void real_run(const std::vector<const exec::TraceEvent*>& events, int32_t program) {
     const size_t count = plan_.programs[static_cast<size_t>(program)].instructions.size();
-    std::vector<const TraceEvent*> records(count);
-    for (const TraceEvent* event : events) {
+    std::vector<const exec::TraceEvent*> records(count);
+    for (const exec::TraceEvent* event : events) {
       if (event->program == program) records[static_cast<size_t>(event->instruction)] = event;
     }
     Column begin, length;
     int64_t previous = 0;
-    for (const TraceEvent* record : records) {
+    for (const exec::TraceEvent* record : records) {
       begin.add_signed(record ? record->begin_ns - previous : 0);
       length.add(record ? static_cast<uint64_t>(record->end_ns - record->begin_ns) + 1 : 0);
       if (record) previous = record->begin_ns;
@@ -198,7 +199,7 @@ class TimelineJson {
 
   const plan::Plan& plan_;
   const std::string& digest_;
-  const TraceFile* trace_;
+  const exec::TraceFile* trace_;
   const ChosenStep* real_;
   Reasons reasons_;
   StringTable strings_, reason_sets_;
@@ -207,9 +208,9 @@ class TimelineJson {
 
 }  // namespace
 
-std::string timeline_json(const plan::Loaded& loaded, const TraceFile* trace,
+std::string timeline_json(const plan::Loaded& loaded, const exec::TraceFile* trace,
                           const ChosenStep* real) {
   return TimelineJson(loaded, trace, real).run();
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::page

@@ -377,7 +377,7 @@ Status Decoder::run(const fb::Plan& from, Plan& to) {
   if (from.optimizer()) optimizer(*from.optimizer(), to.optimizer);
   if (from.prediction()) prediction(*from.prediction(), to.prediction);
   if (const fb::StepTensors* s = from.step_tensors()) {
-    to.slots = s->slots();
+    to.hyperparameters = s->hyperparameters();
     to.rng = s->rng();
     to.scalars = s->scalars();
     to.table = s->rank_table();

@@ -315,8 +315,8 @@ std::string Encoder::run(const Plan& plan) {
   const auto stream_list = streams(plan);
   const auto group_list = groups(plan);
   const auto optimizer_table = optimizer(plan.optimizer);
-  const auto step_tensors = fb::CreateStepTensors(builder_, plan.slots, plan.rng, plan.scalars,
-                                                  plan.table, plan.loss_sum);
+  const auto step_tensors = fb::CreateStepTensors(builder_, plan.hyperparameters, plan.rng,
+                                                  plan.scalars, plan.table, plan.loss_sum);
   const auto prediction_table = prediction(plan.prediction);
   const auto name = text(plan.name);
   const auto model = text(plan.model_digest);

@@ -257,6 +257,8 @@ struct Optimizer {
 };
 
 inline constexpr size_t kBounds = 4, kFigureOrigins = 4;
+inline constexpr std::string_view kBoundNames[kBounds] = {"full_overlap", "with_ends",
+                                                          "within_memory", "with_contention"};
 struct Prediction {
   int64_t compute_ns = 0, communication_ns = 0, step_ns = 0;
   int64_t peak_bytes = 0, live_bytes = 0;  // arena size; largest sum of live values
@@ -265,9 +267,9 @@ struct Prediction {
   // Copies between memory spaces, per step and rank: their serial time, bytes from and to the
   // device.
   int64_t copy_ns = 0, copied_out_bytes = 0, copied_in_bytes = 0;
-  int64_t contention_ns = 0;  // of the step: what transfers beside it added to compute
-  // What no other order of the same work beats (src/sim/bounds.h): B0 to B3; B1 if no update waited
-  // for the norm. Empty: unknown.
+  int64_t contention_ns = 0;  // of the step: what transfers next to it added to compute
+  // What no other order of the same work beats (src/sim/bounds.h): full_overlap to with_contention;
+  // with_ends if no update waited for the norm. Empty: unknown.
   std::vector<int64_t> bounds_ns;
   int64_t without_norm_ns = 0;
   // Serial time by where its figures come from: measured, interpolated, extrapolated, a table.
@@ -316,7 +318,7 @@ struct Plan {
   std::vector<ProgramRun> step;
   std::vector<Variant> variants;
   Optimizer optimizer;
-  int32_t slots = -1, rng = -1, scalars = -1, table = -1,
+  int32_t hyperparameters = -1, rng = -1, scalars = -1, table = -1,
           loss_sum = -1;  // tensors, see src/base/step_scalars.h
   // Whether each rank decides alone if its range of a parameter may be updated, so that a step
   // whose numbers are not all finite may update some; else all parameters are updated or none.

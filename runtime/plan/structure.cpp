@@ -288,7 +288,7 @@ Status check_model_ids(const Plan& plan) {
     DC_RETURN_IF_ERROR(check_inputs(plan, variant.inputs));
     DC_RETURN_IF_ERROR(check_prediction(variant.prediction));
   }
-  for (int32_t id : {plan.slots, plan.rng, plan.scalars, plan.table, plan.loss_sum}) {
+  for (int32_t id : {plan.hyperparameters, plan.rng, plan.scalars, plan.table, plan.loss_sum}) {
     if (!is_id_or_none(id, tensors)) return bad_id("a step scalar", "tensor", id, tensors);
   }
   return {};

@@ -16,7 +16,7 @@ namespace dc::runtime::plan {
 struct ProgramTimeline {
   std::vector<int64_t> begin_ns, end_ns;  // by instruction, from the program's begin
   int64_t time_ns = 0;
-  int64_t exposed_ns = 0;     // stream 0 stood in waits, or in collectives of its own
+  int64_t exposed_ns = 0;     // stream 0 waited for others, or was in collectives on its stream
   int64_t collective_ns = 0;  // in collectives, summed over streams
 };
 

@@ -10,7 +10,7 @@
 #include "runtime/plan/names.h"
 #include "src/base/text.h"
 
-namespace dc::runtime::plan {
+namespace dc::runtime::report {
 namespace {
 
 // Where a buffer of a collective travels in its program. Places are named by what the next libtorch
@@ -22,21 +22,22 @@ struct Journey {
 // By program, tensor that is sent, and how often that was sent before.
 using Journeys = std::map<std::tuple<std::string, std::string, int>, Journey>;
 
-void add_journeys(const Plan& plan, const Program& program, bool gathers, Journeys& all) {
-  const std::vector<int32_t> causes = awaited(plan, program);
+void add_journeys(const plan::Plan& plan, const plan::Program& program, bool gathers,
+                  Journeys& all) {
+  const std::vector<int32_t> causes = plan::awaited(plan, program);
   const auto count = program.instructions.size();
   std::vector<std::string> waited(count);  // by collective
   std::vector<std::pair<std::string, Journey>> found;
   std::string next = "the end";
   for (size_t i = count; i-- > 0;) {
-    const Instruction& in = program.instructions[i];
-    if (in.kind == InstructionKind::Kernel && in.provider == Provider::Aten) {
+    const plan::Instruction& in = program.instructions[i];
+    if (in.kind == plan::InstructionKind::Kernel && in.provider == plan::Provider::Aten) {
       const int32_t made = in.outputs.empty() ? -1 : in.outputs[0];
       next = made < 0 ? in.op : plan.tensors[static_cast<size_t>(made)].name;
     }
     if (causes[i] >= 0) waited[static_cast<size_t>(causes[i])] = next;
-    const bool is_gather = in.collective == CollectiveKind::AllGather;
-    if (in.kind != InstructionKind::Collective || is_gather != gathers) continue;
+    const bool is_gather = in.collective == plan::CollectiveKind::AllGather;
+    if (in.kind != plan::InstructionKind::Collective || is_gather != gathers) continue;
     for (size_t b = in.buffers.size(); b-- > 0;) {
       const std::string& sent = plan.tensors[static_cast<size_t>(in.buffers[b].input)].name;
       found.emplace_back(sent, Journey{next, waited[i], b > 0});
@@ -47,9 +48,9 @@ void add_journeys(const Plan& plan, const Program& program, bool gathers, Journe
     all.emplace(std::tuple{program.name, at->first, times[at->first]++}, at->second);
 }
 
-Journeys journeys(const Plan& plan, bool gathers) {
+Journeys journeys(const plan::Plan& plan, bool gathers) {
   Journeys all;
-  for (const Program& program : plan.programs) add_journeys(plan, program, gathers, all);
+  for (const plan::Program& program : plan.programs) add_journeys(plan, program, gathers, all);
   return all;
 }
 
@@ -86,41 +87,41 @@ std::string describe(const Journeys& before, const Journeys& after, const char* 
   return text;
 }
 
-bool same(const Arg& a, const Arg& b) {
+bool same(const plan::Arg& a, const plan::Arg& b) {
   return std::tie(a.name, a.kind, a.i, a.f, a.ints, a.floats, a.s) ==
          std::tie(b.name, b.kind, b.i, b.f, b.ints, b.floats, b.s);
 }
 
-bool same(const CollectiveBuffer& a, const CollectiveBuffer& b) {
+bool same(const plan::CollectiveBuffer& a, const plan::CollectiveBuffer& b) {
   return std::tie(a.input, a.output, a.elements, a.shard) ==
          std::tie(b.input, b.output, b.elements, b.shard);
 }
 
-bool same(const Slice& a, const Slice& b) {
+bool same(const plan::Slice& a, const plan::Slice& b) {
   return std::tie(a.space, a.offset, a.bytes, a.program, a.first, a.last) ==
          std::tie(b.space, b.offset, b.bytes, b.program, b.first, b.last);
 }
 
-bool same(const Tensor& a, const Tensor& b) {
+bool same(const plan::Tensor& a, const plan::Tensor& b) {
   return std::tie(a.name, a.dtype, a.sizes, a.strides, a.slice, a.offset, a.rank_stride,
                   a.stride_axes) == std::tie(b.name, b.dtype, b.sizes, b.strides, b.slice, b.offset,
                                              b.rank_stride, b.stride_axes);
 }
 
-bool same(const Group& a, const Group& b) {
+bool same(const plan::Group& a, const plan::Group& b) {
   return std::tie(a.axes, a.stream) == std::tie(b.axes, b.stream);
 }
 
-bool same(const OptimizerGroup& a, const OptimizerGroup& b) {
+bool same(const plan::OptimizerGroup& a, const plan::OptimizerGroup& b) {
   return std::tie(a.match, a.lr, a.weight_decay, a.beta1, a.beta2, a.eps, a.momentum, a.dampening,
                   a.nesterov) == std::tie(b.match, b.lr, b.weight_decay, b.beta1, b.beta2, b.eps,
                                           b.momentum, b.dampening, b.nesterov);
 }
 
-bool same(const Instruction& a, const Instruction& b);
-bool same(const Program& a, const Program& b);
-bool same(const ProgramRun& a, const ProgramRun& b);
-bool same(const Variant& a, const Variant& b);
+bool same(const plan::Instruction& a, const plan::Instruction& b);
+bool same(const plan::Program& a, const plan::Program& b);
+bool same(const plan::ProgramRun& a, const plan::ProgramRun& b);
+bool same(const plan::Variant& a, const plan::Variant& b);
 
 template <typename T>
 bool same(const std::vector<T>& a, const std::vector<T>& b) {
@@ -128,7 +129,7 @@ bool same(const std::vector<T>& a, const std::vector<T>& b) {
                     [](const T& x, const T& y) { return same(x, y); });
 }
 
-bool same(const Instruction& a, const Instruction& b) {
+bool same(const plan::Instruction& a, const plan::Instruction& b) {
   return std::tie(a.kind, a.stream, a.provider, a.op, a.outputs, a.scratch, a.collective, a.group,
                   a.src, a.dst, a.event, a.reads, a.writes) ==
              std::tie(b.kind, b.stream, b.provider, b.op, b.outputs, b.scratch, b.collective,
@@ -136,19 +137,19 @@ bool same(const Instruction& a, const Instruction& b) {
          same(a.args, b.args) && same(a.buffers, b.buffers);
 }
 
-bool same(const Program& a, const Program& b) {
+bool same(const plan::Program& a, const plan::Program& b) {
   return a.name == b.name && same(a.instructions, b.instructions);
 }
 
-bool same(const ProgramRun& a, const ProgramRun& b) {
+bool same(const plan::ProgramRun& a, const plan::ProgramRun& b) {
   return a.program == b.program && a.repeat == b.repeat;
 }
 
-bool same(const Variant& a, const Variant& b) {
+bool same(const plan::Variant& a, const plan::Variant& b) {
   return a.purpose == b.purpose && same(a.step, b.step);
 }
 
-bool same(const Optimizer& a, const Optimizer& b) {
+bool same(const plan::Optimizer& a, const plan::Optimizer& b) {
   return std::tie(a.kind, a.clip, a.clip_norm, a.seed, a.schedule, a.warmup_steps, a.total_steps,
                   a.final_lr_fraction) == std::tie(b.kind, b.clip, b.clip_norm, b.seed, b.schedule,
                                                    b.warmup_steps, b.total_steps,
@@ -157,7 +158,7 @@ bool same(const Optimizer& a, const Optimizer& b) {
 }
 
 // What runs, how often, and where its bytes lie.
-bool runs_the_same(const Plan& a, const Plan& b) {
+bool runs_the_same(const plan::Plan& a, const plan::Plan& b) {
   return same(a.programs, b.programs) && same(a.step, b.step) && same(a.variants, b.variants) &&
          same(a.tensors, b.tensors) && same(a.slices, b.slices) && a.arena_bytes == b.arena_bytes &&
          same(a.groups, b.groups) && a.mesh == b.mesh;
@@ -210,11 +211,11 @@ std::string chains(std::string_view before, std::string_view after) {
 
 struct Counts {
   int64_t kernels = 0, copies = 0;
-  explicit Counts(const Plan& plan) {
-    for (const Program& program : plan.programs) {
-      for (const Instruction& instruction : program.instructions) {
-        kernels += instruction.kind == InstructionKind::Kernel;
-        copies += instruction.kind == InstructionKind::Copy;
+  explicit Counts(const plan::Plan& plan) {
+    for (const plan::Program& program : plan.programs) {
+      for (const plan::Instruction& instruction : program.instructions) {
+        kernels += instruction.kind == plan::InstructionKind::Kernel;
+        copies += instruction.kind == plan::InstructionKind::Copy;
       }
     }
   }
@@ -222,7 +223,7 @@ struct Counts {
 
 class Comparison {
  public:
-  Comparison(const Plan& before, const Plan& after) : a_(before), b_(after) {}
+  Comparison(const plan::Plan& before, const plan::Plan& after) : a_(before), b_(after) {}
 
   std::vector<std::string> run() {
     const bool nothing = runs_the_same(a_, b_) && same(a_.optimizer, b_.optimizer);
@@ -237,8 +238,8 @@ class Comparison {
     if (nothing) return std::move(lines_);
     const size_t told = lines_.size();
     for (size_t i = 0; i < std::min(a_.arena_bytes.size(), b_.arena_bytes.size()); ++i)
-      bytes("memory on the " + std::string(name(static_cast<Space>(i))), a_.arena_bytes[i],
-            b_.arena_bytes[i]);
+      bytes("memory on the " + std::string(plan::name(static_cast<plan::Space>(i))),
+            a_.arena_bytes[i], b_.arena_bytes[i]);
     bytes("peak", a_.prediction.live_bytes, b_.prediction.live_bytes);
     add("gathers", describe(journeys(a_, true), journeys(b_, true), "gather"));
     add("reductions", describe(journeys(a_, false), journeys(b_, false), "reduction"));
@@ -257,8 +258,8 @@ class Comparison {
     if (!how.empty()) lines_.push_back(what + ": " + how);
   }
   void evaluation() {
-    const Variant* old = a_.variant(Purpose::Evaluate);
-    const Variant* now = b_.variant(Purpose::Evaluate);
+    const plan::Variant* old = a_.variant(plan::Purpose::Evaluate);
+    const plan::Variant* now = b_.variant(plan::Purpose::Evaluate);
     if ((old == nullptr) != (now == nullptr)) {
       add("evaluation", now == nullptr ? "no longer in the plan" : "in the plan now");
     } else if (now != nullptr) {
@@ -279,14 +280,14 @@ class Comparison {
     if (old != now) add(what, becomes(old, now));
   }
 
-  const Plan &a_, &b_;
+  const plan::Plan &a_, &b_;
   std::vector<std::string> lines_;
 };
 
 }  // namespace
 
-std::vector<std::string> changes(const Plan& before, const Plan& after) {
+std::vector<std::string> changes(const plan::Plan& before, const plan::Plan& after) {
   return Comparison(before, after).run();
 }
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::report

@@ -5,10 +5,10 @@
 
 #include "runtime/plan/plan.h"
 
-namespace dc::runtime::plan {
+namespace dc::runtime::report {
 
 // Bytes per step from the first host, which sends most, by all its ranks; 0 for plans whose mesh
 // has no axis of hosts.
-int64_t sent_across_hosts(const Plan& plan);
+int64_t sent_across_hosts(const plan::Plan& plan);
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::report

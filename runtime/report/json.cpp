@@ -9,12 +9,12 @@
 #include "runtime/report/report.h"
 #include "src/base/json_writer.h"
 
-namespace dc::runtime::plan {
+namespace dc::runtime::report {
 namespace {
 
 class JsonDump {
  public:
-  explicit JsonDump(const Plan& plan) : plan_(plan) {}
+  explicit JsonDump(const plan::Plan& plan) : plan_(plan) {}
   std::string run();
 
  private:
@@ -47,24 +47,24 @@ class JsonDump {
   void head();
   void memory();
   void model();
-  void initializer(const Initializer& i);
-  void record(const ArchiveRecord& r);
-  void parameter(const Parameter& p);
+  void initializer(const plan::Initializer& i);
+  void record(const plan::ArchiveRecord& r);
+  void parameter(const plan::Parameter& p);
   void optimizer();
-  void inputs(const std::vector<Input>& list);
-  void prediction(const Prediction& p);
-  void runs(const std::vector<ProgramRun>& list);
-  void argument(const Arg& arg);
-  void instruction(const Instruction& in);
+  void inputs(const std::vector<plan::Input>& list);
+  void prediction(const plan::Prediction& p);
+  void runs(const std::vector<plan::ProgramRun>& list);
+  void argument(const plan::Arg& arg);
+  void instruction(const plan::Instruction& in);
 
-  const Plan& plan_;
+  const plan::Plan& plan_;
   base::JsonWriter w_{1};
 };
 
 void JsonDump::head() {
   w_.field("schema", "dcc.plan/2");
-  field("schema_major", kSchemaMajor);
-  field("schema_minor", kSchemaMinor);
+  field("schema_major", plan::kSchemaMajor);
+  field("schema_minor", plan::kSchemaMinor);
   field("name", plan_.name);
   field("model_digest", plan_.model_digest);
   texts("step_digest", plan_.step_digest);
@@ -84,14 +84,14 @@ void JsonDump::head() {
   field("threads", plan_.threads);
   field("accumulation", plan_.accumulation);
   field("chain", plan_.chain);
-  objects("streams", plan_.streams, [&](const Stream& s) {
+  objects("streams", plan_.streams, [&](const plan::Stream& s) {
     field("name", s.name);
-    field("space", name(s.space));
+    field("space", plan::name(s.space));
   });
   field("events", plan_.events);
-  objects("groups", plan_.groups, [&](const Group& g) {
-    integers("ranks", ranks_of_group(plan_, g.axes, 0));
-    field("axis", axes_text(plan_, g.axes));
+  objects("groups", plan_.groups, [&](const plan::Group& g) {
+    integers("ranks", plan::ranks_of_group(plan_, g.axes, 0));
+    field("axis", plan::axes_text(plan_, g.axes));
     field("stream", g.stream);
   });
 }
@@ -99,16 +99,16 @@ void JsonDump::head() {
 void JsonDump::memory() {
   integers("arena_bytes", plan_.arena_bytes);
   integers("budgets", plan_.budgets);
-  objects("slices", plan_.slices, [&](const Slice& s) {
-    field("space", name(s.space));
+  objects("slices", plan_.slices, [&](const plan::Slice& s) {
+    field("space", plan::name(s.space));
     field("offset", s.offset);
     field("bytes", s.bytes);
     field("program", s.program);
     field("first", s.first);
     field("last", s.last);
-    field("kind", name(s.kind));
+    field("kind", plan::name(s.kind));
   });
-  objects("tensors", plan_.tensors, [&](const Tensor& t) {
+  objects("tensors", plan_.tensors, [&](const plan::Tensor& t) {
     field("name", t.name);
     field("dtype", base::name(t.dtype));
     integers("sizes", t.sizes);
@@ -116,20 +116,21 @@ void JsonDump::memory() {
     field("slice", t.slice);
     field("offset", t.offset);
     field("rank_stride", t.rank_stride);
-    if (!is_world(plan_, t.stride_axes)) field("stride_axes", axes_text(plan_, t.stride_axes));
+    if (!plan::is_world(plan_, t.stride_axes))
+      field("stride_axes", plan::axes_text(plan_, t.stride_axes));
   });
 }
 
-void JsonDump::initializer(const Initializer& i) {
+void JsonDump::initializer(const plan::Initializer& i) {
   w_.key("initializer").begin_object();
-  field("kind", name(i.kind));
+  field("kind", plan::name(i.kind));
   real("a", i.a);
   real("b", i.b);
   if (i.zero_row >= 0) field("zero_row", i.zero_row);
   w_.end_object();
 }
 
-void JsonDump::record(const ArchiveRecord& r) {
+void JsonDump::record(const plan::ArchiveRecord& r) {
   w_.key("record");
   if (r.entry.empty()) {
     w_.null();
@@ -144,7 +145,7 @@ void JsonDump::record(const ArchiveRecord& r) {
   w_.end_object();
 }
 
-void JsonDump::parameter(const Parameter& p) {
+void JsonDump::parameter(const plan::Parameter& p) {
   field("fqn", p.fqn);
   texts("aliases", p.aliases);
   field("dtype", base::name(p.dtype));
@@ -160,24 +161,24 @@ void JsonDump::parameter(const Parameter& p) {
 }
 
 void JsonDump::model() {
-  objects("state", plan_.state, [&](const StateEntry& s) {
+  objects("state", plan_.state, [&](const plan::StateEntry& s) {
     field("name", s.name);
     field("tensor", s.tensor);
-    field("source", name(s.source));
+    field("source", plan::name(s.source));
     field("parameter", s.parameter);
     field("buffer", s.buffer);
     integers("data", s.data);
-    field("role", name(s.role));
-    objects("placement", s.placement, [&](const AxisPlacement& p) {
+    field("role", plan::name(s.role));
+    objects("placement", s.placement, [&](const plan::AxisPlacement& p) {
       field("axis", p.axis);
-      field("spread", name(p.spread));
+      field("spread", plan::name(p.spread));
       field("dim", p.dim);
       field("shard", p.shard);
     });
     field("range_of", s.range_of);
   });
-  objects("parameters", plan_.parameters, [&](const Parameter& p) { parameter(p); });
-  objects("buffers", plan_.buffers, [&](const Buffer& b) {
+  objects("parameters", plan_.parameters, [&](const plan::Parameter& p) { parameter(p); });
+  objects("buffers", plan_.buffers, [&](const plan::Buffer& b) {
     field("fqn", b.fqn);
     field("dtype", base::name(b.dtype));
     integers("sizes", b.sizes);
@@ -188,22 +189,23 @@ void JsonDump::model() {
   inputs(plan_.inputs);
 }
 
-void JsonDump::inputs(const std::vector<Input>& list) {
-  objects("inputs", list, [&](const Input& i) {
+void JsonDump::inputs(const std::vector<plan::Input>& list) {
+  objects("inputs", list, [&](const plan::Input& i) {
     field("name", i.name);
-    field("role", name(i.role));
+    field("role", plan::name(i.role));
     real("low", i.low);
     real("high", i.high);
     field("tensor", i.tensor);
-    if (i.role == InputRole::Labels) field("labels", std::string_view(i.next ? "next" : "same"));
+    if (i.role == plan::InputRole::Labels)
+      field("labels", std::string_view(i.next ? "next" : "same"));
   });
 }
 
 void JsonDump::optimizer() {
-  const Optimizer& o = plan_.optimizer;
+  const plan::Optimizer& o = plan_.optimizer;
   w_.key("optimizer").begin_object();
-  field("kind", optimizer_name(o.kind));
-  objects("groups", o.groups, [&](const OptimizerGroup& g) {
+  field("kind", plan::optimizer_name(o.kind));
+  objects("groups", o.groups, [&](const plan::OptimizerGroup& g) {
     field("match", g.match);
     real("lr", g.lr);
     real("weight_decay", g.weight_decay);
@@ -217,13 +219,13 @@ void JsonDump::optimizer() {
   flag("clip", o.clip);
   real("clip_norm", o.clip_norm);
   field("seed", std::to_string(o.seed));  // 64 bits do not survive every JSON reader
-  field("schedule", schedule_name(o.schedule));
+  field("schedule", plan::schedule_name(o.schedule));
   field("warmup_steps", o.warmup_steps);
   field("total_steps", o.total_steps);
   real("final_lr_fraction", o.final_lr_fraction);
   w_.end_object();
   w_.key("step_tensors").begin_object();
-  field("slots", plan_.slots);
+  field("hyperparameters", plan_.hyperparameters);
   field("rng", plan_.rng);
   field("scalars", plan_.scalars);
   field("table", plan_.table);
@@ -231,7 +233,7 @@ void JsonDump::optimizer() {
   w_.end_object();
 }
 
-void JsonDump::prediction(const Prediction& p) {
+void JsonDump::prediction(const plan::Prediction& p) {
   w_.key("prediction").begin_object();
   field("compute_ns", p.compute_ns);
   field("communication_ns", p.communication_ns);
@@ -250,80 +252,80 @@ void JsonDump::prediction(const Prediction& p) {
   w_.end_object();
 }
 
-void JsonDump::argument(const Arg& arg) {
+void JsonDump::argument(const plan::Arg& arg) {
   field("name", arg.name);
-  field("kind", name(arg.kind));
+  field("kind", plan::name(arg.kind));
   switch (arg.kind) {
-    case ArgKind::None:
-    case ArgKind::Device:
+    case plan::ArgKind::None:
+    case plan::ArgKind::Device:
       return;
-    case ArgKind::Tensor:
-    case ArgKind::Int:
-    case ArgKind::DType:
-    case ArgKind::Layout:
-    case ArgKind::MemoryFormat:
+    case plan::ArgKind::Tensor:
+    case plan::ArgKind::Int:
+    case plan::ArgKind::DType:
+    case plan::ArgKind::Layout:
+    case plan::ArgKind::MemoryFormat:
       field("value", arg.i);
       return;
-    case ArgKind::Bool:
+    case plan::ArgKind::Bool:
       flag("value", arg.i != 0);
       return;
-    case ArgKind::Tensors:
-    case ArgKind::Ints:
+    case plan::ArgKind::Tensors:
+    case plan::ArgKind::Ints:
       integers("value", arg.ints);
       return;
-    case ArgKind::Bools:
+    case plan::ArgKind::Bools:
       array("value", arg.ints, [&](int64_t v) { w_.boolean(v != 0); });
       return;
-    case ArgKind::Float:
+    case plan::ArgKind::Float:
       real("value", arg.f);
       return;
-    case ArgKind::Floats:
+    case plan::ArgKind::Floats:
       array("value", arg.floats, [&](double v) { w_.real(v); });
       return;
-    case ArgKind::String:
+    case plan::ArgKind::String:
       field("value", arg.s);
       return;
   }
 }
 
-void JsonDump::instruction(const Instruction& in) {
-  field("kind", name(in.kind));
+void JsonDump::instruction(const plan::Instruction& in) {
+  field("kind", plan::name(in.kind));
   field("stream", in.stream);
   switch (in.kind) {
-    case InstructionKind::Kernel:
-      field("provider", name(in.provider));
+    case plan::InstructionKind::Kernel:
+      field("provider", plan::name(in.provider));
       field("op", in.op);
-      objects("args", in.args, [&](const Arg& a) { argument(a); });
+      objects("args", in.args, [&](const plan::Arg& a) { argument(a); });
       integers("outputs", in.outputs);
       field("scratch", in.scratch);
       break;
-    case InstructionKind::Collective:
-      field("collective", name(in.collective));
+    case plan::InstructionKind::Collective:
+      field("collective", plan::name(in.collective));
       field("group", in.group);
-      objects("buffers", in.buffers, [&](const CollectiveBuffer& b) {
+      objects("buffers", in.buffers, [&](const plan::CollectiveBuffer& b) {
         field("input", b.input);
         field("output", b.output);
         field("elements", b.elements);
         field("shard", b.shard);
       });
       break;
-    case InstructionKind::Copy:
+    case plan::InstructionKind::Copy:
       field("src", in.src);
       field("dst", in.dst);
       break;
-    case InstructionKind::Signal:
-    case InstructionKind::Wait:
+    case plan::InstructionKind::Signal:
+    case plan::InstructionKind::Wait:
       field("event", in.event);
       break;
   }
   integers("reads", in.reads);
   integers("writes", in.writes);
   field("module", in.module);
-  field("phase", phase_name(in.phase));
+  field("phase", plan::phase_name(in.phase));
 }
 
-void JsonDump::runs(const std::vector<ProgramRun>& list) {
-  objects("step", list, [&](const ProgramRun& r) {
+void JsonDump::runs(const std::vector<plan::ProgramRun>& list) {
+  objects("step", list, [&](const plan::ProgramRun& r) {
     field("program", r.program);
     field("repeat", r.repeat);
   });
@@ -337,15 +339,15 @@ std::string JsonDump::run() {
   optimizer();
   prediction(plan_.prediction);
   runs(plan_.step);
-  objects("variants", plan_.variants, [&](const Variant& v) {
-    field("purpose", name(v.purpose));
+  objects("variants", plan_.variants, [&](const plan::Variant& v) {
+    field("purpose", plan::name(v.purpose));
     runs(v.step);
     inputs(v.inputs);
     prediction(v.prediction);
   });
-  objects("programs", plan_.programs, [&](const Program& p) {
+  objects("programs", plan_.programs, [&](const plan::Program& p) {
     field("name", p.name);
-    objects("instructions", p.instructions, [&](const Instruction& in) { instruction(in); });
+    objects("instructions", p.instructions, [&](const plan::Instruction& in) { instruction(in); });
     integers("duration_ns", p.duration_ns);
   });
   w_.end_object();
@@ -354,6 +356,6 @@ std::string JsonDump::run() {
 
 }  // namespace
 
-std::string to_json(const Plan& plan) { return JsonDump(plan).run(); }
+std::string to_json(const plan::Plan& plan) { return JsonDump(plan).run(); }
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::report

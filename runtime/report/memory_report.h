@@ -9,9 +9,9 @@
 
 #include "runtime/plan/plan.h"
 
-namespace dc::runtime::plan {
+namespace dc::runtime::report {
 
-using BytesPerKind = std::array<int64_t, kSliceKinds>;
+using BytesPerKind = std::array<int64_t, plan::kSliceKinds>;
 
 struct Peak {
   int32_t program = 0;
@@ -21,10 +21,11 @@ struct Peak {
   BytesPerKind by_kind{};      // sums to `bytes`
 };
 
-Peak find_peak(const Plan& plan, Space space);
-BytesPerKind kept_bytes(const Plan& plan);  // of what a rank keeps on the device from step to step
+Peak find_peak(const plan::Plan& plan, plan::Space space);
+BytesPerKind kept_bytes(
+    const plan::Plan& plan);  // of what a rank keeps on the device from step to step
 // "1.2 GiB live at instruction 7 (aten.mm.default) of program 'step', module m.lm_head"
-std::string describe_peak(const Plan& plan, const Peak& peak);
-std::string memory_report(const Plan& plan);  // `dcc inspect --as=memory`
+std::string describe_peak(const plan::Plan& plan, const Peak& peak);
+std::string memory_report(const plan::Plan& plan);  // `dcc inspect --as=memory`
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::report

@@ -6,45 +6,46 @@
 #include "runtime/plan/state_entries.h"
 #include "runtime/report/memory_report.h"
 
-namespace dc::runtime::plan {
+namespace dc::runtime::report {
 namespace {
 
 using base::JsonWriter;
 
-constexpr const char* kFigureNames[kFigureOrigins] = {"measured", "interpolated", "extrapolated",
-                                                      "table"};
+constexpr const char* kFigureNames[plan::kFigureOrigins] = {"measured", "interpolated",
+                                                            "extrapolated", "table"};
 
-void write_parameters(JsonWriter& json, const Plan& plan) {
+void write_parameters(JsonWriter& json, const plan::Plan& plan) {
   const ParameterFacts facts = parameter_facts(plan);
   json.key("parameters").begin_object();
   json.field("count", facts.count).field("elements", facts.elements).field("bytes", facts.bytes);
   json.field("trainable_elements", facts.trainable_elements);
   json.field("resident", facts.resident).field("gathered", facts.gathered);
   json.field("sharded_state", facts.sharded_state);
-  json.field("optimizer", optimizer_name(plan.optimizer.kind));
+  json.field("optimizer", plan::optimizer_name(plan.optimizer.kind));
   json.field("clipped", plan.optimizer.clip);
   json.end_object();
 }
 
 void write_kinds(JsonWriter& json, const char* key, const BytesPerKind& bytes) {
   json.key(key).begin_object();
-  for (size_t k = 0; k < kSliceKinds; ++k) json.field(name(static_cast<SliceKind>(k)), bytes[k]);
+  for (size_t k = 0; k < plan::kSliceKinds; ++k)
+    json.field(plan::name(static_cast<plan::SliceKind>(k)), bytes[k]);
   json.end_object();
 }
 
-void write_memory(JsonWriter& json, const Plan& plan) {
-  const Peak peak = find_peak(plan, Space::Device);
+void write_memory(JsonWriter& json, const plan::Plan& plan) {
+  const Peak peak = find_peak(plan, plan::Space::Device);
   json.key("memory").begin_object();
   json.key("arena_bytes").begin_object();
   for (size_t i = 0; i < plan.arena_bytes.size(); ++i) {
-    json.field(name(static_cast<Space>(i)), plan.arena_bytes[i]);
+    json.field(plan::name(static_cast<plan::Space>(i)), plan.arena_bytes[i]);
   }
   json.end_object();
-  json.field("save_copy_bytes", copy_bytes(plan, 0));
+  json.field("save_copy_bytes", plan::copy_bytes(plan, 0));
   json.field("scratch_is_estimated", scratch_is_estimated(plan));
   write_kinds(json, "kept", kept_bytes(plan));
   json.key("peak").begin_object();
-  const Program& program = plan.programs[static_cast<size_t>(peak.program)];
+  const plan::Program& program = plan.programs[static_cast<size_t>(peak.program)];
   json.field("bytes", peak.bytes).field("program", program.name).field("index", peak.index);
   const auto index = static_cast<size_t>(peak.index);
   if (index < program.instructions.size()) {
@@ -57,8 +58,8 @@ void write_memory(JsonWriter& json, const Plan& plan) {
 }
 
 // Of one micro-batch on each rank.
-void write_evaluation(JsonWriter& json, const Plan& plan) {
-  const Variant* evaluation = plan.variant(Purpose::Evaluate);
+void write_evaluation(JsonWriter& json, const plan::Plan& plan) {
+  const plan::Variant* evaluation = plan.variant(plan::Purpose::Evaluate);
   if (evaluation == nullptr) return;
   json.key("evaluation").begin_object();
   json.key("prediction").begin_object();
@@ -67,8 +68,8 @@ void write_evaluation(JsonWriter& json, const Plan& plan) {
   json.field("peak_bytes", evaluation->prediction.peak_bytes).end_object();
 }
 
-void write_prediction(JsonWriter& json, const Plan& plan) {
-  const Prediction& p = plan.prediction;
+void write_prediction(JsonWriter& json, const plan::Plan& plan) {
+  const plan::Prediction& p = plan.prediction;
   json.key("prediction").begin_object();
   write_timing(json, p);
   json.end_object();
@@ -76,27 +77,27 @@ void write_prediction(JsonWriter& json, const Plan& plan) {
   json.field("out", p.copied_out_bytes).field("in", p.copied_in_bytes).end_object();
   json.key("wire_bytes").begin_object();
   for (size_t i = 0; i < p.wire_bytes.size(); ++i) {
-    json.field(name(static_cast<CollectiveKind>(i)), p.wire_bytes[i]);
+    json.field(plan::name(static_cast<plan::CollectiveKind>(i)), p.wire_bytes[i]);
   }
   json.end_object();
 }
 
 }  // namespace
 
-ParameterFacts parameter_facts(const Plan& plan) {
+ParameterFacts parameter_facts(const plan::Plan& plan) {
   ParameterFacts facts;
-  for (const Parameter& parameter : plan.parameters) {
-    const int64_t elements = element_count(parameter.sizes).value_or(0);
+  for (const plan::Parameter& parameter : plan.parameters) {
+    const int64_t elements = plan::element_count(parameter.sizes).value_or(0);
     ++facts.count;
     facts.elements += elements;
     facts.bytes += elements * base::byte_size(parameter.dtype);
     if (parameter.trainable) facts.trainable_elements += elements;
   }
-  const ParameterStates states(plan);
+  const plan::ParameterStates states(plan);
   for (size_t i = 0; i < plan.parameters.size(); ++i) {
     ++(states.resident(i) ? facts.resident : facts.gathered);
-    const StateEntry& value = plan.state[static_cast<size_t>(states.authoritative(i))];
-    if (plan.parameters[i].trainable && flat_shard(value) > 0) ++facts.sharded_state;
+    const plan::StateEntry& value = plan.state[static_cast<size_t>(states.authoritative(i))];
+    if (plan.parameters[i].trainable && plan::flat_shard(value) > 0) ++facts.sharded_state;
   }
   return facts;
 }
@@ -114,25 +115,25 @@ void write_remark(JsonWriter& json, const base::Remark& remark) {
   json.field("text", remark.text);
 }
 
-void write_timing(JsonWriter& json, const Prediction& p) {
+void write_timing(JsonWriter& json, const plan::Prediction& p) {
   json.field("step_ns", p.step_ns).field("compute_ns", p.compute_ns);
   json.field("communication_ns", p.communication_ns).field("origin", p.origin);
   json.field("copy_ns", p.copy_ns).field("contention_ns", p.contention_ns);
   if (!p.bounds_ns.empty()) {
     json.key("bounds_ns").begin_object();
-    for (size_t i = 0; i < kBounds; ++i) json.field("b" + std::to_string(i), p.bounds_ns[i]);
+    for (size_t i = 0; i < plan::kBounds; ++i) json.field(plan::kBoundNames[i], p.bounds_ns[i]);
     json.field("without_norm", p.without_norm_ns).end_object();
   }
   if (!p.figures_ns.empty()) {
     json.key("figures_ns").begin_object();
-    for (size_t i = 0; i < kFigureOrigins; ++i) json.field(kFigureNames[i], p.figures_ns[i]);
+    for (size_t i = 0; i < plan::kFigureOrigins; ++i) json.field(kFigureNames[i], p.figures_ns[i]);
     json.end_object();
   }
 }
 
-bool scratch_is_estimated(const Plan& plan) { return plan.profile_digest.empty(); }
+bool scratch_is_estimated(const plan::Plan& plan) { return plan.profile_digest.empty(); }
 
-void write_report(JsonWriter& json, const Plan& plan) {
+void write_report(JsonWriter& json, const plan::Plan& plan) {
   json.field("plan", plan.name).field("chain", plan.chain).field("world", plan.world());
   json.field("threads", plan.threads).field("accumulation", plan.accumulation);
   json.field("options", plan.options).field("compiler", plan.compiler);
@@ -154,4 +155,4 @@ void write_report(JsonWriter& json, const Plan& plan) {
   json.end_array();
 }
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::report

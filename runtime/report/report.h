@@ -8,7 +8,7 @@
 #include "runtime/plan/plan.h"
 #include "src/base/json_writer.h"
 
-namespace dc::runtime::plan {
+namespace dc::runtime::report {
 
 struct ParameterFacts {
   int64_t count = 0, elements = 0, bytes = 0;  // whole, in the model's dtypes
@@ -17,33 +17,33 @@ struct ParameterFacts {
   int64_t gathered = 0;       // parameters of which a rank holds a shard, gathered when used
   int64_t sharded_state = 0;  // trainable parameters whose optimizer state is sharded
 };
-ParameterFacts parameter_facts(const Plan& plan);
+ParameterFacts parameter_facts(const plan::Plan& plan);
 
 // Without a profile the workspace of kernels is an upper bound from shapes.
-bool scratch_is_estimated(const Plan& plan);
+bool scratch_is_estimated(const plan::Plan& plan);
 
-std::string to_text(const Plan& plan);  // stable, complete: `dcc inspect --as=text`
-std::string to_json(const Plan& plan);
-std::string summary(const Plan& plan);  // the report with notes
+std::string to_text(const plan::Plan& plan);  // stable, complete: `dcc inspect --as=text`
+std::string to_json(const plan::Plan& plan);
+std::string summary(const plan::Plan& plan);  // the report with notes
 
 // `dcc compile`. Its first line: step, memory, what limits
 // it.
-std::string report(const Plan& plan);
+std::string report(const plan::Plan& plan);
 // Digests and versions: what `--verbose` adds.
-std::string identity(const Plan& plan);
+std::string identity(const plan::Plan& plan);
 
 // Parameters, where they and the optimizer's state lie, the optimizer.
-std::string training_report(const Plan& plan);
+std::string training_report(const plan::Plan& plan);
 // How long a step is predicted to take, near which bounds, from which figures.
-std::string timing_report(const Prediction& prediction);
+std::string timing_report(const plan::Prediction& prediction);
 // "compute (99.8 % of the step)"; empty if no time is predicted.
-std::string limited_by(const Prediction& prediction);
+std::string limited_by(const plan::Prediction& prediction);
 void write_timing(base::JsonWriter& json,
-                  const Prediction& prediction);  // members of an open object
+                  const plan::Prediction& prediction);  // members of an open object
 
 // "pass", "code", "subjects", "numbers", "text": members of an open object.
 void write_remark(base::JsonWriter& json, const base::Remark& remark);
 // Members "plan" to "notes" of an open object: the shape "dcc.compile/2" promises.
-void write_report(base::JsonWriter& json, const Plan& plan);
+void write_report(base::JsonWriter& json, const plan::Plan& plan);
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::report

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <string>
 
-namespace dc::runtime::plan {
+namespace dc::runtime::report {
 
 // "memory           ...": the name of a line and what it says.
 inline std::string report_line(std::string name, const std::string& text) {
@@ -28,4 +28,4 @@ inline std::string percent(int64_t part, int64_t whole) {
   return text;
 }
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::report

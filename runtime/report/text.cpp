@@ -9,7 +9,7 @@
 #include "src/base/json_writer.h"
 #include "src/base/sha256.h"
 
-namespace dc::runtime::plan {
+namespace dc::runtime::report {
 namespace {
 
 bool is_plain(std::string_view word) {
@@ -24,7 +24,7 @@ bool is_plain(std::string_view word) {
 
 class TextDump {
  public:
-  explicit TextDump(const Plan& plan) : plan_(plan) {}
+  explicit TextDump(const plan::Plan& plan) : plan_(plan) {}
   std::string run();
 
  private:
@@ -68,41 +68,41 @@ class TextDump {
   TextDump& ids(std::span<const int32_t> values) {
     return list(values, [&](int32_t v) { id(v); });
   }
-  TextDump& type(DType dtype, std::span<const int64_t> sizes) {
+  TextDump& type(base::DType dtype, std::span<const int64_t> sizes) {
     return raw(base::name(dtype)).numbers(sizes);
   }
   TextDump& line(const char* key, std::string_view value) {
     return raw(key).raw(" ").word(value).raw("\n");
   }
-  const Slice& slice_of(int32_t tensor) const {
+  const plan::Slice& slice_of(int32_t tensor) const {
     return plan_.slices[static_cast<size_t>(plan_.tensors[static_cast<size_t>(tensor)].slice)];
   }
 
   void head();
   void ranks();
   void memory();
-  void placement(const std::vector<AxisPlacement>& axes);
+  void placement(const std::vector<plan::AxisPlacement>& axes);
   void state();
   void parameters();
-  void initializer(const Initializer& i);
-  void record(const ArchiveRecord& r);
+  void initializer(const plan::Initializer& i);
+  void record(const plan::ArchiveRecord& r);
   void optimizer();
-  void input(const Input& i);
-  void prediction(const Prediction& p);
-  void runs(const std::vector<ProgramRun>& list);
+  void input(const plan::Input& i);
+  void prediction(const plan::Prediction& p);
+  void runs(const std::vector<plan::ProgramRun>& list);
   void variants();
-  void argument(const Arg& arg);
-  void operation(const Instruction& in);
-  void instruction(const Program& program, size_t index);
+  void argument(const plan::Arg& arg);
+  void operation(const plan::Instruction& in);
+  void instruction(const plan::Program& program, size_t index);
   void programs();
 
-  const Plan& plan_;
+  const plan::Plan& plan_;
   std::string out_;
 };
 
 void TextDump::head() {
   line("plan", plan_.name);
-  raw("schema ").number(kSchemaMajor).raw(".").number(kSchemaMinor).raw("\n");
+  raw("schema ").number(plan::kSchemaMajor).raw(".").number(plan::kSchemaMinor).raw("\n");
   line("compiler", plan_.compiler);
   line("model", plan_.model_digest);
   for (const std::string& digest : plan_.step_digest) line("step", digest);
@@ -128,64 +128,71 @@ void TextDump::ranks() {
   raw("\n");
   for (size_t i = 0; i < plan_.streams.size(); ++i) {
     raw("stream ").number(static_cast<int64_t>(i)).raw(" ").word(plan_.streams[i].name);
-    raw(" ").raw(name(plan_.streams[i].space)).raw("\n");
+    raw(" ").raw(plan::name(plan_.streams[i].space)).raw("\n");
   }
   raw("events ").number(plan_.events).raw("\n");
   for (size_t i = 0; i < plan_.groups.size(); ++i) {
-    const Group& g = plan_.groups[i];
-    raw("group ").number(static_cast<int64_t>(i)).raw(" axis=").word(axes_text(plan_, g.axes));
+    const plan::Group& g = plan_.groups[i];
+    raw("group ")
+        .number(static_cast<int64_t>(i))
+        .raw(" axis=")
+        .word(plan::axes_text(plan_, g.axes));
     raw(" ranks=");
-    list(ranks_of_group(plan_, g.axes, 0), [&](int32_t r) { number(r); });
+    list(plan::ranks_of_group(plan_, g.axes, 0), [&](int32_t r) { number(r); });
     raw(" stream=").index(g.stream).raw("\n");
   }
 }
 
 void TextDump::memory() {
   for (size_t i = 0; i < plan_.arena_bytes.size(); ++i) {
-    raw("arena ").raw(name(static_cast<Space>(i))).raw(" ").number(plan_.arena_bytes[i]);
+    raw("arena ")
+        .raw(plan::name(static_cast<plan::Space>(i)))
+        .raw(" ")
+        .number(plan_.arena_bytes[i]);
     if (i < plan_.budgets.size() && plan_.budgets[i] != 0) raw(" of ").number(plan_.budgets[i]);
     raw("\n");
   }
   for (size_t i = 0; i < plan_.slices.size(); ++i) {
-    const Slice& s = plan_.slices[i];
-    raw("slice ").number(static_cast<int64_t>(i)).raw(" ").raw(name(s.space)).raw(" @");
+    const plan::Slice& s = plan_.slices[i];
+    raw("slice ").number(static_cast<int64_t>(i)).raw(" ").raw(plan::name(s.space)).raw(" @");
     number(s.offset).raw("+").number(s.bytes);
     if (s.program >= 0) {
       raw(" program=").number(s.program).raw(" live=").number(s.first).raw("..").number(s.last);
     }
-    raw(" kind=").word(name(s.kind)).raw("\n");
+    raw(" kind=").word(plan::name(s.kind)).raw("\n");
   }
   for (size_t i = 0; i < plan_.tensors.size(); ++i) {
-    const Tensor& t = plan_.tensors[i];
+    const plan::Tensor& t = plan_.tensors[i];
     raw("tensor ").id(static_cast<int64_t>(i)).raw(" ").word(t.name).raw(" ");
     type(t.dtype, t.sizes).raw(" strides=").numbers(t.strides).raw(" slice=").number(t.slice);
     if (t.offset != 0) raw(" offset=").number(t.offset);
     if (t.rank_stride != 0) raw(" rank-stride=").number(t.rank_stride);
-    if (!is_world(plan_, t.stride_axes)) raw(" along=").word(axes_text(plan_, t.stride_axes));
+    if (!plan::is_world(plan_, t.stride_axes))
+      raw(" along=").word(plan::axes_text(plan_, t.stride_axes));
     raw("\n");
   }
 }
 
 // " placement=flat_shard(dp:32)", " placement=whole"
-void TextDump::placement(const std::vector<AxisPlacement>& axes) {
+void TextDump::placement(const std::vector<plan::AxisPlacement>& axes) {
   raw(" placement=");
   if (axes.empty()) raw("whole");
   for (size_t i = 0; i < axes.size(); ++i) {
-    const AxisPlacement& p = axes[i];
-    raw(i > 0 ? "+" : "").raw(name(p.spread)).raw("(");
+    const plan::AxisPlacement& p = axes[i];
+    raw(i > 0 ? "+" : "").raw(plan::name(p.spread)).raw("(");
     word(plan_.mesh[static_cast<size_t>(p.axis)].first);
-    if (p.spread == Spread::Shard) raw(":dim").number(p.dim);
-    if (p.spread == Spread::FlatShard) raw(":").number(p.shard);
+    if (p.spread == plan::Spread::Shard) raw(":dim").number(p.dim);
+    if (p.spread == plan::Spread::FlatShard) raw(":").number(p.shard);
     raw(")");
   }
 }
 
 void TextDump::state() {
-  for (const StateEntry& s : plan_.state) {
-    raw("state ").word(s.name).raw(" ").id(s.tensor).raw(" role=").raw(name(s.role));
+  for (const plan::StateEntry& s : plan_.state) {
+    raw("state ").word(s.name).raw(" ").id(s.tensor).raw(" role=").raw(plan::name(s.role));
     placement(s.placement);
     if (s.range_of >= 0) raw(" range-of=").number(s.range_of);
-    raw(" source=").raw(name(s.source));
+    raw(" source=").raw(plan::name(s.source));
     if (s.parameter >= 0) raw(" parameter=").number(s.parameter);
     if (s.buffer >= 0) raw(" buffer=").number(s.buffer);
     if (!s.data.empty()) {
@@ -194,22 +201,26 @@ void TextDump::state() {
     }
     raw("\n");
   }
-  raw("step-scalars slots=").id(plan_.slots).raw(" rng=").id(plan_.rng).raw(" scalars=");
+  raw("step-scalars hyperparameters=")
+      .id(plan_.hyperparameters)
+      .raw(" rng=")
+      .id(plan_.rng)
+      .raw(" scalars=");
   id(plan_.scalars).raw(" table=").id(plan_.table).raw(" loss_sum=").id(plan_.loss_sum).raw("\n");
-  for (const Input& i : plan_.inputs) input(i);
+  for (const plan::Input& i : plan_.inputs) input(i);
 }
 
-void TextDump::input(const Input& i) {
-  raw("input ").word(i.name).raw(" ").id(i.tensor).raw(" role=").raw(name(i.role));
+void TextDump::input(const plan::Input& i) {
+  raw("input ").word(i.name).raw(" ").id(i.tensor).raw(" role=").raw(plan::name(i.role));
   raw(" range=[").real(i.low).raw(",").real(i.high).raw(i.next ? "] labels=next\n" : "]\n");
 }
 
-void TextDump::initializer(const Initializer& i) {
-  raw(" init=").raw(name(i.kind)).raw("(").real(i.a).raw(",").real(i.b).raw(")");
+void TextDump::initializer(const plan::Initializer& i) {
+  raw(" init=").raw(plan::name(i.kind)).raw("(").real(i.a).raw(",").real(i.b).raw(")");
   if (i.zero_row >= 0) raw(" zero_row=").number(i.zero_row);
 }
 
-void TextDump::record(const ArchiveRecord& r) {
+void TextDump::record(const plan::ArchiveRecord& r) {
   if (r.entry.empty()) return;
   raw(" record=").word(r.entry).raw(":").type(r.dtype, r.sizes).raw(":").numbers(r.strides);
   raw("+").number(r.offset);
@@ -217,7 +228,7 @@ void TextDump::record(const ArchiveRecord& r) {
 
 void TextDump::parameters() {
   for (size_t i = 0; i < plan_.parameters.size(); ++i) {
-    const Parameter& p = plan_.parameters[i];
+    const plan::Parameter& p = plan_.parameters[i];
     raw("parameter ").number(static_cast<int64_t>(i)).raw(" ").word(p.fqn).raw(" ");
     type(p.dtype, p.sizes).raw(" shard=").number(p.shard).raw(" group=").number(p.group);
     if (p.trainable) {
@@ -233,7 +244,7 @@ void TextDump::parameters() {
     raw("\n");
   }
   for (size_t i = 0; i < plan_.buffers.size(); ++i) {
-    const Buffer& b = plan_.buffers[i];
+    const plan::Buffer& b = plan_.buffers[i];
     raw("buffer ").number(static_cast<int64_t>(i)).raw(" ").word(b.fqn).raw(" ");
     type(b.dtype, b.sizes).raw(b.persistent ? " persistent" : " not-persistent");
     initializer(b.initializer);
@@ -243,12 +254,12 @@ void TextDump::parameters() {
 }
 
 void TextDump::optimizer() {
-  const Optimizer& o = plan_.optimizer;
-  raw("optimizer ").raw(optimizer_name(o.kind)).raw(" clip=").raw(o.clip ? "on:" : "off:");
+  const plan::Optimizer& o = plan_.optimizer;
+  raw("optimizer ").raw(plan::optimizer_name(o.kind)).raw(" clip=").raw(o.clip ? "on:" : "off:");
   real(o.clip_norm).raw(" seed=").raw(std::to_string(o.seed)).raw(" schedule=");
-  raw(schedule_name(o.schedule)).raw(" warmup=").number(o.warmup_steps).raw(" total=");
+  raw(plan::schedule_name(o.schedule)).raw(" warmup=").number(o.warmup_steps).raw(" total=");
   number(o.total_steps).raw(" final=").real(o.final_lr_fraction).raw("\n");
-  for (const OptimizerGroup& g : o.groups) {
+  for (const plan::OptimizerGroup& g : o.groups) {
     raw("optimizer-group ").word(g.match).raw(" lr=").real(g.lr).raw(" weight_decay=");
     real(g.weight_decay).raw(" betas=[").real(g.beta1).raw(",").real(g.beta2).raw("] eps=");
     real(g.eps).raw(" momentum=").real(g.momentum).raw(" dampening=").real(g.dampening);
@@ -256,7 +267,7 @@ void TextDump::optimizer() {
   }
 }
 
-void TextDump::prediction(const Prediction& p) {
+void TextDump::prediction(const plan::Prediction& p) {
   raw("prediction compute_ns=").number(p.compute_ns).raw(" communication_ns=");
   number(p.communication_ns).raw(" step_ns=").number(p.step_ns).raw(" peak_bytes=");
   number(p.peak_bytes).raw(" live_bytes=").number(p.live_bytes).raw(" wire_bytes=");
@@ -267,59 +278,59 @@ void TextDump::prediction(const Prediction& p) {
   numbers(p.figures_ns).raw("\n");
 }
 
-void TextDump::argument(const Arg& arg) {
+void TextDump::argument(const plan::Arg& arg) {
   if (!arg.name.empty()) word(arg.name).raw("=");
   switch (arg.kind) {
-    case ArgKind::None:
+    case plan::ArgKind::None:
       raw("None");
       return;
-    case ArgKind::Tensor:
+    case plan::ArgKind::Tensor:
       id(arg.i);
       return;
-    case ArgKind::Tensors:
+    case plan::ArgKind::Tensors:
       list(arg.ints, [&](int64_t v) { id(v); });
       return;
-    case ArgKind::Int:
+    case plan::ArgKind::Int:
       number(arg.i);
       return;
-    case ArgKind::Ints:
+    case plan::ArgKind::Ints:
       numbers(arg.ints);
       return;
-    case ArgKind::Float:
+    case plan::ArgKind::Float:
       real(arg.f);
       return;
-    case ArgKind::Floats:
+    case plan::ArgKind::Floats:
       list(arg.floats, [&](double v) { real(v); });
       return;
-    case ArgKind::Bool:
+    case plan::ArgKind::Bool:
       raw(arg.i != 0 ? "true" : "false");
       return;
-    case ArgKind::Bools:
+    case plan::ArgKind::Bools:
       list(arg.ints, [&](int64_t v) { raw(v != 0 ? "true" : "false"); });
       return;
-    case ArgKind::String:
+    case plan::ArgKind::String:
       base::append_json_string(out_, arg.s);
       return;
-    case ArgKind::Device:
+    case plan::ArgKind::Device:
       raw("device");
       return;
-    case ArgKind::DType:
-    case ArgKind::Layout:
-    case ArgKind::MemoryFormat:
-      raw(name(arg.kind)).raw(":").number(arg.i);
+    case plan::ArgKind::DType:
+    case plan::ArgKind::Layout:
+    case plan::ArgKind::MemoryFormat:
+      raw(plan::name(arg.kind)).raw(":").number(arg.i);
       return;
   }
 }
 
 // "%12 = aten.mm.default(self=%3, mat2=%7)"
-void TextDump::operation(const Instruction& in) {
+void TextDump::operation(const plan::Instruction& in) {
   bool first = true;
   const auto comma = [&] {
     if (!first) raw(", ");
     first = false;
   };
   switch (in.kind) {
-    case InstructionKind::Kernel:
+    case plan::InstructionKind::Kernel:
       for (int32_t output : in.outputs) {
         comma();
         id(output);
@@ -327,56 +338,58 @@ void TextDump::operation(const Instruction& in) {
       if (!in.outputs.empty()) raw(" = ");
       word(in.op).raw("(");
       first = true;
-      for (const Arg& arg : in.args) {
+      for (const plan::Arg& arg : in.args) {
         comma();
         argument(arg);
       }
-      raw(") provider=").raw(name(in.provider));
+      raw(") provider=").raw(plan::name(in.provider));
       if (in.scratch >= 0) raw(" scratch=").number(in.scratch);
       return;
-    case InstructionKind::Collective:
-      raw(name(in.collective)).raw("(");
-      for (const CollectiveBuffer& b : in.buffers) {
+    case plan::InstructionKind::Collective:
+      raw(plan::name(in.collective)).raw("(");
+      for (const plan::CollectiveBuffer& b : in.buffers) {
         comma();
         id(b.input).raw("->").id(b.output).raw(" elements=").number(b.elements);
         raw(" shard=").number(b.shard);
       }
       raw(") group=").index(in.group);
       return;
-    case InstructionKind::Copy:
+    case plan::InstructionKind::Copy:
       id(in.dst).raw(" = copy(").id(in.src).raw(")");
       return;
-    case InstructionKind::Signal:
-    case InstructionKind::Wait:
-      raw(name(in.kind)).raw("(event ").index(in.event).raw(")");
+    case plan::InstructionKind::Signal:
+    case plan::InstructionKind::Wait:
+      raw(plan::name(in.kind)).raw("(event ").index(in.event).raw(")");
       return;
   }
 }
 
-void TextDump::instruction(const Program& program, size_t index) {
-  const Instruction& in = program.instructions[index];
+void TextDump::instruction(const plan::Program& program, size_t index) {
+  const plan::Instruction& in = program.instructions[index];
   raw("  [").number(static_cast<int64_t>(index)).raw("] ");
   operation(in);
   raw(" stream=").word(plan_.streams[static_cast<size_t>(in.stream)].name);
-  raw(" phase=").raw(phase_name(in.phase));
+  raw(" phase=").raw(plan::phase_name(in.phase));
   if (!in.module.empty()) raw(" module=").word(in.module);
   if (!in.reads.empty()) raw(" reads=").ids(in.reads);
   if (!in.writes.empty()) raw(" writes=").ids(in.writes);
   for (int32_t tensor : in.writes) {
-    const Slice& slice = slice_of(tensor);
-    raw(slice.space == Space::Device ? " @" : " " + std::string(name(slice.space)) + "@");
+    const plan::Slice& slice = slice_of(tensor);
+    raw(slice.space == plan::Space::Device ? " @"
+                                           : " " + std::string(plan::name(slice.space)) + "@");
     number(slice.offset).raw("+").number(slice.bytes);
   }
-  const bool takes_time = in.kind != InstructionKind::Signal && in.kind != InstructionKind::Wait;
+  const bool takes_time =
+      in.kind != plan::InstructionKind::Signal && in.kind != plan::InstructionKind::Wait;
   if (takes_time && !program.duration_ns.empty()) {
     raw(" predicted_ns=").number(program.duration_ns[index]);
   }
   raw("\n");
 }
 
-void TextDump::runs(const std::vector<ProgramRun>& list) {
-  for (const ProgramRun& run : list) {
-    const Program& program = plan_.programs[static_cast<size_t>(run.program)];
+void TextDump::runs(const std::vector<plan::ProgramRun>& list) {
+  for (const plan::ProgramRun& run : list) {
+    const plan::Program& program = plan_.programs[static_cast<size_t>(run.program)];
     raw(" ").word(program.name).raw("*").number(run.repeat);
   }
   raw("\n");
@@ -384,10 +397,10 @@ void TextDump::runs(const std::vector<ProgramRun>& list) {
 
 // "variant evaluate evaluation*1", then its inputs and its prediction.
 void TextDump::variants() {
-  for (const Variant& v : plan_.variants) {
-    raw("variant ").raw(name(v.purpose));
+  for (const plan::Variant& v : plan_.variants) {
+    raw("variant ").raw(plan::name(v.purpose));
     runs(v.step);
-    for (const Input& i : v.inputs) {
+    for (const plan::Input& i : v.inputs) {
       raw("variant-");
       input(i);
     }
@@ -406,7 +419,7 @@ void TextDump::programs() {
         .raw(" ")
         .word(plan_.programs[p].name)
         .raw(" {\n");
-    const Program& program = plan_.programs[p];
+    const plan::Program& program = plan_.programs[p];
     for (size_t i = 0; i < program.instructions.size(); ++i) instruction(program, i);
     raw("}\n");
   }
@@ -426,6 +439,6 @@ std::string TextDump::run() {
 
 }  // namespace
 
-std::string to_text(const Plan& plan) { return TextDump(plan).run(); }
+std::string to_text(const plan::Plan& plan) { return TextDump(plan).run(); }
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::report

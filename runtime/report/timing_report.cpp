@@ -3,21 +3,21 @@
 #include "runtime/report/report_line.h"
 #include "src/base/text.h"
 
-namespace dc::runtime::plan {
+namespace dc::runtime::report {
 namespace {
 
 using base::format_duration;
 
-bool has_copies(const Prediction& p) { return p.copy_ns != 0; }
+bool has_copies(const plan::Prediction& p) { return p.copy_ns != 0; }
 
 // Of the step, without compute.
-int64_t waits(const Prediction& p) { return p.step_ns - p.compute_ns - p.contention_ns; }
+int64_t waits(const plan::Prediction& p) { return p.step_ns - p.compute_ns - p.contention_ns; }
 
-std::string transfers(const Prediction& p) {
+std::string transfers(const plan::Prediction& p) {
   return has_copies(p) ? "communication and copies" : "communication";
 }
 
-std::string step(const Prediction& p) {
+std::string step(const plan::Prediction& p) {
   std::string text = format_duration(p.step_ns) + " = compute " + format_duration(p.compute_ns);
   if (waits(p) != 0) text += " + waiting for " + transfers(p) + " " + format_duration(waits(p));
   if (p.contention_ns != 0)
@@ -29,7 +29,7 @@ std::string step(const Prediction& p) {
                                                                : p.origin));
 }
 
-std::string communication(const Prediction& p) {
+std::string communication(const plan::Prediction& p) {
   const int64_t all = p.communication_ns + p.copy_ns;
   if (all == 0) return "";
   std::string text = format_duration(all);
@@ -48,8 +48,8 @@ std::string distance(int64_t step, int64_t bound) {
   return "this one is " + percent(step - bound, bound) + " off";
 }
 
-std::string bounds(const Prediction& p) {
-  if (p.bounds_ns.size() != kBounds || p.step_ns == 0) return "";
+std::string bounds(const plan::Prediction& p) {
+  if (p.bounds_ns.size() != plan::kBounds || p.step_ns == 0) return "";
   const int64_t any = std::max({p.bounds_ns[0], p.bounds_ns[1], p.bounds_ns[3]});
   if (any == 0) return "";
   std::string text = "no schedule of this work can be faster than " + format_duration(any) + "; " +
@@ -64,14 +64,14 @@ std::string bounds(const Prediction& p) {
 }
 
 // Where the figures come from, if there is more than one source.
-std::string figures(const Prediction& p) {
+std::string figures(const plan::Prediction& p) {
   int64_t all = 0;
   for (int64_t time : p.figures_ns) all += time;
-  static constexpr const char* kNames[kFigureOrigins] = {
+  static constexpr const char* kNames[plan::kFigureOrigins] = {
       "measured", "interpolated", "extrapolated beyond what was measured", "from a table"};
   if (all == 0 || p.figures_ns.back() == all) return "";
   std::string text;
-  for (size_t i = 0; i < kFigureOrigins; ++i) {
+  for (size_t i = 0; i < plan::kFigureOrigins; ++i) {
     if (p.figures_ns[i] == 0) continue;
     text += (text.empty() ? "" : ", ") + percent(p.figures_ns[i], all) + " " + kNames[i];
   }
@@ -80,7 +80,7 @@ std::string figures(const Prediction& p) {
 
 }  // namespace
 
-std::string limited_by(const Prediction& p) {
+std::string limited_by(const plan::Prediction& p) {
   constexpr int64_t kNearlyAll = 95;  // percent
   if (p.step_ns <= 0) return "";
   std::string compute = "compute (" + percent(p.compute_ns, p.step_ns) + " of the step)";
@@ -93,8 +93,8 @@ std::string limited_by(const Prediction& p) {
                                                              : other + " and " + compute;
 }
 
-std::string timing_report(const Prediction& p) {
+std::string timing_report(const plan::Prediction& p) {
   return step(p) + communication(p) + bounds(p) + figures(p);
 }
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::report

@@ -6,7 +6,7 @@
 #include "runtime/report/report_line.h"
 #include "src/base/text.h"
 
-namespace dc::runtime::plan {
+namespace dc::runtime::report {
 namespace {
 
 std::string number(double value) {
@@ -16,13 +16,13 @@ std::string number(double value) {
 }
 
 // Gradients are reduced in every micro-batch: only shards of their sums are kept between them.
-bool reduces_each_micro_batch(const Plan& plan) {
-  for (const ProgramRun& run : plan.step) {
-    const Program& program = plan.programs[static_cast<size_t>(run.program)];
+bool reduces_each_micro_batch(const plan::Plan& plan) {
+  for (const plan::ProgramRun& run : plan.step) {
+    const plan::Program& program = plan.programs[static_cast<size_t>(run.program)];
     bool reduces = false;
-    for (const Instruction& in : program.instructions) {
-      reduces = reduces || (in.kind == InstructionKind::Collective &&
-                            in.collective != CollectiveKind::AllGather);
+    for (const plan::Instruction& in : program.instructions) {
+      reduces = reduces || (in.kind == plan::InstructionKind::Collective &&
+                            in.collective != plan::CollectiveKind::AllGather);
     }
     if (!reduces) return false;
   }
@@ -30,7 +30,7 @@ bool reduces_each_micro_batch(const Plan& plan) {
 }
 
 // The stage of ZeRO (Rajbhandari et al., 2020) that holds the same things on each rank.
-std::string stage(const Plan& plan, const ParameterFacts& facts) {
+std::string stage(const plan::Plan& plan, const ParameterFacts& facts) {
   if (plan.world() == 1) return "";
   if (plan.mesh.size() > 1) return facts.sharded_state > 0 ? " (hierarchical, HSDP)" : " (as DDP)";
   if (facts.gathered == facts.count && facts.sharded_state > 0) return " (as ZeRO-3)";
@@ -41,14 +41,14 @@ std::string stage(const Plan& plan, const ParameterFacts& facts) {
 
 // Which ranks share a split value: all, or those along the last axis of the mesh, each other axis
 // holding replicas.
-std::string holders(const Plan& plan) {
+std::string holders(const plan::Plan& plan) {
   if (plan.mesh.size() < 2) return "over " + count_of(plan.world(), "rank");
   const int32_t shards = plan.mesh.back().second;
   return "over the " + count_of(shards, "rank") + " of each of " +
          count_of(plan.world() / shards, plan.mesh.front().first);
 }
 
-std::string placement(const Plan& plan, const ParameterFacts& facts) {
+std::string placement(const plan::Plan& plan, const ParameterFacts& facts) {
   const std::string ranks = holders(plan);
   std::string text;
   if (plan.world() == 1) {
@@ -68,18 +68,18 @@ std::string placement(const Plan& plan, const ParameterFacts& facts) {
   return report_line("placement", text + stage(plan, facts));
 }
 
-std::string schedule(const Optimizer& o) {
+std::string schedule(const plan::Optimizer& o) {
   const std::string warmup = o.warmup_steps > 0 ? std::to_string(o.warmup_steps) + " warm-up" : "";
   if (o.schedule == 0) return warmup.empty() ? "constant rate" : warmup + " steps, then constant";
   const std::string steps = count_of(o.total_steps, "step");
-  return std::string(schedule_name(o.schedule)) + ", " + (warmup.empty() ? "" : warmup + " of ") +
-         steps;
+  return std::string(plan::schedule_name(o.schedule)) + ", " +
+         (warmup.empty() ? "" : warmup + " of ") + steps;
 }
 
-std::string optimizer(const Optimizer& o) {
-  std::string text(optimizer_name(o.kind));
+std::string optimizer(const plan::Optimizer& o) {
+  std::string text(plan::optimizer_name(o.kind));
   if (!o.groups.empty()) {
-    const OptimizerGroup& group = o.groups.front();
+    const plan::OptimizerGroup& group = o.groups.front();
     text += " lr " + number(group.lr);
     if (group.weight_decay != 0) text += ", weight decay " + number(group.weight_decay);
     if (group.momentum != 0) text += ", momentum " + number(group.momentum);
@@ -93,7 +93,7 @@ std::string optimizer(const Optimizer& o) {
 
 }  // namespace
 
-std::string training_report(const Plan& plan) {
+std::string training_report(const plan::Plan& plan) {
   const ParameterFacts facts = parameter_facts(plan);
   std::string text = std::to_string(facts.count) + " with " + count_of(facts.elements, "element") +
                      " (" + base::format_bytes(facts.bytes) + "), ";
@@ -103,4 +103,4 @@ std::string training_report(const Plan& plan) {
   return report_line("parameters", text) + placement(plan, facts) + optimizer(plan.optimizer);
 }
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::report

@@ -7,7 +7,7 @@
 #include "src/base/archive/zip.h"
 #include "src/base/json.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 namespace {
 
 using base::ErrorKind;
@@ -162,4 +162,4 @@ Result<WeightSet> open_archive_weights(const std::string& path, const plan::Plan
   return set;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

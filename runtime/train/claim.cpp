@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <utility>
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 using base::ErrorKind;
 using base::Result;
@@ -47,4 +47,4 @@ Status refuse_to_replace(const std::string& path, const std::string& option) {
                     " another place, or --overwrite to replace it");
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

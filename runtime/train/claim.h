@@ -6,7 +6,7 @@
 
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 // A lock on a file or folder that ends with this object or its process. File systems that know no
 // locks grant every claim.
@@ -31,4 +31,4 @@ class Claim {
 // CannotWrite (73) if there is a file with contents at `path`; `option` is what named it.
 base::Status refuse_to_replace(const std::string& path, const std::string& option);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

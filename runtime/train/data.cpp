@@ -5,7 +5,7 @@
 
 #include "runtime/kernel/elements.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 using base::ErrorKind;
 using base::Result;
@@ -65,20 +65,21 @@ Status check_equal_rows(const DataRequest& request) {
   return base::ok_status();
 }
 
-void fill_positions(const BoundTensor& tensor) {
-  const ElementWalk walk(tensor.sizes, tensor.strides);
+void fill_positions(const kernel::BoundTensor& tensor) {
+  const kernel::ElementWalk walk(tensor.sizes, tensor.strides);
   const int64_t length = tensor.sizes.empty() ? 1 : tensor.sizes.back();
   auto* data = static_cast<std::byte*>(tensor.data);
   for (int64_t i = 0; i < walk.numel(); ++i) {
-    store_integer(tensor.dtype, data + walk.offset(i) * base::byte_size(tensor.dtype), i % length);
+    kernel::store_integer(tensor.dtype, data + walk.offset(i) * base::byte_size(tensor.dtype),
+                          i % length);
   }
 }
 
-void fill_ones(const BoundTensor& tensor) {
-  const ElementWalk walk(tensor.sizes, tensor.strides);
+void fill_ones(const kernel::BoundTensor& tensor) {
+  const kernel::ElementWalk walk(tensor.sizes, tensor.strides);
   auto* data = static_cast<std::byte*>(tensor.data);
   for (int64_t i = 0; i < walk.numel(); ++i) {
-    store_integer(tensor.dtype, data + walk.offset(i) * base::byte_size(tensor.dtype), 1);
+    kernel::store_integer(tensor.dtype, data + walk.offset(i) * base::byte_size(tensor.dtype), 1);
   }
 }
 
@@ -120,4 +121,4 @@ Result<std::unique_ptr<DataSource>> DataSource::open(const std::vector<std::stri
   return open_synthetic(texts[0], request);
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

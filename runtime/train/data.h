@@ -13,7 +13,7 @@
 #include "runtime/train/sampling.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 // What a data source must know: the inputs with their roles and shapes, and how a step is divided.
 // The loss scale is not an input of the data.
@@ -40,7 +40,7 @@ class DataSource {
   virtual int64_t steps_per_epoch() const = 0;  // 0: the data never ends
   virtual int64_t epoch(int64_t step) const = 0;
   // How far the run has come after `steps` steps, those before its start included.
-  virtual DataPosition position(int64_t steps) const = 0;
+  virtual checkpoint::DataPosition position(int64_t steps) const = 0;
   // Whether this rank's rows of a step can be read, and whatever else was found wrong meanwhile.
   // Asked one step ahead, so that a run can end in order, its work saved; token files are read
   // then, so that what fill() gives is what was looked at.
@@ -48,7 +48,7 @@ class DataSource {
   // Fills this rank's rows; `inputs` are bound in the order of the request. Step and micro-batch
   // count from 0.
   virtual base::Status fill(int64_t step, int64_t micro_batch,
-                            std::span<const BoundTensor> inputs) = 0;
+                            std::span<const kernel::BoundTensor> inputs) = 0;
 };
 
 // The kinds behind open().
@@ -63,8 +63,8 @@ base::Result<std::unique_ptr<DataSource>> make_synthetic_data(uint64_t seed,
 bool has_batch(const plan::Input& input, const plan::Tensor& tensor);   // dim 0 counts samples
 int64_t rows_of(const plan::Input& input, const plan::Tensor& tensor);  // 1 without a batch dim
 base::Status check_equal_rows(
-    const DataRequest& request);                 // BadInput naming two inputs that differ
-void fill_positions(const BoundTensor& tensor);  // 0, 1, ... along the last dim
-void fill_ones(const BoundTensor& tensor);
+    const DataRequest& request);                         // BadInput naming two inputs that differ
+void fill_positions(const kernel::BoundTensor& tensor);  // 0, 1, ... along the last dim
+void fill_ones(const kernel::BoundTensor& tensor);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -2,7 +2,7 @@
 #include "runtime/train/random.h"
 #include "runtime/train/weights.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 namespace {
 
 using base::DType;
@@ -29,8 +29,8 @@ class DrawnElements final : public ElementSource {
     for (int64_t i = 0; i < count; ++i, data += bytes) {
       uint64_t rounded = 0;
       const bool zero = first + i >= zeros_begin_ && first + i < zeros_end_;
-      store_real(through, &rounded, zero ? 0 : draw(static_cast<uint64_t>(first + i)));
-      convert(through, &rounded, to, to, data, 1);
+      kernel::store_real(through, &rounded, zero ? 0 : draw(static_cast<uint64_t>(first + i)));
+      kernel::convert(through, &rounded, to, to, data, 1);
     }
     return base::ok_status();
   }
@@ -90,4 +90,4 @@ Result<WeightSet> draw_weights(uint64_t seed, const plan::Plan& plan) {
                     "; give --weights FILE.safetensors, or export with initializers for them");
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

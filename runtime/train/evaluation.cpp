@@ -6,7 +6,7 @@
 #include "runtime/comm/agreement.h"
 #include "runtime/train/signals.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 using base::ErrorKind;
 using base::Result;
@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-Traffic operator-(const Traffic& a, const Traffic& b) {
+comm::Traffic operator-(const comm::Traffic& a, const comm::Traffic& b) {
   return {a.all_gather - b.all_gather, a.reduce_scatter - b.reduce_scatter,
           a.all_reduce - b.all_reduce, a.other - b.other};
 }
@@ -23,7 +23,7 @@ Traffic operator-(const Traffic& a, const Traffic& b) {
 }  // namespace
 
 Evaluation::Copies::Copies(const plan::Plan& plan, const plan::Variant& variant,
-                           const Executor& executor)
+                           const exec::Executor& executor)
     : loss_sum(executor.device(), executor.tensor(plan.loss_sum)) {
   for (const plan::Input& input : variant.inputs) {
     inputs.emplace_back(executor.device(), executor.tensor(input.tensor));
@@ -70,18 +70,18 @@ Status Evaluation::count(const TrainOptions& options) {
 
 // One micro-batch on each rank; those that have none left evaluate the first again, for their part
 // in collectives.
-Status Evaluation::run_round(int64_t micro_batch, Copies& copies, Executor& executor,
-                             Communicator& control, EvaluationResult& result) {
+Status Evaluation::run_round(int64_t micro_batch, Copies& copies, exec::Executor& executor,
+                             comm::Communicator& control, EvaluationResult& result) {
   const int64_t own = micro_batch < micro_batches_ ? micro_batch : 0;
   Status read = data_->check(own);
   if (read.ok()) read = data_->fill(own, 0, copies.to_fill);
-  DC_ASSIGN_OR_RETURN(result.stopped, any_rank(control, !read.ok() || stop_requested()));
+  DC_ASSIGN_OR_RETURN(result.stopped, comm::any_rank(control, !read.ok() || stop_requested()));
   if (result.stopped) {
     if (!read.ok()) read.add_context("in the data of --eval-data");
-    result.problem = agree(control, std::move(read), "reading its evaluation data");
+    result.problem = comm::agree(control, std::move(read), "reading its evaluation data");
     return base::ok_status();
   }
-  for (const HostCopy& input : copies.inputs) input.upload();
+  for (const kernel::HostCopy& input : copies.inputs) input.upload();
   *copies.loss_sum.as<double>() = 0;
   copies.loss_sum.upload();
   for (const plan::ProgramRun& run : variant_.step) {
@@ -91,7 +91,8 @@ Status Evaluation::run_round(int64_t micro_batch, Copies& copies, Executor& exec
   return base::ok_status();
 }
 
-Result<double> Evaluation::mean(const std::vector<double>& mine, Communicator& control) const {
+Result<double> Evaluation::mean(const std::vector<double>& mine,
+                                comm::Communicator& control) const {
   const size_t rounds = mine.size();
   const auto world = static_cast<size_t>(control.size());
   std::vector<double> all(rounds * world);
@@ -104,12 +105,12 @@ Result<double> Evaluation::mean(const std::vector<double>& mine, Communicator& c
   return sum / static_cast<double>(micro_batches_);
 }
 
-Result<EvaluationResult> Evaluation::run(Executor& executor, Communicator& control) {
+Result<EvaluationResult> Evaluation::run(exec::Executor& executor, comm::Communicator& control) {
   EvaluationResult result;
   const auto start = Clock::now();
   DC_RETURN_IF_ERROR(executor.finish());  // what the last step sends is in the state now
-  const Traffic sent = executor.traffic();
-  const Executor::CommunicationTime before = executor.communication_time();
+  const comm::Traffic sent = executor.traffic();
+  const exec::Executor::CommunicationTime before = executor.communication_time();
   const int64_t world = control.size();
   Copies copies(plan_, variant_, executor);
   std::vector<double> losses;
@@ -121,11 +122,11 @@ Result<EvaluationResult> Evaluation::run(Executor& executor, Communicator& contr
   DC_ASSIGN_OR_RETURN(result.loss, mean(losses, control));
   result.samples = micro_batches_ * rows_;
   result.wire = executor.traffic() - sent;
-  const Executor::CommunicationTime after = executor.communication_time();
+  const exec::Executor::CommunicationTime after = executor.communication_time();
   result.communication = {after.collective_ns - before.collective_ns,
                           after.exposed_ns - before.exposed_ns};
   result.ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   return result;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -12,15 +12,15 @@
 #include "runtime/train/train.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 struct EvaluationResult {
   // Mean over the micro-batches of each one's own loss, in f64 in their order; equal on all ranks.
   double loss = 0;
   int64_t samples = 0;
-  double ms = 0;  // of this rank, data reading included
-  Traffic wire;   // that this rank sent
-  Executor::CommunicationTime communication;
+  double ms = 0;       // of this rank, data reading included
+  comm::Traffic wire;  // that this rank sent
+  exec::Executor::CommunicationTime communication;
   bool stopped = false;  // broken off: a signal, or `problem`; the figures mean nothing
   base::Status problem;  // data that a rank could not read; not ok on any rank then
 };
@@ -37,7 +37,7 @@ class Evaluation {
 
   // Collective, between two steps, when data is read and memory bound. Leaves the state of the
   // training and its data as they were.
-  base::Result<EvaluationResult> run(Executor& executor, Communicator& control);
+  base::Result<EvaluationResult> run(exec::Executor& executor, comm::Communicator& control);
   // After `steps` steps in all, of `last`.
   bool is_due(int64_t steps, int64_t last) const { return steps % every_ == 0 || steps == last; }
 
@@ -49,15 +49,15 @@ class Evaluation {
         data_(std::move(data)) {}
   // The host's copies of the inputs and of the loss.
   struct Copies {
-    Copies(const plan::Plan& plan, const plan::Variant& variant, const Executor& executor);
-    std::vector<HostCopy> inputs;
-    std::vector<BoundTensor> to_fill;  // the same, as the data source takes them
-    HostCopy loss_sum;
+    Copies(const plan::Plan& plan, const plan::Variant& variant, const exec::Executor& executor);
+    std::vector<kernel::HostCopy> inputs;
+    std::vector<kernel::BoundTensor> to_fill;  // the same, as the data source takes them
+    kernel::HostCopy loss_sum;
   };
   base::Status count(const TrainOptions& options);
-  base::Status run_round(int64_t micro_batch, Copies& copies, Executor& executor,
-                         Communicator& control, EvaluationResult& result);
-  base::Result<double> mean(const std::vector<double>& mine, Communicator& control) const;
+  base::Status run_round(int64_t micro_batch, Copies& copies, exec::Executor& executor,
+                         comm::Communicator& control, EvaluationResult& result);
+  base::Result<double> mean(const std::vector<double>& mine, comm::Communicator& control) const;
 
   const plan::Plan& plan_;
   const plan::Variant& variant_;
@@ -65,4 +65,4 @@ class Evaluation {
   std::unique_ptr<DataSource> data_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -7,7 +7,7 @@
 #include "runtime/plan/mesh.h"
 #include "runtime/plan/state_entries.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 using base::Result;
 using base::Status;
@@ -20,8 +20,8 @@ constexpr int64_t kChunkElements = 1 << 16;
 
 Result<std::unique_ptr<GradientDump>> GradientDump::create(const std::string& folder,
                                                            const plan::Plan& plan,
-                                                           Communicator& control) {
-  std::vector<FileTensor> tensors;
+                                                           comm::Communicator& control) {
+  std::vector<checkpoint::FileTensor> tensors;
   std::vector<Entry> entries;
   const plan::ParameterStates states(plan);
   const int32_t rank = control.rank().v;
@@ -32,26 +32,27 @@ Result<std::unique_ptr<GradientDump>> GradientDump::create(const std::string& fo
     const uint32_t axes = states.shard_axes(plan, i);
     const bool is_first = plan::ranks_of_group(plan, ~axes, rank).front() == rank;
     const int32_t place = is_first ? plan::index_in_group(plan, axes, rank) : -1;
-    FileTensor tensor{parameter.fqn, base::DType::F32, parameter.sizes};
+    checkpoint::FileTensor tensor{parameter.fqn, base::DType::F32, parameter.sizes};
     entries.push_back({parameter.fqn, parameter.gradient, parameter.gradient_ready, tensor.numel(),
                        parameter.shard, place, false});
     tensors.push_back(std::move(tensor));
   }
-  DC_ASSIGN_OR_RETURN(auto file,
-                      TensorFile::create(folder + "/gradients.safetensors", std::move(tensors),
-                                         {{"format", "pt"}}, control));
+  DC_ASSIGN_OR_RETURN(
+      auto file, checkpoint::TensorFile::create(folder + "/gradients.safetensors",
+                                                std::move(tensors), {{"format", "pt"}}, control));
   const int32_t program = plan.step.empty() ? -1 : plan.step.back().program;
   std::unique_ptr<GradientDump> dump(new GradientDump(std::move(file), program));
   dump->entries_ = std::move(entries);
   return dump;
 }
 
-Status GradientDump::after_instruction(const Executor& executor, int32_t program, int32_t index) {
+Status GradientDump::after_instruction(const exec::Executor& executor, int32_t program,
+                                       int32_t index) {
   if (program != program_) return base::ok_status();
   for (Entry& entry : entries_) {
     if (entry.written || index < entry.ready) continue;
     entry.written = true;
-    const BoundTensor gradient = executor.tensor(entry.tensor);
+    const kernel::BoundTensor gradient = executor.tensor(entry.tensor);
     const plan::ElementRange range =
         entry.place < 0 ? plan::ElementRange{}
                         : plan::own_range(entry.elements, entry.shard, entry.place);
@@ -63,17 +64,17 @@ Status GradientDump::after_instruction(const Executor& executor, int32_t program
   return base::ok_status();
 }
 
-Status GradientDump::write(const Executor& executor, const Entry& entry, int64_t from,
+Status GradientDump::write(const exec::Executor& executor, const Entry& entry, int64_t from,
                            plan::ElementRange range) {
-  const BoundTensor gradient = executor.tensor(entry.tensor);
+  const kernel::BoundTensor gradient = executor.tensor(entry.tensor);
   const int64_t bytes = base::byte_size(gradient.dtype);
   std::vector<std::byte> chunk(static_cast<size_t>(std::min(range.count, kChunkElements) * bytes));
   std::vector<float> rounded(static_cast<size_t>(std::min(range.count, kChunkElements)));
   for (int64_t done = 0; done < range.count; done += kChunkElements) {
     const int64_t count = std::min(kChunkElements, range.count - done);
-    download_elements(executor.device(), gradient, from + done, count, chunk.data());
-    convert(gradient.dtype, chunk.data(), base::DType::F32, base::DType::F32, rounded.data(),
-            count);
+    kernel::download_elements(executor.device(), gradient, from + done, count, chunk.data());
+    kernel::convert(gradient.dtype, chunk.data(), base::DType::F32, base::DType::F32,
+                    rounded.data(), count);
     DC_RETURN_IF_ERROR(
         file_.write_bytes(entry.name, range.first + done,
                           std::as_bytes(std::span(rounded.data(), static_cast<size_t>(count)))));
@@ -90,4 +91,4 @@ Status GradientDump::finish() {
   return file_.finish(Status());
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

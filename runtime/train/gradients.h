@@ -9,17 +9,17 @@
 #include "runtime/exec/executor.h"
 #include "runtime/plan/saved_state.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 class GradientDump {
  public:
   // Collective: creates DIR/gradients.safetensors with an f32 tensor per trainable parameter.
   static base::Result<std::unique_ptr<GradientDump>> create(const std::string& folder,
                                                             const plan::Plan& plan,
-                                                            Communicator& control);
+                                                            comm::Communicator& control);
   // To be called after every instruction: writes this rank's ranges of the gradients that are ready
   // by now.
-  base::Status after_instruction(const Executor& executor, int32_t program, int32_t index);
+  base::Status after_instruction(const exec::Executor& executor, int32_t program, int32_t index);
   base::Status finish();  // collective
 
  private:
@@ -30,14 +30,15 @@ class GradientDump {
     int32_t place = -1;  // of the range that this rank writes, counted in shards; -1: none
     bool written = false;
   };
-  GradientDump(TensorFile file, int32_t program) : file_(std::move(file)), program_(program) {}
+  GradientDump(checkpoint::TensorFile file, int32_t program)
+      : file_(std::move(file)), program_(program) {}
   // A range of a parameter's gradient, which begins at element `from` of this rank's tensor.
-  base::Status write(const Executor& executor, const Entry& entry, int64_t from,
+  base::Status write(const exec::Executor& executor, const Entry& entry, int64_t from,
                      plan::ElementRange range);
 
-  TensorFile file_;
+  checkpoint::TensorFile file_;
   int32_t program_;  // the one that holds the update
   std::vector<Entry> entries_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -6,7 +6,7 @@
 #include "runtime/train/signals.h"
 #include "src/base/step_scalars.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 using base::DType;
 using base::ErrorKind;
@@ -21,23 +21,23 @@ Status incomplete(const std::string& what) {
 }
 
 // A copy of a contiguous tensor of at least `elements` elements.
-Result<HostCopy> copy_of(const plan::Plan& plan, const Executor& executor, int32_t id, DType dtype,
-                         int64_t elements, const std::string& what) {
+Result<kernel::HostCopy> copy_of(const plan::Plan& plan, const exec::Executor& executor, int32_t id,
+                                 DType dtype, int64_t elements, const std::string& what) {
   if (id < 0 || static_cast<size_t>(id) >= plan.tensors.size()) return incomplete(what);
-  const BoundTensor tensor = executor.tensor(id);
+  const kernel::BoundTensor tensor = executor.tensor(id);
   const bool eight_bytes = base::byte_size(tensor.dtype) == base::byte_size(dtype);
   if (!eight_bytes || tensor.numel() < elements ||
-      !ElementWalk(tensor.sizes, tensor.strides).contiguous()) {
+      !kernel::ElementWalk(tensor.sizes, tensor.strides).contiguous()) {
     return incomplete(what);
   }
-  return HostCopy(executor.device(), tensor);
+  return kernel::HostCopy(executor.device(), tensor);
 }
 
 constexpr int64_t kCell = sizeof(double);
 
 }  // namespace
 
-Loop::Loop(const plan::Plan& plan, Executor& executor, DataSource& data,
+Loop::Loop(const plan::Plan& plan, exec::Executor& executor, DataSource& data,
            const RunSettings& settings, int rank, Copies copies)
     : plan_(&plan),
       executor_(&executor),
@@ -46,7 +46,7 @@ Loop::Loop(const plan::Plan& plan, Executor& executor, DataSource& data,
       rank_(rank),
       copies_(std::move(copies)) {}
 
-Result<Loop> Loop::create(const plan::Plan& plan, Executor& executor, DataSource& data,
+Result<Loop> Loop::create(const plan::Plan& plan, exec::Executor& executor, DataSource& data,
                           const RunSettings& settings, int rank) {
   int64_t trainable = 0;
   for (const plan::Parameter& parameter : plan.parameters) {
@@ -56,17 +56,21 @@ Result<Loop> Loop::create(const plan::Plan& plan, Executor& executor, DataSource
   const auto copy = [&](int32_t id, int64_t elements, const char* what) {
     return copy_of(plan, executor, id, DType::F64, elements, what);
   };
-  DC_ASSIGN_OR_RETURN(HostCopy slots, copy(plan.slots, slot_count(plan.optimizer), "slots"));
-  DC_ASSIGN_OR_RETURN(HostCopy scalars,
+  DC_ASSIGN_OR_RETURN(
+      kernel::HostCopy hyperparameters,
+      copy(plan.hyperparameters, hyperparameter_count(plan.optimizer), "hyperparameters"));
+  DC_ASSIGN_OR_RETURN(kernel::HostCopy scalars,
                       copy(plan.scalars, base::kScalarFinite + trainable, "scalars"));
-  DC_ASSIGN_OR_RETURN(HostCopy table, copy(plan.table, plan.world() * columns, "table"));
-  DC_ASSIGN_OR_RETURN(HostCopy loss_sum, copy(plan.loss_sum, 1, "loss sum"));
-  Loop loop(plan, executor, data, settings, rank,
-            {std::move(slots), std::move(scalars), std::move(table), std::move(loss_sum)});
+  DC_ASSIGN_OR_RETURN(kernel::HostCopy table, copy(plan.table, plan.world() * columns, "table"));
+  DC_ASSIGN_OR_RETURN(kernel::HostCopy loss_sum, copy(plan.loss_sum, 1, "loss sum"));
+  Loop loop(
+      plan, executor, data, settings, rank,
+      {std::move(hyperparameters), std::move(scalars), std::move(table), std::move(loss_sum)});
   loop.columns_ = columns;
   loop.trainable_ = trainable;
   if (plan.rng >= 0) {
-    DC_ASSIGN_OR_RETURN(HostCopy rng, copy_of(plan, executor, plan.rng, DType::I64, 4, "rng"));
+    DC_ASSIGN_OR_RETURN(kernel::HostCopy rng,
+                        copy_of(plan, executor, plan.rng, DType::I64, 4, "rng"));
     loop.rng_ = std::move(rng);
   }
   for (const plan::Input& input : plan.inputs) {
@@ -74,14 +78,14 @@ Result<Loop> Loop::create(const plan::Plan& plan, Executor& executor, DataSource
     (scale ? loop.loss_scales_ : loop.inputs_)
         .emplace_back(executor.device(), executor.tensor(input.tensor));
   }
-  for (const HostCopy& input : loop.inputs_) loop.to_fill_.push_back(input.tensor());
+  for (const kernel::HostCopy& input : loop.inputs_) loop.to_fill_.push_back(input.tensor());
   return loop;
 }
 
 void Loop::write_scalars(int64_t step, bool stop) {
-  fill_slots(*settings_, step + 1, int64_t{plan_->world()} * plan_->accumulation,
-             copies_.slots.as<double>());
-  copies_.slots.upload();
+  fill_hyperparameters(*settings_, step + 1, int64_t{plan_->world()} * plan_->accumulation,
+                       copies_.hyperparameters.as<double>());
+  copies_.hyperparameters.upload();
   *copies_.loss_sum.as<double>() = 0;
   copies_.loss_sum.upload(0, kCell);
   const int64_t cell = rank_ * columns_ + trainable_ + base::kTableStop;
@@ -91,7 +95,7 @@ void Loop::write_scalars(int64_t step, bool stop) {
 
 Status Loop::run_micro_batch(int64_t step, int64_t micro_batch, int32_t program) {
   DC_RETURN_IF_ERROR(data_->fill(step, micro_batch, to_fill_));
-  for (const HostCopy& input : inputs_) input.upload();
+  for (const kernel::HostCopy& input : inputs_) input.upload();
   if (rng_) {
     auto* rng = rng_->as<uint64_t>();
     rng[base::kRngSeed] = settings_->optimizer.seed;
@@ -100,8 +104,8 @@ Status Loop::run_micro_batch(int64_t step, int64_t micro_batch, int32_t program)
     rng[base::kRngRank] = static_cast<uint64_t>(rank_);
     rng_->upload();
   }
-  for (const HostCopy& scale : loss_scales_) {
-    store_real(scale.tensor().dtype, scale.tensor().data, settings_->loss_scale);
+  for (const kernel::HostCopy& scale : loss_scales_) {
+    kernel::store_real(scale.tensor().dtype, scale.tensor().data, settings_->loss_scale);
     scale.upload();
   }
   return executor_->run(program);
@@ -194,4 +198,4 @@ int64_t tokens_per_step(const plan::Plan& plan) {
   return per_micro_batch * plan.world() * plan.accumulation;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

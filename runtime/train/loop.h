@@ -12,7 +12,7 @@
 #include "runtime/train/metrics.h"
 #include "runtime/train/schedule.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 // What the update left in its scalars.
 struct StepResult {
@@ -24,8 +24,8 @@ struct StepResult {
 class Loop {
  public:
   // BadInput when the plan lacks the tensors that host and update talk through.
-  static base::Result<Loop> create(const plan::Plan& plan, Executor& executor, DataSource& data,
-                                   const RunSettings& settings, int rank);
+  static base::Result<Loop> create(const plan::Plan& plan, exec::Executor& executor,
+                                   DataSource& data, const RunSettings& settings, int rank);
 
   // Runs step `step` (0 for the first): every program with its inputs.
   // `stop`: this rank asks all to stop after this step, as a signal would.
@@ -42,30 +42,30 @@ class Loop {
  private:
   // The host's copies of the tensors that host and update talk through.
   struct Copies {
-    HostCopy slots, scalars, table, loss_sum;
+    kernel::HostCopy hyperparameters, scalars, table, loss_sum;
   };
-  Loop(const plan::Plan& plan, Executor& executor, DataSource& data, const RunSettings& settings,
-       int rank, Copies copies);
+  Loop(const plan::Plan& plan, exec::Executor& executor, DataSource& data,
+       const RunSettings& settings, int rank, Copies copies);
   void write_scalars(int64_t step, bool stop);
   base::Status run_micro_batch(int64_t step, int64_t micro_batch, int32_t program);
   const double* table_row(int64_t rank) const;
   bool updated_in_part(const plan::Parameter& parameter) const;
 
   const plan::Plan* plan_;
-  Executor* executor_;
+  exec::Executor* executor_;
   DataSource* data_;
   const RunSettings* settings_;
   int rank_;
-  std::vector<HostCopy> inputs_;       // in the order of the data request
-  std::vector<BoundTensor> to_fill_;   // the same, as the data source takes them
-  std::vector<HostCopy> loss_scales_;  // at most one
+  std::vector<kernel::HostCopy> inputs_;       // in the order of the data request
+  std::vector<kernel::BoundTensor> to_fill_;   // the same, as the data source takes them
+  std::vector<kernel::HostCopy> loss_scales_;  // at most one
   Copies copies_;
-  std::optional<HostCopy> rng_;  // nothing when the plan draws nothing
-  int64_t columns_ = 0;          // of the table
+  std::optional<kernel::HostCopy> rng_;  // nothing when the plan draws nothing
+  int64_t columns_ = 0;                  // of the table
   int64_t trainable_ = 0;
 };
 
 int64_t tokens_per_step(
     const plan::Plan& plan);  // over all ranks; samples where there are no tokens
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -16,7 +16,7 @@
 #include "src/base/file.h"
 #include "src/base/json_writer.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 namespace {
 
 using base::ErrorKind;
@@ -44,7 +44,7 @@ void write_header(JsonWriter& json, const RunFacts& facts) {
   json.end_object();
 }
 
-void write_wire(JsonWriter& json, const Traffic& wire) {
+void write_wire(JsonWriter& json, const comm::Traffic& wire) {
   json.key("wire_bytes").begin_object();
   json.field("all_gather", wire.all_gather);
   json.field("reduce_scatter", wire.reduce_scatter);
@@ -176,4 +176,4 @@ Status Metrics::failed() const {
                     "); choose another place");
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -10,7 +10,7 @@
 #include "src/base/json_writer.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 struct RunFacts {
   std::string plan_digest, plan_name, chain;
@@ -19,7 +19,7 @@ struct RunFacts {
   bool sums_in_rank_order = true;
   int64_t arena_bytes = 0, host_bytes = 0, disk_bytes = 0;  // per rank
   int64_t save_bytes = 0;  // host memory for copies of the state, per rank
-  Executor::ProviderCounts providers;
+  exec::Executor::ProviderCounts providers;
   std::string weights, data;
 };
 
@@ -30,10 +30,10 @@ struct StepFacts {
   int64_t tokens = 0;  // of this step, over all ranks; samples where the model reads no tokens
   double step_ms = 0;
   double collective_ms = 0;  // of this rank in collectives, over all streams; waiting included
-  double exposed_ms = 0;     // of it compute stood waiting; the rest was hidden behind kernels
+  double exposed_ms = 0;     // of it compute waited; the rest was hidden behind kernels
   // Bytes this rank sent since the last step's account. What goes on into the next step counts
   // there, but for the last step, so the sum over a run is exact.
-  Traffic wire;
+  comm::Traffic wire;
 };
 
 // Of one evaluation between two steps.
@@ -42,7 +42,7 @@ struct EvaluationFacts {
   double loss = 0;
   int64_t samples = 0;
   double ms = 0, collective_ms = 0, exposed_ms = 0;  // as of a step
-  Traffic wire;
+  comm::Traffic wire;
 };
 
 class Metrics {
@@ -74,4 +74,4 @@ class Metrics {
   base::JsonWriter line_;   // kept, so that a step's line allocates nothing
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -7,7 +7,7 @@
 #include "runtime/checkpoint/tensor_file.h"
 #include "src/base/file.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 using base::ErrorKind;
 using base::Status;
@@ -24,8 +24,9 @@ Status prepare_folder(const std::string& folder) {
   return prepare_file(folder + "/model.safetensors");
 }
 
-Status check_shared(const std::string& folder, Communicator& control) {
-  Status status = TensorFile::create(folder + "/model.safetensors", {}, {}, control).status();
+Status check_shared(const std::string& folder, comm::Communicator& control) {
+  Status status =
+      checkpoint::TensorFile::create(folder + "/model.safetensors", {}, {}, control).status();
   return std::move(status).add_context("all ranks write into " + folder +
                                        ", so give a folder that their hosts share");
 }
@@ -41,4 +42,4 @@ Status prepare_file(const std::string& path) {
   return base::check_writable(path);
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -6,15 +6,15 @@
 #include "runtime/comm/communicator.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 // Creates the folder if needed and proves that a file can be made in it: CannotWrite (73)
 // otherwise.
 base::Status prepare_folder(const std::string& folder);
 // Collective. All ranks write into the folder together, so on several hosts it must be one that
 // they share: CannotWrite (73) before the first step otherwise.
-base::Status check_shared(const std::string& folder, Communicator& control);
+base::Status check_shared(const std::string& folder, comm::Communicator& control);
 // The same as prepare_folder for a file that will be written later.
 base::Status prepare_file(const std::string& path);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -7,7 +7,7 @@
 #include <numbers>
 #include <string_view>
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 // A bijection of 64-bit words whose every output bit depends on every input bit (splitmix64's
 // finalizer).
@@ -66,4 +66,4 @@ constexpr int64_t permute(int64_t index, int64_t size, uint64_t key) {
   return static_cast<int64_t>(x);
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

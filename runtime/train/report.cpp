@@ -14,7 +14,7 @@
 #include "runtime/train/signals.h"
 #include "src/base/text.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 namespace {
 
 bool capable_terminal() {
@@ -49,7 +49,7 @@ void print(std::string_view text) {
       done += static_cast<size_t>(count);
     } else if (count == 0 || (errno != EAGAIN && errno != EINTR)) {
       if (count < 0 && errno != EPIPE) warn_once(errno);
-      return;  // nobody reads any more; the metrics file is the record
+      return;  // stdout has no reader any more; the metrics file is the record
     }
   }
 }
@@ -72,7 +72,7 @@ void Report::start(const RunFacts& facts) const {
         facts.communicator + " threads " + std::to_string(facts.threads) + "\n");
 }
 
-void Report::missing_scratch(const MissingScratch& missing, int64_t arena) const {
+void Report::missing_scratch(const kernel::MissingScratch& missing, int64_t arena) const {
   if (!prints_ || missing.bytes == 0) return;
   std::fprintf(
       stderr,
@@ -139,4 +139,4 @@ void Report::clear() const {
   std::fflush(stderr);
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -6,7 +6,7 @@
 #include "runtime/kernel/kernel.h"
 #include "runtime/train/metrics.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 class Report {
  public:
@@ -15,7 +15,7 @@ class Report {
   ~Report();
   void start(const RunFacts& facts) const;  // the first line
   // A warning on stderr if kernels need more scratch than the plan has; `arena`: the plan's bytes.
-  void missing_scratch(const MissingScratch& missing, int64_t arena) const;
+  void missing_scratch(const kernel::MissingScratch& missing, int64_t arena) const;
   void step(const StepFacts& facts);
   void evaluation(const EvaluationFacts& facts) const;
   void finish();  // where the time of the steps went, if any communicated
@@ -28,4 +28,4 @@ class Report {
   int64_t done_ = 0;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

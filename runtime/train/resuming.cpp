@@ -8,7 +8,7 @@
 #include "runtime/comm/agreement.h"
 #include "runtime/train/train.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 namespace {
 
 using base::ErrorKind;
@@ -18,22 +18,23 @@ using base::Status;
 
 // The newest other checkpoint of the same folder that is whole to the last byte and fits.
 std::string last_good(const std::string& path, const plan::Plan& plan,
-                      const std::vector<StatePart>& parts) {
+                      const std::vector<checkpoint::StatePart>& parts) {
   const std::string root = std::filesystem::path(path).parent_path().string();
-  const std::vector<StoredCheckpoint> all = CheckpointFolder(root.empty() ? "." : root).list();
+  const std::vector<checkpoint::StoredCheckpoint> all =
+      checkpoint::CheckpointFolder(root.empty() ? "." : root).list();
   for (auto other = all.rbegin(); other != all.rend(); ++other) {
     std::error_code none;
     if (std::filesystem::equivalent(other->path, path, none)) continue;
-    auto reader = CheckpointReader::open(other->path);
-    const bool good =
-        reader.ok() && check_fits(plan, **reader, parts).ok() && (*reader)->verify().ok();
+    auto reader = checkpoint::CheckpointReader::open(other->path);
+    const bool good = reader.ok() && checkpoint::check_fits(plan, **reader, parts).ok() &&
+                      (*reader)->verify().ok();
     if (good) return other->path;
   }
   return "";
 }
 
 Status with_offer(Status status, const std::string& path, const plan::Plan& plan,
-                  const std::vector<StatePart>& parts) {
+                  const std::vector<checkpoint::StatePart>& parts) {
   if (status.ok()) return status;
   const std::string other = last_good(path, plan, parts);
   return std::move(status).add_context(other.empty() ? "its folder has no other checkpoint"
@@ -43,22 +44,22 @@ Status with_offer(Status status, const std::string& path, const plan::Plan& plan
 
 // Rank 0 chooses, so that all take the same.
 Result<std::string> choose(const std::string& from, const std::string& save,
-                           Communicator& control) {
+                           comm::Communicator& control) {
   std::string path;
   Status status;
   if (control.rank().v == 0) {
     const bool latest = from == kLatest;
     if (latest) {
-      const auto all = CheckpointFolder(save).list();
+      const auto all = checkpoint::CheckpointFolder(save).list();
       if (!all.empty()) path = all.back().path;
     } else {
-      auto found = find_checkpoint(from);
+      auto found = checkpoint::find_checkpoint(from);
       if (found.ok()) path = *found;
       if (!found.ok()) status = std::move(found).status();
     }
   }
-  DC_RETURN_IF_ERROR(agree(control, std::move(status), "looking for a checkpoint"));
-  return broadcast_text(control, path);
+  DC_RETURN_IF_ERROR(comm::agree(control, std::move(status), "looking for a checkpoint"));
+  return comm::broadcast_text(control, path);
 }
 
 std::string shown(const JsonValue& value) {
@@ -68,17 +69,19 @@ std::string shown(const JsonValue& value) {
 }  // namespace
 
 Result<std::unique_ptr<Resuming>> Resuming::open(const std::string& from, const std::string& save,
-                                                 const plan::Plan& plan, Communicator& control) {
+                                                 const plan::Plan& plan,
+                                                 comm::Communicator& control) {
   DC_ASSIGN_OR_RETURN(const std::string path, choose(from, save, control));
   if (path.empty()) return std::unique_ptr<Resuming>();
-  auto parts = parts_to_load(plan, control.rank().v);
+  auto parts = checkpoint::parts_to_load(plan, control.rank().v);
   DC_RETURN_IF_ERROR(
-      agree(control, parts.ok() ? Status() : parts.status(), "looking at the plan's state"));
-  auto reader = CheckpointReader::open(path);
-  Status status = reader.ok() ? check_fits(plan, **reader, *parts) : reader.status();
+      comm::agree(control, parts.ok() ? Status() : parts.status(), "looking at the plan's state"));
+  auto reader = checkpoint::CheckpointReader::open(path);
+  Status status = reader.ok() ? checkpoint::check_fits(plan, **reader, *parts) : reader.status();
+  DC_RETURN_IF_ERROR(comm::agree(control, with_offer(std::move(status), path, plan, *parts),
+                                 "opening its checkpoint"));
   DC_RETURN_IF_ERROR(
-      agree(control, with_offer(std::move(status), path, plan, *parts), "opening its checkpoint"));
-  DC_RETURN_IF_ERROR(check_equal(control, std::to_string((*reader)->run().step), "checkpoint"));
+      comm::check_equal(control, std::to_string((*reader)->run().step), "checkpoint"));
   return std::unique_ptr<Resuming>(new Resuming(std::move(*reader), std::move(*parts)));
 }
 
@@ -102,8 +105,8 @@ std::string Resuming::moved_buffers(const plan::Plan& plan) const {
   if (before == now) return "";
   std::string names;
   size_t count = 0;
-  for (const StatePart& part : parts_) {
-    const ValueId saved{ValueKind::Buffer, part.piece.value.fqn, 0};
+  for (const checkpoint::StatePart& part : parts_) {
+    const checkpoint::ValueId saved{checkpoint::ValueKind::Buffer, part.piece.value.fqn, 0};
     if (part.piece.value.rank < 0 || reader_->find(saved) == nullptr) continue;
     if (count++ < kNamed) names += (names.empty() ? "" : ", ") + part.piece.value.fqn;
   }
@@ -118,8 +121,9 @@ std::string Resuming::moved_buffers(const plan::Plan& plan) const {
          std::to_string(before);
 }
 
-Status Resuming::restore(const plan::Plan& plan, const StateMemory& memory) {
-  return with_offer(restore_state(plan, *reader_, parts_, memory), reader_->path(), plan, parts_);
+Status Resuming::restore(const plan::Plan& plan, const checkpoint::StateMemory& memory) {
+  return with_offer(checkpoint::restore_state(plan, *reader_, parts_, memory), reader_->path(),
+                    plan, parts_);
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -11,7 +11,7 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/train/sampling.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 class Resuming {
  public:
@@ -20,7 +20,7 @@ class Resuming {
   static base::Result<std::unique_ptr<Resuming>> open(const std::string& from,
                                                       const std::string& save,
                                                       const plan::Plan& plan,
-                                                      Communicator& control);
+                                                      comm::Communicator& control);
 
   const std::string& path() const { return reader_->path(); }
   DataStart start() const { return {reader_->run().step, reader_->run().data}; }
@@ -30,13 +30,14 @@ class Resuming {
   // those that saved, as a sentence that names them; empty if nothing does.
   std::string moved_buffers(const plan::Plan& plan) const;
   // Fills this rank's part of the state.
-  base::Status restore(const plan::Plan& plan, const StateMemory& memory);
+  base::Status restore(const plan::Plan& plan, const checkpoint::StateMemory& memory);
 
  private:
-  Resuming(std::unique_ptr<CheckpointReader> reader, std::vector<StatePart> parts)
+  Resuming(std::unique_ptr<checkpoint::CheckpointReader> reader,
+           std::vector<checkpoint::StatePart> parts)
       : reader_(std::move(reader)), parts_(std::move(parts)) {}
-  std::unique_ptr<CheckpointReader> reader_;
-  std::vector<StatePart> parts_;
+  std::unique_ptr<checkpoint::CheckpointReader> reader_;
+  std::vector<checkpoint::StatePart> parts_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

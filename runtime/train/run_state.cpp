@@ -5,7 +5,7 @@
 #include "runtime/checkpoint/restore.h"
 #include "runtime/train/data.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 namespace {
 
 using base::JsonValue;
@@ -57,13 +57,14 @@ JsonValue run_configuration(const plan::Plan& plan, const TrainOptions& options)
   return all;
 }
 
-RunState run_state(const plan::Plan& plan, const std::string& digest, const TrainOptions& options,
-                   int64_t steps, const DataPosition& position) {
-  RunState state;
+checkpoint::RunState run_state(const plan::Plan& plan, const std::string& digest,
+                               const TrainOptions& options, int64_t steps,
+                               const checkpoint::DataPosition& position) {
+  checkpoint::RunState state;
   state.step = steps;
   state.data = position;
   state.seed = options.settings.optimizer.seed;
-  state.optimizer = std::string(optimizer_name(plan));
+  state.optimizer = std::string(checkpoint::optimizer_name(plan));
   state.model_digest = plan.model_digest;
   state.step_digest = plan.step_digest;
   state.plan_digest = digest;
@@ -72,4 +73,4 @@ RunState run_state(const plan::Plan& plan, const std::string& digest, const Trai
   return state;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -5,13 +5,14 @@
 #include "runtime/plan/plan.h"
 #include "runtime/train/train.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 // Settings that decide what the steps compute, by name: a run with others goes on differently.
 base::JsonValue run_configuration(const plan::Plan& plan, const TrainOptions& options);
 
 // After `steps` updates in all.
-RunState run_state(const plan::Plan& plan, const std::string& digest, const TrainOptions& options,
-                   int64_t steps, const DataPosition& position);
+checkpoint::RunState run_state(const plan::Plan& plan, const std::string& digest,
+                               const TrainOptions& options, int64_t steps,
+                               const checkpoint::DataPosition& position);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -9,7 +9,7 @@
 #include "runtime/checkpoint/index.h"
 #include "runtime/train/random.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 // How one step divides its global batch.
 struct BatchShape {
@@ -28,7 +28,7 @@ struct BatchShape {
 // Where a run begins: at step 0 of the first epoch, or where a checkpoint ended.
 struct DataStart {
   int64_t step = 0;
-  DataPosition position;
+  checkpoint::DataPosition position;
 };
 
 // Maps that sequence to the samples of a file: whole global batches only, then over again. A run
@@ -48,8 +48,8 @@ class Sampler {
     return permute(index, samples_, derive_key(*shuffle_, static_cast<uint64_t>(at.epoch)));
   }
   // After `steps` steps in all.
-  DataPosition position(int64_t steps) const {
-    DataPosition position = start_.position;
+  checkpoint::DataPosition position(int64_t steps) const {
+    checkpoint::DataPosition position = start_.position;
     if (steps == start_.step) return position;
     const Place last = place(steps - 1);
     position.samples += (steps - start_.step) * shape_.per_step();
@@ -64,7 +64,7 @@ class Sampler {
   };
   Place place(int64_t step) const {
     const int64_t since = step - start_.step, batch = shape_.per_step();
-    const DataPosition& from = start_.position;
+    const checkpoint::DataPosition& from = start_.position;
     const int64_t in_first = std::max<int64_t>(samples_ - from.in_epoch, 0) / batch;
     if (since < in_first) return {from.epoch, from.in_epoch + since * batch};
     const int64_t later = since - in_first;
@@ -77,4 +77,4 @@ class Sampler {
   DataStart start_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -7,14 +7,14 @@
 #include "runtime/checkpoint/state_check.h"
 #include "runtime/checkpoint/weights_file.h"
 #include "runtime/comm/agreement.h"
-#include "runtime/memory/outside_memory.h"
+#include "runtime/memory/offload_memory.h"
 #include "runtime/plan/saved_state.h"
 #include "runtime/train/output_places.h"
 #include "runtime/train/run_state.h"
 #include "src/base/partial_files.h"
 #include "src/base/text.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 namespace {
 
 using base::ErrorKind;
@@ -27,21 +27,21 @@ bool keeps_copy(const TrainOptions& options) {
 }
 
 // Parts of the weights file.
-std::vector<StatePart> only_weights(std::vector<StatePart> parts) {
-  std::erase_if(parts, [](const StatePart& part) {
-    const ValueKind kind = part.piece.value.kind;
-    return kind != ValueKind::Parameter && kind != ValueKind::Buffer;
+std::vector<checkpoint::StatePart> only_weights(std::vector<checkpoint::StatePart> parts) {
+  std::erase_if(parts, [](const checkpoint::StatePart& part) {
+    const checkpoint::ValueKind kind = part.piece.value.kind;
+    return kind != checkpoint::ValueKind::Parameter && kind != checkpoint::ValueKind::Buffer;
   });
   return parts;
 }
 
-void warn(const Communicator& control, const std::string& text) {
+void warn(const comm::Communicator& control, const std::string& text) {
   std::fprintf(stderr, "dcrun[rank %d]: warning: %s\n", control.rank().v,
                base::printable(text).c_str());
 }
 
-Status check_continued(const CheckpointFolder& folder, const std::string& resumed) {
-  const std::vector<StoredCheckpoint> all = folder.list();
+Status check_continued(const checkpoint::CheckpointFolder& folder, const std::string& resumed) {
+  const std::vector<checkpoint::StoredCheckpoint> all = folder.list();
   std::error_code none;
   if (all.empty() || std::filesystem::equivalent(all.back().path, resumed, none)) return Status();
   return Status(ErrorKind::CannotWrite, "DC6861",
@@ -65,12 +65,12 @@ Result<Claim> Saving::claim(const TrainOptions& options, const std::string& resu
     if (!options.overwrite) DC_RETURN_IF_ERROR(refuse_to_replace(options.save, "--save"));
     return Claim::folder(folder);
   }
-  const CheckpointFolder checkpoints(folder);
+  const checkpoint::CheckpointFolder checkpoints(folder);
   DC_ASSIGN_OR_RETURN(Claim claim, Claim::folder(folder));
   if (!options.overwrite) DC_RETURN_IF_ERROR(check_continued(checkpoints, resumed));
   checkpoints.remove_leftovers();
   // A run that was killed between publishing and removing left one too many.
-  const std::vector<StoredCheckpoint> all = checkpoints.list();
+  const std::vector<checkpoint::StoredCheckpoint> all = checkpoints.list();
   const bool goes_on = !all.empty() && check_continued(checkpoints, resumed).ok();
   if (options.keep > 0 && goes_on) checkpoints.keep_newest(options.keep);
   return claim;
@@ -80,7 +80,7 @@ Status Saving::check_memory(const TrainOptions& options, const plan::Plan& plan,
                             int ranks_of_host, std::optional<int64_t> free) {
   if (!keeps_copy(options) || !free) return base::ok_status();
   const int64_t arenas =
-      arena_bytes(plan, plan::Space::Device) + arena_bytes(plan, plan::Space::Host);
+      memory::arena_bytes(plan, plan::Space::Device) + memory::arena_bytes(plan, plan::Space::Host);
   const int64_t copy = plan::copy_bytes(plan, rank);
   if (arenas + copy <= *free / ranks_of_host) return base::ok_status();
   return Status(
@@ -94,18 +94,21 @@ Status Saving::check_memory(const TrainOptions& options, const plan::Plan& plan,
 }
 
 Result<std::unique_ptr<Saving>> Saving::create(const TrainOptions& options, const plan::Plan& plan,
-                                               const std::string& digest, StateMemory memory,
-                                               Communicator& control,
+                                               const std::string& digest,
+                                               checkpoint::StateMemory memory,
+                                               comm::Communicator& control,
                                                std::function<Status()> quiesce) {
   std::unique_ptr<Saving> saving(
       new Saving(options, plan, digest, std::move(memory), control, std::move(quiesce)));
   if (options.save.empty() || is_weights_path(options.save)) return saving;
-  const CheckpointSaver::Options how{options.save, options.keep, options.save_every > 0};
-  DC_ASSIGN_OR_RETURN(saving->saver_, CheckpointSaver::create(how, plan, saving->memory_, control));
+  const checkpoint::CheckpointSaver::Options how{options.save, options.keep,
+                                                 options.save_every > 0};
+  DC_ASSIGN_OR_RETURN(saving->saver_,
+                      checkpoint::CheckpointSaver::create(how, plan, saving->memory_, control));
   return saving;
 }
 
-Status Saving::after_step(int64_t steps, const DataPosition& position) {
+Status Saving::after_step(int64_t steps, const checkpoint::DataPosition& position) {
   if (!saver_) return base::ok_status();
   if (saver_->is_under_way()) {
     DC_RETURN_IF_ERROR(saver_->look());
@@ -119,10 +122,10 @@ Status Saving::after_step(int64_t steps, const DataPosition& position) {
 
 Status Saving::settle_periodic() {
   if (!saver_->is_under_way()) return base::ok_status();
-  DC_ASSIGN_OR_RETURN(const SaveResult result, saver_->settle());
+  DC_ASSIGN_OR_RETURN(const checkpoint::SaveResult result, saver_->settle());
   const std::string step = std::to_string(result.step);
   if (result.saved()) {
-    newest_ = CheckpointFolder(options_.save).path_of(result.step);
+    newest_ = checkpoint::CheckpointFolder(options_.save).path_of(result.step);
     return base::ok_status();
   }
   if (!result.refused.empty()) {
@@ -130,7 +133,7 @@ Status Saving::settle_periodic() {
                   "after step " + step + refused(result.refused).sentence +
                       "; try a lower learning rate, clipping, or other data");
   }
-  if (!is_reported_elsewhere(result.failure) && result.failure.code() != "DC6851") {
+  if (!comm::is_reported_elsewhere(result.failure) && result.failure.code() != "DC6851") {
     std::string why = result.failure.sentence();
     for (const std::string& context : result.failure.context()) why += "; " + context;
     warn(control_,
@@ -149,7 +152,7 @@ Saved Saving::refused(const std::string& value) const {
                     options_.save + " and what was there stays"};
 }
 
-Result<Saved> Saving::finish(int64_t steps, const DataPosition& position,
+Result<Saved> Saving::finish(int64_t steps, const checkpoint::DataPosition& position,
                              std::vector<std::string> updated) {
   if (options_.save.empty()) return Saved();
   if (!saver_) return finish_weights(options_.save, steps, std::move(updated));
@@ -163,11 +166,11 @@ Result<Saved> Saving::finish(int64_t steps, const DataPosition& position,
   return saved;
 }
 
-Result<Saved> Saving::finish_checkpoint(int64_t steps, const DataPosition& position) {
-  const std::string path = CheckpointFolder(options_.save).path_of(steps);
+Result<Saved> Saving::finish_checkpoint(int64_t steps, const checkpoint::DataPosition& position) {
+  const std::string path = checkpoint::CheckpointFolder(options_.save).path_of(steps);
   if (newest_ != path) {  // else it was saved just now, or is where the run began
     DC_RETURN_IF_ERROR(saver_->begin(run_state(plan_, digest_, options_, steps, position)));
-    DC_ASSIGN_OR_RETURN(const SaveResult result, saver_->settle());
+    DC_ASSIGN_OR_RETURN(const checkpoint::SaveResult result, saver_->settle());
     if (!result.refused.empty()) return refused(result.refused);
     if (!result.failure.ok()) {
       return Status(result.failure)
@@ -181,21 +184,22 @@ Result<Saved> Saving::finish_checkpoint(int64_t steps, const DataPosition& posit
 
 Result<Saved> Saving::finish_weights(const std::string& path, int64_t steps,
                                      std::vector<std::string> updated) {
-  auto all = parts_to_save(plan_, control_.rank().v);
+  auto all = checkpoint::parts_to_save(plan_, control_.rank().v);
   DC_RETURN_IF_ERROR(
-      agree(control_, all.ok() ? Status() : all.status(), "looking at the plan's state"));
-  const std::vector<StatePart> parts = only_weights(std::move(*all));
-  auto found = find_non_finite(parts, memory_);
-  DC_RETURN_IF_ERROR(agree(control_, found.ok() ? Status() : found.status(), "checking the state"));
-  DC_ASSIGN_OR_RETURN(const bool is_refused, any_rank(control_, !found->empty()));
+      comm::agree(control_, all.ok() ? Status() : all.status(), "looking at the plan's state"));
+  const std::vector<checkpoint::StatePart> parts = only_weights(std::move(*all));
+  auto found = checkpoint::find_non_finite(parts, memory_);
+  DC_RETURN_IF_ERROR(
+      comm::agree(control_, found.ok() ? Status() : found.status(), "checking the state"));
+  DC_ASSIGN_OR_RETURN(const bool is_refused, comm::any_rank(control_, !found->empty()));
   if (is_refused) return refused(found->empty() ? "on another rank" : *found);
   const bool partly = !updated.empty();
-  DC_RETURN_IF_ERROR(
-      save_weights(path, plan_, parts, memory_, {digest_, steps, std::move(updated)}, control_));
+  DC_RETURN_IF_ERROR(checkpoint::save_weights(path, plan_, parts, memory_,
+                                              {digest_, steps, std::move(updated)}, control_));
   return Saved{false,
                (partly ? ", and the partly updated parameters with their names are in "
                        : ", and the parameters after step " + std::to_string(steps) + " are in ") +
                    path};
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

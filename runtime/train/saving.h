@@ -12,7 +12,7 @@
 #include "runtime/train/claim.h"
 #include "runtime/train/train.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 // What became of the state at the end.
 struct Saved {
@@ -38,16 +38,17 @@ class Saving {
   // `quiesce` waits until the state is at rest.
   static base::Result<std::unique_ptr<Saving>> create(const TrainOptions& options,
                                                       const plan::Plan& plan,
-                                                      const std::string& digest, StateMemory memory,
-                                                      Communicator& control,
+                                                      const std::string& digest,
+                                                      checkpoint::StateMemory memory,
+                                                      comm::Communicator& control,
                                                       std::function<base::Status()> quiesce);
 
   // Collective, after each step but the last. `position`: in the data. Failures to save are said on
   // stderr and do not end the run; NonFinite (84) when the state turns out not to be finite.
-  base::Status after_step(int64_t steps, const DataPosition& position);
+  base::Status after_step(int64_t steps, const checkpoint::DataPosition& position);
   // Collective, at the end. `updated`: parameters of a step that was applied in part. A failure to
   // save ends the run.
-  base::Result<Saved> finish(int64_t steps, const DataPosition& position,
+  base::Result<Saved> finish(int64_t steps, const checkpoint::DataPosition& position,
                              std::vector<std::string> updated);
   // The newest checkpoint that this run has published or begun with; empty if none.
   const std::string& newest() const { return newest_; }
@@ -56,7 +57,8 @@ class Saving {
 
  private:
   Saving(const TrainOptions& options, const plan::Plan& plan, const std::string& digest,
-         StateMemory memory, Communicator& control, std::function<base::Status()> quiesce)
+         checkpoint::StateMemory memory, comm::Communicator& control,
+         std::function<base::Status()> quiesce)
       : options_(options),
         plan_(plan),
         digest_(digest),
@@ -64,7 +66,7 @@ class Saving {
         control_(control),
         quiesce_(std::move(quiesce)) {}
   base::Status settle_periodic();
-  base::Result<Saved> finish_checkpoint(int64_t steps, const DataPosition& position);
+  base::Result<Saved> finish_checkpoint(int64_t steps, const checkpoint::DataPosition& position);
   base::Result<Saved> finish_weights(const std::string& path, int64_t steps,
                                      std::vector<std::string> updated);
   Saved refused(const std::string& value) const;
@@ -73,11 +75,11 @@ class Saving {
   const TrainOptions& options_;
   const plan::Plan& plan_;
   const std::string& digest_;
-  StateMemory memory_;
-  Communicator& control_;
+  checkpoint::StateMemory memory_;
+  comm::Communicator& control_;
   std::function<base::Status()> quiesce_;
-  std::unique_ptr<CheckpointSaver> saver_;  // null: a weights file, or nothing
+  std::unique_ptr<checkpoint::CheckpointSaver> saver_;  // null: a weights file, or nothing
   std::string newest_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -6,7 +6,7 @@
 
 #include "src/base/step_scalars.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 double lr_factor(const plan::Optimizer& optimizer, int64_t step) {
   if (step <= optimizer.warmup_steps) {
@@ -22,21 +22,23 @@ double lr_factor(const plan::Optimizer& optimizer, int64_t step) {
   return optimizer.final_lr_fraction + rest * 0.5 * (1 + std::cos(std::numbers::pi * progress));
 }
 
-int64_t slot_count(const plan::Optimizer& optimizer) {
-  return base::kSlotGroups + base::kSlotsPerGroup * static_cast<int64_t>(optimizer.groups.size());
+int64_t hyperparameter_count(const plan::Optimizer& optimizer) {
+  return base::kHyperGroups + base::kHyperPerGroup * static_cast<int64_t>(optimizer.groups.size());
 }
 
-void fill_slots(const RunSettings& settings, int64_t step, int64_t contributions, double* slots) {
+void fill_hyperparameters(const RunSettings& settings, int64_t step, int64_t contributions,
+                          double* hyperparameters) {
   const plan::Optimizer& optimizer = settings.optimizer;
   const auto divisor = static_cast<double>(contributions);
-  slots[base::kSlotGradScale] = 1.0 / (divisor * settings.loss_scale);
-  slots[base::kSlotClipNorm] = optimizer.clip_norm;
-  slots[base::kSlotStep] = static_cast<double>(step);
-  slots[base::kSlotLossDivisor] = divisor;
+  hyperparameters[base::kHyperGradScale] = 1.0 / (divisor * settings.loss_scale);
+  hyperparameters[base::kHyperClipNorm] = optimizer.clip_norm;
+  hyperparameters[base::kHyperStep] = static_cast<double>(step);
+  hyperparameters[base::kHyperLossDivisor] = divisor;
   const double factor = lr_factor(optimizer, step);
   for (size_t g = 0; g < optimizer.groups.size(); ++g) {
     const plan::OptimizerGroup& group = optimizer.groups[g];
-    double* own = slots + base::kSlotGroups + base::kSlotsPerGroup * static_cast<int64_t>(g);
+    double* own =
+        hyperparameters + base::kHyperGroups + base::kHyperPerGroup * static_cast<int64_t>(g);
     own[base::kGroupLr] = group.lr * factor;
     own[base::kGroupWeightDecay] = group.weight_decay;
     own[base::kGroupBeta1] = group.beta1;
@@ -47,4 +49,4 @@ void fill_slots(const RunSettings& settings, int64_t step, int64_t contributions
   }
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -1,5 +1,5 @@
-// The numbers of an update that change from step to step, written into device slots before the
-// step.
+// The numbers of an update that change from step to step, written into device hyperparameters
+// before the step.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 #include "runtime/plan/plan.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 // What the host decides per run: the plan's optimizer after --config and --lr.
 struct RunSettings {
@@ -20,8 +20,10 @@ struct RunSettings {
 // shape and stays there.
 double lr_factor(const plan::Optimizer& optimizer, int64_t step);
 
-// Fills slots (see src/base/step_scalars.h) for `step`. `contributions`: world x accumulation.
-void fill_slots(const RunSettings& settings, int64_t step, int64_t contributions, double* slots);
-int64_t slot_count(const plan::Optimizer& optimizer);
+// Fills hyperparameters (see src/base/step_scalars.h) for `step`. `contributions`: world x
+// accumulation.
+void fill_hyperparameters(const RunSettings& settings, int64_t step, int64_t contributions,
+                          double* hyperparameters);
+int64_t hyperparameter_count(const plan::Optimizer& optimizer);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

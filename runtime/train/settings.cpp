@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 namespace {
 
 using base::ErrorKind;
@@ -76,9 +76,10 @@ Status apply_schedule(const base::TrainSchedule& wanted, plan::Optimizer& optimi
 
 // Updates compute in float32, whatever the numbers were written in.
 Status check_finite(const RunSettings& settings, int64_t contributions) {
-  std::vector<double> slots(static_cast<size_t>(slot_count(settings.optimizer)));
-  fill_slots(settings, 1, contributions, slots.data());
-  for (const double value : slots) {
+  std::vector<double> hyperparameters(
+      static_cast<size_t>(hyperparameter_count(settings.optimizer)));
+  fill_hyperparameters(settings, 1, contributions, hyperparameters.data());
+  for (const double value : hyperparameters) {
     if (std::isfinite(static_cast<float>(value))) continue;
     return Status(ErrorKind::BadConfig, "DC6503",
                   "a hyperparameter (learning rate, weight decay, clip value or loss scale) is "
@@ -116,4 +117,4 @@ Result<RunSettings> run_settings(const plan::Plan& plan, const base::TrainConfig
   return settings;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

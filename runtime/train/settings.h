@@ -7,7 +7,7 @@
 #include "src/base/status.h"
 #include "src/base/train_config.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 // Learning rate, schedule, clip value, weight decay, seed and loss scale may change; the
 // optimizer's kind and other numbers, its groups, and whether there is clipping are part of the
@@ -15,4 +15,4 @@ namespace dc::runtime {
 base::Result<RunSettings> run_settings(const plan::Plan& plan, const base::TrainConfig& config,
                                        std::optional<double> lr);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -5,7 +5,7 @@
 
 #include <atomic>
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 namespace {
 
 std::atomic<bool> requested{false};
@@ -46,4 +46,4 @@ void watch_stop_signals() {
 
 bool stop_requested() { return requested.load(std::memory_order_relaxed); }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -1,7 +1,7 @@
 // SIGTERM and SIGINT: the first asks for a stop after the current step, the second ends at once.
 #pragma once
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 // Keeps both signals pending, also across exec; call it first in main.
 void hold_stop_signals();
@@ -17,4 +17,4 @@ struct StopCounts {
   bool second() const { return from_parent > 1 || from_elsewhere > 1; }
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 namespace {
 
 using base::DType;
@@ -39,12 +39,12 @@ Status StoredElements::read(int64_t first, int64_t count, DType through, DType t
                             void* out) const {
   const int64_t in_bytes = base::byte_size(dtype_), out_bytes = base::byte_size(to);
   if (walk_.contiguous()) {
-    convert(dtype_, data_ + first * in_bytes, through, to, out, count);
+    kernel::convert(dtype_, data_ + first * in_bytes, through, to, out, count);
     return base::ok_status();
   }
   for (int64_t i = 0; i < count; ++i) {
-    convert(dtype_, data_ + walk_.offset(first + i) * in_bytes, through, to,
-            static_cast<std::byte*>(out) + i * out_bytes, 1);
+    kernel::convert(dtype_, data_ + walk_.offset(first + i) * in_bytes, through, to,
+                    static_cast<std::byte*>(out) + i * out_bytes, 1);
   }
   return base::ok_status();
 }
@@ -127,4 +127,4 @@ Status WeightComplaints::status(const std::string& path, bool unused_allowed) co
                     "left out, use --weights-only-by-name");
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

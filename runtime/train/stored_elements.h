@@ -8,7 +8,7 @@
 #include "runtime/kernel/elements.h"
 #include "runtime/train/weights.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 // Elements in memory, with whatever keeps that memory.
 class StoredElements final : public ElementSource {
@@ -24,7 +24,7 @@ class StoredElements final : public ElementSource {
   const uint8_t* data_;
   base::DType dtype_;
   std::vector<int64_t> sizes_, strides_;
-  ElementWalk walk_;  // of the two before it
+  kernel::ElementWalk walk_;  // of the two before it
 };
 
 // Strides of a dense row-major tensor, in elements.
@@ -61,4 +61,4 @@ class WeightComplaints {
   std::vector<std::string> missing_, unfit_, unused_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

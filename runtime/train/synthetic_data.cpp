@@ -3,7 +3,7 @@
 #include "runtime/kernel/elements.h"
 #include "runtime/train/data.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 namespace {
 
 using base::Result;
@@ -24,15 +24,16 @@ class SyntheticData final : public DataSource {
 
   int64_t steps_per_epoch() const override { return 0; }
   int64_t epoch(int64_t) const override { return 0; }  // never repeats
-  DataPosition position(int64_t steps) const override {
-    DataPosition position = request_.start.position;
+  checkpoint::DataPosition position(int64_t steps) const override {
+    checkpoint::DataPosition position = request_.start.position;
     position.samples += (steps - request_.start.step) * request_.shape.per_step();
     position.in_epoch = position.samples;
     return position;
   }
   Status check(int64_t) override { return base::ok_status(); }
 
-  Status fill(int64_t step, int64_t micro_batch, std::span<const BoundTensor> inputs) override {
+  Status fill(int64_t step, int64_t micro_batch,
+              std::span<const kernel::BoundTensor> inputs) override {
     for (size_t i = 0; i < request_.inputs.size(); ++i) {
       switch (request_.inputs[i].role) {
         case plan::InputRole::Mask:
@@ -55,9 +56,10 @@ class SyntheticData final : public DataSource {
   }
 
  private:
-  void draw(int64_t step, int64_t micro_batch, size_t which, const BoundTensor& tensor) const {
+  void draw(int64_t step, int64_t micro_batch, size_t which,
+            const kernel::BoundTensor& tensor) const {
     const plan::Input& input = request_.inputs[which];
-    const ElementWalk walk(tensor.sizes, tensor.strides);
+    const kernel::ElementWalk walk(tensor.sizes, tensor.strides);
     BatchShape shape = request_.shape;
     shape.rows = rows_of(input, request_.tensors[which]);
     // An input without a batch dim counts one sample where others count their rows.
@@ -72,9 +74,9 @@ class SyntheticData final : public DataSource {
         std::byte* element = data + walk.offset(row * length + i) * base::byte_size(tensor.dtype);
         const double value = input.low + u * (input.high - input.low);
         if (base::is_floating(tensor.dtype)) {
-          store_real(tensor.dtype, element, value);
+          kernel::store_real(tensor.dtype, element, value);
         } else {
-          store_integer(tensor.dtype, element, static_cast<int64_t>(std::floor(value)));
+          kernel::store_integer(tensor.dtype, element, static_cast<int64_t>(std::floor(value)));
         }
       }
     }
@@ -90,4 +92,4 @@ Result<std::unique_ptr<DataSource>> make_synthetic_data(uint64_t seed, const Dat
   return std::unique_ptr<DataSource>(std::make_unique<SyntheticData>(seed, request));
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -4,7 +4,7 @@
 #include "runtime/train/data.h"
 #include "src/base/archive/safetensors.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 namespace {
 
 using base::ErrorKind;
@@ -51,7 +51,9 @@ class TensorData final : public DataSource {
 
   int64_t steps_per_epoch() const override { return sampler_.steps_per_epoch(); }
   int64_t epoch(int64_t step) const override { return sampler_.epoch(step); }
-  DataPosition position(int64_t steps) const override { return sampler_.position(steps); }
+  checkpoint::DataPosition position(int64_t steps) const override {
+    return sampler_.position(steps);
+  }
 
   Status check(int64_t step) override {
     for (size_t i = 0; i < stored_.size(); ++i) {
@@ -69,7 +71,8 @@ class TensorData final : public DataSource {
     return base::ok_status();
   }
 
-  Status fill(int64_t step, int64_t micro_batch, std::span<const BoundTensor> inputs) override {
+  Status fill(int64_t step, int64_t micro_batch,
+              std::span<const kernel::BoundTensor> inputs) override {
     for (size_t i = 0; i < request_.inputs.size(); ++i) {
       if (!stored_[i]) {
         fill_positions(inputs[i]);
@@ -121,8 +124,9 @@ class TensorData final : public DataSource {
            sample * length * base::byte_size(request_.tensors[i].dtype);
   }
 
-  Status fill_rows(int64_t step, int64_t micro_batch, size_t i, const BoundTensor& tensor) const {
-    const ElementWalk walk(tensor.sizes, tensor.strides);
+  Status fill_rows(int64_t step, int64_t micro_batch, size_t i,
+                   const kernel::BoundTensor& tensor) const {
+    const kernel::ElementWalk walk(tensor.sizes, tensor.strides);
     const int64_t rows = request_.shape.rows;
     const int64_t length = walk.numel() / rows, bytes = base::byte_size(tensor.dtype);
     auto* data = static_cast<std::byte*>(tensor.data);
@@ -131,13 +135,13 @@ class TensorData final : public DataSource {
       const uint8_t* from = row_bytes(i, sample, length);
       DC_RETURN_IF_ERROR(check_range(i, sample, from, length));
       if (walk.contiguous()) {
-        convert(tensor.dtype, from, tensor.dtype, tensor.dtype, data + row * length * bytes,
-                length);
+        kernel::convert(tensor.dtype, from, tensor.dtype, tensor.dtype, data + row * length * bytes,
+                        length);
         continue;
       }
       for (int64_t e = 0; e < length; ++e) {
-        convert(tensor.dtype, from + e * bytes, tensor.dtype, tensor.dtype,
-                data + walk.offset(row * length + e) * bytes, 1);
+        kernel::convert(tensor.dtype, from + e * bytes, tensor.dtype, tensor.dtype,
+                        data + walk.offset(row * length + e) * bytes, 1);
       }
     }
     return base::ok_status();
@@ -152,7 +156,7 @@ class TensorData final : public DataSource {
     if (!index || base::is_floating(dtype)) return base::ok_status();
     const bool may_ignore = input.role != plan::InputRole::Tokens;
     for (int64_t e = 0; e < length; ++e) {
-      const int64_t value = load_integer(dtype, from + e * base::byte_size(dtype));
+      const int64_t value = kernel::load_integer(dtype, from + e * base::byte_size(dtype));
       const auto real = static_cast<double>(value);
       if ((real >= input.low && real < input.high) || (may_ignore && value == kIgnoredLabel)) {
         continue;
@@ -183,4 +187,4 @@ Result<std::unique_ptr<DataSource>> open_tensor_data(const std::string& path,
   return std::unique_ptr<DataSource>(std::move(data));
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

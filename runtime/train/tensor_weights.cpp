@@ -4,7 +4,7 @@
 #include "runtime/train/weight_files.h"
 #include "runtime/train/weights.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 namespace {
 
 using base::Result;
@@ -70,4 +70,4 @@ Result<WeightSet> open_tensor_weights(const std::string& path, const plan::Plan&
   return set;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -7,7 +7,7 @@
 #include "runtime/train/token_file.h"
 #include "runtime/train/token_scan.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 namespace {
 
 using base::ErrorKind;
@@ -65,14 +65,17 @@ class TokenData final : public DataSource {
 
   int64_t steps_per_epoch() const override { return sampler_.steps_per_epoch(); }
   int64_t epoch(int64_t step) const override { return sampler_.epoch(step); }
-  DataPosition position(int64_t steps) const override { return sampler_.position(steps); }
+  checkpoint::DataPosition position(int64_t steps) const override {
+    return sampler_.position(steps);
+  }
 
   Status check(int64_t step) override {
     DC_RETURN_IF_ERROR(scan_->problem());
     return load(step);
   }
 
-  Status fill(int64_t step, int64_t micro_batch, std::span<const BoundTensor> inputs) override {
+  Status fill(int64_t step, int64_t micro_batch,
+              std::span<const kernel::BoundTensor> inputs) override {
     DC_RETURN_IF_ERROR(load(step));
     for (size_t i = 0; i < inputs_.size(); ++i) {
       switch (inputs_[i].role) {
@@ -137,8 +140,8 @@ class TokenData final : public DataSource {
   }
 
   void fill_windows(int64_t step, int64_t micro_batch, size_t input,
-                    const BoundTensor& tensor) const {
-    const ElementWalk walk(tensor.sizes, tensor.strides);
+                    const kernel::BoundTensor& tensor) const {
+    const kernel::ElementWalk walk(tensor.sizes, tensor.strides);
     const int64_t bytes = base::byte_size(tensor.dtype);
     auto* data = static_cast<std::byte*>(tensor.data);
     const int64_t rows = rows_of(inputs_[input], tensors_[input]);
@@ -147,8 +150,8 @@ class TokenData final : public DataSource {
       const int64_t* window =
           tokens.data() + window_start(micro_batch, row) + (inputs_[input].next ? 1 : 0);
       for (int64_t i = 0; i < windows_.length; ++i) {
-        store_integer(tensor.dtype, data + walk.offset(row * windows_.length + i) * bytes,
-                      window[i]);
+        kernel::store_integer(tensor.dtype, data + walk.offset(row * windows_.length + i) * bytes,
+                              window[i]);
       }
     }
   }
@@ -231,4 +234,4 @@ Result<std::unique_ptr<DataSource>> open_token_data(const std::vector<std::strin
   return std::unique_ptr<DataSource>(std::move(data));
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstring>
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 namespace {
 
 using base::ErrorKind;
@@ -148,4 +148,4 @@ Status check_token(const TokenFile& file, int64_t position, int64_t token, int64
                     "; was the file made with another tokenizer, or is its element type wrong?");
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -11,7 +11,7 @@
 #include "src/base/input_file.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 enum class TokenType : uint8_t { U16, U32, I64 };  // little endian
 std::string_view name(TokenType type);             // "uint16"
@@ -42,4 +42,4 @@ class TokenFile {
 base::Status check_token(const TokenFile& file, int64_t position, int64_t token,
                          int64_t vocabulary);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

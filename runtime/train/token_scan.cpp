@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 using base::Result;
 using base::Status;
@@ -76,4 +76,4 @@ Status TokenScan::scan_file(const TokenFile& file) const {
   return base::ok_status();
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

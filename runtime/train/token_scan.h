@@ -9,7 +9,7 @@
 
 #include "runtime/train/token_file.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 // Each rank scans its share of every file: at once if that is little, else in a background thread
 // of the lowest priority that ends with this object.
@@ -46,4 +46,4 @@ class TokenScan {
   std::thread thread_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

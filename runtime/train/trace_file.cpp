@@ -9,7 +9,7 @@
 #include "runtime/comm/agreement.h"
 #include "src/base/json_writer.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 namespace {
 
 using base::ErrorKind;
@@ -23,7 +23,7 @@ Status failed(ErrorKind kind, const std::string& path) {
   return Status(kind, "DC6531", path + ": " + std::strerror(errno));
 }
 
-Status write_part(const std::string& path, const TraceRecorder& trace, int rank) {
+Status write_part(const std::string& path, const exec::TraceRecorder& trace, int rank) {
   const std::string part = part_path(path, rank);
   std::FILE* file = std::fopen(part.c_str(), "we");
   if (!file) return failed(ErrorKind::CannotWrite, part);
@@ -46,13 +46,13 @@ Status append(std::FILE* to, const std::string& part) {
   return good ? base::ok_status() : failed(ErrorKind::Io, part);
 }
 
-Status join(const std::string& path, const TraceRecorder& trace, const TraceFacts& facts,
+Status join(const std::string& path, const exec::TraceRecorder& trace, const TraceFacts& facts,
             int ranks) {
   const std::string temporary = path + ".partial";
   std::FILE* file = std::fopen(temporary.c_str(), "we");
   if (!file) return failed(ErrorKind::CannotWrite, temporary);
   base::JsonWriter about;
-  about.begin_object().field("schema", kTraceSchema);
+  about.begin_object().field("schema", exec::kTraceSchema);
   about.field("plan", facts.plan_digest).field("name", facts.plan_name);
   about.field("communicator", facts.communicator).field("ranks", ranks);
   about.field("dropped_records_of_rank_0", trace.dropped()).end_object();
@@ -73,16 +73,16 @@ Status join(const std::string& path, const TraceRecorder& trace, const TraceFact
 
 }  // namespace
 
-Status save_trace(const std::string& path, const TraceRecorder& trace, const TraceFacts& facts,
-                  Communicator& control) {
+Status save_trace(const std::string& path, const exec::TraceRecorder& trace,
+                  const TraceFacts& facts, comm::Communicator& control) {
   const int rank = control.rank().v;
-  Status status = agree(control, write_part(path, trace, rank), "writing its trace");
+  Status status = comm::agree(control, write_part(path, trace, rank), "writing its trace");
   if (status.ok()) {
-    status = agree(control, rank == 0 ? join(path, trace, facts, control.size()) : Status(),
-                   "joining the traces");
+    status = comm::agree(control, rank == 0 ? join(path, trace, facts, control.size()) : Status(),
+                         "joining the traces");
   }
   unlink(part_path(path, rank).c_str());
   return status;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -6,16 +6,16 @@
 #include "runtime/comm/communicator.h"
 #include "runtime/exec/trace.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 // What the trace says about itself, in "otherData".
 struct TraceFacts {
   std::string plan_digest, plan_name, communicator;
 };
 
-// Collective. Each rank writes its events beside `path`; rank 0 joins them and moves the result
+// Collective. Each rank writes its events next to `path`; rank 0 joins them and moves the result
 // into place.
-base::Status save_trace(const std::string& path, const TraceRecorder& trace,
-                        const TraceFacts& facts, Communicator& control);
+base::Status save_trace(const std::string& path, const exec::TraceRecorder& trace,
+                        const TraceFacts& facts, comm::Communicator& control);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

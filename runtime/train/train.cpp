@@ -24,7 +24,7 @@
 #include "src/base/partial_files.h"
 #include "src/base/text.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 namespace {
 
 using base::ErrorKind;
@@ -42,7 +42,7 @@ std::string saved_folder(const std::string& save) {
 // One run on one rank, from checks to the last save.
 class Session {
  public:
-  Session(const plan::Loaded& loaded, Job& job, const LaunchInfo& launch,
+  Session(const plan::Loaded& loaded, comm::ProcessGroup& job, const comm::LaunchInfo& launch,
           const TrainOptions& options)
       : plan_(loaded.plan),
         digest_(loaded.digest),
@@ -53,11 +53,11 @@ class Session {
         report_(control_.rank().v == 0, options.steps) {}
 
   Result<Outcome> run() {
-    DC_RETURN_IF_ERROR(check_equal(control_, digest_, "plan"));
-    DC_RETURN_IF_ERROR(check_equal(control_, options_text(), "run options"));
+    DC_RETURN_IF_ERROR(comm::check_equal(control_, digest_, "plan"));
+    DC_RETURN_IF_ERROR(comm::check_equal(control_, options_text(), "run options"));
     report_.start(facts());
     if (!options_.resume.empty()) DC_RETURN_IF_ERROR(find_checkpoint_to_resume());
-    if (Status opened = agree(control_, open_files(), "opening its files"); !opened.ok()) {
+    if (Status opened = comm::agree(control_, open_files(), "opening its files"); !opened.ok()) {
       std::error_code ignored;
       for (const std::string& folder : made_) std::filesystem::remove(folder, ignored);
       return opened;
@@ -105,12 +105,12 @@ class Session {
     facts.world = plan_.world();
     facts.threads = plan_.threads;
     facts.accumulation = plan_.accumulation;
-    facts.launcher = std::string(name(launch_.launcher));
+    facts.launcher = std::string(comm::name(launch_.launcher));
     facts.communicator = std::string(control_.name());
     facts.sums_in_rank_order = control_.sums_in_rank_order();
-    facts.arena_bytes = arena_bytes(plan_, plan::Space::Device);
-    facts.host_bytes = arena_bytes(plan_, plan::Space::Host);
-    facts.disk_bytes = arena_bytes(plan_, plan::Space::Disk);
+    facts.arena_bytes = memory::arena_bytes(plan_, plan::Space::Device);
+    facts.host_bytes = memory::arena_bytes(plan_, plan::Space::Host);
+    facts.disk_bytes = memory::arena_bytes(plan_, plan::Space::Disk);
     if (saving_) facts.save_bytes = saving_->copy_bytes();
     if (executor_) facts.providers = executor_->counts();
     facts.weights = options_.weights;
@@ -169,8 +169,8 @@ class Session {
     DC_ASSIGN_OR_RETURN(evaluation_, Evaluation::open(plan_, rank, options_));
     DC_RETURN_IF_ERROR(open_weight_files());
     if (start_.step < options_.steps) DC_RETURN_IF_ERROR(data_->check(start_.step));
-    DC_ASSIGN_OR_RETURN(outside_,
-                        OutsideMemory::create(plan_, rank, options_.offload_dir, job_.device()));
+    DC_ASSIGN_OR_RETURN(
+        outside_, memory::OffloadMemory::create(plan_, rank, options_.offload_dir, job_.device()));
     if (rank != 0) return base::ok_status();
     if (!options_.dump_gradients.empty()) {
       if (!std::filesystem::exists(options_.dump_gradients)) {
@@ -192,39 +192,39 @@ class Session {
   }
 
   Status prepare() {
-    DC_RETURN_IF_ERROR(agree(control_,
-                             Saving::check_memory(options_, plan_, control_.rank().v,
-                                                  launch_.local_world, free_memory()),
-                             "looking for memory"));
-    const int64_t arena = arena_bytes(plan_, plan::Space::Device);
-    DC_ASSIGN_OR_RETURN(const Slab slab,
+    DC_RETURN_IF_ERROR(comm::agree(control_,
+                                   Saving::check_memory(options_, plan_, control_.rank().v,
+                                                        launch_.local_world, memory::free_memory()),
+                                   "looking for memory"));
+    const int64_t arena = memory::arena_bytes(plan_, plan::Space::Device);
+    DC_ASSIGN_OR_RETURN(const comm::Slab slab,
                         job_.allocate(base::round_up(std::max<int64_t>(arena, 1), 4096)));
-    ExecutorOptions options;
+    exec::ExecutorOptions options;
     options.poison = options_.poison;
     options.outside = &outside_;
     if (!options_.trace.empty() || options_.record) {
-      trace_ = std::make_shared<TraceRecorder>(plan_, control_.rank().v, trace_capacity());
+      trace_ = std::make_shared<exec::TraceRecorder>(plan_, control_.rank().v, trace_capacity());
       options.trace = trace_.get();
     }
-    auto executor = Executor::prepare(plan_, job_, slab, options);
+    auto executor = exec::Executor::prepare(plan_, job_, slab, options);
     DC_RETURN_IF_ERROR(
-        agree(control_, executor.ok() ? Status() : executor.status(), "preparing the plan"));
+        comm::agree(control_, executor.ok() ? Status() : executor.status(), "preparing the plan"));
     executor_ = std::move(executor).value();
     report_.missing_scratch(executor_->missing_scratch(), arena);
-    DC_RETURN_IF_ERROR(agree(control_, fill(), "filling the state"));
+    DC_RETURN_IF_ERROR(comm::agree(control_, fill(), "filling the state"));
     weights_ = WeightSet();  // the files are read; let go of them
     resuming_.reset();
     auto saving = Saving::create(options_, plan_, digest_, state_memory(), control_,
                                  [this] { return executor_->finish(); });
     DC_RETURN_IF_ERROR(
-        agree(control_, saving.ok() ? Status() : saving.status(), "preparing to save"));
+        comm::agree(control_, saving.ok() ? Status() : saving.status(), "preparing to save"));
     saving_ = std::move(*saving);
     saving_->begun_with(resumed_);
     if (!options_.dump_gradients.empty()) {
       DC_ASSIGN_OR_RETURN(dump_, GradientDump::create(options_.dump_gradients, plan_, control_));
     }
     Status metrics = metrics_ ? metrics_->begin(facts()) : Status();
-    return agree(control_, std::move(metrics), "writing its metrics");
+    return comm::agree(control_, std::move(metrics), "writing its metrics");
   }
 
   Status fill() {
@@ -249,15 +249,17 @@ class Session {
     return per_step * std::min(steps, static_cast<size_t>(left));
   }
 
-  TensorBinder binder() const {
+  checkpoint::TensorBinder binder() const {
     return [this](int32_t id) { return executor_->tensor(id); };
   }
-  StateMemory state_memory() { return {plan_, job_.device(), binder(), outside_.disk.get()}; }
+  checkpoint::StateMemory state_memory() {
+    return {plan_, job_.device(), binder(), outside_.disk.get()};
+  }
 
   Result<Outcome> train(Loop& loop) {
     Outcome outcome;
     outcome.steps = start_.step;
-    DC_ASSIGN_OR_RETURN(outcome.stopped, any_rank(control_, stop_requested()));
+    DC_ASSIGN_OR_RETURN(outcome.stopped, comm::any_rank(control_, stop_requested()));
     sent_before_ = executor_->traffic();
     while (!outcome.stopped && outcome.steps < options_.steps) {
       DC_ASSIGN_OR_RETURN(const StepResult result, one_step(loop, outcome.steps));
@@ -288,10 +290,10 @@ class Session {
       Status data = std::move(data_problem_);
       if (!data.ok())
         data.add_context("found after step " + std::to_string(outcome.steps) + saved.sentence);
-      DC_RETURN_IF_ERROR(agree(control_, std::move(data), "looking at its data"));
+      DC_RETURN_IF_ERROR(comm::agree(control_, std::move(data), "looking at its data"));
     }
     // A request that came during the last step or the save counts too.
-    DC_ASSIGN_OR_RETURN(const bool late, any_rank(control_, stop_requested()));
+    DC_ASSIGN_OR_RETURN(const bool late, comm::any_rank(control_, stop_requested()));
     outcome.stopped = outcome.stopped || late;
     if (options_.record) outcome.recording = trace_;
     outcome.saved = saved.sentence;
@@ -328,8 +330,8 @@ class Session {
                          lr_factor(options_.settings.optimizer, step + 1);
     facts.tokens = tokens_per_step(plan_);
     facts.step_ms = spent.count();
-    const Traffic sent = executor_->traffic();
-    const Executor::CommunicationTime spent_so_far = executor_->communication_time();
+    const comm::Traffic sent = executor_->traffic();
+    const exec::Executor::CommunicationTime spent_so_far = executor_->communication_time();
     facts.wire = difference(sent, sent_before_);
     facts.collective_ms = milliseconds(spent_so_far.collective_ns - spent_before_.collective_ns);
     facts.exposed_ms = milliseconds(spent_so_far.exposed_ns - spent_before_.exposed_ns);
@@ -364,12 +366,12 @@ class Session {
 
   static double milliseconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; }
 
-  static Traffic sum(const Traffic& a, const Traffic& b) {
+  static comm::Traffic sum(const comm::Traffic& a, const comm::Traffic& b) {
     return {a.all_gather + b.all_gather, a.reduce_scatter + b.reduce_scatter,
             a.all_reduce + b.all_reduce, a.other + b.other};
   }
 
-  static Traffic difference(const Traffic& after, const Traffic& before) {
+  static comm::Traffic difference(const comm::Traffic& after, const comm::Traffic& before) {
     return {after.all_gather - before.all_gather, after.reduce_scatter - before.reduce_scatter,
             after.all_reduce - before.all_reduce, after.other - before.other};
   }
@@ -392,9 +394,9 @@ class Session {
 
   const plan::Plan& plan_;
   const std::string& digest_;
-  Job& job_;
-  Communicator& control_;
-  const LaunchInfo& launch_;
+  comm::ProcessGroup& job_;
+  comm::Communicator& control_;
+  const comm::LaunchInfo& launch_;
   const TrainOptions& options_;
   Report report_;
 
@@ -407,22 +409,22 @@ class Session {
   std::string resumed_;                 // its path
   DataStart start_;
   WeightSet weights_;
-  OutsideMemory outside_;
-  std::shared_ptr<TraceRecorder> trace_;
-  std::unique_ptr<Executor> executor_;
+  memory::OffloadMemory outside_;
+  std::shared_ptr<exec::TraceRecorder> trace_;
+  std::unique_ptr<exec::Executor> executor_;
   std::unique_ptr<GradientDump> dump_;
   std::unique_ptr<Metrics> metrics_;
   std::unique_ptr<Saving> saving_;
   // Up to the end of the last step's account: streams work on between steps.
-  Traffic sent_before_;
-  Executor::CommunicationTime spent_before_;
+  comm::Traffic sent_before_;
+  exec::Executor::CommunicationTime spent_before_;
 };
 
 }  // namespace
 
-Result<Outcome> train(const plan::Loaded& loaded, Job& job, const LaunchInfo& launch,
-                      const TrainOptions& options) {
+Result<Outcome> train(const plan::Loaded& loaded, comm::ProcessGroup& job,
+                      const comm::LaunchInfo& launch, const TrainOptions& options) {
   return Session(loaded, job, launch, options).run();
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -13,9 +13,11 @@
 #include "runtime/train/schedule.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::exec {
+class TraceRecorder;
+}
 
-class TraceRecorder;  // runtime/exec/trace.h
+namespace dc::runtime::train {
 
 // How --save and --resume are read.
 inline constexpr std::string_view kLatest = "latest";
@@ -45,11 +47,12 @@ struct Outcome {
   int64_t steps = 0;     // updates done in all
   std::string saved;     // what became of the state, as a clause; empty without --save
   bool stopped = false;  // a signal asked for it
-  std::shared_ptr<const TraceRecorder> recording;  // with `record`; of the plan given to train
+  std::shared_ptr<const exec::TraceRecorder>
+      recording;  // with `record`; of the plan given to train
 };
 
 // Collective. Checks that all ranks run the same plan the same way, prepares, trains, saves.
-base::Result<Outcome> train(const plan::Loaded& loaded, Job& job, const LaunchInfo& launch,
-                            const TrainOptions& options);
+base::Result<Outcome> train(const plan::Loaded& loaded, comm::ProcessGroup& job,
+                            const comm::LaunchInfo& launch, const TrainOptions& options);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -6,7 +6,7 @@
 
 #include "src/base/json.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 namespace {
 
 using base::ErrorKind;
@@ -101,4 +101,4 @@ StoredTensor WeightFiles::find(const std::string& name) const {
   return found == tensors_.end() ? StoredTensor() : found->second;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -9,7 +9,7 @@
 #include "src/base/archive/safetensors.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 struct StoredTensor {
   std::shared_ptr<const base::archive::SafetensorsFile> file;
@@ -34,4 +34,4 @@ class WeightFiles {
   std::vector<std::string> names_;
 };
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

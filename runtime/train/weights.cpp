@@ -6,7 +6,7 @@
 
 #include "runtime/plan/state_entries.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 namespace {
 
 using base::ErrorKind;
@@ -24,7 +24,8 @@ int64_t numel(const std::vector<int64_t>& sizes) {
 // One state tensor, filled from the host a few hundred KiB at a time.
 class Filling {
  public:
-  Filling(const plan::Plan& plan, const WeightSet& weights, int rank, const StateMemory& memory)
+  Filling(const plan::Plan& plan, const WeightSet& weights, int rank,
+          const checkpoint::StateMemory& memory)
       : plan_(plan), weights_(weights), rank_(rank), memory_(memory) {}
 
   Status fill(const plan::StateEntry& entry) const {
@@ -93,13 +94,13 @@ class Filling {
   const plan::Plan& plan_;
   const WeightSet& weights_;
   int rank_;
-  const StateMemory& memory_;
+  const checkpoint::StateMemory& memory_;
 };
 
 }  // namespace
 
 Status fill_state(const plan::Plan& plan, const WeightSet& weights, int rank,
-                  const StateMemory& memory) {
+                  const checkpoint::StateMemory& memory) {
   const Filling filling(plan, weights, rank, memory);
   for (const plan::StateEntry& entry : plan.state) {
     Status status = filling.fill(entry);
@@ -108,7 +109,7 @@ Status fill_state(const plan::Plan& plan, const WeightSet& weights, int rank,
   return base::ok_status();
 }
 
-Status fill_constants(const plan::Plan& plan, const StateMemory& memory) {
+Status fill_constants(const plan::Plan& plan, const checkpoint::StateMemory& memory) {
   const WeightSet none;
   const Filling filling(plan, none, 0, memory);
   for (const plan::StateEntry& entry : plan.state) {
@@ -141,4 +142,4 @@ Result<WeightSet> open_weights(const std::string& text, const plan::Plan& plan,
                     "model.safetensors.index.json of a checkpoint in several files, or init:SEED");
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -13,7 +13,7 @@
 #include "runtime/plan/plan.h"
 #include "src/base/status.h"
 
-namespace dc::runtime {
+namespace dc::runtime::train {
 
 // The elements of one parameter or buffer, in logical (row-major) order.
 class ElementSource {
@@ -55,9 +55,9 @@ base::Result<WeightSet> open_tensor_weights(const std::string& path, const plan:
 // Fills every state tensor that has a source, and zeros behind a shard's last element; all memory
 // is zero elsewhere, which is what the others start with.
 base::Status fill_state(const plan::Plan& plan, const WeightSet& weights, int rank,
-                        const StateMemory& memory);
+                        const checkpoint::StateMemory& memory);
 
 // The state that is part of the plan alone.
-base::Status fill_constants(const plan::Plan& plan, const StateMemory& memory);
+base::Status fill_constants(const plan::Plan& plan, const checkpoint::StateMemory& memory);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::train

@@ -4,21 +4,23 @@
 
 #include "runtime/plan/plan.h"
 
-namespace dc::runtime::plan {
+namespace dc::runtime::verify {
 
 base::Status check_tensors(
-    const Plan& plan);  // slices in arenas, tensors in slices, nothing overflows
-base::Status check_slice_kinds(const Plan& plan);  // slices are for what uses them
-base::Status check_overlap(const Plan& plan);      // no two simultaneously live slices share bytes
+    const plan::Plan& plan);  // slices in arenas, tensors in slices, nothing overflows
+base::Status check_slice_kinds(const plan::Plan& plan);  // slices are for what uses them
+base::Status check_overlap(
+    const plan::Plan& plan);  // no two simultaneously live slices share bytes
 base::Status check_instructions(
-    const Plan& plan);  // each instruction by itself: buffers, shapes, lists
+    const plan::Plan& plan);  // each instruction by itself: buffers, shapes, lists
 base::Status check_order(
-    const Plan& plan);  // live ranges, writes before reads, signals before waits
-base::Status check_variants(const Plan& plan);  // what runs between steps leaves state as it is
-base::Status check_hazards(const Plan& plan);   // level 3: streams meet where they share bytes
+    const plan::Plan& plan);  // live ranges, writes before reads, signals before waits
+base::Status check_variants(
+    const plan::Plan& plan);  // what runs between steps leaves state as it is
+base::Status check_hazards(const plan::Plan& plan);  // level 3: streams meet where they share bytes
 base::Status check_state(
-    const Plan& plan);  // parameters, inputs, step scalars, optimizer, durations
+    const plan::Plan& plan);  // parameters, inputs, step scalars, optimizer, durations
 base::Status check_state_entries(
-    const Plan& plan);  // roles, placements, sources; called by check_state
+    const plan::Plan& plan);  // roles, placements, sources; called by check_state
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::verify

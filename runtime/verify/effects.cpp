@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <iterator>
 
-namespace dc::runtime::plan {
+namespace dc::runtime::verify {
 namespace {
 
 constexpr NativeKernel kNative[] = {
-    {"dc.accumulate", "ur"}, {"dc.adamw", "uuurrr"},  {"dc.add_loss", "ur"},
-    {"dc.cast", "r", 1},     {"dc.copy", "wr"},       {"dc.dropout", "rr", 2},
-    {"dc.finalize", "wrr"},  {"dc.permit", "urr"},    {"dc.scale", "ur", 1, true},
-    {"dc.sgd", "uurrr"},     {"dc.square_sum", "ur"}, {"dc.zero", "w"},
+    {"dc.accumulate", "ur"},      {"dc.adamw", "uuurrr"},     {"dc.add_loss", "ur"},
+    {"dc.cast", "r", 1},          {"dc.copy", "wr"},          {"dc.dropout", "rr", 2},
+    {"dc.clip_and_check", "wrr"}, {"dc.check_finite", "urr"}, {"dc.scale", "ur", 1, true},
+    {"dc.sgd", "uurrr"},          {"dc.square_sum", "ur"},    {"dc.zero", "w"},
 };
 
 // Overloads that write an operand although their names do not say so, without "aten.". Those in the
@@ -83,16 +83,16 @@ const NativeKernel* find_native(std::string_view op) {
 
 Effects unknown(std::string problem) { return {{}, {}, std::move(problem)}; }
 
-Effects native(const Instruction& in) {
+Effects native(const plan::Instruction& in) {
   const NativeKernel* row = find_native(in.op);
   if (row == nullptr) return unknown("is a native kernel that this version does not know");
   Effects effects;
   const size_t wanted = row->operands.size();
   size_t tensors = 0, leading = 0;
   for (size_t i = 0; i < in.args.size(); ++i) {
-    const Arg& arg = in.args[i];
-    if (arg.kind == ArgKind::Tensor || arg.kind == ArgKind::Tensors) ++tensors;
-    if (arg.kind != ArgKind::Tensor || i >= wanted) continue;
+    const plan::Arg& arg = in.args[i];
+    if (arg.kind == plan::ArgKind::Tensor || arg.kind == plan::ArgKind::Tensors) ++tensors;
+    if (arg.kind != plan::ArgKind::Tensor || i >= wanted) continue;
     ++leading;
     if (row->operands[i] != 'w') add(effects.reads, arg.i);
     if (row->operands[i] != 'r') add(effects.writes, arg.i);
@@ -106,26 +106,26 @@ Effects native(const Instruction& in) {
   return effects;
 }
 
-Effects aten(const Instruction& in) {
+Effects aten(const plan::Instruction& in) {
   if (!in.op.starts_with("aten.")) return unknown("is no operator of ATen");
   if (writes_operands(in.op)) return unknown("is an operator that changes its operands");
   Effects effects;
-  for (const Arg& arg : in.args) {
-    if (arg.kind == ArgKind::Tensor) add(effects.reads, arg.i);
-    if (arg.kind != ArgKind::Tensors) continue;
+  for (const plan::Arg& arg : in.args) {
+    if (arg.kind == plan::ArgKind::Tensor) add(effects.reads, arg.i);
+    if (arg.kind != plan::ArgKind::Tensors) continue;
     for (int64_t id : arg.ints) add(effects.reads, id);
   }
   for (int32_t id : in.outputs) add(effects.writes, id);
   return effects;
 }
 
-Effects kernel(const Instruction& in) {
+Effects kernel(const plan::Instruction& in) {
   switch (in.provider) {
-    case Provider::Aten:
+    case plan::Provider::Aten:
       return aten(in);
-    case Provider::Native:
+    case plan::Provider::Native:
       return native(in);
-    case Provider::Fused:
+    case plan::Provider::Fused:
       return unknown("is a fused kernel, which this version does not know");
   }
   return {};
@@ -135,8 +135,8 @@ Effects kernel(const Instruction& in) {
 
 std::span<const NativeKernel> native_kernels() { return kNative; }
 
-bool works_in_place(const Instruction& in) {
-  const NativeKernel* row = in.provider == Provider::Native ? find_native(in.op) : nullptr;
+bool works_in_place(const plan::Instruction& in) {
+  const NativeKernel* row = in.provider == plan::Provider::Native ? find_native(in.op) : nullptr;
   return row != nullptr && row->in_place;
 }
 
@@ -153,24 +153,24 @@ bool writes_operands(std::string_view overload) {
                                       overload) != std::end(kSilentWriters);
 }
 
-Effects effects_of(const Instruction& in) {
+Effects effects_of(const plan::Instruction& in) {
   Effects effects;
   switch (in.kind) {
-    case InstructionKind::Kernel:
+    case plan::InstructionKind::Kernel:
       effects = kernel(in);
       break;
-    case InstructionKind::Collective:
-      for (const CollectiveBuffer& b : in.buffers) {
+    case plan::InstructionKind::Collective:
+      for (const plan::CollectiveBuffer& b : in.buffers) {
         add(effects.reads, b.input);
         add(effects.writes, b.output);
       }
       break;
-    case InstructionKind::Copy:
+    case plan::InstructionKind::Copy:
       add(effects.reads, in.src);
       add(effects.writes, in.dst);
       break;
-    case InstructionKind::Signal:
-    case InstructionKind::Wait:
+    case plan::InstructionKind::Signal:
+    case plan::InstructionKind::Wait:
       break;
   }
   sort(effects.reads);
@@ -178,4 +178,4 @@ Effects effects_of(const Instruction& in) {
   return effects;
 }
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::verify

@@ -10,7 +10,7 @@
 
 #include "runtime/plan/plan.h"
 
-namespace dc::runtime::plan {
+namespace dc::runtime::verify {
 
 // A native kernel and its tensors. One letter per operand:
 //   r  read
@@ -29,12 +29,12 @@ struct Effects {
   std::string problem;  // not empty: what it touches is unknown; "is a ...", for a sentence
 };
 // The scratch of a kernel is written as well.
-Effects effects_of(const Instruction& instruction);
+Effects effects_of(const plan::Instruction& instruction);
 
-bool works_in_place(const Instruction& instruction);  // result 0 is operand 0
+bool works_in_place(const plan::Instruction& instruction);  // result 0 is operand 0
 
 // Whether an overload of ATen ("aten.relu_.default") writes an operand: in-place and out overloads
 // by ATen's rules for names, and those that break these rules, by name. Plans have none of them.
 bool writes_operands(std::string_view overload);
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::verify

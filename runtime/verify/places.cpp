@@ -5,7 +5,7 @@
 #include "runtime/plan/extent.h"
 #include "runtime/plan/mesh.h"
 
-namespace dc::runtime::plan {
+namespace dc::runtime::verify {
 namespace {
 
 int64_t floor_div(int64_t a, int64_t b) {  // b > 0
@@ -31,13 +31,13 @@ Ranks shared_ranks(const Place& a, const Place& b, int64_t members) {
           std::min<int64_t>(members - 1, floor_div(high, slope))};
 }
 
-Ranks shared_ranks(const Plan& plan, const Place& a, const Place& b) {
+Ranks shared_ranks(const plan::Plan& plan, const Place& a, const Place& b) {
   const int64_t world = plan.world();
   const uint32_t axes = a.stride == 0 ? b.axes : a.axes;
   if (b.stride != 0 && b.axes != axes) {
     for (int32_t rank = 0; rank < world; ++rank) {
       const auto on_rank = [&](Place place) {
-        place.begin += index_in_group(plan, place.axes, rank) * place.stride;
+        place.begin += plan::index_in_group(plan, place.axes, rank) * place.stride;
         place.stride = 0;
         return place;
       };
@@ -45,32 +45,32 @@ Ranks shared_ranks(const Plan& plan, const Place& a, const Place& b) {
     }
     return {};
   }
-  const int32_t members = group_size(plan, axes);
+  const int32_t members = plan::group_size(plan, axes);
   const Ranks places = shared_ranks(a, b, members);
-  if (places.empty() || is_world(plan, axes)) return places;
+  if (places.empty() || plan::is_world(plan, axes)) return places;
   if (places.first == 0 && places.last == members - 1) return {0, world - 1};
-  const int32_t first = ranks_of_group(plan, axes, 0)[static_cast<size_t>(places.first)];
+  const int32_t first = plan::ranks_of_group(plan, axes, 0)[static_cast<size_t>(places.first)];
   return {first, first};
 }
 
-int64_t end_of(const Plan& plan, const Place& place) {
-  return place.end(group_size(plan, place.axes));
+int64_t end_of(const plan::Plan& plan, const Place& place) {
+  return place.end(plan::group_size(plan, place.axes));
 }
 
-Place place_of(const Plan& plan, int32_t id) {
-  const Tensor& tensor = plan.tensors[static_cast<size_t>(id)];
-  const Slice& slice = plan.slices[static_cast<size_t>(tensor.slice)];
-  return {slice.space, slice.offset + tensor.offset, reach_bytes(tensor).value_or(0),
-          tensor.rank_stride, tensor.rank_stride == 0 ? kAllAxes : tensor.stride_axes};
+Place place_of(const plan::Plan& plan, int32_t id) {
+  const plan::Tensor& tensor = plan.tensors[static_cast<size_t>(id)];
+  const plan::Slice& slice = plan.slices[static_cast<size_t>(tensor.slice)];
+  return {slice.space, slice.offset + tensor.offset, plan::reach_bytes(tensor).value_or(0),
+          tensor.rank_stride, tensor.rank_stride == 0 ? plan::kAllAxes : tensor.stride_axes};
 }
 
-Place place_of_slice(const Plan& plan, int32_t id) {
-  const Slice& slice = plan.slices[static_cast<size_t>(id)];
+Place place_of_slice(const plan::Plan& plan, int32_t id) {
+  const plan::Slice& slice = plan.slices[static_cast<size_t>(id)];
   return {slice.space, slice.offset, slice.bytes, 0};
 }
 
-bool same_place(const Plan& plan, int32_t a, int32_t b) {
+bool same_place(const plan::Plan& plan, int32_t a, int32_t b) {
   return place_of(plan, a) == place_of(plan, b);
 }
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::verify

@@ -5,11 +5,11 @@
 #include "runtime/plan/structure.h"
 #include "runtime/verify/checks.h"
 
-namespace dc::runtime::plan {
+namespace dc::runtime::verify {
 
 // The order matters: each part relies on what the ones before it found to hold.
-base::Status verify_meaning(const Plan& plan) {
-  DC_RETURN_IF_ERROR(check_structure(plan));
+base::Status verify_meaning(const plan::Plan& plan) {
+  DC_RETURN_IF_ERROR(plan::check_structure(plan));
   DC_RETURN_IF_ERROR(check_tensors(plan));
   DC_RETURN_IF_ERROR(check_overlap(plan));
   DC_RETURN_IF_ERROR(check_state(plan));
@@ -20,11 +20,11 @@ base::Status verify_meaning(const Plan& plan) {
   return check_hazards(plan);
 }
 
-base::Result<Loaded> load(const std::string& path) {
-  DC_ASSIGN_OR_RETURN(Loaded loaded, read(path));
+base::Result<plan::Loaded> load(const std::string& path) {
+  DC_ASSIGN_OR_RETURN(plan::Loaded loaded, plan::read(path));
   if (base::Status meaning = verify_meaning(loaded.plan); !meaning.ok())
     return std::move(meaning).add_context("in " + path);
   return loaded;
 }
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::verify

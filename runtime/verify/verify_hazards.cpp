@@ -34,7 +34,7 @@
 #include "runtime/verify/places.h"
 #include "src/base/dtype.h"
 
-namespace dc::runtime::plan {
+namespace dc::runtime::verify {
 namespace {
 
 using base::Status;
@@ -67,18 +67,18 @@ void cut(Cells& cells, int64_t at) {
   cell.end = at;
 }
 
-bool awaits_run_before(const Program& program) {
+bool awaits_run_before(const plan::Program& program) {
   std::set<int32_t> signalled;
-  for (const Instruction& in : program.instructions) {
-    if (in.kind == InstructionKind::Signal) signalled.insert(in.event);
-    if (in.kind == InstructionKind::Wait && !signalled.contains(in.event)) return true;
+  for (const plan::Instruction& in : program.instructions) {
+    if (in.kind == plan::InstructionKind::Signal) signalled.insert(in.event);
+    if (in.kind == plan::InstructionKind::Wait && !signalled.contains(in.event)) return true;
   }
   return false;
 }
 
 class HazardChecker {
  public:
-  explicit HazardChecker(const Plan& plan)
+  explicit HazardChecker(const plan::Plan& plan)
       : plan_(plan),
         world_(plan.world()),
         streams_(plan.streams.size(), Clock(plan.streams.size())),
@@ -86,16 +86,16 @@ class HazardChecker {
 
   Status steps() {
     std::set<int32_t> known;
-    for (const ProgramRun& run : plan_.step) known.insert(run.program);
-    for (const Variant& variant : plan_.variants) {
-      for (const ProgramRun& run : variant.step) known.insert(run.program);
+    for (const plan::ProgramRun& run : plan_.step) known.insert(run.program);
+    for (const plan::Variant& variant : plan_.variants) {
+      for (const plan::ProgramRun& run : variant.step) known.insert(run.program);
     }
     for (size_t p = 0; p < plan_.programs.size(); ++p) {
       const auto program = static_cast<int32_t>(p);
       if (!known.contains(program)) DC_RETURN_IF_ERROR(run_once(program, plan_.inputs));
     }
     DC_RETURN_IF_ERROR(run_twice(plan_.step, plan_.inputs));
-    for (const Variant& variant : plan_.variants) {
+    for (const plan::Variant& variant : plan_.variants) {
       end_all_streams();
       DC_RETURN_IF_ERROR(run_twice(variant.step, variant.inputs));
       DC_RETURN_IF_ERROR(run_twice(plan_.step, plan_.inputs));
@@ -104,9 +104,10 @@ class HazardChecker {
   }
 
  private:
-  Status run_twice(const std::vector<ProgramRun>& runs, const std::vector<Input>& inputs) {
+  Status run_twice(const std::vector<plan::ProgramRun>& runs,
+                   const std::vector<plan::Input>& inputs) {
     for (int time = 0; time < 2; ++time) {
-      for (const ProgramRun& run : runs) {
+      for (const plan::ProgramRun& run : runs) {
         for (int32_t i = 0; i < std::min(run.repeat, 2); ++i)
           DC_RETURN_IF_ERROR(run_once(run.program, inputs));
       }
@@ -118,8 +119,8 @@ class HazardChecker {
     for (size_t s = 1; s < streams_.size(); ++s) merge(streams_[s], streams_[0]);
   }
 
-  Status run_once(int32_t program, const std::vector<Input>& inputs) {
-    const std::vector<Instruction>& list =
+  Status run_once(int32_t program, const std::vector<plan::Input>& inputs) {
+    const std::vector<plan::Instruction>& list =
         plan_.programs[static_cast<size_t>(program)].instructions;
     now_.program = program;
     now_.instruction = -1;
@@ -141,21 +142,22 @@ class HazardChecker {
   }
 
   // Between runs, while compute waits: it fills inputs and reads the step's results.
-  Status host(const std::vector<Input>& inputs) {
+  Status host(const std::vector<plan::Input>& inputs) {
     tick();
     if (plan_.scalars >= 0) DC_RETURN_IF_ERROR(touch(place_of(plan_, plan_.scalars), false));
-    for (const Input& input : inputs) DC_RETURN_IF_ERROR(write(input.tensor));
-    for (int32_t id : {plan_.slots, plan_.rng, plan_.table, plan_.loss_sum}) {
+    for (const plan::Input& input : inputs) DC_RETURN_IF_ERROR(write(input.tensor));
+    for (int32_t id : {plan_.hyperparameters, plan_.rng, plan_.table, plan_.loss_sum}) {
       if (id >= 0) DC_RETURN_IF_ERROR(write(id));
     }
     return {};
   }
 
-  Status follow(const Instruction& in) {
+  Status follow(const plan::Instruction& in) {
     Clock& clock = streams_[now_.stream];
     const auto signal = signals_.find(in.event);
-    if (in.kind == InstructionKind::Wait && signal != signals_.end()) merge(signal->second, clock);
-    if (in.kind == InstructionKind::Signal) signals_[in.event] = clock;
+    if (in.kind == plan::InstructionKind::Wait && signal != signals_.end())
+      merge(signal->second, clock);
+    if (in.kind == plan::InstructionKind::Signal) signals_[in.event] = clock;
     tick();
     for (int32_t id : in.reads) DC_RETURN_IF_ERROR(touch(place_of(plan_, id), false));
     for (int32_t id : in.writes) DC_RETURN_IF_ERROR(write(id));
@@ -164,11 +166,12 @@ class HazardChecker {
   }
 
   // Whole shards arrive, so the bytes behind the value's last element are written too.
-  Status gathers_padding(const Instruction& in) {
-    if (in.kind != InstructionKind::Collective || in.collective != CollectiveKind::AllGather)
+  Status gathers_padding(const plan::Instruction& in) {
+    if (in.kind != plan::InstructionKind::Collective ||
+        in.collective != plan::CollectiveKind::AllGather)
       return {};
-    const int64_t ranks = group_size(plan_, plan_.groups[static_cast<size_t>(in.group)].axes);
-    for (const CollectiveBuffer& b : in.buffers) {
+    const int64_t ranks = plan::group_size(plan_, plan_.groups[static_cast<size_t>(in.group)].axes);
+    for (const plan::CollectiveBuffer& b : in.buffers) {
       Place place = place_of(plan_, b.output);
       place.bytes =
           ranks * b.shard * base::byte_size(plan_.tensors[static_cast<size_t>(b.output)].dtype);
@@ -216,10 +219,10 @@ class HazardChecker {
         continue;
       const Ranks ranks = shared_ranks(plan_, now_.place, other.place);
       if (ranks.empty()) continue;
-      return bad_plan("DC3241", describe(now_) + (writes ? " writes" : " reads") + " bytes that " +
-                                    describe(other) + " " + verb + " on stream '" +
-                                    plan_.streams[other.stream].name + "'" + on(ranks) +
-                                    ": no event says which of them comes first");
+      return plan::bad_plan("DC3241", describe(now_) + (writes ? " writes" : " reads") +
+                                          " bytes that " + describe(other) + " " + verb +
+                                          " on stream '" + plan_.streams[other.stream].name + "'" +
+                                          on(ranks) + ": no event says which of them comes first");
     }
     return {};
   }
@@ -233,12 +236,12 @@ class HazardChecker {
 
   std::string describe(const Touch& touch) const {
     if (touch.instruction >= 0)
-      return describe_instruction(plan_, touch.program, touch.instruction);
+      return plan::describe_instruction(plan_, touch.program, touch.instruction);
     return "the host, before program '" + plan_.programs[static_cast<size_t>(touch.program)].name +
            "',";
   }
 
-  const Plan& plan_;
+  const plan::Plan& plan_;
   int64_t world_;
   std::vector<Clock> streams_;
   std::map<int32_t, Clock> signals_;  // by event: what the last signal knew
@@ -249,6 +252,6 @@ class HazardChecker {
 
 }  // namespace
 
-Status check_hazards(const Plan& plan) { return HazardChecker(plan).steps(); }
+Status check_hazards(const plan::Plan& plan) { return HazardChecker(plan).steps(); }
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::verify

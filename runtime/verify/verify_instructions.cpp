@@ -10,7 +10,7 @@
 #include "runtime/verify/effects.h"
 #include "runtime/verify/places.h"
 
-namespace dc::runtime::plan {
+namespace dc::runtime::verify {
 namespace {
 
 using base::Status;
@@ -20,30 +20,30 @@ constexpr size_t kMaxResults = 4096;
 
 class InstructionChecker {
  public:
-  InstructionChecker(const Plan& plan, int32_t program) : plan_(plan), program_(program) {}
+  InstructionChecker(const plan::Plan& plan, int32_t program) : plan_(plan), program_(program) {}
   Status run(int32_t index);
 
  private:
   Status bad(const char* code, const std::string& what) const {
-    return bad_plan(code, describe_instruction(plan_, program_, index_) + " " + what);
+    return plan::bad_plan(code, plan::describe_instruction(plan_, program_, index_) + " " + what);
   }
-  const Tensor& tensor(int64_t id) const { return plan_.tensors[static_cast<size_t>(id)]; }
-  int64_t numel(int64_t id) const { return *element_count(tensor(id).sizes); }
+  const plan::Tensor& tensor(int64_t id) const { return plan_.tensors[static_cast<size_t>(id)]; }
+  int64_t numel(int64_t id) const { return *plan::element_count(tensor(id).sizes); }
   std::string describe(int64_t id) const {
-    return describe_tensor(plan_, static_cast<int32_t>(id));
+    return plan::describe_tensor(plan_, static_cast<int32_t>(id));
   }
-  Status spaces(const Instruction& in) const;
-  Status lists(const Instruction& in) const;
+  Status spaces(const plan::Instruction& in) const;
+  Status lists(const plan::Instruction& in) const;
   Status same(const std::vector<int32_t>& listed, const std::vector<int32_t>& known,
               const char* verb, const char* as) const;
-  Status results(const Instruction& in) const;
-  Status kernel(const Instruction& in);
-  Status scratch(const Instruction& in);
-  Status copy(const Instruction& in);
-  Status collective(const Instruction& in);
-  Status buffer(CollectiveKind kind, const CollectiveBuffer& b, int64_t ranks);
+  Status results(const plan::Instruction& in) const;
+  Status kernel(const plan::Instruction& in);
+  Status scratch(const plan::Instruction& in);
+  Status copy(const plan::Instruction& in);
+  Status collective(const plan::Instruction& in);
+  Status buffer(plan::CollectiveKind kind, const plan::CollectiveBuffer& b, int64_t ranks);
 
-  const Plan& plan_;
+  const plan::Plan& plan_;
   const int32_t program_;
   int32_t index_ = 0;
   std::vector<int32_t> reads_, writes_;  // sorted
@@ -51,7 +51,7 @@ class InstructionChecker {
 
 Status InstructionChecker::run(int32_t index) {
   index_ = index;
-  const Instruction& in =
+  const plan::Instruction& in =
       plan_.programs[static_cast<size_t>(program_)].instructions[static_cast<size_t>(index)];
   reads_.assign(in.reads.begin(), in.reads.end());
   writes_.assign(in.writes.begin(), in.writes.end());
@@ -59,14 +59,14 @@ Status InstructionChecker::run(int32_t index) {
   std::sort(writes_.begin(), writes_.end());
   DC_RETURN_IF_ERROR(spaces(in));
   switch (in.kind) {
-    case InstructionKind::Kernel:
+    case plan::InstructionKind::Kernel:
       return kernel(in);
-    case InstructionKind::Collective:
+    case plan::InstructionKind::Collective:
       return collective(in);
-    case InstructionKind::Copy:
+    case plan::InstructionKind::Copy:
       return copy(in);
-    case InstructionKind::Signal:
-    case InstructionKind::Wait:
+    case plan::InstructionKind::Signal:
+    case plan::InstructionKind::Wait:
       if (reads_.empty() && writes_.empty()) return {};
       return bad("DC3221", "touches no memory and yet lists reads or writes");
   }
@@ -74,21 +74,21 @@ Status InstructionChecker::run(int32_t index) {
 }
 
 // Only copies reach outside the device.
-Status InstructionChecker::spaces(const Instruction& in) const {
-  if (in.kind == InstructionKind::Copy) return {};
+Status InstructionChecker::spaces(const plan::Instruction& in) const {
+  if (in.kind == plan::InstructionKind::Copy) return {};
   for (const auto* list : {&reads_, &writes_}) {
     for (int32_t id : *list) {
-      if (plan_.slices[static_cast<size_t>(tensor(id).slice)].space != Space::Device)
+      if (plan_.slices[static_cast<size_t>(tensor(id).slice)].space != plan::Space::Device)
         return bad("DC3222", "touches " + describe(id) + ", which lies outside the device");
     }
   }
-  if (in.scratch >= 0 && plan_.slices[static_cast<size_t>(in.scratch)].space != Space::Device)
+  if (in.scratch >= 0 && plan_.slices[static_cast<size_t>(in.scratch)].space != plan::Space::Device)
     return bad("DC3222", "has its scratch outside the device");
   return {};
 }
 
 // The plan's lists are what the verifier itself knows of the kernel, the collective or the copy.
-Status InstructionChecker::lists(const Instruction& in) const {
+Status InstructionChecker::lists(const plan::Instruction& in) const {
   const Effects effects = effects_of(in);
   if (!effects.problem.empty())
     return bad("DC3223", effects.problem + ", so what it reads and writes is unknown");
@@ -113,7 +113,7 @@ Status InstructionChecker::same(const std::vector<int32_t>& listed,
 
 // A kernel fills its results while it still reads its operands, so they share no byte on any rank;
 // the result of a kernel that works in place is its operand.
-Status InstructionChecker::results(const Instruction& in) const {
+Status InstructionChecker::results(const plan::Instruction& in) const {
   if (in.outputs.empty()) return {};
   const bool in_place = works_in_place(in);
   for (int32_t output : in.outputs) {
@@ -133,7 +133,7 @@ Status InstructionChecker::results(const Instruction& in) const {
   return {};
 }
 
-Status InstructionChecker::kernel(const Instruction& in) {
+Status InstructionChecker::kernel(const plan::Instruction& in) {
   if (in.op.empty()) return bad("DC3214", "names no operator");
   if (in.args.size() > kMaxArgs || in.outputs.size() > kMaxResults) {
     return bad("DC3214", "has " + std::to_string(in.args.size()) + " arguments and " +
@@ -145,11 +145,11 @@ Status InstructionChecker::kernel(const Instruction& in) {
   return in.scratch < 0 ? Status() : scratch(in);
 }
 
-Status InstructionChecker::scratch(const Instruction& in) {
-  const Slice& slice = plan_.slices[static_cast<size_t>(in.scratch)];
+Status InstructionChecker::scratch(const plan::Instruction& in) {
+  const plan::Slice& slice = plan_.slices[static_cast<size_t>(in.scratch)];
   if (slice.program >= 0 &&
       (slice.program != program_ || index_ < slice.first || index_ > slice.last)) {
-    return bad("DC3215", "has its scratch in " + describe_slice(plan_, in.scratch) +
+    return bad("DC3215", "has its scratch in " + plan::describe_slice(plan_, in.scratch) +
                              ", which is not live there");
   }
   for (const auto* list : {&reads_, &writes_}) {
@@ -162,27 +162,27 @@ Status InstructionChecker::scratch(const Instruction& in) {
   return {};
 }
 
-Status InstructionChecker::copy(const Instruction& in) {
-  const Tensor& src = tensor(in.src);
-  const Tensor& dst = tensor(in.dst);
-  if (src.dtype != dst.dtype || numel(in.src) != numel(in.dst) || !is_contiguous(src) ||
-      !is_contiguous(dst)) {
+Status InstructionChecker::copy(const plan::Instruction& in) {
+  const plan::Tensor& src = tensor(in.src);
+  const plan::Tensor& dst = tensor(in.dst);
+  if (src.dtype != dst.dtype || numel(in.src) != numel(in.dst) || !plan::is_contiguous(src) ||
+      !plan::is_contiguous(dst)) {
     return bad("DC3216", "copies " + describe(in.src) + " to " + describe(in.dst) +
                              ", which differ in dtype or size or are not contiguous");
   }
   return lists(in);
 }
 
-Status InstructionChecker::collective(const Instruction& in) {
-  const Group& group = plan_.groups[static_cast<size_t>(in.group)];
+Status InstructionChecker::collective(const plan::Instruction& in) {
+  const plan::Group& group = plan_.groups[static_cast<size_t>(in.group)];
   if (group.stream >= 0 && group.stream != in.stream) {
     return bad("DC3220", "runs on stream " + std::to_string(in.stream) +
                              ", but its group's communicator belongs to stream " +
                              std::to_string(group.stream));
   }
   if (in.buffers.empty()) return bad("DC3217", "has no buffers");
-  for (const CollectiveBuffer& b : in.buffers) {
-    DC_RETURN_IF_ERROR(buffer(in.collective, b, group_size(plan_, group.axes)));
+  for (const plan::CollectiveBuffer& b : in.buffers) {
+    DC_RETURN_IF_ERROR(buffer(in.collective, b, plan::group_size(plan_, group.axes)));
   }
   return lists(in);
 }
@@ -191,29 +191,30 @@ Status InstructionChecker::collective(const Instruction& in) {
 struct Demand {
   int64_t input = 0, output = 0;
 };
-Demand demand(CollectiveKind kind, const CollectiveBuffer& b) {
+Demand demand(plan::CollectiveKind kind, const plan::CollectiveBuffer& b) {
   switch (kind) {
-    case CollectiveKind::AllGather:
+    case plan::CollectiveKind::AllGather:
       return {b.shard, b.elements};
-    case CollectiveKind::ReduceScatter:
+    case plan::CollectiveKind::ReduceScatter:
       return {b.elements, b.shard};
-    case CollectiveKind::AllReduce:
-    case CollectiveKind::Broadcast:
-    case CollectiveKind::AllToAll:
+    case plan::CollectiveKind::AllReduce:
+    case plan::CollectiveKind::Broadcast:
+    case plan::CollectiveKind::AllToAll:
       return {b.elements, b.elements};
   }
   return {};
 }
 
-Status InstructionChecker::buffer(CollectiveKind kind, const CollectiveBuffer& b, int64_t ranks) {
+Status InstructionChecker::buffer(plan::CollectiveKind kind, const plan::CollectiveBuffer& b,
+                                  int64_t ranks) {
   const auto padded = base::checked_mul(b.shard, ranks);
   if (b.elements < 0 || b.shard < 0 || !padded || *padded < b.elements ||
-      (kind == CollectiveKind::AllToAll && *padded != b.elements)) {
+      (kind == plan::CollectiveKind::AllToAll && *padded != b.elements)) {
     return bad("DC3217", "splits " + std::to_string(b.elements) + " elements into " +
                              std::to_string(ranks) + " shards of " + std::to_string(b.shard));
   }
-  const Tensor& input = tensor(b.input);
-  const Tensor& output = tensor(b.output);
+  const plan::Tensor& input = tensor(b.input);
+  const plan::Tensor& output = tensor(b.output);
   const Demand want = demand(kind, b);
   if (numel(b.input) != want.input || numel(b.output) != want.output) {
     return bad("DC3217", "has " + describe(b.input) + " of " + std::to_string(numel(b.input)) +
@@ -221,20 +222,21 @@ Status InstructionChecker::buffer(CollectiveKind kind, const CollectiveBuffer& b
                              std::to_string(numel(b.output)) + ", and needs " +
                              std::to_string(want.input) + " and " + std::to_string(want.output));
   }
-  if (!is_contiguous(input) || !is_contiguous(output)) {
+  if (!plan::is_contiguous(input) || !plan::is_contiguous(output)) {
     return bad("DC3217", "has a buffer that is not contiguous");
   }
-  const bool reduces = kind == CollectiveKind::ReduceScatter || kind == CollectiveKind::AllReduce;
-  if (reduces ? output.dtype != DType::F32 || !base::is_floating(input.dtype)
+  const bool reduces =
+      kind == plan::CollectiveKind::ReduceScatter || kind == plan::CollectiveKind::AllReduce;
+  if (reduces ? output.dtype != base::DType::F32 || !base::is_floating(input.dtype)
               : output.dtype != input.dtype) {
     return bad("DC3218", "turns " + std::string(base::name(input.dtype)) + " into " +
                              std::string(base::name(output.dtype)));
   }
-  if (kind != CollectiveKind::AllGather) return {};
+  if (kind != plan::CollectiveKind::AllGather) return {};
   // The whole value arrives in equal shards, so its slice holds the padding too.
   const auto bytes = base::checked_mul(*padded, base::byte_size(output.dtype));
   const auto start =
-      base::checked_mul(output.rank_stride, group_size(plan_, output.stride_axes) - 1);
+      base::checked_mul(output.rank_stride, plan::group_size(plan_, output.stride_axes) - 1);
   const auto first = start ? base::checked_add(*start, output.offset) : std::nullopt;
   const auto end = bytes && first ? base::checked_add(*bytes, *first) : std::nullopt;
   if (!end || *end > plan_.slices[static_cast<size_t>(output.slice)].bytes) {
@@ -246,7 +248,7 @@ Status InstructionChecker::buffer(CollectiveKind kind, const CollectiveBuffer& b
 
 }  // namespace
 
-Status check_instructions(const Plan& plan) {
+Status check_instructions(const plan::Plan& plan) {
   for (size_t p = 0; p < plan.programs.size(); ++p) {
     InstructionChecker checker(plan, static_cast<int32_t>(p));
     for (size_t i = 0; i < plan.programs[p].instructions.size(); ++i) {
@@ -256,4 +258,4 @@ Status check_instructions(const Plan& plan) {
   return {};
 }
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::verify

@@ -7,14 +7,14 @@
 #include "runtime/plan/describe.h"
 #include "runtime/verify/checks.h"
 
-namespace dc::runtime::plan {
+namespace dc::runtime::verify {
 namespace {
 
 using base::Status;
 
 class OrderChecker {
  public:
-  explicit OrderChecker(const Plan& plan);
+  explicit OrderChecker(const plan::Plan& plan);
   Status run(int32_t program);
 
  private:
@@ -26,13 +26,13 @@ class OrderChecker {
     return static_cast<size_t>(plan_.tensors[static_cast<size_t>(tensor)].slice);
   }
   Status bad(const char* code, const std::string& what) const {
-    return bad_plan(code, describe_instruction(plan_, program_, index_) + " " + what);
+    return plan::bad_plan(code, plan::describe_instruction(plan_, program_, index_) + " " + what);
   }
   Status check_live(int32_t tensor, const char* verb) const;
   Status check_read(int32_t tensor) const;
-  Status check_crossing(const Instruction& wait) const;
+  Status check_crossing(const plan::Instruction& wait) const;
 
-  const Plan& plan_;
+  const plan::Plan& plan_;
   std::vector<bool> by_host_;
   std::vector<bool> carried_;        // persistent slices written so far in the step
   std::vector<int32_t> written_in_;  // transient slices: the run in which they were last written
@@ -41,32 +41,32 @@ class OrderChecker {
   int32_t program_ = 0, index_ = 0;
 };
 
-OrderChecker::OrderChecker(const Plan& plan)
+OrderChecker::OrderChecker(const plan::Plan& plan)
     : plan_(plan),
       by_host_(plan.slices.size()),
       carried_(plan.slices.size()),
       written_in_(plan.slices.size(), 0),
       signals_(static_cast<size_t>(plan.events)) {
-  for (const Program& program : plan.programs) {
-    for (const Instruction& in : program.instructions) {
-      if (in.kind == InstructionKind::Signal) ++signals_[static_cast<size_t>(in.event)];
+  for (const plan::Program& program : plan.programs) {
+    for (const plan::Instruction& in : program.instructions) {
+      if (in.kind == plan::InstructionKind::Signal) ++signals_[static_cast<size_t>(in.event)];
     }
   }
-  for (const StateEntry& entry : plan.state) filled_by_host(entry.tensor);
-  for (const Input& input : plan.inputs) filled_by_host(input.tensor);
-  for (const Variant& variant : plan.variants) {
-    for (const Input& input : variant.inputs) filled_by_host(input.tensor);
+  for (const plan::StateEntry& entry : plan.state) filled_by_host(entry.tensor);
+  for (const plan::Input& input : plan.inputs) filled_by_host(input.tensor);
+  for (const plan::Variant& variant : plan.variants) {
+    for (const plan::Input& input : variant.inputs) filled_by_host(input.tensor);
   }
-  for (int32_t id : {plan.slots, plan.rng, plan.scalars, plan.table, plan.loss_sum}) {
+  for (int32_t id : {plan.hyperparameters, plan.rng, plan.scalars, plan.table, plan.loss_sum}) {
     filled_by_host(id);
   }
 }
 
 Status OrderChecker::check_live(int32_t tensor, const char* verb) const {
-  const Slice& slice = plan_.slices[slice_of(tensor)];
+  const plan::Slice& slice = plan_.slices[slice_of(tensor)];
   if (slice.program < 0) return {};
   if (slice.program == program_ && index_ >= slice.first && index_ <= slice.last) return {};
-  return bad("DC3212", std::string(verb) + " " + describe_tensor(plan_, tensor) +
+  return bad("DC3212", std::string(verb) + " " + plan::describe_tensor(plan_, tensor) +
                            " outside the live range of its slice (instructions " +
                            std::to_string(slice.first) + " to " + std::to_string(slice.last) +
                            " of program '" +
@@ -75,10 +75,11 @@ Status OrderChecker::check_live(int32_t tensor, const char* verb) const {
 
 Status OrderChecker::check_read(int32_t tensor) const {
   const size_t id = slice_of(tensor);
-  const Slice& slice = plan_.slices[id];
+  const plan::Slice& slice = plan_.slices[id];
   if (by_host_[id] && (slice.program < 0 || slice.first == 0)) return {};
   if (slice.program < 0 ? carried_[id] : written_in_[id] == run_) return {};
-  return bad("DC3213", "reads " + describe_tensor(plan_, tensor) + " before anything wrote it");
+  return bad("DC3213",
+             "reads " + plan::describe_tensor(plan_, tensor) + " before anything wrote it");
 }
 
 Status OrderChecker::run(int32_t program) {
@@ -88,7 +89,7 @@ Status OrderChecker::run(int32_t program) {
   const auto& list = plan_.programs[static_cast<size_t>(program)].instructions;
   for (size_t i = 0; i < list.size(); ++i) {
     index_ = static_cast<int32_t>(i);
-    const Instruction& in = list[i];
+    const plan::Instruction& in = list[i];
     for (int32_t tensor : in.reads) {
       DC_RETURN_IF_ERROR(check_live(tensor, "reads"));
       DC_RETURN_IF_ERROR(check_read(tensor));
@@ -98,8 +99,8 @@ Status OrderChecker::run(int32_t program) {
       carried_[slice_of(tensor)] = true;
       written_in_[slice_of(tensor)] = run_;
     }
-    if (in.kind == InstructionKind::Signal) signalled[static_cast<size_t>(in.event)] = true;
-    if (in.kind == InstructionKind::Wait && !signalled[static_cast<size_t>(in.event)])
+    if (in.kind == plan::InstructionKind::Signal) signalled[static_cast<size_t>(in.event)] = true;
+    if (in.kind == plan::InstructionKind::Wait && !signalled[static_cast<size_t>(in.event)])
       DC_RETURN_IF_ERROR(check_crossing(in));
   }
   return {};
@@ -107,9 +108,9 @@ Status OrderChecker::run(int32_t program) {
 
 // Compute may wait in the step's first program for what the last one signalled when it was last
 // run. Of such an event there is one signal, so that it means one thing in every program.
-Status OrderChecker::check_crossing(const Instruction& wait) const {
-  const auto signals_it = [&](const Instruction& in) {
-    return in.kind == InstructionKind::Signal && in.event == wait.event;
+Status OrderChecker::check_crossing(const plan::Instruction& wait) const {
+  const auto signals_it = [&](const plan::Instruction& in) {
+    return in.kind == plan::InstructionKind::Signal && in.event == wait.event;
   };
   const auto& last = plan_.programs[static_cast<size_t>(plan_.step.back().program)].instructions;
   const bool crosses = wait.stream == 0 && program_ == plan_.step.front().program &&
@@ -124,10 +125,10 @@ Status OrderChecker::check_crossing(const Instruction& wait) const {
 
 // Follows the step's runs once each: a repetition finds at least what the first run found. Programs
 // that the step does not run come last.
-Status check_order(const Plan& plan) {
+Status check_order(const plan::Plan& plan) {
   OrderChecker checker(plan);
   std::vector<bool> seen(plan.programs.size());
-  for (const ProgramRun& run : plan.step) {
+  for (const plan::ProgramRun& run : plan.step) {
     const auto index = static_cast<size_t>(run.program);
     if (seen[index]) continue;
     seen[index] = true;
@@ -139,4 +140,4 @@ Status check_order(const Plan& plan) {
   return {};
 }
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::verify

@@ -14,32 +14,32 @@
 #include "src/base/checked.h"
 #include "src/base/step_scalars.h"
 
-namespace dc::runtime::plan {
+namespace dc::runtime::verify {
 namespace {
 
 using base::Status;
 
-const Tensor& tensor_at(const Plan& plan, int32_t id) {
+const plan::Tensor& tensor_at(const plan::Plan& plan, int32_t id) {
   return plan.tensors[static_cast<size_t>(id)];
 }
-int64_t numel(const Tensor& tensor) { return *element_count(tensor.sizes); }
-bool is_persistent(const Plan& plan, int32_t tensor) {
+int64_t numel(const plan::Tensor& tensor) { return *plan::element_count(tensor.sizes); }
+bool is_persistent(const plan::Plan& plan, int32_t tensor) {
   return plan.slices[static_cast<size_t>(tensor_at(plan, tensor).slice)].program < 0;
 }
-bool is_on_device(const Plan& plan, int32_t tensor) {
-  const Slice& slice = plan.slices[static_cast<size_t>(tensor_at(plan, tensor).slice)];
-  return slice.space == Space::Device;
+bool is_on_device(const plan::Plan& plan, int32_t tensor) {
+  const plan::Slice& slice = plan.slices[static_cast<size_t>(tensor_at(plan, tensor).slice)];
+  return slice.space == plan::Space::Device;
 }
-int64_t trainable_count(const Plan& plan) {
+int64_t trainable_count(const plan::Plan& plan) {
   return std::count_if(plan.parameters.begin(), plan.parameters.end(),
-                       [](const Parameter& p) { return p.trainable; });
+                       [](const plan::Parameter& p) { return p.trainable; });
 }
 
 // Empty if the parameter agrees with its gradient and its place among the trainable ones.
 // `shards`: ranks that its shards are spread over.
-std::string parameter_mismatch(const Plan& plan, const Parameter& p, int64_t trainable_before,
-                               int32_t shards) {
-  const auto count = element_count(p.sizes);
+std::string parameter_mismatch(const plan::Plan& plan, const plan::Parameter& p,
+                               int64_t trainable_before, int32_t shards) {
+  const auto count = plan::element_count(p.sizes);
   const bool negative =
       std::any_of(p.sizes.begin(), p.sizes.end(), [](int64_t v) { return v < 0; });
   if (!count || negative) return "has an impossible size";
@@ -48,8 +48,9 @@ std::string parameter_mismatch(const Plan& plan, const Parameter& p, int64_t tra
     return "has " + std::to_string(*count) + " elements, more than its shards of " +
            std::to_string(p.shard);
   }
-  if (!p.record.entry.empty() && (p.record.sizes.size() != p.record.strides.size() ||
-                                  element_count(p.record.sizes) != count || p.record.offset < 0)) {
+  if (!p.record.entry.empty() &&
+      (p.record.sizes.size() != p.record.strides.size() ||
+       plan::element_count(p.record.sizes) != count || p.record.offset < 0)) {
     return "does not fit its archive record";
   }
   if (!p.trainable) {
@@ -58,95 +59,98 @@ std::string parameter_mismatch(const Plan& plan, const Parameter& p, int64_t tra
   }
   if (p.trainable_index != trainable_before) return "has the wrong place among the trainable ones";
   if (p.gradient < 0 || p.gradient_ready < 0) return "is trainable and has no gradient";
-  const Tensor& gradient = tensor_at(plan, p.gradient);
+  const plan::Tensor& gradient = tensor_at(plan, p.gradient);
   const int64_t elements = numel(gradient);
-  if (gradient.dtype != DType::F32 || (elements != *count && elements != p.shard)) {
+  if (gradient.dtype != base::DType::F32 || (elements != *count && elements != p.shard)) {
     return "has a gradient that is neither its whole nor its shard in f32";
   }
-  const Slice& slice = plan.slices[static_cast<size_t>(gradient.slice)];
-  if (slice.space != Space::Device) return "has a gradient outside the device";
+  const plan::Slice& slice = plan.slices[static_cast<size_t>(gradient.slice)];
+  if (slice.space != plan::Space::Device) return "has a gradient outside the device";
   const bool alive =
       slice.program < 0 || (slice.program == plan.step.back().program &&
                             slice.first <= p.gradient_ready && p.gradient_ready <= slice.last);
   return alive ? "" : "has a gradient that is not live when it is said to be ready";
 }
 
-Status check_parameters(const Plan& plan) {
+Status check_parameters(const plan::Plan& plan) {
   int64_t trainable = 0;
-  const ParameterStates states(plan);
+  const plan::ParameterStates states(plan);
   for (size_t i = 0; i < plan.parameters.size(); ++i) {
-    const Parameter& p = plan.parameters[i];
-    const int32_t shards = group_size(plan, states.shard_axes(plan, i));
+    const plan::Parameter& p = plan.parameters[i];
+    const int32_t shards = plan::group_size(plan, states.shard_axes(plan, i));
     const std::string wrong = parameter_mismatch(plan, p, trainable, shards);
-    if (!wrong.empty()) return bad_plan("DC3232", "parameter '" + p.fqn + "' " + wrong);
+    if (!wrong.empty()) return plan::bad_plan("DC3232", "parameter '" + p.fqn + "' " + wrong);
     trainable += p.trainable;
   }
   return {};
 }
 
-Status check_step_tensor(const Plan& plan, const char* what, int32_t id, DType dtype,
+Status check_step_tensor(const plan::Plan& plan, const char* what, int32_t id, base::DType dtype,
                          int64_t count) {
   const std::string who = std::string("step scalars '") + what + "' ";
-  if (id < 0) return bad_plan("DC3233", who + "are missing");
-  const Tensor& tensor = tensor_at(plan, id);
-  if (tensor.dtype != dtype || numel(tensor) != count || !is_contiguous(tensor)) {
-    return bad_plan("DC3233", who + "are " + std::string(base::name(tensor.dtype)) + "[" +
-                                  std::to_string(numel(tensor)) + "], not " +
-                                  std::string(base::name(dtype)) + "[" + std::to_string(count) +
-                                  "]");
+  if (id < 0) return plan::bad_plan("DC3233", who + "are missing");
+  const plan::Tensor& tensor = tensor_at(plan, id);
+  if (tensor.dtype != dtype || numel(tensor) != count || !plan::is_contiguous(tensor)) {
+    return plan::bad_plan("DC3233", who + "are " + std::string(base::name(tensor.dtype)) + "[" +
+                                        std::to_string(numel(tensor)) + "], not " +
+                                        std::string(base::name(dtype)) + "[" +
+                                        std::to_string(count) + "]");
   }
-  if (!is_persistent(plan, id)) return bad_plan("DC3233", who + "do not keep their memory");
-  if (!is_on_device(plan, id)) return bad_plan("DC3233", who + "lie outside the device");
+  if (!is_persistent(plan, id)) return plan::bad_plan("DC3233", who + "do not keep their memory");
+  if (!is_on_device(plan, id)) return plan::bad_plan("DC3233", who + "lie outside the device");
   return {};
 }
 
-Status check_step_tensors(const Plan& plan) {
+Status check_step_tensors(const plan::Plan& plan) {
   const int64_t trainable = trainable_count(plan);
   const auto groups = static_cast<int64_t>(plan.optimizer.groups.size());
-  DC_RETURN_IF_ERROR(check_step_tensor(plan, "slots", plan.slots, DType::F64,
-                                       base::kSlotGroups + base::kSlotsPerGroup * groups));
-  DC_RETURN_IF_ERROR(check_step_tensor(plan, "rng", plan.rng, DType::I64, base::kRngRank + 1));
-  DC_RETURN_IF_ERROR(check_step_tensor(plan, "scalars", plan.scalars, DType::F64,
+  DC_RETURN_IF_ERROR(check_step_tensor(plan, "hyperparameters", plan.hyperparameters,
+                                       base::DType::F64,
+                                       base::kHyperGroups + base::kHyperPerGroup * groups));
+  DC_RETURN_IF_ERROR(
+      check_step_tensor(plan, "rng", plan.rng, base::DType::I64, base::kRngRank + 1));
+  DC_RETURN_IF_ERROR(check_step_tensor(plan, "scalars", plan.scalars, base::DType::F64,
                                        base::kScalarFinite + trainable));
-  DC_RETURN_IF_ERROR(check_step_tensor(plan, "table", plan.table, DType::F64,
+  DC_RETURN_IF_ERROR(check_step_tensor(plan, "table", plan.table, base::DType::F64,
                                        plan.world() * (trainable + base::kTableExtra)));
-  return check_step_tensor(plan, "loss_sum", plan.loss_sum, DType::F64, 1);
+  return check_step_tensor(plan, "loss_sum", plan.loss_sum, base::DType::F64, 1);
 }
 
 // Empty if the input's dtype, size and range suit its role.
-std::string input_mismatch(const Plan& plan, const Input& input) {
-  const Tensor& tensor = tensor_at(plan, input.tensor);
-  const Slice& slice = plan.slices[static_cast<size_t>(tensor.slice)];
+std::string input_mismatch(const plan::Plan& plan, const plan::Input& input) {
+  const plan::Tensor& tensor = tensor_at(plan, input.tensor);
+  const plan::Slice& slice = plan.slices[static_cast<size_t>(tensor.slice)];
   if (slice.program >= 0 && slice.first != 0) return "is filled before its memory is its own";
-  if (slice.space != Space::Device) return "lies outside the device";
-  if (!is_contiguous(tensor)) return "is not contiguous";
+  if (slice.space != plan::Space::Device) return "lies outside the device";
+  if (!plan::is_contiguous(tensor)) return "is not contiguous";
   if (!std::isfinite(input.low) || !std::isfinite(input.high)) return "has no finite range";
-  if (input.next && input.role != InputRole::Labels) return "holds next tokens but no labels";
+  if (input.next && input.role != plan::InputRole::Labels) return "holds next tokens but no labels";
   switch (input.role) {
-    case InputRole::Tokens:
-    case InputRole::Labels:
-    case InputRole::Positions:
-    case InputRole::Class:
+    case plan::InputRole::Tokens:
+    case plan::InputRole::Labels:
+    case plan::InputRole::Positions:
+    case plan::InputRole::Class:
       return base::is_floating(tensor.dtype) ? "is not of an integer type" : "";
-    case InputRole::Float:
-    case InputRole::LossScale:
+    case plan::InputRole::Float:
+    case plan::InputRole::LossScale:
       if (!base::is_floating(tensor.dtype)) return "is not of a floating type";
-      return input.role == InputRole::LossScale && numel(tensor) != 1 ? "is not one number" : "";
-    case InputRole::Mask:
+      return input.role == plan::InputRole::LossScale && numel(tensor) != 1 ? "is not one number"
+                                                                            : "";
+    case plan::InputRole::Mask:
       return "";
   }
   return "";
 }
 
-Status check_inputs(const Plan& plan, const std::vector<Input>& inputs) {
-  for (const Input& input : inputs) {
+Status check_inputs(const plan::Plan& plan, const std::vector<plan::Input>& inputs) {
+  for (const plan::Input& input : inputs) {
     const std::string wrong = input_mismatch(plan, input);
-    if (!wrong.empty()) return bad_plan("DC3234", "input '" + input.name + "' " + wrong);
+    if (!wrong.empty()) return plan::bad_plan("DC3234", "input '" + input.name + "' " + wrong);
   }
   return {};
 }
 
-Status check_prediction(const Prediction& p) {
+Status check_prediction(const plan::Prediction& p) {
   // Sums and percentages of such numbers do not overflow: two years in ns, 64 PiB.
   constexpr int64_t kMost = int64_t{1} << 56;
   const auto makes_sense = [](int64_t v) { return v >= 0 && v <= kMost; };
@@ -158,56 +162,59 @@ Status check_prediction(const Prediction& p) {
       p.copy_ns,    p.copied_out_bytes, p.copied_in_bytes, p.contention_ns, p.without_norm_ns};
   if (!all_make_sense(scalars) || !all_make_sense(p.wire_bytes) || !all_make_sense(p.bounds_ns) ||
       !all_make_sense(p.figures_ns)) {
-    return bad_plan("DC3236", "a prediction has a number that is negative or above 2^56");
+    return plan::bad_plan("DC3236", "a prediction has a number that is negative or above 2^56");
   }
   return {};
 }
 
-Status check_optimizer(const Plan& plan) {
-  const Optimizer& o = plan.optimizer;
-  if (o.groups.empty()) return bad_plan("DC3235", "the optimizer has no groups");
-  for (const OptimizerGroup& g : o.groups) {
+Status check_optimizer(const plan::Plan& plan) {
+  const plan::Optimizer& o = plan.optimizer;
+  if (o.groups.empty()) return plan::bad_plan("DC3235", "the optimizer has no groups");
+  for (const plan::OptimizerGroup& g : o.groups) {
     for (double v : {g.lr, g.weight_decay, g.beta1, g.beta2, g.eps, g.momentum, g.dampening}) {
       if (!std::isfinite(v)) {
-        return bad_plan("DC3235",
-                        "optimizer group '" + g.match + "' has a value that is not finite");
+        return plan::bad_plan("DC3235",
+                              "optimizer group '" + g.match + "' has a value that is not finite");
       }
     }
   }
   if (!std::isfinite(o.clip_norm) || !std::isfinite(o.final_lr_fraction) || o.warmup_steps < 0 ||
       o.total_steps < 0) {
-    return bad_plan("DC3235", "the optimizer's clip value or schedule is not a sensible number");
+    return plan::bad_plan("DC3235",
+                          "the optimizer's clip value or schedule is not a sensible number");
   }
   return {};
 }
 
 // Only the kernel that permits updates one by one makes them differ.
-Status check_update_rule(const Plan& plan) {
+Status check_update_rule(const plan::Plan& plan) {
   bool permits = false;
-  for (const Program& program : plan.programs) {
-    for (const Instruction& in : program.instructions) permits = permits || in.op == "dc.permit";
+  for (const plan::Program& program : plan.programs) {
+    for (const plan::Instruction& in : program.instructions)
+      permits = permits || in.op == "dc.check_finite";
   }
   if (permits == plan.updates_by_range) return {};
-  return bad_plan("DC3237", permits
-                                ? "it permits updates by range and says that all or none happen"
+  return plan::bad_plan("DC3237",
+                        permits ? "it permits updates by range and says that all or none happen"
                                 : "it says that updates are permitted by range and permits none");
 }
 
 // A timeline computed from the durations is finite, and signals and waits take none.
-Status check_durations(const Plan& plan) {
+Status check_durations(const plan::Plan& plan) {
   for (size_t p = 0; p < plan.programs.size(); ++p) {
-    const Program& program = plan.programs[p];
+    const plan::Program& program = plan.programs[p];
     std::optional<int64_t> sum = 0;
     for (size_t i = 0; i < program.duration_ns.size(); ++i) {
       const int64_t duration = program.duration_ns[i];
-      const InstructionKind kind = program.instructions[i].kind;
-      const bool may_last = kind != InstructionKind::Signal && kind != InstructionKind::Wait;
+      const plan::InstructionKind kind = program.instructions[i].kind;
+      const bool may_last =
+          kind != plan::InstructionKind::Signal && kind != plan::InstructionKind::Wait;
       sum = base::checked_add(*sum, duration);
       if (duration >= 0 && (may_last || duration == 0) && sum) continue;
-      return bad_plan("DC3236",
-                      describe_instruction(plan, static_cast<int32_t>(p), static_cast<int32_t>(i)) +
-                          " has an impossible predicted duration of " + std::to_string(duration) +
-                          " ns");
+      return plan::bad_plan(
+          "DC3236",
+          plan::describe_instruction(plan, static_cast<int32_t>(p), static_cast<int32_t>(i)) +
+              " has an impossible predicted duration of " + std::to_string(duration) + " ns");
     }
   }
   return {};
@@ -215,13 +222,13 @@ Status check_durations(const Plan& plan) {
 
 }  // namespace
 
-Status check_state(const Plan& plan) {
+Status check_state(const plan::Plan& plan) {
   DC_RETURN_IF_ERROR(check_parameters(plan));
   DC_RETURN_IF_ERROR(check_state_entries(plan));
   DC_RETURN_IF_ERROR(check_step_tensors(plan));
   DC_RETURN_IF_ERROR(check_inputs(plan, plan.inputs));
   DC_RETURN_IF_ERROR(check_prediction(plan.prediction));
-  for (const Variant& variant : plan.variants) {
+  for (const plan::Variant& variant : plan.variants) {
     DC_RETURN_IF_ERROR(check_inputs(plan, variant.inputs));
     DC_RETURN_IF_ERROR(check_prediction(variant.prediction));
   }
@@ -230,4 +237,4 @@ Status check_state(const Plan& plan) {
   return check_durations(plan);
 }
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::verify

@@ -7,100 +7,101 @@
 #include "runtime/plan/state_entries.h"
 #include "runtime/verify/checks.h"
 
-namespace dc::runtime::plan {
+namespace dc::runtime::verify {
 namespace {
 
 using base::Status;
 
-const Tensor& tensor_of(const Plan& plan, const StateEntry& entry) {
+const plan::Tensor& tensor_of(const plan::Plan& plan, const plan::StateEntry& entry) {
   return plan.tensors[static_cast<size_t>(entry.tensor)];
 }
-int64_t numel(const Tensor& tensor) { return *element_count(tensor.sizes); }
+int64_t numel(const plan::Tensor& tensor) { return *plan::element_count(tensor.sizes); }
 
-bool holds_value(StateRole role) {
-  return role == StateRole::Parameter || role == StateRole::Shard || role == StateRole::Master;
+bool holds_value(plan::StateRole role) {
+  return role == plan::StateRole::Parameter || role == plan::StateRole::Shard ||
+         role == plan::StateRole::Master;
 }
 
 // Empty if the entry belongs to what its role says.
-std::string role_mismatch(const StateEntry& entry) {
-  if (entry.role == StateRole::Unknown) return "does not say what it is for";
-  const std::string role = "has role " + std::string(name(entry.role));
-  if (is_of_parameter(entry.role) != (entry.parameter >= 0)) {
+std::string role_mismatch(const plan::StateEntry& entry) {
+  if (entry.role == plan::StateRole::Unknown) return "does not say what it is for";
+  const std::string role = "has role " + std::string(plan::name(entry.role));
+  if (plan::is_of_parameter(entry.role) != (entry.parameter >= 0)) {
     return entry.parameter >= 0 ? role + " and names a parameter"
                                 : role + " and names no parameter";
   }
-  if (is_of_buffer(entry.role) != (entry.buffer >= 0)) {
+  if (plan::is_of_buffer(entry.role) != (entry.buffer >= 0)) {
     return entry.buffer >= 0 ? role + " and names a buffer" : role + " and names no buffer";
   }
   return "";
 }
 
-bool role_takes(StateRole role, Spread spread) {
+bool role_takes(plan::StateRole role, plan::Spread spread) {
   switch (spread) {
-    case Spread::Replicated:
+    case plan::Spread::Replicated:
       return true;
-    case Spread::Shard:
+    case plan::Spread::Shard:
       return false;  // no state is split along a dimension
-    case Spread::FlatShard:
-      return role != StateRole::Parameter && role != StateRole::Carried;
-    case Spread::Varying:
-      return !is_of_parameter(role);
-    case Spread::Partial:
-      return role == StateRole::Accumulator;
+    case plan::Spread::FlatShard:
+      return role != plan::StateRole::Parameter && role != plan::StateRole::Carried;
+    case plan::Spread::Varying:
+      return !plan::is_of_parameter(role);
+    case plan::Spread::Partial:
+      return role == plan::StateRole::Accumulator;
   }
   return false;
 }
 
 // Empty if the spreads suit the role and the tensor has one shard's elements.
-std::string placement_mismatch(const Plan& plan, const StateEntry& entry) {
+std::string placement_mismatch(const plan::Plan& plan, const plan::StateEntry& entry) {
   std::vector<bool> seen(plan.mesh.size());
   bool is_shard = false;
-  for (const AxisPlacement& p : entry.placement) {
-    const std::string on = std::string(name(p.spread)) + " along mesh axis '" +
+  for (const plan::AxisPlacement& p : entry.placement) {
+    const std::string on = std::string(plan::name(p.spread)) + " along mesh axis '" +
                            plan.mesh[static_cast<size_t>(p.axis)].first + "'";
     if (seen[static_cast<size_t>(p.axis)]) return "has two placements along one mesh axis";
     seen[static_cast<size_t>(p.axis)] = true;
     if (!role_takes(entry.role, p.spread)) {
-      return "of role " + std::string(name(entry.role)) + " is " + on;
+      return "of role " + std::string(plan::name(entry.role)) + " is " + on;
     }
-    if (p.spread != Spread::FlatShard) continue;
+    if (p.spread != plan::Spread::FlatShard) continue;
     is_shard = true;
     if (p.shard != numel(tensor_of(plan, entry))) {
       return "is " + on + " with " + std::to_string(p.shard) + " elements, its tensor has " +
              std::to_string(numel(tensor_of(plan, entry)));
     }
   }
-  return !is_shard && entry.role == StateRole::Shard ? "is a shard along no mesh axis" : "";
+  return !is_shard && entry.role == plan::StateRole::Shard ? "is a shard along no mesh axis" : "";
 }
 
-bool same_axes(const Plan& plan, uint32_t a, uint32_t b) {
+bool same_axes(const plan::Plan& plan, uint32_t a, uint32_t b) {
   const uint32_t known = (uint32_t{1} << plan.mesh.size()) - 1;
   return ((a ^ b) & known) == 0;
 }
 
 // Empty if a range lies in the memory of the entry that it names.
-std::string range_mismatch(const Plan& plan, const StateEntry& entry) {
-  const Tensor& own = tensor_of(plan, entry);
+std::string range_mismatch(const plan::Plan& plan, const plan::StateEntry& entry) {
+  const plan::Tensor& own = tensor_of(plan, entry);
   if (entry.range_of < 0) return own.rank_stride == 0 ? "" : "is a rank's range of no entry";
-  const StateEntry& whole = plan.state[static_cast<size_t>(entry.range_of)];
-  if (whole.range_of >= 0 || flat_shard(whole) > 0)
+  const plan::StateEntry& whole = plan.state[static_cast<size_t>(entry.range_of)];
+  if (whole.range_of >= 0 || plan::flat_shard(whole) > 0)
     return "is a range of an entry that is no whole";
   if (whole.parameter != entry.parameter) return "is a range of another parameter's entry";
-  const Tensor& all = tensor_of(plan, whole);
+  const plan::Tensor& all = tensor_of(plan, whole);
   const int64_t bytes = base::byte_size(own.dtype);
   const bool same = all.slice == own.slice && all.dtype == own.dtype && all.offset == own.offset;
-  const bool strides = own.rank_stride == flat_shard(entry) * bytes &&
-                       same_axes(plan, own.stride_axes, shard_axes(entry));
-  return same && flat_shard(entry) > 0 && strides
+  const bool strides = own.rank_stride == plan::flat_shard(entry) * bytes &&
+                       same_axes(plan, own.stride_axes, plan::shard_axes(entry));
+  return same && plan::flat_shard(entry) > 0 && strides
              ? ""
              : "is not the rank's range of '" + whole.name + "'";
 }
 
 // Empty if the tensor has the parameter's elements in a type that can hold them.
-std::string parameter_mismatch(const Plan& plan, const StateEntry& entry) {
-  const Parameter& p = plan.parameters[static_cast<size_t>(entry.parameter)];
-  const Tensor& tensor = tensor_of(plan, entry);
-  const int64_t wanted = flat_shard(entry) > 0 ? p.shard : *element_count(p.sizes);
+std::string parameter_mismatch(const plan::Plan& plan, const plan::StateEntry& entry) {
+  const plan::Parameter& p = plan.parameters[static_cast<size_t>(entry.parameter)];
+  const plan::Tensor& tensor = tensor_of(plan, entry);
+  const int64_t wanted = plan::flat_shard(entry) > 0 ? p.shard : *plan::element_count(p.sizes);
   if (numel(tensor) != wanted) {
     return "has " + std::to_string(numel(tensor)) + " elements, not those of parameter '" + p.fqn +
            "'";
@@ -108,102 +109,104 @@ std::string parameter_mismatch(const Plan& plan, const StateEntry& entry) {
   if (base::is_floating(p.dtype) != base::is_floating(tensor.dtype)) {
     return "cannot hold parameter '" + p.fqn + "'";
   }
-  if (entry.role == StateRole::Carried) return "";  // in the type in which it was gathered
-  const bool as_in_model = entry.role == StateRole::Parameter || entry.role == StateRole::Shard;
-  const DType dtype = as_in_model ? p.dtype : DType::F32;
+  if (entry.role == plan::StateRole::Carried) return "";  // in the type in which it was gathered
+  const bool as_in_model =
+      entry.role == plan::StateRole::Parameter || entry.role == plan::StateRole::Shard;
+  const base::DType dtype = as_in_model ? p.dtype : base::DType::F32;
   return tensor.dtype == dtype ? ""
-                               : "of role " + std::string(name(entry.role)) + " is in " +
+                               : "of role " + std::string(plan::name(entry.role)) + " is in " +
                                      std::string(base::name(tensor.dtype)) + ", not in " +
                                      std::string(base::name(dtype));
 }
 
 // Empty if the role takes this source.
-std::string source_mismatch(const StateEntry& entry) {
-  const bool sharded = flat_shard(entry) > 0;
+std::string source_mismatch(const plan::StateEntry& entry) {
+  const bool sharded = plan::flat_shard(entry) > 0;
   bool fits = false;
   switch (entry.source) {
-    case StateSource::Zeros:
-      fits = !holds_value(entry.role) && !is_of_buffer(entry.role);
+    case plan::StateSource::Zeros:
+      fits = !holds_value(entry.role) && !plan::is_of_buffer(entry.role);
       break;
-    case StateSource::Runtime:
-      fits = !is_of_parameter(entry.role) && !is_of_buffer(entry.role);
+    case plan::StateSource::Runtime:
+      fits = !plan::is_of_parameter(entry.role) && !plan::is_of_buffer(entry.role);
       break;
-    case StateSource::ParameterWhole:
+    case plan::StateSource::ParameterWhole:
       fits = holds_value(entry.role) && !sharded;
       break;
-    case StateSource::ParameterShard:
+    case plan::StateSource::ParameterShard:
       fits = holds_value(entry.role) && sharded;
       break;
-    case StateSource::Buffer:
-    case StateSource::Data:
-      fits = is_of_buffer(entry.role);
+    case plan::StateSource::Buffer:
+    case plan::StateSource::Data:
+      fits = plan::is_of_buffer(entry.role);
       break;
   }
   if (!fits) {
-    return "of role " + std::string(name(entry.role)) + " cannot start from source " +
-           std::string(name(entry.source));
+    return "of role " + std::string(plan::name(entry.role)) + " cannot start from source " +
+           std::string(plan::name(entry.source));
   }
-  return !entry.data.empty() && entry.source != StateSource::Data ? "has bytes it does not use"
-                                                                  : "";
+  return !entry.data.empty() && entry.source != plan::StateSource::Data
+             ? "has bytes it does not use"
+             : "";
 }
 
 // Empty if the tensor has the bytes of its buffer.
-std::string buffer_mismatch(const Plan& plan, const StateEntry& entry) {
-  const Tensor& tensor = tensor_of(plan, entry);
+std::string buffer_mismatch(const plan::Plan& plan, const plan::StateEntry& entry) {
+  const plan::Tensor& tensor = tensor_of(plan, entry);
   const int64_t count = numel(tensor);
-  const Buffer& b = plan.buffers[static_cast<size_t>(entry.buffer)];
-  if (element_count(b.sizes) != count || b.dtype != tensor.dtype) {
+  const plan::Buffer& b = plan.buffers[static_cast<size_t>(entry.buffer)];
+  if (plan::element_count(b.sizes) != count || b.dtype != tensor.dtype) {
     return "does not fit buffer '" + b.fqn + "'";
   }
   const bool complete =
       static_cast<uint64_t>(count * base::byte_size(tensor.dtype)) == entry.data.size();
-  return entry.source != StateSource::Data || complete
+  return entry.source != plan::StateSource::Data || complete
              ? ""
              : "has " + std::to_string(entry.data.size()) + " bytes of data for " +
                    std::to_string(count) + " elements";
 }
 
-std::string entry_mismatch(const Plan& plan, const StateEntry& entry) {
-  const Tensor& tensor = tensor_of(plan, entry);
+std::string entry_mismatch(const plan::Plan& plan, const plan::StateEntry& entry) {
+  const plan::Tensor& tensor = tensor_of(plan, entry);
   if (plan.slices[static_cast<size_t>(tensor.slice)].program >= 0)
     return "does not keep its memory";
-  if (!is_contiguous(tensor)) return "is not contiguous";
+  if (!plan::is_contiguous(tensor)) return "is not contiguous";
   for (const std::string& wrong : {role_mismatch(entry), placement_mismatch(plan, entry),
                                    range_mismatch(plan, entry), source_mismatch(entry)}) {
     if (!wrong.empty()) return wrong;
   }
-  if (is_of_parameter(entry.role)) return parameter_mismatch(plan, entry);
-  return is_of_buffer(entry.role) ? buffer_mismatch(plan, entry) : "";
+  if (plan::is_of_parameter(entry.role)) return parameter_mismatch(plan, entry);
+  return plan::is_of_buffer(entry.role) ? buffer_mismatch(plan, entry) : "";
 }
 
 // Each parameter has a value, and at most one entry of a role.
-Status check_roles(const Plan& plan) {
-  std::vector<std::array<int, kStateRoles>> counts(plan.parameters.size());
-  for (const StateEntry& entry : plan.state) {
+Status check_roles(const plan::Plan& plan) {
+  std::vector<std::array<int, plan::kStateRoles>> counts(plan.parameters.size());
+  for (const plan::StateEntry& entry : plan.state) {
     if (entry.parameter < 0) continue;
     if (++counts[static_cast<size_t>(entry.parameter)][static_cast<size_t>(entry.role)] == 1)
       continue;
-    return bad_plan("DC3232", "parameter '" +
-                                  plan.parameters[static_cast<size_t>(entry.parameter)].fqn +
-                                  "' has 2 state entries of role " + std::string(name(entry.role)));
+    return plan::bad_plan(
+        "DC3232", "parameter '" + plan.parameters[static_cast<size_t>(entry.parameter)].fqn +
+                      "' has 2 state entries of role " + std::string(plan::name(entry.role)));
   }
-  const ParameterStates states(plan);
+  const plan::ParameterStates states(plan);
   for (size_t i = 0; i < plan.parameters.size(); ++i) {
     if (states.authoritative(i) >= 0) continue;
-    return bad_plan("DC3232",
-                    "parameter '" + plan.parameters[i].fqn + "' has no value in the state");
+    return plan::bad_plan("DC3232",
+                          "parameter '" + plan.parameters[i].fqn + "' has no value in the state");
   }
   return {};
 }
 
 }  // namespace
 
-Status check_state_entries(const Plan& plan) {
-  for (const StateEntry& entry : plan.state) {
+Status check_state_entries(const plan::Plan& plan) {
+  for (const plan::StateEntry& entry : plan.state) {
     const std::string wrong = entry_mismatch(plan, entry);
-    if (!wrong.empty()) return bad_plan("DC3231", "state '" + entry.name + "' " + wrong);
+    if (!wrong.empty()) return plan::bad_plan("DC3231", "state '" + entry.name + "' " + wrong);
   }
   return check_roles(plan);
 }
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::verify

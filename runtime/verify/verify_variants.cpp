@@ -8,48 +8,50 @@
 #include "runtime/plan/names.h"
 #include "runtime/verify/checks.h"
 
-namespace dc::runtime::plan {
+namespace dc::runtime::verify {
 namespace {
 
 using base::Status;
 
-std::set<int32_t> programs_of(const std::vector<ProgramRun>& runs) {
+std::set<int32_t> programs_of(const std::vector<plan::ProgramRun>& runs) {
   std::set<int32_t> programs;
-  for (const ProgramRun& run : runs) programs.insert(run.program);
+  for (const plan::ProgramRun& run : runs) programs.insert(run.program);
   return programs;
 }
 
-const Slice& slice_of(const Plan& plan, int32_t tensor) {
+const plan::Slice& slice_of(const plan::Plan& plan, int32_t tensor) {
   return plan.slices[static_cast<size_t>(plan.tensors[static_cast<size_t>(tensor)].slice)];
 }
 
-Status check_writes(const Plan& plan, int32_t program) {
-  const std::vector<Instruction>& list = plan.programs[static_cast<size_t>(program)].instructions;
+Status check_writes(const plan::Plan& plan, int32_t program) {
+  const std::vector<plan::Instruction>& list =
+      plan.programs[static_cast<size_t>(program)].instructions;
   for (size_t i = 0; i < list.size(); ++i) {
     for (const int32_t tensor : list[i].writes) {
       if (slice_of(plan, tensor).program >= 0 || tensor == plan.loss_sum) continue;
-      return bad_plan("DC3242",
-                      describe_instruction(plan, program, static_cast<int32_t>(i)) + " writes " +
-                          describe_tensor(plan, tensor) +
-                          ", but an evaluation may write nothing that outlives it except loss_sum");
+      return plan::bad_plan(
+          "DC3242", plan::describe_instruction(plan, program, static_cast<int32_t>(i)) +
+                        " writes " + plan::describe_tensor(plan, tensor) +
+                        ", but an evaluation may write nothing that outlives it except loss_sum");
     }
   }
   return {};
 }
 
-Status check_evaluation(const Plan& plan, const Variant& variant) {
+Status check_evaluation(const plan::Plan& plan, const plan::Variant& variant) {
   const std::set<int32_t> programs = programs_of(variant.step);
   for (const int32_t program : programs_of(plan.step)) {
     if (!programs.contains(program)) continue;
-    return bad_plan("DC3242", "the evaluation runs program '" +
-                                  plan.programs[static_cast<size_t>(program)].name +
-                                  "', which is the step's");
+    return plan::bad_plan("DC3242", "the evaluation runs program '" +
+                                        plan.programs[static_cast<size_t>(program)].name +
+                                        "', which is the step's");
   }
-  for (const Input& input : variant.inputs) {
+  for (const plan::Input& input : variant.inputs) {
     const int32_t owner = slice_of(plan, input.tensor).program;
     if (programs.size() == 1 && programs.contains(owner)) continue;
-    return bad_plan("DC3242", "input '" + input.name +
-                                  "' of the evaluation does not lie in memory of its one program");
+    return plan::bad_plan(
+        "DC3242",
+        "input '" + input.name + "' of the evaluation does not lie in memory of its one program");
   }
   for (const int32_t program : programs) DC_RETURN_IF_ERROR(check_writes(plan, program));
   return {};
@@ -57,19 +59,20 @@ Status check_evaluation(const Plan& plan, const Variant& variant) {
 
 }  // namespace
 
-Status check_variants(const Plan& plan) {
-  std::set<Purpose> purposes;
-  for (const Variant& variant : plan.variants) {
-    const std::string purpose(name(variant.purpose));
-    if (variant.purpose == Purpose::Train) {
-      return bad_plan("DC3242", "it has a variant for '" + purpose + "', which this version lacks");
+Status check_variants(const plan::Plan& plan) {
+  std::set<plan::Purpose> purposes;
+  for (const plan::Variant& variant : plan.variants) {
+    const std::string purpose(plan::name(variant.purpose));
+    if (variant.purpose == plan::Purpose::Train) {
+      return plan::bad_plan("DC3242",
+                            "it has a variant for '" + purpose + "', which this version lacks");
     }
     if (!purposes.insert(variant.purpose).second) {
-      return bad_plan("DC3242", "it has two variants for '" + purpose + "'");
+      return plan::bad_plan("DC3242", "it has two variants for '" + purpose + "'");
     }
     DC_RETURN_IF_ERROR(check_evaluation(plan, variant));
   }
   return {};
 }
 
-}  // namespace dc::runtime::plan
+}  // namespace dc::runtime::verify

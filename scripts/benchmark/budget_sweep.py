@@ -1,4 +1,4 @@
-"""Budgets from too small to more than enough: what `--chain auto` makes of each, beside the best named chain that fits.
+"""Budgets from too small to more than enough: what `--chain auto` makes of each, next to the best named chain that fits.
 
 budget_sweep.py MODEL.pt2 [--profile P] [--world N] [--config C] [--points N] [-- OPTIONS OF dcc compile]
 

@@ -3,7 +3,7 @@
 compile_time.py [--layers N] [--rounds N] [--core C]. Compiles Llama-3-8B and 70B and a 70B with so many layers (default 990,
 200 000 nodes; made by deeper.py) for 32 H100 by examples/profiles/h100x32.json: the first valid plan (`--chain zero3`, no
 budget) and the search (`--chain auto`, with a budget that makes it recompute). Seconds are processor time of the whole command,
-the least of the rounds, beside it by node, and by node and schedule that the search tried. Parts are of the clock, so they say
+the least of the rounds, next to it by node, and by node and schedule that the search tried. Parts are of the clock, so they say
 little on a busy machine. Then the simulator's events a second, and a hit of the cache. Bounds, for 70B: 2 s, 20 s and 0.5 s.
 """
 

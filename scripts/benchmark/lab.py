@@ -117,14 +117,14 @@ class Lab:
         return path
 
     def profile_path(self, model, world, rate, computing=0):
-        return self.path(f"profile-{model}-{world}-{rate}{f'-beside-{computing}' if computing else ''}.json")
+        return self.path(f"profile-{model}-{world}-{rate}{f'-with-{computing}' if computing else ''}.json")
 
     def profile(self, model, computing=0):
-        """Measured on this lab the first time it is asked for, while so many ranks beside it compute the model's step all the time."""
+        """Measured on this lab the first time it is asked for, while so many other ranks compute the model's step all the time."""
         path = self.profile_path(model, self.world, self.rate, computing)
         if not os.path.exists(path):
             began = time.monotonic()
-            say(f"profiling {model} on {self.world} hosts at {self.rate}" + (f" beside {computing} more ranks" if computing else ""))
+            say(f"profiling {model} on {self.world} hosts at {self.rate}" + (f" with {computing} more ranks" if computing else ""))
             with self.computing(model, computing):
                 self.on_hosts(os.path.join(BIN, "dcc"), "profile", self.archive(model), "--comm", "tcp", "-o", path + ".part")
             os.replace(path + ".part", path)

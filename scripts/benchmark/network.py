@@ -3,9 +3,9 @@
 network.py [--world N] [--rate RATE] [--model M|small-llama] [--rows LIST] [--rounds N] [--steps N] [--warmup N] [--minutes N] [--keep FOLDER]
 
 M is a Llama of 8 x 512 with 31.6 M parameters, 2 x 256 tokens per rank, float32. Kernels and links are profiled on the lab, plans
-compiled from that profile. Rows, by --chain auto: a, memory too small to keep gathered parameters, beside FSDP2 that reshards; b, memory
-for one copy of the parameters, beside FSDP2 that keeps them; c, no limit, beside DDP; d, the same with 4 micro-batches, beside DDP; each of
-a, b, c clipped and free (not clipped). `chains` are our zero3 and fsdp, clipped and free, beside FSDP2 that reshards.
+compiled from that profile. Rows, by --chain auto: a, memory too small to keep gathered parameters, next to FSDP2 that reshards; b, memory
+for one copy of the parameters, next to FSDP2 that keeps them; c, no limit, next to DDP; d, the same with 4 micro-batches, next to DDP; each of
+a, b, c clipped and free (not clipped). `chains` are our zero3 and fsdp, clipped and free, next to FSDP2 that reshards.
 --rows takes words (`a`) and whole names (`a free`, `fsdp clipped`), separated by commas. A peer that several rows name runs once a round.
 What fails is said and left out; after --minutes nothing new is started; --keep keeps models and the profile for the next run. Another build measures anew: give it another folder.
 
@@ -189,18 +189,18 @@ class Bench:
             return f"| {row.name} | {side} | not measured |" + " |" * 9
         step, compute, wire = min(medians), self.compute(row, "ours" if side == "ours" else "peer"), self.sent[key] / labs.bytes_per_second(self.lab.rate) * 1e3
         hidden = "" if compute is None else f"{1 - (step - compute) / wire:.0%}"
-        predicted = bound = foretold = by_trace = ""
+        predicted = bound = as_predicted = by_trace = ""
         if side == "ours":
             p, (collective, exposed) = row.report["prediction"], self.shares[row.name]
-            predicted, bound = f"{p['step_ns'] / 1e6:.0f}", f"{100 * p['bounds_ns']['b1'] / p['step_ns']:.0f}"
-            foretold, by_trace = f" ({sum(row.report['wire_bytes'].values()) / 1e6:.1f})", f"{1 - exposed / collective:.0%}"
+            predicted, bound = f"{p['step_ns'] / 1e6:.0f}", f"{100 * p['bounds_ns']['with_ends'] / p['step_ns']:.0f}"
+            as_predicted, by_trace = f" ({sum(row.report['wire_bytes'].values()) / 1e6:.1f})", f"{1 - exposed / collective:.0%}"
         return (f"| {row.name} | {side} | {statistics.median(medians):.0f} | {step:.0f} | {max(medians) - min(medians):.0f} | {predicted} | {bound} | "
-                f"{self.sent[key] / 1e6:.1f}{foretold} | {'' if compute is None else f'{compute:.0f}'} | {wire:.0f} | {hidden} | {by_trace} |")
+                f"{self.sent[key] / 1e6:.1f}{as_predicted} | {'' if compute is None else f'{compute:.0f}'} | {wire:.0f} | {hidden} | {by_trace} |")
 
     def table(self, rows):
         a = self.arguments
         print(f"{a.model}, {a.world} hosts at {a.rate}, {a.rounds} alternating rounds of {a.steps} steps; load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-        print("| row | who | median step ms | calmest round | spread of rounds | predicted | % of B1 | MB sent per step (foretold) | compute alone ms | "
+        print("| row | who | median step ms | calmest round | spread of rounds | predicted | % of with_ends | MB sent per step (predicted) | compute alone ms | "
               "wire alone ms | hidden | by trace |")
         print("|---|---|---|---|---|---|---|---|---|---|---|---|")
         for row in rows:

@@ -1,4 +1,4 @@
-"""Our simulation beside DeepCompile's published runs on 32 H100: ratios, directions, peaks, and what auto adds.
+"""Our simulation next to DeepCompile's published runs on 32 H100: ratios, directions, peaks, and what auto adds.
 
 published.py [--models FOLDER] [--model NAME ...] [--effort N] [--no-auto]     # about 10 minutes of one core, 10 more to export
 
@@ -8,12 +8,12 @@ Every chain compiles with full recompute, AdamW, clipping and the device memory 
 Fitted on the published ZeRO-3 column alone, per model, by least squares of relative errors: one factor on all times of compute and one on
 all times of collectives in examples/profiles/h100x32.json. The other chains are then predicted with the same two.
 
-ZeRO-3 is BASELINE: gathers just in time, gradients reduced in buckets of 5e8 elements beside compute (DeepSpeed's defaults
+ZeRO-3 is BASELINE: gathers just in time, gradients reduced in buckets of 5e8 elements, concurrent with compute (DeepSpeed's defaults
 reduce_bucket_size and overlap_comm). That it prefetches by its own trace as well (stage3_prefetch_bucket_size) is left out: the published
 unsharding runs, which prefetch nothing, beat it at all eight 70B shapes, which they could not if its gathers were hidden.
 The named chain zero3 also waits for each reduction, which makes all ratios larger.
 
-Every table is printed twice: with overlap that costs nothing, as the profile says, and with what others observed of NCCL beside kernels:
+Every table is printed twice: with overlap that costs nothing, as the profile says, and with what others observed of NCCL next to kernels:
 matrix products 30 to 40 % longer (PyTorch's maintainers, H100), collectives 34 % longer (on an RTX 2080 Ti).
 
 Why what misses does:
@@ -83,9 +83,9 @@ class Compiler:
             for key in ("median_ns", "fastest_ns"):
                 row[key] = round(row[key] * link)
         if contention:
-            beside = [(row, round(row["median_ns"] * contention["collective"])) for row in profile["collectives"]]
+            during = [(row, round(row["median_ns"] * contention["collective"])) for row in profile["collectives"]]
             permille = round(1000 * contention["compute"])
-            profile["beside_compute"] = [{**row, "median_ns": ns, "fastest_ns": ns, "compute_permille": permille} for row, ns in beside]
+            profile["during_compute"] = [{**row, "median_ns": ns, "fastest_ns": ns, "compute_permille": permille} for row, ns in during]
         path = os.path.join(self.folder, "profile.json")
         with open(path, "w") as file:
             json.dump(profile, file)
@@ -244,17 +244,17 @@ class Comparison:
             print(f"| {claim} | {'ok' if not misses else 'miss: ' + ', '.join(misses)} |")
 
     def print_auto(self):
-        print(f"\nauto, search effort {self.compiler.effort}; B1 and B2 are of auto's own work; compute beside collectives says on which side of the balance point it is\n")
-        print("| batch x seq | compute, collectives ms | ps ms | auto ms | gain | of B1 | of B2 | B1 allows | verdict |\n|---|---|---|---|---|---|---|---|---|")
+        print(f"\nauto, search effort {self.compiler.effort}; with_ends and within_memory are of auto's own work; compute and collectives say on which side of the balance point it is\n")
+        print("| batch x seq | compute, collectives ms | ps ms | auto ms | gain | of with_ends | of within_memory | with_ends allows | verdict |\n|---|---|---|---|---|---|---|---|---|")
         chains = []
         for shape, model in self.models.items():
             auto = self.compiler.compile(model, "auto", self.profile)
             print(self.name, *shape, "auto", file=sys.stderr)
             found = auto["prediction"]
-            ps, time, b1, b2 = step_ns(self.reports[shape]["ps"]), found["step_ns"], found["bounds_ns"]["b1"], found["bounds_ns"]["b2"]
+            ps, time, b1, b2 = step_ns(self.reports[shape]["ps"]), found["step_ns"], found["bounds_ns"]["with_ends"], found["bounds_ns"]["within_memory"]
             balanced = found["compute_ns"] >= found["communication_ns"]
             wanted = b1 / time >= 0.95 if balanced else ps / time >= 1.15
-            verdict = ("above, 95 % of B1" if balanced else "below, gain 1.15") + (": ok" if wanted else ": miss")
+            verdict = ("above, 95 % of with_ends" if balanced else "below, gain 1.15") + (": ok" if wanted else ": miss")
             work = f"{found['compute_ns'] / 1e6:.0f}, {found['communication_ns'] / 1e6:.0f}"
             print(f"| {shape[0]} x {shape[1]} | {work} | {ps / 1e6:.0f} | {time / 1e6:.0f} | {ps / time:.3f} | {b1 / time:.1%} | {b2 / time:.1%} | {ps / b1:.3f} | {verdict} |")
             chains += [f"- {shape[0]} x {shape[1]} auto: {remark['text']}" for remark in auto["remarks"] if remark["pass"] == "auto"]

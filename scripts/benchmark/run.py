@@ -80,7 +80,7 @@ def main():
         print(f"| {name} | {statistics.median(medians):.1f} | {min(medians):.1f} | {min(min(r) for r in rounds):.1f} | {max(medians) - min(medians):.1f} |")
     for mine, rows in communication.items():
         collective, exposed = (statistics.median(column) for column in zip(*rows))
-        print(f"{mine}: {collective:.2f} ms in collectives per step, compute stood {exposed:.2f} ms: {max(0, 1 - exposed / collective):.0%} hidden")
+        print(f"{mine}: {collective:.2f} ms in collectives per step, compute waited {exposed:.2f} ms: {max(0, 1 - exposed / collective):.0%} hidden")
     for mine, theirs in PAIRS:
         a, b = (min(statistics.median(r) for r in times[name]) for name in (mine, theirs))
         print(f"{mine} / {theirs}: {a / b:.3f} (calmest rounds)")

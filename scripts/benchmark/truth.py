@@ -1,11 +1,11 @@
-"""How true predictions are: the step time that dcc predicts beside the one dcrun measures, over many plans on network labs (root).
+"""How true predictions are: the step time that dcc predicts next to the one dcrun measures, over many plans on network labs (root).
 
 truth.py [--keep FOLDER] [--only TEXT] [--steps N] [--warmup N] [--minutes N] [--list]
 
 Cases are models, chains, budgets, clipping, accumulation, hosts and links (GROUPS). Most use a profile measured on their own lab. Others
-use one of fewer hosts, or one of a faster link with the link's rate said to `dcc simulate --link`: what was not measured must be foretold too.
+use one of fewer hosts, or one of a faster link with the link's rate said to `dcc simulate --link`: what was not measured must be predicted too.
 The hosts share this machine's cores, and more hosts compute slower. No compiler could know: hosts have cores of their own. So fewer hosts
-are profiled while as many ranks as are missing compute beside them.
+are profiled while as many ranks as are missing compute on the same machine.
 
 Calibration is what users have, `dcc calibrate`: one run per model, number of hosts and profile of a plan that is no case, CALIBRATION, in
 which everything comes one after the other, over the link that was profiled.
@@ -176,13 +176,13 @@ class Truth:
             again = self.measure(lab, plan, group.model)
             measured = min((m for m in (measured, again) if m), key=lambda m: m["spread"])
             runs += 1
-        foretold, corrected = self.simulate(plan, profile, group), self.simulate(plan, better, group)
+        predicted, corrected = self.simulate(plan, profile, group), self.simulate(plan, better, group)
         row = {"name": name, "group": group.name(), "kind": kind(group), "chain": name.split(": ")[1], **measured, "runs": runs,
-               "compiled_ms": report["prediction"]["step_ns"] / 1e6, "predicted_ms": foretold["step_ns"] / 1e6,
+               "compiled_ms": report["prediction"]["step_ns"] / 1e6, "predicted_ms": predicted["step_ns"] / 1e6,
                "calibrated_ms": corrected["step_ns"] / 1e6, "load": os.getloadavg()[0],
-               "compute": measured["compute_ms"] - (foretold["compute_ns"] + foretold["contention_ns"]) / 1e6,
-               "exposed": measured["exposed_ms"] - foretold["exposed_ns"] / 1e6,
-               "wire": measured["wire_ms"] - foretold["communication_ns"] / 1e6}
+               "compute": measured["compute_ms"] - (predicted["compute_ns"] + predicted["contention_ns"]) / 1e6,
+               "exposed": measured["exposed_ms"] - predicted["exposed_ns"] / 1e6,
+               "wire": measured["wire_ms"] - predicted["communication_ns"] / 1e6}
         self.results.add(row)
         return f"predicted {row['predicted_ms']:.0f}, calibrated {row['calibrated_ms']:.0f}, measured {row['measured_ms']:.0f} ms"
 

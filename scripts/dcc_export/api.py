@@ -77,7 +77,7 @@ def export_train_step(
     example_inputs: a tensor, a tuple of tensors, a dict of keyword tensors, or (tuple, dict).
     optimizer: a torch.optim.AdamW or SGD over this module's parameters, recorded in the archive. If it has taken steps,
         parameters, buffers and moments are also written as a checkpoint, from which `dcrun --resume` goes on.
-    clip_norm: gradient norm limit to record beside it.
+    clip_norm: gradient norm limit to record next to it.
     checkpoint: the folder of that checkpoint: FOLDER/step-NNNNNNNN; the `--save` folder of the run, or, by default, the
         archive's path with .checkpoints for .pt2.
     steps_taken: how many steps an SGD has taken; it does not count them, and 1 is assumed and noted.

@@ -108,7 +108,7 @@ def _serialize_graph(exported):
 
 @contextlib.contextmanager
 def without_pickles(samples=True):
-    """torch pickles weights beside the records and throws that away; it costs twice the memory."""
+    """torch pickles weights next to the records and throws that away; it costs twice the memory."""
     from torch._export.serde import serialize
 
     original = serialize.serialize_torch_artifact

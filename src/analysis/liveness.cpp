@@ -143,10 +143,10 @@ Kind kind_of(ir::StateRole role) {
     case StateRole::Moment1:
     case StateRole::Moment2:
     case StateRole::Momentum:
-    case StateRole::Slots:
-    case StateRole::Rng:
+    case StateRole::Hyperparameters:
+    case StateRole::Random:
     case StateRole::Scalars:
-    case StateRole::Table:
+    case StateRole::NormTable:
     case StateRole::LossSum:
     case StateRole::Losses:
       return Kind::State;

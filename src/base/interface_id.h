@@ -1,5 +1,5 @@
 // Identity of what a plug-in and its program pass to each other: the headers of this build, and the
-// compiler. A digest, so nobody has to remember to raise a number.
+// compiler. A digest, so no number has to be raised by hand.
 #pragma once
 
 namespace dc::base {

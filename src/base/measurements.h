@@ -15,7 +15,7 @@ namespace dc::base {
 // Times are of the slowest rank; all ranks ran at once. median, fastest and spread (median absolute
 // deviation) are nanoseconds.
 struct Timing {
-  int64_t median_ns = 0, fastest_ns = 0, spread_ns = 0;
+  int64_t median_ns = 0, fastest_ns = 0, deviation_ns = 0;
   int32_t samples = 0;
 };
 struct KernelMeasurement {
@@ -32,12 +32,12 @@ struct CollectiveMeasurement {
   CollectiveLevel level = CollectiveLevel::World;
 };
 // The same collective while compute runs on its own stream of every rank.
-struct BesideMeasurement {
+struct DuringComputeMeasurement {
   std::string kind;
   int32_t ranks = 0;
   int64_t bytes = 0;
   Timing timing;
-  int64_t compute_permille = 1000;  // compute's time beside it, for a thousand alone
+  int64_t compute_permille = 1000;  // compute's time next to it, for a thousand alone
   CollectiveLevel level = CollectiveLevel::World;
 };
 struct CopyMeasurement {
@@ -72,17 +72,17 @@ enum class ProfileOrigin : uint8_t { Measured, Recorded, Synthetic, Calibrated }
 // What was measured on purpose, over all kernels or sizes, not only as one step happened to need
 // it.
 struct Completeness {
-  bool kernels = false, collectives = false, beside_compute = false, copies = false;
+  bool kernels = false, collectives = false, during_compute = false, copies = false;
 };
 struct Measurements {
   ProfileOrigin origin = ProfileOrigin::Measured;
   Completeness complete;
   MachineIdentity machine;
   std::string model_digest;
-  std::vector<KernelMeasurement> kernels;          // by key
-  std::vector<CollectiveMeasurement> collectives;  // by level, kind, bytes
-  std::vector<BesideMeasurement> beside_compute;   // by level, kind, bytes
-  std::vector<CopyMeasurement> copies;             // by spaces, then bytes
+  std::vector<KernelMeasurement> kernels;                // by key
+  std::vector<CollectiveMeasurement> collectives;        // by level, kind, bytes
+  std::vector<DuringComputeMeasurement> during_compute;  // by level, kind, bytes
+  std::vector<CopyMeasurement> copies;                   // by spaces, then bytes
   std::optional<MachineRates> rates;
   std::optional<StepMeasurement> step;  // of recorded profiles
 };

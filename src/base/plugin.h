@@ -19,7 +19,7 @@ struct PluginUse {
   const char* built_by;  // the build option that makes it
 };
 
-// Opens the library in $DCRUN_PLUGIN_DIR if that is set, else in ../lib or beside the program, and
+// Opens the library in $DCRUN_PLUGIN_DIR if that is set, else in ../lib or next to the program, and
 // returns its entry. It is never closed. Unavailable (69) with the given code if there is none that
 // can be opened; Mismatch (76), DC6125, if it was built from other interfaces: then nothing in it
 // has been called but the function that says so.

@@ -6,13 +6,15 @@
 
 namespace dc::base {
 
-// "slots": f64[kSlotGroups + kSlotsPerGroup * groups], written by the host before each step.
-inline constexpr int kSlotGradScale = 0;  // 1 / (world * accumulation * loss_scale), applied as f32
-inline constexpr int kSlotClipNorm = 1;
-inline constexpr int kSlotStep = 2;         // 1 for the first update
-inline constexpr int kSlotLossDivisor = 3;  // world * accumulation
-inline constexpr int kSlotGroups = 8;
-inline constexpr int kSlotsPerGroup = 8;
+// "hyperparameters": f64[kHyperGroups + kHyperPerGroup * groups], written by the host before each
+// step.
+inline constexpr int kHyperGradScale =
+    0;  // 1 / (world * accumulation * loss_scale), applied as f32
+inline constexpr int kHyperClipNorm = 1;
+inline constexpr int kHyperStep = 2;         // 1 for the first update
+inline constexpr int kHyperLossDivisor = 3;  // world * accumulation
+inline constexpr int kHyperGroups = 8;
+inline constexpr int kHyperPerGroup = 8;
 inline constexpr int kGroupLr = 0;
 inline constexpr int kGroupWeightDecay = 1;
 inline constexpr int kGroupBeta1 = 2;
@@ -33,7 +35,7 @@ inline constexpr int kTableLoss = 0;  // column trainable + 0: sum of the rank's
 inline constexpr int kTableStop = 1;  // column trainable + 1: nonzero if the rank was asked to stop
 inline constexpr int kTableExtra = 2;
 
-// "scalars": f64[kScalarFinite + trainable], written by `finalize`.
+// "scalars": f64[kScalarFinite + trainable], written by `clip_and_check`.
 inline constexpr int kScalarClip = 0;       // factor for gradients: 1 without clipping
 inline constexpr int kScalarNorm = 1;       // global gradient norm before clipping
 inline constexpr int kScalarLoss = 2;       // mean loss over ranks and micro-batches

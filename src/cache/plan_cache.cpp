@@ -111,7 +111,7 @@ Result<CacheHit> open_entry(const std::string& key, std::string entry, const Req
   DC_ASSIGN_OR_RETURN(found.bytes, plan_file(key, std::move(entry)));
   DC_ASSIGN_OR_RETURN(found.plan, decode(found.bytes));
   DC_RETURN_IF_ERROR(answers(found.plan, request));
-  DC_RETURN_IF_ERROR(runtime::plan::verify_meaning(found.plan));
+  DC_RETURN_IF_ERROR(runtime::verify::verify_meaning(found.plan));
   return found;
 }
 

@@ -1,5 +1,6 @@
 // CostModel: predicted time and scratch memory of nodes, collectives and copies, with the origin of
-// every figure. Times are of one thing running alone; `contention` says what changes beside others.
+// every figure. Times are of one thing running alone; `contention` says what changes next to
+// others.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct Scratch {
   Source source = Source::Analytic;
 };
 
-// How a collective and compute slow each other while both run: time beside each other for a
+// How a collective and compute slow each other while both run: time next to each other for a
 // thousandth of the time alone, so never below 1000.
 struct Contention {
   int32_t collective = 1000, compute = 1000;

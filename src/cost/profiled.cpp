@@ -96,14 +96,14 @@ ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fal
   for (auto& [key, curve] : native_) std::sort(curve.begin(), curve.end(), by_bytes);
   for (auto& [key, curve] : collectives_) std::sort(curve.begin(), curve.end(), by_bytes);
   for (auto& [key, curve] : copies_) std::sort(curve.begin(), curve.end(), by_bytes);
-  for (const base::BesideMeasurement& row : measured.beside_compute) add_beside(row);
-  for (auto& [key, list] : beside_) {
+  for (const base::DuringComputeMeasurement& row : measured.during_compute) add_during_compute(row);
+  for (auto& [key, list] : during_) {
     std::sort(list.begin(), list.end(),
-              [](const Beside& a, const Beside& b) { return a.bytes < b.bytes; });
+              [](const DuringCompute& a, const DuringCompute& b) { return a.bytes < b.bytes; });
   }
 }
 
-void ProfiledCost::add_beside(const base::BesideMeasurement& row) {
+void ProfiledCost::add_during_compute(const base::DuringComputeMeasurement& row) {
   const auto alone = collectives_.find({row.kind, row.level, row.ranks});
   if (alone == collectives_.end()) return;
   const int64_t time = std::max<int64_t>(read(alone->second, row.bytes).time.v, 1);
@@ -112,7 +112,7 @@ void ProfiledCost::add_beside(const base::BesideMeasurement& row) {
   };
   const double longer =
       1000.0 * static_cast<double>(row.timing.median_ns) / static_cast<double>(time);
-  beside_[{row.kind, row.level, row.ranks}].push_back(
+  during_[{row.kind, row.level, row.ranks}].push_back(
       {row.bytes, {permille(longer), permille(static_cast<double>(row.compute_permille))}});
 }
 
@@ -120,15 +120,15 @@ void ProfiledCost::add_beside(const base::BesideMeasurement& row) {
 Contention ProfiledCost::contention(Collective kind, Bytes bytes, Group group) const {
   const Group measured = measured_group(kind, group);
   const int ranks = measured.size;
-  const auto found = beside_.find(key_of(kind, measured));
-  if (found == beside_.end()) return fallback_.contention(kind, bytes, group);
-  const std::vector<Beside>& list = found->second;
+  const auto found = during_.find(key_of(kind, measured));
+  if (found == during_.end()) return fallback_.contention(kind, bytes, group);
+  const std::vector<DuringCompute>& list = found->second;
   if (ranks != group.size) bytes = {equally_sent(bytes.v, group.size, ranks)};
   const auto above = std::find_if(list.begin(), list.end(),
-                                  [&](const Beside& row) { return row.bytes >= bytes.v; });
+                                  [&](const DuringCompute& row) { return row.bytes >= bytes.v; });
   if (above == list.end()) return list.back().contention;
   if (above == list.begin() || above->bytes == bytes.v) return above->contention;
-  const Beside &high = *above, &low = *(above - 1);
+  const DuringCompute &high = *above, &low = *(above - 1);
   const double share =
       static_cast<double>(bytes.v - low.bytes) / static_cast<double>(high.bytes - low.bytes);
   const auto between = [&](int32_t a, int32_t b) {

@@ -39,7 +39,7 @@ class ProfiledCost final : public CostModel {
   // Between two points linearly, below the first its time, above the last in proportion. Measured
   // only at a point.
   static Estimate read(const Curve& curve, int64_t bytes);
-  void add_beside(const base::BesideMeasurement& row);
+  void add_during_compute(const base::DuringComputeMeasurement& row);
   // The number of ranks whose figures of `kind` answer for `ranks`: the same, else the nearest, of
   // two equally near the larger. 0: none.
   // Of the group's level; what was not measured inside or across hosts is answered by the world.
@@ -47,7 +47,7 @@ class ProfiledCost final : public CostModel {
   int measured_ranks(Collective kind, Group group) const;
 
   // What a collective and compute cost each other, by size.
-  struct Beside {
+  struct DuringCompute {
     int64_t bytes = 0;
     Contention contention;
   };
@@ -57,7 +57,7 @@ class ProfiledCost final : public CostModel {
   using CollectiveKey = std::tuple<std::string, Level, int>;  // kind, level, ranks
   static CollectiveKey key_of(Collective kind, Group group);
   std::map<CollectiveKey, Curve> collectives_;
-  std::map<CollectiveKey, std::vector<Beside>> beside_;
+  std::map<CollectiveKey, std::vector<DuringCompute>> during_;
   std::map<std::pair<std::string, std::string>, Curve> copies_;  // by spaces
   const CostModel& fallback_;
   std::string origin_;

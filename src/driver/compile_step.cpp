@@ -136,7 +136,7 @@ class Compiler {
     emit_options.budgets = options_.passes.budgets;
     DC_ASSIGN_OR_RETURN(Plan plan, plan::emit(step, emit_options, cost_));
     part_done("emit");
-    if (const Status found = runtime::plan::verify_meaning(plan); !found.ok()) {
+    if (const Status found = runtime::verify::verify_meaning(plan); !found.ok()) {
       return own_fault(found);
     }
     part_done("verify");

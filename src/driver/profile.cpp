@@ -25,19 +25,19 @@ Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, int threads,
   return compile_step(step, options, cost);
 }
 
-Result<std::vector<base::KernelMeasurement>> measure_model(const ir::Step& step, int threads,
-                                                           runtime::Communicator& control,
-                                                           const runtime::Progress& progress) {
+Result<std::vector<base::KernelMeasurement>> measure_model(
+    const ir::Step& step, int threads, runtime::comm::Communicator& control,
+    const runtime::measure::Progress& progress) {
   const cost::AnalyticCost generic(threads);
   DC_ASSIGN_OR_RETURN(const runtime::plan::Plan estimated, one_rank_plan(step, threads, generic));
   DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> rows,
-                      runtime::measure_scratch(estimated));
+                      runtime::measure::measure_scratch(estimated));
   // The plan that runs reserves what the kernels really need.
   profile::Profile scratch_only;
   scratch_only.measurements.kernels = rows;
   const cost::ProfiledCost measured(scratch_only, generic);
   DC_ASSIGN_OR_RETURN(const runtime::plan::Plan plan, one_rank_plan(step, threads, measured));
-  return runtime::measure_kernels(plan, std::move(rows), control, {}, progress);
+  return runtime::measure::measure_kernels(plan, std::move(rows), control, {}, progress);
 }
 
 // What a collective carries at most: the largest parameter, or a bucket of several.
@@ -52,32 +52,35 @@ int64_t largest_collective(const ir::Step& step) {
 }
 
 // Those of rank 0; every rank measures, as all of them copy in a step.
-Result<std::vector<base::CopyMeasurement>> copies(const std::string& directory, runtime::Job& job) {
-  auto measured = runtime::measure_copies(job.device(), directory);
-  DC_RETURN_IF_ERROR(runtime::agree(job.control(), measured.ok() ? Status() : measured.status(),
-                                    "measuring copies"));
+Result<std::vector<base::CopyMeasurement>> copies(const std::string& directory,
+                                                  runtime::comm::ProcessGroup& job) {
+  auto measured = runtime::measure::measure_copies(job.device(), directory);
+  DC_RETURN_IF_ERROR(runtime::comm::agree(
+      job.control(), measured.ok() ? Status() : measured.status(), "measuring copies"));
   return measured;
 }
 
 }  // namespace
 
 Result<base::Measurements> measure(const ir::Step& step, const ProfileRequest& request,
-                                   const runtime::LaunchInfo& launch, runtime::Job& job,
-                                   const runtime::Progress& progress) {
-  runtime::Communicator& control = job.control();
+                                   const runtime::comm::LaunchInfo& launch,
+                                   runtime::comm::ProcessGroup& job,
+                                   const runtime::measure::Progress& progress) {
+  runtime::comm::Communicator& control = job.control();
   base::Measurements all;
   DC_ASSIGN_OR_RETURN(all.kernels, measure_model(step, request.threads, control, progress));
   if (launch.world > 1) {
-    DC_ASSIGN_OR_RETURN(runtime::CollectiveSweep swept,
-                        runtime::measure_collectives(job, largest_collective(step), request.threads,
-                                                     request.ranks_per_host, progress));
+    DC_ASSIGN_OR_RETURN(
+        runtime::measure::CollectiveSweep swept,
+        runtime::measure::measure_collectives(job, largest_collective(step), request.threads,
+                                              request.ranks_per_host, progress));
     all.collectives = std::move(swept.alone);
-    all.beside_compute = std::move(swept.beside_compute);
+    all.during_compute = std::move(swept.during_compute);
   }
   DC_ASSIGN_OR_RETURN(all.copies, copies(request.offload_directory, job));
   all.complete = {true, launch.world > 1, launch.world > 1, true};
   all.model_digest = step.model_digest;
-  all.machine = runtime::machine_of(launch, job, request.threads, request.ranks_per_host);
+  all.machine = runtime::measure::machine_of(launch, job, request.threads, request.ranks_per_host);
   return all;
 }
 

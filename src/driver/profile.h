@@ -20,7 +20,8 @@ struct ProfileRequest {
 
 // Every rank of `job` calls it with the same step and gets its own figures; all fields are filled.
 base::Result<base::Measurements> measure(const ir::Step& step, const ProfileRequest& request,
-                                         const runtime::LaunchInfo& launch, runtime::Job& job,
-                                         const runtime::Progress& progress);
+                                         const runtime::comm::LaunchInfo& launch,
+                                         runtime::comm::ProcessGroup& job,
+                                         const runtime::measure::Progress& progress);
 
 }  // namespace dc::driver

@@ -54,10 +54,11 @@ std::vector<std::string> profile_notes(const profile::Profile& profile, const ir
   } else if (!is_synthetic && options.world > 1 && !measured.complete.collectives) {
     notes.push_back(
         "partial-profile: the profile has collectives of the sizes of one step only, none of them "
-        "beside compute; others are estimated, and overlap is taken to cost nothing");
-  } else if (!is_synthetic && options.world > 1 && !measured.complete.beside_compute) {
+        "concurrent with compute; others are estimated, and overlap is taken to cost nothing");
+  } else if (!is_synthetic && options.world > 1 && !measured.complete.during_compute) {
     notes.push_back(
-        "partial-profile: the profile has no collectives beside compute; overlap is taken to cost "
+        "partial-profile: the profile has no collectives concurrent with compute; overlap is taken "
+        "to cost "
         "nothing");
   }
   return notes;

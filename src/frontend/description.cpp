@@ -4,7 +4,7 @@
 #include <array>
 
 #include "src/base/json.h"
-#include "src/ir/words.h"
+#include "src/ir/enum_words.h"
 
 namespace dc::frontend {
 namespace {

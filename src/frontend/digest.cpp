@@ -4,7 +4,7 @@
 
 #include "src/base/json_writer.h"
 #include "src/base/sha256.h"
-#include "src/ir/words.h"
+#include "src/ir/enum_words.h"
 
 namespace dc::frontend {
 namespace {

@@ -230,7 +230,7 @@ std::optional<KnownResult> sized(const Call& call) {
 MaybeShape concatenated(const Call& call) {
   Shape shape;
   for (const TensorType* operand : call.operands) {
-    if (operand->shape == Shape{0}) continue;  // PyTorch takes an empty vector beside any tensor
+    if (operand->shape == Shape{0}) continue;  // PyTorch takes an empty vector next to any tensor
     if (shape.empty()) {
       shape = operand->shape;
       continue;

@@ -1,8 +1,8 @@
 // Text of a step: tables first, programs after them. Defaults are omitted.
+#include "src/ir/enum_words.h"
 #include "src/ir/print_graph.h"
 #include "src/ir/step.h"
 #include "src/ir/text_format.h"
-#include "src/ir/words.h"
 
 namespace dc::ir {
 namespace {

@@ -1,7 +1,7 @@
 #include "src/ir/print_graph.h"
 
+#include "src/ir/enum_words.h"
 #include "src/ir/text_format.h"
-#include "src/ir/words.h"
 
 namespace dc::ir {
 namespace {

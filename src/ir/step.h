@@ -85,12 +85,12 @@ enum class StateRole : uint8_t {
   Carried,  // a gathered parameter that stays whole from one program to the next
   Buffer,
   Constant,
-  Slots,
-  Rng,
+  Hyperparameters,
+  Random,
   Scalars,
-  Table,
+  NormTable,
   LossSum,
-  Losses  // loss sums of all ranks, met before the table
+  Losses  // loss sums of all ranks, gathered before the norm table
 };
 struct StateEntry {
   std::string name;  // unique, for example "shard:model.embed.weight"

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "src/ir/words.h"
+#include "src/ir/enum_words.h"
 
 namespace dc::ir {
 namespace {

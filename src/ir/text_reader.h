@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/ir/enum_words.h"
 #include "src/ir/graph.h"
 #include "src/ir/types.h"
-#include "src/ir/words.h"
 
 namespace dc::ir {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <set>
 
+#include "src/ir/enum_words.h"
 #include "src/ir/verifier.h"
-#include "src/ir/words.h"
 
 namespace dc::ir {
 

@@ -80,10 +80,10 @@ class OpChecker {
     return wrong("operand " + std::to_string(operand) + " must be " + what);
   }
 
-  Status slots(size_t operand) const {
+  Status hyperparameters(size_t operand) const {
     const auto groups = static_cast<int64_t>(scope_.step.optimizer.groups.size());
-    return tensor(operand, DType::F64, {base::kSlotGroups + base::kSlotsPerGroup * groups},
-                  "the f64 slots");
+    return tensor(operand, DType::F64, {base::kHyperGroups + base::kHyperPerGroup * groups},
+                  "the f64 hyperparameters");
   }
 
   Status aten() const { return {}; }  // by its overload, elsewhere
@@ -296,7 +296,7 @@ class OpChecker {
   Status scale() const {
     DC_RETURN_IF_ERROR(dense(0));
     if (in(0).dtype != DType::F32) return wrong("operand 0 must be f32");
-    DC_RETURN_IF_ERROR(slots(1));
+    DC_RETURN_IF_ERROR(hyperparameters(1));
     return out() == in(0) ? Status() : wrong("the result must have the type of operand 0");
   }
 
@@ -354,7 +354,7 @@ class OpChecker {
                : wrong("the parts of all replicas do not cover the shard");
   }
 
-  Status permit() const {
+  Status check_finite() const {
     DC_RETURN_IF_ERROR(scalars());
     DC_RETURN_IF_ERROR(row(1));
     DC_RETURN_IF_ERROR(tensor(2, DType::F64, {world()}, "the f64 losses of all ranks"));
@@ -362,11 +362,11 @@ class OpChecker {
     return int_attribute("param", 0, trainable(), param);
   }
 
-  Status finalize() const {
+  Status clip_and_check() const {
     DC_RETURN_IF_ERROR(scalars());
     DC_RETURN_IF_ERROR(tensor(1, DType::F64, {world(), trainable() + base::kTableExtra},
                               "the f64 table of all ranks"));
-    DC_RETURN_IF_ERROR(slots(2));
+    DC_RETURN_IF_ERROR(hyperparameters(2));
     int64_t clip = 0;
     return int_attribute("clip", 0, 2, clip);
   }
@@ -379,7 +379,7 @@ class OpChecker {
     return producer.kind == OpKind::ReloadStart && scope_.entry[producer.operands[0].index()] >= 0;
   }
 
-  // Of an optimizer: parameter and state first, then the gradient, scalars, slots.
+  // Of an optimizer: parameter and state first, then the gradient, scalars, hyperparameters.
   Status update() const {
     const size_t gradient = gradient_operand(node_.kind).value();
     for (size_t i = 0; i < gradient; ++i) {
@@ -395,7 +395,7 @@ class OpChecker {
     }
     DC_RETURN_IF_ERROR(
         tensor(gradient + 1, DType::F64, {base::kScalarFinite + trainable()}, "the f64 scalars"));
-    DC_RETURN_IF_ERROR(slots(gradient + 2));
+    DC_RETURN_IF_ERROR(hyperparameters(gradient + 2));
     int64_t value = 0;
     const auto groups = static_cast<int64_t>(scope_.step.optimizer.groups.size());
     DC_RETURN_IF_ERROR(int_attribute("param", 0, trainable(), value));

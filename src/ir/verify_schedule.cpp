@@ -4,7 +4,7 @@
 #include <set>
 #include <unordered_map>
 
-#include "src/ir/crossing.h"
+#include "src/ir/cross_step.h"
 #include "src/ir/group.h"
 #include "src/ir/verifier.h"
 
@@ -24,7 +24,7 @@ class OrderChecker {
       const Node& node = scope_.graph.node(id);
       DC_RETURN_IF_ERROR(use_after_release(node));
       if (is_done(node.kind)) finish(node);
-      if (node.kind == OpKind::AllGatherArrived) DC_RETURN_IF_ERROR(arrive(node));
+      if (node.kind == OpKind::AllGatherWaitPreviousStep) DC_RETURN_IF_ERROR(arrive(node));
       DC_RETURN_IF_ERROR(hazard(node));
       follow_copies(node);
       if (is_start(node.kind)) {
@@ -89,7 +89,7 @@ class OrderChecker {
       }
       ++dones;
     }
-    const bool goes_on = crosses(start) && scope_.is_last;
+    const bool goes_on = spans_steps(start) && scope_.is_last;
     if (dones == (goes_on ? 0 : 1)) return {};
     return offence(scope_, start, "DC2308",
                    "this start has " + std::to_string(dones) + " dones, not one");
@@ -118,7 +118,7 @@ class OrderChecker {
   // ranges share its storage.
   Status begin_crossings() {
     if (!scope_.is_first) return {};
-    for (const Crossing& crossing : crossings(scope_.step)) {
+    for (const CrossStepGather& crossing : cross_step_gathers(scope_.step)) {
       if (crossing.entry < 0 || !arriving_.insert(crossing.entry).second) {
         return table_offence(scope_.step, scope_.stage, "DC2317",
                              "a gather that crosses the end of the step fills no state entry, or "
@@ -130,7 +130,7 @@ class OrderChecker {
   }
 
   Status arrive(const Node& node) {
-    const int entry = scope_.is_first ? arriving_entry(scope_.step, scope_.graph, node) : -1;
+    const int entry = scope_.is_first ? awaited_entry(scope_.step, scope_.graph, node) : -1;
     if (entry < 0 || arriving_.erase(entry) == 0)
       return offence(scope_, node, "DC2317",
                      "no gather crosses the end of the step into this entry");

@@ -37,7 +37,7 @@ class Occupancy {
     const RangeSet* set;
     size_t next;  // first range that ends behind the candidate offset
   };
-  // Where a search may begin: below `offset` nothing of a class' size fits beside what covers all
+  // Where a search may begin: below `offset` nothing of a class' size fits next to what covers all
   // of a node's span. That stays true, as nothing is ever given back; it was exact at `moment`.
   struct Hint {
     int64_t offset = 0;

@@ -24,8 +24,8 @@ inline constexpr Movement kGathersJoined{"gathers-joined", "gathers join the one
                                          false};
 inline constexpr Movement kReductionsJoined{"reductions-joined",
                                             "reductions join the one before them", false, true};
-inline constexpr Movement kReductionsOverlapped{"reductions-overlapped",
-                                                "reductions run beside compute", false, true};
+inline constexpr Movement kReductionsOverlapped{
+    "reductions-overlapped", "reductions run concurrently with compute", false, true};
 inline constexpr Movement kByBlock{"collectives-by-block", "collectives go by block", true, true};
 inline constexpr Movement kNodesMoved{"nodes-moved", "nodes change places"};
 

@@ -28,7 +28,7 @@ rp::ArchiveRecord record(const ir::ArchiveRecord& from) {
 bool updates_by_range(const ir::Step& step) {
   const ir::Graph& graph = step.programs.back().graph;
   for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
-    if (graph.node(id).kind == ir::OpKind::Permit) return true;
+    if (graph.node(id).kind == ir::OpKind::CheckFinite) return true;
   }
   return false;
 }
@@ -90,10 +90,10 @@ class Emitter {
   }
 
   void name_small_tensor(StateRole role, int32_t tensor) {
-    if (role == StateRole::Slots) plan_.slots = tensor;
-    if (role == StateRole::Rng) plan_.rng = tensor;
+    if (role == StateRole::Hyperparameters) plan_.hyperparameters = tensor;
+    if (role == StateRole::Random) plan_.rng = tensor;
     if (role == StateRole::Scalars) plan_.scalars = tensor;
-    if (role == StateRole::Table) plan_.table = tensor;
+    if (role == StateRole::NormTable) plan_.table = tensor;
     if (role == StateRole::LossSum) plan_.loss_sum = tensor;
   }
 
@@ -235,7 +235,8 @@ class Emitter {
     prediction.origin = cost_.origin();
     prediction.contention_ns = run.contention.v;
     const sim::Bounds bounds = sim::bounds(step, cost_, options_.budgets[ir::Space::Device]);
-    prediction.bounds_ns = {bounds.b0.v, bounds.b1.v, bounds.b2.v, bounds.b3.v};
+    prediction.bounds_ns = {bounds.full_overlap.v, bounds.with_ends.v, bounds.within_memory.v,
+                            bounds.with_contention.v};
     prediction.without_norm_ns = bounds.without_norm.v;
     for (const base::Nanos part : time.by_source) prediction.figures_ns.push_back(part.v);
     return prediction;

@@ -38,8 +38,9 @@ rp::SliceKind transient_kind(const ir::Step& step, const ir::Graph& graph,
   const bool is_copy =
       producer.kind == ir::OpKind::OffloadStart || producer.kind == ir::OpKind::ReloadStart;
   const int owner = is_copy ? storages.owner(producer.operands[0]) : -1;
-  return owner < 0 ? plan_kind(range.kind)
-                   : slice_kind(plan_role(step.state[static_cast<size_t>(owner)].role));
+  return owner < 0
+             ? plan_kind(range.kind)
+             : runtime::plan::slice_kind(plan_role(step.state[static_cast<size_t>(owner)].role));
 }
 
 }  // namespace
@@ -49,7 +50,8 @@ MemoryTable::MemoryTable(const ir::Step& step, rp::Plan& plan)
   for (size_t i = 0; i < step.state.size(); ++i) {
     const ir::StateEntry& entry = step.state[i];
     if (entry.range_of >= 0) continue;
-    state_slices_[i] = add_slice(entry.location, -1, {0, 0}, slice_kind(plan_role(entry.role)));
+    state_slices_[i] =
+        add_slice(entry.location, -1, {0, 0}, runtime::plan::slice_kind(plan_role(entry.role)));
   }
   for (size_t i = 0; i < step.state.size(); ++i) {
     if (step.state[i].range_of >= 0)

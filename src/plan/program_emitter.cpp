@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "src/cost/transfer.h"
-#include "src/ir/crossing.h"
+#include "src/ir/cross_step.h"
 #include "src/ir/effects.h"
 #include "src/ir/group.h"
 
@@ -146,7 +146,7 @@ Status ProgramEmitter::emit(const Node& node) {
       emit_done(node);
       return base::ok_status();
     case Part::Arrival: {
-      const int entry = ir::arriving_entry(step_, graph_, node);
+      const int entry = ir::awaited_entry(step_, graph_, node);
       push_event(rp::InstructionKind::Wait, 0, arrival_event_[static_cast<size_t>(entry)], node);
       return base::ok_status();
     }
@@ -296,7 +296,7 @@ void ProgramEmitter::emit_start(const Node& node, rp::Instruction body) {
 void ProgramEmitter::number_crossings() {
   const ir::Graph& last = step_.programs.back().graph;
   arrival_event_.assign(step_.state.size(), -1);
-  for (const ir::Crossing& crossing : ir::crossings(step_)) {
+  for (const ir::CrossStepGather& crossing : ir::cross_step_gathers(step_)) {
     if (!cost::joins(last.node(crossing.start))) ++events_;
     arrival_event_[static_cast<size_t>(crossing.entry)] = events_ - 1;
     if (&last == &graph_) done_event_[crossing.start.index()] = events_ - 1;

@@ -31,7 +31,8 @@ ir::Spread spread_on(const ir::StateEntry& entry, size_t axis) {
     const bool is_split = (ir::range_axes(entry) >> axis & 1) != 0;
     return is_split ? ir::Spread::FlatShard : ir::Spread::Replicated;
   }
-  if (entry.role == StateRole::Rng || entry.role == StateRole::LossSum) return ir::Spread::Varying;
+  if (entry.role == StateRole::Random || entry.role == StateRole::LossSum)
+    return ir::Spread::Varying;
   return entry.type.sharding[axis].spread;
 }
 
@@ -62,7 +63,7 @@ void add_source(const ir::Step& step, const ir::StateEntry& from, rp::StateEntry
     case StateRole::Momentum:
     case StateRole::Accumulator:
     case StateRole::Carried:
-    case StateRole::Table:
+    case StateRole::NormTable:
     case StateRole::LossSum:
     case StateRole::Losses:
       to.source = rp::StateSource::Zeros;
@@ -76,8 +77,8 @@ void add_source(const ir::Step& step, const ir::StateEntry& from, rp::StateEntry
       if (in_plan) to.data = buffer.data;
       return;
     }
-    case StateRole::Slots:
-    case StateRole::Rng:
+    case StateRole::Hyperparameters:
+    case StateRole::Random:
     case StateRole::Scalars:
       to.source = rp::StateSource::Runtime;
       return;
@@ -108,13 +109,13 @@ rp::StateRole plan_role(StateRole role) {
       return rp::StateRole::Buffer;
     case StateRole::Constant:
       return rp::StateRole::Constant;
-    case StateRole::Slots:
+    case StateRole::Hyperparameters:
       return rp::StateRole::Hyperparameters;
-    case StateRole::Rng:
+    case StateRole::Random:
       return rp::StateRole::Random;
     case StateRole::Scalars:
       return rp::StateRole::Scalars;
-    case StateRole::Table:
+    case StateRole::NormTable:
       return rp::StateRole::NormTable;
     case StateRole::LossSum:
       return rp::StateRole::LossSum;

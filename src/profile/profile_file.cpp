@@ -33,7 +33,7 @@ Status unreadable(const Status& why, const std::string& what) {
 void set_timing(JsonValue& row, const base::Timing& timing) {
   row.set("median_ns", JsonValue(timing.median_ns));
   row.set("fastest_ns", JsonValue(timing.fastest_ns));
-  row.set("spread_ns", JsonValue(timing.spread_ns));
+  row.set("deviation_ns", JsonValue(timing.deviation_ns));
   row.set("samples", JsonValue(static_cast<int64_t>(timing.samples)));
 }
 
@@ -85,7 +85,7 @@ struct PartName {
 constexpr PartName kParts[] = {
     {"kernels", &base::Completeness::kernels},
     {"collectives", &base::Completeness::collectives},
-    {"beside_compute", &base::Completeness::beside_compute},
+    {"during_compute", &base::Completeness::during_compute},
     {"copies", &base::Completeness::copies},
 };
 
@@ -105,7 +105,8 @@ class Fields {
     return take<bool>(key, [](const JsonValue& value) { return value.to_bool(); });
   }
   base::Timing timing() {
-    return {quantity("median_ns"), quantity("fastest_ns"), quantity("spread_ns"), count("samples")};
+    return {quantity("median_ns"), quantity("fastest_ns"), quantity("deviation_ns"),
+            count("samples")};
   }
   base::CollectiveLevel level() {
     if (object_.find("level") == nullptr) return base::CollectiveLevel::World;
@@ -202,9 +203,9 @@ Status read_tables(const JsonValue& document, Measurements& measurements) {
                                  row.level = fields.level();
                                }));
   // Older profiles have no such table.
-  if (document.find("beside_compute") != nullptr) {
-    DC_RETURN_IF_ERROR(read_rows(document, "beside_compute", measurements.beside_compute,
-                                 [](Fields& fields, base::BesideMeasurement& row) {
+  if (document.find("during_compute") != nullptr) {
+    DC_RETURN_IF_ERROR(read_rows(document, "during_compute", measurements.during_compute,
+                                 [](Fields& fields, base::DuringComputeMeasurement& row) {
                                    row.kind = fields.text("kind");
                                    row.ranks = fields.count("ranks");
                                    row.bytes = fields.quantity("bytes");
@@ -293,9 +294,9 @@ std::string to_json(const Measurements& measurements) {
     set_timing(row, collective.timing);
     set_level(row, collective.level);
   }
-  JsonValue& beside = document.set("beside_compute", JsonValue::array());
-  for (const base::BesideMeasurement& collective : measurements.beside_compute) {
-    JsonValue& row = beside.push(JsonValue::object());
+  JsonValue& rows = document.set("during_compute", JsonValue::array());
+  for (const base::DuringComputeMeasurement& collective : measurements.during_compute) {
+    JsonValue& row = rows.push(JsonValue::object());
     row.set("kind", JsonValue(collective.kind));
     row.set("ranks", JsonValue(static_cast<int64_t>(collective.ranks)));
     row.set("bytes", JsonValue(collective.bytes));

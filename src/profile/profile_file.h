@@ -8,7 +8,7 @@
 
 namespace dc::profile {
 
-inline constexpr int kProfileVersion = 1;
+inline constexpr int kProfileVersion = 2;
 
 struct Profile {
   base::Measurements measurements;

@@ -85,7 +85,7 @@ class ReductionDeferral {
     return cost::bucket_bytes(graph_, graph_.node(first)).v;
   }
 
-  // Whether the reduction that starts at `position`, if one does, may travel beside `wire` bytes
+  // Whether the reduction that starts at `position`, if one does, may travel next to `wire` bytes
   // and what travels there already; it is then part of `wire`.
   bool may_start_beside(int32_t position, int64_t& wire) const {
     const ir::Node& node = axis_.node(position);
@@ -121,7 +121,7 @@ class ReductionDeferral {
   std::optional<int64_t> limit_;
   int64_t most_;
   TimeAxis axis_;
-  std::vector<int64_t> travelling_;  // beside each position, by the moves so far
+  std::vector<int64_t> travelling_;  // next to each position, by the moves so far
   std::vector<int32_t> moved_to_;    // by position: where a reduction moves with another's tail
   std::vector<Move> moves_;
 };

@@ -1,5 +1,5 @@
-// What each node of a program must follow, whoever moves it: the writers of what it reads, the
-// readers of what it writes, and of collectives under way both halves.
+// What each node of a program must follow, in any pass that moves it: the writers of what it reads,
+// the readers of what it writes, and of collectives under way both halves.
 #pragma once
 
 #include <cstdint>

@@ -53,10 +53,10 @@ class Bucketer {
     const int32_t position = axis_.position(start.id);
     return std::all_of(bucket_.begin(), bucket_.end(), [&](const Member& member) {
       // Just in time: what is moved already stays.
-      const bool beside = !member.tail.empty() &&
-                          axis_.position(member.tail[0]) == axis_.position(member.start) + 1;
+      const bool adjacent = !member.tail.empty() &&
+                            axis_.position(member.tail[0]) == axis_.position(member.start) + 1;
       // Up to where the bucket stands so far it has been asked.
-      return beside &&
+      return adjacent &&
              latest_tail(axis_, {member.start}, member.tail, position + 1, stands_at() + 1) >
                  position &&
              fits(graph_.node(member.start), position);
@@ -69,7 +69,7 @@ class Bucketer {
     return aligned_bytes(cost::transfer_of(graph_, start)->bytes().v);
   }
 
-  // From where the bucket stood so far to `position`.
+  // From the bucket's position so far to `position`.
   int32_t stands_at() const { return axis_.position(bucket_.back().start); }
 
   bool fits(const ir::Node& start, int32_t position) const {

@@ -62,7 +62,7 @@ class Touched {
   // In the row of square sums.
   bool is_elsewhere(const ir::Node& node) const {
     return node.kind == OpKind::SquareSum ||
-           (node.kind == OpKind::Permit && !params_.contains(node.int_arg("param")));
+           (node.kind == OpKind::CheckFinite && !params_.contains(node.int_arg("param")));
   }
 
   // The first position from `begin` on and before `end` that counts, `end` if none.

@@ -50,7 +50,7 @@ void leave_bucket(ir::Graph& graph, NodeId start) {
   std::erase_if(graph.node(next).args, [](const ir::Arg& arg) { return arg.name == "joins"; });
 }
 
-// Readers of the gather's value read `whole`; the gather goes, and its cast if nobody else needs
+// Readers of the gather's value read `whole`; the gather goes, and its cast if no other node needs
 // it.
 void replace(ir::Graph& graph, const Gather& gather, ValueId whole) {
   graph.replace_all_uses(graph.node(gather.done).results[0], whole);

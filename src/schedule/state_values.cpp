@@ -41,7 +41,7 @@ int rng_entry(ir::Step& step) {
   if (found >= 0) return found;
   ir::StateEntry entry;
   entry.name = "rng";
-  entry.role = ir::StateRole::Rng;
+  entry.role = ir::StateRole::Random;
   entry.type = ir::contiguous(ir::DType::I64, {4});
   return add_entry(step, std::move(entry));
 }

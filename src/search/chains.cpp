@@ -28,7 +28,7 @@ constexpr NamedChain kChains[] = {
     {"zero3", DC_BEGIN(3) ",recompute" DC_END, "parameters, gradients and optimizer state sharded"},
     // A block's reduction starts when the one before it is done, which bounds what waits.
     {"fsdp", DC_BEGIN(3) ",recompute,gather-by-block,overlap-reductions=1" DC_END,
-     "one collective per block, the next block's gather beside the current one, as FSDP2"},
+     "one collective per block, the next block's gather during the current one, as FSDP2"},
     {"hsdp",
      "split-by-host," DC_BEGIN(3) ",recompute,fuse-gathers,bucket-reductions,prefetch-gathers,"
                                   "overlap-reductions" DC_END,

@@ -152,16 +152,17 @@ Nanos contention_bound(const Schedule& schedule, const Resources& resources) {
 }  // namespace
 
 Bounds& Bounds::operator+=(const Bounds& other) {
-  b0 += other.b0;
-  b1 += other.b1;
-  b2 += other.b2;
-  b3 += other.b3;
+  full_overlap += other.full_overlap;
+  with_ends += other.with_ends;
+  within_memory += other.within_memory;
+  with_contention += other.with_contention;
   without_norm += other.without_norm;
   return *this;
 }
 
 Bounds Bounds::operator*(int64_t count) const {
-  return {b0 * count, b1 * count, b2 * count, b3 * count, without_norm * count};
+  return {full_overlap * count, with_ends * count, within_memory * count, with_contention * count,
+          without_norm * count};
 }
 
 Bounds bounds(const Workload& workload, std::optional<base::Bytes> room) {
@@ -170,19 +171,19 @@ Bounds bounds(const Workload& workload, std::optional<base::Bytes> room) {
   const Paths through = paths(workload, order);
   const Resources resources = resources_of(schedule, through);
   Bounds result;
-  result.b0 = loads_of(schedule).largest();
-  result.b1 = std::max(result.b0, resources.largest());
-  result.b2 = result.b1;
+  result.full_overlap = loads_of(schedule).largest();
+  result.with_ends = std::max(result.full_overlap, resources.largest());
+  result.within_memory = result.with_ends;
   if (room) {
     const RunAhead ahead = run_ahead(workload, order, *room);
     if (ahead.last_kernel >= 0) {
       const Nanos tail = through.tail[static_cast<size_t>(ahead.last_kernel)];
-      result.b2 = std::max(result.b1, ahead.end + tail);
+      result.within_memory = std::max(result.with_ends, ahead.end + tail);
     }
   }
-  result.b3 = std::max(result.b1, contention_bound(schedule, resources));
-  result.without_norm =
-      std::max(result.b0, resources_of(schedule, paths(workload, order, false)).largest());
+  result.with_contention = std::max(result.with_ends, contention_bound(schedule, resources));
+  result.without_norm = std::max(result.full_overlap,
+                                 resources_of(schedule, paths(workload, order, false)).largest());
   return result;
 }
 

@@ -27,7 +27,7 @@ void multiply(std::vector<Row>& rows, double factor) {
   for (Row& row : rows) {
     times(row.timing.median_ns);
     times(row.timing.fastest_ns);
-    times(row.timing.spread_ns);
+    times(row.timing.deviation_ns);
   }
 }
 
@@ -36,7 +36,7 @@ Measurements multiplied(Measurements all, double kernels, double collectives) {
   all.step.reset();
   multiply(all.kernels, kernels);
   multiply(all.collectives, collectives);
-  multiply(all.beside_compute, collectives);
+  multiply(all.during_compute, collectives);
   return all;
 }
 

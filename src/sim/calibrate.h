@@ -12,7 +12,7 @@
 namespace dc::sim {
 
 struct StepParts {
-  base::Nanos whole, compute;  // compute: what slows it beside collectives included
+  base::Nanos whole, compute;  // compute: what slows it next to collectives included
 };
 
 struct Calibration {

@@ -140,11 +140,11 @@ void Machine::end_transfer(Stream& stream) {
   next_transfer(stream);
 }
 
-// Compute stood before the transfer that has just ended.
+// Compute waited for the transfer that has just ended.
 void Machine::go_on(int32_t ended) {
-  const int64_t stood = now_ - waits_since_;
-  exposed_[static_cast<size_t>(ended)] = stood;
-  exposed_total_ += stood;
+  const int64_t waited = now_ - waits_since_;
+  exposed_[static_cast<size_t>(ended)] = waited;
+  exposed_total_ += waited;
   waiting_ = -1;
   if (record_ == nullptr || waiting_event_ < 0) return;
   record_->end[static_cast<size_t>(waiting_event_)] = {now_};

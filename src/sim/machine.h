@@ -19,8 +19,8 @@ namespace dc::sim {
 
 struct Totals {
   base::Nanos time;        // until every stream has ended
-  base::Nanos exposed;     // compute stood before a done, or behind a transfer on its own stream
-  base::Nanos contention;  // what transfers beside it added to compute
+  base::Nanos exposed;     // compute waited at a done, or behind a transfer on its own stream
+  base::Nanos contention;  // what transfers next to it added to compute
   bool operator==(const Totals&) const = default;
   Totals& operator+=(const Totals& other);
   Totals operator-(const Totals& other) const;
@@ -42,7 +42,7 @@ class Machine {
   Totals run_to(int32_t index);
   // Plays it until every stream has ended.
   Totals finish();
-  // How long compute stood because of a transfer; valid once its done has passed.
+  // How long compute waited for a transfer; valid once its done has passed.
   base::Nanos exposed(int32_t transfer) const { return {exposed_[static_cast<size_t>(transfer)]}; }
 
  private:

@@ -87,7 +87,8 @@ class Reader {
     Stream& stream = streams_[static_cast<size_t>(in.stream)];
     switch (in.kind) {
       case rp::InstructionKind::Kernel:
-        if (in.stream != 0) return unsupported(program_, index, "is a kernel beside compute");
+        if (in.stream != 0)
+          return unsupported(program_, index, "is a kernel concurrent with compute");
         return add_kernel(in, index);
       case rp::InstructionKind::Collective:
       case rp::InstructionKind::Copy:
@@ -155,7 +156,7 @@ class Reader {
       const rp::Slice& scratch = plan_.slices[static_cast<size_t>(in.scratch)];
       traits.scratch = {analysis::aligned_bytes(scratch.bytes)};
     }
-    traits.is_barrier = node->kind == ir::OpKind::Finalize;
+    traits.is_barrier = node->kind == ir::OpKind::ClipAndCheck;
     traits.keeps_order = static_cast<ir::Phase>(in.phase) != ir::Phase::Update &&
                          !travels_with_collective(node->kind);
     std::vector<Access> accesses = accesses_of(in);

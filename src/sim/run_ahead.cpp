@@ -168,7 +168,7 @@ class Relaxation {
   std::vector<int32_t> kernels_;       // events
   std::vector<int32_t> number_;        // by event: index in kernels_, -1
   std::vector<int32_t> first_, last_;  // by storage: kernels that touch it
-  std::vector<int64_t> free_;          // by kernel: bytes beside what must be alive
+  std::vector<int64_t> free_;          // by kernel: bytes next to what must be alive
   std::vector<Gather> gathers_;        // in the order of need
   size_t next_ = 0;                    // the gather under way
   int64_t gathered_ = 0;               // time spent on it

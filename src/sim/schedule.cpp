@@ -4,7 +4,7 @@
 
 #include "src/analysis/liveness.h"
 #include "src/cost/transfer.h"
-#include "src/ir/crossing.h"
+#include "src/ir/cross_step.h"
 #include "src/ir/effects.h"
 
 namespace dc::sim {
@@ -26,7 +26,7 @@ class Builder {
       if (!ir::runs(node)) continue;
       if (ir::is_start(node.kind)) {
         add_start(node);
-      } else if (node.kind == ir::OpKind::AllGatherArrived) {
+      } else if (node.kind == ir::OpKind::AllGatherWaitPreviousStep) {
         add_arrival(node);
       } else if (ir::is_done(node.kind)) {
         const int32_t index = transfer_of_[graph_.value(node.operands[0]).producer.index()];
@@ -49,7 +49,7 @@ class Builder {
     transfer_of_[node.id.index()] = index;
     schedule_.transfers.push_back(transfer_started(graph_, node));
     schedule_.events.push_back({EventKind::Start, index, node.id.v, {}});
-    if (ir::crosses(node)) schedule_.leaving.push_back(index);
+    if (ir::spans_steps(node)) schedule_.leaving.push_back(index);
   }
 
   Transfer transfer_started(const ir::Graph& graph, const ir::Node& node) const {
@@ -76,7 +76,7 @@ class Builder {
       number[id.index()] = next;
     }
     arrival_of_.assign(step_.state.size(), -1);
-    for (const ir::Crossing& crossing : ir::crossings(step_)) {
+    for (const ir::CrossStepGather& crossing : ir::cross_step_gathers(step_)) {
       const int32_t started = number[crossing.start.index()];
       const bool joins = cost::joins(last.node(crossing.start));
       if (!joins) {
@@ -93,7 +93,7 @@ class Builder {
 
   void add_arrival(const ir::Node& node) {
     if (arrival_of_.empty()) find_arrivals();
-    const int entry = ir::arriving_entry(step_, graph_, node);
+    const int entry = ir::awaited_entry(step_, graph_, node);
     const int32_t transfer = arrival_of_[static_cast<size_t>(entry)];
     schedule_.events.push_back({EventKind::Done, transfer, node.id.v, {}});
   }

@@ -4,8 +4,8 @@
 // The machine is the executor's (runtime/exec), with shared links and contention: machine.h. A
 // start takes no time on stream 0. A done stands until its collective has ended: that wait is
 // exposed communication. A program ends when all of its streams have ended, the last one when
-// compute has if gathers cross into the next step; what is told of a run of the first program is
-// then told with those under way.
+// compute has if gathers cross into the next step; what is reported of a run of the first program
+// is then reported with those under way.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@
 
 namespace dc::sim {
 
-// A kernel, or a collective at its start. `exposed`: how long stream 0 stood because of it.
+// A kernel, or a collective at its start. `exposed`: how long stream 0 waited for it.
 struct Interval {
   ir::NodeId node;
   int stream = 0;
@@ -27,7 +27,7 @@ struct ProgramRun {
   std::vector<Interval> intervals;  // in program order
   std::vector<base::Nanos> busy;    // by stream
   base::Nanos exposed;              // sum over collectives
-  base::Nanos contention;           // what collectives beside it added to compute
+  base::Nanos contention;           // what collectives next to it added to compute
   base::Nanos time;
 };
 
@@ -36,7 +36,7 @@ struct StepRun {
   base::Nanos time, exposed, contention;  // of the step: repeats included
   base::Nanos compute, communication;     // each alone, repeats included
   base::Nanos bound;  // no schedule of the same nodes on the same streams is shorter: the busiest
-                      // stream or link of each program, repeats included (B0 of bounds.h)
+                      // stream or link of each program, repeats included (full_overlap of bounds.h)
 };
 
 // Time of a node: kernels from `compute`, the first start of a bucket from `collective`, starts of

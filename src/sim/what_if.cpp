@@ -114,14 +114,16 @@ Result<Simulated> simulate(const runtime::plan::Plan& plan, const cost::CostMode
   for (const PlannedProgram& program : programs) {
     add(program, result);
     found += bounds(program.workload, room) * program.repeat;
-    result.b2_with_more += bounds(program.workload, room + Bytes{kGiB}).b2 * program.repeat;
+    result.within_more_memory +=
+        bounds(program.workload, room + Bytes{kGiB}).within_memory * program.repeat;
   }
   const Totals totals = totals_of(programs);
   result.exposed = totals.exposed;
   runtime::plan::Prediction& prediction = result.prediction;
   prediction.step_ns = totals.time.v;
   prediction.contention_ns = totals.contention.v;
-  prediction.bounds_ns = {found.b0.v, found.b1.v, found.b2.v, found.b3.v};
+  prediction.bounds_ns = {found.full_overlap.v, found.with_ends.v, found.within_memory.v,
+                          found.with_contention.v};
   prediction.without_norm_ns = found.without_norm.v;
   prediction.origin = cost.origin();
   result.link_per_second = what_if.link_per_second.value_or(rate_of(programs));

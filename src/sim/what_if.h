@@ -16,10 +16,10 @@ struct WhatIf {
 
 struct Simulated {
   runtime::plan::Prediction prediction;  // times, bounds and origins of figures; no bytes
-  base::Nanos exposed;                   // compute stood because of transfers, in a step
+  base::Nanos exposed;                   // compute waited for transfers, in a step
   base::Bytes arena;                     // that the plan takes on the device
-  base::Bytes memory;                    // the budget of bound B2: as asked, else the arena
-  base::Nanos b2_with_more;              // with a GiB more
+  base::Bytes memory;              // the budget of bound within_memory: as asked, else the arena
+  base::Nanos within_more_memory;  // with a GiB more
   // Bytes that one rank sends in a second while a collective is on the wire; 0: no collectives.
   int64_t link_per_second = 0;
   base::Nanos time_with_faster_link;  // with 1e9 bytes a second more

@@ -31,7 +31,7 @@ class Collector {
       if (events[i].kind == EventKind::Start) add_joined(node.id);
       EventTraits& traits = workload_.traits[i];
       traits.scratch = {analysis::aligned_bytes(node.scratch.bytes)};
-      traits.is_barrier = node.kind == OpKind::Finalize;
+      traits.is_barrier = node.kind == OpKind::ClipAndCheck;
       traits.keeps_order = events[i].kind == EventKind::Compute &&
                            node.origin.phase != ir::Phase::Update &&
                            !travels_with_collective(node.kind);

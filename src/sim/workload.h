@@ -28,7 +28,7 @@ struct EventTraits {
   // A kernel of forward or backward that no pass puts into another order: neither one that travels
   // with a collective nor one of the update.
   bool keeps_order = false;
-  bool is_barrier = false;  // meets all gradients, for the norm
+  bool is_barrier = false;  // waits for all gradients, for the norm
 };
 
 struct Workload {
@@ -38,7 +38,7 @@ struct Workload {
   std::vector<Access> accesses;  // by event
 };
 
-// Casts, accumulations, scales and square sums go where the collective beside them goes.
+// Casts, accumulations, scales and square sums go where the collective next to them goes.
 bool travels_with_collective(ir::OpKind kind);
 
 // The one cell that a node touches of operand `operand`, where it touches no more of it: square

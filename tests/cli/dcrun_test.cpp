@@ -1,4 +1,4 @@
-// dcrun as a user meets it: real processes, exit codes, last words, files.
+// dcrun as a user sees it: real processes, exit codes, last words, files.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -156,7 +156,7 @@ TEST_F(Dcrun, ANormalStopSavesAndSays75) {
     const std::string words = r.err.substr(first, r.err.find(" (exit", first) - first);
     EXPECT_NE(r.err.find(words, first + 1), std::string::npos) << r.err;
     EXPECT_NE(r.err.find("start again with --resume latest"), std::string::npos) << r.err;
-    const std::string saved = *runtime::find_checkpoint(save);
+    const std::string saved = *runtime::checkpoint::find_checkpoint(save);
     auto file = base::archive::SafetensorsFile::open(saved + "/model.safetensors");
     ASSERT_TRUE(file.ok()) << file.status().to_string();
     EXPECT_EQ("stopped on request after step " + file->metadata().at("step"), words);

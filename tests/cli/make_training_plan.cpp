@@ -9,7 +9,8 @@
 int main(int argc, char** argv) {
   if (argc != 4) return 64;
   const dc::runtime::test::TrainingPlan hand(std::atoi(argv[2]), std::atoi(argv[3]));
-  const auto status = dc::base::write_file_atomically(argv[1], std::string_view(encode(hand.plan)));
+  const auto status = dc::base::write_file_atomically(
+      argv[1], std::string_view(dc::runtime::plan::encode(hand.plan)));
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.to_string().c_str());
   return status.ok() ? 0 : 1;
 }

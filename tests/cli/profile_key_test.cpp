@@ -53,7 +53,7 @@ std::vector<std::string> instruction_keys(const runtime::plan::Plan& plan, size_
   std::vector<std::string> keys;
   for (const runtime::plan::Instruction& in : plan.programs[program].instructions) {
     if (in.kind == runtime::plan::InstructionKind::Kernel) {
-      keys.push_back(runtime::instruction_key(plan, in));
+      keys.push_back(runtime::measure::instruction_key(plan, in));
     }
   }
   return keys;

@@ -60,7 +60,7 @@ def slow_link(subject, world, settings):
     profile["rates"].update({"f64_flops_per_s": 40 * 10**9, "f32_flops_per_s": 80 * 10**9, "half_flops_per_s": 160 * 10**9, "memory_bytes_per_s": 8 * 10**9,
                              "kernel_launch_ns": 2000})
     slow = {size: round(size * (world - 1) / world / said["wire_bytes"]["reduce_scatter"] * busy) for size in (64, 1 << 30)}
-    profile["collectives"] = [{"kind": kind, "ranks": world, "bytes": size, "median_ns": ns, "fastest_ns": ns, "spread_ns": 0, "samples": 1}
+    profile["collectives"] = [{"kind": kind, "ranks": world, "bytes": size, "median_ns": ns, "fastest_ns": ns, "deviation_ns": 0, "samples": 1}
                               for kind in ("all_gather", "reduce_scatter", "all_reduce") for size, ns in slow.items()]
     path = running.fresh(".json")
     with open(path, "w") as file:

@@ -1,4 +1,4 @@
-"""dcc as a user meets it: equal bytes, the cache, reports, options, what it refuses.
+"""dcc as a user sees it: equal bytes, the cache, reports, options, what it refuses.
 
     build/venv/bin/python tests/e2e/compile_test.py
 """
@@ -286,8 +286,8 @@ class Reports(unittest.TestCase):
         self.assertEqual(prediction["step_ns"], prediction["compute_ns"] + prediction["communication_ns"])
         self.assertEqual(prediction["origin"], "generic cpu table")
         bounds = prediction["bounds_ns"]
-        self.assertLess(0, bounds["b0"])
-        self.assertLessEqual(bounds["b0"], bounds["b1"])
+        self.assertLess(0, bounds["full_overlap"])
+        self.assertLessEqual(bounds["full_overlap"], bounds["with_ends"])
         self.assertLessEqual(max(bounds.values()), prediction["step_ns"])
         self.assertEqual(prediction["figures_ns"]["table"], prediction["compute_ns"] + prediction["communication_ns"])
         self.assertEqual(list(said["wire_bytes"].values()), self.whole["prediction"]["wire_bytes"])

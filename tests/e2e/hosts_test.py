@@ -142,7 +142,7 @@ class HostsLabTest(bits_case.BitsCase, jobs.JobTest):
         with open(self.path("prof.json"), encoding="utf-8") as file:
             profile = json.load(file)
         self.assertEqual(profile["machine"]["ranks_per_host"], 2)
-        for table in ("collectives", "beside_compute"):
+        for table in ("collectives", "during_compute"):
             rows = {(row["kind"], row["ranks"], row.get("level", "world")) for row in profile[table]}
             kinds = ("all_gather", "all_reduce", "reduce_scatter")
             self.assertEqual(rows, {(kind, *rest) for kind in kinds for rest in ((4, "world"), (2, "inside"), (2, "across"))})

@@ -50,7 +50,7 @@ def mappings(pid):
 
 
 def alone(pids):
-    """The sum of Pss if nobody but these processes mapped the same files (any Python with torch does, too)."""
+    """The sum of Pss if only these processes mapped the same files (any Python with torch does, too)."""
     private, shared = 0, collections.Counter()
     for pid in pids:
         for key, (own, common) in mappings(pid).items():
@@ -121,8 +121,8 @@ class MemoryTest(unittest.TestCase):
                     arena, pss, lone, pages = self.measure(preset, world, zero)
                     constant = (max(pss, lone) - world * arena) / world
                     worst = max(worst, constant)
-                    print(f"  {label:44s} arenas {world} x {arena / MIB:6.1f} MiB, Pss {pss / MIB:6.1f} MiB, with nobody else"
-                          f" {lone / MIB:6.1f} MiB, {pages / world / arena:6.1%} of the arenas touched: {constant / MIB:6.1f} MiB per rank beside the arena")
+                    print(f"  {label:44s} arenas {world} x {arena / MIB:6.1f} MiB, Pss {pss / MIB:6.1f} MiB, with no other process"
+                          f" {lone / MIB:6.1f} MiB, {pages / world / arena:6.1%} of the arenas touched: {constant / MIB:6.1f} MiB per rank next to the arena")
                     if world > 1:  # a rank alone has no shared slab
                         self.assertAlmostEqual(pages / world / arena, 1, delta=0.01 + 8 * 4096 / arena)
                     self.assertGreater(constant, 0)  # else these were not the ranks

@@ -55,7 +55,7 @@ def report(model, *options):
 class Profile(unittest.TestCase):
     def check(self, document, launcher, ranks, threads=1):
         machine = document["machine"]
-        self.assertEqual((document["format"], document["version"]), ("dcc-profile", 1))
+        self.assertEqual((document["format"], document["version"]), ("dcc-profile", 2))
         self.assertEqual((machine["ranks"], machine["threads"], machine["launcher"]), (ranks, threads, launcher))
         keys = [row["key"] for row in document["kernels"]]
         self.assertEqual(keys, sorted(set(keys)))
@@ -67,12 +67,12 @@ class Profile(unittest.TestCase):
         self.assertEqual(set(kinds), {"all_gather", "all_reduce", "reduce_scatter"} if ranks > 1 else set())
         self.assertEqual(len(set(kinds.values())), 1 if ranks > 1 else 0)
         size = lambda row: (row["kind"], row["ranks"], row["bytes"])
-        self.assertEqual([size(row) for row in document["beside_compute"]], [size(row) for row in document["collectives"]])
-        for row in document["beside_compute"]:
+        self.assertEqual([size(row) for row in document["during_compute"]], [size(row) for row in document["collectives"]])
+        for row in document["during_compute"]:
             self.assertGreater(row["median_ns"], 0)
             self.assertLessEqual(1000, row["compute_permille"])
         self.assertEqual(document["origin"], "measured")
-        self.assertEqual(document["complete"], {"kernels": True, "collectives": ranks > 1, "beside_compute": ranks > 1, "copies": True})
+        self.assertEqual(document["complete"], {"kernels": True, "collectives": ranks > 1, "during_compute": ranks > 1, "copies": True})
         spaces = collections.Counter((row["from"], row["to"]) for row in document["copies"])
         self.assertEqual(spaces, {("device", "host"): 7, ("host", "device"): 7})
 
@@ -178,7 +178,7 @@ class Notes(unittest.TestCase):
         self.assertEqual(self.notes(good, "--world", "2", "--threads", "2"), {"profile-threads"})
         self.assertEqual(self.notes(good, "--world", "3"), {"profile-ranks", "beyond-profile"})
         changed = copy.deepcopy(good)
-        changed["complete"]["beside_compute"] = False
+        changed["complete"]["during_compute"] = False
         self.assertEqual(self.notes(changed), {"partial-profile"})
         changed = copy.deepcopy(good)
         changed["origin"] = "synthetic"
@@ -407,15 +407,15 @@ class Recorded(unittest.TestCase):
         with open(better) as file:
             document = json.load(file)
         self.assertEqual(document["origin"], "calibrated")
-        for table, factor in (("kernels", kernels), ("collectives", collectives), ("beside_compute", collectives)):
+        for table, factor in (("kernels", kernels), ("collectives", collectives), ("during_compute", collectives)):
             before, after = (sum(row["median_ns"] for row in whole[table]) for whole in (profile(self.model)[1], document))
             self.assertAlmostEqual(after / before / factor, 1, delta=0.01, msg=table)
         self.assertEqual(document["copies"], profile(self.model)[1]["copies"])
         measured = self.document["step"]["whole"]["median_ns"]
-        foretold = json.loads(dcc("simulate", self.plan, "--profile", better, "--json").stdout)["prediction"]["step_ns"]
+        predicted = json.loads(dcc("simulate", self.plan, "--profile", better, "--json").stdout)["prediction"]["step_ns"]
         # A link as fast as memory may not make up for what threads need to wake up.
         if 0.13 < collectives < 7.9:
-            self.assertAlmostEqual(foretold / measured, 1, delta=0.01)
+            self.assertAlmostEqual(predicted / measured, 1, delta=0.01)
         again, _, errors = report(self.model, "--profile", better, *self.OPTIONS)
         self.assertNotIn("profile:", errors)
         self.assertGreater(again["prediction"]["step_ns"], 0)
@@ -554,7 +554,7 @@ class Wire(unittest.TestCase):
         self.check(2, 3, 2, "mpi", "--reduction-order", "per-step")
 
     def test_gathers_that_go_on_into_the_next_step(self):
-        """Each step counts what was sent while it ran, so only the run as a whole is as foretold."""
+        """Each step counts what was sent while it ran, so only the run as a whole is as predicted."""
         model, count = running.archive("tiny-llama"), 5
         passes = "normalize-graph,shard-parameters=2,insert-collectives,add-update,schedule,bucket-reductions,overlap-reductions,overlap-update,layout-arenas"
         said, plan, _ = report(model, "--world", "2", "--passes", passes)

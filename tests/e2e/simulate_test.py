@@ -46,7 +46,7 @@ class Repeats(unittest.TestCase):
         again = simulated(plan, *options)["prediction"]
         for key in ("step_ns", "compute_ns", "communication_ns", "copy_ns", "contention_ns", "figures_ns", "origin"):
             self.assertEqual(again[key], prediction[key], key)
-        for bound in ("b0", "b1", "b3", "without_norm"):
+        for bound in ("full_overlap", "with_ends", "with_contention", "without_norm"):
             self.assertEqual(again["bounds_ns"][bound], prediction["bounds_ns"][bound], bound)
         self.assertLessEqual(max(again["bounds_ns"].values()), again["step_ns"])
         self.assertEqual(again["exposed_ns"], again["step_ns"] - again["compute_ns"] - again["contention_ns"])

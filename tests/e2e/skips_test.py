@@ -1,4 +1,4 @@
-"""scripts/check_skips.py: skipped tests are counted, and a reason that nobody allowed fails."""
+"""scripts/check_skips.py: skipped tests are counted, and a reason that is not on the list fails."""
 
 import os
 import subprocess

@@ -1,7 +1,7 @@
 """A stop on request: every rank ends after the same step, the state is saved whole, exit code 75.
 
 SIGTERM to dcrun -n, to one rank, to torchrun, at random moments between the first breath of the ranks and
-the end of the training. What mpirun does with signals of its own is told in runtime/comm/README.md.
+the end of the training. What mpirun does with its own signals is in runtime/comm/README.md.
 
     build/venv/bin/python tests/e2e/stop_test.py
     DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/stop_test.py     # twenty moments each

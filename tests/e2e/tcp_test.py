@@ -82,7 +82,7 @@ class TcpTest(TcpCase):
                 self.assert_same(expected, self.trained(self.hosts(world, self.arguments(plan))), "by hand")
 
     def test_streams_of_their_own(self):
-        """Collectives beside the compute, several communicators at once; poisoned memory."""
+        """Collectives concurrent with compute, several communicators at once; poisoned memory."""
         chain = ",".join((bits_case.TO_SCHEDULE.format(3), "prefetch-gathers", "overlap-reductions", "layout-arenas"))
         expected = bits_case.run_once("tiny-llama", 3, 3)
         plan = self.compiled("tiny-llama", 3, chain)

@@ -1,4 +1,4 @@
-"""dcc inspect --as=timeline: the page holds the whole plan and the run beside it, and needs nothing else. Exposed waiting in traces and
+"""dcc inspect --as=timeline: the page holds the whole plan and the run next to it, and needs nothing else. Exposed waiting in traces and
 metrics agrees.
 
     build/venv/bin/python tests/e2e/timeline_test.py

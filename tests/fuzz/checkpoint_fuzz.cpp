@@ -18,7 +18,7 @@ namespace {
 using namespace dc;           // NOLINT
 using namespace dc::runtime;  // NOLINT
 
-constexpr SealedFormat kIndex{"dcc-checkpoint", 1}, kManifest{"dcc-checkpoint-rank", 1};
+constexpr checkpoint::SealedFormat kIndex{"dcc-checkpoint", 1}, kManifest{"dcc-checkpoint-rank", 1};
 constexpr int64_t kMostRead = 1 << 16;  // elements of one value
 
 void require(bool holds) {
@@ -28,24 +28,24 @@ void require(bool holds) {
 void explained(const base::Status& failure) { require(!failure.to_string().empty()); }
 
 void try_index(const std::string& text) {
-  const auto index = read_index(text, "index.json");
+  const auto index = checkpoint::read_index(text, "index.json");
   if (!index.ok()) return explained(index.status());
-  const std::string again = write_index(*index);
-  const auto reread = read_index(again, "index.json");
-  require(reread.ok() && write_index(*reread) == again);
+  const std::string again = checkpoint::write_index(*index);
+  const auto reread = checkpoint::read_index(again, "index.json");
+  require(reread.ok() && checkpoint::write_index(*reread) == again);
 }
 
 void try_manifest(const std::string& text) {
-  const auto manifest = read_manifest(text, "manifest.json");
+  const auto manifest = checkpoint::read_manifest(text, "manifest.json");
   if (!manifest.ok()) return explained(manifest.status());
-  for (const Piece& piece : manifest->pieces) {
+  for (const checkpoint::Piece& piece : manifest->pieces) {
     require(piece.first >= 0 && piece.count >= 0 && piece.at >= 0);
     require(piece.first + piece.count <= piece.numel());
     require(piece.file.find('/') == std::string::npos);
   }
-  const std::string again = write_manifest(*manifest);
-  const auto reread = read_manifest(again, "manifest.json");
-  require(reread.ok() && write_manifest(*reread) == again);
+  const std::string again = checkpoint::write_manifest(*manifest);
+  const auto reread = checkpoint::read_manifest(again, "manifest.json");
+  require(reread.ok() && checkpoint::write_manifest(*reread) == again);
 }
 
 // A folder that lasts as long as the process: one file of tensors, and what is tried.
@@ -69,14 +69,14 @@ class Folder {
   Folder& operator=(const Folder&) = delete;
 
   void try_manifest(const std::string& sealed) const {
-    CheckpointIndex index;
+    checkpoint::CheckpointIndex index;
     index.run.optimizer = "adamw";
     index.manifests = {{"rank-0-of-1.json", base::sha256_hex(sealed)}};
     write("rank-0-of-1.json", sealed);
-    write("index.json", write_index(index));
-    auto reader = CheckpointReader::open(path_);
+    write("index.json", checkpoint::write_index(index));
+    auto reader = checkpoint::CheckpointReader::open(path_);
     if (!reader.ok()) return explained(reader.status());
-    for (const ValueId& id : (*reader)->values()) read(**reader, id);
+    for (const checkpoint::ValueId& id : (*reader)->values()) read(**reader, id);
     const base::Status verified = (*reader)->verify();
     if (!verified.ok()) explained(verified);
   }
@@ -85,8 +85,8 @@ class Folder {
   void write(const std::string& name, const std::string& bytes) const {
     std::ofstream(path_ + "/" + name, std::ios::binary) << bytes;
   }
-  static void read(CheckpointReader& reader, const ValueId& id) {
-    const CheckpointReader::Value* value = reader.find(id);
+  static void read(checkpoint::CheckpointReader& reader, const checkpoint::ValueId& id) {
+    const checkpoint::CheckpointReader::Value* value = reader.find(id);
     require(value != nullptr);
     int64_t elements = 1;
     for (const int64_t size : value->sizes) elements *= size;
@@ -104,8 +104,8 @@ class Folder {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const Folder folder;
   const std::string text(reinterpret_cast<const char*>(data), size);
-  for (const std::string& index : {text, seal(kIndex, text)}) try_index(index);
-  const std::string sealed = seal(kManifest, text);
+  for (const std::string& index : {text, checkpoint::seal(kIndex, text)}) try_index(index);
+  const std::string sealed = checkpoint::seal(kManifest, text);
   for (const std::string& manifest : {text, sealed}) try_manifest(manifest);
   folder.try_manifest(sealed);
   return 0;

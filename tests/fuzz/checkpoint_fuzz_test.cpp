@@ -28,8 +28,11 @@ constexpr const char* kManifest =
 
 // Else the mutations would not get far.
 TEST(CheckpointFuzz, TheSeedsAreGood) {
-  EXPECT_TRUE(read_index(seal({"dcc-checkpoint", 1}, kIndex), "index").ok());
-  EXPECT_TRUE(read_manifest(seal({"dcc-checkpoint-rank", 1}, kManifest), "manifest").ok());
+  EXPECT_TRUE(
+      checkpoint::read_index(checkpoint::seal({"dcc-checkpoint", 1}, kIndex), "index").ok());
+  EXPECT_TRUE(
+      checkpoint::read_manifest(checkpoint::seal({"dcc-checkpoint-rank", 1}, kManifest), "manifest")
+          .ok());
 }
 
 TEST(CheckpointFuzz, MutatedIndexesNeverCrash) { fuzz::run_text_mutations(kIndex, kRounds); }
@@ -37,8 +40,8 @@ TEST(CheckpointFuzz, MutatedIndexesNeverCrash) { fuzz::run_text_mutations(kIndex
 TEST(CheckpointFuzz, MutatedManifestsNeverCrash) { fuzz::run_text_mutations(kManifest, kRounds); }
 
 TEST(CheckpointFuzz, MutatedFilesNeverCrash) {
-  fuzz::run_byte_mutations(seal({"dcc-checkpoint", 1}, kIndex), kRounds);
-  fuzz::run_byte_mutations(seal({"dcc-checkpoint-rank", 1}, kManifest), kRounds);
+  fuzz::run_byte_mutations(checkpoint::seal({"dcc-checkpoint", 1}, kIndex), kRounds);
+  fuzz::run_byte_mutations(checkpoint::seal({"dcc-checkpoint-rank", 1}, kManifest), kRounds);
 }
 
 }  // namespace

@@ -18,9 +18,13 @@ using namespace dc::runtime::plan;  // NOLINT
 void try_file(std::span<const uint8_t> file) {
   auto decoded = decode(file);
   if (!decoded.ok()) return;
-  if (to_text(*decoded).empty() || to_json(*decoded).empty()) std::abort();
-  if (!verify_meaning(*decoded).ok()) return;
-  if (summary(*decoded).empty() || memory_report(*decoded).empty()) std::abort();
+  if (dc::runtime::report::to_text(*decoded).empty() ||
+      dc::runtime::report::to_json(*decoded).empty())
+    std::abort();
+  if (!dc::runtime::verify::verify_meaning(*decoded).ok()) return;
+  if (dc::runtime::report::summary(*decoded).empty() ||
+      dc::runtime::report::memory_report(*decoded).empty())
+    std::abort();
   const std::string again = encode(*decoded);
   if (!decode({reinterpret_cast<const uint8_t*>(again.data()), again.size()}).ok()) std::abort();
 }

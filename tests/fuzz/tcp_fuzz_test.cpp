@@ -12,8 +12,8 @@ namespace {
 constexpr uint32_t kRounds = 300;
 
 TEST(TcpFuzz, MutatedHellosNeverCrash) {
-  const Hello hello;
-  std::string bytes(sizeof(hello) + sizeof(Proof), '\0');
+  const comm::Hello hello;
+  std::string bytes(sizeof(hello) + sizeof(comm::Proof), '\0');
   std::memcpy(bytes.data(), &hello, sizeof(hello));
   fuzz::run_byte_mutations(bytes, kRounds);
 }

@@ -14,12 +14,12 @@ using namespace dc::runtime;  // NOLINT
 void try_file(std::string_view bytes) {
   static const plan::Loaded loaded{plan::test::tiny_plan(), std::string(64, 'd')};
   const dc::fuzz::MemoryFile file(bytes);
-  const auto trace = read_trace(file.path(), loaded);
+  const auto trace = exec::read_trace(file.path(), loaded);
   if (!trace.ok()) {
     if (trace.status().to_string().empty()) std::abort();
     return;
   }
-  for (const TraceEvent& event : trace->events) {
+  for (const exec::TraceEvent& event : trace->events) {
     if (event.rank < 0 || event.rank >= trace->ranks) std::abort();
     if (event.stream < 0 || event.program < 0 || event.instruction < 0) std::abort();
     const auto program = static_cast<size_t>(event.program);

@@ -15,7 +15,7 @@
 #include <filesystem>
 #include <map>
 
-#include "runtime/memory/outside_memory.h"
+#include "runtime/memory/offload_memory.h"
 #include "tests/random/eager.h"
 
 namespace dc::test {
@@ -108,8 +108,8 @@ class Sweep {
     }
     ++verified_;
     searches_ += one.chain == "auto";
-    offloading_ += runtime::arena_bytes(plan->plan, runtime::plan::Space::Host) +
-                       runtime::arena_bytes(plan->plan, runtime::plan::Space::Disk) >
+    offloading_ += runtime::memory::arena_bytes(plan->plan, runtime::plan::Space::Host) +
+                       runtime::memory::arena_bytes(plan->plan, runtime::plan::Space::Disk) >
                    0;
     const Result<Numbers> numbers = train_case(one, *plan, folder_);
     if (!numbers.ok()) {
@@ -136,7 +136,7 @@ class Sweep {
     Reference made{0, Status(ErrorKind::Internal, "DC0001", "not run")};
     auto plan = compile_case(plain, folder_, 0);
     if (plan.ok()) {
-      made.bytes = runtime::arena_bytes(plan->plan, runtime::plan::Space::Device);
+      made.bytes = runtime::memory::arena_bytes(plan->plan, runtime::plan::Space::Device);
       made.numbers = train_case(plain, *plan, folder_);
     } else {
       made.numbers = plan.status();

@@ -90,14 +90,14 @@ Result<runtime::plan::Loaded> compile_case(const RandomCase& one, const std::str
   DC_ASSIGN_OR_RETURN(
       runtime::plan::Plan decoded,
       runtime::plan::decode({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}));
-  DC_RETURN_IF_ERROR(runtime::plan::verify_meaning(decoded));
+  DC_RETURN_IF_ERROR(runtime::verify::verify_meaning(decoded));
   return runtime::plan::Loaded{std::move(decoded), "random"};
 }
 
 Result<Numbers> train_case(const RandomCase& one, const runtime::plan::Loaded& loaded,
                            const std::string& folder) {
   const ScratchFolder scratch;
-  runtime::TrainOptions options;
+  runtime::train::TrainOptions options;
   options.weights = folder + "/" + one.model;
   const std::filesystem::path model(options.weights);
   const std::string data = std::filesystem::path(model).replace_extension(".safetensors");
@@ -108,16 +108,16 @@ Result<Numbers> train_case(const RandomCase& one, const runtime::plan::Loaded& l
   options.offload_dir = scratch / "";
   options.poison = true;
   options.settings.optimizer = loaded.plan.optimizer;
-  auto jobs = runtime::connect_threads(one.world, {});
+  auto jobs = runtime::comm::connect_threads(one.world, {});
   std::vector<Status> statuses(jobs.size());
   std::vector<std::thread> ranks;
   for (size_t rank = 0; rank < jobs.size(); ++rank) {
     ranks.emplace_back([&, rank] {
       const auto job = std::move(jobs[rank]);
       const int r = static_cast<int>(rank);
-      const runtime::LaunchInfo launch{
-          runtime::Launcher::Single, r, one.world, r, one.world, "random", {}};
-      const auto outcome = runtime::train(loaded, *job, launch, options);
+      const runtime::comm::LaunchInfo launch{
+          runtime::comm::Launcher::Single, r, one.world, r, one.world, "random", {}};
+      const auto outcome = runtime::train::train(loaded, *job, launch, options);
       if (outcome.ok()) return;
       statuses[rank] = outcome.status();
       job->leave(outcome.status());

@@ -4,7 +4,7 @@
 #include <ATen/core/List.h>
 #include <ATen/core/jit_type.h>
 
-namespace dc::runtime::aten {
+namespace dc::runtime::kernel::aten {
 namespace {
 
 using c10::IValue;
@@ -202,7 +202,7 @@ c10::ScalarType scalar_type(base::DType dtype) {
 
 namespace {
 
-void resolve(const at::Tensor& tensor, const Stream& stream) {
+void resolve(const at::Tensor& tensor, const device::Stream& stream) {
   if (!tensor.defined()) return;
   c10::Storage storage = tensor.storage();
   void* there = storage.mutable_data();
@@ -213,7 +213,7 @@ void resolve(const at::Tensor& tensor, const Stream& stream) {
 
 }  // namespace
 
-void resolve(torch::jit::Stack& stack, const Stream& stream) {
+void resolve(torch::jit::Stack& stack, const device::Stream& stream) {
   for (const IValue& value : stack) {
     if (value.isTensor()) resolve(value.toTensor(), stream);
     if (!value.isList()) continue;
@@ -256,4 +256,4 @@ base::Result<torch::jit::Stack> build_stack(const c10::FunctionSchema& schema,
   return stack;
 }
 
-}  // namespace dc::runtime::aten
+}  // namespace dc::runtime::kernel::aten

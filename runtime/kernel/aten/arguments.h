@@ -9,7 +9,7 @@
 
 #include "runtime/kernel/kernel.h"
 
-namespace dc::runtime::aten {
+namespace dc::runtime::kernel::aten {
 
 c10::ScalarType scalar_type(base::DType dtype);
 
@@ -23,6 +23,6 @@ base::Result<torch::jit::Stack> build_stack(const c10::FunctionSchema& schema,
                                             const TensorSource& tensors);
 
 // Points the stack's tensors to where the host's cores find their bytes.
-void resolve(torch::jit::Stack& stack, const Stream& stream);
+void resolve(torch::jit::Stack& stack, const device::Stream& stream);
 
-}  // namespace dc::runtime::aten
+}  // namespace dc::runtime::kernel::aten

@@ -4,7 +4,7 @@
 
 #include "runtime/kernel/aten/serving_allocator.h"
 
-namespace dc::runtime::aten {
+namespace dc::runtime::kernel::aten {
 
 ExtraScratch::~ExtraScratch() {
   for (const auto& [stream, block] : blocks_) {
@@ -30,4 +30,4 @@ std::byte* ExtraScratch::find(int32_t stream, int64_t bytes) const {
   return found == blocks_.end() || found->second.bytes < bytes ? nullptr : found->second.data;
 }
 
-}  // namespace dc::runtime::aten
+}  // namespace dc::runtime::kernel::aten

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <map>
 
-namespace dc::runtime::aten {
+namespace dc::runtime::kernel::aten {
 
 // One block of memory per stream: kernels of a stream run one after the other.
 class ExtraScratch {
@@ -28,4 +28,4 @@ class ExtraScratch {
   std::map<int32_t, Block> blocks_;
 };
 
-}  // namespace dc::runtime::aten
+}  // namespace dc::runtime::kernel::aten

@@ -5,7 +5,7 @@
 
 #include "runtime/kernel/kernel.h"
 
-namespace dc::runtime::aten {
+namespace dc::runtime::kernel::aten {
 
 inline constexpr const char* kLibrary = "libdcrun_aten.so";
 inline constexpr const char* kEntry = "dcrun_aten_open";
@@ -13,4 +13,4 @@ inline constexpr const char* kEntry = "dcrun_aten_open";
 // The library's entry. Null, with the reason in `problem`, if libtorch cannot be set up.
 using Open = KernelProvider* (*)(int threads, std::string* problem);
 
-}  // namespace dc::runtime::aten
+}  // namespace dc::runtime::kernel::aten

@@ -14,7 +14,7 @@
 #include "runtime/kernel/aten/settings.h"
 #include "src/base/interface_id.h"
 
-namespace dc::runtime::aten {
+namespace dc::runtime::kernel::aten {
 namespace {
 
 base::Status failure(base::ErrorKind kind, const char* code, const plan::Instruction& instruction,
@@ -63,7 +63,7 @@ class Shared {
   }
 
   // Declares the arenas where the stream's kernels find them, too.
-  bool resolve_arenas(const Stream& stream) {
+  bool resolve_arenas(const device::Stream& stream) {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (Arena& arena : arenas_) {
       const std::byte* resolved = stream.resolve(arena.base);
@@ -136,7 +136,7 @@ class AtenKernel final : public Kernel {
   void set_outputs(std::vector<Wanted> outputs) { outputs_ = std::move(outputs); }
   ReplaySession& session() { return session_; }
 
-  base::Status launch(Stream& stream) override {
+  base::Status launch(device::Stream& stream) override {
     if (!is_resolved_) DC_RETURN_IF_ERROR(resolve_addresses(stream));
     use_threads(threads_);
     const OneDnnHold hold(onednn_);
@@ -153,7 +153,7 @@ class AtenKernel final : public Kernel {
  private:
   // At the first launch, because only then the planned bytes are within reach; a kernel stays on
   // its stream.
-  base::Status resolve_addresses(const Stream& stream) {
+  base::Status resolve_addresses(const device::Stream& stream) {
     if (!shared_->resolve_arenas(stream)) return failed("there are too many arenas");
     resolve(inputs_, stream);
     session_.resolve(stream);
@@ -365,20 +365,20 @@ class Provider final : public KernelProvider {
 };
 
 }  // namespace
-}  // namespace dc::runtime::aten
+}  // namespace dc::runtime::kernel::aten
 
-extern "C" __attribute__((visibility("default"))) dc::runtime::KernelProvider* dcrun_aten_open(
-    int threads, std::string* problem) {
-  using namespace dc::runtime::aten;
+extern "C" __attribute__((visibility("default"))) dc::runtime::kernel::KernelProvider*
+dcrun_aten_open(int threads, std::string* problem) {
+  using namespace dc::runtime::kernel::aten;
   try {
     static const bool ready = [] {
-      install_serving_allocator();
+      dc::runtime::kernel::aten::install_serving_allocator();
       at::set_num_interop_threads(1);
       return true;
     }();
     (void)ready;
-    use_threads(threads);
-    return new Provider(threads);
+    dc::runtime::kernel::aten::use_threads(threads);
+    return new dc::runtime::kernel::aten::Provider(threads);
   } catch (const std::exception& error) {
     *problem = error.what();
     return nullptr;

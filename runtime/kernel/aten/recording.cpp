@@ -11,7 +11,7 @@
 #include "runtime/kernel/aten/serving_allocator.h"
 #include "runtime/kernel/aten/settings.h"
 
-namespace dc::runtime::aten {
+namespace dc::runtime::kernel::aten {
 namespace {
 
 constexpr int64_t kTrimBytes = 1 << 20;
@@ -205,4 +205,4 @@ base::Result<Recording> record(const c10::OperatorHandle& op, const plan::Plan& 
   return recording;
 }
 
-}  // namespace dc::runtime::aten
+}  // namespace dc::runtime::kernel::aten

@@ -10,7 +10,7 @@
 #include "runtime/kernel/aten/strided_copy.h"
 #include "runtime/kernel/kernel.h"
 
-namespace dc::runtime::aten {
+namespace dc::runtime::kernel::aten {
 
 struct Produced {
   bool is_tensor = false;
@@ -61,4 +61,4 @@ void for_each_result(const std::vector<c10::IValue>& stack, Visit visit) {
 // A tensor over memory that someone else owns.
 at::Tensor borrow(void* data, base::DType dtype, at::IntArrayRef sizes, at::IntArrayRef strides);
 
-}  // namespace dc::runtime::aten
+}  // namespace dc::runtime::kernel::aten

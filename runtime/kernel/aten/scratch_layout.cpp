@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace dc::runtime::aten {
+namespace dc::runtime::kernel::aten {
 namespace {
 
 int64_t rounded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -49,4 +49,4 @@ ScratchLayout lay_out_scratch(const std::vector<Allocation>& allocations,
   return sizes.bytes < births.bytes ? sizes : births;
 }
 
-}  // namespace dc::runtime::aten
+}  // namespace dc::runtime::kernel::aten

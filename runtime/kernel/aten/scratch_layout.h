@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-namespace dc::runtime::aten {
+namespace dc::runtime::kernel::aten {
 
 // One allocation of an op, seen while it ran once. The clock ticks at every allocation and every
 // release.
@@ -29,4 +29,4 @@ struct ScratchLayout {
 ScratchLayout lay_out_scratch(const std::vector<Allocation>& allocations,
                               const std::vector<bool>& is_scratch);
 
-}  // namespace dc::runtime::aten
+}  // namespace dc::runtime::kernel::aten

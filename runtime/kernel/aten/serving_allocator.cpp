@@ -9,7 +9,7 @@
 #include <mutex>
 #include <new>
 
-namespace dc::runtime::aten {
+namespace dc::runtime::kernel::aten {
 namespace {
 
 thread_local Session* current_session = nullptr;
@@ -99,7 +99,7 @@ void ReplaySession::add(void* address, int64_t bytes) {
   places_.push_back(Place{static_cast<char*>(address), static_cast<size_t>(bytes)});
 }
 
-void ReplaySession::resolve(const Stream& stream) {
+void ReplaySession::resolve(const device::Stream& stream) {
   for (Place& place : places_) place.address = stream.resolve(place.address);
 }
 
@@ -175,4 +175,4 @@ void remove_planned_range(const void* begin) {
 
 int64_t allocations_without_session() { return without_session.load(); }
 
-}  // namespace dc::runtime::aten
+}  // namespace dc::runtime::kernel::aten

@@ -11,7 +11,7 @@
 #include "runtime/device/stream.h"
 #include "runtime/kernel/aten/scratch_layout.h"
 
-namespace dc::runtime::aten {
+namespace dc::runtime::kernel::aten {
 
 class Session {
  public:
@@ -54,7 +54,7 @@ class ReplaySession final : public Session {
  public:
   void add(void* address, int64_t bytes);
   // Serves from where the host's cores find the planned addresses.
-  void resolve(const Stream& stream);
+  void resolve(const device::Stream& stream);
   void restart();
   void* serve(size_t bytes) override;
   void released(void* address) override;
@@ -84,4 +84,4 @@ void remove_planned_range(const void* begin);
 // preparing).
 int64_t allocations_without_session();
 
-}  // namespace dc::runtime::aten
+}  // namespace dc::runtime::kernel::aten

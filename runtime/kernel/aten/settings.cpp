@@ -6,7 +6,7 @@
 #include <condition_variable>
 #include <mutex>
 
-namespace dc::runtime::aten {
+namespace dc::runtime::kernel::aten {
 namespace {
 
 std::mutex mutex;
@@ -61,4 +61,4 @@ OneDnnHold::~OneDnnHold() {
   if (--holders == 0) idle.notify_all();
 }
 
-}  // namespace dc::runtime::aten
+}  // namespace dc::runtime::kernel::aten

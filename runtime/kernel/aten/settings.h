@@ -3,7 +3,7 @@
 
 #include "runtime/plan/plan.h"
 
-namespace dc::runtime::aten {
+namespace dc::runtime::kernel::aten {
 
 void use_threads(int threads);  // for the calling thread; cheap when it is so already
 
@@ -21,4 +21,4 @@ class OneDnnHold {
   OneDnnHold& operator=(const OneDnnHold&) = delete;
 };
 
-}  // namespace dc::runtime::aten
+}  // namespace dc::runtime::kernel::aten

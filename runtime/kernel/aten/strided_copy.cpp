@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace dc::runtime::aten {
+namespace dc::runtime::kernel::aten {
 namespace {
 
 template <typename Element>
@@ -64,4 +64,4 @@ void copy_strided(void* to, std::span<const int64_t> to_strides, const void* fro
   }
 }
 
-}  // namespace dc::runtime::aten
+}  // namespace dc::runtime::kernel::aten

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-namespace dc::runtime::aten {
+namespace dc::runtime::kernel::aten {
 
 // Elements from the first to behind the last one of a strided tensor.
 int64_t extent(std::span<const int64_t> sizes, std::span<const int64_t> strides);
@@ -18,4 +18,4 @@ void copy_strided(void* to, std::span<const int64_t> to_strides, const void* fro
                   std::span<const int64_t> from_strides, std::span<const int64_t> sizes,
                   int64_t width);
 
-}  // namespace dc::runtime::aten
+}  // namespace dc::runtime::kernel::aten

@@ -1,6 +1,6 @@
 #include "runtime/kernel/native/call.h"
 
-namespace dc::runtime::native {
+namespace dc::runtime::kernel::native {
 namespace {
 
 bool is_contiguous(const BoundTensor& tensor) {
@@ -108,4 +108,4 @@ double Call::number(std::string_view name) {
   return arg->kind == plan::ArgKind::Float ? arg->f : static_cast<double>(integer(name));
 }
 
-}  // namespace dc::runtime::native
+}  // namespace dc::runtime::kernel::native

@@ -14,7 +14,7 @@
 #include "runtime/kernel/kernel.h"
 #include "runtime/plan/mesh.h"
 
-namespace dc::runtime::native {
+namespace dc::runtime::kernel::native {
 
 // A contiguous tensor: all that native kernels know. Its bytes are within reach while a kernel
 // runs.
@@ -24,7 +24,7 @@ struct Dense {
   int64_t count = 0;
 
   template <typename T>
-  T* on(const Stream& stream) const {
+  T* on(const device::Stream& stream) const {
     return static_cast<T*>(stream.resolve(data));
   }
   std::byte* address() const { return static_cast<std::byte*>(data); }
@@ -48,7 +48,7 @@ class Call {
   uint32_t axes(std::string_view name);
   int rank() const { return addresses_.rank(); }
   // The rank's place in its group along these axes.
-  int place(uint32_t axes) const { return index_in_group(addresses_.plan(), axes, rank()); }
+  int place(uint32_t axes) const { return plan::index_in_group(addresses_.plan(), axes, rank()); }
 
   // Refuses the instruction with `problem` unless the condition holds.
   void require(bool condition, std::string_view problem);
@@ -70,4 +70,4 @@ class Call {
   base::Status status_;
 };
 
-}  // namespace dc::runtime::native
+}  // namespace dc::runtime::kernel::native

@@ -3,7 +3,7 @@
 #include "runtime/kernel/native/registry.h"
 #include "runtime/kernel/native/vector_clones.h"
 
-namespace dc::runtime::native {
+namespace dc::runtime::kernel::native {
 namespace {
 
 using base::DType;
@@ -99,7 +99,7 @@ Convert converter(DType to, DType from) {
 class Cast final : public Kernel {
  public:
   Cast(Dense to, Dense from) : to_(to), from_(from), convert_(converter(to.dtype, from.dtype)) {}
-  base::Status launch(Stream& stream) override {
+  base::Status launch(device::Stream& stream) override {
     if (to_.dtype != from_.dtype) {
       convert_(to_.on<void>(stream), from_.on<const void>(stream), to_.count);
     } else if (to_.data != from_.data) {
@@ -127,4 +127,4 @@ constexpr Row kRows[] = {
 
 std::span<const Row> cast_kernels() { return kRows; }
 
-}  // namespace dc::runtime::native
+}  // namespace dc::runtime::kernel::native

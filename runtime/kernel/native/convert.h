@@ -9,7 +9,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace dc::runtime::native {
+namespace dc::runtime::kernel::native {
 
 struct BF16 {
   uint16_t bits;
@@ -95,4 +95,4 @@ inline To store(From x) {
   }
 }
 
-}  // namespace dc::runtime::native
+}  // namespace dc::runtime::kernel::native

@@ -13,7 +13,7 @@
 #include "runtime/kernel/native/vector_clones.h"
 #include "src/base/step_scalars.h"
 
-namespace dc::runtime::native {
+namespace dc::runtime::kernel::native {
 namespace {
 
 using base::DType;
@@ -65,7 +65,7 @@ class Dropout final : public Kernel {
         threshold_(static_cast<uint32_t>(std::ceil(p * 0x1p24))),
         scale_(p < 1 ? static_cast<float>(1 / (1 - p)) : 0.0f) {}
 
-  base::Status launch(Stream& stream) override {
+  base::Status launch(device::Stream& stream) override {
     const auto* rng = rng_.on<const uint64_t>(stream);
     const Draws draws{
         rng[base::kRngSeed], op_, static_cast<uint32_t>(rng[base::kRngStep]),
@@ -117,4 +117,4 @@ constexpr Row kRows[] = {
 
 std::span<const Row> dropout_kernels() { return kRows; }
 
-}  // namespace dc::runtime::native
+}  // namespace dc::runtime::kernel::native

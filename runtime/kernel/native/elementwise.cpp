@@ -4,7 +4,7 @@
 #include "runtime/kernel/native/vector_clones.h"
 #include "src/base/step_scalars.h"
 
-namespace dc::runtime::native {
+namespace dc::runtime::kernel::native {
 namespace {
 
 using base::DType;
@@ -25,7 +25,7 @@ DC_VECTOR_CLONES void scale_f32(float* x, float factor, int64_t n) {
 class Copy final : public Kernel {
  public:
   Copy(Dense to, Dense from) : to_(to), from_(from) {}
-  base::Status launch(Stream& stream) override {
+  base::Status launch(device::Stream& stream) override {
     if (to_.data != from_.data) stream.copy(to_.address(), from_.address(), to_.bytes());
     return {};
   }
@@ -37,7 +37,7 @@ class Copy final : public Kernel {
 class Zero final : public Kernel {
  public:
   explicit Zero(Dense x) : x_(x) {}
-  base::Status launch(Stream& stream) override {
+  base::Status launch(device::Stream& stream) override {
     stream.fill(x_.address(), std::byte{0}, x_.bytes());
     return {};
   }
@@ -49,7 +49,7 @@ class Zero final : public Kernel {
 class Accumulate final : public Kernel {
  public:
   Accumulate(Dense sum, Dense g) : sum_(sum), g_(g) {}
-  base::Status launch(Stream& stream) override {
+  base::Status launch(device::Stream& stream) override {
     auto* sum = sum_.on<float>(stream);
     if (g_.dtype == DType::F32) accumulate_f32(sum, g_.on<float>(stream), sum_.count);
     if (g_.dtype == DType::BF16) accumulate_bf16(sum, g_.on<BF16>(stream), sum_.count);
@@ -63,15 +63,16 @@ class Accumulate final : public Kernel {
 
 class Scale final : public Kernel {
  public:
-  Scale(Dense x, Dense slots) : x_(x), slots_(slots) {}
-  base::Status launch(Stream& stream) override {
-    const auto factor = static_cast<float>(slots_.on<double>(stream)[base::kSlotGradScale]);
+  Scale(Dense x, Dense hyperparameters) : x_(x), hyperparameters_(hyperparameters) {}
+  base::Status launch(device::Stream& stream) override {
+    const auto factor =
+        static_cast<float>(hyperparameters_.on<double>(stream)[base::kHyperGradScale]);
     scale_f32(x_.on<float>(stream), factor, x_.count);
     return {};
   }
 
  private:
-  Dense x_, slots_;
+  Dense x_, hyperparameters_;
 };
 
 Made make_copy(Call& call) {
@@ -95,9 +96,9 @@ Made make_accumulate(Call& call) {
 }
 
 Made make_scale(Call& call) {
-  const Dense x = call.operand(0, DType::F32), slots = call.operand(1, DType::F64);
-  call.require(slots.count > base::kSlotGradScale, "the slots are too short");
-  return call.finish<Scale>(x, slots);
+  const Dense x = call.operand(0, DType::F32), hyperparameters = call.operand(1, DType::F64);
+  call.require(hyperparameters.count > base::kHyperGradScale, "the hyperparameters are too short");
+  return call.finish<Scale>(x, hyperparameters);
 }
 
 constexpr Row kRows[] = {
@@ -111,4 +112,4 @@ constexpr Row kRows[] = {
 
 std::span<const Row> elementwise_kernels() { return kRows; }
 
-}  // namespace dc::runtime::native
+}  // namespace dc::runtime::kernel::native

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-namespace dc::runtime::native {
+namespace dc::runtime::kernel::native {
 
 // kWidth counters that differ only in word 0 (consecutive, modulo 2^32), turned into random words
 // in place: words[j][lane].
@@ -34,4 +34,4 @@ inline std::array<uint32_t, 4> philox_10(const std::array<uint32_t, 4>& counter,
   return {words[0][0], words[1][0], words[2][0], words[3][0]};
 }
 
-}  // namespace dc::runtime::native
+}  // namespace dc::runtime::kernel::native

@@ -1,6 +1,6 @@
 #include "runtime/kernel/native/registry.h"
 
-namespace dc::runtime {
+namespace dc::runtime::kernel {
 namespace native {
 namespace {
 
@@ -38,7 +38,7 @@ class Provider final : public KernelProvider {
 }  // namespace native
 
 std::unique_ptr<KernelProvider> make_native_provider() {
-  return std::make_unique<native::Provider>();
+  return std::make_unique<kernel::native::Provider>();
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::kernel

@@ -1,4 +1,5 @@
-// add_loss, square_sum, permit, finalize: from gradients and losses to the step's few scalars.
+// add_loss, square_sum, check_finite, clip_and_check: from gradients and losses to the step's few
+// scalars.
 //
 // Sums have a fixed order, so every machine and every sharding gets the same bits. The order of
 // square_sum is: element i of a rank's range goes to lane i % 16; then the lanes are added in
@@ -12,7 +13,7 @@
 #include "runtime/kernel/native/vector_clones.h"
 #include "src/base/step_scalars.h"
 
-namespace dc::runtime::native {
+namespace dc::runtime::kernel::native {
 namespace {
 
 using base::DType;
@@ -41,7 +42,7 @@ class SquareSum final : public Kernel {
  public:
   SquareSum(Dense g, int64_t start, int64_t count, Dense row, int64_t cell)
       : g_(g), row_(row), start_(start), count_(count), cell_(cell) {}
-  base::Status launch(Stream& stream) override {
+  base::Status launch(device::Stream& stream) override {
     row_.on<double>(stream)[cell_] = square_sum(g_.on<const float>(stream) + start_, count_);
     return {};
   }
@@ -54,7 +55,7 @@ class SquareSum final : public Kernel {
 class AddLoss final : public Kernel {
  public:
   AddLoss(Dense sum, Dense loss) : sum_(sum), loss_(loss) {}
-  base::Status launch(Stream& stream) override {
+  base::Status launch(device::Stream& stream) override {
     double value = 0;
     if (loss_.dtype == DType::F32) value = *loss_.on<float>(stream);
     if (loss_.dtype == DType::F64) value = *loss_.on<double>(stream);
@@ -69,11 +70,11 @@ class AddLoss final : public Kernel {
 };
 
 // Whether a range may be updated before all gradients are known.
-class Permit final : public Kernel {
+class CheckFinite final : public Kernel {
  public:
-  Permit(Dense scalars, Dense row, Dense losses, int64_t param)
+  CheckFinite(Dense scalars, Dense row, Dense losses, int64_t param)
       : scalars_(scalars), row_(row), losses_(losses), param_(param) {}
-  base::Status launch(Stream& stream) override {
+  base::Status launch(device::Stream& stream) override {
     const auto* losses = losses_.on<const double>(stream);
     const bool finite = std::isfinite(row_.on<const double>(stream)[param_]) &&
                         std::all_of(losses, losses + losses_.count,
@@ -87,22 +88,22 @@ class Permit final : public Kernel {
   int64_t param_;
 };
 
-struct FinalizeOperands {
-  Dense scalars, table, slots;
+struct ClipAndCheckOperands {
+  Dense scalars, table, hyperparameters;
   int64_t ranks = 0, parameters = 0;
   bool clip = false;
 };
 
-class Finalize final : public Kernel {
+class ClipAndCheck final : public Kernel {
  public:
-  explicit Finalize(const FinalizeOperands& o) : o_(o) {}
+  explicit ClipAndCheck(const ClipAndCheckOperands& o) : o_(o) {}
 
-  base::Status launch(Stream& stream) override {
+  base::Status launch(device::Stream& stream) override {
     const auto* table = o_.table.on<const double>(stream);
-    const auto* slots = o_.slots.on<const double>(stream);
+    const auto* hyperparameters = o_.hyperparameters.on<const double>(stream);
     auto* scalars = o_.scalars.on<double>(stream);
     const double loss =
-        column(table, o_.parameters + base::kTableLoss) / slots[base::kSlotLossDivisor];
+        column(table, o_.parameters + base::kTableLoss) / hyperparameters[base::kHyperLossDivisor];
     const bool loss_finite = std::isfinite(loss);
     double* allowed = scalars + base::kScalarFinite;
     bool all_finite = loss_finite;
@@ -117,7 +118,7 @@ class Finalize final : public Kernel {
     const double norm = std::sqrt(squares);
     scalars[base::kScalarNorm] = norm;
     scalars[base::kScalarClip] =
-        o_.clip ? std::min(1.0, slots[base::kSlotClipNorm] / (norm + 1e-6)) : 1.0;
+        o_.clip ? std::min(1.0, hyperparameters[base::kHyperClipNorm] / (norm + 1e-6)) : 1.0;
     scalars[base::kScalarLoss] = loss;
     scalars[base::kScalarAllFinite] = all_finite ? 1 : 0;
     scalars[base::kScalarStop] = column(table, o_.parameters + base::kTableStop);
@@ -132,7 +133,7 @@ class Finalize final : public Kernel {
     return sum;
   }
 
-  FinalizeOperands o_;
+  ClipAndCheckOperands o_;
 };
 
 Made make_add_loss(Call& call) {
@@ -168,34 +169,34 @@ Made make_square_sum(Call& call) {
   return call.finish<SquareSum>(g, start, valid, row, param);
 }
 
-Made make_permit(Call& call) {
+Made make_check_finite(Call& call) {
   const Dense scalars = call.operand(0, DType::F64), row = call.operand(1, DType::F64),
               losses = call.operand(2, DType::F64);
   const int64_t param = call.integer("param");
   call.require(param >= 0 && param < row.count - base::kTableExtra &&
                    base::kScalarFinite + param < scalars.count,
                "'param' is not a column");
-  return call.finish<Permit>(scalars, row, losses, param);
+  return call.finish<CheckFinite>(scalars, row, losses, param);
 }
 
-Made make_finalize(Call& call) {
+Made make_clip_and_check(Call& call) {
   const Dense scalars = call.operand(0, DType::F64), table = call.operand(1, DType::F64),
-              slots = call.operand(2, DType::F64);
+              hyperparameters = call.operand(2, DType::F64);
   const int64_t columns = call.columns(1);
   const bool clip = call.integer("clip") != 0;
   call.require(columns >= base::kTableExtra, "the table has too few columns");
-  if (!call.ok()) return call.finish<Finalize>(FinalizeOperands{});
+  if (!call.ok()) return call.finish<ClipAndCheck>(ClipAndCheckOperands{});
   const int64_t parameters = columns - base::kTableExtra;
   call.require(scalars.count >= base::kScalarFinite + parameters, "the scalars are too short");
-  call.require(slots.count >= base::kSlotGroups, "the slots are too short");
-  return call.finish<Finalize>(
-      FinalizeOperands{scalars, table, slots, table.count / columns, parameters, clip});
+  call.require(hyperparameters.count >= base::kHyperGroups, "the hyperparameters are too short");
+  return call.finish<ClipAndCheck>(ClipAndCheckOperands{scalars, table, hyperparameters,
+                                                        table.count / columns, parameters, clip});
 }
 
 constexpr Row kRows[] = {
     {"dc.add_loss", make_add_loss},
-    {"dc.finalize", make_finalize},
-    {"dc.permit", make_permit},
+    {"dc.clip_and_check", make_clip_and_check},
+    {"dc.check_finite", make_check_finite},
     {"dc.square_sum", make_square_sum},
 };
 
@@ -203,4 +204,4 @@ constexpr Row kRows[] = {
 
 std::span<const Row> reduce_kernels() { return kRows; }
 
-}  // namespace dc::runtime::native
+}  // namespace dc::runtime::kernel::native

@@ -8,7 +8,7 @@
 
 #include "runtime/kernel/native/call.h"
 
-namespace dc::runtime::native {
+namespace dc::runtime::kernel::native {
 
 using Made = base::Result<std::unique_ptr<Kernel>>;
 using Factory = Made (*)(Call& call);
@@ -23,4 +23,4 @@ std::span<const Row> elementwise_kernels();
 std::span<const Row> reduce_kernels();
 std::span<const Row> update_kernels();
 
-}  // namespace dc::runtime::native
+}  // namespace dc::runtime::kernel::native

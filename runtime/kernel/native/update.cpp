@@ -8,7 +8,7 @@
 #include "runtime/kernel/native/vector_clones.h"
 #include "src/base/step_scalars.h"
 
-namespace dc::runtime::native {
+namespace dc::runtime::kernel::native {
 namespace {
 
 using base::DType;
@@ -95,38 +95,40 @@ DC_VECTOR_CLONES void sgd_nesterov(float* __restrict p, float* __restrict buffer
 // Where an update finds its permission and its settings, once it runs.
 struct Control {
   const double* scalars;
-  const double* slots;
+  const double* hyperparameters;
   int64_t param, group;
   bool clip;
 
   bool allowed() const { return scalars[base::kScalarFinite + param] != 0; }
   double setting(int which) const {
-    return slots[base::kSlotGroups + group * base::kSlotsPerGroup + which];
+    return hyperparameters[base::kHyperGroups + group * base::kHyperPerGroup + which];
   }
-  double step() const { return slots[base::kSlotStep]; }
+  double step() const { return hyperparameters[base::kHyperStep]; }
   float clip_factor() const { return clip ? static_cast<float>(scalars[base::kScalarClip]) : 1.0f; }
 };
 
 struct ControlOperands {
-  Dense scalars, slots;
+  Dense scalars, hyperparameters;
   int64_t param, group;
   bool clip;
 
-  Control on(const Stream& stream) const {
-    return {scalars.on<const double>(stream), slots.on<const double>(stream), param, group, clip};
+  Control on(const device::Stream& stream) const {
+    return {scalars.on<const double>(stream), hyperparameters.on<const double>(stream), param,
+            group, clip};
   }
 };
 
 ControlOperands read_control(Call& call, size_t scalars_index) {
   const Dense scalars = call.operand(scalars_index, DType::F64);
-  const Dense slots = call.operand(scalars_index + 1, DType::F64);
-  const ControlOperands control{scalars, slots, call.integer("param"), call.integer("group"),
-                                call.integer("clip") != 0};
+  const Dense hyperparameters = call.operand(scalars_index + 1, DType::F64);
+  const ControlOperands control{scalars, hyperparameters, call.integer("param"),
+                                call.integer("group"), call.integer("clip") != 0};
   call.require(control.param >= 0 && base::kScalarFinite + control.param < scalars.count,
                "'param' is outside the scalars");
-  call.require(control.group >= 0 &&
-                   base::kSlotGroups + (control.group + 1) * base::kSlotsPerGroup <= slots.count,
-               "'group' is outside the slots");
+  call.require(
+      control.group >= 0 &&
+          base::kHyperGroups + (control.group + 1) * base::kHyperPerGroup <= hyperparameters.count,
+      "'group' is outside the hyperparameters");
   return control;
 }
 
@@ -139,7 +141,7 @@ class AdamW final : public Kernel {
  public:
   AdamW(const RangeOperands& range, const ControlOperands& control)
       : range_(range), control_(control) {}
-  base::Status launch(Stream& stream) override {
+  base::Status launch(device::Stream& stream) override {
     const Control control = control_.on(stream);
     if (!control.allowed()) return {};
     const double lr = control.setting(base::kGroupLr);
@@ -170,7 +172,7 @@ class Sgd final : public Kernel {
  public:
   Sgd(const RangeOperands& range, const ControlOperands& control, bool momentum, bool nesterov)
       : range_(range), control_(control), momentum_(momentum), nesterov_(nesterov) {}
-  base::Status launch(Stream& stream) override {
+  base::Status launch(device::Stream& stream) override {
     const Control control = control_.on(stream);
     if (!control.allowed()) return {};
     SgdFactors f;
@@ -231,4 +233,4 @@ constexpr Row kRows[] = {
 
 std::span<const Row> update_kernels() { return kRows; }
 
-}  // namespace dc::runtime::native
+}  // namespace dc::runtime::kernel::native

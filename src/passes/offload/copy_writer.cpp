@@ -103,12 +103,12 @@ void CopyWriter::start_out(Item<Out>& item, NodeId before) {
   ir::Builder at(graph_, before, origin_at(out.start - 1), out_stream_);
   const std::string name = graph_.value(out.value).name;
   if (out.into.valid()) {
-    item.made = at.make_in_place(OpKind::OffloadIntoStart, {out.into, source}, "saving." + name);
+    item.made = at.make_in_place(OpKind::OffloadIntoStart, {out.into, source}, "offload." + name);
     return;
   }
   ir::TensorType type = graph_.value(source).type;
   type.offset = 0;
-  item.made = at.make(OpKind::OffloadStart, {source}, {"leaving." + name, std::move(type)});
+  item.made = at.make(OpKind::OffloadStart, {source}, {"offload." + name, std::move(type)});
   graph_.value(item.made).location.space = out.space;
 }
 
@@ -119,13 +119,13 @@ void CopyWriter::start_in(Item<In>& item, NodeId before) {
   item.made =
       ir::Builder(graph_, before, origin_at(item.copy.done), in_stream_)
           .make(OpKind::ReloadStart, {source},
-                {"coming." + graph_.value(item.copy.value).name, graph_.value(source).type});
+                {"reload." + graph_.value(item.copy.value).name, graph_.value(source).type});
 }
 
 ValueId CopyWriter::finish(ValueId started, const ir::Origin& origin, NodeId before) {
   std::string name = graph_.value(started).name;
-  for (const auto& [from, to] : {std::pair{"saving.", "saved."}, std::pair{"leaving.", "left."},
-                                 std::pair{"coming.", "back."}}) {
+  for (const auto& [from, to] :
+       {std::pair{"offload.", "offloaded."}, std::pair{"reload.", "reloaded."}}) {
     if (name.starts_with(from)) name = to + name.substr(std::string_view(from).size());
   }
   return ir::Builder(graph_, before, origin).wait(started, std::move(name));

@@ -1,10 +1,10 @@
-// offload-activations: values that nobody touches for a while spend that time in another memory
+// offload-activations: values without a use for a while spend that time in another memory
 // space, as far as the budget demands it.
 //
 // A candidate is a gap between two uses of a value, seen through views: from the forward pass to
 // the backward pass, above all. Which ones go: at the position furthest above the budget the gap
 // that saves most bytes times time away per time that compute would wait for its copies; none that
-// the budget does not need. Both copies are asynchronous: the copy out runs beside the compute that
+// the budget does not need. Both copies are asynchronous: the copy out runs during the compute that
 // follows the last use, as long as there is room for the bytes; the copy in starts as late as hides
 // it behind the compute before the next use, and no earlier than there is room. (DeepCompile,
 // arXiv 2504.09983 and its activation offload, copies out synchronously, largest values first.)

@@ -27,7 +27,7 @@ struct PlannedCopy {
   int64_t bytes = 0;  // aligned
   base::Nanos time;
   size_t item = 0;      // copies of one thing have one number
-  ir::ValueId value{};  // for whoever made it
+  ir::ValueId value{};  // for the caller
   int32_t other_half = 0;
 };
 

@@ -3,7 +3,7 @@
 //
 // Which ones: as offload_choice.h says; what belongs to one parameter moves together. Before the
 // update an entry comes in, as late as hides the copy and no earlier than there is room; after it
-// the new values go out, beside the updates that follow. With micro-batches the last program alone
+// the new values go out, during the updates that follow. With micro-batches the last program alone
 // updates, so each moves once per step, whatever their number. (DeepCompile, arXiv 2504.09983,
 // algorithm 2, evicts at the start of every micro-batch and reloads in its backward pass.) Kernels
 // and what they read stay the same; so do all numbers.

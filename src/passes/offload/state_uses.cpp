@@ -84,7 +84,7 @@ class StateUseScan {
     return position;
   }
 
-  // Alone, and nobody reads its result.
+  // Alone, and its result has no reader.
   bool can_refill(const ir::Node& start) const {
     const ir::Node& done = graph_->node(graph_->value(start.results[0]).uses[0].node);
     return cost::bucket_of(*graph_, start.id).size() == 1 && !cost::joins(start) &&

@@ -20,8 +20,8 @@ struct Overwrite {
   int32_t position = 0;
 };
 
-// A gather into the whole entry. `elided`: the copy that fills the range it gathers from, if nobody
-// else reads that.
+// A gather into the whole entry. `elided`: the copy that fills the range it gathers from, if
+// nothing else reads that.
 struct Refill {
   ir::NodeId start, done, elided;
   int32_t first = 0, last = 0;

@@ -2,8 +2,8 @@
 // begins.
 //
 // Without clipping an update waits for its own gradient only. A rank decides by the range that it
-// updates: `permit` takes the square sum of that range and the losses of all ranks, which meet
-// early. With clipping all wait for the norm.
+// updates: `check_finite` takes the square sum of that range and the losses of all ranks, which are
+// gathered early. With clipping all wait for the norm.
 //
 // Where is update_places' business. Reductions that end later because of a gather are waited for
 // later. Under a budget that is not kept, and with one rank, updates come as soon as they may: that
@@ -16,7 +16,7 @@
 #include "src/base/text.h"
 #include "src/cost/transfer.h"
 #include "src/ir/builder.h"
-#include "src/ir/crossing.h"
+#include "src/ir/cross_step.h"
 #include "src/ir/group.h"
 #include "src/passes/overlap/update_places.h"
 #include "src/passes/pass.h"
@@ -35,8 +35,8 @@ using ir::NodeId;
 using ir::OpKind;
 using ir::ValueId;
 
-// A rank may decide for itself if nobody else updates the same range: if gradients are split among
-// all ranks.
+// A rank may decide for itself if no other rank updates the same range: if gradients are split
+// among all ranks.
 bool decides_alone(const ir::Step& step) {
   if (step.optimizer.clip) return false;
   const ir::Graph& graph = step.programs.back().graph;
@@ -51,7 +51,7 @@ bool decides_alone(const ir::Step& step) {
 
 bool has_permits(const ir::Graph& graph) {
   for (NodeId id = graph.last(); id.valid(); id = graph.previous(id)) {
-    if (graph.node(id).kind == OpKind::Permit) return true;
+    if (graph.node(id).kind == OpKind::CheckFinite) return true;
   }
   return false;
 }
@@ -75,7 +75,7 @@ class UpdateRewriter {
     for (size_t i = 0; i < places.size(); ++i) {
       const UpdateFragment& fragment = *places[i].fragment;
       if (places[i].update) {
-        if (before_norm_) permit(fragment, at[i]);
+        if (before_norm_) check_finite(fragment, at[i]);
         for (NodeId node : fragment.update) graph_.move_before(node, at[i]);
       }
       if (!places[i].gather) continue;
@@ -128,11 +128,11 @@ class UpdateRewriter {
 
   ir::Origin update_origin() const { return {"", ir::Phase::Update, false}; }
 
-  void permit(const UpdateFragment& fragment, NodeId before) {
+  void check_finite(const UpdateFragment& fragment, NodeId before) {
     if (!losses_.valid()) meet_losses(before);
     ir::Builder at(graph_, before, update_origin());
     for (const int param : fragment.params)
-      at.act(OpKind::Permit, {scalars_, row_, losses_}, {{"param", int64_t{param}}});
+      at.act(OpKind::CheckFinite, {scalars_, row_, losses_}, {{"param", int64_t{param}}});
   }
 
   ValueId value(const std::string& name) {
@@ -156,7 +156,7 @@ class UpdateRewriter {
     const int own = add_losses("own_loss", 1, all);
     losses_ = schedule::state_value(step_, graph_, all);
     scalars_ = value("scalars");
-    row_ = value("table_row");
+    row_ = value("norm_row");
     const ValueId mine = schedule::state_value(step_, graph_, own);
     NodeId added = graph_.last();
     while (graph_.node(added).kind != OpKind::AddLoss) added = graph_.previous(added);
@@ -184,12 +184,12 @@ class UpdateRewriter {
     for (const UpdateFragment* fragment : crossing_) {
       for (NodeId done : fragment->gathered) graph_.erase(done);
       for (NodeId start : fragment->gathers) {
-        graph_.node(start).args.push_back({"crosses", int64_t{1}});
+        graph_.node(start).args.push_back({"spans_steps", int64_t{1}});
         const int entry = analysis::state_entry_of(
             step_, graph_.node(graph_.value(graph_.node(start).operands[0]).producer));
         const NodeId before = uses_[static_cast<size_t>(entry)].node;
         ir::Builder(first, before, first.node(before).origin)
-            .act(OpKind::AllGatherArrived, {values.of(entry)});
+            .act(OpKind::AllGatherWaitPreviousStep, {values.of(entry)});
       }
     }
   }
@@ -225,7 +225,8 @@ std::vector<base::RemarkSubject> parameters_of(const ir::Step& step,
 
 base::Result<Change> overlap_update(ir::Step& step, const PassContext& context) {
   const ir::Graph& graph = step.programs.back().graph;
-  if (!ir::crossings(step).empty() || has_permits(graph)) return Change::No;  // done before
+  if (!ir::cross_step_gathers(step).empty() || has_permits(graph))
+    return Change::No;  // done before
   const schedule::TimeAxis axis(step, graph, context.cost);
   const bool before_norm = decides_alone(step);
   const std::vector<FirstUse> uses = first_uses(step);

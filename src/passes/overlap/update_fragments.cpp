@@ -156,9 +156,9 @@ class FragmentScan {
   }
 
   // True if the order of the two does not matter although they touch the same bytes: the scalars,
-  // which every permit writes for itself, if no update waits for the norm.
+  // which every check_finite writes for itself, if no update waits for the norm.
   bool is_ignored(const ir::Node& node) const {
-    return before_norm_ && node.kind == OpKind::Finalize;
+    return before_norm_ && node.kind == OpKind::ClipAndCheck;
   }
 
   struct Touch {
@@ -204,7 +204,7 @@ class FragmentScan {
     }
   }
 
-  // A permit reads it.
+  // A check_finite reads it.
   void follow_square_sum(const ir::Node& node, int32_t position) {
     const auto found = of_param_.find(node.int_arg("param"));
     if (found == of_param_.end()) return;
@@ -212,7 +212,7 @@ class FragmentScan {
     ready = std::max(ready, position + 1);
   }
 
-  // Permits read the losses of all ranks, which meet once this rank's is complete.
+  // check_finite reads the losses of all ranks, which meet once this rank's is complete.
   void follow_loss(int32_t position) {
     for (UpdateFragment& fragment : fragments_)
       fragment.ready = std::max(fragment.ready, position + 1);

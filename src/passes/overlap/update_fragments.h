@@ -27,7 +27,7 @@ struct FirstUse {
 std::vector<FirstUse> first_uses(const ir::Step& step);
 
 // Fragments of the step's last program, in program order; what cannot move is none. `before_norm`:
-// an update waits for nothing but its own gradient (and its square sum), not for finalize.
+// an update waits for nothing but its own gradient (and its square sum), not for clip_and_check.
 std::vector<UpdateFragment> update_fragments(const ir::Step& step, const schedule::TimeAxis& axis,
                                              const cost::CostModel& cost,
                                              const std::vector<FirstUse>& uses, bool before_norm);

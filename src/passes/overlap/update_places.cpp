@@ -16,7 +16,7 @@ using base::Nanos;
 using ir::NodeId;
 using ir::OpKind;
 
-// Compute beside one link, which slows it.
+// Compute next to one link, which slows it.
 struct Clock {
   Nanos now, link_free;
   int32_t slow_down = 1000;  // of compute by what was sent last, in thousandths
@@ -28,9 +28,9 @@ struct Clock {
     link_free = now + before + time;
   }
   void compute(Nanos work) {
-    const Nanos beside = std::max(link_free - now, Nanos{});
-    const Nanos done = {beside.v * 1000 / slow_down};
-    now += work <= done ? Nanos{work.v * slow_down / 1000} : beside + (work - done);
+    const Nanos overlapped = std::max(link_free - now, Nanos{});
+    const Nanos done = {overlapped.v * 1000 / slow_down};
+    now += work <= done ? Nanos{work.v * slow_down / 1000} : overlapped + (work - done);
   }
 };
 
@@ -105,7 +105,7 @@ class PlacementWalk {
     return graph_.node(graph_.value(done.operands[0]).producer);
   }
 
-  // How much longer compute takes beside this collective, in thousandths.
+  // How much longer compute takes next to this collective, in thousandths.
   int32_t slow_down(const ir::Node& start) const {
     const cost::Collective kind = cost::transfer_of(graph_, start)->kind;
     const base::Bytes bytes = cost::bucket_bytes(graph_, start);

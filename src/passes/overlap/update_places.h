@@ -15,11 +15,12 @@ struct UpdatePlace {
 };
 
 // In program order, each fragment's parts once, those at one position in the order given. Compute
-// is walked forwards with the link beside it and slowed by it, as if it waited for a reduction only
-// where the update needs it. Where the link has time, so that the last collective is not delayed, a
-// parameter is updated and its gather started; where compute waits for the last reductions,
-// parameters are updated. What is left comes last, in the order in which the next step needs it,
-// each gather right behind its update. `at_once`: every update where it is ready, all gathers last.
+// is walked forwards concurrently with the link, which slows it, as if it waited for a reduction
+// only where the update needs it. Where the link has time, so that the last collective is not
+// delayed, a parameter is updated and its gather started; where compute waits for the last
+// reductions, parameters are updated. What is left comes last, in the order in which the next step
+// needs it, each gather right behind its update. `at_once`: every update where it is ready, all
+// gathers last.
 std::vector<UpdatePlace> place_updates(const ir::Step& step, const schedule::TimeAxis& axis,
                                        const cost::CostModel& cost,
                                        const std::vector<UpdateFragment>& fragments, bool at_once);

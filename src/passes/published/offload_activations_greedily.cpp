@@ -6,9 +6,9 @@
 // hides the copy by node times, and no further than there is room in nine tenths of the budget,
 // counted as if nothing had left. Then, the largest first, those stay that fit between the floor's
 // peak and the budget; what peaks apart in time is not asked. Different from theirs: copies out run
-// beside compute, as long as there is room, instead of holding it up; each program has a floor of
-// its own. Their margin of 10 to 25 % is what their allocator wastes: a planned arena has the
-// least.
+// concurrent with compute, as long as there is room, instead of holding it up; each program has a
+// floor of its own. Their margin of 10 to 25 % is what their allocator wastes: a planned arena has
+// the least.
 #include <algorithm>
 
 #include "src/passes/offload/activation_gaps.h"
@@ -107,7 +107,7 @@ class Planner {
     }
   }
 
-  // Copies out may last as long as there is room beside everything else.
+  // Copies out may last as long as there is room next to everything else.
   void let_run_beside_compute(std::vector<PlannedCopy>& copies) {
     for (const OffloadCandidate& candidate : candidates_) {
       if (candidate.selected) account(pressure_, candidate, 1);

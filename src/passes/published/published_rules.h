@@ -31,13 +31,13 @@ std::vector<size_t> keep_resident(std::span<const Parameter> parameters, int64_t
 
 // offload_adam_states.py: four fifths of the device memory may be used.
 int64_t usable_beside_states(int64_t device_memory);
-// How many states leave, the first ones first: until those that stay fit beside every one of the
+// How many states leave, the first ones first: until those that stay fit next to every one of the
 // forward peaks, which hold no state.
 size_t states_that_leave(std::span<const int64_t> peaks, std::span<const int64_t> states,
                          int64_t budget);
 // For each state that left, in order: after which of the backward nodes it starts to come back, as
-// soon as it fits beside the largest peak still to come and those before it; the number of nodes if
-// it never does, so that it comes at their end. The peaks are of the nodes, in order.
+// soon as it fits next to the largest peak still to come and those before it; the number of nodes
+// if it never does, so that it comes at their end. The peaks are of the nodes, in order.
 std::vector<size_t> states_that_return(std::span<const int64_t> peaks,
                                        std::span<const int64_t> states, int64_t budget);
 
@@ -48,7 +48,7 @@ struct BackwardNode {
   int64_t peak = 0;
 };
 // How many of the nodes before its reader, which are given in program order, a copy that comes back
-// starts ahead: until they hide it, or the next one has no room beside `reloaded` bytes that came
+// starts ahead: until they hide it, or the next one has no room next to `reloaded` bytes that came
 // back already.
 size_t reload_ahead(std::span<const BackwardNode> before, int64_t bytes, base::Nanos copy,
                     int64_t reloaded, int64_t budget);

@@ -162,7 +162,7 @@ class Scheduler {
     return bits;
   }
 
-  // Through views; a view nobody reads is its own last use.
+  // Through views; a view without readers is its own last use.
   void find_uses(ir::ValueId value, Gathered& gathered) const {
     for (const ir::Use& use : graph_.value(value).uses) {
       const ir::Node& reader = graph_.node(use.node);

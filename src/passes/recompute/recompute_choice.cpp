@@ -32,7 +32,7 @@ class Chooser {
     timeline_ = std::move(lowest.timeline);
   }
 
-  // Keeps again what fits beside the rest, dearest per byte first.
+  // Keeps again what fits next to the rest, dearest per byte first.
   void restore() {
     if (timeline_.peak > limit_) return;
     std::vector<int32_t> restored = room_for();
@@ -100,7 +100,7 @@ class Chooser {
   }
 
   // Dropped storages that find room from their last forward use to where they are made again,
-  // each beside those before it.
+  // each next to those before it.
   std::vector<int32_t> room_for() const {
     std::vector<int32_t> order;
     for (int32_t s = 0; s < static_cast<int32_t>(kept_.size()); ++s) {

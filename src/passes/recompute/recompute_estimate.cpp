@@ -91,7 +91,7 @@ void Estimator::read(int32_t s, int32_t place, Cost& cost) {
   }
 }
 
-// An operand that nobody saved: its kernel runs again too, or it is saved from now on, if that
+// An operand that is not saved: its kernel runs again too, or it is saved from now on, if that
 // frees more per time.
 void Estimator::make_or_keep(int32_t s, int32_t place, Cost& cost) {
   std::vector<int32_t>& keeps = now_.keeps;

@@ -26,7 +26,7 @@ GatherRead gather_read(const GatheredParameter& gather, int32_t place);
 
 struct Timeline {
   // By forward position: before which node the kernel runs again, kNever; and whether its first run
-  // is dropped, because nobody reads what it made.
+  // is dropped, because its result has no reader.
   std::vector<int32_t> place;
   std::vector<uint8_t> only_again;
   // Forward positions whose kernels run again, in the new order.

@@ -1,6 +1,6 @@
-// add-update: the end of the step. Gradients are scaled, their norm and the loss meet in one small
-// table, and the optimizer updates every trainable parameter once; resident copies are refreshed
-// and accumulators cleared. Layout of the small tensors: src/base/step_scalars.h.
+// add-update: the end of the step. Gradients are scaled, their norm and the loss are gathered in
+// one small table, and the optimizer updates every trainable parameter once; resident copies are
+// refreshed and accumulators cleared. Layout of the small tensors: src/base/step_scalars.h.
 #include <unordered_map>
 
 #include "src/base/step_scalars.h"
@@ -78,15 +78,16 @@ class UpdateBuilder {
     const int64_t columns = trainable_ + base::kTableExtra;
     const auto groups = static_cast<int64_t>(step_.optimizer.groups.size());
     (void)schedule::rng_entry(step_);  // the host writes it whether or not an op draws
-    small("slots", ir::StateRole::Slots, {base::kSlotGroups + base::kSlotsPerGroup * groups});
+    small("hyperparameters", ir::StateRole::Hyperparameters,
+          {base::kHyperGroups + base::kHyperPerGroup * groups});
     small("scalars", ir::StateRole::Scalars, {base::kScalarFinite + trainable_});
     small("loss_sum", ir::StateRole::LossSum, {1});
-    const int table = small("table", ir::StateRole::Table, {step_.mesh.world(), columns});
-    small("table_row", ir::StateRole::Table, {columns}, table);
-    slots_ = entry_value("slots");
+    const int table = small("norm_table", ir::StateRole::NormTable, {step_.mesh.world(), columns});
+    small("norm_row", ir::StateRole::NormTable, {columns}, table);
+    hyperparameters_ = entry_value("hyperparameters");
     scalars_ = entry_value("scalars");
-    table_ = entry_value("table");
-    row_ = entry_value("table_row");
+    table_ = entry_value("norm_table");
+    row_ = entry_value("norm_row");
     for (ir::Program& program : step_.programs) add_loss(program.graph);
   }
 
@@ -118,7 +119,7 @@ class UpdateBuilder {
     const ir::Origin origin{graph_.node(producer).origin.module, ir::Phase::Update, false};
     const ir::ValueId scaled =
         graph_
-            .insert(before, ir::OpKind::Scale, {gradient, slots_},
+            .insert(before, ir::OpKind::Scale, {gradient, hyperparameters_},
                     {{"gradient_of." + parameter.fqn, type}}, {{"param", column}}, origin)
             .results[0];
     graph_.insert(before, ir::OpKind::SquareSum, {row_, scaled}, {},
@@ -170,7 +171,7 @@ class UpdateBuilder {
       gather_into(table_, row_,
                   ir::collective_args(step_.mesh, columns * step_.mesh.world(), columns), "table");
     }
-    append(ir::OpKind::Finalize, {scalars_, table_, slots_},
+    append(ir::OpKind::ClipAndCheck, {scalars_, table_, hyperparameters_},
            {{"clip", int64_t{step_.optimizer.clip}}});
   }
 
@@ -216,7 +217,7 @@ class UpdateBuilder {
       case ir::OptimizerKind::AdamW:
         append(ir::OpKind::AdamW,
                {value, entry_value("exp_avg." + parameter.fqn),
-                entry_value("exp_avg_sq." + parameter.fqn), gradient, scalars_, slots_},
+                entry_value("exp_avg_sq." + parameter.fqn), gradient, scalars_, hyperparameters_},
                std::move(args));
         return;
       case ir::OptimizerKind::Sgd: {
@@ -226,7 +227,7 @@ class UpdateBuilder {
         args.push_back({"momentum", int64_t{momentum.valid()}});
         args.push_back({"nesterov", int64_t{group.nesterov}});
         append(ir::OpKind::Sgd,
-               {value, momentum.valid() ? momentum : value, gradient, scalars_, slots_},
+               {value, momentum.valid() ? momentum : value, gradient, scalars_, hyperparameters_},
                std::move(args));
         return;
       }
@@ -269,7 +270,7 @@ class UpdateBuilder {
   std::vector<int> own_entries_;  // by parameter
   std::vector<int> position_;     // by node, of those that were there before
   ir::Origin origin_;
-  ir::ValueId slots_, scalars_, table_, row_;
+  ir::ValueId hyperparameters_, scalars_, table_, row_;
 };
 
 // New values of buffers (batch-norm statistics) are written back at the end of every micro-batch,

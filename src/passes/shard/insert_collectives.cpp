@@ -254,13 +254,13 @@ class Reducer {
       return last_ ? sum : ir::ValueId{};
     }
     graph_.value(gradient).type.sharding = {};  // one rank: its summand is the sum
-    if (own == ir::DType::F32 && nobody_else_reads(gradient)) return gradient;
+    if (own == ir::DType::F32 && is_only_reader(gradient)) return gradient;
     return cast(gradient, ir::DType::F32);
   }
 
   // The update scales gradients in place: that must not be seen by another reader of the same
   // storage.
-  bool nobody_else_reads(ir::ValueId value) const {
+  bool is_only_reader(ir::ValueId value) const {
     size_t allowed = 0;
     while (graph_.value(value).uses.size() <= allowed) {
       const ir::Node& producer = graph_.node(graph_.value(value).producer);

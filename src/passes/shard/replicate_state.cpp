@@ -4,7 +4,7 @@
 // where compute would wait for it.
 //
 // As many as the link has time for: what the kernels of the backward phase take, less the
-// reductions beside them. The sums keep their order, so all numbers stay. Only for parameters that
+// reductions at that time. The sums keep their order, so all numbers stay. Only for parameters that
 // are resident (ZeRO 1 and 2); the state takes more memory.
 #include <algorithm>
 #include <string_view>

@@ -11,22 +11,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void write_whole(const CheckpointFolder& folder, int64_t step, const std::string& index) {
+void write_whole(const checkpoint::CheckpointFolder& folder, int64_t step,
+                 const std::string& index) {
   ASSERT_TRUE(folder.begin(step).ok());
   std::ofstream(folder.partial_of(step) + "/index.json") << index;
   const base::Status published = folder.publish(step);
   ASSERT_TRUE(published.ok()) << published.to_string();
 }
 
-std::vector<int64_t> steps(const CheckpointFolder& folder) {
+std::vector<int64_t> steps(const checkpoint::CheckpointFolder& folder) {
   std::vector<int64_t> steps;
-  for (const StoredCheckpoint& one : folder.list()) steps.push_back(one.step);
+  for (const checkpoint::StoredCheckpoint& one : folder.list()) steps.push_back(one.step);
   return steps;
 }
 
 TEST(CheckpointFolder, ListsWhatIsWhole) {
   const ScratchFolder scratch;
-  const CheckpointFolder folder(scratch / "saved");
+  const checkpoint::CheckpointFolder folder(scratch / "saved");
   EXPECT_TRUE(folder.list().empty());
   fs::create_directory(folder.root());
   for (const int64_t step : {7, 100, 123456789}) write_whole(folder, step, "x");
@@ -35,14 +36,16 @@ TEST(CheckpointFolder, ListsWhatIsWhole) {
   fs::create_directory(scratch / "saved/other");
   ASSERT_TRUE(folder.begin(300).ok());
   EXPECT_EQ(steps(folder), (std::vector<int64_t>{7, 100, 123456789}));
-  EXPECT_EQ(*find_checkpoint(folder.root()), scratch / "saved/step-123456789");
-  EXPECT_EQ(*find_checkpoint(scratch / "saved/step-00000007"), scratch / "saved/step-00000007");
-  EXPECT_EQ(base::exit_code(find_checkpoint(scratch / "saved/other").status().kind()), 66);
+  EXPECT_EQ(*checkpoint::find_checkpoint(folder.root()), scratch / "saved/step-123456789");
+  EXPECT_EQ(*checkpoint::find_checkpoint(scratch / "saved/step-00000007"),
+            scratch / "saved/step-00000007");
+  EXPECT_EQ(base::exit_code(checkpoint::find_checkpoint(scratch / "saved/other").status().kind()),
+            66);
 }
 
 TEST(CheckpointFolder, ANewOneTakesThePlaceOfItsStepAndEndsLaterOnes) {
   const ScratchFolder scratch;
-  const CheckpointFolder folder(scratch / "saved");
+  const checkpoint::CheckpointFolder folder(scratch / "saved");
   fs::create_directory(folder.root());
   for (const int64_t step : {10, 20, 30}) write_whole(folder, step, "old");
   write_whole(folder, 20, "new");
@@ -54,7 +57,7 @@ TEST(CheckpointFolder, ANewOneTakesThePlaceOfItsStepAndEndsLaterOnes) {
 
 TEST(CheckpointFolder, KeepsTheNewest) {
   const ScratchFolder scratch;
-  const CheckpointFolder folder(scratch / "saved");
+  const checkpoint::CheckpointFolder folder(scratch / "saved");
   fs::create_directory(folder.root());
   for (const int64_t step : {10, 20, 30, 40}) write_whole(folder, step, "x");
   folder.keep_newest(5);
@@ -66,7 +69,7 @@ TEST(CheckpointFolder, KeepsTheNewest) {
 
 TEST(CheckpointFolder, LeftoversOfTheKilledGo) {
   const ScratchFolder scratch;
-  const CheckpointFolder folder(scratch / "saved");
+  const checkpoint::CheckpointFolder folder(scratch / "saved");
   fs::create_directory(folder.root());
   write_whole(folder, 10, "x");
   ASSERT_TRUE(folder.begin(20).ok());
@@ -84,7 +87,7 @@ TEST(CheckpointFolder, LeftoversOfTheKilledGo) {
 
 TEST(CheckpointFolder, AFolderThatCannotBeMadeIsNamed) {
   const ScratchFolder scratch;
-  const base::Status status = CheckpointFolder(scratch / "missing").begin(3);
+  const base::Status status = checkpoint::CheckpointFolder(scratch / "missing").begin(3);
   EXPECT_EQ(base::exit_code(status.kind()), 73);
   EXPECT_NE(status.sentence().find("missing/.step-00000003.partial"), std::string::npos);
 }

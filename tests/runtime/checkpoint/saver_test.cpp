@@ -20,8 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 using base::Status;
 
-RunState run_at(const plan::Plan& plan, int64_t step) {
-  RunState run;
+checkpoint::RunState run_at(const plan::Plan& plan, int64_t step) {
+  checkpoint::RunState run;
   run.step = step;
   run.optimizer = "adamw";
   run.model_digest = plan.model_digest;
@@ -32,16 +32,17 @@ RunState run_at(const plan::Plan& plan, int64_t step) {
 using Change = std::function<void(RankState&, const plan::Plan&, int rank)>;
 
 // All ranks save their part of the truth; the results by rank.
-std::vector<SaveResult> save(const StatePlan& made, const std::string& folder, int64_t step,
-                             bool copies, int64_t keep = 0, const Change& change = nullptr) {
+std::vector<checkpoint::SaveResult> save(const StatePlan& made, const std::string& folder,
+                                         int64_t step, bool copies, int64_t keep = 0,
+                                         const Change& change = nullptr) {
   fs::create_directories(folder);
-  std::vector<SaveResult> results(static_cast<size_t>(made.plan.world()));
-  on_ranks(made.plan.world(), {}, [&](Job& job, int rank) {
+  std::vector<checkpoint::SaveResult> results(static_cast<size_t>(made.plan.world()));
+  on_ranks(made.plan.world(), {}, [&](comm::ProcessGroup& job, int rank) {
     RankState state(made.plan);
-    state.fill(*parts_to_load(made.plan, rank));
+    state.fill(*checkpoint::parts_to_load(made.plan, rank));
     if (change) change(state, made.plan, rank);
-    auto saver =
-        CheckpointSaver::create({folder, keep, copies}, made.plan, state.memory(), job.control());
+    auto saver = checkpoint::CheckpointSaver::create({folder, keep, copies}, made.plan,
+                                                     state.memory(), job.control());
     ASSERT_TRUE(saver.ok()) << saver.status().to_string();
     DC_ASSERT_OK((*saver)->begin(run_at(made.plan, step)));
     if (copies) state = RankState(made.plan);  // what the next steps do must not matter
@@ -57,19 +58,19 @@ std::vector<SaveResult> save(const StatePlan& made, const std::string& folder, i
 // a rank come from rank modulo `saved_world`.
 void expect_restored(const StatePlan& made, const std::string& path, int saved_world) {
   for (int rank = 0; rank < made.plan.world(); ++rank) {
-    auto reader = CheckpointReader::open(path);
+    auto reader = checkpoint::CheckpointReader::open(path);
     ASSERT_TRUE(reader.ok()) << reader.status().to_string();
-    const auto parts = *parts_to_load(made.plan, rank);
-    DC_ASSERT_OK(check_fits(made.plan, **reader, parts));
+    const auto parts = *checkpoint::parts_to_load(made.plan, rank);
+    DC_ASSERT_OK(checkpoint::check_fits(made.plan, **reader, parts));
     RankState state(made.plan);
-    DC_ASSERT_OK(restore_state(made.plan, **reader, parts, state.memory()));
-    for (const StatePart& part : parts) {
-      ValueId id = part.piece.value;
+    DC_ASSERT_OK(checkpoint::restore_state(made.plan, **reader, parts, state.memory()));
+    for (const checkpoint::StatePart& part : parts) {
+      checkpoint::ValueId id = part.piece.value;
       if (id.rank >= 0) id.rank %= saved_world;
       for (int64_t i = 0; i < state.numel(part.tensor); ++i) {
         const double expected = i < part.piece.count ? truth(id, part.piece.first + i) : 0;
         ASSERT_EQ(state.get(part.tensor, i), expected)
-            << describe(id) << " element " << i << " rank " << rank;
+            << checkpoint::describe(id) << " element " << i << " rank " << rank;
       }
     }
   }
@@ -82,13 +83,13 @@ TEST(Saver, AnyNumberOfRanksReadsWhatAnyOtherWrote) {
       if (from == 1 && zero > 0) continue;
       const StatePlan writer(from, zero);
       const std::string folder = scratch / ("zero" + std::to_string(zero));
-      for (const SaveResult& result : save(writer, folder, 12, zero != 0)) {
+      for (const checkpoint::SaveResult& result : save(writer, folder, 12, zero != 0)) {
         ASSERT_TRUE(result.saved()) << result.failure.to_string() << result.refused;
       }
       for (int to = 1; to <= 8; ++to) {
         SCOPED_TRACE(std::to_string(from) + " ranks of ZeRO " + std::to_string(zero) + " to " +
                      std::to_string(to));
-        const std::string path = CheckpointFolder(folder).path_of(12);
+        const std::string path = checkpoint::CheckpointFolder(folder).path_of(12);
         expect_restored(StatePlan(to, 3 - zero), path, from);
         expect_restored(StatePlan(to, zero), path, from);
       }
@@ -104,11 +105,11 @@ TEST(Saver, ShardsThatEveryHostHasGoToAnyRanksAndBack) {
   for (const auto& [from, from_hosts] : kMeshes) {
     for (const int zero : {1, 3}) {
       const ScratchFolder scratch;
-      for (const SaveResult& result :
+      for (const checkpoint::SaveResult& result :
            save(StatePlan(from, zero, from_hosts), scratch / "c", 12, zero != 1)) {
         ASSERT_TRUE(result.saved()) << result.failure.to_string() << result.refused;
       }
-      const std::string path = CheckpointFolder(scratch / "c").path_of(12);
+      const std::string path = checkpoint::CheckpointFolder(scratch / "c").path_of(12);
       for (const auto& [to, to_hosts] : kMeshes) {
         if (from_hosts == 1 && to_hosts == 1) continue;
         SCOPED_TRACE(std::to_string(from) + " ranks on " + std::to_string(from_hosts) +
@@ -124,17 +125,18 @@ TEST(Saver, EveryElementIsWrittenOnceOverAllRanks) {
        {std::pair(1, 1), {2, 1}, {3, 1}, {4, 1}, {5, 1}, {4, 2}, {4, 4}, {6, 2}, {6, 3}}) {
     for (const int zero : {0, 1, 3}) {
       const StatePlan made(world, zero, hosts);
-      std::map<ValueId, std::multiset<int64_t>> seen;
+      std::map<checkpoint::ValueId, std::multiset<int64_t>> seen;
       for (int rank = 0; rank < world; ++rank) {
-        const auto parts = parts_to_save(made.plan, rank);
-        for (const StatePart& part : *parts) {
+        const auto parts = checkpoint::parts_to_save(made.plan, rank);
+        for (const checkpoint::StatePart& part : *parts) {
           for (int64_t i = 0; i < part.piece.count; ++i)
             seen[part.piece.value].insert(part.piece.first + i);
         }
       }
       for (const auto& [id, elements] : seen) {
         int64_t next = 0;
-        for (const int64_t element : elements) EXPECT_EQ(element, next++) << describe(id);
+        for (const int64_t element : elements)
+          EXPECT_EQ(element, next++) << checkpoint::describe(id);
       }
       // a: 3, b: 4, scalar: 3, frozen: 1; buffers: two shared, three of each rank.
       EXPECT_EQ(seen.size(), 11u + 2u + 3u * static_cast<size_t>(world));
@@ -156,8 +158,8 @@ TEST(Saver, TheWeightsAreAFileForOthers) {
   ASSERT_NE(b, nullptr);
   EXPECT_EQ(b->shape, (std::vector<int64_t>{3, 11, 13}));
   for (int64_t i = 0; i < 3 * 11 * 13; ++i) {
-    EXPECT_EQ(load_real(DType::BF16, file->bytes(*b).data() + 2 * i),
-              truth({ValueKind::Parameter, "b", -1}, i));
+    EXPECT_EQ(kernel::load_real(DType::BF16, file->bytes(*b).data() + 2 * i),
+              truth({checkpoint::ValueKind::Parameter, "b", -1}, i));
   }
   EXPECT_EQ(file->metadata().at("step"), "5");
 }
@@ -175,7 +177,7 @@ TEST(Saver, EveryFlippedBitIsNoticed) {
   const StatePlan made(2, 3);
   ASSERT_TRUE(save(made, scratch / "c", 5, false)[0].saved());
   const std::string folder = scratch / "c/step-00000005";
-  ASSERT_TRUE((*CheckpointReader::open(folder))->verify().ok());
+  ASSERT_TRUE((*checkpoint::CheckpointReader::open(folder))->verify().ok());
   int files = 0;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string path = entry.path().string();
@@ -184,7 +186,7 @@ TEST(Saver, EveryFlippedBitIsNoticed) {
     const size_t stride = whole.size() * 8 / 1000 | 1;  // a thousand bits of each, at odd distances
     for (size_t bit = 0; bit < whole.size() * 8; bit += stride) {
       put(path, bit / 8, static_cast<char>(whole[bit / 8] ^ (1 << bit % 8)));
-      auto reader = CheckpointReader::open(folder);
+      auto reader = checkpoint::CheckpointReader::open(folder);
       const Status status = reader.ok() ? (*reader)->verify() : reader.status();
       ASSERT_FALSE(status.ok()) << path << " bit " << bit;
       ASSERT_NE(status.to_string().find(entry.path().filename().string()), std::string::npos)
@@ -193,18 +195,18 @@ TEST(Saver, EveryFlippedBitIsNoticed) {
     }
     for (size_t size = whole.size(); size-- > 0; size -= std::min(size, whole.size() / 97)) {
       fs::resize_file(path, size);
-      auto reader = CheckpointReader::open(folder);
+      auto reader = checkpoint::CheckpointReader::open(folder);
       ASSERT_FALSE(reader.ok() && (*reader)->verify().ok()) << path << " cut to " << size;
     }
     fs::remove(path);
-    auto reader = CheckpointReader::open(folder);
+    auto reader = checkpoint::CheckpointReader::open(folder);
     const Status status = reader.ok() ? (*reader)->verify() : reader.status();
     ASSERT_FALSE(status.ok());
     EXPECT_NE(status.to_string().find(entry.path().filename().string()), std::string::npos);
     std::ofstream(path, std::ios::binary) << whole;
   }
   EXPECT_EQ(files, 6);  // index, weights, and two files of each rank
-  EXPECT_TRUE((*CheckpointReader::open(folder))->verify().ok());
+  EXPECT_TRUE((*checkpoint::CheckpointReader::open(folder))->verify().ok());
 }
 
 TEST(Saver, AStateThatIsNotFiniteIsRefusedByAll) {
@@ -215,10 +217,10 @@ TEST(Saver, AStateThatIsNotFiniteIsRefusedByAll) {
     const auto results = save(made, scratch / "c", 6, copies, 0,
                               [](RankState& state, const plan::Plan& plan, int rank) {
                                 if (rank != 1) return;
-                                const auto parts = *parts_to_load(plan, rank);
+                                const auto parts = *checkpoint::parts_to_load(plan, rank);
                                 state.set(parts[1].tensor, 3, INFINITY);  // exp_avg of a
                               });
-    for (const SaveResult& result : results) EXPECT_FALSE(result.saved());
+    for (const checkpoint::SaveResult& result : results) EXPECT_FALSE(result.saved());
     EXPECT_EQ(results[1].refused, "exp_avg 'a'");
     EXPECT_EQ(results[0].refused, "on rank 1");
     EXPECT_TRUE(results[0].failure.ok());
@@ -243,18 +245,18 @@ TEST(Saver, AFailureOfOneRankIsOneOfAll) {
     const ScratchFolder scratch;
     const StatePlan made(2, 3);
     scratch.write("c", "a file in the way");
-    std::vector<SaveResult> results(2);
-    on_ranks(2, {}, [&](Job& job, int rank) {
+    std::vector<checkpoint::SaveResult> results(2);
+    on_ranks(2, {}, [&](comm::ProcessGroup& job, int rank) {
       RankState state(made.plan);
-      state.fill(*parts_to_load(made.plan, rank));
-      auto saver = CheckpointSaver::create({scratch / "c", 0, copies}, made.plan, state.memory(),
-                                           job.control());
+      state.fill(*checkpoint::parts_to_load(made.plan, rank));
+      auto saver = checkpoint::CheckpointSaver::create({scratch / "c", 0, copies}, made.plan,
+                                                       state.memory(), job.control());
       DC_ASSERT_OK((*saver)->begin(run_at(made.plan, 6)));
       DC_ASSERT_OK((*saver)->look());
       EXPECT_TRUE((*saver)->has_failed());
       results[static_cast<size_t>(rank)] = *(*saver)->settle();
     });
-    for (const SaveResult& result : results) {
+    for (const checkpoint::SaveResult& result : results) {
       EXPECT_EQ(base::exit_code(result.failure.kind()), 73) << result.failure.to_string();
     }
     EXPECT_NE(results[0].failure.sentence().find(".step-00000006.partial"), std::string::npos);
@@ -267,7 +269,7 @@ TEST(Saver, KeepsAsManyAsAsked) {
   for (const int64_t step : {1, 2, 3, 4}) {
     ASSERT_TRUE(save(made, scratch / "c", step, step % 2 == 0, 2)[0].saved());
   }
-  const auto left = CheckpointFolder(scratch / "c").list();
+  const auto left = checkpoint::CheckpointFolder(scratch / "c").list();
   ASSERT_EQ(left.size(), 2u);
   EXPECT_EQ(left[0].step, 3);
   EXPECT_EQ(left[1].step, 4);
@@ -277,10 +279,11 @@ TEST(Restore, AnotherModelIsNamed) {
   const ScratchFolder scratch;
   StatePlan made(2, 1);
   ASSERT_TRUE(save(made, scratch / "c", 1, false)[0].saved());
-  auto opened = CheckpointReader::open(scratch / "c/step-00000001");
-  const std::unique_ptr<CheckpointReader> reader = std::move(*opened);
+  auto opened = checkpoint::CheckpointReader::open(scratch / "c/step-00000001");
+  const std::unique_ptr<checkpoint::CheckpointReader> reader = std::move(*opened);
   const auto refused = [&](const StatePlan& other) {
-    const Status status = check_fits(other.plan, *reader, *parts_to_load(other.plan, 0));
+    const Status status =
+        checkpoint::check_fits(other.plan, *reader, *checkpoint::parts_to_load(other.plan, 0));
     EXPECT_FALSE(status.ok());
     EXPECT_EQ(base::exit_code(status.kind()), 76);
     return status.to_string();
@@ -300,7 +303,7 @@ TEST(Restore, AnotherModelIsNamed) {
   EXPECT_NE(refused(other).find("lacks exp_avg 'renamed'"), std::string::npos);
   other = made;
   other.plan.state[0].role = plan::StateRole::Unknown;
-  EXPECT_FALSE(parts_to_load(other.plan, 0).ok());
+  EXPECT_FALSE(checkpoint::parts_to_load(other.plan, 0).ok());
 }
 
 }  // namespace

@@ -126,7 +126,7 @@ struct StatePlan {
 };
 
 // Element `index` of a value; no two values are alike.
-inline double truth(const ValueId& id, int64_t index) {
+inline double truth(const checkpoint::ValueId& id, int64_t index) {
   double start = 1 + static_cast<int>(id.kind) * 7 + (id.rank + 1) * 300;
   for (const char c : id.fqn) start = start * 3 + c % 16;
   return static_cast<double>(static_cast<int64_t>(start) % 200 + index % 50);
@@ -143,18 +143,19 @@ class RankState {
     }
   }
 
-  StateMemory memory() {
-    return StateMemory(
-        *plan_, cpu_device(),
+  checkpoint::StateMemory memory() {
+    return checkpoint::StateMemory(
+        *plan_, device::cpu_device(),
         [this](int32_t id) {
           const plan::Tensor& tensor = plan_->tensors[static_cast<size_t>(id)];
-          return BoundTensor{memory_[id].data(), tensor.dtype, tensor.sizes, tensor.strides};
+          return kernel::BoundTensor{memory_[id].data(), tensor.dtype, tensor.sizes,
+                                     tensor.strides};
         },
         nullptr);
   }
 
-  void fill(const std::vector<StatePart>& parts) {
-    for (const StatePart& part : parts) {
+  void fill(const std::vector<checkpoint::StatePart>& parts) {
+    for (const checkpoint::StatePart& part : parts) {
       for (int64_t i = 0; i < part.piece.count; ++i) {
         double element = 0;
         put(part.piece.dtype, &element, truth(part.piece.value, part.piece.first + i));
@@ -168,8 +169,8 @@ class RankState {
     double element = 0;
     (void)memory().read(tensor, i, 1, reinterpret_cast<std::byte*>(&element));
     const DType dtype = plan_->tensors[static_cast<size_t>(tensor)].dtype;
-    return base::is_floating(dtype) ? load_real(dtype, &element)
-                                    : static_cast<double>(load_integer(dtype, &element));
+    return base::is_floating(dtype) ? kernel::load_real(dtype, &element)
+                                    : static_cast<double>(kernel::load_integer(dtype, &element));
   }
   int64_t numel(int32_t tensor) {
     return static_cast<int64_t>(memory_[tensor].size()) /
@@ -184,9 +185,9 @@ class RankState {
  private:
   static void put(DType dtype, void* element, double value) {
     if (base::is_floating(dtype)) {
-      store_real(dtype, element, value);
+      kernel::store_real(dtype, element, value);
     } else {
-      store_integer(dtype, element, static_cast<int64_t>(value));
+      kernel::store_integer(dtype, element, static_cast<int64_t>(value));
     }
   }
 

@@ -112,7 +112,7 @@ void Suite::check_reduction(const Case& c, bool whole) {
 void Suite::run_gathers(const std::vector<Shape>& shapes, bool in_place, bool fused) {
   used_ = 0;
   std::vector<Case> cases;
-  std::vector<CollectiveBuffer> buffers;
+  std::vector<comm::CollectiveBuffer> buffers;
   for (const Shape& shape : shapes) {
     cases.push_back(make_gather(shape, in_place, ++salt_));
     buffers.push_back(cases.back().buffer);
@@ -128,13 +128,13 @@ void Suite::run_reductions(const std::vector<Shape>& shapes, bool whole, bool in
                            bool fused) {
   used_ = 0;
   std::vector<Case> cases;
-  std::vector<CollectiveBuffer> buffers;
+  std::vector<comm::CollectiveBuffer> buffers;
   for (const Shape& shape : shapes) {
     if (in_place && shape.dtype != DType::F32) continue;
     cases.push_back(make_reduction(shape, whole, in_place, ++salt_));
     buffers.push_back(cases.back().buffer);
   }
-  const auto reduce = [&](std::span<const CollectiveBuffer> list) {
+  const auto reduce = [&](std::span<const comm::CollectiveBuffer> list) {
     return whole ? comm_.all_reduce(list, *stream_) : comm_.reduce_scatter(list, *stream_);
   };
   if (fused) need(reduce(buffers), whole ? "fused all_reduce" : "fused reduce_scatter");
@@ -175,7 +175,7 @@ void Suite::run_control() {
 
 void Suite::run_traffic() {
   used_ = 0;
-  const Traffic before = comm_.traffic();
+  const comm::Traffic before = comm_.traffic();
   const Shape shape{1001, base::round_up((1001 + world() - 1) / world(), 32), DType::BF16};
   const Case gather = make_gather(shape, false, ++salt_),
              scatter = make_reduction(shape, false, false, ++salt_),
@@ -183,7 +183,7 @@ void Suite::run_traffic() {
   need(comm_.all_gather({&gather.buffer, 1}, *stream_), "all_gather");
   need(comm_.reduce_scatter({&scatter.buffer, 1}, *stream_), "reduce_scatter");
   need(comm_.all_reduce({&reduce.buffer, 1}, *stream_), "all_reduce");
-  const Traffic after = comm_.traffic();
+  const comm::Traffic after = comm_.traffic();
   const int64_t own = owned(shape, rank()), others = shape.elements - own;
   if (after.all_gather - before.all_gather != own * 2 * (world() - 1)) fault("traffic: all_gather");
   if (after.reduce_scatter - before.reduce_scatter != others * 2) fault("traffic: reduce_scatter");
@@ -205,13 +205,13 @@ void Suite::run() {
   need(comm_.health(), "health");
 }
 
-void run_sums(Communicator& communicator, Device& device, Slab slab,
+void run_sums(comm::Communicator& communicator, device::Device& device, comm::Slab slab,
               std::vector<std::string>* faults) {
   const auto stream = device.make_stream();
   auto* there = reinterpret_cast<float*>(slab.base);
   float* data = stream->resolve(there);
   const int64_t shard = (5000 + communicator.size() - 1) / communicator.size();
-  const CollectiveBuffer buffer{{there, 0}, {there, 0}, DType::F32, 5000, shard};
+  const comm::CollectiveBuffer buffer{{there, 0}, {there, 0}, DType::F32, 5000, shard};
   for (int round = 0; round < 50; ++round) {
     for (int64_t i = 0; i < 5000; ++i) data[i] = number(communicator.rank().v, i, round);
     const base::Status status = communicator.all_reduce({&buffer, 1}, *stream);
@@ -223,7 +223,7 @@ void run_sums(Communicator& communicator, Device& device, Slab slab,
   }
 }
 
-std::vector<std::string> run_rank(Job& job, bool threads_allowed) {
+std::vector<std::string> run_rank(comm::ProcessGroup& job, bool threads_allowed) {
   std::vector<std::string> faults;
   const auto slab = job.allocate(kSlabBytes);
   const auto second = job.allocate(kSlabBytes);

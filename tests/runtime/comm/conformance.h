@@ -82,8 +82,8 @@ class Suite {
  public:
   // `control` carries the control messages. Suites of different ranks at once need different salts,
   // so that one's numbers are not the other's.
-  Suite(Communicator& control, Communicator& communicator, Device& device, Slab slab, int salt,
-        std::vector<std::string>* faults)
+  Suite(comm::Communicator& control, comm::Communicator& communicator, device::Device& device,
+        comm::Slab slab, int salt, std::vector<std::string>* faults)
       : control_(control),
         comm_(communicator),
         stream_(device.make_stream()),
@@ -127,7 +127,7 @@ class Suite {
   }
 
   struct Case {
-    CollectiveBuffer buffer;
+    comm::CollectiveBuffer buffer;
     Shape shape;
     int salt = 0;
     bool in_place = false;
@@ -143,21 +143,21 @@ class Suite {
   void run_traffic();
   std::vector<Shape> shapes() const;
 
-  Communicator& control_;
-  Communicator& comm_;
-  std::unique_ptr<Stream> stream_;
-  Slab slab_;
+  comm::Communicator& control_;
+  comm::Communicator& comm_;
+  std::unique_ptr<device::Stream> stream_;
+  comm::Slab slab_;
   std::vector<std::string>* faults_;
   int64_t used_ = 0;
   int salt_;
 };
 
 // 50 sums of 5000 elements at the start of the slab; what went wrong is added to the faults.
-void run_sums(Communicator& communicator, Device& device, Slab slab,
+void run_sums(comm::Communicator& communicator, device::Device& device, comm::Slab slab,
               std::vector<std::string>* faults);
 
 // Runs everything on one rank of a job; the texts say what was wrong. `threads_allowed`: also two
 // communicators at once.
-std::vector<std::string> run_rank(Job& job, bool threads_allowed);
+std::vector<std::string> run_rank(comm::ProcessGroup& job, bool threads_allowed);
 
 }  // namespace dc::runtime::conformance

@@ -20,7 +20,7 @@ constexpr std::array<Split, 4> kSplits = {{
     {"one alone", [](int rank, int) { return rank == 1 ? 1 : 0; }},
 }};
 
-void run_split(Job& job, const Split& split, Slab slab, Slab second,
+void run_split(comm::ProcessGroup& job, const Split& split, comm::Slab slab, comm::Slab second,
                std::vector<std::string>* faults) {
   const int rank = job.control().rank().v, world = job.control().size();
   const std::vector<int> ranks = ranks_like(rank, world, split.colour);
@@ -28,7 +28,7 @@ void run_split(Job& job, const Split& split, Slab slab, Slab second,
   auto all = job.open_communicator();
   if (!some.ok()) return faults->push_back(some.status().to_string());
   if (!all.ok()) return faults->push_back(all.status().to_string());
-  Communicator& group = *some.value();
+  comm::Communicator& group = *some.value();
   if (group.size() != static_cast<int>(ranks.size()) ||
       ranks[static_cast<size_t>(group.rank().v)] != rank)
     return faults->push_back("the communicator has other members than were asked for");
@@ -49,7 +49,7 @@ std::vector<int> ranks_like(int rank, int world, int (*colour)(int rank, int wor
   return ranks;
 }
 
-std::vector<std::string> run_groups(Job& job) {
+std::vector<std::string> run_groups(comm::ProcessGroup& job) {
   const auto slab = job.allocate(kSlabBytes);
   const auto second = job.allocate(1 << 20);
   if (!slab.ok()) return {slab.status().to_string()};

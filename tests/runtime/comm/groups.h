@@ -10,7 +10,7 @@ namespace dc::runtime::conformance {
 
 // Splits the ranks of a job into groups in several ways. In each, all groups run the whole suite at
 // the same time, and while they do, a communicator of all ranks sums. The texts say what was wrong.
-std::vector<std::string> run_groups(Job& job);
+std::vector<std::string> run_groups(comm::ProcessGroup& job);
 
 // The ranks for which colour(rank) is that of `rank`.
 std::vector<int> ranks_like(int rank, int world, int (*colour)(int rank, int world));

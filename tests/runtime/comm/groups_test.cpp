@@ -25,7 +25,7 @@ using conformance::remote_launch;
 using conformance::wait_for;
 using std::chrono::milliseconds;
 using testing::HasSubstr;
-using Jobs = std::vector<std::unique_ptr<Job>>;
+using Jobs = std::vector<std::unique_ptr<comm::ProcessGroup>>;
 
 int by_parity(int rank, int) { return rank % 2; }
 
@@ -37,27 +37,28 @@ void on_threads(size_t ranks, const std::function<void(size_t)>& body) {
 
 class Groups : public testing::TestWithParam<const char*> {
  protected:
-  CommOptions options(milliseconds timeout) const {
-    CommOptions options;
+  comm::CommOptions options(milliseconds timeout) const {
+    comm::CommOptions options;
     options.backend = GetParam();
     options.timeout = timeout;
     return options;
   }
   // Ranks as threads of this process.
   Jobs connect_ranks(int ranks, milliseconds timeout = milliseconds(60'000)) const {
-    if (std::string_view(GetParam()) == "local") return connect_threads(ranks, options(timeout));
+    if (std::string_view(GetParam()) == "local")
+      return comm::connect_threads(ranks, options(timeout));
     Jobs jobs(static_cast<size_t>(ranks));
     const std::string name = fresh_job_name();
     on_threads(jobs.size(), [&](size_t rank) {
-      auto job = connect(local_launch(name, static_cast<int>(rank), ranks), options(timeout));
+      auto job = comm::connect(local_launch(name, static_cast<int>(rank), ranks), options(timeout));
       if (job.ok()) jobs[rank] = std::move(job).value();
     });
     for (const auto& job : jobs) EXPECT_NE(job, nullptr);
     return jobs;
   }
   // 0 and 2, 1 and 3.
-  std::vector<std::unique_ptr<Communicator>> open_by_parity(Jobs& jobs) const {
-    std::vector<std::unique_ptr<Communicator>> opened(jobs.size());
+  std::vector<std::unique_ptr<comm::Communicator>> open_by_parity(Jobs& jobs) const {
+    std::vector<std::unique_ptr<comm::Communicator>> opened(jobs.size());
     on_threads(jobs.size(), [&](size_t rank) {
       const int world = static_cast<int>(jobs.size());
       auto one =
@@ -84,8 +85,8 @@ TEST_P(Groups, ProcessesConform) {
   const std::string name = fresh_job_name();
   const int port = free_port();
   const auto pids = fork_ranks(4, [&](int rank) {
-    auto job = connect(local ? local_launch(name, rank, 4) : remote_launch(port, rank, 4),
-                       options(milliseconds(60'000)));
+    auto job = comm::connect(local ? local_launch(name, rank, 4) : remote_launch(port, rank, 4),
+                             options(milliseconds(60'000)));
     if (!job.ok()) return std::fprintf(stderr, "%s\n", job.status().to_string().c_str()), 2;
     const auto faults = conformance::run_groups(*job.value());
     for (const std::string& fault : faults) std::fprintf(stderr, "%s\n", fault.c_str());

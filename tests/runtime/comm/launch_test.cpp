@@ -1,4 +1,4 @@
-// Which launcher started us, told from its variables.
+// Which launcher started us, by its variables.
 #include "runtime/comm/launch.h"
 
 #include <gmock/gmock.h>
@@ -16,8 +16,8 @@ using Variables = std::map<std::string, std::string>;
 using testing::AllOf;
 using testing::HasSubstr;
 
-base::Result<LaunchInfo> detect(const Variables& variables) {
-  return detect_launch([&](const char* name) -> const char* {
+base::Result<comm::LaunchInfo> detect(const Variables& variables) {
+  return comm::detect_launch([&](const char* name) -> const char* {
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
   });
@@ -48,11 +48,11 @@ const Variables kSlurm{{"SLURM_PROCID", "5"},  {"SLURM_NTASKS", "7"},
                        {"SLURM_STEP_ID", "2"}, {"SLURM_NNODES", "4"},
                        {"SLURM_NODEID", "2"},  {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"}};
 
-void expect_launch(const Variables& variables, Launcher launcher, int rank, int world,
+void expect_launch(const Variables& variables, comm::Launcher launcher, int rank, int world,
                    int local_rank, int local_world) {
   const auto result = detect(variables);
   ASSERT_TRUE(result.ok()) << result.status().to_string();
-  const LaunchInfo& info = result.value();
+  const comm::LaunchInfo& info = result.value();
   EXPECT_EQ(info.launcher, launcher);
   EXPECT_EQ(info.rank, rank);
   EXPECT_EQ(info.world, world);
@@ -61,15 +61,15 @@ void expect_launch(const Variables& variables, Launcher launcher, int rank, int 
   EXPECT_FALSE(info.job.empty());
 }
 
-TEST(Launch, NoLauncher) { expect_launch({}, Launcher::Single, 0, 1, 0, 1); }
+TEST(Launch, NoLauncher) { expect_launch({}, comm::Launcher::Single, 0, 1, 0, 1); }
 TEST(Launch, Dcrun) {
-  expect_launch({{"DCRUN_RANK", "1"}, {"DCRUN_WORLD", "3"}, {"DCRUN_JOB", "a"}}, Launcher::Dcrun, 1,
-                3, 1, 3);
+  expect_launch({{"DCRUN_RANK", "1"}, {"DCRUN_WORLD", "3"}, {"DCRUN_JOB", "a"}},
+                comm::Launcher::Dcrun, 1, 3, 1, 3);
 }
-TEST(Launch, Torchrun) { expect_launch(kTorchrun, Launcher::Torchrun, 1, 2, 1, 2); }
-TEST(Launch, OpenMpi) { expect_launch(kOpenMpi, Launcher::OpenMpi, 3, 4, 1, 2); }
-TEST(Launch, Mpich) { expect_launch(kMpich, Launcher::Mpich, 0, 2, 0, 2); }
-TEST(Launch, Slurm) { expect_launch(kSlurm, Launcher::Slurm, 5, 7, 1, 2); }
+TEST(Launch, Torchrun) { expect_launch(kTorchrun, comm::Launcher::Torchrun, 1, 2, 1, 2); }
+TEST(Launch, OpenMpi) { expect_launch(kOpenMpi, comm::Launcher::OpenMpi, 3, 4, 1, 2); }
+TEST(Launch, Mpich) { expect_launch(kMpich, comm::Launcher::Mpich, 0, 2, 0, 2); }
+TEST(Launch, Slurm) { expect_launch(kSlurm, comm::Launcher::Slurm, 5, 7, 1, 2); }
 TEST(Launch, SlurmOnOneNode) {
   expect_launch({{"SLURM_PROCID", "1"},
                  {"SLURM_STEP_NUM_TASKS", "2"},
@@ -78,12 +78,12 @@ TEST(Launch, SlurmOnOneNode) {
                  {"SLURM_STEP_NUM_NODES", "1"},
                  {"SLURM_JOB_ID", "1"},
                  {"SLURM_STEP_ID", "0"}},
-                Launcher::Slurm, 1, 2, 1, 2);
+                comm::Launcher::Slurm, 1, 2, 1, 2);
 }
 TEST(Launch, RankAndWorldSizeByHand) {
   expect_launch(
       {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1234"}},
-      Launcher::Torchrun, 1, 2, 1, 2);
+      comm::Launcher::Torchrun, 1, 2, 1, 2);
 }
 
 TEST(Launch, TheMasterIsWhereRanksOfSeveralHostsMeet) {
@@ -112,7 +112,9 @@ TEST(Launch, TheMasterIsWhereRanksOfSeveralHostsMeet) {
 }
 
 TEST(Launch, ACommunicatorForEveryLauncher) {
-  const auto chosen = [](const Variables& variables) { return choose_backend(*detect(variables)); };
+  const auto chosen = [](const Variables& variables) {
+    return comm::choose_backend(*detect(variables));
+  };
   EXPECT_EQ(chosen(kTorchrun), "local");
   EXPECT_EQ(chosen(kMpich), "local");
   EXPECT_EQ(chosen(kOpenMpi), "mpi");
@@ -135,18 +137,18 @@ TEST(Launch, JobsOfDifferentStartsDiffer) {
 }
 
 TEST(Launch, AnInnerLauncherWinsInsideASlurmStep) {
-  expect_launch(kOpenMpi + kSlurm, Launcher::OpenMpi, 3, 4, 1, 2);
-  expect_launch(kTorchrun + kSlurm, Launcher::Torchrun, 1, 2, 1, 2);
+  expect_launch(kOpenMpi + kSlurm, comm::Launcher::OpenMpi, 3, 4, 1, 2);
+  expect_launch(kTorchrun + kSlurm, comm::Launcher::Torchrun, 1, 2, 1, 2);
   expect_launch(Variables{{"DCRUN_RANK", "0"}, {"DCRUN_WORLD", "2"}, {"DCRUN_JOB", "a"}} + kSlurm,
-                Launcher::Dcrun, 0, 2, 0, 2);
+                comm::Launcher::Dcrun, 0, 2, 0, 2);
 }
 TEST(Launch, ABatchScriptIsNoStep) {
   expect_launch({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "1"}},
-                Launcher::Single, 0, 1, 0, 1);
+                comm::Launcher::Single, 0, 1, 0, 1);
 }
 TEST(Launch, PmiVariablesOfSlurmAreSlurms) {
-  expect_launch(Variables{{"PMI_RANK", "5"}, {"PMI_SIZE", "7"}} + kSlurm, Launcher::Slurm, 5, 7, 1,
-                2);
+  expect_launch(Variables{{"PMI_RANK", "5"}, {"PMI_SIZE", "7"}} + kSlurm, comm::Launcher::Slurm, 5,
+                7, 1, 2);
 }
 
 void expect_bad(const Variables& variables, std::initializer_list<const char*> named) {
@@ -172,7 +174,7 @@ TEST(Launch, AgreeingVariablesAreNoContradiction) {
       Variables{
           {"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "1"}} +
           kOpenMpi,
-      Launcher::OpenMpi, 3, 4, 1, 2);
+      comm::Launcher::OpenMpi, 3, 4, 1, 2);
 }
 TEST(Launch, IncompleteOrImpossibleVariables) {
   expect_bad({{"RANK", "0"}}, {"WORLD_SIZE", "RANK"});
@@ -186,23 +188,23 @@ TEST(Launch, IncompleteOrImpossibleVariables) {
 }
 
 TEST(JobExitCode, PrefersACauseOverItsEffect) {
-  EXPECT_EQ(job_exit_code({0, 0}), 0);
-  EXPECT_EQ(job_exit_code({75, 75}), 75);
-  EXPECT_EQ(job_exit_code({83, 66, 65}), 66);
-  EXPECT_EQ(job_exit_code({0, -9}), 83);
-  EXPECT_EQ(job_exit_code({83, -11, 83}), 83);
-  EXPECT_EQ(job_exit_code({-9, 70}), 70);
+  EXPECT_EQ(comm::job_exit_code({0, 0}), 0);
+  EXPECT_EQ(comm::job_exit_code({75, 75}), 75);
+  EXPECT_EQ(comm::job_exit_code({83, 66, 65}), 66);
+  EXPECT_EQ(comm::job_exit_code({0, -9}), 83);
+  EXPECT_EQ(comm::job_exit_code({83, -11, 83}), 83);
+  EXPECT_EQ(comm::job_exit_code({-9, 70}), 70);
 }
 
 TEST(Affinity, RanksGetDisjointCores) {
-  std::vector<Core> eight;  // four cores with two logical processors each
+  std::vector<comm::Core> eight;  // four cores with two logical processors each
   for (int cpu = 0; cpu < 8; ++cpu) eight.push_back({cpu, cpu % 4});
-  EXPECT_EQ(choose_cores(eight, 0, 4, 1), (std::vector<int>{0, 4}));
-  EXPECT_EQ(choose_cores(eight, 3, 4, 1), (std::vector<int>{3, 7}));
-  EXPECT_EQ(choose_cores(eight, 1, 2, 2), (std::vector<int>{2, 3, 5}));
-  EXPECT_EQ(choose_cores({{0, 0}, {1, 1}}, 1, 2, 1), (std::vector<int>{1}));
-  EXPECT_TRUE(choose_cores({{0, 0}, {1, 1}}, 0, 3, 1).empty());
-  EXPECT_TRUE(choose_cores({{0, 0}, {1, 1}}, 0, 2, 2).empty());
+  EXPECT_EQ(comm::choose_cores(eight, 0, 4, 1), (std::vector<int>{0, 4}));
+  EXPECT_EQ(comm::choose_cores(eight, 3, 4, 1), (std::vector<int>{3, 7}));
+  EXPECT_EQ(comm::choose_cores(eight, 1, 2, 2), (std::vector<int>{2, 3, 5}));
+  EXPECT_EQ(comm::choose_cores({{0, 0}, {1, 1}}, 1, 2, 1), (std::vector<int>{1}));
+  EXPECT_TRUE(comm::choose_cores({{0, 0}, {1, 1}}, 0, 3, 1).empty());
+  EXPECT_TRUE(comm::choose_cores({{0, 0}, {1, 1}}, 0, 2, 2).empty());
 }
 
 }  // namespace

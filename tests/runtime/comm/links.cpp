@@ -16,13 +16,13 @@
 namespace {
 
 using dc::base::Status;
-using dc::runtime::CollectiveBuffer;
-using dc::runtime::Communicator;
+using dc::runtime::comm::CollectiveBuffer;
+using dc::runtime::comm::Communicator;
 using Clock = std::chrono::steady_clock;
 
 struct Sweep {
   const char* name;
-  Status (Communicator::*run)(std::span<const CollectiveBuffer>, dc::runtime::Stream&);
+  Status (Communicator::*run)(std::span<const CollectiveBuffer>, dc::runtime::device::Stream&);
 };
 constexpr Sweep kSweeps[] = {{"all_gather", &Communicator::all_gather},
                              {"reduce_scatter", &Communicator::reduce_scatter},
@@ -38,7 +38,7 @@ double processor_ms() {
 }
 
 Status time_one(Communicator& comm, const Sweep& sweep, const CollectiveBuffer& buffer,
-                dc::runtime::Stream& stream) {
+                dc::runtime::device::Stream& stream) {
   const int64_t bytes = buffer.elements * 4;
   const int64_t repeats = std::clamp<int64_t>((int64_t{256} << 20) / bytes, 7, 200);
   std::vector<double> samples;
@@ -63,10 +63,10 @@ Status time_one(Communicator& comm, const Sweep& sweep, const CollectiveBuffer& 
 }
 
 Status run(const std::string& backend, const std::vector<int64_t>& sizes) {
-  DC_ASSIGN_OR_RETURN(const auto launch, dc::runtime::detect_launch());
-  dc::runtime::CommOptions options;
+  DC_ASSIGN_OR_RETURN(const auto launch, dc::runtime::comm::detect_launch());
+  dc::runtime::comm::CommOptions options;
   options.backend = backend;
-  DC_ASSIGN_OR_RETURN(const auto job, dc::runtime::connect(launch, options));
+  DC_ASSIGN_OR_RETURN(const auto job, dc::runtime::comm::connect(launch, options));
   const int64_t largest = *std::max_element(sizes.begin(), sizes.end());
   DC_ASSIGN_OR_RETURN(const auto slab, job->allocate(2 * largest));
   DC_ASSIGN_OR_RETURN(const auto comm, job->open_communicator());

@@ -28,8 +28,8 @@ using testing::HasSubstr;
 class Local : public testing::TestWithParam<int> {};
 
 // Runs `body` on every rank as a thread.
-void on_threads(std::vector<std::unique_ptr<Job>>& jobs,
-                const std::function<void(int, Job&)>& body) {
+void on_threads(std::vector<std::unique_ptr<comm::ProcessGroup>>& jobs,
+                const std::function<void(int, comm::ProcessGroup&)>& body) {
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < jobs.size(); ++rank) {
     threads.emplace_back([&, rank] { body(static_cast<int>(rank), *jobs[rank]); });
@@ -38,10 +38,10 @@ void on_threads(std::vector<std::unique_ptr<Job>>& jobs,
 }
 
 TEST_P(Local, ThreadsConform) {
-  auto jobs = connect_threads(GetParam(), {});
+  auto jobs = comm::connect_threads(GetParam(), {});
   ASSERT_EQ(jobs.size(), static_cast<size_t>(GetParam()));
   std::vector<std::vector<std::string>> faults(jobs.size());
-  on_threads(jobs, [&](int rank, Job& job) {
+  on_threads(jobs, [&](int rank, comm::ProcessGroup& job) {
     faults[static_cast<size_t>(rank)] = conformance::run_rank(job, true);
   });
   for (const auto& list : faults) EXPECT_THAT(list, testing::IsEmpty());
@@ -50,7 +50,7 @@ TEST_P(Local, ThreadsConform) {
 TEST_P(Local, ProcessesConform) {
   const std::string name = fresh_job_name();
   const auto pids = fork_ranks(GetParam(), [&](int rank) {
-    auto job = connect(local_launch(name, rank, GetParam()), {});
+    auto job = comm::connect(local_launch(name, rank, GetParam()), {});
     if (!job.ok()) return std::fprintf(stderr, "%s\n", job.status().to_string().c_str()), 2;
     const auto faults = conformance::run_rank(*job.value(), true);
     for (const std::string& fault : faults) std::fprintf(stderr, "%s\n", fault.c_str());
@@ -61,17 +61,17 @@ TEST_P(Local, ProcessesConform) {
 
 // On memory that only work of streams can reach, so nothing else touches a slab.
 TEST(LocalChecked, ThreadsAndProcessesConform) {
-  CommOptions options;
-  options.device = *open_device(base::DeviceKind::Checked);
-  auto jobs = connect_threads(3, options);
+  comm::CommOptions options;
+  options.device = *device::open_device(base::DeviceKind::Checked);
+  auto jobs = comm::connect_threads(3, options);
   std::vector<std::vector<std::string>> faults(jobs.size());
-  on_threads(jobs, [&](int rank, Job& job) {
+  on_threads(jobs, [&](int rank, comm::ProcessGroup& job) {
     faults[static_cast<size_t>(rank)] = conformance::run_rank(job, true);
   });
   for (const auto& list : faults) EXPECT_THAT(list, testing::IsEmpty());
   const std::string name = fresh_job_name();
   const auto pids = fork_ranks(3, [&](int rank) {
-    auto job = connect(local_launch(name, rank, 3), options);
+    auto job = comm::connect(local_launch(name, rank, 3), options);
     if (!job.ok()) return std::fprintf(stderr, "%s\n", job.status().to_string().c_str()), 2;
     const auto found = conformance::run_rank(*job.value(), true);
     for (const std::string& fault : found) std::fprintf(stderr, "%s\n", fault.c_str());
@@ -83,9 +83,9 @@ TEST(LocalChecked, ThreadsAndProcessesConform) {
 INSTANTIATE_TEST_SUITE_P(Ranks, Local, testing::Values(1, 2, 3, 4, 5));
 
 TEST(LocalFailure, TimeoutNamesTheMissingRanks) {
-  CommOptions options;
+  comm::CommOptions options;
   options.timeout = milliseconds(50);
-  auto jobs = connect_threads(3, options);
+  auto jobs = comm::connect_threads(3, options);
   const base::Status status = jobs[1]->control().barrier();
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.kind(), ErrorKind::CollectiveTimeout);
@@ -95,7 +95,7 @@ TEST(LocalFailure, TimeoutNamesTheMissingRanks) {
 }
 
 TEST(LocalFailure, LeavingIsNotDeathButEndsWaits) {
-  auto jobs = connect_threads(3, {});
+  auto jobs = comm::connect_threads(3, {});
   std::thread last([&] { jobs[2].reset(); });
   const base::Status waiting = jobs[0]->control().barrier();
   last.join();
@@ -106,7 +106,7 @@ TEST(LocalFailure, LeavingIsNotDeathButEndsWaits) {
 }
 
 TEST(LocalFailure, AReasonIsPassedOn) {
-  auto jobs = connect_threads(2, {});
+  auto jobs = comm::connect_threads(2, {});
   jobs[1]->leave(base::Status(ErrorKind::BadInput, "DC1001", "the plan is torn"));
   const base::Status status = jobs[0]->control().barrier();
   ASSERT_FALSE(status.ok());
@@ -117,7 +117,7 @@ TEST(LocalFailure, AReasonIsPassedOn) {
 
 TEST(LocalFailure, LeavingAfterTheLastBarrierHarmsNobody) {
   for (int round = 0; round < 200; ++round) {
-    auto jobs = connect_threads(3, {});
+    auto jobs = comm::connect_threads(3, {});
     std::atomic<int> failures{0};
     std::vector<std::thread> threads;
     threads.reserve(jobs.size());
@@ -133,7 +133,7 @@ TEST(LocalFailure, LeavingAfterTheLastBarrierHarmsNobody) {
 }
 
 TEST(LocalFailure, AbortWakesTheWaiter) {
-  auto jobs = connect_threads(2, {});
+  auto jobs = comm::connect_threads(2, {});
   base::Status status;
   std::atomic<bool> inside{false};
   std::thread waiter([&] {
@@ -148,9 +148,9 @@ TEST(LocalFailure, AbortWakesTheWaiter) {
 }
 
 TEST(LocalFailure, DifferentCollectivesAreToldApart) {
-  auto jobs = connect_threads(2, {});
+  auto jobs = comm::connect_threads(2, {});
   std::vector<base::Status> status(2);
-  on_threads(jobs, [&](int rank, Job& job) {
+  on_threads(jobs, [&](int rank, comm::ProcessGroup& job) {
     int64_t word = 0, words[2];
     status[static_cast<size_t>(rank)] =
         rank == 0 ? job.control().barrier() : job.control().exchange(&word, 8, words);
@@ -162,14 +162,14 @@ TEST(LocalFailure, DifferentCollectivesAreToldApart) {
 }
 
 TEST(LocalFailure, WrongBuffersAreRefused) {
-  auto jobs = connect_threads(1, {});
+  auto jobs = comm::connect_threads(1, {});
   const auto slab = jobs[0]->allocate(4096);
   ASSERT_TRUE(slab.ok());
   auto* floats = reinterpret_cast<float*>(slab.value().base);
   float outside[8] = {};
-  const auto refused = [&](CollectiveBuffer buffer) {
+  const auto refused = [&](comm::CollectiveBuffer buffer) {
     const base::Status status =
-        jobs[0]->control().all_reduce({&buffer, 1}, *cpu_device().make_stream());
+        jobs[0]->control().all_reduce({&buffer, 1}, *device::cpu_device().make_stream());
     return !status.ok() && status.kind() == ErrorKind::Internal;
   };
   using base::DType;
@@ -184,9 +184,9 @@ TEST(LocalFailure, WrongBuffersAreRefused) {
 }
 
 TEST(LocalFailure, SlabsMustAgree) {
-  auto jobs = connect_threads(2, {});
+  auto jobs = comm::connect_threads(2, {});
   std::vector<base::Status> status(2);
-  on_threads(jobs, [&](int rank, Job& job) {
+  on_threads(jobs, [&](int rank, comm::ProcessGroup& job) {
     status[static_cast<size_t>(rank)] = job.allocate(4096 + 4096 * rank).status();
   });
   for (const base::Status& each : status) {
@@ -201,7 +201,7 @@ void expect_death_is_noticed(int victim, int signal, bool before_waiting) {
   const std::string name = fresh_job_name();
   const auto start = std::chrono::steady_clock::now();
   const auto pids = fork_ranks(kWorld, [&](int rank) {
-    auto job = connect(local_launch(name, rank, kWorld), {});
+    auto job = comm::connect(local_launch(name, rank, kWorld), {});
     if (!job.ok()) return 1;
     auto communicator = job.value()->open_communicator();
     if (!communicator.ok()) return 2;
@@ -234,7 +234,7 @@ TEST(LocalDeath, Terminated) { expect_death_is_noticed(1, SIGTERM, false); }
 TEST(LocalDeath, ALeftoverChildHidesNothing) {
   const std::string name = fresh_job_name();
   const auto pids = fork_ranks(2, [&](int rank) {
-    auto job = connect(local_launch(name, rank, 2), {});
+    auto job = comm::connect(local_launch(name, rank, 2), {});
     if (!job.ok()) return 1;
     if (rank == 1) {
       if (fork() == 0) {
@@ -253,12 +253,12 @@ TEST(LocalDeath, ALeftoverChildHidesNothing) {
 }
 
 TEST(LocalDeath, BeforeTheMeeting) {
-  CommOptions options;
+  comm::CommOptions options;
   options.timeout = milliseconds(400);
   const std::string name = fresh_job_name();
   const auto pids = fork_ranks(3, [&](int rank) {
     if (rank == 2) return 0;
-    const auto job = connect(local_launch(name, rank, 3), options);
+    const auto job = comm::connect(local_launch(name, rank, 3), options);
     const bool right = !job.ok() && job.status().kind() == ErrorKind::CollectiveTimeout &&
                        job.status().sentence().find("missing: 2") != std::string::npos;
     if (!right) std::fprintf(stderr, "%s\n", job.status().to_string().c_str());
@@ -272,7 +272,7 @@ TEST(LocalDeath, BeforeTheMeeting) {
 TEST(LocalMeeting, WorldsMustAgree) {
   const std::string name = fresh_job_name();
   const auto pids = fork_ranks(2, [&](int rank) {
-    const auto job = connect(local_launch(name, rank, rank == 0 ? 2 : 3), {});
+    const auto job = comm::connect(local_launch(name, rank, rank == 0 ? 2 : 3), {});
     return !job.ok() && job.status().kind() == ErrorKind::BadConfig ? 78 : 1;
   });
   EXPECT_EQ(wait_for(pids[0]), 78);
@@ -280,20 +280,20 @@ TEST(LocalMeeting, WorldsMustAgree) {
 }
 
 TEST(LocalMeeting, SeveralHostsNeedAnother) {
-  LaunchInfo launch = local_launch("somewhere", 0, 4);
+  comm::LaunchInfo launch = local_launch("somewhere", 0, 4);
   launch.local_world = 2;
-  CommOptions options;
+  comm::CommOptions options;
   options.backend = "local";
-  const auto job = connect(launch, options);
+  const auto job = comm::connect(launch, options);
   ASSERT_FALSE(job.ok());
   EXPECT_EQ(job.status().kind(), ErrorKind::Unavailable);
   EXPECT_THAT(job.status().sentence(), HasSubstr("several hosts need --comm tcp"));
 }
 
 TEST(LocalMeeting, UnknownBackend) {
-  CommOptions options;
+  comm::CommOptions options;
   options.backend = "carrier-pigeon";
-  const auto job = connect(LaunchInfo{}, options);
+  const auto job = comm::connect(comm::LaunchInfo{}, options);
   ASSERT_FALSE(job.ok());
   EXPECT_EQ(job.status().kind(), ErrorKind::Usage);
 }

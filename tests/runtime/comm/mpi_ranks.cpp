@@ -10,13 +10,13 @@
 namespace {
 
 int run(const std::string& what) {
-  const auto launch = dc::runtime::detect_launch();
+  const auto launch = dc::runtime::comm::detect_launch();
   if (!launch.ok()) return std::fprintf(stderr, "%s\n", launch.status().to_string().c_str()), 1;
   if (launch.value().world == 1) return std::fprintf(stderr, "not started by a launcher\n"), 1;
-  dc::runtime::CommOptions options;
+  dc::runtime::comm::CommOptions options;
   options.backend = what == "local" ? "local" : "mpi";
   if (what == "mpi-late") options.timeout = std::chrono::milliseconds(300);
-  auto job = dc::runtime::connect(launch.value(), options);
+  auto job = dc::runtime::comm::connect(launch.value(), options);
   if (!job.ok()) return std::fprintf(stderr, "%s\n", job.status().to_string().c_str()), 1;
   if (what == "mpi-late") {
     if (launch.value().rank == 1) sleep(2);

@@ -12,8 +12,8 @@
 
 namespace dc::runtime::conformance {
 
-LaunchInfo local_launch(const std::string& job, int rank, int world) {
-  return LaunchInfo{Launcher::Dcrun, rank, world, rank, world, job};
+comm::LaunchInfo local_launch(const std::string& job, int rank, int world) {
+  return comm::LaunchInfo{comm::Launcher::Dcrun, rank, world, rank, world, job};
 }
 
 std::string fresh_job_name() {
@@ -21,14 +21,14 @@ std::string fresh_job_name() {
   return "test-" + std::to_string(getpid()) + "-" + std::to_string(++count);
 }
 
-LaunchInfo remote_launch(int port, int rank, int world) {
-  return LaunchInfo{Launcher::Torchrun,
-                    rank,
-                    world,
-                    0,
-                    1,
-                    "by-hand",
-                    Master{"127.0.0.1", port, false, "by-hand"}};
+comm::LaunchInfo remote_launch(int port, int rank, int world) {
+  return comm::LaunchInfo{comm::Launcher::Torchrun,
+                          rank,
+                          world,
+                          0,
+                          1,
+                          "by-hand",
+                          comm::Master{"127.0.0.1", port, false, "by-hand"}};
 }
 
 int free_port() {

@@ -11,10 +11,10 @@
 
 namespace dc::runtime::conformance {
 
-LaunchInfo local_launch(const std::string& job, int rank, int world);
+comm::LaunchInfo local_launch(const std::string& job, int rank, int world);
 std::string fresh_job_name();
 // Ranks of different hosts that meet at a port of this one, as variables set by hand say it.
-LaunchInfo remote_launch(int port, int rank, int world);
+comm::LaunchInfo remote_launch(int port, int rank, int world);
 int free_port();
 
 // Forks one process per rank; `body` returns its exit code. The caller waits with wait_for.

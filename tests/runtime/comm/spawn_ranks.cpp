@@ -23,8 +23,8 @@ void append(const char* path, const std::string& line) {
 }
 
 // Waits for peers for ever, as a rank in the middle of a run does.
-int wait_in_barrier(const dc::runtime::LaunchInfo& launch, const std::string& what) {
-  auto job = dc::runtime::connect(launch, {});
+int wait_in_barrier(const dc::runtime::comm::LaunchInfo& launch, const std::string& what) {
+  auto job = dc::runtime::comm::connect(launch, {});
   if (!job.ok()) return 2;
   if (what == "kill-1" && launch.rank == 1) raise(SIGKILL);
   if (what == "fail-1" && launch.rank == 1) {
@@ -43,10 +43,10 @@ int wait_in_barrier(const dc::runtime::LaunchInfo& launch, const std::string& wh
 
 int main(int argc, char** argv) {
   if (argc < 4) return 64;
-  const auto launch = dc::runtime::detect_launch();
+  const auto launch = dc::runtime::comm::detect_launch();
   if (!launch.ok()) return dc::base::exit_code(launch.status().kind());
-  if (launch.value().launcher != dc::runtime::Launcher::Dcrun)
-    return dc::runtime::spawn_ranks(std::atoi(argv[1]), argc, argv);
+  if (launch.value().launcher != dc::runtime::comm::Launcher::Dcrun)
+    return dc::runtime::comm::spawn_ranks(std::atoi(argv[1]), argc, argv);
   const std::string what = argv[3];
   struct sigaction action {};
   action.sa_handler = [](int) { asked = 1; };

@@ -25,40 +25,42 @@ using conformance::remote_launch;
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-CommOptions tcp(milliseconds timeout = milliseconds(60'000)) {
-  CommOptions options;
+comm::CommOptions tcp(milliseconds timeout = milliseconds(60'000)) {
+  comm::CommOptions options;
   options.backend = "tcp";
   options.timeout = timeout;
   return options;
 }
 
-Deadline in_seconds(int64_t seconds) { return {monotonic_ns() + seconds * 1'000'000'000}; }
-
-Descriptor call(int port) {
-  for (const Deadline deadline = in_seconds(20); !deadline.passed(); usleep(2'000)) {
-    Connection connection = connect_once({"127.0.0.1", port}, deadline);
-    if (connection.socket.ok()) return std::move(connection.socket);
-  }
-  return Descriptor();
+comm::Deadline in_seconds(int64_t seconds) {
+  return {comm::monotonic_ns() + seconds * 1'000'000'000};
 }
 
-using Connected = base::Result<std::unique_ptr<Job>>;
+device::Descriptor call(int port) {
+  for (const comm::Deadline deadline = in_seconds(20); !deadline.passed(); usleep(2'000)) {
+    comm::Connection connection = comm::connect_once({"127.0.0.1", port}, deadline);
+    if (connection.socket.ok()) return std::move(connection.socket);
+  }
+  return device::Descriptor();
+}
 
-// Connects each of `launches` on a thread of its own; `meanwhile` runs beside them.
-std::vector<std::optional<Connected>> connect_all(const std::vector<LaunchInfo>& launches,
-                                                  const CommOptions& options,
+using Connected = base::Result<std::unique_ptr<comm::ProcessGroup>>;
+
+// Connects each of `launches` on a thread of its own; `meanwhile` runs concurrently.
+std::vector<std::optional<Connected>> connect_all(const std::vector<comm::LaunchInfo>& launches,
+                                                  const comm::CommOptions& options,
                                                   const std::function<void()>& meanwhile) {
   std::vector<std::optional<Connected>> results(launches.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < launches.size(); ++i)
-    threads.emplace_back([&, i] { results[i] = connect(launches[i], options); });
+    threads.emplace_back([&, i] { results[i] = comm::connect(launches[i], options); });
   meanwhile();
   for (std::thread& thread : threads) thread.join();
   return results;
 }
 
-std::vector<std::optional<Connected>> connect_all(const std::vector<LaunchInfo>& launches,
-                                                  const CommOptions& options) {
+std::vector<std::optional<Connected>> connect_all(const std::vector<comm::LaunchInfo>& launches,
+                                                  const comm::CommOptions& options) {
   return connect_all(launches, options, [] {});
 }
 
@@ -78,23 +80,23 @@ void expect_connected(std::vector<std::optional<Connected>>& results) {
 // A rank of this job with another version of dcrun: only that it has the key makes it count.
 TEST(TcpMeeting, AnotherVersionOfThisJobIsRefused) {
   const int port = free_port();
-  const LaunchInfo launch = remote_launch(port, 1, 2);
+  const comm::LaunchInfo launch = remote_launch(port, 1, 2);
   auto results = connect_all({remote_launch(port, 0, 2)}, tcp(), [&] {
-    const Descriptor other = call(port);
+    const device::Descriptor other = call(port);
     std::vector<std::byte> hello(200);  // longer than ours: unknown fields follow
-    Hello known;
-    known.protocol = kTcpProtocol + 1;
+    comm::Hello known;
+    known.protocol = comm::kTcpProtocol + 1;
     known.bytes = static_cast<uint32_t>(hello.size());
-    known.nonce = draw_nonce();
-    std::memcpy(hello.data(), &known, offsetof(Hello, rank));
-    send_whole(other.get(), hello.data(), hello.size(), in_seconds(1));
-    Challenge challenge;
-    EXPECT_TRUE(receive_whole(other.get(), &challenge, sizeof(challenge), in_seconds(20)));
-    const Conversation conversation{meeting_key(launch), known.nonce, challenge.nonce};
-    const Proof proof = conversation.prove("caller", hello);
-    send_whole(other.get(), &proof, sizeof(proof), in_seconds(1));
+    known.nonce = comm::draw_nonce();
+    std::memcpy(hello.data(), &known, offsetof(comm::Hello, rank));
+    comm::send_whole(other.get(), hello.data(), hello.size(), in_seconds(1));
+    comm::Challenge challenge;
+    EXPECT_TRUE(comm::receive_whole(other.get(), &challenge, sizeof(challenge), in_seconds(20)));
+    const comm::Conversation conversation{comm::meeting_key(launch), known.nonce, challenge.nonce};
+    const comm::Proof proof = conversation.prove("caller", hello);
+    comm::send_whole(other.get(), &proof, sizeof(proof), in_seconds(1));
     char answer[64];
-    EXPECT_TRUE(receive_whole(other.get(), answer, sizeof(answer), in_seconds(20)));
+    EXPECT_TRUE(comm::receive_whole(other.get(), answer, sizeof(answer), in_seconds(20)));
   });
   ASSERT_FALSE(results[0]->ok());
   EXPECT_EQ(results[0]->status().kind(), ErrorKind::Mismatch);
@@ -142,7 +144,7 @@ TEST(TcpMeeting, ARankZeroThatDoesNotComeIsNamed) {
 
 TEST(TcpMeeting, ATakenPortIsToldApart) {
   const int port = free_port();
-  const Descriptor other = listen_at(port, true);
+  const device::Descriptor other = comm::listen_at(port, true);
   ASSERT_TRUE(other.ok());
   const auto results = connect_all({remote_launch(port, 0, 2)}, tcp(milliseconds(200)));
   ASSERT_FALSE(results[0]->ok());
@@ -151,9 +153,9 @@ TEST(TcpMeeting, ATakenPortIsToldApart) {
 }
 
 TEST(TcpMeeting, SeveralHostsNeedAMaster) {
-  LaunchInfo launch = remote_launch(1, 0, 2);
+  comm::LaunchInfo launch = remote_launch(1, 0, 2);
   launch.master.reset();
-  const auto job = connect(launch, tcp());
+  const auto job = comm::connect(launch, tcp());
   ASSERT_FALSE(job.ok());
   EXPECT_EQ(job.status().kind(), ErrorKind::BadConfig);
   EXPECT_THAT(job.status().sentence(), HasSubstr("MASTER_ADDR"));
@@ -163,7 +165,8 @@ TEST(TcpMeeting, SeveralHostsNeedAMaster) {
 // with their length in 8 bytes.
 class Store {
  public:
-  explicit Store(int port) : listener_(listen_at(port, true)), accepting_([this] { accept(); }) {}
+  explicit Store(int port)
+      : listener_(comm::listen_at(port, true)), accepting_([this] { accept(); }) {}
   ~Store() {
     shutdown(listener_.get(), SHUT_RDWR);
     accepting_.join();
@@ -183,25 +186,25 @@ class Store {
     for (;;) {
       pollfd event{listener_.get(), POLLIN, 0};
       if (poll(&event, 1, -1) > 0 && (event.revents & POLLHUP) != 0) return;
-      Descriptor guest = accept_one(listener_.get());
+      device::Descriptor guest = comm::accept_one(listener_.get());
       if (guest.ok()) serving_.emplace_back([this, s = std::move(guest)] { serve(s.get()); });
     }
   }
   void serve(int s) {
     uint8_t query = 0;
-    while (receive_whole(s, &query, 1, in_seconds(20))) {
+    while (comm::receive_whole(s, &query, 1, in_seconds(20))) {
       uint32_t magic = 0;
       uint64_t count = 0;
       const auto text = [&] {
         uint64_t size = 0;
-        EXPECT_TRUE(receive_whole(s, &size, 8, in_seconds(20)));
+        EXPECT_TRUE(comm::receive_whole(s, &size, 8, in_seconds(20)));
         std::string value(size, 0);
-        EXPECT_TRUE(receive_whole(s, value.data(), size, in_seconds(20)));
+        EXPECT_TRUE(comm::receive_whole(s, value.data(), size, in_seconds(20)));
         return value;
       };
-      const auto answer = [&](uint8_t byte) { send_whole(s, &byte, 1, in_seconds(1)); };
+      const auto answer = [&](uint8_t byte) { comm::send_whole(s, &byte, 1, in_seconds(1)); };
       if (query == 0) {
-        EXPECT_TRUE(receive_whole(s, &magic, 4, in_seconds(20)));
+        EXPECT_TRUE(comm::receive_whole(s, &magic, 4, in_seconds(20)));
         if (magic != 0x3C85F7CE) return;
       } else if (query == 1) {
         const std::string key = text();
@@ -209,10 +212,10 @@ class Store {
       } else if (query == 3) {
         const std::string value = get(text());
         const uint64_t size = value.size();
-        send_whole(s, &size, 8, in_seconds(1));
-        send_whole(s, value.data(), size, in_seconds(1));
+        comm::send_whole(s, &size, 8, in_seconds(1));
+        comm::send_whole(s, value.data(), size, in_seconds(1));
       } else if (query == 5 || query == 6) {
-        EXPECT_TRUE(receive_whole(s, &count, 8, in_seconds(20)));
+        EXPECT_TRUE(comm::receive_whole(s, &count, 8, in_seconds(20)));
         EXPECT_EQ(count, 1u);
         const std::string key = text();
         while (query == 6 && get(key).empty()) usleep(1'000);
@@ -225,13 +228,13 @@ class Store {
 
   std::mutex mutex_;
   std::map<std::string, std::string> values_;
-  Descriptor listener_;
+  device::Descriptor listener_;
   std::vector<std::thread> serving_;
   std::thread accepting_;
 };
 
-std::vector<LaunchInfo> agents_ranks(int port, int world, bool agent_says_so) {
-  std::vector<LaunchInfo> launches;
+std::vector<comm::LaunchInfo> agents_ranks(int port, int world, bool agent_says_so) {
+  std::vector<comm::LaunchInfo> launches;
   for (int rank = 0; rank < world; ++rank) {
     launches.push_back(remote_launch(port, rank, world));
     launches.back().master->store = agent_says_so;
@@ -260,7 +263,7 @@ TEST(TcpStore, AnEarlierStartsAddressMisleadsNobody) {
   store.set("dcrun/by-hand", "127.0.0.1 " + std::to_string(free_port()));
   auto launches = agents_ranks(port, 2, true);
   std::optional<Connected> early;
-  std::thread first([&] { early = connect(launches[1], tcp()); });
+  std::thread first([&] { early = comm::connect(launches[1], tcp()); });
   usleep(50'000);  // long enough to read the old address
   auto results = connect_all({launches[0]}, tcp());
   first.join();

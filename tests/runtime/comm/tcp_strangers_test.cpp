@@ -29,38 +29,38 @@ using std::chrono::milliseconds;
 constexpr int kWorld = 3;
 const std::string kSecret = "the secret of this job, never sent";
 
-Deadline in_ms(int64_t ms) { return {monotonic_ns() + ms * 1'000'000}; }
+comm::Deadline in_ms(int64_t ms) { return {comm::monotonic_ns() + ms * 1'000'000}; }
 
-Descriptor call(int port) {
-  for (const Deadline deadline = in_ms(20'000); !deadline.passed(); usleep(2'000)) {
-    Connection connection = connect_once({"127.0.0.1", port}, deadline);
+device::Descriptor call(int port) {
+  for (const comm::Deadline deadline = in_ms(20'000); !deadline.passed(); usleep(2'000)) {
+    comm::Connection connection = comm::connect_once({"127.0.0.1", port}, deadline);
     if (connection.socket.ok()) return std::move(connection.socket);
   }
-  return Descriptor();
+  return device::Descriptor();
 }
 
-bool closed_by_peer(const Descriptor& socket) {
+bool closed_by_peer(const device::Descriptor& socket) {
   char byte = 0;
-  const Deadline deadline = in_ms(20'000);
-  return !receive_whole(socket.get(), &byte, 1, deadline) && !deadline.passed();
+  const comm::Deadline deadline = in_ms(20'000);
+  return !comm::receive_whole(socket.get(), &byte, 1, deadline) && !deadline.passed();
 }
 
-void say(const Descriptor& socket, const void* data, size_t bytes) {
-  send_whole(socket.get(), data, bytes, in_ms(5'000));
+void say(const device::Descriptor& socket, const void* data, size_t bytes) {
+  comm::send_whole(socket.get(), data, bytes, in_ms(5'000));
 }
 
-LaunchInfo launch_of(int port, int rank, const std::string& secret) {
-  LaunchInfo launch = remote_launch(port, rank, kWorld);
+comm::LaunchInfo launch_of(int port, int rank, const std::string& secret) {
+  comm::LaunchInfo launch = remote_launch(port, rank, kWorld);
   launch.secret = secret;
   return launch;
 }
 
 // The rank's part of a test: meets, and uses a communicator. The exit code of what went wrong.
 int meet(int port, int rank, milliseconds timeout, const std::string& secret = kSecret) {
-  CommOptions options;
+  comm::CommOptions options;
   options.backend = "tcp";
   options.timeout = timeout;
-  auto job = connect(launch_of(port, rank, secret), options);
+  auto job = comm::connect(launch_of(port, rank, secret), options);
   if (!job.ok()) return base::exit_code(job.status().kind());
   auto communicator = job.value()->open_communicator();
   if (!communicator.ok()) return base::exit_code(communicator.status().kind());
@@ -89,7 +89,7 @@ void expect_ranks_meet(int port, const std::function<void()>& strangers, int des
 
 TEST(TcpStrangers, WhatIsNotOursIsDropped) {
   const int port = free_port();
-  std::vector<Descriptor> open;
+  std::vector<device::Descriptor> open;
   expect_ranks_meet(port, [&] {
     std::vector<unsigned char> noise(4096);
     ASSERT_EQ(getrandom(noise.data(), noise.size(), 0), 4096);
@@ -108,11 +108,12 @@ TEST(TcpStrangers, WhatIsNotOursIsDropped) {
 // What would have been a rank of another version, or of no version at all.
 TEST(TcpStrangers, SixteenBytesDoNotEndTheMeeting) {
   const int port = free_port();
-  std::vector<Descriptor> open;
+  std::vector<device::Descriptor> open;
   expect_ranks_meet(port, [&] {
-    for (const uint32_t protocol : {uint32_t{1}, kTcpProtocol, kTcpProtocol + 1, ~uint32_t{0}}) {
+    for (const uint32_t protocol :
+         {uint32_t{1}, comm::kTcpProtocol, comm::kTcpProtocol + 1, ~uint32_t{0}}) {
       for (const uint32_t bytes : {uint32_t{0}, uint32_t{16}, uint32_t{36}, ~uint32_t{0}}) {
-        Hello hello;
+        comm::Hello hello;
         hello.protocol = protocol;
         hello.bytes = bytes;
         open.push_back(call(port));
@@ -126,8 +127,8 @@ TEST(TcpStrangers, SixteenBytesDoNotEndTheMeeting) {
 
 TEST(TcpStrangers, SlowAndHalfOpenOnesKeepNobodyWaiting) {
   const int port = free_port();
-  std::vector<Descriptor> open;
-  const Hello hello;
+  std::vector<device::Descriptor> open;
+  const comm::Hello hello;
   expect_ranks_meet(port, [&] {
     const auto* bytes = reinterpret_cast<const char*>(&hello);
     for (const size_t heard :
@@ -145,28 +146,29 @@ TEST(TcpStrangers, SlowAndHalfOpenOnesKeepNobodyWaiting) {
 // anything that helps it to.
 TEST(TcpStrangers, WithoutTheKeyNobodyTakesPart) {
   const int port = free_port();
-  std::vector<Descriptor> open;
+  std::vector<device::Descriptor> open;
   expect_ranks_meet(port, [&] {
     for (const bool replay : {false, true}) {
       open.push_back(call(port));
-      Hello hello;
+      comm::Hello hello;
       hello.rank = 1;
       hello.world = kWorld;
-      hello.nonce = draw_nonce();
+      hello.nonce = comm::draw_nonce();
       say(open.back(), &hello, sizeof(hello));
-      Challenge challenge;
-      ASSERT_TRUE(receive_whole(open.back().get(), &challenge, sizeof(challenge), in_ms(20'000)));
+      comm::Challenge challenge;
+      ASSERT_TRUE(
+          comm::receive_whole(open.back().get(), &challenge, sizeof(challenge), in_ms(20'000)));
       // The challenge of another conversation is answered, or this one with another key.
-      const Conversation conversation{
-          meeting_key(launch_of(port, 1, replay ? kSecret : "a guess that is wrong")), hello.nonce,
-          replay ? draw_nonce() : challenge.nonce};
-      const Proof proof = conversation.prove("caller", bytes_of(hello));
+      const comm::Conversation conversation{
+          comm::meeting_key(launch_of(port, 1, replay ? kSecret : "a guess that is wrong")),
+          hello.nonce, replay ? comm::draw_nonce() : challenge.nonce};
+      const comm::Proof proof = conversation.prove("caller", comm::bytes_of(hello));
       say(open.back(), &proof, sizeof(proof));
       char answer[296];
-      EXPECT_TRUE(receive_whole(open.back().get(), answer, sizeof(answer), in_ms(20'000)));
+      EXPECT_TRUE(comm::receive_whole(open.back().get(), answer, sizeof(answer), in_ms(20'000)));
       EXPECT_TRUE(closed_by_peer(open.back()));
     }
-    Hello link;  // as if all had met
+    comm::Hello link;  // as if all had met
     link.rank = 1;
     link.world = kWorld;
     link.group = 0;
@@ -189,19 +191,19 @@ TEST(TcpStrangers, ARankWithAnotherKeyStaysOutside) {
 // Something else listens where rank 0 should be, and answers as if it were.
 TEST(TcpStrangers, AFalseRankZeroIsNotBelieved) {
   const int port = free_port();
-  Descriptor listener = listen_at(port, true);
+  device::Descriptor listener = comm::listen_at(port, true);
   ASSERT_TRUE(listener.ok());
   const pid_t rank = fork_ranks(1, [&](int) { return meet(port, 1, milliseconds(1'500)); })[0];
   int conversations = 0;
-  for (const Deadline deadline = in_ms(1'500); !deadline.passed(); usleep(1'000)) {
-    const Descriptor guest = accept_one(listener.get());
+  for (const comm::Deadline deadline = in_ms(1'500); !deadline.passed(); usleep(1'000)) {
+    const device::Descriptor guest = comm::accept_one(listener.get());
     if (!guest.ok()) continue;
-    Hello hello;
-    if (!receive_whole(guest.get(), &hello, sizeof(hello), in_ms(300))) continue;  // a store?
-    Challenge challenge;
+    comm::Hello hello;
+    if (!comm::receive_whole(guest.get(), &hello, sizeof(hello), in_ms(300))) continue;  // a store?
+    comm::Challenge challenge;
     say(guest, &challenge, sizeof(challenge));
-    Proof proof;
-    if (!receive_whole(guest.get(), &proof, sizeof(proof), in_ms(300))) continue;
+    comm::Proof proof;
+    if (!comm::receive_whole(guest.get(), &proof, sizeof(proof), in_ms(300))) continue;
     char answer[296] = {2};  // refused
     say(guest, answer, sizeof(answer));
     ++conversations;
@@ -213,7 +215,7 @@ TEST(TcpStrangers, AFalseRankZeroIsNotBelieved) {
 // More silent connections than rank 0 may have descriptors.
 TEST(TcpStrangers, IdleConnectionsDoNotShutRanksOut) {
   const int port = free_port();
-  std::vector<Descriptor> open;
+  std::vector<device::Descriptor> open;
   tms before{}, after{};
   times(&before);
   expect_ranks_meet(
@@ -234,9 +236,9 @@ TEST(TcpStrangers, IdleConnectionsDoNotShutRanksOut) {
 TEST(TcpStrangers, ThousandsCallWhileRanksMeet) {
   const int port = free_port();
   const pid_t caller = fork_ranks(1, [&](int) {
-    std::deque<Descriptor> open;
+    std::deque<device::Descriptor> open;
     for (;;) {  // until it is killed
-      Connection connection = connect_once({"127.0.0.1", port}, in_ms(1'000));
+      comm::Connection connection = comm::connect_once({"127.0.0.1", port}, in_ms(1'000));
       if (!connection.socket.ok()) {
         usleep(1'000);
         continue;

@@ -26,10 +26,10 @@ using conformance::remote_launch;
 using conformance::wait_for;
 using std::chrono::milliseconds;
 using testing::HasSubstr;
-using Jobs = std::vector<std::unique_ptr<Job>>;
+using Jobs = std::vector<std::unique_ptr<comm::ProcessGroup>>;
 
-CommOptions tcp(milliseconds timeout = milliseconds(60'000)) {
-  CommOptions options;
+comm::CommOptions tcp(milliseconds timeout = milliseconds(60'000)) {
+  comm::CommOptions options;
   options.backend = "tcp";
   options.timeout = timeout;
   return options;
@@ -42,11 +42,11 @@ void on_threads(int ranks, const std::function<void(int)>& body) {
 }
 
 // Ranks as threads of this process; empty if they did not all connect.
-Jobs connect_ranks(int ranks, const CommOptions& options) {
+Jobs connect_ranks(int ranks, const comm::CommOptions& options) {
   Jobs jobs(static_cast<size_t>(ranks));
   const std::string name = fresh_job_name();
   on_threads(ranks, [&](int rank) {
-    auto job = connect(local_launch(name, rank, ranks), options);
+    auto job = comm::connect(local_launch(name, rank, ranks), options);
     if (job.ok())
       jobs[static_cast<size_t>(rank)] = std::move(job).value();
     else
@@ -75,7 +75,7 @@ TEST_P(Tcp, ThreadsConform) {
 TEST_P(Tcp, HostsConform) {
   const int port = free_port();
   const auto pids = fork_ranks(GetParam(), [&](int rank) {
-    auto job = connect(remote_launch(port, rank, GetParam()), tcp());
+    auto job = comm::connect(remote_launch(port, rank, GetParam()), tcp());
     if (!job.ok()) return std::fprintf(stderr, "%s\n", job.status().to_string().c_str()), 2;
     const auto faults = conformance::run_rank(*job.value(), true);
     for (const std::string& fault : faults) std::fprintf(stderr, "%s\n", fault.c_str());
@@ -86,8 +86,8 @@ TEST_P(Tcp, HostsConform) {
 
 // On memory that only work of streams can reach, so nothing else touches a slab.
 TEST(TcpChecked, ThreadsConform) {
-  CommOptions options = tcp();
-  options.device = *open_device(base::DeviceKind::Checked);
+  comm::CommOptions options = tcp();
+  options.device = *device::open_device(base::DeviceKind::Checked);
   Jobs jobs = connect_ranks(3, options);
   ASSERT_EQ(jobs.size(), 3u);
   std::vector<std::vector<std::string>> faults(jobs.size());
@@ -107,13 +107,13 @@ TEST(TcpCollective, LargeBuffersInPlace) {
   Jobs jobs = connect_ranks(kWorld, tcp());
   ASSERT_EQ(jobs.size(), size_t{kWorld});
   on_threads(kWorld, [&](int rank) {
-    Job& job = *jobs[static_cast<size_t>(rank)];
+    comm::ProcessGroup& job = *jobs[static_cast<size_t>(rank)];
     const auto slab = job.allocate(kElements * 4);
     ASSERT_TRUE(slab.ok());
     auto* data = reinterpret_cast<float*>(slab.value().base);
     for (int64_t i = 0; i < kElements; ++i) data[i] = conformance::number(rank, i, 1);
-    const CollectiveBuffer buffer{{data, 0}, {data, 0}, base::DType::F32, kElements, kShard};
-    ASSERT_TRUE(job.control().all_reduce({&buffer, 1}, *cpu_device().make_stream()).ok());
+    const comm::CollectiveBuffer buffer{{data, 0}, {data, 0}, base::DType::F32, kElements, kShard};
+    ASSERT_TRUE(job.control().all_reduce({&buffer, 1}, *device::cpu_device().make_stream()).ok());
     int64_t wrong = 0;
     for (int64_t i = 0; i < kElements; ++i)
       wrong += data[i] != conformance::expected_sum(base::DType::F32, kWorld, i, 1);
@@ -129,10 +129,10 @@ TEST(TcpCollective, ManyCommunicatorsAtOnce) {
   ASSERT_EQ(jobs.size(), size_t{kWorld});
   std::atomic<int> wrong{0};
   on_threads(kWorld, [&](int rank) {
-    Job& job = *jobs[static_cast<size_t>(rank)];
+    comm::ProcessGroup& job = *jobs[static_cast<size_t>(rank)];
     const auto slab = job.allocate(kCommunicators * kRoom * 4);
     ASSERT_TRUE(slab.ok());
-    std::vector<std::unique_ptr<Communicator>> communicators;
+    std::vector<std::unique_ptr<comm::Communicator>> communicators;
     for (int i = 0; i < kCommunicators; ++i) {
       auto opened = job.open_communicator();
       ASSERT_TRUE(opened.ok()) << opened.status().to_string();
@@ -144,9 +144,10 @@ TEST(TcpCollective, ManyCommunicatorsAtOnce) {
         const int64_t elements = 3001 * round + which, shard = (elements + kWorld - 1) / kWorld;
         const int salt = 100 * which + round;
         for (int64_t i = 0; i < elements; ++i) data[i] = conformance::number(rank, i, salt);
-        const CollectiveBuffer buffer{{data, 0}, {data, 0}, base::DType::F32, elements, shard};
+        const comm::CollectiveBuffer buffer{
+            {data, 0}, {data, 0}, base::DType::F32, elements, shard};
         if (!communicators[static_cast<size_t>(which)]
-                 ->all_reduce({&buffer, 1}, *cpu_device().make_stream())
+                 ->all_reduce({&buffer, 1}, *device::cpu_device().make_stream())
                  .ok())
           ++wrong;
         for (int64_t i = 0; i < elements; ++i)
@@ -231,7 +232,7 @@ TEST(TcpFailure, DifferentCollectivesAreToldApart) {
   ASSERT_EQ(jobs.size(), 2u);
   std::vector<base::Status> status(2);
   on_threads(2, [&](int rank) {
-    Communicator& control = jobs[static_cast<size_t>(rank)]->control();
+    comm::Communicator& control = jobs[static_cast<size_t>(rank)]->control();
     int64_t word = 0, words[2];
     status[static_cast<size_t>(rank)] =
         rank == 0 ? control.barrier() : control.exchange(&word, 8, words);
@@ -250,9 +251,10 @@ TEST(TcpFailure, DifferentSizesAreToldApart) {
   on_threads(2, [&](int rank) {
     float* values = data[static_cast<size_t>(rank)].data();
     const int64_t elements = 2'000'000 - 2 * rank;
-    const CollectiveBuffer buffer{{values, 0}, {values, 0}, base::DType::F32, elements, 1'000'000};
+    const comm::CollectiveBuffer buffer{
+        {values, 0}, {values, 0}, base::DType::F32, elements, 1'000'000};
     status[static_cast<size_t>(rank)] = jobs[static_cast<size_t>(rank)]->control().all_reduce(
-        {&buffer, 1}, *cpu_device().make_stream());
+        {&buffer, 1}, *device::cpu_device().make_stream());
   });
   for (const base::Status& each : status) {
     EXPECT_EQ(each.kind(), ErrorKind::Internal);
@@ -278,7 +280,8 @@ enum class Moment { BetweenCollectives, InACollective, WhileOthersCompute };
 
 // Twenty barriers, then until something fails: collectives too large for the sockets, or only
 // questions about health, which is what a rank that computes does.
-base::Status work(Job& job, Communicator& communicator, Moment moment, int victim, int signal) {
+base::Status work(comm::ProcessGroup& job, comm::Communicator& communicator, Moment moment,
+                  int victim, int signal) {
   for (int step = 0; step < 20; ++step) DC_RETURN_IF_ERROR(communicator.barrier());
   std::thread killer;
   if (communicator.rank().v == victim) {
@@ -291,12 +294,12 @@ base::Status work(Job& job, Communicator& communicator, Moment moment, int victi
     killer.detach();
   }
   std::vector<float> data(4'000'000);
-  const CollectiveBuffer buffer{
+  const comm::CollectiveBuffer buffer{
       {data.data(), 0}, {data.data(), 0}, base::DType::F32, 4'000'000, 1'333'334};
   for (base::Status status;; usleep(moment == Moment::WhileOthersCompute ? 1'000 : 0)) {
     status = moment == Moment::WhileOthersCompute
                  ? job.control().health()
-                 : communicator.all_reduce({&buffer, 1}, *cpu_device().make_stream());
+                 : communicator.all_reduce({&buffer, 1}, *device::cpu_device().make_stream());
     if (!status.ok()) return status;
   }
 }
@@ -307,7 +310,7 @@ void expect_death_is_noticed(int victim, int signal, Moment moment) {
   const int port = free_port();
   const auto start = std::chrono::steady_clock::now();
   const auto pids = fork_ranks(kWorld, [&](int rank) {
-    auto job = connect(remote_launch(port, rank, kWorld), tcp());
+    auto job = comm::connect(remote_launch(port, rank, kWorld), tcp());
     if (!job.ok()) return 1;
     auto communicator = job.value()->open_communicator();
     if (!communicator.ok()) return 2;

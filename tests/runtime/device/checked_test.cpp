@@ -10,13 +10,13 @@
 namespace dc::runtime {
 namespace {
 
-Device& checked() { return *open_device(base::DeviceKind::Checked).value(); }
+device::Device& checked() { return *device::open_device(base::DeviceKind::Checked).value(); }
 
 TEST(CheckedDevice, IsOneForTheProcess) {
   EXPECT_EQ(checked().kind(), base::DeviceKind::Checked);
   EXPECT_EQ(checked().name(), "checked");
   EXPECT_EQ(&checked(), &checked());
-  EXPECT_EQ(open_device(base::DeviceKind::Cpu).value(), &cpu_device());
+  EXPECT_EQ(device::open_device(base::DeviceKind::Cpu).value(), &device::cpu_device());
 }
 
 TEST(CheckedDevice, MovesBytesThroughUploadStreamsAndDownload) {
@@ -44,7 +44,7 @@ TEST(CheckedDevice, MovesBytesThroughUploadStreamsAndDownload) {
 }
 
 TEST(CheckedDevice, SharedMemoryShowsTheSameBytesAtEveryMapping) {
-  auto shared = make_shared_memory(8192);
+  auto shared = device::make_shared_memory(8192);
   ASSERT_TRUE(shared.ok());
   auto one = checked().map_shared(shared->get(), 8192);
   auto two = checked().map_shared(shared->get(), 8192);

@@ -19,59 +19,60 @@ std::vector<std::byte> bytes_of(std::initializer_list<int> values) {
 }
 
 TEST(CpuDevice, SaysWhatItIs) {
-  EXPECT_EQ(cpu_device().kind(), base::DeviceKind::Cpu);
-  EXPECT_EQ(cpu_device().name(), "cpu");
+  EXPECT_EQ(device::cpu_device().kind(), base::DeviceKind::Cpu);
+  EXPECT_EQ(device::cpu_device().name(), "cpu");
 }
 
 TEST(CpuDevice, AllocatesZerosOnPages) {
   for (const bool host : {false, true}) {
-    auto memory = host ? cpu_device().allocate_host(10000) : cpu_device().allocate(10000);
+    auto memory =
+        host ? device::cpu_device().allocate_host(10000) : device::cpu_device().allocate(10000);
     ASSERT_TRUE(memory.ok());
     EXPECT_EQ((*memory)->bytes(), 10000);
     EXPECT_EQ(reinterpret_cast<uintptr_t>((*memory)->base()) % 4096, 0u);
     std::vector<std::byte> seen(10000, std::byte{1});
-    cpu_device().download(seen, (*memory)->base());
+    device::cpu_device().download(seen, (*memory)->base());
     EXPECT_EQ(seen, std::vector<std::byte>(10000));
   }
 }
 
 TEST(CpuDevice, MappingsOfTheSameSharedMemoryShowTheSameBytes) {
-  auto shared = make_shared_memory(8192);
+  auto shared = device::make_shared_memory(8192);
   ASSERT_TRUE(shared.ok());
-  auto one = cpu_device().map_shared(shared->get(), 8192);
-  auto two = cpu_device().map_shared(shared->get(), 8192);
+  auto one = device::cpu_device().map_shared(shared->get(), 8192);
+  auto two = device::cpu_device().map_shared(shared->get(), 8192);
   ASSERT_TRUE(one.ok() && two.ok());
   EXPECT_NE((*one)->base(), (*two)->base());
-  cpu_device().upload((*one)->base() + 5000, bytes_of({1, 2, 3}));
+  device::cpu_device().upload((*one)->base() + 5000, bytes_of({1, 2, 3}));
   std::vector<std::byte> seen(4);
-  cpu_device().download(seen, (*two)->base() + 5000);
+  device::cpu_device().download(seen, (*two)->base() + 5000);
   EXPECT_EQ(seen, bytes_of({1, 2, 3, 0}));
 }
 
 TEST(CpuDevice, RefusesMemoryThatNoMachineHas) {
-  const auto memory = cpu_device().allocate(int64_t{1} << 62);
+  const auto memory = device::cpu_device().allocate(int64_t{1} << 62);
   ASSERT_FALSE(memory.ok());
   EXPECT_EQ(memory.status().code(), "DC6106");
   EXPECT_EQ(memory.status().kind(), base::ErrorKind::OutOfMemory);
 }
 
 TEST(CpuStream, CopiesAndFillsInOrder) {
-  auto memory = cpu_device().allocate(4096);
+  auto memory = device::cpu_device().allocate(4096);
   ASSERT_TRUE(memory.ok());
   std::byte* at = (*memory)->base();
-  auto stream = cpu_device().make_stream();
+  auto stream = device::cpu_device().make_stream();
   stream->fill(at, std::byte{7}, 4);
   stream->fill(at + 2, std::byte{9}, 2);
   stream->copy(at + 1, at, 4);  // they overlap
   std::vector<std::byte> seen(6);
-  cpu_device().download(seen, at);
+  device::cpu_device().download(seen, at);
   EXPECT_EQ(seen, bytes_of({7, 7, 7, 9, 9, 0}));
   EXPECT_EQ(stream->resolve(at), at);
 }
 
 TEST(CpuEvent, WaitingForThePastReturnsAtOnce) {
-  auto event = cpu_device().make_event();
-  auto stream = cpu_device().make_stream();
+  auto event = device::cpu_device().make_event();
+  auto stream = device::cpu_device().make_stream();
   stream->signal(*event, 5);
   EXPECT_TRUE(event->wait(3));
   stream->signal(*event, 4);  // a late, lower value changes nothing
@@ -79,11 +80,11 @@ TEST(CpuEvent, WaitingForThePastReturnsAtOnce) {
 }
 
 TEST(CpuEvent, CancelWakesWaitersNowAndLater) {
-  auto event = cpu_device().make_event();
-  auto stream = cpu_device().make_stream();
+  auto event = device::cpu_device().make_event();
+  auto stream = device::cpu_device().make_stream();
   std::atomic<bool> woken{false};
   std::thread waiter([&] {
-    EXPECT_FALSE(cpu_device().make_stream()->wait(*event, 1));
+    EXPECT_FALSE(device::cpu_device().make_stream()->wait(*event, 1));
     woken = true;
   });
   event->cancel();
@@ -95,7 +96,7 @@ TEST(CpuEvent, CancelWakesWaitersNowAndLater) {
 
 TEST(AddressWindow, MovesWhatIsInsideAndNothingElse) {
   std::array<std::byte, 64> memory;
-  const AddressWindow window(memory.data() + 8, 16, 32);
+  const device::AddressWindow window(memory.data() + 8, 16, 32);
   EXPECT_EQ(window.resolve(memory.data() + 8), memory.data() + 40);
   EXPECT_EQ(window.resolve(memory.data() + 23), memory.data() + 55);
   EXPECT_EQ(window.resolve(memory.data() + 7), memory.data() + 7);

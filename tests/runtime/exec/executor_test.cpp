@@ -16,14 +16,15 @@ using base::DType;
 using base::ErrorKind;
 using base::Status;
 
-float* floats(Executor& executor, int32_t tensor) {
+float* floats(exec::Executor& executor, int32_t tensor) {
   return static_cast<float*>(executor.tensor(tensor).data);
 }
 
-// acc = 0; acc += g; all ranks' acc are summed on the comm stream; acc *= slots[grad scale].
+// acc = 0; acc += g; all ranks' acc are summed on the comm stream; acc *= hyperparameters[grad
+// scale].
 struct SumPlan : HandPlan {
   SumPlan(int world, int64_t elements, int64_t shard) : HandPlan(world) {
-    slots = tensor("slots", DType::F64, {16});
+    hyperparameters = tensor("hyperparameters", DType::F64, {16});
     g = tensor("g", DType::F32, {elements});
     acc = tensor("acc", DType::F32, {world * shard});
     plan.tensors[static_cast<size_t>(acc)].sizes = {elements};
@@ -34,21 +35,21 @@ struct SumPlan : HandPlan {
     collective(plan::CollectiveKind::AllReduce, acc, acc, elements, shard);
     signal(1, 1);
     wait(1, 0);
-    native("dc.scale", {acc, slots}, {}, {acc});
+    native("dc.scale", {acc, hyperparameters}, {}, {acc});
   }
-  int32_t slots, g, acc;
+  int32_t hyperparameters, g, acc;
 };
 
 void sum_many_times(int world, int64_t shard) {
   const int64_t elements = 70;
   const SumPlan hand(world, elements, shard);
-  on_ranks(world, {}, [&](Job& job, int rank) {
+  on_ranks(world, {}, [&](comm::ProcessGroup& job, int rank) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    auto prepared = Executor::prepare(hand.plan, job, *slab, {});
+    auto prepared = exec::Executor::prepare(hand.plan, job, *slab, {});
     DC_ASSERT_OK(prepared.status());
-    Executor& executor = **prepared;
-    static_cast<double*>(executor.tensor(hand.slots).data)[base::kSlotGradScale] = 0.5;
+    exec::Executor& executor = **prepared;
+    static_cast<double*>(executor.tensor(hand.hyperparameters).data)[base::kHyperGradScale] = 0.5;
     for (int run = 0; run < 40; ++run) {
       for (int64_t i = 0; i < elements; ++i) {
         floats(executor, hand.g)[i] = static_cast<float>(i * 8 + rank + 100 * run);
@@ -75,25 +76,25 @@ TEST(Executor, AGatherGoesOnIntoTheNextRun) {
   const int world = 2;
   const int64_t shard = 32;
   HandPlan hand(world);
-  const int32_t slots = hand.tensor("slots", DType::F64, {16});
+  const int32_t hyperparameters = hand.tensor("hyperparameters", DType::F64, {16});
   const int32_t whole = hand.tensor("whole", DType::F32, {world * shard});
   const int32_t sum = hand.tensor("sum", DType::F32, {world * shard});
   const int32_t own = hand.own_range(whole, shard);
   hand.wait(0, 0);
   hand.native("dc.copy", {sum, whole});
-  hand.native("dc.scale", {own, slots}, {}, {own});
+  hand.native("dc.scale", {own, hyperparameters}, {}, {own});
   hand.signal(1, 0);
   hand.wait(1, 1);
   hand.collective(plan::CollectiveKind::AllGather, own, whole, world * shard, shard);
   hand.signal(0, 1);
   hand.plan.events = 2;
-  on_ranks(world, {}, [&](Job& job, int rank) {
+  on_ranks(world, {}, [&](comm::ProcessGroup& job, int rank) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    auto prepared = Executor::prepare(hand.plan, job, *slab, {});
+    auto prepared = exec::Executor::prepare(hand.plan, job, *slab, {});
     DC_ASSERT_OK(prepared.status());
-    Executor& executor = **prepared;
-    static_cast<double*>(executor.tensor(slots).data)[base::kSlotGradScale] = 2;
+    exec::Executor& executor = **prepared;
+    static_cast<double*>(executor.tensor(hyperparameters).data)[base::kHyperGradScale] = 2;
     for (int64_t i = 0; i < world * shard; ++i) floats(executor, whole)[i] = 1;
     float expected = 1;
     for (int run = 0; run < 40; ++run, expected *= 2) {
@@ -116,10 +117,10 @@ TEST(Executor, ScattersAndGathersUnevenShards) {
   hand.plan.tensors[static_cast<size_t>(whole)].sizes = {elements};
   hand.collective(plan::CollectiveKind::ReduceScatter, g, own, elements, shard);
   hand.collective(plan::CollectiveKind::AllGather, own, whole, elements, shard);
-  on_ranks(world, {}, [&](Job& job, int rank) {
+  on_ranks(world, {}, [&](comm::ProcessGroup& job, int rank) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    auto executor = Executor::prepare(hand.plan, job, *slab, {});
+    auto executor = exec::Executor::prepare(hand.plan, job, *slab, {});
     DC_ASSERT_OK(executor.status());
     for (int64_t i = 0; i < elements; ++i) {
       floats(**executor, g)[i] = static_cast<float>((rank + 1) * i);
@@ -152,14 +153,14 @@ struct PoisonPlan : HandPlan {
 TEST(Executor, PoisonsAfterTheLastUseAndBeforeTheFirst) {
   const PoisonPlan hand;
   for (const bool poison : {false, true}) {
-    on_ranks(1, {}, [&](Job& job, int) {
+    on_ranks(1, {}, [&](comm::ProcessGroup& job, int) {
       auto slab = job.allocate(hand.plan.arena_bytes[0]);
       DC_ASSERT_OK(slab.status());
-      ExecutorOptions options;
+      exec::ExecutorOptions options;
       options.poison = poison;
-      auto prepared = Executor::prepare(hand.plan, job, *slab, options);
+      auto prepared = exec::Executor::prepare(hand.plan, job, *slab, options);
       DC_ASSERT_OK(prepared.status());
-      Executor& executor = **prepared;
+      exec::Executor& executor = **prepared;
       EXPECT_EQ(std::isnan(floats(executor, hand.t)[0]), poison);
       floats(executor, hand.one)[7] = 1;
       bool alive_when_read = false;
@@ -182,10 +183,10 @@ TEST(Executor, PoisonsAfterTheLastUseAndBeforeTheFirst) {
 
 TEST(Executor, AFailureOnComputeEndsTheOtherStreams) {
   const SumPlan hand(1, 70, 96);
-  on_ranks(1, {}, [&](Job& job, int) {
+  on_ranks(1, {}, [&](comm::ProcessGroup& job, int) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    auto executor = Executor::prepare(hand.plan, job, *slab, {});
+    auto executor = exec::Executor::prepare(hand.plan, job, *slab, {});
     DC_ASSERT_OK(executor.status());
     DC_ASSERT_OK((*executor)->run(0));
     // Before the signal that the comm stream waits for.
@@ -204,10 +205,10 @@ TEST(Executor, AFailureOnComputeEndsTheOtherStreams) {
 
 TEST(Executor, APeerThatLeavesEndsTheRun) {
   const SumPlan hand(2, 70, 64);
-  on_ranks(2, {}, [&](Job& job, int rank) {
+  on_ranks(2, {}, [&](comm::ProcessGroup& job, int rank) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    auto executor = Executor::prepare(hand.plan, job, *slab, {});
+    auto executor = exec::Executor::prepare(hand.plan, job, *slab, {});
     DC_ASSERT_OK(executor.status());
     DC_ASSERT_OK((*executor)->run(0));
     if (rank == 1) {
@@ -229,12 +230,12 @@ TEST(Executor, RefusesPlansForAnotherDevice) {
         std::tuple{base::DeviceKind::Checked, base::DeviceKind::Cpu, ""},
         std::tuple{base::DeviceKind::Checked, base::DeviceKind::Checked, ""}}) {
     hand.plan.device = planned;
-    CommOptions options;
-    options.device = *open_device(device);
-    on_ranks(1, options, [&](Job& job, int) {
+    comm::CommOptions options;
+    options.device = *device::open_device(device);
+    on_ranks(1, options, [&](comm::ProcessGroup& job, int) {
       auto slab = job.allocate(hand.plan.arena_bytes[0]);
       DC_ASSERT_OK(slab.status());
-      const auto executor = Executor::prepare(hand.plan, job, *slab, {});
+      const auto executor = exec::Executor::prepare(hand.plan, job, *slab, {});
       if (executor.ok()) {
         EXPECT_STREQ(code, "");
         return;
@@ -248,11 +249,11 @@ TEST(Executor, RefusesPlansForAnotherDevice) {
 }
 
 TEST(Executor, RefusesWhatItCannotRun) {
-  on_ranks(1, {}, [](Job& job, int) {
+  on_ranks(1, {}, [](comm::ProcessGroup& job, int) {
     auto slab = job.allocate(4096);
     DC_ASSERT_OK(slab.status());
     const auto refusal = [&](const plan::Plan& plan) {
-      auto executor = Executor::prepare(plan, job, *slab, {});
+      auto executor = exec::Executor::prepare(plan, job, *slab, {});
       EXPECT_FALSE(executor.ok());
       return executor.ok() ? 0 : base::exit_code(executor.status().kind());
     };
@@ -264,7 +265,7 @@ TEST(Executor, RefusesWhatItCannotRun) {
     EXPECT_EQ(refusal(fused.plan), 81);
     PoisonPlan host;
     host.plan.arena_bytes = {1024, 64};
-    EXPECT_EQ(refusal(host.plan), 70);  // whoever prepares it must bring the memory
+    EXPECT_EQ(refusal(host.plan), 70);  // its caller must bring the memory
     PoisonPlan more;
     more.plan.mesh = {{"dp", 2}};
     EXPECT_EQ(refusal(more.plan), 76);
@@ -276,10 +277,10 @@ TEST(Executor, CopiesAndCountsThem) {
   const int32_t from = hand.tensor("from", DType::F32, {4, 3});
   const int32_t to = hand.tensor("to", DType::F32, {4, 3});
   hand.copy(from, to);
-  on_ranks(1, {}, [&](Job& job, int) {
+  on_ranks(1, {}, [&](comm::ProcessGroup& job, int) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    auto executor = Executor::prepare(hand.plan, job, *slab, {});
+    auto executor = exec::Executor::prepare(hand.plan, job, *slab, {});
     DC_ASSERT_OK(executor.status());
     for (int i = 0; i < 12; ++i) floats(**executor, from)[i] = static_cast<float>(i);
     DC_ASSERT_OK((*executor)->run(0));
@@ -314,17 +315,17 @@ struct OffloadPlan : HandPlan {
 void offload_many_times(plan::Space space, bool poison) {
   const OffloadPlan hand(space);
   const ScratchFolder folder;
-  on_ranks(1, {}, [&](Job& job, int) {
+  on_ranks(1, {}, [&](comm::ProcessGroup& job, int) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    auto outside = OutsideMemory::create(hand.plan, 0, folder / "", cpu_device());
+    auto outside = memory::OffloadMemory::create(hand.plan, 0, folder / "", device::cpu_device());
     DC_ASSERT_OK(outside.status());
-    ExecutorOptions options;
+    exec::ExecutorOptions options;
     options.poison = poison;
     options.outside = &*outside;
-    auto prepared = Executor::prepare(hand.plan, job, *slab, options);
+    auto prepared = exec::Executor::prepare(hand.plan, job, *slab, options);
     DC_ASSERT_OK(prepared.status());
-    Executor& executor = **prepared;
+    exec::Executor& executor = **prepared;
     double expected = 0;
     for (int run = 0; run < 20; ++run) {
       for (int64_t i = 0; i < OffloadPlan::kElements; ++i)
@@ -349,14 +350,14 @@ TEST(Executor, OffloadsToDiskPoisoned) { offload_many_times(plan::Space::Disk, t
 TEST(Executor, DamageOnDiskEndsTheRunNamingTheTensor) {
   const OffloadPlan hand(plan::Space::Disk);
   const ScratchFolder folder;
-  on_ranks(1, {}, [&](Job& job, int) {
+  on_ranks(1, {}, [&](comm::ProcessGroup& job, int) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    auto outside = OutsideMemory::create(hand.plan, 0, folder / "", cpu_device());
+    auto outside = memory::OffloadMemory::create(hand.plan, 0, folder / "", device::cpu_device());
     DC_ASSERT_OK(outside.status());
-    ExecutorOptions options;
+    exec::ExecutorOptions options;
     options.outside = &*outside;
-    auto executor = Executor::prepare(hand.plan, job, *slab, options);
+    auto executor = exec::Executor::prepare(hand.plan, job, *slab, options);
     DC_ASSERT_OK(executor.status());
     DC_ASSERT_OK((*executor)->run(0));
     // Between the wait for the copy out and the signal for the copy in.
@@ -381,12 +382,12 @@ TEST(Executor, WaitsOfComputeAreExposedAndOthersAreNot) {
   for (const bool waits : {true, false}) {
     SumPlan hand(2, 70, 64);
     if (!waits) hand.instructions().resize(6);  // until the signal that compute waits for
-    on_ranks(2, {}, [&](Job& job, int) {
+    on_ranks(2, {}, [&](comm::ProcessGroup& job, int) {
       auto slab = job.allocate(hand.plan.arena_bytes[0]);
       DC_ASSERT_OK(slab.status());
-      auto prepared = Executor::prepare(hand.plan, job, *slab, {});
+      auto prepared = exec::Executor::prepare(hand.plan, job, *slab, {});
       DC_ASSERT_OK(prepared.status());
-      Executor& executor = **prepared;
+      exec::Executor& executor = **prepared;
       EXPECT_EQ(executor.communication_time().collective_ns, 0);
       DC_ASSERT_OK(executor.run(0));
       const auto once = executor.communication_time();
@@ -402,10 +403,10 @@ TEST(Executor, ACollectiveOnTheComputeStreamIsExposed) {
   HandPlan hand(2, 1);
   const int32_t acc = hand.tensor("acc", DType::F32, {128});
   hand.collective(plan::CollectiveKind::AllReduce, acc, acc, 128, 64);
-  on_ranks(2, {}, [&](Job& job, int) {
+  on_ranks(2, {}, [&](comm::ProcessGroup& job, int) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    auto executor = Executor::prepare(hand.plan, job, *slab, {});
+    auto executor = exec::Executor::prepare(hand.plan, job, *slab, {});
     DC_ASSERT_OK(executor.status());
     DC_ASSERT_OK((*executor)->run(0));
     const auto time = (*executor)->communication_time();
@@ -417,13 +418,13 @@ TEST(Executor, ACollectiveOnTheComputeStreamIsExposed) {
 TEST(Trace, KeepsTheNewestAndWritesJson) {
   const SumPlan hand(1, 70, 96);
   std::string text;
-  on_ranks(1, {}, [&](Job& job, int) {
-    TraceRecorder trace(hand.plan, 0, 6);
+  on_ranks(1, {}, [&](comm::ProcessGroup& job, int) {
+    exec::TraceRecorder trace(hand.plan, 0, 6);
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    ExecutorOptions options;
+    exec::ExecutorOptions options;
     options.trace = &trace;
-    auto executor = Executor::prepare(hand.plan, job, *slab, options);
+    auto executor = exec::Executor::prepare(hand.plan, job, *slab, options);
     DC_ASSERT_OK(executor.status());
     for (int run = 0; run < 3; ++run) DC_ASSERT_OK((*executor)->run(0));
     EXPECT_EQ(trace.dropped(), 3 * 4 - 6);  // compute: three kernels and a wait per run

@@ -49,15 +49,15 @@ float expected(const plan::Plan& plan, int64_t i, int salt) {
   return sum;
 }
 
-float* floats(const Executor& executor, int32_t tensor) {
+float* floats(const exec::Executor& executor, int32_t tensor) {
   return static_cast<float*>(executor.tensor(tensor).data);
 }
 
 void sum_many_times(const HierarchicalSum& hand) {
-  on_ranks(hand.plan.world(), {}, [&](Job& job, int rank) {
+  on_ranks(hand.plan.world(), {}, [&](comm::ProcessGroup& job, int rank) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    auto executor = Executor::prepare(hand.plan, job, *slab, {});
+    auto executor = exec::Executor::prepare(hand.plan, job, *slab, {});
     DC_ASSERT_OK(executor.status());
     for (int run = 0; run < 20; ++run) {
       for (int64_t i = 0; i < kElements; ++i) {
@@ -93,10 +93,10 @@ TEST(ExecutorGroups, AStrideAlongOtherAxesThanTheGroups) {
   const int32_t across = hand.tensor("across", DType::F32, {2});
   hand.collective(CollectiveKind::AllGather, row, inside, 3, 1);
   hand.collective(CollectiveKind::AllGather, row, across, 2, 1).group = 1;
-  on_ranks(6, {}, [&](Job& job, int rank) {
+  on_ranks(6, {}, [&](comm::ProcessGroup& job, int rank) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    auto executor = Executor::prepare(hand.plan, job, *slab, {});
+    auto executor = exec::Executor::prepare(hand.plan, job, *slab, {});
     DC_ASSERT_OK(executor.status());
     *floats(**executor, row) = static_cast<float>(10 + rank);
     DC_ASSERT_OK((*executor)->run(0));
@@ -117,10 +117,10 @@ TEST(ExecutorGroups, MembersAtUnequalDistancesAreRefused) {
   const int32_t half = hand.own_range(whole, 1);
   hand.plan.tensors[static_cast<size_t>(half)].stride_axes = kInside;
   hand.collective(CollectiveKind::AllGather, half, whole, 4, 1);  // of all ranks
-  on_ranks(4, {}, [&](Job& job, int) {
+  on_ranks(4, {}, [&](comm::ProcessGroup& job, int) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    const auto executor = Executor::prepare(hand.plan, job, *slab, {});
+    const auto executor = exec::Executor::prepare(hand.plan, job, *slab, {});
     ASSERT_FALSE(executor.ok());
     EXPECT_EQ(executor.status().code(), "DC6620");
   });

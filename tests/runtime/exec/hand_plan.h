@@ -89,7 +89,7 @@ class HandPlan {
     instruction.outputs = std::move(outputs);
     // An op writes its first operand, an update its state as well.
     const size_t written = op == "dc.adamw" ? 3 : op == "dc.sgd" ? 2 : 1;
-    const bool only_written = op == "dc.zero" || op == "dc.copy" || op == "dc.finalize";
+    const bool only_written = op == "dc.zero" || op == "dc.copy" || op == "dc.clip_and_check";
     instruction.writes.assign(operands.begin(), operands.begin() + static_cast<long>(written));
     instruction.reads.assign(operands.begin() + (only_written ? 1 : 0), operands.end());
     return add(std::move(instruction));
@@ -140,9 +140,9 @@ class HandPlan {
 };
 
 // Runs `body` on every rank of a job of threads.
-inline void on_ranks(int world, const CommOptions& options,
-                     const std::function<void(Job&, int rank)>& body) {
-  auto jobs = connect_threads(world, options);
+inline void on_ranks(int world, const comm::CommOptions& options,
+                     const std::function<void(comm::ProcessGroup&, int rank)>& body) {
+  auto jobs = comm::connect_threads(world, options);
   std::vector<std::thread> threads;
   threads.reserve(static_cast<size_t>(world));
   for (int rank = 0; rank < world; ++rank) {

@@ -30,7 +30,7 @@ std::optional<uint64_t> slice_of_this_thread() {
   return attributes.runtime;
 }
 
-struct Append : Work {
+struct Append : exec::Work {
   Append(std::vector<int>& list, int value) : list(list), value(value) {}
   void run() override { list.push_back(value); }
   std::vector<int>& list;
@@ -42,7 +42,7 @@ TEST(IssuingThread, RunsInOrderAndFinishesBeforeItEnds) {
   std::vector<std::unique_ptr<Append>> work;
   for (int i = 0; i < 100; ++i) work.push_back(std::make_unique<Append>(seen, i));
   {
-    IssuingThread thread("a name longer than a thread's may be");
+    exec::IssuingThread thread("a name longer than a thread's may be");
     for (auto& item : work) thread.submit(*item);
   }
   ASSERT_EQ(seen.size(), 100u);
@@ -50,37 +50,37 @@ TEST(IssuingThread, RunsInOrderAndFinishesBeforeItEnds) {
 }
 
 TEST(IssuingThread, TakesTheCoreAsSoonAsItWakes) {
-  struct Ask : Work {
+  struct Ask : exec::Work {
     void run() override { slice = slice_of_this_thread(); }
     std::optional<uint64_t> slice;
   };
   const std::optional<uint64_t> usual = slice_of_this_thread();
   if (!usual || *usual == 0) GTEST_SKIP() << "this kernel has no slices of a thread's own";
   Ask ask;
-  IssuingThread("ask").submit(ask);
+  exec::IssuingThread("ask").submit(ask);
   EXPECT_EQ(ask.slice, 100'000u);
   EXPECT_EQ(slice_of_this_thread(), usual);  // who submits keeps its own
 }
 
-struct WaitThenSignal : Work {
-  WaitThenSignal(Event& first, Event& then)
-      : first(first), then(then), stream(cpu_device().make_stream()) {}
+struct WaitThenSignal : exec::Work {
+  WaitThenSignal(device::Event& first, device::Event& then)
+      : first(first), then(then), stream(device::cpu_device().make_stream()) {}
   void run() override {
     ++epoch;
     result = stream->wait(first, epoch);
     stream->signal(then, epoch);
   }
-  Event &first, &then;
-  std::unique_ptr<Stream> stream;
+  device::Event &first, &then;
+  std::unique_ptr<device::Stream> stream;
   uint32_t epoch = 0;
   std::atomic<bool> result{false};
 };
 
 TEST(IssuingThread, TwoOfThemAreOrderedByEventsManyTimesWithoutReset) {
-  auto ping = cpu_device().make_event(), pong = cpu_device().make_event();
-  auto stream = cpu_device().make_stream();
+  auto ping = device::cpu_device().make_event(), pong = device::cpu_device().make_event();
+  auto stream = device::cpu_device().make_stream();
   WaitThenSignal work(*ping, *pong);
-  IssuingThread thread("answer");
+  exec::IssuingThread thread("answer");
   for (uint32_t i = 1; i <= 2000; ++i) {
     thread.submit(work);
     stream->signal(*ping, i);

@@ -22,7 +22,7 @@ const char* const kGood = R"("step":2,"run":0,"program":"step","index":1)";
 
 TEST(TraceReader, ReadsWhatTheRecorderWrites) {
   const plan::Loaded loaded = tiny();
-  TraceRecorder recorder(loaded.plan, 1, 10);
+  exec::TraceRecorder recorder(loaded.plan, 1, 10);
   recorder.record(0, 0, plan::test::kMatmul, 1, 5'000'000'100, 5'000'000'400);
   recorder.record(1, 0, plan::test::kReduce, 2, 5'000'001'000, 5'000'001'001);
   const test::ScratchFolder folder;
@@ -32,7 +32,7 @@ TEST(TraceReader, ReadsWhatTheRecorderWrites) {
   std::string text = head(loaded.digest);
   for (int c = 0; (c = std::fgetc(file)) != EOF;) text.push_back(static_cast<char>(c));
   std::fclose(file);
-  auto trace = read_trace(folder.write("trace.json", text + "]}"), loaded);
+  auto trace = exec::read_trace(folder.write("trace.json", text + "]}"), loaded);
   ASSERT_TRUE(trace.ok()) << trace.status().to_string();
   EXPECT_EQ(trace->communicator, "local");
   EXPECT_EQ(trace->ranks, 2);
@@ -52,12 +52,12 @@ TEST(TraceReader, RefusalsSayWhatIsWrong) {
   const plan::Loaded loaded = tiny();
   const test::ScratchFolder folder;
   const auto refusal = [&](const std::string& text) {
-    auto trace = read_trace(folder.write("trace.json", text), loaded);
+    auto trace = exec::read_trace(folder.write("trace.json", text), loaded);
     EXPECT_FALSE(trace.ok()) << text;
     return trace.ok() ? 0 : base::exit_code(trace.status().kind());
   };
   const std::string good = head(loaded.digest);
-  ASSERT_TRUE(read_trace(folder.write("good.json", good + event(kGood) + "]}"), loaded).ok());
+  ASSERT_TRUE(exec::read_trace(folder.write("good.json", good + event(kGood) + "]}"), loaded).ok());
   EXPECT_EQ(refusal(head(std::string(64, 'e')) + "]}"), 76);
   // Another plan's instructions do not matter: the plan is named first.
   EXPECT_EQ(refusal(head(std::string(64, 'e')) +
@@ -73,7 +73,7 @@ TEST(TraceReader, RefusalsSayWhatIsWrong) {
   EXPECT_EQ(refusal(good + event(R"("run":0,"program":"step","index":1)") + "]}"), 65);
   EXPECT_EQ(refusal(good + event(kGood, R"("pid":2,"tid":0)") + "]}"), 65);
   EXPECT_EQ(refusal(good + event(kGood, R"("pid":0,"tid":2)") + "]}"), 65);
-  auto missing = read_trace(folder / "nowhere.json", loaded);
+  auto missing = exec::read_trace(folder / "nowhere.json", loaded);
   EXPECT_EQ(base::exit_code(missing.status().kind()), 66);
 }
 

@@ -67,8 +67,8 @@ struct Count {
   int64_t calls, largest;
 };
 
-Count count_launches(Kernel& kernel, int times) {
-  const auto stream = cpu_device().make_stream();
+Count count_launches(kernel::Kernel& kernel, int times) {
+  const auto stream = device::cpu_device().make_stream();
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(kernel.launch(*stream).ok());
   calls = 0;
   largest = 0;
@@ -91,9 +91,9 @@ TEST(Allocations, TheCounterSeesTheHeap) {
 
 Count count_case(const std::string& name) {
   KernelBench bench;
-  auto opened = open_aten_provider(1);
+  auto opened = kernel::open_aten_provider(1);
   EXPECT_TRUE(opened.ok());
-  KernelProvider& provider = **opened;
+  kernel::KernelProvider& provider = **opened;
   plan::Instruction step = place(bench, aten_case(name));
   auto bytes = provider.measure_scratch(step, bench.addresses());
   EXPECT_TRUE(bytes.ok());
@@ -118,9 +118,9 @@ TEST(Allocations, Fp32OpsMakeNoneAbove4KiB) {
 // Shapes of a small Llama: large enough for libtorch's and MKL's blocked code.
 TEST(Allocations, LargerShapesMakeNoneAbove4KiB) {
   KernelBench bench;
-  auto opened = open_aten_provider(1);
+  auto opened = kernel::open_aten_provider(1);
   ASSERT_TRUE(opened.ok());
-  KernelProvider& provider = **opened;
+  kernel::KernelProvider& provider = **opened;
   const auto f32 = [&](const KernelBench::Sizes& sizes, const KernelBench::Sizes& strides = {}) {
     const int32_t id = bench.tensor(DType::F32, sizes, strides);
     std::memset(bench.data<uint8_t>(id), 0, KernelBench::bytes(bench.plan().tensors[id]));
@@ -168,9 +168,9 @@ TEST(Allocations, OneDnnOpsStayBelow64KiB) {
 
 TEST(Allocations, NativeKernelsMakeNone) {
   KernelBench bench;
-  auto provider = make_native_provider();
+  auto provider = kernel::make_native_provider();
   const int64_t n = 5000, scalars_size = base::kScalarFinite + 1,
-                slots_size = base::kSlotGroups + base::kSlotsPerGroup;
+                hyperparameters_size = base::kHyperGroups + base::kHyperPerGroup;
   const auto f32 = [&] {
     return tensor_arg(bench.filled(DType::F32, {n}, std::vector<float>(n, 1)));
   };
@@ -185,16 +185,18 @@ TEST(Allocations, NativeKernelsMakeNone) {
       instruction("dc.zero", {f32()}),
       instruction("dc.copy", {f32(), f32()}),
       instruction("dc.accumulate", {f32(), f32()}),
-      instruction("dc.scale", {f32(), f64(slots_size)}),
+      instruction("dc.scale", {f32(), f64(hyperparameters_size)}),
       instruction("dc.cast", {f32()}, {half}),
       instruction("dc.dropout", {f32(), rng, float_arg("p", 0.1), int_arg("op_id", 1)}, {y, mask}),
       instruction("dc.square_sum", {table, f32(), int_arg("param", 0), int_arg("shard", n),
                                     int_arg("elements", n), int_arg("whole", 1)}),
       instruction("dc.add_loss", {f64(1), tensor_arg(bench.filled<float>(DType::F32, {}, {1}))}),
-      instruction("dc.finalize", {f64(scalars_size), table, f64(slots_size), int_arg("clip", 1)}),
-      instruction("dc.adamw", {f32(), f32(), f32(), f32(), f64(scalars_size), f64(slots_size),
-                               int_arg("param", 0), int_arg("group", 0), int_arg("clip", 1)}),
-      instruction("dc.sgd", {f32(), f32(), f32(), f64(scalars_size), f64(slots_size),
+      instruction("dc.clip_and_check",
+                  {f64(scalars_size), table, f64(hyperparameters_size), int_arg("clip", 1)}),
+      instruction("dc.adamw",
+                  {f32(), f32(), f32(), f32(), f64(scalars_size), f64(hyperparameters_size),
+                   int_arg("param", 0), int_arg("group", 0), int_arg("clip", 1)}),
+      instruction("dc.sgd", {f32(), f32(), f32(), f64(scalars_size), f64(hyperparameters_size),
                              int_arg("param", 0), int_arg("group", 0), int_arg("clip", 1),
                              int_arg("momentum", 1), int_arg("nesterov", 1)}),
   };

@@ -77,9 +77,9 @@ double element(const uint8_t* bytes, DType dtype, int64_t index) {
     case DType::F64:
       return read(double{});
     case DType::BF16:
-      return native::widen(read(native::BF16{}));
+      return kernel::native::widen(read(kernel::native::BF16{}));
     case DType::F16:
-      return native::widen(read(native::F16{}));
+      return kernel::native::widen(read(kernel::native::F16{}));
     case DType::I64:
       return static_cast<double>(read(int64_t{}));
     case DType::I32:

@@ -27,7 +27,7 @@ TEST(AtenEffects, TheVerifierKnowsEveryOverloadThatWritesAnOperand) {
   int writers = 0, others = 0;
   while (file >> overload >> marked) {
     const bool writes = marked || kWritersWithoutMark.contains(overload);
-    EXPECT_EQ(plan::writes_operands(overload), writes) << overload;
+    EXPECT_EQ(verify::writes_operands(overload), writes) << overload;
     ++(writes ? writers : others);
   }
   EXPECT_GT(writers, 1000);
@@ -39,9 +39,9 @@ class AtenOperands : public ::testing::TestWithParam<AtenCase> {};
 // The whole arena before and after, but for results and scratch.
 TEST_P(AtenOperands, AreLeftAlone) {
   const AtenCase& test = GetParam();
-  EXPECT_FALSE(plan::writes_operands(test.op));
+  EXPECT_FALSE(verify::writes_operands(test.op));
   KernelBench bench;
-  auto provider = open_aten_provider(1);
+  auto provider = kernel::open_aten_provider(1);
   ASSERT_TRUE(provider.ok()) << provider.status().to_string();
   plan::Instruction step = place(bench, test);
   auto scratch = (*provider)->measure_scratch(step, bench.addresses());
@@ -64,7 +64,7 @@ TEST_P(AtenOperands, AreLeftAlone) {
   const auto before = bytes();
   auto kernel = (*provider)->prepare(step, bench.addresses());
   ASSERT_TRUE(kernel.ok()) << kernel.status().to_string();
-  ASSERT_TRUE((*kernel)->launch(*cpu_device().make_stream()).ok());
+  ASSERT_TRUE((*kernel)->launch(*device::cpu_device().make_stream()).ok());
   EXPECT_TRUE(bytes() == before);
 }
 

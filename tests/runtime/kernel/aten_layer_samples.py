@@ -46,7 +46,7 @@ def _nll2d_backward(m, reduction):
 
 
 def _mixed(m, *shape):
-    """Weights as they are under autocast: f32 beside operands of 16 bits."""
+    """Weights as they are under autocast: f32 next to operands of 16 bits."""
     return torch.rand(shape, generator=m.generator) + 0.5
 
 

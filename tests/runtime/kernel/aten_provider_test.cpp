@@ -10,8 +10,8 @@ namespace {
 using base::DType;
 using base::ErrorKind;
 
-std::unique_ptr<KernelProvider> open_provider() {
-  auto provider = open_aten_provider(1);
+std::unique_ptr<kernel::KernelProvider> open_provider() {
+  auto provider = kernel::open_aten_provider(1);
   if (!provider.ok()) {
     ADD_FAILURE() << provider.status().to_string();
     std::abort();
@@ -19,7 +19,7 @@ std::unique_ptr<KernelProvider> open_provider() {
   return std::move(provider).value();
 }
 
-void give_scratch(KernelBench& bench, KernelProvider& provider, plan::Instruction& step) {
+void give_scratch(KernelBench& bench, kernel::KernelProvider& provider, plan::Instruction& step) {
   auto bytes = provider.measure_scratch(step, bench.addresses());
   ASSERT_TRUE(bytes.ok()) << bytes.status().to_string();
   if (*bytes > 0) step.scratch = bench.slice(*bytes);
@@ -43,7 +43,7 @@ TEST_P(AtenCases, GivePyTorchsNumbersOnPlannedAddresses) {
       if (step.outputs[i] < 0) continue;
       std::memset(bench.data<uint8_t>(step.outputs[i]), 0xff, test.results[i].bytes.size());
     }
-    const auto status = (*kernel)->launch(*cpu_device().make_stream());
+    const auto status = (*kernel)->launch(*device::cpu_device().make_stream());
     ASSERT_TRUE(status.ok()) << status.to_string();
     for (size_t i = 0; i < step.outputs.size(); ++i) {
       if (step.outputs[i] < 0) continue;
@@ -96,7 +96,7 @@ TEST(AtenProvider, TakesMissingScratchBeforeTheFirstKernel) {
     EXPECT_EQ(missing->planned, planned);
     auto kernel = provider->prepare(step, bench.addresses());
     ASSERT_TRUE(kernel.ok()) << kernel.status().to_string();
-    ASSERT_TRUE((*kernel)->launch(*cpu_device().make_stream()).ok());
+    ASSERT_TRUE((*kernel)->launch(*device::cpu_device().make_stream()).ok());
     for (size_t i = 0; i < step.outputs.size(); ++i) {
       if (step.outputs[i] < 0) continue;
       EXPECT_EQ(difference(bench, step.outputs[i], test.results[i]), 0);
@@ -133,13 +133,15 @@ TEST(AtenProvider, MakesAResultInScratchWhereThePlanWantsAnotherOrder) {
   plan::Instruction step = place(bench, test);
   const int32_t rows = step.outputs[0], columns = bench.tensor(DType::F32, {6, 24}, {1, 6});
   give_scratch(bench, *provider, step);
-  ASSERT_TRUE(
-      (*provider->prepare(step, bench.addresses()))->launch(*cpu_device().make_stream()).ok());
+  ASSERT_TRUE((*provider->prepare(step, bench.addresses()))
+                  ->launch(*device::cpu_device().make_stream())
+                  .ok());
   step.outputs[0] = columns;
   give_scratch(bench, *provider, step);
   EXPECT_GE(bench.plan().slices[step.scratch].bytes, 6 * 24 * 4);
-  ASSERT_TRUE(
-      (*provider->prepare(step, bench.addresses()))->launch(*cpu_device().make_stream()).ok());
+  ASSERT_TRUE((*provider->prepare(step, bench.addresses()))
+                  ->launch(*device::cpu_device().make_stream())
+                  .ok());
   for (int i = 0; i < 6; ++i) {
     for (int j = 0; j < 24; ++j)
       ASSERT_EQ(bench.data<float>(columns)[j * 6 + i], bench.data<float>(rows)[i * 24 + j]);
@@ -177,7 +179,7 @@ TEST(AtenProvider, CopiesAndCountsAResultThatLandsElsewhere) {
   const auto step = instruction("aten.contiguous.default", {tensor_arg(x, "self")}, {y});
   auto kernel = provider->prepare(step, bench.addresses());
   ASSERT_TRUE(kernel.ok()) << kernel.status().to_string();
-  ASSERT_TRUE((*kernel)->launch(*cpu_device().make_stream()).ok());
+  ASSERT_TRUE((*kernel)->launch(*device::cpu_device().make_stream()).ok());
   EXPECT_EQ(bench.values<float>(y), (std::vector<float>{1, 2, 3}));
   EXPECT_EQ(provider->repairs(), 1);
 }
@@ -193,7 +195,7 @@ TEST(AtenProvider, AnIndexOutOfRangeIsAnErrorNotACrash) {
   give_scratch(bench, *provider, step);
   auto kernel = provider->prepare(step, bench.addresses());
   ASSERT_TRUE(kernel.ok()) << kernel.status().to_string();
-  const auto status = (*kernel)->launch(*cpu_device().make_stream());
+  const auto status = (*kernel)->launch(*device::cpu_device().make_stream());
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.sentence().find("aten.embedding.default"), std::string::npos);
 }
@@ -215,7 +217,8 @@ TEST(AtenProvider, RanksMayBeThreads) {
           give_scratch(bench, *provider, step);
           auto kernel = provider->prepare(step, bench.addresses());
           for (int repeat = 0; repeat < 20; ++repeat) {
-            if (!kernel.ok() || !(*kernel)->launch(*cpu_device().make_stream()).ok()) ++failures;
+            if (!kernel.ok() || !(*kernel)->launch(*device::cpu_device().make_stream()).ok())
+              ++failures;
             for (size_t i = 0; i < step.outputs.size(); ++i) {
               if (step.outputs[i] < 0) continue;
               if (difference(bench, step.outputs[i], test.results[i]) > (name == "gelu" ? 2e-6 : 0))
@@ -234,7 +237,7 @@ TEST(AtenProvider, RanksMayBeThreads) {
 
 TEST(AtenPlugin, AMissingPluginIsUnavailableAndSaysWhere) {
   setenv("DCRUN_PLUGIN_DIR", "/nonexistent", 1);
-  auto provider = open_aten_provider(1);
+  auto provider = kernel::open_aten_provider(1);
   unsetenv("DCRUN_PLUGIN_DIR");
   ASSERT_FALSE(provider.ok());
   EXPECT_EQ(provider.status().kind(), ErrorKind::Unavailable);

@@ -47,7 +47,7 @@ void expect_results(KernelBench& bench, const plan::Instruction& step, const Ate
   }
 }
 
-void run_sample(KernelProvider& provider, const AtenCase& sample) {
+void run_sample(kernel::KernelProvider& provider, const AtenCase& sample) {
   KernelBench bench;
   plan::Instruction step = place(bench, sample);
   const auto bytes = provider.measure_scratch(step, bench.addresses());
@@ -56,14 +56,14 @@ void run_sample(KernelProvider& provider, const AtenCase& sample) {
   auto kernel = provider.prepare(step, bench.addresses());
   ASSERT_TRUE(kernel.ok()) << kernel.status().to_string();
   for (int repeat = 0; repeat < 2; ++repeat) {
-    const auto status = (*kernel)->launch(*cpu_device().make_stream());
+    const auto status = (*kernel)->launch(*device::cpu_device().make_stream());
     ASSERT_TRUE(status.ok()) << status.to_string();
     expect_results(bench, step, sample);
   }
 }
 
 TEST(AtenSamples, GivePyTorchsNumbersWithoutRepairs) {
-  auto provider = open_aten_provider(1);
+  auto provider = kernel::open_aten_provider(1);
   ASSERT_TRUE(provider.ok()) << provider.status().to_string();
   for (const AtenCase& sample : samples()) {
     const testing::ScopedTrace trace(__FILE__, __LINE__, sample.op + " " + sample.name);

@@ -92,12 +92,12 @@ class KernelBench {
   }
   template <typename T>
   std::vector<T> values(int32_t tensor) {
-    const BoundTensor bound = addresses().bind(tensor);
+    const kernel::BoundTensor bound = addresses().bind(tensor);
     const T* start = static_cast<const T*>(bound.data);
     return std::vector<T>(start, start + bound.numel());
   }
 
-  AddressMap addresses() const { return AddressMap(plan_, memory_, rank_); }
+  kernel::AddressMap addresses() const { return kernel::AddressMap(plan_, memory_, rank_); }
   plan::Plan& plan() { return plan_; }
 
  private:
@@ -140,10 +140,10 @@ inline plan::Instruction instruction(std::string op, std::vector<plan::Arg> args
 
 // Prepares and launches with the native provider.
 inline base::Status run_native(KernelBench& bench, const plan::Instruction& instruction) {
-  auto provider = make_native_provider();
+  auto provider = kernel::make_native_provider();
   auto kernel = provider->prepare(instruction, bench.addresses());
   if (!kernel.ok()) return std::move(kernel).status();
-  return (*kernel)->launch(*cpu_device().make_stream());
+  return (*kernel)->launch(*device::cpu_device().make_stream());
 }
 
 }  // namespace dc::runtime

@@ -13,14 +13,14 @@ using base::DType;
 using Words = std::array<uint32_t, 4>;
 
 TEST(Philox, MatchesThePublishedVectors) {
-  EXPECT_EQ(native::philox_10(Words{0, 0, 0, 0}, 0),
+  EXPECT_EQ(kernel::native::philox_10(Words{0, 0, 0, 0}, 0),
             (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
-  EXPECT_EQ(
-      native::philox_10(Words{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, 0xffffffffffffffff),
-      (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
-  EXPECT_EQ(
-      native::philox_10(Words{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0x299f31d0a4093822),
-      (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+  EXPECT_EQ(kernel::native::philox_10(Words{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff},
+                                      0xffffffffffffffff),
+            (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(kernel::native::philox_10(Words{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+                                      0x299f31d0a4093822),
+            (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
 struct State {
@@ -57,7 +57,7 @@ TEST(Dropout, FollowsTheDocumentedCounter) {
   const State state{0x123456789abcdef0, 7, 3, 5};
   const auto keep = mask_of(150, 0.3, 11, state);
   for (uint32_t i = 0; i < 150; ++i) {
-    const Words words = native::philox_10(Words{i / 4, 11, 7, 3u << 16 | 5u}, state.seed);
+    const Words words = kernel::native::philox_10(Words{i / 4, 11, 7, 3u << 16 | 5u}, state.seed);
     const double u = (words[i % 4] >> 8) * 0x1p-24;
     EXPECT_EQ(keep[i], u >= 0.3) << i;
   }
@@ -122,8 +122,8 @@ TEST(Dropout, ALongerTensorBeginsWithTheSameMask) {
 
 TEST(Dropout, WorksInBf16AndWithoutAMask) {
   KernelBench bench;
-  const int32_t x =
-      bench.filled(DType::BF16, {100}, std::vector<uint16_t>(100, native::narrow_bf16(3.0f).bits));
+  const int32_t x = bench.filled(
+      DType::BF16, {100}, std::vector<uint16_t>(100, kernel::native::narrow_bf16(3.0f).bits));
   const int32_t rng = bench.filled<uint64_t>(DType::I64, {4}, {1, 1, 0, 0});
   const int32_t y = bench.tensor(DType::BF16, {100});
   ASSERT_TRUE(run_native(bench, instruction("dc.dropout",
@@ -133,7 +133,8 @@ TEST(Dropout, WorksInBf16AndWithoutAMask) {
                   .ok());
   const auto keep = mask_of(100, 0.5, 0, State{});
   for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(native::widen(native::BF16{bench.values<uint16_t>(y)[i]}), keep[i] ? 6.0f : 0.0f);
+    EXPECT_EQ(kernel::native::widen(kernel::native::BF16{bench.values<uint16_t>(y)[i]}),
+              keep[i] ? 6.0f : 0.0f);
   }
 }
 

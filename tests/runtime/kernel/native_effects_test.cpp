@@ -47,7 +47,7 @@ class GuardedMemory {
     return static_cast<int32_t>(plan_.tensors.size()) - 1;
   }
 
-  AddressMap addresses() const { return AddressMap(plan_, memory_, 1); }
+  kernel::AddressMap addresses() const { return kernel::AddressMap(plan_, memory_, 1); }
   const plan::Tensor& tensor(int32_t id) const { return plan_.tensors[static_cast<size_t>(id)]; }
   template <typename T>
   T* data(int32_t id) const {
@@ -89,8 +89,8 @@ constexpr int64_t kColumns = 3 + base::kTableExtra;
 Case make_case(GuardedMemory& m, std::string_view op) {
   const auto vector = [&](DType dtype = DType::F32) { return m.add(dtype, {kCount}); };
   const auto scalars = [&] { return m.add(DType::F64, {base::kScalarFinite + 3}); };
-  const auto slots = [&] {
-    return m.add(DType::F64, {base::kSlotGroups + 2 * base::kSlotsPerGroup});
+  const auto hyperparameters = [&] {
+    return m.add(DType::F64, {base::kHyperGroups + 2 * base::kHyperPerGroup});
   };
   const auto row = [&] { return m.add(DType::F64, {kColumns}); };
   const std::vector<plan::Arg> update = {int_arg("param", 1), int_arg("group", 1),
@@ -101,7 +101,7 @@ Case make_case(GuardedMemory& m, std::string_view op) {
   };
   if (op == "dc.accumulate") return {{vector(), vector()}, {}, {}};
   if (op == "dc.adamw")
-    return {{vector(), vector(), vector(), vector(), scalars(), slots()}, {}, update};
+    return {{vector(), vector(), vector(), vector(), scalars(), hyperparameters()}, {}, update};
   if (op == "dc.add_loss") return {{m.add(DType::F64, {1}), m.add(DType::F32, {1})}, {}, {}};
   if (op == "dc.cast") return {{vector()}, {vector(DType::BF16)}, {}};
   if (op == "dc.copy") return {{vector(), vector()}, {}, {}};
@@ -109,15 +109,16 @@ Case make_case(GuardedMemory& m, std::string_view op) {
     return {{vector(), m.add(DType::I64, {4})},
             {vector(), vector(DType::Bool)},
             {float_arg("p", 0.5), int_arg("op_id", 3)}};
-  if (op == "dc.finalize")
-    return {{scalars(), m.add(DType::F64, {2, kColumns}), slots()}, {}, {int_arg("clip", 1)}};
-  if (op == "dc.permit") return {{scalars(), row(), m.add(DType::F64, {2})}, {}, update};
+  if (op == "dc.clip_and_check")
+    return {
+        {scalars(), m.add(DType::F64, {2, kColumns}), hyperparameters()}, {}, {int_arg("clip", 1)}};
+  if (op == "dc.check_finite") return {{scalars(), row(), m.add(DType::F64, {2})}, {}, update};
   if (op == "dc.scale") {
     const int32_t x = vector();
-    return {{x, slots()}, {x}, {}};
+    return {{x, hyperparameters()}, {x}, {}};
   }
   if (op == "dc.sgd")
-    return {{vector(), vector(), vector(), scalars(), slots()},
+    return {{vector(), vector(), vector(), scalars(), hyperparameters()},
             {},
             with({float_arg("momentum", 0.9), int_arg("nesterov", 0)})};
   if (op == "dc.square_sum")
@@ -131,14 +132,14 @@ Case make_case(GuardedMemory& m, std::string_view op) {
 
 class Launched {
  public:
-  explicit Launched(const plan::NativeKernel& row)
-      : row_(row), case_(make_case(memory_, row.op)), slots_(find_slots()) {}
+  explicit Launched(const verify::NativeKernel& row)
+      : row_(row), case_(make_case(memory_, row.op)), hyperparameters_(find_slots()) {}
 
   using Prepare = std::function<void(const GuardedMemory&, const Case&)>;
   // Fills everything, lets `prepare` change it, launches.
   void launch(const Prepare& prepare = [](const GuardedMemory&, const Case&) {}) {
     for (int32_t id : tensors()) memory_.fill(id);
-    if (slots_ >= 0) memory_.data<double>(slots_)[base::kSlotStep] = 2;
+    if (hyperparameters_ >= 0) memory_.data<double>(hyperparameters_)[base::kHyperStep] = 2;
     for (int32_t id : case_.results) {
       if (!row_.in_place) memory_.fill_bytes(id, 0xee);
     }
@@ -147,10 +148,10 @@ class Launched {
     std::vector<plan::Arg> args;
     for (int32_t id : case_.operands) args.push_back(tensor_arg(id));
     args.insert(args.end(), case_.attributes.begin(), case_.attributes.end());
-    auto kernel = make_native_provider()->prepare(
+    auto kernel = kernel::make_native_provider()->prepare(
         instruction(std::string(row_.op), args, case_.results), memory_.addresses());
     ASSERT_TRUE(kernel.ok()) << kernel.status().to_string();
-    ASSERT_TRUE((*kernel)->launch(*cpu_device().make_stream()).ok());
+    ASSERT_TRUE((*kernel)->launch(*device::cpu_device().make_stream()).ok());
     after_ = all();
   }
 
@@ -173,20 +174,20 @@ class Launched {
   }
   int32_t find_slots() const {
     for (int32_t id : case_.operands) {
-      if (memory_.tensor(id).sizes[0] == base::kSlotGroups + 2 * base::kSlotsPerGroup) return id;
+      if (memory_.tensor(id).sizes[0] == base::kHyperGroups + 2 * base::kHyperPerGroup) return id;
     }
     return -1;
   }
 
-  const plan::NativeKernel& row_;
+  const verify::NativeKernel& row_;
   GuardedMemory memory_;
   Case case_;
-  int32_t slots_;
+  int32_t hyperparameters_;
   std::map<int32_t, Bytes> before_, after_;
 };
 
 // What was in an overwritten tensor shows nowhere: each byte is the same or stays as it was.
-void expect_not_read(const plan::NativeKernel& row, size_t operand) {
+void expect_not_read(const verify::NativeKernel& row, size_t operand) {
   Launched one(row), other(row);
   const auto put = [&](uint8_t byte) {
     return [=](const GuardedMemory& m, const Case& call) {
@@ -206,7 +207,7 @@ void expect_not_read(const plan::NativeKernel& row, size_t operand) {
 }
 
 // What is read makes a difference.
-void expect_read(const plan::NativeKernel& row, size_t operand) {
+void expect_read(const verify::NativeKernel& row, size_t operand) {
   Launched plain(row), other(row);
   plain.launch();
   other.launch([&](const GuardedMemory& m, const Case& call) {
@@ -221,7 +222,7 @@ void expect_read(const plan::NativeKernel& row, size_t operand) {
 }
 
 TEST(NativeEffects, AreWhatTheKernelsDo) {
-  for (const plan::NativeKernel& row : plan::native_kernels()) {
+  for (const verify::NativeKernel& row : verify::native_kernels()) {
     Launched run(row);
     run.launch();
     ASSERT_EQ(run.call().operands.size(), row.operands.size()) << row.op;
@@ -252,7 +253,7 @@ TEST(NativeEffects, AreThoseOfTheCompilersTable) {
     if (info.provider != ir::Provider::Native) continue;
     ++native;
     bool found = false;
-    for (const plan::NativeKernel& row : plan::native_kernels()) {
+    for (const verify::NativeKernel& row : verify::native_kernels()) {
       if (row.op != info.kernel) continue;
       found = true;
       std::string letters;
@@ -264,7 +265,7 @@ TEST(NativeEffects, AreThoseOfTheCompilersTable) {
     }
     EXPECT_TRUE(found) << info.kernel;
   }
-  EXPECT_EQ(native, plan::native_kernels().size());
+  EXPECT_EQ(native, verify::native_kernels().size());
 }
 
 }  // namespace

@@ -11,8 +11,8 @@ namespace dc::runtime {
 namespace {
 
 using base::DType;
-using native::BF16;
-using native::F16;
+using kernel::native::BF16;
+using kernel::native::F16;
 
 // The nearest 16-bit float by search over all of them: slow and obviously right. Ties go to the
 // even pattern.
@@ -21,7 +21,7 @@ uint16_t nearest(double value) {
   uint16_t best = 0;
   double best_distance = std::numeric_limits<double>::infinity();
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
-    const double candidate = native::widen(Half{static_cast<uint16_t>(bits)});
+    const double candidate = kernel::native::widen(Half{static_cast<uint16_t>(bits)});
     if (!std::isfinite(candidate) || std::signbit(candidate) != std::signbit(value)) continue;
     const double distance = std::fabs(candidate - value);
     if (distance < best_distance || (distance == best_distance && bits % 2 == 0)) {
@@ -47,29 +47,29 @@ TEST(Convert, WidensEveryHalfByDefinition) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto half = static_cast<uint16_t>(bits);
     if ((half & 0x7c00) != 0x7c00) {
-      ASSERT_EQ(native::widen(F16{half}), half_by_definition(half, 5, 10)) << bits;
+      ASSERT_EQ(kernel::native::widen(F16{half}), half_by_definition(half, 5, 10)) << bits;
     }
     if ((half & 0x7f80) != 0x7f80) {
-      ASSERT_EQ(native::widen(BF16{half}), half_by_definition(half, 8, 7)) << bits;
+      ASSERT_EQ(kernel::native::widen(BF16{half}), half_by_definition(half, 8, 7)) << bits;
     }
   }
-  EXPECT_TRUE(std::isinf(native::widen(F16{0x7c00})));
-  EXPECT_TRUE(std::isnan(native::widen(F16{0x7e00})));
+  EXPECT_TRUE(std::isinf(kernel::native::widen(F16{0x7c00})));
+  EXPECT_TRUE(std::isnan(kernel::native::widen(F16{0x7e00})));
 }
 
 TEST(Convert, NarrowsEveryHalfBackToItself) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto half = static_cast<uint16_t>(bits);
-    const float f16 = native::widen(F16{half}), bf16 = native::widen(BF16{half});
+    const float f16 = kernel::native::widen(F16{half}), bf16 = kernel::native::widen(BF16{half});
     if (!std::isnan(f16)) {
-      ASSERT_EQ(native::narrow_f16(f16).bits, half);
+      ASSERT_EQ(kernel::native::narrow_f16(f16).bits, half);
     } else {
-      ASSERT_TRUE(std::isnan(native::widen(native::narrow_f16(f16))));
+      ASSERT_TRUE(std::isnan(kernel::native::widen(kernel::native::narrow_f16(f16))));
     }
     if (!std::isnan(bf16)) {
-      ASSERT_EQ(native::narrow_bf16(bf16).bits, half);
+      ASSERT_EQ(kernel::native::narrow_bf16(bf16).bits, half);
     } else {
-      ASSERT_TRUE(std::isnan(native::widen(native::narrow_bf16(bf16))));
+      ASSERT_TRUE(std::isnan(kernel::native::widen(kernel::native::narrow_bf16(bf16))));
     }
   }
 }
@@ -95,10 +95,10 @@ TEST(Cast, RoundsToNearestEven) {
 }
 
 TEST(Cast, OverflowsToInfinityAtTheMiddle) {
-  EXPECT_EQ(native::narrow_f16(65519.996f).bits, 0x7bff);
-  EXPECT_EQ(native::narrow_f16(65520.0f).bits, 0x7c00);
-  EXPECT_EQ(native::narrow_f16(-1e9f).bits, 0xfc00);
-  EXPECT_EQ(native::narrow_bf16(std::numeric_limits<float>::max()).bits, 0x7f80);
+  EXPECT_EQ(kernel::native::narrow_f16(65519.996f).bits, 0x7bff);
+  EXPECT_EQ(kernel::native::narrow_f16(65520.0f).bits, 0x7c00);
+  EXPECT_EQ(kernel::native::narrow_f16(-1e9f).bits, 0xfc00);
+  EXPECT_EQ(kernel::native::narrow_bf16(std::numeric_limits<float>::max()).bits, 0x7f80);
 }
 
 TEST(Cast, CoversAllPairsOfTypes) {
@@ -156,8 +156,8 @@ TEST(Elementwise, AccumulatesEveryGradientType) {
     for (int64_t i = 0; i < n; ++i) {
       sum[i] = normal(random);
       g[i] = normal(random);
-      half[i] = native::narrow_f16(normal(random)).bits;
-      brain[i] = native::narrow_bf16(normal(random)).bits;
+      half[i] = kernel::native::narrow_f16(normal(random)).bits;
+      brain[i] = kernel::native::narrow_bf16(normal(random)).bits;
     }
     const int32_t acc = bench.filled(DType::F32, {n}, sum);
     const int32_t added[] = {bench.filled(DType::F32, {n}, g), bench.filled(DType::F16, {n}, half),
@@ -168,8 +168,8 @@ TEST(Elementwise, AccumulatesEveryGradientType) {
     }
     for (int64_t i = 0; i < n; ++i) {
       float expected = sum[i] + g[i];
-      expected += native::widen(F16{half[i]});
-      expected += native::widen(BF16{brain[i]});
+      expected += kernel::native::widen(F16{half[i]});
+      expected += kernel::native::widen(BF16{brain[i]});
       EXPECT_EQ(bench.values<float>(acc)[i], expected);
     }
   }
@@ -177,10 +177,10 @@ TEST(Elementwise, AccumulatesEveryGradientType) {
 
 TEST(Elementwise, ScalesByTheSlot) {
   KernelBench bench;
-  std::vector<double> slots(16, 0);
-  slots[base::kSlotGradScale] = 1.0 / 3;
+  std::vector<double> hyperparameters(16, 0);
+  hyperparameters[base::kHyperGradScale] = 1.0 / 3;
   const int32_t x = bench.filled<float>(DType::F32, {3}, {1, -2, 7});
-  const int32_t s = bench.filled(DType::F64, {16}, slots);
+  const int32_t s = bench.filled(DType::F64, {16}, hyperparameters);
   ASSERT_TRUE(run_native(bench, instruction("dc.scale", {tensor_arg(x), tensor_arg(s)}, {x})).ok());
   const float third = 1.0f / 3;
   EXPECT_EQ(bench.values<float>(x), (std::vector<float>{third, -2 * third, 7 * third}));
@@ -208,7 +208,7 @@ TEST(AddressMap, AddsSliceOffsetTensorOffsetAndRank) {
   const int32_t id = bench.tensor(DType::F32, {4});
   bench.plan().tensors[id].offset = 16;
   bench.plan().tensors[id].rank_stride = 8;
-  const AddressMap addresses = bench.addresses();
+  const kernel::AddressMap addresses = bench.addresses();
   const auto* start = addresses.slice(bench.plan().tensors[id].slice);
   EXPECT_EQ(start - addresses.slice(0), 128);
   EXPECT_EQ(addresses.bind(id).data, start + 16 + 3 * 8);

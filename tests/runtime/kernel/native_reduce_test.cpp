@@ -1,4 +1,4 @@
-// add_loss, square_sum, permit, finalize.
+// add_loss, square_sum, check_finite, clip_and_check.
 #include <cmath>
 #include <limits>
 #include <random>
@@ -141,50 +141,52 @@ TEST(AddLoss, AddsInDouble) {
   EXPECT_EQ(bench.values<double>(sum)[0], 1e9 + 0.5);
 }
 
-// What permit says of parameter 1 of 2.
-double permit(double squares, const std::vector<double>& losses) {
+// What check_finite says of parameter 1 of 2.
+double check_finite(double squares, const std::vector<double>& losses) {
   KernelBench bench;
   const int32_t scalars = bench.filled<double>(DType::F64, {base::kScalarFinite + 2},
                                                std::vector<double>(base::kScalarFinite + 2, -1));
   const int32_t row = bench.filled<double>(DType::F64, {4}, {-1, squares, -1, -1});
   const int32_t l = bench.filled(DType::F64, {static_cast<int64_t>(losses.size())}, losses);
   const auto status =
-      run_native(bench, instruction("dc.permit", {tensor_arg(scalars), tensor_arg(row),
-                                                  tensor_arg(l), int_arg("param", 1)}));
+      run_native(bench, instruction("dc.check_finite", {tensor_arg(scalars), tensor_arg(row),
+                                                        tensor_arg(l), int_arg("param", 1)}));
   EXPECT_TRUE(status.ok()) << status.to_string();
   const std::vector<double> s = bench.values<double>(scalars);
   EXPECT_EQ(s[base::kScalarFinite], -1) << "another parameter's";
   return s[base::kScalarFinite + 1];
 }
 
-TEST(Permit, TakesAFiniteRangeAndFiniteLosses) {
+TEST(CheckFinite, TakesAFiniteRangeAndFiniteLosses) {
   const double inf = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_EQ(permit(4, {1, 2}), 1);
-  EXPECT_EQ(permit(inf, {1, 2}), 0);
-  EXPECT_EQ(permit(4, {1, nan}), 0);
-  EXPECT_EQ(permit(4, {inf, 2}), 0);
+  EXPECT_EQ(check_finite(4, {1, 2}), 1);
+  EXPECT_EQ(check_finite(inf, {1, 2}), 0);
+  EXPECT_EQ(check_finite(4, {1, nan}), 0);
+  EXPECT_EQ(check_finite(4, {inf, 2}), 0);
 }
 
-std::vector<double> finalize(const std::vector<double>& table, int64_t world, int64_t parameters,
-                             bool clip, double clip_norm, double divisor) {
+std::vector<double> clip_and_check(const std::vector<double>& table, int64_t world,
+                                   int64_t parameters, bool clip, double clip_norm,
+                                   double divisor) {
   KernelBench bench;
-  std::vector<double> slots(base::kSlotGroups + base::kSlotsPerGroup, 0);
-  slots[base::kSlotClipNorm] = clip_norm;
-  slots[base::kSlotLossDivisor] = divisor;
-  const int32_t s = bench.filled(DType::F64, {static_cast<int64_t>(slots.size())}, slots);
+  std::vector<double> hyperparameters(base::kHyperGroups + base::kHyperPerGroup, 0);
+  hyperparameters[base::kHyperClipNorm] = clip_norm;
+  hyperparameters[base::kHyperLossDivisor] = divisor;
+  const int32_t s =
+      bench.filled(DType::F64, {static_cast<int64_t>(hyperparameters.size())}, hyperparameters);
   const int32_t t = bench.filled(DType::F64, {world, parameters + 2}, table);
   const int32_t scalars = bench.tensor(DType::F64, {base::kScalarFinite + parameters});
   const auto status =
-      run_native(bench, instruction("dc.finalize", {tensor_arg(scalars), tensor_arg(t),
-                                                    tensor_arg(s), int_arg("clip", clip)}));
+      run_native(bench, instruction("dc.clip_and_check", {tensor_arg(scalars), tensor_arg(t),
+                                                          tensor_arg(s), int_arg("clip", clip)}));
   EXPECT_TRUE(status.ok()) << status.to_string();
   return bench.values<double>(scalars);
 }
 
-TEST(Finalize, NormLossClipAndStop) {
+TEST(ClipAndCheck, NormLossClipAndStop) {
   // Two ranks, two parameters; columns: squares, squares, loss sum, stop.
-  const auto s = finalize({4, 1, 6, 0, 3, 1, 2, 1}, 2, 2, true, 1.5, 4);
+  const auto s = clip_and_check({4, 1, 6, 0, 3, 1, 2, 1}, 2, 2, true, 1.5, 4);
   EXPECT_EQ(s[base::kScalarNorm], 3);
   EXPECT_EQ(s[base::kScalarClip], 1.5 / (3 + 1e-6));
   EXPECT_EQ(s[base::kScalarLoss], 2);
@@ -194,27 +196,27 @@ TEST(Finalize, NormLossClipAndStop) {
   EXPECT_EQ(s[base::kScalarFinite + 1], 1);
 }
 
-TEST(Finalize, SmallNormsAndPlansWithoutClippingKeepTheGradient) {
-  EXPECT_EQ(finalize({4, 0, 0}, 1, 1, true, 10, 1)[base::kScalarClip], 1);
-  EXPECT_EQ(finalize({400, 0, 0}, 1, 1, false, 1, 1)[base::kScalarClip], 1);
+TEST(ClipAndCheck, SmallNormsAndPlansWithoutClippingKeepTheGradient) {
+  EXPECT_EQ(clip_and_check({4, 0, 0}, 1, 1, true, 10, 1)[base::kScalarClip], 1);
+  EXPECT_EQ(clip_and_check({400, 0, 0}, 1, 1, false, 1, 1)[base::kScalarClip], 1);
 }
 
-TEST(Finalize, ANonFiniteGradientStopsAllUpdatesOnlyWithClipping) {
+TEST(ClipAndCheck, ANonFiniteGradientStopsAllUpdatesOnlyWithClipping) {
   const double inf = std::numeric_limits<double>::infinity();
-  const auto clipped = finalize({inf, 1, 1, 0}, 1, 2, true, 1, 1);
+  const auto clipped = clip_and_check({inf, 1, 1, 0}, 1, 2, true, 1, 1);
   EXPECT_EQ(clipped[base::kScalarAllFinite], 0);
   EXPECT_EQ(clipped[base::kScalarFinite], 0);
   EXPECT_EQ(clipped[base::kScalarFinite + 1], 0);
-  const auto free = finalize({inf, 1, 1, 0}, 1, 2, false, 1, 1);
+  const auto free = clip_and_check({inf, 1, 1, 0}, 1, 2, false, 1, 1);
   EXPECT_EQ(free[base::kScalarAllFinite], 0);
   EXPECT_EQ(free[base::kScalarFinite], 0);
   EXPECT_EQ(free[base::kScalarFinite + 1], 1);
 }
 
-TEST(Finalize, ANonFiniteLossStopsEverything) {
+TEST(ClipAndCheck, ANonFiniteLossStopsEverything) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (bool clip : {false, true}) {
-    const auto s = finalize({1, 1, nan, 0}, 1, 2, clip, 1, 1);
+    const auto s = clip_and_check({1, 1, nan, 0}, 1, 2, clip, 1, 1);
     EXPECT_EQ(s[base::kScalarAllFinite], 0);
     EXPECT_EQ(s[base::kScalarFinite], 0);
     EXPECT_EQ(s[base::kScalarFinite + 1], 0);

@@ -27,14 +27,14 @@ class Update {
         g_(bench_.tensor(DType::F32, {n})),
         scalars_(bench_.filled(DType::F64, {base::kScalarFinite + 3},
                                std::vector<double>(base::kScalarFinite + 3, 0))),
-        slots_(
-            bench_.filled(DType::F64, {base::kSlotGroups + 2 * base::kSlotsPerGroup},
-                          std::vector<double>(base::kSlotGroups + 2 * base::kSlotsPerGroup, 0))) {}
+        hyperparameters_(
+            bench_.filled(DType::F64, {base::kHyperGroups + 2 * base::kHyperPerGroup},
+                          std::vector<double>(base::kHyperGroups + 2 * base::kHyperPerGroup, 0))) {}
 
   void step(int number, const std::vector<float>& g, const Settings& s) {
-    double* slots = bench_.data<double>(slots_);
-    slots[base::kSlotStep] = number;
-    double* group = slots + base::kSlotGroups + base::kSlotsPerGroup;
+    double* hyperparameters = bench_.data<double>(hyperparameters_);
+    hyperparameters[base::kHyperStep] = number;
+    double* group = hyperparameters + base::kHyperGroups + base::kHyperPerGroup;
     group[base::kGroupLr] = s.lr;
     group[base::kGroupWeightDecay] = s.weight_decay;
     group[base::kGroupBeta1] = s.beta1;
@@ -56,21 +56,23 @@ class Update {
 
  private:
   plan::Instruction adamw() const {
-    return instruction("dc.adamw", {tensor_arg(p_), tensor_arg(first_), tensor_arg(second_),
-                                    tensor_arg(g_), tensor_arg(scalars_), tensor_arg(slots_),
-                                    int_arg("param", 2), int_arg("group", 1), int_arg("clip", 1)});
+    return instruction("dc.adamw",
+                       {tensor_arg(p_), tensor_arg(first_), tensor_arg(second_), tensor_arg(g_),
+                        tensor_arg(scalars_), tensor_arg(hyperparameters_), int_arg("param", 2),
+                        int_arg("group", 1), int_arg("clip", 1)});
   }
   plan::Instruction sgd(const Settings& s) const {
     const int32_t buffer = s.momentum != 0 ? first_ : p_;
     return instruction(
-        "dc.sgd", {tensor_arg(p_), tensor_arg(buffer), tensor_arg(g_), tensor_arg(scalars_),
-                   tensor_arg(slots_), int_arg("param", 2), int_arg("group", 1), int_arg("clip", 1),
-                   int_arg("momentum", s.momentum != 0), int_arg("nesterov", s.nesterov)});
+        "dc.sgd",
+        {tensor_arg(p_), tensor_arg(buffer), tensor_arg(g_), tensor_arg(scalars_),
+         tensor_arg(hyperparameters_), int_arg("param", 2), int_arg("group", 1), int_arg("clip", 1),
+         int_arg("momentum", s.momentum != 0), int_arg("nesterov", s.nesterov)});
   }
 
   KernelBench bench_;
   bool adamw_;
-  int32_t p_, first_, second_, g_, scalars_, slots_;
+  int32_t p_, first_, second_, g_, scalars_, hyperparameters_;
 };
 
 std::vector<float> noise(int64_t n, unsigned seed) {
@@ -206,11 +208,12 @@ TEST(Sgd, MatchesPyTorch) {
 TEST(Sgd, MomentumNeedsItsOwnBuffer) {
   KernelBench bench;
   const int32_t p = bench.tensor(DType::F32, {4}), g = bench.tensor(DType::F32, {4});
-  const int32_t scalars = bench.tensor(DType::F64, {9}), slots = bench.tensor(DType::F64, {16});
+  const int32_t scalars = bench.tensor(DType::F64, {9}),
+                hyperparameters = bench.tensor(DType::F64, {16});
   const auto status = run_native(
       bench,
       instruction("dc.sgd", {tensor_arg(p), tensor_arg(p), tensor_arg(g), tensor_arg(scalars),
-                             tensor_arg(slots), int_arg("param", 0), int_arg("group", 0),
+                             tensor_arg(hyperparameters), int_arg("param", 0), int_arg("group", 0),
                              int_arg("clip", 0), int_arg("momentum", 1), int_arg("nesterov", 0)}));
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.kind(), base::ErrorKind::Unsupported);

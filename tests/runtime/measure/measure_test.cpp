@@ -23,20 +23,21 @@ using base::Status;
 using testing::HasSubstr;
 
 TEST(Samples, MedianAndSpreadIgnoreOneOutlier) {
-  const base::Timing timing = summarize({10, 12, 11, 900, 9});
+  const base::Timing timing = measure::summarize({10, 12, 11, 900, 9});
   EXPECT_EQ(timing.median_ns, 11);
   EXPECT_EQ(timing.fastest_ns, 9);
-  EXPECT_EQ(timing.spread_ns, 1);
+  EXPECT_EQ(timing.deviation_ns, 1);
   EXPECT_EQ(timing.samples, 5);
-  EXPECT_EQ(summarize({}).samples, 0);
-  EXPECT_EQ(summarize({7}).median_ns, 7);
+  EXPECT_EQ(measure::summarize({}).samples, 0);
+  EXPECT_EQ(measure::summarize({7}).median_ns, 7);
 }
 
 TEST(InstructionKey, SaysEverythingThatDecidesASpeed) {
   const test::TrainingPlan hand(2, 1);
   std::vector<std::string> keys;
   for (const plan::Instruction& in : hand.plan.programs[0].instructions) {
-    if (in.kind == plan::InstructionKind::Kernel) keys.push_back(instruction_key(hand.plan, in));
+    if (in.kind == plan::InstructionKind::Kernel)
+      keys.push_back(measure::instruction_key(hand.plan, in));
   }
   EXPECT_THAT(keys, testing::Contains("dc.accumulate f32[70](1) f32[1,70](70,1) ->"));
   // Indices of parameters and groups decide nothing.
@@ -49,7 +50,7 @@ TEST(InstructionKey, SaysEverythingThatDecidesASpeed) {
   size_t at = 0;
   for (const plan::Instruction& in : other.programs[0].instructions) {
     if (in.kind != plan::InstructionKind::Kernel) continue;
-    EXPECT_EQ(instruction_key(other, in), keys[at++]);
+    EXPECT_EQ(measure::instruction_key(other, in), keys[at++]);
   }
 }
 
@@ -68,18 +69,18 @@ TEST(InstructionKey, AttributesAndTypesOfAtenOpsCount) {
   in.args[1].i = 1;
   in.args[2].name = "dtype";
   in.outputs = {y};
-  const std::string key = instruction_key(hand.plan, in);
+  const std::string key = measure::instruction_key(hand.plan, in);
   EXPECT_EQ(key, "aten.softmax.int f32[4,8](8,1) dim=1 dtype=none -> f32[4,8](8,1)");
   in.args[1].i = 0;
-  EXPECT_NE(instruction_key(hand.plan, in), key);
+  EXPECT_NE(measure::instruction_key(hand.plan, in), key);
   in.args[1].i = 1;
   hand.plan.tensors[static_cast<size_t>(x)].strides = {1, 4};
-  EXPECT_NE(instruction_key(hand.plan, in), key);
+  EXPECT_NE(measure::instruction_key(hand.plan, in), key);
 }
 
 // Runs `body` on every rank at once.
-void on_ranks(int ranks, const std::function<void(int, Job&)>& body) {
-  auto jobs = connect_threads(ranks, {});
+void on_ranks(int ranks, const std::function<void(int, comm::ProcessGroup&)>& body) {
+  auto jobs = comm::connect_threads(ranks, {});
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] { body(rank, *jobs[static_cast<size_t>(rank)]); });
@@ -91,20 +92,22 @@ TEST(Measure, EveryKernelOnceAndTheSameOnAllRanks) {
   const test::TrainingPlan hand(1, 1);
   std::vector<KernelMeasurement> seen[2];
   std::vector<double> progress;
-  on_ranks(2, [&](int rank, Job& job) {
-    auto rows = measure_scratch(hand.plan);
+  on_ranks(2, [&](int rank, comm::ProcessGroup& job) {
+    auto rows = measure::measure_scratch(hand.plan);
     ASSERT_TRUE(rows.ok()) << rows.status().to_string();
-    const Progress told = [&](double fraction, std::string_view what) {
+    const measure::Progress told = [&](double fraction, std::string_view what) {
       EXPECT_EQ(what, "kernels");
       if (rank == 0) progress.push_back(fraction);
     };
-    auto timed = measure_kernels(hand.plan, std::move(rows).value(), job.control(), {1, 5}, told);
+    auto timed =
+        measure::measure_kernels(hand.plan, std::move(rows).value(), job.control(), {1, 5}, told);
     ASSERT_TRUE(timed.ok()) << timed.status().to_string();
     seen[rank] = std::move(timed).value();
   });
   std::map<std::string, int> kernels;
   for (const plan::Instruction& in : hand.plan.programs[0].instructions) {
-    if (in.kind == plan::InstructionKind::Kernel) ++kernels[instruction_key(hand.plan, in)];
+    if (in.kind == plan::InstructionKind::Kernel)
+      ++kernels[measure::instruction_key(hand.plan, in)];
   }
   ASSERT_EQ(seen[0].size(), kernels.size());
   for (size_t i = 0; i < seen[0].size(); ++i) {
@@ -126,9 +129,10 @@ TEST(Measure, AFailingRankIsNamedByTheOthers) {
   test::TrainingPlan bad(1, 1);
   bad.plan.programs[0].instructions[0].op = "dc.nothing";
   Status statuses[3];
-  on_ranks(3, [&](int rank, Job& job) {
+  on_ranks(3, [&](int rank, comm::ProcessGroup& job) {
     const plan::Plan& plan = rank == 1 ? bad.plan : good.plan;
-    auto timed = measure_kernels(plan, {}, job.control(), {0, 1}, [](double, std::string_view) {});
+    auto timed =
+        measure::measure_kernels(plan, {}, job.control(), {0, 1}, [](double, std::string_view) {});
     if (!timed.ok()) statuses[rank] = timed.status();
     job.leave(statuses[rank]);
   });
@@ -141,29 +145,30 @@ TEST(Measure, AFailingRankIsNamedByTheOthers) {
 }
 
 TEST(Measure, SlowdownIsWhatComputeLostBesideTransfers) {
-  EXPECT_EQ(slowdown_permille(1000, 1000), 1000);
-  EXPECT_EQ(slowdown_permille(1000, 1100), 1000);  // noise
-  EXPECT_EQ(slowdown_permille(1000, 800), 1250);
-  EXPECT_EQ(slowdown_permille(1000, 500), 2000);
-  EXPECT_EQ(slowdown_permille(1000, 100), 4000);  // as much as is believed
-  EXPECT_EQ(slowdown_permille(1000, 0), 4000);
+  EXPECT_EQ(measure::slowdown_permille(1000, 1000), 1000);
+  EXPECT_EQ(measure::slowdown_permille(1000, 1100), 1000);  // noise
+  EXPECT_EQ(measure::slowdown_permille(1000, 800), 1250);
+  EXPECT_EQ(measure::slowdown_permille(1000, 500), 2000);
+  EXPECT_EQ(measure::slowdown_permille(1000, 100), 4000);  // as much as is believed
+  EXPECT_EQ(measure::slowdown_permille(1000, 0), 4000);
 }
 
 TEST(Measure, CollectivesOverSizes) {
-  CollectiveSweep seen[2];
+  measure::CollectiveSweep seen[2];
   double last = 0;
-  on_ranks(2, [&](int rank, Job& job) {
-    auto swept = measure_collectives(job, 100'000, 1, 2, [&](double fraction, std::string_view) {
-      if (rank != 0) return;
-      EXPECT_GE(fraction, last);
-      last = fraction;
-    });
+  on_ranks(2, [&](int rank, comm::ProcessGroup& job) {
+    auto swept =
+        measure::measure_collectives(job, 100'000, 1, 2, [&](double fraction, std::string_view) {
+          if (rank != 0) return;
+          EXPECT_GE(fraction, last);
+          last = fraction;
+        });
     ASSERT_TRUE(swept.ok()) << swept.status().to_string();
     seen[rank] = std::move(swept).value();
   });
   EXPECT_EQ(last, 1);
   ASSERT_EQ(seen[0].alone.size(), 3u * 4u);  // 4, 16, 64 and 256 KiB: the largest value is inside
-  ASSERT_EQ(seen[0].beside_compute.size(), seen[0].alone.size());
+  ASSERT_EQ(seen[0].during_compute.size(), seen[0].alone.size());
   for (size_t i = 0; i < seen[0].alone.size(); ++i) {
     const base::CollectiveMeasurement& row = seen[0].alone[i];
     EXPECT_EQ(row.kind, i < 4 ? "all_gather" : i < 8 ? "all_reduce" : "reduce_scatter");
@@ -172,22 +177,23 @@ TEST(Measure, CollectivesOverSizes) {
     EXPECT_GT(row.timing.median_ns, 0);
     EXPECT_GE(row.timing.samples, 5);
     EXPECT_EQ(seen[1].alone[i].timing.median_ns, row.timing.median_ns);
-    const base::BesideMeasurement& beside = seen[0].beside_compute[i];
-    EXPECT_EQ(beside.kind, row.kind);
-    EXPECT_EQ(beside.bytes, row.bytes);
-    EXPECT_GT(beside.timing.median_ns, 0);
-    EXPECT_GE(beside.compute_permille, 1000);
-    EXPECT_EQ(seen[1].beside_compute[i].compute_permille, beside.compute_permille);
+    const base::DuringComputeMeasurement& during = seen[0].during_compute[i];
+    EXPECT_EQ(during.kind, row.kind);
+    EXPECT_EQ(during.bytes, row.bytes);
+    EXPECT_GT(during.timing.median_ns, 0);
+    EXPECT_GE(during.compute_permille, 1000);
+    EXPECT_EQ(seen[1].during_compute[i].compute_permille, during.compute_permille);
   }
 }
 
 TEST(Measure, CollectivesInsideAndAcrossHosts) {
-  CollectiveSweep seen[4];
+  measure::CollectiveSweep seen[4];
   double last = 0;
-  on_ranks(4, [&](int rank, Job& job) {
-    auto swept = measure_collectives(job, 4096, 1, 2, [&](double fraction, std::string_view) {
-      if (rank == 0) last = fraction;
-    });
+  on_ranks(4, [&](int rank, comm::ProcessGroup& job) {
+    auto swept =
+        measure::measure_collectives(job, 4096, 1, 2, [&](double fraction, std::string_view) {
+          if (rank == 0) last = fraction;
+        });
     ASSERT_TRUE(swept.ok()) << swept.status().to_string();
     seen[rank] = std::move(swept).value();
   });
@@ -196,32 +202,33 @@ TEST(Measure, CollectivesInsideAndAcrossHosts) {
   const std::vector<std::pair<CollectiveLevel, int>> levels = {
       {CollectiveLevel::World, 4}, {CollectiveLevel::Inside, 2}, {CollectiveLevel::Across, 2}};
   ASSERT_EQ(seen[0].alone.size(), 3u * levels.size());
-  ASSERT_EQ(seen[0].beside_compute.size(), seen[0].alone.size());
+  ASSERT_EQ(seen[0].during_compute.size(), seen[0].alone.size());
   for (size_t i = 0; i < seen[0].alone.size(); ++i) {
     const auto [level, ranks] = levels[i / 3];
     EXPECT_EQ(seen[0].alone[i].level, level);
     EXPECT_EQ(seen[0].alone[i].ranks, ranks);
     EXPECT_GT(seen[0].alone[i].timing.median_ns, 0);
     EXPECT_EQ(seen[3].alone[i].timing.median_ns, seen[0].alone[i].timing.median_ns);
-    EXPECT_EQ(seen[0].beside_compute[i].level, level);
-    EXPECT_EQ(seen[0].beside_compute[i].ranks, ranks);
+    EXPECT_EQ(seen[0].during_compute[i].level, level);
+    EXPECT_EQ(seen[0].during_compute[i].ranks, ranks);
   }
 }
 
 TEST(Measure, GroupsOfHosts) {
   using base::CollectiveLevel;
-  EXPECT_EQ(ranks_at(CollectiveLevel::Inside, 3, 4, 6), (std::vector<int>{3, 4, 5}));
-  EXPECT_EQ(ranks_at(CollectiveLevel::Across, 3, 4, 6), (std::vector<int>{1, 4}));
-  EXPECT_EQ(ranks_at(CollectiveLevel::World, 3, 4, 6), (std::vector<int>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(measure::ranks_at(CollectiveLevel::Inside, 3, 4, 6), (std::vector<int>{3, 4, 5}));
+  EXPECT_EQ(measure::ranks_at(CollectiveLevel::Across, 3, 4, 6), (std::vector<int>{1, 4}));
+  EXPECT_EQ(measure::ranks_at(CollectiveLevel::World, 3, 4, 6),
+            (std::vector<int>{0, 1, 2, 3, 4, 5}));
 }
 
 TEST(Measure, RanksPerHostAreKnownWhereAllHostsAreAlike) {
   const auto found = [](std::vector<std::pair<int, int>> places) {
     int seen = -1;
-    on_ranks(static_cast<int>(places.size()), [&](int rank, Job& job) {
-      LaunchInfo launch;
+    on_ranks(static_cast<int>(places.size()), [&](int rank, comm::ProcessGroup& job) {
+      comm::LaunchInfo launch;
       std::tie(launch.local_rank, launch.local_world) = places[static_cast<size_t>(rank)];
-      const auto per_host = ranks_per_host(launch, job.control());
+      const auto per_host = measure::ranks_per_host(launch, job.control());
       ASSERT_TRUE(per_host.ok());
       if (rank == 0) seen = *per_host;
     });
@@ -236,8 +243,8 @@ TEST(Measure, RanksPerHostAreKnownWhereAllHostsAreAlike) {
 
 TEST(Measure, CopiesAndTheProcessorHaveNames) {
   const tests::TemporaryFolder folder;
-  EXPECT_EQ(measure_copies(cpu_device(), "")->size(), 2u * 7u);
-  const auto copies = measure_copies(cpu_device(), folder / "");
+  EXPECT_EQ(measure::measure_copies(device::cpu_device(), "")->size(), 2u * 7u);
+  const auto copies = measure::measure_copies(device::cpu_device(), folder / "");
   ASSERT_TRUE(copies.ok()) << copies.status().to_string();
   ASSERT_EQ(copies->size(), 4u * 7u);  // 4 KiB to 16 MiB
   for (size_t i = 0; i < copies->size(); ++i) {
@@ -247,8 +254,9 @@ TEST(Measure, CopiesAndTheProcessorHaveNames) {
     EXPECT_EQ(i / 7 % 2 == 0 ? row.to : row.from, i < 14 ? "host" : "disk");
     EXPECT_EQ(row.bytes, int64_t{4096} << (2 * (i % 7)));
   }
-  EXPECT_EQ(measure_copies(cpu_device(), folder / "none").status().code(), "DC6702");
-  EXPECT_FALSE(cpu_name().empty());
+  EXPECT_EQ(measure::measure_copies(device::cpu_device(), folder / "none").status().code(),
+            "DC6702");
+  EXPECT_FALSE(measure::cpu_name().empty());
 }
 
 }  // namespace

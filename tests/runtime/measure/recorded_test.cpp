@@ -33,7 +33,8 @@ struct PredictedPlan : test::TrainingPlan {
 using DurationOf = std::function<int64_t(int64_t predicted, int step, const plan::Instruction&)>;
 
 // Records `steps` steps, one instruction after the other.
-void record(const plan::Plan& plan, int steps, const DurationOf& duration, TraceRecorder& trace) {
+void record(const plan::Plan& plan, int steps, const DurationOf& duration,
+            exec::TraceRecorder& trace) {
   int64_t now = 1'000'000;
   for (int step = 1; step <= steps; ++step) {
     for (const plan::ProgramRun& run : plan.step) {
@@ -53,13 +54,13 @@ void record(const plan::Plan& plan, int steps, const DurationOf& duration, Trace
 }
 
 // What both ranks made of it; they must agree.
-Recorded measured(const plan::Plan& plan, int steps, const std::function<DurationOf(int)>& of_rank,
-                  size_t capacity = 1000) {
-  Recorded seen[2];
-  test::on_ranks(2, {}, [&](Job& job, int rank) {
-    TraceRecorder trace(plan, rank, capacity);
+measure::Recorded measured(const plan::Plan& plan, int steps,
+                           const std::function<DurationOf(int)>& of_rank, size_t capacity = 1000) {
+  measure::Recorded seen[2];
+  test::on_ranks(2, {}, [&](comm::ProcessGroup& job, int rank) {
+    exec::TraceRecorder trace(plan, rank, capacity);
     record(plan, steps, of_rank(rank), trace);
-    auto recorded = measure_recorded(plan, trace, job.control());
+    auto recorded = measure::measure_recorded(plan, trace, job.control());
     ASSERT_TRUE(recorded.ok()) << recorded.status().to_string();
     seen[rank] = std::move(recorded).value();
   });
@@ -72,10 +73,10 @@ TEST(Recorded, MediansOfTheSlowestRankWithoutTheWarmUp) {
   const PredictedPlan hand;
   // Rank 1 takes three times what rank 0 takes; one step in five has an outlier, the first two are
   // slow.
-  const Recorded seen = measured(hand.plan, 7, [](int rank) {
+  const measure::Recorded seen = measured(hand.plan, 7, [](int rank) {
     return [rank](int64_t predicted, int step, const plan::Instruction&) {
       const int64_t time = predicted * (rank == 0 ? 2 : 6) + step;
-      return step <= kRecordedWarmup || step == 4 ? 1000 * time : time;
+      return step <= measure::kRecordedWarmup || step == 4 ? 1000 * time : time;
     };
   });
   EXPECT_EQ(seen.steps, 5);
@@ -85,7 +86,7 @@ TEST(Recorded, MediansOfTheSlowestRankWithoutTheWarmUp) {
     for (const plan::Instruction& in :
          hand.plan.programs[static_cast<size_t>(run.program)].instructions) {
       if (in.kind == plan::InstructionKind::Kernel) {
-        samples[instruction_key(hand.plan, in)] += 5 * run.repeat;
+        samples[measure::instruction_key(hand.plan, in)] += 5 * run.repeat;
       }
     }
   }
@@ -114,13 +115,13 @@ TEST(Recorded, MediansOfTheSlowestRankWithoutTheWarmUp) {
 // One after the other, whatever the stream: compute is all of the step but what stream 0 waits for.
 TEST(Recorded, AStepIsComputeAndWhereItStands) {
   const PredictedPlan hand;
-  const Recorded seen = measured(hand.plan, 6, [](int rank) {
+  const measure::Recorded seen = measured(hand.plan, 6, [](int rank) {
     return [rank](int64_t predicted, int, const plan::Instruction& in) {
       const bool waits = in.kind == plan::InstructionKind::Wait;
       return waits ? 70 : predicted + rank;
     };
   });
-  int64_t whole = 0, stood = 0;
+  int64_t whole = 0, waited = 0;
   for (const plan::ProgramRun& run : hand.plan.step) {
     const plan::Program& program = hand.plan.programs[static_cast<size_t>(run.program)];
     for (size_t i = 0; i < program.instructions.size(); ++i) {
@@ -130,20 +131,21 @@ TEST(Recorded, AStepIsComputeAndWhereItStands) {
       const int64_t time = waits ? 70 : program.duration_ns[i] + 1;
       whole += run.repeat * time;
       const bool stands = waits || in.kind == plan::InstructionKind::Collective;
-      if (stands && in.stream == 0) stood += run.repeat * time;
+      if (stands && in.stream == 0) waited += run.repeat * time;
     }
   }
-  EXPECT_GT(stood, 0);
+  EXPECT_GT(waited, 0);
   EXPECT_EQ(seen.step.median_ns, whole);
-  EXPECT_EQ(seen.compute.median_ns, whole - stood);
+  EXPECT_EQ(seen.compute.median_ns, whole - waited);
 }
 
 TEST(Recorded, EqualKernelsAreOneRow) {
   const PredictedPlan hand;
-  const Recorded seen = measured(hand.plan, 5, [](int) {
+  const measure::Recorded seen = measured(hand.plan, 5, [](int) {
     return [](int64_t, int, const plan::Instruction&) { return int64_t{50}; };
   });
-  const std::string key = instruction_key(hand.plan, hand.plan.programs[0].instructions[0]);
+  const std::string key =
+      measure::instruction_key(hand.plan, hand.plan.programs[0].instructions[0]);
   for (const base::KernelMeasurement& row : seen.kernels) {
     EXPECT_EQ(row.timing.median_ns, 50);
     if (row.key == key) {
@@ -157,7 +159,7 @@ TEST(Recorded, ARingThatKeptPartOfAStepDoesNotShortenIt) {
   const auto same = [](int) {
     return [](int64_t, int, const plan::Instruction&) { return int64_t{10}; };
   };
-  const Recorded all = measured(hand.plan, 9, same);
+  const measure::Recorded all = measured(hand.plan, 9, same);
   EXPECT_EQ(all.steps, 7);
   int per_step = 0;  // records of compute
   for (const plan::ProgramRun& run : hand.plan.step) {
@@ -167,20 +169,21 @@ TEST(Recorded, ARingThatKeptPartOfAStepDoesNotShortenIt) {
       per_step += recorded ? run.repeat : 0;
     }
   }
-  const Recorded some = measured(hand.plan, 9, same, static_cast<size_t>(3 * per_step + 2));
+  const measure::Recorded some =
+      measured(hand.plan, 9, same, static_cast<size_t>(3 * per_step + 2));
   EXPECT_EQ(some.steps, 3);
   EXPECT_EQ(some.step.median_ns, all.step.median_ns);
 }
 
 TEST(Recorded, TooFewStepsAreRefused) {
   const PredictedPlan hand;
-  test::on_ranks(2, {}, [&](Job& job, int rank) {
-    TraceRecorder trace(hand.plan, rank, 1000);
+  test::on_ranks(2, {}, [&](comm::ProcessGroup& job, int rank) {
+    exec::TraceRecorder trace(hand.plan, rank, 1000);
     // One rank has enough: both must say no, or the other would wait for ever.
     record(
         hand.plan, rank == 0 ? 6 : 4,
         [](int64_t, int, const plan::Instruction&) { return int64_t{1}; }, trace);
-    auto recorded = measure_recorded(hand.plan, trace, job.control());
+    auto recorded = measure::measure_recorded(hand.plan, trace, job.control());
     ASSERT_FALSE(recorded.ok());
     EXPECT_EQ(recorded.status().code(), "DC6504");
     EXPECT_EQ(base::exit_code(recorded.status().kind()), 69);
@@ -196,8 +199,8 @@ TEST(Deviation, ACommonFactorIsBiasAndTheRestIsResidual) {
   };
   plan::Plan plan = hand.plan;
   plan.prediction.step_ns = 1000;
-  Recorded seen = measured(plan, 5, scaled);
-  Deviations all = compare(plan, seen);
+  measure::Recorded seen = measured(plan, 5, scaled);
+  measure::Deviations all = measure::compare(plan, seen);
   EXPECT_DOUBLE_EQ(all.kernels.bias, 2);
   EXPECT_DOUBLE_EQ(all.kernels.residual, 0);
   EXPECT_DOUBLE_EQ(all.collectives.bias, -0.5);
@@ -224,7 +227,7 @@ TEST(Deviation, ACommonFactorIsBiasAndTheRestIsResidual) {
   ASSERT_EQ(at.size(), 2u);
   seen.instructions[1][at[0]].median_ns += 40;
   seen.instructions[1][at[1]].median_ns -= 40;
-  all = compare(plan, seen);
+  all = measure::compare(plan, seen);
   EXPECT_DOUBLE_EQ(all.collectives.bias, -0.5);
   EXPECT_DOUBLE_EQ(all.collectives.residual,
                    80.0 / static_cast<double>(all.collectives.measured_ns));

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <span>
 
-#include "runtime/memory/outside_memory.h"
+#include "runtime/memory/offload_memory.h"
 #include "tests/runtime/exec/hand_plan.h"
 #include "tests/runtime/memory/nameless_file.h"
 #include "tests/runtime/train/scratch_folder.h"
@@ -34,7 +34,7 @@ struct DiskPlan : HandPlan {
 
 struct Fixture : ::testing::Test {
   void SetUp() override {
-    auto made = DiskSpace::create(hand.plan, 1, folder / "");
+    auto made = memory::DiskSpace::create(hand.plan, 1, folder / "");
     ASSERT_TRUE(made.ok()) << made.status().to_string();
     disk = std::move(made).value();
   }
@@ -53,7 +53,7 @@ struct Fixture : ::testing::Test {
   }
   ScratchFolder folder;
   DiskPlan hand;
-  std::unique_ptr<DiskSpace> disk;
+  std::unique_ptr<memory::DiskSpace> disk;
   Status status;
 };
 
@@ -131,7 +131,7 @@ TEST_F(DiskSpaceTest, EveryDamagedByteIsNoticed) {
 TEST(DiskSpace, AFolderMustBeThereAndWritable) {
   const DiskPlan hand;
   for (const char* folder : {"/there/is/no/such/folder", "/proc/self", "/etc/passwd"}) {
-    const auto made = DiskSpace::create(hand.plan, 0, folder);
+    const auto made = memory::DiskSpace::create(hand.plan, 0, folder);
     ASSERT_FALSE(made.ok()) << folder;
     EXPECT_EQ(made.status().kind(), ErrorKind::CannotWrite);
     EXPECT_EQ(made.status().code(), "DC6702");
@@ -148,7 +148,7 @@ TEST(DiskSpace, WithoutRoomItSaysSoAtOnce) {
   const rlimit small{4096, before.rlim_max};
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  const auto made = DiskSpace::create(hand.plan, 0, folder / "");
+  const auto made = memory::DiskSpace::create(hand.plan, 0, folder / "");
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, handler);
   ASSERT_FALSE(made.ok());
@@ -160,20 +160,20 @@ TEST(DiskSpace, WithoutRoomItSaysSoAtOnce) {
   EXPECT_TRUE(std::filesystem::is_empty(folder / ""));
 }
 
-TEST(OutsideMemory, HasWhatThePlanAsksFor) {
+TEST(OffloadMemory, HasWhatThePlanAsksFor) {
   HandPlan hand(1);
   const ScratchFolder folder;
-  auto none = OutsideMemory::create(hand.plan, 0, "", cpu_device());
+  auto none = memory::OffloadMemory::create(hand.plan, 0, "", device::cpu_device());
   ASSERT_TRUE(none.ok());
   EXPECT_EQ(none->host.base(), nullptr);
   EXPECT_EQ(none->disk, nullptr);
   hand.tensor("h", DType::F32, {1000}, -1, 0, 0, Space::Host);
   hand.tensor("d", DType::F32, {1000}, -1, 0, 0, Space::Disk);
-  const auto nowhere = OutsideMemory::create(hand.plan, 0, "", cpu_device());
+  const auto nowhere = memory::OffloadMemory::create(hand.plan, 0, "", device::cpu_device());
   ASSERT_FALSE(nowhere.ok());
   EXPECT_EQ(nowhere.status().kind(), ErrorKind::Usage);
   EXPECT_EQ(nowhere.status().code(), "DC6707");
-  const auto both = OutsideMemory::create(hand.plan, 0, folder / "", cpu_device());
+  const auto both = memory::OffloadMemory::create(hand.plan, 0, folder / "", device::cpu_device());
   ASSERT_TRUE(both.ok());
   EXPECT_EQ(both->host.bytes(), 4032);
   EXPECT_EQ(both->host.base()[4031], std::byte{0});

@@ -20,23 +20,23 @@ using testing::Not;
 plan::Loaded tiny() { return {plan::test::tiny_plan(), std::string(64, 'd')}; }
 
 TEST(Columns, SevenBitsPerByteLowestFirst) {
-  Column column;
+  page::Column column;
   for (const uint64_t value : {0u, 127u, 128u, 300u}) column.add(value);
   EXPECT_EQ(column.base64(), "AH+AAawC");  // 00 7f 80 01 ac 02
-  Column one;
+  page::Column one;
   one.add(1);
   EXPECT_EQ(one.base64(), "AQ==");
-  EXPECT_EQ(Column().base64(), "");
-  Column signs;
+  EXPECT_EQ(page::Column().base64(), "");
+  page::Column signs;
   for (const int64_t value : {0, -1, 1, -2}) signs.add_signed(value);
   EXPECT_EQ(signs.base64(), "AAECAw==");
-  Column extreme;
+  page::Column extreme;
   extreme.add_signed(std::numeric_limits<int64_t>::min());
   EXPECT_EQ(extreme.base64(), "////////////AQ==");
 }
 
 TEST(Columns, StringsHaveOneNumberEach) {
-  StringTable table;
+  page::StringTable table;
   EXPECT_EQ(table.number("b"), 1u);
   EXPECT_EQ(table.number("a"), 2u);
   EXPECT_EQ(table.number("b"), 1u);
@@ -51,7 +51,7 @@ TEST(Reasons, RemarksAreFoundByParameterAndCollective) {
                   {"b", "of-nothing", {}, {{"w", 1}}, "net.linear.weight is large"},
                   {"c", "of-reductions", {{SubjectKind::Collective, 1}}},
                   {"d", "of-both", {{SubjectKind::Parameter, 0}, {SubjectKind::Collective, 0}}}};
-  const Reasons reasons(plan);
+  const page::Reasons reasons(plan);
   const auto& list = plan.programs[0].instructions;
   EXPECT_THAT(reasons.of(list[plan::test::kMatmul]),
               ElementsAre(0, 3));  // reads the gathered whole
@@ -63,9 +63,10 @@ TEST(Reasons, RemarksAreFoundByParameterAndCollective) {
 }
 
 // Events of `count` instructions of rank `rank` in step `step`, from `begin` to `end`.
-void add_step(TraceFile& trace, int rank, int64_t step, int count, int64_t begin, int64_t end) {
+void add_step(exec::TraceFile& trace, int rank, int64_t step, int count, int64_t begin,
+              int64_t end) {
   for (int i = 0; i < count; ++i) {
-    TraceEvent& event = trace.events.emplace_back();
+    exec::TraceEvent& event = trace.events.emplace_back();
     event.rank = rank;
     event.step = static_cast<int32_t>(step);
     event.instruction = i;
@@ -75,14 +76,14 @@ void add_step(TraceFile& trace, int rank, int64_t step, int count, int64_t begin
 }
 
 TEST(ChosenStep, TheMedianOfTheWholeSteps) {
-  TraceFile trace;
+  exec::TraceFile trace;
   const int64_t ends[] = {0, 900, 1130, 2120, 3150, 4110};
   add_step(trace, 0, 1, 3, 0, 900);  // what the ring kept of it
   for (int64_t step = 2; step <= 5; ++step)
     add_step(trace, 0, step, 10, 1000 * (step - 1), ends[step]);
   for (int64_t step = 1; step <= 4; ++step)
     add_step(trace, 1, step, 10, 7000 * step, 7000 * step + 50);
-  auto chosen = choose_step(trace);
+  auto chosen = page::choose_step(trace);
   ASSERT_TRUE(chosen.ok()) << chosen.status().to_string();
   EXPECT_EQ(chosen->whole_steps, 3);  // 2, 3, 4: rank 1 has no step 5, rank 0 only part of 1
   EXPECT_EQ(chosen->step, 2);         // 130 of {120, 130, 150}
@@ -95,11 +96,11 @@ TEST(ChosenStep, TheMedianOfTheWholeSteps) {
 }
 
 TEST(ChosenStep, WithoutAWholeStepIsBadInput) {
-  TraceFile trace;
-  EXPECT_EQ(choose_step(trace).status().code(), "DC6631");
+  exec::TraceFile trace;
+  EXPECT_EQ(page::choose_step(trace).status().code(), "DC6631");
   add_step(trace, 0, 1, 3, 0, 10);
   add_step(trace, 1, 2, 3, 0, 10);
-  auto chosen = choose_step(trace);
+  auto chosen = page::choose_step(trace);
   ASSERT_FALSE(chosen.ok());
   EXPECT_EQ(base::exit_code(chosen.status().kind()), 65);
 }
@@ -107,11 +108,11 @@ TEST(ChosenStep, WithoutAWholeStepIsBadInput) {
 TEST(Page, TheDataHoldsEveryInstructionAndTheRealStep) {
   const plan::Loaded loaded = tiny();
   const auto count = static_cast<int64_t>(loaded.plan.programs[0].instructions.size());
-  TraceFile trace;
+  exec::TraceFile trace;
   trace.communicator = "local";
   for (const int rank : {0, 1}) add_step(trace, rank, 1, 5, 100, 600);
-  const auto chosen = choose_step(trace);
-  auto json = base::parse_json_value(timeline_json(loaded, &trace, &*chosen), "page");
+  const auto chosen = page::choose_step(trace);
+  auto json = base::parse_json_value(page::timeline_json(loaded, &trace, &*chosen), "page");
   ASSERT_TRUE(json.ok()) << json.status().to_string();
   const base::JsonValue& program = json->find("programs")->items().at(0);
   EXPECT_EQ(*program.find("count")->to_integer(), count);
@@ -134,7 +135,7 @@ TEST(Page, IsOneFileThatAsksForNothing) {
   plan::Loaded loaded = tiny();
   loaded.plan.programs[0].instructions[0].module = "</script><b>";
   loaded.plan.remarks = {{"a", "b", {}, {}, "<!-- not a comment"}};
-  auto page = timeline_page(loaded, nullptr);
+  auto page = page::timeline_page(loaded, nullptr);
   ASSERT_TRUE(page.ok()) << page.status().to_string();
   EXPECT_TRUE(page->starts_with("<!doctype html>"));
   EXPECT_THAT(*page, HasSubstr("default-src 'none'"));
@@ -147,7 +148,7 @@ TEST(Page, IsOneFileThatAsksForNothing) {
 TEST(Page, APlanWithoutPredictedTimesIsAMismatch) {
   plan::Loaded loaded = tiny();
   loaded.plan.programs[0].duration_ns.clear();
-  auto page = timeline_page(loaded, nullptr);
+  auto page = page::timeline_page(loaded, nullptr);
   ASSERT_FALSE(page.ok());
   EXPECT_EQ(base::exit_code(page.status().kind()), 76);
 }

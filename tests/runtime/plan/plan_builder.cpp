@@ -119,7 +119,7 @@ void add_tensors(Builder& b) {
     entry.parameter = 0;
     entry.placement = {{0, Spread::FlatShard, -1, 32}};
   }
-  b.state("slots", DType::F64, {base::kSlotGroups + base::kSlotsPerGroup}, 128,
+  b.state("hyperparameters", DType::F64, {base::kHyperGroups + base::kHyperPerGroup}, 128,
           StateRole::Hyperparameters);
   b.state("rng", DType::I64, {4}, 32, StateRole::Random);
   b.state("scalars", DType::F64, {base::kScalarFinite + 1}, 72, StateRole::Scalars);
@@ -163,17 +163,17 @@ std::vector<Instruction> tiny_instructions() {
   list.push_back(collective(CollectiveKind::AllGather, 0, 0, {kTableRow, kTable, 6, 3}, 2));
   Arg clip = int_arg("clip", 1);
   clip.kind = ArgKind::Bool;
-  list.push_back(kernel(Provider::Native, "dc.finalize",
+  list.push_back(kernel(Provider::Native, "dc.clip_and_check",
                         {tensor_arg("scalars", kScalars), tensor_arg("table", kTable),
-                         tensor_arg("slots", kSlots), clip},
-                        {kTable, kSlots}, {kScalars}, 2));
+                         tensor_arg("hyperparameters", kHyperparameters), clip},
+                        {kTable, kHyperparameters}, {kScalars}, 2));
   const std::vector<int32_t> state = {kShard, kMoment1, kMoment2};
   list.push_back(
       kernel(Provider::Native, "dc.adamw",
              {tensor_arg("p", kShard), tensor_arg("m", kMoment1), tensor_arg("v", kMoment2),
               tensor_arg("g", kReduced), tensor_arg("scalars", kScalars),
-              tensor_arg("slots", kSlots), int_arg("group", 0)},
-             {kShard, kMoment1, kMoment2, kReduced, kScalars, kSlots}, state, 2));
+              tensor_arg("hyperparameters", kHyperparameters), int_arg("group", 0)},
+             {kShard, kMoment1, kMoment2, kReduced, kScalars, kHyperparameters}, state, 2));
   return list;
 }
 
@@ -191,7 +191,7 @@ void describe(Plan& plan) {
   plan.groups = {{kAllAxes, 0}, {kAllAxes, 1}};
   plan.optimizer.groups = {{"*", 1e-3, 0.01, 0.9, 0.999, 1e-8, 0, 0, false}};
   plan.optimizer.clip = true;
-  plan.slots = kSlots;
+  plan.hyperparameters = kHyperparameters;
   plan.rng = kRng;
   plan.scalars = kScalars;
   plan.table = kTable;

@@ -11,7 +11,7 @@ enum TinyTensor : int32_t {
   kShard,
   kMoment1,
   kMoment2,
-  kSlots,
+  kHyperparameters,
   kRng,
   kScalars,
   kTable,
@@ -37,7 +37,7 @@ enum TinyInstruction : int32_t {
   kWaitReduced,
   kSquareSum,
   kExchangeTable,
-  kFinalize,
+  kClipAndCheck,
   kAdamW,
 };
 inline constexpr int kScratchSlice = 14;

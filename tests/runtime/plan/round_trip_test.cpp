@@ -1,5 +1,5 @@
-// encode and decode: nothing is lost, equal plans give equal bytes, another schema version is told
-// apart from damage.
+// encode and decode: nothing is lost, equal plans give equal bytes, another schema version is
+// reported apart from damage.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -25,20 +25,20 @@ std::span<const uint8_t> bytes_of(const std::string& file) {
 }
 
 TEST(RoundTrip, TheTinyPlanIsGood) {
-  const base::Status status = verify_meaning(test::tiny_plan());
+  const base::Status status = verify::verify_meaning(test::tiny_plan());
   EXPECT_TRUE(status.ok()) << status.to_string();
 }
 
 TEST(RoundTrip, AnEvaluationIsKept) {
   const Plan plan = test::evaluating_plan();
-  const base::Status status = verify_meaning(plan);
+  const base::Status status = verify::verify_meaning(plan);
   EXPECT_TRUE(status.ok()) << status.to_string();
   const std::string file = encode(plan);
   auto decoded = decode(bytes_of(file));
   ASSERT_TRUE(decoded.ok()) << decoded.status().to_string();
   ASSERT_NE(decoded->variant(Purpose::Evaluate), nullptr);
-  EXPECT_EQ(to_text(*decoded), to_text(plan));
-  EXPECT_EQ(to_json(*decoded), to_json(plan));
+  EXPECT_EQ(report::to_text(*decoded), report::to_text(plan));
+  EXPECT_EQ(report::to_json(*decoded), report::to_json(plan));
 }
 
 TEST(RoundTrip, EqualPlansGiveEqualBytes) {
@@ -99,8 +99,8 @@ TEST(RoundTrip, NothingIsLost) {
   const std::string file = encode(plan);
   auto decoded = decode(bytes_of(file));
   ASSERT_TRUE(decoded.ok()) << decoded.status().to_string();
-  EXPECT_EQ(to_text(*decoded), to_text(plan));
-  EXPECT_EQ(to_json(*decoded), to_json(plan));
+  EXPECT_EQ(report::to_text(*decoded), report::to_text(plan));
+  EXPECT_EQ(report::to_json(*decoded), report::to_json(plan));
   EXPECT_EQ(encode(*decoded), file);
   EXPECT_TRUE(std::signbit(decoded->programs[0].instructions[test::kMatmul].args[7].f));
 }
@@ -123,9 +123,9 @@ TEST(RoundTrip, GroupsAlongSomeAxesAreKept) {
   EXPECT_EQ(decoded->groups[2].axes, kAllAxes);
   EXPECT_EQ(decoded->tensors[test::kTableRow].stride_axes, 0b01u);
   EXPECT_EQ(decoded->tensors[test::kTable].stride_axes, kAllAxes);
-  const std::string text = to_text(*decoded);
-  EXPECT_EQ(text, to_text(plan));
-  EXPECT_EQ(to_json(*decoded), to_json(plan));
+  const std::string text = report::to_text(*decoded);
+  EXPECT_EQ(text, report::to_text(plan));
+  EXPECT_EQ(report::to_json(*decoded), report::to_json(plan));
   EXPECT_NE(text.find("group 1 axis=host ranks=[0,2] stream=1"), std::string::npos) << text;
   EXPECT_NE(text.find("group 2 axis=host+dp ranks=[0,1,2,3] stream=1"), std::string::npos);
   EXPECT_NE(text.find(" along=host\n"), std::string::npos);
@@ -158,18 +158,18 @@ TEST(RoundTrip, LoadVerifiesAndGivesTheDigest) {
       std::filesystem::temp_directory_path() / ("dcr_plan_load_" + std::to_string(::getpid()));
   const std::string file = encode(test::tiny_plan());
   std::ofstream(path, std::ios::binary) << file;
-  auto loaded = load(path.string());
+  auto loaded = verify::load(path.string());
   ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
   EXPECT_EQ(loaded->digest.size(), 64u);
   EXPECT_EQ(encode(loaded->plan), file);
   Plan bad = test::tiny_plan();
   bad.programs[0].instructions[test::kMatmul].reads.clear();
   std::ofstream(path, std::ios::binary) << encode(bad);
-  auto refused = load(path.string());
+  auto refused = verify::load(path.string());
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.status().code(), "DC3211");
   std::filesystem::remove(path);
-  auto missing = load(path.string());
+  auto missing = verify::load(path.string());
   ASSERT_FALSE(missing.ok());
   EXPECT_EQ(missing.status().kind(), base::ErrorKind::MissingInput);
 }

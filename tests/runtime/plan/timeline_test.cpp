@@ -56,7 +56,7 @@ TEST(Timeline, AProgramEndsWhenAllStreamsHaveEnded) {
 TEST(Timeline, APlanWithoutDurationsLoadsAndHasNone) {
   Plan plan = test::tiny_plan();
   plan.programs[0].duration_ns.clear();
-  EXPECT_TRUE(verify_meaning(plan).ok());
+  EXPECT_TRUE(verify::verify_meaning(plan).ok());
   const std::string file = encode(plan);
   auto decoded = decode({reinterpret_cast<const uint8_t*>(file.data()), file.size()});
   ASSERT_TRUE(decoded.ok()) << decoded.status().to_string();

@@ -68,10 +68,10 @@ TEST(Plugin, OneThatIsMissingIsNamedWithTheCure) {
 TEST(Plugin, BothOfDcrunsAreChecked) {
   {
     const PluginFolder folder(DC_STALE, "libdcrun_aten.so");
-    EXPECT_EQ(runtime::open_aten_provider(1).status().code(), "DC6125");
+    EXPECT_EQ(runtime::kernel::open_aten_provider(1).status().code(), "DC6125");
   }
-  const PluginFolder folder(DC_STALE, runtime::kMpiPlugin);
-  EXPECT_EQ(runtime::connect_mpi({}, {}).status().code(), "DC6125");
+  const PluginFolder folder(DC_STALE, runtime::comm::kMpiPlugin);
+  EXPECT_EQ(runtime::comm::connect_mpi({}, {}).status().code(), "DC6125");
 }
 
 }  // namespace

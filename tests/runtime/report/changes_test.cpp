@@ -14,7 +14,7 @@ using Lines = std::vector<std::string>;
 
 TEST(Changes, NothingForTheSamePlan) {
   const Plan plan = tiny_plan();
-  EXPECT_EQ(changes(plan, plan),
+  EXPECT_EQ(report::changes(plan, plan),
             Lines{"nothing changed: the same instructions at the same addresses"});
 }
 
@@ -22,7 +22,7 @@ TEST(Changes, FiguresAloneChangeNothing) {
   const Plan before = tiny_plan();
   Plan after = before;
   after.prediction.step_ns = 2 * before.prediction.step_ns + 2'000'000;
-  const Lines lines = changes(before, after);
+  const Lines lines = report::changes(before, after);
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_TRUE(lines[0].starts_with("nothing changed"));
   EXPECT_TRUE(lines[1].starts_with("predicted step: ")) << lines[1];
@@ -33,19 +33,19 @@ TEST(Changes, EvaluationsThatComeAndGo) {
   const auto has = [](const Lines& lines, const std::string& line) {
     return std::find(lines.begin(), lines.end(), line) != lines.end();
   };
-  EXPECT_TRUE(has(changes(without, with), "evaluation: in the plan now"));
-  EXPECT_TRUE(has(changes(with, without), "evaluation: no longer in the plan"));
+  EXPECT_TRUE(has(report::changes(without, with), "evaluation: in the plan now"));
+  EXPECT_TRUE(has(report::changes(with, without), "evaluation: no longer in the plan"));
   Plan slower = with;
   slower.variants[0].prediction.step_ns *= 2;
-  EXPECT_TRUE(
-      has(changes(with, slower), "predicted evaluation: 400.00 us becomes 800.00 us (+100.0 %)"));
+  EXPECT_TRUE(has(report::changes(with, slower),
+                  "predicted evaluation: 400.00 us becomes 800.00 us (+100.0 %)"));
 }
 
 TEST(Changes, AnotherAddressIsNotNothing) {
   const Plan before = tiny_plan();
   Plan after = before;
   after.slices[0].offset += 64;
-  EXPECT_EQ(changes(before, after),
+  EXPECT_EQ(report::changes(before, after),
             Lines{"layout: the same collectives; other addresses, or kernels in another order"});
 }
 
@@ -53,7 +53,7 @@ TEST(Changes, AnotherTrainingConfigurationIsNotNothing) {
   const Plan before = tiny_plan();
   Plan after = before;
   after.optimizer.clip_norm += 1;
-  const Lines lines = changes(before, after);
+  const Lines lines = report::changes(before, after);
   ASSERT_FALSE(lines.empty());
   EXPECT_EQ(lines[0], "optimizer: another training configuration");
 }
@@ -73,7 +73,7 @@ TEST(Changes, CollectivesThatAreGone) {
   ASSERT_GT(gathers, 0);
   const std::string expected =
       "gathers: " + std::to_string(gathers) + (gathers == 1 ? " gather" : " gathers") + " fewer";
-  EXPECT_EQ(changes(before, after), Lines{expected});
+  EXPECT_EQ(report::changes(before, after), Lines{expected});
 }
 
 TEST(Changes, ChosenPassesAreComparedByName) {
@@ -83,7 +83,7 @@ TEST(Changes, ChosenPassesAreComparedByName) {
   after.slices[0].offset += 64;
   before.options = "world=2 threads=1";
   after.options = "world=2 threads=4 memory=5";
-  EXPECT_EQ(changes(before, after),
+  EXPECT_EQ(report::changes(before, after),
             (Lines{"options: threads=4 instead of threads=1, with memory=5",
                    "chain: without c, b=8 instead of b=2, with d",
                    "layout: the same collectives; other addresses, or kernels in another order"}));

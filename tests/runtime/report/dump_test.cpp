@@ -28,24 +28,24 @@ void expect_golden(const std::string& name, const std::string& actual) {
   EXPECT_EQ(actual, expected.str()) << "differs from " << path;
 }
 
-TEST(Dump, Text) { expect_golden("tiny.txt", to_text(test::tiny_plan())); }
-TEST(Dump, Summary) { expect_golden("tiny_summary.txt", summary(test::tiny_plan())); }
-TEST(Dump, Memory) { expect_golden("tiny_memory.txt", memory_report(test::tiny_plan())); }
+TEST(Dump, Text) { expect_golden("tiny.txt", report::to_text(test::tiny_plan())); }
+TEST(Dump, Summary) { expect_golden("tiny_summary.txt", report::summary(test::tiny_plan())); }
+TEST(Dump, Memory) { expect_golden("tiny_memory.txt", report::memory_report(test::tiny_plan())); }
 TEST(Dump, TextOfAnEvaluation) {
-  expect_golden("evaluating.txt", to_text(test::evaluating_plan()));
+  expect_golden("evaluating.txt", report::to_text(test::evaluating_plan()));
 }
 TEST(Dump, SummaryOfAnEvaluation) {
-  expect_golden("evaluating_summary.txt", summary(test::evaluating_plan()));
+  expect_golden("evaluating_summary.txt", report::summary(test::evaluating_plan()));
 }
 TEST(Dump, JsonOfAnEvaluation) {
-  EXPECT_THAT(to_json(test::evaluating_plan()), HasSubstr("\"purpose\": \"evaluate\""));
+  EXPECT_THAT(report::to_json(test::evaluating_plan()), HasSubstr("\"purpose\": \"evaluate\""));
 }
-TEST(Dump, Json) { expect_golden("tiny.json", to_json(test::tiny_plan())); }
+TEST(Dump, Json) { expect_golden("tiny.json", report::to_json(test::tiny_plan())); }
 
 TEST(Dump, TextShowsEveryInstructionOnOneLine) {
   Plan plan = test::tiny_plan();
   plan.programs[0].instructions[test::kMatmul].module = "odd \"name\"\nwith lines";
-  const std::string text = to_text(plan);
+  const std::string text = report::to_text(plan);
   EXPECT_THAT(text,
               HasSubstr("  [1] %11 = aten.mm.default(self=%9, mat2=%10) provider=aten scratch=14 "
                         "stream=compute phase=forward module=\"odd \\\"name\\\"\\nwith lines\" "
@@ -54,15 +54,15 @@ TEST(Dump, TextShowsEveryInstructionOnOneLine) {
 
 TEST(Dump, TheZeroRowOfAnInitializerShows) {
   Plan plan = test::tiny_plan();
-  EXPECT_EQ(to_text(plan).find("zero_row"), std::string::npos);
+  EXPECT_EQ(report::to_text(plan).find("zero_row"), std::string::npos);
   plan.parameters[0].initializer.zero_row = 4;
-  EXPECT_THAT(to_text(plan), HasSubstr("init=normal(0.0,0.02) zero_row=4"));
-  EXPECT_THAT(to_json(plan), HasSubstr("\"zero_row\": 4"));
+  EXPECT_THAT(report::to_text(plan), HasSubstr("init=normal(0.0,0.02) zero_row=4"));
+  EXPECT_THAT(report::to_json(plan), HasSubstr("\"zero_row\": 4"));
 }
 
 TEST(MemoryReport, ThePeakIsTheMatmulWithItsScratch) {
   const Plan plan = test::tiny_plan();
-  const Peak peak = find_peak(plan, Space::Device);
+  const report::Peak peak = report::find_peak(plan, Space::Device);
   EXPECT_EQ(peak.program, 0);
   EXPECT_EQ(peak.index, test::kMatmul);
   int64_t state = 0;
@@ -76,7 +76,7 @@ TEST(MemoryReport, ThePeakIsTheMatmulWithItsScratch) {
   EXPECT_EQ(peak.by_kind[static_cast<size_t>(SliceKind::Parameters)], 128);
   EXPECT_EQ(peak.by_kind[static_cast<size_t>(SliceKind::OptimizerState)], 256);
   EXPECT_EQ(std::accumulate(peak.by_kind.begin(), peak.by_kind.end(), int64_t{0}), peak.bytes);
-  EXPECT_THAT(memory_report(plan),
+  EXPECT_THAT(report::memory_report(plan),
               HasSubstr("instruction 1 (aten.mm.default) of program 'step', module net.linear"));
 }
 

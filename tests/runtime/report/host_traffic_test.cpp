@@ -28,19 +28,20 @@ TEST(HostTraffic, CountsWhatLeavesAHost) {
   using K = CollectiveKind;
   const CollectiveBuffer four{0, 1, 100, 32}, two{0, 1, 100, 64};
   // Each of two ranks gives its 32 f32 elements to the two ranks of the other host.
-  EXPECT_EQ(sent_across_hosts(with(K::AllGather, kAllAxes, four)), 2 * 32 * 2 * 4);
+  EXPECT_EQ(report::sent_across_hosts(with(K::AllGather, kAllAxes, four)), 2 * 32 * 2 * 4);
   // Each of two ranks sends the 36 bf16 elements that the other host owns.
-  EXPECT_EQ(sent_across_hosts(with(K::ReduceScatter, kAllAxes, four, 3)), 3 * 2 * 36 * 2);
-  EXPECT_EQ(sent_across_hosts(with(K::AllReduce, kAllAxes, four)), 2 * 36 * 2 + 2 * 32 * 2 * 4);
-  EXPECT_EQ(sent_across_hosts(with(K::AllGather, 0b10, two)), 0);
+  EXPECT_EQ(report::sent_across_hosts(with(K::ReduceScatter, kAllAxes, four, 3)), 3 * 2 * 36 * 2);
+  EXPECT_EQ(report::sent_across_hosts(with(K::AllReduce, kAllAxes, four)),
+            2 * 36 * 2 + 2 * 32 * 2 * 4);
+  EXPECT_EQ(report::sent_across_hosts(with(K::AllGather, 0b10, two)), 0);
   // Both ranks meet the one at their place: they send 36 elements and their sums of 64.
-  EXPECT_EQ(sent_across_hosts(with(K::AllReduce, 0b01, two)), 2 * (36 * 2 + 64 * 4));
+  EXPECT_EQ(report::sent_across_hosts(with(K::AllReduce, 0b01, two)), 2 * (36 * 2 + 64 * 4));
 }
 
 TEST(HostTraffic, IsNotKnownWithoutHosts) {
   Plan plan = with(CollectiveKind::AllGather, kAllAxes, {0, 1, 100, 32});
   plan.mesh = {{"dp", 4}};
-  EXPECT_EQ(sent_across_hosts(plan), 0);
+  EXPECT_EQ(report::sent_across_hosts(plan), 0);
 }
 
 }  // namespace

@@ -64,22 +64,23 @@ TEST(Allocation, TheCounterCounts) {
 void allocate_nothing(plan::Space home) {
   const TrainingPlan hand(2, 3, true, home);
   const ScratchFolder folder;
-  on_ranks(2, {}, [&](Job& job, int rank) {
+  on_ranks(2, {}, [&](comm::ProcessGroup& job, int rank) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    auto outside = OutsideMemory::create(hand.plan, rank, folder / "", cpu_device());
+    auto outside =
+        memory::OffloadMemory::create(hand.plan, rank, folder / "", device::cpu_device());
     DC_ASSERT_OK(outside.status());
-    TraceRecorder trace(hand.plan, rank, 100);  // fewer records than the steps make
-    ExecutorOptions options;
+    exec::TraceRecorder trace(hand.plan, rank, 100);  // fewer records than the steps make
+    exec::ExecutorOptions options;
     options.outside = &*outside;
     options.trace = &trace;
-    auto executor = Executor::prepare(hand.plan, job, *slab, options);
+    auto executor = exec::Executor::prepare(hand.plan, job, *slab, options);
     DC_ASSERT_OK(executor.status());
-    auto data = DataSource::open({"synthetic"}, DataRequest::of(hand.plan, rank, {}));
+    auto data = train::DataSource::open({"synthetic"}, train::DataRequest::of(hand.plan, rank, {}));
     DC_ASSERT_OK(data.status());
-    RunSettings settings;
+    train::RunSettings settings;
     settings.optimizer = hand.plan.optimizer;
-    auto loop = Loop::create(hand.plan, **executor, **data, settings, rank);
+    auto loop = train::Loop::create(hand.plan, **executor, **data, settings, rank);
     DC_ASSERT_OK(loop.status());
     for (int64_t step = 0; step < 3; ++step) DC_ASSERT_OK(loop->run(step));
     DC_ASSERT_OK(job.control().barrier());

@@ -21,7 +21,7 @@ using base::DType;
 
 // Inputs with memory of their own.
 struct Batch {
-  DataRequest request;
+  train::DataRequest request;
   std::vector<std::vector<uint8_t>> memory;
 
   void add(const std::string& name, plan::InputRole role, DType dtype, std::vector<int64_t> sizes,
@@ -36,13 +36,13 @@ struct Batch {
       tensor.strides[d] = stride;
     }
     plan::Input input{name, role, low, high, 0};
-    request.shape.rows = std::max(request.shape.rows, rows_of(input, tensor));
+    request.shape.rows = std::max(request.shape.rows, train::rows_of(input, tensor));
     memory.emplace_back(static_cast<size_t>(stride * base::byte_size(dtype)), 0xEE);
     request.inputs.push_back(input);
     request.tensors.push_back(std::move(tensor));
   }
-  std::vector<BoundTensor> bound() {
-    std::vector<BoundTensor> list;
+  std::vector<kernel::BoundTensor> bound() {
+    std::vector<kernel::BoundTensor> list;
     for (size_t i = 0; i < memory.size(); ++i) {
       const plan::Tensor& tensor = request.tensors[i];
       list.push_back({memory[i].data(), tensor.dtype, tensor.sizes, tensor.strides});
@@ -83,7 +83,7 @@ TEST(TokenData, RowsFollowTheFormulaAndTheFileStartsOver) {
   const int64_t world = 3, ga = 2, rows = 2, steps_per_epoch = 2;
   for (int64_t rank = 0; rank < world; ++rank) {
     Batch batch = token_batch(world, rank, ga, rows, window);
-    auto data = DataSource::open({path}, batch.request);
+    auto data = train::DataSource::open({path}, batch.request);
     ASSERT_TRUE(data.ok()) << data.status().to_string();
     for (int64_t step = 0; step < 5; ++step) {
       EXPECT_EQ((*data)->epoch(step), step / steps_per_epoch);
@@ -110,7 +110,7 @@ TEST(TokenData, ReadsAllElementTypes) {
                                                     {"int64", counting_tokens<int64_t>(20)}};
   for (const auto& [type, bytes] : files) {
     Batch batch = token_batch(1, 0, 1, 2, 5);
-    auto data = DataSource::open({folder.write(type, bytes) + ":" + type}, batch.request);
+    auto data = train::DataSource::open({folder.write(type, bytes) + ":" + type}, batch.request);
     ASSERT_TRUE(data.ok()) << data.status().to_string();
     ASSERT_TRUE((*data)->fill(1, 0, batch.bound()).ok());
     EXPECT_EQ(batch.data<int64_t>(0)[9], 19) << type;
@@ -123,7 +123,7 @@ TEST(TokenData, ShuffleIsAPermutationOfItsOwnInEveryEpoch) {
     for (const uint64_t key : {0ull, 1ull, 2ull}) {
       std::set<int64_t> seen;
       std::vector<int64_t> order;
-      for (int64_t i = 0; i < size; ++i) order.push_back(permute(i, size, key));
+      for (int64_t i = 0; i < size; ++i) order.push_back(train::permute(i, size, key));
       seen.insert(order.begin(), order.end());
       ASSERT_EQ(static_cast<int64_t>(seen.size()), size);
       ASSERT_GE(*seen.begin(), 0);
@@ -133,12 +133,12 @@ TEST(TokenData, ShuffleIsAPermutationOfItsOwnInEveryEpoch) {
   }
   EXPECT_EQ(orders.size(), 3u);
   // An epoch of whole batches uses every sample once; the next uses them in another order.
-  const Sampler sampler(24, {2, 3, 1, 2}, 5);
+  const train::Sampler sampler(24, {2, 3, 1, 2}, 5);
   std::vector<int64_t> first, second;
   for (int64_t step = 0; step < 4; ++step) {
     for (int64_t mb = 0; mb < 2; ++mb) {
       for (int64_t rank = 0; rank < 3; ++rank) {
-        const Sampler other(24, {2, 3, rank, 2}, 5);
+        const train::Sampler other(24, {2, 3, rank, 2}, 5);
         for (int64_t row = 0; row < 2; ++row) {
           (step < 2 ? first : second).push_back(other.sample(step, mb, row));
         }
@@ -152,12 +152,13 @@ TEST(TokenData, ShuffleIsAPermutationOfItsOwnInEveryEpoch) {
 }
 
 // Samples of a step, of all ranks and micro-batches.
-std::vector<int64_t> global_batch(int64_t samples, BatchShape shape, const DataStart& start,
-                                  std::optional<uint64_t> shuffle, int64_t step) {
+std::vector<int64_t> global_batch(int64_t samples, train::BatchShape shape,
+                                  const train::DataStart& start, std::optional<uint64_t> shuffle,
+                                  int64_t step) {
   std::vector<int64_t> batch;
   for (int64_t mb = 0; mb < shape.accumulation; ++mb) {
     for (shape.rank = 0; shape.rank < shape.world; ++shape.rank) {
-      const Sampler sampler(samples, shape, shuffle, start);
+      const train::Sampler sampler(samples, shape, shuffle, start);
       for (int64_t row = 0; row < shape.rows; ++row) batch.push_back(sampler.sample(step, mb, row));
     }
   }
@@ -165,14 +166,14 @@ std::vector<int64_t> global_batch(int64_t samples, BatchShape shape, const DataS
 }
 
 TEST(Sampler, GoesOnAsIfItHadNotStopped) {
-  const BatchShape shape{2, 3, 0, 2};
+  const train::BatchShape shape{2, 3, 0, 2};
   for (const auto& shuffle : {std::optional<uint64_t>(), std::optional<uint64_t>(7)}) {
     for (const int64_t samples : {12, 24, 40, 47}) {
       for (int64_t half = 0; half < 12; ++half) {
-        const Sampler before(samples, shape, shuffle);
-        const DataStart start{half, before.position(half)};
+        const train::Sampler before(samples, shape, shuffle);
+        const train::DataStart start{half, before.position(half)};
         EXPECT_EQ(start.position.samples, half * shape.per_step());
-        const Sampler after(samples, shape, shuffle, start);
+        const train::Sampler after(samples, shape, shuffle, start);
         for (int64_t step = half; step < half + 9; ++step) {
           ASSERT_EQ(global_batch(samples, shape, start, shuffle, step),
                     global_batch(samples, shape, {}, shuffle, step));
@@ -188,15 +189,15 @@ TEST(Sampler, GoesOnAsIfItHadNotStopped) {
 // until less than a batch is left.
 TEST(Sampler, AnotherGlobalBatchReadsOnFromTheNextSample) {
   constexpr int64_t kSamples = 40;
-  const BatchShape wide{2, 3, 0, 2}, narrow{1, 5, 0, 1};
+  const train::BatchShape wide{2, 3, 0, 2}, narrow{1, 5, 0, 1};
   for (const auto& shuffle : {std::optional<uint64_t>(), std::optional<uint64_t>(7)}) {
     for (const int64_t half : {1, 2, 3}) {  // 3: the epoch of the wide batches ends with 4 left
       std::vector<int64_t> read;
       for (int64_t step = 0; step < half; ++step) {
         for (const int64_t s : global_batch(kSamples, wide, {}, shuffle, step)) read.push_back(s);
       }
-      const DataStart start{half, Sampler(kSamples, wide, shuffle).position(half)};
-      const Sampler after(kSamples, narrow, shuffle, start);
+      const train::DataStart start{half, train::Sampler(kSamples, wide, shuffle).position(half)};
+      const train::Sampler after(kSamples, narrow, shuffle, start);
       int64_t step = half;
       for (; after.epoch(step) == 0; ++step) {
         for (const int64_t s : global_batch(kSamples, narrow, start, shuffle, step))
@@ -219,26 +220,30 @@ TEST(TokenData, ComplaintsSayWhatToDo) {
   const ScratchFolder folder;
   const std::string path = folder.write("t.bin", counting_tokens<uint16_t>(40));
   Batch small = token_batch(1, 0, 1, 2, 5, 15);
-  const auto outside = DataSource::open({path}, small.request);  // found before any step
+  const auto outside = train::DataSource::open({path}, small.request);  // found before any step
   ASSERT_FALSE(outside.ok());
   EXPECT_EQ(base::exit_code(outside.status().kind()), 65);
   EXPECT_NE(outside.status().sentence().find("token 15 at byte 30"), std::string::npos)
       << outside.status().sentence();
 
   Batch large = token_batch(4, 0, 1, 3, 5);
-  const auto few = DataSource::open({path}, large.request);
+  const auto few = train::DataSource::open({path}, large.request);
   ASSERT_FALSE(few.ok());
   EXPECT_EQ(base::exit_code(few.status().kind()), 65);
   EXPECT_NE(few.status().sentence().find("one step reads 12"), std::string::npos);
 
-  EXPECT_EQ(base::exit_code(DataSource::open({path + ":int7"}, small.request).status().kind()), 64);
-  EXPECT_EQ(base::exit_code(DataSource::open({path + "x"}, small.request).status().kind()), 66);
-  EXPECT_EQ(base::exit_code(DataSource::open({"synthetic:x"}, small.request).status().kind()), 64);
+  EXPECT_EQ(
+      base::exit_code(train::DataSource::open({path + ":int7"}, small.request).status().kind()),
+      64);
+  EXPECT_EQ(base::exit_code(train::DataSource::open({path + "x"}, small.request).status().kind()),
+            66);
+  EXPECT_EQ(
+      base::exit_code(train::DataSource::open({"synthetic:x"}, small.request).status().kind()), 64);
   const std::string odd = folder.write("odd.bin", "abc");
-  EXPECT_EQ(base::exit_code(DataSource::open({odd}, small.request).status().kind()), 65);
+  EXPECT_EQ(base::exit_code(train::DataSource::open({odd}, small.request).status().kind()), 65);
   Batch images;
   images.add("image", plan::InputRole::Float, DType::F32, {2, 3}, 0, 1);
-  EXPECT_EQ(base::exit_code(DataSource::open({path}, images.request).status().kind()), 65);
+  EXPECT_EQ(base::exit_code(train::DataSource::open({path}, images.request).status().kind()), 65);
 }
 
 Batch next_batch(int64_t rows, int64_t window, double vocabulary = 60000) {
@@ -253,7 +258,7 @@ TEST(TokenData, NextLabelsAreOneTokenFurther) {
   for (const int tokens : {20, 21, 25, 26}) {
     const std::string path = folder.write("t.bin", counting_tokens<uint16_t>(tokens));
     Batch batch = next_batch(1, window);
-    auto data = DataSource::open({path}, batch.request);
+    auto data = train::DataSource::open({path}, batch.request);
     ASSERT_TRUE(data.ok()) << data.status().to_string();
     // The last window needs one token behind it: 20 tokens are 3 samples, 21 are 4.
     const int64_t samples = (tokens - 1) / window;
@@ -269,7 +274,7 @@ TEST(TokenData, NextLabelsAreOneTokenFurther) {
     }
   }
   Batch drawn = next_batch(2, 7, 100);
-  auto synthetic = DataSource::open({"synthetic:4"}, drawn.request);
+  auto synthetic = train::DataSource::open({"synthetic:4"}, drawn.request);
   ASSERT_TRUE((*synthetic)->fill(3, 0, drawn.bound()).ok());
   for (int64_t row = 0; row < 2; ++row) {
     for (int64_t i = 0; i + 1 < 7; ++i) {
@@ -283,7 +288,7 @@ TEST(TokenData, SeveralFilesFollowEachOtherAndNoWindowCrosses) {
   const std::string first = folder.write("a.bin", counting_tokens<uint16_t>(13));
   const std::string second = folder.write("b.bin", counting_tokens<int64_t>(11));
   Batch batch = token_batch(1, 0, 1, 1, 5);
-  auto data = DataSource::open({first, second + ":int64"}, batch.request);
+  auto data = train::DataSource::open({first, second + ":int64"}, batch.request);
   ASSERT_TRUE(data.ok()) << data.status().to_string();
   const std::vector<int64_t> starts = {0, 5, 0, 5};  // 13 and 11 tokens are two windows each
   for (size_t k = 0; k < starts.size(); ++k) {
@@ -292,16 +297,18 @@ TEST(TokenData, SeveralFilesFollowEachOtherAndNoWindowCrosses) {
     EXPECT_EQ(batch.data<int64_t>(0)[4], starts[k] + 4) << k;
   }
   EXPECT_EQ((*data)->epoch(4), 1);
-  EXPECT_EQ(base::exit_code(
-                DataSource::open({first, std::string("synthetic")}, batch.request).status().kind()),
-            64);
+  EXPECT_EQ(
+      base::exit_code(train::DataSource::open({first, std::string("synthetic")}, batch.request)
+                          .status()
+                          .kind()),
+      64);
 }
 
 TEST(TokenData, FilesOfSomethingElseAreRefused) {
   const ScratchFolder folder;
   Batch batch = token_batch(1, 0, 1, 1, 5, 1e9);
   const auto refused = [&](const std::string& text, const std::string& word) {
-    const auto data = DataSource::open({text}, batch.request);
+    const auto data = train::DataSource::open({text}, batch.request);
     ASSERT_FALSE(data.ok()) << text;
     EXPECT_EQ(base::exit_code(data.status().kind()), 65);
     EXPECT_NE(data.status().sentence().find(word), std::string::npos) << data.status().sentence();
@@ -309,14 +316,15 @@ TEST(TokenData, FilesOfSomethingElseAreRefused) {
   const std::string wide = folder.write("w.bin", counting_tokens<uint32_t>(1000));
   refused(wide, ":uint32");
   refused(wide + ":uint16", ":uint32");
-  EXPECT_TRUE(DataSource::open({wide + ":uint32"}, batch.request).ok());
+  EXPECT_TRUE(train::DataSource::open({wide + ":uint32"}, batch.request).ok());
   const std::string widest = folder.write("x.bin", counting_tokens<int64_t>(1000));
   refused(widest, ":int64");
   refused(widest + ":uint32", ":int64");
-  EXPECT_TRUE(DataSource::open({widest + ":int64"}, batch.request).ok());
+  EXPECT_TRUE(train::DataSource::open({widest + ":int64"}, batch.request).ok());
   // Numbers that only happen to be small are not judged, nor is a file of zeros.
   EXPECT_TRUE(
-      DataSource::open({folder.write("z.bin", std::string(4000, '\0'))}, batch.request).ok());
+      train::DataSource::open({folder.write("z.bin", std::string(4000, '\0'))}, batch.request)
+          .ok());
   std::string text;
   while (text.size() < 1000) text += "To be, or not to be, that is the question:\n";
   refused(folder.write("t.txt", text.substr(0, 1000)), "text");
@@ -329,7 +337,7 @@ TEST(TokenData, AFileCutShortIsAnErrorOfTheStepBefore) {
   const ScratchFolder folder;
   const std::string path = folder.write("t.bin", counting_tokens<uint16_t>(1000));
   Batch batch = token_batch(1, 0, 1, 1, 100);
-  auto data = DataSource::open({path}, batch.request);
+  auto data = train::DataSource::open({path}, batch.request);
   ASSERT_TRUE(data.ok());
   std::filesystem::resize_file(path, 1000);
   EXPECT_TRUE((*data)->check(4).ok());
@@ -344,12 +352,12 @@ TEST(TokenScan, FindsEveryBadTokenInTheBackgroundToo) {
   for (const int64_t bad : {0, 65535, 65536, 199999, -1}) {
     std::string bytes(400000, '\1');
     if (bad >= 0) std::memset(bytes.data() + bad * 2, 0xff, 2);
-    std::vector<TokenFile> files;
-    files.push_back(TokenFile::open(folder.write("t.bin", bytes)).value());
+    std::vector<train::TokenFile> files;
+    files.push_back(train::TokenFile::open(folder.write("t.bin", bytes)).value());
     int found = 0;
     for (int64_t rank = 0; rank < 3; ++rank) {
-      auto at_once = TokenScan::start(files, 1000, rank, 3);
-      auto later = TokenScan::start(files, 1000, rank, 3, 0);
+      auto at_once = train::TokenScan::start(files, 1000, rank, 3);
+      auto later = train::TokenScan::start(files, 1000, rank, 3, 0);
       ASSERT_TRUE(later.ok());
       while (!(*later)->finished()) std::this_thread::yield();
       EXPECT_EQ((*later)->problem().ok(), at_once.ok());
@@ -374,7 +382,7 @@ TEST(SyntheticData, AGlobalBatchDoesNotDependOnHowItIsSpread) {
     for (int64_t rank = 0; rank < world; ++rank) {
       Batch batch = token_batch(world, rank, ga, rows, window, 100);
       batch.add("f", plan::InputRole::Float, DType::F32, {rows, 1}, -2, 3);
-      auto data = DataSource::open({"synthetic:9"}, batch.request);
+      auto data = train::DataSource::open({"synthetic:9"}, batch.request);
       ASSERT_TRUE(data.ok());
       for (int64_t mb = 0; mb < ga; ++mb) {
         ASSERT_TRUE((*data)->fill(7, mb, batch.bound()).ok());
@@ -414,7 +422,7 @@ TEST(TensorData, ReadsRowsByNameAndChecksThem) {
   Batch batch;
   batch.add("image", plan::InputRole::Float, DType::F32, {1, 3}, 0, 1);
   batch.add("label", plan::InputRole::Class, DType::I64, {1}, 0, 10);
-  auto data = DataSource::open({path}, batch.request);
+  auto data = train::DataSource::open({path}, batch.request);
   ASSERT_TRUE(data.ok()) << data.status().to_string();
   ASSERT_TRUE((*data)->fill(1, 0, batch.bound()).ok());
   EXPECT_EQ(batch.data<float>(0)[2], 5);
@@ -427,13 +435,13 @@ TEST(TensorData, ReadsRowsByNameAndChecksThem) {
 
   Batch wrong;
   wrong.add("image", plan::InputRole::Float, DType::F64, {1, 3}, 0, 1);
-  EXPECT_EQ(base::exit_code(DataSource::open({path}, wrong.request).status().kind()), 65);
+  EXPECT_EQ(base::exit_code(train::DataSource::open({path}, wrong.request).status().kind()), 65);
   Batch missing;
   missing.add("audio", plan::InputRole::Float, DType::F32, {1, 3}, 0, 1);
-  EXPECT_EQ(base::exit_code(DataSource::open({path}, missing.request).status().kind()), 65);
+  EXPECT_EQ(base::exit_code(train::DataSource::open({path}, missing.request).status().kind()), 65);
   Batch many;
   many.add("image", plan::InputRole::Float, DType::F32, {5, 3}, 0, 1);
-  EXPECT_EQ(base::exit_code(DataSource::open({path}, many.request).status().kind()), 65);
+  EXPECT_EQ(base::exit_code(train::DataSource::open({path}, many.request).status().kind()), 65);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Runs in two halves: the second resumes what the first has saved, and nobody can tell.
+// Runs in two halves: the second resumes what the first has saved, and no number shows it.
 #include <filesystem>
 #include <sstream>
 
@@ -15,23 +15,24 @@ namespace {
 namespace fs = std::filesystem;
 using base::Status;
 
-std::vector<Status> run_job(const plan::Plan& plan, TrainOptions options) {
+std::vector<Status> run_job(const plan::Plan& plan, train::TrainOptions options) {
   const int world = plan.world();
   if (options.data.empty()) options.data = {"synthetic:2"};
   options.settings.optimizer = plan.optimizer;
   const plan::Loaded loaded{plan, "feed"};
   std::vector<Status> statuses(static_cast<size_t>(world));
-  on_ranks(world, {}, [&](Job& job, int rank) {
-    const LaunchInfo launch{Launcher::Single, rank, world, rank, world, "test", {}};
-    const auto outcome = train(loaded, job, launch, options);
+  on_ranks(world, {}, [&](comm::ProcessGroup& job, int rank) {
+    const comm::LaunchInfo launch{comm::Launcher::Single, rank, world, rank, world, "test", {}};
+    const auto outcome = train::train(loaded, job, launch, options);
     if (!outcome.ok()) job.leave(outcome.status());
     statuses[static_cast<size_t>(rank)] = outcome.ok() ? Status() : outcome.status();
   });
   return statuses;
 }
 
-TrainOptions options_for(const ScratchFolder& folder, const std::string& name, int64_t steps) {
-  TrainOptions options;
+train::TrainOptions options_for(const ScratchFolder& folder, const std::string& name,
+                                int64_t steps) {
+  train::TrainOptions options;
   options.weights = "init:1";
   options.steps = steps;
   options.save = folder / name;
@@ -40,7 +41,7 @@ TrainOptions options_for(const ScratchFolder& folder, const std::string& name, i
   return options;
 }
 
-TrainOptions resumed(TrainOptions options, const std::string& from = "latest") {
+train::TrainOptions resumed(train::TrainOptions options, const std::string& from = "latest") {
   options.resume = from;
   options.weights.clear();
   return options;
@@ -48,15 +49,15 @@ TrainOptions resumed(TrainOptions options, const std::string& from = "latest") {
 
 // Every value of a checkpoint, by name.
 std::map<std::string, std::vector<std::byte>> values(const std::string& path) {
-  auto reader = CheckpointReader::open(path);
+  auto reader = checkpoint::CheckpointReader::open(path);
   EXPECT_TRUE(reader.ok()) << reader.status().to_string();
   std::map<std::string, std::vector<std::byte>> all;
   if (!reader.ok()) return all;
-  for (const ValueId& id : (*reader)->values()) {
-    const CheckpointReader::Value& value = *(*reader)->find(id);
+  for (const checkpoint::ValueId& id : (*reader)->values()) {
+    const checkpoint::CheckpointReader::Value& value = *(*reader)->find(id);
     int64_t elements = 1;
     for (const int64_t size : value.sizes) elements *= size;
-    auto& bytes = all[describe(id)];
+    auto& bytes = all[checkpoint::describe(id)];
     bytes.resize(static_cast<size_t>(elements * base::byte_size(value.dtype)));
     EXPECT_TRUE((*reader)->read(id, 0, elements, bytes.data()).ok());
   }
@@ -88,11 +89,11 @@ TEST(Resume, AfterAnyStepTheRestHasTheSameBits) {
                    std::to_string(static_cast<int>(home)));
       const ScratchFolder folder;
       const TrainingPlan hand(world, world == 2 ? 4 : 1, true, home);
-      const TrainOptions straight = options_for(folder, "straight", 6);
+      const train::TrainOptions straight = options_for(folder, "straight", 6);
       expect_ok(run_job(hand.plan, straight));
       for (int64_t half = 0; half <= 6; ++half) {
         SCOPED_TRACE("resumed after step " + std::to_string(half));
-        TrainOptions options = options_for(folder, "half" + std::to_string(half), half);
+        train::TrainOptions options = options_for(folder, "half" + std::to_string(half), half);
         if (half > 0) expect_ok(run_job(hand.plan, options));
         options.steps = 6;
         if (half == 0) {  // nothing to resume yet: the run starts from --weights
@@ -101,7 +102,8 @@ TEST(Resume, AfterAnyStepTheRestHasTheSameBits) {
           options = resumed(options);
         }
         expect_ok(run_job(hand.plan, options));
-        EXPECT_EQ(values(*find_checkpoint(options.save)), values(*find_checkpoint(straight.save)));
+        EXPECT_EQ(values(*checkpoint::find_checkpoint(options.save)),
+                  values(*checkpoint::find_checkpoint(straight.save)));
         EXPECT_EQ(rows(options.metrics), rows(straight.metrics));
       }
     }
@@ -111,50 +113,52 @@ TEST(Resume, AfterAnyStepTheRestHasTheSameBits) {
 TEST(Resume, SavingEveryStepChangesNothing) {
   const ScratchFolder folder;
   const TrainingPlan hand(3, 2);
-  const TrainOptions straight = options_for(folder, "straight", 7);
+  const train::TrainOptions straight = options_for(folder, "straight", 7);
   expect_ok(run_job(hand.plan, straight));
-  TrainOptions often = options_for(folder, "often", 7);
+  train::TrainOptions often = options_for(folder, "often", 7);
   often.save_every = 1;
   expect_ok(run_job(hand.plan, often));
-  EXPECT_EQ(values(*find_checkpoint(often.save)), values(*find_checkpoint(straight.save)));
+  EXPECT_EQ(values(*checkpoint::find_checkpoint(often.save)),
+            values(*checkpoint::find_checkpoint(straight.save)));
   EXPECT_EQ(rows(often.metrics), rows(straight.metrics));
-  const auto all = CheckpointFolder(often.save).list();
+  const auto all = checkpoint::CheckpointFolder(often.save).list();
   ASSERT_EQ(all.size(), 7u);
-  for (const StoredCheckpoint& one : all) {
-    const TrainOptions same = options_for(folder, "to" + std::to_string(one.step), one.step);
+  for (const checkpoint::StoredCheckpoint& one : all) {
+    const train::TrainOptions same = options_for(folder, "to" + std::to_string(one.step), one.step);
     expect_ok(run_job(hand.plan, same));
-    EXPECT_EQ(values(one.path), values(*find_checkpoint(same.save))) << one.path;
+    EXPECT_EQ(values(one.path), values(*checkpoint::find_checkpoint(same.save))) << one.path;
   }
 }
 
 TEST(Resume, OntoOtherWorldsAndBack) {
   const ScratchFolder folder;
-  const TrainOptions first = options_for(folder, "two", 4);
+  const train::TrainOptions first = options_for(folder, "two", 4);
   expect_ok(run_job(TrainingPlan(2, 1).plan, first));
-  const auto before = values(*find_checkpoint(first.save));
+  const auto before = values(*checkpoint::find_checkpoint(first.save));
   std::string last = first.save;
   for (const int world : {3, 1, 4, 2}) {
     const std::string name = "onto" + std::to_string(world);
-    const TrainOptions next = resumed(options_for(folder, name, 4), last);
+    const train::TrainOptions next = resumed(options_for(folder, name, 4), last);
     expect_ok(run_job(TrainingPlan(world, 1).plan, next));
-    EXPECT_EQ(values(*find_checkpoint(next.save)), before) << world;
+    EXPECT_EQ(values(*checkpoint::find_checkpoint(next.save)), before) << world;
     last = next.save;
   }
   // And on they go with the same numbers but for the order of sums.
-  TrainOptions on = resumed(options_for(folder, "on", 8), last);
+  train::TrainOptions on = resumed(options_for(folder, "on", 8), last);
   expect_ok(run_job(TrainingPlan(2, 1).plan, on));
-  TrainOptions straight = options_for(folder, "straight", 8);
+  train::TrainOptions straight = options_for(folder, "straight", 8);
   expect_ok(run_job(TrainingPlan(2, 1).plan, straight));
-  EXPECT_EQ(values(*find_checkpoint(on.save)), values(*find_checkpoint(straight.save)));
+  EXPECT_EQ(values(*checkpoint::find_checkpoint(on.save)),
+            values(*checkpoint::find_checkpoint(straight.save)));
 }
 
 TEST(Resume, OnlyTheNewestStay) {
   const ScratchFolder folder;
-  TrainOptions options = options_for(folder, "saved", 9);
+  train::TrainOptions options = options_for(folder, "saved", 9);
   options.save_every = 2;
   options.keep = 2;
   expect_ok(run_job(TrainingPlan(2, 1).plan, options));
-  const auto left = CheckpointFolder(options.save).list();
+  const auto left = checkpoint::CheckpointFolder(options.save).list();
   ASSERT_EQ(left.size(), 2u);
   EXPECT_EQ(left[0].step, 8);
   EXPECT_EQ(left[1].step, 9);
@@ -163,23 +167,23 @@ TEST(Resume, OnlyTheNewestStay) {
 TEST(Resume, WorkIsNotReplacedUnlessAsked) {
   const ScratchFolder folder;
   const plan::Plan plan = TrainingPlan(2, 1).plan;
-  TrainOptions options = options_for(folder, "saved", 4);
+  train::TrainOptions options = options_for(folder, "saved", 4);
   options.save_every = 2;
   expect_ok(run_job(plan, options));
   options.metrics.clear();
-  const auto refused = [&](const TrainOptions& run) {
+  const auto refused = [&](const train::TrainOptions& run) {
     const auto statuses = run_job(plan, run);
     EXPECT_FALSE(statuses[0].ok());
     EXPECT_EQ(base::exit_code(statuses[0].kind()), 73) << statuses[0].to_string();
     EXPECT_NE(statuses[0].sentence().find("--overwrite"), std::string::npos);
   };
   refused(options);  // a run that starts anew
-  TrainOptions older = resumed(options, options.save + "/step-00000002");
+  train::TrainOptions older = resumed(options, options.save + "/step-00000002");
   older.steps = 3;
   refused(older);  // one that leaves out steps that were done
   older.overwrite = true;
   expect_ok(run_job(plan, older));
-  const auto left = CheckpointFolder(options.save).list();
+  const auto left = checkpoint::CheckpointFolder(options.save).list();
   ASSERT_EQ(left.size(), 2u);  // step 4 is of a run that this one does not continue
   EXPECT_EQ(left.back().step, 3);
 }
@@ -187,7 +191,7 @@ TEST(Resume, WorkIsNotReplacedUnlessAsked) {
 TEST(Resume, ADamagedCheckpointIsNamedAndTheLastGoodOneOffered) {
   const ScratchFolder folder;
   const plan::Plan plan = TrainingPlan(2, 1).plan;
-  TrainOptions options = options_for(folder, "saved", 6);
+  train::TrainOptions options = options_for(folder, "saved", 6);
   options.save_every = 2;
   expect_ok(run_job(plan, options));
   const auto damage = [](const std::string& path) {
@@ -209,16 +213,16 @@ TEST(Resume, ADamagedCheckpointIsNamedAndTheLastGoodOneOffered) {
       << said;
   EXPECT_NE(said.find("the last good one is " + options.save + "/step-00000002"), std::string::npos)
       << said;
-  TrainOptions good = resumed(options, options.save + "/step-00000002");
+  train::TrainOptions good = resumed(options, options.save + "/step-00000002");
   good.overwrite = true;
   expect_ok(run_job(plan, good));
-  EXPECT_EQ(CheckpointFolder(options.save).list().back().step, 8);
+  EXPECT_EQ(checkpoint::CheckpointFolder(options.save).list().back().step, 8);
 }
 
 TEST(Resume, MetricsGoOnWhereTheCheckpointIs) {
   const ScratchFolder folder;
   const plan::Plan plan = TrainingPlan(2, 1).plan;
-  TrainOptions options = options_for(folder, "saved", 5);
+  train::TrainOptions options = options_for(folder, "saved", 5);
   expect_ok(run_job(plan, options));
   const auto whole = rows(options.metrics);
   // As if killed two steps after the last save, in the middle of a line.
@@ -241,7 +245,7 @@ TEST(Resume, MetricsGoOnWhereTheCheckpointIs) {
 
 TEST(Resume, WithNothingToResumeAndNoWeights) {
   const ScratchFolder folder;
-  TrainOptions options = resumed(options_for(folder, "saved", 4));
+  train::TrainOptions options = resumed(options_for(folder, "saved", 4));
   const auto statuses = run_job(TrainingPlan(2, 1).plan, options);
   EXPECT_EQ(base::exit_code(statuses[0].kind()), 66) << statuses[0].to_string();
   options.resume = folder / "nowhere";

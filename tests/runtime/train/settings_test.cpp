@@ -18,12 +18,12 @@ plan::Plan clipped_plan() {
   return plan;
 }
 
-base::Result<RunSettings> with(const std::string& json, std::optional<double> lr = {}) {
+base::Result<train::RunSettings> with(const std::string& json, std::optional<double> lr = {}) {
   auto document = base::parse_json_value(json, "train.json");
   EXPECT_TRUE(document.ok());
   auto config = base::parse_train_config(*document);
   EXPECT_TRUE(config.ok()) << config.status().to_string();
-  return run_settings(clipped_plan(), *config, lr);
+  return train::run_settings(clipped_plan(), *config, lr);
 }
 
 TEST(Settings, TheLearningRateReachesGroupsThatInheritIt) {
@@ -70,34 +70,36 @@ TEST(Schedule, WarmsUpAndDecays) {
   optimizer.warmup_steps = 4;
   optimizer.total_steps = 14;
   optimizer.final_lr_fraction = 0.1;
-  EXPECT_EQ(lr_factor(optimizer, 1), 0.25);
-  EXPECT_EQ(lr_factor(optimizer, 4), 1);
-  EXPECT_EQ(lr_factor(optimizer, 100), 1);
+  EXPECT_EQ(train::lr_factor(optimizer, 1), 0.25);
+  EXPECT_EQ(train::lr_factor(optimizer, 4), 1);
+  EXPECT_EQ(train::lr_factor(optimizer, 100), 1);
   optimizer.schedule = 1;
-  EXPECT_NEAR(lr_factor(optimizer, 9), 0.55, 1e-12);
-  EXPECT_NEAR(lr_factor(optimizer, 50), 0.1, 1e-12);
+  EXPECT_NEAR(train::lr_factor(optimizer, 9), 0.55, 1e-12);
+  EXPECT_NEAR(train::lr_factor(optimizer, 50), 0.1, 1e-12);
   optimizer.schedule = 2;
-  EXPECT_NEAR(lr_factor(optimizer, 9), 0.55, 1e-12);
-  EXPECT_NEAR(lr_factor(optimizer, 14), 0.1, 1e-12);
+  EXPECT_NEAR(train::lr_factor(optimizer, 9), 0.55, 1e-12);
+  EXPECT_NEAR(train::lr_factor(optimizer, 14), 0.1, 1e-12);
 }
 
-TEST(Schedule, FillsSlots) {
-  RunSettings settings;
+TEST(Schedule, FillsHyperparameters) {
+  train::RunSettings settings;
   settings.optimizer = clipped_plan().optimizer;
   settings.loss_scale = 4;
-  std::vector<double> slots(static_cast<size_t>(slot_count(settings.optimizer)), -1);
-  fill_slots(settings, 3, 8, slots.data());
-  EXPECT_EQ(slots[base::kSlotGradScale], 1.0 / 32);
-  EXPECT_EQ(slots[base::kSlotLossDivisor], 8);
-  EXPECT_EQ(slots[base::kSlotStep], 3);
-  EXPECT_EQ(slots[base::kSlotGroups + 2 * base::kSlotsPerGroup + base::kGroupLr], 5e-3);
-  EXPECT_EQ(slots[base::kSlotGroups + base::kSlotsPerGroup + base::kGroupWeightDecay], 0);
+  std::vector<double> hyperparameters(
+      static_cast<size_t>(train::hyperparameter_count(settings.optimizer)), -1);
+  train::fill_hyperparameters(settings, 3, 8, hyperparameters.data());
+  EXPECT_EQ(hyperparameters[base::kHyperGradScale], 1.0 / 32);
+  EXPECT_EQ(hyperparameters[base::kHyperLossDivisor], 8);
+  EXPECT_EQ(hyperparameters[base::kHyperStep], 3);
+  EXPECT_EQ(hyperparameters[base::kHyperGroups + 2 * base::kHyperPerGroup + base::kGroupLr], 5e-3);
+  EXPECT_EQ(hyperparameters[base::kHyperGroups + base::kHyperPerGroup + base::kGroupWeightDecay],
+            0);
 }
 
 TEST(Signals, ASecondRequestFromTheSameSideIsFinal) {
-  EXPECT_FALSE((StopCounts{1, 1}.second()));  // a terminal and the launcher that forwards it
-  EXPECT_TRUE((StopCounts{2, 0}.second()));
-  EXPECT_TRUE((StopCounts{0, 2}.second()));
+  EXPECT_FALSE((train::StopCounts{1, 1}.second()));  // a terminal and the launcher that forwards it
+  EXPECT_TRUE((train::StopCounts{2, 0}.second()));
+  EXPECT_TRUE((train::StopCounts{0, 2}.second()));
 }
 
 }  // namespace

@@ -24,22 +24,22 @@ using base::Status;
 
 struct JobResult {
   std::vector<Status> statuses;
-  std::vector<Outcome> outcomes;
+  std::vector<train::Outcome> outcomes;
 };
 
-JobResult run_job(const plan::Plan& plan, TrainOptions options) {
+JobResult run_job(const plan::Plan& plan, train::TrainOptions options) {
   const int world = plan.world();
   if (options.weights.empty()) options.weights = "init:1";
   if (options.data.empty()) options.data = {"synthetic:2"};
   options.settings.optimizer = plan.optimizer;
   const plan::Loaded loaded{plan, "feed"};
-  EXPECT_TRUE(plan::verify_meaning(plan).ok()) << plan::verify_meaning(plan).to_string();
+  EXPECT_TRUE(verify::verify_meaning(plan).ok()) << verify::verify_meaning(plan).to_string();
   JobResult result;
   result.statuses.resize(static_cast<size_t>(world));
   result.outcomes.resize(static_cast<size_t>(world));
-  on_ranks(world, {}, [&](Job& job, int rank) {
-    const LaunchInfo launch{Launcher::Single, rank, world, rank, world, "test", {}};
-    auto outcome = train(loaded, job, launch, options);
+  on_ranks(world, {}, [&](comm::ProcessGroup& job, int rank) {
+    const comm::LaunchInfo launch{comm::Launcher::Single, rank, world, rank, world, "test", {}};
+    auto outcome = train::train(loaded, job, launch, options);
     const auto at = static_cast<size_t>(rank);
     if (outcome.ok()) {
       result.outcomes[at] = *outcome;
@@ -69,16 +69,16 @@ std::vector<double> reference(const std::vector<float>& start, const TrainingPla
                               int64_t steps, std::vector<double>* first_gradient,
                               std::vector<double>* losses) {
   const int64_t global = int64_t{hand.plan.world()} * hand.plan.accumulation;
-  DataRequest request = DataRequest::of(hand.plan, 0, {});
+  train::DataRequest request = train::DataRequest::of(hand.plan, 0, {});
   request.shape = {global, 1, 0, 1};
-  auto data = DataSource::open({"synthetic:2"}, request);
+  auto data = train::DataSource::open({"synthetic:2"}, request);
   std::vector<float> x(TrainingPlan::kElements), loss(1);
   std::vector<double> w(start.begin(), start.end()), m(w.size()), v(w.size());
   for (int64_t step = 1; step <= steps; ++step) {
     std::vector<double> g(w.size());
     double loss_sum = 0, squares = 0;
     for (int64_t mb = 0; mb < global; ++mb) {
-      const BoundTensor inputs[] = {
+      const kernel::BoundTensor inputs[] = {
           {x.data(), DType::F32, request.tensors[0].sizes, request.tensors[0].strides},
           {loss.data(), DType::F32, request.tensors[1].sizes, request.tensors[1].strides}};
       EXPECT_TRUE((*data)->fill(step - 1, mb, inputs).ok());
@@ -104,7 +104,7 @@ std::vector<double> reference(const std::vector<float>& start, const TrainingPla
 std::vector<float> drawn_start() {
   const ScratchFolder folder;
   const TrainingPlan hand(1, 1);
-  auto weights = open_weights("init:1", hand.plan);
+  auto weights = train::open_weights("init:1", hand.plan);
   std::vector<float> start(TrainingPlan::kElements);
   EXPECT_TRUE(weights->parameters[0]
                   ->read(0, TrainingPlan::kElements, DType::F32, DType::F32, start.data())
@@ -116,7 +116,7 @@ void compare_with_reference(int world, int accumulation, bool poison) {
   SCOPED_TRACE(world * 100 + accumulation);
   const ScratchFolder folder;
   const TrainingPlan hand(world, accumulation);
-  TrainOptions options;
+  train::TrainOptions options;
   options.steps = 5;
   options.poison = poison;
   options.save = folder / "save/deeper/model.safetensors";
@@ -199,7 +199,7 @@ TEST(Train, StateMayLiveOutsideTheDevice) {
         SCOPED_TRACE(std::to_string(world) + " ranks, space " +
                      std::to_string(static_cast<int>(home)));
         const ScratchFolder folder;
-        TrainOptions options;
+        train::TrainOptions options;
         options.steps = 5;
         options.poison = true;
         options.save = folder / "save/model.safetensors";
@@ -223,7 +223,7 @@ TEST(Train, StateOnDiskNeedsAFolder) {
   const TrainingPlan hand(2, 1, true, plan::Space::Disk);
   for (const auto& [folder, code] :
        {std::pair{"", 64}, std::pair{"/there/is/no/such/folder", 73}}) {
-    TrainOptions options;
+    train::TrainOptions options;
     options.offload_dir = folder;
     const JobResult job = run_job(hand.plan, options);
     for (const Status& status : job.statuses) {
@@ -237,10 +237,10 @@ TEST(Train, StateOnDiskNeedsAFolder) {
 
 TEST(Train, ASavedStateIsTheNextRunsStart) {
   const ScratchFolder folder;
-  TrainOptions options;
+  train::TrainOptions options;
   options.save = folder / "one/model.safetensors";
   ASSERT_TRUE(run_job(TrainingPlan(3, 1).plan, options).statuses[0].ok());
-  TrainOptions next;
+  train::TrainOptions next;
   next.weights = folder / "one/model.safetensors";
   next.save = folder / "two/model.safetensors";
   TrainingPlan still(2, 1);
@@ -268,12 +268,12 @@ std::string poisoned_data(const ScratchFolder& folder, int64_t bad, bool in_loss
 TEST(Train, ANonFiniteNumberIsNamedAndChangesNothing) {
   for (const bool in_loss : {false, true}) {
     const ScratchFolder folder;
-    TrainOptions options;
+    train::TrainOptions options;
     options.steps = 4;
     options.data = {poisoned_data(folder, 5, in_loss)};  // rank 1 of step 3
     options.save = folder / "saved/model.safetensors";
     const JobResult job = run_job(TrainingPlan(2, 1).plan, options);
-    TrainOptions before = options;
+    train::TrainOptions before = options;
     before.steps = 2;
     before.save = folder / "before/model.safetensors";
     ASSERT_TRUE(run_job(TrainingPlan(2, 1).plan, before).statuses[0].ok());
@@ -299,7 +299,7 @@ TEST(Train, AStateThatIsNotFiniteIsNeverWritten) {
   const float infinite = INFINITY;
   std::memcpy(bytes.data() + layout->tensors[0].offset + int64_t{69} * 4, &infinite,
               4);  // rank 1's
-  TrainOptions options;
+  train::TrainOptions options;
   options.weights = folder.write("bad.safetensors", bytes);
   options.save = folder / "saved/model.safetensors";
   std::filesystem::create_directory(folder / "saved");
@@ -319,7 +319,7 @@ TEST(Train, AStateThatIsNotFiniteIsNeverWritten) {
 TEST(Train, WorkIsNotReplacedUnlessAsked) {
   const ScratchFolder folder;
   const TrainingPlan hand(2, 1);
-  TrainOptions options;
+  train::TrainOptions options;
   options.steps = 3;
   options.save = folder / "saved/model.safetensors";
   options.metrics = folder / "run.jsonl";
@@ -327,7 +327,7 @@ TEST(Train, WorkIsNotReplacedUnlessAsked) {
   const std::string metrics = read_text(options.metrics);
   const std::string saved = read_text(options.save);
   for (const bool by_save : {true, false}) {
-    TrainOptions again = options;
+    train::TrainOptions again = options;
     again.steps = 1;
     (by_save ? again.metrics : again.save).clear();
     const JobResult job = run_job(hand.plan, again);
@@ -349,11 +349,11 @@ TEST(Train, WorkIsNotReplacedUnlessAsked) {
 TEST(Train, OneRunAtATimeWritesAnOutput) {
   const ScratchFolder folder;
   std::filesystem::create_directory(folder / "saved");
-  TrainOptions options;
+  train::TrainOptions options;
   options.overwrite = true;
   options.metrics = folder / "run.jsonl";
   {
-    const auto other = Metrics::open(options.metrics, false);
+    const auto other = train::Metrics::open(options.metrics, false);
     ASSERT_TRUE(other.ok());
     const JobResult job = run_job(TrainingPlan(1, 1).plan, options);
     EXPECT_EQ(base::exit_code(job.statuses[0].kind()), 73) << job.statuses[0].to_string();
@@ -361,7 +361,7 @@ TEST(Train, OneRunAtATimeWritesAnOutput) {
   }
   EXPECT_FALSE(std::filesystem::exists(options.metrics));  // nothing was begun
   options.save = folder / "saved";
-  const auto claim = Claim::folder(options.save);
+  const auto claim = train::Claim::folder(options.save);
   ASSERT_TRUE(claim.ok());
   const JobResult job = run_job(TrainingPlan(1, 1).plan, options);
   EXPECT_NE(job.statuses[0].sentence().find("another run"), std::string::npos);
@@ -370,7 +370,7 @@ TEST(Train, OneRunAtATimeWritesAnOutput) {
 
 TEST(Train, OneRanksTroubleReachesAll) {
   const ScratchFolder folder;
-  TrainOptions options;
+  train::TrainOptions options;
   options.save = folder.write("file", "") + "/below";
   const JobResult job = run_job(TrainingPlan(2, 1).plan, options);
   EXPECT_EQ(base::exit_code(job.statuses[0].kind()), 73);
@@ -380,14 +380,14 @@ TEST(Train, OneRanksTroubleReachesAll) {
 
 TEST(Train, RanksWithDifferentPlansSaySo) {
   const TrainingPlan hand(3, 1);
-  on_ranks(3, {}, [&](Job& job, int rank) {
+  on_ranks(3, {}, [&](comm::ProcessGroup& job, int rank) {
     const plan::Loaded loaded{hand.plan, rank == 1 ? "other" : "same"};
-    const LaunchInfo launch{Launcher::Single, rank, 3, rank, 3, "test", {}};
-    TrainOptions options;
+    const comm::LaunchInfo launch{comm::Launcher::Single, rank, 3, rank, 3, "test", {}};
+    train::TrainOptions options;
     options.weights = "init:0";
     options.data = {"synthetic"};
     options.settings.optimizer = hand.plan.optimizer;
-    const auto outcome = train(loaded, job, launch, options);
+    const auto outcome = train::train(loaded, job, launch, options);
     ASSERT_FALSE(outcome.ok());
     EXPECT_EQ(base::exit_code(outcome.status().kind()), 76);
     EXPECT_NE(outcome.status().sentence().find("rank 1"), std::string::npos);

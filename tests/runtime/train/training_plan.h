@@ -37,13 +37,15 @@ struct TrainingPlan : HandPlan {
     describe();
   }
 
-  int32_t slots, rng, scalars, table, row, loss_cell, loss_sum, x, loss, acc, reduced, w, m, v;
+  int32_t hyperparameters, rng, scalars, table, row, loss_cell, loss_sum, x, loss, acc, reduced, w,
+      m, v;
   int64_t shard;
 
  private:
   void add_tensors(int world) {
     using base::DType;
-    slots = tensor("slots", DType::F64, {base::kSlotGroups + base::kSlotsPerGroup});
+    hyperparameters =
+        tensor("hyperparameters", DType::F64, {base::kHyperGroups + base::kHyperPerGroup});
     rng = tensor("rng", DType::I64, {4});
     scalars = tensor("scalars", DType::F64, {base::kScalarFinite + 1});
     table = tensor("table", DType::F64, {world, 3});
@@ -74,7 +76,7 @@ struct TrainingPlan : HandPlan {
     signal(1, 1);
     wait(1, 0);
     native("dc.zero", {acc});
-    native("dc.scale", {reduced, slots}, {}, {reduced});
+    native("dc.scale", {reduced, hyperparameters}, {}, {reduced});
     gradient_ready_ = static_cast<int32_t>(instructions().size()) - 1;
     native("dc.square_sum", {row, reduced},
            {{"param", 0}, {"shard", shard}, {"elements", kElements}, {"whole", 0}});
@@ -84,10 +86,10 @@ struct TrainingPlan : HandPlan {
     collective(plan::CollectiveKind::AllGather, row, table, int64_t{3} * world, 3);
     signal(3, 1);
     wait(3, 0);
-    native("dc.finalize", {scalars, table, slots}, {{"clip", clip_}});
+    native("dc.clip_and_check", {scalars, table, hyperparameters}, {{"clip", clip_}});
     std::vector<int32_t> updated = {w, m, v};
     if (home_ != plan::Space::Device) updated = reload(updated);
-    native("dc.adamw", {updated[0], updated[1], updated[2], reduced, scalars, slots},
+    native("dc.adamw", {updated[0], updated[1], updated[2], reduced, scalars, hyperparameters},
            {{"param", 0}, {"group", 0}, {"clip", clip_}});
     if (home_ != plan::Space::Device) write_back(updated);
   }
@@ -127,7 +129,7 @@ struct TrainingPlan : HandPlan {
   }
 
   void describe() {
-    plan.slots = slots;
+    plan.hyperparameters = hyperparameters;
     plan.rng = rng;
     plan.scalars = scalars;
     plan.table = table;
@@ -150,7 +152,7 @@ struct TrainingPlan : HandPlan {
     add_state(m, StateRole::Moment1, plan::StateSource::Zeros, sharded);
     add_state(v, StateRole::Moment2, plan::StateSource::Zeros, sharded);
     add_state(acc, StateRole::Accumulator, plan::StateSource::Zeros, {0, plan::Spread::Partial});
-    add_state(slots, StateRole::Hyperparameters);
+    add_state(hyperparameters, StateRole::Hyperparameters);
     add_state(rng, StateRole::Random);
     add_state(scalars, StateRole::Scalars);
     add_state(table, StateRole::NormTable);
@@ -180,7 +182,7 @@ struct TrainingPlan : HandPlan {
     entry.source = source;
     entry.role = role;
     plan.state.push_back(entry);
-    set_kind(tensor, slice_kind(role));
+    set_kind(tensor, plan::slice_kind(role));
   }
 
   bool clip_;

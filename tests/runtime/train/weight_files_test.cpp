@@ -42,7 +42,7 @@ std::string safetensors(const std::vector<NamedTensor>& tensors) {
   return bytes;
 }
 
-float first_of(const base::Result<WeightSet>& weights) {
+float first_of(const base::Result<train::WeightSet>& weights) {
   EXPECT_TRUE(weights.ok()) << weights.status().to_string();
   float value = NAN;
   if (weights.ok()) {
@@ -51,7 +51,7 @@ float first_of(const base::Result<WeightSet>& weights) {
   return value;
 }
 
-void refused(const base::Result<WeightSet>& weights, int code,
+void refused(const base::Result<train::WeightSet>& weights, int code,
              const std::vector<std::string>& words) {
   ASSERT_FALSE(weights.ok());
   EXPECT_EQ(base::exit_code(weights.status().kind()), code) << weights.status().to_string();
@@ -109,26 +109,28 @@ TEST(ArchiveWeights, TheStepMustBeTheCompiledOne) {
   const auto digest = base::archive::step_digest(*zip);
   ASSERT_TRUE(digest.ok()) << digest.status().to_string();
   hand.plan.step_digest.assign(digest->begin(), digest->end());
-  EXPECT_EQ(first_of(open_weights(write({}), hand.plan)), 5);
+  EXPECT_EQ(first_of(train::open_weights(write({}), hand.plan)), 5);
 
   SmallArchive seed;  // another seed, other lines, another sample's range
   seed.first = 6;
   seed.graph.replace(seed.graph.find("\"a\""), 3, "\"line 7\"");
   seed.description.replace(seed.description.find("\"high\":1"), 8, "\"high\":3");
-  EXPECT_EQ(first_of(open_weights(write(seed), hand.plan)), 6);
+  EXPECT_EQ(first_of(train::open_weights(write(seed), hand.plan)), 6);
 
   SmallArchive relu;
   relu.graph.replace(relu.graph.find("gelu"), 4, "relu");
-  refused(open_weights(write(relu), hand.plan), 76, {"its graph differ", "--weights-only-by-name"});
-  EXPECT_EQ(first_of(open_weights(write(relu), hand.plan, {0, true})), 5);
-  EXPECT_TRUE(open_weights(write(relu), hand.plan, {1, false}).ok());  // rank 0 speaks for all
+  refused(train::open_weights(write(relu), hand.plan), 76,
+          {"its graph differ", "--weights-only-by-name"});
+  EXPECT_EQ(first_of(train::open_weights(write(relu), hand.plan, {0, true})), 5);
+  EXPECT_TRUE(
+      train::open_weights(write(relu), hand.plan, {1, false}).ok());  // rank 0 speaks for all
 
   SmallArchive base_frequency;
   base_frequency.constant = "abce";
-  refused(open_weights(write(base_frequency), hand.plan), 76, {"its constants differ"});
+  refused(train::open_weights(write(base_frequency), hand.plan), 76, {"its constants differ"});
   SmallArchive optimizer;
   optimizer.description.insert(1, R"("optimizer":{"optimizer":{"lr":0.5}},)");
-  refused(open_weights(write(optimizer), hand.plan), 76, {"its inputs or optimizer differ"});
+  refused(train::open_weights(write(optimizer), hand.plan), 76, {"its inputs or optimizer differ"});
 }
 
 TEST(ArchiveWeights, OtherNamesAndShapesAreListed) {
@@ -137,12 +139,12 @@ TEST(ArchiveWeights, OtherNamesAndShapesAreListed) {
   SmallArchive wide;
   wide.shape = {14, 10};
   for (const bool by_name : {false, true}) {
-    refused(open_weights(folder.write("w.pt2", wide.bytes()), hand.plan, {0, by_name}), 65,
+    refused(train::open_weights(folder.write("w.pt2", wide.bytes()), hand.plan, {0, by_name}), 65,
             {"'model.w' has shape [14, 10] but the plan's is [7, 10]"});
   }
   SmallArchive other;
   other.name = "encoder.w";
-  refused(open_weights(folder.write("o.pt2", other.bytes()), hand.plan), 66,
+  refused(train::open_weights(folder.write("o.pt2", other.bytes()), hand.plan), 66,
           {"lacks 1 of the plan's tensors: model.w", "not in the plan: encoder.w"});
 }
 
@@ -151,8 +153,8 @@ TEST(TensorWeights, UnusedTensorsAreNamed) {
   const TrainingPlan hand(1, 1);
   const auto path = folder.write("u.safetensors",
                                  safetensors({{"model.w", {7, 10}, 3}, {"model.layers.9.w", {2}}}));
-  refused(open_weights(path, hand.plan), 76, {"model.layers.9.w", "--weights-only-by-name"});
-  const auto weights = open_weights(path, hand.plan, {0, true});
+  refused(train::open_weights(path, hand.plan), 76, {"model.layers.9.w", "--weights-only-by-name"});
+  const auto weights = train::open_weights(path, hand.plan, {0, true});
   EXPECT_EQ(first_of(weights), 3);
   EXPECT_NE(weights->unused.find("model.layers.9.w"), std::string::npos);
 }
@@ -161,12 +163,12 @@ TEST(TensorWeights, TiedNamesMustAgree) {
   const ScratchFolder folder;
   const TrainingPlan hand(1, 1);
   const auto equal = safetensors({{"model.w", {7, 10}, 3}, {"model.tied", {7, 10}, 3}});
-  EXPECT_EQ(first_of(open_weights(folder.write("e.safetensors", equal), hand.plan)), 3);
+  EXPECT_EQ(first_of(train::open_weights(folder.write("e.safetensors", equal), hand.plan)), 3);
   const auto differ = safetensors({{"model.w", {7, 10}, 3}, {"model.tied", {7, 10}, 4}});
-  refused(open_weights(folder.write("d.safetensors", differ), hand.plan), 65,
+  refused(train::open_weights(folder.write("d.safetensors", differ), hand.plan), 65,
           {"model.w", "model.tied", "tied"});
   const auto counts = safetensors({{"model.w", {7, 10}, 0, DType::I32}});
-  refused(open_weights(folder.write("i.safetensors", counts), hand.plan), 65, {"i32"});
+  refused(train::open_weights(folder.write("i.safetensors", counts), hand.plan), 65, {"i32"});
 }
 
 class Shards : public ::testing::Test {
@@ -191,7 +193,7 @@ class Shards : public ::testing::Test {
 
 TEST_F(Shards, AreReadByIndexOrFolder) {
   for (const std::string& path : {index, folder / ""}) {
-    auto weights = open_weights(path, hand.plan);
+    auto weights = train::open_weights(path, hand.plan);
     EXPECT_EQ(first_of(weights), 3);
     float value = 0;
     ASSERT_TRUE(weights->parameters[1]->read(69, 1, DType::F32, DType::F32, &value).ok());
@@ -201,23 +203,23 @@ TEST_F(Shards, AreReadByIndexOrFolder) {
   const ScratchFolder single;
   single.write("model.safetensors", safetensors({{"model.w", {7, 10}, 1}}));
   hand.plan.parameters.pop_back();
-  EXPECT_EQ(first_of(open_weights(single / "", hand.plan)), 1);
+  EXPECT_EQ(first_of(train::open_weights(single / "", hand.plan)), 1);
   std::filesystem::remove(single / "model.safetensors");
-  refused(open_weights(single / "", hand.plan), 66, {"model.safetensors.index.json"});
+  refused(train::open_weights(single / "", hand.plan), 66, {"model.safetensors.index.json"});
 }
 
 TEST_F(Shards, MissingAndContradictingFilesAreNamed) {
   std::filesystem::remove(two);
-  refused(open_weights(index, hand.plan), 66, {"model-00002-of-00002.safetensors"});
+  refused(train::open_weights(index, hand.plan), 66, {"model-00002-of-00002.safetensors"});
   folder.write("model-00002-of-00002.safetensors", safetensors({{"model.x", {7, 10}, 8}}));
-  refused(open_weights(index, hand.plan), 65, {"'model.v' is not in model-00002"});
+  refused(train::open_weights(index, hand.plan), 65, {"'model.v' is not in model-00002"});
   folder.write("model-00002-of-00002.safetensors",
                safetensors({{"model.v", {7, 10}}, {"model.tied", {7, 10}}}));
-  refused(open_weights(index, hand.plan), 65, {"model.tied", "another file"});
+  refused(train::open_weights(index, hand.plan), 65, {"model.tied", "another file"});
   folder.write("model.safetensors.index.json", R"({"weight_map":{"model.v":"../v.safetensors"}})");
-  refused(open_weights(index, hand.plan), 65, {"same folder"});
+  refused(train::open_weights(index, hand.plan), 65, {"same folder"});
   folder.write("model.safetensors.index.json", R"({"weight_map":{"model.v":)");
-  refused(open_weights(index, hand.plan), 65, {"index.json"});
+  refused(train::open_weights(index, hand.plan), 65, {"index.json"});
 }
 
 }  // namespace

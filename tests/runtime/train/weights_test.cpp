@@ -18,17 +18,17 @@ using base::ErrorKind;
 struct Memory {
   explicit Memory(const plan::Plan& plan)
       : plan(plan), bytes(static_cast<size_t>(plan.arena_bytes[0]), std::byte{0x7B}) {}
-  TensorBinder binder() {
-    return [this](int32_t id) { return AddressMap(plan, bytes.data(), 0).bind(id); };
+  checkpoint::TensorBinder binder() {
+    return [this](int32_t id) { return kernel::AddressMap(plan, bytes.data(), 0).bind(id); };
   }
   const plan::Plan& plan;
   std::vector<std::byte> bytes;
 };
 
-std::vector<float> filled(const TrainingPlan& hand, const WeightSet& weights, int rank) {
+std::vector<float> filled(const TrainingPlan& hand, const train::WeightSet& weights, int rank) {
   Memory memory(hand.plan);
-  const base::Status status =
-      fill_state(hand.plan, weights, rank, {hand.plan, cpu_device(), memory.binder(), nullptr});
+  const base::Status status = train::fill_state(
+      hand.plan, weights, rank, {hand.plan, device::cpu_device(), memory.binder(), nullptr});
   EXPECT_TRUE(status.ok()) << status.to_string();
   const auto* data = static_cast<const float*>(memory.binder()(hand.w).data);
   return {data, data + hand.shard};
@@ -38,7 +38,7 @@ TEST(Weights, DrawsAreEqualForAnyWorldAndTailsAreZero) {
   std::vector<float> whole;
   for (const int world : {1, 2, 3}) {
     const TrainingPlan hand(world, 1);
-    auto weights = open_weights("init:3", hand.plan);
+    auto weights = train::open_weights("init:3", hand.plan);
     ASSERT_TRUE(weights.ok());
     std::vector<float> all;
     for (int rank = 0; rank < world; ++rank) {
@@ -51,7 +51,7 @@ TEST(Weights, DrawsAreEqualForAnyWorldAndTailsAreZero) {
     EXPECT_EQ(all, whole);
   }
   const TrainingPlan hand(1, 1);
-  auto other = filled(hand, *open_weights("init:4", hand.plan), 0);
+  auto other = filled(hand, *train::open_weights("init:4", hand.plan), 0);
   other.resize(TrainingPlan::kElements);
   EXPECT_NE(other, whole);
 }
@@ -59,7 +59,7 @@ TEST(Weights, DrawsAreEqualForAnyWorldAndTailsAreZero) {
 TEST(Weights, ARowStaysZeroAndTheOthersAreDrawnAsWithoutIt) {
   constexpr size_t kRow = 10;
   const TrainingPlan plain(1, 1);
-  auto expected = filled(plain, *open_weights("init:3", plain.plan), 0);
+  auto expected = filled(plain, *train::open_weights("init:3", plain.plan), 0);
   for (const int64_t row : {0, 3, 6}) {
     auto wanted = expected;
     const auto first = wanted.begin() + row * static_cast<int64_t>(kRow);
@@ -70,7 +70,7 @@ TEST(Weights, ARowStaysZeroAndTheOthersAreDrawnAsWithoutIt) {
     for (const int world : {1, 2, 3}) {  // of 3 ranks, row 3 lies on two
       TrainingPlan hand(world, 1);
       hand.plan.parameters[0].initializer.zero_row = row;
-      auto weights = open_weights("init:3", hand.plan);
+      auto weights = train::open_weights("init:3", hand.plan);
       ASSERT_TRUE(weights.ok());
       std::vector<float> all;
       for (int rank = 0; rank < world; ++rank) {
@@ -91,7 +91,7 @@ TEST(Weights, NormalDrawsHaveTheirMoments) {
   parameter.sizes = {200000};
   parameter.initializer = {plan::InitKind::Normal, 0.5, 0.02};
   plan.parameters = {parameter};
-  auto weights = draw_weights(1, plan);
+  auto weights = train::draw_weights(1, plan);
   ASSERT_TRUE(weights.ok());
   std::vector<float> values(200000);
   ASSERT_TRUE(weights->parameters[0]->read(0, 200000, DType::F32, DType::F32, values.data()).ok());
@@ -111,7 +111,7 @@ TEST(Weights, NormalDrawsHaveTheirMoments) {
 TEST(Weights, DrawsAreRoundedToTheParametersType) {
   TrainingPlan hand(1, 1);
   hand.plan.parameters[0].dtype = DType::BF16;
-  auto weights = open_weights("init:3", hand.plan);
+  auto weights = train::open_weights("init:3", hand.plan);
   ASSERT_TRUE(weights.ok());
   for (const float v : filled(hand, *weights, 0)) {
     uint32_t bits = 0;
@@ -126,13 +126,13 @@ TEST(Weights, UnknownRulesAreListedAndNotGuessed) {
   second.fqn = "model.second";
   hand.plan.parameters.push_back(second);
   for (auto& parameter : hand.plan.parameters) parameter.initializer = {};
-  const auto weights = open_weights("init:0", hand.plan);
+  const auto weights = train::open_weights("init:0", hand.plan);
   ASSERT_FALSE(weights.ok());
   EXPECT_EQ(weights.status().kind(), ErrorKind::BadInput);
   EXPECT_NE(weights.status().sentence().find("model.w, model.second"), std::string::npos);
-  EXPECT_EQ(open_weights("init:x", hand.plan).status().kind(), ErrorKind::Usage);
-  EXPECT_EQ(open_weights("model.bin", hand.plan).status().kind(), ErrorKind::Usage);
-  EXPECT_EQ(open_weights("/nowhere/w.safetensors", hand.plan).status().kind(),
+  EXPECT_EQ(train::open_weights("init:x", hand.plan).status().kind(), ErrorKind::Usage);
+  EXPECT_EQ(train::open_weights("model.bin", hand.plan).status().kind(), ErrorKind::Usage);
+  EXPECT_EQ(train::open_weights("/nowhere/w.safetensors", hand.plan).status().kind(),
             ErrorKind::MissingInput);
 }
 
@@ -152,18 +152,18 @@ TEST(Weights, AreFoundByNameOrTiedName) {
   const TrainingPlan hand(3, 1);
   for (const std::string name : {"model.w", "model.tied"}) {
     const auto path = folder.write(name + ".safetensors", tensor_file(name, {7, 10}));
-    auto weights = open_weights(path, hand.plan);
+    auto weights = train::open_weights(path, hand.plan);
     ASSERT_TRUE(weights.ok()) << weights.status().to_string();
     const auto last = filled(hand, *weights, 2);
     EXPECT_EQ(last[5], 69);
     EXPECT_EQ(last[6], 0);
   }
   const auto missing =
-      open_weights(folder.write("m.safetensors", tensor_file("x", {7, 10})), hand.plan);
+      train::open_weights(folder.write("m.safetensors", tensor_file("x", {7, 10})), hand.plan);
   EXPECT_EQ(missing.status().kind(), ErrorKind::MissingInput);
   EXPECT_NE(missing.status().sentence().find("model.w"), std::string::npos);
   const auto unfit =
-      open_weights(folder.write("u.safetensors", tensor_file("model.w", {70})), hand.plan);
+      train::open_weights(folder.write("u.safetensors", tensor_file("model.w", {70})), hand.plan);
   EXPECT_EQ(unfit.status().kind(), ErrorKind::BadInput);
 }
 

@@ -22,7 +22,7 @@ base::Result<Plan> decode_string(const std::string& file) {
 // What `load` does with the bytes of a file.
 base::Status check(const std::string& file) {
   auto decoded = decode_string(file);
-  return decoded.ok() ? verify_meaning(*decoded) : decoded.status();
+  return decoded.ok() ? verify::verify_meaning(*decoded) : decoded.status();
 }
 
 TEST(Damage, EveryFlippedByteIsRejected) {
@@ -61,12 +61,12 @@ TEST(Damage, APayloadChangedBehindACorrectDigestNeverCrashes) {
       byte = static_cast<char>(static_cast<unsigned char>(byte) ^ mask);
       auto decoded = decode_string(seal(payload));
       if (decoded.ok()) {
-        EXPECT_FALSE(to_text(*decoded).empty());
-        EXPECT_FALSE(to_json(*decoded).empty());
+        EXPECT_FALSE(report::to_text(*decoded).empty());
+        EXPECT_FALSE(report::to_json(*decoded).empty());
       }
-      if (decoded.ok() && verify_meaning(*decoded).ok()) {
-        EXPECT_FALSE(summary(*decoded).empty());
-        EXPECT_FALSE(memory_report(*decoded).empty());
+      if (decoded.ok() && verify::verify_meaning(*decoded).ok()) {
+        EXPECT_FALSE(report::summary(*decoded).empty());
+        EXPECT_FALSE(report::memory_report(*decoded).empty());
         ++accepted;
       } else {
         ++rejected;

@@ -94,7 +94,8 @@ class AllPairs {
     const size_t host = nodes_.size();
     nodes_.emplace_back();
     for (const Input& input : plan_.inputs) touch(input.tensor, true);
-    for (int32_t id : {plan_.slots, plan_.rng, plan_.table, plan_.loss_sum}) touch(id, true);
+    for (int32_t id : {plan_.hyperparameters, plan_.rng, plan_.table, plan_.loss_sum})
+      touch(id, true);
     touch(plan_.scalars, false);
     for (size_t earlier : ends_) comes_behind(earlier);
     std::set<int32_t> signalled;

@@ -25,9 +25,9 @@ TEST(SharedRanks, AreThoseThatBruteForceFinds) {
   int some = 0;
   for (int i = 0; i < 20000; ++i) {
     const int64_t world = 1 + draw(9);
-    const Place a{Space::Device, draw(60), draw(12), draw(10)};
-    const Place b{Space::Device, draw(60), draw(12), draw(10)};
-    const Ranks ranks = shared_ranks(a, b, world);
+    const verify::Place a{Space::Device, draw(60), draw(12), draw(10)};
+    const verify::Place b{Space::Device, draw(60), draw(12), draw(10)};
+    const verify::Ranks ranks = verify::shared_ranks(a, b, world);
     int64_t shared = 0;
     for (int64_t r = 0; r < world; ++r) {
       bool shares = false;
@@ -55,13 +55,13 @@ TEST(SharedRanks, OfAMeshAreFoundWhereverBruteForceFindsOne) {
   int shared = 0, apart = 0;
   for (int i = 0; i < 20000; ++i) {
     const auto place = [&] {
-      Place made{Space::Device, draw(90), draw(12), draw(2) * draw(10)};
+      verify::Place made{Space::Device, draw(90), draw(12), draw(2) * draw(10)};
       if (made.stride != 0) made.axes = std::array{kAllAxes, 1U, 2U}[static_cast<size_t>(draw(3))];
       return made;
     };
-    const Place a = place(), b = place();
+    const verify::Place a = place(), b = place();
     const auto shares = [&](int32_t rank) {
-      const auto begin = [&](const Place& p) {
+      const auto begin = [&](const verify::Place& p) {
         return p.begin + index_in_group(plan, p.axes, rank) * p.stride;
       };
       return a.bytes > 0 && b.bytes > 0 && begin(a) < begin(b) + b.bytes &&
@@ -72,7 +72,7 @@ TEST(SharedRanks, OfAMeshAreFoundWhereverBruteForceFindsOne) {
       any |= shares(rank);
       all &= shares(rank);
     }
-    const Ranks ranks = shared_ranks(plan, a, b);
+    const verify::Ranks ranks = verify::shared_ranks(plan, a, b);
     ASSERT_EQ(any, !ranks.empty()) << i;
     EXPECT_EQ(any, any && shares(static_cast<int32_t>(ranks.first))) << i;
     EXPECT_TRUE(all || ranks.first > 0 || ranks.last < 11) << i;
@@ -83,7 +83,7 @@ TEST(SharedRanks, OfAMeshAreFoundWhereverBruteForceFindsOne) {
 }
 
 TEST(SharedRanks, NeedTheSameSpace) {
-  EXPECT_TRUE(shared_ranks({Space::Device, 0, 8, 0}, {Space::Host, 0, 8, 0}, 2).empty());
+  EXPECT_TRUE(verify::shared_ranks({Space::Device, 0, 8, 0}, {Space::Host, 0, 8, 0}, 2).empty());
 }
 
 constexpr int64_t kRoom = 4096;
@@ -164,7 +164,7 @@ TEST(Hazards, ARaceOnAMiddleRank) {
         bare.zero(bare.tensor(0, 8, 64));
         const int32_t from = bare.tensor(rank * 64 + (meets ? 28 : 32), 1, 0);
         bare.copy(from, bare.tensor(kRoom - 4, 1, 0), 1);
-        const base::Status status = verify_meaning(bare.plan);
+        const base::Status status = verify::verify_meaning(bare.plan);
         EXPECT_EQ(has_race(bare.plan), meets);
         ASSERT_EQ(status.ok(), !meets) << status.to_string();
         if (!meets) continue;
@@ -183,7 +183,7 @@ TEST(Hazards, AnEarlierAccessOfOtherRanksIsRemembered) {
   bare.copy(bare.tensor(kRoom - 64, 4, 0), bare.tensor(0, 4, 128), 1);
   bare.zero(bare.tensor(0, 4, 64));
   EXPECT_TRUE(has_race(bare.plan));
-  EXPECT_EQ(verify_meaning(bare.plan).code(), "DC3241");
+  EXPECT_EQ(verify::verify_meaning(bare.plan).code(), "DC3241");
 }
 
 Plan random_plan(std::mt19937& random) {
@@ -220,8 +220,8 @@ TEST(Hazards, RandomPlansAsBruteForceSays) {
   constexpr int kPlans = 4000;
   for (int i = 0; i < kPlans; ++i) {
     const Plan plan = random_plan(random);
-    const base::Status status = verify_meaning(plan);
-    ASSERT_EQ(status.ok(), !has_race(plan)) << status.to_string() << "\n" << to_text(plan);
+    const base::Status status = verify::verify_meaning(plan);
+    ASSERT_EQ(status.ok(), !has_race(plan)) << status.to_string() << "\n" << report::to_text(plan);
     if (status.ok()) continue;
     ASSERT_EQ(status.code(), "DC3241") << status.to_string();
     ++races;

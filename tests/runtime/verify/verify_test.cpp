@@ -154,7 +154,7 @@ const std::vector<Mutation>& mutations() {
       {"operator_of_others", "DC3223", [](Plan& p) { at(p, kMatmul).op = "mine.mm.default"; }, "no operator of ATen"},
       {"fused_kernel", "DC3223", [](Plan& p) { at(p, kMatmul).provider = Provider::Fused; }, "fused"},
       {"result_on_operand", "DC3224", [](Plan& p) { at(p, kLossSumOf).outputs = at(p, kLossSumOf).writes = {kProduct}; }, "shares bytes with its operand"},
-      {"in_place_result_elsewhere", "DC3224", [](Plan& p) { at(p, kSquareSum) = native("dc.scale", {kReduced, kSlots}, {kReduced, kSlots}, {kReduced, kMoment1}); at(p, kSquareSum).outputs = {kMoment1}; }, "is not where its operand"},
+      {"in_place_result_elsewhere", "DC3224", [](Plan& p) { at(p, kSquareSum) = native("dc.scale", {kReduced, kHyperparameters}, {kReduced, kHyperparameters}, {kReduced, kMoment1}); at(p, kSquareSum).outputs = {kMoment1}; }, "is not where its operand"},
       {"gather_without_room_on_the_last_rank", "DC3217", [](Plan& p) { slice_of(p, kWhole).bytes = 256; p.tensors[kWhole].rank_stride = 16; }, "no room"},
       {"kernel_without_op", "DC3214", [](Plan& p) { at(p, kMatmul).op.clear(); }, "names no operator"},
       {"kernel_without_effect", "DC3214", [](Plan& p) { at(p, kAddLoss).writes.clear(); }, "writes nothing"},
@@ -236,9 +236,9 @@ const std::vector<Mutation>& mutations() {
       {"frozen_with_gradient", "DC3232", [](Plan& p) { p.parameters[0].trainable = false; }, "frozen"},
       {"gradient_of_other_size", "DC3232", [](Plan& p) { p.parameters[0].gradient = kProduct; }, "neither"},
       {"gradient_not_live", "DC3232", [](Plan& p) { p.parameters[0].gradient_ready = kMatmul; }, "not live"},
-      {"slots_missing", "DC3233", [](Plan& p) { p.slots = -1; }, "'slots' are missing"},
+      {"slots_missing", "DC3233", [](Plan& p) { p.hyperparameters = -1; }, "'hyperparameters' are missing"},
       {"rng_of_other_type", "DC3233", [](Plan& p) { p.rng = kTableRow; }, "not i64[4]"},
-      {"scalars_of_other_size", "DC3233", [](Plan& p) { p.scalars = kSlots; }, "not f64[9]"},
+      {"scalars_of_other_size", "DC3233", [](Plan& p) { p.scalars = kHyperparameters; }, "not f64[9]"},
       {"table_of_other_size", "DC3233", [](Plan& p) { p.table = kTableRow; }, "not f64[6]"},
       {"loss_sum_transient", "DC3233", [](Plan& p) { slice_of(p, kLossSum).program = 0; slice_of(p, kLossSum).last = 11; p.state.erase(p.state.begin() + 7); }, "keep"},
       {"input_role", "DC3234", [](Plan& p) { p.inputs[0].role = InputRole::Tokens; }, "integer"},
@@ -267,7 +267,7 @@ TEST_P(Mutations, IsRejected) {
   const Mutation& mutation = mutations()[GetParam()];
   Plan plan = tiny_plan();
   mutation.apply(plan);
-  const base::Status status = verify_meaning(plan);
+  const base::Status status = verify::verify_meaning(plan);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.code(), mutation.code) << status.to_string();
   EXPECT_EQ(status.kind(), base::ErrorKind::BadInput);
@@ -277,7 +277,7 @@ TEST_P(Mutations, IsRejected) {
   // after it.
   const std::string file = encode(plan);
   auto decoded = decode({reinterpret_cast<const uint8_t*>(file.data()), file.size()});
-  const base::Status again = decoded.ok() ? verify_meaning(*decoded) : decoded.status();
+  const base::Status again = decoded.ok() ? verify::verify_meaning(*decoded) : decoded.status();
   ASSERT_FALSE(again.ok());
   EXPECT_EQ(again.sentence(), status.sentence());
   EXPECT_EQ(decoded.ok(), std::string_view(mutation.code) >= "DC3200");
@@ -298,10 +298,10 @@ struct EvaluationMutation {
 TEST(Verify, GroupsAndStridesNeedAnAxis) {
   Plan plan = test::tiny_plan();
   plan.groups[1].axes = 0;
-  EXPECT_EQ(verify_meaning(plan).code(), "DC3106");
+  EXPECT_EQ(verify::verify_meaning(plan).code(), "DC3106");
   plan = test::tiny_plan();
   plan.tensors[kWhole].stride_axes = 0;
-  EXPECT_EQ(verify_meaning(plan).code(), "DC3106");
+  EXPECT_EQ(verify::verify_meaning(plan).code(), "DC3106");
 }
 
 TEST(Verify, EvaluationsThatAreRejected) {
@@ -329,7 +329,7 @@ TEST(Verify, EvaluationsThatAreRejected) {
   for (const EvaluationMutation& mutation : list) {
     Plan plan = evaluating_plan();
     mutation.apply(plan);
-    const base::Status status = verify_meaning(plan);
+    const base::Status status = verify::verify_meaning(plan);
     EXPECT_EQ(status.code(), mutation.code) << mutation.says << ": " << status.to_string();
     EXPECT_NE(status.sentence().find(mutation.says), std::string::npos) << status.sentence();
   }
@@ -347,18 +347,18 @@ TEST(Verify, SlicesOfDifferentProgramsMayShareBytes) {
       {"t", DType::F32, {4}, {1}, static_cast<int32_t>(plan.slices.size() - 1), 0, 0});
   plan.programs.push_back({"accumulate", {zero}});
   plan.step = {{1, 3}, {0, 1}};
-  EXPECT_TRUE(verify_meaning(plan).ok()) << verify_meaning(plan).to_string();
+  EXPECT_TRUE(verify::verify_meaning(plan).ok()) << verify::verify_meaning(plan).to_string();
   // What one program leaves in a transient slice is gone in the next.
   also_reads(plan.programs[0].instructions[kMatmul], t);
-  EXPECT_EQ(verify_meaning(plan).code(), "DC3212");
+  EXPECT_EQ(verify::verify_meaning(plan).code(), "DC3212");
 }
 
 TEST(Verify, SlicesMayShareBytesOneAfterTheOther) {
   Plan plan = tiny_plan();
   slice_of(plan, kReduced).offset = slice_of(plan, kWhole).offset;
-  EXPECT_TRUE(verify_meaning(plan).ok()) << verify_meaning(plan).to_string();
+  EXPECT_TRUE(verify::verify_meaning(plan).ok()) << verify::verify_meaning(plan).to_string();
   slice_of(plan, kReduced).first = slice_of(plan, kWhole).last;  // ranges are inclusive
-  EXPECT_EQ(verify_meaning(plan).code(), "DC3204");
+  EXPECT_EQ(verify::verify_meaning(plan).code(), "DC3204");
 }
 
 TEST(Verify, CarriedSlicesNeedAWriteEarlierInTheStep) {
@@ -373,13 +373,14 @@ TEST(Verify, CarriedSlicesNeedAWriteEarlierInTheStep) {
   plan.programs.push_back({"first", {zero}});
   also_reads(plan.programs[0].instructions[kMatmul], carried);
   plan.step = {{1, 1}, {0, 1}};
-  EXPECT_TRUE(verify_meaning(plan).ok()) << verify_meaning(plan).to_string();
+  EXPECT_TRUE(verify::verify_meaning(plan).ok()) << verify::verify_meaning(plan).to_string();
   plan.step = {{0, 1}, {1, 1}};
   plan.parameters[0].gradient_ready = -1;
-  EXPECT_EQ(verify_meaning(plan).code(), "DC3232");  // the step's last program has no gradient
+  EXPECT_EQ(verify::verify_meaning(plan).code(),
+            "DC3232");  // the step's last program has no gradient
   plan.step = {{0, 1}, {1, 1}, {0, 1}};
   plan.parameters[0].gradient_ready = kReduce;
-  EXPECT_EQ(verify_meaning(plan).code(), "DC3213");
+  EXPECT_EQ(verify::verify_meaning(plan).code(), "DC3213");
 }
 
 // Under autocast parameters are cast before they are gathered.
@@ -396,9 +397,9 @@ TEST(Verify, CarriedParametersMayHaveTheTypeOfTheirReaders) {
                           0,
                           0});
   plan.state.push_back({"carried", carried, StateSource::Zeros, 0, -1, {}, StateRole::Carried, {}});
-  EXPECT_TRUE(verify_meaning(plan).ok()) << verify_meaning(plan).to_string();
+  EXPECT_TRUE(verify::verify_meaning(plan).ok()) << verify::verify_meaning(plan).to_string();
   plan.state.back().role = StateRole::Momentum;
-  EXPECT_EQ(verify_meaning(plan).code(), "DC3231");
+  EXPECT_EQ(verify::verify_meaning(plan).code(), "DC3231");
 }
 
 TEST(Verify, EmptyTensorsAreFine) {
@@ -411,14 +412,14 @@ TEST(Verify, EmptyTensorsAreFine) {
                           static_cast<int32_t>(plan.slices.size() - 1),
                           0,
                           0});
-  EXPECT_TRUE(verify_meaning(plan).ok()) << verify_meaning(plan).to_string();
+  EXPECT_TRUE(verify::verify_meaning(plan).ok()) << verify::verify_meaning(plan).to_string();
 }
 
 TEST(Verify, ALargePlanIsGoodAndItsLastOverlapIsFound) {
   Plan plan = large_plan(20000);
-  EXPECT_TRUE(verify_meaning(plan).ok()) << verify_meaning(plan).to_string();
+  EXPECT_TRUE(verify::verify_meaning(plan).ok()) << verify::verify_meaning(plan).to_string();
   plan.slices.back().offset -= 64;
-  EXPECT_EQ(verify_meaning(plan).code(), "DC3204");
+  EXPECT_EQ(verify::verify_meaning(plan).code(), "DC3204");
 }
 
 }  // namespace

@@ -130,8 +130,9 @@ TEST(Liveness, CollectivesHoldTheirOperandAndPadTheirResult) {
 
 TEST(Liveness, GradientsAreKnownByTheirReaders) {
   StepBuilder b(2);
-  int slots = b.entry("slots", StateRole::Slots, ir::contiguous(ir::DType::F64, {16}));
-  ValueId x = b.input("x", f32({64})), s = b.state(slots);
+  int hyperparameters =
+      b.entry("hyperparameters", StateRole::Hyperparameters, ir::contiguous(ir::DType::F64, {16}));
+  ValueId x = b.input("x", f32({64})), s = b.state(hyperparameters);
   ValueId g = b.aten("aten.relu.default", {x}, {"g", f32({64})});
   ValueId flat = b.op(OpKind::Flatten, {g}, {{"flat", f32({64})}});
   ValueId r = b.collective(OpKind::ReduceScatterStart, OpKind::ReduceScatterDone, {flat}, "r",

@@ -111,7 +111,7 @@ TEST_F(Profiled, CollectivesOfOtherGroupsTakeWhatSendsAsMuch) {
   profile_.measurements.collectives = {{"all_gather", 2, 4096, taking(200)},
                                        {"all_gather", 2, 16384, taking(1400)},
                                        {"all_gather", 8, 4096, taking(5000)}};
-  profile_.measurements.beside_compute = {{"all_gather", 2, 16384, taking(2100), 1250},
+  profile_.measurements.during_compute = {{"all_gather", 2, 16384, taking(2100), 1250},
                                           {"all_gather", 2, 4096, taking(200), 1000}};
   const ProfiledCost cost(profile_, table_);
   const auto gather = [&](int64_t bytes, int ranks) {
@@ -137,7 +137,7 @@ TEST_F(Profiled, LevelsHaveFiguresOfTheirOwn) {
   profile_.measurements.collectives = {{"all_gather", 4, 4096, taking(4000)},
                                        {"all_gather", 2, 4096, taking(100), Level::Inside},
                                        {"all_reduce", 4, 4096, taking(9000)}};
-  profile_.measurements.beside_compute = {
+  profile_.measurements.during_compute = {
       {"all_gather", 4, 4096, taking(8000), 1500},
       {"all_gather", 2, 4096, taking(100), 1200, Level::Inside}};
   const ProfiledCost cost(profile_, table_);
@@ -165,7 +165,7 @@ TEST(GroupOn, IsOfALevel) {
 TEST_F(Profiled, ContentionIsWhatWasMeasuredBesideCompute) {
   profile_.measurements.collectives = {{"all_gather", 2, 4096, taking(200)},
                                        {"all_gather", 2, 16384, taking(1000)}};
-  profile_.measurements.beside_compute = {{"all_gather", 2, 16384, taking(1100), 1050},
+  profile_.measurements.during_compute = {{"all_gather", 2, 16384, taking(1100), 1050},
                                           {"all_gather", 2, 4096, taking(300), 1250},
                                           {"all_reduce", 2, 4096, taking(300), 1250}};
   const ProfiledCost cost(profile_, table_);
@@ -176,8 +176,8 @@ TEST_F(Profiled, ContentionIsWhatWasMeasuredBesideCompute) {
   EXPECT_EQ(of(1), of(4096));
   EXPECT_EQ(of(1 << 20), of(16384));
   EXPECT_EQ(cost.contention(Collective::AllReduce, {4096}, 2), Contention{});  // alone: unknown
-  // Faster beside compute than alone is noise.
-  profile_.measurements.beside_compute = {{"all_gather", 2, 4096, taking(150), 990}};
+  // Faster concurrent with compute than alone is noise.
+  profile_.measurements.during_compute = {{"all_gather", 2, 4096, taking(150), 990}};
   EXPECT_EQ(ProfiledCost(profile_, table_).contention(Collective::AllGather, {4096}, 2),
             Contention{});
 }

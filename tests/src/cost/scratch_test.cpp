@@ -1,4 +1,4 @@
-// Scratch bounds against what PyTorch 2.11.0's CPU kernels were seen to hold at once beside their
+// Scratch bounds against what PyTorch 2.11.0's CPU kernels were seen to hold at once next to their
 // results (its profiler's memory events, libtorch from the PyPI wheel, AVX-512 with bf16). A bound
 // must never be short, and not more than half as much again plus 128 KiB.
 #include "src/cost/scratch.h"

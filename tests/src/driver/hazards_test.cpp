@@ -40,8 +40,8 @@ struct Counts {
   int crossing = 0;  // of the races: without the waits for the step before
 };
 
-// Waits of a program for one event, all or all but the last, become signals of events that nobody
-// waits for; event after event.
+// Waits of a program for one event, all or all but the last, become signals of events without
+// a wait; event after event.
 Counts leave_out_waits(const rp::Plan& plan, bool keep_last, const char* what) {
   Counts counts;
   for (size_t p = 0; p < plan.programs.size(); ++p) {
@@ -61,7 +61,7 @@ Counts leave_out_waits(const rp::Plan& plan, bool keep_last, const char* what) {
         wait->kind = rp::InstructionKind::Signal;
         wait->event = broken.events++;
       }
-      const base::Status status = rp::verify_meaning(broken);
+      const base::Status status = runtime::verify::verify_meaning(broken);
       EXPECT_EQ(status.ok(), !has_race(broken))
           << what << ", program " << p << ", event " << event << ": " << status.to_string();
       ++counts.events;
@@ -84,7 +84,8 @@ TEST(Hazards, PlansWithoutWaits) {
   int crossing = 0;
   for (const Chain& chain : kChains) {
     const rp::Plan plan = compiled(chain);
-    EXPECT_TRUE(rp::verify_meaning(plan).ok()) << rp::verify_meaning(plan).to_string();
+    EXPECT_TRUE(runtime::verify::verify_meaning(plan).ok())
+        << runtime::verify::verify_meaning(plan).to_string();
     EXPECT_FALSE(has_race(plan)) << chain.middle;
     const Counts all = leave_out_waits(plan, false, chain.middle);
     EXPECT_GT(all.events, 5) << chain.middle;
@@ -105,20 +106,20 @@ TEST(Hazards, ListsThatHideAnEffect) {
           const std::vector<int32_t> whole = *list;
           for (size_t i = 0; i < whole.size(); ++i, ++hidden) {
             list->erase(list->begin() + static_cast<long>(i));
-            const base::Status status = rp::verify_meaning(plan);
+            const base::Status status = runtime::verify::verify_meaning(plan);
             EXPECT_TRUE(status.code() == "DC3211" || status.code() == "DC3214")
                 << in.op << " without entry " << i << ": " << status.to_string();
             *list = whole;
           }
           if (whole.empty()) continue;
           list->push_back(plan.rng);
-          EXPECT_EQ(rp::verify_meaning(plan).code(), "DC3211") << in.op;
+          EXPECT_EQ(runtime::verify::verify_meaning(plan).code(), "DC3211") << in.op;
           *list = whole;
         }
       }
     }
     EXPECT_GT(hidden, 100) << chain.middle;
-    EXPECT_TRUE(rp::verify_meaning(plan).ok());
+    EXPECT_TRUE(runtime::verify::verify_meaning(plan).ok());
   }
 }
 

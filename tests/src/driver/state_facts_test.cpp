@@ -48,7 +48,7 @@ std::vector<int> holders(const rp::Plan& plan, size_t parameter, int32_t entry) 
   std::vector<int> count(static_cast<size_t>(elements));
   for (int32_t rank = 0; rank < plan.world(); ++rank) {
     const rp::ElementRange held =
-        held_elements(plan, plan.state[static_cast<size_t>(entry)], elements, rank);
+        runtime::plan::held_elements(plan, plan.state[static_cast<size_t>(entry)], elements, rank);
     for (int64_t i = 0; i < held.count; ++i) ++count[static_cast<size_t>(held.first + i)];
   }
   return count;
@@ -184,14 +184,14 @@ TEST(StateFacts, HeldElementsFollowTheAxis) {
   entry.placement = {{1, rp::Spread::FlatShard, -1, 4}};
   const rp::ElementRange wanted[] = {{0, 4}, {4, 4}, {8, 2}, {0, 4}, {4, 4}, {8, 2}};
   for (int32_t rank = 0; rank < 6; ++rank) {
-    EXPECT_EQ(held_elements(plan, entry, 10, rank), wanted[rank]) << rank;
+    EXPECT_EQ(runtime::plan::held_elements(plan, entry, 10, rank), wanted[rank]) << rank;
   }
   entry.placement = {{0, rp::Spread::FlatShard, -1, 6}};
-  EXPECT_EQ(held_elements(plan, entry, 10, 2), (rp::ElementRange{0, 6}));
-  EXPECT_EQ(held_elements(plan, entry, 10, 3), (rp::ElementRange{6, 4}));
-  EXPECT_EQ(held_elements(plan, entry, 5, 3), (rp::ElementRange{5, 0}));
+  EXPECT_EQ(runtime::plan::held_elements(plan, entry, 10, 2), (rp::ElementRange{0, 6}));
+  EXPECT_EQ(runtime::plan::held_elements(plan, entry, 10, 3), (rp::ElementRange{6, 4}));
+  EXPECT_EQ(runtime::plan::held_elements(plan, entry, 5, 3), (rp::ElementRange{5, 0}));
   entry.placement = {{1, rp::Spread::Partial}};
-  EXPECT_EQ(held_elements(plan, entry, 10, 4), (rp::ElementRange{0, 10}));
+  EXPECT_EQ(runtime::plan::held_elements(plan, entry, 10, 4), (rp::ElementRange{0, 10}));
 }
 
 }  // namespace

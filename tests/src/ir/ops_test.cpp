@@ -21,7 +21,7 @@ TEST(Ops, WhatIsWritten) {
   EXPECT_FALSE(writes(OpKind::Aten, 0));
 }
 
-// The gradient of an optimizer is followed by the scalars and the slots.
+// The gradient of an optimizer is followed by the scalars and the hyperparameters.
 TEST(Ops, Gradients) {
   EXPECT_EQ(gradient_operand(OpKind::AdamW), 3);
   EXPECT_EQ(gradient_operand(OpKind::Sgd), 2);

@@ -27,22 +27,22 @@ inline constexpr const char* kScheduled = R"(step @tiny stage=scheduled mesh=<dp
   state "w" : f32[32] flat_shard<dp> role=shard parameter="w"
   state "exp_avg.w" : f32[32] flat_shard<dp> role=moment1 parameter="w"
   state "exp_avg_sq.w" : f32[32] flat_shard<dp> role=moment2 parameter="w"
-  state "slots" : f64[16] role=slots
+  state "hyperparameters" : f64[16] role=hyperparameters
   state "scalars" : f64[9] role=scalars
-  state "table" : f64[2,3] role=table
-  state "table_row" : f64[3] role=table range_of="table"
+  state "norm_table" : f64[2,3] role=norm_table
+  state "norm_row" : f64[3] role=norm_table range_of="norm_table"
   state "loss_sum" : f64[1] role=loss_sum
-  state "rng" : i64[4] role=rng
+  state "rng" : i64[4] role=random
   streams "compute" "comm"
   program @step {
     %x = input(name="x") : f32[4,8] varying<dp>
     %w = state(entry="w") : f32[32] flat_shard<dp>
     %m = state(entry="exp_avg.w") : f32[32] flat_shard<dp>
     %v = state(entry="exp_avg_sq.w") : f32[32] flat_shard<dp>
-    %slots = state(entry="slots") : f64[16]
+    %hyperparameters = state(entry="hyperparameters") : f64[16]
     %scalars = state(entry="scalars") : f64[9]
-    %table = state(entry="table") : f64[2,3]
-    %row = state(entry="table_row") : f64[3]
+    %norm_table = state(entry="norm_table") : f64[2,3]
+    %row = state(entry="norm_row") : f64[3]
     %loss_sum = state(entry="loss_sum") : f64[1]
     %rng = state(entry="rng") : i64[4]
     %g0 = all_gather.start %w (elements=64, shard=32) : f32[8,8] stream=comm
@@ -57,12 +57,12 @@ inline constexpr const char* kScheduled = R"(step @tiny stage=scheduled mesh=<dp
     %gw = aten.mm.default(self=%xt, mat2=%y) : f32[8,8] partial<dp> backward in "net"
     %r0 = reduce_scatter.start %gw (shard=32) : f32[32] flat_shard<dp> backward stream=comm
     %r1 = reduce_scatter.done %r0 : f32[32] flat_shard<dp> backward
-    %s = scale %r1, %slots (param=0) : f32[32] flat_shard<dp> update
+    %s = scale %r1, %hyperparameters (param=0) : f32[32] flat_shard<dp> update
     square_sum %row, %s (param=0, shard=32, elements=64, whole=0) update
-    %t0 = all_gather_into.start %table, %row (elements=6, shard=3) : f64[2,3] update stream=comm
+    %t0 = all_gather_into.start %norm_table, %row (elements=6, shard=3) : f64[2,3] update stream=comm
     %t1 = all_gather_into.done %t0 : f64[2,3] update
-    finalize %scalars, %table, %slots (clip=0) update
-    adamw %w, %m, %v, %s, %scalars, %slots (param=0, group=0, clip=0) update
+    clip_and_check %scalars, %norm_table, %hyperparameters (clip=0) update
+    adamw %w, %m, %v, %s, %scalars, %hyperparameters (param=0, group=0, clip=0) update
     output loss %loss
   }
 }
@@ -75,18 +75,18 @@ inline constexpr const char* kOffloaded = R"(step @tiny stage=scheduled mesh=<dp
   state "w" : f32[8,8] parameter="w"
   state "exp_avg.w" : f32[8,8] role=moment1 parameter="w" at host
   state "exp_avg_sq.w" : f32[8,8] role=moment2 parameter="w"
-  state "slots" : f64[16] role=slots
+  state "hyperparameters" : f64[16] role=hyperparameters
   state "scalars" : f64[9] role=scalars
-  state "table" : f64[1,3] role=table
+  state "norm_table" : f64[1,3] role=norm_table
   state "loss_sum" : f64[1] role=loss_sum
-  state "rng" : i64[4] role=rng
+  state "rng" : i64[4] role=random
   streams "compute" "copy_out" "copy_in"
   program @step {
     %x = input(name="x") : f32[4,8]
     %w = state(entry="w") : f32[8,8]
     %m = state(entry="exp_avg.w") : f32[8,8]
     %v = state(entry="exp_avg_sq.w") : f32[8,8]
-    %slots = state(entry="slots") : f64[16]
+    %hyperparameters = state(entry="hyperparameters") : f64[16]
     %scalars = state(entry="scalars") : f64[9]
     %h = aten.mm.default(self=%x, mat2=%w) : f32[4,8] in "net"
     %loss = aten.mean.default(self=%h) : f32[]
@@ -96,10 +96,10 @@ inline constexpr const char* kOffloaded = R"(step @tiny stage=scheduled mesh=<dp
     %r0 = reload.start %o1 : f32[4,8] backward stream=copy_in
     %r1 = reload.done %r0 : f32[4,8] backward
     %gw = aten.mm.default(self=%xt, mat2=%r1) : f32[8,8] backward in "net"
-    %s = scale %gw, %slots (param=0) : f32[8,8] update
+    %s = scale %gw, %hyperparameters (param=0) : f32[8,8] update
     %m0 = reload.start %m : f32[8,8] update stream=copy_in
     %m1 = reload.done %m0 : f32[8,8] update
-    adamw %w, %m1, %v, %s, %scalars, %slots (param=0, group=0, clip=0) update
+    adamw %w, %m1, %v, %s, %scalars, %hyperparameters (param=0, group=0, clip=0) update
     %m2 = offload_into.start %m, %m1 : f32[8,8] update stream=copy_out
     %m3 = offload_into.done %m2 : f32[8,8] update
     output loss %loss
@@ -114,20 +114,20 @@ inline constexpr const char* kHosts = R"(step @tiny stage=scheduled mesh=<host=2
   state "w" : f32[32] flat_shard<dp> role=shard parameter="w"
   state "exp_avg.w" : f32[32] flat_shard<dp> role=moment1 parameter="w"
   state "exp_avg_sq.w" : f32[32] flat_shard<dp> role=moment2 parameter="w"
-  state "rng" : i64[4] role=rng
-  state "slots" : f64[16] role=slots
+  state "rng" : i64[4] role=random
+  state "hyperparameters" : f64[16] role=hyperparameters
   state "scalars" : f64[9] role=scalars
   state "loss_sum" : f64[1] role=loss_sum
-  state "table" : f64[4,3] role=table
-  state "table_row" : f64[3] role=table range_of="table"
+  state "norm_table" : f64[4,3] role=norm_table
+  state "norm_row" : f64[3] role=norm_table range_of="norm_table"
   streams "compute" "comm" "hosts"
   program @step {
     %x = input(name="x") : f32[4,8] varying<host> varying<dp>
     %w = state(entry="w") : f32[32] flat_shard<dp>
-    %slots = state(entry="slots") : f64[16]
+    %hyperparameters = state(entry="hyperparameters") : f64[16]
     %scalars = state(entry="scalars") : f64[9]
-    %table = state(entry="table") : f64[4,3]
-    %table_row = state(entry="table_row") : f64[3]
+    %norm_table = state(entry="norm_table") : f64[4,3]
+    %norm_row = state(entry="norm_row") : f64[3]
     %loss_sum = state(entry="loss_sum") : f64[1]
     %exp_avg.w = state(entry="exp_avg.w") : f32[32] flat_shard<dp>
     %exp_avg_sq.w = state(entry="exp_avg_sq.w") : f32[32] flat_shard<dp>
@@ -143,14 +143,14 @@ inline constexpr const char* kHosts = R"(step @tiny stage=scheduled mesh=<host=2
     %reduced.w = reduce_scatter.done %reduce.w : f32[32] partial<host> flat_shard<dp> backward in "net"
     %reduce.w_1 = all_reduce.start %reduced.w (elements=32, shard=32, group=[0]) : f32[32] flat_shard<dp> backward in "net" stream=hosts
     %reduced.w_1 = all_reduce.done %reduce.w_1 : f32[32] flat_shard<dp> backward in "net"
-    %gradient_of.w = scale %reduced.w_1, %slots (param=0) : f32[32] flat_shard<dp> update in "net"
-    square_sum %table_row, %gradient_of.w (param=0, shard=32, elements=64, whole=0, axes=[1], part=32) update in "net"
-    %loss_cell = aten.slice.Tensor(self=%table_row, dim=0, start=1, end=2) : f64[1] offset=1 update
+    %gradient_of.w = scale %reduced.w_1, %hyperparameters (param=0) : f32[32] flat_shard<dp> update in "net"
+    square_sum %norm_row, %gradient_of.w (param=0, shard=32, elements=64, whole=0, axes=[1], part=32) update in "net"
+    %loss_cell = aten.slice.Tensor(self=%norm_row, dim=0, start=1, end=2) : f64[1] offset=1 update
     copy %loss_cell, %loss_sum update
-    %gather.table = all_gather_into.start %table, %table_row (elements=12, shard=3) : f64[4,3] update stream=comm
-    %gathered.table = all_gather_into.done %gather.table : f64[4,3] update
-    finalize %scalars, %table, %slots (clip=0) update
-    adamw %w, %exp_avg.w, %exp_avg_sq.w, %gradient_of.w, %scalars, %slots (param=0, group=0, clip=0) update
+    %gather.norm_table = all_gather_into.start %norm_table, %norm_row (elements=12, shard=3) : f64[4,3] update stream=comm
+    %gathered.norm_table = all_gather_into.done %gather.norm_table : f64[4,3] update
+    clip_and_check %scalars, %norm_table, %hyperparameters (clip=0) update
+    adamw %w, %exp_avg.w, %exp_avg_sq.w, %gradient_of.w, %scalars, %hyperparameters (param=0, group=0, clip=0) update
     output loss %loss
   }
 }

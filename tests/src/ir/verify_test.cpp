@@ -113,7 +113,7 @@ constexpr Damage kDamages[] = {
      "state \"w\" : f32[32] flat_shard<dp> role=shard parameter=\"w\" storage=64", "DC2201"},
     {"shard_that_is_whole", kScheduled, "state \"exp_avg.w\" : f32[32] flat_shard<dp> role=moment1",
      "state \"exp_avg.w\" : f32[32] role=shard", "DC2201"},
-    {"range_too_long", kScheduled, "\"table_row\" : f64[3]", "\"table_row\" : f64[4]", "DC2201"},
+    {"range_too_long", kScheduled, "\"norm_row\" : f64[3]", "\"norm_row\" : f64[4]", "DC2201"},
     {"operand_count", kScheduled, "add_loss %loss_sum, %loss", "add_loss %loss_sum", "DC2105"},
     {"update_operand_count", kScheduled, "add_loss %loss_sum, %loss\n",
      "add_loss %loss_sum, %loss\n    adamw %w (param=0)\n", "DC2105"},
@@ -127,7 +127,8 @@ constexpr Damage kDamages[] = {
      "%r0 = reduce_scatter.start %gw (shard=32) : bf16[32]", "DC2203"},
     {"missing_shard", kScheduled, "%gw (shard=32)", "%gw", "DC2205"},
     {"dropout_probability", kScheduled, "p=0.5", "p=1.5", "DC2205"},
-    {"scale_without_slots", kScheduled, "scale %r1, %slots", "scale %r1, %scalars", "DC2203"},
+    {"scale_without_slots", kScheduled, "scale %r1, %hyperparameters", "scale %r1, %scalars",
+     "DC2203"},
     {"square_sum_column", kScheduled, "square_sum %row, %s (param=0",
      "square_sum %row, %s (param=1", "DC2205"},
     {"square_sum_whole", kScheduled, "whole=0", "whole=1", "DC2203"},
@@ -137,10 +138,11 @@ constexpr Damage kDamages[] = {
     {"update_of_partial", kScheduled, "adamw %w, %m, %v, %s,",
      "%p = aten.view.default(self=%s) : f32[32] partial<dp>\n    adamw %w, %m, %v, %p,", "DC2306"},
     {"updated_never", kScheduled,
-     "    adamw %w, %m, %v, %s, %scalars, %slots (param=0, group=0, clip=0) update\n", "",
+     "    adamw %w, %m, %v, %s, %scalars, %hyperparameters (param=0, group=0, clip=0) update\n", "",
      "DC2307"},
     {"updated_twice", kScheduled, "    output loss",
-     "    adamw %w, %m, %v, %s, %scalars, %slots (param=0, group=0, clip=0) update\n    output "
+     "    adamw %w, %m, %v, %s, %scalars, %hyperparameters (param=0, group=0, clip=0) update\n    "
+     "output "
      "loss",
      "DC2307"},
     {"done_of_another_start", kScheduled, "all_gather.done %g0", "all_reduce.done %g0", "DC2308"},
@@ -163,13 +165,14 @@ constexpr Damage kDamages[] = {
     {"crosses_unawaited", kScheduled,
      "(elements=6, shard=3) : f64[2,3] update stream=comm\n    %t1 = all_gather_into.done %t0 : "
      "f64[2,3] update\n",
-     "(elements=6, shard=3, crosses=1) : f64[2,3] update stream=comm\n", "DC2311"},
+     "(elements=6, shard=3, spans_steps=1) : f64[2,3] update stream=comm\n", "DC2311"},
     {"awaited_without_crossing", kScheduled,
-     "    %h = ", "    all_gather_into.arrived %m\n    %h = ", "DC2317"},
+     "    %h = ", "    all_gather_into.wait_previous_step %m\n    %h = ", "DC2317"},
     {"joins_nothing", kScheduled, "all_gather.start %w (elements=64, shard=32)",
      "all_gather.start %w (elements=64, shard=32, joins=1)", "DC2314"},
     {"read_of_target_in_flight", kScheduled, "    %t1 = all_gather_into.done",
-     "    finalize %scalars, %table, %slots (clip=0) update\n    %t1 = all_gather_into.done",
+     "    clip_and_check %scalars, %norm_table, %hyperparameters (clip=0) update\n    %t1 = "
+     "all_gather_into.done",
      "DC2311"},
     {"gather_of_other_group", kHosts, "all_gather.start %w (elements=64, shard=32, group=[1])",
      "all_gather.start %w (elements=64, shard=32, group=[0])", "DC2204"},
@@ -235,8 +238,9 @@ constexpr Damage kDamages[] = {
     {"offload_to_the_device", kOffloaded, "f32[4,8] at disk", "f32[4,8]", "DC2316"},
     {"kernel_makes_outside_value", kOffloaded, "mat2=%w) : f32[4,8]", "mat2=%w) : f32[4,8] at host",
      "DC2316"},
-    {"range_in_another_space", kScheduled, "\"table_row\" : f64[3] role=table range_of=\"table\"",
-     "\"table_row\" : f64[3] role=table range_of=\"table\" at host", "DC2201"},
+    {"range_in_another_space", kScheduled,
+     "\"norm_row\" : f64[3] role=norm_table range_of=\"norm_table\"",
+     "\"norm_row\" : f64[3] role=norm_table range_of=\"norm_table\" at host", "DC2201"},
 };
 INSTANTIATE_TEST_SUITE_P(Verify, VerifyText, ::testing::ValuesIn(kDamages),
                          [](const auto& info) { return std::string(info.param.name); });

@@ -1,5 +1,5 @@
 // Random programs with random choices of what is kept: every reader still reads the same bits, the
-// verifier agrees, and the bytes alive are those foretold.
+// verifier agrees, and the bytes alive are those predicted.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class RandomStep {
         "  input \"x\" : f32[64]\n  buffer \"m\" : f32[64]\n"
         "  parameter \"w\" : f32[64] frozen placement=gathered_per_use shard=32\n"
         "  state \"w\" : f32[32] flat_shard<dp> role=shard parameter=\"w\"\n"
-        "  state \"m\" : f32[64] role=buffer buffer=\"m\"\n  state \"rng\" : i64[4] role=rng\n"
+        "  state \"m\" : f32[64] role=buffer buffer=\"m\"\n  state \"rng\" : i64[4] role=random\n"
         "  streams \"compute\" \"comm\"\n  program @step {\n"
         "    %w = state(entry=\"w\") : f32[32] flat_shard<dp>\n"
         "    %m = state(entry=\"m\") : f32[64]\n    %rng = state(entry=\"rng\") : i64[4]\n"

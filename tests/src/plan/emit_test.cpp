@@ -49,12 +49,12 @@ class GatheredStep : public ir::StepBuilder {
     shard_ = parameter_entry("w", StateRole::Shard);
     moment1_ = parameter_entry("exp_avg.w", StateRole::Moment1);
     moment2_ = parameter_entry("exp_avg_sq.w", StateRole::Moment2);
-    slots_ = entry("slots", StateRole::Slots, f64({16}));
-    rng_ = entry("rng", StateRole::Rng, ir::contiguous(DType::I64, {4}));
+    hyperparameters_ = entry("hyperparameters", StateRole::Hyperparameters, f64({16}));
+    rng_ = entry("rng", StateRole::Random, ir::contiguous(DType::I64, {4}));
     scalars_ = entry("scalars", StateRole::Scalars, f64({9}));
     loss_sum_ = entry("loss_sum", StateRole::LossSum, f64({1}));
-    table_ = entry("table", StateRole::Table, f64({kWorld, 3}));
-    row_ = entry("table_row", StateRole::Table, f64({3}), table_);
+    table_ = entry("table", StateRole::NormTable, f64({kWorld, 3}));
+    row_ = entry("norm_row", StateRole::NormTable, f64({3}), table_);
     if (accumulation > 1) {
       accumulator_ = parameter_entry("gradient.w", StateRole::Accumulator);
       graph().set_name("accumulate");
@@ -105,10 +105,10 @@ class GatheredStep : public ir::StepBuilder {
   }
   void update(ValueId gradient) {
     origin = {"layer", ir::Phase::Update, false};
-    ValueId slots = state(slots_), row = state(row_), table = state(table_),
+    ValueId hyperparameters = state(hyperparameters_), row = state(row_), table = state(table_),
             scalars = state(scalars_), shard = state(shard_);
-    ValueId scaled = op(OpKind::Scale, {gradient, slots}, {{"scaled", flat_shard(kShard)}},
-                        {{"param", int64_t{0}}});
+    ValueId scaled = op(OpKind::Scale, {gradient, hyperparameters},
+                        {{"scaled", flat_shard(kShard)}}, {{"param", int64_t{0}}});
     op(OpKind::SquareSum, {row, scaled}, {},
        {{"param", int64_t{0}}, {"shard", kShard}, {"elements", kElements}, {"whole", int64_t{0}}});
     ir::Node& start = graph().insert({}, OpKind::AllGatherIntoStart, {table, row},
@@ -116,13 +116,13 @@ class GatheredStep : public ir::StepBuilder {
                                      {{"elements", int64_t{9}}, {"shard", int64_t{3}}}, origin);
     start.stream = 1;
     op(OpKind::AllGatherIntoDone, {start.results[0]}, {{"table_done", f64({kWorld, 3})}});
-    op(OpKind::Finalize, {scalars, table, slots}, {}, {{"clip", int64_t{1}}});
+    op(OpKind::ClipAndCheck, {scalars, table, hyperparameters}, {}, {{"clip", int64_t{1}}});
     ValueId m = state(moment1_), v = state(moment2_);
-    op(OpKind::AdamW, {shard, m, v, scaled, scalars, slots}, {},
+    op(OpKind::AdamW, {shard, m, v, scaled, scalars, hyperparameters}, {},
        {{"param", int64_t{0}}, {"group", int64_t{0}}, {"clip", int64_t{1}}});
     if (accumulator_ >= 0) op(OpKind::Zero, {sum_}, {});
   }
-  int shard_, moment1_, moment2_, slots_, rng_, scalars_, loss_sum_, table_, row_,
+  int shard_, moment1_, moment2_, hyperparameters_, rng_, scalars_, loss_sum_, table_, row_,
       accumulator_ = -1;
   ValueId sum_;
 };
@@ -146,12 +146,12 @@ TEST(Emit, PlansPassTheVerifierAndSurviveTheFile) {
   cost::AnalyticCost cost(2);
   for (int accumulation : {1, 4}) {
     rp::Plan plan = emitted(GatheredStep(accumulation), cost);
-    base::Status status = rp::verify_meaning(plan);
-    EXPECT_TRUE(status.ok()) << status.to_string() << rp::to_text(plan);
+    base::Status status = runtime::verify::verify_meaning(plan);
+    EXPECT_TRUE(status.ok()) << status.to_string() << runtime::report::to_text(plan);
     std::string bytes = rp::encode(plan);
     auto decoded = rp::decode({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
     ASSERT_TRUE(decoded.ok()) << decoded.status().to_string();
-    EXPECT_EQ(rp::to_text(*decoded), rp::to_text(plan));
+    EXPECT_EQ(runtime::report::to_text(*decoded), runtime::report::to_text(plan));
     EXPECT_EQ(bytes, rp::encode(emitted(GatheredStep(accumulation), cost)));
   }
 }
@@ -219,7 +219,7 @@ TEST(Emit, KernelsCarryArgumentsReadsAndWrites) {
   EXPECT_EQ(adamw.writes.size(), 3u);
   EXPECT_EQ(adamw.reads.size(), 6u);
   EXPECT_EQ(adamw.scratch, -1);
-  EXPECT_EQ(find(plan.programs[0], "dc.finalize").reads.size(),
+  EXPECT_EQ(find(plan.programs[0], "dc.clip_and_check").reads.size(),
             2u);  // the scalars are only written
   EXPECT_EQ(adamw.phase, 2);
 }
@@ -262,7 +262,7 @@ TEST(Emit, StateTablesNameSourcesAndTheRanksRow) {
   EXPECT_EQ(plan.state[1].source, rp::StateSource::Zeros);
   EXPECT_EQ(plan.state[1].role, rp::StateRole::Moment1);
   const rp::Tensor& row = plan.tensors[static_cast<size_t>(plan.state.back().tensor)];
-  EXPECT_EQ(plan.state.back().name, "table_row");
+  EXPECT_EQ(plan.state.back().name, "norm_row");
   EXPECT_EQ(row.rank_stride, 3 * 8);
   EXPECT_EQ(row.slice, plan.tensors[static_cast<size_t>(plan.table)].slice);
   EXPECT_EQ(plan.tensors[static_cast<size_t>(plan.table)].rank_stride, 0);
@@ -306,7 +306,7 @@ rp::Plan offloaded(const cost::CostModel& cost) {
 TEST(Emit, CopiesBetweenSpacesRunOnTheirStreams) {
   const auto cost = cost::parse_fixed_cost("fixed(copy=100us)");
   const rp::Plan plan = offloaded(*cost);
-  EXPECT_EQ(rp::verify_meaning(plan).to_string(), "");
+  EXPECT_EQ(runtime::verify::verify_meaning(plan).to_string(), "");
   EXPECT_EQ(plan.arena_bytes[1], 256);
   EXPECT_EQ(plan.arena_bytes[2], 128);
   EXPECT_TRUE(plan.groups.empty());
@@ -334,11 +334,12 @@ TEST(Emit, CopiesBetweenSpacesRunOnTheirStreams) {
   EXPECT_EQ(plan.prediction.copy_ns, 400'000);
   EXPECT_EQ(plan.prediction.copied_out_bytes, 128 + 256);
   EXPECT_EQ(plan.prediction.copied_in_bytes, 128 + 256);
-  const std::string text = rp::to_text(plan);
+  const std::string text = runtime::report::to_text(plan);
   EXPECT_NE(text.find(" disk@0+128"), std::string::npos) << text;
-  EXPECT_NE(rp::summary(plan).find("copied per step    384 B from the device, 384 B to it"),
-            std::string::npos)
-      << rp::summary(plan);
+  EXPECT_NE(
+      runtime::report::summary(plan).find("copied per step    384 B from the device, 384 B to it"),
+      std::string::npos)
+      << runtime::report::summary(plan);
 }
 
 TEST(Emit, ACopyTakesPermutedBytesAsTheyLie) {
@@ -354,7 +355,7 @@ TEST(Emit, ACopyTakesPermutedBytesAsTheyLie) {
   ASSERT_TRUE(layout::allocate(*step, cost).ok());
   auto plan = emit(*step, {1, "zero0"}, cost);
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
-  EXPECT_EQ(rp::verify_meaning(*plan).to_string(), "");
+  EXPECT_EQ(runtime::verify::verify_meaning(*plan).to_string(), "");
   for (const rp::Instruction& in : plan->programs[0].instructions) {
     if (in.kind != rp::InstructionKind::Copy) continue;
     EXPECT_EQ(plan->tensors[static_cast<size_t>(in.src)].strides.back(), 1);

@@ -37,7 +37,7 @@ Measurements sample() {
   all.collectives = {{"all_gather", 2, 4096, {100, 90, 3, 50}},
                      {"reduce_scatter", 2, int64_t{1} << 40, {int64_t{1} << 49, 1, 2, 5}},
                      {"all_reduce", 4, 64, {9, 8, 7, 6}, base::CollectiveLevel::Across}};
-  all.beside_compute = {
+  all.during_compute = {
       {"all_gather", 2, 4096, {130, 120, 4, 50}, 1250, base::CollectiveLevel::Inside}};
   all.copies = {{"host", "device", 16777216, {7, 6, 5, 4}}};
   all.origin = base::ProfileOrigin::Synthetic;
@@ -50,7 +50,7 @@ Measurements sample() {
 void expect_equal(const base::Timing& a, const base::Timing& b) {
   EXPECT_EQ(a.median_ns, b.median_ns);
   EXPECT_EQ(a.fastest_ns, b.fastest_ns);
-  EXPECT_EQ(a.spread_ns, b.spread_ns);
+  EXPECT_EQ(a.deviation_ns, b.deviation_ns);
   EXPECT_EQ(a.samples, b.samples);
 }
 
@@ -102,14 +102,14 @@ TEST(Profile, RoundTrip) {
   EXPECT_EQ(after.copies[0].to, "device");
   EXPECT_EQ(after.copies[0].bytes, 16777216);
   expect_equal(after.copies[0].timing, before.copies[0].timing);
-  ASSERT_EQ(after.beside_compute.size(), 1u);
-  EXPECT_EQ(after.beside_compute[0].bytes, 4096);
-  EXPECT_EQ(after.beside_compute[0].compute_permille, 1250);
-  EXPECT_EQ(after.beside_compute[0].level, base::CollectiveLevel::Inside);
-  expect_equal(after.beside_compute[0].timing, before.beside_compute[0].timing);
+  ASSERT_EQ(after.during_compute.size(), 1u);
+  EXPECT_EQ(after.during_compute[0].bytes, 4096);
+  EXPECT_EQ(after.during_compute[0].compute_permille, 1250);
+  EXPECT_EQ(after.during_compute[0].level, base::CollectiveLevel::Inside);
+  expect_equal(after.during_compute[0].timing, before.during_compute[0].timing);
   EXPECT_EQ(after.origin, base::ProfileOrigin::Synthetic);
   EXPECT_TRUE(after.complete.kernels);
-  EXPECT_FALSE(after.complete.beside_compute);
+  EXPECT_FALSE(after.complete.during_compute);
   ASSERT_TRUE(after.rates.has_value());
   EXPECT_EQ(after.rates->half_flops, int64_t{1} << 59);
   EXPECT_EQ(after.rates->disk_bytes, 10);
@@ -122,10 +122,10 @@ TEST(Profile, RoundTrip) {
 
 TEST(Profile, OlderOnesSayLess) {
   Measurements all = sample();
-  all.beside_compute.clear();
+  all.during_compute.clear();
   std::string text = to_json(all);
   text = replaced(text, "\"origin\":", "\"x_origin\":");
-  text = replaced(text, "\"beside_compute\":", "\"x_beside_compute\":");
+  text = replaced(text, "\"during_compute\":", "\"x_beside_compute\":");
   text = replaced(text, "\"complete\":", "\"x_complete\":");
   text = replaced(text, "\"rates\":", "\"x_rates\":");
   text = replaced(text, "\"step\":", "\"x_step\":");
@@ -136,7 +136,7 @@ TEST(Profile, OlderOnesSayLess) {
   ASSERT_TRUE(parsed.ok()) << parsed.status().to_string();
   EXPECT_EQ(parsed->measurements.origin, base::ProfileOrigin::Measured);
   EXPECT_TRUE(parsed->measurements.complete.collectives);
-  EXPECT_FALSE(parsed->measurements.complete.beside_compute);
+  EXPECT_FALSE(parsed->measurements.complete.during_compute);
   EXPECT_FALSE(parsed->measurements.rates.has_value());
   EXPECT_FALSE(parsed->measurements.step.has_value());
   EXPECT_EQ(parsed->measurements.machine.device, base::DeviceKind::Cpu);
@@ -185,9 +185,9 @@ TEST(Profile, FilesComeAndGo) {
 }
 
 TEST(Profile, AnotherVersionIsAMismatch) {
-  for (const char* version : {"0", "2", "1000000"}) {
+  for (const char* version : {"0", "1", "1000000"}) {
     const base::Status status = refusal(
-        replaced(to_json(sample()), "\"version\": 1", std::string("\"version\": ") + version));
+        replaced(to_json(sample()), "\"version\": 2", std::string("\"version\": ") + version));
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.kind(), ErrorKind::Mismatch);
     EXPECT_THAT(status.sentence(), HasSubstr("measure again"));
@@ -218,7 +218,7 @@ TEST(Profile, EveryMemberIsNeeded) {
   for (const char* key : {"format",        "version",   "machine",    "model_digest", "kernels",
                           "collectives",   "copies",    "cpu",        "cores",        "software",
                           "communicator",  "launcher",  "ranks",      "threads",      "key",
-                          "provider",      "median_ns", "fastest_ns", "spread_ns",    "samples",
+                          "provider",      "median_ns", "fastest_ns", "deviation_ns", "samples",
                           "scratch_bytes", "kind",      "bytes",      "from",         "to"}) {
     const std::string quoted = std::string("\"") + key + "\":";
     const base::Status status = refusal(replaced(good, quoted, "\"x_" + std::string(key) + "\":"));

@@ -39,15 +39,15 @@ Workload two_layers(int64_t kernel, cost::Contention contention = {}) {
 }
 
 TEST(Bounds, FullOverlapIsTheBusiestResource) {
-  EXPECT_EQ(bounds(two_layers(200)).b0.v, 4 * 200 + 2 + 2 + 20);
-  EXPECT_EQ(bounds(two_layers(10)).b0.v, 2 * 60 + 2 * 50);
+  EXPECT_EQ(bounds(two_layers(200)).full_overlap.v, 4 * 200 + 2 + 2 + 20);
+  EXPECT_EQ(bounds(two_layers(10)).full_overlap.v, 2 * 60 + 2 * 50);
 }
 
 TEST(Bounds, TheEndsHideBehindNothing) {
   // First gather, kernels, last reduction, its square sum, norm, the two updates behind it.
-  EXPECT_EQ(bounds(two_layers(200)).b1.v, 60 + 800 + 50 + 1 + 2 + 20);
+  EXPECT_EQ(bounds(two_layers(200)).with_ends.v, 60 + 800 + 50 + 1 + 2 + 20);
   // The link: gathers, the second kernel and the two behind it before the last reduction may start.
-  EXPECT_EQ(bounds(two_layers(10)).b1.v, 120 + 10 + 10 + 50 + 50 + 1 + 2 + 20);
+  EXPECT_EQ(bounds(two_layers(10)).with_ends.v, 120 + 10 + 10 + 50 + 50 + 1 + 2 + 20);
 }
 
 TEST(Bounds, TheNormMakesUpdatesWait) {
@@ -57,22 +57,23 @@ TEST(Bounds, TheNormMakesUpdatesWait) {
 }
 
 TEST(Bounds, ABudgetKeepsGathersFromRunningAhead) {
-  // Beside the first kernel: x, h and w0 of 100 bytes. Nothing fits, so the second gather stands.
-  EXPECT_EQ(bounds(two_layers(200), base::Bytes{110}).b2.v, 60 + 200 + 60 + 600 + 50 + 1 + 2 + 20);
-  EXPECT_EQ(bounds(two_layers(200), base::Bytes{160}).b2.v,
+  // During the first kernel: x, h and w0 of 100 bytes. Nothing fits, so the second gather stands.
+  EXPECT_EQ(bounds(two_layers(200), base::Bytes{110}).within_memory.v,
+            60 + 200 + 60 + 600 + 50 + 1 + 2 + 20);
+  EXPECT_EQ(bounds(two_layers(200), base::Bytes{160}).within_memory.v,
             60 + 200 + 30 + 600 + 50 + 1 + 2 + 20);  // half of it fits
   const Bounds roomy = bounds(two_layers(200), base::Bytes{10000});
-  EXPECT_EQ(roomy.b2.v, roomy.b1.v);
+  EXPECT_EQ(roomy.within_memory.v, roomy.with_ends.v);
 }
 
 TEST(Bounds, OverlapCostsWhatWasMeasured) {
-  // Compute loses a fifth beside a transfer; 60 before the first kernel and 73 behind the last are
+  // Compute loses a fifth next to a transfer; 60 before the first kernel and 73 behind the last are
   // apart, so 220 - 133 of wire overlap: each nanosecond of them costs compute 1/6 (1000/1200).
   const Bounds found = bounds(two_layers(200, {1000, 1200}));
-  EXPECT_EQ(found.b1.v, 933);
-  EXPECT_EQ(found.b3.v, 933 + (220 - 133) / 6);
+  EXPECT_EQ(found.with_ends.v, 933);
+  EXPECT_EQ(found.with_contention.v, 933 + (220 - 133) / 6);
   // Overlap that saves nothing: everything one after the other.
-  EXPECT_GE(bounds(two_layers(200, {2000, 2000})).b3.v, 800 + 24 + 220);
+  EXPECT_GE(bounds(two_layers(200, {2000, 2000})).with_contention.v, 800 + 24 + 220);
 }
 
 // A random order that respects every dependence; kernels that keep their order do so if asked to.
@@ -109,10 +110,10 @@ TEST(Bounds, NoOrderBeatsThem) {
     const Bounds found = bounds(work);
     const Schedule schedule = ordered(work, before, random_order(work, before, false, dice));
     const int64_t time = Machine(schedule).finish().time.v;
-    ASSERT_LE(found.b0.v, found.b1.v) << round;
-    ASSERT_LE(found.without_norm.v, found.b1.v) << round;
-    ASSERT_LE(found.b1.v, time) << round;
-    ASSERT_LE(found.b3.v, time) << round;
+    ASSERT_LE(found.full_overlap.v, found.with_ends.v) << round;
+    ASSERT_LE(found.without_norm.v, found.with_ends.v) << round;
+    ASSERT_LE(found.with_ends.v, time) << round;
+    ASSERT_LE(found.with_contention.v, time) << round;
   }
 }
 
@@ -146,9 +147,9 @@ TEST(Bounds, NoOrderWithinTheBudgetBeatsTheThird) {
     const std::vector<int32_t> order = random_order(work, before, true, dice);
     const Bounds found = bounds(work, base::Bytes{peak_of(work, order)});
     const int64_t time = Machine(ordered(work, before, order)).finish().time.v;
-    ASSERT_LE(found.b1.v, found.b2.v) << round;
-    ASSERT_LE(found.b2.v, time) << round;
-    binding += found.b2 > found.b1;
+    ASSERT_LE(found.with_ends.v, found.within_memory.v) << round;
+    ASSERT_LE(found.within_memory.v, time) << round;
+    binding += found.within_memory > found.with_ends;
   }
   EXPECT_GT(binding, 100);  // the budget did matter
 }
@@ -177,11 +178,12 @@ TEST(Bounds, OfAStepComeFromItsNodes) {
   const auto cost =
       cost::parse_fixed_cost("fixed(tanh=100ns, mm=200ns, mean=5ns, all_gather=150ns)");
   const Bounds found = bounds(*step, *cost);
-  EXPECT_EQ(found.b0.v, 3 * 305);
-  EXPECT_EQ(found.b1.v, 3 * (150 + 200 + 5));  // the product needs the gather, through the view
-  EXPECT_EQ(found.b2.v, found.b1.v);
-  EXPECT_EQ(found.b3.v, found.b1.v);
-  EXPECT_EQ(simulate(*step, *cost).bound.v, found.b0.v);
+  EXPECT_EQ(found.full_overlap.v, 3 * 305);
+  EXPECT_EQ(found.with_ends.v,
+            3 * (150 + 200 + 5));  // the product needs the gather, through the view
+  EXPECT_EQ(found.within_memory.v, found.with_ends.v);
+  EXPECT_EQ(found.with_contention.v, found.with_ends.v);
+  EXPECT_EQ(simulate(*step, *cost).bound.v, found.full_overlap.v);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ profile::Profile profiled(const rp::Plan& plan, double kernels, double collectiv
     for (const rp::Instruction& in : program.instructions) {
       if (in.kind != rp::InstructionKind::Kernel) continue;
       const auto size = static_cast<int64_t>(times.size());
-      times.emplace(runtime::instruction_key(plan, in), 2'000'000 + 100'000 * size);
+      times.emplace(runtime::measure::instruction_key(plan, in), 2'000'000 + 100'000 * size);
     }
   }
   const auto times_of = [](int64_t ns, double factor) {
@@ -56,7 +56,7 @@ profile::Profile profiled(const rp::Plan& plan, double kernels, double collectiv
     for (int64_t bytes = 256; bytes <= 65536; bytes *= 16) {
       const int64_t ns = 5'000'000 + 1000 * bytes;
       all.collectives.push_back({kind, 4, bytes, times_of(ns, collectives)});
-      all.beside_compute.push_back({kind, 4, bytes, times_of(2 * ns, collectives), 1300});
+      all.during_compute.push_back({kind, 4, bytes, times_of(2 * ns, collectives), 1300});
     }
   }
   all.copies.push_back({"host", "device", 4096, {77, 7, 7, 7}});
@@ -83,8 +83,8 @@ TEST(Calibrate, FindsWhatMadeTheRunLonger) {
       EXPECT_FALSE(found->are_hidden);
       const auto whole = static_cast<double>(run.whole.median_ns);
       EXPECT_NEAR(static_cast<double>(found->calibrated.whole.v), whole, 0.001 * whole);
-      // Where nothing runs beside compute the factors themselves come out; else collectives that
-      // take longer slow compute for longer too.
+      // Where nothing runs concurrently with compute the factors themselves come out; else
+      // collectives that take longer slow compute for longer too.
       const double apart = middle == kJustInTime ? 0.001 : 0.25;
       EXPECT_NEAR(found->kernels, kernels, apart * kernels) << middle;
       EXPECT_NEAR(found->collectives, collectives, apart * collectives) << middle;
@@ -106,12 +106,12 @@ TEST(Calibrate, OnlyTimesOfKernelsAndCollectivesChange) {
     EXPECT_EQ(is.kernels[i].key, was.kernels[i].key);
     EXPECT_EQ(is.kernels[i].scratch_bytes, 64);
   }
-  ASSERT_EQ(is.beside_compute.size(), was.beside_compute.size());
-  for (size_t i = 0; i < is.beside_compute.size(); ++i) {
-    // Twice as long beside compute as alone, as before.
-    EXPECT_NEAR(static_cast<double>(is.beside_compute[i].timing.median_ns),
+  ASSERT_EQ(is.during_compute.size(), was.during_compute.size());
+  for (size_t i = 0; i < is.during_compute.size(); ++i) {
+    // Twice as long concurrent with compute as alone, as before.
+    EXPECT_NEAR(static_cast<double>(is.during_compute[i].timing.median_ns),
                 2 * static_cast<double>(is.collectives[i].timing.median_ns), 2);
-    EXPECT_EQ(is.beside_compute[i].compute_permille, 1300);
+    EXPECT_EQ(is.during_compute[i].compute_permille, 1300);
   }
   EXPECT_EQ(is.copies[0].timing.median_ns, 77);
 }

@@ -67,9 +67,9 @@ TEST(Machine, WhatRunsBesideEachOtherSlowsEachOther) {
   const Schedule schedule{
       2, {start(0), kernel(100), done(0)}, {on_stream(1, 0, 200, {2000, 1250})}};
   const Played played(schedule);
-  EXPECT_EQ(played.end(1), 125);  // all of it beside the transfer
+  EXPECT_EQ(played.end(1), 125);  // all of it during the transfer
   EXPECT_EQ(played.totals.contention.v, 25);
-  EXPECT_EQ(played.end(0), 125 + 138);  // 62 of 200 beside compute, in whole nanoseconds
+  EXPECT_EQ(played.end(0), 125 + 138);  // 62 of 200 concurrent with compute, in whole nanoseconds
   EXPECT_EQ(played.totals.time.v, 263);
 }
 
@@ -180,8 +180,8 @@ class SlowMachine {
         stream.latency -= kWork;
         continue;
       }
-      const int64_t beside = kernel_ ? first(stream).contention.collective : 1000;
-      stream.wire -= kWork * 1000 / (beside * users[static_cast<size_t>(first(stream).link)]);
+      const int64_t slow_down = kernel_ ? first(stream).contention.collective : 1000;
+      stream.wire -= kWork * 1000 / (slow_down * users[static_cast<size_t>(first(stream).link)]);
     }
     if (kernel_) left_ -= kWork * 1000 / worst;
   }

@@ -125,13 +125,13 @@ MICRO_BATCHES
 ARRIVED
     %h = aten.mm.default(self=%t, mat2=%w) : f32[4,8] varying<dp>
     zero %shard.w update
-    %g = all_gather_into.start %w, %shard.w (elements=64, shard=32, crosses=1) : f32[8,8] update stream=comm
+    %g = all_gather_into.start %w, %shard.w (elements=64, shard=32, spans_steps=1) : f32[8,8] update stream=comm
     %loss = aten.mean.default(self=%h) : f32[] varying<dp>
     output loss %loss
   }
 }
 )";
-constexpr const char* kArrived = "    all_gather_into.arrived %w";
+constexpr const char* kArrived = "    all_gather_into.wait_previous_step %w";
 
 std::string crossing(const std::string& accumulation, const std::string& micro_batches,
                      const std::string& arrived) {
@@ -150,7 +150,7 @@ constexpr const char* kTimes =
 
 TEST(Simulate, WhatCrossesTheEndOfTheStepIsAwaitedInTheNext) {
   const StepRun step = run(crossing("", "", kArrived), kTimes);
-  // 50 us beside the mean, 100 beside the next step's tanh; 250 are left.
+  // 50 us next to the mean, 100 next to the next step's tanh; 250 are left.
   EXPECT_EQ(step.exposed.v, 250'000);
   EXPECT_EQ(step.time.v, 610'000);
   EXPECT_EQ(step.communication.v, 400'000);
@@ -165,11 +165,12 @@ TEST(Simulate, WhatCrossesTheEndOfTheStepIsAwaitedInTheNext) {
 TEST(Simulate, ArrivingTakesNoTimeOfItsOwn) {
   base::Result<ir::Step> step = ir::parse(crossing("", "", kArrived));
   ASSERT_TRUE(step.ok()) << step.status().to_string();
-  base::Result<cost::FixedCost> cost = cost::parse_fixed_cost("fixed(all_gather_into.arrived=7us)");
+  base::Result<cost::FixedCost> cost =
+      cost::parse_fixed_cost("fixed(all_gather_into.wait_previous_step=7us)");
   ASSERT_TRUE(cost.ok()) << cost.status().to_string();
   const ir::Graph& graph = step->programs[0].graph;
   for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
-    if (graph.node(id).kind == ir::OpKind::AllGatherArrived) {
+    if (graph.node(id).kind == ir::OpKind::AllGatherWaitPreviousStep) {
       EXPECT_EQ(node_time(*step, graph, graph.node(id), *cost).v, 0);
     }
   }

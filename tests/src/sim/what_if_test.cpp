@@ -22,7 +22,7 @@ std::optional<profile::Profile> contending() {
   for (const char* kind : {"all_gather", "all_reduce", "reduce_scatter"}) {
     for (int64_t bytes = 256; bytes <= 65536; bytes *= 16) {
       profile.measurements.collectives.push_back({kind, 4, bytes, {5000 + bytes, 0, 0, 9}});
-      profile.measurements.beside_compute.push_back(
+      profile.measurements.during_compute.push_back(
           {kind, 4, bytes, {6000 + 2 * bytes, 0, 0, 9}, 1300});
     }
   }
@@ -169,7 +169,7 @@ TEST(WhatIf, OtherOrdersOfStreamsAreRefused) {
   const base::Status status = simulate(plan, costs.model()).status();
   EXPECT_EQ(status.kind(), base::ErrorKind::Unsupported);
   EXPECT_EQ(status.code(), "DC7101");
-  EXPECT_THAT(status.sentence(), HasSubstr("beside compute"));
+  EXPECT_THAT(status.sentence(), HasSubstr("concurrent with compute"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// OutsideMemory: one rank's memory spaces other than the device's.
+// OffloadMemory: one rank's memory spaces other than the device's.
 #pragma once
 
 #include <memory>
@@ -7,20 +7,20 @@
 #include "runtime/memory/disk_space.h"
 #include "runtime/memory/host_space.h"
 
-namespace dc::runtime {
+namespace dc::runtime::memory {
 
-struct OutsideMemory {
+struct OffloadMemory {
   HostSpace host;
   std::unique_ptr<DiskSpace> disk;  // null where the plan keeps nothing on disk
 
   // What the plan asks for. `folder`: where the disk's file goes; Usage (64) if it is empty and the
   // plan needs one. `device`: whose copies reach the host's part. The plan must outlive the
   // result.
-  static base::Result<OutsideMemory> create(const plan::Plan& plan, int rank,
-                                            const std::string& folder, Device& device);
+  static base::Result<OffloadMemory> create(const plan::Plan& plan, int rank,
+                                            const std::string& folder, device::Device& device);
 };
 
 int64_t arena_bytes(const plan::Plan& plan, plan::Space space);
 plan::Space space_of(const plan::Plan& plan, int32_t tensor);
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::memory

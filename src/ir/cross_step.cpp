@@ -1,4 +1,4 @@
-#include "src/ir/crossing.h"
+#include "src/ir/cross_step.h"
 
 namespace dc::ir {
 namespace {
@@ -11,20 +11,20 @@ int entry_of(const Step& step, const Graph& graph, ValueId value) {
 
 }  // namespace
 
-bool crosses(const Node& start) { return start.find_arg("crosses") != nullptr; }
+bool spans_steps(const Node& start) { return start.find_arg("spans_steps") != nullptr; }
 
-std::vector<Crossing> crossings(const Step& step) {
-  std::vector<Crossing> found;
+std::vector<CrossStepGather> cross_step_gathers(const Step& step) {
+  std::vector<CrossStepGather> found;
   const Graph& graph = step.programs.back().graph;
   for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
     const Node& node = graph.node(id);
-    if (node.kind == OpKind::AllGatherIntoStart && crosses(node))
+    if (node.kind == OpKind::AllGatherIntoStart && spans_steps(node))
       found.push_back({id, entry_of(step, graph, node.operands[0])});
   }
   return found;
 }
 
-int arriving_entry(const Step& step, const Graph& graph, const Node& arrived) {
+int awaited_entry(const Step& step, const Graph& graph, const Node& arrived) {
   return entry_of(step, graph, arrived.operands[0]);
 }
 

@@ -62,7 +62,8 @@ template <>
 struct Words<StateRole> {
   static constexpr auto kList = base::enum_names<StateRole>(
       {"parameter", "shard", "master", "moment1", "moment2", "momentum", "accumulator", "carried",
-       "buffer", "constant", "slots", "rng", "scalars", "table", "loss_sum", "losses"});
+       "buffer", "constant", "hyperparameters", "random", "scalars", "norm_table", "loss_sum",
+       "losses"});
 };
 template <>
 struct Words<OptimizerKind> {

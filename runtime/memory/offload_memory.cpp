@@ -1,17 +1,17 @@
-#include "runtime/memory/outside_memory.h"
+#include "runtime/memory/offload_memory.h"
 
 #include "src/base/text.h"
 
-namespace dc::runtime {
+namespace dc::runtime::memory {
 
 using base::ErrorKind;
 using base::Result;
 using base::Status;
 using plan::Space;
 
-Result<OutsideMemory> OutsideMemory::create(const plan::Plan& plan, int rank,
-                                            const std::string& folder, Device& device) {
-  OutsideMemory memory;
+Result<OffloadMemory> OffloadMemory::create(const plan::Plan& plan, int rank,
+                                            const std::string& folder, device::Device& device) {
+  OffloadMemory memory;
   const int64_t on_disk = arena_bytes(plan, Space::Disk);
   if (on_disk > 0) {
     if (folder.empty()) {
@@ -35,4 +35,4 @@ Space space_of(const plan::Plan& plan, int32_t tensor) {
   return plan.slices[static_cast<size_t>(slice)].space;
 }
 
-}  // namespace dc::runtime
+}  // namespace dc::runtime::memory
