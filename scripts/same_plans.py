@@ -33,6 +33,11 @@ DROPPED_LINES = re.compile(r"(schema|compiler|options|option-text|passes|updates
 STATE_FIELDS = re.compile(r" (role|placement|range-of|buffer)=\S+| master$")
 SLICE_FIELDS = re.compile(r" kind=.*$")
 ARENA_FIELDS = re.compile(r" of \d+$")
+# Names of one vocabulary and of the other, as both plans are compared.
+RENAMED = tuple((re.compile(pattern), new) for pattern, new in (
+    (r"\bdc\.finalize\b", "dc.clip_and_check"), (r"\bdc\.permit\b", "dc.check_finite"), (r"\bslots\b", "hyperparameters"),
+    (r"\b(gathered\.|gather\.)?table\b", r"\1norm_table"), (r"\btable_row\b", "norm_row"), (r"\b(saving|leaving)\.", "offload."),
+    (r"\b(saved|left)\.", "offloaded."), (r"\bcoming\.", "reload."), (r"\bback\.", "reloaded.")))
 REMARK = re.compile(r"remark (?:(\S+) .*)?\"((?:[^\"\\]|\\.)*)\"$")
 
 
@@ -95,6 +100,8 @@ def text(folder, plan):
         elif line.startswith("remark "):
             parsed = REMARK.match(line)
             line = f"remark {parsed[1]}: {parsed[2]}" if parsed[1] else f"remark {parsed[2]}"
+        for pattern, new in RENAMED:
+            line = pattern.sub(new, line)
         lines.append(line)
     return lines
 

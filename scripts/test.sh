@@ -53,6 +53,7 @@ examples() {
 
 section "who includes whom" python3 scripts/check_includes.py
 section "error codes" python3 scripts/error_codes.py
+section "words" python3 scripts/check_words.py
 section "building the tests" cmake --build build/release
 exclude='gpu|slow'
 [ "$full" = 0 ] || { exclude='gpu' && export DCC_SLOW_TESTS=1; }
