@@ -49,7 +49,7 @@ void add_dims(CLI::App* sub, std::vector<std::string>& dims) {
       ->allow_extra_args(false);
 }
 
-// The options of the table (src/driver/compile_options.def), and --zero, which is short for one.
+// Adds the options of the table (src/driver/compile_options.def), and --zero N for --chain zeroN.
 void add_compile_options(CLI::App* sub, dc::driver::CompileOptions& options) {
   for (const dc::driver::CompileOption& option : dc::driver::compile_options()) {
     const auto read = [&options, &option](const std::string& text) {
@@ -198,7 +198,8 @@ std::vector<std::string> command_names(const CLI::App& app) {
   return names;
 }
 
-// "unknown command 'diff'; ...": nothing if the command line names one that there is.
+// The error text if the command line names no command or an unknown one, as "unknown command
+// 'diff'; ..."; empty if it names a known one.
 std::string missing_command(const CLI::App& app, int argc, char** argv) {
   const std::string word = argc > 1 ? argv[1] : "";
   if (word.starts_with("-") || !app.get_subcommands().empty()) return "";

@@ -47,7 +47,8 @@ int report(const Status& status, const std::string& who) {
   return code;
 }
 
-// What another rank has said is not said again, but the first rank of a host points to it.
+// A failure that another rank has reported is reported again only by the first rank of each host,
+// which refers to that rank.
 int report_rank(const Status& status, const runtime::comm::LaunchInfo& launch,
                 const std::string& who) {
   if (runtime::comm::is_reported_elsewhere(status) && launch.local_rank != 0)
@@ -153,7 +154,7 @@ Result<runtime::train::Outcome> run_rank(const cli::DcrunOptions& options,
   auto connected = base::or_refused([&] { return runtime::comm::connect(launch, comm); });
   if (!connected.ok()) return ready.ok() ? connected.status() : ready.status();
   const std::unique_ptr<runtime::comm::ProcessGroup> job = std::move(connected).value();
-  // Every rank first hears whether all others could read what they were given.
+  // First the ranks agree whether all of them could read their plan and configuration.
   Status status = runtime::comm::agree(job->control(), ready.ok() ? Status() : ready.status(),
                                        "reading the plan and the configuration");
   if (!status.ok()) return status;

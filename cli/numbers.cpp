@@ -9,7 +9,7 @@
 namespace dc::cli {
 namespace {
 
-// Of the range of float32, in which updates compute.
+// A number within the range of float32, because updates compute in float32.
 std::optional<double> finite(const std::string& text) {
   double value = 0;
   const char* end = text.data() + text.size();

@@ -1,5 +1,5 @@
-// Threads per rank are a fact of the plan or the profile: libraries that read the environment must
-// not decide.
+// The plan or the profile fixes the threads per rank. The environment variables that OpenMP, MKL
+// and OpenBLAS read are overwritten with that number.
 #pragma once
 
 #include <cstdlib>

@@ -10,8 +10,8 @@
 
 namespace dc::cli {
 
-// Collective. Rank 0 writes prof.json to `path` and prints how far the plan's prediction was off:
-// the bias, which compiling with this profile removes, apart from what then remains.
+// Collective. Rank 0 writes prof.json to `path` and prints the error of the plan's prediction in
+// two parts: the bias, which compiling with this profile removes, and the residual, which remains.
 base::Status record_profile(const std::string& path, const std::string& offload_dir,
                             const runtime::plan::Loaded& loaded,
                             const runtime::exec::TraceRecorder& recording,

@@ -92,7 +92,7 @@ def differences(name, row, torch):
 
 
 def least_operands(name, schema, cls):
-    """Tensors without which a node cannot be. An exported element-wise op may have a number where the schema has a tensor, but not in the first place."""
+    """The least number of tensor operands of a node. An exported element-wise op may have a number where the schema has a tensor, but one operand is a tensor."""
     required = [a for a in schema.arguments if not a.has_default_value() and a.name not in MAY_BE_UNDEFINED]
     count = sum(str(a.type) in ("List[Tensor]", "Tensor") for a in required)
     return min(count, 1) if cls == "Pointwise" or name in NUMBER_FOR_TENSOR else count

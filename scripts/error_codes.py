@@ -51,7 +51,7 @@ def folder_of(path):
 
 
 def uses():
-    """{code: {folder: a place}} in sources, and codes in quotes or in an error line, which report."""
+    """Two results: {code: {folder: one place}} of all codes in sources, and the set of codes that are reported: in quotes or in an error line."""
     named, reported = collections.defaultdict(dict), set()
     for top in PROGRAMS:
         for folder, _, names in os.walk(os.path.join(ROOT, top)):

@@ -4,9 +4,9 @@
     scripts/same_plans.py OLD/build/bin NEW/build/bin --models FOLDER          # a tenth of the cases, two thirds of a minute per hundred plans
     scripts/same_plans.py OLD/build/bin NEW/build/bin --models FOLDER --all    # the zoo x chains x worlds x accumulation x budgets
 
-FOLDER keeps the exported zoo between calls. Plans are compared as `dcc inspect --as=text` prints them, instruction by instruction; what one
-schema says and another does not is left out (DROPPED). Of a sample, losses, norms and saved parameters of three steps are
-compared too, to the bit.
+FOLDER keeps the exported models (the zoo) between calls. Plans are compared as `dcc inspect --as=text` prints them, instruction by instruction,
+without the compiler's identity and what only one of two schemas has (DROPPED_LINES, *_FIELDS). A sample of the plans also runs for three steps, and its
+losses, norms and saved parameters are compared to the bit.
 Exit code 1 and the first differing lines if two plans or losses differ, or if one build compiles what the other refuses.
 """
 

@@ -66,7 +66,7 @@ struct SimulateArguments {
   std::string plan;
   std::string profile;       // prof.json; empty: the built-in table
   std::optional<int> world;  // the plan's, or nothing works
-  std::string memory;        // of a rank's device; empty: what the plan takes
+  std::string memory;        // bytes of each device; empty: what the plan needs
   double link = 0;           // GB/s that one rank sends; 0: as the profile has it
   bool json = false;
 };

@@ -134,7 +134,8 @@ int run_profile(const ProfileArguments& arguments, int argc, char** argv) {
                              std::to_string(launch->world) + " ranks; leave out -n"));
   }
   const Status status = base::or_refused([&] { return profile_rank(arguments, *launch); });
-  // What another rank has said is not said again, but the first rank of a host points to it.
+  // A failure that another rank has reported is reported again only by the first rank of each
+  // host, which refers to that rank.
   if (runtime::comm::is_reported_elsewhere(status) && launch->local_rank != 0)
     return base::exit_code(status.kind());
   return finish(status);

@@ -94,7 +94,8 @@ Status CheckpointFolder::publish(int64_t step) const {
   return base::ok_status();
 }
 
-// One that is there already changes places with the new one, so that there is one at any moment.
+// A checkpoint that already exists is exchanged with the new one, so that there is a complete one
+// at any moment.
 Status CheckpointFolder::put_in_place(int64_t step) const {
   const std::string from = partial_of(step), to = path_of(step);
   if (rename(from.c_str(), to.c_str()) == 0) return base::ok_status();

@@ -18,8 +18,9 @@ namespace dc::runtime::checkpoint {
 
 class RankFiles {
  public:
-  // Lays out the files in `folder`, which is empty; rank 0 makes model.safetensors, too. `parts`:
-  // of parts_to_save(), equal but for ranges on all ranks. Then, after all ranks are here, open().
+  // Creates this rank's file in `folder`, which is empty; rank 0 also makes model.safetensors.
+  // `parts`: from parts_to_save(); all ranks have the same parts, with other ranges. Call open()
+  // after a barrier: when every rank has returned from create().
   static base::Result<RankFiles> create(const std::string& folder,
                                         const std::vector<StatePart>& parts,
                                         const TensorFile::Metadata& metadata, int rank, int world);

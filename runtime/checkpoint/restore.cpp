@@ -17,12 +17,13 @@ ValueId source_of(const CheckpointReader& checkpoint, const ValueId& wanted) {
   ValueId id = wanted;
   if (id.rank >= 0) id.rank %= checkpoint.run().world;
   if (id.kind != ValueKind::Buffer || checkpoint.find(id) != nullptr) return id;
-  id.rank = id.rank < 0 ? 0 : -1;  // a plan that writes the buffer, one that does not
+  // A plan that writes the buffer saves one per rank; a plan that only reads it saves one for all.
+  id.rank = id.rank < 0 ? 0 : -1;
   return id;
 }
 
-// One that was made of PyTorch's state knows no digest: names, types and shapes decide, as for a
-// file of weights.
+// Whether the checkpoint records which model it is of. One converted from PyTorch's state has no
+// digest: names, types and shapes decide then, as for a file of weights.
 bool names_a_model(const RunState& run) {
   return !run.model_digest.empty() || !run.step_digest.empty();
 }

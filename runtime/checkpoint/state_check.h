@@ -1,4 +1,5 @@
-// A state that is not finite is lost: it is never saved over one that is good.
+// Refuses to save a state with NaN or infinity, so that a checkpoint is always good to resume
+// from. Only buffers may hold infinities.
 #pragma once
 
 #include <span>

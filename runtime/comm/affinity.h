@@ -1,5 +1,5 @@
-// Cores for ranks. Without it the ranks of a host wander, and two on one core make every barrier a
-// hundred times slower.
+// Pins each rank of a host to cores of its own. Without pinning the scheduler may put two ranks on
+// one core, which makes every barrier a hundred times slower.
 #pragma once
 
 #include <vector>

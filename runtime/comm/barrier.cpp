@@ -76,8 +76,8 @@ base::Status Barrier::sleep_until_complete(uint32_t generation, Operation operat
   base::Status status;
   for (bool in_time = true;;) {
     const uint32_t seen = group.word.load();
-    // Whoever leaves after a barrier saw it complete, so the order of these two questions is what
-    // makes the answer right.
+    // A rank leaves only after it saw the barrier complete. So the reason to give up is read first
+    // and the generation after it: a peer that has left means that the generation has changed.
     base::Status reason = reason_to_give_up(operation);
     if (generation_of(group.word.load()) != generation) break;
     if (reason.ok() && !in_time) reason = missing(operation);

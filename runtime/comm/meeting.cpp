@@ -273,8 +273,8 @@ base::Result<Welcome> meet_as_guest(const LaunchInfo& launch, int64_t control_by
   if (!send_message(hub.get(), hello, -1)) return gone;
   for (;;) {
     pollfd event{hub.get(), POLLIN, 0};
-    // Rank 0 gives up first and says why, so the grace after the deadline is only for a rank 0 that
-    // stands still.
+    // Rank 0 times out first and says why. The extra time after the deadline is only for a rank 0
+    // that hangs.
     const int ready = poll(&event, 1, left_ms(deadline + 2'000'000'000));
     if (ready < 0 && errno == EINTR) continue;
     if (ready < 0) return socket_error("poll");

@@ -328,9 +328,9 @@ class MpiCommunicator final : public Communicator {
     sum_in_rank_order(inputs_, b.dtype, piece.count, static_cast<float*>(b.output.data) + target);
   }
 
-  // Every rank sends its peers their ranges, and sums its own piece by piece: while one is summed
-  // the next arrives. All messages between two ranks are posted in the same order on both, so they
-  // need no names.
+  // Every rank sends its peers their ranges, and sums its own piece by piece: while one piece is
+  // summed the next arrives. All messages between two ranks are posted in the same order on both,
+  // so they need no tags.
   Status reduce(Operation operation, std::span<const CollectiveBuffer> buffers) {
     DC_RETURN_IF_ERROR(post_inputs(operation, buffers));
     Piece posted_piece, summed_piece;

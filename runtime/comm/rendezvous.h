@@ -39,10 +39,10 @@ class ProcessGroup {
   virtual ~ProcessGroup() = default;
   virtual Communicator& control() = 0;  // for the host thread: digest exchange, stop flags, save
   virtual device::Device& device() = 0;
-  // Allocates this rank's slab on the device (zero-filled, 64-byte aligned, shared with the peers
-  // where the backend needs it) and opens one communicator per call. Collective: all ranks with the
-  // same arguments. The slab lives as long as the job. May be called again, but not while a
-  // collective runs; all slabs of a job may be used in collectives.
+  // Allocates this rank's slab on the device: zero-filled, 64-byte aligned, shared with the peers
+  // where the backend needs it. Collective: all ranks call it with the same `bytes`. The slab
+  // lives as long as the job. May be called again, but not while a collective runs; all slabs of a
+  // job may be used in collectives. Opens no communicator: open_communicator() opens one per call.
   virtual base::Result<Slab> allocate(int64_t bytes) = 0;
   // After allocate. Of `ranks`, ascending, this one among them. All ranks of the job call it, in
   // the same order; those that name the same ranks get a communicator of these.

@@ -77,7 +77,8 @@ class TcpCommunicator final : public Communicator {
     traffic_.add(operation, buffers, rank().v, size());
     return base::ok_status();
   }
-  // A gather of bytes: `shard` of each rank, or, if that is all of them, of rank `first` only.
+  // Exchange: gathers `shard` bytes from each rank. Broadcast (`shard` equals `whole`): all bytes
+  // come from rank `first`.
   Status bytes_of(Operation operation, const void* mine, void* all, int64_t shard, int64_t whole,
                   int first) {
     const CollectiveBuffer buffer{
@@ -149,7 +150,8 @@ class TcpProcessGroup final : public ProcessGroup {
     if (left_ || shared_->peers == nullptr) return;
     left_ = true;
     shared_->peers->leave(why);
-    // Whoever still waits for this rank is to hear the end, although the goodbye may be slower.
+    // Peers that still wait for this rank must see their connection end, even if the goodbye
+    // arrives later.
     for (const auto& mesh : shared_->meshes) {
       for (const device::Descriptor& link : *mesh) {
         if (link.ok()) shutdown(link.get(), SHUT_WR);

@@ -5,8 +5,9 @@
 
 namespace dc::runtime::device {
 
-// Addresses of the window are `distance` bytes away; every other address is its own. One comparison
-// and one addition, so that kernels may ask at every launch.
+// A device address inside the window maps to the host address `distance` bytes above it; any other
+// address maps to itself. It costs one comparison and one addition, so kernels may call resolve()
+// at every launch.
 class AddressWindow {
  public:
   AddressWindow() = default;  // empty: the host sees all memory where it is

@@ -56,7 +56,8 @@ class HiddenSpace {
     return {shown_, kReserved, static_cast<uint64_t>(hidden_ - shown_)};
   }
 
-  // Maps shared memory where only the window finds it; the address that it is shown at, or null.
+  // Maps shared memory at a hidden address. Returns the address that the window translates to it,
+  // or null.
   std::byte* map(int descriptor, int64_t bytes) {
     const std::lock_guard lock(mutex_);
     const int64_t begin = used_, taken = base::round_up(bytes, kStep) + kStep;

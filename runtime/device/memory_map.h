@@ -41,8 +41,8 @@ class Mapping {
   static base::Result<Mapping> anonymous(int64_t bytes);  // zero-filled, of this process
   // The same, refused where the system could not give every page of it.
   static base::Result<Mapping> committed(int64_t bytes);
-  static base::Result<Mapping> shared(int fd,
-                                      int64_t bytes);  // of a descriptor from make_shared_memory
+  // Maps a descriptor from make_shared_memory.
+  static base::Result<Mapping> shared(int fd, int64_t bytes);
   std::byte* base() const { return base_; }
   int64_t bytes() const { return bytes_; }
 

@@ -1,5 +1,5 @@
-// Short slices: a thread that sleeps often and works briefly, among others that compute without a
-// pause.
+// Short scheduler time slices, for a thread that sleeps often and works briefly while other
+// threads compute without a pause.
 #pragma once
 
 namespace dc::runtime::device {

@@ -291,7 +291,8 @@ class Binding {
     return static_cast<std::byte*>(bound_.addresses_.bind(tensor).data);
   }
 
-  // After instruction `index` in total order, on compute: what ended there has been waited for.
+  // Poisons the slices whose last instruction in total order is `index`. Compute issues it: by
+  // then it has waited for all uses of them.
   void add_poison(BoundProgram& bound, int32_t program, int32_t index) {
     for (size_t s = 0; s < plan_.slices.size(); ++s) {
       const plan::Slice& slice = plan_.slices[s];

@@ -28,7 +28,8 @@ Status BoundPlan::issue(const Command& command, int32_t program, device::Stream&
     case CommandKind::Wait:
       return wait(stream, *events_[target], run);
     case CommandKind::WaitPreviousRun: {
-      // Compute's, so no program begins meanwhile.
+      // Only compute has such waits (bind.cpp), and compute begins the programs: `runs` does not
+      // change during the wait.
       const PreviousSignal& signal = previous_signals_[target];
       const uint32_t runs = programs_[static_cast<size_t>(signal.program)].runs;
       return wait(stream, *events_[static_cast<size_t>(signal.event)],
@@ -41,7 +42,8 @@ Status BoundPlan::issue(const Command& command, int32_t program, device::Stream&
   return Status(ErrorKind::Internal, "DC6602", "unknown command kind; please report this");
 }
 
-// Cancelled only after another stream failed: its failure is the one to report.
+// An event is cancelled only after another stream failed. That stream's failure is the one to
+// report.
 Status BoundPlan::wait(device::Stream& stream, device::Event& event, uint32_t value) {
   if (stream.wait(event, value)) return base::ok_status();
   return Status(ErrorKind::Unavailable, "DC6601", "another stream of this rank failed");

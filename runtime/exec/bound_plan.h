@@ -11,7 +11,7 @@
 
 namespace dc::runtime::exec {
 
-// WaitPreviousRun: for what a run before this one signalled.
+// WaitPreviousRun waits for an event that an earlier run of a program signalled.
 enum class CommandKind : uint8_t {
   Kernel,
   Collective,

@@ -10,7 +10,7 @@ namespace dc::runtime::exec {
 
 class Issuer {
  public:
-  // Ends what is under way.
+  // Cancels all waits for events, then returns when the issuing threads have ended.
   virtual ~Issuer() = default;
   // As Executor's functions of these names.
   virtual void observe(Executor::Observer observer) = 0;

@@ -1,5 +1,5 @@
-// RunFailure: the failure of a run, of which several streams may have a version. Private to this
-// folder.
+// RunFailure: the one failure that a run reports. When several streams fail, add() decides which
+// failure is kept. Private to this folder.
 #pragma once
 
 #include <atomic>

@@ -157,8 +157,7 @@ std::vector<TraceEvent> TraceRecorder::events() const {
 std::string TraceRecorder::exposed_wait(const TraceEvent& event) const {
   const plan::Program& program = plan_.programs[static_cast<size_t>(event.program)];
   const auto index = static_cast<size_t>(event.instruction);
-  // A collective on the compute stream itself hides nothing: compute stands for as long as it
-  // takes.
+  // A collective on the compute stream is fully exposed: compute waits for all of its time.
   const bool own = program.instructions[index].kind == plan::InstructionKind::Collective;
   const int32_t cause =
       own ? event.instruction : causes_[static_cast<size_t>(event.program)][index];

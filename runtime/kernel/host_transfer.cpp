@@ -5,7 +5,7 @@
 namespace dc::runtime::kernel {
 namespace {
 
-// Bytes from the first to behind the last element.
+// Bytes from the first element to the end of the last one.
 size_t extent_bytes(const BoundTensor& tensor) {
   if (tensor.numel() == 0) return 0;
   int64_t last = 0;

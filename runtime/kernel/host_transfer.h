@@ -10,8 +10,8 @@
 
 namespace dc::runtime::kernel {
 
-// Elements [first, first + count), side by side at `from` or `out`, in the tensor's dtype. While no
-// stream uses them.
+// Copies elements [first, first + count) of the tensor. At `from` or `out` they are contiguous and
+// in the tensor's dtype. Call it only while no stream uses these elements.
 void upload_elements(device::Device& device, const BoundTensor& tensor, int64_t first,
                      int64_t count, const std::byte* from);
 void download_elements(device::Device& device, const BoundTensor& tensor, int64_t first,

@@ -52,7 +52,7 @@ class Kernel {
 // Scratch that kernels need on this CPU beyond what the plan has.
 struct MissingScratch {
   int64_t bytes = 0;  // taken from the heap
-  // The kernel that lacks most: its op, what it needs and what the plan has.
+  // The kernel with the largest shortage: its op, the bytes it needs and the bytes in the plan.
   std::string op;
   int64_t needed = 0, planned = 0;
 };

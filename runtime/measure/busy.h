@@ -28,8 +28,8 @@ class Busy {
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 
-// Compute's time during transfers, for a thousand alone, between 1000 and 4000: in `during`
-// nanoseconds it got done what takes `alone` nanoseconds without them.
+// The slowdown of compute by transfers, in thousandths: 1000 * during / alone, clamped to [1000,
+// 4000]. `alone` and `during`: nanoseconds that the same work takes without and with transfers.
 int64_t slowdown_permille(int64_t during, int64_t alone);
 
 }  // namespace dc::runtime::measure

@@ -1,4 +1,5 @@
-// What a profile says about the machine that it was measured on.
+// What a profile says about where it was measured: the CPU and its cores, the build of this
+// program, the communicator, the launcher, ranks, threads and the kind of device.
 #pragma once
 
 #include <unistd.h>

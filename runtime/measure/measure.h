@@ -1,8 +1,9 @@
 // Measures what `dcc profile` writes down: kernels in the order of a real step, collectives over
 // sizes, copies.
 //
-// All ranks measure at once, because they share the memory bus; a figure is the median of the
-// slowest rank.
+// All ranks measure at once, because they share the memory bus. The figure of a kernel or a
+// collective is the median of the slowest rank. The figure of a copy is the calling rank's own
+// median.
 #pragma once
 
 #include <functional>
@@ -30,9 +31,9 @@ struct TimingOptions {
   int warmup = 2;   // replays of the step that are not counted
   int repeats = 9;  // replays that are
 };
-// Replays a one-rank plan on every rank at once and times each kernel where it stands, with the
-// caches as its neighbours leave them. Returned by key, with the workspace as `measured` has it.
-// `control` connects the ranks; the plan runs on memory of its own.
+// Replays a one-rank plan on every rank at once and times each kernel in program order, with the
+// caches as the kernels before it leave them. Returns the rows of `measured` with their timing
+// filled: the slowest rank's. `control` connects the ranks; the plan runs on memory of its own.
 base::Result<std::vector<base::KernelMeasurement>> measure_kernels(
     const plan::Plan& plan, std::vector<base::KernelMeasurement> measured,
     comm::Communicator& control, const TimingOptions& options, const Progress& progress);

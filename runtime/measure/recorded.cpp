@@ -30,7 +30,7 @@ struct Extent {
   int64_t events = 0;
 };
 
-// This rank's samples, by what they are of.
+// This rank's samples, by what was timed.
 struct OwnSamples {
   std::vector<std::vector<Samples>> instructions;  // by program
   struct Kernel {
@@ -88,7 +88,7 @@ OwnSamples sort_samples(const plan::Plan& plan, const exec::TraceRecorder& trace
     own.instructions[p][i].push_back(event.end_ns - event.begin_ns);
   }
   add_whole_steps(steps, own);
-  // The same tables on every rank, whatever its ring kept.
+  // Every rank has the same rows, whichever records its trace buffer still holds.
   for (const size_t p : programs_of_step(plan)) {
     for (size_t i = 0; i < plan.programs[p].instructions.size(); ++i) {
       const plan::Instruction& in = plan.programs[p].instructions[i];

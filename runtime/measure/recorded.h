@@ -20,7 +20,7 @@ inline constexpr int kRecordedSteps = 3;   // the fewest that make a profile
 struct Recorded {
   int32_t steps = 0;     // counted
   base::Timing step;     // from where compute begins to where it begins again
-  base::Timing compute;  // of it, compute did not stand: not in collectives, not in waits for them
+  base::Timing compute;  // its part in which compute ran: no collectives and no waits for them
   std::vector<std::vector<base::Timing>> instructions;   // by program; no samples: not recorded
   std::vector<base::KernelMeasurement> kernels;          // by key; workspace left empty
   std::vector<base::CollectiveMeasurement> collectives;  // by kind, then bytes on the wire

@@ -5,7 +5,7 @@
 namespace dc::runtime::measure {
 
 base::Status keep_slowest(std::vector<base::Timing>& rows, comm::Communicator& control) {
-  constexpr size_t kAtOnce = 4096;  // what arrives is as large as this times the ranks
+  constexpr size_t kAtOnce = 4096;  // rows; the receive buffer holds these times ranks
   const auto ranks = static_cast<size_t>(control.size());
   std::vector<base::Timing> all;
   for (size_t begin = 0; begin < rows.size(); begin += kAtOnce) {

@@ -9,8 +9,8 @@
 
 namespace dc::runtime::measure {
 
-// Collective. Of every row the figures of the rank with the largest median; rows are in the same
-// order on all ranks.
+// Collective. Replaces every row by that of the rank whose median is the largest. Rows are in the
+// same order on all ranks.
 base::Status keep_slowest(std::vector<base::Timing>& rows, comm::Communicator& control);
 
 }  // namespace dc::runtime::measure

@@ -93,8 +93,8 @@ class Sweeper {
     return slowest(summarize(samples));
   }
 
-  // What compute that takes `product` nanoseconds a product alone loses while the collective is
-  // repeated without a pause, `repeats` times on every rank; the slowest rank's.
+  // Slowdown of compute, in permille, while every rank runs the collective `repeats` times without
+  // a pause: the largest of all ranks. `product`: nanoseconds that one matrix product takes alone.
   Result<int64_t> slowdown(const Sweep& sweep, const comm::CollectiveBuffer& buffer,
                            int64_t repeats, const Busy& busy, double product) {
     DC_RETURN_IF_ERROR(begin_together());

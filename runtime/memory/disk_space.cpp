@@ -131,7 +131,7 @@ Status DiskSpace::read(const Extent& extent, std::byte* to) const {
 
 Status DiskSpace::write_part(int32_t tensor, int64_t first, std::span<const std::byte> bytes) {
   const Extent all = extent(tensor);
-  int64_t at = 0;  // of the block in the tensor
+  int64_t at = 0;  // offset of the block in the tensor
   for (size_t i = all.first; i < all.last; at += blocks_[i++].bytes) {
     const int64_t from = std::max(first, at);
     const int64_t to = std::min(first + static_cast<int64_t>(bytes.size()), at + blocks_[i].bytes);

@@ -41,7 +41,7 @@ struct GroupFiles {
   std::initializer_list<const char*> cache;  // of memory.stat
 };
 
-// What the group and those around it leave.
+// Bytes that the control group and its ancestors still allow.
 int64_t left_in(const std::string& mount, std::string path, const GroupFiles& files) {
   int64_t left = kUnlimited;
   for (;; path.resize(path.rfind('/'))) {

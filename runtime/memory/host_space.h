@@ -12,8 +12,8 @@ namespace dc::runtime::memory {
 
 class HostSpace {
  public:
-  // Zero-filled, aligned to a page, within reach of the device's copies. OutOfMemory (80) if there
-  // is none.
+  // Zero-filled, aligned to a page, and allocated so that the device can copy from and to it.
+  // OutOfMemory (80) if there is none.
   static base::Result<HostSpace> create(device::Device& device, int64_t bytes);
   std::byte* base() const { return memory_ ? memory_->base() : nullptr; }  // null if empty
   int64_t bytes() const { return memory_ ? memory_->bytes() : 0; }

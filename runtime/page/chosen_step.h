@@ -15,8 +15,9 @@ struct ChosenStep {
   std::vector<int32_t> ranks;            // in the trace, ascending
 };
 
-// Of the steps that are in the trace from begin to end on every rank, the one whose duration on the
-// first rank is the median (the shorter of two). BadInput (65) if there is none.
+// Considers the steps that the trace holds whole on every rank, and returns the one with the
+// median duration on the first rank (the lower median of an even number). BadInput (65) if there
+// is none.
 base::Result<ChosenStep> choose_step(const exec::TraceFile& trace);
 
 }  // namespace dc::runtime::page

@@ -22,7 +22,7 @@ class Column {
   std::string bytes_;
 };
 
-// Numbers strings in the order in which they first appear; "" is 0.
+// Gives each string a number, in the order of first appearance; "" is 0.
 class StringTable {
  public:
   StringTable() { number(""); }

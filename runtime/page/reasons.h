@@ -9,9 +9,10 @@
 
 namespace dc::runtime::page {
 
-// A remark speaks of an instruction if that touches the memory of a parameter that is one of the
-// remark's subjects (its value, state, gradient, or a gathered or copied whole), or if it is a
-// collective of a kind that is one. `plan` must outlive this.
+// A remark speaks of an instruction in two cases. Either the instruction reads or writes memory of
+// a parameter among the remark's subjects: its value, its state, its gradient, or a gathered or
+// copied version of them. Or it is a collective of a kind among the subjects. `plan` must outlive
+// this.
 class Reasons {
  public:
   explicit Reasons(const plan::Plan& plan);

@@ -51,7 +51,8 @@ function readModel(data) {
   for (const key of ["space", "kind", "program", "first", "last", "bytes"]) {
     model.slices[key] = unpack(data.slices[key], data.slices.count, false);
   }
-  // A side: begin and length of every instruction of every run; length -1: it left no record.
+  // A side is the predicted or the measured step: begin and length of every instruction of every run;
+  // length -1: the trace has no record of it.
   let offset = 0;
   model.predicted = {
     name: "predicted",

@@ -58,8 +58,8 @@ function showHead() {
 const nameOf = (program, i) => model.strings[program.op[i]];
 const moduleOf = (program, i) => model.strings[program.module[i]];
 
-// Where compute stands, longest first; by the real side where there is one. Runs of one program count
-// together: `lengths` sums them by side, `run` is the longest.
+// The waits of compute, longest first: by measured time if there is a trace, else by predicted time.
+// The runs of a program are summed: `lengths` holds the sum of each side, `run` the longest run.
 function exposedWaits() {
   const waits = new Map(), last = view.sides.length - 1;
   view.sides.forEach((side, s) => side.runs.forEach((times, run) => {

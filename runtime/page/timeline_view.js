@@ -155,7 +155,8 @@ class View {
     }
   }
 
-  // Whole pixels of an instruction are a box; in a pixel that several share, heights show their shares.
+  // Pixel columns that one instruction covers wholly are drawn as a box. A column that several share is
+  // divided by height in proportion to their times.
   drawLane({side, lane, y, height}) {
     const {context, fills, scale} = this, wide = this.width - gutter, from = this.from - side.shift, to = this.to - side.shift;
     this.label(lane.name, 18, y + height / 2 + 4, false);

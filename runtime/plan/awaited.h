@@ -8,9 +8,9 @@
 
 namespace dc::runtime::plan {
 
-// By instruction: for a wait the last kernel, collective or copy that the signalling stream carries
-// out before the signal; -1 for every other instruction, and for a wait that nothing in this
-// program precedes. Ids must be those of `plan` (level 1).
+// By instruction. For a wait: the last kernel, collective or copy before the awaited signal, on
+// the signal's stream. -1 for a wait without one in this program, and for every other instruction.
+// Ids must be those of `plan` (level 1).
 std::vector<int32_t> awaited(const Plan& plan, const Program& program);
 
 }  // namespace dc::runtime::plan

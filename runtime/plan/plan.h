@@ -148,7 +148,8 @@ enum class InitKind : uint8_t { Unknown, Normal, Uniform, Zeros, Ones, Constant 
 struct Initializer {
   InitKind kind = InitKind::Unknown;
   double a = 0, b = 0;
-  int64_t zero_row = -1;  // index of the first dim whose elements are zeros, not drawn; -1: none
+  // The row (an index into dim 0) that is set to zeros instead of drawn; -1: none.
+  int64_t zero_row = -1;
 };
 struct ArchiveRecord {
   std::string entry;

@@ -22,8 +22,8 @@ class SavedState {
   // Whether the entry has a value that a checkpoint holds: not what follows from the rest (carried
   // copies, accumulated gradients, constants, scalars).
   bool holds(const StateEntry& entry) const;
-  // Whether it is also where the value is saved from: of a whole parameter whose shard is an entry,
-  // the shard is, which is never behind.
+  // Whether a checkpoint saves the value from this entry. If a parameter has both a whole entry
+  // and a shard entry, the shard is saved, because the whole value may be older than the shard.
   bool takes(const StateEntry& entry) const;
   // Whether each rank has a value for itself: a buffer that the step writes.
   bool is_per_rank(const StateEntry& entry) const;

@@ -1,9 +1,9 @@
 // When each instruction of a program runs by the plan's own prediction: the executor's rules with
 // the durations that the plan holds.
 //
-// Every stream carries out its instructions in program order; a wait stands until the latest signal
-// of its event before it in program order has been given. A program begins with all streams free
-// and ends when all have ended.
+// Every stream carries out its instructions in program order. A wait ends when the latest signal
+// of its event, of those before the wait in program order, has been given. A program begins with
+// all streams free and ends when all have ended.
 #pragma once
 
 #include <cstdint>

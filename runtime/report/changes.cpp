@@ -13,10 +13,11 @@
 namespace dc::runtime::report {
 namespace {
 
-// Where a buffer of a collective travels in its program. Places are named by what the next libtorch
-// kernel makes: native ones move with collectives.
+// Where a collective sends a buffer in its program: where it starts, and where compute first waits
+// for it. A place is named by the result of the next libtorch kernel; native kernels are skipped,
+// because passes move them together with collectives.
 struct Journey {
-  std::string place, waited;  // where it starts; where the first wait for it stands
+  std::string place, waited;  // where it starts; where the first wait for it is
   bool joins = false;         // travels with a buffer before it in the same collective
 };
 // By program, tensor that is sent, and how often that was sent before.

@@ -22,8 +22,8 @@ struct Peak {
 };
 
 Peak find_peak(const plan::Plan& plan, plan::Space space);
-BytesPerKind kept_bytes(
-    const plan::Plan& plan);  // of what a rank keeps on the device from step to step
+// Bytes that a rank keeps on the device from step to step.
+BytesPerKind kept_bytes(const plan::Plan& plan);
 // "1.2 GiB live at instruction 7 (aten.mm.default) of program 'step', module m.lm_head"
 std::string describe_peak(const plan::Plan& plan, const Peak& peak);
 std::string memory_report(const plan::Plan& plan);  // `dcc inspect --as=memory`

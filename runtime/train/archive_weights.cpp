@@ -51,8 +51,9 @@ class ArchiveReader {
     return read(name, *record, *entry);
   }
 
-  // Stored entries are used in place, where nothing else would notice a damaged byte. The ranks
-  // share them; entries that several tensors share are checked once.
+  // Checks the CRC of uncompressed entries: they are mapped and read in place, where nothing else
+  // would notice a damaged byte. The ranks divide the entries among them; an entry that several
+  // tensors use is checked once.
   Status check_contents(int rank) const {
     int index = 0;
     for (const std::string& name : entries_) {

@@ -7,7 +7,8 @@
 
 namespace dc::runtime::train {
 
-// Settings that decide what the steps compute, by name: a run with others goes on differently.
+// Settings that decide what the steps compute, by name. A run that resumes with other values
+// computes something else.
 base::JsonValue run_configuration(const plan::Plan& plan, const TrainOptions& options);
 
 // After `steps` updates in all.

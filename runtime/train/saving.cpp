@@ -158,7 +158,8 @@ Result<Saved> Saving::finish(int64_t steps, const checkpoint::DataPosition& posi
   if (!saver_) return finish_weights(options_.save, steps, std::move(updated));
   DC_RETURN_IF_ERROR(settle_periodic());
   if (updated.empty()) return finish_checkpoint(steps, position);
-  // Some moments have seen the step and some have not: no run can go on from that.
+  // The optimizer state is partly updated: some moments include this step, others do not. No run
+  // can resume from it, so only the weights are written.
   const std::string path =
       options_.save + "/partly-applied-step-" + std::to_string(steps + 1) + ".safetensors";
   DC_ASSIGN_OR_RETURN(Saved saved, finish_weights(path, steps, std::move(updated)));

@@ -15,9 +15,9 @@ struct RunSettings {
   double loss_scale = 1;
 };
 
-// Factor of the learning rate of `step` (1 for the first update). Warm-up rises linearly to 1 at
-// step `warmup_steps`; then the rest of `total_steps` falls to final_lr_fraction by the schedule's
-// shape and stays there.
+// The factor by which the learning rate of `step` is multiplied. The first update is step 1.
+// Warm-up raises the factor linearly to 1 at step `warmup_steps`. Over the rest of `total_steps`
+// it falls to final_lr_fraction by the schedule's shape and stays there.
 double lr_factor(const plan::Optimizer& optimizer, int64_t step);
 
 // Fills hyperparameters (see src/base/step_scalars.h) for `step`. `contributions`: world x

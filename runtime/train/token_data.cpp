@@ -99,8 +99,8 @@ class TokenData final : public DataSource {
   }
 
  private:
-  // This rank's windows of one step, each with what lies behind it. The next step's are read, and
-  // looked at, while the present one still needs its own.
+  // This rank's windows of one step, each with the tokens behind it. The next step's windows are
+  // read and checked while the present step still uses its own.
   struct Batch {
     int64_t step = -1;
     std::vector<int64_t> tokens;

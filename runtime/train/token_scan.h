@@ -1,4 +1,5 @@
-// Looks for tokens outside the vocabulary before any step reads them.
+// Looks for tokens outside the vocabulary: before the first step if the data is small, else in the
+// background while steps run.
 #pragma once
 
 #include <atomic>

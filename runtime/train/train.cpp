@@ -316,7 +316,7 @@ class Session {
       dump_.reset();
     }
     const StepResult result = loop.result();
-    // What the last step sends into the next one is its own.
+    // Gathers that the last step started for a next step count for the last step.
     const bool is_last = result.stop_requests > 0 || step + 1 == options_.steps;
     if (is_last) DC_RETURN_IF_ERROR(executor_->finish());
     StepFacts facts;

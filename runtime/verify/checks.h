@@ -1,5 +1,5 @@
-// The parts of verification, in the order in which they build on each other. Not for other folders:
-// call verify_meaning or load.
+// The parts of verification. A part may rely on those that verify_meaning calls before it
+// (verify.cpp). Not for other folders: call verify_meaning or load.
 #pragma once
 
 #include "runtime/plan/plan.h"

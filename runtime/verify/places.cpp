@@ -16,7 +16,7 @@ int64_t floor_div(int64_t a, int64_t b) {  // b > 0
 
 Ranks shared_ranks(const Place& a, const Place& b, int64_t members) {
   if (a.space != b.space || a.bytes == 0 || b.bytes == 0) return {};
-  // low <= r * slope <= high
+  // The places share a byte on rank r if low <= r * slope <= high.
   const int64_t distance = a.begin - b.begin;
   int64_t low = 1 - a.bytes - distance, high = b.bytes - 1 - distance;
   int64_t slope = a.stride - b.stride;

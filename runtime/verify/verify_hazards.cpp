@@ -205,7 +205,8 @@ class HazardChecker {
     return {};
   }
 
-  // Takes the place of accesses of the same stream that it covers in this cell on every rank.
+  // Adds the access to the cell. Removes earlier accesses of the same stream that it covers on
+  // every rank.
   void enter(std::vector<Touch>& touches) const {
     std::erase_if(touches, [&](const Touch& before) {
       return before.stream == now_.stream && (now_.place.stride == 0 || now_.place == before.place);

@@ -106,8 +106,9 @@ Status OrderChecker::run(int32_t program) {
   return {};
 }
 
-// Compute may wait in the step's first program for what the last one signalled when it was last
-// run. Of such an event there is one signal, so that it means one thing in every program.
+// In the step's first program compute may wait for an event that the step's last program signalled
+// in the previous step. Exactly one instruction of the plan signals such an event, so that every
+// wait for it means the same.
 Status OrderChecker::check_crossing(const plan::Instruction& wait) const {
   const auto signals_it = [&](const plan::Instruction& in) {
     return in.kind == plan::InstructionKind::Signal && in.event == wait.event;

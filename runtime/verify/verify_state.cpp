@@ -186,7 +186,7 @@ Status check_optimizer(const plan::Plan& plan) {
   return {};
 }
 
-// Only the kernel that permits updates one by one makes them differ.
+// Ranges may differ in whether they are updated if and only if the plan has check_finite.
 Status check_update_rule(const plan::Plan& plan) {
   bool permits = false;
   for (const plan::Program& program : plan.programs) {

@@ -52,7 +52,8 @@ bool role_takes(plan::StateRole role, plan::Spread spread) {
   return false;
 }
 
-// Empty if the spreads suit the role and the tensor has one shard's elements.
+// What is wrong with the entry's placement; empty if its spreads suit the role and the tensor has
+// the elements of one shard.
 std::string placement_mismatch(const plan::Plan& plan, const plan::StateEntry& entry) {
   std::vector<bool> seen(plan.mesh.size());
   bool is_shard = false;

@@ -118,7 +118,7 @@ Status sweep(const plan::Plan& plan, const LiveSet& persistent, const std::vecto
   LiveSet live(plan);
   size_t dead = 0;
   for (int32_t id : ids) {
-    // Whoever died before this birth was born before it too, so it is in the set.
+    // A slice that ended before this one begins also began before it, so it is in the set.
     while (dead < by_death.size() && slice(by_death[dead]).last < slice(id).first) {
       live.erase(by_death[dead++]);
     }

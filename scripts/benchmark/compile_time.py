@@ -2,9 +2,10 @@
 
 compile_time.py [--layers N] [--rounds N] [--core C]. Compiles Llama-3-8B and 70B and a 70B with so many layers (default 990,
 200 000 nodes; made by deeper.py) for 32 H100 by examples/profiles/h100x32.json: the first valid plan (`--chain zero3`, no
-budget) and the search (`--chain auto`, with a budget that makes it recompute). Seconds are processor time of the whole command,
-the least of the rounds, next to it by node, and by node and schedule that the search tried. Parts are of the clock, so they say
-little on a busy machine. Then the simulator's events a second, and a hit of the cache. Bounds, for 70B: 2 s, 20 s and 0.5 s.
+budget) and the search (`--chain auto`, with a budget that makes it recompute). Seconds are the processor time of the whole command
+in the fastest round; the next columns divide it by the nodes, and by the nodes and the schedules that the search tried. The parts
+are wall time, so they say little on a busy machine. At the end come a cache hit and the simulator's events per second. Limits for
+70B: 2 s for the first plan, 20 s for the search, 0.5 s for the hit.
 """
 
 import argparse
@@ -28,7 +29,7 @@ BOUNDS = {"first": 2.0, "auto": 20.0, "hit": 0.5}
 
 
 def elsewhere(function, *arguments):
-    """In a process of its own: what this one holds would count as the memory of those it starts."""
+    """Calls `function` in a new process: the memory of this one would count as that of the processes it starts."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(function, arguments)
 

@@ -85,7 +85,7 @@ class _Growth:
         return re.sub(rf"(layers[._]){self.middle}(?!\d)", rf"\g<1>{self.middle + copy}", text)
 
     def _value(self, name, copy):
-        """What copy `copy` of the middle layer, 0 to `copies`, calls what the middle layer calls `name`."""
+        """The name in copy `copy` of the middle layer (0 to `copies`) of the value that the middle layer calls `name`."""
         phase, layer, index = self.places.get(name, (None, None, None))
         if layer is None:
             return self._copied(name, copy)

@@ -120,7 +120,7 @@ class Lab:
         return self.path(f"profile-{model}-{world}-{rate}{f'-with-{computing}' if computing else ''}.json")
 
     def profile(self, model, computing=0):
-        """Measured on this lab the first time it is asked for, while so many other ranks compute the model's step all the time."""
+        """Measured on this lab the first time it is asked for, while `computing` other ranks compute the model's step all the time."""
         path = self.profile_path(model, self.world, self.rate, computing)
         if not os.path.exists(path):
             began = time.monotonic()

@@ -16,7 +16,7 @@ Hidden: the share of the wire's time that does not lengthen the step, for both s
 - wire alone: the bytes that host 0 sent through its link per step, headers included, at the link's rate.
 So whatever else the communication costs (processor time, waiting for slower ranks) counts as not hidden; below 0 a step is longer than
 compute and wire one after the other. "By trace" is 1 - exposed / collective of our metrics: of the time in collectives, waiting for
-peers included, the share in which compute did not stand.
+peers included, the share in which compute did not wait.
 """
 
 import argparse
@@ -111,7 +111,7 @@ class Bench:
         return said["step_ms"], said["sent_per_step"]
 
     def alone(self, clipped, accumulation):
-        """As many single ranks of ours at once as there are hosts."""
+        """Runs as many one-rank jobs of dcrun at once as there are hosts."""
         extra = ("--grad-accum", str(accumulation), "--reduction-order", "auto") if accumulation > 1 else ()
         model = self.arguments.model
         plan, report = self.lab.compile(model, self.profile, *extra, name="alone", world=1, clipped=clipped)

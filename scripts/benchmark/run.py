@@ -1,6 +1,7 @@
 """dcrun next to PyTorch on small-llama, alternating in one run: medians with spread.
 
-run.py [--rounds N] [--steps N] [--world N]. One thread per rank. Prints a table and whether each row of ours is not above its peer.
+run.py [--rounds N] [--steps N] [--warmup N] [--world N]. One thread per rank. Prints a table, and for each pair the ratio of our step time to
+PyTorch's, each from its calmest round (the one with the least median).
 """
 
 import argparse

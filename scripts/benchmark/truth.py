@@ -13,7 +13,7 @@ which everything comes one after the other, over the link that was profiled.
 A case's figures: predicted (`dcc compile`, or `dcc simulate` with another link), calibrated (the same plan simulated with the calibrated
 profile), measured (median of the steps of rank 0), spread ((p75 - p25) / median of these; above 3 % the case is run once more and the
 calmer run counts). Four more, in ms, say where the difference to the prediction comes from, on rank 0: compute, kernels and what slows
-them (measured less predicted); exposed, compute that stands; wire, collectives from the moment the last rank comes to them (both measured
+them (measured less predicted); exposed, time in which compute waits; wire, collectives from the moment the last rank comes to them (both measured
 less predicted); late, waiting in collectives for ranks that come later, which is predicted as 0. step = compute + exposed; wire and late
 lengthen it as far as they are exposed. error = predicted / measured - 1. Bias is the median error, residual the mean distance from it. Kendall's tau asks
 whether plans come out in the predicted order: over pairs of plans of one model, lab, profile, clipping and accumulation.

@@ -73,7 +73,7 @@ def save_program(exported, description, path, device=None, verify=None, texts=No
 
 
 def save_headless(exported, description, path, device=None, texts=None):
-    """Saves graph, shapes and small constants, deflated; no weights and no sample inputs. `texts`: as of `save_program`."""
+    """Saves graph, shapes and small constants, deflated; no weights and no sample inputs. `texts`: as in `save_program`."""
     from torch._export.serde.serialize import _to_json_bytes
 
     model = _to_json_bytes(_serialize_graph(exported))

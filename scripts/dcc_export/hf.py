@@ -65,7 +65,8 @@ def make_config(values):
 
 
 def _require_positions(model, seq):
-    """Position tables are as long as the config says; those with a padding row start behind it."""
+    """Raises if `seq` exceeds the model's positions. A position table has max_position_embeddings
+    rows; if it has a padding row, the positions start after that row."""
     limit = getattr(model.config, "max_position_embeddings", None) or 0
     for module in model.modules():
         if isinstance(module, torch.nn.Embedding) and module.num_embeddings == limit:

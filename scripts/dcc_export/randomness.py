@@ -48,8 +48,8 @@ def _set(config, name, value, rate):
 
 
 class LayerDraws(TorchFunctionMode):
-    """Inside, a 0-d uniform draw, by which models decide in Python whether to skip a layer
-    (LayerDrop), answers one question only: whether it is below 0.
+    """Replaces 0-d uniform draws, with which models decide in Python whether to skip a layer
+    (LayerDrop). Such a draw can only be compared, and only with a rate of 0.
     """
 
     def __torch_function__(self, func, types, args=(), kwargs=None):

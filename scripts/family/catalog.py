@@ -27,14 +27,14 @@ AFTER = {
     "reformer": {"axial_pos_shape": [4, 8], "axial_pos_embds_dim": [16, 48]},
 }
 
-# What a person must tell export.py where it cannot find out, and says so. ProphetNet's second stream sees tokens that follow, its first does
-# not: position 0 predicts label 0, so that the caller shifts.
+# Options that export.py needs where it cannot infer them; without them its error names the option. ProphetNet's second stream sees tokens that
+# follow, its first does not: position 0 predicts label 0, so that the caller shifts.
 EXPORT = {"prophetnet": ["--labels", "next"]}
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """`auto`: transformers' auto class. `table`: its table in modeling_auto. `batch`: rows of a micro-batch; batch norm wants some."""
+    """`auto`: transformers' auto class. `table`: its table in modeling_auto. `batch`: rows of a micro-batch; batch norm needs several."""
 
     name: str
     auto: str

@@ -113,7 +113,7 @@ def _export(config, model, batch, further):
 def _write_data(data, model, folder):
     """The stock run's samples in the form that the archive's inputs ask for; returns what --data takes.
 
-    In a file of tokens, labels of models that do not shift them would be the next tokens; the stock run's are the tokens themselves.
+    A file of tokens serves only where labels are the same tokens: for a model that does not shift labels dcrun would read the next token as the label.
     """
     import zipfile
 

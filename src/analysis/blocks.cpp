@@ -13,7 +13,8 @@ bool is_number(std::string_view word) {
          std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// "model.layers" of "model.layers.3.mlp" and where the number ends; both 0 without a number.
+// Offsets in a module path of its outermost number: where it begins and where it ends. In
+// "model.layers.3.mlp" they enclose "3". Both are 0 if the path has no number.
 struct Numbered {
   size_t parent = 0, end = 0;
 };

@@ -21,8 +21,8 @@ struct LivePeak {
 };
 
 struct LiveBytes {
-  // By space, then position. Transients count where they live, the kernels' workspace on the
-  // device; state is not in it. A space where nothing lies is empty, but for the device.
+  // By space, then position. A transient counts in its own space, scratch on the device. State
+  // does not count. The vector of a space without transients is empty; the device's never is.
   ir::PerSpace<std::vector<int64_t>> at;
 
   const std::vector<int64_t>& in(ir::Space space) const { return at[space]; }

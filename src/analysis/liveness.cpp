@@ -29,7 +29,9 @@ struct Builder {
     live.last = std::max(live.last, position);
   }
 
-  // The loader fills every input, used or not, and with several programs always at the same place.
+  // The earliest end of an input's live range. The loader fills every input, used or not, so an
+  // input lives at least until the first node that runs. With several programs inputs have the
+  // same addresses in all of them, so they live until the end of the program.
   int32_t last_of_input() const {
     if (step.programs.size() > 1) return static_cast<int32_t>(result.order.size()) - 1;
     int32_t position = 0;

@@ -1,5 +1,5 @@
-// Memory at the peak: how many bytes of each kind live on the device where most bytes live, and
-// which values they are.
+// The peak of one memory space: the index at which most bytes live, how many bytes of each kind
+// live there, and the largest values among them.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@ struct LiveValue {
   base::Bytes bytes;
 };
 
-// Of one space. All bytes rounded up to the alignment of slices, so that the kinds add up to
-// `live`.
+// The peak of one memory space. Every size is rounded up to the alignment of slices, so the sizes
+// by kind add up to `live`.
 struct PeakMemory {
   int program = 0;       // index into Step::programs
   int32_t position = 0;  // in that program

@@ -1,5 +1,5 @@
-// Identity of this build of the compiler: version and a digest of the sources, the same for the
-// same sources on any host.
+// Identity of this build of the compiler: its version and a digest of the sources that can change
+// a plan (src, schemas, runtime/plan). Equal sources give the same identity on every host.
 #pragma once
 
 #include <string_view>

@@ -64,7 +64,7 @@ struct MachineRates {
 struct StepMeasurement {
   std::string plan_digest;  // of the plan that ran
   Timing whole;             // from where compute begins to where it begins again
-  Timing compute;           // of it, compute did not stand
+  Timing compute;           // its part in which compute did not wait
 };
 // How a profile came about: by `dcc profile`, from a running step, put together from published
 // figures, or from another profile by `dcc calibrate`.

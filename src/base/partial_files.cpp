@@ -77,7 +77,7 @@ PartialFile create_partial(const std::string& path) {
     if ((!locked && errno != EWOULDBLOCK) || (locked && is_at(file.path, file.descriptor))) {
       return file;
     }
-    ::close(file.descriptor);  // taken for stale between the two calls
+    ::close(file.descriptor);  // another process removed it before the lock
   }
   errno = EEXIST;
   return {};

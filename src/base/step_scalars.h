@@ -29,13 +29,14 @@ inline constexpr int kRngStep = 1;
 inline constexpr int kRngMicroBatch = 2;
 inline constexpr int kRngRank = 3;
 
-// "table": f64[world, trainable + 2]; row = rank. Columns: one sum of squares per trainable
+// "norm_table": f64[world, trainable + 2]; row = rank. Columns: one sum of squares per trainable
 // parameter, then:
 inline constexpr int kTableLoss = 0;  // column trainable + 0: sum of the rank's micro-batch losses
 inline constexpr int kTableStop = 1;  // column trainable + 1: nonzero if the rank was asked to stop
 inline constexpr int kTableExtra = 2;
 
-// "scalars": f64[kScalarFinite + trainable], written by `clip_and_check`.
+// "scalars": f64[kScalarFinite + trainable]. `clip_and_check` writes all of it; without clipping
+// `check_finite` may write the entries from kScalarFinite on earlier.
 inline constexpr int kScalarClip = 0;       // factor for gradients: 1 without clipping
 inline constexpr int kScalarNorm = 1;       // global gradient norm before clipping
 inline constexpr int kScalarLoss = 2;       // mean loss over ranks and micro-batches

@@ -74,7 +74,7 @@ bool same(const runtime::plan::Optimizer& a, const runtime::plan::Optimizer& b) 
                     [](const auto& x, const auto& y) { return same(x, y); });
 }
 
-// The first fact in which a plan is not what was asked for.
+// Ok if the plan is what `request` asks for; else an error that names the first difference.
 Status answers(const runtime::plan::Plan& plan, const Request& request) {
   const auto other = [](const char* fact) {
     return bad_entry(std::string("its plan is of another ") + fact + " than asked for");

@@ -61,8 +61,8 @@ class PlanCache {
   base::Result<std::vector<Entry>> list() const;  // by key
   // What the entry holds, for people; empty if it is damaged. It is not verified.
   std::optional<runtime::plan::Plan> peek(const std::string& key) const;
-  // Removes the least recently used plans above `keep` bytes and what was set aside; how many
-  // plans.
+  // Removes the least recently used plans until the rest takes at most `keep` bytes, and
+  // everything in quarantine. Returns how many plans were removed.
   base::Result<int> collect(base::Bytes keep) const;
 
  private:

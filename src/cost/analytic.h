@@ -17,7 +17,7 @@ struct Rate {
   }
 };
 
-// What one rank does: operations, or bytes.
+// The rates of one rank: floating-point operations or bytes per second, and fixed latencies.
 struct Rates {
   std::string name;                       // "a generic CPU"
   Rate flops_f64, flops_f32, flops_half;  // matrix products; half: bf16 and f16

@@ -12,8 +12,11 @@
 
 namespace dc::cost {
 
-// Where a figure comes from: this very thing was measured; between two measured ones; larger than
-// anything measured, or for another number of ranks; from a table.
+// Where a figure comes from.
+// Measured: exactly this kernel or size was measured.
+// Interpolated: from measured sizes of the same kind.
+// Extrapolated: larger than any measured size, or measured for another number of ranks.
+// Analytic: from the rates of a machine.
 enum class Source : uint8_t { Measured, Interpolated, Extrapolated, Analytic };
 inline constexpr int kSources = 4;
 
@@ -26,8 +29,8 @@ struct Scratch {
   Source source = Source::Analytic;
 };
 
-// How a collective and compute slow each other while both run: time next to each other for a
-// thousandth of the time alone, so never below 1000.
+// How much a collective and compute slow each other down while both run: the time of each when
+// concurrent, in thousandths of its time alone. Never below 1000.
 struct Contention {
   int32_t collective = 1000, compute = 1000;
   bool operator==(const Contention&) const = default;

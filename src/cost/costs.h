@@ -8,8 +8,9 @@
 
 namespace dc::cost {
 
-// From a profile, and where it knows nothing from its rates; without a profile, or without rates in
-// it, from a generic CPU.
+// The cost model of a compilation. Times come from the profile. What it did not measure is
+// estimated from the profile's rates. Without a profile, or without rates in it, the rates are
+// those of a generic CPU.
 class Costs {
  public:
   Costs(const std::optional<profile::Profile>& profile, int threads);

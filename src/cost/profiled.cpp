@@ -18,8 +18,8 @@ std::string_view operator_of(std::string_view key) { return key.substr(0, key.fi
 // Profiles come from files: whatever they claim, an estimate is a number of this size.
 int64_t bounded(double value) { return static_cast<int64_t>(std::clamp(value, 0.0, 1e15)); }
 
-// The size at which each of `measured` ranks sends what each of `ranks` sends of `bytes`: a rank
-// sends all but its own range of what it gathers or reduces.
+// The size for which each of `measured` ranks sends as many bytes as each of `ranks` ranks does
+// for `bytes`. A rank sends everything but its own range.
 int64_t equally_sent(int64_t bytes, int ranks, int measured) {
   const double part = (1.0 - 1.0 / ranks) / (1.0 - 1.0 / measured);
   return bounded(static_cast<double>(bytes) * part);
@@ -164,7 +164,7 @@ Estimate ProfiledCost::compute(const ir::Graph& graph, const ir::Node& node) con
     return {Nanos{row->second.time_ns}, Source::Measured};
   if (const auto curve = native_.find(std::string(operator_of(key))); curve != native_.end()) {
     Estimate estimate = read(curve->second, bytes_of(key));
-    // The very kernel was not measured, whatever its size.
+    // This is the time of another kernel of the same operator, even if the sizes are equal.
     if (estimate.source == Source::Measured) estimate.source = Source::Interpolated;
     return estimate;
   }
@@ -200,8 +200,9 @@ ProfiledCost::CollectiveKey ProfiledCost::key_of(Collective kind, Group group) {
   return {text(kind), group.level, group.size};
 }
 
-// What another number of ranks was not measured for is what takes each rank as much sending: the
-// ranks send to all peers at once, and the link of one is what they wait for.
+// A number of ranks that was not measured is estimated from one that was: with the size at which
+// each rank sends as many bytes. The ranks send to all peers at once, and the link of one rank
+// bounds the time.
 Estimate ProfiledCost::collective(Collective kind, Bytes bytes, Group group) const {
   const Group measured = measured_group(kind, group);
   const int ranks = measured.size;

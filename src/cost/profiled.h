@@ -36,8 +36,8 @@ class ProfiledCost final : public CostModel {
     int64_t bytes = 0, time_ns = 0;
   };
   using Curve = std::vector<Point>;  // by bytes
-  // Between two points linearly, below the first its time, above the last in proportion. Measured
-  // only at a point.
+  // Interpolates linearly between two points. Below the first point: its time. Above the last
+  // point: its time scaled by the bytes. The source is Measured at the points only.
   static Estimate read(const Curve& curve, int64_t bytes);
   void add_during_compute(const base::DuringComputeMeasurement& row);
   // The number of ranks whose figures of `kind` answer for `ranks`: the same, else the nearest, of

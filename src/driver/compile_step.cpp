@@ -54,7 +54,7 @@ class Compiler {
            const PartDone& done, const OutOfTime& out_of_time)
       : step_(step), options_(options), cost_(cost), done_(done), out_of_time_(out_of_time) {}
 
-  // Bytes of the device that the last plan needed which was above its budget there; 0: none was.
+  // Bytes that the last plan above the device's budget needed there; 0 if there was none.
   int64_t need() const { return need_; }
 
   // Whether run() would find the budgets kept.
@@ -73,7 +73,8 @@ class Compiler {
                                             : own_chain(options_));
       return lower(std::move(choice));
     }
-    // What the search found sound may fail later: then it searches without it.
+    // The chain that the search chose may still end in an internal error when it is lowered. The
+    // search then runs again without that chain.
     std::set<std::string> left_out;
     std::vector<std::string> refused;
     for (;;) {

@@ -51,7 +51,8 @@ int64_t largest_collective(const ir::Step& step) {
   return std::max(largest, std::min(all, kBucket));
 }
 
-// Those of rank 0; every rank measures, as all of them copy in a step.
+// Every rank measures, because all of them copy in a step, and gets its own figures. Rank 0 writes
+// its own into the profile.
 Result<std::vector<base::CopyMeasurement>> copies(const std::string& directory,
                                                   runtime::comm::ProcessGroup& job) {
   auto measured = runtime::measure::measure_copies(job.device(), directory);

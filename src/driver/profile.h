@@ -18,7 +18,8 @@ struct ProfileRequest {
   int ranks_per_host = 0;         // 0: unknown; divides the number of ranks
 };
 
-// Every rank of `job` calls it with the same step and gets its own figures; all fields are filled.
+// Collective: every rank of `job` calls it with the same step. Kernels and collectives are figures
+// of the slowest rank, copies are figures of the calling rank. All fields are filled.
 base::Result<base::Measurements> measure(const ir::Step& step, const ProfileRequest& request,
                                          const runtime::comm::LaunchInfo& launch,
                                          runtime::comm::ProcessGroup& job,

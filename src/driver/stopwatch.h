@@ -1,5 +1,5 @@
-// Where the time of a compilation goes: laps of one name add up, everything between two laps
-// counts.
+// Stopwatch: measures the parts of a compilation. lap(name) adds the time since the previous lap
+// to the part `name`, so the parts add up to the whole.
 #pragma once
 
 #include <chrono>

@@ -117,7 +117,8 @@ class Binder {
                          "; choose a size that this can be");
   }
 
-  // "batch", or the first input that is as long, or the symbol itself.
+  // The name of a symbol in messages: "batch", or the first input dim of that size, or the symbol
+  // itself.
   std::string label(const std::string& symbol) const {
     for (const auto& [name, known] : description_.dims) {
       if (known == symbol) return name;

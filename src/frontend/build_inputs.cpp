@@ -42,7 +42,7 @@ class InputBuilder {
                   what + " is not contiguous in memory; call .contiguous() on it before exporting");
   }
 
-  // One that was a part of a larger tensor starts where only the archive says.
+  // Only the archive knows the offset of a tensor that was a part of a larger one.
   Placement placement_of(const RawInput& input) const {
     const int64_t offset = draft_.model.tensors.at(input.value).offset;
     return {offset, offset == 0};

@@ -124,8 +124,9 @@ class NodeBuilder {
     return result_types(overload, operands, args, recorded);
   }
 
-  // What an archive says in place of a kernel's element type is that of some operand, or f32:
-  // PyTorch's shape functions record statistics of reduced precision in the type of their sums.
+  // Checks an archive's element type that differs from the kernel's: it must be that of some
+  // operand, or f32. PyTorch's shape functions give statistics of bf16 and f16 operands the type
+  // of their sums.
   Status check_declared(Name name, base::DType dtype, const std::vector<Operand>& operands) const {
     const bool known = dtype == base::DType::F32 ||
                        std::any_of(operands.begin(), operands.end(),

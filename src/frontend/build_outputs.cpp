@@ -107,7 +107,7 @@ class OutputBuilder {
   Status add_buffer_update(const RawOutput& raw) {
     const std::string& fqn = draft_.text(raw.target);
     const ir::ValueId value =
-        draft_.value_of(raw.value);  // in the kernel's type: it is the buffer's
+        draft_.value_of(raw.value);  // has the kernel's element type, which is the buffer's
     if (!value.valid())
       return malformed("the output " + draft_.text(raw.value) + " is not defined");
     const auto buffer = std::find_if(draft_.step.buffers.begin(), draft_.step.buffers.end(),

@@ -24,7 +24,8 @@ void ItemStream::expect(std::string_view path, int id) {
   steps_[static_cast<size_t>(at)].id = id;
 }
 
-// The step of the value that begins now, by the key just read or as an element.
+// Index into steps_, the tree of expected paths, of the value that begins now: an object member
+// with key `part`, or an array element. kSkip if no expected path leads to it.
 int ItemStream::descend(std::string_view part) const {
   if (stack_.empty()) return 0;
   for (const int next : steps_[static_cast<size_t>(stack_.back())].next) {

@@ -18,7 +18,7 @@ using MaybeTypes = std::optional<std::vector<TensorType>>;
 struct Viewed {
   const TensorType& self;
   const OperatorArgs& args;
-  int64_t before;  // elements before the storage that as_strided counts
+  int64_t before;  // elements before the storage's first one, which as_strided's offset includes
 
   size_t rank() const { return self.shape.size(); }
   // The dim that an argument names.

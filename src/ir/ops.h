@@ -53,7 +53,7 @@ std::optional<OpKind> native_op(std::string_view kernel);   // "dc.adamw"
 // Halves of asynchronous ops: collectives and copies between spaces.
 bool is_start(OpKind kind);
 bool is_done(OpKind kind);
-bool is_wait(OpKind kind);     // a done, or the arrived of the next step
+bool is_wait(OpKind kind);     // a done, or all_gather_into.wait_previous_step
 OpKind start_of(OpKind done);  // requires is_done
 OpKind done_of(OpKind start);  // requires is_start
 

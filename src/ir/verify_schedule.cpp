@@ -180,8 +180,8 @@ class OrderChecker {
     return {};
   }
 
-  // Changed copies of state wait to be written back: into the state they came from, or into the
-  // whole that it is a range of (gathered from what the ranks changed).
+  // Modified copies of state must be written back: to the entry they came from, or to the whole
+  // entry that it is a range of (gathered from what the ranks modified).
   void follow_copies(const Node& node) {
     for (size_t i = 0; i < node.operands.size(); ++i) {
       const ValueId root = scope_.root[node.operands[i].index()];

@@ -14,8 +14,8 @@ using base::Status;
 
 using ir::Space;
 
-// Where the state entries of `space` that are no ranges lie: place(entry's index, location).
-// Returns their end.
+// Calls place(entry's index, location) for the state entries of `space` that are not ranges of
+// others. Returns their end.
 template <typename Place>
 int64_t place_state(const ir::Step& step, Space space, Place place) {
   int64_t end = 0;

@@ -32,9 +32,9 @@ struct Allocation {
 base::Status allocate(ir::Step& step, const cost::CostModel& costs, const Budgets& budgets = {},
                       Allocation* allocation = nullptr, base::Bytes taken = {});
 
-// For those who ask whether a step fits: the device's arena that allocate() would make, or, where a
-// layout found on the way keeps the budget, that one's. So it is above the budget exactly if it
-// would be there, and then the bytes are the same.
+// For callers that only ask whether a step fits. Returns the bytes of the device's arena that
+// allocate() would make, or those of the first layout found that fits the budget. So the result
+// exceeds the budget if and only if allocate()'s arena does, and then the two are equal.
 base::Result<base::Bytes> device_arena(const ir::Step& step, const cost::CostModel& costs,
                                        base::Bytes budget);
 

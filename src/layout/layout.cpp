@@ -87,7 +87,7 @@ Order size_order(const Problem& problem) {
   return order_by(problem, [&](uint32_t i) { return problem.bytes[i]; });
 }
 
-// Moves every request that ends above `bound` to half its place in the order.
+// Halves the position in the order of every request that ends above `bound`.
 Order promote(const Problem& problem, const Layout& layout, const Order& order, int64_t bound) {
   std::vector<std::pair<uint64_t, uint32_t>> keyed(order.size());
   for (size_t place = 0; place < order.size(); ++place) {
@@ -106,7 +106,7 @@ int64_t duration(const Problem& problem, uint32_t i) {
   return problem.last[i] - problem.first[i] + 1;
 }
 
-// What stands while better layouts are looked for.
+// The best layout so far.
 struct Best {
   Layout layout;
   int64_t bytes = kNoLimit;  // that the next one must stay below
@@ -141,7 +141,8 @@ void repair_all(const Problem& problem, int64_t bound, int rounds, int64_t enoug
     Layout current;
     for (int round = 1; round <= share; ++round) {
       if (round > 1) orders[k] = promote(problem, current, orders[k], bound);
-      // What the last round finds has no use but to be better.
+      // No round follows the last one, so place() may stop when its layout is not smaller than the
+      // best.
       const int64_t limit = round == share ? best.bytes : kNoLimit;
       current = round == 1 && k == kBySize && by_size != nullptr ? *by_size
                                                                  : place(problem, orders[k], limit);

@@ -22,8 +22,8 @@ Layout greedy_by_size(std::span<const Request> requests);
 Layout repaired_greedy(std::span<const Request> requests, int rounds, int64_t enough = 0);
 
 // Runs both and keeps the smaller layout. The number of rounds follows from the number of requests
-// only, never from a clock. A first layout of at most `enough` bytes ends the search: whether there
-// is one does not depend on it.
+// only, never from a clock. The search ends at the first layout of at most `enough` bytes; that
+// does not change whether one is found.
 Layout best_layout(std::span<const Request> requests, int64_t enough = 0);
 
 }  // namespace dc::layout

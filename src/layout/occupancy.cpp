@@ -66,9 +66,10 @@ Occupancy::Node Occupancy::right(const Node& node) {
   return {2 * node.index + 1, node.low + (node.high - node.low) / 2 + 1, node.high};
 }
 
-// Moves every cursor on until `bytes` fit in all of their sets; returns where.
+// Moves all cursors forward to the lowest offset, from `offset` on, at which `bytes` are free in
+// all of their sets. Returns that offset.
 int64_t Occupancy::advance(int64_t offset, int64_t bytes) {
-  size_t quiet = 0;  // sets seen in a row that leave `offset` where it is
+  size_t quiet = 0;  // consecutive sets that did not change `offset`
   for (size_t i = 0; quiet < cursors_.size(); i = i + 1 == cursors_.size() ? 0 : i + 1) {
     Cursor& cursor = cursors_[i];
     const auto& ranges = cursor.set->ranges();

@@ -13,8 +13,11 @@
 
 namespace dc::passes {
 
-// When gradients are summed over ranks: once per step for ZeRO 0 and 1 and after every micro-batch
-// for 2 and 3; once per step; after every micro-batch; as a search finds better.
+// When gradients are summed over ranks.
+// ByStage: once per step with ZeRO 0 and 1, after every micro-batch with ZeRO 2 and 3.
+// PerStep: once per step.
+// PerMicroBatch: after every micro-batch.
+// Any: the search chooses.
 enum class ReductionOrder : uint8_t { ByStage, PerStep, PerMicroBatch, Any };
 
 // Which activations the backward phase makes again instead of keeping them: as many as the budget

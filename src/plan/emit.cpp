@@ -174,7 +174,8 @@ class Emitter {
     return base::ok_status();
   }
 
-  // State entries are the step's, so its tables say where they lie.
+  // The evaluation uses the state entries of the training step, so that step's tables give their
+  // locations.
   base::Status add_evaluation(const ir::Step& evaluation, MemoryTable& memory) {
     const sim::StepRun run = sim::simulate(evaluation, cost_);
     const ir::Graph& graph = evaluation.programs[0].graph;

@@ -20,9 +20,10 @@ struct EmitOptions {
   base::DeviceKind device = base::DeviceKind::Cpu;
 };
 
-// Requires stage Allocated. Fills everything but the digests of profile and options, the options'
-// text, the compiler's build id and remarks; of the notes, what the cost model lacks. Internal
-// error, DC8001, naming the node, if the step cannot be expressed.
+// Requires stage Allocated. Does not fill: the digests of profile and options, the options' text,
+// the compiler's build id, remarks. Of the notes it writes only those on what the cost model
+// lacks. Everything else is filled. Internal error, DC8001, naming the node, if the step cannot be
+// expressed.
 base::Result<runtime::plan::Plan> emit(const ir::Step& step, const EmitOptions& options,
                                        const cost::CostModel& cost);
 

@@ -1,10 +1,11 @@
 // ProgramEmitter: one program's nodes as instructions.
 //
-// A kernel node is one instruction. A collective, or a copy between memory spaces, on a stream of
-// its own is four: compute signals, the stream waits, the collective, the stream signals; its done
-// is one: compute waits; so is an arrival. Events of gathers that cross into the next step have the
-// first numbers, in every program the same. Inputs,
-// state, views and releases are none.
+// A kernel is one instruction. The start of a collective, or of a copy between memory spaces, on a
+// stream of its own is four: compute signals, the stream waits, the transfer, the stream signals.
+// Its done is one: compute waits. all_gather_into.wait_previous_step is one such wait too. Inputs,
+// state, views and releases are no instruction.
+//
+// Gathers that go on into the next step have the first event numbers, the same in every program.
 #pragma once
 
 #include <map>
@@ -71,7 +72,7 @@ class ProgramEmitter {
   const GroupTable& groups_;
   std::vector<ReadyGradient>& gradients_;
   std::vector<int32_t> done_event_;     // by start node: the event that its done waits for
-  std::vector<int32_t> arrival_event_;  // by state entry: of the gather that crosses into the step
+  std::vector<int32_t> arrival_event_;  // by state entry: of the gather that the last step started
   int32_t events_ = 0;
   runtime::plan::Program program_;
 };

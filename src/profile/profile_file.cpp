@@ -19,8 +19,8 @@ using base::Result;
 using base::Status;
 
 constexpr const char* kFormat = "dcc-profile";
-// Of every number: 13 days in nanoseconds, a pebibyte. Sums over a whole plan stay far from
-// overflow.
+// The largest number that a profile may hold: 13 days in nanoseconds, or a pebibyte. With this
+// limit sums over a whole plan cannot overflow.
 constexpr int64_t kLargest = int64_t{1} << 50;
 constexpr int64_t kLargestRate = int64_t{1} << 60;  // a second
 
@@ -89,7 +89,7 @@ constexpr PartName kParts[] = {
     {"copies", &base::Completeness::copies},
 };
 
-// Reads typed members of one object; the first failure sticks.
+// Reads typed members of one object; the first failure is kept.
 class Fields {
  public:
   explicit Fields(const JsonValue& object) : object_(object) {}

@@ -16,9 +16,10 @@ namespace dc::schedule {
 using BucketPolicy =
     std::function<bool(const ir::Node& first, const ir::Node& next, base::Bytes bytes)>;
 
-// As long as a bucket's own time is less than fifty times what joining it saves, so that latency
-// comes to about two percent of the link's time and buckets stay small enough to be placed; or,
-// with `most_bytes`, while the bucket stays within them and joining costs no time.
+// A collective joins as long as the bucket's own time is less than fifty times what joining saves:
+// latency is then about two percent of the link's time, and buckets stay small enough to be
+// placed. With `most_bytes`, it joins while the bucket stays within them and joining costs no
+// time.
 BucketPolicy amortizes_latency(const ir::Step& step, const ir::Graph& graph,
                                const cost::CostModel& cost, std::optional<int64_t> most_bytes);
 

@@ -94,8 +94,8 @@ class ReductionDeferral {
     return travelling_[static_cast<size_t>(position)] + wire <= most_;
   }
 
-  // What stays alive longer: the summands that travel, unless they are state, and the results that
-  // are added to a sum.
+  // Bytes that live longer: the inputs of the reductions under way, unless they are state, and the
+  // results that are added to an accumulator.
   int64_t bytes_of(const Nodes& bucket, const Nodes& tail) const {
     int64_t bytes = 0;
     for (NodeId start : bucket) {
@@ -121,7 +121,7 @@ class ReductionDeferral {
   std::optional<int64_t> limit_;
   int64_t most_;
   TimeAxis axis_;
-  std::vector<int64_t> travelling_;  // next to each position, by the moves so far
+  std::vector<int64_t> travelling_;  // by position: bytes under way because of moves
   std::vector<int32_t> moved_to_;    // by position: where a reduction moves with another's tail
   std::vector<Move> moves_;
 };

@@ -1,5 +1,7 @@
-// What each node of a program must follow, in any pass that moves it: the writers of what it reads,
-// the readers of what it writes, and of collectives under way both halves.
+// The dependences between the nodes of a program, which every pass that moves nodes must keep. A
+// node follows the writers of what it reads, and the readers and writers of what it writes. The
+// done of a collective counts as a use of the start's operands, because peers may read them until
+// then.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
-// Gathers of one phase become buckets: a bucket starts where its first member did, if the budget
-// holds the later values earlier. Every member is waited for, and released, where it was. Returns
-// how many joined another. `limit`: bytes of transients; empty: no budget.
+// Gathers of one phase become buckets. A bucket starts where its first member did, so the values
+// of the later members are allocated earlier; a gather joins only if that fits the budget. Every
+// member is still waited for, and released, where it was. Returns how many gathers joined another.
+// `limit`: bytes of transients; empty: no budget.
 #pragma once
 
 #include <optional>

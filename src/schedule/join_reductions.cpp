@@ -52,10 +52,10 @@ class Bucketer {
     if (!belongs_(first, start, bytes_)) return false;
     const int32_t position = axis_.position(start.id);
     return std::all_of(bucket_.begin(), bucket_.end(), [&](const Member& member) {
-      // Just in time: what is moved already stays.
+      // A reduction joins only if its tail follows its start directly: one already moved stays.
       const bool adjacent = !member.tail.empty() &&
                             axis_.position(member.tail[0]) == axis_.position(member.start) + 1;
-      // Up to where the bucket stands so far it has been asked.
+      // Positions up to stands_at() were checked when the earlier members joined.
       return adjacent &&
              latest_tail(axis_, {member.start}, member.tail, position + 1, stands_at() + 1) >
                  position &&
@@ -69,7 +69,7 @@ class Bucketer {
     return aligned_bytes(cost::transfer_of(graph_, start)->bytes().v);
   }
 
-  // From the bucket's position so far to `position`.
+  // Position of the bucket so far.
   int32_t stands_at() const { return axis_.position(bucket_.back().start); }
 
   bool fits(const ir::Node& start, int32_t position) const {
@@ -91,7 +91,8 @@ class Bucketer {
       graph_.node(bucket_[i].start).args.push_back({"joins", int64_t{1}});
       ++joined_;
     }
-    // The last member stands at its tail; the others' tails come before it, in order.
+    // The last member's tail stays where it is. The tails of the others move to right before it,
+    // in their old order.
     for (size_t i = 0; i + 1 < bucket_.size(); ++i) {
       for (NodeId id : bucket_[i].tail) graph_.move_before(id, bucket_.back().tail[0]);
     }

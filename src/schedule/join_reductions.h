@@ -1,6 +1,7 @@
-// Reductions become buckets: a bucket starts where its last member did, if the budget holds the
-// earlier gradients until then; the done halves and what stands on them follow in their old order.
-// Returns how many joined another. `limit`: bytes of transients; empty: no budget.
+// Reductions become buckets. A bucket starts where its last member did, so the earlier gradients
+// live until then; a reduction joins only if that fits the budget. The done halves and the nodes
+// that depend on them follow in their old order. Returns how many reductions joined another.
+// `limit`: bytes of transients; empty: no budget.
 #pragma once
 
 #include <optional>

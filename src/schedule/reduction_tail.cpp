@@ -15,8 +15,8 @@ namespace {
 using ir::NodeId;
 using ir::OpKind;
 
-// What a tail makes or changes, and what travels. Square sums fill, and permissions read, different
-// cells of one row: those of different parameters do not meet there.
+// What a tail makes or changes, and what travels. Square sums and check_finite access
+// different elements of one row: those of different parameters do not conflict.
 class Touched {
  public:
   explicit Touched(const TimeAxis& axis) : axis_(axis) {}
@@ -40,8 +40,8 @@ class Touched {
                        [&](int64_t storage) { return axis_.writes(node, storage); });
   }
 
-  // Position of the first node that meets() what is here, from `begin` on and before `end`; `end`
-  // if none. Asks only nodes that touch one of the storages.
+  // Position of the first node in [begin, end) for which meets() is true; `end` if there is none.
+  // Looks only at nodes that touch one of the storages of this set.
   int32_t first_meeting(int32_t begin, int32_t end) const {
     for (const auto& [storage, sums] : only_sums_) {
       const auto meets = [&, sums = sums](int32_t i) {

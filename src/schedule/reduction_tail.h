@@ -1,5 +1,5 @@
-// What belongs to a reduction behind its start: the done halves and the small kernels that stand on
-// them, and how far they may move. Shared by the passes that move reductions.
+// The tail of a reduction: its done halves and the small kernels that depend on them; and how far
+// the tail may move. Shared by the passes that move reductions.
 #pragma once
 
 #include <vector>
@@ -18,8 +18,8 @@ bool splits_no_tail(const ir::Node& node);
 // scale, square sum, and a reduction across hosts with what stands on it. They stand side by side.
 std::vector<ir::NodeId> reduction_tail(const TimeAxis& axis, const std::vector<ir::NodeId>& bucket);
 
-// Position of the first node after the tail, from `begin` on and before `end`, that reads what it
-// makes or writes what travels; `end` if none.
+// Position of the first node in [begin, end), behind the tail, that reads a result of the tail or
+// writes a buffer under way; `end` if none.
 int32_t latest_tail(const TimeAxis& axis, const std::vector<ir::NodeId>& bucket,
                     const std::vector<ir::NodeId>& tail, int32_t end, int32_t begin = 0);
 

@@ -23,7 +23,7 @@ class Touches {
           const std::vector<ir::NodeId>& order);
 
   // Positions in `order` of the nodes with an operand in the storage, ascending. Square sums are
-  // apart: all of them fill one row, each a cell of its own.
+  // listed apart: all of them write one row, each its own element.
   std::span<const int32_t> by_square_sums(int64_t key) const { return square_sums_.of(slot(key)); }
   std::span<const int32_t> by_others(int64_t key) const { return others_.of(slot(key)); }
 

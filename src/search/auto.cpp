@@ -157,8 +157,8 @@ class Search {
     return true;
   }
 
-  // Ok for a bug of ours, which costs one candidate only; any other error is the model's or the
-  // user's.
+  // Records an internal error, which is a bug in dcc, and returns ok: the search loses only this
+  // candidate. Returns every other error: it is the model's or the user's.
   Status left_out(const Chain& chain, Status why) {
     if (why.kind() != base::ErrorKind::Internal) return why;
     why.add_context("in chain " + passes::print(chain));
@@ -283,7 +283,7 @@ class Search {
     return result;
   }
 
-  // What contradicts itself is no neighbour.
+  // A chain that parse_passes() refuses is no neighbour.
   static void add(std::vector<Chain>& list, const Chain& chain) {
     if (passes::parse_passes(passes::print(chain)).ok()) list.push_back(chain);
   }
@@ -303,14 +303,15 @@ class Search {
   "insert-collectives,add-update,schedule,recompute,bucket-reductions,overlap-reductions," \
   "overlap-update,layout-arenas"
   static constexpr const char* kAllResident = DC_SHARDED "keep-resident,layout-arenas";
-  // Everything at once, for the moves to take away from.
+  // All passes at once: the search's moves then remove some.
   static constexpr const char* kStarts[] = {
       DC_SHARDED "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions,layout-arenas",
       DC_SHARDED
       "keep-resident,fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions,"
       "layout-arenas",
-      // Where the link is the bottleneck, memory for whole parameters beats memory for gathers that
-      // start early, and gradients that wait take it away from both.
+      // Where the link is the bottleneck, memory is best used for whole parameters; gathers that
+      // start early gain less, and gradients that wait for their reduction leave less memory for
+      // both.
       DC_SHARDED "keep-resident,gather-by-block,overlap-reductions=1000000000,layout-arenas",
       // Whole parameters, refreshed while the next step begins.
       "normalize-graph,shard-parameters=2," DC_REFRESHED,

@@ -1,8 +1,10 @@
 // find_best: the chain of passes with the shortest simulated step within the budget.
 //
-// Starts from the best named chain and changes one pass at a time: ZeRO stage, bytes kept resident,
-// bucket sizes. A change stays if the simulated step gets shorter, or takes less memory in the same
-// time. Deterministic: effort is a count of simulated schedules, there is no clock here.
+// Starts from the best named chain and changes one pass at a time: ZeRO stage, bytes kept
+// resident, bucket sizes. A change stays if the simulated step gets shorter. Between steps of the
+// same length the one with less communication wins, then the one with less memory. Effort is a
+// count of simulated schedules, so the result is deterministic unless `out_of_time` ends the
+// search.
 #pragma once
 
 #include <functional>

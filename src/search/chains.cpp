@@ -26,7 +26,7 @@ constexpr NamedChain kChains[] = {
     {"zero1", DC_BEGIN(1) ",recompute" DC_END, "optimizer state sharded"},
     {"zero2", DC_BEGIN(2) ",recompute" DC_END, "gradients and optimizer state sharded"},
     {"zero3", DC_BEGIN(3) ",recompute" DC_END, "parameters, gradients and optimizer state sharded"},
-    // A block's reduction starts when the one before it is done, which bounds what waits.
+    // A block's reduction starts when that of the block before is done, which bounds its memory.
     {"fsdp", DC_BEGIN(3) ",recompute,gather-by-block,overlap-reductions=1" DC_END,
      "one collective per block, the next block's gather during the current one, as FSDP2"},
     {"hsdp",
@@ -51,7 +51,7 @@ constexpr NamedChain kChains[] = {
          3) ",schedule-fast-free,recompute,bucket-reductions=1000000000,prefetch-gathers-greedily,"
             "keep-resident-greedily,overlap-reductions=1000000000" DC_END,
      "published rules: prefetch, then unsharding in what memory is left"},
-    // Offloading stands in the place of both.
+    // Offloading replaces prefetch and unsharding.
     {"deepcompile-offload-optimizer",
      DC_BEGIN(3) ",schedule-fast-free,recompute,bucket-reductions=1000000000,"
                  "offload-optimizer-greedily,overlap-reductions=1000000000" DC_END,

@@ -65,7 +65,7 @@ struct Pair {
   double gain() const {
     return std::max(0.0, transfer_rate + compute_rate - 1);
   }  // saved by overlap
-  // What a nanosecond of wire costs at least, when compute has enough to overlap with.
+  // The least time that a nanosecond of wire adds, if compute is long enough to overlap with it.
   double least_cost() const { return 1 - gain() / transfer_rate; }
 };
 
@@ -81,7 +81,8 @@ std::vector<Pair> pairs_of(const Schedule& schedule, Link link) {
   return pairs;
 }
 
-// Both done, overlapping where it saves most for the compute that it takes, and only if it saves.
+// The least time of compute and the transfers. First those overlap that save most per compute that
+// they overlap with; those that save nothing do not overlap.
 double overlapped(double compute, std::vector<Pair> pairs) {
   std::stable_sort(pairs.begin(), pairs.end(), [](const Pair& a, const Pair& b) {
     return a.gain() * b.compute_rate > b.gain() * a.compute_rate;
@@ -97,8 +98,8 @@ double overlapped(double compute, std::vector<Pair> pairs) {
   return time;
 }
 
-// What is left of the transfers, at its least cost to compute, when they have so long to run apart
-// from it. As a function of that time: what costs most is done apart first.
+// The least time that the transfers add to compute, as a function of the time in which they run
+// without compute. The transfers that add most run without compute first.
 class CostToCompute {
  public:
   explicit CostToCompute(std::vector<Pair> pairs) : pairs_(std::move(pairs)) {
@@ -123,7 +124,7 @@ class CostToCompute {
   std::vector<double> wire_before_ = {0}, cost_from_;
 };
 
-// The same for what is left of compute and its least cost to a link.
+// The same for compute: the least time that it adds to a link.
 double cost_to_link(double compute, const std::vector<Pair>& pairs, Nanos apart) {
   double least_cost = 1;
   for (const Pair& pair : pairs)

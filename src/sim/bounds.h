@@ -3,25 +3,25 @@
 // hold for this repository's simulator by construction; a plan that reaches with_contention needs
 // no search.
 //
-//   full_overlap  full overlap: the busiest stream or link of each program, as if nothing had to
-//   wait. with_ends  full_overlap with its ends: what must come before the first and after the last
-//   piece of work of a
-//       resource. The first gathers hide behind nothing, nor do the last reduction and the update
-//       behind it. For each resource it is the largest over all subsets of its work of (earliest
-//       begin) + (sum of times) + (least time after the end), found by Jackson's preemptive
-//       schedule (J. R. Jackson, "An extension of Johnson's results on job lot scheduling", Naval
-//       Research Logistics Quarterly 3, 1956; J. Carlier, "The one-machine sequencing problem",
-//       EJOR 11, 1982).
-//   within_memory  with_ends under a memory budget, if the kernels of forward and backward keep
-//   their order: a gather
-//       can only run ahead of its use where the budget leaves room next to what must be alive.
-//   with_contention  with_ends with measured contention: what transfers and compute cost each other
-//   while they overlap,
-//       overlapping as much as pays.
+// - full_overlap: the busiest stream or link of each program, as if nothing had to wait.
 //
-// with_ends to with_contention contain the wait for the norm of all gradients, where the step has
-// one; `without_norm` is with_ends as if no update waited for it, so that the difference is what
-// the barrier costs.
+// - with_ends: full_overlap, and the work that must come before the first and after the last piece
+//   of work of a resource. The first gathers hide behind nothing, nor do the last reduction and
+//   the update after it. For each resource it is the largest value over all subsets of its work of
+//   (earliest begin) + (sum of times) + (least time after the end). Jackson's preemptive schedule
+//   finds it (J. R. Jackson, "An extension of Johnson's results on job lot scheduling", Naval
+//   Research Logistics Quarterly 3, 1956; J. Carlier, "The one-machine sequencing problem", EJOR
+//   11, 1982).
+//
+// - within_memory: with_ends under a memory budget, if the kernels of forward and backward keep
+//   their order. A gather can run ahead of its use only where the budget leaves room next to what
+//   must be alive.
+//
+// - with_contention: with_ends with measured contention, that is, how transfers and compute slow
+//   each other while they overlap. The work overlaps as much as pays.
+//
+// - without_norm: with_ends as if no update waited for the norm of all gradients. The others but
+//   full_overlap contain that wait, where the step has one; the difference is what it costs.
 #pragma once
 
 #include <optional>

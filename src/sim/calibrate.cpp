@@ -14,7 +14,7 @@ using base::Nanos;
 using base::Result;
 using base::Status;
 
-// Of a step: where compute stands for less, how long collectives take decides nothing.
+// If compute waits for a smaller part of a step, the time of collectives does not matter.
 constexpr double kHidden = 0.05;
 constexpr double kMost = 8;    // factor of collectives, and its inverse the least
 constexpr int kHalvings = 14;  // of the factor's logarithm: to 0.03 %

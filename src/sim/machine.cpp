@@ -188,7 +188,7 @@ void Machine::advance() {
   if (rates_change_) set_rates();
   int64_t soonest = kernel_.end;
   for (const Stream& stream : streams_) soonest = std::min(soonest, stream.work.end);
-  DC_CHECK(soonest != kNever);  // else a done waits for a transfer that was never started
+  DC_CHECK(soonest != kNever);  // fails if a done waits for a transfer that never started
   now_ = soonest;
   if (kernel_.end == now_) end_kernel();
   for (Stream& stream : streams_) {

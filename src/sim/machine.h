@@ -85,7 +85,7 @@ class Machine {
   Work kernel_;
   int32_t kernel_event_ = -1;
   int64_t kernel_begin_ = 0;
-  int32_t waiting_ = -1;  // transfer that compute stands before
+  int32_t waiting_ = -1;  // transfer that compute waits for
   int64_t waits_since_ = 0;
   int32_t waiting_event_ = -1;
   std::vector<Stream> streams_;

@@ -12,9 +12,10 @@ struct Paths {
   std::vector<base::Nanos> tail;  // by event: no schedule ends sooner after its end
 };
 
-// Longest chains; where chains meet or part, also what each stream and link has to do before or
-// behind. Dones count as nothing. `waits_for_norm`: false leaves out that
-// the update waits for the norm of all gradients.
+// Longest paths. At a limited number of joins `head` is also at least the load of the busiest
+// stream or link by all events before the join; at as many forks `tail` likewise, by all events
+// after. Done events take no time. `waits_for_norm` false: ignores that the update waits for the
+// norm of all gradients.
 Paths paths(const Workload& workload, const Precedence& precedence, bool waits_for_norm = true);
 
 }  // namespace dc::sim

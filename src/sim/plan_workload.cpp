@@ -73,7 +73,8 @@ class Reader {
   }
 
  private:
-  // Of an event: the stream that gave it last, how far compute was, the last transfer before it.
+  // The last signal of an event: the stream that signalled, compute's position at that time, and
+  // that stream's last transfer before it.
   struct Given {
     int32_t stream = -1, transfer = -1;
     int64_t key = 0;
@@ -133,7 +134,7 @@ class Reader {
     return {};
   }
 
-  // Of what the step's last program signalled when it was last run.
+  // A wait for what the step's last program signalled in its previous run.
   Status add_arrival(const rp::Instruction& in, size_t index) {
     if (in.stream != 0) return unsupported(program_, index, "waits for an earlier run");
     awaited_.emplace_back(items_.size(), in.event);
@@ -141,7 +142,7 @@ class Reader {
     return {};
   }
 
-  // Compute's own events get odd keys; a start goes before the one that compute does next.
+  // Events of compute get odd keys. A start gets the even key before the next event of compute.
   void push(Event event, EventTraits traits, std::vector<Access> accesses) {
     items_.push_back({2 * done_++ + 1, event, traits, std::move(accesses)});
   }
@@ -166,7 +167,7 @@ class Reader {
     return {};
   }
 
-  // Of some operands a kernel touches one cell, whatever else is in them.
+  // Narrows accesses to operands of which a kernel touches only one element.
   void narrow(const ir::Node& node, const rp::Instruction& in, std::vector<Access>& accesses) {
     for (size_t i = 0; i < in.args.size(); ++i) {
       const int64_t cell = only_cell(node, i);

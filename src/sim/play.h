@@ -1,4 +1,4 @@
-// One run of a program as it goes on and on: with what the run before left under way.
+// Simulates one run of a program, with the transfers that the previous run left under way.
 #pragma once
 
 #include "src/sim/machine.h"

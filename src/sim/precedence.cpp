@@ -42,7 +42,8 @@ Precedence precedence(const Workload& workload) {
     for (size_t i = mine; i < next && !is_leaving; ++i) {
       const Access& access = workload.accesses[i];
       std::vector<Access>& list = open[static_cast<size_t>(access.storage)];
-      // Whoever comes later is ordered behind this write, so what it covers need not be kept.
+      // Later accesses are ordered behind this write, so the accesses that it covers need not be
+      // kept.
       std::erase_if(list, [&](const Access& earlier) {
         return access.writes && access.part == earlier.part && access.first <= earlier.first &&
                earlier.last <= access.last;

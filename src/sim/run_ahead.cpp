@@ -121,7 +121,8 @@ class Relaxation {
                      [](const Gather& a, const Gather& b) { return a.need < b.need; });
   }
 
-  // What is missing before kernel `index` can begin; from now on it is not ahead of its use.
+  // How long kernel `index` waits for the gathers that it needs. Those that ran ahead of it no
+  // longer count as ahead.
   int64_t stall(int32_t index) {
     int64_t time = 0;
     for (; used_ < gathers_.size() && gathers_[used_].need <= index; ++used_) {
@@ -168,7 +169,7 @@ class Relaxation {
   std::vector<int32_t> kernels_;       // events
   std::vector<int32_t> number_;        // by event: index in kernels_, -1
   std::vector<int32_t> first_, last_;  // by storage: kernels that touch it
-  std::vector<int64_t> free_;          // by kernel: bytes next to what must be alive
+  std::vector<int64_t> free_;          // by kernel: bytes free for gathers
   std::vector<Gather> gathers_;        // in the order of need
   size_t next_ = 0;                    // the gather under way
   int64_t gathered_ = 0;               // time spent on it

@@ -31,7 +31,7 @@ inline constexpr int kLinks = 4;
 inline bool carries_copies(Link link) { return link == Link::ToHost || link == Link::FromHost; }
 
 // A collective or a copy between memory spaces: first `latency`, then `wire`, in which it uses its
-// link. On stream 0 it stands in the way of compute.
+// link. On stream 0 it blocks compute.
 struct Transfer {
   int32_t stream = 1;
   Link link = Link::Ranks;
@@ -69,7 +69,7 @@ Transfer transfer(const cost::CostModel& cost, base::Bytes bytes, ir::Space from
 // What each resource has to do, every piece of work taken alone.
 struct Loads {
   base::Nanos compute, communication;  // kernels; transfers
-  std::vector<base::Nanos> streams;  // stream 0: kernels and the transfers that stand in their way
+  std::vector<base::Nanos> streams;    // stream 0: kernels, and transfers that block them
   std::array<base::Nanos, kLinks> links{};
 
   base::Nanos largest() const;  // of a stream or a link

@@ -25,7 +25,7 @@ Nanos node_time(const ir::Step& step, const ir::Graph& graph, const ir::Node& no
 
 namespace {
 
-// Each event of the schedule as it ran. A transfer is exposed where its done stands, or where it
+// Each event of the schedule as it ran. A transfer is exposed while its done waits, or while it
 // runs on stream 0.
 ProgramRun run(const Schedule& schedule, const Schedule* before) {
   ProgramRun result;

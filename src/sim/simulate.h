@@ -2,7 +2,7 @@
 // integer nanoseconds, equal on every host.
 //
 // The machine is the executor's (runtime/exec), with shared links and contention: machine.h. A
-// start takes no time on stream 0. A done stands until its collective has ended: that wait is
+// start takes no time on stream 0. A done waits until its collective has ended: that wait is
 // exposed communication. A program ends when all of its streams have ended, the last one when
 // compute has if gathers cross into the next step; what is reported of a run of the first program
 // is then reported with those under way.

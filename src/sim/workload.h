@@ -41,8 +41,8 @@ struct Workload {
 // Casts, accumulations, scales and square sums go where the collective next to them goes.
 bool travels_with_collective(ir::OpKind kind);
 
-// The one cell that a node touches of operand `operand`, where it touches no more of it: square
-// sums and permissions of single parameters; -1: any.
+// The only element of operand `operand` that a node touches: for square_sum and check_finite of a
+// single parameter; -1: any.
 int64_t only_cell(const ir::Node& node, size_t operand);
 
 // The step must be scheduled.

@@ -127,7 +127,7 @@ c10::TypePtr without_optional(const c10::TypePtr& type) {
 Converted convert(const Arg& arg, const c10::Argument& formal, const TensorSource& tensors) {
   const c10::TypePtr type = without_optional(formal.real_type());
   if (arg.kind == ArgKind::None) return IValue();
-  // What the plan says about devices and generators is where it was exported, not where it runs.
+  // The plan's devices and generators are those of the export, not of this machine.
   if (type->kind() == TypeKind::DeviceObjType) return IValue(c10::Device(c10::DeviceType::CPU));
   if (type->kind() == TypeKind::GeneratorType || formal.name() == "pin_memory") return IValue();
   if (type->kind() == TypeKind::ScalarTypeType) return convert_dtype(arg.i);

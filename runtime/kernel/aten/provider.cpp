@@ -116,7 +116,7 @@ class Recordings {
 // A wanted output and where it must be.
 struct Wanted {
   BoundTensor place;       // without data: not wanted
-  bool is_copied = false;  // the op cannot make it there, see Recording::output
+  bool is_copied = false;  // the op cannot write it at `place`, see Recording::output
 };
 
 class AtenKernel final : public Kernel {

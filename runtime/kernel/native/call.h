@@ -16,8 +16,8 @@
 
 namespace dc::runtime::kernel::native {
 
-// A contiguous tensor: all that native kernels know. Its bytes are within reach while a kernel
-// runs.
+// A contiguous tensor, the only kind that native kernels take. A running kernel reaches its bytes
+// through on().
 struct Dense {
   void* data = nullptr;  // its address on the device
   base::DType dtype = base::DType::F32;

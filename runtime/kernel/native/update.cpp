@@ -92,7 +92,7 @@ DC_VECTOR_CLONES void sgd_nesterov(float* __restrict p, float* __restrict buffer
   }
 }
 
-// Where an update finds its permission and its settings, once it runs.
+// Where an update finds whether it may run (check_finite) and its hyperparameters.
 struct Control {
   const double* scalars;
   const double* hyperparameters;

@@ -100,7 +100,7 @@ Status place(std::vector<SafeTensor>& tensors, int64_t data_begin, int64_t file_
     if (tensor.offset != expected) {
       return bad_file("a hole or an overlap before tensor '" + tensor.name + "'");
     }
-    expected += tensor.bytes;  // the tensor's end, which was read as one int64
+    expected += tensor.bytes;  // cannot overflow: the end was read as an int64
     if (expected > file_bytes - data_begin) {
       return bad_file("tensor '" + tensor.name + "' reaches beyond the end of the file");
     }

@@ -38,7 +38,8 @@ ir::Step unlowered(const ir::Step& trained) {
   return step;
 }
 
-// Inputs that the programs of the training share lie above the state: their end.
+// The end of the inputs that several training programs share, which lie above the state in the
+// device's arena. 0 with one program.
 base::Bytes end_of_shared_inputs(const ir::Step& trained) {
   base::Bytes end;
   if (trained.programs.size() < 2) return end;
@@ -99,7 +100,8 @@ void reload_state(ir::Step& step, ir::Graph& graph, const cost::CostModel& cost)
   writer.write();
 }
 
-// Every evaluation sees the same numbers, so none are drawn.
+// Refuses a forward that draws random numbers: the validation loss must depend on parameters and
+// data only.
 Status check_draws_nothing(const ir::Graph& graph) {
   for (const ir::NodeId id : graph.order()) {
     const ir::Node& node = graph.node(id);

@@ -67,7 +67,7 @@ class GapScan {
     }
   }
 
-  // Gathered values, inputs and what copies made have other rules.
+  // False for gathered values, inputs and results of copies: this pass never moves these.
   bool may_leave(const analysis::LiveRange& range) const {
     const ir::Value& value = graph_->value(range.value);
     const ir::Node& producer = graph_->node(value.producer);

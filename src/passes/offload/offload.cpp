@@ -52,7 +52,8 @@ base::Result<Change> offload_to_fit(ir::Step& step, const PassContext& context,
   for (int i = 0; i < kRuns; ++i) {
     ir::Step trial = step;
     const Offloaded now = run(trial, budget);
-    // Where it cannot fit a later pass may help; then nothing is known about the layout.
+    // If the first run cannot fit the budget, its result is kept without laying it out: a later
+    // pass may still free memory. The arena then counts as almost infinite.
     base::Bytes arena{INT64_MAX - 1};
     if (now.may_fit || i > 0) {
       DC_ASSIGN_OR_RETURN(arena, layout::device_arena(trial, context.cost, wanted));

@@ -1,4 +1,5 @@
-// What the offload passes share: the budget that a layout turns out to keep, and the remark.
+// What the offload passes share: the loop that lowers the budget until the layout fits, and the
+// remark.
 #pragma once
 
 #include <functional>
@@ -23,9 +24,10 @@ struct Offloaded {
 };
 using OffloadRun = std::function<Offloaded(ir::Step&, base::Bytes budget)>;
 
-// Runs `run` under the device's budget. Live bytes within the budget need not make a layout within
-// the budget, so the result is laid out, and what sticks out is taken off the budget of another
-// run. Adds a remark of `pass`: how many things, what becomes of them, and what compute waits for.
+// Runs `run` under the device's budget and lays out the result: live bytes within the budget do
+// not ensure a layout within the budget. If the layout exceeds it, another run gets a budget that
+// is smaller by the excess. Adds a remark of `pass`: how many things, what becomes of them, and
+// what compute waits for.
 base::Result<Change> offload_to_fit(ir::Step& step, const PassContext& context,
                                     std::string_view pass, const OffloadWords& words,
                                     const OffloadRun& run);

@@ -39,7 +39,8 @@ class Offloader {
   }
 
  private:
-  // One copy out for each stay of the same bytes outside, one copy in for each gap.
+  // One copy out for each interval in which the same bytes are outside the device, one copy in for
+  // each gap.
   std::vector<PlannedCopy> planned_copies() {
     std::vector<PlannedCopy> copies;
     int64_t copied_out = -1;  // version

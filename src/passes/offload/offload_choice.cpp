@@ -196,7 +196,7 @@ void place_offloads(schedule::MemoryPressure& pressure, std::vector<PlannedCopy*
   }
 }
 
-// A copy that comes in starts after the one of the same item that went out before it has ended.
+// A reload of an item must not start before the preceding offload of the same item is done.
 void follow(const std::vector<PlannedCopy*>& going, const std::vector<PlannedCopy*>& coming) {
   for (PlannedCopy* copy : coming) {
     for (const PlannedCopy* gone : going) {

@@ -73,8 +73,8 @@ ir::Space target_space(const Options& options);
 
 // Chooses candidates until every position fits the budget or nothing helps: at the position
 // furthest above it, the one that saves most bytes times time away per time that compute waits for
-// its copies. Then takes back what turned out not to be needed. `chose` hears of each choice, and
-// may change the copies of candidates not chosen yet.
+// its copies. Then takes back what turned out not to be needed. `chose` is called after each
+// choice, and may change the copies of candidates not chosen yet.
 class OffloadChoice {
  public:
   OffloadChoice(const ir::Step& step, const PassContext& context,

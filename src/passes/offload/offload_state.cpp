@@ -192,7 +192,8 @@ class StateOffloader {
     return last >= 0 && is_refilled_after(root, last) ? -1 : last;
   }
 
-  // Values that become the entry's without being in it: they go straight out.
+  // New values of the entry that are made in other device memory. They are copied out from there,
+  // without passing through the entry's copy on the device.
   void add_new_values(size_t r, std::vector<PlannedCopy>& copies) const {
     const StateRoot& root = uses_.roots[r];
     const ir::Graph& graph = graph_of(root);
@@ -214,7 +215,8 @@ class StateOffloader {
     }
   }
 
-  // Copies that come in again although there is room to stay: shortest candidate first.
+  // Removes copies in that are not needed because the device has room to keep the value: shortest
+  // gaps first.
   void stay_where_there_is_room() {
     struct Gap {
       base::Nanos time;

@@ -96,7 +96,8 @@ class StateUseScan {
     root.refills.push_back({start.id, axis().node(last).id, {}, position, last});
   }
 
-  // A range that is filled only to be gathered from need not be filled: the filler travels.
+  // A copy that fills a range is not needed if only a gather reads the range: the gather then
+  // reads the copy's source instead.
   void elide_copies(StateRoot& root) {
     for (Refill& refill : root.refills) {
       const ValueId source = graph_->node(refill.start).operands[1];

@@ -44,8 +44,8 @@ struct StateUses {
 
 StateUses find_state_uses(const ir::Step& step, const schedule::MemoryPressure& pressure);
 
-// After copies have taken the new values of an entry out of the device: the nodes that filled it on
-// the device go, and a gather into it makes a value of its own.
+// Called when copies out write the new values of an entry: erases the nodes that filled the entry
+// on the device. A gather into the entry becomes a gather into a new value.
 void drop_fillers(ir::Graph& graph, const StateRoot& root);
 
 }  // namespace dc::passes

@@ -4,7 +4,7 @@
 // prefetch-gathers.
 //
 // What lies outside the blocks (embedding, last norm, head) travels with its neighbours outside. No
-// budget is asked: FSDP2 knows none. What each kernel reads stays the same; so do all numbers.
+// budget is considered: FSDP2 has none. What each kernel reads stays the same; so do all numbers.
 #include <algorithm>
 #include <utility>
 

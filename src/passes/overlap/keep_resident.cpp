@@ -57,8 +57,9 @@ class ResidencySelection {
   }
 
  private:
-  // Orders equals so that the first few, however many, lie evenly over the program: then so do the
-  // gathers that remain, and the link has work throughout. Bit reversal of the index.
+  // Orders candidates of equal value so that the first k, for every k, are spread evenly over the
+  // program. Then the remaining gathers are spread too, and the link always has work. The order is
+  // the bit reversal of the index.
   static void spread(std::span<const schedule::ResidencyCandidate*> equals) {
     const std::vector<const schedule::ResidencyCandidate*> given(equals.begin(), equals.end());
     const int bits = std::bit_width(given.size() - 1);

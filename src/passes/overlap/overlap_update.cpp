@@ -1,16 +1,17 @@
 // overlap-update: parameters are updated while the link works, and gathered while the next step
 // begins.
 //
-// Without clipping an update waits for its own gradient only. A rank decides by the range that it
-// updates: `check_finite` takes the square sum of that range and the losses of all ranks, which are
-// gathered early. With clipping all wait for the norm.
+// Without clipping an update waits for its own gradient only. Each rank then decides for itself
+// whether it applies the update: `check_finite` tests the square sum of the rank's own range, and
+// the losses of all ranks, which are gathered early. With clipping all updates wait for the norm.
 //
-// Where is update_places' business. Reductions that end later because of a gather are waited for
-// later. Under a budget that is not kept, and with one rank, updates come as soon as they may: that
-// frees gradients.
+// update_places.h chooses the positions. If a gather delays a reduction, the wait for the
+// reduction moves later too. If the step exceeds the budget, and with one rank, each update runs
+// as early as it may: that frees gradients.
 //
-// A gather into state then goes on into the next step, whose first program waits for it just before
-// the first use (ir/crossing.h). Kernels, collectives and sums stay the same; so do all numbers.
+// A gather into state then goes on into the next step, whose first program waits for it just
+// before the first use (ir/cross_step.h). Kernels, collectives and sums stay the same; so do all
+// numbers.
 #include <algorithm>
 
 #include "src/base/text.h"
@@ -102,7 +103,8 @@ class UpdateRewriter {
  private:
   int32_t axis_size() const { return static_cast<int32_t>(axis_.live.order.size()); }
 
-  // At the end of the program. What is not worth a collective of its own travels with the next.
+  // Gathers at the end of the program. Gathers too small for a collective of their own join the
+  // bucket of the next ones.
   void gather_last(const std::vector<NodeId>& gathers) {
     if (gathers.empty()) return;
     base::Bytes bytes;
@@ -148,8 +150,8 @@ class UpdateRewriter {
     return schedule::add_entry(step_, std::move(entry));
   }
 
-  // The losses of all ranks, on their way since the last micro-batch's forward phase; `first` is
-  // the first node that needs them.
+  // Adds an all-gather of the ranks' losses. It starts right after the last micro-batch's loss is
+  // added, and is waited for right before `first`, the first node that needs the losses.
   void meet_losses(NodeId first) {
     const int64_t world = step_.mesh.world();
     const int all = add_losses("losses", world, -1);

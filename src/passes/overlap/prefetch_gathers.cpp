@@ -81,7 +81,8 @@ class Prefetcher {
       if (!travels_with_gathers(node)) continue;
       const Nanos time = sim::node_time(step_, graph_, node, cost_);
       if (!schedule::is_gather(node.kind)) {
-        // It cannot begin earlier; if it would delay the gather after it, that one goes first.
+        // A reduction or copy cannot start before its position. If it would then delay the gather
+        // that follows it, that gather is to start first.
         const Nanos here = axis_.time_before(i);
         next = next - time >= here ? next - time : std::min(next, here);
         continue;
@@ -150,7 +151,8 @@ class Prefetcher {
     ++moved_;
   }
 
-  // Not the nodes that this pass moves, nor the inside of a bucket.
+  // Whether a gather may be placed before the node: not if this pass moves the node, and not
+  // inside a bucket.
   static bool marks_a_place(const ir::Node& node) {
     return !schedule::is_gather(node.kind) && node.kind != OpKind::Cast && !cost::joins(node);
   }

@@ -45,7 +45,7 @@ class FragmentScan {
   int32_t count() const { return static_cast<int32_t>(axis_.live.order.size()); }
   int64_t key(ValueId value) const { return axis_.storage_key(value); }
 
-  // From each optimizer node on, what stands on its result.
+  // Collects each optimizer node and the nodes that use its result.
   void collect() {
     for (int32_t i = 0; i < count(); ++i) {
       const ir::Node& node = axis_.node(i);
@@ -167,8 +167,9 @@ class FragmentScan {
     bool writes;
   };
 
-  // Non-members before a member that they conflict with bound where the fragment may go; one
-  // behind fixes it.
+  // A non-member that conflicts with a member of a fragment restricts the fragment. If it comes
+  // before the members, the fragment must stay after it. If it comes after the first member, the
+  // fragment cannot move.
   void find_order() {
     std::unordered_map<int64_t, std::vector<Touch>> touched;
     for (int32_t i = 0; i < count(); ++i) {

@@ -13,7 +13,7 @@ struct UpdateFragment {
   std::vector<ir::NodeId> update;    // optimizer, rounding, copy, clearing of the sum; in order
   std::vector<ir::NodeId> gathers;   // the bucket that makes it whole again; may be empty
   std::vector<ir::NodeId> gathered;  // their dones
-  int32_t ready = 0;                 // position from which on it may stand
+  int32_t ready = 0;                 // first position where it may be placed
   int32_t needed = INT32_MAX;        // position in the first program of the first use of the result
   base::Nanos update_time, gather_time;
 };

@@ -112,7 +112,8 @@ class PlacementWalk {
     return cost_.contention(kind, bytes, cost::group_of(step_, start)).compute;
   }
 
-  // When compute comes to each position that waits for nothing and updates nothing.
+  // By position: the time at which compute reaches it, if compute never waits and runs no update.
+  // Concurrent collectives still slow compute down.
   std::vector<Nanos> compute_alone() const {
     std::vector<Nanos> at;
     Clock clock;
@@ -128,8 +129,8 @@ class PlacementWalk {
     return at;
   }
 
-  // By position, when the next collective must begin at the latest so that the last one ends no
-  // later than it would on a link that is free now; nothing behind the last one.
+  // By position: the latest time at which the next collective may begin, if the link is free then,
+  // without delaying the end of the last collective. Empty behind the last collective.
   std::vector<std::optional<Nanos>> latest_starts(const std::vector<Nanos>& at) const {
     std::vector<std::optional<Nanos>> latest(static_cast<size_t>(count()));
     Nanos end, work;  // of the collectives from here on
@@ -143,7 +144,7 @@ class PlacementWalk {
     return latest;
   }
 
-  // Where the first node stands that needs all square sums.
+  // Position of the first node that needs all square sums.
   int32_t meeting() const {
     std::optional<int64_t> row;
     for (int32_t i = 0; i < count(); ++i) {
@@ -211,7 +212,8 @@ class PlacementWalk {
     }
   }
 
-  // Whole fragments whose gather ends before the next collective must begin.
+  // Places waiting fragments, update and gather, whose gather ends before the next collective must
+  // begin.
   void use_link(int32_t position, Nanos latest) {
     for (size_t w = 0; w < waiting_.size();) {
       const UpdateFragment& fragment = *waiting_[w].fragment;

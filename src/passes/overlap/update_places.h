@@ -8,19 +8,20 @@
 namespace dc::passes {
 
 struct UpdatePlace {
-  // Before the node there, which is of no fragment; the number of nodes: at the end.
+  // Index of the node before which the parts go; that node belongs to no fragment. The number of
+  // nodes means the end of the program.
   int32_t position = 0;
   const UpdateFragment* fragment = nullptr;
   bool update = false, gather = false;  // what of it
 };
 
-// In program order, each fragment's parts once, those at one position in the order given. Compute
-// is walked forwards concurrently with the link, which slows it, as if it waited for a reduction
-// only where the update needs it. Where the link has time, so that the last collective is not
-// delayed, a parameter is updated and its gather started; where compute waits for the last
-// reductions, parameters are updated. What is left comes last, in the order in which the next step
-// needs it, each gather right behind its update. `at_once`: every update where it is ready, all
-// gathers last.
+// The result is in program order, with each part of a fragment once; parts at one position keep
+// their order. Simulates compute and the link, which slows compute; compute waits for a reduction
+// only where the update needs it. Where the link is free long enough not to delay the last
+// collective, a parameter is updated and its gather starts. Where compute waits for the last
+// reductions, parameters are updated. The rest comes last, in the order in which the next step
+// needs it, each gather right behind its update. `at_once`: every update as soon as it is ready,
+// all gathers last.
 std::vector<UpdatePlace> place_updates(const ir::Step& step, const schedule::TimeAxis& axis,
                                        const cost::CostModel& cost,
                                        const std::vector<UpdateFragment>& fragments, bool at_once);

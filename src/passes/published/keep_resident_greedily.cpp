@@ -3,7 +3,7 @@
 //
 // Headroom = nine tenths of the budget less the largest peak. Parameters by gather time per byte,
 // forward and backward together; the first that does not fit ends the list. Every byte counts as if
-// held throughout, and whether prefetch hides the gather anyway is not asked. Without a budget all
+// held throughout; whether prefetch hides the gather anyway is ignored. Without a budget all
 // are kept.
 #include "src/analysis/memory.h"
 #include "src/base/text.h"

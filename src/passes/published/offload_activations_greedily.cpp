@@ -1,14 +1,17 @@
 // offload-activations-greedily: activation offloading as DeepCompile does it (DeepSpeed,
 // deepspeed/compile/passes/offload_activation.py). The baseline of offload-activations.
 //
-// First the floor: every floating-point value of 5 MiB or more that the backward pass reads leaves
-// after its last use in the forward pass. One that comes back starts as far ahead of its reader as
-// hides the copy by node times, and no further than there is room in nine tenths of the budget,
-// counted as if nothing had left. Then, the largest first, those stay that fit between the floor's
-// peak and the budget; what peaks apart in time is not asked. Different from theirs: copies out run
-// concurrent with compute, as long as there is room, instead of holding it up; each program has a
-// floor of its own. Their margin of 10 to 25 % is what their allocator wastes: a planned arena has
-// the least.
+// First the floor, with every candidate offloaded: a candidate is a floating-point value of 5 MiB
+// or more that the backward pass reads, and it leaves after its last use in the forward pass. Its
+// reload starts so far ahead of its reader that the nodes between hide the copy, but no earlier
+// than nine tenths of the budget have room for it, counted as if nothing had left. Then those
+// values stay on the device, the largest first, that fit between the floor's peak and nine tenths
+// of the budget. That values may be live at different times is not considered.
+//
+// Different from DeepCompile: copies out run concurrent with compute, as long as there is room,
+// instead of blocking it; each program has a floor of its own. DeepCompile leaves a margin of 10
+// to 25 % for fragmentation in its allocator. Here the margin is the smallest, because the arena
+// is planned.
 #include <algorithm>
 
 #include "src/passes/offload/activation_gaps.h"
@@ -107,7 +110,7 @@ class Planner {
     }
   }
 
-  // Copies out may last as long as there is room next to everything else.
+  // Copies out run concurrently with compute for as long as the device has room for their bytes.
   void let_run_beside_compute(std::vector<PlannedCopy>& copies) {
     for (const OffloadCandidate& candidate : candidates_) {
       if (candidate.selected) account(pressure_, candidate, 1);

@@ -3,7 +3,7 @@
 // baseline of offload-optimizer.
 //
 // States leave in the order of the parameters, moments before the master, until what stays fits
-// during the forward passes in four fifths of the budget; how long copies take is not asked. They
+// during the forward passes in four fifths of the budget; the time of copies is ignored. They
 // come back in the backward pass as soon as memory allows, whether or not that hides anything, and
 // the rest at its end. Different from theirs: they are away in all micro-batches and travel once
 // per step, not once per micro-batch; the new values go out right after the update instead of at

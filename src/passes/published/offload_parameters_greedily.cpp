@@ -3,7 +3,7 @@
 //
 // Every parameter that is gathered leaves, whatever the budget. A rank's shard of it comes in at
 // the head of each phase that uses it, for every use anew, and is given up after that use; what an
-// update changes goes out again. Neither times nor memory are asked for the copies in. (DeepCompile
+// update changes goes out again. Copies in ignore times and memory. (DeepCompile
 // copies out after every gather, changed or not, and updates elsewhere: here the update is a phase
 // like forward and backward.)
 #include <algorithm>

@@ -120,7 +120,7 @@ class Prefetcher {
     issued_at_ = position;
   }
 
-  // One of them, or the cast that goes along.
+  // Whether the node is one of `members`, or the cast of one.
   bool moves_with(const std::vector<NodeId>& members, NodeId node) const {
     return std::any_of(members.begin(), members.end(), [&](NodeId start) {
       return node.valid() &&

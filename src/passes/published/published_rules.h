@@ -47,9 +47,9 @@ struct BackwardNode {
   base::Nanos time;
   int64_t peak = 0;
 };
-// How many of the nodes before its reader, which are given in program order, a copy that comes back
-// starts ahead: until they hide it, or the next one has no room next to `reloaded` bytes that came
-// back already.
+// How many nodes before its reader a copy in starts. `before`: these nodes, in program order. The
+// copy starts earlier until they hide it, or until the next one has no room for it next to the
+// `reloaded` bytes that are already back.
 size_t reload_ahead(std::span<const BackwardNode> before, int64_t bytes, base::Nanos copy,
                     int64_t reloaded, int64_t budget);
 // Indices of the activations that stay, the largest first (equal ones in the order given); those

@@ -31,8 +31,9 @@ using ir::NodeId;
 using ir::OpKind;
 using Bits = std::vector<uint64_t>;
 
-// By end: the gathers it stands on that are not scheduled yet. The bits of one gather lie side by
-// side, because every gather leaves all sets.
+// For each end: the set of unscheduled gathers that it depends on, as bits, and their number.
+// Words of the same 64 gathers are contiguous over all ends, because take_out() removes a gather
+// from every set.
 class Paths {
  public:
   Paths() = default;
@@ -190,7 +191,7 @@ class Scheduler {
     }
   }
 
-  // Gathers of the smallest size of Path among those not scheduled.
+  // Of the gathers not scheduled yet, those with the smallest Path (see the head of this file).
   std::vector<size_t> smallest_paths() const {
     std::vector<size_t> candidates;
     int32_t smallest = 0;

@@ -140,8 +140,9 @@ class Chooser {
 
 RecomputeChoice choose(const RecomputeProgram& program, int64_t limit) {
   RecomputeChoice best;
-  // Where only few indices are above the limit, what helps at one may do harm at the next. So the
-  // indices that count become more until something fits.
+  // Where only few indices are above the limit, dropping what helps at one may add bytes at
+  // another. So the target above which an index counts is lowered (limit, half of it, 0) until
+  // something fits.
   for (int64_t halves = 2; halves >= 0; --halves) {
     for (const bool everything : {true, false}) {
       Chooser chooser(program, limit, limit / 2 * halves,

@@ -7,8 +7,8 @@
 
 namespace dc::passes {
 
-// The kernels that one storage may bring along, itself included, and the kernels looked at for
-// that.
+// kLongestChain: the most kernels that run again for one storage, its own producer included.
+// kMostSteps: the most kernels that one estimate visits; visits that it takes back count too.
 inline constexpr int kLongestChain = 64;
 inline constexpr int kMostSteps = 8 * kLongestChain;
 
@@ -24,7 +24,8 @@ struct Estimate {
   }
 };
 
-// Answers for one state of kept storages. A question costs O(kMostSteps).
+// Estimates what dropping one storage gains and costs, for a fixed set of kept storages and its
+// timeline. A call of drop() costs O(kMostSteps).
 class Estimator {
  public:
   Estimator(const RecomputeProgram& program, const KeptStorages& kept, const Timeline& timeline,

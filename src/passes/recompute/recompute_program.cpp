@@ -216,7 +216,7 @@ class Builder {
     if (std::find(list.begin(), list.end(), index) == list.end()) list.push_back(index);
   }
 
-  // Gathers and views stand right before their reader.
+  // Whether the node is placed right before its reader: a gather, its cast, or a view.
   bool waits_for_use(const Node& node) const {
     if (node.kind == OpKind::AllGatherStart || node.kind == OpKind::AllGatherDone) return true;
     if (node.kind == OpKind::Cast) {

@@ -18,7 +18,7 @@ namespace dc::passes {
 
 inline constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
 
-// Tables below are indexed by positions and by indices into each other.
+// table[index] for the int32_t indices of this folder: positions, and indices into other tables.
 template <typename T>
 T& at(std::vector<T>& table, int32_t index) {
   return table[static_cast<size_t>(index)];

@@ -53,7 +53,7 @@ class Rewriter {
     }
   }
 
-  // The cast, if there is one, start and done.
+  // The nodes of the copy: its cast, if there is one, its start and its done.
   std::vector<NodeId> nodes_of(const GatheredCopy& copy) const {
     std::vector<NodeId> nodes = {copy.start, copy.done};
     const NodeId first = at(p_.live.order, copy.first);

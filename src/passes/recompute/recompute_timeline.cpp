@@ -84,7 +84,7 @@ class Evaluator {
     }
   }
 
-  // Position of the last use of what the forward phase made, other than by kernels run again.
+  // Position of the last use of the first run's result; uses by kernels run again do not count.
   int32_t last_of(int32_t s) const {
     const ForwardStorage& storage = at(p_.storages, s);
     const bool lasts = at(kept_, s) && (storage.saved() || !storage.recomputable);
@@ -242,7 +242,7 @@ class Evaluator {
   std::vector<int32_t> last_forward_;
   std::vector<int32_t> coordinate_;         // by index
   std::vector<int64_t> scratch_, change_;   // by index
-  std::vector<int32_t> original_, copied_;  // index of a node, of a kernel run again
+  std::vector<int32_t> original_, copied_;  // new index of a node; of a kernel run again
   std::vector<Span> own_;
   std::vector<int32_t> last_own_;  // by gather: index into own_
 };

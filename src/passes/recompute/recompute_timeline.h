@@ -40,7 +40,7 @@ struct Timeline {
   int64_t peak = 0;
   int32_t peak_at = 0;        // coordinate, the first of several
   base::Nanos time;           // of kernels run twice and added gathers
-  int32_t too_late = kNever;  // a kernel that would read what has changed; then nothing else counts
+  int32_t too_late = kNever;  // kernel run again after its input changed; then the rest is invalid
 };
 
 Timeline evaluate(const RecomputeProgram& program, const KeptStorages& kept);

@@ -5,8 +5,8 @@
 
 namespace dc::passes {
 
-// Makes every parameter of `graph` whose state entry is a shard, but whose readers still see it
-// whole, whole before its first use in each phase and releases it after the last.
+// For every parameter of `graph` whose state entry is a shard but whose readers still expect the
+// whole value: gathers it before its first use in each phase and releases it after the last.
 void gather_parameters(ir::Step& step, ir::Graph& graph);
 
 }  // namespace dc::passes
