@@ -169,7 +169,8 @@ class UpdateBuilder {
     if (step_.mesh.world() > 1) {
       const int64_t columns = trainable_ + base::kTableExtra;
       gather_into(table_, row_,
-                  ir::collective_args(step_.mesh, columns * step_.mesh.world(), columns), "table");
+                  ir::collective_args(step_.mesh, columns * step_.mesh.world(), columns),
+                  "norm_table");
     }
     append(ir::OpKind::ClipAndCheck, {scalars_, table_, hyperparameters_},
            {{"clip", int64_t{step_.optimizer.clip}}});
