@@ -5,6 +5,7 @@ how many tensors are read and given.
 
 Exit 0 if the table agrees, 1 if it does not (every difference is listed), 66 if torch is missing.
 """
+
 import pathlib
 import re
 import sys

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Words that only this project used are gone: each has a standard term. Reads every tracked text file but frozen schemas and test data.
 
-    scripts/check_words.py       lists file, line and the term to use; exit code 1 if there is any
+scripts/check_words.py       lists file, line and the term to use; exit code 1 if there is any
 """
 
 import pathlib

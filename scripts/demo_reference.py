@@ -15,8 +15,8 @@ import numpy
 import torch
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from dcc_export import presets  # noqa: E402
-from dcc_export import workload as workloads  # noqa: E402
+from dcc_export import presets
+from dcc_export import workload as workloads
 
 PRESET = "small-llama"
 BOUND = 1e-4  # relative, of a loss
@@ -87,8 +87,10 @@ def print_time(rows, prediction, trace):
     print("  most in     " + ", ".join(f"{name} {ms:.0f}" for name, ms in kernels.most_common(5)))
     print("  collectives " + ", ".join(f"{name} {ms:.0f}" for name, ms in collectives.most_common()) + ", waiting for the other rank included")
     measured = statistics.median(row["step_ms"] for row in rows)
-    print(f"  a step      {measured:.0f} measured (median), {prediction['step_ns'] / 1e6:.0f} predicted by the plan: "
-          f"{prediction['compute_ns'] / 1e6:.0f} kernels, {prediction['communication_ns'] / 1e6:.0f} collectives")
+    print(
+        f"  a step      {measured:.0f} measured (median), {prediction['step_ns'] / 1e6:.0f} predicted by the plan: "
+        f"{prediction['compute_ns'] / 1e6:.0f} kernels, {prediction['communication_ns'] / 1e6:.0f} collectives"
+    )
     print("  Both figures are those of this machine as busy as it was: they differ if its load changed between profile and training.")
 
 

@@ -9,7 +9,7 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from dcc_export import ExportError, Report, export_train_step  # noqa: E402
+from dcc_export import ExportError, Report, export_train_step
 
 __all__ = ["ExportError", "Report", "export_train_step"]
 

@@ -39,7 +39,7 @@ def parse():
 
 
 def part(text):
-    """"K/N" as (K, N)."""
+    """ "K/N" as (K, N)."""
     numbers = text.split("/")
     if len(numbers) != 2 or not all(n.isdigit() for n in numbers) or not 1 <= int(numbers[0]) <= int(numbers[1]):
         raise argparse.ArgumentTypeError("K/N, such as 1/2 and 2/2")
@@ -65,15 +65,20 @@ def chosen(parser, arguments):
 def main():
     parser, arguments = parse()
     os.environ["OMP_NUM_THREADS"] = "1"
-    import transformers  # noqa: F401  (imported once, before the forks)
-    import transformers.models.auto.modeling_auto
+    import transformers
+    import transformers.models.auto.modeling_auto  # noqa: F401 (loads it before the workers fork)
 
     from family import page, pool, preload
 
     preload.imports()
     families = chosen(parser, arguments)
-    digest = pool.digest_of(os.path.join(HERE, "dcc_export"), os.path.join(HERE, "family"), os.path.realpath(PROGRAMS) + "/dcc",
-                            os.path.realpath(PROGRAMS) + "/dcrun", *preload.plugins(os.path.realpath(PROGRAMS)))
+    digest = pool.digest_of(
+        os.path.join(HERE, "dcc_export"),
+        os.path.join(HERE, "family"),
+        os.path.realpath(PROGRAMS) + "/dcc",
+        os.path.realpath(PROGRAMS) + "/dcrun",
+        *preload.plugins(os.path.realpath(PROGRAMS)),
+    )
     store = pool.Store(os.path.join(ROOT, "build", "families"), digest)
     results = {} if arguments.fresh else {f: store.read(f) for f in families}
     started = time.monotonic()

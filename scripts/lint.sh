@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Looks for faults without running anything. Needs clang-format, clang-tidy and a configured build/release or build/bare.
+# Looks for faults without running anything. Needs clang-format, clang-tidy, ruff in build/venv and a configured build/release or build/bare.
 #   scripts/lint.sh             format and syntax of everything, clang-tidy over files changed since the last commit
 #   scripts/lint.sh --sample    clang-tidy over files changed by the last commit, and a twentieth of the programs' files: every day another
 #   scripts/lint.sh --all       clang-tidy over everything (about 3 s a file)
@@ -12,9 +12,14 @@ headers=('src/*.h' 'runtime/*.h' 'cli/*.h' 'tests/*.h')
 
 mapfile -t all < <(git ls-files "${cpp[@]}" "${headers[@]}")
 clang-format --dry-run -Werror "${all[@]}"
-python3 -m compileall -q scripts tests examples
+ruff=build/venv/bin/ruff
+[ -x "$ruff" ] || { echo "lint.sh: no $ruff; run build/venv/bin/pip install ruff==0.17.6" >&2; exit 69; }
+mapfile -t python < <(git ls-files '*.py')
+"$ruff" format --quiet --diff "${python[@]}"
+"$ruff" check --quiet "${python[@]}"
 python3 scripts/check_includes.py
 python3 scripts/error_codes.py
+python3 scripts/check_words.py
 
 case "${1:-}" in
   '') mapfile -t files < <(git diff --name-only --diff-filter=d HEAD -- "${cpp[@]}"; git ls-files -o --exclude-standard -- "${cpp[@]}") ;;

@@ -23,8 +23,16 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-ZOO = ("mlp", "tiny-llama", "tiny-llama --dtype bfloat16", "tiny-llama --dtype autocast-bfloat16", "tiny-llama-tied", "tiny-gpt2 --dropout 0.1", "tiny-bert",
-       "tiny-mixtral")
+ZOO = (
+    "mlp",
+    "tiny-llama",
+    "tiny-llama --dtype bfloat16",
+    "tiny-llama --dtype autocast-bfloat16",
+    "tiny-llama-tied",
+    "tiny-gpt2 --dropout 0.1",
+    "tiny-bert",
+    "tiny-mixtral",
+)
 WORLDS, ACCUMULATIONS = (1, 2, 3, 4), (1, 4)
 # Memory as a part of what the plan without a budget takes; None: no budget.
 BUDGETS = (None, 0.9)
@@ -34,10 +42,20 @@ STATE_FIELDS = re.compile(r" (role|placement|range-of|buffer)=\S+| master$")
 SLICE_FIELDS = re.compile(r" kind=.*$")
 ARENA_FIELDS = re.compile(r" of \d+$")
 # Names of one vocabulary and of the other, as both plans are compared.
-RENAMED = tuple((re.compile(pattern), new) for pattern, new in (
-    (r"\bdc\.finalize\b", "dc.clip_and_check"), (r"\bdc\.permit\b", "dc.check_finite"), (r"\bslots\b", "hyperparameters"),
-    (r"\b(gathered\.|gather\.)?table\b", r"\1norm_table"), (r"\btable_row\b", "norm_row"), (r"\b(saving|leaving)\.", "offload."),
-    (r"\b(saved|left)\.", "offloaded."), (r"\bcoming\.", "reload."), (r"\bback\.", "reloaded.")))
+RENAMED = tuple(
+    (re.compile(pattern), new)
+    for pattern, new in (
+        (r"\bdc\.finalize\b", "dc.clip_and_check"),
+        (r"\bdc\.permit\b", "dc.check_finite"),
+        (r"\bslots\b", "hyperparameters"),
+        (r"\b(gathered\.|gather\.)?table\b", r"\1norm_table"),
+        (r"\btable_row\b", "norm_row"),
+        (r"\b(saving|leaving)\.", "offload."),
+        (r"\b(saved|left)\.", "offloaded."),
+        (r"\bcoming\.", "reload."),
+        (r"\bback\.", "reloaded."),
+    )
+)
 REMARK = re.compile(r"remark (?:(\S+) .*)?\"((?:[^\"\\]|\\.)*)\"$")
 
 
@@ -57,8 +75,12 @@ def exported(model, folder):
     path = os.path.join(folder, model.replace(" --", "-").replace(" ", "-") + ".pt2")
     if not os.path.exists(path):
         os.makedirs(folder, exist_ok=True)
-        subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "export.py"), "--preset", *model.split(), "--no-check", "-o", path], check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, os.path.join(ROOT, "scripts", "export.py"), "--preset", *model.split(), "--no-check", "-o", path],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
     return path
 
 
@@ -77,7 +99,20 @@ def cases(names):
 def compiled(folder, case, model, memory, plan):
     """Exit code of `dcc compile`."""
     _, world, chain, accumulation, _ = case
-    command = [os.path.join(folder, "dcc"), "compile", model, "--world", str(world), "--chain", chain, "--grad-accum", str(accumulation), "--no-cache", "-o", plan]
+    command = [
+        os.path.join(folder, "dcc"),
+        "compile",
+        model,
+        "--world",
+        str(world),
+        "--chain",
+        chain,
+        "--grad-accum",
+        str(accumulation),
+        "--no-cache",
+        "-o",
+        plan,
+    ]
     if memory:
         command += ["--memory", str(memory), "--offload-space", "host"]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -115,8 +150,27 @@ def trained(folder, plan, model, world, scratch):
     """Losses, norms, and the digest of what is saved without its metadata."""
     out = tempfile.mkdtemp(dir=scratch)
     metrics = os.path.join(out, "metrics.jsonl")
-    subprocess.run([os.path.join(folder, "dcrun"), "-n", str(world), plan, "--weights", model, "--data", "synthetic:1", "--steps", "3", "--poison",
-                    "--metrics", metrics, "--save", out], check=True, capture_output=True)
+    subprocess.run(
+        [
+            os.path.join(folder, "dcrun"),
+            "-n",
+            str(world),
+            plan,
+            "--weights",
+            model,
+            "--data",
+            "synthetic:1",
+            "--steps",
+            "3",
+            "--poison",
+            "--metrics",
+            metrics,
+            "--save",
+            out,
+        ],
+        check=True,
+        capture_output=True,
+    )
     with open(metrics) as file:
         numbers = [(step["loss"], step["grad_norm"]) for step in map(json.loads, file) if "loss" in step]
     (saved,) = glob.glob(os.path.join(out, "**", "model.safetensors"), recursive=True)
@@ -161,10 +215,10 @@ def main():
     names = chains(os.path.join(options.old, "dcc"))
     wanted = list(cases(names))
     if not options.all:
-        wanted = wanted[options.seed % 10::10]
+        wanted = wanted[options.seed % 10 :: 10]
     for model in sorted({case[0] for case in wanted}):
         exported(model, options.models)
-    runs = set(wanted[::max(1, len(wanted) // options.runs)]) if options.runs else set()
+    runs = set(wanted[:: max(1, len(wanted) // options.runs)]) if options.runs else set()
     with concurrent.futures.ThreadPoolExecutor(options.j) as pool:
         found = list(pool.map(lambda case: compare(case, options, case in runs), wanted))
     different = [(case, what) for case, what in zip(wanted, found, strict=True) if what not in (None, "refused")]

@@ -14,12 +14,12 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-import torch  # noqa: E402
+import torch
 
-from dcc_export import from_torch, to_torch  # noqa: E402
-from dcc_export.archive import replacing  # noqa: E402
-from dcc_export.archived import read_archive  # noqa: E402
-from dcc_export.errors import MISSING, USAGE, ExportError  # noqa: E402
+from dcc_export import from_torch, to_torch
+from dcc_export.archive import replacing
+from dcc_export.archived import read_archive
+from dcc_export.errors import MISSING, USAGE, ExportError
 
 
 class _Parser(argparse.ArgumentParser):
@@ -62,8 +62,14 @@ def main(argv=None):
 
 def _to_dcrun(arguments):
     path, notes = from_torch.convert(
-        read_archive(arguments.archive), arguments.optimizer, arguments.output, key=arguments.key, weights_file=arguments.weights,
-        names=_names(arguments.names), steps_taken=arguments.steps_taken, samples=arguments.samples,
+        read_archive(arguments.archive),
+        arguments.optimizer,
+        arguments.output,
+        key=arguments.key,
+        weights_file=arguments.weights,
+        names=_names(arguments.names),
+        steps_taken=arguments.steps_taken,
+        samples=arguments.samples,
     )
     return [f"wrote {path}; dcrun --resume {path} goes on from it", *notes]
 

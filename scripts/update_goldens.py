@@ -1,7 +1,8 @@
 """Rewrites the expected part of the golden files of passes. Review the difference as you would review code.
 
-    scripts/update_goldens.py [PATTERN]     PATTERN: a gtest pattern such as *normalize_graph*
+scripts/update_goldens.py [PATTERN]     PATTERN: a gtest pattern such as *normalize_graph*
 """
+
 import os
 import pathlib
 import subprocess
@@ -16,8 +17,7 @@ def main():
         print(f"update_goldens: {binary} is missing; build it: cmake --build build/release --target passes_golden_test", file=sys.stderr)
         return 66
     pattern = sys.argv[1] if len(sys.argv) > 1 else "*"
-    run = subprocess.run([binary, f"--gtest_filter=Goldens.{pattern}", "--gtest_brief=1"],
-                         env={**os.environ, "DC_UPDATE_GOLDENS": "1"}, check=False)
+    run = subprocess.run([binary, f"--gtest_filter=Goldens.{pattern}", "--gtest_brief=1"], env={**os.environ, "DC_UPDATE_GOLDENS": "1"}, check=False)
     subprocess.run(["git", "--no-pager", "diff", "--stat", "--", "tests/passes"], cwd=ROOT, check=False)
     return run.returncode
 

@@ -2,6 +2,7 @@ import sys
 import torch
 from export import export_train_step  # scripts/ is on PYTHONPATH
 
+
 class Classifier(torch.nn.Module):
     # Two inputs per point, three classes; forward returns the loss.
     def __init__(self):
@@ -10,6 +11,7 @@ class Classifier(torch.nn.Module):
 
     def forward(self, points, labels):
         return torch.nn.functional.cross_entropy(self.layers(points), labels)
+
 
 if __name__ == "__main__":
     torch.manual_seed(0)

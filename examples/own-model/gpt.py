@@ -6,6 +6,7 @@ from export import export_train_step  # scripts/ is on PYTHONPATH
 
 VOCABULARY, LENGTH, WIDTH, HEADS, LAYERS = 256, 64, 96, 4, 2
 
+
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
@@ -18,6 +19,7 @@ class Block(nn.Module):
         q, k, v = (y.view(b, t, HEADS, c // HEADS).transpose(1, 2) for y in self.qkv(self.ln_1(x)).split(c, dim=2))
         x = x + self.proj(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, t, c))
         return x + self.mlp(self.ln_2(x))
+
 
 class Gpt(nn.Module):
     # Like nanoGPT: the embedding is the output layer too, and the caller shifts the targets.
@@ -40,6 +42,7 @@ class Gpt(nn.Module):
             x = block(x)
         logits = self.lm_head(self.ln_f(x))
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
 
 if __name__ == "__main__":
     torch.manual_seed(0)

@@ -86,7 +86,9 @@ def main():
     parser.add_argument("--core", type=int, default=0)
     arguments = parser.parse_args()
     found = {}
-    print(f"{'graph':12} {'nodes':>8} {'chain':7} {'CPU s':>9} {'us per node':>12} {'schedules':>9} {'and schedule':>12} {'peak MB':>9}   parts, s by the clock")
+    print(
+        f"{'graph':12} {'nodes':>8} {'chain':7} {'CPU s':>9} {'us per node':>12} {'schedules':>9} {'and schedule':>12} {'peak MB':>9}   parts, s by the clock"
+    )
     with tempfile.TemporaryDirectory(prefix="dcc-compile-time-") as folder:
         plan = os.path.join(folder, "plan.dcp")
         graphs = [("llama 8B", os.path.join(DATA, "llama_8b_cuda.pt2"), 16), ("llama 70B", LLAMA_70B, 72)]

@@ -79,6 +79,7 @@ class _Growth:
         def number(match):
             layer = int(match.group(2))
             return match.group(1) + str(layer + self.copies if layer > self.middle else layer)
+
         return re.sub(r"(layers[._])(\d+)", number, text)
 
     def _copied(self, text, copy):
@@ -149,8 +150,11 @@ class _Growth:
     def _spread(self, entries):
         """Puts the copies of the middle layer's entries behind them."""
         mine = [i for i, entry in enumerate(entries) if any(map(self._is_mine, _names(entry)))]
-        copies = [_texts_renamed(_renamed(entries[i], lambda name: self._value(name, c)), lambda text: self._copied(text, c))
-                  for c in range(1, self.copies + 1) for i in mine]
+        copies = [
+            _texts_renamed(_renamed(entries[i], lambda name: self._value(name, c)), lambda text: self._copied(text, c))
+            for c in range(1, self.copies + 1)
+            for i in mine
+        ]
         entries[mine[-1] + 1 : mine[-1] + 1] = copies
 
     def grown_weights(self, weights):

@@ -16,21 +16,54 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), 
 BIN = os.path.join(ROOT, "build", "bin")
 NETLAB = os.path.join(ROOT, "scripts", "netlab.sh")
 _LLAMA_M = {
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 8,
-    "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 8192, "max_position_embeddings": 256, "tie_word_embeddings": False,
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 512,
+    "intermediate_size": 1376,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "vocab_size": 8192,
+    "max_position_embeddings": 256,
+    "tie_word_embeddings": False,
     "use_cache": False,
 }
 _GPT2 = {
-    "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 256, "n_layer": 4, "n_head": 8, "n_positions": 256, "vocab_size": 2048,
-    "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 0, "eos_token_id": 0, "use_cache": False,
+    "architectures": ["GPT2LMHeadModel"],
+    "model_type": "gpt2",
+    "n_embd": 256,
+    "n_layer": 4,
+    "n_head": 8,
+    "n_positions": 256,
+    "vocab_size": 2048,
+    "resid_pdrop": 0.0,
+    "embd_pdrop": 0.0,
+    "attn_pdrop": 0.0,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+    "use_cache": False,
 }
 _MIXTRAL = {
-    "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_size": 192, "intermediate_size": 384, "num_hidden_layers": 4,
-    "num_attention_heads": 6, "num_key_value_heads": 3, "num_local_experts": 4, "num_experts_per_tok": 2, "vocab_size": 1024,
-    "max_position_embeddings": 256, "tie_word_embeddings": False, "sliding_window": None, "use_cache": False,
+    "architectures": ["MixtralForCausalLM"],
+    "model_type": "mixtral",
+    "hidden_size": 192,
+    "intermediate_size": 384,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 3,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "vocab_size": 1024,
+    "max_position_embeddings": 256,
+    "tie_word_embeddings": False,
+    "sliding_window": None,
+    "use_cache": False,
 }
-_CONFIGS = {"M": (_LLAMA_M, ("--batch", "2", "--seq", "256")), "gpt2": (_GPT2, ("--batch", "4", "--seq", "256")),
-            "mixtral": (_MIXTRAL, ("--batch", "2", "--seq", "256"))}
+_CONFIGS = {
+    "M": (_LLAMA_M, ("--batch", "2", "--seq", "256")),
+    "gpt2": (_GPT2, ("--batch", "4", "--seq", "256")),
+    "mixtral": (_MIXTRAL, ("--batch", "2", "--seq", "256")),
+}
 MODELS = ("M", "small-llama", "gpt2", "mixtral")
 _ADAMW = {"kind": "adamw", "lr": 1e-3}
 
@@ -139,7 +172,9 @@ class Lab:
                 plan = self.path("computing.dcp")
                 if rank == 0:
                     run([os.path.join(BIN, "dcc"), "compile", self.archive(model), "--world", "1", "-o", plan])
-                jobs.append(subprocess.Popen(self.dcrun(plan, model, 10**6, self.path(f"computing{rank}.jsonl")), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+                jobs.append(
+                    subprocess.Popen(self.dcrun(plan, model, 10**6, self.path(f"computing{rank}.jsonl")), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                )
             yield
             if any(job.poll() is not None for job in jobs):
                 raise Failed("a rank that was to compute stopped")
@@ -151,12 +186,40 @@ class Lab:
     def compile(self, model, profile, *options, name="plan", world=None, clipped=True):
         """(path of the plan, its report)"""
         plan = self.path(re.sub(r"\W+", "-", name) + ".dcp")
-        said = run([os.path.join(BIN, "dcc"), "compile", self.archive(model), "--profile", profile, "--no-cache", "--json", "--world",
-                    str(world or self.world), "--config", self.config(clipped), *options, "-o", plan])
+        said = run(
+            [
+                os.path.join(BIN, "dcc"),
+                "compile",
+                self.archive(model),
+                "--profile",
+                profile,
+                "--no-cache",
+                "--json",
+                "--world",
+                str(world or self.world),
+                "--config",
+                self.config(clipped),
+                *options,
+                "-o",
+                plan,
+            ]
+        )
         return plan, json.loads(said.stdout)
 
     def dcrun(self, plan, model, steps, metrics):
-        return [os.path.join(BIN, "dcrun"), plan, "--weights", self.archive(model), "--data", "synthetic:1", "--steps", str(steps), "--metrics", metrics, "--overwrite"]
+        return [
+            os.path.join(BIN, "dcrun"),
+            plan,
+            "--weights",
+            self.archive(model),
+            "--data",
+            "synthetic:1",
+            "--steps",
+            str(steps),
+            "--metrics",
+            metrics,
+            "--overwrite",
+        ]
 
     def train(self, plan, model, warmup, steps, *options):
         """(rows of the metrics of rank 0 after the warm-up, what the command printed)"""

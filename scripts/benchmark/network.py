@@ -142,10 +142,12 @@ class Bench:
         """{key: (how to measure it, guess of the seconds)} of a round, in order."""
         tasks = {}
         for row in rows:
-            for key, measure in ((("ours", row.name), lambda row=row: self.ours(row)),
-                                 (row.peer_key(), lambda row=row: self.peer(*row.peer_key())),
-                                 (("ours alone", *row.alone_key()), lambda row=row: self.alone(*row.alone_key())),
-                                 (("peer alone", *row.alone_key()), lambda row=row: self.peer("alone", *row.alone_key()))):
+            for key, measure in (
+                (("ours", row.name), lambda row=row: self.ours(row)),
+                (row.peer_key(), lambda row=row: self.peer(*row.peer_key())),
+                (("ours alone", *row.alone_key()), lambda row=row: self.alone(*row.alone_key())),
+                (("peer alone", *row.alone_key()), lambda row=row: self.peer("alone", *row.alone_key())),
+            ):
                 tasks.setdefault(key, (measure, self.seconds(key, row)))
         return tasks
 
@@ -194,14 +196,20 @@ class Bench:
             p, (collective, exposed) = row.report["prediction"], self.shares[row.name]
             predicted, bound = f"{p['step_ns'] / 1e6:.0f}", f"{100 * p['bounds_ns']['with_ends'] / p['step_ns']:.0f}"
             as_predicted, by_trace = f" ({sum(row.report['wire_bytes'].values()) / 1e6:.1f})", f"{1 - exposed / collective:.0%}"
-        return (f"| {row.name} | {side} | {statistics.median(medians):.0f} | {step:.0f} | {max(medians) - min(medians):.0f} | {predicted} | {bound} | "
-                f"{self.sent[key] / 1e6:.1f}{as_predicted} | {'' if compute is None else f'{compute:.0f}'} | {wire:.0f} | {hidden} | {by_trace} |")
+        return (
+            f"| {row.name} | {side} | {statistics.median(medians):.0f} | {step:.0f} | {max(medians) - min(medians):.0f} | {predicted} | {bound} | "
+            f"{self.sent[key] / 1e6:.1f}{as_predicted} | {'' if compute is None else f'{compute:.0f}'} | {wire:.0f} | {hidden} | {by_trace} |"
+        )
 
     def table(self, rows):
         a = self.arguments
-        print(f"{a.model}, {a.world} hosts at {a.rate}, {a.rounds} alternating rounds of {a.steps} steps; load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-        print("| row | who | median step ms | calmest round | spread of rounds | predicted | % of with_ends | MB sent per step (predicted) | compute alone ms | "
-              "wire alone ms | hidden | by trace |")
+        print(
+            f"{a.model}, {a.world} hosts at {a.rate}, {a.rounds} alternating rounds of {a.steps} steps; load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+        )
+        print(
+            "| row | who | median step ms | calmest round | spread of rounds | predicted | % of with_ends | MB sent per step (predicted) | compute alone ms | "
+            "wire alone ms | hidden | by trace |"
+        )
         print("|---|---|---|---|---|---|---|---|---|---|---|---|")
         for row in rows:
             print(self.line(row, "ours", ("ours", row.name)))

@@ -17,8 +17,8 @@ import torch
 import torch.distributed as dist
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from dcc_export import presets  # noqa: E402
-from dcc_export import workload as workloads  # noqa: E402
+from dcc_export import presets
+from dcc_export import workload as workloads
 
 
 def build(arguments):
@@ -79,8 +79,7 @@ def main():
     for step in range(arguments.warmup + arguments.steps):
         if step == arguments.warmup:
             before = sent()
-        batches = [{n: torch.randint(0, 2048, t.shape, generator=generator) for n, t in workload.inputs.items()}
-                   for _ in range(arguments.accumulation)]
+        batches = [{n: torch.randint(0, 2048, t.shape, generator=generator) for n, t in workload.inputs.items()} for _ in range(arguments.accumulation)]
         if arguments.kind == "alone":
             dist.barrier()
         started = time.perf_counter()

@@ -41,8 +41,10 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.abspath(os.path.join(HERE, "..", ".."))
 PROFILE = os.path.join(ROOT, "examples", "profiles", "h100x32.json")
-BASELINE = ("normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,recompute,bucket-reductions=1000000000,"
-            "overlap-reductions=1000000000,layout-arenas")
+BASELINE = (
+    "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,recompute,bucket-reductions=1000000000,"
+    "overlap-reductions=1000000000,layout-arenas"
+)
 CHAINS = {"zero3": BASELINE, "fsdp": "fsdp", "p": "deepcompile-p", "s": "deepcompile-s", "ps": "deepcompile-ps", "auto": "auto"}
 TRAIN = {"optimizer": {"kind": "adamw", "lr": 2e-5}, "clip_norm": 1.0}
 WORLD = 32
@@ -244,8 +246,12 @@ class Comparison:
             print(f"| {claim} | {'ok' if not misses else 'miss: ' + ', '.join(misses)} |")
 
     def print_auto(self):
-        print(f"\nauto, search effort {self.compiler.effort}; with_ends and within_memory are of auto's own work; compute and collectives say on which side of the balance point it is\n")
-        print("| batch x seq | compute, collectives ms | ps ms | auto ms | gain | of with_ends | of within_memory | with_ends allows | verdict |\n|---|---|---|---|---|---|---|---|---|")
+        print(
+            f"\nauto, search effort {self.compiler.effort}; with_ends and within_memory are of auto's own work; compute and collectives say on which side of the balance point it is\n"
+        )
+        print(
+            "| batch x seq | compute, collectives ms | ps ms | auto ms | gain | of with_ends | of within_memory | with_ends allows | verdict |\n|---|---|---|---|---|---|---|---|---|"
+        )
         chains = []
         for shape, model in self.models.items():
             auto = self.compiler.compile(model, "auto", self.profile)
@@ -256,7 +262,9 @@ class Comparison:
             wanted = b1 / time >= 0.95 if balanced else ps / time >= 1.15
             verdict = ("above, 95 % of with_ends" if balanced else "below, gain 1.15") + (": ok" if wanted else ": miss")
             work = f"{found['compute_ns'] / 1e6:.0f}, {found['communication_ns'] / 1e6:.0f}"
-            print(f"| {shape[0]} x {shape[1]} | {work} | {ps / 1e6:.0f} | {time / 1e6:.0f} | {ps / time:.3f} | {b1 / time:.1%} | {b2 / time:.1%} | {ps / b1:.3f} | {verdict} |")
+            print(
+                f"| {shape[0]} x {shape[1]} | {work} | {ps / 1e6:.0f} | {time / 1e6:.0f} | {ps / time:.3f} | {b1 / time:.1%} | {b2 / time:.1%} | {ps / b1:.3f} | {verdict} |"
+            )
             chains += [f"- {shape[0]} x {shape[1]} auto: {remark['text']}" for remark in auto["remarks"] if remark["pass"] == "auto"]
         print("\n" + "\n".join(chains))
 

@@ -25,16 +25,46 @@ def run(command, **environment):
 
 
 def peer(kind, arguments):
-    out = run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(arguments.world),
-               os.path.join(ROOT, "scripts", "benchmark", "peer.py"), "--kind", kind, "--steps", str(arguments.steps),
-               "--warmup", str(arguments.warmup)], OMP_NUM_THREADS="1")
+    out = run(
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            str(arguments.world),
+            os.path.join(ROOT, "scripts", "benchmark", "peer.py"),
+            "--kind",
+            kind,
+            "--steps",
+            str(arguments.steps),
+            "--warmup",
+            str(arguments.warmup),
+        ],
+        OMP_NUM_THREADS="1",
+    )
     return json.loads(out.strip().splitlines()[-1])["step_ms"]
 
 
 def ours(plan, model, arguments, folder):
     metrics = os.path.join(folder, "metrics.jsonl")
-    run([os.path.join(BIN, "dcrun"), "-n", str(arguments.world), plan, "--weights", model, "--data", "synthetic:1",
-         "--steps", str(arguments.warmup + arguments.steps), "--metrics", metrics, "--overwrite"])
+    run(
+        [
+            os.path.join(BIN, "dcrun"),
+            "-n",
+            str(arguments.world),
+            plan,
+            "--weights",
+            model,
+            "--data",
+            "synthetic:1",
+            "--steps",
+            str(arguments.warmup + arguments.steps),
+            "--metrics",
+            metrics,
+            "--overwrite",
+        ]
+    )
     with open(metrics) as file:
         rows = [json.loads(line) for line in file][1:]
     rows = rows[arguments.warmup :]
@@ -51,8 +81,24 @@ def prepare(arguments, folder):
     plans = {}
     for zero in (0, 3):
         plans[zero] = os.path.join(folder, f"zero{zero}.dcp")
-        run([os.path.join(BIN, "dcc"), "compile", model, "--profile", profile, "--world", str(arguments.world), "--zero", str(zero),
-             "--config", config, "--no-cache", "-o", plans[zero]])
+        run(
+            [
+                os.path.join(BIN, "dcc"),
+                "compile",
+                model,
+                "--profile",
+                profile,
+                "--world",
+                str(arguments.world),
+                "--zero",
+                str(zero),
+                "--config",
+                config,
+                "--no-cache",
+                "-o",
+                plans[zero],
+            ]
+        )
     return model, plans
 
 
@@ -73,8 +119,10 @@ def main():
                 times[mine].append(steps)
                 communication[mine] += collectives
                 times[theirs].append(peer(theirs, arguments))
-    print(f"small-llama, {arguments.world} ranks, 1 thread each, {arguments.rounds} alternating rounds of {arguments.steps} steps; "
-          f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    print(
+        f"small-llama, {arguments.world} ranks, 1 thread each, {arguments.rounds} alternating rounds of {arguments.steps} steps; "
+        f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    )
     print("| who | median step ms | of the calmest round | fastest | spread between rounds |\n|---|---|---|---|---|")
     for name, rounds in times.items():
         medians = [statistics.median(r) for r in rounds]

@@ -20,7 +20,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import lab  # noqa: E402
+import lab
 
 PERIOD = 50  # steps between saves for which the share is given
 
@@ -40,8 +40,26 @@ def train(arguments, model, plan, steps, every=None):
     save, metrics = os.path.join(arguments.folder, "saved"), os.path.join(arguments.folder, "metrics.jsonl")
     shutil.rmtree(save, ignore_errors=True)
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    lab.run([os.path.join(lab.BIN, "dcrun"), "-n", str(arguments.world), plan, "--weights", model, "--data", "synthetic:1", "--steps", str(steps),
-             "--save", save, "--metrics", metrics, "--overwrite", *(["--save-every", str(every), "--keep", "2"] if every else [])])
+    lab.run(
+        [
+            os.path.join(lab.BIN, "dcrun"),
+            "-n",
+            str(arguments.world),
+            plan,
+            "--weights",
+            model,
+            "--data",
+            "synthetic:1",
+            "--steps",
+            str(steps),
+            "--save",
+            save,
+            "--metrics",
+            metrics,
+            "--overwrite",
+            *(["--save-every", str(every), "--keep", "2"] if every else []),
+        ]
+    )
     clock, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     with open(metrics) as file:
         header = json.loads(file.readline())
@@ -76,8 +94,10 @@ def report(arguments, model, plan):
         rows.append((step, cost, [c / (PERIOD * s) for c, s in zip(cost, step)]))
         lab.say(f"round {round_ + 1}: a step {step[0]:.3f} s of processor time, {step[1]:.3f} s; a save {cost[0]:.3f} s, {cost[1]:.3f} s")
         copied, size = with_saves[2:]
-    print(f"{arguments.model}, {arguments.world} ranks, {arguments.rounds} alternating rounds of {arguments.steps} steps with and without {saves} saves; a checkpoint "
-          f"has {size / 1e6:.1f} MB, a rank copies {copied / 1e6:.1f} MB; load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    print(
+        f"{arguments.model}, {arguments.world} ranks, {arguments.rounds} alternating rounds of {arguments.steps} steps with and without {saves} saves; a checkpoint "
+        f"has {size / 1e6:.1f} MB, a rank copies {copied / 1e6:.1f} MB; load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    )
     print("| | a step | a save | share at --save-every 50 | least and most of the rounds |\n|---|---|---|---|---|")
     for i, name in enumerate(("processor time", "clock")):
         step, cost = (statistics.median(row[j][i] for row in rows) for j in (0, 1))

@@ -177,12 +177,21 @@ class Truth:
             measured = min((m for m in (measured, again) if m), key=lambda m: m["spread"])
             runs += 1
         predicted, corrected = self.simulate(plan, profile, group), self.simulate(plan, better, group)
-        row = {"name": name, "group": group.name(), "kind": kind(group), "chain": name.split(": ")[1], **measured, "runs": runs,
-               "compiled_ms": report["prediction"]["step_ns"] / 1e6, "predicted_ms": predicted["step_ns"] / 1e6,
-               "calibrated_ms": corrected["step_ns"] / 1e6, "load": os.getloadavg()[0],
-               "compute": measured["compute_ms"] - (predicted["compute_ns"] + predicted["contention_ns"]) / 1e6,
-               "exposed": measured["exposed_ms"] - predicted["exposed_ns"] / 1e6,
-               "wire": measured["wire_ms"] - predicted["communication_ns"] / 1e6}
+        row = {
+            "name": name,
+            "group": group.name(),
+            "kind": kind(group),
+            "chain": name.split(": ")[1],
+            **measured,
+            "runs": runs,
+            "compiled_ms": report["prediction"]["step_ns"] / 1e6,
+            "predicted_ms": predicted["step_ns"] / 1e6,
+            "calibrated_ms": corrected["step_ns"] / 1e6,
+            "load": os.getloadavg()[0],
+            "compute": measured["compute_ms"] - (predicted["compute_ns"] + predicted["contention_ns"]) / 1e6,
+            "exposed": measured["exposed_ms"] - predicted["exposed_ns"] / 1e6,
+            "wire": measured["wire_ms"] - predicted["communication_ns"] / 1e6,
+        }
         self.results.add(row)
         return f"predicted {row['predicted_ms']:.0f}, calibrated {row['calibrated_ms']:.0f}, measured {row['measured_ms']:.0f} ms"
 
@@ -198,14 +207,20 @@ class Truth:
     def report(self):
         rows = [self.results.rows[name] for group in GROUPS for name in self.cases(group) if name in self.results.rows]
         missing = sum(len(self.cases(group)) for group in GROUPS) - len(rows)
-        print("| model, hosts, link, clipping x micro-batches | chain | predicted ms | calibrated | measured | error | calibrated | spread | runs | compute | exposed | wire | late |")
+        print(
+            "| model, hosts, link, clipping x micro-batches | chain | predicted ms | calibrated | measured | error | calibrated | spread | runs | compute | exposed | wire | late |"
+        )
         print("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
         for row in rows:
-            print(f"| {row['group']} | {row['chain']} | {row['predicted_ms']:.0f} | {row['calibrated_ms']:.0f} | {row['measured_ms']:.0f} | "
-                  f"{error(row, 'predicted_ms'):+.1%} | {error(row, 'calibrated_ms'):+.1%} | {row['spread']:.1%} | {row['runs']} | {row['compute']:+.0f} | "
-                  f"{row['exposed']:+.0f} | {row['wire']:+.0f} | {row['late']:.0f} |")
-        print(f"\n{len(rows)} cases, {missing} missing; {sum(row['runs'] > 1 for row in rows)} ran twice, "
-              f"{sum(row['spread'] > NOISY for row in rows)} still spread more than {NOISY:.0%}\n")
+            print(
+                f"| {row['group']} | {row['chain']} | {row['predicted_ms']:.0f} | {row['calibrated_ms']:.0f} | {row['measured_ms']:.0f} | "
+                f"{error(row, 'predicted_ms'):+.1%} | {error(row, 'calibrated_ms'):+.1%} | {row['spread']:.1%} | {row['runs']} | {row['compute']:+.0f} | "
+                f"{row['exposed']:+.0f} | {row['wire']:+.0f} | {row['late']:.0f} |"
+            )
+        print(
+            f"\n{len(rows)} cases, {missing} missing; {sum(row['runs'] > 1 for row in rows)} ran twice, "
+            f"{sum(row['spread'] > NOISY for row in rows)} still spread more than {NOISY:.0%}\n"
+        )
         print("| cases | of | figure | mean error | 90th percentile | bias | residual | tau |\n|---|---|---|---|---|---|---|---|")
         for what in ("all", *KINDS):
             some = [row for row in rows if what in ("all", row["kind"])]
@@ -261,7 +276,7 @@ def summary(rows, figure):
         by_group.setdefault(row["group"], []).append((row[figure], row["measured_ms"]))
     taus = [kendall(pairs) for pairs in by_group.values() if len(pairs) > 2]
     tau = f"{statistics.mean(taus):.2f} (mean of {len(taus)} groups)" if taus else ""
-    return (f"{statistics.mean(map(abs, errors)):.1%} | {far:.1%} | {bias:+.1%} | {statistics.mean(abs(e - bias) for e in errors):.1%} | {tau}")
+    return f"{statistics.mean(map(abs, errors)):.1%} | {far:.1%} | {bias:+.1%} | {statistics.mean(abs(e - bias) for e in errors):.1%} | {tau}"
 
 
 def main():

@@ -254,11 +254,7 @@ def _initializers(step, program, root, given):
 
 def _saved(program):
     """Names of the parameters and persistent buffers, in the order of the archive."""
-    return [
-        s.target
-        for s in program.signature.input_specs
-        if s.kind is InputKind.PARAMETER or (s.kind is InputKind.BUFFER and s.persistent)
-    ]
+    return [s.target for s in program.signature.input_specs if s.kind is InputKind.PARAMETER or (s.kind is InputKind.BUFFER and s.persistent)]
 
 
 def _optimizer(step, root, optimizer, clip_norm):

@@ -35,9 +35,7 @@ def replacing(path):
     try:
         temporary = tempfile.mkdtemp(prefix=".dcc_export_", dir=folder)
     except OSError as error:
-        raise ExportError(
-            f"cannot write {path}: {error.strerror}; choose another -o", CANNOT_WRITE
-        ) from error
+        raise ExportError(f"cannot write {path}: {error.strerror}; choose another -o", CANNOT_WRITE) from error
     try:
         partial = os.path.join(temporary, os.path.basename(path))
         yield partial
@@ -45,9 +43,7 @@ def replacing(path):
             os.fsync(written.fileno())
         os.replace(partial, path)
     except OSError as error:
-        raise ExportError(
-            f"cannot write {path}: {error.strerror}; free space or choose another -o", CANNOT_WRITE
-        ) from error
+        raise ExportError(f"cannot write {path}: {error.strerror}; free space or choose another -o", CANNOT_WRITE) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -167,9 +163,7 @@ def _on_device(text, device):
             return {"type": device, "index": None}
         return entry
 
-    return json.dumps(
-        json.loads(text, object_hook=moved), separators=(",", ":"), allow_nan=False
-    ).encode()
+    return json.dumps(json.loads(text, object_hook=moved), separators=(",", ":"), allow_nan=False).encode()
 
 
 def _rewrite_model(path, change):

@@ -60,14 +60,19 @@ def order_of(archived, sizes, names=None):
         _require(len(names) == sum(sizes), f"{len(names)} names are given for {sum(sizes)} parameters of the optimizer", archived)
         flat = [archived.canonical(name) for name in names]
     elif archived.order is not None:
-        _require([len(group) for group in archived.order] == list(sizes),
-                 f"the optimizer has groups of {_list(sizes)} parameters, that of the export had {_list(map(len, archived.order))}", archived)
+        _require(
+            [len(group) for group in archived.order] == list(sizes),
+            f"the optimizer has groups of {_list(sizes)} parameters, that of the export had {_list(map(len, archived.order))}",
+            archived,
+        )
         flat = [name for group in archived.order for name in group]
     else:
         _require(len(sizes) == 1, f"the optimizer has {len(sizes)} groups, and the archive does not say which parameters are in which", archived)
         candidates = (list(archived.parameters), archived.updated)
         flat = next((c for c in candidates if len(c) == sizes[0]), None)
-        _require(flat is not None, f"the optimizer has {sizes[0]} parameters, the archive {len(candidates[0])}, of which {len(candidates[1])} are trained", archived)
+        _require(
+            flat is not None, f"the optimizer has {sizes[0]} parameters, the archive {len(candidates[0])}, of which {len(candidates[1])} are trained", archived
+        )
     for name in flat:
         _require(name in archived.parameters, f"there is no parameter {name} in the archive", archived)
     _require(len(set(flat)) == len(flat), "a parameter is named twice", archived)

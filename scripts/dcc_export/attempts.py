@@ -49,7 +49,7 @@ def _attempt(build, workload, options, output, check):
     try:
         return _export(workload, options, output, check), "eager"
     except ExportError as error:
-        raise error if isinstance(first, DroppedKeyword) else first
+        raise (error if isinstance(first, DroppedKeyword) else first) from None
 
 
 def _export_twin(values, options):

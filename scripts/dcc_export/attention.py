@@ -18,10 +18,7 @@ class DroppedKeyword(ExportError):
     """transformers' fused attention ignores something that the model's own attention applies."""
 
     def __init__(self, keyword):
-        super().__init__(
-            f"transformers' fused attention ignores {keyword!r}, which this model's attention "
-            "has; use the model's eager attention"
-        )
+        super().__init__(f"transformers' fused attention ignores {keyword!r}, which this model's attention has; use the model's eager attention")
         self.keyword = keyword
 
 
@@ -80,18 +77,12 @@ class CudaFlash(TorchFunctionMode):
         return _cuda_flash(*args, **(kwargs or {}))
 
 
-def _cuda_flash(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None,
-                enable_gqa=False):
+def _cuda_flash(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     if attn_mask is not None:
-        raise ExportError(
-            "--attention cuda-flash takes no mask or position bias and this model has one; "
-            "use --attention cpu"
-        )
+        raise ExportError("--attention cuda-flash takes no mask or position bias and this model has one; use --attention cpu")
     if is_causal and query.shape[2] != key.shape[2]:
         raise ExportError(
             "--attention cuda-flash aligns a causal mask at the end, and this model attends "
             f"causally from {query.shape[2]} to {key.shape[2]} positions; use --attention cpu"
         )
-    return torch.ops.aten._scaled_dot_product_flash_attention(
-        query, key, value, dropout_p, is_causal, False, scale=scale
-    )[0]
+    return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, False, scale=scale)[0]

@@ -24,13 +24,21 @@ def by_rows():
 
 
 def _embedding_bag(
-    input, weight, offsets=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, mode="mean",
-    sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=None,
+    input,
+    weight,
+    offsets=None,
+    max_norm=None,
+    norm_type=2.0,
+    scale_grad_by_freq=False,
+    mode="mean",
+    sparse=False,
+    per_sample_weights=None,
+    include_last_offset=False,
+    padding_idx=None,
 ):
     """As torch.nn.functional.embedding_bag, for bags of one length: input [bags, length]."""
     if input.dim() != 2 or offsets is not None:
-        raise ExportError("an EmbeddingBag with offsets has bags whose lengths depend on data; give it a padded "
-                          "input [bags, length] and a padding_idx")
+        raise ExportError("an EmbeddingBag with offsets has bags whose lengths depend on data; give it a padded input [bags, length] and a padding_idx")
     rows = F.embedding(input, weight, None, max_norm, norm_type, scale_grad_by_freq, sparse)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights[..., None]

@@ -67,9 +67,7 @@ def _write_back(name, lent, now, is_buffer):
     if not is_buffer:
         raise ExportError(f"the forward replaces parameter {name}; only an optimizer may change it")
     if not isinstance(now, torch.Tensor) or now.shape != lent.shape or now.dtype != lent.dtype:
-        raise ExportError(
-            f"the forward replaces buffer {name} by something of another shape or type; keep it"
-        )
+        raise ExportError(f"the forward replaces buffer {name} by something of another shape or type; keep it")
     lent.copy_(now.detach())
 
 
@@ -85,9 +83,7 @@ def capture_joint(step, flat_inputs, root):
         stack.enter_context(by_rows())
         try:
             traced = TracedStep(step)
-            joint = aot_export_joint_with_descriptors(
-                stack, traced, tuple(flat_inputs), decompositions={}
-            )
+            joint = aot_export_joint_with_descriptors(stack, traced, tuple(flat_inputs), decompositions={})
         except ExportError:
             raise
         except Exception as error:
@@ -128,15 +124,12 @@ def _tracing_failed(error, step, root):
         return _unregistered_tensor(step, root)
     cure = "make the forward free of Python branches on tensor values"
     if kind in ("DataDependentOutputException", "DynamicOutputShapeException"):
-        cure = (
-            "a value of a tensor decides control flow or a shape; use a static formulation "
-            "(for masks pass a ready 4-D mask, for experts a fixed capacity)"
-        )
+        cure = "a value of a tensor decides control flow or a shape; use a static formulation (for masks pass a ready 4-D mask, for experts a fixed capacity)"
     return f"tracing failed with {kind}: {first}{_own_line(error)}; {cure}"
 
 
 def _own_line(error):
-    """" (FILE:LINE: CODE)" of the innermost call outside of PyTorch and of this package; empty if there is none."""
+    """ " (FILE:LINE: CODE)" of the innermost call outside of PyTorch and of this package; empty if there is none."""
     ours = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.abspath(__file__)) + os.sep)
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((*ours, "<"))]
     if not frames:

@@ -48,20 +48,20 @@ class Comparison:
             self.worst = max(self.worst, share)
             if not share <= 1.0:
                 self.failure = self.failure or (
-                    f"check failed: {name} differs from {self.reference} by {share:.3g} times the "
-                    f"bound {self.bound[0]:g} (relative)"
+                    f"check failed: {name} differs from {self.reference} by {share:.3g} times the bound {self.bound[0]:g} (relative)"
                 )
 
     def result(self):
         if self.failure:
             return CheckResult(False, self.failure)
         if self.exact == self.compared:
-            return CheckResult(True, f"check: loss and every gradient equal {self.reference} "
-                               f"exactly ({self.compared} tensors, {self.samples} samples)")
+            return CheckResult(True, f"check: loss and every gradient equal {self.reference} exactly ({self.compared} tensors, {self.samples} samples)")
         return CheckResult(
-            True, f"check against {self.reference}: {self.exact} of {self.compared} tensors exact "
+            True,
+            f"check against {self.reference}: {self.exact} of {self.compared} tensors exact "
             f"over {self.samples} samples, the others within {self.bound[0]:g} relative + "
-            f"{self.bound[1]:g} of the global norm (worst {self.worst:.2g} of that bound)")
+            f"{self.bound[1]:g} of the global norm (worst {self.worst:.2g} of that bound)",
+        )
 
 
 def check_archive(path, step, examples, descriptions, strip_name, seed):
@@ -85,9 +85,7 @@ def fresh_sample(examples, descriptions, seed):
 
 
 def is_reduced(step):
-    return step.autocast is not None or any(
-        p.dtype in (torch.bfloat16, torch.float16) for p in step.parameters()
-    )
+    return step.autocast is not None or any(p.dtype in (torch.bfloat16, torch.float16) for p in step.parameters())
 
 
 def _excess(ours, reference, norm, bound, slack):
@@ -116,10 +114,8 @@ def run_loaded(loaded, state, sample, seed):
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
         outputs = loaded.graph_module(*arguments)
-    names = {OutputKind.LOSS_OUTPUT: "loss", OutputKind.BUFFER_MUTATION: "buffer ",
-             OutputKind.GRADIENT_TO_PARAMETER: "gradient of "}
-    return {names[s.kind] + (s.target or ""): v.detach().clone()
-            for s, v in zip(signature.output_specs, outputs, strict=True)}
+    names = {OutputKind.LOSS_OUTPUT: "loss", OutputKind.BUFFER_MUTATION: "buffer ", OutputKind.GRADIENT_TO_PARAMETER: "gradient of "}
+    return {names[s.kind] + (s.target or ""): v.detach().clone() for s, v in zip(signature.output_specs, outputs, strict=True)}
 
 
 def run_eager(step, state, sample, strip_name, seed, expected):
@@ -140,10 +136,7 @@ def run_eager(step, state, sample, strip_name, seed, expected):
             buffers.update(places.replaced(buffers))
     except (IndexError, RuntimeError) as error:
         first = str(error).strip().splitlines()[0]
-        raise ExportError(
-            f"the module itself fails on inputs within their recorded ranges: {first}; correct "
-            "the ranges (roles) or the module"
-        ) from error
+        raise ExportError(f"the module itself fails on inputs within their recorded ranges: {first}; correct the ranges (roles) or the module") from error
     result = {"loss": loss.detach()}
     for name, grad in zip(parameters, grads):
         if grad is not None:
@@ -159,8 +152,7 @@ def wrong_parameter(step, loaded, strip_name):
     """A failure if the archive does not hold a parameter as the module does; None: all equal."""
     for name, parameter in Places(step).parameters.items():
         if not torch.equal(loaded.state_dict[strip_name(name)], parameter):
-            return CheckResult(False, f"check failed: parameter {strip_name(name)} is not the "
-                               "module's, or the forward writes to it")
+            return CheckResult(False, f"check failed: parameter {strip_name(name)} is not the module's, or the forward writes to it")
     return None
 
 

@@ -15,9 +15,16 @@ from .errors import CANNOT_WRITE, ExportError
 WEIGHTS, SHARD, MANIFEST, INDEX = "model.safetensors", "rank-0-of-1.safetensors", "rank-0-of-1.json", "index.json"
 # torch's type: (a manifest's name of it, safetensors' name of it)
 DTYPES = {
-    torch.float32: ("f32", "F32"), torch.float64: ("f64", "F64"), torch.float16: ("f16", "F16"), torch.bfloat16: ("bf16", "BF16"),
-    torch.int8: ("i8", "I8"), torch.int16: ("i16", "I16"), torch.int32: ("i32", "I32"), torch.int64: ("i64", "I64"),
-    torch.uint8: ("u8", "U8"), torch.bool: ("bool", "BOOL"),
+    torch.float32: ("f32", "F32"),
+    torch.float64: ("f64", "F64"),
+    torch.float16: ("f16", "F16"),
+    torch.bfloat16: ("bf16", "BF16"),
+    torch.int8: ("i8", "I8"),
+    torch.int16: ("i16", "I16"),
+    torch.int32: ("i32", "I32"),
+    torch.int64: ("i64", "I64"),
+    torch.uint8: ("u8", "U8"),
+    torch.bool: ("bool", "BOOL"),
 }
 
 
@@ -82,18 +89,36 @@ def _write_files(folder, checkpoint):
     files, pieces = [], []
     _write_tensors(folder, WEIGHTS, [(name, kind, name, tensor) for kind, name, tensor in values], metadata, files, pieces)
     own = [("buffer", name, tensor) for name, tensor in checkpoint.hidden.items()]
-    own += [("master", name, checkpoint.masters.get(name, tensor.float())) for name, tensor in checkpoint.parameters.items() if name in checkpoint.moments and tensor.dtype is not torch.float32]
+    own += [
+        ("master", name, checkpoint.masters.get(name, tensor.float()))
+        for name, tensor in checkpoint.parameters.items()
+        if name in checkpoint.moments and tensor.dtype is not torch.float32
+    ]
     own += [(key, name, tensor) for name, moments in checkpoint.moments.items() for key, tensor in moments.items()]
     own = [entry for entry in own if entry[2].numel()]
     about = {f"{kind}/{name}": canonical_json({"kind": kind, "of": name, "first": 0, "shape": list(tensor.shape)}) for kind, name, tensor in own}
     if own:
         _write_tensors(folder, SHARD, [(f"{kind}/{name}", kind, name, tensor) for kind, name, tensor in own], about, files, pieces)
     sha256 = _write_sealed(folder, MANIFEST, "dcc-checkpoint-rank", {"files": files, "pieces": pieces})
-    _write_sealed(folder, INDEX, "dcc-checkpoint", {
-        "step": checkpoint.step, "samples": checkpoint.samples, "epoch": 0, "samples_in_epoch": checkpoint.samples, "seed": "0",
-        "optimizer": checkpoint.optimizer, "model": "", "model_parts": [], "plan": "", "world": 1, "configuration": {},
-        "ranks": [{"file": MANIFEST, "sha256": sha256}],
-    })
+    _write_sealed(
+        folder,
+        INDEX,
+        "dcc-checkpoint",
+        {
+            "step": checkpoint.step,
+            "samples": checkpoint.samples,
+            "epoch": 0,
+            "samples_in_epoch": checkpoint.samples,
+            "seed": "0",
+            "optimizer": checkpoint.optimizer,
+            "model": "",
+            "model_parts": [],
+            "plan": "",
+            "world": 1,
+            "configuration": {},
+            "ranks": [{"file": MANIFEST, "sha256": sha256}],
+        },
+    )
     _flush(folder)
 
 
@@ -101,7 +126,7 @@ def _write_tensors(folder, file, tensors, metadata, files, pieces):
     """A safetensors file of [(name in the file, kind, name of the value, tensor)]; adds what a manifest says of it."""
     tensors = sorted(tensors, key=lambda t: (-t[3].element_size(), t[0]))
     header, offset = {"__metadata__": metadata}, 0
-    for name, kind, _, tensor in tensors:
+    for name, _, _, tensor in tensors:
         size = tensor.numel() * tensor.element_size()
         shape = list(tensor.shape) if file == WEIGHTS else [tensor.numel()]
         header[name] = {"dtype": DTYPES[tensor.dtype][1], "shape": shape, "data_offsets": [offset, offset + size]}
@@ -116,8 +141,20 @@ def _write_tensors(folder, file, tensors, metadata, files, pieces):
                 continue  # no piece can hold it
             content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
             out.write(content)
-            pieces.append({"file": file, "tensor": name, "at": 0, "kind": kind, "of": value, "dtype": DTYPES[tensor.dtype][0],
-                           "shape": list(tensor.shape), "first": 0, "count": tensor.numel(), "sha256": hashlib.sha256(content).hexdigest()})
+            pieces.append(
+                {
+                    "file": file,
+                    "tensor": name,
+                    "at": 0,
+                    "kind": kind,
+                    "of": value,
+                    "dtype": DTYPES[tensor.dtype][0],
+                    "shape": list(tensor.shape),
+                    "first": 0,
+                    "count": tensor.numel(),
+                    "sha256": hashlib.sha256(content).hexdigest(),
+                }
+            )
         _finish(out)
     files.append({"file": file, "bytes": len(head) + offset, "header_bytes": len(head), "header_sha256": hashlib.sha256(head).hexdigest()})
 

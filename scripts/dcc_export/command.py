@@ -113,6 +113,4 @@ def _run(arguments):
         dynamic=arguments.dynamic,
         evaluates=arguments.eval,
     )
-    return export_workload(
-        options, arguments.output, arguments.preset, arguments.hf_config, not arguments.no_check
-    )
+    return export_workload(options, arguments.output, arguments.preset, arguments.hf_config, not arguments.no_check)

@@ -16,8 +16,14 @@ _SAME = (aten.view_as_complex.default, aten.view_as_real.default, aten.resolve_c
 _MOVES = (aten.clone.default, aten.neg.default)
 # Operators with one dimension, and the place of that argument.
 _BY_DIMENSION = {
-    aten.unsqueeze.default: 1, aten.squeeze.dim: 1, aten.select.int: 1, aten.slice.Tensor: 1, aten.cat.default: 1, aten.stack.default: 1,
-    aten.slice_backward.default: 2, aten.select_backward.default: 2,
+    aten.unsqueeze.default: 1,
+    aten.squeeze.dim: 1,
+    aten.select.int: 1,
+    aten.slice.Tensor: 1,
+    aten.cat.default: 1,
+    aten.stack.default: 1,
+    aten.slice_backward.default: 2,
+    aten.select_backward.default: 2,
 }
 _BY_DIMENSIONS = (aten.transpose.int, aten.permute.default, aten.sum.dim_IntList)
 _BY_SIZES = (aten.view.default, aten._unsafe_view.default, aten.expand.default, aten.reshape.default)
@@ -113,7 +119,7 @@ class _Rewriter:
             if op in (aten.slice_backward.default, aten.select_backward.default):
                 args[1] = [*args[1], 2]
             given = args[place] if len(args) > place else 0
-            args[place:place + 1] = [given % (rank + grows)]
+            args[place : place + 1] = [given % (rank + grows)]
         return self._emit(op, *args, **self.node.kwargs)
 
     def _without_counterpart(self):

@@ -23,8 +23,9 @@ class DynamicDims:
                 if not 0 <= dim < examples[index].dim():
                     raise ExportError(f"dynamic_shapes: input {name!r} has no dim {dim}")
                 if examples[index].shape[dim] < 2:
-                    raise ExportError(f"dynamic_shapes: dim {label!r} of input {name!r} has {examples[index].shape[dim]} elements; "
-                                      "give an example of at least 2")
+                    raise ExportError(
+                        f"dynamic_shapes: dim {label!r} of input {name!r} has {examples[index].shape[dim]} elements; give an example of at least 2"
+                    )
                 self.places.setdefault(str(label), []).append((index, dim))
         for label, places in self.places.items():
             if len({examples[i].shape[d] for i, d in places}) != 1:
@@ -93,7 +94,7 @@ class DynamicDims:
     def _allows(self, sizes):
         if any(n not in self.env.var_to_range[symbol] for symbol, n in sizes.items()):
             return False
-        return all(self.env.replace(guard.expr).xreplace(sizes) != False for guard in self.env.guards)  # noqa: E712: sympy's false
+        return all(self.env.replace(guard.expr).xreplace(sizes) != False for guard in self.env.guards)  # noqa: E712 (false of sympy)
 
 
 def named_dims(options, inputs):

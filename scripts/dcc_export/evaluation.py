@@ -56,8 +56,10 @@ def _refuse_writes(joint, state_names, root):
     for what in outputs.meta["desc"]:
         if isinstance(what, desc.InputMutationAOTOutput) and isinstance(what.mutated_input, desc.BufferAOTInput):
             fqn = strip(state_names[what.mutated_input.target], root)
-            raise ExportError(f"in eval mode the forward writes buffer {fqn}; an evaluation must leave the state of the training as it "
-                              "is: write it in training mode only (if self.training), or export without eval=True")
+            raise ExportError(
+                f"in eval mode the forward writes buffer {fqn}; an evaluation must leave the state of the training as it "
+                "is: write it in training mode only (if self.training), or export without eval=True"
+            )
 
 
 def _share_constants(program, constants):
@@ -93,8 +95,7 @@ def check_evaluation(path, step, examples, descriptions, strip_name, seed):
         reference = _run_eager(step, loaded.state_dict, sample, strip_name)
         distance, allowed = abs(ours - reference), relative * abs(reference)
         if not distance <= allowed:
-            return CheckResult(False, f"check failed: the loss of the evaluation is {ours!r} and that of the module in eval mode "
-                               f"{reference!r}")
+            return CheckResult(False, f"check failed: the loss of the evaluation is {ours!r} and that of the module in eval mode {reference!r}")
         worst = max(worst, distance / allowed if distance else 0.0)
     how = "exactly" if worst == 0.0 else f"within {worst:.2g} of the bound {relative:g}"
     return CheckResult(True, f"evaluation: the loss equals the module's in eval mode {how} (2 samples)")
@@ -127,7 +128,6 @@ def _run_loaded(program, loaded, sample):
 def _run_eager(step, state, sample, strip_name):
     """The loss of the module in eval mode, on the archive's weights and copies of the module's buffers."""
     places = Places(step)
-    lent = {n: torch.nn.Parameter(state[strip_name(n)].detach().to(p.dtype), requires_grad=p.requires_grad)
-            for n, p in places.parameters.items()}
+    lent = {n: torch.nn.Parameter(state[strip_name(n)].detach().to(p.dtype), requires_grad=p.requires_grad) for n, p in places.parameters.items()}
     with in_eval_mode(step), places.holding({**lent, **copies(places.buffers)}):
         return float(step(*[t.clone() for t in sample]).detach())

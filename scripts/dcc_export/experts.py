@@ -92,8 +92,10 @@ def notes(config, tokens):
     factor = getattr(config.get_text_config(), CAPACITY, None)
     if factor is None:
         return []
-    return [f"capacity: experts have room for {factor:g} times an even share of the {tokens} tokens of a micro-batch "
-            f"({CAPACITY}); tokens beyond it are dropped, which the stock model does not do"]
+    return [
+        f"capacity: experts have room for {factor:g} times an even share of the {tokens} tokens of a micro-batch "
+        f"({CAPACITY}); tokens beyond it are dropped, which the stock model does not do"
+    ]
 
 
 def _capacity(module, tokens, chosen, experts):

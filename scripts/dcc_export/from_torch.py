@@ -35,10 +35,20 @@ def convert(archived, optimizer_file, folder, *, key=None, weights_file=None, na
     if state is None:
         raise ExportError(f"{optimizer_file} is of an optimizer that has taken no step; begin with dcrun --weights")
     parameters, buffers, masters = _weights(archived, weights_file)
-    path = write_checkpoint(folder, Checkpoint(
-        step=state.step, samples=samples, optimizer=kind, parameters=parameters, buffers=buffers, hidden=archived.hidden,
-        moments=state.moments, aliases=archived.aliases, masters=masters,
-    ))
+    path = write_checkpoint(
+        folder,
+        Checkpoint(
+            step=state.step,
+            samples=samples,
+            optimizer=kind,
+            parameters=parameters,
+            buffers=buffers,
+            hidden=archived.hidden,
+            moments=state.moments,
+            aliases=archived.aliases,
+            masters=masters,
+        ),
+    )
     return path, state.notes + _settings(groups)
 
 
@@ -94,8 +104,11 @@ def _weights(archived, path):
     if unknown:
         raise ExportError(f"{path} has {unknown[0]}, which the model of {archived.path} lacks ({len(unknown)} such); give the state_dict of this model")
     by_name = {archived.canonical(name): tensor for name, tensor in given.items()}
-    masters = {name: by_name[name] for name, tensor in archived.parameters.items()
-               if name in by_name and tensor.dtype is not torch.float32 and by_name[name].dtype is torch.float32 and name in archived.updated}
+    masters = {
+        name: by_name[name]
+        for name, tensor in archived.parameters.items()
+        if name in by_name and tensor.dtype is not torch.float32 and by_name[name].dtype is torch.float32 and name in archived.updated
+    }
     found = []
     for tensors in (archived.parameters, archived.buffers):
         taken = {}

@@ -16,9 +16,29 @@ import types
 import numpy as np
 import torch
 
-_ATOMIC = (int, float, complex, bool, str, bytes, type(None), type(...), type(NotImplemented), range,
-           slice, torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format,
-           type, types.ModuleType, types.CodeType, types.BuiltinFunctionType, property)
+_ATOMIC = (
+    int,
+    float,
+    complex,
+    bool,
+    str,
+    bytes,
+    type(None),
+    type(...),
+    type(NotImplemented),
+    range,
+    slice,
+    torch.dtype,
+    torch.device,
+    torch.Size,
+    torch.layout,
+    torch.memory_format,
+    type,
+    types.ModuleType,
+    types.CodeType,
+    types.BuiltinFunctionType,
+    property,
+)
 # Plain objects of these packages are not followed: they lead out of the user's module.
 _FOREIGN = ("builtins", "torch", "logging", "threading", "weakref", "ctypes", "typing")
 

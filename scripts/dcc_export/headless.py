@@ -49,8 +49,7 @@ def _replace_tensors(step, mode):
 def _require_real(buffer, fqn):
     if buffer.device.type == "meta":
         raise ExportError(
-            f"buffer {fqn} is on the meta device but is not saved with the model, so its values "
-            "must be known; compute it on the CPU before exporting"
+            f"buffer {fqn} is on the meta device but is not saved with the model, so its values must be known; compute it on the CPU before exporting"
         )
 
 
@@ -65,8 +64,7 @@ def _fake_like(tensor, mode):
 def compute_buffers(model):
     """Gives the unsaved buffers of a transformers model on the meta device their values."""
     for module in model.modules():
-        names = [n for n, b in module._buffers.items() if b is not None and b.device.type == "meta"
-                 and n in module._non_persistent_buffers_set]
+        names = [n for n, b in module._buffers.items() if b is not None and b.device.type == "meta" and n in module._non_persistent_buffers_set]
         for name in names:
             module._buffers[name] = torch.full_like(module._buffers[name], -1, device="cpu")
         if names:

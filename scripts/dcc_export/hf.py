@@ -25,12 +25,11 @@ def read_config(path):
         with open(path, encoding="utf-8") as file:
             values = json.load(file)
     except FileNotFoundError as error:
-        raise ExportError(f"no such config: {path}; give a config.json or its folder",
-                          MISSING) from error
+        raise ExportError(f"no such config: {path}; give a config.json or its folder", MISSING) from error
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ExportError(f"cannot read {path} as JSON: {error}") from error
     if not isinstance(values, dict) or "model_type" not in values:
-        raise ExportError(f"{path} has no \"model_type\"; give a transformers config.json")
+        raise ExportError(f'{path} has no "model_type"; give a transformers config.json')
     return values
 
 
@@ -74,10 +73,7 @@ def _require_positions(model, seq):
                 limit -= module.padding_idx + 1
                 break
     if seq is not None and 0 < limit < seq:
-        raise ExportError(
-            f"--seq {seq} exceeds the model's {limit} positions; use --seq {limit} or less, or "
-            "raise max_position_embeddings in the config"
-        )
+        raise ExportError(f"--seq {seq} exceeds the model's {limit} positions; use --seq {limit} or less, or raise max_position_embeddings in the config")
 
 
 def _construct(task, config, options, attention):
@@ -95,9 +91,7 @@ def _construct(task, config, options, attention):
             model.set_experts_implementation(experts.NAME)
         return model
     except Exception as error:
-        raise ExportError(
-            f"transformers cannot build {config.model_type!r}: {_first_line(error)}"
-        ) from error
+        raise ExportError(f"transformers cannot build {config.model_type!r}: {_first_line(error)}") from error
 
 
 def _first_line(error):

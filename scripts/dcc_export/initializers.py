@@ -248,11 +248,8 @@ def _defaults_of(module):
     elif kind is nn.Embedding:
         padding = {} if module.padding_idx is None else {"zero_row": module.padding_idx}
         rules = {"weight": {**_normal(1.0), **padding}}
-    elif kind in (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm) or isinstance(
-        module, nn.modules.batchnorm._NormBase
-    ):
+    elif kind in (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm) or isinstance(module, nn.modules.batchnorm._NormBase):
         rules = {"weight": _constant(1), "bias": _constant(0)}
     else:
         return {}
     return {k: v for k, v in rules.items() if getattr(module, k, None) is not None}
-

@@ -34,10 +34,7 @@ def describe_inputs(graph, names, examples, roles):
     if unknown:
         raise ExportError(f"roles given for unknown inputs {unknown}; the inputs are {list(names)}")
     nodes = {n.name: n for n in graph.nodes if n.op == "placeholder"}
-    return [
-        _describe(name, nodes[name], example, roles.get(name, {}))
-        for name, example in zip(names, examples, strict=True)
-    ]
+    return [_describe(name, nodes[name], example, roles.get(name, {})) for name, example in zip(names, examples, strict=True)]
 
 
 def _describe(name, node, example, given):
@@ -55,10 +52,7 @@ def _describe(name, node, example, given):
     described = {"name": name, "role": role, "low": given["low"], "high": given["high"]}
     if "labels" in given:
         if role != "labels" or given["labels"] not in LABELS:
-            raise ExportError(
-                f"input {name!r} is given labels {given['labels']!r} with role {role!r}; inputs with role "
-                f"'labels' may have one of {LABELS}"
-            )
+            raise ExportError(f"input {name!r} is given labels {given['labels']!r} with role {role!r}; inputs with role 'labels' may have one of {LABELS}")
         described["labels"] = given["labels"]
     return described
 

@@ -36,10 +36,7 @@ def describe_labels(step, examples, descriptions, can_run, seed):
         if description["role"] != "labels":
             continue
         shape = examples[index].shape
-        tokens = [
-            i for i, d in enumerate(descriptions)
-            if d["role"] == "tokens" and examples[i].shape == shape
-        ]
+        tokens = [i for i, d in enumerate(descriptions) if d["role"] == "tokens" and examples[i].shape == shape]
         if "labels" in description or not tokens:
             continue
         description["labels"] = _find_out(step, examples, descriptions, index, tokens, can_run, seed)
@@ -118,8 +115,10 @@ class _Probe:
         if sees_later and sees_first:
             return "same"
         if sees_first:
-            raise Undecided("the share of the first label depends on the first token, and so little on later ones that the model is "
-                            "neither plainly causal nor plainly bidirectional")
+            raise Undecided(
+                "the share of the first label depends on the first token, and so little on later ones that the model is "
+                "neither plainly causal nor plainly bidirectional"
+            )
         raise Undecided("the loss hardly depends on the first label and its tokens")
 
     def _two_classes(self):
@@ -172,9 +171,7 @@ class _Probe:
             loss = step.step(*args[: step.positional], **kwargs)
             grads = torch.autograd.grad(loss, self.trainable, allow_unused=True)
         zeros = (torch.zeros_like(p) for p in self.trainable)
-        return loss.detach().double(), [
-            (z if g is None else g).double() for g, z in zip(grads, zeros, strict=True)
-        ]
+        return loss.detach().double(), [(z if g is None else g).double() for g, z in zip(grads, zeros, strict=True)]
 
 
 def _distance(one, other):

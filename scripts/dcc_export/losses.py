@@ -29,10 +29,7 @@ class _TransformersLoss(torch.nn.Module):
         with traceable(), LayerDraws(), StaticShapes(), static_loops(self.model), flash:
             loss = self.model(**inputs).loss
         if self.cuda_flash and flash.calls == 0:
-            raise ExportError(
-                "--attention cuda-flash has nothing to do: this model computes attention by its "
-                "own code; use --attention cpu"
-            )
+            raise ExportError("--attention cuda-flash has nothing to do: this model computes attention by its own code; use --attention cpu")
         return loss
 
 

@@ -23,9 +23,7 @@ def describe_optimizer(optimizer, named, clip_norm=None):
         changed = {k: v for k, v in own.items() if base.get(k) != v}
         rejected = sorted(set(changed) - {"lr", "weight_decay"})
         if rejected:
-            raise ExportError(
-                f"optimizer groups differ in {rejected}; only lr and weight_decay may differ"
-            )
+            raise ExportError(f"optimizer groups differ in {rejected}; only lr and weight_decay may differ")
         if not changed:
             continue
         for parameter in group["params"]:
@@ -75,10 +73,7 @@ def _require_all(groups, named, names):
     ids = {id(parameter) for parameter in held}
     forgotten = [f for f, p in named.items() if p.requires_grad and id(p) not in ids]
     if forgotten:
-        raise ExportError(
-            f"parameter {forgotten[0]} is trainable but not in the optimizer; add it, or set "
-            "requires_grad_(False) on it"
-        )
+        raise ExportError(f"parameter {forgotten[0]} is trainable but not in the optimizer; add it, or set requires_grad_(False) on it")
 
 
 def _hyperparameters(optimizer, group):

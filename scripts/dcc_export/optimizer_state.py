@@ -84,8 +84,7 @@ def _require_known(kind, name, state):
     extra = sorted(k for k, v in state.items() if k not in ("step", *MOMENTS[kind]) and v is not None)
     if extra:
         raise ExportError(
-            f"the optimizer keeps {', '.join(extra)} for {name}, which dcrun does not have (amsgrad?); "
-            "go on with an optimizer of plain AdamW or SGD"
+            f"the optimizer keeps {', '.join(extra)} for {name}, which dcrun does not have (amsgrad?); go on with an optimizer of plain AdamW or SGD"
         )
 
 

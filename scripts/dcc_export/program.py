@@ -110,11 +110,11 @@ class ProgramBuilder:
                 continue
             source = what.mutated_input
             if isinstance(source, desc.ParamAOTInput):
-                raise ExportError(f"the forward writes in place to parameter {self._fqn(source)}; only "
-                                  "an optimizer may change it: make it a buffer, or write to a copy")
+                raise ExportError(
+                    f"the forward writes in place to parameter {self._fqn(source)}; only an optimizer may change it: make it a buffer, or write to a copy"
+                )
             if isinstance(source, desc.PlainAOTInput):
-                raise ExportError(f"the forward writes in place to input {self.names[source.idx]}; only "
-                                  "buffers may be written: write to a copy")
+                raise ExportError(f"the forward writes in place to input {self.names[source.idx]}; only buffers may be written: write to a copy")
 
     def _add_state(self, placeholders):
         buffers_kept = self._persistent_buffers()

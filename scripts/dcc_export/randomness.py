@@ -42,9 +42,7 @@ def _set(config, name, value, rate):
     try:
         setattr(config, name, new)
     except Exception as error:  # configs check their fields with exceptions of their own
-        raise ExportError(
-            f"{type(config).__name__}.{name} cannot be {new}; leave --dropout out"
-        ) from error
+        raise ExportError(f"{type(config).__name__}.{name} cannot be {new}; leave --dropout out") from error
 
 
 class LayerDraws(TorchFunctionMode):
@@ -65,10 +63,7 @@ class _Draw:
     def __lt__(self, rate):
         if rate <= 0:
             return False
-        raise ExportError(
-            f"the model skips layers at random (rate {rate:g}), which a fixed graph cannot do; set "
-            "the rate to 0 in the config"
-        )
+        raise ExportError(f"the model skips layers at random (rate {rate:g}), which a fixed graph cannot do; set the rate to 0 in the config")
 
 
 class RandomnessOff(TorchFunctionMode):

@@ -32,8 +32,10 @@ def _layers(cell):
 
     def run(inputs, states, weights, has_bias, layers, dropout, train, bidirectional, batch_first=None):
         if batch_first is None:
-            raise ExportError("a packed sequence has shapes that depend on its lengths; give the recurrent "
-                              "module a padded batch, and mask what lies behind the end in the loss")
+            raise ExportError(
+                "a packed sequence has shapes that depend on its lengths; give the recurrent "
+                "module a padded batch, and mask what lies behind the end in the loss"
+            )
         is_lstm = cell is _lstm
         states = list(zip(*(s.unbind(0) for s in (states if is_lstm else (states,)))))
         directions = 2 if bidirectional else 1

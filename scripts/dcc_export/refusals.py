@@ -18,16 +18,16 @@ def require_exportable(step, root, headless=False):
     for fqn, parameter in places.parameters.items():
         _require_tensor(f"parameter {strip(fqn, root)}", parameter)
         if parameter.device.type == "meta" and not headless:
-            raise ExportError(f"parameter {strip(fqn, root)} has no values (device meta); build the module on "
-                              "the CPU, or write graph and shapes alone with headless=True")
+            raise ExportError(
+                f"parameter {strip(fqn, root)} has no values (device meta); build the module on the CPU, or write graph and shapes alone with headless=True"
+            )
         _require_parameter(strip(fqn, root), parameter)
     parameters = {id(p): strip(n, root) for n, p in places.parameters.items()}
     for fqn, buffer in places.buffers.items():
         name = strip(fqn, root)
         _require_tensor(f"buffer {name}", buffer)
         if id(buffer) in parameters:
-            raise ExportError(f"{name} is registered as a buffer and {parameters[id(buffer)]} as a "
-                              "parameter, but they are one tensor; register it once")
+            raise ExportError(f"{name} is registered as a buffer and {parameters[id(buffer)]} as a parameter, but they are one tensor; register it once")
 
 
 def require_python(name, module):
@@ -40,11 +40,12 @@ def _require_plain(name, module):
     if hasattr(module, "_orig_mod"):
         raise ExportError(f"{name} is wrapped by torch.compile; export the module inside, ._orig_mod")
     if isinstance(module, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)):
-        raise ExportError(f"{name} is a {type(module).__name__}; export the module inside, .module "
-                          "(dcc compile distributes the step)")
+        raise ExportError(f"{name} is a {type(module).__name__}; export the module inside, .module (dcc compile distributes the step)")
     if module._backward_hooks or module._backward_pre_hooks:
-        raise ExportError(f"{name} has a backward hook, which is not part of an exported step; remove it "
-                          "(a gradient limit is clip_norm, a scale can be written into the loss)")
+        raise ExportError(
+            f"{name} has a backward hook, which is not part of an exported step; remove it "
+            "(a gradient limit is clip_norm, a scale can be written into the loss)"
+        )
 
 
 def _require_batch_statistics(name, module):
@@ -67,9 +68,11 @@ def _require_tensor(what, tensor):
 
 def _require_parameter(name, parameter):
     if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
-        raise ExportError(f"parameter {name} has a gradient hook, which is not part of an exported step; "
-                          "remove it (a mask or scale can be written into the forward)")
+        raise ExportError(
+            f"parameter {name} has a gradient hook, which is not part of an exported step; remove it (a mask or scale can be written into the forward)"
+        )
     if parameter.requires_grad and parameter.dtype not in TRAINED:
         kind = str(parameter.dtype).removeprefix("torch.")
-        raise ExportError(f"parameter {name} is {kind}; dcc trains float32 and bfloat16 parameters: convert "
-                          "the module with .float(), or freeze it with requires_grad_(False)")
+        raise ExportError(
+            f"parameter {name} is {kind}; dcc trains float32 and bfloat16 parameters: convert the module with .float(), or freeze it with requires_grad_(False)"
+        )

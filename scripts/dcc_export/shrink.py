@@ -12,10 +12,29 @@ from . import shrink_layers as layers
 from .shrink_kinds import kind_of
 
 WIDTHS = ("hidden_size", "d_model", "n_embd", "hidden_dim", "embedding_size", "model_dim", "dim", "d_latents", "embed_dim")
-HEADS = ("num_attention_heads", "n_head", "num_heads", "n_heads", "encoder_attention_heads", "decoder_attention_heads",
-         "num_encoder_attention_heads", "num_query_groups")
-DROPPED = ("transformers_version", "_name_or_path", "id2label", "label2id", "_attn_implementation", "output_attentions", "output_hidden_states",
-           "return_dict", "stage_names", "out_features", "out_indices")
+HEADS = (
+    "num_attention_heads",
+    "n_head",
+    "num_heads",
+    "n_heads",
+    "encoder_attention_heads",
+    "decoder_attention_heads",
+    "num_encoder_attention_heads",
+    "num_query_groups",
+)
+DROPPED = (
+    "transformers_version",
+    "_name_or_path",
+    "id2label",
+    "label2id",
+    "_attn_implementation",
+    "output_attentions",
+    "output_hidden_states",
+    "return_dict",
+    "stage_names",
+    "out_features",
+    "out_indices",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,8 +161,15 @@ class _Shrinker:
 
     def _filling(self, key):
         recipe = self.recipe
-        return {"heads": recipe.heads, "head width": recipe.width // recipe.heads, "experts": 2 * recipe.experts, "choices": 2,
-                "expert groups": 1, "chosen groups": 1, "shared": 1}.get(kind_of(key))
+        return {
+            "heads": recipe.heads,
+            "head width": recipe.width // recipe.heads,
+            "experts": 2 * recipe.experts,
+            "choices": 2,
+            "expert groups": 1,
+            "chosen groups": 1,
+            "shared": 1,
+        }.get(kind_of(key))
 
     def _stages(self, widths):
         return [max(8, v // self.recipe.stages) if isinstance(v, int) and v >= 16 else v for v in widths]
@@ -163,9 +189,21 @@ class _Shrinker:
         if kind == "width":
             return value if value < 16 else _width(value, scale.width)
         limit = {
-            "vocabulary": recipe.vocabulary, "depth": 2, "experts": 2 * recipe.experts, "choices": 2, "expert groups": 2, "chosen groups": 1,
-            "window": recipe.window, "interval": 2, "offset": 1, "positions": recipe.positions, "image": recipe.image,
-            "patch": recipe.patch, "state": 16, "shared": 1, "factor": 4,
+            "vocabulary": recipe.vocabulary,
+            "depth": 2,
+            "experts": 2 * recipe.experts,
+            "choices": 2,
+            "expert groups": 2,
+            "chosen groups": 1,
+            "window": recipe.window,
+            "interval": 2,
+            "offset": 1,
+            "positions": recipe.positions,
+            "image": recipe.image,
+            "patch": recipe.patch,
+            "state": 16,
+            "shared": 1,
+            "factor": 4,
         }.get(kind)
         return value if limit is None else min(value, limit)
 

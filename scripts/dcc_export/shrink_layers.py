@@ -80,8 +80,14 @@ def _per_layer(key, value, count):
 
 def _layer_numbers(key, value, count):
     named = any(part in key for part in ("idx", "ids", "indices", "indexes", "index_list", "only_layers", "attention_layers", "cross_attention_layers"))
-    return (named and isinstance(value, (list, tuple)) and bool(value) and all(type(v) is int for v in value)
-            and list(value) == sorted(set(value)) and value[-1] < count)
+    return (
+        named
+        and isinstance(value, (list, tuple))
+        and bool(value)
+        and all(type(v) is int for v in value)
+        and list(value) == sorted(set(value))
+        and value[-1] < count
+    )
 
 
 def _repeated(key, value, count):

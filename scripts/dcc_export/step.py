@@ -37,14 +37,10 @@ class StepModule(torch.nn.Module):
             )
         if loss.dim() != 0:
             raise ExportError(
-                f"{type(self.step).__name__}.forward returns a tensor of shape "
-                f"{list(loss.shape)}; return a scalar loss (shape []), for example its mean()"
+                f"{type(self.step).__name__}.forward returns a tensor of shape {list(loss.shape)}; return a scalar loss (shape []), for example its mean()"
             )
         if not loss.requires_grad:
-            raise ExportError(
-                "the loss does not depend on any trainable parameter; check requires_grad and "
-                "that the forward is not run under torch.no_grad()"
-            )
+            raise ExportError("the loss does not depend on any trainable parameter; check requires_grad and that the forward is not run under torch.no_grad()")
         return loss
 
 
@@ -64,9 +60,7 @@ def flatten_inputs(module, example_inputs, input_names):
             )
     names = list(input_names) if input_names else _argument_names(module, len(args)) + list(kwargs)
     if len(names) != len(args) + len(kwargs):
-        raise ExportError(
-            f"{len(names)} input names for {len(args) + len(kwargs)} inputs; give one per tensor"
-        )
+        raise ExportError(f"{len(names)} input names for {len(args) + len(kwargs)} inputs; give one per tensor")
     if len(set(names)) != len(names) or not all(n.isidentifier() for n in names):
         raise ExportError(f"input names must be distinct identifiers, got {names}")
     if "loss_scale" in names:
@@ -95,8 +89,5 @@ def _argument_names(module, count):
         elif parameter.kind == parameter.VAR_POSITIONAL:
             names += [f"{parameter.name}_{i}" for i in range(count - len(names))]
     if len(names) < count:
-        raise ExportError(
-            f"{type(module).__name__}.forward takes {len(names)} positional arguments, "
-            f"{count} example inputs were given"
-        )
+        raise ExportError(f"{type(module).__name__}.forward takes {len(names)} positional arguments, {count} example inputs were given")
     return names[:count]

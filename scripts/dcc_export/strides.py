@@ -25,9 +25,7 @@ def are_misjudged(node):
         return False
     if all(_concrete(t).is_contiguous() for t in operands):
         return False
-    args, kwargs = torch.fx.node.map_arg(
-        (node.args, dict(node.kwargs)), lambda n: _small(n.meta["val"])
-    )
+    args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), lambda n: _small(n.meta["val"]))
     try:
         with unset_fake_temporarily():
             return node.target(*args, **kwargs).stride() != _small(value).stride()

@@ -7,6 +7,7 @@ import torch
 from . import losses
 from .errors import USAGE, ExportError
 
+
 @dataclasses.dataclass
 class Task:
     mapping: str  # auto class

@@ -90,8 +90,14 @@ def convert(checkpoint, archived, names=None, sizes=None):
     model = {**parameters, **checkpoint.kind("buffer")}
     model = {name: model[name] for name in [*archived.parameters, *archived.buffers]}
     model |= {alias: model[name] for alias, name in archived.aliases.items() if name in model}
-    return {"model": model, "optimizer": optimizer.state_dict(), "masters": checkpoint.kind("master"), "step": index["step"],
-            "samples": index["samples"], "epoch": index["epoch"]}
+    return {
+        "model": model,
+        "optimizer": optimizer.state_dict(),
+        "masters": checkpoint.kind("master"),
+        "step": index["step"],
+        "samples": index["samples"],
+        "epoch": index["epoch"],
+    }
 
 
 def _find(path):

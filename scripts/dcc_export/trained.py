@@ -46,16 +46,19 @@ class TrainedState:
         buffers, hidden = {}, {}
         for fqn, buffer in self._module.named_buffers():
             (buffers if fqn in persistent else hidden)[strip(fqn, self._root)] = buffer
-        self.path = write_checkpoint(folder, Checkpoint(
-            step=self.step,
-            samples=samples,
-            optimizer=self._state.kind,
-            parameters=self._parameters(),
-            buffers=buffers,
-            hidden=hidden,
-            moments=self._state.moments,
-            aliases=find_aliases(self._module, self._root),
-        ))
+        self.path = write_checkpoint(
+            folder,
+            Checkpoint(
+                step=self.step,
+                samples=samples,
+                optimizer=self._state.kind,
+                parameters=self._parameters(),
+                buffers=buffers,
+                hidden=hidden,
+                moments=self._state.moments,
+                aliases=find_aliases(self._module, self._root),
+            ),
+        )
 
     def _parameters(self):
         return {strip(fqn, self._root): parameter for fqn, parameter in self._module.named_parameters()}

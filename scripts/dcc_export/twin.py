@@ -38,10 +38,7 @@ def twins(values, options, seq):
                 return to_dtype(hf.build(small, options, attention), options)
             except Exception as error:  # a recipe may break any rule of the config or the model
                 shown.setdefault("first", error)
-        raise ExportError(
-            f"cannot be shrunk: {' '.join(str(shown['first']).split())[:200]}; give --no-check to "
-            "export without a check"
-        )
+        raise ExportError(f"cannot be shrunk: {' '.join(str(shown['first']).split())[:200]}; give --no-check to export without a check")
 
     return build
 

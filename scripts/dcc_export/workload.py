@@ -72,8 +72,7 @@ def _require_consistent(options, preset):
         raise ExportError("--image-size and --labels are for --hf-config; leave them out", USAGE)
     if options.attention == "cuda-flash" and options.dtype != "bfloat16":
         raise ExportError(
-            f"--attention cuda-flash computes in 16 bits, not {options.dtype}; "
-            "add --dtype bfloat16",
+            f"--attention cuda-flash computes in 16 bits, not {options.dtype}; add --dtype bfloat16",
             USAGE,
         )
 

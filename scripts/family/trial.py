@@ -18,8 +18,7 @@ import torch
 from . import stock
 from .catalog import EXPORT
 
-TRAINED, REFUSED, CANNOT_SHRINK, CANNOT_TRAIN, WRONG, CRASH = (
-    "trained", "refused", "cannot be shrunk", "PyTorch cannot train it shrunk", "wrong", "crash")
+TRAINED, REFUSED, CANNOT_SHRINK, CANNOT_TRAIN, WRONG, CRASH = ("trained", "refused", "cannot be shrunk", "PyTorch cannot train it shrunk", "wrong", "crash")
 # Exit codes with which a program declines what it understands; see the README.
 DECLINES = (64, 65, 66, 69, 73, 74, 76, 77, 78, 80, 81, 84)
 CHECK_FAILED = 1
@@ -89,9 +88,29 @@ def _train(family, found, folder, programs, until):
     _command("compile", [os.path.join(programs, "dcc"), "compile", model, "--world", str(stock.WORLD), "-o", plan, "--no-cache"], until)
     save_file(found.start, os.path.join(folder, "weights.safetensors"))
     data = _write_data(found.data, model, folder)
-    _command("dcrun", [os.path.join(programs, "dcrun"), "-n", str(stock.WORLD), plan, "--weights", os.path.join(folder, "weights.safetensors"),
-                       "--data", data, "--steps", str(stock.STEPS), "--metrics", os.path.join(folder, "metrics.jsonl"), "--overwrite",
-                       "--dump-gradients", folder, "--timeout", "60"], until)
+    _command(
+        "dcrun",
+        [
+            os.path.join(programs, "dcrun"),
+            "-n",
+            str(stock.WORLD),
+            plan,
+            "--weights",
+            os.path.join(folder, "weights.safetensors"),
+            "--data",
+            data,
+            "--steps",
+            str(stock.STEPS),
+            "--metrics",
+            os.path.join(folder, "metrics.jsonl"),
+            "--overwrite",
+            "--dump-gradients",
+            folder,
+            "--timeout",
+            "60",
+        ],
+        until,
+    )
 
 
 def _further(family, values):

@@ -1,7 +1,7 @@
 """Bad files: each is refused with its exit code and a sentence that says what to do; no output stays.
 
-    build/venv/bin/python tests/e2e/bad_input_test.py
-    DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/bad_input_test.py     # many more damaged bytes
+build/venv/bin/python tests/e2e/bad_input_test.py
+DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/bad_input_test.py     # many more damaged bytes
 """
 
 import json
@@ -148,7 +148,9 @@ class BadInputTest(jobs.JobTest):
         weights["0.weight"] = weights["0.weight"].reshape(-1)
         save_file(weights, self.path("flat.safetensors"))
         self.refused(self.train(self.plans[2], weights=self.path("flat.safetensors")), 65, "'0.weight'", "shape")
-        self.refused(self.train(self.plans[2], weights=self.language_model), 66, "lacks 6 of the plan's tensors: 0.weight", "not in the plan: model.embed_tokens.weight")
+        self.refused(
+            self.train(self.plans[2], weights=self.language_model), 66, "lacks 6 of the plan's tensors: 0.weight", "not in the plan: model.embed_tokens.weight"
+        )
         bad = self.cut(self.path("few.safetensors"), 0.6)
         self.refused(self.train(self.plans[2], weights=bad), 65)
         self.nothing_at("out")

@@ -55,18 +55,53 @@ class BadRequestTest(jobs.JobTest):
         usage(["unknown command 'diff'", "the commands are compile, profile, inspect"], "diff", self.plan, self.plan)
         usage(["no command given", "compile"])
         usage(["--zero", "not in range 0 to 3"], "compile", self.model, "--world", "2", "--zero", "4", "-o", self.path("out"))
-        usage(["no chain 'zero4'", "did you mean 'zero0', 'zero1', 'zero2' or 'zero3'?"],
-              "compile", self.model, "--world", "2", "--chain", "zero4", "-o", self.path("out"))
-        usage(["no pass 'prefetch-gather'", "did you mean 'prefetch-gathers'?"],
-              "compile", self.model, "--world", "2", "--passes", "schedule,prefetch-gather", "-o", self.path("out"))
-        usage(["prefetch-gathers cannot come after overlap-reductions"], "compile", self.model, "--world", "2",
-              "--passes", "schedule,overlap-reductions,prefetch-gathers", "-o", self.path("out"))
+        usage(
+            ["no chain 'zero4'", "did you mean 'zero0', 'zero1', 'zero2' or 'zero3'?"],
+            "compile",
+            self.model,
+            "--world",
+            "2",
+            "--chain",
+            "zero4",
+            "-o",
+            self.path("out"),
+        )
+        usage(
+            ["no pass 'prefetch-gather'", "did you mean 'prefetch-gathers'?"],
+            "compile",
+            self.model,
+            "--world",
+            "2",
+            "--passes",
+            "schedule,prefetch-gather",
+            "-o",
+            self.path("out"),
+        )
+        usage(
+            ["prefetch-gathers cannot come after overlap-reductions"],
+            "compile",
+            self.model,
+            "--world",
+            "2",
+            "--passes",
+            "schedule,overlap-reductions,prefetch-gathers",
+            "-o",
+            self.path("out"),
+        )
         usage(["schedule takes no argument"], "compile", self.model, "--world", "2", "--passes", "schedule=3", "-o", self.path("out"))
-        usage(["shard-parameters takes a ZeRO stage, 0 to 3, not 4"], "compile", self.model, "--world", "2",
-              "--passes", "normalize-graph,shard-parameters=4,insert-collectives,add-update,schedule,layout-arenas", "-o", self.path("out"))
+        usage(
+            ["shard-parameters takes a ZeRO stage, 0 to 3, not 4"],
+            "compile",
+            self.model,
+            "--world",
+            "2",
+            "--passes",
+            "normalize-graph,shard-parameters=4,insert-collectives,add-update,schedule,layout-arenas",
+            "-o",
+            self.path("out"),
+        )
         usage(["--zero", "--chain"], "compile", self.model, "--world", "2", "--chain", "zero1", "--zero", "1", "-o", self.path("out"))
-        usage(["--passes must end with layout-arenas"],
-              "compile", self.model, "--world", "2", "--passes", "normalize-graph", "-o", self.path("out"))
+        usage(["--passes must end with layout-arenas"], "compile", self.model, "--world", "2", "--passes", "normalize-graph", "-o", self.path("out"))
         usage(["--world must be"], "compile", self.model, "--world", "0", "-o", self.path("out"))
         usage(["'lots' is not a number of bytes", "512MiB"], "compile", self.model, "--world", "2", "--memory", "lots", "-o", self.path("out"))
         self.nothing_at("out")
@@ -126,8 +161,10 @@ class BadRequestTest(jobs.JobTest):
         unknown = self.write("unknown.json", json.dumps({"optimizer": {"lrr": 1}}))
         self.refused(self.compile("--config", unknown), 78, "unknown key 'lrr' in 'optimizer'; did you mean 'lr'?")
         self.refused(self.train("--config", unknown), 78, "unknown key 'lrr' in 'optimizer'; did you mean 'lr'?")
-        for section, hint in (({"lr": 1}, "unknown key 'lr' in the training configuration; give it in 'optimizer'"),
-                              ({"schedule": {"peak": 1}}, "unknown key 'peak' in 'schedule'; choose from kind, warmup, steps")):
+        for section, hint in (
+            ({"lr": 1}, "unknown key 'lr' in the training configuration; give it in 'optimizer'"),
+            ({"schedule": {"peak": 1}}, "unknown key 'peak' in 'schedule'; choose from kind, warmup, steps"),
+        ):
             self.refused(self.compile("--config", self.write("unknown.json", json.dumps(section))), 78, hint)
         broken = self.write("broken.json", '{"optimizer": ')
         for result in (self.compile("--config", broken), self.train("--config", broken)):

@@ -18,7 +18,7 @@ import running
 from reference import make_data, strip, workloads
 
 sys.path.insert(0, os.path.join(running.ROOT, "scripts"))
-from dcc_export import presets  # noqa: E402
+from dcc_export import presets
 
 STEPS = 3
 

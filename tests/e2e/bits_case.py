@@ -30,8 +30,7 @@ ANOTHER_RATE = {"optimizer": {"kind": "adamw", "lr": 1.001e-3}, "clip_norm": 1.0
 SETTINGS = {"clipped": CLIPPED, "unclipped": UNCLIPPED, "another rate": ANOTHER_RATE}
 
 
-def run_new(subject, world, zero, accumulation=1, order=None, settings="clipped", options=(), launcher="dcrun", passes=(), compile_options=(),
-            anew=False):
+def run_new(subject, world, zero, accumulation=1, order=None, settings="clipped", options=(), launcher="dcrun", passes=(), compile_options=(), anew=False):
     """`passes`: those that run between `schedule` and the layout. `anew`: as in running.train."""
     model = running.archive(*{**SUBJECTS, **MORE_SUBJECTS, **LARGE_SUBJECTS}[subject])
     compile_options = [*compile_options, *(["--reduction-order", order] if order else [])]

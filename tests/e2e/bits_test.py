@@ -1,7 +1,7 @@
 """Equal bits: ZeRO stages, launchers, repeated runs, poisoned memory, schedules.
 
-    build/venv/bin/python tests/e2e/bits_test.py
-    DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/bits_test.py     # every combination
+build/venv/bin/python tests/e2e/bits_test.py
+DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/bits_test.py     # every combination
 """
 
 import os
@@ -106,8 +106,14 @@ class PoisonTest(BitsCase):
     """Memory is filled with NaN after its last use: a read of dead memory would show."""
 
     def test_poison(self):
-        cases = [("tiny-llama", 2, 0, 4), ("tiny-llama", 2, 3, 4), ("mlp", 3, 2, 1), ("tiny-gpt2 dropout", 2, 1, 1),
-                 ("tiny-llama bfloat16", 3, 3, 1), ("tiny-llama autocast", 2, 2, 1)]
+        cases = [
+            ("tiny-llama", 2, 0, 4),
+            ("tiny-llama", 2, 3, 4),
+            ("mlp", 3, 2, 1),
+            ("tiny-gpt2 dropout", 2, 1, 1),
+            ("tiny-llama bfloat16", 3, 3, 1),
+            ("tiny-llama autocast", 2, 2, 1),
+        ]
         if running.SLOW:
             cases = [(s, w, z, a) for s in SUBJECTS for w in (1, 2, 3) for z in (0, 1, 2, 3) for a in (1, 4)]
         for subject, world, zero, accumulation in cases:
@@ -117,22 +123,41 @@ class PoisonTest(BitsCase):
                 self.assert_same(expected, got, "poisoned")
 
 
-
 class ScheduleTest(BitsCase):
     """Passes that move collectives change no number; memory is poisoned, so that a slice given up too early would show."""
 
-    CHAINS = (("prefetch-gathers",), ("overlap-reductions",), ("prefetch-gathers", "overlap-reductions"),
-              ("keep-resident",), ("keep-resident=64KiB", "prefetch-gathers", "overlap-reductions"),
-              ("fuse-gathers", "bucket-reductions"),
-              ("keep-resident=64KiB", "fuse-gathers=32KiB", "bucket-reductions=32KiB", "prefetch-gathers", "overlap-reductions"),
-              ("bucket-reductions=16KiB", "overlap-reductions=16KiB"))
+    CHAINS = (
+        ("prefetch-gathers",),
+        ("overlap-reductions",),
+        ("prefetch-gathers", "overlap-reductions"),
+        ("keep-resident",),
+        ("keep-resident=64KiB", "prefetch-gathers", "overlap-reductions"),
+        ("fuse-gathers", "bucket-reductions"),
+        ("keep-resident=64KiB", "fuse-gathers=32KiB", "bucket-reductions=32KiB", "prefetch-gathers", "overlap-reductions"),
+        ("bucket-reductions=16KiB", "overlap-reductions=16KiB"),
+    )
 
     def test_moved_collectives(self):
-        cases = [("mlp", 3, 3, 1, 2), ("tiny-llama", 2, 3, 4, 2), ("tiny-llama", 3, 0, 4, 1), ("tiny-gpt2 dropout", 2, 2, 1, 2),
-                 ("tiny-llama bfloat16", 4, 3, 1, 2), ("tiny-llama autocast", 2, 3, 1, 0), ("tiny-llama bfloat16", 2, 1, 4, 1),
-                 ("mlp", 3, 3, 4, 3), ("tiny-gpt2 dropout", 2, 3, 4, 4), ("tiny-llama autocast", 3, 3, 4, 3), ("tiny-llama bfloat16", 2, 3, 1, 4),
-                 ("tiny-llama", 3, 3, 4, 5), ("tiny-llama bfloat16", 4, 0, 4, 5), ("mlp", 4, 2, 1, 6), ("tiny-gpt2 dropout", 3, 3, 1, 6),
-                 ("tiny-llama autocast", 2, 3, 4, 6), ("tiny-llama", 3, 3, 4, 7), ("tiny-llama bfloat16", 2, 1, 1, 7)]
+        cases = [
+            ("mlp", 3, 3, 1, 2),
+            ("tiny-llama", 2, 3, 4, 2),
+            ("tiny-llama", 3, 0, 4, 1),
+            ("tiny-gpt2 dropout", 2, 2, 1, 2),
+            ("tiny-llama bfloat16", 4, 3, 1, 2),
+            ("tiny-llama autocast", 2, 3, 1, 0),
+            ("tiny-llama bfloat16", 2, 1, 4, 1),
+            ("mlp", 3, 3, 4, 3),
+            ("tiny-gpt2 dropout", 2, 3, 4, 4),
+            ("tiny-llama autocast", 3, 3, 4, 3),
+            ("tiny-llama bfloat16", 2, 3, 1, 4),
+            ("tiny-llama", 3, 3, 4, 5),
+            ("tiny-llama bfloat16", 4, 0, 4, 5),
+            ("mlp", 4, 2, 1, 6),
+            ("tiny-gpt2 dropout", 3, 3, 1, 6),
+            ("tiny-llama autocast", 2, 3, 4, 6),
+            ("tiny-llama", 3, 3, 4, 7),
+            ("tiny-llama bfloat16", 2, 1, 1, 7),
+        ]
         if running.SLOW:
             cases = [(s, w, z, a, c) for s in SUBJECTS for w in (2, 3, 4) for z in (0, 1, 2, 3) for a in (1, 4) for c in range(len(self.CHAINS))]
         for subject, world, zero, accumulation, chain in cases:

@@ -70,22 +70,18 @@ ON_OTHER_MACHINES = [
 BRANCHING = ("tiny-mixtral", "resnet18")
 # Batch norm makes training chaotic: summation order alone moves the loss by 11 % after 12 steps.
 FEWER_STEPS = {"resnet18": 3}
-REDUCED = (("tiny-llama", "bfloat16"), ("tiny-llama", "autocast-bfloat16"), ("tiny-gpt2", "bfloat16"),
-           ("tiny-gpt2", "autocast-bfloat16"))
+REDUCED = (("tiny-llama", "bfloat16"), ("tiny-llama", "autocast-bfloat16"), ("tiny-gpt2", "bfloat16"), ("tiny-gpt2", "autocast-bfloat16"))
 
 
 def full():
     """Every combination; dropped pages are poisoned in every other one."""
     cases = []
     subjects = [(m, "float32") for m in MODELS] + list(REDUCED)
-    for index, (subject, world, zero, accumulation) in enumerate(
-        itertools.product(subjects, WORLDS, (*ZEROS, *DEFAULTS), ACCUMULATIONS)
-    ):
+    for index, (subject, world, zero, accumulation) in enumerate(itertools.product(subjects, WORLDS, (*ZEROS, *DEFAULTS), ACCUMULATIONS)):
         cases.append(Case(*subject, world, zero, accumulation, poison=(index + index // 2) % 2 == 1))
     trained_otherwise = [
         Case(model, "float32", world, zero, accumulation, recipe=recipe)
-        for model, recipe, world, zero, accumulation in itertools.product(
-            ("mlp", "parts"), RECIPE_NAMES, (1, 2, 3), ZEROS, ACCUMULATIONS)
+        for model, recipe, world, zero, accumulation in itertools.product(("mlp", "parts"), RECIPE_NAMES, (1, 2, 3), ZEROS, ACCUMULATIONS)
     ]
     on_hosts = [Case(*subject, 4, "hsdp", accumulation) for subject, accumulation in itertools.product(subjects, ACCUMULATIONS)]
     return cases + trained_otherwise + on_hosts + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
@@ -96,20 +92,14 @@ def sample():
     subjects = [(m, "float32") for m in MODELS] + [REDUCED[0], REDUCED[1]]
     axes = [subjects, WORLDS, ZEROS, ACCUMULATIONS, (False, True)]
     everything = list(itertools.product(*axes))
-    open_pairs = {
-        (i, a, j, b)
-        for i, j in itertools.combinations(range(len(axes)), 2)
-        for a in axes[i]
-        for b in axes[j]
-    }
+    open_pairs = {(i, a, j, b) for i, j in itertools.combinations(range(len(axes)), 2) for a in axes[i] for b in axes[j]}
     chosen = []
     while open_pairs:
         best = max(everything, key=lambda row: len(_pairs(row) & open_pairs))
         open_pairs -= _pairs(best)
         chosen.append(best)
     covered = [Case(*subject, world, zero, accumulation, poison) for subject, world, zero, accumulation, poison in chosen]
-    defaults = [Case(*subject, WORLDS[1 + i % 3], DEFAULTS[i % 2], ACCUMULATIONS[i // 2 % 2], poison=i % 3 == 1)
-                for i, subject in enumerate(subjects)]
+    defaults = [Case(*subject, WORLDS[1 + i % 3], DEFAULTS[i % 2], ACCUMULATIONS[i // 2 % 2], poison=i % 3 == 1) for i, subject in enumerate(subjects)]
     return covered + defaults + RECIPES + HOSTS + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
 
 

@@ -39,7 +39,7 @@ class Group:
         except OSError as error:
             self.remove()
             raise unittest.SkipTest(f"no memory cgroup can be made here: {error}") from error
-        self.peak_file, self.events_file = (("memory.max_usage_in_bytes", "memory.oom_control") if first else ("memory.peak", "memory.events"))
+        self.peak_file, self.events_file = ("memory.max_usage_in_bytes", "memory.oom_control") if first else ("memory.peak", "memory.events")
 
     def file(self, name):
         return os.path.join(self.path, name)
@@ -100,8 +100,10 @@ class CgroupTest(unittest.TestCase):
             group, result, metrics = self.train(launcher, self.limit)
             self.assertEqual((result.code, group.kills()), (0, "0"), result.err)
             self.assertEqual(len(running.read_metrics(metrics)[1]), STEPS)
-            print(f"  {launcher}: arenas {WORLD} x {self.arenas / WORLD / MIB:.0f} MiB, limit {self.limit / MIB:.0f} MiB,"
-                  f" the group's peak {group.peak() / MIB:.0f} MiB")
+            print(
+                f"  {launcher}: arenas {WORLD} x {self.arenas / WORLD / MIB:.0f} MiB, limit {self.limit / MIB:.0f} MiB,"
+                f" the group's peak {group.peak() / MIB:.0f} MiB"
+            )
             group.remove()
         with self.subTest("clearly less"):
             self.assertLess(0.6 * self.limit, self.arenas)  # so that it cannot fit

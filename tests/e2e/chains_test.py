@@ -22,11 +22,20 @@ FIRST, LAST = NAMES.index("schedule") + 1, NAMES.index("layout-arenas")
 MOVABLE = NAMES[FIRST:LAST]
 BEGIN = "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule"
 
-CELLS = [(subject, world, accumulation, settings, budget)
-         for subject, world, accumulation, settings, budget in (
-             ("tiny-llama", 2, 1, "clipped", 1.04), ("mlp", 3, 4, "unclipped", None), ("tiny-gpt2 dropout", 2, 4, "clipped", 1.2),
-             ("tiny-mixtral", 2, 1, "unclipped", None), ("tiny-llama bfloat16", 4, 1, "clipped", 1.06), ("tiny-llama", 1, 4, "clipped", None),
-             ("tiny-llama autocast", 3, 1, "unclipped", 1.5), ("mlp", 4, 1, "clipped", 1.04), ("tiny-llama-tied", 2, 2, "unclipped", 1.1))]
+CELLS = [
+    (subject, world, accumulation, settings, budget)
+    for subject, world, accumulation, settings, budget in (
+        ("tiny-llama", 2, 1, "clipped", 1.04),
+        ("mlp", 3, 4, "unclipped", None),
+        ("tiny-gpt2 dropout", 2, 4, "clipped", 1.2),
+        ("tiny-mixtral", 2, 1, "unclipped", None),
+        ("tiny-llama bfloat16", 4, 1, "clipped", 1.06),
+        ("tiny-llama", 1, 4, "clipped", None),
+        ("tiny-llama autocast", 3, 1, "unclipped", 1.5),
+        ("mlp", 4, 1, "clipped", 1.04),
+        ("tiny-llama-tied", 2, 2, "unclipped", 1.1),
+    )
+]
 
 
 def chain_of(*passes):
@@ -45,8 +54,9 @@ def need(subject, world, accumulation, settings):
 def compiled(subject, settings, *options):
     """What `dcc compile --json` says."""
     config = running.train_config(**bits_case.SETTINGS[settings])
-    return json.loads(dcc("compile", running.archive(*bits_case.SUBJECTS[subject]), "--config", config, "--no-cache", "--json", "-o", running.fresh(),
-                          *options).stdout)
+    return json.loads(
+        dcc("compile", running.archive(*bits_case.SUBJECTS[subject]), "--config", config, "--no-cache", "--json", "-o", running.fresh(), *options).stdout
+    )
 
 
 @functools.cache
@@ -57,11 +67,21 @@ def slow_link(subject, world, settings):
     with open(os.path.join(running.ROOT, "examples", "profiles", "h100x32.json")) as file:
         profile = json.load(file)
     # Kernels as `dcc compile` takes them without a profile.
-    profile["rates"].update({"f64_flops_per_s": 40 * 10**9, "f32_flops_per_s": 80 * 10**9, "half_flops_per_s": 160 * 10**9, "memory_bytes_per_s": 8 * 10**9,
-                             "kernel_launch_ns": 2000})
+    profile["rates"].update(
+        {
+            "f64_flops_per_s": 40 * 10**9,
+            "f32_flops_per_s": 80 * 10**9,
+            "half_flops_per_s": 160 * 10**9,
+            "memory_bytes_per_s": 8 * 10**9,
+            "kernel_launch_ns": 2000,
+        }
+    )
     slow = {size: round(size * (world - 1) / world / said["wire_bytes"]["reduce_scatter"] * busy) for size in (64, 1 << 30)}
-    profile["collectives"] = [{"kind": kind, "ranks": world, "bytes": size, "median_ns": ns, "fastest_ns": ns, "deviation_ns": 0, "samples": 1}
-                              for kind in ("all_gather", "reduce_scatter", "all_reduce") for size, ns in slow.items()]
+    profile["collectives"] = [
+        {"kind": kind, "ranks": world, "bytes": size, "median_ns": ns, "fastest_ns": ns, "deviation_ns": 0, "samples": 1}
+        for kind in ("all_gather", "reduce_scatter", "all_reduce")
+        for size, ns in slow.items()
+    ]
     path = running.fresh(".json")
     with open(path, "w") as file:
         json.dump(profile, file)
@@ -70,7 +90,9 @@ def slow_link(subject, world, settings):
 
 def fits(chain, cell):
     """The published rules do not know our budget: their plan may be larger than it."""
-    return "greedily" not in chain and "fast-free" not in chain and "by-block" not in chain and not chain.startswith(("deepcompile", "zero", "fsdp")) and cell[4]
+    return (
+        "greedily" not in chain and "fast-free" not in chain and "by-block" not in chain and not chain.startswith(("deepcompile", "zero", "fsdp")) and cell[4]
+    )
 
 
 class Chains(bits_case.BitsCase):
@@ -102,14 +124,17 @@ class Chains(bits_case.BitsCase):
         for stage, (subject, world, accumulation, settings, _) in zip(itertools.cycle((2, 1)), CELLS):
             if world == 1:
                 continue
-            chain = chain_of("bucket-reductions", "overlap-reductions", "overlap-update").replace("shard-parameters=3", f"shard-parameters={stage},replicate-state")
+            chain = chain_of("bucket-reductions", "overlap-reductions", "overlap-update").replace(
+                "shard-parameters=3", f"shard-parameters={stage},replicate-state"
+            )
             profile = slow_link(subject, world, settings)
             with self.subTest(chain, subject=subject, world=world):
                 placed = compiled(subject, settings, "--world", str(world), "--passes", chain, "--profile", profile)["parameters"]
                 self.assertTrue(0 < placed["sharded_state"] < placed["count"], placed)
                 expected = bits_case.run_once(subject, world, 3, accumulation, "per-micro-batch", settings)
-                got = bits_case.run_new(subject, world, chain, accumulation, "per-micro-batch", settings, options=("--poison",),
-                                        compile_options=("--profile", profile))
+                got = bits_case.run_new(
+                    subject, world, chain, accumulation, "per-micro-batch", settings, options=("--poison",), compile_options=("--profile", profile)
+                )
                 self.assert_same(expected, got, chain)
 
     def test_pairs(self):
@@ -118,11 +143,16 @@ class Chains(bits_case.BitsCase):
             tried = dcc("compile", model, "--world", "2", "--passes", chain_of(*pair), "--no-cache", "-o", running.fresh(), check=False)
             self.assertIn(tried.returncode, (0, 64), tried.stderr)
             (pairs if tried.returncode == 0 else refused).append(pair)
-        self.assertEqual(set(refused), {("keep-resident", "keep-resident-greedily"), ("fuse-gathers", "prefetch-gathers-greedily"),
-                                        ("prefetch-gathers", "prefetch-gathers-greedily"),
-                                        *((name, f"{name}-greedily") for name in ("offload-optimizer", "offload-activations", "offload-parameters")),
-                                        *(("gather-by-block", other) for other in ("fuse-gathers", "bucket-reductions", "prefetch-gathers",
-                                                                                   "prefetch-gathers-greedily"))})
+        self.assertEqual(
+            set(refused),
+            {
+                ("keep-resident", "keep-resident-greedily"),
+                ("fuse-gathers", "prefetch-gathers-greedily"),
+                ("prefetch-gathers", "prefetch-gathers-greedily"),
+                *((name, f"{name}-greedily") for name in ("offload-optimizer", "offload-activations", "offload-parameters")),
+                *(("gather-by-block", other) for other in ("fuse-gathers", "bucket-reductions", "prefetch-gathers", "prefetch-gathers-greedily")),
+            },
+        )
         for pair, cell in zip(pairs if running.SLOW else pairs[::7], itertools.cycle(CELLS)):
             self.verify(chain_of(*pair), cell)
 
@@ -132,12 +162,16 @@ class HostChains(bits_case.BitsCase):
 
     BEGIN = "split-by-host=2,normalize-graph,shard-parameters="
     MIDDLE = ",insert-collectives,add-update,schedule"
-    CHAINS = ("3,recompute,gather-by-block,overlap-reductions=1",
-              "3,recompute,keep-resident,fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions",
-              "3,schedule-fast-free,bucket-reductions=1000000000,prefetch-gathers-greedily,keep-resident-greedily,overlap-reductions=1000000000",
-              "3,offload-optimizer-greedily,offload-activations-greedily=1,overlap-reductions",
-              "2,bucket-reductions,overlap-reductions,overlap-update",
-              "2,replicate-state,bucket-reductions,overlap-update", "1,overlap-reductions", "0,bucket-reductions")
+    CHAINS = (
+        "3,recompute,gather-by-block,overlap-reductions=1",
+        "3,recompute,keep-resident,fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions",
+        "3,schedule-fast-free,bucket-reductions=1000000000,prefetch-gathers-greedily,keep-resident-greedily,overlap-reductions=1000000000",
+        "3,offload-optimizer-greedily,offload-activations-greedily=1,overlap-reductions",
+        "2,bucket-reductions,overlap-reductions,overlap-update",
+        "2,replicate-state,bucket-reductions,overlap-update",
+        "1,overlap-reductions",
+        "0,bucket-reductions",
+    )
 
     def chain(self, text):
         stage, *passes = text.split(",")
@@ -148,9 +182,12 @@ class HostChains(bits_case.BitsCase):
         cells = [(subject, accumulation, settings) for subject, _, accumulation, settings, _ in CELLS]
         for text, (subject, accumulation, settings) in itertools.product(self.CHAINS, cells) if running.SLOW else zip(self.CHAINS, cells):
             with self.subTest(text, subject=subject, accumulation=accumulation):
-                trained = [bits_case.run_new(subject, 4, chain, accumulation, "per-micro-batch", settings, options=("--poison",),
-                                             compile_options=("--ranks-per-host", "2"))
-                           for chain in ("hsdp", self.chain(text))]
+                trained = [
+                    bits_case.run_new(
+                        subject, 4, chain, accumulation, "per-micro-batch", settings, options=("--poison",), compile_options=("--ranks-per-host", "2")
+                    )
+                    for chain in ("hsdp", self.chain(text))
+                ]
                 self.assert_same(*trained, text)
 
 

@@ -6,8 +6,16 @@ import os
 
 import numpy
 
-DTYPES = {"f32": numpy.dtype("<f4"), "bf16": numpy.dtype("<u2"), "f16": numpy.dtype("<f2"), "f64": numpy.dtype("<f8"), "i64": numpy.dtype("<i8"),
-          "i32": numpy.dtype("<i4"), "bool": numpy.dtype("u1"), "u8": numpy.dtype("u1")}  # bf16 as bits
+DTYPES = {
+    "f32": numpy.dtype("<f4"),
+    "bf16": numpy.dtype("<u2"),
+    "f16": numpy.dtype("<f2"),
+    "f64": numpy.dtype("<f8"),
+    "i64": numpy.dtype("<i8"),
+    "i32": numpy.dtype("<i4"),
+    "bool": numpy.dtype("u1"),
+    "u8": numpy.dtype("u1"),
+}  # bf16 as bits
 
 
 def xxh64(data):

@@ -1,6 +1,6 @@
 """dcc as a user sees it: equal bytes, the cache, reports, options, what it refuses.
 
-    build/venv/bin/python tests/e2e/compile_test.py
+build/venv/bin/python tests/e2e/compile_test.py
 """
 
 import hashlib
@@ -116,11 +116,20 @@ class EqualBytes(unittest.TestCase):
     def test_every_option_that_counts_changes_the_plan(self):
         model = running.archive("mlp")
         config = running.train_config(optimizer={"kind": "adamw", "lr": 0.5}, clip_norm=1.0)
-        options = [("--world", "2"), ("--world", "3"), ("--world", "2", "--zero", "0"), ("--world", "2", "--zero", "1"),
-                   ("--world", "2", "--zero", "2"), ("--world", "2", "--grad-accum", "2"), ("--world", "2", "--threads", "2"),
-                   ("--world", "2", "--grad-accum", "2", "--reduction-order", "per-step"),
-                   ("--world", "2", "--reduce-dtype", "bfloat16"), ("--world", "2", "--config", config),
-                   ("--world", "2", "--recompute", "full"), ("--world", "2", "--recompute", "off")]
+        options = [
+            ("--world", "2"),
+            ("--world", "3"),
+            ("--world", "2", "--zero", "0"),
+            ("--world", "2", "--zero", "1"),
+            ("--world", "2", "--zero", "2"),
+            ("--world", "2", "--grad-accum", "2"),
+            ("--world", "2", "--threads", "2"),
+            ("--world", "2", "--grad-accum", "2", "--reduction-order", "per-step"),
+            ("--world", "2", "--reduce-dtype", "bfloat16"),
+            ("--world", "2", "--config", config),
+            ("--world", "2", "--recompute", "full"),
+            ("--world", "2", "--recompute", "off"),
+        ]
         cache, plans = folder(), set()
         for option in options:
             said, plan = report(model, *option, cache=cache)
@@ -187,9 +196,15 @@ class Cache(unittest.TestCase):
         mine = [e for e in self.entries() if content(e).endswith(first)][0]
         neighbour = [e for e in self.entries() if content(e).endswith(bare)][0]
         good = content(mine)
-        damages = {"empty": b"", "short": good[:-1], "flipped": good[:500] + bytes([good[500] ^ 4]) + good[501:],
-                   "another model's plan": other, "the bare plan": first, "another entry": content(neighbour),
-                   "another plan behind this line": good[: len(good) - len(first)] + other}
+        damages = {
+            "empty": b"",
+            "short": good[:-1],
+            "flipped": good[:500] + bytes([good[500] ^ 4]) + good[501:],
+            "another model's plan": other,
+            "the bare plan": first,
+            "another entry": content(neighbour),
+            "another plan behind this line": good[: len(good) - len(first)] + other,
+        }
         for name, damage in damages.items():
             with self.subTest(name):
                 with open(mine, "wb") as file:
@@ -301,8 +316,23 @@ class Reports(unittest.TestCase):
     def test_text_says_each_thing_once(self):
         text = dcc("compile", self.model, "--world", "2", "--no-cache", "-o", running.fresh(".dcp")).stdout
         names = [line.split("  ")[0] for line in text.splitlines() if line and not line.startswith(" ")]
-        self.assertEqual(names[:12], ["step", "plan", "parameters", "placement", "optimizer", "predicted step", "communication", "bounds",
-                                      "sent per step", "memory", "copy to save", "peak"])
+        self.assertEqual(
+            names[:12],
+            [
+                "step",
+                "plan",
+                "parameters",
+                "placement",
+                "optimizer",
+                "predicted step",
+                "communication",
+                "bounds",
+                "sent per step",
+                "memory",
+                "copy to save",
+                "peak",
+            ],
+        )
         self.assertEqual(len(names), len(set(names)))
         self.assertRegex(text, r"peak +.* live at instruction \d+ \(.*\) of program 'step', module \w")
         self.assertRegex(text, r"\n  activations +[\d.]+ KiB\n")
@@ -341,16 +371,54 @@ class Reports(unittest.TestCase):
 
     def test_opt_and_passes(self):
         listed = [line.split() for line in dcc("passes").stdout.splitlines()]
-        self.assertEqual([words[1] for words in listed if words[0] == "--chain"], ["zero0", "zero1", "zero2", "zero3", "fsdp", "hsdp", "deepcompile-p", "deepcompile-s", "deepcompile-ps",
-                                                                                        "deepcompile-offload-optimizer", "deepcompile-offload-activations",
-                                                                                        "deepcompile-offload-parameters"])
+        self.assertEqual(
+            [words[1] for words in listed if words[0] == "--chain"],
+            [
+                "zero0",
+                "zero1",
+                "zero2",
+                "zero3",
+                "fsdp",
+                "hsdp",
+                "deepcompile-p",
+                "deepcompile-s",
+                "deepcompile-ps",
+                "deepcompile-offload-optimizer",
+                "deepcompile-offload-activations",
+                "deepcompile-offload-parameters",
+            ],
+        )
         passes = [words[0] for words in listed if words[0] not in ("--chain", "N:")]
-        self.assertEqual(passes, ["split-by-host[=N]", "normalize-graph", "shard-parameters[=N]", "replicate-state", "insert-collectives", "add-update", "schedule",
-                                  "schedule-fast-free", "recompute", "keep-resident[=N]", "gather-by-block", "fuse-gathers[=N]", "bucket-reductions[=N]", "offload-optimizer",
-                                  "offload-activations", "offload-parameters", "offload-optimizer-greedily", "offload-activations-greedily[=N]",
-                                  "offload-parameters-greedily", "prefetch-gathers",
-                                  "prefetch-gathers-greedily", "keep-resident-greedily", "overlap-reductions[=N]", "overlap-update",
-                                  "layout-arenas"])
+        self.assertEqual(
+            passes,
+            [
+                "split-by-host[=N]",
+                "normalize-graph",
+                "shard-parameters[=N]",
+                "replicate-state",
+                "insert-collectives",
+                "add-update",
+                "schedule",
+                "schedule-fast-free",
+                "recompute",
+                "keep-resident[=N]",
+                "gather-by-block",
+                "fuse-gathers[=N]",
+                "bucket-reductions[=N]",
+                "offload-optimizer",
+                "offload-activations",
+                "offload-parameters",
+                "offload-optimizer-greedily",
+                "offload-activations-greedily[=N]",
+                "offload-parameters-greedily",
+                "prefetch-gathers",
+                "prefetch-gathers-greedily",
+                "keep-resident-greedily",
+                "overlap-reductions[=N]",
+                "overlap-update",
+                "layout-arenas",
+            ],
+        )
         source = os.path.join(running.ROOT, "tests", "passes", "shard-parameters", "zero_3.dcir")
         with open(source) as file:
             step = file.read().split("// ----", 1)[0]
@@ -384,16 +452,14 @@ class Options(unittest.TestCase):
         self.assertEqual((said["threads"], running.inspect(plan)["threads"]), (2, 2))
 
     def test_reduce_dtype_halves_what_gradients_send(self):
-        wire = {d: report(self.model, "--world", "2", "--zero", "3", "--reduce-dtype", d)[0]["wire_bytes"]
-                for d in ("float32", "bfloat16")}
+        wire = {d: report(self.model, "--world", "2", "--zero", "3", "--reduce-dtype", d)[0]["wire_bytes"] for d in ("float32", "bfloat16")}
         self.assertEqual(wire["float32"]["reduce_scatter"], 2 * wire["bfloat16"]["reduce_scatter"])
         plain = report(self.model, "--world", "2", "--zero", "3")[0]["wire_bytes"]
         self.assertEqual(plain, wire["float32"])
 
     def test_reduction_order_moves_the_reductions(self):
         def reduced(zero, *order):
-            return report(self.model, "--world", "2", "--zero", str(zero), "--grad-accum", "4", *order)[0]["wire_bytes"][
-                "reduce_scatter"]
+            return report(self.model, "--world", "2", "--zero", str(zero), "--grad-accum", "4", *order)[0]["wire_bytes"]["reduce_scatter"]
 
         once, each = ("--reduction-order", "per-step"), ("--reduction-order", "per-micro-batch")
         self.assertEqual(reduced(3, *each), 4 * reduced(3, *once))
@@ -407,8 +473,7 @@ class Options(unittest.TestCase):
         self.assertEqual((enough["memory"]["arena_bytes"]["device"], enough["remarks"]), (need, []))
         for budget in (str(need - 1), "1", "100KiB"):
             target = running.fresh(".dcp")
-            failed = dcc("compile", self.model, "--world", "2", "--zero", "3", "--memory", budget, "--recompute", "off", "-o", target,
-                         check=False)
+            failed = dcc("compile", self.model, "--world", "2", "--zero", "3", "--memory", budget, "--recompute", "off", "-o", target, check=False)
             self.assertEqual((failed.returncode, failed.stdout), (80, ""))
             self.assertFalse(os.path.exists(target))
             self.assertRegex(failed.stderr, r"most live at index \d+ of program 'step' \(\S+ in module '\w[\w.]*'\)")
@@ -417,6 +482,7 @@ class Options(unittest.TestCase):
 
     def test_recompute_fits_budgets(self):
         """The smaller the budget, the smaller the arena and the longer the step."""
+
         def row(*options):
             said = report(running.archive("small-llama"), "--world", "2", "--zero", "3", *options)[0]
             memory = said["memory"]
@@ -430,9 +496,8 @@ class Options(unittest.TestCase):
             rows.append((budget, *row("--memory", str(budget))))
         self.assertEqual(rows[0][1:], (arena, peak, step, []))
         print("\n      budget       arena        peak    predicted step    longer by")
-        for budget, fits, live, longer, remarks in rows:
-            print(f"  {budget / 2**20:6.1f} MiB  {fits / 2**20:6.1f} MiB  {live / 2**20:6.1f} MiB  {longer / 1e6:12.2f} ms"
-                  f"  {(longer - first) / 1e6:8.2f} ms")
+        for budget, fits, live, longer, _ in rows:
+            print(f"  {budget / 2**20:6.1f} MiB  {fits / 2**20:6.1f} MiB  {live / 2**20:6.1f} MiB  {longer / 1e6:12.2f} ms  {(longer - first) / 1e6:8.2f} ms")
             self.assertLessEqual(fits, budget)
             self.assertLessEqual(live, peak)
             self.assertGreaterEqual(longer, step)
@@ -456,13 +521,21 @@ class Options(unittest.TestCase):
         self.assertRegex(shown, r"\nrecompute +program 'step': ")
 
     def test_wrong_values_are_usage_errors(self):
-        for options in (("--world", "0"), ("--world", "2", "--zero", "4"), ("--world", "2", "--grad-accum", "0"),
-                        ("--world", "2", "--threads", "0"), ("--world", "2", "--memory", "lots"), ("--world", "x"), (),
-                        ("--world", "2", "--reduce-dtype", "int8"), ("--world", "2", "--reduction-order", "never"),
-                        ("--world", "2", "--recompute", "some"),
-                        ("--world", "2", "--recompute", "full", "--passes",
-                         "normalize-graph,shard-parameters,insert-collectives,add-update,schedule,layout-arenas"),
-                        ("--world", "2", "--zer0", "1"), ("--world", "70000")):
+        for options in (
+            ("--world", "0"),
+            ("--world", "2", "--zero", "4"),
+            ("--world", "2", "--grad-accum", "0"),
+            ("--world", "2", "--threads", "0"),
+            ("--world", "2", "--memory", "lots"),
+            ("--world", "x"),
+            (),
+            ("--world", "2", "--reduce-dtype", "int8"),
+            ("--world", "2", "--reduction-order", "never"),
+            ("--world", "2", "--recompute", "some"),
+            ("--world", "2", "--recompute", "full", "--passes", "normalize-graph,shard-parameters,insert-collectives,add-update,schedule,layout-arenas"),
+            ("--world", "2", "--zer0", "1"),
+            ("--world", "70000"),
+        ):
             target = running.fresh(".dcp")
             failed = dcc("compile", self.model, "--no-cache", "-o", target, *options, check=False)
             self.assertEqual(failed.returncode, 64, (options, failed.stderr))
@@ -479,8 +552,13 @@ class Options(unittest.TestCase):
             self.assertIn(target, failed.stderr)
         self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode))  # still what it was
         profile = running.fresh(".json")
-        for text, code in (("", 65), ("{}", 65), ("{\"format\": \"dcc-profile\"", 65), (None, 66),
-                           ('{"format": "dcc-profile", "version": 7, "model_digest": ""}', 76)):
+        for text, code in (
+            ("", 65),
+            ("{}", 65),
+            ('{"format": "dcc-profile"', 65),
+            (None, 66),
+            ('{"format": "dcc-profile", "version": 7, "model_digest": ""}', 76),
+        ):
             if os.path.exists(profile):
                 os.remove(profile)
             if text is not None:
@@ -496,8 +574,9 @@ class Options(unittest.TestCase):
             shown = running.run([os.path.join(running.BIN, words[0]), *words[1:], "--help"]).stdout
             options = re.findall(r"^  (-\S*)(?: |$)", shown, re.M)
             flags = {flag.split("=")[0] for option in options for flag in option.split(",")}
-            self.assertEqual(sorted(flags | ({"-h"} if command == "dcc" else set())),
-                             sorted(set(expected.split()) | ({"-h"} if command == "dcc" else set())), command)
+            self.assertEqual(
+                sorted(flags | ({"-h"} if command == "dcc" else set())), sorted(set(expected.split()) | ({"-h"} if command == "dcc" else set())), command
+            )
 
 
 if __name__ == "__main__":

@@ -103,8 +103,27 @@ class CrashTest(jobs.JobTest):
         """One run, cut off again and again: as a whole or by one of its ranks."""
         root, chance, steps = self.path("saved"), random.Random(7), [0]
         for moment in range(MOMENTS):
-            job = self.start("dcrun", WORLD, [self.plan, "--weights", "init:1", "--data", "synthetic:2", "--steps", "1000000", "--save", root,
-                                              "--save-every", "1", "--keep", "3", "--resume", "latest"])
+            job = self.start(
+                "dcrun",
+                WORLD,
+                [
+                    self.plan,
+                    "--weights",
+                    "init:1",
+                    "--data",
+                    "synthetic:2",
+                    "--steps",
+                    "1000000",
+                    "--save",
+                    root,
+                    "--save-every",
+                    "1",
+                    "--keep",
+                    "3",
+                    "--resume",
+                    "latest",
+                ],
+            )
             job.await_steps(steps[-1] + 3)  # by then one more is whole
             time.sleep(chance.random() * 0.05)
             ranks = job.ranks()

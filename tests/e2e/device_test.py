@@ -30,8 +30,14 @@ class DeviceTest(BitsCase):
     def offloaded(self, subject, world, zero, accumulation, part, space):
         """As verify(), in a part of the memory that the plan takes without offloading."""
         whole = run_once(subject, world, zero, accumulation).header["arena_bytes"]
-        self.verify(subject, world, zero, accumulation, passes=offload_bits_test.OffloadTest.CHAINS["all"][0],
-                    compile_options=("--memory", f"{int(whole * part)}B", "--offload-space", space))
+        self.verify(
+            subject,
+            world,
+            zero,
+            accumulation,
+            passes=offload_bits_test.OffloadTest.CHAINS["all"][0],
+            compile_options=("--memory", f"{int(whole * part)}B", "--offload-space", space),
+        )
 
     def test_sample(self):
         self.verify("tiny-llama", 2, 3, accumulation=2)
@@ -47,12 +53,33 @@ class DeviceTest(BitsCase):
             folder = os.path.join(os.path.dirname(running.fresh()), device)
             os.makedirs(folder)
             start = [os.path.join(running.BIN, "dcrun"), "-n", "2", plan, "--data", "synthetic:1", "--device", device]
-            running.run([*start, "--weights", model, "--steps", "8", "--save", f"{folder}/saved", "--save-every", "3", "--dump-gradients", f"{folder}/gradients",
-                         "--trace", f"{folder}/trace.json", "--record-profile", f"{folder}/profile.json"])
+            running.run(
+                [
+                    *start,
+                    "--weights",
+                    model,
+                    "--steps",
+                    "8",
+                    "--save",
+                    f"{folder}/saved",
+                    "--save-every",
+                    "3",
+                    "--dump-gradients",
+                    f"{folder}/gradients",
+                    "--trace",
+                    f"{folder}/trace.json",
+                    "--record-profile",
+                    f"{folder}/profile.json",
+                ]
+            )
             running.run([*start, "--resume", f"{folder}/saved/step-00000003", "--steps", "8", "--save", f"{folder}/again.safetensors"])
             files[device] = folder
-        for name in ("saved/step-00000008/model.safetensors", "saved/step-00000008/rank-1-of-2.safetensors", "gradients/gradients.safetensors",
-                     "again.safetensors"):
+        for name in (
+            "saved/step-00000008/model.safetensors",
+            "saved/step-00000008/rank-1-of-2.safetensors",
+            "gradients/gradients.safetensors",
+            "again.safetensors",
+        ):
             with self.subTest(name), open(os.path.join(files["cpu"], name), "rb") as one, open(os.path.join(files["checked"], name), "rb") as other:
                 self.assertEqual(tensor_bytes(one.read()), tensor_bytes(other.read()))
 
@@ -72,7 +99,7 @@ class DeviceTest(BitsCase):
 
 def tensor_bytes(file):
     """A safetensors file without its header, whose metadata names the run."""
-    return file[8 + int.from_bytes(file[:8], "little"):]
+    return file[8 + int.from_bytes(file[:8], "little") :]
 
 
 if __name__ == "__main__":

@@ -30,9 +30,23 @@ PARITY = "parity: "  # and a subject of cases.by_subject(), or
 LESSER = PARITY + "as on a lesser CPU"
 PARITY_STEPS = {"sample": 20, "full": 50}
 # These take longest; started first, they leave no processor idle at the end.
-LONGEST = ("bits_test.py", "stock_test.py", "export_models_test.py", "chains_test.py", "resume_test.py", PARITY + "tiny-mixtral float32",
-           "cgroup_test.py", "offload_bits_test.py", LESSER, "dynamic_test.py", "stop_test.py", "profile_test.py", "recompute_bits_test.py",
-           "batchnorm_test.py", "peers_test.py")
+LONGEST = (
+    "bits_test.py",
+    "stock_test.py",
+    "export_models_test.py",
+    "chains_test.py",
+    "resume_test.py",
+    PARITY + "tiny-mixtral float32",
+    "cgroup_test.py",
+    "offload_bits_test.py",
+    LESSER,
+    "dynamic_test.py",
+    "stop_test.py",
+    "profile_test.py",
+    "recompute_bits_test.py",
+    "batchnorm_test.py",
+    "peers_test.py",
+)
 
 
 @dataclasses.dataclass

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 import running
 
 sys.path.insert(0, os.path.join(running.ROOT, "scripts"))
-from dcc_export import export_train_step  # noqa: E402
+from dcc_export import export_train_step
 
 SHAPE = (64, 257)
 ELEMENTS = math.prod(SHAPE)

@@ -1,6 +1,6 @@
 """Dims whose size is given when a plan is compiled, against plans of archives that were exported at that size.
 
-    build/venv/bin/python tests/e2e/dynamic_test.py
+build/venv/bin/python tests/e2e/dynamic_test.py
 """
 
 import functools

@@ -1,6 +1,6 @@
 """Codes of errors on reading a model: one code, one meaning.
 
-    build/venv/bin/python tests/e2e/error_codes_test.py
+build/venv/bin/python tests/e2e/error_codes_test.py
 """
 
 import collections

@@ -1,6 +1,6 @@
 """`dcrun --eval-every`: the loss on validation data by the plan's evaluation, next to PyTorch's module in eval mode on the same weights.
 
-    build/venv/bin/python tests/e2e/evaluation_test.py
+build/venv/bin/python tests/e2e/evaluation_test.py
 """
 
 import copy
@@ -18,12 +18,11 @@ from jobs import JobTest, dcc, dcrun
 from reference import make_data, strip, workloads
 
 sys.path.insert(0, os.path.join(running.ROOT, "scripts"))
-from dcc_export import export_train_step, presets  # noqa: E402
+from dcc_export import export_train_step, presets
 
 STEPS = 3
 MICRO_BATCHES = 5  # odd: with 2 or 3 ranks some have none in the last round
-OVERLAPPED = ("normalize-graph,shard-parameters={},insert-collectives,add-update,schedule,bucket-reductions,overlap-reductions,"
-              "overlap-update,layout-arenas")
+OVERLAPPED = "normalize-graph,shard-parameters={},insert-collectives,add-update,schedule,bucket-reductions,overlap-reductions,overlap-update,layout-arenas"
 
 
 class Subject:
@@ -106,8 +105,9 @@ class PyTorchTest(unittest.TestCase):
 class Net(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.layers = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Dropout(0.5),
-                                          torch.nn.Flatten(), torch.nn.Linear(8 * 36, 5))
+        self.layers = torch.nn.Sequential(
+            torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Flatten(), torch.nn.Linear(8 * 36, 5)
+        )
 
     def forward(self, x, target):
         loss = torch.nn.functional.cross_entropy(self.layers(x), target)
@@ -125,8 +125,9 @@ class BuffersOfRanksTest(unittest.TestCase):
         module, count = Net(), 10 * self.BATCH
         data = {"x": torch.randn(count, 3, 6, 6), "target": torch.randint(0, 5, (count,))}
         path, file = running.fresh(".pt2"), running.fresh(".safetensors")
-        report = export_train_step(module, (data["x"][: self.BATCH], data["target"][: self.BATCH]), path, eval=True,
-                                   optimizer=torch.optim.SGD(module.parameters(), lr=0.1))
+        report = export_train_step(
+            module, (data["x"][: self.BATCH], data["target"][: self.BATCH]), path, eval=True, optimizer=torch.optim.SGD(module.parameters(), lr=0.1)
+        )
         self.assertIn("evaluation: the loss equals the module's in eval mode", report.check)
         self.assertTrue(module.training)
         save_file(data, file)
@@ -196,8 +197,19 @@ class ResumeTest(JobTest):
         rows = {}
         for name, parts in {"whole": [8], "parts": [4, 8]}.items():
             for steps in parts:
-                done = dcrun(*common, "--steps", str(steps), "--save", self.path(name), "--save-every", "2", "--resume", "latest",
-                             "--metrics", self.path(name + ".jsonl"))
+                done = dcrun(
+                    *common,
+                    "--steps",
+                    str(steps),
+                    "--save",
+                    self.path(name),
+                    "--save-every",
+                    "2",
+                    "--resume",
+                    "latest",
+                    "--metrics",
+                    self.path(name + ".jsonl"),
+                )
                 self.assertEqual(done.code, 0, done.err)
             _, lines = running.read_metrics(self.path(name + ".jsonl"))
             rows[name] = [(row["step"], row.get("loss"), row.get("eval_loss")) for row in lines]
@@ -291,8 +303,7 @@ class RefusedTest(JobTest):
         bad, file = {name: value.clone() for name, value in one.data.items()}, self.path("bad.safetensors")
         bad["input_ids"][3 * one.batch] = 10**6
         save_file(bad, file)
-        result = dcrun("-n", "2", plan, "--weights", one.archive, "--data", "synthetic:1", "--steps", "4", "--save", self.path("saved"),
-                       *evaluates(file, 2))
+        result = dcrun("-n", "2", plan, "--weights", one.archive, "--data", "synthetic:1", "--steps", "4", "--save", self.path("saved"), *evaluates(file, 2))
         self.refused(result, 65, "outside", "--eval-data")
         self.assertTrue(os.path.isdir(self.path("saved/step-00000002")))
 

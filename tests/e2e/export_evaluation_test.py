@@ -1,6 +1,6 @@
 """`eval=True` of the exporter: what the archive's second program is, and what is refused.
 
-    build/venv/bin/python tests/e2e/export_evaluation_test.py
+build/venv/bin/python tests/e2e/export_evaluation_test.py
 """
 
 import json

@@ -1,6 +1,6 @@
 """An export leaves the user's module as found: whatever the module does, and wherever the export fails.
 
-    build/venv/bin/python tests/e2e/export_guard_test.py
+build/venv/bin/python tests/e2e/export_guard_test.py
 """
 
 import os
@@ -309,9 +309,13 @@ class LeftAsFoundTest(ExportTest):
     def test_failures(self):
         CALLS.clear()
         self.left_as_found(Raises(), "on purpose", headless=True)
-        for kind, pattern in ((BadBackward, "on purpose"), (Branches, "tracing failed"), (Chooses, "check failed"),
-                              (ReplacesParameter, "replaces parameter fc2.bias"),
-                              (WritesParameter, "fc2.weight")):
+        for kind, pattern in (
+            (BadBackward, "on purpose"),
+            (Branches, "tracing failed"),
+            (Chooses, "check failed"),
+            (ReplacesParameter, "replaces parameter fc2.bias"),
+            (WritesParameter, "fc2.weight"),
+        ):
             with self.subTest(kind.__name__):
                 self.left_as_found(kind(), pattern)
 
@@ -335,16 +339,17 @@ class LeftAsFoundTest(ExportTest):
         self.left_as_found(Remembers(), "cannot write", path=self.path("none/model.pt2"))
 
 
-SHARED = (("fc1", "again", ("weight", "bias")),
-          ("norm", "norm_too", ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")))
+SHARED = (("fc1", "again", ("weight", "bias")), ("norm", "norm_too", ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")))
 
 
 class TiesTest(ExportTest):
     """The usual ways in which plain PyTorch shares a tensor, against eager."""
 
     def test_shared_tensors(self):
-        for kind, shared in ((Tied, {"third.weight": "back.weight"}),
-                             (SharedModule, {f"{again}.{name}": f"{first}.{name}" for first, again, names in SHARED for name in names})):
+        for kind, shared in (
+            (Tied, {"third.weight": "back.weight"}),
+            (SharedModule, {f"{again}.{name}": f"{first}.{name}" for first, again, names in SHARED for name in names}),
+        ):
             with self.subTest(kind.__name__):
                 module, batch = kind(), inputs()
                 state = {k: v.clone() for k, v in module.state_dict().items()}

@@ -1,7 +1,7 @@
 """Tests of the exporter's presets and of transformers models, with and without weights.
 
-    build/venv/bin/python tests/e2e/export_models_test.py            # half of the presets, the other half on the next day
-    DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/export_models_test.py
+build/venv/bin/python tests/e2e/export_models_test.py            # half of the presets, the other half on the next day
+DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/export_models_test.py
 """
 
 import json
@@ -18,8 +18,7 @@ from rotation import of_today
 from dcc_export import presets
 from dcc_export.workload import Options, make
 
-EXACT = {"mlp": "equal eager exactly", "resnet18": "equal eager exactly",
-         "tiny-mixtral": "against the stock transformers model"}
+EXACT = {"mlp": "equal eager exactly", "resnet18": "equal eager exactly", "tiny-mixtral": "against the stock transformers model"}
 PADDED = ("tiny-bert",)
 SMALL_PRESETS = [n for n in presets.NAMES if n not in presets.REAL]
 
@@ -49,8 +48,7 @@ class PresetTest(ExportTest):
         users = list(program.graph_signature.user_inputs)
         self.assertEqual(users, [i["name"] for i in extra["inputs"]] + ["loss_scale"])
         state = targets(program, InputKind.PARAMETER)
-        state += [s.target for s in program.graph_signature.input_specs
-                  if s.kind is InputKind.BUFFER and s.persistent]
+        state += [s.target for s in program.graph_signature.input_specs if s.kind is InputKind.BUFFER and s.persistent]
         self.assertEqual(sorted(extra["initializers"]), sorted(state))
         self.assertEqual("zero_row" in str(extra["initializers"]), name in PADDED)
         self.verify_initial_values(program, extra["initializers"])
@@ -90,8 +88,7 @@ class PresetTest(ExportTest):
         for dtype in ("bfloat16", "autocast-bfloat16"):
             for name in ("tiny-llama", "mlp"):
                 with self.subTest((dtype, name)):
-                    code, printed = run_command("--preset", name, "--dtype", dtype,
-                                                "-o", self.path())
+                    code, printed = run_command("--preset", name, "--dtype", dtype, "-o", self.path())
                     self.assertEqual(code, 0, printed)
                     parameter = next(iter(torch.export.load(self.path()).parameters()))
                     expected = torch.bfloat16 if dtype == "bfloat16" else torch.float32
@@ -125,15 +122,13 @@ class TieTest(ExportTest):
     def test_tied_embedding(self):
         run_command("--preset", "tiny-llama-tied", "-o", self.path())
         program = torch.export.load(self.path())
-        self.assertEqual(description(self.path())["aliases"],
-                         {"lm_head.weight": "model.embed_tokens.weight"})
+        self.assertEqual(description(self.path())["aliases"], {"lm_head.weight": "model.embed_tokens.weight"})
         names = targets(program, InputKind.PARAMETER)
         self.assertIn("model.embed_tokens.weight", names)
         self.assertNotIn("lm_head.weight", names)
         self.assertEqual(len(names), len(set(targets(program, OutputKind.GRADIENT_TO_PARAMETER))))
         config = json.loads(read_entry(self.path(), "model_weights_config.json"))["config"]
-        self.assertEqual(config["lm_head.weight"]["path_name"],
-                         config["model.embed_tokens.weight"]["path_name"])
+        self.assertEqual(config["lm_head.weight"]["path_name"], config["model.embed_tokens.weight"]["path_name"])
 
     def test_loaded_as_a_module(self):
         run_command("--preset", "tiny-llama-tied", "-o", self.path())
@@ -153,14 +148,12 @@ class HeadlessTest(ExportTest):
                 code, printed = run_command(*common, "--headless", "-o", self.path("less.pt2"))
                 self.assertEqual(code, 0, printed)
                 for entry in ("models/model.json", "extra/dcc.json"):
-                    full, less = (json.loads(read_entry(self.path(p), entry))
-                                  for p in ("full.pt2", "less.pt2"))
+                    full, less = (json.loads(read_entry(self.path(p), entry)) for p in ("full.pt2", "less.pt2"))
                     self.assertEqual(full, less)
                 self.verify_records()
 
     def verify_records(self):
-        full, less = (json.loads(read_entry(self.path(p), "model_weights_config.json"))["config"]
-                      for p in ("full.pt2", "less.pt2"))
+        full, less = (json.loads(read_entry(self.path(p), "model_weights_config.json"))["config"] for p in ("full.pt2", "less.pt2"))
         self.assertEqual(sorted(full), sorted(less))
         ties = len(description(self.path("less.pt2"))["aliases"])
         self.assertEqual(len({e["path_name"] for e in less.values()}), len(less) - ties)
@@ -175,9 +168,7 @@ class HeadlessTest(ExportTest):
 
     def test_cuda_flavour(self):
         for extra in ([], ["--headless"]):
-            code, printed = run_command(
-                "--preset", "tiny-llama", "--dtype", "bfloat16", "--attention", "cuda-flash",
-                "-o", self.path(), *extra)
+            code, printed = run_command("--preset", "tiny-llama", "--dtype", "bfloat16", "--attention", "cuda-flash", "-o", self.path(), *extra)
             self.assertEqual(code, 0, printed)
             text = read_entry(self.path(), "models/model.json").decode()
             self.assertNotIn('"cpu"', text)
@@ -186,8 +177,7 @@ class HeadlessTest(ExportTest):
 
     @unittest.skipUnless(os.environ.get("DCC_SLOW_TESTS"), "set DCC_SLOW_TESTS=1")
     def test_real_shapes(self):
-        expected = {"llama-3-8b": (8030261248, 32), "llama-3-70b": (70553706496, 80),
-                    "mixtral-8x7b": (46702792704, 32)}
+        expected = {"llama-3-8b": (8030261248, 32), "llama-3-70b": (70553706496, 80), "mixtral-8x7b": (46702792704, 32)}
         for name, (parameters, layers) in expected.items():
             with self.subTest(name):
                 code, printed = run_command("--preset", name, "--headless", "-o", self.path())

@@ -1,6 +1,6 @@
 """Initialisers as the values show them, and what of a live optimizer is written or refused.
 
-    build/venv/bin/python tests/e2e/export_rules_test.py
+build/venv/bin/python tests/e2e/export_rules_test.py
 """
 
 import math
@@ -120,10 +120,21 @@ class InitializerTest(ExportTest):
         program = self.export(Net(), (ids, ids), initializers={"table": {"kind": "zeros"}})
         rules = description(self.path())["initializers"]
         bound = uniform(1 / math.sqrt(32))
-        expected = {"emb.weight": normal(0.02), "fc.weight": normal(0.02), "head.weight": normal(0.02),
-                    "fc.bias": {"kind": "zeros"}, "norm.weight": {"kind": "ones"}, "norm.bias": {"kind": "zeros"},
-                    "pad.weight": padded(0, normal(1.0)), "own.weight": padded(96, normal(0.1)), "lost.weight": normal(0.1),
-                    "stock.weight": bound, "stock.bias": bound, "orthogonal.bias": bound, "table": {"kind": "zeros"}}
+        expected = {
+            "emb.weight": normal(0.02),
+            "fc.weight": normal(0.02),
+            "head.weight": normal(0.02),
+            "fc.bias": {"kind": "zeros"},
+            "norm.weight": {"kind": "ones"},
+            "norm.bias": {"kind": "zeros"},
+            "pad.weight": padded(0, normal(1.0)),
+            "own.weight": padded(96, normal(0.1)),
+            "lost.weight": normal(0.1),
+            "stock.weight": bound,
+            "stock.bias": bound,
+            "orthogonal.bias": bound,
+            "table": {"kind": "zeros"},
+        }
         self.assertEqual(rules, expected)
         self.assertEqual(set(program.state_dict) - set(rules), {"orthogonal.weight"})
 
@@ -194,8 +205,7 @@ class OptimizerStateTest(ExportTest):
                 others = [p for n, p in module.named_parameters() if p is not chosen[0]]
                 groups = [{"params": others}, {"params": chosen, "lr": 0.5}]
                 x = torch.randn(3, 4)
-                self.export(module, x, optimizer=torch.optim.SGD(groups, lr=0.0), check=False,
-                            roles={"x": {"role": "float", "low": -1.0, "high": 1.0}})
+                self.export(module, x, optimizer=torch.optim.SGD(groups, lr=0.0), check=False, roles={"x": {"role": "float", "low": -1.0, "high": 1.0}})
                 before = {k: v.clone() for k, v in module.state_dict().items()}
                 run = running.train(running.compile_plan(self.path(), 1, 0), self.path(), 1, 1)
                 saved = run.tensors()
@@ -268,13 +278,16 @@ class OptimizerStateTest(ExportTest):
             self.assertTrue(torch.equal(held, expected), name)
 
     def test_state_that_cannot_go_on(self):
-        make = lambda p: torch.optim.AdamW(p)  # noqa: E731
+        make = lambda p: torch.optim.AdamW(p)
         module, optimizer = self.stepped(lambda p: torch.optim.AdamW(p, amsgrad=True))
         self.refused("amsgrad=True is not supported", module, optimizer)
         optimizer.param_groups[0]["amsgrad"] = False
         self.refused("keeps max_exp_avg_sq for .*amsgrad", module, optimizer)
-        for key, value, pattern in (("exp_avg", torch.zeros(3, 4), r"has shape \[3, 4\], the parameter \[4, 4\]"),
-                                    ("exp_avg_sq", torch.full((4, 4), float("inf")), "is not finite"), ("exp_avg", None, "has no exp_avg")):
+        for key, value, pattern in (
+            ("exp_avg", torch.zeros(3, 4), r"has shape \[3, 4\], the parameter \[4, 4\]"),
+            ("exp_avg_sq", torch.full((4, 4), float("inf")), "is not finite"),
+            ("exp_avg", None, "has no exp_avg"),
+        ):
             module, optimizer = self.stepped(make)
             next(iter(optimizer.state.values()))[key] = value
             self.refused(pattern, module, optimizer)

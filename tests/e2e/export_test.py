@@ -1,6 +1,6 @@
 """Tests of export_train_step on small modules, of refusals and of the optimizer description.
 
-    build/venv/bin/python tests/e2e/export_test.py
+build/venv/bin/python tests/e2e/export_test.py
 """
 
 import json
@@ -40,8 +40,7 @@ class UserModuleTest(ExportTest):
         module.fc1.weight.requires_grad_(False)
         program = self.export(module, regression_inputs())
         self.assertIn("fc1.weight", targets(program, InputKind.PARAMETER))
-        self.assertEqual(targets(program, OutputKind.GRADIENT_TO_PARAMETER),
-                         ["fc1.bias", "fc2.weight", "fc2.bias"])
+        self.assertEqual(targets(program, OutputKind.GRADIENT_TO_PARAMETER), ["fc1.bias", "fc2.weight", "fc2.bias"])
 
     def test_unused_parameter(self):
         module = Regression()
@@ -173,21 +172,20 @@ class UserModuleTest(ExportTest):
                 losses = nn.functional.cross_entropy(scores, labels, reduction="none")
                 return (losses * weight).mean()
 
-        inputs = (torch.zeros(2, 3, dtype=torch.int64), torch.zeros(2, 3, dtype=torch.int64),
-                  torch.rand(2, 3))
-        program = self.export(Wrapper(), inputs, root="net",
-                              roles={"weight": {"role": "float", "low": 0.5, "high": 2.0}})
+        inputs = (torch.zeros(2, 3, dtype=torch.int64), torch.zeros(2, 3, dtype=torch.int64), torch.rand(2, 3))
+        program = self.export(Wrapper(), inputs, root="net", roles={"weight": {"role": "float", "low": 0.5, "high": 2.0}})
         self.assertEqual(targets(program, InputKind.PARAMETER), ["0.weight", "1.weight", "1.bias"])
         extra = description(self.path())
-        self.assertEqual(extra["inputs"], [
-            {"name": "ids", "role": "tokens", "low": 0, "high": 11},
-            {"name": "labels", "role": "labels", "labels": "next", "low": 0, "high": 7},
-            {"name": "weight", "role": "float", "low": 0.5, "high": 2.0},
-        ])
-        self.assertEqual(extra["initializers"]["0.weight"],
-                         {"kind": "normal", "mean": 0.0, "std": 1.0})
-        self.assertEqual(extra["initializers"]["1.weight"],
-                         {"kind": "uniform", "low": -0.5, "high": 0.5})
+        self.assertEqual(
+            extra["inputs"],
+            [
+                {"name": "ids", "role": "tokens", "low": 0, "high": 11},
+                {"name": "labels", "role": "labels", "labels": "next", "low": 0, "high": 7},
+                {"name": "weight", "role": "float", "low": 0.5, "high": 2.0},
+            ],
+        )
+        self.assertEqual(extra["initializers"]["0.weight"], {"kind": "normal", "mean": 0.0, "std": 1.0})
+        self.assertEqual(extra["initializers"]["1.weight"], {"kind": "uniform", "low": -0.5, "high": 0.5})
 
     def test_module_is_left_as_found(self):
         module = Regression()
@@ -200,7 +198,6 @@ class UserModuleTest(ExportTest):
         self.assertTrue(all(torch.equal(before[k], v) for k, v in module.state_dict().items()))
         self.assertTrue(all(p.grad is None for p in module.parameters()))
 
-
     def test_initializers_given(self):
         rule = {"kind": "constant", "value": 0.5}
         self.export(Regression(), regression_inputs(), initializers={"fc1.bias": rule})
@@ -212,6 +209,7 @@ class UserModuleTest(ExportTest):
 
     def test_views_of_copies_have_the_strides_of_the_copies(self):
         """softplus_backward of transposed operands orders its result otherwise than PyTorch records; the exporter inserts a contiguous copy."""
+
         class Turned(nn.Module):
             def __init__(self):
                 super().__init__()
@@ -283,8 +281,7 @@ class RefusalTest(ExportTest):
         inputs_described = description(self.path())["inputs"]
 
         def check():
-            return check_archive(self.path(), step, inputs, inputs_described,
-                                 lambda n: n.removeprefix("step."), 0)
+            return check_archive(self.path(), step, inputs, inputs_described, lambda n: n.removeprefix("step."), 0)
 
         self.assertTrue(check().passed)
         module.factor = 1.001
@@ -324,9 +321,14 @@ class RefusalTest(ExportTest):
         self.assertIn("did you mean 'num_hidden_layers'?", note)
 
     def test_bad_configs(self):
-        for text in ("{", "[]", "{}", '{"model_type": "nope"}',
-                     '{"model_type": "clip", "projection_dim": 8}',
-                     '{"model_type": "llama", "hidden_size": "wide"}'):
+        for text in (
+            "{",
+            "[]",
+            "{}",
+            '{"model_type": "nope"}',
+            '{"model_type": "clip", "projection_dim": 8}',
+            '{"model_type": "llama", "hidden_size": "wide"}',
+        ):
             with self.subTest(text):
                 with open(self.path("config.json"), "w") as file:
                     file.write(text)
@@ -449,22 +451,20 @@ class OptimizerTest(ExportTest):
         module = Regression()
         biases = [module.fc1.bias, module.fc2.bias]
         weights = [module.fc1.weight, module.fc2.weight]
-        optimizer = torch.optim.AdamW(
-            [{"params": weights}, {"params": biases, "weight_decay": 0.0}],
-            lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1)
-        self.assertEqual(self.described(module, optimizer, clip_norm=1.0), {
-            "optimizer": {"kind": "adamw", "lr": 3e-4, "betas": [0.9, 0.95], "eps": 1e-8,
-                          "weight_decay": 0.1},
-            "groups": [{"match": "fc1.bias", "weight_decay": 0.0},
-                       {"match": "fc2.bias", "weight_decay": 0.0}],
-            "clip_norm": 1.0,
-        })
+        optimizer = torch.optim.AdamW([{"params": weights}, {"params": biases, "weight_decay": 0.0}], lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1)
+        self.assertEqual(
+            self.described(module, optimizer, clip_norm=1.0),
+            {
+                "optimizer": {"kind": "adamw", "lr": 3e-4, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1},
+                "groups": [{"match": "fc1.bias", "weight_decay": 0.0}, {"match": "fc2.bias", "weight_decay": 0.0}],
+                "clip_norm": 1.0,
+            },
+        )
 
     def test_sgd(self):
         module = Regression()
         optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
-        self.assertEqual(self.described(module, optimizer), {
-            "optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.0}})
+        self.assertEqual(self.described(module, optimizer), {"optimizer": {"kind": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.0}})
 
     def test_none(self):
         self.export(Regression(), regression_inputs(), check=False)
@@ -474,8 +474,7 @@ class OptimizerTest(ExportTest):
         module, other = Regression(), Regression()
         cases = [
             ("is trainable but not in", torch.optim.AdamW([module.fc1.weight])),
-            ("the module does not have",
-             torch.optim.AdamW(list(module.parameters()) + list(other.parameters()))),
+            ("the module does not have", torch.optim.AdamW(list(module.parameters()) + list(other.parameters()))),
             ("not supported", torch.optim.Adam(module.parameters())),
             ("amsgrad", torch.optim.AdamW(module.parameters(), amsgrad=True)),
             ("nesterov", torch.optim.SGD(module.parameters(), lr=1, momentum=0.9, nesterov=True)),

@@ -7,7 +7,7 @@ import unittest
 import running
 
 sys.path.insert(0, os.path.join(running.ROOT, "scripts"))
-import failed_names  # noqa: E402
+import failed_names
 
 
 class FailedNames(unittest.TestCase):
@@ -39,9 +39,7 @@ class FailedNames(unittest.TestCase):
             "FAIL tiny-bert float32 n2: dcrun exited with 70\n"
             "   3 x no network   NOT ALLOWED\n"
         )
-        self.assertEqual(
-            self.names(log), ["test_equal (bits_test.Bits.test_equal)", "bits_test.Bits.test_equal", "tiny-bert float32 n2", "no network"]
-        )
+        self.assertEqual(self.names(log), ["test_equal (bits_test.Bits.test_equal)", "bits_test.Bits.test_equal", "tiny-bert float32 n2", "no network"])
 
     def test_what_follows_the_tests(self):
         log = (

@@ -1,6 +1,6 @@
 """The time that scripts/families.py gives a family ends the program that it waits for, and is the only limit.
 
-    build/venv/bin/python tests/e2e/family_limit_test.py
+build/venv/bin/python tests/e2e/family_limit_test.py
 """
 
 import os
@@ -16,7 +16,7 @@ import running
 
 sys.path.insert(0, os.path.join(running.ROOT, "scripts"))
 
-from family import pool, trial  # noqa: E402
+from family import pool, trial
 
 FAMILY = types.SimpleNamespace(key="sleeper", kind="sleeper", task=types.SimpleNamespace(name="none"))
 

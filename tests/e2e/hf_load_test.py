@@ -1,6 +1,6 @@
 """What dcrun saves is a checkpoint of transformers: from_pretrained() loads it, and it holds the names that save_pretrained() writes, tied ones once.
 
-    build/venv/bin/python tests/e2e/hf_load_test.py
+build/venv/bin/python tests/e2e/hf_load_test.py
 """
 
 import json
@@ -56,8 +56,10 @@ class LoadTest(jobs.JobTest):
         model = transformers.AutoConfig.for_model(**values)
         self.write(os.path.join(folder, "config.json"), model.to_json_string())
         loaded, told = loader.from_pretrained(folder, dtype=getattr(torch, dtype), output_loading_info=True)
-        self.assertEqual({key: sorted(told[key]) for key in ("missing_keys", "unexpected_keys", "mismatched_keys")},
-                         {"missing_keys": [], "unexpected_keys": [], "mismatched_keys": []})
+        self.assertEqual(
+            {key: sorted(told[key]) for key in ("missing_keys", "unexpected_keys", "mismatched_keys")},
+            {"missing_keys": [], "unexpected_keys": [], "mismatched_keys": []},
+        )
         state = loaded.state_dict()
         for key, value in ours.items():
             self.assertTrue(torch.equal(state[key], value), key)

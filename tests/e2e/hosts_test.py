@@ -20,8 +20,13 @@ import tcp_test
 
 # (model, ranks, ranks of a host, accumulation, settings)
 CASES = [("tiny-llama", 4, 2, 1, "clipped"), ("tiny-llama bfloat16", 4, 2, 2, "clipped"), ("mlp", 6, 3, 2, "unclipped")]
-MORE = [("mlp", 6, 2, 1, "clipped"), ("tiny-llama-tied", 4, 2, 2, "clipped"), ("tiny-mixtral", 4, 2, 1, "clipped"),
-        ("tiny-gpt2 dropout", 4, 2, 2, "clipped"), ("tiny-llama autocast", 4, 2, 1, "unclipped")]
+MORE = [
+    ("mlp", 6, 2, 1, "clipped"),
+    ("tiny-llama-tied", 4, 2, 2, "clipped"),
+    ("tiny-mixtral", 4, 2, 1, "clipped"),
+    ("tiny-gpt2 dropout", 4, 2, 2, "clipped"),
+    ("tiny-llama autocast", 4, 2, 1, "unclipped"),
+]
 PLAIN = "split-by-host=2,normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,{}layout-arenas"
 LAB = os.path.join(running.ROOT, "scripts", "netlab.sh")
 
@@ -57,8 +62,7 @@ class HostsTest(tcp_test.TcpCase):
         plan, model = compiled("tiny-llama", 4, 2, 2, "clipped")
         expected = running.train(plan, model, 4, bits_case.STEPS)
         offloads = PLAIN.format("offload-optimizer,offload-activations,offload-parameters,")
-        for chain, options in ((PLAIN.format(""), ()), ("hsdp", ("--memory", "1750KiB")),
-                               (offloads, ("--memory", "1500KiB", "--offload-space", "host"))):
+        for chain, options in ((PLAIN.format(""), ()), ("hsdp", ("--memory", "1750KiB")), (offloads, ("--memory", "1500KiB", "--offload-space", "host"))):
             with self.subTest(chain, options=options):
                 other, _ = compiled("tiny-llama", 4, 2, 2, "clipped", *options, chain=chain)
                 self.assert_same(expected, running.train(other, model, 4, bits_case.STEPS, "--poison"), chain)
@@ -136,8 +140,13 @@ class HostsLabTest(bits_case.BitsCase, jobs.JobTest):
 
     def test_a_profile_has_the_levels(self):
         model = running.archive("mlp")
-        measured = subprocess.run([LAB, "run", os.path.join(running.BIN, "dcc"), "profile", model, "-o", self.path("prof.json")],
-                                  env={**os.environ, **self.NAMES}, capture_output=True, text=True, timeout=240)
+        measured = subprocess.run(
+            [LAB, "run", os.path.join(running.BIN, "dcc"), "profile", model, "-o", self.path("prof.json")],
+            env={**os.environ, **self.NAMES},
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
         self.assertEqual(measured.returncode, 0, measured.stderr)
         with open(self.path("prof.json"), encoding="utf-8") as file:
             profile = json.load(file)

@@ -73,8 +73,9 @@ class Job:
     def __init__(self, command, environment=None):
         self.tag = uuid.uuid4().hex
         self.out, self.err = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.out, stderr=self.err,
-                                        env=environment_of({**(environment or {}), TAG: self.tag}))
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=self.out, stderr=self.err, env=environment_of({**(environment or {}), TAG: self.tag})
+        )
 
     def finish(self, limit=LIMIT):
         """Waits; raises TimeoutExpired if the job hangs."""

@@ -101,9 +101,14 @@ class Found(unittest.TestCase):
 
     def test_by_behaviour(self):
         for causal, loss, expected in (
-            (True, plain, "next"), (True, by_hand, "next"), (True, with_auxiliary, "next"),
-            (True, shifted, "same"), (True, padded, "same"),
-            (False, plain, "same"), (False, by_hand, "same"), (False, with_auxiliary, "same"),
+            (True, plain, "next"),
+            (True, by_hand, "next"),
+            (True, with_auxiliary, "next"),
+            (True, shifted, "same"),
+            (True, padded, "same"),
+            (False, plain, "same"),
+            (False, by_hand, "same"),
+            (False, with_auxiliary, "same"),
         ):
             with self.subTest(causal=causal, loss=loss.__name__):
                 self.assertEqual(found(Net(causal, loss)), expected)

@@ -1,7 +1,7 @@
 """Memory that plans ask for: arenas hardly larger than what lives in them, state divided by the ranks.
 
-    build/venv/bin/python tests/e2e/layout_test.py
-    DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/layout_test.py     # every stage, world and accumulation
+build/venv/bin/python tests/e2e/layout_test.py
+DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/layout_test.py     # every stage, world and accumulation
 """
 
 import itertools
@@ -16,8 +16,17 @@ DATA = os.path.join(running.ROOT, "tests", "data")
 WASTE = 1.03
 LAYOUT_MS = 1000
 ALIGNMENT = 32  # elements of a shard
-FP32_ZOO = [("mlp",), ("tiny-llama",), ("tiny-llama-tied",), ("tiny-gpt2",), ("tiny-gpt2", "--dropout", "0.1"), ("tiny-bert",),
-            ("tiny-mixtral",), ("small-llama",), ("resnet18",)]
+FP32_ZOO = [
+    ("mlp",),
+    ("tiny-llama",),
+    ("tiny-llama-tied",),
+    ("tiny-gpt2",),
+    ("tiny-gpt2", "--dropout", "0.1"),
+    ("tiny-bert",),
+    ("tiny-mixtral",),
+    ("small-llama",),
+    ("resnet18",),
+]
 REDUCED_ZOO = [(m, "--dtype", d) for m in ("tiny-llama", "tiny-gpt2") for d in ("bfloat16", "autocast-bfloat16")]
 LARGE = [("llama_8b_cuda.pt2", 8), ("llama_70b_cuda.pt2", 32), ("mixtral_dcc_8x7b_cuda.pt2", 32)]
 
@@ -67,8 +76,10 @@ class LayoutTest(unittest.TestCase):
                     # Others may have the processor meanwhile: of the time that passed, dcc had this share.
                     share = min(1.0, whole / sum(laps.values()))
                     took = laps["layout"] * share
-                    print(f"  {name:28s} {world} ranks, zero {zero}: arena {arena / live:.4f} x live bytes, layout {took:.0f} ms"
-                          f" of processor time ({laps['layout']:.0f} ms passed)")
+                    print(
+                        f"  {name:28s} {world} ranks, zero {zero}: arena {arena / live:.4f} x live bytes, layout {took:.0f} ms"
+                        f" of processor time ({laps['layout']:.0f} ms passed)"
+                    )
                     self.assertLessEqual(arena, WASTE * live)
                     self.assertLess(took, LAYOUT_MS)
 
@@ -91,8 +102,10 @@ class ShardsTest(unittest.TestCase):
             self.assertGreater(whole[kind], 0)
             self.assertLessEqual(shard[kind], whole[kind] / world + padding, f"{label} {kind}")
             self.assertGreaterEqual(shard[kind], whole[kind] // world - padding, f"{label} {kind}")
-        print(f"  {label:28s} {world} ranks: {shard['optimizer state']} of {whole['optimizer state']} bytes of optimizer state"
-              f" = 1/{whole['optimizer state'] / shard['optimizer state']:.3f}")
+        print(
+            f"  {label:28s} {world} ranks: {shard['optimizer state']} of {whole['optimizer state']} bytes of optimizer state"
+            f" = 1/{whole['optimizer state'] / shard['optimizer state']:.3f}"
+        )
 
     def test_state_is_divided(self):
         for preset, world in (("mlp", 2), ("tiny-llama", 2), ("tiny-llama", 3), ("tiny-llama-tied", 4), ("tiny-mixtral", 3), ("small-llama", 2)):

@@ -8,7 +8,7 @@ import unittest
 import running
 
 sys.path.insert(0, os.path.join(running.ROOT, "scripts"))
-import marked_part  # noqa: E402
+import marked_part
 
 PAGE = "# Page\n<!-- other -->\nkept\n<!-- /other -->\n<!-- table -->\nold\nlines\n<!-- /table -->\nend\n"
 

@@ -19,8 +19,7 @@ CONSTANT = 200 * MIB  # per rank, with libtorch loaded
 WARM_UP = 3
 
 ZOO = [("mlp",), ("tiny-llama",), ("tiny-llama", "--dtype", "bfloat16"), ("small-llama",), ("resnet18",)]
-REST = [("tiny-llama-tied",), ("tiny-gpt2", "--dropout", "0.1"), ("tiny-bert",), ("tiny-mixtral",),
-        ("tiny-llama", "--dtype", "autocast-bfloat16")]
+REST = [("tiny-llama-tied",), ("tiny-gpt2", "--dropout", "0.1"), ("tiny-bert",), ("tiny-mixtral",), ("tiny-llama", "--dtype", "autocast-bfloat16")]
 
 
 def children(pid):
@@ -121,8 +120,10 @@ class MemoryTest(unittest.TestCase):
                     arena, pss, lone, pages = self.measure(preset, world, zero)
                     constant = (max(pss, lone) - world * arena) / world
                     worst = max(worst, constant)
-                    print(f"  {label:44s} arenas {world} x {arena / MIB:6.1f} MiB, Pss {pss / MIB:6.1f} MiB, with no other process"
-                          f" {lone / MIB:6.1f} MiB, {pages / world / arena:6.1%} of the arenas touched: {constant / MIB:6.1f} MiB per rank next to the arena")
+                    print(
+                        f"  {label:44s} arenas {world} x {arena / MIB:6.1f} MiB, Pss {pss / MIB:6.1f} MiB, with no other process"
+                        f" {lone / MIB:6.1f} MiB, {pages / world / arena:6.1%} of the arenas touched: {constant / MIB:6.1f} MiB per rank next to the arena"
+                    )
                     if world > 1:  # a rank alone has no shared slab
                         self.assertAlmostEqual(pages / world / arena, 1, delta=0.01 + 8 * 4096 / arena)
                     self.assertGreater(constant, 0)  # else these were not the ranks

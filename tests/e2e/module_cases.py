@@ -98,18 +98,27 @@ def volume():
 # Recurrent nets.
 for kind in (nn.LSTM, nn.GRU, nn.RNN):
     function(f"{kind.__name__}", lambda m, x, ids: m.rnn(x.transpose(1, 2))[0], rnn=lambda kind=kind: kind(WIDTH, 6, batch_first=True))
-function("LSTM of two layers, both directions", lambda m, x, ids: m.rnn(x.permute(2, 0, 1))[0].transpose(0, 1),
-         rnn=lambda: nn.LSTM(WIDTH, 5, num_layers=2, bidirectional=True))
+function(
+    "LSTM of two layers, both directions",
+    lambda m, x, ids: m.rnn(x.permute(2, 0, 1))[0].transpose(0, 1),
+    rnn=lambda: nn.LSTM(WIDTH, 5, num_layers=2, bidirectional=True),
+)
 function("LSTM with projection", lambda m, x, ids: m.rnn(x.transpose(1, 2))[0], rnn=lambda: nn.LSTM(WIDTH, 6, proj_size=3, batch_first=True))
 function("GRU language model", lambda m, x, ids: m.rnn(m.emb(ids))[0], emb=lambda: nn.Embedding(VOCABULARY, 6), rnn=lambda: nn.GRU(6, 7, batch_first=True))
 function("LSTM last state", lambda m, x, ids: m.rnn(m.emb(ids))[1][0][-1], emb=lambda: nn.Embedding(VOCABULARY, 6), rnn=lambda: nn.LSTM(6, 7, batch_first=True))
-function("GRU last states, both directions", lambda m, x, ids: torch.cat(m.rnn(x.transpose(1, 2))[1].unbind(0), 1),
-         rnn=lambda: nn.GRU(WIDTH, 4, num_layers=2, bidirectional=True, batch_first=True))
+function(
+    "GRU last states, both directions",
+    lambda m, x, ids: torch.cat(m.rnn(x.transpose(1, 2))[1].unbind(0), 1),
+    rnn=lambda: nn.GRU(WIDTH, 4, num_layers=2, bidirectional=True, batch_first=True),
+)
 function("RNN with relu", lambda m, x, ids: m.rnn(x.transpose(1, 2))[0], rnn=lambda: nn.RNN(WIDTH, 6, nonlinearity="relu", batch_first=True))
 function("GRU without bias", lambda m, x, ids: m.rnn(x.transpose(1, 2))[0], rnn=lambda: nn.GRU(WIDTH, 6, bias=False, batch_first=True))
 for kind in (nn.LSTMCell, nn.GRUCell, nn.RNNCell):
-    function(kind.__name__, lambda m, x, ids: torch.cat([t for t in (m.cell(x[:, :, 0]) if isinstance(m.cell, nn.LSTMCell) else [m.cell(x[:, :, 0])])], 1),
-             cell=lambda kind=kind: kind(WIDTH, 6))
+    function(
+        kind.__name__,
+        lambda m, x, ids: torch.cat([t for t in (m.cell(x[:, :, 0]) if isinstance(m.cell, nn.LSTMCell) else [m.cell(x[:, :, 0])])], 1),
+        cell=lambda kind=kind: kind(WIDTH, 6),
+    )
 
 # Convolutions, pooling, resampling.
 on_x("Conv1d", lambda: nn.Conv1d(WIDTH, 6, 3, padding=1, stride=2), nn.ReLU)
@@ -138,7 +147,15 @@ on_x("Upsample bicubic", image, lambda: nn.Conv2d(3, 2, 1), lambda: nn.Upsample(
 on_x("Upsample linear", lambda: nn.Conv1d(WIDTH, 2, 1), lambda: nn.Upsample(scale_factor=2, mode="linear"))
 on_x("Upsample trilinear", volume, lambda: nn.Conv3d(2, 2, 1), lambda: nn.Upsample(scale_factor=2, mode="trilinear"))
 on_x("PixelShuffle", image, lambda: nn.Conv2d(3, 8, 1), lambda: nn.PixelShuffle(2), lambda: nn.PixelUnshuffle(4))
-on_x("padding", image, lambda: nn.Conv2d(3, 2, 1), lambda: nn.ReflectionPad2d(1), lambda: nn.ReplicationPad2d(1), lambda: nn.ZeroPad2d(1), lambda: nn.ConstantPad2d(1, 0.5))
+on_x(
+    "padding",
+    image,
+    lambda: nn.Conv2d(3, 2, 1),
+    lambda: nn.ReflectionPad2d(1),
+    lambda: nn.ReplicationPad2d(1),
+    lambda: nn.ZeroPad2d(1),
+    lambda: nn.ConstantPad2d(1, 0.5),
+)
 on_x("Unfold", image, lambda: nn.Conv2d(3, 2, 1), lambda: nn.Unfold(2))
 on_x("Fold", lambda: nn.Linear(LENGTH, 9), lambda: nn.Fold((4, 4), 2))
 
@@ -154,8 +171,13 @@ on_x("RMSNorm", lambda: nn.RMSNorm(LENGTH))
 on_x("LocalResponseNorm", image, lambda: nn.Conv2d(3, 6, 1), lambda: nn.LocalResponseNorm(3))
 
 # Activations.
-on_x("activations", *(lambda kind=kind: nn.Sequential(nn.Linear(LENGTH, LENGTH), kind()) for kind in (
-    nn.CELU, nn.SELU, nn.Mish, nn.Hardswish, nn.Hardsigmoid, nn.LogSigmoid, nn.Softsign, nn.Tanhshrink, nn.Softshrink, nn.Hardshrink, nn.PReLU)))
+on_x(
+    "activations",
+    *(
+        lambda kind=kind: nn.Sequential(nn.Linear(LENGTH, LENGTH), kind())
+        for kind in (nn.CELU, nn.SELU, nn.Mish, nn.Hardswish, nn.Hardsigmoid, nn.LogSigmoid, nn.Softsign, nn.Tanhshrink, nn.Softshrink, nn.Hardshrink, nn.PReLU)
+    ),
+)
 on_x("GLU", lambda: nn.GLU(dim=1), lambda: nn.Linear(LENGTH, 4), lambda: nn.Softmax(-1), lambda: nn.LogSoftmax(1), lambda: nn.Softmin(-1))
 on_x("Threshold", lambda: nn.Linear(LENGTH, 4), lambda: nn.Threshold(0.1, -0.2), lambda: nn.GELU(approximate="tanh"))
 on_x("Dropout of nothing", lambda: nn.Linear(LENGTH, 4), lambda: nn.Dropout(0.0), lambda: nn.Dropout1d(0.0), lambda: nn.AlphaDropout(0.0))
@@ -173,22 +195,47 @@ function("old weight_norm", lambda m, x, ids: m.fc(x), fc=lambda: nn.utils.weigh
 function("spectral_norm", lambda m, x, ids: m.fc(x), fc=lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(LENGTH, 4)))
 
 # Attention.
-function("MultiheadAttention", lambda m, x, ids: m.attend(x.transpose(1, 2), x.transpose(1, 2), x.transpose(1, 2), need_weights=False)[0],
-         attend=lambda: nn.MultiheadAttention(WIDTH, 2, batch_first=True))
-function("MultiheadAttention with weights and masks",
-         lambda m, x, ids: m.attend(x.transpose(1, 2), x.transpose(1, 2), x.transpose(1, 2), key_padding_mask=(ids > 8) & (torch.arange(LENGTH) > 0),
-                                    attn_mask=torch.ones(LENGTH, LENGTH).triu(1).bool())[0],
-         attend=lambda: nn.MultiheadAttention(WIDTH, 2, batch_first=True, add_bias_kv=True))
-function("TransformerEncoder", lambda m, x, ids: m.encode(x.transpose(1, 2)),
-         encode=lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(WIDTH, 2, 12, dropout=0.0, batch_first=True), 2))
-function("TransformerEncoder causal", lambda m, x, ids: m.encode(x.transpose(1, 2), mask=nn.Transformer.generate_square_subsequent_mask(LENGTH), is_causal=True),
-         encode=lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(WIDTH, 2, 12, dropout=0.0, batch_first=True, norm_first=True, activation="gelu"), 1))
-function("TransformerDecoder", lambda m, x, ids: m.decode(x.transpose(1, 2), x.transpose(1, 2)),
-         decode=lambda: nn.TransformerDecoder(nn.TransformerDecoderLayer(WIDTH, 2, 12, dropout=0.0, batch_first=True), 1))
-function("Transformer", lambda m, x, ids: m.both(x.permute(2, 0, 1), x.permute(2, 0, 1)).transpose(0, 1),
-         both=lambda: nn.Transformer(WIDTH, 2, 1, 1, 12, dropout=0.0))
-function("scaled_dot_product_attention", lambda m, x, ids: F.scaled_dot_product_attention(*m.fc(x.transpose(1, 2))[:, None].chunk(3, -1), is_causal=True), fc=lambda: nn.Linear(WIDTH, 24))
-
+function(
+    "MultiheadAttention",
+    lambda m, x, ids: m.attend(x.transpose(1, 2), x.transpose(1, 2), x.transpose(1, 2), need_weights=False)[0],
+    attend=lambda: nn.MultiheadAttention(WIDTH, 2, batch_first=True),
+)
+function(
+    "MultiheadAttention with weights and masks",
+    lambda m, x, ids: m.attend(
+        x.transpose(1, 2),
+        x.transpose(1, 2),
+        x.transpose(1, 2),
+        key_padding_mask=(ids > 8) & (torch.arange(LENGTH) > 0),
+        attn_mask=torch.ones(LENGTH, LENGTH).triu(1).bool(),
+    )[0],
+    attend=lambda: nn.MultiheadAttention(WIDTH, 2, batch_first=True, add_bias_kv=True),
+)
+function(
+    "TransformerEncoder",
+    lambda m, x, ids: m.encode(x.transpose(1, 2)),
+    encode=lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(WIDTH, 2, 12, dropout=0.0, batch_first=True), 2),
+)
+function(
+    "TransformerEncoder causal",
+    lambda m, x, ids: m.encode(x.transpose(1, 2), mask=nn.Transformer.generate_square_subsequent_mask(LENGTH), is_causal=True),
+    encode=lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(WIDTH, 2, 12, dropout=0.0, batch_first=True, norm_first=True, activation="gelu"), 1),
+)
+function(
+    "TransformerDecoder",
+    lambda m, x, ids: m.decode(x.transpose(1, 2), x.transpose(1, 2)),
+    decode=lambda: nn.TransformerDecoder(nn.TransformerDecoderLayer(WIDTH, 2, 12, dropout=0.0, batch_first=True), 1),
+)
+function(
+    "Transformer",
+    lambda m, x, ids: m.both(x.permute(2, 0, 1), x.permute(2, 0, 1)).transpose(0, 1),
+    both=lambda: nn.Transformer(WIDTH, 2, 1, 1, 12, dropout=0.0),
+)
+function(
+    "scaled_dot_product_attention",
+    lambda m, x, ids: F.scaled_dot_product_attention(*m.fc(x.transpose(1, 2))[:, None].chunk(3, -1), is_causal=True),
+    fc=lambda: nn.Linear(WIDTH, 24),
+)
 
 
 # Complex numbers, as rotary embeddings use them; the products come in orders that lie in memory unlike their result.
@@ -200,6 +247,8 @@ def rotate(m, x, ids):
 
 
 function("complex rotation", rotate, fc=lambda: nn.Linear(LENGTH, 6))
+
+
 def rotated_attention(m, x, ids):
     turn = torch.polar(torch.ones(LENGTH, 1, 2), torch.arange(LENGTH * 2).view(LENGTH, 1, 2) * 0.2)
     q, k, v = (part.unflatten(-1, (2, 4)) for part in m.qkv(x.transpose(1, 2)).chunk(3, -1))
@@ -209,6 +258,7 @@ def rotated_attention(m, x, ids):
 
 function("complex attention", rotated_attention, qkv=lambda: nn.Linear(WIDTH, 3 * WIDTH))
 
+
 # Losses; h [4, 5] are scores.
 def one_hot(labels):
     return F.one_hot(labels, CLASSES).float()
@@ -217,7 +267,11 @@ def one_hot(labels):
 loss("cross entropy smoothed", lambda m, h, x, y: F.cross_entropy(h, y, label_smoothing=0.1))
 loss("cross entropy of distributions", lambda m, h, x, y: F.cross_entropy(h, one_hot(y) * 0.8 + 0.04))
 loss("cross entropy weighted", lambda m, h, x, y: m.loss(h, y), loss=lambda: nn.CrossEntropyLoss(weight=torch.rand(CLASSES) + 0.5))
-loss("cross entropy weighted and smoothed", lambda m, h, x, y: m.loss(h, y), loss=lambda: nn.CrossEntropyLoss(weight=torch.rand(CLASSES) + 0.5, label_smoothing=0.1))
+loss(
+    "cross entropy weighted and smoothed",
+    lambda m, h, x, y: m.loss(h, y),
+    loss=lambda: nn.CrossEntropyLoss(weight=torch.rand(CLASSES) + 0.5, label_smoothing=0.1),
+)
 loss("cross entropy summed", lambda m, h, x, y: F.cross_entropy(h, y, reduction="sum") / 4)
 loss("cross entropy ignoring 0", lambda m, h, x, y: F.cross_entropy(h, y, ignore_index=0))
 loss("cross entropy 2d", lambda m, h, x, y: F.cross_entropy(h.reshape(4, 3, 2, 2), y[:, None, None].expand(4, 2, 2) % 3), features=12)

@@ -1,8 +1,8 @@
 """The modules and losses of torch.nn: exported, compiled by the plain command, trained on two ranks, compared with eager PyTorch.
 
-    build/venv/bin/python tests/e2e/modules_test.py                    # a quarter of the cases in one net, another one each day
-    DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/modules_test.py   # all cases of module_cases.py, then each alone
-    build/venv/bin/python tests/e2e/modules_test.py LSTM "huber"       # cases by name, alone
+build/venv/bin/python tests/e2e/modules_test.py                    # a quarter of the cases in one net, another one each day
+DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/modules_test.py   # all cases of module_cases.py, then each alone
+build/venv/bin/python tests/e2e/modules_test.py LSTM "huber"       # cases by name, alone
 """
 
 import datetime
@@ -90,10 +90,19 @@ def verify(test, names):
     module = build(names)
     optimizer = torch.optim.SGD(module.parameters(), lr=LR, momentum=MOMENTUM)
     model, plan, data = running.fresh(".pt2"), running.fresh(".dcp"), inputs(BATCH * WORLD * STEPS, seed=1)
-    export_train_step(module, inputs(BATCH), model, optimizer=optimizer, clip_norm=CLIP, check=False,
-                      roles={"x": {"role": "float", "low": -1.0, "high": 1.0},
-                             "ids": {"role": "class", "low": 0, "high": VOCABULARY},
-                             "labels": {"role": "class", "low": 0, "high": CLASSES}})
+    export_train_step(
+        module,
+        inputs(BATCH),
+        model,
+        optimizer=optimizer,
+        clip_norm=CLIP,
+        check=False,
+        roles={
+            "x": {"role": "float", "low": -1.0, "high": 1.0},
+            "ids": {"role": "class", "low": 0, "high": VOCABULARY},
+            "labels": {"role": "class", "low": 0, "high": CLASSES},
+        },
+    )
     running.run([os.path.join(running.BIN, "dcc"), "compile", model, "--world", str(WORLD), "--no-cache", "-o", plan])
     file, dumped = running.fresh(".safetensors"), os.path.dirname(running.fresh())
     save_file(data, file)
@@ -121,7 +130,6 @@ class ModulesTest(unittest.TestCase):
         for name in CASES:
             with self.subTest(name):
                 verify(self, [name])
-
 
     def test_refused(self):
         """Losses that look at values, or compute with complex numbers otherwise than pairs of real ones: each with a sentence, before anything is written."""

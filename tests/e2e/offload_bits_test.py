@@ -9,9 +9,11 @@ from bits_case import CLIPPED, SUBJECTS, TO_SCHEDULE, BitsCase, run_new, run_onc
 
 def largest_instruction(plan):
     """The most bytes that one instruction of a plan, as inspect shows it, reads, writes and works in."""
+
     def bytes_of(instruction):
         slices = {plan["tensors"][t]["slice"] for t in (*instruction["reads"], *instruction["writes"])} | {instruction.get("scratch", -1)}
         return sum(plan["slices"][s]["bytes"] for s in slices if s >= 0)
+
     return max(bytes_of(i) for p in plan["programs"] for i in p["instructions"])
 
 
@@ -24,8 +26,19 @@ class OffloadTest(BitsCase):
         "activations": (("offload-activations",), 0.9),
         "parameters": (("offload-parameters",), 0.9),
         "all": (("offload-optimizer", "offload-activations", "offload-parameters"), 0.6),
-        "all and others": (("keep-resident", "fuse-gathers", "bucket-reductions", "offload-optimizer", "offload-activations",
-                            "offload-parameters", "prefetch-gathers", "overlap-reductions"), 0.75),
+        "all and others": (
+            (
+                "keep-resident",
+                "fuse-gathers",
+                "bucket-reductions",
+                "offload-optimizer",
+                "offload-activations",
+                "offload-parameters",
+                "prefetch-gathers",
+                "overlap-reductions",
+            ),
+            0.75,
+        ),
     }
 
     def verify(self, subject, world, zero, accumulation, chain, space, settings="clipped"):
@@ -34,8 +47,16 @@ class OffloadTest(BitsCase):
             passes, part = self.CHAINS[chain]
             budget = int(expected.header["arena_bytes"] * part)
             disk = os.path.dirname(running.fresh())
-            got = run_new(subject, world, zero, accumulation, settings=settings, passes=passes, options=("--poison", "--offload-dir", disk),
-                          compile_options=("--memory", f"{budget}B", "--offload-space", space))
+            got = run_new(
+                subject,
+                world,
+                zero,
+                accumulation,
+                settings=settings,
+                passes=passes,
+                options=("--poison", "--offload-dir", disk),
+                compile_options=("--memory", f"{budget}B", "--offload-space", space),
+            )
             self.assertLessEqual(got.header["arena_bytes"], budget)
             self.assertGreater(got.header[f"{space}_bytes"], 0)
             self.assertGreater(got.header["providers"]["copies"], 0)
@@ -44,12 +65,23 @@ class OffloadTest(BitsCase):
 
     def test_offloaded(self):
         cases = [("tiny-llama", w, 3, a, "all", s) for w in (1, 2) for a in (1, 4) for s in ("host", "disk")]
-        cases += [("tiny-gpt2 dropout", 1, 0, 4, "all", "disk"), ("tiny-gpt2 dropout", 2, 2, 1, "all", "host"), ("mlp", 1, 0, 1, "all", "disk"),
-                  ("mlp", 2, 3, 4, "all", "disk"), ("tiny-llama", 2, 3, 1, "optimizer", "disk"), ("tiny-llama", 2, 1, 4, "parameters", "disk"),
-                  ("tiny-gpt2 dropout", 2, 3, 4, "activations", "disk"), ("mlp", 2, 0, 4, "optimizer", "host"), ("mlp", 2, 2, 1, "parameters", "host"),
-                  ("tiny-llama bfloat16", 2, 2, 4, "all", "disk"), ("tiny-llama bfloat16", 2, 3, 1, "all", "host"),
-                  ("tiny-llama bfloat16", 3, 1, 1, "all", "disk"), ("tiny-llama autocast", 2, 3, 4, "all", "disk"),
-                  ("tiny-llama", 2, 3, 4, "all and others", "disk"), ("tiny-gpt2 dropout", 2, 3, 1, "all and others", "host")]
+        cases += [
+            ("tiny-gpt2 dropout", 1, 0, 4, "all", "disk"),
+            ("tiny-gpt2 dropout", 2, 2, 1, "all", "host"),
+            ("mlp", 1, 0, 1, "all", "disk"),
+            ("mlp", 2, 3, 4, "all", "disk"),
+            ("tiny-llama", 2, 3, 1, "optimizer", "disk"),
+            ("tiny-llama", 2, 1, 4, "parameters", "disk"),
+            ("tiny-gpt2 dropout", 2, 3, 4, "activations", "disk"),
+            ("mlp", 2, 0, 4, "optimizer", "host"),
+            ("mlp", 2, 2, 1, "parameters", "host"),
+            ("tiny-llama bfloat16", 2, 2, 4, "all", "disk"),
+            ("tiny-llama bfloat16", 2, 3, 1, "all", "host"),
+            ("tiny-llama bfloat16", 3, 1, 1, "all", "disk"),
+            ("tiny-llama autocast", 2, 3, 4, "all", "disk"),
+            ("tiny-llama", 2, 3, 4, "all and others", "disk"),
+            ("tiny-gpt2 dropout", 2, 3, 1, "all and others", "host"),
+        ]
         if running.SLOW:
             cases = [(s, w, z, a, "all", p) for s in SUBJECTS for w in (1, 2, 3) for z in (0, 1, 2, 3) for a in (1, 4) for p in ("host", "disk")]
         for case in cases:
@@ -71,16 +103,27 @@ class OffloadTest(BitsCase):
 
     # Where the published rules offload in the memory that zero3 needs, and smaller values leave than theirs.
     SMALL_VALUES = TO_SCHEDULE.format(3) + ",schedule-fast-free,offload-activations-greedily=1KiB,overlap-reductions,layout-arenas"
-    PUBLISHED = (("deepcompile-offload-optimizer", "tiny-llama"), ("deepcompile-offload-parameters", "tiny-llama"),
-                 ("deepcompile-offload-activations", "mlp of many rows"), (SMALL_VALUES, "tiny-llama"))
+    PUBLISHED = (
+        ("deepcompile-offload-optimizer", "tiny-llama"),
+        ("deepcompile-offload-parameters", "tiny-llama"),
+        ("deepcompile-offload-activations", "mlp of many rows"),
+        (SMALL_VALUES, "tiny-llama"),
+    )
 
     def verify_published(self, chain, subject, accumulation, settings, space=None):
         with self.subTest(chain, subject=subject, accumulation=accumulation, settings=settings, space=space):
             expected = run_once(subject, 2, 3, accumulation, settings=settings)
             disk = os.path.dirname(running.fresh())
             budget = ("--memory", f"{expected.header['arena_bytes']}B", "--recompute", "off")
-            got = run_new(subject, 2, chain, accumulation, settings=settings, options=("--poison", "--offload-dir", disk),
-                          compile_options=(*budget, *(("--offload-space", space) if space else ())))
+            got = run_new(
+                subject,
+                2,
+                chain,
+                accumulation,
+                settings=settings,
+                options=("--poison", "--offload-dir", disk),
+                compile_options=(*budget, *(("--offload-space", space) if space else ())),
+            )
             self.assertLessEqual(got.header["arena_bytes"], expected.header["arena_bytes"])
             self.assertGreater(got.header[f"{space or 'host'}_bytes"], 0)
             self.assert_same(expected, got, chain)

@@ -1,6 +1,6 @@
 """Plans that offload to disk: folders, full disks, damage while the job runs, budgets.
 
-    build/venv/bin/python tests/e2e/offload_test.py
+build/venv/bin/python tests/e2e/offload_test.py
 """
 
 import os
@@ -10,8 +10,7 @@ import unittest
 import jobs
 import running
 
-PASSES = "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,offload-optimizer,offload-activations," \
-         "offload-parameters,layout-arenas"
+PASSES = "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,offload-optimizer,offload-activations,offload-parameters,layout-arenas"
 
 
 class OffloadTest(jobs.JobTest):
@@ -111,8 +110,23 @@ class OffloadTest(jobs.JobTest):
 
     def test_budgets_of_both_spaces(self):
         def refused(space, *words):
-            result = jobs.dcc("compile", self.model, "--world", "2", "--passes", PASSES, "--no-cache", "--memory", "400KiB",
-                              "--offload-space", space, f"--{space}-memory", "64KiB", "-o", self.path("plan"))
+            result = jobs.dcc(
+                "compile",
+                self.model,
+                "--world",
+                "2",
+                "--passes",
+                PASSES,
+                "--no-cache",
+                "--memory",
+                "400KiB",
+                "--offload-space",
+                space,
+                f"--{space}-memory",
+                "64KiB",
+                "-o",
+                self.path("plan"),
+            )
             self.refused(result, 80, *words)
 
         # What finds no room outside stays, so it is the device that is too small.

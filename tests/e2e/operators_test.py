@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 import running
 
 sys.path.insert(0, os.path.join(running.ROOT, "scripts"))
-from export import export_train_step  # noqa: E402
+from export import export_train_step
 
 DTYPES = ("float32", "bfloat16", "autocast-bfloat16")
 PRESETS = ("mlp", "tiny-llama", "tiny-gpt2", "tiny-bert", "tiny-mixtral", "resnet18")

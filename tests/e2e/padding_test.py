@@ -1,6 +1,6 @@
 """An embedding with a zero padding row, drawn by `dcrun --weights init:SEED`: its start on every world, and a step next to PyTorch's.
 
-    build/venv/bin/python tests/e2e/padding_test.py
+build/venv/bin/python tests/e2e/padding_test.py
 """
 
 import functools
@@ -50,8 +50,14 @@ def samples(count):
 def exported(optimizer="adamw", **options):
     torch.manual_seed(3)
     module, path = Padded(**options), running.fresh(".pt2")
-    export_train_step(module, samples(ROWS), path, optimizer=OPTIMIZERS[optimizer](module.parameters()), check=False,
-                      roles={"ids": "tokens", "labels": {"role": "class", "low": 0, "high": VOCABULARY}})
+    export_train_step(
+        module,
+        samples(ROWS),
+        path,
+        optimizer=OPTIMIZERS[optimizer](module.parameters()),
+        check=False,
+        roles={"ids": "tokens", "labels": {"role": "class", "low": 0, "high": VOCABULARY}},
+    )
     return path
 
 

@@ -26,9 +26,9 @@ import machines
 import parts
 import served
 from reference import ORDERS, Reference, Training, compare_curve, compare_gradients, compare_state, make_data, workloads
-from running import BIN, LAUNCHERS, ROOT, CommandFailed, archive, description, launch, run
+from running import BIN, LAUNCHERS, ROOT, CommandFailed, archive, description, launch, run  # noqa: F401 (CommandFailed is for users of this file)
 
-from dcc_export import export_train_step  # noqa: E402  (reference.py finds it)
+from dcc_export import export_train_step
 
 LOSS_FLOOR, NORM_FLOOR = 1e-5, 1e-4
 PROFILE = os.path.join(ROOT, "examples", "profiles", "h100x32.json")
@@ -126,10 +126,39 @@ def run_case(case, subject, training, folder, launcher):
         remove(path)
     with open(config, "w") as file:
         json.dump(training.config(), file)
-    run([os.path.join(BIN, "dcc"), "compile", subject.archive, "--world", str(case.world), *chain_options(case.zero),
-         "--grad-accum", str(case.accumulation), "--config", config, "--no-cache", "-o", plan])
-    arguments = [plan, "--weights", subject.archive, "--data", data, "--steps", str(training.steps),
-                 "--metrics", metrics, "--overwrite", "--dump-gradients", gradients, "--save", os.path.join(saved, "model.safetensors")]
+    run(
+        [
+            os.path.join(BIN, "dcc"),
+            "compile",
+            subject.archive,
+            "--world",
+            str(case.world),
+            *chain_options(case.zero),
+            "--grad-accum",
+            str(case.accumulation),
+            "--config",
+            config,
+            "--no-cache",
+            "-o",
+            plan,
+        ]
+    )
+    arguments = [
+        plan,
+        "--weights",
+        subject.archive,
+        "--data",
+        data,
+        "--steps",
+        str(training.steps),
+        "--metrics",
+        metrics,
+        "--overwrite",
+        "--dump-gradients",
+        gradients,
+        "--save",
+        os.path.join(saved, "model.safetensors"),
+    ]
     run(launch(launcher, case.world, arguments + (["--poison"] if case.poison else [])), anew=False)
     with open(metrics) as file:
         rows = [json.loads(line) for line in file][1:]
@@ -196,8 +225,12 @@ def run_group(group, folder, steps, launcher):
         folder = os.path.join(folder, f"{model}-{dtype}")
         os.makedirs(folder, exist_ok=True)
         subject = Subject(model, dtype, folder)
-        trainings = [Training(cases.FEWER_STEPS.get(model, steps), world=case.world, accumulation=case.accumulation,
-                              per_step=case.sums_before_reduction(), recipe=case.recipe) for case in group]
+        trainings = [
+            Training(
+                cases.FEWER_STEPS.get(model, steps), world=case.world, accumulation=case.accumulation, per_step=case.sums_before_reduction(), recipe=case.recipe
+            )
+            for case in group
+        ]
         return [case.label() for case, training in zip(group, trainings, strict=True) if not report(case, subject, training, folder, launcher)]
     finally:
         torch.set_num_threads(threads)

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
-from dcc_export.workload import Workload  # noqa: E402
+from dcc_export.workload import Workload
 
 WORDS, WIDTH = 48, 24
 

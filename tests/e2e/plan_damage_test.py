@@ -1,7 +1,7 @@
 """A damaged plan is refused, wherever the damage is, and nothing crashes over it. (tests/runtime/plan flips every byte of a small one.)
 
-    build/venv/bin/python tests/e2e/plan_damage_test.py
-    DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/plan_damage_test.py     # more bytes
+build/venv/bin/python tests/e2e/plan_damage_test.py
+DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/plan_damage_test.py     # more bytes
 """
 
 import os

@@ -1,6 +1,6 @@
 """dcc profile, and what plans say against what happened: predicted time, bytes on the wire.
 
-    build/venv/bin/python tests/e2e/profile_test.py
+build/venv/bin/python tests/e2e/profile_test.py
 """
 
 import collections
@@ -307,8 +307,19 @@ class Disk(unittest.TestCase):
                 row["median_ns"] = 10**9
         times = []
         for figures in (path, written(slower)):
-            said, _, _ = report(model, "--profile", figures, "--world", "2", "--chain", "deepcompile-offload-optimizer", "--offload-space", "disk",
-                                "--memory", str(need["memory"]["arena_bytes"]["device"] * 9 // 10))
+            said, _, _ = report(
+                model,
+                "--profile",
+                figures,
+                "--world",
+                "2",
+                "--chain",
+                "deepcompile-offload-optimizer",
+                "--offload-space",
+                "disk",
+                "--memory",
+                str(need["memory"]["arena_bytes"]["device"] * 9 // 10),
+            )
             times.append(said["prediction"]["copy_ns"])
         self.assertGreater(times[0], 0)
         self.assertGreater(times[1], 10**9)
@@ -393,7 +404,6 @@ class Recorded(unittest.TestCase):
             self.assertEqual(row["median_ns"], max(medians), op)
             tried += 1
         self.assertGreater(tried, 5)
-
 
     def calibrate(self, plan, recorded, output, profiled=None):
         return dcc("calibrate", plan, "--profile", profiled or profile(self.model)[0], "--recorded", recorded, "-o", output)

@@ -23,8 +23,17 @@ CASES = 2500
 def sweep(seed, modules, module_seconds, limits):
     """The counts that random_chains prints last, and all it printed."""
     folder = os.path.dirname(running.fresh())
-    make = [sys.executable, os.path.join(running.ROOT, "tests", "random", "modules.py"), folder, "--seed", str(seed), "--count", str(modules),
-            "--seconds", str(module_seconds)]
+    make = [
+        sys.executable,
+        os.path.join(running.ROOT, "tests", "random", "modules.py"),
+        folder,
+        "--seed",
+        str(seed),
+        "--count",
+        str(modules),
+        "--seconds",
+        str(module_seconds),
+    ]
     print(f"\n  random modules and chains: seed {seed}; again: tests/random/modules.py FOLDER --seed {seed} --count {modules}", flush=True)
     made = subprocess.run(make, capture_output=True, text=True, timeout=3600)
     if made.returncode != 0:

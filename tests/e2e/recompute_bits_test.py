@@ -14,16 +14,34 @@ class RecomputeTest(BitsCase):
 
     # (subject, world, zero, accumulation), and what of the way from no pressure to the least possible budget is gone.
     # In mlp the kernels that would run again need as much room as they would free.
-    CASES = [("tiny-llama", 2, 3, 4), ("tiny-gpt2 dropout", 2, 3, 1), ("tiny-mixtral", 1, 0, 1),
-             ("resnet18", 2, 3, 1), ("tiny-llama autocast", 2, 2, 1), ("tiny-gpt2 dropout", 1, 0, 4),
-             ("tiny-llama bfloat16", 2, 1, 4)]
+    CASES = [
+        ("tiny-llama", 2, 3, 4),
+        ("tiny-gpt2 dropout", 2, 3, 1),
+        ("tiny-mixtral", 1, 0, 1),
+        ("resnet18", 2, 3, 1),
+        ("tiny-llama autocast", 2, 2, 1),
+        ("tiny-gpt2 dropout", 1, 0, 4),
+        ("tiny-llama bfloat16", 2, 1, 4),
+    ]
     TIGHTNESS = (0.3, 0.7, 0.95)
 
     def dcc(self, subject, world, zero, accumulation, *options):
         """(the finished compiler, path of its plan)"""
         plan, config = running.fresh(".dcp"), running.train_config(**CLIPPED)
-        command = [os.path.join(running.BIN, "dcc"), "compile", running.archive(*{**SUBJECTS, **MORE_SUBJECTS}[subject]),
-                   "--world", str(world), "--zero", str(zero), "--grad-accum", str(accumulation), "--config", config, "--no-cache"]
+        command = [
+            os.path.join(running.BIN, "dcc"),
+            "compile",
+            running.archive(*{**SUBJECTS, **MORE_SUBJECTS}[subject]),
+            "--world",
+            str(world),
+            "--zero",
+            str(zero),
+            "--grad-accum",
+            str(accumulation),
+            "--config",
+            config,
+            "--no-cache",
+        ]
         return subprocess.run([*command, *options, "-o", plan], capture_output=True, text=True), plan
 
     def budgets(self, *case):

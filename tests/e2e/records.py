@@ -24,7 +24,7 @@ from torch import nn
 from torch.nn import functional
 
 sys.path.insert(0, running.ROOT + "/scripts")
-from dcc_export import export_train_step  # noqa: E402
+from dcc_export import export_train_step
 
 BATCH = 4
 REFUSALS = (65, 78, 80, 81)

@@ -1,7 +1,7 @@
 """Nothing believes what an archive merely records about its tensors (`records.py` damages them one at a time).
 
-    build/venv/bin/python tests/e2e/records_test.py
-    DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/records_test.py     # all nets, a fresh seed
+build/venv/bin/python tests/e2e/records_test.py
+DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/records_test.py     # all nets, a fresh seed
 """
 
 import collections

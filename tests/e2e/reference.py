@@ -16,10 +16,10 @@ import recipe_optimizer
 import recipes
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
-from dcc_export import workload as workloads  # noqa: E402
-from dcc_export.capture import strip  # noqa: E402
-from dcc_export.inputs import draw  # noqa: E402
-from dcc_export.step import autocast_context  # noqa: E402
+from dcc_export import workload as workloads
+from dcc_export.capture import strip
+from dcc_export.inputs import draw
+from dcc_export.step import autocast_context
 
 
 @dataclasses.dataclass

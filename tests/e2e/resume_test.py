@@ -1,7 +1,7 @@
 """Checkpoints: a run that is stopped and resumed has the bits of one that was not; onto other numbers of ranks and back; PyTorch goes on from one.
 
-    build/venv/bin/python tests/e2e/resume_test.py
-    DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/resume_test.py     # every combination
+build/venv/bin/python tests/e2e/resume_test.py
+DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/resume_test.py     # every combination
 """
 
 import dataclasses
@@ -27,14 +27,13 @@ import parts
 import reference
 import running
 
-from dcc_export import export_train_step  # noqa: E402 (parts.py finds it)
+from dcc_export import export_train_step
 
 STEPS, HALF = 6, 3
 ADAMW, SGD = bits_case.CLIPPED, bits_case.UNCLIPPED
 COSINE = {**ADAMW, "schedule": {"kind": "cosine", "warmup": 2, "steps": STEPS}}
 DISK = ("--memory", "800KiB", "--offload-space", "disk")
-OFFLOADING = "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,offload-optimizer,offload-activations," \
-             "offload-parameters,layout-arenas"
+OFFLOADING = "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,offload-optimizer,offload-activations,offload-parameters,layout-arenas"
 # (model, world, chain, accumulation, configuration, options of compile, options of dcrun)
 CASES = [
     ("mlp", 1, 0, 1, ADAMW, (), ()),
@@ -53,8 +52,13 @@ CASES = [
     ("parts", 3, 2, 1, SGD, (), ()),
     ("resnet18", 2, 2, 1, SGD, (), ()),
 ]
-EVERYTHING = [(model, world, zero, accumulation, ADAMW, (), ()) for model in (*bits_case.SUBJECTS, "parts") for world in (1, 2, 3, 4)
-              for zero in (0, 1, 2, 3) for accumulation in (1, 4)]
+EVERYTHING = [
+    (model, world, zero, accumulation, ADAMW, (), ())
+    for model in (*bits_case.SUBJECTS, "parts")
+    for world in (1, 2, 3, 4)
+    for zero in (0, 1, 2, 3)
+    for accumulation in (1, 4)
+]
 
 
 @functools.cache
@@ -97,8 +101,21 @@ class ResumeCase(jobs.JobTest):
         disk = self.path("disk")
         os.makedirs(disk, exist_ok=True)
         source = ["--weights", archive(model)] if weights else []
-        result = jobs.dcrun("-n", str(world), plan, *source, "--data", data or data_of(model), "--steps", str(steps), "--save", self.path(name),
-                            "--metrics", self.path(name + ".jsonl"), *(disk if word == "DISK" else word for word in options))
+        result = jobs.dcrun(
+            "-n",
+            str(world),
+            plan,
+            *source,
+            "--data",
+            data or data_of(model),
+            "--steps",
+            str(steps),
+            "--save",
+            self.path(name),
+            "--metrics",
+            self.path(name + ".jsonl"),
+            *(disk if word == "DISK" else word for word in options),
+        )
         self.assertEqual(result.code, 0, result.err)
         return result
 
@@ -173,8 +190,9 @@ class ReshardTest(ResumeCase):
                     name = f"{model}-{hop}"
                     result = self.run_to(HALF, compiled(model, world, zero, 1, ADAMW), model, world, name, "--resume", self.path(last), weights=False)
                     self.assert_same_state(self.of_all(start), self.of_all(self.state(name)), name)
-                    batch = {w: checkpoints.index(checkpoints.newest(self.path(n)))["configuration"]["global batch"]
-                             for w, n in (("now", name), ("before", last))}
+                    batch = {
+                        w: checkpoints.index(checkpoints.newest(self.path(n)))["configuration"]["global batch"] for w, n in (("now", name), ("before", last))
+                    }
                     said = f"global batch {batch['now']} instead of {batch['before']}"
                     self.assertEqual(said in result.err, batch["now"] != batch["before"], result.err)
                     last = name
@@ -188,8 +206,10 @@ class ReshardTest(ResumeCase):
         """3 -> 2 -> 3: ranks 0 and 1 keep theirs, rank 2's are dropped and begin anew as rank 0's, and both hops say so."""
         plans = {world: compiled("parts", world, 2, 1, ADAMW) for world in (2, 3)}
         self.run_to(HALF, plans[3], "parts", 3, "three")
-        told = [self.run_to(HALF, plans[world], "parts", world, name, "--resume", self.path(last), weights=False).err
-                for world, name, last in ((2, "two", "three"), (3, "again", "two"))]
+        told = [
+            self.run_to(HALF, plans[world], "parts", world, name, "--resume", self.path(last), weights=False).err
+            for world, name, last in ((2, "two", "three"), (3, "again", "two"))
+        ]
         self.assertIn("(norm.running_mean, norm.running_var, norm.num_batches_tracked): those of rank 2 are dropped", told[0])
         self.assertIn("(norm.running_mean, norm.running_var, norm.num_batches_tracked): rank 2 of this run starts with those of rank r modulo 2", told[1])
         before, after = self.state("three"), self.state("again")
@@ -243,9 +263,11 @@ class PyTorchTest(ResumeCase):
     """torch.optim goes on from the parameters and moments of a checkpoint with the numbers of the resumed run."""
 
     def test_pytorch_goes_on(self):
-        for model, dtype, recipe, world, zero, accumulation in (("tiny-llama", "float32", "adamw-linear-unclipped", 2, 3, 1),
-                                                                ("tiny-llama", "bfloat16", "adamw", 2, 2, 2),
-                                                                ("parts", "float32", "sgd-momentum-linear", 3, 2, 1)):
+        for model, dtype, recipe, world, zero, accumulation in (
+            ("tiny-llama", "float32", "adamw-linear-unclipped", 2, 3, 1),
+            ("tiny-llama", "bfloat16", "adamw", 2, 2, 2),
+            ("parts", "float32", "sgd-momentum-linear", 3, 2, 1),
+        ):
             with self.subTest(model, dtype=dtype, recipe=recipe):
                 self.verify(model, dtype, recipe, world, zero, accumulation)
 
@@ -285,8 +307,11 @@ class PyTorchTest(ResumeCase):
     @staticmethod
     def begin(folder):
         shapes = checkpoints.shapes(folder)
-        values = {(kind, name): torch.from_numpy(array.copy()).reshape(shapes[(kind, name)])
-                  for (kind, name, _), array in checkpoints.state(folder).items() if kind not in ("parameter", "buffer")}
+        values = {
+            (kind, name): torch.from_numpy(array.copy()).reshape(shapes[(kind, name)])
+            for (kind, name, _), array in checkpoints.state(folder).items()
+            if kind not in ("parameter", "buffer")
+        }
         state = load_file(os.path.join(folder, "model.safetensors"))
         moments = {}
         for (kind, name), value in values.items():
@@ -360,8 +385,9 @@ class TroubleTest(ResumeCase):
         os.mkdir(self.path("saved/.step-00000001.removed"))
         os.mkdir(self.path("saved/step-00000009"))  # someone's own, without an index
         self.run_to(6, self.plan, "mlp", 2, "saved", "--resume", "latest", weights=False)
-        self.assertEqual([os.path.basename(f) for f in checkpoints.folders(self.path("saved"))],
-                         ["step-00000002", "step-00000004", "step-00000006", "step-00000009"])
+        self.assertEqual(
+            [os.path.basename(f) for f in checkpoints.folders(self.path("saved"))], ["step-00000002", "step-00000004", "step-00000006", "step-00000009"]
+        )
         self.assertEqual([name for name in os.listdir(self.path("saved")) if name.startswith(".")], [])
 
     def test_what_was_done_is_not_done_again(self):
@@ -383,8 +409,23 @@ class TroubleTest(ResumeCase):
         fitting = 300 * 1024 // size
         steps = fitting + 4
         metrics = self.path("full.jsonl")
-        result = jobs.dcrun("-n", "2", self.plan, "--weights", archive(model), "--data", "synthetic:1", "--steps", str(steps), "--save", root,
-                            "--save-every", "1", "--metrics", metrics)
+        result = jobs.dcrun(
+            "-n",
+            "2",
+            self.plan,
+            "--weights",
+            archive(model),
+            "--data",
+            "synthetic:1",
+            "--steps",
+            str(steps),
+            "--save",
+            root,
+            "--save-every",
+            "1",
+            "--metrics",
+            metrics,
+        )
         message = self.refused(result, 74, "No space left on device")
         self.assertIn("training goes on, and the newest whole checkpoint is", result.err)
         self.assertEqual(len(running.read_metrics(metrics)[1]), steps)
@@ -404,7 +445,9 @@ class TroubleTest(ResumeCase):
             self.skipTest("needs the right to mount a file system")
         self.addCleanup(subprocess.run, ["umount", disk])
         root = os.path.join(disk, "saved")
-        job = self.start("dcrun", 2, [self.plan, "--weights", archive("mlp"), "--data", "synthetic:1", "--steps", "1000000", "--save", root, "--save-every", "20"])
+        job = self.start(
+            "dcrun", 2, [self.plan, "--weights", archive("mlp"), "--data", "synthetic:1", "--steps", "1000000", "--save", root, "--save-every", "20"]
+        )
         job.await_steps(60)
         for _ in range(300):  # not while a save has files open
             if subprocess.run(["mount", "-o", "remount,ro", disk], capture_output=True).returncode == 0:

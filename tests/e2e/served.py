@@ -21,8 +21,12 @@ atexit.register(_own.close)
 
 def possible(command):
     """Whether this command may be served: a dcrun -n, with the libraries built."""
-    return (os.path.basename(command[0]) == "dcrun" and "-n" in command[1:2] and os.environ.get("DCC_SLOW_TESTS") != "1"
-            and all(os.path.exists(path) for path in _libraries(command[0])))
+    return (
+        os.path.basename(command[0]) == "dcrun"
+        and "-n" in command[1:2]
+        and os.environ.get("DCC_SLOW_TESTS") != "1"
+        and all(os.path.exists(path) for path in _libraries(command[0]))
+    )
 
 
 def _libraries(program):
@@ -40,8 +44,14 @@ def server(program):
     with tempfile.TemporaryDirectory(prefix="dcc-served-", dir="/tmp") as folder:  # a socket's path must be short
         path = os.path.join(folder, "socket")
         # The last two as dcrun sets them before it loads the library.
-        environment = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0", **os.environ, "LD_PRELOAD": preloaded,
-                       "DCC_KEEP_LOADED": path, "DCC_KEEP_LIBRARY": library}
+        environment = {
+            "OMP_WAIT_POLICY": "passive",
+            "GOMP_SPINCOUNT": "0",
+            **os.environ,
+            "LD_PRELOAD": preloaded,
+            "DCC_KEEP_LOADED": path,
+            "DCC_KEEP_LIBRARY": library,
+        }
         with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
             if process.stdout.readline() != b"ready\n":
                 raise RuntimeError("the server of dcrun did not start; run with DCC_SLOW_TESTS=1 to do without")

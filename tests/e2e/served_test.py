@@ -1,6 +1,6 @@
 """A dcrun forked from one that has libtorch loaded does what a dcrun started anew does.
 
-    build/venv/bin/python tests/e2e/served_test.py
+build/venv/bin/python tests/e2e/served_test.py
 """
 
 import concurrent.futures
@@ -31,8 +31,7 @@ class ServedTest(jobs.JobTest):
 
     def both(self, command):
         environment = jobs.environment_of({})
-        return (served.run(command, environment, jobs.LIMIT),
-                subprocess.run(command, capture_output=True, text=True, env=environment, timeout=jobs.LIMIT))
+        return (served.run(command, environment, jobs.LIMIT), subprocess.run(command, capture_output=True, text=True, env=environment, timeout=jobs.LIMIT))
 
     def test_equal_bits(self):
         one, other = (running.train(self.plan, self.model, WORLD, 5, anew=anew) for anew in (False, True))

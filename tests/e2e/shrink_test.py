@@ -1,6 +1,6 @@
 """Small configs by their names alone: no model is built here.
 
-    build/venv/bin/python tests/e2e/shrink_test.py
+build/venv/bin/python tests/e2e/shrink_test.py
 """
 
 import os
@@ -14,22 +14,53 @@ from dcc_export.shrink_kinds import kind_of  # noqa: E402
 from dcc_export.shrink_layers import MOST, choose, reduced  # noqa: E402
 
 LLAMA = {
-    "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
-    "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "tie_word_embeddings": True,
-    "hidden_act": "silu", "rope_theta": 10000.0, "attention_dropout": 0.1,
+    "vocab_size": 32000,
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "max_position_embeddings": 4096,
+    "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": True,
+    "hidden_act": "silu",
+    "rope_theta": 10000.0,
+    "attention_dropout": 0.1,
 }
 
 
 class KindsTest(unittest.TestCase):
     def test_names(self):
         kinds = {
-            "hidden_size": "width", "d_model": "width", "ffn_dim": "width", "q_lora_rank": "width", "n_head": "heads",
-            "num_key_value_heads": "heads", "head_dim": "head width", "d_kv": "head width", "qk_rope_head_dim": "head width",
-            "num_hidden_layers": "depth", "n_layer": "depth", "depths": "depth", "vocab_size": "vocabulary",
-            "num_experts_per_tok": "choices", "num_local_experts": "experts", "n_shared_experts": "shared", "n_group": "expert groups",
-            "topk_group": "chosen groups", "sliding_window": "window", "max_position_embeddings": "positions", "image_size": "image",
-            "patch_size": "patch", "pad_token_id": "own id", "image_token_id": "id", "initializer_range": "plain", "kernel_size": "plain",
-            "full_attention_interval": "interval", "state_size": "state",
+            "hidden_size": "width",
+            "d_model": "width",
+            "ffn_dim": "width",
+            "q_lora_rank": "width",
+            "n_head": "heads",
+            "num_key_value_heads": "heads",
+            "head_dim": "head width",
+            "d_kv": "head width",
+            "qk_rope_head_dim": "head width",
+            "num_hidden_layers": "depth",
+            "n_layer": "depth",
+            "depths": "depth",
+            "vocab_size": "vocabulary",
+            "num_experts_per_tok": "choices",
+            "num_local_experts": "experts",
+            "n_shared_experts": "shared",
+            "n_group": "expert groups",
+            "topk_group": "chosen groups",
+            "sliding_window": "window",
+            "max_position_embeddings": "positions",
+            "image_size": "image",
+            "patch_size": "patch",
+            "pad_token_id": "own id",
+            "image_token_id": "id",
+            "initializer_range": "plain",
+            "kernel_size": "plain",
+            "full_attention_interval": "interval",
+            "state_size": "state",
         }
         self.assertEqual({name: kind_of(name) for name in kinds}, kinds)
 
@@ -39,8 +70,7 @@ class ShrinkTest(unittest.TestCase):
         small = shrink(LLAMA)
         self.assertEqual(small["hidden_size"], 64)
         self.assertEqual(small["num_attention_heads"] * small["head_dim"], small["hidden_size"])
-        self.assertEqual(LLAMA["num_attention_heads"] // LLAMA["num_key_value_heads"],
-                         small["num_attention_heads"] // small["num_key_value_heads"])
+        self.assertEqual(LLAMA["num_attention_heads"] // LLAMA["num_key_value_heads"], small["num_attention_heads"] // small["num_key_value_heads"])
         self.assertAlmostEqual(small["intermediate_size"] / 64, 11008 / 4096, places=1)
 
     def test_limits(self):

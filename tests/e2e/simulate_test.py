@@ -1,6 +1,6 @@
 """dcc simulate: a plan's step on another machine, without compiling it again.
 
-    build/venv/bin/python tests/e2e/simulate_test.py
+build/venv/bin/python tests/e2e/simulate_test.py
 """
 
 import functools
@@ -54,8 +54,13 @@ class Repeats(unittest.TestCase):
     def test_a_measured_profile(self):
         model, profile = running.archive("tiny-llama"), running.fresh(".json")
         running.run([DCC, "profile", model, "-n", "2", "-o", profile])
-        for options in (("--chain", "zero3"), ("--chain", "zero1", "--grad-accum", "3"), ("--chain", "fsdp"), ("--chain", "auto"),
-                        ("--chain", "zero2", "--recompute", "full")):
+        for options in (
+            ("--chain", "zero3"),
+            ("--chain", "zero1", "--grad-accum", "3"),
+            ("--chain", "fsdp"),
+            ("--chain", "auto"),
+            ("--chain", "zero2", "--recompute", "full"),
+        ):
             with self.subTest(options=options):
                 self.check(*compiled(model, "--world", "2", "--profile", profile, *options), "--profile", profile)
 
@@ -107,14 +112,15 @@ class Refusals(unittest.TestCase):
     def test_what_is_part_of_the_plan(self):
         plan, _ = compiled(running.archive("tiny-llama"), "--world", "3", "--threads", "2")
         for options, code, said in (
-                (("--world", "2"), 78, r"error\[DC7102\]: the plan is for 3 ranks: .*compile the model with --world 2"),
-                (("--memory", "1KiB"), 80, r"error\[DC7103\]: the plan takes \d+ bytes .*compile the model with --memory 1024"),
-                (("--memory", "lots"), 64, r"error\[DC\d+\]: "),
-                (("--link", "-1"), 64, r"error\[DC2800\]: "),
-                (("--link", "1e9"), 64, r"error\[DC2806\]: --link is in GB/s"),
-                (("--link", "fast"), 64, r"error\[DC2800\]: "),
-                (("--profile", "/nonexistent.json"), 66, r"/nonexistent\.json"),
-                (("--profile", plan), 65, r"measure again")):
+            (("--world", "2"), 78, r"error\[DC7102\]: the plan is for 3 ranks: .*compile the model with --world 2"),
+            (("--memory", "1KiB"), 80, r"error\[DC7103\]: the plan takes \d+ bytes .*compile the model with --memory 1024"),
+            (("--memory", "lots"), 64, r"error\[DC\d+\]: "),
+            (("--link", "-1"), 64, r"error\[DC2800\]: "),
+            (("--link", "1e9"), 64, r"error\[DC2806\]: --link is in GB/s"),
+            (("--link", "fast"), 64, r"error\[DC2800\]: "),
+            (("--profile", "/nonexistent.json"), 66, r"/nonexistent\.json"),
+            (("--profile", plan), 65, r"measure again"),
+        ):
             failed = dcc("simulate", plan, *options)
             self.assertEqual((failed.returncode, failed.stdout), (code, ""), (options, failed.stderr))
             self.assertRegex(failed.stderr, said)

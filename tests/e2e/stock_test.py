@@ -22,10 +22,8 @@ from rotation import of_today
 from dcc_export import experts, losses
 
 _SHAPE = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-_LLAMA = {**_SHAPE, "intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8,
-          "max_position_embeddings": 64, "pad_token_id": 0}
-_GPT = {"vocab_size": 64, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64,
-        "bos_token_id": 0, "eos_token_id": 0}
+_LLAMA = {**_SHAPE, "intermediate_size": 48, "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64, "pad_token_id": 0}
+_GPT = {"vocab_size": 64, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "bos_token_id": 0, "eos_token_id": 0}
 
 # Attention that is a class of the model's, outside transformers' attention interface.
 OWN_ATTENTION = {
@@ -62,16 +60,14 @@ class StockTest(ExportTest):
         self.assertEqual(code, 0, printed)
         return printed
 
-    def verify(self, values, auto=transformers.AutoModelForCausalLM, inputs=None, bound=1e-5,
-               scale=8.0, **kinds):
+    def verify(self, values, auto=transformers.AutoModelForCausalLM, inputs=None, bound=1e-5, scale=8.0, **kinds):
         """Loss and gradients of the file and of the stock model, with its weights as they are,
         and with matrices `scale` times as large: attention is then far from uniform."""
         program = torch.export.load(self.path())
         tokens = torch.randint(3, 64, (2, 16))
         inputs = inputs or {"input_ids": tokens, "labels": tokens}
         for factor in (1.0, scale):
-            state = {k: v.detach() * (factor if v.dim() > 1 else 1.0)
-                     for k, v in program.state_dict.items()}
+            state = {k: v.detach() * (factor if v.dim() > 1 else 1.0) for k, v in program.state_dict.items()}
             loss, expected = self.run_stock(values, state, auto, inputs, kinds)
             found, gradients = self.run_file(program, state, inputs)
             self.assertEqual(set(gradients), set(expected))
@@ -92,8 +88,7 @@ class StockTest(ExportTest):
             inputs["attention_mask"] = inputs.pop("mask")
         loss = model.train()(**inputs).loss
         loss.backward()
-        return float(loss.detach()), {n: p.grad for n, p in model.named_parameters()
-                                      if p.grad is not None}
+        return float(loss.detach()), {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
 
     @staticmethod
     def run_file(program, state, inputs):
@@ -101,16 +96,14 @@ class StockTest(ExportTest):
         users = {**inputs, "loss_scale": torch.tensor(1.0)}
         signature = program.graph_signature
         arguments = [
-            users[spec.arg.name] if spec.kind is InputKind.USER_INPUT
-            else state.get(spec.target, program.constants.get(spec.target))
+            users[spec.arg.name] if spec.kind is InputKind.USER_INPUT else state.get(spec.target, program.constants.get(spec.target))
             for spec in signature.input_specs
         ]
         with torch.no_grad():
             outputs = program.graph_module(*arguments)
         named = list(zip(signature.output_specs, outputs, strict=True))
         loss = next(float(v) for s, v in named if s.kind is OutputKind.LOSS_OUTPUT)
-        return loss, {s.target: v for s, v in named
-                      if s.kind is OutputKind.GRADIENT_TO_PARAMETER}
+        return loss, {s.target: v for s, v in named if s.kind is OutputKind.GRADIENT_TO_PARAMETER}
 
 
 class CausalityTest(StockTest):
@@ -157,13 +150,33 @@ class ExpertsTest(StockTest):
 
     def test_loops_over_the_chosen_experts(self):
         """DBRX and LongCat (which has experts that do nothing) run them by loops of their own; most tokens leave most experts out."""
-        dbrx = {"vocab_size": 64, "d_model": 32, "n_heads": 4, "n_layers": 1, "max_seq_len": 64, "pad_token_id": 0,
-                "attn_config": {"kv_n_heads": 2, "rope_theta": 10000.0, "clip_qkv": 8.0},
-                "ffn_config": {"ffn_hidden_size": 16, "moe_num_experts": 8, "moe_top_k": 2, "ffn_act_fn": {"name": "silu"}}}
+        dbrx = {
+            "vocab_size": 64,
+            "d_model": 32,
+            "n_heads": 4,
+            "n_layers": 1,
+            "max_seq_len": 64,
+            "pad_token_id": 0,
+            "attn_config": {"kv_n_heads": 2, "rope_theta": 10000.0, "clip_qkv": 8.0},
+            "ffn_config": {"ffn_hidden_size": 16, "moe_num_experts": 8, "moe_top_k": 2, "ffn_act_fn": {"name": "silu"}},
+        }
         self.export_and_verify({"model_type": "dbrx", **dbrx}, scale=2.0)
-        longcat = {**_LLAMA, "num_layers": 1, "num_hidden_layers": 2, "ffn_hidden_size": 32, "expert_ffn_hidden_size": 16, "n_routed_experts": 6,
-                   "zero_expert_num": 2, "moe_topk": 3, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8,
-                   "v_head_dim": 8, "num_key_value_heads": 4}
+        longcat = {
+            **_LLAMA,
+            "num_layers": 1,
+            "num_hidden_layers": 2,
+            "ffn_hidden_size": 32,
+            "expert_ffn_hidden_size": 16,
+            "n_routed_experts": 6,
+            "zero_expert_num": 2,
+            "moe_topk": 3,
+            "q_lora_rank": 16,
+            "kv_lora_rank": 16,
+            "qk_nope_head_dim": 8,
+            "qk_rope_head_dim": 8,
+            "v_head_dim": 8,
+            "num_key_value_heads": 4,
+        }
         self.export_and_verify({"model_type": "longcat_flash", **longcat}, scale=2.0)
 
     def test_dropped_tokens_are_said(self):
@@ -183,13 +196,30 @@ class TracingTest(StockTest):
 
     def test_weights_are_not_what_tells_labels_of_seq2seq(self):
         """Marian's new weights hardly show the first label: that its model shifts is known."""
-        values = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2,
-                  "encoder_ffn_dim": 32, "decoder_ffn_dim": 32, "vocab_size": 64, "pad_token_id": 0, "decoder_start_token_id": 0}
+        values = {
+            "d_model": 32,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "encoder_attention_heads": 2,
+            "decoder_attention_heads": 2,
+            "encoder_ffn_dim": 32,
+            "decoder_ffn_dim": 32,
+            "vocab_size": 64,
+            "pad_token_id": 0,
+            "decoder_start_token_id": 0,
+        }
         self.assertIn("the same tokens", self.export_and_say({"model_type": "marian", **values}))
 
     def test_a_forward_that_reads_values_is_named_by_its_line(self):
-        values = {"model_type": "xlm", "emb_dim": 32, "n_layers": 1, "n_heads": 2, "n_words": 64, "max_position_embeddings": 64,
-                  "architectures": ["XLMWithLMHeadModel"]}
+        values = {
+            "model_type": "xlm",
+            "emb_dim": 32,
+            "n_layers": 1,
+            "n_heads": 2,
+            "n_words": 64,
+            "max_position_embeddings": 64,
+            "architectures": ["XLMWithLMHeadModel"],
+        }
         code, printed = self.export_config(values, "--seq", "16")
         self.assertEqual(code, 65, printed)
         self.assertRegex(printed, r"in modeling_xlm.py:\d+: assert lengths.max\(\).item\(\)")
@@ -202,8 +232,7 @@ class TracingTest(StockTest):
 
     def test_a_model_that_looks_for_padding_to_warn_of_it(self):
         values = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_hidden_layers": 1, "vocab_size": 64}
-        self.export_and_say({"model_type": "megatron-bert", **values, "is_decoder": True, "pad_token_id": 0,
-                             "architectures": ["MegatronBertForCausalLM"]})
+        self.export_and_say({"model_type": "megatron-bert", **values, "is_decoder": True, "pad_token_id": 0, "architectures": ["MegatronBertForCausalLM"]})
 
 
 class OptionsTest(StockTest):
@@ -267,8 +296,7 @@ class ConfigsTest(StockTest):
         other = {
             "roberta": (transformers.AutoModelForMaskedLM, {**lm, "mask": mask}),
             "t5": (transformers.AutoModelForSeq2SeqLM, lm),
-            "vit": (transformers.AutoModelForImageClassification,
-                    {"pixel_values": torch.randn(2, 3, 32, 32), "labels": torch.tensor([3, 7])}),
+            "vit": (transformers.AutoModelForImageClassification, {"pixel_values": torch.randn(2, 3, 32, 32), "labels": torch.tensor([3, 7])}),
         }
         for file in of_today(sorted(os.listdir(CONFIGS)), 2):
             with open(os.path.join(CONFIGS, file), encoding="utf-8") as opened:

@@ -104,8 +104,11 @@ class Timeline(unittest.TestCase):
             self.assertEqual(len(rank["runs"]), 2)
             for number, run in enumerate(rank["runs"]):
                 lengths = column(run["length"])
-                theirs = {e["args"]["index"]: round(1000 * e["dur"]) for e in events
-                          if (e["pid"], e["args"]["step"], e["args"]["run"]) == (rank["rank"], real["step"], number)}
+                theirs = {
+                    e["args"]["index"]: round(1000 * e["dur"])
+                    for e in events
+                    if (e["pid"], e["args"]["step"], e["args"]["run"]) == (rank["rank"], real["step"], number)
+                }
                 self.assertEqual({i: length - 1 for i, length in enumerate(lengths) if length}, theirs)
 
     def test_exposed_waiting_is_the_same_in_trace_and_metrics(self):
@@ -143,8 +146,12 @@ class Timeline(unittest.TestCase):
         half = running.fresh(".json")
         with open(half, "w") as file:
             file.write(text[: len(text) // 2])
-        cases = [(76, other, trace, ("is a trace of plan", "dcrun --trace")), (65, plan, half, (half,)), (65, plan, plan, (plan,)),
-                 (66, plan, "/nonexistent.json", ("/nonexistent.json",))]
+        cases = [
+            (76, other, trace, ("is a trace of plan", "dcrun --trace")),
+            (65, plan, half, (half,)),
+            (65, plan, plan, (plan,)),
+            (66, plan, "/nonexistent.json", ("/nonexistent.json",)),
+        ]
         for code, a, b, words in cases:
             failed = dcc("inspect", a, b, "--as=timeline", "-o", target)
             self.assertEqual((failed.returncode, failed.stdout), (code, ""), failed.stderr)
@@ -156,8 +163,17 @@ class Timeline(unittest.TestCase):
 
     @unittest.skipUnless(BROWSER, "no chromium here")
     def test_a_browser_shows_it(self):
-        command = [BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000", "--window-size=1400,900",
-                   "--user-data-dir=" + os.path.dirname(running.fresh()), "--dump-dom", "file://" + page()[0]]
+        command = [
+            BROWSER,
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--virtual-time-budget=3000",
+            "--window-size=1400,900",
+            "--user-data-dir=" + os.path.dirname(running.fresh()),
+            "--dump-dom",
+            "file://" + page()[0],
+        ]
         shown = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
         figures = re.search(r'<table id="figures">(.*?)</table>', shown, re.S).group(1)
         self.assertEqual(len(re.findall("<td", figures)), 12, figures)  # predicted and rank 0

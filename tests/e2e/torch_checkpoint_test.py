@@ -1,6 +1,6 @@
 """Training state from PyTorch's files to dcrun and back: torch.optim's own load_state_dict says what is right.
 
-    build/venv/bin/python tests/e2e/torch_checkpoint_test.py
+build/venv/bin/python tests/e2e/torch_checkpoint_test.py
 """
 
 import copy
@@ -15,14 +15,13 @@ from safetensors.torch import save_file
 
 import checkpoints
 import jobs
-import parts
 import reference
 import running
 import trained_export_test as trained_export
 from trained_export_test import AFTER, BEFORE, CLIP, Run, as_state, data_of
 
-import torch_checkpoint  # noqa: E402 (parts.py finds it)
-from dcc_export import export_train_step  # noqa: E402
+import torch_checkpoint
+from dcc_export import export_train_step
 
 
 class ConversionTest(jobs.JobTest):
@@ -66,7 +65,9 @@ class ToDcrunTest(ConversionTest):
         data = data_of(run.inputs, AFTER, 2)
         file = self.path("data.safetensors")
         save_file(data, file)
-        result = jobs.dcrun("-n", "2", running.compile_plan(self.archive, 2, 3), "--data", file, "--save", self.path("run"), "--resume", "latest", "--steps", "6")
+        result = jobs.dcrun(
+            "-n", "2", running.compile_plan(self.archive, 2, 3), "--data", file, "--save", self.path("run"), "--resume", "latest", "--steps", "6"
+        )
         self.assertEqual(result.code, 0, result.err)
         given, reverse = (run.copied().train(data, AFTER, 2, order).state() for order in (False, True))
         self.assertLessEqual(reference.compare_state(as_state(checkpoints.newest(self.path("run"))), given, [reverse])[0], 1)
@@ -79,8 +80,19 @@ class ToDcrunTest(ConversionTest):
         self.assertEqual([g["lr"] for g in other.optimizer.param_groups], [g["lr"] for g in run.optimizer.param_groups])
         more = data_of(run.inputs, 2, 3)
         save_file(more, file)
-        result = jobs.dcrun("-n", "2", running.compile_plan(self.archive, 2, 1), "--data", file, "--save", self.path("more"),
-                            "--resume", self.back_to_dcrun(back, run), "--steps", "8")
+        result = jobs.dcrun(
+            "-n",
+            "2",
+            running.compile_plan(self.archive, 2, 1),
+            "--data",
+            file,
+            "--save",
+            self.path("more"),
+            "--resume",
+            self.back_to_dcrun(back, run),
+            "--steps",
+            "8",
+        )
         self.assertEqual(result.code, 0, result.err)
         again = other.copied().train(more, 2, 2, True).state()
         self.assertLessEqual(reference.compare_state(as_state(checkpoints.newest(self.path("more"))), other.train(more, 2, 2).state(), [again])[0], 1)
@@ -140,7 +152,9 @@ class ToDcrunTest(ConversionTest):
         self.assertNotIn("does not count", said)
         index = checkpoints.index(self.path("run/step-00000002"))
         self.assertEqual((index["step"], index["samples"], index["samples_in_epoch"]), (2, 8, 8))
-        code, said = self.convert(self.archive, self.saved(Run("adamw").train(data_of(run.inputs, 1, 1), 1, 1).optimizer.state_dict()), "-o", self.path("other"))
+        code, said = self.convert(
+            self.archive, self.saved(Run("adamw").train(data_of(run.inputs, 1, 1), 1, 1).optimizer.state_dict()), "-o", self.path("other")
+        )
         self.assertEqual(code, 65)
         self.assertIn("is of adamw, the archive's optimizer is sgd", said)
 

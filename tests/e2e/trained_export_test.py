@@ -1,6 +1,6 @@
 """An optimizer that has taken steps is exported with its moments and step count: dcrun goes on as PyTorch does.
 
-    build/venv/bin/python tests/e2e/trained_export_test.py
+build/venv/bin/python tests/e2e/trained_export_test.py
 """
 
 import copy
@@ -17,7 +17,7 @@ import parts
 import reference
 import running
 
-from dcc_export import ExportError, export_train_step  # noqa: E402 (parts.py finds it)
+from dcc_export import ExportError, export_train_step
 
 BEFORE, AFTER, BATCH = 3, 3, 4
 CLIP = 1.0
@@ -99,8 +99,11 @@ def trained(kind):
 def as_state(folder):
     """The same of a checkpoint."""
     shapes = checkpoints.shapes(folder)
-    return {f"{kind} {name}": torch.from_numpy(value.copy()).reshape(shapes[kind, name])
-            for (kind, name, _), value in checkpoints.state(folder, checksums=False).items() if kind in KINDS}
+    return {
+        f"{kind} {name}": torch.from_numpy(value.copy()).reshape(shapes[kind, name])
+        for (kind, name, _), value in checkpoints.state(folder, checksums=False).items()
+        if kind in KINDS
+    }
 
 
 class GoesOnTest(jobs.JobTest):
@@ -116,8 +119,19 @@ class GoesOnTest(jobs.JobTest):
         file = self.path("data.safetensors")
         save_file(data, file)
         save = self.path(f"{kind}-{world}-{zero}")
-        result = jobs.dcrun("-n", str(world), running.compile_plan(archive, world, zero), "--data", file, "--resume", os.path.dirname(report.checkpoint),
-                            "--steps", str(BEFORE + AFTER), "--save", save)
+        result = jobs.dcrun(
+            "-n",
+            str(world),
+            running.compile_plan(archive, world, zero),
+            "--data",
+            file,
+            "--resume",
+            os.path.dirname(report.checkpoint),
+            "--steps",
+            str(BEFORE + AFTER),
+            "--save",
+            save,
+        )
         self.assertEqual(result.code, 0, result.err)
         self.assertRegex(result.out, r"(?m)^step 4 .*\n(.*\n)?step 5 ")
         ours = as_state(checkpoints.newest(save))

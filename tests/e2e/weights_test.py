@@ -10,8 +10,14 @@ import torch
 from torch import nn
 
 LLAMA = {
-    "vocab_size": 64, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2,
-    "num_key_value_heads": 2, "max_position_embeddings": 64, "tie_word_embeddings": True,
+    "vocab_size": 64,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "tie_word_embeddings": True,
 }
 
 
@@ -64,8 +70,21 @@ class Weights(jobs.JobTest):
             stored = json.load(file)["weight_map"]
         self.assertGreater(len(set(stored.values())), 2)
         self.assertNotIn("lm_head.weight", stored)  # tied: the plan's other name
-        running.run([running.sys.executable, os.path.join(running.ROOT, "scripts", "export.py"), "--hf-config", config,
-                     "--batch", "1", "--seq", "8", "--no-check", "-o", self.path("m.pt2")])
+        running.run(
+            [
+                running.sys.executable,
+                os.path.join(running.ROOT, "scripts", "export.py"),
+                "--hf-config",
+                config,
+                "--batch",
+                "1",
+                "--seq",
+                "8",
+                "--no-check",
+                "-o",
+                self.path("m.pt2"),
+            ]
+        )
         plan = running.compile_plan(self.path("m.pt2"), 2, 3)
         tokens = torch.randint(0, 64, (400,), dtype=torch.int64)
         data = self.write("tokens.bin", tokens.numpy().astype("<u2").tobytes())

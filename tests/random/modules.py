@@ -19,8 +19,8 @@ from safetensors.torch import save_file
 from torch.nn import functional
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
-from dcc_export.api import export_train_step  # noqa: E402
-from dcc_export.errors import ExportError  # noqa: E402
+from dcc_export.api import export_train_step
+from dcc_export.errors import ExportError
 
 STEPS, MOST_RANKS, MOST_MICRO_BATCHES = 3, 4, 4
 LOSS_FLOOR, NORM_FLOOR = 1e-5, 1e-4
@@ -252,8 +252,7 @@ def eager_cases(module, data, rows, draw):
     start = {k: v.clone() for k, v in module.state_dict().items()}
     cases = []
     for optimizer in ("adamw", "sgd"):
-        case = {"world": draw.randint(1, MOST_RANKS), "accumulation": draw.randint(1, MOST_MICRO_BATCHES), "optimizer": optimizer,
-                "clip": draw.random() < 0.5}
+        case = {"world": draw.randint(1, MOST_RANKS), "accumulation": draw.randint(1, MOST_MICRO_BATCHES), "optimizer": optimizer, "clip": draw.random() < 0.5}
         given = train_eagerly(module, start, data, rows, case, flip=False)
         other = train_eagerly(module, start, data, rows, case, flip=True)
         narrow = 100 if module.rounds_to_bfloat16() else 1  # one flipped rounding is 1e-3 of a number

@@ -11,8 +11,10 @@ from aten_operands import aten, call, sample
 
 def _losses():
     for reduction in (0, 1, 2):
+
         def gradient(m, reduction=reduction):
             return m.x(4, 6) if reduction == 0 else m.x()
+
         sample("mse_loss", lambda m, r=reduction: call(m.x(4, 6), m.x(4, 6), r))
         sample("mse_loss_backward", lambda m, r=reduction, g=gradient: call(g(m), m.x(4, 6), m.x(4, 6), r))
         for op in ("smooth_l1_loss", "huber_loss"):
@@ -53,9 +55,11 @@ def _mixed(m, *shape):
 def _norms():
     mixes = (lambda m, *shape: m.positive(*shape), _mixed)
     for mixed, weights in enumerate(mixes):
-        only_half = lambda m: m.dtype in (torch.bfloat16, torch.float16)  # noqa: E731
+        only_half = lambda m: m.dtype in (torch.bfloat16, torch.float16)
+
         def add(name, make, mixed=mixed, only_half=only_half):
             sample(name, lambda m: make(m) if not mixed or only_half(m) else None)
+
         add("native_layer_norm", lambda m, w=weights: call(m.x(4, 6), [6], w(m, 6), w(m, 6), 1e-5))
         add("native_layer_norm_backward", lambda m, w=weights: _layer_norm_backward(m, w))
         add("native_group_norm", lambda m, w=weights: call(m.x(2, 4, 6), w(m, 4), w(m, 4), 2, 4, 6, 2, 1e-5))
@@ -64,10 +68,8 @@ def _norms():
         add("_fused_rms_norm_backward", lambda m, w=weights: _rms_norm_backward(m, w))
         add("_batch_norm_no_update", lambda m, w=weights: call(m.x(3, 4, 5, 5), w(m, 4), w(m, 4), w(m, 4), w(m, 4), 0.1, 1e-5))
         add("_native_batch_norm_legit.no_stats", lambda m, w=weights: call(m.x(3, 4, 5, 5), w(m, 4), w(m, 4), True, 0.1, 1e-5))
-        add("_native_batch_norm_legit_functional",
-            lambda m, w=weights: call(m.x(3, 4, 5, 5), w(m, 4), w(m, 4), w(m, 4), w(m, 4), True, 0.1, 1e-5))
-        add("_native_batch_norm_legit_no_training",
-            lambda m, w=weights: call(m.x(3, 4, 5, 5), w(m, 4), w(m, 4), w(m, 4), w(m, 4), 0.1, 1e-5))
+        add("_native_batch_norm_legit_functional", lambda m, w=weights: call(m.x(3, 4, 5, 5), w(m, 4), w(m, 4), w(m, 4), w(m, 4), True, 0.1, 1e-5))
+        add("_native_batch_norm_legit_no_training", lambda m, w=weights: call(m.x(3, 4, 5, 5), w(m, 4), w(m, 4), w(m, 4), w(m, 4), 0.1, 1e-5))
         add("native_batch_norm_backward", lambda m, w=weights: _batch_norm_backward(m, w, False))
         add("batch_norm_backward", lambda m, w=weights: _batch_norm_backward(m, w, True))
     sample("native_layer_norm", lambda m: call(m.x(4, 6), [6], None, None, 1e-5))
@@ -171,12 +173,15 @@ def _convolution_backward(m, shape, settings, image=(2, 3, 8, 7)):
 
 def _attention():
     flash = "_scaled_dot_product_flash_attention_for_cpu"
+
     def heads(m):
         return [m.plain(2, 12, 4, 8).transpose(1, 2) if m.layout == "transposed" else m.plain(2, 4, 12, 8) for _ in range(3)]
+
     def backward(m, causal):
         q, k, v = heads(m)
         out, lse = getattr(aten, flash)(q, k, v, 0.0, causal)
         return call(m.like(out), q, k, v, out, lse, 0.0, causal)
+
     for causal in (False, True):
         sample(flash, lambda m, c=causal: call(*heads(m), 0.0, c))
         sample(flash + "_backward", lambda m, c=causal: backward(m, c))

@@ -96,8 +96,7 @@ def _copies():
 
 
 def _arithmetic():
-    sample("abs atan ceil cos cosh erf erfc exp exp2 expm1 floor frac neg round sgn sign sin sinh tan tanh trunc",
-           lambda m: call(m.x(3, 5)))
+    sample("abs atan ceil cos cosh erf erfc exp exp2 expm1 floor frac neg round sgn sign sin sinh tan tanh trunc", lambda m: call(m.x(3, 5)))
     sample("acos asin erfinv", lambda m: call(m.x(3, 5, low=-0.9, high=0.9)))
     sample("log log10 log1p log2 reciprocal rsqrt sqrt", lambda m: call(m.positive(3, 5)))
     sample("nan_to_num", lambda m: call(m.x(3, 5)))
@@ -107,8 +106,7 @@ def _arithmetic():
     sample("div.Scalar_mode", lambda m: call(m.x(3, 5), 2, rounding_mode="floor"))
     sample("fmod.Scalar remainder.Scalar floor_divide.Scalar", lambda m: call(m.x(3, 5), 2))
     sample("remainder.Scalar_Tensor", lambda m: call(3, m.positive(3, 5)))
-    sample("add.Tensor sub.Tensor mul.Tensor rsub.Tensor maximum minimum hypot logaddexp atan2",
-           lambda m: call(m.x(3, 5), m.x(3, 5)))
+    sample("add.Tensor sub.Tensor mul.Tensor rsub.Tensor maximum minimum hypot logaddexp atan2", lambda m: call(m.x(3, 5), m.x(3, 5)))
     sample("add.Tensor mul.Tensor", lambda m: call(m.x(3, 5), m.x(5)))
     sample("div.Tensor fmod.Tensor remainder.Tensor floor_divide", lambda m: call(m.x(3, 5), m.positive(3, 5)))
     sample("div.Tensor_mode", lambda m: call(m.x(3, 5), m.positive(3, 5), rounding_mode="trunc"))
@@ -126,16 +124,14 @@ def _arithmetic():
 
 
 def _activations():
-    sample("celu elu gelu hardsigmoid hardswish hardtanh leaky_relu log_sigmoid_forward mish relu relu6 sigmoid silu softplus",
-           lambda m: call(m.x(3, 6)))
+    sample("celu elu gelu hardsigmoid hardswish hardtanh leaky_relu log_sigmoid_forward mish relu relu6 sigmoid silu softplus", lambda m: call(m.x(3, 6)))
     sample("gelu", lambda m: call(m.x(3, 6), approximate="tanh"))
     sample("glu", lambda m: call(m.x(3, 6), 1))
     sample("glu_backward", lambda m: call(m.x(3, 3), m.x(3, 6), 1))
     sample("logit", lambda m: call(m.unit(3, 6), 1e-3))
     sample("threshold", lambda m: call(m.x(3, 6), 0, 0))
     sample("elu_backward", lambda m: call(m.x(3, 6), 1.0, 1.0, 1.0, False, m.x(3, 6)))
-    sample("gelu_backward hardsigmoid_backward hardswish_backward mish_backward silu_backward",
-           lambda m: call(m.x(3, 6), m.x(3, 6)))
+    sample("gelu_backward hardsigmoid_backward hardswish_backward mish_backward silu_backward", lambda m: call(m.x(3, 6), m.x(3, 6)))
     sample("gelu_backward", lambda m: call(m.x(3, 6), m.x(3, 6), approximate="tanh"))
     sample("hardtanh_backward", lambda m: call(m.x(3, 6), m.x(3, 6), -1, 1))
     sample("_prelu_kernel", lambda m: call(m.x(3, 6), m.x(3, 6)))
@@ -176,8 +172,7 @@ def _choices():
 
 def _reductions():
     sample("all any max min mean prod sum argmax argmin", lambda m: call(m.x(3, 5)))
-    sample("all.dim any.dim max.dim min.dim prod.dim_int cumsum cumprod cummax logcumsumexp argmax argmin",
-           lambda m: call(m.x(3, 5), 1))
+    sample("all.dim any.dim max.dim min.dim prod.dim_int cumsum cumprod cummax logcumsumexp argmax argmin", lambda m: call(m.x(3, 5), 1))
     sample("any.dims amax amin logsumexp mean.dim sum.dim_IntList", lambda m: call(m.x(3, 5), [0]))
     sample("mean.dim sum.dim_IntList", lambda m: call(m.x(2, 3, 5), [0, 2], True))
     sample("mean.dim sum.dim_IntList", lambda m: call(m.x(2, 3, 5), [-1], dtype=torch.float32))
@@ -236,6 +231,5 @@ def _dropout():
 
 
 def add_all():
-    for group in (_views, _checks, _creation, _copies, _arithmetic, _activations, _choices, _reductions, _products, _indexing,
-                  _dropout):
+    for group in (_views, _checks, _creation, _copies, _arithmetic, _activations, _choices, _reductions, _products, _indexing, _dropout):
         group()

@@ -9,10 +9,17 @@ import torch
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", torch.float64: "f64",
-         torch.int64: "i64", torch.int32: "i32", torch.bool: "bool", torch.uint8: "u8"}
-EXPORT_DTYPES = {torch.int64: 5, torch.float16: 6, torch.float32: 7, torch.float64: 8, torch.bool: 12,
-                 torch.bfloat16: 13}
+NAMES = {
+    torch.float32: "f32",
+    torch.bfloat16: "bf16",
+    torch.float16: "f16",
+    torch.float64: "f64",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.bool: "bool",
+    torch.uint8: "u8",
+}
+EXPORT_DTYPES = {torch.int64: 5, torch.float16: 6, torch.float32: 7, torch.float64: 8, torch.bool: 12, torch.bfloat16: 13}
 EXPORT_FORMATS = {torch.contiguous_format: 1, torch.channels_last: 2, torch.preserve_format: 4}
 OUT = []
 
@@ -102,8 +109,18 @@ def transformer_cases():
     y, mean, rstd = torch.ops.aten.native_layer_norm(x, [40], torch.randn(40), torch.randn(40), 1e-5)
     case("layer_norm", "native_layer_norm.default", x, [40], torch.randn(40), torch.randn(40), 1e-5)
     for mask in ([True, True, True], [True, False, False], [False, True, True]):
-        case("layer_norm_backward_" + "".join("ny"[m] for m in mask), "native_layer_norm_backward.default",
-             torch.randn(6, 40), x, [40], mean, rstd, torch.randn(40), torch.randn(40), mask)
+        case(
+            "layer_norm_backward_" + "".join("ny"[m] for m in mask),
+            "native_layer_norm_backward.default",
+            torch.randn(6, 40),
+            x,
+            [40],
+            mean,
+            rstd,
+            torch.randn(40),
+            torch.randn(40),
+            mask,
+        )
     logits, labels = torch.randn(5, 11).log_softmax(1), torch.tensor([1, 10, -100, 0, 3])
     case("nll_loss", "nll_loss_forward.default", logits, labels, None, 1, -100)
     case("where", "where.self", torch.randn(3, 4) > 0, torch.randn(3, 4), torch.randn(4))
@@ -116,8 +133,7 @@ def attention_cases():
         out, lse = flash(q, k, v, 0.0, True)
         label = f"{length}_{NAMES[dtype]}"
         case("flash_" + label, "_scaled_dot_product_flash_attention_for_cpu.default", q, k, v, 0.0, True)
-        case("flash_backward_" + label, "_scaled_dot_product_flash_attention_for_cpu_backward.default",
-             torch.randn_like(out), q, k, v, out, lse, 0.0, True)
+        case("flash_backward_" + label, "_scaled_dot_product_flash_attention_for_cpu_backward.default", torch.randn_like(out), q, k, v, out, lse, 0.0, True)
 
 
 def shape_and_type_cases():
@@ -142,14 +158,24 @@ def vision_and_half_cases():
     image, filters = torch.randn(2, 3, 9, 9), torch.randn(5, 3, 3, 3)
     arguments = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1)
     case("convolution", "convolution.default", image, filters, torch.randn(5), *arguments)
-    case("convolution_backward", "convolution_backward.default", torch.randn(2, 5, 9, 9), image, filters, [5],
-         *arguments, [True, True, False])
+    case("convolution_backward", "convolution_backward.default", torch.randn(2, 5, 9, 9), image, filters, [5], *arguments, [True, True, False])
     scale, shift, mean, variance = torch.randn(3), torch.randn(3), torch.randn(3), torch.rand(3)
     case("batch_norm", "_native_batch_norm_legit_functional.default", image, scale, shift, mean, variance, True, 0.1, 1e-5)
-    out, saved, rstd = torch.ops.aten._native_batch_norm_legit_functional(
-        image, scale, shift, mean, variance, True, 0.1, 1e-5)[:3]
-    case("batch_norm_backward", "native_batch_norm_backward.default", torch.randn_like(out), image, scale, mean,
-         variance, saved, rstd, True, 1e-5, [True, True, True])
+    out, saved, rstd = torch.ops.aten._native_batch_norm_legit_functional(image, scale, shift, mean, variance, True, 0.1, 1e-5)[:3]
+    case(
+        "batch_norm_backward",
+        "native_batch_norm_backward.default",
+        torch.randn_like(out),
+        image,
+        scale,
+        mean,
+        variance,
+        saved,
+        rstd,
+        True,
+        1e-5,
+        [True, True, True],
+    )
     bf16 = torch.bfloat16
     case("mm_bf16", "mm.default", torch.randn(32, 64, dtype=bf16), torch.randn(64, 48, dtype=bf16))
     case("gelu_bf16", "gelu.default", torch.randn(32, 64, dtype=bf16))
@@ -175,7 +201,7 @@ class Capture(TorchDispatchMode):
         start, op = len(OUT), str(func).removeprefix("aten.")
         with torch.no_grad():
             write_case(f"{self.label}_{len(self.seen)}", op, func, args, kwargs, results)
-        key = tuple(" ".join(line.split()[:5]) for line in OUT[start + 1:]) + (op,)
+        key = tuple(" ".join(line.split()[:5]) for line in OUT[start + 1 :]) + (op,)
         if key in self.seen:
             del OUT[start:]
         self.seen.add(key)
@@ -239,9 +265,13 @@ class Convolutional(torch.nn.Module):
 
 def model_cases():
     tokens = torch.randint(0, 32, (2, 8))
-    models = {"gpt": (Block(False), tokens), "llama": (Block(True), tokens),
-              "llama_bf16": (Block(True).bfloat16(), tokens),
-              "experts": (Experts(), torch.randn(6, 8)), "vision": (Convolutional(), torch.randn(2, 3, 12, 12))}
+    models = {
+        "gpt": (Block(False), tokens),
+        "llama": (Block(True), tokens),
+        "llama_bf16": (Block(True).bfloat16(), tokens),
+        "experts": (Experts(), torch.randn(6, 8)),
+        "vision": (Convolutional(), torch.randn(2, 3, 12, 12)),
+    }
     for label, (model, batch) in models.items():
         with Capture(label):
             model(batch).backward()
@@ -250,8 +280,7 @@ def model_cases():
 def main(path):
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    for group in (transformer_cases, attention_cases, shape_and_type_cases, vision_and_half_cases,
-                  model_cases):
+    for group in (transformer_cases, attention_cases, shape_and_type_cases, vision_and_half_cases, model_cases):
         group()
     with open(path, "w", encoding="ascii") as file:
         file.write("\n".join(OUT) + "\n")
