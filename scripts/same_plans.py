@@ -54,6 +54,7 @@ RENAMED = tuple(
         (r"\b(saved|left)\.", "offloaded."),
         (r"\bcoming\.", "reload."),
         (r"\bback\.", "reloaded."),
+        (r"\bbeside compute", "concurrently with compute"),
     )
 )
 REMARK = re.compile(r"remark (?:(\S+) .*)?\"((?:[^\"\\]|\\.)*)\"$")

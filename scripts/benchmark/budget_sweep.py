@@ -48,6 +48,8 @@ def main():
     arguments = parser.parse_args()
     listed = subprocess.run([DCC, "passes"], capture_output=True, text=True, check=True).stdout.splitlines()
     chains = [line.split()[1] for line in listed if line.startswith("--chain")]
+    if "--ranks-per-host" not in arguments.options:
+        chains.remove("hsdp")  # it has to know which ranks share a host
     failures, gains, last = [], [], math.inf
     with tempfile.TemporaryDirectory() as folder:
         sweep = Sweep(arguments, folder)
