@@ -1,4 +1,4 @@
-// Pins each rank of a host to cores of its own. Without pinning the scheduler may put two ranks on
+// Pins each rank of a host to separate cores. Without pinning the scheduler may put two ranks on
 // one core, which makes every barrier a hundred times slower.
 #pragma once
 
