@@ -102,15 +102,16 @@ def bytes_per_second(rate):
 class Lab:
     """`with Lab(...)`: up at the beginning, down at the end, also when it is interrupted. One of this name left by a killed run goes first."""
 
-    def __init__(self, folder, world, rate, name):
-        self.folder, self.world, self.rate = folder, world, rate
-        self.variables = {"NETLAB": os.environ.get("NETLAB", name), "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+    def __init__(self, folder, hosts, rate, name, ranks_per_host=1):
+        self.folder, self.hosts, self.rate = folder, hosts, rate
+        self.world = hosts * ranks_per_host
+        self.variables = {"NETLAB": os.environ.get("NETLAB", name), "RANKS_PER_HOST": str(ranks_per_host), "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
         os.makedirs(folder, exist_ok=True)
 
     def __enter__(self):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         run([NETLAB, "down"], **self.variables)
-        run([NETLAB, "up", str(self.world), self.rate], **self.variables)
+        run([NETLAB, "up", str(self.hosts), self.rate], **self.variables)
         return self
 
     def __exit__(self, *_):
@@ -124,7 +125,10 @@ class Lab:
 
     def sent(self, result):
         """Bytes that host 0 sent during a command on the hosts."""
-        return int(re.search(r"host 0 sent (\d+) bytes", result.stderr).group(1))
+        return self.sent_by_hosts(result)[0]
+
+    def sent_by_hosts(self, result):
+        return [int(count) for count in re.findall(r"host \d+ sent (\d+) bytes", result.stderr)]
 
     def shape(self, model):
         """Options of export.py and peer.py."""
@@ -150,14 +154,15 @@ class Lab:
         return path
 
     def profile_path(self, model, world, rate, computing=0):
-        return self.path(f"profile-{model}-{world}-{rate}{f'-with-{computing}' if computing else ''}.json")
+        hosts = f"-{self.hosts}-hosts" if self.hosts not in (1, self.world) else ""
+        return self.path(f"profile-{model}-{world}{hosts}-{rate}{f'-with-{computing}' if computing else ''}.json")
 
     def profile(self, model, computing=0):
         """Measured on this lab the first time it is asked for, while `computing` other ranks compute the model's step all the time."""
         path = self.profile_path(model, self.world, self.rate, computing)
         if not os.path.exists(path):
             began = time.monotonic()
-            say(f"profiling {model} on {self.world} hosts at {self.rate}" + (f" with {computing} more ranks" if computing else ""))
+            say(f"profiling {model} on {self.hosts} hosts, {self.world} ranks, at {self.rate}" + (f" with {computing} more ranks" if computing else ""))
             with self.computing(model, computing):
                 self.on_hosts(os.path.join(BIN, "dcc"), "profile", self.archive(model), "--comm", "tcp", "-o", path + ".part")
             os.replace(path + ".part", path)
