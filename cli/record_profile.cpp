@@ -2,7 +2,6 @@
 
 #include <cstdio>
 #include <map>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,9 +35,9 @@ Status write(const std::string& path, const std::string& offload_dir,
   // The workspace that the plan reserves may be an estimate, so it is measured too.
   DC_ASSIGN_OR_RETURN(const std::vector<base::KernelMeasurement> scratch,
                       runtime::measure::measure_scratch(plan));
-  std::map<std::string_view, int64_t> bytes;
-  for (const base::KernelMeasurement& row : scratch) bytes[row.key] = row.scratch_bytes;
-  for (base::KernelMeasurement& row : all.kernels) row.scratch_bytes = bytes[row.key];
+  std::map<base::KernelSignature, int64_t> bytes;
+  for (const base::KernelMeasurement& row : scratch) bytes[row.signature] = row.scratch_bytes;
+  for (base::KernelMeasurement& row : all.kernels) row.scratch_bytes = bytes[row.signature];
   return profile::write_profile(path, all);
 }
 

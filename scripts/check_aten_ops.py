@@ -40,7 +40,7 @@ MAY_BE_UNDEFINED = {"cum_seq_q", "cum_seq_k", "attn_bias"}
 # Overloads of other classes than Pointwise that take a number for a tensor.
 NUMBER_FOR_TENSOR = {"copy.default"}
 
-ROW = re.compile(r'^DC_ATEN\("([^"]+)",\s*(\w+),\s*(\w+),\s*(\w+), (\d+), (\d+|Many)\)$')
+ROW = re.compile(r'^DC_ATEN\("([^"]+)",\s*(\w+),\s*(\w+),\s*(\w+), (\d+), (\d+|Many), \w+\)$')
 
 
 def read_table(path):

@@ -8,12 +8,14 @@
 #include "runtime/measure/measure.h"
 #include "runtime/measure/samples.h"
 #include "runtime/measure/slowest.h"
+#include "runtime/plan/kernel_signature.h"
 #include "src/base/step_scalars.h"
 
 namespace dc::runtime::measure {
 namespace {
 
 using base::KernelMeasurement;
+using base::KernelSignature;
 using base::Result;
 using base::Status;
 
@@ -201,29 +203,29 @@ Status prepare(const plan::Plan& plan, Alone& alone) {
 }  // namespace
 
 Result<std::vector<KernelMeasurement>> measure_scratch(const plan::Plan& plan) {
-  std::map<std::string, KernelMeasurement> rows;
-  std::unique_ptr<kernel::KernelProvider> native = kernel::make_native_provider(), aten;
+  std::map<KernelSignature, KernelMeasurement> rows;
+  const std::unique_ptr<kernel::KernelProvider> native = kernel::make_native_provider();
+  std::unique_ptr<kernel::KernelProvider> aten;
   const kernel::AddressMap nowhere(plan, nullptr, 0);
   for (const plan::Program& program : plan.programs) {
     for (const plan::Instruction& instruction : program.instructions) {
       if (instruction.kind != plan::InstructionKind::Kernel) continue;
-      std::string key = instruction_key(plan, instruction);
-      if (rows.contains(key)) continue;
-      KernelMeasurement row;
-      row.key = key;
-      row.provider = instruction.provider == plan::Provider::Aten ? "aten" : "native";
-      if (instruction.provider == plan::Provider::Aten) {
-        if (!aten) {
-          DC_ASSIGN_OR_RETURN(aten, kernel::open_aten_provider(plan.threads));
-        }
-        DC_ASSIGN_OR_RETURN(row.scratch_bytes, aten->measure_scratch(instruction, nowhere));
+      KernelSignature signature = plan::signature_of(plan, instruction);
+      if (rows.contains(signature)) continue;
+      const bool is_aten = instruction.provider == plan::Provider::Aten;
+      if (is_aten && !aten) {
+        DC_ASSIGN_OR_RETURN(aten, kernel::open_aten_provider(plan.threads));
       }
-      rows.emplace(std::move(key), std::move(row));
+      kernel::KernelProvider& provider = is_aten ? *aten : *native;
+      KernelMeasurement row;
+      row.signature = signature;
+      DC_ASSIGN_OR_RETURN(row.scratch_bytes, provider.measure_scratch(instruction, nowhere));
+      rows.emplace(std::move(signature), std::move(row));
     }
   }
   std::vector<KernelMeasurement> list;
   list.reserve(rows.size());
-  for (auto& [key, row] : rows) list.push_back(std::move(row));
+  for (auto& [signature, row] : rows) list.push_back(std::move(row));
   return list;
 }
 
@@ -235,14 +237,14 @@ Result<std::vector<KernelMeasurement>> measure_kernels(const plan::Plan& plan,
   Alone alone;
   // The exchange of verdicts is also the barrier: all ranks measure at once or none does.
   DC_RETURN_IF_ERROR(first_failure(prepare(plan, alone), control));
-  std::map<std::string, std::vector<int64_t>> by_key;
+  std::map<KernelSignature, std::vector<int64_t>> by_kernel;
   const auto run = [&](const Timed& timed) -> Status {
     DC_ASSIGN_OR_RETURN(const Samples samples,
                         replay(plan, timed, *alone.executor, options, progress));
     const plan::Program& program = plan.programs[static_cast<size_t>(timed.program)];
     for (size_t i = 0; i < program.instructions.size(); ++i) {
       if (program.instructions[i].kind != plan::InstructionKind::Kernel) continue;
-      std::vector<int64_t>& all = by_key[instruction_key(plan, program.instructions[i])];
+      std::vector<int64_t>& all = by_kernel[plan::signature_of(plan, program.instructions[i])];
       all.insert(all.end(), samples[i].begin(), samples[i].end());
     }
     return {};
@@ -252,7 +254,8 @@ Result<std::vector<KernelMeasurement>> measure_kernels(const plan::Plan& plan,
   }
   std::vector<base::Timing> timings;
   timings.reserve(measured.size());
-  for (const KernelMeasurement& row : measured) timings.push_back(summarize(by_key[row.key]));
+  for (const KernelMeasurement& row : measured)
+    timings.push_back(summarize(by_kernel[row.signature]));
   DC_RETURN_IF_ERROR(keep_slowest(timings, control));
   for (size_t i = 0; i < measured.size(); ++i) measured[i].timing = timings[i];
   return measured;

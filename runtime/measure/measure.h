@@ -21,9 +21,6 @@ namespace dc::runtime::measure {
 // Told about every bit of progress: fraction of the whole in [0, 1].
 using Progress = std::function<void(double fraction, std::string_view what)>;
 
-// The profile key of a kernel instruction (src/base/kernel_key.h).
-std::string instruction_key(const plan::Plan& plan, const plan::Instruction& instruction);
-
 // Workspace of every distinct kernel of the plan; timings are left empty. Runs on this rank alone.
 base::Result<std::vector<base::KernelMeasurement>> measure_scratch(const plan::Plan& plan);
 
@@ -31,9 +28,9 @@ struct TimingOptions {
   int warmup = 2;   // replays of the step that are not counted
   int repeats = 9;  // replays that are
 };
-// Replays a one-rank plan on every rank at once and times each kernel in program order, with the
-// caches as the kernels before it leave them. Returns the rows of `measured` with their timing
-// filled: the slowest rank's. `control` connects the ranks; the plan runs on memory of its own.
+// Replays a one-rank plan on every rank at once and times each kernel where it stands, with the
+// caches as its neighbours leave them. Returned as they came, with the workspace as `measured` has
+// it. `control` connects the ranks; the plan runs on memory of its own.
 base::Result<std::vector<base::KernelMeasurement>> measure_kernels(
     const plan::Plan& plan, std::vector<base::KernelMeasurement> measured,
     comm::Communicator& control, const TimingOptions& options, const Progress& progress);

@@ -9,9 +9,9 @@
 #include <tuple>
 #include <utility>
 
-#include "runtime/measure/measure.h"
 #include "runtime/measure/samples.h"
 #include "runtime/measure/slowest.h"
+#include "runtime/plan/kernel_signature.h"
 #include "runtime/plan/mesh.h"
 
 namespace dc::runtime::measure {
@@ -33,11 +33,7 @@ struct Extent {
 // This rank's samples, by what was timed.
 struct OwnSamples {
   std::vector<std::vector<Samples>> instructions;  // by program
-  struct Kernel {
-    const char* provider = "";
-    Samples samples;
-  };
-  std::map<std::string, Kernel> kernels;  // by key
+  std::map<base::KernelSignature, Samples> kernels;
   // By level, kind, ranks of the group, bytes.
   std::map<std::tuple<base::CollectiveLevel, std::string, int32_t, int64_t>, Samples> collectives;
   Samples steps, compute;
@@ -93,11 +89,8 @@ OwnSamples sort_samples(const plan::Plan& plan, const exec::TraceRecorder& trace
     for (size_t i = 0; i < plan.programs[p].instructions.size(); ++i) {
       const plan::Instruction& in = plan.programs[p].instructions[i];
       Samples* all = nullptr;
-      if (in.kind == plan::InstructionKind::Kernel) {
-        OwnSamples::Kernel& kernel = own.kernels[instruction_key(plan, in)];
-        kernel.provider = in.provider == plan::Provider::Aten ? "aten" : "native";
-        all = &kernel.samples;
-      }
+      if (in.kind == plan::InstructionKind::Kernel)
+        all = &own.kernels[plan::signature_of(plan, in)];
       if (in.kind == plan::InstructionKind::Collective) {
         const uint32_t axes = plan.groups[static_cast<size_t>(in.group)].axes;
         all = &own.collectives[{plan::level_of(plan, axes), exec::instruction_name(in),
@@ -173,8 +166,8 @@ Result<Recorded> measure_recorded(const plan::Plan& plan, const exec::TraceRecor
   for (const auto& program : own.instructions) {
     for (const Samples& samples : program) rows.push_back(summarize(samples));
   }
-  for (const auto& [key, kernel] : own.kernels) rows.push_back(summarize(kernel.samples));
-  for (const auto& [key, samples] : own.collectives) rows.push_back(summarize(samples));
+  for (const auto& [kernel, samples] : own.kernels) rows.push_back(summarize(samples));
+  for (const auto& [kind, samples] : own.collectives) rows.push_back(summarize(samples));
   DC_RETURN_IF_ERROR(keep_slowest(rows, control));
 
   Recorded recorded;
@@ -187,9 +180,7 @@ Result<Recorded> measure_recorded(const plan::Plan& plan, const exec::TraceRecor
     recorded.instructions.emplace_back(row, row + count);
     row += count;
   }
-  for (const auto& [key, kernel] : own.kernels) {
-    recorded.kernels.push_back({key, kernel.provider, *row++, 0});
-  }
+  for (const auto& [kernel, samples] : own.kernels) recorded.kernels.push_back({kernel, *row++, 0});
   for (const auto& [key, samples] : own.collectives) {
     const auto& [level, kind, ranks, bytes] = key;
     recorded.collectives.push_back({kind, ranks, bytes, *row++, level});

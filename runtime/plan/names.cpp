@@ -21,7 +21,6 @@ constexpr auto kArgKinds = base::enum_names<ArgKind>(
      "dtype", "device", "layout", "memory_format"});
 constexpr auto kInstructions =
     base::enum_names<InstructionKind>({"kernel", "collective", "copy", "signal", "wait"});
-constexpr auto kProviders = base::enum_names<Provider>({"aten", "native", "fused"});
 constexpr auto kCollectives = base::enum_names<CollectiveKind>(
     {"all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all"});
 constexpr auto kInits =
@@ -49,7 +48,6 @@ std::string_view name(ArgKind value) { return pick(kArgKinds, static_cast<size_t
 std::string_view name(InstructionKind value) {
   return pick(kInstructions, static_cast<size_t>(value));
 }
-std::string_view name(Provider value) { return pick(kProviders, static_cast<size_t>(value)); }
 std::string_view name(CollectiveKind value) {
   return pick(kCollectives, static_cast<size_t>(value));
 }

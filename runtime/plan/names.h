@@ -11,7 +11,6 @@ std::string_view name(Space value);
 std::string_view name(SliceKind value);
 std::string_view name(ArgKind value);
 std::string_view name(InstructionKind value);
-std::string_view name(Provider value);
 std::string_view name(CollectiveKind value);
 std::string_view name(InitKind value);
 std::string_view name(StateSource value);

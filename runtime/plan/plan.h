@@ -10,12 +10,14 @@
 
 #include "src/base/device_kind.h"
 #include "src/base/dtype.h"
+#include "src/base/kernel_signature.h"
 #include "src/base/remark.h"
 #include "src/base/status.h"
 
 namespace dc::runtime::plan {
 
 using base::DType;
+using base::Provider;
 
 enum class Space : uint8_t { Device = 0, Host = 1, Disk = 2 };
 
@@ -86,7 +88,6 @@ struct Arg {
 };
 
 enum class InstructionKind : uint8_t { Kernel, Collective, Copy, Signal, Wait };
-enum class Provider : uint8_t { Aten = 0, Native = 1, Fused = 2 };
 enum class CollectiveKind : uint8_t { AllGather, ReduceScatter, AllReduce, Broadcast, AllToAll };
 
 // One buffer of a (possibly fused) collective. `elements` is the whole value without padding;

@@ -293,7 +293,7 @@ void JsonDump::instruction(const plan::Instruction& in) {
   field("stream", in.stream);
   switch (in.kind) {
     case plan::InstructionKind::Kernel:
-      field("provider", plan::name(in.provider));
+      field("provider", name(in.provider));
       field("op", in.op);
       objects("args", in.args, [&](const plan::Arg& a) { argument(a); });
       integers("outputs", in.outputs);

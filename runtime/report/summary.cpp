@@ -118,7 +118,7 @@ std::string program(const plan::Plan& plan, const plan::Program& p, int64_t repe
   int64_t copies = 0, others = 0;
   for (const plan::Instruction& in : p.instructions) {
     if (in.kind == plan::InstructionKind::Kernel) {
-      ++kernels[std::string(plan::name(in.provider))];
+      ++kernels[std::string(name(in.provider))];
     } else if (in.kind == plan::InstructionKind::Collective) {
       ++collectives[in.collective];
       for (const plan::CollectiveBuffer& b : in.buffers) {

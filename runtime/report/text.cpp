@@ -342,7 +342,7 @@ void TextDump::operation(const plan::Instruction& in) {
         comma();
         argument(arg);
       }
-      raw(") provider=").raw(plan::name(in.provider));
+      raw(") provider=").raw(name(in.provider));
       if (in.scratch >= 0) raw(" scratch=").number(in.scratch);
       return;
     case plan::InstructionKind::Collective:

@@ -9,6 +9,7 @@
 
 #include "src/base/collective_level.h"
 #include "src/base/device_kind.h"
+#include "src/base/kernel_signature.h"
 
 namespace dc::base {
 
@@ -19,8 +20,7 @@ struct Timing {
   int32_t samples = 0;
 };
 struct KernelMeasurement {
-  std::string key;       // KernelKey
-  std::string provider;  // "aten", "native"
+  KernelSignature signature;  // says the provider too
   Timing timing;
   int64_t scratch_bytes = 0;  // peak of the kernel's workspace
 };
@@ -79,7 +79,7 @@ struct Measurements {
   Completeness complete;
   MachineIdentity machine;
   std::string model_digest;
-  std::vector<KernelMeasurement> kernels;                // by key
+  std::vector<KernelMeasurement> kernels;                // one of each signature
   std::vector<CollectiveMeasurement> collectives;        // by level, kind, bytes
   std::vector<DuringComputeMeasurement> during_compute;  // by level, kind, bytes
   std::vector<CopyMeasurement> copies;                   // by spaces, then bytes

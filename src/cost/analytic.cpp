@@ -3,89 +3,71 @@
 #include <algorithm>
 
 #include "src/cost/scratch.h"
+#include "src/ir/ops.h"
 
 namespace dc::cost {
 namespace {
 
 using base::DType;
-using ir::AtenClass;
-using ir::Graph;
-using ir::Node;
-using ir::OpKind;
-using ir::TensorType;
+using base::KernelSignature;
+using base::KernelTensors;
+using base::TensorMeta;
+using ir::AtenWork;
 
-const TensorType& operand(const Graph& graph, const Node& node, size_t i) {
-  return graph.value(node.operands[i]).type;
-}
-
-int64_t bytes_moved(const Graph& graph, const Node& node) {
+int64_t bytes_moved(const KernelTensors& tensors) {
   int64_t bytes = 0;
-  for (ir::ValueId id : node.operands) bytes += graph.value(id).type.bytes().v;
-  for (ir::ValueId id : node.results) {
-    if (id.valid()) bytes += graph.value(id).type.bytes().v;
+  for (const TensorMeta& input : tensors.inputs) bytes += input.bytes();
+  for (const auto& result : tensors.results) {
+    if (result) bytes += result->bytes();
   }
   return bytes;
 }
 
-// Elements of results[0] times the length of the sum behind each.
-int64_t product_flops(const Graph& graph, const Node& node) {
-  bool adds = node.overload.find("add") != std::string::npos;  // addmm(bias, a, b)
-  size_t left = adds ? 1 : 0;
-  if (node.operands.size() <= left || node.results.empty() ||
-      operand(graph, node, left).shape.empty())
-    return 0;
-  return 2 * graph.value(node.results[0]).type.numel() * operand(graph, node, left).shape.back();
+// Elements of result 0 times the length of the sum behind each.
+int64_t product_flops(const KernelTensors& tensors, AtenWork work) {
+  const size_t left = work == AtenWork::BiasFirst ? 1 : 0;
+  if (!tensors.results[0] || tensors.inputs[left].shape.empty()) return 0;
+  return 2 * tensors.results[0]->numel() * tensors.inputs[left].shape.back();
 }
 
-int64_t attention_flops(const Graph& graph, const Node& node) {
-  bool backward = node.overload.find("backward") != std::string::npos;
-  size_t q = backward ? 1 : 0;
-  if (node.operands.size() < q + 2) return 0;
-  const TensorType& query = operand(graph, node, q);
-  const TensorType& key = operand(graph, node, q + 1);
+int64_t attention_flops(const KernelTensors& tensors, AtenWork work) {
+  const bool backward = work == AtenWork::Backward || work == AtenWork::FlashBackward;
+  const size_t q = backward ? 1 : 0;
+  const TensorMeta &query = tensors.inputs[q], &key = tensors.inputs[q + 1];
   if (query.shape.size() != 4 || key.shape.size() != 4) return 0;
   return (backward ? 10 : 4) * query.numel() * key.shape[2];
 }
 
-int64_t convolution_flops(const Graph& graph, const Node& node) {
-  bool backward = node.overload == "aten.convolution_backward.default";
-  if (!backward && node.overload != "aten.convolution.default") return 0;
-  const TensorType& weight = operand(graph, node, backward ? 2 : 1);
-  const TensorType& output = backward ? operand(graph, node, 0) : graph.value(node.results[0]).type;
+int64_t convolution_flops(const KernelTensors& tensors, AtenWork work) {
+  const bool backward = work == AtenWork::ConvolveBackward;
+  if (!backward && work != AtenWork::Convolve) return 0;
+  if (!backward && !tensors.results[0]) return 0;
+  const TensorMeta& weight = tensors.inputs[backward ? 2 : 1];
+  const TensorMeta& output = backward ? tensors.inputs[0] : *tensors.results[0];
   if (weight.shape.empty() || weight.shape[0] == 0) return 0;
   return (backward ? 4 : 2) * output.numel() * (weight.numel() / weight.shape[0]);
 }
 
-int64_t flops(const Graph& graph, const Node& node) {
-  const ir::AtenInfo* aten = node.kind == OpKind::Aten ? ir::aten_info(node.overload) : nullptr;
-  if (aten == nullptr) return 0;
-  switch (aten->cls) {
-    case AtenClass::Matmul:
-      return product_flops(graph, node);
-    case AtenClass::Attention:
-      return attention_flops(graph, node);
-    case AtenClass::Convolution:
-      return convolution_flops(graph, node);
-    case AtenClass::View:
-    case AtenClass::Create:
-    case AtenClass::Copy:
-    case AtenClass::Pointwise:
-    case AtenClass::Reduce:
-    case AtenClass::Norm:
-    case AtenClass::Softmax:
-    case AtenClass::Index:
-    case AtenClass::Identity:
+int64_t flops(const ir::AtenInfo& aten, const KernelTensors& tensors) {
+  switch (aten.cls) {
+    case ir::AtenClass::Matmul:
+      return product_flops(tensors, aten.work);
+    case ir::AtenClass::Attention:
+      return attention_flops(tensors, aten.work);
+    case ir::AtenClass::Convolution:
+      return convolution_flops(tensors, aten.work);
+    case ir::AtenClass::View:
+    case ir::AtenClass::Create:
+    case ir::AtenClass::Copy:
+    case ir::AtenClass::Pointwise:
+    case ir::AtenClass::Reduce:
+    case ir::AtenClass::Norm:
+    case ir::AtenClass::Softmax:
+    case ir::AtenClass::Index:
+    case ir::AtenClass::Identity:
       return 0;
   }
   return 0;
-}
-
-bool runs(const Node& node) {
-  if (node.kind == OpKind::Aten) {
-    const ir::AtenInfo* aten = ir::aten_info(node.overload);
-    return aten == nullptr || aten->alias != ir::AliasRule::View;
-  }
-  return ir::info(node.kind).provider == ir::Provider::Native;
 }
 
 }  // namespace
@@ -124,21 +106,24 @@ Rates rates_of(const base::MachineRates& machine, std::string name) {
   return rates;
 }
 
-Estimate AnalyticCost::compute(const Graph& graph, const Node& node) const {
-  if (!runs(node)) return {};
+Estimate AnalyticCost::kernel_time(const KernelSignature& kernel) const {
+  const ir::AtenInfo* aten = ir::aten_info(kernel.op());
+  if (aten != nullptr && aten->alias == ir::AliasRule::View) return {};
+  const KernelTensors tensors = kernel.tensors();
+  const bool known = aten != nullptr && has_its_tensors(*aten, tensors);
   Rate rate = rates_.flops_f32;
-  if (!node.operands.empty()) {
-    const DType dtype = operand(graph, node, 0).dtype;
+  if (!tensors.inputs.empty()) {
+    const DType dtype = tensors.inputs[0].dtype;
     if (dtype == DType::BF16 || dtype == DType::F16) rate = rates_.flops_half;
     if (dtype == DType::F64) rate = rates_.flops_f64;
   }
-  const base::Nanos arithmetic = rate.time(flops(graph, node));
-  const base::Nanos memory = rates_.memory_bytes.time(bytes_moved(graph, node));
+  const base::Nanos arithmetic = rate.time(known ? flops(*aten, tensors) : 0);
+  const base::Nanos memory = rates_.memory_bytes.time(bytes_moved(tensors));
   return {base::Nanos{rates_.kernel_ns} + std::max(arithmetic, memory), Source::Analytic};
 }
 
-Scratch AnalyticCost::scratch(const Graph& graph, const Node& node) const {
-  return {estimate_scratch(graph, node, threads_), Source::Analytic};
+Scratch AnalyticCost::kernel_scratch(const KernelSignature& kernel) const {
+  return {estimate_scratch(kernel, threads_), Source::Analytic};
 }
 
 Estimate AnalyticCost::collective(Collective kind, base::Bytes bytes, Group group) const {

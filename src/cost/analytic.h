@@ -36,8 +36,6 @@ class AnalyticCost final : public CostModel {
   explicit AnalyticCost(int threads) : AnalyticCost(threads, generic_cpu(threads)) {}
   AnalyticCost(int threads, Rates rates) : threads_(threads), rates_(std::move(rates)) {}
 
-  Estimate compute(const ir::Graph& graph, const ir::Node& node) const override;
-  Scratch scratch(const ir::Graph& graph, const ir::Node& node) const override;
   Estimate collective(Collective kind, base::Bytes bytes, Group group) const override;
   base::Nanos latency(Collective kind, Group group) const override;
   Estimate copy(base::Bytes bytes, ir::Space from, ir::Space to) const override;
@@ -45,6 +43,9 @@ class AnalyticCost final : public CostModel {
   std::string table() const override { return rates_.name; }
 
  private:
+  Estimate kernel_time(const base::KernelSignature& kernel) const override;
+  Scratch kernel_scratch(const base::KernelSignature& kernel) const override;
+
   int threads_;
   Rates rates_;
 };

@@ -1,12 +1,14 @@
-// CostModel: predicted time and scratch memory of nodes, collectives and copies, with the origin of
-// every figure. Times are of one thing running alone; `contention` says what changes next to
+// CostModel: predicted time and scratch memory of kernels, collectives and copies, with the origin
+// of every figure. Times are of one thing running alone; `contention` says what changes next to
 // others.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "src/base/collective_level.h"
+#include "src/base/kernel_signature.h"
 #include "src/base/units.h"
 #include "src/ir/graph.h"
 
@@ -55,9 +57,17 @@ inline constexpr const char* kGenericCpu = "a generic CPU";
 
 class CostModel {
  public:
-  virtual ~CostModel() = default;
-  virtual Estimate compute(const ir::Graph& graph, const ir::Node& node) const = 0;
-  virtual Scratch scratch(const ir::Graph& graph, const ir::Node& node) const = 0;
+  CostModel();
+  virtual ~CostModel();
+  CostModel(CostModel&&) noexcept;
+  CostModel& operator=(CostModel&&) noexcept;
+
+  // Of the provider that the signature names; of a node, the one that its plan will run. Each
+  // signature is worked out once and remembered. A node without a kernel costs nothing.
+  Estimate compute(const base::KernelSignature& kernel) const;
+  Estimate compute(const ir::Graph& graph, const ir::Node& node) const;
+  Scratch scratch(const base::KernelSignature& kernel) const;
+  Scratch scratch(const ir::Graph& graph, const ir::Node& node) const;
   // `bytes`: the whole value in its wire dtype.
   virtual Estimate collective(Collective kind, base::Bytes bytes, Group group) const = 0;
   // The part of that time in which the link carries nothing: collectives on several streams share
@@ -68,6 +78,13 @@ class CostModel {
   // Whose rates stand behind figures from a table.
   virtual std::string table() const { return kGenericCpu; }
   virtual std::string origin() const = 0;  // "generic cpu table" or "profile <digest>"
+
+ private:
+  virtual Estimate kernel_time(const base::KernelSignature& kernel) const = 0;
+  virtual Scratch kernel_scratch(const base::KernelSignature& kernel) const = 0;
+
+  class KnownKernels;
+  std::unique_ptr<KnownKernels> known_;
 };
 
 }  // namespace dc::cost

@@ -45,11 +45,14 @@ Status bad(std::string_view part) {
                     "mm=200us+64KiB");
 }
 
-// "mm" of "aten.mm.default"
-std::string_view short_name(std::string_view overload) {
-  if (!overload.starts_with("aten.")) return overload;
-  overload.remove_prefix(5);
-  return overload.substr(0, overload.find('.'));
+// "mm" of "aten.mm.default", "adamw" of "dc.adamw"
+std::string_view short_name(std::string_view op) {
+  for (const std::string_view start : {"aten.", "dc."}) {
+    if (!op.starts_with(start)) continue;
+    op.remove_prefix(start.size());
+    return op.substr(0, op.find('.'));
+  }
+  return op;
 }
 
 }  // namespace
@@ -64,15 +67,13 @@ const FixedCost::Entry* FixedCost::find(std::string_view op) const {
   return nullptr;
 }
 
-Estimate FixedCost::compute(const ir::Graph&, const ir::Node& node) const {
-  const Entry* entry = find(node.kind == ir::OpKind::Aten ? std::string_view(node.overload)
-                                                          : ir::info(node.kind).text);
+Estimate FixedCost::kernel_time(const base::KernelSignature& kernel) const {
+  const Entry* entry = find(kernel.op());
   return {entry ? entry->time : base::Nanos{}, Source::Measured};
 }
 
-Scratch FixedCost::scratch(const ir::Graph&, const ir::Node& node) const {
-  const Entry* entry = find(node.kind == ir::OpKind::Aten ? std::string_view(node.overload)
-                                                          : ir::info(node.kind).text);
+Scratch FixedCost::kernel_scratch(const base::KernelSignature& kernel) const {
+  const Entry* entry = find(kernel.op());
   return {entry ? entry->scratch : base::Bytes{}, Source::Measured};
 }
 

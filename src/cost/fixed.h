@@ -22,14 +22,15 @@ class FixedCost final : public CostModel {
   };
   explicit FixedCost(std::vector<Entry> entries) : entries_(std::move(entries)) {}
 
-  Estimate compute(const ir::Graph& graph, const ir::Node& node) const override;
-  Scratch scratch(const ir::Graph& graph, const ir::Node& node) const override;
   Estimate collective(Collective kind, base::Bytes bytes, Group group) const override;
   base::Nanos latency(Collective kind, Group group) const override;
   Estimate copy(base::Bytes bytes, ir::Space from, ir::Space to) const override;
   std::string origin() const override { return "fixed"; }
 
  private:
+  Estimate kernel_time(const base::KernelSignature& kernel) const override;
+  Scratch kernel_scratch(const base::KernelSignature& kernel) const override;
+
   const Entry* find(std::string_view op) const;
   std::vector<Entry> entries_;
 };

@@ -1,19 +1,17 @@
 #include "src/cost/profiled.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 
 #include "src/base/dtype.h"
-#include "src/profile/node_key.h"
 
 namespace dc::cost {
 namespace {
 
 using base::Bytes;
+using base::KernelSignature;
 using base::Nanos;
-
-std::string_view operator_of(std::string_view key) { return key.substr(0, key.find(' ')); }
+using base::Provider;
 
 // Profiles come from files: whatever they claim, an estimate is a number of this size.
 int64_t bounded(double value) { return static_cast<int64_t>(std::clamp(value, 0.0, 1e15)); }
@@ -25,26 +23,17 @@ int64_t equally_sent(int64_t bytes, int ranks, int measured) {
   return bounded(static_cast<double>(bytes) * part);
 }
 
-// Bytes of all tensors of a key: "f32[64,32](32,1)" and so on.
-int64_t bytes_of(std::string_view key) {
-  double total = 0;
-  for (size_t open = key.find('['); open != std::string_view::npos;
-       open = key.find('[', open + 1)) {
-    const size_t word = key.rfind(' ', open) + 1;
-    const auto dtype = base::dtype_from_name(key.substr(word, open - word));
-    if (!dtype) continue;
+// Of all tensors, results too.
+int64_t bytes_of(const KernelSignature& kernel) {
+  const auto bytes = [](const base::TensorMeta& tensor) {
     double elements = 1;
-    const char* at = key.data() + open + 1;
-    const char* end = key.data() + key.size();
-    while (at < end && *at != ']') {
-      int64_t size = 0;
-      const std::from_chars_result parsed = std::from_chars(at, end, size);
-      if (parsed.ptr == at) break;
-      elements *= static_cast<double>(size);
-      at = parsed.ptr + (parsed.ptr < end && *parsed.ptr == ',');
-    }
-    total += elements * static_cast<double>(base::byte_size(*dtype));
-  }
+    for (const int64_t size : tensor.shape) elements *= static_cast<double>(size);
+    return elements * static_cast<double>(base::byte_size(tensor.dtype));
+  };
+  double total = 0;
+  const base::KernelTensors tensors = kernel.tensors();
+  for (const base::TensorMeta& input : tensors.inputs) total += bytes(input);
+  for (const auto& result : tensors.results) total += result ? bytes(*result) : 0;
   return bounded(total);
 }
 
@@ -78,10 +67,10 @@ ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fal
     : fallback_(fallback), origin_("profile " + profile.digest) {
   const base::Measurements& measured = profile.measurements;
   for (const base::KernelMeasurement& row : measured.kernels) {
-    kernels_[row.key] = {row.timing.median_ns, row.scratch_bytes};
-    if (row.provider == "native") {
-      native_[std::string(operator_of(row.key))].push_back(
-          {bytes_of(row.key), row.timing.median_ns});
+    kernels_[row.signature] = {row.timing.median_ns, row.scratch_bytes};
+    if (row.signature.provider() == Provider::Native) {
+      native_[std::string(row.signature.op())].push_back(
+          {bytes_of(row.signature), row.timing.median_ns});
     }
   }
   for (const base::CollectiveMeasurement& row : measured.collectives) {
@@ -158,25 +147,22 @@ Estimate ProfiledCost::read(const Curve& curve, int64_t bytes) {
   return {{low.time_ns + rise}, Source::Interpolated};
 }
 
-Estimate ProfiledCost::compute(const ir::Graph& graph, const ir::Node& node) const {
-  const std::string key = profile::node_key(graph, node);
-  if (const auto row = kernels_.find(key); row != kernels_.end())
+Estimate ProfiledCost::kernel_time(const KernelSignature& kernel) const {
+  if (const auto row = kernels_.find(kernel); row != kernels_.end())
     return {Nanos{row->second.time_ns}, Source::Measured};
-  if (const auto curve = native_.find(std::string(operator_of(key))); curve != native_.end()) {
-    Estimate estimate = read(curve->second, bytes_of(key));
-    // This is the time of another kernel of the same operator, even if the sizes are equal.
-    if (estimate.source == Source::Measured) estimate.source = Source::Interpolated;
-    return estimate;
-  }
-  return fallback_.compute(graph, node);
+  const auto curve =
+      kernel.provider() == Provider::Native ? native_.find(kernel.op()) : native_.end();
+  if (curve == native_.end()) return fallback_.compute(kernel);
+  Estimate estimate = read(curve->second, bytes_of(kernel));
+  // The very kernel was not measured, whatever its size.
+  if (estimate.source == Source::Measured) estimate.source = Source::Interpolated;
+  return estimate;
 }
 
-Scratch ProfiledCost::scratch(const ir::Graph& graph, const ir::Node& node) const {
-  if (node.kind != ir::OpKind::Aten) return fallback_.scratch(graph, node);
-  if (const auto row = kernels_.find(profile::node_key(graph, node)); row != kernels_.end()) {
-    return {Bytes{row->second.scratch_bytes}, Source::Measured};
-  }
-  return fallback_.scratch(graph, node);
+Scratch ProfiledCost::kernel_scratch(const KernelSignature& kernel) const {
+  const auto row = kernels_.find(kernel);
+  if (row == kernels_.end()) return fallback_.scratch(kernel);
+  return {Bytes{row->second.scratch_bytes}, Source::Measured};
 }
 
 int ProfiledCost::measured_ranks(Collective kind, Group group) const {

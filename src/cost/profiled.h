@@ -19,8 +19,6 @@ class ProfiledCost final : public CostModel {
   // `fallback` answers what the profile cannot; it must outlive this object.
   ProfiledCost(const profile::Profile& profile, const CostModel& fallback);
 
-  Estimate compute(const ir::Graph& graph, const ir::Node& node) const override;
-  Scratch scratch(const ir::Graph& graph, const ir::Node& node) const override;
   Estimate collective(Collective kind, base::Bytes bytes, Group group) const override;
   base::Nanos latency(Collective kind, Group group) const override;
   Contention contention(Collective kind, base::Bytes bytes, Group group) const override;
@@ -29,6 +27,9 @@ class ProfiledCost final : public CostModel {
   std::string origin() const override { return origin_; }
 
  private:
+  Estimate kernel_time(const base::KernelSignature& kernel) const override;
+  Scratch kernel_scratch(const base::KernelSignature& kernel) const override;
+
   struct Row {
     int64_t time_ns = 0, scratch_bytes = 0;
   };
@@ -52,8 +53,8 @@ class ProfiledCost final : public CostModel {
     Contention contention;
   };
 
-  std::unordered_map<std::string, Row> kernels_;
-  std::map<std::string, Curve> native_;                       // by operator
+  std::unordered_map<base::KernelSignature, Row, base::KernelSignatureHash> kernels_;
+  std::map<std::string, Curve, std::less<>> native_;          // of this provider, by operator
   using CollectiveKey = std::tuple<std::string, Level, int>;  // kind, level, ranks
   static CollectiveKey key_of(Collective kind, Group group);
   std::map<CollectiveKey, Curve> collectives_;

@@ -6,12 +6,17 @@
 // the plan's and ask for a profile, so a bound may be generous but should not be short.
 #pragma once
 
+#include "src/base/kernel_signature.h"
 #include "src/base/units.h"
-#include "src/ir/graph.h"
+#include "src/ir/ops.h"
 
 namespace dc::cost {
 
-// 0 for nodes without a kernel and for native kernels, which allocate nothing.
-base::Bytes estimate_scratch(const ir::Graph& graph, const ir::Node& node, int threads);
+// 0 for views and for native kernels, which allocate nothing.
+base::Bytes estimate_scratch(const base::KernelSignature& signature, int threads);
+
+// Whether there are as many operands as the table of operators says, and a result, so that rules
+// may read them by position: a plan that was not made by this compiler may have others.
+bool has_its_tensors(const ir::AtenInfo& aten, const base::KernelTensors& tensors);
 
 }  // namespace dc::cost

@@ -124,14 +124,25 @@ void Graph::set_operand(NodeId id, int index, ValueId value_id) {
   if (slot == value_id) return;
   drop_use(slot, Use{id, index});
   slot = value_id;
+  node(id).kernel = {};
   value(value_id).uses.push_back(Use{id, index});
+}
+
+void Graph::set_type(ValueId id, TensorType type) {
+  Value& changed = value(id);
+  changed.type = std::move(type);
+  if (changed.producer.valid()) node(changed.producer).kernel = {};
+  for (const Use& use : changed.uses) node(use.node).kernel = {};
 }
 
 void Graph::replace_all_uses(ValueId from, ValueId to) {
   if (from == to) return;
   std::vector<Use> moved = std::move(value(from).uses);
   value(from).uses.clear();
-  for (const Use& use : moved) node(use.node).operands[static_cast<size_t>(use.operand)] = to;
+  for (const Use& use : moved) {
+    node(use.node).operands[static_cast<size_t>(use.operand)] = to;
+    node(use.node).kernel = {};
+  }
   std::vector<Use>& target = value(to).uses;
   target.insert(target.end(), moved.begin(), moved.end());
   for (Output& output : outputs) {

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "src/base/kernel_table.h"
 #include "src/ir/ops.h"
 #include "src/ir/types.h"
 
@@ -88,7 +89,10 @@ struct Node {
   std::vector<ValueId> results;   // an invalid id where the op returns None or a number
   std::vector<Arg> args;          // arguments in schema order; tensors as OperandRef/OperandList
   Origin origin;
-  int stream = 0;    // set by `schedule`: index into Step::streams
+  int stream = 0;  // set by `schedule`: index into Step::streams
+  // Of its signature; unset until it is asked for (kernel_signature.h). The graph forgets it when
+  // operands or types change.
+  mutable base::KernelId kernel;
   Location scratch;  // kernel workspace, live during this node only
 
   const Arg* find_arg(std::string_view name) const;
@@ -142,6 +146,9 @@ class Graph {
   Node& insert_aten(NodeId before, std::string overload, std::vector<ValueId> operands,
                     std::vector<NewValue> results, std::vector<Arg> args, Origin origin);
   void set_operand(NodeId node, int index, ValueId value);
+  // The only way to change dtype, shape or strides of a value: the kernels that read or write it
+  // become others.
+  void set_type(ValueId value, TensorType type);
   void replace_all_uses(ValueId from, ValueId to);  // graph outputs included
   void erase(NodeId node);                          // its results must be unused
   void move_before(NodeId node, NodeId before);     // before invalid: to the end

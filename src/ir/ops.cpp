@@ -47,7 +47,7 @@ constexpr std::array kOps = {
 enum class AtenTrait : uint8_t { Plain, Random, DataDependent, Mutates };
 
 constexpr AtenInfo make_info(std::string_view overload, AtenClass cls, AliasRule alias,
-                             AtenTrait trait, int8_t operands, int8_t results) {
+                             AtenTrait trait, int8_t operands, int8_t results, AtenWork work) {
   return AtenInfo{overload,
                   cls,
                   alias,
@@ -55,15 +55,16 @@ constexpr AtenInfo make_info(std::string_view overload, AtenClass cls, AliasRule
                   trait == AtenTrait::DataDependent,
                   trait == AtenTrait::Mutates,
                   operands,
-                  results};
+                  results,
+                  work};
 }
 
 std::vector<AtenInfo> sorted_aten_table() {
   constexpr int8_t Many = kManyResults;
   std::vector<AtenInfo> table = {
-#define DC_ATEN(overload, cls, alias, trait, operands, results)                             \
+#define DC_ATEN(overload, cls, alias, trait, operands, results, work)                       \
   make_info("aten." overload, AtenClass::cls, AliasRule::alias, AtenTrait::trait, operands, \
-            results),
+            results, AtenWork::work),
 #include "src/ir/aten_ops.def"
 #undef DC_ATEN
   };

@@ -81,6 +81,39 @@ enum class AtenClass : uint8_t {
   Identity
 };
 
+// What a kernel does that others of its class do not, where it decides about its arithmetic or the
+// memory it takes for itself.
+enum class AtenWork : uint8_t {
+  Plain,             // as its class
+  Reorders,          // results that lie in another order than the graph says, if operands have gaps
+  BiasFirst,         // Matmul: operand 0 is added to the product of the next two
+  Backward,          // Attention: its gradients
+  Flash,             // Attention: in blocks, PyTorch's kernel for CPUs
+  FlashBackward,     // its gradients
+  Convolve,          // Convolution: the others pool or unfold
+  ConvolveBackward,  // its gradients
+  Resample,          // Convolution: interpolates
+  MaskGradient,      // Pointwise: the gradient times a mask; reorders
+  Classify,          // Pointwise: finite, infinite
+  Choose,            // Pointwise: operand 0 chooses between the others
+  Loss,              // Reduce: a loss and its gradient; reorders
+  CrossEntropy,      // Reduce: binary cross entropy and its gradient
+  PickedLoss,        // Reduce: a loss of one class of each row, and its gradient; reorders
+  AnyAll,            // Reduce
+  Extreme,           // Reduce: least or greatest, and where
+  Sum,               // Reduce
+  TwoPasses,         // Reduce: over the elements twice
+  Rms,               // Norm
+  RmsBackward,       // Norm
+  LayerBackward,     // Norm
+  Batch,             // Norm; reorders
+  BatchBackward,     // Norm; reorders
+  Group,             // Norm
+  Safe,              // Softmax: rows that are masked whole
+  Sort,              // Index
+  Widen,             // Index: sums in f32
+};
+
 struct AtenInfo {
   std::string_view overload;  // "aten.mm.default"
   AtenClass cls;
@@ -90,6 +123,7 @@ struct AtenInfo {
   bool mutates;         // writes an argument: always refused (graphs are functional)
   int8_t operands;      // tensors that a node reads at least, first in argument order
   int8_t results;       // as many as a node has, None among them; kManyResults: any number
+  AtenWork work;
 };
 inline constexpr int8_t kManyResults = -1;
 // Null when the overload is not supported.

@@ -8,6 +8,7 @@
 #include "src/base/file.h"
 #include "src/base/json.h"
 #include "src/base/sha256.h"
+#include "src/base/text.h"
 
 namespace dc::profile {
 namespace {
@@ -101,6 +102,22 @@ class Fields {
   }
   int64_t quantity(const char* key) { return integer(key, kLargest); }
   int64_t rate(const char* key) { return integer(key, kLargestRate); }
+  base::KernelSignature kernel() {
+    const std::string key = text("key"), provider = text("provider");
+    if (!status_.ok()) return {};
+    const auto known = base::provider_from_name(provider);
+    if (!known) {
+      status_ = Status(ErrorKind::BadInput, "DC2502",
+                       "the provider '" + base::printable(provider) +
+                           "' is unknown; known are aten, native and fused");
+      return {};
+    }
+    auto signature = base::KernelSignature::parse(key, *known);
+    if (signature) return std::move(*signature);
+    status_ = Status(ErrorKind::BadInput, "DC2502",
+                     "the key '" + base::printable(key) + "' describes no kernel");
+    return {};
+  }
   bool flag(const char* key) {
     return take<bool>(key, [](const JsonValue& value) { return value.to_bool(); });
   }
@@ -189,8 +206,7 @@ Status read_machine(const JsonValue& document, base::MachineIdentity& machine) {
 Status read_tables(const JsonValue& document, Measurements& measurements) {
   DC_RETURN_IF_ERROR(read_rows(document, "kernels", measurements.kernels,
                                [](Fields& fields, base::KernelMeasurement& row) {
-                                 row.key = fields.text("key");
-                                 row.provider = fields.text("provider");
+                                 row.signature = fields.kernel();
                                  row.timing = fields.timing();
                                  row.scratch_bytes = fields.quantity("scratch_bytes");
                                }));
@@ -269,6 +285,25 @@ Status read_kind(const JsonValue& document, Measurements& measurements) {
 
 }  // namespace
 
+namespace {
+
+using KeyedKernel = std::pair<std::string, const base::KernelMeasurement*>;
+
+// Equal keys by provider.
+std::vector<KeyedKernel> by_key(const std::vector<base::KernelMeasurement>& kernels) {
+  std::vector<KeyedKernel> rows;
+  rows.reserve(kernels.size());
+  for (const base::KernelMeasurement& kernel : kernels)
+    rows.emplace_back(kernel.signature.text(), &kernel);
+  std::stable_sort(rows.begin(), rows.end(), [](const KeyedKernel& a, const KeyedKernel& b) {
+    const auto provider = [](const KeyedKernel& row) { return row.second->signature.provider(); };
+    return a.first != b.first ? a.first < b.first : provider(a) < provider(b);
+  });
+  return rows;
+}
+
+}  // namespace
+
 std::string to_json(const Measurements& measurements) {
   JsonValue document = JsonValue::object();
   document.set("format", JsonValue(kFormat));
@@ -278,12 +313,12 @@ std::string to_json(const Measurements& measurements) {
   document.set("machine", machine_json(measurements.machine));
   document.set("model_digest", JsonValue(measurements.model_digest));
   JsonValue& kernels = document.set("kernels", JsonValue::array());
-  for (const base::KernelMeasurement& kernel : measurements.kernels) {
+  for (const auto& [key, kernel] : by_key(measurements.kernels)) {
     JsonValue& row = kernels.push(JsonValue::object());
-    row.set("key", JsonValue(kernel.key));
-    row.set("provider", JsonValue(kernel.provider));
-    set_timing(row, kernel.timing);
-    row.set("scratch_bytes", JsonValue(kernel.scratch_bytes));
+    row.set("key", JsonValue(key));
+    row.set("provider", JsonValue(std::string(base::name(kernel->signature.provider()))));
+    set_timing(row, kernel->timing);
+    row.set("scratch_bytes", JsonValue(kernel->scratch_bytes));
   }
   JsonValue& collectives = document.set("collectives", JsonValue::array());
   for (const base::CollectiveMeasurement& collective : measurements.collectives) {

@@ -4,9 +4,9 @@
 #include <map>
 
 #include "runtime/plan/extent.h"
+#include "runtime/plan/kernel_signature.h"
 #include "runtime/plan/names.h"
 #include "src/analysis/live_bytes.h"
-#include "src/sim/plan_kernel.h"
 
 namespace dc::sim {
 namespace {
@@ -34,9 +34,8 @@ struct Item {
 
 class Reader {
  public:
-  Reader(const rp::Plan& plan, const rp::Program& program, const cost::CostModel& cost,
-         KernelNodes& kernels)
-      : plan_(plan), program_(program), cost_(cost), kernels_(kernels), events_(plan.events) {
+  Reader(const rp::Plan& plan, const rp::Program& program, const cost::CostModel& cost)
+      : plan_(plan), program_(program), cost_(cost), events_(plan.events) {
     result_.workload.schedule.streams = static_cast<int>(std::max<size_t>(plan.streams.size(), 1));
     streams_.resize(static_cast<size_t>(result_.workload.schedule.streams));
     for (const rp::Slice& slice : plan.slices) {
@@ -148,30 +147,38 @@ class Reader {
   }
 
   Status add_kernel(const rp::Instruction& in, size_t index) {
-    const ir::Node* node = kernels_.add(in);
-    if (node == nullptr) return unsupported(program_, index, "is the unknown kernel " + in.op);
-    const cost::Estimate estimate = cost_.compute(kernels_.graph(), *node);
+    const bool is_native = in.provider == rp::Provider::Native;
+    const std::optional<ir::OpKind> kind =
+        is_native ? ir::native_op(in.op) : std::optional(ir::OpKind::Aten);
+    if (!kind) return unsupported(program_, index, "is the unknown kernel " + in.op);
+    const cost::Estimate estimate = cost_.compute(rp::signature_of(plan_, in));
     count(estimate);
     EventTraits traits;
     if (in.scratch >= 0) {
       const rp::Slice& scratch = plan_.slices[static_cast<size_t>(in.scratch)];
       traits.scratch = {analysis::aligned_bytes(scratch.bytes)};
     }
-    traits.is_barrier = node->kind == ir::OpKind::ClipAndCheck;
-    traits.keeps_order = static_cast<ir::Phase>(in.phase) != ir::Phase::Update &&
-                         !travels_with_collective(node->kind);
+    traits.is_barrier = *kind == ir::OpKind::ClipAndCheck;
+    traits.keeps_order =
+        static_cast<ir::Phase>(in.phase) != ir::Phase::Update && !travels_with_collective(*kind);
     std::vector<Access> accesses = accesses_of(in);
-    narrow(*node, in, accesses);
+    narrow(*kind, in, accesses);
     push({EventKind::Compute, -1, static_cast<int32_t>(index), std::min(estimate.time, kLongest)},
          traits, std::move(accesses));
     return {};
   }
 
-  // Narrows accesses to operands of which a kernel touches only one element.
-  void narrow(const ir::Node& node, const rp::Instruction& in, std::vector<Access>& accesses) {
+  // Of some operands a kernel touches one cell, whatever else is in them.
+  void narrow(ir::OpKind kind, const rp::Instruction& in, std::vector<Access>& accesses) {
+    const auto is_operand = [](const rp::Arg& arg) { return arg.kind == rp::ArgKind::Tensor; };
+    CellUse use{kind, {}, false};
+    for (const rp::Arg& arg : in.args) {
+      if (arg.name == "param") use.param = arg.i;
+      if (arg.name == "clip") use.clips = arg.i != 0;
+    }
     for (size_t i = 0; i < in.args.size(); ++i) {
-      const int64_t cell = only_cell(node, i);
-      if (cell < 0 || in.args[i].kind != rp::ArgKind::Tensor) continue;
+      const int64_t cell = only_cell(use, i);
+      if (cell < 0 || !is_operand(in.args[i])) continue;
       const rp::Tensor& tensor = plan_.tensors[static_cast<size_t>(in.args[i].i)];
       for (Access& access : accesses) {
         if (access.storage != tensor.slice) continue;
@@ -270,7 +277,6 @@ class Reader {
   const rp::Plan& plan_;
   const rp::Program& program_;
   const cost::CostModel& cost_;
-  KernelNodes& kernels_;
   std::vector<Given> events_;
   std::vector<Stream> streams_;
   std::vector<Item> items_;
@@ -284,11 +290,10 @@ class Reader {
 Result<std::vector<PlannedProgram>> planned_programs(const rp::Plan& plan,
                                                      const cost::CostModel& cost) {
   std::vector<PlannedProgram> programs;
-  KernelNodes kernels(plan);
   std::vector<Reader> readers;
   readers.reserve(plan.step.size());
   for (const rp::ProgramRun& run : plan.step) {
-    readers.emplace_back(plan, plan.programs[static_cast<size_t>(run.program)], cost, kernels);
+    readers.emplace_back(plan, plan.programs[static_cast<size_t>(run.program)], cost);
     DC_RETURN_IF_ERROR(readers.back().read());
   }
   for (size_t i = 0; i < readers.size(); ++i) {

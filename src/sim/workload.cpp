@@ -83,9 +83,10 @@ class Collector {
   }
 
   void add_accesses(const ir::Node& node) {
+    const CellUse use = cell_use(node);
     for (size_t i = 0; i < node.operands.size(); ++i) {
       Access one = access(node.operands[i], ir::writes(node, i));
-      if (const int64_t cell = only_cell(node, i); cell >= 0) {
+      if (const int64_t cell = only_cell(use, i); cell >= 0) {
         one.first = cell * base::byte_size(ir::DType::F64);
         one.last = one.first + base::byte_size(ir::DType::F64);
       }
@@ -109,16 +110,22 @@ class Collector {
 
 bool travels_with_collective(OpKind kind) { return kind == OpKind::Cast || ir::is_tail(kind); }
 
-int64_t only_cell(const ir::Node& node, size_t operand) {
-  const std::span<const ir::OperandInfo> operands = ir::info(node.kind).operands();
-  if (operand >= operands.size()) return -1;
+CellUse cell_use(const ir::Node& node) {
+  CellUse use{node.kind, {}, false};
+  const bool is_ours = !ir::info(node.kind).operands().empty();
+  if (is_ours && node.find_arg("param") != nullptr) use.param = node.int_arg("param");
+  if (ir::is_update(node.kind)) use.clips = node.int_arg("clip") != 0;
+  return use;
+}
+
+int64_t only_cell(const CellUse& use, size_t operand) {
+  const std::span<const ir::OperandInfo> operands = ir::info(use.kind).operands();
+  if (operand >= operands.size() || !use.param) return -1;
   switch (operands[operand].role) {
     case ir::OperandRole::RowCell:
-      return node.int_arg("param");
+      return *use.param;
     case ir::OperandRole::ScalarCell:
-      return ir::is_update(node.kind) && node.int_arg("clip") != 0
-                 ? -1
-                 : base::kScalarFinite + node.int_arg("param");
+      return use.clips ? -1 : base::kScalarFinite + *use.param;
     case ir::OperandRole::Plain:
     case ir::OperandRole::Gradient:
       break;

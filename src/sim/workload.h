@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "src/sim/schedule.h"
@@ -41,9 +42,16 @@ struct Workload {
 // Casts, accumulations, scales and square sums go where the collective next to them goes.
 bool travels_with_collective(ir::OpKind kind);
 
-// The only element of operand `operand` that a node touches: for square_sum and check_finite of a
-// single parameter; -1: any.
-int64_t only_cell(const ir::Node& node, size_t operand);
+// What says how a kernel uses the step's small tensors: its operator and two of its attributes.
+struct CellUse {
+  ir::OpKind kind = ir::OpKind::Aten;
+  std::optional<int64_t> param;
+  bool clips = false;
+};
+CellUse cell_use(const ir::Node& node);
+// The one cell that a kernel touches of operand `operand`, where it touches no more of it: square
+// sums and permissions of single parameters; -1: any.
+int64_t only_cell(const CellUse& use, size_t operand);
 
 // The step must be scheduled.
 Workload workload_of(const ir::Step& step, const ir::Graph& graph, const cost::CostModel& cost);

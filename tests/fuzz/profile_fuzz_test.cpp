@@ -14,8 +14,13 @@ std::string good_profile() {
   base::Measurements measurements;
   measurements.machine = {"a processor", "torch 2.11.0", "local", "dcrun -n", 8, 2, 1};
   measurements.model_digest = std::string(64, 'a');
-  measurements.kernels = {{"aten.mm.default(f32[4,8],f32[8,8])", "aten", timing, 4096},
-                          {"native.adamw(f32[32])", "native", timing, 0}};
+  const auto kernel = [](const char* text, base::Provider provider) {
+    return base::KernelSignature::parse(text, provider).value();
+  };
+  measurements.kernels = {
+      {kernel("aten.mm.default f32[4,8](8,1) f32[8,8](8,1) -> f32[4,8](8,1)", base::Provider::Aten),
+       timing, 4096},
+      {kernel("dc.adamw f32[32](1) f32[32](1) ->", base::Provider::Native), timing, 0}};
   measurements.collectives = {{"all_gather", 2, 1024, timing},
                               {"all_gather", 2, 65536, timing},
                               {"all_reduce", 2, 65536, timing}};

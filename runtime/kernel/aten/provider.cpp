@@ -93,7 +93,7 @@ class Recordings {
                                                      const plan::Plan& plan,
                                                      const plan::Instruction& instruction,
                                                      int threads) {
-    const std::string key = recording_key(plan, instruction, threads);
+    const RecordingKey key = recording_key(plan, instruction, threads);
     const std::lock_guard<std::mutex> lock(mutex_);
     if (const auto found = known_.find(key); found != known_.end()) return found->second;
     auto recording = record(op, plan, instruction);
@@ -110,7 +110,7 @@ class Recordings {
 
  private:
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<const Recording>> known_;
+  std::map<RecordingKey, std::shared_ptr<const Recording>> known_;
 };
 
 // A wanted output and where it must be.

@@ -10,6 +10,7 @@
 #include "runtime/kernel/aten/arguments.h"
 #include "runtime/kernel/aten/serving_allocator.h"
 #include "runtime/kernel/aten/settings.h"
+#include "runtime/plan/kernel_signature.h"
 
 namespace dc::runtime::kernel::aten {
 namespace {
@@ -115,54 +116,16 @@ base::Status run_once(const c10::OperatorHandle& op, const plan::Plan& plan,
   return {};
 }
 
-template <typename T>
-void append_raw(std::string& key, const T& value) {
-  char bytes[sizeof(T)];
-  std::memcpy(bytes, &value, sizeof(T));
-  key.append(bytes, sizeof(T));
-}
-
-template <typename T>
-void append_list(std::string& key, const std::vector<T>& values) {
-  append_raw(key, values.size());
-  for (const T& value : values) append_raw(key, value);
-}
-
-void append_tensor(std::string& key, const plan::Plan& plan, int64_t id) {
-  append_raw(key, id < 0);
-  if (id < 0) return;
-  append_raw(key, plan.tensors[id].dtype);
-  append_list(key, plan.tensors[id].sizes);
-  append_list(key, plan.tensors[id].strides);
-}
-
 }  // namespace
 
 at::Tensor borrow(void* data, base::DType dtype, at::IntArrayRef sizes, at::IntArrayRef strides) {
   return at::from_blob(data, sizes, strides, at::TensorOptions().dtype(scalar_type(dtype)));
 }
 
-std::string recording_key(const plan::Plan& plan, const plan::Instruction& instruction,
-                          int threads) {
-  std::string key = instruction.op;
-  append_raw(key, threads);
-  for (const plan::Arg& arg : instruction.args) {
-    key += arg.name;
-    append_raw(key, arg.kind);
-    if (arg.kind == plan::ArgKind::Tensor) {
-      append_tensor(key, plan, arg.i);
-    } else if (arg.kind == plan::ArgKind::Tensors) {
-      append_raw(key, arg.ints.size());
-      for (int64_t id : arg.ints) append_tensor(key, plan, id);
-    } else {
-      append_raw(key, arg.i);
-      append_raw(key, arg.f);
-      append_list(key, arg.ints);
-      append_list(key, arg.floats);
-      key += arg.s;
-    }
-  }
-  for (int32_t output : instruction.outputs) append_tensor(key, plan, output);
+RecordingKey recording_key(const plan::Plan& plan, const plan::Instruction& instruction,
+                           int threads) {
+  RecordingKey key{plan::signature_of(plan, instruction), {}, threads};
+  for (const plan::Arg& arg : instruction.args) key.kinds.push_back(arg.kind);
   return key;
 }
 

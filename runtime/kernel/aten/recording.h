@@ -4,7 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <memory>
-#include <string>
+#include <vector>
 
 #include "runtime/kernel/aten/scratch_layout.h"
 #include "runtime/kernel/aten/strided_copy.h"
@@ -29,10 +29,16 @@ struct Recording {
   ScratchLayout scratch;
 };
 
-// Equal for instructions that behave alike: same op, arguments, shapes, strides, types and wanted
-// outputs.
-std::string recording_key(const plan::Plan& plan, const plan::Instruction& instruction,
-                          int threads);
+// Equal for instructions that behave alike. A comparison with 1 allocates otherwise than one with
+// 1.0, which the signature takes for the same number.
+struct RecordingKey {
+  base::KernelSignature signature;
+  std::vector<plan::ArgKind> kinds;  // of the arguments
+  int threads = 1;
+  auto operator<=>(const RecordingKey&) const = default;
+};
+RecordingKey recording_key(const plan::Plan& plan, const plan::Instruction& instruction,
+                           int threads);
 
 // Refused (81) if the op fails on zeros or returns fewer results than the plan wants.
 base::Result<Recording> record(const c10::OperatorHandle& op, const plan::Plan& plan,

@@ -27,9 +27,8 @@ class Provider final : public KernelProvider {
   }
 
   base::Result<int64_t> measure_scratch(const plan::Instruction& instruction,
-                                        const AddressMap& addresses) override {
-    auto kernel = prepare(instruction, addresses);
-    if (!kernel.ok()) return std::move(kernel).status();
+                                        const AddressMap&) override {
+    DC_RETURN_IF_ERROR(factory_of(instruction).status());
     return int64_t{0};
   }
 };

@@ -63,7 +63,7 @@ class Gatherer {
     for (const ir::Use& use : real) by_phase[graph_.node(use.node).origin.phase].push_back(use);
     for (auto& [phase, uses] : by_phase) gather_for(uses);
     erase_old_views(cast);
-    graph_.value(whole).type = shard_type(step_, *parameter_, parameter_->dtype);
+    graph_.set_type(whole, shard_type(step_, *parameter_, parameter_->dtype));
   }
 
  private:

@@ -82,7 +82,7 @@ TEST(AtenSamples, EveryRowThatAKernelRunsIsRun) {
   for (const AtenCase& sample : samples()) run.insert(sample.op);
   for (const std::string& gpu : lines_of("gpu")) run.insert(gpu);
   size_t rows = 0;
-#define DC_ATEN(name, cls, alias, trait, operands, results) {name, #cls, #alias, #trait},
+#define DC_ATEN(name, cls, alias, trait, operands, results, work) {name, #cls, #alias, #trait},
   for (const auto& [name, cls, alias, trait] : std::initializer_list<std::array<std::string, 4>>{
 #include "src/ir/aten_ops.def"
        }) {

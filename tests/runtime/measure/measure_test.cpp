@@ -1,8 +1,6 @@
 // What `dcc profile` measures, on ranks that are threads of this process.
 #include "runtime/measure/measure.h"
 
-#include "runtime/measure/busy.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,8 +8,10 @@
 #include <thread>
 #include <tuple>
 
+#include "runtime/measure/busy.h"
 #include "runtime/measure/hosts.h"
 #include "runtime/measure/samples.h"
+#include "runtime/plan/kernel_signature.h"
 #include "tests/runtime/train/training_plan.h"
 #include "tests/src/archive/temporary_folder.h"
 
@@ -32,12 +32,15 @@ TEST(Samples, MedianAndSpreadIgnoreOneOutlier) {
   EXPECT_EQ(measure::summarize({7}).median_ns, 7);
 }
 
-TEST(InstructionKey, SaysEverythingThatDecidesASpeed) {
+std::string text(const plan::Plan& plan, const plan::Instruction& kernel) {
+  return plan::signature_of(plan, kernel).text();
+}
+
+TEST(KernelSignature, SaysEverythingThatDecidesASpeed) {
   const test::TrainingPlan hand(2, 1);
   std::vector<std::string> keys;
   for (const plan::Instruction& in : hand.plan.programs[0].instructions) {
-    if (in.kind == plan::InstructionKind::Kernel)
-      keys.push_back(measure::instruction_key(hand.plan, in));
+    if (in.kind == plan::InstructionKind::Kernel) keys.push_back(text(hand.plan, in));
   }
   EXPECT_THAT(keys, testing::Contains("dc.accumulate f32[70](1) f32[1,70](70,1) ->"));
   // Indices of parameters and groups decide nothing.
@@ -50,11 +53,11 @@ TEST(InstructionKey, SaysEverythingThatDecidesASpeed) {
   size_t at = 0;
   for (const plan::Instruction& in : other.programs[0].instructions) {
     if (in.kind != plan::InstructionKind::Kernel) continue;
-    EXPECT_EQ(measure::instruction_key(other, in), keys[at++]);
+    EXPECT_EQ(text(other, in), keys[at++]);
   }
 }
 
-TEST(InstructionKey, AttributesAndTypesOfAtenOpsCount) {
+TEST(KernelSignature, AttributesAndTypesOfAtenOpsCount) {
   test::HandPlan hand(1);
   const int32_t x = hand.tensor("x", base::DType::F32, {4, 8}),
                 y = hand.tensor("y", base::DType::F32, {4, 8});
@@ -69,13 +72,13 @@ TEST(InstructionKey, AttributesAndTypesOfAtenOpsCount) {
   in.args[1].i = 1;
   in.args[2].name = "dtype";
   in.outputs = {y};
-  const std::string key = measure::instruction_key(hand.plan, in);
+  const std::string key = text(hand.plan, in);
   EXPECT_EQ(key, "aten.softmax.int f32[4,8](8,1) dim=1 dtype=none -> f32[4,8](8,1)");
   in.args[1].i = 0;
-  EXPECT_NE(measure::instruction_key(hand.plan, in), key);
+  EXPECT_NE(text(hand.plan, in), key);
   in.args[1].i = 1;
   hand.plan.tensors[static_cast<size_t>(x)].strides = {1, 4};
-  EXPECT_NE(measure::instruction_key(hand.plan, in), key);
+  EXPECT_NE(text(hand.plan, in), key);
 }
 
 // Runs `body` on every rank at once.
@@ -104,19 +107,18 @@ TEST(Measure, EveryKernelOnceAndTheSameOnAllRanks) {
     ASSERT_TRUE(timed.ok()) << timed.status().to_string();
     seen[rank] = std::move(timed).value();
   });
-  std::map<std::string, int> kernels;
+  std::map<base::KernelSignature, int> kernels;
   for (const plan::Instruction& in : hand.plan.programs[0].instructions) {
-    if (in.kind == plan::InstructionKind::Kernel)
-      ++kernels[measure::instruction_key(hand.plan, in)];
+    if (in.kind == plan::InstructionKind::Kernel) ++kernels[plan::signature_of(hand.plan, in)];
   }
   ASSERT_EQ(seen[0].size(), kernels.size());
   for (size_t i = 0; i < seen[0].size(); ++i) {
     const KernelMeasurement& row = seen[0][i];
-    EXPECT_EQ(row.provider, "native");
-    EXPECT_GT(row.timing.median_ns, 0) << row.key;
+    EXPECT_EQ(row.signature.provider(), base::Provider::Native);
+    EXPECT_GT(row.timing.median_ns, 0) << row.signature.text();
     EXPECT_LE(row.timing.fastest_ns, row.timing.median_ns);
-    EXPECT_EQ(row.timing.samples, 5 * kernels[row.key]) << row.key;
-    EXPECT_TRUE(i == 0 || seen[0][i - 1].key < row.key);
+    EXPECT_EQ(row.timing.samples, 5 * kernels[row.signature]) << row.signature.text();
+    EXPECT_TRUE(i == 0 || seen[0][i - 1].signature < row.signature);
     EXPECT_EQ(seen[1][i].timing.median_ns, row.timing.median_ns);  // of the slowest rank
   }
   ASSERT_EQ(progress.size(), 6u);

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "runtime/measure/measure.h"
+#include "runtime/plan/kernel_signature.h"
 #include "tests/runtime/train/training_plan.h"
 
 namespace dc::runtime {
@@ -81,19 +82,19 @@ TEST(Recorded, MediansOfTheSlowestRankWithoutTheWarmUp) {
   });
   EXPECT_EQ(seen.steps, 5);
   EXPECT_EQ(seen.step.samples, 5);
-  std::map<std::string, int> samples;
+  std::map<base::KernelSignature, int> samples;
   for (const plan::ProgramRun& run : hand.plan.step) {
     for (const plan::Instruction& in :
          hand.plan.programs[static_cast<size_t>(run.program)].instructions) {
       if (in.kind == plan::InstructionKind::Kernel) {
-        samples[measure::instruction_key(hand.plan, in)] += 5 * run.repeat;
+        samples[plan::signature_of(hand.plan, in)] += 5 * run.repeat;
       }
     }
   }
   ASSERT_EQ(seen.kernels.size(), samples.size());
   for (const base::KernelMeasurement& row : seen.kernels) {
-    EXPECT_EQ(row.provider, "native");
-    EXPECT_EQ(row.timing.samples, samples[row.key]) << row.key;
+    EXPECT_EQ(row.signature.provider(), base::Provider::Native);
+    EXPECT_EQ(row.timing.samples, samples[row.signature]) << row.signature.text();
   }
   const plan::Program& step = hand.plan.programs[1];
   for (size_t i = 0; i < step.instructions.size(); ++i) {
@@ -144,11 +145,11 @@ TEST(Recorded, EqualKernelsAreOneRow) {
   const measure::Recorded seen = measured(hand.plan, 5, [](int) {
     return [](int64_t, int, const plan::Instruction&) { return int64_t{50}; };
   });
-  const std::string key =
-      measure::instruction_key(hand.plan, hand.plan.programs[0].instructions[0]);
+  const base::KernelSignature first =
+      plan::signature_of(hand.plan, hand.plan.programs[0].instructions[0]);
   for (const base::KernelMeasurement& row : seen.kernels) {
     EXPECT_EQ(row.timing.median_ns, 50);
-    if (row.key == key) {
+    if (row.signature == first) {
       EXPECT_EQ(row.timing.samples, 3 * kAccumulation);  // in both programs
     }
   }

@@ -5,13 +5,15 @@
 
 #include "src/cost/analytic.h"
 #include "src/cost/costs.h"
-#include "src/profile/node_key.h"
+#include "src/ir/kernel_signature.h"
 #include "tests/src/analysis/small_steps.h"
 
 namespace dc::cost {
 namespace {
 
 using base::Bytes;
+using base::KernelSignature;
+using base::Provider;
 
 base::Timing taking(int64_t ns) { return {ns, ns - 1, 3, 9}; }
 
@@ -25,17 +27,18 @@ class Profiled : public testing::Test {
     cast_ = b_.op(ir::OpKind::Cast, {unknown_}, {{"c", ir::contiguous(ir::DType::BF16, {64, 16})}});
     other_cast_ = b_.op(ir::OpKind::Cast, {x}, {{"d", ir::contiguous(ir::DType::BF16, {64, 32})}});
     profile_.digest = "d1";
-    profile_.measurements.kernels = {{key(known_), "aten", taking(5000), 777},
-                                     {cast_key(1024), "native", taking(100), 0},
-                                     {cast_key(4096), "native", taking(400), 0}};
+    profile_.measurements.kernels = {{kernel(known_), taking(5000), 777},
+                                     {cast(1024), taking(100), 0},
+                                     {cast(4096), taking(400), 0}};
   }
   const ir::Node& node(ir::ValueId value) {
     return b_.graph().node(b_.graph().value(value).producer);
   }
-  std::string key(ir::ValueId value) { return profile::node_key(b_.graph(), node(value)); }
-  static std::string cast_key(int elements) {
-    const std::string n = std::to_string(elements);
-    return "dc.cast f32[" + n + "](1) -> bf16[" + n + "](1)";  // 6 bytes an element
+  KernelSignature kernel(ir::ValueId value) { return ir::signature_of(b_.graph(), node(value)); }
+  static KernelSignature cast(int elements) {
+    const std::string n = std::to_string(elements);  // 6 bytes an element
+    return *KernelSignature::parse("dc.cast f32[" + n + "](1) -> bf16[" + n + "](1)",
+                                   Provider::Native);
   }
   Estimate time(ir::ValueId value) {
     return ProfiledCost(profile_, table_).compute(b_.graph(), node(value));
@@ -58,8 +61,8 @@ TEST_F(Profiled, AnUnknownKernelComesFromTheTable) {
 }
 
 TEST_F(Profiled, AtenKernelsOfOtherShapesAreNotInterpolated) {
-  profile_.measurements.kernels[0].key =
-      "aten.mm.default f32[128,32](32,1) f32[32,16](16,1) -> f32[128,16](16,1)";
+  profile_.measurements.kernels[0].signature = *KernelSignature::parse(
+      "aten.mm.default f32[128,32](32,1) f32[32,16](16,1) -> f32[128,16](16,1)", Provider::Aten);
   EXPECT_EQ(time(known_).source, Source::Analytic);
 }
 
@@ -70,10 +73,39 @@ TEST_F(Profiled, NativeKernelsAreReadOffTheirSizes) {
   EXPECT_EQ(time(cast_).time.v, 100);  // 1024 elements in another shape: the same bytes
   profile_.measurements.kernels.erase(profile_.measurements.kernels.begin() + 2);
   EXPECT_EQ(time(other_cast_).time.v, 200);  // above the last point: in proportion
-  profile_.measurements.kernels.back() = {cast_key(4096), "native", taking(400), 0};
+  profile_.measurements.kernels.back() = {cast(4096), taking(400), 0};
   EXPECT_EQ(time(other_cast_).time.v, 400);  // below the first: its time
   profile_.measurements.kernels.clear();
   EXPECT_EQ(time(other_cast_).source, Source::Analytic);
+}
+
+// Of two measured providers the cost is that of the one which the plan will run, whichever row
+// comes last.
+TEST_F(Profiled, EachProviderHasItsOwnFigures) {
+  const KernelSignature aten = kernel(known_);
+  const auto native = *KernelSignature::parse(aten.text(), Provider::Native);
+  for (const bool last : {false, true}) {
+    auto& rows = profile_.measurements.kernels;
+    rows = {{native, taking(3000), 99}};
+    rows.insert(last ? rows.begin() : rows.end(), {aten, taking(5000), 777});
+    const ProfiledCost cost(profile_, table_);
+    EXPECT_EQ(cost.compute(aten).time.v, 5000);
+    EXPECT_EQ(cost.scratch(aten).bytes.v, 777);
+    EXPECT_EQ(cost.compute(native).time.v, 3000);
+    EXPECT_EQ(cost.scratch(native).bytes.v, 99);
+    EXPECT_EQ(cost.scratch(native).source, Source::Measured);
+    EXPECT_EQ(cost.compute(b_.graph(), node(known_)).time.v, 5000);  // what the plan will run
+    EXPECT_EQ(cost.scratch(b_.graph(), node(known_)).bytes.v, 777);
+  }
+  // One provider's figures say nothing about another's, of this size or any.
+  profile_.measurements.kernels = {{native, taking(3000), 99}};
+  EXPECT_EQ(time(known_).source, Source::Analytic);
+}
+
+TEST_F(Profiled, NativeKernelsMayNeedScratch) {
+  profile_.measurements.kernels = {{kernel(cast_), taking(100), 640}};
+  EXPECT_EQ(ProfiledCost(profile_, table_).scratch(b_.graph(), node(cast_)).bytes.v, 640);
+  EXPECT_EQ(ProfiledCost(profile_, table_).scratch(b_.graph(), node(other_cast_)).bytes.v, 0);
 }
 
 TEST_F(Profiled, ScratchIsMeasuredOrEstimated) {

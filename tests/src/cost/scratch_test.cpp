@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "src/ir/kernel_signature.h"
 #include "tests/src/analysis/small_steps.h"
 
 namespace dc::cost {
@@ -25,15 +26,18 @@ TensorType swapped(DType dtype, Shape shape, size_t a, size_t b) {
   return type;
 }
 
+int64_t bound(ir::StepBuilder& b, ir::ValueId id, int threads) {
+  const ir::Node& node = b.graph().node(b.graph().value(id).producer);
+  return estimate_scratch(ir::signature_of(b.graph(), node), threads).v;
+}
+
 int64_t bound(const std::string& overload, const std::vector<TensorType>& operands,
               const TensorType& result, int threads = 1) {
   ir::StepBuilder builder(1);
   std::vector<ir::ValueId> values;
   for (const TensorType& type : operands) values.push_back(builder.input("x", type));
   ir::ValueId id = builder.aten(overload, values, {"y", result});
-  return estimate_scratch(builder.graph(), builder.graph().node(builder.graph().value(id).producer),
-                          threads)
-      .v;
+  return bound(builder, id, threads);
 }
 
 struct Seen {
@@ -238,8 +242,7 @@ TEST(Scratch, ViewsAndNativeKernelsNeedNone) {
   ir::ValueId x = b.input("x", plain(kF32, {64, 64}));
   ir::ValueId v = b.aten("aten.t.default", {x}, {"v", swapped(kF32, {64, 64}, 0, 1)});
   ir::ValueId c = b.op(ir::OpKind::Cast, {x}, {{"c", plain(kBF16, {64, 64})}});
-  for (ir::ValueId id : {x, v, c})
-    EXPECT_EQ(estimate_scratch(b.graph(), b.graph().node(b.graph().value(id).producer), 1).v, 0);
+  for (ir::ValueId id : {v, c}) EXPECT_EQ(bound(b, id, 1), 0);
 }
 
 }  // namespace

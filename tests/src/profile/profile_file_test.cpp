@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "src/base/file.h"
@@ -17,6 +18,12 @@ using base::ErrorKind;
 using base::Measurements;
 using testing::HasSubstr;
 
+base::KernelSignature kernel(const char* text, base::Provider provider) {
+  return base::KernelSignature::parse(text, provider).value();
+}
+
+constexpr const char* kProduct = "aten.mm.default f32[2,3](3,1) f32[3,4](4,1) -> f32[2,4](4,1)";
+
 Measurements sample() {
   Measurements all;
   all.machine = {"A \"CPU\" \\ @ 2 GHz\n\xC3\xA4",
@@ -29,11 +36,10 @@ Measurements sample() {
                  base::DeviceKind::Checked,
                  2};
   all.model_digest = std::string(64, 'a');
-  all.kernels = {{"aten.mm.default f32[2,3](3,1) f32[3,4](4,1) -> f32[2,4](4,1)",
-                  "aten",
-                  {1500, 1400, 20, 9},
-                  4096},
-                 {"dc.cast f32[8](1) -> bf16[8](1)", "native", {10, 9, 1, 18}, 0}};
+  all.kernels = {
+      {kernel(kProduct, base::Provider::Aten), {1500, 1400, 20, 9}, 4096},
+      {kernel(kProduct, base::Provider::Native), {1200, 1100, 20, 9}, 8192},
+      {kernel("dc.cast f32[8](1) -> bf16[8](1)", base::Provider::Native), {10, 9, 1, 18}, 0}};
   all.collectives = {{"all_gather", 2, 4096, {100, 90, 3, 50}},
                      {"reduce_scatter", 2, int64_t{1} << 40, {int64_t{1} << 49, 1, 2, 5}},
                      {"all_reduce", 4, 64, {9, 8, 7, 6}, base::CollectiveLevel::Across}};
@@ -84,8 +90,7 @@ TEST(Profile, RoundTrip) {
   EXPECT_EQ(after.machine.ranks_per_host, 2);
   ASSERT_EQ(after.kernels.size(), before.kernels.size());
   for (size_t i = 0; i < after.kernels.size(); ++i) {
-    EXPECT_EQ(after.kernels[i].key, before.kernels[i].key);
-    EXPECT_EQ(after.kernels[i].provider, before.kernels[i].provider);
+    EXPECT_EQ(after.kernels[i].signature, before.kernels[i].signature);
     EXPECT_EQ(after.kernels[i].scratch_bytes, before.kernels[i].scratch_bytes);
     expect_equal(after.kernels[i].timing, before.kernels[i].timing);
   }
@@ -118,6 +123,32 @@ TEST(Profile, RoundTrip) {
   expect_equal(after.step->whole, before.step->whole);
   expect_equal(after.step->compute, before.step->compute);
   EXPECT_EQ(to_json(after), text);  // the same records are the same text
+}
+
+// Whatever the order of the records; two providers of one kernel are two rows.
+TEST(Profile, KernelsAreByKeyAndProvider) {
+  Measurements all = sample();
+  const std::string text = to_json(all);
+  std::reverse(all.kernels.begin(), all.kernels.end());
+  EXPECT_EQ(to_json(all), text);
+  const size_t aten = text.find(kProduct), native = text.find(kProduct, aten + 1);
+  ASSERT_NE(native, std::string::npos);
+  EXPECT_LT(aten, text.find("\"provider\": \"aten\""));
+  EXPECT_GT(text.find("dc.cast"), native);
+}
+
+TEST(Profile, KernelsAreKnownWords) {
+  const std::string good = to_json(sample());
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"\"provider\": \"aten\"", "\"provider\": \"cuda\""},
+           {kProduct, "aten.mm.default"},
+           {kProduct, "aten.mm.default(f32[2,3])"},
+           {"dc.cast f32[8](1) ->", "dc.cast f33[8](1) ->"}}) {
+    const base::Status status = refusal(replaced(good, from, to));
+    ASSERT_FALSE(status.ok()) << to;
+    EXPECT_EQ(status.code(), "DC2502");
+    EXPECT_THAT(status.sentence(), HasSubstr("measure again"));
+  }
 }
 
 TEST(Profile, OlderOnesSayLess) {

@@ -6,7 +6,7 @@
 
 #include <map>
 
-#include "runtime/measure/measure.h"
+#include "runtime/plan/kernel_signature.h"
 #include "src/cost/costs.h"
 #include "src/driver/compile_step.h"
 #include "src/frontend/import.h"
@@ -38,20 +38,19 @@ rp::Plan compiled(const std::string& middle) {
 // Every kernel of the plan, and collectives that slow compute and are slowed. Times are multiplied.
 profile::Profile profiled(const rp::Plan& plan, double kernels, double collectives) {
   profile::Profile profile;
-  std::map<std::string, int64_t> times;
+  std::map<base::KernelSignature, int64_t> times;
   for (const rp::Program& program : plan.programs) {
     for (const rp::Instruction& in : program.instructions) {
       if (in.kind != rp::InstructionKind::Kernel) continue;
       const auto size = static_cast<int64_t>(times.size());
-      times.emplace(runtime::measure::instruction_key(plan, in), 2'000'000 + 100'000 * size);
+      times.emplace(rp::signature_of(plan, in), 2'000'000 + 100'000 * size);
     }
   }
   const auto times_of = [](int64_t ns, double factor) {
     return base::Timing{static_cast<int64_t>(static_cast<double>(ns) * factor), 1, 1, 9};
   };
   base::Measurements& all = profile.measurements;
-  for (const auto& [key, ns] : times)
-    all.kernels.push_back({key, "native", times_of(ns, kernels), 64});
+  for (const auto& [kernel, ns] : times) all.kernels.push_back({kernel, times_of(ns, kernels), 64});
   for (const char* kind : {"all_gather", "all_reduce", "reduce_scatter"}) {
     for (int64_t bytes = 256; bytes <= 65536; bytes *= 16) {
       const int64_t ns = 5'000'000 + 1000 * bytes;
@@ -103,7 +102,7 @@ TEST(Calibrate, OnlyTimesOfKernelsAndCollectivesChange) {
   for (size_t i = 0; i < is.kernels.size(); ++i) {
     const auto ns = static_cast<double>(was.kernels[i].timing.median_ns);
     EXPECT_NEAR(static_cast<double>(is.kernels[i].timing.median_ns), 1.5 * ns, 0.001 * ns);
-    EXPECT_EQ(is.kernels[i].key, was.kernels[i].key);
+    EXPECT_EQ(is.kernels[i].signature, was.kernels[i].signature);
     EXPECT_EQ(is.kernels[i].scratch_bytes, 64);
   }
   ASSERT_EQ(is.during_compute.size(), was.during_compute.size());
