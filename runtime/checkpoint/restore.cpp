@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "runtime/plan/names.h"
+
 namespace dc::runtime::checkpoint {
 namespace {
 
@@ -61,10 +63,6 @@ Status fill(CheckpointReader& checkpoint, const StatePart& part, int64_t element
 
 }  // namespace
 
-std::string_view optimizer_name(const plan::Plan& plan) {
-  return plan.optimizer.kind == 0 ? "adamw" : "sgd";
-}
-
 Status check_fits(const plan::Plan& plan, const CheckpointReader& checkpoint,
                   const std::vector<StatePart>& parts) {
   const RunState& run = checkpoint.run();
@@ -73,9 +71,9 @@ Status check_fits(const plan::Plan& plan, const CheckpointReader& checkpoint,
     return foreign(checkpoint, "it is of another model (" + run.model_digest.substr(0, 12) +
                                    ", the plan's is " + plan.model_digest.substr(0, 12) + ")");
   }
-  if (run.optimizer != optimizer_name(plan)) {
+  if (run.optimizer != plan::name(plan.optimizer.kind)) {
     return foreign(checkpoint, "its optimizer is " + run.optimizer + ", the plan's " +
-                                   std::string(optimizer_name(plan)));
+                                   std::string(plan::name(plan.optimizer.kind)));
   }
   std::set<std::string> wrong;
   for (const StatePart& part : parts) {

@@ -8,7 +8,6 @@
 namespace dc::runtime::checkpoint {
 
 // As checkpoints name it: "adamw", "sgd".
-std::string_view optimizer_name(const plan::Plan& plan);
 
 // Mismatch (76) if the checkpoint is of another model or optimizer, or lacks what the plan's state
 // needs; names the first values that do not fit. A checkpoint without a model's digest (made of

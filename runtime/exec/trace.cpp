@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/plan/awaited.h"
+#include "runtime/plan/names.h"
 #include "src/base/json_writer.h"
 
 namespace dc::runtime::exec {
@@ -30,10 +31,6 @@ const char* collective_name(plan::CollectiveKind kind) {
       return "all_to_all";
   }
   return "collective";
-}
-
-const char* phase_name(uint8_t phase) {
-  return phase == 0 ? "forward" : phase == 1 ? "backward" : "update";
 }
 
 }  // namespace
@@ -179,9 +176,9 @@ void TraceRecorder::write_event(std::FILE* file, const TraceEvent& event) const 
                "\"module\":%s,\"bytes\":%lld%s}}",
                event.rank, event.stream, static_cast<double>(event.begin_ns) / 1000.0,
                static_cast<double>(event.end_ns - event.begin_ns) / 1000.0,
-               quoted(instruction_name(instruction)).c_str(), phase_name(instruction.phase),
-               event.step, event.run, quoted(program.name).c_str(), event.instruction,
-               quoted(instruction.module).c_str(),
+               quoted(instruction_name(instruction)).c_str(),
+               std::string(plan::name(instruction.phase)).c_str(), event.step, event.run,
+               quoted(program.name).c_str(), event.instruction, quoted(instruction.module).c_str(),
                static_cast<long long>(written_bytes(plan_, instruction)),
                exposed_wait(event).c_str());
 }

@@ -112,7 +112,7 @@ class TimelineJson {
       const auto [node_name, type_name] = result(in);
       kind.add(static_cast<uint64_t>(in.kind));
       stream.add(static_cast<uint64_t>(in.stream));
-      phase.add(in.phase);
+      phase.add(static_cast<int64_t>(in.phase));
       op.add(strings_.number(exec::instruction_name(in)));
       node.add(strings_.number(node_name));
       type.add(strings_.number(type_name));

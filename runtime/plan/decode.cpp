@@ -1,15 +1,14 @@
-// FlatBuffers to plan structs. Trusts nothing: the FlatBuffers verifier first, then every enum,
-// then the ids.
-#include <algorithm>
+// FlatBuffers to plan structs, by the lists of their fields. Trusts nothing: the FlatBuffers
+// verifier first, then every enum, then the ids.
 #include <cstring>
-#include <vector>
+#include <type_traits>
 
 #include "runtime/plan/bad_plan.h"
 #include "runtime/plan/file.h"
 #include "runtime/plan/mesh.h"
+#include "runtime/plan/schema_fields.h"
 #include "runtime/plan/schema_version.h"
 #include "runtime/plan/structure.h"
-#include "schemas/plan_generated.h"
 #include "src/base/file.h"
 #include "src/base/sha256.h"
 
@@ -43,346 +42,116 @@ class Decoder {
     if (budget_ < 0) fail("DC3008", "it expands far beyond its size");
     return budget_ >= 0;
   }
-  std::string text(FbString s) { return s && spend(s->size()) ? s->str() : std::string(); }
+
   template <typename T>
-  std::vector<T> numbers(FbVector<T> v) {
-    if (!v || !spend(v->size() * sizeof(T))) return {};
+  void get(T from, T& to) {
+    to = from;
+  }
+  // The only numbers without sign of 32 bits are sets of axes. 0: all axes.
+  void get(uint32_t from, uint32_t& to) { to = from == 0 ? kAllAxes : from; }
+  void get(FbString from, std::string& to) {
+    if (from && spend(from->size())) to = from->str();
+  }
+  template <typename T>
+  void get(FbVector<T> from, std::vector<T>& to) {
+    if (!from || !spend(from->size() * sizeof(T))) return;
     // Copied as bytes: the verifier does not promise that elements are aligned.
-    std::vector<T> out(v->size());
-    if (!out.empty()) std::memcpy(out.data(), v->Data(), out.size() * sizeof(T));
-    for (T& value : out) value = flatbuffers::EndianScalar(value);
-    return out;
+    to.resize(from->size());
+    if (!to.empty()) std::memcpy(to.data(), from->Data(), to.size() * sizeof(T));
+    for (T& value : to) value = flatbuffers::EndianScalar(value);
   }
-  std::vector<std::string> texts(FbTables<flatbuffers::String> v) {
-    std::vector<std::string> out;
-    if (!v || !spend(v->size() * sizeof(std::string))) return out;
-    for (const flatbuffers::String* s : *v) out.push_back(text(s));
-    return out;
+  void get(FbTables<flatbuffers::String> from, std::vector<std::string>& to) {
+    if (!from || !spend(from->size() * sizeof(std::string))) return;
+    to.resize(from->size());
+    for (size_t i = 0; i < to.size(); ++i)
+      get(from->Get(static_cast<flatbuffers::uoffset_t>(i)), to[i]);
   }
-  template <typename To, typename From, typename Decode>
-  void tables(FbTables<From> from, std::vector<To>& to, Decode decode) {
+  template <typename Table, typename Struct>
+  void get(FbTables<Table> from, std::vector<Struct>& to) {
     if (!from || !spend(from->size())) return;
     to.reserve(from->size());
-    for (const From* item : *from) to.push_back(decode(*item));
+    for (const Table* item : *from) get(item, to.emplace_back());
   }
-  // The schema's and our enumerators have equal numbers.
-  template <typename To, typename From>
-  To enumerator(From value, From max, const char* what) {
-    if (value <= max) return static_cast<To>(value);
-    fail("DC3101",
-         std::string(what) + " " + std::to_string(static_cast<int>(value)) + " is unknown");
-    return static_cast<To>(0);
+  template <typename Table, typename Struct>
+  void get(const Table* from, Struct& to) {
+    if (from) fill<Table, kFields<Struct>>(*from, to);
   }
-  DType dtype(fb::DType value) {
-    if (auto known = base::dtype_from_export(static_cast<int64_t>(value))) return *known;
-    fail("DC3101", "dtype " + std::to_string(static_cast<int>(value)) + " is unknown");
-    return DType::F32;
+  void get(const fb::Arg* from, Arg& to);
+  void get(const fb::Group* from, Group& to) {
+    fill<fb::Group, kFields<Group>, kOthersOfGroup>(*from, to);
   }
-  static uint32_t axes(uint32_t value) { return value == 0 ? kAllAxes : value; }
-  Space space(fb::Space value) { return enumerator<Space>(value, fb::Space::MAX, "memory space"); }
+  void get(const fb::Instruction* from, Instruction& to);
 
-  Arg arg(const fb::Arg& from);
-  void kernel(const fb::Kernel& from, Instruction& to);
-  void collective(const fb::Collective& from, Instruction& to);
-  Instruction instruction(const fb::Instruction& from);
-  Initializer initializer(const fb::Initializer* from);
-  ArchiveRecord record(const fb::ArchiveRecord* from);
-  Parameter parameter(const fb::Parameter& from);
-  Buffer buffer(const fb::Buffer& from);
-  StateEntry state(const fb::StateEntry& from);
-  base::Remark remark(const fb::Remark& from);
-  void optimizer(const fb::Optimizer& from, Optimizer& to);
-  void prediction(const fb::Prediction& from, Prediction& to);
-  void inputs(FbTables<fb::Input> from, std::vector<Input>& to);
-  void runs(FbTables<fb::ProgramRun> from, std::vector<ProgramRun>& to);
-  Variant variant(const fb::Variant& from);
-  void memory(const fb::Plan& from, Plan& to);
-  void model(const fb::Plan& from, Plan& to);
-  void mesh_and_groups(const fb::Plan& from, Plan& to);
-  void programs(const fb::Plan& from, Plan& to);
+  template <typename From, typename To>
+  void get_enumerator(From from, To& to, const char* table, std::string_view field) {
+    static_assert(kSameEnum<To, From>);
+    bool is_known = from <= From::MAX;
+    if constexpr (std::is_same_v<To, DType>)
+      is_known = base::dtype_from_export(static_cast<int64_t>(from)).has_value();
+    if (is_known) {
+      to = static_cast<To>(from);
+      return;
+    }
+    fail("DC3101", "field '" + std::string(field) + "' of table " + table +
+                       " has the unknown value " + std::to_string(static_cast<int>(from)));
+  }
+
+  template <typename Table, auto& list, size_t others = 0, typename Struct>
+  void fill(const Table& from, Struct& to) {
+    for_each_place<Table, list, others>([&](const auto& field, auto place) {
+      const auto value = from.template get_field<place>();
+      if constexpr (std::is_enum_v<decltype(value)>) {
+        get_enumerator(value, field.of(to), Table::Traits::name, field.in_schema);
+      } else {
+        get(value, field.of(to));
+      }
+    });
+  }
+  void rank_class(const fb::Plan& from, Plan& to);
 
   int64_t budget_;
   Status status_;
 };
 
-Arg Decoder::arg(const fb::Arg& from) {
-  Arg to;
-  to.name = text(from.name());
-  to.kind = enumerator<ArgKind>(from.kind(), fb::ArgKind::MAX, "argument kind");
-  to.i = from.value();
-  to.ints = numbers(from.ints());
-  to.s = text(from.text());
-  std::vector<double> floats = numbers(from.floats());
-  if (to.kind != ArgKind::Float) {
-    to.floats = std::move(floats);
-  } else if (floats.size() == 1) {
-    to.f = floats[0];
+void Decoder::get(const fb::Arg* from, Arg& to) {
+  fill<fb::Arg, kFields<Arg>>(*from, to);
+  if (to.kind != ArgKind::Float) return;
+  if (to.floats.size() == 1) {
+    to.f = to.floats[0];
   } else {
     fail("DC3103", "float argument '" + to.name + "' has no single value");
   }
-  return to;
+  to.floats.clear();
 }
 
-void Decoder::kernel(const fb::Kernel& from, Instruction& to) {
-  to.kind = InstructionKind::Kernel;
-  to.provider = enumerator<Provider>(from.provider(), fb::Provider::MAX, "provider");
-  to.op = text(from.op());
-  tables(from.args(), to.args, [&](const fb::Arg& a) { return arg(a); });
-  to.outputs = numbers(from.outputs());
-  to.scratch = from.scratch();
-}
-
-void Decoder::collective(const fb::Collective& from, Instruction& to) {
-  to.kind = InstructionKind::Collective;
-  to.collective =
-      enumerator<CollectiveKind>(from.kind(), fb::CollectiveKind::MAX, "collective kind");
-  to.group = from.group();
-  tables(from.buffers(), to.buffers, [](const fb::CollectiveBuffer& b) {
-    return CollectiveBuffer{b.input(), b.output(), b.elements(), b.shard()};
-  });
-}
-
-Instruction Decoder::instruction(const fb::Instruction& from) {
-  Instruction to;
-  const fb::Body type = from.body() ? from.body_type() : fb::Body::NONE;
-  if (type == fb::Body::Kernel) {
-    kernel(*from.body_as_Kernel(), to);
-  } else if (type == fb::Body::Collective) {
-    collective(*from.body_as_Collective(), to);
-  } else if (type == fb::Body::Copy) {
-    to.kind = InstructionKind::Copy;
-    to.src = from.body_as_Copy()->src();
-    to.dst = from.body_as_Copy()->dst();
-  } else if (type == fb::Body::Signal) {
-    to.kind = InstructionKind::Signal;
-    to.event = from.body_as_Signal()->event();
-  } else if (type == fb::Body::Wait) {
-    to.kind = InstructionKind::Wait;
-    to.event = from.body_as_Wait()->event();
-  } else {
+void Decoder::get(const fb::Instruction* from, Instruction& to) {
+  const fb::Body type = from->body() ? from->body_type() : fb::Body::NONE;
+  if (type == fb::Body::NONE || type > fb::Body::MAX) {
     fail("DC3101", "instruction kind " + std::to_string(static_cast<int>(type)) + " is unknown");
+  } else {
+    static_assert(base::enum_count<InstructionKind>() == static_cast<size_t>(fb::Body::MAX));
+    to.kind = static_cast<InstructionKind>(static_cast<int>(type) - 1);
+    with_kind(to.kind, [&](auto kind) {
+      using Body = typename BodyTable<kind>::type;
+      fill<Body, kBodyFields<kind>>(*from->body_as<Body>(), to);
+    });
   }
-  to.stream = from.stream();
-  to.reads = numbers(from.reads());
-  to.writes = numbers(from.writes());
-  to.module = text(from.module_name());
-  to.phase = enumerator<uint8_t>(from.phase(), fb::Phase::MAX, "phase");
-  return to;
+  fill<fb::Instruction, kFields<Instruction>, kOthersOfInstruction>(*from, to);
 }
 
-Initializer Decoder::initializer(const fb::Initializer* from) {
-  if (!from) return {};
-  return {enumerator<InitKind>(from->kind(), fb::InitKind::MAX, "initializer"), from->a(),
-          from->b(), from->zero_row()};
-}
-
-ArchiveRecord Decoder::record(const fb::ArchiveRecord* from) {
-  if (!from) return {};
-  return {text(from->entry()), dtype(from->dtype()), numbers(from->sizes()),
-          numbers(from->strides()), from->offset()};
-}
-
-Parameter Decoder::parameter(const fb::Parameter& from) {
-  Parameter to;
-  to.fqn = text(from.fqn());
-  to.aliases = texts(from.aliases());
-  to.dtype = dtype(from.dtype());
-  to.sizes = numbers(from.sizes());
-  to.trainable = from.trainable();
-  to.initializer = initializer(from.initializer());
-  to.record = record(from.record());
-  to.group = from.group();
-  to.shard = from.shard();
-  to.trainable_index = from.trainable_index();
-  to.gradient = from.gradient();
-  to.gradient_ready = from.gradient_ready();
-  return to;
-}
-
-Buffer Decoder::buffer(const fb::Buffer& from) {
-  Buffer to;
-  to.fqn = text(from.fqn());
-  to.dtype = dtype(from.dtype());
-  to.sizes = numbers(from.sizes());
-  to.persistent = from.persistent();
-  to.initializer = initializer(from.initializer());
-  to.record = record(from.record());
-  return to;
-}
-
-StateEntry Decoder::state(const fb::StateEntry& from) {
-  StateEntry to;
-  to.name = text(from.name());
-  to.tensor = from.tensor();
-  to.source = enumerator<StateSource>(from.source(), fb::StateSource::MAX, "state source");
-  to.parameter = from.parameter();
-  to.buffer = from.buffer();
-  to.data = numbers(from.data());
-  to.role = enumerator<StateRole>(from.role(), fb::StateRole::MAX, "state role");
-  tables(from.placement(), to.placement, [&](const fb::AxisPlacement& p) {
-    return AxisPlacement{p.axis(), enumerator<Spread>(p.spread(), fb::Spread::MAX, "spread"),
-                         p.dim(), p.shard()};
-  });
-  to.range_of = from.range_of();
-  return to;
-}
-
-base::Remark Decoder::remark(const fb::Remark& from) {
-  base::Remark to;
-  to.pass = text(from.pass());
-  to.code = text(from.code());
-  tables(from.subjects(), to.subjects, [&](const fb::RemarkSubject& s) {
-    return base::RemarkSubject{
-        enumerator<base::SubjectKind>(s.kind(), fb::SubjectKind::MAX, "subject of a remark"),
-        s.id()};
-  });
-  tables(from.numbers(), to.numbers, [&](const fb::RemarkNumber& n) {
-    return base::RemarkNumber{text(n.name()), n.value()};
-  });
-  to.text = text(from.text());
-  return to;
-}
-
-void Decoder::optimizer(const fb::Optimizer& from, Optimizer& to) {
-  to.kind = enumerator<uint8_t>(from.kind(), fb::OptimizerKind::MAX, "optimizer");
-  tables(from.groups(), to.groups, [&](const fb::OptimizerGroup& g) {
-    return OptimizerGroup{text(g.match()), g.lr(),       g.weight_decay(), g.beta1(),   g.beta2(),
-                          g.eps(),         g.momentum(), g.dampening(),    g.nesterov()};
-  });
-  to.clip = from.clip();
-  to.clip_norm = from.clip_norm();
-  to.seed = from.seed();
-  to.schedule = enumerator<uint8_t>(from.schedule(), fb::ScheduleKind::MAX, "schedule");
-  to.warmup_steps = from.warmup_steps();
-  to.total_steps = from.total_steps();
-  to.final_lr_fraction = from.final_lr_fraction();
-}
-
-void Decoder::prediction(const fb::Prediction& from, Prediction& to) {
-  to.compute_ns = from.compute_ns();
-  to.communication_ns = from.communication_ns();
-  to.step_ns = from.step_ns();
-  to.peak_bytes = from.peak_bytes();
-  to.live_bytes = from.live_bytes();
-  to.wire_bytes = numbers(from.wire_bytes());
-  to.origin = text(from.origin());
-  to.copy_ns = from.copy_ns();
-  to.copied_out_bytes = from.copied_out_bytes();
-  to.copied_in_bytes = from.copied_in_bytes();
-  to.contention_ns = from.contention_ns();
-  to.bounds_ns = numbers(from.bounds_ns());
-  to.without_norm_ns = from.without_norm_ns();
-  to.figures_ns = numbers(from.figures_ns());
-}
-
-void Decoder::memory(const fb::Plan& from, Plan& to) {
-  to.arena_bytes = numbers(from.arena_bytes());
-  to.budgets = numbers(from.budgets());
-  tables(from.slices(), to.slices, [&](const fb::Slice& s) {
-    return Slice{space(s.space()),
-                 s.offset(),
-                 s.bytes(),
-                 s.program(),
-                 s.first(),
-                 s.last(),
-                 enumerator<SliceKind>(s.kind(), fb::SliceKind::MAX, "slice kind")};
-  });
-  tables(from.tensors(), to.tensors, [&](const fb::Tensor& t) {
-    return Tensor{text(t.name()), dtype(t.dtype()), numbers(t.sizes()), numbers(t.strides()),
-                  t.slice(),      t.offset(),       t.rank_stride(),    axes(t.stride_axes())};
-  });
-}
-
-void Decoder::model(const fb::Plan& from, Plan& to) {
-  tables(from.state(), to.state, [&](const fb::StateEntry& s) { return state(s); });
-  tables(from.parameters(), to.parameters, [&](const fb::Parameter& p) { return parameter(p); });
-  tables(from.buffers(), to.buffers, [&](const fb::Buffer& b) { return buffer(b); });
-  inputs(from.inputs(), to.inputs);
-}
-
-void Decoder::inputs(FbTables<fb::Input> from, std::vector<Input>& to) {
-  tables(from, to, [&](const fb::Input& i) {
-    return Input{text(i.name()), enumerator<InputRole>(i.role(), fb::InputRole::MAX, "input role"),
-                 i.low(),        i.high(),
-                 i.tensor(),     i.next()};
-  });
-}
-
-void Decoder::runs(FbTables<fb::ProgramRun> from, std::vector<ProgramRun>& to) {
-  tables(from, to, [](const fb::ProgramRun& r) { return ProgramRun{r.program(), r.repeat()}; });
-}
-
-Variant Decoder::variant(const fb::Variant& from) {
-  Variant to;
-  to.purpose = enumerator<Purpose>(from.purpose(), fb::Purpose::MAX, "purpose");
-  runs(from.step(), to.step);
-  inputs(from.inputs(), to.inputs);
-  if (from.prediction()) prediction(*from.prediction(), to.prediction);
-  return to;
-}
-
-void Decoder::mesh_and_groups(const fb::Plan& from, Plan& to) {
-  tables(from.mesh(), to.mesh, [&](const fb::MeshAxis& a) {
-    return std::pair<std::string, int32_t>(text(a.name()), a.size());
-  });
-  tables(from.streams(), to.streams, [&](const fb::Stream& s) {
-    return Stream{text(s.name()), space(s.space())};
-  });
-  tables(from.groups(), to.groups, [&](const fb::Group& g) {
-    return Group{axes(g.axes()), g.stream()};
-  });
-}
-
-void Decoder::programs(const fb::Plan& from, Plan& to) {
+void Decoder::rank_class(const fb::Plan& from, Plan& to) {
   const auto* classes = from.rank_classes();
   if (!classes || classes->size() != 1 ||
       (classes->Get(0)->coordinates() && classes->Get(0)->coordinates()->size() > 0)) {
     fail("DC3102", "it does not have exactly one rank class of all ranks");
     return;
   }
-  const fb::RankClass& all = *classes->Get(0);
-  tables(all.programs(), to.programs, [&](const fb::Program& p) {
-    Program program;
-    program.name = text(p.name());
-    tables(p.instructions(), program.instructions,
-           [&](const fb::Instruction& i) { return instruction(i); });
-    program.duration_ns = numbers(p.duration_ns());
-    return program;
-  });
-  runs(all.step(), to.step);
+  fill<fb::RankClass, kRankClassFields, kOthersOfRankClass>(*classes->Get(0), to);
 }
 
 Status Decoder::run(const fb::Plan& from, Plan& to) {
-  to.name = text(from.name());
-  to.model_digest = text(from.model_digest());
-  to.profile_digest = text(from.profile_digest());
-  to.options_digest = text(from.options_digest());
-  to.compiler = text(from.compiler());
-  to.notes = texts(from.notes());
-  to.options = text(from.options());
-  tables(from.decisions(), to.remarks, [&](const fb::Remark& r) { return remark(r); });
-  to.passes = text(from.passes());
-  to.updates_by_range = from.updates_by_range();
-  to.step_digest = texts(from.step_digest());
-  to.device = enumerator<base::DeviceKind>(from.device(), fb::DeviceKind::MAX, "device kind");
-  to.threads = from.threads();
-  to.accumulation = from.accumulation();
-  to.chain = text(from.chain());
-  to.events = from.events();
-  memory(from, to);
-  model(from, to);
-  mesh_and_groups(from, to);
-  programs(from, to);
-  tables(from.variants(), to.variants, [&](const fb::Variant& v) { return variant(v); });
-  if (from.optimizer()) optimizer(*from.optimizer(), to.optimizer);
-  if (from.prediction()) prediction(*from.prediction(), to.prediction);
-  if (const fb::StepTensors* s = from.step_tensors()) {
-    to.hyperparameters = s->hyperparameters();
-    to.rng = s->rng();
-    to.scalars = s->scalars();
-    to.table = s->rank_table();
-    to.loss_sum = s->loss_sum();
-  }
+  fill<fb::Plan, kFields<Plan>, kOthersOfPlan>(from, to);
+  rank_class(from, to);
   return status_;
 }
 

@@ -36,9 +36,9 @@ constexpr auto kSpreads =
 constexpr auto kRoles = base::enum_names<InputRole>(
     {"tokens", "labels", "mask", "positions", "class", "float", "loss_scale"});
 constexpr auto kPurposes = base::enum_names<Purpose>({"train", "evaluate"});
-constexpr std::array<std::string_view, 3> kPhases = {"forward", "backward", "update"};
-constexpr std::array<std::string_view, 2> kOptimizers = {"adamw", "sgd"};
-constexpr std::array<std::string_view, 3> kSchedules = {"constant", "linear", "cosine"};
+constexpr auto kPhases = base::enum_names<Phase>({"forward", "backward", "update"});
+constexpr auto kOptimizers = base::enum_names<OptimizerKind>({"adamw", "sgd"});
+constexpr auto kSchedules = base::enum_names<ScheduleKind>({"constant", "linear", "cosine"});
 
 }  // namespace
 
@@ -57,8 +57,8 @@ std::string_view name(StateRole value) { return pick(kStateRoles, static_cast<si
 std::string_view name(Spread value) { return pick(kSpreads, static_cast<size_t>(value)); }
 std::string_view name(InputRole value) { return pick(kRoles, static_cast<size_t>(value)); }
 std::string_view name(Purpose value) { return pick(kPurposes, static_cast<size_t>(value)); }
-std::string_view phase_name(uint8_t phase) { return pick(kPhases, phase); }
-std::string_view optimizer_name(uint8_t kind) { return pick(kOptimizers, kind); }
-std::string_view schedule_name(uint8_t schedule) { return pick(kSchedules, schedule); }
+std::string_view name(Phase value) { return pick(kPhases, static_cast<size_t>(value)); }
+std::string_view name(OptimizerKind value) { return pick(kOptimizers, static_cast<size_t>(value)); }
+std::string_view name(ScheduleKind value) { return pick(kSchedules, static_cast<size_t>(value)); }
 
 }  // namespace dc::runtime::plan

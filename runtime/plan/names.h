@@ -18,8 +18,8 @@ std::string_view name(StateRole value);
 std::string_view name(Spread value);
 std::string_view name(InputRole value);
 std::string_view name(Purpose value);
-std::string_view phase_name(uint8_t phase);
-std::string_view optimizer_name(uint8_t kind);
-std::string_view schedule_name(uint8_t schedule);
+std::string_view name(Phase value);
+std::string_view name(OptimizerKind value);
+std::string_view name(ScheduleKind value);
 
 }  // namespace dc::runtime::plan

@@ -1,6 +1,7 @@
 // The plan in memory: what plan.fbs holds, as plain structs. The compiler fills and encodes it; the
 // runtime decodes and replays it. All ids are indices into the tables of this struct; -1 means
-// none. All sizes are elements unless named bytes.
+// none. All sizes are elements unless named bytes. A new field is declared here and named in
+// fields.h; encoding, decoding, JSON, text and comparison then know it.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +45,7 @@ struct Slice {
   int32_t program = -1;  // -1: persistent state, live throughout
   int32_t first = 0, last = 0;
   SliceKind kind = SliceKind::Activations;
+  bool operator==(const Slice&) const = default;
 };
 
 // A set of axes of the mesh: bit i is axis i (runtime/plan/mesh.h). All of them make the world.
@@ -59,6 +61,7 @@ struct Tensor {
   int64_t offset = 0;       // bytes
   int64_t rank_stride = 0;  // bytes; nonzero for "this rank's range of a whole value"
   uint32_t stride_axes = kAllAxes;
+  bool operator==(const Tensor&) const = default;
 };
 
 enum class ArgKind : uint8_t {
@@ -85,9 +88,11 @@ struct Arg {
   std::vector<int64_t> ints;   // Tensors (-1 = None in the list), Ints, Bools
   std::vector<double> floats;  // Floats
   std::string s;               // String
+  bool operator==(const Arg&) const = default;
 };
 
 enum class InstructionKind : uint8_t { Kernel, Collective, Copy, Signal, Wait };
+enum class Phase : uint8_t { Forward, Backward, Update };
 enum class CollectiveKind : uint8_t { AllGather, ReduceScatter, AllReduce, Broadcast, AllToAll };
 
 // One buffer of a (possibly fused) collective. `elements` is the whole value without padding;
@@ -98,6 +103,7 @@ enum class CollectiveKind : uint8_t { AllGather, ReduceScatter, AllReduce, Broad
 struct CollectiveBuffer {
   int32_t input = -1, output = -1;  // tensors
   int64_t elements = 0, shard = 0;
+  bool operator==(const CollectiveBuffer&) const = default;
 };
 
 struct Instruction {
@@ -121,7 +127,8 @@ struct Instruction {
   // All
   std::vector<int32_t> reads, writes;  // tensors; complete, so that hazards can be computed
   std::string module;                  // FQN of the model's module, may be empty
-  uint8_t phase = 0;                   // 0 forward, 1 backward, 2 update
+  Phase phase = Phase::Forward;
+  bool operator==(const Instruction&) const = default;
 };
 
 struct Program {
@@ -129,34 +136,39 @@ struct Program {
   std::vector<Instruction> instructions;  // one total order
   std::vector<int64_t> duration_ns{};     // predicted, by instruction, 0 for signals and waits;
                                           // empty: the file does not say
+  bool operator==(const Program&) const = default;
 };
 struct ProgramRun {
   int32_t program = 0;
   int32_t repeat = 1;
+  bool operator==(const ProgramRun&) const = default;
 };
 
 struct Stream {
   std::string name;
   Space space = Space::Device;
+  bool operator==(const Stream&) const = default;
 };
 // One communicator for each rank: the group along `axes` that the rank is in. -1: any stream.
 struct Group {
   uint32_t axes = kAllAxes;
   int32_t stream = -1;
+  bool operator==(const Group&) const = default;
 };
 
 enum class InitKind : uint8_t { Unknown, Normal, Uniform, Zeros, Ones, Constant };
 struct Initializer {
   InitKind kind = InitKind::Unknown;
   double a = 0, b = 0;
-  // The row (an index into dim 0) that is set to zeros instead of drawn; -1: none.
-  int64_t zero_row = -1;
+  int64_t zero_row = -1;  // index of the first dim whose elements are zeros, not drawn; -1: none
+  bool operator==(const Initializer&) const = default;
 };
 struct ArchiveRecord {
   std::string entry;
   DType dtype = DType::F32;
   std::vector<int64_t> sizes, strides;
   int64_t offset = 0;
+  bool operator==(const ArchiveRecord&) const = default;
 };
 
 struct Parameter {
@@ -173,6 +185,7 @@ struct Parameter {
   int32_t gradient =
       -1;  // f32 tensor with the reduced, scaled gradient (whole or flat shard); -1 if frozen
   int32_t gradient_ready = -1;  // it is valid after this instruction of the step program
+  bool operator==(const Parameter&) const = default;
 };
 struct Buffer {
   std::string fqn;
@@ -181,6 +194,7 @@ struct Buffer {
   bool persistent = true;
   Initializer initializer;
   ArchiveRecord record;
+  bool operator==(const Buffer&) const = default;
 };
 
 // What a state tensor is filled with before step 1.
@@ -231,6 +245,7 @@ struct StateEntry {
   StateRole role = StateRole::Unknown;     // see state_entries.h
   std::vector<AxisPlacement> placement{};  // axes that are not listed: replicated
   int32_t range_of = -1;  // index into Plan::state: this is the rank's range of that entry's memory
+  bool operator==(const StateEntry&) const = default;
 };
 
 enum class InputRole : uint8_t { Tokens, Labels, Mask, Positions, Class, Float, LossScale };
@@ -240,22 +255,27 @@ struct Input {
   double low = 0, high = 1;
   int32_t tensor = -1;
   bool next = false;  // Labels: the token after each position, because the model does not shift
+  bool operator==(const Input&) const = default;
 };
 
+enum class OptimizerKind : uint8_t { AdamW, Sgd };
+enum class ScheduleKind : uint8_t { Constant, Linear, Cosine };
 struct OptimizerGroup {
   std::string match;
   double lr = 0, weight_decay = 0, beta1 = 0, beta2 = 0, eps = 0, momentum = 0, dampening = 0;
   bool nesterov = false;
+  bool operator==(const OptimizerGroup&) const = default;
 };
 struct Optimizer {
-  uint8_t kind = 0;  // 0 adamw, 1 sgd
+  OptimizerKind kind = OptimizerKind::AdamW;
   std::vector<OptimizerGroup> groups;
   bool clip = false;
   double clip_norm = 1;
   uint64_t seed = 0;
-  uint8_t schedule = 0;  // 0 constant, 1 linear, 2 cosine
+  ScheduleKind schedule = ScheduleKind::Constant;
   int64_t warmup_steps = 0, total_steps = 0;
   double final_lr_fraction = 0;
+  bool operator==(const Optimizer&) const = default;
 };
 
 inline constexpr size_t kBounds = 4, kFigureOrigins = 4;
@@ -277,6 +297,7 @@ struct Prediction {
   // Serial time by where its figures come from: measured, interpolated, extrapolated, a table.
   // Empty: unknown.
   std::vector<int64_t> figures_ns;
+  bool operator==(const Prediction&) const = default;
 };
 
 // What else the plan can do with the state of its training step.
@@ -291,9 +312,16 @@ struct Variant {
   std::vector<ProgramRun> step;
   std::vector<Input> inputs;
   Prediction prediction;
+  bool operator==(const Variant&) const = default;
 };
 
-struct Plan {
+// The step's small tensors, see src/base/step_scalars.h.
+struct StepTensors {
+  int32_t hyperparameters = -1, rng = -1, scalars = -1, table = -1, loss_sum = -1;
+  bool operator==(const StepTensors&) const = default;
+};
+
+struct Plan : StepTensors {
   std::string name;
   std::string model_digest, profile_digest, options_digest,
       compiler;                                       // hex, hex or empty, hex, build id
@@ -320,8 +348,6 @@ struct Plan {
   std::vector<ProgramRun> step;
   std::vector<Variant> variants;
   Optimizer optimizer;
-  int32_t hyperparameters = -1, rng = -1, scalars = -1, table = -1,
-          loss_sum = -1;  // tensors, see src/base/step_scalars.h
   // Whether each rank decides alone if its range of a parameter may be updated, so that a step
   // whose numbers are not all finite may update some; else all parameters are updated or none.
   bool updates_by_range = false;
@@ -332,6 +358,7 @@ struct Plan {
 
   int32_t world() const;
   const Variant* variant(Purpose purpose) const;  // null if there is none
+  bool operator==(const Plan&) const = default;
 };
 
 }  // namespace dc::runtime::plan

@@ -5,8 +5,10 @@
 #include <map>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 
 #include "runtime/plan/awaited.h"
+#include "runtime/plan/fields.h"
 #include "runtime/plan/names.h"
 #include "src/base/text.h"
 
@@ -32,7 +34,7 @@ void add_journeys(const plan::Plan& plan, const plan::Program& program, bool gat
   std::string next = "the end";
   for (size_t i = count; i-- > 0;) {
     const plan::Instruction& in = program.instructions[i];
-    if (in.kind == plan::InstructionKind::Kernel && in.provider == plan::Provider::Aten) {
+    if (in.kind == plan::InstructionKind::Kernel && in.provider == base::Provider::Aten) {
       const int32_t made = in.outputs.empty() ? -1 : in.outputs[0];
       next = made < 0 ? in.op : plan.tensors[static_cast<size_t>(made)].name;
     }
@@ -88,81 +90,58 @@ std::string describe(const Journeys& before, const Journeys& after, const char* 
   return text;
 }
 
-bool same(const plan::Arg& a, const plan::Arg& b) {
-  return std::tie(a.name, a.kind, a.i, a.f, a.ints, a.floats, a.s) ==
-         std::tie(b.name, b.kind, b.i, b.f, b.ints, b.floats, b.s);
-}
+// Fields that say something about programs and memory and change nothing that runs.
+template <typename Struct>
+constexpr plan::FieldSet<plan::kFields<Struct>> kSilent = {};
+template <>
+constexpr plan::FieldSet<plan::kFields<plan::Slice>> kSilent<plan::Slice> = {"kind"};
+template <>
+constexpr plan::FieldSet<plan::kFields<plan::Instruction>> kSilent<plan::Instruction> = {"module",
+                                                                                         "phase"};
+template <>
+constexpr plan::FieldSet<plan::kFields<plan::Program>> kSilent<plan::Program> = {"duration_ns"};
+template <>
+constexpr plan::FieldSet<plan::kFields<plan::Variant>> kSilent<plan::Variant> = {"inputs",
+                                                                                 "prediction"};
 
-bool same(const plan::CollectiveBuffer& a, const plan::CollectiveBuffer& b) {
-  return std::tie(a.input, a.output, a.elements, a.shard) ==
-         std::tie(b.input, b.output, b.elements, b.shard);
-}
-
-bool same(const plan::Slice& a, const plan::Slice& b) {
-  return std::tie(a.space, a.offset, a.bytes, a.program, a.first, a.last) ==
-         std::tie(b.space, b.offset, b.bytes, b.program, b.first, b.last);
-}
-
-bool same(const plan::Tensor& a, const plan::Tensor& b) {
-  return std::tie(a.name, a.dtype, a.sizes, a.strides, a.slice, a.offset, a.rank_stride,
-                  a.stride_axes) == std::tie(b.name, b.dtype, b.sizes, b.strides, b.slice, b.offset,
-                                             b.rank_stride, b.stride_axes);
-}
-
-bool same(const plan::Group& a, const plan::Group& b) {
-  return std::tie(a.axes, a.stream) == std::tie(b.axes, b.stream);
-}
-
-bool same(const plan::OptimizerGroup& a, const plan::OptimizerGroup& b) {
-  return std::tie(a.match, a.lr, a.weight_decay, a.beta1, a.beta2, a.eps, a.momentum, a.dampening,
-                  a.nesterov) == std::tie(b.match, b.lr, b.weight_decay, b.beta1, b.beta2, b.eps,
-                                          b.momentum, b.dampening, b.nesterov);
-}
-
-bool same(const plan::Instruction& a, const plan::Instruction& b);
-bool same(const plan::Program& a, const plan::Program& b);
-bool same(const plan::ProgramRun& a, const plan::ProgramRun& b);
-bool same(const plan::Variant& a, const plan::Variant& b);
-
+template <typename T>
+bool same(const T& a, const T& b);
 template <typename T>
 bool same(const std::vector<T>& a, const std::vector<T>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const T& x, const T& y) { return same(x, y); });
 }
 
-bool same(const plan::Instruction& a, const plan::Instruction& b) {
-  return std::tie(a.kind, a.stream, a.provider, a.op, a.outputs, a.scratch, a.collective, a.group,
-                  a.src, a.dst, a.event, a.reads, a.writes) ==
-             std::tie(b.kind, b.stream, b.provider, b.op, b.outputs, b.scratch, b.collective,
-                      b.group, b.src, b.dst, b.event, b.reads, b.writes) &&
-         same(a.args, b.args) && same(a.buffers, b.buffers);
+bool same_body(const plan::Instruction& a, const plan::Instruction& b) {
+  return a.kind == b.kind && plan::with_kind(a.kind, [&](auto kind) {
+           bool all = true;
+           plan::for_each_field(plan::kBodyFields<kind>, [&](const auto& field) {
+             all = all && field.of(a) == field.of(b);
+           });
+           return all;
+         });
 }
 
-bool same(const plan::Program& a, const plan::Program& b) {
-  return a.name == b.name && same(a.instructions, b.instructions);
-}
-
-bool same(const plan::ProgramRun& a, const plan::ProgramRun& b) {
-  return a.program == b.program && a.repeat == b.repeat;
-}
-
-bool same(const plan::Variant& a, const plan::Variant& b) {
-  return a.purpose == b.purpose && same(a.step, b.step);
-}
-
-bool same(const plan::Optimizer& a, const plan::Optimizer& b) {
-  return std::tie(a.kind, a.clip, a.clip_norm, a.seed, a.schedule, a.warmup_steps, a.total_steps,
-                  a.final_lr_fraction) == std::tie(b.kind, b.clip, b.clip_norm, b.seed, b.schedule,
-                                                   b.warmup_steps, b.total_steps,
-                                                   b.final_lr_fraction) &&
-         same(a.groups, b.groups);
+template <typename T>
+bool same(const T& a, const T& b) {
+  if constexpr (kSilent<T>.is_empty()) {
+    return a == b;
+  } else {
+    bool all = true;
+    size_t index = 0;
+    for_each_field(plan::kFields<T>, [&](const auto& field) {
+      all = all && (kSilent<T>.has(index++) || same(field.of(a), field.of(b)));
+    });
+    if constexpr (std::is_same_v<T, plan::Instruction>) all = all && same_body(a, b);
+    return all;
+  }
 }
 
 // What runs, how often, and where its bytes lie.
 bool runs_the_same(const plan::Plan& a, const plan::Plan& b) {
-  return same(a.programs, b.programs) && same(a.step, b.step) && same(a.variants, b.variants) &&
-         same(a.tensors, b.tensors) && same(a.slices, b.slices) && a.arena_bytes == b.arena_bytes &&
-         same(a.groups, b.groups) && a.mesh == b.mesh;
+  return same(a.programs, b.programs) && a.step == b.step && same(a.variants, b.variants) &&
+         a.tensors == b.tensors && same(a.slices, b.slices) && a.arena_bytes == b.arena_bytes &&
+         a.groups == b.groups && a.mesh == b.mesh;
 }
 
 std::vector<std::string> words(std::string_view list, char separator) {
@@ -227,9 +206,9 @@ class Comparison {
   Comparison(const plan::Plan& before, const plan::Plan& after) : a_(before), b_(after) {}
 
   std::vector<std::string> run() {
-    const bool nothing = runs_the_same(a_, b_) && same(a_.optimizer, b_.optimizer);
+    const bool nothing = runs_the_same(a_, b_) && a_.optimizer == b_.optimizer;
     if (nothing) add("nothing changed", "the same instructions at the same addresses");
-    if (!same(a_.optimizer, b_.optimizer)) add("optimizer", "another training configuration");
+    if (a_.optimizer != b_.optimizer) add("optimizer", "another training configuration");
     add("options", differences(words(a_.options, ' '), words(b_.options, ' ')));
     if (!nothing) add("chain", chains(a_.passes, b_.passes));
     time("predicted step", a_.prediction.step_ns, b_.prediction.step_ns);

@@ -21,7 +21,7 @@ void write_parameters(JsonWriter& json, const plan::Plan& plan) {
   json.field("trainable_elements", facts.trainable_elements);
   json.field("resident", facts.resident).field("gathered", facts.gathered);
   json.field("sharded_state", facts.sharded_state);
-  json.field("optimizer", plan::optimizer_name(plan.optimizer.kind));
+  json.field("optimizer", plan::name(plan.optimizer.kind));
   json.field("clipped", plan.optimizer.clip);
   json.end_object();
 }

@@ -3,77 +3,20 @@
 #include <span>
 
 #include "runtime/plan/mesh.h"
-#include "runtime/plan/names.h"
-#include "runtime/plan/plan.h"
 #include "runtime/plan/schema_version.h"
-#include "src/base/json_writer.h"
+#include "runtime/report/report.h"
+#include "runtime/report/text_writer.h"
 #include "src/base/sha256.h"
 
 namespace dc::runtime::report {
 namespace {
 
-bool is_plain(std::string_view word) {
-  if (word.empty()) return false;
-  for (char c : word) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       std::string_view("_.:/*+-").find(c) != std::string_view::npos;
-    if (!plain) return false;
-  }
-  return true;
-}
-
-class TextDump {
+class TextDump : TextWriter {
  public:
   explicit TextDump(const plan::Plan& plan) : plan_(plan) {}
   std::string run();
 
  private:
-  // A word as it is, anything else as a JSON string.
-  TextDump& word(std::string_view w) {
-    if (is_plain(w)) {
-      out_ += w;
-    } else {
-      base::append_json_string(out_, w);
-    }
-    return *this;
-  }
-  TextDump& raw(std::string_view s) {
-    out_ += s;
-    return *this;
-  }
-  TextDump& number(int64_t v) {
-    out_ += std::to_string(v);
-    return *this;
-  }
-  TextDump& real(double v) {
-    base::append_json_real(out_, v);
-    return *this;
-  }
-  TextDump& id(int64_t tensor) { return tensor < 0 ? raw("-") : raw("%").number(tensor); }
-  TextDump& index(int64_t value) { return value < 0 ? raw("-") : number(value); }
-  template <typename Items, typename Print>
-  TextDump& list(const Items& items, Print print) {
-    raw("[");
-    bool first = true;
-    for (const auto& item : items) {
-      if (!first) raw(",");
-      first = false;
-      print(item);
-    }
-    return raw("]");
-  }
-  TextDump& numbers(std::span<const int64_t> values) {
-    return list(values, [&](int64_t v) { number(v); });
-  }
-  TextDump& ids(std::span<const int32_t> values) {
-    return list(values, [&](int32_t v) { id(v); });
-  }
-  TextDump& type(base::DType dtype, std::span<const int64_t> sizes) {
-    return raw(base::name(dtype)).numbers(sizes);
-  }
-  TextDump& line(const char* key, std::string_view value) {
-    return raw(key).raw(" ").word(value).raw("\n");
-  }
   const plan::Slice& slice_of(int32_t tensor) const {
     return plan_.slices[static_cast<size_t>(plan_.tensors[static_cast<size_t>(tensor)].slice)];
   }
@@ -97,11 +40,19 @@ class TextDump {
   void programs();
 
   const plan::Plan& plan_;
-  std::string out_;
 };
 
 void TextDump::head() {
-  line("plan", plan_.name);
+  raw("plan ").word(plan_.name);
+  rest<plan::kFields<plan::Plan>>(
+      plan_, {"slices",         "tensors",    "state",        "parameters",   "buffers",
+              "inputs",         "mesh",       "streams",      "groups",       "optimizer",
+              "step_tensors",   "prediction", "name",         "model_digest", "profile_digest",
+              "options_digest", "compiler",   "notes",        "options",      "remarks",
+              "passes",         "chain",      "arena_bytes",  "budgets",      "step_digest",
+              "variants",       "threads",    "accumulation", "events",       "updates_by_range",
+              "device"});
+  raw("\n");
   raw("schema ").number(plan::kSchemaMajor).raw(".").number(plan::kSchemaMinor).raw("\n");
   line("compiler", plan_.compiler);
   line("model", plan_.model_digest);
@@ -128,7 +79,8 @@ void TextDump::ranks() {
   raw("\n");
   for (size_t i = 0; i < plan_.streams.size(); ++i) {
     raw("stream ").number(static_cast<int64_t>(i)).raw(" ").word(plan_.streams[i].name);
-    raw(" ").raw(plan::name(plan_.streams[i].space)).raw("\n");
+    raw(" ").raw(plan::name(plan_.streams[i].space));
+    rest<plan::kFields<plan::Stream>>(plan_.streams[i], {"name", "space"}).raw("\n");
   }
   raw("events ").number(plan_.events).raw("\n");
   for (size_t i = 0; i < plan_.groups.size(); ++i) {
@@ -139,7 +91,8 @@ void TextDump::ranks() {
         .word(plan::axes_text(plan_, g.axes));
     raw(" ranks=");
     list(plan::ranks_of_group(plan_, g.axes, 0), [&](int32_t r) { number(r); });
-    raw(" stream=").index(g.stream).raw("\n");
+    raw(" stream=").index(g.stream);
+    rest<plan::kFields<plan::Group>>(g, {"axes", "stream"}).raw("\n");
   }
 }
 
@@ -159,7 +112,10 @@ void TextDump::memory() {
     if (s.program >= 0) {
       raw(" program=").number(s.program).raw(" live=").number(s.first).raw("..").number(s.last);
     }
-    raw(" kind=").word(plan::name(s.kind)).raw("\n");
+    raw(" kind=").word(plan::name(s.kind));
+    rest<plan::kFields<plan::Slice>>(
+        s, {"space", "offset", "bytes", "program", "first", "last", "kind"});
+    raw("\n");
   }
   for (size_t i = 0; i < plan_.tensors.size(); ++i) {
     const plan::Tensor& t = plan_.tensors[i];
@@ -169,6 +125,8 @@ void TextDump::memory() {
     if (t.rank_stride != 0) raw(" rank-stride=").number(t.rank_stride);
     if (!plan::is_world(plan_, t.stride_axes))
       raw(" along=").word(plan::axes_text(plan_, t.stride_axes));
+    rest<plan::kFields<plan::Tensor>>(
+        t, {"name", "dtype", "sizes", "strides", "slice", "offset", "rank_stride", "stride_axes"});
     raw("\n");
   }
 }
@@ -183,7 +141,7 @@ void TextDump::placement(const std::vector<plan::AxisPlacement>& axes) {
     word(plan_.mesh[static_cast<size_t>(p.axis)].first);
     if (p.spread == plan::Spread::Shard) raw(":dim").number(p.dim);
     if (p.spread == plan::Spread::FlatShard) raw(":").number(p.shard);
-    raw(")");
+    rest<plan::kFields<plan::AxisPlacement>>(p, {"axis", "spread", "dim", "shard"}).raw(")");
   }
 }
 
@@ -199,6 +157,8 @@ void TextDump::state() {
       raw(" data=").number(static_cast<int64_t>(s.data.size())).raw(":");
       raw(base::sha256_hex(std::span<const uint8_t>(s.data)));
     }
+    rest<plan::kFields<plan::StateEntry>>(s, {"name", "tensor", "role", "placement", "range_of",
+                                              "source", "parameter", "buffer", "data"});
     raw("\n");
   }
   raw("step-scalars hyperparameters=")
@@ -206,24 +166,29 @@ void TextDump::state() {
       .raw(" rng=")
       .id(plan_.rng)
       .raw(" scalars=");
-  id(plan_.scalars).raw(" table=").id(plan_.table).raw(" loss_sum=").id(plan_.loss_sum).raw("\n");
+  id(plan_.scalars).raw(" table=").id(plan_.table).raw(" loss_sum=").id(plan_.loss_sum);
+  rest<plan::kFields<plan::StepTensors>>(plan_,
+                                         {"hyperparameters", "rng", "scalars", "table", "loss_sum"})
+      .raw("\n");
   for (const plan::Input& i : plan_.inputs) input(i);
 }
 
 void TextDump::input(const plan::Input& i) {
   raw("input ").word(i.name).raw(" ").id(i.tensor).raw(" role=").raw(plan::name(i.role));
-  raw(" range=[").real(i.low).raw(",").real(i.high).raw(i.next ? "] labels=next\n" : "]\n");
+  raw(" range=[").real(i.low).raw(",").real(i.high).raw(i.next ? "] labels=next" : "]");
+  rest<plan::kFields<plan::Input>>(i, {"name", "tensor", "role", "low", "high", "next"}).raw("\n");
 }
 
 void TextDump::initializer(const plan::Initializer& i) {
   raw(" init=").raw(plan::name(i.kind)).raw("(").real(i.a).raw(",").real(i.b).raw(")");
-  if (i.zero_row >= 0) raw(" zero_row=").number(i.zero_row);
+  rest<plan::kFields<plan::Initializer>>(i, {"kind", "a", "b"});
 }
 
 void TextDump::record(const plan::ArchiveRecord& r) {
   if (r.entry.empty()) return;
   raw(" record=").word(r.entry).raw(":").type(r.dtype, r.sizes).raw(":").numbers(r.strides);
   raw("+").number(r.offset);
+  rest<plan::kFields<plan::ArchiveRecord>>(r, {"entry", "dtype", "sizes", "strides", "offset"});
 }
 
 void TextDump::parameters() {
@@ -241,6 +206,9 @@ void TextDump::parameters() {
       raw(" aliases=").list(p.aliases, [&](const std::string& a) { word(a); });
     initializer(p.initializer);
     record(p.record);
+    rest<plan::kFields<plan::Parameter>>(
+        p, {"fqn", "dtype", "sizes", "shard", "group", "trainable", "trainable_index", "gradient",
+            "gradient_ready", "aliases", "initializer", "record"});
     raw("\n");
   }
   for (size_t i = 0; i < plan_.buffers.size(); ++i) {
@@ -249,33 +217,39 @@ void TextDump::parameters() {
     type(b.dtype, b.sizes).raw(b.persistent ? " persistent" : " not-persistent");
     initializer(b.initializer);
     record(b.record);
+    rest<plan::kFields<plan::Buffer>>(
+        b, {"fqn", "dtype", "sizes", "persistent", "initializer", "record"});
     raw("\n");
   }
 }
 
 void TextDump::optimizer() {
   const plan::Optimizer& o = plan_.optimizer;
-  raw("optimizer ").raw(plan::optimizer_name(o.kind)).raw(" clip=").raw(o.clip ? "on:" : "off:");
+  raw("optimizer ").raw(plan::name(o.kind)).raw(" clip=").raw(o.clip ? "on:" : "off:");
   real(o.clip_norm).raw(" seed=").raw(std::to_string(o.seed)).raw(" schedule=");
-  raw(plan::schedule_name(o.schedule)).raw(" warmup=").number(o.warmup_steps).raw(" total=");
-  number(o.total_steps).raw(" final=").real(o.final_lr_fraction).raw("\n");
+  raw(plan::name(o.schedule)).raw(" warmup=").number(o.warmup_steps).raw(" total=");
+  number(o.total_steps).raw(" final=").real(o.final_lr_fraction);
+  rest<plan::kFields<plan::Optimizer>>(
+      o, {"kind", "clip", "clip_norm", "seed", "schedule", "warmup_steps", "total_steps",
+          "final_lr_fraction", "groups"});
+  raw("\n");
   for (const plan::OptimizerGroup& g : o.groups) {
     raw("optimizer-group ").word(g.match).raw(" lr=").real(g.lr).raw(" weight_decay=");
     real(g.weight_decay).raw(" betas=[").real(g.beta1).raw(",").real(g.beta2).raw("] eps=");
     real(g.eps).raw(" momentum=").real(g.momentum).raw(" dampening=").real(g.dampening);
-    raw(g.nesterov ? " nesterov\n" : "\n");
+    raw(g.nesterov ? " nesterov" : "");
+    rest<plan::kFields<plan::OptimizerGroup>>(g, {"match", "lr", "weight_decay", "beta1", "beta2",
+                                                  "eps", "momentum", "dampening", "nesterov"});
+    raw("\n");
   }
 }
 
 void TextDump::prediction(const plan::Prediction& p) {
-  raw("prediction compute_ns=").number(p.compute_ns).raw(" communication_ns=");
-  number(p.communication_ns).raw(" step_ns=").number(p.step_ns).raw(" peak_bytes=");
-  number(p.peak_bytes).raw(" live_bytes=").number(p.live_bytes).raw(" wire_bytes=");
-  numbers(p.wire_bytes).raw(" origin=").word(p.origin).raw(" copy_ns=").number(p.copy_ns);
-  raw(" copied_out_bytes=").number(p.copied_out_bytes).raw(" copied_in_bytes=");
-  number(p.copied_in_bytes).raw(" contention_ns=").number(p.contention_ns).raw(" bounds_ns=");
-  numbers(p.bounds_ns).raw(" without_norm_ns=").number(p.without_norm_ns).raw(" figures_ns=");
-  numbers(p.figures_ns).raw("\n");
+  raw("prediction");
+  plan::for_each_field(plan::kFields<plan::Prediction>, [&](const auto& each) {
+    raw(" ").raw(each.name).raw("=").show(each.of(p));
+  });
+  raw("\n");
 }
 
 void TextDump::argument(const plan::Arg& arg) {
@@ -309,7 +283,7 @@ void TextDump::argument(const plan::Arg& arg) {
       list(arg.ints, [&](int64_t v) { raw(v != 0 ? "true" : "false"); });
       return;
     case plan::ArgKind::String:
-      base::append_json_string(out_, arg.s);
+      quoted(arg.s);
       return;
     case plan::ArgKind::Device:
       raw("device");
@@ -344,6 +318,8 @@ void TextDump::operation(const plan::Instruction& in) {
       }
       raw(") provider=").raw(name(in.provider));
       if (in.scratch >= 0) raw(" scratch=").number(in.scratch);
+      rest<plan::kBodyFields<plan::InstructionKind::Kernel>>(
+          in, {"provider", "op", "args", "outputs", "scratch"});
       return;
     case plan::InstructionKind::Collective:
       raw(plan::name(in.collective)).raw("(");
@@ -351,15 +327,20 @@ void TextDump::operation(const plan::Instruction& in) {
         comma();
         id(b.input).raw("->").id(b.output).raw(" elements=").number(b.elements);
         raw(" shard=").number(b.shard);
+        rest<plan::kFields<plan::CollectiveBuffer>>(b, {"input", "output", "elements", "shard"});
       }
       raw(") group=").index(in.group);
+      rest<plan::kBodyFields<plan::InstructionKind::Collective>>(
+          in, {"collective", "group", "buffers"});
       return;
     case plan::InstructionKind::Copy:
       id(in.dst).raw(" = copy(").id(in.src).raw(")");
+      rest<plan::kBodyFields<plan::InstructionKind::Copy>>(in, {"src", "dst"});
       return;
     case plan::InstructionKind::Signal:
     case plan::InstructionKind::Wait:
       raw(plan::name(in.kind)).raw("(event ").index(in.event).raw(")");
+      rest<plan::kBodyFields<plan::InstructionKind::Signal>>(in, {"event"});
       return;
   }
 }
@@ -369,7 +350,7 @@ void TextDump::instruction(const plan::Program& program, size_t index) {
   raw("  [").number(static_cast<int64_t>(index)).raw("] ");
   operation(in);
   raw(" stream=").word(plan_.streams[static_cast<size_t>(in.stream)].name);
-  raw(" phase=").raw(plan::phase_name(in.phase));
+  raw(" phase=").raw(plan::name(in.phase));
   if (!in.module.empty()) raw(" module=").word(in.module);
   if (!in.reads.empty()) raw(" reads=").ids(in.reads);
   if (!in.writes.empty()) raw(" writes=").ids(in.writes);
@@ -384,6 +365,7 @@ void TextDump::instruction(const plan::Program& program, size_t index) {
   if (takes_time && !program.duration_ns.empty()) {
     raw(" predicted_ns=").number(program.duration_ns[index]);
   }
+  rest<plan::kFields<plan::Instruction>>(in, {"stream", "phase", "module", "reads", "writes"});
   raw("\n");
 }
 
@@ -391,6 +373,7 @@ void TextDump::runs(const std::vector<plan::ProgramRun>& list) {
   for (const plan::ProgramRun& run : list) {
     const plan::Program& program = plan_.programs[static_cast<size_t>(run.program)];
     raw(" ").word(program.name).raw("*").number(run.repeat);
+    rest<plan::kFields<plan::ProgramRun>>(run, {"program", "repeat"});
   }
   raw("\n");
 }
@@ -399,6 +382,7 @@ void TextDump::runs(const std::vector<plan::ProgramRun>& list) {
 void TextDump::variants() {
   for (const plan::Variant& v : plan_.variants) {
     raw("variant ").raw(plan::name(v.purpose));
+    rest<plan::kFields<plan::Variant>>(v, {"purpose", "step", "inputs", "prediction"});
     runs(v.step);
     for (const plan::Input& i : v.inputs) {
       raw("variant-");
@@ -414,10 +398,8 @@ void TextDump::programs() {
   runs(plan_.step);
   variants();
   for (size_t p = 0; p < plan_.programs.size(); ++p) {
-    raw("program ")
-        .number(static_cast<int64_t>(p))
-        .raw(" ")
-        .word(plan_.programs[p].name)
+    raw("program ").number(static_cast<int64_t>(p)).raw(" ").word(plan_.programs[p].name);
+    rest<plan::kFields<plan::Program>>(plan_.programs[p], {"name", "instructions", "duration_ns"})
         .raw(" {\n");
     const plan::Program& program = plan_.programs[p];
     for (size_t i = 0; i < program.instructions.size(); ++i) instruction(program, i);
@@ -434,7 +416,7 @@ std::string TextDump::run() {
   optimizer();
   prediction(plan_.prediction);
   programs();
-  return std::move(out_);
+  return take();
 }
 
 }  // namespace

@@ -70,14 +70,15 @@ std::string placement(const plan::Plan& plan, const ParameterFacts& facts) {
 
 std::string schedule(const plan::Optimizer& o) {
   const std::string warmup = o.warmup_steps > 0 ? std::to_string(o.warmup_steps) + " warm-up" : "";
-  if (o.schedule == 0) return warmup.empty() ? "constant rate" : warmup + " steps, then constant";
+  if (o.schedule == plan::ScheduleKind::Constant)
+    return warmup.empty() ? "constant rate" : warmup + " steps, then constant";
   const std::string steps = count_of(o.total_steps, "step");
-  return std::string(plan::schedule_name(o.schedule)) + ", " +
-         (warmup.empty() ? "" : warmup + " of ") + steps;
+  return std::string(plan::name(o.schedule)) + ", " + (warmup.empty() ? "" : warmup + " of ") +
+         steps;
 }
 
 std::string optimizer(const plan::Optimizer& o) {
-  std::string text(plan::optimizer_name(o.kind));
+  std::string text(plan::name(o.kind));
   if (!o.groups.empty()) {
     const plan::OptimizerGroup& group = o.groups.front();
     text += " lr " + number(group.lr);

@@ -1,8 +1,7 @@
 #include "runtime/train/run_state.h"
 
-#include <array>
-
 #include "runtime/checkpoint/restore.h"
+#include "runtime/plan/names.h"
 #include "runtime/train/data.h"
 
 namespace dc::runtime::train {
@@ -29,9 +28,8 @@ JsonValue groups(const plan::Optimizer& optimizer) {
 }
 
 JsonValue schedule(const plan::Optimizer& optimizer) {
-  constexpr std::array<const char*, 3> kNames = {"constant", "linear", "cosine"};
   JsonValue schedule = JsonValue::object();
-  schedule.set("kind", JsonValue(kNames[optimizer.schedule]));
+  schedule.set("kind", JsonValue(std::string(plan::name(optimizer.schedule))));
   schedule.set("warmup", JsonValue(optimizer.warmup_steps));
   schedule.set("steps", JsonValue(optimizer.total_steps));
   schedule.set("final_lr_fraction", JsonValue(optimizer.final_lr_fraction));
@@ -64,7 +62,7 @@ checkpoint::RunState run_state(const plan::Plan& plan, const std::string& digest
   state.step = steps;
   state.data = position;
   state.seed = options.settings.optimizer.seed;
-  state.optimizer = std::string(checkpoint::optimizer_name(plan));
+  state.optimizer = std::string(plan::name(plan.optimizer.kind));
   state.model_digest = plan.model_digest;
   state.step_digest = plan.step_digest;
   state.plan_digest = digest;

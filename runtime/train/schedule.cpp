@@ -12,13 +12,13 @@ double lr_factor(const plan::Optimizer& optimizer, int64_t step) {
   if (step <= optimizer.warmup_steps) {
     return static_cast<double>(step) / static_cast<double>(optimizer.warmup_steps);
   }
-  if (optimizer.schedule == 0) return 1;
+  if (optimizer.schedule == plan::ScheduleKind::Constant) return 1;
   const auto length =
       static_cast<double>(std::max<int64_t>(optimizer.total_steps - optimizer.warmup_steps, 1));
   const double progress =
       std::min(1.0, static_cast<double>(step - optimizer.warmup_steps) / length);
   const double rest = 1 - optimizer.final_lr_fraction;
-  if (optimizer.schedule == 1) return 1 - rest * progress;
+  if (optimizer.schedule == plan::ScheduleKind::Linear) return 1 - rest * progress;
   return optimizer.final_lr_fraction + rest * 0.5 * (1 + std::cos(std::numbers::pi * progress));
 }
 

@@ -63,11 +63,12 @@ Status apply_groups(const std::vector<base::TrainGroup>& wanted,
 }
 
 Status apply_schedule(const base::TrainSchedule& wanted, plan::Optimizer& optimizer) {
-  if (wanted.kind) optimizer.schedule = static_cast<uint8_t>(*wanted.kind);
+  if (wanted.kind) optimizer.schedule = static_cast<plan::ScheduleKind>(*wanted.kind);
   if (wanted.warmup) optimizer.warmup_steps = *wanted.warmup;
   if (wanted.steps) optimizer.total_steps = *wanted.steps;
   if (wanted.final_lr_fraction) optimizer.final_lr_fraction = *wanted.final_lr_fraction;
-  if (optimizer.schedule != 0 && optimizer.total_steps <= optimizer.warmup_steps) {
+  if (optimizer.schedule != plan::ScheduleKind::Constant &&
+      optimizer.total_steps <= optimizer.warmup_steps) {
     return Status(ErrorKind::BadConfig, "DC6502",
                   "a linear or cosine schedule must end after its warm-up; set schedule.steps");
   }
@@ -95,7 +96,7 @@ Result<RunSettings> run_settings(const plan::Plan& plan, const base::TrainConfig
   RunSettings settings;
   settings.optimizer = plan.optimizer;
   plan::Optimizer& optimizer = settings.optimizer;
-  if (config.kind && static_cast<uint8_t>(*config.kind) != optimizer.kind) {
+  if (config.kind && static_cast<plan::OptimizerKind>(*config.kind) != optimizer.kind) {
     return fixed("the kind of optimizer");
   }
   if (!optimizer.groups.empty()) {

@@ -89,7 +89,7 @@ class Session {
     const plan::Optimizer& optimizer = options_.settings.optimizer;
     json.boolean(options_.poison).boolean(options_.record).real(options_.settings.loss_scale);
     json.real(optimizer.clip_norm).integer(static_cast<int64_t>(optimizer.seed));
-    json.integer(optimizer.schedule).integer(optimizer.warmup_steps);
+    json.integer(static_cast<int64_t>(optimizer.schedule)).integer(optimizer.warmup_steps);
     json.integer(optimizer.total_steps).real(optimizer.final_lr_fraction);
     for (const plan::OptimizerGroup& group : optimizer.groups) {
       json.real(group.lr).real(group.weight_decay);

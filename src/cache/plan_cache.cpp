@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
-#include <tuple>
 
 #include "runtime/plan/file.h"
 #include "runtime/verify/verify.h"
@@ -56,25 +55,7 @@ std::string seal(std::string_view key, std::string_view plan_file) {
 
 Status bad_entry(const std::string& what) { return Status(ErrorKind::BadInput, "DC2903", what); }
 
-bool same(const runtime::plan::OptimizerGroup& a, const runtime::plan::OptimizerGroup& b) {
-  const auto facts = [](const runtime::plan::OptimizerGroup& g) {
-    return std::tie(g.match, g.lr, g.weight_decay, g.beta1, g.beta2, g.eps, g.momentum, g.dampening,
-                    g.nesterov);
-  };
-  return facts(a) == facts(b);
-}
-
-bool same(const runtime::plan::Optimizer& a, const runtime::plan::Optimizer& b) {
-  const auto facts = [](const runtime::plan::Optimizer& o) {
-    return std::tie(o.kind, o.clip, o.clip_norm, o.seed, o.schedule, o.warmup_steps, o.total_steps,
-                    o.final_lr_fraction);
-  };
-  return facts(a) == facts(b) &&
-         std::equal(a.groups.begin(), a.groups.end(), b.groups.begin(), b.groups.end(),
-                    [](const auto& x, const auto& y) { return same(x, y); });
-}
-
-// Ok if the plan is what `request` asks for; else an error that names the first difference.
+// The first fact in which a plan is not what was asked for.
 Status answers(const runtime::plan::Plan& plan, const Request& request) {
   const auto other = [](const char* fact) {
     return bad_entry(std::string("its plan is of another ") + fact + " than asked for");
@@ -86,7 +67,7 @@ Status answers(const runtime::plan::Plan& plan, const Request& request) {
   if (plan.options_digest != base::sha256_hex(request.options)) return other("options digest");
   if (plan.profile_digest != request.profile_digest) return other("profile");
   if (plan.compiler != request.compiler) return other("compiler");
-  if (!same(plan.optimizer, request.optimizer)) return other("training configuration");
+  if (plan.optimizer != request.optimizer) return other("training configuration");
   const size_t notes = request.notes.size();
   if (plan.notes.size() < notes ||
       !std::equal(request.notes.begin(), request.notes.end(), plan.notes.begin()))

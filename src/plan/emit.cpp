@@ -274,7 +274,7 @@ class Emitter {
 
 rp::Optimizer emit_optimizer(const ir::Optimizer& from) {
   rp::Optimizer to;
-  to.kind = static_cast<uint8_t>(from.kind);
+  to.kind = static_cast<rp::OptimizerKind>(from.kind);
   for (const ir::OptimizerGroup& g : from.groups) {
     to.groups.push_back({g.match, g.lr, g.weight_decay, g.beta1, g.beta2, g.eps, g.momentum,
                          g.dampening, g.nesterov});
@@ -282,7 +282,7 @@ rp::Optimizer emit_optimizer(const ir::Optimizer& from) {
   to.clip = from.clip;
   to.clip_norm = from.clip_norm;
   to.seed = from.seed;
-  to.schedule = static_cast<uint8_t>(from.schedule);
+  to.schedule = static_cast<rp::ScheduleKind>(from.schedule);
   to.warmup_steps = from.warmup_steps;
   to.total_steps = from.total_steps;
   to.final_lr_fraction = from.final_lr_fraction;

@@ -160,7 +160,7 @@ rp::Instruction ProgramEmitter::instruction(rp::InstructionKind kind, const Node
   result.kind = kind;
   result.stream = stream;
   result.module = node.origin.module;
-  result.phase = static_cast<uint8_t>(node.origin.phase);
+  result.phase = static_cast<rp::Phase>(node.origin.phase);
   return result;
 }
 

@@ -159,8 +159,7 @@ class Reader {
       traits.scratch = {analysis::aligned_bytes(scratch.bytes)};
     }
     traits.is_barrier = *kind == ir::OpKind::ClipAndCheck;
-    traits.keeps_order =
-        static_cast<ir::Phase>(in.phase) != ir::Phase::Update && !travels_with_collective(*kind);
+    traits.keeps_order = in.phase != rp::Phase::Update && !travels_with_collective(*kind);
     std::vector<Access> accesses = accesses_of(in);
     narrow(*kind, in, accesses);
     push({EventKind::Compute, -1, static_cast<int32_t>(index), std::min(estimate.time, kLongest)},

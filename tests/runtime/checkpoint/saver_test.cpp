@@ -292,7 +292,7 @@ TEST(Restore, AnotherModelIsNamed) {
   other.plan.model_digest = std::string(64, 'b');
   EXPECT_NE(refused(other).find("another model"), std::string::npos);
   other = made;
-  other.plan.optimizer.kind = 1;
+  other.plan.optimizer.kind = plan::OptimizerKind::Sgd;
   EXPECT_NE(refused(other).find("adamw"), std::string::npos);
   other = made;
   other.plan.parameters[0].sizes = {10, 7};

@@ -67,7 +67,7 @@ Arg int_arg(std::string name, int64_t value) {
 }
 
 Instruction kernel(Provider provider, std::string op, std::vector<Arg> args,
-                   std::vector<int32_t> reads, std::vector<int32_t> writes, uint8_t phase) {
+                   std::vector<int32_t> reads, std::vector<int32_t> writes, Phase phase) {
   Instruction in;
   in.provider = provider;
   in.op = std::move(op);
@@ -79,7 +79,7 @@ Instruction kernel(Provider provider, std::string op, std::vector<Arg> args,
 }
 
 Instruction aten(std::string op, std::vector<Arg> args, std::vector<int32_t> reads, int32_t output,
-                 uint8_t phase, std::string module) {
+                 Phase phase, std::string module) {
   Instruction in =
       kernel(Provider::Aten, std::move(op), std::move(args), std::move(reads), {output}, phase);
   in.outputs = {output};
@@ -88,7 +88,7 @@ Instruction aten(std::string op, std::vector<Arg> args, std::vector<int32_t> rea
 }
 
 Instruction collective(CollectiveKind kind, int32_t stream, int32_t group, CollectiveBuffer buffer,
-                       uint8_t phase) {
+                       Phase phase) {
   Instruction in;
   in.kind = InstructionKind::Collective;
   in.collective = kind;
@@ -106,7 +106,7 @@ Instruction sync(InstructionKind kind, int32_t stream, int32_t event) {
   in.kind = kind;
   in.stream = stream;
   in.event = event;
-  in.phase = 1;
+  in.phase = Phase::Backward;
   return in;
 }
 
@@ -138,42 +138,45 @@ void add_tensors(Builder& b) {
 // In the order of TinyInstruction.
 std::vector<Instruction> tiny_instructions() {
   std::vector<Instruction> list;
-  list.push_back(collective(CollectiveKind::AllGather, 0, 0, {kShard, kWhole, 60, 32}, 0));
-  list.push_back(aten("aten.mm.default", {tensor_arg("self", kInput), tensor_arg("mat2", kWhole)},
-                      {kInput, kWhole}, kProduct, 0, "net.linear"));
-  list.back().scratch = kScratchSlice;
   list.push_back(
-      aten("aten.sum.default", {tensor_arg("self", kProduct)}, {kProduct}, kLoss, 0, "net"));
+      collective(CollectiveKind::AllGather, 0, 0, {kShard, kWhole, 60, 32}, Phase::Forward));
+  list.push_back(aten("aten.mm.default", {tensor_arg("self", kInput), tensor_arg("mat2", kWhole)},
+                      {kInput, kWhole}, kProduct, Phase::Forward, "net.linear"));
+  list.back().scratch = kScratchSlice;
+  list.push_back(aten("aten.sum.default", {tensor_arg("self", kProduct)}, {kProduct}, kLoss,
+                      Phase::Forward, "net"));
   Instruction gradient =
       aten("aten.mm.default", {tensor_arg("self", kInput), tensor_arg("mat2", kProduct)},
-           {kInput, kProduct}, kGradient, 1, "net.linear");
+           {kInput, kProduct}, kGradient, Phase::Backward, "net.linear");
   list.push_back(gradient);
   list.push_back(kernel(Provider::Native, "dc.add_loss",
                         {tensor_arg("sum", kLossSum), tensor_arg("loss", kLoss)}, {kLossSum, kLoss},
-                        {kLossSum}, 1));
+                        {kLossSum}, Phase::Backward));
   list.push_back(sync(InstructionKind::Signal, 0, 0));
   list.push_back(sync(InstructionKind::Wait, 1, 0));
-  list.push_back(collective(CollectiveKind::ReduceScatter, 1, 1, {kGradient, kReduced, 60, 32}, 1));
+  list.push_back(collective(CollectiveKind::ReduceScatter, 1, 1, {kGradient, kReduced, 60, 32},
+                            Phase::Backward));
   list.push_back(sync(InstructionKind::Signal, 1, 1));
   list.push_back(sync(InstructionKind::Wait, 0, 1));
   list.push_back(kernel(Provider::Native, "dc.square_sum",
                         {tensor_arg("row", kTable), tensor_arg("g", kReduced), int_arg("param", 0),
                          int_arg("shard", 32), int_arg("elements", 60)},
-                        {kTable, kReduced}, {kTable}, 2));
-  list.push_back(collective(CollectiveKind::AllGather, 0, 0, {kTableRow, kTable, 6, 3}, 2));
+                        {kTable, kReduced}, {kTable}, Phase::Update));
+  list.push_back(
+      collective(CollectiveKind::AllGather, 0, 0, {kTableRow, kTable, 6, 3}, Phase::Update));
   Arg clip = int_arg("clip", 1);
   clip.kind = ArgKind::Bool;
   list.push_back(kernel(Provider::Native, "dc.clip_and_check",
                         {tensor_arg("scalars", kScalars), tensor_arg("table", kTable),
                          tensor_arg("hyperparameters", kHyperparameters), clip},
-                        {kTable, kHyperparameters}, {kScalars}, 2));
+                        {kTable, kHyperparameters}, {kScalars}, Phase::Update));
   const std::vector<int32_t> state = {kShard, kMoment1, kMoment2};
-  list.push_back(
-      kernel(Provider::Native, "dc.adamw",
-             {tensor_arg("p", kShard), tensor_arg("m", kMoment1), tensor_arg("v", kMoment2),
-              tensor_arg("g", kReduced), tensor_arg("scalars", kScalars),
-              tensor_arg("hyperparameters", kHyperparameters), int_arg("group", 0)},
-             {kShard, kMoment1, kMoment2, kReduced, kScalars, kHyperparameters}, state, 2));
+  list.push_back(kernel(
+      Provider::Native, "dc.adamw",
+      {tensor_arg("p", kShard), tensor_arg("m", kMoment1), tensor_arg("v", kMoment2),
+       tensor_arg("g", kReduced), tensor_arg("scalars", kScalars),
+       tensor_arg("hyperparameters", kHyperparameters), int_arg("group", 0)},
+      {kShard, kMoment1, kMoment2, kReduced, kScalars, kHyperparameters}, state, Phase::Update));
   return list;
 }
 
@@ -263,14 +266,14 @@ Plan evaluating_plan() {
   transient("eval.loss", {}, 64, SliceKind::Activations, kEvalSum, kEvalAddLoss);
   Program evaluation{"evaluation", {}, std::vector<int64_t>(4, kTinyDuration)};
   evaluation.instructions = {
-      collective(CollectiveKind::AllGather, 0, 0, {kShard, kEvalWhole, 60, 32}, 0),
+      collective(CollectiveKind::AllGather, 0, 0, {kShard, kEvalWhole, 60, 32}, Phase::Forward),
       aten("aten.mm.default", {tensor_arg("self", kEvalInput), tensor_arg("mat2", kEvalWhole)},
-           {kEvalInput, kEvalWhole}, kEvalProduct, 0, "net.linear"),
-      aten("aten.sum.default", {tensor_arg("self", kEvalProduct)}, {kEvalProduct}, kEvalLoss, 0,
-           "net"),
+           {kEvalInput, kEvalWhole}, kEvalProduct, Phase::Forward, "net.linear"),
+      aten("aten.sum.default", {tensor_arg("self", kEvalProduct)}, {kEvalProduct}, kEvalLoss,
+           Phase::Forward, "net"),
       kernel(Provider::Native, "dc.add_loss",
              {tensor_arg("sum", kLossSum), tensor_arg("loss", kEvalLoss)}, {kLossSum, kEvalLoss},
-             {kLossSum}, 0)};
+             {kLossSum}, Phase::Forward)};
   b.plan.programs.push_back(std::move(evaluation));
   Variant variant;
   variant.step = {{1, 1}};
@@ -296,8 +299,8 @@ Plan large_plan(int instructions) {
     const auto slice = static_cast<int32_t>(b.plan.slices.size());
     b.plan.slices.push_back({Space::Device, base_offset + (i % 2) * 1024, 1024, 0, index, last});
     const int32_t value = b.view("v" + std::to_string(i), DType::F32, {16, 16}, slice);
-    list.push_back(aten("aten.relu.default", {tensor_arg("self", previous)}, {previous}, value, 0,
-                        "net.layers." + std::to_string(i / 100)));
+    list.push_back(aten("aten.relu.default", {tensor_arg("self", previous)}, {previous}, value,
+                        Phase::Forward, "net.layers." + std::to_string(i / 100)));
     b.plan.programs[0].duration_ns.push_back(kTinyDuration);
     previous = value;
   }

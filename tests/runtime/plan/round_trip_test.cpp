@@ -70,7 +70,15 @@ TEST(RoundTrip, NothingIsLost) {
                    {"data/b", DType::F64, {4}, {1}, 3}}};
   plan.state[1].data = {1, 2, 255};
   plan.state[1].buffer = 0;
-  plan.optimizer = {1, {{"*norm*", 1, 2, 3, 4, 5, 6, 7, true}}, true, 0.5, 7, 2, 10, 100, 0.1};
+  plan.optimizer = {OptimizerKind::Sgd,
+                    {{"*norm*", 1, 2, 3, 4, 5, 6, 7, true}},
+                    true,
+                    0.5,
+                    7,
+                    ScheduleKind::Cosine,
+                    10,
+                    100,
+                    0.1};
   Instruction& in = plan.programs[0].instructions[test::kMatmul];
   for (int kind = 0; kind <= static_cast<int>(ArgKind::MemoryFormat); ++kind) {
     Arg arg;
@@ -99,6 +107,7 @@ TEST(RoundTrip, NothingIsLost) {
   const std::string file = encode(plan);
   auto decoded = decode(bytes_of(file));
   ASSERT_TRUE(decoded.ok()) << decoded.status().to_string();
+  EXPECT_EQ(*decoded, plan);
   EXPECT_EQ(report::to_text(*decoded), report::to_text(plan));
   EXPECT_EQ(report::to_json(*decoded), report::to_json(plan));
   EXPECT_EQ(encode(*decoded), file);

@@ -73,10 +73,10 @@ TEST(Schedule, WarmsUpAndDecays) {
   EXPECT_EQ(train::lr_factor(optimizer, 1), 0.25);
   EXPECT_EQ(train::lr_factor(optimizer, 4), 1);
   EXPECT_EQ(train::lr_factor(optimizer, 100), 1);
-  optimizer.schedule = 1;
+  optimizer.schedule = plan::ScheduleKind::Linear;
   EXPECT_NEAR(train::lr_factor(optimizer, 9), 0.55, 1e-12);
   EXPECT_NEAR(train::lr_factor(optimizer, 50), 0.1, 1e-12);
-  optimizer.schedule = 2;
+  optimizer.schedule = plan::ScheduleKind::Cosine;
   EXPECT_NEAR(train::lr_factor(optimizer, 9), 0.55, 1e-12);
   EXPECT_NEAR(train::lr_factor(optimizer, 14), 0.1, 1e-12);
 }

@@ -132,14 +132,14 @@ TEST(Damage, EnumsOutOfRangeAreRejected) {
       {"space", [](Plan& p) { p.slices[0].space = static_cast<Space>(3); }},
       {"provider",
        [](Plan& p) { p.programs[0].instructions[1].provider = static_cast<Provider>(3); }},
-      {"phase", [](Plan& p) { p.programs[0].instructions[1].phase = 3; }},
+      {"phase", [](Plan& p) { p.programs[0].instructions[1].phase = static_cast<Phase>(3); }},
       {"collective",
        [](Plan& p) { p.programs[0].instructions[0].collective = static_cast<CollectiveKind>(5); }},
       {"source", [](Plan& p) { p.state[0].source = static_cast<StateSource>(6); }},
       {"role", [](Plan& p) { p.inputs[0].role = static_cast<InputRole>(7); }},
       {"initializer", [](Plan& p) { p.parameters[0].initializer.kind = static_cast<InitKind>(6); }},
-      {"optimizer", [](Plan& p) { p.optimizer.kind = 2; }},
-      {"schedule", [](Plan& p) { p.optimizer.schedule = 3; }},
+      {"optimizer", [](Plan& p) { p.optimizer.kind = static_cast<OptimizerKind>(2); }},
+      {"schedule", [](Plan& p) { p.optimizer.schedule = static_cast<ScheduleKind>(3); }},
   };
   for (const BadEnum& bad : cases) {
     Plan plan = test::tiny_plan();

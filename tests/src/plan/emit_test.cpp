@@ -221,7 +221,7 @@ TEST(Emit, KernelsCarryArgumentsReadsAndWrites) {
   EXPECT_EQ(adamw.scratch, -1);
   EXPECT_EQ(find(plan.programs[0], "dc.clip_and_check").reads.size(),
             2u);  // the scalars are only written
-  EXPECT_EQ(adamw.phase, 2);
+  EXPECT_EQ(adamw.phase, rp::Phase::Update);
 }
 
 // The plan's own timeline, replayed from durations, is the simulator's.
