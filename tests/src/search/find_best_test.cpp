@@ -1,0 +1,234 @@
+// The search against what it chooses from: each result is made again through run_passes, simulated
+// and laid out, and compared with every named chain treated alike.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "src/cost/analytic.h"
+#include "src/frontend/import.h"
+#include "src/passes/pass_manager.h"
+#include "src/search/auto.h"
+#include "src/search/chains.h"
+#include "src/sim/simulate.h"
+
+namespace dc::search {
+namespace {
+
+using base::Bytes;
+using base::Nanos;
+using passes::Chain;
+using passes::ReductionOrder;
+
+ir::Step imported(int world, int accumulation = 1) {
+  auto step = frontend::import_archive(std::string(DC_SOURCE_DIR) + "/tests/data/mlp.pt2");
+  EXPECT_TRUE(step.ok()) << step.status().to_string();
+  step->mesh.axes = {{"dp", world}};
+  step->accumulation = accumulation;
+  return std::move(*step);
+}
+
+struct Made {
+  Nanos time;
+  Bytes arena;
+};
+// What a chain makes of the step, by the passes alone; empty if it does not keep the budget.
+std::optional<Made> made(const ir::Step& step, const Chain& chain, const passes::Options& options,
+                         const cost::CostModel& cost) {
+  ir::Step copy = step;
+  std::vector<passes::Remark> remarks;
+  const auto change = passes::run_passes(copy, chain, {cost, options, remarks});
+  if (!change.ok()) {
+    EXPECT_EQ(change.status().code(), "DC7010") << change.status().to_string();
+    return std::nullopt;
+  }
+  return Made{sim::simulate(copy, cost).time, Bytes{copy.arena_bytes}};
+}
+
+// The named chains that the search may choose from: none that offloads, and what shards inside
+// hosts only where ranks share one.
+std::vector<Chain> allowed(const passes::Options& options) {
+  const bool has_hosts = options.ranks_per_host.has_value();
+  std::vector<Chain> chains;
+  for (const NamedChain& named : named_chains()) {
+    const auto has = [&](const char* pass) {
+      return named.passes.find(pass) != std::string_view::npos;
+    };
+    if (!has("offload-") && (has_hosts || !has("split-by-host")))
+      chains.push_back(*find_chain(named.name));
+  }
+  EXPECT_GE(chains.size(), has_hosts ? 9u : 8u);
+  return chains;
+}
+
+SearchResult best(const ir::Step& step, const passes::Options& options, const cost::CostModel& cost,
+                  const SearchOptions& search = {}) {
+  auto found = find_best(step, options, cost, search);
+  EXPECT_TRUE(found.ok()) << found.status().to_string();
+  return std::move(*found);
+}
+
+passes::Options within(int64_t bytes) {
+  passes::Options options;
+  options.budgets[ir::Space::Device] = Bytes{bytes};
+  return options;
+}
+
+// Links from one that hides behind any kernel to one that nothing hides, and one that is latency.
+std::vector<cost::AnalyticCost> links() {
+  std::vector<cost::AnalyticCost> costs;
+  const auto add = [&](int64_t bytes_per_second, int64_t latency_ns) {
+    cost::Rates rates = cost::generic_cpu(1);
+    rates.gather_bytes = rates.reduce_bytes = {bytes_per_second};
+    rates.collective_ns = latency_ns;
+    costs.emplace_back(1, rates);
+  };
+  add(int64_t{1} << 40, 1);
+  add(40'000'000, 1000);
+  add(1'000'000, 1000);
+  add(int64_t{1} << 40, 30'000);
+  return costs;
+}
+
+// The result made again is what the search says of it, not below the bound, and no named chain is
+// shorter.
+void expect_shortest(const ir::Step& step, const passes::Options& options,
+                     const cost::CostModel& cost) {
+  const SearchResult found = best(step, options, cost);
+  const auto again = made(step, found.chain, found.options, cost);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->time, found.time) << passes::print(found.chain);
+  EXPECT_TRUE(found.fits);
+  EXPECT_LE(found.bound.v, found.time.v) << passes::print(found.chain);
+  for (const Chain& chain : allowed(options)) {
+    const auto other = made(step, chain, found.options, cost);
+    ASSERT_TRUE(other);
+    EXPECT_LE(found.time.v, other->time.v + other->time.v / 1000) << passes::print(chain);
+  }
+}
+
+TEST(FindBest, IsWhatItSaysAndNoNamedChainIsShorter) {
+  for (const cost::AnalyticCost& cost : links()) {
+    for (const int world : {1, 2, 5}) expect_shortest(imported(world), {}, cost);
+  }
+}
+
+TEST(FindBest, ChoosesAmongChainsThatShardInsideHostsToo) {
+  passes::Options options;
+  options.ranks_per_host = 2;
+  for (const cost::AnalyticCost& cost : links()) expect_shortest(imported(4), options, cost);
+}
+
+TEST(FindBest, KeepsEveryBudgetThatANamedChainKeeps) {
+  const cost::AnalyticCost cost = std::move(links()[1]);
+  const ir::Step step = imported(4);
+  int64_t least = INT64_MAX, most = 0;
+  for (const Chain& chain : allowed({})) {
+    const auto one = made(step, chain, {}, cost);
+    ASSERT_TRUE(one);
+    least = std::min(least, one->arena.v);
+    most = std::max(most, one->arena.v);
+  }
+  int fitting = 0;
+  for (int part = 0; part <= 8; ++part) {
+    const passes::Options options = within(least / 2 + (most - least / 2) * part / 8);
+    const SearchResult found = best(step, options, cost);
+    const auto again = made(step, found.chain, found.options, cost);
+    EXPECT_EQ(found.fits, again.has_value()) << passes::print(found.chain);
+    if (again) {
+      EXPECT_LE(again->arena, *options.memory());
+      ++fitting;
+    }
+    for (const Chain& chain : allowed(options)) {
+      const auto other = made(step, chain, found.options, cost);
+      if (!other) continue;
+      EXPECT_TRUE(found.fits) << passes::print(chain);
+      EXPECT_LE(found.time.v, other->time.v + other->time.v / 1000) << passes::print(chain);
+    }
+    // The quick question has the answer of the whole search.
+    SearchOptions quick;
+    quick.first_fit = true;
+    EXPECT_EQ(best(step, options, cost, quick).fits, found.fits);
+  }
+  EXPECT_GE(fitting, 3);
+}
+
+TEST(FindBest, StopsAtItsEffortAndRepeatsItself) {
+  const cost::AnalyticCost cost = std::move(links()[1]);
+  const ir::Step step = imported(3);
+  Nanos before{INT64_MAX / 2};
+  for (const int effort : {1, 2, 8, 64}) {
+    SearchOptions search;
+    search.effort = effort;
+    const SearchResult found = best(step, {}, cost, search), again = best(step, {}, cost, search);
+    EXPECT_LE(found.simulated, effort);
+    EXPECT_EQ(passes::print(found.chain), passes::print(again.chain));
+    EXPECT_EQ(found.time, again.time);
+    EXPECT_LE(found.time.v, before.v + before.v / 1000) << effort;
+    before = std::min(before, found.time);
+    EXPECT_FALSE(found.cut_short);
+  }
+}
+
+TEST(FindBest, AClockCutsItShortWithAResult) {
+  const cost::AnalyticCost cost = std::move(links()[1]);
+  const ir::Step step = imported(3);
+  for (const int questions : {0, 1, 5}) {
+    int asked = 0;
+    SearchOptions search;
+    search.out_of_time = [&] { return asked++ >= questions; };
+    const SearchResult found = best(step, {}, cost, search);
+    EXPECT_TRUE(found.cut_short);
+    EXPECT_FALSE(found.chain.empty());
+    EXPECT_LE(found.simulated, questions + 1);
+  }
+}
+
+TEST(FindBest, WhatIsLeftOutIsNotTheResult) {
+  const cost::AnalyticCost cost = std::move(links()[1]);
+  const ir::Step step = imported(3);
+  SearchOptions search;
+  Nanos before;
+  for (int i = 0; i < 4; ++i) {
+    const SearchResult found = best(step, {}, cost, search);
+    EXPECT_FALSE(search.left_out.contains(passes::print(found.chain)));
+    EXPECT_GE(found.time.v + found.time.v / 1000, before.v);
+    before = found.time;
+    search.left_out.insert(passes::print(found.chain));
+  }
+}
+
+TEST(FindBest, EitherOrderOfReductionsIfItMayChoose) {
+  for (const cost::AnalyticCost& cost : links()) {
+    const ir::Step step = imported(2, 3);
+    const auto in_order = [&](ReductionOrder order) {
+      passes::Options options;
+      options.reduction_order = order;
+      return best(step, options, cost);
+    };
+    const SearchResult once = in_order(ReductionOrder::PerStep),
+                       each = in_order(ReductionOrder::PerMicroBatch),
+                       any = in_order(ReductionOrder::Any),
+                       none = in_order(ReductionOrder::ByStage);
+    EXPECT_EQ(any.time, std::min(once.time, each.time));
+    EXPECT_EQ(none.time, each.time) << "the order that bits depend on is not chosen unasked";
+    EXPECT_THAT(any.options.reduction_order,
+                testing::AnyOf(ReductionOrder::PerStep, ReductionOrder::PerMicroBatch));
+  }
+}
+
+TEST(NamedChains, AreReadAndEndWithTheLayout) {
+  for (const NamedChain& named : named_chains()) {
+    const auto chain = find_chain(named.name);
+    ASSERT_TRUE(chain.ok()) << named.name;
+    EXPECT_EQ(passes::print(*chain), named.passes);
+    EXPECT_EQ(chain->back().pass->gives, ir::Stage::Allocated);
+  }
+  const auto none = find_chain("zero4");
+  EXPECT_EQ(none.status().code(), "DC2610");
+  EXPECT_THAT(none.status().sentence(), testing::HasSubstr("zero"));
+}
+
+}  // namespace
+}  // namespace dc::search
