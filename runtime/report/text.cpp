@@ -5,6 +5,7 @@
 #include "runtime/plan/mesh.h"
 #include "runtime/plan/schema_version.h"
 #include "runtime/report/report.h"
+#include "runtime/report/text_operation.h"
 #include "runtime/report/text_writer.h"
 #include "src/base/sha256.h"
 
@@ -34,8 +35,6 @@ class TextDump : TextWriter {
   void prediction(const plan::Prediction& p);
   void runs(const std::vector<plan::ProgramRun>& list);
   void variants();
-  void argument(const plan::Arg& arg);
-  void operation(const plan::Instruction& in);
   void instruction(const plan::Program& program, size_t index);
   void programs();
 
@@ -252,103 +251,10 @@ void TextDump::prediction(const plan::Prediction& p) {
   raw("\n");
 }
 
-void TextDump::argument(const plan::Arg& arg) {
-  if (!arg.name.empty()) word(arg.name).raw("=");
-  switch (arg.kind) {
-    case plan::ArgKind::None:
-      raw("None");
-      return;
-    case plan::ArgKind::Tensor:
-      id(arg.i);
-      return;
-    case plan::ArgKind::Tensors:
-      list(arg.ints, [&](int64_t v) { id(v); });
-      return;
-    case plan::ArgKind::Int:
-      number(arg.i);
-      return;
-    case plan::ArgKind::Ints:
-      numbers(arg.ints);
-      return;
-    case plan::ArgKind::Float:
-      real(arg.f);
-      return;
-    case plan::ArgKind::Floats:
-      list(arg.floats, [&](double v) { real(v); });
-      return;
-    case plan::ArgKind::Bool:
-      raw(arg.i != 0 ? "true" : "false");
-      return;
-    case plan::ArgKind::Bools:
-      list(arg.ints, [&](int64_t v) { raw(v != 0 ? "true" : "false"); });
-      return;
-    case plan::ArgKind::String:
-      quoted(arg.s);
-      return;
-    case plan::ArgKind::Device:
-      raw("device");
-      return;
-    case plan::ArgKind::DType:
-    case plan::ArgKind::Layout:
-    case plan::ArgKind::MemoryFormat:
-      raw(plan::name(arg.kind)).raw(":").number(arg.i);
-      return;
-  }
-}
-
-// "%12 = aten.mm.default(self=%3, mat2=%7)"
-void TextDump::operation(const plan::Instruction& in) {
-  bool first = true;
-  const auto comma = [&] {
-    if (!first) raw(", ");
-    first = false;
-  };
-  switch (in.kind) {
-    case plan::InstructionKind::Kernel:
-      for (int32_t output : in.outputs) {
-        comma();
-        id(output);
-      }
-      if (!in.outputs.empty()) raw(" = ");
-      word(in.op).raw("(");
-      first = true;
-      for (const plan::Arg& arg : in.args) {
-        comma();
-        argument(arg);
-      }
-      raw(") provider=").raw(name(in.provider));
-      if (in.scratch >= 0) raw(" scratch=").number(in.scratch);
-      rest<plan::kBodyFields<plan::InstructionKind::Kernel>>(
-          in, {"provider", "op", "args", "outputs", "scratch"});
-      return;
-    case plan::InstructionKind::Collective:
-      raw(plan::name(in.collective)).raw("(");
-      for (const plan::CollectiveBuffer& b : in.buffers) {
-        comma();
-        id(b.input).raw("->").id(b.output).raw(" elements=").number(b.elements);
-        raw(" shard=").number(b.shard);
-        rest<plan::kFields<plan::CollectiveBuffer>>(b, {"input", "output", "elements", "shard"});
-      }
-      raw(") group=").index(in.group);
-      rest<plan::kBodyFields<plan::InstructionKind::Collective>>(
-          in, {"collective", "group", "buffers"});
-      return;
-    case plan::InstructionKind::Copy:
-      id(in.dst).raw(" = copy(").id(in.src).raw(")");
-      rest<plan::kBodyFields<plan::InstructionKind::Copy>>(in, {"src", "dst"});
-      return;
-    case plan::InstructionKind::Signal:
-    case plan::InstructionKind::Wait:
-      raw(plan::name(in.kind)).raw("(event ").index(in.event).raw(")");
-      rest<plan::kBodyFields<plan::InstructionKind::Signal>>(in, {"event"});
-      return;
-  }
-}
-
 void TextDump::instruction(const plan::Program& program, size_t index) {
   const plan::Instruction& in = program.instructions[index];
   raw("  [").number(static_cast<int64_t>(index)).raw("] ");
-  operation(in);
+  write_operation(*this, in);
   raw(" stream=").word(plan_.streams[static_cast<size_t>(in.stream)].name);
   raw(" phase=").raw(plan::name(in.phase));
   if (!in.module.empty()) raw(" module=").word(in.module);

@@ -1,0 +1,119 @@
+#include <algorithm>
+#include <utility>
+
+#include "src/base/json.h"
+#include "src/profile/profile_file.h"
+#include "src/profile/profile_names.h"
+
+namespace dc::profile {
+namespace {
+
+using base::JsonValue;
+using base::Measurements;
+
+void set_timing(JsonValue& row, const base::Timing& timing) {
+  row.set("median_ns", JsonValue(timing.median_ns));
+  row.set("fastest_ns", JsonValue(timing.fastest_ns));
+  row.set("deviation_ns", JsonValue(timing.deviation_ns));
+  row.set("samples", JsonValue(static_cast<int64_t>(timing.samples)));
+}
+
+// Rows without a level are of all ranks.
+void set_level(JsonValue& row, base::CollectiveLevel level) {
+  if (level == base::CollectiveLevel::World) return;
+  row.set("level", JsonValue(std::string(base::name(level))));
+}
+
+JsonValue machine_json(const base::MachineIdentity& machine) {
+  JsonValue row = JsonValue::object();
+  row.set("cpu", JsonValue(machine.cpu));
+  row.set("cores", JsonValue(static_cast<int64_t>(machine.cores)));
+  row.set("software", JsonValue(machine.software));
+  row.set("communicator", JsonValue(machine.communicator));
+  row.set("launcher", JsonValue(machine.launcher));
+  row.set("ranks", JsonValue(static_cast<int64_t>(machine.ranks)));
+  row.set("threads", JsonValue(static_cast<int64_t>(machine.threads)));
+  row.set("device", JsonValue(std::string(base::name(machine.device))));
+  if (machine.ranks_per_host > 0)
+    row.set("ranks_per_host", JsonValue(static_cast<int64_t>(machine.ranks_per_host)));
+  return row;
+}
+
+using KeyedKernel = std::pair<std::string, const base::KernelMeasurement*>;
+
+// Equal keys by provider.
+std::vector<KeyedKernel> by_key(const std::vector<base::KernelMeasurement>& kernels) {
+  std::vector<KeyedKernel> rows;
+  rows.reserve(kernels.size());
+  for (const base::KernelMeasurement& kernel : kernels)
+    rows.emplace_back(kernel.signature.text(), &kernel);
+  std::stable_sort(rows.begin(), rows.end(), [](const KeyedKernel& a, const KeyedKernel& b) {
+    const auto provider = [](const KeyedKernel& row) { return row.second->signature.provider(); };
+    return a.first != b.first ? a.first < b.first : provider(a) < provider(b);
+  });
+  return rows;
+}
+
+}  // namespace
+
+std::string to_json(const Measurements& measurements) {
+  JsonValue document = JsonValue::object();
+  document.set("format", JsonValue(kFormat));
+  document.set("version", JsonValue(static_cast<int64_t>(kProfileVersion)));
+  document.set("origin",
+               JsonValue(std::string(kOrigins[static_cast<size_t>(measurements.origin)])));
+  document.set("machine", machine_json(measurements.machine));
+  document.set("model_digest", JsonValue(measurements.model_digest));
+  JsonValue& kernels = document.set("kernels", JsonValue::array());
+  for (const auto& [key, kernel] : by_key(measurements.kernels)) {
+    JsonValue& row = kernels.push(JsonValue::object());
+    row.set("key", JsonValue(key));
+    row.set("provider", JsonValue(std::string(base::name(kernel->signature.provider()))));
+    set_timing(row, kernel->timing);
+    row.set("scratch_bytes", JsonValue(kernel->scratch_bytes));
+  }
+  JsonValue& collectives = document.set("collectives", JsonValue::array());
+  for (const base::CollectiveMeasurement& collective : measurements.collectives) {
+    JsonValue& row = collectives.push(JsonValue::object());
+    row.set("kind", JsonValue(collective.kind));
+    row.set("ranks", JsonValue(static_cast<int64_t>(collective.ranks)));
+    row.set("bytes", JsonValue(collective.bytes));
+    set_timing(row, collective.timing);
+    set_level(row, collective.level);
+  }
+  JsonValue& rows = document.set("during_compute", JsonValue::array());
+  for (const base::DuringComputeMeasurement& collective : measurements.during_compute) {
+    JsonValue& row = rows.push(JsonValue::object());
+    row.set("kind", JsonValue(collective.kind));
+    row.set("ranks", JsonValue(static_cast<int64_t>(collective.ranks)));
+    row.set("bytes", JsonValue(collective.bytes));
+    set_timing(row, collective.timing);
+    row.set("compute_permille", JsonValue(collective.compute_permille));
+    set_level(row, collective.level);
+  }
+  JsonValue& copies = document.set("copies", JsonValue::array());
+  for (const base::CopyMeasurement& copy : measurements.copies) {
+    JsonValue& row = copies.push(JsonValue::object());
+    row.set("from", JsonValue(copy.from));
+    row.set("to", JsonValue(copy.to));
+    row.set("bytes", JsonValue(copy.bytes));
+    set_timing(row, copy.timing);
+  }
+  JsonValue& complete = document.set("complete", JsonValue::object());
+  for (const PartName& part : kParts)
+    complete.set(part.key, JsonValue(measurements.complete.*part.member));
+  if (measurements.rates) {
+    JsonValue& rates = document.set("rates", JsonValue::object());
+    for (const RateName& rate : kRates)
+      rates.set(rate.key, JsonValue((*measurements.rates).*rate.member));
+  }
+  if (measurements.step) {
+    JsonValue& step = document.set("step", JsonValue::object());
+    step.set("plan_digest", JsonValue(measurements.step->plan_digest));
+    set_timing(step.set("whole", JsonValue::object()), measurements.step->whole);
+    set_timing(step.set("compute", JsonValue::object()), measurements.step->compute);
+  }
+  return document.dump(JsonValue::Order::Insertion, 1) + "\n";
+}
+
+}  // namespace dc::profile
