@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/comm/agreement.h"
-#include "runtime/measure/hosts.h"
+#include "runtime/comm/hosts.h"
 #include "runtime/measure/machine.h"
 #include "runtime/measure/measure.h"
 #include "runtime/measure/recorded.h"
@@ -73,9 +73,9 @@ Status record_profile(const std::string& path, const std::string& offload_dir,
   runtime::comm::Communicator& control = job.control();
   DC_ASSIGN_OR_RETURN(const runtime::measure::Recorded recorded,
                       runtime::measure::measure_recorded(plan, recording, control));
-  DC_ASSIGN_OR_RETURN(const int detected, runtime::measure::ranks_per_host(launch, control));
   // The levels of the plan's groups count the ranks along its last axis as those of a host.
-  const int per_host = plan.mesh.size() > 1 ? plan.mesh.back().second : detected;
+  const int per_host =
+      plan.mesh.size() > 1 ? plan.mesh.back().second : runtime::comm::ranks_per_host(job.hosts());
   Status written;
   if (launch.rank == 0) {
     written =

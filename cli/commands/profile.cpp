@@ -5,9 +5,9 @@
 #include "cli/commands/commands.h"
 #include "cli/rank_threads.h"
 #include "runtime/comm/agreement.h"
+#include "runtime/comm/hosts.h"
 #include "runtime/comm/job_key.h"
 #include "runtime/comm/rendezvous.h"
-#include "runtime/measure/hosts.h"
 #include "runtime/measure/measure.h"
 #include "src/base/file.h"
 #include "src/base/refused.h"
@@ -68,8 +68,8 @@ Status measure(const ProfileArguments& arguments, const runtime::comm::LaunchInf
   const runtime::measure::Progress progress = [&](double fraction, std::string_view what) {
     bar.show(fraction, what);
   };
-  DC_ASSIGN_OR_RETURN(const int detected, runtime::measure::ranks_per_host(launch, control));
-  const int per_host = arguments.ranks_per_host > 0 ? arguments.ranks_per_host : detected;
+  const int per_host = arguments.ranks_per_host > 0 ? arguments.ranks_per_host
+                                                    : runtime::comm::ranks_per_host(job.hosts());
   DC_ASSIGN_OR_RETURN(
       const base::Measurements all,
       driver::measure(model.step, {arguments.offload_dir, arguments.threads, per_host}, launch, job,

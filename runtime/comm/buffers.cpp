@@ -157,8 +157,9 @@ base::Status called_off(Operation operation) {
 
 void TrafficCounter::add(Operation operation, std::span<const CollectiveBuffer> buffers, int rank,
                          int size) {
-  int64_t gathered = 0, reduced = 0, sums = 0;
+  int64_t gathered = 0, reduced = 0, sums = 0, across = 0;
   for (const CollectiveBuffer& b : buffers) {
+    across += across_hosts(operation, b, rank);
     const int64_t own = owned_elements(b, rank), wire = base::byte_size(b.dtype);
     gathered += own * wire * (size - 1);
     reduced += (b.elements - own) * wire;
@@ -169,12 +170,43 @@ void TrafficCounter::add(Operation operation, std::span<const CollectiveBuffer> 
     reduce_scatter_.fetch_add(reduced, std::memory_order_relaxed);
   if (operation == Operation::AllReduce)
     all_reduce_.fetch_add(reduced + sums, std::memory_order_relaxed);
+  across_hosts_.fetch_add(across, std::memory_order_relaxed);
+}
+
+int64_t TrafficCounter::across_hosts(Operation operation, const CollectiveBuffer& b,
+                                     int rank) const {
+  const int64_t own = owned_elements(b, rank), wire = base::byte_size(b.dtype);
+  int64_t bytes = 0;
+  for (size_t peer = 0; peer < on_other_hosts_.size(); ++peer) {
+    if (!on_other_hosts_[peer]) continue;
+    if (operation == Operation::AllGather) bytes += own * wire;
+    if (operation == Operation::AllReduce) bytes += own * 4;
+    if (operation != Operation::AllGather)
+      bytes += owned_elements(b, static_cast<int>(peer)) * wire;
+  }
+  return bytes;
 }
 
 Traffic TrafficCounter::snapshot() const {
   return {all_gather_.load(std::memory_order_relaxed),
           reduce_scatter_.load(std::memory_order_relaxed),
-          all_reduce_.load(std::memory_order_relaxed), other_.load(std::memory_order_relaxed)};
+          all_reduce_.load(std::memory_order_relaxed), other_.load(std::memory_order_relaxed),
+          across_hosts_.load(std::memory_order_relaxed)};
+}
+
+Traffic operator-(const Traffic& after, const Traffic& before) {
+  return {after.all_gather - before.all_gather, after.reduce_scatter - before.reduce_scatter,
+          after.all_reduce - before.all_reduce, after.other - before.other,
+          after.across_hosts - before.across_hosts};
+}
+
+Traffic& operator+=(Traffic& sum, const Traffic& more) {
+  sum.all_gather += more.all_gather;
+  sum.reduce_scatter += more.reduce_scatter;
+  sum.all_reduce += more.all_reduce;
+  sum.other += more.other;
+  sum.across_hosts += more.across_hosts;
+  return sum;
 }
 
 base::Status check_equal_slabs(Communicator& control, int64_t bytes) {

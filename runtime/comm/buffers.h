@@ -79,12 +79,18 @@ base::Status called_off(Operation operation);  // DC6105
 // Bytes sent so far. Written by the communication stream, read by any thread.
 class TrafficCounter {
  public:
+  // `on_other_hosts`: by member (members.h).
+  explicit TrafficCounter(std::vector<bool> on_other_hosts = {})
+      : on_other_hosts_(std::move(on_other_hosts)) {}
   void add(Operation operation, std::span<const CollectiveBuffer> buffers, int rank, int size);
   void add_other(int64_t bytes) { other_.fetch_add(bytes, std::memory_order_relaxed); }
   Traffic snapshot() const;
 
  private:
-  std::atomic<int64_t> all_gather_{0}, reduce_scatter_{0}, all_reduce_{0}, other_{0};
+  int64_t across_hosts(Operation operation, const CollectiveBuffer& buffer, int rank) const;
+  std::vector<bool> on_other_hosts_;
+  std::atomic<int64_t> all_gather_{0}, reduce_scatter_{0}, all_reduce_{0}, other_{0},
+      across_hosts_{0};
 };
 
 // Collective: all ranks must ask for slabs of one size. Mismatch (76) naming the rank otherwise.

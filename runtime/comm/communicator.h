@@ -36,7 +36,10 @@ struct CollectiveBuffer {
 
 struct Traffic {  // bytes this rank sent so far, payload only, as a direct algorithm counts them
   int64_t all_gather = 0, reduce_scatter = 0, all_reduce = 0, other = 0;
+  int64_t across_hosts = 0;  // of the first three, to ranks that are known to be on other hosts
 };
+Traffic operator-(const Traffic& after, const Traffic& before);
+Traffic& operator+=(Traffic& sum, const Traffic& more);
 
 class Communicator {
  public:

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "runtime/comm/affinity.h"
+#include "runtime/comm/hosts.h"
 #include "runtime/comm/local.h"
 #include "runtime/comm/meeting.h"
 #include "runtime/comm/plugin.h"
@@ -152,18 +153,31 @@ std::string_view choose_backend(const LaunchInfo& launch) {
   return by_mpi ? "mpi" : "tcp";
 }
 
-base::Result<std::unique_ptr<ProcessGroup>> connect(const LaunchInfo& launch,
-                                                    const CommOptions& options) {
-  if (options.threads_per_rank > 0)
-    pin_rank(launch.local_rank, launch.local_world, options.threads_per_rank);
-  const std::string_view backend =
-      options.backend == "auto" ? choose_backend(launch) : std::string_view(options.backend);
+namespace {
+
+base::Result<std::unique_ptr<ProcessGroup>> connect_by(std::string_view backend,
+                                                       const LaunchInfo& launch,
+                                                       const CommOptions& options) {
   if (backend == "local") return connect_local(launch, options);
   if (backend == "mpi") return connect_mpi(launch, options);
   if (backend == "tcp") return connect_tcp(launch, options);
   return Status(
       ErrorKind::Usage, "DC6124",
       "there is no communicator '" + options.backend + "'; choose auto, local, mpi or tcp");
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<ProcessGroup>> connect(const LaunchInfo& launch,
+                                                    const CommOptions& options) {
+  if (options.threads_per_rank > 0)
+    pin_rank(launch.local_rank, launch.local_world, options.threads_per_rank);
+  const std::string_view backend =
+      options.backend == "auto" ? choose_backend(launch) : std::string_view(options.backend);
+  DC_ASSIGN_OR_RETURN(auto job, connect_by(backend, launch, options));
+  DC_ASSIGN_OR_RETURN(std::vector<int> hosts, hosts_of_ranks(launch, job->control()));
+  job->set_hosts(std::move(hosts));
+  return job;
 }
 
 std::vector<std::unique_ptr<ProcessGroup>> connect_threads(int ranks, const CommOptions& options) {

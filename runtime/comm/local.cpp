@@ -17,8 +17,10 @@ base::Status refused(std::string sentence) {
 
 }  // namespace
 
-LocalCommunicator::LocalCommunicator(std::shared_ptr<LocalRank> shared, int group, Members members)
+LocalCommunicator::LocalCommunicator(std::shared_ptr<LocalRank> shared, int group, Members members,
+                                     const std::vector<int>& hosts)
     : shared_(std::move(shared)),
+      traffic_(on_other_hosts(members, hosts)),
       barrier_(shared_->page, group, std::move(members), shared_->timeout),
       inputs_(static_cast<size_t>(barrier_.members().size())) {}
 
@@ -219,7 +221,7 @@ base::Result<std::unique_ptr<Communicator>> LocalProcessGroup::open_communicator
   DC_RETURN_IF_ERROR(control_.meet(Operation::Open));
   DC_RETURN_IF_ERROR(agree_on_members(control_, members));
   return std::unique_ptr<Communicator>(
-      std::make_unique<LocalCommunicator>(shared_, groups_++, std::move(members)));
+      std::make_unique<LocalCommunicator>(shared_, groups_++, std::move(members), hosts()));
 }
 
 void LocalProcessGroup::leave(const base::Status& why) {

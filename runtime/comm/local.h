@@ -44,7 +44,8 @@ struct LocalRank {
 
 class LocalCommunicator final : public Communicator {
  public:
-  LocalCommunicator(std::shared_ptr<LocalRank> shared, int group, Members members);
+  LocalCommunicator(std::shared_ptr<LocalRank> shared, int group, Members members,
+                    const std::vector<int>& hosts = {});
   std::string_view name() const override { return "local"; }
   base::Rank rank() const override { return {members().index}; }
   int size() const override { return members().size(); }
@@ -79,8 +80,8 @@ class LocalCommunicator final : public Communicator {
   void reduce(const CollectiveBuffer& buffer, float* output, device::Stream& stream);
 
   std::shared_ptr<LocalRank> shared_;
-  Barrier barrier_;
   TrafficCounter traffic_;
+  Barrier barrier_;
   std::vector<const void*> inputs_;  // of one reduction, by member
 };
 

@@ -43,4 +43,12 @@ base::Status agree_on_members(Communicator& control, const Members& members) {
   return base::ok_status();
 }
 
+std::vector<bool> on_other_hosts(const Members& members, const std::vector<int>& hosts) {
+  std::vector<bool> others;
+  if (hosts.empty()) return others;
+  const int own = hosts[static_cast<size_t>(members.own())];
+  for (const int rank : members.ranks) others.push_back(hosts[static_cast<size_t>(rank)] != own);
+  return others;
+}
+
 }  // namespace dc::runtime::comm

@@ -23,5 +23,8 @@ base::Result<Members> members_of(std::span<const int> ranks, int rank, int world
 // Collective over `control`, of all ranks: the members must name the same members. DC6102
 // otherwise. No rank comes back before all are there.
 base::Status agree_on_members(Communicator& control, const Members& members);
+// By member: whether it is on another host than this rank. `hosts`: the host of each rank of the
+// job; the result is empty where that is.
+std::vector<bool> on_other_hosts(const Members& members, const std::vector<int>& hosts);
 
 }  // namespace dc::runtime::comm

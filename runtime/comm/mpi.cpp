@@ -149,14 +149,16 @@ class Transfers {
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(std::shared_ptr<World> world, MPI_Comm comm, const Members& members)
+  MpiCommunicator(std::shared_ptr<World> world, MPI_Comm comm, const Members& members,
+                  const std::vector<int>& hosts)
       : world_(std::move(world)),
         rank_(members.index),
         size_(members.size()),
         sends_(*world_, comm, members.ranks),
         receives_{{*world_, comm, members.ranks}, {*world_, comm, members.ranks}},
         staging_(new std::byte[static_cast<size_t>(2 * kPiece * size_)]),
-        inputs_(static_cast<size_t>(size_)) {}
+        inputs_(static_cast<size_t>(size_)),
+        traffic_(on_other_hosts(members, hosts)) {}
   ~MpiCommunicator() override {
     if (world_->broken.load())
       staging_.release();  // as the slabs: a request may still write into it
@@ -380,7 +382,7 @@ class MpiProcessGroup final : public ProcessGroup {
       std::span<const int> ranks) override {
     DC_ASSIGN_OR_RETURN(const Members members, members_of(ranks, launch_.rank, launch_.world));
     DC_RETURN_IF_ERROR(agree_on_members(*control_, members));
-    return open(world_, members);
+    return open(world_, members, hosts());
   }
   void leave(const Status& why) override {
     if (!why.ok())
@@ -388,13 +390,15 @@ class MpiProcessGroup final : public ProcessGroup {
   }
 
   static base::Result<std::unique_ptr<Communicator>> open(const std::shared_ptr<World>& world,
-                                                          const Members& members) {
+                                                          const Members& members,
+                                                          const std::vector<int>& hosts) {
     MPI_Comm comm = MPI_COMM_NULL;
     const auto lock = world->lock();
     const int error = MPI_Comm_split(MPI_COMM_WORLD, members.at(0), members.index, &comm);
     if (error != MPI_SUCCESS) return mpi_failed(Operation::Open, error);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    return std::unique_ptr<Communicator>(std::make_unique<MpiCommunicator>(world, comm, members));
+    return std::unique_ptr<Communicator>(
+        std::make_unique<MpiCommunicator>(world, comm, members, hosts));
   }
 
  private:
@@ -436,7 +440,7 @@ base::Result<std::unique_ptr<ProcessGroup>> open_process_group(const LaunchInfo&
                       "; start with the mpirun of the MPI that dcrun was built with");
   }
   DC_ASSIGN_OR_RETURN(auto control,
-                      MpiProcessGroup::open(world, all_ranks(launch.rank, launch.world)));
+                      MpiProcessGroup::open(world, all_ranks(launch.rank, launch.world), {}));
   return std::unique_ptr<ProcessGroup>(std::make_unique<MpiProcessGroup>(
       std::move(world), std::move(control), launch, *options.device));
 }

@@ -54,6 +54,14 @@ class ProcessGroup {
   // Goodbye before destruction. A failure is passed on: peers end with PeerDied, naming this rank
   // and repeating the sentence.
   virtual void leave(const base::Status& why) = 0;
+
+  // The host of each rank (hosts.h); empty where it is not known. Communicators opened after
+  // set_hosts() count what they send to other hosts.
+  const std::vector<int>& hosts() const { return hosts_; }
+  void set_hosts(std::vector<int> hosts) { hosts_ = std::move(hosts); }
+
+ private:
+  std::vector<int> hosts_;
 };
 
 // What "auto" stands for: local if all ranks share a host; otherwise mpi under mpirun, else tcp.

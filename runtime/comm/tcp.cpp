@@ -29,11 +29,12 @@ struct TcpRank {
 class TcpCommunicator final : public Communicator {
  public:
   TcpCommunicator(std::shared_ptr<TcpRank> shared, const Members& members,
-                  std::unique_ptr<Exchange> exchange)
+                  std::unique_ptr<Exchange> exchange, const std::vector<int>& hosts)
       : shared_(std::move(shared)),
         rank_{members.index},
         size_(members.size()),
-        exchange_(std::move(exchange)) {}
+        exchange_(std::move(exchange)),
+        traffic_(on_other_hosts(members, hosts)) {}
   std::string_view name() const override { return "tcp"; }
   base::Rank rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -179,7 +180,7 @@ class TcpProcessGroup final : public ProcessGroup {
     shared_->meshes.push_back(std::make_unique<Mesh>(std::move(links).value()));
     DC_ASSIGN_OR_RETURN(auto exchange, Exchange::create(*shared_->peers, members,
                                                         *shared_->meshes.back(), shared_->timeout));
-    return std::make_unique<TcpCommunicator>(shared_, members, std::move(exchange));
+    return std::make_unique<TcpCommunicator>(shared_, members, std::move(exchange), hosts());
   }
 
   std::shared_ptr<TcpRank> shared_;

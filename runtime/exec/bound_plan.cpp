@@ -106,13 +106,7 @@ void BoundPlan::cancel() {
 
 comm::Traffic BoundPlan::traffic() const {
   comm::Traffic sum;
-  for (const auto& communicator : communicators_) {
-    const comm::Traffic one = communicator->traffic();
-    sum.all_gather += one.all_gather;
-    sum.reduce_scatter += one.reduce_scatter;
-    sum.all_reduce += one.all_reduce;
-    sum.other += one.other;
-  }
+  for (const auto& communicator : communicators_) sum += communicator->traffic();
   return sum;
 }
 

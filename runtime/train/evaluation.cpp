@@ -13,15 +13,6 @@ using base::Result;
 using base::Status;
 using Clock = std::chrono::steady_clock;
 
-namespace {
-
-comm::Traffic operator-(const comm::Traffic& a, const comm::Traffic& b) {
-  return {a.all_gather - b.all_gather, a.reduce_scatter - b.reduce_scatter,
-          a.all_reduce - b.all_reduce, a.other - b.other};
-}
-
-}  // namespace
-
 Evaluation::Copies::Copies(const plan::Plan& plan, const plan::Variant& variant,
                            const exec::Executor& executor)
     : loss_sum(executor.device(), executor.tensor(plan.loss_sum)) {

@@ -31,7 +31,7 @@ void write_header(JsonWriter& json, const RunFacts& facts) {
   json.field("world", facts.world).field("threads", facts.threads);
   json.field("accumulation", facts.accumulation);
   json.field("launcher", facts.launcher).field("communicator", facts.communicator);
-  json.field("sums_in_rank_order", facts.sums_in_rank_order);
+  json.field("sums_in_rank_order", facts.sums_in_rank_order).field("hosts", facts.hosts);
   json.field("arena_bytes", facts.arena_bytes);
   json.field("host_bytes", facts.host_bytes).field("disk_bytes", facts.disk_bytes);
   json.field("save_bytes", facts.save_bytes);
@@ -44,31 +44,43 @@ void write_header(JsonWriter& json, const RunFacts& facts) {
   json.end_object();
 }
 
-void write_wire(JsonWriter& json, const comm::Traffic& wire) {
+void write_wire(JsonWriter& json, const comm::Traffic& wire, bool several_hosts) {
   json.key("wire_bytes").begin_object();
   json.field("all_gather", wire.all_gather);
   json.field("reduce_scatter", wire.reduce_scatter);
   json.field("all_reduce", wire.all_reduce);
   json.end_object();
+  if (several_hosts) json.field("across_hosts_bytes", wire.across_hosts);
 }
 
-void write_step(JsonWriter& json, const StepFacts& facts) {
+void write_step(JsonWriter& json, const StepFacts& facts, bool several_hosts) {
   json.begin_object();
   json.field("step", facts.step).field("epoch", facts.epoch).field("loss", facts.loss);
   json.field("grad_norm", facts.grad_norm).field("lr", facts.lr).field("tokens", facts.tokens);
   json.field("step_ms", facts.step_ms);
   json.field("collective_ms", facts.collective_ms).field("exposed_ms", facts.exposed_ms);
-  write_wire(json, facts.wire);
+  write_wire(json, facts.wire, several_hosts);
   json.end_object();
 }
 
-void write_evaluation(JsonWriter& json, const EvaluationFacts& facts) {
+void write_evaluation(JsonWriter& json, const EvaluationFacts& facts, bool several_hosts) {
   json.begin_object();
   json.field("step", facts.step).field("eval_loss", facts.loss);
   json.field("eval_samples", facts.samples).field("eval_ms", facts.ms);
   json.field("collective_ms", facts.collective_ms).field("exposed_ms", facts.exposed_ms);
-  write_wire(json, facts.wire);
+  write_wire(json, facts.wire, several_hosts);
   json.end_object();
+}
+
+void write_hosts(JsonWriter& json, const AcrossHosts& sent) {
+  json.begin_object();
+  json.field("step", sent.step).field("steps", sent.steps);
+  json.key("hosts").begin_array();
+  for (const AcrossHosts::Host& host : sent.hosts) {
+    json.begin_object().field("first_rank", host.first_rank).field("ranks", host.ranks);
+    json.field("across_hosts_bytes", host.bytes).end_object();
+  }
+  json.end_array().end_object();
 }
 
 // Bytes of the header and of the rows up to `steps`; a last line that was cut short does not count.
@@ -130,6 +142,7 @@ Status Metrics::begin(const RunFacts& facts) {
     return failed();
   }
   is_new_ = false;
+  several_hosts_ = facts.hosts > 1;
   if (kept_bytes_ > 0) return base::ok_status();
   line_.clear();
   write_header(line_, facts);
@@ -138,13 +151,19 @@ Status Metrics::begin(const RunFacts& facts) {
 
 Status Metrics::add(const StepFacts& facts) {
   line_.clear();
-  write_step(line_, facts);
+  write_step(line_, facts, several_hosts_);
   return write_line();
 }
 
 Status Metrics::add(const EvaluationFacts& facts) {
   line_.clear();
-  write_evaluation(line_, facts);
+  write_evaluation(line_, facts, several_hosts_);
+  return write_line();
+}
+
+Status Metrics::add(const AcrossHosts& sent) {
+  line_.clear();
+  write_hosts(line_, sent);
   return write_line();
 }
 

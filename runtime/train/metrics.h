@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/exec/executor.h"
+#include "runtime/train/across_hosts.h"
 #include "runtime/train/claim.h"
 #include "src/base/json_writer.h"
 #include "src/base/status.h"
@@ -17,6 +18,7 @@ struct RunFacts {
   int world = 1, threads = 1, accumulation = 1;
   std::string launcher, communicator;
   bool sums_in_rank_order = true;
+  int hosts = 0;  // that the ranks are on; 0: the launcher does not say
   int64_t arena_bytes = 0, host_bytes = 0, disk_bytes = 0;  // per rank
   int64_t save_bytes = 0;  // host memory for copies of the state, per rank
   exec::Executor::ProviderCounts providers;
@@ -61,6 +63,7 @@ class Metrics {
   Metrics& operator=(const Metrics&) = delete;
   base::Status add(const StepFacts& facts);  // reaches the file at once
   base::Status add(const EvaluationFacts& facts);
+  base::Status add(const AcrossHosts& sent);
 
  private:
   Metrics(Claim claim, std::string path, bool is_new)
@@ -69,7 +72,8 @@ class Metrics {
   base::Status write_line();    // what is in line_, in one piece
   Claim claim_;
   std::string path_;
-  bool is_new_;             // made by open(), nothing in it yet
+  bool is_new_;  // made by open(), nothing in it yet
+  bool several_hosts_ = false;
   int64_t kept_bytes_ = 0;  // of the file's header and rows
   base::JsonWriter line_;   // kept, so that a step's line allocates nothing
 };

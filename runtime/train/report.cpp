@@ -121,6 +121,16 @@ void Report::evaluation(const EvaluationFacts& facts) const {
                static_cast<long long>(facts.step));
 }
 
+void Report::hosts(const AcrossHosts& sent) const {
+  if (!prints_) return;
+  clear();
+  const auto [least, most] = std::ranges::minmax(sent.hosts, {}, &AcrossHosts::Host::bytes);
+  std::string bytes = std::to_string(least.bytes / sent.steps);
+  if (most.bytes != least.bytes) bytes += " to " + std::to_string(most.bytes / sent.steps);
+  print("each of " + std::to_string(sent.hosts.size()) + " hosts sent " + bytes +
+        " bytes per step to other hosts\n");
+}
+
 void Report::finish() {
   if (!prints_ || done_ == 0 || collective_ms_ == 0) return;
   clear();

@@ -18,6 +18,7 @@ class Report {
   void missing_scratch(const kernel::MissingScratch& missing, int64_t arena) const;
   void step(const StepFacts& facts);
   void evaluation(const EvaluationFacts& facts) const;
+  void hosts(const AcrossHosts& sent) const;  // what each host sent to others
   void finish();  // where the time of the steps went, if any communicated
 
  private:

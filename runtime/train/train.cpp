@@ -56,6 +56,8 @@ class Session {
     DC_RETURN_IF_ERROR(comm::check_equal(control_, digest_, "plan"));
     DC_RETURN_IF_ERROR(comm::check_equal(control_, options_text(), "run options"));
     report_.start(facts());
+    const std::string spread = shards_across_hosts(plan_, job_.hosts());
+    if (control_.rank().v == 0 && !spread.empty()) note(spread);
     if (!options_.resume.empty()) DC_RETURN_IF_ERROR(find_checkpoint_to_resume());
     if (Status opened = comm::agree(control_, open_files(), "opening its files"); !opened.ok()) {
       std::error_code ignored;
@@ -108,6 +110,7 @@ class Session {
     facts.launcher = std::string(comm::name(launch_.launcher));
     facts.communicator = std::string(control_.name());
     facts.sums_in_rank_order = control_.sums_in_rank_order();
+    facts.hosts = job_.hosts().empty() ? 0 : job_.hosts().back() + 1;
     facts.arena_bytes = memory::arena_bytes(plan_, plan::Space::Device);
     facts.host_bytes = memory::arena_bytes(plan_, plan::Space::Host);
     facts.disk_bytes = memory::arena_bytes(plan_, plan::Space::Disk);
@@ -274,6 +277,7 @@ class Session {
         DC_RETURN_IF_ERROR(saving_->after_step(outcome.steps, data_->position(outcome.steps)));
       }
     }
+    DC_RETURN_IF_ERROR(report_hosts(outcome.steps));
     report_.finish();
     DC_ASSIGN_OR_RETURN(const Saved saved,
                         saving_->finish(outcome.steps, data_->position(outcome.steps), {}));
@@ -332,7 +336,8 @@ class Session {
     facts.step_ms = spent.count();
     const comm::Traffic sent = executor_->traffic();
     const exec::Executor::CommunicationTime spent_so_far = executor_->communication_time();
-    facts.wire = difference(sent, sent_before_);
+    facts.wire = sent - sent_before_;
+    across_hosts_ += facts.wire.across_hosts;
     facts.collective_ms = milliseconds(spent_so_far.collective_ns - spent_before_.collective_ns);
     facts.exposed_ms = milliseconds(spent_so_far.exposed_ns - spent_before_.exposed_ns);
     sent_before_ = sent;
@@ -342,6 +347,18 @@ class Session {
     return result;
   }
 
+  // What each host sent to others; needs all ranks. Nothing where there is one host, or hosts are
+  // not known.
+  Status report_hosts(int64_t steps) {
+    const std::vector<int>& hosts = job_.hosts();
+    if (hosts.empty() || hosts.back() == 0 || steps == start_.step) return base::ok_status();
+    std::vector<int64_t> sent(hosts.size());
+    DC_RETURN_IF_ERROR(control_.exchange(&across_hosts_, sizeof(across_hosts_), sent.data()));
+    const AcrossHosts all = across_hosts(hosts, sent, steps, steps - start_.step);
+    report_.hosts(all);
+    return metrics_ ? metrics_->add(all) : base::ok_status();
+  }
+
   // Whether the run must stop: on request, or because a rank cannot read its evaluation data.
   Result<bool> evaluate(int64_t steps) {
     if (!evaluation_ || !evaluation_->is_due(steps, options_.steps)) return false;
@@ -349,7 +366,7 @@ class Session {
     if (!result.problem.ok()) data_problem_ = std::move(result.problem);
     if (result.stopped) return true;
     // What an evaluation takes is no step's.
-    sent_before_ = sum(sent_before_, result.wire);
+    sent_before_ += result.wire;
     spent_before_.collective_ns += result.communication.collective_ns;
     spent_before_.exposed_ns += result.communication.exposed_ns;
     const EvaluationFacts facts{steps,
@@ -365,16 +382,6 @@ class Session {
   }
 
   static double milliseconds(int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; }
-
-  static comm::Traffic sum(const comm::Traffic& a, const comm::Traffic& b) {
-    return {a.all_gather + b.all_gather, a.reduce_scatter + b.reduce_scatter,
-            a.all_reduce + b.all_reduce, a.other + b.other};
-  }
-
-  static comm::Traffic difference(const comm::Traffic& after, const comm::Traffic& before) {
-    return {after.all_gather - before.all_gather, after.reduce_scatter - before.reduce_scatter,
-            after.all_reduce - before.all_reduce, after.other - before.other};
-  }
 
   Status not_finite(Loop& loop, int64_t step) {
     const std::string what = loop.culprit();
@@ -417,6 +424,7 @@ class Session {
   std::unique_ptr<Saving> saving_;
   // Up to the end of the last step's account: streams work on between steps.
   comm::Traffic sent_before_;
+  int64_t across_hosts_ = 0;  // bytes that this rank sent to other hosts in its steps
   exec::Executor::CommunicationTime spent_before_;
 };
 

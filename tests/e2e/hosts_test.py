@@ -38,6 +38,35 @@ def compiled(subject, world, per_host, accumulation, settings, *options, chain="
     return plan, model
 
 
+def owned(elements, members):
+    """Elements of a value that each of so many ranks owns: equal shards of whole 32s, the last ones shorter."""
+    shard = -(-elements // members // 32) * 32
+    return [max(0, min(elements - member * shard, shard)) for member in range(members)]
+
+
+def hand_count(plan, saved):
+    """Bytes per step that each of two hosts of two ranks sends to the other, of a model of f32 parameters only."""
+    numels = [len(body) // 4 for _, _, body in saved.values()]
+    table = 2 * 2 * 8 * (len(numels) + 2)  # two ranks send their row of f64, a column per parameter and two more, to two ranks
+    said = running.inspect(plan)
+    if len(said["mesh"]) == 2:
+        # Of a shard two ranks, one on each host, own parts; one sends the summand of the other's part and the sum of its own: together the shard.
+        shards = sum(-(-numel // 2 // 32) * 32 for numel in numels)
+        return [2 * 4 * shards + table] * 2
+    sent = [table, table]
+    for host, there in ((0, 1), (1, 0)):
+        for run in said["step"]:
+            for instruction in said["programs"][run["program"]]["instructions"]:
+                if instruction["kind"] != "collective" or instruction["phase"] == "update":
+                    continue
+                for buffer in instruction["buffers"]:
+                    parts = owned(buffer["elements"], 4)
+                    # Ranges that travel: of a gather this host's, of a reduction the other's. Two ranks take or give each.
+                    whose = host if instruction["collective"] == "all_gather" else there
+                    sent[host] += run["repeat"] * 2 * 4 * sum(parts[2 * whose : 2 * whose + 2])
+    return sent
+
+
 def groups(plan):
     """The axes of the groups of a plan."""
     return {group["axis"] for group in running.inspect(plan)["groups"]}
@@ -68,6 +97,41 @@ class HostsTest(tcp_test.TcpCase):
                 self.assert_same(expected, running.train(other, model, 4, bits_case.STEPS, "--poison"), chain)
         kinds = [i["kind"] for program in running.inspect(other)["programs"] for i in program["instructions"]]
         self.assertIn("copy", kinds)
+
+    def test_bytes_to_other_hosts_are_counted(self):
+        for chain, accumulation in (("zero3", 1), ("zero3", 4), ("hsdp", 1), ("hsdp", 4)):
+            with self.subTest(chain, accumulation=accumulation):
+                plan, self.model = compiled("tiny-llama", 4, 2, accumulation, "clipped", chain=chain)
+                ranks = self.hosts(4, self.arguments(plan), 2)
+                got = self.trained(ranks)
+                expected = hand_count(plan, got.tensors())
+                said = running.read_across_hosts(self.path("metrics.jsonl"))
+                steps = bits_case.STEPS
+                hosts = [{"first_rank": 2 * i, "ranks": 2, "across_hosts_bytes": steps * bytes_} for i, bytes_ in enumerate(expected)]
+                self.assertEqual(said, {"step": steps, "steps": steps, "hosts": hosts})
+                self.assertEqual(got.header["hosts"], 2)
+                # Rank 0 owns a whole shard of everything, rank 1 never more.
+                own = sum(row["across_hosts_bytes"] for row in got.steps)
+                self.assertTrue(steps * expected[0] / 2 <= own < steps * expected[0], own)
+                counts = sorted({str(bytes_) for bytes_ in expected}, key=int)
+                self.assertIn(f"each of 2 hosts sent {' to '.join(counts)} bytes per step to other hosts\n", ranks[0].finish().out)
+                if chain == "hsdp":
+                    summary = running.run([os.path.join(running.BIN, "dcc"), "inspect", plan, "--as=summary"]).stdout
+                    self.assertIn(f"({expected[0]} bytes) to other hosts", summary)
+        local = running.train(plan, self.model, 4, 2)
+        self.assertEqual(local.header["hosts"], 1)
+        self.assertNotIn("across_hosts_bytes", local.steps[0])
+
+    def test_another_number_of_ranks_on_each_host_is_said(self):
+        plan, self.model = compiled("tiny-llama", 4, 2, 1, "clipped")
+        said = {}
+        for per_host in (1, 2, 4):
+            ranks = self.hosts(4, self.arguments(plan, "--comm", "tcp"), per_host)
+            self.trained(ranks)
+            said[per_host] = [rank.finish().err for rank in ranks]
+        self.assertIn("note: the plan is for hosts of 2 ranks, but ranks 0 and 1 are on different hosts", said[1][0])
+        self.assertEqual([text for per_host in (2, 4) for text in said[per_host] if "hosts" in text], [])
+        self.assertEqual([text for text in said[1][1:] if "hosts" in text], [])
 
     def test_one_host(self):
         """The bits are those of ZeRO-3 there."""
@@ -125,7 +189,12 @@ class HostsLabTest(bits_case.BitsCase, jobs.JobTest):
         self.assertEqual(result.code, 0, result.err)
         run = running.Run(*running.read_metrics(self.path(name + ".jsonl")), self.path(name + ".safetensors"))
         self.assertEqual(run.header["communicator"], "tcp")
-        return run, [int(count) for count in re.findall(r"host \d sent (\d+) bytes", result.err)]
+        sent = [int(count) for count in re.findall(r"host \d sent (\d+) bytes", result.err)]
+        for host, wire in zip(running.read_across_hosts(self.path(name + ".jsonl"))["hosts"], sent, strict=True):
+            # What the kernel counted has packet headers, acknowledgements, control messages and connections too.
+            counted = host["across_hosts_bytes"]
+            self.assertTrue(counted < wire < 1.25 * counted + 400_000, (counted, wire))
+        return run, sent
 
     def test_bits_and_fewer_bytes_between_hosts(self):
         plan, model = compiled("tiny-llama", 4, 2, 4, "clipped")

@@ -144,9 +144,18 @@ def read_safetensors(path):
 
 
 def read_metrics(path):
+    """(header, rows of steps and evaluations)"""
     with open(path) as file:
         rows = [json.loads(line) for line in file]
-    return rows[0], rows[1:]
+    return rows[0], [row for row in rows[1:] if "hosts" not in row]
+
+
+def read_across_hosts(path):
+    """The row of metrics that says what each host sent to others; None where there is one host."""
+    with open(path) as file:
+        rows = [json.loads(line) for line in file]
+    found = [row for row in rows[1:] if "hosts" in row]
+    return found[-1] if found else None
 
 
 def train(plan, weights, world, steps, *options, data="synthetic:1", launcher="dcrun", environment=None, anew=False):

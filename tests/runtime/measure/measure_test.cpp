@@ -224,25 +224,6 @@ TEST(Measure, GroupsOfHosts) {
             (std::vector<int>{0, 1, 2, 3, 4, 5}));
 }
 
-TEST(Measure, RanksPerHostAreKnownWhereAllHostsAreAlike) {
-  const auto found = [](std::vector<std::pair<int, int>> places) {
-    int seen = -1;
-    on_ranks(static_cast<int>(places.size()), [&](int rank, comm::ProcessGroup& job) {
-      comm::LaunchInfo launch;
-      std::tie(launch.local_rank, launch.local_world) = places[static_cast<size_t>(rank)];
-      const auto per_host = measure::ranks_per_host(launch, job.control());
-      ASSERT_TRUE(per_host.ok());
-      if (rank == 0) seen = *per_host;
-    });
-    return seen;
-  };
-  EXPECT_EQ(found({{0, 2}, {1, 2}, {0, 2}, {1, 2}}), 2);
-  EXPECT_EQ(found({{0, 3}, {1, 3}, {2, 3}}), 3);
-  EXPECT_EQ(found({{0, 1}, {0, 1}}), 1);
-  EXPECT_EQ(found({{0, 2}, {0, 2}, {1, 2}, {1, 2}}), 0);  // round-robin over hosts
-  EXPECT_EQ(found({{0, 2}, {1, 2}, {0, 1}}), 0);
-}
-
 TEST(Measure, CopiesAndTheProcessorHaveNames) {
   const tests::TemporaryFolder folder;
   EXPECT_EQ(measure::measure_copies(device::cpu_device(), "")->size(), 2u * 7u);
