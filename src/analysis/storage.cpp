@@ -11,13 +11,8 @@ using ir::OpKind;
 using ir::ValueId;
 
 int state_entry_of(const ir::Step& step, const ir::Node& node) {
-  const ir::Arg* arg = node.find_arg("entry");
-  if (arg == nullptr) return -1;
-  if (const auto* name = std::get_if<std::string>(&arg->value)) return step.state.find(*name);
-  const auto* index = std::get_if<int64_t>(&arg->value);
-  if (index == nullptr || *index < 0 || *index >= static_cast<int64_t>(step.state.size()))
-    return -1;
-  return static_cast<int>(*index);
+  const ir::StateId entry = ir::entry_of(node);
+  return entry.valid() && entry.index() < step.state.size() ? entry.v : -1;
 }
 
 StorageMap::StorageMap(const ir::Step& step, const ir::Graph& graph)
@@ -43,7 +38,7 @@ StorageMap::StorageMap(const ir::Step& step, const ir::Graph& graph)
 }
 
 std::string input_name(const ir::Node& node) {
-  const ir::Arg* arg = node.find_arg("name");
+  const ir::Arg* arg = node.find(ir::Attr::Name);
   const auto* name = arg == nullptr ? nullptr : std::get_if<std::string>(&arg->value);
   return name == nullptr ? "" : *name;
 }

@@ -40,11 +40,11 @@ std::optional<Transfer> transfer_of(const ir::Graph& graph, const ir::Node& node
   if (!start) return std::nullopt;
   const int64_t element_bytes =
       base::byte_size(graph.value(node.operands[start->input]).type.dtype);
-  return Transfer{start->kind, node.int_arg("elements"), node.int_arg("shard"), element_bytes,
-                  ir::group_of(node)};
+  return Transfer{start->kind, node.integer(ir::Attr::Elements), node.integer(ir::Attr::Shard),
+                  element_bytes, ir::group_of(node)};
 }
 
-bool joins(const ir::Node& start) { return start.find_arg("joins") != nullptr; }
+bool joins(const ir::Node& start) { return start.find(ir::Attr::Joins) != nullptr; }
 
 std::vector<ir::NodeId> bucket_of(const ir::Graph& graph, ir::NodeId first) {
   std::vector<ir::NodeId> bucket = {first};

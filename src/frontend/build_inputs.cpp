@@ -73,7 +73,7 @@ class InputBuilder {
     const ir::ValueId value =
         ir::Builder(draft_.graph, {}, {module_of(fqn), ir::Phase::Forward, false})
             .make(ir::OpKind::State, {}, {draft_.text(input.value), entry.type},
-                  {{"entry", entry.name}});
+                  {{ir::Attr::Entry, ir::StateId{static_cast<int32_t>(draft_.step.state.size())}}});
     DC_RETURN_IF_ERROR(draft_.define(input.value, value, placement_of(input)));
     draft_.step.state.push_back(std::move(entry));
     return base::ok_status();
@@ -173,7 +173,8 @@ class InputBuilder {
     spec.name = name;
     DC_ASSIGN_OR_RETURN(spec.type, storage_type(input, "input " + name));
     const ir::ValueId value =
-        ir::Builder(draft_.graph).make(ir::OpKind::Input, {}, {name, spec.type}, {{"name", name}});
+        ir::Builder(draft_.graph)
+            .make(ir::OpKind::Input, {}, {name, spec.type}, {{ir::Attr::Name, name}});
     DC_RETURN_IF_ERROR(draft_.define(input.value, value, placement_of(input)));
     draft_.step.inputs.push_back(std::move(spec));
     return base::ok_status();

@@ -87,6 +87,7 @@ void add_signature(CanonicalText& out, const ir::Step& step) {
 
 struct ArgText {
   CanonicalText& out;
+  const ir::Step& step;
   void operator()(std::monostate) const { out.word("none"); }
   void operator()(const ir::OperandRef& ref) const { out.word("operand").number(ref.index); }
   void operator()(const ir::OperandList& list) const {
@@ -96,6 +97,7 @@ struct ArgText {
   void operator()(int64_t value) const { out.word("int").number(value); }
   void operator()(double value) const { out.word("real").real(value); }
   void operator()(const std::string& value) const { out.quoted(value); }
+  void operator()(ir::StateId entry) const { out.quoted(step.state[entry.index()].name); }
   void operator()(const std::vector<bool>& values) const {
     out.word("bools").numbers({values.begin(), values.end()});
   }
@@ -110,7 +112,7 @@ struct ArgText {
   void operator()(ir::MemoryFormatArg value) const { out.word("format").number(value.value); }
 };
 
-void add_graph(CanonicalText& out, const ir::Graph& graph) {
+void add_graph(CanonicalText& out, const ir::Step& step, const ir::Graph& graph) {
   std::unordered_map<int32_t, int64_t>
       numbers;  // value -> position of its definition; lookups only
   for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
@@ -119,8 +121,8 @@ void add_graph(CanonicalText& out, const ir::Graph& graph) {
     out.word(ir::word(node.origin.phase)).number(node.origin.accumulates);
     for (const ir::ValueId operand : node.operands) out.number(numbers.at(operand.v));
     for (const ir::Arg& arg : node.args) {
-      out.quoted(arg.name);
-      std::visit(ArgText{out}, arg.value);
+      out.quoted(arg.label());
+      std::visit(ArgText{out, step}, arg.value);
     }
     for (const ir::ValueId result : node.results) {
       if (!result.valid()) {
@@ -146,7 +148,7 @@ std::string model_digest(const ir::Step& step) {
   CanonicalText out;
   out.word("dcc-model").number(1).end_line();
   add_signature(out, step);
-  for (const ir::Program& program : step.programs) add_graph(out, program.graph);
+  for (const ir::Program& program : step.programs) add_graph(out, step, program.graph);
   return base::sha256_hex(out.text());
 }
 

@@ -35,13 +35,13 @@ class StateJoiner {
     for (const ir::NodeId id : graph.order()) {
       ir::Node& node = graph.node(id);
       if (node.kind != ir::OpKind::State) continue;
-      auto& name = std::get<std::string>(node.args[0].value);
-      const ir::StateEntry& own = from_.state[static_cast<size_t>(from_.state.find(name))];
+      auto& named = std::get<ir::StateId>(node.args[0].value);
+      const ir::StateEntry& own = from_.state[named.index()];
       DC_ASSIGN_OR_RETURN(const size_t entry, entry_of(own));
       if (step_.state[entry].type != own.type) {
-        return differs(name + " has another type than the training step's");
+        return differs(own.name + " has another type than the training step's");
       }
-      name = step_.state[entry].name;
+      named = {static_cast<int32_t>(entry)};
     }
     return base::ok_status();
   }

@@ -121,7 +121,7 @@ ir::ValueId value_of(const ir::Graph& graph, const std::string& name) {
   for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
     const ir::Node& node = graph.node(id);
     if (node.kind == ir::OpKind::Input &&
-        std::get<std::string>(node.find_arg("name")->value) == name) {
+        std::get<std::string>(node.find(ir::Attr::Name)->value) == name) {
       return node.results[0];
     }
   }

@@ -19,6 +19,6 @@ std::vector<CrossStepGather> cross_step_gathers(const Step& step);  // in progra
 
 // The entry that an all_gather_into.wait_previous_step waits for; -1 if it is no state entry's
 // value.
-int awaited_entry(const Step& step, const Graph& graph, const Node& arrived);
+int awaited_entry(const Graph& graph, const Node& wait);
 
 }  // namespace dc::ir

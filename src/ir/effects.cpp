@@ -17,6 +17,12 @@ bool runs(const Node& node) {
 
 bool is_plain_view(const Node& node) { return is_view(node) && !runs(node); }
 
+StateId entry_of(const Node& node) {
+  const Arg* arg = node.kind == OpKind::State ? node.find(Attr::Entry) : nullptr;
+  const auto* entry = arg == nullptr ? nullptr : std::get_if<StateId>(&arg->value);
+  return entry == nullptr ? StateId{} : *entry;
+}
+
 ValueId view_root(const Graph& graph, ValueId value) {
   while (true) {
     const Node& node = graph.node(graph.value(value).producer);

@@ -12,6 +12,8 @@ bool is_view(const Node& node);
 bool runs(const Node& node);
 // A view that runs nothing: of ATen, or a flatten.
 bool is_plain_view(const Node& node);
+// The entry that a `state` node stands for; an invalid id for other nodes.
+StateId entry_of(const Node& node);
 // Follows views to the value that owns the storage.
 ValueId view_root(const Graph& graph, ValueId value);
 

@@ -18,8 +18,15 @@ const Arg* Node::find_arg(std::string_view name) const {
   return nullptr;
 }
 
-int64_t Node::int_arg(std::string_view name) const {
-  const Arg* arg = find_arg(name);
+const Arg* Node::find(Attr attribute) const {
+  for (const Arg& arg : args) {
+    if (arg.attribute == attribute) return &arg;
+  }
+  return nullptr;
+}
+
+int64_t Node::integer(Attr attribute) const {
+  const Arg* arg = find(attribute);
   DC_CHECK(arg != nullptr && std::holds_alternative<int64_t>(arg->value));
   return std::get<int64_t>(arg->value);
 }

@@ -70,15 +70,27 @@ struct MemoryFormatArg {
   bool operator==(const MemoryFormatArg&) const = default;
 };  // 1 contiguous, 2 channels last, 3 channels last 3d, 4 preserve
 
-// One named argument or attribute. monostate is None.
+using StateId = base::Id<struct StateTag>;  // index into Step::state
+
+// One named argument of an ATen overload, or one attribute of an op of our own. monostate is None.
 struct Arg {
-  using Value = std::variant<std::monostate, OperandRef, OperandList, bool, int64_t, double,
-                             std::string, std::vector<bool>, std::vector<int64_t>,
-                             std::vector<double>, DType, DeviceArg, LayoutArg, MemoryFormatArg>;
-  std::string name;  // schema name
+  using Value =
+      std::variant<std::monostate, OperandRef, OperandList, bool, int64_t, double, std::string,
+                   std::vector<bool>, std::vector<int64_t>, std::vector<double>, DType, DeviceArg,
+                   LayoutArg, MemoryFormatArg, StateId>;
+  Arg() = default;
+  Arg(std::string name_of, Value is, bool by_keyword = false)
+      : name(std::move(name_of)), value(std::move(is)), keyword(by_keyword) {}
+  Arg(Attr id, Value is) : attribute(id), value(std::move(is)) {}
+
+  std::string name;             // schema name; empty for an attribute
+  Attr attribute = Attr::None;  // of an op of our own
   Value value;
   bool keyword = false;
   bool operator==(const Arg&) const = default;
+  std::string_view label() const {  // to print
+    return attribute == Attr::None ? std::string_view(name) : info(attribute).text;
+  }
 };
 
 struct Node {
@@ -95,8 +107,9 @@ struct Node {
   mutable base::KernelId kernel;
   Location scratch;  // kernel workspace, live during this node only
 
-  const Arg* find_arg(std::string_view name) const;
-  int64_t int_arg(std::string_view name) const;  // must exist
+  const Arg* find_arg(std::string_view name) const;  // of ATen
+  const Arg* find(Attr attribute) const;             // of our own ops
+  int64_t integer(Attr attribute) const;             // must exist
 };
 
 struct Use {

@@ -11,7 +11,7 @@ std::vector<int64_t> axes_in(const Mesh& mesh, AxisMask mask) {
 }
 
 AxisMask group_of(const Node& start) {
-  const Arg* arg = start.find_arg("group");
+  const Arg* arg = start.find(Attr::Ranks);
   const auto* axes = arg == nullptr ? nullptr : std::get_if<std::vector<int64_t>>(&arg->value);
   if (axes == nullptr) return kAllAxes;
   AxisMask group = 0;
@@ -21,9 +21,9 @@ AxisMask group_of(const Node& start) {
 
 std::vector<Arg> collective_args(const Mesh& mesh, int64_t elements, int64_t shard,
                                  AxisMask group) {
-  std::vector<Arg> args = {{"elements", elements}, {"shard", shard}};
+  std::vector<Arg> args = {{Attr::Elements, elements}, {Attr::Shard, shard}};
   if (mesh.is_world(group)) return args;
-  args.push_back({"group", axes_in(mesh, group)});
+  args.push_back({Attr::Ranks, axes_in(mesh, group)});
   return args;
 }
 

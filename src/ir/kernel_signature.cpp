@@ -49,6 +49,7 @@ struct AddArgument {
     signature.add_attribute(name, std::span<const double>(values));
   }
   void operator()(DType value) const { signature.add_attribute(name, static_cast<int64_t>(value)); }
+  void operator()(StateId) const {}    // of state nodes, which are no kernels
   void operator()(DeviceArg) const {}  // always the rank's own
   void operator()(const LayoutArg& value) const { signature.add_attribute(name, value.value); }
   void operator()(const MemoryFormatArg& value) const {

@@ -21,27 +21,56 @@ constexpr OperandInfo update(std::string_view name, OperandRole role = Plain) {
   return {name, Access::Update, role};
 }
 
-struct Operands {
-  std::array<OperandInfo, kMaxOperands> list{};
+constexpr AttributeUse need(Attr attribute) { return {attribute, true}; }
+constexpr AttributeUse may(Attr attribute) { return {attribute, false}; }
+
+template <typename Item, size_t kMost>
+struct List {
+  std::array<Item, kMost> items{};
   size_t count = 0;
 };
 template <typename... Each>
-constexpr Operands operands_of(Each... each) {
+constexpr List<OperandInfo, kMaxOperands> operands_of(Each... each) {
+  return {{{each...}}, sizeof...(each)};
+}
+template <typename... Each>
+constexpr List<AttributeUse, kMaxAttributes> attributes_of(Each... each) {
   return {{{each...}}, sizeof...(each)};
 }
 
 constexpr OpInfo make_op(std::string_view text, std::string_view kernel, AliasRule alias,
                          Provider provider, Half half, OpTrait trait, size_t results,
-                         const Operands& operands) {
-  return {text, kernel, alias, provider, half, trait, results, operands.list, operands.count};
+                         const List<OperandInfo, kMaxOperands>& operands,
+                         const List<AttributeUse, kMaxAttributes>& attributes) {
+  return {text,
+          kernel,
+          alias,
+          provider,
+          half,
+          trait,
+          results,
+          operands.items,
+          operands.count,
+          attributes.items,
+          attributes.count};
 }
 
-constexpr std::array kOps = {
-#define DC_OP(kind, text, alias, provider, half, trait, rule, results, operands)              \
+constexpr std::array kOps = [] {
+  using enum Attr;
+  return std::array{
+#define DC_OP(kind, text, alias, provider, half, trait, rule, results, operands, attributes)  \
   make_op(text, "dc." text, AliasRule::alias, Provider::provider, Half::half, OpTrait::trait, \
-          results, operands_of operands),
+          results, operands_of operands, attributes_of attributes),
 #include "src/ir/ops.def"
 #undef DC_OP
+  };
+}();
+
+constexpr std::array kAttributes = {
+    AttrInfo{"", AttrKind::Text},
+#define DC_ATTR(id, text, kind) AttrInfo{text, AttrKind::kind},
+#include "src/ir/attributes.def"
+#undef DC_ATTR
 };
 
 enum class AtenTrait : uint8_t { Plain, Random, DataDependent, Mutates };
@@ -78,6 +107,7 @@ std::vector<AtenInfo> sorted_aten_table() {
 }  // namespace
 
 const OpInfo& info(OpKind kind) { return kOps[static_cast<size_t>(kind)]; }
+const AttrInfo& info(Attr attribute) { return kAttributes[static_cast<size_t>(attribute)]; }
 
 std::optional<OpKind> op_from_text(std::string_view text) {
   for (size_t i = 0; i < kOps.size(); ++i) {
@@ -121,6 +151,13 @@ bool writes_any(OpKind kind) {
   const std::span<const OperandInfo> operands = info(kind).operands();
   return std::any_of(operands.begin(), operands.end(),
                      [](const OperandInfo& one) { return one.access != Access::Read; });
+}
+
+std::optional<Attr> attribute_of(OpKind kind, std::string_view text) {
+  for (const AttributeUse& use : info(kind).attributes()) {
+    if (info(use.attribute).text == text) return use.attribute;
+  }
+  return std::nullopt;
 }
 
 std::optional<size_t> gradient_operand(OpKind kind) {

@@ -17,7 +17,7 @@ enum class Half : uint8_t { Whole, Start, Done, Arrival };
 enum class OpTrait : uint8_t { Plain, Tail, Update };
 
 enum class OpKind : uint8_t {
-#define DC_OP(kind, text, alias, provider, half, trait, rule, results, operands) kind,
+#define DC_OP(kind, text, alias, provider, half, trait, rule, results, operands, attributes) kind,
 #include "src/ir/ops.def"
 #undef DC_OP
 };
@@ -33,6 +33,26 @@ struct OperandInfo {
 
 inline constexpr size_t kMaxOperands = 6;
 
+// Attributes of our own ops.
+enum class Attr : uint8_t {
+  None,  // an argument of ATen
+#define DC_ATTR(id, text, kind) id,
+#include "src/ir/attributes.def"
+#undef DC_ATTR
+};
+enum class AttrKind : uint8_t { Text, Entry, Count, Flag, Probability, Parameter, Group, Axes };
+struct AttrInfo {
+  std::string_view text;
+  AttrKind kind;
+};
+const AttrInfo& info(Attr attribute);  // not for None
+
+struct AttributeUse {
+  Attr attribute = Attr::None;
+  bool is_needed = true;
+};
+inline constexpr size_t kMaxAttributes = 6;
+
 struct OpInfo {
   std::string_view text;    // "adamw"
   std::string_view kernel;  // its name in a plan: "dc.adamw"
@@ -43,8 +63,13 @@ struct OpInfo {
   size_t result_count = 0;
   std::array<OperandInfo, kMaxOperands> operand_list{};
   size_t operand_count = 0;
+  std::array<AttributeUse, kMaxAttributes> attribute_list{};
+  size_t attribute_count = 0;
 
   std::span<const OperandInfo> operands() const { return {operand_list.data(), operand_count}; }
+  std::span<const AttributeUse> attributes() const {
+    return {attribute_list.data(), attribute_count};
+  }
 };
 const OpInfo& info(OpKind kind);
 std::optional<OpKind> op_from_text(std::string_view text);  // not for "aten"
@@ -62,6 +87,8 @@ bool is_tail(OpKind kind);    // accumulate, scale, square_sum
 // True if the op changes the bytes of that operand in place; ATen's never do.
 bool writes(OpKind kind, size_t operand);
 bool writes_any(OpKind kind);
+// The attribute that the op has under that name.
+std::optional<Attr> attribute_of(OpKind kind, std::string_view text);
 // Position of the operand that is a gradient.
 std::optional<size_t> gradient_operand(OpKind kind);
 

@@ -60,7 +60,7 @@ class GraphParser {
     args_.clear();
     const auto kind = op.text.starts_with("aten.") ? OpKind::Aten : op_from_text(op.text);
     if (!kind) return reader_.fail_at(op, "DC2002", "there is no op '" + op.text + "'");
-    if (!operand_list() || !arg_list() || !result_types(results)) return false;
+    if (!operand_list() || !arg_list(*kind) || !result_types(results)) return false;
     return insert(*kind, op.text, results) && suffixes();
   }
 
@@ -110,7 +110,7 @@ class GraphParser {
     return true;
   }
 
-  bool arg_list() {
+  bool arg_list(OpKind kind) {
     if (!reader_.same_line() || !reader_.accept_punct('(')) return true;
     bool keyword = false;
     while (!reader_.accept_punct(')')) {
@@ -125,8 +125,27 @@ class GraphParser {
           !arg_value(arg.value)) {
         return false;
       }
+      if (kind != OpKind::Aten && !attribute(kind, arg)) return false;
       args_.push_back(std::move(arg));
     }
+    return true;
+  }
+
+  // Of an op of our own: an argument that names no operand.
+  bool attribute(OpKind kind, Arg& arg) {
+    if (std::holds_alternative<OperandRef>(arg.value)) return true;
+    const auto known = attribute_of(kind, arg.name);
+    if (!known) {
+      return reader_.fail("DC2002",
+                          std::string(info(kind).text) + " has no attribute '" + arg.name + "'");
+    }
+    arg.attribute = *known;
+    arg.name.clear();
+    const auto* entry = std::get_if<std::string>(&arg.value);
+    if (*known != Attr::Entry || entry == nullptr) return true;
+    const int index = step_.state.find(*entry);
+    if (index < 0) return reader_.fail("DC2002", "there is no state entry '" + *entry + "'");
+    arg.value = StateId{index};
     return true;
   }
 

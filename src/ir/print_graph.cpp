@@ -90,6 +90,7 @@ class NodePrinter {
             [](int64_t number) { return std::to_string(number); },
             [](double number) { return format_double(number); },
             [](const std::string& text) { return quoted(text); },
+            [&](StateId entry) { return quoted(step_.state[entry.index()].name); },
             [&](const std::vector<bool>& flags) { return list(flags, "bools", truth); },
             [](const std::vector<int64_t>& numbers) { return format_ints(numbers, '[', ']'); },
             [](const std::vector<double>& numbers) {
@@ -117,7 +118,7 @@ class NodePrinter {
         out += ", ";
       }
       keyword = arg.keyword;
-      out += identifier(arg.name) + "=" + arg_value(arg.value);
+      out += identifier(std::string(arg.label())) + "=" + arg_value(arg.value);
     }
     return out + ")";
   }

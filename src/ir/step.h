@@ -92,6 +92,7 @@ enum class StateRole : uint8_t {
   LossSum,
   Losses  // loss sums of all ranks, gathered before the norm table
 };
+inline constexpr size_t kStateRoles = static_cast<size_t>(StateRole::Losses) + 1;
 struct StateEntry {
   std::string name;  // unique, for example "shard:model.embed.weight"
   StateRole role = StateRole::Parameter;

@@ -1,4 +1,6 @@
 // Types and attributes of the project's own ops, as ops.h words their meaning.
+#include <algorithm>
+
 #include "src/base/step_scalars.h"
 #include "src/ir/group.h"
 #include "src/ir/verifier.h"
@@ -24,6 +26,7 @@ class OpChecker {
     for (ValueId result : node_.results) {
       if (!result.valid()) return bad("DC2105", "a result is missing");
     }
+    DC_RETURN_IF_ERROR(attributes(wanted));
     return by_kind();
   }
 
@@ -31,8 +34,8 @@ class OpChecker {
   // The rule that ops.def names.
   Status by_kind() const {
     switch (node_.kind) {
-#define DC_OP(kind, text, alias, provider, half, trait, rule, results, operands) \
-  case OpKind::kind:                                                             \
+#define DC_OP(kind, text, alias, provider, half, trait, rule, results, operands, attributes) \
+  case OpKind::kind:                                                                         \
     return rule();
 #include "src/ir/ops.def"
 #undef DC_OP
@@ -49,24 +52,68 @@ class OpChecker {
   int64_t world() const { return scope_.step.mesh.world(); }
   int64_t trainable() const { return scope_.trainable; }
 
-  // An attribute of type int64 in [least, limit).
-  Status int_attribute(std::string_view name, int64_t least, int64_t limit, int64_t& value) const {
-    const Arg* arg = node_.find_arg(name);
-    const auto* number = arg ? std::get_if<int64_t>(&arg->value) : nullptr;
-    const std::string which = "attribute '" + std::string(name) + "'";
-    if (!number) return bad("DC2205", which + " is missing or no integer");
-    if (*number < least || *number >= limit) return bad("DC2205", which + " is out of range");
-    value = *number;
+  // Those that ops.def names are there, within their range, and no others.
+  Status attributes(const OpInfo& wanted) const {
+    for (const AttributeUse& use : wanted.attributes()) {
+      const Arg* arg = node_.find(use.attribute);
+      if (arg == nullptr && !use.is_needed) continue;
+      const std::string which = "attribute '" + std::string(info(use.attribute).text) + "'";
+      if (arg == nullptr) return bad("DC2205", which + " is missing");
+      if (!in_range(info(use.attribute).kind, arg->value))
+        return bad("DC2205", which + " is of the wrong type or out of range");
+    }
+    for (const Arg& arg : node_.args) {
+      if (arg.attribute != Attr::None && !is_of(wanted, arg.attribute))
+        return bad("DC2205", "this op has no attribute '" + std::string(arg.label()) + "'");
+    }
     return {};
   }
 
-  Status name_attribute(std::string_view name, std::string& value) const {
-    const Arg* arg = node_.find_arg(name);
-    const auto* text = arg ? std::get_if<std::string>(&arg->value) : nullptr;
-    if (!text)
-      return bad("DC2205", "attribute '" + std::string(name) + "' is missing or no string");
-    value = *text;
-    return {};
+  static bool is_of(const OpInfo& op, Attr attribute) {
+    const auto uses = op.attributes();
+    return std::any_of(uses.begin(), uses.end(),
+                       [&](const AttributeUse& use) { return use.attribute == attribute; });
+  }
+
+  bool in_range(AttrKind kind, const Arg::Value& value) const {
+    const auto below = [&](int64_t limit) {
+      const auto* number = std::get_if<int64_t>(&value);
+      return number != nullptr && *number >= 0 && *number < limit;
+    };
+    switch (kind) {
+      case AttrKind::Text:
+        return std::holds_alternative<std::string>(value);
+      case AttrKind::Entry: {
+        const auto* entry = std::get_if<StateId>(&value);
+        return entry != nullptr && entry->valid() && entry->index() < scope_.step.state.size();
+      }
+      case AttrKind::Count:
+        return below(INT64_MAX);
+      case AttrKind::Flag:
+        return below(2);
+      case AttrKind::Probability: {
+        const auto* number = std::get_if<double>(&value);
+        return number != nullptr && *number >= 0 && *number <= 1;
+      }
+      case AttrKind::Parameter:
+        return below(trainable());
+      case AttrKind::Group:
+        return below(static_cast<int64_t>(scope_.step.optimizer.groups.size()));
+      case AttrKind::Axes:
+        return are_axes(std::get_if<std::vector<int64_t>>(&value));
+    }
+    return false;
+  }
+
+  bool are_axes(const std::vector<int64_t>* axes) const {
+    if (axes == nullptr || axes->empty()) return false;
+    const auto count = static_cast<int64_t>(scope_.step.mesh.axes.size());
+    int64_t before = -1;
+    for (const int64_t axis : *axes) {
+      if (axis <= before || axis >= count) return false;
+      before = axis;
+    }
+    return true;
   }
 
   Status dense(size_t operand) const {
@@ -89,8 +136,7 @@ class OpChecker {
   Status aten() const { return {}; }  // by its overload, elsewhere
 
   Status input() const {
-    std::string name;
-    DC_RETURN_IF_ERROR(name_attribute("name", name));
+    const auto& name = std::get<std::string>(node_.find(Attr::Name)->value);
     for (const InputSpec& spec : scope_.step.inputs) {
       if (spec.name != name) continue;
       if (spec.type.dtype == out().dtype && spec.type.shape == out().shape) return {};
@@ -100,12 +146,10 @@ class OpChecker {
   }
 
   Status state() const {
-    std::string name;
-    DC_RETURN_IF_ERROR(name_attribute("entry", name));
-    const int index = scope_.step.state.find(name);
-    if (index < 0) return bad("DC2205", "there is no state entry '" + name + "'");
-    if (scope_.step.state[static_cast<size_t>(index)].type == out()) return {};
-    return wrong("the type differs from that of state entry '" + name + "'");
+    const StateEntry& entry =
+        scope_.step.state[std::get<StateId>(node_.find(Attr::Entry)->value).index()];
+    if (entry.type == out()) return {};
+    return wrong("the type differs from that of state entry '" + entry.name + "'");
   }
 
   AxisMask group() const { return group_of(node_); }
@@ -116,20 +160,9 @@ class OpChecker {
     return axes_with(type, spread) & scope_.step.mesh.wide();
   }
 
-  // Axes of the mesh in ascending order; all of them would be the world, which goes without saying.
+  // All axes would be the world, which goes without saying.
   Status group_attribute() const {
-    const Arg* arg = node_.find_arg("group");
-    if (arg == nullptr) return {};
-    const auto* axes = std::get_if<std::vector<int64_t>>(&arg->value);
-    const auto count = static_cast<int64_t>(scope_.step.mesh.axes.size());
-    int64_t before = -1;
-    bool fits = axes != nullptr && !axes->empty();
-    for (size_t i = 0; fits && i < axes->size(); ++i) {
-      fits = (*axes)[i] > before && (*axes)[i] < count;
-      before = (*axes)[i];
-    }
-    if (!fits) return bad("DC2205", "attribute 'group' is no list of mesh axes in order");
-    return scope_.step.mesh.is_world(group())
+    return node_.find(Attr::Ranks) != nullptr && scope_.step.mesh.is_world(group())
                ? bad("DC2205", "attribute 'group' names all ranks, who meet without it")
                : Status();
   }
@@ -139,13 +172,11 @@ class OpChecker {
     return wrong("operand " + std::to_string(operand) + " must be state");
   }
 
-  Status arrived() const { return is_state(0); }
+  Status wait_previous_step() const { return is_state(0); }
 
   Status gather_attributes(size_t operand) const {
-    int64_t elements = 0, shard = 0;
     DC_RETURN_IF_ERROR(group_attribute());
-    DC_RETURN_IF_ERROR(int_attribute("elements", 0, INT64_MAX, elements));
-    DC_RETURN_IF_ERROR(int_attribute("shard", 0, INT64_MAX, shard));
+    const int64_t elements = node_.integer(Attr::Elements), shard = node_.integer(Attr::Shard);
     DC_RETURN_IF_ERROR(dense(operand));
     if (in(operand).numel() != shard) return wrong("the operand must hold `shard` elements");
     if (out().numel() != elements) return wrong("the result must hold `elements` elements");
@@ -193,8 +224,7 @@ class OpChecker {
   }
 
   Status reduce_scatter() const {
-    int64_t shard = 0;
-    DC_RETURN_IF_ERROR(int_attribute("shard", 0, INT64_MAX, shard));
+    const int64_t shard = node_.integer(Attr::Shard);
     DC_RETURN_IF_ERROR(reduced(0));
     const bool is_shard = out().shape == Shape{shard} && is_flat_shard(out());
     if (!is_shard || along(out(), Spread::FlatShard) != (group() & scope_.step.mesh.wide()))
@@ -250,12 +280,7 @@ class OpChecker {
     if (!out().is_contiguous() || !mask.is_contiguous())
       return wrong("the results must be contiguous");
     DC_RETURN_IF_ERROR(dense(0));
-    DC_RETURN_IF_ERROR(tensor(1, DType::I64, {4}, "the four 64-bit counters"));
-    int64_t op_id = 0;
-    DC_RETURN_IF_ERROR(int_attribute("op_id", 0, INT64_MAX, op_id));
-    const Arg* arg = node_.find_arg("p");
-    const auto* p = arg ? std::get_if<double>(&arg->value) : nullptr;
-    return p && *p >= 0 && *p <= 1 ? Status() : bad("DC2205", "attribute 'p' is no probability");
+    return tensor(1, DType::I64, {4}, "the four 64-bit counters");
   }
 
   Status cast() const {
@@ -320,14 +345,10 @@ class OpChecker {
     DC_RETURN_IF_ERROR(row(0));
     DC_RETURN_IF_ERROR(dense(1));
     if (in(1).dtype != DType::F32) return wrong("operand 1 must be f32");
-    int64_t param = 0, shard = 0, elements = 0, whole = 0;
-    DC_RETURN_IF_ERROR(int_attribute("param", 0, trainable(), param));
-    DC_RETURN_IF_ERROR(int_attribute("shard", 0, INT64_MAX, shard));
-    DC_RETURN_IF_ERROR(int_attribute("elements", 0, INT64_MAX, elements));
-    DC_RETURN_IF_ERROR(int_attribute("whole", 0, 2, whole));
-    if (in(1).numel() != (whole ? elements : shard))
+    const bool whole = node_.integer(Attr::Whole) != 0;
+    if (in(1).numel() != node_.integer(whole ? Attr::Elements : Attr::Shard))
       return wrong("operand 1 must hold the whole value or the shard, as `whole` says");
-    DC_RETURN_IF_ERROR(counts_once(shard));
+    DC_RETURN_IF_ERROR(counts_once(node_.integer(Attr::Shard)));
     return is_partial(in(1), scope_.step.mesh)
                ? bad("DC2204", "the norm of a partial value means nothing")
                : Status();
@@ -337,17 +358,17 @@ class OpChecker {
   Status counts_once(int64_t shard) const {
     const Mesh& mesh = scope_.step.mesh;
     const AxisMask holders = mesh.shard_axes();
-    const Arg* axes = node_.find_arg("axes");
+    const Arg* axes = node_.find(Attr::Axes);
     if (axes == nullptr) {
       const bool split =
           !is_flat_shard(in(1)) || mesh.is_world(axes_with(in(1), Spread::FlatShard));
       return split ? Status() : wrong("replicas of a shard need `axes` and `part`");
     }
-    const auto* list = std::get_if<std::vector<int64_t>>(&axes->value);
-    if (list == nullptr || *list != axes_in(mesh, holders))
+    if (std::get<std::vector<int64_t>>(axes->value) != axes_in(mesh, holders))
       return bad("DC2205", "attribute 'axes' does not name the axes of the shards");
-    int64_t part = 0;
-    DC_RETURN_IF_ERROR(int_attribute("part", 1, INT64_MAX, part));
+    if (node_.find(Attr::Part) == nullptr || node_.integer(Attr::Part) == 0)
+      return bad("DC2205", "attribute 'part' is missing or zero");
+    const int64_t part = node_.integer(Attr::Part);
     const int64_t replicas = mesh.size(kAllAxes & ~holders);
     return part <= INT64_MAX / replicas && part * replicas >= shard
                ? Status()
@@ -357,18 +378,14 @@ class OpChecker {
   Status check_finite() const {
     DC_RETURN_IF_ERROR(scalars());
     DC_RETURN_IF_ERROR(row(1));
-    DC_RETURN_IF_ERROR(tensor(2, DType::F64, {world()}, "the f64 losses of all ranks"));
-    int64_t param = 0;
-    return int_attribute("param", 0, trainable(), param);
+    return tensor(2, DType::F64, {world()}, "the f64 losses of all ranks");
   }
 
   Status clip_and_check() const {
     DC_RETURN_IF_ERROR(scalars());
     DC_RETURN_IF_ERROR(tensor(1, DType::F64, {world(), trainable() + base::kTableExtra},
                               "the f64 table of all ranks"));
-    DC_RETURN_IF_ERROR(hyperparameters(2));
-    int64_t clip = 0;
-    return int_attribute("clip", 0, 2, clip);
+    return hyperparameters(2);
   }
 
   // True also for a reloaded copy of state that lies in another space.
@@ -395,15 +412,7 @@ class OpChecker {
     }
     DC_RETURN_IF_ERROR(
         tensor(gradient + 1, DType::F64, {base::kScalarFinite + trainable()}, "the f64 scalars"));
-    DC_RETURN_IF_ERROR(hyperparameters(gradient + 2));
-    int64_t value = 0;
-    const auto groups = static_cast<int64_t>(scope_.step.optimizer.groups.size());
-    DC_RETURN_IF_ERROR(int_attribute("param", 0, trainable(), value));
-    DC_RETURN_IF_ERROR(int_attribute("group", 0, groups, value));
-    DC_RETURN_IF_ERROR(int_attribute("clip", 0, 2, value));
-    if (node_.kind != OpKind::Sgd) return {};
-    DC_RETURN_IF_ERROR(int_attribute("momentum", 0, 2, value));
-    return int_attribute("nesterov", 0, 2, value);
+    return hyperparameters(gradient + 2);
   }
 
   const Scope& scope_;

@@ -97,7 +97,7 @@ class OrderChecker {
 
   // A start that joins stands right after a start of its kind and group on its stream.
   Status bucket(const Node& start) const {
-    if (start.find_arg("joins") == nullptr) return {};
+    if (start.find(Attr::Joins) == nullptr) return {};
     const NodeId before = scope_.graph.previous(start.id);
     const bool fits = before.valid() && is_start(scope_.graph.node(before).kind) &&
                       gathers(scope_.graph.node(before).kind) == gathers(start.kind) &&
@@ -130,7 +130,7 @@ class OrderChecker {
   }
 
   Status arrive(const Node& node) {
-    const int entry = scope_.is_first ? awaited_entry(scope_.step, scope_.graph, node) : -1;
+    const int entry = scope_.is_first ? awaited_entry(scope_.graph, node) : -1;
     if (entry < 0 || arriving_.erase(entry) == 0)
       return offence(scope_, node, "DC2317",
                      "no gather crosses the end of the step into this entry");

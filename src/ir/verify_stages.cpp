@@ -60,7 +60,7 @@ Status verify_update(const Scope& scope, const Node& node, std::vector<int>& upd
         scope, node, "DC2306",
         "the gradient %" + scope.value(gradient).name + " is not reduced over all ranks");
   }
-  ++updates[static_cast<size_t>(node.int_arg("param"))];
+  ++updates[static_cast<size_t>(node.integer(Attr::Param))];
   return {};
 }
 

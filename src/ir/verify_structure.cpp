@@ -115,8 +115,9 @@ Status verify_arg_refs(const Scope& scope, const Node& node) {
       for (int index : list->indices) good &= in_range(index, -1);
     }
     if (!good)
-      return offence(scope, node, "DC2105",
-                     "argument '" + arg.name + "' names an operand that is not there");
+      return offence(
+          scope, node, "DC2105",
+          "argument '" + std::string(arg.label()) + "' names an operand that is not there");
   }
   return {};
 }

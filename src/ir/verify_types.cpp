@@ -123,9 +123,9 @@ void trace_storage(Scope& scope, const Node& node) {
     scope.entry[result.index()] = view ? scope.entry[root.index()] : -1;
   }
   if (node.kind != OpKind::State || node.results.size() != 1 || !node.results[0].valid()) return;
-  const Arg* arg = node.find_arg("entry");
-  const auto* name = arg ? std::get_if<std::string>(&arg->value) : nullptr;
-  if (name) scope.entry[node.results[0].index()] = scope.step.state.find(*name);
+  const StateId entry = entry_of(node);
+  const bool known = entry.valid() && entry.index() < scope.step.state.size();
+  if (known) scope.entry[node.results[0].index()] = entry.v;
 }
 
 }  // namespace

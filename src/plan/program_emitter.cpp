@@ -79,6 +79,7 @@ struct PlainValue {
     out.kind = rp::ArgKind::Floats, out.floats = value;
   }
   void operator()(ir::DType value) const { set(rp::ArgKind::DType, static_cast<int64_t>(value)); }
+  void operator()(ir::StateId) const {}  // of state nodes, which are no kernels
   void operator()(ir::DeviceArg) const { out.kind = rp::ArgKind::Device; }
   void operator()(ir::LayoutArg value) const { set(rp::ArgKind::Layout, value.value); }
   void operator()(ir::MemoryFormatArg value) const { set(rp::ArgKind::MemoryFormat, value.value); }
@@ -132,10 +133,6 @@ Status ProgramEmitter::emit(const Node& node) {
       }
       if (!groups_.contains({node.stream, ir::group_of(node)}))
         return bad("runs on a stream without a group");
-      for (const char* name : {"elements", "shard"}) {
-        if (node.find_arg(name) == nullptr)
-          return bad(std::string("has no attribute '") + name + "'");
-      }
       if (cost::joins(node)) {
         emit_joining_start(node);
       } else {
@@ -146,7 +143,7 @@ Status ProgramEmitter::emit(const Node& node) {
       emit_done(node);
       return base::ok_status();
     case Part::Arrival: {
-      const int entry = ir::awaited_entry(step_, graph_, node);
+      const int entry = ir::awaited_entry(graph_, node);
       push_event(rp::InstructionKind::Wait, 0, arrival_event_[static_cast<size_t>(entry)], node);
       return base::ok_status();
     }
@@ -166,7 +163,7 @@ rp::Instruction ProgramEmitter::instruction(rp::InstructionKind kind, const Node
 
 rp::Arg ProgramEmitter::argument(const Node& node, const ir::Arg& arg) {
   rp::Arg out;
-  out.name = arg.name;
+  out.name = arg.label();
   auto operand = [&](int index) {
     return memory_.tensor(node.operands[static_cast<size_t>(index)]);
   };
@@ -219,8 +216,8 @@ void ProgramEmitter::emit_kernel(const Node& node) {
     add_unique(kernel.writes, kernel.outputs.back());
   }
   kernel.scratch = memory_.scratch(node.id);
-  if (node.kind == OpKind::Scale && node.find_arg("param") != nullptr) {
-    auto index = static_cast<size_t>(node.int_arg("param"));
+  if (node.kind == OpKind::Scale && node.find(ir::Attr::Param) != nullptr) {
+    auto index = static_cast<size_t>(node.integer(ir::Attr::Param));
     if (index < gradients_.size())
       gradients_[index] = {kernel.outputs[0], static_cast<int32_t>(program_.instructions.size())};
   }
@@ -251,8 +248,8 @@ rp::CollectiveBuffer ProgramEmitter::collective_buffer(const Node& node) {
   rp::CollectiveBuffer buffer;
   buffer.input = memory_.tensor(node.operands[node.kind == OpKind::AllGatherIntoStart ? 1 : 0]);
   buffer.output = memory_.tensor(node.results[0]);
-  buffer.elements = node.int_arg("elements");
-  buffer.shard = node.int_arg("shard");
+  buffer.elements = node.integer(ir::Attr::Elements);
+  buffer.shard = node.integer(ir::Attr::Shard);
   return buffer;
 }
 

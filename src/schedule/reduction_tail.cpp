@@ -23,7 +23,7 @@ class Touched {
 
   void add(const ir::Node& member) {
     const bool sums = member.kind == OpKind::SquareSum;
-    if (sums) params_.insert(member.int_arg("param"));
+    if (sums) params_.insert(member.integer(ir::Attr::Param));
     const ir::ValueId made = member.results.empty() ? member.operands[0] : member.results[0];
     const auto [entry, is_new] = only_sums_.try_emplace(axis_.storage_key(made), sums);
     entry->second = entry->second && sums;
@@ -62,7 +62,7 @@ class Touched {
   // In the row of square sums.
   bool is_elsewhere(const ir::Node& node) const {
     return node.kind == OpKind::SquareSum ||
-           (node.kind == OpKind::CheckFinite && !params_.contains(node.int_arg("param")));
+           (node.kind == OpKind::CheckFinite && !params_.contains(node.integer(ir::Attr::Param)));
   }
 
   // The first position from `begin` on and before `end` that counts, `end` if none.

@@ -47,7 +47,8 @@ ValueId gather_into(ir::Graph& graph, const Gather& gather, ValueId carried) {
 void leave_bucket(ir::Graph& graph, NodeId start) {
   const NodeId next = graph.next(start);
   if (cost::joins(graph.node(start)) || !next.valid() || !cost::joins(graph.node(next))) return;
-  std::erase_if(graph.node(next).args, [](const ir::Arg& arg) { return arg.name == "joins"; });
+  std::erase_if(graph.node(next).args,
+                [](const ir::Arg& arg) { return arg.attribute == ir::Attr::Joins; });
 }
 
 // Readers of the gather's value read `whole`; the gather goes, and its cast if no other node needs

@@ -1,6 +1,7 @@
 // State entries and the nodes that read them.
 #pragma once
 
+#include <array>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -23,9 +24,25 @@ class StateValues {
  private:
   const ir::Step& step_;
   ir::Graph& graph_;
-  std::unordered_map<std::string, ir::ValueId> known_;  // only looked up, never iterated
+  std::unordered_map<ir::StateId, ir::ValueId> known_;  // only looked up, never iterated
   ir::NodeId behind_;
 };
+
+// Entries by what they are, found once; entries that are added later are not in it.
+class StateIndex {
+ public:
+  explicit StateIndex(const ir::Step& step);
+  // Of a parameter, or of none (-1). The whole entry, where ranges of it are entries too; -1: there
+  // is none.
+  int of(int parameter, ir::StateRole role) const;
+
+ private:
+  using ByRole = std::array<int, ir::kStateRoles>;
+  ByRole own_;  // of no parameter
+  std::vector<ByRole> by_parameter_;
+};
+// This rank's range of an entry; -1 if there is none. Walks all entries.
+int range_of(const ir::Step& step, int entry);
 
 // Adds an entry and returns its index. The name must be new.
 int add_entry(ir::Step& step, ir::StateEntry entry);

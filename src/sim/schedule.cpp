@@ -93,7 +93,7 @@ class Builder {
 
   void add_arrival(const ir::Node& node) {
     if (arrival_of_.empty()) find_arrivals();
-    const int entry = ir::awaited_entry(step_, graph_, node);
+    const int entry = ir::awaited_entry(graph_, node);
     const int32_t transfer = arrival_of_[static_cast<size_t>(entry)];
     schedule_.events.push_back({EventKind::Done, transfer, node.id.v, {}});
   }

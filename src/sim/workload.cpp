@@ -112,9 +112,8 @@ bool travels_with_collective(OpKind kind) { return kind == OpKind::Cast || ir::i
 
 CellUse cell_use(const ir::Node& node) {
   CellUse use{node.kind, {}, false};
-  const bool is_ours = !ir::info(node.kind).operands().empty();
-  if (is_ours && node.find_arg("param") != nullptr) use.param = node.int_arg("param");
-  if (ir::is_update(node.kind)) use.clips = node.int_arg("clip") != 0;
+  if (node.find(ir::Attr::Param) != nullptr) use.param = node.integer(ir::Attr::Param);
+  if (ir::is_update(node.kind)) use.clips = node.integer(ir::Attr::Clip) != 0;
   return use;
 }
 

@@ -56,7 +56,8 @@ base::Bytes end_of_shared_inputs(const ir::Step& trained) {
 
 void add_loss(ir::Step& step, ir::Graph& graph) {
   const ir::ValueId loss = graph.outputs.front().value;
-  const ir::ValueId sum = schedule::state_value(step, graph, step.state.find("loss_sum"));
+  const ir::ValueId sum =
+      schedule::state_value(step, graph, schedule::StateIndex(step).of(-1, ir::StateRole::LossSum));
   const ir::Node& producer = graph.node(graph.value(loss).producer);
   ir::Builder(graph, graph.next(producer.id), producer.origin)
       .act(ir::OpKind::AddLoss, {sum, loss});

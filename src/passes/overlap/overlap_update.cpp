@@ -121,7 +121,8 @@ class UpdateRewriter {
   void end_bucket() {
     for (NodeId start : bucket_) {
       ir::Node& node = graph_.node(start);
-      if (start != bucket_[0] && !cost::joins(node)) node.args.push_back({"joins", int64_t{1}});
+      if (start != bucket_[0] && !cost::joins(node))
+        node.args.push_back({ir::Attr::Joins, int64_t{1}});
       graph_.move_before(start, {});
     }
     bucket_.clear();
@@ -134,12 +135,10 @@ class UpdateRewriter {
     if (!losses_.valid()) meet_losses(before);
     ir::Builder at(graph_, before, update_origin());
     for (const int param : fragment.params)
-      at.act(OpKind::CheckFinite, {scalars_, row_, losses_}, {{"param", int64_t{param}}});
+      at.act(OpKind::CheckFinite, {scalars_, row_, losses_}, {{ir::Attr::Param, int64_t{param}}});
   }
 
-  ValueId value(const std::string& name) {
-    return schedule::state_value(step_, graph_, step_.state.find(name));
-  }
+  ValueId value(int entry) { return schedule::state_value(step_, graph_, entry); }
 
   int add_losses(const std::string& name, int64_t count, int range_of) {
     ir::StateEntry entry;
@@ -156,14 +155,15 @@ class UpdateRewriter {
     const int64_t world = step_.mesh.world();
     const int all = add_losses("losses", world, -1);
     const int own = add_losses("own_loss", 1, all);
-    losses_ = schedule::state_value(step_, graph_, all);
-    scalars_ = value("scalars");
-    row_ = value("norm_row");
-    const ValueId mine = schedule::state_value(step_, graph_, own);
+    const schedule::StateIndex state(step_);
+    losses_ = value(all);
+    scalars_ = value(state.of(-1, ir::StateRole::Scalars));
+    row_ = value(schedule::range_of(step_, state.of(-1, ir::StateRole::NormTable)));
+    const ValueId mine = value(own);
     NodeId added = graph_.last();
     while (graph_.node(added).kind != OpKind::AddLoss) added = graph_.previous(added);
     ir::Builder after(graph_, graph_.next(added), update_origin());
-    after.act(OpKind::Copy, {mine, value("loss_sum")});
+    after.act(OpKind::Copy, {mine, value(state.of(-1, ir::StateRole::LossSum))});
     if (world == 1) return;
     const ValueId started =
         after.on(stream_of_gathers())
@@ -186,7 +186,7 @@ class UpdateRewriter {
     for (const UpdateFragment* fragment : crossing_) {
       for (NodeId done : fragment->gathered) graph_.erase(done);
       for (NodeId start : fragment->gathers) {
-        graph_.node(start).args.push_back({"spans_steps", int64_t{1}});
+        graph_.node(start).args.push_back({ir::Attr::SpansSteps, int64_t{1}});
         const int entry = analysis::state_entry_of(
             step_, graph_.node(graph_.value(graph_.node(start).operands[0]).producer));
         const NodeId before = uses_[static_cast<size_t>(entry)].node;

@@ -74,7 +74,7 @@ class FragmentScan {
   void open(const ir::Node& node) {
     const auto f = static_cast<int>(fragments_.size());
     UpdateFragment fragment;
-    fragment.params = {static_cast<int>(node.int_arg("param"))};
+    fragment.params = {static_cast<int>(node.integer(ir::Attr::Param))};
     fragment.update = {node.id};
     fragments_.push_back(std::move(fragment));
     fixed_.push_back(false);
@@ -207,7 +207,7 @@ class FragmentScan {
 
   // A check_finite reads it.
   void follow_square_sum(const ir::Node& node, int32_t position) {
-    const auto found = of_param_.find(node.int_arg("param"));
+    const auto found = of_param_.find(node.integer(ir::Attr::Param));
     if (found == of_param_.end()) return;
     int32_t& ready = fragments_[static_cast<size_t>(found->second)].ready;
     ready = std::max(ready, position + 1);

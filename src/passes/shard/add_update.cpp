@@ -22,6 +22,7 @@ class UpdateBuilder {
         graph_(step.programs.back().graph),
         trainable_(schedule::trainable_count(step)),
         columns_(schedule::trainable_indices(step)),
+        state_(step),
         values_(step, graph_),
         own_entries_(step.parameters.size(), -1),
         position_(graph_.node_capacity(), -1) {
@@ -60,9 +61,9 @@ class UpdateBuilder {
   }
 
  private:
-  ir::ValueId entry_value(const std::string& name) {
-    const int entry = step_.state.find(name);
-    return entry < 0 ? ir::ValueId{} : values_.of(entry);
+  ir::ValueId value_of(int entry) { return entry < 0 ? ir::ValueId{} : values_.of(entry); }
+  ir::ValueId state_of(int parameter, ir::StateRole role) {
+    return value_of(state_.of(parameter, role));
   }
 
   int small(const char* name, ir::StateRole role, ir::Shape shape, int range_of = -1) {
@@ -78,24 +79,24 @@ class UpdateBuilder {
     const int64_t columns = trainable_ + base::kTableExtra;
     const auto groups = static_cast<int64_t>(step_.optimizer.groups.size());
     (void)schedule::rng_entry(step_);  // the host writes it whether or not an op draws
-    small("hyperparameters", ir::StateRole::Hyperparameters,
-          {base::kHyperGroups + base::kHyperPerGroup * groups});
-    small("scalars", ir::StateRole::Scalars, {base::kScalarFinite + trainable_});
-    small("loss_sum", ir::StateRole::LossSum, {1});
+    const int hyperparameters = small("hyperparameters", ir::StateRole::Hyperparameters,
+                                      {base::kHyperGroups + base::kHyperPerGroup * groups});
+    const int scalars =
+        small("scalars", ir::StateRole::Scalars, {base::kScalarFinite + trainable_});
+    loss_sum_ = small("loss_sum", ir::StateRole::LossSum, {1});
     const int table = small("norm_table", ir::StateRole::NormTable, {step_.mesh.world(), columns});
-    small("norm_row", ir::StateRole::NormTable, {columns}, table);
-    hyperparameters_ = entry_value("hyperparameters");
-    scalars_ = entry_value("scalars");
-    table_ = entry_value("norm_table");
-    row_ = entry_value("norm_row");
+    const int row = small("norm_row", ir::StateRole::NormTable, {columns}, table);
+    hyperparameters_ = values_.of(hyperparameters);
+    scalars_ = values_.of(scalars);
+    table_ = values_.of(table);
+    row_ = values_.of(row);
     for (ir::Program& program : step_.programs) add_loss(program.graph);
   }
 
   // The loss of every micro-batch is added where it is produced.
   void add_loss(ir::Graph& graph) {
-    const int entry = step_.state.find("loss_sum");
     const ir::ValueId sum =
-        &graph == &graph_ ? values_.of(entry) : schedule::state_value(step_, graph, entry);
+        &graph == &graph_ ? values_.of(loss_sum_) : schedule::state_value(step_, graph, loss_sum_);
     for (const ir::Output& output : graph.outputs) {
       if (output.kind != ir::OutputKind::Loss) continue;
       const ir::Node& producer = graph.node(graph.value(output.value).producer);
@@ -120,7 +121,7 @@ class UpdateBuilder {
     const ir::ValueId scaled =
         graph_
             .insert(before, ir::OpKind::Scale, {gradient, hyperparameters_},
-                    {{"gradient_of." + parameter.fqn, type}}, {{"param", column}}, origin)
+                    {{"gradient_of." + parameter.fqn, type}}, {{ir::Attr::Param, column}}, origin)
             .results[0];
     graph_.insert(before, ir::OpKind::SquareSum, {row_, scaled}, {},
                   square_sum_args(parameter, column, !ir::is_flat_shard(type)), origin);
@@ -131,15 +132,15 @@ class UpdateBuilder {
   // counted once.
   std::vector<ir::Arg> square_sum_args(const ir::Parameter& parameter, int64_t column,
                                        bool whole) const {
-    std::vector<ir::Arg> args = {{"param", column},
-                                 {"shard", parameter.shard},
-                                 {"elements", parameter.numel()},
-                                 {"whole", int64_t{whole}}};
+    std::vector<ir::Arg> args = {{ir::Attr::Param, column},
+                                 {ir::Attr::Shard, parameter.shard},
+                                 {ir::Attr::Elements, parameter.numel()},
+                                 {ir::Attr::Whole, int64_t{whole}}};
     const ir::AxisMask holders = step_.mesh.shard_axes();
     if (step_.mesh.is_world(holders)) return args;
     const int replicas = step_.mesh.size(ir::kAllAxes & ~holders);
-    args.push_back({"axes", ir::axes_in(step_.mesh, holders)});
-    args.push_back({"part", shard_elements(parameter.shard, replicas)});
+    args.push_back({ir::Attr::Axes, ir::axes_in(step_.mesh, holders)});
+    args.push_back({ir::Attr::Part, shard_elements(parameter.shard, replicas)});
     return args;
   }
 
@@ -165,7 +166,7 @@ class UpdateBuilder {
                           {"end", column + 1}},
                          origin_)
             .results[0];
-    append(ir::OpKind::Copy, {loss_cell, entry_value("loss_sum")}, {});
+    append(ir::OpKind::Copy, {loss_cell, values_.of(loss_sum_)}, {});
     if (step_.mesh.world() > 1) {
       const int64_t columns = trainable_ + base::kTableExtra;
       gather_into(table_, row_,
@@ -173,7 +174,7 @@ class UpdateBuilder {
                   "norm_table");
     }
     append(ir::OpKind::ClipAndCheck, {scalars_, table_, hyperparameters_},
-           {{"clip", int64_t{step_.optimizer.clip}}});
+           {{ir::Attr::Clip, int64_t{step_.optimizer.clip}}});
   }
 
   void append(ir::OpKind kind, std::vector<ir::ValueId> operands, std::vector<ir::Arg> args) {
@@ -194,9 +195,10 @@ class UpdateBuilder {
   // The f32 value the optimizer changes: the master if there is one, else this rank's shard, else
   // the whole parameter.
   ir::ValueId updated_value(int index) {
-    const std::string& fqn = step_.parameters[static_cast<size_t>(index)].fqn;
-    if (const ir::ValueId master = entry_value("master." + fqn); master.valid()) return master;
-    if (const ir::ValueId shard = entry_value("shard." + fqn); shard.valid()) return shard;
+    if (const ir::ValueId master = state_of(index, ir::StateRole::Master); master.valid())
+      return master;
+    if (const ir::ValueId shard = state_of(index, ir::StateRole::Shard); shard.valid())
+      return shard;
     return parameter_value(index);
   }
 
@@ -212,21 +214,22 @@ class UpdateBuilder {
     const ir::ValueId value = updated_value(index);
     const int64_t column = columns_[static_cast<size_t>(index)];
     const int64_t clip = step_.optimizer.clip;
-    std::vector<ir::Arg> args = {
-        {"param", column}, {"group", int64_t{parameter.group}}, {"clip", clip}};
+    std::vector<ir::Arg> args = {{ir::Attr::Param, column},
+                                 {ir::Attr::Group, int64_t{parameter.group}},
+                                 {ir::Attr::Clip, clip}};
     switch (step_.optimizer.kind) {
       case ir::OptimizerKind::AdamW:
         append(ir::OpKind::AdamW,
-               {value, entry_value("exp_avg." + parameter.fqn),
-                entry_value("exp_avg_sq." + parameter.fqn), gradient, scalars_, hyperparameters_},
+               {value, state_of(index, ir::StateRole::Moment1),
+                state_of(index, ir::StateRole::Moment2), gradient, scalars_, hyperparameters_},
                std::move(args));
         return;
       case ir::OptimizerKind::Sgd: {
         const ir::OptimizerGroup& group =
             step_.optimizer.groups[static_cast<size_t>(parameter.group)];
-        const ir::ValueId momentum = entry_value("momentum." + parameter.fqn);
-        args.push_back({"momentum", int64_t{momentum.valid()}});
-        args.push_back({"nesterov", int64_t{group.nesterov}});
+        const ir::ValueId momentum = state_of(index, ir::StateRole::Momentum);
+        args.push_back({ir::Attr::Momentum, int64_t{momentum.valid()}});
+        args.push_back({ir::Attr::Nesterov, int64_t{group.nesterov}});
         append(ir::OpKind::Sgd,
                {value, momentum.valid() ? momentum : value, gradient, scalars_, hyperparameters_},
                std::move(args));
@@ -238,9 +241,10 @@ class UpdateBuilder {
   // bf16 copies follow their f32 master; resident copies of sharded state are made whole again.
   void refresh(int index) {
     const ir::Parameter& parameter = step_.parameters[static_cast<size_t>(index)];
-    const ir::ValueId master = entry_value("master." + parameter.fqn);
-    const ir::ValueId range = entry_value("shard." + parameter.fqn);
+    const ir::ValueId master = state_of(index, ir::StateRole::Master);
+    const ir::ValueId shard = state_of(index, ir::StateRole::Shard);
     const ir::ValueId resident = parameter_value(index);
+    const ir::ValueId range = shard == resident ? ir::ValueId{} : shard;
     if (master.valid()) {
       const ir::ValueId target = range.valid() ? range : resident;
       const ir::TensorType type = graph_.value(target).type;
@@ -258,19 +262,20 @@ class UpdateBuilder {
   }
 
   void clear_accumulator(int index) {
-    const ir::ValueId sum =
-        entry_value("gradient." + step_.parameters[static_cast<size_t>(index)].fqn);
+    const ir::ValueId sum = state_of(index, ir::StateRole::Accumulator);
     if (sum.valid()) append(ir::OpKind::Zero, {sum}, {});
   }
 
   ir::Step& step_;
   ir::Graph& graph_;
   int64_t trainable_;
-  std::vector<int> columns_;  // by parameter
+  std::vector<int> columns_;          // by parameter
+  const schedule::StateIndex state_;  // of parameters
   schedule::StateValues values_;
   std::vector<int> own_entries_;  // by parameter
   std::vector<int> position_;     // by node, of those that were there before
   ir::Origin origin_;
+  int loss_sum_ = -1;
   ir::ValueId hyperparameters_, scalars_, table_, row_;
 };
 

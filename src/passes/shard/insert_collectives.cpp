@@ -205,7 +205,7 @@ void gather_parameters(ir::Step& step, ir::Graph& graph) {
   }
   for (ir::NodeId id : states) {
     const ir::Node& node = graph.node(id);
-    const int entry = step.state.find(std::get<std::string>(node.find_arg("entry")->value));
+    const int entry = ir::entry_of(node).v;
     const ir::StateEntry& state = step.state[static_cast<size_t>(entry)];
     if (state.role != ir::StateRole::Shard || state.range_of >= 0 || state.parameter < 0) continue;
     if (ir::is_flat_shard(graph.value(node.results[0]).type)) continue;
@@ -223,6 +223,7 @@ class Reducer {
         graph_(graph),
         last_(last),
         replicas_(step.mesh.wide() & ~step.mesh.shard_axes()),
+        state_(step),
         values_(step, graph) {}
 
   // Returns the f32 value that scale and update read; invalid in programs before the last.
@@ -232,7 +233,7 @@ class Reducer {
     origin_ = producer.origin;
     before_ = graph_.next(producer.id);
     const ir::DType own = graph_.value(gradient).type.dtype;
-    const int entry = step_.state.find("gradient." + parameter_->fqn);
+    const int entry = state_.of(parameter_index, ir::StateRole::Accumulator);
     const bool accumulates = entry >= 0;
     const bool each = parameter_->gradient == ir::GradientPlacement::ShardedEachMicroBatch;
     if (step_.mesh.world() == 1) return accumulate_alone(entry, gradient, own);
@@ -351,6 +352,7 @@ class Reducer {
   ir::Graph& graph_;
   bool last_;
   ir::AxisMask replicas_;  // along which every shard has replicas
+  const schedule::StateIndex state_;
   schedule::StateValues values_;
   const ir::Parameter* parameter_ = nullptr;
   ir::Origin origin_;

@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "src/analysis/storage.h"
 #include "src/ir/builder.h"
 #include "src/ir/effects.h"
 #include "src/passes/pass.h"
@@ -86,7 +87,7 @@ Result<bool> make_random_explicit(ir::Step& step, ir::Graph& graph) {
             .make_all(ir::OpKind::Dropout, {x, rng_value},
                       {{"dropout", ir::contiguous(result_type(0).dtype, result_type(0).shape)},
                        {"dropout_mask", ir::contiguous(ir::DType::Bool, result_type(0).shape)}},
-                      {{"p", probability}, {"op_id", op_id++}});
+                      {{ir::Attr::P, probability}, {ir::Attr::OpId, op_id++}});
     for (size_t i = 0; i < node.results.size() && i < fresh.size(); ++i) {
       if (node.results[i].valid()) graph.replace_all_uses(node.results[i], fresh[i]);
     }
@@ -176,9 +177,8 @@ void mark_spread(ir::Step& step, ir::Graph& graph) {
   const ir::AxisMask all = (1U << axes) - 1;
   for (ir::NodeId id : graph.order()) {
     const ir::Node& node = graph.node(id);
-    bool varies =
-        node.kind == ir::OpKind::Input && node.find_arg("name") &&
-        std::get<std::string>(node.find_arg("name")->value) != schedule::loss_scale_name(step);
+    bool varies = node.kind == ir::OpKind::Input &&
+                  analysis::input_name(node) != schedule::loss_scale_name(step);
     for (ir::ValueId operand : node.operands) {
       varies |= ir::axes_with(graph.value(operand).type, ir::Spread::Varying) != 0;
     }

@@ -244,7 +244,8 @@ TEST(NativeEffects, AreWhatTheKernelsDo) {
 TEST(NativeEffects, AreThoseOfTheCompilersTable) {
   size_t native = 0;
   constexpr ir::OpKind kKinds[] = {
-#define DC_OP(kind, text, alias, provider, half, trait, rule, results, operands) ir::OpKind::kind,
+#define DC_OP(kind, text, alias, provider, half, trait, rule, results, operands, attributes) \
+  ir::OpKind::kind,
 #include "src/ir/ops.def"
 #undef DC_OP
   };

@@ -112,7 +112,7 @@ TEST(Liveness, CollectivesHoldTheirOperandAndPadTheirResult) {
   ValueId narrow = b.op(OpKind::Cast, {shard}, {{"narrow", ir::contiguous(ir::DType::BF16, {32})}});
   ir::TensorType whole = ir::contiguous(ir::DType::BF16, {70});
   ValueId started = b.op(OpKind::AllGatherStart, {narrow}, {{"g", whole}},
-                         {{"elements", int64_t{70}}, {"shard", int64_t{32}}});
+                         {{ir::Attr::Elements, int64_t{70}}, {ir::Attr::Shard, int64_t{32}}});
   ValueId other = b.aten("aten.relu.default", {shard}, {"other", f32({32})});
   ValueId done = b.op(OpKind::AllGatherDone, {started}, {{"f", whole}});
   ValueId use = b.aten("aten.relu.default", {done}, {"use", whole});
@@ -137,7 +137,7 @@ TEST(Liveness, GradientsAreKnownByTheirReaders) {
   ValueId flat = b.op(OpKind::Flatten, {g}, {{"flat", f32({64})}});
   ValueId r = b.collective(OpKind::ReduceScatterStart, OpKind::ReduceScatterDone, {flat}, "r",
                            f32({32}), 64, 32);
-  b.op(OpKind::Scale, {r, s}, {{"scaled", f32({32})}}, {{"param", int64_t{0}}});
+  b.op(OpKind::Scale, {r, s}, {{"scaled", f32({32})}}, {{ir::Attr::Param, int64_t{0}}});
   Analyzed got(b);
   EXPECT_EQ(got.range(g).kind, Kind::Gradients);
   EXPECT_EQ(got.range(r).kind, Kind::Gradients);

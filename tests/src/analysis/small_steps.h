@@ -35,14 +35,14 @@ class StepBuilder {
   }
   ValueId state(int entry) {
     const StateEntry& found = step.state[static_cast<size_t>(entry)];
-    return op(OpKind::State, {}, {{found.name, found.type}}, {{"entry", found.name}});
+    return op(OpKind::State, {}, {{found.name, found.type}}, {{Attr::Entry, StateId{entry}}});
   }
   ValueId input(const std::string& name, TensorType type) {
     InputSpec spec;
     spec.name = name;
     spec.type = type;
     step.inputs.push_back(spec);
-    return op(OpKind::Input, {}, {{name, type}}, {{"name", name}});
+    return op(OpKind::Input, {}, {{name, type}}, {{Attr::Name, name}});
   }
   // First result, or an invalid id.
   ValueId op(OpKind kind, std::vector<ValueId> operands, std::vector<NewValue> results,
@@ -64,7 +64,7 @@ class StepBuilder {
   ValueId collective(OpKind start, OpKind done, std::vector<ValueId> operands,
                      const std::string& name, TensorType type, int64_t elements, int64_t shard) {
     Node& node = graph().insert({}, start, std::move(operands), {{name + ".start", type}},
-                                {{"elements", elements}, {"shard", shard}}, origin);
+                                {{Attr::Elements, elements}, {Attr::Shard, shard}}, origin);
     node.stream = 1;
     ValueId started = node.results[0];
     return op(done, {started}, {{name, type}});

@@ -31,7 +31,8 @@ TEST(Ops, Gradients) {
 
 TEST(Ops, HalvesStandInPairs) {
   constexpr OpKind kKinds[] = {
-#define DC_OP(kind, text, alias, provider, half, trait, rule, results, operands) OpKind::kind,
+#define DC_OP(kind, text, alias, provider, half, trait, rule, results, operands, attributes) \
+  OpKind::kind,
 #include "src/ir/ops.def"
 #undef DC_OP
   };

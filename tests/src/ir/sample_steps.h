@@ -55,7 +55,7 @@ inline constexpr const char* kScheduled = R"(step @tiny stage=scheduled mesh=<dp
     release %f0
     %xt = aten.t.default(self=%x) : f32[8,4] strides=(1,8) varying<dp> backward
     %gw = aten.mm.default(self=%xt, mat2=%y) : f32[8,8] partial<dp> backward in "net"
-    %r0 = reduce_scatter.start %gw (shard=32) : f32[32] flat_shard<dp> backward stream=comm
+    %r0 = reduce_scatter.start %gw (elements=32, shard=32) : f32[32] flat_shard<dp> backward stream=comm
     %r1 = reduce_scatter.done %r0 : f32[32] flat_shard<dp> backward
     %s = scale %r1, %hyperparameters (param=0) : f32[32] flat_shard<dp> update
     square_sum %row, %s (param=0, shard=32, elements=64, whole=0) update

@@ -37,6 +37,23 @@ TEST(Verify, RefusesAnotherStage) {
   EXPECT_EQ(verify(parsed(kImported), Stage::Normalized).code(), "DC2300");
 }
 
+TEST(Verify, RefusesAnEntryThatIsNotThere) {
+  Step step = parsed(kImported);
+  Graph& graph = step.programs[0].graph;
+  for (NodeId id : graph.order()) {
+    Node& node = graph.node(id);
+    if (node.kind == OpKind::State) node.args = {{Attr::Entry, StateId{99}}};
+  }
+  EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2205");
+}
+
+TEST(Verify, RefusesAnAttributeOfAnotherOp) {
+  Step step = parsed(kImported);
+  Graph& graph = step.programs[0].graph;
+  graph.node(graph.first()).args.push_back({Attr::Clip, int64_t{0}});
+  EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2205");
+}
+
 struct Damage {
   const char* name;
   const char* sample;
@@ -86,7 +103,7 @@ constexpr Damage kDamages[] = {
     {"state_type", kImported, "%w = state(entry=\"w\") : f32[8,8]",
      "%w = state(entry=\"w\") : f32[8,8] varying<dp>", "DC2203"},
     {"split_dim", kImported, "f32[4,8] in \"net\"", "f32[4,8] shard<dp,2> in \"net\"", "DC2204"},
-    {"unknown_entry", kImported, "state(entry=\"w\")", "state(entry=\"u\")", "DC2205"},
+    {"missing_attribute", kImported, "input(name=\"x\")", "input", "DC2205"},
     {"attribute_type", kImported, "state(entry=\"w\")", "state(entry=3)", "DC2205"},
     {"own_op_too_early", kImported, "    output loss", "    zero %gw\n    output loss", "DC2301"},
     {"identity", kScheduled, "%loss = aten.mean.default(self=%y) : f32[] varying<dp>",
@@ -123,9 +140,10 @@ constexpr Damage kDamages[] = {
      "all_gather.start %x (elements=64, shard=32)", "DC2204"},
     {"reduction_of_whole", kScheduled, "reduce_scatter.start %gw", "reduce_scatter.start %h",
      "DC2204"},
-    {"reduction_dtype", kScheduled, "%r0 = reduce_scatter.start %gw (shard=32) : f32[32]",
-     "%r0 = reduce_scatter.start %gw (shard=32) : bf16[32]", "DC2203"},
-    {"missing_shard", kScheduled, "%gw (shard=32)", "%gw", "DC2205"},
+    {"reduction_dtype", kScheduled,
+     "%r0 = reduce_scatter.start %gw (elements=32, shard=32) : f32[32]",
+     "%r0 = reduce_scatter.start %gw (elements=32, shard=32) : bf16[32]", "DC2203"},
+    {"missing_shard", kScheduled, "%gw (elements=32, shard=32)", "%gw", "DC2205"},
     {"dropout_probability", kScheduled, "p=0.5", "p=1.5", "DC2205"},
     {"scale_without_slots", kScheduled, "scale %r1, %hyperparameters", "scale %r1, %scalars",
      "DC2203"},

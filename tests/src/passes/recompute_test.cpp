@@ -184,6 +184,8 @@ class Interpreter {
       if (const auto* number = std::get_if<int64_t>(&arg.value))
         text += std::to_string(*number) + ";";
       if (const auto* name = std::get_if<std::string>(&arg.value)) text += *name + ";";
+      if (const auto* entry = std::get_if<ir::StateId>(&arg.value))
+        text += "state " + std::to_string(entry->v) + ";";
     }
     const std::string hash = std::to_string(std::hash<std::string>()(text + ")"));
     if (node.kind == OpKind::Copy) contents_[node.operands[0].v] = hash;

@@ -75,7 +75,7 @@ class GatheredStep : public ir::StepBuilder {
   }
   ValueId micro_batch() {
     origin = {"layer", ir::Phase::Forward, false};
-    ValueId x = op(OpKind::Input, {}, {{"x", f32({5, 7})}}, {{"name", "x"}});
+    ValueId x = op(OpKind::Input, {}, {{"x", f32({5, 7})}}, {{ir::Attr::Name, std::string("x")}});
     if (step.inputs.empty()) step.inputs.push_back({"x", ir::InputRole::Float, 0, 1, f32({5, 7})});
     ValueId shard = state(shard_), sum = state(loss_sum_);
     if (accumulator_ >= 0) sum_ = state(accumulator_);
@@ -108,18 +108,23 @@ class GatheredStep : public ir::StepBuilder {
     ValueId hyperparameters = state(hyperparameters_), row = state(row_), table = state(table_),
             scalars = state(scalars_), shard = state(shard_);
     ValueId scaled = op(OpKind::Scale, {gradient, hyperparameters},
-                        {{"scaled", flat_shard(kShard)}}, {{"param", int64_t{0}}});
+                        {{"scaled", flat_shard(kShard)}}, {{ir::Attr::Param, int64_t{0}}});
     op(OpKind::SquareSum, {row, scaled}, {},
-       {{"param", int64_t{0}}, {"shard", kShard}, {"elements", kElements}, {"whole", int64_t{0}}});
-    ir::Node& start = graph().insert({}, OpKind::AllGatherIntoStart, {table, row},
-                                     {{"table_started", f64({kWorld, 3})}},
-                                     {{"elements", int64_t{9}}, {"shard", int64_t{3}}}, origin);
+       {{ir::Attr::Param, int64_t{0}},
+        {ir::Attr::Shard, kShard},
+        {ir::Attr::Elements, kElements},
+        {ir::Attr::Whole, int64_t{0}}});
+    ir::Node& start = graph().insert(
+        {}, OpKind::AllGatherIntoStart, {table, row}, {{"table_started", f64({kWorld, 3})}},
+        {{ir::Attr::Elements, int64_t{9}}, {ir::Attr::Shard, int64_t{3}}}, origin);
     start.stream = 1;
     op(OpKind::AllGatherIntoDone, {start.results[0]}, {{"table_done", f64({kWorld, 3})}});
-    op(OpKind::ClipAndCheck, {scalars, table, hyperparameters}, {}, {{"clip", int64_t{1}}});
+    op(OpKind::ClipAndCheck, {scalars, table, hyperparameters}, {}, {{ir::Attr::Clip, int64_t{1}}});
     ValueId m = state(moment1_), v = state(moment2_);
     op(OpKind::AdamW, {shard, m, v, scaled, scalars, hyperparameters}, {},
-       {{"param", int64_t{0}}, {"group", int64_t{0}}, {"clip", int64_t{1}}});
+       {{ir::Attr::Param, int64_t{0}},
+        {ir::Attr::Group, int64_t{0}},
+        {ir::Attr::Clip, int64_t{1}}});
     if (accumulator_ >= 0) op(OpKind::Zero, {sum_}, {});
   }
   int shard_, moment1_, moment2_, hyperparameters_, rng_, scalars_, loss_sum_, table_, row_,
