@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/frontend/arguments.h"
+#include "src/ir/builder.h"
 
 namespace dc::frontend {
 
@@ -52,11 +53,11 @@ ir::ValueId Draft::as_declared(Name name) {
   const ir::NodeId producer = graph.value(value).producer;
   const ir::Origin origin = graph.node(producer).origin;
   const bool marked = std::find(unmarked.begin(), unmarked.end(), producer) == unmarked.end();
-  const ir::Node& cast = graph.insert_aten(
-      {}, "aten._to_copy.default", {value}, {{text(name) + "_declared", std::move(type)}},
-      {{"self", ir::OperandRef{0}}, {"dtype", dtype, true}}, origin);
-  if (!marked) unmarked.push_back(cast.id);
-  converted = cast.results[0];
+  converted =
+      ir::Builder(graph, {}, origin)
+          .make_aten("aten._to_copy.default", {value}, {text(name) + "_declared", std::move(type)},
+                     {{"self", ir::OperandRef{0}}, {"dtype", dtype, true}});
+  if (!marked) unmarked.push_back(graph.value(converted).producer);
   placements_.resize(std::max(placements_.size(), converted.index() + 1));
   placements_[converted.index()] = placements_[value.index()];
   return converted;

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "src/base/step_scalars.h"
+#include "src/ir/builder.h"
 #include "src/ir/effects.h"
 #include "src/ir/group.h"
 #include "src/passes/pass.h"
@@ -100,8 +101,8 @@ class UpdateBuilder {
     for (const ir::Output& output : graph.outputs) {
       if (output.kind != ir::OutputKind::Loss) continue;
       const ir::Node& producer = graph.node(graph.value(output.value).producer);
-      graph.insert(graph.next(producer.id), ir::OpKind::AddLoss, {sum, output.value}, {}, {},
-                   producer.origin);
+      ir::Builder(graph, graph.next(producer.id), producer.origin)
+          .act(ir::OpKind::AddLoss, {sum, output.value});
     }
     std::erase_if(graph.outputs, [&](const ir::Output& output) {
       return output.kind == ir::OutputKind::Gradient && &graph != &graph_;
@@ -115,16 +116,13 @@ class UpdateBuilder {
     const bool is_state =
         graph_.node(producer).kind == ir::OpKind::State;  // an accumulator: after its last change
     const ir::NodeId before = graph_.next(is_state ? last_user(gradient) : producer);
-    const ir::TensorType type = graph_.value(gradient).type;
     const int64_t column = columns_[static_cast<size_t>(index)];
-    const ir::Origin origin{graph_.node(producer).origin.module, ir::Phase::Update, false};
+    ir::Builder build(graph_, before, {graph_.node(producer).origin.module, ir::Phase::Update});
     const ir::ValueId scaled =
-        graph_
-            .insert(before, ir::OpKind::Scale, {gradient, hyperparameters_},
-                    {{"gradient_of." + parameter.fqn, type}}, {{ir::Attr::Param, column}}, origin)
-            .results[0];
-    graph_.insert(before, ir::OpKind::SquareSum, {row_, scaled}, {},
-                  square_sum_args(parameter, column, !ir::is_flat_shard(type)), origin);
+        build.make_in_place(ir::OpKind::Scale, {gradient, hyperparameters_},
+                            "gradient_of." + parameter.fqn, {{ir::Attr::Param, column}});
+    build.act(ir::OpKind::SquareSum, {row_, scaled},
+              square_sum_args(parameter, column, !ir::is_flat_shard(graph_.value(gradient).type)));
     return scaled;
   }
 
@@ -157,15 +155,9 @@ class UpdateBuilder {
     const int64_t column = trainable_ + base::kTableLoss;
     ir::TensorType cell = ir::contiguous(ir::DType::F64, {1});
     cell.offset = column;
-    const ir::ValueId loss_cell =
-        graph_
-            .insert_aten({}, "aten.slice.Tensor", {row_}, {{"loss_cell", cell}},
-                         {{"self", ir::OperandRef{0}},
-                          {"dim", int64_t{0}},
-                          {"start", column},
-                          {"end", column + 1}},
-                         origin_)
-            .results[0];
+    const ir::ValueId loss_cell = at_end().make_aten(
+        "aten.slice.Tensor", {row_}, {"loss_cell", cell},
+        {{"self", ir::OperandRef{0}}, {"dim", int64_t{0}}, {"start", column}, {"end", column + 1}});
     append(ir::OpKind::Copy, {loss_cell, values_.of(loss_sum_)}, {});
     if (step_.mesh.world() > 1) {
       const int64_t columns = trainable_ + base::kTableExtra;
@@ -177,19 +169,17 @@ class UpdateBuilder {
            {{ir::Attr::Clip, int64_t{step_.optimizer.clip}}});
   }
 
+  ir::Builder at_end() { return ir::Builder(graph_, {}, origin_); }
+
   void append(ir::OpKind kind, std::vector<ir::ValueId> operands, std::vector<ir::Arg> args) {
-    graph_.insert({}, kind, std::move(operands), {}, std::move(args), origin_);
+    at_end().act(kind, std::move(operands), std::move(args));
   }
 
   void gather_into(ir::ValueId whole, ir::ValueId shard, std::vector<ir::Arg> args,
                    const std::string& name) {
-    const ir::TensorType type = graph_.value(whole).type;
-    const ir::ValueId started = graph_
-                                    .insert({}, ir::OpKind::AllGatherIntoStart, {whole, shard},
-                                            {{"gather." + name, type}}, std::move(args), origin_)
-                                    .results[0];
-    graph_.insert({}, ir::OpKind::AllGatherIntoDone, {started}, {{"gathered." + name, type}}, {},
-                  origin_);
+    const ir::ValueId started = at_end().make_in_place(
+        ir::OpKind::AllGatherIntoStart, {whole, shard}, "gather." + name, std::move(args));
+    at_end().wait(started, "gathered." + name);
   }
 
   // The f32 value the optimizer changes: the master if there is one, else this rank's shard, else
@@ -248,10 +238,8 @@ class UpdateBuilder {
     if (master.valid()) {
       const ir::ValueId target = range.valid() ? range : resident;
       const ir::TensorType type = graph_.value(target).type;
-      const ir::ValueId rounded = graph_
-                                      .insert({}, ir::OpKind::Cast, {master},
-                                              {{"rounded." + parameter.fqn, type}}, {}, origin_)
-                                      .results[0];
+      const ir::ValueId rounded =
+          at_end().make(ir::OpKind::Cast, {master}, {"rounded." + parameter.fqn, type});
       append(ir::OpKind::Copy, {target, rounded}, {});
     }
     if (!range.valid()) return;
@@ -293,7 +281,7 @@ void write_buffers(ir::Step& step, ir::Graph& graph) {
     const ir::ValueId target = values.of(entries.at(output.fqn));
     if (ir::view_root(graph, output.value) == target) continue;  // unchanged
     const ir::Origin origin = graph.node(graph.value(output.value).producer).origin;
-    graph.insert({}, ir::OpKind::Copy, {target, output.value}, {}, {}, origin);
+    ir::Builder(graph, {}, origin).act(ir::OpKind::Copy, {target, output.value});
   }
   std::erase_if(graph.outputs, [](const ir::Output& output) {
     return output.kind == ir::OutputKind::BufferUpdate;

@@ -5,8 +5,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "src/ir/builder.h"
 #include "src/ir/effects.h"
 #include "src/ir/group.h"
+#include "src/ir/view_copies.h"
 #include "src/passes/pass.h"
 #include "src/passes/shard/gather_parameters.h"
 #include "src/passes/shard/shard_elements.h"
@@ -48,7 +50,6 @@ class Gatherer {
     const ir::TensorType whole_type = graph_.value(whole).type;
     shard_ = whole;
     gathered_type_ = whole_type;
-    copies_.clear();
     std::vector<ir::Use> real = collect(whole);
     const ir::NodeId cast = lone_narrowing_cast(real);
     if (cast.valid()) {
@@ -109,53 +110,27 @@ class Gatherer {
       if (position_[use.node.index()] < position_[first.index()]) first = use.node;
       if (position_[use.node.index()] > position_[last.index()]) last = use.node;
     }
-    const ir::Origin origin = graph_.node(first).origin;
+    ir::Builder build(graph_, first, graph_.node(first).origin);
     ir::ValueId source = shard_;
     if (gathered_type_.dtype != parameter_->dtype) {
-      source = graph_
-                   .insert(first, ir::OpKind::Cast, {shard_},
-                           {{"narrow." + parameter_->fqn,
-                             shard_type(step_, *parameter_, gathered_type_.dtype)}},
-                           {}, origin)
-                   .results[0];
+      source = build.make(
+          ir::OpKind::Cast, {shard_},
+          {"narrow." + parameter_->fqn, shard_type(step_, *parameter_, gathered_type_.dtype)});
     }
     ir::TensorType type = gathered_type_;
     type.sharding = {};
     const ir::ValueId started =
-        graph_
-            .insert(first, ir::OpKind::AllGatherStart, {source},
-                    {{"gather." + parameter_->fqn, type}}, shard_args(step_, *parameter_), origin)
-            .results[0];
-    const ir::ValueId done = graph_
-                                 .insert(first, ir::OpKind::AllGatherDone, {started},
-                                         {{"whole." + parameter_->fqn, type}}, {}, origin)
-                                 .results[0];
-    copies_.clear();
-    copies_[root_.v] = done;
+        build.make(ir::OpKind::AllGatherStart, {source}, {"gather." + parameter_->fqn, type},
+                   shard_args(step_, *parameter_));
+    const ir::ValueId done = build.wait(started, "whole." + parameter_->fqn);
+    ir::ViewCopies views(graph_);  // the phase's own, right after the gather
+    views.stand_for(root_, done);
     for (const ir::Use& use : uses) {
       const ir::ValueId old = graph_.node(use.node).operands[static_cast<size_t>(use.operand)];
-      graph_.set_operand(use.node, use.operand, copy_of(old, first));
+      graph_.set_operand(use.node, use.operand, views.of(old, first));
     }
-    graph_.insert(graph_.next(last), ir::OpKind::Release, {done}, {}, {}, graph_.node(last).origin);
-  }
-
-  // The phase's own copy of a view chain, placed right after the gather.
-  ir::ValueId copy_of(ir::ValueId old, ir::NodeId before) {
-    if (const auto found = copies_.find(old.v); found != copies_.end()) return found->second;
-    const ir::Node view = graph_.node(graph_.value(old).producer);
-    std::vector<ir::ValueId> operands = {copy_of(view.operands[0], before)};
-    std::vector<ir::NewValue> results;
-    for (ir::ValueId result : view.results) {
-      results.push_back(result.valid()
-                            ? ir::NewValue{graph_.value(result).name, graph_.value(result).type}
-                            : ir::NewValue{"-", {}});
-    }
-    ir::Node& fresh =
-        graph_.insert_aten(before, view.overload, operands, results, view.args, view.origin);
-    for (size_t i = 0; i < view.results.size(); ++i) {
-      if (view.results[i].valid()) copies_[view.results[i].v] = fresh.results[i];
-    }
-    return copies_.at(old.v);
+    ir::Builder(graph_, graph_.next(last), graph_.node(last).origin)
+        .act(ir::OpKind::Release, {done});
   }
 
   void erase_old_views(ir::NodeId cast) {
@@ -191,7 +166,6 @@ class Gatherer {
   ir::ValueId shard_, root_;
   ir::TensorType gathered_type_;
   std::vector<ir::NodeId> views_;
-  std::unordered_map<int32_t, ir::ValueId> copies_;
 };
 
 }  // namespace
@@ -224,14 +198,14 @@ class Reducer {
         last_(last),
         replicas_(step.mesh.wide() & ~step.mesh.shard_axes()),
         state_(step),
-        values_(step, graph) {}
+        values_(step, graph),
+        build_(graph) {}
 
   // Returns the f32 value that scale and update read; invalid in programs before the last.
   ir::ValueId reduce(int parameter_index, ir::ValueId gradient) {
     parameter_ = &step_.parameters[static_cast<size_t>(parameter_index)];
     const ir::Node& producer = graph_.node(graph_.value(gradient).producer);
-    origin_ = producer.origin;
-    before_ = graph_.next(producer.id);
+    build_ = ir::Builder(graph_, graph_.next(producer.id), producer.origin);
     const ir::DType own = graph_.value(gradient).type.dtype;
     const int entry = state_.of(parameter_index, ir::StateRole::Accumulator);
     const bool accumulates = entry >= 0;
@@ -293,17 +267,12 @@ class Reducer {
   }
 
   ir::ValueId cast(ir::ValueId value, ir::DType dtype) {
-    const ir::Value& from = graph_.value(value);
-    return graph_
-        .insert(before_, ir::OpKind::Cast, {value},
-                {{from.name + "_" + std::string(base::name(dtype)),
-                  ir::contiguous(dtype, from.type.shape, from.type.sharding)}},
-                {}, origin_)
-        .results[0];
+    return build_.cast(value, dtype,
+                       graph_.value(value).name + "_" + std::string(base::name(dtype)));
   }
 
   void accumulate(ir::ValueId sum, ir::ValueId value) {
-    graph_.insert(before_, ir::OpKind::Accumulate, {sum, value}, {}, {}, origin_);
+    build_.act(ir::OpKind::Accumulate, {sum, value});
   }
 
   ir::ValueId scatter(ir::ValueId wire) {
@@ -311,8 +280,8 @@ class Reducer {
     for (size_t axis = 0; axis < ir::kMaxAxes; ++axis) {
       if ((replicas_ >> axis & 1) != 0) type.sharding[axis].spread = ir::Spread::Partial;
     }
-    return collective(ir::OpKind::ReduceScatterStart, ir::OpKind::ReduceScatterDone, wire,
-                      {"reduce", type}, shard_args(step_, *parameter_));
+    return collective(ir::OpKind::ReduceScatterStart, wire, {"reduce", type},
+                      shard_args(step_, *parameter_));
   }
 
   ir::ValueId all_reduce(ir::ValueId wire, ir::AxisMask group) {
@@ -324,28 +293,22 @@ class Reducer {
     const int64_t elements = type.numel();
     const int64_t shard = group == ir::kAllAxes ? parameter_->shard
                                                 : shard_elements(elements, step_.mesh.size(group));
-    return collective(ir::OpKind::AllReduceStart, ir::OpKind::AllReduceDone, wire, {"reduce", type},
+    return collective(ir::OpKind::AllReduceStart, wire, {"reduce", type},
                       ir::collective_args(step_.mesh, elements, shard, group));
   }
 
   ir::ValueId gather_sums(ir::ValueId sum) {
-    return collective(ir::OpKind::AllGatherStart, ir::OpKind::AllGatherDone, sum,
+    return collective(ir::OpKind::AllGatherStart, sum,
                       {"gather", ir::contiguous(ir::DType::F32, parameter_->shape)},
                       shard_args(step_, *parameter_));
   }
 
-  // Both halves, side by side; `result` has the start's name before the parameter's.
-  ir::ValueId collective(ir::OpKind start, ir::OpKind done, ir::ValueId wire,
-                         const ir::NewValue& result, std::vector<ir::Arg> args) {
-    const ir::ValueId started =
-        graph_
-            .insert(before_, start, {wire}, {{result.name + "." + parameter_->fqn, result.type}},
-                    std::move(args), origin_)
-            .results[0];
-    return graph_
-        .insert(before_, done, {started}, {{"reduced." + parameter_->fqn, result.type}}, {},
-                origin_)
-        .results[0];
+  // Both halves, one after the other; `result` has the start's name before the parameter's.
+  ir::ValueId collective(ir::OpKind start, ir::ValueId wire, const ir::NewValue& result,
+                         std::vector<ir::Arg> args) {
+    const ir::ValueId started = build_.make(
+        start, {wire}, {result.name + "." + parameter_->fqn, result.type}, std::move(args));
+    return build_.wait(started, "reduced." + parameter_->fqn);
   }
 
   ir::Step& step_;
@@ -355,8 +318,7 @@ class Reducer {
   const schedule::StateIndex state_;
   schedule::StateValues values_;
   const ir::Parameter* parameter_ = nullptr;
-  ir::Origin origin_;
-  ir::NodeId before_;
+  ir::Builder build_;  // right after the gradient's producer
 };
 
 void reduce_gradients(ir::Step& step, ir::Graph& graph, bool last) {
