@@ -1,23 +1,19 @@
 #include "runtime/checkpoint/piece.h"
 
-#include <array>
+#include "src/base/enum_names.h"
 
 namespace dc::runtime::checkpoint {
 namespace {
 
-constexpr std::array<std::string_view, 6> kNames = {"parameter",  "master",          "exp_avg",
-                                                    "exp_avg_sq", "momentum_buffer", "buffer"};
-static_assert(kNames.size() == static_cast<size_t>(ValueKind::Buffer) + 1);
+constexpr auto kNames = base::enum_names<ValueKind>(
+    {"parameter", "master", "exp_avg", "exp_avg_sq", "momentum_buffer", "buffer"});
 
 }  // namespace
 
-std::string_view name(ValueKind kind) { return kNames[static_cast<size_t>(kind)]; }
+std::string_view name(ValueKind kind) { return base::enum_name(kNames, kind); }
 
 std::optional<ValueKind> value_kind(std::string_view name) {
-  for (size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames[i] == name) return static_cast<ValueKind>(i);
-  }
-  return std::nullopt;
+  return base::enum_value<ValueKind>(kNames, name);
 }
 
 std::string describe(const ValueId& value) {

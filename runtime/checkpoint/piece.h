@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "runtime/checkpoint/checksum.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/saved_state.h"
 
 namespace dc::runtime::checkpoint {
 
-enum class ValueKind : uint8_t { Parameter, Master, Moment1, Moment2, Momentum, Buffer };
+using plan::ValueKind;
 // "parameter", "master", and PyTorch's names of optimizer state: "exp_avg", "exp_avg_sq",
 // "momentum_buffer"; "buffer".
 std::string_view name(ValueKind kind);

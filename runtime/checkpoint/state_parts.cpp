@@ -1,7 +1,5 @@
 #include "runtime/checkpoint/state_parts.h"
 
-#include <optional>
-
 #include "runtime/plan/extent.h"
 #include "runtime/plan/saved_state.h"
 #include "runtime/plan/state_entries.h"
@@ -12,36 +10,6 @@ namespace {
 using base::Result;
 using base::Status;
 using plan::StateRole;
-
-std::optional<ValueKind> kind_of(StateRole role) {
-  switch (role) {
-    case StateRole::Parameter:
-    case StateRole::Shard:
-      return ValueKind::Parameter;
-    case StateRole::Master:
-      return ValueKind::Master;
-    case StateRole::Moment1:
-      return ValueKind::Moment1;
-    case StateRole::Moment2:
-      return ValueKind::Moment2;
-    case StateRole::Momentum:
-      return ValueKind::Momentum;
-    case StateRole::Buffer:
-      return ValueKind::Buffer;
-    case StateRole::Unknown:
-    case StateRole::Accumulator:
-    case StateRole::Carried:
-    case StateRole::Constant:
-    case StateRole::Hyperparameters:
-    case StateRole::Random:
-    case StateRole::Scalars:
-    case StateRole::NormTable:
-    case StateRole::LossSum:
-    case StateRole::Losses:
-      return std::nullopt;
-  }
-  return std::nullopt;
-}
 
 class PartFinder {
  public:
@@ -83,7 +51,7 @@ class PartFinder {
   StatePart whole_entry(const plan::StateEntry& entry) const {
     StatePart part;
     part.tensor = entry.tensor;
-    part.piece.value.kind = *kind_of(entry.role);
+    part.piece.value.kind = *plan::saved_kind(entry.role);
     part.piece.dtype = plan_.tensors[static_cast<size_t>(entry.tensor)].dtype;
     if (part.piece.value.kind == ValueKind::Buffer) {
       const plan::Buffer& buffer = plan_.buffers[static_cast<size_t>(entry.buffer)];

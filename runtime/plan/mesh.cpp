@@ -1,9 +1,14 @@
 #include "runtime/plan/mesh.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "src/base/mesh_place.h"
 
 namespace dc::runtime::plan {
 namespace {
+
+int32_t size_of(const std::pair<std::string, int32_t>& axis) { return axis.second; }
 
 bool has_axis(uint32_t axes, size_t axis) {
   return axes == kAllAxes || (axis < kMaxMeshAxes && (axes >> axis & 1) != 0);
@@ -33,22 +38,12 @@ bool is_world(const Plan& plan, uint32_t axes) {
 }
 
 int32_t group_size(const Plan& plan, uint32_t axes) {
-  int32_t size = 1;
-  for (size_t axis = 0; axis < plan.mesh.size(); ++axis) {
-    if (has_axis(axes, axis)) size *= plan.mesh[axis].second;
-  }
-  return size;
+  return base::group_size(plan.mesh, size_of, [&](size_t axis) { return has_axis(axes, axis); });
 }
 
 int32_t index_in_group(const Plan& plan, uint32_t axes, int32_t rank) {
-  int32_t index = 0, weight = 1;
-  for_each_axis(plan, [&](size_t axis, int32_t stride) {
-    if (!has_axis(axes, axis)) return;
-    const int32_t size = plan.mesh[axis].second;
-    index += rank / stride % size * weight;
-    weight *= size;
-  });
-  return index;
+  const auto in_group = [&](size_t axis) { return has_axis(axes, axis); };
+  return base::index_in_group(plan.mesh, size_of, in_group, rank);
 }
 
 std::vector<int32_t> ranks_of_group(const Plan& plan, uint32_t axes, int32_t rank) {

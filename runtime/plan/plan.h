@@ -14,13 +14,19 @@
 #include "src/base/kernel_signature.h"
 #include "src/base/remark.h"
 #include "src/base/status.h"
+#include "src/base/step_enums.h"
 
 namespace dc::runtime::plan {
 
+using base::AxisPlacement;
 using base::DType;
+using base::InitKind;
+using base::InputRole;
+using base::OptimizerKind;
+using base::Phase;
 using base::Provider;
-
-enum class Space : uint8_t { Device = 0, Host = 1, Disk = 2 };
+using base::ScheduleKind;
+using base::Space;
 
 // What the bytes of a slice are for.
 enum class SliceKind : uint8_t {
@@ -92,7 +98,6 @@ struct Arg {
 };
 
 enum class InstructionKind : uint8_t { Kernel, Collective, Copy, Signal, Wait };
-enum class Phase : uint8_t { Forward, Backward, Update };
 enum class CollectiveKind : uint8_t { AllGather, ReduceScatter, AllReduce, Broadcast, AllToAll };
 
 // One buffer of a (possibly fused) collective. `elements` is the whole value without padding;
@@ -156,7 +161,6 @@ struct Group {
   bool operator==(const Group&) const = default;
 };
 
-enum class InitKind : uint8_t { Unknown, Normal, Uniform, Zeros, Ones, Constant };
 struct Initializer {
   InitKind kind = InitKind::Unknown;
   double a = 0, b = 0;
@@ -220,35 +224,28 @@ enum class StateRole : uint8_t {
   LossSum,
   Losses,  // loss sums of all ranks
 };
-// How a value is spread along one axis of the mesh.
-enum class Spread : uint8_t {
-  Replicated,  // the same whole value at every coordinate
-  Shard,       // split along dim `dim`
-  FlatShard,   // flattened; coordinate c holds [c * shard, (c + 1) * shard), tail zero
-  Varying,     // every rank has its own value
-  Partial,     // every rank holds a summand
-};
-struct AxisPlacement {
+// How a value is placed along one axis of the mesh.
+struct PlacedAxis {
   int32_t axis = 0;  // index into Plan::mesh
-  Spread spread = Spread::Replicated;
+  AxisPlacement placement = AxisPlacement::Replicated;
   int32_t dim = -1;   // Shard
-  int64_t shard = 0;  // FlatShard: elements, padding included
-  bool operator==(const AxisPlacement&) const = default;
+  int64_t shard = 0;  // FlatShard: elements, padding included; coordinate c holds [c * shard,
+                      // (c + 1) * shard)
+  bool operator==(const PlacedAxis&) const = default;
 };
 struct StateEntry {
   std::string name;
   int32_t tensor = -1;  // its slice says the memory space
   StateSource source = StateSource::Zeros;
-  int32_t parameter = -1, buffer = -1;     // by role; ParameterWhole and ParameterShard are cast to
-                                           // the tensor's dtype, tail zero
-  std::vector<uint8_t> data{};             // Data: contiguous bytes (constants)
-  StateRole role = StateRole::Unknown;     // see state_entries.h
-  std::vector<AxisPlacement> placement{};  // axes that are not listed: replicated
+  int32_t parameter = -1, buffer = -1;  // by role; ParameterWhole and ParameterShard are cast to
+                                        // the tensor's dtype, tail zero
+  std::vector<uint8_t> data{};          // Data: contiguous bytes (constants)
+  StateRole role = StateRole::Unknown;  // see state_entries.h
+  std::vector<PlacedAxis> placement{};  // axes that are not listed: replicated
   int32_t range_of = -1;  // index into Plan::state: this is the rank's range of that entry's memory
   bool operator==(const StateEntry&) const = default;
 };
 
-enum class InputRole : uint8_t { Tokens, Labels, Mask, Positions, Class, Float, LossScale };
 struct Input {
   std::string name;
   InputRole role = InputRole::Float;
@@ -258,8 +255,6 @@ struct Input {
   bool operator==(const Input&) const = default;
 };
 
-enum class OptimizerKind : uint8_t { AdamW, Sgd };
-enum class ScheduleKind : uint8_t { Constant, Linear, Cosine };
 struct OptimizerGroup {
   std::string match;
   double lr = 0, weight_decay = 0, beta1 = 0, beta2 = 0, eps = 0, momentum = 0, dampening = 0;

@@ -1,25 +1,26 @@
 #include "runtime/plan/saved_state.h"
 
-#include <algorithm>
-#include <vector>
-
 #include "runtime/plan/extent.h"
 #include "runtime/plan/mesh.h"
 #include "src/base/units.h"
 
 namespace dc::runtime::plan {
-namespace {
 
-bool has_a_saved_value(StateRole role) {
+std::optional<ValueKind> saved_kind(StateRole role) {
   switch (role) {
     case StateRole::Parameter:
     case StateRole::Shard:
+      return ValueKind::Parameter;
     case StateRole::Master:
+      return ValueKind::Master;
     case StateRole::Moment1:
+      return ValueKind::Moment1;
     case StateRole::Moment2:
+      return ValueKind::Moment2;
     case StateRole::Momentum:
+      return ValueKind::Momentum;
     case StateRole::Buffer:
-      return true;
+      return ValueKind::Buffer;
     case StateRole::Unknown:
     case StateRole::Accumulator:
     case StateRole::Carried:
@@ -30,17 +31,14 @@ bool has_a_saved_value(StateRole role) {
     case StateRole::NormTable:
     case StateRole::LossSum:
     case StateRole::Losses:
-      return false;
+      return std::nullopt;
   }
-  return false;
+  return std::nullopt;
 }
-
-}  // namespace
 
 ElementRange own_range(int64_t elements, int64_t shard, int32_t rank) {
   if (shard <= 0) return rank == 0 ? ElementRange{0, elements} : ElementRange{};
-  const int64_t first = std::min(elements, rank * shard);
-  return {first, std::min(elements, first + shard) - first};
+  return shard_range(elements, shard, rank);
 }
 
 SavedState::SavedState(const Plan& plan) : plan_(plan), states_(plan) {
@@ -60,7 +58,7 @@ bool SavedState::is_written(const StateEntry& entry) const {
 
 bool SavedState::holds(const StateEntry& entry) const {
   const bool is_constant = entry.source == StateSource::Data && !is_written(entry);
-  return has_a_saved_value(entry.role) && !is_constant;
+  return saved_kind(entry.role) && !is_constant;
 }
 
 bool SavedState::takes(const StateEntry& entry) const {

@@ -4,12 +4,19 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <unordered_set>
 
 #include "runtime/plan/plan.h"
 #include "runtime/plan/state_entries.h"
 
 namespace dc::runtime::plan {
+
+// What kind of value of the training state a checkpoint holds.
+enum class ValueKind : uint8_t { Parameter, Master, Moment1, Moment2, Momentum, Buffer };
+// Of entries with that role; nothing where no checkpoint has their value, because it follows from
+// the rest: carried copies, accumulated gradients, constants, scalars.
+std::optional<ValueKind> saved_kind(StateRole role);
 
 // The flat shard of `rank`, of a value of `elements` elements with shards of `shard` (0: the whole
 // is rank 0's).
@@ -19,8 +26,8 @@ class SavedState {
  public:
   explicit SavedState(const Plan& plan);
 
-  // Whether the entry has a value that a checkpoint holds: not what follows from the rest (carried
-  // copies, accumulated gradients, constants, scalars).
+  // Whether the entry has a value that a checkpoint holds: it has a saved_kind() and is no
+  // constant.
   bool holds(const StateEntry& entry) const;
   // Whether a checkpoint saves the value from this entry. If a parameter has both a whole entry
   // and a shard entry, the shard is saved, because the whole value may be older than the shard.

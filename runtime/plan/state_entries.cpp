@@ -42,17 +42,22 @@ SliceKind slice_kind(StateRole role) {
   return SliceKind::Scalars;
 }
 
+ElementRange shard_range(int64_t elements, int64_t shard, int64_t place) {
+  const int64_t first = std::min(elements, place * shard);
+  return {first, std::min(elements, first + shard) - first};
+}
+
 int64_t flat_shard(const StateEntry& entry) {
-  for (const AxisPlacement& p : entry.placement) {
-    if (p.spread == Spread::FlatShard) return p.shard;
+  for (const PlacedAxis& p : entry.placement) {
+    if (p.placement == AxisPlacement::FlatShard) return p.shard;
   }
   return 0;
 }
 
 uint32_t shard_axes(const StateEntry& entry) {
   uint32_t axes = 0;
-  for (const AxisPlacement& p : entry.placement) {
-    if (p.spread == Spread::FlatShard) axes |= uint32_t{1} << p.axis;
+  for (const PlacedAxis& p : entry.placement) {
+    if (p.placement == AxisPlacement::FlatShard) axes |= uint32_t{1} << p.axis;
   }
   return axes;
 }
@@ -61,9 +66,7 @@ ElementRange held_elements(const Plan& plan, const StateEntry& entry, int64_t el
                            int32_t rank) {
   const int64_t shard = flat_shard(entry);
   if (shard == 0) return {0, elements};
-  const int64_t place = index_in_group(plan, shard_axes(entry), rank);
-  const int64_t first = std::min(elements, place * shard);
-  return {first, std::min(elements, first + shard) - first};
+  return shard_range(elements, shard, index_in_group(plan, shard_axes(entry), rank));
 }
 
 ParameterStates::ParameterStates(const Plan& plan) : entries_(plan.parameters.size()) {

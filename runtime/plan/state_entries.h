@@ -23,13 +23,16 @@ struct ElementRange {
   bool operator==(const ElementRange&) const = default;
 };
 
-// Elements of one flat shard; 0 if the entry is not spread so.
+// The flat shard at `place` of a value of `elements` elements, cut at the value's end.
+ElementRange shard_range(int64_t elements, int64_t shard, int64_t place);
+
+// Elements of one flat shard; 0 if the entry is not placed so.
 int64_t flat_shard(const StateEntry& entry);
 // The axes along which the entry is cut into flat shards, as a mask: a rank holds the shard of its
 // place in the group along them. 0: none.
 uint32_t shard_axes(const StateEntry& entry);
 // What of a value of `elements` elements the entry holds on `rank`: one flat shard, cut at the
-// value's end, or everything. Not for Spread::Shard.
+// value's end, or everything. Not for AxisPlacement::Shard.
 ElementRange held_elements(const Plan& plan, const StateEntry& entry, int64_t elements,
                            int32_t rank);
 

@@ -259,7 +259,7 @@ Status check_model_ids(const Plan& plan) {
     if (!is_id_or_none(entry.range_of, plan.state.size())) {
       return bad_id(who, "state entry", entry.range_of, plan.state.size());
     }
-    for (const AxisPlacement& p : entry.placement) {
+    for (const PlacedAxis& p : entry.placement) {
       if (!is_id(p.axis, plan.mesh.size()))
         return bad_id(who, "mesh axis", p.axis, plan.mesh.size());
     }

@@ -25,7 +25,7 @@ class TextDump : TextWriter {
   void head();
   void ranks();
   void memory();
-  void placement(const std::vector<plan::AxisPlacement>& axes);
+  void placement(const std::vector<plan::PlacedAxis>& axes);
   void state();
   void parameters();
   void initializer(const plan::Initializer& i);
@@ -131,16 +131,16 @@ void TextDump::memory() {
 }
 
 // " placement=flat_shard(dp:32)", " placement=whole"
-void TextDump::placement(const std::vector<plan::AxisPlacement>& axes) {
+void TextDump::placement(const std::vector<plan::PlacedAxis>& axes) {
   raw(" placement=");
   if (axes.empty()) raw("whole");
   for (size_t i = 0; i < axes.size(); ++i) {
-    const plan::AxisPlacement& p = axes[i];
-    raw(i > 0 ? "+" : "").raw(plan::name(p.spread)).raw("(");
+    const plan::PlacedAxis& p = axes[i];
+    raw(i > 0 ? "+" : "").raw(plan::name(p.placement)).raw("(");
     word(plan_.mesh[static_cast<size_t>(p.axis)].first);
-    if (p.spread == plan::Spread::Shard) raw(":dim").number(p.dim);
-    if (p.spread == plan::Spread::FlatShard) raw(":").number(p.shard);
-    rest<plan::kFields<plan::AxisPlacement>>(p, {"axis", "spread", "dim", "shard"}).raw(")");
+    if (p.placement == plan::AxisPlacement::Shard) raw(":dim").number(p.dim);
+    if (p.placement == plan::AxisPlacement::FlatShard) raw(":").number(p.shard);
+    rest<plan::kFields<plan::PlacedAxis>>(p, {"axis", "spread", "dim", "shard"}).raw(")");
   }
 }
 

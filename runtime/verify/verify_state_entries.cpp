@@ -36,17 +36,17 @@ std::string role_mismatch(const plan::StateEntry& entry) {
   return "";
 }
 
-bool role_takes(plan::StateRole role, plan::Spread spread) {
+bool role_takes(plan::StateRole role, plan::AxisPlacement spread) {
   switch (spread) {
-    case plan::Spread::Replicated:
+    case plan::AxisPlacement::Replicated:
       return true;
-    case plan::Spread::Shard:
+    case plan::AxisPlacement::Shard:
       return false;  // no state is split along a dimension
-    case plan::Spread::FlatShard:
+    case plan::AxisPlacement::FlatShard:
       return role != plan::StateRole::Parameter && role != plan::StateRole::Carried;
-    case plan::Spread::Varying:
+    case plan::AxisPlacement::Varying:
       return !plan::is_of_parameter(role);
-    case plan::Spread::Partial:
+    case plan::AxisPlacement::Partial:
       return role == plan::StateRole::Accumulator;
   }
   return false;
@@ -57,15 +57,15 @@ bool role_takes(plan::StateRole role, plan::Spread spread) {
 std::string placement_mismatch(const plan::Plan& plan, const plan::StateEntry& entry) {
   std::vector<bool> seen(plan.mesh.size());
   bool is_shard = false;
-  for (const plan::AxisPlacement& p : entry.placement) {
-    const std::string on = std::string(plan::name(p.spread)) + " along mesh axis '" +
+  for (const plan::PlacedAxis& p : entry.placement) {
+    const std::string on = std::string(plan::name(p.placement)) + " along mesh axis '" +
                            plan.mesh[static_cast<size_t>(p.axis)].first + "'";
     if (seen[static_cast<size_t>(p.axis)]) return "has two placements along one mesh axis";
     seen[static_cast<size_t>(p.axis)] = true;
-    if (!role_takes(entry.role, p.spread)) {
+    if (!role_takes(entry.role, p.placement)) {
       return "of role " + std::string(plan::name(entry.role)) + " is " + on;
     }
-    if (p.spread != plan::Spread::FlatShard) continue;
+    if (p.placement != plan::AxisPlacement::FlatShard) continue;
     is_shard = true;
     if (p.shard != numel(tensor_of(plan, entry))) {
       return "is " + on + " with " + std::to_string(p.shard) + " elements, its tensor has " +

@@ -19,15 +19,12 @@ inline constexpr auto kCollectiveLevels =
     enum_names<CollectiveLevel>({"world", "inside", "across"});
 
 inline constexpr std::string_view name(CollectiveLevel level) {
-  return kCollectiveLevels[static_cast<size_t>(level)];
+  return enum_name(kCollectiveLevels, level);
 }
 
 // Nothing if no level has that name.
 inline constexpr std::optional<CollectiveLevel> collective_level(std::string_view name) {
-  for (size_t i = 0; i < kCollectiveLevels.size(); ++i) {
-    if (kCollectiveLevels[i] == name) return static_cast<CollectiveLevel>(i);
-  }
-  return std::nullopt;
+  return enum_value<CollectiveLevel>(kCollectiveLevels, name);
 }
 
 }  // namespace dc::base

@@ -15,16 +15,11 @@ enum class DeviceKind : uint8_t { Cpu, Checked };
 
 inline constexpr auto kDeviceKinds = enum_names<DeviceKind>({"cpu", "checked"});
 
-inline constexpr std::string_view name(DeviceKind kind) {
-  return kDeviceKinds[static_cast<size_t>(kind)];
-}
+inline constexpr std::string_view name(DeviceKind kind) { return enum_name(kDeviceKinds, kind); }
 
 // Nothing if no kind has that name.
 inline constexpr std::optional<DeviceKind> device_kind(std::string_view name) {
-  for (size_t i = 0; i < kDeviceKinds.size(); ++i) {
-    if (kDeviceKinds[i] == name) return static_cast<DeviceKind>(i);
-  }
-  return std::nullopt;
+  return enum_value<DeviceKind>(kDeviceKinds, name);
 }
 
 // Whether `device` runs the machine code of a plan for `planned`.

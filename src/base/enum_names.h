@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string_view>
 
 namespace dc::base {
@@ -44,6 +45,23 @@ consteval std::array<std::string_view, N> enum_names(const char* const (&names)[
   std::array<std::string_view, N> table;
   for (size_t i = 0; i < N; ++i) table[i] = names[i];
   return table;
+}
+
+// The name of `value`; "?" of a number that no enumerator has.
+template <typename Enum, size_t N>
+constexpr std::string_view enum_name(const std::array<std::string_view, N>& names, Enum value) {
+  const auto index = static_cast<size_t>(value);
+  return index < N ? names[index] : "?";
+}
+
+// The enumerator with that name; nothing if none has it.
+template <typename Enum, size_t N>
+constexpr std::optional<Enum> enum_value(const std::array<std::string_view, N>& names,
+                                         std::string_view text) {
+  for (size_t i = 0; i < N; ++i) {
+    if (names[i] == text) return static_cast<Enum>(i);
+  }
+  return std::nullopt;
 }
 
 }  // namespace dc::base

@@ -46,15 +46,10 @@ uint8_t number(KernelItemKind kind) { return static_cast<uint8_t>(kind); }
 
 }  // namespace
 
-std::string_view name(Provider provider) {
-  const auto index = static_cast<size_t>(provider);
-  return index < kProviders.size() ? kProviders[index] : std::string_view("?");
-}
+std::string_view name(Provider provider) { return enum_name(kProviders, provider); }
 
 std::optional<Provider> provider_from_name(std::string_view name) {
-  const auto found = std::find(kProviders.begin(), kProviders.end(), name);
-  if (found == kProviders.end()) return std::nullopt;
-  return static_cast<Provider>(found - kProviders.begin());
+  return enum_value<Provider>(kProviders, name);
 }
 
 int64_t TensorMeta::numel() const {

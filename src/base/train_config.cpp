@@ -92,9 +92,9 @@ Status read_value(const JsonValue& value, std::string_view name, Range,
 template <typename Enum>
 constexpr std::array<std::string_view, 0> kNames = {};
 template <>
-constexpr auto kNames<OptimizerName> = enum_names<OptimizerName>({"adamw", "sgd"});
+constexpr auto kNames<OptimizerKind> = kOptimizerKindNames;
 template <>
-constexpr auto kNames<ScheduleName> = enum_names<ScheduleName>({"constant", "linear", "cosine"});
+constexpr auto kNames<ScheduleKind> = kScheduleKindNames;
 
 template <typename Enum>
 Status read_value(const JsonValue& value, std::string_view name, Range,
@@ -102,14 +102,11 @@ Status read_value(const JsonValue& value, std::string_view name, Range,
   const std::string quoted = "'" + std::string(name) + "'";
   Result<std::string> text = value.to_string();
   if (!text.ok()) return as_config(text.status()).add_context("in " + quoted);
+  target = enum_value<Enum>(kNames<Enum>, *text);
+  if (target) return ok_status();
   std::string known;
-  for (size_t i = 0; i < kNames<Enum>.size(); ++i) {
-    if (kNames<Enum>[i] == *text) {
-      target = static_cast<Enum>(i);
-      return ok_status();
-    }
-    known += (i > 0 ? ", " : "") + std::string(kNames<Enum>[i]);
-  }
+  for (const std::string_view each : kNames<Enum>)
+    known += (known.empty() ? "" : ", ") + std::string(each);
   return bad(value, quoted + " is '" + *text + "', known are " + known +
                         did_you_mean(*text, kNames<Enum>));
 }
@@ -357,7 +354,7 @@ TrainConfig merge(TrainConfig lower, const TrainConfig& upper) {
 }
 
 Status check_train_config(const TrainConfig& config) {
-  const bool adamw = config.kind.value_or(OptimizerName::AdamW) == OptimizerName::AdamW;
+  const bool adamw = config.kind.value_or(OptimizerKind::AdamW) == OptimizerKind::AdamW;
   DC_RETURN_IF_ERROR(check_kind(config.defaults, adamw, "'optimizer'"));
   DC_RETURN_IF_ERROR(check_nesterov(config.defaults, {}, "'optimizer'"));
   if (config.groups) {
@@ -367,8 +364,8 @@ Status check_train_config(const TrainConfig& config) {
       DC_RETURN_IF_ERROR(check_nesterov(config.defaults, group.values, where));
     }
   }
-  const ScheduleName schedule = config.schedule.kind.value_or(ScheduleName::Constant);
-  if (schedule == ScheduleName::Constant) return ok_status();
+  const ScheduleKind schedule = config.schedule.kind.value_or(ScheduleKind::Constant);
+  if (schedule == ScheduleKind::Constant) return ok_status();
   if (config.schedule.steps.value_or(0) <= config.schedule.warmup.value_or(0)) {
     return Status(ErrorKind::BadConfig, "DC1205",
                   "a linear or cosine schedule needs 'steps', more than 'warmup'");

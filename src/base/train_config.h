@@ -12,11 +12,9 @@
 
 #include "src/base/json.h"
 #include "src/base/status.h"
+#include "src/base/step_enums.h"
 
 namespace dc::base {
-
-enum class OptimizerName : uint8_t { AdamW, Sgd };
-enum class ScheduleName : uint8_t { Constant, Linear, Cosine };
 
 // Hyperparameters as torch.optim names them. betas and eps are AdamW's; the last three SGD's.
 struct HyperParameters {
@@ -34,14 +32,14 @@ struct TrainGroup {
 };
 
 struct TrainSchedule {
-  std::optional<ScheduleName> kind;
+  std::optional<ScheduleKind> kind;
   std::optional<int64_t> warmup;  // steps of linear warm-up
   std::optional<int64_t> steps;   // where linear and cosine end, warm-up included
   std::optional<double> final_lr_fraction;
 };
 
 struct TrainConfig {
-  std::optional<OptimizerName> kind;
+  std::optional<OptimizerKind> kind;
   HyperParameters defaults;
   std::optional<std::vector<TrainGroup>> groups;  // given: replaces the lower layer's list
   std::optional<double> clip_norm;                // 0: no clipping (`null` in the file)

@@ -22,35 +22,13 @@ void apply(const base::HyperParameters& values, ir::OptimizerGroup& group) {
   group.nesterov = values.nesterov.value_or(group.nesterov);
 }
 
-ir::OptimizerKind kind_of(base::OptimizerName name) {
-  switch (name) {
-    case base::OptimizerName::AdamW:
-      return ir::OptimizerKind::AdamW;
-    case base::OptimizerName::Sgd:
-      return ir::OptimizerKind::Sgd;
-  }
-  return ir::OptimizerKind::AdamW;
-}
-
-ir::ScheduleKind kind_of(base::ScheduleName name) {
-  switch (name) {
-    case base::ScheduleName::Constant:
-      return ir::ScheduleKind::Constant;
-    case base::ScheduleName::Linear:
-      return ir::ScheduleKind::Linear;
-    case base::ScheduleName::Cosine:
-      return ir::ScheduleKind::Cosine;
-  }
-  return ir::ScheduleKind::Constant;
-}
-
 }  // namespace
 
 Result<ir::Optimizer> make_optimizer(const base::TrainConfig& config,
                                      std::span<const ir::Parameter> parameters) {
   DC_RETURN_IF_ERROR(base::check_train_config(config));
   ir::Optimizer optimizer;
-  optimizer.kind = kind_of(config.kind.value_or(base::OptimizerName::AdamW));
+  optimizer.kind = config.kind.value_or(base::OptimizerKind::AdamW);
   ir::OptimizerGroup& defaults = optimizer.groups[0];
   if (optimizer.kind == ir::OptimizerKind::Sgd) defaults.weight_decay = 0;  // as torch.optim.SGD
   apply(config.defaults, defaults);
@@ -72,7 +50,7 @@ Result<ir::Optimizer> make_optimizer(const base::TrainConfig& config,
   optimizer.clip = clip_norm > 0;
   if (optimizer.clip) optimizer.clip_norm = clip_norm;
   optimizer.seed = static_cast<uint64_t>(config.seed.value_or(0));
-  optimizer.schedule = kind_of(config.schedule.kind.value_or(base::ScheduleName::Constant));
+  optimizer.schedule = config.schedule.kind.value_or(base::ScheduleKind::Constant);
   optimizer.warmup_steps = config.schedule.warmup.value_or(0);
   optimizer.total_steps = config.schedule.steps.value_or(0);
   optimizer.final_lr_fraction = config.schedule.final_lr_fraction.value_or(0);

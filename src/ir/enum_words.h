@@ -19,16 +19,15 @@ struct Words<Stage> {
 };
 template <>
 struct Words<Phase> {
-  static constexpr auto kList = base::enum_names<Phase>({"forward", "backward", "update"});
+  static constexpr auto kList = base::kPhaseNames;
 };
 template <>
 struct Words<Space> {
-  static constexpr auto kList = base::enum_names<Space>({"device", "host", "disk"});
+  static constexpr auto kList = base::kSpaceNames;
 };
 template <>
-struct Words<Spread> {
-  static constexpr auto kList =
-      base::enum_names<Spread>({"replicated", "shard", "flat_shard", "varying", "partial"});
+struct Words<AxisPlacement> {
+  static constexpr auto kList = base::kAxisPlacementNames;
 };
 template <>
 struct Words<OutputKind> {
@@ -36,13 +35,11 @@ struct Words<OutputKind> {
 };
 template <>
 struct Words<InputRole> {
-  static constexpr auto kList = base::enum_names<InputRole>(
-      {"tokens", "labels", "mask", "positions", "class", "float", "loss_scale"});
+  static constexpr auto kList = base::kInputRoleNames;
 };
 template <>
 struct Words<InitKind> {
-  static constexpr auto kList =
-      base::enum_names<InitKind>({"unknown", "normal", "uniform", "zeros", "ones", "constant"});
+  static constexpr auto kList = base::kInitKindNames;
 };
 template <>
 struct Words<ParameterPlacement> {
@@ -67,11 +64,11 @@ struct Words<StateRole> {
 };
 template <>
 struct Words<OptimizerKind> {
-  static constexpr auto kList = base::enum_names<OptimizerKind>({"adamw", "sgd"});
+  static constexpr auto kList = base::kOptimizerKindNames;
 };
 template <>
 struct Words<ScheduleKind> {
-  static constexpr auto kList = base::enum_names<ScheduleKind>({"constant", "linear", "cosine"});
+  static constexpr auto kList = base::kScheduleKindNames;
 };
 
 template <typename Enum>
@@ -81,10 +78,7 @@ std::string_view word(Enum value) {
 
 template <typename Enum>
 std::optional<Enum> from_word(std::string_view text) {
-  for (size_t i = 0; i < Words<Enum>::kList.size(); ++i) {
-    if (Words<Enum>::kList[i] == text) return static_cast<Enum>(i);
-  }
-  return std::nullopt;
+  return base::enum_value<Enum>(Words<Enum>::kList, text);
 }
 
 }  // namespace dc::ir

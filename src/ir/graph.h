@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/base/kernel_table.h"
+#include "src/base/step_enums.h"
 #include "src/ir/ops.h"
 #include "src/ir/types.h"
 
@@ -19,10 +20,9 @@ namespace dc::ir {
 
 using ValueId = base::Id<struct ValueTag>;
 using NodeId = base::Id<struct NodeTag>;
+using base::Phase;
+using base::Space;
 
-enum class Phase : uint8_t { Forward, Backward, Update };
-
-enum class Space : uint8_t { Device, Host, Disk };
 inline constexpr Space kSpaces[] = {Space::Device, Space::Host, Space::Disk};
 
 // One value for each space.

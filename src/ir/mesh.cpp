@@ -1,23 +1,21 @@
 #include "src/ir/mesh.h"
 
+#include "src/base/mesh_place.h"
+
 namespace dc::ir {
+namespace {
+
+int size_of(const MeshAxis& axis) { return axis.size; }
+
+}  // namespace
 
 int Mesh::size(AxisMask group) const {
-  int ranks = 1;
-  for (size_t a = 0; a < axes.size(); ++a) {
-    if ((group >> a & 1) != 0) ranks *= axes[a].size;
-  }
-  return ranks;
+  return base::group_size(axes, size_of, [&](size_t axis) { return (group >> axis & 1) != 0; });
 }
 
 int Mesh::index(AxisMask group, int rank) const {
-  int index = 0, scale = 1;
-  for (size_t a = axes.size(); a-- > 0; rank /= axes[a].size) {
-    if ((group >> a & 1) == 0) continue;
-    index += rank % axes[a].size * scale;
-    scale *= axes[a].size;
-  }
-  return index;
+  const auto in_group = [&](size_t axis) { return (group >> axis & 1) != 0; };
+  return base::index_in_group(axes, size_of, in_group, rank);
 }
 
 AxisMask Mesh::wide() const {

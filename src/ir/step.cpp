@@ -29,7 +29,7 @@ int64_t Step::arena(Space space) const { return arena_of(*this, space); }
 int64_t& Step::arena(Space space) { return arena_of(*this, space); }
 
 AxisMask range_axes(const StateEntry& entry) {
-  return is_flat_shard(entry.type) ? axes_with(entry.type, Spread::FlatShard) : kAllAxes;
+  return is_flat_shard(entry.type) ? axes_with(entry.type, AxisPlacement::FlatShard) : kAllAxes;
 }
 
 void StateTable::push_back(StateEntry entry) {

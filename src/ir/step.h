@@ -10,13 +10,18 @@
 #include <vector>
 
 #include "src/base/status.h"
+#include "src/base/step_enums.h"
 #include "src/ir/graph.h"
 
 namespace dc::ir {
 
+using base::InitKind;
+using base::InputRole;
+using base::OptimizerKind;
+using base::ScheduleKind;
+
 enum class Stage : uint8_t { Imported, Normalized, Sharded, Scheduled, Allocated };
 
-enum class InputRole : uint8_t { Tokens, Labels, Mask, Positions, Class, Float, LossScale };
 struct InputSpec {
   std::string name;
   InputRole role = InputRole::Float;
@@ -25,7 +30,6 @@ struct InputSpec {
   bool next = false;         // labels: the token after each position (the model does not shift)
 };
 
-enum class InitKind : uint8_t { Unknown, Normal, Uniform, Zeros, Ones, Constant };
 struct Initializer {
   InitKind kind = InitKind::Unknown;
   double a = 0, b = 0;  // normal: mean, std; uniform: low, high; constant: a
@@ -131,7 +135,6 @@ class StateTable {
   std::unordered_map<std::string, int> by_name_;  // only looked up, never iterated
 };
 
-enum class OptimizerKind : uint8_t { AdamW, Sgd };
 struct OptimizerGroup {  // group 0 is the default
   std::string match = "*";
   double lr = 1e-3, weight_decay = 0.01;
@@ -139,7 +142,6 @@ struct OptimizerGroup {  // group 0 is the default
   double momentum = 0, dampening = 0;             // SGD
   bool nesterov = false;
 };
-enum class ScheduleKind : uint8_t { Constant, Linear, Cosine };
 struct Optimizer {
   OptimizerKind kind = OptimizerKind::AdamW;
   std::vector<OptimizerGroup> groups = {OptimizerGroup{}};

@@ -90,11 +90,11 @@ std::string format_type(const TensorType& type, const Mesh& mesh) {
   if (type.offset != 0) out += " offset=" + std::to_string(type.offset);
   for (size_t i = 0; i < kMaxAxes; ++i) {
     const AxisSharding& axis = type.sharding[i];
-    if (axis.spread == Spread::Replicated) continue;
+    if (axis.placement == AxisPlacement::Replicated) continue;
     out += ' ';
-    out += word(axis.spread);
+    out += word(axis.placement);
     out += '<' + axis_name(i, mesh);
-    if (axis.spread == Spread::Shard) out += "," + std::to_string(axis.dim);
+    if (axis.placement == AxisPlacement::Shard) out += "," + std::to_string(axis.dim);
     out += '>';
   }
   return out;

@@ -211,15 +211,15 @@ bool TextReader::representable(const TensorType& type, const Token& where) {
 
 bool TextReader::sharding(TensorType& out, const Mesh& mesh) {
   while (same_line() && peek().kind == TokenKind::Identifier) {
-    const auto spread = from_word<Spread>(peek().text);
+    const auto placement = from_word<AxisPlacement>(peek().text);
     const Token& after = tokens_[at_ + 1];  // the last token is End, which is no identifier
-    if (!spread || after.kind != TokenKind::Punct || after.text != "<") return true;
+    if (!placement || after.kind != TokenKind::Punct || after.text != "<") return true;
     next();
     size_t index = 0;
     if (!punct('<') || !axis(index, mesh)) return false;
     AxisSharding& target = out.sharding[index];
-    target.spread = *spread;
-    if (*spread == Spread::Shard) {
+    target.placement = *placement;
+    if (*placement == AxisPlacement::Shard) {
       int dim = 0;
       if (!punct(',') || !small_integer(dim, "a tensor dim", 0)) return false;
       if (dim > 127) return fail("DC2003", "the tensor dim is out of range");

@@ -47,22 +47,24 @@ TensorType contiguous(DType dtype, Shape shape, Sharding sharding) {
   return type;
 }
 
-AxisMask axes_with(const TensorType& type, Spread spread) {
+AxisMask axes_with(const TensorType& type, AxisPlacement placement) {
   AxisMask axes = 0;
   for (size_t a = 0; a < kMaxAxes; ++a) {
-    if (type.sharding[a].spread == spread) axes |= 1U << a;
+    if (type.sharding[a].placement == placement) axes |= 1U << a;
   }
   return axes;
 }
 
-Sharding spread_along(AxisMask axes, Spread spread) {
+Sharding sharding_along(AxisMask axes, AxisPlacement placement) {
   Sharding sharding{};
   for (size_t a = 0; a < kMaxAxes; ++a) {
-    if ((axes >> a & 1) != 0) sharding[a].spread = spread;
+    if ((axes >> a & 1) != 0) sharding[a].placement = placement;
   }
   return sharding;
 }
 
-bool is_flat_shard(const TensorType& type) { return axes_with(type, Spread::FlatShard) != 0; }
+bool is_flat_shard(const TensorType& type) {
+  return axes_with(type, AxisPlacement::FlatShard) != 0;
+}
 
 }  // namespace dc::ir

@@ -8,27 +8,20 @@
 #include <vector>
 
 #include "src/base/dtype.h"
+#include "src/base/step_enums.h"
 #include "src/base/units.h"
 #include "src/ir/mesh.h"
 
 namespace dc::ir {
 
+using base::AxisPlacement;
 using base::Bytes;
 using base::DType;
 using Shape = std::vector<int64_t>;    // elements per dim
 using Strides = std::vector<int64_t>;  // elements between neighbours, per dim; 0 where expanded
 
-// How a value is spread along one mesh axis.
-enum class Spread : uint8_t {
-  Replicated,  // every rank holds the same whole value
-  Shard,       // split along tensor dim `dim`
-  FlatShard,   // flattened, padded to equal shards of whole elements, tail zero
-  Varying,     // every rank has data of its own; the shape is per rank
-  Partial,     // every rank holds a summand
-};
-
 struct AxisSharding {
-  Spread spread = Spread::Replicated;
+  AxisPlacement placement = AxisPlacement::Replicated;
   int8_t dim = -1;  // only for Shard
   bool operator==(const AxisSharding&) const = default;
 };
@@ -54,9 +47,9 @@ struct TensorType {
 Strides contiguous_strides(const Shape& shape);
 TensorType contiguous(DType dtype, Shape shape, Sharding sharding = {});
 
-// Along which axes a value is spread in this way, and the sharding that is so along these only.
-AxisMask axes_with(const TensorType& type, Spread spread);
-Sharding spread_along(AxisMask axes, Spread spread);
+// Along which axes a value is placed so, and the sharding that is so along these only.
+AxisMask axes_with(const TensorType& type, AxisPlacement placement);
+Sharding sharding_along(AxisMask axes, AxisPlacement placement);
 // A part of a value that is flattened and split along some axis.
 bool is_flat_shard(const TensorType& type);
 

@@ -21,7 +21,7 @@ int64_t reserved_elements(const StateEntry& entry) {
 }
 
 bool is_partial(const TensorType& type, const Mesh& mesh) {
-  return (axes_with(type, Spread::Partial) & mesh.wide()) != 0;
+  return (axes_with(type, AxisPlacement::Partial) & mesh.wide()) != 0;
 }
 
 std::string describe(const Graph& graph, const Node& node) {

@@ -156,8 +156,8 @@ class OpChecker {
   // Ranks that meet.
   int64_t members() const { return scope_.step.mesh.size(group()); }
   // Of a type, along axes of more than one rank.
-  AxisMask along(const TensorType& type, Spread spread) const {
-    return axes_with(type, spread) & scope_.step.mesh.wide();
+  AxisMask along(const TensorType& type, AxisPlacement placement) const {
+    return axes_with(type, placement) & scope_.step.mesh.wide();
   }
 
   // All axes would be the world, which goes without saying.
@@ -191,7 +191,7 @@ class OpChecker {
   Status all_gather() const {
     DC_RETURN_IF_ERROR(group_attribute());
     if (!is_flat_shard(in(0))) return bad("DC2204", "only a flat shard can be gathered");
-    if (along(in(0), Spread::FlatShard) != (group() & scope_.step.mesh.wide()))
+    if (along(in(0), AxisPlacement::FlatShard) != (group() & scope_.step.mesh.wide()))
       return bad("DC2204", "the ranks that hold the shards are not those of the group");
     return gather_attributes(0);
   }
@@ -215,10 +215,10 @@ class OpChecker {
     if (out().dtype != DType::F32 || !out().is_contiguous())
       return wrong("the result must be contiguous f32");
     const AxisMask summed = group() & scope_.step.mesh.wide();
-    const AxisMask before = along(in(operand), Spread::Partial);
+    const AxisMask before = along(in(operand), AxisPlacement::Partial);
     if ((summed & ~before) != 0)
       return bad("DC2204", "only a partial value is reduced; this one would be summed twice");
-    return along(out(), Spread::Partial) != (before & ~summed)
+    return along(out(), AxisPlacement::Partial) != (before & ~summed)
                ? bad("DC2204", "a reduction leaves a value partial along the other axes only")
                : Status();
   }
@@ -227,7 +227,7 @@ class OpChecker {
     const int64_t shard = node_.integer(Attr::Shard);
     DC_RETURN_IF_ERROR(reduced(0));
     const bool is_shard = out().shape == Shape{shard} && is_flat_shard(out());
-    if (!is_shard || along(out(), Spread::FlatShard) != (group() & scope_.step.mesh.wide()))
+    if (!is_shard || along(out(), AxisPlacement::FlatShard) != (group() & scope_.step.mesh.wide()))
       return wrong("the result must be a flat shard of `shard` elements along the group's axes");
     if (shard <= INT64_MAX / members() && in(0).numel() <= shard * members()) return {};
     return wrong("the shards of all ranks do not cover the operand");
@@ -235,7 +235,7 @@ class OpChecker {
 
   Status all_reduce() const {
     DC_RETURN_IF_ERROR(reduced(0));
-    if (axes_with(out(), Spread::FlatShard) != axes_with(in(0), Spread::FlatShard))
+    if (axes_with(out(), AxisPlacement::FlatShard) != axes_with(in(0), AxisPlacement::FlatShard))
       return bad("DC2204", "the result must be as whole as the operand");
     return out().numel() == in(0).numel()
                ? Status()
@@ -307,7 +307,8 @@ class OpChecker {
       return wrong("f32, bf16 or f16 is added to f32");
     }
     if (in(0).numel() != in(1).numel()) return wrong("both operands must hold as many elements");
-    if ((along(in(1), Spread::Partial) & ~along(in(0), Spread::Partial)) == 0) return {};
+    if ((along(in(1), AxisPlacement::Partial) & ~along(in(0), AxisPlacement::Partial)) == 0)
+      return {};
     return bad("DC2204", "a partial value is added to a sum that counts as reduced");
   }
 
@@ -361,7 +362,7 @@ class OpChecker {
     const Arg* axes = node_.find(Attr::Axes);
     if (axes == nullptr) {
       const bool split =
-          !is_flat_shard(in(1)) || mesh.is_world(axes_with(in(1), Spread::FlatShard));
+          !is_flat_shard(in(1)) || mesh.is_world(axes_with(in(1), AxisPlacement::FlatShard));
       return split ? Status() : wrong("replicas of a shard need `axes` and `part`");
     }
     if (std::get<std::vector<int64_t>>(axes->value) != axes_in(mesh, holders))

@@ -44,7 +44,8 @@ bool comes_from_reduction(const Scope& scope, ValueId gradient) {
 }
 
 bool is_whole_or_shard(const TensorType& type, const Mesh& mesh) {
-  const AxisMask own = axes_with(type, Spread::Partial) | axes_with(type, Spread::Varying);
+  const AxisMask own =
+      axes_with(type, AxisPlacement::Partial) | axes_with(type, AxisPlacement::Varying);
   return (own & mesh.wide()) == 0;
 }
 

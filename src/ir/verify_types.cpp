@@ -32,7 +32,7 @@ Status verify_shape(const Scope& scope, const Node& node, const Value& value) {
   for (size_t axis = 0; axis < kMaxAxes; ++axis) {
     const AxisSharding& sharding = type.sharding[axis];
     const bool has_dim = sharding.dim >= 0 && static_cast<size_t>(sharding.dim) < type.shape.size();
-    if (sharding.spread == Spread::Shard && !has_dim) {
+    if (sharding.placement == AxisPlacement::Shard && !has_dim) {
       return offence(scope, node, "DC2204",
                      "%" + value.name + " is split along a dim it does not have");
     }

@@ -19,7 +19,7 @@ namespace rp = runtime::plan;
 using ir::StateRole;
 
 rp::Initializer initializer(const ir::Initializer& from) {
-  return {static_cast<rp::InitKind>(from.kind), from.a, from.b, from.zero_row};
+  return {from.kind, from.a, from.b, from.zero_row};
 }
 rp::ArchiveRecord record(const ir::ArchiveRecord& from) {
   return {from.entry, from.dtype, from.shape, from.strides, from.offset};
@@ -212,8 +212,8 @@ class Emitter {
       for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
         const ir::Node& node = graph.node(id);
         if (node.kind != ir::OpKind::Input || analysis::input_name(node) != from.name) continue;
-        inputs.push_back({from.name, static_cast<rp::InputRole>(from.role), from.low, from.high,
-                          memory.tensor(node.results[0]), from.next});
+        inputs.push_back(
+            {from.name, from.role, from.low, from.high, memory.tensor(node.results[0]), from.next});
         break;
       }
     }
@@ -274,7 +274,7 @@ class Emitter {
 
 rp::Optimizer emit_optimizer(const ir::Optimizer& from) {
   rp::Optimizer to;
-  to.kind = static_cast<rp::OptimizerKind>(from.kind);
+  to.kind = from.kind;
   for (const ir::OptimizerGroup& g : from.groups) {
     to.groups.push_back({g.match, g.lr, g.weight_decay, g.beta1, g.beta2, g.eps, g.momentum,
                          g.dampening, g.nesterov});
@@ -282,7 +282,7 @@ rp::Optimizer emit_optimizer(const ir::Optimizer& from) {
   to.clip = from.clip;
   to.clip_norm = from.clip_norm;
   to.seed = from.seed;
-  to.schedule = static_cast<rp::ScheduleKind>(from.schedule);
+  to.schedule = from.schedule;
   to.warmup_steps = from.warmup_steps;
   to.total_steps = from.total_steps;
   to.final_lr_fraction = from.final_lr_fraction;

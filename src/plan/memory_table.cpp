@@ -61,8 +61,8 @@ MemoryTable::MemoryTable(const ir::Step& step, rp::Plan& plan)
 
 int32_t MemoryTable::add_slice(const ir::Location& location, int32_t program, Span live,
                                rp::SliceKind kind) {
-  plan_.slices.push_back({static_cast<rp::Space>(location.space), location.offset, location.bytes,
-                          program, live.first, live.last, kind});
+  plan_.slices.push_back(
+      {location.space, location.offset, location.bytes, program, live.first, live.last, kind});
   return static_cast<int32_t>(plan_.slices.size()) - 1;
 }
 

@@ -157,7 +157,7 @@ rp::Instruction ProgramEmitter::instruction(rp::InstructionKind kind, const Node
   result.kind = kind;
   result.stream = stream;
   result.module = node.origin.module;
-  result.phase = static_cast<rp::Phase>(node.origin.phase);
+  result.phase = node.origin.phase;
   return result;
 }
 

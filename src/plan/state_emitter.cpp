@@ -8,42 +8,26 @@ namespace {
 namespace rp = runtime::plan;
 using ir::StateRole;
 
-rp::Spread plan_spread(ir::Spread spread) {
-  switch (spread) {
-    case ir::Spread::Replicated:
-      return rp::Spread::Replicated;
-    case ir::Spread::Shard:
-      return rp::Spread::Shard;
-    case ir::Spread::FlatShard:
-      return rp::Spread::FlatShard;
-    case ir::Spread::Varying:
-      return rp::Spread::Varying;
-    case ir::Spread::Partial:
-      return rp::Spread::Partial;
-  }
-  return rp::Spread::Replicated;
-}
-
 // The rank's range of another entry is a flat shard of it along the axes of its ranges, whatever
 // its type says. Each rank draws its own random numbers and sums the losses of its own data.
-ir::Spread spread_on(const ir::StateEntry& entry, size_t axis) {
+ir::AxisPlacement placed_on(const ir::StateEntry& entry, size_t axis) {
   if (entry.range_of >= 0) {
     const bool is_split = (ir::range_axes(entry) >> axis & 1) != 0;
-    return is_split ? ir::Spread::FlatShard : ir::Spread::Replicated;
+    return is_split ? ir::AxisPlacement::FlatShard : ir::AxisPlacement::Replicated;
   }
   if (entry.role == StateRole::Random || entry.role == StateRole::LossSum)
-    return ir::Spread::Varying;
-  return entry.type.sharding[axis].spread;
+    return ir::AxisPlacement::Varying;
+  return entry.type.sharding[axis].placement;
 }
 
-std::vector<rp::AxisPlacement> placement(const ir::Step& step, const ir::StateEntry& entry) {
-  std::vector<rp::AxisPlacement> axes;
+std::vector<rp::PlacedAxis> placement(const ir::Step& step, const ir::StateEntry& entry) {
+  std::vector<rp::PlacedAxis> axes;
   for (size_t a = 0; a < std::min(step.mesh.axes.size(), ir::kMaxAxes); ++a) {
-    const ir::Spread spread = spread_on(entry, a);
-    if (spread == ir::Spread::Replicated) continue;
-    rp::AxisPlacement to{static_cast<int32_t>(a), plan_spread(spread)};
-    if (spread == ir::Spread::Shard) to.dim = entry.type.sharding[a].dim;
-    if (spread == ir::Spread::FlatShard) to.shard = entry.type.numel();
+    const ir::AxisPlacement placed = placed_on(entry, a);
+    if (placed == ir::AxisPlacement::Replicated) continue;
+    rp::PlacedAxis to{static_cast<int32_t>(a), placed};
+    if (placed == ir::AxisPlacement::Shard) to.dim = entry.type.sharding[a].dim;
+    if (placed == ir::AxisPlacement::FlatShard) to.shard = entry.type.numel();
     axes.push_back(to);
   }
   return axes;

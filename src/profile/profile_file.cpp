@@ -192,9 +192,7 @@ Status read_step(const JsonValue& row, base::StepMeasurement& step) {
 
 Result<base::ProfileOrigin> origin_named(const JsonValue& value) {
   DC_ASSIGN_OR_RETURN(const std::string name, value.to_string());
-  for (size_t i = 0; i < std::size(kOrigins); ++i) {
-    if (kOrigins[i] == name) return static_cast<base::ProfileOrigin>(i);
-  }
+  if (const auto origin = base::enum_value<base::ProfileOrigin>(kOrigins, name)) return *origin;
   return Status(ErrorKind::BadInput, "DC2502",
                 "origin is '" + name + "'; known are measured, recorded, synthetic and calibrated");
 }

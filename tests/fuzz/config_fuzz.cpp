@@ -48,9 +48,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   make(*config);
   base::TrainConfig lower;
-  lower.kind = base::OptimizerName::Sgd;
+  lower.kind = base::OptimizerKind::Sgd;
   lower.defaults.momentum = 0.9;
-  lower.schedule.kind = base::ScheduleName::Cosine;
+  lower.schedule.kind = base::ScheduleKind::Cosine;
   lower.schedule.steps = 10;
   make(base::merge(lower, *config));
   make(base::merge(*config, lower));

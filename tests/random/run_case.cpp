@@ -23,7 +23,7 @@ constexpr int kSteps = 3;
 
 base::TrainConfig config_of(const RandomCase& one) {
   base::TrainConfig config;
-  config.kind = one.sgd ? base::OptimizerName::Sgd : base::OptimizerName::AdamW;
+  config.kind = one.sgd ? base::OptimizerKind::Sgd : base::OptimizerKind::AdamW;
   config.defaults.lr = 1e-2;
   if (one.sgd) config.defaults.momentum = 0.9;
   config.clip_norm = one.clip ? 0.5 : 0;

@@ -40,7 +40,7 @@ class ResidencySelection {
       while (last < order.size() && order[last]->bytes == order[first]->bytes &&
              order[last]->saved == order[first]->saved)
         ++last;
-      spread(std::span(order).subspan(first, last - first));
+      interleave(std::span(order).subspan(first, last - first));
       first = last;
     }
     for (const schedule::ResidencyCandidate* candidate : order) {
@@ -57,10 +57,10 @@ class ResidencySelection {
   }
 
  private:
-  // Orders candidates of equal value so that the first k, for every k, are spread evenly over the
-  // program. Then the remaining gathers are spread too, and the link always has work. The order is
+  // Orders candidates of equal value so that the first k, for every k, lie evenly over the
+  // program. Then the remaining gathers do so too, and the link always has work. The order is
   // the bit reversal of the index.
-  static void spread(std::span<const schedule::ResidencyCandidate*> equals) {
+  static void interleave(std::span<const schedule::ResidencyCandidate*> equals) {
     const std::vector<const schedule::ResidencyCandidate*> given(equals.begin(), equals.end());
     const int bits = std::bit_width(given.size() - 1);
     size_t next = 0;

@@ -45,7 +45,7 @@ bool decides_alone(const ir::Step& step) {
     const ir::Node& node = graph.node(id);
     if (node.kind != OpKind::SquareSum) continue;
     const ir::TensorType& gradient = graph.value(node.operands[1]).type;
-    if (!step.mesh.is_world(ir::axes_with(gradient, ir::Spread::FlatShard))) return false;
+    if (!step.mesh.is_world(ir::axes_with(gradient, ir::AxisPlacement::FlatShard))) return false;
   }
   return true;
 }

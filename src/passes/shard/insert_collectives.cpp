@@ -22,7 +22,7 @@ using base::Result;
 // One shard of a parameter, or of what goes with it, as every rank holds it.
 ir::TensorType shard_type(const ir::Step& step, const ir::Parameter& parameter, ir::DType dtype) {
   return ir::contiguous(dtype, {parameter.shard},
-                        ir::spread_along(step.mesh.shard_axes(), ir::Spread::FlatShard));
+                        ir::sharding_along(step.mesh.shard_axes(), ir::AxisPlacement::FlatShard));
 }
 
 // Of a start among the ranks that hold the shards of a parameter.
@@ -278,7 +278,7 @@ class Reducer {
   ir::ValueId scatter(ir::ValueId wire) {
     ir::TensorType type = shard_type(step_, *parameter_, ir::DType::F32);
     for (size_t axis = 0; axis < ir::kMaxAxes; ++axis) {
-      if ((replicas_ >> axis & 1) != 0) type.sharding[axis].spread = ir::Spread::Partial;
+      if ((replicas_ >> axis & 1) != 0) type.sharding[axis].placement = ir::AxisPlacement::Partial;
     }
     return collective(ir::OpKind::ReduceScatterStart, wire, {"reduce", type},
                       shard_args(step_, *parameter_));
@@ -348,7 +348,7 @@ bool has_work(const ir::Step& step) {
   for (const ir::Program& program : step.programs) {
     for (const ir::Output& output : program.graph.outputs) {
       if (output.kind != ir::OutputKind::Gradient) continue;
-      if (ir::axes_with(program.graph.value(output.value).type, ir::Spread::Partial) != 0)
+      if (ir::axes_with(program.graph.value(output.value).type, ir::AxisPlacement::Partial) != 0)
         return true;
     }
   }

@@ -180,18 +180,18 @@ void mark_spread(ir::Step& step, ir::Graph& graph) {
     bool varies = node.kind == ir::OpKind::Input &&
                   analysis::input_name(node) != schedule::loss_scale_name(step);
     for (ir::ValueId operand : node.operands) {
-      varies |= ir::axes_with(graph.value(operand).type, ir::Spread::Varying) != 0;
+      varies |= ir::axes_with(graph.value(operand).type, ir::AxisPlacement::Varying) != 0;
     }
     varies |= node.kind == ir::OpKind::Dropout;
     if (!varies) continue;
     for (ir::ValueId result : node.results) {
       if (result.valid())
-        graph.value(result).type.sharding = ir::spread_along(all, ir::Spread::Varying);
+        graph.value(result).type.sharding = ir::sharding_along(all, ir::AxisPlacement::Varying);
     }
   }
   for (const ir::Output& output : graph.outputs) {
     if (output.kind == ir::OutputKind::Gradient) {
-      graph.value(output.value).type.sharding = ir::spread_along(all, ir::Spread::Partial);
+      graph.value(output.value).type.sharding = ir::sharding_along(all, ir::AxisPlacement::Partial);
     }
   }
 }

@@ -63,7 +63,7 @@ class StateBuilder {
  private:
   ir::TensorType shard_type(const ir::Parameter& parameter, ir::DType dtype) const {
     return ir::contiguous(dtype, {parameter.shard},
-                          ir::spread_along(split_, ir::Spread::FlatShard));
+                          ir::sharding_along(split_, ir::AxisPlacement::FlatShard));
   }
 
   void add_moments(int index, const ir::TensorType& type) {
@@ -89,7 +89,8 @@ class StateBuilder {
                                 : shard_type(parameter, ir::DType::F32);
     // What a rank holds is one summand along the axes that are not reduced until the last.
     for (size_t axis = 0; axis < step_.mesh.axes.size() && !alone; ++axis) {
-      if (whole || (split_ >> axis & 1) == 0) type.sharding[axis].spread = ir::Spread::Partial;
+      if (whole || (split_ >> axis & 1) == 0)
+        type.sharding[axis].placement = ir::AxisPlacement::Partial;
     }
     add("gradient", ir::StateRole::Accumulator, index, type);
   }

@@ -69,7 +69,7 @@ struct StatePlan {
     entry.name = of.fqn + "." + std::to_string(static_cast<int>(role));
     entry.tensor = tensor(entry.name, dtype, sharded ? std::vector<int64_t>{of.shard} : of.sizes);
     const auto last = static_cast<int32_t>(plan.mesh.size()) - 1;
-    if (sharded) entry.placement = {{last, plan::Spread::FlatShard, -1, of.shard}};
+    if (sharded) entry.placement = {{last, plan::AxisPlacement::FlatShard, -1, of.shard}};
     plan.state.push_back(entry);
   }
 

@@ -117,7 +117,7 @@ void add_tensors(Builder& b) {
   b.state("exp_avg_sq:w", DType::F32, {32}, 128, StateRole::Moment2, StateSource::Zeros);
   for (StateEntry& entry : b.plan.state) {
     entry.parameter = 0;
-    entry.placement = {{0, Spread::FlatShard, -1, 32}};
+    entry.placement = {{0, AxisPlacement::FlatShard, -1, 32}};
   }
   b.state("hyperparameters", DType::F64, {base::kHyperGroups + base::kHyperPerGroup}, 128,
           StateRole::Hyperparameters);

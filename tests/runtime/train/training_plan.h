@@ -147,11 +147,12 @@ struct TrainingPlan : HandPlan {
     parameter.gradient_ready = gradient_ready_;
     plan.parameters = {parameter};
     using plan::StateRole;
-    const plan::AxisPlacement sharded{0, plan::Spread::FlatShard, -1, shard};
+    const plan::PlacedAxis sharded{0, plan::AxisPlacement::FlatShard, -1, shard};
     add_state(w, StateRole::Shard, plan::StateSource::ParameterShard, sharded);
     add_state(m, StateRole::Moment1, plan::StateSource::Zeros, sharded);
     add_state(v, StateRole::Moment2, plan::StateSource::Zeros, sharded);
-    add_state(acc, StateRole::Accumulator, plan::StateSource::Zeros, {0, plan::Spread::Partial});
+    add_state(acc, StateRole::Accumulator, plan::StateSource::Zeros,
+              {0, plan::AxisPlacement::Partial});
     add_state(hyperparameters, StateRole::Hyperparameters);
     add_state(rng, StateRole::Random);
     add_state(scalars, StateRole::Scalars);
@@ -169,7 +170,7 @@ struct TrainingPlan : HandPlan {
 
   // Of the parameter, placed along the one mesh axis.
   void add_state(int32_t tensor, plan::StateRole role, plan::StateSource source,
-                 plan::AxisPlacement placement) {
+                 plan::PlacedAxis placement) {
     add_state(tensor, role, source);
     plan.state.back().parameter = 0;
     plan.state.back().placement = {placement};

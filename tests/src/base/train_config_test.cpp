@@ -16,14 +16,14 @@ TEST(TrainConfig, ReadsEverything) {
       "clip_norm": 1.0, "seed": 7, "loss_scale": 2,
       "schedule": {"kind": "cosine", "warmup": 10, "steps": 100, "final_lr_fraction": 0.1}})");
   ASSERT_TRUE(config.ok()) << config.status().to_string();
-  EXPECT_EQ(config->kind, OptimizerName::AdamW);
+  EXPECT_EQ(config->kind, OptimizerKind::AdamW);
   EXPECT_EQ(config->defaults.beta2, 0.95);
   ASSERT_EQ(config->groups->size(), 1u);
   EXPECT_EQ((*config->groups)[0].match, "*norm*");
   EXPECT_EQ((*config->groups)[0].values.weight_decay, 0.0);
   EXPECT_EQ(config->clip_norm, 1.0);
   EXPECT_EQ(config->seed, 7);
-  EXPECT_EQ(config->schedule.kind, ScheduleName::Cosine);
+  EXPECT_EQ(config->schedule.kind, ScheduleKind::Cosine);
   EXPECT_TRUE(check_train_config(*config).ok());
 }
 

@@ -100,14 +100,14 @@ TEST(StateFacts, TheShardIsTakenBeforeTheWholeThatWasGathered) {
 
 TEST(StateFacts, AccumulatorsSayWhatTheySum) {
   for (const auto& [stage, spread] :
-       {std::pair{"1", rp::Spread::Partial}, std::pair{"3", rp::Spread::FlatShard}}) {
+       {std::pair{"1", rp::AxisPlacement::Partial}, std::pair{"3", rp::AxisPlacement::FlatShard}}) {
     const rp::Plan plan = compiled({2, stage, "", false, 4});
     const rp::ParameterStates states(plan);
     for (size_t p = 0; p < plan.parameters.size(); ++p) {
       const auto entry = static_cast<size_t>(states.find(p, StateRole::Accumulator));
       ASSERT_LT(entry, plan.state.size());
       ASSERT_EQ(plan.state[entry].placement.size(), 1u);
-      EXPECT_EQ(plan.state[entry].placement[0].spread, spread);
+      EXPECT_EQ(plan.state[entry].placement[0].placement, spread);
     }
   }
 }
@@ -181,16 +181,16 @@ TEST(StateFacts, HeldElementsFollowTheAxis) {
   rp::Plan plan;
   plan.mesh = {{"replica", 2}, {"shard", 3}};
   rp::StateEntry entry;
-  entry.placement = {{1, rp::Spread::FlatShard, -1, 4}};
+  entry.placement = {{1, rp::AxisPlacement::FlatShard, -1, 4}};
   const rp::ElementRange wanted[] = {{0, 4}, {4, 4}, {8, 2}, {0, 4}, {4, 4}, {8, 2}};
   for (int32_t rank = 0; rank < 6; ++rank) {
     EXPECT_EQ(runtime::plan::held_elements(plan, entry, 10, rank), wanted[rank]) << rank;
   }
-  entry.placement = {{0, rp::Spread::FlatShard, -1, 6}};
+  entry.placement = {{0, rp::AxisPlacement::FlatShard, -1, 6}};
   EXPECT_EQ(runtime::plan::held_elements(plan, entry, 10, 2), (rp::ElementRange{0, 6}));
   EXPECT_EQ(runtime::plan::held_elements(plan, entry, 10, 3), (rp::ElementRange{6, 4}));
   EXPECT_EQ(runtime::plan::held_elements(plan, entry, 5, 3), (rp::ElementRange{5, 0}));
-  entry.placement = {{1, rp::Spread::Partial}};
+  entry.placement = {{1, rp::AxisPlacement::Partial}};
   EXPECT_EQ(runtime::plan::held_elements(plan, entry, 10, 4), (rp::ElementRange{0, 10}));
 }
 

@@ -29,7 +29,7 @@ using ir::ValueId;
 TensorType f64(ir::Shape shape) { return ir::contiguous(DType::F64, std::move(shape)); }
 TensorType flat_shard(int64_t elements) {
   TensorType type = f32({elements});
-  type.sharding[0].spread = ir::Spread::FlatShard;
+  type.sharding[0].placement = ir::AxisPlacement::FlatShard;
   return type;
 }
 
@@ -263,7 +263,7 @@ TEST(Emit, StateTablesNameSourcesAndTheRanksRow) {
   EXPECT_EQ(plan.state[0].source, rp::StateSource::ParameterShard);
   EXPECT_EQ(plan.state[0].role, rp::StateRole::Shard);
   EXPECT_EQ(plan.state[0].placement,
-            (std::vector<rp::AxisPlacement>{{0, rp::Spread::FlatShard, -1, kShard}}));
+            (std::vector<rp::PlacedAxis>{{0, rp::AxisPlacement::FlatShard, -1, kShard}}));
   EXPECT_EQ(plan.state[1].source, rp::StateSource::Zeros);
   EXPECT_EQ(plan.state[1].role, rp::StateRole::Moment1);
   const rp::Tensor& row = plan.tensors[static_cast<size_t>(plan.state.back().tensor)];
