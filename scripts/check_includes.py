@@ -3,7 +3,7 @@
 
 Two rules. A folder may include headers of lower layers of its tree only (the lists below; src and runtime share src/base). And what a file includes must be declared: the
 target that the header belongs to is among the dependencies of the file's target in CMake, for a header among the public ones (DEPS), directly or through public ones.
-Heavy or foreign headers stay where they belong.
+Heavy or foreign headers stay where they belong. The map of the passes and what they share, drawn in src/passes/README.md, stays small enough to be seen at once.
 """
 
 import pathlib
@@ -49,6 +49,8 @@ FOREIGN = {
     r"CLI/": [("cli", (".cpp",))],
     r"openssl/|zlib\.h": [("src/base", (".cpp",)), ("tests/src/archive", (".h", ".cpp"))],
 }
+# The rooms of the map in src/passes/README.md, and how many rooms and arrows it may have.
+PASSES, MOST_ROOMS, MOST_ARROWS = re.compile(r"schedule$|passes(/|$)"), 10, 12
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^">]+)[">]')
 LIBRARY = re.compile(r"dc_library\((\w+)(.*?)\)", re.DOTALL)
 
@@ -157,6 +159,21 @@ def violations(path, targets):
                 yield f"{where}: {target} may appear only in {', '.join(home for home, _ in homes)}"
 
 
+def arrows_of_passes():
+    """(rooms, arrows) of the passes and src/schedule. An arrow is an include from one room into another; one that follows from two others is not drawn."""
+    rooms, seen = set(), set()
+    for path in sorted((ROOT / "src").rglob("*")):
+        top, room = folder_of(path.relative_to(ROOT))
+        if path.suffix not in (".h", ".cpp") or not PASSES.match(room):
+            continue
+        rooms.add(room)
+        for target in filter(None, map(INCLUDE.match, path.read_text(encoding="utf-8").splitlines())):
+            goal, other = folder_of(pathlib.PurePosixPath(target.group(1)))
+            if goal == top and other != room and PASSES.match(other):
+                seen.add((room, other))
+    return rooms, {(a, b) for a, b in seen if not any((a, via) in seen and (via, b) in seen for via in rooms)}
+
+
 def main():
     problems, files, targets = [], 0, Targets()
     for top in ("src", "runtime", "cli", "tests"):
@@ -164,11 +181,14 @@ def main():
             if path.suffix in (".h", ".cpp"):
                 files += 1
                 problems += violations(path, targets)
+    rooms, arrows = arrows_of_passes()
+    if len(rooms) > MOST_ROOMS or len(arrows) > MOST_ARROWS:
+        problems.append(f"the passes are {len(rooms)} rooms with {len(arrows)} arrows, more than {MOST_ROOMS} and {MOST_ARROWS}: {sorted(arrows)}")
     for problem in problems:
         print(problem)
     if not files:
         print("no source files found")
-    print(f"{files} files, {len(targets.by_name)} targets, {len(problems)} violations")
+    print(f"{files} files, {len(targets.by_name)} targets, {len(problems)} violations; the passes: {len(rooms)} rooms, {len(arrows)} arrows")
     return 1 if problems or not files else 0
 
 

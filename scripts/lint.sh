@@ -18,6 +18,7 @@ mapfile -t python < <(git ls-files '*.py')
 "$ruff" format --quiet --diff "${python[@]}"
 "$ruff" check --quiet "${python[@]}"
 python3 scripts/check_includes.py
+python3 scripts/check_imports.py
 python3 scripts/error_codes.py
 python3 scripts/check_words.py
 

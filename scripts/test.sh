@@ -52,6 +52,7 @@ examples() {
 }
 
 section "who includes whom" python3 scripts/check_includes.py
+section "who imports whom" python3 scripts/check_imports.py
 section "error codes" python3 scripts/error_codes.py
 section "words" python3 scripts/check_words.py
 section "building the tests" cmake --build build/release

@@ -95,7 +95,7 @@ def _without_rule(names):
 def _run(arguments):
     from . import presets
     from .attempts import export_workload
-    from .workload import Options
+    from .training_step import Options
 
     if not arguments.output.endswith(".pt2"):
         raise ExportError(f"-o {arguments.output}: the name must end in .pt2", errors.USAGE)

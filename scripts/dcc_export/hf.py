@@ -14,7 +14,7 @@ from .headless import compute_buffers
 from .randomness import set_rates
 from .stock import Stock
 from .tasks import find_task, require_fitting
-from .workload import Workload
+from .training_step import Workload
 
 
 def read_config(path):

@@ -7,7 +7,7 @@ import torch
 from . import hf, losses
 from .errors import USAGE, ExportError
 from .initializers import InitializerRecorder
-from .workload import Workload
+from .training_step import Workload
 
 CONFIG_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "configs")
 

@@ -23,7 +23,7 @@ def twins(values, options, seq):
     """Returns a function(attention) that builds the twin's Workload with the first recipe that
     works. values: the config dict. options: the twin's. seq: of the model itself."""
     from . import hf
-    from .workload import to_dtype
+    from .training_step import to_dtype
 
     whole = {**hf.make_config(values).to_dict(), "model_type": values["model_type"]}
     masked = seq is not None and any(w < seq for w in _windows(whole))
