@@ -82,6 +82,7 @@ void Residency::find_candidates() {
       const int entry = shard_entry(p, node);
       if (entry < 0) continue;
       const Gather gather = gather_at(graph, node);
+      if (!gather.release.valid()) continue;  // whole to the end as it is
       if (kept_already(graph, gather)) {
         kept_bytes_ += whole_bytes(graph, node);
         continue;
@@ -204,7 +205,7 @@ int Residency::add_carried(const ResidencyCandidate& candidate) {
   entry.parameter = shard.parameter;
   entry.type = graph.value(graph.node(candidate.gathers[0][0].done).results[0]).type;
   entry.storage_elements =
-      parameter.shard * step_.mesh.size(ir::axes_with(shard.type, ir::Spread::FlatShard));
+      parameter.shard * step_.mesh.size(ir::axes_with(shard.type, ir::AxisPlacement::FlatShard));
   return add_entry(step_, std::move(entry));
 }
 

@@ -48,6 +48,8 @@ Status read_run(std::string_view text, GoldenFile& file) {
     const std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
     if (key == "passes") {
       file.passes = value;
+    } else if (key == "state" && value == "hidden") {
+      file.shows_state = false;
     } else if (key == "cost") {
       file.cost = value;
     } else if (key == "reduction-order" && (value == "per-step" || value == "per-micro-batch")) {
@@ -136,6 +138,19 @@ std::string print_golden(const GoldenFile& file) {
   for (const std::string& remark : file.remarks) out += "// REMARK: " + remark + "\n";
   out += file.input;
   return file.output.empty() ? out : out + std::string(kSeparator) + file.output;
+}
+
+std::string without_state(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t size = std::min(text.find('\n'), text.size() - 1) + 1;
+    const std::string_view line = text.substr(0, size);
+    const bool is_read =
+        line.starts_with("    %") && line.find(" = state(") != std::string_view::npos;
+    if (!line.starts_with("  state ") && !is_read) out += line;
+    text.remove_prefix(size);
+  }
+  return out;
 }
 
 std::vector<std::filesystem::path> golden_files(const std::filesystem::path& folder) {

@@ -16,7 +16,8 @@ namespace dc::passes {
 enum class Expectation : uint8_t { Changed, Unchanged, Error };
 
 struct GoldenFile {
-  std::string passes;  // comma-separated, as parse_passes reads it
+  std::string passes;       // comma-separated, as parse_passes reads it
+  bool shows_state = true;  // whether the output has the state table and the nodes that read it
   std::string cost = "fixed()";
   Options options;
   Expectation expectation = Expectation::Changed;
@@ -30,6 +31,9 @@ struct GoldenFile {
 base::Result<GoldenFile> parse_golden(std::string_view text);
 std::string print_golden(
     const GoldenFile& file);  // what the update writes; equal to a file that is up to date
+
+// `text` of a step without the lines of its state table and of the nodes that read state.
+std::string without_state(std::string_view text);
 
 std::vector<std::filesystem::path> golden_files(const std::filesystem::path& folder);  // sorted
 

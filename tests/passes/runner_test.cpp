@@ -64,9 +64,30 @@ GoldenFile observed(GoldenFile file, const Outcome& outcome) {
     file.expectation = Expectation::Unchanged;
   } else {
     file.expectation = Expectation::Changed;
-    file.output = ir::print(outcome.step);
+    const std::string text = ir::print(outcome.step);
+    file.output = file.shows_state ? text : without_state(text);
   }
   return file;
+}
+
+// More nodes hide the point of a test.
+constexpr size_t kMostNodes = 13;
+
+// Of the largest program of an input. Inputs and reads of state do no work, and a collective or
+// copy is one with its done and its release.
+size_t count_nodes(const ir::Step& step) {
+  size_t most = 0;
+  for (const ir::Program& program : step.programs) {
+    size_t nodes = 0;
+    for (ir::NodeId id = program.graph.first(); id.valid(); id = program.graph.next(id)) {
+      const ir::Node& node = program.graph.node(id);
+      const bool counts = node.kind != ir::OpKind::Input && node.kind != ir::OpKind::State &&
+                          node.kind != ir::OpKind::Release && !ir::is_done(node.kind);
+      nodes += counts ? 1 : 0;
+    }
+    most = std::max(most, nodes);
+  }
+  return most;
 }
 
 // "line 12 is '...' and should be '...'", or nothing.
@@ -98,6 +119,7 @@ class GoldenTest : public ::testing::Test {
     ASSERT_TRUE(file.ok()) << path_ << ": " << file.status().to_string();
     base::Result<ir::Step> step = ir::parse(file->input);
     ASSERT_TRUE(step.ok()) << path_ << ": " << step.status().to_string();
+    EXPECT_LE(count_nodes(*step), kMostNodes) << path_ << ": make the input smaller";
     base::Result<Chain> passes = parse_passes(file->passes);
     ASSERT_TRUE(passes.ok()) << path_ << ": " << passes.status().to_string();
     const std::string before = ir::print(*step);
@@ -150,8 +172,19 @@ TEST(GoldenFile, PrintsWhatItReads) {
   EXPECT_EQ(file->cost, "fixed(mm=2us, copy=1us)");
 }
 
+TEST(GoldenFile, HidesState) {
+  const auto file =
+      parse_golden("// RUN: passes=schedule state=hidden\n// EXPECT: changed\nstep @s {\n}\n");
+  ASSERT_TRUE(file.ok()) << file.status().to_string();
+  EXPECT_FALSE(file->shows_state);
+  EXPECT_EQ(without_state("step @s {\n  state \"w\" : f32[8]\n  program @p {\n"
+                          "    %w = state(entry=\"w\") : f32[8]\n    zero %w\n  }\n}\n"),
+            "step @s {\n  program @p {\n    zero %w\n  }\n}\n");
+}
+
 TEST(GoldenFile, RefusesUnknownWords) {
   EXPECT_FALSE(parse_golden("// RUN: passes=schedule speed=9\n// EXPECT: changed\n").ok());
+  EXPECT_FALSE(parse_golden("// RUN: passes=schedule state=gone\n// EXPECT: changed\n").ok());
   EXPECT_FALSE(parse_golden("// RUN: memory=1KiB\n// EXPECT: changed\n").ok());
   EXPECT_FALSE(parse_golden("// RUN: passes=schedule\n// EXPECT: different\n").ok());
   EXPECT_FALSE(parse_golden("// RUN: passes=schedule\nstep @s {\n}\n").ok());
