@@ -17,6 +17,7 @@ class AddressWindow {
   template <typename T>
   T* resolve(T* address) const {
     const auto at = reinterpret_cast<uintptr_t>(address);
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): what lies there is another mapping of the same memory
     return at - begin_ < bytes_ ? reinterpret_cast<T*>(at + distance_) : address;
   }
 

@@ -10,6 +10,7 @@ import unittest
 
 import running
 from bits_case import STEPS, SUBJECTS, BitsCase, run_new, run_once
+from rotation import of_today
 
 EVERYTHING = [(subject, world) for subject in SUBJECTS for world in (2, 3)]
 SOME = [("mlp", 3), ("tiny-llama", 2), ("tiny-llama-tied", 2), ("tiny-gpt2 dropout", 2), ("tiny-llama bfloat16", 3), ("tiny-llama autocast", 2)]
@@ -19,13 +20,13 @@ class ZeroTest(BitsCase):
     """The four stages give the same parameters."""
 
     def test_one_micro_batch(self):
-        for subject, world in EVERYTHING if running.SLOW else SOME:
+        for subject, world in EVERYTHING if running.SLOW else of_today(SOME, 2):
             self.verify_stages(subject, world)
 
     def test_the_default_chain(self):
         """As users type it, without a profile and with one."""
         profile = ("--profile", os.path.join(running.ROOT, "examples", "profiles", "h100x32.json"))
-        for index, (subject, world) in enumerate(EVERYTHING if running.SLOW else SOME):
+        for index, (subject, world) in enumerate(EVERYTHING if running.SLOW else of_today(SOME, 2)):
             for options in ((), profile) if running.SLOW else ((), profile)[index % 2 :][:1]:
                 with self.subTest(subject, world=world, options=options):
                     got = run_once(subject, world, "auto", compile_options=options)
@@ -46,7 +47,7 @@ class ZeroTest(BitsCase):
                 self.assertAlmostEqual(one, other, delta=bound * abs(one))
 
     def test_four_micro_batches(self):
-        for subject, world in EVERYTHING if running.SLOW else (("tiny-llama", 2), ("tiny-llama-tied", 2), ("tiny-llama bfloat16", 3)):
+        for subject, world in EVERYTHING if running.SLOW else of_today((("tiny-llama", 2), ("tiny-llama-tied", 2), ("tiny-llama bfloat16", 3)), 2):
             every_stage = running.SLOW or subject == "tiny-llama"
             self.verify_orders(subject, world, (0, 1, 2, 3) if every_stage else (0, 3))
 
@@ -116,7 +117,7 @@ class PoisonTest(BitsCase):
         ]
         if running.SLOW:
             cases = [(s, w, z, a) for s in SUBJECTS for w in (1, 2, 3) for z in (0, 1, 2, 3) for a in (1, 4)]
-        for subject, world, zero, accumulation in cases:
+        for subject, world, zero, accumulation in of_today(cases, 2):
             with self.subTest(subject, world=world, zero=zero, accumulation=accumulation):
                 expected = run_once(subject, world, zero, accumulation)
                 got = run_once(subject, world, zero, accumulation, options=("--poison",))
@@ -160,7 +161,7 @@ class ScheduleTest(BitsCase):
         ]
         if running.SLOW:
             cases = [(s, w, z, a, c) for s in SUBJECTS for w in (2, 3, 4) for z in (0, 1, 2, 3) for a in (1, 4) for c in range(len(self.CHAINS))]
-        for subject, world, zero, accumulation, chain in cases:
+        for subject, world, zero, accumulation, chain in of_today(cases, 2):
             with self.subTest(subject, world=world, zero=zero, accumulation=accumulation, passes=self.CHAINS[chain]):
                 expected = run_once(subject, world, zero, accumulation)
                 got = run_once(subject, world, zero, accumulation, options=("--poison",), passes=self.CHAINS[chain])

@@ -13,6 +13,7 @@ import unittest
 
 import jobs
 import memory_test
+import rotation
 import running
 
 MIB = memory_test.MIB
@@ -74,6 +75,7 @@ class Group:
         return None
 
 
+@rotation.taking_turns(3)
 class CgroupTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

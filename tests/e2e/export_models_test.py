@@ -4,6 +4,7 @@ build/venv/bin/python tests/e2e/export_models_test.py            # half of the p
 DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/export_models_test.py
 """
 
+import itertools
 import json
 import os
 import unittest
@@ -13,7 +14,7 @@ import torch
 from torch.export.graph_signature import InputKind, OutputKind
 
 from export_case import ExportTest, description, read_entry, run_command, targets
-from rotation import of_today
+from rotation import of_today, taking_turns
 
 from dcc_export import presets
 from dcc_export.workload import Options, make
@@ -33,7 +34,7 @@ class PresetTest(ExportTest):
     """Every preset through the command: checked against eager, described completely."""
 
     def test_every_preset(self):
-        for name in of_today(SMALL_PRESETS, 2):
+        for name in of_today(SMALL_PRESETS, 4):
             with self.subTest(name):
                 code, printed = run_command("--preset", name, "-o", self.path())
                 self.assertEqual(code, 0, printed)
@@ -85,14 +86,13 @@ class PresetTest(ExportTest):
         self.assertFalse([m for m in owners if m.startswith(("step", "model.model"))])
 
     def test_reduced_precision(self):
-        for dtype in ("bfloat16", "autocast-bfloat16"):
-            for name in ("tiny-llama", "mlp"):
-                with self.subTest((dtype, name)):
-                    code, printed = run_command("--preset", name, "--dtype", dtype, "-o", self.path())
-                    self.assertEqual(code, 0, printed)
-                    parameter = next(iter(torch.export.load(self.path()).parameters()))
-                    expected = torch.bfloat16 if dtype == "bfloat16" else torch.float32
-                    self.assertEqual(parameter.dtype, expected)
+        for dtype, name in of_today(itertools.product(("bfloat16", "autocast-bfloat16"), ("tiny-llama", "mlp")), 2):
+            with self.subTest((dtype, name)):
+                code, printed = run_command("--preset", name, "--dtype", dtype, "-o", self.path())
+                self.assertEqual(code, 0, printed)
+                parameter = next(iter(torch.export.load(self.path()).parameters()))
+                expected = torch.bfloat16 if dtype == "bfloat16" else torch.float32
+                self.assertEqual(parameter.dtype, expected)
 
     def test_dropout(self):
         code, printed = run_command("--preset", "tiny-gpt2", "--dropout", "0.1", "-o", self.path())
@@ -118,6 +118,7 @@ class PresetTest(ExportTest):
         self.assertEqual(contents[0], contents[1])
 
 
+@taking_turns(2)
 class TieTest(ExportTest):
     def test_tied_embedding(self):
         run_command("--preset", "tiny-llama-tied", "-o", self.path())
@@ -141,7 +142,7 @@ class TieTest(ExportTest):
 
 class HeadlessTest(ExportTest):
     def test_same_graph_as_with_weights(self):
-        for name in of_today(("tiny-llama", "tiny-gpt2", "tiny-mixtral", "tiny-bert", "resnet18"), 2):
+        for name in of_today(("tiny-llama", "tiny-gpt2", "tiny-mixtral", "tiny-bert", "resnet18"), 4):
             with self.subTest(name):
                 common = ["--preset", name, "--dtype", "bfloat16", "--no-check"]
                 run_command(*common, "-o", self.path("full.pt2"))
@@ -167,7 +168,7 @@ class HeadlessTest(ExportTest):
             self.assertEqual(raw, expected, fqn)
 
     def test_cuda_flavour(self):
-        for extra in ([], ["--headless"]):
+        for extra in of_today(([], ["--headless"]), 2):
             code, printed = run_command("--preset", "tiny-llama", "--dtype", "bfloat16", "--attention", "cuda-flash", "-o", self.path(), *extra)
             self.assertEqual(code, 0, printed)
             text = read_entry(self.path(), "models/model.json").decode()

@@ -3,6 +3,7 @@
 import datetime
 import os
 import sys
+import unittest
 
 
 def of_today(cases, parts):
@@ -13,6 +14,18 @@ def of_today(cases, parts):
     chosen = cases[day() % parts :: parts]
     print(f"DCC_TEST_DAY={day()}: {len(chosen)} of {len(cases)} cases: {chosen}", file=sys.stderr)
     return chosen
+
+
+def taking_turns(parts):
+    """For a subclass of TestCase: every `parts`-th of its own tests runs, another share each day, as of_today says."""
+
+    def choose(case):
+        names = [name for name in vars(case) if name.startswith(unittest.defaultTestLoader.testMethodPrefix)]
+        for name in set(names) - set(of_today(names, parts)):
+            delattr(case, name)
+        return case
+
+    return choose
 
 
 def day():

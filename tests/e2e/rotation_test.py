@@ -5,7 +5,7 @@ import io
 import unittest
 from unittest import mock
 
-from rotation import of_today
+from rotation import of_today, taking_turns
 
 
 class RotationTest(unittest.TestCase):
@@ -24,6 +24,23 @@ class RotationTest(unittest.TestCase):
         chosen, said = self.on(7, "abcd", 2)
         self.assertEqual(chosen, ["b", "d"])
         self.assertIn("DCC_TEST_DAY=7: 2 of 4 cases: ['b', 'd']", said)
+
+    def test_tests_take_turns(self):
+        found = []
+        for day in (7, 8):
+
+            class Case(unittest.TestCase):
+                def test_one(self): ...
+
+                def test_two(self): ...
+
+                def path(self): ...
+
+            with mock.patch.dict("os.environ", DCC_TEST_DAY=str(day), DCC_SLOW_TESTS="0"), contextlib.redirect_stderr(io.StringIO()):
+                taking_turns(2)(Case)
+            self.assertTrue(hasattr(Case, "path"))
+            found.append(unittest.defaultTestLoader.getTestCaseNames(Case))
+        self.assertEqual(found, [["test_two"], ["test_one"]])
 
     def test_slow_runs_take_all(self):
         self.assertEqual(self.on(7, "abcd", 2, slow="1"), (list("abcd"), ""))

@@ -17,7 +17,7 @@ import transformers
 from torch.export.graph_signature import InputKind, OutputKind
 
 from export_case import ROOT, ExportTest, description, run_command
-from rotation import of_today
+from rotation import of_today, taking_turns
 
 from dcc_export import experts, losses
 
@@ -108,18 +108,21 @@ class StockTest(ExportTest):
 
 class CausalityTest(StockTest):
     def test_attention_outside_the_interface(self):
-        for model_type, values in OWN_ATTENTION.items():
+        for model_type, values in of_today(OWN_ATTENTION.items(), 3):
             with self.subTest(model_type):
                 self.export_and_verify({"model_type": model_type, **values})
 
     def test_masks_that_are_not_plainly_causal(self):
         """A window shorter than the sequence, and soft-capped scores."""
-        self.export_and_verify({"model_type": "mistral", **_LLAMA, "sliding_window": 5})
-        gemma = {"model_type": "gemma2", **_LLAMA, "sliding_window": 5, "attn_logit_softcapping": 0.5}
-        printed = self.export_and_verify(gemma, attn_implementation="eager")
-        self.assertIn("with eager attention", printed)
+        window = {**_LLAMA, "sliding_window": 5}
+        eager = {"attn_implementation": "eager"}
+        for model_type, values, stock in of_today((("mistral", window, {}), ("gemma2", {**window, "attn_logit_softcapping": 0.5}, eager)), 2):
+            with self.subTest(model_type):
+                printed = self.export_and_verify({"model_type": model_type, **values}, **stock)
+                self.assertEqual("with eager attention" in printed, stock == eager)
 
 
+@taking_turns(3)
 class ExpertsTest(StockTest):
     """Mixtures of experts at full capacity are the stock model; its auxiliary loss is in the loss."""
 
@@ -186,6 +189,7 @@ class ExpertsTest(StockTest):
         self.assertIn("dcc_capacity_factor", note)
 
 
+@taking_turns(3)
 class TracingTest(StockTest):
     """Families that failed while they were traced or read back; the export itself compares."""
 
@@ -235,6 +239,7 @@ class TracingTest(StockTest):
         self.export_and_say({"model_type": "megatron-bert", **values, "is_decoder": True, "pad_token_id": 0, "architectures": ["MegatronBertForCausalLM"]})
 
 
+@taking_turns(3)
 class OptionsTest(StockTest):
     """What neither the config nor the model says is asked for, and refused where it would be ignored."""
 
@@ -272,7 +277,7 @@ class DifferenceTest(StockTest):
 
     def test_planted_difference(self):
         values = {"model_type": "llama", **_LLAMA}
-        for arguments in ([], ["--headless"], ["--dtype", "bfloat16"]):
+        for arguments in of_today(([], ["--headless"], ["--dtype", "bfloat16"]), 3):
             with self.subTest(arguments), mock.patch.object(losses.CausalLmLoss, "forward", _wrong):
                 code, printed = self.export_config(values, "--seq", "16", *arguments)
                 self.assertEqual(code, 1, printed)
@@ -298,7 +303,7 @@ class ConfigsTest(StockTest):
             "t5": (transformers.AutoModelForSeq2SeqLM, lm),
             "vit": (transformers.AutoModelForImageClassification, {"pixel_values": torch.randn(2, 3, 32, 32), "labels": torch.tensor([3, 7])}),
         }
-        for file in of_today(sorted(os.listdir(CONFIGS)), 2):
+        for file in of_today(sorted(os.listdir(CONFIGS)), 4):
             with open(os.path.join(CONFIGS, file), encoding="utf-8") as opened:
                 values = json.load(opened)
             kind = values["model_type"]

@@ -204,7 +204,7 @@ namespace {
 
 void resolve(const at::Tensor& tensor, const device::Stream& stream) {
   if (!tensor.defined()) return;
-  c10::Storage storage = tensor.storage();
+  const c10::Storage& storage = tensor.storage();
   void* there = storage.mutable_data();
   void* here = stream.resolve(there);
   if (here == there) return;

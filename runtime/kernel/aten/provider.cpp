@@ -121,7 +121,7 @@ struct Wanted {
 
 class AtenKernel final : public Kernel {
  public:
-  AtenKernel(c10::OperatorHandle op, std::string name, int threads, bool onednn,
+  AtenKernel(const c10::OperatorHandle& op, std::string name, int threads, bool onednn,
              std::shared_ptr<Shared> shared)
       : op_(op),
         name_(std::move(name)),

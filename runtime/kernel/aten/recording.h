@@ -53,7 +53,7 @@ void for_each_result(const std::vector<c10::IValue>& stack, Visit visit) {
     if (value.isTensorList()) {
       const c10::List<at::Tensor> list = value.toTensorList();
       for (size_t i = 0; i < list.size(); ++i) {
-        const at::Tensor tensor = list.get(i);
+        const at::Tensor& tensor = list.get(i);
         visit(index++, &tensor);
       }
     } else if (value.isTensor() && value.toTensor().defined()) {

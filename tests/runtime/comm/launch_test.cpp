@@ -198,6 +198,7 @@ TEST(JobExitCode, PrefersACauseOverItsEffect) {
 
 TEST(Affinity, RanksGetDisjointCores) {
   std::vector<comm::Core> eight;  // four cores with two logical processors each
+  eight.reserve(8);
   for (int cpu = 0; cpu < 8; ++cpu) eight.push_back({cpu, cpu % 4});
   EXPECT_EQ(comm::choose_cores(eight, 0, 4, 1), (std::vector<int>{0, 4}));
   EXPECT_EQ(comm::choose_cores(eight, 3, 4, 1), (std::vector<int>{3, 7}));

@@ -37,6 +37,7 @@ comm::CommOptions tcp(milliseconds timeout = milliseconds(60'000)) {
 
 void on_threads(int ranks, const std::function<void(int)>& body) {
   std::vector<std::thread> threads;
+  threads.reserve(ranks);
   for (int rank = 0; rank < ranks; ++rank) threads.emplace_back([&body, rank] { body(rank); });
   for (std::thread& thread : threads) thread.join();
 }
