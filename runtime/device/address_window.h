@@ -17,7 +17,8 @@ class AddressWindow {
   template <typename T>
   T* resolve(T* address) const {
     const auto at = reinterpret_cast<uintptr_t>(address);
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): what lies there is another mapping of the same memory
+    // What lies there is another mapping of the same memory.
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
     return at - begin_ < bytes_ ? reinterpret_cast<T*>(at + distance_) : address;
   }
 

@@ -126,7 +126,7 @@ TEST(Launch, ACommunicatorForEveryLauncher) {
 }
 
 TEST(Launch, JobsOfDifferentStartsDiffer) {
-  const auto job = [](Variables changed, const Variables& base) {
+  const auto job = [](const Variables& changed, const Variables& base) {
     return detect(changed + base).value().job;
   };
   EXPECT_NE(job({{"TORCHELASTIC_RESTART_COUNT", "1"}}, kTorchrun), job({}, kTorchrun));
