@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "src/ir/effects.h"
-
 #include "src/ir/group.h"
 
 namespace dc::analysis {
@@ -63,7 +62,8 @@ struct Builder {
       LiveRange& live = range(id);
       if (storages.root(id) == id && storages.owner(id) < 0) {
         int32_t first = node.kind == OpKind::Input ? 0 : position;
-        int32_t last = node.kind == OpKind::Input ? std::max(position, last_of_input()) : position;
+        const int32_t known = result.known[static_cast<size_t>(position)];
+        int32_t last = node.kind == OpKind::Input ? std::max(position, last_of_input()) : known;
         live = {id, first, last, {bytes}, kind_made_by(node), graph.value(id).location.space};
       } else {
         live.bytes.v = std::max(live.bytes.v, bytes);
@@ -73,11 +73,7 @@ struct Builder {
   }
 
   void read(const Node& node, int32_t position) {
-    for (ValueId operand : node.operands) use(operand, position);
-    if (ir::is_done(node.kind)) {  // the start's operand may be read by peers until here
-      const Node& start = graph.node(graph.value(node.operands[0]).producer);
-      for (ValueId operand : start.operands) use(operand, position);
-    }
+    for (ValueId operand : node.operands) use(operand, result.known[static_cast<size_t>(position)]);
     const auto gradient = ir::gradient_operand(node.kind);
     if (gradient && *gradient < node.operands.size())
       range(node.operands[*gradient]).kind = Kind::Gradients;
@@ -86,13 +82,11 @@ struct Builder {
   }
 
   void run() {
-    result.order = graph.order();
-    result.position.assign(graph.node_capacity(), -1);
+    static_cast<ScheduleView&>(result) = schedule_view(step, graph);
     by_root.resize(graph.value_capacity());
     for (size_t i = 0; i < result.order.size(); ++i) {
       const Node& node = graph.node(result.order[i]);
       auto position = static_cast<int32_t>(i);
-      result.position[node.id.index()] = position;
       define(node, position);
       read(node, position);
     }

@@ -3,15 +3,17 @@
 //
 // A position is a node's index in program order. Ranges are inclusive. Rules beyond "from the
 // producer to the last use of any alias": inputs live from position 0 (the loader fills them before
-// the program starts); graph outputs live to the last position; the operand of a start lives until
-// its done, because a peer or a copy may still read it; a release counts as the last use of a
-// gathered value.
+// the program starts); graph outputs live to the last position; what a node of another stream than
+// compute reads or makes lives until compute knows of its end (ScheduleView::known): the operand of
+// a start until its done, because a peer or a copy may still read it; a release counts as the last
+// use of a gathered value.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
+#include "src/analysis/schedule_view.h"
 #include "src/analysis/storage.h"
 #include "src/base/units.h"
 #include "src/ir/step.h"
@@ -33,9 +35,7 @@ struct LiveRange {
   ir::Space space = ir::Space::Device;
 };
 
-struct Liveness {
-  std::vector<ir::NodeId> order;  // position -> node
-  std::vector<int32_t> position;  // node id -> position, -1 if erased
+struct Liveness : ScheduleView {
   std::vector<LiveRange> ranges;  // of transients, by first position, then value id
 };
 

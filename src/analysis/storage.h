@@ -31,6 +31,12 @@ class StorageMap {
   std::vector<int> owner_, entry_;  // by root
 };
 
+// Equal for values that share bytes: negative for state.
+inline int64_t storage_key(const StorageMap& storages, ir::ValueId value) {
+  const int owner = storages.owner(value);
+  return owner >= 0 ? -1 - owner : storages.root(value).v;
+}
+
 // Index into Step::state that a `state` node names; -1 if there is no such entry.
 int state_entry_of(const ir::Step& step, const ir::Node& node);
 

@@ -13,26 +13,11 @@ namespace dc::plan {
 namespace {
 
 namespace rp = runtime::plan;
+using analysis::Part;
+using analysis::part_of;
 using base::Status;
 using ir::Node;
 using ir::OpKind;
-
-enum class Part : uint8_t { Nothing, Kernel, Start, Done, Arrival };
-
-Part part_of(const Node& node) {
-  if (!ir::runs(node)) return Part::Nothing;
-  switch (ir::info(node.kind).half) {
-    case ir::Half::Whole:
-      return Part::Kernel;
-    case ir::Half::Start:
-      return Part::Start;
-    case ir::Half::Done:
-      return Part::Done;
-    case ir::Half::Arrival:
-      return Part::Arrival;
-  }
-  return Part::Nothing;
-}
 
 const Node& start_of(const ir::Graph& graph, const Node& done) {
   return graph.node(graph.value(done.operands[0]).producer);

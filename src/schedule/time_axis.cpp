@@ -18,7 +18,8 @@ TimeAxis::TimeAxis(const ir::Step& step, const ir::Graph& of, const cost::CostMo
   at.resize(count + 1);
   for (size_t i = 0; i < count; ++i) {
     const ir::Node& node = graph.node(live.order[i]);
-    const bool counts = !ir::is_start(node.kind) && !sim::travels_with_collective(node.kind);
+    const bool is_compute = analysis::stream_of(node) == 0 && !ir::is_start(node.kind);
+    const bool counts = is_compute && !sim::travels_with_collective(node.kind);
     at[i + 1] = at[i] + (counts ? sim::node_time(step, graph, node, cost) : base::Nanos{});
   }
   const auto scratch = [&](const ir::Graph& in, const ir::Node& node) {

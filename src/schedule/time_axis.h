@@ -29,7 +29,7 @@ struct TimeAxis {
   // reads or writes it; -1 if there is none.
   int32_t last_write(ir::ValueId value, int32_t position) const;
   int32_t last_touch(ir::ValueId value, int32_t position) const;
-  int64_t storage_key(ir::ValueId value) const { return schedule::storage_key(storages, value); }
+  int64_t storage_key(ir::ValueId value) const { return analysis::storage_key(storages, value); }
   // From the first node of the backward phase to the one after its last; without one, both are the
   // end of the program.
   struct Phase {

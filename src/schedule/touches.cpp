@@ -11,7 +11,7 @@ Touches::Touches(const ir::Step& step, const ir::Graph& graph, const analysis::S
       const ir::Node& node = graph.node(order[i]);
       Lists& lists = node.kind == ir::OpKind::SquareSum ? square_sums_ : others_;
       for (ir::ValueId operand : node.operands)
-        visit(lists, slot(storage_key(storages, operand)), static_cast<int32_t>(i));
+        visit(lists, slot(analysis::storage_key(storages, operand)), static_cast<int32_t>(i));
     }
   };
   for (Lists* lists : {&square_sums_, &others_}) lists->first.assign(slots + 1, 0);

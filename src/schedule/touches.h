@@ -11,12 +11,6 @@
 
 namespace dc::schedule {
 
-// Equal for values that share bytes: negative for state.
-inline int64_t storage_key(const analysis::StorageMap& storages, ir::ValueId value) {
-  const int owner = storages.owner(value);
-  return owner >= 0 ? -1 - owner : storages.root(value).v;
-}
-
 class Touches {
  public:
   Touches(const ir::Step& step, const ir::Graph& graph, const analysis::StorageMap& storages,

@@ -35,6 +35,7 @@ Machine::Machine(const Schedule& schedule, Record* record)
   for (const Transfer& transfer : schedule_.transfers) {
     carries[static_cast<size_t>(transfer.stream)] = true;
     if (transfer.contention != cost::Contention{}) rates_change_ = true;
+    if (!transfer.after.empty()) streams_wait_ = true;
   }
   if (std::count(carries.begin(), carries.end(), true) > 1) rates_change_ = true;
   if (record_ == nullptr) return;
@@ -101,6 +102,7 @@ void Machine::next_transfer(Stream& stream) {
     stream.taken = 0;
     return;
   }
+  if (streams_wait_ && is_blocked(stream.pending[stream.taken])) return;
   stream.transfer = stream.pending[stream.taken++];
   stream.on_wire = false;
   const Transfer& transfer = schedule_.transfers[static_cast<size_t>(stream.transfer)];
@@ -112,6 +114,19 @@ void Machine::next_transfer(Stream& stream) {
     begin(stream.work, transfer.latency.v);
   } else {
     begin_wire(stream);
+  }
+}
+
+bool Machine::is_blocked(int32_t transfer) const {
+  const std::vector<int32_t>& after = schedule_.transfers[static_cast<size_t>(transfer)].after;
+  return std::any_of(after.begin(), after.end(),
+                     [&](int32_t other) { return ended_[static_cast<size_t>(other)] == 0; });
+}
+
+// Those whose next transfer waited.
+void Machine::wake_streams() {
+  for (Stream& stream : streams_) {
+    if (stream.transfer < 0 && stream.taken < stream.pending.size()) next_transfer(stream);
   }
 }
 
@@ -138,6 +153,7 @@ void Machine::end_transfer(Stream& stream) {
   }
   if (waiting_ == transfer) go_on(transfer);
   next_transfer(stream);
+  if (streams_wait_) wake_streams();
 }
 
 // Compute waited for the transfer that has just ended.
@@ -210,7 +226,9 @@ Totals Machine::run_to(int32_t index) {
 
 Totals Machine::finish() {
   (void)run_to(static_cast<int32_t>(schedule_.events.size()));
-  const auto is_idle = [](const Stream& stream) { return !stream.work.active(); };
+  const auto is_idle = [](const Stream& stream) {
+    return !stream.work.active() && stream.taken == stream.pending.size();
+  };
   while (!std::all_of(streams_.begin(), streams_.end(), is_idle)) advance();
   return {{now_}, {exposed_total_}, {contention_total_}};
 }

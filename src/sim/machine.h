@@ -1,8 +1,9 @@
 // Machine: plays one schedule as the executor (runtime/exec) would run it. No clock, integer
 // nanoseconds, equal on every host.
 //
-// Stream 0 does its events in order. Every other stream serves the transfers started on it, first
-// in, first out. Transfers that use one link at the same time share its rate evenly (processor
+// Stream 0 does its events in order. Every other stream serves the transfers (kernels among them)
+// started on it, first in, first out, each when those of other streams that it waits for have
+// ended. Transfers that use one link at the same time share its rate evenly (processor
 // sharing). While a transfer uses a link and compute runs, each is slower by the transfer's
 // contention; of several transfers the worst counts for compute.
 //
@@ -66,6 +67,8 @@ class Machine {
   void take_up(const Event& event, int32_t index);
   void start(int32_t transfer, int32_t index);
   void next_transfer(Stream& stream);
+  bool is_blocked(int32_t transfer) const;
+  void wake_streams();
   void begin_wire(Stream& stream);
   void end_transfer(Stream& stream);
   void end_phase(Stream& stream);
@@ -80,6 +83,7 @@ class Machine {
   Record* record_;
   bool rates_change_ = false;  // by sharing or contention; else every rate is full
   bool stale_rates_ = false;
+  bool streams_wait_ = false;  // for one another
   int64_t now_ = 0, exposed_total_ = 0, contention_total_ = 0;
   int32_t next_ = 0;
   Work kernel_;

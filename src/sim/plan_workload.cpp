@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "runtime/plan/extent.h"
 #include "runtime/plan/kernel_signature.h"
@@ -72,45 +73,55 @@ class Reader {
   }
 
  private:
-  // The last signal of an event: the stream that signalled, compute's position at that time, and
-  // that stream's last transfer before it.
-  struct Given {
-    int32_t stream = -1, transfer = -1;
-    int64_t key = 0;
-  };
+  // What a stream other than compute has come to: its next transfer starts no earlier than `key`,
+  // and begins when `after` and its last one have ended.
   struct Stream {
-    int64_t key = 0;        // its next transfer starts no earlier
+    int64_t key = 0;
     int32_t transfer = -1;  // the last one
+    std::vector<int32_t> after;
+  };
+  // The last signal of an event: the stream that signalled, compute's position or that stream's key
+  // at that time, and what has ended then.
+  struct Given {
+    int32_t stream = -1;
+    int64_t key = 0;
+    std::vector<int32_t> ended;
   };
 
   Status add(const rp::Instruction& in, size_t index) {
     Stream& stream = streams_[static_cast<size_t>(in.stream)];
     switch (in.kind) {
       case rp::InstructionKind::Kernel:
-        if (in.stream != 0)
-          return unsupported(program_, index, "is a kernel concurrent with compute");
         return add_kernel(in, index);
       case rp::InstructionKind::Collective:
       case rp::InstructionKind::Copy:
         return add_transfer(in, index);
       case rp::InstructionKind::Signal:
-        events_[static_cast<size_t>(in.event)] = {in.stream, stream.transfer, 2 * done_};
+        events_[static_cast<size_t>(in.event)] = signal(in.stream);
         return {};
       case rp::InstructionKind::Wait: {
         const Given& given = events_[static_cast<size_t>(in.event)];
         if (given.stream < 0) return add_arrival(in, index);
         if (given.stream == in.stream) return {};
         if (in.stream == 0) {
-          if (given.transfer >= 0)
-            push({EventKind::Done, given.transfer, static_cast<int32_t>(index), {}}, {}, {});
+          for (const int32_t transfer : given.ended)
+            push({EventKind::Done, transfer, static_cast<int32_t>(index), {}}, {}, {});
           return {};
         }
-        if (given.stream != 0) return unsupported(program_, index, "waits for another stream");
         stream.key = std::max(stream.key, given.key);
+        stream.after.insert(stream.after.end(), given.ended.begin(), given.ended.end());
         return {};
       }
     }
     return {};
+  }
+
+  Given signal(int32_t number) const {
+    if (number == 0) return {0, 2 * done_, {}};
+    const Stream& stream = streams_[static_cast<size_t>(number)];
+    Given given{number, stream.key, stream.after};
+    if (stream.transfer >= 0) given.ended.push_back(stream.transfer);
+    return given;
   }
 
   const std::vector<Transfer>& transfers() const { return result_.workload.schedule.transfers; }
@@ -119,12 +130,14 @@ class Reader {
     std::map<int32_t, int32_t> by_started;
     Schedule& schedule = result_.workload.schedule;
     for (const auto& [item, event] : awaited_) {
-      const int32_t started = last.events_[static_cast<size_t>(event)].transfer;
+      const std::vector<int32_t>& ended = last.events_[static_cast<size_t>(event)].ended;
+      const int32_t started = ended.empty() ? -1 : ended.back();
       if (started < 0) return unsupported(program_, 0, "waits for what no program starts");
       const auto [found, is_new] = by_started.try_emplace(started, started);
       if (is_new && &last != this) {
         found->second = static_cast<int32_t>(schedule.transfers.size());
         schedule.transfers.push_back(last.transfers()[static_cast<size_t>(started)]);
+        schedule.transfers.back().after.clear();  // of the run before
         result_.sent.push_back(last.result_.sent[static_cast<size_t>(started)]);
       }
       if (is_new) schedule.arrivals.push_back({found->second, started});
@@ -159,11 +172,16 @@ class Reader {
       traits.scratch = {analysis::aligned_bytes(scratch.bytes)};
     }
     traits.is_barrier = *kind == ir::OpKind::ClipAndCheck;
-    traits.keeps_order = in.phase != rp::Phase::Update && !travels_with_collective(*kind);
+    traits.keeps_order =
+        in.stream == 0 && in.phase != rp::Phase::Update && !travels_with_collective(*kind);
     std::vector<Access> accesses = accesses_of(in);
     narrow(*kind, in, accesses);
-    push({EventKind::Compute, -1, static_cast<int32_t>(index), std::min(estimate.time, kLongest)},
-         traits, std::move(accesses));
+    const Nanos time = std::min(estimate.time, kLongest);
+    if (in.stream != 0) {
+      start(in, index, kernel_outside_compute(time, in.stream), 0, traits, std::move(accesses));
+      return {};
+    }
+    push({EventKind::Compute, -1, static_cast<int32_t>(index), time}, traits, std::move(accesses));
     return {};
   }
 
@@ -214,18 +232,25 @@ class Reader {
     }
     count(estimate);
     started.stream = in.stream;
+    start(in, index, std::move(started), sent, {}, accesses_of(in));
+    return {};
+  }
+
+  void start(const rp::Instruction& in, size_t index, Transfer transfer, int64_t sent,
+             EventTraits traits, std::vector<Access> accesses) {
     result_.sent.push_back(sent);
-    const auto id = static_cast<int32_t>(result_.workload.schedule.transfers.size());
-    result_.workload.schedule.transfers.push_back(started);
+    std::vector<Transfer>& transfers = result_.workload.schedule.transfers;
+    const auto id = static_cast<int32_t>(transfers.size());
     const Event event{EventKind::Start, id, static_cast<int32_t>(index), {}};
     if (in.stream == 0) {
-      push(event, {}, accesses_of(in));
-      return {};
+      push(event, traits, std::move(accesses));
+    } else {
+      Stream& stream = streams_[static_cast<size_t>(in.stream)];
+      transfer.after = std::exchange(stream.after, {});
+      items_.push_back({stream.key, event, traits, std::move(accesses)});
+      stream.transfer = id;
     }
-    Stream& stream = streams_[static_cast<size_t>(in.stream)];
-    items_.push_back({stream.key, event, {}, accesses_of(in)});
-    stream.transfer = id;
-    return {};
+    transfers.push_back(std::move(transfer));
   }
 
   cost::Group group_of(const rp::Instruction& in) const {

@@ -47,7 +47,10 @@ Schedule joined(const Schedule& before, const Schedule& schedule, int32_t& secon
       event.transfer = (is_arrival[i] ? awaited : index)[static_cast<size_t>(event.transfer)];
     both.events.push_back(event);
   }
-  both.transfers.insert(both.transfers.end(), schedule.transfers.begin(), schedule.transfers.end());
+  for (const Transfer& transfer : schedule.transfers) {
+    both.transfers.push_back(transfer);
+    for (int32_t& before : both.transfers.back().after) before += shift;
+  }
   return both;
 }
 

@@ -71,7 +71,9 @@ class Relaxation {
   // A collective that no kernel must precede.
   bool may_run_ahead(int32_t index) const {
     const auto e = static_cast<size_t>(index);
-    if (event(index).kind != EventKind::Start || carries_copies(transfer(index).link)) return false;
+    if (event(index).kind != EventKind::Start) return false;
+    const Link link = transfer(index).link;
+    if (link == Link::None || carries_copies(link)) return false;
     for (int32_t i = precedence_.first[e]; i < precedence_.first[e + 1]; ++i) {
       const int32_t before = precedence_.before[static_cast<size_t>(i)];
       if (number_[static_cast<size_t>(before)] >= 0) return false;

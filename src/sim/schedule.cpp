@@ -1,8 +1,9 @@
 #include "src/sim/schedule.h"
 
 #include <algorithm>
+#include <utility>
 
-#include "src/analysis/liveness.h"
+#include "src/analysis/schedule_view.h"
 #include "src/cost/transfer.h"
 #include "src/ir/cross_step.h"
 #include "src/ir/effects.h"
@@ -21,35 +22,70 @@ class Builder {
   }
 
   Schedule run() {
-    for (ir::NodeId id = graph_.first(); id.valid(); id = graph_.next(id)) {
-      const ir::Node& node = graph_.node(id);
-      if (!ir::runs(node)) continue;
-      if (ir::is_start(node.kind)) {
-        add_start(node);
-      } else if (node.kind == ir::OpKind::AllGatherWaitPreviousStep) {
-        add_arrival(node);
-      } else if (ir::is_done(node.kind)) {
-        const int32_t index = transfer_of_[graph_.value(node.operands[0]).producer.index()];
-        schedule_.events.push_back({EventKind::Done, index, id.v, {}});
-      } else {
-        const Nanos time = std::min(cost_.compute(graph_, node).time, kLongest);
-        schedule_.events.push_back({EventKind::Compute, -1, id.v, time});
-      }
+    const analysis::ScheduleView view = analysis::schedule_view(step_, graph_);
+    auto wait = view.waits.begin();
+    for (size_t i = 0; i < view.order.size(); ++i) {
+      const ir::Node& node = graph_.node(view.order[i]);
+      for (; wait != view.waits.end() && static_cast<size_t>(wait->waiter) == i; ++wait)
+        wait_for(view.order[static_cast<size_t>(wait->awaited)], node);
+      add(node);
     }
     return std::move(schedule_);
   }
 
  private:
+  void add(const ir::Node& node) {
+    switch (analysis::part_of(node)) {
+      case analysis::Part::Nothing:
+        return;
+      case analysis::Part::Kernel:
+        return add_kernel(node);
+      case analysis::Part::Start:
+        return add_start(node);
+      case analysis::Part::Done:
+        return push_done(graph_.value(node.operands[0]).producer, node);
+      case analysis::Part::Arrival:
+        return add_arrival(node);
+    }
+  }
+
+  void push_done(ir::NodeId awaited, const ir::Node& node) {
+    schedule_.events.push_back({EventKind::Done, transfer_of_[awaited.index()], node.id.v, {}});
+  }
+
+  // Compute waits at once, a transfer when its stream comes to it.
+  void wait_for(ir::NodeId awaited, const ir::Node& node) {
+    if (analysis::stream_of(node) == 0) return push_done(awaited, node);
+    awaited_.push_back(transfer_of_[awaited.index()]);
+  }
+
+  void add_kernel(const ir::Node& node) {
+    const Nanos time = std::min(cost_.compute(graph_, node).time, kLongest);
+    if (node.stream == 0) {
+      schedule_.events.push_back({EventKind::Compute, -1, node.id.v, time});
+    } else {
+      push_start(kernel_outside_compute(time, node.stream), node);
+    }
+  }
+
+  void push_start(Transfer transfer, const ir::Node& node) {
+    const auto index = static_cast<int32_t>(schedule_.transfers.size());
+    transfer_of_[node.id.index()] = index;
+    transfer.after = std::exchange(awaited_, {});
+    schedule_.transfers.push_back(std::move(transfer));
+    schedule_.events.push_back({EventKind::Start, index, node.id.v, {}});
+  }
+
   void add_start(const ir::Node& node) {
     if (cost::joins(node)) {  // travels with the start before it
       transfer_of_[node.id.index()] = static_cast<int32_t>(schedule_.transfers.size()) - 1;
+      std::vector<int32_t>& after = schedule_.transfers.back().after;
+      after.insert(after.end(), awaited_.begin(), awaited_.end());
+      awaited_.clear();
       return;
     }
-    const auto index = static_cast<int32_t>(schedule_.transfers.size());
-    transfer_of_[node.id.index()] = index;
-    schedule_.transfers.push_back(transfer_started(graph_, node));
-    schedule_.events.push_back({EventKind::Start, index, node.id.v, {}});
-    if (ir::spans_steps(node)) schedule_.leaving.push_back(index);
+    push_start(transfer_started(graph_, node), node);
+    if (ir::spans_steps(node)) schedule_.leaving.push_back(transfer_of_[node.id.index()]);
   }
 
   Transfer transfer_started(const ir::Graph& graph, const ir::Node& node) const {
@@ -72,7 +108,9 @@ class Builder {
     int32_t next = -1;
     for (ir::NodeId id = last.first(); id.valid(); id = last.next(id)) {
       const ir::Node& node = last.node(id);
-      if (ir::is_start(node.kind) && !cost::joins(node)) ++next;
+      const bool is_kernel = analysis::part_of(node) == analysis::Part::Kernel;
+      const bool is_started = is_kernel ? node.stream != 0 : ir::is_start(node.kind);
+      if (is_started && !cost::joins(node)) ++next;
       number[id.index()] = next;
     }
     arrival_of_.assign(step_.state.size(), -1);
@@ -103,6 +141,7 @@ class Builder {
   const cost::CostModel& cost_;
   std::vector<int32_t> transfer_of_;  // by start node
   std::vector<int32_t> arrival_of_;   // by state entry: the transfer that fills it
+  std::vector<int32_t> awaited_;      // by the next transfer
   Schedule schedule_;
 };
 
@@ -126,6 +165,14 @@ Transfer transfer(const cost::CostModel& cost, base::Bytes bytes, ir::Space from
   return result;
 }
 
+Transfer kernel_outside_compute(Nanos time, int32_t stream) {
+  Transfer result;
+  result.stream = stream;
+  result.link = Link::None;
+  result.latency = time;
+  return result;
+}
+
 Nanos Loads::largest() const {
   Nanos most;
   for (Nanos load : streams) most = std::max(most, load);
@@ -141,7 +188,7 @@ void Loads::add(const Schedule& schedule, const Event& event) {
       return;
     case EventKind::Start: {
       const Transfer& started = schedule.transfers[static_cast<size_t>(event.transfer)];
-      communication += started.time();
+      if (started.link != Link::None) communication += started.time();
       streams[static_cast<size_t>(started.stream)] += started.time();
       links[static_cast<size_t>(started.link)] += started.wire;
       return;

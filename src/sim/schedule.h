@@ -12,8 +12,8 @@
 
 namespace dc::sim {
 
-// What compute does, in order. A start hands a collective to its stream and takes no time itself;
-// a done waits until that collective has ended.
+// What compute does, in order. A start hands a transfer to its stream and takes no time itself; a
+// done waits until that transfer has ended.
 enum class EventKind : uint8_t { Compute, Start, Done };
 
 struct Event {
@@ -26,17 +26,21 @@ struct Event {
 
 // What transfers share: the link between ranks, or between hosts where what stays inside one is a
 // group of its own; the ways from and to a rank's host memory; the link of the ranks of one host.
-enum class Link : uint8_t { Ranks, ToHost, FromHost, Inside };
-inline constexpr int kLinks = 4;
+// None: a kernel.
+enum class Link : uint8_t { Ranks, ToHost, FromHost, Inside, None };
+inline constexpr int kLinks = 5;
 inline bool carries_copies(Link link) { return link == Link::ToHost || link == Link::FromHost; }
 
-// A collective or a copy between memory spaces: first `latency`, then `wire`, in which it uses its
-// link. On stream 0 it blocks compute.
+// What another stream than compute runs: a collective or a copy between memory spaces, first
+// `latency`, then `wire`, in which it uses its link; or a kernel, whose time is `latency`. Its
+// stream begins it when it is started, the one before it has ended, and all of `after` have. On
+// stream 0 it blocks compute.
 struct Transfer {
   int32_t stream = 1;
   Link link = Link::Ranks;
   base::Nanos latency, wire;  // alone
   cost::Contention contention;
+  std::vector<int32_t> after{};  // transfers of other streams, started before it
 
   base::Nanos time() const { return latency + wire; }
   bool operator==(const Transfer&) const = default;
@@ -65,10 +69,12 @@ Schedule schedule_of(const ir::Step& step, const ir::Graph& graph, const cost::C
 Transfer transfer(const cost::CostModel& cost, cost::Collective kind, base::Bytes bytes,
                   cost::Group group);
 Transfer transfer(const cost::CostModel& cost, base::Bytes bytes, ir::Space from, ir::Space to);
+// A kernel of another stream than compute.
+Transfer kernel_outside_compute(base::Nanos time, int32_t stream);
 
 // What each resource has to do, every piece of work taken alone.
 struct Loads {
-  base::Nanos compute, communication;  // kernels; transfers
+  base::Nanos compute, communication;  // kernels of compute; transfers that use a link
   std::vector<base::Nanos> streams;    // stream 0: kernels, and transfers that block them
   std::array<base::Nanos, kLinks> links{};
 

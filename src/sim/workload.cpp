@@ -28,7 +28,7 @@ class Collector {
       event_ = static_cast<int32_t>(i);
       const ir::Node& node = graph_.node({events[i].origin});
       add_accesses(node);
-      if (events[i].kind == EventKind::Start) add_joined(node.id);
+      if (events[i].kind == EventKind::Start && ir::is_start(node.kind)) add_joined(node.id);
       EventTraits& traits = workload_.traits[i];
       traits.scratch = {analysis::aligned_bytes(node.scratch.bytes)};
       traits.is_barrier = node.kind == OpKind::ClipAndCheck;

@@ -42,7 +42,7 @@ class GapScan {
     for (int32_t i = 0; i < pressure_.positions(program_); ++i) {
       const ir::Node& node = axis().node(i);
       if (!ir::runs(node)) continue;
-      const int32_t last = ir::is_start(node.kind) ? done_of(node) : i;
+      const int32_t last = axis().live.known[static_cast<size_t>(i)];
       for (ValueId result : node.results) {
         if (result.valid() && axis().storages.root(result) == result)
           touch(result, {i, last, true});
@@ -51,10 +51,6 @@ class GapScan {
         touch(axis().storages.root(node.operands[k]), {i, last, ir::writes(node, k)});
       }
     }
-  }
-
-  int32_t done_of(const ir::Node& start) const {
-    return axis().position(graph_->value(start.results[0]).uses[0].node);
   }
 
   void touch(ValueId root, Touch what) {

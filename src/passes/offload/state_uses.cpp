@@ -67,16 +67,13 @@ class StateUseScan {
       root.overwrites.push_back({node.id, position});
       return;
     } else if (!writes || (ir::is_update(node.kind) && is_root)) {
-      const int32_t last = ir::is_start(node.kind) ? done_of(node) : position;
-      root.uses.push_back({head_of_bucket(position), last, writes});
+      root.uses.push_back({head_of_bucket(position), known(position), writes});
       return;
     }
     found_.is_known[static_cast<size_t>(root.owner)] = false;
   }
 
-  int32_t done_of(const ir::Node& start) const {
-    return axis().position(graph_->value(start.results[0]).uses[0].node);
-  }
+  int32_t known(int32_t position) const { return axis().live.known[static_cast<size_t>(position)]; }
 
   // What is needed by one collective of a bucket is needed before the first.
   int32_t head_of_bucket(int32_t position) const {
@@ -92,7 +89,7 @@ class StateUseScan {
   }
 
   void refill(StateRoot& root, const ir::Node& start, int32_t position) {
-    const int32_t last = done_of(start);
+    const int32_t last = known(position);
     root.refills.push_back({start.id, axis().node(last).id, {}, position, last});
   }
 

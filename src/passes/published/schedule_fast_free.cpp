@@ -16,10 +16,10 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "src/analysis/dependences.h"
 #include "src/cost/transfer.h"
 #include "src/ir/effects.h"
 #include "src/passes/movement.h"
-#include "src/schedule/dependences.h"
 #include "src/schedule/reduction_tail.h"
 #include "src/schedule/time_axis.h"
 #include "src/sim/simulate.h"
@@ -67,7 +67,7 @@ class Scheduler {
         graph_(graph),
         cost_(cost),
         axis_(step, graph, cost),
-        needs_(schedule::dependences(axis_)) {}
+        needs_(analysis::dependences(graph, axis_.storages, axis_.live)) {}
 
   // Returns how many nodes changed places.
   int run() {
@@ -291,7 +291,7 @@ class Scheduler {
   ir::Graph& graph_;
   const cost::CostModel& cost_;
   schedule::TimeAxis axis_;
-  schedule::Dependences needs_;
+  analysis::Dependences needs_;
   std::vector<Gathered> gathers_;
   std::vector<Reduction> reductions_;
   std::vector<int32_t> gather_at_;        // by position: index into gathers_, or -1

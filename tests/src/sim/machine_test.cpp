@@ -81,6 +81,20 @@ TEST(Machine, ATransferOnStreamZeroStandsInTheWay) {
   EXPECT_EQ(played.begin(2), 33);
 }
 
+TEST(Machine, ATransferWaitsForThoseOfOtherStreams) {
+  Schedule schedule{3,
+                    {start(0), start(1), kernel(10), done(1), start(2), done(0)},
+                    {on_stream(1, 30, 0), on_stream(2, 0, 20), on_stream(2, 5, 0)}};
+  schedule.transfers[0].link = schedule.transfers[2].link = Link::None;  // kernels
+  EXPECT_EQ(Played(schedule).totals.time.v, 30);
+  schedule.transfers[1].after = {0};
+  const Played played(schedule);
+  EXPECT_EQ(played.begin(1), 30);
+  EXPECT_EQ(played.begin(4), 50);
+  EXPECT_EQ(played.totals.time.v, 55);
+  EXPECT_EQ(played.totals.exposed.v, 40);
+}
+
 TEST(Machine, EndsWithItsLastStream) {
   const Schedule schedule{2, {start(0), kernel(10)}, {on_stream(1, 0, 30)}};
   EXPECT_EQ(Played(schedule).totals.time.v, 30);
@@ -114,6 +128,13 @@ class SlowMachine {
   const Transfer& first(const Stream& stream) const {
     return schedule_.transfers[static_cast<size_t>(stream.queue.front())];
   }
+  // Its first transfer waits for none of another stream.
+  bool runs(const Stream& stream) const {
+    if (stream.queue.empty()) return false;
+    const std::vector<int32_t>& after = first(stream).after;
+    return std::all_of(after.begin(), after.end(),
+                       [&](int32_t other) { return ended_[static_cast<size_t>(other)]; });
+  }
   bool idle() const {
     return std::all_of(streams_.begin(), streams_.end(),
                        [](const Stream& s) { return s.queue.empty(); });
@@ -128,7 +149,7 @@ class SlowMachine {
     for (bool moved = true; moved;) {
       moved = false;
       for (Stream& stream : streams_) {
-        if (stream.queue.empty() || stream.latency > 0 || stream.wire > 0) continue;
+        if (!runs(stream) || stream.latency > 0 || stream.wire > 0) continue;
         ended_[static_cast<size_t>(stream.queue.front())] = true;
         stream.queue.pop_front();
         load(stream);
@@ -170,12 +191,12 @@ class SlowMachine {
     int64_t users[kLinks] = {};
     int64_t worst = 1000;
     for (const Stream& stream : streams_) {
-      if (stream.queue.empty() || stream.latency > 0) continue;
+      if (!runs(stream) || stream.latency > 0) continue;
       ++users[static_cast<size_t>(first(stream).link)];
       worst = std::max<int64_t>(worst, first(stream).contention.compute);
     }
     for (Stream& stream : streams_) {
-      if (stream.queue.empty()) continue;
+      if (!runs(stream)) continue;
       if (stream.latency > 0) {
         stream.latency -= kWork;
         continue;
@@ -198,13 +219,14 @@ class SlowMachine {
 
 TEST(Machine, AgreesWithItsRulesPlayedNanosecondByNanosecond) {
   Dice dice(7);
-  for (int round = 0; round < 600; ++round) {
+  for (int round = 0; round < 900; ++round) {
     RandomSchedule wanted;
     wanted.streams = 1 + round % 4;
     wanted.contends = round % 3 == 0;
     wanted.has_latency = round % 5 != 0;
     wanted.uses_links = round % 7 == 0;
     wanted.on_compute = round % 2 == 0;
+    wanted.waits = round % 4 == 3;
     const Schedule schedule = make_schedule(wanted, dice);
     const Totals totals = Machine(schedule).finish();
     const Totals expected = SlowMachine(schedule).run();

@@ -23,7 +23,27 @@ struct RandomSchedule {
   int streams = 2;  // compute included
   int32_t kernels = 20, transfers = 8, longest = 40;
   bool contends = false, has_latency = true, uses_links = false, on_compute = false;
+  bool waits = false;  // transfers for one another; some are kernels
 };
+
+// Some transfers wait for some of those that were started before them.
+inline void add_waits(Schedule& schedule, Dice& dice) {
+  std::vector<int32_t> started;
+  for (const Event& event : schedule.events) {
+    if (event.kind != EventKind::Start) continue;
+    Transfer& transfer = schedule.transfers[static_cast<size_t>(event.transfer)];
+    if (dice.chance(30)) {
+      transfer.link = Link::None;
+      transfer.latency += transfer.wire;
+      transfer.wire = {};
+      transfer.contention = {};
+    }
+    for (const int32_t before : started) {
+      if (dice.chance(20)) transfer.after.push_back(before);
+    }
+    started.push_back(event.transfer);
+  }
+}
 
 // Kernels in order; every transfer starts somewhere and is done somewhere after, in any order.
 inline Schedule make_schedule(const RandomSchedule& wanted, Dice& dice) {
@@ -38,7 +58,8 @@ inline Schedule make_schedule(const RandomSchedule& wanted, Dice& dice) {
                           : 1 + dice.below(wanted.streams - 1);
     if (wanted.has_latency) transfer.latency = {dice.below(10)};
     transfer.wire = {dice.below(wanted.longest)};
-    if (wanted.uses_links) transfer.link = static_cast<Link>(dice.below(kLinks));
+    // None is a kernel's.
+    if (wanted.uses_links) transfer.link = static_cast<Link>(dice.below(kLinks - 1));
     if (wanted.contends)
       transfer.contention = {1000 + 100 * dice.below(8), 1000 + 50 * dice.below(8)};
     schedule.transfers.push_back(transfer);
@@ -51,6 +72,7 @@ inline Schedule make_schedule(const RandomSchedule& wanted, Dice& dice) {
     place(EventKind::Start, start);
     place(EventKind::Done, done);
   }
+  if (wanted.waits) add_waits(schedule, dice);
   return schedule;
 }
 

@@ -7,12 +7,15 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/schedule/time_axis.h"
+#include "src/analysis/schedule_view.h"
+#include "src/analysis/storage.h"
 
-namespace dc::schedule {
+namespace dc::analysis {
 
 // By position: the earlier positions it must follow, perhaps with repetitions.
 using Dependences = std::vector<std::vector<int32_t>>;
-Dependences dependences(const TimeAxis& axis);
+// Of the view only the order is asked.
+Dependences dependences(const ir::Graph& graph, const StorageMap& storages,
+                        const ScheduleView& view);
 
-}  // namespace dc::schedule
+}  // namespace dc::analysis

@@ -1,0 +1,93 @@
+// Kernels outside compute: on the host, or concurrent with compute on the device.
+#include <gtest/gtest.h>
+
+#include "src/cost/fixed.h"
+#include "src/sim/bounds.h"
+#include "src/sim/simulate.h"
+#include "tests/src/analysis/random_streams.h"
+
+namespace dc::sim {
+namespace {
+
+constexpr int64_t kAdd = 13, kAccumulate = 7, kAllReduce = 29;
+
+cost::FixedCost model() {
+  return cost::FixedCost(
+      {{"add", {kAdd}, {}}, {"accumulate", {kAccumulate}, {}}, {"all_reduce", {kAllReduce}, {}}});
+}
+
+TEST(OtherStreams, AKernelOfTheHostRunsWhileComputeDoesAndIsWaitedFor) {
+  ir::StepBuilder b(1);
+  b.step.streams = {"compute", "host"};
+  const auto add = [&](int stream, ir::ValueId x, ir::ValueId y) {
+    const ir::ValueId sum = b.aten("aten.add.Tensor", {x, y}, {"s", ir::f32({8})});
+    b.graph().node(b.graph().value(sum).producer).stream = stream;
+    return sum;
+  };
+  const ir::ValueId x = b.input("x", ir::f32({8}));
+  const ir::ValueId first = add(0, x, x);
+  const ir::ValueId on_host = add(1, first, first);
+  const ir::ValueId next_to = add(0, first, x);
+  add(0, on_host, next_to);
+  const StepRun run = simulate(b.step, model());
+  EXPECT_EQ(run.time.v, 3 * kAdd);
+  EXPECT_EQ(run.exposed.v, 0);
+  EXPECT_EQ(run.compute.v, 3 * kAdd);  // of compute alone
+  EXPECT_EQ(run.communication.v, 0);
+  EXPECT_EQ(run.programs[0].busy[1].v, kAdd);
+  ASSERT_EQ(run.programs[0].intervals.size(), 4u);
+  EXPECT_EQ(run.programs[0].intervals[1].stream, 1);
+  EXPECT_EQ(run.programs[0].intervals[1].begin.v, kAdd);
+}
+
+struct Span {
+  int64_t begin = 0, end = 0;
+};
+
+// When each node runs, from the rules and from which nodes touch the same bytes.
+std::vector<Span> played(const ir::StepBuilder& b) {
+  const ir::Graph& graph = b.step.programs.back().graph;
+  const ir::Conflicts conflicts(b.step, graph);
+  const std::vector<ir::NodeId> order = graph.order();
+  std::vector<Span> spans(order.size());
+  std::vector<int64_t> free(b.step.streams.size());  // of 0: what compute has come to
+  for (size_t i = 0; i < order.size(); ++i) {
+    const ir::Node& node = graph.node(order[i]);
+    if (!ir::runs(node)) continue;
+    const bool is_done = ir::is_done(node.kind);
+    const auto stream = is_done ? size_t{0} : static_cast<size_t>(node.stream);
+    int64_t begin = std::max(free[0], free[stream]);
+    for (size_t j = 0; j < i; ++j) {
+      if (conflicts.between(graph.node(order[j]), node)) begin = std::max(begin, spans[j].end);
+    }
+    int64_t time = node.kind == ir::OpKind::Accumulate ? kAccumulate : kAdd;
+    if (ir::is_start(node.kind)) time = kAllReduce;
+    spans[i] = {begin, begin + (is_done ? 0 : time)};
+    free[stream] = spans[i].end;
+  }
+  return spans;
+}
+
+TEST(OtherStreams, RandomProgramsRunAsTheRulesSay) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    const ir::StepBuilder b = ir::random_streams(seed, 8 + static_cast<int>(seed % 40));
+    const std::vector<Span> expected = played(b);
+    const StepRun run = simulate(b.step, model());
+    const std::vector<ir::NodeId> order = b.step.programs.back().graph.order();
+    size_t at = 0;
+    int64_t end = 0;
+    for (const Interval& interval : run.programs[0].intervals) {
+      while (order[at] != interval.node) ++at;
+      ASSERT_EQ(interval.begin.v, expected[at].begin) << seed << " " << at;
+      ASSERT_EQ(interval.end.v, expected[at].end) << seed << " " << at;
+      end = std::max(end, expected[at].end);
+    }
+    ASSERT_EQ(run.time.v, end) << seed;
+    const Bounds least = bounds(b.step, model(), std::nullopt);
+    ASSERT_LE(least.with_contention, run.time) << seed;
+    ASSERT_LE(least.full_overlap, least.with_ends) << seed;
+  }
+}
+
+}  // namespace
+}  // namespace dc::sim
