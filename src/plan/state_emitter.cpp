@@ -26,7 +26,7 @@ std::vector<rp::PlacedAxis> placement(const ir::Step& step, const ir::StateEntry
     const ir::AxisPlacement placed = placed_on(entry, a);
     if (placed == ir::AxisPlacement::Replicated) continue;
     rp::PlacedAxis to{static_cast<int32_t>(a), placed};
-    if (placed == ir::AxisPlacement::Shard) to.dim = entry.type.sharding[a].dim;
+    if (placed == ir::AxisPlacement::Shard) to.dim = int32_t{entry.type.sharding[a].dim};
     if (placed == ir::AxisPlacement::FlatShard) to.shard = entry.type.numel();
     axes.push_back(to);
   }
