@@ -8,8 +8,9 @@
 namespace dc::analysis {
 namespace {
 
+// The stream first: part_of looks an ATen op up by its name.
 bool is_outside_compute(const ir::Node& node) {
-  return part_of(node) == Part::Kernel && node.stream != 0;
+  return node.stream != 0 && part_of(node) == Part::Kernel;
 }
 
 // Vector clocks (C. Fidge, 1988; F. Mattern, 1989): of each stream, the last position of every
@@ -101,9 +102,9 @@ class WaitFinder {
 int32_t known_by_halves(const ir::Graph& graph, const ScheduleView& view, const ir::Node& node) {
   const auto last = static_cast<int32_t>(view.order.size()) - 1;
   if (is_outside_compute(node)) return last;
-  if (part_of(node) != Part::Start) return view.position[node.id.index()];
+  if (!ir::is_start(node.kind)) return view.position[node.id.index()];
   for (const ir::Use& use : graph.value(node.results[0]).uses) {
-    if (part_of(graph.node(use.node)) == Part::Done) return view.position[use.node.index()];
+    if (ir::is_done(graph.node(use.node).kind)) return view.position[use.node.index()];
   }
   return last;
 }

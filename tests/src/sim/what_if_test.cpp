@@ -127,8 +127,7 @@ TEST(WhatIf, ALinkHasItsRateAndKeepsItsLatency) {
   EXPECT_LT(as_is.time_with_faster_link.v, as_is.prediction.step_ns);
   EXPECT_GT(as_is.time_with_faster_link.v, fastest.prediction.step_ns);
   // Just in time: compute, and every collective by itself.
-  int collectives = 0;
-  int64_t sent = 0;
+  int64_t collectives = 0, sent = 0;
   for (const rp::Instruction& in : plan.programs[0].instructions) {
     if (in.kind != rp::InstructionKind::Collective) continue;
     ++collectives;
