@@ -59,6 +59,9 @@ class Decoder {
     to.resize(from->size());
     if (!to.empty()) std::memcpy(to.data(), from->Data(), to.size() * sizeof(T));
     for (T& value : to) value = flatbuffers::EndianScalar(value);
+    if constexpr (std::is_same_v<T, uint32_t>) {
+      for (T& axes : to) get(axes, axes);
+    }
   }
   void get(FbTables<flatbuffers::String> from, std::vector<std::string>& to) {
     if (!from || !spend(from->size() * sizeof(std::string))) return;

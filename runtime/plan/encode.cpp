@@ -49,6 +49,10 @@ class Encoder {
   }
   // The only numbers without sign of 32 bits are sets of axes. 0: all axes.
   void put(uint32_t& to, uint32_t from) { to = is_world(plan_, from) ? 0 : from; }
+  void put(VectorOf<uint32_t>& to, std::vector<uint32_t> from) {
+    for (uint32_t& axes : from) put(axes, axes);
+    if (!from.empty()) to = builder_.CreateVector(from);
+  }
   void put(FbString& to, const std::string& from) {
     if (!from.empty()) to = builder_.CreateSharedString(from);
   }

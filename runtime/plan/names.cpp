@@ -22,6 +22,8 @@ constexpr auto kStateRoles = base::enum_names<StateRole>(
      "carried", "buffer", "constant", "hyperparameters", "random", "scalars", "norm_table",
      "loss_sum", "losses"});
 constexpr auto kPurposes = base::enum_names<Purpose>({"train", "evaluate"});
+constexpr auto kReductionOrders =
+    base::enum_names<ReductionOrder>({"unknown", "per-step", "per-micro-batch"});
 
 }  // namespace
 
@@ -32,5 +34,6 @@ std::string_view name(CollectiveKind value) { return base::enum_name(kCollective
 std::string_view name(StateSource value) { return base::enum_name(kSources, value); }
 std::string_view name(StateRole value) { return base::enum_name(kStateRoles, value); }
 std::string_view name(Purpose value) { return base::enum_name(kPurposes, value); }
+std::string_view name(ReductionOrder value) { return base::enum_name(kReductionOrders, value); }
 
 }  // namespace dc::runtime::plan

@@ -15,5 +15,6 @@ std::string_view name(CollectiveKind value);
 std::string_view name(StateSource value);
 std::string_view name(StateRole value);
 std::string_view name(Purpose value);
+std::string_view name(ReductionOrder value);
 
 }  // namespace dc::runtime::plan

@@ -295,6 +295,26 @@ struct Prediction {
   bool operator==(const Prediction&) const = default;
 };
 
+// When gradients of micro-batches are summed over ranks.
+enum class ReductionOrder : uint8_t {
+  Unknown,        // the file does not say
+  PerStep,        // each rank sums its micro-batches, then ranks are summed
+  PerMicroBatch,  // ranks are summed along the first level in each micro-batch, then micro-batches
+};
+// In which order a gradient is summed over ranks and micro-batches. Of plans of one model for one
+// world and accumulation, those with equal orders give equal bits with the same kernels, whatever
+// their chain, budgets and schedule; others agree within rounding.
+struct SumOrder {
+  ReductionOrder reductions = ReductionOrder::Unknown;
+  // Sets of mesh axes that share none and span the world together: ranks are summed in rank order
+  // along the first, these sums along the next. Levels after the first: once per step.
+  std::vector<uint32_t> levels;
+  // Axes along which parameters and what belongs to them are cut into shards, where they are; the
+  // norm is summed by these ranges anyway.
+  uint32_t shards = kAllAxes;
+  bool operator==(const SumOrder&) const = default;
+};
+
 // What else the plan can do with the state of its training step.
 enum class Purpose : uint8_t {
   Train,     // the step at other shapes; no plan has it yet
@@ -326,6 +346,7 @@ struct Plan : StepTensors {
   base::DeviceKind device = base::DeviceKind::Cpu;    // that the kernels run on
   int32_t threads = 1;                                // per rank
   int32_t accumulation = 1;
+  SumOrder sums;
   std::string chain;                 // as it was asked for: "zero3", "auto"
   std::string passes;                // what ran, as `dcc compile --passes` takes it
   std::vector<int64_t> arena_bytes;  // per Space

@@ -172,6 +172,17 @@ Status check_mesh(const Plan& plan) {
   return {};
 }
 
+Status check_sums(const Plan& plan) {
+  if (plan.sums.levels.size() > plan.mesh.size()) {
+    return bad_plan("DC3103", "gradients are summed on " + std::to_string(plan.sums.levels.size()) +
+                                  " levels of a mesh of " + std::to_string(plan.mesh.size()) +
+                                  " axes");
+  }
+  for (const uint32_t axes : plan.sums.levels)
+    DC_RETURN_IF_ERROR(check_axes(plan, axes, "a level of the sums"));
+  return check_axes(plan, plan.sums.shards, "the shards of the sums");
+}
+
 Status check_memory_ids(const Plan& plan) {
   if (plan.budgets.size() > kMaxSpaces) {
     return bad_plan("DC3103", std::to_string(plan.budgets.size()) + " budgets");
@@ -298,6 +309,7 @@ Status check_model_ids(const Plan& plan) {
 
 Status check_structure(const Plan& plan) {
   DC_RETURN_IF_ERROR(check_mesh(plan));
+  DC_RETURN_IF_ERROR(check_sums(plan));
   DC_RETURN_IF_ERROR(check_programs(plan));
   DC_RETURN_IF_ERROR(check_memory_ids(plan));
   DC_RETURN_IF_ERROR(check_remarks(plan));

@@ -210,6 +210,8 @@ class Comparison {
     if (nothing) add("nothing changed", "the same instructions at the same addresses");
     if (a_.optimizer != b_.optimizer) add("optimizer", "another training configuration");
     add("options", differences(words(a_.options, ' '), words(b_.options, ' ')));
+    if (a_.sums != b_.sums)
+      add("sums", "gradients are summed in another order, so numbers agree within rounding only");
     if (!nothing) add("chain", chains(a_.passes, b_.passes));
     time("predicted step", a_.prediction.step_ns, b_.prediction.step_ns);
     time("compute", a_.prediction.compute_ns, b_.prediction.compute_ns);

@@ -15,13 +15,13 @@ namespace {
 
 // The plan's own fields, in the order in which readers are used to find them. Others come last.
 constexpr std::string_view kOrder[] = {
-    "name",     "model_digest", "step_digest", "profile_digest", "options_digest",
-    "compiler", "notes",        "options",     "passes",         "updates_by_range",
-    "remarks",  "mesh",         "device",      "threads",        "accumulation",
-    "chain",    "streams",      "events",      "groups",         "arena_bytes",
-    "budgets",  "slices",       "tensors",     "state",          "parameters",
-    "buffers",  "inputs",       "optimizer",   "step_tensors",   "prediction",
-    "step",     "variants",     "programs"};
+    "name",        "model_digest", "step_digest", "profile_digest", "options_digest",
+    "compiler",    "notes",        "options",     "passes",         "updates_by_range",
+    "remarks",     "mesh",         "device",      "threads",        "accumulation",
+    "sums",        "chain",        "streams",     "events",         "groups",
+    "arena_bytes", "budgets",      "slices",      "tensors",        "state",
+    "parameters",  "buffers",      "inputs",      "optimizer",      "step_tensors",
+    "prediction",  "step",         "variants",    "programs"};
 
 class JsonDump {
  public:
@@ -72,6 +72,7 @@ class JsonDump {
   }
   void fields(const plan::Tensor& t);
   void fields(const plan::Group& g);
+  void fields(const plan::SumOrder& s);
   void fields(const plan::Initializer& i);
   void fields(const plan::Input& i);
   void fields(const plan::Arg& arg);
@@ -102,6 +103,14 @@ void JsonDump::fields(const plan::Group& g) {
   field("ranks", plan::ranks_of_group(plan_, g.axes, 0));
   field("axis", plan::axes_text(plan_, g.axes));
   all<plan::kFields<plan::Group>>(g, {"axes"});
+}
+
+void JsonDump::fields(const plan::SumOrder& s) {
+  all<plan::kFields<plan::SumOrder>>(s, {"levels", "shards"});
+  w_.key("levels").begin_array();
+  for (const uint32_t axes : s.levels) w_.string(plan::axes_text(plan_, axes));
+  w_.end_array();
+  field("shards", plan::axes_text(plan_, s.shards));
 }
 
 void JsonDump::fields(const plan::Initializer& i) {

@@ -1,6 +1,7 @@
 #include "runtime/report/report.h"
 
 #include "runtime/plan/extent.h"
+#include "runtime/plan/mesh.h"
 #include "runtime/plan/names.h"
 #include "runtime/plan/saved_state.h"
 #include "runtime/plan/state_entries.h"
@@ -131,11 +132,19 @@ void write_timing(JsonWriter& json, const plan::Prediction& p) {
   }
 }
 
+void write_sums(JsonWriter& json, const plan::Plan& plan) {
+  json.key("sums").begin_object();
+  json.field("reductions", plan::name(plan.sums.reductions)).key("levels").begin_array();
+  for (const uint32_t axes : plan.sums.levels) json.string(plan::axes_text(plan, axes));
+  json.end_array().field("shards", plan::axes_text(plan, plan.sums.shards)).end_object();
+}
+
 bool scratch_is_estimated(const plan::Plan& plan) { return plan.profile_digest.empty(); }
 
 void write_report(JsonWriter& json, const plan::Plan& plan) {
   json.field("plan", plan.name).field("chain", plan.chain).field("world", plan.world());
   json.field("threads", plan.threads).field("accumulation", plan.accumulation);
+  write_sums(json, plan);
   json.field("options", plan.options).field("compiler", plan.compiler);
   json.field("model_digest", plan.model_digest).field("profile_digest", plan.profile_digest);
   json.field("options_digest", plan.options_digest);

@@ -23,6 +23,7 @@ class TextDump : TextWriter {
   }
 
   void head();
+  void sums();
   void ranks();
   void memory();
   void placement(const std::vector<plan::PlacedAxis>& axes);
@@ -50,7 +51,7 @@ void TextDump::head() {
               "options_digest", "compiler",   "notes",        "options",      "remarks",
               "passes",         "chain",      "arena_bytes",  "budgets",      "step_digest",
               "variants",       "threads",    "accumulation", "events",       "updates_by_range",
-              "device"});
+              "device",         "sums"});
   raw("\n");
   raw("schema ").number(plan::kSchemaMajor).raw(".").number(plan::kSchemaMinor).raw("\n");
   line("compiler", plan_.compiler);
@@ -65,11 +66,20 @@ void TextDump::head() {
   raw("device ").raw(base::name(plan_.device)).raw("\n");
   raw("threads ").number(plan_.threads).raw("\n");
   raw("accumulation ").number(plan_.accumulation).raw("\n");
+  sums();
   for (const std::string& note : plan_.notes) line("note", note);
   for (const base::Remark& remark : plan_.remarks) {
     raw("remark ").word(remark.pass).raw(" ").raw(describe_facts(remark)).raw(" ");
     word(remark.text).raw("\n");
   }
+}
+
+void TextDump::sums() {
+  const plan::SumOrder& s = plan_.sums;
+  raw("sums ").raw(plan::name(s.reductions)).raw(" levels=");
+  list(s.levels, [&](uint32_t axes) { word(plan::axes_text(plan_, axes)); });
+  raw(" shards=").word(plan::axes_text(plan_, s.shards));
+  rest<plan::kFields<plan::SumOrder>>(s, {"reductions", "levels", "shards"}).raw("\n");
 }
 
 void TextDump::ranks() {

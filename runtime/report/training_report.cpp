@@ -1,6 +1,7 @@
 // What is trained, where it lies and by which rule: in the words of PyTorch and ZeRO.
 #include <cstdio>
 
+#include "runtime/plan/mesh.h"
 #include "runtime/plan/names.h"
 #include "runtime/report/report.h"
 #include "runtime/report/report_line.h"
@@ -68,6 +69,24 @@ std::string placement(const plan::Plan& plan, const ParameterFacts& facts) {
   return report_line("placement", text + stage(plan, facts));
 }
 
+// The ranks that a level of the sums adds up, and when.
+std::string level(const plan::Plan& plan, size_t index) {
+  const uint32_t axes = plan.sums.levels[index];
+  const bool each = index == 0 && plan.sums.reductions == plan::ReductionOrder::PerMicroBatch;
+  std::string text = "over " + std::to_string(plan::group_size(plan, axes)) + " ranks";
+  if (plan.mesh.size() > 1) text += " along '" + plan::axes_text(plan, axes) + "'";
+  if (plan.accumulation == 1) return text;
+  return text + (each ? " in each micro-batch" : " once per step");
+}
+
+std::string sums(const plan::Plan& plan) {
+  if (plan.world() == 1 || plan.sums.reductions == plan::ReductionOrder::Unknown) return "";
+  std::string text;
+  for (size_t i = 0; i < plan.sums.levels.size(); ++i)
+    text += (i == 0 ? "" : ", then ") + level(plan, i);
+  return report_line("sums", text + ", in rank order");
+}
+
 std::string schedule(const plan::Optimizer& o) {
   const std::string warmup = o.warmup_steps > 0 ? std::to_string(o.warmup_steps) + " warm-up" : "";
   if (o.schedule == plan::ScheduleKind::Constant)
@@ -101,7 +120,8 @@ std::string training_report(const plan::Plan& plan) {
   text += facts.trainable_elements == facts.elements
               ? "all trainable"
               : std::to_string(facts.trainable_elements) + " trainable";
-  return report_line("parameters", text) + placement(plan, facts) + optimizer(plan.optimizer);
+  return report_line("parameters", text) + placement(plan, facts) + sums(plan) +
+         optimizer(plan.optimizer);
 }
 
 }  // namespace dc::runtime::report

@@ -16,7 +16,8 @@ base::Status check_instructions(
 base::Status check_order(
     const plan::Plan& plan);  // live ranges, writes before reads, signals before waits
 base::Status check_variants(
-    const plan::Plan& plan);  // what runs between steps leaves state as it is
+    const plan::Plan& plan);                      // what runs between steps leaves state as it is
+base::Status check_sums(const plan::Plan& plan);  // gradients are summed in the order it says
 base::Status check_hazards(const plan::Plan& plan);  // level 3: streams meet where they share bytes
 base::Status check_state(
     const plan::Plan& plan);  // parameters, inputs, step scalars, optimizer, durations

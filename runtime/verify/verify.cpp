@@ -17,6 +17,7 @@ base::Status verify_meaning(const plan::Plan& plan) {
   DC_RETURN_IF_ERROR(check_order(plan));
   DC_RETURN_IF_ERROR(check_variants(plan));
   DC_RETURN_IF_ERROR(check_slice_kinds(plan));
+  DC_RETURN_IF_ERROR(check_sums(plan));
   return check_hazards(plan);
 }
 

@@ -33,6 +33,22 @@ bool updates_by_range(const ir::Step& step) {
   return false;
 }
 
+// As shard-parameters and insert-collectives place gradients: all alike.
+rp::SumOrder sum_order(const ir::Step& step) {
+  const ir::AxisMask shards = step.mesh.shard_axes(), replicas = step.mesh.wide() & ~shards;
+  rp::SumOrder order;
+  order.shards = plan_axes(step.mesh, shards);
+  order.levels = {order.shards};
+  if (replicas != 0) order.levels.push_back(plan_axes(step.mesh, replicas));
+  const auto whole = [](const ir::Parameter& parameter) {
+    return parameter.trainable && parameter.gradient == ir::GradientPlacement::WholeUntilLast;
+  };
+  order.reductions = std::ranges::any_of(step.parameters, whole)
+                         ? rp::ReductionOrder::PerStep
+                         : rp::ReductionOrder::PerMicroBatch;
+  return order;
+}
+
 class Emitter {
  public:
   Emitter(const ir::Step& step, const EmitOptions& options, const cost::CostModel& cost)
@@ -68,6 +84,7 @@ class Emitter {
     plan_.device = options_.device;
     plan_.threads = options_.threads;
     plan_.accumulation = step_.accumulation;
+    plan_.sums = sum_order(step_);
     plan_.chain = options_.chain;
     for (ir::Space space : ir::kSpaces) {
       const std::optional<base::Bytes>& budget = options_.budgets[space];

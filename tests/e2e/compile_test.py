@@ -317,12 +317,13 @@ class Reports(unittest.TestCase):
         text = dcc("compile", self.model, "--world", "2", "--no-cache", "-o", running.fresh(".dcp")).stdout
         names = [line.split("  ")[0] for line in text.splitlines() if line and not line.startswith(" ")]
         self.assertEqual(
-            names[:12],
+            names[:13],
             [
                 "step",
                 "plan",
                 "parameters",
                 "placement",
+                "sums",
                 "optimizer",
                 "predicted step",
                 "communication",

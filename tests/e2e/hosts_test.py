@@ -89,14 +89,36 @@ class HostsTest(tcp_test.TcpCase):
 
     def test_equal_bits_over_schedules_and_budgets(self):
         plan, model = compiled("tiny-llama", 4, 2, 2, "clipped")
+        sums = {"reductions": "per-micro-batch", "levels": ["dp", "host"], "shards": "dp"}
+        self.assertEqual(running.inspect(plan)["sums"], sums)
         expected = running.train(plan, model, 4, bits_case.STEPS)
         offloads = PLAIN.format("offload-optimizer,offload-activations,offload-parameters,")
         for chain, options in ((PLAIN.format(""), ()), ("hsdp", ("--memory", "1750KiB")), (offloads, ("--memory", "1500KiB", "--offload-space", "host"))):
             with self.subTest(chain, options=options):
                 other, _ = compiled("tiny-llama", 4, 2, 2, "clipped", *options, chain=chain)
+                self.assertEqual(running.inspect(other)["sums"], sums)
                 self.assert_same(expected, running.train(other, model, 4, bits_case.STEPS, "--poison"), chain)
         kinds = [i["kind"] for program in running.inspect(other)["programs"] for i in program["instructions"]]
         self.assertIn("copy", kinds)
+
+    def test_another_order_of_sums_is_another_field(self):
+        """Plans with equal fields have equal bits; those with other fields have others, which agree within rounding."""
+        runs = {}
+        for chain, order in (("hsdp", "per-micro-batch"), ("hsdp", "per-step"), (PLAIN.format(""), "per-step"), ("zero3", "per-step"), ("zero1", "per-step")):
+            plan, model = compiled("tiny-llama", 4, 2, 4, "clipped", "--reduction-order", order, chain=chain)
+            said = running.inspect(plan)["sums"]
+            self.assertEqual(said["reductions"], order)
+            self.assertEqual(said["levels"], ["dp"] if chain.startswith("zero") else ["dp", "host"])
+            runs.setdefault(str(said), []).append(running.train(plan, model, 4, bits_case.STEPS))
+        self.assertEqual([len(same) for same in runs.values()], [1, 2, 2])
+        for first, *others in runs.values():
+            for other in others:
+                self.assert_same(first, other, "equal fields")
+        firsts = [same[0] for same in runs.values()]
+        self.assertEqual(len({str(run.numbers()) for run in firsts}), 3)
+        for run in firsts[1:]:
+            for mine, other in zip(run.numbers()[0], firsts[0].numbers()[0], strict=True):
+                self.assertAlmostEqual(mine, other, delta=1e-5 * abs(other))
 
     def test_bytes_to_other_hosts_are_counted(self):
         for chain, accumulation in (("zero3", 1), ("zero3", 4), ("hsdp", 1), ("hsdp", 4)):

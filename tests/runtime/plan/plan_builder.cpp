@@ -188,6 +188,7 @@ void describe(Plan& plan) {
   plan.notes = {"no profile: times come from the generic CPU table"};
   plan.options = "zero=3 world=2";
   plan.mesh = {{"dp", 2}};
+  plan.sums = {ReductionOrder::PerMicroBatch, {kAllAxes}, kAllAxes};
   plan.chain = "zero3";
   plan.streams = {{"compute", Space::Device}, {"reduce", Space::Device}};
   plan.events = 2;

@@ -82,6 +82,7 @@ TEST(Fields, OfTheModel) {
 }
 
 TEST(Fields, OfWhatRuns) {
+  expect_shown<kFields<SumOrder>>("sums", [](Plan& p) -> SumOrder& { return p.sums; });
   expect_shown<kFields<Stream>>("stream", [](Plan& p) -> Stream& { return p.streams[1]; });
   expect_shown<kFields<Group>>("group", [](Plan& p) -> Group& { return p.groups[0]; }, {"axes"});
   expect_shown<kFields<Program>>("program", [](Plan& p) -> Program& { return p.programs[0]; });

@@ -45,6 +45,7 @@ class GatheredStep : public ir::StepBuilder {
     w.fqn = "layer.weight";
     w.shape = {7, 10};
     w.shard = kShard;
+    w.gradient = ir::GradientPlacement::ShardedEachMicroBatch;
     step.parameters.push_back(w);
     shard_ = parameter_entry("w", StateRole::Shard);
     moment1_ = parameter_entry("exp_avg.w", StateRole::Moment1);
