@@ -46,10 +46,6 @@ preset() {
 # How many test files, or models, run at the same time: one more than cores, since ranks wait for each other; a test starts up to 4 ranks and may take 4 GiB.
 jobs=$(awk -v cores="$(nproc)" '/^MemTotal/ { fit = int($2 / 4194304); jobs = cores < fit ? cores + 1 : fit; print jobs < 1 ? 1 : jobs }' /proc/meminfo)
 end_to_end() { $python tests/e2e/discover.py --jobs "$jobs" --skips build/skipped_tests.txt --parity "$([ "$full" = 1 ] && echo full || echo sample)"; }
-examples() {
-  # As many at a time as there are cores; each one's output in one piece.
-  printf '%s\n' examples/*/run.sh | xargs -P "$(nproc)" -I{} bash -c 'text=$({} 2>&1); code=$?; echo "$text"; [ "$code" = 0 ] || { echo "{}: exit $code"; exit 1; }'
-}
 
 section "who includes whom" python3 scripts/check_includes.py
 section "who imports whom" python3 scripts/check_imports.py
@@ -61,7 +57,6 @@ exclude='gpu|slow'
 section "unit tests, kernels, communicators, command lines" run_ctest release "$exclude"
 section "end to end: exporter, training against PyTorch, bits" end_to_end
 section "skipped tests have an allowed reason" python3 scripts/check_skips.py build/release/Testing/Temporary/LastTest.log build/skipped_tests.txt
-section "examples" examples
 if [ "$full" = 1 ]; then
   section "no torch, no MPI" preset bare
   section "address and undefined-behaviour sanitizers" preset asan

@@ -24,12 +24,25 @@ if(CCACHE_PROGRAM)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
 endif()
 
+# Headers of the standard library are parsed once for all libraries. gcc 12 then no longer knows that what it inlines from them is not ours, and warns wrongly
+# (as bug 105651): the preset `bare` has those warnings, without precompiled headers.
+set(dc_library_options "")
+if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
+  set(dc_library_options "$<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>")
+endif()
+add_library(dc_precompiled OBJECT ${PROJECT_SOURCE_DIR}/scripts/cmake/precompiled.cpp)
+target_precompile_headers(dc_precompiled PRIVATE <algorithm> <array> <charconv> <cmath> <cstdint> <cstring> <functional> <map> <memory>
+  <optional> <set> <span> <string> <string_view> <unordered_map> <utility> <vector>)
+target_compile_options(dc_precompiled PRIVATE "${dc_library_options}")
+
 # dc_library(<name> SOURCES ... [DEPS public...] [PRIVATE_DEPS ...])
 function(dc_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
   if(arg_SOURCES)
     add_library(${name} STATIC ${arg_SOURCES})
     target_link_libraries(${name} PUBLIC ${arg_DEPS} PRIVATE ${arg_PRIVATE_DEPS})
+    target_precompile_headers(${name} REUSE_FROM dc_precompiled)
+    target_compile_options(${name} PRIVATE "${dc_library_options}")
   else()
     add_library(${name} INTERFACE)
     target_link_libraries(${name} INTERFACE ${arg_DEPS})

@@ -11,6 +11,7 @@ import os
 import unittest
 
 import bits_case
+import rotation
 import running
 from compile_test import dcc
 
@@ -95,6 +96,7 @@ def fits(chain, cell):
     )
 
 
+@rotation.taking_turns(2)
 class Chains(bits_case.BitsCase):
     def verify(self, chain, cell):
         subject, world, accumulation, settings, budget = cell

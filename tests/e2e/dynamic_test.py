@@ -11,6 +11,7 @@ import subprocess
 import unittest
 
 import export_case
+import rotation
 import running
 import torch
 from dcc_export import export_train_step
@@ -93,6 +94,7 @@ def listing(plan):
     return [re.sub(r"^(tensor %\d+) \S+", r"\1", line) for line in kept]
 
 
+@rotation.taking_turns(2)
 class Bound(unittest.TestCase):
     def check_equal(self, name):
         sizes = CASES[name][4]

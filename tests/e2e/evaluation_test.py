@@ -12,6 +12,7 @@ import unittest
 import torch
 from safetensors.torch import load_file, save_file
 
+import rotation
 import running
 from bits_case import BitsCase
 from jobs import JobTest, dcc, dcrun
@@ -149,6 +150,7 @@ def sent(rows):
     return {kind: sum(row["wire_bytes"][kind] for row in rows) for kind in rows[0]["wire_bytes"]}
 
 
+@rotation.taking_turns(2)
 class BitsTest(BitsCase):
     def verify_training_is_unchanged(self, names, world, chain, accumulation=1, options=()):
         with self.subTest(" ".join(names), world=world, chain=chain):

@@ -34,7 +34,7 @@ class PresetTest(ExportTest):
     """Every preset through the command: checked against eager, described completely."""
 
     def test_every_preset(self):
-        for name in of_today(SMALL_PRESETS, 4):
+        for name in of_today(SMALL_PRESETS, 5):
             with self.subTest(name):
                 code, printed = run_command("--preset", name, "-o", self.path())
                 self.assertEqual(code, 0, printed)
@@ -86,7 +86,7 @@ class PresetTest(ExportTest):
         self.assertFalse([m for m in owners if m.startswith(("step", "model.model"))])
 
     def test_reduced_precision(self):
-        for dtype, name in of_today(itertools.product(("bfloat16", "autocast-bfloat16"), ("tiny-llama", "mlp")), 2):
+        for dtype, name in of_today(itertools.product(("bfloat16", "autocast-bfloat16"), ("tiny-llama", "mlp")), 4):
             with self.subTest((dtype, name)):
                 code, printed = run_command("--preset", name, "--dtype", dtype, "-o", self.path())
                 self.assertEqual(code, 0, printed)

@@ -15,6 +15,7 @@ import unittest
 import bits_case
 import jobs
 import resume_test
+import rotation
 import running
 import tcp_test
 
@@ -72,6 +73,7 @@ def groups(plan):
     return {group["axis"] for group in running.inspect(plan)["groups"]}
 
 
+@rotation.taking_turns(2)
 class HostsTest(tcp_test.TcpCase):
     """Over every communicator; with tcp, hosts are known by LOCAL_WORLD_SIZE."""
 
@@ -162,6 +164,7 @@ class HostsTest(tcp_test.TcpCase):
         self.assert_same(flat, running.train(plan, model, 4, bits_case.STEPS), "one host")
 
 
+@rotation.taking_turns(2)
 class HostsResumeTest(resume_test.ResumeCase):
     def test_to_ranks_without_hosts_and_back(self):
         model = "tiny-llama bfloat16"
@@ -184,6 +187,7 @@ class HostsResumeTest(resume_test.ResumeCase):
         self.assert_same_state(self.state("straight"), self.state("halves"))
 
 
+@rotation.taking_turns(2)
 class HostsLabTest(bits_case.BitsCase, jobs.JobTest):
     """Two hosts of two ranks each."""
 

@@ -16,6 +16,7 @@ import subprocess
 import time
 import unittest
 
+import rotation
 import running
 
 DCC = os.path.join(running.BIN, "dcc")
@@ -52,6 +53,7 @@ def report(model, *options):
     return json.loads(result.stdout), plan, result.stderr
 
 
+@rotation.taking_turns(2)
 class Profile(unittest.TestCase):
     def check(self, document, launcher, ranks, threads=1):
         machine = document["machine"]
@@ -332,6 +334,7 @@ class Disk(unittest.TestCase):
         self.assertFalse(os.path.exists(output))
 
 
+@rotation.taking_turns(2)
 class Recorded(unittest.TestCase):
     """dcrun --record-profile: the running step's own figures, in a profile that compile takes."""
 
@@ -447,6 +450,7 @@ class Recorded(unittest.TestCase):
         self.assertEqual(said.returncode, 73, said.stderr)
 
 
+@rotation.taking_turns(2)
 class Changes(unittest.TestCase):
     """Compiling again into the same file: what the new profile changed, and nothing else."""
 
@@ -536,6 +540,7 @@ class Changes(unittest.TestCase):
             self.assertEqual(self.compile(target, self.path)[0]["changes"], ["nothing changed: the same instructions at the same addresses"])
 
 
+@rotation.taking_turns(3)
 class Wire(unittest.TestCase):
     """The bytes that compile prints are those that rank 0's communicator counts in every step."""
 

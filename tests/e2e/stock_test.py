@@ -122,7 +122,7 @@ class CausalityTest(StockTest):
                 self.assertEqual("with eager attention" in printed, stock == eager)
 
 
-@taking_turns(3)
+@taking_turns(4)
 class ExpertsTest(StockTest):
     """Mixtures of experts at full capacity are the stock model; its auxiliary loss is in the loss."""
 

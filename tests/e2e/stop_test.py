@@ -18,12 +18,14 @@ import unittest
 from safetensors import safe_open
 
 import jobs
+import rotation
 import running
 
 WORLD = 3
 STEPS = 800
 
 
+@rotation.taking_turns(2)
 class StopTest(jobs.JobTest):
     @classmethod
     def setUpClass(cls):

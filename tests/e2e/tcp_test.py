@@ -16,6 +16,7 @@ import unittest
 
 import bits_case
 import jobs
+import rotation
 import running
 
 STEPS = bits_case.STEPS
@@ -73,6 +74,7 @@ class TcpCase(bits_case.BitsCase, jobs.JobTest):
         return run
 
 
+@rotation.taking_turns(3)
 class TcpTest(TcpCase):
     def test_by_hand(self):
         for subject, world, zero in (("mlp", 3, 0), ("tiny-llama", 2, 3), ("tiny-llama bfloat16", 3, 2)):

@@ -298,7 +298,8 @@ Plan large_plan(int instructions) {
     const auto index = static_cast<int32_t>(list.size());
     const int32_t last = i + 1 < instructions ? index + 1 : index;
     const auto slice = static_cast<int32_t>(b.plan.slices.size());
-    b.plan.slices.push_back({Space::Device, base_offset + (i % 2) * 1024, 1024, 0, index, last});
+    b.plan.slices.push_back(
+        {Space::Device, base_offset + int64_t{i % 2} * 1024, 1024, 0, index, last});
     const int32_t value = b.view("v" + std::to_string(i), DType::F32, {16, 16}, slice);
     list.push_back(aten("aten.relu.default", {tensor_arg("self", previous)}, {previous}, value,
                         Phase::Forward, "net.layers." + std::to_string(i / 100)));
