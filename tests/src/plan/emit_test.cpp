@@ -377,7 +377,7 @@ TEST(Emit, RefusesAStepWithoutAddresses) {
 
 TEST(Traffic, CountsWhatEachRankSends) {
   GatheredStep built(4);  // four micro-batches: 4 gathers, 4 reductions, 1 exchange of the table
-  auto gathers = [](int64_t own) { return 4 * own * 2 * 4 + int64_t{3 * 8 * 2}; };
+  auto gathers = [](int64_t own) { return 4 * own * 2 * 4 + int64_t{3} * 8 * 2; };
   auto reductions = [](int64_t own) { return 4 * (kElements - own) * 4; };
   for (auto [rank, own] : {std::pair{0, 32}, std::pair{1, 32}, std::pair{2, 6}}) {
     auto bytes = wire_bytes(built.step, rank);
