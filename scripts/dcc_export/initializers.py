@@ -161,7 +161,8 @@ def find_rules(module, canonical):
     without values (fake or meta) keep what the documentation says.
     """
     candidates = {}
-    for name, rule in _default_rules(module).items():
+    own_first = sorted(_default_rules(module).items(), key=lambda item: canonical(item[0]) != item[0])
+    for name, rule in own_first:
         candidates.setdefault(canonical(name), []).append(rule)
     places = Places(module)
     found = {}
@@ -208,10 +209,14 @@ def _default_rules(module):
 
 
 def _twin_rules(model):
-    """Builds the same model again on the meta device and watches; {} if that is impossible."""
+    """Builds the same model again on the meta device and watches; {} if that is impossible.
+
+    Nothing is tied in it: transformers draws a head's weight before it ties it, so that the rule of the embedding remains, padding row included.
+    """
+    untied = type(type(model).__name__, (type(model),), {"__module__": type(model).__module__, "tie_weights": lambda *_, **__: None})
     with InitializerRecorder() as recorder, torch.device("meta"):
         try:
-            twin = type(model)(model.config)
+            twin = untied(model.config)
         except TypeError:  # a subclass with its own constructor
             return {}
         twin.initialize_weights()  # transformers skips this by itself on the meta device
