@@ -1,4 +1,6 @@
 // dcc: command-line parsing. What the commands do is in cli/commands.
+#include <malloc.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -7,6 +9,7 @@
 
 #include "cli/commands/commands.h"
 #include "cli/numbers.h"
+#include "runtime/comm/rendezvous.h"
 #include "src/base/build_id.h"
 #include "src/base/mapped_inputs.h"
 #include "src/base/refused.h"
@@ -59,8 +62,14 @@ void add_compile_options(CLI::App* sub, dc::driver::CompileOptions& options) {
     CLI::Option* flag = sub->add_option_function<std::string>(std::string(option.flag), read,
                                                               std::string(option.help));
     std::string value(option.value);
-    for (const std::string& choice : option.choices)
-      value = (&choice == &option.choices.front() ? "" : value + "|") + choice;
+    for (const std::string& choice : option.choices) {
+      if (&choice == &option.choices.front()) {
+        value.clear();
+      } else {
+        value += '|';
+      }
+      value += choice;
+    }
     flag->type_name(value);
     const std::string preset = option.print(dc::driver::CompileOptions());
     const auto& choices = option.choices;
@@ -97,6 +106,29 @@ void add_compile(CLI::App& app, dc::cli::CompileArguments& a) {
   sub->add_flag("--verbose", a.verbose, "Also print digests, options and the compiler's version");
 }
 
+void add_frontier(CLI::App& app, dc::cli::FrontierArguments& a) {
+  CLI::App* sub = app.add_subcommand("frontier", "Step time over memory: what each GiB more buys");
+  example(sub, "frontier model.pt2 --profile prof.json --world 32 --memory 40GiB:80GiB",
+          "frontier model.pt2 --world 8 --points 12 -o frontier.html --plans plans");
+  sub->add_option("model", a.model, "Archive written by scripts/export.py")->required();
+  sub->add_option("-o,--output", a.output, "HTML page to write");
+  sub->add_option("--plans", a.plans, "Folder for the plans: N.dcp is that of row N");
+  sub->add_option("--profile", a.profile,
+                  "Measurements written by dcc profile; without it a generic CPU is assumed");
+  add_compile_options(sub, a.options);
+  sub->remove_option(sub->get_option("--memory"));
+  sub->add_option("--memory", a.range,
+                  "First and last budget of a rank; without one the smallest plan, or all of use")
+      ->type_name("FROM:TO");
+  sub->add_option("--points", a.points, "Budgets, in equal ratios")
+      ->check(CLI::Range(2, 1000))
+      ->capture_default_str();
+  sub->add_option("--config", a.config, "train.json; overrides what the archive says");
+  add_dims(sub, a.dims);
+  sub->add_flag("--no-cache", a.no_cache, "Neither read nor write the plan cache");
+  sub->add_flag("--json", a.json, "Print the table as JSON");
+}
+
 void add_profile(CLI::App& app, dc::cli::ProfileArguments& a) {
   CLI::App* sub =
       app.add_subcommand("profile", "Measure a model's kernels and this machine's collectives");
@@ -106,9 +138,8 @@ void add_profile(CLI::App& app, dc::cli::ProfileArguments& a) {
   sub->add_option("-o,--output", a.output, "prof.json to write")->required();
   sub->add_option("-n,--ranks", a.ranks, "Start this many ranks on this machine");
   add_dims(sub, a.dims);
-  sub->add_option("--comm", a.comm,
-                  "What carries collectives: local, mpi, tcp, or auto by host and launcher")
-      ->check(CLI::IsMember({"auto", "local", "mpi", "tcp"}))
+  sub->add_option("--comm", a.comm, "What carries collectives; auto chooses by host and launcher")
+      ->check(CLI::IsMember(dc::runtime::comm::backend_names()))
       ->capture_default_str();
   sub->add_option("--job-key", a.job_key,
                   "File with a secret by which ranks of several hosts recognise each other; or set "
@@ -228,8 +259,10 @@ std::string what_is_wrong(const CLI::App& app, const CLI::App& sub, const CLI::P
     if (std::find(known.begin(), known.end(), word) != known.end()) continue;
     const std::string hint = dc::base::did_you_mean(word, known);
     if (hint.empty()) continue;
-    return "unknown " + std::string(word.starts_with("-") ? "option" : "command") + " '" + word +
-           "'" + hint;
+    std::string text = word.starts_with("-") ? "unknown option '" : "unknown command '";
+    text += word;
+    text += "'";
+    return text += hint;
   }
   return error.what();
 }
@@ -249,6 +282,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", std::string(dc::base::build_id()));
   app.require_subcommand(1);
   dc::cli::CompileArguments compile;
+  dc::cli::FrontierArguments frontier;
   dc::cli::ProfileArguments profile;
   dc::cli::InspectArguments inspect;
   dc::cli::VerifyArguments verify;
@@ -257,6 +291,7 @@ int run(int argc, char** argv) {
   dc::cli::OptArguments opt;
   dc::cli::CacheArguments cache;
   add_compile(app, compile);
+  add_frontier(app, frontier);
   add_profile(app, profile);
   add_reading(app, inspect, verify);
   add_simulate(app, simulate);
@@ -272,6 +307,7 @@ int run(int argc, char** argv) {
   const CLI::App* chosen = app.get_subcommands().front();
   const std::string& name = chosen->get_name();
   if (name == "compile") return finish(dc::cli::run_compile(compile));
+  if (name == "frontier") return finish(dc::cli::run_frontier(frontier));
   if (name == "profile") return dc::cli::run_profile(profile, argc, argv);
   if (name == "inspect") return finish(dc::cli::run_inspect(inspect));
   if (name == "verify") return finish(dc::cli::run_verify(verify));
@@ -287,6 +323,9 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Blocks of 1 MiB and more go back to the system when they are freed. By default glibc raises
+  // this limit with each one freed, and a compilation's peak is then a tenth above what it uses.
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
   dc::base::open_standard_streams();
   try {
     const int code = run(argc, argv);

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/numbers.h"
+#include "runtime/comm/rendezvous.h"
 #include "runtime/measure/recorded.h"
 #include "runtime/train/train.h"
 #include "src/base/build_id.h"
@@ -40,7 +41,7 @@ CLI::Validator count() { return CLI::Range(int64_t{1}, int64_t{1} << 40); }
 CLI::Validator seconds() { return CLI::Range(int64_t{1}, int64_t{1} << 30); }
 CLI::Validator amount() { return CLI::Validator(check_amount, ""); }
 CLI::Validator seed() { return CLI::Validator(check_seed, ""); }
-CLI::Validator communicator() { return CLI::IsMember({"auto", "local", "mpi", "tcp"}); }
+CLI::Validator communicator() { return CLI::IsMember(runtime::comm::backend_names()); }
 CLI::Validator device() {
   return CLI::IsMember(
       std::vector<std::string>(base::kDeviceKinds.begin(), base::kDeviceKinds.end()));

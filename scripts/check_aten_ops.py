@@ -17,7 +17,7 @@ ALIAS_EXCEPTIONS = {
 MUTATION_EXCEPTIONS = {
     "native_batch_norm.default": "updates the running statistics, although the schema does not say so",
 }
-# Operators with a tag of their own that say nothing about random numbers in our use.
+# Operators with another tag that say nothing about random numbers in our use.
 RANDOM_EXCEPTIONS = {
     "_scaled_dot_product_flash_attention.default": "random only with dropout; normalization refuses a dropout argument other than 0",
     "_scaled_dot_product_efficient_attention.default": "as above",

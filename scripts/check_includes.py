@@ -22,7 +22,7 @@ LAYERS = {
         ["layout"],
         ["sim"],
         ["schedule"],
-        ["passes"],
+        ["bound", "passes"],
         ["passes/shard", "passes/recompute", "passes/offload", "passes/overlap"],
         ["passes/published", "passes/evaluation"],
         ["search", "plan"],

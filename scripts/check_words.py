@@ -21,11 +21,12 @@ WORDS = (
     (r"all_gather_into\.arrived|\bCrossing\b|\"crosses\"|\bWaitBefore\b", "wait_previous_step, CrossStepGather, spans_steps, WaitPreviousRun"),
     (r"\bBelongs\b|\bworth_it\b", "BucketPolicy, amortizes_latency"),
     (r"\bspread_number\b|\bspread_ns\b", "pseudo_random, deviation_ns"),
-    (r"(?<!enum )(?<!: )\bSpread\b", "AxisPlacement"),
+    (r"\bSpread\b", "AxisPlacement"),
     (r"\bKeeper\b|\bMover\b|\bPlacer\b|\bFinder\b", "the name of what it computes"),
     (r"\bOutsideMemory\b", "OffloadMemory"),
     (r"%(saving|saved|leaving|left|coming|back)\.\w", "offload., offloaded., reload., reloaded."),
     (r"\b[Bb]eside\b|\bbeside_\w+", "concurrent with; next to; in addition to"),
+    (r"\b[Aa]n? (?:[\w-]+ )?\w+ of (?:its|their) own\b", "another, a separate one, its"),
     (r"\bstood\b|\bforetold\b|\bnobody\b(?!\", \")|\bwhoever\b", "waited; predicted; no rank, no reader"),
 )
 # Other meanings: a user's name, the cells of kernels' own tables.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Looks for memory errors with clang's sanitizers: a sample of the unit tests, then coverage-guided fuzzing of every reader of files and messages from
-# outside. Needs clang, libclang-rt-dev and the tests in build/release (they give the first inputs). A new random seed each time; libFuzzer prints it.
+# Looks for memory errors with clang's sanitizers: a sample of the unit tests, jobs that save, are killed and resume, then coverage-guided fuzzing of every
+# reader of files and messages from outside. Needs clang, libclang-rt-dev and the tests in build/release (they give the first inputs). A new random seed
+# each time; libFuzzer prints it.
 #   scripts/fuzz.sh             a minute of fuzzing, over all targets
 #   scripts/fuzz.sh SECONDS
 # What breaks a target is kept in build/fuzz/found. Exit codes: 1 if something broke, 64 usage, 69 without clang.
@@ -10,12 +11,16 @@ seconds=${1:-60}
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || { echo "fuzz.sh: SECONDS must be a positive number, not '$seconds'" >&2; exit 64; }
 command -v clang++ >/dev/null || { echo "fuzz.sh: there is no clang++; install clang and libclang-rt-dev" >&2; exit 69; }
 sample=(archive_test base_test cache_test dcr_plan_test dcr_verify_test native_kernel_test)
+jobs=(native_resume_test.py crash_test.py)
 
 cmake --preset fuzz >build/configure-fuzz.log 2>&1 || { cat build/configure-fuzz.log >&2; exit 1; }
-cmake --build build/fuzz --target fuzzers "${sample[@]}"
+cmake --build build/fuzz --target fuzzers "${sample[@]}" dcrun make_training_plan fault_at
 failed=0
 for test in "${sample[@]}"; do
   build/fuzz/bin/"$test" --gtest_brief=1 || { echo "fuzz.sh: $test fails under sanitizers"; failed=1; }
+done
+for test in "${jobs[@]}"; do
+  DCC_BIN_DIR=build/fuzz/bin build/venv/bin/python "tests/e2e/$test" || { echo "fuzz.sh: $test fails under sanitizers"; failed=1; }
 done
 
 mapfile -t targets < <(find build/fuzz/bin -name '*_fuzz' -printf '%f\n' | sort)

@@ -31,7 +31,7 @@ up() {
     ip netns add "$lab$i"
     ip link add "port$i" netns "$bridge" type veth peer name eth0 netns "$lab$i"
     ip netns exec "$bridge" ip link set "port$i" master "$bridge" up
-    # bbr paces by an estimate of its own, which shaping misleads.
+    # bbr paces by an estimate that shaping misleads.
     ip netns exec "$lab$i" sh -c 'echo cubic >/proc/sys/net/ipv4/tcp_congestion_control' 2>/dev/null || true
     ip netns exec "$lab$i" ip link set lo up
     ip netns exec "$lab$i" ip addr add "10.77.0.$((i + 1))/24" dev eth0

@@ -43,6 +43,8 @@ preset() {
   cmake --preset "$1" >"build/configure-$1.log" 2>&1 || { cat "build/configure-$1.log"; return 1; }
   cmake --build "build/$1" && run_ctest "$1" gpu
 }
+# Unit tests, then jobs that save, are killed and resume.
+sanitizer() { preset "$1" && DCC_SLOW_TESTS=0 DCC_BIN_DIR=build/$1/bin $python tests/e2e/discover.py native_resume_test.py crash_test.py; }
 # How many test files, or models, run at the same time: one more than cores, since ranks wait for each other; a test starts up to 4 ranks and may take 4 GiB.
 jobs=$(awk -v cores="$(nproc)" '/^MemTotal/ { fit = int($2 / 4194304); jobs = cores < fit ? cores + 1 : fit; print jobs < 1 ? 1 : jobs }' /proc/meminfo)
 end_to_end() { $python tests/e2e/discover.py --jobs "$jobs" --skips build/skipped_tests.txt --parity "$([ "$full" = 1 ] && echo full || echo sample)"; }
@@ -59,8 +61,8 @@ section "end to end: exporter, training against PyTorch, bits" end_to_end
 section "skipped tests have an allowed reason" python3 scripts/check_skips.py build/release/Testing/Temporary/LastTest.log build/skipped_tests.txt
 if [ "$full" = 1 ]; then
   section "no torch, no MPI" preset bare
-  section "address and undefined-behaviour sanitizers" preset asan
-  section "thread sanitizer" preset tsan
+  section "address and undefined-behaviour sanitizers" sanitizer asan
+  section "thread sanitizer" sanitizer tsan
 fi
 
 printf '\n== summary (%d s)\n%ssections: %d passed, %d failed\n' "$SECONDS" "$table" "$passed" "$failed"

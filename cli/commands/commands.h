@@ -26,6 +26,21 @@ struct CompileArguments {
 };
 base::Status run_compile(const CompileArguments& arguments);
 
+struct FrontierArguments {
+  std::string model;
+  std::vector<std::string> dims;  // "batch=4": sizes of dynamic dims
+  std::string profile;            // prof.json; empty: the built-in table
+  std::string config;             // train.json; empty: the archive's own
+  std::string range;              // "FROM:TO" of --memory; empty: all that is of use
+  driver::CompileOptions options;
+  int points = 8;
+  std::string output;  // an HTML page; empty: none
+  std::string plans;   // a folder for the plans; empty: none
+  bool no_cache = false;
+  bool json = false;
+};
+base::Status run_frontier(const FrontierArguments& arguments);
+
 struct ProfileArguments {
   std::string model;
   std::vector<std::string> dims;  // "batch=4": sizes of dynamic dims

@@ -40,9 +40,11 @@ base::Status run_passes_list() {
     std::printf("%-30s N: %.*s\n", "", static_cast<int>(pass.argument.size()),
                 pass.argument.data());
   }
-  for (const search::NamedChain& chain : search::named_chains()) {
-    std::printf("--chain %-22s %.*s\n", std::string(chain.name).c_str(),
-                static_cast<int>(chain.summary.size()), chain.summary.data());
+  for (const auto chains : {search::named_chains(), search::baseline_chains()}) {
+    for (const search::NamedChain& chain : chains) {
+      std::printf("--chain %-22s %.*s\n", std::string(chain.name).c_str(),
+                  static_cast<int>(chain.summary.size()), chain.summary.data());
+    }
   }
   return {};
 }

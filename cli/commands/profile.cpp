@@ -28,7 +28,7 @@ class ProgressBar {
   ProgressBar(bool enabled, bool collectives)
       : enabled_(enabled), kernels_(collectives ? 0.8 : 1.0) {}
   ~ProgressBar() {
-    if (open_) std::fputc('\n', stderr);  // what is said next starts on a line of its own
+    if (open_) std::fputc('\n', stderr);  // what is said next starts a new line
   }
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;

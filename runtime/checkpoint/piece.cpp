@@ -1,6 +1,7 @@
 #include "runtime/checkpoint/piece.h"
 
 #include "src/base/enum_names.h"
+#include "src/base/shape.h"
 
 namespace dc::runtime::checkpoint {
 namespace {
@@ -22,10 +23,6 @@ std::string describe(const ValueId& value) {
   return text;
 }
 
-int64_t Piece::numel() const {
-  int64_t count = 1;
-  for (const int64_t size : sizes) count *= size;
-  return count;
-}
+int64_t Piece::numel() const { return base::numel(sizes); }
 
 }  // namespace dc::runtime::checkpoint

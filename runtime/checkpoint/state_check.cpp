@@ -16,8 +16,10 @@ constexpr int64_t kChunkElements = 1 << 16;
 
 // Infinities and NaN have all exponent bits set; only NaN has others below them.
 template <typename Word>
-bool any_refused(std::span<const std::byte> elements, Word exponent, Word rest,
+bool any_refused(std::span<const std::byte> elements, uint64_t exponent_bits,
                  bool may_be_infinite) {
+  const auto exponent = static_cast<Word>(exponent_bits);
+  const auto rest = static_cast<Word>((exponent & ~(exponent - 1)) - 1);
   bool refused = false;
   for (size_t at = 0; at < elements.size(); at += sizeof(Word)) {
     Word word = 0;
@@ -32,24 +34,18 @@ bool any_refused(std::span<const std::byte> elements, Word exponent, Word rest,
 
 bool is_savable(ValueKind kind, DType dtype, std::span<const std::byte> elements) {
   const bool infinite = kind == ValueKind::Buffer;
-  switch (dtype) {
-    case DType::F32:
-      return !any_refused<uint32_t>(elements, 0x7F800000, 0x007FFFFF, infinite);
-    case DType::BF16:
-      return !any_refused<uint16_t>(elements, 0x7F80, 0x007F, infinite);
-    case DType::F16:
-      return !any_refused<uint16_t>(elements, 0x7C00, 0x03FF, infinite);
-    case DType::F64:
-      return !any_refused<uint64_t>(elements, 0x7FF0000000000000, 0x000FFFFFFFFFFFFF, infinite);
-    case DType::U8:
-    case DType::I8:
-    case DType::I16:
-    case DType::I32:
-    case DType::I64:
-    case DType::Bool:
-      return true;
+  const uint64_t exponent = base::exponent_bits(dtype);
+  if (exponent == 0) return true;
+  switch (base::byte_size(dtype)) {
+    case 1:
+      return !any_refused<uint8_t>(elements, exponent, infinite);
+    case 2:
+      return !any_refused<uint16_t>(elements, exponent, infinite);
+    case 4:
+      return !any_refused<uint32_t>(elements, exponent, infinite);
+    default:
+      return !any_refused<uint64_t>(elements, exponent, infinite);
   }
-  return true;
 }
 
 Result<std::string> find_non_finite(const std::vector<StatePart>& parts,

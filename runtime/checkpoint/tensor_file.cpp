@@ -5,6 +5,7 @@
 
 #include "runtime/comm/agreement.h"
 #include "src/base/archive/safetensors.h"
+#include "src/base/shape.h"
 
 namespace dc::runtime::checkpoint {
 namespace {
@@ -18,11 +19,7 @@ std::span<const uint8_t> as_bytes(const std::string& text) {
 
 }  // namespace
 
-int64_t FileTensor::numel() const {
-  int64_t count = 1;
-  for (const int64_t size : sizes) count *= size;
-  return count;
-}
+int64_t FileTensor::numel() const { return base::numel(sizes); }
 
 Result<TensorFile> TensorFile::create(const std::string& path, std::vector<FileTensor> tensors,
                                       const Metadata& metadata, comm::Communicator& control) {

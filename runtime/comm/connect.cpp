@@ -155,18 +155,33 @@ std::string_view choose_backend(const LaunchInfo& launch) {
 
 namespace {
 
-base::Result<std::unique_ptr<ProcessGroup>> connect_by(std::string_view backend,
+struct Backend {
+  const char* name;
+  base::Result<std::unique_ptr<ProcessGroup>> (*connect)(const LaunchInfo&, const CommOptions&);
+};
+constexpr Backend kBackends[] = {
+    {"local", connect_local}, {"mpi", connect_mpi}, {"tcp", connect_tcp}};
+
+base::Result<std::unique_ptr<ProcessGroup>> connect_by(std::string_view name,
                                                        const LaunchInfo& launch,
                                                        const CommOptions& options) {
-  if (backend == "local") return connect_local(launch, options);
-  if (backend == "mpi") return connect_mpi(launch, options);
-  if (backend == "tcp") return connect_tcp(launch, options);
-  return Status(
-      ErrorKind::Usage, "DC6124",
-      "there is no communicator '" + options.backend + "'; choose auto, local, mpi or tcp");
+  for (const Backend& backend : kBackends) {
+    if (backend.name == name) return backend.connect(launch, options);
+  }
+  std::string choices;
+  for (const std::string& choice : backend_names())
+    choices += (choices.empty() ? "" : ", ") + choice;
+  return Status(ErrorKind::Usage, "DC6124",
+                "there is no communicator '" + options.backend + "'; choose one of " + choices);
 }
 
 }  // namespace
+
+std::vector<std::string> backend_names() {
+  std::vector<std::string> names = {"auto"};
+  for (const Backend& backend : kBackends) names.emplace_back(backend.name);
+  return names;
+}
 
 base::Result<std::unique_ptr<ProcessGroup>> connect(const LaunchInfo& launch,
                                                     const CommOptions& options) {

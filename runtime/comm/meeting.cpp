@@ -154,7 +154,7 @@ class Hub {
       if (monotonic_ns() > patience) {
         return Status(ErrorKind::BadConfig, "DC6109",
                       "another rank 0 of job '" + launch_.job +
-                          "' is running on this host; every start needs a job id of its own");
+                          "' is running on this host; every start needs another job id");
       }
       sleep_ms(50);
     }
@@ -345,8 +345,8 @@ base::Status ranks_absent(const std::vector<device::Descriptor>& peers,
                     "; see whether they started, or raise --timeout");
 }
 
-base::Result<Welcome> meet(const LaunchInfo& launch, int64_t control_bytes, PrepareControl prepare,
-                           std::chrono::milliseconds timeout) {
+base::Result<Welcome> meet(const LaunchInfo& launch, int64_t control_bytes,
+                           const PrepareControl& prepare, std::chrono::milliseconds timeout) {
   const int64_t deadline = monotonic_ns() + std::chrono::nanoseconds(timeout).count();
   if (launch.rank != 0) return meet_as_guest(launch, control_bytes, deadline);
   Hub hub(launch, deadline);

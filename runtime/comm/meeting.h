@@ -28,8 +28,8 @@ struct Welcome {
   device::Mapping control;
 };
 using PrepareControl = std::function<void(std::byte* control, const std::vector<int>& pids)>;
-base::Result<Welcome> meet(const LaunchInfo& launch, int64_t control_bytes, PrepareControl prepare,
-                           std::chrono::milliseconds timeout);
+base::Result<Welcome> meet(const LaunchInfo& launch, int64_t control_bytes,
+                           const PrepareControl& prepare, std::chrono::milliseconds timeout);
 
 // Rank 0: sends a descriptor to every peer. Never waits for them.
 base::Status hand_out(const Links& links, int memory, int64_t bytes);

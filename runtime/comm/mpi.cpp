@@ -13,6 +13,7 @@
 #include "runtime/comm/buffers.h"
 #include "runtime/comm/members.h"
 #include "runtime/comm/plugin.h"
+#include "runtime/comm/private_slabs.h"
 #include "runtime/comm/sums.h"
 #include "runtime/device/device.h"
 #include "src/base/interface_id.h"
@@ -44,7 +45,7 @@ struct World {
   bool thread_safe = false;
   std::atomic<bool> broken{false};
   std::chrono::milliseconds timeout{0};
-  std::vector<std::unique_ptr<device::DeviceMemory>> slabs;
+  PrivateSlabs slabs;
 
   ~World() {
     if (!broken.load()) {
@@ -53,7 +54,7 @@ struct World {
     }
     // MPI may still write into this memory for a request that never completed; the process is about
     // to end.
-    for (auto& slab : slabs) (void)slab.release();
+    slabs.abandon();
   }
   std::unique_lock<std::mutex> lock() {
     return thread_safe ? std::unique_lock<std::mutex>(mutex, std::defer_lock)
@@ -371,11 +372,7 @@ class MpiProcessGroup final : public ProcessGroup {
   device::Device& device() override { return device_; }
 
   base::Result<Slab> allocate(int64_t bytes) override {
-    DC_RETURN_IF_ERROR(check_equal_slabs(*control_, bytes));
-    DC_ASSIGN_OR_RETURN(auto slab, device_.allocate(std::max<int64_t>(bytes, 1)));
-    std::byte* base = slab->base();
-    world_->slabs.push_back(std::move(slab));
-    return Slab{base, bytes};
+    return world_->slabs.allocate(*control_, device_, bytes);
   }
 
   base::Result<std::unique_ptr<Communicator>> open_communicator(

@@ -15,7 +15,7 @@ base::Result<std::unique_ptr<ProcessGroup>> connect_mpi(const LaunchInfo& launch
                             std::string(name(launch.launcher)) +
                             "; start with mpirun, or use --comm local");
   }
-  // Global: MPI libraries open components of their own that expect to find its symbols.
+  // Global: MPI libraries open components that expect to find its symbols.
   const base::PluginUse use{kMpiPlugin, kMpiEntry, "DC6111", "--comm mpi was asked for",
                             "DCC_WITH_MPI"};
   DC_ASSIGN_OR_RETURN(void* entry, base::open_plugin(use, base::PluginSymbols::Global));

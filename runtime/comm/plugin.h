@@ -1,4 +1,4 @@
-// The mpi communicator lives in a plug-in of its own, opened only when asked for: dcrun itself
+// The mpi communicator is a separate plug-in, opened only when asked for: dcrun itself
 // needs no MPI library.
 #pragma once
 

@@ -24,7 +24,7 @@ struct Slab {
 };
 
 struct CommOptions {
-  std::string backend = "auto";               // "auto" | "local" | "mpi" | "tcp"
+  std::string backend = "auto";               // one of backend_names()
   std::chrono::milliseconds timeout{600000};  // a collective that takes longer is CollectiveTimeout
                                               // (82), naming the ranks that are missing
   int threads_per_rank =
@@ -64,6 +64,8 @@ class ProcessGroup {
   std::vector<int> hosts_;
 };
 
+// "auto" and the communicators that there are.
+std::vector<std::string> backend_names();
 // What "auto" stands for: local if all ranks share a host; otherwise mpi under mpirun, else tcp.
 std::string_view choose_backend(const LaunchInfo& launch);
 base::Result<std::unique_ptr<ProcessGroup>> connect(const LaunchInfo& launch,

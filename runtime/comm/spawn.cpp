@@ -67,7 +67,7 @@ class RankGroup {
       }
       pids_[rank] = pid;
       ++running_;
-      // In a group of its own a rank hears a Ctrl-C once, from here, and not a second time from the
+      // In a separate group a rank hears a Ctrl-C once, from here, and not a second time from the
       // terminal.
       setpgid(pid, pid);
     }

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "runtime/comm/private_slabs.h"
 #include "runtime/comm/tcp_exchange.h"
 #include "runtime/comm/tcp_links.h"
 
@@ -23,7 +24,7 @@ struct TcpRank {
   std::unique_ptr<Peers> peers;
   std::chrono::milliseconds timeout{0};
   std::vector<std::unique_ptr<Mesh>> meshes;  // grows in open_communicator only
-  std::vector<std::unique_ptr<device::DeviceMemory>> slabs;
+  PrivateSlabs slabs;
 };
 
 class TcpCommunicator final : public Communicator {
@@ -131,11 +132,7 @@ class TcpProcessGroup final : public ProcessGroup {
   device::Device& device() override { return device_; }
 
   base::Result<Slab> allocate(int64_t bytes) override {
-    DC_RETURN_IF_ERROR(check_equal_slabs(*control_, bytes));
-    DC_ASSIGN_OR_RETURN(auto slab, device_.allocate(std::max<int64_t>(bytes, 1)));
-    std::byte* base = slab->base();
-    shared_->slabs.push_back(std::move(slab));
-    return Slab{base, bytes};
+    return shared_->slabs.allocate(*control_, device_, bytes);
   }
 
   base::Result<std::unique_ptr<Communicator>> open_communicator(

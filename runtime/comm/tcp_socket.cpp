@@ -100,7 +100,7 @@ Connection connect_once(const Address& to, const Deadline& deadline) {
   addrinfo* list = nullptr;
   const std::string port = std::to_string(to.port);
   int unknown = getaddrinfo(to.host.c_str(), port.c_str(), &hints, &list);
-  if (unknown != 0) {  // a host with nothing but loopback has no address of its own
+  if (unknown != 0) {  // a host with nothing but loopback has no address that others reach
     hints.ai_flags = 0;
     unknown = getaddrinfo(to.host.c_str(), port.c_str(), &hints, &list);
   }

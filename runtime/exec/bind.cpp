@@ -4,6 +4,7 @@
 #include "runtime/exec/bound_plan.h"
 #include "runtime/plan/mesh.h"
 #include "src/base/refused.h"
+#include "src/base/shape.h"
 #include "src/base/units.h"
 
 namespace dc::runtime::exec {
@@ -45,10 +46,13 @@ class Binding {
 
   Status check_memory() const {
     const memory::OffloadMemory* outside = bound_.outside_;
-    const int64_t host = outside ? outside->host.bytes() : 0;
-    const bool has_disk = outside && outside->disk;
-    if (memory::arena_bytes(plan_, plan::Space::Host) > host ||
-        (memory::arena_bytes(plan_, plan::Space::Disk) > 0 && !has_disk)) {
+    for (const plan::Space space : base::kSpaces) {
+      const int64_t needed = memory::arena_bytes(plan_, space);
+      if (space == plan::Space::Device || needed == 0) continue;
+      const bool has_room =
+          outside && (memory::is_mapped(space) ? outside->mapped[space].bytes() >= needed
+                                               : outside->disk != nullptr);
+      if (has_room) continue;
       return Status(ErrorKind::Internal, "DC6611",
                     "the plan offloads more than there is memory for; please report this");
     }
@@ -137,7 +141,7 @@ class Binding {
         return base::ok_status();
       }
       case plan::InstructionKind::Signal:
-        // Every signal has an event of its own, which counts runs of the program.
+        // Every signal has its event, which counts runs of the program.
         bound_.events_.push_back(bound_.device_.make_event());
         latest_signal_[static_cast<size_t>(instruction.event)] = last(bound_.events_);
         signals_[instruction.event] = {last(bound_.events_), id};
@@ -198,8 +202,7 @@ class Binding {
   }
 
   Status bind_collective(const plan::Instruction& instruction) {
-    if (instruction.collective == plan::CollectiveKind::Broadcast ||
-        instruction.collective == plan::CollectiveKind::AllToAll) {
+    if (!base::has_op(instruction.collective)) {
       return Status(ErrorKind::Unsupported, "DC6616",
                     "the plan has a broadcast or all-to-all, which this version cannot run");
     }
@@ -253,15 +256,10 @@ class Binding {
       return plan_.tensors[static_cast<size_t>(id)];
     };
     const plan::Tensor &src = tensor(instruction.src), &dst = tensor(instruction.dst);
-    int64_t numel = 1;
-    for (const int64_t size : src.sizes) numel *= size;
-    int64_t extent = numel == 0 ? 0 : 1;
-    for (size_t d = 0; d < src.sizes.size() && extent > 0; ++d) {
-      extent += (src.sizes[d] - 1) * src.strides[d];
-    }
+    const int64_t numel = base::numel(src.sizes);
     const bool equal =
         src.dtype == dst.dtype && src.sizes == dst.sizes && src.strides == dst.strides;
-    if (!equal || extent != numel) {
+    if (!equal || base::extent(src.sizes, src.strides) != numel) {
       return Status(ErrorKind::BadInput, "DC6618",
                     "a copy between tensors of different type, shape or strides, or with gaps; "
                     "compile the plan again");
@@ -321,8 +319,10 @@ class Binding {
 Result<std::unique_ptr<BoundPlan>> BoundPlan::bind(const plan::Plan& plan, comm::ProcessGroup& job,
                                                    comm::Slab slab, memory::OffloadMemory* outside,
                                                    bool poison) {
-  const kernel::AddressMap addresses(plan, slab.base, job.control().rank().v,
-                                     outside ? outside->host.base() : nullptr);
+  base::PerSpace<std::byte*> bases;
+  for (const plan::Space space : base::kSpaces)
+    bases[space] = outside ? outside->mapped[space].base() : nullptr;
+  const kernel::AddressMap addresses(plan, slab.base, job.control().rank().v, bases);
   std::unique_ptr<BoundPlan> bound(new BoundPlan(plan, job.device(), addresses, outside));
   DC_RETURN_IF_ERROR(Binding(*bound, job, slab, poison).run());
   return bound;

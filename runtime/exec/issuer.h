@@ -20,7 +20,7 @@ class Issuer {
 };
 
 // For devices whose streams are the threads that issue to them: compute's commands are issued by
-// the calling thread, those of every other stream by a thread of its own. `trace` may be null.
+// the calling thread, those of each other stream by another thread. `trace` may be null.
 std::unique_ptr<Issuer> make_thread_issuer(BoundPlan& bound, TraceRecorder* trace);
 
 // The one that suits the device.

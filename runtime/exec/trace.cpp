@@ -7,6 +7,7 @@
 #include "runtime/plan/awaited.h"
 #include "runtime/plan/names.h"
 #include "src/base/json_writer.h"
+#include "src/base/shape.h"
 
 namespace dc::runtime::exec {
 namespace {
@@ -17,22 +18,6 @@ std::string quoted(const std::string& text) {
   return out;
 }
 
-const char* collective_name(plan::CollectiveKind kind) {
-  switch (kind) {
-    case plan::CollectiveKind::AllGather:
-      return "all_gather";
-    case plan::CollectiveKind::ReduceScatter:
-      return "reduce_scatter";
-    case plan::CollectiveKind::AllReduce:
-      return "all_reduce";
-    case plan::CollectiveKind::Broadcast:
-      return "broadcast";
-    case plan::CollectiveKind::AllToAll:
-      return "all_to_all";
-  }
-  return "collective";
-}
-
 }  // namespace
 
 std::string instruction_name(const plan::Instruction& instruction) {
@@ -40,7 +25,7 @@ std::string instruction_name(const plan::Instruction& instruction) {
     case plan::InstructionKind::Kernel:
       return instruction.op;
     case plan::InstructionKind::Collective:
-      return collective_name(instruction.collective);
+      return std::string(plan::name(instruction.collective));
     case plan::InstructionKind::Copy:
       return "copy";
     case plan::InstructionKind::Signal:
@@ -62,9 +47,7 @@ int64_t written_bytes(const plan::Plan& plan, const plan::Instruction& instructi
   }
   for (const int32_t id : instruction.writes) {
     const plan::Tensor& tensor = plan.tensors[static_cast<size_t>(id)];
-    int64_t elements = 1;
-    for (const int64_t size : tensor.sizes) elements *= size;
-    bytes += elements * base::byte_size(tensor.dtype);
+    bytes += base::numel(tensor.sizes) * base::byte_size(tensor.dtype);
   }
   return bytes;
 }

@@ -1,19 +1,16 @@
 #include "runtime/kernel/kernel.h"
 #include "runtime/plan/mesh.h"
+#include "src/base/shape.h"
 
 namespace dc::runtime::kernel {
 
-int64_t BoundTensor::numel() const {
-  int64_t count = 1;
-  for (int64_t size : sizes) count *= size;
-  return count;
-}
+int64_t BoundTensor::numel() const { return base::numel(sizes); }
 
 std::byte* AddressMap::slice(int32_t slice) const {
   DC_CHECK(slice >= 0 && static_cast<size_t>(slice) < plan_.slices.size());
   const plan::Slice& entry = plan_.slices[slice];
   DC_CHECK(entry.space != plan::Space::Disk);
-  return (entry.space == plan::Space::Host ? host_base_ : device_base_) + entry.offset;
+  return bases_[entry.space] + entry.offset;
 }
 
 BoundTensor AddressMap::bind(int32_t tensor) const {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "src/base/shape.h"
+
 namespace dc::runtime::kernel {
 namespace {
 
@@ -186,12 +188,10 @@ void convert(DType from, const void* src, DType through, DType to, void* dst, in
 }
 
 ElementWalk::ElementWalk(std::span<const int64_t> sizes, std::span<const int64_t> strides)
-    : sizes_(sizes), strides_(strides) {
-  for (size_t d = sizes_.size(); d-- > 0;) {
-    contiguous_ = contiguous_ && (sizes_[d] == 1 || strides_[d] == numel_);
-    numel_ *= sizes_[d];
-  }
-}
+    : sizes_(sizes),
+      strides_(strides),
+      numel_(base::numel(sizes)),
+      contiguous_(base::is_contiguous(sizes, strides)) {}
 
 int64_t ElementWalk::offset(int64_t index) const {
   if (contiguous_) return index;

@@ -29,8 +29,8 @@ class ElementWalk {
 
  private:
   std::span<const int64_t> sizes_, strides_;
-  int64_t numel_ = 1;
-  bool contiguous_ = true;
+  int64_t numel_;
+  bool contiguous_;
 };
 
 }  // namespace dc::runtime::kernel

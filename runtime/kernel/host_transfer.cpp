@@ -1,18 +1,15 @@
 #include "runtime/kernel/host_transfer.h"
 
 #include "runtime/kernel/elements.h"
+#include "src/base/shape.h"
 
 namespace dc::runtime::kernel {
 namespace {
 
 // Bytes from the first element to the end of the last one.
 size_t extent_bytes(const BoundTensor& tensor) {
-  if (tensor.numel() == 0) return 0;
-  int64_t last = 0;
-  for (size_t dim = 0; dim < tensor.sizes.size(); ++dim) {
-    last += (tensor.sizes[dim] - 1) * tensor.strides[dim];
-  }
-  return static_cast<size_t>((last + 1) * base::byte_size(tensor.dtype));
+  return static_cast<size_t>(base::extent(tensor.sizes, tensor.strides) *
+                             base::byte_size(tensor.dtype));
 }
 
 }  // namespace

@@ -26,9 +26,12 @@ struct BoundTensor {
 // Resolves the plan's tensors to addresses of one rank. What lies on disk has none.
 class AddressMap {
  public:
+  // `outside`: where the arenas of the other spaces begin.
   AddressMap(const plan::Plan& plan, std::byte* device_base, int rank,
-             std::byte* host_base = nullptr)
-      : plan_(plan), device_base_(device_base), host_base_(host_base), rank_(rank) {}
+             const base::PerSpace<std::byte*>& outside = {})
+      : plan_(plan), bases_(outside), rank_(rank) {
+    bases_[plan::Space::Device] = device_base;
+  }
   BoundTensor bind(int32_t tensor) const;
   std::byte* slice(int32_t slice) const;  // start address
   const plan::Plan& plan() const { return plan_; }
@@ -36,7 +39,7 @@ class AddressMap {
 
  private:
   const plan::Plan& plan_;
-  std::byte *device_base_, *host_base_;
+  base::PerSpace<std::byte*> bases_;
   int rank_;
 };
 

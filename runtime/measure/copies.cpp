@@ -40,7 +40,7 @@ Status add(const char* here, const char* there, const Copy& out, const Copy& bac
   return {};
 }
 
-// A tensor of every size, each in a slice of its own on disk.
+// A tensor of every size, each in another slice on disk.
 plan::Plan plan_of_sizes() {
   plan::Plan plan;
   int64_t end = 0;

@@ -4,6 +4,7 @@
 
 #include "runtime/exec/executor.h"
 #include "runtime/exec/trace.h"
+#include "runtime/kernel/elements.h"
 #include "runtime/kernel/host_transfer.h"
 #include "runtime/measure/measure.h"
 #include "runtime/measure/samples.h"
@@ -26,36 +27,9 @@ double pseudo_random(int64_t index) {
 }
 
 void store(const kernel::BoundTensor& tensor, int64_t index, double value) {
-  switch (tensor.dtype) {
-    case base::DType::F32:
-      static_cast<float*>(tensor.data)[index] = static_cast<float>(value);
-      return;
-    case base::DType::F64:
-      static_cast<double*>(tensor.data)[index] = value;
-      return;
-    case base::DType::BF16: {
-      const auto single = static_cast<float>(value);
-      uint32_t bits;
-      std::memcpy(&bits, &single, sizeof bits);
-      static_cast<uint16_t*>(tensor.data)[index] = static_cast<uint16_t>(bits >> 16);
-      return;
-    }
-    case base::DType::I64:
-      static_cast<int64_t*>(tensor.data)[index] = static_cast<int64_t>(value);
-      return;
-    case base::DType::I32:
-      static_cast<int32_t*>(tensor.data)[index] = static_cast<int32_t>(value);
-      return;
-    case base::DType::Bool:
-    case base::DType::U8:
-    case base::DType::I8:
-      static_cast<uint8_t*>(tensor.data)[index] = value != 0;
-      return;
-    case base::DType::I16:
-    case base::DType::F16:
-      static_cast<uint16_t*>(tensor.data)[index] = 0;
-      return;
-  }
+  kernel::store_real(tensor.dtype,
+                     static_cast<std::byte*>(tensor.data) + index * base::byte_size(tensor.dtype),
+                     value);
 }
 
 double initial_value(const plan::Initializer& initializer, int64_t index) {
@@ -186,7 +160,7 @@ Result<Samples> replay(const plan::Plan& plan, const Timed& timed, exec::Executo
   return samples;
 }
 
-// A plan of one rank on memory of its own.
+// A plan of one rank, with memory allocated for the measurement.
 struct Alone {
   std::unique_ptr<comm::ProcessGroup> job;
   std::unique_ptr<exec::Executor> executor;

@@ -30,7 +30,7 @@ struct TimingOptions {
 };
 // Replays a one-rank plan on every rank at once and times each kernel where it stands, with the
 // caches as its neighbours leave them. Returned as they came, with the workspace as `measured` has
-// it. `control` connects the ranks; the plan runs on memory of its own.
+// it. `control` connects the ranks; the plan runs on memory allocated here.
 base::Result<std::vector<base::KernelMeasurement>> measure_kernels(
     const plan::Plan& plan, std::vector<base::KernelMeasurement> measured,
     comm::Communicator& control, const TimingOptions& options, const Progress& progress);

@@ -180,7 +180,7 @@ Result<CollectiveSweep> measure_collectives(comm::ProcessGroup& job, int64_t lar
     DC_ASSIGN_OR_RETURN(const int64_t permille,
                         sweeper->slowdown(sweep, buffer, repeats, busy, product));
     all.during_compute.push_back(
-        {sweep.kind, sweeper->ranks(), bytes, timing, permille, sweeper->level()});
+        {{sweep.kind, sweeper->ranks(), bytes, timing, sweeper->level()}, permille});
     progress((1 + sweeper->part(all.during_compute.size())) / 2, "collectives");
     return {};
   };

@@ -21,7 +21,10 @@ Result<OffloadMemory> OffloadMemory::create(const plan::Plan& plan, int rank,
     }
     DC_ASSIGN_OR_RETURN(memory.disk, DiskSpace::create(plan, rank, folder));
   }
-  DC_ASSIGN_OR_RETURN(memory.host, HostSpace::create(device, arena_bytes(plan, Space::Host)));
+  for (const Space space : base::kSpaces) {
+    if (!is_mapped(space)) continue;
+    DC_ASSIGN_OR_RETURN(memory.mapped[space], HostSpace::create(device, arena_bytes(plan, space)));
+  }
   return memory;
 }
 

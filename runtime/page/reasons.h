@@ -24,9 +24,10 @@ class Reasons {
   void pass_on(int32_t from, int32_t to);
 
   const plan::Plan& plan_;
-  std::vector<int32_t> parameters_;                   // by slice, -1 if it is no parameter's
-  std::vector<std::vector<size_t>> by_parameter_;     // remarks
-  std::array<std::vector<size_t>, 5> by_collective_;  // by CollectiveKind
+  std::vector<int32_t> parameters_;                // by slice, -1 if it is no parameter's
+  std::vector<std::vector<size_t>> by_parameter_;  // remarks
+  std::array<std::vector<size_t>, base::kCollectiveKindNames.size()>
+      by_collective_;  // by CollectiveKind
 };
 
 }  // namespace dc::runtime::page

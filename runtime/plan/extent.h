@@ -6,6 +6,7 @@
 
 #include "runtime/plan/plan.h"
 #include "src/base/checked.h"
+#include "src/base/shape.h"
 
 namespace dc::runtime::plan {
 
@@ -28,19 +29,9 @@ inline std::optional<int64_t> reach_bytes(const Tensor& tensor) {
   return elements ? base::checked_mul(*elements, base::byte_size(tensor.dtype)) : std::nullopt;
 }
 
-// Row-major without gaps; strides of dims with at most one entry do not matter.
 // Only for tensors whose element count does not overflow.
 inline bool is_contiguous(const Tensor& tensor) {
-  for (int64_t size : tensor.sizes) {
-    if (size == 0) return true;
-  }
-  int64_t expected = 1;
-  for (size_t d = tensor.sizes.size(); d-- > 0;) {
-    if (tensor.sizes[d] == 1) continue;
-    if (tensor.strides[d] != expected) return false;
-    expected *= tensor.sizes[d];
-  }
-  return true;
+  return base::is_contiguous(tensor.sizes, tensor.strides);
 }
 
 }  // namespace dc::runtime::plan

@@ -1,4 +1,4 @@
-// The fields of the plan's structs, as lists (fields.def). Encoding, decoding, JSON, text and
+// The fields of the plan's structs, as lists (plan.h). Encoding, decoding, JSON, text and
 // comparison go by them. A field of the schema that is in no list, or a name that the schema does
 // not have, does not compile.
 #pragma once
@@ -13,57 +13,6 @@
 #include "runtime/plan/plan.h"
 
 namespace dc::runtime::plan {
-
-template <typename Struct, typename T>
-struct Field {
-  std::string_view name;       // in JSON and in text
-  std::string_view in_schema;  // in plan.fbs
-  T Struct::*member;
-  constexpr const T& of(const Struct& item) const { return item.*member; }
-  constexpr T& of(Struct& item) const { return item.*member; }
-};
-// A base class of a struct, which is a table in the schema.
-template <typename Struct, typename Base>
-struct BaseField {
-  std::string_view name, in_schema;
-  constexpr const Base& of(const Struct& item) const { return item; }
-  constexpr Base& of(Struct& item) const { return item; }
-};
-
-using MeshAxis = std::pair<std::string, int32_t>;
-
-// A tuple of the fields of a struct.
-template <typename Struct>
-inline constexpr auto kFields = std::tuple<>();
-// What only instructions of one kind have.
-template <InstructionKind kind>
-inline constexpr auto kBodyFields = std::tuple<>();
-
-#define DC_STRUCT(struct_type) \
-  template <>                  \
-  inline constexpr auto kFields<struct_type> = [] {          \
-    using Struct = struct_type;                              \
-    return std::tuple_cat(std::tuple<>()
-#define DC_BODY(kind) \
-  template <>         \
-  inline constexpr auto kBodyFields<InstructionKind::kind> = [] { \
-    using Struct = Instruction;                                   \
-    return std::tuple_cat(std::tuple<>()
-#define DC_FIELD_AS(member, name, in_schema) \
-  , std::tuple(Field<Struct, decltype(Struct::member)>{name, in_schema, &Struct::member})
-#define DC_FIELD(member) DC_FIELD_AS(member, #member, #member)
-#define DC_BASE(base_class, name) , std::tuple(BaseField<Struct, base_class>{name, name})
-#define DC_END \
-  );           \
-  }            \
-  ();
-#include "runtime/plan/fields.def"
-#undef DC_STRUCT
-#undef DC_BODY
-#undef DC_FIELD_AS
-#undef DC_FIELD
-#undef DC_BASE
-#undef DC_END
 
 // What the one rank class runs.
 inline constexpr auto kRankClassFields =

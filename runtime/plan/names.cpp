@@ -5,34 +5,22 @@
 namespace dc::runtime::plan {
 namespace {
 
-constexpr auto kSliceKindNames =
-    base::enum_names<SliceKind>({"parameters", "optimizer state", "gradients", "buffers", "inputs",
-                                 "scalars", "gathered", "activations", "scratch"});
 constexpr auto kArgKinds = base::enum_names<ArgKind>(
     {"none", "tensor", "tensors", "int", "ints", "float", "floats", "bool", "bools", "string",
      "dtype", "device", "layout", "memory_format"});
 constexpr auto kInstructions =
     base::enum_names<InstructionKind>({"kernel", "collective", "copy", "signal", "wait"});
-constexpr auto kCollectives = base::enum_names<CollectiveKind>(
-    {"all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all"});
 constexpr auto kSources = base::enum_names<StateSource>(
     {"zeros", "parameter_whole", "parameter_shard", "buffer", "data", "runtime"});
-constexpr auto kStateRoles = base::enum_names<StateRole>(
-    {"unknown", "parameter", "shard", "master", "moment1", "moment2", "momentum", "accumulator",
-     "carried", "buffer", "constant", "hyperparameters", "random", "scalars", "norm_table",
-     "loss_sum", "losses"});
 constexpr auto kPurposes = base::enum_names<Purpose>({"train", "evaluate"});
 constexpr auto kReductionOrders =
     base::enum_names<ReductionOrder>({"unknown", "per-step", "per-micro-batch"});
 
 }  // namespace
 
-std::string_view name(SliceKind value) { return base::enum_name(kSliceKindNames, value); }
 std::string_view name(ArgKind value) { return base::enum_name(kArgKinds, value); }
 std::string_view name(InstructionKind value) { return base::enum_name(kInstructions, value); }
-std::string_view name(CollectiveKind value) { return base::enum_name(kCollectives, value); }
 std::string_view name(StateSource value) { return base::enum_name(kSources, value); }
-std::string_view name(StateRole value) { return base::enum_name(kStateRoles, value); }
 std::string_view name(Purpose value) { return base::enum_name(kPurposes, value); }
 std::string_view name(ReductionOrder value) { return base::enum_name(kReductionOrders, value); }
 

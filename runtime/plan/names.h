@@ -8,12 +8,9 @@
 namespace dc::runtime::plan {
 
 using base::name;
-std::string_view name(SliceKind value);
 std::string_view name(ArgKind value);
 std::string_view name(InstructionKind value);
-std::string_view name(CollectiveKind value);
 std::string_view name(StateSource value);
-std::string_view name(StateRole value);
 std::string_view name(Purpose value);
 std::string_view name(ReductionOrder value);
 

@@ -1,14 +1,17 @@
 // The plan in memory: what plan.fbs holds, as plain structs. The compiler fills and encodes it; the
 // runtime decodes and replays it. All ids are indices into the tables of this struct; -1 means
-// none. All sizes are elements unless named bytes. A new field is declared here and named in
-// fields.h; encoding, decoding, JSON, text and comparison then know it.
+// none. All sizes are elements unless named bytes. A new field is a member and, in the DC_FIELDS
+// behind its struct (runtime/plan/field.h), its name: encoding, decoding, JSON, text and comparison
+// then know it.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "runtime/plan/field.h"
 #include "src/base/device_kind.h"
 #include "src/base/dtype.h"
 #include "src/base/kernel_signature.h"
@@ -19,6 +22,7 @@
 namespace dc::runtime::plan {
 
 using base::AxisPlacement;
+using base::CollectiveKind;
 using base::DType;
 using base::InitKind;
 using base::InputRole;
@@ -26,21 +30,11 @@ using base::OptimizerKind;
 using base::Phase;
 using base::Provider;
 using base::ScheduleKind;
+using base::SliceKind;
 using base::Space;
+using base::StateRole;
 
-// What the bytes of a slice are for.
-enum class SliceKind : uint8_t {
-  Parameters,      // masters, shards, copies in the model's dtype
-  OptimizerState,  // moments, momentum
-  Gradients,       // accumulators, gradients of parameters before and after their reduction
-  Buffers,         // module buffers and constants
-  Inputs,
-  Scalars,      // the step's small tensors
-  Gathered,     // whole values that a gather made for a while
-  Activations,  // every other value of a program
-  Scratch,      // kernel workspace
-};
-inline constexpr size_t kSliceKinds = static_cast<size_t>(SliceKind::Scratch) + 1;
+inline constexpr size_t kSliceKinds = base::enum_count<SliceKind>();
 
 // A range of an arena. Transient slices belong to one program; live ranges are inclusive
 // instruction indices of that program.
@@ -53,6 +47,8 @@ struct Slice {
   SliceKind kind = SliceKind::Activations;
   bool operator==(const Slice&) const = default;
 };
+DC_FIELDS(Slice, DC_FIELD(space), DC_FIELD(offset), DC_FIELD(bytes), DC_FIELD(program),
+          DC_FIELD(first), DC_FIELD(last), DC_FIELD(kind));
 
 // A set of axes of the mesh: bit i is axis i (runtime/plan/mesh.h). All of them make the world.
 inline constexpr uint32_t kAllAxes = ~uint32_t{0};
@@ -69,6 +65,8 @@ struct Tensor {
   uint32_t stride_axes = kAllAxes;
   bool operator==(const Tensor&) const = default;
 };
+DC_FIELDS(Tensor, DC_FIELD(name), DC_FIELD(dtype), DC_FIELD(sizes), DC_FIELD(strides),
+          DC_FIELD(slice), DC_FIELD(offset), DC_FIELD(rank_stride), DC_FIELD(stride_axes));
 
 enum class ArgKind : uint8_t {
   None,
@@ -96,9 +94,11 @@ struct Arg {
   std::string s;               // String
   bool operator==(const Arg&) const = default;
 };
+// `f` is in the file a list of one.
+DC_FIELDS(Arg, DC_FIELD(name), DC_FIELD(kind), DC_FIELD_AS(i, "value", "value"), DC_FIELD(ints),
+          DC_FIELD(floats), DC_FIELD_AS(s, "text", "text"));
 
 enum class InstructionKind : uint8_t { Kernel, Collective, Copy, Signal, Wait };
-enum class CollectiveKind : uint8_t { AllGather, ReduceScatter, AllReduce, Broadcast, AllToAll };
 
 // One buffer of a (possibly fused) collective. `elements` is the whole value without padding;
 // member r of the group owns [r * shard, min((r + 1) * shard, elements)). AllGather: input flat
@@ -110,6 +110,7 @@ struct CollectiveBuffer {
   int64_t elements = 0, shard = 0;
   bool operator==(const CollectiveBuffer&) const = default;
 };
+DC_FIELDS(CollectiveBuffer, DC_FIELD(input), DC_FIELD(output), DC_FIELD(elements), DC_FIELD(shard));
 
 struct Instruction {
   InstructionKind kind = InstructionKind::Kernel;
@@ -135,6 +136,17 @@ struct Instruction {
   Phase phase = Phase::Forward;
   bool operator==(const Instruction&) const = default;
 };
+// What instructions of every kind have.
+DC_FIELDS(Instruction, DC_FIELD(stream), DC_FIELD(reads), DC_FIELD(writes),
+          DC_FIELD_AS(module, "module", "module_name"), DC_FIELD(phase));
+// What only instructions of one kind have.
+DC_BODY_FIELDS(Kernel, DC_FIELD(provider), DC_FIELD(op), DC_FIELD(args), DC_FIELD(outputs),
+               DC_FIELD(scratch));
+DC_BODY_FIELDS(Collective, DC_FIELD_AS(collective, "collective", "kind"), DC_FIELD(group),
+               DC_FIELD(buffers));
+DC_BODY_FIELDS(Copy, DC_FIELD(src), DC_FIELD(dst));
+DC_BODY_FIELDS(Signal, DC_FIELD(event));
+DC_BODY_FIELDS(Wait, DC_FIELD(event));
 
 struct Program {
   std::string name;                       // "accumulate", "step"
@@ -143,23 +155,32 @@ struct Program {
                                           // empty: the file does not say
   bool operator==(const Program&) const = default;
 };
+DC_FIELDS(Program, DC_FIELD(name), DC_FIELD(instructions), DC_FIELD(duration_ns));
 struct ProgramRun {
   int32_t program = 0;
   int32_t repeat = 1;
   bool operator==(const ProgramRun&) const = default;
 };
+DC_FIELDS(ProgramRun, DC_FIELD(program), DC_FIELD(repeat));
+
+// A name and a size.
+using MeshAxis = std::pair<std::string, int32_t>;
+DC_FIELDS(MeshAxis, DC_FIELD_AS(first, "name", "name"), DC_FIELD_AS(second, "size", "size"));
 
 struct Stream {
   std::string name;
   Space space = Space::Device;
   bool operator==(const Stream&) const = default;
 };
+DC_FIELDS(Stream, DC_FIELD(name), DC_FIELD(space));
 // One communicator for each rank: the group along `axes` that the rank is in. -1: any stream.
 struct Group {
   uint32_t axes = kAllAxes;
   int32_t stream = -1;
   bool operator==(const Group&) const = default;
 };
+// The file and JSON say the ranks and the axes' names too, which follow from the mesh.
+DC_FIELDS(Group, DC_FIELD(stream), DC_FIELD(axes));
 
 struct Initializer {
   InitKind kind = InitKind::Unknown;
@@ -167,6 +188,7 @@ struct Initializer {
   int64_t zero_row = -1;  // index of the first dim whose elements are zeros, not drawn; -1: none
   bool operator==(const Initializer&) const = default;
 };
+DC_FIELDS(Initializer, DC_FIELD(kind), DC_FIELD(a), DC_FIELD(b), DC_FIELD(zero_row));
 struct ArchiveRecord {
   std::string entry;
   DType dtype = DType::F32;
@@ -174,6 +196,8 @@ struct ArchiveRecord {
   int64_t offset = 0;
   bool operator==(const ArchiveRecord&) const = default;
 };
+DC_FIELDS(ArchiveRecord, DC_FIELD(entry), DC_FIELD(dtype), DC_FIELD(sizes), DC_FIELD(strides),
+          DC_FIELD(offset));
 
 struct Parameter {
   std::string fqn;
@@ -191,6 +215,9 @@ struct Parameter {
   int32_t gradient_ready = -1;  // it is valid after this instruction of the step program
   bool operator==(const Parameter&) const = default;
 };
+DC_FIELDS(Parameter, DC_FIELD(fqn), DC_FIELD(aliases), DC_FIELD(dtype), DC_FIELD(sizes),
+          DC_FIELD(trainable), DC_FIELD(initializer), DC_FIELD(record), DC_FIELD(group),
+          DC_FIELD(shard), DC_FIELD(trainable_index), DC_FIELD(gradient), DC_FIELD(gradient_ready));
 struct Buffer {
   std::string fqn;
   DType dtype = DType::F32;
@@ -200,30 +227,11 @@ struct Buffer {
   ArchiveRecord record;
   bool operator==(const Buffer&) const = default;
 };
+DC_FIELDS(Buffer, DC_FIELD(fqn), DC_FIELD(dtype), DC_FIELD(sizes), DC_FIELD(persistent),
+          DC_FIELD(initializer), DC_FIELD(record));
 
 // What a state tensor is filled with before step 1.
 enum class StateSource : uint8_t { Zeros, ParameterWhole, ParameterShard, Buffer, Data, Runtime };
-// What a state tensor is for. Parameter to Carried belong to a parameter, Buffer and Constant to a
-// buffer.
-enum class StateRole : uint8_t {
-  Unknown,          // the file does not say; no plan that is run
-  Parameter,        // whole, in the parameter's dtype, as the model reads it
-  Shard,            // of the parameter, in its dtype
-  Master,           // f32 copy that the update keeps exact, where the dtype is another
-  Moment1,          // f32, AdamW
-  Moment2,          // f32, AdamW
-  Momentum,         // f32, SGD
-  Accumulator,      // f32, sum of gradients over the micro-batches of one step
-  Carried,          // a gathered parameter that stays whole from one program to the next
-  Buffer,           // a module's buffer
-  Constant,         // a lifted constant
-  Hyperparameters,  // the rest: see src/base/step_scalars.h
-  Random,
-  Scalars,
-  NormTable,
-  LossSum,
-  Losses,  // loss sums of all ranks
-};
 // How a value is placed along one axis of the mesh.
 struct PlacedAxis {
   int32_t axis = 0;  // index into Plan::mesh
@@ -233,6 +241,7 @@ struct PlacedAxis {
                       // (c + 1) * shard)
   bool operator==(const PlacedAxis&) const = default;
 };
+DC_FIELDS(PlacedAxis, DC_FIELD(axis), DC_FIELD(placement), DC_FIELD(dim), DC_FIELD(shard));
 struct StateEntry {
   std::string name;
   int32_t tensor = -1;  // its slice says the memory space
@@ -245,6 +254,9 @@ struct StateEntry {
   int32_t range_of = -1;  // index into Plan::state: this is the rank's range of that entry's memory
   bool operator==(const StateEntry&) const = default;
 };
+DC_FIELDS(StateEntry, DC_FIELD(name), DC_FIELD(tensor), DC_FIELD(source), DC_FIELD(parameter),
+          DC_FIELD(buffer), DC_FIELD(data), DC_FIELD(role), DC_FIELD(placement),
+          DC_FIELD(range_of));
 
 struct Input {
   std::string name;
@@ -254,6 +266,8 @@ struct Input {
   bool next = false;  // Labels: the token after each position, because the model does not shift
   bool operator==(const Input&) const = default;
 };
+DC_FIELDS(Input, DC_FIELD(name), DC_FIELD(role), DC_FIELD(low), DC_FIELD(high), DC_FIELD(tensor),
+          DC_FIELD(next));
 
 struct OptimizerGroup {
   std::string match;
@@ -261,6 +275,9 @@ struct OptimizerGroup {
   bool nesterov = false;
   bool operator==(const OptimizerGroup&) const = default;
 };
+DC_FIELDS(OptimizerGroup, DC_FIELD(match), DC_FIELD(lr), DC_FIELD(weight_decay), DC_FIELD(beta1),
+          DC_FIELD(beta2), DC_FIELD(eps), DC_FIELD(momentum), DC_FIELD(dampening),
+          DC_FIELD(nesterov));
 struct Optimizer {
   OptimizerKind kind = OptimizerKind::AdamW;
   std::vector<OptimizerGroup> groups;
@@ -272,6 +289,9 @@ struct Optimizer {
   double final_lr_fraction = 0;
   bool operator==(const Optimizer&) const = default;
 };
+DC_FIELDS(Optimizer, DC_FIELD(kind), DC_FIELD(groups), DC_FIELD(clip), DC_FIELD(clip_norm),
+          DC_FIELD(seed), DC_FIELD(schedule), DC_FIELD(warmup_steps), DC_FIELD(total_steps),
+          DC_FIELD(final_lr_fraction));
 
 inline constexpr size_t kBounds = 4, kFigureOrigins = 4;
 inline constexpr std::string_view kBoundNames[kBounds] = {"full_overlap", "with_ends",
@@ -294,6 +314,11 @@ struct Prediction {
   std::vector<int64_t> figures_ns;
   bool operator==(const Prediction&) const = default;
 };
+DC_FIELDS(Prediction, DC_FIELD(compute_ns), DC_FIELD(communication_ns), DC_FIELD(step_ns),
+          DC_FIELD(peak_bytes), DC_FIELD(live_bytes), DC_FIELD(wire_bytes), DC_FIELD(origin),
+          DC_FIELD(copy_ns), DC_FIELD(copied_out_bytes), DC_FIELD(copied_in_bytes),
+          DC_FIELD(contention_ns), DC_FIELD(bounds_ns), DC_FIELD(without_norm_ns),
+          DC_FIELD(figures_ns));
 
 // When gradients of micro-batches are summed over ranks.
 enum class ReductionOrder : uint8_t {
@@ -314,14 +339,15 @@ struct SumOrder {
   uint32_t shards = kAllAxes;
   bool operator==(const SumOrder&) const = default;
 };
+DC_FIELDS(SumOrder, DC_FIELD(reductions), DC_FIELD(levels), DC_FIELD(shards));
 
 // What else the plan can do with the state of its training step.
 enum class Purpose : uint8_t {
   Train,     // the step at other shapes; no plan has it yet
   Evaluate,  // the loss in eval mode; state stays as it is
 };
-// Runs between two steps, when all streams have ended, and ends all of its own. Its programs are in
-// Plan::programs and not in Plan::step.
+// Runs between two steps, when all streams have ended, and ends all that it starts. Its programs
+// are in Plan::programs and not in Plan::step.
 struct Variant {
   Purpose purpose = Purpose::Evaluate;
   std::vector<ProgramRun> step;
@@ -329,22 +355,31 @@ struct Variant {
   Prediction prediction;
   bool operator==(const Variant&) const = default;
 };
+DC_FIELDS(Variant, DC_FIELD(purpose), DC_FIELD(step), DC_FIELD(inputs), DC_FIELD(prediction));
+
+// What a pass or the search decided.
+DC_FIELDS(base::RemarkSubject, DC_FIELD(kind), DC_FIELD(id));
+DC_FIELDS(base::RemarkNumber, DC_FIELD(name), DC_FIELD(value));
+DC_FIELDS(base::Remark, DC_FIELD(pass), DC_FIELD(code), DC_FIELD(subjects), DC_FIELD(numbers),
+          DC_FIELD(text));
 
 // The step's small tensors, see src/base/step_scalars.h.
 struct StepTensors {
   int32_t hyperparameters = -1, rng = -1, scalars = -1, table = -1, loss_sum = -1;
   bool operator==(const StepTensors&) const = default;
 };
+DC_FIELDS(StepTensors, DC_FIELD(hyperparameters), DC_FIELD(rng), DC_FIELD(scalars),
+          DC_FIELD_AS(table, "table", "rank_table"), DC_FIELD(loss_sum));
 
 struct Plan : StepTensors {
   std::string name;
   std::string model_digest, profile_digest, options_digest,
-      compiler;                                       // hex, hex or empty, hex, build id
-  std::vector<std::string> notes;                     // warnings recorded at compile time
-  std::string options;                                // canonical text of the options
-  std::vector<std::pair<std::string, int32_t>> mesh;  // axis name, size
-  base::DeviceKind device = base::DeviceKind::Cpu;    // that the kernels run on
-  int32_t threads = 1;                                // per rank
+      compiler;                    // hex, hex or empty, hex, build id
+  std::vector<std::string> notes;  // warnings recorded at compile time
+  std::string options;             // canonical text of the options
+  std::vector<MeshAxis> mesh;
+  base::DeviceKind device = base::DeviceKind::Cpu;  // that the kernels run on
+  int32_t threads = 1;                              // per rank
   int32_t accumulation = 1;
   SumOrder sums;
   std::string chain;                 // as it was asked for: "zero3", "auto"
@@ -376,5 +411,21 @@ struct Plan : StepTensors {
   const Variant* variant(Purpose purpose) const;  // null if there is none
   bool operator==(const Plan&) const = default;
 };
+// All but what the rank class holds: programs and step.
+DC_FIELDS(Plan, DC_FIELD(slices), DC_FIELD(tensors), DC_FIELD(state), DC_FIELD(parameters),
+          DC_FIELD(buffers), DC_FIELD(inputs), DC_FIELD(mesh), DC_FIELD(streams), DC_FIELD(groups),
+          DC_FIELD(optimizer), DC_BASE(StepTensors, "step_tensors"), DC_FIELD(prediction),
+          DC_FIELD(name), DC_FIELD(model_digest), DC_FIELD(profile_digest),
+          DC_FIELD(options_digest), DC_FIELD(compiler), DC_FIELD(notes), DC_FIELD(options),
+          DC_FIELD_AS(remarks, "remarks", "decisions"), DC_FIELD(passes), DC_FIELD(chain),
+          DC_FIELD(arena_bytes), DC_FIELD(budgets), DC_FIELD(step_digest), DC_FIELD(variants),
+          DC_FIELD(threads), DC_FIELD(accumulation), DC_FIELD(sums), DC_FIELD(events),
+          DC_FIELD(updates_by_range), DC_FIELD(device));
+
+#undef DC_FIELDS
+#undef DC_BODY_FIELDS
+#undef DC_FIELD
+#undef DC_FIELD_AS
+#undef DC_BASE
 
 }  // namespace dc::runtime::plan

@@ -5,6 +5,13 @@
 #include "src/base/units.h"
 
 namespace dc::runtime::plan {
+namespace {
+
+// Of what a rank saves, in elements: as shards are aligned, so a value that all ranks hold is saved
+// in the ranges that would be its shards.
+constexpr int64_t kPartAlignment = 32;
+
+}  // namespace
 
 std::optional<ValueKind> saved_kind(StateRole role) {
   switch (role) {
@@ -80,9 +87,13 @@ ElementRange SavedState::range(const StateEntry& entry, int32_t rank) const {
   }
   const Parameter& parameter = plan_.parameters[static_cast<size_t>(entry.parameter)];
   const int64_t elements = element_count(parameter.sizes).value();
-  if (flat_shard(entry) == 0) return own_range(elements, parameter.shard, rank);
-  const bool is_first = ranks_of_group(plan_, ~shard_axes(entry), rank).front() == rank;
-  return is_first ? held_elements(plan_, entry, elements, rank) : ElementRange{};
+  const ElementRange held = held_elements(plan_, entry, elements, rank);
+  const uint32_t replicas = ~shard_axes(entry);
+  const int64_t holders = group_size(plan_, replicas), shard = flat_shard(entry);
+  const int64_t part =
+      base::round_up(((shard > 0 ? shard : elements) + holders - 1) / holders, kPartAlignment);
+  const ElementRange own = shard_range(held.count, part, index_in_group(plan_, replicas, rank));
+  return {held.first + own.first, own.count};
 }
 
 int64_t copy_bytes(const Plan& plan, int32_t rank) {

@@ -1,6 +1,6 @@
 // What of a plan's state a checkpoint holds, and which part of it each rank saves: every element of
-// a value once over all ranks (of several ranks with the same shard the first has it), buffers that
-// the step writes once for each rank.
+// a value once over all ranks (several ranks with the same elements save a part of them each),
+// buffers that the step writes once for each rank.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,7 @@ template <typename Table, auto& list, size_t others = 0, typename Visit>
 constexpr void for_each_place(Visit&& visit) {
   constexpr size_t count = std::tuple_size_v<std::remove_cvref_t<decltype(list)>>;
   static_assert(count + others == Table::Traits::fields_number,
-                "a field of plan.fbs is not in fields.def");
+                "a field of plan.fbs is in no list of plan.h");
   [&]<size_t... I>(std::index_sequence<I...>) {
     (visit(std::get<I>(list),
            std::integral_constant<size_t, place_in<Table>(std::get<I>(list).in_schema)>()),
@@ -47,27 +47,13 @@ inline constexpr bool kSameEnum<DType, dc::schema::DType> =
     base::sparse_enum_count<DType, static_cast<size_t>(dc::schema::DType::MAX) + 1>() ==
     std::extent_v<std::remove_reference_t<decltype(dc::schema::EnumValuesDType())>>;
 
+// The tables of instructions' bodies, in the order of InstructionKind.
+using BodyTables = std::tuple<dc::schema::Kernel, dc::schema::Collective, dc::schema::Copy,
+                              dc::schema::Signal, dc::schema::Wait>;
+static_assert(std::tuple_size_v<BodyTables> == base::enum_count<InstructionKind>());
 template <InstructionKind kind>
-struct BodyTable;
-template <>
-struct BodyTable<InstructionKind::Kernel> {
-  using type = dc::schema::Kernel;
-};
-template <>
-struct BodyTable<InstructionKind::Collective> {
-  using type = dc::schema::Collective;
-};
-template <>
-struct BodyTable<InstructionKind::Copy> {
-  using type = dc::schema::Copy;
-};
-template <>
-struct BodyTable<InstructionKind::Signal> {
-  using type = dc::schema::Signal;
-};
-template <>
-struct BodyTable<InstructionKind::Wait> {
-  using type = dc::schema::Wait;
+struct BodyTable {
+  using type = std::tuple_element_t<static_cast<size_t>(kind), BodyTables>;
 };
 
 // Fields of tables that are in no list: the version and the rank class; the body of an instruction

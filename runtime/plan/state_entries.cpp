@@ -6,42 +6,6 @@
 
 namespace dc::runtime::plan {
 
-bool is_of_parameter(StateRole role) {
-  return StateRole::Parameter <= role && role <= StateRole::Carried;
-}
-bool is_of_buffer(StateRole role) {
-  return role == StateRole::Buffer || role == StateRole::Constant;
-}
-
-SliceKind slice_kind(StateRole role) {
-  switch (role) {
-    case StateRole::Parameter:
-    case StateRole::Shard:
-    case StateRole::Master:
-      return SliceKind::Parameters;
-    case StateRole::Moment1:
-    case StateRole::Moment2:
-    case StateRole::Momentum:
-      return SliceKind::OptimizerState;
-    case StateRole::Accumulator:
-      return SliceKind::Gradients;
-    case StateRole::Carried:
-      return SliceKind::Gathered;
-    case StateRole::Buffer:
-    case StateRole::Constant:
-      return SliceKind::Buffers;
-    case StateRole::Unknown:
-    case StateRole::Hyperparameters:
-    case StateRole::Random:
-    case StateRole::Scalars:
-    case StateRole::NormTable:
-    case StateRole::LossSum:
-    case StateRole::Losses:
-      return SliceKind::Scalars;
-  }
-  return SliceKind::Scalars;
-}
-
 ElementRange shard_range(int64_t elements, int64_t shard, int64_t place) {
   const int64_t first = std::min(elements, place * shard);
   return {first, std::min(elements, first + shard) - first};

@@ -10,11 +10,9 @@
 
 namespace dc::runtime::plan {
 
-inline constexpr size_t kStateRoles = static_cast<size_t>(StateRole::Losses) + 1;
+inline constexpr size_t kStateRoles = base::enum_count<StateRole>();
 
-bool is_of_parameter(StateRole role);  // Parameter to Carried
-bool is_of_buffer(StateRole role);     // Buffer, Constant
-SliceKind slice_kind(StateRole role);  // of the memory that such an entry has
+using base::slice_kind;
 
 // A range of the flattened value, in elements. The tensor's element 0 is element `first`; behind
 // `count` elements it is padding.

@@ -20,8 +20,8 @@ constexpr int32_t kMaxThreads = 1 << 12;
 constexpr int32_t kMaxEvents = 1 << 26;
 constexpr size_t kMaxStreams = 64;
 constexpr size_t kMaxDims = 64;
-constexpr size_t kMaxSpaces = 3;
-constexpr size_t kCollectiveKinds = 5;
+constexpr size_t kMaxSpaces = base::kSpaceNames.size();
+constexpr size_t kCollectiveKinds = base::kCollectiveKindNames.size();
 
 bool is_id(int64_t id, size_t count) { return id >= 0 && static_cast<uint64_t>(id) < count; }
 bool is_id_or_none(int64_t id, size_t count) { return id == -1 || is_id(id, count); }

@@ -20,7 +20,7 @@ int64_t sent_by(const plan::Plan& plan, const plan::Instruction& in, int32_t ran
   const uint32_t axes = plan.groups[static_cast<size_t>(in.group)].axes;
   const std::vector<int32_t> members = plan::ranks_of_group(plan, axes, rank);
   const auto own = static_cast<size_t>(plan::index_in_group(plan, axes, rank));
-  const bool reduces = in.collective != plan::CollectiveKind::AllGather;
+  const bool reduces = base::reduces(in.collective);
   const bool gathers = in.collective != plan::CollectiveKind::ReduceScatter;
   int64_t bytes = 0;
   for (const plan::CollectiveBuffer& buffer : in.buffers) {

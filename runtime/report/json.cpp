@@ -1,5 +1,5 @@
-// `dcc inspect --as=json`: every field of the plan under its name in runtime/plan/fields.def.
-// "schema" tells readers which shape to expect.
+// `dcc inspect --as=json`: every field of the plan under its name in the lists of
+// runtime/plan/plan.h. "schema" tells readers which shape to expect.
 #include <algorithm>
 #include <type_traits>
 

@@ -150,7 +150,7 @@ void TextDump::placement(const std::vector<plan::PlacedAxis>& axes) {
     word(plan_.mesh[static_cast<size_t>(p.axis)].first);
     if (p.placement == plan::AxisPlacement::Shard) raw(":dim").number(p.dim);
     if (p.placement == plan::AxisPlacement::FlatShard) raw(":").number(p.shard);
-    rest<plan::kFields<plan::PlacedAxis>>(p, {"axis", "spread", "dim", "shard"}).raw(")");
+    rest<plan::kFields<plan::PlacedAxis>>(p, {"axis", "placement", "dim", "shard"}).raw(")");
   }
 }
 

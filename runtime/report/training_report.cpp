@@ -22,8 +22,8 @@ bool reduces_each_micro_batch(const plan::Plan& plan) {
     const plan::Program& program = plan.programs[static_cast<size_t>(run.program)];
     bool reduces = false;
     for (const plan::Instruction& in : program.instructions) {
-      reduces = reduces || (in.kind == plan::InstructionKind::Collective &&
-                            in.collective != plan::CollectiveKind::AllGather);
+      reduces =
+          reduces || (in.kind == plan::InstructionKind::Collective && base::reduces(in.collective));
     }
     if (!reduces) return false;
   }

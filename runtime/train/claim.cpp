@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 namespace dc::runtime::train {
@@ -13,6 +15,22 @@ namespace dc::runtime::train {
 using base::ErrorKind;
 using base::Result;
 using base::Status;
+
+namespace {
+
+// A killed run holds its locks until its last thread has ended, a moment after it looks dead.
+constexpr std::chrono::milliseconds kEndOfKilledRun{1000}, kBetweenTries{10};
+
+bool is_claimed(int descriptor) {
+  const auto until = std::chrono::steady_clock::now() + kEndOfKilledRun;
+  while (flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    if (std::chrono::steady_clock::now() >= until) return true;
+    std::this_thread::sleep_for(kBetweenTries);
+  }
+  return false;
+}
+
+}  // namespace
 
 Claim::~Claim() {
   if (descriptor_ >= 0) close(descriptor_);
@@ -28,7 +46,7 @@ Claim& Claim::operator=(Claim&& other) noexcept {
 Result<Claim> Claim::file(int descriptor, const std::string& path) {
   Claim claim;
   claim.descriptor_ = descriptor;
-  if (descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+  if (descriptor >= 0 && is_claimed(descriptor)) {
     return Status(ErrorKind::CannotWrite, "DC6314",
                   path + ": another run is writing here; choose another place or wait for its end");
   }

@@ -17,7 +17,7 @@ class Claim {
   Claim(Claim&& other) noexcept;
   Claim& operator=(Claim&& other) noexcept;
 
-  // CannotWrite (73) if another run has claimed it.
+  // CannotWrite (73) if another run has claimed it, and still has a second later.
   static base::Result<Claim> folder(const std::string& path);
   // Takes over the descriptor of the open file at `path`.
   static base::Result<Claim> file(int descriptor, const std::string& path);

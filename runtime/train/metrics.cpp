@@ -32,8 +32,11 @@ void write_header(JsonWriter& json, const RunFacts& facts) {
   json.field("accumulation", facts.accumulation);
   json.field("launcher", facts.launcher).field("communicator", facts.communicator);
   json.field("sums_in_rank_order", facts.sums_in_rank_order).field("hosts", facts.hosts);
-  json.field("arena_bytes", facts.arena_bytes);
-  json.field("host_bytes", facts.host_bytes).field("disk_bytes", facts.disk_bytes);
+  for (const base::Space space : base::kSpaces) {
+    const bool device = space == base::Space::Device;
+    json.field((device ? "arena" : std::string(base::name(space))) + "_bytes",
+               facts.arena_bytes[space]);
+  }
   json.field("save_bytes", facts.save_bytes);
   json.key("providers").begin_object();
   json.field("aten", facts.providers.aten).field("native", facts.providers.native);

@@ -10,6 +10,7 @@
 #include "runtime/train/claim.h"
 #include "src/base/json_writer.h"
 #include "src/base/status.h"
+#include "src/base/step_enums.h"
 
 namespace dc::runtime::train {
 
@@ -18,9 +19,9 @@ struct RunFacts {
   int world = 1, threads = 1, accumulation = 1;
   std::string launcher, communicator;
   bool sums_in_rank_order = true;
-  int hosts = 0;  // that the ranks are on; 0: the launcher does not say
-  int64_t arena_bytes = 0, host_bytes = 0, disk_bytes = 0;  // per rank
-  int64_t save_bytes = 0;  // host memory for copies of the state, per rank
+  int hosts = 0;                        // that the ranks are on; 0: the launcher does not say
+  base::PerSpace<int64_t> arena_bytes;  // per rank
+  int64_t save_bytes = 0;               // host memory for copies of the state, per rank
   exec::Executor::ProviderCounts providers;
   std::string weights, data;
 };

@@ -23,7 +23,7 @@ constexpr uint64_t draw_bits(uint64_t key, uint64_t counter) {
   return mix64(mix64(counter * 0x9E3779B97F4A7C15ull + key) ^ (key >> 1));
 }
 
-// A key of its own for every (key, word): words name what is drawn.
+// Another key for every (key, word): words name what is drawn.
 constexpr uint64_t derive_key(uint64_t key, uint64_t word) {
   return mix64(mix64(key + 0x9E3779B97F4A7C15ull) + word * 0xD1342543DE82EF95ull);
 }

@@ -33,7 +33,7 @@ struct DataStart {
 
 // Maps that sequence to the samples of a file: whole global batches only, then over again. A run
 // that goes on with another global batch reads from the next sample on; its first epoch then ends
-// where no whole one of its own is left.
+// where none of its whole ones is left.
 class Sampler {
  public:
   Sampler(int64_t samples, BatchShape shape, std::optional<uint64_t> shuffle, DataStart start = {})

@@ -79,8 +79,10 @@ Result<Claim> Saving::claim(const TrainOptions& options, const std::string& resu
 Status Saving::check_memory(const TrainOptions& options, const plan::Plan& plan, int rank,
                             int ranks_of_host, std::optional<int64_t> free) {
   if (!keeps_copy(options) || !free) return base::ok_status();
-  const int64_t arenas =
-      memory::arena_bytes(plan, plan::Space::Device) + memory::arena_bytes(plan, plan::Space::Host);
+  int64_t arenas = 0;
+  for (const plan::Space space : base::kSpaces) {
+    if (space != plan::Space::Disk) arenas += memory::arena_bytes(plan, space);
+  }
   const int64_t copy = plan::copy_bytes(plan, rank);
   if (arenas + copy <= *free / ranks_of_host) return base::ok_status();
   return Status(

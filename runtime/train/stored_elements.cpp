@@ -49,16 +49,6 @@ Status StoredElements::read(int64_t first, int64_t count, DType through, DType t
   return base::ok_status();
 }
 
-std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes) {
-  std::vector<int64_t> strides(sizes.size());
-  int64_t stride = 1;
-  for (size_t d = sizes.size(); d-- > 0;) {
-    strides[d] = stride;
-    stride *= sizes[d];
-  }
-  return strides;
-}
-
 WantedTensor wanted(const plan::Parameter& parameter) {
   WantedTensor tensor{{parameter.fqn}, parameter.dtype, parameter.sizes};
   tensor.names.insert(tensor.names.end(), parameter.aliases.begin(), parameter.aliases.end());

@@ -27,9 +27,6 @@ class StoredElements final : public ElementSource {
   kernel::ElementWalk walk_;  // of the two before it
 };
 
-// Strides of a dense row-major tensor, in elements.
-std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes);
-
 // What a file of weights must hold for a plan, by name.
 struct WantedTensor {
   std::vector<std::string> names;  // the canonical one, then tied ones

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "runtime/kernel/elements.h"
-#include "runtime/train/data.h"
+#include "runtime/train/sampled_data.h"
 #include "src/base/archive/safetensors.h"
 
 namespace dc::runtime::train {
@@ -22,12 +22,10 @@ std::string shape_text(const std::vector<int64_t>& sizes) {
 constexpr int64_t kIgnoredLabel = -100;  // PyTorch's ignore_index
 
 // One tensor [samples, ...] per input name; positions may be absent.
-class TensorData final : public DataSource {
+class TensorData final : public SampledData {
  public:
   TensorData(SafetensorsFile file, const DataRequest& request)
-      : file_(std::move(file)),
-        request_(request),
-        sampler_(0, request.shape, request.shuffle, request.start) {}
+      : SampledData(0, request), file_(std::move(file)), request_(request) {}
 
   Status bind() {
     int64_t samples = -1;
@@ -47,12 +45,6 @@ class TensorData final : public DataSource {
     }
     sampler_ = Sampler(samples, request_.shape, request_.shuffle, request_.start);
     return base::ok_status();
-  }
-
-  int64_t steps_per_epoch() const override { return sampler_.steps_per_epoch(); }
-  int64_t epoch(int64_t step) const override { return sampler_.epoch(step); }
-  checkpoint::DataPosition position(int64_t steps) const override {
-    return sampler_.position(steps);
   }
 
   Status check(int64_t step) override {
@@ -172,7 +164,6 @@ class TensorData final : public DataSource {
 
   SafetensorsFile file_;
   DataRequest request_;
-  Sampler sampler_;
   std::vector<const SafeTensor*> stored_;  // by input; null: positions by formula
 };
 

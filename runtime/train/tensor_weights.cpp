@@ -3,6 +3,7 @@
 #include "runtime/train/stored_elements.h"
 #include "runtime/train/weight_files.h"
 #include "runtime/train/weights.h"
+#include "src/base/shape.h"
 
 namespace dc::runtime::train {
 namespace {
@@ -46,7 +47,7 @@ std::unique_ptr<ElementSource> find(const WeightFiles& files, const WantedTensor
   }
   return std::make_unique<StoredElements>(found.file, found.file->bytes(*found.tensor).data(),
                                           found.tensor->dtype, wanted.sizes,
-                                          contiguous_strides(wanted.sizes));
+                                          base::contiguous_strides(wanted.sizes));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "runtime/kernel/elements.h"
-#include "runtime/train/data.h"
+#include "runtime/train/sampled_data.h"
 #include "runtime/train/token_file.h"
 #include "runtime/train/token_scan.h"
 
@@ -38,12 +38,12 @@ struct Windows {
   }
 };
 
-class TokenData final : public DataSource {
+class TokenData final : public SampledData {
  public:
   TokenData(std::vector<TokenFile> files, Windows windows, const DataRequest& request)
-      : files_(std::move(files)),
+      : SampledData(windows.first.back(), request),
+        files_(std::move(files)),
         windows_(std::move(windows)),
-        sampler_(windows_.first.back(), request.shape, request.shuffle, request.start),
         shape_(request.shape),
         inputs_(request.inputs),
         tensors_(request.tensors),
@@ -61,12 +61,6 @@ class TokenData final : public DataSource {
   Status start_scan() {
     DC_ASSIGN_OR_RETURN(scan_, TokenScan::start(files_, vocabulary_, shape_.rank, shape_.world));
     return base::ok_status();
-  }
-
-  int64_t steps_per_epoch() const override { return sampler_.steps_per_epoch(); }
-  int64_t epoch(int64_t step) const override { return sampler_.epoch(step); }
-  checkpoint::DataPosition position(int64_t steps) const override {
-    return sampler_.position(steps);
   }
 
   Status check(int64_t step) override {
@@ -158,7 +152,6 @@ class TokenData final : public DataSource {
 
   std::vector<TokenFile> files_;
   Windows windows_;
-  Sampler sampler_;
   BatchShape shape_;
   std::vector<plan::Input> inputs_;
   std::vector<plan::Tensor> tensors_;

@@ -111,9 +111,8 @@ class Session {
     facts.communicator = std::string(control_.name());
     facts.sums_in_rank_order = control_.sums_in_rank_order();
     facts.hosts = job_.hosts().empty() ? 0 : job_.hosts().back() + 1;
-    facts.arena_bytes = memory::arena_bytes(plan_, plan::Space::Device);
-    facts.host_bytes = memory::arena_bytes(plan_, plan::Space::Host);
-    facts.disk_bytes = memory::arena_bytes(plan_, plan::Space::Disk);
+    for (const plan::Space space : base::kSpaces)
+      facts.arena_bytes[space] = memory::arena_bytes(plan_, space);
     if (saving_) facts.save_bytes = saving_->copy_bytes();
     if (executor_) facts.providers = executor_->counts();
     facts.weights = options_.weights;

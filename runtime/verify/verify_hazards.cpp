@@ -33,6 +33,7 @@
 #include "runtime/verify/checks.h"
 #include "runtime/verify/places.h"
 #include "src/base/dtype.h"
+#include "src/base/step_enums.h"
 
 namespace dc::runtime::verify {
 namespace {
@@ -188,7 +189,7 @@ class HazardChecker {
     now_.place = place;
     const int64_t end = end_of(plan_, place);
     if (place.bytes == 0) return {};
-    Cells& cells = cells_[static_cast<size_t>(place.space)];
+    Cells& cells = cells_[place.space];
     cut(cells, place.begin);
     cut(cells, end);
     auto it = cells.lower_bound(place.begin);
@@ -247,7 +248,7 @@ class HazardChecker {
   std::vector<Clock> streams_;
   std::map<int32_t, Clock> signals_;  // by event: what the last signal knew
   bool works_on_;                     // the step's last program leaves its streams running
-  Cells cells_[3];                    // by space
+  base::PerSpace<Cells> cells_;
   Touch now_;
 };
 

@@ -225,10 +225,8 @@ Status InstructionChecker::buffer(plan::CollectiveKind kind, const plan::Collect
   if (!plan::is_contiguous(input) || !plan::is_contiguous(output)) {
     return bad("DC3217", "has a buffer that is not contiguous");
   }
-  const bool reduces =
-      kind == plan::CollectiveKind::ReduceScatter || kind == plan::CollectiveKind::AllReduce;
-  if (reduces ? output.dtype != base::DType::F32 || !base::is_floating(input.dtype)
-              : output.dtype != input.dtype) {
+  if (base::reduces(kind) ? output.dtype != base::DType::F32 || !base::is_floating(input.dtype)
+                          : output.dtype != input.dtype) {
     return bad("DC3218", "turns " + std::string(base::name(input.dtype)) + " into " +
                              std::string(base::name(output.dtype)));
   }

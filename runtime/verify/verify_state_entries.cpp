@@ -26,18 +26,18 @@ bool holds_value(plan::StateRole role) {
 std::string role_mismatch(const plan::StateEntry& entry) {
   if (entry.role == plan::StateRole::Unknown) return "does not say what it is for";
   const std::string role = "has role " + std::string(plan::name(entry.role));
-  if (plan::is_of_parameter(entry.role) != (entry.parameter >= 0)) {
+  if (base::is_of_parameter(entry.role) != (entry.parameter >= 0)) {
     return entry.parameter >= 0 ? role + " and names a parameter"
                                 : role + " and names no parameter";
   }
-  if (plan::is_of_buffer(entry.role) != (entry.buffer >= 0)) {
+  if (base::is_of_buffer(entry.role) != (entry.buffer >= 0)) {
     return entry.buffer >= 0 ? role + " and names a buffer" : role + " and names no buffer";
   }
   return "";
 }
 
-bool role_takes(plan::StateRole role, plan::AxisPlacement spread) {
-  switch (spread) {
+bool role_takes(plan::StateRole role, plan::AxisPlacement placement) {
+  switch (placement) {
     case plan::AxisPlacement::Replicated:
       return true;
     case plan::AxisPlacement::Shard:
@@ -45,14 +45,14 @@ bool role_takes(plan::StateRole role, plan::AxisPlacement spread) {
     case plan::AxisPlacement::FlatShard:
       return role != plan::StateRole::Parameter && role != plan::StateRole::Carried;
     case plan::AxisPlacement::Varying:
-      return !plan::is_of_parameter(role);
+      return !base::is_of_parameter(role);
     case plan::AxisPlacement::Partial:
       return role == plan::StateRole::Accumulator;
   }
   return false;
 }
 
-// What is wrong with the entry's placement; empty if its spreads suit the role and the tensor has
+// What is wrong with the entry's placement; empty if it suits the role and the tensor has
 // the elements of one shard.
 std::string placement_mismatch(const plan::Plan& plan, const plan::StateEntry& entry) {
   std::vector<bool> seen(plan.mesh.size());
@@ -126,10 +126,10 @@ std::string source_mismatch(const plan::StateEntry& entry) {
   bool fits = false;
   switch (entry.source) {
     case plan::StateSource::Zeros:
-      fits = !holds_value(entry.role) && !plan::is_of_buffer(entry.role);
+      fits = !holds_value(entry.role) && !base::is_of_buffer(entry.role);
       break;
     case plan::StateSource::Runtime:
-      fits = !plan::is_of_parameter(entry.role) && !plan::is_of_buffer(entry.role);
+      fits = !base::is_of_parameter(entry.role) && !base::is_of_buffer(entry.role);
       break;
     case plan::StateSource::ParameterWhole:
       fits = holds_value(entry.role) && !sharded;
@@ -139,7 +139,7 @@ std::string source_mismatch(const plan::StateEntry& entry) {
       break;
     case plan::StateSource::Buffer:
     case plan::StateSource::Data:
-      fits = plan::is_of_buffer(entry.role);
+      fits = base::is_of_buffer(entry.role);
       break;
   }
   if (!fits) {
@@ -176,8 +176,8 @@ std::string entry_mismatch(const plan::Plan& plan, const plan::StateEntry& entry
                                    range_mismatch(plan, entry), source_mismatch(entry)}) {
     if (!wrong.empty()) return wrong;
   }
-  if (plan::is_of_parameter(entry.role)) return parameter_mismatch(plan, entry);
-  return plan::is_of_buffer(entry.role) ? buffer_mismatch(plan, entry) : "";
+  if (base::is_of_parameter(entry.role)) return parameter_mismatch(plan, entry);
+  return base::is_of_buffer(entry.role) ? buffer_mismatch(plan, entry) : "";
 }
 
 // Each parameter has a value, and at most one entry of a role.

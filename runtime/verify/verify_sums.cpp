@@ -54,7 +54,7 @@ Status check_awaited(const Plan& plan) {
   const uint32_t all = wide(plan, plan::kAllAxes);
   const uint32_t awaited = each ? all & ~wide(plan, sums.levels[0]) : all;
   for (const plan::StateEntry& entry : plan.state) {
-    if (!plan::is_of_parameter(entry.role)) continue;
+    if (!base::is_of_parameter(entry.role)) continue;
     const uint32_t cut = plan::shard_axes(entry);
     if (plan::flat_shard(entry) > 0 && wide(plan, cut) != wide(plan, sums.shards)) {
       return bad_sums("state '" + entry.name + "' is cut along '" + plan::axes_text(plan, cut) +
@@ -128,7 +128,7 @@ class SumsOfProgram {
           levels_.erase(place(in.dst));
         return "";
       case plan::InstructionKind::Collective:
-        return in.collective == plan::CollectiveKind::AllGather ? "" : follow_reduction(in);
+        return base::reduces(in.collective) ? follow_reduction(in) : "";
       case plan::InstructionKind::Signal:
       case plan::InstructionKind::Wait:
         return "";

@@ -165,7 +165,7 @@ Status check_tensors(const plan::Plan& plan) {
 }
 
 Status check_overlap(const plan::Plan& plan) {
-  for (plan::Space space : {plan::Space::Device, plan::Space::Host, plan::Space::Disk}) {
+  for (const plan::Space space : base::kSpaces) {
     DC_RETURN_IF_ERROR(check_space(plan, space));
   }
   return {};

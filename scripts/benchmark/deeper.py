@@ -1,7 +1,7 @@
 """A deeper model from an exported one: deeper(source, target, layers) repeats a layer of a headless Llama archive.
 
 An export of fifty layers takes half a minute; this makes a thousand in ten seconds. A layer in the middle is copied, forward and
-backward, with parameters of its own; each copy reads what the layer before it (backward: behind it) makes. So the result is
+backward, with its parameters; each copy reads what the layer before it (backward: behind it) makes. So the result is
 the graph that an export of so many layers would give, up to the names of values and what extra/dcc.json says of layers. The
 archive stays headless.
 """

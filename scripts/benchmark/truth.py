@@ -4,7 +4,7 @@ truth.py [--keep FOLDER] [--only TEXT] [--steps N] [--warmup N] [--minutes N] [-
 
 Cases are models, chains, budgets, clipping, accumulation, hosts and links (GROUPS). Most use a profile measured on their own lab. Others
 use one of fewer hosts, or one of a faster link with the link's rate said to `dcc simulate --link`: what was not measured must be predicted too.
-The hosts share this machine's cores, and more hosts compute slower. No compiler could know: hosts have cores of their own. So fewer hosts
+The hosts share this machine's cores, and more hosts compute slower. No compiler could know: each host has its cores. So fewer hosts
 are profiled while as many ranks as are missing compute on the same machine.
 
 Calibration is what users have, `dcc calibrate`: one run per model, number of hosts and profile of a plan that is no case, CALIBRATION, in

@@ -56,7 +56,7 @@ class TracedStep(torch.nn.Module):
             loss = step(*tensors)
             for name, now in places.replaced(lent):
                 _write_back(name, lent[name], now, name in places.buffers)
-        # An input, or a view of one, has no backward of its own to start from.
+        # An input, or a view of one, has no backward to start from.
         own = loss._is_view() or any(loss is tensor for tensor in lent.values())
         return loss.clone() if own else loss
 

@@ -39,7 +39,7 @@ def in_eval_mode(step):
 def trace_evaluation(step, examples, names, root, seed, dims, constants):
     """The ExportedProgram of the forward in eval mode. Its outputs are the loss alone, its inputs those of the training step without
     `loss_scale`. `constants`: {name: tensor} of the training step's program; equal ones keep their name, others are added under a
-    name of their own."""
+    other name."""
     with in_eval_mode(step), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         joint, state_names = capture_joint(step, examples, root)

@@ -1,4 +1,4 @@
-"""Experts that a model runs by a loop of its own, outside transformers' experts interface (DBRX, LongCat).
+"""Experts that a model runs by a loop outside transformers' experts interface (DBRX, LongCat).
 
 Such a loop asks which experts were chosen (nonzero) and which tokens chose one (where): shapes that depend on values. Here the loop is
 called once per expert and finds that one chosen by every token, with the share that a token gives it, which is 0 where it did not choose it.

@@ -9,6 +9,8 @@ import math
 
 import torch
 
+from . import separate_experts
+
 NAME = "dcc_static_capacity"
 # Config attribute: slots = ceil(factor * tokens * k / experts). Absent: room for every token.
 CAPACITY = "dcc_capacity_factor"
@@ -25,7 +27,7 @@ def static_capacity_experts(self, hidden, top_k_index, top_k_weights):
 
     `self` holds its experts in one of transformers' layouts: `up_proj` [E, I, H], or with a gate
     `gate_up_proj` [E, 2I, H], and `down_proj` [E, H, I]; transposed if `is_transposed`; each with
-    a bias [E, ...] if `has_bias`.
+    a bias [E, ...] if `has_bias`. Or they are separate (separate_experts.py).
     """
     tokens, width = hidden.shape
     experts, chosen = self.num_experts, top_k_index.shape[-1]
@@ -34,14 +36,18 @@ def static_capacity_experts(self, hidden, top_k_index, top_k_weights):
 
     nothing = hidden.new_zeros(1, width)  # read by empty slots and by dropped tokens
     rows = torch.cat([hidden, nothing])[table].view(experts, capacity, width)
-    if self.has_gate:
-        inner = self._apply_gate(_linear(self, rows, "gate_up_proj"))
-    else:
-        inner = self.act_fn(_linear(self, rows, "up_proj"))
-    results = _linear(self, inner, "down_proj").reshape(-1, width)
+    results = separate_experts.run(self, rows) if hasattr(self, "experts") else _run_stacked(self, rows).reshape(-1, width)
     picked = torch.cat([results, nothing.to(results.dtype)])[slot]
     weighted = picked * top_k_weights.reshape(-1, 1)
     return weighted.view(tokens, chosen, width).sum(dim=1).to(hidden.dtype)
+
+
+def _run_stacked(module, rows):
+    if module.has_gate:
+        inner = module._apply_gate(_linear(module, rows, "gate_up_proj"))
+    else:
+        inner = module.act_fn(_linear(module, rows, "up_proj"))
+    return _linear(module, inner, "down_proj")
 
 
 def _linear(module, rows, name):

@@ -7,6 +7,7 @@ import torch
 from .archived import order_of
 from .checkpoint import Checkpoint, write_checkpoint
 from .errors import BAD_INPUT, MISSING, ExportError
+from .optimizer_kinds import TITLES, kind_of_groups
 from .optimizer_state import Saved, read_state
 
 _NOT_HERE = ("amsgrad", "maximize")
@@ -40,7 +41,7 @@ def convert(archived, optimizer_file, folder, *, key=None, weights_file=None, na
         Checkpoint(
             step=state.step,
             samples=samples,
-            optimizer=kind,
+            optimizer=kind.name,
             parameters=parameters,
             buffers=buffers,
             hidden=archived.hidden,
@@ -79,16 +80,15 @@ def _members(loaded):
 
 
 def _kind(groups, path, archived):
-    kinds = {"adamw" if "betas" in group else "sgd" if "dampening" in group else None for group in groups}
-    kind = kinds.pop() if len(kinds) == 1 else None
+    kind = kind_of_groups(groups)
     if kind is None:
-        raise ExportError(f"{path} is not of AdamW or SGD: its groups have {', '.join(k for k in groups[0] if k != 'params') if groups else 'nothing'}")
+        raise ExportError(f"{path} is not of {TITLES}: its groups have {', '.join(k for k in groups[0] if k != 'params') if groups else 'nothing'}")
     planned = archived.optimizer.get("optimizer", {}).get("kind")
-    if planned not in (None, kind):
-        raise ExportError(f"{path} is of {kind}, the archive's optimizer is {planned}; export again with the optimizer that was trained with")
+    if planned not in (None, kind.name):
+        raise ExportError(f"{path} is of {kind.name}, the archive's optimizer is {planned}; export again with the optimizer that was trained with")
     for number, group in enumerate(groups):
         wrong = [option for option in _NOT_HERE if group.get(option)]
-        if kind == "adamw" and group.get("weight_decay") and group.get("decoupled_weight_decay") is False:
+        if kind.name == "adamw" and group.get("weight_decay") and group.get("decoupled_weight_decay") is False:
             wrong.append("Adam's weight decay (that of AdamW is decoupled)")
         if wrong:
             raise ExportError(f"group {number} of {path} uses {', '.join(wrong)}, which dcrun does not have")

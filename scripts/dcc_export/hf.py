@@ -8,7 +8,7 @@ import sys
 
 import torch
 
-from . import experts, unknown_keys
+from . import experts, separate_experts, unknown_keys
 from .errors import MISSING, ExportError
 from .headless import compute_buffers
 from .randomness import set_rates
@@ -89,7 +89,10 @@ def _construct(task, config, options, attention):
             compute_buffers(model)
         if model._can_set_experts_implementation():
             model.set_experts_implementation(experts.NAME)
+            separate_experts.separate(model, options.headless)
         return model
+    except ExportError:
+        raise
     except Exception as error:
         raise ExportError(f"transformers cannot build {config.model_type!r}: {_first_line(error)}") from error
 

@@ -2,9 +2,8 @@
 
 import re
 
-import torch
-
 from .errors import ExportError
+from .optimizer_kinds import kind_of
 
 _UNSUPPORTED = ("amsgrad", "maximize", "nesterov", "dampening")
 
@@ -81,25 +80,9 @@ def _hyperparameters(optimizer, group):
         if group.get(key):
             raise ExportError(f"optimizer option {key}={group[key]} is not supported; turn it off")
     kind = kind_of(optimizer)
-    if kind == "adamw":
-        return {
-            "kind": kind,
-            "lr": float(group["lr"]),
-            "betas": [float(b) for b in group["betas"]],
-            "eps": float(group["eps"]),
-            "weight_decay": float(group["weight_decay"]),
-        }
-    return {
-        "kind": kind,
-        "lr": float(group["lr"]),
-        "momentum": float(group["momentum"]),
-        "weight_decay": float(group["weight_decay"]),
-    }
+    return {"kind": kind.name} | {option: _number(group[option]) for option in kind.options if option not in _UNSUPPORTED}
 
 
-def kind_of(optimizer):
-    """As train.json names it. ExportError for an optimizer that dcc does not have."""
-    for kind, known in (("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD)):
-        if type(optimizer) is known:
-            return kind
-    raise ExportError(f"optimizer {type(optimizer).__name__} is not supported; use torch.optim.AdamW or SGD")
+def _number(value):
+    """As train.json has it: of betas a list."""
+    return [float(one) for one in value] if isinstance(value, (list, tuple)) else float(value)

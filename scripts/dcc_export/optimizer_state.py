@@ -8,9 +8,7 @@ import dataclasses
 import torch
 
 from .errors import ExportError
-
-# PyTorch's names of the tensors of each kind; those of a checkpoint too (runtime/checkpoint/piece.h).
-MOMENTS = {"adamw": ("exp_avg", "exp_avg_sq"), "sgd": ("momentum_buffer",)}
+from .optimizer_kinds import TITLES
 
 
 @dataclasses.dataclass
@@ -39,8 +37,9 @@ def of_optimizer(optimizer, names):
 def read_state(kind, saved, shapes, updated, steps_taken=None):
     """The state as dcrun goes on from it, or None if no step was taken.
 
-    saved: {parameter: Saved}. shapes: {parameter: its shape}. updated: names of the parameters that the exported step
-    updates. steps_taken: how many steps there were, for SGD, which does not count them; AdamW's own count must agree.
+    kind: an `OptimizerKind`. saved: {parameter: Saved}. shapes: {parameter: its shape}. updated: names of the parameters
+    that the exported step updates. steps_taken: how many steps there were, for a kind that does not count them; the count
+    of one that does must agree.
     """
     held = {name: one for name, one in saved.items() if any(_holds_something(v) for v in one.state.values())}
     if not held and not steps_taken:
@@ -49,21 +48,21 @@ def read_state(kind, saved, shapes, updated, steps_taken=None):
     held = {name: one for name, one in held.items() if name in updated}
     for name, one in held.items():
         _require_known(kind, name, one.state)
-    step = _adamw_step(held, updated, steps_taken) if kind == "adamw" else _sgd_step(held, steps_taken, notes)
+    step = _counted_step(held, updated, steps_taken) if kind.counts_steps else _given_step(kind, steps_taken, notes)
     moments = {}
     for name in updated:
         one = saved[name] if name in saved else Saved({}, {})
         found = {}
-        for key in MOMENTS[kind] if kind == "adamw" or one.group.get("momentum") else ():
+        for key in kind.moments if kind.keeps_moments(one.group) else ():
             value = one.state.get(key)
-            if value is None and kind == "adamw":
-                raise ExportError(f"the optimizer has no {key} for {name}, which has taken {step} steps; its state is not that of AdamW")
+            if value is None and kind.moments_with is None:
+                raise ExportError(f"the optimizer has no {key} for {name}, which has taken {step} steps; its state is not that of {kind.title}")
             found[key] = _zeros(name, one, shapes[name]) if value is None else _checked(name, key, value, shapes[name])
         moments[name] = found
     narrow = sorted({str(v.dtype).removeprefix("torch.") for one in held.values() for k, v in one.state.items() if k != "step" and v is not None} - {"float32"})
     if narrow:
         notes.append(f"moments of {', '.join(narrow)} go on in float32, with float32 masters of their parameters")
-    return OptimizerState(kind, step, moments, notes)
+    return OptimizerState(kind.name, step, moments, notes)
 
 
 def _holds_something(value):
@@ -81,14 +80,12 @@ def _left_out(held, updated):
 
 
 def _require_known(kind, name, state):
-    extra = sorted(k for k, v in state.items() if k not in ("step", *MOMENTS[kind]) and v is not None)
+    extra = sorted(k for k, v in state.items() if k not in ("step", *kind.moments) and v is not None)
     if extra:
-        raise ExportError(
-            f"the optimizer keeps {', '.join(extra)} for {name}, which dcrun does not have (amsgrad?); go on with an optimizer of plain AdamW or SGD"
-        )
+        raise ExportError(f"the optimizer keeps {', '.join(extra)} for {name}, which dcrun does not have (amsgrad?); go on with a plain optimizer of {TITLES}")
 
 
-def _adamw_step(held, updated, steps_taken):
+def _counted_step(held, updated, steps_taken):
     """The one step count of all parameters."""
     counts = {}
     for name in updated:
@@ -108,12 +105,14 @@ def _adamw_step(held, updated, steps_taken):
     return int(count)
 
 
-def _sgd_step(held, steps_taken, notes):
+def _given_step(kind, steps_taken, notes):
     if steps_taken is not None:
         if steps_taken < 1:
-            raise ExportError(f"steps_taken={steps_taken} is given, but the optimizer holds momentum; give the number of its steps")
+            raise ExportError(f"steps_taken={steps_taken} is given, but the optimizer holds {kind.moments[0]}; give the number of its steps")
         return int(steps_taken)
-    notes.append("SGD does not count its steps, so the checkpoint is that of step 1; steps_taken says otherwise (a schedule and --steps count from there)")
+    notes.append(
+        f"{kind.title} does not count its steps, so the checkpoint is that of step 1; steps_taken says otherwise (a schedule and --steps count from there)"
+    )
     return 1
 
 

@@ -69,7 +69,7 @@ _TRANSFORMERS = {
     "small-llama": _SMALL_LLAMA,
 }
 _SHAPES = {"small-llama": (2, 256), "resnet18": (8, None), "mlp": (16, None)}
-REAL = ("llama-3-8b", "llama-3-70b", "mixtral-8x7b")
+REAL = ("llama-3-8b", "llama-3-70b", "mixtral-8x7b", "mixtral-8x7b-experts")
 NAMES = ("mlp", *_TRANSFORMERS, "resnet18", *REAL)
 
 

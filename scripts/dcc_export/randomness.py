@@ -41,7 +41,7 @@ def _set(config, name, value, rate):
         return
     try:
         setattr(config, name, new)
-    except Exception as error:  # configs check their fields with exceptions of their own
+    except Exception as error:  # configs check their fields with many exceptions
         raise ExportError(f"{type(config).__name__}.{name} cannot be {new}; leave --dropout out") from error
 
 

@@ -1,7 +1,7 @@
 """Which layers of a config stay: one of each kind, in their order, and always the last.
 
 A layer's kind is what the config says about it: its entry in every list with one entry per layer, whether lists of layer numbers name
-it, and whether it is among the first or last so many that have a count of their own.
+it, and whether it is among the first or last so many that are counted separately.
 """
 
 import dataclasses

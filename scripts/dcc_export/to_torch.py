@@ -10,6 +10,7 @@ import torch
 from .archived import order_of
 from .checkpoint import DTYPES, INDEX, unsealed
 from .errors import BAD_INPUT, MISSING, ExportError
+from .optimizer_kinds import kind_named
 
 _TYPES = {short: dtype for dtype, (short, _) in DTYPES.items()}
 
@@ -78,13 +79,14 @@ def convert(checkpoint, archived, names=None, sizes=None):
     parameters = checkpoint.kind("parameter")
     _require_same_model(checkpoint, archived, parameters)
     order = order_of(archived, sizes or _sizes(archived, names), names)
-    optimizer = _optimizer(index, order, parameters)
+    kind = kind_named(index["optimizer"], checkpoint.path)
+    optimizer = _optimizer(kind, index["configuration"].get("groups", []), order, parameters)
     for group in optimizer.param_groups:
         for name, parameter in zip(group.pop("names"), group["params"], strict=True):
-            state = {kind: checkpoint.values[kind, name] for kind in ("exp_avg", "exp_avg_sq", "momentum_buffer") if (kind, name) in checkpoint.values}
+            state = {moment: checkpoint.values[moment, name] for moment in kind.moments if (moment, name) in checkpoint.values}
             if not state:
                 continue
-            if index["optimizer"] == "adamw":
+            if kind.counts_steps:
                 state = {"step": torch.tensor(float(index["step"])), **state}
             optimizer.state[parameter] = state
     model = {**parameters, **checkpoint.kind("buffer")}
@@ -136,15 +138,14 @@ def _sizes(archived, names):
     return [len(group) for group in archived.order] if archived.order is not None else [len(archived.parameters)]
 
 
-def _optimizer(index, order, parameters):
+def _optimizer(kind, settings, order, parameters):
     """PyTorch's own, with the settings of the checkpoint; its groups know the `names` of their parameters."""
-    settings = index["configuration"].get("groups", [])
     groups = []
     for names in order:
         found = _settings_of(names, settings)
         params = [torch.nn.Parameter(parameters[name], requires_grad=False) for name in names]
-        groups.append({"params": params, "names": names, **_options(index["optimizer"], found)})
-    return (torch.optim.AdamW if index["optimizer"] == "adamw" else torch.optim.SGD)(groups)
+        groups.append({"params": params, "names": names, **(kind.torch_options(found) if found else {})})
+    return kind.type(groups)
 
 
 def _settings_of(names, settings):
@@ -160,11 +161,3 @@ def _pattern(text):
     """`*` and `?` as in a shell; a backslash takes their meaning away."""
     parts = re.findall(r"\\.|.", text, re.DOTALL)
     return re.compile("".join({"*": ".*", "?": "."}.get(part) or re.escape(part[-1]) for part in parts), re.DOTALL)
-
-
-def _options(kind, group):
-    if not group:
-        return {}
-    if kind == "adamw":
-        return {"lr": group["lr"], "betas": (group["beta1"], group["beta2"]), "eps": group["eps"], "weight_decay": group["weight_decay"]}
-    return {key: group[key] for key in ("lr", "momentum", "dampening", "weight_decay", "nesterov")}

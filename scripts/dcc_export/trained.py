@@ -5,7 +5,7 @@ from torch.export.graph_signature import OutputKind
 from .capture import strip
 from .checkpoint import Checkpoint, write_checkpoint
 from .errors import ExportError
-from .optimizer import kind_of
+from .optimizer_kinds import kind_of
 from .optimizer_state import of_optimizer, read_state
 from .ties import find_aliases
 

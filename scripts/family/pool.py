@@ -83,7 +83,7 @@ def _end_late(running, limit):
 
 
 def _start(family, store, programs, limit):
-    """Forks a process in a group of its own that tries the family and writes its result."""
+    """Forks a process in a new group that tries the family and writes its result."""
     with_path = store.path(family)
     if os.path.exists(with_path):
         os.remove(with_path)

@@ -1,6 +1,6 @@
 """One family from config to verdict: the stock run, then export, compile and three steps on two ranks with the commands that users type.
 
-Each part that loads a model runs in a process of its own, forked from one that has imported torch and transformers.
+Each part that loads a model runs in a process forked from one that has imported torch and transformers.
 """
 
 import contextlib

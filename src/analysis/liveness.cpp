@@ -42,12 +42,13 @@ struct Builder {
   }
 
   // A copy in another space is of the same kind as what it was copied from.
-  Kind kind_made_by(const Node& node) {
-    if (node.kind == OpKind::AllGatherStart) return Kind::Gathered;
+  SliceKind kind_made_by(const Node& node) {
+    if (node.kind == OpKind::Input) return SliceKind::Inputs;
+    if (node.kind == OpKind::AllGatherStart) return SliceKind::Gathered;
     if (node.kind != OpKind::OffloadStart && node.kind != OpKind::ReloadStart)
-      return Kind::Activations;
+      return SliceKind::Activations;
     const int owner = storages.owner(node.operands[0]);
-    return owner >= 0 ? kind_of(step.state[static_cast<size_t>(owner)].role)
+    return owner >= 0 ? base::slice_kind(step.state[static_cast<size_t>(owner)].role)
                       : range(node.operands[0]).kind;
   }
 
@@ -76,9 +77,9 @@ struct Builder {
     for (ValueId operand : node.operands) use(operand, result.known[static_cast<size_t>(position)]);
     const auto gradient = ir::gradient_operand(node.kind);
     if (gradient && *gradient < node.operands.size())
-      range(node.operands[*gradient]).kind = Kind::Gradients;
+      range(node.operands[*gradient]).kind = SliceKind::Gradients;
     if (node.kind == OpKind::ReduceScatterStart || node.kind == OpKind::AllReduceStart)
-      range(node.results[0]).kind = Kind::Gradients;
+      range(node.results[0]).kind = SliceKind::Gradients;
   }
 
   void run() {
@@ -93,7 +94,7 @@ struct Builder {
     for (const ir::Output& output : graph.outputs) {
       if (!output.value.valid() || result.order.empty()) continue;
       use(output.value, static_cast<int32_t>(result.order.size()) - 1);
-      if (output.kind == ir::OutputKind::Gradient) range(output.value).kind = Kind::Gradients;
+      if (output.kind == ir::OutputKind::Gradient) range(output.value).kind = SliceKind::Gradients;
     }
     for (const LiveRange& live : by_root) {
       if (live.value.valid()) result.ranges.push_back(live);
@@ -104,51 +105,6 @@ struct Builder {
 };
 
 }  // namespace
-
-std::string_view name(Kind kind) {
-  switch (kind) {
-    case Kind::Parameters:
-      return "parameters";
-    case Kind::Gradients:
-      return "gradients";
-    case Kind::State:
-      return "state";
-    case Kind::Activations:
-      return "activations";
-    case Kind::Gathered:
-      return "gathered";
-    case Kind::Scratch:
-      return "scratch";
-  }
-  return "";
-}
-
-Kind kind_of(ir::StateRole role) {
-  using ir::StateRole;
-  switch (role) {
-    case StateRole::Parameter:
-    case StateRole::Shard:
-    case StateRole::Buffer:
-    case StateRole::Constant:
-      return Kind::Parameters;
-    case StateRole::Accumulator:
-      return Kind::Gradients;
-    case StateRole::Carried:
-      return Kind::Gathered;
-    case StateRole::Master:
-    case StateRole::Moment1:
-    case StateRole::Moment2:
-    case StateRole::Momentum:
-    case StateRole::Hyperparameters:
-    case StateRole::Random:
-    case StateRole::Scalars:
-    case StateRole::NormTable:
-    case StateRole::LossSum:
-    case StateRole::Losses:
-      return Kind::State;
-  }
-  return Kind::State;
-}
 
 Liveness liveness(const ir::Step& step, const ir::Graph& graph, const StorageMap& storages) {
   Builder builder{step, graph, storages};

@@ -20,18 +20,13 @@
 
 namespace dc::analysis {
 
-// What bytes are for, as reported to the user. Buffers and constants count as parameters,
-// accumulators as gradients.
-enum class Kind : uint8_t { Parameters, Gradients, State, Activations, Gathered, Scratch };
-inline constexpr int kKinds = 6;
-std::string_view name(Kind kind);
-Kind kind_of(ir::StateRole role);
+using base::SliceKind;
 
 struct LiveRange {
   ir::ValueId value;  // owns the storage
   int32_t first = 0, last = 0;
   base::Bytes bytes;  // reach of the widest alias; gathered values padded to world * shard
-  Kind kind = Kind::Activations;
+  SliceKind kind = SliceKind::Activations;
   ir::Space space = ir::Space::Device;
 };
 

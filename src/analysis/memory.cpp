@@ -18,7 +18,7 @@ void add(PeakMemory& peak, LiveValue value) {
 void collect_state(PeakMemory& peak, const ir::Step& step, ir::Space space) {
   for (const ir::StateEntry& entry : step.state) {
     if (entry.location.space == space)
-      add(peak, {entry.name, "", kind_of(entry.role), state_bytes(entry)});
+      add(peak, {entry.name, "", base::slice_kind(entry.role), state_bytes(entry)});
   }
 }
 
@@ -34,7 +34,7 @@ void collect(PeakMemory& peak, const ir::Graph& graph, const Liveness& live,
   const ir::Node& node = graph.node(live.order[static_cast<size_t>(peak.position)]);
   peak.node = op_text(node);
   peak.module = node.origin.module;
-  add(peak, {"scratch of " + peak.node, peak.module, Kind::Scratch,
+  add(peak, {"scratch of " + peak.node, peak.module, SliceKind::Scratch,
              scratch ? scratch(graph, node) : base::Bytes{node.scratch.bytes}});
 }
 

@@ -13,7 +13,7 @@ namespace dc::analysis {
 struct LiveValue {
   std::string name;    // value, state entry, or "scratch of <op>"
   std::string module;  // FQN of the producer's module; empty for state
-  Kind kind = Kind::Activations;
+  SliceKind kind = SliceKind::Activations;
   base::Bytes bytes;
 };
 
@@ -25,7 +25,7 @@ struct PeakMemory {
   std::string node;      // "aten.mm.default"
   std::string module;    // FQN of the node's module
   base::Bytes live;
-  std::array<base::Bytes, kKinds> by_kind{};
+  std::array<base::Bytes, base::enum_count<SliceKind>()> by_kind{};
   std::vector<LiveValue> largest;  // by decreasing size, at most `largest_count`
 };
 

@@ -43,7 +43,7 @@ int state_entry_of(const ir::Step& step, const ir::Node& node);
 // Name of the graph input that an `input` node stands for.
 std::string input_name(const ir::Node& node);
 
-// Bytes reserved for a state entry of its own; 0 for one with `range_of`.
+// Bytes reserved for a state entry; 0 for one with `range_of`.
 base::Bytes state_bytes(const ir::StateEntry& entry);
 
 }  // namespace dc::analysis

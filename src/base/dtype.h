@@ -27,5 +27,7 @@ std::optional<DType> dtype_from_name(std::string_view);  // inverse of name()
 std::optional<DType> dtype_from_export(
     int64_t value);  // PyTorch's export number; empty if not supported
 bool is_floating(DType dtype);
+// The bits of the exponent in an element: all set in infinities and NaN. 0: not floating.
+uint64_t exponent_bits(DType dtype);
 
 }  // namespace dc::base

@@ -38,6 +38,14 @@ consteval size_t sparse_enum_count() {
   }
 }
 
+// All of them, in order.
+template <typename Enum>
+consteval std::array<Enum, enum_count<Enum>()> enum_values() {
+  std::array<Enum, enum_count<Enum>()> values{};
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<Enum>(i);
+  return values;
+}
+
 // The names in the enumerators' order: names[static_cast<size_t>(value)].
 template <typename Enum, size_t N>
 consteval std::array<std::string_view, N> enum_names(const char* const (&names)[N]) {

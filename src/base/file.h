@@ -40,7 +40,7 @@ Result<std::string> read_file(const std::string& path, int64_t max_bytes = kMaxT
 
 // A file under construction: a temporary in the destination's folder until commit().
 //
-// One process creates it; others may join it by its temporary path and write ranges of their own.
+// One process creates it; others may join it by its temporary path and write other ranges.
 // Nobody may write after the creator committed. Destroyed without commit, a created file is
 // removed.
 class OutputFile {

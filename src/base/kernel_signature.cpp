@@ -8,6 +8,7 @@
 
 #include "src/base/enum_names.h"
 #include "src/base/kernel_items.h"
+#include "src/base/shape.h"
 #include "src/base/status.h"
 
 namespace dc::base {
@@ -52,24 +53,11 @@ std::optional<Provider> provider_from_name(std::string_view name) {
   return enum_value<Provider>(kProviders, name);
 }
 
-int64_t TensorMeta::numel() const {
-  int64_t count = 1;
-  for (const int64_t size : shape) count *= size;
-  return count;
-}
+int64_t TensorMeta::numel() const { return base::numel(shape); }
 
 int64_t TensorMeta::bytes() const { return numel() * byte_size(dtype); }
 
-bool TensorMeta::is_contiguous() const {
-  if (numel() == 0) return true;
-  int64_t expected = 1;
-  for (size_t i = shape.size(); i-- > 0;) {
-    if (shape[i] == 1) continue;  // the stride of a dim of one element is never used
-    if (strides[i] != expected) return false;
-    expected *= shape[i];
-  }
-  return true;
-}
+bool TensorMeta::is_contiguous() const { return base::is_contiguous(shape, strides); }
 
 KernelSignature::KernelSignature(std::string_view op, Provider provider) {
   words_.reserve(kUsualWords);

@@ -32,13 +32,8 @@ struct CollectiveMeasurement {
   CollectiveLevel level = CollectiveLevel::World;
 };
 // The same collective while compute runs on its own stream of every rank.
-struct DuringComputeMeasurement {
-  std::string kind;
-  int32_t ranks = 0;
-  int64_t bytes = 0;
-  Timing timing;
+struct DuringComputeMeasurement : CollectiveMeasurement {
   int64_t compute_permille = 1000;  // compute's time next to it, for a thousand alone
-  CollectiveLevel level = CollectiveLevel::World;
 };
 struct CopyMeasurement {
   std::string from, to;  // memory spaces

@@ -297,21 +297,32 @@ void merge_schedule(TrainConfig& lower, const TrainConfig& upper) {
   merge_members(kSchedule, lower.schedule, upper.schedule);
 }
 
-Status check_kind(const HyperParameters& values, bool adamw, const std::string& where) {
-  const bool adamw_values = values.beta1 || values.beta2 || values.eps;
-  const bool sgd_values = values.momentum || values.dampening || values.nesterov;
-  if (adamw && sgd_values) {
-    return Status(ErrorKind::BadConfig, "DC1203",
-                  where +
-                      " gives momentum, dampening or nesterov, which AdamW does not have; "
-                      "remove them or set \"kind\": \"sgd\"");
+// What hyperparameters a kind has besides lr and weight_decay.
+struct Facts {
+  std::string_view title;
+  bool betas = false, eps = false, momentum = false;
+};
+Facts facts_of(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::AdamW:
+      return {.title = "AdamW", .betas = true, .eps = true};
+    case OptimizerKind::Sgd:
+      return {.title = "SGD", .momentum = true};
   }
-  if (!adamw && adamw_values) {
+  return {};
+}
+
+Status check_kind(const HyperParameters& values, OptimizerKind kind, const std::string& where) {
+  const Facts has = facts_of(kind);
+  const auto refuse = [&](const std::string& given, std::string_view cure) {
     return Status(ErrorKind::BadConfig, "DC1203",
-                  where +
-                      " gives betas or eps, which SGD does not have; remove them or set "
-                      "\"kind\": \"adamw\"");
-  }
+                  where + " gives " + given + ", which " + std::string(has.title) +
+                      " does not have; remove them or set \"kind\": \"" + std::string(cure) + "\"");
+  };
+  if (!has.momentum && (values.momentum || values.dampening || values.nesterov))
+    return refuse("momentum, dampening or nesterov", name(OptimizerKind::Sgd));
+  if ((!has.betas && (values.beta1 || values.beta2)) || (!has.eps && values.eps))
+    return refuse("betas or eps", name(OptimizerKind::AdamW));
   return ok_status();
 }
 
@@ -327,6 +338,18 @@ Status check_nesterov(const HyperParameters& defaults, const HyperParameters& ow
 }
 
 }  // namespace
+
+HyperParameters default_hyperparameters(OptimizerKind kind) {
+  HyperParameters values;
+  switch (kind) {
+    case OptimizerKind::AdamW:
+      break;
+    case OptimizerKind::Sgd:  // as torch.optim.SGD
+      values.weight_decay = 0;
+      break;
+  }
+  return values;
+}
 
 Result<TrainConfig> parse_train_config(const JsonValue& document) {
   DC_RETURN_IF_ERROR(check_keys(document, "the training configuration", names_of(kTop)));
@@ -354,13 +377,13 @@ TrainConfig merge(TrainConfig lower, const TrainConfig& upper) {
 }
 
 Status check_train_config(const TrainConfig& config) {
-  const bool adamw = config.kind.value_or(OptimizerKind::AdamW) == OptimizerKind::AdamW;
-  DC_RETURN_IF_ERROR(check_kind(config.defaults, adamw, "'optimizer'"));
+  const OptimizerKind kind = config.kind.value_or(OptimizerKind::AdamW);
+  DC_RETURN_IF_ERROR(check_kind(config.defaults, kind, "'optimizer'"));
   DC_RETURN_IF_ERROR(check_nesterov(config.defaults, {}, "'optimizer'"));
   if (config.groups) {
     for (const TrainGroup& group : *config.groups) {
       const std::string where = "the group '" + group.match + "'";
-      DC_RETURN_IF_ERROR(check_kind(group.values, adamw, where));
+      DC_RETURN_IF_ERROR(check_kind(group.values, kind, where));
       DC_RETURN_IF_ERROR(check_nesterov(config.defaults, group.values, where));
     }
   }

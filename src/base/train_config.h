@@ -24,6 +24,9 @@ struct HyperParameters {
   std::optional<bool> nesterov;
 };
 
+// The values that an optimizer starts from, where they are not those of AdamW.
+HyperParameters default_hyperparameters(OptimizerKind kind);
+
 // Parameters whose name matches the pattern (`*`, `?`, `\` to escape: glob_match) take these values
 // instead.
 struct TrainGroup {

@@ -140,6 +140,9 @@ Estimate AnalyticCost::collective(Collective kind, base::Bytes bytes, Group grou
     case Collective::AllReduce:
       wire = rates_.reduce_bytes.time(others) + rates_.gather_bytes.time(others);
       break;
+    case Collective::Broadcast:
+    case Collective::AllToAll:
+      break;  // no op makes them
   }
   return {latency(kind, group) + wire, Source::Analytic};
 }

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "src/base/collective_level.h"
 #include "src/base/kernel_signature.h"
+#include "src/base/step_enums.h"
 #include "src/base/units.h"
 #include "src/ir/graph.h"
 
@@ -51,7 +53,7 @@ struct Group {
 // without it is across hosts.
 Group group_on(const ir::Mesh& mesh, ir::AxisMask axes);
 
-enum class Collective : uint8_t { AllGather, ReduceScatter, AllReduce };
+using Collective = base::CollectiveKind;
 
 inline constexpr const char* kGenericCpu = "a generic CPU";
 
@@ -74,6 +76,9 @@ class CostModel {
   // the link, not this.
   virtual base::Nanos latency(Collective, Group) const { return {}; }
   virtual Contention contention(Collective, base::Bytes, Group) const { return {}; }
+  // Sizes, ascending, at which the figures of a collective bend: between two of them, below the
+  // first and above the last, time and latency are linear in the bytes, and so is contention.
+  virtual std::vector<base::Bytes> bends(Collective, Group) const { return {}; }
   virtual Estimate copy(base::Bytes bytes, ir::Space from, ir::Space to) const = 0;
   // Whose rates stand behind figures from a table.
   virtual std::string table() const { return kGenericCpu; }

@@ -77,19 +77,11 @@ Scratch FixedCost::kernel_scratch(const base::KernelSignature& kernel) const {
   return {entry ? entry->scratch : base::Bytes{}, Source::Measured};
 }
 
-Estimate FixedCost::collective(Collective kind, base::Bytes, Group) const {
+Estimate FixedCost::collective(Collective kind, base::Bytes, Group group) const {
+  const std::string name(base::name(kind));
   const Entry* entry = nullptr;
-  switch (kind) {
-    case Collective::AllGather:
-      entry = find("all_gather");
-      break;
-    case Collective::ReduceScatter:
-      entry = find("reduce_scatter");
-      break;
-    case Collective::AllReduce:
-      entry = find("all_reduce");
-      break;
-  }
+  if (group.level != Level::World) entry = find(name + "_" + std::string(base::name(group.level)));
+  if (entry == nullptr) entry = find(name);
   return {entry ? entry->time : base::Nanos{}, Source::Measured};
 }
 

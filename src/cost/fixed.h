@@ -11,7 +11,8 @@
 namespace dc::cost {
 
 // Names are ops as people say them: "mm" (any overload of aten.mm), "aten.mm.default", "adamw",
-// "all_gather", "copy"; "latency" is the part of every collective that leaves the link idle. What
+// "all_gather" (with hosts, if listed, "all_gather_inside" and "all_gather_across"), "copy";
+// "latency" is the part of every collective that leaves the link idle. What
 // is not listed takes no time. No op needs scratch, unless listed with a size.
 class FixedCost final : public CostModel {
  public:

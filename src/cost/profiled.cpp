@@ -37,30 +37,6 @@ int64_t bytes_of(const KernelSignature& kernel) {
   return bounded(total);
 }
 
-const char* text(Collective kind) {
-  switch (kind) {
-    case Collective::AllGather:
-      return "all_gather";
-    case Collective::ReduceScatter:
-      return "reduce_scatter";
-    case Collective::AllReduce:
-      return "all_reduce";
-  }
-  return "";
-}
-
-const char* text(ir::Space space) {
-  switch (space) {
-    case ir::Space::Device:
-      return "device";
-    case ir::Space::Host:
-      return "host";
-    case ir::Space::Disk:
-      return "disk";
-  }
-  return "";
-}
-
 }  // namespace
 
 ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fallback)
@@ -169,7 +145,7 @@ int ProfiledCost::measured_ranks(Collective kind, Group group) const {
   int nearest = 0;
   for (const auto& [key, curve] : collectives_) {
     const auto& [name, level, ranks] = key;
-    if (name != text(kind) || level != group.level || ranks < 2) continue;
+    if (name != base::name(kind) || level != group.level || ranks < 2) continue;
     if (nearest == 0 || std::abs(ranks - group.size) <= std::abs(nearest - group.size))
       nearest = ranks;
   }
@@ -183,7 +159,7 @@ Group ProfiledCost::measured_group(Collective kind, Group group) const {
 }
 
 ProfiledCost::CollectiveKey ProfiledCost::key_of(Collective kind, Group group) {
-  return {text(kind), group.level, group.size};
+  return {std::string(base::name(kind)), group.level, group.size};
 }
 
 // A number of ranks that was not measured is estimated from one that was: with the size at which
@@ -208,8 +184,26 @@ Nanos ProfiledCost::latency(Collective kind, Group group) const {
   return {least};
 }
 
+// The measured sizes, as sizes of this group: the two whole numbers around each.
+std::vector<Bytes> ProfiledCost::bends(Collective kind, Group group) const {
+  const Group measured = measured_group(kind, group);
+  if (measured.size == 0) return fallback_.bends(kind, group);
+  std::vector<Bytes> sizes;
+  const auto add = [&](int64_t bytes) {
+    if (measured.size == group.size) return sizes.push_back({bytes});
+    const int64_t near = equally_sent(bytes, measured.size, group.size);
+    for (const int64_t size : {near - 1, near, near + 1, near + 2}) sizes.push_back({size});
+  };
+  for (const Point& point : collectives_.at(key_of(kind, measured))) add(point.bytes);
+  if (const auto rows = during_.find(key_of(kind, measured)); rows != during_.end()) {
+    for (const DuringCompute& row : rows->second) add(row.bytes);
+  }
+  std::sort(sizes.begin(), sizes.end());
+  return sizes;
+}
+
 Estimate ProfiledCost::copy(Bytes bytes, ir::Space from, ir::Space to) const {
-  const auto curve = copies_.find({text(from), text(to)});
+  const auto curve = copies_.find({std::string(base::name(from)), std::string(base::name(to))});
   if (curve == copies_.end()) return fallback_.copy(bytes, from, to);
   return read(curve->second, bytes.v);
 }

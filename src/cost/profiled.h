@@ -22,6 +22,7 @@ class ProfiledCost final : public CostModel {
   Estimate collective(Collective kind, base::Bytes bytes, Group group) const override;
   base::Nanos latency(Collective kind, Group group) const override;
   Contention contention(Collective kind, base::Bytes bytes, Group group) const override;
+  std::vector<base::Bytes> bends(Collective kind, Group group) const override;
   Estimate copy(base::Bytes bytes, ir::Space from, ir::Space to) const override;
   std::string table() const override { return fallback_.table(); }
   std::string origin() const override { return origin_; }

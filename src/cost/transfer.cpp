@@ -17,7 +17,8 @@ std::optional<Start> collective_of(OpKind kind) {
   if (kind == OpKind::AllGatherStart) return Start{Collective::AllGather, 0};
   if (kind == OpKind::AllGatherIntoStart) return Start{Collective::AllGather, 1};
   if (kind == OpKind::ReduceScatterStart) return Start{Collective::ReduceScatter, 0};
-  if (kind == OpKind::AllReduceStart) return Start{Collective::AllReduce, 0};
+  if (kind == OpKind::AllReduceStart || kind == OpKind::AllReduceInPlaceStart)
+    return Start{Collective::AllReduce, 0};
   return std::nullopt;
 }
 

@@ -33,16 +33,6 @@ bool may_be_cached(const Plan& plan) {
   });
 }
 
-// What a profile of several hosts knows where no option says it.
-CompileOptions completed(const CompileRequest& request) {
-  CompileOptions options = request.options;
-  if (!request.profile || options.passes.ranks_per_host) return options;
-  const base::MachineIdentity& machine = request.profile->measurements.machine;
-  if (machine.ranks_per_host > 0 && machine.ranks_per_host < machine.ranks)
-    options.passes.ranks_per_host = machine.ranks_per_host;
-  return options;
-}
-
 class Compilation {
  public:
   Compilation(const CompileRequest& request, Stopwatch& watch)
@@ -140,6 +130,15 @@ class Compilation {
 };
 
 }  // namespace
+
+CompileOptions completed(const CompileRequest& request) {
+  CompileOptions options = request.options;
+  if (!request.profile || options.passes.ranks_per_host) return options;
+  const base::MachineIdentity& machine = request.profile->measurements.machine;
+  if (machine.ranks_per_host > 0 && machine.ranks_per_host < machine.ranks)
+    options.passes.ranks_per_host = machine.ranks_per_host;
+  return options;
+}
 
 Result<CompileResult> compile(const CompileRequest& request, Stopwatch& watch) {
   DC_RETURN_IF_ERROR(check(request.options));

@@ -34,11 +34,6 @@ struct DTypeChoice {
 };
 constexpr DTypeChoice kReduceDTypes[] = {{ir::DType::F32, "float32"},
                                          {ir::DType::BF16, "bfloat16"}};
-struct SpaceChoice {
-  ir::Space value;
-  const char* name;
-};
-constexpr SpaceChoice kOffloadSpaces[] = {{ir::Space::Host, "host"}, {ir::Space::Disk, "disk"}};
 
 // What each type of member reads and prints. False: no such value.
 bool read(std::string_view text, int& to) {
@@ -93,11 +88,15 @@ std::string print(const std::optional<ir::DType>& value) {
   const std::string choice = print_choice(kReduceDTypes, value);
   return choice.empty() && value ? std::string(base::name(*value)) : choice;
 }
+// Where something can be offloaded to: not the device.
 bool read(std::string_view text, std::optional<ir::Space>& to) {
-  return read_choice(kOffloadSpaces, text, to);
+  const auto space = base::enum_value<ir::Space>(base::kSpaceNames, text);
+  if (!space || *space == ir::Space::Device) return false;
+  to = space;
+  return true;
 }
 std::string print(const std::optional<ir::Space>& value) {
-  return print_choice(kOffloadSpaces, value);
+  return value ? std::string(base::name(*value)) : "";
 }
 
 template <typename Enum>
@@ -120,7 +119,7 @@ std::vector<std::string> choices_of(const std::optional<ir::DType>&) {
   return {kReduceDTypes[0].name, kReduceDTypes[1].name};
 }
 std::vector<std::string> choices_of(const std::optional<ir::Space>&) {
-  return {kOffloadSpaces[0].name, kOffloadSpaces[1].name};
+  return {base::kSpaceNames.begin() + 1, base::kSpaceNames.end()};
 }
 template <typename T>
 std::vector<std::string> choices_of(const T&) {
@@ -136,8 +135,14 @@ Status unreadable(std::string_view flag, std::string_view text, std::string_view
                   const std::vector<std::string>& choices) {
   std::string wanted =
       value == "BYTES" ? "a number of bytes; write 100000000, 512MiB or 2G" : "a whole number";
-  for (const std::string& choice : choices)
-    wanted = (&choice == &choices.front() ? "one of " : wanted + ", ") + choice;
+  for (const std::string& choice : choices) {
+    if (&choice == &choices.front()) {
+      wanted = "one of ";
+    } else {
+      wanted += ", ";
+    }
+    wanted += choice;
+  }
   return Status(ErrorKind::Usage, "DC2812",
                 std::string(flag) + ": '" + std::string(text) + "' is not " + wanted);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "runtime/plan/plan.h"
 #include "src/cost/cost_model.h"
@@ -14,7 +15,7 @@ namespace dc::driver {
 // kCutShort: it depends on the clock and must not be cached.
 using OutOfTime = std::function<bool()>;
 inline constexpr const char* kCutShort =
-    "search-cut-short: the search ran out of --search-time; another run may find another plan";
+    "search-cut-short: --search-time ended the search; another run may find another plan";
 
 // Begins a note on one schedule that "auto" left out because a pass or the verifier found a bug of
 // ours in it. Such a plan is not cached, so that the note is seen.
@@ -28,6 +29,12 @@ base::Result<runtime::plan::Plan> compile_step(ir::Step step, const CompileOptio
                                                const cost::CostModel& cost,
                                                const PartDone& done = {},
                                                const OutOfTime& out_of_time = {});
+
+// Bytes of the device's arena of the smallest plan that is found: every budget that is at least as
+// large has one (smallest_plan.h). Empty if none can be made, with or without a limit. The budget
+// of the options does not count.
+std::optional<base::Bytes> smallest_memory(ir::Step step, const CompileOptions& options,
+                                           const cost::CostModel& cost);
 
 // What a verifier finds in a plan that was just made, as the bug of ours that it is (70); in a plan
 // read from a file the same finding is the file's fault (65). Code, sentence and context stay.

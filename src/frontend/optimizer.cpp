@@ -30,7 +30,7 @@ Result<ir::Optimizer> make_optimizer(const base::TrainConfig& config,
   ir::Optimizer optimizer;
   optimizer.kind = config.kind.value_or(base::OptimizerKind::AdamW);
   ir::OptimizerGroup& defaults = optimizer.groups[0];
-  if (optimizer.kind == ir::OptimizerKind::Sgd) defaults.weight_decay = 0;  // as torch.optim.SGD
+  apply(base::default_hyperparameters(optimizer.kind), defaults);
   apply(config.defaults, defaults);
   for (const base::TrainGroup& given : config.groups.value_or(std::vector<base::TrainGroup>())) {
     ir::OptimizerGroup group = optimizer.groups[0];

@@ -33,7 +33,7 @@ MaybeType view(const Viewed& v) {
   return shape ? reshaped(v.self, *shape) : std::nullopt;
 }
 
-// It comes with strides of its own, which must be those of a view.
+// It comes with strides, which must be those of a view.
 MaybeType reshape_alias(const Viewed& v) {
   const MaybeType result = view(v);
   const auto strides = v.args.integers("stride");

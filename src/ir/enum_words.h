@@ -57,10 +57,7 @@ struct Words<StatePlacement> {
 };
 template <>
 struct Words<StateRole> {
-  static constexpr auto kList = base::enum_names<StateRole>(
-      {"parameter", "shard", "master", "moment1", "moment2", "momentum", "accumulator", "carried",
-       "buffer", "constant", "hyperparameters", "random", "scalars", "norm_table", "loss_sum",
-       "losses"});
+  static constexpr auto kList = base::kStateRoleNames;
 };
 template <>
 struct Words<OptimizerKind> {

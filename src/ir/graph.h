@@ -20,19 +20,10 @@ namespace dc::ir {
 
 using ValueId = base::Id<struct ValueTag>;
 using NodeId = base::Id<struct NodeTag>;
+using base::kSpaces;
+using base::PerSpace;
 using base::Phase;
 using base::Space;
-
-inline constexpr Space kSpaces[] = {Space::Device, Space::Host, Space::Disk};
-
-// One value for each space.
-template <typename T>
-struct PerSpace {
-  std::array<T, std::size(kSpaces)> values{};
-  T& operator[](Space space) { return values[static_cast<size_t>(space)]; }
-  const T& operator[](Space space) const { return values[static_cast<size_t>(space)]; }
-  bool operator==(const PerSpace&) const = default;
-};
 
 // Where a storage lies. Offloading sets the space; layout-arenas sets the rest, unset before.
 struct Location {

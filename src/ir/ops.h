@@ -51,7 +51,7 @@ struct AttributeUse {
   Attr attribute = Attr::None;
   bool is_needed = true;
 };
-inline constexpr size_t kMaxAttributes = 6;
+inline constexpr size_t kMaxAttributes = 7;
 
 struct OpInfo {
   std::string_view text;    // "adamw"

@@ -1,10 +1,23 @@
 // Reads the textual form of a step; print.cpp writes it.
+#include <optional>
+
 #include "src/ir/parse_graph.h"
 #include "src/ir/step.h"
 #include "src/ir/text_reader.h"
 
 namespace dc::ir {
 namespace {
+
+// "arena" is the device's, "host_arena" the host's.
+std::optional<Space> space_of_arena(std::string_view key) {
+  if (!key.ends_with("arena")) return std::nullopt;
+  key.remove_suffix(5);
+  if (key.empty()) return Space::Device;
+  if (!key.ends_with('_')) return std::nullopt;
+  key.remove_suffix(1);
+  const std::optional<Space> space = base::enum_value<Space>(base::kSpaceNames, key);
+  return space == Space::Device ? std::nullopt : space;
+}
 
 class StepParser {
  public:
@@ -36,12 +49,8 @@ class StepParser {
         good = reader_.small_integer(step_->accumulation, "a count of micro-batches", 1);
       } else if (key.text == "reduce_dtype") {
         good = reader_.dtype(step_->reduce_dtype.emplace());
-      } else if (key.text == "arena") {
-        good = reader_.integer(step_->arena_bytes, "a size in bytes");
-      } else if (key.text == "host_arena") {
-        good = reader_.integer(step_->host_arena_bytes, "a size in bytes");
-      } else if (key.text == "disk_arena") {
-        good = reader_.integer(step_->disk_arena_bytes, "a size in bytes");
+      } else if (const std::optional<Space> space = space_of_arena(key.text)) {
+        good = reader_.integer(step_->arena_bytes[*space], "a size in bytes");
       } else if (key.text == "model") {
         good = reader_.string(step_->model_digest, "a digest");
       } else {

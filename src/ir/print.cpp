@@ -171,9 +171,10 @@ void print_head(const Step& step, std::string& out) {
   }
   add_int(out, "accumulation", step.accumulation, 1);
   if (step.reduce_dtype) out += " reduce_dtype=" + std::string(base::name(*step.reduce_dtype));
-  add_int(out, "arena", step.arena_bytes, 0);
-  add_int(out, "host_arena", step.host_arena_bytes, 0);
-  add_int(out, "disk_arena", step.disk_arena_bytes, 0);
+  for (const Space space : kSpaces) {
+    const std::string prefix = space == Space::Device ? "" : std::string(base::name(space)) + "_";
+    add_int(out, prefix + "arena", step.arena_bytes[space], 0);
+  }
   if (!step.model_digest.empty()) out += " model=" + quoted(step.model_digest);
   out += " {\n";
 }

@@ -19,6 +19,7 @@ using base::InitKind;
 using base::InputRole;
 using base::OptimizerKind;
 using base::ScheduleKind;
+using base::StateRole;
 
 enum class Stage : uint8_t { Imported, Normalized, Sharded, Scheduled, Allocated };
 
@@ -78,32 +79,13 @@ struct Buffer {  // a module buffer or a lifted constant
                               // the plan); contiguous
 };
 
-enum class StateRole : uint8_t {
-  Parameter,
-  Shard,
-  Master,
-  Moment1,
-  Moment2,
-  Momentum,
-  Accumulator,
-  Carried,  // a gathered parameter that stays whole from one program to the next
-  Buffer,
-  Constant,
-  Hyperparameters,
-  Random,
-  Scalars,
-  NormTable,
-  LossSum,
-  Losses  // loss sums of all ranks, gathered before the norm table
-};
-inline constexpr size_t kStateRoles = static_cast<size_t>(StateRole::Losses) + 1;
 struct StateEntry {
   std::string name;  // unique, for example "shard:model.embed.weight"
   StateRole role = StateRole::Parameter;
   int parameter = -1;  // index into Step::parameters, or -1
   int buffer = -1;     // index into Step::buffers, or -1
   TensorType type;     // local
-  // If set, this entry is this rank's range of another entry (no storage of its own): elements
+  // If set, this entry is this rank's range of another entry (without storage): elements
   // [i * type.numel(), ...) for the rank's index i along range_axes().
   int range_of = -1;  // index into Step::state
   int64_t storage_elements =
@@ -111,7 +93,7 @@ struct StateEntry {
   Location location;  // one with `range_of` lies in the same space as that entry
 };
 
-// Along which axes ranks have ranges of their own of the entry that this one is a range of: those
+// Along which axes ranks have different ranges of the entry that this one is a range of: those
 // along which its type is a flat shard; all, if it does not say (rows of a table of all ranks).
 AxisMask range_axes(const StateEntry& entry);
 
@@ -180,16 +162,12 @@ struct Step {
   StateTable state;
   std::vector<std::string> streams = {"compute"};
   std::vector<Program> programs;  // imported: one graph; sharded: [accumulate x (GA - 1),] step
-  int64_t arena_bytes = 0;        // of space device; set by layout-arenas, as the next two
-  int64_t host_arena_bytes = 0, disk_arena_bytes = 0;
+  PerSpace<int64_t> arena_bytes;  // set by layout-arenas
   // Of the archive, by part (src/base/archive/step_digest.h); empty for steps from text.
   std::vector<std::string> step_digest;
   std::string model_digest;  // SHA-256 of the archive's canonical graph, hex
 
   std::shared_ptr<const Evaluation> evaluation;  // null: the archive has none
-
-  int64_t arena(Space space) const;  // bytes
-  int64_t& arena(Space space);
 };
 
 std::string print(const Step& step);                 // stable, complete

@@ -2,41 +2,16 @@
 
 namespace dc::ir {
 
-int64_t TensorType::numel() const {
-  int64_t count = 1;
-  for (int64_t size : shape) count *= size;
-  return count;
-}
+int64_t TensorType::numel() const { return base::numel(shape); }
 
-bool TensorType::is_contiguous() const {
-  if (numel() == 0) return true;
-  int64_t expected = 1;
-  for (size_t i = shape.size(); i-- > 0;) {
-    if (shape[i] == 1) continue;  // the stride of a dim of one element is never used
-    if (strides[i] != expected) return false;
-    expected *= shape[i];
-  }
-  return true;
-}
+bool TensorType::is_contiguous() const { return base::is_contiguous(shape, strides); }
 
 int64_t TensorType::storage_elements() const {
-  if (numel() == 0) return 0;
-  int64_t last = offset;
-  for (size_t i = 0; i < shape.size(); ++i) last += (shape[i] - 1) * strides[i];
-  return last + 1;
+  const int64_t reached = base::extent(shape, strides);
+  return reached == 0 ? 0 : offset + reached;
 }
 
 Bytes TensorType::bytes() const { return Bytes{numel() * base::byte_size(dtype)}; }
-
-Strides contiguous_strides(const Shape& shape) {
-  Strides strides(shape.size());
-  int64_t step = 1;
-  for (size_t i = shape.size(); i-- > 0;) {
-    strides[i] = step;
-    step *= shape[i] > 0 ? shape[i] : 1;
-  }
-  return strides;
-}
 
 TensorType contiguous(DType dtype, Shape shape, Sharding sharding) {
   TensorType type;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/base/dtype.h"
+#include "src/base/shape.h"
 #include "src/base/step_enums.h"
 #include "src/base/units.h"
 #include "src/ir/mesh.h"
@@ -16,6 +17,7 @@ namespace dc::ir {
 
 using base::AxisPlacement;
 using base::Bytes;
+using base::contiguous_strides;
 using base::DType;
 using Shape = std::vector<int64_t>;    // elements per dim
 using Strides = std::vector<int64_t>;  // elements between neighbours, per dim; 0 where expanded
@@ -44,7 +46,6 @@ struct TensorType {
   Bytes bytes() const;  // numel() * element size
 };
 
-Strides contiguous_strides(const Shape& shape);
 TensorType contiguous(DType dtype, Shape shape, Sharding sharding = {});
 
 // Along which axes a value is placed so, and the sharding that is so along these only.

@@ -105,11 +105,6 @@ Status verify_initializers(const Step& step, Stage stage) {
 
 bool index_in(int index, size_t size) { return index >= -1 && index < static_cast<int>(size); }
 
-bool is_of_parameter(StateRole role) { return role <= StateRole::Accumulator; }
-bool is_of_buffer(StateRole role) {
-  return role == StateRole::Buffer || role == StateRole::Constant;
-}
-
 Status verify_entry(const Step& step, Stage stage, int index) {
   const StateEntry& entry = step.state[static_cast<size_t>(index)];
   const auto bad = [&](std::string_view code, const std::string& what) {
@@ -118,9 +113,10 @@ Status verify_entry(const Step& step, Stage stage, int index) {
   if (!index_in(entry.parameter, step.parameters.size()))
     return bad("DC2110", "names no parameter");
   if (!index_in(entry.buffer, step.buffers.size())) return bad("DC2110", "names no buffer");
-  if (is_of_parameter(entry.role) && entry.parameter < 0)
+  if (entry.role == StateRole::Unknown) return bad("DC2110", "does not say what it is for");
+  if (base::is_of_parameter(entry.role) && entry.parameter < 0)
     return bad("DC2110", "names no parameter");
-  if (is_of_buffer(entry.role) && entry.buffer < 0) return bad("DC2110", "names no buffer");
+  if (base::is_of_buffer(entry.role) && entry.buffer < 0) return bad("DC2110", "names no buffer");
   if (!index_in(entry.range_of, step.state.size()) || entry.range_of == index) {
     return bad("DC2110", "is a range of no other entry");
   }
@@ -137,8 +133,7 @@ Status verify_entry(const Step& step, Stage stage, int index) {
                : Status();
   }
   const StateEntry& whole = step.state[static_cast<size_t>(entry.range_of)];
-  if (whole.range_of >= 0)
-    return bad("DC2110", "is a range of an entry without storage of its own");
+  if (whole.range_of >= 0) return bad("DC2110", "is a range of an entry without storage");
   if (whole.location.space != entry.location.space)
     return bad("DC2201", "is a range of '" + whole.name + "', which lies in another space");
   if (whole.type.dtype != entry.type.dtype || !entry.type.is_contiguous() ||
@@ -159,7 +154,7 @@ Status verify_locations(const Step& step) {
                            "state entry '" + entry.name + "' has no place for its " +
                                std::to_string(bytes) + " bytes");
     }
-    if (entry.location.offset + entry.location.bytes > step.arena(entry.location.space)) {
+    if (entry.location.offset + entry.location.bytes > step.arena_bytes[entry.location.space]) {
       return table_offence(step, stage, "DC2313",
                            "state entry '" + entry.name + "' ends outside its arena");
     }

@@ -33,14 +33,14 @@ class OpChecker {
  private:
   // The rule that ops.def names.
   Status by_kind() const {
-    switch (node_.kind) {
+    using Rule = Status (OpChecker::*)() const;
+    constexpr Rule kRules[] = {
 #define DC_OP(kind, text, alias, provider, half, trait, rule, results, operands, attributes) \
-  case OpKind::kind:                                                                         \
-    return rule();
+  &OpChecker::rule,
 #include "src/ir/ops.def"
 #undef DC_OP
-    }
-    return {};
+    };
+    return (this->*kRules[static_cast<size_t>(node_.kind)])();
   }
 
   Status bad(std::string_view code, const std::string& what) const {
@@ -240,6 +240,13 @@ class OpChecker {
     return out().numel() == in(0).numel()
                ? Status()
                : wrong("the result must hold as many elements as the operand");
+  }
+
+  Status all_reduce_in_place() const {
+    DC_RETURN_IF_ERROR(all_reduce());
+    if (in(0).dtype != DType::F32) return wrong("operand 0 must be f32, as the sums are");
+    return out().shape == in(0).shape ? Status()
+                                      : wrong("the result must have the operand's shape");
   }
 
   Status done() const {

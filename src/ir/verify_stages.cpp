@@ -53,7 +53,7 @@ Status verify_update(const Scope& scope, const Node& node, std::vector<int>& upd
   if (!is_update(node.kind)) return {};
   if (!scope.is_last)
     return offence(scope, node, "DC2307", "only the last program may update parameters");
-  const ValueId gradient = node.operands[node.kind == OpKind::AdamW ? 3 : 2];
+  const ValueId gradient = node.operands[gradient_operand(node.kind).value()];
   const bool reduced = is_whole_or_shard(scope.type(gradient), scope.step.mesh) &&
                        (scope.step.mesh.world() == 1 || comes_from_reduction(scope, gradient));
   if (!reduced) {
@@ -62,6 +62,28 @@ Status verify_update(const Scope& scope, const Node& node, std::vector<int>& upd
         "the gradient %" + scope.value(gradient).name + " is not reduced over all ranks");
   }
   ++updates[static_cast<size_t>(node.integer(Attr::Param))];
+  return {};
+}
+
+// Whether the cell says of all that a rank updates that it is finite.
+bool decides(const Mesh& mesh, const Node& square_sum) {
+  if (mesh.world() == 1) return true;
+  if (square_sum.integer(Attr::Whole) != 0) return false;
+  return square_sum.find(Attr::Axes) == nullptr ||
+         (square_sum.find(Attr::Decides) != nullptr && square_sum.integer(Attr::Decides) != 0);
+}
+
+// Ranks that update the same range decide alike whether they do: from the same numbers.
+Status verify_decisions(const Scope& scope) {
+  std::vector<bool> decided(static_cast<size_t>(scope.trainable));  // by column
+  for (NodeId id : scope.order) {
+    const Node& node = scope.graph.node(id);
+    const auto column = [&] { return static_cast<size_t>(node.integer(Attr::Param)); };
+    if (node.kind == OpKind::SquareSum) decided[column()] = decides(scope.step.mesh, node);
+    if (node.kind != OpKind::CheckFinite || decided[column()]) continue;
+    return offence(scope, node, "DC2318",
+                   "no square sum before it is of all that this rank and its replicas update");
+  }
   return {};
 }
 
@@ -113,7 +135,7 @@ Status verify_place(const Scope& scope, const Node& node, const Location& locati
     return offence(scope, node, "DC2312",
                    what + " has no place for its " + std::to_string(bytes) + " bytes");
   }
-  const bool inside = location.offset + location.bytes <= scope.step.arena(location.space);
+  const bool inside = location.offset + location.bytes <= scope.step.arena_bytes[location.space];
   if (inside && location.offset % base::kAlignment == 0) return {};
   return offence(scope, node, "DC2313", what + " lies outside its arena or off its alignment");
 }
@@ -150,8 +172,9 @@ Status verify_stage(const Scope& scope) {
     if (scope.stage == Stage::Allocated)
       DC_RETURN_IF_ERROR(verify_locations(scope, node, in_outputs));
   }
-  return scope.stage >= Stage::Sharded ? verify_update_counts(scope, updates)
-                                       : verify_gradients(scope);
+  if (scope.stage < Stage::Sharded) return verify_gradients(scope);
+  DC_RETURN_IF_ERROR(verify_decisions(scope));
+  return verify_update_counts(scope, updates);
 }
 
 }  // namespace dc::ir

@@ -133,29 +133,26 @@ void apply(const ProgramDemand& wanted, const Layout& layout, Space space, int64
 
 // What to say of a space that is too small.
 struct Advice {
-  const char *subject, *cure;
+  std::string subject, cure;
 };
 Advice advice(Space space) {
-  switch (space) {
-    case Space::Device:
-      return {
-          "the arena of each rank needs ",
-          "raise --memory, use more ranks or a higher --zero, give --offload-space, or make the "
-          "micro-batch smaller"};
-    case Space::Host:
-      return {"what each rank offloads to the host needs ",
-              "raise --host-memory, or offload to disk with --offload-space disk"};
-    case Space::Disk:
-      return {"what each rank offloads to disk needs ", "raise --disk-memory, or offload less"};
+  if (space == Space::Device) {
+    return {"the arena of each rank needs ",
+            "raise --memory, use more ranks or a higher --zero, give --offload-space, or make the "
+            "micro-batch smaller"};
   }
-  return {"", ""};
+  const std::string text(base::name(space));
+  const bool host = space == Space::Host;
+  return {"what each rank offloads to " + (host ? "the " : std::string()) + text + " needs ",
+          "raise --" + text + "-memory, or " +
+              (host ? "offload to disk with --offload-space disk" : "offload less")};
 }
 
 Status over_budget(const ir::Step& step, Space space, base::Bytes budget) {
   analysis::PeakMemory peak = analysis::peak_memory(step, {}, 8, space);
   const std::string& program = step.programs[static_cast<size_t>(peak.program)].graph.name();
   const Advice text = advice(space);
-  std::string sentence = text.subject + std::to_string(step.arena(space)) +
+  std::string sentence = text.subject + std::to_string(step.arena_bytes[space]) +
                          " bytes and the budget is " + std::to_string(budget.v) +
                          "; most live at index " + std::to_string(peak.position) + " of program '" +
                          program + "' (" + peak.node + " in module '" + peak.module +
@@ -233,12 +230,12 @@ Status allocate(ir::Step& step, const cost::CostModel& costs, const Budgets& bud
   const std::vector<analysis::Liveness> lives = liveness_of(step);
   for (Space space : ir::kSpaces) {
     DC_ASSIGN_OR_RETURN(const Allocation found, allocate_space(step, lives, space, costs, taken));
-    step.arena(space) = found.arena.v;
+    step.arena_bytes[space] = found.arena.v;
     if (space == Space::Device && allocation != nullptr) *allocation = found;
   }
   for (Space space : ir::kSpaces) {
     const std::optional<base::Bytes>& budget = budgets[space];
-    if (budget && step.arena(space) > budget->v) return over_budget(step, space, *budget);
+    if (budget && step.arena_bytes[space] > budget->v) return over_budget(step, space, *budget);
   }
   step.stage = ir::Stage::Allocated;
   return base::ok_status();

@@ -22,6 +22,8 @@ struct Movement {
 inline constexpr Movement kGathersEarlier{"gathers-earlier", "gathers start earlier", true, false};
 inline constexpr Movement kGathersJoined{"gathers-joined", "gathers join the one before them", true,
                                          false};
+inline constexpr Movement kGathersAgain{"gathers-again", "gathers are added for gradients", true,
+                                        false};
 inline constexpr Movement kReductionsJoined{"reductions-joined",
                                             "reductions join the one before them", false, true};
 inline constexpr Movement kReductionsOverlapped{

@@ -110,6 +110,14 @@ Result<Change> apply(const PassCall& call, ir::Step& step, const PassContext& co
   return change;
 }
 
+Result<Change> apply_verified(const PassCall& call, ir::Step& step, const PassContext& context) {
+  DC_ASSIGN_OR_RETURN(const Change change, apply(call, step, context));
+  if (Status status = ir::verify(step, step.stage); !status.ok()) {
+    return std::move(status).add_context("after pass " + std::string(call.pass->name));
+  }
+  return change;
+}
+
 Result<Change> run_passes(ir::Step& step, std::span<const PassCall> chain,
                           const PassContext& context, const PassDone& done) {
   if (Status status = ir::verify(step, step.stage); !status.ok()) {
@@ -117,10 +125,7 @@ Result<Change> run_passes(ir::Step& step, std::span<const PassCall> chain,
   }
   Change total = Change::No;
   for (const PassCall& call : chain) {
-    DC_ASSIGN_OR_RETURN(const Change change, apply(call, step, context));
-    if (Status status = ir::verify(step, step.stage); !status.ok()) {
-      return std::move(status).add_context("after pass " + std::string(call.pass->name));
-    }
+    DC_ASSIGN_OR_RETURN(const Change change, apply_verified(call, step, context));
     if (change == Change::Yes) total = Change::Yes;
     if (done) done(*call.pass);
   }

@@ -27,6 +27,7 @@ const Pass* find_pass(std::string_view name);  // null if unknown
 struct PassCall {
   const Pass* pass = nullptr;
   std::optional<int64_t> argument;
+  bool operator==(const PassCall&) const = default;
 };
 using Chain = std::vector<PassCall>;
 
@@ -39,6 +40,10 @@ std::string print(const Chain& chain);  // parse_passes(print(c)) equals c
 // Runs one pass, without the verifier: for a search that tries many chains and runs the one it
 // chooses through run_passes. The context of an error names the pass.
 base::Result<Change> apply(const PassCall& call, ir::Step& step, const PassContext& context);
+
+// The same, and verifies the step after it.
+base::Result<Change> apply_verified(const PassCall& call, ir::Step& step,
+                                    const PassContext& context);
 
 // Runs passes in order; verifies the step before the first and after each. The context of an error
 // names the pass. `done` hears of each pass that went well, for those who measure.

@@ -1,6 +1,6 @@
 // schedule: the baseline that other schedules must beat. Program order stays; a collective's two
 // halves stand side by side (just in time), on the communication stream. What goes across hosts has
-// a stream of its own: it uses another link than what stays inside one.
+// another stream: it uses another link than what stays inside one.
 #include "src/cost/transfer.h"
 #include "src/passes/pass.h"
 

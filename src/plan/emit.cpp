@@ -89,10 +89,10 @@ class Emitter {
     for (ir::Space space : ir::kSpaces) {
       const std::optional<base::Bytes>& budget = options_.budgets[space];
       plan_.budgets.push_back(budget ? budget->v : 0);
+      plan_.arena_bytes.push_back(step_.arena_bytes[space]);
     }
-    plan_.arena_bytes = {step_.arena_bytes, step_.host_arena_bytes, step_.disk_arena_bytes};
     if (const ir::Step* other = options_.evaluation; other != nullptr)
-      plan_.arena_bytes[0] = std::max(plan_.arena_bytes[0], other->arena_bytes);
+      plan_.arena_bytes[0] = std::max(plan_.arena_bytes[0], other->arena_bytes[ir::Space::Device]);
     plan_.optimizer = emit_optimizer(step_.optimizer);
   }
 
@@ -243,7 +243,7 @@ class Emitter {
     prediction.compute_ns = time.compute.v;
     prediction.communication_ns = time.communication.v;
     prediction.step_ns = run.time.v;
-    prediction.peak_bytes = step.arena_bytes;
+    prediction.peak_bytes = step.arena_bytes[ir::Space::Device];
     prediction.live_bytes = analysis::peak_memory(step).live.v;
     prediction.wire_bytes = wire_bytes(step);
     const CopiedBytes copied = copied_bytes(step);

@@ -2,56 +2,18 @@
 
 #include <algorithm>
 
-#include "runtime/plan/state_entries.h"
 #include "src/plan/state_emitter.h"
 
 namespace dc::plan {
 
 namespace rp = runtime::plan;
 
-namespace {
-
-rp::SliceKind plan_kind(analysis::Kind kind) {
-  switch (kind) {
-    case analysis::Kind::Parameters:
-      return rp::SliceKind::Parameters;
-    case analysis::Kind::Gradients:
-      return rp::SliceKind::Gradients;
-    case analysis::Kind::State:
-      return rp::SliceKind::OptimizerState;
-    case analysis::Kind::Activations:
-      return rp::SliceKind::Activations;
-    case analysis::Kind::Gathered:
-      return rp::SliceKind::Gathered;
-    case analysis::Kind::Scratch:
-      return rp::SliceKind::Scratch;
-  }
-  return rp::SliceKind::Activations;
-}
-
-// A copy of a state entry in another space is for what the entry is for.
-rp::SliceKind transient_kind(const ir::Step& step, const ir::Graph& graph,
-                             const analysis::StorageMap& storages,
-                             const analysis::LiveRange& range) {
-  const ir::Node& producer = graph.node(graph.value(range.value).producer);
-  if (producer.kind == ir::OpKind::Input) return rp::SliceKind::Inputs;
-  const bool is_copy =
-      producer.kind == ir::OpKind::OffloadStart || producer.kind == ir::OpKind::ReloadStart;
-  const int owner = is_copy ? storages.owner(producer.operands[0]) : -1;
-  return owner < 0
-             ? plan_kind(range.kind)
-             : runtime::plan::slice_kind(plan_role(step.state[static_cast<size_t>(owner)].role));
-}
-
-}  // namespace
-
 MemoryTable::MemoryTable(const ir::Step& step, rp::Plan& plan)
     : step_(step), plan_(plan), state_slices_(step.state.size(), -1) {
   for (size_t i = 0; i < step.state.size(); ++i) {
     const ir::StateEntry& entry = step.state[i];
     if (entry.range_of >= 0) continue;
-    state_slices_[i] =
-        add_slice(entry.location, -1, {0, 0}, runtime::plan::slice_kind(plan_role(entry.role)));
+    state_slices_[i] = add_slice(entry.location, -1, {0, 0}, base::slice_kind(entry.role));
   }
   for (size_t i = 0; i < step.state.size(); ++i) {
     if (step.state[i].range_of >= 0)
@@ -95,8 +57,7 @@ void MemoryTable::begin_program(int32_t program, const ir::Graph& graph, bool sh
     }
     int32_t first = is_input ? 0 : spans[static_cast<size_t>(range.first)].first;
     int32_t last = std::max(first, spans[static_cast<size_t>(range.last)].last);
-    slices_[range.value.index()] = add_slice(value.location, program, {first, last},
-                                             transient_kind(step_, graph, storages, range));
+    slices_[range.value.index()] = add_slice(value.location, program, {first, last}, range.kind);
   }
   for (size_t i = 0; i < live.order.size(); ++i) {
     const ir::Node& node = graph.node(live.order[i]);

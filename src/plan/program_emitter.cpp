@@ -90,6 +90,12 @@ std::vector<Span> instruction_spans(const ir::Graph& graph, const analysis::Live
 
 base::Result<rp::Program> ProgramEmitter::run(const analysis::Liveness& live) {
   program_.name = graph_.name();
+  size_t count = 0;
+  for (ir::NodeId id : live.order) {
+    const Node& node = graph_.node(id);
+    count += cost::joins(node) ? 0 : static_cast<size_t>(instruction_count(graph_, node));
+  }
+  program_.instructions.reserve(count);  // growing would keep room for up to twice as many
   for (ir::NodeId id : live.order) {
     const Node& node = graph_.node(id);
     if (Status status = emit(node); !status.ok()) return status;
@@ -240,10 +246,7 @@ rp::CollectiveBuffer ProgramEmitter::collective_buffer(const Node& node) {
 
 rp::Instruction ProgramEmitter::collective(const Node& node) {
   rp::Instruction result = instruction(rp::InstructionKind::Collective, node, node.stream);
-  bool gathers = node.kind == OpKind::AllGatherIntoStart || node.kind == OpKind::AllGatherStart;
-  result.collective = gathers                               ? rp::CollectiveKind::AllGather
-                      : node.kind == OpKind::AllReduceStart ? rp::CollectiveKind::AllReduce
-                                                            : rp::CollectiveKind::ReduceScatter;
+  result.collective = cost::transfer_of(graph_, node)->kind;
   result.group = groups_.at({node.stream, ir::group_of(node)});
   const rp::CollectiveBuffer buffer = collective_buffer(node);
   result.reads = {buffer.input};

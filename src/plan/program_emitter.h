@@ -1,7 +1,7 @@
 // ProgramEmitter: one program's nodes as instructions.
 //
 // A kernel is one instruction. The start of a collective, or of a copy between memory spaces, on a
-// stream of its own is four: compute signals, the stream waits, the transfer, the stream signals.
+// other stream is four: compute signals, the stream waits, the transfer, the stream signals.
 // Its done is one: compute waits. all_gather_into.wait_previous_step is one such wait too. Inputs,
 // state, views and releases are no instruction.
 //

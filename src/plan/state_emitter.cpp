@@ -50,6 +50,7 @@ void add_source(const ir::Step& step, const ir::StateEntry& from, rp::StateEntry
     case StateRole::NormTable:
     case StateRole::LossSum:
     case StateRole::Losses:
+    case StateRole::Unknown:
       to.source = rp::StateSource::Zeros;
       return;
     case StateRole::Buffer:
@@ -71,44 +72,6 @@ void add_source(const ir::Step& step, const ir::StateEntry& from, rp::StateEntry
 
 }  // namespace
 
-rp::StateRole plan_role(StateRole role) {
-  switch (role) {
-    case StateRole::Parameter:
-      return rp::StateRole::Parameter;
-    case StateRole::Shard:
-      return rp::StateRole::Shard;
-    case StateRole::Master:
-      return rp::StateRole::Master;
-    case StateRole::Moment1:
-      return rp::StateRole::Moment1;
-    case StateRole::Moment2:
-      return rp::StateRole::Moment2;
-    case StateRole::Momentum:
-      return rp::StateRole::Momentum;
-    case StateRole::Accumulator:
-      return rp::StateRole::Accumulator;
-    case StateRole::Carried:
-      return rp::StateRole::Carried;
-    case StateRole::Buffer:
-      return rp::StateRole::Buffer;
-    case StateRole::Constant:
-      return rp::StateRole::Constant;
-    case StateRole::Hyperparameters:
-      return rp::StateRole::Hyperparameters;
-    case StateRole::Random:
-      return rp::StateRole::Random;
-    case StateRole::Scalars:
-      return rp::StateRole::Scalars;
-    case StateRole::NormTable:
-      return rp::StateRole::NormTable;
-    case StateRole::LossSum:
-      return rp::StateRole::LossSum;
-    case StateRole::Losses:
-      return rp::StateRole::Losses;
-  }
-  return rp::StateRole::Unknown;
-}
-
 uint32_t plan_axes(const ir::Mesh& mesh, ir::AxisMask axes) {
   return mesh.is_world(axes) ? rp::kAllAxes : axes;
 }
@@ -116,7 +79,7 @@ uint32_t plan_axes(const ir::Mesh& mesh, ir::AxisMask axes) {
 rp::StateEntry emit_state_entry(const ir::Step& step, const ir::StateEntry& entry) {
   rp::StateEntry to;
   to.name = entry.name;
-  to.role = plan_role(entry.role);
+  to.role = entry.role;
   to.parameter = entry.parameter;
   to.buffer = entry.buffer;
   to.placement = placement(step, entry);

@@ -7,8 +7,6 @@
 
 namespace dc::plan {
 
-runtime::plan::StateRole plan_role(ir::StateRole role);
-
 // Without its tensor, which the memory table gives.
 // A group, or the axes that a stride counts.
 uint32_t plan_axes(const ir::Mesh& mesh, ir::AxisMask axes);

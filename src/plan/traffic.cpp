@@ -10,7 +10,6 @@ namespace dc::plan {
 namespace {
 
 using ir::Node;
-using runtime::plan::CollectiveKind;
 
 int64_t sent(const cost::Transfer& transfer, const ir::Mesh& mesh, int rank) {
   const int64_t before = mesh.index(transfer.group, rank) * transfer.shard;
@@ -24,18 +23,9 @@ int64_t sent(const cost::Transfer& transfer, const ir::Mesh& mesh, int rank) {
       return scattered;
     case cost::Collective::AllReduce:
       return scattered + gathered * base::byte_size(ir::DType::F32);
-  }
-  return 0;
-}
-
-size_t index_of(cost::Collective kind) {
-  switch (kind) {
-    case cost::Collective::AllGather:
-      return static_cast<size_t>(CollectiveKind::AllGather);
-    case cost::Collective::ReduceScatter:
-      return static_cast<size_t>(CollectiveKind::ReduceScatter);
-    case cost::Collective::AllReduce:
-      return static_cast<size_t>(CollectiveKind::AllReduce);
+    case cost::Collective::Broadcast:
+    case cost::Collective::AllToAll:
+      break;  // no op makes them
   }
   return 0;
 }
@@ -43,13 +33,14 @@ size_t index_of(cost::Collective kind) {
 }  // namespace
 
 std::vector<int64_t> wire_bytes(const ir::Step& step, int rank) {
-  std::vector<int64_t> bytes(static_cast<size_t>(CollectiveKind::AllToAll) + 1, 0);
+  std::vector<int64_t> bytes(base::kCollectiveKindNames.size(), 0);
   for (const ir::Program& program : step.programs) {
     const ir::Graph& graph = program.graph;
     for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
       auto transfer = cost::transfer_of(graph, graph.node(id));
       if (transfer)
-        bytes[index_of(transfer->kind)] += program.repeat * sent(*transfer, step.mesh, rank);
+        bytes[static_cast<size_t>(transfer->kind)] +=
+            program.repeat * sent(*transfer, step.mesh, rank);
     }
   }
   return bytes;

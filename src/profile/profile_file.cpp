@@ -142,6 +142,14 @@ Status read_machine(const JsonValue& document, base::MachineIdentity& machine) {
   return {};
 }
 
+void read_collective(Fields& fields, base::CollectiveMeasurement& row) {
+  row.kind = fields.text("kind");
+  row.ranks = fields.count("ranks");
+  row.bytes = fields.quantity("bytes");
+  row.timing = fields.timing();
+  row.level = fields.level();
+}
+
 Status read_tables(const JsonValue& document, Measurements& measurements) {
   DC_RETURN_IF_ERROR(read_rows(document, "kernels", measurements.kernels,
                                [](Fields& fields, base::KernelMeasurement& row) {
@@ -149,24 +157,13 @@ Status read_tables(const JsonValue& document, Measurements& measurements) {
                                  row.timing = fields.timing();
                                  row.scratch_bytes = fields.quantity("scratch_bytes");
                                }));
-  DC_RETURN_IF_ERROR(read_rows(document, "collectives", measurements.collectives,
-                               [](Fields& fields, base::CollectiveMeasurement& row) {
-                                 row.kind = fields.text("kind");
-                                 row.ranks = fields.count("ranks");
-                                 row.bytes = fields.quantity("bytes");
-                                 row.timing = fields.timing();
-                                 row.level = fields.level();
-                               }));
+  DC_RETURN_IF_ERROR(read_rows(document, "collectives", measurements.collectives, read_collective));
   // Older profiles have no such table.
   if (document.find("during_compute") != nullptr) {
     DC_RETURN_IF_ERROR(read_rows(document, "during_compute", measurements.during_compute,
                                  [](Fields& fields, base::DuringComputeMeasurement& row) {
-                                   row.kind = fields.text("kind");
-                                   row.ranks = fields.count("ranks");
-                                   row.bytes = fields.quantity("bytes");
-                                   row.timing = fields.timing();
+                                   read_collective(fields, row);
                                    row.compute_permille = fields.count("compute_permille");
-                                   row.level = fields.level();
                                  }));
   }
   return read_rows(document, "copies", measurements.copies,

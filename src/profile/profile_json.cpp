@@ -19,9 +19,15 @@ void set_timing(JsonValue& row, const base::Timing& timing) {
 }
 
 // Rows without a level are of all ranks.
-void set_level(JsonValue& row, base::CollectiveLevel level) {
-  if (level == base::CollectiveLevel::World) return;
-  row.set("level", JsonValue(std::string(base::name(level))));
+JsonValue collective_json(const base::CollectiveMeasurement& collective) {
+  JsonValue row = JsonValue::object();
+  row.set("kind", JsonValue(collective.kind));
+  row.set("ranks", JsonValue(static_cast<int64_t>(collective.ranks)));
+  row.set("bytes", JsonValue(collective.bytes));
+  set_timing(row, collective.timing);
+  if (collective.level != base::CollectiveLevel::World)
+    row.set("level", JsonValue(std::string(base::name(collective.level))));
+  return row;
 }
 
 JsonValue machine_json(const base::MachineIdentity& machine) {
@@ -73,23 +79,12 @@ std::string to_json(const Measurements& measurements) {
     row.set("scratch_bytes", JsonValue(kernel->scratch_bytes));
   }
   JsonValue& collectives = document.set("collectives", JsonValue::array());
-  for (const base::CollectiveMeasurement& collective : measurements.collectives) {
-    JsonValue& row = collectives.push(JsonValue::object());
-    row.set("kind", JsonValue(collective.kind));
-    row.set("ranks", JsonValue(static_cast<int64_t>(collective.ranks)));
-    row.set("bytes", JsonValue(collective.bytes));
-    set_timing(row, collective.timing);
-    set_level(row, collective.level);
-  }
+  for (const base::CollectiveMeasurement& collective : measurements.collectives)
+    collectives.push(collective_json(collective));
   JsonValue& rows = document.set("during_compute", JsonValue::array());
   for (const base::DuringComputeMeasurement& collective : measurements.during_compute) {
-    JsonValue& row = rows.push(JsonValue::object());
-    row.set("kind", JsonValue(collective.kind));
-    row.set("ranks", JsonValue(static_cast<int64_t>(collective.ranks)));
-    row.set("bytes", JsonValue(collective.bytes));
-    set_timing(row, collective.timing);
+    JsonValue& row = rows.push(collective_json(collective));
     row.set("compute_permille", JsonValue(collective.compute_permille));
-    set_level(row, collective.level);
   }
   JsonValue& copies = document.set("copies", JsonValue::array());
   for (const base::CopyMeasurement& copy : measurements.copies) {

@@ -12,10 +12,13 @@ inline constexpr auto kOrigins =
     base::enum_names<base::ProfileOrigin>({"measured", "recorded", "synthetic", "calibrated"});
 
 // Members of `rates` and of `complete`, in the order of the file.
-struct RateName {
+template <typename Struct, typename Member>
+struct MemberName {
   const char* key;
-  int64_t base::MachineRates::*member;
+  Member Struct::*member;
 };
+using RateName = MemberName<base::MachineRates, int64_t>;
+using PartName = MemberName<base::Completeness, bool>;
 inline constexpr RateName kRates[] = {
     {"f64_flops_per_s", &base::MachineRates::f64_flops},
     {"f32_flops_per_s", &base::MachineRates::f32_flops},
@@ -27,10 +30,6 @@ inline constexpr RateName kRates[] = {
     {"to_host_bytes_per_s", &base::MachineRates::to_host_bytes},
     {"from_host_bytes_per_s", &base::MachineRates::from_host_bytes},
     {"disk_bytes_per_s", &base::MachineRates::disk_bytes},
-};
-struct PartName {
-  const char* key;
-  bool base::Completeness::*member;
 };
 inline constexpr PartName kParts[] = {
     {"kernels", &base::Completeness::kernels},

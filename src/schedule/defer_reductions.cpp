@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/cost/transfer.h"
+#include "src/ir/effects.h"
 #include "src/schedule/reduction_tail.h"
 #include "src/schedule/time_axis.h"
 #include "src/sim/simulate.h"
@@ -94,13 +95,13 @@ class ReductionDeferral {
     return travelling_[static_cast<size_t>(position)] + wire <= most_;
   }
 
-  // Bytes that live longer: the inputs of the reductions under way, unless they are state, and the
-  // results that are added to an accumulator.
+  // Bytes that live longer: the inputs of the reductions under way, unless they are state or become
+  // the sums in place, and the results that are added to an accumulator.
   int64_t bytes_of(const Nodes& bucket, const Nodes& tail) const {
     int64_t bytes = 0;
     for (NodeId start : bucket) {
       const ir::Node& node = graph_.node(start);
-      if (axis_.storages.owner(node.operands[0]) < 0)
+      if (axis_.storages.owner(node.operands[0]) < 0 && !ir::writes(node, 0))
         bytes += aligned_bytes(cost::transfer_of(graph_, node)->bytes().v);
     }
     for (NodeId id : tail) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/cost/transfer.h"
+#include "src/ir/effects.h"
 #include "src/ir/group.h"
 #include "src/schedule/reduction_tail.h"
 
@@ -63,9 +64,10 @@ class Bucketer {
     });
   }
 
-  // Bytes of the summand, which must wait for the bucket to start; state waits anyway.
+  // Bytes of the summand, which must wait for the bucket to start; state, and what becomes the sum
+  // in place, waits anyway.
   int64_t held_bytes(const ir::Node& start) const {
-    if (axis_.storages.owner(start.operands[0]) >= 0) return 0;
+    if (axis_.storages.owner(start.operands[0]) >= 0 || ir::writes(start, 0)) return 0;
     return aligned_bytes(cost::transfer_of(graph_, start)->bytes().v);
   }
 

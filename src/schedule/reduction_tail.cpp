@@ -7,6 +7,7 @@
 #include <span>
 
 #include "src/cost/transfer.h"
+#include "src/ir/effects.h"
 #include "src/ir/group.h"
 
 namespace dc::schedule {
@@ -59,9 +60,9 @@ class Touched {
   }
 
  private:
-  // In the row of square sums.
+  // In the row of square sums. A view of the row reads nothing yet.
   bool is_elsewhere(const ir::Node& node) const {
-    return node.kind == OpKind::SquareSum ||
+    return node.kind == OpKind::SquareSum || ir::is_plain_view(node) ||
            (node.kind == OpKind::CheckFinite && !params_.contains(node.integer(ir::Attr::Param)));
   }
 
@@ -84,14 +85,16 @@ class Touched {
 }  // namespace
 
 bool is_reduction(OpKind start) {
-  return start == OpKind::ReduceScatterStart || start == OpKind::AllReduceStart;
+  return start == OpKind::ReduceScatterStart || start == OpKind::AllReduceStart ||
+         start == OpKind::AllReduceInPlaceStart;
 }
 
 bool splits_no_tail(const ir::Node& node) {
   // Replicas of a shard are summed right behind the sums that made it.
-  const bool may_go_on = node.kind == OpKind::AllReduceStart && ir::group_of(node) != ir::kAllAxes;
-  return !ir::is_tail(node.kind) && node.kind != OpKind::ReduceScatterDone &&
-         node.kind != OpKind::AllReduceDone && !may_go_on && !cost::joins(node);
+  const bool may_go_on = is_reduction(node.kind) && ir::group_of(node) != ir::kAllAxes &&
+                         node.kind != OpKind::ReduceScatterStart;
+  const bool ends_one = ir::is_done(node.kind) && is_reduction(ir::start_of(node.kind));
+  return !ir::is_tail(node.kind) && !ends_one && !may_go_on && !cost::joins(node);
 }
 
 namespace {

@@ -37,7 +37,7 @@ class StateIndex {
   int of(int parameter, ir::StateRole role) const;
 
  private:
-  using ByRole = std::array<int, ir::kStateRoles>;
+  using ByRole = std::array<int, base::enum_count<ir::StateRole>()>;
   ByRole own_;  // of no parameter
   std::vector<ByRole> by_parameter_;
 };

@@ -1,15 +1,17 @@
 #include "src/search/auto.h"
 
 #include <algorithm>
-#include <map>
-#include <memory>
+#include <array>
 #include <optional>
 #include <set>
 
-#include "src/analysis/memory.h"
 #include "src/base/text.h"
 #include "src/layout/allocate.h"
+#include "src/search/certificate.h"
 #include "src/search/chains.h"
+#include "src/search/moves.h"
+#include "src/search/scheduled_steps.h"
+#include "src/search/starts.h"
 #include "src/sim/simulate.h"
 
 namespace dc::search {
@@ -37,80 +39,153 @@ struct Score {
   static bool differ(int64_t a, int64_t b) { return std::abs(a - b) > std::max(a, b) / 1000; }
 };
 
-bool offloads(const passes::PassCall& call) { return call.pass->name.starts_with("offload-"); }
-bool splits_by_host(const passes::PassCall& call) { return call.pass->name == "split-by-host"; }
-bool is_layout(const passes::PassCall& call) { return call.pass->gives == ir::Stage::Allocated; }
+using MaybeScore = std::optional<Score>;
 
 class Search {
  public:
   Search(const ir::Step& imported, const passes::Options& options, const cost::CostModel& cost,
          const SearchOptions& search)
-      : imported_(imported), options_(options), cost_(cost), search_(search) {}
+      : imported_(imported),
+        options_(options),
+        cost_(cost),
+        search_(search),
+        steps_(imported, options_, cost) {}
 
   Result<SearchResult> run() {
     DC_RETURN_IF_ERROR(start_from_named_chains());
     DC_RETURN_IF_ERROR(find_bound());
-    for (const std::string_view prefix : {"", kByHost}) {
-      for (const char* text : kStarts) {
-        if (out_of_effort() || (!prefix.empty() && !has_hosts())) break;
-        DC_ASSIGN_OR_RETURN(const Chain chain, passes::parse_passes(std::string(prefix) + text));
-        DC_RETURN_IF_ERROR(try_chain(chain).status());
-        if (!prefix.empty()) forget_stages_but(chain);
-      }
-    }
-    if (best_.empty()) return first_error_;
-    forget_stages_but(best_);
-    bool improved = true;
-    while (improved && !done()) {
-      improved = false;
-      for (const Chain& neighbour : neighbours(best_)) {
-        if (done()) break;
-        DC_ASSIGN_OR_RETURN(improved, try_chain(neighbour));
-        if (improved) break;  // the next neighbours are those of the better chain
-      }
-    }
-    SearchResult found{best_,       options_,         score_.time, bound_,     score_.fits,
-                       best_named_, best_named_time_, simulated_,  cut_short_, refused_};
+    DC_RETURN_IF_ERROR(start_from_all_passes());
+    if (best_.chain.empty()) return first_error_;
+    steps_.keep_stages_of(std::array{best_.chain});
+    DC_RETURN_IF_ERROR(descend());
+    SearchResult found{best_.chain, options_,   score_.time, bound_,  score_.fits,
+                       named_,      simulated_, cut_short_,  refused_};
+    found.options.budgets[ir::Space::Device] = best_.planned;
     return found;
   }
 
  private:
-  // The best of them is what any result must beat.
+  // The best of them is what any result must beat. Those that need a little too much are then made
+  // to fit.
   Status start_from_named_chains() {
+    std::vector<std::pair<Chain, Score>> too_large;
     for (const NamedChain& named : named_chains()) {
-      if (!best_.empty() && out_of_effort()) break;
+      if (!best_.chain.empty() && out_of_effort()) break;
       DC_ASSIGN_OR_RETURN(const Chain chain, find_chain(named.name));
       if (!options_.offload_space && std::any_of(chain.begin(), chain.end(), offloads)) continue;
-      if (!has_hosts() && std::any_of(chain.begin(), chain.end(), splits_by_host)) continue;
-      DC_ASSIGN_OR_RETURN(const bool better, try_chain(chain));
-      forget_stages_but(chain);
-      if (!better) continue;
-      best_named_ = named.name;
-      best_named_time_ = score_.time;
+      if (!has_hosts(imported_, options_) &&
+          std::any_of(chain.begin(), chain.end(), splits_by_host))
+        continue;
+      DC_ASSIGN_OR_RETURN(const MaybeScore score, try_candidate(whole(chain), 0));
+      steps_.keep_stages_of(std::array{best_.chain, chain});
+      if (score && !score->fits) too_large.emplace_back(chain, *score);
+    }
+    for (const auto& [chain, score] : too_large) {
+      if (score_.fits && score.time >= score_.time) continue;
+      steps_.keep_stages_of(std::array{best_.chain, chain});
+      DC_RETURN_IF_ERROR(plan_for_less(whole(chain), score, INT64_MAX));
+    }
+    for (const NamedChain& named : named_chains()) {
+      if (score_.fits && passes::print(best_.chain) == named.passes)
+        named_ = {{std::string(named.name), score_.time}};
     }
     return {};
   }
 
-  // With everything resident, no budget and perfect overlap: the busiest stream.
+  // A search that ends with the first schedule that fits asks for none.
   Status find_bound() {
-    passes::Options unlimited = options_;
-    unlimited.budgets[ir::Space::Device].reset();
-    for (const std::string_view prefix : {"", kByHost}) {
-      if (!prefix.empty() && !has_hosts()) continue;
-      DC_ASSIGN_OR_RETURN(const Chain chain,
-                          passes::parse_passes(std::string(prefix) + kAllResident));
-      const Result<ir::Step> step = scheduled(chain, unlimited);
-      if (!step.ok()) return left_out(chain, step.status());
-      const Nanos bound = sim::simulate(*step, cost_).bound;
-      bound_ = prefix.empty() ? bound : std::min(bound_, bound);
+    if (search_.first_fit) return {};
+    passes::Options options = options_;
+    if (search_.budget) options.budgets[ir::Space::Device] = search_.budget;
+    const Result<bound::LowerBound> found = certificate(imported_, options, cost_);
+    if (!found.ok()) return left_out({}, found.status());
+    bound_ = found->time;
+    return {};
+  }
+
+  Status start_from_all_passes() {
+    for (const std::string_view prefix : {std::string_view(), kByHost}) {
+      if (!prefix.empty() && !has_hosts(imported_, options_)) break;
+      for (const Start& start : kStarts) DC_RETURN_IF_ERROR(start_from(prefix, start));
+      if (!options_.offload_space) continue;
+      for (const Start& start : kOffloadStarts) DC_RETURN_IF_ERROR(start_from(prefix, start));
     }
     return {};
   }
 
-  // Whether there are ranks to shard inside a host and hosts to replicate across.
-  bool has_hosts() const {
-    const int world = imported_.mesh.world(), each = options_.ranks_per_host.value_or(0);
-    return each > 1 && each < world && world % each == 0;
+  // With as much recomputed as the budget asks, all that may be, and half of that.
+  Status start_from(std::string_view prefix, const Start& start) {
+    if (out_of_effort()) return {};
+    const std::string text = std::string(prefix).append(start.begin).append(start.rest);
+    DC_ASSIGN_OR_RETURN(const Chain chain, passes::parse_passes(text));
+    steps_.keep_stages_of(std::array{best_.chain, chain});
+    DC_RETURN_IF_ERROR(try_candidate(whole(chain)).status());
+    DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, recompute_moves(chain));
+    if (!moves.pays() || out_of_effort()) return {};
+    DC_RETURN_IF_ERROR(try_candidate(whole(moves.at(chain, 0))).status());
+    if (out_of_effort()) return {};
+    return try_candidate(whole(moves.at(chain, moves.last_part() / 2))).status();
+  }
+
+  // Changes one decision at a time while that helps.
+  Status descend() {
+    int step = kRecomputeParts / 4;
+    do {
+      DC_RETURN_IF_ERROR(recompute_otherwise(step));
+      step = kRecomputeParts / 16;
+      DC_ASSIGN_OR_RETURN(const bool improved, change_passes());
+      if (!improved) break;
+    } while (!done());
+    return {};
+  }
+
+  // More or less recomputed, in ever smaller steps.
+  Status recompute_otherwise(int step) {
+    DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, recompute_moves(best_.chain));
+    if (!moves.pays() || !find_call(best_.chain, "recompute")) return {};
+    while (step >= kFinestStep && !done()) {
+      const Candidate before = best_;
+      const int now = moves.part_of(moves.bytes_of(before.chain));
+      for (const int part : {now - step, now + step}) {
+        if (done() || part < 0 || part > moves.last_part()) continue;
+        DC_RETURN_IF_ERROR(try_candidate({moves.at(before.chain, part), before.planned}).status());
+        if (best_ != before) break;
+      }
+      if (best_ == before) step /= 2;
+    }
+    return {};
+  }
+
+  // A pass more or less, or another size: pass after pass, until none helps.
+  Result<bool> change_passes() {
+    const Candidate first = best_;
+    const std::vector<const passes::Pass*> passes = changeable_passes(options_);
+    size_t at = 0, in_vain = 0;
+    while (in_vain < passes.size()) {
+      const Candidate before = best_;
+      for (const Chain& other : changed(before.chain, *passes[at], parameter_bytes())) {
+        if (done()) return best_ != first;
+        DC_RETURN_IF_ERROR(try_candidate({other, before.planned}).status());
+        if (best_ != before) break;  // what helped is tried further
+      }
+      const bool helped = best_ != before;
+      in_vain = helped ? 0 : in_vain + 1;
+      if (!helped) at = (at + 1) % passes.size();
+    }
+    return best_ != first;
+  }
+
+  // Empty ones where nothing limits the memory, or where the user says what is recomputed.
+  Result<RecomputeMoves> recompute_moves(const Chain& chain) {
+    if (!options_.memory() || options_.recompute != passes::Recompute::Auto)
+      return RecomputeMoves{};
+    Result<RecomputeRange> range = steps_.recompute_range(chain);
+    if (!range.ok()) {
+      DC_RETURN_IF_ERROR(left_out(chain, range.status()));
+      return RecomputeMoves{};
+    }
+    return RecomputeMoves{*range, options_.memory()->v,
+                          std::any_of(chain.begin(), chain.end(), offloads)};
   }
 
   bool out_of_effort() {
@@ -124,37 +199,76 @@ class Search {
     return out_of_effort() || (score_.fits && score_.time.v <= bound_.v + bound_.v / 1000);
   }
 
-  Result<bool> try_chain(const Chain& chain) {
-    const std::string text = passes::print(chain);
-    if (search_.left_out.contains(text) || !tried_.insert(text).second) return false;
+  // The chain, planned for all of the budget.
+  Candidate whole(const Chain& chain) const { return {chain, options_.memory()}; }
+
+  // Takes the candidate as the best if it is. One that would be but for its memory is made again by
+  // passes that plan for less. Empty if the chain was left out or the candidate is known. `excess`:
+  // bytes above the budget of the one that this one plans for less than; 0: no more tries.
+  Result<MaybeScore> try_candidate(const Candidate& candidate, int64_t excess = INT64_MAX) {
+    const std::string text = passes::print(candidate.chain);
+    if (search_.left_out.contains(text)) return MaybeScore();
+    if (!tried_.insert({text, candidate.planned.value_or(base::Bytes{-1}).v}).second)
+      return MaybeScore();
+    const Result<bool> hopeless = state_alone_is_too_large(candidate.chain);
+    if (!hopeless.ok()) return nothing_of(candidate.chain, hopeless.status());
+    if (*hopeless) return MaybeScore();
     ++simulated_;
-    const Result<ir::Step> made = scheduled(chain, options_);
-    if (!made.ok()) {
-      DC_RETURN_IF_ERROR(left_out(chain, made.status()));
-      return false;
+    const Result<ir::Step> made = steps_.made(candidate);
+    if (!made.ok()) return nothing_of(candidate.chain, made.status());
+    Score score = evaluate(*made);
+    const bool is_shorter = best_.chain.empty() || !score_.fits || score.time < score_.time;
+    const auto wins = [&] { return best_.chain.empty() || score.better_than(score_); };
+    if (options_.memory() && score.fits && wins()) {
+      if (const Status laid = lay_out(*made, score); !laid.ok())
+        return nothing_of(candidate.chain, laid);
     }
-    const ir::Step& step = *made;
-    Score score = evaluate(step);
-    const auto wins = [&] { return best_.empty() || score.better_than(score_); };
-    if (!wins()) return false;
-    if (options_.memory() && score.fits) {
-      // A layout may need a little more than the largest live sum: it says so itself.
-      const Result<bool> fits = layout::fits(step, cost_, options_.budgets);
-      if (!fits.ok()) {
-        DC_RETURN_IF_ERROR(left_out(chain, fits.status()));
-        return false;
-      }
-      score.fits = *fits;
-      if (!wins()) return false;
+    if (wins()) {
+      // Only what would be the result is verified: that is a few of many.
+      if (const Status sound = ir::verify(*made, made->stage); !sound.ok())
+        return nothing_of(candidate.chain, sound);
+      best_ = candidate;
+      score_ = score;
     }
-    // Only what would be the result is verified: that is a few of many.
-    if (const Status sound = ir::verify(step, step.stage); !sound.ok()) {
-      DC_RETURN_IF_ERROR(left_out(chain, sound));
-      return false;
+    if (!score.fits && is_shorter) DC_RETURN_IF_ERROR(plan_for_less(candidate, score, excess));
+    return MaybeScore(score);
+  }
+
+  // Then it needs more than the best so far, whatever the passes do.
+  Result<bool> state_alone_is_too_large(const Chain& chain) {
+    if (!options_.memory() || best_.chain.empty()) return false;
+    if (std::any_of(chain.begin(), chain.end(), offloads)) return false;
+    DC_ASSIGN_OR_RETURN(const int64_t bytes, steps_.state_bytes(chain));
+    return bytes > (score_.fits ? options_.memory()->v : score_.bytes);
+  }
+
+  // Until that no longer helps, or nothing can be expected to.
+  Status plan_for_less(const Candidate& candidate, const Score& score, int64_t excess_before) {
+    const int64_t budget = options_.memory()->v, excess = score.bytes - budget;
+    if (out_of_effort() || excess <= 0 || excess > excess_before / 2) return {};
+    if (options_.recompute == passes::Recompute::Auto) {
+      DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, recompute_moves(candidate.chain));
+      if (!moves.pays()) return {};
     }
-    best_ = chain;
-    score_ = score;
-    return true;
+    const int64_t less = std::max(excess / 8 * 9, budget / kLeastLess);
+    if (less >= candidate.planned->v) return {};
+    return try_candidate({candidate.chain, base::Bytes{candidate.planned->v - less}}, excess)
+        .status();
+  }
+
+  // A layout may need a little more than the largest live sum: it says so itself.
+  Status lay_out(const ir::Step& step, Score& score) {
+    DC_ASSIGN_OR_RETURN(score.fits, layout::fits(step, cost_, options_.budgets));
+    if (score.fits) return {};
+    DC_ASSIGN_OR_RETURN(const base::Bytes arena,
+                        layout::device_arena(step, cost_, *options_.memory()));
+    score.bytes = std::max(score.bytes, arena.v);
+    return {};
+  }
+
+  Result<MaybeScore> nothing_of(const Chain& chain, const Status& why) {
+    DC_RETURN_IF_ERROR(left_out(chain, why));
+    return MaybeScore();
   }
 
   // Records an internal error, which is a bug in dcc, and returns ok: the search loses only this
@@ -167,170 +281,37 @@ class Search {
     return {};
   }
 
-  // The step before the layout. What chains begin with alike, up to recompute, is computed once.
-  Result<ir::Step> scheduled(const Chain& chain, const passes::Options& options) {
-    const passes::Pass* recompute = passes::find_pass("recompute");
-    const auto split = std::find_if(chain.begin(), chain.end(), [&](const passes::PassCall& call) {
-      return call.pass > recompute;
-    });
-    DC_ASSIGN_OR_RETURN(const SharedStep first, begun(Chain(chain.begin(), split), options));
-    ir::Step step = *first;
-    DC_RETURN_IF_ERROR(apply(step, Chain(split, chain.end()), options).status());
-    return step;
-  }
-
-  using SharedStep = std::shared_ptr<const ir::Step>;
-
-  // The step after `chain`: after the passes up to `schedule`, then after each further one.
-  Result<SharedStep> begun(const Chain& chain, const passes::Options& options) {
-    const std::string key = passes::print(chain) + (options.memory() ? " within the budget" : "");
-    if (const auto found = prefixes_.find(key); found != prefixes_.end()) return found->second;
-    Chain before = chain;
-    do {
-      before.pop_back();
-    } while (!before.empty() && before.back().pass->gives != ir::Stage::Scheduled);
-    SharedStep begin;
-    if (!before.empty()) {
-      DC_ASSIGN_OR_RETURN(begin, begun(before, options));
-    }
-    auto step = std::make_shared<ir::Step>(begin ? *begin : imported_);
-    const Chain rest(chain.begin() + static_cast<std::ptrdiff_t>(before.size()), chain.end());
-    DC_ASSIGN_OR_RETURN(const passes::Change change, apply(*step, rest, options));
-    const bool is_new = !begin || change == passes::Change::Yes;
-    return prefixes_.emplace(key, is_new ? std::move(step) : begin).first->second;
-  }
-
-  // Named chains of one stage stand side by side, and the moves leave what comes before the best
-  // chain's `schedule` alone: steps of other stages than these two would only take room.
-  void forget_stages_but(const Chain& chain) {
-    const std::string kept[] = {stage_of(best_), stage_of(chain)};
-    std::erase_if(prefixes_, [&](const auto& one) {
-      return !one.first.starts_with(kept[0]) && !one.first.starts_with(kept[1]);
-    });
-  }
-  static std::string stage_of(const Chain& chain) {
-    const auto split = std::find_if(chain.begin(), chain.end(), [](const passes::PassCall& call) {
-      return call.pass->needs == ir::Stage::Scheduled;
-    });
-    return passes::print(Chain(chain.begin(), split));
-  }
-
-  Result<passes::Change> apply(ir::Step& step, const Chain& chain,
-                               const passes::Options& options) const {
-    std::vector<passes::Remark> remarks;
-    passes::PassContext context{cost_, options, remarks};
-    context.collect_remarks = false;
-    passes::Change total = passes::Change::No;
-    for (const passes::PassCall& call : chain) {
-      if (is_layout(call)) continue;
-      DC_ASSIGN_OR_RETURN(const passes::Change change, passes::apply(call, step, context));
-      if (change == passes::Change::Yes) total = change;
-    }
-    return total;
-  }
-
   // `fits` is about the live bytes.
   Score evaluate(const ir::Step& step) const {
     Score score;
     const sim::StepRun run = sim::simulate(step, cost_);
     score.time = run.time;
     score.communication = run.communication;
-    score.bytes = analysis::peak_memory(step, [&](const ir::Graph& graph, const ir::Node& node) {
-                    return cost_.scratch(graph, node).bytes;
-                  }).live.v;
+    score.bytes = live_bytes(step, cost_);
     score.fits = !options_.memory() || score.bytes <= options_.memory()->v;
     return score;
   }
 
-  // Chains that differ from `chain` in one pass: another stage, a pass more or less, another size.
-  std::vector<Chain> neighbours(const Chain& chain) {
-    std::vector<Chain> result;
-    for (const passes::Pass& pass : passes::all_passes()) {
-      if (pass.needs != ir::Stage::Scheduled || pass.gives != ir::Stage::Scheduled) continue;
-      if (!options_.offload_space && offloads({&pass, {}})) continue;
-      const auto at = std::find_if(chain.begin(), chain.end(), [&](const passes::PassCall& call) {
-        return call.pass == &pass;
-      });
-      const bool present = at != chain.end();
-      if (!present) {
-        add(result, with(chain, pass, std::nullopt));
-        continue;
-      }
-      if (!pass.argument.empty()) {
-        const std::optional<int64_t> size = at->argument;
-        const int64_t middle = size.value_or(first_size(pass));
-        if (!size) add(result, with(chain, pass, middle));
-        for (const int64_t other : {middle * 4, middle / 4}) add(result, with(chain, pass, other));
-        if (size) add(result, with(chain, pass, std::nullopt));
-      }
-      const bool asked_for =
-          pass.name == "recompute" && options_.recompute == passes::Recompute::Full;
-      if (asked_for) continue;
-      Chain without = chain;
-      std::erase_if(without, [&](const passes::PassCall& call) { return call.pass == &pass; });
-      add(result, without);
-    }
-    return result;
-  }
-
-  static Chain with(const Chain& chain, const passes::Pass& pass, std::optional<int64_t> argument) {
-    Chain result = chain;
-    std::erase_if(result, [&](const passes::PassCall& call) { return call.pass == &pass; });
-    const auto before =
-        std::find_if(result.begin(), result.end(),
-                     [&](const passes::PassCall& call) { return call.pass > &pass; });
-    result.insert(before, {&pass, argument});
-    return result;
-  }
-
-  // A chain that parse_passes() refuses is no neighbour.
-  static void add(std::vector<Chain>& list, const Chain& chain) {
-    if (passes::parse_passes(passes::print(chain)).ok()) list.push_back(chain);
-  }
-
-  // Half of the parameters for what is kept, a hundredth for a bucket.
-  int64_t first_size(const passes::Pass& pass) const {
+  int64_t parameter_bytes() const {
     int64_t bytes = 0;
     for (const ir::Parameter& parameter : imported_.parameters)
       bytes += parameter.numel() * base::byte_size(parameter.dtype);
-    return std::max<int64_t>(1, pass.name == "keep-resident" ? bytes / 2 : bytes / 100);
+    return bytes;
   }
 
-  static constexpr const char* kByHost = "split-by-host,";
-#define DC_SHARDED \
-  "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,recompute,"
-#define DC_REFRESHED                                                                       \
-  "insert-collectives,add-update,schedule,recompute,bucket-reductions,overlap-reductions," \
-  "overlap-update,layout-arenas"
-  static constexpr const char* kAllResident = DC_SHARDED "keep-resident,layout-arenas";
-  // All passes at once: the search's moves then remove some.
-  static constexpr const char* kStarts[] = {
-      DC_SHARDED "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions,layout-arenas",
-      DC_SHARDED
-      "keep-resident,fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions,"
-      "layout-arenas",
-      // Where the link is the bottleneck, memory is best used for whole parameters; gathers that
-      // start early gain less, and gradients that wait for their reduction leave less memory for
-      // both.
-      DC_SHARDED "keep-resident,gather-by-block,overlap-reductions=1000000000,layout-arenas",
-      // Whole parameters, refreshed while the next step begins.
-      "normalize-graph,shard-parameters=2," DC_REFRESHED,
-      // With clipping some gradients that reach all ranks early are worth more.
-      "normalize-graph,shard-parameters=2,replicate-state," DC_REFRESHED,
-  };
-#undef DC_REFRESHED
-#undef DC_SHARDED
+  static constexpr int64_t kLeastLess = 256;  // part of the budget
+  static constexpr int kFinestStep = kRecomputeParts / 32;
 
   const ir::Step& imported_;
   passes::Options options_;
   const cost::CostModel& cost_;
   const SearchOptions& search_;
-  std::map<std::string, SharedStep> prefixes_;  // by the passes that made them
-  std::set<std::string> tried_;
-  Chain best_;
+  ScheduledSteps steps_;
+  std::set<std::pair<std::string, int64_t>> tried_;  // and planned bytes
+  Candidate best_;
   Score score_;
-  Nanos bound_, best_named_time_;
-  std::string best_named_;
+  Nanos bound_;
+  std::optional<NamedResult> named_;
   int simulated_ = 0;
   bool cut_short_ = false;
   std::vector<std::string> refused_;
@@ -361,26 +342,30 @@ Result<SearchResult> find_best(const ir::Step& imported, const passes::Options& 
 
 base::Remark describe(const SearchResult& found) {
   const bool once = found.options.reduction_order == passes::ReductionOrder::PerStep;
+  const std::string against =
+      found.named ? " against " + base::format_duration(found.named->time.v) + " of " +
+                        found.named->name + ", the best named chain that fits"
+                  : "; no named chain fits";
   std::string text = "simulated " + std::to_string(found.simulated) + " schedules" +
                      (found.cut_short ? ", cut short by --search-time" : "") + ": " +
-                     base::format_duration(found.time.v) + " against " +
-                     base::format_duration(found.best_named_time.v) + " of " + found.best_named +
-                     ", the best named chain; bound " + base::format_duration(found.bound.v) +
+                     base::format_duration(found.time.v) + against + "; bound " +
+                     base::format_duration(found.bound.v) +
                      (found.refused.empty() ? ""
                                             : "; left out " + std::to_string(found.refused.size()) +
                                                   " schedules, because of bugs in dcc") +
                      "; reduction order " + (once ? "per-step" : "per-micro-batch") + "; chain " +
                      passes::print(found.chain);
-  return {"auto",
-          "chain-chosen",
-          {},
-          {{"simulated", found.simulated},
-           {"step_ns", found.time.v},
-           {"named_step_ns", found.best_named_time.v},
-           {"bound_ns", found.bound.v},
-           {"left_out", static_cast<int64_t>(found.refused.size())},
-           {"cut_short", found.cut_short ? 1 : 0}},
-          text};
+  base::Remark remark{"auto",
+                      "chain-chosen",
+                      {},
+                      {{"simulated", found.simulated},
+                       {"step_ns", found.time.v},
+                       {"bound_ns", found.bound.v},
+                       {"left_out", static_cast<int64_t>(found.refused.size())},
+                       {"cut_short", found.cut_short ? 1 : 0}},
+                      text};
+  if (found.named) remark.numbers.push_back({"named_step_ns", found.named->time.v});
+  return remark;
 }
 
 }  // namespace dc::search

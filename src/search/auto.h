@@ -8,6 +8,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,20 +18,26 @@
 namespace dc::search {
 
 struct SearchOptions {
-  int effort = 48;                    // schedules to simulate for each order, at least one
-  std::function<bool()> out_of_time;  // asked before each simulation; empty: never
-  std::set<std::string> left_out;     // chains that must not be the result
+  int effort = 48;                      // schedules to simulate for each order, at least one
+  std::function<bool()> out_of_time;    // asked before each simulation; empty: never
+  std::set<std::string> left_out;       // chains that must not be the result
+  std::optional<base::Bytes> budget{};  // for the bound, if the options plan for other bytes
   bool first_fit = false;  // ends at the first chain within the budget: one is found exactly if
                            // the whole search finds one
+};
+
+struct NamedResult {
+  std::string name;
+  base::Nanos time;  // of the simulated step
 };
 
 struct SearchResult {
   passes::Chain chain;
   passes::Options options;  // those given, with what the search decided
-  base::Nanos time, bound;  // of the simulated step; no chain known here is below the bound
+  base::Nanos time;         // of the simulated step
+  base::Nanos bound;        // no plan within the budget is below it; 0 if it was not asked for
   bool fits = false;        // within the budget
-  std::string best_named;   // the chain it started from
-  base::Nanos best_named_time;
+  std::optional<NamedResult> named;  // the best named chain that fits
   int simulated = 0;
   bool cut_short = false;  // out of time before the end
   // Chains that a pass or the verifier found a bug of ours in (Internal), with the error.

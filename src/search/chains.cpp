@@ -1,5 +1,7 @@
 #include "src/search/chains.h"
 
+#include <algorithm>
+
 #include "src/base/text.h"
 
 namespace dc::search {
@@ -66,18 +68,43 @@ constexpr NamedChain kChains[] = {
      "published rules: all parameters offloaded"},
 };
 
+constexpr NamedChain kBaselines[] = {
+    // Gradients are reduced in buckets of 5e8 elements, concurrently with compute (overlap_comm).
+    {"zero3-trace",
+     DC_BEGIN(3) ",recompute,bucket-reductions=1000000000,prefetch-gathers-by-trace,"
+                 "overlap-reductions=1000000000" DC_END,
+     "ZeRO-3 as DeepSpeed runs it without a compiler: prefetch by its trace"},
+    {"fsdp-hf",
+     DC_BEGIN(3) ",recompute,gather-by-block,gather-again-by-block,overlap-reductions=1" DC_END,
+     "FSDP around Hugging Face's checkpoints: with --recompute full, blocks are gathered three "
+     "times"},
+};
+
 #undef DC_BEGIN
 #undef DC_END
 
 }  // namespace
 
 std::span<const NamedChain> named_chains() { return kChains; }
+std::span<const NamedChain> baseline_chains() { return kBaselines; }
+
+bool only_baselines_have(const passes::Pass& pass) {
+  const auto has = [&](const NamedChain& named) {
+    const base::Result<passes::Chain> chain = passes::parse_passes(named.passes);
+    return chain.ok() && std::any_of(chain->begin(), chain->end(),
+                                     [&](const auto& call) { return call.pass == &pass; });
+  };
+  return std::any_of(std::begin(kBaselines), std::end(kBaselines), has) &&
+         std::none_of(std::begin(kChains), std::end(kChains), has);
+}
 
 base::Result<passes::Chain> find_chain(std::string_view name) {
   std::vector<std::string_view> names;
-  for (const NamedChain& chain : kChains) {
-    if (chain.name == name) return passes::parse_passes(chain.passes);
-    names.push_back(chain.name);
+  for (const std::span<const NamedChain> chains : {named_chains(), baseline_chains()}) {
+    for (const NamedChain& chain : chains) {
+      if (chain.name == name) return passes::parse_passes(chain.passes);
+      names.push_back(chain.name);
+    }
   }
   std::string known;
   for (const std::string_view one : names) known += (known.empty() ? "" : ", ") + std::string(one);

@@ -15,8 +15,12 @@ struct NamedChain {
   std::string_view summary;  // one line
 };
 
-std::span<const NamedChain> named_chains();
-// Usage (64), DC2610, with the nearest name for an unknown one.
+std::span<const NamedChain> named_chains();  // what `auto` starts from
+// How ZeRO-3 and FSDP run without a compiler, to compare with. `auto` does not start from them: it
+// would cost effort, and their schedules are poorer than those it has.
+std::span<const NamedChain> baseline_chains();
+bool only_baselines_have(const passes::Pass& pass);
+// Of either. Usage (64), DC2610, with the nearest name for an unknown one.
 base::Result<passes::Chain> find_chain(std::string_view name);
 
 }  // namespace dc::search

@@ -216,8 +216,7 @@ class Reader {
       started = sim::transfer(cost_, bytes, space_of(from), space_of(to));
       estimate = cost_.copy(bytes, space_of(from), space_of(to));
     } else {
-      const std::optional<cost::Collective> kind = collective_of(in.collective);
-      if (!kind) {
+      if (!base::has_op(in.collective)) {
         return unsupported(program_, index,
                            "is a collective of kind " + std::string(rp::name(in.collective)));
       }
@@ -225,9 +224,9 @@ class Reader {
       for (const rp::CollectiveBuffer& buffer : in.buffers)
         bytes.v += buffer.elements * base::byte_size(tensor(buffer.input).dtype);
       const cost::Group group = group_of(in);
-      started = sim::transfer(cost_, *kind, bytes, group);
-      estimate = cost_.collective(*kind, bytes, group);
-      const int halves = *kind == cost::Collective::AllReduce ? 2 : 1;
+      started = sim::transfer(cost_, in.collective, bytes, group);
+      estimate = cost_.collective(in.collective, bytes, group);
+      const int halves = in.collective == cost::Collective::AllReduce ? 2 : 1;
       sent = bytes.v / group.size * (group.size - 1) * halves;
     }
     count(estimate);
@@ -257,21 +256,6 @@ class Reader {
     ir::Mesh mesh;
     for (const auto& [name, size] : plan_.mesh) mesh.axes.push_back({name, size});
     return cost::group_on(mesh, plan_.groups[static_cast<size_t>(in.group)].axes);
-  }
-
-  static std::optional<cost::Collective> collective_of(rp::CollectiveKind kind) {
-    switch (kind) {
-      case rp::CollectiveKind::AllGather:
-        return cost::Collective::AllGather;
-      case rp::CollectiveKind::ReduceScatter:
-        return cost::Collective::ReduceScatter;
-      case rp::CollectiveKind::AllReduce:
-        return cost::Collective::AllReduce;
-      case rp::CollectiveKind::Broadcast:
-      case rp::CollectiveKind::AllToAll:
-        return std::nullopt;
-    }
-    return std::nullopt;
   }
 
   std::vector<Access> accesses_of(const rp::Instruction& in) const {

@@ -24,8 +24,8 @@ struct Event {
   bool operator==(const Event&) const = default;
 };
 
-// What transfers share: the link between ranks, or between hosts where what stays inside one is a
-// group of its own; the ways from and to a rank's host memory; the link of the ranks of one host.
+// What transfers share: the link between ranks, or between hosts where the ranks inside one have
+// another link; the ways from and to a rank's host memory; the link of the ranks of one host.
 // None: a kernel.
 enum class Link : uint8_t { Ranks, ToHost, FromHost, Inside, None };
 inline constexpr int kLinks = 5;

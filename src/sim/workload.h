@@ -10,7 +10,7 @@
 
 namespace dc::sim {
 
-// A storage is memory of its own: a transient, or a state entry. Views share one.
+// A storage is a transient or a state entry. Views share one.
 struct Storage {
   base::Bytes bytes;        // of a transient, alignment included; 0: state
   bool from_start = false;  // holds data before the first event

@@ -54,18 +54,11 @@ TEST_F(Limits, AFullDeviceAsStandardOutputIsSaidAndLosesNothing) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "saved/model.safetensors"));
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kCanPreload = false;
-#else
-constexpr bool kCanPreload = true;
-#endif
-
 TEST_F(Limits, FewThreadsAreAMessage) {
-  if (!kCanPreload) GTEST_SKIP() << "the sanitizer's own library has to be loaded first";
   bool enough = false;
   for (int threads = 0; threads < 8 && !enough; ++threads) {
     const std::string environment =
-        "LD_PRELOAD=" DC_FEW_THREADS " FEW_THREADS=" + std::to_string(threads);
+        "LD_PRELOAD=" DC_PRELOADED " FEW_THREADS=" + std::to_string(threads);
     for (const char* comm : {"--comm local", "--comm tcp"}) {
       const int code = train(environment, to_file(), comm);
       enough = code == 0;
@@ -80,14 +73,13 @@ TEST_F(Limits, FewThreadsAreAMessage) {
 }
 
 TEST_F(Limits, FewProcessesAreAMessage) {
-  if (!kCanPreload) GTEST_SKIP() << "the sanitizer's own library has to be loaded first";
   for (const int processes : {0, 1}) {
     const std::string environment =
-        "LD_PRELOAD=" DC_FEW_THREADS " FEW_PROCESSES=" + std::to_string(processes);
+        "LD_PRELOAD=" DC_PRELOADED " FEW_PROCESSES=" + std::to_string(processes);
     EXPECT_EQ(train(environment, to_file()), 69);
     EXPECT_NE(read_text(folder_ / "err").find("limit on processes"), std::string::npos);
   }
-  EXPECT_EQ(train("LD_PRELOAD=" DC_FEW_THREADS " FEW_PROCESSES=2", to_file()), 0);
+  EXPECT_EQ(train("LD_PRELOAD=" DC_PRELOADED " FEW_PROCESSES=2", to_file()), 0);
 }
 
 }  // namespace

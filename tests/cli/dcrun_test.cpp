@@ -27,7 +27,7 @@ struct Finished {
 class Dcrun : public testing::Test {
  protected:
   std::string plan(int world, int accumulation = 1) {
-    const std::string path = folder_ / ("plan" + std::to_string(world) + ".dcp");
+    std::string path = folder_ / ("plan" + std::to_string(world) + ".dcp");
     const std::string command = std::string(DC_MAKE_PLAN) + " " + path + " " +
                                 std::to_string(world) + " " + std::to_string(accumulation);
     EXPECT_EQ(std::system(command.c_str()), 0);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <new>
 
 namespace {
 
@@ -42,7 +43,8 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
                    void* argument) {
   using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
   static const auto create = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
-  if (threads_left()-- > 0) return create(thread, attributes, run, new Start{start, argument});
+  Start* todo = threads_left()-- > 0 ? new (std::nothrow) Start{start, argument} : nullptr;
+  if (todo != nullptr) return create(thread, attributes, run, todo);
   ++threads_left();
   return EAGAIN;
 }

@@ -19,7 +19,7 @@ import unittest
 
 import running
 
-WATCH = os.path.join(running.ROOT, "build", "release", "lib", "libmalloc_watch.so")
+WATCH = os.path.join(running.LIB, "libmalloc_watch.so")
 WARM_UP, STEPS = 4, 10
 SMALL, ONEDNN = 4096, 65536
 KERNELS = "libdcrun_aten.so"

@@ -52,7 +52,7 @@ class BadRequestTest(jobs.JobTest):
         usage(["unknown command 'lss'", "did you mean 'ls'?"], "cache", "lss")
         usage(["plan is required", "dcc verify --help"], "verify")
         usage(["foo", "summary,text,json,memory"], "inspect", self.plan, "--as=foo")
-        usage(["unknown command 'diff'", "the commands are compile, profile, inspect"], "diff", self.plan, self.plan)
+        usage(["unknown command 'diff'", "the commands are compile, frontier, profile, inspect"], "diff", self.plan, self.plan)
         usage(["no command given", "compile"])
         usage(["--zero", "not in range 0 to 3"], "compile", self.model, "--world", "2", "--zero", "4", "-o", self.path("out"))
         usage(
@@ -142,7 +142,7 @@ class BadRequestTest(jobs.JobTest):
         jobs.dcc("compile", self.model, "--world", "2", "--threads", "3", "--no-cache", "-o", plan)
         codes = []
         for threads in (1, 2, 3, 4, 6, 12):
-            variables = {"LD_PRELOAD": os.path.join(running.BIN, "..", "lib", "libfew_threads.so"), "FEW_THREADS": str(threads)}
+            variables = {"LD_PRELOAD": os.path.join(running.LIB, "libfew_threads.so"), "FEW_THREADS": str(threads)}
             result = jobs.dcrun("-n", "2", *self.arguments(plan=plan), environment=variables)
             codes.append(result.code)
             if result.code:

@@ -80,7 +80,7 @@ class LauncherTest(BitsCase):
                 self.assert_same(run_once(subject, world, 3), run_new(subject, world, 3, anew=True), "second run")
 
     def test_mpi_communicator(self):
-        """MPI sums in an order of its own: equal within rounding; with two ranks there is only one order."""
+        """MPI sums in another order: equal within rounding; with two ranks there is only one order."""
         for world, exact in ((2, True), (3, False)):
             for zero in (0, 3):
                 with self.subTest(world=world, zero=zero):

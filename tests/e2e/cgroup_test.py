@@ -1,6 +1,6 @@
 """A job under a memory limit of what compile predicts for all ranks and memory_test.CONSTANT for each survives; under less it is killed.
 
-Needs root and a memory controller of cgroups (version 1 or 2), in which a group of its own is made; skipped elsewhere.
+Needs root and a memory controller of cgroups (version 1 or 2), in which a new group is made; skipped elsewhere.
 
     build/venv/bin/python tests/e2e/cgroup_test.py
 """

@@ -153,6 +153,8 @@ class Chains(bits_case.BitsCase):
                 ("prefetch-gathers", "prefetch-gathers-greedily"),
                 *((name, f"{name}-greedily") for name in ("offload-optimizer", "offload-activations", "offload-parameters")),
                 *(("gather-by-block", other) for other in ("fuse-gathers", "bucket-reductions", "prefetch-gathers", "prefetch-gathers-greedily")),
+                *(("gather-again-by-block", other) for other in ("fuse-gathers", "prefetch-gathers", "prefetch-gathers-greedily")),
+                *((o, "prefetch-gathers-by-trace") for o in ("gather-by-block", "fuse-gathers", "prefetch-gathers", "prefetch-gathers-greedily")),
             },
         )
         for pair, cell in zip(pairs if running.SLOW else pairs[::7], itertools.cycle(CELLS)):

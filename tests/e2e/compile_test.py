@@ -387,6 +387,8 @@ class Reports(unittest.TestCase):
                 "deepcompile-offload-optimizer",
                 "deepcompile-offload-activations",
                 "deepcompile-offload-parameters",
+                "zero3-trace",
+                "fsdp-hf",
             ],
         )
         passes = [words[0] for words in listed if words[0] not in ("--chain", "N:")]
@@ -401,9 +403,10 @@ class Reports(unittest.TestCase):
                 "add-update",
                 "schedule",
                 "schedule-fast-free",
-                "recompute",
+                "recompute[=N]",
                 "keep-resident[=N]",
                 "gather-by-block",
+                "gather-again-by-block",
                 "fuse-gathers[=N]",
                 "bucket-reductions[=N]",
                 "offload-optimizer",
@@ -414,6 +417,7 @@ class Reports(unittest.TestCase):
                 "offload-parameters-greedily",
                 "prefetch-gathers",
                 "prefetch-gathers-greedily",
+                "prefetch-gathers-by-trace",
                 "keep-resident-greedily",
                 "overlap-reductions[=N]",
                 "overlap-update",

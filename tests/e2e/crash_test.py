@@ -1,9 +1,11 @@
 """Jobs that are killed, or whose disk fills up, while they save: the newest complete checkpoint always loads, and going on from it ends with the same bits.
 
-build/release/lib/libfault_at.so (fault_at.cpp) ends a rank at its k-th call that changes files of the checkpoints, or lets that call and all later
-ones fail for lack of room. The model is a plan of native kernels only, so that a job takes a tenth of a second.
+libfault_at.so (fault_at.cpp) ends a rank at its k-th call that changes files of the checkpoints, or lets that call and all later
+ones fail for lack of room. The model is a plan of native kernels only, so that a job takes a tenth of a second, also with programs built without
+libtorch and with a sanitizer.
 
     build/venv/bin/python tests/e2e/crash_test.py
+    DCC_BIN_DIR=build/tsan/bin build/venv/bin/python tests/e2e/crash_test.py
     DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/crash_test.py     # every call of every rank, and 200 random moments
 """
 
@@ -18,8 +20,9 @@ import unittest
 import checkpoints
 import jobs
 import running
+import sanitized
 
-FAULT_AT = os.path.join(running.ROOT, "build", "release", "lib", "libfault_at.so")
+FAULT_AT = os.path.join(running.LIB, "libfault_at.so")
 MAKE_PLAN = os.path.join(running.BIN, "make_training_plan")
 WORLD, STEPS = 2, 6
 BEGUN = 2  # steps of the checkpoint that each job begins with
@@ -29,6 +32,8 @@ MOMENTS = 200 if running.SLOW else 20
 
 @unittest.skipUnless(os.path.exists(MAKE_PLAN), "make_training_plan was not built (cmake --build build/release --target make_training_plan)")
 class CrashTest(jobs.JobTest):
+    COMM, STRIDE, MOMENTS = "local", STRIDE, MOMENTS
+
     @classmethod
     def setUpClass(cls):
         cls.plan = running.fresh(".dcp")
@@ -41,7 +46,7 @@ class CrashTest(jobs.JobTest):
 
     @classmethod
     def command(cls, root, steps, *options):
-        return running.launch("dcrun", WORLD, [cls.plan, "--data", "synthetic:2", "--steps", str(steps), "--save", root, *options])
+        return running.launch("dcrun", WORLD, [cls.plan, "--data", "synthetic:2", "--steps", str(steps), "--save", root, "--comm", cls.COMM, *options])
 
     def newest(self, root):
         """Step of the newest checkpoint; each of its bytes is what was written."""
@@ -60,7 +65,8 @@ class CrashTest(jobs.JobTest):
     def with_fault(self, root, kind, rank, call):
         shutil.rmtree(root, ignore_errors=True)
         shutil.copytree(self.begun, root)
-        environment = {"LD_PRELOAD": FAULT_AT, "DCC_FAULT_PATH": root, "DCC_FAULT": kind, "DCC_FAULT_RANK": str(rank), "DCC_FAULT_AT": str(call)}
+        preloaded = sanitized.preloading(jobs.DCRUN, FAULT_AT)
+        environment = {"LD_PRELOAD": preloaded, "DCC_FAULT_PATH": root, "DCC_FAULT": kind, "DCC_FAULT_RANK": str(rank), "DCC_FAULT_AT": str(call)}
         return jobs.finished(self.command(root, STEPS, "--resume", "latest", "--save-every", "1", "--keep", "2"), environment)
 
     @unittest.skipUnless(os.path.exists(FAULT_AT), "libfault_at.so was not built (cmake --build build/release --target fault_at)")
@@ -77,8 +83,8 @@ class CrashTest(jobs.JobTest):
                 if result.code == 0:
                     break
                 kills += 1
-                call += STRIDE
-            self.assertGreater(kills * STRIDE, 25)  # the job has many such calls
+                call += self.STRIDE
+            self.assertGreater(kills * self.STRIDE, 25)  # the job has many such calls
 
     @unittest.skipUnless(os.path.exists(FAULT_AT), "libfault_at.so was not built (cmake --build build/release --target fault_at)")
     def test_no_room_from_any_call_on(self):
@@ -96,13 +102,13 @@ class CrashTest(jobs.JobTest):
                 if result.code == 0:
                     break
                 failures += 1
-                call += STRIDE
-            self.assertGreater(failures * STRIDE, 20)
+                call += self.STRIDE
+            self.assertGreater(failures * self.STRIDE, 20)
 
     def test_killed_at_random_moments(self):
         """One run, cut off again and again: as a whole or by one of its ranks."""
         root, chance, steps = self.path("saved"), random.Random(7), [0]
-        for moment in range(MOMENTS):
+        for moment in range(self.MOMENTS):
             job = self.start(
                 "dcrun",
                 WORLD,
@@ -114,6 +120,8 @@ class CrashTest(jobs.JobTest):
                     "synthetic:2",
                     "--steps",
                     "1000000",
+                    "--comm",
+                    self.COMM,
                     "--save",
                     root,
                     "--save-every",
@@ -140,6 +148,10 @@ class CrashTest(jobs.JobTest):
         straight = self.path("straight")
         running.run([*self.command(straight, steps[-1] + 1), "--weights", "init:1"])
         self.assertEqual(checkpoints.different(checkpoints.state(checkpoints.newest(straight)), checkpoints.state(checkpoints.newest(root))), [])
+
+
+class CrashOverTcpTest(CrashTest):
+    COMM, STRIDE, MOMENTS = "tcp", 2 * STRIDE, MOMENTS // 4
 
 
 if __name__ == "__main__":

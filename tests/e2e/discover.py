@@ -32,20 +32,25 @@ PARITY_STEPS = {"sample": 20, "full": 50}
 # These take longest; started first, they leave no processor idle at the end.
 LONGEST = (
     "bits_test.py",
+    "offload_bits_test.py",
     "stock_test.py",
     "export_models_test.py",
     "chains_test.py",
     "resume_test.py",
+    "recompute_bits_test.py",
+    "random_test.py",
+    "hosts_test.py",
     PARITY + "tiny-mixtral float32",
     "cgroup_test.py",
-    "offload_bits_test.py",
     LESSER,
+    "evaluation_test.py",
     "dynamic_test.py",
     "stop_test.py",
-    "profile_test.py",
-    "recompute_bits_test.py",
-    "batchnorm_test.py",
+    "search_test.py",
+    "crash_test.py",
     "peers_test.py",
+    "profile_test.py",
+    "batchnorm_test.py",
 )
 
 
@@ -137,6 +142,8 @@ def main():
     parser.add_argument("--parity", choices=PARITY_STEPS, help="also the cases of parity.py")
     arguments = parser.parse_args()
     tasks = chosen_tasks(arguments.patterns, arguments.parity)
+    # Exports and references are of small models, and all processors have work: more threads would spin. dcrun sets its own number.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     print(f"DCC_TEST_DAY={rotation.day()}", flush=True)  # repeats this day's part of the cases that take turns
     failed, skipped, tests = [], [], 0
     with tempfile.TemporaryDirectory(prefix="dcc-archives-") as archives, served.server(os.path.join(running.BIN, "dcrun")):

@@ -4,6 +4,7 @@ build/venv/bin/python tests/e2e/export_models_test.py            # half of the p
 DCC_SLOW_TESTS=1 build/venv/bin/python tests/e2e/export_models_test.py
 """
 
+import copy
 import itertools
 import json
 import os
@@ -11,12 +12,14 @@ import unittest
 import zipfile
 
 import torch
+import transformers
 from torch.export.graph_signature import InputKind, OutputKind
 
 from export_case import ExportTest, description, read_entry, run_command, targets
 from rotation import of_today, taking_turns
 
-from dcc_export import presets
+from dcc_export import experts, hf, presets, separate_experts
+from dcc_export.errors import ExportError
 from dcc_export.workload import Options, make
 
 EXACT = {"mlp": "equal eager exactly", "resnet18": "equal eager exactly", "tiny-mixtral": "against the stock transformers model"}
@@ -176,12 +179,42 @@ class HeadlessTest(ExportTest):
             self.assertEqual(text.count("_scaled_dot_product_flash_attention.default"), 2)
             self.assertEqual(text.count("_scaled_dot_product_flash_attention_backward.default"), 2)
 
+    def test_separate_experts(self):
+        """24 tensors a layer for 8 experts compute what the stock model does, and get its gradients."""
+        config = hf.make_config({**presets._MIXTRAL, "num_local_experts": 8, separate_experts.SEPARATE: True})
+        torch.manual_seed(0)
+        stock = transformers.AutoModelForCausalLM.from_config(config)
+        experts.register()
+        ours = copy.deepcopy(stock)
+        ours.set_experts_implementation(experts.NAME)
+        with self.assertRaisesRegex(ExportError, "needs --headless"):
+            separate_experts.separate(ours, headless=False)
+        separate_experts.separate(ours, headless=True)
+        layer = ours.model.layers[0].mlp.experts
+        self.assertEqual(len(list(layer.parameters())), 24)
+        tokens = torch.randint(0, 256, (2, 32))
+        losses = [model(input_ids=tokens, labels=tokens).loss for model in (stock, ours)]
+        torch.testing.assert_close(*losses)
+        for loss in losses:
+            loss.backward()
+        stacked, inner = stock.model.layers[0].mlp.experts, presets._MIXTRAL["intermediate_size"]
+        for number, expert in enumerate(layer.experts):
+            gate_up = stacked.gate_up_proj.grad[number]
+            for mine, theirs in ((expert.w1, gate_up[:inner]), (expert.w3, gate_up[inner:]), (expert.w2, stacked.down_proj.grad[number])):
+                torch.testing.assert_close(mine.grad, theirs, rtol=1e-4, atol=1e-6)
+
     @unittest.skipUnless(os.environ.get("DCC_SLOW_TESTS"), "set DCC_SLOW_TESTS=1")
     def test_real_shapes(self):
-        expected = {"llama-3-8b": (8030261248, 32), "llama-3-70b": (70553706496, 80), "mixtral-8x7b": (46702792704, 32)}
+        expected = {
+            "llama-3-8b": (8030261248, 32),
+            "llama-3-70b": (70553706496, 80),
+            "mixtral-8x7b": (46702792704, 32),
+            "mixtral-8x7b-experts": (46702792704, 32),
+        }
         for name, (parameters, layers) in expected.items():
             with self.subTest(name):
-                code, printed = run_command("--preset", name, "--headless", "-o", self.path())
+                unchecked = ("--no-check",) if name.endswith("-experts") else ()
+                code, printed = run_command("--preset", name, "--headless", *unchecked, "-o", self.path())
                 self.assertEqual(code, 0, printed)
                 self.assertIn(f"{parameters} parameters", printed)
                 text = read_entry(self.path(), "models/model.json").decode()

@@ -3,8 +3,9 @@
 //
 //   DCC_FAULT_PATH  folder; calls elsewhere do not count
 //   DCC_FAULT_AT    k, from 1
+//   DCC_FAULT_RANK  the rank it is for, by DCRUN_RANK
 //   DCC_FAULT       "kill" (before the call), or "full": this call and all later ones that need
-//   room fail with ENOSPC DCC_FAULT_RANK  the rank it is for, by DCRUN_RANK
+//                   room fail with ENOSPC
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -18,6 +18,8 @@ import resume_test
 import rotation
 import running
 import tcp_test
+import torch
+from safetensors.torch import load_file
 
 # (model, ranks, ranks of a host, accumulation, settings)
 CASES = [("tiny-llama", 4, 2, 1, "clipped"), ("tiny-llama bfloat16", 4, 2, 2, "clipped"), ("mlp", 6, 3, 2, "unclipped")]
@@ -77,6 +79,12 @@ def groups(plan):
 class HostsTest(tcp_test.TcpCase):
     """Over every communicator; with tcp, hosts are known by LOCAL_WORLD_SIZE."""
 
+    def pairs_of_mpirun(self, arguments):
+        """Four ranks of mpirun, which find in their variables that two share each host."""
+        places = "OMPI_COMM_WORLD_LOCAL_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=$((OMPI_COMM_WORLD_RANK % 2))"
+        *mpirun, dcrun = running.launch("mpirun", 4, [])
+        return self.start_all([([*mpirun, "sh", "-c", f'{places} exec "$@"', "sh", dcrun, *arguments], {})])
+
     def test_equal_bits_over_communicators(self):
         for subject, world, per_host, accumulation, settings in CASES + (MORE if running.SLOW else []):
             with self.subTest(subject, world=world, per_host=per_host):
@@ -103,6 +111,20 @@ class HostsTest(tcp_test.TcpCase):
         kinds = [i["kind"] for program in running.inspect(other)["programs"] for i in program["instructions"]]
         self.assertIn("copy", kinds)
 
+    def test_updates_before_the_norm(self):
+        """Without clipping; the bits are those of a plan where all updates wait for the norm. The gradients written are whole in both, and near ZeRO-3's."""
+        runs, gradients = [], []
+        for chain, by_range in ((PLAIN.format(""), False), (PLAIN.format("overlap-reductions,overlap-update,"), True), ("zero3", False)):
+            plan, model = compiled("tiny-llama", 4, 2, 1, "unclipped", chain=chain)
+            self.assertEqual(running.inspect(plan)["updates_by_range"], by_range)
+            folder = running.fresh()
+            runs.append(running.train(plan, model, 4, bits_case.STEPS, "--poison", "--dump-gradients", folder))
+            gradients.append(load_file(os.path.join(folder, "gradients.safetensors")))
+        self.assert_same(runs[0], runs[1], "before the norm")
+        for name, flat in gradients[2].items():
+            self.assertTrue(torch.equal(gradients[0][name], gradients[1][name]), name)
+            self.assertLessEqual(float((flat - gradients[0][name]).norm()), 1e-5 * float(flat.norm()) + 1e-7, name)
+
     def test_another_order_of_sums_is_another_field(self):
         """Plans with equal fields have equal bits; those with other fields have others, which agree within rounding."""
         runs = {}
@@ -123,11 +145,12 @@ class HostsTest(tcp_test.TcpCase):
                 self.assertAlmostEqual(mine, other, delta=1e-5 * abs(other))
 
     def test_bytes_to_other_hosts_are_counted(self):
-        for chain, accumulation in (("zero3", 1), ("zero3", 4), ("hsdp", 1), ("hsdp", 4)):
-            with self.subTest(chain, accumulation=accumulation):
+        cases = [("zero3", 1, "tcp"), ("zero3", 4, "tcp"), ("hsdp", 1, "tcp"), ("hsdp", 4, "tcp"), ("zero3", 1, "mpi"), ("hsdp", 4, "mpi")]
+        for chain, accumulation, communicator in cases:
+            with self.subTest(chain, accumulation=accumulation, communicator=communicator):
                 plan, self.model = compiled("tiny-llama", 4, 2, accumulation, "clipped", chain=chain)
-                ranks = self.hosts(4, self.arguments(plan), 2)
-                got = self.trained(ranks)
+                ranks = self.hosts(4, self.arguments(plan), 2) if communicator == "tcp" else self.pairs_of_mpirun(self.arguments(plan))
+                got = self.trained(ranks, communicator)
                 expected = hand_count(plan, got.tensors())
                 said = running.read_across_hosts(self.path("metrics.jsonl"))
                 steps = bits_case.STEPS

@@ -1,6 +1,7 @@
 """Jobs that are meant to fail: started under a launcher, watched, signalled, and what they left behind."""
 
 import contextlib
+import glob
 import dataclasses
 import os
 import re
@@ -12,9 +13,11 @@ import unittest
 import uuid
 
 import running
+import sanitized
 import served
 
-LIMIT = 30  # seconds that anything here may take before it counts as hanging
+DCRUN = os.path.join(running.BIN, "dcrun")
+LIMIT = 30 * (4 if sanitized.library(DCRUN) else 1)  # seconds that anything here may take before it counts as hanging
 TAG = "DCC_TEST_JOB"
 RANK_VARIABLES = ("DCRUN_RANK", "OMPI_COMM_WORLD_RANK", "RANK")
 CURE = re.compile(
@@ -30,7 +33,7 @@ def dcc(*arguments):
 
 def dcrun(*arguments, environment=None):
     """With an `environment` the program is loaded anew, otherwise it may be forked from one that is (served.py)."""
-    command = [os.path.join(running.BIN, "dcrun"), *arguments]
+    command = [DCRUN, *arguments]
     if environment is None and served.possible(command):
         result = served.run(command, environment_of({}), LIMIT)
         return Finished(result.returncode, result.stdout, result.stderr)
@@ -78,11 +81,14 @@ class Job:
         )
 
     def finish(self, limit=LIMIT):
-        """Waits; raises TimeoutExpired if the job hangs."""
+        """Waits; raises TimeoutExpired if the job hangs, AssertionError if a sanitizer reports something."""
         self.process.wait(limit)
         self.out.seek(0)
         self.err.seek(0)
-        return Finished(self.process.returncode, self.out.read(), self.err.read())
+        finished = Finished(self.process.returncode, self.out.read(), self.err.read())
+        if sanitized.REPORT.search(finished.err):
+            raise AssertionError(finished.err)
+        return finished
 
     def processes(self):
         """{pid: environment} of all that belongs to this job and has not ended."""
@@ -120,8 +126,9 @@ class Job:
 
     def await_steps(self, count):
         def reached():
-            text = os.pread(self.out.fileno(), 1 << 20, 0).decode()
-            return re.search(rf"^step {count} ", text, re.MULTILINE) is not None
+            size = os.fstat(self.out.fileno()).st_size
+            text = os.pread(self.out.fileno(), 1 << 12, max(0, size - (1 << 12))).decode(errors="replace")
+            return any(int(step) >= count for step in re.findall(r"^step (\d+) ", text, re.MULTILINE))
 
         self._until(reached)
 
@@ -158,7 +165,7 @@ def _takes_sigterm(pid):
 
 
 def await_end(pids, limit):
-    """Those of the processes that still run after `limit` seconds; a zombie has ended."""
+    """Those of the processes that still run after `limit` seconds; a zombie has ended, unless threads of it have not."""
     until = time.monotonic() + limit
     while (left := [pid for pid in pids if _runs(pid)]) and time.monotonic() < until:
         time.sleep(0.005)
@@ -166,11 +173,16 @@ def await_end(pids, limit):
 
 
 def _runs(pid):
+    threads = glob.glob(f"/proc/{pid}/task/*/stat")
+    return any(_state(thread) not in "ZX" for thread in threads)
+
+
+def _state(stat):
     try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+        with open(stat) as file:
+            return file.read().rpartition(")")[2].split()[0]
     except OSError:
-        return False
+        return "X"
 
 
 def shared_memory():
@@ -196,6 +208,31 @@ class JobTest(unittest.TestCase):
         job = Job(running.launch(launcher, world, arguments), environment)
         self.addCleanup(job.end)
         return job
+
+    def mounted(self, name, size="1m"):
+        """The path of an empty file system in memory, of `size` as `mount -t tmpfs` reads it."""
+        path = self.path(name)
+        os.mkdir(path)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path], capture_output=True).returncode:
+            self.skipTest("needs the right to mount a file system")
+        self.addCleanup(subprocess.run, ["umount", path])
+        return path
+
+    def outlives_its_disk(self, job, disk):
+        """The job saves on `disk`, which becomes read-only: it goes on training, and says at its end what was not saved."""
+        job.await_steps(60)
+        for _ in range(1000):  # the kernel refuses while a save has files open
+            if subprocess.run(["mount", "-o", "remount,ro", disk], capture_output=True).returncode == 0:
+                break
+            time.sleep(0.003)
+        else:
+            self.fail("the file system could not be made read-only")
+        reached = len(os.pread(job.out.fileno(), 1 << 24, 0).decode().splitlines())
+        job.await_steps(reached + 100)
+        job.process.terminate()
+        result = job.finish()
+        self.refused(result, 73, "Read-only file system")
+        self.assertIn("training goes on, and the newest whole checkpoint is", result.err)
 
     def refused(self, result, code, *words):
         """The exit code is `code`, a message tells what is wrong (`words`) and what to do about it."""

@@ -23,11 +23,14 @@
 #include <cstdlib>
 #include <cstring>
 
+// The C library's own, by the names that it exports.
 extern "C" {
+// NOLINTBEGIN(bugprone-reserved-identifier)
 void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);
 void* __libc_realloc(void*, size_t);
 void* __libc_memalign(size_t, size_t);
+// NOLINTEND(bugprone-reserved-identifier)
 }
 
 namespace {

@@ -240,13 +240,32 @@ class SyntheticMachines(unittest.TestCase):
         """2 GiB take 11.76 ms on 32 GPUs; nothing is read off beyond that size in silence."""
         with open(os.path.join(running.ROOT, "examples", "profiles", "h100x32.json")) as file:
             document = json.load(file)
-        time = {(row["kind"], row["bytes"]): row["median_ns"] for row in document["collectives"]}
+        time = {(row["kind"], row["bytes"]): row["median_ns"] for row in document["collectives"] if "level" not in row}
         self.assertEqual(time["all_gather", 2 << 30], 11_760_000)
         self.assertEqual(time["all_reduce", 1 << 30], 2 * time["reduce_scatter", 1 << 30])
         document["collectives"] = [row for row in document["collectives"] if row["bytes"] < 1 << 28]
         said, _, _ = report(self.MODEL, "--profile", written(document), "--world", "32", "--chain", "zero3")
         self.assertTrue(any(note.startswith("beyond-profile") for note in said["notes"]))
         self.assertGreater(said["prediction"]["figures_ns"]["extrapolated"], 0)
+
+    def test_rows_of_hosts_are_derived_from_those_of_all_ranks(self):
+        """As the README of the profiles says; only plans that split by host use them."""
+        path = os.path.join(running.ROOT, "examples", "profiles", "h100x32.json")
+        with open(path) as file:
+            document = json.load(file)
+        time = {(row["kind"], row.get("level"), row["ranks"], row["bytes"]): row["median_ns"] for row in document["collectives"]}
+        log = {row["bytes"]: row["median_ns"] for row in document["collectives"] if row["kind"] == "all_gather" and "level" not in row}
+        for kind, times in (("all_gather", 1), ("reduce_scatter", 1), ("all_reduce", 2)):
+            for size, all_ranks in log.items():
+                self.assertAlmostEqual(time[kind, "inside", 8, size], times * (20_000 + 7 / 8 * size / 360), delta=1)
+                across = log[64] + (all_ranks - log[64]) * 24 / 31
+                self.assertAlmostEqual(time[kind, "across", 4, size // 8], times * across, delta=1)
+        self.assertEqual(len(time), 3 * 3 * len(log))
+        document["collectives"] = [row for row in document["collectives"] if "level" not in row]
+        without = written(document)
+        for options, uses_them in ((("--chain", "zero3"), False), (("--chain", "hsdp", "--ranks-per-host", "8"), True)):
+            first, other = (report(self.MODEL, "--profile", profile, "--world", "32", *options)[0]["prediction"]["step_ns"] for profile in (path, without))
+            self.assertEqual(first != other, uses_them)
 
 
 class Prediction(unittest.TestCase):

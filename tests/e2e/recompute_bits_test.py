@@ -34,8 +34,7 @@ class RecomputeTest(BitsCase):
             running.archive(*{**SUBJECTS, **MORE_SUBJECTS}[subject]),
             "--world",
             str(world),
-            "--zero",
-            str(zero),
+            *(("--zero", str(zero)) if isinstance(zero, int) else ("--chain", zero)),
             "--grad-accum",
             str(accumulation),
             "--config",
@@ -72,6 +71,17 @@ class RecomputeTest(BitsCase):
     def test_full(self):
         for case in self.CASES:
             self.verify(case, "--recompute", "full")
+
+    def test_baselines(self):
+        """A third gather for gradients where blocks run again, and prefetch by a trace."""
+        for chain, code in (("fsdp-hf", "gathers-again"), ("zero3-trace", "gathers-earlier")):
+            for subject, accumulation in (("tiny-llama", 1), ("tiny-mixtral", 4)):
+                with self.subTest(chain, subject=subject):
+                    full = ("--recompute", "full")
+                    remarks = running.inspect(self.dcc(subject, 2, chain, accumulation, *full)[1])["remarks"]
+                    self.assertIn(code, [remark["code"] for remark in remarks])
+                    got = run_new(subject, 2, chain, accumulation, "per-micro-batch", options=("--poison",), compile_options=full)
+                    self.assert_same(run_once(subject, 2, 3, accumulation, "per-micro-batch"), got, chain)
 
     def test_before_collectives_move(self):
         for case in self.CASES[:2]:

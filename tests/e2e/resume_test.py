@@ -11,8 +11,6 @@ import os
 import random
 import shutil
 import struct
-import subprocess
-import time
 import unittest
 
 import torch
@@ -397,12 +395,7 @@ class TroubleTest(ResumeCase):
 
     def test_a_full_disk(self):
         """Training goes on beyond saves that fail; the last one ends the run with 74, and what was saved before still loads."""
-        disk = self.path("small")
-        os.mkdir(disk)
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", disk], capture_output=True)
-        if mounted.returncode:
-            self.skipTest("needs the right to mount a file system")
-        self.addCleanup(subprocess.run, ["umount", disk])
+        disk = self.mounted("small", "300k")
         root = os.path.join(disk, "saved")
         model = "mlp"
         size = sum(os.path.getsize(os.path.join(self.path("saved/step-00000004"), f)) for f in os.listdir(self.path("saved/step-00000004")))
@@ -439,28 +432,12 @@ class TroubleTest(ResumeCase):
     def test_a_folder_that_may_not_be_written(self):
         self.refused(self.resume("--resume", self.path("saved"), "--save", "/proc/nowhere"), 73, "/proc/nowhere")
         # A read-only file system in the middle of a run.
-        disk = self.path("small")
-        os.mkdir(disk)
-        if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", disk], capture_output=True).returncode:
-            self.skipTest("needs the right to mount a file system")
-        self.addCleanup(subprocess.run, ["umount", disk])
+        disk = self.mounted("small")
         root = os.path.join(disk, "saved")
         job = self.start(
             "dcrun", 2, [self.plan, "--weights", archive("mlp"), "--data", "synthetic:1", "--steps", "1000000", "--save", root, "--save-every", "20"]
         )
-        job.await_steps(60)
-        for _ in range(300):  # not while a save has files open
-            if subprocess.run(["mount", "-o", "remount,ro", disk], capture_output=True).returncode == 0:
-                break
-            time.sleep(random.random() * 0.05)
-        else:
-            self.fail("the file system could not be made read-only")
-        reached = len(os.pread(job.out.fileno(), 1 << 24, 0).decode().splitlines())
-        job.await_steps(reached + 100)
-        job.process.terminate()
-        result = job.finish()
-        self.refused(result, 73, "Read-only file system")
-        self.assertIn("training goes on, and the newest whole checkpoint is", result.err)
+        self.outlives_its_disk(job, disk)
         checkpoints.state(checkpoints.newest(root))
 
 

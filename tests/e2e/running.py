@@ -17,7 +17,8 @@ import zipfile
 import served
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
-BIN = os.environ.get("DCC_BIN_DIR") or os.path.join(ROOT, "build", "bin")
+BIN = os.path.abspath(os.environ.get("DCC_BIN_DIR") or os.path.join(ROOT, "build", "bin"))
+LIB = os.path.join(BIN, "..", "lib")  # libraries built for tests
 ARCHIVES = "DCC_TEST_ARCHIVES"  # a folder for archive(), shared by the processes of discover.py
 LAUNCHERS = ("dcrun", "mpirun", "torchrun")
 SLOW = os.environ.get("DCC_SLOW_TESTS") == "1"

@@ -1,5 +1,6 @@
 """`dcc compile --chain auto`: never worse than a named chain, within the budget, deterministic; a cut search is not cached."""
 
+import os
 import shutil
 import unittest
 
@@ -50,6 +51,37 @@ class Auto(unittest.TestCase):
         named, _ = report(archive, *options, "--chain", "deepcompile-offload-optimizer")
         self.assertGreater(named["memory"]["arena_bytes"]["host"], 0)
         self.assertEqual(dcc("compile", archive, *options, "--no-cache", "-o", running.fresh(), check=False).returncode, 80)
+
+    def test_recompute_prefetch_and_residency_are_decided_together(self):
+        """Mixtral-8x7B on 32 H100: recomputing only as much as the budget asks leaves no memory to what hides communication."""
+        archive = os.path.join(running.ROOT, "tests", "data", "mixtral_dcc_8x7b_cuda.pt2")
+        options = ("--world", "32", "--profile", os.path.join(running.ROOT, "examples", "profiles", "h100x32.json"))
+        before = None
+        for gib in (60, 90):
+            with self.subTest(gib=gib):
+                auto, _ = report(archive, *options, "--memory", f"{gib}GiB")
+                full, _ = report(archive, *options, "--memory", f"{gib}GiB", "--recompute", "full")
+                self.assertLessEqual(predicted(auto), predicted(full) * 1.001)
+                self.assertLessEqual(predicted(auto), (before or predicted(auto)) * 1.005)
+                before = predicted(auto)
+
+    def test_recompute_by_hand(self):
+        """The pass's argument: 0 is what --recompute full does, and less memory is more time."""
+        archive = running.archive("tiny-llama")
+        chain = "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,recompute{},layout-arenas"
+
+        def made(argument, *options):
+            said, _ = report(archive, "--world", "2", "--passes", chain.format(argument), *options)
+            return predicted(said), said["memory"]["arena_bytes"]["device"]
+
+        off, full = made(""), made("", "--recompute", "full")
+        self.assertEqual(made("=0"), full)
+        self.assertLess(full[1], off[1])
+        middle = (off[1] + full[1]) // 2
+        some = made(f"={middle}")
+        self.assertLessEqual(some[1], middle)
+        self.assertLess(off[0], some[0])
+        self.assertLessEqual(some[0], full[0])
 
     def test_what_does_not_fit_is_said_by_the_layout(self):
         archive = running.archive("tiny-llama")

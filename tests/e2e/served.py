@@ -12,6 +12,8 @@ import struct
 import subprocess
 import tempfile
 
+import sanitized
+
 VARIABLE = "DCC_TEST_SERVED"  # the socket of a server that other processes use too
 HEAD, ANSWER = struct.Struct("<III"), struct.Struct("<iiq")
 processor_seconds = 0.0  # of all that was run from this process
@@ -21,12 +23,7 @@ atexit.register(_own.close)
 
 def possible(command):
     """Whether this command may be served: a dcrun -n, with the libraries built."""
-    return (
-        os.path.basename(command[0]) == "dcrun"
-        and "-n" in command[1:2]
-        and os.environ.get("DCC_SLOW_TESTS") != "1"
-        and all(os.path.exists(path) for path in _libraries(command[0]))
-    )
+    return os.path.basename(command[0]) == "dcrun" and "-n" in command[1:2] and os.environ.get("DCC_SLOW_TESTS") != "1" and _can_serve(command[0])
 
 
 def _libraries(program):
@@ -34,11 +31,15 @@ def _libraries(program):
     return [os.path.join(folder, name) for name in ("libkeep_loaded.so", "libdcrun_aten.so")]
 
 
+def _can_serve(program):
+    return all(os.path.exists(path) for path in _libraries(program)) and not sanitized.library(program)
+
+
 @contextlib.contextmanager
 def server(program):
-    """A server for this process and those that it starts. Yields its process id, or None where the libraries are not built."""
+    """A server for this process and those that it starts. Yields its process id, or None where the libraries are not built or a sanitizer is."""
     preloaded, library = _libraries(program)
-    if not os.path.exists(preloaded) or not os.path.exists(library):
+    if not _can_serve(program):
         yield None
         return
     with tempfile.TemporaryDirectory(prefix="dcc-served-", dir="/tmp") as folder:  # a socket's path must be short

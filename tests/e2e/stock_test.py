@@ -152,7 +152,7 @@ class ExpertsTest(StockTest):
         self.export_and_verify({"model_type": "gpt_oss", **_LLAMA, **shape}, scale=2.0)
 
     def test_loops_over_the_chosen_experts(self):
-        """DBRX and LongCat (which has experts that do nothing) run them by loops of their own; most tokens leave most experts out."""
+        """DBRX and LongCat (which has experts that do nothing) run them by loops; most tokens leave most experts out."""
         dbrx = {
             "vocab_size": 64,
             "d_model": 32,

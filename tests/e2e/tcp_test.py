@@ -65,12 +65,12 @@ class TcpCase(bits_case.BitsCase, jobs.JobTest):
         dcrun = os.path.join(running.BIN, "dcrun")
         return self.start_all([([dcrun, *arguments], by_hand(rank, world, port, per_host)) for rank in range(world)])
 
-    def trained(self, started):
+    def trained(self, started, communicator="tcp"):
         for job in started:
             result = job.finish(2 * jobs.LIMIT)
             self.assertEqual(result.code, 0, result.err)
         run = running.Run(*running.read_metrics(self.path("metrics.jsonl")), self.path("model.safetensors"))
-        self.assertEqual(run.header["communicator"], "tcp")
+        self.assertEqual(run.header["communicator"], communicator)
         return run
 
 

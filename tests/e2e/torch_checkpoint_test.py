@@ -21,7 +21,8 @@ import trained_export_test as trained_export
 from trained_export_test import AFTER, BEFORE, CLIP, Run, as_state, data_of
 
 import torch_checkpoint
-from dcc_export import export_train_step
+from dcc_export import ExportError, export_train_step, optimizer_kinds, to_torch
+from dcc_export.archived import read_archive
 
 
 class ConversionTest(jobs.JobTest):
@@ -157,6 +158,35 @@ class ToDcrunTest(ConversionTest):
         )
         self.assertEqual(code, 65)
         self.assertIn("is of adamw, the archive's optimizer is sgd", said)
+
+    def test_every_kind_comes_back_as_its_own_class(self):
+        for name, kind in optimizer_kinds.KINDS.items():
+            with self.subTest(name):
+                run = Run(name)
+                self.export(run.optimizer, run)
+                run.train(data_of(run.inputs, 2, 1), 2, 1)
+                optimizer, weights = self.saved(run.optimizer.state_dict()), self.saved(run.module.state_dict(), "weights.pt")
+                folder = self.path(name)
+                self.converted(self.archive, optimizer, "-o", folder, "--weights", weights, "--steps-taken", "2")
+                self.converted(folder, self.archive, "-o", self.path("back.pt"), way="to-torch")
+                other = Run(name)
+                back = torch.load(self.path("back.pt"), weights_only=True)
+                other.module.load_state_dict(back["model"])
+                other.optimizer.load_state_dict(back["optimizer"])
+                self.assertIs(type(other.optimizer), kind.type)
+                expected, found = run.state(), other.state()
+                self.assertEqual(found.keys(), expected.keys())
+                for key, value in expected.items():
+                    self.assertTrue(torch.equal(found[key], value), key)
+
+    def test_a_checkpoint_of_an_unknown_optimizer_is_refused_by_name(self):
+        self.export(self.run_.optimizer)
+        self.run_.train(data_of(self.run_.inputs, 1, 1), 1, 1)
+        self.converted(self.archive, self.saved(self.run_.optimizer.state_dict()), "-o", self.path("run"))
+        checkpoint = to_torch.StoredCheckpoint(self.path("run"))
+        checkpoint.index["optimizer"] = "lion"
+        with self.assertRaisesRegex(ExportError, "step-00000001 is of the optimizer 'lion'.* there are adamw, sgd"):
+            to_torch.convert(checkpoint, read_archive(self.archive))
 
     def test_a_bf16_archive_gets_float32_masters(self):
         module = copy.deepcopy(self.run_.module).to(torch.bfloat16)

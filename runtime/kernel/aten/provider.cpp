@@ -13,6 +13,7 @@
 #include "runtime/kernel/aten/serving_allocator.h"
 #include "runtime/kernel/aten/settings.h"
 #include "src/base/interface_id.h"
+#include "src/base/shape.h"
 
 namespace dc::runtime::kernel::aten {
 namespace {
@@ -174,7 +175,7 @@ class AtenKernel final : public Kernel {
     bool complete = true;
     for_each_result(stack_, [&](size_t index, const at::Tensor* tensor) {
       const auto& [place, is_copied] = outputs_[index];
-      if (place.data == nullptr || extent(place.sizes, place.strides) == 0) return;
+      if (place.data == nullptr || base::extent(place.sizes, place.strides) == 0) return;
       complete = complete && tensor != nullptr;
       if (tensor == nullptr || tensor->const_data_ptr() == place.data) return;
       copy_strided(place.data, place.strides, tensor->const_data_ptr(), tensor->strides(),

@@ -11,6 +11,7 @@
 #include "runtime/kernel/aten/serving_allocator.h"
 #include "runtime/kernel/aten/settings.h"
 #include "runtime/plan/kernel_signature.h"
+#include "src/base/shape.h"
 
 namespace dc::runtime::kernel::aten {
 namespace {
@@ -60,7 +61,8 @@ int64_t largest_input(const plan::Plan& plan, const plan::Instruction& instructi
   for_each_input(instruction, [&](int64_t id) {
     if (id < 0) return;
     const plan::Tensor& tensor = plan.tensors[id];
-    bytes = std::max(bytes, extent(tensor.sizes, tensor.strides) * base::byte_size(tensor.dtype));
+    bytes =
+        std::max(bytes, base::extent(tensor.sizes, tensor.strides) * base::byte_size(tensor.dtype));
   });
   return bytes;
 }
@@ -69,7 +71,7 @@ int64_t largest_input(const plan::Plan& plan, const plan::Instruction& instructi
 bool fits_plan(const plan::Tensor& planned, const Produced& produced, int64_t allocated) {
   return produced.dtype == scalar_type(planned.dtype) && produced.sizes == planned.sizes &&
          same_places(produced.sizes, produced.strides, planned.strides) &&
-         allocated <= extent(planned.sizes, planned.strides) * base::byte_size(planned.dtype);
+         allocated <= base::extent(planned.sizes, planned.strides) * base::byte_size(planned.dtype);
 }
 
 // Which allocation became which wanted output, and what all results look like.

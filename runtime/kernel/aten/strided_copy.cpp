@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "src/base/shape.h"
+
 namespace dc::runtime::kernel::aten {
 namespace {
 
@@ -30,18 +32,9 @@ void copy_as(void* to, std::span<const int64_t> to_strides, const void* from,
 
 }  // namespace
 
-int64_t extent(std::span<const int64_t> sizes, std::span<const int64_t> strides) {
-  int64_t last = 0;
-  for (size_t dim = 0; dim < sizes.size(); ++dim) {
-    if (sizes[dim] == 0) return 0;
-    last += (sizes[dim] - 1) * strides[dim];
-  }
-  return last + 1;
-}
-
 bool same_places(std::span<const int64_t> sizes, std::span<const int64_t> a,
                  std::span<const int64_t> b) {
-  if (extent(sizes, a) == 0) return true;
+  if (base::extent(sizes, a) == 0) return true;
   for (size_t dim = 0; dim < sizes.size(); ++dim) {
     if (sizes[dim] != 1 && a[dim] != b[dim]) return false;
   }
@@ -52,7 +45,7 @@ void copy_strided(void* to, std::span<const int64_t> to_strides, const void* fro
                   std::span<const int64_t> from_strides, std::span<const int64_t> sizes,
                   int64_t width) {
   if (same_places(sizes, to_strides, from_strides)) {
-    std::memcpy(to, from, static_cast<size_t>(extent(sizes, to_strides) * width));
+    std::memcpy(to, from, static_cast<size_t>(base::extent(sizes, to_strides) * width));
   } else if (width == 1) {
     copy_as<uint8_t>(to, to_strides, from, from_strides, sizes);
   } else if (width == 2) {

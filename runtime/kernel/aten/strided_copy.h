@@ -6,9 +6,6 @@
 
 namespace dc::runtime::kernel::aten {
 
-// Elements from the first to behind the last one of a strided tensor.
-int64_t extent(std::span<const int64_t> sizes, std::span<const int64_t> strides);
-
 // Whether two tensors of these sizes put every element at the same place.
 bool same_places(std::span<const int64_t> sizes, std::span<const int64_t> a,
                  std::span<const int64_t> b);

@@ -1,20 +1,8 @@
 #include "runtime/kernel/native/call.h"
 
+#include "src/base/shape.h"
+
 namespace dc::runtime::kernel::native {
-namespace {
-
-bool is_contiguous(const BoundTensor& tensor) {
-  if (tensor.numel() == 0) return true;
-  int64_t expected = 1;
-  for (size_t dim = tensor.sizes.size(); dim-- > 0;) {
-    if (tensor.sizes[dim] == 1) continue;
-    if (tensor.strides[dim] != expected) return false;
-    expected *= tensor.sizes[dim];
-  }
-  return true;
-}
-
-}  // namespace
 
 void Call::require(bool condition, std::string_view problem) {
   if (condition || !status_.ok()) return;
@@ -29,7 +17,7 @@ Dense Call::bind(int64_t tensor, const std::string& what) {
   require(tensor >= 0 && tensor < static_cast<int64_t>(tensors.size()), what + " is missing");
   if (!ok()) return {};
   const BoundTensor bound = addresses_.bind(static_cast<int32_t>(tensor));
-  require(is_contiguous(bound), what + " is not contiguous");
+  require(base::is_contiguous(bound.sizes, bound.strides), what + " is not contiguous");
   return Dense{bound.data, bound.dtype, bound.numel()};
 }
 

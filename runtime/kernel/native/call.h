@@ -2,7 +2,7 @@
 // checked as they are read.
 //
 // The first problem is remembered and reported by finish(), so a factory reads what it needs and
-// needs no error handling of its own.
+// needs no error handling.
 #pragma once
 
 #include <cstdint>

@@ -38,18 +38,31 @@ DC_VECTOR_CLONES double square_sum(const float* g, int64_t n) {
   return sum;
 }
 
+struct ElementRange {
+  int64_t first = 0, count = 0;
+};
+
 class SquareSum final : public Kernel {
  public:
-  SquareSum(Dense g, int64_t start, int64_t count, Dense row, int64_t cell)
-      : g_(g), row_(row), start_(start), count_(count), cell_(cell) {}
+  // `counted` is what the sum is of; in `checked`, which holds it, no element may be infinite or
+  // NaN, or the sum is neither finite.
+  SquareSum(Dense g, ElementRange counted, ElementRange checked, Dense row, int64_t cell)
+      : g_(g), row_(row), counted_(counted), checked_(checked), cell_(cell) {}
   base::Status launch(device::Stream& stream) override {
-    row_.on<double>(stream)[cell_] = square_sum(g_.on<const float>(stream) + start_, count_);
+    const auto* g = g_.on<const float>(stream);
+    double sum = square_sum(g + counted_.first, counted_.count);
+    const int64_t behind = counted_.first + counted_.count;
+    const double others = square_sum(g + checked_.first, counted_.first - checked_.first) +
+                          square_sum(g + behind, checked_.first + checked_.count - behind);
+    if (!std::isfinite(others)) sum += others;
+    row_.on<double>(stream)[cell_] = sum;
     return {};
   }
 
  private:
   Dense g_, row_;
-  int64_t start_, count_, cell_;
+  ElementRange counted_, checked_;
+  int64_t cell_;
 };
 
 class AddLoss final : public Kernel {
@@ -153,20 +166,23 @@ Made make_square_sum(Call& call) {
     call.require(param >= 0 && param < columns - base::kTableExtra, "'param' is not a column");
     call.require(shard >= 0 && elements >= 0, "'shard' and 'elements' must not be negative");
   }
-  if (!call.ok()) return call.finish<SquareSum>(g, 0, 0, row, 0);
+  if (!call.ok()) return call.finish<SquareSum>(g, ElementRange{}, ElementRange{}, row, 0);
   // The shards are those of the ranks along some axes; the ranks that hold the same one split it.
   const bool splits = call.has("axes");
   const uint32_t holders = splits ? call.axes("axes") : plan::kAllAxes;
   const int64_t part = splits ? call.integer("part") : shard;
   call.require(part >= 0 && part <= shard, "'part' is larger than a shard");
-  if (!call.ok()) return call.finish<SquareSum>(g, 0, 0, row, 0);
+  if (!call.ok()) return call.finish<SquareSum>(g, ElementRange{}, ElementRange{}, row, 0);
   const int64_t before = call.place(holders) * shard;
   const int64_t skipped = std::min(shard, call.place(~holders) * part);
-  const int64_t most = std::min(part, shard - skipped);
-  const int64_t valid = std::clamp<int64_t>(elements - before - skipped, 0, most);
-  const int64_t start = valid > 0 ? (whole ? before : 0) + skipped : 0;
-  call.require(start + valid <= g.count, "the gradient is shorter than this rank's range");
-  return call.finish<SquareSum>(g, start, valid, row, param);
+  const int64_t valid = std::clamp<int64_t>(elements - before, 0, shard);  // of the shard
+  const int64_t begin = valid > 0 && whole ? before : 0;
+  const int64_t from = std::min(skipped, valid);
+  const ElementRange counted = {begin + from, std::min(part, valid - from)};
+  const bool decides = call.has("decides") && call.integer("decides") != 0;
+  call.require(begin + valid <= g.count, "the gradient is shorter than this rank's range");
+  return call.finish<SquareSum>(g, counted, decides ? ElementRange{begin, valid} : counted, row,
+                                param);
 }
 
 Made make_check_finite(Call& call) {

@@ -220,7 +220,7 @@ Made make_sgd(Call& call) {
   call.require(g.count >= p.count, "the gradient is shorter than the parameter");
   call.require(!momentum || buffer.count >= p.count, "the buffer is shorter than the parameter");
   call.require(!momentum || buffer.data != p.data || p.count == 0,
-               "momentum needs a buffer of its own");
+               "momentum needs another buffer than the parameter");
   return call.finish<Sgd>(RangeOperands{p, buffer, {}, g}, control, momentum, nesterov);
 }
 

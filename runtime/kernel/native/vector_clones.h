@@ -6,6 +6,10 @@
 // has chosen a copy, so they get a single one.
 #pragma once
 
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__NO_MATH_ERRNO__)
+#error "CMakeLists.txt compiles native kernels with -fno-math-errno, and this file lost it"
+#endif
+
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define DC_VECTOR_CLONES \

@@ -1,7 +1,7 @@
 #include "src/base/archive/safetensors.h"
 
 #include <algorithm>
-#include <array>
+#include <cctype>
 #include <optional>
 
 #include "src/base/checked.h"
@@ -14,26 +14,17 @@ constexpr int64_t kLengthBytes = 8;
 constexpr int64_t kMaxHeaderBytes = 100'000'000;
 constexpr std::string_view kMetadataKey = "__metadata__";
 
-struct DTypeRow {
-  DType dtype;
-  std::string_view name;
-};
-constexpr std::array<DTypeRow, 10> kDTypes = {{{DType::F64, "F64"},
-                                               {DType::F32, "F32"},
-                                               {DType::F16, "F16"},
-                                               {DType::BF16, "BF16"},
-                                               {DType::I64, "I64"},
-                                               {DType::I32, "I32"},
-                                               {DType::I16, "I16"},
-                                               {DType::I8, "I8"},
-                                               {DType::U8, "U8"},
-                                               {DType::Bool, "BOOL"}}};
-
-std::string_view format_name(DType dtype) {
-  for (const DTypeRow& row : kDTypes) {
-    if (row.dtype == dtype) return row.name;
-  }
-  return "";
+// The format's name of a type is ours in capitals.
+std::string format_name(DType dtype) {
+  std::string text(name(dtype));
+  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return text;
+}
+std::optional<DType> dtype_of(std::string text) {
+  const std::string given = text;
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::optional<DType> dtype = dtype_from_name(text);
+  return dtype && format_name(*dtype) == given ? dtype : std::nullopt;
 }
 
 std::optional<int64_t> tensor_bytes(DType dtype, std::span<const int64_t> shape) {
@@ -54,13 +45,9 @@ Result<SafeTensor> read_tensor(const std::string& name, const JsonValue& value) 
   tensor.name = name;
   DC_ASSIGN_OR_RETURN(const JsonValue* dtype, value.require("dtype"));
   DC_ASSIGN_OR_RETURN(const std::string dtype_text, dtype->to_string());
-  bool known = false;
-  for (const DTypeRow& row : kDTypes) {
-    if (row.name != dtype_text) continue;
-    tensor.dtype = row.dtype;
-    known = true;
-  }
+  const std::optional<DType> known = dtype_of(dtype_text);
   if (!known) return bad_file("its dtype '" + dtype_text.substr(0, 40) + "' is not supported");
+  tensor.dtype = *known;
   DC_ASSIGN_OR_RETURN(const JsonValue* shape, value.require("shape"));
   DC_ASSIGN_OR_RETURN(const auto* sizes, shape->to_array());
   for (const JsonValue& size : *sizes) {
@@ -136,7 +123,9 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
     }
     Result<SafeTensor> tensor = read_tensor(name, value);
     if (!tensor.ok()) {
-      return Status(tensor.status()).add_context("in tensor '" + name + "' of " + path);
+      std::string place = "in tensor '";
+      place.append(name).append("' of ").append(path);
+      return Status(tensor.status()).add_context(std::move(place));
     }
     result.tensors_.push_back(std::move(*tensor));
   }

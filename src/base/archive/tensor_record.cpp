@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "src/base/checked.h"
+#include "src/base/shape.h"
 
 namespace dc::base::archive {
 namespace {
@@ -32,15 +33,6 @@ uint8_t* copy_dims(const uint8_t* storage, const TensorRecord& record, size_t di
     out = copy_dims(storage, record, dim + 1, from + i * stride, element, out);
   }
   return out;
-}
-
-bool is_row_major(const TensorRecord& record) {
-  int64_t expected = 1;
-  for (size_t i = record.sizes.size(); i-- > 0;) {
-    if (record.sizes[i] != 1 && record.strides[i] != expected) return false;
-    expected *= record.sizes[i];
-  }
-  return true;
 }
 
 }  // namespace
@@ -85,7 +77,7 @@ Status copy_contiguous(std::span<const uint8_t> storage, const TensorRecord& rec
   DC_CHECK(static_cast<int64_t>(out.size()) == bytes);
   if (bytes == 0) return ok_status();
   const int64_t element = byte_size(record.dtype);
-  if (is_row_major(record)) {
+  if (is_contiguous(record.sizes, record.strides)) {
     std::memcpy(out.data(), storage.data() + record.offset * element, out.size());
   } else {
     copy_dims(storage.data(), record, 0, record.offset, element, out.data());

@@ -72,7 +72,8 @@ Result<WeightTable> WeightTable::read(const ZipArchive& archive) {
       if (value.find("tensor_meta") == nullptr || !value.find("tensor_meta")->is_object()) continue;
       auto record = read_record(value, weights ? kWeights : kConstants);
       if (!record.ok()) {
-        return Status(record.status()).add_context("in tensor '" + fqn + "' of " + where);
+        std::string tensor = "in tensor '" + fqn;
+        return Status(record.status()).add_context(tensor.append("' of ").append(where));
       }
       if (table.records_.emplace(fqn, std::move(record).value()).second && weights) {
         table.names_.push_back(fqn);

@@ -1,4 +1,4 @@
-// The evaluation of a step as a step of its own, over the state that the passes gave the training.
+// The evaluation of a step as another step, over the state that the passes gave the training.
 #pragma once
 
 #include "src/passes/pass.h"

@@ -133,6 +133,7 @@ Nanos OffloadChoice::waiting_for(const PlannedCopy& copy) const {
 }
 
 bool OffloadChoice::has_room_in_target(const OffloadCandidate& candidate) const {
+  if (all_outside_ + candidate.bytes <= target_room_) return true;
   if (candidate.target_intervals.empty()) {
     int64_t most = 0;
     for (const std::vector<int64_t>& curve : outside_) {
@@ -157,6 +158,7 @@ void OffloadChoice::choose(const OffloadCandidate& candidate, int sign) {
     for (int32_t i = when.first; i <= when.last; ++i)
       curve[static_cast<size_t>(i)] += sign * candidate.bytes;
   }
+  if (!candidate.target_intervals.empty()) all_outside_ += sign * candidate.bytes;
 }
 
 // The last chosen first. What is above the budget anyway must not get worse.

@@ -101,6 +101,7 @@ class OffloadChoice {
   std::vector<CopyQueue> offloads_, reloads_;  // by program
   int64_t target_room_;                        // for state, and for all the rest at once
   std::vector<std::vector<int64_t>> outside_;  // by program and position: of the rest
+  int64_t all_outside_ = 0;                    // of the rest, whether at once or not
 };
 
 // Where the copies of one program that come in start: sets their other halves, between `bound` and

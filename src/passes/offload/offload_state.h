@@ -14,7 +14,7 @@ namespace dc::passes {
 // first use in a program to their last one; else they also leave between their uses, where the
 // budget has no room for them.
 struct StateGroup {
-  std::vector<int> entries;  // indices into Step::state, with storage of their own
+  std::vector<int> entries;  // indices into Step::state, that have storage
   bool stays_between = false;
 };
 

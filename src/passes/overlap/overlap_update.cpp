@@ -3,7 +3,9 @@
 //
 // Without clipping an update waits for its own gradient only. Each rank then decides for itself
 // whether it applies the update: `check_finite` tests the square sum of the rank's own range, and
-// the losses of all ranks, which are gathered early. With clipping all updates wait for the norm.
+// the losses of all ranks, which are gathered early. Ranks that hold replicas of a shard have equal
+// sums there, and test all of it, so they decide alike. With clipping all updates wait for the
+// norm.
 //
 // update_places.h chooses the positions. If a gather delays a reduction, the wait for the
 // reduction moves later too. If the step exceeds the budget, and with one rank, each update runs
@@ -36,8 +38,8 @@ using ir::NodeId;
 using ir::OpKind;
 using ir::ValueId;
 
-// A rank may decide for itself if no other rank updates the same range: if gradients are split
-// among all ranks.
+// A rank may decide for itself if it and those that update the same range know all of its
+// gradient: if gradients are shards, of all ranks or of those of a host.
 bool decides_alone(const ir::Step& step) {
   if (step.optimizer.clip) return false;
   const ir::Graph& graph = step.programs.back().graph;
@@ -45,9 +47,19 @@ bool decides_alone(const ir::Step& step) {
     const ir::Node& node = graph.node(id);
     if (node.kind != OpKind::SquareSum) continue;
     const ir::TensorType& gradient = graph.value(node.operands[1]).type;
-    if (!step.mesh.is_world(ir::axes_with(gradient, ir::AxisPlacement::FlatShard))) return false;
+    const ir::AxisMask axes = ir::axes_with(gradient, ir::AxisPlacement::FlatShard);
+    if (!step.mesh.is_world(axes) && axes != step.mesh.shard_axes()) return false;
   }
   return true;
+}
+
+// Of shards with replicas the square sums count a part, but decide on the whole.
+void decide_on_shards(const ir::Step& step, ir::Graph& graph) {
+  if (step.mesh.is_world(step.mesh.shard_axes())) return;
+  for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
+    ir::Node& node = graph.node(id);
+    if (node.kind == OpKind::SquareSum) node.args.push_back({ir::Attr::Decides, int64_t{1}});
+  }
 }
 
 bool has_permits(const ir::Graph& graph) {
@@ -71,6 +83,7 @@ class UpdateRewriter {
 
   void apply(const std::vector<UpdatePlace>& places) {
     std::vector<NodeId> at;  // before anything moves
+    at.reserve(places.size());
     for (const UpdatePlace& place : places)
       at.push_back(place.position < axis_size() ? axis_.node(place.position).id : NodeId{});
     for (size_t i = 0; i < places.size(); ++i) {
@@ -103,7 +116,7 @@ class UpdateRewriter {
  private:
   int32_t axis_size() const { return static_cast<int32_t>(axis_.live.order.size()); }
 
-  // Gathers at the end of the program. Gathers too small for a collective of their own join the
+  // Gathers at the end of the program. Gathers too small for a collective join the
   // bucket of the next ones.
   void gather_last(const std::vector<NodeId>& gathers) {
     if (gathers.empty()) return;
@@ -243,6 +256,7 @@ base::Result<Change> overlap_update(ir::Step& step, const PassContext& context) 
   const bool too_large = context.options.memory() && most > context.options.memory()->v;
   const std::vector<UpdatePlace> places =
       place_updates(step, axis, context.cost, fragments, too_large || step.mesh.world() == 1);
+  if (before_norm) decide_on_shards(step, step.programs.back().graph);
   UpdateRewriter mover(step, axis, context.cost, uses, before_norm);
   mover.apply(places);
   (void)schedule::defer_reductions(step, step.programs.back().graph, context.cost, limit);

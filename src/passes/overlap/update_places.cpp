@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
+#include <unordered_map>
 
 #include "src/cost/transfer.h"
 #include "src/ir/effects.h"
@@ -16,22 +17,56 @@ using base::Nanos;
 using ir::NodeId;
 using ir::OpKind;
 
-// Compute next to one link, which slows it.
-struct Clock {
-  Nanos now, link_free;
-  int32_t slow_down = 1000;  // of compute by what was sent last, in thousandths
+// Compute next to the queues of collectives, one for each stream, which slow it. A stream has one
+// link: inside hosts, or across them.
+class Clock {
+ public:
+  explicit Clock(size_t streams) : queues_(streams) {}
 
-  void send(Nanos time, int32_t slows) {
-    const Nanos before = std::max(link_free - now, Nanos{});
+  Nanos now() const { return now_; }
+  void wait_until(Nanos time) { now_ = std::max(now_, time); }
+  // When the queue has served all that was sent.
+  Nanos free(size_t stream) const { return queues_[stream].free; }
+  int32_t slow_down(size_t stream) const { return queues_[stream].slow_down; }
+
+  // Begins no earlier than `earliest`; returns its end.
+  Nanos send(size_t stream, Nanos time, int32_t slows, Nanos earliest = {}) {
+    Queue& queue = queues_[stream];
+    const Nanos before = std::max(queue.free - now_, Nanos{});
     const int64_t sum = (before + time).v;
-    if (sum > 0) slow_down = static_cast<int32_t>((before.v * slow_down + time.v * slows) / sum);
-    link_free = now + before + time;
+    if (sum > 0) {
+      queue.slow_down = static_cast<int32_t>((before.v * queue.slow_down + time.v * slows) / sum);
+    }
+    queue.free = std::max(now_ + before, earliest) + time;
+    return queue.free;
   }
+
   void compute(Nanos work) {
-    const Nanos overlapped = std::max(link_free - now, Nanos{});
-    const Nanos done = {overlapped.v * 1000 / slow_down};
-    now += work <= done ? Nanos{work.v * slow_down / 1000} : overlapped + (work - done);
+    while (true) {
+      std::optional<Nanos> next;  // when the first of the busy queues will be free
+      int32_t slowest = 1000;
+      for (const Queue& queue : queues_) {
+        if (queue.free <= now_) continue;
+        next = next ? std::min(*next, queue.free) : queue.free;
+        slowest = std::max(slowest, queue.slow_down);
+      }
+      const Nanos done = next ? Nanos{(*next - now_).v * 1000 / slowest} : work;
+      if (work <= done) {
+        now_ += Nanos{work.v * slowest / 1000};
+        return;
+      }
+      now_ = *next;
+      work = work - done;
+    }
   }
+
+ private:
+  struct Queue {
+    Nanos free;
+    int32_t slow_down = 1000;  // of compute by what was sent last, in thousandths
+  };
+  Nanos now_;
+  std::vector<Queue> queues_;  // by stream
 };
 
 class PlacementWalk {
@@ -42,9 +77,11 @@ class PlacementWalk {
         graph_(axis.graph),
         cost_(cost),
         axis_(axis),
-        is_member_(axis.graph.node_capacity()) {
+        is_member_(axis.graph.node_capacity()),
+        clock_(step.streams.size()) {
     for (const UpdateFragment& fragment : fragments) {
       coming_.push_back(&fragment);
+      if (!fragment.gathers.empty()) stream_ = stream_of(graph_.node(fragment.gathers[0]));
       for (const auto* list : {&fragment.update, &fragment.gathers, &fragment.gathered}) {
         for (NodeId node : *list) is_member_[node.index()] = true;
       }
@@ -101,6 +138,7 @@ class PlacementWalk {
   bool starts_collective(const ir::Node& node) const {
     return !is_member_[node.id.index()] && cost::transfer_of(graph_, node) && !cost::joins(node);
   }
+  static size_t stream_of(const ir::Node& start) { return static_cast<size_t>(start.stream); }
   const ir::Node& start_of(const ir::Node& done) const {
     return graph_.node(graph_.value(done.operands[0]).producer);
   }
@@ -116,12 +154,12 @@ class PlacementWalk {
   // Concurrent collectives still slow compute down.
   std::vector<Nanos> compute_alone() const {
     std::vector<Nanos> at;
-    Clock clock;
+    Clock clock(step_.streams.size());
     for (int32_t i = 0; i < count(); ++i) {
-      at.push_back(clock.now);
+      at.push_back(clock.now());
       const ir::Node& node = axis_.node(i);
       if (starts_collective(node)) {
-        clock.send(time(node), slow_down(node));
+        clock.send(stream_of(node), time(node), slow_down(node));
       } else if (!is_member_[node.id.index()] && !ir::is_start(node.kind)) {
         clock.compute(time(node));
       }
@@ -129,20 +167,70 @@ class PlacementWalk {
     return at;
   }
 
-  // By position: the latest time at which the next collective may begin, if the link is free then,
-  // without delaying the end of the last collective. Empty behind the last collective.
-  std::vector<std::optional<Nanos>> latest_starts(const std::vector<Nanos>& at) const {
-    std::vector<std::optional<Nanos>> latest(static_cast<size_t>(count()));
-    Nanos end, work;  // of the collectives from here on
+  // What is still to come behind each position.
+  //
+  // A collective waits for the one before it on its stream and for what made its operands: sums
+  // across hosts for those inside. All behind the meeting wait for all before it.
+  void look_ahead(int32_t meeting) {
+    const size_t streams = step_.streams.size();
+    ends_.resize(static_cast<size_t>(count()));
+    from_.resize(ends_.size() * streams);
+    std::vector<Nanos> from_stream(streams);
+    // As from(), of those that read a storage.
+    std::unordered_map<int64_t, Nanos> from_storage;  // only looked up
+    Nanos end;
     for (int32_t i = count(); i-- > 0;) {
-      if (starts_collective(axis_.node(i))) {
-        work += time(axis_.node(i));
-        end = std::max(end, at[static_cast<size_t>(i)] + work);
+      const ir::Node& node = axis_.node(i);
+      if (starts_collective(node)) {
+        Nanos& next = from_stream[stream_of(node)];
+        for (NodeId start : cost::bucket_of(graph_, node.id))
+          next = std::max(next, from_storage[made_by(graph_.node(start))]);
+        next += time(node);
+        for (NodeId start : cost::bucket_of(graph_, node.id)) {
+          Nanos& read = from_storage[read_by(graph_.node(start))];
+          read = std::max(read, next);
+        }
+        end = std::max(end, at_[static_cast<size_t>(i)] + next);
+      } else if (node.kind == OpKind::Accumulate) {
+        const Nanos sum = from_storage[axis_.storage_key(node.operands[0])];
+        Nanos& summand = from_storage[axis_.storage_key(node.operands[1])];
+        summand = std::max(summand, sum);
       }
-      if (work.v > 0) latest[static_cast<size_t>(i)] = end - work;
+      const auto index = static_cast<size_t>(i);
+      ends_[index] = end;
+      std::copy(from_stream.begin(), from_stream.end(),
+                from_.begin() + static_cast<std::ptrdiff_t>(index * streams));
+      if (i != meeting) continue;
+      const Nanos longest = *std::max_element(from_stream.begin(), from_stream.end());
+      std::fill(from_stream.begin(), from_stream.end(), longest);
     }
-    return latest;
   }
+
+  // From the beginning of the stream's next collective to the end of the last that must come behind
+  // it, 0 if there is none.
+  Nanos from(int32_t position, size_t stream) const {
+    return from_[static_cast<size_t>(position) * step_.streams.size() + stream];
+  }
+
+  // The latest time at which the next collective on the gathers' stream may begin, if that is free
+  // then, without delaying the end of the last collective of any stream. Empty behind the last one
+  // on the gathers' stream. `now`: when compute comes to the position.
+  std::optional<Nanos> latest_start(int32_t position, Nanos now) const {
+    const Nanos next = from(position, stream_);
+    if (next.v == 0) return std::nullopt;
+    const auto index = static_cast<size_t>(position);
+    Nanos end = ends_[index] + (now - at_[index]);
+    for (size_t stream = 0; stream < step_.streams.size(); ++stream) {
+      const Nanos busy_until = clock_.free(stream);
+      if (stream == stream_ || busy_until <= clock_.now()) continue;
+      end = std::max(end, busy_until + from(position, stream));
+    }
+    return end - next;
+  }
+
+  // The storage that a start fills, and the one that it sends.
+  int64_t made_by(const ir::Node& start) const { return axis_.storage_key(start.results[0]); }
+  int64_t read_by(const ir::Node& start) const { return axis_.storage_key(start.operands.back()); }
 
   // Position of the first node that needs all square sums.
   int32_t meeting() const {
@@ -161,9 +249,9 @@ class PlacementWalk {
   }
 
   void walk() {
-    const std::vector<Nanos> at = compute_alone();
-    const std::vector<std::optional<Nanos>> latest = latest_starts(at);
+    at_ = compute_alone();
     const int32_t meeting = this->meeting();
+    look_ahead(meeting);
     std::vector<Nanos> ends(graph_.node_capacity());  // by start
     Nanos last_reduced;  // when the reductions passed so far have ended
     for (int32_t i = 0; i < count(); ++i) {
@@ -173,31 +261,49 @@ class PlacementWalk {
       take_reduced();
       const ir::Node& node = axis_.node(i);
       if (is_member_[node.id.index()] || cost::joins(node)) continue;
-      const std::optional<Nanos> next = latest[static_cast<size_t>(i)];
-      if (next && has_changed_ && schedule::splits_no_tail(node)) {
-        use_link(i, *next + (clock_.now - at[static_cast<size_t>(i)]));
+      if (has_changed_ && latest_start(i, clock_.now()) && schedule::splits_no_tail(node)) {
+        use_link(i);
         has_changed_ = false;
       }
       has_changed_ |= ir::is_start(node.kind) || ir::is_done(node.kind);
       if (starts_collective(node)) {
-        clock_.send(time(node), slow_down(node));
-        for (NodeId start : cost::bucket_of(graph_, node.id))
-          ends[start.index()] = clock_.link_free;
+        const Nanos end =
+            clock_.send(stream_of(node), time(node), slow_down(node), operands_made(node));
+        for (NodeId start : cost::bucket_of(graph_, node.id)) ends[start.index()] = end;
       } else if (ir::is_done(node.kind)) {
-        const Nanos end = ends[start_of(node).id.index()];
-        Nanos& until = schedule::is_reduction(start_of(node).kind) ? last_reduced : clock_.now;
-        until = std::max(until, end);
+        pass_done(node, ends[start_of(node).id.index()], last_reduced);
       } else if (!ir::is_start(node.kind)) {
+        if (node.kind == OpKind::Accumulate) {
+          Nanos& sum = made_at_[axis_.storage_key(node.operands[0])];
+          sum = std::max(sum, made_at_[axis_.storage_key(node.operands[1])]);
+        }
         clock_.compute(time(node));
       }
     }
-    clock_.now = std::max(clock_.now, last_reduced);
+    clock_.wait_until(last_reduced);
     take_reduced();
     for (const UpdateFragment* fragment : coming_) add_waiting({fragment, false});
   }
 
+  // Compute waits for what was gathered; for a reduction only what reads its result does.
+  void pass_done(const ir::Node& done, Nanos end, Nanos& last_reduced) {
+    if (!schedule::is_reduction(start_of(done).kind)) return clock_.wait_until(end);
+    last_reduced = std::max(last_reduced, end);
+    made_at_[axis_.storage_key(done.results[0])] = end;
+  }
+
+  // When reductions under way have made all that the bucket sends.
+  Nanos operands_made(const ir::Node& first) const {
+    Nanos made;
+    for (NodeId start : cost::bucket_of(graph_, first.id)) {
+      const auto found = made_at_.find(read_by(graph_.node(start)));
+      if (found != made_at_.end()) made = std::max(made, found->second);
+    }
+    return made;
+  }
+
   void take_reduced() {
-    for (; !reduced_.empty() && reduced_.front().end <= clock_.now; reduced_.pop_front())
+    for (; !reduced_.empty() && reduced_.front().end <= clock_.now(); reduced_.pop_front())
       add_waiting({reduced_.front().fragment, false});
   }
 
@@ -205,39 +311,39 @@ class PlacementWalk {
   void await_reductions(int32_t position, Nanos last) {
     while (true) {
       take_reduced();
-      if (clock_.now >= last) return;
+      if (clock_.now() >= last) return;
       const Nanos end = reduced_.empty() ? last : std::min(last, reduced_.front().end);
       fill_wait(position, end);
-      clock_.now = std::max(clock_.now, end);
+      clock_.wait_until(end);
     }
   }
 
   // Places waiting fragments, update and gather, whose gather ends before the next collective must
   // begin.
-  void use_link(int32_t position, Nanos latest) {
+  void use_link(int32_t position) {
     for (size_t w = 0; w < waiting_.size();) {
       const UpdateFragment& fragment = *waiting_[w].fragment;
       const Nanos update = waiting_[w].is_updated ? Nanos{} : fragment.update_time;
-      const Nanos end = std::max(clock_.link_free, clock_.now + update) + fragment.gather_time;
-      if (fragment.gathers.empty() || end > latest + update) {
+      const Nanos end =
+          std::max(clock_.free(stream_), clock_.now() + update) + fragment.gather_time;
+      if (fragment.gathers.empty() || end > *latest_start(position, clock_.now() + update)) {
         ++w;
         continue;
       }
       places_.push_back({position, &fragment, !waiting_[w].is_updated, true});
-      clock_.now += update;
-      latest += update;
-      clock_.send(fragment.gather_time, clock_.slow_down);
+      clock_.wait_until(clock_.now() + update);
+      clock_.send(stream_, fragment.gather_time, clock_.slow_down(stream_));
       waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(w));
     }
   }
 
   void fill_wait(int32_t position, Nanos end) {
     for (Waiting& one : waiting_) {
-      const Nanos after = clock_.now + one.fragment->update_time;
+      const Nanos after = clock_.now() + one.fragment->update_time;
       if (one.is_updated || after > end) continue;
       places_.push_back({position, one.fragment, true, false});
       one.is_updated = true;
-      clock_.now = after;
+      clock_.wait_until(after);
     }
   }
 
@@ -250,6 +356,12 @@ class PlacementWalk {
   std::deque<Reduced> reduced_;                // by end
   std::vector<Waiting> waiting_;               // ready, in order of need
   std::vector<UpdatePlace> places_;
+  // By position: the time of compute alone; when the last of the collectives from there on ends.
+  std::vector<Nanos> at_, ends_;
+  std::vector<Nanos> from_;  // by position and stream
+  // By storage: when the reduction that makes it ends; only looked up.
+  std::unordered_map<int64_t, Nanos> made_at_;
+  size_t stream_ = 0;  // of the fragments' gathers
   Clock clock_;
   bool has_changed_ = true;  // else what did not fit one node ago does not fit now
 };

@@ -16,9 +16,10 @@ struct UpdatePlace {
 };
 
 // The result is in program order, with each part of a fragment once; parts at one position keep
-// their order. Simulates compute and the link, which slows compute; compute waits for a reduction
-// only where the update needs it. Where the link is free long enough not to delay the last
-// collective, a parameter is updated and its gather starts. Where compute waits for the last
+// their order. Simulates compute and the queue of each stream of collectives, inside hosts and
+// across them, which slow compute; compute waits for a reduction only where the update needs it.
+// Where the gathers' stream is free long enough not to delay the last collective of any stream, a
+// parameter is updated and its gather starts. Where compute waits for the last
 // reductions, parameters are updated. The rest comes last, in the order in which the next step
 // needs it, each gather right behind its update. `at_once`: every update as soon as it is ready,
 // all gathers last.

@@ -9,7 +9,7 @@
 // of the budget. That values may be live at different times is not considered.
 //
 // Different from DeepCompile: copies out run concurrent with compute, as long as there is room,
-// instead of blocking it; each program has a floor of its own. DeepCompile leaves a margin of 10
+// instead of blocking it; each program has its floor. DeepCompile leaves a margin of 10
 // to 25 % for fragmentation in its allocator. Here the margin is the smallest, because the arena
 // is planned.
 #include <algorithm>

@@ -21,6 +21,10 @@ inline constexpr int64_t kPendingBytes = 4'000'000'000, kGroupBytes = 1'000'000'
 // Two gathers fuse while 1.2 times the longer of them takes longer than both at once.
 bool fuse(base::Nanos group, base::Nanos next, base::Nanos fused, int64_t fused_bytes);
 
+// DeepSpeed's defaults for ZeRO-3 without a compiler (stage3_prefetch_bucket_size,
+// stage3_max_live_parameters), in elements: what a module's prefetch begins, what may be whole.
+inline constexpr int64_t kTraceElements = 50'000'000, kLiveElements = 1'000'000'000;
+
 struct Parameter {
   base::Nanos time;  // of all its gathers
   int64_t bytes = 0;

@@ -3,7 +3,10 @@
 // on the same bits. So no number changes.
 //
 // `auto` does so only where the live bytes exceed the budget, cheapest time per byte first
-// (recompute_choice.h), and checks with the layout that the arena fits. `full` keeps only the
+// (recompute_choice.h), and checks with the layout that the arena fits. The argument is a
+// budget for this pass alone: a smaller one leaves room for the passes behind it, a larger one
+// leaves them to find room; 0 is
+// `full`. `full` keeps only the
 // inputs of each block (src/analysis/blocks.h), as activation checkpointing per layer does. A
 // kernel that reads a gathered parameter reads the backward phase's gather, which starts earlier
 // for it; where that phase gathers no more, a gather is added.
@@ -182,6 +185,8 @@ Result<Change> recompute(ir::Step& step, const PassContext& context) {
     case Recompute::Full:
       return Recomputer(step, context).keep_only_block_inputs();
     case Recompute::Auto:
+      if (context.argument == 0) return Recomputer(step, context).keep_only_block_inputs();
+      if (context.argument) return Recomputer(step, context).fit(*context.argument);
       if (!context.options.memory()) return Change::No;
       return Recomputer(step, context).fit(context.options.memory()->v);
   }

@@ -19,7 +19,7 @@ KeptStorages keep_block_inputs(const RecomputeProgram& program);
 
 // Where a kernel at `place` (a position) reads a gathered parameter.
 struct GatherRead {
-  int32_t copy = -1;   // index into GatheredParameter::copies; -1: a copy of its own
+  int32_t copy = -1;   // index into GatheredParameter::copies; -1: another copy
   bool moves = false;  // the copy would come later and starts here instead
 };
 GatherRead gather_read(const GatheredParameter& gather, int32_t place);

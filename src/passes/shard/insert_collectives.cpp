@@ -249,13 +249,13 @@ class Reducer {
   ir::ValueId reduce_once(ir::ValueId whole, ir::DType own) {
     const ir::ValueId wire = to_wire(whole, own);
     const bool at_once = parameter_->state == ir::StatePlacement::Replicated && replicas_ == 0;
-    return at_once ? all_reduce(wire, ir::kAllAxes) : finish(scatter(wire));
+    return at_once ? all_reduce(wire) : finish(scatter(wire));
   }
 
   // From the sum over the ranks that hold the shards to the sum over all ranks: the replicas of a
   // shard meet only now.
   ir::ValueId finish(ir::ValueId shard) {
-    const ir::ValueId sum = replicas_ == 0 ? shard : all_reduce(shard, replicas_);
+    const ir::ValueId sum = replicas_ == 0 ? shard : sum_in_place(shard);
     return parameter_->state == ir::StatePlacement::Sharded ? sum : gather_sums(sum);
   }
 
@@ -284,17 +284,21 @@ class Reducer {
                       shard_args(step_, *parameter_));
   }
 
-  ir::ValueId all_reduce(ir::ValueId wire, ir::AxisMask group) {
-    const ir::TensorType& summand = graph_.value(wire).type;
-    ir::TensorType type = ir::contiguous(ir::DType::F32, summand.shape, summand.sharding);
-    for (size_t axis = 0; axis < ir::kMaxAxes; ++axis) {
-      if ((group >> axis & 1) != 0) type.sharding[axis] = {};
-    }
-    const int64_t elements = type.numel();
-    const int64_t shard = group == ir::kAllAxes ? parameter_->shard
-                                                : shard_elements(elements, step_.mesh.size(group));
+  ir::ValueId all_reduce(ir::ValueId wire) {
+    const ir::TensorType type = ir::contiguous(ir::DType::F32, graph_.value(wire).type.shape);
     return collective(ir::OpKind::AllReduceStart, wire, {"reduce", type},
-                      ir::collective_args(step_.mesh, elements, shard, group));
+                      ir::collective_args(step_.mesh, type.numel(), parameter_->shard));
+  }
+
+  // Over the replicas of an f32 shard, which may be the accumulator.
+  ir::ValueId sum_in_place(ir::ValueId shard) {
+    ir::TensorType type = graph_.value(shard).type;
+    for (size_t axis = 0; axis < ir::kMaxAxes; ++axis) {
+      if ((replicas_ >> axis & 1) != 0) type.sharding[axis] = {};
+    }
+    const int64_t part = shard_elements(type.numel(), step_.mesh.size(replicas_));
+    return collective(ir::OpKind::AllReduceInPlaceStart, shard, {"reduce", type},
+                      ir::collective_args(step_.mesh, type.numel(), part, replicas_));
   }
 
   ir::ValueId gather_sums(ir::ValueId sum) {

@@ -1,6 +1,6 @@
 // normalize-graph: what later passes may rely on. Identities are gone, random ops are
-// counter-based, gradients own contiguous storage of their own, nothing is dead, and values say how
-// they are spread over the mesh.
+// counter-based, each gradient has separate, contiguous storage, nothing is dead, and values say
+// how they are spread over the mesh.
 #include <algorithm>
 #include <set>
 #include <unordered_set>
@@ -172,7 +172,7 @@ void place_accumulations(ir::Graph& graph) {
 }
 
 // Inputs differ per rank, so does everything computed from them; a rank's gradient is one summand.
-void mark_spread(ir::Step& step, ir::Graph& graph) {
+void mark_placements(ir::Step& step, ir::Graph& graph) {
   const size_t axes = std::max<size_t>(step.mesh.axes.size(), 1);
   const ir::AxisMask all = (1U << axes) - 1;
   for (ir::NodeId id : graph.order()) {
@@ -208,7 +208,7 @@ Result<Change> normalize_graph(ir::Step& step, const PassContext&) {
     changed |= erase_dead(graph);
     changed |= separate_gradients(graph);
     place_accumulations(graph);
-    mark_spread(step, graph);
+    mark_placements(step, graph);
   }
   return changed ? Change::Yes : Change::No;
 }

@@ -4,8 +4,9 @@
 // where compute would wait for it.
 //
 // As many as the link has time for: what the kernels of the backward phase take, less the
-// reductions at that time. The sums keep their order, so all numbers stay. Only for parameters that
-// are resident (ZeRO 1 and 2); the state takes more memory.
+// reductions at that time. With hosts, the link inside a host: that is where shards are gathered.
+// The sums keep their order, so all numbers stay. Only for parameters that are resident (ZeRO 1 and
+// 2); the state takes more memory.
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
@@ -26,7 +27,7 @@ using cost::Collective;
 struct Gradient {
   int32_t position;  // where the backward phase makes it
   int parameter;
-  Bytes bytes;  // that travel
+  Bytes bytes, sums;  // that travel: summands, and sums
 };
 
 // In the order in which they are made.
@@ -44,8 +45,11 @@ std::vector<Gradient> gradients_of(const ir::Step& step) {
     if (output.kind != ir::OutputKind::Gradient) continue;
     const ir::Value& value = graph.value(output.value);
     const int64_t element = base::byte_size(step.reduce_dtype.value_or(value.type.dtype));
+    // An all_reduce counts by its summands. Across hosts the sums are gathered by themselves.
+    const bool apart = !step.mesh.is_world(step.mesh.shard_axes());
+    const int64_t sum = apart ? base::byte_size(ir::DType::F32) : element;
     found.push_back({position[value.producer.index()], by_fqn.at(output.fqn),
-                     Bytes{value.type.numel() * element}});
+                     Bytes{value.type.numel() * element}, Bytes{value.type.numel() * sum}});
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const Gradient& a, const Gradient& b) { return a.position < b.position; });
@@ -65,21 +69,21 @@ Nanos backward_compute(const ir::Step& step, const cost::CostModel& cost) {
 
 // By parameter.
 std::vector<bool> choose(const ir::Step& step, const cost::CostModel& cost) {
-  const cost::Group world = step.mesh.world();
+  const cost::Group holders = cost::group_on(step.mesh, step.mesh.shard_axes());
   const std::vector<Gradient> gradients = gradients_of(step);
   Nanos idle = backward_compute(step, cost);
   for (const Gradient& gradient : gradients)
-    idle = idle - cost.collective(Collective::ReduceScatter, gradient.bytes, world).time;
+    idle = idle - cost.collective(Collective::ReduceScatter, gradient.bytes, holders).time;
   std::vector<bool> chosen(step.parameters.size());
   for (const Gradient& gradient : gradients) {
-    idle = idle - cost.collective(Collective::AllGather, gradient.bytes, world).time;
+    idle = idle - cost.collective(Collective::AllGather, gradient.sums, holders).time;
     if (idle < Nanos{}) break;
     chosen[static_cast<size_t>(gradient.parameter)] = true;
   }
   return chosen;
 }
 
-// Whole state for the chosen: no range of their own, and moments of the parameter's shape.
+// Whole state for the chosen: no range of another entry, and moments of the parameter's shape.
 ir::StateTable replicated(const ir::Step& step, const std::vector<bool>& chosen) {
   ir::StateTable table;
   std::vector<int> moved(step.state.size());

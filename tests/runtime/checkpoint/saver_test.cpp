@@ -144,6 +144,26 @@ TEST(Saver, EveryElementIsWrittenOnceOverAllRanks) {
   }
 }
 
+// Of a value that is long enough for all: parts are of whole 32s.
+TEST(Saver, EveryRankWritesItsShare) {
+  const int64_t elements = int64_t{3} * 11 * 13;
+  for (const auto& [world, hosts] : {std::pair(4, 1), {4, 2}, {4, 4}, {6, 2}, {6, 3}, {8, 4}}) {
+    for (const int zero : {0, 1, 3}) {
+      SCOPED_TRACE(std::to_string(world) + " ranks on " + std::to_string(hosts) + " hosts, ZeRO " +
+                   std::to_string(zero));
+      const StatePlan made(world, zero, hosts);
+      for (int rank = 0; rank < world; ++rank) {
+        const auto parts = checkpoint::parts_to_save(made.plan, rank);
+        for (const checkpoint::StatePart& part : *parts) {
+          if (part.piece.value.fqn != "b") continue;
+          EXPECT_LE(part.piece.count, elements / world + 32)
+              << checkpoint::describe(part.piece.value) << " rank " << rank;
+        }
+      }
+    }
+  }
+}
+
 TEST(Saver, TheWeightsAreAFileForOthers) {
   const ScratchFolder scratch;
   const StatePlan made(3, 1);
@@ -157,7 +177,7 @@ TEST(Saver, TheWeightsAreAFileForOthers) {
   const auto* b = file->find("b");
   ASSERT_NE(b, nullptr);
   EXPECT_EQ(b->shape, (std::vector<int64_t>{3, 11, 13}));
-  for (int64_t i = 0; i < 3 * 11 * 13; ++i) {
+  for (int64_t i = 0; i < int64_t{3} * 11 * 13; ++i) {
     EXPECT_EQ(kernel::load_real(DType::BF16, file->bytes(*b).data() + 2 * i),
               truth({checkpoint::ValueKind::Parameter, "b", -1}, i));
   }
@@ -233,7 +253,7 @@ TEST(Saver, ABufferMayHoldInfinities) {
   const ScratchFolder scratch;
   const auto mask = [](RankState& state, const plan::Plan& plan, int) {
     for (const plan::StateEntry& entry : plan.state) {
-      if (entry.name == "mask") state.set(entry.tensor, 2, -INFINITY);
+      if (entry.name == "mask") state.set(entry.tensor, 2, -static_cast<double>(INFINITY));
     }
   };
   EXPECT_TRUE(save(StatePlan(2, 3), scratch / "c", 6, true, 0, mask)[0].saved());

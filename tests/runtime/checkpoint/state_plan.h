@@ -73,7 +73,8 @@ struct StatePlan {
     plan.state.push_back(entry);
   }
 
-  void parameter(const std::string& fqn, DType dtype, std::vector<int64_t> sizes, bool trains) {
+  void parameter(const std::string& fqn, DType dtype, const std::vector<int64_t>& sizes,
+                 bool trains) {
     plan::Parameter made;
     made.fqn = fqn;
     made.dtype = dtype;

@@ -149,7 +149,7 @@ void Suite::run_control() {
     std::vector<uint8_t> mine(static_cast<size_t>(bytes)),
         all(static_cast<size_t>(bytes * world()));
     const auto byte = [&](int rank, int64_t i) {
-      return static_cast<uint8_t>(rank * 37 + i * 11 + bytes);
+      return static_cast<uint8_t>(int64_t{rank} * 37 + i * 11 + bytes);
     };
     for (int64_t i = 0; i < bytes; ++i) mine[static_cast<size_t>(i)] = byte(rank(), i);
     need(control_.exchange(mine.data(), bytes, all.data()), "exchange");

@@ -1,4 +1,4 @@
-// One rank of the suite under a real launcher: `mpi_ranks mpi|mpi-groups|local|mpi-late`.
+// One rank of the suite under a real launcher: `mpi_ranks mpi|mpi-groups|mpi-hosts|local|mpi-late`.
 #include <unistd.h>
 
 #include <cstdio>
@@ -24,8 +24,10 @@ int run(const std::string& what) {
     if (!status.ok()) std::fprintf(stderr, "%s\n", status.to_string().c_str());
     return status.ok() ? 0 : dc::base::exit_code(status.kind());
   }
-  const auto faults = what == "mpi-groups" ? dc::runtime::conformance::run_groups(*job.value())
-                                           : dc::runtime::conformance::run_rank(*job.value(), true);
+  namespace conformance = dc::runtime::conformance;
+  const auto faults = what == "mpi-groups"  ? conformance::run_groups(*job.value())
+                      : what == "mpi-hosts" ? conformance::run_across_hosts(*job.value())
+                                            : conformance::run_rank(*job.value(), true);
   for (const std::string& fault : faults) std::fprintf(stderr, "%s\n", fault.c_str());
   if (launch.value().rank == 0 && faults.empty())
     std::printf("%s conforms\n", std::string(job.value()->control().name()).c_str());

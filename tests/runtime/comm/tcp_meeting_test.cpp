@@ -46,7 +46,7 @@ device::Descriptor call(int port) {
 
 using Connected = base::Result<std::unique_ptr<comm::ProcessGroup>>;
 
-// Connects each of `launches` on a thread of its own; `meanwhile` runs concurrently.
+// Connects each of `launches` on another thread; `meanwhile` runs concurrently.
 std::vector<std::optional<Connected>> connect_all(const std::vector<comm::LaunchInfo>& launches,
                                                   const comm::CommOptions& options,
                                                   const std::function<void()>& meanwhile) {

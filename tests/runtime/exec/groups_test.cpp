@@ -102,7 +102,7 @@ TEST(ExecutorGroups, AStrideAlongOtherAxesThanTheGroups) {
     DC_ASSERT_OK((*executor)->run(0));
     EXPECT_EQ(floats(**executor, rows)[rank], static_cast<float>(10 + rank));
     for (int i = 0; i < 3; ++i) {
-      EXPECT_EQ(floats(**executor, inside)[i], static_cast<float>(10 + rank / 3 * 3 + i));
+      EXPECT_EQ(floats(**executor, inside)[i], static_cast<float>(10 + (rank - rank % 3) + i));
     }
     for (int i = 0; i < 2; ++i) {
       EXPECT_EQ(floats(**executor, across)[i], static_cast<float>(10 + rank % 3 + 3 * i));

@@ -14,13 +14,13 @@
 
 namespace dc::runtime::test {
 
-// Builds a plan tensor by tensor; every tensor gets a slice of its own.
+// Builds a plan tensor by tensor; every tensor gets its slice.
 class HandPlan {
  public:
   explicit HandPlan(int world, int streams = 2) {
     plan.name = "hand";
     plan.mesh = {{"dp", world}};
-    plan.arena_bytes = {0, 0, 0};
+    plan.arena_bytes.assign(base::kSpaces.size(), 0);
     for (int s = 0; s < streams; ++s) plan.streams.push_back({s == 0 ? "compute" : "comm"});
     plan.groups.push_back({plan::kAllAxes, streams - 1});
     plan.programs.push_back({"step", {}});
@@ -156,7 +156,7 @@ inline void on_ranks(int world, const comm::CommOptions& options,
 
 #define DC_ASSERT_OK(status)                                \
   do {                                                      \
-    const ::dc::base::Status dc_checked = (status);         \
+    const ::dc::base::Status& dc_checked = (status);        \
     ASSERT_TRUE(dc_checked.ok()) << dc_checked.to_string(); \
   } while (false)
 

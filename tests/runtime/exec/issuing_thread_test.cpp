@@ -40,6 +40,7 @@ struct Append : exec::Work {
 TEST(IssuingThread, RunsInOrderAndFinishesBeforeItEnds) {
   std::vector<int> seen;
   std::vector<std::unique_ptr<Append>> work;
+  work.reserve(100);
   for (int i = 0; i < 100; ++i) work.push_back(std::make_unique<Append>(seen, i));
   {
     exec::IssuingThread thread("a name longer than a thread's may be");

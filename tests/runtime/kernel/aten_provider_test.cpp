@@ -205,6 +205,7 @@ TEST(AtenProvider, RanksMayBeThreads) {
                                           "convolution"};
   std::vector<std::vector<uint8_t>> first(names.size());
   std::vector<std::thread> ranks;
+  ranks.reserve(4);
   std::atomic<int> differences{0}, failures{0};
   for (int rank = 0; rank < 4; ++rank) {
     ranks.emplace_back([&] {

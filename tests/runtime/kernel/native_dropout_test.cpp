@@ -38,7 +38,7 @@ std::vector<uint8_t> mask_of(int64_t n, double p, int64_t op, const State& state
                          {tensor_arg(x), tensor_arg(rng), float_arg("p", p), int_arg("op_id", op)},
                          {y, mask}));
   EXPECT_TRUE(status.ok()) << status.to_string();
-  const auto keep = bench.values<uint8_t>(mask);
+  auto keep = bench.values<uint8_t>(mask);
   const auto result = bench.values<float>(y);
   for (int64_t i = 0; i < n; ++i) {
     const float expected = keep[i] ? 2.0f * static_cast<float>(1 / (1 - p)) : 0.0f;
@@ -83,7 +83,7 @@ TEST(Dropout, VarianceOverBlocksIsBinomial) {
     for (int64_t i = start; i < start + block; ++i) sum += keep[i];
     square += (sum - block * (1 - p)) * (sum - block * (1 - p));
   }
-  const double blocks = static_cast<double>(n / block), variance = block * p * (1 - p);
+  const double blocks = static_cast<double>(n) / block, variance = block * p * (1 - p);
   EXPECT_NEAR(square / blocks / variance, 1, 4 * std::sqrt(2 / blocks));
 }
 

@@ -211,7 +211,7 @@ TEST(AddressMap, AddsSliceOffsetTensorOffsetAndRank) {
   const kernel::AddressMap addresses = bench.addresses();
   const auto* start = addresses.slice(bench.plan().tensors[id].slice);
   EXPECT_EQ(start - addresses.slice(0), 128);
-  EXPECT_EQ(addresses.bind(id).data, start + 16 + 3 * 8);
+  EXPECT_EQ(addresses.bind(id).data, start + 16 + int64_t{3} * 8);
   EXPECT_EQ(addresses.bind(id).numel(), 4);
 }
 

@@ -40,41 +40,67 @@ double square_sum_of(int rank, int64_t shard, int64_t elements, bool whole,
   return cells[1];
 }
 
-// Hosts of two ranks hold the same two shards: each rank counts its part of its shard, whether it
-// holds the shard or the whole value, and all parts together are the value once.
-TEST(SquareSum, ReplicasOfAShardCountItOnce) {
-  const int hosts = 3, ranks = 2;
-  const int64_t elements = 150, shard = 96, part = 32;  // the last shard is 54 long
-  const std::vector<float> g = noise(elements, 7);
+// Three hosts of two ranks, which hold the same two shards of 96; of the last, 54 are not padding.
+constexpr int kHosts = 3, kPerHost = 2;
+constexpr int64_t kElements = 150, kShard = 96, kPart = 32;
+
+// The cell that a rank writes of its part of its shard. It holds the shard or the whole value.
+double square_sum_of_part(int rank, const std::vector<float>& g, bool whole, bool decides) {
   std::vector<float> padded = g;
-  padded.resize(shard * ranks, std::numeric_limits<float>::quiet_NaN());
-  const auto sum = [&](int rank, bool whole) {
-    KernelBench bench(rank);
-    bench.plan().mesh = {{"host", hosts}, {"dp", ranks}};
-    const int64_t begin = whole ? 0 : rank % ranks * shard;
-    const std::vector<float> held(
-        padded.begin() + begin, whole ? padded.begin() + elements : padded.begin() + begin + shard);
-    const int32_t row = bench.filled<double>(DType::F64, {3}, std::vector<double>(3, -1));
-    const int32_t gradient = bench.filled(DType::F32, {static_cast<int64_t>(held.size())}, held);
-    plan::Arg axes;
-    axes.name = "axes";
-    axes.kind = plan::ArgKind::Ints;
-    axes.ints = {1};
-    const auto status = run_native(
-        bench,
-        instruction("dc.square_sum", {tensor_arg(row), tensor_arg(gradient), int_arg("param", 0),
-                                      int_arg("shard", shard), int_arg("elements", elements),
-                                      int_arg("whole", whole), axes, int_arg("part", part)}));
-    EXPECT_TRUE(status.ok()) << status.to_string();
-    return bench.values<double>(row)[0];
-  };
+  padded.resize(kShard * kPerHost, std::numeric_limits<float>::quiet_NaN());
+  KernelBench bench(rank);
+  bench.plan().mesh = {{"host", kHosts}, {"dp", kPerHost}};
+  const int64_t begin = whole ? 0 : rank % kPerHost * kShard;
+  const std::vector<float> held(padded.begin() + begin,
+                                padded.begin() + (whole ? kElements : begin + kShard));
+  const int32_t row = bench.filled<double>(DType::F64, {3}, std::vector<double>(3, -1));
+  const int32_t gradient = bench.filled(DType::F32, {static_cast<int64_t>(held.size())}, held);
+  plan::Arg axes;
+  axes.name = "axes";
+  axes.kind = plan::ArgKind::Ints;
+  axes.ints = {1};
+  plan::Instruction step =
+      instruction("dc.square_sum", {tensor_arg(row), tensor_arg(gradient), int_arg("param", 0),
+                                    int_arg("shard", kShard), int_arg("elements", kElements),
+                                    int_arg("whole", whole), axes, int_arg("part", kPart)});
+  if (decides) step.args.push_back(int_arg("decides", 1));
+  const auto status = run_native(bench, step);
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  return bench.values<double>(row)[0];
+}
+
+// Each rank counts its part of its shard, whether it holds the shard or the whole value, and all
+// parts together are the value once.
+TEST(SquareSum, ReplicasOfAShardCountItOnce) {
+  const std::vector<float> g = noise(kElements, 7);
   double total = 0, expected = 0;
   for (float x : g) expected += static_cast<double>(x) * x;
-  for (int rank = 0; rank < hosts * ranks; ++rank) {
-    EXPECT_EQ(sum(rank, false), sum(rank, true)) << "rank " << rank;
-    total += sum(rank, false);
+  for (int rank = 0; rank < kHosts * kPerHost; ++rank) {
+    const double sum = square_sum_of_part(rank, g, false, false);
+    for (const bool whole : {false, true}) {
+      EXPECT_EQ(sum, square_sum_of_part(rank, g, whole, false)) << "rank " << rank;
+      EXPECT_EQ(sum, square_sum_of_part(rank, g, whole, true)) << "rank " << rank;
+    }
+    total += sum;
   }
   EXPECT_NEAR(total, expected, 1e-12 * expected);
+}
+
+// Wherever in a shard a number is not finite, all ranks that hold the shard see it in their own
+// cells, and no others do.
+TEST(SquareSum, ReplicasOfAShardDecideAlike) {
+  for (const float broken : {INFINITY, -INFINITY, NAN}) {
+    for (int64_t at = 0; at < kElements; ++at) {
+      std::vector<float> g = noise(kElements, 7);
+      g[static_cast<size_t>(at)] = broken;
+      for (int rank = 0; rank < kHosts * kPerHost; ++rank) {
+        const bool whole = at % 2 == 0, holds = at / kShard == rank % kPerHost;
+        const double sum = square_sum_of_part(rank, g, whole, true);
+        ASSERT_EQ(std::isfinite(sum), !holds) << "rank " << rank << ", element " << at;
+        ASSERT_EQ(std::isinf(sum), holds && std::isinf(broken));
+      }
+    }
+  }
 }
 
 TEST(SquareSum, AWholeGradientAndItsShardsGiveTheSameBits) {

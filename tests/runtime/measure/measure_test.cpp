@@ -85,6 +85,7 @@ TEST(KernelSignature, AttributesAndTypesOfAtenOpsCount) {
 void on_ranks(int ranks, const std::function<void(int, comm::ProcessGroup&)>& body) {
   auto jobs = comm::connect_threads(ranks, {});
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] { body(rank, *jobs[static_cast<size_t>(rank)]); });
   }

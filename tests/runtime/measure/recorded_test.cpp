@@ -171,7 +171,7 @@ TEST(Recorded, ARingThatKeptPartOfAStepDoesNotShortenIt) {
     }
   }
   const measure::Recorded some =
-      measured(hand.plan, 9, same, static_cast<size_t>(3 * per_step + 2));
+      measured(hand.plan, 9, same, 3 * static_cast<size_t>(per_step) + 2);
   EXPECT_EQ(some.steps, 3);
   EXPECT_EQ(some.step.median_ns, all.step.median_ns);
 }

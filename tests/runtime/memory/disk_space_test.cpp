@@ -165,7 +165,7 @@ TEST(OffloadMemory, HasWhatThePlanAsksFor) {
   const ScratchFolder folder;
   auto none = memory::OffloadMemory::create(hand.plan, 0, "", device::cpu_device());
   ASSERT_TRUE(none.ok());
-  EXPECT_EQ(none->host.base(), nullptr);
+  EXPECT_EQ(none->mapped[Space::Host].base(), nullptr);
   EXPECT_EQ(none->disk, nullptr);
   hand.tensor("h", DType::F32, {1000}, -1, 0, 0, Space::Host);
   hand.tensor("d", DType::F32, {1000}, -1, 0, 0, Space::Disk);
@@ -175,8 +175,8 @@ TEST(OffloadMemory, HasWhatThePlanAsksFor) {
   EXPECT_EQ(nowhere.status().code(), "DC6707");
   const auto both = memory::OffloadMemory::create(hand.plan, 0, folder / "", device::cpu_device());
   ASSERT_TRUE(both.ok());
-  EXPECT_EQ(both->host.bytes(), 4032);
-  EXPECT_EQ(both->host.base()[4031], std::byte{0});
+  EXPECT_EQ(both->mapped[Space::Host].bytes(), 4032);
+  EXPECT_EQ(both->mapped[Space::Host].base()[4031], std::byte{0});
   EXPECT_NE(both->disk, nullptr);
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 using base::DType;
 
-// Inputs with memory of their own.
+// Inputs with their memory.
 struct Batch {
   train::DataRequest request;
   std::vector<std::vector<uint8_t>> memory;
@@ -411,7 +411,7 @@ TEST(TensorData, ReadsRowsByNameAndChecksThem) {
   ASSERT_TRUE(layout.ok());
   std::string bytes = layout->header;
   bytes.resize(static_cast<size_t>(layout->file_bytes));
-  for (int i = 0; i < 12; ++i) {
+  for (int64_t i = 0; i < 12; ++i) {
     const auto value = static_cast<float>(i);
     std::memcpy(bytes.data() + layout->tensors[0].offset + i * 4, &value, 4);
   }

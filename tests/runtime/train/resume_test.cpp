@@ -152,6 +152,33 @@ TEST(Resume, OntoOtherWorldsAndBack) {
             values(*checkpoint::find_checkpoint(straight.save)));
 }
 
+// Shards inside hosts, repeated across them.
+TEST(Resume, FromHostsToOtherWorldsAndBack) {
+  const ScratchFolder folder;
+  const auto of = [](int world, int hosts) {
+    return TrainingPlan(world, 2, true, plan::Space::Device, hosts).plan;
+  };
+  const train::TrainOptions straight = options_for(folder, "straight", 6);
+  expect_ok(run_job(of(4, 2), straight));
+  train::TrainOptions first = options_for(folder, "hosts", 3);
+  first.save_every = 1;
+  expect_ok(run_job(of(4, 2), first));
+  const auto before = values(*checkpoint::find_checkpoint(first.save));
+  std::string last = first.save;
+  int hop = 0;
+  for (const auto& [world, hosts] : {std::pair(3, 1), {4, 2}, {4, 1}, {6, 2}, {6, 3}, {4, 2}}) {
+    const train::TrainOptions next =
+        resumed(options_for(folder, "hop" + std::to_string(++hop), 3), last);
+    expect_ok(run_job(of(world, hosts), next));
+    EXPECT_EQ(values(*checkpoint::find_checkpoint(next.save)), before) << world << " " << hosts;
+    last = next.save;
+  }
+  const train::TrainOptions on = resumed(options_for(folder, "on", 6), last);
+  expect_ok(run_job(of(4, 2), on));
+  EXPECT_EQ(values(*checkpoint::find_checkpoint(on.save)),
+            values(*checkpoint::find_checkpoint(straight.save)));
+}
+
 TEST(Resume, OnlyTheNewestStay) {
   const ScratchFolder folder;
   train::TrainOptions options = options_for(folder, "saved", 9);

@@ -1,9 +1,11 @@
 #include "runtime/train/train.h"
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <sstream>
+#include <thread>
 
 #include "runtime/train/claim.h"
 #include "runtime/train/data.h"
@@ -112,10 +114,10 @@ std::vector<float> drawn_start() {
   return start;
 }
 
-void compare_with_reference(int world, int accumulation, bool poison) {
+void compare_with_reference(int world, int accumulation, bool poison, int hosts = 1) {
   SCOPED_TRACE(world * 100 + accumulation);
   const ScratchFolder folder;
-  const TrainingPlan hand(world, accumulation);
+  const TrainingPlan hand(world, accumulation, true, plan::Space::Device, hosts);
   train::TrainOptions options;
   options.steps = 5;
   options.poison = poison;
@@ -189,6 +191,8 @@ TEST(Train, OneRank) { compare_with_reference(1, 1, false); }
 TEST(Train, OneRankAccumulating) { compare_with_reference(1, 4, true); }
 TEST(Train, TwoRanks) { compare_with_reference(2, 2, false); }
 TEST(Train, ThreeRanksUnevenShards) { compare_with_reference(3, 1, true); }
+TEST(Train, TwoHostsOfTwoRanks) { compare_with_reference(4, 2, true, 2); }
+TEST(Train, TwoHostsOfThreeRanks) { compare_with_reference(6, 1, true, 2); }
 
 // Parameter and moments that live elsewhere give the same bits.
 TEST(Train, StateMayLiveOutsideTheDevice) {
@@ -366,6 +370,17 @@ TEST(Train, OneRunAtATimeWritesAnOutput) {
   const JobResult job = run_job(TrainingPlan(1, 1).plan, options);
   EXPECT_NE(job.statuses[0].sentence().find("another run"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(options.metrics));
+}
+
+TEST(Claim, WaitsForARunThatIsEnding) {
+  const ScratchFolder folder;
+  auto ending = train::Claim::folder(folder / "");
+  ASSERT_TRUE(ending.ok());
+  std::jthread end([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    const train::Claim ended = std::move(*ending);
+  });
+  EXPECT_TRUE(train::Claim::folder(folder / "").ok());
 }
 
 TEST(Train, OneRanksTroubleReachesAll) {

@@ -1,6 +1,7 @@
 // A whole training step from native kernels only: one parameter w whose gradient is the input x, a
 // loss that is an input too, ZeRO-3-like shards, clipping, AdamW. Enough to run a job without a
-// model. Parameter and moments live in the space `home`.
+// model. Parameter and moments live in the space `home`. With several hosts shards lie inside each
+// and are repeated across them.
 #pragma once
 
 #include "runtime/plan/state_entries.h"
@@ -12,19 +13,20 @@ namespace dc::runtime::test {
 struct TrainingPlan : HandPlan {
   static constexpr int64_t kElements = 70;
 
+  // `world` ranks, world / hosts of them on each host.
   TrainingPlan(int world, int accumulation, bool clip = true,
-               plan::Space home = plan::Space::Device)
+               plan::Space home = plan::Space::Device, int hosts = 1)
       : HandPlan(world),
-        shard(world == 1   ? 96
-              : world == 2 ? 64
-                           : 32),
+        shard(whole_lanes(kElements, world / hosts)),
         clip_(clip),
-        home_(home) {
+        home_(home),
+        hosts_(hosts) {
     plan.name = "hand-made";
     plan.model_digest = plan.options_digest = std::string(64, 'a');
     plan.compiler = "test";
     plan.chain = "zero3";
     plan.accumulation = accumulation;
+    if (hosts > 1) add_hosts();
     add_tensors(world);
     if (accumulation > 1) {
       plan.programs = {{"accumulate", {}}, {"step", {}}};
@@ -42,6 +44,23 @@ struct TrainingPlan : HandPlan {
   int64_t shard;
 
  private:
+  static constexpr uint32_t kAcross = 0b01, kInside = 0b10;
+  enum GroupId : int32_t { kGroupWorld, kGroupInside, kGroupAcross };
+
+  // Elements of each of so many ranges, which begin at multiples of 32.
+  static int64_t whole_lanes(int64_t elements, int ranges) {
+    return base::round_up((elements + ranges - 1) / ranges, 32);
+  }
+
+  void add_hosts() {
+    const int32_t per_host = plan.world() / hosts_;
+    plan.mesh = {{"host", hosts_}, {"dp", per_host}};
+    plan.groups.push_back({kInside, plan.groups[kGroupWorld].stream});
+    plan.groups.push_back({kAcross, plan.groups[kGroupWorld].stream});
+    plan.chain = "hsdp";
+    plan.sums = {plan::ReductionOrder::PerStep, {kInside, kAcross}, kInside};
+  }
+
   void add_tensors(int world) {
     using base::DType;
     hyperparameters =
@@ -56,7 +75,7 @@ struct TrainingPlan : HandPlan {
     loss_sum = tensor("loss_sum", DType::F64, {1});
     x = tensor("x", DType::F32, {1, kElements});
     loss = tensor("loss", DType::F32, {1});
-    acc = tensor("acc", DType::F32, {world * shard});
+    acc = tensor("acc", DType::F32, {world / hosts_ * shard});
     plan.tensors[static_cast<size_t>(acc)].sizes = {kElements};
     reduced = tensor("reduced", DType::F32, {shard});
     w = tensor("w", DType::F32, {shard}, -1, 0, 0, home_);
@@ -72,14 +91,13 @@ struct TrainingPlan : HandPlan {
   void add_update(int world) {
     signal(0, 0);
     wait(0, 1);
-    collective(plan::CollectiveKind::ReduceScatter, acc, reduced, kElements, shard);
+    reduce();
     signal(1, 1);
     wait(1, 0);
     native("dc.zero", {acc});
     native("dc.scale", {reduced, hyperparameters}, {}, {reduced});
     gradient_ready_ = static_cast<int32_t>(instructions().size()) - 1;
-    native("dc.square_sum", {row, reduced},
-           {{"param", 0}, {"shard", shard}, {"elements", kElements}, {"whole", 0}});
+    add_square_sum();
     native("dc.copy", {loss_cell, loss_sum});
     signal(2, 0);
     wait(2, 1);
@@ -94,7 +112,29 @@ struct TrainingPlan : HandPlan {
     if (home_ != plan::Space::Device) write_back(updated);
   }
 
-  // Device copies of `state`, made on a stream of its own.
+  // acc, of all ranks, to shards.
+  void reduce() {
+    using Kind = plan::CollectiveKind;
+    plan::Instruction& scatter = collective(Kind::ReduceScatter, acc, reduced, kElements, shard);
+    if (hosts_ == 1) return;
+    scatter.group = kGroupInside;
+    const int64_t part = whole_lanes(shard, hosts_);
+    collective(Kind::AllReduce, reduced, reduced, shard, part).group = kGroupAcross;
+  }
+
+  void add_square_sum() {
+    plan::Instruction& sum =
+        native("dc.square_sum", {row, reduced},
+               {{"param", 0}, {"shard", shard}, {"elements", kElements}, {"whole", 0}});
+    if (hosts_ == 1) return;
+    plan::Arg axes, part;
+    axes.name = "axes", axes.kind = plan::ArgKind::Ints, axes.ints = {1};
+    part.name = "part", part.kind = plan::ArgKind::Int, part.i = whole_lanes(shard, hosts_);
+    sum.args.push_back(axes);
+    sum.args.push_back(part);
+  }
+
+  // Device copies of `state`, made on another stream.
   std::vector<int32_t> reload(const std::vector<int32_t>& state) {
     const auto in = static_cast<int32_t>(plan.streams.size());
     plan.streams.push_back({"copy_in"});
@@ -147,12 +187,13 @@ struct TrainingPlan : HandPlan {
     parameter.gradient_ready = gradient_ready_;
     plan.parameters = {parameter};
     using plan::StateRole;
-    const plan::PlacedAxis sharded{0, plan::AxisPlacement::FlatShard, -1, shard};
+    const plan::PlacedAxis sharded{hosts_ > 1 ? 1 : 0, plan::AxisPlacement::FlatShard, -1, shard};
     add_state(w, StateRole::Shard, plan::StateSource::ParameterShard, sharded);
     add_state(m, StateRole::Moment1, plan::StateSource::Zeros, sharded);
     add_state(v, StateRole::Moment2, plan::StateSource::Zeros, sharded);
     add_state(acc, StateRole::Accumulator, plan::StateSource::Zeros,
               {0, plan::AxisPlacement::Partial});
+    if (hosts_ > 1) plan.state.back().placement.push_back({1, plan::AxisPlacement::Partial});
     add_state(hyperparameters, StateRole::Hyperparameters);
     add_state(rng, StateRole::Random);
     add_state(scalars, StateRole::Scalars);
@@ -188,6 +229,7 @@ struct TrainingPlan : HandPlan {
 
   bool clip_;
   plan::Space home_;
+  int hosts_;
   int32_t gradient_ready_ = -1;
 };
 

@@ -10,6 +10,7 @@
 #include "runtime/report/report.h"
 #include "runtime/verify/verify.h"
 #include "schemas/plan_generated.h"
+#include "src/base/enum_names.h"
 #include "tests/runtime/plan/plan_builder.h"
 
 namespace dc::runtime::plan {
@@ -122,6 +123,12 @@ TEST(Damage, SharedTablesAreBounded) {
       "DC3007");
 }
 
+// The first number that names no enumerator.
+template <typename Enum>
+Enum after_last() {
+  return static_cast<Enum>(base::enum_count<Enum>());
+}
+
 struct BadEnum {
   const char* name;
   std::function<void(Plan&)> apply;
@@ -129,17 +136,17 @@ struct BadEnum {
 TEST(Damage, EnumsOutOfRangeAreRejected) {
   const std::vector<BadEnum> cases = {
       {"dtype", [](Plan& p) { p.tensors[0].dtype = static_cast<DType>(9); }},
-      {"space", [](Plan& p) { p.slices[0].space = static_cast<Space>(3); }},
+      {"space", [](Plan& p) { p.slices[0].space = after_last<Space>(); }},
       {"provider",
-       [](Plan& p) { p.programs[0].instructions[1].provider = static_cast<Provider>(3); }},
-      {"phase", [](Plan& p) { p.programs[0].instructions[1].phase = static_cast<Phase>(3); }},
+       [](Plan& p) { p.programs[0].instructions[1].provider = after_last<Provider>(); }},
+      {"phase", [](Plan& p) { p.programs[0].instructions[1].phase = after_last<Phase>(); }},
       {"collective",
-       [](Plan& p) { p.programs[0].instructions[0].collective = static_cast<CollectiveKind>(5); }},
-      {"source", [](Plan& p) { p.state[0].source = static_cast<StateSource>(6); }},
-      {"role", [](Plan& p) { p.inputs[0].role = static_cast<InputRole>(7); }},
-      {"initializer", [](Plan& p) { p.parameters[0].initializer.kind = static_cast<InitKind>(6); }},
-      {"optimizer", [](Plan& p) { p.optimizer.kind = static_cast<OptimizerKind>(2); }},
-      {"schedule", [](Plan& p) { p.optimizer.schedule = static_cast<ScheduleKind>(3); }},
+       [](Plan& p) { p.programs[0].instructions[0].collective = after_last<CollectiveKind>(); }},
+      {"source", [](Plan& p) { p.state[0].source = after_last<StateSource>(); }},
+      {"role", [](Plan& p) { p.inputs[0].role = after_last<InputRole>(); }},
+      {"initializer", [](Plan& p) { p.parameters[0].initializer.kind = after_last<InitKind>(); }},
+      {"optimizer", [](Plan& p) { p.optimizer.kind = after_last<OptimizerKind>(); }},
+      {"schedule", [](Plan& p) { p.optimizer.schedule = after_last<ScheduleKind>(); }},
   };
   for (const BadEnum& bad : cases) {
     Plan plan = test::tiny_plan();

@@ -104,7 +104,7 @@ const std::vector<Mutation>& mutations() {
       {"no_stream", "DC3103", [](Plan& p) { p.streams.clear(); }, "compute stream"},
       {"too_many_streams", "DC3103", [](Plan& p) { p.streams.resize(65); }, "65 streams"},
       {"negative_events", "DC3103", [](Plan& p) { p.events = -1; }, "events"},
-      {"too_many_arenas", "DC3103", [](Plan& p) { p.arena_bytes.resize(4); }, "arenas"},
+      {"too_many_arenas", "DC3103", [](Plan& p) { p.arena_bytes.resize(base::kSpaces.size() + 1); }, "arenas"},
       {"wire_bytes_count", "DC3103", [](Plan& p) { p.prediction.wire_bytes.pop_back(); }, "wire"},
       {"durations_count", "DC3103", [](Plan& p) { p.programs[0].duration_ns.pop_back(); }, "predicted durations"},
       {"no_step", "DC3105", [](Plan& p) { p.step.clear(); }, "no program"},

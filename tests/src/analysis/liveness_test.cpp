@@ -124,7 +124,7 @@ TEST(Liveness, CollectivesHoldTheirOperandAndPadTheirResult) {
   EXPECT_EQ(got.range(done).first, b.position(started));
   EXPECT_EQ(got.range(done).last, b.position(use) + 1);
   EXPECT_EQ(got.range(done).bytes.v, 3 * 32 * 2);
-  EXPECT_EQ(got.range(done).kind, Kind::Gathered);
+  EXPECT_EQ(got.range(done).kind, SliceKind::Gathered);
   EXPECT_EQ(got.storages.owner(shard), entry);
 }
 
@@ -139,9 +139,9 @@ TEST(Liveness, GradientsAreKnownByTheirReaders) {
                            f32({32}), 64, 32);
   b.op(OpKind::Scale, {r, s}, {{"scaled", f32({32})}}, {{ir::Attr::Param, int64_t{0}}});
   Analyzed got(b);
-  EXPECT_EQ(got.range(g).kind, Kind::Gradients);
-  EXPECT_EQ(got.range(r).kind, Kind::Gradients);
-  EXPECT_EQ(got.range(x).kind, Kind::Activations);
+  EXPECT_EQ(got.range(g).kind, SliceKind::Gradients);
+  EXPECT_EQ(got.range(r).kind, SliceKind::Gradients);
+  EXPECT_EQ(got.range(x).kind, SliceKind::Inputs);
 }
 
 TEST(PeakMemory, KindsAddUpAndTheLargestComeFirst) {
@@ -160,11 +160,11 @@ TEST(PeakMemory, KindsAddUpAndTheLargestComeFirst) {
   EXPECT_EQ(peak.position, b.position(c));
   EXPECT_EQ(peak.node, "aten.relu.default");
   EXPECT_EQ(peak.module, "model.layer");
-  auto of = [&](Kind kind) { return peak.by_kind[static_cast<size_t>(kind)].v; };
-  EXPECT_EQ(of(Kind::Parameters), 64);
-  EXPECT_EQ(of(Kind::State), 64);
-  EXPECT_EQ(of(Kind::Activations), 4032 + 2048);  // 4000 and 2000 bytes on 64-byte boundaries
-  EXPECT_EQ(of(Kind::Scratch), 128);
+  auto of = [&](SliceKind kind) { return peak.by_kind[static_cast<size_t>(kind)].v; };
+  EXPECT_EQ(of(SliceKind::Parameters), 64);
+  EXPECT_EQ(of(SliceKind::OptimizerState), 64);
+  EXPECT_EQ(of(SliceKind::Activations), 4032 + 2048);  // 4000 and 2000 bytes on 64-byte boundaries
+  EXPECT_EQ(of(SliceKind::Scratch), 128);
   EXPECT_EQ(peak.live.v, 64 + 64 + 4032 + 2048 + 128);
   ASSERT_GE(peak.largest.size(), 2u);
   EXPECT_EQ(peak.largest[0].name, "a");

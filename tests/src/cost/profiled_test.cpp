@@ -143,8 +143,8 @@ TEST_F(Profiled, CollectivesOfOtherGroupsTakeWhatSendsAsMuch) {
   profile_.measurements.collectives = {{"all_gather", 2, 4096, taking(200)},
                                        {"all_gather", 2, 16384, taking(1400)},
                                        {"all_gather", 8, 4096, taking(5000)}};
-  profile_.measurements.during_compute = {{"all_gather", 2, 16384, taking(2100), 1250},
-                                          {"all_gather", 2, 4096, taking(200), 1000}};
+  profile_.measurements.during_compute = {{{"all_gather", 2, 16384, taking(2100)}, 1250},
+                                          {{"all_gather", 2, 4096, taking(200)}, 1000}};
   const ProfiledCost cost(profile_, table_);
   const auto gather = [&](int64_t bytes, int ranks) {
     return cost.collective(Collective::AllGather, {bytes}, ranks);
@@ -152,7 +152,7 @@ TEST_F(Profiled, CollectivesOfOtherGroupsTakeWhatSendsAsMuch) {
   // Three of four parts are sent, of two ranks' one of two: 8192 bytes as 12288 bytes there.
   EXPECT_EQ(gather(8192, 4).time.v, gather(12288, 2).time.v);
   EXPECT_EQ(gather(8192, 4).source, Source::Extrapolated);
-  EXPECT_EQ(gather(3 * 4096, 3).time.v, gather(4 * 4096, 2).time.v);
+  EXPECT_EQ(gather(int64_t{3} * 4096, 3).time.v, gather(int64_t{4} * 4096, 2).time.v);
   EXPECT_EQ(gather(1 << 20, 4).time.v, gather(3 << 19, 2).time.v);
   EXPECT_EQ(gather(4096, 5).time.v, 5000);  // equally far from both: the larger, and it sends less
   EXPECT_EQ(cost.latency(Collective::AllGather, 4).v, 200);
@@ -163,6 +163,30 @@ TEST_F(Profiled, CollectivesOfOtherGroupsTakeWhatSendsAsMuch) {
   EXPECT_EQ(cost.collective(Collective::AllReduce, {4096}, 4).source, Source::Analytic);
 }
 
+// Between two bends, below the first and above the last, sizes lie on one line.
+TEST_F(Profiled, CollectivesAreLinearBetweenBends) {
+  for (const auto& [bytes, ns] : {std::pair{100, 5000}, {1000, 4000}, {5000, 90'000}})
+    profile_.measurements.collectives.push_back({"all_gather", 4, bytes, taking(ns)});
+  const ProfiledCost cost(profile_, table_);
+  for (const int ranks : {2, 3, 4, 8}) {
+    std::vector<Bytes> bends = cost.bends(Collective::AllGather, ranks);
+    EXPECT_GE(bends.size(), 3u);
+    bends.insert(bends.begin(), Bytes{0});
+    bends.push_back(bends.back() * 3);
+    for (size_t i = 0; i + 1 < bends.size(); ++i) {
+      const int64_t low = bends[i].v + 1, high = bends[i + 1].v - 1, middle = (low + high) / 2;
+      if (high - low < 3) continue;
+      const auto time = [&](int64_t size) {
+        return static_cast<double>(cost.collective(Collective::AllGather, {size}, ranks).time.v);
+      };
+      const double share = static_cast<double>(middle - low) / static_cast<double>(high - low);
+      // Sizes of other groups are rounded to those that were measured.
+      EXPECT_NEAR(time(middle), time(low) + share * (time(high) - time(low)), 60)
+          << ranks << " ranks, " << low << " to " << high << " bytes";
+    }
+  }
+}
+
 // Inside and across hosts other links carry a collective; what was not measured there takes what
 // all ranks take to send as much.
 TEST_F(Profiled, LevelsHaveFiguresOfTheirOwn) {
@@ -170,8 +194,8 @@ TEST_F(Profiled, LevelsHaveFiguresOfTheirOwn) {
                                        {"all_gather", 2, 4096, taking(100), Level::Inside},
                                        {"all_reduce", 4, 4096, taking(9000)}};
   profile_.measurements.during_compute = {
-      {"all_gather", 4, 4096, taking(8000), 1500},
-      {"all_gather", 2, 4096, taking(100), 1200, Level::Inside}};
+      {{"all_gather", 4, 4096, taking(8000)}, 1500},
+      {{"all_gather", 2, 4096, taking(100), Level::Inside}, 1200}};
   const ProfiledCost cost(profile_, table_);
   const Group inside{2, Level::Inside}, across{2, Level::Across};
   EXPECT_EQ(cost.collective(Collective::AllGather, {4096}, 4).time.v, 4000);
@@ -197,9 +221,9 @@ TEST(GroupOn, IsOfALevel) {
 TEST_F(Profiled, ContentionIsWhatWasMeasuredBesideCompute) {
   profile_.measurements.collectives = {{"all_gather", 2, 4096, taking(200)},
                                        {"all_gather", 2, 16384, taking(1000)}};
-  profile_.measurements.during_compute = {{"all_gather", 2, 16384, taking(1100), 1050},
-                                          {"all_gather", 2, 4096, taking(300), 1250},
-                                          {"all_reduce", 2, 4096, taking(300), 1250}};
+  profile_.measurements.during_compute = {{{"all_gather", 2, 16384, taking(1100)}, 1050},
+                                          {{"all_gather", 2, 4096, taking(300)}, 1250},
+                                          {{"all_reduce", 2, 4096, taking(300)}, 1250}};
   const ProfiledCost cost(profile_, table_);
   const auto of = [&](int64_t bytes) { return cost.contention(Collective::AllGather, {bytes}, 2); };
   EXPECT_EQ(of(4096), (Contention{1500, 1250}));
@@ -209,7 +233,7 @@ TEST_F(Profiled, ContentionIsWhatWasMeasuredBesideCompute) {
   EXPECT_EQ(of(1 << 20), of(16384));
   EXPECT_EQ(cost.contention(Collective::AllReduce, {4096}, 2), Contention{});  // alone: unknown
   // Faster concurrent with compute than alone is noise.
-  profile_.measurements.during_compute = {{"all_gather", 2, 4096, taking(150), 990}};
+  profile_.measurements.during_compute = {{{"all_gather", 2, 4096, taking(150)}, 990}};
   EXPECT_EQ(ProfiledCost(profile_, table_).contention(Collective::AllGather, {4096}, 2),
             Contention{});
 }

@@ -35,6 +35,7 @@ int64_t bound(const std::string& overload, const std::vector<TensorType>& operan
               const TensorType& result, int threads = 1) {
   ir::StepBuilder builder(1);
   std::vector<ir::ValueId> values;
+  values.reserve(operands.size());
   for (const TensorType& type : operands) values.push_back(builder.input("x", type));
   ir::ValueId id = builder.aten(overload, values, {"y", result});
   return bound(builder, id, threads);

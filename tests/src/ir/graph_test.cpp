@@ -127,7 +127,7 @@ TEST(Graph, CloneKeepsIdsAndIsIndependent) {
   EXPECT_EQ(s.graph.node_count(), 3u);
   EXPECT_EQ(copy.outputs.size(), 1u);
   const Node& fresh = s.graph.insert_aten({}, "aten.neg.default", {s.c}, {f32("c")}, {}, {});
-  EXPECT_EQ(s.graph.value(fresh.results[0]).name, "c_1") << "the clone has a name table of its own";
+  EXPECT_EQ(s.graph.value(fresh.results[0]).name, "c_1") << "the clone has another name table";
 }
 
 TEST(Node, FindsArgs) {

@@ -18,6 +18,7 @@ TEST(Ops, WhatIsWritten) {
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ(writes(OpKind::AdamW, i), i < 3) << i;
   EXPECT_TRUE(writes_any(OpKind::Copy));
   EXPECT_FALSE(writes_any(OpKind::AllReduceStart));
+  EXPECT_TRUE(writes(OpKind::AllReduceInPlaceStart, 0));
   EXPECT_FALSE(writes(OpKind::Aten, 0));
 }
 

@@ -141,8 +141,8 @@ inline constexpr const char* kHosts = R"(step @tiny stage=scheduled mesh=<host=2
     %g = aten.mm.default(self=%xt, mat2=%h) : f32[8,8] partial<host> partial<dp> backward in "net"
     %reduce.w = reduce_scatter.start %g (elements=64, shard=32, group=[1]) : f32[32] partial<host> flat_shard<dp> backward in "net" stream=comm
     %reduced.w = reduce_scatter.done %reduce.w : f32[32] partial<host> flat_shard<dp> backward in "net"
-    %reduce.w_1 = all_reduce.start %reduced.w (elements=32, shard=32, group=[0]) : f32[32] flat_shard<dp> backward in "net" stream=hosts
-    %reduced.w_1 = all_reduce.done %reduce.w_1 : f32[32] flat_shard<dp> backward in "net"
+    %reduce.w_1 = all_reduce_in_place.start %reduced.w (elements=32, shard=32, group=[0]) : f32[32] flat_shard<dp> backward in "net" stream=hosts
+    %reduced.w_1 = all_reduce_in_place.done %reduce.w_1 : f32[32] flat_shard<dp> backward in "net"
     %gradient_of.w = scale %reduced.w_1, %hyperparameters (param=0) : f32[32] flat_shard<dp> update in "net"
     square_sum %norm_row, %gradient_of.w (param=0, shard=32, elements=64, whole=0, axes=[1], part=32) update in "net"
     %loss_cell = aten.slice.Tensor(self=%norm_row, dim=0, start=1, end=2) : f64[1] offset=1 update

@@ -6,9 +6,9 @@ namespace dc::ir {
 namespace {
 
 TEST(TensorType, ContiguousStrides) {
-  EXPECT_EQ(contiguous_strides({2, 3, 4}), (Strides{12, 4, 1}));
-  EXPECT_EQ(contiguous_strides({}), Strides{});
-  EXPECT_EQ(contiguous_strides({2, 0, 4}), (Strides{4, 4, 1}));
+  EXPECT_EQ(contiguous_strides(Shape{2, 3, 4}), (Strides{12, 4, 1}));
+  EXPECT_EQ(contiguous_strides(Shape{}), Strides{});
+  EXPECT_EQ(contiguous_strides(Shape{2, 0, 4}), (Strides{4, 4, 1}));
 }
 
 TEST(TensorType, CountsElementsAndBytes) {

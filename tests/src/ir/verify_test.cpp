@@ -54,6 +54,22 @@ TEST(Verify, RefusesAnAttributeOfAnotherOp) {
   EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2205");
 }
 
+// Ranks that hold replicas of a shard update it alike: their cells say of all of it, not of a part,
+// that it is finite.
+TEST(Verify, RefusesReplicasThatMayDifferInTheirUpdates) {
+  std::string text =
+      replaced(kHosts, "  streams", "  state \"losses\" : f64[4] role=losses\n  streams");
+  text =
+      replaced(text, "    output loss",
+               "    %losses = state(entry=\"losses\") : f64[4]\n"
+               "    check_finite %scalars, %norm_row, %losses (param=0) update\n    output loss");
+  EXPECT_EQ(verify(parsed(text), Stage::Scheduled).code(), "DC2318");
+  const std::string decides = replaced(text, "part=32)", "part=32, decides=1)");
+  EXPECT_EQ(verify(parsed(decides), Stage::Scheduled).to_string(), "");
+  const std::string says_no = replaced(text, "part=32)", "part=32, decides=0)");
+  EXPECT_EQ(verify(parsed(says_no), Stage::Scheduled).code(), "DC2318");
+}
+
 struct Damage {
   const char* name;
   const char* sample;
@@ -93,6 +109,8 @@ constexpr Damage kDamages[] = {
      "parameter \"w\" : f32[8,8] init=normal(0.0,1.0) zero_row=-2", "DC2110"},
     {"zero_row_of_a_buffer", kImported,
      "  state \"w\" :", "  buffer \"b\" : f32[] init=ones zero_row=0\n  state \"w\" :", "DC2110"},
+    {"state_of_unknown_role", kImported, "state \"w\" : f32[8,8] parameter=\"w\"",
+     "state \"w\" : f32[8,8] role=unknown parameter=\"w\"", "DC2110"},
     {"unbound_entry", kImported, "state \"w\" : f32[8,8]", "state \"w\" : f32[-1,8]", "DC2201"},
     {"negative_stride", kImported, "f32[8,4] strides=(1,8)", "f32[8,4] strides=(1,-8)", "DC2201"},
     {"view_outside", kImported, "f32[8,4] strides=(1,8)", "f32[8,4] strides=(1,9)", "DC2202"},
@@ -209,8 +227,16 @@ constexpr Damage kDamages[] = {
      "flat_shard<dp>",
      "DC2204"},
     {"summed_twice_inside", kHosts,
-     "all_reduce.start %reduced.w (elements=32, shard=32, group=[0])",
-     "all_reduce.start %reduced.w (elements=32, shard=32, group=[1])", "DC2204"},
+     "all_reduce_in_place.start %reduced.w (elements=32, shard=32, group=[0])",
+     "all_reduce_in_place.start %reduced.w (elements=32, shard=32, group=[1])", "DC2204"},
+    {"read_while_it_is_summed_in_place", kHosts, "    %reduced.w_1 = all_reduce_in_place.done",
+     "    %early = cast %reduced.w : f32[32] partial<host> flat_shard<dp>\n    %reduced.w_1 = "
+     "all_reduce_in_place.done",
+     "DC2311"},
+    {"sums_of_another_shape_in_place", kHosts, "shard=32, group=[0]) : f32[32] flat_shard<dp>",
+     "shard=32, group=[0]) : f32[32,1] flat_shard<dp>", "DC2203"},
+    {"bf16_summed_in_place", kHosts, "%reduced.w (elements=32, shard=32, group=[0]) : f32[32]",
+     "%reduced.w (elements=32, shard=32, group=[0]) : bf16[32]", "DC2203"},
     {"never_summed_across", kHosts,
      "reduce_scatter.start %g (elements=64, shard=32, group=[1]) : f32[32] partial<host> "
      "flat_shard",
@@ -318,7 +344,7 @@ TEST(Verify, SeesOperandsThatAreNoValues) {
   EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2102");
 }
 
-// Gives every state entry and value a place of its own.
+// Gives every state entry and value another place.
 Step allocated() {
   Step step = parsed(replaced(kScheduled, "stage=scheduled", "stage=allocated"));
   int64_t end = 0;
@@ -334,7 +360,7 @@ Step allocated() {
       graph.value(result).location = place(graph.value(result).type.bytes().v);
     }
   }
-  step.arena_bytes = end;
+  step.arena_bytes[Space::Device] = end;
   return step;
 }
 
@@ -348,7 +374,7 @@ TEST(Verify, DemandsPlacesOnceAllocated) {
   graph.value(graph.find_value("h")).location.bytes = 8;
   EXPECT_EQ(verify(step, Stage::Allocated).code(), "DC2312");
   step = allocated();
-  step.arena_bytes = 100;
+  step.arena_bytes[Space::Device] = 100;
   EXPECT_EQ(verify(step, Stage::Allocated).code(), "DC2313");
   step = allocated();
   Graph& other = step.programs[0].graph;

@@ -49,7 +49,7 @@ TEST(Allocate, StateFirstThenTransientsThatShareRoom) {
   EXPECT_EQ(scratch.bytes, 1024);
   EXPECT_FALSE(scratch.offset < s.at(s.c).offset + 2000 &&
                s.at(s.c).offset < scratch.offset + 1024);
-  EXPECT_EQ(s.b.step.arena_bytes, got.arena.v);
+  EXPECT_EQ(s.b.step.arena_bytes[ir::Space::Device], got.arena.v);
   EXPECT_EQ(got.arena.v, got.state.v + 4032 + 2048 + 1024);
   EXPECT_EQ(got.live, got.arena);
   EXPECT_EQ(analysis::peak_memory(s.b.step).live, got.live);
@@ -64,8 +64,8 @@ TEST(Allocate, AnswersWhetherAStepFitsAsTheAllocationWould) {
     s.b.step.state[2].location.space = ir::Space::Host;
     ir::Step allocated = s.b.step;
     ASSERT_TRUE(allocate(allocated, *cost).ok());
-    const base::Bytes device{allocated.arena(ir::Space::Device)};
-    const base::Bytes host{allocated.arena(ir::Space::Host)}, one{1};
+    const base::Bytes device{allocated.arena_bytes[ir::Space::Device]};
+    const base::Bytes host{allocated.arena_bytes[ir::Space::Host]}, one{1};
     EXPECT_EQ(host.v, 128);
     EXPECT_TRUE(*fits(s.b.step, *cost, {}));
     EXPECT_TRUE(*fits(s.b.step, *cost, {device, host, base::Bytes{}}));
@@ -124,8 +124,8 @@ ir::Step offloaded() {
 TEST(Allocate, EachSpaceHasItsArena) {
   ir::Step step = offloaded();
   ASSERT_TRUE(allocate(step, *cost::parse_fixed_cost("fixed()")).ok());
-  EXPECT_EQ(step.host_arena_bytes, 256);  // exp_avg.w
-  EXPECT_EQ(step.disk_arena_bytes, 128);  // a copy of h
+  EXPECT_EQ(step.arena_bytes[ir::Space::Host], 256);  // exp_avg.w
+  EXPECT_EQ(step.arena_bytes[ir::Space::Disk], 128);  // a copy of h
   const ir::Location& moment = step.state[1].location;
   EXPECT_EQ(moment.space, ir::Space::Host);
   EXPECT_EQ(moment.offset, 0);
@@ -138,8 +138,8 @@ TEST(Allocate, EachSpaceHasItsArena) {
   EXPECT_EQ(ir::verify(step, ir::Stage::Allocated).to_string(), "");
   EXPECT_EQ(analysis::peak_memory(step, {}, 8, ir::Space::Host).live.v, 256);
   EXPECT_EQ(analysis::peak_memory(step, {}, 8, ir::Space::Disk).live.v, 128);
-  EXPECT_LE(analysis::peak_memory(step).live.v, step.arena_bytes);
-  step.host_arena_bytes = 128;
+  EXPECT_LE(analysis::peak_memory(step).live.v, step.arena_bytes[ir::Space::Device]);
+  step.arena_bytes[ir::Space::Host] = 128;
   EXPECT_EQ(ir::verify(step, ir::Stage::Allocated).code(), "DC2313");
 }
 

@@ -44,7 +44,7 @@ Measurements sample() {
                      {"reduce_scatter", 2, int64_t{1} << 40, {int64_t{1} << 49, 1, 2, 5}},
                      {"all_reduce", 4, 64, {9, 8, 7, 6}, base::CollectiveLevel::Across}};
   all.during_compute = {
-      {"all_gather", 2, 4096, {130, 120, 4, 50}, 1250, base::CollectiveLevel::Inside}};
+      {{"all_gather", 2, 4096, {130, 120, 4, 50}, base::CollectiveLevel::Inside}, 1250}};
   all.copies = {{"host", "device", 16777216, {7, 6, 5, 4}}};
   all.origin = base::ProfileOrigin::Synthetic;
   all.complete = {true, true, false, true};

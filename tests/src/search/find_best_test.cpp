@@ -43,7 +43,7 @@ std::optional<Made> made(const ir::Step& step, const Chain& chain, const passes:
     EXPECT_EQ(change.status().code(), "DC7010") << change.status().to_string();
     return std::nullopt;
   }
-  return Made{sim::simulate(copy, cost).time, Bytes{copy.arena_bytes}};
+  return Made{sim::simulate(copy, cost).time, Bytes{copy.arena_bytes[ir::Space::Device]}};
 }
 
 // The named chains that the search may choose from: none that offloads, and what shards inside
@@ -219,11 +219,13 @@ TEST(FindBest, EitherOrderOfReductionsIfItMayChoose) {
 }
 
 TEST(NamedChains, AreReadAndEndWithTheLayout) {
-  for (const NamedChain& named : named_chains()) {
-    const auto chain = find_chain(named.name);
-    ASSERT_TRUE(chain.ok()) << named.name;
-    EXPECT_EQ(passes::print(*chain), named.passes);
-    EXPECT_EQ(chain->back().pass->gives, ir::Stage::Allocated);
+  for (const auto chains : {named_chains(), baseline_chains()}) {
+    for (const NamedChain& named : chains) {
+      const auto chain = find_chain(named.name);
+      ASSERT_TRUE(chain.ok()) << named.name;
+      EXPECT_EQ(passes::print(*chain), named.passes);
+      EXPECT_EQ(chain->back().pass->gives, ir::Stage::Allocated);
+    }
   }
   const auto none = find_chain("zero4");
   EXPECT_EQ(none.status().code(), "DC2610");

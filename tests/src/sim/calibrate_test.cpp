@@ -55,7 +55,7 @@ profile::Profile profiled(const rp::Plan& plan, double kernels, double collectiv
     for (int64_t bytes = 256; bytes <= 65536; bytes *= 16) {
       const int64_t ns = 5'000'000 + 1000 * bytes;
       all.collectives.push_back({kind, 4, bytes, times_of(ns, collectives)});
-      all.during_compute.push_back({kind, 4, bytes, times_of(2 * ns, collectives), 1300});
+      all.during_compute.push_back({{kind, 4, bytes, times_of(2 * ns, collectives)}, 1300});
     }
   }
   all.copies.push_back({"host", "device", 4096, {77, 7, 7, 7}});

@@ -25,7 +25,7 @@ std::optional<profile::Profile> contending() {
     for (int64_t bytes = 256; bytes <= 65536; bytes *= 16) {
       profile.measurements.collectives.push_back({kind, 4, bytes, {5000 + bytes, 0, 0, 9}});
       profile.measurements.during_compute.push_back(
-          {kind, 4, bytes, {6000 + 2 * bytes, 0, 0, 9}, 1300});
+          {{kind, 4, bytes, {6000 + 2 * bytes, 0, 0, 9}}, 1300});
     }
   }
   return profile;

@@ -1,0 +1,86 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "cli/commands/commands.h"
+#include "cli/frontier_report.h"
+#include "src/base/file.h"
+#include "src/base/text.h"
+#include "src/cache/plan_cache.h"
+
+namespace dc::cli {
+namespace {
+
+using base::Result;
+using base::Status;
+
+// "45GiB:130GiB"; either side may be empty.
+Status read_range(const std::string& text, driver::FrontierRequest& request) {
+  if (text.empty()) return {};
+  const size_t colon = text.find(':');
+  if (colon == std::string::npos) {
+    return Status(base::ErrorKind::Usage, "DC2814",
+                  "--memory of frontier is a range, not '" + text +
+                      "'; give FROM:TO, for example 40GiB:80GiB");
+  }
+  const std::string from = text.substr(0, colon), to = text.substr(colon + 1);
+  if (!from.empty()) {
+    DC_ASSIGN_OR_RETURN(const int64_t bytes, parse_bytes(from));
+    request.from = base::Bytes{bytes};
+  }
+  if (!to.empty()) {
+    DC_ASSIGN_OR_RETURN(const int64_t bytes, parse_bytes(to));
+    request.to = base::Bytes{bytes};
+  }
+  return {};
+}
+
+// DIR/3.dcp is the plan of the third row.
+Status write_plans(const std::string& directory, const driver::Frontier& frontier) {
+  std::error_code failed;
+  std::filesystem::create_directories(directory, failed);
+  for (size_t i = 0; i < frontier.points.size(); ++i) {
+    const std::string path = directory + "/" + std::to_string(i + 1) + ".dcp";
+    const driver::CompileResult& plan = frontier.plans[frontier.points[i].plan];
+    DC_RETURN_IF_ERROR(base::write_file_atomically(path, plan.bytes));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status run_frontier(const FrontierArguments& arguments) {
+  driver::FrontierRequest request;
+  request.points = arguments.points;
+  DC_RETURN_IF_ERROR(read_range(arguments.range, request));
+  driver::CompileRequest& compile = request.compile;
+  compile.model = arguments.model;
+  compile.dims = arguments.dims;
+  compile.config = arguments.config;
+  compile.options = arguments.options;
+  if (!arguments.output.empty()) DC_RETURN_IF_ERROR(base::check_writable(arguments.output));
+  if (!arguments.profile.empty()) {
+    DC_ASSIGN_OR_RETURN(compile.profile, profile::read_profile(arguments.profile));
+  }
+  if (!arguments.no_cache) compile.cache_directory = cache::PlanCache::default_directory();
+  driver::Stopwatch watch;
+  const bool on_terminal = isatty(STDERR_FILENO) == 1;
+  const auto done = [&](int plans, int all) {
+    if (on_terminal) std::fprintf(stderr, "\r%d of %d plans", plans, all);
+    if (on_terminal && plans == all) std::fputs("\n", stderr);
+  };
+  DC_ASSIGN_OR_RETURN(const driver::Frontier found, driver::frontier(request, watch, done));
+  const std::vector<FrontierRow> rows = frontier_rows(found);
+  if (!arguments.plans.empty()) DC_RETURN_IF_ERROR(write_plans(arguments.plans, found));
+  if (!arguments.output.empty()) {
+    const std::string title =
+        found.plans.front().plan.name + " for " + std::to_string(compile.options.world) + " ranks";
+    DC_RETURN_IF_ERROR(base::write_file_atomically(arguments.output, frontier_page(rows, title)));
+  }
+  std::fputs((arguments.json ? frontier_json(rows) : frontier_table(rows)).c_str(), stdout);
+  std::fprintf(stderr, "%zu plans; %s\n", found.plans.size(), watch.text().c_str());
+  return {};
+}
+
+}  // namespace dc::cli

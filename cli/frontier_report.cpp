@@ -1,0 +1,137 @@
+#include "cli/frontier_report.h"
+
+#include <cstdio>
+
+#include "src/base/json_writer.h"
+#include "src/base/text.h"
+
+namespace dc::cli {
+namespace {
+
+using base::format_bytes;
+using base::format_duration;
+using base::Nanos;
+
+int64_t number(const base::Remark& remark, std::string_view name) {
+  return remark.number(name).value_or(0);
+}
+
+std::string count(int64_t things, const char* one, const char* several) {
+  return std::to_string(things) + " " + (things == 1 ? one : several);
+}
+
+// "414 kernels run again (23.05 ms), 368 parameters whole (8.4 GiB)"
+std::string decided(const runtime::plan::Plan& plan) {
+  int64_t kernels = 0, again_ns = 0, parameters = 0, held = 0;
+  std::string away;
+  for (const base::Remark& remark : plan.remarks) {
+    if (remark.pass == "recompute") {
+      kernels += number(remark, "kernels");
+      again_ns += number(remark, "time_ns");
+    } else if (remark.code == "parameters-resident") {
+      parameters += number(remark, "parameters");
+      held += number(remark, "held_bytes");
+    } else if (remark.pass.starts_with("offload-")) {
+      away += ", " + format_bytes(number(remark, "bytes")) + " of " + remark.pass.substr(8) +
+              " offloaded";
+    }
+  }
+  std::string text;
+  if (kernels > 0)
+    text += ", " + count(kernels, "kernel runs", "kernels run") + " again (" +
+            format_duration(again_ns) + ")";
+  if (parameters > 0)
+    text +=
+        ", " + count(parameters, "parameter", "parameters") + " whole (" + format_bytes(held) + ")";
+  text += away;
+  return text.empty() ? "nothing recomputed, kept whole or offloaded" : text.substr(2);
+}
+
+std::string fixed(double value, int digits) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+std::string cell(std::string text, size_t width) {
+  if (text.size() < width) text.insert(0, width - text.size(), ' ');
+  return text + "  ";
+}
+
+}  // namespace
+
+std::string saving(const FrontierRow& before, const FrontierRow& row) {
+  const int64_t more = (row.budget - before.budget).v;
+  if (more <= 0 || row.saved.v <= 0) return "-";
+  int64_t unit = 1;
+  const char* name = "byte";
+  for (const auto& [bytes, larger] :
+       {std::pair(int64_t{1} << 10, "KiB"), std::pair(int64_t{1} << 20, "MiB"),
+        std::pair(int64_t{1} << 30, "GiB")}) {
+    if (more < bytes) break;
+    unit = bytes;
+    name = larger;
+  }
+  const double each =
+      static_cast<double>(row.saved.v) * static_cast<double>(unit) / static_cast<double>(more);
+  return format_duration(static_cast<int64_t>(each)) + " per " + name;
+}
+
+std::vector<FrontierRow> frontier_rows(const driver::Frontier& frontier) {
+  std::vector<FrontierRow> rows;
+  const driver::FrontierPoint* before = nullptr;
+  for (const driver::FrontierPoint& point : frontier.points) {
+    const runtime::plan::Plan& plan = frontier.plans[point.plan].plan;
+    FrontierRow row{point.budget,
+                    driver::device_memory(plan),
+                    driver::step_time(plan),
+                    point.bound,
+                    {},
+                    decided(plan),
+                    plan.passes};
+    if (before) {
+      row.saved = rows.back().time - row.time;
+      row.is_new = point.plan != before->plan;
+    }
+    rows.push_back(std::move(row));
+    before = &point;
+  }
+  return rows;
+}
+
+std::string frontier_table(const std::vector<FrontierRow>& rows) {
+  std::string text = cell("budget", 9) + cell("taken", 9) + cell("step", 9) + cell("bound", 9) +
+                     cell("step/bound", 10) + cell("more memory saved", 18) + "decided\n";
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const FrontierRow& row = rows[i];
+    std::string bound = "-", over = "-";
+    if (row.bound.v > 0) {
+      bound = format_duration(row.bound.v);
+      over = fixed(static_cast<double>(row.time.v) / static_cast<double>(row.bound.v), 3);
+    }
+    text += cell(format_bytes(row.budget.v), 9) + cell(format_bytes(row.memory.v), 9) +
+            cell(format_duration(row.time.v), 9) + cell(bound, 9) + cell(over, 10) +
+            cell(i > 0 ? saving(rows[i - 1], row) : "-", 18) +
+            (row.is_new ? row.decided : "the plan above") + "\n";
+  }
+  return text;
+}
+
+std::string frontier_json(const std::vector<FrontierRow>& rows) {
+  base::JsonWriter json(1);
+  json.begin_object().field("schema", "dcc.frontier/1");
+  json.key("points").begin_array();
+  for (const FrontierRow& row : rows) {
+    json.begin_object();
+    json.field("budget_bytes", row.budget.v).field("memory_bytes", row.memory.v);
+    json.field("step_ns", row.time.v);
+    json.key("bound_ns");
+    row.bound.v > 0 ? json.integer(row.bound.v) : json.null();
+    json.field("saved_ns", row.saved.v);
+    json.field("decided", row.decided).field("passes", row.passes).field("is_new", row.is_new);
+    json.end_object();
+  }
+  return json.end_array().end_object().take() + "\n";
+}
+
+}  // namespace dc::cli

@@ -1,0 +1,153 @@
+"""`dcc compile` runs whose outcomes are kept in a file, so that only what can have changed runs again.
+
+Not a program; joint.py uses it. An outcome is what the compiler says of a plan (step time, peak, bound) or why it refused, with the
+processor time and the largest resident set of the process. It is kept by archive, profile, options and compiler: runs of `auto` by the
+compiler's build, runs of a fixed chain by its passes' text and by the sources outside src/search, since no search is part of them.
+"""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+
+REFUSED = 80  # does not fit the budget
+
+
+def sha(*parts):
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
+
+
+def file_digest(path):
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()[:20]
+
+
+def sources_digest(dcc):
+    """Of the compiler's sources but src/search, in the checkout that `dcc` was built in; None if it is in none."""
+    root = os.path.dirname(os.path.abspath(dcc))
+    while not os.path.isdir(os.path.join(root, "src", "passes")):
+        if root == os.path.dirname(root):
+            return None
+        root = os.path.dirname(root)
+    digest = hashlib.sha256()
+    for top in ("src", "schemas", "runtime/verify"):
+        for folder, inner, names in os.walk(os.path.join(root, top)):
+            inner.sort()
+            if os.path.relpath(folder, root) == os.path.join("src", "search"):
+                continue
+            for name in sorted(names):
+                if name.endswith((".cpp", ".h", ".def", ".fbs")):
+                    path = os.path.join(folder, name)
+                    digest.update(os.path.relpath(path, root).encode() + file_digest(path).encode())
+    return digest.hexdigest()[:20]
+
+
+class Runs:
+    """Compiles and keeps outcomes in `store`, a file of JSON lines. Thread-safe.
+
+    An outcome: {"exit", "cpu_s", "rss_mib"} and, with exit 0, {"step_ns", "arena", "peak", "bound_ns", "passes", "simulated"};
+    otherwise {"error"}, and for exit 80 {"needs"}, the bytes that the schedule takes that came nearest.
+    """
+
+    def __init__(self, dcc, store, limit, any_build=False):
+        self.dcc, self.store, self.limit = dcc, store, limit
+        self.build = subprocess.run([dcc, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+        self.without_search = "any" if any_build else sources_digest(dcc) or self.build
+        self.lock, self.digests, self.ran = threading.Lock(), {}, 0
+        self.known = {}
+        if os.path.exists(store):
+            with open(store) as file:
+                for line in file:
+                    if line.endswith("\n"):
+                        key, *aliases, outcome = json.loads(line)
+                        for name in (key, *aliases):
+                            self.known[name] = outcome
+
+    def digest(self, path):
+        if path not in self.digests:
+            self.digests[path] = file_digest(path)
+        return self.digests[path]
+
+    def compile(self, archive, profile, config, options, chain=None):
+        """The outcome. `chain`: text of passes that run as they are; None: the default chain."""
+        what = [self.digest(archive), self.digest(profile) if profile else "", self.digest(config), *options, chain or "auto"]
+        key = sha(self.build if chain is None else self.without_search, *what)
+        with self.lock:
+            if key in self.known:
+                return self.known[key]
+        command = [self.dcc, "compile", archive, "--config", config, "--no-cache", "--json", *options]
+        command += ["--profile", profile] if profile else []
+        command += ["--passes", chain] if chain else []
+        outcome = self.run(command)
+        with self.lock:
+            self.ran += 1
+            self.known[key] = outcome
+            aliases = [sha("any", *what)] if chain else []
+            with open(self.store, "a") as file:
+                file.write(json.dumps([key, *aliases, outcome]) + "\n")
+        return outcome
+
+    def run(self, command):
+        with tempfile.TemporaryDirectory(prefix="dcc-joint-") as folder:
+            plan, said, errors = (os.path.join(folder, name) for name in ("plan.dcp", "said", "errors"))
+            with open(said, "w") as out, open(errors, "w") as err:
+                job = subprocess.Popen([*command, "-o", plan], stdout=out, stderr=err)
+                timer = threading.Timer(self.limit, job.kill)
+                timer.start()
+                _, status, used = os.wait4(job.pid, 0)
+                timer.cancel()
+                job.returncode = os.waitstatus_to_exitcode(status)
+            outcome = {"exit": job.returncode, "cpu_s": round(used.ru_utime + used.ru_stime, 3), "rss_mib": round(used.ru_maxrss / 1024, 1)}
+            with open(said) as out, open(errors) as err:
+                return {**outcome, **(read_report(out.read()) if job.returncode == 0 else read_error(err.read(), job.returncode, self.limit))}
+
+
+def read_report(said):
+    report = json.loads(said)
+    chosen = next((remark["numbers"] for remark in report["remarks"] if remark["code"] == "chain-chosen"), {})
+    bound = report["prediction"]["bounds_ns"].get("over_choices") or chosen.get("bound_ns")
+    return {
+        "step_ns": report["prediction"]["step_ns"],
+        "arena": report["memory"]["arena_bytes"]["device"],
+        "peak": report["memory"]["peak"]["bytes"],
+        "bound_ns": bound,
+        "simulated": chosen.get("simulated"),
+        "text": next((remark["text"] for remark in report["remarks"] if remark["code"] == "chain-chosen"), ""),
+    }
+
+
+def read_error(errors, code, limit):
+    lines = [line for line in errors.splitlines() if not line.startswith("note:")]
+    text = lines[0] if lines else f"killed after {limit} s" if code < 0 else "no message"
+    needs = re.search(r"smallest that was found takes --memory (\d+)", text) or re.search(r"needs (\d+) bytes", text)
+    return {"error": text[:300], **({"needs": int(needs[1])} if needs and code == REFUSED else {})}
+
+
+def chain_texts(dcc, archive):
+    """Name to text of all named chains, and the names of the passes that a chain may leave out, in a list."""
+    listed = subprocess.run([dcc, "passes"], capture_output=True, text=True, check=True).stdout.splitlines()
+    names = [line.split()[1] for line in listed if line.startswith("--chain")]
+    passes = [re.match(r"[\w-]+", line)[0] for line in listed if re.match(r"[a-z]", line)]
+    needed = {"normalize-graph", "shard-parameters", "insert-collectives", "add-update", "schedule", "layout-arenas"}
+    texts = {}
+    with tempfile.TemporaryDirectory(prefix="dcc-joint-") as folder:
+        plan = os.path.join(folder, "plan.dcp")
+        for name in names:
+            command = [dcc, "compile", archive, "--world", "4", "--ranks-per-host", "2", "--no-cache", "--chain", name, "-o", plan]
+            made = subprocess.run(command, capture_output=True, text=True)
+            if made.returncode:
+                sys.exit(f"joint.py: {' '.join(command)}: {made.stderr}")
+            said = subprocess.run([dcc, "inspect", plan, "--as=json"], capture_output=True, text=True, check=True).stdout
+            texts[name] = json.loads(said)["passes"]
+    return texts, [name for name in passes if name not in needed]
+
+
+def without(text, pass_name):
+    """The chain's text without that pass, or None if it has none."""
+    calls = text.split(",")
+    rest = [call for call in calls if call.split("=")[0] != pass_name]
+    return ",".join(rest) if len(rest) < len(calls) else None

@@ -1,0 +1,308 @@
+#include "src/bound/dual.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dc::bound {
+namespace {
+
+// A relaxation at given prices: what the cheapest options cost, do, and hold.
+class Evaluation {
+ public:
+  explicit Evaluation(const Relaxation& relaxation) : relaxation_(relaxation) {}
+
+  // Returns the least sum without the budget's part. Fills work() and live().
+  double run(const Prices& prices) {
+    weights_ = &prices.weights;
+    before_.assign(prices.of_byte.size() + 1, 0);
+    for (size_t i = 0; i < prices.of_byte.size(); ++i)
+      before_[i + 1] = before_[i] + prices.of_byte[i];
+    change_.assign(prices.of_byte.size() + 1, 0);
+    work_ = relaxation_.fixed;
+    source_costs_.clear();
+    for (const Item& source : relaxation_.sources) {
+      double least = 0;
+      (void)cheapest(source, least);
+      source_costs_.push_back(least);
+    }
+    demand_.assign(source_costs_.size(), 0);
+    double total = cost(relaxation_.fixed);
+    for (const Choice& choice : relaxation_.choices) total += choose(choice);
+    for (size_t i = demand_.size(); i-- > 0;) {
+      double least = 0;
+      if (demand_[i] > 0) take(cheapest(relaxation_.sources[i], least), demand_[i]);
+    }
+    live_ = relaxation_.fixed_bytes;
+    double running = 0;
+    for (size_t i = 0; i < live_.size(); ++i) {
+      total += prices.of_byte[i] * live_[i];
+      running += change_[i];
+      live_[i] += running;
+    }
+    return total;
+  }
+
+  const Work& work() const { return work_; }
+  const std::vector<double>& live() const { return live_; }
+  // Whether any option of a choice moves something to another space.
+  bool any_copies() const {
+    const auto copies = [](const Option& option) {
+      return option.work[Resource::ToHost] + option.work[Resource::FromHost] > 0;
+    };
+    const auto any = [&](const Item& item) {
+      return std::any_of(item.begin(), item.end(), copies);
+    };
+    for (const Choice& choice : relaxation_.choices) {
+      for (const Alternative& one : choice) {
+        if (std::any_of(one.begin(), one.end(), any)) return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  double cost(const Work& work) const {
+    double sum = 0;
+    for (size_t r = 0; r < kResources; ++r) sum += weights_->ns[r] * work.ns[r];
+    return sum;
+  }
+  double cost(const Option& option) const {
+    double sum = cost(option.work);
+    for (const Charge& charge : option.charges) {
+      sum += charge.bytes * (before_[static_cast<size_t>(charge.last) + 1] -
+                             before_[static_cast<size_t>(charge.first)]);
+    }
+    for (const Need& need : option.needs)
+      sum += need.share * source_costs_[static_cast<size_t>(need.source)];
+    return sum;
+  }
+  const Option& cheapest(const Item& item, double& least) const {
+    const Option* best = &item[0];
+    least = cost(*best);
+    for (size_t i = 1; i < item.size(); ++i) {
+      const double other = cost(item[i]);
+      if (other >= least) continue;
+      least = other;
+      best = &item[i];
+    }
+    return *best;
+  }
+
+  double choose(const Choice& choice) {
+    double best = HUGE_VAL;
+    const Alternative* chosen = nullptr;
+    for (const Alternative& alternative : choice) {
+      double sum = 0;
+      for (const Item& item : alternative) {
+        double least = 0;
+        (void)cheapest(item, least);
+        sum += least;
+      }
+      if (sum >= best) continue;
+      best = sum;
+      chosen = &alternative;
+    }
+    for (const Item& item : *chosen) {
+      double least = 0;
+      take(cheapest(item, least));
+    }
+    return best;
+  }
+
+  void take(const Option& option, double part = 1) {
+    work_ += option.work * part;
+    for (const Charge& charge : option.charges) {
+      change_[static_cast<size_t>(charge.first)] += charge.bytes * part;
+      change_[static_cast<size_t>(charge.last) + 1] -= charge.bytes * part;
+    }
+    for (const Need& need : option.needs)
+      demand_[static_cast<size_t>(need.source)] += need.share * part;
+  }
+
+  const Relaxation& relaxation_;
+  const Work* weights_ = nullptr;
+  std::vector<double> before_, change_, live_;
+  std::vector<double> source_costs_, demand_;  // by source
+  Work work_;
+};
+
+double budget_part(const Prices& prices, std::optional<base::Bytes> budget) {
+  if (!budget) return 0;
+  double sum = 0;
+  for (const double price : prices.of_byte) sum += price;
+  return sum * static_cast<double>(budget->v);
+}
+
+// Variables: weights, and prices in units of `unit`, so that both are numbers around one.
+class Ascent {
+ public:
+  Ascent(const Relaxation& relaxation, std::optional<base::Bytes> budget, const Limits& limits,
+         Weighing weighing)
+      : relaxation_(relaxation),
+        budget_(budget),
+        limits_(limits),
+        weighing_(weighing),
+        evaluation_(relaxation) {}
+
+  DualBound run(int evaluations, double enough) {
+    start();
+    const double first = kFirstStep, last = kLastStep;
+    const int steps = evaluations - best_.steps;
+    Prices sum = now_;
+    for (int i = 0; i < steps && best_.ns < enough; ++i) {
+      step(first * std::pow(last / first, static_cast<double>(i) / steps));
+      if (i == steps / 2) sum = now_;
+      if (i > steps / 2) add(now_, sum);
+    }
+    // The mean of the later prices is often better than each of them.
+    now_ = sum;
+    look();
+    return best_;
+  }
+
+ private:
+  static constexpr double kFirstStep = 0.1, kLastStep = 0.001;
+  static constexpr int kShares = 8, kSections = 14;
+
+  static void add(const Prices& one, Prices& sum) {
+    sum.weights += one.weights;
+    for (size_t i = 0; i < sum.of_byte.size(); ++i) sum.of_byte[i] += one.of_byte[i];
+  }
+
+  // The best of one resource alone; then a scan of how compute, collectives and copies share the
+  // weight, with one price, at the instant where most would be alive at no price. From there the
+  // steps refine.
+  void start() {
+    Prices none;
+    none.of_byte.assign(relaxation_.fixed_bytes.size(), 0);
+    for (size_t r = 0; r < kResources; ++r) {
+      if (!may_weigh(static_cast<Resource>(r), limits_, weighing_)) continue;
+      now_ = none;
+      now_.weights.ns[r] = 1;
+      look();
+    }
+    const std::vector<double> live = evaluation_.live();
+    const auto peak = std::max_element(live.begin(), live.end()) - live.begin();
+    const bool copies = evaluation_.any_copies();
+    for (int share = 0; share <= kShares; ++share) {
+      for (int away = 0; away <= (copies ? kShares / 2 : 0); ++away) {
+        const double links = static_cast<double>(share) / kShares;
+        const double out = 0.5 * static_cast<double>(away) / kShares;
+        now_ = none;
+        now_.weights = weights_of(1 - links, links, out);
+        if (budget_ && !live.empty()) {
+          find_price(static_cast<size_t>(peak));
+        } else {
+          look();
+        }
+      }
+    }
+    now_ = best_.prices;
+    look();
+  }
+
+  Work weights_of(double compute, double collectives, double copies) const {
+    using enum Resource;
+    Work weights;
+    for (const Resource one : {Compute, Update, Head}) weights[one] = compute * (1 - 2 * copies);
+    for (const Resource one : {Queue, Refresh, Ranks})
+      weights[one] = collectives * (1 - 2 * copies);
+    for (const Resource one : {ToHost, FromHost}) weights[one] = copies;
+    for (size_t r = 0; r < kResources; ++r) {
+      if (!may_weigh(static_cast<Resource>(r), limits_, weighing_)) weights.ns[r] = 0;
+    }
+    return weights;
+  }
+
+  // The value is concave in the price: golden section (J. Kiefer, Proceedings of the AMS 4, 1953)
+  // over its square root.
+  void find_price(size_t instant) {
+    const double unit = 4 * std::max(best_.ns, 1.0) / static_cast<double>(budget_->v);
+    const Prices from = now_;
+    const auto value = [&](double root) {
+      now_ = from;
+      now_.of_byte[instant] = root * root * unit;
+      look();
+      return value_;
+    };
+    const double ratio = (std::sqrt(5.0) - 1) / 2;
+    double low = 0, high = 1, left = high - ratio, right = low + ratio;
+    double at_left = value(left), at_right = value(right);
+    for (int i = 0; i < kSections; ++i) {
+      if (at_left < at_right) {
+        low = left;
+        left = right;
+        at_left = at_right;
+        right = low + ratio * (high - low);
+        at_right = value(right);
+      } else {
+        high = right;
+        right = left;
+        at_right = at_left;
+        left = high - ratio * (high - low);
+        at_left = value(left);
+      }
+    }
+  }
+
+  // Evaluates here, after scaling to weights that keep the limits.
+  void look() {
+    const double size = norm(now_.weights, limits_, weighing_).value;
+    if (size <= 0) return;
+    for (double& weight : now_.weights.ns) weight /= size;
+    for (double& price : now_.of_byte) price /= size;
+    value_ = evaluation_.run(now_) - budget_part(now_, budget_);
+    ++best_.steps;
+    if (best_.steps > 1 && value_ <= best_.ns) return;
+    best_.ns = value_;
+    best_.prices = now_;
+  }
+
+  // One step up, of a length that falls for each variable with what it has moved (J. Duchi, E.
+  // Hazan, Y. Singer, Journal of Machine Learning Research 12, 2011).
+  void step(double length) {
+    const double target = std::max(best_.ns, 1.0);
+    const double unit = budget_ ? target / static_cast<double>(budget_->v) : 1;
+    const size_t count = kResources + now_.of_byte.size();
+    slopes_.resize(count, 1e-6);
+    const Work limit = norm(now_.weights, limits_, weighing_).slope;
+    const auto move = [&](size_t i, double slope, double& variable, double scale) {
+      if (variable <= 0 && slope <= 0) return;
+      slopes_[i] += slope * slope;
+      variable = std::max(0.0, variable + length * scale * slope / std::sqrt(slopes_[i]));
+    };
+    for (size_t r = 0; r < kResources; ++r) {
+      if (!may_weigh(static_cast<Resource>(r), limits_, weighing_)) continue;
+      move(r, evaluation_.work().ns[r] / target - limit.ns[r], now_.weights.ns[r], 1);
+    }
+    for (size_t i = 0; i < now_.of_byte.size(); ++i) {
+      const auto budget = static_cast<double>(budget_->v);
+      move(kResources + i, (evaluation_.live()[i] - budget) / budget, now_.of_byte[i], unit);
+    }
+    look();
+  }
+
+  const Relaxation& relaxation_;
+  std::optional<base::Bytes> budget_;
+  const Limits& limits_;
+  Weighing weighing_;
+  Evaluation evaluation_;
+  Prices now_;
+  double value_ = 0;
+  std::vector<double> slopes_;
+  DualBound best_;
+};
+
+}  // namespace
+
+double evaluate(const Relaxation& relaxation, const Prices& prices,
+                std::optional<base::Bytes> budget) {
+  return Evaluation(relaxation).run(prices) - budget_part(prices, budget);
+}
+
+DualBound ascend(const Relaxation& relaxation, std::optional<base::Bytes> budget,
+                 const Limits& limits, Weighing weighing, int evaluations, double enough) {
+  return Ascent(relaxation, budget, limits, weighing).run(evaluations, enough);
+}
+
+}  // namespace dc::bound

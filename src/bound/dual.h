@@ -1,0 +1,35 @@
+// Dual: the best weights and prices of a relaxation, by subgradient steps (N. Z. Shor,
+// "Minimization methods for non-differentiable functions", 1985).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "src/base/units.h"
+#include "src/bound/limits.h"
+#include "src/bound/relaxation.h"
+
+namespace dc::bound {
+
+// Weights that keep the limits, prices in ns per byte, of all runs of an instant together.
+struct Prices {
+  Work weights;
+  std::vector<double> of_byte;  // by instant
+};
+
+struct DualBound {
+  double ns = 0;
+  Prices prices;
+  int steps = 0;  // evaluations
+};
+
+// The least sum over the choices at these prices: a lower bound of the step time for weights that
+// keep the limits.
+double evaluate(const Relaxation& relaxation, const Prices& prices,
+                std::optional<base::Bytes> budget);
+
+// The best bound found in so many evaluations. Ends early above `enough`.
+DualBound ascend(const Relaxation& relaxation, std::optional<base::Bytes> budget,
+                 const Limits& limits, Weighing weighing, int evaluations, double enough);
+
+}  // namespace dc::bound

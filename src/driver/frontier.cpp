@@ -1,0 +1,143 @@
+#include "src/driver/frontier.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "src/base/text.h"
+#include "src/cost/costs.h"
+#include "src/driver/compile_step.h"
+#include "src/driver/model.h"
+
+namespace dc::driver {
+namespace {
+
+using base::Bytes;
+using base::Nanos;
+using base::Result;
+using base::Status;
+using runtime::plan::Plan;
+
+Status misuse(std::string what) {
+  return Status(base::ErrorKind::Usage, "DC2813", std::move(what));
+}
+
+Status no_plan(Bytes from, const Status& why) {
+  Status status(base::ErrorKind::OutOfMemory, why.code(), why.sentence());
+  status.add_context("at the smallest budget of the frontier, " + base::format_bytes(from.v));
+  return status;
+}
+
+// Of the search that made the plan; 0 if none did.
+Nanos bound_of(const Plan& plan) {
+  for (const base::Remark& remark : plan.remarks) {
+    if (remark.code == "chain-chosen") return Nanos{remark.number("bound_ns").value_or(0)};
+  }
+  return {};
+}
+
+class FrontierWalk {
+ public:
+  FrontierWalk(const FrontierRequest& request, Stopwatch& watch, const BudgetDone& done)
+      : request_(request), watch_(watch), done_(done) {}
+
+  Result<Frontier> run() {
+    if (request_.points < 2) return misuse("a frontier has at least two points; raise --points");
+    DC_ASSIGN_OR_RETURN(const Bytes to, largest());
+    DC_ASSIGN_OR_RETURN(const Bytes from, smallest());
+    if (from > to) {
+      return misuse("the frontier begins at " + base::format_bytes(from.v) +
+                    " and ends below that, at " + base::format_bytes(to.v) +
+                    "; give another --memory FROM:TO");
+    }
+    for (int i = 0; i < request_.points; ++i) DC_RETURN_IF_ERROR(add(budget(from, to, i)));
+    join();
+    return std::move(frontier_);
+  }
+
+ private:
+  Result<CompileResult> compiled(const std::optional<Bytes>& budget) {
+    CompileRequest one = request_.compile;
+    one.options.passes.budgets[ir::Space::Device] = budget;
+    return compile(one, watch_);
+  }
+
+  // The plan without a budget is one of the frontier's.
+  Result<Bytes> largest() {
+    DC_ASSIGN_OR_RETURN(CompileResult most, compiled(std::nullopt));
+    const Bytes bytes = device_memory(most.plan);
+    frontier_.plans.push_back(std::move(most));
+    said();
+    return request_.to.value_or(bytes);
+  }
+
+  Result<Bytes> smallest() {
+    if (request_.from) return *request_.from;
+    const CompileRequest& one = request_.compile;
+    DC_ASSIGN_OR_RETURN(Model model, read_model(one.model, one.config, one.dims));
+    const CompileOptions options = completed(one);
+    const cost::Costs costs(one.profile, options.threads);
+    const std::optional<Bytes> found =
+        smallest_memory(std::move(model.step), options, costs.model());
+    watch_.lap("smallest");
+    // Where no plan is made at all, compiling says why.
+    return found.value_or(Bytes{1});
+  }
+
+  Bytes budget(Bytes from, Bytes to, int point) const {
+    if (point == request_.points - 1) return to;
+    const double part = static_cast<double>(point) / (request_.points - 1);
+    const double ratio = static_cast<double>(to.v) / static_cast<double>(from.v);
+    return Bytes{static_cast<int64_t>(static_cast<double>(from.v) * std::pow(ratio, part))};
+  }
+
+  Status add(Bytes budget) {
+    Result<CompileResult> made = compiled(budget);
+    if (!made.ok()) {
+      const bool too_small = made.status().kind() == base::ErrorKind::OutOfMemory;
+      return too_small ? no_plan(budget, made.status()) : made.status();
+    }
+    frontier_.points.push_back({budget, frontier_.plans.size(), bound_of(made->plan)});
+    frontier_.plans.push_back(std::move(*made));
+    said();
+    return {};
+  }
+
+  void said() {
+    if (done_) done_(static_cast<int>(frontier_.plans.size()), request_.points + 1);
+  }
+
+  // A plan is one for every budget that it keeps, and a bound is one for every smaller budget.
+  void join() {
+    Nanos bound;
+    for (auto point = frontier_.points.rbegin(); point != frontier_.points.rend(); ++point) {
+      bound = point->bound = std::max(bound, point->bound);
+      for (size_t i = 0; i < frontier_.plans.size(); ++i) {
+        const Plan &other = frontier_.plans[i].plan, &best = frontier_.plans[point->plan].plan;
+        if (device_memory(other) <= point->budget && step_time(other) < step_time(best))
+          point->plan = i;
+      }
+    }
+  }
+
+  const FrontierRequest& request_;
+  Stopwatch& watch_;
+  const BudgetDone& done_;
+  Frontier frontier_;
+};
+
+}  // namespace
+
+Result<Frontier> frontier(const FrontierRequest& request, Stopwatch& watch,
+                          const BudgetDone& done) {
+  DC_RETURN_IF_ERROR(check(request.compile.options));
+  return FrontierWalk(request, watch, done).run();
+}
+
+Bytes device_memory(const Plan& plan) {
+  return Bytes{plan.arena_bytes[static_cast<size_t>(ir::Space::Device)]};
+}
+
+Nanos step_time(const Plan& plan) { return Nanos{plan.prediction.step_ns}; }
+
+}  // namespace dc::driver

@@ -1,0 +1,87 @@
+// One imported step under one set of options: the search or a chain by name, its passes, the
+// layout, the emission.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/plan/plan.h"
+#include "src/cost/cost_model.h"
+#include "src/driver/compile_options.h"
+#include "src/driver/compile_step.h"
+#include "src/driver/smallest_plan.h"
+#include "src/ir/step.h"
+#include "src/layout/allocate.h"
+#include "src/passes/pass_manager.h"
+
+namespace dc::driver {
+
+// How much of a chain's space the search looks through: until a schedule is the best that it
+// finds, or only until one keeps to what was planned for.
+enum class SearchUntil : uint8_t { Best, Fits };
+
+// By how much the device's arena of the last plan exceeded its budget.
+struct Excess {
+  int64_t bytes = 0;
+  bool is_in_layout = false;  // the live bytes keep the budget, the addresses do not
+};
+
+// The references must outlive it.
+class StepCompiler {
+ public:
+  StepCompiler(const ir::Step& step, const CompileOptions& options, const cost::CostModel& cost,
+               const PartDone& done, const OutOfTime& out_of_time)
+      : step_(step), options_(options), cost_(cost), done_(done), out_of_time_(out_of_time) {}
+
+  // Whether a search chooses the chain.
+  bool searches() const { return options_.own_passes.empty() && options_.chain == "auto"; }
+
+  // Search and passes plan for `planned` bytes of the device's memory; the addresses must keep the
+  // budgets of the options, else OutOfMemory (80).
+  base::Result<runtime::plan::Plan> run(const PlannedMemory& planned,
+                                        SearchUntil until = SearchUntil::Best);
+
+  // Of the last run, if the device's arena was why it failed.
+  const std::optional<Excess>& excess() const { return excess_; }
+
+  // Bytes of the device's arena that run(planned, SearchUntil::Fits) makes without a budget for it;
+  // empty if there is another reason why it makes none.
+  std::optional<int64_t> arena(const PlannedMemory& planned);
+
+ private:
+  // What is lowered, and what there is to say about the choice.
+  struct Choice {
+    passes::Chain chain;
+    passes::Options options;
+    std::vector<passes::Remark> remarks;
+    std::vector<std::string> refused;
+    bool cut_short = false;
+  };
+  struct LoweredStep {
+    ir::Step step;
+    std::optional<ir::Step> evaluation;
+  };
+
+  void part_done(const char* part) const {
+    if (done_) done_(part);
+  }
+  base::Result<Choice> choose(const PlannedMemory& planned, SearchUntil until,
+                              const std::set<std::string>& left_out) const;
+  base::Result<Choice> search(const passes::Options& options, SearchUntil until,
+                              const std::set<std::string>& left_out) const;
+  base::Result<LoweredStep> lower(Choice& choice, const layout::Budgets& budgets);
+  base::Status add_evaluation(const passes::PassContext& context, LoweredStep& lowered);
+  void note_excess(const ir::Step& step, const layout::Budgets& budgets);
+  base::Result<runtime::plan::Plan> emit(const LoweredStep& lowered, Choice choice);
+
+  const ir::Step& step_;
+  const CompileOptions& options_;
+  const cost::CostModel& cost_;
+  const PartDone& done_;
+  const OutOfTime& out_of_time_;
+  std::optional<Excess> excess_;
+};
+
+}  // namespace dc::driver

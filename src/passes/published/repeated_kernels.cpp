@@ -1,0 +1,86 @@
+#include "src/passes/published/repeated_kernels.h"
+
+#include <algorithm>
+#include <functional>
+#include <unordered_map>
+
+#include "src/ir/effects.h"
+
+namespace dc::passes::published {
+namespace {
+
+using ir::Node;
+using ir::NodeId;
+using ir::ValueId;
+
+// Values get numbers; equal ones hold the same. What a node writes in place is new each time.
+class Numbers {
+ public:
+  explicit Numbers(const ir::Graph& graph)
+      : graph_(graph), repeated_(graph.node_capacity()), of_(graph.value_capacity()) {}
+
+  std::vector<uint8_t> run() {
+    for (NodeId id = graph_.first(); id.valid(); id = graph_.next(id)) {
+      const Node& node = graph_.node(id);
+      const NodeId same = earlier(node);
+      for (size_t i = 0; i < node.results.size(); ++i) {
+        if (!node.results[i].valid()) continue;
+        of_[node.results[i].index()] =
+            same.valid() ? of_[graph_.node(same).results[i].index()] : ++last_;
+      }
+      const bool crosses = same.valid() && node.origin.phase == ir::Phase::Backward &&
+                           graph_.node(same).origin.phase == ir::Phase::Forward;
+      repeated_[id.index()] = crosses && ir::runs(node);
+    }
+    return std::move(repeated_);
+  }
+
+ private:
+  // The first node that computes the same; invalid if this is the first.
+  NodeId earlier(const Node& node) {
+    if (node.operands.empty() || node.results.empty()) return {};
+    for (size_t i = 0; i < node.operands.size(); ++i) {
+      if (ir::writes(node, i)) return {};
+    }
+    std::vector<NodeId>& alike = by_key_[key(node)];
+    for (NodeId other : alike) {
+      if (same(graph_.node(other), node)) return other;
+    }
+    alike.push_back(node.id);
+    return {};
+  }
+
+  size_t key(const Node& node) const {
+    size_t hash = std::hash<std::string>{}(node.overload) + static_cast<size_t>(node.kind);
+    for (ValueId operand : node.operands)
+      hash = hash * 1'000'003 + static_cast<size_t>(of_[operand.index()]);
+    return hash;
+  }
+
+  bool same(const Node& a, const Node& b) const {
+    const auto equal = [&](ValueId x, ValueId y) { return of_[x.index()] == of_[y.index()]; };
+    return a.kind == b.kind && a.overload == b.overload && a.results.size() == b.results.size() &&
+           std::equal(a.operands.begin(), a.operands.end(), b.operands.begin(), b.operands.end(),
+                      equal) &&
+           arguments(a) == arguments(b);
+  }
+
+  // In which bucket a gather travels makes no difference to its value.
+  static std::vector<ir::Arg> arguments(const Node& node) {
+    std::vector<ir::Arg> args = node.args;
+    std::erase_if(args, [](const ir::Arg& arg) { return arg.attribute == ir::Attr::Joins; });
+    return args;
+  }
+
+  const ir::Graph& graph_;
+  std::vector<uint8_t> repeated_;
+  std::vector<int32_t> of_;  // by value
+  int32_t last_ = 0;
+  std::unordered_map<size_t, std::vector<NodeId>> by_key_;  // only looked up
+};
+
+}  // namespace
+
+std::vector<uint8_t> repeated_kernels(const ir::Graph& graph) { return Numbers(graph).run(); }
+
+}  // namespace dc::passes::published

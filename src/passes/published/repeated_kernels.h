@@ -1,0 +1,15 @@
+// Kernels of the backward phase that compute what a kernel of the forward phase computed: those
+// that recomputation runs again. Two nodes compute the same if they are the same op with the same
+// arguments on values that are the same, a gather of one shard in each phase among them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/ir/graph.h"
+
+namespace dc::passes::published {
+
+std::vector<uint8_t> repeated_kernels(const ir::Graph& graph);  // by node id
+
+}  // namespace dc::passes::published

@@ -1,0 +1,105 @@
+#include "src/search/moves.h"
+
+#include <algorithm>
+
+#include "src/search/chains.h"
+
+namespace dc::search {
+namespace {
+
+using passes::Chain;
+using passes::PassCall;
+
+// A chain that parse_passes() refuses is no neighbour.
+void add(std::vector<Chain>& list, const Chain& chain) {
+  if (passes::parse_passes(passes::print(chain)).ok()) list.push_back(chain);
+}
+
+// Half of the parameters for what is kept, a hundredth for a bucket.
+int64_t first_size(const passes::Pass& pass, int64_t bytes) {
+  return std::max<int64_t>(1, pass.name == "keep-resident" ? bytes / 2 : bytes / 100);
+}
+
+Chain without(const Chain& chain, const passes::Pass& pass) {
+  Chain result = chain;
+  std::erase_if(result, [&](const PassCall& call) { return call.pass == &pass; });
+  return result;
+}
+
+// Another size of a call: four times more, four times less, as much as fits. None is as large as
+// all parameters: that is as much as fits.
+void add_sizes(std::vector<Chain>& list, const Chain& chain, const PassCall& call, int64_t bytes) {
+  const passes::Pass& pass = *call.pass;
+  const int64_t middle = std::min(call.argument.value_or(first_size(pass, bytes)), bytes);
+  if (!call.argument) add(list, with(chain, pass, middle));
+  for (const int64_t other : {middle * 4, middle / 4}) {
+    if (other < bytes) add(list, with(chain, pass, other));
+  }
+  if (call.argument) add(list, with(chain, pass, std::nullopt));
+}
+
+}  // namespace
+
+bool has_hosts(const ir::Step& imported, const passes::Options& options) {
+  const int world = imported.mesh.world(), each = options.ranks_per_host.value_or(0);
+  return each > 1 && each < world && world % each == 0;
+}
+
+bool offloads(const PassCall& call) { return call.pass->name.starts_with("offload-"); }
+bool splits_by_host(const PassCall& call) { return call.pass->name == "split-by-host"; }
+
+const PassCall* find_call(const Chain& chain, std::string_view name) {
+  const auto found = std::find_if(chain.begin(), chain.end(),
+                                  [&](const PassCall& call) { return call.pass->name == name; });
+  return found == chain.end() ? nullptr : &*found;
+}
+
+Chain with(const Chain& chain, const passes::Pass& pass, std::optional<int64_t> argument) {
+  Chain result = without(chain, pass);
+  const auto before = std::find_if(result.begin(), result.end(),
+                                   [&](const PassCall& call) { return call.pass > &pass; });
+  result.insert(before, {&pass, argument});
+  return result;
+}
+
+int64_t RecomputeMoves::bytes_of(const Chain& chain) const {
+  const PassCall* call = find_call(chain, "recompute");
+  if (call && call->argument) return std::max(*call->argument, range.least);
+  return std::min(budget, range.most);
+}
+
+int RecomputeMoves::part_of(int64_t bytes) const {
+  const int64_t one = std::max<int64_t>(1, (range.most - range.least) / kRecomputeParts);
+  if (bytes < range.least) return -1;
+  return static_cast<int>(std::min<int64_t>((bytes - range.least) / one, kRecomputeParts));
+}
+
+Chain RecomputeMoves::at(const Chain& chain, int part) const {
+  return with(chain, *passes::find_pass("recompute"), bytes(part));
+}
+
+std::vector<const passes::Pass*> changeable_passes(const passes::Options& options) {
+  std::vector<const passes::Pass*> result;
+  for (const passes::Pass& pass : passes::all_passes()) {
+    if (pass.needs != ir::Stage::Scheduled || pass.gives != ir::Stage::Scheduled) continue;
+    if (!options.offload_space && offloads({&pass, {}})) continue;
+    if (only_baselines_have(pass)) continue;
+    if (pass.name == "recompute" && options.recompute == passes::Recompute::Full) continue;
+    result.push_back(&pass);
+  }
+  return result;
+}
+
+std::vector<Chain> changed(const Chain& chain, const passes::Pass& pass, int64_t bytes) {
+  std::vector<Chain> result;
+  const PassCall* call = find_call(chain, pass.name);
+  if (!call) {
+    add(result, with(chain, pass, std::nullopt));
+    return result;
+  }
+  if (!pass.argument.empty() && pass.name != "recompute") add_sizes(result, chain, *call, bytes);
+  add(result, without(chain, pass));
+  return result;
+}
+
+}  // namespace dc::search

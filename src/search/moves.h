@@ -1,0 +1,52 @@
+// Moves: chains that differ from a given one in one decision.
+#pragma once
+
+#include <vector>
+
+#include "src/passes/pass_manager.h"
+#include "src/search/scheduled_steps.h"
+
+namespace dc::search {
+
+// Whether there are ranks to shard inside a host and hosts to replicate across.
+bool has_hosts(const ir::Step& imported, const passes::Options& options);
+
+bool offloads(const passes::PassCall& call);
+bool splits_by_host(const passes::PassCall& call);
+
+// The call of the pass called `name`; nullptr if the chain has none.
+const passes::PassCall* find_call(const passes::Chain& chain, std::string_view name);
+
+// `chain` with this one call of `pass`.
+passes::Chain with(const passes::Chain& chain, const passes::Pass& pass,
+                   std::optional<int64_t> argument);
+
+// What `recompute` leaves the passes behind it, as parts of what recomputing can change at most. 0:
+// what is left when only the inputs of blocks are kept; kRecomputeParts: nothing is made again.
+// The parts do not depend on the budget: neighbouring budgets look at the same schedules.
+inline constexpr int kRecomputeParts = 64;
+struct RecomputeMoves {
+  RecomputeRange range;
+  int64_t budget = 0;
+  bool chain_offloads = false;  // what is above the budget leaves the device
+
+  bool pays() const { return range.most > range.least && (chain_offloads || budget > range.least); }
+  // As the argument of `recompute`, which takes 0 for the inputs of blocks.
+  int64_t bytes(int part) const {
+    return part == 0 ? 0 : range.least + (range.most - range.least) / kRecomputeParts * part;
+  }
+  int last_part() const { return chain_offloads ? kRecomputeParts : part_of(budget); }
+  // What the chain leaves, and the last part that leaves no more than so much; negative: none.
+  int64_t bytes_of(const passes::Chain& chain) const;
+  int part_of(int64_t bytes) const;
+  passes::Chain at(const passes::Chain& chain, int part) const;
+};
+
+// The passes over scheduled steps that a search may add, drop or give another size.
+std::vector<const passes::Pass*> changeable_passes(const passes::Options& options);
+
+// `chain` with this pass, without it, or with another size of it. `bytes`: of all parameters.
+std::vector<passes::Chain> changed(const passes::Chain& chain, const passes::Pass& pass,
+                                   int64_t bytes);
+
+}  // namespace dc::search

@@ -1,0 +1,68 @@
+// ScheduledSteps: what chains make of one imported step, up to the layout.
+//
+// What chains begin with alike, up to `recompute`, is computed once and kept until it is forgotten:
+// a step of 200 000 nodes takes room.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "src/passes/pass_manager.h"
+
+namespace dc::search {
+
+// Most and least bytes of the device that a stage's just-in-time schedule needs, by what recompute
+// may do: nothing made again, and only the inputs of blocks kept.
+struct RecomputeRange {
+  int64_t least = 0, most = 0;
+};
+
+// A chain, and the bytes of the device that its passes plan for: those of the budget or, as
+// schedules may need more than was planned for, less. Empty: no limit.
+struct Candidate {
+  passes::Chain chain;
+  std::optional<base::Bytes> planned;
+  bool operator==(const Candidate&) const = default;
+};
+
+class ScheduledSteps {
+ public:
+  // The references must outlive it.
+  ScheduledSteps(const ir::Step& imported, const passes::Options& options,
+                 const cost::CostModel& cost)
+      : imported_(imported), options_(options), cost_(cost) {}
+
+  // The step after all passes of the chain but the layout.
+  base::Result<ir::Step> made(const Candidate& candidate);
+
+  // Of the stage that `chain` begins with.
+  base::Result<RecomputeRange> recompute_range(const passes::Chain& chain);
+
+  // Bytes of state on the device, of the stage that `chain` begins with.
+  base::Result<int64_t> state_bytes(const passes::Chain& chain);
+
+  // Forgets what only chains of other stages than these begin with.
+  void keep_stages_of(std::span<const passes::Chain> chains);
+
+ private:
+  using SharedStep = std::shared_ptr<const ir::Step>;
+
+  base::Result<SharedStep> begun(const Candidate& candidate);
+  passes::Options options_for(const std::optional<base::Bytes>& planned) const;
+  base::Result<passes::Change> apply(ir::Step& step, const passes::Chain& chain,
+                                     const passes::Options& options) const;
+
+  const ir::Step& imported_;
+  const passes::Options& options_;
+  const cost::CostModel& cost_;
+  std::map<std::string, SharedStep> steps_;       // by the passes that made them
+  std::map<std::string, RecomputeRange> ranges_;  // by stage
+};
+
+// Bytes of the device that are live at most.
+int64_t live_bytes(const ir::Step& step, const cost::CostModel& cost);
+
+}  // namespace dc::search

@@ -1,0 +1,48 @@
+// Where the search starts, next to the named chains: all passes at once, of which its moves then
+// remove some.
+#pragma once
+
+#include <string_view>
+
+namespace dc::search {
+
+// A chain in two parts.
+struct Start {
+  std::string_view begin, rest;
+};
+
+// Before the others: the same inside hosts.
+inline constexpr std::string_view kByHost = "split-by-host,";
+
+inline constexpr std::string_view kSharded =
+    "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,recompute,";
+inline constexpr std::string_view kRefreshed =
+    "insert-collectives,add-update,schedule,recompute,bucket-reductions,overlap-reductions,"
+    "overlap-update,layout-arenas";
+
+inline constexpr Start kStarts[] = {
+    {kSharded, "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions,layout-arenas"},
+    {kSharded,
+     "keep-resident,fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions,"
+     "layout-arenas"},
+    // Where the link is the bottleneck, memory is best used for whole parameters; gathers that
+    // start early gain less, and gradients that wait for their reduction leave less memory for
+    // both.
+    {kSharded, "keep-resident,gather-by-block,overlap-reductions=1000000000,layout-arenas"},
+    // Whole parameters, refreshed while the next step begins.
+    {"normalize-graph,shard-parameters=2,", kRefreshed},
+    // With clipping some gradients that reach all ranks early are worth more.
+    {"normalize-graph,shard-parameters=2,replicate-state,", kRefreshed},
+};
+
+// With --offload-space: what is above the budget, after all that is recomputed, leaves the device.
+inline constexpr Start kOffloadStarts[] = {
+    {kSharded,
+     "fuse-gathers,bucket-reductions,offload-optimizer,offload-activations,offload-parameters,"
+     "prefetch-gathers,overlap-reductions=1000000000,layout-arenas"},
+    {kSharded,
+     "gather-by-block,offload-optimizer,offload-activations,offload-parameters,"
+     "overlap-reductions=1000000000,layout-arenas"},
+};
+
+}  // namespace dc::search

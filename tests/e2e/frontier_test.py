@@ -1,0 +1,75 @@
+"""dcc frontier: the step's time over memory.
+
+build/venv/bin/python tests/e2e/frontier_test.py
+"""
+
+import json
+import os
+import re
+import unittest
+
+import jobs
+import running
+
+
+class FrontierTest(jobs.JobTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = running.archive("tiny-llama")
+
+    def dcc(self, *options):
+        return jobs.finished([os.path.join(running.BIN, "dcc"), "frontier", self.model, "--world", "2", "--no-cache", *options])
+
+    def points(self, *options):
+        result = self.dcc("--json", *options)
+        self.assertEqual(result.code, 0, result.err)
+        said = json.loads(result.out)
+        self.assertEqual(said["schema"], "dcc.frontier/1")
+        return said["points"]
+
+    def test_the_curve_and_its_plans(self):
+        plans, page = self.path("plans"), self.path("page.html")
+        points = self.points("--points", "5", "--plans", plans, "-o", page)
+        self.assertEqual(len(points), 5)
+        for before, after in zip(points, points[1:], strict=False):
+            self.assertLess(before["budget_bytes"], after["budget_bytes"])
+            self.assertLessEqual(after["step_ns"], before["step_ns"])
+            self.assertLessEqual(after["bound_ns"], before["bound_ns"])
+            self.assertEqual(after["saved_ns"], before["step_ns"] - after["step_ns"])
+        self.assertLess(points[-1]["step_ns"], points[0]["step_ns"])
+        for i, point in enumerate(points, 1):
+            plan = running.inspect(os.path.join(plans, f"{i}.dcp"))
+            self.assertEqual(plan["arena_bytes"][0], point["memory_bytes"])
+            self.assertLessEqual(point["memory_bytes"], point["budget_bytes"])
+            self.assertLessEqual(point["bound_ns"], point["step_ns"])
+        # The largest budget is what a plan without one takes, and no smaller one has a shorter step.
+        compiled = jobs.finished([os.path.join(running.BIN, "dcc"), "compile", self.model, "--world", "2", "--no-cache", "--json", "-o", self.path("x.dcp")])
+        self.assertEqual(points[-1]["step_ns"], json.loads(compiled.out)["prediction"]["step_ns"])
+        # Less than the first one fits nowhere.
+        less = str(points[0]["budget_bytes"] * 9 // 10)
+        self.refused(self.dcc("--memory", f"{less}:"), 80, "DC7010", "at the smallest budget of the frontier")
+        # The page needs nothing else.
+        with open(page) as file:
+            text = file.read()
+        self.assertEqual(text.count("<circle"), 5)
+        self.assertIsNone(re.search(r"(src|href)=|url\(", text))
+        self.assertIn("default-src 'none'", text)
+        # The first and the last train with the same bits.
+        losses = []
+        for i in (1, 5):
+            result = jobs.dcrun("-n", "2", os.path.join(plans, f"{i}.dcp"), "--weights", self.model, "--data", "synthetic:1", "--steps", "3")
+            self.assertEqual(result.code, 0, result.err)
+            losses.append(re.findall(r"loss (\S+)", result.out))
+        self.assertEqual(losses[0], losses[1])
+        self.assertEqual(len(losses[0]), 3)
+
+    def test_what_makes_no_curve(self):
+        self.refused(self.dcc("--memory", "1MiB"), 64, "FROM:TO")
+        self.refused(self.dcc("--memory", "1GiB:1MiB"), 64, "ends below that")
+        self.refused(self.dcc("--memory", "x:1MiB"), 64, "x")
+        self.refused(self.dcc("--points", "1"), 64, "--points")
+        self.refused(self.dcc("-o", "/proc/nowhere/page.html"), 73, "/proc/nowhere")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,95 @@
+// What the search may try next, without any model.
+#include "src/search/moves.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace dc::search {
+namespace {
+
+using passes::Chain;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+Chain chain(const std::string& text) {
+  auto parsed = passes::parse_passes(text);
+  EXPECT_TRUE(parsed.ok()) << text;
+  return std::move(*parsed);
+}
+
+std::vector<std::string> changes(const std::string& text, const char* pass, int64_t bytes) {
+  std::vector<std::string> found;
+  for (const Chain& other : changed(chain(text), *passes::find_pass(pass), bytes))
+    found.push_back(passes::print(other));
+  return found;
+}
+
+TEST(RecomputeMoves, PartsLieBetweenBlockInputsAndAll) {
+  const RecomputeMoves moves{{1000, 7400}, 4300};
+  EXPECT_TRUE(moves.pays());
+  EXPECT_EQ(moves.bytes(0), 0) << "the pass's word for the inputs of blocks";
+  EXPECT_EQ(moves.bytes(1), 1100);
+  EXPECT_EQ(moves.bytes(kRecomputeParts), 7400);
+  EXPECT_EQ(moves.last_part(), 33) << "what is left to the step is within the budget";
+  EXPECT_EQ(moves.part_of(999), -1);
+  EXPECT_EQ(moves.part_of(1000), 0);
+  EXPECT_EQ(moves.part_of(1 << 20), kRecomputeParts);
+}
+
+TEST(RecomputeMoves, PartsAreOfEveryBudget) {
+  const RecomputeMoves small{{1000, 7400}, 2000}, large{{1000, 7400}, 9000};
+  for (int part = 0; part <= small.last_part(); ++part)
+    EXPECT_EQ(small.bytes(part), large.bytes(part));
+  EXPECT_EQ(large.last_part(), kRecomputeParts);
+}
+
+TEST(RecomputeMoves, BelowBlockInputsOnlyOffloadingHelps) {
+  EXPECT_FALSE((RecomputeMoves{{1000, 7400}, 900}.pays()));
+  const RecomputeMoves offloading{{1000, 7400}, 900, true};
+  EXPECT_TRUE(offloading.pays());
+  EXPECT_EQ(offloading.last_part(), kRecomputeParts);
+  EXPECT_FALSE((RecomputeMoves{{1000, 1000}, 2000, true}.pays())) << "nothing to make again";
+}
+
+TEST(RecomputeMoves, ReadsAndWritesTheArgument) {
+  const RecomputeMoves moves{{1000, 7400}, 4300};
+  EXPECT_EQ(moves.bytes_of(chain("recompute")), 4300) << "as the budget asks";
+  EXPECT_EQ(moves.bytes_of(chain("recompute=2000")), 2000);
+  EXPECT_EQ(moves.bytes_of(chain("recompute=0")), 1000);
+  EXPECT_EQ(passes::print(moves.at(chain("recompute=2000,keep-resident"), 2)),
+            "recompute=1200,keep-resident");
+  EXPECT_EQ(passes::print(moves.at(chain("keep-resident"), 0)), "recompute=0,keep-resident");
+}
+
+TEST(Changed, AddsDropsAndResizes) {
+  EXPECT_THAT(changes("fuse-gathers", "keep-resident", 1000),
+              ElementsAre("keep-resident,fuse-gathers"));
+  EXPECT_THAT(changes("keep-resident,fuse-gathers", "prefetch-gathers", 1000),
+              ElementsAre("keep-resident,fuse-gathers,prefetch-gathers"));
+  EXPECT_THAT(changes("keep-resident=100,fuse-gathers", "keep-resident", 1000),
+              ElementsAre("keep-resident=400,fuse-gathers", "keep-resident=25,fuse-gathers",
+                          "keep-resident,fuse-gathers", "fuse-gathers"));
+  EXPECT_THAT(changes("overlap-reductions=1000000000", "overlap-reductions", 1000),
+              ElementsAre("overlap-reductions=250", "overlap-reductions", ""))
+      << "more than all parameters is no size";
+  EXPECT_THAT(changes("gather-by-block", "fuse-gathers", 1000), IsEmpty())
+      << "passes that exclude each other";
+}
+
+TEST(ChangeablePasses, DependOnWhatTheUserAllows) {
+  const auto has = [](const passes::Options& options, const char* name) {
+    const auto passes = changeable_passes(options);
+    return std::find(passes.begin(), passes.end(), passes::find_pass(name)) != passes.end();
+  };
+  passes::Options options;
+  EXPECT_TRUE(has(options, "recompute"));
+  EXPECT_FALSE(has(options, "offload-optimizer"));
+  EXPECT_FALSE(has(options, "schedule"));
+  options.offload_space = ir::Space::Host;
+  options.recompute = passes::Recompute::Full;
+  EXPECT_TRUE(has(options, "offload-optimizer"));
+  EXPECT_FALSE(has(options, "recompute")) << "that is asked for";
+}
+
+}  // namespace
+}  // namespace dc::search
