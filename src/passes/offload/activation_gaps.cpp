@@ -15,6 +15,7 @@ using ir::ValueId;
 struct Touch {
   int32_t first = 0, last = 0;  // a transfer that has started uses them until it is done
   bool writes = false;
+  ValueId names;  // made here: exactly these bytes, ready to be read; invalid: none
 };
 
 class GapScan {
@@ -44,13 +45,24 @@ class GapScan {
       if (!ir::runs(node)) continue;
       const int32_t last = axis().live.known[static_cast<size_t>(i)];
       for (ValueId result : node.results) {
-        if (result.valid() && axis().storages.root(result) == result)
-          touch(result, {i, last, true});
+        if (!result.valid()) continue;
+        const ValueId root = axis().storages.root(result);
+        const bool is_ready = !ir::is_start(node.kind) && has_same_bytes(result, root);
+        const ValueId names = is_ready ? result : ValueId();
+        if (root == result || names.valid()) touch(root, {i, last, root == result, names});
       }
       for (size_t k = 0; k < node.operands.size(); ++k) {
-        touch(axis().storages.root(node.operands[k]), {i, last, ir::writes(node, k)});
+        touch(axis().storages.root(node.operands[k]), {i, last, ir::writes(node, k), {}});
       }
     }
+  }
+
+  // An alias may be a part, or of another shape.
+  bool has_same_bytes(ValueId alias, ValueId root) const {
+    const ir::TensorType& a = graph_->value(alias).type;
+    const ir::TensorType& b = graph_->value(root).type;
+    return a.dtype == b.dtype && a.shape == b.shape && a.strides == b.strides &&
+           a.offset == b.offset;
   }
 
   void touch(ValueId root, Touch what) {
@@ -58,6 +70,7 @@ class GapScan {
     if (!list.empty() && what.first <= list.back().last) {
       list.back().last = std::max(list.back().last, what.last);
       list.back().writes |= what.writes;
+      if (what.names.valid()) list.back().names = what.names;
     } else {
       list.push_back(what);
     }
@@ -81,11 +94,9 @@ class GapScan {
 
   void add_gaps(ValueId root) {
     const std::vector<Touch>& touches = touches_[root.index()];
-    const ir::Node& producer = graph_->node(graph_->value(root).producer);
     ValueId source = root;
-    if (ir::is_start(producer.kind))
-      source = graph_->node(graph_->value(root).uses[0].node).results[0];
     for (size_t i = 1; i < touches.size(); ++i) {
+      if (touches[i - 1].names.valid()) source = touches[i - 1].names;
       if (touches[i - 1].writes) ++version_;
       const int32_t from = touches[i - 1].last + 1, until = touches[i].first;
       if (from < until) gaps_.push_back({program_, root, source, from, until, version_});

@@ -12,7 +12,7 @@ namespace dc::passes {
 struct ActivationGap {
   int program = 0;
   ir::ValueId root;
-  ir::ValueId source;           // a value with exactly the root's bytes that may be copied
+  ir::ValueId source;           // the last value before `from` with exactly the root's bytes
   int32_t from = 0, until = 0;  // positions without the bytes, the second one excluded
   int64_t version = 0;          // equal for gaps of one value without a write between them
 };

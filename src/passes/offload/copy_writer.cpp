@@ -97,7 +97,7 @@ void CopyWriter::start_out(Item<Out>& item, NodeId before) {
   const Out& out = item.copy;
   ValueId source = out.value;
   if (!out.is_exact) {
-    Segment* segment = segment_at(axis_.storages.root(source), out.start);
+    Segment* segment = segment_of(source, out.start);
     if (segment != nullptr) source = segment->device;
   }
   ir::Builder at(graph_, before, origin_at(out.start - 1), out_stream_);
@@ -131,14 +131,18 @@ ValueId CopyWriter::finish(ValueId started, const ir::Origin& origin, NodeId bef
   return ir::Builder(graph_, before, origin).wait(started, std::move(name));
 }
 
-CopyWriter::Segment* CopyWriter::segment_at(ValueId root, int32_t position) {
-  const auto found = segments_.find(root.v);
+CopyWriter::Segment* CopyWriter::segment_of(ValueId value, int32_t position) {
+  const auto found = segments_.find(axis_.storages.root(value).v);
   if (found == segments_.end()) return nullptr;
   Segment* last = nullptr;
   for (Segment& segment : found->second) {
     if (segment.begin <= position) last = &segment;
   }
-  return last;
+  if (last == nullptr) return nullptr;
+  // What an op made in place of the copy is the copy already.
+  while (ir::is_plain_view(graph_.node(graph_.value(value).producer)))
+    value = graph_.node(graph_.value(value).producer).operands[0];
+  return axis_.position(graph_.value(value).producer) < last->begin ? last : nullptr;
 }
 
 // Everything that was there before and does more than name bytes.
@@ -149,7 +153,7 @@ void CopyWriter::redirect_readers() {
     for (size_t k = 0; k < graph_.node(id).operands.size(); ++k) {
       const ValueId operand = graph_.node(id).operands[k];
       if (operand.index() >= known_) continue;  // made by this writer
-      Segment* segment = segment_at(axis_.storages.root(operand), i);
+      Segment* segment = segment_of(operand, i);
       if (segment == nullptr) continue;
       // Views are made again before the first node that needs them.
       graph_.set_operand(id, static_cast<int>(k), segment->views.of(operand, node_at(i)));

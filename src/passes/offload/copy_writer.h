@@ -69,7 +69,8 @@ class CopyWriter {
   ir::Origin origin_at(int32_t position) const;
 
   void redirect_readers();
-  Segment* segment_at(ir::ValueId root, int32_t position);
+  // The copy that stands for `value` at a position; null where the value is meant itself.
+  Segment* segment_of(ir::ValueId value, int32_t position);
   void erase_unused_views();
 
   ir::Graph& graph_;
