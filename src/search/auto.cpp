@@ -97,7 +97,7 @@ class Search {
     if (search_.first_fit) return {};
     passes::Options options = options_;
     if (search_.budget) options.budgets[ir::Space::Device] = search_.budget;
-    const Result<bound::LowerBound> found = certificate(imported_, options, cost_);
+    const Result<bound::LowerBound> found = certificate(steps_, imported_, options, cost_);
     if (!found.ok()) return left_out({}, found.status());
     bound_ = found->time;
     return {};
@@ -334,6 +334,7 @@ Result<SearchResult> find_best(const ir::Step& imported, const passes::Options& 
   const bool once_wins = once.fits && (!each.fits || once.time < each.time);
   SearchResult& best = once_wins ? once : each;
   best.simulated = once.simulated + each.simulated;
+  best.bound = std::min(once.bound, each.bound);
   best.cut_short = once.cut_short || each.cut_short;
   SearchResult& other = once_wins ? each : once;
   best.refused.insert(best.refused.end(), other.refused.begin(), other.refused.end());

@@ -1,16 +1,16 @@
-// certificate: the lower bound over choices (src/bound) of a model, from the passes that every
+// certificate: the lower bound over choices (src/bound) of a model, from the stages that every
 // chain begins with.
 #pragma once
 
 #include "src/bound/bound.h"
-#include "src/passes/pass_manager.h"
+#include "src/search/scheduled_steps.h"
 
 namespace dc::search {
 
-// Of every plan of `imported` (as passes::run_passes takes it) that chains can make with these
-// options, in the order of reductions that they say; if they say none of the two, of both. Where
-// ranks share hosts, of sharding over all ranks and inside hosts.
-base::Result<bound::LowerBound> certificate(const ir::Step& imported,
+// Of every plan that chains can make of the steps' model with these options, which are the steps'
+// own but for the budgets; they say in which order gradients are summed. Where ranks share hosts,
+// of sharding over all ranks and inside hosts.
+base::Result<bound::LowerBound> certificate(ScheduledSteps& steps, const ir::Step& imported,
                                             const passes::Options& options,
                                             const cost::CostModel& cost);
 

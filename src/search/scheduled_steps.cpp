@@ -46,11 +46,14 @@ Result<ir::Step> ScheduledSteps::made(const Candidate& candidate) {
   return step;
 }
 
+Result<ScheduledSteps::SharedStep> ScheduledSteps::scheduled(const Chain& chain) {
+  return begun({stage_of(chain), {}});
+}
+
 Result<RecomputeRange> ScheduledSteps::recompute_range(const Chain& chain) {
-  const Chain stage = stage_of(chain);
-  const std::string key = passes::print(stage);
+  const std::string key = passes::print(stage_of(chain));
   if (const auto found = ranges_.find(key); found != ranges_.end()) return found->second;
-  DC_ASSIGN_OR_RETURN(const SharedStep everything, begun({stage, {}}));
+  DC_ASSIGN_OR_RETURN(const SharedStep everything, scheduled(chain));
   passes::Options full = options_;
   full.recompute = passes::Recompute::Full;
   ir::Step inputs = *everything;
@@ -61,7 +64,7 @@ Result<RecomputeRange> ScheduledSteps::recompute_range(const Chain& chain) {
 }
 
 Result<int64_t> ScheduledSteps::state_bytes(const Chain& chain) {
-  DC_ASSIGN_OR_RETURN(const SharedStep step, begun({stage_of(chain), {}}));
+  DC_ASSIGN_OR_RETURN(const SharedStep step, scheduled(chain));
   return analysis::state_bytes(*step, ir::Space::Device).v;
 }
 

@@ -1,7 +1,7 @@
 // ScheduledSteps: what chains make of one imported step, up to the layout.
 //
 // What chains begin with alike, up to `recompute`, is computed once and kept until it is forgotten:
-// a step of 200 000 nodes takes room.
+// a step of 200 000 nodes takes room. A chain begins with a stage: its passes up to `schedule`.
 #pragma once
 
 #include <map>
@@ -30,6 +30,8 @@ struct Candidate {
 
 class ScheduledSteps {
  public:
+  using SharedStep = std::shared_ptr<const ir::Step>;
+
   // The references must outlive it.
   ScheduledSteps(const ir::Step& imported, const passes::Options& options,
                  const cost::CostModel& cost)
@@ -37,6 +39,10 @@ class ScheduledSteps {
 
   // The step after all passes of the chain but the layout.
   base::Result<ir::Step> made(const Candidate& candidate);
+
+  // The stage that `chain` begins with: the step after the passes before those that change a
+  // scheduled one.
+  base::Result<SharedStep> scheduled(const passes::Chain& chain);
 
   // Of the stage that `chain` begins with.
   base::Result<RecomputeRange> recompute_range(const passes::Chain& chain);
@@ -48,8 +54,6 @@ class ScheduledSteps {
   void keep_stages_of(std::span<const passes::Chain> chains);
 
  private:
-  using SharedStep = std::shared_ptr<const ir::Step>;
-
   base::Result<SharedStep> begun(const Candidate& candidate);
   passes::Options options_for(const std::optional<base::Bytes>& planned) const;
   base::Result<passes::Change> apply(ir::Step& step, const passes::Chain& chain,

@@ -212,6 +212,7 @@ TEST(FindBest, EitherOrderOfReductionsIfItMayChoose) {
                        any = in_order(ReductionOrder::Any),
                        none = in_order(ReductionOrder::ByStage);
     EXPECT_EQ(any.time, std::min(once.time, each.time));
+    EXPECT_EQ(any.bound, std::min(once.bound, each.bound)) << "of all that it may choose";
     EXPECT_EQ(none.time, each.time) << "the order that bits depend on is not chosen unasked";
     EXPECT_THAT(any.options.reduction_order,
                 testing::AnyOf(ReductionOrder::PerStep, ReductionOrder::PerMicroBatch));
