@@ -23,8 +23,8 @@ struct CompileOptions {
   std::optional<ir::DType> reduce_dtype;            // wire dtype of gradients
   passes::Options passes;
   std::string chain = "auto";  // a name that search::find_chain knows, or "auto": search::find_best
-  int search_effort = 48;      // schedules that "auto" may simulate
-  std::string own_passes;      // a chain as text instead of a name; empty: none
+  std::optional<int> search_effort;  // schedules that "auto" may simulate
+  std::string own_passes;            // a chain as text instead of a name; empty: none
 
   // Every option that has a value, in the table's order: "world=2 grad-accum=1 ...". Part of the
   // cache key.

@@ -105,9 +105,10 @@ Result<StepCompiler::Choice> StepCompiler::search(const passes::Options& options
                                                   const std::set<std::string>& left_out) const {
   // Without a limit every schedule fits.
   const bool first_fit = until == SearchUntil::Fits && options.memory();
+  const int effort = options_.search_effort.value_or(search::default_effort(step_));
   DC_ASSIGN_OR_RETURN(search::SearchResult found,
                       search::find_best(step_, options, cost_,
-                                        {options_.search_effort, out_of_time_, left_out,
+                                        {effort, out_of_time_, left_out,
                                          options_.passes.memory(), first_fit}));
   part_done("search");
   return Choice{found.chain,

@@ -41,6 +41,13 @@ struct Score {
 
 using MaybeScore = std::optional<Score>;
 
+int64_t bytes_of_parameters(const ir::Step& step) {
+  int64_t bytes = 0;
+  for (const ir::Parameter& parameter : step.parameters)
+    bytes += parameter.numel() * base::byte_size(parameter.dtype);
+  return bytes;
+}
+
 class Search {
  public:
   Search(const ir::Step& imported, const passes::Options& options, const cost::CostModel& cost,
@@ -49,6 +56,7 @@ class Search {
         options_(options),
         cost_(cost),
         search_(search),
+        parameter_bytes_(bytes_of_parameters(imported)),
         steps_(imported, options_, cost) {}
 
   Result<SearchResult> run() {
@@ -127,15 +135,58 @@ class Search {
     return try_candidate(whole(moves.at(chain, moves.last_part() / 2))).status();
   }
 
-  // Changes one decision at a time while that helps.
+  // Changes one decision at a time while that helps; then goes on from the next best schedules.
   Status descend() {
     int step = kRecomputeParts / 4;
-    do {
+    while (!done()) {
       DC_RETURN_IF_ERROR(recompute_otherwise(step));
       step = kRecomputeParts / 16;
-      DC_ASSIGN_OR_RETURN(const bool improved, change_passes());
-      if (!improved) break;
-    } while (!done());
+      DC_ASSIGN_OR_RETURN(bool improved, change_passes());
+      while (!improved && !done()) {
+        const std::optional<Candidate> next = next_to_expand();
+        if (!next) return {};
+        const Candidate before = best_;
+        DC_RETURN_IF_ERROR(expand(*next));
+        improved = best_ != before;
+      }
+    }
+    return {};
+  }
+
+  // The best that fits and whose changes were not all tried, if it is near the best.
+  std::optional<Candidate> next_to_expand() {
+    const auto found = std::min_element(waiting_.begin(), waiting_.end(),
+                                        [](const auto& a, const auto& b) {
+                                          return a.first.better_than(b.first);
+                                        });
+    if (found == waiting_.end() || found->first.time.v > score_.time.v / 100 * kNear) return {};
+    Candidate next = std::move(found->second);
+    waiting_.erase(found);
+    return next;
+  }
+
+  // Tries all that is one decision away: a part of recomputation more or less, passes that plan for
+  // less, a pass more or less or of another size.
+  Status expand(const Candidate& from) {
+    const auto next = [&](const Candidate& candidate) -> Status {
+      return done() ? Status() : try_candidate(candidate).status();
+    };
+    DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, recompute_moves(from.chain));
+    if (moves.pays() && find_call(from.chain, "recompute")) {
+      const int now = moves.part_of(moves.bytes_of(from.chain));
+      for (const int part : {now - kFinestStep, now + kFinestStep}) {
+        if (part < 0 || part > moves.last_part()) continue;
+        DC_RETURN_IF_ERROR(next({moves.at(from.chain, part), from.planned}));
+      }
+    }
+    if (from.planned) {
+      for (const int64_t part : {64, 32, 16})
+        DC_RETURN_IF_ERROR(next({from.chain, base::Bytes{from.planned->v - from.planned->v / part}}));
+    }
+    for (const passes::Pass* pass : changeable_passes(options_)) {
+      for (const Chain& other : changed(from.chain, *pass, parameter_bytes_))
+        DC_RETURN_IF_ERROR(next({other, from.planned}));
+    }
     return {};
   }
 
@@ -163,7 +214,7 @@ class Search {
     size_t at = 0, in_vain = 0;
     while (in_vain < passes.size()) {
       const Candidate before = best_;
-      for (const Chain& other : changed(before.chain, *passes[at], parameter_bytes())) {
+      for (const Chain& other : changed(before.chain, *passes[at], parameter_bytes_)) {
         if (done()) return best_ != first;
         DC_RETURN_IF_ERROR(try_candidate({other, before.planned}).status());
         if (best_ != before) break;  // what helped is tried further
@@ -230,6 +281,9 @@ class Search {
       best_ = candidate;
       score_ = score;
     }
+    // What costs the same is taken for the same schedule: many changes change nothing.
+    if (score.fits && costs_.insert({score.time.v, score.communication.v, score.bytes}).second)
+      waiting_.emplace_back(score, candidate);
     if (!score.fits && is_shorter) DC_RETURN_IF_ERROR(plan_for_less(candidate, score, excess));
     return MaybeScore(score);
   }
@@ -292,22 +346,19 @@ class Search {
     return score;
   }
 
-  int64_t parameter_bytes() const {
-    int64_t bytes = 0;
-    for (const ir::Parameter& parameter : imported_.parameters)
-      bytes += parameter.numel() * base::byte_size(parameter.dtype);
-    return bytes;
-  }
-
   static constexpr int64_t kLeastLess = 256;  // part of the budget
   static constexpr int kFinestStep = kRecomputeParts / 32;
+  static constexpr int64_t kNear = 105;  // percent of the best
 
   const ir::Step& imported_;
   passes::Options options_;
   const cost::CostModel& cost_;
   const SearchOptions& search_;
+  const int64_t parameter_bytes_;
   ScheduledSteps steps_;
   std::set<std::pair<std::string, int64_t>> tried_;  // and planned bytes
+  std::vector<std::pair<Score, Candidate>> waiting_;  // fit; what they lead to is untried
+  std::set<std::array<int64_t, 3>> costs_;  // time, communication and bytes of what fits
   Candidate best_;
   Score score_;
   Nanos bound_;
@@ -319,6 +370,14 @@ class Search {
 };
 
 }  // namespace
+
+int default_effort(const ir::Step& imported) {
+  constexpr int64_t kLeast = 48, kMost = 8 * kLeast, kNodes = 20'000 * kLeast;
+  int64_t nodes = 1;
+  for (const ir::Program& program : imported.programs)
+    nodes += static_cast<int64_t>(program.graph.node_count());
+  return static_cast<int>(std::clamp(kNodes / nodes, kLeast, kMost));
+}
 
 Result<SearchResult> find_best(const ir::Step& imported, const passes::Options& options,
                                const cost::CostModel& cost, const SearchOptions& search) {

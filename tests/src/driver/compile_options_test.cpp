@@ -55,7 +55,7 @@ TEST(CompileOptions, SaysThemInOneLine) {
   options.world = 2;
   options.passes.budgets[ir::Space::Device] = base::Bytes{4096};
   EXPECT_EQ(options.canonical(),
-            "world=2 grad-accum=1 threads=1 chain=auto search-effort=48 reduction-order=by-stage "
+            "world=2 grad-accum=1 threads=1 chain=auto reduction-order=by-stage "
             "memory=4096 recompute=auto device=cpu");
 }
 

@@ -154,6 +154,25 @@ TEST(FindBest, KeepsEveryBudgetThatANamedChainKeeps) {
   EXPECT_GE(fitting, 3);
 }
 
+// What passes make of a budget is not smooth: at 74 KiB no single change of the best schedule leads
+// to what 71 KiB had.
+TEST(FindBest, MoreMemoryIsNotSlower) {
+  const ir::Step step = imported(4, 4);
+  const cost::AnalyticCost cost(1);
+  Nanos before{INT64_MAX / 2};
+  for (const int64_t kib : {69, 70, 71, 74, 76, 80}) {
+    passes::Options options = within(kib * 1024);
+    options.offload_space = ir::Space::Host;
+    options.ranks_per_host = 2;
+    SearchOptions search;
+    search.effort = default_effort(step);
+    const SearchResult found = best(step, options, cost, search);
+    ASSERT_TRUE(found.fits) << kib << " KiB";
+    EXPECT_LE(found.time.v, before.v + before.v / 200) << kib << " KiB";
+    before = std::min(before, found.time);
+  }
+}
+
 TEST(FindBest, StopsAtItsEffortAndRepeatsItself) {
   const cost::AnalyticCost cost = std::move(links()[1]);
   const ir::Step step = imported(3);
