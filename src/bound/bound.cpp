@@ -72,17 +72,19 @@ LowerBound lower_bound(const ir::Step& gathered, std::span<const ir::Step* const
   add_placements(memories, other_programs, cost, least, allowed, relaxation);
   const Limits limits = limits_of(gathered, least, allowed);
   const DualBound free = ascend(relaxation, std::nullopt, limits, Weighing::Streams, 1, 0);
+  const double enough = std::max(1.0, free.ns) * kOutOfReach;
   DualBound best;
   LowerBound result;
   for (const Weighing weighing : {Weighing::Streams, Weighing::LinksInContention}) {
     if (weighing == Weighing::LinksInContention && !limits.contention()) continue;
-    DualBound found = ascend(relaxation, allowed.budget, limits, weighing, kEvaluations,
-                             std::max(1.0, free.ns) * kOutOfReach);
+    DualBound found = ascend(relaxation, allowed.budget, limits, weighing, kEvaluations, enough);
     result.evaluations += found.steps;
     if (found.ns > best.ns) best = std::move(found);
   }
-  // Sums of doubles are right to a millionth by far.
-  result.time = {static_cast<int64_t>(std::max(0.0, best.ns * (1 - 1e-7) - 1))};
+  // Sums of doubles are right to a millionth by far. One evaluation may be far above enough, more
+  // than fits an int64_t.
+  const double ns = std::min(best.ns, enough);
+  result.time = {static_cast<int64_t>(std::max(0.0, ns * (1 - 1e-7) - 1))};
   result.weights = best.prices.weights;
   for (size_t i = 0; i < relaxation.instants.size() && i < best.prices.of_byte.size(); ++i) {
     const Instant& instant = relaxation.instants[i];

@@ -106,10 +106,10 @@ Result<StepCompiler::Choice> StepCompiler::search(const passes::Options& options
   // Without a limit every schedule fits.
   const bool first_fit = until == SearchUntil::Fits && options.memory();
   const int effort = options_.search_effort.value_or(search::default_effort(step_));
-  DC_ASSIGN_OR_RETURN(search::SearchResult found,
-                      search::find_best(step_, options, cost_,
-                                        {effort, out_of_time_, left_out,
-                                         options_.passes.memory(), first_fit}));
+  DC_ASSIGN_OR_RETURN(
+      search::SearchResult found,
+      search::find_best(step_, options, cost_,
+                        {effort, out_of_time_, left_out, options_.passes.memory(), first_fit}));
   part_done("search");
   return Choice{found.chain,
                 found.options,

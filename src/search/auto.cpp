@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "src/base/text.h"
 #include "src/layout/allocate.h"
@@ -88,14 +89,30 @@ class Search {
       steps_.keep_stages_of(std::array{best_.chain, chain});
       if (score && !score->fits) too_large.emplace_back(chain, *score);
     }
+    std::stable_sort(too_large.begin(), too_large.end(),
+                     [](const auto& a, const auto& b) { return a.second.time < b.second.time; });
     for (const auto& [chain, score] : too_large) {
-      if (score_.fits && score.time >= score_.time) continue;
+      if (score_.fits && score.time >= score_.time) break;
       steps_.keep_stages_of(std::array{best_.chain, chain});
       DC_RETURN_IF_ERROR(plan_for_less(whole(chain), score, INT64_MAX));
     }
     for (const NamedChain& named : named_chains()) {
       if (score_.fits && passes::print(best_.chain) == named.passes)
         named_ = {{std::string(named.name), score_.time}};
+    }
+    return recompute_all_in(too_large);
+  }
+
+  // The fastest of what needs too much, with only the inputs of blocks kept.
+  Status recompute_all_in(std::span<const std::pair<Chain, Score>> too_large) {
+    for (const auto& [chain, score] :
+         too_large.first(std::min(kMostRecomputed, too_large.size()))) {
+      if (out_of_effort() || (score_.fits && score.time >= score_.time)) break;
+      if (!find_call(chain, "recompute")) continue;
+      steps_.keep_stages_of(std::array{best_.chain, chain});
+      DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, recompute_moves(chain));
+      if (moves.range.most > moves.range.least)
+        DC_RETURN_IF_ERROR(try_candidate(whole(moves.at(chain, 0))).status());
     }
     return {};
   }
@@ -155,10 +172,9 @@ class Search {
 
   // The best that fits and whose changes were not all tried, if it is near the best.
   std::optional<Candidate> next_to_expand() {
-    const auto found = std::min_element(waiting_.begin(), waiting_.end(),
-                                        [](const auto& a, const auto& b) {
-                                          return a.first.better_than(b.first);
-                                        });
+    const auto found =
+        std::min_element(waiting_.begin(), waiting_.end(),
+                         [](const auto& a, const auto& b) { return a.first.better_than(b.first); });
     if (found == waiting_.end() || found->first.time.v > score_.time.v / 100 * kNear) return {};
     Candidate next = std::move(found->second);
     waiting_.erase(found);
@@ -181,7 +197,8 @@ class Search {
     }
     if (from.planned) {
       for (const int64_t part : {64, 32, 16})
-        DC_RETURN_IF_ERROR(next({from.chain, base::Bytes{from.planned->v - from.planned->v / part}}));
+        DC_RETURN_IF_ERROR(
+            next({from.chain, base::Bytes{from.planned->v - from.planned->v / part}}));
     }
     for (const passes::Pass* pass : changeable_passes(options_)) {
       for (const Chain& other : changed(from.chain, *pass, parameter_bytes_))
@@ -300,10 +317,6 @@ class Search {
   Status plan_for_less(const Candidate& candidate, const Score& score, int64_t excess_before) {
     const int64_t budget = options_.memory()->v, excess = score.bytes - budget;
     if (out_of_effort() || excess <= 0 || excess > excess_before / 2) return {};
-    if (options_.recompute == passes::Recompute::Auto) {
-      DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, recompute_moves(candidate.chain));
-      if (!moves.pays()) return {};
-    }
     const int64_t less = std::max(excess / 8 * 9, budget / kLeastLess);
     if (less >= candidate.planned->v) return {};
     return try_candidate({candidate.chain, base::Bytes{candidate.planned->v - less}}, excess)
@@ -346,7 +359,8 @@ class Search {
     return score;
   }
 
-  static constexpr int64_t kLeastLess = 256;  // part of the budget
+  static constexpr int64_t kLeastLess = 256;    // part of the budget
+  static constexpr size_t kMostRecomputed = 3;  // named chains
   static constexpr int kFinestStep = kRecomputeParts / 32;
   static constexpr int64_t kNear = 105;  // percent of the best
 
@@ -356,9 +370,9 @@ class Search {
   const SearchOptions& search_;
   const int64_t parameter_bytes_;
   ScheduledSteps steps_;
-  std::set<std::pair<std::string, int64_t>> tried_;  // and planned bytes
+  std::set<std::pair<std::string, int64_t>> tried_;   // and planned bytes
   std::vector<std::pair<Score, Candidate>> waiting_;  // fit; what they lead to is untried
-  std::set<std::array<int64_t, 3>> costs_;  // time, communication and bytes of what fits
+  std::set<std::array<int64_t, 3>> costs_;            // time, communication and bytes of what fits
   Candidate best_;
   Score score_;
   Nanos bound_;
@@ -372,7 +386,7 @@ class Search {
 }  // namespace
 
 int default_effort(const ir::Step& imported) {
-  constexpr int64_t kLeast = 48, kMost = 8 * kLeast, kNodes = 20'000 * kLeast;
+  constexpr int64_t kLeast = 48, kMost = 8 * kLeast, kNodes = 16'000 * kLeast;
   int64_t nodes = 1;
   for (const ir::Program& program : imported.programs)
     nodes += static_cast<int64_t>(program.graph.node_count());

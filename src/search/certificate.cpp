@@ -18,10 +18,10 @@ Result<bound::LowerBound> bound_of(std::string_view prefix, ScheduledSteps& step
   std::vector<ScheduledSteps::SharedStep> stages;
   for (const char* stage : {"3", "2", "0"}) {
     if (imported.mesh.world() == 1 && !stages.empty()) break;  // all the same
-    DC_ASSIGN_OR_RETURN(const passes::Chain chain,
-                        passes::parse_passes(std::string(prefix) +
-                                             "normalize-graph,shard-parameters=" + stage +
-                                             ",insert-collectives,add-update,schedule"));
+    DC_ASSIGN_OR_RETURN(
+        const passes::Chain chain,
+        passes::parse_passes(std::string(prefix) + "normalize-graph,shard-parameters=" + stage +
+                             ",insert-collectives,add-update,schedule"));
     DC_ASSIGN_OR_RETURN(ScheduledSteps::SharedStep step, steps.scheduled(chain));
     stages.push_back(std::move(step));
   }
@@ -33,8 +33,7 @@ Result<bound::LowerBound> bound_of(std::string_view prefix, ScheduledSteps& step
 }  // namespace
 
 Result<bound::LowerBound> certificate(ScheduledSteps& steps, const ir::Step& imported,
-                                      const passes::Options& options,
-                                      const cost::CostModel& cost) {
+                                      const passes::Options& options, const cost::CostModel& cost) {
   bound::Allowed allowed;
   allowed.budget = options.memory();
   if (options.offload_space) allowed.away = {*options.offload_space};

@@ -128,5 +128,20 @@ TEST(LowerBound, NoRandomChainIsBelowIt) {
               ratios.front(), ratios[ratios.size() / 2], ratios.back());
 }
 
+// It grows with every byte too few, but no further than says that.
+TEST(LowerBound, OfABudgetOutOfReachIsATime) {
+  for (int seed = 0; seed < 50; ++seed) {
+    Dice dice(static_cast<uint64_t>(seed) + 5000);
+    const cost::Costs costs(random_profile(dice, 2), 1);
+    const ir::Step step = scheduled(random_step(dice, 2, 1), begin(3, false), {}, costs.model());
+    const LowerBound free = lower_bound(step, {}, costs.model(), {});
+    Allowed allowed;
+    allowed.budget = base::Bytes{1};
+    const LowerBound tight = lower_bound(step, {}, costs.model(), allowed);
+    EXPECT_GE(tight.time, free.time) << "seed " << seed;
+    EXPECT_LE(tight.time.v / 1001, free.time.v) << "seed " << seed;
+  }
+}
+
 }  // namespace
 }  // namespace dc::bound::test
