@@ -9,6 +9,7 @@
 #include "src/cache/plan_cache.h"
 #include "src/cost/costs.h"
 #include "src/driver/compile_step.h"
+#include "src/driver/decisions.h"
 #include "src/driver/model.h"
 #include "src/driver/provenance.h"
 #include "src/plan/emit.h"
@@ -35,9 +36,9 @@ bool may_be_cached(const Plan& plan) {
 
 class Compilation {
  public:
-  Compilation(const CompileRequest& request, Stopwatch& watch)
+  Compilation(const CompileRequest& request, CompileOptions options, Stopwatch& watch)
       : request_(request),
-        options_(completed(request)),
+        options_(std::move(options)),
         watch_(watch),
         cache_(request.cache_directory) {}
 
@@ -131,8 +132,11 @@ class Compilation {
 
 }  // namespace
 
-CompileOptions completed(const CompileRequest& request) {
+Result<CompileOptions> completed(const CompileRequest& request) {
   CompileOptions options = request.options;
+  if (!options.start_from.file.empty()) {
+    DC_ASSIGN_OR_RETURN(options.start_from, read_earlier_plan(options.start_from.file));
+  }
   if (!request.profile || options.passes.ranks_per_host) return options;
   const base::MachineIdentity& machine = request.profile->measurements.machine;
   if (machine.ranks_per_host > 0 && machine.ranks_per_host < machine.ranks)
@@ -142,7 +146,8 @@ CompileOptions completed(const CompileRequest& request) {
 
 Result<CompileResult> compile(const CompileRequest& request, Stopwatch& watch) {
   DC_RETURN_IF_ERROR(check(request.options));
-  return Compilation(request, watch).run();
+  DC_ASSIGN_OR_RETURN(CompileOptions options, completed(request));
+  return Compilation(request, std::move(options), watch).run();
 }
 
 }  // namespace dc::driver

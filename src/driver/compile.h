@@ -36,7 +36,8 @@ struct CompileResult {
 // Errors: what reading the model, check() and compile_step() say. Each part's time goes to `watch`.
 base::Result<CompileResult> compile(const CompileRequest& request, Stopwatch& watch);
 
-// The request's options, with what a profile of several hosts knows where no option says it.
-CompileOptions completed(const CompileRequest& request);
+// The request's options, with what a profile of several hosts knows where no option says it, and
+// with the plan to start from read. Errors: those of read_earlier_plan().
+base::Result<CompileOptions> completed(const CompileRequest& request);
 
 }  // namespace dc::driver

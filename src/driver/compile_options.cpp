@@ -56,6 +56,14 @@ bool read(std::string_view text, std::string& to) {
 }
 std::string print(const std::string& value) { return value; }
 
+bool read(std::string_view text, EarlierPlan& to) {
+  to = {std::string(text), {}, {}, {}};
+  return !text.empty();
+}
+std::string print(const EarlierPlan& value) {
+  return value.digest.empty() ? value.file : value.digest;
+}
+
 bool read(std::string_view text, std::optional<base::Bytes>& to) {
   const std::optional<int64_t> bytes = base::parse_bytes(text);
   if (bytes) to = base::Bytes{*bytes};
@@ -133,8 +141,9 @@ std::vector<std::string> choices_of(const T&) {
 
 Status unreadable(std::string_view flag, std::string_view text, std::string_view value,
                   const std::vector<std::string>& choices) {
-  std::string wanted =
-      value == "BYTES" ? "a number of bytes; write 100000000, 512MiB or 2G" : "a whole number";
+  std::string wanted = value == "BYTES"  ? "a number of bytes; write 100000000, 512MiB or 2G"
+                       : value == "PLAN" ? "a file"
+                                         : "a whole number";
   for (const std::string& choice : choices) {
     if (&choice == &choices.front()) {
       wanted = "one of ";
@@ -192,6 +201,9 @@ Status check(const CompileOptions& options) {
   if (options.passes.reduction_order == passes::ReductionOrder::Any &&
       (options.chain != "auto" || !options.own_passes.empty()))
     return bad("--reduction-order auto needs --chain auto: a chain by name does not choose");
+  const bool starts = !options.start_from.file.empty() || !options.start_from.digest.empty();
+  if (starts && (options.chain != "auto" || !options.own_passes.empty()))
+    return bad("--start-from needs --chain auto: a chain by name does not search");
   if (options.passes.ranks_per_host.value_or(1) < 1)
     return bad("--ranks-per-host must be at least 1");
   if (options.search_effort.value_or(1) < 1) return bad("--search-effort must be at least 1");

@@ -15,6 +15,14 @@
 
 namespace dc::driver {
 
+// A plan whose chain the search tries too.
+struct EarlierPlan {
+  std::string file;    // to read; not part of the cache key once the rest is known
+  std::string digest;  // of the plan
+  std::string passes;
+  std::optional<base::Bytes> planned;  // bytes of the device that they planned for; empty: no limit
+};
+
 struct CompileOptions {
   int world = 1;
   int accumulation = 1;
@@ -25,6 +33,7 @@ struct CompileOptions {
   std::string chain = "auto";  // a name that search::find_chain knows, or "auto": search::find_best
   std::optional<int> search_effort;  // schedules that "auto" may simulate
   std::string own_passes;            // a chain as text instead of a name; empty: none
+  EarlierPlan start_from;            // for "auto"; completed() (compile.h) reads it
 
   // Every option that has a value, in the table's order: "world=2 grad-accum=1 ...". Part of the
   // cache key.

@@ -75,7 +75,7 @@ class FrontierWalk {
     if (request_.from) return *request_.from;
     const CompileRequest& one = request_.compile;
     DC_ASSIGN_OR_RETURN(Model model, read_model(one.model, one.config, one.dims));
-    const CompileOptions options = completed(one);
+    DC_ASSIGN_OR_RETURN(const CompileOptions options, completed(one));
     const cost::Costs costs(one.profile, options.threads);
     const std::optional<Bytes> found =
         smallest_memory(std::move(model.step), options, costs.model());

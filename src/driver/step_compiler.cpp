@@ -41,6 +41,13 @@ Result<passes::Chain> own_chain(const CompileOptions& options) {
   return chain;
 }
 
+Result<std::optional<search::EarlierChain>> earlier_chain(const EarlierPlan& plan) {
+  if (plan.digest.empty()) return std::optional<search::EarlierChain>();
+  Result<passes::Chain> chain = passes::parse_passes(plan.passes);
+  if (!chain.ok()) return std::move(chain).status().add_context("in the chain of " + plan.file);
+  return std::optional(search::EarlierChain{plan.digest, {std::move(*chain), plan.planned}});
+}
+
 // That the passes planned for other than the budget.
 base::Remark planned_for(const PlannedMemory& planned, base::Bytes budget) {
   base::Remark remark{"layout-arenas", "passes-planned-for", {}, {{"budget_bytes", budget.v}}};
@@ -106,10 +113,12 @@ Result<StepCompiler::Choice> StepCompiler::search(const passes::Options& options
   // Without a limit every schedule fits.
   const bool first_fit = until == SearchUntil::Fits && options.memory();
   const int effort = options_.search_effort.value_or(search::default_effort(step_));
-  DC_ASSIGN_OR_RETURN(
-      search::SearchResult found,
-      search::find_best(step_, options, cost_,
-                        {effort, out_of_time_, left_out, options_.passes.memory(), first_fit}));
+  DC_ASSIGN_OR_RETURN(std::optional<search::EarlierChain> earlier,
+                      earlier_chain(options_.start_from));
+  DC_ASSIGN_OR_RETURN(search::SearchResult found,
+                      search::find_best(step_, options, cost_,
+                                        {effort, out_of_time_, left_out, options_.passes.memory(),
+                                         first_fit, std::move(earlier)}));
   part_done("search");
   return Choice{found.chain,
                 found.options,

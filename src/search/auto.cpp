@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "src/base/text.h"
 #include "src/layout/allocate.h"
@@ -63,12 +64,13 @@ class Search {
   Result<SearchResult> run() {
     DC_RETURN_IF_ERROR(start_from_named_chains());
     DC_RETURN_IF_ERROR(find_bound());
+    DC_RETURN_IF_ERROR(start_from_earlier_plan());
     DC_RETURN_IF_ERROR(start_from_all_passes());
     if (best_.chain.empty()) return first_error_;
     steps_.keep_stages_of(std::array{best_.chain});
     DC_RETURN_IF_ERROR(descend());
-    SearchResult found{best_.chain, options_,   score_.time, bound_,  score_.fits,
-                       named_,      simulated_, cut_short_,  refused_};
+    SearchResult found{best_.chain, options_,   score_.time, bound_,   score_.fits,
+                       named_,      simulated_, cut_short_,  refused_, earlier_};
     found.options.budgets[ir::Space::Device] = best_.planned;
     return found;
   }
@@ -126,6 +128,42 @@ class Search {
     if (!found.ok()) return left_out({}, found.status());
     bound_ = found->time;
     return {};
+  }
+
+  // Whatever the effort, because the result must not be slower. A chain that does not work for this
+  // step and its ranks is none to start from.
+  Status start_from_earlier_plan() {
+    if (!search_.earlier || (search_.first_fit && score_.fits)) return {};
+    const auto& [plan, candidate] = *search_.earlier;
+    if (!options_.offload_space &&
+        std::any_of(candidate.chain.begin(), candidate.chain.end(), offloads)) {
+      earlier_ = {plan, "its chain offloads, which needs --offload-space", {}, false};
+      return {};
+    }
+    const Candidate before = std::exchange(best_, {});
+    const Score score_before = std::exchange(score_, {});
+    steps_.keep_stages_of(std::array{before.chain, candidate.chain});
+    const Status tried = try_earlier(candidate);
+    earlier_ = {plan, "", score_.time, score_.fits};
+    if (best_.chain.empty())
+      earlier_->refused = tried.ok() ? "a bug in dcc, in a pass of its chain" : tried.sentence();
+    if (score_.fits) slowest_ = score_.time;
+    if (!before.chain.empty() && wins(score_before)) {
+      best_ = before;
+      score_ = score_before;
+    }
+    return {};
+  }
+
+  // As if nothing had been tried.
+  Status try_earlier(const Candidate& earlier) {
+    const std::string text = passes::print(earlier.chain);
+    std::erase_if(tried_, [&](const auto& one) { return one.first == text; });
+    if (earlier.planned && options_.memory() && *earlier.planned < *options_.memory()) {
+      DC_RETURN_IF_ERROR(try_candidate(earlier).status());
+      if (score_.fits) slowest_ = score_.time;
+    }
+    return try_candidate(whole(earlier.chain)).status();
   }
 
   Status start_from_all_passes() {
@@ -286,12 +324,11 @@ class Search {
     if (!made.ok()) return nothing_of(candidate.chain, made.status());
     Score score = evaluate(*made);
     const bool is_shorter = best_.chain.empty() || !score_.fits || score.time < score_.time;
-    const auto wins = [&] { return best_.chain.empty() || score.better_than(score_); };
-    if (options_.memory() && score.fits && wins()) {
+    if (options_.memory() && score.fits && wins(score)) {
       if (const Status laid = lay_out(*made, score); !laid.ok())
         return nothing_of(candidate.chain, laid);
     }
-    if (wins()) {
+    if (wins(score)) {
       // Only what would be the result is verified: that is a few of many.
       if (const Status sound = ir::verify(*made, made->stage); !sound.ok())
         return nothing_of(candidate.chain, sound);
@@ -303,6 +340,11 @@ class Search {
       waiting_.emplace_back(score, candidate);
     if (!score.fits && is_shorter) DC_RETURN_IF_ERROR(plan_for_less(candidate, score, excess));
     return MaybeScore(score);
+  }
+
+  bool wins(const Score& score) const {
+    if (best_.chain.empty()) return true;
+    return score.better_than(score_) && !(score.fits && score.time > slowest_);
   }
 
   // Then it needs more than the best so far, whatever the passes do.
@@ -376,7 +418,9 @@ class Search {
   Candidate best_;
   Score score_;
   Nanos bound_;
+  Nanos slowest_{INT64_MAX};  // that a result within the budget may be
   std::optional<NamedResult> named_;
+  std::optional<EarlierResult> earlier_;
   int simulated_ = 0;
   bool cut_short_ = false;
   std::vector<std::string> refused_;
@@ -414,6 +458,17 @@ Result<SearchResult> find_best(const ir::Step& imported, const passes::Options& 
   return std::move(best);
 }
 
+namespace {
+
+std::string describe(const EarlierResult& earlier) {
+  const std::string plan = "plan " + earlier.plan.substr(0, 12);
+  if (!earlier.refused.empty()) return "; could not start from " + plan + ": " + earlier.refused;
+  return "; started from " + plan + ", whose chain takes " + base::format_duration(earlier.time.v) +
+         " here" + (earlier.fits ? "" : " and is above the budget");
+}
+
+}  // namespace
+
 base::Remark describe(const SearchResult& found) {
   const bool once = found.options.reduction_order == passes::ReductionOrder::PerStep;
   const std::string against =
@@ -427,7 +482,8 @@ base::Remark describe(const SearchResult& found) {
                      (found.refused.empty() ? ""
                                             : "; left out " + std::to_string(found.refused.size()) +
                                                   " schedules, because of bugs in dcc") +
-                     "; reduction order " + (once ? "per-step" : "per-micro-batch") + "; chain " +
+                     (found.earlier ? describe(*found.earlier) : "") + "; reduction order " +
+                     (once ? "per-step" : "per-micro-batch") + "; chain " +
                      passes::print(found.chain);
   base::Remark remark{"auto",
                       "chain-chosen",
@@ -439,6 +495,8 @@ base::Remark describe(const SearchResult& found) {
                        {"cut_short", found.cut_short ? 1 : 0}},
                       text};
   if (found.named) remark.numbers.push_back({"named_step_ns", found.named->time.v});
+  if (found.earlier && found.earlier->refused.empty())
+    remark.numbers.push_back({"earlier_step_ns", found.earlier->time.v});
   return remark;
 }
 

@@ -15,13 +15,20 @@
 #include <string>
 #include <vector>
 
-#include "src/passes/pass_manager.h"
+#include "src/search/scheduled_steps.h"
 
 namespace dc::search {
 
 // Schedules to simulate unless the user says how many: 48, which take about ten seconds for
 // Llama-3-70B, and of smaller models more, in proportion, at most eight times as many.
 int default_effort(const ir::Step& imported);
+
+// A chain that an earlier plan has, tried next to the named ones. A result that fits is then no
+// slower than this chain under the same options, if that fits.
+struct EarlierChain {
+  std::string plan;  // its digest
+  Candidate candidate;
+};
 
 struct SearchOptions {
   int effort = 48;                      // schedules to simulate for each order, at least one
@@ -30,11 +37,20 @@ struct SearchOptions {
   std::optional<base::Bytes> budget{};  // for the bound, if the options plan for other bytes
   bool first_fit = false;  // ends at the first chain within the budget: one is found exactly if
                            // the whole search finds one
+  std::optional<EarlierChain> earlier{};
 };
 
 struct NamedResult {
   std::string name;
   base::Nanos time;  // of the simulated step
+};
+
+// What became of SearchOptions::earlier.
+struct EarlierResult {
+  std::string plan;
+  std::string refused;  // why the chain makes no schedule here; empty: it makes one
+  base::Nanos time;     // of its simulated step
+  bool fits = false;    // within the budget
 };
 
 struct SearchResult {
@@ -48,6 +64,7 @@ struct SearchResult {
   bool cut_short = false;  // out of time before the end
   // Chains that a pass or the verifier found a bug of ours in (Internal), with the error.
   std::vector<std::string> refused;
+  std::optional<EarlierResult> earlier;
 };
 
 // `imported` as passes::run_passes takes it. If no chain fits the budget, the one that needs least

@@ -25,7 +25,7 @@ LLAMA_70B = os.path.join(DATA, "llama_70b_cuda.pt2")
 FLAGS = {
     "dcc": "--help --version",
     "dcc compile": "--chain --config --dim --disk-memory --grad-accum --help --host-memory --json --memory --no-cache --offload-space --output"
-    " --passes --profile --ranks-per-host --recompute --reduce-dtype --reduction-order --search-effort --search-time --threads --verbose --world --zero -h -o",
+    " --passes --profile --ranks-per-host --recompute --reduce-dtype --reduction-order --search-effort --search-time --start-from --threads --verbose --world --zero -h -o",
     "dcc profile": "--comm --dim --help --job-key --offload-dir --output --ranks --ranks-per-host --threads -h -n -o",
     "dcc inspect": "--as --help --output --verbose -h -o",
     "dcc verify": "--help -h",

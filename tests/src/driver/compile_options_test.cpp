@@ -19,6 +19,7 @@ const std::map<std::string_view, std::string> kOthers = {
     {"--host-memory", "2MiB"}, {"--reduce-dtype", "bfloat16"},
     {"--disk-memory", "3MiB"}, {"--offload-space", "disk"},
     {"--recompute", "full"},   {"--ranks-per-host", "2"},
+    {"--start-from", "8.dcp"},
 };
 
 TEST(CompileOptions, EveryRowReadsWhatItPrints) {
@@ -41,6 +42,7 @@ TEST(CompileOptions, EveryRowReadsWhatItPrints) {
 TEST(CompileOptions, RefusesWhatIsNoValue) {
   for (const CompileOption& option : compile_options()) {
     if (option.flag == "--chain" || option.flag == "--passes") continue;  // any text; checked later
+    if (option.flag == "--start-from") continue;                          // likewise
     for (const char* text : {"", "lots", "1.5x", "by-stage", "nan"}) {
       CompileOptions options;
       const base::Status status = option.read(text, options);
@@ -57,6 +59,19 @@ TEST(CompileOptions, SaysThemInOneLine) {
   EXPECT_EQ(options.canonical(),
             "world=2 grad-accum=1 threads=1 chain=auto reduction-order=by-stage "
             "memory=4096 recompute=auto device=cpu");
+}
+
+// Where the plan lay is not part of the cache key.
+TEST(CompileOptions, ThePlanToStartFromCountsByItsDigest) {
+  CompileOptions options;
+  options.start_from = {"8.dcp", "abc", "zero0", {}};
+  EXPECT_NE(options.canonical().find(" start-from=abc "), std::string::npos);
+  EXPECT_TRUE(check(options).ok());
+  options.chain = "zero2";
+  EXPECT_EQ(check(options).code(), "DC2801");
+  options.chain = "auto";
+  options.own_passes = "layout-arenas";
+  EXPECT_EQ(check(options).code(), "DC2801");
 }
 
 }  // namespace
