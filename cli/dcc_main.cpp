@@ -176,16 +176,32 @@ void add_reading(CLI::App& app, dc::cli::InspectArguments& inspect,
 }
 
 void add_simulate(CLI::App& app, dc::cli::SimulateArguments& a) {
-  CLI::App* sub =
-      app.add_subcommand("simulate", "Predict a plan's step on another machine, without compiling");
-  example(sub, "simulate plan.dcp --link 12.5", "simulate plan.dcp --profile other.json --json");
-  sub->add_option("plan", a.plan, "Plan file")->required();
+  CLI::App* sub = app.add_subcommand(
+      "simulate", "Predict a plan's step on another machine or for other numbers of ranks");
+  example(sub, "simulate plan.dcp --link 12.5", "simulate plan.dcp --profile other.json --json",
+          "simulate plan.dcp --model model.pt2 --world 4,8,16 --profile prof.json",
+          "simulate model.pt2 --world 4,8 --grad-accum 1,4 --chain fsdp");
+  sub->add_option("plan", a.input, "Plan file; or an archive, compiled for each --world")
+      ->required();
   sub->add_option("--profile", a.profile,
                   "Measurements written by dcc profile; without it a generic CPU is assumed");
-  sub->add_option("--world", a.world, "Number of ranks; a plan is for one");
+  add_compile_options(sub, a.options);
+  for (const char* replaced : {"--world", "--grad-accum", "--memory"})
+    sub->remove_option(sub->get_option(replaced));
+  sub->add_option("--world", a.worlds, "Numbers of ranks; others than a plan's need --model")
+      ->type_name("N,...");
+  sub->add_option("--grad-accum", a.accumulations,
+                  "Micro-batches per step; others than a plan's need --model")
+      ->type_name("N,...");
   sub->add_option("--memory", a.memory, "Device memory per rank, for example 80GiB");
   sub->add_option("--link", a.link, "GB/s that one rank sends in a collective")
       ->check(dc::cli::check_positive);
+  sub->add_option("--model", a.model,
+                  "Archive that the plan was compiled from: its decisions are applied again for "
+                  "each --world and --grad-accum");
+  sub->add_option("--config", a.config, "train.json that the plan was compiled with");
+  add_dims(sub, a.dims);
+  sub->add_flag("--no-cache", a.no_cache, "Neither read nor write the plan cache");
   sub->add_flag("--json", a.json, "Print the report as JSON");
 }
 

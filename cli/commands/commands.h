@@ -78,11 +78,17 @@ base::Status run_opt(const OptArguments& arguments);
 base::Status run_passes_list();
 
 struct SimulateArguments {
-  std::string plan;
-  std::string profile;       // prof.json; empty: the built-in table
-  std::optional<int> world;  // the plan's, or nothing works
-  std::string memory;        // bytes of each device; empty: what the plan needs
-  double link = 0;           // GB/s that one rank sends; 0: as the profile has it
+  std::string input;              // a plan, or an archive
+  std::string model;              // the archive that the plan was compiled from; empty: not given
+  std::vector<std::string> dims;  // "batch=4": sizes of dynamic dims
+  std::string config;             // train.json; empty: the archive's own
+  std::string profile;            // prof.json; empty: the built-in table
+  std::string worlds;             // "4,8"; empty: the plan's
+  std::string accumulations;      // "1,2"; empty: the plan's, else 1
+  std::string memory;             // bytes of each device; empty: what the plan needs, or its budget
+  double link = 0;                // GB/s that one rank sends; 0: as the profile has it
+  driver::CompileOptions options;  // of an archive
+  bool no_cache = false;
   bool json = false;
 };
 base::Status run_simulate(const SimulateArguments& arguments);

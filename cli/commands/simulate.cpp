@@ -1,13 +1,21 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 
 #include "cli/commands/commands.h"
+#include "cli/scaling_report.h"
 #include "runtime/plan/file.h"
 #include "runtime/report/report.h"
 #include "runtime/verify/verify.h"
+#include "src/base/file.h"
 #include "src/base/json_writer.h"
 #include "src/base/text.h"
+#include "src/cache/plan_cache.h"
 #include "src/cost/costs.h"
+#include "src/driver/scaling.h"
 #include "src/profile/profile_file.h"
 #include "src/sim/what_if.h"
 
@@ -18,9 +26,31 @@ using base::format_duration;
 using base::Result;
 using base::Status;
 
-Result<sim::WhatIf> what_if_of(const SimulateArguments& arguments) {
+// "4,8,16"
+Result<std::vector<int>> read_list(const char* flag, std::string_view text) {
+  std::vector<int> numbers;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(','));
+    const char* end = word.data() + word.size();
+    int number = 0;
+    const bool is_last = word.size() == text.size();
+    const bool is_whole =
+        std::from_chars(word.data(), end, number) == std::from_chars_result{end, {}};
+    if (!is_whole || number < 1 || (!is_last && word.size() + 1 == text.size())) {
+      return Status(base::ErrorKind::Usage, "DC2815",
+                    std::string(flag) +
+                        " takes whole numbers of 1 or more with commas between them, as in 4,8,16");
+    }
+    numbers.push_back(number);
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
+  }
+  return numbers;
+}
+
+// A world that is not the plan's is an error of sim::simulate.
+Result<sim::WhatIf> what_if_of(const SimulateArguments& arguments, const std::vector<int>& worlds) {
   sim::WhatIf what_if;
-  what_if.world = arguments.world;
+  if (!worlds.empty()) what_if.world = worlds.front();
   if (!arguments.memory.empty()) {
     DC_ASSIGN_OR_RETURN(const int64_t bytes, parse_bytes(arguments.memory));
     what_if.memory = base::Bytes{bytes};
@@ -86,21 +116,68 @@ std::string json_report(const runtime::plan::Plan& plan, const sim::Simulated& r
   return json.end_object().take() + "\n";
 }
 
-}  // namespace
+Status contradiction(const std::string& what) {
+  return Status(base::ErrorKind::Usage, "DC2816", what);
+}
 
-Status run_simulate(const SimulateArguments& arguments) {
-  DC_ASSIGN_OR_RETURN(const sim::WhatIf what_if, what_if_of(arguments));
-  DC_ASSIGN_OR_RETURN(const runtime::plan::Loaded loaded, runtime::verify::load(arguments.plan));
-  const runtime::plan::Plan& plan = loaded.plan;
-  std::optional<profile::Profile> profile;
-  if (!arguments.profile.empty()) {
-    DC_ASSIGN_OR_RETURN(profile, profile::read_profile(arguments.profile));
-  } else if (!plan.profile_digest.empty()) {
-    std::fprintf(stderr,
-                 "note: the plan was compiled with profile %s; without --profile a generic CPU is "
-                 "assumed\n",
-                 plan.profile_digest.c_str());
+// A zip file is meant as an archive, everything else as a plan.
+Result<bool> is_archive(const std::string& path) {
+  DC_ASSIGN_OR_RETURN(const base::MappedFile file, base::MappedFile::open(path));
+  const std::string_view magic = "PK";
+  const std::span<const uint8_t> bytes = file.bytes();
+  return bytes.size() >= magic.size() && std::equal(magic.begin(), magic.end(), bytes.begin());
+}
+
+bool has_options(const SimulateArguments& arguments) {
+  return arguments.options.canonical() != driver::CompileOptions().canonical();
+}
+
+std::string decisions_in_words(const SimulateArguments& arguments,
+                               const std::optional<runtime::plan::Loaded>& loaded) {
+  if (loaded) return "of plan " + loaded->digest.substr(0, 12) + ", chain " + loaded->plan.passes;
+  const driver::CompileOptions& options = arguments.options;
+  if (!options.own_passes.empty()) return "chain " + options.own_passes;
+  return "chain " + options.chain + (options.chain == "auto" ? ", a search for each row" : "");
+}
+
+// The first row's error if no row has a step; a bug of ours in any row.
+Status outcome(const std::vector<driver::ScalingRow>& rows) {
+  for (const driver::ScalingRow& row : rows) {
+    if (!row.why.ok() && row.why.kind() == base::ErrorKind::Internal) return row.why;
   }
+  const bool any =
+      std::any_of(rows.begin(), rows.end(), [](const auto& row) { return row.has_step(); });
+  return any ? Status() : rows.front().why;
+}
+
+Status run_scaling(const SimulateArguments& arguments, const std::string& model,
+                   const sim::WhatIf& what_if, driver::ScalingRequest request,
+                   const std::optional<runtime::plan::Loaded>& loaded) {
+  driver::CompileRequest& compile = request.compile;
+  compile.model = model;
+  compile.dims = arguments.dims;
+  compile.config = arguments.config;
+  compile.options = arguments.options;
+  compile.options.passes.budgets[ir::Space::Device] = what_if.memory;
+  if (!arguments.no_cache) compile.cache_directory = cache::PlanCache::default_directory();
+  request.link_per_second = what_if.link_per_second;
+  if (loaded) request.plan = loaded->plan;
+  driver::Stopwatch watch;
+  const bool on_terminal = isatty(STDERR_FILENO) == 1;
+  const auto done = [&](int rows, int all) {
+    if (on_terminal)
+      std::fprintf(stderr, rows == all ? "\r%d of %d rows\n" : "\r%d of %d rows", rows, all);
+  };
+  DC_ASSIGN_OR_RETURN(const driver::Scaling found, driver::scaling(request, watch, done));
+  const std::string decided = decisions_in_words(arguments, loaded);
+  std::fputs(
+      (arguments.json ? scaling_json(found, decided) : scaling_table(found, decided)).c_str(),
+      stdout);
+  return outcome(found.rows);
+}
+
+Status run_plan_alone(const SimulateArguments& arguments, const runtime::plan::Plan& plan,
+                      const sim::WhatIf& what_if, const std::optional<profile::Profile>& profile) {
   const cost::Costs costs(profile, plan.threads);
   DC_ASSIGN_OR_RETURN(const sim::Simulated run, sim::simulate(plan, costs.model(), what_if));
   if (arguments.json) {
@@ -113,6 +190,48 @@ Status run_simulate(const SimulateArguments& arguments) {
                            memory_line(run);
   std::fputs(text.c_str(), stdout);
   return {};
+}
+
+}  // namespace
+
+Status run_simulate(const SimulateArguments& arguments) {
+  driver::ScalingRequest request;
+  DC_ASSIGN_OR_RETURN(request.worlds, read_list("--world", arguments.worlds));
+  DC_ASSIGN_OR_RETURN(request.accumulations, read_list("--grad-accum", arguments.accumulations));
+  DC_ASSIGN_OR_RETURN(const sim::WhatIf what_if, what_if_of(arguments, request.worlds));
+  DC_ASSIGN_OR_RETURN(const bool from_archive, is_archive(arguments.input));
+  std::optional<runtime::plan::Loaded> loaded;
+  if (from_archive) {
+    if (!arguments.model.empty())
+      return contradiction(arguments.input + " is an archive itself; leave --model out");
+    if (request.worlds.empty())
+      return contradiction(arguments.input + " is an archive; say for how many ranks: --world 4,8");
+  } else {
+    if (has_options(arguments))
+      return contradiction(arguments.input +
+                           " is a plan, which decides how it is compiled; leave out the options "
+                           "of dcc compile, or give the archive in its place");
+    const bool wants_model = request.worlds.size() > 1 || !request.accumulations.empty() ||
+                             !arguments.config.empty() || !arguments.dims.empty();
+    if (arguments.model.empty() && wants_model)
+      return contradiction(
+          "lists of --world, --grad-accum, --config and --dim need the archive that the plan was "
+          "compiled from: --model");
+    DC_ASSIGN_OR_RETURN(loaded, runtime::verify::load(arguments.input));
+  }
+  std::optional<profile::Profile>& profile = request.compile.profile;
+  if (!arguments.profile.empty()) {
+    DC_ASSIGN_OR_RETURN(profile, profile::read_profile(arguments.profile));
+  } else if (loaded && !loaded->plan.profile_digest.empty()) {
+    std::fprintf(stderr,
+                 "note: the plan was compiled with profile %s; without --profile a generic CPU is "
+                 "assumed\n",
+                 loaded->plan.profile_digest.c_str());
+  }
+  if (loaded && arguments.model.empty())
+    return run_plan_alone(arguments, loaded->plan, what_if, profile);
+  const std::string model = from_archive ? arguments.input : arguments.model;
+  return run_scaling(arguments, model, what_if, std::move(request), loaded);
 }
 
 }  // namespace dc::cli

@@ -101,6 +101,17 @@ Result<Plan> compile_step(ir::Step step, const CompileOptions& options, const co
                                            : plan_within(without_clock, *budget, SearchUntil::Best);
 }
 
+Result<Plan> compile_planned(ir::Step step, const CompileOptions& options,
+                             const cost::CostModel& cost, const PlannedMemory& planned) {
+  DC_RETURN_IF_ERROR(check(options));
+  step = with_options(std::move(step), options);
+  CompileOptions unlimited = options;
+  unlimited.passes.budgets[ir::Space::Device].reset();
+  const PartDone silent;
+  const OutOfTime never;
+  return StepCompiler(step, unlimited, cost, silent, never).run(planned);
+}
+
 std::optional<Bytes> smallest_memory(ir::Step step, const CompileOptions& options,
                                      const cost::CostModel& cost) {
   step = with_options(std::move(step), options);

@@ -7,6 +7,7 @@
 #include "runtime/plan/plan.h"
 #include "src/cost/cost_model.h"
 #include "src/driver/compile_options.h"
+#include "src/driver/smallest_plan.h"
 #include "src/ir/step.h"
 
 namespace dc::driver {
@@ -29,6 +30,12 @@ base::Result<runtime::plan::Plan> compile_step(ir::Step step, const CompileOptio
                                                const cost::CostModel& cost,
                                                const PartDone& done = {},
                                                const OutOfTime& out_of_time = {});
+
+// The same by passes that plan for `planned` bytes of the device, whatever its budget: the plan may
+// be above that.
+base::Result<runtime::plan::Plan> compile_planned(ir::Step step, const CompileOptions& options,
+                                                  const cost::CostModel& cost,
+                                                  const PlannedMemory& planned);
 
 // Bytes of the device's arena of the smallest plan that is found: every budget that is at least as
 // large has one (smallest_plan.h). Empty if none can be made, with or without a limit. The budget

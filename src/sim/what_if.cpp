@@ -22,7 +22,8 @@ Status check(const runtime::plan::Plan& plan, const WhatIf& what_if) {
                   "the plan is for " + std::to_string(plan.world()) +
                       " ranks: shards, buffers and addresses are part of it; compile the model "
                       "with --world " +
-                      std::to_string(*what_if.world) + " and simulate that plan");
+                      std::to_string(*what_if.world) +
+                      " and simulate that plan, or give it to dcc simulate with --model");
   }
   const int64_t arena = plan.arena_bytes.empty() ? 0 : plan.arena_bytes[0];
   if (what_if.memory && what_if.memory->v < arena) {

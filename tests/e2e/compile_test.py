@@ -29,7 +29,8 @@ FLAGS = {
     "dcc profile": "--comm --dim --help --job-key --offload-dir --output --ranks --ranks-per-host --threads -h -n -o",
     "dcc inspect": "--as --help --output --verbose -h -o",
     "dcc verify": "--help -h",
-    "dcc simulate": "--help --json --link --memory --profile --world -h",
+    "dcc simulate": "--chain --config --dim --disk-memory --grad-accum --help --host-memory --json --link --memory --model --no-cache --offload-space"
+    " --passes --profile --ranks-per-host --recompute --reduce-dtype --reduction-order --search-effort --start-from --threads --world --zero -h",
     "dcc calibrate": "--help --output --profile --recorded -h -o",
     "dcc opt": "--help --passes -h",
     "dcc passes": "--help -h",
