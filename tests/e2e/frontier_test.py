@@ -42,9 +42,11 @@ class FrontierTest(jobs.JobTest):
             self.assertEqual(plan["arena_bytes"][0], point["memory_bytes"])
             self.assertLessEqual(point["memory_bytes"], point["budget_bytes"])
             self.assertLessEqual(point["bound_ns"], point["step_ns"])
-        # The largest budget is what a plan without one takes, and no smaller one has a shorter step.
+        # The largest budget is what a plan without one takes; another that keeps it may be shorter by a hair.
         compiled = jobs.finished([os.path.join(running.BIN, "dcc"), "compile", self.model, "--world", "2", "--no-cache", "--json", "-o", self.path("x.dcp")])
-        self.assertEqual(points[-1]["step_ns"], json.loads(compiled.out)["prediction"]["step_ns"])
+        unlimited = json.loads(compiled.out)["prediction"]["step_ns"]
+        self.assertLessEqual(points[-1]["step_ns"], unlimited)
+        self.assertLess(unlimited, points[-1]["step_ns"] * 1.005)
         # Less than the first one fits nowhere.
         less = str(points[0]["budget_bytes"] * 9 // 10)
         self.refused(self.dcc("--memory", f"{less}:"), 80, "DC7010", "at the smallest budget of the frontier")
