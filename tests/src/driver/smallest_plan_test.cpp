@@ -85,6 +85,7 @@ class Subject {
     options_.chain = one.chain;
     options_.passes.offload_space = one.offload;
     options_.passes.ranks_per_host = one.ranks_per_host;
+    options_.search_effort = 48;  // what is refused does not depend on more
     std::optional<profile::Profile> profile;
     if (!one.profile.empty()) {
       auto read = profile::read_profile(std::string(DC_SOURCE_DIR) + one.profile);
