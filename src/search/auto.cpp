@@ -58,17 +58,17 @@ class Search {
         options_(options),
         cost_(cost),
         search_(search),
+        effort_(search.effort),
         parameter_bytes_(bytes_of_parameters(imported)),
         steps_(imported, options_, cost) {}
 
   Result<SearchResult> run() {
     DC_RETURN_IF_ERROR(start_from_named_chains());
     DC_RETURN_IF_ERROR(find_bound());
-    DC_RETURN_IF_ERROR(start_from_earlier_plan());
     DC_RETURN_IF_ERROR(start_from_all_passes());
-    if (best_.chain.empty()) return first_error_;
-    steps_.keep_stages_of(std::array{best_.chain});
     DC_RETURN_IF_ERROR(descend());
+    DC_RETURN_IF_ERROR(go_on_from_earlier_plan());
+    if (best_.chain.empty()) return first_error_;
     SearchResult found{best_.chain, options_,   score_.time, bound_,   score_.fits,
                        named_,      simulated_, cut_short_,  refused_, earlier_};
     found.options.budgets[ir::Space::Device] = best_.planned;
@@ -130,29 +130,36 @@ class Search {
     return {};
   }
 
-  // Whatever the effort, because the result must not be slower. A chain that does not work for this
-  // step and its ranks is none to start from.
-  Status start_from_earlier_plan() {
+  // Last and whatever the effort: so the result is slower neither than without it nor than this
+  // chain. If it wins, the search goes on from it for half the effort. A chain that does not work
+  // for this step and its ranks is left aside.
+  Status go_on_from_earlier_plan() {
     if (!search_.earlier || (search_.first_fit && score_.fits)) return {};
     const auto& [plan, candidate] = *search_.earlier;
     if (!options_.offload_space &&
         std::any_of(candidate.chain.begin(), candidate.chain.end(), offloads)) {
-      earlier_ = {plan, "its chain offloads, which needs --offload-space", {}, false};
+      earlier_ = {plan, "its chain offloads, which needs --offload-space", {}, false, false};
       return {};
     }
     const Candidate before = std::exchange(best_, {});
     const Score score_before = std::exchange(score_, {});
     steps_.keep_stages_of(std::array{before.chain, candidate.chain});
+    effort_ = simulated_ + std::max(search_.effort / 2, kLeastMore);
     const Status tried = try_earlier(candidate);
-    earlier_ = {plan, "", score_.time, score_.fits};
+    earlier_ = {plan, "", score_.time, score_.fits, false};
     if (best_.chain.empty())
       earlier_->refused = tried.ok() ? "a bug in dcc, in a pass of its chain" : tried.sentence();
-    if (score_.fits) slowest_ = score_.time;
-    if (!before.chain.empty() && wins(score_before)) {
+    const bool both_fit = score_.fits && score_before.fits;
+    const bool is_better =
+        both_fit ? score_.time < score_before.time : score_.better_than(score_before);
+    earlier_->wins = !best_.chain.empty() && (before.chain.empty() || is_better);
+    if (!earlier_->wins) {
       best_ = before;
       score_ = score_before;
+      return {};
     }
-    return {};
+    if (score_.fits) slowest_ = score_.time;
+    return descend();
   }
 
   // As if nothing had been tried.
@@ -192,6 +199,8 @@ class Search {
 
   // Changes one decision at a time while that helps; then goes on from the next best schedules.
   Status descend() {
+    if (best_.chain.empty()) return {};
+    steps_.keep_stages_of(std::array{best_.chain});
     int step = kRecomputeParts / 4;
     while (!done()) {
       DC_RETURN_IF_ERROR(recompute_otherwise(step));
@@ -297,7 +306,7 @@ class Search {
   bool out_of_effort() {
     cut_short_ = cut_short_ || (search_.out_of_time && search_.out_of_time());
     const bool is_enough = search_.first_fit && score_.fits;
-    return is_enough || cut_short_ || simulated_ >= search_.effort;
+    return is_enough || cut_short_ || simulated_ >= effort_;
   }
 
   // Within one part in a thousand of the bound there is nothing left to find.
@@ -402,6 +411,7 @@ class Search {
   }
 
   static constexpr int64_t kLeastLess = 256;    // part of the budget
+  static constexpr int kLeastMore = 8;          // schedules that an earlier plan's chain may take
   static constexpr size_t kMostRecomputed = 3;  // named chains
   static constexpr int kFinestStep = kRecomputeParts / 32;
   static constexpr int64_t kNear = 105;  // percent of the best
@@ -410,6 +420,7 @@ class Search {
   passes::Options options_;
   const cost::CostModel& cost_;
   const SearchOptions& search_;
+  int effort_;
   const int64_t parameter_bytes_;
   ScheduledSteps steps_;
   std::set<std::pair<std::string, int64_t>> tried_;   // and planned bytes
@@ -463,8 +474,9 @@ namespace {
 std::string describe(const EarlierResult& earlier) {
   const std::string plan = "plan " + earlier.plan.substr(0, 12);
   if (!earlier.refused.empty()) return "; could not start from " + plan + ": " + earlier.refused;
-  return "; started from " + plan + ", whose chain takes " + base::format_duration(earlier.time.v) +
-         " here" + (earlier.fits ? "" : " and is above the budget");
+  return (earlier.wins ? "; went on from the chain of " : "; the chain of ") + plan +
+         ", which takes " + base::format_duration(earlier.time.v) + " here" +
+         (earlier.fits ? "" : ", above the budget");
 }
 
 }  // namespace

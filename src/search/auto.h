@@ -23,8 +23,9 @@ namespace dc::search {
 // Llama-3-70B, and of smaller models more, in proportion, at most eight times as many.
 int default_effort(const ir::Step& imported);
 
-// A chain that an earlier plan has, tried next to the named ones. A result that fits is then no
-// slower than this chain under the same options, if that fits.
+// A chain that an earlier plan has, tried at the end. If it is the best so far, the search goes on
+// from it for half the effort more. A result that fits is then no slower than this chain under the
+// same options, if that fits, nor than without it.
 struct EarlierChain {
   std::string plan;  // its digest
   Candidate candidate;
@@ -51,6 +52,7 @@ struct EarlierResult {
   std::string refused;  // why the chain makes no schedule here; empty: it makes one
   base::Nanos time;     // of its simulated step
   bool fits = false;    // within the budget
+  bool wins = false;    // was better than all found before, and the search went on from it
 };
 
 struct SearchResult {

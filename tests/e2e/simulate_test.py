@@ -272,7 +272,7 @@ class Retargeting(unittest.TestCase):
                 again, prediction = compiled(model, *ranks, "--start-from", plan)
                 self.assertLessEqual(prediction["step_ns"], row["step_ns"])
                 remark = next(one for one in running.inspect(again)["remarks"] if one["code"] == "chain-chosen")
-                self.assertIn(f"started from plan {digest[:12]}, whose chain takes ", remark["text"])
+                self.assertRegex(remark["text"], f"; (went on from )?the chain of plan {digest[:12]}, which takes ")
                 self.assertEqual(remark["numbers"]["earlier_step_ns"], row["step_ns"])
                 self.assertIn(f" start-from={digest} ", running.inspect(again)["options"])
 
