@@ -1,294 +1,353 @@
-"""Our simulation next to DeepCompile's published runs on 32 H100: ratios, directions, peaks, and what auto adds.
+"""Our simulation next to DeepCompile's published runs: every column of its harness, predicted from one of them, the worst cell first.
 
-published.py [--models FOLDER] [--model NAME ...] [--effort N] [--no-auto]     # about 10 minutes of one core, 10 more to export
+published.py [--models FOLDER] [--model NAME ...] [--runs charts|log ...] [--no-what-ifs] [--auto EFFORT]
 
-The models are exported without weights to FOLDER once per shape. deepcompile_h100.json has the published figures and their origin.
-Every chain compiles with full recompute, AdamW, clipping and the device memory of the published log.
+The first run exports 26 archives without weights (a minute of one core each) and compiles some 250 plans (2 to 4 seconds each) into FOLDER; later ones simulate what is new.
+deepcompile_h100.json has the figures and their origin: charts of 32 H100; the log of an earlier run on 32 other GPUs, with peaks; offloading on 16 H100.
 
-Fitted on the published ZeRO-3 column alone, per model, by least squares of relative errors: one factor on all times of compute and one on
-all times of collectives in examples/profiles/h100x32.json. The other chains are then predicted with the same two.
+ZeRO-3 is the chain zero3-trace, FSDP fsdp-hf, P, S and PS deepcompile-p, -s and -ps. All compile with full recompute, AdamW, clipping and the device memory of the log. Mixtral has 24
+expert tensors a layer, as published.
 
-ZeRO-3 is BASELINE: gathers just in time, gradients reduced in buckets of 5e8 elements, concurrent with compute (DeepSpeed's defaults
-reduce_bucket_size and overlap_comm). That it prefetches by its own trace as well (stage3_prefetch_bucket_size) is left out: the published
-unsharding runs, which prefetch nothing, beat it at all eight 70B shapes, which they could not if its gathers were hidden.
-The named chain zero3 also waits for each reduction, which makes all ratios larger.
+Fitted on the PS column alone, per machine and model, by least squares of relative errors: a factor on all times of compute in examples/profiles/h100x32.json, one on those of
+collectives, and an intercept, seconds that each micro-batch takes longer. What runs at once slows each other as others observed: matrix products by 35 % next to NCCL (PyTorch's
+maintainers, H100), collectives by 34 % (RTX 2080 Ti); with free overlap the errors of Mixtral's PS column double (2.4 % in the mean, 4.9 % at most). All else is predicted.
 
-Every table is printed twice: with overlap that costs nothing, as the profile says, and with what others observed of NCCL next to kernels:
-matrix products 30 to 40 % longer (PyTorch's maintainers, H100), collectives 34 % longer (on an RTX 2080 Ti).
+Measured: 596 cells, 401 within 10 % (67 %); the worst is 42 % (offloading), then 21 %. Throughputs of P: 34 of 34, of S 29 of 34, of ZeRO-3 18 of 34, of FSDP 19 of 34; peaks 95 of 119, ratios 139 of 238.
+PS as the fitted column is good for Llama on the charts (compute 1.03, collectives 0.60, 0.42 s; errors 1.9 % in the mean, 4.3 % at most), but it cannot tell collectives from an intercept where
+all shapes wait for the link: for Mixtral (1.35, 0.88, 0 s; 1.1 %, 2.6 %), four of its nine shapes are fitted to 0.4 % by 0.40 and 0.76 s. And on the log (2.66, 1.28, 0.15 s; Mixtral 2.45, 1.24,
+0.29 s), whose link table the profile has, collectives should have come out at 1.
 
-Why what misses does:
-- llama-3-70b, p and ps over ZeRO-3, ours up to 43 % more with free overlap and 20 % with contention: our plans hide what can be hidden, the
-  published ones about half (2048 tokens: 3.0 to 3.2 s, where compute takes 2.2 s and collectives 1.6 s). Not in the model: the five graphs
-  that checkpointing breaks the model into, which no prefetch crosses; fused groups that are NCCL groups of separate gathers, ours being one
-  collective; retries of the allocator, 9 % of a step in DeepSpeed's own measurement (pull request 8169).
-- llama-3-70b, s against p at 512 and 1024 tokens: the link is the bottleneck there, and the fused groups make p's gathers cheaper.
-- llama-3-70b, FSDP: published slower than ZeRO-3 everywhere, so it hid next to nothing. It ran with gradient_checkpointing_enable, which wraps
-  checkpoints around FSDP's units: each block is gathered a third time (transformers warns of it). The chain fsdp gathers twice and overlaps.
-- mixtral-8x7b, over ZeRO-3 from 2048 tokens on: it does hide gathers there (from 4096 on s, which hides none, loses to it), BASELINE does not.
-- mixtral-8x7b, p against s: published equal at 1024 tokens (1 %). An expert layer here is two tensors of 0.9 and 1.9 GB, not 24 of 0.1 GB, so
-  that prefetch hides less in its window of 4 GB. The published gain with 2 micro-batches is below that with one; ours only grows.
-- peak of ps, down to 90 % of the line: what is kept whole is given up after its last use of a step, DeepCompile keeps it.
+Why cells miss, each put into a chain or a factor (the what-ifs; charts only) and what it brings:
+- llama-3-70b, S up to 20 % too slow against the others: it hides gathers, the chain hides none. With the prefetch of ZeRO-3's trace 23 of its 24 cells are within 10 % (5 without), worst +10 %.
+  It does not hold for Mixtral: 7 of 27 instead of 23.
+- llama-3-70b, ZeRO-3 and FSDP up to 21 % too fast, from 2048 tokens on; 0.1 to 1.1 s are not predicted, more with more tokens. Without any prefetch 4 of
+  its 12 cells are within 10 % instead of 8, worst -17 % (Mixtral 10 of 13 instead of 9, worst -20 %): it hides a part of what its trace could. With two gathers instead of three FSDP is 18 to 29 % too fast (1 x 512, 1024,
+  2048 and 4 x 1024): the third one is real, and not all.
+- Mixtral, P slower than S at 1 x 1024, published equal: that an expert layer was two tensors is not why. With the same factors P takes 1.04 times as long as S with two tensors, 1.09 with 24.
+- NCCL groups of separate gathers are not why P and PS gain too little or too much: with a latency for
+  each gather, exposed, 33 of their 48 cells of llama-3-70b within 10 % become 19.
+- The intercept is per micro-batch: once a step, ZeRO-3 with 2 to 16 micro-batches is up to 21 % too fast, per micro-batch at most 5 %.
+
+Out of scope, because no plan has it: what the host does (launches and hooks of eager runs; ZeRO-3 of Mixtral on the log takes 0.4 to 0.8 s longer than predicted at every shape), the graphs that
+checkpointing breaks a model into (137 of 141 GB are gathered in the largest), and torch.compile around the baselines, whose columns have the prediction of the eager ones; retries of the
+allocator. Offloading is 0.9 to 1.0 s too fast at every length, run with the eager backend there; its published gain, 7.01 over DeepSpeed's offloading, needs AdamW on the host, for which
+there is neither a chain nor a rate, so that only DeepCompile's own column is played. Unexplained: Mixtral with 2 micro-batches, published slower per token than with one in all columns; peaks of
+ZeRO-3 and P of Llama at 4096 tokens (15 to 18 % too low) and of FSDP of Mixtral (12 % too high).
 """
 
 import argparse
+import dataclasses
 import json
-import math
 import os
-import subprocess
+import statistics
 import sys
-import tempfile
+
+from published_fit import fit
+from published_plans import HIDING_S, NO_PREFETCH, ROOT, Factors, Job, Plans
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.abspath(os.path.join(HERE, "..", ".."))
-PROFILE = os.path.join(ROOT, "examples", "profiles", "h100x32.json")
-BASELINE = (
-    "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,recompute,bucket-reductions=1000000000,"
-    "overlap-reductions=1000000000,layout-arenas"
-)
-CHAINS = {"zero3": BASELINE, "fsdp": "fsdp", "p": "deepcompile-p", "s": "deepcompile-s", "ps": "deepcompile-ps", "auto": "auto"}
-TRAIN = {"optimizer": {"kind": "adamw", "lr": 2e-5}, "clip_norm": 1.0}
-WORLD = 32
 TOLERANCE = 0.10
-CONTENTION = {"compute": 1.35, "collective": 1.34}
-PREDICTED = ("zero3", "fsdp", "p", "s", "ps")
-SCALED_RATES = ("f64_flops_per_s", "f32_flops_per_s", "half_flops_per_s", "memory_bytes_per_s")
+FITTED = "ps"
+FREE = ("compute", "link", "intercept")
+PRESETS = {"llama-3-70b": "llama-3-70b", "mixtral-8x7b": "mixtral-8x7b-experts"}
+CHAINS = {
+    "zero3": "zero3-trace",
+    "zero3_compiled": "zero3-trace",
+    "fsdp": "fsdp-hf",
+    "fsdp_compiled": "fsdp-hf",
+    "p": "deepcompile-p",
+    "s": "deepcompile-s",
+    "ps": "deepcompile-ps",
+}
+RATIOS = (("p", "zero3"), ("s", "zero3"), ("ps", "zero3"), ("fsdp", "zero3"), ("p", "fsdp"), ("s", "fsdp"), ("ps", "fsdp"))
 
 
-def export(name, batch, seq, folder):
-    path = os.path.join(folder, f"{name}-b{batch}-s{seq}.pt2")
-    if not os.path.exists(path):
-        print(f"exporting {path}", file=sys.stderr)
-        python = os.path.join(ROOT, "build", "venv", "bin", "python")
-        shape = ["--batch", str(batch), "--seq", str(seq)]
-        command = [python, os.path.join(ROOT, "scripts", "export.py"), "--preset", name, "--headless", "--attention", "cuda-flash", *shape, "-o", path]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return path
+# Where the fit begins. Whether kernels and collectives slow each other is chosen by the errors of the fitted column (what-if "free overlap").
+START = Factors(compute=1.2, link=0.6, intercept=0.4, contention=True)
 
 
-class Compiler:
-    def __init__(self, dcc, folder, memory, effort):
-        self.dcc, self.folder, self.effort = dcc, folder, effort
-        self.memory = memory
-        self.train = os.path.join(folder, "train.json")
-        with open(self.train, "w") as file:
-            json.dump(TRAIN, file)
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """How the published columns are played. `fit`: factors start there, and `free` are fitted on a column; None: the factors of the base."""
 
-    def profile(self, compute, link, contention=None):
-        """h100x32.json with all times of compute and of collectives multiplied."""
-        with open(PROFILE) as file:
-            profile = json.load(file)
-        rates = profile["rates"]
-        for rate in SCALED_RATES:
-            rates[rate] = round(rates[rate] / compute)
-        rates["kernel_launch_ns"] = round(rates["kernel_launch_ns"] * compute)
-        for row in profile["collectives"]:
-            for key in ("median_ns", "fastest_ns"):
-                row[key] = round(row[key] * link)
-        if contention:
-            during = [(row, round(row["median_ns"] * contention["collective"])) for row in profile["collectives"]]
-            permille = round(1000 * contention["compute"])
-            profile["during_compute"] = [{**row, "median_ns": ns, "fastest_ns": ns, "compute_permille": permille} for row, ns in during]
-        path = os.path.join(self.folder, "profile.json")
-        with open(path, "w") as file:
-            json.dump(profile, file)
-        return path
+    name: str
+    text: str
+    chains: dict = dataclasses.field(default_factory=dict)  # in place of those in CHAINS, by column
+    presets: dict = dataclasses.field(default_factory=dict)  # in place of those in PRESETS, by model
+    fit: Factors | None = None
+    free: tuple = FREE
+    column: str = FITTED
+    once: bool = False  # the intercept is for a step, not for each of its micro-batches
+    accumulated: bool = True  # the cells of several micro-batches too
+    apart: bool = False  # each gather that joins a group pays a latency, and all of these are exposed
 
-    def compile(self, model, chain, profile, accumulation=1, plan="plan.dcp"):
-        """The report of dcc compile, or None where the budget is too small."""
-        passes = CHAINS[chain]
-        options = ["--passes" if "," in passes else "--chain", passes, "--grad-accum", str(accumulation), "--recompute", "full"]
-        options += ["--memory", str(self.memory), "--search-effort", str(self.effort), "--world", str(WORLD), "--config", self.train]
-        command = [self.dcc, "compile", model, "--profile", profile, "--no-cache", "--json", "-o", os.path.join(self.folder, plan), *options]
-        result = subprocess.run(command, capture_output=True, text=True)
-        if result.returncode == 80:
-            return None
-        if result.returncode:
-            sys.exit(result.stderr)
-        return json.loads(result.stdout)
+    def job(self, model, shape, column, accumulation=1):
+        preset = self.presets.get(model, PRESETS[model])
+        return Job(preset, shape, self.chains.get(column, CHAINS[column]), accumulation)
 
-    def simulate(self, profile, plan):
-        command = [self.dcc, "simulate", os.path.join(self.folder, plan), "--profile", profile, "--json"]
-        return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)["prediction"]["step_ns"]
+    def step(self, plans, job, factors):
+        """Seconds; None where the budget is too small."""
+        step = plans.step(job, factors)
+        if step and self.once:
+            step -= factors.intercept * (job.accumulation - 1)
+        if step and self.apart:
+            step += plans.gathers_moved(job) * plans.latency(factors)
+        return step
 
 
-def step_ns(report):
-    return report["prediction"]["step_ns"] if report else math.nan
+BASE = Case("base", "", fit=START)
+WHAT_IFS = (
+    Case("intercept once", "the intercept is once a step", once=True),
+    Case("groups apart", "gathers of a fused group pay their latencies one by one, exposed: an upper bound", apart=True),
+    Case("S hides", "gathers of S are prefetched as ZeRO-3's trace does it", chains={"s": HIDING_S}),
+    Case("no prefetch", "ZeRO-3's trace prefetches nothing", chains={"zero3": NO_PREFETCH, "zero3_compiled": NO_PREFETCH}),
+    Case("two gathers", "FSDP gathers a block twice, as FSDP2", chains={"fsdp": "fsdp", "fsdp_compiled": "fsdp"}),
+    Case("fused experts", "an expert layer is two tensors, not 24", presets={"mixtral-8x7b": "mixtral-8x7b"}, fit=START, accumulated=False),
+    Case("free overlap", "kernels and collectives do not slow each other", fit=dataclasses.replace(START, contention=False)),
+    Case("on ZeRO-3", "fitted on the ZeRO-3 column", fit=START, column="zero3"),
+    Case("no intercept", "two factors explain all time", fit=dataclasses.replace(START, intercept=0.0), free=("compute", "link")),
+    Case(
+        "attention",
+        "attention is slower than matrix products, by a fourth fitted factor",
+        fit=dataclasses.replace(START, attention=2.0),
+        free=(*FREE, "attention"),
+    ),
+)
 
 
-def peak_bytes(report):
-    return report["memory"]["peak"]["bytes"] if report else math.nan
+@dataclasses.dataclass
+class Cell:
+    kind: str  # throughput, ratio, accumulation, peak
+    column: str
+    published: float
+    ours: float
+    seconds: float = 0.0  # published less ours, of a micro-batch
+
+    @property
+    def off(self):
+        return self.ours / self.published - 1
+
+    @property
+    def good(self):
+        return abs(self.off) <= TOLERANCE
 
 
-def fit(compiler, models, published, contention):
-    """(compute, link): Gauss-Newton on the relative errors of the ZeRO-3 column; two rounds move them by less than 1e-3."""
-    factors = [1.0, 0.7]
-    for _ in range(2):
-        normal, right = [[0.0, 0.0], [0.0, 0.0]], [0.0, 0.0]
-        for shape, model in models.items():
-            wanted = shape[0] * shape[1] / published[shape]["zero3"] * 1e9
-            now = step_ns(compiler.compile(model, "zero3", compiler.profile(*factors, contention), plan="fit.dcp"))
-            slopes = []
-            for i in range(2):
-                moved = [f * (1.01 if i == j else 1) for j, f in enumerate(factors)]
-                later = compiler.simulate(compiler.profile(*moved, contention), "fit.dcp")
-                slopes.append((later - now) / (0.01 * factors[i]) / wanted)
-            error = (wanted - now) / wanted
-            for i in range(2):
-                right[i] += slopes[i] * error
-                for j in range(2):
-                    normal[i][j] += slopes[i] * slopes[j]
-        (a, b), (_, d) = normal
-        determinant = a * d - b * b
-        factors[0] += (d * right[0] - b * right[1]) / determinant
-        factors[1] += (a * right[1] - b * right[0]) / determinant
-    return factors
+class Runs:
+    """One machine's published runs of one model."""
+
+    def __init__(self, name, data, model):
+        self.name, self.model = name, model
+        runs = data[name]["models"][model]
+        columns = data["columns"][2:]
+        by_shape = lambda rows: {(row[0], row[1]): dict(zip(columns, row[2:])) for row in rows}
+        if "seconds" in runs:
+            self.seconds = by_shape(runs["seconds"])
+        else:
+            tokens = by_shape(runs["throughput"])
+            self.seconds = {shape: {c: shape[0] * shape[1] / rate for c, rate in row.items()} for shape, row in tokens.items()}
+        self.peaks = by_shape(runs.get("peak_bytes", []))
+        names = data[name].get("accumulation_columns", [])
+        self.accumulation = [dict(zip(names, row)) for row in runs.get("accumulation", []) if row[0] > 1]
+
+    def fit(self, plans, case):
+        jobs = [(case.job(self.model, shape, case.column), row[case.column]) for shape, row in self.seconds.items()]
+        return fit(plans, [job for job in jobs if plans.report(job[0])], case.fit, case.free)
+
+    def cells(self, plans, case, factors):
+        """{(shape, what): Cell}"""
+        found = {}
+        for shape, row in self.seconds.items():
+            jobs = {column: case.job(self.model, shape, column) for column in row}
+            steps = {column: case.step(plans, job, factors) for column, job in jobs.items()}
+            tokens = shape[0] * shape[1]
+            for column, wanted in row.items():
+                if steps[column]:
+                    found[shape, column] = Cell("throughput", column, tokens / wanted, tokens / steps[column], wanted - steps[column])
+                if self.peaks:
+                    found[shape, f"peak of {column}"] = Cell("peak", column, self.peaks[shape][column] / 2**30, plans.peak(jobs[column]) / 2**30)
+            for a, b in RATIOS:
+                if steps[a] and steps[b]:
+                    found[shape, f"{a} / {b}"] = Cell("ratio", a, row[b] / row[a], steps[b] / steps[a])
+        for row in self.accumulation if case.accumulated else ():
+            found.update(self._accumulated(plans, case, factors, row))
+        return found
+
+    def _accumulated(self, plans, case, factors, row):
+        shape, count, found = (1, 1024), row["micro_batches"], {}
+        rates = {}
+        for column in ("zero3", "zero3_compiled", "ps"):
+            step = case.step(plans, case.job(self.model, shape, column, count), factors)
+            rates[column] = count * shape[0] * shape[1] / step
+            lacking = shape[0] * shape[1] / row[column] - step / count
+            found[shape, f"{column}, {count} micro-batches"] = Cell("accumulation", column, row[column], rates[column], lacking)
+        found[shape, f"ps / zero3, {count} micro-batches"] = Cell("accumulation", "ps", row["ps"] / row["zero3"], rates["ps"] / rates["zero3"])
+        return found
 
 
-def read_published(name):
-    with open(os.path.join(HERE, "deepcompile_h100.json")) as file:
-        data = json.load(file)
-    table = {(row[0], row[1]): dict(zip(data["columns"][2:], row[2:])) for row in data["models"][name]["throughput"]}
-    return table, data["models"][name], data["peak"]
+class Offloading:
+    """Figure 4: optimizer state offloaded on half of the ranks. What updates on the host (the other columns) has no chain to play."""
+
+    def __init__(self, data):
+        self.name, self.model = "offload", data["model"]
+        self.ranks, self.plot = data["ranks"], data["plot"]
+        self.seconds = {(row[0], row[1]): self.flops(row[0], row[1]) / (row[-1] * 1e12) for row in data["tflops"]}
+
+    def flops(self, batch, seq):
+        """As benchmarks/deepcompile/plot.py counts them: keys and values of grouped heads not at all, a forward pass four times."""
+        hidden, layers = self.plot["hidden"], self.plot["layers"]
+        layer = 2 * hidden * hidden + 2 * hidden * seq + 3 * self.plot["intermediate"] * hidden
+        return 4 * 2 * batch * seq * (layers * layer + self.plot["vocabulary"] * hidden)
+
+    def cells(self, plans, case, factors):
+        found = {}
+        for shape, wanted in self.seconds.items():
+            step = case.step(plans, Job(PRESETS[self.model], shape, "deepcompile-offload-optimizer", ranks=self.ranks), factors)
+            if step:
+                tokens = shape[0] * shape[1]
+                found[shape, f"offload_optimizer, {self.ranks} ranks"] = Cell("offload", "ps", tokens / wanted, tokens / step, wanted - step)
+        return found
 
 
-class Comparison:
-    """One model under one profile. Throughputs are tokens per second and GPU."""
+def tally(cells):
+    """'N cells, M within 10 % (P %), worst +Q %'"""
+    cells = list(cells)
+    good = sum(cell.good for cell in cells)
+    worst = max(cells, key=lambda cell: abs(cell.off))
+    return f"{len(cells)} cells, {good} within 10 % ({good / len(cells):.0%}), worst {worst.off:+.0%}"
 
-    def __init__(self, compiler, name, models, contention):
-        self.compiler, self.name, self.models, self.contention = compiler, name, models, contention
-        self.published, self.model, self.peak = read_published(name)
-        self.misses = []
 
-    def run(self):
-        factors = fit(self.compiler, self.models, self.published, self.contention)
-        self.profile = self.compiler.profile(*factors, self.contention)
-        how = "overlap slows both" if self.contention else "overlap is free"
-        print(f"\n## {self.name}, {how}\n\nfitted on the ZeRO-3 column: compute x {factors[0]:.3f}, collectives x {factors[1]:.3f} of the profile's times\n")
-        self.reports = {}
-        for shape, model in self.models.items():
-            self.reports[shape] = {chain: self.compiler.compile(model, chain, self.profile) for chain in PREDICTED}
-            print(self.name, *shape, file=sys.stderr)
-        self.print_ratios()
-        self.print_peaks()
-        self.print_accumulation()
-        self.print_directions()
+def is_predicted(key, cell):
+    return not (cell.kind == "throughput" and cell.column == FITTED)
 
-    def ours(self, shape, chain):
-        return shape[0] * shape[1] / step_ns(self.reports[shape][chain]) * 1e9
 
-    def print_ratios(self):
-        pairs = [("p", "zero3"), ("s", "zero3"), ("ps", "zero3"), ("p", "fsdp"), ("s", "fsdp"), ("ps", "fsdp")]
-        print("each cell: published, ours, deviation\n")
-        print("| batch x seq | ZeRO-3 tokens/s | " + " | ".join(f"{a}/{b}" for a, b in pairs) + " |")
-        print("|---" * (len(pairs) + 2) + "|")
-        within = {pair: [0, 0] for pair in pairs}
-        for shape, row in self.published.items():
-            ours = self.ours(shape, "zero3")
-            cells = [f"{row['zero3']}, {ours:.0f}, {ours / row['zero3'] - 1:+.1%}"]
-            for a, b in pairs:
-                if row[a] is None:
-                    cells.append("")
-                    continue
-                there, here = row[a] / row[b], self.ours(shape, a) / self.ours(shape, b)
-                good = abs(here / there - 1) <= TOLERANCE
-                within[a, b][0] += good
-                within[a, b][1] += 1
-                cells.append(f"{there:.2f}, {here:.2f}, {here / there - 1:+.0%} {'ok' if good else 'miss'}")
-            print(f"| {shape[0]} x {shape[1]} | " + " | ".join(cells) + " |")
-        print("\nwithin 10 %: " + ", ".join(f"{a}/{b} {good} of {all_}" for (a, b), (good, all_) in within.items()))
+def print_fit_head():
+    print("| runs | model | compute x | collectives x | intercept s | attention x | errors of the fitted column: mean, worst |\n|---|---|---|---|---|---|---|")
 
-    def print_peaks(self):
-        line = 0.9 * self.compiler.memory
-        print(f"\npeak of live bytes in GiB; the published rules fill {line / 2**30:.1f} GiB, nine tenths of the device\n")
-        print("| batch x seq | " + " | ".join(PREDICTED) + " | ps, of the line |\n" + "|---" * (len(PREDICTED) + 2) + "|")
-        logged = self.peak["gib"][self.name]
-        print("| published, 1 x 1024 | " + " | ".join(f"{logged[c]:.1f}" for c in PREDICTED) + f" | {logged['ps'] * 2**30 / line:.1%} |")
-        for shape, reports in self.reports.items():
-            peaks = [peak_bytes(reports[c]) for c in PREDICTED]
-            print(f"| {shape[0]} x {shape[1]} | " + " | ".join(f"{p / 2**30:.1f}" for p in peaks) + f" | {peaks[-1] / line:.1%} |")
-        if self.name == "llama-3-70b":
-            kept = next(r for r in self.reports[1, 1024]["ps"]["remarks"] if r["pass"] == "keep-resident-greedily")
-            print(f"\n1 x 1024: published {self.peak['kept_parameters']} parameters of {self.peak['kept_bytes'] / 2**30:.1f} GiB kept; ours: {kept['text']}")
 
-    def print_accumulation(self):
-        print("\nps/zero3 at 1 x 1024 with accumulation\n\n| micro-batches | published | ours | deviation |\n|---|---|---|---|")
-        self.growth = []
-        for count, there in self.model["accumulation"].items():
-            reports = self.reports[1, 1024]
-            if count != "1":
-                reports = {c: self.compiler.compile(self.models[1, 1024], c, self.profile, int(count)) for c in ("zero3", "ps")}
-            here = step_ns(reports["zero3"]) / step_ns(reports["ps"])
-            self.growth.append(here)
-            print(f"| {count} | {there:.2f} | {here:.2f} | {here / there - 1:+.0%} {'ok' if abs(here / there - 1) <= TOLERANCE else 'miss'} |")
+class Report:
+    def __init__(self, plans, runs, offloading):
+        self.plans, self.runs, self.offloading = plans, runs, offloading
+        self.base, self.cures, self.factors = {}, {}, {}
 
-    def print_directions(self):
-        speed = {shape: {c: self.ours(shape, c) for c in PREDICTED} for shape in self.models}
-        at = lambda shapes, claim: [f"{b} x {s}" for b, s in shapes if not claim(speed[b, s])]
-        known = [shape for shape in speed if self.published[shape]["p"]]
-        longer = [s for s in known if self.published[s]["p"] > self.published[s]["s"]]
-        shorter = [s for s in known if s not in longer]
-        line = 0.9 * self.compiler.memory
-        faster = lambda v: v["fsdp"] > v["zero3"]
-        claims = [
-            ("prefetch beats unsharding where it was published to (long)", at(longer, lambda v: v["p"] > v["s"])),
-            ("unsharding beats prefetch where it was published to (short)", at(shorter, lambda v: v["s"] > v["p"])),
-            ("both is best", at(speed, lambda v: v["ps"] >= 0.999 * max(v["p"], v["s"]))),
-            ("both beats ZeRO-3 and FSDP", at(speed, lambda v: v["ps"] > max(v["zero3"], v["fsdp"]))),
-            ("FSDP faster or slower than ZeRO-3, as published", [f"{b} x {s}" for b, s in speed if faster(self.published[b, s]) != faster(speed[b, s])]),
-            ("gain grows with accumulation, first to last", [] if self.growth[-1] > self.growth[0] else ["ours does not"]),
-            ("peak of both within 10 % of the line", [f"{b} x {s}" for b, s in speed if not 0.9 <= peak_bytes(self.reports[b, s]["ps"]) / line <= 1.1]),
-        ]
-        slower = [tuple(shape) for shape in self.model["slower_than_zero3"]]
-        if slower:
-            claims.append(("unsharding alone loses to ZeRO-3 where it was published to", at(slower, lambda v: v["s"] < v["zero3"])))
-        print("\n| direction | ours |\n|---|---|")
-        for claim, misses in claims:
-            print(f"| {claim} | {'ok' if not misses else 'miss: ' + ', '.join(misses)} |")
+    def run(self, what_ifs):
+        print("## Fit\n")
+        print_fit_head()
+        for runs in self.runs:
+            self.factors[runs] = self.print_fit(runs, BASE)
+            self.base[runs] = runs.cells(self.plans, BASE, self.factors[runs])
+        for runs in [runs for runs in self.runs if runs.name == "charts" and runs.model == self.offloading.model]:
+            self.factors[self.offloading] = self.factors[runs]
+            self.base[self.offloading] = self.offloading.cells(self.plans, BASE, self.factors[runs])
+        self.print_summary()
+        for case in what_ifs:
+            self.print_what_if(case)
+        self.print_cells()
 
-    def print_auto(self):
+    def print_fit(self, runs, case):
+        factors, errors = runs.fit(self.plans, case)
+        size = [abs(error) for error in errors]
+        fitted = f"{factors.compute:.3f} | {factors.link:.3f} | {factors.intercept:.2f} | {factors.attention:.1f}"
+        print(f"| {runs.name} | {runs.model} | {fitted} | {statistics.mean(size):.1%}, {max(size):.1%} |")
+        sys.stdout.flush()
+        self.plans.save()
+        return factors
+
+    def print_what_if(self, case):
+        """A what-if on the charts, with the cells that it changes."""
+        print(f"\n## What if: {case.name}\n\n{case.text[0].upper()}{case.text[1:]}.\n")
+        if case.fit:
+            print_fit_head()
+        played = {}
+        for runs in [runs for runs in self.runs if runs.name == "charts"]:
+            if case.presets and runs.model not in case.presets:
+                continue
+            factors = self.print_fit(runs, case) if case.fit else self.factors[runs]
+            cells = runs.cells(self.plans, case, factors)
+            played[runs] = {key: cell for key, cell in cells.items() if cell.ours != self.base[runs][key].ours and is_predicted(key, cell)}
+        print("\n| model | column | as it is | what-if | misses that it brings within 10 % | cells that it makes misses |\n|---|---|---|---|---|---|")
+        for runs, cells in played.items():
+            for column in {cell.column: None for cell in cells.values()}:
+                self.print_changed(runs, case, column, {key: cell for key, cell in cells.items() if cell.column == column})
+        sys.stdout.flush()
+
+    def print_changed(self, runs, case, column, cells):
+        before = {key: self.base[runs][key] for key in cells}
+        for key, cell in cells.items():
+            if cell.good and not before[key].good:
+                self.cures.setdefault((runs, key), []).append(f"{case.name} {cell.off:+.0%}")
+        misses = sum(not cell.good for cell in before.values())
+        cured = sum(cell.good and not before[key].good for key, cell in cells.items())
+        spoiled = sum(before[key].good and not cell.good for key, cell in cells.items())
+        print(f"| {runs.model} | {column} | {tally(before.values())} | {tally(cells.values())} | {cured} of {misses} | {spoiled} |")
+
+    def predicted(self, runs):
+        return {key: cell for key, cell in self.base[runs].items() if is_predicted(key, cell)}
+
+    def print_summary(self):
+        every = [cell for runs in self.base for cell in self.predicted(runs).values()]
         print(
-            f"\nauto, search effort {self.compiler.effort}; with_ends and within_memory are of auto's own work; compute and collectives say on which side of the balance point it is\n"
+            f"\n## Predicted\n\n{tally(every)}\n\n| runs | model | kind | column | | seconds published but not predicted: median, range |\n|---|---|---|---|---|---|"
         )
+        for runs in self.base:
+            kinds = {}
+            for cell in self.predicted(runs).values():
+                kinds.setdefault((cell.kind, cell.column), []).append(cell)
+            for (kind, column), cells in kinds.items():
+                lacking = [cell.seconds for cell in cells if cell.seconds]
+                seconds = f"{statistics.median(lacking):+.2f}, {min(lacking):+.2f} to {max(lacking):+.2f}" if lacking else ""
+                print(f"| {runs.name} | {runs.model} | {kind} | {column} | {tally(cells)} | {seconds} |")
+        sys.stdout.flush()
+
+    def print_cells(self):
         print(
-            "| batch x seq | compute, collectives ms | ps ms | auto ms | gain | of with_ends | of within_memory | with_ends allows | verdict |\n|---|---|---|---|---|---|---|---|---|"
+            "\n## Cells, the worst first\n\n| off | runs | model | batch x seq | what | published | ours | within 10 % with |\n|---|---|---|---|---|---|---|---|"
         )
-        chains = []
-        for shape, model in self.models.items():
-            auto = self.compiler.compile(model, "auto", self.profile)
-            print(self.name, *shape, "auto", file=sys.stderr)
-            found = auto["prediction"]
-            ps, time, b1, b2 = step_ns(self.reports[shape]["ps"]), found["step_ns"], found["bounds_ns"]["with_ends"], found["bounds_ns"]["within_memory"]
-            balanced = found["compute_ns"] >= found["communication_ns"]
-            wanted = b1 / time >= 0.95 if balanced else ps / time >= 1.15
-            verdict = ("above, 95 % of with_ends" if balanced else "below, gain 1.15") + (": ok" if wanted else ": miss")
-            work = f"{found['compute_ns'] / 1e6:.0f}, {found['communication_ns'] / 1e6:.0f}"
+        rows = [(runs, key, cell) for runs in self.base for key, cell in self.predicted(runs).items()]
+        for runs, key, cell in sorted(rows, key=lambda row: -abs(row[2].off)):
+            (batch, seq), what = key
+            digits = 2 if cell.kind == "ratio" or "/" in what else 1 if cell.kind == "peak" else 0
+            cures = ", ".join(self.cures.get((runs, key), [])) if not cell.good else ""
             print(
-                f"| {shape[0]} x {shape[1]} | {work} | {ps / 1e6:.0f} | {time / 1e6:.0f} | {ps / time:.3f} | {b1 / time:.1%} | {b2 / time:.1%} | {ps / b1:.3f} | {verdict} |"
+                f"| {cell.off:+.1%} | {runs.name} | {runs.model} | {batch} x {seq} | {what} | {cell.published:.{digits}f} | {cell.ours:.{digits}f} | {cures} |"
             )
-            chains += [f"- {shape[0]} x {shape[1]} auto: {remark['text']}" for remark in auto["remarks"] if remark["pass"] == "auto"]
-        print("\n" + "\n".join(chains))
+
+    def print_auto(self, effort):
+        """What auto adds on the machine of the charts, without the intercept. with_ends and within_memory are of auto's own work."""
+        print(f"\n## auto, search effort {effort}\n\n| model | batch x seq | compute, collectives s | ps s | auto s | gain | of with_ends | of within_memory |")
+        print("|---|---|---|---|---|---|---|---|")
+        for runs in [runs for runs in self.runs if runs.name == "charts"]:
+            factors = dataclasses.replace(self.factors[runs], intercept=0.0)
+            for shape in runs.seconds:
+                job = dataclasses.replace(BASE.job(runs.model, shape, "ps"), chain="auto")
+                found = self.plans.compile(job, self.plans.profile(factors), self.plans.plan(job), "--search-effort", str(effort))["prediction"]
+                ps, auto, bounds = self.plans.step(BASE.job(runs.model, shape, "ps"), factors), found["step_ns"] / 1e9, found["bounds_ns"]
+                work = f"{found['compute_ns'] / 1e9:.2f}, {found['communication_ns'] / 1e9:.2f}"
+                share = " | ".join(f"{bounds[bound] / 1e9 / auto:.1%}" for bound in ("with_ends", "within_memory"))
+                print(f"| {runs.model} | {shape[0]} x {shape[1]} | {work} | {ps:.2f} | {auto:.2f} | {ps / auto:.3f} | {share} |")
+                sys.stdout.flush()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", default=os.path.join(os.path.expanduser("~"), ".cache", "dcc-published"))
-    parser.add_argument("--model", action="append", choices=("llama-3-70b", "mixtral-8x7b"))
+    parser.add_argument("--model", action="append", choices=tuple(PRESETS))
+    parser.add_argument("--runs", action="append", choices=("charts", "log"))
     parser.add_argument("--dcc", default=os.path.join(ROOT, "build", "bin", "dcc"))
-    parser.add_argument("--effort", type=int, default=24)
-    parser.add_argument("--no-auto", action="store_true")
-    parser.add_argument("--overlap", choices=("free", "slows", "both"), default="both")
+    parser.add_argument("--no-what-ifs", action="store_true")
+    parser.add_argument("--auto", type=int, metavar="EFFORT", help="also compile with --chain auto")
     arguments = parser.parse_args()
     os.makedirs(arguments.models, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="dcc-published-") as folder:
-        for name in arguments.model or ("llama-3-70b", "mixtral-8x7b"):
-            published, _, peak = read_published(name)
-            models = {shape: export(name, *shape, arguments.models) for shape in published}
-            compiler = Compiler(arguments.dcc, folder, peak["device_bytes"], arguments.effort)
-            for contention in {"free": [None], "slows": [CONTENTION], "both": [None, CONTENTION]}[arguments.overlap]:
-                comparison = Comparison(compiler, name, models, contention)
-                comparison.run()
-                if not contention and not arguments.no_auto:
-                    comparison.print_auto()
+    with open(os.path.join(HERE, "deepcompile_h100.json")) as file:
+        data = json.load(file)
+    plans = Plans(arguments.dcc, arguments.models, data["log"]["device_bytes"])
+    runs = [Runs(name, data, model) for name in arguments.runs or ("charts", "log") for model in arguments.model or PRESETS]
+    try:
+        report = Report(plans, runs, Offloading(data["offload"]))
+        report.run(() if arguments.no_what_ifs else WHAT_IFS)
+        if arguments.auto:
+            report.print_auto(arguments.auto)
+    finally:
+        plans.save()
 
 
 if __name__ == "__main__":
