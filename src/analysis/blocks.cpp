@@ -35,7 +35,7 @@ Blocks blocks(const ir::Graph& graph) {
   result.of_node.assign(graph.node_capacity(), -1);
   std::map<std::string_view, std::set<std::string_view>> siblings;  // parent -> paths of children
   for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
-    const std::string_view path = graph.node(id).origin.module;
+    const std::string_view path = *graph.node(id).origin.module;
     const Numbered number = outermost_number(path);
     if (number.end > 0) siblings[path.substr(0, number.parent)].insert(path.substr(0, number.end));
   }
@@ -43,7 +43,7 @@ Blocks blocks(const ir::Graph& graph) {
   for (const auto& [parent, children] : siblings) longest = std::max(longest, children.size());
   std::map<std::string_view, int32_t> numbers;
   for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
-    const std::string_view path = graph.node(id).origin.module;
+    const std::string_view path = *graph.node(id).origin.module;
     const Numbered number = outermost_number(path);
     if (number.end == 0 || siblings[path.substr(0, number.parent)].size() < longest) continue;
     const auto [found, is_new] = numbers.try_emplace(path.substr(0, number.end), result.count);

@@ -41,7 +41,8 @@ void collect(PeakMemory& peak, const ir::Graph& graph, const Liveness& live,
 }  // namespace
 
 std::string op_text(const ir::Node& node) {
-  return node.kind == ir::OpKind::Aten ? node.overload : std::string(ir::info(node.kind).text);
+  return node.kind == ir::OpKind::Aten ? node.overload.text()
+                                       : std::string(ir::info(node.kind).text);
 }
 
 PeakMemory peak_memory(const ir::Step& step, const ScratchBytes& scratch, size_t largest_count,

@@ -8,7 +8,6 @@
 namespace dc::analysis {
 namespace {
 
-// The stream first: part_of looks an ATen op up by its name.
 bool is_outside_compute(const ir::Node& node) {
   return node.stream != 0 && part_of(node) == Part::Kernel;
 }
@@ -145,6 +144,7 @@ ScheduleView schedule_view(const ir::Step& step, const ir::Graph& graph) {
   view.position.assign(graph.node_capacity(), -1);
   for (size_t i = 0; i < view.order.size(); ++i)
     view.position[view.order[i].index()] = static_cast<int32_t>(i);
+  view.known.reserve(view.order.size());
   bool has_others = false;
   for (const ir::NodeId id : view.order) {
     const ir::Node& node = graph.node(id);

@@ -133,7 +133,7 @@ class ActivationReader {
   bool runs_again(const Node& maker) const {
     if (!allowed_.recompute || maker.origin.phase != ir::Phase::Forward) return false;
     if (maker.kind == ir::OpKind::Input || maker.kind == ir::OpKind::State) return false;
-    return maker.kind != ir::OpKind::Aten || !ir::aten_info(maker.overload)->random;
+    return maker.kind != ir::OpKind::Aten || !maker.overload.info()->random;
   }
 
   Item item(const Life& life, bool keeps_late) const {

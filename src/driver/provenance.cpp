@@ -11,9 +11,9 @@ namespace {
 // Kernels whose scratch depends on the CPU: convolutions, and products and attention in 16 bits.
 bool has_scratch_of_its_cpu(const ir::Graph& graph, const ir::Node& node) {
   if (node.kind != ir::OpKind::Aten) return false;
-  const ir::AtenClass cls = ir::aten_info(node.overload)->cls;
+  const ir::AtenClass cls = node.overload.info()->cls;
   if (cls == ir::AtenClass::Convolution)
-    return node.overload.find("convolution") != std::string::npos;
+    return node.overload.name().find("convolution") != std::string_view::npos;
   if (cls != ir::AtenClass::Matmul && cls != ir::AtenClass::Attention) return false;
   const ir::DType dtype = graph.value(node.operands[0]).type.dtype;
   return dtype == ir::DType::BF16 || dtype == ir::DType::F16;

@@ -117,7 +117,7 @@ void add_graph(CanonicalText& out, const ir::Step& step, const ir::Graph& graph)
       numbers;  // value -> position of its definition; lookups only
   for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
     const ir::Node& node = graph.node(id);
-    out.word(ir::info(node.kind).text).word(node.overload).quoted(node.origin.module);
+    out.word(ir::info(node.kind).text).word(node.overload.name()).quoted(*node.origin.module);
     out.word(ir::word(node.origin.phase)).number(node.origin.accumulates);
     for (const ir::ValueId operand : node.operands) out.number(numbers.at(operand.v));
     for (const ir::Arg& arg : node.args) {

@@ -59,8 +59,8 @@ std::optional<IndexUse> direct_use(const ir::Graph& graph, const ir::Node& node,
 // Whether the node hands this operand on as its result.
 bool passes_on(const ir::Node& node, int operand) {
   if (node.overload == "aten.where.self") return operand == 1;
-  return operand == 0 &&
-         std::find(kTransparent.begin(), kTransparent.end(), node.overload) != kTransparent.end();
+  return operand == 0 && std::find(kTransparent.begin(), kTransparent.end(),
+                                   node.overload.name()) != kTransparent.end();
 }
 
 // Follows an integer input to an embedding or a loss.

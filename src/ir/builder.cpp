@@ -21,7 +21,7 @@ ValueId Builder::make(OpKind kind, std::vector<ValueId> operands, NewValue resul
   return insert(kind, std::move(operands), {std::move(result)}, std::move(args)).results[0];
 }
 
-ValueId Builder::make_aten(std::string overload, std::vector<ValueId> operands, NewValue result,
+ValueId Builder::make_aten(Overload overload, std::vector<ValueId> operands, NewValue result,
                            std::vector<Arg> args) {
   Node& node = insert(OpKind::Aten, std::move(operands), {std::move(result)}, std::move(args));
   node.overload = std::move(overload);
@@ -61,12 +61,11 @@ Node& Builder::repeat(const Node& node, std::vector<ValueId> operands, const std
     const Value& value = graph_->value(result);
     results.push_back({prefix + value.name, value.type});
   }
-  std::string overload = node.overload;
-  const int stream = node.stream;
-  Node& again = graph_->insert(before_, node.kind, std::move(operands), std::move(results),
-                               node.args, origin_);
-  again.overload = std::move(overload);
-  again.stream = stream;
+  Node& again =
+      graph_->insert(before_, node.kind, std::move(operands), std::move(results), {}, origin_);
+  again.args = node.args;
+  again.overload = node.overload;
+  again.stream = node.stream;
   return again;
 }
 

@@ -25,7 +25,7 @@ class Builder {
   // The result of an op that has one.
   ValueId make(OpKind kind, std::vector<ValueId> operands, NewValue result,
                std::vector<Arg> args = {});
-  ValueId make_aten(std::string overload, std::vector<ValueId> operands, NewValue result,
+  ValueId make_aten(Overload overload, std::vector<ValueId> operands, NewValue result,
                     std::vector<Arg> args);
   // The results of an op that has several.
   std::vector<ValueId> make_all(OpKind kind, std::vector<ValueId> operands,

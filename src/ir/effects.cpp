@@ -4,7 +4,7 @@ namespace dc::ir {
 
 AliasRule alias_of(const Node& node) {
   if (node.kind != OpKind::Aten) return info(node.kind).alias;
-  const AtenInfo* aten = aten_info(node.overload);
+  const AtenInfo* aten = node.overload.info();
   return aten ? aten->alias : AliasRule::Fresh;
 }
 

@@ -1,15 +1,10 @@
 #include "src/ir/graph.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "src/base/status.h"
 
 namespace dc::ir {
-
-struct Graph::Names {
-  std::unordered_map<std::string, int> next;
-};
 
 const Arg* Node::find_arg(std::string_view name) const {
   for (const Arg& arg : args) {
@@ -33,13 +28,10 @@ int64_t Node::integer(Attr attribute) const {
 
 Graph Graph::clone() const {
   Graph copy(name_);
-  copy.nodes_.reserve(nodes_.size());
-  for (const auto& node : nodes_) {
-    copy.nodes_.push_back(node ? std::make_unique<Node>(*node) : nullptr);
-  }
+  copy.nodes_ = nodes_;
   copy.links_ = links_;
   copy.values_ = values_;
-  if (names_) copy.names_ = std::make_shared<Names>(*names_);
+  copy.names_ = names_;
   copy.head_ = head_;
   copy.tail_ = tail_;
   copy.count_ = count_;
@@ -48,24 +40,28 @@ Graph Graph::clone() const {
 }
 
 std::string Graph::unique_name(const std::string& wanted, ValueId id) {
-  if (!names_) names_ = std::make_shared<Names>();
+  const auto name_of = [this](int32_t value) -> const std::string& {
+    return values_[static_cast<size_t>(value)].name;
+  };
   std::string stem = wanted.empty() ? "v" + std::to_string(id.v) : wanted;
-  auto [entry, fresh] = names_->next.emplace(stem, 1);
-  if (fresh) return stem;
-  int suffix = entry->second;
+  NameTable::Entry* entry = names_.find(stem, name_of);
+  if (entry == nullptr) {
+    names_.insert(stem, id.v, 1);
+    return stem;
+  }
+  int suffix = entry->next_suffix;
   std::string name = stem + "_" + std::to_string(suffix);
-  while (names_->next.contains(name)) name = stem + "_" + std::to_string(++suffix);
-  names_->next[stem] = suffix + 1;
-  names_->next.emplace(name, 1);
+  while (names_.find(name, name_of) != nullptr) name = stem + "_" + std::to_string(++suffix);
+  entry->next_suffix = suffix + 1;
+  names_.insert(name, id.v, 1);
   return name;
 }
 
 Node& Graph::insert(NodeId before, OpKind kind, std::vector<ValueId> operands,
                     std::vector<NewValue> results, std::vector<Arg> args, Origin origin) {
   const NodeId id{static_cast<int32_t>(nodes_.size())};
-  nodes_.push_back(std::make_unique<Node>());
+  Node& node = nodes_.emplace_back();
   links_.emplace_back();
-  Node& node = *nodes_.back();
   node.id = id;
   node.kind = kind;
   node.operands = std::move(operands);
@@ -95,7 +91,7 @@ Node& Graph::insert(NodeId before, OpKind kind, std::vector<ValueId> operands,
   return node;
 }
 
-Node& Graph::insert_aten(NodeId before, std::string overload, std::vector<ValueId> operands,
+Node& Graph::insert_aten(NodeId before, Overload overload, std::vector<ValueId> operands,
                          std::vector<NewValue> results, std::vector<Arg> args, Origin origin) {
   Node& node = insert(before, OpKind::Aten, std::move(operands), std::move(results),
                       std::move(args), std::move(origin));
@@ -164,14 +160,16 @@ void Graph::erase(NodeId id) {
     if (!result.valid()) continue;
     DC_CHECK(value(result).uses.empty());
     for (const Output& output : outputs) DC_CHECK(output.value != result);
-    names_->next.erase(value(result).name);
+    names_.erase(value(result).name, [this](int32_t other) -> const std::string& {
+      return values_[static_cast<size_t>(other)].name;
+    });
     value(result).producer = NodeId{};
   }
   for (size_t i = 0; i < dead.operands.size(); ++i) {
     drop_use(dead.operands[i], Use{id, static_cast<int>(i)});
   }
   unlink(id);
-  nodes_[id.index()].reset();
+  dead = Node();
   --count_;
 }
 

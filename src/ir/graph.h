@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <cstdint>
 #include <iterator>
 #include <memory>
@@ -13,7 +14,11 @@
 
 #include "src/base/kernel_table.h"
 #include "src/base/step_enums.h"
+#include "src/ir/name_table.h"
 #include "src/ir/ops.h"
+#include "src/ir/overload.h"
+#include "src/ir/shared.h"
+#include "src/ir/stable_list.h"
 #include "src/ir/types.h"
 
 namespace dc::ir {
@@ -36,7 +41,7 @@ struct Location {
 // Where a node comes from: the module's FQN and the phase; `accumulates` marks gradient sums that
 // autograd added.
 struct Origin {
-  std::string module;
+  Shared<std::string> module;
   Phase phase = Phase::Forward;
   bool accumulates = false;
 };
@@ -87,10 +92,10 @@ struct Arg {
 struct Node {
   NodeId id;
   OpKind kind = OpKind::Aten;
-  std::string overload;           // "aten.mm.default"; empty unless kind is Aten
+  Overload overload;              // empty unless kind is Aten
   std::vector<ValueId> operands;  // every tensor read, in argument order
   std::vector<ValueId> results;   // an invalid id where the op returns None or a number
-  std::vector<Arg> args;          // arguments in schema order; tensors as OperandRef/OperandList
+  Shared<std::vector<Arg>> args;  // arguments in schema order; tensors as OperandRef/OperandList
   Origin origin;
   int stream = 0;  // set by `schedule`: index into Step::streams
   // Of its signature; unset until it is asked for (kernel_signature.h). The graph forgets it when
@@ -147,7 +152,7 @@ class Graph {
   // entry with rank-0 type and name "-" is None.
   Node& insert(NodeId before, OpKind kind, std::vector<ValueId> operands,
                std::vector<NewValue> results, std::vector<Arg> args, Origin origin);
-  Node& insert_aten(NodeId before, std::string overload, std::vector<ValueId> operands,
+  Node& insert_aten(NodeId before, Overload overload, std::vector<ValueId> operands,
                     std::vector<NewValue> results, std::vector<Arg> args, Origin origin);
   void set_operand(NodeId node, int index, ValueId value);
   // The only way to change dtype, shape or strides of a value: the kernels that read or write it
@@ -157,12 +162,18 @@ class Graph {
   void erase(NodeId node);                          // its results must be unused
   void move_before(NodeId node, NodeId before);     // before invalid: to the end
 
-  Node& node(NodeId id) { return *nodes_[id.index()]; }
-  const Node& node(NodeId id) const { return *nodes_[id.index()]; }
+  Node& node(NodeId id) {
+    assert(contains(id));
+    return nodes_[id.index()];
+  }
+  const Node& node(NodeId id) const {
+    assert(contains(id));
+    return nodes_[id.index()];
+  }
   Value& value(ValueId id) { return values_[id.index()]; }
   const Value& value(ValueId id) const { return values_[id.index()]; }
   bool contains(NodeId id) const {
-    return id.valid() && id.index() < nodes_.size() && nodes_[id.index()];
+    return id.valid() && id.index() < nodes_.size() && nodes_[id.index()].id.valid();
   }
 
   NodeId first() const { return head_; }
@@ -187,11 +198,10 @@ class Graph {
   void unlink(NodeId id);
   void drop_use(ValueId id, Use use);
   std::string name_;
-  std::vector<std::unique_ptr<Node>> nodes_;
+  StableList<Node> nodes_;  // by id; one that is erased has no id
   std::vector<Link> links_;
   std::vector<Value> values_;
-  struct Names;  // name -> next suffix; a lookup table that is never iterated
-  std::shared_ptr<Names> names_;
+  NameTable names_;
   NodeId head_, tail_;
   size_t count_ = 0;
 };

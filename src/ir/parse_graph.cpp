@@ -290,7 +290,9 @@ class GraphParser {
       } else if (token.text == "accumulates") {
         node_->origin.accumulates = true;
       } else if (token.text == "in") {
-        if (!reader_.string(node_->origin.module, "a module")) return false;
+        std::string module;
+        if (!reader_.string(module, "a module")) return false;
+        node_->origin.module = std::move(module);
       } else if (token.text == "stream") {
         if (!reader_.punct('=') || !stream()) return false;
       } else if (token.text == "scratch") {

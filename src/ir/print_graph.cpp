@@ -21,7 +21,7 @@ class NodePrinter {
 
   std::string line() const {
     std::string out = results();
-    out += node_.kind == OpKind::Aten ? node_.overload : std::string(info(node_.kind).text);
+    out += node_.kind == OpKind::Aten ? node_.overload.text() : std::string(info(node_.kind).text);
     if (!inline_) {
       for (size_t i = 0; i < node_.operands.size(); ++i) {
         out += (i > 0 ? ", " : " ") + value_name(node_.operands[i]);
@@ -143,7 +143,7 @@ class NodePrinter {
     const Origin& origin = node_.origin;
     if (origin.phase != Phase::Forward) out += " " + std::string(word(origin.phase));
     if (origin.accumulates) out += " accumulates";
-    if (!origin.module.empty()) out += " in " + quoted(origin.module);
+    if (!origin.module.empty()) out += " in " + quoted(*origin.module);
     if (node_.stream != 0) {
       const auto index = static_cast<size_t>(node_.stream);
       const bool known =

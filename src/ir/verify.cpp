@@ -31,7 +31,7 @@ std::string describe(const Graph& graph, const Node& node) {
     out += (out.empty() ? "" : ", ") + (known ? "%" + graph.value(result).name : std::string("-"));
   }
   if (!out.empty()) out += " = ";
-  out += node.kind == OpKind::Aten ? node.overload : std::string(info(node.kind).text);
+  out += node.kind == OpKind::Aten ? node.overload.text() : std::string(info(node.kind).text);
   for (size_t i = 0; i < node.operands.size(); ++i) {
     const ValueId operand = node.operands[i];
     const bool known = operand.valid() && operand.index() < graph.value_capacity();
@@ -48,7 +48,7 @@ static ErrorKind blame(Stage stage) {
 Status offence(const Scope& scope, const Node& node, std::string_view code,
                const std::string& sentence) {
   std::string text = "program @" + scope.graph.name() + ", '" + describe(scope.graph, node) + "'";
-  if (!node.origin.module.empty()) text += " of module '" + node.origin.module + "'";
+  if (!node.origin.module.empty()) text += " of module '" + *node.origin.module + "'";
   return Status(blame(scope.stage), std::string(code), text + ": " + sentence);
 }
 

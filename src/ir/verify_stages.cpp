@@ -18,7 +18,7 @@ Status verify_leftovers(const Scope& scope, const Node& node) {
                              "an imported program holds ATen ops, inputs and state only");
   }
   if (node.kind != OpKind::Aten) return {};
-  const AtenInfo& aten = *aten_info(node.overload);  // the structure check has seen it
+  const AtenInfo& aten = *node.overload.info();  // the structure check has seen it
   if (aten.cls == AtenClass::Identity) {
     return offence(scope, node, "DC2302", "normalization removes this op; run normalize-graph");
   }

@@ -165,15 +165,15 @@ Status verify_identity(const Scope& scope, const Node& node, const AtenInfo& ate
 
 Status verify_overload(const Scope& scope, const Node& node) {
   if (node.kind != OpKind::Aten) return {};
-  const AtenInfo* aten = aten_info(node.overload);
+  const AtenInfo* aten = node.overload.info();
   if (!aten) {
     return unsupported(
         scope, node, "DC2107",
-        "operator " + node.overload + " is not supported; rewrite the module without it");
+        "operator " + node.overload.text() + " is not supported; rewrite the module without it");
   }
   if (aten->mutates) {
     return unsupported(scope, node, "DC2108",
-                       node.overload + " writes its argument; export a functional graph");
+                       node.overload.text() + " writes its argument; export a functional graph");
   }
   bool dynamic = aten->data_dependent;
   if (node.overload == "aten.index.Tensor") {
@@ -183,7 +183,7 @@ Status verify_overload(const Scope& scope, const Node& node) {
   }
   if (dynamic) {
     return unsupported(scope, node, "DC2109",
-                       "the result of " + node.overload +
+                       "the result of " + node.overload.text() +
                            " depends on data in its shape; use a formulation with static shapes");
   }
   DC_RETURN_IF_ERROR(verify_counts(scope, node, *aten));

@@ -106,9 +106,9 @@ base::Result<rp::Program> ProgramEmitter::run(const analysis::Liveness& live) {
 Status ProgramEmitter::emit(const Node& node) {
   auto bad = [&](const std::string& what) {
     std::string op =
-        node.kind == OpKind::Aten ? node.overload : std::string(ir::info(node.kind).text);
+        node.kind == OpKind::Aten ? node.overload.text() : std::string(ir::info(node.kind).text);
     return Status(base::ErrorKind::Internal, "DC8001",
-                  op + " of module '" + node.origin.module + "' " + what + "; please report this");
+                  op + " of module '" + *node.origin.module + "' " + what + "; please report this");
   };
   switch (part_of(node)) {
     case Part::Nothing:
@@ -192,7 +192,7 @@ void ProgramEmitter::emit_kernel(const Node& node) {
   rp::Instruction kernel = instruction(rp::InstructionKind::Kernel, node, 0);
   if (node.kind == OpKind::Aten) {
     kernel.provider = rp::Provider::Aten;
-    kernel.op = node.overload;
+    kernel.op = node.overload.text();
     for (const ir::Arg& arg : node.args) kernel.args.push_back(argument(node, arg));
   } else {
     emit_native(node, kernel);

@@ -47,7 +47,7 @@ ValueId gather_into(ir::Graph& graph, const Gather& gather, ValueId carried) {
 void leave_bucket(ir::Graph& graph, NodeId start) {
   const NodeId next = graph.next(start);
   if (cost::joins(graph.node(start)) || !next.valid() || !cost::joins(graph.node(next))) return;
-  std::erase_if(graph.node(next).args,
+  std::erase_if(graph.node(next).args.edit(),
                 [](const ir::Arg& arg) { return arg.attribute == ir::Attr::Joins; });
 }
 

@@ -108,7 +108,7 @@ Status check_draws_nothing(const ir::Graph& graph) {
     const ir::Node& node = graph.node(id);
     if (node.kind != ir::OpKind::Dropout) continue;
     return Status(base::ErrorKind::Unsupported, "DC2603",
-                  "dropout in module '" + node.origin.module +
+                  "dropout in module '" + *node.origin.module +
                       "' stays on in eval mode; an evaluation draws no random numbers: turn it off "
                       "with the module's mode (training=self.training) and export again");
   }

@@ -58,7 +58,7 @@ void decide_on_shards(const ir::Step& step, ir::Graph& graph) {
   if (step.mesh.is_world(step.mesh.shard_axes())) return;
   for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
     ir::Node& node = graph.node(id);
-    if (node.kind == OpKind::SquareSum) node.args.push_back({ir::Attr::Decides, int64_t{1}});
+    if (node.kind == OpKind::SquareSum) node.args.edit().push_back({ir::Attr::Decides, int64_t{1}});
   }
 }
 
@@ -135,7 +135,7 @@ class UpdateRewriter {
     for (NodeId start : bucket_) {
       ir::Node& node = graph_.node(start);
       if (start != bucket_[0] && !cost::joins(node))
-        node.args.push_back({ir::Attr::Joins, int64_t{1}});
+        node.args.edit().push_back({ir::Attr::Joins, int64_t{1}});
       graph_.move_before(start, {});
     }
     bucket_.clear();
@@ -199,7 +199,7 @@ class UpdateRewriter {
     for (const UpdateFragment* fragment : crossing_) {
       for (NodeId done : fragment->gathered) graph_.erase(done);
       for (NodeId start : fragment->gathers) {
-        graph_.node(start).args.push_back({ir::Attr::SpansSteps, int64_t{1}});
+        graph_.node(start).args.edit().push_back({ir::Attr::SpansSteps, int64_t{1}});
         const int entry = analysis::state_entry_of(
             step_, graph_.node(graph_.value(graph_.node(start).operands[0]).producer));
         const NodeId before = uses_[static_cast<size_t>(entry)].node;

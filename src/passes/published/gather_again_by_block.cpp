@@ -127,7 +127,7 @@ class BlockRegatherer {
       started.emplace_back();
       if (members[i].gradients.empty()) continue;
       started.back() = repeat(members[i].start, {shards[i]}, before);
-      std::vector<ir::Arg>& args = graph_.node(graph_.value(started.back()).producer).args;
+      std::vector<ir::Arg>& args = graph_.node(graph_.value(started.back()).producer).args.edit();
       std::erase_if(args, [](const ir::Arg& arg) { return arg.attribute == ir::Attr::Joins; });
       if (joins) args.push_back({ir::Attr::Joins, int64_t{1}});
       joins = true;

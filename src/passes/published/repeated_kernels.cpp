@@ -51,7 +51,8 @@ class Numbers {
   }
 
   size_t key(const Node& node) const {
-    size_t hash = std::hash<std::string>{}(node.overload) + static_cast<size_t>(node.kind);
+    size_t hash =
+        std::hash<std::string_view>{}(node.overload.name()) + static_cast<size_t>(node.kind);
     for (ValueId operand : node.operands)
       hash = hash * 1'000'003 + static_cast<size_t>(of_[operand.index()]);
     return hash;

@@ -21,7 +21,7 @@ using ir::ValueId;
 bool repeats(const Node& node) {
   if (node.stream != 0) return false;
   if (node.kind == OpKind::Aten) {
-    const ir::AtenInfo* aten = ir::aten_info(node.overload);
+    const ir::AtenInfo* aten = node.overload.info();
     return aten->alias == ir::AliasRule::Fresh && !aten->random;
   }
   const ir::OpInfo& own = ir::info(node.kind);

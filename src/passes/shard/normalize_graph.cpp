@@ -30,8 +30,7 @@ bool slices_everything(const ir::Graph& graph, const ir::Node& node) {
 
 bool is_identity(const ir::Graph& graph, const ir::Node& node) {
   if (node.kind != ir::OpKind::Aten) return false;
-  return ir::aten_info(node.overload)->cls == ir::AtenClass::Identity ||
-         slices_everything(graph, node);
+  return node.overload.info()->cls == ir::AtenClass::Identity || slices_everything(graph, node);
 }
 
 bool erase_identities(ir::Graph& graph) {
@@ -56,14 +55,15 @@ Result<bool> make_random_explicit(ir::Step& step, ir::Graph& graph) {
   for (ir::NodeId id : graph.order()) {
     const ir::Node node = graph.node(id);
     if (node.kind == ir::OpKind::Dropout) ++op_id;
-    if (node.kind != ir::OpKind::Aten || !ir::aten_info(node.overload)->random) continue;
+    if (node.kind != ir::OpKind::Aten || !node.overload.info()->random) continue;
     const ir::Arg* p = node.find_arg("p");
     const ir::Arg* train = node.find_arg("train");
     const bool trains =
         train && std::holds_alternative<bool>(train->value) && std::get<bool>(train->value);
     if (node.overload != "aten.native_dropout.default" || !p || !trains) {
       return Status(ErrorKind::Unsupported, "DC2603",
-                    "random operator " + node.overload + " in module '" + node.origin.module +
+                    "random operator " + node.overload.text() + " in module '" +
+                        *node.origin.module +
                         "' is not supported; dropout in training mode is the only source of "
                         "randomness dcc can "
                         "replay: remove the operator or draw its numbers outside the model");
@@ -77,7 +77,7 @@ Result<bool> make_random_explicit(ir::Step& step, ir::Graph& graph) {
     const ir::ValueId x = node.operands[0];
     if (!graph.value(x).type.is_contiguous()) {
       return Status(ErrorKind::Unsupported, "DC2604",
-                    "dropout in module '" + node.origin.module +
+                    "dropout in module '" + *node.origin.module +
                         "' reads a tensor that is not contiguous; "
                         "call .contiguous() on it before the dropout and export again");
     }

@@ -154,7 +154,7 @@ TEST(Import, PhasesAreFoundWithoutMarks) {
   const ir::Graph& graph = expected->programs[0].graph;
   for (const ir::NodeId id : graph.order()) {
     EXPECT_EQ(found->programs[0].graph.node(id).origin.phase, graph.node(id).origin.phase)
-        << graph.node(id).overload;
+        << graph.node(id).overload.name();
   }
 }
 

@@ -132,7 +132,7 @@ TEST(Graph, CloneKeepsIdsAndIsIndependent) {
 
 TEST(Node, FindsArgs) {
   Node node;
-  node.args = {{"dim", int64_t{3}, false}, {"p", 0.5, true}};
+  node.args = std::vector<Arg>{{"dim", int64_t{3}, false}, {"p", 0.5, true}};
   EXPECT_EQ(std::get<int64_t>(node.find_arg("dim")->value), 3);
   EXPECT_NE(node.find_arg("p"), nullptr);
   EXPECT_EQ(node.find_arg("q"), nullptr);

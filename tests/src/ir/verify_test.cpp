@@ -42,7 +42,7 @@ TEST(Verify, RefusesAnEntryThatIsNotThere) {
   Graph& graph = step.programs[0].graph;
   for (NodeId id : graph.order()) {
     Node& node = graph.node(id);
-    if (node.kind == OpKind::State) node.args = {{Attr::Entry, StateId{99}}};
+    if (node.kind == OpKind::State) node.args.edit() = {{Attr::Entry, StateId{99}}};
   }
   EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2205");
 }
@@ -50,7 +50,7 @@ TEST(Verify, RefusesAnEntryThatIsNotThere) {
 TEST(Verify, RefusesAnAttributeOfAnotherOp) {
   Step step = parsed(kImported);
   Graph& graph = step.programs[0].graph;
-  graph.node(graph.first()).args.push_back({Attr::Clip, int64_t{0}});
+  graph.node(graph.first()).args.edit().push_back({Attr::Clip, int64_t{0}});
   EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2205");
 }
 

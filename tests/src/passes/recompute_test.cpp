@@ -178,7 +178,7 @@ class Interpreter {
     if (ir::is_plain_view(node) || node.kind == OpKind::AllGatherDone ||
         node.kind == OpKind::Release)
       return;
-    std::string text = std::string(ir::info(node.kind).text) + node.overload + "(";
+    std::string text = std::string(ir::info(node.kind).text) + node.overload.text() + "(";
     for (ValueId operand : node.operands) text += content(operand) + ",";
     for (const ir::Arg& arg : node.args) {
       if (const auto* number = std::get_if<int64_t>(&arg.value))
