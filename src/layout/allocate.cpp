@@ -223,6 +223,21 @@ base::Bytes least_arena(const Demand& demand) {
   return base::Bytes{demand.shared + most};
 }
 
+// Whether one space's arena keeps its budget; its bytes, if that took a layout.
+struct Fit {
+  bool fits = true;
+  std::optional<base::Bytes> arena;
+};
+base::Result<Fit> fit_of(const ir::Step& step, const std::vector<analysis::Liveness>& lives,
+                         Space space, const cost::CostModel& costs,
+                         const std::optional<base::Bytes>& budget) {
+  if (!budget) return Fit();
+  const Demand demand = demand_of(step, lives, space, costs);
+  if (least_arena(demand) > *budget) return Fit{false, {}};
+  DC_ASSIGN_OR_RETURN(const base::Bytes arena, arena_within(step, demand, *budget));
+  return Fit{arena <= *budget, arena};
+}
+
 }  // namespace
 
 Status allocate(ir::Step& step, const cost::CostModel& costs, const Budgets& budgets,
@@ -250,14 +265,28 @@ base::Result<bool> fits(const ir::Step& step, const cost::CostModel& costs,
                         const Budgets& budgets) {
   const std::vector<analysis::Liveness> lives = liveness_of(step);
   for (Space space : ir::kSpaces) {
-    const std::optional<base::Bytes>& budget = budgets[space];
-    if (!budget) continue;
-    const Demand demand = demand_of(step, lives, space, costs);
-    if (least_arena(demand) > *budget) return false;
-    DC_ASSIGN_OR_RETURN(const base::Bytes arena, arena_within(step, demand, *budget));
-    if (arena > *budget) return false;
+    DC_ASSIGN_OR_RETURN(const Fit fit, fit_of(step, lives, space, costs, budgets[space]));
+    if (!fit.fits) return false;
   }
   return true;
+}
+
+base::Result<std::optional<base::Bytes>> arena_if_too_large(const ir::Step& step,
+                                                            const cost::CostModel& costs,
+                                                            const Budgets& budgets) {
+  const std::vector<analysis::Liveness> lives = liveness_of(step);
+  std::optional<base::Bytes> device;
+  for (Space space : ir::kSpaces) {
+    DC_ASSIGN_OR_RETURN(const Fit fit, fit_of(step, lives, space, costs, budgets[space]));
+    if (space == Space::Device) device = fit.arena;
+    if (fit.fits) continue;
+    if (device) return device;
+    DC_ASSIGN_OR_RETURN(
+        const base::Bytes arena,
+        arena_within(step, demand_of(step, lives, Space::Device, costs), *budgets[Space::Device]));
+    return std::optional<base::Bytes>(arena);
+  }
+  return std::optional<base::Bytes>();
 }
 
 }  // namespace dc::layout

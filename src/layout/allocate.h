@@ -38,6 +38,12 @@ base::Status allocate(ir::Step& step, const cost::CostModel& costs, const Budget
 base::Result<base::Bytes> device_arena(const ir::Step& step, const cost::CostModel& costs,
                                        base::Bytes budget);
 
+// Nothing if every arena that allocate() would make keeps its budget; else the bytes of the
+// device's, as device_arena() returns them. The device must have a budget.
+base::Result<std::optional<base::Bytes>> arena_if_too_large(const ir::Step& step,
+                                                            const cost::CostModel& costs,
+                                                            const Budgets& budgets);
+
 // Whether every arena that allocate() would make keeps its budget. Nothing is laid out where the
 // live bytes say no, or where no budget is.
 base::Result<bool> fits(const ir::Step& step, const cost::CostModel& costs, const Budgets& budgets);

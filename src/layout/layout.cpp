@@ -52,9 +52,11 @@ using Order = std::vector<uint32_t>;
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
 // Places in the given order, each at the lowest free offset. Ends where the layout reaches `limit`
-// bytes: it is then incomplete, and has at least so many.
-Layout place(const Problem& problem, const Order& order, int64_t limit = kNoLimit) {
-  Occupancy occupancy(problem.moments, problem.bytes);
+// bytes: it is then incomplete, and has at least so many. `occupancy`: of the problem, whatever is
+// taken in it.
+Layout place(const Problem& problem, const Order& order, Occupancy& occupancy,
+             int64_t limit = kNoLimit) {
+  occupancy.clear();
   Layout layout;
   layout.offsets.assign(problem.size(), 0);
   for (uint32_t i : order) {
@@ -121,7 +123,7 @@ struct Best {
 
 // `by_size`: the layout by decreasing size, if it is known.
 void repair_all(const Problem& problem, int64_t bound, int rounds, int64_t enough,
-                const Layout* by_size, Best& best) {
+                const Layout* by_size, Occupancy& occupancy, Best& best) {
   enough = std::max(enough, bound);
   Order orders[] = {
       order_by(problem,
@@ -144,8 +146,9 @@ void repair_all(const Problem& problem, int64_t bound, int rounds, int64_t enoug
       // No round follows the last one, so place() may stop when its layout is not smaller than the
       // best.
       const int64_t limit = round == share ? best.bytes : kNoLimit;
-      current = round == 1 && k == kBySize && by_size != nullptr ? *by_size
-                                                                 : place(problem, orders[k], limit);
+      current = round == 1 && k == kBySize && by_size != nullptr
+                    ? *by_size
+                    : place(problem, orders[k], occupancy, limit);
       best.offer(current);
       if (best.bytes <= enough) return;
     }
@@ -158,7 +161,8 @@ int64_t lower_bound(std::span<const Request> requests) { return peak(make_proble
 
 Layout greedy_by_size(std::span<const Request> requests) {
   const Problem problem = make_problem(requests);
-  Layout layout = place(problem, size_order(problem));
+  Occupancy occupancy(problem.moments, problem.bytes);
+  Layout layout = place(problem, size_order(problem), occupancy);
   layout.algorithm = "greedy by size";
   return layout;
 }
@@ -166,19 +170,21 @@ Layout greedy_by_size(std::span<const Request> requests) {
 Layout repaired_greedy(std::span<const Request> requests, int rounds, int64_t enough) {
   const Problem problem = make_problem(requests);
   Best best;
-  repair_all(problem, peak(problem), rounds, enough, nullptr, best);
+  Occupancy occupancy(problem.moments, problem.bytes);
+  repair_all(problem, peak(problem), rounds, enough, nullptr, occupancy, best);
   return std::move(best.layout);
 }
 
 Layout best_layout(std::span<const Request> requests, int64_t enough) {
   const Problem problem = make_problem(requests);
   const int64_t bound = peak(problem);
-  const Layout by_size = place(problem, size_order(problem));
+  Occupancy occupancy(problem.moments, problem.bytes);
+  const Layout by_size = place(problem, size_order(problem), occupancy);
   Best best{by_size, by_size.bytes};
   best.layout.algorithm = "greedy by size";
   if (by_size.bytes <= std::max(enough, bound)) return std::move(best.layout);
   int rounds = static_cast<int>(std::clamp<size_t>(200000 / (requests.size() + 1), 8, 64));
-  repair_all(problem, bound, rounds, enough, &by_size, best);
+  repair_all(problem, bound, rounds, enough, &by_size, occupancy, best);
   return std::move(best.layout);
 }
 

@@ -59,6 +59,14 @@ Occupancy::Occupancy(int32_t moments, std::span<const int64_t> sizes)
   hints_.resize(with_hints * classes_.size());
 }
 
+void Occupancy::clear() {
+  for (RangeSet& set : covering_) set.clear();
+  for (RangeSet& set : touching_) set.clear();
+  std::fill(changed_.begin(), changed_.end(), 0);
+  std::fill(hints_.begin(), hints_.end(), Hint());
+  now_ = 0;
+}
+
 Occupancy::Node Occupancy::left(const Node& node) {
   return {2 * node.index, node.low, node.low + (node.high - node.low) / 2};
 }

@@ -17,6 +17,7 @@ class RangeSet {
     int64_t begin, end;
   };
   void add(int64_t begin, int64_t end);
+  void clear() { ranges_.clear(); }
   bool empty() const { return ranges_.empty(); }
   const std::vector<Range>& ranges() const { return ranges_; }
 
@@ -31,6 +32,9 @@ class Occupancy {
   // Lowest offset at which `bytes` fit in every position of [first, last]; does not take them.
   int64_t lowest_fit(int32_t first, int32_t last, int64_t bytes);
   void take(int32_t first, int32_t last, int64_t offset, int64_t bytes);
+  // Nothing is taken any more. The memory of the sets stays, for the next layout of the same
+  // requests.
+  void clear();
 
  private:
   struct Cursor {

@@ -376,11 +376,10 @@ class Search {
 
   // A layout may need a little more than the largest live sum: it says so itself.
   Status lay_out(const ir::Step& step, Score& score) {
-    DC_ASSIGN_OR_RETURN(score.fits, layout::fits(step, cost_, options_.budgets));
-    if (score.fits) return {};
-    DC_ASSIGN_OR_RETURN(const base::Bytes arena,
-                        layout::device_arena(step, cost_, *options_.memory()));
-    score.bytes = std::max(score.bytes, arena.v);
+    DC_ASSIGN_OR_RETURN(const std::optional<base::Bytes> arena,
+                        layout::arena_if_too_large(step, cost_, options_.budgets));
+    score.fits = !arena;
+    if (arena) score.bytes = std::max(score.bytes, arena->v);
     return {};
   }
 

@@ -73,6 +73,10 @@ TEST(Allocate, AnswersWhetherAStepFitsAsTheAllocationWould) {
     EXPECT_FALSE(*fits(s.b.step, *cost, {device, host - one, {}}));
     EXPECT_EQ(*device_arena(s.b.step, *cost, device), device);
     EXPECT_EQ(*device_arena(s.b.step, *cost, base::Bytes{}), device);
+    EXPECT_EQ(*arena_if_too_large(s.b.step, *cost, {device, host, base::Bytes{}}), std::nullopt);
+    EXPECT_EQ(*arena_if_too_large(s.b.step, *cost, {device - one, host, {}}), device);
+    EXPECT_EQ(*arena_if_too_large(s.b.step, *cost, {base::Bytes{}, host, {}}), device);
+    EXPECT_EQ(*arena_if_too_large(s.b.step, *cost, {device, host - one, {}}), device);
   }
 }
 
