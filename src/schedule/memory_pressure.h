@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -12,8 +13,11 @@ namespace dc::schedule {
 
 class MemoryPressure {
  public:
-  // The step must not change as long as this is used.
+  // The step must not change as long as this, or a copy of it, is used.
   MemoryPressure(const ir::Step& step, const cost::CostModel& cost, base::Bytes budget);
+
+  // The same bytes against another budget. What passes look up about the programs is shared.
+  MemoryPressure within(base::Bytes budget) const;
 
   struct Spot {
     int program = 0;
@@ -22,7 +26,9 @@ class MemoryPressure {
   // Looks at all positions anew: the first of those that are furthest above the budget, without the
   // ones given up.
   std::optional<Spot> survey();
-  void give_up(Spot spot);
+  // Of the last survey, with nothing added since: that spot no longer counts. Returns what a survey
+  // would find now, in O(log positions).
+  std::optional<Spot> give_up(Spot spot);
   bool has_given_up() const { return has_given_up_; }
   // As the last survey saw it: the first position in [from, to) that is above the budget, or `to`;
   // the one after the last such position, or `from`.
@@ -37,10 +43,13 @@ class MemoryPressure {
   void add_to_state(int64_t bytes) { state_ += bytes; }
   // Alive at a position, state included.
   int64_t bytes(int program, int32_t position) const {
-    return state_ + axis(program).bytes[static_cast<size_t>(position)];
+    return state_ + programs_[static_cast<size_t>(program)].bytes[static_cast<size_t>(position)];
   }
+  // At the position of any program where most are.
+  base::Bytes most_bytes() const;
 
-  const TimeAxis& axis(int program) const { return programs_[static_cast<size_t>(program)].axis; }
+  // Its bytes are those before anything left.
+  const TimeAxis& axis(int program) const { return *programs_[static_cast<size_t>(program)].axis; }
   int programs() const { return static_cast<int>(programs_.size()); }
   int32_t positions(int program) const {
     return static_cast<int32_t>(axis(program).live.order.size());
@@ -51,17 +60,32 @@ class MemoryPressure {
 
  private:
   struct OneProgram {
-    TimeAxis axis;
+    std::shared_ptr<const TimeAxis> axis;
+    std::vector<int64_t> bytes;      // by position: of transients and scratch on the device
     std::vector<bool> given_up;      // by position
     std::vector<int32_t> next_over;  // by position: the first one from there on, or their count
     std::vector<int32_t> past_over;  // by position: one after the last one before it, or 0
   };
+  // A position above the limit that has not been given up, by bytes, then program and position.
+  struct Above {
+    int64_t bytes;
+    Spot spot;
+    bool operator<(const Above& other) const {
+      if (bytes != other.bytes) return bytes < other.bytes;
+      if (spot.program != other.spot.program) return spot.program > other.spot.program;
+      return spot.position > other.spot.position;
+    }
+  };
+  void find_above();
   // As transient_limit(): a layout may need a little more than what is live.
   int64_t limit() const { return (budget_ - state_) / 33 * 32; }
 
   int64_t budget_, state_;
   std::vector<OneProgram> programs_;
   bool has_given_up_ = false;
+  // A heap, made by the first give_up() after a survey; empty before. The largest is the spot that
+  // was returned last.
+  std::vector<Above> above_;
 };
 
 }  // namespace dc::schedule

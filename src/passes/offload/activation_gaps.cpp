@@ -28,6 +28,10 @@ class GapScan {
       program_ = static_cast<int>(p);
       graph_ = &step_.programs[p].graph;
       find_touches();
+      is_output_.assign(graph_->value_capacity(), false);
+      for (const ir::Output& output : graph_->outputs) {
+        if (output.value.valid()) is_output_[axis().storages.root(output.value).index()] = true;
+      }
       for (const analysis::LiveRange& range : axis().live.ranges) {
         if (may_leave(range)) add_gaps(range.value);
       }
@@ -86,10 +90,7 @@ class GapScan {
     if (is_special || range.bytes.v == 0) return false;
     const bool is_dense = value.type.offset == 0 && value.type.bytes() == range.bytes &&
                           value.type.storage_elements() == value.type.numel();
-    return is_dense && std::none_of(graph_->outputs.begin(), graph_->outputs.end(),
-                                    [&](const ir::Output& output) {
-                                      return axis().storages.root(output.value) == range.value;
-                                    });
+    return is_dense && !is_output_[range.value.index()];
   }
 
   void add_gaps(ValueId root) {
@@ -109,6 +110,7 @@ class GapScan {
   int program_ = 0;
   const ir::Graph* graph_ = nullptr;
   std::vector<std::vector<Touch>> touches_;  // by root
+  std::vector<bool> is_output_;              // by root
   int64_t version_ = 0;
   std::vector<ActivationGap> gaps_;
 };

@@ -26,7 +26,8 @@ std::vector<ActivationGap> find_activation_gaps(const ir::Step& step,
 OffloadCandidate candidate_of(const ir::Step& step, const PassContext& context,
                               const ActivationGap& gap, size_t item);
 
-// Writes placed copies, whose items are indices into `gaps`.
+// Writes placed copies, whose items are indices into `gaps`, into `step`: the one that `pressure`
+// is of, or a copy of it.
 void write_copies(ir::Step& step, const PassContext& context,
                   const schedule::MemoryPressure& pressure, const std::vector<ActivationGap>& gaps,
                   const std::vector<PlannedCopy>& copies);

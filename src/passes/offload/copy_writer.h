@@ -17,7 +17,8 @@ int stream_of(ir::Step& step, std::string_view name);
 
 class CopyWriter {
  public:
-  // `axis`: of the graph as it is; positions below are its positions.
+  // `axis`: of `graph` as it is, or of the graph that it is a copy of; positions below are its
+  // positions.
   CopyWriter(ir::Step& step, ir::Graph& graph, const schedule::TimeAxis& axis);
 
   // A copy that starts before the node at position `start` and is done before the one at `done`

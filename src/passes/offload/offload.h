@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "src/passes/pass.h"
@@ -15,14 +16,16 @@ struct OffloadWords {
   std::string_view code, things, what;
 };
 
-// What one run of an offload pass did to a step.
+// What one run of an offload pass made of a step.
 struct Offloaded {
-  int things = 0;                               // that leave the device; 0: the step is as it was
+  int things = 0;                               // that leave the device
   int64_t bytes = 0;                            // of them
   bool may_fit = false;                         // no position is above the budget that was given
   std::vector<base::RemarkSubject> subjects{};  // the parameters, where things are of parameters
+  std::optional<ir::Step> step{};               // afterwards; empty: as before, nothing leaves
 };
-using OffloadRun = std::function<Offloaded(ir::Step&, base::Bytes budget)>;
+// `pressure`: of that step, under the budget of this run.
+using OffloadRun = std::function<Offloaded(const ir::Step&, schedule::MemoryPressure pressure)>;
 
 // Runs `run` under the device's budget and lays out the result: live bytes within the budget do
 // not ensure a layout within the budget. If the layout exceeds it, another run gets a budget that

@@ -17,11 +17,11 @@ namespace {
 
 class Offloader {
  public:
-  Offloader(ir::Step& step, const PassContext& context, base::Bytes budget)
-      : step_(step), context_(context), pressure_(step, context.cost, budget) {}
+  Offloader(const ir::Step& step, const PassContext& context, schedule::MemoryPressure pressure)
+      : step_(step), context_(context), pressure_(std::move(pressure)) {}
 
   Offloaded run() {
-    if (!pressure_.survey()) return {0, 0, true};
+    if (!pressure_.survey()) return {0, 0, true, {}, {}};
     for (const ActivationGap& gap : find_activation_gaps(step_, pressure_)) {
       const bool helps = pressure_.first_over(gap.program, gap.from, gap.until) < gap.until;
       if (helps) gaps_.push_back(gap);
@@ -34,8 +34,8 @@ class Offloader {
            ++i)
         std::erase_if(candidates_[i].copies, [](const PlannedCopy& copy) { return copy.out; });
     });
-    write(planned_copies());
-    return {values_, bytes_, !pressure_.has_given_up()};
+    std::optional<ir::Step> after = written(planned_copies());
+    return {values_, bytes_, !pressure_.has_given_up(), {}, std::move(after)};
   }
 
  private:
@@ -58,15 +58,17 @@ class Offloader {
     return copies;
   }
 
-  void write(std::vector<PlannedCopy> copies) {
+  std::optional<ir::Step> written(std::vector<PlannedCopy> copies) {
+    if (copies.empty()) return std::nullopt;
     std::vector<PlannedCopy*> to_place;
     for (PlannedCopy& copy : copies) to_place.push_back(&copy);
-    if (to_place.empty()) return;
     place_copies(pressure_, to_place);
-    write_copies(step_, context_, pressure_, gaps_, copies);
+    ir::Step after = step_;
+    write_copies(after, context_, pressure_, gaps_, copies);
+    return after;
   }
 
-  ir::Step& step_;
+  const ir::Step& step_;
   const PassContext& context_;
   schedule::MemoryPressure pressure_;
   std::vector<ActivationGap> gaps_;
@@ -78,10 +80,11 @@ class Offloader {
 }  // namespace
 
 base::Result<Change> offload_activations(ir::Step& step, const PassContext& context) {
-  return offload_to_fit(
-      step, context, "offload-activations",
-      {"activations-offloaded", "values", "leave the device between their uses"},
-      [&](ir::Step& trial, base::Bytes budget) { return Offloader(trial, context, budget).run(); });
+  return offload_to_fit(step, context, "offload-activations",
+                        {"activations-offloaded", "values", "leave the device between their uses"},
+                        [&](const ir::Step& now, schedule::MemoryPressure pressure) {
+                          return Offloader(now, context, std::move(pressure)).run();
+                        });
 }
 
 }  // namespace dc::passes

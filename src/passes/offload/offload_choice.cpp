@@ -64,32 +64,58 @@ OffloadChoice::OffloadChoice(const ir::Step& step, const PassContext& context,
       offloads_(step.programs.size()),
       reloads_(step.programs.size()),
       target_room_(target_limit(step, context.options)) {
-  for (size_t p = 0; p < step.programs.size(); ++p)
+  for (size_t p = 0; p < step.programs.size(); ++p) {
     outside_.emplace_back(static_cast<size_t>(pressure.positions(static_cast<int>(p))));
+    helping_.emplace_back(outside_.back().size());
+  }
+  for (const OffloadCandidate& candidate : candidates) {
+    count_helping(candidate, 1);
+    away_.push_back(time_away(candidate));
+  }
+}
+
+void OffloadChoice::count_helping(const OffloadCandidate& candidate, int sign) {
+  for (const Interval& gap : candidate.offloaded_intervals) {
+    std::vector<int32_t>& counts = helping_[static_cast<size_t>(gap.program)];
+    for (int32_t i = gap.first; i <= gap.last; ++i) counts[static_cast<size_t>(i)] += sign;
+  }
+}
+
+// The candidate that is worth most of those that help at the spot; null if there is none.
+OffloadCandidate* OffloadChoice::best_at(schedule::MemoryPressure::Spot spot) {
+  const auto p = static_cast<size_t>(spot.program);
+  if (helping_[p][static_cast<size_t>(spot.position)] == 0) return nullptr;
+  const auto waiting = [&](const PlannedCopy& copy) { return waiting_for(copy); };
+  const auto least_waiting = [&](const PlannedCopy& copy) { return least_waiting_for(copy); };
+  OffloadCandidate* best = nullptr;
+  double most = 0;
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    OffloadCandidate& candidate = candidates_[i];
+    if (candidate.selected || !helps(candidate, spot) || !has_room_in_target(candidate)) continue;
+    // Most are worth too little even if they wait for no other copy.
+    if (best != nullptr && worth(i, least_waiting) <= most) continue;
+    const double worth_now = worth(i, waiting);
+    if (best != nullptr && worth_now <= most) continue;
+    best = &candidate;
+    most = worth_now;
+  }
+  return best;
+}
+
+bool OffloadChoice::helps(const OffloadCandidate& candidate, schedule::MemoryPressure::Spot spot) {
+  return std::any_of(candidate.offloaded_intervals.begin(), candidate.offloaded_intervals.end(),
+                     [&](const Interval& gap) {
+                       return gap.program == spot.program && gap.first <= spot.position &&
+                              spot.position <= gap.last;
+                     });
 }
 
 OffloadCandidate* OffloadChoice::choose_next() {
-  while (const auto spot = pressure_.survey()) {
-    OffloadCandidate* best = nullptr;
-    double most = 0;
-    for (OffloadCandidate& candidate : candidates_) {
-      const bool helps = std::any_of(candidate.offloaded_intervals.begin(),
-                                     candidate.offloaded_intervals.end(), [&](const Interval& gap) {
-                                       return gap.program == spot->program &&
-                                              gap.first <= spot->position &&
-                                              spot->position <= gap.last;
-                                     });
-      if (candidate.selected || !helps || !has_room_in_target(candidate)) continue;
-      const double worth_now = worth(candidate);
-      if (best != nullptr && worth_now <= most) continue;
-      best = &candidate;
-      most = worth_now;
-    }
-    if (best == nullptr) {
-      pressure_.give_up(*spot);
-      continue;
-    }
+  for (auto spot = pressure_.survey(); spot; spot = pressure_.give_up(*spot)) {
+    OffloadCandidate* best = best_at(*spot);
+    if (best == nullptr) continue;
     best->selected = true;
+    count_helping(*best, -1);
     order_.push_back(static_cast<size_t>(best - candidates_.data()));
     choose(*best, 1);
     for (const PlannedCopy& copy : best->copies) {
@@ -102,19 +128,23 @@ OffloadCandidate* OffloadChoice::choose_next() {
   return nullptr;
 }
 
-double OffloadChoice::worth(const OffloadCandidate& candidate) const {
-  double away = 1, cost = 0;
+double OffloadChoice::time_away(const OffloadCandidate& candidate) const {
+  double away = 1;
   for (const Interval& gap : candidate.offloaded_intervals) {
     const Nanos time =
         pressure_.time(gap.program, gap.last + 1) - pressure_.time(gap.program, gap.first);
-    const int repeat = step_.programs[static_cast<size_t>(gap.program)].repeat;
-    away += static_cast<double>(time.v) * repeat;
+    away += static_cast<double>(time.v) * repeat(gap.program);
   }
-  for (const PlannedCopy& copy : candidate.copies) {
-    const int repeat = step_.programs[static_cast<size_t>(copy.program)].repeat;
-    cost += static_cast<double>(waiting_for(copy).v + kOverheadNs) * repeat;
-  }
-  return static_cast<double>(candidate.bytes) * away / std::max(cost, 1.0);
+  return away;
+}
+
+template <typename Waiting>
+double OffloadChoice::worth(size_t index, const Waiting& waiting) const {
+  const OffloadCandidate& candidate = candidates_[index];
+  double cost = 0;
+  for (const PlannedCopy& copy : candidate.copies)
+    cost += static_cast<double>(waiting(copy).v + kOverheadNs) * repeat(copy.program);
+  return static_cast<double>(candidate.bytes) * away_[index] / std::max(cost, 1.0);
 }
 
 // What compute would wait if the bytes were gone by the first position that needs their room, and
@@ -122,14 +152,22 @@ double OffloadChoice::worth(const OffloadCandidate& candidate) const {
 Nanos OffloadChoice::waiting_for(const PlannedCopy& copy) const {
   const auto p = static_cast<size_t>(copy.program);
   const Nanos at = pressure_.time(copy.program, copy.position);
-  if (copy.out) {
-    const int32_t gone = pressure_.first_over(copy.program, copy.position, copy.bound);
-    return std::max(Nanos{},
-                    offloads_[p].end_of(at, copy.time) - pressure_.time(copy.program, gone));
-  }
-  const int32_t back = pressure_.after_last_over(copy.program, copy.bound, copy.position);
+  const Nanos limit = pressure_.time(copy.program, needed_at(copy));
+  if (copy.out) return std::max(Nanos{}, offloads_[p].end_of(at, copy.time) - limit);
   const Nanos begin = turned(reloads_[p].end_of(turned(at), copy.time));
-  return std::max(Nanos{}, pressure_.time(copy.program, back) - begin);
+  return std::max(Nanos{}, limit - begin);
+}
+
+// The same with empty queues: no more than that.
+Nanos OffloadChoice::least_waiting_for(const PlannedCopy& copy) const {
+  const Nanos at = pressure_.time(copy.program, copy.position);
+  const Nanos limit = pressure_.time(copy.program, needed_at(copy));
+  return std::max(Nanos{}, (copy.out ? at - limit : limit - at) + copy.time);
+}
+
+int32_t OffloadChoice::needed_at(const PlannedCopy& copy) const {
+  return copy.out ? pressure_.first_over(copy.program, copy.position, copy.bound)
+                  : pressure_.after_last_over(copy.program, copy.bound, copy.position);
 }
 
 bool OffloadChoice::has_room_in_target(const OffloadCandidate& candidate) const {

@@ -88,8 +88,17 @@ class OffloadChoice {
 
  private:
   OffloadCandidate* choose_next();
-  double worth(const OffloadCandidate& candidate) const;
+  OffloadCandidate* best_at(schedule::MemoryPressure::Spot spot);
+  void count_helping(const OffloadCandidate& candidate, int sign);
+  static bool helps(const OffloadCandidate& candidate, schedule::MemoryPressure::Spot spot);
+  // `waiting`: what compute waits for a copy.
+  template <typename Waiting>
+  double worth(size_t index, const Waiting& waiting) const;
+  double time_away(const OffloadCandidate& candidate) const;
   base::Nanos waiting_for(const PlannedCopy& copy) const;
+  base::Nanos least_waiting_for(const PlannedCopy& copy) const;
+  int32_t needed_at(const PlannedCopy& copy) const;
+  int repeat(int program) const { return step_.programs[static_cast<size_t>(program)].repeat; }
   bool has_room_in_target(const OffloadCandidate& candidate) const;
   void choose(const OffloadCandidate& candidate, int sign);
   void take_back();
@@ -97,11 +106,14 @@ class OffloadChoice {
   const ir::Step& step_;
   schedule::MemoryPressure& pressure_;
   std::vector<OffloadCandidate>& candidates_;
+  std::vector<double> away_;                   // by candidate: time without its bytes, in ns
   std::vector<size_t> order_;                  // of choices
   std::vector<CopyQueue> offloads_, reloads_;  // by program
   int64_t target_room_;                        // for state, and for all the rest at once
   std::vector<std::vector<int64_t>> outside_;  // by program and position: of the rest
   int64_t all_outside_ = 0;                    // of the rest, whether at once or not
+  // By program and position: candidates not chosen yet that would be away there.
+  std::vector<std::vector<int32_t>> helping_;
 };
 
 // Where the copies of one program that come in start: sets their other halves, between `bound` and

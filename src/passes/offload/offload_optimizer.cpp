@@ -35,8 +35,8 @@ base::Result<Change> offload_optimizer(ir::Step& step, const PassContext& contex
   return offload_to_fit(step, context, "offload-optimizer",
                         {"optimizer-state-offloaded", "parameters' optimizer states",
                          "visit the device for their update only"},
-                        [&](ir::Step& trial, base::Bytes budget) {
-                          return offload_state(trial, context, budget, groups_of(trial));
+                        [&](const ir::Step& now, schedule::MemoryPressure pressure) {
+                          return offload_state(now, context, std::move(pressure), groups_of(now));
                         });
 }
 

@@ -27,8 +27,8 @@ base::Result<Change> offload_parameters(ir::Step& step, const PassContext& conte
   return offload_to_fit(
       step, context, "offload-parameters",
       {"parameters-offloaded", "parameters", "visit the device for their uses only"},
-      [&](ir::Step& trial, base::Bytes budget) {
-        return offload_state(trial, context, budget, groups_of(trial));
+      [&](const ir::Step& now, schedule::MemoryPressure pressure) {
+        return offload_state(now, context, std::move(pressure), groups_of(now));
       });
 }
 

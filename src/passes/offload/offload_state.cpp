@@ -15,23 +15,25 @@ using ir::ValueId;
 class StateOffloader {
  public:
   // `rule`: null for ours.
-  StateOffloader(ir::Step& step, const PassContext& context, Bytes budget,
-                 std::vector<StateGroup> groups, const StateRule* rule)
+  StateOffloader(const ir::Step& step, const PassContext& context,
+                 schedule::MemoryPressure pressure, std::vector<StateGroup> groups,
+                 const StateRule* rule)
       : step_(step),
         context_(context),
         space_(target_space(context.options)),
         groups_(std::move(groups)),
         rule_(rule),
-        pressure_(step, context.cost, budget) {}
+        pressure_(std::move(pressure)) {}
 
   Offloaded run() {
-    if (rule_ == nullptr && !pressure_.survey()) return {0, 0, true};
+    if (rule_ == nullptr && !pressure_.survey()) return {0, 0, true, {}, {}};
     uses_ = find_state_uses(step_, pressure_);
     std::erase_if(groups_, [&](const StateGroup& group) { return !can_leave(group); });
+    find_roots();
     stays_.resize(uses_.roots.size());
-    for (const StateGroup& group : groups_) {
-      for (size_t root : roots_of(group)) stays_[root] = stays_of(root, group.stays_between);
-      candidates_.push_back(candidate_of(group));
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      for (size_t root : roots_[g]) stays_[root] = stays_of(root, groups_[g].stays_between);
+      candidates_.push_back(candidate_of(g));
     }
     if (rule_ != nullptr) {
       choose_by_rule();
@@ -47,7 +49,7 @@ class StateOffloader {
       done.bytes += candidates_[g].bytes;
     }
     if (rule_ == nullptr) stay_where_there_is_room();
-    write();
+    if (done.things > 0) done.step = written();
     done.may_fit = !pressure_.has_given_up();
     return done;
   }
@@ -62,14 +64,26 @@ class StateOffloader {
            });
   }
 
-  std::vector<size_t> roots_of(const StateGroup& group) const {
-    std::vector<size_t> roots;
-    for (size_t r = 0; r < uses_.roots.size(); ++r) {
-      const bool is_mine = std::find(group.entries.begin(), group.entries.end(),
-                                     uses_.roots[r].owner) != group.entries.end();
-      if (is_mine) roots.push_back(r);
+  void find_roots() {
+    std::vector<int> group_of(step_.state.size(), -1);  // by entry
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      for (const int entry : groups_[g].entries)
+        group_of[static_cast<size_t>(entry)] = static_cast<int>(g);
     }
-    return roots;
+    roots_.resize(groups_.size());
+    for (size_t r = 0; r < uses_.roots.size(); ++r) {
+      const int owner = uses_.roots[r].owner;
+      const int group = owner < 0 ? -1 : group_of[static_cast<size_t>(owner)];
+      if (group >= 0) roots_[static_cast<size_t>(group)].push_back(r);
+    }
+    last_refill_.assign(step_.programs.size(), std::vector<int32_t>(step_.state.size(), -1));
+    for (const StateRoot& root : uses_.roots) {
+      for (const Refill& refill : root.refills) {
+        int32_t& last =
+            last_refill_[static_cast<size_t>(root.program)][static_cast<size_t>(root.owner)];
+        last = std::max(last, refill.first);
+      }
+    }
   }
 
   const ir::Graph& graph_of(const StateRoot& root) const {
@@ -100,48 +114,44 @@ class StateOffloader {
   }
 
   bool is_refilled_after(const StateRoot& root, int32_t position) const {
-    return std::any_of(uses_.roots.begin(), uses_.roots.end(), [&](const StateRoot& other) {
-      return other.program == root.program && other.owner == root.owner &&
-             std::any_of(other.refills.begin(), other.refills.end(),
-                         [&](const Refill& refill) { return refill.first > position; });
-    });
+    return last_refill_[static_cast<size_t>(root.program)][static_cast<size_t>(root.owner)] >
+           position;
   }
 
-  OffloadCandidate candidate_of(const StateGroup& group) const {
+  OffloadCandidate candidate_of(size_t group) const {
     OffloadCandidate candidate;
     candidate.is_state = true;
-    for (int entry : group.entries)
+    for (int entry : groups_[group].entries)
       candidate.bytes +=
           analysis::aligned_bytes(analysis::state_bytes(step_.state[static_cast<size_t>(entry)]).v);
-    std::vector<std::vector<bool>> is_there(step_.programs.size());
-    for (size_t p = 0; p < is_there.size(); ++p)
-      is_there[p].resize(static_cast<size_t>(pressure_.positions(static_cast<int>(p))));
-    const auto stay = [&](const Interval& when, int64_t bytes) {
-      candidate.device_intervals.push_back({when, bytes});
-      for (int32_t i = when.first; i <= when.last; ++i)
-        is_there[static_cast<size_t>(when.program)][static_cast<size_t>(i)] = true;
-    };
-    for (size_t r : roots_of(group)) {
+    for (size_t r : roots_[group]) {
       const StateRoot& root = uses_.roots[r];
-      for (const Interval& when : stays_[r]) stay(when, analysis::aligned_bytes(bytes_of(root).v));
+      for (const Interval& when : stays_[r])
+        candidate.device_intervals.push_back({when, analysis::aligned_bytes(bytes_of(root).v)});
       for (const Refill& refill : root.refills)
-        stay({root.program, refill.first, refill.last}, gathered_bytes(root, refill));
+        candidate.device_intervals.push_back(
+            {{root.program, refill.first, refill.last}, gathered_bytes(root, refill)});
     }
-    candidate.offloaded_intervals = gaps_in(is_there);
+    candidate.offloaded_intervals = gaps_between(candidate.device_intervals);
     candidate.copies = copies_of(group);
     return candidate;
   }
 
-  static std::vector<Interval> gaps_in(const std::vector<std::vector<bool>>& is_there) {
-    std::vector<Interval> gaps;
-    for (size_t p = 0; p < is_there.size(); ++p) {
-      int32_t first = 0;
-      const auto count = static_cast<int32_t>(is_there[p].size());
-      for (int32_t i = 0; i <= count; ++i) {
-        if (i < count && !is_there[p][static_cast<size_t>(i)]) continue;
-        if (i > first) gaps.push_back({static_cast<int>(p), first, i - 1});
-        first = i + 1;
+  // What none of them covers, of every program.
+  std::vector<Interval> gaps_between(const std::vector<DeviceInterval>& intervals) const {
+    std::vector<Interval> there, gaps;
+    for (const DeviceInterval& one : intervals) there.push_back(one.when);
+    std::sort(there.begin(), there.end(), [](const Interval& a, const Interval& b) {
+      return a.program != b.program ? a.program < b.program : a.first < b.first;
+    });
+    auto next = there.begin();
+    for (int p = 0; p < pressure_.programs(); ++p) {
+      int32_t first = 0;  // that nothing so far covers
+      for (; next != there.end() && next->program == p; ++next) {
+        if (next->first > first) gaps.push_back({p, first, next->first - 1});
+        first = std::max(first, next->last + 1);
       }
+      if (pressure_.positions(p) > first) gaps.push_back({p, first, pressure_.positions(p) - 1});
     }
     return gaps;
   }
@@ -162,9 +172,9 @@ class StateOffloader {
     return one;
   }
 
-  std::vector<PlannedCopy> copies_of(const StateGroup& group) const {
+  std::vector<PlannedCopy> copies_of(size_t group) const {
     std::vector<PlannedCopy> copies;
-    for (size_t r : roots_of(group)) {
+    for (size_t r : roots_[group]) {
       const StateRoot& root = uses_.roots[r];
       const int64_t held = analysis::aligned_bytes(bytes_of(root).v);
       int32_t before = 1 + pressure_.axis(root.program)
@@ -226,7 +236,7 @@ class StateOffloader {
     std::vector<Gap> gaps;
     for (size_t g = 0; g < groups_.size(); ++g) {
       if (!candidates_[g].selected) continue;
-      for (size_t r : roots_of(groups_[g])) {
+      for (size_t r : roots_[g]) {
         for (size_t i = 1; i < stays_[r].size(); ++i) {
           const Interval when{uses_.roots[r].program, stays_[r][i - 1].last + 1,
                               stays_[r][i].first - 1};
@@ -251,28 +261,30 @@ class StateOffloader {
     }
   }
 
-  void write() {
+  ir::Step written() {
     std::vector<PlannedCopy> copies;
     for (size_t g = 0; g < groups_.size(); ++g) {
       if (!candidates_[g].selected) continue;
-      for (const PlannedCopy& one : copies_of(groups_[g])) copies.push_back(one);
+      for (const PlannedCopy& one : copies_of(g)) copies.push_back(one);
     }
     std::vector<PlannedCopy*> to_place;
     for (PlannedCopy& one : copies) to_place.push_back(&one);
     place_copies(pressure_, to_place, rule_ != nullptr ? rule_->start : start_when_it_hides);
-    for (int p = 0; p < pressure_.programs(); ++p) write_program(p, copies);
+    ir::Step after = step_;
+    for (int p = 0; p < pressure_.programs(); ++p) write_program(p, copies, after);
     for (size_t g = 0; g < groups_.size(); ++g) {
       if (!candidates_[g].selected) continue;
-      for (size_t r : roots_of(groups_[g])) {
+      for (size_t r : roots_[g]) {
         const StateRoot& root = uses_.roots[r];
-        drop_fillers(step_.programs[static_cast<size_t>(root.program)].graph, root);
+        drop_fillers(after.programs[static_cast<size_t>(root.program)].graph, root);
       }
-      for (int entry : groups_[g].entries) move(entry);
+      for (int entry : groups_[g].entries) move(entry, after);
     }
+    return after;
   }
 
-  void write_program(int p, const std::vector<PlannedCopy>& copies) {
-    CopyWriter writer(step_, step_.programs[static_cast<size_t>(p)].graph, pressure_.axis(p));
+  void write_program(int p, const std::vector<PlannedCopy>& copies, ir::Step& after) const {
+    CopyWriter writer(after, after.programs[static_cast<size_t>(p)].graph, pressure_.axis(p));
     bool any = false;
     for (const PlannedCopy& one : copies) {
       if (one.program != p) continue;
@@ -288,34 +300,38 @@ class StateOffloader {
     if (any) writer.write();
   }
 
-  void move(int entry) {
-    for (size_t i = 0; i < step_.state.size(); ++i) {
-      ir::StateEntry& state = step_.state[i];
+  void move(int entry, ir::Step& after) const {
+    for (size_t i = 0; i < after.state.size(); ++i) {
+      ir::StateEntry& state = after.state[i];
       if (static_cast<int>(i) == entry || state.range_of == entry) state.location.space = space_;
     }
   }
 
-  ir::Step& step_;
+  const ir::Step& step_;
   const PassContext& context_;
   ir::Space space_;
   std::vector<StateGroup> groups_;
   const StateRule* rule_;
   schedule::MemoryPressure pressure_;
   StateUses uses_;
+  std::vector<std::vector<size_t>> roots_;  // by group: indices into uses_.roots, ascending
+  // By program and entry: position of the last gather that fills it, -1.
+  std::vector<std::vector<int32_t>> last_refill_;
   std::vector<std::vector<Interval>> stays_;  // by root
   std::vector<OffloadCandidate> candidates_;  // by group
 };
 
 }  // namespace
 
-Offloaded offload_state(ir::Step& step, const PassContext& context, Bytes budget,
-                        std::vector<StateGroup> groups) {
-  return StateOffloader(step, context, budget, std::move(groups), nullptr).run();
+Offloaded offload_state(const ir::Step& step, const PassContext& context,
+                        schedule::MemoryPressure pressure, std::vector<StateGroup> groups) {
+  return StateOffloader(step, context, std::move(pressure), std::move(groups), nullptr).run();
 }
 
-Offloaded offload_state(ir::Step& step, const PassContext& context, Bytes budget,
-                        std::vector<StateGroup> groups, const StateRule& rule) {
-  return StateOffloader(step, context, budget, std::move(groups), &rule).run();
+Offloaded offload_state(const ir::Step& step, const PassContext& context,
+                        schedule::MemoryPressure pressure, std::vector<StateGroup> groups,
+                        const StateRule& rule) {
+  return StateOffloader(step, context, std::move(pressure), std::move(groups), &rule).run();
 }
 
 }  // namespace dc::passes

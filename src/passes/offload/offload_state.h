@@ -26,11 +26,13 @@ struct StateRule {
 };
 
 // Moves groups outside, to Options::offload_space, until the budget is kept or nothing helps, and
-// no more of them. Each entry is reloaded before its uses and, where they change it, written back
-// after them. Groups with a use that nothing is known about stay.
-Offloaded offload_state(ir::Step& step, const PassContext& context, base::Bytes budget,
-                        std::vector<StateGroup> groups);
-Offloaded offload_state(ir::Step& step, const PassContext& context, base::Bytes budget,
-                        std::vector<StateGroup> groups, const StateRule& rule);
+// no more of them; `pressure` is of the step under that budget. Each entry is reloaded before its
+// uses and, where they change it, written back after them. Groups with a use that nothing is known
+// about stay.
+Offloaded offload_state(const ir::Step& step, const PassContext& context,
+                        schedule::MemoryPressure pressure, std::vector<StateGroup> groups);
+Offloaded offload_state(const ir::Step& step, const PassContext& context,
+                        schedule::MemoryPressure pressure, std::vector<StateGroup> groups,
+                        const StateRule& rule);
 
 }  // namespace dc::passes

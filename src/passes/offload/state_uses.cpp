@@ -1,7 +1,6 @@
 #include "src/passes/offload/state_uses.h"
 
 #include <algorithm>
-#include <map>
 
 #include "src/cost/transfer.h"
 #include "src/ir/builder.h"
@@ -25,7 +24,7 @@ class StateUseScan {
     for (size_t p = 0; p < step_.programs.size(); ++p) {
       program_ = static_cast<int>(p);
       graph_ = &step_.programs[p].graph;
-      by_root_.clear();
+      by_root_.assign(graph_->value_capacity(), -1);
       const size_t first = found_.roots.size();
       for (int32_t i = 0; i < pressure_.positions(program_); ++i) visit(i);
       for (size_t r = first; r < found_.roots.size(); ++r) elide_copies(found_.roots[r]);
@@ -40,7 +39,7 @@ class StateUseScan {
     const ir::Node& node = axis().node(position);
     if (node.kind == OpKind::State) {
       const ValueId value = node.results[0];
-      by_root_[value.v] = found_.roots.size();
+      by_root_[value.index()] = static_cast<int32_t>(found_.roots.size());
       StateRoot root;
       root.program = program_;
       root.value = value;
@@ -51,8 +50,8 @@ class StateUseScan {
     }
     if (!ir::runs(node)) return;
     for (size_t k = 0; k < node.operands.size(); ++k) {
-      const auto found = by_root_.find(axis().storages.root(node.operands[k]).v);
-      if (found != by_root_.end()) use(found_.roots[found->second], node, k, position);
+      const int32_t found = by_root_[axis().storages.root(node.operands[k]).index()];
+      if (found >= 0) use(found_.roots[static_cast<size_t>(found)], node, k, position);
     }
   }
 
@@ -98,9 +97,9 @@ class StateUseScan {
   void elide_copies(StateRoot& root) {
     for (Refill& refill : root.refills) {
       const ValueId source = graph_->node(refill.start).operands[1];
-      const auto found = by_root_.find(source.v);
-      if (found == by_root_.end()) continue;
-      StateRoot& range = found_.roots[found->second];
+      const int32_t found = by_root_[source.index()];
+      if (found < 0) continue;
+      StateRoot& range = found_.roots[static_cast<size_t>(found)];
       const bool is_only = range.overwrites.size() == 1 && range.uses.size() == 1 &&
                            range.uses[0].first == refill.first &&
                            range.overwrites[0].position < refill.first;
@@ -115,7 +114,7 @@ class StateUseScan {
   const schedule::MemoryPressure& pressure_;
   int program_ = 0;
   const ir::Graph* graph_ = nullptr;
-  std::map<int32_t, size_t> by_root_;  // of the current program, by value
+  std::vector<int32_t> by_root_;  // of the current program, by value: index of its root, -1
   StateUses found_;
 };
 

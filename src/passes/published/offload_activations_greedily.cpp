@@ -23,11 +23,12 @@ namespace {
 
 class Planner {
  public:
-  Planner(ir::Step& step, const PassContext& context, base::Bytes budget)
+  Planner(const ir::Step& step, const PassContext& context, base::Bytes budget,
+          schedule::MemoryPressure pressure)
       : step_(step),
         context_(context),
         budget_(budget.v),
-        pressure_(step, context.cost, budget),
+        pressure_(std::move(pressure)),
         floor_(pressure_) {}
 
   Offloaded run() {
@@ -52,7 +53,8 @@ class Planner {
     }
     if (done.things == 0) return done;
     let_run_beside_compute(copies);
-    write_copies(step_, context_, pressure_, gaps_, copies);
+    done.step = step_;
+    write_copies(*done.step, context_, pressure_, gaps_, copies);
     return done;
   }
 
@@ -127,7 +129,7 @@ class Planner {
                  });
   }
 
-  ir::Step& step_;
+  const ir::Step& step_;
   const PassContext& context_;
   int64_t budget_;
   schedule::MemoryPressure pressure_, floor_;  // with all values there; with all gone
@@ -150,11 +152,12 @@ bool has_run(const ir::Step& step) {
 base::Result<Change> offload_activations_greedily(ir::Step& step, const PassContext& context) {
   if (!context.options.memory() || has_run(step)) return Change::No;
   const base::Bytes usable{published::usable(context.options.memory()->v)};
-  return offload_once(
-      step, context, usable, "offload-activations-greedily",
-      {"activations-offloaded", "values",
-       "leave the device between the forward and the backward pass"},
-      [&](ir::Step& trial, base::Bytes budget) { return Planner(trial, context, budget).run(); });
+  return offload_once(step, context, usable, "offload-activations-greedily",
+                      {"activations-offloaded", "values",
+                       "leave the device between the forward and the backward pass"},
+                      [&](const ir::Step& now, schedule::MemoryPressure pressure) {
+                        return Planner(now, context, usable, std::move(pressure)).run();
+                      });
 }
 
 }  // namespace dc::passes

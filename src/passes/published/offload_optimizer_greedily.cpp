@@ -77,8 +77,8 @@ base::Result<Change> offload_optimizer_greedily(ir::Step& step, const PassContex
   return offload_once(
       step, context, *context.options.memory(), "offload-optimizer-greedily",
       {"optimizer-state-offloaded", "optimizer states", "visit the device for their update only"},
-      [&](ir::Step& trial, base::Bytes whole) {
-        return offload_state(trial, context, whole, groups_of(trial), rule);
+      [&](const ir::Step& now, schedule::MemoryPressure pressure) {
+        return offload_state(now, context, std::move(pressure), groups_of(now), rule);
       });
 }
 

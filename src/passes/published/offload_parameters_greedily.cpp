@@ -55,8 +55,8 @@ base::Result<Change> offload_parameters_greedily(ir::Step& step, const PassConte
   return offload_once(
       step, context, budget, "offload-parameters-greedily",
       {"parameters-offloaded", "parameters", "visit the device for their uses only"},
-      [&](ir::Step& trial, base::Bytes given) {
-        return offload_state(trial, context, given, groups_of(trial), rule);
+      [&](const ir::Step& now, schedule::MemoryPressure pressure) {
+        return offload_state(now, context, std::move(pressure), groups_of(now), rule);
       });
 }
 

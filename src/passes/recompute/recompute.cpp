@@ -141,6 +141,7 @@ class Recomputer {
     for (size_t i = 0; i < choices.size(); ++i) {
       if (choices[i].timeline.again.empty()) continue;
       change = Change::Yes;
+      if (!context_.collect_remarks) continue;
       context_.remarks.push_back(remark(programs_[i], choices[i].timeline, fits));
     }
     if (change == Change::Yes) step_ = std::move(step);
