@@ -1,5 +1,7 @@
 #include "src/analysis/live_bytes.h"
 
+#include <algorithm>
+
 namespace dc::analysis {
 
 int64_t aligned_bytes(int64_t bytes) { return base::round_up(bytes, base::kAlignment); }
@@ -42,6 +44,15 @@ base::Bytes state_bytes(const ir::Step& step, ir::Space space) {
     if (entry.location.space == space) bytes.v += aligned_bytes(state_bytes(entry).v);
   }
   return bytes;
+}
+
+base::Bytes most_live_bytes(const ir::Step& step, const ScratchBytes& scratch, ir::Space space) {
+  base::Bytes most;
+  for (const ir::Program& program : step.programs) {
+    const Liveness live = liveness(step, program.graph, StorageMap(step, program.graph));
+    most = std::max(most, live_bytes(program.graph, live, scratch).peak(space).bytes);
+  }
+  return state_bytes(step, space) + most;
 }
 
 }  // namespace dc::analysis

@@ -36,4 +36,8 @@ LiveBytes live_bytes(const ir::Graph& graph, const Liveness& live,
 // What the state of a step takes in a space, alignment included.
 base::Bytes state_bytes(const ir::Step& step, ir::Space space);
 
+// State and the largest sum of live bytes of any program. As PeakMemory::live, without the list of
+// what lives there.
+base::Bytes most_live_bytes(const ir::Step& step, const ScratchBytes& scratch, ir::Space space);
+
 }  // namespace dc::analysis

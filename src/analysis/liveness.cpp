@@ -1,6 +1,7 @@
 #include "src/analysis/liveness.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "src/ir/effects.h"
 #include "src/ir/group.h"
@@ -96,11 +97,20 @@ struct Builder {
       use(output.value, static_cast<int32_t>(result.order.size()) - 1);
       if (output.kind == ir::OutputKind::Gradient) range(output.value).kind = SliceKind::Gradients;
     }
+    sort_ranges();
+  }
+
+  // By first position, counted; those that begin together stay in the order of their values.
+  void sort_ranges() {
+    std::vector<size_t> next(result.order.size() + 1);  // by position: where its ranges begin
     for (const LiveRange& live : by_root) {
-      if (live.value.valid()) result.ranges.push_back(live);
+      if (live.value.valid()) ++next[static_cast<size_t>(live.first) + 1];
     }
-    std::stable_sort(result.ranges.begin(), result.ranges.end(),
-                     [](const LiveRange& a, const LiveRange& b) { return a.first < b.first; });
+    std::partial_sum(next.begin(), next.end(), next.begin());
+    result.ranges.resize(next.back());
+    for (const LiveRange& live : by_root) {
+      if (live.value.valid()) result.ranges[next[static_cast<size_t>(live.first)]++] = live;
+    }
   }
 };
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/analysis/memory.h"
+#include "src/analysis/live_bytes.h"
 
 namespace dc::search {
 namespace {
@@ -31,23 +31,70 @@ std::string key_of(const Candidate& candidate) {
   return key;
 }
 
+// Passes after recompute all ask for the memory.
+std::string passed_key(const Candidate& candidate) {
+  return passes::print(candidate.chain) + " within " +
+         (candidate.planned ? std::to_string(candidate.planned->v) : "");
+}
+
+// Of all steps kept in the middle of chains.
+constexpr size_t kMostNodes = 200'000;
+
 }  // namespace
 
 Result<ir::Step> ScheduledSteps::made(const Candidate& candidate) {
   const passes::Pass* recompute = passes::find_pass("recompute");
   const Chain& chain = candidate.chain;
-  const auto split = std::find_if(chain.begin(), chain.end(),
-                                  [&](const PassCall& call) { return call.pass > recompute; });
-  DC_ASSIGN_OR_RETURN(const SharedStep first,
-                      begun({Chain(chain.begin(), split), candidate.planned}));
-  ir::Step step = *first;
-  DC_RETURN_IF_ERROR(
-      apply(step, Chain(split, chain.end()), options_for(candidate.planned)).status());
+  const auto from_begin = [&](size_t passes) {
+    return Chain(chain.begin(), chain.begin() + static_cast<std::ptrdiff_t>(passes));
+  };
+  const auto count_if = [&](auto comes_first) {
+    return static_cast<size_t>(std::find_if_not(chain.begin(), chain.end(), comes_first) -
+                               chain.begin());
+  };
+  const size_t begin = count_if([&](const PassCall& call) { return call.pass <= recompute; });
+  const size_t end = count_if([](const PassCall& call) { return !is_layout(call); });
+  SharedStep last;
+  size_t done = end;
+  while (!last && done > begin + 1) last = passed({from_begin(--done), candidate.planned});
+  if (!last) {
+    done = std::min(begin, end);
+    DC_ASSIGN_OR_RETURN(last, begun({from_begin(done), candidate.planned}));
+  }
+  ir::Step step = *last;
+  const passes::Options options = options_for(candidate.planned);
+  for (bool keeps = true; done < end; ++done) {
+    DC_ASSIGN_OR_RETURN(const passes::Change change, apply(step, {chain[done]}, options));
+    // The next candidates change this chain further on, or here again.
+    if (!keeps || done + 1 == end) continue;
+    keeps = change == passes::Change::No;
+    if (!keeps) last = std::make_shared<const ir::Step>(step);
+    keep({from_begin(done + 1), candidate.planned}, last);
+  }
   return step;
 }
 
 Result<ScheduledSteps::SharedStep> ScheduledSteps::scheduled(const Chain& chain) {
   return begun({stage_of(chain), {}});
+}
+
+ScheduledSteps::SharedStep ScheduledSteps::passed(const Candidate& candidate) {
+  const std::string key = passed_key(candidate);
+  const auto found = std::find_if(passed_.begin(), passed_.end(),
+                                  [&](const Passed& one) { return one.key == key; });
+  if (found == passed_.end()) return nullptr;
+  std::rotate(passed_.begin(), found, found + 1);
+  return passed_.front().step;
+}
+
+void ScheduledSteps::keep(const Candidate& candidate, const SharedStep& step) {
+  passed_.insert(passed_.begin(), {passed_key(candidate), step});
+  size_t nodes = 0;
+  const auto too_many = std::find_if(passed_.begin(), passed_.end(), [&](const Passed& one) {
+    for (const ir::Program& program : one.step->programs) nodes += program.graph.node_count();
+    return nodes > kMostNodes;
+  });
+  passed_.erase(too_many, passed_.end());
 }
 
 Result<RecomputeRange> ScheduledSteps::recompute_range(const Chain& chain) {
@@ -71,10 +118,12 @@ Result<int64_t> ScheduledSteps::state_bytes(const Chain& chain) {
 void ScheduledSteps::keep_stages_of(std::span<const Chain> chains) {
   std::vector<std::string> kept;
   for (const Chain& chain : chains) kept.push_back(passes::print(stage_of(chain)));
-  std::erase_if(steps_, [&](const auto& one) {
+  const auto is_other = [&](const std::string& key) {
     return std::none_of(kept.begin(), kept.end(),
-                        [&](const std::string& stage) { return one.first.starts_with(stage); });
-  });
+                        [&](const std::string& stage) { return key.starts_with(stage); });
+  };
+  std::erase_if(steps_, [&](const auto& one) { return is_other(one.first); });
+  std::erase_if(passed_, [&](const Passed& one) { return is_other(one.key); });
 }
 
 passes::Options ScheduledSteps::options_for(const std::optional<base::Bytes>& planned) const {
@@ -119,11 +168,10 @@ Result<passes::Change> ScheduledSteps::apply(ir::Step& step, const Chain& chain,
 }
 
 int64_t live_bytes(const ir::Step& step, const cost::CostModel& cost) {
-  return analysis::peak_memory(step,
-                               [&](const ir::Graph& graph, const ir::Node& node) {
-                                 return cost.scratch(graph, node).bytes;
-                               })
-      .live.v;
+  const auto scratch = [&](const ir::Graph& graph, const ir::Node& node) {
+    return cost.scratch(graph, node).bytes;
+  };
+  return analysis::most_live_bytes(step, scratch, ir::Space::Device).v;
 }
 
 }  // namespace dc::search

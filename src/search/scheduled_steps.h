@@ -2,6 +2,11 @@
 //
 // What chains begin with alike, up to `recompute`, is computed once and kept until it is forgotten:
 // a step of 200 000 nodes takes room. A chain begins with a stage: its passes up to `schedule`.
+//
+// A search changes one pass of a chain at a time, mostly the
+// one after the pass that it changed before. So of each chain the step after its first pass that
+// was not known is kept as well, of the latest chains, as many as hold kMostNodes together. A pass
+// depends on the step and its options alone (src/passes/README.md), so what is kept stays true.
 #pragma once
 
 #include <map>
@@ -54,7 +59,16 @@ class ScheduledSteps {
   void keep_stages_of(std::span<const passes::Chain> chains);
 
  private:
+  // A step in the middle of a chain, behind recompute.
+  struct Passed {
+    std::string key;
+    SharedStep step;
+  };
+
   base::Result<SharedStep> begun(const Candidate& candidate);
+  // Null if it is not known.
+  SharedStep passed(const Candidate& candidate);
+  void keep(const Candidate& candidate, const SharedStep& step);
   passes::Options options_for(const std::optional<base::Bytes>& planned) const;
   base::Result<passes::Change> apply(ir::Step& step, const passes::Chain& chain,
                                      const passes::Options& options) const;
@@ -64,6 +78,7 @@ class ScheduledSteps {
   const cost::CostModel& cost_;
   std::map<std::string, SharedStep> steps_;       // by the passes that made them
   std::map<std::string, RecomputeRange> ranges_;  // by stage
+  std::vector<Passed> passed_;                    // the latest used first
 };
 
 // Bytes of the device that are live at most.
