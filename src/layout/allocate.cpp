@@ -203,14 +203,21 @@ Demand demand_of(const ir::Step& step, const std::vector<analysis::Liveness>& li
   return demand;
 }
 
-base::Result<base::Bytes> arena_within(const ir::Step& step, const Demand& demand,
-                                       base::Bytes budget) {
+base::Result<base::Bytes> arena_within(const ir::Step& step, Demand demand, base::Bytes budget,
+                                       KnownArenas* known) {
+  const int64_t enough = budget.v - demand.shared;
   int64_t most = 0;
   for (size_t i = 0; i < step.programs.size(); ++i) {
-    DC_ASSIGN_OR_RETURN(
-        const Layout layout,
-        checked_layout(demand.programs[i], step.programs[i].graph, budget.v - demand.shared));
-    most = std::max(most, layout.bytes);
+    ProgramDemand& wants = demand.programs[i];
+    std::optional<int64_t> bytes;
+    if (known != nullptr) bytes = known->find(wants.requests, enough);
+    if (!bytes) {
+      DC_ASSIGN_OR_RETURN(const Layout layout,
+                          checked_layout(wants, step.programs[i].graph, enough));
+      bytes = layout.bytes;
+      if (known != nullptr) known->add(std::move(wants.requests), enough, layout.bytes);
+    }
+    most = std::max(most, *bytes);
   }
   return base::Bytes{demand.shared + most};
 }
@@ -230,11 +237,12 @@ struct Fit {
 };
 base::Result<Fit> fit_of(const ir::Step& step, const std::vector<analysis::Liveness>& lives,
                          Space space, const cost::CostModel& costs,
-                         const std::optional<base::Bytes>& budget) {
+                         const std::optional<base::Bytes>& budget, KnownArenas* known) {
   if (!budget) return Fit();
-  const Demand demand = demand_of(step, lives, space, costs);
+  Demand demand = demand_of(step, lives, space, costs);
   if (least_arena(demand) > *budget) return Fit{false, {}};
-  DC_ASSIGN_OR_RETURN(const base::Bytes arena, arena_within(step, demand, *budget));
+  DC_ASSIGN_OR_RETURN(const base::Bytes arena,
+                      arena_within(step, std::move(demand), *budget, known));
   return Fit{arena <= *budget, arena};
 }
 
@@ -257,15 +265,16 @@ Status allocate(ir::Step& step, const cost::CostModel& costs, const Budgets& bud
 }
 
 base::Result<base::Bytes> device_arena(const ir::Step& step, const cost::CostModel& costs,
-                                       base::Bytes budget) {
-  return arena_within(step, demand_of(step, liveness_of(step), Space::Device, costs), budget);
+                                       base::Bytes budget, KnownArenas* known) {
+  return arena_within(step, demand_of(step, liveness_of(step), Space::Device, costs), budget,
+                      known);
 }
 
-base::Result<bool> fits(const ir::Step& step, const cost::CostModel& costs,
-                        const Budgets& budgets) {
+base::Result<bool> fits(const ir::Step& step, const cost::CostModel& costs, const Budgets& budgets,
+                        KnownArenas* known) {
   const std::vector<analysis::Liveness> lives = liveness_of(step);
   for (Space space : ir::kSpaces) {
-    DC_ASSIGN_OR_RETURN(const Fit fit, fit_of(step, lives, space, costs, budgets[space]));
+    DC_ASSIGN_OR_RETURN(const Fit fit, fit_of(step, lives, space, costs, budgets[space], known));
     if (!fit.fits) return false;
   }
   return true;
@@ -273,17 +282,18 @@ base::Result<bool> fits(const ir::Step& step, const cost::CostModel& costs,
 
 base::Result<std::optional<base::Bytes>> arena_if_too_large(const ir::Step& step,
                                                             const cost::CostModel& costs,
-                                                            const Budgets& budgets) {
+                                                            const Budgets& budgets,
+                                                            KnownArenas* known) {
   const std::vector<analysis::Liveness> lives = liveness_of(step);
   std::optional<base::Bytes> device;
   for (Space space : ir::kSpaces) {
-    DC_ASSIGN_OR_RETURN(const Fit fit, fit_of(step, lives, space, costs, budgets[space]));
+    DC_ASSIGN_OR_RETURN(const Fit fit, fit_of(step, lives, space, costs, budgets[space], known));
     if (space == Space::Device) device = fit.arena;
     if (fit.fits) continue;
     if (device) return device;
-    DC_ASSIGN_OR_RETURN(
-        const base::Bytes arena,
-        arena_within(step, demand_of(step, lives, Space::Device, costs), *budgets[Space::Device]));
+    DC_ASSIGN_OR_RETURN(const base::Bytes arena,
+                        arena_within(step, demand_of(step, lives, Space::Device, costs),
+                                     *budgets[Space::Device], known));
     return std::optional<base::Bytes>(arena);
   }
   return std::optional<base::Bytes>();

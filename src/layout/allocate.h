@@ -10,6 +10,7 @@
 #include "src/base/units.h"
 #include "src/cost/cost_model.h"
 #include "src/ir/step.h"
+#include "src/layout/known_arenas.h"
 
 namespace dc::layout {
 
@@ -32,20 +33,23 @@ struct Allocation {
 base::Status allocate(ir::Step& step, const cost::CostModel& costs, const Budgets& budgets = {},
                       Allocation* allocation = nullptr, base::Bytes taken = {});
 
-// For callers that only ask whether a step fits. Returns the bytes of the device's arena that
-// allocate() would make, or those of the first layout found that fits the budget. So the result
-// exceeds the budget if and only if allocate()'s arena does, and then the two are equal.
+// For callers that only ask whether a step fits. What `known` knows is not laid out again; null:
+// all is. Returns the bytes of the device's arena that allocate() would make, or those of the first
+// layout found that fits the budget. So the result exceeds the budget if and only if allocate()'s
+// arena does, and then the two are equal.
 base::Result<base::Bytes> device_arena(const ir::Step& step, const cost::CostModel& costs,
-                                       base::Bytes budget);
+                                       base::Bytes budget, KnownArenas* known = nullptr);
 
 // Nothing if every arena that allocate() would make keeps its budget; else the bytes of the
 // device's, as device_arena() returns them. The device must have a budget.
 base::Result<std::optional<base::Bytes>> arena_if_too_large(const ir::Step& step,
                                                             const cost::CostModel& costs,
-                                                            const Budgets& budgets);
+                                                            const Budgets& budgets,
+                                                            KnownArenas* known = nullptr);
 
 // Whether every arena that allocate() would make keeps its budget. Nothing is laid out where the
 // live bytes say no, or where no budget is.
-base::Result<bool> fits(const ir::Step& step, const cost::CostModel& costs, const Budgets& budgets);
+base::Result<bool> fits(const ir::Step& step, const cost::CostModel& costs, const Budgets& budgets,
+                        KnownArenas* known = nullptr);
 
 }  // namespace dc::layout

@@ -11,6 +11,10 @@
 #include "src/cost/cost_model.h"
 #include "src/ir/step.h"
 
+namespace dc::layout {
+class KnownArenas;
+}
+
 namespace dc::passes {
 
 // When gradients are summed over ranks.
@@ -51,6 +55,8 @@ struct PassContext {
   std::optional<int64_t>
       argument{};               // of the pass that runs, as the chain says: "name=3", "name=64MiB"
   bool collect_remarks = true;  // false: saves the time to work them out
+  // What passes that lay a step out need not lay out again; null: nothing.
+  layout::KnownArenas* arenas = nullptr;
 };
 
 enum class Change : uint8_t { No, Yes };

@@ -26,9 +26,10 @@ TimeAxis::TimeAxis(const ir::Step& step, const ir::Graph& of, const cost::CostMo
     return cost.scratch(in, node).bytes;
   };
   bytes = std::move(analysis::live_bytes(graph, live, scratch).at[ir::Space::Device]);
+  backward_ = find_backward();
 }
 
-TimeAxis::Phase TimeAxis::backward() const {
+TimeAxis::Phase TimeAxis::find_backward() const {
   const auto count = static_cast<int32_t>(live.order.size());
   Phase phase{count, count};
   for (int32_t i = count; i-- > 0;) {

@@ -35,7 +35,7 @@ struct TimeAxis {
   struct Phase {
     int32_t begin = 0, end = 0;
   };
-  Phase backward() const;
+  Phase backward() const { return backward_; }
 
   const ir::Graph& graph;
   analysis::StorageMap storages;
@@ -43,6 +43,11 @@ struct TimeAxis {
   std::vector<base::Nanos> at;  // one more than there are nodes
   std::vector<int64_t> bytes;   // of transients and scratch on the device at each position
   Touches touches;
+
+ private:
+  Phase find_backward() const;
+
+  Phase backward_;
 };
 
 using analysis::aligned_bytes;

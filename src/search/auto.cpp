@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "src/base/text.h"
-#include "src/layout/allocate.h"
 #include "src/search/certificate.h"
 #include "src/search/chains.h"
 #include "src/search/moves.h"
@@ -376,8 +375,7 @@ class Search {
 
   // A layout may need a little more than the largest live sum: it says so itself.
   Status lay_out(const ir::Step& step, Score& score) {
-    DC_ASSIGN_OR_RETURN(const std::optional<base::Bytes> arena,
-                        layout::arena_if_too_large(step, cost_, options_.budgets));
+    DC_ASSIGN_OR_RETURN(const std::optional<base::Bytes> arena, steps_.arena_if_too_large(step));
     score.fits = !arena;
     if (arena) score.bytes = std::max(score.bytes, arena->v);
     return {};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/analysis/live_bytes.h"
+#include "src/layout/allocate.h"
 
 namespace dc::search {
 namespace {
@@ -115,6 +116,10 @@ Result<int64_t> ScheduledSteps::state_bytes(const Chain& chain) {
   return analysis::state_bytes(*step, ir::Space::Device).v;
 }
 
+Result<std::optional<base::Bytes>> ScheduledSteps::arena_if_too_large(const ir::Step& step) {
+  return layout::arena_if_too_large(step, cost_, options_.budgets, &arenas_);
+}
+
 void ScheduledSteps::keep_stages_of(std::span<const Chain> chains) {
   std::vector<std::string> kept;
   for (const Chain& chain : chains) kept.push_back(passes::print(stage_of(chain)));
@@ -154,10 +159,11 @@ Result<ScheduledSteps::SharedStep> ScheduledSteps::begun(const Candidate& candid
 }
 
 Result<passes::Change> ScheduledSteps::apply(ir::Step& step, const Chain& chain,
-                                             const passes::Options& options) const {
+                                             const passes::Options& options) {
   std::vector<passes::Remark> remarks;
   passes::PassContext context{cost_, options, remarks};
   context.collect_remarks = false;
+  context.arenas = &arenas_;
   passes::Change total = passes::Change::No;
   for (const PassCall& call : chain) {
     if (is_layout(call)) continue;

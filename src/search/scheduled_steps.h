@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 
+#include "src/layout/known_arenas.h"
 #include "src/passes/pass_manager.h"
 
 namespace dc::search {
@@ -55,6 +56,9 @@ class ScheduledSteps {
   // Bytes of state on the device, of the stage that `chain` begins with.
   base::Result<int64_t> state_bytes(const passes::Chain& chain);
 
+  // As layout::arena_if_too_large() by the budgets of the options.
+  base::Result<std::optional<base::Bytes>> arena_if_too_large(const ir::Step& step);
+
   // Forgets what only chains of other stages than these begin with.
   void keep_stages_of(std::span<const passes::Chain> chains);
 
@@ -71,7 +75,7 @@ class ScheduledSteps {
   void keep(const Candidate& candidate, const SharedStep& step);
   passes::Options options_for(const std::optional<base::Bytes>& planned) const;
   base::Result<passes::Change> apply(ir::Step& step, const passes::Chain& chain,
-                                     const passes::Options& options) const;
+                                     const passes::Options& options);
 
   const ir::Step& imported_;
   const passes::Options& options_;
@@ -79,6 +83,7 @@ class ScheduledSteps {
   std::map<std::string, SharedStep> steps_;       // by the passes that made them
   std::map<std::string, RecomputeRange> ranges_;  // by stage
   std::vector<Passed> passed_;                    // the latest used first
+  layout::KnownArenas arenas_;
 };
 
 // Bytes of the device that are live at most.

@@ -102,8 +102,9 @@ class Recomputer {
       }
       if (arena <= budget) {
         ir::Step step = rewritten(choices);
-        DC_ASSIGN_OR_RETURN(const base::Bytes found,
-                            layout::device_arena(step, context_.cost, base::Bytes{budget}));
+        DC_ASSIGN_OR_RETURN(
+            const base::Bytes found,
+            layout::device_arena(step, context_.cost, base::Bytes{budget}, context_.arenas));
         if (found.v <= budget) return apply(choices, std::move(step), true);
         arena = found.v;
       }
@@ -124,7 +125,7 @@ class Recomputer {
   }
 
   Result<bool> fits(const ir::Step& step, int64_t budget) const {
-    return layout::fits(step, context_.cost, {base::Bytes{budget}, {}, {}});
+    return layout::fits(step, context_.cost, {base::Bytes{budget}, {}, {}}, context_.arenas);
   }
 
   ir::Step rewritten(const std::vector<RecomputeChoice>& choices) const {

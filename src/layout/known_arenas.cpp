@@ -1,0 +1,22 @@
+#include "src/layout/known_arenas.h"
+
+#include <algorithm>
+
+namespace dc::layout {
+
+std::optional<int64_t> KnownArenas::find(std::span<const Request> requests, int64_t enough) {
+  const auto found = std::find_if(known_.begin(), known_.end(), [&](const Known& one) {
+    return one.enough == enough &&
+           std::equal(one.requests.begin(), one.requests.end(), requests.begin(), requests.end());
+  });
+  if (found == known_.end()) return std::nullopt;
+  std::rotate(known_.begin(), found, found + 1);
+  return known_.front().bytes;
+}
+
+void KnownArenas::add(std::vector<Request> requests, int64_t enough, int64_t bytes) {
+  if (known_.size() == kMost) known_.pop_back();
+  known_.insert(known_.begin(), {std::move(requests), enough, bytes});
+}
+
+}  // namespace dc::layout

@@ -1,0 +1,34 @@
+// KnownArenas: how large the layouts of the latest requests were. A search asks about the same
+// requests time and again: a pass whose result fits, the next ones that have nothing to add, and
+// the search itself.
+//
+// An entry holds all that best_layout() depends on, so it is never out of date. Not for several
+// threads at once.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "src/layout/request.h"
+
+namespace dc::layout {
+
+class KnownArenas {
+ public:
+  // Bytes of best_layout(requests, enough); empty if they are not known.
+  std::optional<int64_t> find(std::span<const Request> requests, int64_t enough);
+  // They must not be known. Forgets the entry that was not asked for longest, where there are many.
+  void add(std::vector<Request> requests, int64_t enough, int64_t bytes);
+
+ private:
+  struct Known {
+    std::vector<Request> requests;
+    int64_t enough = 0, bytes = 0;
+  };
+  static constexpr size_t kMost = 16;
+  std::vector<Known> known_;  // the latest first
+};
+
+}  // namespace dc::layout
