@@ -3,10 +3,10 @@
 // What chains begin with alike, up to `recompute`, is computed once and kept until it is forgotten:
 // a step of 200 000 nodes takes room. A chain begins with a stage: its passes up to `schedule`.
 //
-// A search changes one pass of a chain at a time, mostly the
-// one after the pass that it changed before. So of each chain the step after its first pass that
-// was not known is kept as well, of the latest chains, as many as hold kMostNodes together. A pass
-// depends on the step and its options alone (src/passes/README.md), so what is kept stays true.
+// A search changes one pass of a chain at a time, mostly the one after the pass that it changed
+// before. So of each chain the step after its first pass that was not known is kept as well, of the
+// latest chains, as many as hold kMostNodes together. A pass depends on the step and its options
+// alone (src/passes/README.md), so what is kept stays true.
 #pragma once
 
 #include <map>
