@@ -72,8 +72,9 @@ class HiddenSpace {
     return shown_ + begin;
   }
   void unmap(std::byte* shown, int64_t bytes) const {
-    mmap(hidden_ + (shown - shown_), static_cast<size_t>(bytes), PROT_NONE,
-         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    // Where it fails, the bytes stay mapped until the end.
+    (void)mmap(hidden_ + (shown - shown_), static_cast<size_t>(bytes), PROT_NONE,
+               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   }
 
  private:

@@ -15,10 +15,12 @@ class Shared {
  public:
   Shared() = default;                                                       // T()
   Shared(T value) : value_(std::make_shared<const T>(std::move(value))) {}  // NOLINT: is a T
+  // NOLINTBEGIN: as above; what it requires keeps it from hiding copy and move.
   template <typename From>
   requires(std::is_convertible_v<From, T> && !std::is_same_v<std::remove_cvref_t<From>, T> &&
            !std::is_same_v<std::remove_cvref_t<From>, Shared>) Shared(From&& from)
-      : Shared(T(std::forward<From>(from))) {}  // NOLINT: as above
+      : Shared(T(std::forward<From>(from))) {}
+  // NOLINTEND
 
   const T& operator*() const {
     static const T kDefault;

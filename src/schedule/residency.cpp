@@ -174,10 +174,12 @@ void Residency::keep_in_one_program(const ResidencyCandidate& candidate) {
 
 void Residency::carry(const std::vector<const ResidencyCandidate*>& chosen, bool peeled) {
   std::vector<int> carried;
+  carried.reserve(chosen.size());
   for (const ResidencyCandidate* candidate : chosen) carried.push_back(add_carried(*candidate));
   for (size_t p = 0; p < step_.programs.size(); ++p) {
     ir::Graph& graph = step_.programs[p].graph;
     std::vector<ValueId> wholes;
+    wholes.reserve(carried.size());
     StateValues values(step_, graph);
     for (int entry : carried) wholes.push_back(values.of(entry));
     for (size_t c = 0; c < chosen.size(); ++c) {

@@ -61,6 +61,7 @@ class Offloader {
   std::optional<ir::Step> written(std::vector<PlannedCopy> copies) {
     if (copies.empty()) return std::nullopt;
     std::vector<PlannedCopy*> to_place;
+    to_place.reserve(copies.size());
     for (PlannedCopy& copy : copies) to_place.push_back(&copy);
     place_copies(pressure_, to_place);
     ir::Step after = step_;

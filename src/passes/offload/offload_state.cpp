@@ -268,6 +268,7 @@ class StateOffloader {
       for (const PlannedCopy& one : copies_of(g)) copies.push_back(one);
     }
     std::vector<PlannedCopy*> to_place;
+    to_place.reserve(copies.size());
     for (PlannedCopy& one : copies) to_place.push_back(&one);
     place_copies(pressure_, to_place, rule_ != nullptr ? rule_->start : start_when_it_hides);
     ir::Step after = step_;
