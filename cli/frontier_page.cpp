@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "cli/frontier_report.h"
+#include "cli/table_text.h"
 #include "src/base/text.h"
 
 namespace dc::cli {
@@ -45,11 +45,7 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-std::string fixed(double value) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%.1f", value);
-  return text;
-}
+std::string place(double pixels) { return fixed(pixels, 1); }
 
 // Memory to the right, time upwards from nothing: a curve that hardly falls shall look so.
 class Chart {
@@ -66,22 +62,22 @@ class Chart {
         "memory\">\n";
     for (int i = 0; i <= 4; ++i) text += grid_line(i);
     for (const FrontierRow& row : rows_) {
-      text += "<text class=\"x\" x=\"" + fixed(x(row)) + "\" y=\"358\">" +
+      text += "<text class=\"x\" x=\"" + place(x(row)) + "\" y=\"358\">" +
               base::format_bytes(row.budget.v) + "</text>\n";
     }
     std::string plan, bound;
     for (const FrontierRow& row : rows_) {
-      if (!plan.empty()) plan += "H" + fixed(x(row));  // a plan serves until the next
-      plan += (plan.empty() ? "M" + fixed(x(row)) + "," : "V") + fixed(y(row.time.v));
+      if (!plan.empty()) plan += "H" + place(x(row));  // a plan serves until the next
+      plan += (plan.empty() ? "M" + place(x(row)) + "," : "V") + place(y(row.time.v));
       if (row.bound.v == 0) continue;
       // A bound serves every smaller budget too, so it falls right after the one before.
-      bound += (bound.empty() ? "M" + fixed(x(row)) + "," : "V") + fixed(y(row.bound.v)) + "H" +
-               fixed(x(row));
+      bound += (bound.empty() ? "M" + place(x(row)) + "," : "V") + place(y(row.bound.v)) + "H" +
+               place(x(row));
     }
     if (!bound.empty()) text += "<path class=\"bound\" d=\"" + bound + "\"/>\n";
     text += "<path class=\"plan\" d=\"" + plan + "\"/>\n";
     for (const FrontierRow& row : rows_) {
-      text += "<circle cx=\"" + fixed(x(row)) + "\" cy=\"" + fixed(y(row.time.v)) +
+      text += "<circle cx=\"" + place(x(row)) + "\" cy=\"" + place(y(row.time.v)) +
               "\" r=\"4\"><title>" + base::format_bytes(row.budget.v) + ": " +
               base::format_duration(row.time.v) + "; " + escaped(row.decided) +
               "</title></circle>\n";
@@ -103,9 +99,9 @@ class Chart {
 
   std::string grid_line(int quarter) const {
     const int64_t ns = longest_ / 4 * quarter;
-    const std::string at = fixed(y(ns));
+    const std::string at = place(y(ns));
     return "<line class=\"grid\" x1=\"100\" x2=\"870\" y1=\"" + at + "\" y2=\"" + at +
-           "\"/><text class=\"y\" x=\"92\" y=\"" + fixed(y(ns) + 4) + "\">" +
+           "\"/><text class=\"y\" x=\"92\" y=\"" + place(y(ns) + 4) + "\">" +
            base::format_duration(ns) + "</text>\n";
   }
 

@@ -1,7 +1,6 @@
 #include "cli/frontier_report.h"
 
-#include <cstdio>
-
+#include "cli/table_text.h"
 #include "src/base/json_writer.h"
 #include "src/base/text.h"
 
@@ -45,17 +44,6 @@ std::string decided(const runtime::plan::Plan& plan) {
         ", " + count(parameters, "parameter", "parameters") + " whole (" + format_bytes(held) + ")";
   text += away;
   return text.empty() ? "nothing recomputed, kept whole or offloaded" : text.substr(2);
-}
-
-std::string fixed(double value, int digits) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
-
-std::string cell(std::string text, size_t width) {
-  if (text.size() < width) text.insert(0, width - text.size(), ' ');
-  return text + "  ";
 }
 
 }  // namespace

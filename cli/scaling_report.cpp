@@ -1,7 +1,6 @@
 #include "cli/scaling_report.h"
 
-#include <cstdio>
-
+#include "cli/table_text.h"
 #include "src/base/json_writer.h"
 #include "src/base/text.h"
 
@@ -12,17 +11,6 @@ using base::format_bytes;
 using base::format_duration;
 using driver::Scaling;
 using driver::ScalingRow;
-
-std::string fixed(double value, int digits) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
-
-std::string cell(std::string text, size_t width) {
-  if (text.size() < width) text.insert(0, width - text.size(), ' ');
-  return text + "  ";
-}
 
 std::string of_ranks(const ScalingRow& row) {
   return std::to_string(row.world) + (row.world == 1 ? " rank, " : " ranks, ") +

@@ -7,6 +7,7 @@
 
 #include "cli/commands/commands.h"
 #include "cli/scaling_report.h"
+#include "cli/table_text.h"
 #include "runtime/plan/file.h"
 #include "runtime/report/report.h"
 #include "runtime/verify/verify.h"
@@ -63,12 +64,6 @@ Result<sim::WhatIf> what_if_of(const SimulateArguments& arguments, const std::ve
     what_if.link_per_second = static_cast<int64_t>(arguments.link * 1e9);
   }
   return what_if;
-}
-
-std::string fixed(double value, int digits) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
 }
 
 // What a change saves of the step: "1.20 ms less (0.4 %)".
