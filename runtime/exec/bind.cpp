@@ -204,7 +204,10 @@ class Binding {
   Status bind_collective(const plan::Instruction& instruction) {
     if (!base::has_op(instruction.collective)) {
       return Status(ErrorKind::Unsupported, "DC6616",
-                    "the plan has a broadcast or all-to-all, which this version cannot run");
+                    "the plan has a collective of kind " +
+                        std::string(base::name(instruction.collective)) +
+                        ", which this version cannot run; compile it with the dcc that belongs to "
+                        "this dcrun");
     }
     const plan::Group& group = plan_.groups[static_cast<size_t>(instruction.group)];
     if (group.stream >= 0 && group.stream != instruction.stream) {

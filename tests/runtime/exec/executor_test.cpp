@@ -274,6 +274,20 @@ TEST(Executor, RefusesWhatItCannotRun) {
   });
 }
 
+// By its name: other versions have other collectives.
+TEST(Executor, RefusesACollectiveThatItCannotRun) {
+  HandPlan hand(1);
+  const int32_t x = hand.tensor("x", DType::F32, {4}), y = hand.tensor("y", DType::F32, {4});
+  hand.collective(plan::CollectiveKind::AllToAll, x, y, 4, 4);
+  on_ranks(1, {}, [&](comm::ProcessGroup& job, int) {
+    auto slab = job.allocate(hand.plan.arena_bytes[0]);
+    DC_ASSERT_OK(slab.status());
+    const Status status = exec::Executor::prepare(hand.plan, job, *slab, {}).status();
+    EXPECT_EQ(status.code(), "DC6616");
+    EXPECT_NE(status.sentence().find("of kind all_to_all"), std::string::npos) << status.sentence();
+  });
+}
+
 TEST(Executor, CopiesAndCountsThem) {
   HandPlan hand(1, 1);
   const int32_t from = hand.tensor("from", DType::F32, {4, 3});
