@@ -51,7 +51,7 @@ class PartFinder {
   StatePart whole_entry(const plan::StateEntry& entry) const {
     StatePart part;
     part.tensor = entry.tensor;
-    part.piece.value.kind = *plan::saved_kind(entry.role);
+    part.piece.value.kind = *saved_.kind(entry);
     part.piece.dtype = plan_.tensors[static_cast<size_t>(entry.tensor)].dtype;
     if (part.piece.value.kind == ValueKind::Buffer) {
       const plan::Buffer& buffer = plan_.buffers[static_cast<size_t>(entry.buffer)];

@@ -169,7 +169,7 @@ DC_FIELDS(MeshAxis, DC_FIELD_AS(first, "name", "name"), DC_FIELD_AS(second, "siz
 
 struct Stream {
   std::string name;
-  Space space = Space::Device;
+  Space space = Space::Device;  // that its kernels touch
   bool operator==(const Stream&) const = default;
 };
 DC_FIELDS(Stream, DC_FIELD(name), DC_FIELD(space));

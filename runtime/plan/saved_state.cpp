@@ -11,8 +11,6 @@ namespace {
 // in the ranges that would be its shards.
 constexpr int64_t kPartAlignment = 32;
 
-}  // namespace
-
 std::optional<ValueKind> saved_kind(StateRole role) {
   switch (role) {
     case StateRole::Parameter:
@@ -43,6 +41,8 @@ std::optional<ValueKind> saved_kind(StateRole role) {
   return std::nullopt;
 }
 
+}  // namespace
+
 ElementRange own_range(int64_t elements, int64_t shard, int32_t rank) {
   if (shard <= 0) return rank == 0 ? ElementRange{0, elements} : ElementRange{};
   return shard_range(elements, shard, rank);
@@ -63,16 +63,26 @@ bool SavedState::is_written(const StateEntry& entry) const {
          written_.contains(plan_.tensors[static_cast<size_t>(entry.tensor)].slice);
 }
 
+bool SavedState::is_copy(const StateEntry& entry) const {
+  return entry.role == StateRole::Master && entry.tensor >= 0 &&
+         plan_.tensors[static_cast<size_t>(entry.tensor)].dtype ==
+             plan_.parameters[static_cast<size_t>(entry.parameter)].dtype;
+}
+
+std::optional<ValueKind> SavedState::kind(const StateEntry& entry) const {
+  return is_copy(entry) ? ValueKind::Parameter : saved_kind(entry.role);
+}
+
 bool SavedState::holds(const StateEntry& entry) const {
   const bool is_constant = entry.source == StateSource::Data && !is_written(entry);
-  return saved_kind(entry.role) && !is_constant;
+  return kind(entry) && !is_constant;
 }
 
 bool SavedState::takes(const StateEntry& entry) const {
   const bool seen_by_a_shard =
       entry.role == StateRole::Parameter &&
       states_.find(static_cast<size_t>(entry.parameter), StateRole::Shard) >= 0;
-  return holds(entry) && !seen_by_a_shard;
+  return holds(entry) && !seen_by_a_shard && !is_copy(entry);
 }
 
 bool SavedState::is_per_rank(const StateEntry& entry) const {

@@ -14,10 +14,6 @@ namespace dc::runtime::plan {
 
 // What kind of value of the training state a checkpoint holds.
 enum class ValueKind : uint8_t { Parameter, Master, Moment1, Moment2, Momentum, Buffer };
-// Of entries with that role; nothing where no checkpoint has their value, because it follows from
-// the rest: carried copies, accumulated gradients, constants, scalars.
-std::optional<ValueKind> saved_kind(StateRole role);
-
 // The flat shard of `rank`, of a value of `elements` elements with shards of `shard` (0: the whole
 // is rank 0's).
 ElementRange own_range(int64_t elements, int64_t shard, int32_t rank);
@@ -26,11 +22,15 @@ class SavedState {
  public:
   explicit SavedState(const Plan& plan);
 
-  // Whether the entry has a value that a checkpoint holds: it has a saved_kind() and is no
-  // constant.
+  // What the entry's value is to a checkpoint; nothing where none has it, because it follows from
+  // the rest: carried copies, accumulated gradients, constants, scalars. A master of the
+  // parameter's own dtype is a copy of the parameter.
+  std::optional<ValueKind> kind(const StateEntry& entry) const;
+  // Whether the entry has a value that a checkpoint holds: it has a kind() and is no constant.
   bool holds(const StateEntry& entry) const;
   // Whether a checkpoint saves the value from this entry. If a parameter has both a whole entry
-  // and a shard entry, the shard is saved, because the whole value may be older than the shard.
+  // and a shard entry, the shard is saved, because the whole value may be older than the shard; a
+  // copy of the parameter is not.
   bool takes(const StateEntry& entry) const;
   // Whether each rank has a value for itself: a buffer that the step writes.
   bool is_per_rank(const StateEntry& entry) const;
@@ -39,6 +39,7 @@ class SavedState {
 
  private:
   bool is_written(const StateEntry& entry) const;
+  bool is_copy(const StateEntry& entry) const;
   const Plan& plan_;
   ParameterStates states_;
   std::unordered_set<int32_t> written_;  // slices; looked up only

@@ -13,13 +13,22 @@ bool has_copies(const plan::Prediction& p) { return p.copy_ns != 0; }
 // Of the step, without compute.
 int64_t waits(const plan::Prediction& p) { return p.step_ns - p.compute_ns - p.contention_ns; }
 
-std::string transfers(const plan::Prediction& p) {
+// Kernels of the host: what figures are of neither compute nor transfers.
+int64_t on_host(const plan::Prediction& p) {
+  int64_t all = 0;
+  for (const int64_t time : p.figures_ns) all += time;
+  return std::max<int64_t>(all - p.compute_ns - p.communication_ns - p.copy_ns, 0);
+}
+
+// What compute waits for.
+std::string others(const plan::Prediction& p) {
+  if (on_host(p) != 0) return "communication, copies and the host";
   return has_copies(p) ? "communication and copies" : "communication";
 }
 
 std::string step(const plan::Prediction& p) {
   std::string text = format_duration(p.step_ns) + " = compute " + format_duration(p.compute_ns);
-  if (waits(p) != 0) text += " + waiting for " + transfers(p) + " " + format_duration(waits(p));
+  if (waits(p) != 0) text += " + waiting for " + others(p) + " " + format_duration(waits(p));
   if (p.contention_ns != 0)
     text += " + slowed by transfers at the same time " + format_duration(p.contention_ns);
   const bool profiled = p.origin.starts_with("profile ");
@@ -33,13 +42,20 @@ std::string communication(const plan::Prediction& p) {
   const int64_t all = p.communication_ns + p.copy_ns;
   if (all == 0) return "";
   std::string text = format_duration(all);
-  if (waits(p) == all) {
+  if (on_host(p) != 0) {
+    // Compute waits for the host too.
+  } else if (waits(p) == all) {
     text += ", and compute waits for all of it";
   } else {
     text += ", of which compute waits " + format_duration(waits(p));
   }
   if (has_copies(p)) text += "; copies are " + format_duration(p.copy_ns) + " of it";
   return report_line("communication", text);
+}
+
+std::string host(const plan::Prediction& p) {
+  if (on_host(p) == 0) return "";
+  return report_line("host", format_duration(on_host(p)) + " of updates, on a stream of the host");
 }
 
 // "12.3 % off" what no schedule beats; the bounds are in src/sim/bounds.h.
@@ -85,7 +101,7 @@ std::string limited_by(const plan::Prediction& p) {
   if (p.step_ns <= 0) return "";
   std::string compute = "compute (" + percent(p.compute_ns, p.step_ns) + " of the step)";
   if (100 * p.compute_ns >= kNearlyAll * p.step_ns) return compute;
-  const std::string waiting = transfers(p) + " (" + percent(waits(p), p.step_ns) + ")";
+  const std::string waiting = others(p) + " (" + percent(waits(p), p.step_ns) + ")";
   const std::string contention =
       "transfers that slow compute (" + percent(p.contention_ns, p.step_ns) + ")";
   const std::string other = waits(p) >= p.contention_ns ? waiting : contention;
@@ -94,7 +110,7 @@ std::string limited_by(const plan::Prediction& p) {
 }
 
 std::string timing_report(const plan::Prediction& p) {
-  return step(p) + communication(p) + bounds(p) + figures(p);
+  return step(p) + communication(p) + host(p) + bounds(p) + figures(p);
 }
 
 }  // namespace dc::runtime::report

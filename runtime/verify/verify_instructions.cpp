@@ -73,17 +73,24 @@ Status InstructionChecker::run(int32_t index) {
   return {};
 }
 
-// Only copies reach outside the device.
+// Kernels touch the space of their stream, collectives the device; only copies go between spaces.
 Status InstructionChecker::spaces(const plan::Instruction& in) const {
   if (in.kind == plan::InstructionKind::Copy) return {};
+  const plan::Stream& stream = plan_.streams[static_cast<size_t>(in.stream)];
+  const bool is_kernel = in.kind == plan::InstructionKind::Kernel;
+  const plan::Space own = is_kernel ? stream.space : plan::Space::Device;
+  const std::string outside =
+      own == plan::Space::Device
+          ? " outside the device"
+          : " outside the host, on whose memory stream '" + stream.name + "' works";
   for (const auto* list : {&reads_, &writes_}) {
     for (int32_t id : *list) {
-      if (plan_.slices[static_cast<size_t>(tensor(id).slice)].space != plan::Space::Device)
-        return bad("DC3222", "touches " + describe(id) + ", which lies outside the device");
+      if (plan_.slices[static_cast<size_t>(tensor(id).slice)].space != own)
+        return bad("DC3222", "touches " + describe(id) + ", which lies" + outside);
     }
   }
-  if (in.scratch >= 0 && plan_.slices[static_cast<size_t>(in.scratch)].space != plan::Space::Device)
-    return bad("DC3222", "has its scratch outside the device");
+  if (in.scratch >= 0 && plan_.slices[static_cast<size_t>(in.scratch)].space != own)
+    return bad("DC3222", "has its scratch" + outside);
   return {};
 }
 
@@ -244,9 +251,22 @@ Status InstructionChecker::buffer(plan::CollectiveKind kind, const plan::Collect
   return {};
 }
 
+// Compute runs on the device, and no kernel reaches the disk.
+Status check_streams(const plan::Plan& plan) {
+  for (size_t s = 0; s < plan.streams.size(); ++s) {
+    const plan::Space space = plan.streams[s].space;
+    if (space == plan::Space::Device || (s > 0 && space == plan::Space::Host)) continue;
+    return plan::bad_plan(
+        "DC3222", "stream '" + plan.streams[s].name + "' is said to run kernels on the " +
+                      std::string(base::name(space)) + (s == 0 ? ", and it is compute" : ""));
+  }
+  return {};
+}
+
 }  // namespace
 
 Status check_instructions(const plan::Plan& plan) {
+  DC_RETURN_IF_ERROR(check_streams(plan));
   for (size_t p = 0; p < plan.programs.size(); ++p) {
     InstructionChecker checker(plan, static_cast<int32_t>(p));
     for (size_t i = 0; i < plan.programs[p].instructions.size(); ++i) {

@@ -55,7 +55,7 @@ enum class StateRole : uint8_t {
   Unknown,          // it does not say; no step that is verified, no plan that is run
   Parameter,        // whole, in the parameter's dtype, as the model reads it
   Shard,            // of the parameter, in its dtype
-  Master,           // f32 copy that the update keeps exact, where the dtype is another
+  Master,           // f32 copy that the update keeps exact, where the dtype or the space is another
   Moment1,          // f32, AdamW
   Moment2,          // f32, AdamW
   Momentum,         // f32, SGD

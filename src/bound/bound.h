@@ -8,9 +8,9 @@
 //   plan likes, or whole all the time;
 // - collectives travel alone or in buckets of one kind and group, state and values wait in the
 //   spaces of Allowed::away or on the device, and at no time more than the budget is alive;
-// - what is gathered from shards is gathered in the step that uses it, and updates run on the
-// device
-//   unless state may wait elsewhere.
+// - what is gathered from shards is gathered in the step that uses it;
+// - updates run on compute, or, where state may wait on the host, there: what that takes is not
+//   counted, but for the gradient's way there and the new value's way back.
 // Left out, so that the bound may be low: the wait for the last reduction, the room that gathers
 // and reductions under way take, and what else kernels that run again keep alive.
 #pragma once

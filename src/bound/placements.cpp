@@ -40,11 +40,12 @@ class PlacementReader {
     }
   }
 
-  // `entries`: of the parameter, with storage.
+  // `entries`: of the parameter, with storage; `own_work`: StepWork::own, or less.
   Alternative alternative(const ir::Step& step, const StepWork& work, size_t parameter,
-                          const std::vector<const ir::StateEntry*>& entries) const {
+                          const std::vector<const ir::StateEntry*>& entries,
+                          const Work& own_work) const {
     Alternative result;
-    Option own{work.own[parameter], {}};
+    Option own{own_work, {}};
     if (work.gather[parameter]) {
       own.work += *work.gather[parameter];
       if (head_ == static_cast<int>(parameter))
@@ -60,7 +61,27 @@ class PlacementReader {
     return result;
   }
 
+  // The same with the update on the host, where the optimizer's state then is all the time: the
+  // gradient goes there and the new value comes back.
+  Alternative updated_on_host(const ir::Step& step, const StepWork& work, size_t parameter,
+                              std::vector<const ir::StateEntry*> entries) const {
+    std::erase_if(entries, [](const ir::StateEntry* entry) { return is_optimizer_state(*entry); });
+    const ir::Parameter& of = step.parameters[parameter];
+    const int64_t elements = std::min(of.shard, of.numel());
+    Work own = work.own[parameter];
+    own[Resource::Update] = 0;
+    own += least_.copy({elements * base::byte_size(ir::DType::F32)}, ir::Space::Device,
+                       ir::Space::Host);
+    own += least_.copy({elements * base::byte_size(of.dtype)}, ir::Space::Host, ir::Space::Device);
+    return alternative(step, work, parameter, entries, own);
+  }
+
  private:
+  static bool is_optimizer_state(const ir::StateEntry& entry) {
+    return entry.role == StateRole::Moment1 || entry.role == StateRole::Moment2 ||
+           entry.role == StateRole::Momentum || entry.role == StateRole::Master;
+  }
+
   int32_t instants() const { return memories_.back().end(); }
 
   // By gathers; where there are none, by the state that kernels read whole.
@@ -216,11 +237,16 @@ void add_placements(std::span<const ProgramMemory> memories,
   const PlacementReader reader(memories, least, allowed, head ? head->parameter : -1);
   const size_t first = relaxation.choices.size();
   relaxation.choices.resize(first + steps[0]->parameters.size());
+  const bool may_update_on_host =
+      std::find(allowed.away.begin(), allowed.away.end(), ir::Space::Host) != allowed.away.end();
   for (size_t s = 0; s < steps.size(); ++s) {
     const auto entries = entries_of(*steps[s]);
-    for (size_t p = 0; p < entries.size(); ++p)
-      relaxation.choices[first + p].push_back(
-          reader.alternative(*steps[s], works[s], p, entries[p]));
+    for (size_t p = 0; p < entries.size(); ++p) {
+      Choice& choice = relaxation.choices[first + p];
+      choice.push_back(reader.alternative(*steps[s], works[s], p, entries[p], works[s].own[p]));
+      if (may_update_on_host && steps[s]->parameters[p].trainable)
+        choice.push_back(reader.updated_on_host(*steps[s], works[s], p, entries[p]));
+    }
   }
 }
 

@@ -17,6 +17,10 @@ StateId entry_of(const Node& node);
 // Follows views to the value that owns the storage.
 ValueId view_root(const Graph& graph, ValueId value);
 
+// Where a kernel runs, and all that it touches lies: on the device, but for an update or a cast
+// that reads a copy on the host or makes its result there.
+Space kernel_space(const Graph& graph, const Node& node);
+
 bool writes(const Node& node, size_t operand);  // in place
 // False if nothing of what the operand held matters to the node.
 bool reads(const Node& node, size_t operand);

@@ -91,8 +91,26 @@ int outside_operand(OpKind kind) {
   return has ? 0 : -1;
 }
 
-// Only copies between spaces touch what lies outside the device.
+// All that it touches lies on the host, and it keeps compute free, whose kernels the device runs.
+Status verify_host_kernel(const Scope& scope, const Node& node) {
+  const auto wrong = [&](ValueId value, const char* what) {
+    return offence(scope, node, "DC2316", "%" + scope.value(value).name + what);
+  };
+  for (const ValueId operand : node.operands) {
+    if (space_of(scope, operand) != Space::Host)
+      return wrong(operand, " does not lie on the host, where the others of this kernel do");
+  }
+  for (const ValueId result : node.results) {
+    if (scope.value(result).location.space != Space::Host)
+      return wrong(result, " is made outside the host, where the operands of its kernel lie");
+  }
+  if (node.stream != 0) return {};
+  return offence(scope, node, "DC2316", "a kernel on the host runs on the compute stream");
+}
+
+// Only copies between spaces touch what lies outside the device, and updates that are there whole.
 Status verify_spaces(const Scope& scope, const Node& node) {
+  if (kernel_space(scope.graph, node) != Space::Device) return verify_host_kernel(scope, node);
   for (size_t i = 0; i < node.operands.size(); ++i) {
     const bool outside = space_of(scope, node.operands[i]) != Space::Device;
     if (outside == (outside_operand(node.kind) == static_cast<int>(i))) continue;

@@ -4,6 +4,7 @@
 
 #include "src/analysis/memory.h"
 #include "src/base/text.h"
+#include "src/ir/effects.h"
 #include "src/ir/group.h"
 #include "src/plan/memory_table.h"
 #include "src/plan/program_emitter.h"
@@ -136,15 +137,20 @@ class Emitter {
     }
   }
 
-  // Streams up to the last one in use, and one group for each stream and axes of its collectives.
+  // Streams up to the last one in use, those that run kernels of the host marked as such, and one
+  // group for each stream and axes of its collectives.
   void add_streams() {
     size_t used = 1;
+    std::vector<rp::Space> spaces(step_.streams.size(), rp::Space::Device);
     for (const ir::Program& program : step_.programs) {
       for (ir::NodeId id = program.graph.first(); id.valid(); id = program.graph.next(id)) {
         const ir::Node& node = program.graph.node(id);
-        if (!ir::is_start(node.kind)) continue;
-        used = std::max(used, static_cast<size_t>(node.stream) + 1);
-        if (ir::info(node.kind).provider == ir::Provider::Comm)
+        const auto stream = static_cast<size_t>(analysis::stream_of(node));
+        used = std::max(used, stream + 1);
+        if (analysis::part_of(node) == analysis::Part::Kernel && stream < spaces.size() &&
+            ir::kernel_space(program.graph, node) != ir::Space::Device)
+          spaces[stream] = ir::kernel_space(program.graph, node);
+        if (ir::is_start(node.kind) && ir::info(node.kind).provider == ir::Provider::Comm)
           groups_.emplace(std::pair(node.stream, ir::group_of(node)), 0);
       }
     }
@@ -153,7 +159,7 @@ class Emitter {
       plan_.groups.push_back({plan_axes(step_.mesh, key.second), key.first});
     }
     for (size_t s = 0; s < std::min(used, step_.streams.size()); ++s)
-      plan_.streams.push_back({step_.streams[s], rp::Space::Device});
+      plan_.streams.push_back({step_.streams[s], spaces[s]});
   }
 
   base::Status add_programs(MemoryTable& memory) {

@@ -28,7 +28,6 @@ int32_t instruction_count(const ir::Graph& graph, const Node& node) {
     case Part::Nothing:
       return 0;
     case Part::Kernel:
-      return 1;
     case Part::Start:
       return node.stream == 0 ? 1 : 4;
     case Part::Done:
@@ -76,12 +75,15 @@ struct PlainValue {
 std::vector<Span> instruction_spans(const ir::Graph& graph, const analysis::Liveness& live) {
   std::vector<Span> spans;
   int32_t next = 0;
-  for (ir::NodeId id : live.order) {
-    if (cost::joins(graph.node(id))) {  // its instruction is that of the start before it
+  auto wait = live.waits.begin();
+  for (size_t i = 0; i < live.order.size(); ++i) {
+    const Node& node = graph.node(live.order[i]);
+    if (cost::joins(node)) {  // its instruction is that of the start before it
       spans.push_back(spans.back());
       continue;
     }
-    int32_t count = instruction_count(graph, graph.node(id));
+    int32_t count = instruction_count(graph, node);
+    for (; wait != live.waits.end() && static_cast<size_t>(wait->waiter) == i; ++wait) ++count;
     spans.push_back({next, next + count - 1});
     next += count;
   }
@@ -90,56 +92,64 @@ std::vector<Span> instruction_spans(const ir::Graph& graph, const analysis::Live
 
 base::Result<rp::Program> ProgramEmitter::run(const analysis::Liveness& live) {
   program_.name = graph_.name();
-  size_t count = 0;
+  size_t count = live.waits.size();
   for (ir::NodeId id : live.order) {
     const Node& node = graph_.node(id);
     count += cost::joins(node) ? 0 : static_cast<size_t>(instruction_count(graph_, node));
   }
   program_.instructions.reserve(count);  // growing would keep room for up to twice as many
-  for (ir::NodeId id : live.order) {
-    const Node& node = graph_.node(id);
-    if (Status status = emit(node); !status.ok()) return status;
+  auto wait = live.waits.begin();
+  for (size_t i = 0; i < live.order.size(); ++i) {
+    std::vector<ir::NodeId> awaited;
+    for (; wait != live.waits.end() && static_cast<size_t>(wait->waiter) == i; ++wait)
+      awaited.push_back(live.order[static_cast<size_t>(wait->awaited)]);
+    DC_RETURN_IF_ERROR(emit(graph_.node(live.order[i]), awaited));
   }
   return std::move(program_);
 }
 
-Status ProgramEmitter::emit(const Node& node) {
+Status ProgramEmitter::emit(const Node& node, const std::vector<ir::NodeId>& awaited) {
   auto bad = [&](const std::string& what) {
     std::string op =
         node.kind == OpKind::Aten ? node.overload.text() : std::string(ir::info(node.kind).text);
     return Status(base::ErrorKind::Internal, "DC8001",
                   op + " of module '" + *node.origin.module + "' " + what + "; please report this");
   };
-  switch (part_of(node)) {
+  const Part part = part_of(node);
+  const bool is_elsewhere = part == Part::Kernel && node.stream != 0;
+  if (is_elsewhere && ir::kernel_space(graph_, node) == ir::Space::Device)
+    return bad("is a kernel of the device outside the compute stream");
+  if (part == Part::Start && ir::info(node.kind).provider == ir::Provider::Comm &&
+      !groups_.contains({node.stream, ir::group_of(node)}))
+    return bad("runs on a stream without a group");
+  if (!awaited.empty() && cost::joins(node))
+    return bad("joins a collective and waits for a kernel");
+  for (const ir::NodeId id : awaited) {
+    push_event(rp::InstructionKind::Wait, analysis::stream_of(node), done_event_[id.index()], node);
+  }
+  emit_part(node, part);
+  return base::ok_status();
+}
+
+void ProgramEmitter::emit_part(const Node& node, Part part) {
+  switch (part) {
     case Part::Nothing:
-      return base::ok_status();
+      return;
     case Part::Kernel:
-      if (node.stream != 0) return bad("is a kernel outside the compute stream");
-      emit_kernel(node);
-      return base::ok_status();
+      return emit_kernel(node);
     case Part::Start:
-      if (ir::info(node.kind).provider == ir::Provider::Copy) {
-        emit_start(node, copy(node));
-        return base::ok_status();
-      }
-      if (!groups_.contains({node.stream, ir::group_of(node)}))
-        return bad("runs on a stream without a group");
-      if (cost::joins(node)) {
-        emit_joining_start(node);
-      } else {
-        emit_start(node, collective(node));
-      }
-      return base::ok_status();
+      if (ir::info(node.kind).provider == ir::Provider::Copy)
+        return emit_on_stream(node, copy(node));
+      if (cost::joins(node)) return emit_joining_start(node);
+      return emit_on_stream(node, collective(node));
     case Part::Done:
-      emit_done(node);
-      return base::ok_status();
+      return emit_done(node);
     case Part::Arrival: {
       const int entry = ir::awaited_entry(graph_, node);
-      push_event(rp::InstructionKind::Wait, 0, arrival_event_[static_cast<size_t>(entry)], node);
-      return base::ok_status();
+      return push_event(rp::InstructionKind::Wait, 0, arrival_event_[static_cast<size_t>(entry)],
+                        node);
     }
   }
-  return base::ok_status();
 }
 
 rp::Instruction ProgramEmitter::instruction(rp::InstructionKind kind, const Node& node,
@@ -189,7 +199,17 @@ void ProgramEmitter::emit_native(const Node& node, rp::Instruction& instruction)
 }
 
 void ProgramEmitter::emit_kernel(const Node& node) {
-  rp::Instruction kernel = instruction(rp::InstructionKind::Kernel, node, 0);
+  if (node.kind == OpKind::Scale && node.find(ir::Attr::Param) != nullptr) {
+    auto index = static_cast<size_t>(node.integer(ir::Attr::Param));
+    if (index < gradients_.size())
+      gradients_[index] = {memory_.tensor(node.results[0]),
+                           static_cast<int32_t>(program_.instructions.size())};
+  }
+  emit_on_stream(node, kernel(node));
+}
+
+rp::Instruction ProgramEmitter::kernel(const Node& node) {
+  rp::Instruction kernel = instruction(rp::InstructionKind::Kernel, node, node.stream);
   if (node.kind == OpKind::Aten) {
     kernel.provider = rp::Provider::Aten;
     kernel.op = node.overload.text();
@@ -207,12 +227,7 @@ void ProgramEmitter::emit_kernel(const Node& node) {
     add_unique(kernel.writes, kernel.outputs.back());
   }
   kernel.scratch = memory_.scratch(node.id);
-  if (node.kind == OpKind::Scale && node.find(ir::Attr::Param) != nullptr) {
-    auto index = static_cast<size_t>(node.integer(ir::Attr::Param));
-    if (index < gradients_.size())
-      gradients_[index] = {kernel.outputs[0], static_cast<int32_t>(program_.instructions.size())};
-  }
-  program_.instructions.push_back(std::move(kernel));
+  return kernel;
 }
 
 void ProgramEmitter::push_event(rp::InstructionKind kind, int32_t stream, int32_t event,
@@ -265,7 +280,7 @@ rp::Instruction ProgramEmitter::copy(const Node& node) {
   return result;
 }
 
-void ProgramEmitter::emit_start(const Node& node, rp::Instruction body) {
+void ProgramEmitter::emit_on_stream(const Node& node, rp::Instruction body) {
   bool has_stream = node.stream != 0;
   if (has_stream) {
     push_event(rp::InstructionKind::Signal, 0, events_, node);

@@ -1,9 +1,10 @@
 // ProgramEmitter: one program's nodes as instructions.
 //
-// A kernel is one instruction. The start of a collective, or of a copy between memory spaces, on a
-// other stream is four: compute signals, the stream waits, the transfer, the stream signals.
-// Its done is one: compute waits. all_gather_into.wait_previous_step is one such wait too. Inputs,
-// state, views and releases are no instruction.
+// A kernel of compute is one instruction. A kernel of the host, and the start of a collective or of
+// a copy between memory spaces on another stream, are four: compute signals, the stream waits, the
+// kernel or transfer, the stream signals. A done is one: compute waits.
+// all_gather_into.wait_previous_step is one such wait too. What needs a kernel of another stream
+// has a wait for it in front. Inputs, state, views and releases are no instruction.
 //
 // Gathers that go on into the next step have the first event numbers, the same in every program.
 #pragma once
@@ -50,14 +51,17 @@ class ProgramEmitter {
   int32_t events() const { return events_; }
 
  private:
-  base::Status emit(const ir::Node& node);
+  base::Status emit(const ir::Node& node, const std::vector<ir::NodeId>& awaited);
+  void emit_part(const ir::Node& node, analysis::Part part);
   void emit_kernel(const ir::Node& node);
+  runtime::plan::Instruction kernel(const ir::Node& node);
   void emit_native(const ir::Node& node, runtime::plan::Instruction& instruction);
   void emit_joining_start(const ir::Node& node);
   runtime::plan::CollectiveBuffer collective_buffer(const ir::Node& node);
   runtime::plan::Instruction collective(const ir::Node& node);
   runtime::plan::Instruction copy(const ir::Node& node);
-  void emit_start(const ir::Node& node, runtime::plan::Instruction body);
+  // On its stream, which begins it when compute is here; compute itself needs no signal.
+  void emit_on_stream(const ir::Node& node, runtime::plan::Instruction body);
   void emit_done(const ir::Node& node);
   void number_crossings();
   void push_event(runtime::plan::InstructionKind kind, int32_t stream, int32_t event,
@@ -71,7 +75,7 @@ class ProgramEmitter {
   MemoryTable& memory_;
   const GroupTable& groups_;
   std::vector<ReadyGradient>& gradients_;
-  std::vector<int32_t> done_event_;     // by start node: the event that its done waits for
+  std::vector<int32_t> done_event_;     // by node of another stream: the event that says its end
   std::vector<int32_t> arrival_event_;  // by state entry: of the gather that the last step started
   int32_t events_ = 0;
   runtime::plan::Program program_;

@@ -78,7 +78,8 @@ SerialTime serial_time(const ir::Step& step, const cost::CostModel& cost) {
       } else if (auto copy = cost::space_copy_of(step, graph, node)) {
         count(cost.copy(copy->bytes, copy->from, copy->to), program.repeat, total.copies);
       } else {
-        count(cost.compute(graph, node), program.repeat, total.compute);
+        const bool on_host = ir::kernel_space(graph, node) == ir::Space::Host;
+        count(cost.compute(graph, node), program.repeat, on_host ? total.on_host : total.compute);
       }
     }
   }

@@ -29,6 +29,7 @@ CopiedBytes copied_bytes(const ir::Step& step);
 // Serial times per step, repeats included; by cost::Source, how much of it and how many figures.
 struct SerialTime {
   base::Nanos compute, communication, copies;
+  base::Nanos on_host;  // kernels
   std::array<base::Nanos, cost::kSources> by_source;
   std::array<int, cost::kSources> counts{};
   int count(cost::Source source) const { return counts[static_cast<size_t>(source)]; }

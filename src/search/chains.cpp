@@ -74,6 +74,11 @@ constexpr NamedChain kBaselines[] = {
      DC_BEGIN(3) ",recompute,bucket-reductions=1000000000,prefetch-gathers-by-trace,"
                  "overlap-reductions=1000000000" DC_END,
      "ZeRO-3 as DeepSpeed runs it without a compiler: prefetch by its trace"},
+    // DeepSpeed's offload_optimizer with device=cpu, on top of that.
+    {"zero-offload",
+     DC_BEGIN(3) ",offload-update,recompute,bucket-reductions=1000000000,prefetch-gathers-by-trace,"
+                 "overlap-reductions=1000000000" DC_END,
+     "ZeRO-Offload: the optimizer and its state on the host, the rest as zero3-trace"},
     {"fsdp-hf",
      DC_BEGIN(3) ",recompute,gather-by-block,gather-again-by-block,overlap-reductions=1" DC_END,
      "FSDP around Hugging Face's checkpoints: with --recompute full, blocks are gathered three "

@@ -11,7 +11,7 @@ class Case:
     model: str
     dtype: str
     world: int
-    zero: int | str  # a ZeRO stage, "hsdp" (on hosts of two ranks), or one of DEFAULTS
+    zero: int | str  # a ZeRO stage, "hsdp" (on hosts of two ranks), "zero-offload", or one of DEFAULTS
     accumulation: int
     poison: bool = False
     recipe: str = "adamw"  # recipes.py
@@ -59,6 +59,12 @@ HOSTS = [
     Case("parts", "float32", 4, "hsdp", 4, recipe="adamw-groups-cosine"),
     Case("mlp", "float32", 4, "hsdp", 1, True, recipe="sgd-momentum-linear"),
 ]
+# Updated on the host.
+ON_THE_HOST = [
+    Case("tiny-llama", "float32", 2, "zero-offload", 4, True),
+    Case("tiny-llama", "bfloat16", 3, "zero-offload", 1),
+    Case("parts", "float32", 2, "zero-offload", 1, recipe="sgd-nesterov-cosine"),
+]
 # A few cases of each precision, for settings in which libraries choose other kernels (machines.py).
 ON_OTHER_MACHINES = [
     Case("tiny-llama", "float32", 2, 3, 1),
@@ -84,7 +90,7 @@ def full():
         for model, recipe, world, zero, accumulation in itertools.product(("mlp", "parts"), RECIPE_NAMES, (1, 2, 3), ZEROS, ACCUMULATIONS)
     ]
     on_hosts = [Case(*subject, 4, "hsdp", accumulation) for subject, accumulation in itertools.product(subjects, ACCUMULATIONS)]
-    return cases + trained_otherwise + on_hosts + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
+    return cases + trained_otherwise + on_hosts + ON_THE_HOST + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
 
 
 def sample():
@@ -100,7 +106,7 @@ def sample():
         chosen.append(best)
     covered = [Case(*subject, world, zero, accumulation, poison) for subject, world, zero, accumulation, poison in chosen]
     defaults = [Case(*subject, WORLDS[1 + i % 3], DEFAULTS[i % 2], ACCUMULATIONS[i // 2 % 2], poison=i % 3 == 1) for i, subject in enumerate(subjects)]
-    return covered + defaults + RECIPES + HOSTS + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
+    return covered + defaults + RECIPES + HOSTS + ON_THE_HOST + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
 
 
 def by_subject(chosen):

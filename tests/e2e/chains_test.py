@@ -151,6 +151,7 @@ class Chains(bits_case.BitsCase):
                 ("keep-resident", "keep-resident-greedily"),
                 ("fuse-gathers", "prefetch-gathers-greedily"),
                 ("prefetch-gathers", "prefetch-gathers-greedily"),
+                *(("offload-update", other) for other in ("offload-optimizer", "offload-optimizer-greedily", "overlap-update")),
                 *((name, f"{name}-greedily") for name in ("offload-optimizer", "offload-activations", "offload-parameters")),
                 *(("gather-by-block", other) for other in ("fuse-gathers", "bucket-reductions", "prefetch-gathers", "prefetch-gathers-greedily")),
                 *(("gather-again-by-block", other) for other in ("fuse-gathers", "prefetch-gathers", "prefetch-gathers-greedily")),

@@ -389,6 +389,7 @@ class Reports(unittest.TestCase):
                 "deepcompile-offload-activations",
                 "deepcompile-offload-parameters",
                 "zero3-trace",
+                "zero-offload",
                 "fsdp-hf",
             ],
         )
@@ -404,6 +405,7 @@ class Reports(unittest.TestCase):
                 "add-update",
                 "schedule",
                 "schedule-fast-free",
+                "offload-update",
                 "recompute[=N]",
                 "keep-resident[=N]",
                 "gather-by-block",

@@ -138,6 +138,29 @@ class OffloadTest(BitsCase):
             self.verify_published(chain, "tiny-llama bfloat16", 4, "clipped", "disk")
             self.verify_published(chain, "tiny-llama autocast", 1, "unclipped")
 
+    def test_updates_on_the_host(self):
+        """The optimizer and its state on the host: bits of an update on the device, in every placement."""
+        cases = [
+            ("tiny-llama", 1, 3, 1, "clipped"),
+            ("tiny-llama", 2, 3, 4, "unclipped"),
+            ("tiny-llama", 4, 3, 1, "clipped"),
+            ("tiny-llama bfloat16", 3, 3, 4, "clipped"),
+            ("tiny-llama bfloat16", 2, 1, 1, "unclipped"),
+            ("tiny-llama autocast", 2, 3, 1, "clipped"),
+            ("tiny-gpt2 dropout", 2, 2, 4, "clipped"),
+            ("mlp", 4, 0, 4, "clipped"),
+            ("mlp", 1, 0, 4, "unclipped"),
+        ]
+        if running.SLOW:
+            cases = [(s, w, z, a, c) for s in SUBJECTS for w in (1, 2, 3, 4) for z in (0, 1, 2, 3) for a in (1, 4) for c in ("clipped", "unclipped")]
+        for subject, world, zero, accumulation, settings in of_today(cases, 3):
+            with self.subTest(subject, world=world, zero=zero, accumulation=accumulation, settings=settings):
+                expected = run_once(subject, world, zero, accumulation, settings=settings)
+                got = run_new(subject, world, zero, accumulation, settings=settings, passes=("offload-update", "overlap-reductions"), options=("--poison",))
+                self.assertGreater(got.header["host_bytes"], 0)
+                self.assertLess(got.header["arena_bytes"], expected.header["arena_bytes"])
+                self.assert_same(expected, got, "updated on the host")
+
     def test_without_clipping(self):
         """Updates start before the last gradient is there."""
         for case in (("tiny-llama", 2, 3, 1, "all", "disk"), ("mlp", 2, 1, 4, "all", "host")):

@@ -114,6 +114,8 @@ def chain_options(chain):
         return []
     if chain == "hsdp":
         return ["--chain", "hsdp", "--ranks-per-host", "2"]
+    if chain == "zero-offload":
+        return ["--chain", chain]
     return ["--profile", PROFILE] if chain == "profiled default" else ["--zero", str(chain)]
 
 

@@ -40,6 +40,8 @@ CASES = [
     ("tiny-llama", 4, 3, 2, ADAMW, (), ()),
     ("tiny-llama", 2, "auto", 1, ADAMW, (), ()),
     ("tiny-llama", 2, OFFLOADING, 1, ADAMW, DISK, ("--offload-dir", "DISK")),
+    ("tiny-llama", 3, "zero-offload", 4, ADAMW, (), ()),
+    ("tiny-llama bfloat16", 2, "zero-offload", 1, ADAMW, (), ()),
     ("tiny-llama-tied", 2, 3, 2, ADAMW, (), ()),
     ("tiny-llama bfloat16", 2, 1, 1, ADAMW, (), ()),
     ("tiny-llama bfloat16", 3, 3, 2, COSINE, (), ()),
@@ -225,12 +227,16 @@ class ReshardTest(ResumeCase):
         straight = compiled(model, 2, 3, 1, ADAMW)
         self.run_to(STEPS, straight, model, 2, "straight")
         self.run_to(HALF, straight, model, 2, "half")
-        for chain, options in ((0, ()), (1, ()), (2, ()), ("auto", ()), (OFFLOADING, DISK)):
+        for chain, options in ((0, ()), (1, ()), (2, ()), ("auto", ()), (OFFLOADING, DISK), ("zero-offload", ())):
             with self.subTest(chain):
                 name = f"on-{chain}"[:12]
                 plan = compiled(model, 2, chain, 1, ADAMW, *options)
                 self.run_to(STEPS, plan, model, 2, name, "--resume", self.path("half"), "--offload-dir", "DISK", weights=False)
                 self.assert_same_state(self.state("straight"), self.state(name))
+        # From state that lived on the host, too.
+        self.run_to(HALF, compiled(model, 2, "zero-offload", 1, ADAMW), model, 2, "host")
+        self.run_to(STEPS, straight, model, 2, "host-on", "--resume", self.path("host"), weights=False)
+        self.assert_same_state(self.state("straight"), self.state("host-on"))
 
     def test_samples_go_on_where_they_ended(self):
         """From two ranks to three: each sample of the file is read once until less than a batch is left."""

@@ -32,13 +32,14 @@ int64_t size(Draw& draw) { return (int64_t{1} << draw.below(27)) + draw.below(3)
 // Two hosts of two ranks: sums in another order than without, so the reference has it too.
 constexpr const char* kByHost = "split-by-host=2,";
 
-std::string movable_passes(Draw& draw, bool offloads) {
+std::string movable_passes(Draw& draw, const std::optional<ir::Space>& space) {
   const int density = 2 + draw.below(4);  // one pass in so many
   std::string text;
   for (const passes::Pass& pass : passes::all_passes()) {
     if (pass.needs != ir::Stage::Scheduled || pass.gives != ir::Stage::Scheduled) continue;
     const bool offload = pass.name.starts_with("offload-");
-    if (offload && !offloads) continue;
+    if (offload && !space) continue;
+    if (pass.name == "offload-update" && space != ir::Space::Host) continue;
     if (!draw.one_in(offload ? 2 : density)) continue;
     std::string next = text + "," + std::string(pass.name);
     if (!pass.argument.empty() && draw.one_in(3)) next += "=" + std::to_string(size(draw));
@@ -48,10 +49,10 @@ std::string movable_passes(Draw& draw, bool offloads) {
   return text;
 }
 
-std::string own_chain(Draw& draw, bool offloads) {
+std::string own_chain(Draw& draw, const std::optional<ir::Space>& space) {
   std::string text = "normalize-graph,shard-parameters=" + std::to_string(draw.below(4));
   if (draw.one_in(3)) text += ",replicate-state";
-  return text + ",insert-collectives,add-update,schedule" + movable_passes(draw, offloads) +
+  return text + ",insert-collectives,add-update,schedule" + movable_passes(draw, space) +
          ",layout-arenas";
 }
 
@@ -84,7 +85,7 @@ RandomCase draw_case(uint64_t seed, const std::string& model) {
   if (one.memory_fraction > 0 && draw.one_in(2))
     one.offload = draw.one_in(3) ? ir::Space::Disk : ir::Space::Host;
   const bool searches = draw.one_in(5);
-  one.chain = searches ? "auto" : own_chain(draw, one.offload.has_value());
+  one.chain = searches ? "auto" : own_chain(draw, one.offload);
   if (searches && draw.one_in(2)) one.effort = 1 + draw.below(30);
   const bool recomputes = searches || one.chain.find(",recompute") != std::string::npos;
   if (recomputes && draw.one_in(4))

@@ -80,8 +80,10 @@ class GapScan {
     }
   }
 
-  // False for gathered values, inputs and results of copies: this pass never moves these.
+  // False for gathered values, inputs, results of copies and what lies elsewhere: this pass never
+  // moves these.
   bool may_leave(const analysis::LiveRange& range) const {
+    if (range.space != ir::Space::Device) return false;
     const ir::Value& value = graph_->value(range.value);
     const ir::Node& producer = graph_->node(value.producer);
     const bool is_special =

@@ -60,6 +60,23 @@ TEST(Dump, TheZeroRowOfAnInitializerShows) {
   EXPECT_THAT(report::to_json(plan), HasSubstr("\"zero_row\": 4"));
 }
 
+// Figures that are of neither compute nor transfers are of kernels on the host.
+TEST(TimingReport, SaysWhatTheHostDoes) {
+  plan::Prediction p;
+  p.step_ns = 22'000'000;
+  p.compute_ns = 2'000'000;
+  p.communication_ns = 3'000'000;
+  p.copy_ns = 500'000;
+  p.figures_ns = {0, 0, 5'500'000, 0};
+  EXPECT_EQ(report::timing_report(p).find("host"), std::string::npos);
+  p.figures_ns[3] = 19'000'000;
+  const std::string text = report::timing_report(p);
+  EXPECT_NE(text.find("waiting for communication, copies and the host 20.00 ms"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("host               19.00 ms of updates"), std::string::npos) << text;
+  EXPECT_EQ(text.find("of which compute waits"), std::string::npos) << text;
+}
+
 TEST(MemoryReport, ThePeakIsTheMatmulWithItsScratch) {
   const Plan plan = test::tiny_plan();
   const report::Peak peak = report::find_peak(plan, Space::Device);

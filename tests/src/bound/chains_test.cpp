@@ -37,12 +37,13 @@ std::string begin(int stage, bool replicates) {
          ",insert-collectives,add-update,schedule";
 }
 
-std::string random_chain(Dice& dice, bool offloads) {
+std::string random_chain(Dice& dice, const std::optional<ir::Space>& offload) {
   std::string text = begin(dice.chance(60) ? 3 : dice.below(3), dice.chance(30));
   const int percent = 20 + dice.below(60);
   for (const passes::Pass& pass : passes::all_passes()) {
     if (pass.needs != ir::Stage::Scheduled || pass.gives != ir::Stage::Scheduled) continue;
-    if (pass.name.starts_with("offload-") && !offloads) continue;
+    if (pass.name.starts_with("offload-") && !offload) continue;
+    if (pass.name == "offload-update" && offload != ir::Space::Host) continue;
     if (!dice.chance(percent)) continue;
     std::string next = text + "," + std::string(pass.name);
     if (!pass.argument.empty() && dice.chance(40))
@@ -81,8 +82,7 @@ std::vector<Plan> plans_of(const Case& one, Dice& dice) {
       options.budgets[ir::Space::Device] = {plain * (20 + dice.below(130)) / 100};
     if (one.options.recompute == passes::Recompute::Auto && dice.chance(25))
       options.recompute = passes::Recompute::Full;
-    plans.push_back(
-        plan_of(one, random_chain(dice, one.options.offload_space.has_value()), options));
+    plans.push_back(plan_of(one, random_chain(dice, one.options.offload_space), options));
   }
   return plans;
 }

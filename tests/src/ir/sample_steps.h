@@ -107,6 +107,50 @@ inline constexpr const char* kOffloaded = R"(step @tiny stage=scheduled mesh=<dp
 }
 )";
 
+// One rank; a bf16 parameter is updated and rounded on the host.
+inline constexpr const char* kOnHost = R"(step @tiny stage=scheduled mesh=<dp=1> {
+  input "x" : bf16[4,8]
+  parameter "w" : bf16[8,8] shard=64
+  state "w" : bf16[8,8] parameter="w"
+  state "master.w" : f32[8,8] role=master parameter="w" at host
+  state "exp_avg.w" : f32[8,8] role=moment1 parameter="w" at host
+  state "exp_avg_sq.w" : f32[8,8] role=moment2 parameter="w" at host
+  state "hyperparameters" : f64[16] role=hyperparameters
+  state "scalars" : f64[9] role=scalars
+  state "norm_table" : f64[1,3] role=norm_table
+  state "loss_sum" : f64[1] role=loss_sum
+  state "rng" : i64[4] role=random
+  streams "compute" "copy_out" "copy_in" "host"
+  program @step {
+    %x = input(name="x") : bf16[4,8]
+    %w = state(entry="w") : bf16[8,8]
+    %p = state(entry="master.w") : f32[8,8]
+    %m = state(entry="exp_avg.w") : f32[8,8]
+    %v = state(entry="exp_avg_sq.w") : f32[8,8]
+    %hyperparameters = state(entry="hyperparameters") : f64[16]
+    %scalars = state(entry="scalars") : f64[9]
+    %h = aten.mm.default(self=%x, mat2=%w) : bf16[4,8] in "net"
+    %loss = aten.mean.default(self=%h) : bf16[]
+    %xt = aten.t.default(self=%x) : bf16[8,4] strides=(1,8) backward
+    %gw = aten.mm.default(self=%xt, mat2=%h) : bf16[8,8] backward in "net"
+    %g = cast %gw : f32[8,8] backward
+    %s = scale %g, %hyperparameters (param=0) : f32[8,8] update
+    %g0 = offload.start %s : f32[8,8] at host update stream=copy_out
+    %s0 = offload.start %scalars : f64[9] at host update stream=copy_out
+    %h0 = offload.start %hyperparameters : f64[16] at host update stream=copy_out
+    %g1 = offload.done %g0 : f32[8,8] update
+    %s1 = offload.done %s0 : f64[9] update
+    %h1 = offload.done %h0 : f64[16] update
+    adamw %p, %m, %v, %g1, %s1, %h1 (param=0, group=0, clip=0) update stream=host
+    %r = cast %p : bf16[8,8] at host update stream=host
+    %r0 = reload.start %r : bf16[8,8] update stream=copy_in
+    %r1 = reload.done %r0 : bf16[8,8] update
+    copy %w, %r1 update
+    output loss %loss
+  }
+}
+)";
+
 // ZeRO-3 inside each of two hosts, replicated across them.
 inline constexpr const char* kHosts = R"(step @tiny stage=scheduled mesh=<host=2, dp=2> {
   input "x" : f32[4,8]

@@ -28,6 +28,7 @@ TEST(Verify, AcceptsTheSamples) {
   EXPECT_EQ(verify(parsed(kImported), Stage::Imported).to_string(), "");
   EXPECT_EQ(verify(parsed(kScheduled), Stage::Scheduled).to_string(), "");
   EXPECT_EQ(verify(parsed(kOffloaded), Stage::Scheduled).to_string(), "");
+  EXPECT_EQ(verify(parsed(kOnHost), Stage::Scheduled).to_string(), "");
   EXPECT_EQ(verify(parsed(kHosts), Stage::Scheduled).to_string(), "");
   const std::string normalized = replaced(kImported, "stage=imported", "stage=normalized");
   EXPECT_EQ(verify(parsed(normalized), Stage::Normalized).to_string(), "");
@@ -282,6 +283,21 @@ constexpr Damage kDamages[] = {
     {"offload_to_the_device", kOffloaded, "f32[4,8] at disk", "f32[4,8]", "DC2316"},
     {"kernel_makes_outside_value", kOffloaded, "mat2=%w) : f32[4,8]", "mat2=%w) : f32[4,8] at host",
      "DC2316"},
+    {"moment_of_a_host_update_on_the_device", kOnHost,
+     "\"exp_avg.w\" : f32[8,8] role=moment1 parameter=\"w\" at host",
+     "\"exp_avg.w\" : f32[8,8] role=moment1 parameter=\"w\"", "DC2316"},
+    {"moment_of_a_host_update_on_disk", kOnHost,
+     "\"exp_avg.w\" : f32[8,8] role=moment1 parameter=\"w\" at host",
+     "\"exp_avg.w\" : f32[8,8] role=moment1 parameter=\"w\" at disk", "DC2316"},
+    {"scalars_of_a_host_update_on_the_device", kOnHost, "%g1, %s1, %h1", "%g1, %scalars, %h1",
+     "DC2316"},
+    {"gradient_of_a_host_update_on_the_device", kOnHost, "%g1, %s1, %h1",
+     "%s, %scalars, %hyperparameters", "DC2316"},
+    {"host_update_on_compute", kOnHost, "clip=0) update stream=host", "clip=0) update", "DC2316"},
+    {"rounded_to_the_device", kOnHost, "%r = cast %p : bf16[8,8] at host",
+     "%r = cast %p : bf16[8,8]", "DC2316"},
+    {"rounded_on_host_from_the_device", kOnHost, "%r = cast %p", "%r = cast %s", "DC2316"},
+    {"host_value_read_by_compute", kOnHost, "copy %w, %r1", "copy %w, %r", "DC2316"},
     {"range_in_another_space", kScheduled,
      "\"norm_row\" : f64[3] role=norm_table range_of=\"norm_table\"",
      "\"norm_row\" : f64[3] role=norm_table range_of=\"norm_table\" at host", "DC2201"},

@@ -368,6 +368,49 @@ TEST(Emit, ACopyTakesPermutedBytesAsTheyLie) {
   }
 }
 
+// Signal, wait, kernel, signal on the host's stream; what needs its end waits for that alone.
+TEST(Emit, AKernelOfTheHostRunsOnItsStream) {
+  base::Result<ir::Step> step = ir::parse(ir::kOnHost);
+  ASSERT_TRUE(step.ok()) << step.status().to_string();
+  const cost::AnalyticCost cost(1);
+  ASSERT_TRUE(layout::allocate(*step, cost).ok());
+  auto plan = emit(*step, {1, "zero0"}, cost);
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  EXPECT_EQ(runtime::verify::verify_meaning(*plan).to_string(), "");
+  const int32_t host = 3;
+  ASSERT_EQ(plan->streams.size(), 4U);
+  EXPECT_EQ(plan->streams[host].space, rp::Space::Host);
+  EXPECT_EQ(plan->streams[0].space, rp::Space::Device);
+  std::vector<rp::InstructionKind> kinds;
+  int32_t rounded = -1;
+  for (const rp::Instruction& in : plan->programs[0].instructions) {
+    if (in.stream == host) kinds.push_back(in.kind);
+    if (in.stream == host && in.kind == rp::InstructionKind::Signal) rounded = in.event;
+  }
+  using Kind = rp::InstructionKind;
+  EXPECT_EQ(kinds, (std::vector<Kind>{Kind::Wait, Kind::Kernel, Kind::Signal, Kind::Wait,
+                                      Kind::Kernel, Kind::Signal}));
+  const auto awaits_it = [&](const rp::Instruction& in) {
+    return in.kind == Kind::Wait && in.event == rounded &&
+           plan->streams[in.stream].name == "copy_in";
+  };
+  EXPECT_EQ(std::ranges::count_if(plan->programs[0].instructions, awaits_it), 1);
+}
+
+TEST(Emit, RefusesAKernelOfTheDeviceOutsideCompute) {
+  GatheredStep built;
+  ir::Graph& graph = built.graph();
+  for (ir::NodeId id : graph.order()) {
+    if (graph.node(id).kind == OpKind::SquareSum) graph.node(id).stream = 1;
+  }
+  const cost::AnalyticCost cost(1);
+  ASSERT_TRUE(layout::allocate(built.step, cost).ok());
+  auto plan = emit(built.step, {1, "zero3"}, cost);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.status().code(), "DC8001");
+  EXPECT_NE(plan.status().sentence().find("square_sum"), std::string::npos);
+}
+
 TEST(Emit, RefusesAStepWithoutAddresses) {
   GatheredStep built;
   auto plan = emit(built.step, {}, cost::AnalyticCost(1));
