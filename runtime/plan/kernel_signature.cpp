@@ -43,7 +43,8 @@ void add_argument(KernelSignature& signature, const Plan& plan, const Arg& arg) 
 }  // namespace
 
 KernelSignature signature_of(const Plan& plan, const Instruction& kernel) {
-  KernelSignature signature(kernel.op, kernel.provider);
+  KernelSignature signature(kernel.op, kernel.provider,
+                            plan.streams[static_cast<size_t>(kernel.stream)].space);
   for (const Arg& arg : kernel.args) add_argument(signature, plan, arg);
   signature.begin_results();
   for (const int32_t output : kernel.outputs) add_tensor(signature, plan, output);

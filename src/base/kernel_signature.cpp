@@ -59,9 +59,9 @@ int64_t TensorMeta::bytes() const { return numel() * byte_size(dtype); }
 
 bool TensorMeta::is_contiguous() const { return base::is_contiguous(shape, strides); }
 
-KernelSignature::KernelSignature(std::string_view op, Provider provider) {
+KernelSignature::KernelSignature(std::string_view op, Provider provider, Space space) {
   words_.reserve(kUsualWords);
-  add_head(static_cast<uint8_t>(provider), 0, op.size());
+  add_head(static_cast<uint8_t>(provider), static_cast<size_t>(space), op.size());
   add_bytes(op);
 }
 
@@ -144,6 +144,16 @@ std::string_view KernelSignature::op() const {
 
 Provider KernelSignature::provider() const {
   return words_.empty() ? Provider::Aten : static_cast<Provider>(words_[0] & 0xFF);
+}
+
+Space KernelSignature::space() const {
+  return words_.empty() ? Space::Device : static_cast<Space>(first_of(words_[0]));
+}
+
+KernelSignature KernelSignature::in(Space space) const {
+  KernelSignature other(op(), provider(), space);
+  for (size_t i = other.words_.size(); i < words_.size(); ++i) other.add(words_[i]);
+  return other;
 }
 
 bool KernelSignature::has_attributes() const { return !op().starts_with(kOwn); }

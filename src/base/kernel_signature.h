@@ -1,7 +1,7 @@
 // KernelSignature: the identity of a kernel, everything that its time and its scratch memory depend
-// on: operator, provider, attributes, and element type, shape and strides of each tensor that it
-// reads and writes. The compiler makes it from a node of its graph, the runtime from an instruction
-// of a plan; both give the same one.
+// on: operator, provider, the space it works on, attributes, and element type, shape and strides of
+// each tensor that it reads and writes. The compiler makes it from a node of its graph, the runtime
+// from an instruction of a plan; both give the same one.
 //
 // Compared and hashed by value. Text is for prof.json and for people:
 //   "aten.mm.default f32[64,32](32,1) f32[32,8](1,32) -> f32[64,8](8,1)"
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "src/base/dtype.h"
+#include "src/base/step_enums.h"
 
 namespace dc::base {
 
@@ -43,7 +44,7 @@ struct KernelTensors {
 class KernelSignature {
  public:
   KernelSignature() = default;  // of no kernel
-  KernelSignature(std::string_view op, Provider provider);
+  KernelSignature(std::string_view op, Provider provider, Space space = Space::Device);
 
   // Arguments in the order of the operator's schema, then results.
   void add_tensor(DType dtype, std::span<const int64_t> shape, std::span<const int64_t> strides);
@@ -58,6 +59,8 @@ class KernelSignature {
 
   std::string_view op() const;  // "aten.mm.default", "dc.cast"
   Provider provider() const;
+  Space space() const;
+  KernelSignature in(Space space) const;  // the same kernel on another space
   KernelTensors tensors() const;
   bool has_attributes() const;  // whether the operator's attributes count
 
@@ -70,9 +73,10 @@ class KernelSignature {
     return words_ <=> other.words_;
   }
 
-  std::string text() const;  // without the provider
+  std::string text() const;  // without the provider and the space
   // What text() gave; nothing if it cannot have given it.
-  static std::optional<KernelSignature> parse(std::string_view text, Provider provider);
+  static std::optional<KernelSignature> parse(std::string_view text, Provider provider,
+                                              Space space = Space::Device);
 
  private:
   friend class KernelItems;
@@ -82,7 +86,8 @@ class KernelSignature {
   void add_head(uint8_t kind, size_t first, size_t second);
   void add_named(uint8_t kind, std::string_view name, size_t size);
 
-  // Provider and operator, then items: a head, the attribute's name, and what the head announces.
+  // Provider, space and operator, then items: a head, the attribute's name, and what the head
+  // announces.
   std::vector<int64_t> words_;
   uint64_t hash_ = 0;
 };

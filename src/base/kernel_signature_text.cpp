@@ -233,8 +233,11 @@ std::string KernelSignature::text() const {
   return text;
 }
 
-std::optional<KernelSignature> KernelSignature::parse(std::string_view text, Provider provider) {
-  return Parser(text, provider).run();
+std::optional<KernelSignature> KernelSignature::parse(std::string_view text, Provider provider,
+                                                      Space space) {
+  auto signature = Parser(text, provider).run();
+  if (signature && space != Space::Device) return signature->in(space);
+  return signature;
 }
 
 }  // namespace dc::base

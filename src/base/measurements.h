@@ -54,6 +54,7 @@ struct MachineRates {
   int64_t link_bytes = 0;  // sent by one rank in a collective
   int64_t collective_latency_ns = 0;
   int64_t to_host_bytes = 0, from_host_bytes = 0, disk_bytes = 0;
+  int64_t host_memory_bytes = 0;  // read and written by an update on the host; 0: unknown
 };
 // A step of the run that a profile was recorded in.
 struct StepMeasurement {

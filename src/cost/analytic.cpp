@@ -1,6 +1,7 @@
 #include "src/cost/analytic.h"
 
 #include <algorithm>
+#include <span>
 
 #include "src/cost/scratch.h"
 #include "src/ir/ops.h"
@@ -14,11 +15,24 @@ using base::KernelTensors;
 using base::TensorMeta;
 using ir::AtenWork;
 
+// Of each tensor once, as kernels of a device are counted.
 int64_t bytes_moved(const KernelTensors& tensors) {
   int64_t bytes = 0;
   for (const TensorMeta& input : tensors.inputs) bytes += input.bytes();
   for (const auto& result : tensors.results) {
     if (result) bytes += result->bytes();
+  }
+  return bytes;
+}
+
+// What an update changes is read and then written.
+int64_t bytes_changed(std::string_view op, const KernelTensors& tensors) {
+  const std::optional<ir::OpKind> kind = ir::native_op(op);
+  int64_t bytes = 0;
+  for (size_t i = 0; kind && i < tensors.inputs.size(); ++i) {
+    const std::span<const ir::OperandInfo> operands = ir::info(*kind).operands();
+    if (i < operands.size() && operands[i].access == ir::Access::Update)
+      bytes += tensors.inputs[i].bytes();
   }
   return bytes;
 }
@@ -103,6 +117,8 @@ Rates rates_of(const base::MachineRates& machine, std::string name) {
   rates.to_host_bytes = rate(machine.to_host_bytes);
   rates.from_host_bytes = rate(machine.from_host_bytes);
   rates.disk_bytes = rate(machine.disk_bytes);
+  rates.host_memory_bytes =
+      machine.host_memory_bytes > 0 ? rate(machine.host_memory_bytes) : generic_cpu(1).memory_bytes;
   return rates;
 }
 
@@ -110,6 +126,10 @@ Estimate AnalyticCost::kernel_time(const KernelSignature& kernel) const {
   const ir::AtenInfo* aten = ir::aten_info(kernel.op());
   if (aten != nullptr && aten->alias == ir::AliasRule::View) return {};
   const KernelTensors tensors = kernel.tensors();
+  if (kernel.space() == base::Space::Host && rates_.host_memory_bytes) {
+    const int64_t bytes = bytes_moved(tensors) + bytes_changed(kernel.op(), tensors);
+    return {rates_.host_memory_bytes->time(bytes), Source::Analytic};
+  }
   const bool known = aten != nullptr && has_its_tensors(*aten, tensors);
   Rate rate = rates_.flops_f32;
   if (!tensors.inputs.empty()) {

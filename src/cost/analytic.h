@@ -2,6 +2,7 @@
 // measured. Integer nanoseconds, equal on every host.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -26,6 +27,8 @@ struct Rates {
   int64_t collective_ns = 0;        // latency of a collective
   Rate gather_bytes, reduce_bytes;  // moved by one rank in a gather; a reduction
   Rate to_host_bytes, from_host_bytes, disk_bytes;
+  // Read and written by kernels on the host; empty: the device is the host.
+  std::optional<Rate> host_memory_bytes;
 };
 Rates generic_cpu(int threads);
 Rates rates_of(const base::MachineRates& machine, std::string name);

@@ -40,12 +40,14 @@ int64_t bytes_of(const KernelSignature& kernel) {
 }  // namespace
 
 ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fallback)
-    : fallback_(fallback), origin_("profile " + profile.digest) {
+    : device_is_host_(!profile.measurements.rates),
+      fallback_(fallback),
+      origin_("profile " + profile.digest) {
   const base::Measurements& measured = profile.measurements;
   for (const base::KernelMeasurement& row : measured.kernels) {
     kernels_[row.signature] = {row.timing.median_ns, row.scratch_bytes};
     if (row.signature.provider() == Provider::Native) {
-      native_[std::string(row.signature.op())].push_back(
+      native_[{row.signature.space(), std::string(row.signature.op())}].push_back(
           {bytes_of(row.signature), row.timing.median_ns});
     }
   }
@@ -126,9 +128,13 @@ Estimate ProfiledCost::read(const Curve& curve, int64_t bytes) {
 Estimate ProfiledCost::kernel_time(const KernelSignature& kernel) const {
   if (const auto row = kernels_.find(kernel); row != kernels_.end())
     return {Nanos{row->second.time_ns}, Source::Measured};
-  const auto curve =
-      kernel.provider() == Provider::Native ? native_.find(kernel.op()) : native_.end();
-  if (curve == native_.end()) return fallback_.compute(kernel);
+  const auto curve = kernel.provider() == Provider::Native
+                         ? native_.find({kernel.space(), std::string(kernel.op())})
+                         : native_.end();
+  if (curve == native_.end()) {
+    const bool as_on_device = kernel.space() == base::Space::Host && device_is_host_;
+    return as_on_device ? kernel_time(kernel.in(base::Space::Device)) : fallback_.compute(kernel);
+  }
   Estimate estimate = read(curve->second, bytes_of(kernel));
   // The very kernel was not measured, whatever its size.
   if (estimate.source == Source::Measured) estimate.source = Source::Interpolated;

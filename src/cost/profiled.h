@@ -55,12 +55,13 @@ class ProfiledCost final : public CostModel {
   };
 
   std::unordered_map<base::KernelSignature, Row, base::KernelSignatureHash> kernels_;
-  std::map<std::string, Curve, std::less<>> native_;          // of this provider, by operator
-  using CollectiveKey = std::tuple<std::string, Level, int>;  // kind, level, ranks
+  std::map<std::pair<base::Space, std::string>, Curve> native_;  // of this provider
+  using CollectiveKey = std::tuple<std::string, Level, int>;     // kind, level, ranks
   static CollectiveKey key_of(Collective kind, Group group);
   std::map<CollectiveKey, Curve> collectives_;
   std::map<CollectiveKey, std::vector<DuringCompute>> during_;
   std::map<std::pair<std::string, std::string>, Curve> copies_;  // by spaces
+  bool device_is_host_;                                          // what was measured is a CPU
   const CostModel& fallback_;
   std::string origin_;
 };

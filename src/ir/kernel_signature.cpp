@@ -5,6 +5,7 @@
 #include <cassert>
 
 #include "src/base/status.h"
+#include "src/ir/effects.h"
 
 namespace dc::ir {
 namespace {
@@ -84,7 +85,8 @@ KernelSignature signature_of(const Graph& graph, const Node& node) {
   const auto provider = provider_of(node);
   DC_CHECK(provider.has_value());
   const bool is_aten = node.kind == OpKind::Aten;
-  KernelSignature signature(is_aten ? node.overload.name() : info(node.kind).kernel, *provider);
+  KernelSignature signature(is_aten ? node.overload.name() : info(node.kind).kernel, *provider,
+                            kernel_space(graph, node));
   if (is_aten && (node.operands.empty() || names_operands(node))) {
     for (const Arg& arg : node.args)
       std::visit(AddArgument{signature, graph, node, arg.name}, arg.value);

@@ -51,7 +51,9 @@ class Fields {
                            "' is unknown; known are aten, native and fused");
       return {};
     }
-    auto signature = base::KernelSignature::parse(key, *known);
+    const base::Space space = kernel_space();
+    if (!status_.ok()) return {};
+    auto signature = base::KernelSignature::parse(key, *known, space);
     if (signature) return std::move(*signature);
     status_ = Status(ErrorKind::BadInput, "DC2502",
                      "the key '" + base::printable(key) + "' describes no kernel");
@@ -76,6 +78,18 @@ class Fields {
   const Status& status() const { return status_; }
 
  private:
+  // Rows without a space are of the device.
+  base::Space kernel_space() {
+    if (object_.find("space") == nullptr) return base::Space::Device;
+    const std::string name = text("space");
+    if (name != base::name(base::Space::Host) && status_.ok()) {
+      status_ = Status(ErrorKind::BadInput, "DC2502",
+                       "a kernel runs in the space '" + base::printable(name) +
+                           "'; rows say host, or nothing for the device");
+    }
+    return base::Space::Host;
+  }
+
   int64_t integer(const char* key, int64_t most) {
     const int64_t number =
         take<int64_t>(key, [](const JsonValue& value) { return value.to_integer(); });
@@ -208,7 +222,10 @@ Status read_kind(const JsonValue& document, Measurements& measurements) {
   if (const JsonValue* rates = document.find("rates")) {
     Fields fields(*rates);
     measurements.rates.emplace();
-    for (const RateName& rate : kRates) (*measurements.rates).*rate.member = fields.rate(rate.key);
+    for (const RateName& rate : kRates) {
+      if (rate.is_needed || rates->find(rate.key) != nullptr)
+        (*measurements.rates).*rate.member = fields.rate(rate.key);
+    }
     DC_RETURN_IF_ERROR(fields.status());
   }
   if (const JsonValue* step = document.find("step")) {

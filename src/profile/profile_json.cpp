@@ -47,15 +47,18 @@ JsonValue machine_json(const base::MachineIdentity& machine) {
 
 using KeyedKernel = std::pair<std::string, const base::KernelMeasurement*>;
 
-// Equal keys by provider.
+// Equal keys by provider, then by space.
 std::vector<KeyedKernel> by_key(const std::vector<base::KernelMeasurement>& kernels) {
   std::vector<KeyedKernel> rows;
   rows.reserve(kernels.size());
   for (const base::KernelMeasurement& kernel : kernels)
     rows.emplace_back(kernel.signature.text(), &kernel);
   std::stable_sort(rows.begin(), rows.end(), [](const KeyedKernel& a, const KeyedKernel& b) {
-    const auto provider = [](const KeyedKernel& row) { return row.second->signature.provider(); };
-    return a.first != b.first ? a.first < b.first : provider(a) < provider(b);
+    const auto place = [](const KeyedKernel& row) {
+      const base::KernelSignature& signature = row.second->signature;
+      return std::pair(signature.provider(), signature.space());
+    };
+    return a.first != b.first ? a.first < b.first : place(a) < place(b);
   });
   return rows;
 }
@@ -75,6 +78,8 @@ std::string to_json(const Measurements& measurements) {
     JsonValue& row = kernels.push(JsonValue::object());
     row.set("key", JsonValue(key));
     row.set("provider", JsonValue(std::string(base::name(kernel->signature.provider()))));
+    if (kernel->signature.space() != base::Space::Device)
+      row.set("space", JsonValue(std::string(base::name(kernel->signature.space()))));
     set_timing(row, kernel->timing);
     row.set("scratch_bytes", JsonValue(kernel->scratch_bytes));
   }
@@ -99,8 +104,10 @@ std::string to_json(const Measurements& measurements) {
     complete.set(part.key, JsonValue(measurements.complete.*part.member));
   if (measurements.rates) {
     JsonValue& rates = document.set("rates", JsonValue::object());
-    for (const RateName& rate : kRates)
-      rates.set(rate.key, JsonValue((*measurements.rates).*rate.member));
+    for (const RateName& rate : kRates) {
+      const int64_t value = (*measurements.rates).*rate.member;
+      if (rate.is_needed || value != 0) rates.set(rate.key, JsonValue(value));
+    }
   }
   if (measurements.step) {
     JsonValue& step = document.set("step", JsonValue::object());

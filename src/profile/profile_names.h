@@ -17,19 +17,22 @@ struct MemberName {
   const char* key;
   Member Struct::*member;
 };
-using RateName = MemberName<base::MachineRates, int64_t>;
+struct RateName : MemberName<base::MachineRates, int64_t> {
+  bool is_needed = true;
+};
 using PartName = MemberName<base::Completeness, bool>;
 inline constexpr RateName kRates[] = {
-    {"f64_flops_per_s", &base::MachineRates::f64_flops},
-    {"f32_flops_per_s", &base::MachineRates::f32_flops},
-    {"half_flops_per_s", &base::MachineRates::half_flops},
-    {"memory_bytes_per_s", &base::MachineRates::memory_bytes},
-    {"kernel_launch_ns", &base::MachineRates::kernel_launch_ns},
-    {"link_bytes_per_s", &base::MachineRates::link_bytes},
-    {"collective_latency_ns", &base::MachineRates::collective_latency_ns},
-    {"to_host_bytes_per_s", &base::MachineRates::to_host_bytes},
-    {"from_host_bytes_per_s", &base::MachineRates::from_host_bytes},
-    {"disk_bytes_per_s", &base::MachineRates::disk_bytes},
+    {{"f64_flops_per_s", &base::MachineRates::f64_flops}},
+    {{"f32_flops_per_s", &base::MachineRates::f32_flops}},
+    {{"half_flops_per_s", &base::MachineRates::half_flops}},
+    {{"memory_bytes_per_s", &base::MachineRates::memory_bytes}},
+    {{"kernel_launch_ns", &base::MachineRates::kernel_launch_ns}},
+    {{"link_bytes_per_s", &base::MachineRates::link_bytes}},
+    {{"collective_latency_ns", &base::MachineRates::collective_latency_ns}},
+    {{"to_host_bytes_per_s", &base::MachineRates::to_host_bytes}},
+    {{"from_host_bytes_per_s", &base::MachineRates::from_host_bytes}},
+    {{"disk_bytes_per_s", &base::MachineRates::disk_bytes}},
+    {{"host_memory_bytes_per_s", &base::MachineRates::host_memory_bytes}, false},
 };
 inline constexpr PartName kParts[] = {
     {"kernels", &base::Completeness::kernels},

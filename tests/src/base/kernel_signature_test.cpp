@@ -103,6 +103,20 @@ TEST(KernelSignature, EveryPartCounts) {
   }
 }
 
+// On another space a kernel is another one, with the same text.
+TEST(KernelSignature, SaysOnWhichSpaceItWorks) {
+  const KernelSignature device = product(), host = device.in(Space::Host);
+  EXPECT_EQ(device.space(), Space::Device);
+  EXPECT_EQ(host.space(), Space::Host);
+  EXPECT_EQ(host.op(), device.op());
+  EXPECT_EQ(host.provider(), device.provider());
+  EXPECT_NE(host, device);
+  EXPECT_NE(host.hash(), device.hash());
+  EXPECT_EQ(host.text(), device.text());
+  EXPECT_EQ(host.in(Space::Device), device);
+  EXPECT_EQ(KernelSignature::parse(host.text(), host.provider(), Space::Host), host);
+}
+
 TEST(KernelSignature, NumbersAreTheirValues) {
   EXPECT_EQ(with(int64_t{1}), with(1.0));
   EXPECT_EQ(with(int64_t{0}), with(-0.0));

@@ -270,6 +270,31 @@ TEST_F(Profiled, RatesOfTheMachineStandInForTheGenericOne) {
   EXPECT_EQ(Costs(std::nullopt, 1).model().table(), "a generic CPU");
 }
 
+// On a CPU the host's memory is the device's; a machine with rates has a rate for it.
+TEST_F(Profiled, AnUpdateOnTheHost) {
+  const std::string kF32 = " f32[1000](1)", kF64 = " f64[9](1)";
+  const KernelSignature device = *KernelSignature::parse(
+      "dc.adamw" + kF32 + kF32 + kF32 + kF32 + kF64 + kF64 + " ->", Provider::Native);
+  const KernelSignature host = device.in(ir::Space::Host);
+  EXPECT_EQ(table_.compute(host).time, table_.compute(device).time);
+  profile_.measurements.kernels = {{device, taking(700), 0}};
+  const ProfiledCost as_on_device(profile_, table_);
+  EXPECT_EQ(as_on_device.compute(host).time.v, 700);
+  EXPECT_EQ(as_on_device.compute(host).source, Source::Measured);
+  profile_.measurements.kernels.push_back({host, taking(900), 0});
+  const ProfiledCost measured(profile_, table_);
+  EXPECT_EQ(measured.compute(host).time.v, 900);
+  EXPECT_EQ(measured.compute(device).time.v, 700);
+  // Three of four operands are written too. Without a rate: that of a generic CPU, 8e9.
+  profile_.measurements.kernels.pop_back();
+  profile_.measurements.rates.emplace();
+  profile_.measurements.rates->host_memory_bytes = 1'000'000'000;
+  EXPECT_EQ(Costs(profile_, 1).model().compute(host).time.v, 7 * 4000 + 2 * 72);
+  EXPECT_EQ(Costs(profile_, 1).model().compute(host).source, Source::Analytic);
+  profile_.measurements.rates->host_memory_bytes = 0;
+  EXPECT_EQ(Costs(profile_, 1).model().compute(host).time.v, (7 * 4000 + 2 * 72) / 8);
+}
+
 TEST_F(Profiled, CopiesFollowTheirDirection) {
   profile_.measurements.copies = {{"host", "device", 1000, taking(50)}};
   const ProfiledCost cost(profile_, table_);

@@ -18,11 +18,13 @@ using base::ErrorKind;
 using base::Measurements;
 using testing::HasSubstr;
 
-base::KernelSignature kernel(const char* text, base::Provider provider) {
-  return base::KernelSignature::parse(text, provider).value();
+base::KernelSignature kernel(const char* text, base::Provider provider,
+                             base::Space space = base::Space::Device) {
+  return base::KernelSignature::parse(text, provider, space).value();
 }
 
 constexpr const char* kProduct = "aten.mm.default f32[2,3](3,1) f32[3,4](4,1) -> f32[2,4](4,1)";
+constexpr const char* kCast = "dc.cast f32[8](1) -> bf16[8](1)";
 
 Measurements sample() {
   Measurements all;
@@ -36,10 +38,10 @@ Measurements sample() {
                  base::DeviceKind::Checked,
                  2};
   all.model_digest = std::string(64, 'a');
-  all.kernels = {
-      {kernel(kProduct, base::Provider::Aten), {1500, 1400, 20, 9}, 4096},
-      {kernel(kProduct, base::Provider::Native), {1200, 1100, 20, 9}, 8192},
-      {kernel("dc.cast f32[8](1) -> bf16[8](1)", base::Provider::Native), {10, 9, 1, 18}, 0}};
+  all.kernels = {{kernel(kProduct, base::Provider::Aten), {1500, 1400, 20, 9}, 4096},
+                 {kernel(kProduct, base::Provider::Native), {1200, 1100, 20, 9}, 8192},
+                 {kernel(kCast, base::Provider::Native), {10, 9, 1, 18}, 0},
+                 {kernel(kCast, base::Provider::Native, base::Space::Host), {30, 29, 1, 18}, 0}};
   all.collectives = {{"all_gather", 2, 4096, {100, 90, 3, 50}},
                      {"reduce_scatter", 2, int64_t{1} << 40, {int64_t{1} << 49, 1, 2, 5}},
                      {"all_reduce", 4, 64, {9, 8, 7, 6}, base::CollectiveLevel::Across}};
@@ -48,7 +50,7 @@ Measurements sample() {
   all.copies = {{"host", "device", 16777216, {7, 6, 5, 4}}};
   all.origin = base::ProfileOrigin::Synthetic;
   all.complete = {true, true, false, true};
-  all.rates = base::MachineRates{1, 2, int64_t{1} << 59, 4, 5, 6, 7, 8, 9, 10};
+  all.rates = base::MachineRates{1, 2, int64_t{1} << 59, 4, 5, 6, 7, 8, 9, 10, 11};
   all.step = {std::string(64, 'b'), {900, 800, 7, 5}, {600, 500, 6, 5}};
   return all;
 }
@@ -118,6 +120,7 @@ TEST(Profile, RoundTrip) {
   ASSERT_TRUE(after.rates.has_value());
   EXPECT_EQ(after.rates->half_flops, int64_t{1} << 59);
   EXPECT_EQ(after.rates->disk_bytes, 10);
+  EXPECT_EQ(after.rates->host_memory_bytes, 11);
   ASSERT_TRUE(after.step.has_value());
   EXPECT_EQ(after.step->plan_digest, before.step->plan_digest);
   expect_equal(after.step->whole, before.step->whole);
@@ -125,7 +128,7 @@ TEST(Profile, RoundTrip) {
   EXPECT_EQ(to_json(after), text);  // the same records are the same text
 }
 
-// Whatever the order of the records; two providers of one kernel are two rows.
+// Whatever the order of the records; two providers, or spaces, of one kernel are two rows.
 TEST(Profile, KernelsAreByKeyAndProvider) {
   Measurements all = sample();
   const std::string text = to_json(all);
@@ -135,12 +138,14 @@ TEST(Profile, KernelsAreByKeyAndProvider) {
   ASSERT_NE(native, std::string::npos);
   EXPECT_LT(aten, text.find("\"provider\": \"aten\""));
   EXPECT_GT(text.find("dc.cast"), native);
+  EXPECT_LT(text.find("\"median_ns\": 10,"), text.find("\"space\": \"host\""));
 }
 
 TEST(Profile, KernelsAreKnownWords) {
   const std::string good = to_json(sample());
   for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
            {"\"provider\": \"aten\"", "\"provider\": \"cuda\""},
+           {"\"space\": \"host\"", "\"space\": \"disk\""},
            {kProduct, "aten.mm.default"},
            {kProduct, "aten.mm.default(f32[2,3])"},
            {"dc.cast f32[8](1) ->", "dc.cast f33[8](1) ->"}}) {
@@ -149,6 +154,14 @@ TEST(Profile, KernelsAreKnownWords) {
     EXPECT_EQ(status.code(), "DC2502");
     EXPECT_THAT(status.sentence(), HasSubstr("measure again"));
   }
+}
+
+TEST(Profile, AnUnknownRateIsLeftOut) {
+  Measurements all = sample();
+  all.rates->host_memory_bytes = 0;
+  const std::string text = to_json(all);
+  EXPECT_EQ(text.find("host_memory"), std::string::npos);
+  EXPECT_EQ(parse_profile(text, "prof.json")->measurements.rates->host_memory_bytes, 0);
 }
 
 TEST(Profile, OlderOnesSayLess) {
