@@ -85,8 +85,9 @@ class Plans:
             python = os.path.join(ROOT, "build", "venv", "bin", "python")
             size = ["--batch", str(shape[0]), "--seq", str(shape[1])]
             command = [python, os.path.join(ROOT, "scripts", "export.py"), "--preset", preset, "--headless", "--attention", "cuda-flash", *size]
-            subprocess.run([*command, "-o", path + ".part"], check=True, stdout=subprocess.DEVNULL)
-            os.replace(path + ".part", path)
+            part = path.removesuffix(".pt2") + ".part.pt2"
+            subprocess.run([*command, "-o", part], check=True, stdout=subprocess.DEVNULL)
+            os.replace(part, path)
         return path
 
     def plan(self, job):

@@ -11,7 +11,7 @@ import unittest
 from running import BIN, ROOT
 
 sys.path.insert(0, os.path.join(ROOT, "scripts", "benchmark"))
-from published import CHAINS, RATIOS, Runs
+from published import BASE, CHAINS, RATIOS, Offloading, Runs
 from published_fit import fit
 from published_plans import Factors, Job, Plans
 
@@ -61,6 +61,34 @@ class Played(unittest.TestCase):
             self.assertAlmostEqual(plans.step(job, Factors(attention=1.0001)), plain, delta=0.001 * plain)
             self.assertGreater(plans.step(job, Factors(attention=3)), 1.01 * plain)
             self.assertIsNone(Plans(os.path.join(BIN, "dcc"), folder, 1 << 30).step(Job("llama-3-8b", (1, 2048), "fsdp"), Factors()))
+
+
+class Exported(unittest.TestCase):
+    def test_an_archive_is_whole_or_absent(self):
+        with tempfile.TemporaryDirectory() as folder:
+            plans = Plans(os.path.join(BIN, "dcc"), folder, 84990000000)
+            archive = plans.archive("tiny-llama", (1, 32))
+            self.assertEqual(os.listdir(folder), [os.path.basename(archive)])
+            self.assertGreater(plans.step(Job("tiny-llama", (1, 32), "zero-offload", ranks=2), Factors()), 0)
+
+
+class OffloadedPlans:
+    """Steps of ten seconds with the update on the host, of two with offloaded state."""
+
+    def step(self, job, factors):
+        return {"zero-offload": 10.0, "deepcompile-offload-optimizer": 2.0}[job.chain]
+
+
+class Offloaded(unittest.TestCase):
+    def test_both_columns_and_the_gain_are_played(self):
+        with open(os.path.join(ROOT, "scripts", "benchmark", "deepcompile_h100.json")) as file:
+            offloading = Offloading(json.load(file)["offload"])
+        cells = offloading.cells(OffloadedPlans(), BASE, Factors())
+        self.assertEqual(len(cells), 3 * 4)
+        published = {shape: cell.published for (shape, what), cell in cells.items() if cell.kind == "ratio"}
+        for shape, gain in {(1, 512): 6.98, (1, 1024): 7.00, (1, 2048): 5.39}.items():
+            self.assertAlmostEqual(published[shape], gain, delta=0.01)
+        self.assertEqual({cell.ours for cell in cells.values() if cell.kind == "ratio"}, {5.0})
 
 
 class Data(unittest.TestCase):
