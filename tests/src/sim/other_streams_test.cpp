@@ -5,6 +5,7 @@
 #include "src/sim/bounds.h"
 #include "src/sim/simulate.h"
 #include "tests/src/analysis/random_streams.h"
+#include "tests/src/ir/sample_steps.h"
 
 namespace dc::sim {
 namespace {
@@ -38,6 +39,24 @@ TEST(OtherStreams, AKernelOfTheHostRunsWhileComputeDoesAndIsWaitedFor) {
   ASSERT_EQ(run.programs[0].intervals.size(), 4u);
   EXPECT_EQ(run.programs[0].intervals[1].stream, 1);
   EXPECT_EQ(run.programs[0].intervals[1].begin.v, kAdd);
+}
+
+// The gradient and the scalars go to the host one after the other, the update waits for all of
+// them, its rounding for it, and compute for the way back.
+TEST(OtherStreams, AnUpdateOnTheHostIsWaitedForByTheCopyBack) {
+  base::Result<ir::Step> step = ir::parse(ir::kOnHost);
+  ASSERT_TRUE(step.ok()) << step.status().to_string();
+  constexpr int64_t kMm = 20, kCast = 10, kUpdate = 300, kCopy = 50;
+  const StepRun run = simulate(*step, cost::FixedCost({{"mm", {kMm}, {}},
+                                                       {"cast", {kCast}, {}},
+                                                       {"adamw", {kUpdate}, {}},
+                                                       {"copy", {kCopy}, {}}}));
+  const int64_t compute = 2 * kMm + kCast;  // before the copies
+  const int64_t updated = compute + 3 * kCopy + kUpdate + kCast;
+  EXPECT_EQ(run.programs[0].busy[3].v, kUpdate + kCast);
+  EXPECT_EQ(run.time.v, updated + kCopy + kCopy);  // back, and into the parameter
+  EXPECT_EQ(run.compute.v, compute + kCopy);
+  EXPECT_EQ(run.exposed.v, run.time.v - run.compute.v);
 }
 
 struct Span {
