@@ -1,5 +1,7 @@
 """Training on hosts of several ranks each, over shaped links: flat ZeRO-3, shards inside hosts (hsdp) and the compiler's own choice, alternating.
 
+The chain `flat` is `auto` that does not know which ranks share a host: the best that it finds without groups inside hosts.
+
 hosts.py [--hosts N] [--ranks-per-host S] [--rate RATE] [--model M|small-llama] [--accumulation A] [--memory BYTES] [--chains LIST]
          [--rounds N] [--steps N] [--warmup N] [--keep FOLDER]
 
@@ -25,7 +27,8 @@ def measured(lab, plan, arguments):
 
 
 def compiled(lab, profile, chain, arguments, memory):
-    options = ["--chain", chain, "--grad-accum", str(arguments.accumulation), "--ranks-per-host", str(arguments.ranks_per_host)]
+    name, sharing = ("auto", 1) if chain == "flat" else (chain, arguments.ranks_per_host)
+    options = ["--chain", name, "--grad-accum", str(arguments.accumulation), "--ranks-per-host", str(sharing)]
     return lab.compile(arguments.model, profile, *options, *(["--memory", str(memory)] if memory else []), name=f"{chain}-{memory}")
 
 
@@ -37,7 +40,7 @@ def main():
     parser.add_argument("--model", default="small-llama", choices=labs.MODELS)
     parser.add_argument("--accumulation", type=int, default=4)
     parser.add_argument("--memory", help="of every plan, in bytes")
-    parser.add_argument("--chains", default="zero3,hsdp,auto")
+    parser.add_argument("--chains", default="zero3,flat,hsdp,auto")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=7)
     parser.add_argument("--warmup", type=int, default=2)
