@@ -10,7 +10,6 @@
 #include "src/cost/costs.h"
 #include "src/driver/compile_step.h"
 #include "src/driver/decisions.h"
-#include "src/driver/model.h"
 #include "src/driver/provenance.h"
 #include "src/plan/emit.h"
 
@@ -36,25 +35,23 @@ bool may_be_cached(const Plan& plan) {
 
 class Compilation {
  public:
-  Compilation(const CompileRequest& request, CompileOptions options, Stopwatch& watch)
+  Compilation(const CompileRequest& request, const Model& model, CompileOptions options,
+              Stopwatch& watch)
       : request_(request),
+        model_(model),
         options_(std::move(options)),
         watch_(watch),
         cache_(request.cache_directory) {}
 
   Result<CompileResult> run() {
-    DC_ASSIGN_OR_RETURN(Model model, read_model(request_.model, request_.config, request_.dims));
-    watch_.lap("read");
     // Notes are in the plan, so they count; the archive's own names of things do not.
-    const std::string evaluation = model.step.evaluation ? model.step.evaluation->digest : "";
-    const std::string key =
-        cache::key_of(model.step.model_digest + joined(model.step.step_digest) + evaluation,
-                      key_parts(model.config + joined(model.notes)));
-    const bool is_hit = look_up(model, key);
+    const ir::Step& step = model_.step;
+    const std::string evaluation = step.evaluation ? step.evaluation->digest : "";
+    const std::string key = cache::key_of(step.model_digest + joined(step.step_digest) + evaluation,
+                                          key_parts(model_.config + joined(model_.notes)));
+    const bool is_hit = look_up(key);
     watch_.lap("look up");
-    if (!is_hit) {
-      DC_RETURN_IF_ERROR(compile_anew(std::move(model)));
-    }
+    if (!is_hit) DC_RETURN_IF_ERROR(compile_anew());
     if (may_be_cached(result_.plan)) store(key);
     return std::move(result_);
   }
@@ -68,12 +65,15 @@ class Compilation {
   }
 
   // Whether the cache has a sound plan under `key` that is of this model and these options.
-  bool look_up(const Model& model, const std::string& key) {
+  bool look_up(const std::string& key) {
     result_.cache = cache_.enabled() ? CacheUse::Miss : CacheUse::Off;
-    const cache::Request request{
-        model.step.model_digest,       profile_digest(), options_.canonical(),
-        std::string(base::build_id()), model.notes,      plan::emit_optimizer(model.step.optimizer),
-        model.step.step_digest};
+    const cache::Request request{model_.step.model_digest,
+                                 profile_digest(),
+                                 options_.canonical(),
+                                 std::string(base::build_id()),
+                                 model_.notes,
+                                 plan::emit_optimizer(model_.step.optimizer),
+                                 model_.step.step_digest};
     std::string warning;
     std::optional<cache::CacheHit> found = cache_.find(key, request, warning);
     if (!warning.empty()) result_.warnings.push_back(warning);
@@ -84,11 +84,12 @@ class Compilation {
     return true;
   }
 
-  Result<Plan> compile_model(Model model) {
+  Result<Plan> compile_model() {
     const std::optional<profile::Profile>& profile = request_.profile;
+    std::vector<std::string> notes = model_.notes;
     for (std::string& note :
-         profile ? profile_notes(*profile, model.step, options_) : estimate_notes(model.step)) {
-      model.notes.push_back(std::move(note));
+         profile ? profile_notes(*profile, model_.step, options_) : estimate_notes(model_.step)) {
+      notes.push_back(std::move(note));
     }
     OutOfTime out_of_time;
     if (request_.search_time > 0) {
@@ -98,16 +99,16 @@ class Compilation {
     }
     const cost::Costs costs(profile, options_.threads);
     DC_ASSIGN_OR_RETURN(Plan plan, compile_step(
-                                       std::move(model.step), options_, costs.model(),
+                                       model_.step, options_, costs.model(),
                                        [&](const char* part) { watch_.lap(part); }, out_of_time));
-    plan.notes.insert(plan.notes.begin(), model.notes.begin(), model.notes.end());
+    plan.notes.insert(plan.notes.begin(), notes.begin(), notes.end());
     plan.profile_digest = profile_digest();
     return plan;
   }
 
   // What is returned is what a reader of the file will find.
-  Status compile_anew(Model model) {
-    DC_ASSIGN_OR_RETURN(const Plan plan, compile_model(std::move(model)));
+  Status compile_anew() {
+    DC_ASSIGN_OR_RETURN(const Plan plan, compile_model());
     result_.bytes = runtime::plan::encode(plan);
     const auto* data = reinterpret_cast<const uint8_t*>(result_.bytes.data());
     Result<Plan> decoded = runtime::plan::decode({data, result_.bytes.size()});
@@ -124,6 +125,7 @@ class Compilation {
   }
 
   const CompileRequest& request_;
+  const Model& model_;
   const CompileOptions options_;
   Stopwatch& watch_;
   cache::PlanCache cache_;
@@ -146,8 +148,15 @@ Result<CompileOptions> completed(const CompileRequest& request) {
 
 Result<CompileResult> compile(const CompileRequest& request, Stopwatch& watch) {
   DC_RETURN_IF_ERROR(check(request.options));
+  DC_ASSIGN_OR_RETURN(const Model model, read_model(request.model, request.config, request.dims));
+  watch.lap("read");
+  return compile(request, model, watch);
+}
+
+Result<CompileResult> compile(const CompileRequest& request, const Model& model, Stopwatch& watch) {
+  DC_RETURN_IF_ERROR(check(request.options));
   DC_ASSIGN_OR_RETURN(CompileOptions options, completed(request));
-  return Compilation(request, std::move(options), watch).run();
+  return Compilation(request, model, std::move(options), watch).run();
 }
 
 }  // namespace dc::driver

@@ -9,6 +9,7 @@
 #include "runtime/plan/plan.h"
 #include "src/base/status.h"
 #include "src/driver/compile_options.h"
+#include "src/driver/model.h"
 #include "src/driver/stopwatch.h"
 #include "src/profile/profile_file.h"
 
@@ -35,6 +36,9 @@ struct CompileResult {
 
 // Errors: what reading the model, check() and compile_step() say. Each part's time goes to `watch`.
 base::Result<CompileResult> compile(const CompileRequest& request, Stopwatch& watch);
+// Of the request's model, read before: for several plans of one model.
+base::Result<CompileResult> compile(const CompileRequest& request, const Model& model,
+                                    Stopwatch& watch);
 
 // The request's options, with what a profile of several hosts knows where no option says it, and
 // with the plan to start from read. Errors: those of read_earlier_plan().

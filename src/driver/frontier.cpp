@@ -7,7 +7,6 @@
 #include "src/base/text.h"
 #include "src/cost/costs.h"
 #include "src/driver/compile_step.h"
-#include "src/driver/model.h"
 
 namespace dc::driver {
 namespace {
@@ -43,6 +42,9 @@ class FrontierWalk {
 
   Result<Frontier> run() {
     if (request_.points < 2) return misuse("a frontier has at least two points; raise --points");
+    const CompileRequest& one = request_.compile;
+    DC_ASSIGN_OR_RETURN(model_, read_model(one.model, one.config, one.dims));
+    watch_.lap("read");
     DC_ASSIGN_OR_RETURN(const Bytes to, largest());
     DC_ASSIGN_OR_RETURN(const Bytes from, smallest());
     if (from > to) {
@@ -59,7 +61,7 @@ class FrontierWalk {
   Result<CompileResult> compiled(const std::optional<Bytes>& budget) {
     CompileRequest one = request_.compile;
     one.options.passes.budgets[ir::Space::Device] = budget;
-    return compile(one, watch_);
+    return compile(one, model_, watch_);
   }
 
   // The plan without a budget is one of the frontier's.
@@ -74,11 +76,9 @@ class FrontierWalk {
   Result<Bytes> smallest() {
     if (request_.from) return *request_.from;
     const CompileRequest& one = request_.compile;
-    DC_ASSIGN_OR_RETURN(Model model, read_model(one.model, one.config, one.dims));
     DC_ASSIGN_OR_RETURN(const CompileOptions options, completed(one));
     const cost::Costs costs(one.profile, options.threads);
-    const std::optional<Bytes> found =
-        smallest_memory(std::move(model.step), options, costs.model());
+    const std::optional<Bytes> found = smallest_memory(model_.step, options, costs.model());
     watch_.lap("smallest");
     // Where no plan is made at all, compiling says why.
     return found.value_or(Bytes{1});
@@ -123,6 +123,7 @@ class FrontierWalk {
   const FrontierRequest& request_;
   Stopwatch& watch_;
   const BudgetDone& done_;
+  Model model_;
   Frontier frontier_;
 };
 

@@ -6,7 +6,6 @@
 #include "src/driver/compile_step.h"
 #include "src/driver/decisions.h"
 #include "src/driver/frontier.h"
-#include "src/driver/model.h"
 #include "src/sim/what_if.h"
 
 namespace dc::driver {
@@ -118,7 +117,7 @@ class ScalingRun {
     }
     CompileRequest one = compile_;
     one.options = options;
-    Result<CompileResult> made = compile(one, watch_);
+    Result<CompileResult> made = compile(one, model_, watch_);
     if (made.ok()) return std::move(made->plan);
     if (made.status().kind() != ErrorKind::OutOfMemory || !budget) return made.status();
     why = made.status();
