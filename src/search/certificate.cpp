@@ -38,6 +38,7 @@ Result<bound::LowerBound> certificate(ScheduledSteps& steps, const ir::Step& imp
   allowed.budget = options.memory();
   if (options.offload_space) allowed.away = {*options.offload_space};
   allowed.recompute = options.recompute != passes::Recompute::Off;
+  allowed.one_queue = false;  // separate-reductions
   DC_ASSIGN_OR_RETURN(bound::LowerBound least, bound_of("", steps, imported, cost, allowed));
   if (has_hosts(imported, options)) {
     DC_ASSIGN_OR_RETURN(bound::LowerBound by_host,

@@ -424,6 +424,7 @@ class Reports(unittest.TestCase):
                 "keep-resident-greedily",
                 "overlap-reductions[=N]",
                 "overlap-update",
+                "separate-reductions",
                 "layout-arenas",
             ],
         )
