@@ -57,7 +57,7 @@ class Search {
         options_(options),
         cost_(cost),
         search_(search),
-        effort_(search.effort),
+        effort_(search.effort - kept_for_baselines(search.effort)),
         parameter_bytes_(bytes_of_parameters(imported)),
         steps_(imported, options_, cost) {}
 
@@ -66,6 +66,7 @@ class Search {
     DC_RETURN_IF_ERROR(find_bound());
     DC_RETURN_IF_ERROR(start_from_all_passes());
     DC_RETURN_IF_ERROR(descend());
+    DC_RETURN_IF_ERROR(try_baselines());
     DC_RETURN_IF_ERROR(go_on_from_earlier_plan());
     if (best_.chain.empty()) return first_error_;
     SearchResult found{best_.chain, options_,   score_.time, bound_,   score_.fits,
@@ -127,6 +128,24 @@ class Search {
     if (!found.ok()) return left_out({}, found.status());
     bound_ = found->time;
     return {};
+  }
+
+  // Those of others are no starts, but nothing that has a name may be faster than the result.
+  Status try_baselines() {
+    effort_ = search_.effort;
+    for (const NamedChain& named : baseline_chains()) {
+      if (out_of_effort() || best_.chain.empty()) return {};
+      DC_ASSIGN_OR_RETURN(const Chain chain, find_chain(named.name));
+      if (!options_.offload_space && std::any_of(chain.begin(), chain.end(), offloads)) continue;
+      steps_.keep_stages_of(std::array{best_.chain, chain});
+      DC_RETURN_IF_ERROR(try_candidate(whole(chain)).status());
+    }
+    return {};
+  }
+
+  static int kept_for_baselines(int effort) {
+    const int each = 2 * static_cast<int>(baseline_chains().size());  // the second plans for less
+    return effort > 4 * each ? each : 0;
   }
 
   // Last and whatever the effort: so the result is slower neither than without it nor than this
@@ -199,6 +218,7 @@ class Search {
   // Changes one decision at a time while that helps; then goes on from the next best schedules.
   Status descend() {
     if (best_.chain.empty()) return {};
+    DC_RETURN_IF_ERROR(make_faster_ones_fit());
     steps_.keep_stages_of(std::array{best_.chain});
     int step = kRecomputeParts / 4;
     while (!done()) {
@@ -211,6 +231,30 @@ class Search {
         const Candidate before = best_;
         DC_RETURN_IF_ERROR(expand(*next));
         improved = best_ != before;
+      }
+    }
+    return {};
+  }
+
+  // What is much faster than the best but needs a little too much: one pass more or less, or of
+  // another size, may make it fit.
+  Status make_faster_ones_fit() {
+    for (int i = 0; i < kMostTooLarge; ++i) {
+      const auto fastest = std::min_element(
+          too_large_.begin(), too_large_.end(),
+          [](const auto& a, const auto& b) { return a.first.time < b.first.time; });
+      if (fastest == too_large_.end()) return {};
+      const Nanos time = fastest->first.time;
+      const Candidate from = fastest->second;
+      const auto is_near = [&] { return score_.fits && score_.time.v / kNear * 100 <= time.v; };
+      if (is_near()) return {};
+      std::erase_if(too_large_, [&](const auto& one) { return one.second.chain == from.chain; });
+      steps_.keep_stages_of(std::array{best_.chain, from.chain});
+      for (const passes::Pass* pass : changeable_passes(options_)) {
+        for (const Chain& other : changed(from.chain, *pass, parameter_bytes_)) {
+          if (done() || is_near()) return {};
+          DC_RETURN_IF_ERROR(try_candidate({other, from.planned}, 0).status());
+        }
       }
     }
     return {};
@@ -343,16 +387,21 @@ class Search {
       best_ = candidate;
       score_ = score;
     }
+    if (score.fits) least_ = std::min(least_, score.time);
     // What costs the same is taken for the same schedule: many changes change nothing.
     if (score.fits && costs_.insert({score.time.v, score.communication.v, score.bytes}).second)
       waiting_.emplace_back(score, candidate);
+    if (!score.fits && score.bytes / kLittleMore <= options_.memory()->v / (kLittleMore - 1))
+      too_large_.emplace_back(score, candidate);
     if (!score.fits && is_shorter) DC_RETURN_IF_ERROR(plan_for_less(candidate, score, excess));
     return MaybeScore(score);
   }
 
   bool wins(const Score& score) const {
     if (best_.chain.empty()) return true;
-    return score.better_than(score_) && !(score.fits && score.time > slowest_);
+    // Several ties in turn must not add up.
+    const bool is_slow = score.time > slowest_ || Score::differ(score.time.v, least_.v);
+    return score.better_than(score_) && !(score.fits && is_slow && score.time > least_);
   }
 
   // Then it needs more than the best so far, whatever the passes do.
@@ -367,7 +416,9 @@ class Search {
   Status plan_for_less(const Candidate& candidate, const Score& score, int64_t excess_before) {
     const int64_t budget = options_.memory()->v, excess = score.bytes - budget;
     if (out_of_effort() || excess <= 0 || excess > excess_before / 2) return {};
-    const int64_t less = std::max(excess / 8 * 9, budget / kLeastLess);
+    // The second time twice as much: addresses do not follow live bytes one to one.
+    const int64_t less =
+        std::max(excess / 8 * (excess_before == INT64_MAX ? 9 : 16), budget / kLeastLess);
     if (less >= candidate.planned->v) return {};
     return try_candidate({candidate.chain, base::Bytes{candidate.planned->v - less}}, excess)
         .status();
@@ -407,11 +458,13 @@ class Search {
     return score;
   }
 
-  static constexpr int64_t kLeastLess = 256;    // part of the budget
+  static constexpr int64_t kLeastLess = 1024;   // part of the budget
   static constexpr int kLeastMore = 8;          // schedules that an earlier plan's chain may take
   static constexpr size_t kMostRecomputed = 3;  // named chains
   static constexpr int kFinestStep = kRecomputeParts / 32;
-  static constexpr int64_t kNear = 105;  // percent of the best
+  static constexpr int64_t kNear = 105;      // percent of the best
+  static constexpr int64_t kLittleMore = 8;  // parts, of which the budget has one less
+  static constexpr int kMostTooLarge = 2;    // chains
 
   const ir::Step& imported_;
   passes::Options options_;
@@ -420,13 +473,15 @@ class Search {
   int effort_;
   const int64_t parameter_bytes_;
   ScheduledSteps steps_;
-  std::set<std::pair<std::string, int64_t>> tried_;   // and planned bytes
-  std::vector<std::pair<Score, Candidate>> waiting_;  // fit; what they lead to is untried
-  std::set<std::array<int64_t, 3>> costs_;            // time, communication and bytes of what fits
+  std::set<std::pair<std::string, int64_t>> tried_;     // and planned bytes
+  std::vector<std::pair<Score, Candidate>> waiting_;    // fit; what they lead to is untried
+  std::vector<std::pair<Score, Candidate>> too_large_;  // by a little
+  std::set<std::array<int64_t, 3>> costs_;  // time, communication and bytes of what fits
   Candidate best_;
   Score score_;
   Nanos bound_;
   Nanos slowest_{INT64_MAX};  // that a result within the budget may be
+  Nanos least_{INT64_MAX};    // of what fits
   std::optional<NamedResult> named_;
   std::optional<EarlierResult> earlier_;
   int simulated_ = 0;

@@ -23,16 +23,15 @@ class Auto(unittest.TestCase):
             options = ("--world", str(world), "--grad-accum", str(accumulation), *(("--ranks-per-host", str(per_host)) if per_host else ()))
             jit, _ = report(archive, *options, "--chain", "zero3")
             need = jit["memory"]["arena_bytes"]["device"]
+            # hsdp has to know which ranks share a host.
+            named = {chain: report(archive, *options, "--chain", chain)[0] for chain in NAMED if chain != "hsdp" or per_host}
             for budget in (need, need * 5 // 4, need * 2):
                 with self.subTest(model, world=world, accumulation=accumulation, per_host=per_host, budget=budget):
                     auto, _ = report(archive, *options, "--memory", str(budget))
                     self.assertLessEqual(auto["memory"]["arena_bytes"]["device"], budget)
-                    for chain in NAMED:
-                        if chain == "hsdp" and not per_host:
-                            continue  # it has to know which ranks share a host
-                        named, _ = report(archive, *options, "--chain", chain)
-                        if named["memory"]["arena_bytes"]["device"] <= budget:
-                            self.assertLessEqual(predicted(auto), predicted(named) * 1.001, chain)
+                    for chain, said in named.items():
+                        if said["memory"]["arena_bytes"]["device"] <= budget:
+                            self.assertLessEqual(predicted(auto), predicted(said) * 1.001, chain)
 
     def test_it_offloads_if_it_may(self):
         archive = running.archive("tiny-llama")
@@ -53,11 +52,12 @@ class Auto(unittest.TestCase):
         self.assertEqual(dcc("compile", archive, *options, "--no-cache", "-o", running.fresh(), check=False).returncode, 80)
 
     def test_recompute_prefetch_and_residency_are_decided_together(self):
-        """Mixtral-8x7B on 32 H100: recomputing only as much as the budget asks leaves no memory to what hides communication."""
+        """Mixtral-8x7B on 32 H100: recomputing only as much as the budget asks leaves no memory to what hides communication. At 28.7 GiB all that is fast
+        needs a tenth too much at first."""
         archive = os.path.join(running.ROOT, "tests", "data", "mixtral_dcc_8x7b_cuda.pt2")
         options = ("--world", "32", "--profile", os.path.join(running.ROOT, "examples", "profiles", "h100x32.json"))
         before = None
-        for gib in (60, 90):
+        for gib in (28.7, 90):
             with self.subTest(gib=gib):
                 auto, _ = report(archive, *options, "--memory", f"{gib}GiB")
                 full, _ = report(archive, *options, "--memory", f"{gib}GiB", "--recompute", "full")
