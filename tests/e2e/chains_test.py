@@ -92,7 +92,9 @@ def slow_link(subject, world, settings):
 def fits(chain, cell):
     """The published rules do not know our budget: their plan may be larger than it."""
     return (
-        "greedily" not in chain and "fast-free" not in chain and "by-block" not in chain and not chain.startswith(("deepcompile", "zero", "fsdp")) and cell[4]
+        not any(blind in chain for blind in ("greedily", "fast-free", "by-block", "by-trace"))
+        and not chain.startswith(("deepcompile", "zero", "fsdp"))
+        and cell[4]
     )
 
 
