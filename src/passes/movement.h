@@ -28,6 +28,8 @@ inline constexpr Movement kReductionsJoined{"reductions-joined",
                                             "reductions join the one before them", false, true};
 inline constexpr Movement kReductionsOverlapped{
     "reductions-overlapped", "reductions run concurrently with compute", false, true};
+inline constexpr Movement kGradientsEarlier{"gradients-leave-earlier",
+                                            "copies of gradients start when these are reduced"};
 inline constexpr Movement kByBlock{"collectives-by-block", "collectives go by block", true, true};
 inline constexpr Movement kNodesMoved{"nodes-moved", "nodes change places"};
 

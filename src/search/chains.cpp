@@ -77,7 +77,7 @@ constexpr NamedChain kBaselines[] = {
     // DeepSpeed's offload_optimizer with device=cpu, on top of that.
     {"zero-offload",
      DC_BEGIN(3) ",offload-update,recompute,bucket-reductions=1000000000,prefetch-gathers-by-trace,"
-                 "overlap-reductions=1000000000" DC_END,
+                 "overlap-reductions=1000000000,offload-gradients" DC_END,
      "ZeRO-Offload: the optimizer and its state on the host, the rest as zero3-trace"},
     {"fsdp-hf",
      DC_BEGIN(3) ",recompute,gather-by-block,gather-again-by-block,overlap-reductions=1" DC_END,

@@ -423,6 +423,7 @@ class Reports(unittest.TestCase):
                 "prefetch-gathers-by-trace",
                 "keep-resident-greedily",
                 "overlap-reductions[=N]",
+                "offload-gradients",
                 "overlap-update",
                 "separate-reductions",
                 "layout-arenas",

@@ -156,7 +156,15 @@ class OffloadTest(BitsCase):
         for subject, world, zero, accumulation, settings in of_today(cases, 3):
             with self.subTest(subject, world=world, zero=zero, accumulation=accumulation, settings=settings):
                 expected = run_once(subject, world, zero, accumulation, settings=settings)
-                got = run_new(subject, world, zero, accumulation, settings=settings, passes=("offload-update", "overlap-reductions"), options=("--poison",))
+                got = run_new(
+                    subject,
+                    world,
+                    zero,
+                    accumulation,
+                    settings=settings,
+                    passes=("offload-update", "overlap-reductions", "offload-gradients"),
+                    options=("--poison",),
+                )
                 self.assertGreater(got.header["host_bytes"], 0)
                 self.assertLess(got.header["arena_bytes"], expected.header["arena_bytes"])
                 self.assert_same(expected, got, "updated on the host")

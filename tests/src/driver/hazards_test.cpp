@@ -79,7 +79,8 @@ const Chain kChains[] = {{"3", "", 3},
                          {"3", ",keep-resident,fuse-gathers,bucket-reductions,prefetch-gathers", 4},
                          {"1", ",bucket-reductions,overlap-reductions,overlap-update", 5},
                          {"2", ",offload-optimizer", 3},
-                         {"3", ",offload-update,bucket-reductions,overlap-reductions", 3, 2}};
+                         {"3", ",offload-update,bucket-reductions,overlap-reductions", 3, 2},
+                         {"3", ",offload-update,offload-gradients", 4}};
 
 TEST(Hazards, PlansWithoutWaits) {
   int crossing = 0;

@@ -91,9 +91,10 @@ TEST(WhatIf, APlanOfHostsIsTheCompilersOwnPrediction) {
 TEST(WhatIf, NothingChangedIsTheCompilersOwnPrediction) {
   for (const auto& profile : {std::optional<profile::Profile>(), contending()}) {
     const cost::Costs costs(profile, 1);
-    for (const char* middle : {"", "prefetch-gathers,overlap-reductions",
-                               "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions",
-                               "keep-resident", "offload-update,overlap-reductions"}) {
+    for (const char* middle :
+         {"", "prefetch-gathers,overlap-reductions",
+          "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions", "keep-resident",
+          "offload-update,overlap-reductions,offload-gradients"}) {
       for (int accumulation : {1, 3}) {
         const rp::Plan plan = compiled(chain(middle), costs.model(), accumulation);
         const rp::Prediction &then = plan.prediction,
