@@ -8,6 +8,7 @@ import running
 import bits_case
 from compile_test import compiled, dcc, folder, report
 
+LITTLE = ("--search-effort", "24")  # a budget that is refused takes a dozen searches
 NAMED = [line.split()[1] for line in dcc("passes").stdout.splitlines() if line.startswith("--chain")]
 
 
@@ -37,7 +38,7 @@ class Auto(unittest.TestCase):
         archive = running.archive("tiny-llama")
         jit, _ = report(archive, "--world", "2", "--chain", "zero3")
         options = ("--world", "2", "--memory", f"{jit['memory']['arena_bytes']['device'] // 2}B")
-        self.assertEqual(dcc("compile", archive, *options, "--no-cache", "-o", running.fresh(), check=False).returncode, 80)
+        self.assertEqual(dcc("compile", archive, *options, *LITTLE, "--no-cache", "-o", running.fresh(), check=False).returncode, 80)
         for space in ("host", "disk"):
             auto, _ = report(archive, *options, "--offload-space", space)
             self.assertGreater(auto["memory"]["arena_bytes"][space], 0)
@@ -49,7 +50,7 @@ class Auto(unittest.TestCase):
         options = ("--world", "2", "--memory", f"{jit['memory']['arena_bytes']['device'] * 7 // 10}B")
         named, _ = report(archive, *options, "--chain", "deepcompile-offload-optimizer")
         self.assertGreater(named["memory"]["arena_bytes"]["host"], 0)
-        self.assertEqual(dcc("compile", archive, *options, "--no-cache", "-o", running.fresh(), check=False).returncode, 80)
+        self.assertEqual(dcc("compile", archive, *options, *LITTLE, "--no-cache", "-o", running.fresh(), check=False).returncode, 80)
 
     def test_recompute_prefetch_and_residency_are_decided_together(self):
         """Mixtral-8x7B on 32 H100: recomputing only as much as the budget asks leaves no memory to what hides communication. At 28.7 GiB all that is fast
@@ -85,7 +86,7 @@ class Auto(unittest.TestCase):
 
     def test_what_does_not_fit_is_said_by_the_layout(self):
         archive = running.archive("tiny-llama")
-        failed = dcc("compile", archive, "--world", "2", "--memory", "100KiB", "--no-cache", "-o", running.fresh(), check=False)
+        failed = dcc("compile", archive, "--world", "2", "--memory", "100KiB", *LITTLE, "--no-cache", "-o", running.fresh(), check=False)
         self.assertEqual(failed.returncode, 80)
         self.assertIn("layout-arenas", failed.stderr)
 
