@@ -10,7 +10,7 @@ python=$root/build/venv/bin/python
 [ -x "$root/build/bin/dcrun" ] || { echo "run.sh: build/bin/dcrun is missing; run scripts/setup.sh first" >&2; exit 69; }
 rm -rf "$out"
 mkdir -p "$out/bin"
-export PATH=$out/bin:$root/build/bin:$PATH STEPS=1200
+export PATH=$out/bin:$root/build/bin:$PATH STEPS=2400
 
 "$python" "$root/scripts/export.py" --preset mlp --no-check -o "$out/mlp.pt2"
 dcc compile "$out/mlp.pt2" --world 2 --zero 3 -o "$out/mlp.dcp"
@@ -53,7 +53,7 @@ for event in "time limit" "lost node" "time limit" none; do
   job=$!
   starts=$((starts + 1))
   if [ "$event" != none ]; then
-    while [ "$(newest)" = "$before" ] && kill -0 "$job" 2>/dev/null; do sleep 0.1; done
+    while [ "$(newest)" = "$before" ] && kill -0 "$job" 2>/dev/null; do sleep 0.02; done
     case $event in
     "time limit") kill -USR1 "$job" ;;
     "lost node") kill -KILL -- "-$job" ;;

@@ -40,11 +40,16 @@ void add_argument(KernelSignature& signature, const Plan& plan, const Arg& arg) 
   }
 }
 
+// A plan of single kernels, put together without streams, runs them on the device.
+Space space_of(const Plan& plan, const Instruction& kernel) {
+  const auto stream = static_cast<size_t>(kernel.stream);
+  return stream < plan.streams.size() ? plan.streams[stream].space : Space::Device;
+}
+
 }  // namespace
 
 KernelSignature signature_of(const Plan& plan, const Instruction& kernel) {
-  KernelSignature signature(kernel.op, kernel.provider,
-                            plan.streams[static_cast<size_t>(kernel.stream)].space);
+  KernelSignature signature(kernel.op, kernel.provider, space_of(plan, kernel));
   for (const Arg& arg : kernel.args) add_argument(signature, plan, arg);
   signature.begin_results();
   for (const int32_t output : kernel.outputs) add_tensor(signature, plan, output);
