@@ -58,7 +58,7 @@ class Auto(unittest.TestCase):
         archive = os.path.join(running.ROOT, "tests", "data", "mixtral_dcc_8x7b_cuda.pt2")
         options = ("--world", "32", "--profile", os.path.join(running.ROOT, "examples", "profiles", "h100x32.json"))
         before = None
-        for gib in (28.7, 90):
+        for gib in (28.7, 60, 90):
             with self.subTest(gib=gib):
                 auto, _ = report(archive, *options, "--memory", f"{gib}GiB")
                 full, _ = report(archive, *options, "--memory", f"{gib}GiB", "--recompute", "full")

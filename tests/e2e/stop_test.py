@@ -77,7 +77,7 @@ class StopTest(jobs.JobTest):
                 job.await_launcher()
                 time.sleep(moment)
                 stops += self.signal_and_check(job, job.process.pid)
-        self.assertGreater(stops, 0)  # where ranks start slowly and step fast, most moments are past the end
+        self.assertGreater(stops, 1)
 
     def test_one_rank_of_dcrun(self):
         stops = 0
@@ -87,7 +87,7 @@ class StopTest(jobs.JobTest):
                 ranks = job.await_ranks(WORLD)
                 time.sleep(moment)
                 stops += self.signal_and_check(job, ranks[i % WORLD])
-        self.assertGreater(stops, 0)  # where ranks start slowly and step fast, most moments are past the end
+        self.assertGreater(stops, 1)
 
     def signal_and_check(self, job, pid):
         with contextlib.suppress(ProcessLookupError):
