@@ -16,8 +16,8 @@ namespace dc::runtime::report {
 namespace {
 
 // Where a collective sends a buffer in its program: where it starts, and where compute first waits
-// for it. A place is named by the result of the next libtorch kernel; native kernels are skipped,
-// because passes move them together with collectives.
+// for it. A place is named by the result of the next kernel of the model; the project's own
+// operators are skipped, because passes move them together with collectives.
 struct Journey {
   std::string place, waited;  // where it starts; where the first wait for it is
   bool joins = false;         // travels with a buffer before it in the same collective
@@ -34,7 +34,7 @@ void add_journeys(const plan::Plan& plan, const plan::Program& program, bool gat
   std::string next = "the end";
   for (size_t i = count; i-- > 0;) {
     const plan::Instruction& in = program.instructions[i];
-    if (in.kind == plan::InstructionKind::Kernel && in.provider == base::Provider::Aten) {
+    if (in.kind == plan::InstructionKind::Kernel && in.op.starts_with("aten.")) {
       const int32_t made = in.outputs.empty() ? -1 : in.outputs[0];
       next = made < 0 ? in.op : plan.tensors[static_cast<size_t>(made)].name;
     }

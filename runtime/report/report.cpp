@@ -5,6 +5,7 @@
 #include "runtime/plan/names.h"
 #include "runtime/plan/saved_state.h"
 #include "runtime/plan/state_entries.h"
+#include "runtime/report/kernel_shares.h"
 #include "runtime/report/memory_report.h"
 
 namespace dc::runtime::report {
@@ -149,6 +150,7 @@ void write_report(JsonWriter& json, const plan::Plan& plan) {
   json.field("model_digest", plan.model_digest).field("profile_digest", plan.profile_digest);
   json.field("options_digest", plan.options_digest);
   write_parameters(json, plan);
+  write_kernels(json, plan);
   write_memory(json, plan);
   write_prediction(json, plan);
   write_evaluation(json, plan);

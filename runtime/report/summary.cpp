@@ -8,6 +8,7 @@
 #include "runtime/plan/names.h"
 #include "runtime/plan/saved_state.h"
 #include "runtime/report/host_traffic.h"
+#include "runtime/report/kernel_shares.h"
 #include "runtime/report/memory_report.h"
 #include "runtime/report/report.h"
 #include "runtime/report/report_line.h"
@@ -180,7 +181,7 @@ std::string report(const plan::Plan& plan) {
     out += line(i == 0 ? "instructions" : "",
                 program(plan, plan.programs[static_cast<size_t>(run.program)], run.repeat));
   }
-  return out + evaluation(plan) + remarks(plan);
+  return out + evaluation(plan) + kernel_report(plan) + remarks(plan);
 }
 
 std::string summary(const plan::Plan& plan) {

@@ -83,7 +83,21 @@ const NativeKernel* find_native(std::string_view op) {
 
 Effects unknown(std::string problem) { return {{}, {}, std::move(problem)}; }
 
+Effects aten(const plan::Instruction& in) {
+  if (!in.op.starts_with("aten.")) return unknown("is no operator of ATen");
+  if (writes_operands(in.op)) return unknown("is an operator that changes its operands");
+  Effects effects;
+  for (const plan::Arg& arg : in.args) {
+    if (arg.kind == plan::ArgKind::Tensor) add(effects.reads, arg.i);
+    if (arg.kind != plan::ArgKind::Tensors) continue;
+    for (int64_t id : arg.ints) add(effects.reads, id);
+  }
+  for (int32_t id : in.outputs) add(effects.writes, id);
+  return effects;
+}
+
 Effects native(const plan::Instruction& in) {
+  if (in.op.starts_with("aten.")) return aten(in);  // the operator is the same, whose kernel it is
   const NativeKernel* row = find_native(in.op);
   if (row == nullptr) return unknown("is a native kernel that this version does not know");
   Effects effects;
@@ -101,19 +115,6 @@ Effects native(const plan::Instruction& in) {
     return unknown("has " + std::to_string(tensors) + " tensors and " +
                    std::to_string(in.outputs.size()) + " outputs, where this kernel takes " +
                    std::to_string(wanted) + " and " + std::to_string(row->results));
-  }
-  for (int32_t id : in.outputs) add(effects.writes, id);
-  return effects;
-}
-
-Effects aten(const plan::Instruction& in) {
-  if (!in.op.starts_with("aten.")) return unknown("is no operator of ATen");
-  if (writes_operands(in.op)) return unknown("is an operator that changes its operands");
-  Effects effects;
-  for (const plan::Arg& arg : in.args) {
-    if (arg.kind == plan::ArgKind::Tensor) add(effects.reads, arg.i);
-    if (arg.kind != plan::ArgKind::Tensors) continue;
-    for (int64_t id : arg.ints) add(effects.reads, id);
   }
   for (int32_t id : in.outputs) add(effects.writes, id);
   return effects;

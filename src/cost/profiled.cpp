@@ -37,6 +37,12 @@ int64_t bytes_of(const KernelSignature& kernel) {
   return bounded(total);
 }
 
+// An operator of the project: it moves bytes, so between two sizes its time is known. A product or
+// a softmax of another shape is not.
+bool is_own(const KernelSignature& kernel) {
+  return kernel.provider() == Provider::Native && !kernel.has_attributes();
+}
+
 }  // namespace
 
 ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fallback)
@@ -46,7 +52,7 @@ ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fal
   const base::Measurements& measured = profile.measurements;
   for (const base::KernelMeasurement& row : measured.kernels) {
     kernels_[row.signature] = {row.timing.median_ns, row.scratch_bytes};
-    if (row.signature.provider() == Provider::Native) {
+    if (is_own(row.signature)) {
       native_[{row.signature.space(), std::string(row.signature.op())}].push_back(
           {bytes_of(row.signature), row.timing.median_ns});
     }
@@ -128,9 +134,8 @@ Estimate ProfiledCost::read(const Curve& curve, int64_t bytes) {
 Estimate ProfiledCost::kernel_time(const KernelSignature& kernel) const {
   if (const auto row = kernels_.find(kernel); row != kernels_.end())
     return {Nanos{row->second.time_ns}, Source::Measured};
-  const auto curve = kernel.provider() == Provider::Native
-                         ? native_.find({kernel.space(), std::string(kernel.op())})
-                         : native_.end();
+  const auto curve =
+      is_own(kernel) ? native_.find({kernel.space(), std::string(kernel.op())}) : native_.end();
   if (curve == native_.end()) {
     const bool as_on_device = kernel.space() == base::Space::Host && device_is_host_;
     return as_on_device ? kernel_time(kernel.in(base::Space::Device)) : fallback_.compute(kernel);

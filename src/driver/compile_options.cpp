@@ -27,6 +27,11 @@ struct Words<passes::Recompute> {
   static constexpr auto names = base::enum_names<passes::Recompute>({"auto", "off", "full"});
   static constexpr size_t first_choice = 0;
 };
+template <>
+struct Words<passes::Providers> {
+  static constexpr auto names = base::enum_names<passes::Providers>({"any", "native"});
+  static constexpr size_t first_choice = 0;
+};
 
 struct DTypeChoice {
   ir::DType value;

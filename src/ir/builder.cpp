@@ -65,6 +65,7 @@ Node& Builder::repeat(const Node& node, std::vector<ValueId> operands, const std
       graph_->insert(before_, node.kind, std::move(operands), std::move(results), {}, origin_);
   again.args = node.args;
   again.overload = node.overload;
+  again.provider = node.provider;
   again.stream = node.stream;
   return again;
 }

@@ -138,6 +138,12 @@ void Graph::set_type(ValueId id, TensorType type) {
   for (const Use& use : changed.uses) node(use.node).kernel = {};
 }
 
+void Graph::set_provider(NodeId id, base::Provider provider) {
+  DC_CHECK(node(id).kind == OpKind::Aten);
+  node(id).provider = provider;
+  node(id).kernel = {};
+}
+
 void Graph::replace_all_uses(ValueId from, ValueId to) {
   if (from == to) return;
   std::vector<Use> moved = std::move(value(from).uses);

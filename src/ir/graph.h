@@ -98,6 +98,8 @@ struct Node {
   Shared<std::vector<Arg>> args;  // arguments in schema order; tensors as OperandRef/OperandList
   Origin origin;
   int stream = 0;  // set by `schedule`: index into Step::streams
+  // Of an overload's kernel; chosen by `normalize-graph`, changed by Graph::set_provider.
+  base::Provider provider = base::Provider::Aten;
   // Of its signature; unset until it is asked for (kernel_signature.h). The graph forgets it when
   // operands or types change.
   mutable base::KernelId kernel;
@@ -158,9 +160,10 @@ class Graph {
   // The only way to change dtype, shape or strides of a value: the kernels that read or write it
   // become others.
   void set_type(ValueId value, TensorType type);
-  void replace_all_uses(ValueId from, ValueId to);  // graph outputs included
-  void erase(NodeId node);                          // its results must be unused
-  void move_before(NodeId node, NodeId before);     // before invalid: to the end
+  void set_provider(NodeId node, base::Provider provider);  // of an overload of ATen
+  void replace_all_uses(ValueId from, ValueId to);          // graph outputs included
+  void erase(NodeId node);                                  // its results must be unused
+  void move_before(NodeId node, NodeId before);             // before invalid: to the end
 
   Node& node(NodeId id) {
     assert(contains(id));

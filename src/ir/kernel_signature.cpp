@@ -70,7 +70,7 @@ bool names_operands(const Node& node) {
 std::optional<base::Provider> provider_of(const Node& node) {
   switch (info(node.kind).provider) {
     case Provider::Aten:
-      return base::Provider::Aten;
+      return node.provider;
     case Provider::Native:
       return base::Provider::Native;
     case Provider::None:

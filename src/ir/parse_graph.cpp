@@ -295,6 +295,8 @@ class GraphParser {
         node_->origin.module = std::move(module);
       } else if (token.text == "stream") {
         if (!reader_.punct('=') || !stream()) return false;
+      } else if (token.text == "provider" && node_->kind == OpKind::Aten) {
+        if (!reader_.punct('=') || !provider()) return false;
       } else if (token.text == "scratch") {
         if (!reader_.punct('=') || !reader_.location(node_->scratch)) return false;
       } else {
@@ -303,6 +305,16 @@ class GraphParser {
     }
     return reader_.same_line() && !reader_.at_punct('}') ? reader_.expected("the end of the line")
                                                          : true;
+  }
+
+  bool provider() {
+    const Token token = reader_.peek();
+    std::string name;
+    if (!reader_.identifier(name, "a provider")) return false;
+    const auto known = base::provider_from_name(name);
+    if (!known) return reader_.fail_at(token, "DC2002", "there is no provider '" + name + "'");
+    node_->provider = *known;
+    return true;
   }
 
   bool stream() {

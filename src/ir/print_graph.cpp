@@ -150,6 +150,8 @@ class NodePrinter {
           node_.stream > 0 && index < step_.streams.size() && is_identifier(step_.streams[index]);
       out += " stream=" + (known ? step_.streams[index] : "#" + std::to_string(node_.stream));
     }
+    if (node_.provider != base::Provider::Aten)
+      out += " provider=" + std::string(base::name(node_.provider));
     if (!is_default(node_.scratch)) out += " scratch=" + format_location(node_.scratch);
     return out;
   }

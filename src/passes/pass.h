@@ -28,6 +28,11 @@ enum class ReductionOrder : uint8_t { ByStage, PerStep, PerMicroBatch, Any };
 // asks for; none; all but the inputs of each block.
 enum class Recompute : uint8_t { Auto, Off, Full };
 
+// Who supplies the kernels of the model's operators.
+// Any: libtorch.
+// Native: the runtime's own kernels where there is one, libtorch for the rest.
+enum class Providers : uint8_t { Any, Native };
+
 struct Pass;
 
 struct Options {
@@ -38,6 +43,7 @@ struct Options {
   // set.
   std::optional<ir::Space> offload_space;
   Recompute recompute = Recompute::Auto;
+  Providers providers = Providers::Any;
   // Ranks that share a host, for hierarchical chains. Empty: not known.
   std::optional<int> ranks_per_host;
   // Called after each pass, whose result becomes its own: a test plants failures with it. Empty:

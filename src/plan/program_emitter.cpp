@@ -211,7 +211,7 @@ void ProgramEmitter::emit_kernel(const Node& node) {
 rp::Instruction ProgramEmitter::kernel(const Node& node) {
   rp::Instruction kernel = instruction(rp::InstructionKind::Kernel, node, node.stream);
   if (node.kind == OpKind::Aten) {
-    kernel.provider = rp::Provider::Aten;
+    kernel.provider = node.provider;
     kernel.op = node.overload.text();
     for (const ir::Arg& arg : node.args) kernel.args.push_back(argument(node, arg));
   } else {

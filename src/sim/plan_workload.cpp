@@ -160,9 +160,9 @@ class Reader {
   }
 
   Status add_kernel(const rp::Instruction& in, size_t index) {
-    const bool is_native = in.provider == rp::Provider::Native;
+    const bool is_own = in.provider == rp::Provider::Native && !in.op.starts_with("aten.");
     const std::optional<ir::OpKind> kind =
-        is_native ? ir::native_op(in.op) : std::optional(ir::OpKind::Aten);
+        is_own ? ir::native_op(in.op) : std::optional(ir::OpKind::Aten);
     if (!kind) return unsupported(program_, index, "is the unknown kernel " + in.op);
     const cost::Estimate estimate = cost_.compute(rp::signature_of(plan_, in));
     count(estimate);

@@ -25,12 +25,12 @@ LLAMA_70B = os.path.join(DATA, "llama_70b_cuda.pt2")
 FLAGS = {
     "dcc": "--help --version",
     "dcc compile": "--chain --config --dim --disk-memory --grad-accum --help --host-memory --json --memory --no-cache --offload-space --output"
-    " --passes --profile --ranks-per-host --recompute --reduce-dtype --reduction-order --search-effort --search-time --start-from --threads --verbose --world --zero -h -o",
+    " --passes --profile --providers --ranks-per-host --recompute --reduce-dtype --reduction-order --search-effort --search-time --start-from --threads --verbose --world --zero -h -o",
     "dcc profile": "--comm --dim --help --job-key --offload-dir --output --ranks --ranks-per-host --threads -h -n -o",
     "dcc inspect": "--as --help --output --verbose -h -o",
     "dcc verify": "--help -h",
     "dcc simulate": "--chain --config --dim --disk-memory --grad-accum --help --host-memory --json --link --memory --model --no-cache --offload-space"
-    " --passes --profile --ranks-per-host --recompute --reduce-dtype --reduction-order --search-effort --start-from --threads --world --zero -h",
+    " --passes --profile --providers --ranks-per-host --recompute --reduce-dtype --reduction-order --search-effort --start-from --threads --world --zero -h",
     "dcc calibrate": "--help --output --profile --recorded -h -o",
     "dcc opt": "--help --passes -h",
     "dcc passes": "--help -h",
@@ -130,6 +130,7 @@ class EqualBytes(unittest.TestCase):
             ("--world", "2", "--config", config),
             ("--world", "2", "--recompute", "full"),
             ("--world", "2", "--recompute", "off"),
+            ("--world", "2", "--providers", "native"),
         ]
         cache, plans = folder(), set()
         for option in options:

@@ -57,6 +57,8 @@ Status read_run(std::string_view text, GoldenFile& file) {
           value == "per-step" ? ReductionOrder::PerStep : ReductionOrder::PerMicroBatch;
     } else if (key == "recompute" && (value == "full" || value == "off")) {
       file.options.recompute = value == "full" ? Recompute::Full : Recompute::Off;
+    } else if (key == "providers" && value == "native") {
+      file.options.providers = Providers::Native;
     } else if (key == "memory") {
       DC_ASSIGN_OR_RETURN(file.options.budgets[ir::Space::Device], parse_memory(value));
     } else if (key == "host-memory") {

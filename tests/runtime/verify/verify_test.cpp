@@ -154,6 +154,8 @@ const std::vector<Mutation>& mutations() {
       {"native_kernel_with_more_outputs", "DC3223", [](Plan& p) { at(p, kAdamW).outputs = {kShard}; }, "has 6 tensors and 1 outputs"},
       {"native_kernel_with_a_list_of_tensors", "DC3223", [](Plan& p) { Arg a; a.kind = ArgKind::Tensors; at(p, kAdamW).args.push_back(a); }, "has 7 tensors"},
       {"operator_in_place", "DC3223", [](Plan& p) { at(p, kMatmul).op = "aten.relu_.default"; }, "changes its operands"},
+      {"native_operator_in_place", "DC3223", [](Plan& p) { at(p, kMatmul).provider = Provider::Native, at(p, kMatmul).op = "aten.relu_.default"; }, "changes its operands"},
+      {"native_operator_reads_more", "DC3211", [](Plan& p) { at(p, kMatmul).provider = Provider::Native, at(p, kMatmul).reads = {kInput}; }, "(w)"},
       {"operator_that_updates_silently", "DC3223", [](Plan& p) { at(p, kMatmul).op = "aten.native_batch_norm.default"; }, "changes its operands"},
       {"operator_of_others", "DC3223", [](Plan& p) { at(p, kMatmul).op = "mine.mm.default"; }, "no operator of ATen"},
       {"fused_kernel", "DC3223", [](Plan& p) { at(p, kMatmul).provider = Provider::Fused; }, "fused"},
@@ -267,6 +269,13 @@ const std::vector<Mutation>& mutations() {
   return list;
 }
 // clang-format on
+
+// What an operator of ATen reads and writes does not depend on whose kernel it is.
+TEST(Verify, AnOperatorMayHaveANativeKernel) {
+  Plan plan = tiny_plan();
+  at(plan, kMatmul).provider = Provider::Native;
+  EXPECT_TRUE(verify::verify_meaning(plan).ok()) << verify::verify_meaning(plan).to_string();
+}
 
 class Mutations : public testing::TestWithParam<size_t> {};
 

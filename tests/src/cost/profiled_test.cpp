@@ -102,6 +102,19 @@ TEST_F(Profiled, EachProviderHasItsOwnFigures) {
   EXPECT_EQ(time(known_).source, Source::Analytic);
 }
 
+// The time of a model's operator does not follow from its bytes, whoever supplies the kernel.
+TEST_F(Profiled, ANativeProductOfAnotherShapeIsNotInterpolated) {
+  const auto product = [](const char* text) {
+    return *KernelSignature::parse(text, Provider::Native);
+  };
+  profile_.measurements.kernels = {
+      {product("aten.mm.default f32[128,32](32,1) f32[32,16](16,1) -> f32[128,16](16,1)"),
+       taking(3000), 0}};
+  const KernelSignature other =
+      product("aten.mm.default f32[64,32](32,1) f32[32,16](16,1) -> f32[64,16](16,1)");
+  EXPECT_EQ(ProfiledCost(profile_, table_).compute(other).source, Source::Analytic);
+}
+
 TEST_F(Profiled, NativeKernelsMayNeedScratch) {
   profile_.measurements.kernels = {{kernel(cast_), taking(100), 640}};
   EXPECT_EQ(ProfiledCost(profile_, table_).scratch(b_.graph(), node(cast_)).bytes.v, 640);

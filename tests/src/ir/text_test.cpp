@@ -57,7 +57,7 @@ constexpr const char* kEverything =
   }
   program @step {
     %x = input(name="ids") : i64[2,8] varying<dp> shard<"t p",1> at device:128+64
-    %"a:b", -, %c = aten.split.Tensor(self=%x, sizes=[2,3]) : i64[2,4] strides=(8,1), -, i64[2,4] strides=(8,1) offset=4 backward accumulates in "model.layers.0" stream=comm scratch=device:512+64
+    %"a:b", -, %c = aten.split.Tensor(self=%x, sizes=[2,3]) : i64[2,4] strides=(8,1), -, i64[2,4] strides=(8,1) offset=4 backward accumulates in "model.layers.0" stream=comm provider=native scratch=device:512+64
     release %c stream=#2
     output loss %x
     output gradient "w" %c
