@@ -18,26 +18,64 @@ using base::Status;
 // The step of one rank with everything resident: the kernels of every other plan are the same, or
 // the same ops on shards.
 Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, int threads,
+                                          passes::Providers providers,
                                           const cost::CostModel& cost) {
   CompileOptions options;
+  options.passes.providers = providers;
   options.threads = threads;
   options.chain = "zero0";
   return compile_step(step, options, cost);
 }
 
 Result<std::vector<base::KernelMeasurement>> measure_model(
-    const ir::Step& step, int threads, runtime::comm::Communicator& control,
-    const runtime::measure::Progress& progress) {
+    const ir::Step& step, int threads, passes::Providers providers,
+    runtime::comm::Communicator& control, const runtime::measure::Progress& progress) {
   const cost::AnalyticCost generic(threads);
-  DC_ASSIGN_OR_RETURN(const runtime::plan::Plan estimated, one_rank_plan(step, threads, generic));
+  DC_ASSIGN_OR_RETURN(const runtime::plan::Plan estimated,
+                      one_rank_plan(step, threads, providers, generic));
   DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> rows,
                       runtime::measure::measure_scratch(estimated));
   // The plan that runs reserves what the kernels really need.
   profile::Profile scratch_only;
   scratch_only.measurements.kernels = rows;
   const cost::ProfiledCost measured(scratch_only, generic);
-  DC_ASSIGN_OR_RETURN(const runtime::plan::Plan plan, one_rank_plan(step, threads, measured));
+  DC_ASSIGN_OR_RETURN(const runtime::plan::Plan plan,
+                      one_rank_plan(step, threads, providers, measured));
   return runtime::measure::measure_kernels(plan, std::move(rows), control, {}, progress);
+}
+
+// An operator of the model on the runtime's own kernel.
+bool is_native_operator(base::Provider provider, std::string_view op) {
+  return provider == base::Provider::Native && op.starts_with("aten.");
+}
+
+bool has_native_operators(const runtime::plan::Plan& plan) {
+  return std::ranges::any_of(plan.programs, [](const runtime::plan::Program& program) {
+    return std::ranges::any_of(program.instructions, [](const runtime::plan::Instruction& in) {
+      return is_native_operator(in.provider, in.op);
+    });
+  });
+}
+
+// The kernels of every provider: those of a plan on libtorch, and what else a plan has that takes
+// native kernels where it can.
+Result<std::vector<base::KernelMeasurement>> measure_providers(
+    const ir::Step& step, int threads, runtime::comm::Communicator& control,
+    const runtime::measure::Progress& progress) {
+  using passes::Providers;
+  DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> rows,
+                      measure_model(step, threads, Providers::Any, control, progress));
+  DC_ASSIGN_OR_RETURN(const runtime::plan::Plan native,
+                      one_rank_plan(step, threads, Providers::Native, cost::AnalyticCost(threads)));
+  if (!has_native_operators(native)) return rows;
+  DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> others,
+                      measure_model(step, threads, Providers::Native, control, progress));
+  for (base::KernelMeasurement& row : others) {
+    if (is_native_operator(row.signature.provider(), row.signature.op()))
+      rows.push_back(std::move(row));
+  }
+  std::ranges::sort(rows, {}, &base::KernelMeasurement::signature);
+  return rows;
 }
 
 // What a collective carries at most: the largest parameter, or a bucket of several.
@@ -69,7 +107,7 @@ Result<base::Measurements> measure(const ir::Step& step, const ProfileRequest& r
                                    const runtime::measure::Progress& progress) {
   runtime::comm::Communicator& control = job.control();
   base::Measurements all;
-  DC_ASSIGN_OR_RETURN(all.kernels, measure_model(step, request.threads, control, progress));
+  DC_ASSIGN_OR_RETURN(all.kernels, measure_providers(step, request.threads, control, progress));
   if (launch.world > 1) {
     DC_ASSIGN_OR_RETURN(
         runtime::measure::CollectiveSweep swept,
