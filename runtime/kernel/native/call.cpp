@@ -1,5 +1,7 @@
 #include "runtime/kernel/native/call.h"
 
+#include <algorithm>
+
 #include "src/base/shape.h"
 
 namespace dc::runtime::kernel::native {
@@ -12,11 +14,15 @@ void Call::require(bool condition, std::string_view problem) {
   if (!instruction_.module.empty()) status_.add_context("in module " + instruction_.module);
 }
 
-Dense Call::bind(int64_t tensor, const std::string& what) {
+BoundTensor Call::bound(int64_t tensor, const std::string& what) {
   const auto& tensors = addresses_.plan().tensors;
   require(tensor >= 0 && tensor < static_cast<int64_t>(tensors.size()), what + " is missing");
+  return ok() ? addresses_.bind(static_cast<int32_t>(tensor)) : BoundTensor();
+}
+
+Dense Call::bind(int64_t tensor, const std::string& what) {
+  const BoundTensor bound = this->bound(tensor, what);
   if (!ok()) return {};
-  const BoundTensor bound = addresses_.bind(static_cast<int32_t>(tensor));
   require(base::is_contiguous(bound.sizes, bound.strides), what + " is not contiguous");
   return Dense{bound.data, bound.dtype, bound.numel()};
 }
@@ -94,6 +100,89 @@ double Call::number(std::string_view name) {
   const plan::Arg* arg = attribute(name);
   if (arg == nullptr) return 0;
   return arg->kind == plan::ArgKind::Float ? arg->f : static_cast<double>(integer(name));
+}
+
+const plan::Arg* Call::given(std::string_view name) const {
+  for (const plan::Arg& arg : instruction_.args) {
+    if (arg.name == name) return arg.kind == plan::ArgKind::None ? nullptr : &arg;
+  }
+  return nullptr;
+}
+
+bool Call::has_value(std::string_view name) const { return given(name) != nullptr; }
+
+bool Call::is_fraction(std::string_view name) const {
+  const plan::Arg* arg = given(name);
+  return arg != nullptr && arg->kind == plan::ArgKind::Float;
+}
+
+bool Call::is_tensor(std::string_view name) const {
+  const plan::Arg* arg = given(name);
+  return arg != nullptr && arg->kind == plan::ArgKind::Tensor;
+}
+
+std::optional<BoundTensor> Call::tensor_if(std::string_view name) {
+  const plan::Arg* arg = given(name);
+  if (arg == nullptr) return std::nullopt;
+  const std::string what = "argument '" + std::string(name) + "'";
+  require(arg->kind == plan::ArgKind::Tensor, what + " must be a tensor");
+  return bound(arg->i, what);
+}
+
+BoundTensor Call::tensor(std::string_view name) {
+  const auto found = tensor_if(name);
+  require(found.has_value(), "argument '" + std::string(name) + "' is missing");
+  return found.value_or(BoundTensor());
+}
+
+std::vector<std::optional<BoundTensor>> Call::tensors(std::string_view name) {
+  std::vector<std::optional<BoundTensor>> list;
+  const plan::Arg* arg = given(name);
+  const std::string what = "argument '" + std::string(name) + "'";
+  require(arg != nullptr && arg->kind == plan::ArgKind::Tensors,
+          what + " must be a list of tensors");
+  if (!ok()) return list;
+  for (const int64_t id : arg->ints) {
+    list.push_back(id < 0 ? std::nullopt : std::optional<BoundTensor>(bound(id, what)));
+  }
+  return list;
+}
+
+std::vector<int64_t> Call::integers(std::string_view name) {
+  const plan::Arg* arg = given(name);
+  if (arg == nullptr) return {};
+  if (arg->kind == plan::ArgKind::Int) return {arg->i};
+  require(arg->kind == plan::ArgKind::Ints || arg->kind == plan::ArgKind::Bools,
+          "argument '" + std::string(name) + "' must be a list of integers");
+  return arg->ints;
+}
+
+int64_t Call::integer(std::string_view name, int64_t otherwise) {
+  return given(name) == nullptr ? otherwise : integer(name);
+}
+
+double Call::number(std::string_view name, double otherwise) {
+  return given(name) == nullptr ? otherwise : number(name);
+}
+
+std::string Call::text(std::string_view name, std::string_view otherwise) const {
+  const plan::Arg* arg = given(name);
+  return arg == nullptr ? std::string(otherwise) : arg->s;
+}
+
+BoundTensor Call::output(size_t index) {
+  const std::string what = "result " + std::to_string(index);
+  require(index < instruction_.outputs.size(), what + " is missing");
+  return ok() ? bound(instruction_.outputs[index], what) : BoundTensor();
+}
+
+size_t Call::dim(std::string_view name, const BoundTensor& of, int64_t otherwise) {
+  // A tensor without dims is treated as if it had one.
+  const auto dims = std::max<int64_t>(1, static_cast<int64_t>(of.sizes.size()));
+  int64_t dim = integer(name, otherwise);
+  if (dim < 0) dim += dims;
+  require(dim >= 0 && dim < dims, "argument '" + std::string(name) + "' is not one of its dims");
+  return ok() ? static_cast<size_t>(dim) : 0;
 }
 
 }  // namespace dc::runtime::kernel::native

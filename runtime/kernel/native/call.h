@@ -7,17 +7,19 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "runtime/kernel/kernel.h"
 #include "runtime/plan/mesh.h"
 
 namespace dc::runtime::kernel::native {
 
-// A contiguous tensor, the only kind that native kernels take. A running kernel reaches its bytes
-// through on().
+// A contiguous tensor, the only kind that kernels of dc.* take. A running kernel reaches its bytes
+// through on(). Kernels of aten.* take tensors of any strides: tensor().
 struct Dense {
   void* data = nullptr;  // its address on the device
   base::DType dtype = base::DType::F32;
@@ -46,6 +48,35 @@ class Call {
   bool has(std::string_view name) const;   // whether there is such an attribute
   // An attribute that lists mesh axes, as a mask.
   uint32_t axes(std::string_view name);
+
+  // Arguments of aten.* by the name in their schema. Where the plan leaves an argument out or gives
+  // None, it has its default.
+  std::string_view op() const { return instruction_.op; }
+  bool is_tensor(std::string_view name) const;
+  BoundTensor tensor(std::string_view name);  // refused unless it is one
+  std::optional<BoundTensor> tensor_if(std::string_view name);
+  std::vector<std::optional<BoundTensor>> tensors(std::string_view name);
+  std::vector<int64_t> integers(std::string_view name);  // of a list or of one integer
+  bool has_value(std::string_view name) const;           // given and not None
+  bool is_fraction(std::string_view name) const;         // given as a floating-point number
+  int64_t integer(std::string_view name, int64_t otherwise);
+  double number(std::string_view name, double otherwise);
+  std::string text(std::string_view name, std::string_view otherwise) const;
+  // A number in the type that is computed with; integers are exact in integer types.
+  template <typename T>
+  T scalar(std::string_view name, T otherwise = T{}) {
+    const plan::Arg* arg = given(name);
+    if (arg == nullptr) return otherwise;
+    require(arg->kind == plan::ArgKind::Float || arg->kind == plan::ArgKind::Int ||
+                arg->kind == plan::ArgKind::Bool,
+            "argument '" + std::string(name) + "' must be a number");
+    return arg->kind == plan::ArgKind::Float ? static_cast<T>(arg->f) : static_cast<T>(arg->i);
+  }
+  BoundTensor output(size_t index);  // result of any strides
+  size_t outputs() const { return instruction_.outputs.size(); }
+  // A dim counted from the end if negative; refused unless the tensor has it.
+  size_t dim(std::string_view name, const BoundTensor& of, int64_t otherwise = 0);
+
   int rank() const { return addresses_.rank(); }
   // The rank's place in its group along these axes.
   int place(uint32_t axes) const { return plan::index_in_group(addresses_.plan(), axes, rank()); }
@@ -54,6 +85,11 @@ class Call {
   void require(bool condition, std::string_view problem);
   bool ok() const { return status_.ok(); }
 
+  // The kernel, unless a problem was met.
+  base::Result<std::unique_ptr<Kernel>> made(std::unique_ptr<Kernel> kernel) {
+    if (!status_.ok()) return status_;
+    return kernel;
+  }
   template <typename K, typename... Fields>
   base::Result<std::unique_ptr<Kernel>> finish(Fields&&... fields) {
     if (!status_.ok()) return status_;
@@ -61,7 +97,9 @@ class Call {
   }
 
  private:
+  BoundTensor bound(int64_t tensor, const std::string& what);
   Dense bind(int64_t tensor, const std::string& what);
+  const plan::Arg* given(std::string_view name) const;
   const plan::Arg* find(std::string_view name) const;
   const plan::Arg* attribute(std::string_view name);
 

@@ -6,7 +6,10 @@ namespace {
 
 base::Result<Factory> factory_of(const plan::Instruction& instruction) {
   for (const auto kernels :
-       {cast_kernels, dropout_kernels, elementwise_kernels, reduce_kernels, update_kernels}) {
+       {activation_kernels, arange_kernels, arithmetic_kernels, cast_kernels, choice_kernels,
+        copy_kernels, dropout_kernels, elementwise_kernels, embedding_kernels, gather_kernels,
+        index_kernels, loss_kernels, norm_kernels, order_kernels, reduce_kernels, reduction_kernels,
+        scan_kernels, softmax_kernels, update_kernels}) {
     for (const Row& row : kernels()) {
       if (row.op == instruction.op) return row.factory;
     }

@@ -17,10 +17,24 @@ struct Row {
   Factory factory;
 };
 
+std::span<const Row> activation_kernels();
+std::span<const Row> arange_kernels();
+std::span<const Row> arithmetic_kernels();
 std::span<const Row> cast_kernels();
+std::span<const Row> choice_kernels();
+std::span<const Row> copy_kernels();
 std::span<const Row> dropout_kernels();
 std::span<const Row> elementwise_kernels();
+std::span<const Row> embedding_kernels();
+std::span<const Row> gather_kernels();
+std::span<const Row> index_kernels();
+std::span<const Row> loss_kernels();
+std::span<const Row> norm_kernels();
+std::span<const Row> order_kernels();
 std::span<const Row> reduce_kernels();
+std::span<const Row> reduction_kernels();
+std::span<const Row> scan_kernels();
+std::span<const Row> softmax_kernels();
 std::span<const Row> update_kernels();
 
 }  // namespace dc::runtime::kernel::native

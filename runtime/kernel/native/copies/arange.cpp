@@ -1,0 +1,56 @@
+// arange: start, start + step, ...
+#include "runtime/kernel/native/lanes.h"
+#include "runtime/kernel/native/registry.h"
+
+namespace dc::runtime::kernel::native {
+namespace {
+
+template <typename T>
+class Arange final : public Kernel {
+ public:
+  Arange(const BoundTensor& to, T start, T step)
+      : data_(static_cast<std::byte*>(to.data)),
+        count_(to.numel()),
+        stride_(to.sizes.empty() ? 1 : to.strides[0]),
+        element_(base::byte_size(to.dtype)),
+        start_(start),
+        step_(step),
+        store_(storer(kLaneOf<T>, to.dtype)) {}
+  base::Status launch(device::Stream& stream) override {
+    std::byte* to = stream.resolve(data_);
+    for (int64_t i = 0; i < count_; ++i) {
+      const T value = start_ + step_ * static_cast<T>(i);
+      store_(to + i * stride_ * element_, 1, &value, 1);
+    }
+    return {};
+  }
+
+ private:
+  std::byte* data_;
+  int64_t count_, stride_, element_;
+  T start_, step_;
+  StoreLanes store_;
+};
+
+Made make_arange(Call& call) {
+  const BoundTensor to = call.output(0);
+  call.require(to.sizes.size() <= 1, "its result must have one dim");
+  const bool integral = !call.is_fraction("start") && !call.is_fraction("step");
+  if (integral && !base::is_floating(to.dtype))
+    return call.finish<Arange<int64_t>>(to, call.scalar<int64_t>("start", 0),
+                                        call.scalar<int64_t>("step", 1));
+  return call.finish<Arange<double>>(to, call.scalar<double>("start", 0),
+                                     call.scalar<double>("step", 1));
+}
+
+constexpr Row kRows[] = {
+    {"aten.arange.default", make_arange},
+    {"aten.arange.start", make_arange},
+    {"aten.arange.start_step", make_arange},
+};
+
+}  // namespace
+
+std::span<const Row> arange_kernels() { return kRows; }
+
+}  // namespace dc::runtime::kernel::native

@@ -1,0 +1,253 @@
+// Tensors made of other tensors' elements: copies, conversions, concatenation, padding, gradients
+// of views, triangles.
+#include <algorithm>
+
+#include "runtime/kernel/native/copies/regions.h"
+
+namespace dc::runtime::kernel::native {
+namespace {
+
+// The argument's elements, of whatever type, in the result.
+Made copy_of(Call& call, std::string_view name) {
+  const BoundTensor from = call.tensor(name), to = call.output(0);
+  auto kernel = std::make_unique<CopyRegions>();
+  kernel->copy(call, Region(to), Region(from));
+  return call.made(std::move(kernel));
+}
+Made copy_self(Call& call) { return copy_of(call, "self"); }
+Made copy_source(Call& call) { return copy_of(call, "src"); }
+
+Made cat(Call& call) {
+  const auto parts = call.tensors("tensors");
+  const BoundTensor to = call.output(0);
+  const size_t dim = call.dim("dim", to);
+  auto kernel = std::make_unique<CopyRegions>();
+  int64_t at = 0;
+  for (const auto& part : parts) {
+    call.require(part.has_value(), "an operand is missing");
+    if (!call.ok()) break;
+    if (part->numel() == 0) continue;  // torch lets it have one dim
+    const int64_t size = part->sizes[dim];
+    call.require(at + size <= to.sizes[dim], "its operands are longer than the result");
+    kernel->copy(call, Region(to).narrowed(dim, at, size), Region(*part));
+    at += size;
+  }
+  return call.made(std::move(kernel));
+}
+
+Made stack(Call& call) {
+  const auto parts = call.tensors("tensors");
+  const BoundTensor to = call.output(0);
+  const size_t dim = call.dim("dim", to);
+  call.require(call.ok() && to.sizes[dim] == static_cast<int64_t>(parts.size()),
+               "the result has another number of operands");
+  auto kernel = std::make_unique<CopyRegions>();
+  for (size_t i = 0; i < parts.size() && call.ok(); ++i) {
+    call.require(parts[i].has_value(), "an operand is missing");
+    if (call.ok())
+      kernel->copy(call, Region(to).selected(dim, static_cast<int64_t>(i)), Region(*parts[i]));
+  }
+  return call.made(std::move(kernel));
+}
+
+// `pad` counts from the last dim: before, after; a negative number cuts.
+Made pad(Call& call) {
+  const BoundTensor from = call.tensor("self"), to = call.output(0);
+  const std::vector<int64_t> pads = call.integers("pad");
+  call.require(from.sizes.size() == to.sizes.size() && pads.size() <= 2 * to.sizes.size(),
+               "'pad' does not fit the operand");
+  auto kernel = std::make_unique<CopyRegions>();
+  if (call.ok()) {
+    Region target(to), source(from);
+    if (call.has_value("value")) {
+      kernel->fill_with_argument(call, target, "value");
+    } else {
+      kernel->fill(call, target, 0.0);
+    }
+    for (size_t i = 0; 2 * i < pads.size(); ++i) {
+      const size_t dim = to.sizes.size() - 1 - i;
+      const int64_t before = pads[2 * i], cut = std::max<int64_t>(-before, 0);
+      const int64_t start = std::max<int64_t>(before, 0);
+      const int64_t size =
+          std::max<int64_t>(0, std::min(from.sizes[dim] - cut, to.sizes[dim] - start));
+      target = target.narrowed(dim, start, size);
+      source = source.narrowed(dim, cut, size);
+    }
+    kernel->copy(call, target, source);
+  }
+  return call.made(std::move(kernel));
+}
+
+// The part of the result that a slice is: [start, end) of one dim in steps.
+Region slice_of(Call& call, const BoundTensor& whole, const BoundTensor& part) {
+  Region region(whole);
+  const size_t dim = call.dim("dim", whole);
+  const int64_t step = call.integer("step", 1);
+  int64_t start = call.integer("start", 0);
+  if (!call.ok() || whole.sizes.empty()) return region;
+  const int64_t size = whole.sizes[dim];
+  if (start < 0) start += size;
+  start = std::clamp<int64_t>(start, 0, size);
+  call.require(part.sizes.size() == whole.sizes.size() && step > 0, "it is no slice");
+  if (!call.ok()) return region;
+  const int64_t count = part.sizes[dim];
+  call.require(count == 0 || start + (count - 1) * step < size,
+               "the slice is longer than the result");
+  return region.narrowed(dim, start, count, step);
+}
+Region selection_of(Call& call, const BoundTensor& whole) {
+  const size_t dim = call.dim("dim", whole);
+  int64_t index = call.integer("index");
+  call.require(!whole.sizes.empty(), "it has no dims");
+  if (!call.ok()) return Region(whole);
+  if (index < 0) index += whole.sizes[dim];
+  call.require(index >= 0 && index < whole.sizes[dim], "'index' is outside of its dim");
+  return call.ok() ? Region(whole).selected(dim, index) : Region(whole);
+}
+
+Made slice_backward(Call& call) {
+  const BoundTensor g = call.tensor("grad_output"), to = call.output(0);
+  const Region part = slice_of(call, to, g);
+  auto kernel = std::make_unique<CopyRegions>();
+  kernel->fill(call, Region(to), 0.0);
+  kernel->copy(call, part, Region(g));
+  return call.made(std::move(kernel));
+}
+Made select_backward(Call& call) {
+  const BoundTensor g = call.tensor("grad_output"), to = call.output(0);
+  const Region part = selection_of(call, to);
+  auto kernel = std::make_unique<CopyRegions>();
+  kernel->fill(call, Region(to), 0.0);
+  kernel->copy(call, part, Region(g));
+  return call.made(std::move(kernel));
+}
+Made slice_scatter(Call& call) {
+  const BoundTensor self = call.tensor("self"), src = call.tensor("src"), to = call.output(0);
+  const Region part = slice_of(call, to, src);
+  auto kernel = std::make_unique<CopyRegions>();
+  kernel->copy(call, Region(to), Region(self));
+  kernel->copy(call, part, Region(src));
+  return call.made(std::move(kernel));
+}
+Made select_scatter(Call& call) {
+  const BoundTensor self = call.tensor("self"), src = call.tensor("src"), to = call.output(0);
+  const Region part = selection_of(call, to);
+  auto kernel = std::make_unique<CopyRegions>();
+  kernel->copy(call, Region(to), Region(self));
+  kernel->copy(call, part, Region(src));
+  return call.made(std::move(kernel));
+}
+
+// The result is the operand, `repeats` times along each dim: a view with twice the dims.
+Made repeat(Call& call) {
+  const BoundTensor self = call.tensor("self"), to = call.output(0);
+  auto kernel = std::make_unique<CopyRegions>();
+  call.require(self.sizes.size() <= to.sizes.size(), "the result has fewer dims than the operand");
+  if (call.ok()) {
+    const size_t added = to.sizes.size() - self.sizes.size();
+    Region target(to), source(self);
+    target.sizes.clear(), target.strides.clear(), source.sizes.clear(), source.strides.clear();
+    for (size_t dim = 0; dim < to.sizes.size(); ++dim) {
+      const int64_t size = dim < added ? 1 : self.sizes[dim - added];
+      const int64_t times = size == 0 ? 0 : to.sizes[dim] / size;
+      target.sizes.insert(target.sizes.end(), {times, size});
+      target.strides.insert(target.strides.end(), {to.strides[dim] * size, to.strides[dim]});
+      source.sizes.insert(source.sizes.end(), {times, size});
+      source.strides.insert(source.strides.end(), {0, dim < added ? 0 : self.strides[dim - added]});
+    }
+    kernel->copy(call, target, source);
+  }
+  return call.made(std::move(kernel));
+}
+
+// Row r of a matrix keeps its columns from (triu) or to (tril) r + diagonal.
+template <bool kLower>
+Made triangle(Call& call) {
+  const BoundTensor self = call.tensor("self"), to = call.output(0);
+  const int64_t diagonal = call.integer("diagonal", 0);
+  const size_t dims = to.sizes.size();
+  call.require(dims >= 2 && self.sizes.size() == dims, "it needs two dims");
+  auto kernel = std::make_unique<CopyRegions>();
+  if (call.ok()) {
+    kernel->fill(call, Region(to), 0.0);
+    const int64_t rows = to.sizes[dims - 2], columns = to.sizes[dims - 1];
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t edge = std::clamp<int64_t>(row + diagonal + (kLower ? 1 : 0), 0, columns);
+      const int64_t start = kLower ? 0 : edge, size = kLower ? edge : columns - edge;
+      if (size == 0) continue;
+      const auto part = [&](const BoundTensor& tensor) {
+        return Region(tensor).narrowed(dims - 2, row, 1).narrowed(dims - 1, start, size);
+      };
+      kernel->copy(call, part(to), part(self));
+    }
+  }
+  return call.made(std::move(kernel));
+}
+
+Made value_of(Call& call, std::string_view name) {
+  auto kernel = std::make_unique<CopyRegions>();
+  const BoundTensor to = call.output(0);
+  if (call.is_tensor(name)) {
+    const BoundTensor value = call.tensor(name);
+    kernel->copy(call, Region(to), Region(value));
+  } else {
+    kernel->fill_with_argument(call, Region(to), name);
+  }
+  return call.made(std::move(kernel));
+}
+Made fill_value(Call& call) { return value_of(call, "fill_value"); }
+Made value(Call& call) { return value_of(call, "value"); }
+Made scalar_tensor(Call& call) { return value_of(call, "s"); }
+
+template <int kValue>
+Made constant(Call& call) {
+  auto kernel = std::make_unique<CopyRegions>();
+  const BoundTensor to = call.output(0);
+  kernel->fill(call, Region(to), int64_t{kValue});
+  return call.made(std::move(kernel));
+}
+
+// What PyTorch leaves as it is.
+Made nothing(Call& call) { return call.made(std::make_unique<CopyRegions>()); }
+
+constexpr Row kRows[] = {
+    {"aten._to_copy.default", copy_self},
+    {"aten.cat.default", cat},
+    {"aten.clone.default", copy_self},
+    {"aten.constant_pad_nd.default", pad},
+    {"aten.copy.default", copy_source},
+    {"aten.empty.memory_format", nothing},
+    {"aten.empty_like.default", nothing},
+    {"aten.empty_permuted.default", nothing},
+    {"aten.empty_strided.default", nothing},
+    {"aten.expand_copy.default", copy_self},
+    {"aten.fill.Scalar", value},
+    {"aten.fill.Tensor", value},
+    {"aten.full.default", fill_value},
+    {"aten.full_like.default", fill_value},
+    {"aten.lift_fresh_copy.default", copy_self},
+    {"aten.new_empty.default", nothing},
+    {"aten.new_empty_strided.default", nothing},
+    {"aten.new_full.default", fill_value},
+    {"aten.new_ones.default", constant<1>},
+    {"aten.new_zeros.default", constant<0>},
+    {"aten.ones.default", constant<1>},
+    {"aten.ones_like.default", constant<1>},
+    {"aten.repeat.default", repeat},
+    {"aten.scalar_tensor.default", scalar_tensor},
+    {"aten.select_backward.default", select_backward},
+    {"aten.select_scatter.default", select_scatter},
+    {"aten.slice_backward.default", slice_backward},
+    {"aten.slice_scatter.default", slice_scatter},
+    {"aten.stack.default", stack},
+    {"aten.tril.default", triangle<true>},
+    {"aten.triu.default", triangle<false>},
+    {"aten.zeros.default", constant<0>},
+    {"aten.zeros_like.default", constant<0>},
+};
+
+}  // namespace
+
+std::span<const Row> copy_kernels() { return kRows; }
+
+}  // namespace dc::runtime::kernel::native

@@ -1,0 +1,67 @@
+// Copies between regions of tensors, of any strides and element types.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "runtime/kernel/native/iteration.h"
+#include "runtime/kernel/native/lanes.h"
+#include "runtime/kernel/native/registry.h"
+
+namespace dc::runtime::kernel::native {
+
+// A view of a tensor: its own sizes and strides.
+struct Region {
+  std::byte* data = nullptr;
+  base::DType dtype = base::DType::F32;
+  std::vector<int64_t> sizes, strides;
+
+  Region() = default;
+  explicit Region(const BoundTensor& tensor);
+  // The same with elements [start, start + size * step) of one dim.
+  Region narrowed(size_t dim, int64_t start, int64_t size, int64_t step = 1) const;
+  Region selected(size_t dim, int64_t index) const;  // without the dim
+  BoundTensor bound() const { return {data, dtype, sizes, strides}; }
+};
+
+// First fills regions with numbers, then copies regions, both in the order in which they were
+// added.
+class CopyRegions final : public Kernel {
+ public:
+  // Every element of the region gets the value, converted to its type.
+  template <typename T>
+  void fill(Call& call, const Region& region, T value) {
+    std::array<std::byte, 8> bytes{};
+    storer(kLaneOf<T>, region.dtype)(bytes.data(), 1, &value, 1);
+    add_fill(call, region, bytes);
+  }
+  // The value of the named argument.
+  void fill_with_argument(Call& call, const Region& region, std::string_view name);
+  // `from` is broadcast to the shape of `to`.
+  void copy(Call& call, const Region& to, const Region& from);
+
+  base::Status launch(device::Stream& stream) override;
+
+ private:
+  struct Fill {
+    std::byte* to;
+    int64_t element;
+    Iteration iteration;
+    std::array<std::byte, 8> value;
+  };
+  struct Copy {
+    std::byte *to, *from;
+    int64_t to_element, from_element;
+    Iteration iteration;
+    bool converts;
+    LoadLanes load;
+    StoreLanes store;
+  };
+  void add_fill(Call& call, const Region& region, const std::array<std::byte, 8>& value);
+
+  std::vector<Fill> fills_;
+  std::vector<Copy> copies_;
+};
+
+}  // namespace dc::runtime::kernel::native

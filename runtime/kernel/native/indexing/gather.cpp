@@ -1,0 +1,245 @@
+// gather, scatter, scatter_add, index_select: one index tensor, along one dim.
+//
+// Scattered elements are written, or added in the type they are computed in, in row-major order of
+// the index tensor.
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "runtime/kernel/native/copies/regions.h"
+#include "runtime/kernel/native/indexing/index_outside.h"
+#include "runtime/kernel/native/registry.h"
+#include "src/base/shape.h"
+
+namespace dc::runtime::kernel::native {
+namespace {
+
+std::vector<int64_t> list(std::span<const int64_t> values) {
+  return {values.begin(), values.end()};
+}
+
+enum class Write { Move, Add };
+
+// For every index: chosen[index along the dim] to or from the same place of `other`.
+struct Chooser {
+  Iteration iteration;  // over the indices: row-major; indices, chosen without the dim, other
+  std::byte *indices = nullptr, *chosen = nullptr, *other = nullptr;
+  LoadLanes load = nullptr;
+  int64_t index_element = 8, element = 4, stride = 0, size = 0;
+
+  template <typename F>
+  base::Status run(std::string_view op, const device::Stream& stream, F&& f) const {
+    const std::byte* at_indices = stream.resolve(indices);
+    std::byte *at_chosen = stream.resolve(chosen),
+              *at_other = other == nullptr ? nullptr : stream.resolve(other);
+    base::Status status;
+    iteration.for_each_row([&](const Offsets& at) {
+      for (int64_t i = 0; i < iteration.inner() && status.ok(); ++i) {
+        int64_t index = 0;
+        load(&index, at_indices + (at[1] + i * iteration.inner_stride(1)) * index_element, 1, 1);
+        if (index < 0 || index >= size) {
+          status = index_outside(op, index, size);
+          return;
+        }
+        const int64_t offset = at[2] + i * iteration.inner_stride(2) + index * stride;
+        f(at_chosen + offset * element,
+          at_other == nullptr ? nullptr
+                              : at_other + (at[3] + i * iteration.inner_stride(3)) * element);
+      }
+    });
+    return status;
+  }
+};
+
+// `indices` has the sizes; `chosen` is indexed in `dim`; `other` is at least as large.
+Chooser choose(Call& call, const BoundTensor& indices, const BoundTensor& chosen,
+               const BoundTensor* other, size_t dim) {
+  Chooser chooser;
+  const size_t dims = indices.sizes.size();
+  call.require(indices.dtype == base::DType::I64 || indices.dtype == base::DType::I32,
+               "indices must be i64 or i32");
+  call.require(chosen.sizes.size() == dims && (other == nullptr || other->sizes.size() == dims),
+               "its tensors differ in dims");
+  if (!call.ok()) return chooser;
+  for (size_t d = 0; d < dims; ++d) {
+    call.require((d == dim || indices.sizes[d] <= chosen.sizes[d]) &&
+                     (other == nullptr || indices.sizes[d] <= other->sizes[d]),
+                 "there are more indices than elements");
+  }
+  std::vector<int64_t> others = list(chosen.strides);
+  if (dims > 0) others[dim] = 0;
+  const std::vector<int64_t> sizes = list(indices.sizes);
+  chooser.iteration =
+      Iteration(sizes, std::array{base::contiguous_strides(sizes), list(indices.strides), others,
+                                  other == nullptr ? others : list(other->strides)});
+  call.require(chooser.iteration.fits(), "its tensors have too many dims");
+  chooser.indices = static_cast<std::byte*>(indices.data);
+  chooser.chosen = static_cast<std::byte*>(chosen.data);
+  chooser.other = other == nullptr ? nullptr : static_cast<std::byte*>(other->data);
+  chooser.load = loader(Lane::I64, indices.dtype);
+  chooser.index_element = base::byte_size(indices.dtype);
+  chooser.element = base::byte_size(chosen.dtype);
+  chooser.stride = dims > 0 ? chosen.strides[dim] : 0;
+  chooser.size = dims > 0 ? chosen.sizes[dim] : 1;
+  return chooser;
+}
+
+class Gather final : public Kernel {
+ public:
+  explicit Gather(const Chooser& chooser) : chooser_(chooser) {}
+  base::Status launch(device::Stream& stream) override {
+    const auto size = static_cast<size_t>(chooser_.element);
+    return chooser_.run("gather", stream, [size](const std::byte* from, std::byte* to) {
+      std::memcpy(to, from, size);
+    });
+  }
+
+ private:
+  Chooser chooser_;
+};
+
+Made gather(Call& call) {
+  const BoundTensor self = call.tensor("self"), index = call.tensor("index"), to = call.output(0);
+  const size_t dim = call.dim("dim", self);
+  return call.finish<Gather>(choose(call, index, self, &to, dim));
+}
+
+class Scatter final : public Kernel {
+ public:
+  Scatter(std::unique_ptr<CopyRegions> copy, const Chooser& chooser, base::DType dtype, Write write,
+          const std::array<std::byte, 8>& value)
+      : copy_(std::move(copy)),
+        chooser_(chooser),
+        write_(write),
+        is_integer_(!base::is_floating(dtype)),
+        value_(value),
+        load_(loader(is_integer_ ? Lane::I64 : Lane::F64, dtype)),
+        store_(storer(is_integer_ ? Lane::I64 : Lane::F64, dtype)) {}
+  base::Status launch(device::Stream& stream) override {
+    DC_RETURN_IF_ERROR(copy_->launch(stream));
+    return chooser_.run("scatter", stream, [this](std::byte* to, const std::byte* from) {
+      if (from == nullptr) from = value_.data();
+      if (write_ == Write::Move) {
+        std::memcpy(to, from, static_cast<size_t>(chooser_.element));
+      } else if (is_integer_) {
+        add<int64_t>(to, from);
+      } else {
+        add<double>(to, from);
+      }
+    });
+  }
+
+ private:
+  template <typename T>
+  void add(std::byte* to, const std::byte* from) const {
+    T a, b;
+    load_(&a, to, 1, 1);
+    load_(&b, from, 1, 1);
+    a += b;
+    store_(to, 1, &a, 1);
+  }
+  std::unique_ptr<CopyRegions> copy_;
+  Chooser chooser_;
+  Write write_;
+  bool is_integer_;
+  std::array<std::byte, 8> value_;
+  LoadLanes load_;
+  StoreLanes store_;
+};
+
+template <Write kWrite>
+Made scatter(Call& call) {
+  const BoundTensor self = call.tensor("self"), index = call.tensor("index"), to = call.output(0);
+  const auto src = call.is_tensor("src") ? call.tensor_if("src") : std::nullopt;
+  const size_t dim = call.dim("dim", self);
+  auto copy = std::make_unique<CopyRegions>();
+  copy->copy(call, Region(to), Region(self));
+  const Chooser chooser = choose(call, index, to, src ? &*src : nullptr, dim);
+  std::array<std::byte, 8> value{};
+  if (src) {
+    call.require(src->dtype == to.dtype, "what is scattered has another element type");
+  } else {
+    const auto number = call.scalar<double>("value");
+    storer(Lane::F64, to.dtype)(value.data(), 1, &number, 1);
+  }
+  return call.finish<Scatter>(std::move(copy), chooser, to.dtype, kWrite, value);
+}
+
+// Whole slices of one dim, chosen by a vector of indices.
+class IndexSelect final : public Kernel {
+ public:
+  IndexSelect(Iteration slice, const BoundTensor& self, const BoundTensor& index,
+              const BoundTensor& to, size_t dim)
+      : slice_(std::move(slice)),
+        self_(static_cast<std::byte*>(self.data)),
+        to_(static_cast<std::byte*>(to.data)),
+        index_(static_cast<std::byte*>(index.data)),
+        load_(loader(Lane::I64, index.dtype)),
+        element_(base::byte_size(to.dtype)),
+        index_step_((index.sizes.empty() ? 0 : index.strides[0]) * base::byte_size(index.dtype)),
+        count_(index.numel()),
+        size_(self.sizes[dim]),
+        from_step_(self.strides[dim]),
+        to_step_(to.strides[dim]) {}
+  base::Status launch(device::Stream& stream) override {
+    const std::byte *self = stream.resolve(self_), *indices = stream.resolve(index_);
+    std::byte* to = stream.resolve(to_);
+    for (int64_t k = 0; k < count_; ++k) {
+      int64_t index = 0;
+      load_(&index, indices + k * index_step_, 1, 1);
+      if (index < 0 || index >= size_) return index_outside("index_select", index, size_);
+      copy_slice(to + k * to_step_ * element_, self + index * from_step_ * element_);
+    }
+    return {};
+  }
+
+ private:
+  void copy_slice(std::byte* to, const std::byte* from) const {
+    const int64_t to_stride = slice_.inner_stride(0), from_stride = slice_.inner_stride(1);
+    slice_.for_each_row([&](const Offsets& at) {
+      std::byte* target = to + at[0] * element_;
+      const std::byte* source = from + at[1] * element_;
+      if (to_stride == 1 && from_stride == 1) {
+        std::memcpy(target, source, slice_.inner() * element_);
+        return;
+      }
+      for (int64_t i = 0; i < slice_.inner(); ++i)
+        std::memcpy(target + i * to_stride * element_, source + i * from_stride * element_,
+                    element_);
+    });
+  }
+  Iteration slice_;
+  std::byte *self_, *to_, *index_;
+  LoadLanes load_;
+  int64_t element_, index_step_, count_, size_, from_step_, to_step_;
+};
+
+Made index_select(Call& call) {
+  const BoundTensor self = call.tensor("self"), index = call.tensor("index"), to = call.output(0);
+  const size_t dim = call.dim("dim", self);
+  call.require(self.sizes.size() == to.sizes.size() && !self.sizes.empty() &&
+                   index.sizes.size() <= 1 && self.dtype == to.dtype,
+               "its tensors do not fit each other");
+  call.require(index.dtype == base::DType::I64 || index.dtype == base::DType::I32,
+               "indices must be i64 or i32");
+  if (!call.ok()) return call.made(nullptr);
+  std::vector<int64_t> sizes = list(to.sizes);
+  sizes[dim] = 1;
+  const Iteration slice(sizes, std::array{list(to.strides), list(self.strides)});
+  call.require(slice.fits(), "its tensors have too many dims");
+  return call.finish<IndexSelect>(slice, self, index, to, dim);
+}
+
+constexpr Row kRows[] = {
+    {"aten.gather.default", gather},
+    {"aten.index_select.default", index_select},
+    {"aten.scatter.src", scatter<Write::Move>},
+    {"aten.scatter.value", scatter<Write::Move>},
+    {"aten.scatter_add.default", scatter<Write::Add>},
+};
+
+}  // namespace
+
+std::span<const Row> gather_kernels() { return kRows; }
+
+}  // namespace dc::runtime::kernel::native

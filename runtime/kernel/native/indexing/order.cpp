@@ -1,0 +1,182 @@
+// sort, topk and histc.
+//
+// Equal elements keep their order; NaN is larger than every number, as in PyTorch.
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "runtime/kernel/native/norms/rows.h"
+#include "runtime/kernel/native/registry.h"
+
+namespace dc::runtime::kernel::native {
+namespace {
+
+template <typename T>
+bool less(T a, T b) {
+  return a < b || (b != b && a == a);
+}
+
+// The first k of each row in order.
+template <typename T>
+class Sort final : public Kernel {
+ public:
+  struct Tensors {
+    BoundTensor self, values, indices;
+    int64_t length = 0, taken = 0, self_stride = 0, values_stride = 0, indices_stride = 0;
+  };
+  Sort(const Iteration& rows, const Tensors& t, bool descending)
+      : rows_(rows),
+        t_(t),
+        self_(t.self, t.self_stride),
+        values_(t.values, t.values_stride),
+        indices_(static_cast<std::byte*>(t.indices.data)),
+        descending_(descending),
+        numbers_(static_cast<size_t>(t.length)),
+        order_(static_cast<size_t>(t.length)) {}
+
+  base::Status launch(device::Stream& stream) override {
+    const std::byte* self = self_.on(stream);
+    std::byte* values = values_.on(stream);
+    auto* indices = reinterpret_cast<int64_t*>(stream.resolve(indices_));
+    rows_.for_each_row([&](const Offsets& at) {
+      for (int64_t i = 0; i < rows_.inner(); ++i) {
+        sort_row(self + (at[2] + i * rows_.inner_stride(2)) * self_.reader().element);
+        const int64_t to = at[0] + i * rows_.inner_stride(0);
+        const int64_t to_indices = at[1] + i * rows_.inner_stride(1);
+        for (int64_t k = 0; k < t_.taken; ++k) {
+          values_.put(values, to + k * t_.values_stride, numbers_[order_[k]]);
+          indices[to_indices + k * t_.indices_stride] = order_[k];
+        }
+      }
+    });
+    return {};
+  }
+
+ private:
+  void sort_row(const std::byte* row) {
+    for (int64_t i = 0; i < t_.length; ++i) {
+      numbers_[i] = self_.get(row, i * t_.self_stride);
+      order_[i] = static_cast<int32_t>(i);
+    }
+    const auto before = [this](int32_t a, int32_t b) {
+      const T x = numbers_[a], y = numbers_[b];
+      const bool first = descending_ ? less(y, x) : less(x, y);
+      const bool second = descending_ ? less(x, y) : less(y, x);
+      return first || (!second && a < b);
+    };
+    std::partial_sort(order_.begin(), order_.begin() + t_.taken, order_.end(), before);
+  }
+
+  Iteration rows_;
+  Tensors t_;
+  RowTensor<T> self_, values_;
+  std::byte* indices_;
+  bool descending_;
+  std::vector<T> numbers_;
+  std::vector<int32_t> order_;
+};
+
+template <typename T>
+Made make_sort(Call& call, size_t dim, bool descending) {
+  typename Sort<T>::Tensors t;
+  t.self = call.tensor("self");
+  t.values = call.output(0);
+  t.indices = call.output(1);
+  call.require(t.self.sizes.size() == t.values.sizes.size() &&
+                   t.self.sizes.size() == t.indices.sizes.size() &&
+                   t.indices.dtype == base::DType::I64,
+               "its tensors do not fit each other");
+  if (!call.ok()) return call.made(nullptr);
+  std::vector<int64_t> rows(t.values.sizes.begin(), t.values.sizes.end());
+  const bool scalar = rows.empty();
+  t.length = scalar ? 1 : t.self.sizes[dim];
+  t.taken = scalar ? 1 : rows[dim];
+  call.require(t.taken <= t.length && t.length <= INT32_MAX, "a row is too short or too long");
+  t.self_stride = scalar ? 1 : t.self.strides[dim];
+  t.values_stride = scalar ? 1 : t.values.strides[dim];
+  t.indices_stride = scalar ? 1 : t.indices.strides[dim];
+  if (!scalar) rows[dim] = std::min<int64_t>(rows[dim], 1);
+  const auto all = [](const BoundTensor& tensor) {
+    return std::vector<int64_t>(tensor.strides.begin(), tensor.strides.end());
+  };
+  const Iteration iteration(rows, std::array{all(t.values), all(t.indices), all(t.self)});
+  call.require(iteration.fits(), "its tensors have too many dims");
+  return call.finish<Sort<T>>(iteration, t, descending);
+}
+
+Made by_type(Call& call, size_t dim, bool descending) {
+  const base::DType dtype = call.tensor("self").dtype;
+  if (dtype == base::DType::F64) return make_sort<double>(call, dim, descending);
+  if (base::is_floating(dtype)) return make_sort<float>(call, dim, descending);
+  return make_sort<int64_t>(call, dim, descending);
+}
+
+Made sort(Call& call) {
+  const size_t dim = call.dim("dim", call.tensor("self"), -1);
+  return by_type(call, dim, call.integer("descending", 0) != 0);
+}
+Made topk(Call& call) {
+  const size_t dim = call.dim("dim", call.tensor("self"), -1);
+  return by_type(call, dim, call.integer("largest", 1) != 0);
+}
+
+// Counts of elements in `bins` equal parts of [min, max]; others do not count.
+class Histogram final : public Kernel {
+ public:
+  Histogram(const Iteration& over, const BoundTensor& self, const BoundTensor& to, double low,
+            double high)
+      : over_(over),
+        self_(self, 1),
+        to_(to, to.strides[0]),
+        low_(low),
+        high_(high),
+        counts_(static_cast<size_t>(to.sizes[0])) {}
+  base::Status launch(device::Stream& stream) override {
+    const std::byte* self = self_.on(stream);
+    std::byte* to = to_.on(stream);
+    std::fill(counts_.begin(), counts_.end(), 0);
+    const auto bins = static_cast<int64_t>(counts_.size());
+    over_.for_each_row([&](const Offsets& at) {
+      for (int64_t i = 0; i < over_.inner(); ++i) {
+        const double x = self_.get(self, at[0] + i * over_.inner_stride(0));
+        if (!(x >= low_ && x <= high_)) continue;
+        const auto bin =
+            static_cast<int64_t>((x - low_) * static_cast<double>(bins) / (high_ - low_));
+        counts_[std::min(bin, bins - 1)] += 1;
+      }
+    });
+    for (int64_t bin = 0; bin < bins; ++bin) to_.put(to, bin * to_.reader().stride, counts_[bin]);
+    return {};
+  }
+
+ private:
+  Iteration over_;
+  RowTensor<double> self_, to_;
+  double low_, high_;
+  std::vector<double> counts_;
+};
+
+Made histc(Call& call) {
+  const BoundTensor self = call.tensor("self"), to = call.output(0);
+  const double low = call.number("min", 0), high = call.number("max", 0);
+  call.require(low < high, "only histograms with given ends have a native kernel");
+  call.require(to.sizes.size() == 1, "the result must have one dim");
+  if (!call.ok()) return call.made(nullptr);
+  const Iteration over(self.sizes,
+                       std::array{std::vector<int64_t>(self.strides.begin(), self.strides.end())});
+  call.require(over.fits(), "its operand has too many dims");
+  return call.finish<Histogram>(over, self, to, low, high);
+}
+
+constexpr Row kRows[] = {
+    {"aten.histc.default", histc},
+    {"aten.sort.default", sort},
+    {"aten.sort.stable", sort},
+    {"aten.topk.default", topk},
+};
+
+}  // namespace
+
+std::span<const Row> order_kernels() { return kRows; }
+
+}  // namespace dc::runtime::kernel::native

@@ -1,0 +1,68 @@
+// Iteration over several tensors of one shape at once: dims are ordered and joined so that the
+// innermost loop is long and, where the first tensor allows it, over neighbouring elements.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/kernel/kernel.h"
+
+namespace dc::runtime::kernel::native {
+
+inline constexpr size_t kMaxTensors = 8;  // of one iteration
+inline constexpr size_t kMaxDims = 16;    // after joining
+
+using Offsets = std::array<int64_t, kMaxTensors>;  // one per tensor, elements
+
+// Strides of `tensor` as if it had the shape `sizes`: 0 in the dims along which it is broadcast.
+// Empty if it cannot be broadcast to that shape.
+std::vector<int64_t> broadcast_strides(const BoundTensor& tensor, std::span<const int64_t> sizes);
+
+class Iteration {
+ public:
+  Iteration() = default;
+  // strides[t]: of tensor t, one per dim. Dims come in the order of the strides of tensor 0, the
+  // largest first.
+  Iteration(std::span<const int64_t> sizes, std::span<const std::vector<int64_t>> strides);
+
+  bool fits() const { return dims_.size() <= kMaxDims; }  // to be checked before anything runs
+  int64_t inner() const { return inner_; }
+  int64_t inner_stride(size_t tensor) const { return inner_strides_[tensor]; }
+  int64_t count() const { return count_; }
+
+  // Calls row(offsets) for each innermost row, offsets being those of its first elements. Rows come
+  // in the order of dims. Allocates nothing.
+  template <typename Row>
+  void for_each_row(Row&& row) const {
+    if (count_ == 0) return;
+    std::array<int64_t, kMaxDims> at{};
+    Offsets offsets{};
+    for (;;) {
+      row(static_cast<const Offsets&>(offsets));
+      size_t dim = dims_.size();
+      for (; dim-- > 0;) {
+        const Dim& loop = dims_[dim];
+        for (size_t t = 0; t < tensors_; ++t) offsets[t] += loop.strides[t];
+        if (++at[dim] < loop.size) break;
+        for (size_t t = 0; t < tensors_; ++t) offsets[t] -= loop.strides[t] * loop.size;
+        at[dim] = 0;
+      }
+      if (dim == static_cast<size_t>(-1)) return;
+    }
+  }
+
+ private:
+  struct Dim {
+    int64_t size = 0;
+    Offsets strides{};
+  };
+  std::vector<Dim> dims_;  // outermost first, without the innermost
+  int64_t inner_ = 1, count_ = 1;
+  Offsets inner_strides_{};
+  size_t tensors_ = 0;
+};
+
+}  // namespace dc::runtime::kernel::native

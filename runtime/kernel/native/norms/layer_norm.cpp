@@ -1,0 +1,302 @@
+// native_layer_norm and _fused_rms_norm over the last dims, and their gradients.
+//
+// With xhat = (x - mean) * rstd (rms_norm: mean 0), y = xhat * weight + bias. Sums along a row are
+// in the order of fold.h. Gradients of weight and bias are sums over rows: 64 rows are added in
+// order in f32, then these sums.
+#include <array>
+#include <cmath>
+
+#include "runtime/kernel/native/norms/rows.h"
+#include "runtime/kernel/native/reductions/fold.h"
+#include "runtime/kernel/native/registry.h"
+
+namespace dc::runtime::kernel::native {
+namespace {
+
+template <typename T>
+DC_VECTOR_CLONES void squared_differences(T* __restrict out, const T* x, T mean, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - mean) * (x[i] - mean);
+}
+template <typename T>
+DC_VECTOR_CLONES void normalize(T* __restrict out, const T* x, const T* weight, const T* bias,
+                                T mean, T rstd, int64_t n) {
+  if (weight != nullptr && bias != nullptr) {
+    for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - mean) * rstd * weight[i] + bias[i];
+  } else if (weight != nullptr) {
+    for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - mean) * rstd * weight[i];
+  } else {
+    for (int64_t i = 0; i < n; ++i)
+      out[i] = (x[i] - mean) * rstd + (bias != nullptr ? bias[i] : T{});
+  }
+}
+// weighted: g * weight; with_x: that times xhat.
+template <typename T>
+DC_VECTOR_CLONES void weigh(T* __restrict weighted, T* __restrict with_x, const T* g, const T* x,
+                            const T* weight, T mean, T rstd, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    weighted[i] = weight != nullptr ? g[i] * weight[i] : g[i];
+    with_x[i] = weighted[i] * ((x[i] - mean) * rstd);
+  }
+}
+template <typename T>
+DC_VECTOR_CLONES void gradient_of_x(T* __restrict out, const T* g, const T* x, const T* weight,
+                                    T mean, T rstd, T sum, T sum_with_x, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const T weighted = weight != nullptr ? g[i] * weight[i] : g[i];
+    out[i] = rstd * (weighted - sum - (x[i] - mean) * rstd * sum_with_x);
+  }
+}
+template <typename T>
+DC_VECTOR_CLONES void add_gradients(T* __restrict of_weight, T* __restrict of_bias, const T* g,
+                                    const T* x, T mean, T rstd, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    of_weight[i] += g[i] * ((x[i] - mean) * rstd);
+    of_bias[i] += g[i];
+  }
+}
+template <typename T>
+DC_VECTOR_CLONES void add(T* __restrict to, T* __restrict from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    to[i] += from[i];
+    from[i] = T{};
+  }
+}
+
+template <typename F>
+void in_blocks(int64_t n, F&& f) {
+  for (int64_t first = 0; first < n; first += kBlock) f(first, std::min(kBlock, n - first));
+}
+
+// What both norms have: the tensors of an instruction, as rows.
+template <typename T>
+struct NormTensors {
+  Rows rows;
+  bool centered = true;  // layer norm
+  RowTensor<T> x, g, y, mean, rstd, weight, bias, weight_gradient, bias_gradient;
+  double eps = 0;
+};
+
+template <typename T>
+class NormForward final : public Kernel {
+ public:
+  // Tensors of the rows: x, y, rstd and, if it is centered, mean.
+  explicit NormForward(const NormTensors<T>& t) : t_(t) {}
+
+  base::Status launch(device::Stream& stream) override {
+    std::byte *x = t_.x.on(stream), *y = t_.y.on(stream), *rstd = t_.rstd.on(stream);
+    std::byte *mean = t_.mean.on(stream), *weight = t_.weight.on(stream);
+    std::byte* bias = t_.bias.on(stream);
+    t_.rows.for_each([&](const Offsets& at) {
+      const std::byte* from = t_.x.row(x, at[0]);
+      const auto [center, scale] = moments(from);
+      if (t_.mean.given()) t_.mean.put(mean, at[3], center);
+      if (t_.rstd.given()) t_.rstd.put(rstd, at[2], scale);
+      std::byte* to = t_.y.row(y, at[1]);
+      in_blocks(t_.rows.length(), [&](int64_t first, int64_t n) {
+        alignas(64) T in[kBlock], weights[kBlock], biases[kBlock], out[kBlock];
+        normalize(t_.y.target(out, to, first), t_.x.read(in, from, first, n),
+                  weight == nullptr ? nullptr : t_.weight.read(weights, weight, first, n),
+                  bias == nullptr ? nullptr : t_.bias.read(biases, bias, first, n), center, scale,
+                  n);
+        t_.y.write(out, to, first, n);
+      });
+    });
+    return {};
+  }
+
+ private:
+  std::pair<T, T> moments(const std::byte* x) const {
+    const int64_t length = t_.rows.length();
+    const auto count = static_cast<double>(length);
+    T mean{};
+    if (t_.centered)
+      mean = static_cast<T>(fold_row<SumFold<T>, T>(t_.x.reader(), x, length, 0.0) / count);
+    double squares = 0;
+    in_blocks(length, [&](int64_t first, int64_t n) {
+      alignas(64) T in[kBlock], out[kBlock];
+      squared_differences(out, t_.x.read(in, x, first, n), mean, n);
+      squares += fold_chunk<SumFold<T>, T>(out, n);
+    });
+    return {mean, static_cast<T>(1.0 / std::sqrt(squares / count + t_.eps))};
+  }
+
+  NormTensors<T> t_;
+};
+
+template <typename T>
+class NormBackward final : public Kernel {
+ public:
+  // Tensors of the rows: x, g, rstd, the gradient of x (y; x where it is not wanted), mean.
+  explicit NormBackward(const NormTensors<T>& t) : t_(t) {
+    if (t.weight_gradient.given() || t.bias_gradient.given())
+      sums_.resize(4 * static_cast<size_t>(t.rows.length()));
+  }
+
+  base::Status launch(device::Stream& stream) override {
+    std::byte *x = t_.x.on(stream), *g = t_.g.on(stream), *y = t_.y.on(stream);
+    std::byte *rstds = t_.rstd.on(stream), *means = t_.mean.on(stream);
+    std::byte* weight = t_.weight.on(stream);
+    std::fill(sums_.begin(), sums_.end(), T{});
+    int64_t rows = 0;
+    t_.rows.for_each([&](const Offsets& at) {
+      const Row row{t_.x.row(x, at[0]), t_.g.row(g, at[1]),
+                    t_.mean.given() ? t_.mean.get(means, at[4]) : T{}, t_.rstd.get(rstds, at[2])};
+      if (t_.y.given()) write_gradient(row, weight, t_.y.row(y, at[3]));
+      if (sums_.empty()) return;
+      in_blocks(t_.rows.length(), [&](int64_t first, int64_t n) {
+        alignas(64) T in[kBlock], gradients[kBlock];
+        add_gradients(part(0) + first, part(1) + first, t_.g.read(gradients, row.g, first, n),
+                      t_.x.read(in, row.x, first, n), row.mean, row.rstd, n);
+      });
+      if (++rows % kRowsInPart == 0) join_parts();
+    });
+    join_parts();
+    store(stream, t_.weight_gradient, 2);
+    store(stream, t_.bias_gradient, 3);
+    return {};
+  }
+
+ private:
+  static constexpr int64_t kRowsInPart = 64;
+  struct Row {
+    const std::byte *x, *g;
+    T mean, rstd;
+  };
+  T* part(size_t index) { return sums_.data() + index * t_.rows.length(); }
+
+  void join_parts() {
+    if (sums_.empty()) return;
+    add(part(2), part(0), t_.rows.length());
+    add(part(3), part(1), t_.rows.length());
+  }
+
+  void write_gradient(const Row& row, const std::byte* weight, std::byte* to) const {
+    const int64_t length = t_.rows.length();
+    alignas(64) T in[kBlock], gradients[kBlock], weights[kBlock], first_sum[kBlock],
+        second_sum[kBlock];
+    double sum = 0, sum_with_x = 0;
+    const auto weight_at = [&](int64_t first, int64_t n) {
+      return weight == nullptr ? nullptr : t_.weight.read(weights, weight, first, n);
+    };
+    in_blocks(length, [&](int64_t first, int64_t n) {
+      weigh(first_sum, second_sum, t_.g.read(gradients, row.g, first, n),
+            t_.x.read(in, row.x, first, n), weight_at(first, n), row.mean, row.rstd, n);
+      if (t_.centered) sum += fold_chunk<SumFold<T>, T>(first_sum, n);
+      sum_with_x += fold_chunk<SumFold<T>, T>(second_sum, n);
+    });
+    const auto count = static_cast<double>(length);
+    const T mean_of_g = static_cast<T>(sum / count), slope = static_cast<T>(sum_with_x / count);
+    in_blocks(length, [&](int64_t first, int64_t n) {
+      gradient_of_x(t_.y.target(first_sum, to, first), t_.g.read(gradients, row.g, first, n),
+                    t_.x.read(in, row.x, first, n), weight_at(first, n), row.mean, row.rstd,
+                    mean_of_g, slope, n);
+      t_.y.write(first_sum, to, first, n);
+    });
+  }
+
+  void store(const device::Stream& stream, const RowTensor<T>& tensor, size_t index) {
+    if (!tensor.given()) return;
+    std::byte* to = tensor.on(stream);
+    in_blocks(t_.rows.length(), [&](int64_t first, int64_t n) {
+      const T* sums = part(index) + first;
+      alignas(64) T buffer[kBlock];
+      std::copy_n(sums, n, tensor.target(buffer, to, first));
+      tensor.write(sums, to, first, n);
+    });
+  }
+
+  NormTensors<T> t_;
+  std::vector<T> sums_;  // of weight and bias: of the last rows, then of all
+};
+
+// A tensor of the normalized shape: one row.
+template <typename T>
+RowTensor<T> one_row(Call& call, const BoundTensor& tensor, int64_t length) {
+  call.require(tensor.numel() == length, "a weight has another shape than a row");
+  BoundTensor row = tensor;
+  const Rows rows(call, row, 0, tensor.sizes.size(), {&row});
+  return RowTensor<T>(tensor, rows.stride(0));
+}
+template <typename T>
+RowTensor<T> one_row_if(Call& call, std::string_view name, int64_t length) {
+  const auto tensor = call.tensor_if(name);
+  return tensor && call.ok() ? one_row<T>(call, *tensor, length) : RowTensor<T>();
+}
+
+size_t first_dim(Call& call, const BoundTensor& x) {
+  const size_t dims = call.integers("normalized_shape").size();
+  call.require(dims <= x.sizes.size() && base::is_floating(x.dtype),
+               "'normalized_shape' does not fit the operand");
+  return call.ok() ? x.sizes.size() - dims : 0;
+}
+
+template <typename T>
+Made make_forward(Call& call, bool centered) {
+  NormTensors<T> t;
+  t.centered = centered;
+  const BoundTensor x = call.tensor("input"), y = call.output(0);
+  const size_t first = first_dim(call, x);
+  const size_t at = centered ? 2 : 1;
+  const bool keeps = call.has_result(at), keeps_mean = centered && call.has_result(1);
+  const BoundTensor rstd = keeps ? call.output(at) : x;
+  const BoundTensor mean = keeps_mean ? call.output(1) : x;
+  t.rows = Rows(call, x, first, x.sizes.size(), {&x, &y, &rstd, &mean});
+  if (!call.ok()) return call.made(nullptr);
+  t.x = RowTensor<T>(x, t.rows.stride(0));
+  t.y = RowTensor<T>(y, t.rows.stride(1));
+  if (keeps) t.rstd = RowTensor<T>(rstd, 1);
+  if (keeps_mean) t.mean = RowTensor<T>(mean, 1);
+  t.weight = one_row_if<T>(call, "weight", t.rows.length());
+  t.bias = one_row_if<T>(call, "bias", t.rows.length());
+  // rms_norm without eps takes the resolution of the type it computes in.
+  t.eps = call.number("eps", static_cast<double>(std::numeric_limits<T>::epsilon()));
+  return call.finish<NormForward<T>>(t);
+}
+
+template <typename T>
+Made make_backward(Call& call, bool centered) {
+  NormTensors<T> t;
+  t.centered = centered;
+  const BoundTensor x = call.tensor("input"), g = call.tensor("grad_out");
+  const BoundTensor rstd = call.tensor("rstd");
+  const BoundTensor mean = centered ? call.tensor("mean") : rstd;
+  const bool wanted = call.has_result(0);
+  const BoundTensor to = wanted ? call.output(0) : x;
+  const size_t first = first_dim(call, x);
+  t.rows = Rows(call, x, first, x.sizes.size(), {&x, &g, &rstd, &to, &mean});
+  if (!call.ok()) return call.made(nullptr);
+  t.x = RowTensor<T>(x, t.rows.stride(0));
+  t.g = RowTensor<T>(g, t.rows.stride(1));
+  t.rstd = RowTensor<T>(rstd, 1);
+  if (wanted) t.y = RowTensor<T>(to, t.rows.stride(3));
+  if (centered) t.mean = RowTensor<T>(mean, 1);
+  t.weight = one_row_if<T>(call, "weight", t.rows.length());
+  if (call.has_result(1)) t.weight_gradient = one_row<T>(call, call.output(1), t.rows.length());
+  if (centered && call.has_result(2))
+    t.bias_gradient = one_row<T>(call, call.output(2), t.rows.length());
+  return call.finish<NormBackward<T>>(t);
+}
+
+template <bool kCentered>
+Made forward(Call& call) {
+  return call.tensor("input").dtype == base::DType::F64 ? make_forward<double>(call, kCentered)
+                                                        : make_forward<float>(call, kCentered);
+}
+template <bool kCentered>
+Made backward(Call& call) {
+  return call.tensor("input").dtype == base::DType::F64 ? make_backward<double>(call, kCentered)
+                                                        : make_backward<float>(call, kCentered);
+}
+
+constexpr native::Row kRows[] = {
+    {"aten._fused_rms_norm.default", forward<false>},
+    {"aten._fused_rms_norm_backward.default", backward<false>},
+    {"aten.native_layer_norm.default", forward<true>},
+    {"aten.native_layer_norm_backward.default", backward<true>},
+};
+
+}  // namespace
+
+std::span<const Row> norm_kernels() { return kRows; }
+
+}  // namespace dc::runtime::kernel::native

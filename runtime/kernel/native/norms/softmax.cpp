@@ -1,0 +1,183 @@
+// softmax and log_softmax along one dim, and their gradients.
+//
+// A row is read three times: its largest element, the sum of exp(x - largest) in the order of
+// fold.h, the results. Nothing of the size of a row is stored between them.
+#include <array>
+#include <limits>
+
+#include "runtime/kernel/native/math.h"
+#include "runtime/kernel/native/norms/rows.h"
+#include "runtime/kernel/native/reductions/fold.h"
+#include "runtime/kernel/native/registry.h"
+
+namespace dc::runtime::kernel::native {
+namespace {
+
+enum class Kind { Softmax, SafeSoftmax, LogSoftmax };
+
+template <typename T>
+DC_VECTOR_CLONES void exp_of_difference(T* out, const T* x, T shift, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = math::exp(x[i] - shift);
+}
+template <typename T>
+DC_VECTOR_CLONES void multiply(T* out, const T* x, T factor, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] * factor;
+}
+template <typename T>
+DC_VECTOR_CLONES void subtract(T* __restrict out, const T* x, T largest, T log_of_sum, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] - largest - log_of_sum;
+}
+template <typename T>
+DC_VECTOR_CLONES void softmax_gradient(T* __restrict out, const T* g, const T* y, T sum,
+                                       int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = (g[i] - sum) * y[i];
+}
+template <typename T>
+DC_VECTOR_CLONES void log_softmax_gradient(T* __restrict out, const T* g, const T* y, T sum,
+                                           int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = g[i] - math::exp(y[i]) * sum;
+}
+template <typename T>
+DC_VECTOR_CLONES void products(T* __restrict out, const T* x, const T* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] * y[i];
+}
+
+// Calls f(first, count) for the blocks of a row.
+template <typename F>
+void in_blocks(int64_t n, F&& f) {
+  for (int64_t first = 0; first < n; first += kBlock) f(first, std::min(kBlock, n - first));
+}
+
+template <typename T>
+class Softmax final : public Kernel {
+ public:
+  Softmax(const Rows& rows, const BoundTensor& x, const BoundTensor& y, Kind kind)
+      : rows_(rows), x_(x, rows.stride(0)), y_(y, rows.stride(1)), kind_(kind) {}
+
+  base::Status launch(device::Stream& stream) override {
+    std::byte *x = x_.on(stream), *y = y_.on(stream);
+    rows_.for_each([&](const Offsets& at) { row(x_.row(x, at[0]), y_.row(y, at[1])); });
+    return {};
+  }
+
+ private:
+  void row(const std::byte* x, std::byte* y) const {
+    const int64_t n = rows_.length();
+    const T largest =
+        static_cast<T>(fold_row<MaxFold<T>, T>(x_.reader(), x, n, MaxFold<T>::neutral()));
+    // A row of -inf alone has no largest element to subtract.
+    const bool masked = largest == -std::numeric_limits<T>::infinity();
+    const bool zeros = masked && kind_ == Kind::SafeSoftmax;
+    alignas(64) T in[kBlock], powers[kBlock];
+    double sum = 0;
+    in_blocks(n, [&](int64_t first, int64_t count) {
+      // softmax keeps the powers where its results will be, if they fit there as they are.
+      T* out = kind_ == Kind::LogSoftmax ? powers : y_.target(powers, y, first);
+      exp_of_difference(out, x_.read(in, x, first, count), largest, count);
+      sum += fold_chunk<SumFold<T>, T>(out, count);
+    });
+    const T log_of_sum = static_cast<T>(math::log(sum)), factor = static_cast<T>(1.0 / sum);
+    in_blocks(n, [&](int64_t first, int64_t count) {
+      alignas(64) T buffer[kBlock];
+      T* out = y_.target(buffer, y, first);
+      if (kind_ == Kind::LogSoftmax) {
+        subtract(out, x_.read(in, x, first, count), largest, log_of_sum, count);
+      } else if (zeros) {
+        std::fill_n(out, count, T{});
+      } else {
+        if (out == buffer) exp_of_difference(out, x_.read(in, x, first, count), largest, count);
+        multiply(out, out, factor, count);
+      }
+      y_.write(buffer, y, first, count);
+    });
+  }
+
+  Rows rows_;
+  RowTensor<T> x_, y_;
+  Kind kind_;
+};
+
+template <typename T>
+class SoftmaxBackward final : public Kernel {
+ public:
+  SoftmaxBackward(const Rows& rows, const BoundTensor& g, const BoundTensor& y,
+                  const BoundTensor& to, bool logarithm)
+      : rows_(rows),
+        g_(g, rows.stride(0)),
+        y_(y, rows.stride(1)),
+        to_(to, rows.stride(2)),
+        logarithm_(logarithm) {}
+
+  base::Status launch(device::Stream& stream) override {
+    std::byte *g = g_.on(stream), *y = y_.on(stream), *to = to_.on(stream);
+    rows_.for_each(
+        [&](const Offsets& at) { row(g_.row(g, at[0]), y_.row(y, at[1]), to_.row(to, at[2])); });
+    return {};
+  }
+
+ private:
+  void row(const std::byte* g, const std::byte* y, std::byte* to) const {
+    const int64_t n = rows_.length();
+    alignas(64) T gradients[kBlock], outputs[kBlock], buffer[kBlock];
+    double sum = 0;
+    in_blocks(n, [&](int64_t first, int64_t count) {
+      const T* gradient = g_.read(gradients, g, first, count);
+      if (!logarithm_) {
+        products(buffer, gradient, y_.read(outputs, y, first, count), count);
+        gradient = buffer;
+      }
+      sum += fold_chunk<SumFold<T>, T>(gradient, count);
+    });
+    in_blocks(n, [&](int64_t first, int64_t count) {
+      const T* gradient = g_.read(gradients, g, first, count);
+      const T* output = y_.read(outputs, y, first, count);
+      T* out = to_.target(buffer, to, first);
+      const T total = static_cast<T>(sum);
+      if (logarithm_) {
+        log_softmax_gradient(out, gradient, output, total, count);
+      } else {
+        softmax_gradient(out, gradient, output, total, count);
+      }
+      to_.write(buffer, to, first, count);
+    });
+  }
+
+  Rows rows_;
+  RowTensor<T> g_, y_, to_;
+  bool logarithm_;
+};
+
+template <Kind kKind>
+Made forward(Call& call) {
+  const BoundTensor x = call.tensor("self"), y = call.output(0);
+  const size_t dim = call.dim("dim", x);
+  call.require(base::is_floating(x.dtype), "it must be floating-point");
+  const Rows rows(call, x, dim, std::min(dim + 1, x.sizes.size()), {&x, &y});
+  if (x.dtype == base::DType::F64) return call.finish<Softmax<double>>(rows, x, y, kKind);
+  return call.finish<Softmax<float>>(rows, x, y, kKind);
+}
+
+template <bool kLogarithm>
+Made backward(Call& call) {
+  const BoundTensor g = call.tensor("grad_output"), y = call.tensor("output"), to = call.output(0);
+  const size_t dim = call.dim("dim", y);
+  call.require(base::is_floating(y.dtype), "it must be floating-point");
+  const Rows rows(call, y, dim, std::min(dim + 1, y.sizes.size()), {&g, &y, &to});
+  if (y.dtype == base::DType::F64)
+    return call.finish<SoftmaxBackward<double>>(rows, g, y, to, kLogarithm);
+  return call.finish<SoftmaxBackward<float>>(rows, g, y, to, kLogarithm);
+}
+
+constexpr Row kRows[] = {
+    {"aten._log_softmax.default", forward<Kind::LogSoftmax>},
+    {"aten._log_softmax_backward_data.default", backward<true>},
+    {"aten._safe_softmax.default", forward<Kind::SafeSoftmax>},
+    {"aten._softmax.default", forward<Kind::Softmax>},
+    {"aten._softmax_backward_data.default", backward<false>},
+};
+
+}  // namespace
+
+std::span<const Row> softmax_kernels() { return kRows; }
+
+}  // namespace dc::runtime::kernel::native

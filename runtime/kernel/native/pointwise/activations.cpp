@@ -1,0 +1,155 @@
+// Activation functions and their gradients.
+#include <type_traits>
+
+#include "runtime/kernel/native/math.h"
+#include "runtime/kernel/native/pointwise/pointwise.h"
+
+namespace dc::runtime::kernel::native {
+namespace {
+
+using One = std::array<std::string_view, 1>;
+using Two = std::array<std::string_view, 2>;
+
+template <typename T>
+struct Relu {
+  static constexpr One kNames{"self"};
+  explicit Relu(Call&) {}
+  T operator()(T x) const { return x < T{} ? T{} : x; }
+};
+template <typename T>
+struct ThresholdBackward {
+  static constexpr Two kNames{"grad_output", "self"};
+  explicit ThresholdBackward(Call& call) : threshold(call.scalar<T>("threshold")) {}
+  T operator()(T g, T x) const { return x <= threshold ? T{} : g; }
+  T threshold;
+};
+template <typename T>
+struct SigmoidBackward {
+  static constexpr Two kNames{"grad_output", "output"};
+  explicit SigmoidBackward(Call&) {}
+  T operator()(T g, T y) const { return g * (T{1} - y) * y; }
+};
+template <typename T>
+struct TanhBackward {
+  static constexpr Two kNames{"grad_output", "output"};
+  explicit TanhBackward(Call&) {}
+  T operator()(T g, T y) const { return g * (T{1} - y * y); }
+};
+template <typename T>
+struct Silu {
+  static constexpr One kNames{"self"};
+  explicit Silu(Call&) {}
+  T operator()(T x) const { return x / (T{1} + math::exp(-x)); }
+};
+template <typename T>
+struct SiluBackward {
+  static constexpr Two kNames{"grad_output", "self"};
+  explicit SiluBackward(Call&) {}
+  T operator()(T g, T x) const {
+    const T s = math::sigmoid(x);
+    return g * s * (T{1} + x * (T{1} - s));
+  }
+};
+
+template <typename T>
+struct Gelu {
+  static constexpr One kNames{"self"};
+  explicit Gelu(Call&) {}
+  T operator()(T x) const { return x * T(0.5) * (T{1} + math::erf(x * T(0.70710678118654752440))); }
+};
+template <typename T>
+struct GeluBackward {
+  static constexpr Two kNames{"grad_output", "self"};
+  explicit GeluBackward(Call&) {}
+  T operator()(T g, T x) const {
+    const T cdf = T(0.5) * (T{1} + math::erf(x * T(0.70710678118654752440)));
+    const T pdf = math::exp(x * x * T(-0.5)) * T(0.39894228040143267794);
+    return g * (cdf + x * pdf);
+  }
+};
+// sqrt(2 / pi) and the factor of the cubic term.
+inline constexpr double kTanhSlope = 0.79788456080286535588, kTanhCubic = 0.044715;
+template <typename T>
+struct GeluByTanh {
+  static constexpr One kNames{"self"};
+  explicit GeluByTanh(Call&) {}
+  T operator()(T x) const {
+    const T inner = T(kTanhSlope) * (x + T(kTanhCubic) * x * x * x);
+    return T(0.5) * x * (T{1} + math::tanh(inner));
+  }
+};
+template <typename T>
+struct GeluByTanhBackward {
+  static constexpr Two kNames{"grad_output", "self"};
+  explicit GeluByTanhBackward(Call&) {}
+  T operator()(T g, T x) const {
+    const T square = x * x;
+    const T t = math::tanh(T(kTanhSlope) * (x + T(kTanhCubic) * square * x));
+    const T slope = T(kTanhSlope) * (T{1} + T(3 * kTanhCubic) * square);
+    return g * (T(0.5) * (T{1} + t) + T(0.5) * x * (T{1} - t * t) * slope);
+  }
+};
+
+Made gelu(Call& call) {
+  return call.text("approximate", "none") == "tanh" ? pointwise<GeluByTanh, kReal>(call)
+                                                    : pointwise<Gelu, kReal>(call);
+}
+Made gelu_backward(Call& call) {
+  return call.text("approximate", "none") == "tanh" ? pointwise<GeluByTanhBackward, kReal>(call)
+                                                    : pointwise<GeluBackward, kReal>(call);
+}
+
+template <typename T>
+struct LeakyRelu {
+  static constexpr One kNames{"self"};
+  explicit LeakyRelu(Call& call) : slope(call.scalar<T>("negative_slope", T(0.01))) {}
+  T operator()(T x) const { return x > T{} ? x : x * slope; }
+  T slope;
+};
+template <typename T>
+struct LeakyReluBackward {
+  static constexpr Two kNames{"grad_output", "self"};
+  explicit LeakyReluBackward(Call& call) : slope(call.scalar<T>("negative_slope", T(0.01))) {}
+  T operator()(T g, T x) const { return x > T{} ? g : g * slope; }
+  T slope;
+};
+template <typename T>
+struct Hardtanh {
+  static constexpr One kNames{"self"};
+  explicit Hardtanh(Call& call)
+      : low(call.scalar<T>("min_val", T{-1})), high(call.scalar<T>("max_val", T{1})) {}
+  T operator()(T x) const {
+    x = x < low ? low : x;
+    return x > high ? high : x;
+  }
+  T low, high;
+};
+template <typename T>
+struct HardtanhBackward {
+  static constexpr Two kNames{"grad_output", "self"};
+  explicit HardtanhBackward(Call& call)
+      : low(call.scalar<T>("min_val")), high(call.scalar<T>("max_val")) {}
+  T operator()(T g, T x) const { return x <= low || x >= high ? T{} : g; }
+  T low, high;
+};
+
+constexpr Row kRows[] = {
+    {"aten.gelu.default", gelu},
+    {"aten.gelu_backward.default", gelu_backward},
+    {"aten.hardtanh.default", pointwise<Hardtanh, kReal>},
+    {"aten.hardtanh_backward.default", pointwise<HardtanhBackward, kReal>},
+    {"aten.leaky_relu.default", pointwise<LeakyRelu, kReal>},
+    {"aten.leaky_relu_backward.default", pointwise<LeakyReluBackward, kReal>},
+    {"aten.relu.default", pointwise<Relu>},
+    {"aten.sigmoid_backward.default", pointwise<SigmoidBackward, kReal>},
+    {"aten.silu.default", pointwise<Silu, kReal>},
+    {"aten.silu_backward.default", pointwise<SiluBackward, kReal>},
+    {"aten.tanh_backward.default", pointwise<TanhBackward, kReal>},
+    {"aten.threshold_backward.default", pointwise<ThresholdBackward>},
+};
+
+}  // namespace
+
+std::span<const Row> activation_kernels() { return kRows; }
+
+}  // namespace dc::runtime::kernel::native

@@ -1,0 +1,150 @@
+// One operator, applied element by element to operands of any strides that are broadcast to the
+// result.
+//
+// An operator is a type `Op<T>`, T being the lane that it computes in:
+//   kNames              arguments, in the order in which operator() takes them; tensors or numbers
+//   explicit Op(Call&)  reads its numbers
+//   operator()(...)     T, or bool; pure, free of branches that keep it out of vector code
+//   kMask               index of the operand that is a bool whatever T is; optional
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "runtime/kernel/native/iteration.h"
+#include "runtime/kernel/native/lanes.h"
+#include "runtime/kernel/native/registry.h"
+#include "runtime/kernel/native/vector_clones.h"
+
+namespace dc::runtime::kernel::native {
+
+// An operand of a pointwise operator: a tensor, or a number of the instruction.
+struct PointwiseOperand {
+  std::optional<BoundTensor> tensor;
+  alignas(8) std::array<std::byte, 8> number{};
+  Lane lane = Lane::F32;
+};
+
+class Pointwise : public Kernel {
+ public:
+  // Refuses what cannot be broadcast to the result.
+  void bind(Call& call, const BoundTensor& result, Lane lane,
+            std::span<const PointwiseOperand> operands);
+  base::Status launch(device::Stream& stream) final;
+
+ protected:
+  virtual void block(void* out, const std::byte* const* in, int64_t n) const = 0;
+
+ private:
+  struct Bound {
+    void* data = nullptr;
+    LaneReader reader;
+    bool is_number = false;
+    std::array<std::byte, 8> number{};
+  };
+  void row(std::byte* out, const std::array<const std::byte*, kMaxTensors>& in, int64_t n) const;
+
+  Iteration iteration_;
+  std::vector<Bound> operands_;
+  void* result_ = nullptr;
+  StoreLanes store_ = nullptr;
+  int64_t result_element_ = 0;
+  bool result_direct_ = false, all_direct_ = false;
+};
+
+// The lane in which operands of these types are computed.
+Lane common_lane(Call& call, std::span<const std::string_view> names, int mask);
+PointwiseOperand pointwise_operand(Call& call, std::string_view name, Lane lane);
+
+namespace pointwise_detail {
+
+template <typename Op>
+constexpr int mask_of() {
+  if constexpr (requires { Op::kMask; }) return Op::kMask;
+  return -1;
+}
+template <typename Op, typename T, int kIndex>
+using Element = std::conditional_t<kIndex == mask_of<Op>(), Bool, T>;
+
+template <typename T>
+inline auto value(T x) {
+  return x;
+}
+inline bool value(Bool x) { return x.value != 0; }
+
+template <typename Op, typename Out, typename A>
+DC_VECTOR_CLONES void apply(Op op, Out* __restrict out, const A* a, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = Out{op(value(a[i]))};
+}
+template <typename Op, typename Out, typename A, typename B>
+DC_VECTOR_CLONES void apply(Op op, Out* __restrict out, const A* a, const B* b, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = Out{op(value(a[i]), value(b[i]))};
+}
+template <typename Op, typename Out, typename A, typename B, typename C>
+DC_VECTOR_CLONES void apply(Op op, Out* __restrict out, const A* a, const B* b, const C* c,
+                            int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = Out{op(value(a[i]), value(b[i]), value(c[i]))};
+}
+
+template <typename Op, typename T, size_t... kIndex>
+auto result_type(std::index_sequence<kIndex...>)
+    -> decltype(std::declval<Op>()(value(Element<Op, T, static_cast<int>(kIndex)>{})...));
+
+template <typename Op, typename T>
+class Of final : public Pointwise {
+  static constexpr auto kOperands = std::make_index_sequence<Op::kNames.size()>();
+  using Result = decltype(result_type<Op, T>(kOperands));
+
+ public:
+  using Out = std::conditional_t<std::is_same_v<Result, bool>, Bool, T>;
+  explicit Of(Call& call) : op_(call) {}
+
+ protected:
+  void block(void* out, const std::byte* const* in, int64_t n) const override {
+    run(out, in, n, kOperands);
+  }
+
+ private:
+  template <size_t... kIndex>
+  void run(void* out, const std::byte* const* in, int64_t n, std::index_sequence<kIndex...>) const {
+    apply(op_, static_cast<Out*>(out),
+          reinterpret_cast<const Element<Op, T, static_cast<int>(kIndex)>*>(in[kIndex])..., n);
+  }
+  Op op_;
+};
+
+template <template <typename> class Op, typename T>
+Made make(Call& call, Lane lane) {
+  using K = Of<Op<T>, T>;
+  std::vector<PointwiseOperand> operands;
+  for (size_t i = 0; i < Op<T>::kNames.size(); ++i) {
+    const bool is_mask = static_cast<int>(i) == mask_of<Op<T>>();
+    operands.push_back(pointwise_operand(call, Op<T>::kNames[i], is_mask ? Lane::Bool : lane));
+  }
+  const BoundTensor result = call.output(0);
+  auto kernel = std::make_unique<K>(call);
+  if (call.ok()) kernel->bind(call, result, kLaneOf<typename K::Out>, operands);
+  return call.made(std::move(kernel));
+}
+
+}  // namespace pointwise_detail
+
+// The lanes in which an operator exists.
+enum Lanes : int { kF32 = 1, kF64 = 2, kI64 = 4, kReal = kF32 | kF64, kAnyLane = 7 };
+
+template <template <typename> class Op, int kLanes = kAnyLane>
+Made pointwise(Call& call) {
+  constexpr auto names = Op<float>::kNames;
+  const Lane lane = common_lane(call, names, pointwise_detail::mask_of<Op<float>>());
+  if constexpr ((kLanes & kF32) != 0)
+    if (lane == Lane::F32) return pointwise_detail::make<Op, float>(call, lane);
+  if constexpr ((kLanes & kF64) != 0)
+    if (lane == Lane::F64) return pointwise_detail::make<Op, double>(call, lane);
+  if constexpr ((kLanes & kI64) != 0)
+    if (lane == Lane::I64) return pointwise_detail::make<Op, int64_t>(call, lane);
+  call.require(false, "it does not take this element type");
+  return call.made(nullptr);
+}
+
+}  // namespace dc::runtime::kernel::native

@@ -1,0 +1,165 @@
+// sum, mean, amax, amin, prod, any, all and the 2-norm over some dims.
+//
+// Where the elements of one result lie next to each other they are folded as a row; otherwise whole
+// rows are added to a row of results, 64 of them in f32, then in f64.
+#include <array>
+#include <cmath>
+
+#include "runtime/kernel/native/iteration.h"
+#include "runtime/kernel/native/reductions/fold.h"
+#include "runtime/kernel/native/reductions/split.h"
+#include "runtime/kernel/native/registry.h"
+
+namespace dc::runtime::kernel::native {
+namespace {
+
+constexpr int64_t kRowsInLanes = 64;
+
+struct Finish {
+  double divisor = 1;
+  bool root = false;
+};
+
+template <typename Fold, typename T>
+class Reduce final : public Kernel {
+  using Total = typename Fold::Total;
+
+ public:
+  Reduce(const BoundTensor& self, const BoundTensor& to, const DimSplit& split, Finish finish)
+      : self_(static_cast<std::byte*>(self.data)),
+        to_(static_cast<std::byte*>(to.data)),
+        to_element_(base::byte_size(to.dtype)),
+        kept_(split.kept()),
+        reduced_(split.reduced()),
+        by_rows_(split.reduces_neighbours()),
+        reader_(kLaneOf<T>, self.dtype, (by_rows_ ? reduced_ : kept_).inner_stride(0)),
+        finish_(finish),
+        store_(storer(kLaneOf<T>, to.dtype)) {}
+
+  base::Status launch(device::Stream& stream) override {
+    const std::byte* self = stream.resolve(self_);
+    std::byte* to = stream.resolve(to_);
+    const int64_t element = reader_.element, columns = kept_.inner();
+    kept_.for_each_row([&](const Offsets& at) {
+      const std::byte* from = self + at[0] * element;
+      std::byte* target = to + at[1] * to_element_;
+      const int64_t step = kept_.inner_stride(1) * to_element_;
+      if (!by_rows_) return fold_by_columns(from, target, step);
+      for (int64_t i = 0; i < columns; ++i) {
+        Total total = static_cast<Total>(Fold::neutral());
+        const std::byte* first = from + i * kept_.inner_stride(0) * element;
+        reduced_.for_each_row([&](const Offsets& row) {
+          total = fold_row<Fold, T>(reader_, first + row[0] * element, reduced_.inner(), total);
+        });
+        put(target + i * step, total);
+      }
+    });
+    return {};
+  }
+
+ private:
+  void fold_by_columns(const std::byte* from, std::byte* target, int64_t step) const {
+    for (int64_t first = 0; first < kept_.inner(); first += kBlock) {
+      const int64_t count = std::min(kBlock, kept_.inner() - first);
+      alignas(64) T buffer[kBlock];
+      alignas(64) T lanes[kBlock];
+      Total totals[kBlock];
+      std::fill_n(lanes, count, Fold::neutral());
+      std::fill_n(totals, count, static_cast<Total>(Fold::neutral()));
+      int64_t rows = 0;
+      const auto flush = [&] {
+        for (int64_t i = 0; i < count; ++i) totals[i] = Fold::join_totals(totals[i], lanes[i]);
+        std::fill_n(lanes, count, Fold::neutral());
+        rows = 0;
+      };
+      reduced_.for_each_row([&](const Offsets& at) {
+        for (int64_t i = 0; i < reduced_.inner(); ++i) {
+          const std::byte* row = from + (at[0] + i * reduced_.inner_stride(0)) * reader_.element;
+          fold_columns<Fold, T>(
+              lanes, static_cast<const T*>(reader_.read(buffer, row, first, count)), count);
+          if (++rows == kRowsInLanes) flush();
+        }
+      });
+      flush();
+      for (int64_t i = 0; i < count; ++i) put(target + (first + i) * step, totals[i]);
+    }
+  }
+
+  void put(std::byte* to, Total total) const {
+    if constexpr (std::is_floating_point_v<Total>) {
+      if (finish_.divisor != 1) total = static_cast<Total>(total / finish_.divisor);
+      if (finish_.root) total = std::sqrt(total);
+    }
+    const T value = static_cast<T>(total);
+    store_(to, 1, &value, 1);
+  }
+
+  std::byte *self_, *to_;
+  int64_t to_element_;
+  Iteration kept_, reduced_;
+  bool by_rows_;
+  LaneReader reader_;
+  Finish finish_;
+  StoreLanes store_;
+};
+
+Lane lane_of_reduction(const BoundTensor& self, const BoundTensor& to) {
+  if (self.dtype == base::DType::F64 || to.dtype == base::DType::F64) return Lane::F64;
+  return base::is_floating(self.dtype) || base::is_floating(to.dtype) ? Lane::F32 : Lane::I64;
+}
+
+template <template <typename> class Fold>
+Made reduce(Call& call, Finish finish, bool takes_mean = false) {
+  const BoundTensor self = call.tensor("self"), to = call.output(0);
+  const DimSplit split(call, self, to, call.integers("dim"));
+  if (!call.ok()) return call.made(nullptr);
+  if (takes_mean) finish.divisor = static_cast<double>(split.reduced_count());
+  switch (lane_of_reduction(self, to)) {
+    case Lane::F64:
+      return call.finish<Reduce<Fold<double>, double>>(self, to, split, finish);
+    case Lane::F32:
+      return call.finish<Reduce<Fold<float>, float>>(self, to, split, finish);
+    default:
+      return call.finish<Reduce<Fold<int64_t>, int64_t>>(self, to, split, finish);
+  }
+}
+
+template <template <typename> class Fold>
+Made plain(Call& call) {
+  return reduce<Fold>(call, {});
+}
+
+Made mean(Call& call) {
+  call.require(base::is_floating(call.output(0).dtype), "its result must be floating-point");
+  return reduce<SumFold>(call, {}, true);
+}
+
+Made vector_norm(Call& call) {
+  call.require(call.number("ord", 2) == 2, "only the 2-norm has a native kernel");
+  return reduce<SquareSumFold>(call, {1, true});
+}
+
+constexpr Row kRows[] = {
+    {"aten.all.default", plain<AllFold>},
+    {"aten.all.dim", plain<AllFold>},
+    {"aten.amax.default", plain<MaxFold>},
+    {"aten.amin.default", plain<MinFold>},
+    {"aten.any.default", plain<AnyFold>},
+    {"aten.any.dim", plain<AnyFold>},
+    {"aten.any.dims", plain<AnyFold>},
+    {"aten.linalg_vector_norm.default", vector_norm},
+    {"aten.max.default", plain<MaxFold>},
+    {"aten.mean.default", mean},
+    {"aten.mean.dim", mean},
+    {"aten.min.default", plain<MinFold>},
+    {"aten.prod.default", plain<ProductFold>},
+    {"aten.prod.dim_int", plain<ProductFold>},
+    {"aten.sum.default", plain<SumFold>},
+    {"aten.sum.dim_IntList", plain<SumFold>},
+};
+
+}  // namespace
+
+std::span<const Row> reduction_kernels() { return kRows; }
+
+}  // namespace dc::runtime::kernel::native
