@@ -24,16 +24,93 @@ using base::KernelTensors;
   return all_are(tensors, {DType::F32, DType::BF16});
 }
 
+using base::TensorMeta;
+
+bool any(const KernelTensors&) { return true; }
+
+bool has_floating(const KernelTensors& tensors) {
+  return std::ranges::any_of(tensors.inputs, [](const TensorMeta& input) {
+    return base::is_floating(input.dtype);
+  });
+}
+bool floating_result(const KernelTensors& tensors) {
+  return std::ranges::any_of(
+      tensors.results, [](const auto& result) { return result && base::is_floating(result->dtype); });
+}
+bool floating(const KernelTensors& tensors) {
+  return has_floating(tensors) || floating_result(tensors);
+}
+bool integral(const KernelTensors& tensors) { return !has_floating(tensors); }
+
+// Rows whose elements have one distance: the tensors are contiguous, or rows have one dim, as the
+// weight has.
+bool rows(const KernelTensors& tensors) {
+  const auto one_dim = [](const TensorMeta& input) { return input.shape.size() == 1; };
+  return has_floating(tensors) &&
+         (std::ranges::any_of(tensors.inputs, one_dim) ||
+          std::ranges::all_of(tensors.inputs, &TensorMeta::is_contiguous));
+}
+
+bool is_index(const TensorMeta& tensor) {
+  return tensor.dtype == DType::I64 || tensor.dtype == DType::I32;
+}
+bool is_small_floating(const TensorMeta& tensor) {
+  return base::is_floating(tensor.dtype) && tensor.dtype != DType::F64;
+}
+// Rows of classes with one class number each; `first` is the operand with the rows.
+bool loss_at(const KernelTensors& tensors, size_t first) {
+  if (tensors.inputs.size() < first + 2) return false;
+  const TensorMeta& values = tensors.inputs[first];
+  const TensorMeta& target = tensors.inputs[first + 1];
+  return is_small_floating(values) && values.shape.size() == 2 && target.shape.size() == 1 &&
+         target.dtype == DType::I64;
+}
+bool loss(const KernelTensors& tensors) { return loss_at(tensors, 0); }
+bool loss_backward(const KernelTensors& tensors) { return loss_at(tensors, 1); }
+
+bool embedding(const KernelTensors& tensors) {
+  return tensors.inputs.size() == 2 && tensors.inputs[0].shape.size() == 2 &&
+         is_index(tensors.inputs[1]);
+}
+bool embedding_backward(const KernelTensors& tensors) {
+  return tensors.inputs.size() == 2 && is_small_floating(tensors.inputs[0]) &&
+         is_index(tensors.inputs[1]);
+}
+
+// self, index, and what is scattered, if anything.
+bool gather(const KernelTensors& tensors) {
+  const auto& inputs = tensors.inputs;
+  if (inputs.size() < 2 || !is_index(inputs[1])) return false;
+  if (inputs.size() > 2 && inputs[2].dtype != inputs[0].dtype) return false;
+  return std::ranges::all_of(inputs, [&](const TensorMeta& input) {
+    return input.shape.size() == inputs[0].shape.size();
+  });
+}
+bool index_select(const KernelTensors& tensors) {
+  return tensors.inputs.size() == 2 && is_index(tensors.inputs[1]) &&
+         !tensors.inputs[0].shape.empty() && tensors.inputs[1].shape.size() <= 1;
+}
+// self, then numbers; a mask chooses a number of elements that depends on data.
+bool index(const KernelTensors& tensors) {
+  return tensors.inputs.size() >= 2 && tensors.inputs.size() <= 7 &&
+         std::all_of(tensors.inputs.begin() + 1, tensors.inputs.end(), is_index);
+}
+bool index_put(const KernelTensors& tensors) {
+  const auto& inputs = tensors.inputs;
+  return inputs.size() >= 3 && inputs.size() <= 8 &&
+         inputs.back().dtype == inputs.front().dtype &&
+         std::all_of(inputs.begin() + 1, inputs.end() - 1, is_index);
+}
+
 constexpr NativeOp kOps[] = {
 #define DC_NATIVE(overload, condition) {"aten." #overload, condition},
 #include "src/ir/native_ops.def"
 #undef DC_NATIVE
-    {"", nullptr},  // a build may have no row
 };
 
 }  // namespace
 
-std::span<const NativeOp> native_ops() { return std::span(kOps).first(std::size(kOps) - 1); }
+std::span<const NativeOp> native_ops() { return kOps; }
 
 bool has_native_kernel(const base::KernelSignature& kernel) {
   const std::span<const NativeOp> ops = native_ops();

@@ -225,7 +225,6 @@ constexpr Row kRows[] = {
     {"aten.fill.Tensor", value},
     {"aten.full.default", fill_value},
     {"aten.full_like.default", fill_value},
-    {"aten.lift_fresh_copy.default", copy_self},
     {"aten.new_empty.default", nothing},
     {"aten.new_empty_strided.default", nothing},
     {"aten.new_full.default", fill_value},

@@ -27,10 +27,6 @@ struct SumFold {
   static Total join_totals(Total a, Total b) { return a + b; }
 };
 template <typename T>
-struct SquareSumFold : SumFold<T> {
-  static T of(T x) { return x * x; }
-};
-template <typename T>
 struct ProductFold {
   using Total = T;
   static T neutral() { return T{1}; }

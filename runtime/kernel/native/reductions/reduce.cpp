@@ -1,9 +1,8 @@
-// sum, mean, amax, amin, prod, any, all and the 2-norm over some dims.
+// sum, mean, amax, amin, prod, any and all over some dims.
 //
 // Where the elements of one result lie next to each other they are folded as a row; otherwise whole
 // rows are added to a row of results, 64 of them in f32, then in f64.
 #include <array>
-#include <cmath>
 
 #include "runtime/kernel/native/iteration.h"
 #include "runtime/kernel/native/reductions/fold.h"
@@ -15,17 +14,12 @@ namespace {
 
 constexpr int64_t kRowsInLanes = 64;
 
-struct Finish {
-  double divisor = 1;
-  bool root = false;
-};
-
 template <typename Fold, typename T>
 class Reduce final : public Kernel {
   using Total = typename Fold::Total;
 
  public:
-  Reduce(const BoundTensor& self, const BoundTensor& to, const DimSplit& split, Finish finish)
+  Reduce(const BoundTensor& self, const BoundTensor& to, const DimSplit& split, double divisor)
       : self_(static_cast<std::byte*>(self.data)),
         to_(static_cast<std::byte*>(to.data)),
         to_element_(base::byte_size(to.dtype)),
@@ -33,7 +27,7 @@ class Reduce final : public Kernel {
         reduced_(split.reduced()),
         by_rows_(split.reduces_neighbours()),
         reader_(kLaneOf<T>, self.dtype, (by_rows_ ? reduced_ : kept_).inner_stride(0)),
-        finish_(finish),
+        divisor_(divisor),
         store_(storer(kLaneOf<T>, to.dtype)) {}
 
   base::Status launch(device::Stream& stream) override {
@@ -87,8 +81,7 @@ class Reduce final : public Kernel {
 
   void put(std::byte* to, Total total) const {
     if constexpr (std::is_floating_point_v<Total>) {
-      if (finish_.divisor != 1) total = static_cast<Total>(total / finish_.divisor);
-      if (finish_.root) total = std::sqrt(total);
+      if (divisor_ != 1) total = static_cast<Total>(total / divisor_);
     }
     const T value = static_cast<T>(total);
     store_(to, 1, &value, 1);
@@ -99,7 +92,7 @@ class Reduce final : public Kernel {
   Iteration kept_, reduced_;
   bool by_rows_;
   LaneReader reader_;
-  Finish finish_;
+  double divisor_;  // of the fold: the count, for a mean
   StoreLanes store_;
 };
 
@@ -109,34 +102,29 @@ Lane lane_of_reduction(const BoundTensor& self, const BoundTensor& to) {
 }
 
 template <template <typename> class Fold>
-Made reduce(Call& call, Finish finish, bool takes_mean = false) {
+Made reduce(Call& call, bool takes_mean = false) {
   const BoundTensor self = call.tensor("self"), to = call.output(0);
   const DimSplit split(call, self, to, call.integers("dim"));
   if (!call.ok()) return call.made(nullptr);
-  if (takes_mean) finish.divisor = static_cast<double>(split.reduced_count());
+  const double divisor = takes_mean ? static_cast<double>(split.reduced_count()) : 1;
   switch (lane_of_reduction(self, to)) {
     case Lane::F64:
-      return call.finish<Reduce<Fold<double>, double>>(self, to, split, finish);
+      return call.finish<Reduce<Fold<double>, double>>(self, to, split, divisor);
     case Lane::F32:
-      return call.finish<Reduce<Fold<float>, float>>(self, to, split, finish);
+      return call.finish<Reduce<Fold<float>, float>>(self, to, split, divisor);
     default:
-      return call.finish<Reduce<Fold<int64_t>, int64_t>>(self, to, split, finish);
+      return call.finish<Reduce<Fold<int64_t>, int64_t>>(self, to, split, divisor);
   }
 }
 
 template <template <typename> class Fold>
 Made plain(Call& call) {
-  return reduce<Fold>(call, {});
+  return reduce<Fold>(call);
 }
 
 Made mean(Call& call) {
   call.require(base::is_floating(call.output(0).dtype), "its result must be floating-point");
-  return reduce<SumFold>(call, {}, true);
-}
-
-Made vector_norm(Call& call) {
-  call.require(call.number("ord", 2) == 2, "only the 2-norm has a native kernel");
-  return reduce<SquareSumFold>(call, {1, true});
+  return reduce<SumFold>(call, true);
 }
 
 constexpr Row kRows[] = {
@@ -147,7 +135,6 @@ constexpr Row kRows[] = {
     {"aten.any.default", plain<AnyFold>},
     {"aten.any.dim", plain<AnyFold>},
     {"aten.any.dims", plain<AnyFold>},
-    {"aten.linalg_vector_norm.default", vector_norm},
     {"aten.max.default", plain<MaxFold>},
     {"aten.mean.default", mean},
     {"aten.mean.dim", mean},
