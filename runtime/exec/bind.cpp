@@ -80,21 +80,29 @@ class Binding {
   }
 
   Status open_providers() {
-    bool needs_aten = false;
-    for (const plan::Program& program : plan_.programs) {
-      for (const plan::Instruction& instruction : program.instructions) {
-        needs_aten = needs_aten || (instruction.kind == plan::InstructionKind::Kernel &&
-                                    instruction.provider == plan::Provider::Aten);
-      }
-    }
-    bound_.native_ = kernel::make_native_provider();
-    if (needs_aten) {
+    const bool needs_aten =
+        has_kernel([](const plan::Instruction& in) { return in.provider == plan::Provider::Aten; });
+    // The model's operators, whoever runs them, are what uses a rank's threads.
+    if (has_kernel([](const plan::Instruction& in) { return in.op.starts_with("aten."); }))
       DC_RETURN_IF_ERROR(enough_threads());
-      DC_ASSIGN_OR_RETURN(bound_.aten_, kernel::open_aten_provider(plan_.threads));
-      DC_ASSIGN_OR_RETURN(bound_.missing_scratch_,
-                          bound_.aten_->take_missing_scratch(bound_.addresses_));
-    }
+    bound_.native_ = kernel::make_native_provider();
+    DC_ASSIGN_OR_RETURN(bound_.missing_scratch_,
+                        bound_.native_->take_missing_scratch(bound_.addresses_));
+    if (!needs_aten) return base::ok_status();
+    DC_ASSIGN_OR_RETURN(bound_.aten_, kernel::open_aten_provider(plan_.threads));
+    DC_ASSIGN_OR_RETURN(const kernel::MissingScratch missing,
+                        bound_.aten_->take_missing_scratch(bound_.addresses_));
+    bound_.missing_scratch_.add(missing);
     return base::ok_status();
+  }
+
+  template <typename Condition>
+  bool has_kernel(Condition holds) const {
+    return std::ranges::any_of(plan_.programs, [&](const plan::Program& program) {
+      return std::ranges::any_of(program.instructions, [&](const plan::Instruction& in) {
+        return in.kind == plan::InstructionKind::Kernel && holds(in);
+      });
+    });
   }
 
   // libtorch makes two pools of them. Where the system refuses one, OpenMP ends the process and the

@@ -58,6 +58,12 @@ struct MissingScratch {
   // The kernel with the largest shortage: its op, the bytes it needs and the bytes in the plan.
   std::string op;
   int64_t needed = 0, planned = 0;
+
+  void add(const MissingScratch& other) {  // of another provider
+    const int64_t all = bytes + other.bytes;
+    if (other.needed - other.planned > needed - planned) *this = other;
+    bytes = all;
+  }
 };
 
 class KernelProvider {
@@ -68,8 +74,8 @@ class KernelProvider {
   // scratch than planned.
   virtual base::Result<std::unique_ptr<Kernel>> prepare(const plan::Instruction& instruction,
                                                         const AddressMap& addresses) = 0;
-  // Bytes of scratch the instruction's kernel needs, measured by running it once on memory of its
-  // own; for the profile. Native kernels: 0.
+  // Bytes of scratch the instruction's kernel needs on this CPU, for the profile: measured by
+  // running it once on memory of its own, where it cannot say so itself.
   virtual base::Result<int64_t> measure_scratch(const plan::Instruction& instruction,
                                                 const AddressMap& addresses) = 0;
   // Before the first prepare: takes memory for kernels that need more scratch than the plan has,

@@ -7,11 +7,11 @@
 #include <mutex>
 
 #include "runtime/kernel/aten/arguments.h"
-#include "runtime/kernel/aten/extra_scratch.h"
 #include "runtime/kernel/aten/plugin.h"
 #include "runtime/kernel/aten/recording.h"
 #include "runtime/kernel/aten/serving_allocator.h"
 #include "runtime/kernel/aten/settings.h"
+#include "runtime/kernel/extra_scratch.h"
 #include "src/base/interface_id.h"
 #include "src/base/shape.h"
 
@@ -39,6 +39,7 @@ std::string text(const std::vector<int64_t>& values) {
 class Shared {
  public:
   ~Shared() {
+    for (const auto& [stream, block] : extra.blocks()) remove_planned_range(block.data);
     for (const Arena& arena : arenas_) {
       remove_planned_range(arena.base);
       if (arena.resolved != arena.base) remove_planned_range(arena.resolved);
@@ -235,35 +236,18 @@ class Provider final : public KernelProvider {
   }
 
   base::Result<MissingScratch> take_missing_scratch(const AddressMap& addresses) override {
-    MissingScratch missing;
-    std::map<int32_t, int64_t> streams;  // bytes of the block of each
-    const plan::Plan& plan = addresses.plan();
-    for (const plan::Program& program : plan.programs) {
-      for (const plan::Instruction& instruction : program.instructions) {
-        if (instruction.kind != plan::InstructionKind::Kernel ||
-            instruction.provider != plan::Provider::Aten)
-          continue;
-        const auto needed = measure_scratch(instruction, addresses);
-        if (!needed.ok()) continue;  // prepare() says why, and where
-        const int64_t planned = planned_scratch(plan, instruction);
-        if (*needed <= planned) continue;
-        int64_t& block = streams[instruction.stream];
-        block = std::max(block, *needed);
-        if (*needed - planned <= missing.needed - missing.planned) continue;
-        missing.op = instruction.op;
-        missing.needed = *needed;
-        missing.planned = planned;
+    DC_ASSIGN_OR_RETURN(MissingScratch missing,
+                        shared_->extra.take_missing(addresses.plan(), plan::Provider::Aten,
+                                                    [&](const plan::Instruction& instruction) {
+                                                      return measure_scratch(instruction,
+                                                                             addresses);
+                                                    }));
+    for (const auto& [stream, block] : shared_->extra.blocks()) {
+      if (!add_planned_range(block.data, block.bytes)) {
+        return base::Status(base::ErrorKind::Internal, "DC6117",
+                            "scratch beyond the plan is an arena too many: at most 256 ranks per "
+                            "process");
       }
-    }
-    for (const auto& [stream, bytes] : streams) {
-      if (!shared_->extra.take(stream, bytes)) {
-        return base::Status(base::ErrorKind::OutOfMemory, "DC6118",
-                            "there is no memory for " + std::to_string(bytes) +
-                                " bytes of scratch that '" + missing.op +
-                                "' needs beyond the plan; profile the model on this machine with "
-                                "dcc profile and compile with --profile");
-      }
-      missing.bytes += bytes;
     }
     return missing;
   }
@@ -277,12 +261,8 @@ class Provider final : public KernelProvider {
     const bool is_short = recording->scratch.bytes > planned;
     std::byte* extra =
         is_short ? shared_->extra.find(instruction.stream, recording->scratch.bytes) : nullptr;
-    if (is_short && extra == nullptr) {
-      return failure(base::ErrorKind::OutOfMemory, "DC6115", instruction,
-                     "needs " + std::to_string(recording->scratch.bytes) +
-                         " bytes of scratch memory, but the plan has " + std::to_string(planned) +
-                         "; profile the model with dcc profile and compile with --profile");
-    }
+    if (is_short && extra == nullptr)
+      return too_little_scratch(plan, instruction, recording->scratch.bytes);
     auto kernel = std::make_unique<AtenKernel>(op, instruction.op, threads_,
                                                wants_onednn(plan, instruction), shared_);
     const c10::InferenceMode inference;
@@ -296,10 +276,6 @@ class Provider final : public KernelProvider {
   }
 
  private:
-  static int64_t planned_scratch(const plan::Plan& plan, const plan::Instruction& instruction) {
-    return instruction.scratch < 0 ? 0 : plan.slices[instruction.scratch].bytes;
-  }
-
   base::Result<c10::OperatorHandle> resolve(const plan::Instruction& instruction) const {
     // "aten.mm.default" is the operator "aten::mm" with an empty overload name.
     const std::string& op = instruction.op;

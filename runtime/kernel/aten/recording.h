@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "runtime/kernel/aten/scratch_layout.h"
-#include "runtime/kernel/aten/strided_copy.h"
 #include "runtime/kernel/kernel.h"
+#include "runtime/kernel/strided_copy.h"
 
 namespace dc::runtime::kernel::aten {
 

@@ -102,6 +102,16 @@ double Call::number(std::string_view name) {
   return arg->kind == plan::ArgKind::Float ? arg->f : static_cast<double>(integer(name));
 }
 
+std::byte* Call::scratch(int64_t bytes) {
+  scratch_bytes_ = bytes;
+  if (bytes == 0 || extra_ == nullptr || !ok()) return nullptr;
+  if (bytes <= planned_scratch(addresses_.plan(), instruction_))
+    return addresses_.slice(instruction_.scratch);
+  std::byte* found = extra_->find(instruction_.stream, bytes);
+  if (found == nullptr) status_ = too_little_scratch(addresses_.plan(), instruction_, bytes);
+  return found;
+}
+
 const plan::Arg* Call::given(std::string_view name) const {
   for (const plan::Arg& arg : instruction_.args) {
     if (arg.name == name) return arg.kind == plan::ArgKind::None ? nullptr : &arg;

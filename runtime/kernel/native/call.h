@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/kernel/extra_scratch.h"
 #include "runtime/kernel/kernel.h"
 #include "runtime/plan/mesh.h"
 
@@ -35,8 +36,9 @@ struct Dense {
 
 class Call {
  public:
-  Call(const plan::Instruction& instruction, const AddressMap& addresses)
-      : instruction_(instruction), addresses_(addresses) {}
+  // `extra`: scratch beyond the plan's. Null while the kernel's need is only measured.
+  Call(const plan::Instruction& instruction, const AddressMap& addresses, const ExtraScratch* extra)
+      : instruction_(instruction), addresses_(addresses), extra_(extra) {}
 
   Dense operand(size_t index);                     // the index-th argument, any element type
   Dense operand(size_t index, base::DType dtype);  // refused unless it has this type
@@ -77,6 +79,12 @@ class Call {
   // A dim counted from the end if negative; refused unless the tensor has it.
   size_t dim(std::string_view name, const BoundTensor& of, int64_t otherwise = 0);
 
+  // Memory for the kernel alone while it runs, aligned to base::kAlignment; to be asked for once.
+  // An address on the device; null while it is only measured.
+  std::byte* scratch(int64_t bytes);
+  int64_t scratch_bytes() const { return scratch_bytes_; }   // that were asked for
+  int threads() const { return addresses_.plan().threads; }  // per rank
+
   int rank() const { return addresses_.rank(); }
   // The rank's place in its group along these axes.
   int place(uint32_t axes) const { return plan::index_in_group(addresses_.plan(), axes, rank()); }
@@ -105,6 +113,8 @@ class Call {
 
   const plan::Instruction& instruction_;
   const AddressMap& addresses_;
+  const ExtraScratch* extra_;
+  int64_t scratch_bytes_ = 0;
   base::Status status_;
 };
 

@@ -25,15 +25,27 @@ class Provider final : public KernelProvider {
 
   Made prepare(const plan::Instruction& instruction, const AddressMap& addresses) override {
     DC_ASSIGN_OR_RETURN(const Factory factory, factory_of(instruction));
-    Call call(instruction, addresses);
+    Call call(instruction, addresses, &extra_);
     return factory(call);
   }
 
   base::Result<int64_t> measure_scratch(const plan::Instruction& instruction,
-                                        const AddressMap&) override {
-    DC_RETURN_IF_ERROR(factory_of(instruction).status());
-    return int64_t{0};
+                                        const AddressMap& addresses) override {
+    DC_ASSIGN_OR_RETURN(const Factory factory, factory_of(instruction));
+    Call call(instruction, addresses, nullptr);
+    DC_RETURN_IF_ERROR(factory(call).status());
+    return call.scratch_bytes();
   }
+
+  base::Result<MissingScratch> take_missing_scratch(const AddressMap& addresses) override {
+    return extra_.take_missing(addresses.plan(), plan::Provider::Native,
+                               [&](const plan::Instruction& instruction) {
+                                 return measure_scratch(instruction, addresses);
+                               });
+  }
+
+ private:
+  ExtraScratch extra_;
 };
 
 }  // namespace

@@ -1,10 +1,10 @@
-#include "runtime/kernel/aten/strided_copy.h"
+#include "runtime/kernel/strided_copy.h"
 
 #include <cstring>
 
 #include "src/base/shape.h"
 
-namespace dc::runtime::kernel::aten {
+namespace dc::runtime::kernel {
 namespace {
 
 template <typename Element>
@@ -57,4 +57,4 @@ void copy_strided(void* to, std::span<const int64_t> to_strides, const void* fro
   }
 }
 
-}  // namespace dc::runtime::kernel::aten
+}  // namespace dc::runtime::kernel

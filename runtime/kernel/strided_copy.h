@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-namespace dc::runtime::kernel::aten {
+namespace dc::runtime::kernel {
 
 // Whether two tensors of these sizes put every element at the same place.
 bool same_places(std::span<const int64_t> sizes, std::span<const int64_t> a,
@@ -15,4 +15,4 @@ void copy_strided(void* to, std::span<const int64_t> to_strides, const void* fro
                   std::span<const int64_t> from_strides, std::span<const int64_t> sizes,
                   int64_t width);
 
-}  // namespace dc::runtime::kernel::aten
+}  // namespace dc::runtime::kernel
