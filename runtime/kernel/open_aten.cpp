@@ -1,21 +1,9 @@
 // Opens the plug-in with the ATen kernels. Programs that need none never load libtorch.
-#include <cstdlib>
-
 #include "runtime/kernel/aten/plugin.h"
+#include "runtime/kernel/passive_threads.h"
 #include "src/base/plugin.h"
 
 namespace dc::runtime::kernel {
-namespace {
-
-// libtorch's OpenMP threads spin while they wait, which starves the other ranks of a shared
-// machine. The library reads these once, when it is loaded.
-void make_threads_sleep() {
-  setenv("OMP_WAIT_POLICY", "passive", 0);
-  setenv("GOMP_SPINCOUNT", "0", 0);
-}
-
-}  // namespace
-
 base::Result<std::unique_ptr<KernelProvider>> open_aten_provider(int threads) {
   make_threads_sleep();
   const base::PluginUse use{kernel::aten::kLibrary, kernel::aten::kEntry, "DC6110",

@@ -270,6 +270,38 @@ int64_t of_class(const Kernel& k, AtenClass cls) {
   return 0;
 }
 
+// Rows or columns without gaps, matrices one behind the other or all the same.
+bool is_dense_matrix(const TensorMeta& type) {
+  const size_t r = type.shape.size() - 2, c = r + 1;
+  const bool rows = type.strides[c] == 1 && type.strides[r] == type.shape[c];
+  const bool columns = type.strides[r] == 1 && type.strides[c] == type.shape[r];
+  const int64_t batch = r == 0 ? 0 : type.strides[0];
+  return (rows || columns) && (batch == 0 || batch == type.shape[r] * type.shape[c]);
+}
+
+// As oneDNN's matmul asks for it: blocks of transposed operands and of 16-bit ones, and of sums in
+// f32; and copies of operands and results that it cannot take where they are.
+int64_t native_product(const Kernel& k) {
+  const size_t left = k.does(AtenWork::BiasFirst) ? 1 : 0, right = left + 1;
+  const TensorMeta& a = k.in(left);
+  const size_t r = a.shape.size() - 2;
+  const int64_t depth = ceil_to(a.shape[r + 1], 64),
+                rows = std::min(ceil_to(a.shape[r], 16), int64_t{512});
+  const auto is_transposed = [r](const TensorMeta& type) { return type.strides[r + 1] != 1; };
+  int64_t bytes = kSmall;
+  if (is_transposed(a)) bytes += rows * (depth + 64) * 4;
+  if (is_transposed(k.in(right)) || is_half(a.dtype)) bytes += 64 * depth * 4;
+  if (is_half(a.dtype)) bytes += 16 * kSmall;
+  for (const size_t i : {left, right}) bytes += is_dense_matrix(k.in(i)) ? 0 : k.in(i).bytes();
+  return bytes + (k.out()->is_contiguous() ? 0 : k.out()->bytes());
+}
+
+base::Bytes estimate_native_scratch(const ir::AtenInfo& aten, const base::KernelTensors& tensors) {
+  const Kernel kernel{tensors, aten.work, 1};
+  const bool is_product = aten.cls == AtenClass::Matmul && has_its_tensors(aten, tensors);
+  return {is_product ? ceil_to(native_product(kernel), base::kAlignment) : 0};
+}
+
 }  // namespace
 
 bool has_its_tensors(const ir::AtenInfo& aten, const base::KernelTensors& tensors) {
@@ -277,10 +309,10 @@ bool has_its_tensors(const ir::AtenInfo& aten, const base::KernelTensors& tensor
 }
 
 base::Bytes estimate_scratch(const base::KernelSignature& signature, int threads) {
-  if (signature.provider() != base::Provider::Aten) return {0};
   const ir::AtenInfo* aten = ir::aten_info(signature.op());
   if (aten == nullptr || aten->alias == ir::AliasRule::View) return {0};
   const base::KernelTensors tensors = signature.tensors();
+  if (signature.provider() != base::Provider::Aten) return estimate_native_scratch(*aten, tensors);
   const Kernel kernel{tensors, aten->work, threads};
   const int64_t bytes =
       has_its_tensors(*aten, tensors) ? of_class(kernel, aten->cls) + reordered_results(kernel) : 0;

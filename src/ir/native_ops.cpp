@@ -21,7 +21,9 @@ using base::KernelTensors;
 }
 
 [[maybe_unused]] bool product(const KernelTensors& tensors) {
-  return all_are(tensors, {DType::F32, DType::BF16});
+  const bool has_elements = std::ranges::all_of(
+      tensors.inputs, [](const base::TensorMeta& input) { return input.numel() > 0; });
+  return has_elements && all_are(tensors, {DType::F32, DType::BF16});
 }
 
 using base::TensorMeta;
@@ -29,13 +31,13 @@ using base::TensorMeta;
 bool any(const KernelTensors&) { return true; }
 
 bool has_floating(const KernelTensors& tensors) {
-  return std::ranges::any_of(tensors.inputs, [](const TensorMeta& input) {
-    return base::is_floating(input.dtype);
-  });
+  return std::ranges::any_of(
+      tensors.inputs, [](const TensorMeta& input) { return base::is_floating(input.dtype); });
 }
 bool floating_result(const KernelTensors& tensors) {
-  return std::ranges::any_of(
-      tensors.results, [](const auto& result) { return result && base::is_floating(result->dtype); });
+  return std::ranges::any_of(tensors.results, [](const auto& result) {
+    return result && base::is_floating(result->dtype);
+  });
 }
 bool floating(const KernelTensors& tensors) {
   return has_floating(tensors) || floating_result(tensors);
@@ -46,9 +48,8 @@ bool integral(const KernelTensors& tensors) { return !has_floating(tensors); }
 // weight has.
 bool rows(const KernelTensors& tensors) {
   const auto one_dim = [](const TensorMeta& input) { return input.shape.size() == 1; };
-  return has_floating(tensors) &&
-         (std::ranges::any_of(tensors.inputs, one_dim) ||
-          std::ranges::all_of(tensors.inputs, &TensorMeta::is_contiguous));
+  return has_floating(tensors) && (std::ranges::any_of(tensors.inputs, one_dim) ||
+                                   std::ranges::all_of(tensors.inputs, &TensorMeta::is_contiguous));
 }
 
 bool is_index(const TensorMeta& tensor) {
@@ -97,8 +98,7 @@ bool index(const KernelTensors& tensors) {
 }
 bool index_put(const KernelTensors& tensors) {
   const auto& inputs = tensors.inputs;
-  return inputs.size() >= 3 && inputs.size() <= 8 &&
-         inputs.back().dtype == inputs.front().dtype &&
+  return inputs.size() >= 3 && inputs.size() <= 8 && inputs.back().dtype == inputs.front().dtype &&
          std::all_of(inputs.begin() + 1, inputs.end() - 1, is_index);
 }
 

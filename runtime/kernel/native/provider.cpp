@@ -1,22 +1,27 @@
+#include <algorithm>
+#include <optional>
+
 #include "runtime/kernel/native/registry.h"
+#include "runtime/kernel/onednn/plugin.h"
 
 namespace dc::runtime::kernel {
 namespace native {
 namespace {
 
-base::Result<Factory> factory_of(const plan::Instruction& instruction) {
+std::optional<Factory> find(std::span<const Row> rows, std::string_view op) {
+  const auto row = std::ranges::find_if(rows, [&](const Row& each) { return each.op == op; });
+  return row == rows.end() ? std::nullopt : std::optional(row->factory);
+}
+
+std::optional<Factory> find_own(std::string_view op) {
   for (const auto kernels :
        {activation_kernels, arange_kernels, arithmetic_kernels, cast_kernels, choice_kernels,
         copy_kernels, dropout_kernels, elementwise_kernels, embedding_kernels, gather_kernels,
         index_kernels, loss_kernels, norm_kernels, order_kernels, reduce_kernels, reduction_kernels,
         scan_kernels, softmax_kernels, update_kernels}) {
-    for (const Row& row : kernels()) {
-      if (row.op == instruction.op) return row.factory;
-    }
+    if (const auto factory = find(kernels(), op)) return factory;
   }
-  return base::Status(base::ErrorKind::Unsupported, "DC6131",
-                      "there is no native kernel named '" + instruction.op +
-                          "'; compile the plan with the dcc that belongs to this dcrun");
+  return std::nullopt;
 }
 
 class Provider final : public KernelProvider {
@@ -45,7 +50,21 @@ class Provider final : public KernelProvider {
   }
 
  private:
+  base::Result<Factory> factory_of(const plan::Instruction& instruction) {
+    if (const auto factory = find_own(instruction.op)) return *factory;
+    if (std::ranges::count(onednn::kOps, instruction.op) != 0) {
+      if (onednn_.empty()) {
+        DC_ASSIGN_OR_RETURN(onednn_, open_onednn_kernels());
+      }
+      if (const auto factory = find(onednn_, instruction.op)) return *factory;
+    }
+    return base::Status(base::ErrorKind::Unsupported, "DC6131",
+                        "there is no native kernel named '" + instruction.op +
+                            "'; compile the plan with the dcc that belongs to this dcrun");
+  }
+
   ExtraScratch extra_;
+  std::span<const Row> onednn_;  // empty until a plan needs them
 };
 
 }  // namespace

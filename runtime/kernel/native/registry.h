@@ -17,6 +17,9 @@ struct Row {
   Factory factory;
 };
 
+// Those of the plug-in libdcrun_onednn.so. Unavailable (69), DC6135, without it.
+base::Result<std::span<const Row>> open_onednn_kernels();
+
 std::span<const Row> activation_kernels();
 std::span<const Row> arange_kernels();
 std::span<const Row> arithmetic_kernels();

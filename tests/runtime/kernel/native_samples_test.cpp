@@ -41,9 +41,11 @@ bool has_values(const std::string& op) { return op.find("empty") == std::string:
 
 // Whether the compiler would choose the native kernel. It may leave out what the kernel takes, but
 // never the other way round.
-bool is_taken(kernel::KernelProvider& provider, KernelBench& bench, plan::Instruction step) {
+bool is_taken(kernel::KernelProvider& provider, KernelBench& bench, plan::Instruction& step) {
   step.provider = plan::Provider::Native;
   const bool chosen = ir::has_native_kernel(plan::signature_of(bench.plan(), step));
+  const auto scratch = provider.measure_scratch(step, bench.addresses());
+  if (scratch.ok() && *scratch > 0) step.scratch = bench.slice(*scratch);
   const auto kernel = provider.prepare(step, bench.addresses());
   EXPECT_TRUE(!chosen || kernel.ok()) << kernel.status().to_string();
   const bool left_out = kernel.ok() && !chosen;
@@ -54,7 +56,7 @@ bool is_taken(kernel::KernelProvider& provider, KernelBench& bench, plan::Instru
 void run_sample(kernel::KernelProvider& provider, const AtenCase& sample,
                 std::set<std::string>& taken) {
   KernelBench bench;
-  const plan::Instruction step = place(bench, sample);
+  plan::Instruction step = place(bench, sample);
   if (!is_taken(provider, bench, step)) return;
   taken.insert(sample.op);
   auto kernel = provider.prepare(step, bench.addresses());

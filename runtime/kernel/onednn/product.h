@@ -1,0 +1,12 @@
+// mm, bmm, addmm and baddbmm as matmul primitives of oneDNN.
+#pragma once
+
+#include <span>
+
+#include "runtime/kernel/native/registry.h"
+
+namespace dc::runtime::kernel::onednn {
+
+std::span<const native::Row> product_kernels();
+
+}  // namespace dc::runtime::kernel::onednn
