@@ -136,6 +136,8 @@ def run_case(case, subject, training, folder, launcher):
             "--world",
             str(case.world),
             *chain_options(case.zero),
+            "--providers",
+            case.providers,
             "--grad-accum",
             str(case.accumulation),
             "--config",

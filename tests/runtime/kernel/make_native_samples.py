@@ -80,6 +80,8 @@ def norms(dtype, n):
         case("native_layer_norm_backward.default", draw(dtype, 70, n), x, [n], mean, rstd, weight, bias, [True, True, True])
         case("native_layer_norm_backward.default", draw(dtype, 70, n), x, [n], mean, rstd, None, None, [True, False, False])
         rms_norm_backward(x, weight)
+    if dtype != torch.float32:  # in 16 bits PyTorch rounds the sum of losses in between
+        return
     target = torch.randint(0, n, (70,))
     target[3] = -100
     total = aten.nll_loss_forward(x, target, None, 1, -100)[1]

@@ -48,6 +48,9 @@ DC_UNARY(Round, std::nearbyint(x))  // to even
 DC_UNARY(Sign, (x > T{} ? T{1} : T{}) - (x < T{} ? T{1} : T{}))
 DC_UNARY(Square, x* x)
 DC_UNARY(Cube, x* x* x)
+// PyTorch rounds the square of 16-bit elements to their type before the second product.
+DC_UNARY(CubeOfBf16, widen(narrow_bf16(static_cast<float>(x * x))) * x)
+DC_UNARY(CubeOfF16, widen(narrow_f16(static_cast<float>(x * x))) * x)
 DC_UNARY(SquareRoot, std::sqrt(x))
 DC_UNARY(InverseSquare, T{1} / (x * x))
 
@@ -138,6 +141,9 @@ struct Power {
 Made power_by_number(Call& call) {
   const double exponent = call.number("exponent", 1);
   if (exponent == 2) return pointwise<Square>(call);
+  const base::DType dtype = call.output(0).dtype;
+  if (exponent == 3 && dtype == base::DType::BF16) return pointwise<CubeOfBf16, kF32>(call);
+  if (exponent == 3 && dtype == base::DType::F16) return pointwise<CubeOfF16, kF32>(call);
   if (exponent == 3) return pointwise<Cube>(call);
   if (exponent == 0.5) return pointwise<SquareRoot, kReal>(call);
   if (exponent == -0.5) return pointwise<Rsqrt, kReal>(call);
