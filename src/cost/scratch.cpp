@@ -1,6 +1,9 @@
 #include "src/cost/scratch.h"
 
 #include <algorithm>
+#include <span>
+
+#include "src/base/attention_blocks.h"
 
 namespace dc::cost {
 namespace {
@@ -296,10 +299,23 @@ int64_t native_product(const Kernel& k) {
   return bytes + (k.out()->is_contiguous() ? 0 : k.out()->bytes());
 }
 
+// What the kernels ask for, to the byte.
+int64_t native_attention(const Kernel& k) {
+  const bool backward = k.does(AtenWork::FlashBackward);
+  const size_t query = backward ? 1 : 0;
+  const std::span<const int64_t> queries = k.in(query).shape, keys = k.in(query + 1).shape;
+  if (queries.size() != 4 || keys.size() != 4) return 0;
+  const base::AttentionBlocks blocks(queries[2], keys[2], queries[3]);
+  return backward ? blocks.backward_bytes() : blocks.forward_bytes();
+}
+
 base::Bytes estimate_native_scratch(const ir::AtenInfo& aten, const base::KernelTensors& tensors) {
   const Kernel kernel{tensors, aten.work, 1};
-  const bool is_product = aten.cls == AtenClass::Matmul && has_its_tensors(aten, tensors);
-  return {is_product ? ceil_to(native_product(kernel), base::kAlignment) : 0};
+  if (!has_its_tensors(aten, tensors)) return {0};
+  int64_t bytes = 0;
+  if (aten.cls == AtenClass::Matmul) bytes = native_product(kernel);
+  if (aten.cls == AtenClass::Attention) bytes = native_attention(kernel);
+  return {ceil_to(bytes, base::kAlignment)};
 }
 
 }  // namespace

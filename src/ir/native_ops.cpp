@@ -69,6 +69,13 @@ bool loss_at(const KernelTensors& tensors, size_t first) {
 bool loss(const KernelTensors& tensors) { return loss_at(tensors, 0); }
 bool loss_backward(const KernelTensors& tensors) { return loss_at(tensors, 1); }
 
+// f64 stays with libtorch.
+bool attention(const KernelTensors& tensors) {
+  return std::ranges::all_of(tensors.inputs, [](const TensorMeta& input) {
+    return is_small_floating(input) && input.numel() > 0;
+  });
+}
+
 bool embedding(const KernelTensors& tensors) {
   return tensors.inputs.size() == 2 && tensors.inputs[0].shape.size() == 2 &&
          is_index(tensors.inputs[1]);

@@ -23,6 +23,7 @@ base::Result<std::span<const Row>> open_onednn_kernels();
 std::span<const Row> activation_kernels();
 std::span<const Row> arange_kernels();
 std::span<const Row> arithmetic_kernels();
+std::span<const Row> attention_kernels();
 std::span<const Row> cast_kernels();
 std::span<const Row> choice_kernels();
 std::span<const Row> copy_kernels();

@@ -1,0 +1,318 @@
+// Attention in blocks with an online softmax: Dao et al., FlashAttention (2022) and
+// FlashAttention-2 (2023). Nothing of the size queries x keys is stored.
+#include <cmath>
+#include <limits>
+
+#include "runtime/kernel/native/attention/heads.h"
+#include "runtime/kernel/native/attention/multiply.h"
+#include "runtime/kernel/native/math.h"
+#include "runtime/kernel/native/reductions/fold.h"
+#include "runtime/kernel/native/registry.h"
+#include "src/base/attention_blocks.h"
+
+namespace dc::runtime::kernel::native {
+namespace {
+
+using base::AttentionBlocks;
+using base::kKeyBlock;
+using base::kQueryBlock;
+static_assert(kKeyBlock <= kBlock && base::kAttentionLanes == kColumns);
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+int64_t padded(int64_t columns) { return base::round_up(columns, kColumns); }
+
+// Parts of the scratch, one behind the other.
+class Taker {
+ public:
+  explicit Taker(std::byte* scratch) : next_(reinterpret_cast<float*>(scratch)) {}
+  float* take(int64_t count) {
+    float* part = next_;
+    next_ += count;
+    return part;
+  }
+
+ private:
+  float* next_;
+};
+
+// to[dim][keys] from the rows of a head, through a block of rows.
+void read_transposed(float* to, const HeadRows& rows, int64_t batch, int64_t head, int64_t count,
+                     const AttentionBlocks& blocks, float* buffer) {
+  std::fill(to, to + blocks.of_keys(), 0.0f);
+  for (int64_t first = 0; first < count; first += blocks.query_rows) {
+    const int64_t part = std::min(blocks.query_rows, count - first);
+    rows.read(buffer, blocks.row, batch, head, first, part);
+    transpose(to + first, blocks.keys_row, buffer, blocks.row, part, rows.size(3));
+  }
+}
+
+class Attention final : public Kernel {
+ public:
+  struct Tensors {
+    HeadRows query, key, value, out, logsumexp;
+  };
+  Attention(AttentionCall call, Tensors tensors, std::byte* scratch)
+      : call_(std::move(call)),
+        t_(std::move(tensors)),
+        blocks_(call_.queries, call_.keys, call_.dim),
+        scratch_(scratch) {}
+
+  base::Status launch(device::Stream& stream) override {
+    for (HeadRows* rows : {&t_.query, &t_.key, &t_.value, &t_.out, &t_.logsumexp})
+      rows->resolve(stream);
+    if (call_.mask) call_.mask->resolve(stream);
+    Taker taker(stream.resolve(scratch_));
+    keys_ = taker.take(blocks_.of_keys());
+    values_ = taker.take(blocks_.of_keys());
+    queries_ = taker.take(blocks_.of_queries());
+    out_ = taker.take(blocks_.of_queries());
+    scores_ = taker.take(blocks_.of_scores());
+    greatest_ = taker.take(blocks_.of_numbers());
+    sums_ = taker.take(blocks_.of_numbers());
+    for (int64_t batch = 0; batch < call_.batch; ++batch) {
+      for (int64_t head = 0; head < call_.heads; ++head) {
+        if (head % call_.heads_per_key == 0) read_keys(batch, head / call_.heads_per_key);
+        for (int64_t first = 0; first < call_.queries; first += kQueryBlock)
+          run_block(batch, head, first, std::min(kQueryBlock, call_.queries - first));
+      }
+    }
+    return {};
+  }
+
+ private:
+  void read_keys(int64_t batch, int64_t head) {
+    read_transposed(keys_, t_.key, batch, head, call_.keys, blocks_, out_);
+    t_.value.read(values_, blocks_.row, batch, head, 0, call_.keys);
+  }
+
+  void run_block(int64_t batch, int64_t head, int64_t first, int64_t count) {
+    t_.query.read(queries_, blocks_.row, batch, head, first, count);
+    std::fill(out_, out_ + count * blocks_.row, 0.0f);
+    std::fill(greatest_, greatest_ + count, -kInfinity);
+    std::fill(sums_, sums_ + count, 0.0f);
+    const int64_t limit = call_.causal ? std::min(call_.keys, first + count) : call_.keys;
+    for (int64_t key = 0; key < limit; key += kKeyBlock) {
+      const int64_t keys = std::min(kKeyBlock, limit - key);
+      multiply({scores_, blocks_.scores_row, queries_, blocks_.row, 1, keys_ + key,
+                blocks_.keys_row, count, call_.dim, padded(keys), false});
+      for (int64_t i = 0; i < count; ++i) add_scores(batch, head, first, i, key, keys);
+      multiply({out_, blocks_.row, scores_, blocks_.scores_row, 1, values_ + key * blocks_.row,
+                blocks_.row, count, keys, blocks_.row, true});
+    }
+    finish(batch, head, first, count);
+  }
+
+  // The scores of a row become its probabilities times exp(greatest so far); what was summed before
+  // is made less by as much as the greatest has grown.
+  void add_scores(int64_t batch, int64_t head, int64_t first, int64_t i, int64_t key,
+                  int64_t keys) {
+    float* scores = scores_ + i * blocks_.scores_row;
+    const int64_t seen = call_.seen(first + i, key, keys);
+    call_.finish_scores(scores, batch, head, first + i, key, seen);
+    const float before = greatest_[i];
+    const float greatest =
+        MaxFold<float>::join(before, fold_chunk<MaxFold<float>, float>(scores, seen));
+    if (greatest == -kInfinity) return std::fill(scores, scores + keys, 0.0f);
+    exp_row(scores, greatest, seen, keys);
+    const float factor = before == -kInfinity ? 0.0f : math::exp(before - greatest);
+    if (factor != 1) multiply_row(out_ + i * blocks_.row, factor, blocks_.row);
+    sums_[i] = sums_[i] * factor + fold_chunk<SumFold<float>, float>(scores, seen);
+    greatest_[i] = greatest;
+  }
+
+  void finish(int64_t batch, int64_t head, int64_t first, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      if (sums_[i] != 0) multiply_row(out_ + i * blocks_.row, 1 / sums_[i], blocks_.row);
+      sums_[i] = sums_[i] == 0 ? -kInfinity : greatest_[i] + math::log(sums_[i]);
+    }
+    t_.out.write(out_, blocks_.row, batch, head, first, count);
+    t_.logsumexp.write(sums_, 1, batch, head, first, count);
+  }
+
+  AttentionCall call_;
+  Tensors t_;
+  AttentionBlocks blocks_;
+  std::byte* scratch_;
+  float *keys_ = nullptr, *values_ = nullptr, *queries_ = nullptr, *out_ = nullptr;
+  float *scores_ = nullptr, *greatest_ = nullptr, *sums_ = nullptr;
+};
+
+class AttentionBackward final : public Kernel {
+ public:
+  struct Tensors {
+    HeadRows gradient, query, key, value, out, logsumexp, of_query, of_key, of_value;
+  };
+  AttentionBackward(AttentionCall call, Tensors tensors, std::byte* scratch)
+      : call_(std::move(call)),
+        t_(std::move(tensors)),
+        blocks_(call_.queries, call_.keys, call_.dim),
+        scratch_(scratch) {}
+
+  base::Status launch(device::Stream& stream) override {
+    for (HeadRows* rows : {&t_.gradient, &t_.query, &t_.key, &t_.value, &t_.out, &t_.logsumexp,
+                           &t_.of_query, &t_.of_key, &t_.of_value})
+      rows->resolve(stream);
+    if (call_.mask) call_.mask->resolve(stream);
+    take_scratch(stream.resolve(scratch_));
+    for (int64_t batch = 0; batch < call_.batch; ++batch) {
+      for (int64_t head = 0; head < call_.heads; head += call_.heads_per_key) {
+        const int64_t key_head = head / call_.heads_per_key;
+        read_keys(batch, key_head);
+        for (int64_t h = head; h < head + call_.heads_per_key; ++h) {
+          for (int64_t first = 0; first < call_.queries; first += kQueryBlock)
+            run_block(batch, h, first, std::min(kQueryBlock, call_.queries - first));
+        }
+        t_.of_key.write(of_keys_, blocks_.row, batch, key_head, 0, call_.keys);
+        t_.of_value.write(of_values_, blocks_.row, batch, key_head, 0, call_.keys);
+      }
+    }
+    return {};
+  }
+
+ private:
+  void take_scratch(std::byte* scratch) {
+    Taker taker(scratch);
+    for (float** part : {&keys_, &keys_across_, &values_across_, &of_keys_, &of_values_})
+      *part = taker.take(blocks_.of_keys());
+    for (float** part : {&queries_, &of_queries_, &gradients_})
+      *part = taker.take(blocks_.of_queries());
+    for (float** part : {&scores_, &of_scores_}) *part = taker.take(blocks_.of_scores());
+    for (float** part : {&logsumexp_, &deltas_}) *part = taker.take(blocks_.of_numbers());
+  }
+
+  void read_keys(int64_t batch, int64_t head) {
+    read_transposed(keys_across_, t_.key, batch, head, call_.keys, blocks_, queries_);
+    read_transposed(values_across_, t_.value, batch, head, call_.keys, blocks_, queries_);
+    t_.key.read(keys_, blocks_.row, batch, head, 0, call_.keys);
+    std::fill(of_keys_, of_keys_ + blocks_.of_keys(), 0.0f);
+    std::fill(of_values_, of_values_ + blocks_.of_keys(), 0.0f);
+  }
+
+  void run_block(int64_t batch, int64_t head, int64_t first, int64_t count) {
+    const int64_t row = blocks_.row, scores_row = blocks_.scores_row;
+    t_.gradient.read(gradients_, row, batch, head, first, count);
+    t_.out.read(queries_, row, batch, head, first, count);  // until the deltas are known
+    for (int64_t i = 0; i < count; ++i)
+      deltas_[i] = dot(gradients_ + i * row, queries_ + i * row, call_.dim);
+    t_.query.read(queries_, row, batch, head, first, count);
+    t_.logsumexp.read(logsumexp_, 1, batch, head, first, count);
+    std::fill(of_queries_, of_queries_ + count * row, 0.0f);
+    const int64_t limit = call_.causal ? std::min(call_.keys, first + count) : call_.keys;
+    for (int64_t key = 0; key < limit; key += kKeyBlock) {
+      const int64_t keys = std::min(kKeyBlock, limit - key);
+      multiply({scores_, scores_row, queries_, row, 1, keys_across_ + key, blocks_.keys_row, count,
+                call_.dim, padded(keys), false});
+      multiply({of_scores_, scores_row, gradients_, row, 1, values_across_ + key, blocks_.keys_row,
+                count, call_.dim, padded(keys), false});
+      for (int64_t i = 0; i < count; ++i) finish_row(batch, head, first, i, key, keys);
+      multiply({of_values_ + key * row, row, scores_, 1, scores_row, gradients_, row, keys, count,
+                row, true});
+      multiply({of_keys_ + key * row, row, of_scores_, 1, scores_row, queries_, row, keys, count,
+                row, true});
+      multiply({of_queries_, row, of_scores_, scores_row, 1, keys_ + key * row, row, count, keys,
+                row, true});
+    }
+    t_.of_query.write(of_queries_, row, batch, head, first, count);
+  }
+
+  // Scores become probabilities, gradients of probabilities those of scores.
+  void finish_row(int64_t batch, int64_t head, int64_t first, int64_t i, int64_t key,
+                  int64_t keys) {
+    float* scores = scores_ + i * blocks_.scores_row;
+    float* of_scores = of_scores_ + i * blocks_.scores_row;
+    const int64_t seen = logsumexp_[i] == -kInfinity ? 0 : call_.seen(first + i, key, keys);
+    call_.finish_scores(scores, batch, head, first + i, key, seen);
+    exp_row(scores, logsumexp_[i], seen, keys);
+    gradient_row(of_scores, scores, deltas_[i], call_.scale, keys);
+  }
+
+  AttentionCall call_;
+  Tensors t_;
+  AttentionBlocks blocks_;
+  std::byte* scratch_;
+  float *keys_ = nullptr, *keys_across_ = nullptr, *values_across_ = nullptr;
+  float *of_keys_ = nullptr, *of_values_ = nullptr;
+  float *queries_ = nullptr, *of_queries_ = nullptr, *gradients_ = nullptr;
+  float *scores_ = nullptr, *of_scores_ = nullptr, *logsumexp_ = nullptr, *deltas_ = nullptr;
+};
+
+// [batch, heads, length] as rows of one element.
+HeadRows numbers(Call& call, const BoundTensor& tensor, const AttentionCall& a) {
+  call.require(tensor.sizes.size() == 3 && tensor.dtype == base::DType::F32,
+               "the sums of exponentials must be f32 and have three dims");
+  if (!call.ok()) return {};
+  const std::array<int64_t, 4> sizes = {tensor.sizes[0], tensor.sizes[1], tensor.sizes[2], 1};
+  const std::array<int64_t, 4> strides = {tensor.strides[0], tensor.strides[1], tensor.strides[2],
+                                          1};
+  const HeadRows rows(BoundTensor{tensor.data, tensor.dtype, sizes, strides});
+  call.require(rows.has_sizes(a.batch, a.heads, a.queries, 1), "its tensors differ in shape");
+  return rows;
+}
+
+HeadRows like_queries(Call& call, const BoundTensor& tensor, const AttentionCall& a) {
+  call.require(tensor.sizes.size() == 4 && base::is_floating(tensor.dtype) &&
+                   tensor.dtype != base::DType::F64,
+               "its tensors must have four dims and be f32, bf16 or f16");
+  if (!call.ok()) return {};
+  const HeadRows rows(tensor);
+  call.require(rows.has_sizes(a.batch, a.heads, a.queries, a.dim), "its tensors differ in shape");
+  return rows;
+}
+
+HeadRows like_keys(Call& call, const BoundTensor& tensor, const AttentionCall& a) {
+  call.require(tensor.sizes.size() == 4 && base::is_floating(tensor.dtype) &&
+                   tensor.dtype != base::DType::F64,
+               "its tensors must have four dims and be f32, bf16 or f16");
+  if (!call.ok()) return {};
+  const HeadRows rows(tensor);
+  call.require(rows.has_sizes(a.batch, a.heads / a.heads_per_key, a.keys, a.dim),
+               "its tensors differ in shape");
+  return rows;
+}
+
+// A result that the plan may not want.
+HeadRows result(Call& call, size_t index, const AttentionCall& a,
+                HeadRows (*rows)(Call&, const BoundTensor&, const AttentionCall&)) {
+  return call.has_result(index) ? rows(call, call.output(index), a) : HeadRows();
+}
+
+Made make_attention(Call& call) {
+  const BoundTensor query = call.tensor("query"), key = call.tensor("key");
+  const AttentionCall a(call, query, key);
+  if (!call.ok()) return call.made(nullptr);
+  const Attention::Tensors tensors = {like_queries(call, query, a), like_keys(call, key, a),
+                                      like_keys(call, call.tensor("value"), a),
+                                      result(call, 0, a, like_queries),
+                                      result(call, 1, a, numbers)};
+  std::byte* scratch = call.scratch(AttentionBlocks(a.queries, a.keys, a.dim).forward_bytes());
+  return call.finish<Attention>(a, tensors, scratch);
+}
+
+Made make_attention_backward(Call& call) {
+  const BoundTensor query = call.tensor("query"), key = call.tensor("key");
+  const AttentionCall a(call, query, key);
+  if (!call.ok()) return call.made(nullptr);
+  const AttentionBackward::Tensors tensors = {like_queries(call, call.tensor("grad_out"), a),
+                                              like_queries(call, query, a),
+                                              like_keys(call, key, a),
+                                              like_keys(call, call.tensor("value"), a),
+                                              like_queries(call, call.tensor("out"), a),
+                                              numbers(call, call.tensor("logsumexp"), a),
+                                              result(call, 0, a, like_queries),
+                                              result(call, 1, a, like_keys),
+                                              result(call, 2, a, like_keys)};
+  std::byte* scratch = call.scratch(AttentionBlocks(a.queries, a.keys, a.dim).backward_bytes());
+  return call.finish<AttentionBackward>(a, tensors, scratch);
+}
+
+constexpr Row kRows[] = {
+    {"aten._scaled_dot_product_flash_attention_for_cpu.default", make_attention},
+    {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default", make_attention_backward},
+};
+
+}  // namespace
+
+std::span<const Row> attention_kernels() { return kRows; }
+
+}  // namespace dc::runtime::kernel::native

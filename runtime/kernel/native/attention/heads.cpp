@@ -1,0 +1,128 @@
+#include "runtime/kernel/native/attention/heads.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/kernel/native/math.h"
+#include "runtime/kernel/native/reductions/fold.h"
+#include "runtime/kernel/native/vector_clones.h"
+#include "src/base/attention_blocks.h"
+
+namespace dc::runtime::kernel::native {
+namespace {
+
+// A mask with fewer dims, or dims of one element, stands for one of the scores' shape.
+std::optional<BoundTensor> as_scores(const BoundTensor& mask, std::span<int64_t> sizes,
+                                     std::span<int64_t> strides) {
+  const size_t dims = mask.sizes.size();
+  if (dims > sizes.size()) return std::nullopt;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    strides[d] = 0;
+    if (d < sizes.size() - dims) continue;
+    const size_t own = d - (sizes.size() - dims);
+    if (mask.sizes[own] != 1 && mask.sizes[own] != sizes[d]) return std::nullopt;
+    if (mask.sizes[own] != 1) strides[d] = mask.strides[own];
+  }
+  return BoundTensor{mask.data, mask.dtype, sizes, strides};
+}
+
+}  // namespace
+
+HeadRows::HeadRows(const BoundTensor& tensor)
+    : data_(static_cast<std::byte*>(tensor.data)),
+      element_(base::byte_size(tensor.dtype)),
+      load_(loader(Lane::F32, tensor.dtype)),
+      store_(storer(Lane::F32, tensor.dtype)) {
+  std::copy_n(tensor.sizes.begin(), 4, sizes_.begin());
+  std::copy_n(tensor.strides.begin(), 4, strides_.begin());
+}
+
+void HeadRows::read(float* to, int64_t row, int64_t batch, int64_t head, int64_t first,
+                    int64_t count) const {
+  for (int64_t i = 0; i < count; ++i, to += row) {
+    load_(to, place(batch, head, first + i), strides_[3], sizes_[3]);
+    std::fill(to + sizes_[3], to + row, 0.0f);
+  }
+}
+
+void HeadRows::write(const float* from, int64_t row, int64_t batch, int64_t head, int64_t first,
+                     int64_t count) const {
+  if (data_ == nullptr) return;
+  for (int64_t i = 0; i < count; ++i, from += row)
+    store_(place(batch, head, first + i), strides_[3], from, sizes_[3]);
+}
+
+void transpose(float* to, int64_t to_row, const float* from, int64_t from_row, int64_t rows,
+               int64_t columns) {
+  for (int64_t j = 0; j < columns; ++j) {
+    for (int64_t i = 0; i < rows; ++i) to[j * to_row + i] = from[i * from_row + j];
+  }
+}
+
+DC_VECTOR_CLONES float dot(const float* x, const float* y, int64_t n) {
+  float lanes[kFoldLanes] = {};
+  const int64_t full = n - n % kFoldLanes;
+  for (int64_t i = 0; i < full; i += kFoldLanes) {
+#pragma GCC unroll 32
+    for (int64_t k = 0; k < kFoldLanes; ++k) lanes[k] = lanes[k] + x[i + k] * y[i + k];
+  }
+  for (int64_t i = full; i < n; ++i) lanes[i - full] = lanes[i - full] + x[i] * y[i];
+  for (int64_t half = kFoldLanes / 2; half > 0; half /= 2) {
+    for (int64_t k = 0; k < half; ++k) lanes[k] = lanes[k] + lanes[k + half];
+  }
+  return lanes[0];
+}
+
+DC_VECTOR_CLONES void multiply_row(float* x, float factor, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] = x[i] * factor;
+}
+
+DC_VECTOR_CLONES void add_row(float* __restrict x, const float* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] = x[i] + y[i];
+}
+
+DC_VECTOR_CLONES void exp_row(float* x, float least, int64_t valid, int64_t n) {
+  for (int64_t i = 0; i < valid; ++i) x[i] = math::exp(x[i] - least);
+  for (int64_t i = valid; i < n; ++i) x[i] = 0;
+}
+
+DC_VECTOR_CLONES void gradient_row(float* d, const float* p, float delta, float scale, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) d[i] = p[i] * (d[i] - delta) * scale;
+}
+
+AttentionCall::AttentionCall(Call& call, const BoundTensor& query, const BoundTensor& key) {
+  call.require(call.ok() && query.sizes.size() == 4 && key.sizes.size() == 4,
+               "queries and keys must have four dims");
+  call.require(call.number("dropout_p", 0) == 0, "dropout inside attention has no native kernel");
+  if (!call.ok()) return;
+  batch = query.sizes[0];
+  heads = query.sizes[1];
+  queries = query.sizes[2];
+  dim = query.sizes[3];
+  keys = key.sizes[2];
+  causal = call.integer("is_causal", 0) != 0;
+  scale = static_cast<float>(call.number("scale", 1 / std::sqrt(static_cast<double>(dim))));
+  call.require(batch * heads * queries * keys * dim > 0, "a tensor has no elements");
+  call.require(key.sizes[1] > 0 && heads % key.sizes[1] == 0,
+               "the heads of queries are no multiple of those of keys");
+  if (!call.ok()) return;
+  heads_per_key = heads / key.sizes[1];
+  const std::optional<BoundTensor> given = call.tensor_if("attn_mask");
+  if (!given) return;
+  std::array<int64_t, 4> sizes = {batch, heads, queries, keys}, strides{};
+  const std::optional<BoundTensor> whole = as_scores(*given, sizes, strides);
+  call.require(whole.has_value() && base::is_floating(given->dtype),
+               "the mask does not broadcast to the scores, or is not floating-point");
+  if (call.ok()) mask = HeadRows(*whole);
+}
+
+void AttentionCall::finish_scores(float* scores, int64_t in_batch, int64_t head, int64_t query,
+                                  int64_t first, int64_t count) const {
+  multiply_row(scores, scale, count);
+  if (!mask) return;
+  alignas(64) float added[base::kKeyBlock];
+  mask->read_part(added, in_batch, head, query, first, count);
+  add_row(scores, added, count);
+}
+
+}  // namespace dc::runtime::kernel::native

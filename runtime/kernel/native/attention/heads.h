@@ -1,0 +1,84 @@
+// Tensors of attention, [batch, heads, length, dim] with any strides, and the steps over blocks of
+// their rows that forward and backward share.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "runtime/kernel/native/call.h"
+#include "runtime/kernel/native/lanes.h"
+
+namespace dc::runtime::kernel::native {
+
+// Rows of one tensor; without one, writing does nothing. Several heads may have one place (stride
+// 0), if they are only read.
+class HeadRows {
+ public:
+  HeadRows() = default;
+  explicit HeadRows(const BoundTensor& tensor);  // of 4 dims
+
+  void resolve(const device::Stream& stream) {
+    if (data_ != nullptr) at_ = stream.resolve(data_);
+  }
+  // Rows [first, first + count) of a head as floats, `row` apart; what is behind a row is zero.
+  void read(float* to, int64_t row, int64_t batch, int64_t head, int64_t first,
+            int64_t count) const;
+  // Elements [first, first + count) of one row.
+  void read_part(float* to, int64_t batch, int64_t head, int64_t row, int64_t first,
+                 int64_t count) const {
+    load_(to, place(batch, head, row) + first * strides_[3] * element_, strides_[3], count);
+  }
+  void write(const float* from, int64_t row, int64_t batch, int64_t head, int64_t first,
+             int64_t count) const;
+
+  int64_t size(size_t dim) const { return sizes_[dim]; }
+  bool has_sizes(int64_t batch, int64_t heads, int64_t length, int64_t dim) const {
+    return sizes_ == std::array{batch, heads, length, dim};
+  }
+
+ private:
+  std::byte* place(int64_t batch, int64_t head, int64_t row) const {
+    return at_ + (batch * strides_[0] + head * strides_[1] + row * strides_[2]) * element_;
+  }
+
+  std::byte *data_ = nullptr, *at_ = nullptr;  // on the device; for the running kernel
+  std::array<int64_t, 4> sizes_{}, strides_{};
+  int64_t element_ = 0;
+  LoadLanes load_ = nullptr;
+  StoreLanes store_ = nullptr;
+};
+
+// to[j][i] = from[i][j]; columns [rows, to_row) of `to` are not touched.
+void transpose(float* to, int64_t to_row, const float* from, int64_t from_row, int64_t rows,
+               int64_t columns);
+// The sum of x[i] * y[i], in kFoldLanes sums that are then joined.
+float dot(const float* x, const float* y, int64_t n);
+void multiply_row(float* x, float factor, int64_t n);
+void add_row(float* __restrict x, const float* y, int64_t n);
+// x = exp(x - least), 0 behind `valid`.
+void exp_row(float* x, float least, int64_t valid, int64_t n);
+// The gradient of scores from that of probabilities: d = p * (d - delta) * scale.
+void gradient_row(float* d, const float* p, float delta, float scale, int64_t n);
+
+// What an instruction of attention says, forward or backward.
+struct AttentionCall {
+  AttentionCall(Call& call, const BoundTensor& query, const BoundTensor& key);
+
+  // Of a query, how many of `count` keys from `first` on it sees.
+  int64_t seen(int64_t query, int64_t first, int64_t count) const {
+    if (!causal) return count;
+    return std::clamp<int64_t>(query + 1 - first, 0, count);
+  }
+  // scores * scale + mask, of keys [first, first + count) of one query.
+  void finish_scores(float* scores, int64_t batch, int64_t head, int64_t query, int64_t first,
+                     int64_t count) const;
+
+  int64_t batch = 0, heads = 0, queries = 0, dim = 0, keys = 0;
+  int64_t heads_per_key = 1;  // query heads that share a head of keys and values
+  bool causal = false;
+  float scale = 1;
+  std::optional<HeadRows> mask;  // added to scores
+};
+
+}  // namespace dc::runtime::kernel::native
