@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "runtime/exec/bound_plan.h"
 #include "runtime/plan/mesh.h"
@@ -89,11 +90,34 @@ class Binding {
     DC_ASSIGN_OR_RETURN(bound_.missing_scratch_,
                         bound_.native_->take_missing_scratch(bound_.addresses_));
     if (!needs_aten) return base::ok_status();
-    DC_ASSIGN_OR_RETURN(bound_.aten_, kernel::open_aten_provider(plan_.threads));
+    Result<std::unique_ptr<kernel::KernelProvider>> aten =
+        kernel::open_aten_provider(plan_.threads);
+    if (!aten.ok()) return std::move(aten).status().add_context(aten_operators());
+    bound_.aten_ = std::move(*aten);
     DC_ASSIGN_OR_RETURN(const kernel::MissingScratch missing,
                         bound_.aten_->take_missing_scratch(bound_.addresses_));
     bound_.missing_scratch_.add(missing);
     return base::ok_status();
+  }
+
+  // "libtorch is needed for aten.mm.default and 3 other operators; --providers native of dcc
+  // compile takes what needs no libtorch".
+  std::string aten_operators() const {
+    std::set<std::string_view> operators;
+    for (const plan::Program& program : plan_.programs) {
+      for (const plan::Instruction& in : program.instructions) {
+        if (in.kind == plan::InstructionKind::Kernel && in.provider == plan::Provider::Aten)
+          operators.insert(in.op);
+      }
+    }
+    constexpr size_t kMostNamed = 4;
+    std::string text = "libtorch is needed for ";
+    size_t named = 0;
+    for (const std::string_view op : operators) {
+      if (named++ < kMostNamed) text += (named == 1 ? "" : ", ") + std::string(op);
+    }
+    if (named > kMostNamed) text += " and " + std::to_string(named - kMostNamed) + " more";
+    return text + "; compile with --providers native to need it for fewer operators or none";
   }
 
   template <typename Condition>

@@ -1,4 +1,4 @@
-"""What a running training job allocates after its warm-up: nothing outside aten kernels, and inside them
+"""What a running training job allocates after its warm-up: nothing outside libtorch's and oneDNN's kernels, and inside them
 nothing above 4 KiB, or above 64 KiB where oneDNN allocates for itself (bf16 and convolutions).
 
 build/release/lib/libmalloc_watch.so is preloaded into every rank and writes the size and the call stack of each allocation
@@ -22,7 +22,7 @@ import running
 WATCH = os.path.join(running.LIB, "libmalloc_watch.so")
 WARM_UP, STEPS = 4, 10
 SMALL, ONEDNN = 4096, 65536
-KERNELS = "libdcrun_aten.so"
+KERNELS = ("libdcrun_aten.so", "libdcrun_onednn.so")
 
 
 @dataclasses.dataclass
@@ -114,6 +114,9 @@ class AllocationTest(unittest.TestCase):
         self.verify("tiny-llama zero 0 accumulation 4", SMALL, tiny, 2, 0, 4)
         self.verify("tiny-llama zero 3, token file, shuffled", SMALL, tiny, 2, 3, data=tokens(), extra=("--shuffle", "3"))
         self.verify("tiny-llama zero 3 over tcp", SMALL, tiny, 2, 3, extra=("--comm", "tcp"))
+        native = ("--providers", "native")
+        self.verify("tiny-llama zero 3, native kernels", SMALL, tiny, 2, 3, options=native)
+        self.verify("tiny-llama bfloat16, native kernels", SMALL, running.archive("tiny-llama", "--dtype", "bfloat16"), 2, 3, options=native)
         self.verify("tiny-gpt2 dropout zero 2", SMALL, running.archive("tiny-gpt2", "--dropout", "0.1"), 2, 2)
         if running.SLOW:
             for preset in ("tiny-llama-tied", "tiny-bert", "tiny-mixtral"):

@@ -1,0 +1,90 @@
+"""Plans whose operators run in dcrun itself: without libtorch, near the numbers with it, equal bits where the plan may differ.
+
+build/venv/bin/python tests/e2e/providers_test.py
+"""
+
+import json
+import os
+import shutil
+import unittest
+
+import running
+
+NATIVE = ("--providers", "native")
+STEPS = 4
+
+
+def without_libtorch():
+    """A folder with the other plug-ins: the environment in which libdcrun_aten.so is not found."""
+    folder = os.path.dirname(running.fresh())
+    for name in os.listdir(running.LIB):
+        if name.startswith("libdcrun_") and name != "libdcrun_aten.so":
+            shutil.copy(os.path.join(running.LIB, name), folder)
+    return {"DCRUN_PLUGIN_DIR": folder}
+
+
+def has_products():
+    return os.path.exists(os.path.join(running.LIB, "libdcrun_onednn.so"))
+
+
+def aten_operators(plan):
+    """What `dcc inspect --as=summary` says that libtorch is needed for."""
+    shown = running.run([os.path.join(running.BIN, "dcc"), "inspect", "--as=summary", plan]).stdout
+    return next(line for line in shown.splitlines() if line.startswith("kernels "))
+
+
+@unittest.skipUnless(has_products(), "libdcrun_onednn.so was not built (DCC_WITH_ONEDNN)")
+class Providers(unittest.TestCase):
+    def test_models_train_where_there_is_no_libtorch(self):
+        for preset in (("mlp",), ("tiny-llama",), ("tiny-llama", "--dtype", "bfloat16")):
+            with self.subTest(preset):
+                model = running.archive(*preset)
+                plan = running.compile_plan(model, 2, 3, 1, *NATIVE)
+                self.assertIn("libtorch is not needed", aten_operators(plan))
+                native = running.train(plan, model, 2, STEPS, environment=without_libtorch())
+                aten = running.train(running.compile_plan(model, 2, 3), model, 2, STEPS)
+                close = 1e-5 if len(preset) == 1 else 1e-3
+                for mine, theirs in zip(native.steps, aten.steps, strict=True):
+                    self.assertAlmostEqual(mine["loss"], theirs["loss"], delta=close * theirs["loss"])
+
+    def test_stages_and_repetitions_give_equal_bits(self):
+        model = running.archive("tiny-llama")
+        losses = set()
+        for zero in (0, 3, 3):
+            run = running.train(running.compile_plan(model, 2, zero, 1, *NATIVE), model, 2, STEPS, "--poison")
+            losses.add(tuple(step["loss"] for step in run.steps))
+        self.assertEqual(len(losses), 1)
+
+    def test_a_plan_that_needs_libtorch_says_for_what(self):
+        model = running.archive("mlp")
+        plan = running.compile_plan(model, 2, 3)
+        self.assertIn("libtorch is needed for aten.mm.default", aten_operators(plan))
+        with self.assertRaises(running.CommandFailed) as failed:
+            running.train(plan, model, 2, 1, environment=without_libtorch())
+        self.assertEqual(failed.exception.code, 69)
+        for words in ("DC6110", "libtorch is needed for aten._log_softmax", "--providers native"):
+            self.assertIn(words, str(failed.exception))
+
+    def test_the_report_counts_kernels(self):
+        model, plan = running.archive("mlp"), running.fresh(".dcp")
+        command = [os.path.join(running.BIN, "dcc"), "compile", model, "--no-cache", "--world", "2", "-o", plan, "--json"]
+        counted = {choice: json.loads(running.run([*command, "--providers", choice]).stdout)["kernels"] for choice in ("any", "native")}
+        self.assertEqual(counted["native"]["aten_operators"], {})
+        self.assertEqual(counted["any"]["aten"] + counted["any"]["native"], counted["native"]["native"])
+        self.assertEqual(sum(counted["any"]["aten_operators"].values()), counted["any"]["aten"])
+
+    def test_a_profile_has_both_providers(self):
+        model, profile = running.archive("mlp"), running.fresh(".json")
+        running.run([os.path.join(running.BIN, "dcc"), "profile", model, "-n", "1", "-o", profile])
+        with open(profile) as file:
+            rows = json.load(file)["kernels"]
+        products = [row["provider"] for row in rows if row["key"].startswith("aten.mm.default ")]
+        self.assertEqual(products.count("aten"), products.count("native"))
+        self.assertGreater(products.count("native"), 0)
+        plan = running.compile_plan(model, 1, 0, 1, "--profile", profile, *NATIVE)
+        figures = running.inspect(plan)["prediction"]["figures_ns"]
+        self.assertEqual(figures[3], 0, "kernels with a figure from the table")
+
+
+if __name__ == "__main__":
+    unittest.main()
