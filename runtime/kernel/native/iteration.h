@@ -32,17 +32,40 @@ class Iteration {
   int64_t inner() const { return inner_; }
   int64_t inner_stride(size_t tensor) const { return inner_strides_[tensor]; }
   int64_t count() const { return count_; }
+  bool is_row() const { return dims_.empty() && count_ > 0; }  // one, with elements
 
   // Calls row(offsets) for each innermost row, offsets being those of its first elements. Rows come
   // in the order of dims. Allocates nothing.
   template <typename Row>
   void for_each_row(Row&& row) const {
+    walk(dims_.size(), row);
+  }
+
+  // The same for several rows at once: plane(offsets, rows, steps from one row to the next).
+  template <typename Plane>
+  void for_each_plane(Plane&& plane) const {
+    if (dims_.empty()) {
+      if (count_ > 0) plane(Offsets{}, int64_t{1}, Offsets{});
+      return;
+    }
+    walk(dims_.size() - 1,
+         [&](const Offsets& offsets) { plane(offsets, dims_.back().size, dims_.back().strides); });
+  }
+
+ private:
+  struct Dim {
+    int64_t size = 0;
+    Offsets strides{};
+  };
+  // Over the outermost `depth` dims.
+  template <typename F>
+  void walk(size_t depth, F&& f) const {
     if (count_ == 0) return;
     std::array<int64_t, kMaxDims> at{};
     Offsets offsets{};
     for (;;) {
-      row(static_cast<const Offsets&>(offsets));
-      size_t dim = dims_.size();
+      f(static_cast<const Offsets&>(offsets));
+      size_t dim = depth;
       for (; dim-- > 0;) {
         const Dim& loop = dims_[dim];
         for (size_t t = 0; t < tensors_; ++t) offsets[t] += loop.strides[t];
@@ -54,11 +77,6 @@ class Iteration {
     }
   }
 
- private:
-  struct Dim {
-    int64_t size = 0;
-    Offsets strides{};
-  };
   std::vector<Dim> dims_;  // outermost first, without the innermost
   int64_t inner_ = 1, count_ = 1;
   Offsets inner_strides_{};

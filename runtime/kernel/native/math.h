@@ -1,5 +1,7 @@
 // exp, log, tanh, erf, sin and cos of floats: fixed sequences of operations without branches, so
-// that loops over them become vector code and every vector width gives the same bits.
+// that loops over them become vector code and every vector width gives the same bits. fma() is the
+// fused operation by name, which rounds once everywhere: an instruction where the CPU has it, slow
+// on others.
 //
 // Bounds are of the largest error over all floats that the named range has, measured against libm
 // in f64 by tests/runtime/kernel/native_math_test.cpp. In f64 they are libm's functions.
@@ -12,32 +14,50 @@
 
 namespace dc::runtime::kernel::native::math {
 
+inline float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+
 // 2^n for n from -126 to 127.
 inline float power_of_two(int32_t n) {
   return std::bit_cast<float>(static_cast<uint32_t>(n + 127) << 23);
 }
 
-// Cephes' expf: x = n ln2 + r, polynomial in r, scaled by 2^n in two steps, so that results below
-// the normal range are right. At most 2 ulp.
-inline float exp(float x) {
+// Cephes' expf: x = n ln2 + r, polynomial in r: x is between -104 and 89.
+struct ExpParts {
+  float mantissa;    // exp(r)
+  int32_t exponent;  // n
+};
+inline ExpParts exp_parts(float x) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves an integer in the low bits
+  const float shifted = fma(x, 1.44269504088896341f, kRound);
+  const float n = shifted - kRound;
+  float r = fma(n, -0.693359375f, x);
+  r = fma(n, 2.12194440e-4f, r);
+  float p = 1.9875691500e-4f;
+  p = fma(p, r, 1.3981999507e-3f);
+  p = fma(p, r, 8.3334519073e-3f);
+  p = fma(p, r, 4.1665795894e-2f);
+  p = fma(p, r, 1.6666665459e-1f);
+  p = fma(p, r, 5.0000001201e-1f);
+  p = fma(p, r * r, r) + 1.0f;
+  return {p,
+          static_cast<int32_t>(std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(kRound))};
+}
+
+// Scaled by 2^n in two steps, so that results below the normal range are right. At most 2 ulp.
+inline float exp(float x) {
   x = x < -104.0f ? -104.0f : x;
   x = x > 89.0f ? 89.0f : x;
-  const float shifted = x * 1.44269504088896341f + kRound;
-  const float n = shifted - kRound;
-  float r = x - n * 0.693359375f;
-  r = r - n * -2.12194440e-4f;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + r + 1.0f;
-  const int32_t exponent =
-      static_cast<int32_t>(std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(kRound));
-  const int32_t half = exponent >> 1;
-  return p * power_of_two(half) * power_of_two(exponent - half);
+  const ExpParts parts = exp_parts(x);
+  const int32_t half = parts.exponent >> 1;
+  return parts.mantissa * power_of_two(half) * power_of_two(parts.exponent - half);
+}
+// The same where 1 is added to it: never below 1e-38 or above 2e38.
+inline float bounded_exp(float x) {
+  x = x < -87.0f ? -87.0f : x;
+  x = x > 88.0f ? 88.0f : x;
+  const ExpParts parts = exp_parts(x);
+  return parts.mantissa * power_of_two(parts.exponent);
 }
 
 // Cephes' logf. At most 2 ulp.
@@ -49,18 +69,18 @@ inline float log(float x) {
   const float f = std::bit_cast<float>((bits & 0x7fffffu) + 0x3f3504f3u) - 1.0f;
   const float z = f * f;
   float y = 7.0376836292e-2f;
-  y = y * f + -1.1514610310e-1f;
-  y = y * f + 1.1676998740e-1f;
-  y = y * f + -1.2420140846e-1f;
-  y = y * f + 1.4249322787e-1f;
-  y = y * f + -1.6668057665e-1f;
-  y = y * f + 2.0000714765e-1f;
-  y = y * f + -2.4999993993e-1f;
-  y = y * f + 3.3333331174e-1f;
+  y = fma(y, f, -1.1514610310e-1f);
+  y = fma(y, f, 1.1676998740e-1f);
+  y = fma(y, f, -1.2420140846e-1f);
+  y = fma(y, f, 1.4249322787e-1f);
+  y = fma(y, f, -1.6668057665e-1f);
+  y = fma(y, f, 2.0000714765e-1f);
+  y = fma(y, f, -2.4999993993e-1f);
+  y = fma(y, f, 3.3333331174e-1f);
   y = y * f * z;
-  y = y + e * -2.12194440e-4f;
-  y = y + -0.5f * z;
-  float result = f + y + e * 0.693359375f;
+  y = fma(e, -2.12194440e-4f, y);
+  y = fma(z, -0.5f, y);
+  float result = fma(e, 0.693359375f, f + y);
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   result = x < kInfinity ? result : x;  // infinity and NaN
   result = x == 0.0f ? -kInfinity : result;
@@ -72,33 +92,33 @@ inline float tanh(float x) {
   const float magnitude = std::fabs(x);
   const float z = x * x;
   float p = -5.70498872745e-3f;
-  p = p * z + 2.06390887954e-2f;
-  p = p * z + -5.37397155531e-2f;
-  p = p * z + 1.33314422036e-1f;
-  p = p * z + -3.33332819422e-1f;
-  const float near = p * z * x + x;
-  const float far = 1.0f - 2.0f / (exp(2.0f * magnitude) + 1.0f);
+  p = fma(p, z, 2.06390887954e-2f);
+  p = fma(p, z, -5.37397155531e-2f);
+  p = fma(p, z, 1.33314422036e-1f);
+  p = fma(p, z, -3.33332819422e-1f);
+  const float near = fma(p * z, x, x);
+  const float far = 1.0f - 2.0f / (bounded_exp(2.0f * magnitude) + 1.0f);
   return magnitude < 0.625f ? near : std::copysign(far, x);
 }
 
 // Two polynomials (N. Juffa, public domain). At most 3 ulp.
 inline float erf(float x) {
   const float t = std::fabs(x), s = x * x;
-  float far = -1.72853470e-5f * t + 3.83197126e-4f;
-  far = far * s + (-3.88396438e-3f * t + 2.42546219e-2f);
-  far = far * t + -1.06777877e-1f;
-  far = far * t + -6.34846687e-1f;
-  far = far * t + -1.28717512e-1f;
-  far = far * t - t;
+  float far = fma(t, -1.72853470e-5f, 3.83197126e-4f);
+  far = fma(far, s, fma(t, -3.88396438e-3f, 2.42546219e-2f));
+  far = fma(far, t, -1.06777877e-1f);
+  far = fma(far, t, -6.34846687e-1f);
+  far = fma(far, t, -1.28717512e-1f);
+  far = fma(far, t, -t);
   far = 1.0f - exp(far);
   far = t > 4.0f ? 1.0f : far;
   float near = -5.96761703e-4f;
-  near = near * s + 4.99119423e-3f;
-  near = near * s + -2.67681349e-2f;
-  near = near * s + 1.12819925e-1f;
-  near = near * s + -3.76125336e-1f;
-  near = near * s + 1.28379166e-1f;
-  near = near * x + x;
+  near = fma(near, s, 4.99119423e-3f);
+  near = fma(near, s, -2.67681349e-2f);
+  near = fma(near, s, 1.12819925e-1f);
+  near = fma(near, s, -3.76125336e-1f);
+  near = fma(near, s, 1.28379166e-1f);
+  near = fma(near, x, x);
   return t > 0.927734375f ? std::copysign(far, x) : near;
 }
 
@@ -107,21 +127,21 @@ inline float erf(float x) {
 inline float sine_of_quarter(float x, uint64_t quarter) {
   constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52
   const double value = x;
-  const double shifted = value * 0.63661977236758134308 + kRound;
+  const double shifted = fma(value, 0.63661977236758134308, kRound);
   const double k = shifted - kRound;
-  const double r = (value - k * 1.57079632673412561417) - k * 6.07710050650619224932e-11;
+  const double r = fma(k, -6.07710050650619224932e-11, fma(k, -1.57079632673412561417, value));
   const double z = r * r;
   double sine = 1.0 / 362880;
-  sine = sine * z + -1.0 / 5040;
-  sine = sine * z + 1.0 / 120;
-  sine = sine * z + -1.0 / 6;
-  sine = sine * z * r + r;
+  sine = fma(sine, z, -1.0 / 5040);
+  sine = fma(sine, z, 1.0 / 120);
+  sine = fma(sine, z, -1.0 / 6);
+  sine = fma(sine * z, r, r);
   double cosine = -1.0 / 3628800;
-  cosine = cosine * z + 1.0 / 40320;
-  cosine = cosine * z + -1.0 / 720;
-  cosine = cosine * z + 1.0 / 24;
-  cosine = cosine * z + -0.5;
-  cosine = cosine * z + 1.0;
+  cosine = fma(cosine, z, 1.0 / 40320);
+  cosine = fma(cosine, z, -1.0 / 720);
+  cosine = fma(cosine, z, 1.0 / 24);
+  cosine = fma(cosine, z, -0.5);
+  cosine = fma(cosine, z, 1.0);
   const uint64_t place = std::bit_cast<uint64_t>(shifted) + quarter;
   const double chosen = (place & 1u) != 0 ? cosine : sine;
   return static_cast<float>((place & 2u) != 0 ? -chosen : chosen);
@@ -129,9 +149,10 @@ inline float sine_of_quarter(float x, uint64_t quarter) {
 inline float sin(float x) { return sine_of_quarter(x, 0); }
 inline float cos(float x) { return sine_of_quarter(x, 1); }
 
-inline float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
+inline float sigmoid(float x) { return 1.0f / (1.0f + bounded_exp(-x)); }
 
 inline double exp(double x) { return std::exp(x); }
+inline double bounded_exp(double x) { return std::exp(x); }
 inline double log(double x) { return std::log(x); }
 inline double tanh(double x) { return std::tanh(x); }
 inline double erf(double x) { return std::erf(x); }

@@ -109,7 +109,14 @@ Made slice_backward(Call& call) {
   const BoundTensor g = call.tensor("grad_output"), to = call.output(0);
   const Region part = slice_of(call, to, g);
   auto kernel = std::make_unique<CopyRegions>();
-  kernel->fill(call, Region(to), 0.0);
+  const size_t dim = call.dim("dim", to);
+  if (call.ok() && !to.sizes.empty() && call.integer("step", 1) == 1) {
+    const int64_t element = base::byte_size(to.dtype) * std::max<int64_t>(to.strides[dim], 1);
+    const int64_t start = (part.data - static_cast<std::byte*>(to.data)) / element;
+    kernel->fill_around(call, Region(to), dim, start, start + part.sizes[dim], 0.0);
+  } else {
+    kernel->fill(call, Region(to), 0.0);
+  }
   kernel->copy(call, part, Region(g));
   return call.made(std::move(kernel));
 }

@@ -4,33 +4,55 @@
 #include <array>
 #include <cstring>
 
+#include "runtime/kernel/native/vector_clones.h"
+
 namespace dc::runtime::kernel::native {
 namespace {
 
+// Rows of a plane, all strides in elements.
+struct Plane {
+  int64_t rows, length, to_step, from_step, to_stride, from_stride;
+};
+
 template <typename T>
-void copy_elements(std::byte* to, int64_t to_stride, const std::byte* from, int64_t from_stride,
-                   int64_t n) {
-  auto* target = reinterpret_cast<T*>(to);
-  const auto* source = reinterpret_cast<const T*>(from);
-  if (to_stride == 1 && from_stride == 0) {
-    std::fill_n(target, n, *source);
-    return;
+DC_VECTOR_CLONES void copy_short_rows(T* to, const T* from, const Plane& p) {
+  for (int64_t row = 0; row < p.rows; ++row) {
+    T* __restrict target = to + row * p.to_step;
+    const T* source = from + row * p.from_step;
+    for (int64_t i = 0; i < p.length; ++i) target[i] = source[i];
   }
-  for (int64_t i = 0; i < n; ++i) target[i * to_stride] = source[i * from_stride];
 }
 
-void copy_row(std::byte* to, int64_t to_stride, const std::byte* from, int64_t from_stride,
-              int64_t element, int64_t n) {
-  if (n == 1 || (to_stride == 1 && from_stride == 1)) {
-    std::memcpy(to, from, n * element);
-  } else if (element == 1) {
-    copy_elements<uint8_t>(to, to_stride, from, from_stride, n);
-  } else if (element == 2) {
-    copy_elements<uint16_t>(to, to_stride, from, from_stride, n);
-  } else if (element == 4) {
-    copy_elements<uint32_t>(to, to_stride, from, from_stride, n);
-  } else {
-    copy_elements<uint64_t>(to, to_stride, from, from_stride, n);
+template <typename T>
+void copy_plane(std::byte* to_bytes, const std::byte* from_bytes, const Plane& p) {
+  constexpr int64_t kShort = 1024;  // bytes of a row for which a call to memcpy costs too much
+  auto* to = reinterpret_cast<T*>(to_bytes);
+  const auto* from = reinterpret_cast<const T*>(from_bytes);
+  const bool dense = p.to_stride == 1 && p.from_stride == 1;
+  if (dense && p.length * static_cast<int64_t>(sizeof(T)) <= kShort)
+    return copy_short_rows(to, from, p);
+  for (int64_t row = 0; row < p.rows; ++row, to += p.to_step, from += p.from_step) {
+    if (dense) {
+      std::memcpy(to, from, p.length * sizeof(T));
+    } else if (p.to_stride == 1 && p.from_stride == 0) {
+      std::fill_n(to, p.length, *from);
+    } else {
+      for (int64_t i = 0; i < p.length; ++i) to[i * p.to_stride] = from[i * p.from_stride];
+    }
+  }
+}
+
+void copy_elements(std::byte* to, const std::byte* from, int64_t element, Plane p) {
+  if (p.length == 1) p.to_stride = p.from_stride = 1;
+  switch (element) {
+    case 1:
+      return copy_plane<uint8_t>(to, from, p);
+    case 2:
+      return copy_plane<uint16_t>(to, from, p);
+    case 4:
+      return copy_plane<uint32_t>(to, from, p);
+    default:
+      return copy_plane<uint64_t>(to, from, p);
   }
 }
 
@@ -88,32 +110,40 @@ void CopyRegions::copy(Call& call, const Region& to, const Region& from) {
 base::Status CopyRegions::launch(device::Stream& stream) {
   for (const Fill& fill : fills_) {
     std::byte* to = stream.resolve(fill.to);
-    fill.iteration.for_each_row([&](const Offsets& at) {
-      copy_row(to + at[0] * fill.element, fill.iteration.inner_stride(0), fill.value.data(), 0,
-               fill.element, fill.iteration.inner());
+    const Iteration& over = fill.iteration;
+    over.for_each_plane([&](const Offsets& at, int64_t rows, const Offsets& steps) {
+      copy_elements(to + at[0] * fill.element, fill.value.data(), fill.element,
+                    {rows, over.inner(), steps[0], 0, over.inner_stride(0), 0});
     });
   }
   for (const Copy& copy : copies_) {
     std::byte* to = stream.resolve(copy.to);
     const std::byte* from = stream.resolve(copy.from);
-    const int64_t n = copy.iteration.inner();
-    const int64_t to_stride = copy.iteration.inner_stride(0);
-    const int64_t from_stride = copy.iteration.inner_stride(1);
-    copy.iteration.for_each_row([&](const Offsets& at) {
-      std::byte* target = to + at[0] * copy.to_element;
-      const std::byte* source = from + at[1] * copy.from_element;
-      if (!copy.converts) {
-        return copy_row(target, to_stride, source, from_stride, copy.to_element, n);
-      }
-      alignas(64) std::byte lanes[kBlock * 8];
-      for (int64_t first = 0; first < n; first += kBlock) {
-        const int64_t count = std::min(kBlock, n - first);
-        copy.load(lanes, source + first * from_stride * copy.from_element, from_stride, count);
-        copy.store(target + first * to_stride * copy.to_element, to_stride, lanes, count);
-      }
+    const Iteration& over = copy.iteration;
+    if (copy.converts) {
+      over.for_each_row([&](const Offsets& at) {
+        copy.convert(to + at[0] * copy.to_element, from + at[1] * copy.from_element);
+      });
+      continue;
+    }
+    over.for_each_plane([&](const Offsets& at, int64_t rows, const Offsets& steps) {
+      copy_elements(
+          to + at[0] * copy.to_element, from + at[1] * copy.from_element, copy.to_element,
+          {rows, over.inner(), steps[0], steps[1], over.inner_stride(0), over.inner_stride(1)});
     });
   }
   return {};
+}
+
+void CopyRegions::Copy::convert(std::byte* target, const std::byte* source) const {
+  alignas(64) std::byte lanes[kBlock * 8];
+  const int64_t n = iteration.inner();
+  const int64_t to_stride = iteration.inner_stride(0), from_stride = iteration.inner_stride(1);
+  for (int64_t first = 0; first < n; first += kBlock) {
+    const int64_t count = std::min(kBlock, n - first);
+    load(lanes, source + first * from_stride * from_element, from_stride, count);
+    store(target + first * to_stride * to_element, to_stride, lanes, count);
+  }
 }
 
 }  // namespace dc::runtime::kernel::native

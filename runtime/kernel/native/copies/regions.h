@@ -36,6 +36,15 @@ class CopyRegions final : public Kernel {
     storer(kLaneOf<T>, region.dtype)(bytes.data(), 1, &value, 1);
     add_fill(call, region, bytes);
   }
+  // The same, of all that lies outside of [start, end) of one dim.
+  template <typename T>
+  void fill_around(Call& call, const Region& region, size_t dim, int64_t start, int64_t end,
+                   T value) {
+    if (!call.ok()) return;
+    if (start > 0) fill(call, region.narrowed(dim, 0, start), value);
+    if (end < region.sizes[dim])
+      fill(call, region.narrowed(dim, end, region.sizes[dim] - end), value);
+  }
   // The value of the named argument.
   void fill_with_argument(Call& call, const Region& region, std::string_view name);
   // `from` is broadcast to the shape of `to`.
@@ -57,6 +66,8 @@ class CopyRegions final : public Kernel {
     bool converts;
     LoadLanes load;
     StoreLanes store;
+
+    void convert(std::byte* target, const std::byte* source) const;  // a row
   };
   void add_fill(Call& call, const Region& region, const std::array<std::byte, 8>& value);
 

@@ -159,7 +159,7 @@ class EmbeddingBackward final : public Kernel {
       std::fill_n(sums, n, 0.0f);
       for (int64_t i = 0; i < count; ++i) {
         const std::byte* row = g + places[i][2] * g_.reader().element;
-        fold_columns<SumFold<float>, float>(sums, g_.read(buffer, row, first, n), n);
+        fold_columns<SumFold<float>, float>(sums, g_.read(buffer, row, first, n), 0, 1, n);
       }
       if (by_frequency_)
         for (int64_t i = 0; i < n; ++i) sums[i] /= static_cast<float>(count);

@@ -1,7 +1,7 @@
 // index.Tensor and index_put: several index tensors, broadcast to one shape, that choose positions
 // of some dims; the other dims are whole.
 //
-// index_put writes, or adds in f64 or int64, in row-major order of the indices: where several
+// index_put writes, or adds in f32, f64 or int64, in row-major order of the indices: where several
 // choose one position the last one stays.
 #include <array>
 #include <cstring>
@@ -172,9 +172,9 @@ class IndexPut final : public Kernel {
         to_(static_cast<std::byte*>(to.data)),
         element_(base::byte_size(to.dtype)),
         accumulates_(accumulates),
-        is_integer_(!base::is_floating(to.dtype)),
-        load_(loader(is_integer_ ? Lane::I64 : Lane::F64, to.dtype)),
-        store_(storer(is_integer_ ? Lane::I64 : Lane::F64, to.dtype)) {}
+        lane_(base::is_floating(to.dtype) ? lane_of(to.dtype) : Lane::I64),
+        load_(loader(lane_, to.dtype)),
+        store_(storer(lane_, to.dtype)) {}
   base::Status launch(device::Stream& stream) override {
     DC_RETURN_IF_ERROR(copy_->launch(stream));
     const std::byte* values = stream.resolve(values_);
@@ -182,39 +182,55 @@ class IndexPut final : public Kernel {
     const Iteration& part = chosen_.part;
     return for_each_choice(chosen_, "index_put", stream, [&](int64_t target, int64_t from) {
       part.for_each_row([&](const Offsets& at) {
-        std::byte* result = to + (target + at[0]) * element_;
-        const std::byte* source = values + (from + at[1]) * element_;
-        for (int64_t i = 0; i < part.inner(); ++i) {
-          write(result + i * part.inner_stride(0) * element_,
-                source + i * part.inner_stride(1) * element_);
-        }
+        write_row(to + (target + at[0]) * element_, values + (from + at[1]) * element_);
       });
     });
   }
 
  private:
-  void write(std::byte* to, const std::byte* from) const {
-    if (!accumulates_) {
-      std::memcpy(to, from, static_cast<size_t>(element_));
-    } else if (is_integer_) {
-      add<int64_t>(to, from);
-    } else {
-      add<double>(to, from);
+  void write_row(std::byte* to, const std::byte* from) const {
+    if (!accumulates_) return move(to, from);
+    switch (lane_) {
+      case Lane::F32:
+        return add<float>(to, from);
+      case Lane::F64:
+        return add<double>(to, from);
+      default:
+        return add<int64_t>(to, from);
     }
+  }
+  void move(std::byte* to, const std::byte* from) const {
+    const int64_t n = chosen_.part.inner();
+    const int64_t to_stride = chosen_.part.inner_stride(0);
+    const int64_t from_stride = chosen_.part.inner_stride(1);
+    if (to_stride == 1 && from_stride == 1) {
+      std::memcpy(to, from, n * element_);
+      return;
+    }
+    for (int64_t i = 0; i < n; ++i)
+      std::memcpy(to + i * to_stride * element_, from + i * from_stride * element_, element_);
   }
   template <typename T>
   void add(std::byte* to, const std::byte* from) const {
-    T a, b;
-    load_(&a, to, 1, 1);
-    load_(&b, from, 1, 1);
-    a += b;
-    store_(to, 1, &a, 1);
+    const int64_t n = chosen_.part.inner();
+    const int64_t to_stride = chosen_.part.inner_stride(0);
+    const int64_t from_stride = chosen_.part.inner_stride(1);
+    alignas(64) T sums[kBlock], added[kBlock];
+    for (int64_t first = 0; first < n; first += kBlock) {
+      const int64_t count = std::min(kBlock, n - first);
+      std::byte* target = to + first * to_stride * element_;
+      load_(sums, target, to_stride, count);
+      load_(added, from + first * from_stride * element_, from_stride, count);
+      for (int64_t i = 0; i < count; ++i) sums[i] += added[i];
+      store_(target, to_stride, sums, count);
+    }
   }
   std::unique_ptr<CopyRegions> copy_;
   Chosen chosen_;
   std::byte *values_, *to_;
   int64_t element_;
-  bool accumulates_, is_integer_;
+  bool accumulates_;
+  Lane lane_;
   LoadLanes load_;
   StoreLanes store_;
 };

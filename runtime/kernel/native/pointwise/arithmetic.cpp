@@ -30,6 +30,7 @@ using Three = std::array<std::string_view, 3>;
   };
 
 DC_UNARY(Neg, -x)
+DC_UNARY(Same, x)
 DC_UNARY(Abs, x < T{} ? -x : x + T{})
 DC_UNARY(Reciprocal, T{1} / x)
 DC_UNARY(Sqrt, std::sqrt(x))
@@ -49,8 +50,8 @@ DC_UNARY(Sign, (x > T{} ? T{1} : T{}) - (x < T{} ? T{1} : T{}))
 DC_UNARY(Square, x* x)
 DC_UNARY(Cube, x* x* x)
 // PyTorch rounds the square of 16-bit elements to their type before the second product.
-DC_UNARY(CubeOfBf16, widen(narrow_bf16(static_cast<float>(x * x))) * x)
-DC_UNARY(CubeOfF16, widen(narrow_f16(static_cast<float>(x * x))) * x)
+DC_UNARY(CubeOfBf16, widen(narrow_bf16(static_cast<float>(x* x))) * x)
+DC_UNARY(CubeOfF16, widen(narrow_f16(static_cast<float>(x* x))) * x)
 DC_UNARY(SquareRoot, std::sqrt(x))
 DC_UNARY(InverseSquare, T{1} / (x * x))
 
@@ -140,6 +141,7 @@ struct Power {
 
 Made power_by_number(Call& call) {
   const double exponent = call.number("exponent", 1);
+  if (exponent == 1) return pointwise<Same>(call);
   if (exponent == 2) return pointwise<Square>(call);
   const base::DType dtype = call.output(0).dtype;
   if (exponent == 3 && dtype == base::DType::BF16) return pointwise<CubeOfBf16, kF32>(call);

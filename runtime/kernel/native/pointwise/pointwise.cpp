@@ -66,20 +66,22 @@ void Pointwise::bind(Call& call, const BoundTensor& result, Lane lane,
     bound.data = operand.tensor ? operand.tensor->data : nullptr;
     const base::DType dtype = operand.tensor ? operand.tensor->dtype : dtype_of(operand.lane);
     bound.reader = LaneReader(operand.lane, dtype, iteration_.inner_stride(i + 1));
-    all_direct_ = all_direct_ && bound.reader.direct;
+    const bool one = bound.reader.stride == 0 && dtype == dtype_of(operand.lane);
+    const bool fits = bound.reader.direct || (one && ones_ == 0);
+    if (one && ones_ == 0) ones_ = 1 << i;
+    all_direct_ = all_direct_ && fits;
     operands_.push_back(bound);
   }
 }
 
-void Pointwise::row(std::byte* out, const std::array<const std::byte*, kMaxTensors>& in,
-                    int64_t n) const {
-  if (all_direct_) return block(out, in.data(), n);
+void Pointwise::row(std::byte* out, const Addresses& in) const {
   alignas(64) std::byte buffers[kMaxTensors][kBlock * 8];
   alignas(64) std::byte results[kBlock * 8];
+  const int64_t n = iteration_.inner();
   const int64_t out_stride = std::max<int64_t>(iteration_.inner_stride(0), 1) * result_element_;
   for (int64_t first = 0; first < n; first += kBlock) {
     const int64_t count = std::min(kBlock, n - first);
-    std::array<const std::byte*, kMaxTensors> lanes{};
+    Addresses lanes{};
     for (size_t i = 0; i < operands_.size(); ++i) {
       const LaneReader& reader = operands_[i].reader;
       // What is one element for the whole row is spread once, the first block being the longest.
@@ -88,26 +90,35 @@ void Pointwise::row(std::byte* out, const std::array<const std::byte*, kMaxTenso
       lanes[i] = static_cast<const std::byte*>(reader.read(buffers[i], in[i], first, count));
     }
     std::byte* to = out + first * out_stride;
-    block(result_direct_ ? to : results, lanes.data(), count);
+    plane(Plane{1, count, {}}, 0, result_direct_ ? to : results, lanes.data());
     if (!result_direct_) store_(to, iteration_.inner_stride(0), results, count);
   }
 }
 
 base::Status Pointwise::launch(device::Stream& stream) {
-  std::array<const std::byte*, kMaxTensors> bases{};
+  Addresses bases{};
   for (size_t i = 0; i < operands_.size(); ++i) {
     const Bound& operand = operands_[i];
     bases[i] = operand.is_number ? operand.number.data()
                                  : static_cast<const std::byte*>(stream.resolve(operand.data));
   }
   auto* result = static_cast<std::byte*>(stream.resolve(result_));
-  iteration_.for_each_row([&](const Offsets& offsets) {
-    std::array<const std::byte*, kMaxTensors> in{};
-    for (size_t i = 0; i < operands_.size(); ++i) {
+  const auto addresses = [&](const Offsets& offsets) {
+    Addresses in{};
+    for (size_t i = 0; i < operands_.size(); ++i)
       in[i] = bases[i] + offsets[i + 1] * operands_[i].reader.element;
-    }
-    row(result + offsets[0] * result_element_, in, iteration_.inner());
-  });
+    return in;
+  };
+  if (all_direct_) {
+    iteration_.for_each_plane([&](const Offsets& offsets, int64_t rows, const Offsets& steps) {
+      plane(Plane{rows, iteration_.inner(), steps}, ones_, result + offsets[0] * result_element_,
+            addresses(offsets).data());
+    });
+  } else {
+    iteration_.for_each_row([&](const Offsets& offsets) {
+      row(result + offsets[0] * result_element_, addresses(offsets));
+    });
+  }
   return {};
 }
 

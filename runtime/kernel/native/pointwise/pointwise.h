@@ -26,6 +26,13 @@ struct PointwiseOperand {
   Lane lane = Lane::F32;
 };
 
+// Rows of lanes in memory: where the next row of the result and of each operand begins, in
+// elements.
+struct Plane {
+  int64_t rows = 1, length = 0;
+  std::array<int64_t, kMaxTensors> steps{};
+};
+
 class Pointwise : public Kernel {
  public:
   // Refuses what cannot be broadcast to the result.
@@ -34,22 +41,27 @@ class Pointwise : public Kernel {
   base::Status launch(device::Stream& stream) final;
 
  protected:
-  virtual void block(void* out, const std::byte* const* in, int64_t n) const = 0;
+  // `ones`: a mask of the operands that have one element for a whole row; no bit or one.
+  virtual void plane(const Plane& plane, int ones, std::byte* out,
+                     const std::byte* const* in) const = 0;
 
  private:
+  using Addresses = std::array<const std::byte*, kMaxTensors>;
   struct Bound {
     void* data = nullptr;
     LaneReader reader;
     bool is_number = false;
     std::array<std::byte, 8> number{};
   };
-  void row(std::byte* out, const std::array<const std::byte*, kMaxTensors>& in, int64_t n) const;
+  // Converts what is no lane in memory, block by block.
+  void row(std::byte* out, const Addresses& in) const;
 
   Iteration iteration_;
   std::vector<Bound> operands_;
   void* result_ = nullptr;
   StoreLanes store_ = nullptr;
   int64_t result_element_ = 0;
+  int ones_ = 0;
   bool result_direct_ = false, all_direct_ = false;
 };
 
@@ -73,18 +85,43 @@ inline auto value(T x) {
 }
 inline bool value(Bool x) { return x.value != 0; }
 
-template <typename Op, typename Out, typename A>
-DC_VECTOR_CLONES void apply(Op op, Out* __restrict out, const A* a, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = Out{op(value(a[i]))};
+// The i-th element of a row, or its only one.
+template <bool kOne, typename T>
+inline auto at(const T* row, int64_t i) {
+  return value(row[kOne ? 0 : i]);
 }
-template <typename Op, typename Out, typename A, typename B>
-DC_VECTOR_CLONES void apply(Op op, Out* __restrict out, const A* a, const B* b, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = Out{op(value(a[i]), value(b[i]))};
+
+// kOnes: a mask of the operands that have one element for a whole row.
+template <int kOnes, typename Op, typename Out, typename A>
+DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a) {
+  for (int64_t row = 0; row < plane.rows; ++row) {
+    Out* __restrict to = out + row * plane.steps[0];
+    const A* x = a + row * plane.steps[1];
+    for (int64_t i = 0; i < plane.length; ++i) to[i] = Out{op(at<kOnes & 1>(x, i))};
+  }
 }
-template <typename Op, typename Out, typename A, typename B, typename C>
-DC_VECTOR_CLONES void apply(Op op, Out* __restrict out, const A* a, const B* b, const C* c,
-                            int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = Out{op(value(a[i]), value(b[i]), value(c[i]))};
+template <int kOnes, typename Op, typename Out, typename A, typename B>
+DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a, const B* b) {
+  for (int64_t row = 0; row < plane.rows; ++row) {
+    Out* __restrict to = out + row * plane.steps[0];
+    const A* x = a + row * plane.steps[1];
+    const B* y = b + row * plane.steps[2];
+    for (int64_t i = 0; i < plane.length; ++i)
+      to[i] = Out{op(at<kOnes & 1>(x, i), at<(kOnes & 2) != 0>(y, i))};
+  }
+}
+template <int kOnes, typename Op, typename Out, typename A, typename B, typename C>
+DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a, const B* b,
+                            const C* c) {
+  for (int64_t row = 0; row < plane.rows; ++row) {
+    Out* __restrict to = out + row * plane.steps[0];
+    const A* x = a + row * plane.steps[1];
+    const B* y = b + row * plane.steps[2];
+    const C* z = c + row * plane.steps[3];
+    for (int64_t i = 0; i < plane.length; ++i) {
+      to[i] = Out{op(at<kOnes & 1>(x, i), at<(kOnes & 2) != 0>(y, i), at<(kOnes & 4) != 0>(z, i))};
+    }
+  }
 }
 
 template <typename Op, typename T, size_t... kIndex>
@@ -101,15 +138,24 @@ class Of final : public Pointwise {
   explicit Of(Call& call) : op_(call) {}
 
  protected:
-  void block(void* out, const std::byte* const* in, int64_t n) const override {
-    run(out, in, n, kOperands);
+  void plane(const Plane& plane, int ones, std::byte* out,
+             const std::byte* const* in) const override {
+    // At most one operand has one element per row in the masks that are compiled.
+    if (ones == 1) return run<1>(plane, out, in, kOperands);
+    if (ones == 2 && kArity > 1) return run<2 & kAll>(plane, out, in, kOperands);
+    if (ones == 4 && kArity > 2) return run<4 & kAll>(plane, out, in, kOperands);
+    run<0>(plane, out, in, kOperands);
   }
 
  private:
-  template <size_t... kIndex>
-  void run(void* out, const std::byte* const* in, int64_t n, std::index_sequence<kIndex...>) const {
-    apply(op_, static_cast<Out*>(out),
-          reinterpret_cast<const Element<Op, T, static_cast<int>(kIndex)>*>(in[kIndex])..., n);
+  static constexpr size_t kArity = Op::kNames.size();
+  static constexpr int kAll = (1 << kArity) - 1;
+
+  template <int kOnes, size_t... kIndex>
+  void run(const Plane& plane, std::byte* out, const std::byte* const* in,
+           std::index_sequence<kIndex...>) const {
+    apply<kOnes>(op_, plane, reinterpret_cast<Out*>(out),
+                 reinterpret_cast<const Element<Op, T, static_cast<int>(kIndex)>*>(in[kIndex])...);
   }
   Op op_;
 };

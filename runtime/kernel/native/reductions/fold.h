@@ -6,7 +6,9 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -17,21 +19,22 @@ namespace dc::runtime::kernel::native {
 
 inline constexpr int64_t kFoldLanes = 32;
 
-// A fold: its neutral element, what is done to an element, how two are joined.
+// A fold: its neutral element; prepare() changes an element before it is joined into others. Both
+// take elements and vectors of them (the compiler's vector extension), by reference.
 template <typename T>
 struct SumFold {
   using Total = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
   static T neutral() { return T{}; }
-  static T of(T x) { return x; }
-  static T join(T a, T b) { return a + b; }
+  static void prepare(auto&) {}
+  static void join(auto& a, const auto& b) { a = a + b; }
   static Total join_totals(Total a, Total b) { return a + b; }
 };
 template <typename T>
 struct ProductFold {
   using Total = T;
   static T neutral() { return T{1}; }
-  static T of(T x) { return x; }
-  static T join(T a, T b) { return a * b; }
+  static void prepare(auto&) {}
+  static void join(auto& a, const auto& b) { a = a * b; }
   static Total join_totals(Total a, Total b) { return a * b; }
 };
 // NaN wins.
@@ -42,9 +45,12 @@ struct MaxFold {
     return std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
                                                 : std::numeric_limits<T>::lowest();
   }
-  static T of(T x) { return x; }
-  static T join(T a, T b) { return a > b || a != a ? a : b; }
-  static Total join_totals(Total a, Total b) { return join(a, b); }
+  static void prepare(auto&) {}
+  static void join(auto& a, const auto& b) { a = ((a > b) | (a != a)) ? a : b; }
+  static Total join_totals(Total a, Total b) {
+    join(a, b);
+    return a;
+  }
 };
 template <typename T>
 struct MinFold {
@@ -53,42 +59,107 @@ struct MinFold {
     return std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity()
                                                 : std::numeric_limits<T>::max();
   }
-  static T of(T x) { return x; }
-  static T join(T a, T b) { return a < b || a != a ? a : b; }
-  static Total join_totals(Total a, Total b) { return join(a, b); }
+  static void prepare(auto&) {}
+  static void join(auto& a, const auto& b) { a = ((a < b) | (a != a)) ? a : b; }
+  static Total join_totals(Total a, Total b) {
+    join(a, b);
+    return a;
+  }
 };
 template <typename T>
 struct AnyFold : MaxFold<T> {
   static T neutral() { return T{}; }
-  static T of(T x) { return x != T{} ? T{1} : T{}; }
+  template <typename V>
+  static void prepare(V& x) {
+    const V zero{}, one = zero + T{1};
+    x = x != zero ? one : zero;
+  }
 };
 template <typename T>
 struct AllFold : MinFold<T> {
   static T neutral() { return T{1}; }
-  static T of(T x) { return x != T{} ? T{1} : T{}; }
+  template <typename V>
+  static void prepare(V& x) {
+    const V zero{}, one = zero + T{1};
+    x = x != zero ? one : zero;
+  }
 };
 
-// n <= kBlock elements.
 template <typename Fold, typename T>
-DC_VECTOR_CLONES T fold_chunk(const T* x, int64_t n) {
-  T lanes[kFoldLanes];
-  for (int64_t k = 0; k < kFoldLanes; ++k) lanes[k] = Fold::neutral();
-  const int64_t full = n - n % kFoldLanes;
-  for (int64_t i = 0; i < full; i += kFoldLanes) {
-#pragma GCC unroll 32
-    for (int64_t k = 0; k < kFoldLanes; ++k) lanes[k] = Fold::join(lanes[k], Fold::of(x[i + k]));
-  }
-  for (int64_t i = full; i < n; ++i) lanes[i - full] = Fold::join(lanes[i - full], Fold::of(x[i]));
-  for (int64_t half = kFoldLanes / 2; half > 0; half /= 2) {
-    for (int64_t k = 0; k < half; ++k) lanes[k] = Fold::join(lanes[k], lanes[k + half]);
+inline void join_element(T& into, T x) {
+  Fold::prepare(x);
+  Fold::join(into, x);
+}
+
+// lanes[0] joined with the others, `count` (a power of two) in all, in halves.
+template <typename Fold, typename T>
+inline T join_lanes(T* lanes, int64_t count) {
+  for (int64_t half = count / 2; half > 0; half /= 2) {
+    for (int64_t k = 0; k < half; ++k) Fold::join(lanes[k], lanes[k + half]);
   }
   return lanes[0];
 }
 
-// into[i] joined with x[i].
+// The same for fewer elements than lanes: those without an element change nothing.
 template <typename Fold, typename T>
-DC_VECTOR_CLONES void fold_columns(T* __restrict into, const T* x, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) into[i] = Fold::join(into[i], Fold::of(x[i]));
+inline T fold_few(const T* x, int64_t n) {
+  T lanes[kFoldLanes];
+  const auto count = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n)));
+  for (int64_t i = 0; i < count; ++i) {
+    lanes[i] = Fold::neutral();
+    if (i < n) join_element<Fold>(lanes[i], x[i]);
+  }
+  return join_lanes<Fold>(lanes, count);
+}
+
+// n <= kBlock elements.
+template <typename Fold, typename T>
+DC_VECTOR_CLONES T fold_long_chunk(const T* x, int64_t n) {
+  // 64 bytes: one vector or several, as the CPU has them.
+  constexpr int64_t kWidth = 64 / sizeof(T), kVectors = kFoldLanes / kWidth;
+  typedef T Vector __attribute__((vector_size(64)));
+  typedef T InMemory __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
+  Vector sums[kVectors];
+  for (Vector& sum : sums) sum = Vector{} + Fold::neutral();
+  const int64_t full = n - n % kFoldLanes;
+  for (int64_t i = 0; i < full; i += kFoldLanes) {
+#pragma GCC unroll 8
+    for (int64_t k = 0; k < kVectors; ++k) {
+      Vector element = *reinterpret_cast<const InMemory*>(x + i + k * kWidth);
+      Fold::prepare(element);
+      Fold::join(sums[k], element);
+    }
+  }
+  T lanes[kFoldLanes];
+  std::memcpy(lanes, sums, sizeof(lanes));
+  for (int64_t i = full; i < n; ++i) join_element<Fold>(lanes[i - full], x[i]);
+  return join_lanes<Fold>(lanes, kFoldLanes);
+}
+
+// n <= kBlock elements, at least one.
+template <typename Fold, typename T>
+inline T fold_chunk(const T* x, int64_t n) {
+  return n <= kFoldLanes / 2 ? fold_few<Fold>(x, n) : fold_long_chunk<Fold>(x, n);
+}
+
+// into[i] joined with x[i], then x[step + i], and so on for `rows` rows.
+template <typename Fold, typename T>
+DC_VECTOR_CLONES void fold_columns(T* __restrict into, const T* x, int64_t step, int64_t rows,
+                                   int64_t n) {
+  int64_t row = 0;
+  for (; row + 4 <= rows; row += 4, x += 4 * step) {
+    for (int64_t i = 0; i < n; ++i) {
+      T sum = into[i];
+      join_element<Fold>(sum, x[i]);
+      join_element<Fold>(sum, x[step + i]);
+      join_element<Fold>(sum, x[2 * step + i]);
+      join_element<Fold>(sum, x[3 * step + i]);
+      into[i] = sum;
+    }
+  }
+  for (; row < rows; ++row, x += step) {
+    for (int64_t i = 0; i < n; ++i) join_element<Fold>(into[i], x[i]);
+  }
 }
 
 // A row of any length, read as lanes.

@@ -38,53 +38,72 @@ class Reduce final : public Kernel {
       const std::byte* from = self + at[0] * element;
       std::byte* target = to + at[1] * to_element_;
       const int64_t step = kept_.inner_stride(1) * to_element_;
-      if (!by_rows_) return fold_by_columns(from, target, step);
+      if (!by_rows_) return fold_by_columns(from, target);
       for (int64_t i = 0; i < columns; ++i) {
         Total total = static_cast<Total>(Fold::neutral());
         const std::byte* first = from + i * kept_.inner_stride(0) * element;
-        reduced_.for_each_row([&](const Offsets& row) {
+        const auto fold = [&](const Offsets& row) {
           total = fold_row<Fold, T>(reader_, first + row[0] * element, reduced_.inner(), total);
-        });
-        put(target + i * step, total);
+        };
+        if (reduced_.is_row()) {
+          fold(Offsets{});
+        } else {
+          reduced_.for_each_row(fold);
+        }
+        const T value = finished(total);
+        store_(target + i * step, 1, &value, 1);
       }
     });
     return {};
   }
 
  private:
-  void fold_by_columns(const std::byte* from, std::byte* target, int64_t step) const {
+  void fold_by_columns(const std::byte* from, std::byte* target) const {
     for (int64_t first = 0; first < kept_.inner(); first += kBlock) {
       const int64_t count = std::min(kBlock, kept_.inner() - first);
       alignas(64) T buffer[kBlock];
       alignas(64) T lanes[kBlock];
       Total totals[kBlock];
       std::fill_n(lanes, count, Fold::neutral());
-      std::fill_n(totals, count, static_cast<Total>(Fold::neutral()));
       int64_t rows = 0;
+      // Few rows need no totals: a total of one number is the number.
+      const bool many = reduced_.count() > kRowsInLanes;
+      if (many) std::fill_n(totals, count, static_cast<Total>(Fold::neutral()));
       const auto flush = [&] {
         for (int64_t i = 0; i < count; ++i) totals[i] = Fold::join_totals(totals[i], lanes[i]);
         std::fill_n(lanes, count, Fold::neutral());
         rows = 0;
       };
       reduced_.for_each_row([&](const Offsets& at) {
-        for (int64_t i = 0; i < reduced_.inner(); ++i) {
-          const std::byte* row = from + (at[0] + i * reduced_.inner_stride(0)) * reader_.element;
-          fold_columns<Fold, T>(
-              lanes, static_cast<const T*>(reader_.read(buffer, row, first, count)), count);
-          if (++rows == kRowsInLanes) flush();
+        const int64_t step = reduced_.inner_stride(0);
+        for (int64_t i = 0; i < reduced_.inner();) {
+          const std::byte* row = from + (at[0] + i * step) * reader_.element;
+          // What must be converted goes through the buffer, row by row.
+          const int64_t together =
+              reader_.direct ? std::min(kRowsInLanes - rows, reduced_.inner() - i) : 1;
+          const auto* x = static_cast<const T*>(reader_.read(buffer, row, first, count));
+          fold_columns<Fold, T>(lanes, x, step, together, count);
+          i += together;
+          rows += together;
+          if (many && rows == kRowsInLanes) flush();
         }
       });
-      flush();
-      for (int64_t i = 0; i < count; ++i) put(target + (first + i) * step, totals[i]);
+      if (many) {
+        flush();
+        for (int64_t i = 0; i < count; ++i) lanes[i] = finished(totals[i]);
+      } else if (divisor_ != 1) {
+        for (int64_t i = 0; i < count; ++i) lanes[i] = finished(static_cast<Total>(lanes[i]));
+      }
+      const int64_t stride = kept_.inner_stride(1);
+      store_(target + first * stride * to_element_, stride, lanes, count);
     }
   }
 
-  void put(std::byte* to, Total total) const {
+  T finished(Total total) const {
     if constexpr (std::is_floating_point_v<Total>) {
       if (divisor_ != 1) total = static_cast<Total>(total / divisor_);
     }
-    const T value = static_cast<T>(total);
-    store_(to, 1, &value, 1);
+    return static_cast<T>(total);
   }
 
   std::byte *self_, *to_;
