@@ -250,6 +250,17 @@ TEST_P(NativeAttention, AndItsGradientsAreThoseOfPlainLoops) {
   }
 }
 
+// What is no number stays none, in its own row.
+TEST_P(NativeAttention, KeepsWhatIsNoNumber) {
+  prepare();
+  set(query_, place(query_, {0, 0, 0, 0}), std::numeric_limits<float>::quiet_NaN());
+  run_forward();
+  EXPECT_TRUE(std::isnan(at(out_, {0, 0, 0, 0})));
+  if (c().shape.queries > 1) {
+    EXPECT_FALSE(std::isnan(at(out_, {0, 0, 1, 0})));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, NativeAttention, testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.name); });
 

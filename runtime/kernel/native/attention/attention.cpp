@@ -111,8 +111,8 @@ class Attention final : public Kernel {
     const int64_t seen = call_.seen(first + i, key, keys);
     call_.finish_scores(scores, batch, head, first + i, key, seen);
     const float before = greatest_[i];
-    const float greatest =
-        MaxFold<float>::join(before, fold_chunk<MaxFold<float>, float>(scores, seen));
+    const float own = greatest_of(scores, seen);
+    const float greatest = own < before ? before : own;  // NaN stays
     if (greatest == -kInfinity) return std::fill(scores, scores + keys, 0.0f);
     exp_row(scores, greatest, seen, keys);
     const float factor = before == -kInfinity ? 0.0f : math::exp(before - greatest);

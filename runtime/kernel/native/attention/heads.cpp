@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "runtime/kernel/native/math.h"
 #include "runtime/kernel/native/reductions/fold.h"
@@ -52,11 +53,35 @@ void HeadRows::write(const float* from, int64_t row, int64_t batch, int64_t head
     store_(place(batch, head, first + i), strides_[3], from, sizes_[3]);
 }
 
-void transpose(float* to, int64_t to_row, const float* from, int64_t from_row, int64_t rows,
-               int64_t columns) {
-  for (int64_t j = 0; j < columns; ++j) {
-    for (int64_t i = 0; i < rows; ++i) to[j * to_row + i] = from[i * from_row + j];
+DC_VECTOR_CLONES void transpose(float* __restrict to, int64_t to_row, const float* from,
+                                int64_t from_row, int64_t rows, int64_t columns) {
+  constexpr int64_t kStrip = 16;  // rows whose parts stay in the cache while columns are written
+  for (int64_t first = 0; first < rows; first += kStrip) {
+    const int64_t end = std::min(first + kStrip, rows);
+    for (int64_t j = 0; j < columns; ++j) {
+      for (int64_t i = first; i < end; ++i) to[j * to_row + i] = from[i * from_row + j];
+    }
   }
+}
+
+// In halves: the order does not matter to a maximum.
+DC_VECTOR_CLONES float greatest_of(const float* x, int64_t n) {
+  if (n == 0) return -std::numeric_limits<float>::infinity();
+  float left[base::kKeyBlock / 2 + 1];
+  int64_t half = (n + 1) / 2;
+  for (int64_t i = 0; i < half; ++i) {
+    const float other = x[n - half + i];
+    left[i] = x[i] > other || x[i] != x[i] ? x[i] : other;
+  }
+  while (half > 1) {
+    const int64_t next = (half + 1) / 2, gap = half - next;
+    for (int64_t i = 0; i < gap; ++i) {
+      const float other = left[next + i];
+      left[i] = left[i] > other || left[i] != left[i] ? left[i] : other;
+    }
+    half = next;
+  }
+  return left[0];
 }
 
 DC_VECTOR_CLONES float dot(const float* x, const float* y, int64_t n) {

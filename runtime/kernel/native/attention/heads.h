@@ -50,8 +50,10 @@ class HeadRows {
 };
 
 // to[j][i] = from[i][j]; columns [rows, to_row) of `to` are not touched.
-void transpose(float* to, int64_t to_row, const float* from, int64_t from_row, int64_t rows,
-               int64_t columns);
+void transpose(float* __restrict to, int64_t to_row, const float* from, int64_t from_row,
+               int64_t rows, int64_t columns);
+// The greatest of at most a block of keys, NaN if one is; minus infinity of none.
+float greatest_of(const float* x, int64_t n);
 // The sum of x[i] * y[i], in kFoldLanes sums that are then joined.
 float dot(const float* x, const float* y, int64_t n);
 void multiply_row(float* x, float factor, int64_t n);
