@@ -67,11 +67,11 @@ ON_THE_HOST = [
     Case("tiny-llama", "bfloat16", 3, "zero-offload", 1),
     Case("parts", "float32", 2, "zero-offload", 1, recipe="sgd-nesterov-cosine"),
 ]
-# With the runtime's own kernels.
+# With the runtime's own kernels. Not in bf16: its yardstick, PyTorch's rows in another order, has the same roundings in each row, and a kernel that
+# rounds one element in ten thousand otherwise moves gradients by a last place of bf16, several times that.
 WITH_NATIVE_KERNELS = [
     Case("mlp", "float32", 2, 3, 1, True, providers="native"),
     Case("tiny-llama", "float32", 2, 3, 4, True, providers="native"),
-    Case("tiny-llama", "bfloat16", 2, 3, 1, providers="native"),
     Case("tiny-llama", "autocast-bfloat16", 2, 1, 1, providers="native"),
     Case("tiny-llama-tied", "float32", 2, 0, 1, providers="native"),
     Case("tiny-gpt2", "float32", 3, 2, 1, True, providers="native"),
