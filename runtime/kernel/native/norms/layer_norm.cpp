@@ -5,6 +5,7 @@
 // order in f32, then these sums.
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "runtime/kernel/native/norms/rows.h"
 #include "runtime/kernel/native/reductions/fold.h"
@@ -88,7 +89,8 @@ class NormForward final : public Kernel {
     std::byte* bias = t_.bias.on(stream);
     t_.rows.for_each([&](const Offsets& at) {
       const std::byte* from = t_.x.row(x, at[0]);
-      const auto [center, scale] = moments(from);
+      const std::pair<T, T> mean_and_rstd = moments(from);
+      const T center = mean_and_rstd.first, scale = mean_and_rstd.second;
       if (t_.mean.given()) t_.mean.put(mean, at[3], center);
       if (t_.rstd.given()) t_.rstd.put(rstd, at[2], scale);
       std::byte* to = t_.y.row(y, at[1]);

@@ -117,8 +117,8 @@ template <typename Fold, typename T>
 DC_VECTOR_CLONES T fold_long_chunk(const T* x, int64_t n) {
   // 64 bytes: one vector or several, as the CPU has them.
   constexpr int64_t kWidth = 64 / sizeof(T), kVectors = kFoldLanes / kWidth;
-  typedef T Vector __attribute__((vector_size(64)));
-  typedef T InMemory __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
+  using Vector [[gnu::vector_size(64)]] = T;
+  using InMemory [[gnu::vector_size(64), gnu::aligned(sizeof(T)), gnu::may_alias]] = T;
   Vector sums[kVectors];
   for (Vector& sum : sums) sum = Vector{} + Fold::neutral();
   const int64_t full = n - n % kFoldLanes;
