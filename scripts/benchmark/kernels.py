@@ -4,7 +4,7 @@ kernels.py [--models NAME,...] [--dtype float32|bfloat16] [--folder DIR] [--all]
 
 Each model is compiled with `--providers native`; each operator of its step that has a native kernel runs on the plan's addresses with both providers in turns
 (`kernel_table`). Rows are summed by operator and model; the last table has the kernels that are slower than libtorch's by more than 5 % and 1 us. --all prints
-every kernel. Times are medians of nine rounds; operands are in the cache where they fit.
+every kernel. Times are processor time, medians of nine rounds; operands are in the cache where they fit.
 """
 
 import argparse

@@ -24,7 +24,7 @@ inline float power_of_two(int32_t n) {
 
 // Cephes' expf: x = n ln2 + r, polynomial in r: x is between -104 and 89.
 struct ExpParts {
-  float mantissa;    // exp(r)
+  float minus_one;   // exp(r) - 1
   int32_t exponent;  // n
 };
 inline ExpParts exp_parts(float x) {
@@ -39,7 +39,7 @@ inline ExpParts exp_parts(float x) {
   p = fma(p, r, 4.1665795894e-2f);
   p = fma(p, r, 1.6666665459e-1f);
   p = fma(p, r, 5.0000001201e-1f);
-  p = fma(p, r * r, r) + 1.0f;
+  p = fma(p, r * r, r);
   return {p,
           static_cast<int32_t>(std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(kRound))};
 }
@@ -50,14 +50,14 @@ inline float exp(float x) {
   x = x > 89.0f ? 89.0f : x;
   const ExpParts parts = exp_parts(x);
   const int32_t half = parts.exponent >> 1;
-  return parts.mantissa * power_of_two(half) * power_of_two(parts.exponent - half);
+  return (parts.minus_one + 1.0f) * power_of_two(half) * power_of_two(parts.exponent - half);
 }
 // The same where 1 is added to it: never below 1e-38 or above 2e38.
 inline float bounded_exp(float x) {
   x = x < -87.0f ? -87.0f : x;
   x = x > 88.0f ? 88.0f : x;
   const ExpParts parts = exp_parts(x);
-  return parts.mantissa * power_of_two(parts.exponent);
+  return (parts.minus_one + 1.0f) * power_of_two(parts.exponent);
 }
 
 // Cephes' logf. At most 2 ulp.
@@ -87,18 +87,13 @@ inline float log(float x) {
   return x < 0.0f ? std::numeric_limits<float>::quiet_NaN() : result;
 }
 
-// Cephes' tanhf. At most 3 ulp.
+// e / (e + 2) with e = exp(2 |x|) - 1, which keeps its digits near 0. At most 3 ulp.
 inline float tanh(float x) {
   const float magnitude = std::fabs(x);
-  const float z = x * x;
-  float p = -5.70498872745e-3f;
-  p = fma(p, z, 2.06390887954e-2f);
-  p = fma(p, z, -5.37397155531e-2f);
-  p = fma(p, z, 1.33314422036e-1f);
-  p = fma(p, z, -3.33332819422e-1f);
-  const float near = fma(p * z, x, x);
-  const float far = 1.0f - 2.0f / (bounded_exp(2.0f * magnitude) + 1.0f);
-  return magnitude < 0.625f ? near : std::copysign(far, x);
+  const ExpParts parts = exp_parts(magnitude > 20.0f ? 40.0f : 2.0f * magnitude);
+  const float scale = power_of_two(parts.exponent);
+  const float e = fma(scale, parts.minus_one, scale - 1.0f);
+  return std::copysign(e / (e + 2.0f), x);
 }
 
 // Two polynomials (N. Juffa, public domain). At most 3 ulp.

@@ -25,7 +25,7 @@ DC_VECTOR_CLONES void copy_short_rows(T* to, const T* from, const Plane& p) {
 
 template <typename T>
 void copy_plane(std::byte* to_bytes, const std::byte* from_bytes, const Plane& p) {
-  constexpr int64_t kShort = 1024;  // bytes of a row for which a call to memcpy costs too much
+  constexpr int64_t kShort = 4096;  // bytes of a row for which a call to memcpy costs too much
   auto* to = reinterpret_cast<T*>(to_bytes);
   const auto* from = reinterpret_cast<const T*>(from_bytes);
   const bool dense = p.to_stride == 1 && p.from_stride == 1;

@@ -37,27 +37,35 @@ class Reduce final : public Kernel {
     kept_.for_each_row([&](const Offsets& at) {
       const std::byte* from = self + at[0] * element;
       std::byte* target = to + at[1] * to_element_;
-      const int64_t step = kept_.inner_stride(1) * to_element_;
       if (!by_rows_) return fold_by_columns(from, target);
-      for (int64_t i = 0; i < columns; ++i) {
+      fold_by_rows(from, target, columns);
+    });
+    return {};
+  }
+
+ private:
+  void fold_by_rows(const std::byte* from, std::byte* target, int64_t columns) const {
+    const int64_t element = reader_.element, stride = kept_.inner_stride(1);
+    alignas(64) T results[kBlock];
+    for (int64_t first = 0; first < columns; first += kBlock) {
+      const int64_t count = std::min(kBlock, columns - first);
+      for (int64_t i = 0; i < count; ++i) {
         Total total = static_cast<Total>(Fold::neutral());
-        const std::byte* first = from + i * kept_.inner_stride(0) * element;
+        const std::byte* begin = from + (first + i) * kept_.inner_stride(0) * element;
         const auto fold = [&](const Offsets& row) {
-          total = fold_row<Fold, T>(reader_, first + row[0] * element, reduced_.inner(), total);
+          total = fold_row<Fold, T>(reader_, begin + row[0] * element, reduced_.inner(), total);
         };
         if (reduced_.is_row()) {
           fold(Offsets{});
         } else {
           reduced_.for_each_row(fold);
         }
-        const T value = finished(total);
-        store_(target + i * step, 1, &value, 1);
+        results[i] = finished(total);
       }
-    });
-    return {};
+      store_(target + first * stride * to_element_, stride, results, count);
+    }
   }
 
- private:
   void fold_by_columns(const std::byte* from, std::byte* target) const {
     for (int64_t first = 0; first < kept_.inner(); first += kBlock) {
       const int64_t count = std::min(kBlock, kept_.inner() - first);
