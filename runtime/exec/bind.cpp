@@ -83,7 +83,7 @@ class Binding {
   Status open_providers() {
     const bool needs_aten =
         has_kernel([](const plan::Instruction& in) { return in.provider == plan::Provider::Aten; });
-    // The model's operators, whoever runs them, are what uses a rank's threads.
+    // The model's operators, of either provider, are what uses a rank's threads.
     if (has_kernel([](const plan::Instruction& in) { return in.op.starts_with("aten."); }))
       DC_RETURN_IF_ERROR(enough_threads());
     bound_.native_ = kernel::make_native_provider();

@@ -97,7 +97,7 @@ Effects aten(const plan::Instruction& in) {
 }
 
 Effects native(const plan::Instruction& in) {
-  if (in.op.starts_with("aten.")) return aten(in);  // the operator is the same, whose kernel it is
+  if (in.op.starts_with("aten.")) return aten(in);  // the same operator, with another kernel
   const NativeKernel* row = find_native(in.op);
   if (row == nullptr) return unknown("is a native kernel that this version does not know");
   Effects effects;

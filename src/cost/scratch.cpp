@@ -16,7 +16,7 @@ using ir::AtenWork;
 constexpr int64_t kSmall =
     4096;  // scalars wrapped as tensors, strides of iterators, sums per thread
 constexpr int64_t kTransposeBlock =
-    60 * 60;  // elements of the block through which a transposed matrix is copied
+    int64_t{60} * 60;  // elements of the block through which a transposed matrix is copied
 
 bool is_half(DType dtype) { return dtype == DType::BF16 || dtype == DType::F16; }
 int64_t ceil_to(int64_t value, int64_t multiple) { return base::round_up(value, multiple); }
@@ -118,7 +118,7 @@ int64_t attention_backward(const Kernel& k) {
   if (!is_half(query.dtype)) return bytes;
   int64_t largest = std::max(half_product(rows, std::max(columns, query.shape[3]), true),
                              half_product(columns, rows, true));
-  return bytes + k.threads * (2 * 2 * rows * columns + largest);
+  return bytes + k.threads * (4 * rows * columns + largest);
 }
 
 int64_t attention(const Kernel& k) {
@@ -175,7 +175,7 @@ int64_t norm(const Kernel& k) {
     int64_t columns = x.shape.empty() ? 1 : x.shape.back();
     for (size_t i = 1; i < k.inputs(); ++i)
       columns = std::max(columns, k.in(i).shape.size() == 1 ? k.in(i).numel() : 0);
-    return copies + 2 * 4 * columns * k.threads;
+    return copies + 8 * columns * k.threads;
   }
   int64_t channels = x.shape.size() > 1 ? x.shape[1] : 1;
   int64_t rows = x.shape.empty() ? 1 : x.shape[0];
@@ -248,7 +248,6 @@ int64_t of_class(const Kernel& k, AtenClass cls) {
   switch (cls) {
     case AtenClass::View:
     case AtenClass::Identity:
-      return 0;
     case AtenClass::Create:
       return 0;
     case AtenClass::Copy:

@@ -9,8 +9,8 @@
 
 namespace dc::ir {
 
-// Whether there is a native kernel for the operator and the tensors of this signature, whoever its
-// provider is. False for the project's own operators, which have no other kernels.
+// Whether there is a native kernel for the operator and the tensors of this signature, of any
+// provider. False for the project's own operators, which have no other kernels.
 bool has_native_kernel(const base::KernelSignature& kernel);
 
 struct NativeOp {

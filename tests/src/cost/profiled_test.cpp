@@ -102,7 +102,7 @@ TEST_F(Profiled, EachProviderHasItsOwnFigures) {
   EXPECT_EQ(time(known_).source, Source::Analytic);
 }
 
-// The time of a model's operator does not follow from its bytes, whoever supplies the kernel.
+// The time of a model's operator does not follow from its bytes, with any provider.
 TEST_F(Profiled, ANativeProductOfAnotherShapeIsNotInterpolated) {
   const auto product = [](const char* text) {
     return *KernelSignature::parse(text, Provider::Native);

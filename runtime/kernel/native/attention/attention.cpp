@@ -52,9 +52,9 @@ class Attention final : public Kernel {
   struct Tensors {
     HeadRows query, key, value, out, logsumexp;
   };
-  Attention(AttentionCall call, Tensors tensors, std::byte* scratch)
-      : call_(std::move(call)),
-        t_(std::move(tensors)),
+  Attention(const AttentionCall& call, const Tensors& tensors, std::byte* scratch)
+      : call_(call),
+        t_(tensors),
         blocks_(call_.queries, call_.keys, call_.dim),
         scratch_(scratch) {}
 
@@ -143,9 +143,9 @@ class AttentionBackward final : public Kernel {
   struct Tensors {
     HeadRows gradient, query, key, value, out, logsumexp, of_query, of_key, of_value;
   };
-  AttentionBackward(AttentionCall call, Tensors tensors, std::byte* scratch)
-      : call_(std::move(call)),
-        t_(std::move(tensors)),
+  AttentionBackward(const AttentionCall& call, const Tensors& tensors, std::byte* scratch)
+      : call_(call),
+        t_(tensors),
         blocks_(call_.queries, call_.keys, call_.dim),
         scratch_(scratch) {}
 
