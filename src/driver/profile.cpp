@@ -74,7 +74,6 @@ Result<std::vector<base::KernelMeasurement>> measure_providers(
     if (is_native_operator(row.signature.provider(), row.signature.op()))
       rows.push_back(std::move(row));
   }
-  std::ranges::sort(rows, {}, &base::KernelMeasurement::signature);
   return rows;
 }
 
