@@ -32,7 +32,7 @@ class CopyRegions final : public Kernel {
   // Every element of the region gets the value, converted to its type.
   template <typename T>
   void fill(Call& call, const Region& region, T value) {
-    std::array<std::byte, 8> bytes{};
+    alignas(8) std::array<std::byte, 8> bytes{};
     storer(kLaneOf<T>, region.dtype)(bytes.data(), 1, &value, 1);
     add_fill(call, region, bytes);
   }
@@ -57,7 +57,7 @@ class CopyRegions final : public Kernel {
     std::byte* to;
     int64_t element;
     Iteration iteration;
-    std::array<std::byte, 8> value;
+    alignas(8) std::array<std::byte, 8> value;
   };
   struct Copy {
     std::byte *to, *from;

@@ -127,11 +127,11 @@ class EmbeddingBackward final : public Kernel {
     size_t count = 0;
     base::Status status;
     places_.for_each(stream, [&](int64_t index, int64_t offset) {
-      if (index == padding_) return true;
       if (index < 0 || index >= rows_) {
         status = index_outside("embedding_dense_backward", index, rows_);
         return false;
       }
+      if (index == padding_) return true;
       sorted_[count] = {index, static_cast<int64_t>(count), offset};
       ++count;
       return true;

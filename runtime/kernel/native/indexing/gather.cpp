@@ -142,7 +142,7 @@ class Scatter final : public Kernel {
   Chooser chooser_;
   Write write_;
   bool is_integer_;
-  std::array<std::byte, 8> value_;
+  alignas(8) std::array<std::byte, 8> value_;
   LoadLanes load_;
   StoreLanes store_;
 };
@@ -155,7 +155,7 @@ Made scatter(Call& call) {
   auto copy = std::make_unique<CopyRegions>();
   copy->copy(call, Region(to), Region(self));
   const Chooser chooser = choose(call, index, to, src ? &*src : nullptr, dim);
-  std::array<std::byte, 8> value{};
+  alignas(8) std::array<std::byte, 8> value{};
   if (src) {
     call.require(src->dtype == to.dtype, "what is scattered has another element type");
   } else {

@@ -51,7 +51,7 @@ class Pointwise : public Kernel {
     void* data = nullptr;
     LaneReader reader;
     bool is_number = false;
-    std::array<std::byte, 8> number{};
+    alignas(8) std::array<std::byte, 8> number{};
   };
   // Converts what is no lane in memory, block by block.
   void row(std::byte* out, const Addresses& in) const;
