@@ -9,12 +9,12 @@
 // parameter there. Without recomputation nothing changes. No budget is considered.
 #include <algorithm>
 
+#include "src/analysis/repeated_kernels.h"
 #include "src/cost/transfer.h"
 #include "src/ir/builder.h"
 #include "src/ir/effects.h"
 #include "src/ir/view_copies.h"
 #include "src/passes/movement.h"
-#include "src/passes/published/repeated_kernels.h"
 #include "src/schedule/gather_moves.h"
 #include "src/schedule/time_axis.h"
 
@@ -34,7 +34,7 @@ struct Member {
 class BlockRegatherer {
  public:
   BlockRegatherer(const ir::Step& step, ir::Graph& graph, const cost::CostModel& cost)
-      : graph_(graph), axis_(step, graph, cost), repeated_(published::repeated_kernels(graph)) {}
+      : graph_(graph), axis_(step, graph, cost), repeated_(analysis::repeated_kernels(graph)) {}
 
   // Returns how many gathers were added.
   int run() {
@@ -100,7 +100,7 @@ class BlockRegatherer {
       } else if (ir::is_plain_view(node)) {
         for (ValueId result : node.results) add_readers(member, result);
       } else {
-        (repeated_[node.id.index()] ? member.again : member.gradients).push_back(node.id);
+        (repeated_[node.id.index()].valid() ? member.again : member.gradients).push_back(node.id);
       }
     }
   }
@@ -186,8 +186,8 @@ class BlockRegatherer {
 
   ir::Graph& graph_;
   schedule::TimeAxis axis_;
-  std::vector<uint8_t> repeated_;  // by node id, of those before the pass
-  NodeId done_before_;             // first of the bucket added last, and the first reader it is for
+  std::vector<NodeId> repeated_;  // by node id, of those before the pass
+  NodeId done_before_;            // first of the bucket added last, and the first reader it is for
   int32_t gradient_before_ = 0;
   int added_ = 0;
 };

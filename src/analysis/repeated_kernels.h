@@ -3,13 +3,13 @@
 // arguments on values that are the same, a gather of one shard in each phase among them.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "src/ir/graph.h"
 
-namespace dc::passes::published {
+namespace dc::analysis {
 
-std::vector<uint8_t> repeated_kernels(const ir::Graph& graph);  // by node id
+// By node id: the kernel of the forward phase; invalid for nodes that repeat none.
+std::vector<ir::NodeId> repeated_kernels(const ir::Graph& graph);
 
-}  // namespace dc::passes::published
+}  // namespace dc::analysis

@@ -1,4 +1,4 @@
-#include "src/passes/published/repeated_kernels.h"
+#include "src/analysis/repeated_kernels.h"
 
 #include <algorithm>
 #include <functional>
@@ -6,7 +6,7 @@
 
 #include "src/ir/effects.h"
 
-namespace dc::passes::published {
+namespace dc::analysis {
 namespace {
 
 using ir::Node;
@@ -19,7 +19,7 @@ class Numbers {
   explicit Numbers(const ir::Graph& graph)
       : graph_(graph), repeated_(graph.node_capacity()), of_(graph.value_capacity()) {}
 
-  std::vector<uint8_t> run() {
+  std::vector<NodeId> run() {
     for (NodeId id = graph_.first(); id.valid(); id = graph_.next(id)) {
       const Node& node = graph_.node(id);
       const NodeId same = earlier(node);
@@ -30,7 +30,7 @@ class Numbers {
       }
       const bool crosses = same.valid() && node.origin.phase == ir::Phase::Backward &&
                            graph_.node(same).origin.phase == ir::Phase::Forward;
-      repeated_[id.index()] = crosses && ir::runs(node);
+      if (crosses && ir::runs(node)) repeated_[id.index()] = same;
     }
     return std::move(repeated_);
   }
@@ -74,7 +74,7 @@ class Numbers {
   }
 
   const ir::Graph& graph_;
-  std::vector<uint8_t> repeated_;
+  std::vector<NodeId> repeated_;
   std::vector<int32_t> of_;  // by value
   int32_t last_ = 0;
   std::unordered_map<size_t, std::vector<NodeId>> by_key_;  // only looked up
@@ -82,6 +82,6 @@ class Numbers {
 
 }  // namespace
 
-std::vector<uint8_t> repeated_kernels(const ir::Graph& graph) { return Numbers(graph).run(); }
+std::vector<NodeId> repeated_kernels(const ir::Graph& graph) { return Numbers(graph).run(); }
 
-}  // namespace dc::passes::published
+}  // namespace dc::analysis
