@@ -49,4 +49,11 @@ NodeId move_gathers(ir::Graph& graph, const std::vector<NodeId>& bucket, NodeId 
   return nodes[0];
 }
 
+void leave_bucket(ir::Graph& graph, ir::NodeId start) {
+  const ir::NodeId next = graph.next(start);
+  if (cost::joins(graph.node(start)) || !next.valid() || !cost::joins(graph.node(next))) return;
+  std::erase_if(graph.node(next).args.edit(),
+                [](const ir::Arg& arg) { return arg.attribute == ir::Attr::Joins; });
+}
+
 }  // namespace dc::schedule

@@ -22,4 +22,7 @@ int64_t gathered_bytes(const ir::Step& step, const ir::Graph& graph, const ir::N
 // first of them.
 ir::NodeId move_gathers(ir::Graph& graph, const std::vector<ir::NodeId>& bucket, ir::NodeId before);
 
+// To be called before a start goes: a bucket that loses its first start begins with the next one.
+void leave_bucket(ir::Graph& graph, ir::NodeId start);
+
 }  // namespace dc::schedule

@@ -5,6 +5,7 @@
 
 #include "src/cost/transfer.h"
 #include "src/ir/builder.h"
+#include "src/schedule/gather_moves.h"
 #include "src/schedule/state_values.h"
 #include "src/sim/simulate.h"
 
@@ -41,14 +42,6 @@ ValueId gather_into(ir::Graph& graph, const Gather& gather, ValueId carried) {
                          graph.value(start.results[0]).name, start.args);
   const ValueId done = graph.node(gather.done).results[0];
   return ir::Builder(graph, gather.done, start.origin).wait(started, graph.value(done).name);
-}
-
-// A bucket that loses its first start begins with the next one.
-void leave_bucket(ir::Graph& graph, NodeId start) {
-  const NodeId next = graph.next(start);
-  if (cost::joins(graph.node(start)) || !next.valid() || !cost::joins(graph.node(next))) return;
-  std::erase_if(graph.node(next).args.edit(),
-                [](const ir::Arg& arg) { return arg.attribute == ir::Attr::Joins; });
 }
 
 // Readers of the gather's value read `whole`; the gather goes, and its cast if no other node needs

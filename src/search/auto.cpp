@@ -57,7 +57,7 @@ class Search {
         options_(options),
         cost_(cost),
         search_(search),
-        effort_(search.effort - kept_for_baselines(search.effort)),
+        effort_(search.effort - kept_for_joint(search.effort) - kept_for_baselines(search.effort)),
         parameter_bytes_(bytes_of_parameters(imported)),
         steps_(imported, options_, cost) {}
 
@@ -68,6 +68,7 @@ class Search {
     DC_RETURN_IF_ERROR(descend());
     DC_RETURN_IF_ERROR(try_baselines());
     DC_RETURN_IF_ERROR(go_on_from_earlier_plan());
+    DC_RETURN_IF_ERROR(decide_jointly());
     if (best_.chain.empty()) return first_error_;
     SearchResult found{best_.chain, options_,   score_.time, bound_,   score_.fits,
                        named_,      simulated_, cut_short_,  refused_, earlier_};
@@ -202,6 +203,27 @@ class Search {
     return {};
   }
 
+  // What memory buys decided last: from starts of its own and in the chain found so far, by few
+  // exchanges; if that wins, with other passes before it; and at the end by many.
+  Status decide_jointly() {
+    if (!options_.memory() || best_.chain.empty() || search_.first_fit) return {};
+    effort_ = simulated_ + kept_for_joint(search_.effort);
+    for (const std::string_view chain : kJointStarts) {
+      if (done()) return {};
+      DC_ASSIGN_OR_RETURN(const Chain start, passes::parse_passes(chain));
+      steps_.keep_stages_of(std::array{best_.chain, start});
+      DC_RETURN_IF_ERROR(try_candidate(whole(start)).status());
+    }
+    if (!find_call(best_.chain, "recompute") || done()) return {};
+    DC_RETURN_IF_ERROR(
+        try_candidate({jointly(best_.chain, kFirstExchanges), best_.planned}).status());
+    if (find_call(best_.chain, "keep-jointly")) DC_RETURN_IF_ERROR(change_passes().status());
+    if (is_at_bound()) return {};
+    return try_candidate({jointly(best_.chain, kLastExchanges), best_.planned}).status();
+  }
+
+  static int kept_for_joint(int effort) { return effort / 10; }
+
   // With as much recomputed as the budget asks, all that may be, and half of that.
   Status start_from(std::string_view prefix, const Start& start) {
     if (out_of_effort()) return {};
@@ -334,9 +356,11 @@ class Search {
     return best_ != first;
   }
 
-  // Empty ones where nothing limits the memory, or where the user says what is recomputed.
+  // Empty ones where nothing limits the memory, or where the user or keep-jointly says what is
+  // recomputed.
   Result<RecomputeMoves> recompute_moves(const Chain& chain) {
-    if (!options_.memory() || options_.recompute != passes::Recompute::Auto)
+    if (!options_.memory() || options_.recompute != passes::Recompute::Auto ||
+        find_call(chain, "keep-jointly"))
       return RecomputeMoves{};
     Result<RecomputeRange> range = steps_.recompute_range(chain);
     if (!range.ok()) {
@@ -354,9 +378,8 @@ class Search {
   }
 
   // Within one part in a thousand of the bound there is nothing left to find.
-  bool done() {
-    return out_of_effort() || (score_.fits && score_.time.v <= bound_.v + bound_.v / 1000);
-  }
+  bool is_at_bound() const { return score_.fits && score_.time.v <= bound_.v + bound_.v / 1000; }
+  bool done() { return out_of_effort() || is_at_bound(); }
 
   // The chain, planned for all of the budget.
   Candidate whole(const Chain& chain) const { return {chain, options_.memory()}; }
@@ -494,7 +517,7 @@ class Search {
 }  // namespace
 
 int default_effort(const ir::Step& imported) {
-  constexpr int64_t kLeast = 48, kMost = 8 * kLeast, kNodes = 16'000 * kLeast;
+  constexpr int64_t kLeast = 52, kMost = 384, kNodes = 16'000 * kLeast;
   int64_t nodes = 1;
   for (const ir::Program& program : imported.programs)
     nodes += static_cast<int64_t>(program.graph.node_count());

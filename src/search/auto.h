@@ -19,8 +19,8 @@
 
 namespace dc::search {
 
-// Schedules to simulate unless the user says how many: 48, which take about ten seconds for
-// Llama-3-70B, and of smaller models more, in proportion, at most eight times as many.
+// Schedules to simulate unless the user says how many: 52, which take about ten seconds for
+// Llama-3-70B, and of smaller models more, in proportion, at most 384.
 int default_effort(const ir::Step& imported);
 
 // A chain that an earlier plan has, tried at the end. If it is the best so far, the search goes on
@@ -32,7 +32,7 @@ struct EarlierChain {
 };
 
 struct SearchOptions {
-  int effort = 48;                      // schedules to simulate for each order, at least one
+  int effort = 52;                      // schedules to simulate for each order, at least one
   std::function<bool()> out_of_time;    // asked before each simulation; empty: never
   std::set<std::string> left_out;       // chains that must not be the result
   std::optional<base::Bytes> budget{};  // for the bound, if the options plan for other bytes

@@ -62,6 +62,13 @@ Chain with(const Chain& chain, const passes::Pass& pass, std::optional<int64_t> 
   return result;
 }
 
+Chain jointly(const Chain& chain, int64_t exchanges) {
+  Chain result = with(chain, *passes::find_pass("recompute"), 0);
+  for (const char* keeper : {"keep-resident", "keep-resident-greedily"})
+    result = without(result, *passes::find_pass(keeper));
+  return with(result, *passes::find_pass("keep-jointly"), exchanges);
+}
+
 int64_t RecomputeMoves::bytes_of(const Chain& chain) const {
   const PassCall* call = find_call(chain, "recompute");
   if (call && call->argument) return std::max(*call->argument, range.least);
@@ -83,7 +90,7 @@ std::vector<const passes::Pass*> changeable_passes(const passes::Options& option
   for (const passes::Pass& pass : passes::all_passes()) {
     if (pass.needs != ir::Stage::Scheduled || pass.gives != ir::Stage::Scheduled) continue;
     if (!options.offload_space && offloads({&pass, {}})) continue;
-    if (only_baselines_have(pass)) continue;
+    if (only_baselines_have(pass) || pass.name == "keep-jointly") continue;
     if (pass.name == "recompute" && options.recompute == passes::Recompute::Full) continue;
     result.push_back(&pass);
   }

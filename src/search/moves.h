@@ -21,6 +21,10 @@ const passes::PassCall* find_call(const passes::Chain& chain, std::string_view n
 passes::Chain with(const passes::Chain& chain, const passes::Pass& pass,
                    std::optional<int64_t> argument);
 
+// `chain` with what memory buys decided last, by so many exchanges (keep-jointly), and nothing kept
+// before.
+passes::Chain jointly(const passes::Chain& chain, int64_t exchanges);
+
 // What `recompute` leaves the passes behind it, as parts of what recomputing can change at most. 0:
 // what is left when only the inputs of blocks are kept; kRecomputeParts: nothing is made again.
 // The parts do not depend on the budget: neighbouring budgets look at the same schedules.

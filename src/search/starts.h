@@ -2,6 +2,7 @@
 // remove some.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 namespace dc::search {
@@ -34,6 +35,19 @@ inline constexpr Start kStarts[] = {
     // With clipping some gradients that reach all ranks early are worth more.
     {"normalize-graph,shard-parameters=2,replicate-state,", kRefreshed},
 };
+
+// Where memory is limited: a schedule that makes and gathers all again, and what memory buys
+// decided last, by few exchanges while the search looks for the passes before it. What reductions
+// hold is memory too, so they get little.
+inline constexpr std::string_view kJointStarts[] = {
+    "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,recompute=0,"
+    "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions=1000000000,"
+    "keep-jointly=1000,overlap-update,layout-arenas",
+    "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,recompute=0,"
+    "gather-by-block,overlap-reductions=1000000000,keep-jointly=1000,overlap-update,"
+    "layout-arenas",
+};
+inline constexpr int64_t kFirstExchanges = 1000, kLastExchanges = 8000;
 
 // With --offload-space: what is above the budget, after all that is recomputed, leaves the device.
 inline constexpr Start kOffloadStarts[] = {

@@ -84,6 +84,7 @@ void Machine::start(int32_t transfer, int32_t index) {
   if (record_ != nullptr) started_at_[static_cast<size_t>(transfer)] = index;
   const auto s = static_cast<size_t>(schedule_.transfers[static_cast<size_t>(transfer)].stream);
   Stream& stream = streams_[s];
+  ended_[static_cast<size_t>(transfer)] = 0;
   stream.pending.push_back(transfer);
   if (s == 0) {  // compute itself carries it
     waiting_ = transfer;
@@ -222,6 +223,47 @@ Totals Machine::run_to(int32_t index) {
     take_up(schedule_.events[static_cast<size_t>(event)], event);
   }
   return {{now_}, {exposed_total_}, {contention_total_}};
+}
+
+Machine::Snapshot Machine::snapshot() const {
+  Snapshot taken{{{now_}, {exposed_total_}, {contention_total_}}, next_, stale_rates_, {}};
+  taken.streams.reserve(streams_.size());
+  for (const Stream& stream : streams_) {
+    Snapshot::OneStream& one = taken.streams.emplace_back();
+    one.pending.assign(stream.pending.begin() + static_cast<std::ptrdiff_t>(stream.taken),
+                       stream.pending.end());
+    if (stream.transfer < 0) continue;
+    one.transfer = stream.transfer;
+    one.on_wire = stream.on_wire;
+    one.left = stream.work.left - stream.work.rate * (now_ - stream.work.since);
+    one.rate = stream.work.rate;
+  }
+  return taken;
+}
+
+void Machine::set_ended(const Stream& stream, bool ended) {
+  if (stream.transfer >= 0) ended_[static_cast<size_t>(stream.transfer)] = ended;
+  for (size_t i = stream.taken; i < stream.pending.size(); ++i)
+    ended_[static_cast<size_t>(stream.pending[i])] = ended;
+}
+
+void Machine::restore(const Snapshot& from) {
+  for (const Stream& stream : streams_) set_ended(stream, true);
+  now_ = from.totals.time.v;
+  exposed_total_ = from.totals.exposed.v;
+  contention_total_ = from.totals.contention.v;
+  next_ = from.next;
+  stale_rates_ = from.stale_rates;
+  kernel_ = {};
+  waiting_ = -1;
+  for (size_t s = 0; s < streams_.size(); ++s) {
+    const Snapshot::OneStream& one = from.streams[s];
+    Stream& stream = streams_[s];
+    stream = {one.transfer, one.on_wire, {}, one.pending, 0};
+    if (one.transfer >= 0)
+      stream.work = {one.left, now_, one.rate, now_ + quotient_up(one.left, one.rate)};
+    set_ended(stream, false);
+  }
 }
 
 Totals Machine::finish() {

@@ -43,6 +43,31 @@ class Machine {
   Totals run_to(int32_t index);
   // Plays it until every stream has ended.
   Totals finish();
+
+  // All that the rest of a run depends on, while compute is between two events.
+  struct Snapshot {
+    struct OneStream {
+      int32_t transfer = -1;
+      bool on_wire = false;
+      int64_t left = 0, rate = 0;
+      std::vector<int32_t> pending{};
+      bool operator==(const OneStream&) const = default;
+    };
+    Totals totals;
+    int32_t next = 0;
+    bool stale_rates = false;
+    std::vector<OneStream> streams;
+    // True if what follows takes the same time from both.
+    bool same_rest(const Snapshot& other) const {
+      return next == other.next && stale_rates == other.stale_rates && streams == other.streams;
+    }
+  };
+  // Right after run_to().
+  Snapshot snapshot() const;
+  // Goes on from a snapshot of this machine, of a run in which the events before it were the same.
+  // What other runs started is taken to have ended.
+  void restore(const Snapshot& from);
+
   // How long compute waited for a transfer; valid once its done has passed.
   base::Nanos exposed(int32_t transfer) const { return {exposed_[static_cast<size_t>(transfer)]}; }
 
@@ -77,6 +102,7 @@ class Machine {
   void advance();
   void set_rates();
   void set_rate(Work& work, int64_t rate) const;
+  void set_ended(const Stream& stream, bool ended);
   void begin(Work& work, int64_t nanos) const;
 
   const Schedule& schedule_;

@@ -136,6 +136,7 @@ class ScheduleTest(BitsCase):
         ("fuse-gathers", "bucket-reductions"),
         ("keep-resident=64KiB", "fuse-gathers=32KiB", "bucket-reductions=32KiB", "prefetch-gathers", "overlap-reductions"),
         ("bucket-reductions=16KiB", "overlap-reductions=16KiB"),
+        ("recompute=0", "fuse-gathers", "prefetch-gathers", "overlap-reductions", "keep-jointly=50"),
     )
 
     def test_moved_collectives(self):

@@ -424,6 +424,7 @@ class Reports(unittest.TestCase):
                 "prefetch-gathers-by-trace",
                 "keep-resident-greedily",
                 "overlap-reductions[=N]",
+                "keep-jointly[=N]",
                 "offload-gradients",
                 "overlap-update",
                 "separate-reductions",
