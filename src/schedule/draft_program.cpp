@@ -31,6 +31,7 @@ DraftProgram::DraftProgram(const ir::Step& step, const ir::Graph& graph,
   for (size_t e = 0; e < replay_.schedule().events.size(); ++e)
     event_of_[static_cast<size_t>(replay_.schedule().events[e].origin)] = static_cast<int32_t>(e);
   events_ = replay_.schedule().events;
+  find_written();
   find_kernels();
   find_gathers();
   find_views();
@@ -50,6 +51,8 @@ bool DraftProgram::is_repeat(const Node& again, const Node& first) const {
   for (size_t r = 0; r < again.results.size(); ++r) {
     if (again.results[r].valid() != first.results[r].valid()) return false;
     if (!again.results[r].valid()) continue;
+    if (is_written_[again.results[r].index()] || is_written_[first.results[r].index()])
+      return false;
     const ir::Value& made = graph_.value(again.results[r]);
     const ir::Value& kept = graph_.value(first.results[r]);
     if (made.location.space != ir::Space::Device || made.type != kept.type ||
@@ -58,6 +61,16 @@ bool DraftProgram::is_repeat(const Node& again, const Node& first) const {
     has_result = true;
   }
   return has_result;
+}
+
+void DraftProgram::find_written() {
+  is_written_.assign(graph_.value_capacity(), false);
+  for (const NodeId id : live_.order) {
+    const Node& writer = graph_.node(id);
+    for (size_t i = 0; i < writer.operands.size(); ++i) {
+      if (ir::writes(writer, i)) is_written_[storages_.root(writer.operands[i]).index()] = true;
+    }
+  }
 }
 
 void DraftProgram::find_kernels() {

@@ -102,6 +102,7 @@ class DraftProgram {
   bool is_read(const ir::Node& made) const;
 
   // What there is, in this order.
+  void find_written();
   void find_kernels();
   void find_gathers();
   void add_gathers(Gathers gathers);
@@ -154,6 +155,7 @@ class DraftProgram {
   sim::Replay replay_;
   std::vector<sim::Event> events_;  // with no item taken
   LiveCurve curve_;
+  std::vector<bool> is_written_;  // in place, by value that owns its storage
   std::vector<Part> parts_;
   std::vector<int32_t> part_at_;    // by position; -1: the node stays
   std::vector<int32_t> event_of_;   // by node
