@@ -19,14 +19,12 @@ class Replay {
   Replay& operator=(const Replay&) = delete;
 
   const Schedule& schedule() const { return schedule_; }
-  // Of the schedule that was accepted last. As Machine::finish().
-  const Totals& accepted() const { return totals_; }
 
   void set_event(int32_t index, const Event& event);
   // Of the transfer that the event starts.
   void set_transfer(int32_t start, const Transfer& transfer);
 
-  // Of the changed schedule.
+  // Of the changed schedule, as Machine::finish().
   Totals evaluate();
   // The changed schedule becomes the one that later changes are compared with; after evaluate().
   void accept();

@@ -11,7 +11,8 @@
 // (src/schedule/draft.h). Which exchanges are tried is drawn from a fixed seed: the result is the
 // same on every host.
 //
-// Where the addresses of what was kept do not fit, as much less is kept.
+// Where the addresses of what was kept do not fit, as much less is kept; where that does not help
+// after a few times, nothing is.
 #include <algorithm>
 #include <bit>
 #include <memory>
@@ -33,7 +34,8 @@ using schedule::Draft;
 using schedule::DraftItem;
 
 constexpr int64_t kExchanges = 4000;  // unless the chain says how many
-constexpr int kPicks = 32;            // random items until one can be taken, or there is room
+constexpr int64_t kMostExchanges = 1'000'000'000;
+constexpr int kPicks = 32;  // random items until one can be taken, or there is room
 constexpr int kMostLayouts = 4;
 constexpr int64_t kReserve = 64;  // one part of the room that is left to the layout
 
@@ -315,7 +317,7 @@ base::Result<Change> keep_jointly(ir::Step& step, const PassContext& context) {
   for (const auto& choice : chosen) {
     if (choice->draft().most_bytes() > limit) return Change::No;
   }
-  const int64_t exchanges = context.argument.value_or(kExchanges);
+  const int64_t exchanges = std::min(context.argument.value_or(kExchanges), kMostExchanges);
   const auto share_of = [&](const JointChoice& choice) {
     return exchanges * static_cast<int64_t>(choice.choices()) / static_cast<int64_t>(choices);
   };
@@ -334,10 +336,11 @@ base::Result<Change> keep_jointly(ir::Step& step, const PassContext& context) {
                           layout::device_arena(kept, context.cost, budget, context.arenas));
       excess = arena.v - budget.v;
     }
-    if (excess <= 0 || layouts == kMostLayouts) {
+    if (excess <= 0) {
       step = std::move(kept);
       break;
     }
+    if (layouts == kMostLayouts) return Change::No;
     limit -= excess * layouts * layouts;
     for (const auto& choice : chosen) choice->give_back(limit);
   }
