@@ -100,8 +100,8 @@ class Binding {
     return base::ok_status();
   }
 
-  // "libtorch is needed for aten.mm.default and 3 other operators; --providers native of dcc
-  // compile takes what needs no libtorch".
+  // "libtorch is needed for aten.mm.default, aten.add.Tensor and 3 more", and what to do about it
+  // if the plan takes no operator of the model natively.
   std::string aten_operators() const {
     std::set<std::string_view> operators;
     for (const plan::Program& program : plan_.programs) {
@@ -117,6 +117,10 @@ class Binding {
       if (named++ < kMostNamed) text += (named == 1 ? "" : ", ") + std::string(op);
     }
     if (named > kMostNamed) text += " and " + std::to_string(named - kMostNamed) + " more";
+    const bool takes_native = has_kernel([](const plan::Instruction& in) {
+      return in.provider == plan::Provider::Native && in.op.starts_with("aten.");
+    });
+    if (takes_native) return text + ", which dcrun has no kernels for";
     return text + "; compile with --providers native to need it for fewer operators or none";
   }
 

@@ -160,7 +160,10 @@ Result<Description> read_description(std::string_view json, const std::string& w
   if (!members.ok()) return Status(members.status()).add_context("in " + what);
   for (const auto& [key, value] : **members) {
     Status status = read_member(key, value, description);
-    if (!status.ok()) return status.add_context("in '" + key + "' of " + what);
+    if (!status.ok()) {
+      std::string where = "in '";
+      return status.add_context(where.append(key).append("' of ").append(what));
+    }
   }
   return description;
 }
