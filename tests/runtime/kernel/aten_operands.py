@@ -3,10 +3,11 @@
 import torch
 
 LAYOUTS = ("plain", "transposed", "channels_last")
+LAYOUTS_OF_ROWS = LAYOUTS + ("expanded",)  # the gradient of a sum comes with stride 0
 
 
 class Maker:
-    """Draws operands in one element type and stores those of two or more dims in one of LAYOUTS."""
+    """Draws operands in one element type and stores those of two or more dims in one of LAYOUTS_OF_ROWS."""
 
     def __init__(self, dtype, layout, seed=0):
         self.dtype, self.layout = dtype, layout
@@ -15,6 +16,8 @@ class Maker:
     def _laid_out(self, tensor):
         if self.layout == "channels_last" and tensor.dim() == 4:
             return tensor.contiguous(memory_format=torch.channels_last)
+        if self.layout == "expanded" and tensor.dim() >= 2:
+            return tensor.narrow(-1, 0, 1).expand(tensor.shape)
         if self.layout != "transposed" or tensor.dim() < 2:
             return tensor
         return tensor.transpose(-1, -2).contiguous().transpose(-1, -2)

@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import aten_layer_samples
 import aten_samples
 import make_aten_cases
-from aten_operands import LAYOUTS, SAMPLES, Maker
+from aten_operands import LAYOUTS, LAYOUTS_OF_ROWS, SAMPLES, Maker
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -119,8 +119,9 @@ def write_sample(label, name, row, op, args, kwargs):
 
 def run(name, row, op):
     ran = 0
+    layouts = LAYOUTS_OF_ROWS if row[0] in ("Norm", "Softmax") else LAYOUTS
     for dtype in FULL + SHORT:
-        for layout in LAYOUTS if dtype in FULL else LAYOUTS[:1]:
+        for layout in layouts if dtype in FULL else LAYOUTS[:1]:
             for seed, make in enumerate(SAMPLES[name]):
                 if row[0] in ("Norm", "Softmax", "Convolution", "Attention") and not dtype.is_floating_point:
                     continue

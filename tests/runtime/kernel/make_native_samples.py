@@ -70,6 +70,9 @@ def norms(dtype, n):
         y = getattr(aten, op)(x[:4], -1, False)
         case(op + ".default", x[:4], -1, False)
         case(op + "_backward_data.default", draw(dtype, 4, n), y, -1, dtype)
+        # Equal gradients, as of a sum; with y of a softmax what is left would be roundings.
+        case(op + "_backward_data.default", draw(dtype, 4, 1).expand(4, n), draw(dtype, 4, n), -1, dtype)
+        case(op + "_backward_data.default", draw(dtype).expand(4, n), draw(dtype, 4, n), 0, dtype)
     case("_softmax.default", draw(dtype, 3, n, 2), 1, False)
     if n == 0:
         return
@@ -79,6 +82,7 @@ def norms(dtype, n):
     if dtype == torch.float32 and n > 1:  # in 16 bits PyTorch rounds its sums over rows; of one element is left what roundings leave
         case("native_layer_norm_backward.default", draw(dtype, 70, n), x, [n], mean, rstd, weight, bias, [True, True, True])
         case("native_layer_norm_backward.default", draw(dtype, 70, n), x, [n], mean, rstd, None, None, [True, False, False])
+        case("native_layer_norm_backward.default", draw(dtype).expand(70, n), x, [n], mean, rstd, weight, bias, [True, True, True])
         rms_norm_backward(x, weight)
     if dtype != torch.float32:  # in 16 bits PyTorch rounds the sum of losses in between
         return

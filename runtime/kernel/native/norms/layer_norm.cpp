@@ -128,7 +128,7 @@ class NormForward final : public Kernel {
 template <typename T>
 class NormBackward final : public Kernel {
  public:
-  // Tensors of the rows: x, g, rstd, the gradient of x (y; x where it is not wanted), mean.
+  // Tensors of the rows: x, g, the gradient of x (y; x where it is not wanted), rstd, mean.
   explicit NormBackward(const NormTensors<T>& t) : t_(t) {
     if (t.weight_gradient.given() || t.bias_gradient.given())
       sums_.resize(4 * static_cast<size_t>(t.rows.length()));
@@ -142,8 +142,8 @@ class NormBackward final : public Kernel {
     int64_t rows = 0;
     t_.rows.for_each([&](const Offsets& at) {
       const Row row{t_.x.row(x, at[0]), t_.g.row(g, at[1]),
-                    t_.mean.given() ? t_.mean.get(means, at[4]) : T{}, t_.rstd.get(rstds, at[2])};
-      if (t_.y.given()) write_gradient(row, weight, t_.y.row(y, at[3]));
+                    t_.mean.given() ? t_.mean.get(means, at[4]) : T{}, t_.rstd.get(rstds, at[3])};
+      if (t_.y.given()) write_gradient(row, weight, t_.y.row(y, at[2]));
       if (sums_.empty()) return;
       in_blocks(t_.rows.length(), [&](int64_t first, int64_t n) {
         alignas(64) T in[kBlock], gradients[kBlock];
@@ -240,9 +240,10 @@ Made make_forward(Call& call, bool centered) {
   const size_t first = first_dim(call, x);
   const size_t at = centered ? 2 : 1;
   const bool keeps = call.has_result(at), keeps_mean = centered && call.has_result(1);
-  const BoundTensor rstd = keeps ? call.output(at) : x;
-  const BoundTensor mean = keeps_mean ? call.output(1) : x;
-  t.rows = Rows(call, x, first, x.sizes.size(), {&x, &y, &rstd, &mean});
+  const BoundTensor rstd = keeps ? call.output(at) : keeps_mean ? call.output(1) : BoundTensor();
+  const BoundTensor mean = keeps_mean ? call.output(1) : rstd;
+  t.rows = keeps || keeps_mean ? Rows(call, x, first, x.sizes.size(), {&x, &y}, {&rstd, &mean})
+                               : Rows(call, x, first, x.sizes.size(), {&x, &y});
   if (!call.ok()) return call.made(nullptr);
   t.x = RowTensor<T>(x, t.rows.stride(0));
   t.y = RowTensor<T>(y, t.rows.stride(1));
@@ -265,12 +266,12 @@ Made make_backward(Call& call, bool centered) {
   const bool wanted = call.has_result(0);
   const BoundTensor to = wanted ? call.output(0) : x;
   const size_t first = first_dim(call, x);
-  t.rows = Rows(call, x, first, x.sizes.size(), {&x, &g, &rstd, &to, &mean});
+  t.rows = Rows(call, x, first, x.sizes.size(), {&x, &g, &to}, {&rstd, &mean});
   if (!call.ok()) return call.made(nullptr);
   t.x = RowTensor<T>(x, t.rows.stride(0));
   t.g = RowTensor<T>(g, t.rows.stride(1));
   t.rstd = RowTensor<T>(rstd, 1);
-  if (wanted) t.y = RowTensor<T>(to, t.rows.stride(3));
+  if (wanted) t.y = RowTensor<T>(to, t.rows.stride(2));
   if (centered) t.mean = RowTensor<T>(mean, 1);
   t.weight = one_row_if<T>(call, "weight", t.rows.length());
   if (call.has_result(1)) t.weight_gradient = one_row<T>(call, call.output(1), t.rows.length());

@@ -55,16 +55,18 @@ class RowTensor {
   StoreLanes store_ = nullptr;
 };
 
-// Rows along dims [first, end) of tensors that have the shape of `shape`, or have size 1 along the
-// rows (one number per row). Refuses rows whose elements do not have one distance.
+// Rows along dims [first, end) of `tensors`, which have the shape of `shape`; `numbers` have one
+// element per row, with size 1 in those dims. Offsets are in this order. Refuses other shapes, and
+// rows whose elements do not have one distance, which is 0 in an expanded operand.
 class Rows {
  public:
   Rows() = default;
   Rows(Call& call, const BoundTensor& shape, size_t first, size_t end,
-       std::initializer_list<const BoundTensor*> tensors);
+       std::initializer_list<const BoundTensor*> tensors,
+       std::initializer_list<const BoundTensor*> numbers = {});
 
   int64_t length() const { return length_; }                        // of a row
-  int64_t stride(size_t tensor) const { return strides_[tensor]; }  // between its elements
+  int64_t stride(size_t tensor) const { return strides_[tensor]; }  // of one of `tensors`
   int64_t count() const { return outer_.count(); }
 
   // f(offsets): one per tensor, of the row's first element.
