@@ -5,6 +5,26 @@
 #include "src/base/shape.h"
 
 namespace dc::runtime::kernel::native {
+namespace {
+
+// Whether elements may have one place: in the order of strides, each dim must step over all that
+// the dims before it reach.
+bool may_overlap(const BoundTensor& tensor) {
+  if (tensor.numel() == 0) return false;
+  std::vector<std::pair<int64_t, int64_t>> dims;  // stride, size
+  for (size_t dim = 0; dim < tensor.sizes.size(); ++dim) {
+    if (tensor.sizes[dim] > 1) dims.emplace_back(tensor.strides[dim], tensor.sizes[dim]);
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t reached = 0;
+  for (const auto& [stride, size] : dims) {
+    if (stride <= reached) return true;
+    reached += stride * (size - 1);
+  }
+  return false;
+}
+
+}  // namespace
 
 void Call::require(bool condition, std::string_view problem) {
   if (condition || !status_.ok()) return;
@@ -183,7 +203,10 @@ std::string Call::text(std::string_view name, std::string_view otherwise) const 
 BoundTensor Call::output(size_t index) {
   const std::string what = "result " + std::to_string(index);
   require(index < instruction_.outputs.size(), what + " is missing");
-  return ok() ? bound(instruction_.outputs[index], what) : BoundTensor();
+  if (!ok()) return {};
+  const BoundTensor tensor = bound(instruction_.outputs[index], what);
+  require(!may_overlap(tensor), "elements of " + what + " lie in one place");
+  return tensor;
 }
 
 size_t Call::dim(std::string_view name, const BoundTensor& of, int64_t otherwise) {

@@ -74,7 +74,7 @@ class Call {
             "argument '" + std::string(name) + "' must be a number");
     return arg->kind == plan::ArgKind::Float ? static_cast<T>(arg->f) : static_cast<T>(arg->i);
   }
-  BoundTensor output(size_t index);  // result of any strides
+  BoundTensor output(size_t index);  // result of any strides that keep its elements apart
   size_t outputs() const { return instruction_.outputs.size(); }
   // A dim counted from the end if negative; refused unless the tensor has it.
   size_t dim(std::string_view name, const BoundTensor& of, int64_t otherwise = 0);
