@@ -111,10 +111,21 @@ def _batch_norm_backward(m, w, with_reserve):
     return call(m.like(y), x, weight, mean, var, saved, rstd, True, 1e-5, [True, True, True])
 
 
+def _masked_rows(m):
+    """Rows of -inf alone, of -inf and NaN in any order, and of numbers with -inf."""
+    x = m.plain(4, 3)
+    x[:3] = -float("inf")
+    x[1, 0] = x[2, 2] = float("nan")
+    x[3, 0] = -float("inf")
+    return x
+
+
 def _softmaxes():
     sample("_softmax _log_softmax", lambda m: call(m.x(4, 7), -1, False))
     sample("_softmax _log_softmax", lambda m: call(m.x(2, 4, 7), 1, False))
     sample("_safe_softmax", lambda m: call(m.x(4, 7), -1))
+    sample("_softmax _log_softmax", lambda m: call(_masked_rows(m), -1, False))
+    sample("_safe_softmax", lambda m: call(_masked_rows(m), -1))
     sample("_softmax_backward_data", lambda m: call(m.x(4, 7), m.unit(4, 7), -1, m.dtype))
     sample("_log_softmax_backward_data", lambda m: call(m.x(4, 7), m.x(4, 7), -1, m.dtype))
 

@@ -42,13 +42,6 @@ DC_VECTOR_CLONES void products(T* __restrict out, const T* x, const T* y, int64_
   for (int64_t i = 0; i < n; ++i) out[i] = x[i] * y[i];
 }
 
-// Of numbers: a row with NaN gets NaN everywhere from its sum.
-template <typename T>
-struct LargestFold : MaxFold<T> {
-  static void join(auto& a, const auto& b) { a = a > b ? a : b; }
-  static T join_totals(T a, T b) { return a > b ? a : b; }
-};
-
 // Calls f(first, count) for the blocks of a row.
 template <typename F>
 void in_blocks(int64_t n, F&& f) {
@@ -70,9 +63,8 @@ class Softmax final : public Kernel {
  private:
   void row(const std::byte* x, std::byte* y) const {
     const int64_t n = rows_.length();
-    const T largest =
-        static_cast<T>(fold_row<LargestFold<T>, T>(x_.reader(), x, n, LargestFold<T>::neutral()));
-    // A row of -inf alone has no largest element to subtract.
+    const T largest = fold_row<MaxFold<T>, T>(x_.reader(), x, n, MaxFold<T>::neutral());
+    // A row of -inf alone has no largest element to subtract; NaN is larger than every number.
     const bool masked = largest == -std::numeric_limits<T>::infinity();
     const bool zeros = masked && kind_ == Kind::SafeSoftmax;
     alignas(64) T in[kBlock], powers[kBlock];
