@@ -52,13 +52,6 @@ inline float exp(float x) {
   const int32_t half = parts.exponent >> 1;
   return (parts.minus_one + 1.0f) * power_of_two(half) * power_of_two(parts.exponent - half);
 }
-// The same where 1 is added to it: never below 1e-38 or above 2e38.
-inline float bounded_exp(float x) {
-  x = x < -87.0f ? -87.0f : x;
-  x = x > 88.0f ? 88.0f : x;
-  const ExpParts parts = exp_parts(x);
-  return (parts.minus_one + 1.0f) * power_of_two(parts.exponent);
-}
 
 // Cephes' logf. At most 2 ulp.
 inline float log(float x) {
@@ -144,10 +137,10 @@ inline float sine_of_quarter(float x, uint64_t quarter) {
 inline float sin(float x) { return sine_of_quarter(x, 0); }
 inline float cos(float x) { return sine_of_quarter(x, 1); }
 
-inline float sigmoid(float x) { return 1.0f / (1.0f + bounded_exp(-x)); }
+// 0 where exp(-x) is infinite, as in PyTorch: what is multiplied by x must vanish there.
+inline float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
 
 inline double exp(double x) { return std::exp(x); }
-inline double bounded_exp(double x) { return std::exp(x); }
 inline double log(double x) { return std::log(x); }
 inline double tanh(double x) { return std::tanh(x); }
 inline double erf(double x) { return std::erf(x); }

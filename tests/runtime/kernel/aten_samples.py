@@ -126,6 +126,8 @@ def _arithmetic():
 def _activations():
     sample("celu elu gelu hardsigmoid hardswish hardtanh leaky_relu log_sigmoid_forward mish relu relu6 sigmoid silu softplus", lambda m: call(m.x(3, 6)))
     sample("gelu", lambda m: call(m.x(3, 6), approximate="tanh"))
+    sample("sigmoid silu", lambda m: call(_far_below(m)))
+    sample("silu_backward", lambda m: call(m.positive(5), _far_below(m)))
     sample("glu", lambda m: call(m.x(3, 6), 1))
     sample("glu_backward", lambda m: call(m.x(3, 3), m.x(3, 6), 1))
     sample("logit", lambda m: call(m.unit(3, 6), 1e-3))
@@ -140,6 +142,11 @@ def _activations():
     sample("log_sigmoid_backward", lambda m: _log_sigmoid_backward(m))
     sample("softplus_backward", lambda m: call(m.x(3, 6), m.x(3, 6), 1, 20))
     sample("threshold_backward", lambda m: call(m.x(3, 6), m.x(3, 6), 0))
+
+
+def _far_below(m):
+    """Where exp(-x) is infinite, or nearly."""
+    return torch.tensor([-3e38, -1e30, -100.0, -90.0, -88.5]).to(m.dtype)
 
 
 def _log_sigmoid_backward(m):

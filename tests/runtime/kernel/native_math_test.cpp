@@ -78,6 +78,8 @@ TEST(NativeMath, KeepsInfinityAndNan) {
   EXPECT_EQ(math::log(0.0f), -kInfinity);
   EXPECT_EQ(math::tanh(kInfinity), 1);
   EXPECT_EQ(math::erf(-kInfinity), -1);
+  EXPECT_EQ(math::sigmoid(-kInfinity), 0);
+  EXPECT_EQ(math::sigmoid(-100.0f), 0);
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const float result : {math::exp(nan), math::log(nan), math::log(-1.0f), math::tanh(nan),
                              math::erf(nan), math::sin(nan), math::cos(kInfinity)}) {

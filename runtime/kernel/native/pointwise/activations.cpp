@@ -39,7 +39,7 @@ template <typename T>
 struct Silu {
   static constexpr One kNames{"self"};
   explicit Silu(Call&) {}
-  T operator()(T x) const { return x / (T{1} + math::bounded_exp(-x)); }
+  T operator()(T x) const { return x / (T{1} + math::exp(-x)); }
 };
 template <typename T>
 struct SiluBackward {
