@@ -111,6 +111,7 @@ def _arithmetic():
     sample("div.Tensor fmod.Tensor remainder.Tensor floor_divide", lambda m: call(m.x(3, 5), m.positive(3, 5)))
     sample("div.Tensor_mode", lambda m: call(m.x(3, 5), m.positive(3, 5), rounding_mode="trunc"))
     sample("xlogy.Tensor pow.Tensor_Tensor", lambda m: call(m.positive(3, 5), m.positive(3, 5)))
+    sample("add.Tensor mul.Tensor", lambda m: call(m.x(3, 5), torch.tensor(0.1, dtype=torch.float64)))
     sample("pow.Scalar", lambda m: call(2, m.positive(3, 5)))
     sample("pow.Tensor_Scalar", lambda m: call(m.x(3, 5), 3))
     sample("addcdiv addcmul", lambda m: call(m.x(3, 5), m.x(3, 5), m.positive(3, 5), value=2))
@@ -144,6 +145,15 @@ def _activations():
     sample("threshold_backward", lambda m: call(m.x(3, 6), m.x(3, 6), 0))
 
 
+def _around_a_tenth(m):
+    """0.1, which no type holds exactly, and its neighbours in the element type."""
+    tenth = torch.tensor(0.1).to(m.dtype)
+    if not m.dtype.is_floating_point:
+        return tenth.expand(2, 3)
+    above, below = (torch.nextafter(tenth, torch.tensor(float(end)).to(m.dtype)) for end in (1, 0))
+    return torch.stack([tenth, above, below]).expand(2, 3)
+
+
 def _far_below(m):
     """Where exp(-x) is infinite, or nearly."""
     return torch.tensor([-3e38, -1e30, -100.0, -90.0, -88.5]).to(m.dtype)
@@ -165,6 +175,11 @@ def _choices():
     for op in ("eq", "ge", "gt", "le", "lt", "ne"):
         sample(f"{op}.Scalar", lambda m: call(m.x(3, 5), 1))
         sample(f"{op}.Tensor", lambda m: call(m.x(3, 5), m.x(5)))
+        # PyTorch compares in the tensors' type: a number, or a tensor without dims, is rounded to it.
+        sample(f"{op}.Scalar", lambda m: call(_around_a_tenth(m), 0.1))
+        sample(f"{op}.Tensor", lambda m: call(_around_a_tenth(m), torch.tensor(0.1)))
+        sample(f"{op}.Tensor", lambda m: call(torch.tensor(0.1, dtype=torch.float64), _around_a_tenth(m)))
+        sample(f"{op}.Tensor", lambda m: call(m.x(3, 5) * 0 + 256, torch.tensor(257)))
     sample("fill.Scalar", lambda m: call(m.x(3, 5), 1))
     sample("fill.Tensor", lambda m: call(m.x(3, 5), m.x()))
     sample("logical_and logical_or logical_xor", lambda m: call(m.x(3, 5), m.x(3, 5)))

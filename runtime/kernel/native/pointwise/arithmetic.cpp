@@ -135,6 +135,7 @@ T power(T x, T exponent) {
 template <typename T>
 struct Power {
   static constexpr Two kNames{"self", "exponent"};
+  static constexpr bool kRounds = true;
   explicit Power(Call&) {}
   T operator()(T x, T exponent) const { return power(x, exponent); }
 };

@@ -14,6 +14,7 @@ using Three = std::array<std::string_view, 3>;
   template <typename T>                                    \
   struct Name {                                            \
     static constexpr Two kNames{"self", "other"};          \
+    static constexpr bool kRounds = true;                  \
     explicit Name(Call&) {}                                \
     bool operator()(T x, T y) const { return expression; } \
   };

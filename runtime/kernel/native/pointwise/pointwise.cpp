@@ -4,28 +4,55 @@
 
 namespace dc::runtime::kernel::native {
 
-Lane common_lane(Call& call, std::span<const std::string_view> names, int mask) {
-  // Numbers do not raise the type of tensors, but to floating point, which the result then has.
-  Lane lane = Lane::I64;
-  const auto raise = [&lane](base::DType dtype) {
-    const Lane of = lane_of(dtype);
-    if (of == Lane::F64 || (of == Lane::F32 && lane != Lane::F64)) lane = of;
-  };
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (static_cast<int>(i) == mask) continue;
-    if (call.is_tensor(names[i])) raise(call.tensor(names[i]).dtype);
-    if (call.is_fraction(names[i]) && lane == Lane::I64) raise(base::DType::F32);
-  }
-  const base::DType result = call.output(0).dtype;
-  if (base::is_floating(result) && lane == Lane::I64) raise(result);
-  return lane;
+namespace {
+
+using base::DType;
+
+// Of two tensors, or two numbers; integers are all computed in int64.
+DType promoted(DType a, DType b) {
+  if (a == b) return a;
+  if (!base::is_floating(a) && !base::is_floating(b)) return DType::I64;
+  if (!base::is_floating(a)) return b;
+  if (!base::is_floating(b)) return a;
+  return a == DType::F64 || b == DType::F64 ? DType::F64 : DType::F32;
 }
 
-PointwiseOperand pointwise_operand(Call& call, std::string_view name, Lane lane) {
+// What the operands of one kind have in common: tensors with dims, tensors without, numbers.
+using CommonType = std::optional<DType>;
+void join(CommonType& common, DType dtype) { common = common ? promoted(*common, dtype) : dtype; }
+
+// The kind that counts more decides, unless the other is floating-point and it is not.
+CommonType combined(CommonType higher, CommonType lower) {
+  if (!higher || !lower) return higher ? higher : lower;
+  const bool raises = base::is_floating(*lower) || *higher == DType::Bool;
+  return !base::is_floating(*higher) && raises ? promoted(*higher, *lower) : higher;
+}
+
+}  // namespace
+
+DType common_type(Call& call, std::span<const std::string_view> names, int mask) {
+  CommonType with_dims, without_dims, numbers;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (static_cast<int>(i) == mask) continue;
+    if (call.is_tensor(names[i])) {
+      const BoundTensor tensor = call.tensor(names[i]);
+      join(tensor.sizes.empty() ? without_dims : with_dims, tensor.dtype);
+    } else {
+      join(numbers, call.is_fraction(names[i]) ? DType::F32 : DType::I64);
+    }
+  }
+  const DType result = call.output(0).dtype;
+  const CommonType common = combined(with_dims, combined(without_dims, numbers));
+  return common && (base::is_floating(*common) || !base::is_floating(result)) ? *common : result;
+}
+
+PointwiseOperand pointwise_operand(Call& call, std::string_view name, Lane lane,
+                                   std::optional<DType> rounded_to) {
   PointwiseOperand operand;
   operand.lane = lane;
   if (call.is_tensor(name)) {
     operand.tensor = call.tensor(name);
+    if (operand.tensor->dtype != rounded_to) operand.rounded_to = rounded_to;
     return operand;
   }
   call.require(call.has_value(name), "argument '" + std::string(name) + "' is missing");
@@ -36,6 +63,7 @@ PointwiseOperand pointwise_operand(Call& call, std::string_view name, Lane lane)
   if (lane == Lane::F64) put(call.scalar<double>(name));
   if (lane == Lane::I64) put(call.scalar<int64_t>(name));
   if (lane == Lane::Bool) put(static_cast<uint8_t>(call.scalar<double>(name) != 0));
+  operand.rounded_to = rounded_to;
   return operand;
 }
 
@@ -66,7 +94,13 @@ void Pointwise::bind(Call& call, const BoundTensor& result, Lane lane,
     bound.data = operand.tensor ? operand.tensor->data : nullptr;
     const base::DType dtype = operand.tensor ? operand.tensor->dtype : dtype_of(operand.lane);
     bound.reader = LaneReader(operand.lane, dtype, iteration_.inner_stride(i + 1));
-    const bool one = bound.reader.stride == 0 && dtype == dtype_of(operand.lane);
+    if (operand.rounded_to) {
+      bound.narrow = storer(operand.lane, *operand.rounded_to);
+      bound.widen = loader(operand.lane, *operand.rounded_to);
+      bound.reader.direct = false;
+    }
+    const bool as_it_is = dtype == dtype_of(operand.lane) && !operand.rounded_to;
+    const bool one = bound.reader.stride == 0 && as_it_is;
     const bool fits = bound.reader.direct || (one && ones_ == 0);
     if (one && ones_ == 0) ones_ = 1 << i;
     all_direct_ = all_direct_ && fits;
@@ -83,11 +117,15 @@ void Pointwise::row(std::byte* out, const Addresses& in) const {
     const int64_t count = std::min(kBlock, n - first);
     Addresses lanes{};
     for (size_t i = 0; i < operands_.size(); ++i) {
-      const LaneReader& reader = operands_[i].reader;
+      const Bound& operand = operands_[i];
+      const LaneReader& reader = operand.reader;
       // What is one element for the whole row is spread once, the first block being the longest.
       lanes[i] = buffers[i];
       if (reader.stride == 0 && first > 0) continue;
       lanes[i] = static_cast<const std::byte*>(reader.read(buffers[i], in[i], first, count));
+      if (operand.narrow == nullptr) continue;
+      operand.narrow(results, 1, buffers[i], count);
+      operand.widen(buffers[i], results, 1, count);
     }
     std::byte* to = out + first * out_stride;
     plane(Plane{1, count, {}}, 0, result_direct_ ? to : results, lanes.data());

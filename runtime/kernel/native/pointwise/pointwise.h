@@ -6,6 +6,8 @@
 //   explicit Op(Call&)  reads its numbers
 //   operator()(...)     T, or bool; pure, free of branches that keep it out of vector code
 //   kMask               index of the operand that is a bool whatever T is; optional
+//   kRounds             true if operands are rounded to the type that they have in common before
+//                       they are computed with, as PyTorch does where no result hides it; optional
 #pragma once
 
 #include <array>
@@ -24,6 +26,7 @@ struct PointwiseOperand {
   std::optional<BoundTensor> tensor;
   alignas(8) std::array<std::byte, 8> number{};
   Lane lane = Lane::F32;
+  std::optional<base::DType> rounded_to;  // once it is read
 };
 
 // Rows of lanes in memory: where the next row of the result and of each operand begins, in
@@ -50,6 +53,8 @@ class Pointwise : public Kernel {
   struct Bound {
     void* data = nullptr;
     LaneReader reader;
+    StoreLanes narrow = nullptr;  // to the type that it is rounded to; null where it is not
+    LoadLanes widen = nullptr;    // and back
     bool is_number = false;
     alignas(8) std::array<std::byte, 8> number{};
   };
@@ -65,9 +70,11 @@ class Pointwise : public Kernel {
   bool result_direct_ = false, all_direct_ = false;
 };
 
-// The lane in which operands of these types are computed.
-Lane common_lane(Call& call, std::span<const std::string_view> names, int mask);
-PointwiseOperand pointwise_operand(Call& call, std::string_view name, Lane lane);
+// PyTorch's common type of operands: tensors without dims, and numbers even less, do not raise the
+// type of tensors with dims, but to floating point; the result's, where it alone is floating-point.
+base::DType common_type(Call& call, std::span<const std::string_view> names, int mask);
+PointwiseOperand pointwise_operand(Call& call, std::string_view name, Lane lane,
+                                   std::optional<base::DType> rounded_to);
 
 namespace pointwise_detail {
 
@@ -75,6 +82,11 @@ template <typename Op>
 constexpr int mask_of() {
   if constexpr (requires { Op::kMask; }) return Op::kMask;
   return -1;
+}
+template <typename Op>
+constexpr bool rounds() {
+  if constexpr (requires { Op::kRounds; }) return Op::kRounds;
+  return false;
 }
 template <typename Op, typename T, int kIndex>
 using Element = std::conditional_t<kIndex == mask_of<Op>(), Bool, T>;
@@ -161,12 +173,15 @@ class Of final : public Pointwise {
 };
 
 template <template <typename> class Op, typename T>
-Made make(Call& call, Lane lane) {
+Made make(Call& call, Lane lane, base::DType common) {
   using K = Of<Op<T>, T>;
   std::vector<PointwiseOperand> operands;
+  std::optional<base::DType> rounded_to;
+  if (rounds<Op<T>>() && base::is_floating(common) && common != dtype_of(lane)) rounded_to = common;
   for (size_t i = 0; i < Op<T>::kNames.size(); ++i) {
     const bool is_mask = static_cast<int>(i) == mask_of<Op<T>>();
-    operands.push_back(pointwise_operand(call, Op<T>::kNames[i], is_mask ? Lane::Bool : lane));
+    operands.push_back(
+        pointwise_operand(call, Op<T>::kNames[i], is_mask ? Lane::Bool : lane, rounded_to));
   }
   const BoundTensor result = call.output(0);
   auto kernel = std::make_unique<K>(call);
@@ -182,13 +197,14 @@ enum Lanes : int { kF32 = 1, kF64 = 2, kI64 = 4, kReal = kF32 | kF64, kAnyLane =
 template <template <typename> class Op, int kLanes = kAnyLane>
 Made pointwise(Call& call) {
   constexpr auto names = Op<float>::kNames;
-  const Lane lane = common_lane(call, names, pointwise_detail::mask_of<Op<float>>());
+  const base::DType common = common_type(call, names, pointwise_detail::mask_of<Op<float>>());
+  const Lane lane = base::is_floating(common) ? lane_of(common) : Lane::I64;
   if constexpr ((kLanes & kF32) != 0)
-    if (lane == Lane::F32) return pointwise_detail::make<Op, float>(call, lane);
+    if (lane == Lane::F32) return pointwise_detail::make<Op, float>(call, lane, common);
   if constexpr ((kLanes & kF64) != 0)
-    if (lane == Lane::F64) return pointwise_detail::make<Op, double>(call, lane);
+    if (lane == Lane::F64) return pointwise_detail::make<Op, double>(call, lane, common);
   if constexpr ((kLanes & kI64) != 0)
-    if (lane == Lane::I64) return pointwise_detail::make<Op, int64_t>(call, lane);
+    if (lane == Lane::I64) return pointwise_detail::make<Op, int64_t>(call, lane, common);
   call.require(false, "it does not take this element type");
   return call.made(nullptr);
 }
