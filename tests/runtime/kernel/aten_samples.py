@@ -228,6 +228,10 @@ def _indexing():
     sample("embedding_dense_backward", lambda m: call(m.x(3, 4, 6), m.index(8, 3, 4), 8, 0, True))
     sample("gather", lambda m: call(m.x(5, 6), 1, m.index(6, 5, 2)))
     sample("histc", lambda m: call(m.x(20), 5, -2, 2))
+    sample("histc", lambda m: call(m.x(20), 5))  # from the smallest to the largest
+    sample("histc", lambda m: call(m.x(4, 5), 3, 1, 1))
+    sample("histc", lambda m: call(m.x(1).expand(4), 3))
+    sample("histc", lambda m: call(m.x(0), 3))
     sample("index.Tensor", lambda m: call(m.x(5, 6), [m.index(5, 3), None]))
     sample("index.Tensor", lambda m: call(m.x(5, 6, 3), [None, m.index(6, 4), m.index(3, 4)]))
     sample("index.Tensor", lambda m: call(m.x(5, 6, 3), [m.index(5, 4), None, m.index(3, 4)]))

@@ -1,4 +1,7 @@
-// Indices that choose nothing end the run; nothing is read or written there.
+// Indices that choose nothing, and histograms without a range, end the run; nothing is read or
+// written there.
+#include <limits>
+
 #include "tests/runtime/kernel/kernel_bench.h"
 
 namespace dc::runtime {
@@ -44,6 +47,37 @@ TEST_P(NativeIndex, OutsideOfItsDimIsAnError) {
 }
 
 INSTANTIATE_TEST_SUITE_P(BelowAndAbove, NativeIndex, testing::Values(-1, 4, int64_t{1} << 40));
+
+base::Status histogram(const std::vector<float>& elements, int64_t bins, double min, double max) {
+  KernelBench bench;
+  const int32_t x =
+      bench.filled<float>(DType::F32, {static_cast<int64_t>(elements.size())}, elements);
+  const int32_t counts = bench.tensor(DType::F32, {bins});
+  return run_native(bench, instruction("aten.histc.default",
+                                       {tensor_arg(x, "self"), int_arg("bins", bins),
+                                        float_arg("min", min), float_arg("max", max)},
+                                       {counts}));
+}
+
+TEST(NativeHistogram, WithoutAFiniteRangeIsAnError) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(histogram({1, 2, nan}, 3, 0, 2).ok());
+  EXPECT_TRUE(histogram({1e30f, 1e30f}, 3, 0, 0).ok());
+  for (const float bad : {kInfinity, -kInfinity, nan}) {
+    const base::Status status = histogram({1, bad, 2}, 3, 0, 0);
+    ASSERT_FALSE(status.ok()) << bad;
+    EXPECT_EQ(status.code(), "DC6138") << status.to_string();
+    EXPECT_EQ(status.kind(), base::ErrorKind::BadInput);
+  }
+}
+
+TEST(NativeHistogram, WithoutPartsIsRefused) {
+  EXPECT_EQ(histogram({1, 2}, 0, 0, 1).code(), "DC6130");
+  EXPECT_EQ(histogram({1, 2}, 3, 2, 1).code(), "DC6130");
+  EXPECT_EQ(histogram({1, 2}, 3, 0, std::numeric_limits<double>::infinity()).code(), "DC6130");
+  EXPECT_EQ(histogram({1, 2}, 3, -1.7e308, 1.7e308).code(), "DC6130");
+}
 
 }  // namespace
 }  // namespace dc::runtime

@@ -3,9 +3,14 @@
 // Equal elements keep their order; NaN is larger than every number, as in PyTorch.
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "runtime/kernel/native/norms/rows.h"
+#include "runtime/kernel/native/reductions/fold.h"
 #include "runtime/kernel/native/registry.h"
 
 namespace dc::runtime::kernel::native {
@@ -120,7 +125,8 @@ Made topk(Call& call) {
   return by_type(call, dim, call.integer("largest", 1) != 0);
 }
 
-// Counts of elements in `bins` equal parts of [min, max]; others do not count.
+// Counts of elements in `bins` equal parts of [min, max]; others do not count. Equal ends stand for
+// the smallest and the largest element; if these are equal too, one is added on both sides.
 class Histogram final : public Kernel {
  public:
   Histogram(const Iteration& over, const BoundTensor& self, const BoundTensor& to, double low,
@@ -136,20 +142,51 @@ class Histogram final : public Kernel {
     std::byte* to = to_.on(stream);
     std::fill(counts_.begin(), counts_.end(), 0);
     const auto bins = static_cast<int64_t>(counts_.size());
+    double low = low_, high = high_;
+    if (low == high && over_.count() > 0) std::tie(low, high) = ends(self);
+    if (!has_parts(low, high, bins)) {
+      return base::Status(base::ErrorKind::BadInput, "DC6138",
+                          "'aten.histc.default' met elements from " + std::to_string(low) + " to " +
+                              std::to_string(high) +
+                              ", a range that has no equal parts; check where NaN or infinity "
+                              "comes from, or give histc its min and max");
+    }
     over_.for_each_row([&](const Offsets& at) {
       for (int64_t i = 0; i < over_.inner(); ++i) {
         const double x = self_.get(self, at[0] + i * over_.inner_stride(0));
-        if (!(x >= low_ && x <= high_)) continue;
-        const auto bin =
-            static_cast<int64_t>((x - low_) * static_cast<double>(bins) / (high_ - low_));
-        counts_[std::min(bin, bins - 1)] += 1;
+        if (!(x >= low && x <= high)) continue;
+        // Without a width, of equal elements so large that one more makes no difference: the
+        // middle.
+        const double width = high - low;
+        const auto bin = width > 0
+                             ? static_cast<int64_t>((x - low) * static_cast<double>(bins) / width)
+                             : bins / 2;
+        counts_[std::clamp<int64_t>(bin, 0, bins - 1)] += 1;
       }
     });
     for (int64_t bin = 0; bin < bins; ++bin) to_.put(to, bin * to_.reader().stride, counts_[bin]);
     return {};
   }
 
+  // Whether places in [low, high] are finite numbers of parts.
+  static bool has_parts(double low, double high, int64_t bins) {
+    return low <= high && std::isfinite((high - low) * static_cast<double>(bins));
+  }
+
  private:
+  // Of the elements; NaN if one is NaN.
+  std::pair<double, double> ends(const std::byte* self) const {
+    double low = MinFold<double>::neutral(), high = MaxFold<double>::neutral();
+    over_.for_each_row([&](const Offsets& at) {
+      for (int64_t i = 0; i < over_.inner(); ++i) {
+        const double x = self_.get(self, at[0] + i * over_.inner_stride(0));
+        MinFold<double>::join(low, x);
+        MaxFold<double>::join(high, x);
+      }
+    });
+    return low == high ? std::pair(low - 1, high + 1) : std::pair(low, high);
+  }
+
   Iteration over_;
   RowTensor<double> self_, to_;
   double low_, high_;
@@ -159,8 +196,12 @@ class Histogram final : public Kernel {
 Made histc(Call& call) {
   const BoundTensor self = call.tensor("self"), to = call.output(0);
   const double low = call.number("min", 0), high = call.number("max", 0);
-  call.require(low < high, "only histograms with given ends have a native kernel");
   call.require(to.sizes.size() == 1, "the result must have one dim");
+  if (!call.ok()) return call.made(nullptr);
+  const int64_t bins = to.sizes[0];
+  call.require(bins > 0 && bins == call.integer("bins", 100),
+               "it needs bins, as many as the result has elements");
+  call.require(Histogram::has_parts(low, high, bins), "'min' and 'max' have no range between them");
   if (!call.ok()) return call.made(nullptr);
   const Iteration over(self.sizes,
                        std::array{std::vector<int64_t>(self.strides.begin(), self.strides.end())});
