@@ -206,7 +206,7 @@ class Search {
   // What memory buys decided last: from starts of its own and in the chain found so far, by few
   // exchanges; if that wins, with other passes before it; and at the end by many.
   Status decide_jointly() {
-    if (!options_.memory() || best_.chain.empty() || search_.first_fit) return {};
+    if (best_.chain.empty() || search_.first_fit) return {};
     effort_ = simulated_ + kept_for_joint(search_.effort);
     for (const std::string_view chain : kJointStarts) {
       if (done()) return {};

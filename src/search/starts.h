@@ -36,9 +36,9 @@ inline constexpr Start kStarts[] = {
     {"normalize-graph,shard-parameters=2,replicate-state,", kRefreshed},
 };
 
-// Where memory is limited: a schedule that makes and gathers all again, and what memory buys
-// decided last, by few exchanges while the search looks for the passes before it. What reductions
-// hold is memory too, so they get little.
+// A schedule that makes and gathers all again, and what memory buys decided last, by few exchanges
+// while the search looks for the passes before it. What reductions hold is memory too, so they get
+// little.
 inline constexpr std::string_view kJointStarts[] = {
     "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,recompute=0,"
     "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions=1000000000,"

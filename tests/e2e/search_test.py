@@ -65,6 +65,9 @@ class Auto(unittest.TestCase):
                 self.assertLessEqual(predicted(auto), predicted(full) * 1.001)
                 self.assertLessEqual(predicted(auto), (before or predicted(auto)) * 1.005)
                 before = predicted(auto)
+        much, _ = report(archive, *options, "--memory", "133.8GiB")
+        unlimited, _ = report(archive, *options)
+        self.assertLessEqual(predicted(unlimited), predicted(much) * 1.005)
 
     def test_recompute_by_hand(self):
         """The pass's argument: 0 is what --recompute full does, and less memory is more time."""
