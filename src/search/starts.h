@@ -46,6 +46,11 @@ inline constexpr std::string_view kJointStarts[] = {
     "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,recompute=0,"
     "gather-by-block,overlap-reductions=1000000000,keep-jointly=1000,overlap-update,"
     "layout-arenas",
+    // Only as much made again as the budget asks: collectives are then placed between the kernels
+    // that stay where there is much room.
+    "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,recompute,"
+    "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions=1000000000,"
+    "keep-jointly=1000,overlap-update,layout-arenas",
 };
 inline constexpr int64_t kFirstExchanges = 1000, kLastExchanges = 8000;
 
