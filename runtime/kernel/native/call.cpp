@@ -218,4 +218,11 @@ size_t Call::dim(std::string_view name, const BoundTensor& of, int64_t otherwise
   return ok() ? static_cast<size_t>(dim) : 0;
 }
 
+void Call::same_sizes(const BoundTensor& a, const BoundTensor& b, std::optional<size_t> except) {
+  bool same = a.sizes.size() == b.sizes.size();
+  for (size_t dim = 0; same && dim < a.sizes.size(); ++dim)
+    same = dim == except || a.sizes[dim] == b.sizes[dim];
+  require(same, "its tensors differ in shape");
+}
+
 }  // namespace dc::runtime::kernel::native

@@ -91,6 +91,9 @@ class Call {
 
   // Refuses the instruction with `problem` unless the condition holds.
   void require(bool condition, std::string_view problem);
+  // Refuses tensors whose sizes differ in a dim other than `except`.
+  void same_sizes(const BoundTensor& a, const BoundTensor& b,
+                  std::optional<size_t> except = std::nullopt);
   bool ok() const { return status_.ok(); }
 
   // The kernel, unless a problem was met.

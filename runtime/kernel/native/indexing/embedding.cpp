@@ -181,6 +181,7 @@ Made forward(Call& call) {
                     to = call.output(0);
   call.require(table.sizes.size() == 2 && table.dtype == to.dtype, "the table must be a matrix");
   const Places places(call, indices, to);
+  call.require(call.ok() && to.sizes.back() == table.sizes[1], "its tensors differ in shape");
   if (!call.ok()) return call.made(nullptr);
   return call.finish<Embedding>(places, table, to);
 }
@@ -192,6 +193,7 @@ Made backward(Call& call) {
                "it does not take this element type");
   call.require(to.sizes.size() == 2, "the result must be a matrix");
   const Places places(call, indices, g);
+  call.require(call.ok() && g.sizes.back() == to.sizes[1], "its tensors differ in shape");
   auto zero = std::make_unique<CopyRegions>();
   zero->fill(call, Region(to), 0.0);
   if (!call.ok()) return call.made(nullptr);

@@ -101,6 +101,8 @@ class Gather final : public Kernel {
 Made gather(Call& call) {
   const BoundTensor self = call.tensor("self"), index = call.tensor("index"), to = call.output(0);
   const size_t dim = call.dim("dim", self);
+  call.require(self.dtype == to.dtype, "the result has another element type");
+  call.same_sizes(index, to);
   return call.finish<Gather>(choose(call, index, self, &to, dim));
 }
 
@@ -152,6 +154,8 @@ Made scatter(Call& call) {
   const BoundTensor self = call.tensor("self"), index = call.tensor("index"), to = call.output(0);
   const auto src = call.is_tensor("src") ? call.tensor_if("src") : std::nullopt;
   const size_t dim = call.dim("dim", self);
+  call.require(self.dtype == to.dtype, "the result has another element type");
+  call.same_sizes(self, to);
   auto copy = std::make_unique<CopyRegions>();
   copy->copy(call, Region(to), Region(self));
   const Chooser chooser = choose(call, index, to, src ? &*src : nullptr, dim);
@@ -222,7 +226,9 @@ Made index_select(Call& call) {
                "its tensors do not fit each other");
   call.require(index.dtype == base::DType::I64 || index.dtype == base::DType::I32,
                "indices must be i64 or i32");
+  call.same_sizes(self, to, dim);
   if (!call.ok()) return call.made(nullptr);
+  call.require(to.sizes[dim] == index.numel(), "the result does not fit the indices");
   std::vector<int64_t> sizes = list(to.sizes);
   sizes[dim] = 1;
   const Iteration slice(sizes, std::array{list(to.strides), list(self.strides)});

@@ -3,6 +3,7 @@
 //
 // index_put writes, or adds in f32, f64 or int64, in row-major order of the indices: where several
 // choose one position the last one stays.
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <vector>
@@ -27,6 +28,7 @@ struct Chosen {
   std::vector<IndexTensor> indices;
   Iteration choices;  // over the indices: row-major, the other tensor, then each index tensor
   Iteration part;     // over the whole dims: the tensor that is chosen from, the other
+  std::vector<int64_t> sizes;  // of all that is chosen
 };
 
 std::vector<int64_t> broadcast_shape(Call& call,
@@ -97,6 +99,7 @@ Chosen choose(Call& call, const BoundTensor& self, const BoundTensor& other) {
   other_whole.insert(other_whole.end(), behind, strides.end());
   chosen.choices = Iteration(shape, choice);
   chosen.part = Iteration(whole_sizes, std::array{whole_strides, other_whole});
+  chosen.sizes = result_sizes;
   call.require(chosen.choices.fits() && chosen.part.fits(), "its tensors have too many dims");
   return chosen;
 }
@@ -239,12 +242,17 @@ Made index(Call& call) {
   const BoundTensor self = call.tensor("self"), to = call.output(0);
   call.require(self.dtype == to.dtype, "the result has another element type");
   Chosen chosen = choose(call, self, to);
+  call.require(
+      std::equal(chosen.sizes.begin(), chosen.sizes.end(), to.sizes.begin(), to.sizes.end()),
+      "its tensors differ in shape");
   return call.finish<Index>(std::move(chosen), self, to);
 }
 
 Made index_put(Call& call) {
   const BoundTensor self = call.tensor("self"), values = call.tensor("values"), to = call.output(0);
-  call.require(values.dtype == to.dtype, "the values have another element type");
+  call.require(self.dtype == to.dtype && values.dtype == to.dtype,
+               "its tensors have several element types");
+  call.same_sizes(self, to);
   auto copy = std::make_unique<CopyRegions>();
   copy->copy(call, Region(to), Region(self));
   Chosen chosen = choose(call, to, values);

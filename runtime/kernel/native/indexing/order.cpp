@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -82,20 +83,21 @@ class Sort final : public Kernel {
 };
 
 template <typename T>
-Made make_sort(Call& call, size_t dim, bool descending) {
+Made make_sort(Call& call, size_t dim, bool descending, std::optional<int64_t> taken) {
   typename Sort<T>::Tensors t;
   t.self = call.tensor("self");
   t.values = call.output(0);
   t.indices = call.output(1);
-  call.require(t.self.sizes.size() == t.values.sizes.size() &&
-                   t.self.sizes.size() == t.indices.sizes.size() &&
-                   t.indices.dtype == base::DType::I64,
-               "its tensors do not fit each other");
+  call.require(t.indices.dtype == base::DType::I64 && t.values.dtype == t.self.dtype,
+               "a result has another element type");
+  call.same_sizes(t.values, t.indices);
+  call.same_sizes(t.self, t.values, dim);
   if (!call.ok()) return call.made(nullptr);
   std::vector<int64_t> rows(t.values.sizes.begin(), t.values.sizes.end());
   const bool scalar = rows.empty();
   t.length = scalar ? 1 : t.self.sizes[dim];
   t.taken = scalar ? 1 : rows[dim];
+  call.require(t.taken == taken.value_or(t.length), "the result has another number of elements");
   call.require(t.taken <= t.length && t.length <= INT32_MAX, "a row is too short or too long");
   t.self_stride = scalar ? 1 : t.self.strides[dim];
   t.values_stride = scalar ? 1 : t.values.strides[dim];
@@ -109,11 +111,12 @@ Made make_sort(Call& call, size_t dim, bool descending) {
   return call.finish<Sort<T>>(iteration, t, descending);
 }
 
-Made by_type(Call& call, size_t dim, bool descending) {
+// `taken`: elements of each row that are wanted; all if not given.
+Made by_type(Call& call, size_t dim, bool descending, std::optional<int64_t> taken = {}) {
   const base::DType dtype = call.tensor("self").dtype;
-  if (dtype == base::DType::F64) return make_sort<double>(call, dim, descending);
-  if (base::is_floating(dtype)) return make_sort<float>(call, dim, descending);
-  return make_sort<int64_t>(call, dim, descending);
+  if (dtype == base::DType::F64) return make_sort<double>(call, dim, descending, taken);
+  if (base::is_floating(dtype)) return make_sort<float>(call, dim, descending, taken);
+  return make_sort<int64_t>(call, dim, descending, taken);
 }
 
 Made sort(Call& call) {
@@ -122,7 +125,7 @@ Made sort(Call& call) {
 }
 Made topk(Call& call) {
   const size_t dim = call.dim("dim", call.tensor("self"), -1);
-  return by_type(call, dim, call.integer("largest", 1) != 0);
+  return by_type(call, dim, call.integer("largest", 1) != 0, call.integer("k"));
 }
 
 // Counts of elements in `bins` equal parts of [min, max]; others do not count. Equal ends stand for

@@ -34,7 +34,11 @@ Loss read_loss(Call& call) {
                "only rows of classes with one class number each have a native kernel");
   call.require(base::is_floating(self.dtype) && self.dtype != base::DType::F64,
                "it does not take this element type");
-  call.require(!weight || weight->sizes.size() == 1, "'weight' must have one dim");
+  call.require(loss.reduction == kNone || loss.reduction == kMean || loss.reduction == kSum,
+               "'reduction' is none that it knows");
+  if (!call.ok()) return loss;
+  call.require(!weight || (weight->sizes.size() == 1 && weight->sizes[0] == self.sizes[1]),
+               "'weight' must have one number per class");
   if (!call.ok()) return loss;
   loss.values = RowTensor<float>(self, 1);
   loss.rows = self.sizes[0];
@@ -48,6 +52,14 @@ Loss read_loss(Call& call) {
     loss.weight_stride = weight->strides[0];
   }
   return loss;
+}
+
+// What the reduction leaves: a number per row, or one.
+void check_reduced(Call& call, const Loss& loss, const BoundTensor& tensor) {
+  const bool fits = loss.reduction == kNone
+                        ? tensor.sizes.size() == 1 && tensor.sizes[0] == loss.rows
+                        : tensor.numel() == 1;
+  call.require(fits, "the loss or its gradient has another shape");
 }
 
 class NllLoss final : public Kernel {
@@ -128,6 +140,8 @@ Made forward(Call& call) {
   const BoundTensor to = call.output(0);
   std::optional<BoundTensor> total;
   if (call.has_result(1)) total = call.output(1);
+  check_reduced(call, loss, to);
+  call.require(!total || total->numel() == 1, "the sum of weights must be one number");
   return call.finish<NllLoss>(loss, to, total);
 }
 
@@ -135,7 +149,9 @@ Made backward(Call& call) {
   const Loss loss = read_loss(call);
   const BoundTensor g = call.tensor("grad_output"), total = call.tensor("total_weight"),
                     to = call.output(0);
-  call.require(to.sizes.size() == 2, "the result has another shape");
+  call.same_sizes(call.tensor("self"), to);
+  check_reduced(call, loss, g);
+  call.require(total.numel() == 1, "the sum of weights must be one number");
   auto zero = std::make_unique<CopyRegions>();
   zero->fill(call, Region(to), 0.0);
   if (!call.ok()) return call.made(nullptr);

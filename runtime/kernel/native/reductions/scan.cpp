@@ -1,5 +1,8 @@
 // cumsum, and which element is the largest or smallest: along one dim, element by element.
+#include <algorithm>
 #include <array>
+#include <optional>
+#include <vector>
 
 #include "runtime/kernel/native/iteration.h"
 #include "runtime/kernel/native/lanes.h"
@@ -37,6 +40,7 @@ class CumulativeSum final : public Kernel {
                       std::array{std::vector<int64_t>(to.strides.begin(), to.strides.end()),
                                  std::vector<int64_t>(self.strides.begin(), self.strides.end())});
   }
+  bool fits() const { return rows_.fits(); }
   base::Status launch(device::Stream& stream) override {
     const std::byte* self = stream.resolve(self_);
     std::byte* to = stream.resolve(to_);
@@ -65,16 +69,23 @@ class CumulativeSum final : public Kernel {
   Iteration rows_;
 };
 
+template <typename K, typename... Fields>
+Made finish(Call& call, const Fields&... fields) {
+  auto kernel = std::make_unique<K>(fields...);
+  call.require(kernel->fits(), "its tensors have too many dims");
+  return call.made(std::move(kernel));
+}
+
 Made cumsum(Call& call) {
   const BoundTensor self = call.tensor("self"), to = call.output(0);
   const size_t dim = call.dim("dim", self);
-  call.require(self.sizes.size() == to.sizes.size(), "the result has another shape");
+  call.same_sizes(self, to);
   if (!call.ok()) return call.made(nullptr);
   if (self.dtype == base::DType::F64 || to.dtype == base::DType::F64)
-    return call.finish<CumulativeSum<double>>(self, to, dim);
+    return finish<CumulativeSum<double>>(call, self, to, dim);
   if (base::is_floating(self.dtype) || base::is_floating(to.dtype))
-    return call.finish<CumulativeSum<float>>(self, to, dim);
-  return call.finish<CumulativeSum<int64_t>>(self, to, dim);
+    return finish<CumulativeSum<float>>(call, self, to, dim);
+  return finish<CumulativeSum<int64_t>>(call, self, to, dim);
 }
 
 // The first of equal elements; NaN wins. Elements are numbered in the order of dims.
@@ -109,6 +120,7 @@ class Extreme final : public Kernel {
     kept_ = Iteration(kept, std::array{kept_to, kept_values, strides});
   }
 
+  bool fits() const { return kept_.fits(); }
   base::Status launch(device::Stream& stream) override {
     const std::byte* self = stream.resolve(self_);
     auto* indices = reinterpret_cast<int64_t*>(stream.resolve(indices_));
@@ -151,6 +163,18 @@ class Extreme final : public Kernel {
   std::vector<int64_t> sizes_, strides_;
 };
 
+// A result has size 1 in the folded dims, or is without them.
+void check_kept(Call& call, const BoundTensor& self, const BoundTensor& to, bool all, size_t dim) {
+  const bool keeps = to.sizes.size() == self.sizes.size();
+  std::vector<int64_t> kept;
+  for (size_t d = 0; d < self.sizes.size(); ++d) {
+    const bool folded = all || d == dim;
+    if (keeps || !folded) kept.push_back(folded ? 1 : self.sizes[d]);
+  }
+  call.require(std::equal(kept.begin(), kept.end(), to.sizes.begin(), to.sizes.end()),
+               "the result has another shape");
+}
+
 template <bool kLargest>
 Made extreme(Call& call, bool with_values) {
   const BoundTensor self = call.tensor("self");
@@ -160,12 +184,16 @@ Made extreme(Call& call, bool with_values) {
   const bool all = !call.has_value("dim");
   const size_t dim = call.dim("dim", self);
   call.require(self.numel() > 0, "it has no elements");
+  call.require(indices.dtype == base::DType::I64 && (!values || values->dtype == self.dtype),
+               "a result has another element type");
+  check_kept(call, self, indices, all, dim);
+  if (values) call.same_sizes(*values, indices);
   if (!call.ok()) return call.made(nullptr);
   if (self.dtype == base::DType::F64)
-    return call.finish<Extreme<double, kLargest>>(self, values, indices, all, dim);
+    return finish<Extreme<double, kLargest>>(call, self, values, indices, all, dim);
   if (base::is_floating(self.dtype))
-    return call.finish<Extreme<float, kLargest>>(self, values, indices, all, dim);
-  return call.finish<Extreme<int64_t, kLargest>>(self, values, indices, all, dim);
+    return finish<Extreme<float, kLargest>>(call, self, values, indices, all, dim);
+  return finish<Extreme<int64_t, kLargest>>(call, self, values, indices, all, dim);
 }
 template <bool kLargest>
 Made index_only(Call& call) {

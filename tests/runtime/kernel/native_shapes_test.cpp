@@ -1,0 +1,239 @@
+// Instructions whose tensors do not fit each other are refused while they are prepared: a kernel
+// that ran them would read or write outside of its tensors.
+#include <functional>
+#include <limits>
+#include <ostream>
+
+#include "tests/runtime/kernel/kernel_bench.h"
+
+namespace dc::runtime {
+namespace {
+
+using base::DType;
+using Sizes = std::vector<int64_t>;
+
+struct Meta {
+  Sizes sizes;
+  DType dtype = DType::F32;
+  Sizes strides = {};  // none: contiguous
+};
+struct Operand {
+  std::string name;
+  Meta meta;
+};
+
+// An instruction that a kernel takes, but for what a case changes.
+struct Step {
+  std::string op;
+  std::vector<Operand> operands;
+  std::vector<Meta> results;
+  std::vector<plan::Arg> attributes = {};
+  std::vector<Meta> list = {};  // operands of one list
+  std::string list_name = "tensors";
+};
+
+base::Status prepare(const Step& step) {
+  KernelBench bench;
+  std::vector<plan::Arg> args;
+  const auto place = [&](const Meta& meta) {
+    const int32_t id = bench.tensor(meta.dtype, meta.sizes, meta.strides);
+    std::memset(
+        bench.data<std::byte>(id), 0,
+        static_cast<size_t>(KernelBench::bytes(bench.plan().tensors[static_cast<size_t>(id)])));
+    return id;
+  };
+  for (const Operand& operand : step.operands)
+    args.push_back(tensor_arg(place(operand.meta), operand.name));
+  if (!step.list.empty()) {
+    plan::Arg list;
+    list.name = step.list_name;
+    list.kind = plan::ArgKind::Tensors;
+    for (const Meta& meta : step.list) list.ints.push_back(place(meta));
+    args.push_back(list);
+  }
+  args.insert(args.end(), step.attributes.begin(), step.attributes.end());
+  std::vector<int32_t> results;
+  for (const Meta& meta : step.results) results.push_back(place(meta));
+  const auto provider = kernel::make_native_provider();
+  const auto kernel = provider->prepare(instruction(step.op, args, results), bench.addresses());
+  return kernel.status();
+}
+
+struct Case {
+  const char* name;
+  Step step;
+  std::function<void(Step&)> spoil;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+Meta ids(Sizes sizes) { return {std::move(sizes), DType::I64}; }
+
+std::function<void(Step&)> result(size_t index, Meta meta) {
+  return [index, meta](Step& step) { step.results[index] = meta; };
+}
+std::function<void(Step&)> operand(size_t index, Meta meta) {
+  return [index, meta](Step& step) { step.operands[index].meta = meta; };
+}
+std::function<void(Step&)> attribute(size_t index, plan::Arg arg) {
+  return [index, arg](Step& step) { step.attributes[index] = arg; };
+}
+
+const Step kEmbedding = {
+    "aten.embedding.default", {{"weight", {{4, 8}}}, {"indices", ids({3})}}, {{{3, 8}}}};
+const Step kEmbeddingBackward = {"aten.embedding_dense_backward.default",
+                                 {{"grad_output", {{3, 8}}}, {"indices", ids({3})}},
+                                 {{{4, 8}}},
+                                 {int_arg("num_weights", 4), int_arg("padding_idx", -1)}};
+const Step kGather = {"aten.gather.default",
+                      {{"self", {{4, 8}}}, {"index", ids({4, 3})}},
+                      {{{4, 3}}},
+                      {int_arg("dim", 1)}};
+const Step kScatter = {"aten.scatter_add.default",
+                       {{"self", {{4, 8}}}, {"index", ids({4, 3})}, {"src", {{4, 3}}}},
+                       {{{4, 8}}},
+                       {int_arg("dim", 1)}};
+const Step kIndexSelect = {"aten.index_select.default",
+                           {{"self", {{4, 8}}}, {"index", ids({3})}},
+                           {{{3, 8}}},
+                           {int_arg("dim", 0)}};
+const Step kIndex = {
+    "aten.index.Tensor", {{"self", {{4, 8}}}}, {{{3, 8}}}, {}, {ids({3})}, "indices"};
+const Step kIndexPut = {"aten.index_put.default",
+                        {{"self", {{4, 8}}}, {"values", {{3, 8}}}},
+                        {{{4, 8}}},
+                        {},
+                        {ids({3})},
+                        "indices"};
+const Step kCumsum = {"aten.cumsum.default", {{"self", {{4, 8}}}}, {{{4, 8}}}, {int_arg("dim", 1)}};
+const Step kArgmax = {"aten.argmax.default", {{"self", {{4, 8}}}}, {ids({4})}, {int_arg("dim", 1)}};
+const Step kArgmin = {"aten.argmin.default", {{"self", {{4, 8}}}}, {ids({})}};
+const Step kMax = {
+    "aten.max.dim", {{"self", {{4, 8}}}}, {{{4, 1}}, ids({4, 1})}, {int_arg("dim", 1)}};
+const Step kMin = {"aten.min.dim", {{"self", {{4, 8}}}}, {{{8}}, ids({8})}, {int_arg("dim", 0)}};
+const Step kSort = {"aten.sort.default", {{"self", {{4, 8}}}}, {{{4, 8}}, ids({4, 8})}};
+const Step kTopk = {
+    "aten.topk.default", {{"self", {{4, 8}}}}, {{{4, 3}}, ids({4, 3})}, {int_arg("k", 3)}};
+const Step kHistogram = {"aten.histc.default",
+                         {{"self", {{20}}}},
+                         {{{5}}},
+                         {int_arg("bins", 5), float_arg("min", -2), float_arg("max", 2)}};
+const Step kLoss = {"aten.nll_loss_forward.default",
+                    {{"self", {{4, 8}}}, {"target", ids({4})}, {"weight", {{8}}}},
+                    {{{}}, {{}}},
+                    {int_arg("reduction", 1)}};
+const Step kLosses = {"aten.nll_loss_forward.default",
+                      {{"self", {{4, 8}}}, {"target", ids({4})}},
+                      {{{4}}, {{}}},
+                      {int_arg("reduction", 0)}};
+const Step kLossBackward = {"aten.nll_loss_backward.default",
+                            {{"grad_output", {{}}},
+                             {"self", {{4, 8}}},
+                             {"target", ids({4})},
+                             {"weight", {{8}}},
+                             {"total_weight", {{}}}},
+                            {{{4, 8}}},
+                            {int_arg("reduction", 1)}};
+const Step kLossesBackward = {
+    "aten.nll_loss_backward.default",
+    {{"grad_output", {{4}}}, {"self", {{4, 8}}}, {"target", ids({4})}, {"total_weight", {{}}}},
+    {{{4, 8}}},
+    {int_arg("reduction", 0)}};
+
+// Dims of two elements, neighbours of which are exchanged in memory: no two can be joined.
+constexpr size_t kManyDims = 20;
+Meta many_dims() {
+  Meta meta{Sizes(kManyDims, 2), DType::F32, Sizes(kManyDims)};
+  for (size_t dim = 0; dim < kManyDims; ++dim)
+    meta.strides[dim] = int64_t{1} << (kManyDims - 1 - (dim ^ 1U));
+  return meta;
+}
+
+const Case kCases[] = {
+    {"embedding_narrow_result", kEmbedding, result(0, {{3, 7}})},
+    {"embedding_short_result", kEmbedding, result(0, {{2, 8}})},
+    {"embedding_other_type", kEmbedding, result(0, {{3, 8}, DType::BF16})},
+    {"embedding_backward_narrow_result", kEmbeddingBackward, result(0, {{4, 7}})},
+    {"embedding_backward_narrow_gradient", kEmbeddingBackward, operand(0, {{3, 7}})},
+    {"gather_other_type", kGather, result(0, {{4, 3}, DType::BF16})},
+    {"gather_small_result", kGather, result(0, {{4, 2}})},
+    {"gather_large_result", kGather, result(0, {{4, 4}})},
+    {"scatter_small_source", kScatter, operand(2, {{4, 2}})},
+    {"scatter_small_result", kScatter, result(0, {{3, 8}})},
+    {"scatter_broadcast_self", kScatter, operand(0, {{1, 8}})},
+    {"scatter_other_type", kScatter, operand(0, {{4, 8}, DType::BF16})},
+    {"index_select_short_result", kIndexSelect, result(0, {{2, 8}})},
+    {"index_select_narrow_result", kIndexSelect, result(0, {{3, 7}})},
+    {"index_select_narrow_operand", kIndexSelect, operand(0, {{4, 7}})},
+    {"index_small_result", kIndex, result(0, {{1, 8}})},
+    {"index_other_type", kIndex, result(0, {{3, 8}, DType::BF16})},
+    {"index_put_broadcast_self", kIndexPut, operand(0, {{1, 8}})},
+    {"index_put_narrow_values", kIndexPut, operand(1, {{3, 7}})},
+    {"cumsum_small_result", kCumsum, result(0, {{4, 7}})},
+    {"cumsum_large_result", kCumsum, result(0, {{5, 8}})},
+    {"cumsum_many_dims", kCumsum,
+     [](Step& step) {
+       step.operands[0].meta = many_dims();
+       step.results[0] = {Sizes(kManyDims, 2)};
+     }},
+    {"argmax_small_result", kArgmax, result(0, ids({3}))},
+    {"argmax_large_result", kArgmax, result(0, ids({5}))},
+    {"argmax_kept_dim", kArgmax, result(0, ids({4, 2}))},
+    {"argmax_i32", kArgmax, result(0, {{4}, DType::I32})},
+    {"argmin_of_all", kArgmin, result(0, ids({4}))},
+    {"argmax_many_dims", kArgmax,
+     [](Step& step) {
+       step.operands[0].meta = many_dims();
+       step.results[0] = ids(Sizes(kManyDims - 1, 2));
+     }},
+    {"max_small_values", kMax, result(0, {{3, 1}})},
+    {"max_small_indices", kMax, result(1, ids({3, 1}))},
+    {"max_values_without_the_dim", kMax, result(0, {{4}})},
+    {"max_i32", kMax, result(1, {{4, 1}, DType::I32})},
+    {"max_other_type", kMax, result(0, {{4, 1}, DType::BF16})},
+    {"min_small_values", kMin, result(0, {{7}})},
+    {"sort_small_values", kSort, result(0, {{3, 8}})},
+    {"sort_small_indices", kSort, result(1, ids({4, 7}))},
+    {"sort_small_operand", kSort, operand(0, {{3, 8}})},
+    {"sort_other_type", kSort, result(0, {{4, 8}, DType::BF16})},
+    {"topk_small_values", kTopk, result(0, {{4, 2}})},
+    {"topk_small_indices", kTopk, result(1, ids({4, 2}))},
+    {"topk_fewer_rows", kTopk, result(1, ids({3, 3}))},
+    {"topk_small_operand", kTopk, operand(0, {{3, 8}})},
+    {"topk_other_k", kTopk, attribute(0, int_arg("k", 4))},
+    {"histc_no_bins", kHistogram, result(0, {{0}})},
+    {"histc_wide", kHistogram,
+     [](Step& step) {
+       step.attributes[1] = float_arg("min", -std::numeric_limits<double>::max());
+       step.attributes[2] = float_arg("max", std::numeric_limits<double>::max());
+     }},
+    {"loss_short_weight", kLoss, operand(2, {{7}})},
+    {"loss_large_result", kLoss, result(0, {{4}})},
+    {"loss_no_result", kLoss, result(0, {{0}})},
+    {"loss_no_total", kLoss, result(1, {{0}})},
+    {"loss_reduction", kLoss, attribute(0, int_arg("reduction", 3))},
+    {"losses_one_result", kLosses, result(0, {{}})},
+    {"losses_short_result", kLosses, result(0, {{3}})},
+    {"loss_backward_no_gradient", kLossBackward, operand(0, {{0}})},
+    {"loss_backward_short_weight", kLossBackward, operand(3, {{7}})},
+    {"loss_backward_no_total", kLossBackward, operand(4, {{0}})},
+    {"loss_backward_small_result", kLossBackward, result(0, {{4, 7}})},
+    {"losses_backward_short_gradient", kLossesBackward, operand(0, {{3}})},
+};
+
+class NativeShapes : public testing::TestWithParam<Case> {};
+
+TEST_P(NativeShapes, ThatDoNotFitAreRefused) {
+  Step step = GetParam().step;
+  EXPECT_TRUE(prepare(step).ok()) << prepare(step).to_string();
+  GetParam().spoil(step);
+  const base::Status status = prepare(step);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.kind(), base::ErrorKind::Unsupported);
+  EXPECT_EQ(status.code(), "DC6130") << status.to_string();
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, NativeShapes, testing::ValuesIn(kCases),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace dc::runtime
