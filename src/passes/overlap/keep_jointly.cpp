@@ -14,7 +14,6 @@
 // Where the addresses of what was kept do not fit, as much less is kept; where that does not help
 // after a few times, nothing is.
 #include <algorithm>
-#include <bit>
 #include <memory>
 #include <random>
 #include <utility>
@@ -25,6 +24,7 @@
 #include "src/layout/allocate.h"
 #include "src/passes/pass.h"
 #include "src/schedule/draft.h"
+#include "src/schedule/evenly_spread.h"
 
 namespace dc::passes {
 namespace {
@@ -156,11 +156,8 @@ class JointChoice {
     for (const size_t item : choices) chosen[item] = true;
     std::vector<size_t> order;
     for (const std::vector<size_t>& kind : kinds_) {
-      const int bits = kind.size() < 2 ? 0 : static_cast<int>(std::bit_width(kind.size() - 1));
-      for (size_t i = 0; i < size_t{1} << bits; ++i) {
-        size_t reversed = 0;
-        for (int bit = 0; bit < bits; ++bit) reversed |= (i >> bit & 1) << (bits - 1 - bit);
-        if (reversed < kind.size() && chosen[kind[reversed]]) order.push_back(kind[reversed]);
+      for (const size_t i : schedule::evenly_spread(kind.size())) {
+        if (chosen[kind[i]]) order.push_back(kind[i]);
       }
     }
     const auto saved = [&](size_t item) {

@@ -6,11 +6,11 @@
 // at every such position. Whether a gather saved was hidden anyway is for a search to find out: it
 // sets how much may be kept. Kernels and sums stay the same; so do all numbers.
 #include <algorithm>
-#include <bit>
 #include <span>
 
 #include "src/base/text.h"
 #include "src/passes/pass.h"
+#include "src/schedule/evenly_spread.h"
 #include "src/schedule/residency.h"
 
 namespace dc::passes {
@@ -58,17 +58,11 @@ class ResidencySelection {
 
  private:
   // Orders candidates of equal value so that the first k, for every k, lie evenly over the
-  // program. Then the remaining gathers do so too, and the link always has work. The order is
-  // the bit reversal of the index.
+  // program. Then the remaining gathers do so too, and the link always has work.
   static void interleave(std::span<const schedule::ResidencyCandidate*> equals) {
     const std::vector<const schedule::ResidencyCandidate*> given(equals.begin(), equals.end());
-    const int bits = std::bit_width(given.size() - 1);
     size_t next = 0;
-    for (size_t i = 0; i < size_t{1} << bits; ++i) {
-      size_t reversed = 0;
-      for (int bit = 0; bit < bits; ++bit) reversed |= (i >> bit & 1) << (bits - 1 - bit);
-      if (reversed < given.size()) equals[next++] = given[reversed];
-    }
+    for (const size_t i : schedule::evenly_spread(given.size())) equals[next++] = given[i];
   }
 
   bool fits(const schedule::ResidencyCandidate& candidate) {
