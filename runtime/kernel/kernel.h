@@ -75,7 +75,7 @@ class KernelProvider {
   virtual base::Result<std::unique_ptr<Kernel>> prepare(const plan::Instruction& instruction,
                                                         const AddressMap& addresses) = 0;
   // Bytes of scratch the instruction's kernel needs on this CPU, for the profile: measured by
-  // running it once on memory of its own, where it cannot say so itself.
+  // running it once on separate memory, where it cannot say so itself.
   virtual base::Result<int64_t> measure_scratch(const plan::Instruction& instruction,
                                                 const AddressMap& addresses) = 0;
   // Before the first prepare: takes memory for kernels that need more scratch than the plan has,

@@ -203,8 +203,8 @@ class Search {
     return {};
   }
 
-  // What memory buys decided last: from starts of its own and in the chain found so far, by few
-  // exchanges; if that wins, with other passes before it; and at the end by many.
+  // Chains with keep-jointly: some starts, then the best chain so far, each with few exchanges. If
+  // one of them wins, other passes are tried with it. At the end the best is tried with many.
   Status decide_jointly() {
     if (best_.chain.empty() || search_.first_fit) return {};
     effort_ = simulated_ + kept_for_joint(search_.effort);
