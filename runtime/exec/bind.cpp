@@ -228,9 +228,9 @@ class Binding {
         ++bound_.counts_.native;
         break;
       case plan::Provider::Fused:
-        return Status(ErrorKind::Unsupported, "DC6615",
-                      "the plan has fused kernels, which this version cannot run; compile it with "
-                      "the dcc that belongs to this dcrun");
+        provider = bound_.native_.get();
+        ++bound_.counts_.fused;
+        break;
     }
     DC_ASSIGN_OR_RETURN(auto kernel, provider->prepare(instruction, bound_.addresses_));
     bound_.kernels_.push_back(std::move(kernel));

@@ -51,7 +51,7 @@ class Executor {
   };
   virtual CommunicationTime communication_time() const = 0;  // between runs
   struct ProviderCounts {
-    int aten = 0, native = 0, collectives = 0, copies = 0;
+    int aten = 0, native = 0, fused = 0, collectives = 0, copies = 0;
     int64_t repairs = 0;
   };
   virtual ProviderCounts counts() const = 0;

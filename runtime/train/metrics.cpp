@@ -40,6 +40,7 @@ void write_header(JsonWriter& json, const RunFacts& facts) {
   json.field("save_bytes", facts.save_bytes);
   json.key("providers").begin_object();
   json.field("aten", facts.providers.aten).field("native", facts.providers.native);
+  json.field("fused", facts.providers.fused);
   json.field("collectives", facts.providers.collectives).field("copies", facts.providers.copies);
   json.end_object();
   json.field("repairs", facts.providers.repairs);

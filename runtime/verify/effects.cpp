@@ -120,6 +120,18 @@ Effects native(const plan::Instruction& in) {
   return effects;
 }
 
+// Reads its operands and writes its results, whatever its expression is.
+Effects fused(const plan::Instruction& in) {
+  if (in.op != "dc.fused") return unknown("is no fused kernel that this version knows");
+  Effects effects;
+  for (const plan::Arg& arg : in.args) {
+    if (arg.kind == plan::ArgKind::Tensors) return unknown("has a list of tensors, as no fused kernel does");
+    if (arg.kind == plan::ArgKind::Tensor) add(effects.reads, arg.i);
+  }
+  for (const int32_t id : in.outputs) add(effects.writes, id);
+  return effects;
+}
+
 Effects kernel(const plan::Instruction& in) {
   switch (in.provider) {
     case plan::Provider::Aten:
@@ -127,7 +139,7 @@ Effects kernel(const plan::Instruction& in) {
     case plan::Provider::Native:
       return native(in);
     case plan::Provider::Fused:
-      return unknown("is a fused kernel, which this version does not know");
+      return fused(in);
   }
   return {};
 }

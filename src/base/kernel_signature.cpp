@@ -156,7 +156,9 @@ KernelSignature KernelSignature::in(Space space) const {
   return other;
 }
 
-bool KernelSignature::has_attributes() const { return !op().starts_with(kOwn); }
+bool KernelSignature::has_attributes() const {
+  return provider() == Provider::Fused || !op().starts_with(kOwn);
+}
 
 KernelTensors KernelSignature::tensors() const {
   KernelTensors all;

@@ -50,4 +50,14 @@ inline std::vector<int64_t> contiguous_strides(std::span<const int64_t> sizes) {
   return strides;
 }
 
+// Whether a tensor of the one shape can be repeated to the other, as PyTorch broadcasts.
+inline bool broadcasts_to(std::span<const int64_t> from, std::span<const int64_t> to) {
+  if (from.size() > to.size()) return false;
+  const size_t added = to.size() - from.size();
+  for (size_t dim = 0; dim < from.size(); ++dim) {
+    if (from[dim] != 1 && from[dim] != to[added + dim]) return false;
+  }
+  return true;
+}
+
 }  // namespace dc::base

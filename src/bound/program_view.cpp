@@ -47,7 +47,7 @@ int64_t ProgramView::scratch(const Node& kernel) const {
 }
 
 bool ProgramView::is_model_kernel(const Node& node) {
-  return node.kind == OpKind::Aten && node.stream == 0 && ir::runs(node) &&
+  return ir::is_model_op(node.kind) && node.stream == 0 && ir::runs(node) &&
          node.origin.phase != ir::Phase::Update;
 }
 
@@ -90,7 +90,7 @@ int ProgramView::gathered(const Node& node) const {
 // From a gradient, or a sum of them, back to what the model's kernels made.
 void ProgramView::tag_makers(ValueId value, int parameter) {
   const Node& maker = graph.node(graph.value(value).producer);
-  if (maker.kind == OpKind::Aten || maker.kind == OpKind::State || maker.kind == OpKind::Input ||
+  if (ir::is_model_op(maker.kind) || maker.kind == OpKind::State || maker.kind == OpKind::Input ||
       parameter_[maker.id.index()] >= 0)
     return;
   parameter_[maker.id.index()] = parameter;
@@ -105,7 +105,7 @@ void ProgramView::find_parameters() {
   }
   for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
     const Node& node = graph.node(id);
-    if (node.kind == OpKind::Aten) continue;
+    if (ir::is_model_op(node.kind)) continue;
     int parameter = gathered(node);
     const ir::Arg* column = node.find(ir::Attr::Param);
     if (column != nullptr) {

@@ -8,6 +8,7 @@
 #include "src/cost/analytic.h"
 #include "src/cost/profiled.h"
 #include "src/driver/compile_step.h"
+#include "src/search/chains.h"
 
 namespace dc::driver {
 namespace {
@@ -15,24 +16,32 @@ namespace {
 using base::Result;
 using base::Status;
 
+// Whose kernels are measured: libtorch's; the runtime's own, one for each operator; the same with
+// fused ones.
+enum class Kernels : uint8_t { Aten, Native, Fused };
+
 // The step of one rank with everything resident: the kernels of every other plan are the same, or
 // the same ops on shards.
-Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, int threads,
-                                          passes::Providers providers,
+Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, int threads, Kernels kernels,
                                           const cost::CostModel& cost) {
+  DC_ASSIGN_OR_RETURN(passes::Chain chain, search::find_chain("zero0"));
+  std::erase_if(chain, [kernels](const passes::PassCall& call) {
+    return call.pass->name == "fuse-elementwise" && kernels != Kernels::Fused;
+  });
   CompileOptions options;
-  options.passes.providers = providers;
+  options.passes.providers =
+      kernels == Kernels::Aten ? passes::Providers::Any : passes::Providers::Native;
   options.threads = threads;
-  options.chain = "zero0";
+  options.own_passes = passes::print(chain);
   return compile_step(step, options, cost);
 }
 
 Result<std::vector<base::KernelMeasurement>> measure_model(
-    const ir::Step& step, int threads, passes::Providers providers,
+    const ir::Step& step, int threads, Kernels kernels,
     runtime::comm::Communicator& control, const runtime::measure::Progress& progress) {
   const cost::AnalyticCost generic(threads);
   DC_ASSIGN_OR_RETURN(const runtime::plan::Plan estimated,
-                      one_rank_plan(step, threads, providers, generic));
+                      one_rank_plan(step, threads, kernels, generic));
   DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> rows,
                       runtime::measure::measure_scratch(estimated));
   // The plan that runs reserves what the kernels really need.
@@ -40,39 +49,41 @@ Result<std::vector<base::KernelMeasurement>> measure_model(
   scratch_only.measurements.kernels = rows;
   const cost::ProfiledCost measured(scratch_only, generic);
   DC_ASSIGN_OR_RETURN(const runtime::plan::Plan plan,
-                      one_rank_plan(step, threads, providers, measured));
+                      one_rank_plan(step, threads, kernels, measured));
   return runtime::measure::measure_kernels(plan, std::move(rows), control, {}, progress);
 }
 
-// An operator of the model on the runtime's own kernel.
-bool is_native_operator(base::Provider provider, std::string_view op) {
-  return provider == base::Provider::Native && op.starts_with("aten.");
+// Operators of the model on the runtime's own kernels.
+bool is_own_kernel(Kernels kernels, base::Provider provider, std::string_view op) {
+  return kernels == Kernels::Fused ? provider == base::Provider::Fused
+                                   : provider == base::Provider::Native && op.starts_with("aten.");
 }
 
-bool has_native_operators(const runtime::plan::Plan& plan) {
-  return std::ranges::any_of(plan.programs, [](const runtime::plan::Program& program) {
-    return std::ranges::any_of(program.instructions, [](const runtime::plan::Instruction& in) {
-      return is_native_operator(in.provider, in.op);
+bool has_own_kernels(Kernels kernels, const runtime::plan::Plan& plan) {
+  return std::ranges::any_of(plan.programs, [&](const runtime::plan::Program& program) {
+    return std::ranges::any_of(program.instructions, [&](const runtime::plan::Instruction& in) {
+      return is_own_kernel(kernels, in.provider, in.op);
     });
   });
 }
 
-// The kernels of every provider: those of a plan on libtorch, and what else a plan has that takes
-// native kernels where it can.
+// The kernels of every provider: those of a plan on libtorch, and what else plans have that take
+// the runtime's own kernels where they can.
 Result<std::vector<base::KernelMeasurement>> measure_providers(
     const ir::Step& step, int threads, runtime::comm::Communicator& control,
     const runtime::measure::Progress& progress) {
-  using passes::Providers;
   DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> rows,
-                      measure_model(step, threads, Providers::Any, control, progress));
-  DC_ASSIGN_OR_RETURN(const runtime::plan::Plan native,
-                      one_rank_plan(step, threads, Providers::Native, cost::AnalyticCost(threads)));
-  if (!has_native_operators(native)) return rows;
-  DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> others,
-                      measure_model(step, threads, Providers::Native, control, progress));
-  for (base::KernelMeasurement& row : others) {
-    if (is_native_operator(row.signature.provider(), row.signature.op()))
-      rows.push_back(std::move(row));
+                      measure_model(step, threads, Kernels::Aten, control, progress));
+  for (const Kernels kernels : {Kernels::Native, Kernels::Fused}) {
+    DC_ASSIGN_OR_RETURN(const runtime::plan::Plan plan,
+                        one_rank_plan(step, threads, kernels, cost::AnalyticCost(threads)));
+    if (!has_own_kernels(kernels, plan)) continue;
+    DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> others,
+                        measure_model(step, threads, kernels, control, progress));
+    for (base::KernelMeasurement& row : others) {
+      if (is_own_kernel(kernels, row.signature.provider(), row.signature.op()))
+        rows.push_back(std::move(row));
+    }
   }
   return rows;
 }

@@ -73,6 +73,8 @@ std::optional<base::Provider> provider_of(const Node& node) {
       return node.provider;
     case Provider::Native:
       return base::Provider::Native;
+    case Provider::Fused:
+      return base::Provider::Fused;
     case Provider::None:
     case Provider::Comm:
     case Provider::Copy:
@@ -93,6 +95,8 @@ KernelSignature signature_of(const Graph& graph, const Node& node) {
   } else {  // our own, or a test's that leaves the arguments out
     for (const ValueId operand : node.operands) add_tensor(signature, graph, operand);
   }
+  if (const Arg* body = node.find(Attr::Body); body != nullptr && node.kind == OpKind::Fused)
+    signature.add_attribute(body->label(), std::string_view(std::get<std::string>(body->value)));
   signature.begin_results();
   for (const ValueId result : node.results) add_tensor(signature, graph, result);
   return signature;

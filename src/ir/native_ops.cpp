@@ -110,7 +110,8 @@ bool index_put(const KernelTensors& tensors) {
 }
 
 constexpr NativeOp kOps[] = {
-#define DC_NATIVE(overload, condition) {"aten." #overload, condition},
+#define DC_NATIVE(overload, condition) {"aten." #overload, condition, false},
+#define DC_ELEMENTWISE(overload, condition) {"aten." #overload, condition, true},
 #include "src/ir/native_ops.def"
 #undef DC_NATIVE
 };
@@ -119,11 +120,24 @@ constexpr NativeOp kOps[] = {
 
 std::span<const NativeOp> native_ops() { return kOps; }
 
-bool has_native_kernel(const base::KernelSignature& kernel) {
+namespace {
+
+const NativeOp* find(std::string_view overload) {
   const std::span<const NativeOp> ops = native_ops();
-  const auto row =
-      std::ranges::find_if(ops, [&](const NativeOp& op) { return op.overload == kernel.op(); });
-  return row != ops.end() && row->takes(kernel.tensors());
+  const auto row = std::ranges::find(ops, overload, &NativeOp::overload);
+  return row == ops.end() ? nullptr : &*row;
+}
+
+}  // namespace
+
+bool has_native_kernel(const base::KernelSignature& kernel) {
+  const NativeOp* op = find(kernel.op());
+  return op != nullptr && op->takes(kernel.tensors());
+}
+
+bool is_elementwise(std::string_view overload) {
+  const NativeOp* op = find(overload);
+  return op != nullptr && op->is_elementwise;
 }
 
 }  // namespace dc::ir

@@ -12,10 +12,13 @@ namespace dc::ir {
 // Whether there is a native kernel for the operator and the tensors of this signature, of any
 // provider. False for the project's own operators, which have no other kernels.
 bool has_native_kernel(const base::KernelSignature& kernel);
+// Whether a fused kernel can do what the operator's native kernel does.
+bool is_elementwise(std::string_view overload);
 
 struct NativeOp {
   std::string_view overload;  // "aten.mm.default"
   bool (*takes)(const base::KernelTensors& tensors);
+  bool is_elementwise;
 };
 std::span<const NativeOp> native_ops();  // in the table's order
 

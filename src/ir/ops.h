@@ -12,7 +12,7 @@
 namespace dc::ir {
 
 enum class AliasRule : uint8_t { Fresh, View, State, None };
-enum class Provider : uint8_t { None, Aten, Native, Comm, Copy };
+enum class Provider : uint8_t { None, Aten, Native, Fused, Comm, Copy };
 enum class Half : uint8_t { Whole, Start, Done, Arrival };
 enum class OpTrait : uint8_t { Plain, Tail, Update };
 
@@ -82,8 +82,9 @@ bool is_wait(OpKind kind);     // a done, or all_gather_into.wait_previous_step
 OpKind start_of(OpKind done);  // requires is_done
 OpKind done_of(OpKind start);  // requires is_start
 
-bool is_update(OpKind kind);  // adamw, sgd
-bool is_tail(OpKind kind);    // accumulate, scale, square_sum
+bool is_model_op(OpKind kind);  // an operator of ATen, or several in one kernel
+bool is_update(OpKind kind);    // adamw, sgd
+bool is_tail(OpKind kind);      // accumulate, scale, square_sum
 // True if the op changes the bytes of that operand in place; ATen's never do.
 bool writes(OpKind kind, size_t operand);
 bool writes_any(OpKind kind);

@@ -1,6 +1,7 @@
 // Types and attributes of the project's own ops, as ops.h words their meaning.
 #include <algorithm>
 
+#include "src/base/expression.h"
 #include "src/base/step_scalars.h"
 #include "src/ir/group.h"
 #include "src/ir/verifier.h"
@@ -17,8 +18,9 @@ class OpChecker {
 
   Status run() const {
     const OpInfo& wanted = info(node_.kind);
-    if (node_.operands.size() != wanted.operand_count ||
-        node_.results.size() != wanted.result_count) {
+    const bool is_counted = node_.kind != OpKind::Fused;  // its expression says how many
+    if (is_counted && (node_.operands.size() != wanted.operand_count ||
+                       node_.results.size() != wanted.result_count)) {
       return bad("DC2105", "this op takes " + std::to_string(wanted.operand_count) +
                                " operands and gives " + std::to_string(wanted.result_count) +
                                " results");
@@ -134,6 +136,25 @@ class OpChecker {
   }
 
   Status aten() const { return {}; }  // by its overload, elsewhere
+
+  Status fused() const {
+    const auto body =
+        base::Expression::parse(std::get<std::string>(node_.find(Attr::Body)->value));
+    if (!body.ok()) return bad("DC2205", body.status().sentence());
+    if (body->operands() != node_.operands.size() || body->results.size() != node_.results.size())
+      return wrong("the expression has other numbers of operands or results");
+    if (out().shape.empty()) return wrong("the results must have dims");
+    for (size_t i = 0; i < node_.results.size(); ++i) {
+      const TensorType& type = scope_.type(node_.results[i]);
+      if (type.dtype != body->operations[body->results[i]].dtype || type.shape != out().shape)
+        return wrong("the results must have one shape and the element types of their values");
+    }
+    for (size_t i = 0; i < node_.operands.size(); ++i) {
+      if (!base::broadcasts_to(in(i).shape, out().shape))
+        return wrong("operand " + std::to_string(i) + " cannot be broadcast to the results");
+    }
+    return {};
+  }
 
   Status input() const {
     const auto& name = std::get<std::string>(node_.find(Attr::Name)->value);

@@ -181,12 +181,13 @@ rp::Arg ProgramEmitter::argument(const Node& node, const ir::Arg& arg) {
 }
 
 void ProgramEmitter::emit_native(const Node& node, rp::Instruction& instruction) {
-  instruction.provider = rp::Provider::Native;
+  const bool is_fused = node.kind == OpKind::Fused;
+  instruction.provider = is_fused ? rp::Provider::Fused : rp::Provider::Native;
   instruction.op = ir::info(node.kind).kernel;
   const std::span<const ir::OperandInfo> operands = ir::info(node.kind).operands();
   for (size_t i = 0; i < node.operands.size(); ++i) {
     rp::Arg arg;
-    arg.name = operands[i].name;
+    arg.name = is_fused ? "a" + std::to_string(i) : std::string(operands[i].name);
     arg.kind = rp::ArgKind::Tensor;
     arg.i = memory_.tensor(node.operands[i]);
     instruction.args.push_back(std::move(arg));

@@ -10,7 +10,8 @@ namespace {
 // Every chain begins and ends alike.
 //
 // normalize-graph comes first, because every later pass relies on functional, dense, explicit
-// graphs. shard-parameters gives every parameter its placement before any node depends on it: the
+// graphs. fuse-elementwise comes next, so that all others count its kernels, and what they need not
+// store. shard-parameters gives every parameter its placement before any node depends on it: the
 // collectives and the update read placements off the parameters. insert-collectives comes before
 // add-update, because the update starts from reduced gradients; add-update closes the step: later
 // passes only order, place and drop what is there. schedule makes the just-in-time baseline that
@@ -19,7 +20,7 @@ namespace {
 // or the user asks. layout-arenas is last: addresses follow from
 // lifetimes, and lifetimes from the final order.
 #define DC_BEGIN(zero) \
-  "normalize-graph,shard-parameters=" #zero ",insert-collectives,add-update,schedule"
+  "normalize-graph,fuse-elementwise,shard-parameters=" #zero ",insert-collectives,add-update,schedule"
 #define DC_END ",layout-arenas"
 
 constexpr NamedChain kChains[] = {

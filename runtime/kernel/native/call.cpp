@@ -146,6 +146,11 @@ bool Call::is_fraction(std::string_view name) const {
   return arg != nullptr && arg->kind == plan::ArgKind::Float;
 }
 
+size_t Call::tensor_count() const {
+  return static_cast<size_t>(
+      std::ranges::count(instruction_.args, plan::ArgKind::Tensor, &plan::Arg::kind));
+}
+
 bool Call::is_tensor(std::string_view name) const {
   const plan::Arg* arg = given(name);
   return arg != nullptr && arg->kind == plan::ArgKind::Tensor;

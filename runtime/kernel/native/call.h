@@ -54,6 +54,7 @@ class Call {
   // Arguments of aten.* by the name in their schema. Where the plan leaves an argument out or gives
   // None, it has its default.
   std::string_view op() const { return instruction_.op; }
+  size_t tensor_count() const;  // arguments that are one tensor each
   bool is_tensor(std::string_view name) const;
   BoundTensor tensor(std::string_view name);  // refused unless it is one
   std::optional<BoundTensor> tensor_if(std::string_view name);

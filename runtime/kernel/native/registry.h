@@ -30,6 +30,7 @@ std::span<const Row> copy_kernels();
 std::span<const Row> dropout_kernels();
 std::span<const Row> elementwise_kernels();
 std::span<const Row> embedding_kernels();
+std::span<const Row> fused_kernels();
 std::span<const Row> gather_kernels();
 std::span<const Row> index_kernels();
 std::span<const Row> loss_kernels();

@@ -119,6 +119,7 @@ Status lower(const ir::Step& trained, ir::Step& step, const PassContext& context
   ir::Graph& graph = step.programs[0].graph;
   const size_t entries = step.state.size();
   DC_RETURN_IF_ERROR(run_pass("normalize-graph", step, context));
+  DC_RETURN_IF_ERROR(run_pass("fuse-elementwise", step, context));
   DC_CHECK(step.state.size() == entries);
   DC_RETURN_IF_ERROR(check_draws_nothing(graph));
   gather_parameters(step, graph);

@@ -25,7 +25,8 @@ bool repeats(const Node& node) {
     return aten->alias == ir::AliasRule::Fresh && !aten->random;
   }
   const ir::OpInfo& own = ir::info(node.kind);
-  return own.alias == ir::AliasRule::Fresh && own.provider == ir::Provider::Native;
+  return own.alias == ir::AliasRule::Fresh &&
+         (own.provider == ir::Provider::Native || own.provider == ir::Provider::Fused);
 }
 
 class Builder {

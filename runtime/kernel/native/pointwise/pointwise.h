@@ -23,6 +23,7 @@ namespace dc::runtime::kernel::native {
 
 // An operand of a pointwise operator: a tensor, or a number of the instruction.
 struct PointwiseOperand {
+  std::string_view name;  // of the argument
   std::optional<BoundTensor> tensor;
   alignas(8) std::array<std::byte, 8> number{};
   Lane lane = Lane::F32;
@@ -42,6 +43,12 @@ class Pointwise : public Kernel {
   void bind(Call& call, const BoundTensor& result, Lane lane,
             std::span<const PointwiseOperand> operands);
   base::Status launch(device::Stream& stream) final;
+  // The same for the first `n` elements, at most as many as the innermost row has, of a result and
+  // operands that lie elsewhere, as they were bound otherwise. in[i] counts where operand i is a
+  // tensor.
+  void block(std::byte* out, std::span<const std::byte* const> in, int64_t n) const;
+  size_t operand_count() const { return operands_.size(); }
+  std::string_view operand_name(size_t index) const { return operands_[index].name; }
 
  protected:
   // `ones`: a mask of the operands that have one element for a whole row; no bit or one.
@@ -49,8 +56,10 @@ class Pointwise : public Kernel {
                      const std::byte* const* in) const = 0;
 
  private:
-  using Addresses = std::array<const std::byte*, kMaxTensors>;
+  static constexpr size_t kMostOperands = 3;
+  using Addresses = std::array<const std::byte*, kMostOperands>;
   struct Bound {
+    std::string_view name;
     void* data = nullptr;
     LaneReader reader;
     StoreLanes narrow = nullptr;  // to the type that it is rounded to; null where it is not
@@ -59,7 +68,7 @@ class Pointwise : public Kernel {
     alignas(8) std::array<std::byte, 8> number{};
   };
   // Converts what is no lane in memory, block by block.
-  void row(std::byte* out, const Addresses& in) const;
+  void row(std::byte* out, const Addresses& in, int64_t n) const;
 
   Iteration iteration_;
   std::vector<Bound> operands_;

@@ -1,0 +1,261 @@
+// The text of an Expression:
+//   expression = { value ":" dtype "=" overload "(" [ argument { "," argument } ] ")" ";" }
+//                "->" value { "," value }
+//   argument   = name "=" ( "none" | "true" | "false" | operand | value | number | word )
+//   operand    = "a" digits,  value = "t" digits
+// A number with a point, an exponent, "inf" or "nan" is floating.
+#include "src/base/expression.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace dc::base {
+namespace {
+
+using Kind = ExpressionArgumentKind;
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_name_char(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c);
+}
+bool is_reserved(std::string_view word) {
+  constexpr std::string_view kReserved[] = {"none", "true", "false", "inf", "nan"};
+  return std::ranges::count(kReserved, word) != 0;
+}
+
+template <typename Number>
+bool read_number(std::string_view text, Number& value) {
+  const char* end = text.data() + text.size();
+  Number whole{};
+  const std::from_chars_result read = std::from_chars(text.data(), end, whole);
+  if (text.empty() || read.ec != std::errc() || read.ptr != end) return false;
+  value = whole;
+  return true;
+}
+
+// A letter and digits only, as operands and values are named.
+bool names_tensor(std::string_view word) {
+  return word.size() > 1 && (word[0] == 'a' || word[0] == 't') &&
+         std::ranges::all_of(word.substr(1), is_digit);
+}
+
+// "a3" with the letter 'a' is 3.
+bool read_index(std::string_view word, char letter, int64_t& index) {
+  return word.size() > 1 && word[0] == letter && is_digit(word[1]) &&
+         (word.size() == 2 || word[1] != '0') && read_number(word.substr(1), index);
+}
+
+std::string floating(double value) {
+  if (std::isnan(value)) return "nan";
+  char buffer[40];
+  std::string text(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
+  if (text.find_first_of(".enf") == std::string::npos) text += ".0";
+  return text;
+}
+
+std::string text_of(const ExpressionArgument& argument) {
+  switch (argument.kind) {
+    case Kind::None:
+      return "none";
+    case Kind::Operand:
+      return "a" + std::to_string(argument.integer);
+    case Kind::Value:
+      return "t" + std::to_string(argument.integer);
+    case Kind::Bool:
+      return argument.integer != 0 ? "true" : "false";
+    case Kind::Int:
+      return std::to_string(argument.integer);
+    case Kind::Float:
+      return floating(argument.number);
+    case Kind::Word:
+      return argument.word;
+  }
+  return "";
+}
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : whole_(text), rest_(text) {}
+
+  Result<Expression> run() {
+    while (ok_ && !rest_.starts_with("->")) operation();
+    take("->", "'->' before the results");
+    do {
+      result();
+    } while (ok_ && skip(','));
+    if (ok_ && !rest_.empty()) fail("the end was expected");
+    check_uses();
+    if (!ok_) {
+      return Status(ErrorKind::BadInput, "DC1401",
+                    "the expression '" + std::string(whole_.substr(0, 200)) +
+                        "' is malformed at character " +
+                        std::to_string(whole_.size() - rest_.size()) + ": " + problem_);
+    }
+    return std::move(made_);
+  }
+
+ private:
+  void fail(std::string problem) {
+    if (ok_) problem_ = std::move(problem);
+    ok_ = false;
+  }
+  bool skip(char c) {
+    if (!rest_.starts_with(c)) return false;
+    rest_.remove_prefix(1);
+    return true;
+  }
+  void take(std::string_view wanted, const std::string& what) {
+    if (!ok_) return;
+    if (!rest_.starts_with(wanted)) return fail(what + " was expected");
+    rest_.remove_prefix(wanted.size());
+  }
+  std::string_view take_while(bool (*belongs)(char)) {
+    const auto end = std::ranges::find_if_not(rest_, belongs);
+    const std::string_view taken = rest_.substr(0, static_cast<size_t>(end - rest_.begin()));
+    if (ok_) rest_.remove_prefix(taken.size());
+    return taken;
+  }
+  std::string name(const char* what) {
+    const std::string_view taken = take_while(is_name_char);
+    if (taken.empty()) fail(std::string(what) + " was expected");
+    return std::string(taken);
+  }
+
+  void operation() {
+    int64_t index = -1;
+    const std::string label = name("a value such as t0");
+    if (ok_ && (!read_index(label, 't', index) ||
+                index != static_cast<int64_t>(made_.operations.size())))
+      fail("the value of this operation must be t" + std::to_string(made_.operations.size()));
+    if (made_.operations.size() == Expression::kMostOperations)
+      fail("there are more than " + std::to_string(Expression::kMostOperations) + " operations");
+    ExpressionOperation made;
+    take(":", "':' and an element type");
+    const std::string dtype = name("an element type");
+    if (const auto known = dtype_from_name(dtype)) made.dtype = *known;
+    else fail("there is no element type '" + dtype + "'");
+    take("=", "'=' and an operator");
+    made.overload = name("an operator");
+    take(".", "'.' and the overload of the operator");
+    made.overload += "." + name("an overload");
+    take("(", "'(' and arguments");
+    while (ok_ && !rest_.starts_with(')')) {
+      if (!made.arguments.empty()) take(",", "',' or ')'");
+      if (ok_) made.arguments.push_back(argument());
+    }
+    take(")", "')'");
+    take(";", "';'");
+    if (ok_) made_.operations.push_back(std::move(made));
+  }
+
+  ExpressionArgument argument() {
+    ExpressionArgument made;
+    made.name = name("the name of an argument");
+    take("=", "'=' and a value");
+    if (!ok_) return made;
+    const auto belongs = [](char c) { return c != ',' && c != ')'; };
+    const std::string_view value = take_while(belongs);
+    if (value == "none") return made;
+    if (value == "true" || value == "false") {
+      made.kind = Kind::Bool;
+      made.integer = value == "true" ? 1 : 0;
+    } else if (read_index(value, 'a', made.integer)) {
+      made.kind = Kind::Operand;
+      if (made.integer >= static_cast<int64_t>(Expression::kMostTensors))
+        fail("there are too many operands");
+    } else if (read_index(value, 't', made.integer)) {
+      made.kind = Kind::Value;
+      if (made.integer >= static_cast<int64_t>(made_.operations.size()))
+        fail("the value " + std::string(value) + " does not come before its use");
+    } else if (read_number(value, made.integer)) {
+      made.kind = Kind::Int;
+    } else if (read_number(value, made.number)) {
+      made.kind = Kind::Float;
+    } else if (is_expression_word(value)) {
+      made.kind = Kind::Word;
+      made.word = value;
+    } else {
+      fail("'" + std::string(value.substr(0, 40)) + "' is no value of an argument");
+    }
+    return made;
+  }
+
+  void result() {
+    int64_t index = -1;
+    const std::string label = name("a value such as t0");
+    if (!ok_) return;
+    if (!read_index(label, 't', index) || index >= static_cast<int64_t>(made_.operations.size()))
+      return fail("the result " + label + " is no value of an operation");
+    if (std::ranges::count(made_.results, static_cast<size_t>(index)) != 0)
+      return fail("the value " + label + " is a result twice");
+    made_.results.push_back(static_cast<size_t>(index));
+  }
+
+  void check_uses() {
+    if (!ok_) return;
+    std::vector<bool> reads_operand(made_.operands()), is_read(made_.operations.size());
+    for (const ExpressionOperation& operation : made_.operations) {
+      for (const ExpressionArgument& argument : operation.arguments) {
+        const auto index = static_cast<size_t>(argument.integer);
+        if (argument.kind == Kind::Operand) reads_operand[index] = true;
+        if (argument.kind == Kind::Value) is_read[index] = true;
+      }
+    }
+    for (const size_t result : made_.results) is_read[result] = true;
+    const auto unread = [&](const std::vector<bool>& read, const char* letter) {
+      const auto found = std::ranges::find(read, false);
+      if (found != read.end())
+        fail(letter + std::to_string(found - read.begin()) + " is never read");
+    };
+    unread(reads_operand, "a");
+    unread(is_read, "t");
+    if (reads_operand.size() + made_.results.size() > Expression::kMostTensors)
+      fail("there are more than " + std::to_string(Expression::kMostTensors) +
+           " operands and results");
+  }
+
+  std::string_view whole_, rest_;
+  Expression made_;
+  bool ok_ = true;
+  std::string problem_;
+};
+
+}  // namespace
+
+bool is_expression_word(std::string_view text) {
+  return !text.empty() && !is_digit(text[0]) && std::ranges::all_of(text, is_name_char) &&
+         !is_reserved(text) && !names_tensor(text);
+}
+
+size_t Expression::operands() const {
+  int64_t count = 0;
+  for (const ExpressionOperation& operation : operations) {
+    for (const ExpressionArgument& argument : operation.arguments) {
+      if (argument.kind == Kind::Operand) count = std::max(count, argument.integer + 1);
+    }
+  }
+  return static_cast<size_t>(count);
+}
+
+std::string Expression::text() const {
+  std::string text;
+  for (size_t i = 0; i < operations.size(); ++i) {
+    const ExpressionOperation& operation = operations[i];
+    text += "t" + std::to_string(i) + ":" + std::string(name(operation.dtype)) + "=" +
+            operation.overload + "(";
+    for (size_t j = 0; j < operation.arguments.size(); ++j) {
+      const ExpressionArgument& argument = operation.arguments[j];
+      text += (j == 0 ? "" : ",") + argument.name + "=" + text_of(argument);
+    }
+    text += ");";
+  }
+  text += "->";
+  for (size_t i = 0; i < results.size(); ++i)
+    text += (i == 0 ? "t" : ",t") + std::to_string(results[i]);
+  return text;
+}
+
+Result<Expression> Expression::parse(std::string_view text) { return Parser(text).run(); }
+
+}  // namespace dc::base

@@ -1,0 +1,61 @@
+// Expression: what a fused kernel computes for each element: operators of ATen, applied element by
+// element to operands and to what earlier operations gave, in the order of the list.
+//
+//   "t0:f32=silu.default(self=a0);t1:bf16=mul.Tensor(self=t0,other=a1);->t1"
+//
+// a0, a1, ... are the operands of the kernel, t0, t1, ... the values of the operations. All values
+// have one shape, that of every result; operands are broadcast to it. Meaning: each operation does
+// what the native kernel of its overload does, and its value is rounded to its element type, though
+// it never lies in memory. So a fused kernel gives the bits that the kernels of its operations give
+// one after the other.
+//
+// It is data, in plans too: text that is read and checked before anything runs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/dtype.h"
+#include "src/base/status.h"
+
+namespace dc::base {
+
+enum class ExpressionArgumentKind : uint8_t { None, Operand, Value, Bool, Int, Float, Word };
+
+struct ExpressionArgument {
+  std::string name;  // in the overload's schema
+  ExpressionArgumentKind kind = ExpressionArgumentKind::None;
+  int64_t integer = 0;  // Operand and Value: which; Bool: 0 or 1; Int
+  double number = 0;    // Float
+  std::string word;     // Word: letters, digits and _
+  bool operator==(const ExpressionArgument&) const = default;
+};
+
+struct ExpressionOperation {
+  DType dtype = DType::F32;  // of its value
+  std::string overload;      // "mul.Tensor", of ATen
+  std::vector<ExpressionArgument> arguments;
+  bool operator==(const ExpressionOperation&) const = default;
+};
+
+struct Expression {
+  static constexpr size_t kMostOperations = 64;
+  static constexpr size_t kMostTensors = 16;  // operands and results
+
+  std::vector<ExpressionOperation> operations;
+  std::vector<size_t> results;  // operations, each once
+
+  size_t operands() const;  // a0 to the one before this
+  std::string text() const;
+  // What text() gives, and nothing else: every operand up to the last is read, every value is read
+  // or a result. BadInput (65), DC1401, says what is wrong.
+  static Result<Expression> parse(std::string_view text);
+  bool operator==(const Expression&) const = default;
+};
+
+// Whether the text can be an argument of kind Word.
+bool is_expression_word(std::string_view text);
+
+}  // namespace dc::base

@@ -1,0 +1,23 @@
+// Which kernels of a program become one: groups of element-wise operators whose values have one
+// shape.
+#pragma once
+
+#include <vector>
+
+#include "src/ir/graph.h"
+
+namespace dc::passes {
+
+// Members in program order, two or more. All read what comes before the last one, and what they make
+// is read after it by others, so the group can take its place.
+struct ElementwiseGroup {
+  std::vector<ir::NodeId> members;
+};
+
+// In program order of their last members. An operator joins the group of an operand if both are of
+// one phase, the values between them keep their order, and no more bytes stay alive in between
+// than the group saves: what dies at the group, were it where its last member is, lives on until
+// there.
+std::vector<ElementwiseGroup> elementwise_groups(const ir::Graph& graph);
+
+}  // namespace dc::passes

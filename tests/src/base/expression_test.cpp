@@ -1,0 +1,99 @@
+#include "src/base/expression.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace dc::base {
+namespace {
+
+constexpr const char* kGood[] = {
+    "t0:f32=silu.default(self=a0);->t0",
+    "t0:f32=silu.default(self=a0);t1:bf16=mul.Tensor(self=t0,other=a1);->t1",
+    "t0:bool=gt.Scalar(self=a0,other=0.5);t1:f32=where.self(condition=t0,self=a0,other=a1);->t1,t0",
+    "t0:i64=add.Scalar(self=a0,other=-3,alpha=2);->t0",
+    "t0:f32=gelu.default(self=a0,approximate=tanh);->t0",
+    "t0:f32=clamp.default(self=a0,min=-inf,max=none);->t0",
+    "t0:f64=add.Scalar(self=a0,other=1e-300,flag=true);->t0",
+    "t0:f32=full.default(value=nan);->t0",
+};
+
+TEST(Expression, PrintsWhatItRead) {
+  for (const char* text : kGood) {
+    const Result<Expression> read = Expression::parse(text);
+    ASSERT_TRUE(read.ok()) << text << "\n" << read.status().to_string();
+    EXPECT_EQ(read->text(), text);
+  }
+}
+
+TEST(Expression, CountsItsOperands) {
+  EXPECT_EQ(Expression::parse(kGood[1])->operands(), 2u);
+  EXPECT_EQ(Expression::parse(kGood[7])->operands(), 0u);
+}
+
+TEST(Expression, NumbersKeepTheirKindAndValue) {
+  Expression expression = *Expression::parse("t0:f32=add.Scalar(self=a0,other=1.0);->t0");
+  ExpressionArgument& other = expression.operations[0].arguments[1];
+  EXPECT_EQ(other.kind, ExpressionArgumentKind::Float);
+  for (const double value : {0.1, 1e300, -0.0, 5e-324, 123456789.0}) {
+    other.number = value;
+    const Result<Expression> read = Expression::parse(expression.text());
+    ASSERT_TRUE(read.ok()) << expression.text();
+    EXPECT_EQ(*read, expression) << expression.text();
+  }
+}
+
+TEST(Expression, RefusesWhatIsMalformed) {
+  const auto sixteen = [] {
+    std::string text;
+    for (int i = 0; i < 16; ++i) {
+      text += "t" + std::to_string(i) + ":f32=neg.default(self=a" + std::to_string(i) + ");";
+    }
+    return text + "->t0,t1,t2,t3,t4,t5,t6,t7,t8,t9,t10,t11,t12,t13,t14,t15";
+  };
+  std::string long_one;
+  for (int i = 0; i < 65; ++i) {
+    long_one += "t" + std::to_string(i) + ":f32=neg.default(self=" +
+                (i == 0 ? "a0" : "t" + std::to_string(i - 1)) + ");";
+  }
+  const std::pair<std::string, std::string> bad[] = {
+      {"", "a value such as t0"},
+      {"->", "a value such as t0"},
+      {"->t0", "no value of an operation"},
+      {"t0:f32=neg.default(self=a0);", "a value such as t0"},
+      {"t1:f32=neg.default(self=a0);->t1", "must be t0"},
+      {"t0:f31=neg.default(self=a0);->t0", "no element type 'f31'"},
+      {"t0:f32=neg(self=a0);->t0", "the overload"},
+      {"t0:f32=neg.default(self=t0);->t0", "does not come before its use"},
+      {"t0:f32=neg.default(self=t7);->t0", "does not come before its use"},
+      {"t0:f32=neg.default(self=a1);->t0", "a0 is never read"},
+      {"t0:f32=neg.default(self=a0);t1:f32=neg.default(self=a0);->t1", "t0 is never read"},
+      {"t0:f32=neg.default(self=a0);->t0,t0", "a result twice"},
+      {"t0:f32=neg.default(self=a0);->t0 ", "the end"},
+      {"t0:f32=neg.default(self=a0)->t0", "';'"},
+      {"t0:f32=neg.default(self=a0,other=);->t0", "no value of an argument"},
+      {"t0:f32=neg.default(self=a0,other=\"x\");->t0", "no value of an argument"},
+      {"t0:f32=neg.default(self=a0,other=1e999);->t0", "no value of an argument"},
+      {"t0:f32=neg.default(self=a16);->t0", "too many operands"},
+      {"t0:f32=neg.default(self=a99999999999999999999);->t0", "no value of an argument"},
+      {"t0:f32=neg.default(self=a00);->t0", "no value of an argument"},
+      {sixteen(), "more than 16 operands and results"},
+      {long_one + "->t64", "more than 64 operations"},
+  };
+  for (const auto& [text, problem] : bad) {
+    const Result<Expression> read = Expression::parse(text);
+    ASSERT_FALSE(read.ok()) << text;
+    EXPECT_EQ(read.status().code(), "DC1401") << text;
+    EXPECT_EQ(read.status().kind(), ErrorKind::BadInput) << text;
+    EXPECT_THAT(read.status().sentence(), testing::HasSubstr(problem)) << text;
+  }
+}
+
+TEST(Expression, WordsAreNoNumbersNorNamesOfValues) {
+  for (const char* word : {"tanh", "none_", "_x", "a", "ta1", "floor"})
+    EXPECT_TRUE(is_expression_word(word)) << word;
+  for (const char* word : {"", "none", "true", "inf", "nan", "a0", "t12", "1x", "a b", "x-y"})
+    EXPECT_FALSE(is_expression_word(word)) << word;
+}
+
+}  // namespace
+}  // namespace dc::base
