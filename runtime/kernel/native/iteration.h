@@ -31,6 +31,10 @@ class Iteration {
   bool fits() const { return dims_.size() <= kMaxDims; }  // to be checked before anything runs
   int64_t inner() const { return inner_; }
   int64_t inner_stride(size_t tensor) const { return inner_strides_[tensor]; }
+  // From one row of a plane to the next.
+  int64_t outer_stride(size_t tensor) const {
+    return dims_.empty() ? 0 : dims_.back().strides[tensor];
+  }
   int64_t count() const { return count_; }
   bool is_row() const { return dims_.empty() && count_ > 0; }  // one, with elements
 

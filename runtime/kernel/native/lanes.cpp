@@ -1,7 +1,5 @@
 #include "runtime/kernel/native/lanes.h"
 
-#include <algorithm>
-
 #include "runtime/kernel/native/vector_clones.h"
 
 namespace dc::runtime::kernel::native {
@@ -18,15 +16,17 @@ DC_VECTOR_CLONES void store_dense(E* __restrict to, const L* __restrict lanes, i
   for (int64_t i = 0; i < n; ++i) to[i] = store<E>(native::load(lanes[i]));
 }
 
+template <typename L>
+DC_VECTOR_CLONES void fill_dense(L* lanes, L value, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) lanes[i] = value;
+}
+
 template <typename L, typename E>
 void load_lanes(void* lanes, const void* memory, int64_t stride, int64_t n) {
   auto* to = static_cast<L*>(lanes);
   const auto* from = static_cast<const E*>(memory);
   if (stride == 1) return load_dense(to, from, n);
-  if (stride == 0) {
-    std::fill_n(to, n, store<L>(native::load(*from)));
-    return;
-  }
+  if (stride == 0) return fill_dense(to, store<L>(native::load(*from)), n);
   for (int64_t i = 0; i < n; ++i) to[i] = store<L>(native::load(from[i * stride]));
 }
 
@@ -36,6 +36,19 @@ void store_lanes(void* memory, int64_t stride, const void* lanes, int64_t n) {
   const auto* from = static_cast<const L*>(lanes);
   if (stride == 1) return store_dense(to, from, n);
   for (int64_t i = 0; i < n; ++i) to[i * stride] = store<E>(native::load(from[i]));
+}
+
+template <typename E>
+DC_VECTOR_CLONES void round_dense(float* __restrict to, const float* __restrict from, int64_t n) {
+  if (n == kLoopLanes) {
+    for (int64_t i = 0; i < kLoopLanes; ++i) to[i] = native::load(store<E>(from[i]));
+  } else {
+    for (int64_t i = 0; i < n; ++i) to[i] = native::load(store<E>(from[i]));
+  }
+}
+template <typename E>
+void round_lanes(const void*, void* out, const void* const* in, int64_t n) {
+  round_dense<E>(static_cast<float*>(out), static_cast<const float*>(in[0]), n);
 }
 
 // Calls f with a value of the type that `dtype` has in memory.
@@ -93,6 +106,12 @@ StoreLanes storer(Lane lane, DType dtype) {
   return with_lane(lane, [dtype]<typename L>(L) {
     return with_element(dtype, []<typename E>(E) -> StoreLanes { return store_lanes<L, E>; });
   });
+}
+
+LoopOverLanes rounder(Lane lane, DType dtype) {
+  if (lane != Lane::F32) return nullptr;
+  if (dtype == DType::BF16) return round_lanes<BF16>;
+  return dtype == DType::F16 ? round_lanes<F16> : nullptr;
 }
 
 }  // namespace dc::runtime::kernel::native

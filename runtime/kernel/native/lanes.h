@@ -47,6 +47,14 @@ using StoreLanes = void (*)(void* memory, int64_t stride, const void* lanes, int
 LoadLanes loader(Lane lane, base::DType dtype);
 StoreLanes storer(Lane lane, base::DType dtype);
 
+// A loop over lanes without gaps: in[i][0] to in[i][n - 1] are the lanes of operand i. `context` is
+// what the loop belongs to, as an operator with its numbers.
+using LoopOverLanes = void (*)(const void* context, void* out, const void* const* in, int64_t n);
+// For so many lanes the compiler knows the count.
+inline constexpr int64_t kLoopLanes = 256;
+// Rounds lanes of f32 to a type of 16 bits, as if they were stored and loaded; null for others.
+LoopOverLanes rounder(Lane lane, base::DType dtype);
+
 // Elements that are handled at once: a few arrays of this length stay in the first-level cache.
 inline constexpr int64_t kBlock = 512;
 

@@ -219,7 +219,8 @@ void fill(KernelBench& bench, int32_t id, DType dtype, Draw& draw) {
   }
 }
 
-// Elements in row-major order, whatever the strides.
+// Elements in row-major order, whatever the strides. All NaNs are one: which operand's NaN a sum or
+// a product of two returns depends on how wide the loop is.
 std::vector<std::string> elements(KernelBench& bench, int32_t id) {
   const plan::Tensor tensor = bench.plan().tensors[static_cast<size_t>(id)];
   const auto* bytes = bench.data<char>(id);
@@ -230,6 +231,12 @@ std::vector<std::string> elements(KernelBench& bench, int32_t id) {
     int64_t offset = 0;
     for (size_t dim = 0; dim < at.size(); ++dim) offset += at[dim] * tensor.strides[dim];
     all.emplace_back(bytes + offset * static_cast<int64_t>(size), size);
+    if (tensor.dtype == DType::F32 && std::isnan(bench.data<float>(id)[offset])) all.back() = "NaN";
+    if (tensor.dtype == DType::F64 && std::isnan(bench.data<double>(id)[offset])) all.back() = "NaN";
+    if (tensor.dtype == DType::BF16 || tensor.dtype == DType::F16) {
+      const uint16_t bits = bench.data<uint16_t>(id)[offset] & 0x7fff;
+      if (bits > (tensor.dtype == DType::BF16 ? 0x7f80 : 0x7c00)) all.back() = "NaN";
+    }
     size_t dim = at.size();
     while (dim > 0 && ++at[dim - 1] == tensor.sizes[dim - 1]) at[--dim] = 0;
     if (dim == 0) return all;

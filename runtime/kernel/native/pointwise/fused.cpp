@@ -1,12 +1,12 @@
 // Fused kernels: the operations of a base::Expression, block by block.
 //
-// A block is a part of a row, or several short rows, of all operands and results at once: few
-// enough elements for every value to stay in the first-level cache. Each operation is the native
-// kernel of its overload, run on a block; values lie in registers of a block each, in their element
-// type, so they are rounded as if they were stored. Operands without gaps are read, and results
-// written, where they are.
+// A block is a part of a row, or several short rows. So few elements keep the processor's reads of
+// all operands going while it computes, and every value in the first-level cache. Values lie in
+// registers of one block each, as lanes rounded to their element type: their bits are those that
+// the kernels apart store and load. Each operation is the loop of its overload's kernel. Lanes of
+// operands and results that are next to each other in memory are read and written where they are.
 #include <algorithm>
-#include <cstring>
+#include <deque>
 
 #include "runtime/kernel/native/pointwise/pointwise.h"
 #include "src/base/expression.h"
@@ -15,114 +15,121 @@
 namespace dc::runtime::kernel::native {
 namespace {
 
+using base::DType;
 using base::Expression;
 using base::ExpressionArgument;
 using base::ExpressionArgumentKind;
 using base::ExpressionOperation;
 
-// Bytes of all registers: three quarters of a usual first-level cache, and what they may need at
-// most, with the shortest blocks.
-constexpr int64_t kRegisterBytes = 24 << 10;
-constexpr int64_t kShortestBlock = 64;
-constexpr int64_t kMostRegisterBytes =
-    (Expression::kMostOperations + Expression::kMostTensors) * 8 * kShortestBlock;
+// Values, operands in registers, and at each operation what converts its operands.
+constexpr size_t kMostRegisters = Expression::kMostOperations + Expression::kMostTensors + 8;
+constexpr int64_t kRegisterBytes = kLoopLanes * 8;
+constexpr size_t kMostSlots = 8 * Expression::kMostOperations;
 
-// The same element of every row comes `stride` elements after the one before it, the same of the
-// next row `step` elements later.
-struct Rows {
-  int64_t rows = 1, length = 0, step = 0, stride = 1;
-  bool is_dense() const { return stride == 1 && (rows == 1 || step == length); }
-};
-
-template <typename T>
-void gather_as(std::byte* to, const std::byte* from, const Rows& shape) {
-  auto* out = reinterpret_cast<T*>(to);
-  for (int64_t row = 0; row < shape.rows; ++row, out += shape.length) {
-    const T* in = reinterpret_cast<const T*>(from) + row * shape.step;
-    if (shape.stride == 1) {
-      std::memcpy(out, in, static_cast<size_t>(shape.length) * sizeof(T));
-    } else if (shape.stride == 0) {
-      std::fill_n(out, shape.length, *in);
-    } else {
-      for (int64_t i = 0; i < shape.length; ++i) out[i] = in[i * shape.stride];
-    }
-  }
-}
-template <typename T>
-void scatter_as(std::byte* to, const std::byte* from, const Rows& shape) {
-  const auto* in = reinterpret_cast<const T*>(from);
-  for (int64_t row = 0; row < shape.rows; ++row, in += shape.length) {
-    T* out = reinterpret_cast<T*>(to) + row * shape.step;
-    for (int64_t i = 0; i < shape.length; ++i) out[i * shape.stride] = in[i];
-  }
-}
-using MoveRows = void (*)(std::byte* to, const std::byte* from, const Rows& shape);
-MoveRows gatherer(int64_t element) {
-  return element == 1   ? gather_as<uint8_t>
-         : element == 2 ? gather_as<uint16_t>
-         : element == 4 ? gather_as<uint32_t>
-                        : gather_as<uint64_t>;
-}
-MoveRows scatterer(int64_t element) {
-  return element == 1   ? scatter_as<uint8_t>
-         : element == 2 ? scatter_as<uint16_t>
-         : element == 4 ? scatter_as<uint32_t>
-                        : scatter_as<uint64_t>;
-}
-
-// One operation. Where its operands lie: an operand of the kernel, or a value before it.
-struct Step {
-  std::unique_ptr<Kernel> owner;
-  const Pointwise* kernel = nullptr;
-  struct Source {
-    bool is_value = false;
-    size_t index = 0;
-  };
-  std::vector<Source> sources;  // of each operand of the kernel; counts where it is a tensor
-};
-
-// An operand or a result.
+// A result or an operand. Where its lanes in memory have gaps or another type, they are moved from
+// or to a register.
 struct Side {
   void* data = nullptr;
-  int64_t element = 1;   // bytes
-  size_t tensor = 0;     // of the iteration
-  int64_t stride = 1;    // along a row
-  bool is_one = false;   // one element for a whole block
-  size_t value = 0;      // of a result
-  MoveRows move = nullptr;
-  int64_t place = 0;     // of an operand's register
+  size_t tensor = 0, slot = 0;   // in the iteration, in a block
+  int64_t element = 1;           // bytes
+  int64_t stride = 1, step = 0;  // bytes, along a row and from a row to the next
+};
+// Copies rows of n elements without gaps; steps from a row to the next in bytes.
+using CopyRows = void (*)(std::byte* to, int64_t to_step, const std::byte* from, int64_t from_step,
+                          int64_t rows, int64_t n);
+template <typename T>
+DC_VECTOR_CLONES void copy_rows(std::byte* to, int64_t to_step, const std::byte* from,
+                                int64_t from_step, int64_t rows, int64_t n) {
+  for (; rows > 0; --rows, to += to_step, from += from_step) {
+    T* __restrict out = reinterpret_cast<T*>(to);
+    const T* in = reinterpret_cast<const T*>(from);
+    for (int64_t i = 0; i < n; ++i) out[i] = in[i];
+  }
+}
+
+struct Move {
+  Side side;
+  int64_t stride = 1;       // elements
+  CopyRows copy = nullptr;  // where rows have no gaps and lanes lie in memory as they are
+  LoadLanes load = nullptr;
+  StoreLanes store = nullptr;
+  int64_t lane_bytes = 0;
+  // The block where an operand is read: each, the first of a row, the first of many rows.
+  enum class When : uint8_t { EachBlock, EachRow, EachPlane } when = When::EachBlock;
+};
+
+// Through an element type: what is stored in it and loaded again.
+struct Conversion {
+  StoreLanes store = nullptr;
+  LoadLanes load = nullptr;
+};
+void convert(const void* context, void* out, const void* const* in, int64_t n) {
+  const auto& conversion = *static_cast<const Conversion*>(context);
+  alignas(64) std::byte memory[kRegisterBytes];
+  conversion.store(memory, 1, in[0], n);
+  conversion.load(out, memory, 1, n);
+}
+void load_only(const void* context, void* out, const void* const* in, int64_t n) {
+  static_cast<const Conversion*>(context)->load(out, in[0], 1, n);
+}
+void store_only(const void* context, void* out, const void* const* in, int64_t n) {
+  static_cast<const Conversion*>(context)->store(out, 1, in[0], n);
+}
+
+struct Step {
+  LoopOverLanes run = nullptr;
+  const void* context = nullptr;
+  size_t out = 0;
+  std::array<size_t, kMostOperands> in{};
 };
 
 class Fused final : public Kernel {
  public:
   Iteration iteration;
-  std::vector<Side> operands, results;
+  std::vector<Side> in_place;       // read or written where they are
+  std::vector<Move> loads, stores;  // of the others
   std::vector<Step> steps;
-  std::vector<int64_t> places;      // of each value's register
-  std::vector<size_t> result_of;    // of each value; kNone
-  int64_t block = 0;                // elements
-  static constexpr size_t kNone = static_cast<size_t>(-1);
+  std::vector<std::pair<size_t, size_t>> registers;        // slot, register
+  std::vector<std::pair<size_t, const std::byte*>> fixed;  // slot, lanes of a number
+  // What steps refer to.
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  std::deque<Conversion> conversions;
+  struct Number {
+    alignas(64) std::array<std::byte, kRegisterBytes> lanes;
+  };
+  std::deque<Number> numbers;
+  int64_t rows_at_once = 1, length = 1;  // of a block, at most
 
   base::Status launch(device::Stream& stream) override {
-    Bases bases;
-    for (size_t i = 0; i < operands.size(); ++i)
-      bases.operands[i] = static_cast<std::byte*>(stream.resolve(operands[i].data));
-    for (size_t i = 0; i < results.size(); ++i)
-      bases.results[i] = static_cast<std::byte*>(stream.resolve(results[i].data));
-    const int64_t length = iteration.inner();
-    const int64_t rows_at_once = std::max<int64_t>(1, block / std::max<int64_t>(1, length));
-    alignas(64) std::byte registers[kMostRegisterBytes];
-    iteration.for_each_plane([&](const Offsets& offsets, int64_t rows, const Offsets& row_steps) {
+    Block block;
+    alignas(64) std::byte memory[kMostRegisters * kRegisterBytes];
+    for (const auto& [slot, index] : registers) block.slots[slot] = memory + index * kRegisterBytes;
+    for (const auto& [slot, lanes] : fixed) block.slots[slot] = const_cast<std::byte*>(lanes);
+    const auto resolve = [&stream](const Side& side) {
+      return static_cast<std::byte*>(stream.resolve(side.data));
+    };
+    Addresses in_place_bases, load_bases, store_bases;
+    std::ranges::transform(in_place, in_place_bases.begin(), resolve);
+    std::ranges::transform(loads, load_bases.begin(), resolve, &Move::side);
+    std::ranges::transform(stores, store_bases.begin(), resolve, &Move::side);
+    iteration.for_each_plane([&](const Offsets& offsets, int64_t rows, const Offsets&) {
       for (int64_t row = 0; row < rows; row += rows_at_once) {
-        const int64_t count = std::min(rows_at_once, rows - row);
-        const int64_t most = rows_at_once == 1 ? std::min(block, length) : length;
-        for (int64_t first = 0; first < length; first += most) {
-          const Rows shape{count, std::min(most, length - first), 0, 1};
-          const auto at = [&](std::byte* base, const Side& side) {
-            const int64_t offset = offsets[side.tensor] + row * row_steps[side.tensor];
-            return base + (offset + first * side.stride) * side.element;
-          };
-          run_block(bases, at, row_steps, shape, registers);
+        const auto offset = [&](const Side& side) {
+          return offsets[side.tensor] * side.element + row * side.step;
+        };
+        for (size_t i = 0; i < in_place.size(); ++i)
+          block.slots[in_place[i].slot] = in_place_bases[i] + offset(in_place[i]);
+        for (size_t i = 0; i < loads.size(); ++i)
+          block.loads[i] = load_bases[i] + offset(loads[i].side);
+        for (size_t i = 0; i < stores.size(); ++i)
+          block.stores[i] = store_bases[i] + offset(stores[i].side);
+        block.rows = std::min(rows_at_once, rows - row);
+        block.when = row == 0 ? Move::When::EachPlane : Move::When::EachRow;
+        for (int64_t left = iteration.inner(); left > 0; left -= length) {
+          block.length = std::min(length, left);
+          run(block);
+          block.when = Move::When::EachBlock;
+          for (const Side& side : in_place) block.slots[side.slot] += length * side.stride;
         }
       }
     });
@@ -130,45 +137,56 @@ class Fused final : public Kernel {
   }
 
  private:
-  struct Bases {
-    std::array<std::byte*, Expression::kMostTensors> operands{}, results{};
+  using Addresses = std::array<std::byte*, Expression::kMostTensors>;
+  struct Block {
+    std::array<std::byte*, kMostSlots> slots;
+    Addresses loads, stores;  // of their first elements
+    int64_t rows = 1, length = 0;
+    Move::When when = Move::When::EachBlock;
   };
 
-  template <typename At>
-  void run_block(const Bases& bases, const At& at, const Offsets& row_steps, const Rows& shape,
-                 std::byte* registers) const {
-    std::array<const std::byte*, Expression::kMostTensors> operand_at{};
-    std::array<std::byte*, Expression::kMostOperations> value_at{};
-    for (size_t i = 0; i < operands.size(); ++i) {
-      const Side& side = operands[i];
-      const std::byte* from = at(bases.operands[i], side);
-      const Rows there{shape.rows, shape.length, row_steps[side.tensor], side.stride};
-      operand_at[i] = from;
-      if (side.is_one || there.is_dense()) continue;
-      std::byte* to = registers + side.place * block;
-      side.move(to, from, there);
-      operand_at[i] = to;
+  void run(Block& block) const {
+    std::byte** at = block.loads.data();
+    for (const Move& move : loads) {
+      if (move.when <= block.when) read(move, *at, block);
+      *at++ += length * move.side.stride;
     }
-    const int64_t n = shape.rows * shape.length;
-    for (size_t i = 0; i < steps.size(); ++i) {
-      value_at[i] = registers + places[i] * block;
-      const Side* result = result_of[i] == kNone ? nullptr : &results[result_of[i]];
-      std::byte* to = result == nullptr ? nullptr : at(bases.results[result_of[i]], *result);
-      Rows there = shape;
-      if (result != nullptr) there.step = row_steps[result->tensor], there.stride = result->stride;
-      if (result != nullptr && there.is_dense()) value_at[i] = to;
-      std::array<const std::byte*, 3> in{};
-      for (size_t j = 0; j < steps[i].sources.size(); ++j) {
-        const Step::Source& source = steps[i].sources[j];
-        in[j] = source.is_value ? value_at[source.index] : operand_at[source.index];
-      }
-      steps[i].kernel->block(value_at[i], in, n);
-      if (result != nullptr && !there.is_dense()) result->move(to, value_at[i], there);
+    const int64_t n = block.rows * block.length;
+    for (const Step& step : steps) {
+      const void* in[kMostOperands] = {block.slots[step.in[0]], block.slots[step.in[1]],
+                                       block.slots[step.in[2]]};
+      step.run(step.context, block.slots[step.out], in, n);
+    }
+    at = block.stores.data();
+    for (const Move& move : stores) {
+      write(move, *at, block);
+      *at++ += length * move.side.stride;
+    }
+  }
+
+  void read(const Move& move, const std::byte* from, const Block& block) const {
+    // What stays for several blocks is read for the longest.
+    const int64_t n = move.when == Move::When::EachBlock ? block.length : length;
+    const int64_t rows = move.when == Move::When::EachPlane ? rows_at_once : block.rows;
+    std::byte* to = block.slots[move.side.slot];
+    if (move.copy != nullptr)
+      return move.copy(to, n * move.lane_bytes, from, move.side.step, rows, n);
+    for (int64_t row = 0; row < rows; ++row, from += move.side.step, to += n * move.lane_bytes)
+      move.load(to, from, move.stride, n);
+  }
+  void write(const Move& move, std::byte* to, const Block& block) const {
+    const std::byte* from = block.slots[move.side.slot];
+    const int64_t n = block.length;
+    if (move.copy != nullptr)
+      return move.copy(to, move.side.step, from, n * move.lane_bytes, block.rows, n);
+    for (int64_t row = 0; row < block.rows; ++row, to += move.side.step) {
+      move.store(to, move.stride, from, n);
+      from += n * move.lane_bytes;
     }
   }
 };
 
-// What copies and conversions do to each element.
+// What copies and conversions do to each lane.
 template <typename T>
 struct Same {
   static constexpr std::array<std::string_view, 1> kNames{"self"};
@@ -197,10 +215,12 @@ class Maker {
   Made run() {
     bind();
     if (!call_.ok()) return call_.made(nullptr);
-    fused_->block = block_length();
-    describe_sides();
+    shape_blocks();
+    describe();
+    for (size_t i = 0; i < operands_.size(); ++i) add_operand(i);
     for (const ExpressionOperation& operation : expression_.operations)
       DC_RETURN_IF_ERROR(add(operation));
+    allocate();
     return call_.made(std::move(fused_));
   }
 
@@ -209,8 +229,7 @@ class Maker {
     const size_t count = expression_.operands();
     call_.require(call_.tensor_count() == count && call_.outputs() == expression_.results.size(),
                   "its expression has other numbers of operands or results");
-    for (size_t i = 0; i < count; ++i)
-      operands_.push_back(call_.tensor("a" + std::to_string(i)));
+    for (size_t i = 0; i < count; ++i) operands_.push_back(call_.tensor("a" + std::to_string(i)));
     for (size_t i = 0; i < expression_.results.size(); ++i) {
       results_.push_back(call_.output(i));
       if (!call_.ok()) return;
@@ -233,91 +252,106 @@ class Maker {
     call_.require(fused_->iteration.fits(), "its tensors have too many dims");
   }
 
-  // Each operand has a register, in case it has gaps; a value takes one that nothing reads any more.
-  int64_t block_length() {
-    int64_t bytes = 0;  // of an element of every register
-    for (const BoundTensor& operand : operands_) {
-      operand_places_.push_back(bytes);
-      bytes += base::byte_size(operand.dtype);
-    }
-    std::vector<size_t> last_read(expression_.operations.size());
-    for (size_t i = 0; i < expression_.operations.size(); ++i) {
-      last_read[i] = std::max(last_read[i], i);
-      for (const ExpressionArgument& argument : expression_.operations[i].arguments) {
-        if (argument.kind == ExpressionArgumentKind::Value)
-          last_read[static_cast<size_t>(argument.integer)] = i;
-      }
-    }
-    struct Register {
-      int64_t place = 0, element = 0;
-      size_t busy_until = 0;
+  void shape_blocks() {
+    const int64_t inner = std::max<int64_t>(1, fused_->iteration.inner());
+    fused_->rows_at_once = std::max<int64_t>(1, kLoopLanes / inner);
+    const int64_t blocks = (inner + kLoopLanes - 1) / kLoopLanes;  // of equal lengths
+    fused_->length = std::min(inner, ((inner + blocks - 1) / blocks + 15) / 16 * 16);
+  }
+
+  // The tensors that kernels of operations are made for. What counts is their element types, and
+  // whether they have dims.
+  void describe() {
+    const auto add = [this](DType dtype, bool has_dims) {
+      plan::Tensor& tensor = described_.tensors.emplace_back();
+      tensor.dtype = dtype;
+      if (has_dims) tensor.sizes = {kLoopLanes}, tensor.strides = {1};
+      tensor.slice = 0;
     };
-    std::vector<Register> registers;
-    for (size_t i = 0; i < expression_.operations.size(); ++i) {
-      const int64_t element = base::byte_size(expression_.operations[i].dtype);
-      auto free = std::ranges::find_if(registers, [&](const Register& one) {
-        return one.element == element && one.busy_until < i;
+    for (const BoundTensor& operand : operands_) add(operand.dtype, !operand.sizes.empty());
+    for (const ExpressionOperation& operation : expression_.operations) add(operation.dtype, true);
+    described_.slices.emplace_back();
+  }
+
+  Side side_of(const BoundTensor& tensor, size_t number, size_t slot) const {
+    const int64_t element = base::byte_size(tensor.dtype);
+    return {tensor.data,
+            number,
+            slot,
+            element,
+            fused_->iteration.inner_stride(number) * element,
+            fused_->iteration.outer_stride(number) * element};
+  }
+  // Whether the elements of a block are next to each other.
+  bool is_dense(size_t number) const {
+    const Iteration& iteration = fused_->iteration;
+    return iteration.inner_stride(number) == 1 &&
+           (fused_->rows_at_once == 1 || iteration.outer_stride(number) == iteration.inner());
+  }
+  static bool is_lane(DType dtype) { return dtype_of(lane_of(dtype)) == dtype; }
+
+  Move move_of(const BoundTensor& tensor, size_t number, size_t slot) const {
+    const Lane lane = lane_of(tensor.dtype);
+    Move move;
+    move.side = side_of(tensor, number, slot);
+    move.stride = fused_->iteration.inner_stride(number);
+    move.load = loader(lane, tensor.dtype);
+    move.store = storer(lane, tensor.dtype);
+    move.lane_bytes = base::byte_size(dtype_of(lane));
+    if (move.stride == 1 && is_lane(tensor.dtype)) {
+      move.copy = lane == Lane::Bool  ? copy_rows<uint8_t>
+                  : lane == Lane::F32 ? copy_rows<float>
+                                      : copy_rows<double>;
+    }
+    if (move.stride == 0 && fused_->rows_at_once == 1) move.when = Move::When::EachRow;
+    if (move.stride == 0 && move.side.step == 0) move.when = Move::When::EachPlane;
+    return move;
+  }
+
+  void add_operand(size_t index) {
+    const BoundTensor& tensor = operands_[index];
+    const size_t number = results_.size() + index, slot = new_slot();
+    operand_slots_.push_back(slot);
+    if (is_dense(number) && is_lane(tensor.dtype)) {
+      fused_->in_place.push_back(side_of(tensor, number, slot));
+    } else {
+      fused_->loads.push_back(move_of(tensor, number, slot));
+    }
+  }
+
+  // The slot of a value, made from the lanes that its operation returns. A result without gaps is
+  // rounded where it is stored.
+  size_t add_value(size_t slot, Lane lane, size_t value) {
+    const DType dtype = expression_.operations[value].dtype;
+    const auto result = std::ranges::find(expression_.results, value);
+    if (result == expression_.results.end()) return rounded(slot, lane, dtype);
+    const auto number = static_cast<size_t>(result - expression_.results.begin());
+    if (!is_dense(number)) {
+      slot = rounded(slot, lane, dtype);
+      fused_->stores.push_back(move_of(results_[number], number, slot));
+      return slot;
+    }
+    if (lane_of(dtype) != lane || !is_lane(dtype))
+      slot = append(store_only, {storer(lane, dtype), nullptr}, slot);
+    fused_->in_place.push_back(side_of(results_[number], number, slot));
+    const bool is_read = std::ranges::any_of(expression_.operations, [&](const auto& operation) {
+      return std::ranges::any_of(operation.arguments, [&](const ExpressionArgument& argument) {
+        return argument.kind == ExpressionArgumentKind::Value &&
+               static_cast<size_t>(argument.integer) == value;
       });
-      if (free == registers.end()) {
-        registers.push_back({bytes, element, 0});
-        bytes += element;
-        free = registers.end() - 1;
-      }
-      free->busy_until = last_read[i];
-      fused_->places.push_back(free->place);
-    }
-    const int64_t length = kRegisterBytes / std::max<int64_t>(bytes, 1) / kShortestBlock;
-    return std::clamp(length * kShortestBlock, kShortestBlock, kBlock);
+    });
+    if (is_lane(dtype) || !is_read) return slot;
+    return append(load_only, {nullptr, loader(lane_of(dtype), dtype)}, slot);
   }
 
-  void describe_sides() {
-    const bool long_rows = fused_->iteration.inner() > fused_->block / 2;
-    fused_->result_of.assign(expression_.operations.size(), Fused::kNone);
-    for (size_t i = 0; i < results_.size(); ++i) {
-      Side side = side_of(results_[i], i);
-      side.value = expression_.results[i];
-      side.move = scatterer(side.element);
-      fused_->result_of[side.value] = i;
-      fused_->results.push_back(side);
-    }
-    for (size_t i = 0; i < operands_.size(); ++i) {
-      Side side = side_of(operands_[i], results_.size() + i);
-      side.is_one = operands_[i].numel() == 1 || (long_rows && side.stride == 0);
-      side.move = gatherer(side.element);
-      side.place = operand_places_[i];
-      fused_->operands.push_back(side);
-      tensors_.push_back(in_block(operands_[i].dtype, side.is_one, operands_[i].sizes.empty()));
-    }
-    for (const ExpressionOperation& operation : expression_.operations)
-      tensors_.push_back(in_block(operation.dtype, false, false));
-  }
-
-  Side side_of(const BoundTensor& tensor, size_t number) const {
-    Side side;
-    side.data = tensor.data;
-    side.element = base::byte_size(tensor.dtype);
-    side.tensor = number;
-    side.stride = fused_->iteration.inner_stride(number);
-    return side;
-  }
-
-  // A tensor as an operation sees it, of a block.
-  static plan::Tensor in_block(base::DType dtype, bool is_one, bool without_dims) {
-    plan::Tensor tensor;
-    tensor.dtype = dtype;
-    if (!without_dims) tensor.sizes = {is_one ? 1 : kBlock};
-    if (!without_dims) tensor.strides = {1};
-    tensor.slice = 0;
-    return tensor;
-  }
+  size_t new_slot() { return slots_++; }
 
   base::Status add(const ExpressionOperation& operation) {
+    const size_t number = value_slots_.size();
     plan::Instruction instruction;
     instruction.op = "aten." + operation.overload;
-    Step step;
     for (const ExpressionArgument& argument : operation.arguments)
       instruction.args.push_back(argument_of(argument));
-    const size_t number = fused_->steps.size();
     instruction.outputs = {static_cast<int32_t>(operands_.size() + number)};
     const Factory factory = factory_of(instruction.op);
     if (factory == nullptr) {
@@ -326,30 +360,104 @@ class Maker {
                               "' for fused kernels; compile the plan with the dcc that belongs to "
                               "this dcrun");
     }
-    plan::Plan block;
-    block.tensors = tensors_;
-    block.slices.emplace_back();
-    const AddressMap nowhere(block, nullptr, 0);
+    const AddressMap nowhere(described_, nullptr, 0);
     Call call(instruction, nowhere, nullptr);
     Made made = factory(call);
     if (!made.ok()) {
       return std::move(made).status().add_context("in operation t" + std::to_string(number) +
                                                   " of a fused kernel");
     }
-    step.owner = std::move(*made);
-    step.kernel = dynamic_cast<const Pointwise*>(step.owner.get());
-    DC_CHECK(step.kernel != nullptr);
-    for (size_t i = 0; i < step.kernel->operand_count(); ++i)
-      step.sources.push_back(source_of(operation, step.kernel->operand_name(i)));
-    fused_->steps.push_back(std::move(step));
+    const auto* kernel = dynamic_cast<const Pointwise*>(made->get());
+    DC_CHECK(kernel != nullptr);
+    const Pointwise::Loop loop = kernel->loop();
+    Step step{loop.run, loop.context, 0, {}};
+    for (size_t i = 0; i < kernel->operands().size(); ++i)
+      step.in[i] = operand_of(operation, kernel->operands()[i]);
+    fused_->kernels.push_back(std::move(*made));
+    value_slots_.push_back(add_value(append(step), loop.result, number));
     return {};
   }
 
-  static Step::Source source_of(const ExpressionOperation& operation, std::string_view name) {
-    const auto argument = std::ranges::find(operation.arguments, name, &ExpressionArgument::name);
-    if (argument == operation.arguments.end()) return {};
-    return {argument->kind == ExpressionArgumentKind::Value,
-            static_cast<size_t>(argument->integer)};
+  size_t append(Step step) {
+    step.out = new_slot();
+    fused_->steps.push_back(step);
+    return step.out;
+  }
+  size_t append(LoopOverLanes run, const Conversion& conversion, size_t from) {
+    fused_->conversions.push_back(conversion);
+    return append(Step{run, &fused_->conversions.back(), 0, {from}});
+  }
+
+  // The slot of lanes of `dtype`, made from those of another lane or with more bits.
+  size_t rounded(size_t slot, Lane lane, DType dtype) {
+    const Lane to = lane_of(dtype);
+    if (lane == to && dtype_of(to) == dtype) return slot;
+    if (dtype_of(to) == dtype) return append(store_only, {storer(lane, dtype), nullptr}, slot);
+    if (const LoopOverLanes round = rounder(lane, dtype))
+      return append(Step{round, nullptr, 0, {slot}});
+    return append(convert, {storer(lane, dtype), loader(to, dtype)}, slot);
+  }
+
+  // The slot of an operation's operand, in the lanes that it computes with.
+  size_t operand_of(const ExpressionOperation& operation, const PointwiseOperand& operand) {
+    if (!operand.tensor) return number_of(operand);
+    const auto argument =
+        std::ranges::find(operation.arguments, operand.name, &ExpressionArgument::name);
+    const auto index = static_cast<size_t>(argument->integer);
+    const bool is_value = argument->kind == ExpressionArgumentKind::Value;
+    size_t slot = is_value ? value_slots_[index] : operand_slots_[index];
+    const Lane lane = lane_of(operand.tensor->dtype);
+    if (lane != operand.lane)
+      slot = append(load_only, {nullptr, loader(operand.lane, dtype_of(lane))}, slot);
+    if (operand.rounded_to) {
+      slot = append(
+          convert,
+          {storer(operand.lane, *operand.rounded_to), loader(operand.lane, *operand.rounded_to)},
+          slot);
+    }
+    return slot;
+  }
+  size_t number_of(const PointwiseOperand& operand) {
+    std::byte* lanes = fused_->numbers.emplace_back().lanes.data();
+    loader(operand.lane, dtype_of(operand.lane))(lanes, operand.number.data(), 0, kLoopLanes);
+    if (operand.rounded_to) {
+      const Conversion conversion{storer(operand.lane, *operand.rounded_to),
+                                  loader(operand.lane, *operand.rounded_to)};
+      const void* from = lanes;
+      convert(&conversion, lanes, &from, kLoopLanes);
+    }
+    fused_->fixed.emplace_back(new_slot(), lanes);
+    return fused_->fixed.back().first;
+  }
+
+  // Gives slots registers: one that nothing reads any more, else a new one.
+  void allocate() {
+    call_.require(slots_ <= kMostSlots, "its expression is too large");
+    if (!call_.ok()) return;
+    const size_t end = fused_->steps.size();
+    std::vector<size_t> last_read(slots_, 0);
+    for (size_t i = 0; i < end; ++i)
+      for (const size_t slot : fused_->steps[i].in) last_read[slot] = i;
+    std::vector<bool> is_placed(slots_);
+    for (const auto& [slot, lanes] : fused_->fixed) is_placed[slot] = true;
+    for (const Side& side : fused_->in_place) is_placed[side.slot] = true;
+    for (const Move& store : fused_->stores) last_read[store.side.slot] = end;
+    std::vector<size_t> busy_until;  // of each register
+    const auto place = [&](size_t slot, size_t from, size_t until) {
+      if (is_placed[slot]) return;
+      is_placed[slot] = true;
+      auto free = std::ranges::find_if(busy_until, [&](size_t last) { return last < from; });
+      if (free == busy_until.end()) free = busy_until.insert(free, 0);
+      *free = until;
+      fused_->registers.emplace_back(slot, static_cast<size_t>(free - busy_until.begin()));
+    };
+    for (const Move& load : fused_->loads) {
+      const bool stays = load.when != Move::When::EachBlock;
+      place(load.side.slot, 0, stays ? end : last_read[load.side.slot]);
+    }
+    for (size_t i = 0; i < end; ++i)
+      place(fused_->steps[i].out, i, last_read[fused_->steps[i].out]);
+    call_.require(busy_until.size() <= kMostRegisters, "its expression is too large");
   }
 
   plan::Arg argument_of(const ExpressionArgument& argument) const {
@@ -388,8 +496,9 @@ class Maker {
   Call& call_;
   const Expression& expression_;
   std::vector<BoundTensor> operands_, results_;
-  std::vector<int64_t> operand_places_;
-  std::vector<plan::Tensor> tensors_;
+  plan::Plan described_;  // the tensors of operations: operands, then values
+  std::vector<size_t> operand_slots_, value_slots_;
+  size_t slots_ = 0;
   std::unique_ptr<Fused> fused_ = std::make_unique<Fused>();
 };
 

@@ -78,8 +78,9 @@ void Pointwise::bind(Call& call, const BoundTensor& result, Lane lane,
     call.require(strides.back().size() == result.sizes.size(),
                  "an operand cannot be broadcast to the shape of the result");
   }
-  call.require(operands.size() <= kMostOperands, "it has too many operands");
+  call.require(strides.size() <= kMaxTensors, "it has too many operands");
   if (!call.ok()) return;
+  described_.assign(operands.begin(), operands.end());
   iteration_ = Iteration(result.sizes, strides);
   call.require(iteration_.fits(), "its tensors have too many dims");
   result_ = result.data;
@@ -90,7 +91,6 @@ void Pointwise::bind(Call& call, const BoundTensor& result, Lane lane,
   for (size_t i = 0; i < operands.size(); ++i) {
     const PointwiseOperand& operand = operands[i];
     Bound bound;
-    bound.name = operand.name;
     bound.is_number = !operand.tensor;
     bound.number = operand.number;
     bound.data = operand.tensor ? operand.tensor->data : nullptr;
@@ -110,9 +110,10 @@ void Pointwise::bind(Call& call, const BoundTensor& result, Lane lane,
   }
 }
 
-void Pointwise::row(std::byte* out, const Addresses& in, int64_t n) const {
-  alignas(64) std::byte buffers[kMostOperands][kBlock * 8];
+void Pointwise::row(std::byte* out, const Addresses& in) const {
+  alignas(64) std::byte buffers[kMaxTensors][kBlock * 8];
   alignas(64) std::byte results[kBlock * 8];
+  const int64_t n = iteration_.inner();
   const int64_t out_stride = std::max<int64_t>(iteration_.inner_stride(0), 1) * result_element_;
   for (int64_t first = 0; first < n; first += kBlock) {
     const int64_t count = std::min(kBlock, n - first);
@@ -132,14 +133,6 @@ void Pointwise::row(std::byte* out, const Addresses& in, int64_t n) const {
     plane(Plane{1, count, {}}, 0, result_direct_ ? to : results, lanes.data());
     if (!result_direct_) store_(to, iteration_.inner_stride(0), results, count);
   }
-}
-
-void Pointwise::block(std::byte* out, std::span<const std::byte* const> in, int64_t n) const {
-  Addresses addresses{};
-  for (size_t i = 0; i < operands_.size(); ++i)
-    addresses[i] = operands_[i].is_number ? operands_[i].number.data() : in[i];
-  if (all_direct_) return plane(Plane{1, n, {}}, ones_, out, addresses.data());
-  row(out, addresses, n);
 }
 
 base::Status Pointwise::launch(device::Stream& stream) {
@@ -163,7 +156,7 @@ base::Status Pointwise::launch(device::Stream& stream) {
     });
   } else {
     iteration_.for_each_row([&](const Offsets& offsets) {
-      row(result + offsets[0] * result_element_, addresses(offsets), iteration_.inner());
+      row(result + offsets[0] * result_element_, addresses(offsets));
     });
   }
   return {};

@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "runtime/kernel/native/iteration.h"
@@ -37,18 +38,25 @@ struct Plane {
   std::array<int64_t, kMaxTensors> steps{};
 };
 
+inline constexpr size_t kMostOperands = 3;
+
 class Pointwise : public Kernel {
  public:
   // Refuses what cannot be broadcast to the result.
   void bind(Call& call, const BoundTensor& result, Lane lane,
             std::span<const PointwiseOperand> operands);
   base::Status launch(device::Stream& stream) final;
-  // The same for the first `n` elements, at most as many as the innermost row has, of a result and
-  // operands that lie elsewhere, as they were bound otherwise. in[i] counts where operand i is a
-  // tensor.
-  void block(std::byte* out, std::span<const std::byte* const> in, int64_t n) const;
-  size_t operand_count() const { return operands_.size(); }
-  std::string_view operand_name(size_t index) const { return operands_[index].name; }
+
+  // The same for lanes that lie elsewhere, as fused kernels need it. What the loop returns is in
+  // `result` lanes, not yet rounded to the result's type.
+  struct Loop {
+    LoopOverLanes run = nullptr;
+    const void* context = nullptr;  // alive as long as the kernel
+    Lane result = Lane::F32;
+  };
+  virtual Loop loop() const = 0;
+  // The operands in the order in which the loop takes them; the tensors as they were bound.
+  std::span<const PointwiseOperand> operands() const { return described_; }
 
  protected:
   // `ones`: a mask of the operands that have one element for a whole row; no bit or one.
@@ -56,10 +64,8 @@ class Pointwise : public Kernel {
                      const std::byte* const* in) const = 0;
 
  private:
-  static constexpr size_t kMostOperands = 3;
-  using Addresses = std::array<const std::byte*, kMostOperands>;
+  using Addresses = std::array<const std::byte*, kMaxTensors>;
   struct Bound {
-    std::string_view name;
     void* data = nullptr;
     LaneReader reader;
     StoreLanes narrow = nullptr;  // to the type that it is rounded to; null where it is not
@@ -68,9 +74,10 @@ class Pointwise : public Kernel {
     alignas(8) std::array<std::byte, 8> number{};
   };
   // Converts what is no lane in memory, block by block.
-  void row(std::byte* out, const Addresses& in, int64_t n) const;
+  void row(std::byte* out, const Addresses& in) const;
 
   Iteration iteration_;
+  std::vector<PointwiseOperand> described_;
   std::vector<Bound> operands_;
   void* result_ = nullptr;
   StoreLanes store_ = nullptr;
@@ -145,6 +152,18 @@ DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a, con
   }
 }
 
+template <typename Op, typename Out, typename... Operands, size_t... kIndex>
+DC_VECTOR_CLONES void loop_of(const Op& op, Out* __restrict out, const void* const* in, int64_t n,
+                              std::index_sequence<kIndex...>) {
+  const std::tuple<const Operands*...> from{static_cast<const Operands*>(in[kIndex])...};
+  if (n == kLoopLanes) {
+    for (int64_t i = 0; i < kLoopLanes; ++i)
+      out[i] = Out{op(at<false>(std::get<kIndex>(from), i)...)};
+  } else {
+    for (int64_t i = 0; i < n; ++i) out[i] = Out{op(at<false>(std::get<kIndex>(from), i)...)};
+  }
+}
+
 template <typename Op, typename T, size_t... kIndex>
 auto result_type(std::index_sequence<kIndex...>)
     -> decltype(std::declval<Op>()(value(Element<Op, T, static_cast<int>(kIndex)>{})...));
@@ -157,6 +176,7 @@ class Of final : public Pointwise {
  public:
   using Out = std::conditional_t<std::is_same_v<Result, bool>, Bool, T>;
   explicit Of(Call& call) : op_(call) {}
+  Loop loop() const override { return {over_lanes, &op_, kLaneOf<Out>}; }
 
  protected:
   void plane(const Plane& plane, int ones, std::byte* out,
@@ -171,6 +191,15 @@ class Of final : public Pointwise {
  private:
   static constexpr size_t kArity = Op::kNames.size();
   static constexpr int kAll = (1 << kArity) - 1;
+
+  static void over_lanes(const void* context, void* out, const void* const* in, int64_t n) {
+    loop_in(*static_cast<const Op*>(context), static_cast<Out*>(out), in, n, kOperands);
+  }
+  template <size_t... kIndex>
+  static void loop_in(const Op& op, Out* out, const void* const* in, int64_t n,
+                      std::index_sequence<kIndex...> indices) {
+    loop_of<Op, Out, Element<Op, T, static_cast<int>(kIndex)>...>(op, out, in, n, indices);
+  }
 
   template <int kOnes, size_t... kIndex>
   void run(const Plane& plane, std::byte* out, const std::byte* const* in,
