@@ -20,7 +20,8 @@ namespace dc::runtime::kernel::native {
 inline constexpr int64_t kFoldLanes = 32;
 
 // A fold: its neutral element; prepare() changes an element before it is joined into others. Both
-// take elements and vectors of them (the compiler's vector extension), by reference.
+// take elements by reference, and vectors of them (the compiler's vector extension) unless the fold
+// chooses.
 template <typename T>
 struct SumFold {
   using Total = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
@@ -37,16 +38,21 @@ struct ProductFold {
   static void join(auto& a, const auto& b) { a = a * b; }
   static Total join_totals(Total a, Total b) { return a * b; }
 };
-// NaN wins.
+// NaN wins. The compiler makes good code of two choices in a loop over lanes, and element by element
+// of one choice by two conditions, or of choices between its vectors.
 template <typename T>
 struct MaxFold {
   using Total = T;
+  static constexpr bool kChooses = true;
   static T neutral() {
     return std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
                                                 : std::numeric_limits<T>::lowest();
   }
   static void prepare(auto&) {}
-  static void join(auto& a, const auto& b) { a = ((a > b) | (a != a)) ? a : b; }
+  static void join(T& a, const T& b) {
+    const T larger = a > b ? a : b;
+    a = a != a ? a : larger;
+  }
   static Total join_totals(Total a, Total b) {
     join(a, b);
     return a;
@@ -55,12 +61,16 @@ struct MaxFold {
 template <typename T>
 struct MinFold {
   using Total = T;
+  static constexpr bool kChooses = true;
   static T neutral() {
     return std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity()
                                                 : std::numeric_limits<T>::max();
   }
   static void prepare(auto&) {}
-  static void join(auto& a, const auto& b) { a = ((a < b) | (a != a)) ? a : b; }
+  static void join(T& a, const T& b) {
+    const T smaller = a < b ? a : b;
+    a = a != a ? a : smaller;
+  }
   static Total join_totals(Total a, Total b) {
     join(a, b);
     return a;
@@ -69,20 +79,12 @@ struct MinFold {
 template <typename T>
 struct AnyFold : MaxFold<T> {
   static T neutral() { return T{}; }
-  template <typename V>
-  static void prepare(V& x) {
-    const V zero{}, one = zero + T{1};
-    x = x != zero ? one : zero;
-  }
+  static void prepare(T& x) { x = x != T{} ? T{1} : T{}; }
 };
 template <typename T>
 struct AllFold : MinFold<T> {
   static T neutral() { return T{1}; }
-  template <typename V>
-  static void prepare(V& x) {
-    const V zero{}, one = zero + T{1};
-    x = x != zero ? one : zero;
-  }
+  static void prepare(T& x) { x = x != T{} ? T{1} : T{}; }
 };
 
 template <typename Fold, typename T>
@@ -112,26 +114,39 @@ inline T fold_few(const T* x, int64_t n) {
   return join_lanes<Fold>(lanes, count);
 }
 
+template <typename Fold>
+constexpr bool chooses() {
+  if constexpr (requires { Fold::kChooses; }) return Fold::kChooses;
+  return false;
+}
+
 // n <= kBlock elements.
 template <typename Fold, typename T>
 DC_VECTOR_CLONES T fold_long_chunk(const T* x, int64_t n) {
-  // 64 bytes: one vector or several, as the CPU has them.
-  constexpr int64_t kWidth = 64 / sizeof(T), kVectors = kFoldLanes / kWidth;
-  using Vector [[gnu::vector_size(64)]] = T;
-  using InMemory [[gnu::vector_size(64), gnu::aligned(sizeof(T)), gnu::may_alias]] = T;
-  Vector sums[kVectors];
-  for (Vector& sum : sums) sum = Vector{} + Fold::neutral();
   const int64_t full = n - n % kFoldLanes;
-  for (int64_t i = 0; i < full; i += kFoldLanes) {
-#pragma GCC unroll 8
-    for (int64_t k = 0; k < kVectors; ++k) {
-      Vector element = *reinterpret_cast<const InMemory*>(x + i + k * kWidth);
-      Fold::prepare(element);
-      Fold::join(sums[k], element);
-    }
-  }
   T lanes[kFoldLanes];
-  std::memcpy(lanes, sums, sizeof(lanes));
+  if constexpr (chooses<Fold>()) {
+    for (T& lane : lanes) lane = Fold::neutral();
+    for (int64_t i = 0; i < full; i += kFoldLanes) {
+      for (int64_t k = 0; k < kFoldLanes; ++k) join_element<Fold>(lanes[k], x[i + k]);
+    }
+  } else {
+    // 64 bytes: one vector or several, as the CPU has them.
+    constexpr int64_t kWidth = 64 / sizeof(T), kVectors = kFoldLanes / kWidth;
+    using Vector [[gnu::vector_size(64)]] = T;
+    using InMemory [[gnu::vector_size(64), gnu::aligned(sizeof(T)), gnu::may_alias]] = T;
+    Vector sums[kVectors];
+    for (Vector& sum : sums) sum = Vector{} + Fold::neutral();
+    for (int64_t i = 0; i < full; i += kFoldLanes) {
+#pragma GCC unroll 8
+      for (int64_t k = 0; k < kVectors; ++k) {
+        Vector element = *reinterpret_cast<const InMemory*>(x + i + k * kWidth);
+        Fold::prepare(element);
+        Fold::join(sums[k], element);
+      }
+    }
+    std::memcpy(lanes, sums, sizeof(lanes));
+  }
   for (int64_t i = full; i < n; ++i) join_element<Fold>(lanes[i - full], x[i]);
   return join_lanes<Fold>(lanes, kFoldLanes);
 }
