@@ -125,7 +125,8 @@ Effects fused(const plan::Instruction& in) {
   if (in.op != "dc.fused") return unknown("is no fused kernel that this version knows");
   Effects effects;
   for (const plan::Arg& arg : in.args) {
-    if (arg.kind == plan::ArgKind::Tensors) return unknown("has a list of tensors, as no fused kernel does");
+    if (arg.kind == plan::ArgKind::Tensors)
+      return unknown("has a list of tensors, as no fused kernel does");
     if (arg.kind == plan::ArgKind::Tensor) add(effects.reads, arg.i);
   }
   for (const int32_t id : in.outputs) add(effects.writes, id);

@@ -125,16 +125,18 @@ class Parser {
   void operation() {
     int64_t index = -1;
     const std::string label = name("a value such as t0");
-    if (ok_ && (!read_index(label, 't', index) ||
-                index != static_cast<int64_t>(made_.operations.size())))
+    if (ok_ &&
+        (!read_index(label, 't', index) || index != static_cast<int64_t>(made_.operations.size())))
       fail("the value of this operation must be t" + std::to_string(made_.operations.size()));
     if (made_.operations.size() == Expression::kMostOperations)
       fail("there are more than " + std::to_string(Expression::kMostOperations) + " operations");
     ExpressionOperation made;
     take(":", "':' and an element type");
     const std::string dtype = name("an element type");
-    if (const auto known = dtype_from_name(dtype)) made.dtype = *known;
-    else fail("there is no element type '" + dtype + "'");
+    if (const auto known = dtype_from_name(dtype))
+      made.dtype = *known;
+    else
+      fail("there is no element type '" + dtype + "'");
     take("=", "'=' and an operator");
     made.overload = name("an operator");
     take(".", "'.' and the overload of the operator");

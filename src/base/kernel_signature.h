@@ -7,8 +7,8 @@
 //   "aten.mm.default f32[64,32](32,1) f32[32,8](1,32) -> f32[64,8](8,1)"
 // Attributes stand among the operands as `name=value`. A number is its value, whatever its type: 1,
 // 1.0 and true are one attribute, as are None and the word none. The project's own operators
-// ("dc.adamw") have no attributes in it, since they are indices of parameters and groups, but for the
-// expression of a fused kernel.
+// ("dc.adamw") have no attributes in it, since they are indices of parameters and groups, but for
+// the expression of a fused kernel.
 #pragma once
 
 #include <compare>

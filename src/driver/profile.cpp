@@ -37,8 +37,8 @@ Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, int threads, Ker
 }
 
 Result<std::vector<base::KernelMeasurement>> measure_model(
-    const ir::Step& step, int threads, Kernels kernels,
-    runtime::comm::Communicator& control, const runtime::measure::Progress& progress) {
+    const ir::Step& step, int threads, Kernels kernels, runtime::comm::Communicator& control,
+    const runtime::measure::Progress& progress) {
   const cost::AnalyticCost generic(threads);
   DC_ASSIGN_OR_RETURN(const runtime::plan::Plan estimated,
                       one_rank_plan(step, threads, kernels, generic));

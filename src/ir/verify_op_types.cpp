@@ -138,8 +138,7 @@ class OpChecker {
   Status aten() const { return {}; }  // by its overload, elsewhere
 
   Status fused() const {
-    const auto body =
-        base::Expression::parse(std::get<std::string>(node_.find(Attr::Body)->value));
+    const auto body = base::Expression::parse(std::get<std::string>(node_.find(Attr::Body)->value));
     if (!body.ok()) return bad("DC2205", body.status().sentence());
     if (body->operands() != node_.operands.size() || body->results.size() != node_.results.size())
       return wrong("the expression has other numbers of operands or results");

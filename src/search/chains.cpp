@@ -19,8 +19,9 @@ namespace {
 // on speed, so that they find the room it makes; it changes nothing unless the budget is too small
 // or the user asks. layout-arenas is last: addresses follow from
 // lifetimes, and lifetimes from the final order.
-#define DC_BEGIN(zero) \
-  "normalize-graph,fuse-elementwise,shard-parameters=" #zero ",insert-collectives,add-update,schedule"
+#define DC_BEGIN(zero)                                       \
+  "normalize-graph,fuse-elementwise,shard-parameters=" #zero \
+  ",insert-collectives,add-update,schedule"
 #define DC_END ",layout-arenas"
 
 constexpr NamedChain kChains[] = {

@@ -16,7 +16,8 @@ struct Start {
 inline constexpr std::string_view kByHost = "split-by-host,";
 
 inline constexpr std::string_view kSharded =
-    "normalize-graph,fuse-elementwise,shard-parameters=3,insert-collectives,add-update,schedule,recompute,";
+    "normalize-graph,fuse-elementwise,shard-parameters=3,insert-collectives,add-update,schedule,"
+    "recompute,";
 inline constexpr std::string_view kRefreshed =
     "insert-collectives,add-update,schedule,recompute,bucket-reductions,overlap-reductions,"
     "overlap-update,layout-arenas";
@@ -40,15 +41,18 @@ inline constexpr Start kStarts[] = {
 // while the search looks for the passes before it. What reductions hold is memory too, so they get
 // little.
 inline constexpr std::string_view kJointStarts[] = {
-    "normalize-graph,fuse-elementwise,shard-parameters=3,insert-collectives,add-update,schedule,recompute=0,"
+    "normalize-graph,fuse-elementwise,shard-parameters=3,insert-collectives,add-update,schedule,"
+    "recompute=0,"
     "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions=1000000000,"
     "keep-jointly=1000,overlap-update,layout-arenas",
-    "normalize-graph,fuse-elementwise,shard-parameters=3,insert-collectives,add-update,schedule,recompute=0,"
+    "normalize-graph,fuse-elementwise,shard-parameters=3,insert-collectives,add-update,schedule,"
+    "recompute=0,"
     "gather-by-block,overlap-reductions=1000000000,keep-jointly=1000,overlap-update,"
     "layout-arenas",
     // Only as much made again as the budget asks: collectives are then placed between the kernels
     // that stay where there is much room.
-    "normalize-graph,fuse-elementwise,shard-parameters=3,insert-collectives,add-update,schedule,recompute,"
+    "normalize-graph,fuse-elementwise,shard-parameters=3,insert-collectives,add-update,schedule,"
+    "recompute,"
     "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions=1000000000,"
     "keep-jointly=1000,overlap-update,layout-arenas",
 };

@@ -400,6 +400,7 @@ class Reports(unittest.TestCase):
             [
                 "split-by-host[=N]",
                 "normalize-graph",
+                "fuse-elementwise",
                 "shard-parameters[=N]",
                 "replicate-state",
                 "insert-collectives",

@@ -1,4 +1,4 @@
-"""Plans whose operators run in dcrun itself: without libtorch, near the numbers with it, equal bits where the plan may differ.
+"""Plans whose operators run in dcrun itself: without libtorch, near the numbers with it, equal bits where the plan may differ, with fused kernels too.
 
 build/venv/bin/python tests/e2e/providers_test.py
 """
@@ -8,6 +8,7 @@ import os
 import shutil
 import unittest
 
+import bits_case
 import running
 
 NATIVE = ("--providers", "native")
@@ -55,6 +56,23 @@ class Providers(unittest.TestCase):
             losses.add(tuple(step["loss"] for step in run.steps))
         self.assertEqual(len(losses), 1)
 
+    def test_fused_kernels_give_the_bits_of_their_operators(self):
+        for subject in bits_case.SUBJECTS.values():
+            if subject == ("mlp",):
+                continue  # its element-wise operators do not follow each other
+            with self.subTest(subject):
+                model = running.archive(*subject)
+                outcomes = []
+                for zero, fuse in ((0, ",fuse-elementwise"), (3, ",fuse-elementwise"), (3, "")):
+                    chain = bits_case.TO_SCHEDULE.format(zero).replace("normalize-graph", "normalize-graph" + fuse) + ",layout-arenas"
+                    plan = running.compile_plan(model, 2, chain, 1, *NATIVE)
+                    kernels = {one.get("provider") for program in running.inspect(plan)["programs"] for one in program["instructions"]}
+                    self.assertEqual("fused" in kernels, bool(fuse))
+                    run = running.train(plan, model, 2, STEPS, "--poison")
+                    outcomes.append((run.numbers(), run.tensors()))
+                self.assertEqual(outcomes[1], outcomes[0])
+                self.assertEqual(outcomes[2], outcomes[0])
+
     def test_a_plan_that_needs_libtorch_says_for_what(self):
         model = running.archive("mlp")
         plan = running.compile_plan(model, 2, 3)
@@ -84,6 +102,20 @@ class Providers(unittest.TestCase):
         plan = running.compile_plan(model, 1, 0, 1, "--profile", profile, *NATIVE)
         figures = running.inspect(plan)["prediction"]["figures_ns"]
         self.assertEqual(figures[3], 0, "kernels with a figure from the table")
+
+    def test_a_profile_has_fused_kernels_and_keeps_those_that_are_faster(self):
+        model, profile = running.archive("tiny-llama"), running.fresh(".json")
+        running.run([os.path.join(running.BIN, "dcc"), "profile", model, "-n", "1", "-o", profile])
+        with open(profile) as file:
+            measured = json.load(file)
+        for faster in (True, False):
+            for row in measured["kernels"]:
+                if row["provider"] == "fused":
+                    row["median_ns"] = row["fastest_ns"] = 1 if faster else 10**9
+            with open(profile, "w") as file:
+                json.dump(measured, file)
+            plan = running.compile_plan(model, 1, 0, 1, "--profile", profile, *NATIVE)
+            self.assertEqual("fused" in aten_operators(plan), faster)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@
 namespace dc::runtime::kernel::native {
 
 inline constexpr size_t kMaxTensors = 16;  // of one iteration
-inline constexpr size_t kMaxDims = 16;    // after joining
+inline constexpr size_t kMaxDims = 16;     // after joining
 
 using Offsets = std::array<int64_t, kMaxTensors>;  // one per tensor, elements
 

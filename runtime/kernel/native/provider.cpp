@@ -17,9 +17,10 @@ std::optional<Factory> find_own(std::string_view op) {
   for (const auto kernels :
        {activation_kernels,  arange_kernels,    arithmetic_kernels, attention_kernels,
         cast_kernels,        choice_kernels,    copy_kernels,       dropout_kernels,
-        elementwise_kernels, embedding_kernels, fused_kernels, gather_kernels,     index_kernels,
-        loss_kernels,        norm_kernels,      order_kernels,      reduce_kernels,
-        reduction_kernels,   scan_kernels,      softmax_kernels,    update_kernels}) {
+        elementwise_kernels, embedding_kernels, fused_kernels,      gather_kernels,
+        index_kernels,       loss_kernels,      norm_kernels,       order_kernels,
+        reduce_kernels,      reduction_kernels, scan_kernels,       softmax_kernels,
+        update_kernels}) {
     if (const auto factory = find(kernels(), op)) return factory;
   }
   return std::nullopt;
@@ -52,15 +53,18 @@ class Provider final : public KernelProvider {
 
  private:
   base::Result<Factory> factory_of(const plan::Instruction& instruction) {
-    if (const auto factory = find_own(instruction.op)) return *factory;
-    if (std::ranges::count(onednn::kOps, instruction.op) != 0) {
+    const bool is_fused = instruction.provider == plan::Provider::Fused;
+    const auto own = find_own(instruction.op);
+    if (own && is_fused == (instruction.op == "dc.fused")) return *own;
+    if (!is_fused && std::ranges::count(onednn::kOps, instruction.op) != 0) {
       if (onednn_.empty()) {
         DC_ASSIGN_OR_RETURN(onednn_, open_onednn_kernels());
       }
       if (const auto factory = find(onednn_, instruction.op)) return *factory;
     }
     return base::Status(base::ErrorKind::Unsupported, "DC6131",
-                        "there is no native kernel named '" + instruction.op +
+                        std::string("there is no ") + (is_fused ? "fused" : "native") +
+                            " kernel named '" + instruction.op +
                             "'; compile the plan with the dcc that belongs to this dcrun");
   }
 

@@ -36,9 +36,9 @@ bool can_be_written(const ir::Arg& arg) {
          std::holds_alternative<double>(arg.value);
 }
 
-class Finder {
+class Grouping {
  public:
-  explicit Finder(const Graph& graph) : graph_(graph) {
+  explicit Grouping(const Graph& graph) : graph_(graph) {
     position_.resize(graph.node_capacity());
     of_.assign(graph.node_capacity(), -1);
     for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
@@ -83,8 +83,7 @@ class Finder {
     size_t named = 0;
     for (const ir::Arg& arg : node.args) {
       named += std::holds_alternative<ir::OperandRef>(arg.value) ? 1 : 0;
-      const bool in_type =
-          node.overload.info()->cls == ir::AtenClass::Copy && is_about_memory(arg);
+      const bool in_type = node.overload.info()->cls == ir::AtenClass::Copy && is_about_memory(arg);
       if (!can_be_written(arg) && !in_type) return false;
     }
     // What converts a parameter may travel converted: gathers look for it.
@@ -98,9 +97,7 @@ class Finder {
   const ir::Shape& shape(const Group& group) const {
     return graph_.value(graph_.node(group.members[0]).results[0]).type.shape;
   }
-  ir::Phase phase(const Group& group) const {
-    return graph_.node(group.members[0]).origin.phase;
-  }
+  ir::Phase phase(const Group& group) const { return graph_.node(group.members[0]).origin.phase; }
   bool is_in(NodeId id, int a, int b) const {
     const int group = of_[id.index()];
     return group >= 0 && (group == a || group == b);
@@ -130,8 +127,8 @@ class Finder {
       }
       if (is_in(use.node, a, b)) return !through_view;
       const int group = of_[use.node.index()];
-      const int when = group < 0 ? position_[use.node.index()]
-                                 : groups_[static_cast<size_t>(group)].position;
+      const int when =
+          group < 0 ? position_[use.node.index()] : groups_[static_cast<size_t>(group)].position;
       return when > position;
     });
   }
@@ -219,7 +216,7 @@ class Finder {
 }  // namespace
 
 std::vector<ElementwiseGroup> elementwise_groups(const Graph& graph) {
-  return Finder(graph).run();
+  return Grouping(graph).run();
 }
 
 }  // namespace dc::passes

@@ -8,8 +8,8 @@
 
 namespace dc::passes {
 
-// Members in program order, two or more. All read what comes before the last one, and what they make
-// is read after it by others, so the group can take its place.
+// Members in program order, two or more. All read what comes before the last one, and what they
+// make is read after it by others, so the group can take its place.
 struct ElementwiseGroup {
   std::vector<ir::NodeId> members;
 };

@@ -94,10 +94,8 @@ class Describer {
   }
 
   bool is_read_outside(ValueId value, const ElementwiseGroup& group) const {
-    const bool is_output =
-        std::ranges::any_of(graph_.outputs, [value](const ir::Output& output) {
-          return output.value == value;
-        });
+    const bool is_output = std::ranges::any_of(
+        graph_.outputs, [value](const ir::Output& output) { return output.value == value; });
     return is_output || std::ranges::any_of(graph_.value(value).uses, [&](const ir::Use& use) {
              return std::ranges::count(group.members, use.node) == 0;
            });

@@ -52,7 +52,8 @@ class Draw {
   explicit Draw(uint32_t seed) : random_(seed) {
     shape = one_of<Sizes>({{5}, {1500}, {3, 7}, {4, 64}, {2, 3, 5}, {9, 300}, {2, 1, 700}, {1}});
     for (size_t i = 1 + below(4); i > 0; --i) operands.push_back(operand());
-    for (size_t i = 1 + below(12); i > 0 || expression.operations.empty(); i -= i > 0 ? 1 : 0) add();
+    for (size_t i = 1 + below(12); i > 0 || expression.operations.empty(); i -= i > 0 ? 1 : 0)
+      add();
     finish();
   }
 
@@ -127,12 +128,14 @@ class Draw {
     }
     switch (below(8)) {
       case 0:
-        value(x.dtype, one_of({"silu.default", "neg.default", "exp.default", "tanh.default",
-                               "relu.default", "rsqrt.default", "sigmoid.default"}),
+        value(x.dtype,
+              one_of({"silu.default", "neg.default", "exp.default", "tanh.default", "relu.default",
+                      "rsqrt.default", "sigmoid.default"}),
               {self});
         return;
       case 1:
-        value(x.dtype, "gelu.default", below(2) == 0 ? std::vector{self, word("approximate", "tanh")} : std::vector{self});
+        value(x.dtype, "gelu.default",
+              below(2) == 0 ? std::vector{self, word("approximate", "tanh")} : std::vector{self});
         return;
       case 2:
         value(x.dtype, one_of({"mul.Scalar", "sub.Scalar", "div.Scalar", "rsub.Scalar"}),
@@ -210,8 +213,7 @@ void fill(KernelBench& bench, int32_t id, DType dtype, Draw& draw) {
     };
     if (dtype == DType::F32) put(draw.below(50) == 0 ? NAN : real);
     if (dtype == DType::F64) put(static_cast<double>(real));
-    if (dtype == DType::BF16)
-      put(static_cast<uint16_t>(std::bit_cast<uint32_t>(real) >> 16));
+    if (dtype == DType::BF16) put(static_cast<uint16_t>(std::bit_cast<uint32_t>(real) >> 16));
     if (dtype == DType::F16) put(static_cast<uint16_t>(0x3400 + draw.below(0x900)));
     if (dtype == DType::I64) put(static_cast<int64_t>(draw.below(9)) - 4);
     if (dtype == DType::I32) put(static_cast<int32_t>(draw.below(9)) - 4);
@@ -232,7 +234,8 @@ std::vector<std::string> elements(KernelBench& bench, int32_t id) {
     for (size_t dim = 0; dim < at.size(); ++dim) offset += at[dim] * tensor.strides[dim];
     all.emplace_back(bytes + offset * static_cast<int64_t>(size), size);
     if (tensor.dtype == DType::F32 && std::isnan(bench.data<float>(id)[offset])) all.back() = "NaN";
-    if (tensor.dtype == DType::F64 && std::isnan(bench.data<double>(id)[offset])) all.back() = "NaN";
+    if (tensor.dtype == DType::F64 && std::isnan(bench.data<double>(id)[offset]))
+      all.back() = "NaN";
     if (tensor.dtype == DType::BF16 || tensor.dtype == DType::F16) {
       const uint16_t bits = bench.data<uint16_t>(id)[offset] & 0x7fff;
       if (bits > (tensor.dtype == DType::BF16 ? 0x7f80 : 0x7c00)) all.back() = "NaN";

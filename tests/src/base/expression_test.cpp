@@ -52,8 +52,8 @@ TEST(Expression, RefusesWhatIsMalformed) {
   };
   std::string long_one;
   for (int i = 0; i < 65; ++i) {
-    long_one += "t" + std::to_string(i) + ":f32=neg.default(self=" +
-                (i == 0 ? "a0" : "t" + std::to_string(i - 1)) + ");";
+    long_one += "t" + std::to_string(i) +
+                ":f32=neg.default(self=" + (i == 0 ? "a0" : "t" + std::to_string(i - 1)) + ");";
   }
   const std::pair<std::string, std::string> bad[] = {
       {"", "a value such as t0"},

@@ -38,8 +38,8 @@ struct ProductFold {
   static void join(auto& a, const auto& b) { a = a * b; }
   static Total join_totals(Total a, Total b) { return a * b; }
 };
-// NaN wins. The compiler makes good code of two choices in a loop over lanes, and element by element
-// of one choice by two conditions, or of choices between its vectors.
+// NaN wins. The compiler makes good code of two choices in a loop over lanes, and element by
+// element of one choice by two conditions, or of choices between its vectors.
 template <typename T>
 struct MaxFold {
   using Total = T;
