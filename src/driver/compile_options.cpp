@@ -29,7 +29,7 @@ struct Words<passes::Recompute> {
 };
 template <>
 struct Words<passes::Providers> {
-  static constexpr auto names = base::enum_names<passes::Providers>({"any", "native"});
+  static constexpr auto names = base::enum_names<passes::Providers>({"aten", "native", "any"});
   static constexpr size_t first_choice = 0;
 };
 

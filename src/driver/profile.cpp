@@ -30,7 +30,7 @@ Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, int threads, Ker
   });
   CompileOptions options;
   options.passes.providers =
-      kernels == Kernels::Aten ? passes::Providers::Any : passes::Providers::Native;
+      kernels == Kernels::Aten ? passes::Providers::Aten : passes::Providers::Native;
   options.threads = threads;
   options.own_passes = passes::print(chain);
   return compile_step(step, options, cost);

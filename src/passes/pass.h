@@ -29,9 +29,10 @@ enum class ReductionOrder : uint8_t { ByStage, PerStep, PerMicroBatch, Any };
 enum class Recompute : uint8_t { Auto, Off, Full };
 
 // Who supplies the kernels of the model's operators.
-// Any: libtorch.
+// Aten: libtorch.
 // Native: the runtime's own kernels where there is one, libtorch for the rest.
-enum class Providers : uint8_t { Any, Native };
+// Any: as Native, but libtorch's where the profile says that they are faster.
+enum class Providers : uint8_t { Aten, Native, Any };
 
 struct Pass;
 
@@ -43,7 +44,7 @@ struct Options {
   // set.
   std::optional<ir::Space> offload_space;
   Recompute recompute = Recompute::Auto;
-  Providers providers = Providers::Any;
+  Providers providers = Providers::Aten;
   // Ranks that share a host, for hierarchical chains. Empty: not known.
   std::optional<int> ranks_per_host;
   // Called after each pass, whose result becomes its own: a test plants failures with it. Empty:

@@ -15,7 +15,7 @@ class Case:
     accumulation: int
     poison: bool = False
     recipe: str = "adamw"  # recipes.py
-    providers: str = "any"  # of kernels, as dcc compile takes it
+    providers: str = "aten"  # of kernels, as dcc compile takes it
 
     def compares_state(self):
         """Parameters and buffers after the last step, where no gradient is zero but for noise that AdamW makes large."""
@@ -30,7 +30,7 @@ class Case:
         poison = " poison" if self.poison else ""
         chain = f"zero {self.zero}" if self.zero in ZEROS else self.zero
         recipe = "" if self.recipe == "adamw" else f" {self.recipe}"
-        providers = "" if self.providers == "any" else f" {self.providers}"
+        providers = "" if self.providers == "aten" else f" {self.providers}"
         return f"{self.model}{dtype}{recipe}{providers} world {self.world} {chain} accum {self.accumulation}{poison}"
 
 

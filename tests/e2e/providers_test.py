@@ -86,10 +86,11 @@ class Providers(unittest.TestCase):
     def test_the_report_counts_kernels(self):
         model, plan = running.archive("mlp"), running.fresh(".dcp")
         command = [os.path.join(running.BIN, "dcc"), "compile", model, "--no-cache", "--world", "2", "-o", plan, "--json"]
-        counted = {choice: json.loads(running.run([*command, "--providers", choice]).stdout)["kernels"] for choice in ("any", "native")}
+        counted = {choice: json.loads(running.run([*command, "--providers", choice]).stdout)["kernels"] for choice in ("aten", "native", "any")}
         self.assertEqual(counted["native"]["aten_operators"], {})
-        self.assertEqual(counted["any"]["aten"] + counted["any"]["native"], counted["native"]["native"])
-        self.assertEqual(sum(counted["any"]["aten_operators"].values()), counted["any"]["aten"])
+        self.assertEqual(counted["any"], counted["native"], "without a profile")
+        self.assertEqual(counted["aten"]["aten"] + counted["aten"]["native"], counted["native"]["native"])
+        self.assertEqual(sum(counted["aten"]["aten_operators"].values()), counted["aten"]["aten"])
 
     def test_a_profile_has_both_providers(self):
         model, profile = running.archive("mlp"), running.fresh(".json")
@@ -102,6 +103,21 @@ class Providers(unittest.TestCase):
         plan = running.compile_plan(model, 1, 0, 1, "--profile", profile, *NATIVE)
         figures = running.inspect(plan)["prediction"]["figures_ns"]
         self.assertEqual(figures[3], 0, "kernels with a figure from the table")
+
+    def test_any_takes_libtorch_where_it_is_faster_and_worth_loading(self):
+        model, profile = running.archive("mlp"), running.fresh(".json")
+        running.run([os.path.join(running.BIN, "dcc"), "profile", model, "-n", "1", "-o", profile])
+        with open(profile) as file:
+            measured = json.load(file)
+        for native_ns, faster in ((10**6, True), (1000, False), (105_000, False)):
+            for row in measured["kernels"]:
+                is_product = row["key"].startswith("aten.mm.default ")
+                aten_ns = 100_000 if native_ns == 105_000 else 500
+                row["median_ns"] = row["fastest_ns"] = aten_ns if not is_product or row["provider"] == "aten" else native_ns
+            with open(profile, "w") as file:
+                json.dump(measured, file)
+            plan = running.compile_plan(model, 1, 0, 1, "--profile", profile, "--providers", "any")
+            self.assertEqual("libtorch is needed for aten.mm.default" in aten_operators(plan), faster, native_ns)
 
     def test_a_profile_has_fused_kernels_and_keeps_those_that_are_faster(self):
         model, profile = running.archive("tiny-llama"), running.fresh(".json")

@@ -8,9 +8,8 @@
 #include "src/analysis/storage.h"
 #include "src/ir/builder.h"
 #include "src/ir/effects.h"
-#include "src/ir/kernel_signature.h"
-#include "src/ir/native_ops.h"
 #include "src/passes/pass.h"
+#include "src/passes/shard/choose_providers.h"
 #include "src/schedule/state_values.h"
 
 namespace dc::passes {
@@ -198,22 +197,6 @@ void mark_placements(ir::Step& step, ir::Graph& graph) {
   }
 }
 
-// Later passes ask for costs, so each kernel's provider is known from here on.
-bool choose_providers(ir::Graph& graph, Providers providers) {
-  bool changed = false;
-  for (const ir::NodeId id : graph.order()) {
-    const ir::Node& node = graph.node(id);
-    if (node.kind != ir::OpKind::Aten || ir::is_view(node)) continue;
-    const bool is_native =
-        providers == Providers::Native && ir::has_native_kernel(ir::signature_of(graph, node));
-    const base::Provider provider = is_native ? base::Provider::Native : base::Provider::Aten;
-    if (node.provider == provider) continue;
-    graph.set_provider(id, provider);
-    changed = true;
-  }
-  return changed;
-}
-
 }  // namespace
 
 Result<Change> normalize_graph(ir::Step& step, const PassContext& context) {
@@ -227,8 +210,8 @@ Result<Change> normalize_graph(ir::Step& step, const PassContext& context) {
     changed |= separate_gradients(graph);
     place_accumulations(graph);
     mark_placements(step, graph);
-    changed |= choose_providers(graph, context.options.providers);
   }
+  changed |= choose_providers(step, context.options.providers, context.cost);
   return changed ? Change::Yes : Change::No;
 }
 

@@ -58,7 +58,7 @@ TEST(CompileOptions, SaysThemInOneLine) {
   options.passes.budgets[ir::Space::Device] = base::Bytes{4096};
   EXPECT_EQ(options.canonical(),
             "world=2 grad-accum=1 threads=1 chain=auto reduction-order=by-stage "
-            "memory=4096 recompute=auto providers=any device=cpu");
+            "memory=4096 recompute=auto providers=aten device=cpu");
 }
 
 // Where the plan lay is not part of the cache key.
