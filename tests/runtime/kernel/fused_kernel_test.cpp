@@ -355,5 +355,72 @@ TEST(FusedKernel, RefusesWhatDoesNotFit) {
   EXPECT_EQ(code("t0:f32=add.Tensor(self=a0);->t0", {x}, {y}), "DC6130");
 }
 
+// One thing about an expression that a hostile plan may have otherwise.
+void change(Draw& draw) {
+  ExpressionOperation& operation =
+      draw.expression.operations[draw.below(draw.expression.operations.size())];
+  ExpressionArgument& argument = operation.arguments[draw.below(operation.arguments.size())];
+  switch (draw.below(5)) {
+    case 0:
+      operation.dtype = draw.one_of(
+          {DType::F32, DType::F64, DType::BF16, DType::I64, DType::I8, DType::Bool, DType::F16});
+      break;
+    case 1:
+      argument.integer = static_cast<int64_t>(draw.below(8));
+      break;
+    case 2:
+      argument.kind = draw.one_of({ExpressionArgumentKind::Operand, ExpressionArgumentKind::Value,
+                                   ExpressionArgumentKind::Int, ExpressionArgumentKind::Float,
+                                   ExpressionArgumentKind::None});
+      break;
+    case 3:
+      operation.overload = draw.one_of({"add.Tensor", "exp.default", "where.self", "mul.Scalar",
+                                        "floor_divide.default", "lt.Tensor", "clamp.default"});
+      break;
+    default:
+      draw.expression.results.push_back(draw.below(draw.expression.operations.size()));
+  }
+}
+void change(std::string& body, Draw& draw) {
+  constexpr std::string_view kSigns = "0123456789at.;:=,()->selfothr_bi";
+  const size_t at = draw.below(body.size());
+  const char sign = kSigns[draw.below(kSigns.size())];
+  switch (draw.below(4)) {
+    case 0:
+      body.insert(at, 1, sign);
+      break;
+    case 1:
+      body.erase(at, 1 + draw.below(4));
+      break;
+    case 2:
+      body.insert(draw.below(body.size()), body.substr(at, 1 + draw.below(40)));
+      break;
+    default:
+      body[at] = sign;
+  }
+}
+
+// Under ASan: what is not refused stays within its tensors.
+TEST(FusedKernel, RefusesOrRunsWhatWasChanged) {
+  int refused = 0, ran = 0;
+  for (uint32_t seed = 0; seed < 6000; ++seed) {
+    Draw draw(seed);
+    for (size_t changes = draw.below(3); changes > 0; --changes) change(draw);
+    std::string body = draw.expression.text();
+    if (draw.below(4) == 0) change(body, draw);
+    KernelBench bench;
+    std::vector<int32_t> operands, results;
+    for (const Operand& operand : draw.operands) {
+      operands.push_back(bench.tensor(operand.dtype, operand.sizes, operand.strides));
+      fill(bench, operands.back(), operand.dtype, draw);
+    }
+    for (const size_t value : draw.expression.results)
+      results.push_back(bench.tensor(draw.expression.operations[value].dtype, draw.shape));
+    ++(run_native(bench, fused(body, operands, results)).ok() ? ran : refused);
+  }
+  EXPECT_GT(refused, 1000);
+  EXPECT_GT(ran, 1000);
+}
+
 }  // namespace
 }  // namespace dc::runtime
