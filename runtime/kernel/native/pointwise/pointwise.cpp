@@ -78,7 +78,7 @@ void Pointwise::bind(Call& call, const BoundTensor& result, Lane lane,
     call.require(strides.back().size() == result.sizes.size(),
                  "an operand cannot be broadcast to the shape of the result");
   }
-  call.require(strides.size() <= kMaxTensors, "it has too many operands");
+  call.require(operands.size() <= kMostOperands, "it has too many operands");
   if (!call.ok()) return;
   described_.assign(operands.begin(), operands.end());
   iteration_ = Iteration(result.sizes, strides);
@@ -87,6 +87,7 @@ void Pointwise::bind(Call& call, const BoundTensor& result, Lane lane,
   result_element_ = base::byte_size(result.dtype);
   result_direct_ = result.dtype == dtype_of(lane) && iteration_.inner_stride(0) <= 1;
   store_ = storer(lane, result.dtype);
+  result_lane_bytes_ = base::byte_size(dtype_of(lane));
   all_direct_ = result_direct_;
   for (size_t i = 0; i < operands.size(); ++i) {
     const PointwiseOperand& operand = operands[i];
@@ -95,6 +96,7 @@ void Pointwise::bind(Call& call, const BoundTensor& result, Lane lane,
     bound.number = operand.number;
     bound.data = operand.tensor ? operand.tensor->data : nullptr;
     const base::DType dtype = operand.tensor ? operand.tensor->dtype : dtype_of(operand.lane);
+    bound.lane_bytes = base::byte_size(dtype_of(operand.lane));
     bound.reader = LaneReader(operand.lane, dtype, iteration_.inner_stride(i + 1));
     if (operand.rounded_to) {
       bound.narrow = storer(operand.lane, *operand.rounded_to);
@@ -111,7 +113,7 @@ void Pointwise::bind(Call& call, const BoundTensor& result, Lane lane,
 }
 
 void Pointwise::row(std::byte* out, const Addresses& in) const {
-  alignas(64) std::byte buffers[kMaxTensors][kBlock * 8];
+  alignas(64) std::byte buffers[kMostOperands][kBlock * 8];
   alignas(64) std::byte results[kBlock * 8];
   const int64_t n = iteration_.inner();
   const int64_t out_stride = std::max<int64_t>(iteration_.inner_stride(0), 1) * result_element_;
@@ -135,6 +137,33 @@ void Pointwise::row(std::byte* out, const Addresses& in) const {
   }
 }
 
+void Pointwise::short_rows(std::byte* out, const Addresses& in, int64_t rows,
+                           const Offsets& steps) const {
+  alignas(64) std::byte buffers[kMostOperands][kBlock * 8];
+  alignas(64) std::byte results[kBlock * 8];
+  const int64_t n = iteration_.inner(), all = rows * n;
+  Addresses lanes{};
+  for (size_t i = 0; i < operands_.size(); ++i) {
+    const Bound& operand = operands_[i];
+    const LaneReader& reader = operand.reader;
+    const std::byte* from = in[i];
+    lanes[i] = buffers[i];
+    if (reader.stride == 0 && steps[i + 1] == 0) {
+      reader.load(buffers[i], from, 0, all);
+    } else {
+      for (int64_t row = 0; row < rows; ++row, from += steps[i + 1] * reader.element)
+        reader.load(buffers[i] + row * n * operand.lane_bytes, from, reader.stride, n);
+    }
+    if (operand.narrow == nullptr) continue;
+    operand.narrow(results, 1, buffers[i], all);
+    operand.widen(buffers[i], results, 1, all);
+  }
+  plane(Plane{1, all, {}}, 0, results, lanes.data());
+  for (int64_t row = 0; row < rows; ++row)
+    store_(out + row * steps[0] * result_element_, iteration_.inner_stride(0),
+           results + row * n * result_lane_bytes_, n);
+}
+
 base::Status Pointwise::launch(device::Stream& stream) {
   Addresses bases{};
   for (size_t i = 0; i < operands_.size(); ++i) {
@@ -153,6 +182,16 @@ base::Status Pointwise::launch(device::Stream& stream) {
     iteration_.for_each_plane([&](const Offsets& offsets, int64_t rows, const Offsets& steps) {
       plane(Plane{rows, iteration_.inner(), steps}, ones_, result + offsets[0] * result_element_,
             addresses(offsets).data());
+    });
+  } else if (const int64_t at_once = kBlock / std::max<int64_t>(1, iteration_.inner());
+             at_once > 1) {
+    iteration_.for_each_plane([&](const Offsets& offsets, int64_t rows, const Offsets& steps) {
+      Offsets at = offsets;
+      for (int64_t row = 0; row < rows; row += at_once) {
+        short_rows(result + at[0] * result_element_, addresses(at), std::min(at_once, rows - row),
+                   steps);
+        for (size_t i = 0; i <= operands_.size(); ++i) at[i] += at_once * steps[i];
+      }
     });
   } else {
     iteration_.for_each_row([&](const Offsets& offsets) {

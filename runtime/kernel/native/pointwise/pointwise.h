@@ -64,10 +64,11 @@ class Pointwise : public Kernel {
                      const std::byte* const* in) const = 0;
 
  private:
-  using Addresses = std::array<const std::byte*, kMaxTensors>;
+  using Addresses = std::array<const std::byte*, kMostOperands>;
   struct Bound {
     void* data = nullptr;
     LaneReader reader;
+    int64_t lane_bytes = 0;
     StoreLanes narrow = nullptr;  // to the type that it is rounded to; null where it is not
     LoadLanes widen = nullptr;    // and back
     bool is_number = false;
@@ -75,13 +76,15 @@ class Pointwise : public Kernel {
   };
   // Converts what is no lane in memory, block by block.
   void row(std::byte* out, const Addresses& in) const;
+  // The same for several rows that are together no longer than a block.
+  void short_rows(std::byte* out, const Addresses& in, int64_t rows, const Offsets& steps) const;
 
   Iteration iteration_;
   std::vector<PointwiseOperand> described_;
   std::vector<Bound> operands_;
   void* result_ = nullptr;
   StoreLanes store_ = nullptr;
-  int64_t result_element_ = 0;
+  int64_t result_element_ = 0, result_lane_bytes_ = 0;
   int ones_ = 0;
   bool result_direct_ = false, all_direct_ = false;
 };
