@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/kernel/native/copies/regions.h"
+#include "src/base/checked.h"
 
 namespace dc::runtime::kernel::native {
 namespace {
@@ -21,17 +22,23 @@ Made cat(Call& call) {
   const auto parts = call.tensors("tensors");
   const BoundTensor to = call.output(0);
   const size_t dim = call.dim("dim", to);
+  call.require(!to.sizes.empty(), "its result has no dims");
   auto kernel = std::make_unique<CopyRegions>();
   int64_t at = 0;
   for (const auto& part : parts) {
     call.require(part.has_value(), "an operand is missing");
     if (!call.ok()) break;
-    if (part->numel() == 0) continue;  // torch lets it have one dim
+    // torch lets an operand without elements have one dim, whatever the others have.
+    if (part->sizes.size() == 1 && part->sizes[0] == 0) continue;
+    call.same_sizes(*part, to, dim);
+    if (!call.ok()) break;
     const int64_t size = part->sizes[dim];
-    call.require(at + size <= to.sizes[dim], "its operands are longer than the result");
+    call.require(size <= to.sizes[dim] - at, "its operands are longer than the result");
+    if (!call.ok()) break;
     kernel->copy(call, Region(to).narrowed(dim, at, size), Region(*part));
     at += size;
   }
+  if (call.ok()) call.require(at == to.sizes[dim], "its operands are shorter than the result");
   return call.made(std::move(kernel));
 }
 
@@ -39,13 +46,17 @@ Made stack(Call& call) {
   const auto parts = call.tensors("tensors");
   const BoundTensor to = call.output(0);
   const size_t dim = call.dim("dim", to);
-  call.require(call.ok() && to.sizes[dim] == static_cast<int64_t>(parts.size()),
+  call.require(!to.sizes.empty(), "its result has no dims");
+  if (!call.ok()) return call.made(nullptr);
+  call.require(to.sizes[dim] == static_cast<int64_t>(parts.size()),
                "the result has another number of operands");
   auto kernel = std::make_unique<CopyRegions>();
   for (size_t i = 0; i < parts.size() && call.ok(); ++i) {
     call.require(parts[i].has_value(), "an operand is missing");
-    if (call.ok())
-      kernel->copy(call, Region(to).selected(dim, static_cast<int64_t>(i)), Region(*parts[i]));
+    if (!call.ok()) break;
+    const Region place = Region(to).selected(dim, static_cast<int64_t>(i));
+    call.same_sizes(*parts[i], place.bound());
+    kernel->copy(call, place, Region(*parts[i]));
   }
   return call.made(std::move(kernel));
 }
@@ -54,8 +65,17 @@ Made stack(Call& call) {
 Made pad(Call& call) {
   const BoundTensor from = call.tensor("self"), to = call.output(0);
   const std::vector<int64_t> pads = call.integers("pad");
-  call.require(from.sizes.size() == to.sizes.size() && pads.size() <= 2 * to.sizes.size(),
+  call.require(from.sizes.size() == to.sizes.size() && pads.size() <= 2 * to.sizes.size() &&
+                   pads.size() % 2 == 0,
                "'pad' does not fit the operand");
+  if (!call.ok()) return call.made(nullptr);
+  for (size_t dim = 0; dim < to.sizes.size(); ++dim) {
+    const size_t at = 2 * (to.sizes.size() - 1 - dim);
+    const bool is_padded = at < pads.size();
+    auto size = base::checked_add(from.sizes[dim], is_padded ? pads[at] : 0);
+    if (size) size = base::checked_add(*size, is_padded ? pads[at + 1] : 0);
+    call.require(size == to.sizes[dim], "'pad' does not fit the result");
+  }
   auto kernel = std::make_unique<CopyRegions>();
   if (call.ok()) {
     Region target(to), source(from);
@@ -66,10 +86,9 @@ Made pad(Call& call) {
     }
     for (size_t i = 0; 2 * i < pads.size(); ++i) {
       const size_t dim = to.sizes.size() - 1 - i;
-      const int64_t before = pads[2 * i], cut = std::max<int64_t>(-before, 0);
-      const int64_t start = std::max<int64_t>(before, 0);
-      const int64_t size =
-          std::max<int64_t>(0, std::min(from.sizes[dim] - cut, to.sizes[dim] - start));
+      const int64_t before = std::clamp(pads[2 * i], -from.sizes[dim], to.sizes[dim]);
+      const int64_t cut = std::max<int64_t>(-before, 0), start = std::max<int64_t>(before, 0);
+      const int64_t size = std::min(from.sizes[dim] - cut, to.sizes[dim] - start);
       target = target.narrowed(dim, start, size);
       source = source.narrowed(dim, cut, size);
     }
@@ -88,12 +107,14 @@ Region slice_of(Call& call, const BoundTensor& whole, const BoundTensor& part) {
   const int64_t size = whole.sizes[dim];
   if (start < 0) start += size;
   start = std::clamp<int64_t>(start, 0, size);
-  call.require(part.sizes.size() == whole.sizes.size() && step > 0, "it is no slice");
+  call.same_sizes(part, whole, dim);
+  call.require(step > 0, "it is no slice");
   if (!call.ok()) return region;
   const int64_t count = part.sizes[dim];
-  call.require(count == 0 || start + (count - 1) * step < size,
+  call.require(count == 0 || (start < size && count - 1 <= (size - 1 - start) / step),
                "the slice is longer than the result");
-  return region.narrowed(dim, start, count, step);
+  if (!call.ok()) return region;
+  return region.narrowed(dim, start, count, count > 1 ? step : 1);
 }
 Region selection_of(Call& call, const BoundTensor& whole) {
   const size_t dim = call.dim("dim", whole);
@@ -157,6 +178,7 @@ Made repeat(Call& call) {
     for (size_t dim = 0; dim < to.sizes.size(); ++dim) {
       const int64_t size = dim < added ? 1 : self.sizes[dim - added];
       const int64_t times = size == 0 ? 0 : to.sizes[dim] / size;
+      call.require(times * size == to.sizes[dim], "the result is no whole number of operands");
       target.sizes.insert(target.sizes.end(), {times, size});
       target.strides.insert(target.strides.end(), {to.strides[dim] * size, to.strides[dim]});
       source.sizes.insert(source.sizes.end(), {times, size});
@@ -171,13 +193,14 @@ Made repeat(Call& call) {
 template <bool kLower>
 Made triangle(Call& call) {
   const BoundTensor self = call.tensor("self"), to = call.output(0);
-  const int64_t diagonal = call.integer("diagonal", 0);
   const size_t dims = to.sizes.size();
-  call.require(dims >= 2 && self.sizes.size() == dims, "it needs two dims");
+  call.require(dims >= 2, "it needs two dims");
+  call.same_sizes(self, to);
   auto kernel = std::make_unique<CopyRegions>();
-  if (call.ok()) {
+  if (call.ok() && to.numel() > 0) {
     kernel->fill(call, Region(to), 0.0);
     const int64_t rows = to.sizes[dims - 2], columns = to.sizes[dims - 1];
+    const int64_t diagonal = std::clamp(call.integer("diagonal", 0), -rows, columns);
     for (int64_t row = 0; row < rows; ++row) {
       const int64_t edge = std::clamp<int64_t>(row + diagonal + (kLower ? 1 : 0), 0, columns);
       const int64_t start = kLower ? 0 : edge, size = kLower ? edge : columns - edge;
