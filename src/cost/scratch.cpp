@@ -298,14 +298,15 @@ int64_t native_product(const Kernel& k) {
   return bytes + (k.out()->is_contiguous() ? 0 : k.out()->bytes());
 }
 
-// What the kernels ask for, to the byte.
+// What the kernels ask for, to the byte. Of sizes that no memory has, nothing: the kernels refuse
+// them.
 int64_t native_attention(const Kernel& k) {
   const bool backward = k.does(AtenWork::FlashBackward);
   const size_t query = backward ? 1 : 0;
   const std::span<const int64_t> queries = k.in(query).shape, keys = k.in(query + 1).shape;
   if (queries.size() != 4 || keys.size() != 4) return 0;
   const base::AttentionBlocks blocks(queries[2], keys[2], queries[3]);
-  return backward ? blocks.backward_bytes() : blocks.forward_bytes();
+  return (backward ? blocks.backward_bytes() : blocks.forward_bytes()).value_or(0);
 }
 
 base::Bytes estimate_native_scratch(const ir::AtenInfo& aten, const base::KernelTensors& tensors) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "src/base/checked.h"
 #include "src/base/shape.h"
 
 namespace dc::runtime::kernel::native {
@@ -24,6 +25,23 @@ bool may_overlap(const BoundTensor& tensor) {
   return false;
 }
 
+// Elements that a tensor may have and reach: far more than memory has, and few enough that sums and
+// products of a few tensors' sizes in bytes fit an int64_t. A plan may say more of a tensor that is
+// expanded or has no elements.
+constexpr int64_t kMostElements = int64_t{1} << 48;
+
+bool has_too_many(const BoundTensor& tensor) {
+  int64_t count = 1;
+  for (size_t dim = 0; dim < tensor.sizes.size(); ++dim) {
+    const int64_t size = std::max<int64_t>(tensor.sizes[dim], 1);
+    const auto product = base::checked_mul(count, size);
+    const auto reach = base::checked_mul(tensor.strides[dim], size);
+    if (!product || !reach || *product > kMostElements || *reach > kMostElements) return true;
+    count = *product;
+  }
+  return false;
+}
+
 }  // namespace
 
 void Call::require(bool condition, std::string_view problem) {
@@ -37,7 +55,10 @@ void Call::require(bool condition, std::string_view problem) {
 BoundTensor Call::bound(int64_t tensor, const std::string& what) {
   const auto& tensors = addresses_.plan().tensors;
   require(tensor >= 0 && tensor < static_cast<int64_t>(tensors.size()), what + " is missing");
-  return ok() ? addresses_.bind(static_cast<int32_t>(tensor)) : BoundTensor();
+  if (!ok()) return {};
+  const BoundTensor bound = addresses_.bind(static_cast<int32_t>(tensor));
+  require(!has_too_many(bound), what + " has or reaches more than 2^48 elements");
+  return ok() ? bound : BoundTensor();
 }
 
 Dense Call::bind(int64_t tensor, const std::string& what) {

@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <array>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
@@ -169,6 +170,9 @@ class Maker {
                       (dims == 2 || (a.sizes[0] == b.sizes[0] && a.sizes[0] == c.sizes[0]));
     call_.require(fits, "the sizes of the matrices do not fit");
     call_.require(a.numel() > 0 && b.numel() > 0, "a matrix has no elements");
+    const auto is_small = [](int64_t size) { return size <= INT32_MAX; };
+    call_.require(std::ranges::all_of(a.sizes, is_small) && std::ranges::all_of(b.sizes, is_small),
+                  "a matrix has more than 2^31 rows or columns");
     call_.require(a.dtype == DType::F32 || a.dtype == DType::BF16,
                   "products are of f32 or bf16 elements");
     call_.require(b.dtype == a.dtype && c.dtype == a.dtype, "the element types differ");

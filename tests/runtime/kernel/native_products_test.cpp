@@ -199,6 +199,15 @@ TEST_P(Products, RefuseWhatTheyCannotMultiply) {
   EXPECT_EQ(refusal(a, filled({8, 5}), out).code(), "DC6130");
   EXPECT_EQ(refusal(filled({7, 0}), filled({0, 5}), out).code(), "DC6130");
   EXPECT_EQ(refusal(a, bench_.tensor(DType::F64, {9, 5}), out).code(), "DC6130");
+  // Expanded dims take no memory, but a copy of them would: of as many bytes as an int64_t counts
+  // from 0, or of more columns than oneDNN takes.
+  for (const int64_t depth : {int64_t{1} << 62, int64_t{1} << 61, int64_t{1} << 31}) {
+    const int32_t one = bench_.tensor(GetParam(), {1, 1});
+    EXPECT_EQ(refusal(bench_.tensor(GetParam(), {1, depth}, {0, 0}),
+                      bench_.tensor(GetParam(), {depth, 1}, {0, 0}), one)
+                  .code(),
+              "DC6130");
+  }
   // Scratch that is in no plan, and that nothing took at the start.
   EXPECT_EQ(refusal(filled({7, 9}, {20, 2}), filled({9, 5}), out).code(), "DC6115");
 }

@@ -55,8 +55,10 @@ base::Status prepare(const Step& step) {
   std::vector<int32_t> results;
   for (const Meta& meta : step.results) results.push_back(place(meta));
   const auto provider = kernel::make_native_provider();
-  const auto kernel = provider->prepare(instruction(step.op, args, results), bench.addresses());
-  return kernel.status();
+  plan::Instruction made = instruction(step.op, args, results);
+  const auto scratch = provider->measure_scratch(made, bench.addresses());
+  if (scratch.ok() && *scratch > 0) made.scratch = bench.slice(*scratch);
+  return provider->prepare(made, bench.addresses()).status();
 }
 
 struct Case {

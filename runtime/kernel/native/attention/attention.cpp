@@ -277,6 +277,13 @@ HeadRows result(Call& call, size_t index, const AttentionCall& a,
   return call.has_result(index) ? rows(call, call.output(index), a) : HeadRows();
 }
 
+std::byte* scratch_of(Call& call, const AttentionCall& a,
+                      std::optional<int64_t> (AttentionBlocks::*bytes)() const) {
+  const std::optional<int64_t> needed = (AttentionBlocks(a.queries, a.keys, a.dim).*bytes)();
+  call.require(needed.has_value(), "its scratch has no size");
+  return call.scratch(needed.value_or(0));
+}
+
 Made make_attention(Call& call) {
   const BoundTensor query = call.tensor("query"), key = call.tensor("key");
   const AttentionCall a(call, query, key);
@@ -285,7 +292,7 @@ Made make_attention(Call& call) {
                                       like_keys(call, call.tensor("value"), a),
                                       result(call, 0, a, like_queries),
                                       result(call, 1, a, numbers)};
-  std::byte* scratch = call.scratch(AttentionBlocks(a.queries, a.keys, a.dim).forward_bytes());
+  std::byte* scratch = scratch_of(call, a, &AttentionBlocks::forward_bytes);
   return call.finish<Attention>(a, tensors, scratch);
 }
 
@@ -302,7 +309,7 @@ Made make_attention_backward(Call& call) {
                                               result(call, 0, a, like_queries),
                                               result(call, 1, a, like_keys),
                                               result(call, 2, a, like_keys)};
-  std::byte* scratch = call.scratch(AttentionBlocks(a.queries, a.keys, a.dim).backward_bytes());
+  std::byte* scratch = scratch_of(call, a, &AttentionBlocks::backward_bytes);
   return call.finish<AttentionBackward>(a, tensors, scratch);
 }
 

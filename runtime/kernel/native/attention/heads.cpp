@@ -127,7 +127,8 @@ AttentionCall::AttentionCall(Call& call, const BoundTensor& query, const BoundTe
   keys = key.sizes[2];
   causal = call.integer("is_causal", 0) != 0;
   scale = static_cast<float>(call.number("scale", 1 / std::sqrt(static_cast<double>(dim))));
-  call.require(batch * heads * queries * keys * dim > 0, "a tensor has no elements");
+  call.require(batch > 0 && heads > 0 && queries > 0 && keys > 0 && dim > 0,
+               "a tensor has no elements");
   call.require(key.sizes[1] > 0 && heads % key.sizes[1] == 0,
                "the heads of queries are no multiple of those of keys");
   if (!call.ok()) return;

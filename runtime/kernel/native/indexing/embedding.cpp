@@ -194,6 +194,7 @@ Made backward(Call& call) {
   call.require(to.sizes.size() == 2, "the result must be a matrix");
   const Places places(call, indices, g);
   call.require(call.ok() && g.sizes.back() == to.sizes[1], "its tensors differ in shape");
+  call.require(places.count() <= INT32_MAX, "there are more than 2^31 indices");
   auto zero = std::make_unique<CopyRegions>();
   zero->fill(call, Region(to), 0.0);
   if (!call.ok()) return call.made(nullptr);

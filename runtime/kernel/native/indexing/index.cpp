@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "runtime/kernel/native/copies/regions.h"
 #include "runtime/kernel/native/indexing/index_outside.h"
 #include "runtime/kernel/native/registry.h"
+#include "src/base/checked.h"
 #include "src/base/shape.h"
 
 namespace dc::runtime::kernel::native {
@@ -47,6 +49,10 @@ std::vector<int64_t> broadcast_shape(Call& call,
       if (index->sizes[d] != 1) size = index->sizes[d];
     }
   }
+  std::optional<int64_t> count = 1;
+  for (const int64_t size : shape)
+    count = count ? base::checked_mul(*count, std::max<int64_t>(size, 1)) : count;
+  call.require(count.has_value(), "there are too many indices");
   return shape;
 }
 
