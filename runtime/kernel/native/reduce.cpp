@@ -7,10 +7,12 @@
 // its range exactly as a rank that holds only the range.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "runtime/kernel/native/convert.h"
 #include "runtime/kernel/native/registry.h"
 #include "runtime/kernel/native/vector_clones.h"
+#include "src/base/checked.h"
 #include "src/base/step_scalars.h"
 
 namespace dc::runtime::kernel::native {
@@ -173,14 +175,18 @@ Made make_square_sum(Call& call) {
   const int64_t part = splits ? call.integer("part") : shard;
   call.require(part >= 0 && part <= shard, "'part' is larger than a shard");
   if (!call.ok()) return call.finish<SquareSum>(g, ElementRange{}, ElementRange{}, row, 0);
-  const int64_t before = call.place(holders) * shard;
-  const int64_t skipped = std::min(shard, call.place(~holders) * part);
+  // Behind all elements where the product does not fit.
+  const int64_t before =
+      base::checked_mul(call.place(holders), shard).value_or(std::numeric_limits<int64_t>::max());
+  const int64_t skipped =
+      std::min(shard, base::checked_mul(call.place(~holders), part).value_or(shard));
   const int64_t valid = std::clamp<int64_t>(elements - before, 0, shard);  // of the shard
   const int64_t begin = valid > 0 && whole ? before : 0;
   const int64_t from = std::min(skipped, valid);
   const ElementRange counted = {begin + from, std::min(part, valid - from)};
   const bool decides = call.has("decides") && call.integer("decides") != 0;
-  call.require(begin + valid <= g.count, "the gradient is shorter than this rank's range");
+  call.require(begin <= g.count && valid <= g.count - begin,
+               "the gradient is shorter than this rank's range");
   return call.finish<SquareSum>(g, counted, decides ? ElementRange{begin, valid} : counted, row,
                                 param);
 }
@@ -190,7 +196,7 @@ Made make_check_finite(Call& call) {
               losses = call.operand(2, DType::F64);
   const int64_t param = call.integer("param");
   call.require(param >= 0 && param < row.count - base::kTableExtra &&
-                   base::kScalarFinite + param < scalars.count,
+                   param < scalars.count - base::kScalarFinite,
                "'param' is not a column");
   return call.finish<CheckFinite>(scalars, row, losses, param);
 }
@@ -203,7 +209,7 @@ Made make_clip_and_check(Call& call) {
   call.require(columns >= base::kTableExtra, "the table has too few columns");
   if (!call.ok()) return call.finish<ClipAndCheck>(ClipAndCheckOperands{});
   const int64_t parameters = columns - base::kTableExtra;
-  call.require(scalars.count >= base::kScalarFinite + parameters, "the scalars are too short");
+  call.require(scalars.count - base::kScalarFinite >= parameters, "the scalars are too short");
   call.require(hyperparameters.count >= base::kHyperGroups, "the hyperparameters are too short");
   return call.finish<ClipAndCheck>(ClipAndCheckOperands{scalars, table, hyperparameters,
                                                         table.count / columns, parameters, clip});

@@ -123,12 +123,11 @@ ControlOperands read_control(Call& call, size_t scalars_index) {
   const Dense hyperparameters = call.operand(scalars_index + 1, DType::F64);
   const ControlOperands control{scalars, hyperparameters, call.integer("param"),
                                 call.integer("group"), call.integer("clip") != 0};
-  call.require(control.param >= 0 && base::kScalarFinite + control.param < scalars.count,
+  call.require(control.param >= 0 && control.param < scalars.count - base::kScalarFinite,
                "'param' is outside the scalars");
-  call.require(
-      control.group >= 0 &&
-          base::kHyperGroups + (control.group + 1) * base::kHyperPerGroup <= hyperparameters.count,
-      "'group' is outside the hyperparameters");
+  const int64_t groups = (hyperparameters.count - base::kHyperGroups) / base::kHyperPerGroup;
+  call.require(control.group >= 0 && control.group < groups,
+               "'group' is outside the hyperparameters");
   return control;
 }
 

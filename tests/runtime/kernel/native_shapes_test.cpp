@@ -32,8 +32,9 @@ struct Step {
   std::string list_name = "tensors";
 };
 
+// As rank 2 of 3.
 base::Status prepare(const Step& step) {
-  KernelBench bench;
+  KernelBench bench(2);
   std::vector<plan::Arg> args;
   const auto place = [&](const Meta& meta) {
     const int32_t id = bench.tensor(meta.dtype, meta.sizes, meta.strides);
@@ -76,8 +77,19 @@ std::function<void(Step&)> result(size_t index, Meta meta) {
 std::function<void(Step&)> operand(size_t index, Meta meta) {
   return [index, meta](Step& step) { step.operands[index].meta = meta; };
 }
+std::function<void(Step&)> part(size_t index, Meta meta) {
+  return [index, meta](Step& step) { step.list[index] = meta; };
+}
 std::function<void(Step&)> attribute(size_t index, plan::Arg arg) {
   return [index, arg](Step& step) { step.attributes[index] = arg; };
+}
+
+plan::Arg ints_arg(std::string name, std::vector<int64_t> values) {
+  plan::Arg arg;
+  arg.name = std::move(name);
+  arg.kind = plan::ArgKind::Ints;
+  arg.ints = std::move(values);
+  return arg;
 }
 
 const Step kEmbedding = {
@@ -140,6 +152,56 @@ const Step kLossesBackward = {
     {{"grad_output", {{4}}}, {"self", {{4, 8}}}, {"target", ids({4})}, {"total_weight", {{}}}},
     {{{4, 8}}},
     {int_arg("reduction", 0)}};
+
+const Step kTril = {
+    "aten.tril.default", {{"self", {{4, 8}}}}, {{{4, 8}}}, {int_arg("diagonal", -1)}};
+const Step kTriu = {"aten.triu.default", {{"self", {{2, 4, 8}}}}, {{{2, 4, 8}}}};
+const Step kCat = {
+    "aten.cat.default", {}, {{{4, 8}}}, {int_arg("dim", 0)}, {{{1, 8}}, {{0}}, {{3, 8}}}};
+const Step kStack = {
+    "aten.stack.default", {}, {{{2, 4, 8}}}, {int_arg("dim", 0)}, {{{4, 8}}, {{4, 8}}}};
+const Step kSliceScatter = {"aten.slice_scatter.default",
+                            {{"self", {{4, 8}}}, {"src", {{4, 3}}}},
+                            {{{4, 8}}},
+                            {int_arg("dim", 1), int_arg("start", 1), int_arg("step", 3)}};
+const Step kSliceBackward = {"aten.slice_backward.default",
+                             {{"grad_output", {{4, 3}}}},
+                             {{{4, 8}}},
+                             {int_arg("dim", 1), int_arg("start", 5), int_arg("step", 1)}};
+const Step kPad = {
+    "aten.constant_pad_nd.default", {{"self", {{4, 8}}}}, {{{4, 9}}}, {ints_arg("pad", {2, -1})}};
+const Step kRepeat = {
+    "aten.repeat.default", {{"self", {{4, 8}}}}, {{{3, 4, 16}}}, {ints_arg("repeats", {3, 1, 2})}};
+const Step kAttention = {
+    "aten._scaled_dot_product_flash_attention_for_cpu.default",
+    {{"query", {{1, 4, 5, 8}}}, {"key", {{1, 2, 9, 8}}}, {"value", {{1, 2, 9, 8}}}},
+    {{{1, 4, 5, 8}}, {{1, 4, 5}}}};
+const Step kSum = {"aten.sum.default", {{"self", {{}}}}, {{{}}}};
+const Step kSumOfTwo = {"aten.sum.default", {{"self", {{4, 8}}}}, {{{}}}};
+const Step kSumOfRows = {
+    "aten.sum.dim_IntList", {{"self", {{4, 8}}}}, {{{4}}}, {ints_arg("dim", {1})}};
+const Step kClip = {
+    "dc.clip_and_check",
+    {{"", {{11}, DType::F64}}, {"", {{2, 5}, DType::F64}}, {"", {{24}, DType::F64}}},
+    {},
+    {int_arg("clip", 1)}};
+const Step kAdamW = {"dc.adamw",
+                     {{"", {{8}}},
+                      {"", {{8}}},
+                      {"", {{8}}},
+                      {"", {{8}}},
+                      {"", {{11}, DType::F64}},
+                      {"", {{24}, DType::F64}}},
+                     {},
+                     {int_arg("param", 2), int_arg("group", 1), int_arg("clip", 1)}};
+const Step kCheckFinite = {
+    "dc.check_finite",
+    {{"", {{11}, DType::F64}}, {"", {{5}, DType::F64}}, {"", {{2}, DType::F64}}},
+    {},
+    {int_arg("param", 2)}};
+
+// Expanded dims take no memory.
+constexpr int64_t kEndless = int64_t{1} << 58;
 
 // Dims of two elements, neighbours of which are exchanged in memory: no two can be joined.
 constexpr size_t kManyDims = 20;
@@ -219,6 +281,67 @@ const Case kCases[] = {
     {"loss_backward_short_weight", kLossBackward, operand(3, {{7}})},
     {"loss_backward_no_total", kLossBackward, operand(4, {{0}})},
     {"loss_backward_small_result", kLossBackward, result(0, {{4, 7}})},
+    {"tril_large_result", kTril, result(0, {{5, 8}})},
+    {"tril_small_operand", kTril, operand(0, {{3, 8}})},
+    {"tril_broadcast_operand", kTril, operand(0, {{1, 8}})},
+    {"triu_narrow_operand", kTriu, operand(0, {{2, 4, 7}})},
+    {"triu_more_matrices", kTriu, result(0, {{3, 4, 8}})},
+    {"cat_no_dims", kCat,
+     [](Step& step) {
+       step.results[0] = {{}};
+       step.list.assign(1, Meta{});
+     }},
+    {"cat_fewer_dims", kCat, part(0, {{8}})},
+    {"cat_more_dims", kCat, part(0, {{1, 1, 8}})},
+    {"cat_narrow_operand", kCat, part(2, {{3, 1}})},
+    {"cat_narrow_operand_without_elements", kCat, part(1, {{0, 7}})},
+    {"cat_long_result", kCat, result(0, {{5, 8}})},
+    {"cat_short_result", kCat, result(0, {{3, 8}})},
+    {"stack_no_dims", kStack, result(0, {{}})},
+    {"stack_narrow_operand", kStack, part(1, {{4, 7}})},
+    {"stack_broadcast_operand", kStack, part(1, {{1, 8}})},
+    {"stack_fewer_operands", kStack, result(0, {{3, 4, 8}})},
+    {"slice_overflowing_step", kSliceScatter,
+     attribute(2, int_arg("step", (int64_t{1} << 62) + 1))},
+    {"slice_long", kSliceScatter, attribute(2, int_arg("step", 4))},
+    {"slice_fewer_rows", kSliceScatter, operand(1, {{1, 3}})},
+    {"slice_behind_the_end", kSliceBackward, attribute(1, int_arg("start", 6))},
+    {"pad_small_result", kPad, result(0, {{4, 8}})},
+    {"pad_overflow", kPad,
+     attribute(0, ints_arg("pad", {std::numeric_limits<int64_t>::min(),
+                                   std::numeric_limits<int64_t>::max()}))},
+    {"pad_odd", kPad, attribute(0, ints_arg("pad", {1}))},
+    {"repeat_other_size", kRepeat, result(0, {{3, 4, 15}})},
+    {"attention_no_keys", kAttention,
+     [](Step& step) {
+       step.operands[1].meta = {{1, 2, 0, 8}};
+       step.operands[2].meta = {{1, 2, 0, 8}};
+     }},
+    {"attention_endless_keys", kAttention,
+     [](Step& step) {
+       step.operands[1].meta = {{1, 2, kEndless, 8}, DType::F32, {0, 0, 0, 1}};
+       step.operands[2].meta = {{1, 2, kEndless, 8}, DType::F32, {0, 0, 0, 1}};
+     }},
+    {"sum_no_result", kSum, result(0, {{0}})},
+    {"sum_more_dims", kSumOfTwo, result(0, {{0, 0, 0}})},
+    {"sum_of_rows_more_dims", kSumOfRows, result(0, {{4, 1, 2}})},
+    {"clip_endless_table", kClip,
+     operand(1, {{0, std::numeric_limits<int64_t>::max()}, DType::F64, {1, 1}})},
+    {"adamw_param", kAdamW, attribute(0, int_arg("param", std::numeric_limits<int64_t>::max()))},
+    {"adamw_group", kAdamW, attribute(1, int_arg("group", int64_t{1} << 61))},
+    {"check_finite_param", kCheckFinite, attribute(0, int_arg("param", 3))},
+    {"embedding_endless_table", kEmbedding, operand(0, {{kEndless, 8}, DType::F32, {0, 1}})},
+    {"embedding_backward_endless_indices", kEmbeddingBackward,
+     [](Step& step) {
+       step.operands[0].meta = {{int64_t{1} << 40, 8}, DType::F32, {0, 1}};
+       step.operands[1].meta = {{int64_t{1} << 40}, DType::I64, {0}};
+     }},
+    {"index_put_endless", kIndexPut,
+     [](Step& step) {
+       const int64_t large = int64_t{1} << 40;
+       step.operands[1].meta = {{1}};
+       step.list = {{{large, 1}, DType::I64, {0, 0}}, {{1, large}, DType::I64, {0, 0}}};
+     }},
     {"losses_backward_short_gradient", kLossesBackward, operand(0, {{3}})},
 };
 

@@ -45,6 +45,7 @@ DimSplit::DimSplit(Call& call, const BoundTensor& self, const BoundTensor& to,
     kept_self_.push_back(self.strides[dim]);
     kept_to_.push_back(to.strides[next++]);
   }
+  call.require(next == to.sizes.size(), "the result has another shape");
   call.require(kept().fits() && reduced().fits(), "its operand has too many dims");
 }
 
