@@ -15,6 +15,7 @@
 
 #include "runtime/kernel/extra_scratch.h"
 #include "runtime/kernel/kernel.h"
+#include "runtime/kernel/native/convert.h"
 #include "runtime/plan/mesh.h"
 
 namespace dc::runtime::kernel::native {
@@ -65,7 +66,8 @@ class Call {
   int64_t integer(std::string_view name, int64_t otherwise);
   double number(std::string_view name, double otherwise);
   std::string text(std::string_view name, std::string_view otherwise) const;
-  // A number in the type that is computed with; integers are exact in integer types.
+  // A number in the type that is computed with; integers are exact in integer types, fractions are
+  // cut to them.
   template <typename T>
   T scalar(std::string_view name, T otherwise = T{}) {
     const plan::Arg* arg = given(name);
@@ -73,7 +75,7 @@ class Call {
     require(arg->kind == plan::ArgKind::Float || arg->kind == plan::ArgKind::Int ||
                 arg->kind == plan::ArgKind::Bool,
             "argument '" + std::string(name) + "' must be a number");
-    return arg->kind == plan::ArgKind::Float ? static_cast<T>(arg->f) : static_cast<T>(arg->i);
+    return arg->kind == plan::ArgKind::Float ? store<T>(arg->f) : static_cast<T>(arg->i);
   }
   BoundTensor output(size_t index);  // result of any strides that keep its elements apart
   size_t outputs() const { return instruction_.outputs.size(); }

@@ -35,7 +35,7 @@ const AtenCase& aten_case(const std::string& name);
 plan::Instruction place(KernelBench& bench, const AtenCase& test);
 
 // Difference between an output on the bench and the expected tensor, relative to the largest
-// expected magnitude; 0 means equal bits.
+// expected magnitude; 0 means equal bits. Of integers that differ, infinite.
 double difference(KernelBench& bench, int32_t output, const ExpectedTensor& expected);
 
 }  // namespace dc::runtime

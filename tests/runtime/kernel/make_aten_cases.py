@@ -19,7 +19,7 @@ NAMES = {
     torch.bool: "bool",
     torch.uint8: "u8",
 }
-EXPORT_DTYPES = {torch.int64: 5, torch.float16: 6, torch.float32: 7, torch.float64: 8, torch.bool: 12, torch.bfloat16: 13}
+EXPORT_DTYPES = {torch.int32: 4, torch.int64: 5, torch.float16: 6, torch.float32: 7, torch.float64: 8, torch.bool: 12, torch.bfloat16: 13}
 EXPORT_FORMATS = {torch.contiguous_format: 1, torch.channels_last: 2, torch.preserve_format: 4}
 OUT = []
 

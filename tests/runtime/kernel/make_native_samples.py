@@ -120,6 +120,19 @@ def indices(dtype, n):
         case("sort.default", table, -1, True)
 
 
+def numbers():
+    """Start and step are cut to integers, where the result has them; large integers are exact."""
+    for dtype in (torch.int64, torch.int32, torch.float32):
+        case("arange.start_step", 0.5, 5.9, 1.5, dtype=dtype)
+        case("arange.start_step", 9.9, -3.2, -2.7, dtype=dtype)
+        case("arange.start", 1.5, 7.9, dtype=dtype)
+        case("arange.start", -2.5, 4, dtype=dtype)
+    places = torch.tensor([[0, 3], [2, 1]])
+    case("scatter.value", torch.zeros(3, 4, dtype=torch.int64), 1, places, 2**53 + 1)
+    case("scatter.value", torch.zeros(3, 4, dtype=torch.int64), 0, places[:, :1], -(2**63))
+    case("full.default", [3], 2**62 + 1, dtype=torch.int64)
+
+
 def main(path):
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -127,6 +140,7 @@ def main(path):
         for n in lengths:
             for group in (pointwise, reductions, norms, indices):
                 group(dtype, n)
+    numbers()
     with open(path, "w", encoding="ascii") as file:
         file.write("\n".join(make_aten_cases.OUT) + "\n")
 

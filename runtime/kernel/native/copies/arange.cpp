@@ -1,4 +1,6 @@
 // arange: start, start + step, ...
+#include <type_traits>
+
 #include "runtime/kernel/native/lanes.h"
 #include "runtime/kernel/native/registry.h"
 
@@ -19,13 +21,19 @@ class Arange final : public Kernel {
   base::Status launch(device::Stream& stream) override {
     std::byte* to = stream.resolve(data_);
     for (int64_t i = 0; i < count_; ++i) {
-      const T value = start_ + step_ * static_cast<T>(i);
+      const T value = at(i);
       store_(to + i * stride_ * element_, 1, &value, 1);
     }
     return {};
   }
 
  private:
+  T at(int64_t i) const {
+    if constexpr (std::is_integral_v<T>)  // wraps
+      return static_cast<T>(static_cast<uint64_t>(start_) +
+                            static_cast<uint64_t>(step_) * static_cast<uint64_t>(i));
+    return start_ + step_ * static_cast<T>(i);
+  }
   std::byte* data_;
   int64_t count_, stride_, element_;
   T start_, step_;
@@ -35,8 +43,8 @@ class Arange final : public Kernel {
 Made make_arange(Call& call) {
   const BoundTensor to = call.output(0);
   call.require(to.sizes.size() <= 1, "its result must have one dim");
-  const bool integral = !call.is_fraction("start") && !call.is_fraction("step");
-  if (integral && !base::is_floating(to.dtype))
+  // Of integers, start and step are cut to integers first, as PyTorch does.
+  if (!base::is_floating(to.dtype))
     return call.finish<Arange<int64_t>>(to, call.scalar<int64_t>("start", 0),
                                         call.scalar<int64_t>("step", 1));
   return call.finish<Arange<double>>(to, call.scalar<double>("start", 0),

@@ -79,18 +79,17 @@ Region Region::selected(size_t dim, int64_t index) const {
   return part;
 }
 
-void CopyRegions::add_fill(Call& call, const Region& region,
-                           const std::array<std::byte, 8>& value) {
+Element element_of(Call& call, base::DType dtype, std::string_view name) {
+  const bool integral = !base::is_floating(dtype) && !call.is_fraction(name);
+  return integral ? stored(dtype, call.scalar<int64_t>(name))
+                  : stored(dtype, call.scalar<double>(name));
+}
+
+void CopyRegions::add_fill(Call& call, const Region& region, const Element& value) {
   if (!call.ok()) return;
   const Iteration iteration(region.sizes, std::array{region.strides});
   call.require(iteration.fits(), "its tensors have too many dims");
   fills_.push_back({region.data, base::byte_size(region.dtype), iteration, value});
-}
-
-void CopyRegions::fill_with_argument(Call& call, const Region& region, std::string_view name) {
-  const bool integral = !base::is_floating(region.dtype) && !call.is_fraction(name);
-  if (integral) return fill(call, region, call.scalar<int64_t>(name));
-  fill(call, region, call.scalar<double>(name));
 }
 
 void CopyRegions::copy(Call& call, const Region& to, const Region& from) {
@@ -112,7 +111,7 @@ base::Status CopyRegions::launch(device::Stream& stream) {
     std::byte* to = stream.resolve(fill.to);
     const Iteration& over = fill.iteration;
     over.for_each_plane([&](const Offsets& at, int64_t rows, const Offsets& steps) {
-      copy_elements(to + at[0] * fill.element, fill.value.data(), fill.element,
+      copy_elements(to + at[0] * fill.element, fill.value.bytes.data(), fill.element,
                     {rows, over.inner(), steps[0], 0, over.inner_stride(0), 0});
     });
   }

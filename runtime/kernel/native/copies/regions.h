@@ -1,6 +1,7 @@
 // Copies between regions of tensors, of any strides and element types.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -25,6 +26,19 @@ struct Region {
   BoundTensor bound() const { return {data, dtype, sizes, strides}; }
 };
 
+// A number as an element of this type.
+struct alignas(8) Element {
+  std::array<std::byte, 8> bytes{};
+};
+template <typename T>
+Element stored(base::DType dtype, T value) {
+  Element element;
+  storer(kLaneOf<T>, dtype)(element.bytes.data(), 1, &value, 1);
+  return element;
+}
+// The named argument; of integers exactly.
+Element element_of(Call& call, base::DType dtype, std::string_view name);
+
 // First fills regions with numbers, then copies regions, both in the order in which they were
 // added.
 class CopyRegions final : public Kernel {
@@ -32,9 +46,7 @@ class CopyRegions final : public Kernel {
   // Every element of the region gets the value, converted to its type.
   template <typename T>
   void fill(Call& call, const Region& region, T value) {
-    alignas(8) std::array<std::byte, 8> bytes{};
-    storer(kLaneOf<T>, region.dtype)(bytes.data(), 1, &value, 1);
-    add_fill(call, region, bytes);
+    add_fill(call, region, stored(region.dtype, value));
   }
   // The same, of all that lies outside of [start, end) of one dim.
   template <typename T>
@@ -46,7 +58,9 @@ class CopyRegions final : public Kernel {
       fill(call, region.narrowed(dim, end, region.sizes[dim] - end), value);
   }
   // The value of the named argument.
-  void fill_with_argument(Call& call, const Region& region, std::string_view name);
+  void fill_with_argument(Call& call, const Region& region, std::string_view name) {
+    add_fill(call, region, element_of(call, region.dtype, name));
+  }
   // `from` is broadcast to the shape of `to`.
   void copy(Call& call, const Region& to, const Region& from);
 
@@ -57,7 +71,7 @@ class CopyRegions final : public Kernel {
     std::byte* to;
     int64_t element;
     Iteration iteration;
-    alignas(8) std::array<std::byte, 8> value;
+    Element value;
   };
   struct Copy {
     std::byte *to, *from;
@@ -69,7 +83,7 @@ class CopyRegions final : public Kernel {
 
     void convert(std::byte* target, const std::byte* source) const;  // a row
   };
-  void add_fill(Call& call, const Region& region, const std::array<std::byte, 8>& value);
+  void add_fill(Call& call, const Region& region, const Element& value);
 
   std::vector<Fill> fills_;
   std::vector<Copy> copies_;

@@ -109,7 +109,7 @@ Made gather(Call& call) {
 class Scatter final : public Kernel {
  public:
   Scatter(std::unique_ptr<CopyRegions> copy, const Chooser& chooser, base::DType dtype, Write write,
-          const std::array<std::byte, 8>& value)
+          const Element& value)
       : copy_(std::move(copy)),
         chooser_(chooser),
         write_(write),
@@ -120,7 +120,7 @@ class Scatter final : public Kernel {
   base::Status launch(device::Stream& stream) override {
     DC_RETURN_IF_ERROR(copy_->launch(stream));
     return chooser_.run("scatter", stream, [this](std::byte* to, const std::byte* from) {
-      if (from == nullptr) from = value_.data();
+      if (from == nullptr) from = value_.bytes.data();
       if (write_ == Write::Move) {
         std::memcpy(to, from, static_cast<size_t>(chooser_.element));
       } else if (is_integer_) {
@@ -144,7 +144,7 @@ class Scatter final : public Kernel {
   Chooser chooser_;
   Write write_;
   bool is_integer_;
-  alignas(8) std::array<std::byte, 8> value_;
+  Element value_;
   LoadLanes load_;
   StoreLanes store_;
 };
@@ -159,12 +159,11 @@ Made scatter(Call& call) {
   auto copy = std::make_unique<CopyRegions>();
   copy->copy(call, Region(to), Region(self));
   const Chooser chooser = choose(call, index, to, src ? &*src : nullptr, dim);
-  alignas(8) std::array<std::byte, 8> value{};
+  Element value;
   if (src) {
     call.require(src->dtype == to.dtype, "what is scattered has another element type");
   } else {
-    const auto number = call.scalar<double>("value");
-    storer(Lane::F64, to.dtype)(value.data(), 1, &number, 1);
+    value = element_of(call, to.dtype, "value");
   }
   return call.finish<Scatter>(std::move(copy), chooser, to.dtype, kWrite, value);
 }
