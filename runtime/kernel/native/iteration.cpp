@@ -6,13 +6,14 @@
 
 namespace dc::runtime::kernel::native {
 
-std::vector<int64_t> broadcast_strides(const BoundTensor& tensor, std::span<const int64_t> sizes) {
-  if (tensor.sizes.size() > sizes.size()) return {};
+std::optional<std::vector<int64_t>> broadcast_strides(const BoundTensor& tensor,
+                                                      std::span<const int64_t> sizes) {
+  if (tensor.sizes.size() > sizes.size()) return std::nullopt;
   const size_t added = sizes.size() - tensor.sizes.size();
   std::vector<int64_t> strides(sizes.size(), 0);
   for (size_t dim = added; dim < sizes.size(); ++dim) {
     const int64_t size = tensor.sizes[dim - added];
-    if (size != sizes[dim] && size != 1) return {};
+    if (size != sizes[dim] && size != 1) return std::nullopt;
     if (size != 1) strides[dim] = tensor.strides[dim - added];
   }
   return strides;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,8 +19,9 @@ inline constexpr size_t kMaxDims = 16;     // after joining
 using Offsets = std::array<int64_t, kMaxTensors>;  // one per tensor, elements
 
 // Strides of `tensor` as if it had the shape `sizes`: 0 in the dims along which it is broadcast.
-// Empty if it cannot be broadcast to that shape.
-std::vector<int64_t> broadcast_strides(const BoundTensor& tensor, std::span<const int64_t> sizes);
+// Nothing if it cannot be broadcast to that shape.
+std::optional<std::vector<int64_t>> broadcast_strides(const BoundTensor& tensor,
+                                                      std::span<const int64_t> sizes);
 
 class Iteration {
  public:

@@ -7,6 +7,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 
+#include "runtime/kernel/native/iteration.h"
 #include "runtime/kernel/onednn/plugin.h"
 #include "runtime/kernel/onednn/product_shape.h"
 #include "runtime/kernel/strided_copy.h"
@@ -178,8 +179,9 @@ class Maker {
     call_.require(b.dtype == a.dtype && c.dtype == a.dtype, "the element types differ");
     if (!adds()) return;
     call_.require(added_.tensor.dtype == a.dtype, "the element types differ");
-    added_strides_ = broadcast_strides(added_.tensor, c.sizes);
-    call_.require(!added_strides_.empty(), "what is added does not broadcast to the product");
+    auto strides = native::broadcast_strides(added_.tensor, c.sizes);
+    call_.require(strides.has_value(), "what is added does not broadcast to the product");
+    if (strides) added_strides_ = *std::move(strides);
   }
 
   bool adds() const { return beta_ != 0; }

@@ -31,17 +31,4 @@ std::vector<int64_t> dense_strides(const Matrices& matrices) {
   return base::contiguous_strides(matrices.sizes);
 }
 
-std::vector<int64_t> broadcast_strides(const BoundTensor& tensor, std::span<const int64_t> sizes) {
-  const size_t dims = tensor.sizes.size();
-  if (dims > sizes.size()) return {};
-  std::vector<int64_t> strides(sizes.size(), 0);
-  const size_t first = sizes.size() - dims;
-  for (size_t dim = 0; dim < dims; ++dim) {
-    if (tensor.sizes[dim] == 1) continue;
-    if (tensor.sizes[dim] != sizes[first + dim]) return {};
-    strides[first + dim] = tensor.strides[dim];
-  }
-  return strides;
-}
-
 }  // namespace dc::runtime::kernel::onednn

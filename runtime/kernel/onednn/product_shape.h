@@ -25,8 +25,4 @@ Lies how_it_lies(const Matrices& matrices);
 // Of a copy without gaps, which keeps rows as rows.
 std::vector<int64_t> dense_strides(const Matrices& matrices);
 
-// The strides of `tensor` seen as a tensor of these sizes, 0 where it is repeated. Empty if the two
-// do not broadcast.
-std::vector<int64_t> broadcast_strides(const BoundTensor& tensor, std::span<const int64_t> sizes);
-
 }  // namespace dc::runtime::kernel::onednn

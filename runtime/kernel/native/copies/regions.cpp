@@ -94,11 +94,11 @@ void CopyRegions::add_fill(Call& call, const Region& region, const Element& valu
 
 void CopyRegions::copy(Call& call, const Region& to, const Region& from) {
   if (!call.ok()) return;
-  const std::vector<int64_t> strides = broadcast_strides(from.bound(), to.sizes);
-  call.require(strides.size() == to.sizes.size(),
+  const auto strides = broadcast_strides(from.bound(), to.sizes);
+  call.require(strides.has_value(),
                "what is copied cannot be broadcast to the shape of the result");
   if (!call.ok()) return;
-  const Iteration iteration(to.sizes, std::array{to.strides, strides});
+  const Iteration iteration(to.sizes, std::array{to.strides, *strides});
   call.require(iteration.fits(), "its tensors have too many dims");
   const Lane lane = lane_of(from.dtype);
   copies_.push_back({to.data, from.data, base::byte_size(to.dtype), base::byte_size(from.dtype),

@@ -88,21 +88,21 @@ Chosen choose(Call& call, const BoundTensor& self, const BoundTensor& other) {
   }
   if (result_sizes.size() < whole_sizes.size() + shape.size())
     result_sizes.insert(result_sizes.end(), shape.begin(), shape.end());
-  const std::vector<int64_t> strides = broadcast_strides(other, result_sizes);
-  call.require(strides.size() == result_sizes.size(), "its tensors differ in shape");
+  const auto strides = broadcast_strides(other, result_sizes);
+  call.require(strides.has_value(), "its tensors differ in shape");
   if (!call.ok()) return chosen;
-  const auto at = strides.begin() + static_cast<ptrdiff_t>(front);
+  const auto at = strides->begin() + static_cast<ptrdiff_t>(front);
   const auto behind = at + static_cast<ptrdiff_t>(shape.size());
   std::vector<std::vector<int64_t>> choice{base::contiguous_strides(shape), {at, behind}};
   for (size_t d = 0; d < indices.size(); ++d) {
     if (!indices[d]) continue;
     const BoundTensor& index = *indices[d];
-    choice.push_back(broadcast_strides(index, shape));
+    choice.push_back(*broadcast_strides(index, shape));
     chosen.indices.push_back({static_cast<std::byte*>(index.data), loader(Lane::I64, index.dtype),
                               base::byte_size(index.dtype), self.strides[d], self.sizes[d]});
   }
-  std::vector<int64_t> other_whole(strides.begin(), at);
-  other_whole.insert(other_whole.end(), behind, strides.end());
+  std::vector<int64_t> other_whole(strides->begin(), at);
+  other_whole.insert(other_whole.end(), behind, strides->end());
   chosen.choices = Iteration(shape, choice);
   chosen.part = Iteration(whole_sizes, std::array{whole_strides, other_whole});
   chosen.sizes = result_sizes;

@@ -243,11 +243,11 @@ class Maker {
     for (const BoundTensor& result : results_)
       strides.emplace_back(result.strides.begin(), result.strides.end());
     for (const BoundTensor& operand : operands_) {
-      strides.push_back(broadcast_strides(operand, results_[0].sizes));
-      call_.require(strides.back().size() == results_[0].sizes.size(),
-                    "an operand cannot be broadcast to the shape of the results");
+      auto own = broadcast_strides(operand, results_[0].sizes);
+      call_.require(own.has_value(), "an operand cannot be broadcast to the shape of the results");
+      if (!call_.ok()) return;
+      strides.push_back(*std::move(own));
     }
-    if (!call_.ok()) return;
     fused_->iteration = Iteration(results_[0].sizes, strides);
     call_.require(fused_->iteration.fits(), "its tensors have too many dims");
   }

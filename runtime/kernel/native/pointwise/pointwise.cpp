@@ -74,9 +74,10 @@ void Pointwise::bind(Call& call, const BoundTensor& result, Lane lane,
   strides.emplace_back(result.strides.begin(), result.strides.end());
   for (const PointwiseOperand& operand : operands) {
     strides.emplace_back(result.sizes.size(), 0);
-    if (operand.tensor) strides.back() = broadcast_strides(*operand.tensor, result.sizes);
-    call.require(strides.back().size() == result.sizes.size(),
-                 "an operand cannot be broadcast to the shape of the result");
+    if (!operand.tensor) continue;
+    auto own = broadcast_strides(*operand.tensor, result.sizes);
+    call.require(own.has_value(), "an operand cannot be broadcast to the shape of the result");
+    if (own) strides.back() = *std::move(own);
   }
   call.require(operands.size() <= kMostOperands, "it has too many operands");
   if (!call.ok()) return;
