@@ -52,7 +52,6 @@ DC_UNARY(Cube, x* x* x)
 // PyTorch rounds the square of 16-bit elements to their type before the second product.
 DC_UNARY(CubeOfBf16, widen(narrow_bf16(static_cast<float>(x* x))) * x)
 DC_UNARY(CubeOfF16, widen(narrow_f16(static_cast<float>(x* x))) * x)
-DC_UNARY(SquareRoot, std::sqrt(x))
 DC_UNARY(InverseSquare, T{1} / (x * x))
 
 DC_BINARY(Mul, x* y)
@@ -148,7 +147,7 @@ Made power_by_number(Call& call) {
   if (exponent == 3 && dtype == base::DType::BF16) return pointwise<CubeOfBf16, kF32>(call);
   if (exponent == 3 && dtype == base::DType::F16) return pointwise<CubeOfF16, kF32>(call);
   if (exponent == 3) return pointwise<Cube>(call);
-  if (exponent == 0.5) return pointwise<SquareRoot, kReal>(call);
+  if (exponent == 0.5) return pointwise<Sqrt, kReal>(call);
   if (exponent == -0.5) return pointwise<Rsqrt, kReal>(call);
   if (exponent == -1) return pointwise<Reciprocal, kReal>(call);
   if (exponent == -2) return pointwise<InverseSquare, kReal>(call);
