@@ -63,11 +63,6 @@ DC_VECTOR_CLONES void add(T* __restrict to, T* __restrict from, int64_t n) {
   }
 }
 
-template <typename F>
-void in_blocks(int64_t n, F&& f) {
-  for (int64_t first = 0; first < n; first += kBlock) f(first, std::min(kBlock, n - first));
-}
-
 // What both norms have: the tensors of an instruction, as rows.
 template <typename T>
 struct NormTensors {

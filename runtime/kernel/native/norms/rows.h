@@ -2,6 +2,7 @@
 // for every position of the others.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -54,6 +55,12 @@ class RowTensor {
   LaneReader reader_;
   StoreLanes store_ = nullptr;
 };
+
+// Calls f(first, count) for the blocks of a row.
+template <typename F>
+void in_blocks(int64_t n, F&& f) {
+  for (int64_t first = 0; first < n; first += kBlock) f(first, std::min(kBlock, n - first));
+}
 
 // Rows along dims [first, end) of `tensors`, which have the shape of `shape`; `numbers` have one
 // element per row, with size 1 in those dims. Offsets are in this order. Refuses other shapes, and

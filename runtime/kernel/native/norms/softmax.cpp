@@ -42,12 +42,6 @@ DC_VECTOR_CLONES void products(T* __restrict out, const T* x, const T* y, int64_
   for (int64_t i = 0; i < n; ++i) out[i] = x[i] * y[i];
 }
 
-// Calls f(first, count) for the blocks of a row.
-template <typename F>
-void in_blocks(int64_t n, F&& f) {
-  for (int64_t first = 0; first < n; first += kBlock) f(first, std::min(kBlock, n - first));
-}
-
 template <typename T>
 class Softmax final : public Kernel {
  public:
