@@ -250,25 +250,21 @@ HeadRows numbers(Call& call, const BoundTensor& tensor, const AttentionCall& a) 
   return rows;
 }
 
-HeadRows like_queries(Call& call, const BoundTensor& tensor, const AttentionCall& a) {
+HeadRows rows_of(Call& call, const BoundTensor& tensor, const AttentionCall& a, int64_t heads,
+                 int64_t length) {
   call.require(tensor.sizes.size() == 4 && base::is_floating(tensor.dtype) &&
                    tensor.dtype != base::DType::F64,
                "its tensors must have four dims and be f32, bf16 or f16");
   if (!call.ok()) return {};
   const HeadRows rows(tensor);
-  call.require(rows.has_sizes(a.batch, a.heads, a.queries, a.dim), "its tensors differ in shape");
+  call.require(rows.has_sizes(a.batch, heads, length, a.dim), "its tensors differ in shape");
   return rows;
 }
-
+HeadRows like_queries(Call& call, const BoundTensor& tensor, const AttentionCall& a) {
+  return rows_of(call, tensor, a, a.heads, a.queries);
+}
 HeadRows like_keys(Call& call, const BoundTensor& tensor, const AttentionCall& a) {
-  call.require(tensor.sizes.size() == 4 && base::is_floating(tensor.dtype) &&
-                   tensor.dtype != base::DType::F64,
-               "its tensors must have four dims and be f32, bf16 or f16");
-  if (!call.ok()) return {};
-  const HeadRows rows(tensor);
-  call.require(rows.has_sizes(a.batch, a.heads / a.heads_per_key, a.keys, a.dim),
-               "its tensors differ in shape");
-  return rows;
+  return rows_of(call, tensor, a, a.heads / a.heads_per_key, a.keys);
 }
 
 // A result that the plan may not want.
