@@ -1,7 +1,7 @@
 // gather, scatter, scatter_add, index_select: one index tensor, along one dim.
 //
-// Scattered elements are written, or added in the type they are computed in, in row-major order of
-// the index tensor.
+// Scattered elements are written, or added in f64 or int64 and rounded to their type each time, in
+// row-major order of the index tensor.
 #include <array>
 #include <cstring>
 #include <vector>

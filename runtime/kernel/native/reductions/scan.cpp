@@ -92,7 +92,7 @@ Made cumsum(Call& call) {
 template <typename T, bool kLargest>
 class Extreme final : public Kernel {
  public:
-  // Either result may be without memory.
+  // Without `values`, only the places are written.
   Extreme(const BoundTensor& self, const std::optional<BoundTensor>& values,
           const BoundTensor& indices, bool all, size_t dim)
       : self_(static_cast<std::byte*>(self.data)),
