@@ -71,16 +71,16 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 Meta ids(Sizes sizes) { return {std::move(sizes), DType::I64}; }
 
-std::function<void(Step&)> result(size_t index, Meta meta) {
+std::function<void(Step&)> result(size_t index, const Meta& meta) {
   return [index, meta](Step& step) { step.results[index] = meta; };
 }
-std::function<void(Step&)> operand(size_t index, Meta meta) {
+std::function<void(Step&)> operand(size_t index, const Meta& meta) {
   return [index, meta](Step& step) { step.operands[index].meta = meta; };
 }
-std::function<void(Step&)> part(size_t index, Meta meta) {
+std::function<void(Step&)> part(size_t index, const Meta& meta) {
   return [index, meta](Step& step) { step.list[index] = meta; };
 }
-std::function<void(Step&)> attribute(size_t index, plan::Arg arg) {
+std::function<void(Step&)> attribute(size_t index, const plan::Arg& arg) {
   return [index, arg](Step& step) { step.attributes[index] = arg; };
 }
 
