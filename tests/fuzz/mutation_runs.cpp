@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <iterator>
 #include <random>
@@ -82,6 +83,22 @@ void run_text_mutations(std::string_view good, uint32_t rounds) {
     running_name = "seed " + std::to_string(seed);
     running_text = text;
     run_target(text);
+  }
+}
+
+void run_random_tails(std::string_view head, size_t tail, uint32_t rounds) {
+  const TellsInput tells;
+  std::vector<uint8_t> bytes(head.begin(), head.end());
+  bytes.resize(head.size() + tail);
+  running_name = "the head itself";
+  run_target(bytes);
+  std::seed_seq seeds(head.begin(), head.end());
+  std::mt19937 random(seeds);
+  for (uint32_t round = 0; round < rounds / kFewer; ++round) {
+    std::generate(bytes.begin() + static_cast<ptrdiff_t>(head.size()), bytes.end(),
+                  [&] { return static_cast<uint8_t>(random()); });
+    running_name = "round " + std::to_string(round);
+    run_target(bytes);
   }
 }
 

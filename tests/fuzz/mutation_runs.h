@@ -13,5 +13,8 @@ namespace dc::fuzz {
 void run_byte_mutations(std::string_view good, uint32_t rounds);
 // The same, mutated as text.
 void run_text_mutations(std::string_view good, uint32_t rounds);
+// Runs the target over `head` with that many zeros behind it, then with `rounds` times random
+// bytes.
+void run_random_tails(std::string_view head, size_t tail, uint32_t rounds);
 
 }  // namespace dc::fuzz
