@@ -6,7 +6,8 @@ namespace dc::layout {
 
 std::optional<int64_t> KnownArenas::find(std::span<const Request> requests, int64_t enough) {
   const auto found = std::find_if(known_.begin(), known_.end(), [&](const Known& one) {
-    return one.enough == enough &&
+    const bool answers = one.bytes <= enough || one.bytes > one.enough;
+    return (answers || one.enough == enough) &&
            std::equal(one.requests.begin(), one.requests.end(), requests.begin(), requests.end());
   });
   if (found == known_.end()) return std::nullopt;

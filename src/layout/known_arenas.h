@@ -17,7 +17,9 @@ namespace dc::layout {
 
 class KnownArenas {
  public:
-  // Bytes of best_layout(requests, enough); empty if they are not known.
+  // Bytes of a layout of the requests that are at most `enough`, or of the best if none is; empty
+  // if they are not known. What is known for one number of bytes may answer for another: a layout
+  // that fits those fits more, and the best is the same for all that it does not fit.
   std::optional<int64_t> find(std::span<const Request> requests, int64_t enough);
   // They must not be known. Forgets the entry that was not asked for longest, where there are many.
   void add(std::vector<Request> requests, int64_t enough, int64_t bytes);

@@ -9,7 +9,7 @@ namespace {
 
 using Requests = std::vector<Request>;
 
-TEST(KnownArenas, KnowsTheSameRequestsForTheSameBytesAlone) {
+TEST(KnownArenas, KnowsTheSameRequestsAlone) {
   const Requests some = {{0, 3, 64}, {1, 2, 128}}, others = {{0, 3, 64}, {1, 2, 192}};
   KnownArenas known;
   EXPECT_FALSE(known.find(some, 100));
@@ -17,8 +17,19 @@ TEST(KnownArenas, KnowsTheSameRequestsForTheSameBytesAlone) {
   known.add(others, 100, 256);
   EXPECT_EQ(known.find(some, 100), 192);
   EXPECT_EQ(known.find(others, 100), 256);
-  EXPECT_FALSE(known.find(some, 101));
   EXPECT_FALSE(known.find(Requests{some[0]}, 100));
+}
+
+TEST(KnownArenas, ALayoutThatFitsAnswersForMoreAndTheBestForAll) {
+  const Requests fits = {{0, 3, 64}, {1, 2, 128}}, best = {{0, 3, 64}, {1, 2, 192}};
+  KnownArenas known;
+  known.add(fits, 200, 192);  // a better one may exist
+  EXPECT_EQ(known.find(fits, 300), 192);
+  EXPECT_EQ(known.find(fits, 192), 192);
+  EXPECT_FALSE(known.find(fits, 191));
+  known.add(best, 200, 256);  // none has 200 bytes
+  for (const int64_t enough : {0, 199, 201, 255, 256, 300})
+    EXPECT_EQ(known.find(best, enough), 256);
 }
 
 TEST(KnownArenas, ForgetsWhatWasNotAskedForLongest) {
