@@ -1,6 +1,7 @@
 #include "src/passes/recompute/recompute_choice.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/passes/recompute/recompute_estimate.h"
 
@@ -22,11 +23,19 @@ class Chooser {
   // Drops storages until everything fits or nothing helps.
   void drop() {
     RecomputeChoice lowest = choice();
+    std::vector<Estimate> estimates;
+    bool are_old = true;
     while (timeline_.peak > limit_) {
-      const std::vector<Estimate> round = next_round();
+      if (std::exchange(are_old, false)) estimates = estimate_all();
+      const std::vector<size_t> round = next_round(estimates);
       if (round.empty()) break;
-      if (!accept(round) && !accept({round[0]})) at(banned_, round[0].storage) = true;
-      if (timeline_.peak < lowest.timeline.peak) lowest = choice();
+      if (accept(estimates, round) || (round.size() > 1 && accept(estimates, {round[0]}))) {
+        are_old = true;
+        if (timeline_.peak < lowest.timeline.peak) lowest = choice();
+      } else {
+        at(banned_, estimates[round[0]].storage) = true;
+        estimates.erase(estimates.begin() + static_cast<std::ptrdiff_t>(round[0]));
+      }
     }
     kept_ = std::move(lowest.kept);
     timeline_ = std::move(lowest.timeline);
@@ -58,8 +67,8 @@ class Chooser {
     return sum;
   }
 
-  // The best storages that do not depend on each other, as many as the peak needs.
-  std::vector<Estimate> next_round() const {
+  // Of all storages that help when dropped, the best first.
+  std::vector<Estimate> estimate_all() const {
     Estimator estimator(p_, kept_, timeline_, target_);
     std::vector<Estimate> found;
     for (int32_t s = 0; s < static_cast<int32_t>(kept_.size()); ++s) {
@@ -69,10 +78,16 @@ class Chooser {
     }
     std::stable_sort(found.begin(), found.end(),
                      [](const Estimate& a, const Estimate& b) { return a.rate() > b.rate(); });
-    std::vector<Estimate> round;
+    return found;
+  }
+
+  // The best storages that do not depend on each other, as many as the peak needs.
+  std::vector<size_t> next_round(const std::vector<Estimate>& found) const {
+    std::vector<size_t> round;
     std::vector<uint8_t> dropped(kept_.size()), read(kept_.size());
     int64_t missing = timeline_.peak - limit_;
-    for (Estimate& estimate : found) {
+    for (size_t i = 0; i < found.size(); ++i) {
+      const Estimate& estimate = found[i];
       if (missing <= 0 || estimate.rate() < kLeastRate * found[0].rate()) break;
       bool stale = at(read, estimate.storage);
       for (int32_t s : estimate.sources) stale |= at(dropped, s) != 0;
@@ -80,18 +95,18 @@ class Chooser {
       at(dropped, estimate.storage) = true;
       for (int32_t s : estimate.sources) at(read, s) = true;
       missing -= estimate.at_peak;
-      round.push_back(std::move(estimate));
+      round.push_back(i);
     }
     return round;
   }
 
   // True if the round brought the program nearer to the limit; otherwise nothing has changed.
-  bool accept(const std::vector<Estimate>& round) {
+  bool accept(const std::vector<Estimate>& estimates, const std::vector<size_t>& round) {
     KeptStorages kept = kept_;
-    for (const Estimate& estimate : round) {
-      for (int32_t s : estimate.keeps) at(kept, s) = true;
+    for (const size_t i : round) {
+      for (int32_t s : estimates[i].keeps) at(kept, s) = true;
     }
-    for (const Estimate& estimate : round) at(kept, estimate.storage) = false;
+    for (const size_t i : round) at(kept, estimates[i].storage) = false;
     Timeline timeline = settle(p_, kept);
     if (excess(timeline) >= excess(timeline_)) return false;
     kept_ = std::move(kept);
