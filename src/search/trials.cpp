@@ -1,0 +1,155 @@
+#include "src/search/trials.h"
+
+#include <algorithm>
+
+#include "src/ir/step.h"
+#include "src/search/moves.h"
+#include "src/sim/simulate.h"
+
+namespace dc::search {
+
+using base::Nanos;
+using base::Result;
+using base::Status;
+using passes::Chain;
+
+namespace {
+
+constexpr int64_t kLeastLess = 1024;  // part of the budget
+constexpr int64_t kLittleMore = 8;    // parts, of which the budget has one less
+
+}  // namespace
+
+bool Score::better_than(const Score& other) const {
+  if (fits != other.fits) return fits;
+  if (!fits) return bytes < other.bytes;
+  if (differ(time.v, other.time.v)) return time < other.time;
+  if (differ(communication.v, other.communication.v)) return communication < other.communication;
+  return differ(bytes, other.bytes) && bytes < other.bytes;
+}
+
+Result<MaybeScore> Trials::try_candidate(const Candidate& candidate, int64_t excess) {
+  const std::string text = passes::print(candidate.chain);
+  if (search_.left_out.contains(text)) return MaybeScore();
+  if (!tried_.insert({text, candidate.planned.value_or(base::Bytes{-1}).v}).second)
+    return MaybeScore();
+  const Result<bool> hopeless = state_alone_is_too_large(candidate.chain);
+  if (!hopeless.ok()) return nothing_of(candidate.chain, hopeless.status());
+  if (*hopeless) return MaybeScore();
+  ++simulated_;
+  const Result<ir::Step> made = steps_.made(candidate);
+  if (!made.ok()) return nothing_of(candidate.chain, made.status());
+  Score score = evaluate(*made);
+  const bool is_shorter = best_.empty() || !best_.score.fits || score.time < best_.score.time;
+  if (options_.memory() && score.fits && wins(score)) {
+    if (const Status laid = lay_out(*made, score); !laid.ok())
+      return nothing_of(candidate.chain, laid);
+  }
+  if (wins(score)) {
+    // Only what would be the result is verified: that is a few of many.
+    if (const Status sound = ir::verify(*made, made->stage); !sound.ok())
+      return nothing_of(candidate.chain, sound);
+    best_ = {score, candidate};
+  }
+  if (score.fits) least_ = std::min(least_, score.time);
+  // What costs the same is taken for the same schedule: many changes change nothing.
+  if (score.fits && costs_.insert({score.time.v, score.communication.v, score.bytes}).second)
+    waiting_.push_back({score, candidate});
+  if (!score.fits && score.bytes / kLittleMore <= options_.memory()->v / (kLittleMore - 1))
+    too_large_.push_back({score, candidate});
+  if (!score.fits && is_shorter) DC_RETURN_IF_ERROR(plan_for_less(candidate, score, excess));
+  return MaybeScore(score);
+}
+
+Status Trials::plan_for_less(const Candidate& candidate, const Score& score,
+                             int64_t excess_before) {
+  const int64_t budget = options_.memory()->v, excess = score.bytes - budget;
+  if (out_of_effort() || excess <= 0 || excess > excess_before / 2) return {};
+  // The second time twice as much: addresses do not follow live bytes one to one.
+  const int64_t less =
+      std::max(excess / 8 * (excess_before == INT64_MAX ? 9 : 16), budget / kLeastLess);
+  if (less >= candidate.planned->v) return {};
+  return try_candidate({candidate.chain, base::Bytes{candidate.planned->v - less}}, excess)
+      .status();
+}
+
+void Trials::forget(const Chain& chain) {
+  const std::string text = passes::print(chain);
+  std::erase_if(tried_, [&](const auto& one) { return one.first == text; });
+}
+
+bool Trials::out_of_effort() {
+  cut_short_ = cut_short_ || (search_.out_of_time && search_.out_of_time());
+  const bool is_enough = search_.first_fit && score().fits;
+  return is_enough || cut_short_ || simulated_ >= effort_;
+}
+
+std::optional<Candidate> Trials::next_to_expand(int64_t percent) {
+  const auto found =
+      std::min_element(waiting_.begin(), waiting_.end(),
+                       [](const Trial& a, const Trial& b) { return a.score.better_than(b.score); });
+  if (found == waiting_.end() || found->score.time.v > score().time.v / 100 * percent) return {};
+  Candidate next = std::move(found->candidate);
+  waiting_.erase(found);
+  return next;
+}
+
+std::optional<Trial> Trials::take_fastest_too_large() {
+  const auto fastest =
+      std::min_element(too_large_.begin(), too_large_.end(),
+                       [](const Trial& a, const Trial& b) { return a.score.time < b.score.time; });
+  if (fastest == too_large_.end()) return std::nullopt;
+  const Trial found = *fastest;
+  std::erase_if(too_large_,
+                [&](const Trial& one) { return one.candidate.chain == found.candidate.chain; });
+  return found;
+}
+
+Status Trials::left_out(const Chain& chain, Status why) {
+  if (why.kind() != base::ErrorKind::Internal) return why;
+  why.add_context("in chain " + passes::print(chain));
+  refused_.push_back(passes::print(chain) + ": " + why.code() + " " + why.sentence());
+  if (first_error_.ok()) first_error_ = std::move(why);
+  return {};
+}
+
+bool Trials::wins(const Score& score) const {
+  if (best_.empty()) return true;
+  // Several ties in turn must not add up.
+  const bool is_slow = score.time > slowest_ || Score::differ(score.time.v, least_.v);
+  return score.better_than(best_.score) && !(score.fits && is_slow && score.time > least_);
+}
+
+// Then it needs more than the best so far, whatever the passes do.
+Result<bool> Trials::state_alone_is_too_large(const Chain& chain) {
+  if (!options_.memory() || best_.empty()) return false;
+  if (std::any_of(chain.begin(), chain.end(), offloads)) return false;
+  DC_ASSIGN_OR_RETURN(const int64_t bytes, steps_.state_bytes(chain));
+  return bytes > (best_.score.fits ? options_.memory()->v : best_.score.bytes);
+}
+
+// A layout may need a little more than the largest live sum: it says so itself.
+Status Trials::lay_out(const ir::Step& step, Score& score) {
+  DC_ASSIGN_OR_RETURN(const std::optional<base::Bytes> arena, steps_.arena_if_too_large(step));
+  score.fits = !arena;
+  if (arena) score.bytes = std::max(score.bytes, arena->v);
+  return {};
+}
+
+Result<MaybeScore> Trials::nothing_of(const Chain& chain, const Status& why) {
+  DC_RETURN_IF_ERROR(left_out(chain, why));
+  return MaybeScore();
+}
+
+// `fits` is about the live bytes.
+Score Trials::evaluate(const ir::Step& step) const {
+  Score score;
+  const sim::StepRun run = sim::simulate(step, cost_);
+  score.time = run.time;
+  score.communication = run.communication;
+  score.bytes = live_bytes(step, cost_);
+  score.fits = !options_.memory() || score.bytes <= options_.memory()->v;
+  return score;
+}
+
+}  // namespace dc::search

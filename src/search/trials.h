@@ -1,0 +1,116 @@
+// Trials: the schedules that a search has tried. The best of them, those that fit and may lead on,
+// and those that need a little too much.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/search/auto.h"
+#include "src/search/scheduled_steps.h"
+
+namespace dc::search {
+
+// What a schedule costs. `fits`: within the budget.
+struct Score {
+  base::Nanos time, communication;
+  int64_t bytes = 0;
+  bool fits = false;
+
+  // In the same time (to one part in a thousand) less communication wins, then less memory.
+  bool better_than(const Score& other) const;
+  static bool differ(int64_t a, int64_t b) { return std::abs(a - b) > std::max(a, b) / 1000; }
+};
+using MaybeScore = std::optional<Score>;
+
+// A schedule that was tried. Without a chain: none.
+struct Trial {
+  Score score;
+  Candidate candidate;
+  bool empty() const { return candidate.chain.empty(); }
+};
+
+class Trials {
+ public:
+  // The references must outlive it.
+  Trials(const ir::Step& imported, const passes::Options& options, const cost::CostModel& cost,
+         const SearchOptions& search)
+      : options_(options),
+        cost_(cost),
+        search_(search),
+        effort_(search.effort),
+        steps_(imported, options_, cost) {}
+
+  ScheduledSteps& steps() { return steps_; }
+  const Candidate& best() const { return best_.candidate; }
+  const Score& score() const { return best_.score; }
+  // Forgets the best, or takes another as it.
+  Trial exchange_best(Trial other) { return std::exchange(best_, std::move(other)); }
+
+  // The chain, planned for all of the budget.
+  Candidate whole(const passes::Chain& chain) const { return {chain, options_.memory()}; }
+
+  // Takes the candidate as the best if it is. One that would be but for its memory is made again by
+  // passes that plan for less. Empty if the chain was left out or the candidate is known. `excess`:
+  // bytes above the budget of the one that this one plans for less than; 0: no more tries.
+  base::Result<MaybeScore> try_candidate(const Candidate& candidate, int64_t excess = INT64_MAX);
+  // Until that no longer helps, or nothing can be expected to.
+  base::Status plan_for_less(const Candidate& candidate, const Score& score, int64_t excess_before);
+  // As if the chain had not been tried.
+  void forget(const passes::Chain& chain);
+
+  // The effort from here on: schedules in all.
+  void set_effort(int effort) { effort_ = effort; }
+  void set_bound(base::Nanos bound) { bound_ = bound; }
+  // Nothing slower becomes the best within the budget.
+  void set_slowest(base::Nanos slowest) { slowest_ = slowest; }
+  base::Nanos bound() const { return bound_; }
+  int simulated() const { return simulated_; }
+  bool cut_short() const { return cut_short_; }
+  bool out_of_effort();
+  // Within one part in a thousand of the bound there is nothing left to find.
+  bool is_at_bound() const { return score().fits && score().time.v <= bound_.v + bound_.v / 1000; }
+  bool done() { return out_of_effort() || is_at_bound(); }
+
+  // The best that fits and whose changes were not all tried, if it is at most so many per cent of
+  // the best's time.
+  std::optional<Candidate> next_to_expand(int64_t percent);
+  // The fastest that needs a little too much; its chain is not returned again.
+  std::optional<Trial> take_fastest_too_large();
+
+  // Records an internal error, which is a bug in dcc, and returns ok: the search loses only this
+  // candidate. Returns every other error: it is the model's or the user's.
+  base::Status left_out(const passes::Chain& chain, base::Status why);
+  const std::vector<std::string>& refused() const { return refused_; }
+  const base::Status& first_error() const { return first_error_; }
+
+ private:
+  bool wins(const Score& score) const;
+  base::Result<bool> state_alone_is_too_large(const passes::Chain& chain);
+  base::Status lay_out(const ir::Step& step, Score& score);
+  base::Result<MaybeScore> nothing_of(const passes::Chain& chain, const base::Status& why);
+  Score evaluate(const ir::Step& step) const;
+
+  const passes::Options& options_;
+  const cost::CostModel& cost_;
+  const SearchOptions& search_;
+  int effort_;
+  ScheduledSteps steps_;
+  std::set<std::pair<std::string, int64_t>> tried_;  // and planned bytes
+  std::vector<Trial> waiting_;                       // fit; what they lead to is untried
+  std::vector<Trial> too_large_;                     // by a little
+  std::set<std::array<int64_t, 3>> costs_;           // time, communication and bytes of what fits
+  Trial best_;
+  base::Nanos bound_;
+  base::Nanos slowest_{INT64_MAX};  // that a result within the budget may be
+  base::Nanos least_{INT64_MAX};    // of what fits
+  int simulated_ = 0;
+  bool cut_short_ = false;
+  std::vector<std::string> refused_;
+  base::Status first_error_;
+};
+
+}  // namespace dc::search
