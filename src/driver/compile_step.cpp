@@ -15,8 +15,6 @@ using runtime::plan::Plan;
 
 namespace {
 
-constexpr int kLowerLimits = 3;
-
 // `over`: what the first plan says of the budget.
 Status refusal(const Status& over, Bytes budget, int64_t smallest) {
   Status status(over.kind(), over.code(),
@@ -28,20 +26,16 @@ Status refusal(const Status& over, Bytes budget, int64_t smallest) {
   return status;
 }
 
-// The smallest plan, as the search finds it or, if that is another one, as its first that fits.
-Result<Plan> smallest_of(StepCompiler& compiler, const PlannedMemory& planned, SearchUntil until) {
-  Result<Plan> plan = compiler.run(planned, until);
-  return plan.ok() || !compiler.excess() ? plan : compiler.run(planned, SearchUntil::Fits);
-}
-
-// Passes count live bytes, and addresses may need more: so a plan above its budget is made again by
-// passes that plan for less. Empty if none of those keeps it. The compiler's last run was above.
+// A plan above its budget is made again by passes that plan for less. Empty if none of those keeps
+// it. The compiler's last run was above. A search has made its chains fit by the same rule; where
+// it found none there is nothing to add.
 std::optional<Plan> plan_for_less(StepCompiler& compiler, Bytes budget, SearchUntil until) {
-  Bytes planned = budget;
-  for (int i = 0; i < kLowerLimits && compiler.excess() && compiler.excess()->is_in_layout; ++i) {
-    planned.v -= compiler.excess()->bytes << i;
-    if (planned.v <= 0) break;
-    Result<Plan> plan = compiler.run(planned, until);
+  if (compiler.searches() && !compiler.search_fits()) return std::nullopt;
+  search::LowerPlans lower(budget);
+  while (compiler.excess()) {
+    const std::optional<Bytes> planned = lower.next(*compiler.excess());
+    if (!planned) break;
+    Result<Plan> plan = compiler.run(*planned, until);
     if (plan.ok()) return std::move(*plan);
   }
   return std::nullopt;
@@ -53,11 +47,10 @@ Result<Plan> plan_within(StepCompiler& compiler, Bytes budget, SearchUntil until
   if (plan.ok() || !compiler.excess()) return plan;
   const Status over = plan.status();
   if (std::optional<Plan> lower = plan_for_less(compiler, budget, until)) return std::move(*lower);
-  const std::optional<SmallestPlan> smallest =
-      smallest_plan([&](const PlannedMemory& of) { return compiler.arena(of); });
+  const std::optional<int64_t> smallest = compiler.smallest();
   if (!smallest) return over;
-  if (smallest->bytes > budget.v) return refusal(over, budget, smallest->bytes);
-  return smallest_of(compiler, smallest->planned, until);
+  if (*smallest > budget.v) return refusal(over, budget, *smallest);
+  return compiler.run_smallest();
 }
 
 // If what the search finds in its time is above the budget, the first schedule that fits is the
@@ -95,14 +88,14 @@ Result<Plan> compile_step(ir::Step step, const CompileOptions& options, const co
   const OutOfTime never;
   StepCompiler in_time(step, options, cost, done, out_of_time);
   StepCompiler without_clock(step, options, cost, done, never);
-  const PlannedMemory& budget = options.passes.memory();
+  const search::PlannedMemory& budget = options.passes.memory();
   if (!budget) return in_time.run(budget);
   return out_of_time && in_time.searches() ? plan_in_time(in_time, without_clock, *budget)
                                            : plan_within(without_clock, *budget, SearchUntil::Best);
 }
 
 Result<Plan> compile_planned(ir::Step step, const CompileOptions& options,
-                             const cost::CostModel& cost, const PlannedMemory& planned) {
+                             const cost::CostModel& cost, const search::PlannedMemory& planned) {
   DC_RETURN_IF_ERROR(check(options));
   step = with_options(std::move(step), options);
   CompileOptions unlimited = options;
@@ -119,10 +112,8 @@ std::optional<Bytes> smallest_memory(ir::Step step, const CompileOptions& option
   limited.passes.budgets[ir::Space::Device] = Bytes{1};
   const PartDone silent;
   const OutOfTime never;
-  StepCompiler compiler(step, limited, cost, silent, never);
-  const std::optional<SmallestPlan> smallest =
-      smallest_plan([&](const PlannedMemory& of) { return compiler.arena(of); });
-  return smallest ? std::optional<Bytes>(Bytes{smallest->bytes}) : std::nullopt;
+  const std::optional<int64_t> bytes = StepCompiler(step, limited, cost, silent, never).smallest();
+  return bytes ? std::optional<Bytes>(Bytes{*bytes}) : std::nullopt;
 }
 
 }  // namespace dc::driver

@@ -7,8 +7,8 @@
 #include "runtime/plan/plan.h"
 #include "src/cost/cost_model.h"
 #include "src/driver/compile_options.h"
-#include "src/driver/smallest_plan.h"
 #include "src/ir/step.h"
+#include "src/search/smallest_plan.h"
 
 namespace dc::driver {
 
@@ -35,7 +35,7 @@ base::Result<runtime::plan::Plan> compile_step(ir::Step step, const CompileOptio
 // be above that.
 base::Result<runtime::plan::Plan> compile_planned(ir::Step step, const CompileOptions& options,
                                                   const cost::CostModel& cost,
-                                                  const PlannedMemory& planned);
+                                                  const search::PlannedMemory& planned);
 
 // Bytes of the device's arena of the smallest plan that is found: every budget that is at least as
 // large has one (smallest_plan.h). Empty if none can be made, with or without a limit. The budget

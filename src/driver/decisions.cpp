@@ -62,11 +62,11 @@ ReductionOrder order_of(const CompileOptions& options, const Plan& plan) {
   return once ? ReductionOrder::PerStep : ReductionOrder::PerMicroBatch;
 }
 
-PlannedMemory planned_by(const Plan& plan, const PlannedMemory& budget) {
+search::PlannedMemory planned_by(const Plan& plan, const search::PlannedMemory& budget) {
   for (const base::Remark& remark : plan.remarks) {
     if (remark.code != "passes-planned-for") continue;
     const auto bytes = remark.number("planned_bytes");
-    return bytes ? PlannedMemory(base::Bytes{*bytes}) : PlannedMemory();
+    return bytes ? search::PlannedMemory(base::Bytes{*bytes}) : search::PlannedMemory();
   }
   return budget;
 }
@@ -82,7 +82,7 @@ Result<Decisions> decisions_of(const Plan& plan) {
   options.chain = CompileOptions().chain;
   options.own_passes = plan.passes;
   options.start_from = {};
-  const PlannedMemory planned = planned_by(plan, options.passes.memory());
+  const search::PlannedMemory planned = planned_by(plan, options.passes.memory());
   return Decisions{std::move(options), planned};
 }
 

@@ -5,13 +5,13 @@
 #include "runtime/plan/plan.h"
 #include "src/driver/compile_options.h"
 #include "src/driver/model.h"
-#include "src/driver/smallest_plan.h"
+#include "src/search/smallest_plan.h"
 
 namespace dc::driver {
 
 struct Decisions {
   CompileOptions options;  // the plan's own, its chain as text, the order of its sums by name
-  PlannedMemory planned;   // what its passes planned for; its budget if nothing else
+  search::PlannedMemory planned;  // what its passes planned for; its budget if nothing else
 };
 
 // Mismatch (76), DC7033: an option that this version does not know.

@@ -19,7 +19,7 @@ using runtime::plan::Plan;
 // Options and what the passes plan for, if a plan says it.
 struct Decided {
   CompileRequest compile;
-  std::optional<PlannedMemory> planned;
+  std::optional<search::PlannedMemory> planned;
 };
 
 Result<Decided> decide(const ScalingRequest& request) {
@@ -29,7 +29,7 @@ Result<Decided> decide(const ScalingRequest& request) {
     return decided;
   }
   DC_ASSIGN_OR_RETURN(const Decisions of_plan, decisions_of(*request.plan));
-  const PlannedMemory& budget = request.compile.options.passes.memory();
+  const search::PlannedMemory& budget = request.compile.options.passes.memory();
   decided.compile.options = of_plan.options;
   if (budget) {
     decided.compile.options.passes.budgets[ir::Space::Device] = budget;
@@ -110,7 +110,7 @@ class ScalingRun {
   // As the plan's passes planned, if that keeps the budget; else as compile() makes it; else above
   // the budget, and `why` says so.
   Result<Plan> planned(const CompileOptions& options, Status& why) {
-    const PlannedMemory& budget = options.passes.memory();
+    const search::PlannedMemory& budget = options.passes.memory();
     if (planned_) {
       Result<Plan> plan = regardless(options, *planned_);
       if (!plan.ok() || !budget || device_memory(*plan) <= *budget) return plan;
@@ -126,7 +126,7 @@ class ScalingRun {
     return above.ok() && device_memory(*above) <= *budget ? Result<Plan>(why) : std::move(above);
   }
 
-  Result<Plan> regardless(const CompileOptions& options, const PlannedMemory& planned) {
+  Result<Plan> regardless(const CompileOptions& options, const search::PlannedMemory& planned) {
     Result<Plan> plan = compile_planned(model_.step, options, costs_.model(), planned);
     watch_.lap("as planned");
     return plan;
@@ -144,7 +144,7 @@ class ScalingRun {
 
   const ScalingRequest& request_;
   const CompileRequest compile_;
-  const std::optional<PlannedMemory> planned_;
+  const std::optional<search::PlannedMemory> planned_;
   const cost::Costs costs_;
   Stopwatch& watch_;
   Model model_;

@@ -49,7 +49,7 @@ Result<std::optional<search::EarlierChain>> earlier_chain(const EarlierPlan& pla
 }
 
 // That the passes planned for other than the budget.
-base::Remark planned_for(const PlannedMemory& planned, base::Bytes budget) {
+base::Remark planned_for(const search::PlannedMemory& planned, base::Bytes budget) {
   base::Remark remark{"layout-arenas", "passes-planned-for", {}, {{"budget_bytes", budget.v}}};
   if (planned) remark.numbers.push_back({"planned_bytes", planned->v});
   remark.text =
@@ -67,7 +67,7 @@ layout::Budgets without_device(layout::Budgets budgets) {
 
 }  // namespace
 
-Result<Plan> StepCompiler::run(const PlannedMemory& planned, SearchUntil until) {
+Result<Plan> StepCompiler::run(const search::PlannedMemory& planned, SearchUntil until) {
   excess_.reset();
   // The chain that the search chose may still end in an internal error when it is lowered. The
   // search then runs again without that chain.
@@ -75,6 +75,7 @@ Result<Plan> StepCompiler::run(const PlannedMemory& planned, SearchUntil until) 
   std::vector<std::string> refused;
   for (;;) {
     DC_ASSIGN_OR_RETURN(Choice choice, choose(planned, until, left_out));
+    search_fits_ = choice.fits;
     for (const std::string& one : refused) choice.refused.push_back(one);
     const std::string chain = passes::print(choice.chain);
     const Result<LoweredStep> lowered = lower(choice, options_.passes.budgets);
@@ -88,19 +89,52 @@ Result<Plan> StepCompiler::run(const PlannedMemory& planned, SearchUntil until) 
   }
 }
 
-std::optional<int64_t> StepCompiler::arena(const PlannedMemory& planned) {
-  Result<Choice> choice = choose(planned, SearchUntil::Fits, {});
+std::optional<int64_t> StepCompiler::smallest() {
+  if (searches()) {
+    smallest_ = search::find_smallest(step_, options_.passes, cost_);
+    part_done("search");
+    if (smallest_ && step_.evaluation) {
+      const std::optional<int64_t> both = arena({smallest_->chain, smallest_->options});
+      if (!both) smallest_.reset();
+      if (both) smallest_->bytes = *both;
+    }
+    return smallest_ ? std::optional(smallest_->bytes) : std::nullopt;
+  }
+  const Result<Choice> choice = choose({}, SearchUntil::Fits, {});
   if (!choice.ok()) return std::nullopt;
-  const Result<LoweredStep> lowered = lower(*choice, without_device(options_.passes.budgets));
+  const auto planning_for = [&](const search::PlannedMemory& planned) {
+    passes::Options options = choice->options;
+    options.budgets[ir::Space::Device] = planned;
+    return options;
+  };
+  const std::optional<search::SmallestPlan> found =
+      search::smallest_plan([&](const search::PlannedMemory& planned) {
+        return arena({choice->chain, planning_for(planned)});
+      });
+  if (!found) return std::nullopt;
+  smallest_ = {choice->chain, planning_for(found->planned), found->bytes};
+  return found->bytes;
+}
+
+Result<Plan> StepCompiler::run_smallest() {
+  excess_.reset();
+  Choice choice{smallest_->chain, smallest_->options};
+  const Result<LoweredStep> lowered = lower(choice, options_.passes.budgets);
+  return lowered.ok() ? emit(*lowered, std::move(choice)) : Result<Plan>(lowered.status());
+}
+
+std::optional<int64_t> StepCompiler::arena(Choice choice) {
+  const Result<LoweredStep> lowered = lower(choice, without_device(options_.passes.budgets));
   if (!lowered.ok()) return std::nullopt;
   const int64_t evaluation =
       lowered->evaluation ? lowered->evaluation->arena_bytes[ir::Space::Device] : 0;
   return std::max(lowered->step.arena_bytes[ir::Space::Device], evaluation);
 }
 
-Result<StepCompiler::Choice> StepCompiler::choose(const PlannedMemory& planned, SearchUntil until,
+Result<StepCompiler::Choice> StepCompiler::choose(const search::PlannedMemory& planned,
+                                                  SearchUntil until,
                                                   const std::set<std::string>& left_out) const {
-  Choice choice{{}, options_.passes, {}, {}, false};
+  Choice choice{{}, options_.passes};
   choice.options.budgets[ir::Space::Device] = planned;
   if (searches()) return search(choice.options, until, left_out);
   DC_ASSIGN_OR_RETURN(choice.chain, options_.own_passes.empty() ? search::find_chain(options_.chain)
@@ -120,11 +154,8 @@ Result<StepCompiler::Choice> StepCompiler::search(const passes::Options& options
                                         {effort, out_of_time_, left_out, options_.passes.memory(),
                                          first_fit, std::move(earlier)}));
   part_done("search");
-  return Choice{found.chain,
-                found.options,
-                {search::describe(found)},
-                std::move(found.refused),
-                found.cut_short};
+  return Choice{found.chain,     found.options, {search::describe(found)}, std::move(found.refused),
+                found.cut_short, found.fits};
 }
 
 Result<StepCompiler::LoweredStep> StepCompiler::lower(Choice& choice,
@@ -200,7 +231,8 @@ Result<Plan> StepCompiler::emit(const LoweredStep& lowered, Choice choice) {
   plan.compiler = std::string(base::build_id());
   plan.passes = passes::print(choice.chain);
   plan.remarks = std::move(choice.remarks);
-  const PlannedMemory &planned = choice.options.memory(), &budget = options_.passes.memory();
+  const search::PlannedMemory &planned = choice.options.memory(),
+                              &budget = options_.passes.memory();
   if (budget && planned != budget) plan.remarks.push_back(planned_for(planned, *budget));
   if (choice.cut_short) plan.notes.emplace_back(kCutShort);
   for (const std::string& one : choice.refused) plan.notes.push_back(kLeftOut + one);

@@ -11,22 +11,18 @@
 #include "src/cost/cost_model.h"
 #include "src/driver/compile_options.h"
 #include "src/driver/compile_step.h"
-#include "src/driver/smallest_plan.h"
 #include "src/ir/step.h"
 #include "src/layout/allocate.h"
 #include "src/passes/pass_manager.h"
+#include "src/search/lower_plans.h"
+#include "src/search/smallest_chain.h"
+#include "src/search/smallest_plan.h"
 
 namespace dc::driver {
 
 // How much of a chain's space the search looks through: until a schedule is the best that it
 // finds, or only until one keeps to what was planned for.
 enum class SearchUntil : uint8_t { Best, Fits };
-
-// By how much the device's arena of the last plan exceeded its budget.
-struct Excess {
-  int64_t bytes = 0;
-  bool is_in_layout = false;  // the live bytes keep the budget, the addresses do not
-};
 
 // The references must outlive it.
 class StepCompiler {
@@ -40,24 +36,30 @@ class StepCompiler {
 
   // Search and passes plan for `planned` bytes of the device's memory; the addresses must keep the
   // budgets of the options, else OutOfMemory (80).
-  base::Result<runtime::plan::Plan> run(const PlannedMemory& planned,
+  base::Result<runtime::plan::Plan> run(const search::PlannedMemory& planned,
                                         SearchUntil until = SearchUntil::Best);
 
   // Of the last run, if the device's arena was why it failed.
-  const std::optional<Excess>& excess() const { return excess_; }
+  const std::optional<search::Excess>& excess() const { return excess_; }
+  // Whether the last run failed although its search has found a chain for the budget: the plan's
+  // other program does not keep it.
+  bool search_fits() const { return search_fits_; }
 
-  // Bytes of the device's arena that run(planned, SearchUntil::Fits) makes without a budget for it;
-  // empty if there is another reason why it makes none.
-  std::optional<int64_t> arena(const PlannedMemory& planned);
+  // Bytes of the device's arena of the smallest plan, whatever the budget; empty if there is
+  // another reason why none is made.
+  std::optional<int64_t> smallest();
+  // That plan. After smallest().
+  base::Result<runtime::plan::Plan> run_smallest();
 
  private:
   // What is lowered, and what there is to say about the choice.
   struct Choice {
     passes::Chain chain;
     passes::Options options;
-    std::vector<passes::Remark> remarks;
-    std::vector<std::string> refused;
+    std::vector<passes::Remark> remarks{};
+    std::vector<std::string> refused{};
     bool cut_short = false;
+    bool fits = true;  // as the search says
   };
   struct LoweredStep {
     ir::Step step;
@@ -67,10 +69,12 @@ class StepCompiler {
   void part_done(const char* part) const {
     if (done_) done_(part);
   }
-  base::Result<Choice> choose(const PlannedMemory& planned, SearchUntil until,
+  base::Result<Choice> choose(const search::PlannedMemory& planned, SearchUntil until,
                               const std::set<std::string>& left_out) const;
   base::Result<Choice> search(const passes::Options& options, SearchUntil until,
                               const std::set<std::string>& left_out) const;
+  // What the chain makes without a budget for its addresses.
+  std::optional<int64_t> arena(Choice choice);
   base::Result<LoweredStep> lower(Choice& choice, const layout::Budgets& budgets);
   base::Status add_evaluation(const passes::PassContext& context, LoweredStep& lowered);
   void note_excess(const ir::Step& step, const layout::Budgets& budgets);
@@ -81,7 +85,9 @@ class StepCompiler {
   const cost::CostModel& cost_;
   const PartDone& done_;
   const OutOfTime& out_of_time_;
-  std::optional<Excess> excess_;
+  std::optional<search::Excess> excess_;
+  bool search_fits_ = true;
+  std::optional<search::SmallestChain> smallest_;
 };
 
 }  // namespace dc::driver

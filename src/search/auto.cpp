@@ -11,6 +11,7 @@
 #include "src/search/certificate.h"
 #include "src/search/chains.h"
 #include "src/search/moves.h"
+#include "src/search/smallest_chain.h"
 #include "src/search/starts.h"
 #include "src/search/trials.h"
 
@@ -47,6 +48,7 @@ class Search {
     DC_RETURN_IF_ERROR(start_from_named_chains());
     DC_RETURN_IF_ERROR(find_bound());
     DC_RETURN_IF_ERROR(start_from_all_passes());
+    DC_RETURN_IF_ERROR(fit_any());
     DC_RETURN_IF_ERROR(descend());
     DC_RETURN_IF_ERROR(try_baselines());
     DC_RETURN_IF_ERROR(go_on_from_earlier_plan());
@@ -64,41 +66,55 @@ class Search {
   const Candidate& best() const { return trials_.best(); }
   const Score& score() const { return trials_.score(); }
 
-  // The best of them is what any result must beat. Those that need a little too much are then made
-  // to fit.
+  // The best of them is what any result must beat. Those that need too much are then made to fit,
+  // as the driver makes one that the user names.
   Status start_from_named_chains() {
     std::vector<std::pair<Chain, Score>> too_large;
     for (const NamedChain& named : named_chains()) {
       if (!best().chain.empty() && trials_.out_of_effort()) break;
       DC_ASSIGN_OR_RETURN(const Chain chain, find_chain(named.name));
-      if (!options_.offload_space && std::any_of(chain.begin(), chain.end(), offloads)) continue;
-      if (!has_hosts(imported_, options_) &&
-          std::any_of(chain.begin(), chain.end(), splits_by_host))
-        continue;
-      DC_ASSIGN_OR_RETURN(const MaybeScore score, trials_.try_candidate(trials_.whole(chain), 0));
+      if (!may_run(chain, imported_, options_)) continue;
+      DC_ASSIGN_OR_RETURN(const MaybeScore score, trials_.try_once(trials_.whole(chain)));
       steps().keep_stages_of(std::array{best().chain, chain});
       if (score && !score->fits) too_large.emplace_back(chain, *score);
     }
     std::stable_sort(too_large.begin(), too_large.end(),
                      [](const auto& a, const auto& b) { return a.second.time < b.second.time; });
     for (const auto& [chain, score] : too_large) {
-      if (this->score().fits && score.time >= this->score().time) break;
+      if (!may_win(score)) break;
       steps().keep_stages_of(std::array{best().chain, chain});
-      DC_RETURN_IF_ERROR(trials_.plan_for_less(trials_.whole(chain), score, INT64_MAX));
+      DC_RETURN_IF_ERROR(trials_.plan_for_less(trials_.whole(chain), score));
+    }
+    for (const auto& [chain, score] : too_large) {
+      if (!may_win(score) || (this->score().fits && trials_.out_of_effort())) break;
+      steps().keep_stages_of(std::array{best().chain, chain});
+      DC_RETURN_IF_ERROR(trials_.try_smallest(chain));
     }
     for (const NamedChain& named : named_chains()) {
-      if (this->score().fits && passes::print(best().chain) == named.passes)
+      if (score().fits && passes::print(best().chain) == named.passes)
         named_ = {{std::string(named.name), score().time}};
     }
     return recompute_all_in(too_large);
+  }
+
+  bool may_win(const Score& other) const { return !score().fits || other.time < score().time; }
+
+  // Where nothing fits yet, the smallest plans of all that has a text.
+  Status fit_any() {
+    if (!options_.memory()) return {};
+    for (const Chain& chain : chains_with_text(imported_, options_)) {
+      if (score().fits) return {};
+      steps().keep_stages_of(std::array{best().chain, chain});
+      DC_RETURN_IF_ERROR(trials_.try_smallest(chain));
+    }
+    return {};
   }
 
   // The fastest of what needs too much, with only the inputs of blocks kept.
   Status recompute_all_in(std::span<const std::pair<Chain, Score>> too_large) {
     for (const auto& [chain, score] :
          too_large.first(std::min(kMostRecomputed, too_large.size()))) {
-      if (trials_.out_of_effort() || (this->score().fits && score.time >= this->score().time))
-        break;
+      if (trials_.out_of_effort() || !may_win(score)) break;
       if (!find_call(chain, "recompute")) continue;
       steps().keep_stages_of(std::array{best().chain, chain});
       DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, recompute_moves(chain));
@@ -126,9 +142,11 @@ class Search {
     for (const NamedChain& named : baseline_chains()) {
       if (trials_.out_of_effort() || best().chain.empty()) return {};
       DC_ASSIGN_OR_RETURN(const Chain chain, find_chain(named.name));
-      if (!options_.offload_space && std::any_of(chain.begin(), chain.end(), offloads)) continue;
+      if (!may_run(chain, imported_, options_)) continue;
       steps().keep_stages_of(std::array{best().chain, chain});
-      (void)trials_.try_candidate(trials_.whole(chain));
+      const Result<MaybeScore> tried = trials_.try_candidate(trials_.whole(chain));
+      if (tried.ok() && *tried && !(*tried)->fits && may_win(**tried))
+        (void)trials_.try_smallest(chain);
     }
     return {};
   }
@@ -259,7 +277,7 @@ class Search {
       for (const passes::Pass* pass : changeable_passes(options_)) {
         for (const Chain& other : changed(from.chain, *pass, parameter_bytes_)) {
           if (trials_.done() || is_near()) return {};
-          DC_RETURN_IF_ERROR(trials_.try_candidate({other, from.planned}, 0).status());
+          DC_RETURN_IF_ERROR(trials_.try_once({other, from.planned}).status());
         }
       }
     }

@@ -116,6 +116,10 @@ Result<int64_t> ScheduledSteps::state_bytes(const Chain& chain) {
   return analysis::state_bytes(*step, ir::Space::Device).v;
 }
 
+Result<base::Bytes> ScheduledSteps::arena(const ir::Step& step) {
+  return layout::device_arena(step, cost_, base::Bytes{0}, &arenas_);
+}
+
 Result<std::optional<base::Bytes>> ScheduledSteps::arena_if_too_large(const ir::Step& step) {
   return layout::arena_if_too_large(step, cost_, options_.budgets, &arenas_);
 }

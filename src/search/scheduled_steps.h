@@ -56,6 +56,9 @@ class ScheduledSteps {
   // Bytes of state on the device, of the stage that `chain` begins with.
   base::Result<int64_t> state_bytes(const passes::Chain& chain);
 
+  // Bytes of the device's arena, whatever the budget.
+  base::Result<base::Bytes> arena(const ir::Step& step);
+
   // As layout::arena_if_too_large() by the budgets of the options.
   base::Result<std::optional<base::Bytes>> arena_if_too_large(const ir::Step& step);
 

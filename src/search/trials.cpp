@@ -15,8 +15,7 @@ using passes::Chain;
 
 namespace {
 
-constexpr int64_t kLeastLess = 1024;  // part of the budget
-constexpr int64_t kLittleMore = 8;    // parts, of which the budget has one less
+constexpr int64_t kLittleMore = 8;  // parts, of which the budget has one less
 
 }  // namespace
 
@@ -28,7 +27,7 @@ bool Score::better_than(const Score& other) const {
   return differ(bytes, other.bytes) && bytes < other.bytes;
 }
 
-Result<MaybeScore> Trials::try_candidate(const Candidate& candidate, int64_t excess) {
+Result<MaybeScore> Trials::try_once(const Candidate& candidate) {
   const std::string text = passes::print(candidate.chain);
   if (search_.left_out.contains(text)) return MaybeScore();
   if (!tried_.insert({text, candidate.planned.value_or(base::Bytes{-1}).v}).second)
@@ -40,7 +39,6 @@ Result<MaybeScore> Trials::try_candidate(const Candidate& candidate, int64_t exc
   const Result<ir::Step> made = steps_.made(candidate);
   if (!made.ok()) return nothing_of(candidate.chain, made.status());
   Score score = evaluate(*made);
-  const bool is_shorter = best_.empty() || !best_.score.fits || score.time < best_.score.time;
   if (options_.memory() && score.fits && wins(score)) {
     if (const Status laid = lay_out(*made, score); !laid.ok())
       return nothing_of(candidate.chain, laid);
@@ -57,20 +55,36 @@ Result<MaybeScore> Trials::try_candidate(const Candidate& candidate, int64_t exc
     waiting_.push_back({score, candidate});
   if (!score.fits && score.bytes / kLittleMore <= options_.memory()->v / (kLittleMore - 1))
     too_large_.push_back({score, candidate});
-  if (!score.fits && is_shorter) DC_RETURN_IF_ERROR(plan_for_less(candidate, score, excess));
   return MaybeScore(score);
 }
 
-Status Trials::plan_for_less(const Candidate& candidate, const Score& score,
-                             int64_t excess_before) {
-  const int64_t budget = options_.memory()->v, excess = score.bytes - budget;
-  if (out_of_effort() || excess <= 0 || excess > excess_before / 2) return {};
-  // The second time twice as much: addresses do not follow live bytes one to one.
-  const int64_t less =
-      std::max(excess / 8 * (excess_before == INT64_MAX ? 9 : 16), budget / kLeastLess);
-  if (less >= candidate.planned->v) return {};
-  return try_candidate({candidate.chain, base::Bytes{candidate.planned->v - less}}, excess)
-      .status();
+Result<MaybeScore> Trials::try_candidate(const Candidate& candidate) {
+  DC_ASSIGN_OR_RETURN(const MaybeScore score, try_once(candidate));
+  if (score && !score->fits) DC_RETURN_IF_ERROR(plan_for_less(candidate, *score));
+  return score;
+}
+
+Status Trials::plan_for_less(const Candidate& candidate, Score score) {
+  LowerPlans lower(*options_.memory(), candidate.planned.value_or(*options_.memory()));
+  while (!score.fits && !out_of_effort()) {
+    if (best_.score.fits && score.time >= best_.score.time) return {};
+    const std::optional<base::Bytes> planned =
+        lower.next({score.bytes - options_.memory()->v, score.is_in_layout});
+    if (!planned) return {};
+    DC_ASSIGN_OR_RETURN(const MaybeScore next, try_once({candidate.chain, *planned}));
+    if (!next) return {};
+    score = *next;
+  }
+  return {};
+}
+
+Status Trials::try_smallest(const Chain& chain) {
+  const Result<bool> hopeless = state_alone_is_too_large(chain);
+  if (!hopeless.ok()) return left_out(chain, hopeless.status());
+  if (*hopeless) return {};
+  const std::optional<SmallestPlan>& smallest = smallest_.of(chain);
+  if (!smallest || smallest->bytes > options_.memory()->v) return {};
+  return try_once({chain, smallest->planned}).status();
 }
 
 void Trials::forget(const Chain& chain) {
@@ -132,6 +146,7 @@ Result<bool> Trials::state_alone_is_too_large(const Chain& chain) {
 Status Trials::lay_out(const ir::Step& step, Score& score) {
   DC_ASSIGN_OR_RETURN(const std::optional<base::Bytes> arena, steps_.arena_if_too_large(step));
   score.fits = !arena;
+  score.is_in_layout = arena.has_value();
   if (arena) score.bytes = std::max(score.bytes, arena->v);
   return {};
 }

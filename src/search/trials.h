@@ -10,15 +10,17 @@
 #include <vector>
 
 #include "src/search/auto.h"
+#include "src/search/lower_plans.h"
 #include "src/search/scheduled_steps.h"
+#include "src/search/smallest_chain.h"
 
 namespace dc::search {
 
 // What a schedule costs. `fits`: within the budget.
 struct Score {
   base::Nanos time, communication;
-  int64_t bytes = 0;
-  bool fits = false;
+  int64_t bytes = 0;  // live; of the arena where only that is above the budget
+  bool fits = false, is_in_layout = false;  // the latter: the live bytes fit, the addresses do not
 
   // In the same time (to one part in a thousand) less communication wins, then less memory.
   bool better_than(const Score& other) const;
@@ -42,7 +44,8 @@ class Trials {
         cost_(cost),
         search_(search),
         effort_(search.effort),
-        steps_(imported, options_, cost) {}
+        steps_(imported, options_, cost),
+        smallest_(steps_, cost) {}
 
   ScheduledSteps& steps() { return steps_; }
   const Candidate& best() const { return best_.candidate; }
@@ -53,12 +56,15 @@ class Trials {
   // The chain, planned for all of the budget.
   Candidate whole(const passes::Chain& chain) const { return {chain, options_.memory()}; }
 
-  // Takes the candidate as the best if it is. One that would be but for its memory is made again by
-  // passes that plan for less. Empty if the chain was left out or the candidate is known. `excess`:
-  // bytes above the budget of the one that this one plans for less than; 0: no more tries.
-  base::Result<MaybeScore> try_candidate(const Candidate& candidate, int64_t excess = INT64_MAX);
-  // Until that no longer helps, or nothing can be expected to.
-  base::Status plan_for_less(const Candidate& candidate, const Score& score, int64_t excess_before);
+  // Takes the candidate as the best if it is. Empty if it is known, if the chain was left out, or
+  // if no plan for it can fit.
+  base::Result<MaybeScore> try_once(const Candidate& candidate);
+  // Then, where only memory keeps it from being the best, by passes that plan for less.
+  base::Result<MaybeScore> try_candidate(const Candidate& candidate);
+  // `score`: of the candidate, which exceeds the budget.
+  base::Status plan_for_less(const Candidate& candidate, Score score);
+  // The chain's smallest plan, if the budget is large enough.
+  base::Status try_smallest(const passes::Chain& chain);
   // As if the chain had not been tried.
   void forget(const passes::Chain& chain);
 
@@ -99,6 +105,7 @@ class Trials {
   const SearchOptions& search_;
   int effort_;
   ScheduledSteps steps_;
+  SmallestPlans smallest_;
   std::set<std::pair<std::string, int64_t>> tried_;  // and planned bytes
   std::vector<Trial> waiting_;                       // fit; what they lead to is untried
   std::vector<Trial> too_large_;                     // by a little

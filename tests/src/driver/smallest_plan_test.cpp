@@ -1,6 +1,6 @@
 // The smallest plan that is found, and what an error promises of it: each budget of at least its
 // bytes has a plan, and so has each that a plan made without a budget keeps.
-#include "src/driver/smallest_plan.h"
+#include "src/search/smallest_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -18,6 +18,9 @@ using base::Bytes;
 using base::Result;
 using base::Status;
 using runtime::plan::Plan;
+using search::kSmallestPlanParts;
+using search::PlannedMemory;
+using search::smallest_plan;
 
 // The arena of a step of `whole` bytes of which passes can free all but `rest`.
 std::optional<int64_t> arena_of(const PlannedMemory& planned, int64_t rest, int64_t whole) {
@@ -183,6 +186,34 @@ TEST(RefusedBudget, OfALargeModelToo) {
   const Result<Plan> whole = subject.compiled(std::nullopt);
   ASSERT_TRUE(whole.ok()) << whole.status().to_string();
   expect_kept(subject, arena(*whole) + arena(*whole) / 1000);
+}
+
+// What the user finds by a chain's name the search finds too: at the least budget of each chain,
+// closely above it and where nothing limits the chain.
+void expect_no_slower_than_named(const Case& one) {
+  const Subject by_default(one);
+  for (const char* chain : {"zero3", "fsdp", "deepcompile-p", "deepcompile-s", "zero3-trace"}) {
+    Case named = one;
+    named.chain = chain;
+    SCOPED_TRACE(text_of(named));
+    const Subject by_name(named);
+    const int64_t least = named_budget(by_name.compiled(1).status());
+    ASSERT_GT(least, 1);
+    for (const int64_t budget : budgets_from(least, 5)) {
+      const Result<Plan> theirs = by_name.compiled(budget), ours = by_default.compiled(budget);
+      ASSERT_TRUE(theirs.ok()) << budget << ": " << theirs.status().to_string();
+      ASSERT_TRUE(ours.ok()) << budget << ": " << ours.status().to_string();
+      const int64_t most = theirs->prediction.step_ns;
+      EXPECT_LE(ours->prediction.step_ns, most + most / 1000) << budget;
+    }
+  }
+}
+
+TEST(NamedChain, IsNotFasterThanTheDefaultAtAnyBudget) {
+  expect_no_slower_than_named({"mlp.pt2", 2});
+  expect_no_slower_than_named({"mlp.pt2", 4, 4});
+  expect_no_slower_than_named({"official_joint.pt2", 2});
+  expect_no_slower_than_named({"official_joint.pt2", 3, 2});
 }
 
 // What the search finds before its first simulation ends is above these budgets.

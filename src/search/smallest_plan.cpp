@@ -1,8 +1,8 @@
-#include "src/driver/smallest_plan.h"
+#include "src/search/smallest_plan.h"
 
 #include <algorithm>
 
-namespace dc::driver {
+namespace dc::search {
 namespace {
 
 class SmallestPlanSearch {
@@ -10,8 +10,8 @@ class SmallestPlanSearch {
   explicit SmallestPlanSearch(const ArenaFor& arena_for) : arena_for_(arena_for) {}
 
   std::optional<SmallestPlan> run() {
-    try_planned({});
     try_planned(base::Bytes{1});
+    try_planned({});
     if (!best_) return best_;
     int64_t low = 0, high = best_->bytes;
     const auto enough = [&] {
@@ -34,7 +34,9 @@ class SmallestPlanSearch {
   bool try_planned(const PlannedMemory& planned) {
     const std::optional<int64_t> bytes = arena_for_(planned);
     if (!bytes) return false;
-    if (!best_ || *bytes < best_->bytes) best_ = {planned, *bytes};
+    // Of equals, the one without a limit: its passes give up least.
+    const bool wins = !best_ || *bytes < best_->bytes || (*bytes == best_->bytes && !planned);
+    if (wins) best_ = {planned, *bytes};
     return planned && *bytes <= planned->v;
   }
 
@@ -48,4 +50,4 @@ std::optional<SmallestPlan> smallest_plan(const ArenaFor& arena_for) {
   return SmallestPlanSearch(arena_for).run();
 }
 
-}  // namespace dc::driver
+}  // namespace dc::search

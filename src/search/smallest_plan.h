@@ -7,13 +7,15 @@
 
 #include "src/base/units.h"
 
-namespace dc::driver {
+namespace dc::search {
 
 // Bytes of the device's memory that search and passes plan for; empty: no limit. The arena may take
 // more, because addresses need more than the bytes that are live.
 using PlannedMemory = std::optional<base::Bytes>;
 
-// Bytes of the arena that is made when they plan for so much; empty if none is made.
+// Bytes of the arena that is made when they plan for so much; empty if none is made. One that keeps
+// neither to that nor to the least so far may be said to be smaller than it is, if that still
+// holds.
 using ArenaFor = std::function<std::optional<int64_t>(const PlannedMemory&)>;
 
 struct SmallestPlan {
@@ -21,11 +23,11 @@ struct SmallestPlan {
   int64_t bytes = 0;  // of the arena
 };
 
-// The smallest arena of those that it tries: without a limit, with almost nothing, then less than
+// The smallest arena of those that it tries: with almost nothing, without a limit, then less than
 // the best so far, galloping down and bisecting. An arena planned for a part in kSmallestPlanParts
 // less did not keep to that. No budget is an argument, so that every budget gets one answer: each
 // that is at least `bytes` has a plan. Empty if there is no arena with or without a limit.
 std::optional<SmallestPlan> smallest_plan(const ArenaFor& arena_for);
 inline constexpr int64_t kSmallestPlanParts = 64;
 
-}  // namespace dc::driver
+}  // namespace dc::search
