@@ -1,16 +1,8 @@
-// Fused kernels: the operations of a base::Expression, block by block.
-//
-// A block is a part of a row, or several short rows. So few elements keep the processor's reads of
-// all operands going while it computes, and every value in the first-level cache. Values lie in
-// registers of one block each, as lanes rounded to their element type: their bits are those that
-// the kernels apart store and load. Each operation is the loop of its overload's kernel. Lanes of
-// operands and results that are next to each other in memory are read and written where they are.
+// dc.fused: makes the kernel of an instruction with a base::Expression. Each operation is the loop
+// of its overload's native kernel.
 #include <algorithm>
-#include <deque>
 
-#include "runtime/kernel/native/pointwise/pointwise.h"
-#include "src/base/expression.h"
-#include "src/base/shape.h"
+#include "runtime/kernel/native/pointwise/fused_kernel.h"
 
 namespace dc::runtime::kernel::native {
 namespace {
@@ -20,52 +12,14 @@ using base::Expression;
 using base::ExpressionArgument;
 using base::ExpressionArgumentKind;
 using base::ExpressionOperation;
+using Conversion = FusedKernel::Conversion;
+using Move = FusedKernel::Move;
+using Side = FusedKernel::Side;
+using Step = FusedKernel::Step;
 
-// Values, operands in registers, and at each operation what converts its operands.
-constexpr size_t kMostRegisters = Expression::kMostOperations + Expression::kMostTensors + 8;
-constexpr int64_t kRegisterBytes = kLoopLanes * 8;
-constexpr size_t kMostSlots = 8 * Expression::kMostOperations;
-
-// A result or an operand. Where its lanes in memory have gaps or another type, they are moved from
-// or to a register.
-struct Side {
-  void* data = nullptr;
-  size_t tensor = 0, slot = 0;   // in the iteration, in a block
-  int64_t element = 1;           // bytes
-  int64_t stride = 1, step = 0;  // bytes, along a row and from a row to the next
-};
-// Copies rows of n elements without gaps; steps from a row to the next in bytes.
-using CopyRows = void (*)(std::byte* to, int64_t to_step, const std::byte* from, int64_t from_step,
-                          int64_t rows, int64_t n);
-template <typename T>
-DC_VECTOR_CLONES void copy_rows(std::byte* to, int64_t to_step, const std::byte* from,
-                                int64_t from_step, int64_t rows, int64_t n) {
-  for (; rows > 0; --rows, to += to_step, from += from_step) {
-    T* __restrict out = reinterpret_cast<T*>(to);
-    const T* in = reinterpret_cast<const T*>(from);
-    for (int64_t i = 0; i < n; ++i) out[i] = in[i];
-  }
-}
-
-struct Move {
-  Side side;
-  int64_t stride = 1;       // elements
-  CopyRows copy = nullptr;  // where rows have no gaps and lanes lie in memory as they are
-  LoadLanes load = nullptr;
-  StoreLanes store = nullptr;
-  int64_t lane_bytes = 0;
-  // The block where an operand is read: each, the first of a row, the first of many rows.
-  enum class When : uint8_t { EachBlock, EachRow, EachPlane } when = When::EachBlock;
-};
-
-// Through an element type: what is stored in it and loaded again.
-struct Conversion {
-  StoreLanes store = nullptr;
-  LoadLanes load = nullptr;
-};
 void convert(const void* context, void* out, const void* const* in, int64_t n) {
   const auto& conversion = *static_cast<const Conversion*>(context);
-  alignas(64) std::byte memory[kRegisterBytes];
+  alignas(64) std::byte memory[FusedKernel::kRegisterBytes];
   conversion.store(memory, 1, in[0], n);
   conversion.load(out, memory, 1, n);
 }
@@ -75,116 +29,6 @@ void load_only(const void* context, void* out, const void* const* in, int64_t n)
 void store_only(const void* context, void* out, const void* const* in, int64_t n) {
   static_cast<const Conversion*>(context)->store(out, 1, in[0], n);
 }
-
-struct Step {
-  LoopOverLanes run = nullptr;
-  const void* context = nullptr;
-  size_t out = 0;
-  std::array<size_t, kMostOperands> in{};
-};
-
-class Fused final : public Kernel {
- public:
-  Iteration iteration;
-  std::vector<Side> in_place;       // read or written where they are
-  std::vector<Move> loads, stores;  // of the others
-  std::vector<Step> steps;
-  std::vector<std::pair<size_t, size_t>> registers;        // slot, register
-  std::vector<std::pair<size_t, const std::byte*>> fixed;  // slot, lanes of a number
-  // What steps refer to.
-  std::vector<std::unique_ptr<Kernel>> kernels;
-  std::deque<Conversion> conversions;
-  struct Number {
-    alignas(64) std::array<std::byte, kRegisterBytes> lanes;
-  };
-  std::deque<Number> numbers;
-  int64_t rows_at_once = 1, length = 1;  // of a block, at most
-
-  base::Status launch(device::Stream& stream) override {
-    Block block;
-    alignas(64) std::byte memory[kMostRegisters * kRegisterBytes];
-    for (const auto& [slot, index] : registers) block.slots[slot] = memory + index * kRegisterBytes;
-    for (const auto& [slot, lanes] : fixed) block.slots[slot] = const_cast<std::byte*>(lanes);
-    const auto resolve = [&stream](const Side& side) {
-      return static_cast<std::byte*>(stream.resolve(side.data));
-    };
-    Addresses in_place_bases, load_bases, store_bases;
-    std::ranges::transform(in_place, in_place_bases.begin(), resolve);
-    std::ranges::transform(loads, load_bases.begin(), resolve, &Move::side);
-    std::ranges::transform(stores, store_bases.begin(), resolve, &Move::side);
-    iteration.for_each_plane([&](const Offsets& offsets, int64_t rows, const Offsets&) {
-      for (int64_t row = 0; row < rows; row += rows_at_once) {
-        const auto offset = [&](const Side& side) {
-          return offsets[side.tensor] * side.element + row * side.step;
-        };
-        for (size_t i = 0; i < in_place.size(); ++i)
-          block.slots[in_place[i].slot] = in_place_bases[i] + offset(in_place[i]);
-        for (size_t i = 0; i < loads.size(); ++i)
-          block.loads[i] = load_bases[i] + offset(loads[i].side);
-        for (size_t i = 0; i < stores.size(); ++i)
-          block.stores[i] = store_bases[i] + offset(stores[i].side);
-        block.rows = std::min(rows_at_once, rows - row);
-        block.when = row == 0 ? Move::When::EachPlane : Move::When::EachRow;
-        for (int64_t left = iteration.inner(); left > 0; left -= length) {
-          block.length = std::min(length, left);
-          run(block);
-          block.when = Move::When::EachBlock;
-          for (const Side& side : in_place) block.slots[side.slot] += length * side.stride;
-        }
-      }
-    });
-    return {};
-  }
-
- private:
-  using Addresses = std::array<std::byte*, Expression::kMostTensors>;
-  struct Block {
-    std::array<std::byte*, kMostSlots> slots;
-    Addresses loads, stores;  // of their first elements
-    int64_t rows = 1, length = 0;
-    Move::When when = Move::When::EachBlock;
-  };
-
-  void run(Block& block) const {
-    std::byte** at = block.loads.data();
-    for (const Move& move : loads) {
-      if (move.when <= block.when) read(move, *at, block);
-      *at++ += length * move.side.stride;
-    }
-    const int64_t n = block.rows * block.length;
-    for (const Step& step : steps) {
-      const void* in[kMostOperands] = {block.slots[step.in[0]], block.slots[step.in[1]],
-                                       block.slots[step.in[2]]};
-      step.run(step.context, block.slots[step.out], in, n);
-    }
-    at = block.stores.data();
-    for (const Move& move : stores) {
-      write(move, *at, block);
-      *at++ += length * move.side.stride;
-    }
-  }
-
-  void read(const Move& move, const std::byte* from, const Block& block) const {
-    // What stays for several blocks is read for the longest.
-    const int64_t n = move.when == Move::When::EachBlock ? block.length : length;
-    const int64_t rows = move.when == Move::When::EachPlane ? rows_at_once : block.rows;
-    std::byte* to = block.slots[move.side.slot];
-    if (move.copy != nullptr)
-      return move.copy(to, n * move.lane_bytes, from, move.side.step, rows, n);
-    for (int64_t row = 0; row < rows; ++row, from += move.side.step, to += n * move.lane_bytes)
-      move.load(to, from, move.stride, n);
-  }
-  void write(const Move& move, std::byte* to, const Block& block) const {
-    const std::byte* from = block.slots[move.side.slot];
-    const int64_t n = block.length;
-    if (move.copy != nullptr)
-      return move.copy(to, move.side.step, from, n * move.lane_bytes, block.rows, n);
-    for (int64_t row = 0; row < block.rows; ++row, to += move.side.step) {
-      move.store(to, move.stride, from, n);
-      from += n * move.lane_bytes;
-    }
-  }
-};
 
 // What copies and conversions do to each lane.
 template <typename T>
@@ -298,11 +142,7 @@ class Maker {
     move.load = loader(lane, tensor.dtype);
     move.store = storer(lane, tensor.dtype);
     move.lane_bytes = base::byte_size(dtype_of(lane));
-    if (move.stride == 1 && is_lane(tensor.dtype)) {
-      move.copy = lane == Lane::Bool  ? copy_rows<uint8_t>
-                  : lane == Lane::F32 ? copy_rows<float>
-                                      : copy_rows<double>;
-    }
+    if (move.stride == 1) move.copy = row_copier(tensor.dtype);
     if (move.stride == 0 && fused_->rows_at_once == 1) move.when = Move::When::EachRow;
     if (move.stride == 0 && move.side.step == 0) move.when = Move::When::EachPlane;
     return move;
@@ -432,7 +272,7 @@ class Maker {
 
   // Gives slots registers: one that nothing reads any more, else a new one.
   void allocate() {
-    call_.require(slots_ <= kMostSlots, "its expression is too large");
+    call_.require(slots_ <= FusedKernel::kMostSlots, "its expression is too large");
     if (!call_.ok()) return;
     const size_t end = fused_->steps.size();
     std::vector<size_t> last_read(slots_, 0);
@@ -457,7 +297,7 @@ class Maker {
     }
     for (size_t i = 0; i < end; ++i)
       place(fused_->steps[i].out, i, last_read[fused_->steps[i].out]);
-    call_.require(busy_until.size() <= kMostRegisters, "its expression is too large");
+    call_.require(busy_until.size() <= FusedKernel::kMostRegisters, "its expression is too large");
   }
 
   plan::Arg argument_of(const ExpressionArgument& argument) const {
@@ -499,7 +339,7 @@ class Maker {
   plan::Plan described_;  // the tensors of operations: operands, then values
   std::vector<size_t> operand_slots_, value_slots_;
   size_t slots_ = 0;
-  std::unique_ptr<Fused> fused_ = std::make_unique<Fused>();
+  std::unique_ptr<FusedKernel> fused_ = std::make_unique<FusedKernel>();
 };
 
 Made fused(Call& call) {

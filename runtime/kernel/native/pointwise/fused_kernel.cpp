@@ -1,0 +1,103 @@
+#include "runtime/kernel/native/pointwise/fused_kernel.h"
+
+#include <algorithm>
+
+namespace dc::runtime::kernel::native {
+namespace {
+
+template <typename T>
+DC_VECTOR_CLONES void copy_rows(std::byte* to, int64_t to_step, const std::byte* from,
+                                int64_t from_step, int64_t rows, int64_t n) {
+  for (; rows > 0; --rows, to += to_step, from += from_step) {
+    T* __restrict out = reinterpret_cast<T*>(to);
+    const T* in = reinterpret_cast<const T*>(from);
+    for (int64_t i = 0; i < n; ++i) out[i] = in[i];
+  }
+}
+
+}  // namespace
+
+FusedKernel::CopyRows row_copier(base::DType dtype) {
+  const Lane lane = lane_of(dtype);
+  if (dtype_of(lane) != dtype) return nullptr;
+  if (lane == Lane::Bool) return copy_rows<uint8_t>;
+  return lane == Lane::F32 ? copy_rows<float> : copy_rows<double>;
+}
+
+base::Status FusedKernel::launch(device::Stream& stream) {
+  Block block;
+  alignas(64) std::byte memory[kMostRegisters * kRegisterBytes];
+  for (const auto& [slot, index] : registers) block.slots[slot] = memory + index * kRegisterBytes;
+  for (const auto& [slot, lanes] : fixed) block.slots[slot] = const_cast<std::byte*>(lanes);
+  const auto resolve = [&stream](const Side& side) {
+    return static_cast<std::byte*>(stream.resolve(side.data));
+  };
+  Addresses in_place_bases, load_bases, store_bases;
+  std::ranges::transform(in_place, in_place_bases.begin(), resolve);
+  std::ranges::transform(loads, load_bases.begin(), resolve, &Move::side);
+  std::ranges::transform(stores, store_bases.begin(), resolve, &Move::side);
+  iteration.for_each_plane([&](const Offsets& offsets, int64_t rows, const Offsets&) {
+    for (int64_t row = 0; row < rows; row += rows_at_once) {
+      const auto offset = [&](const Side& side) {
+        return offsets[side.tensor] * side.element + row * side.step;
+      };
+      for (size_t i = 0; i < in_place.size(); ++i)
+        block.slots[in_place[i].slot] = in_place_bases[i] + offset(in_place[i]);
+      for (size_t i = 0; i < loads.size(); ++i)
+        block.loads[i] = load_bases[i] + offset(loads[i].side);
+      for (size_t i = 0; i < stores.size(); ++i)
+        block.stores[i] = store_bases[i] + offset(stores[i].side);
+      block.rows = std::min(rows_at_once, rows - row);
+      block.when = row == 0 ? Move::When::EachPlane : Move::When::EachRow;
+      for (int64_t left = iteration.inner(); left > 0; left -= length) {
+        block.length = std::min(length, left);
+        run(block);
+        block.when = Move::When::EachBlock;
+        for (const Side& side : in_place) block.slots[side.slot] += length * side.stride;
+      }
+    }
+  });
+  return {};
+}
+
+void FusedKernel::run(Block& block) const {
+  std::byte** at = block.loads.data();
+  for (const Move& move : loads) {
+    if (move.when <= block.when) read(move, *at, block);
+    *at++ += length * move.side.stride;
+  }
+  const int64_t n = block.rows * block.length;
+  for (const Step& step : steps) {
+    const void* in[kMostOperands] = {block.slots[step.in[0]], block.slots[step.in[1]],
+                                     block.slots[step.in[2]]};
+    step.run(step.context, block.slots[step.out], in, n);
+  }
+  at = block.stores.data();
+  for (const Move& move : stores) {
+    write(move, *at, block);
+    *at++ += length * move.side.stride;
+  }
+}
+
+void FusedKernel::read(const Move& move, const std::byte* from, const Block& block) const {
+  // What stays for several blocks is read for the longest.
+  const int64_t n = move.when == Move::When::EachBlock ? block.length : length;
+  const int64_t rows = move.when == Move::When::EachPlane ? rows_at_once : block.rows;
+  std::byte* to = block.slots[move.side.slot];
+  if (move.copy != nullptr)
+    return move.copy(to, n * move.lane_bytes, from, move.side.step, rows, n);
+  for (int64_t row = 0; row < rows; ++row, from += move.side.step, to += n * move.lane_bytes)
+    move.load(to, from, move.stride, n);
+}
+void FusedKernel::write(const Move& move, std::byte* to, const Block& block) const {
+  const std::byte* from = block.slots[move.side.slot];
+  const int64_t n = block.length;
+  if (move.copy != nullptr)
+    return move.copy(to, move.side.step, from, n * move.lane_bytes, block.rows, n);
+  for (int64_t row = 0; row < block.rows; ++row, to += move.side.step) {
+    move.store(to, move.stride, from, n);
+    from += n * move.lane_bytes;
+  }
+}
+
+}  // namespace dc::runtime::kernel::native
