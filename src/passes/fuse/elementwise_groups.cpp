@@ -45,14 +45,14 @@ class Grouping {
       position_[id.index()] = static_cast<int>(kernels_before_.size());
       const Node& node = graph.node(id);
       const int before = kernels_before_.empty() ? 0 : kernels_before_.back();
-      kernels_before_.push_back(before + (ir::runs(node) && !is_candidate(node) ? 1 : 0));
+      kernels_before_.push_back(before + (ir::runs(node) && !is_fusible(graph_, node) ? 1 : 0));
     }
   }
 
   std::vector<ElementwiseGroup> run() {
     for (NodeId id = graph_.first(); id.valid(); id = graph_.next(id)) {
       const Node& node = graph_.node(id);
-      if (!is_candidate(node)) continue;
+      if (!is_fusible(graph_, node)) continue;
       const int own = static_cast<int>(groups_.size());
       groups_.push_back({{id}, position_[id.index()]});
       of_[id.index()] = own;
@@ -75,24 +75,6 @@ class Grouping {
     std::vector<NodeId> members;
     int position = 0;  // of the last member
   };
-
-  bool is_candidate(const Node& node) const {
-    if (node.kind != ir::OpKind::Aten || node.provider != base::Provider::Native) return false;
-    if (!ir::is_elementwise(node.overload.name()) || node.results.size() != 1) return false;
-    if (graph_.value(node.results[0]).type.shape.empty()) return false;
-    size_t named = 0;
-    for (const ir::Arg& arg : node.args) {
-      named += std::holds_alternative<ir::OperandRef>(arg.value) ? 1 : 0;
-      const bool in_type = node.overload.info()->cls == ir::AtenClass::Copy && is_about_memory(arg);
-      if (!can_be_written(arg) && !in_type) return false;
-    }
-    // What converts a parameter may travel converted: gathers look for it.
-    return named == node.operands.size() && named > 0 &&
-           !std::ranges::all_of(node.operands, [this](ValueId operand) {
-             const ValueId root = ir::view_root(graph_, operand);
-             return graph_.node(graph_.value(root).producer).kind == ir::OpKind::State;
-           });
-  }
 
   const ir::Shape& shape(const Group& group) const {
     return graph_.value(graph_.node(group.members[0]).results[0]).type.shape;
@@ -214,6 +196,24 @@ class Grouping {
 };
 
 }  // namespace
+
+bool is_fusible(const Graph& graph, const Node& node) {
+  if (node.kind != ir::OpKind::Aten || node.provider != base::Provider::Native) return false;
+  if (!ir::is_elementwise(node.overload.name()) || node.results.size() != 1) return false;
+  if (graph.value(node.results[0]).type.shape.empty()) return false;
+  size_t named = 0;
+  for (const ir::Arg& arg : node.args) {
+    named += std::holds_alternative<ir::OperandRef>(arg.value) ? 1 : 0;
+    const bool in_type = node.overload.info()->cls == ir::AtenClass::Copy && is_about_memory(arg);
+    if (!can_be_written(arg) && !in_type) return false;
+  }
+  // What converts a parameter may travel converted: gathers look for it.
+  return named == node.operands.size() && named > 0 &&
+         !std::ranges::all_of(node.operands, [&](ValueId operand) {
+           const ValueId root = ir::view_root(graph, operand);
+           return graph.node(graph.value(root).producer).kind == ir::OpKind::State;
+         });
+}
 
 std::vector<ElementwiseGroup> elementwise_groups(const Graph& graph) {
   return Grouping(graph).run();

@@ -8,6 +8,10 @@
 
 namespace dc::passes {
 
+// Whether a group may have the node: a native element-wise operator with one result that has dims,
+// of something else than state alone. What converts a parameter may travel converted.
+bool is_fusible(const ir::Graph& graph, const ir::Node& node);
+
 // Members in program order, two or more. All read what comes before the last one, and what they
 // make is read after it by others, so the group can take its place.
 struct ElementwiseGroup {
