@@ -6,6 +6,7 @@
 #include "src/base/expression.h"
 #include "src/ir/effects.h"
 #include "src/ir/native_ops.h"
+#include "src/passes/fuse/value_readers.h"
 
 namespace dc::passes {
 namespace {
@@ -115,12 +116,8 @@ class Grouping {
     });
   }
 
-  bool is_output(ValueId value) const {
-    return std::ranges::any_of(graph_.outputs,
-                               [value](const ir::Output& output) { return output.value == value; });
-  }
   bool is_read_outside(ValueId value, int a, int b) const {
-    return is_output(value) ||
+    return is_output(graph_, value) ||
            std::ranges::any_of(graph_.value(value).uses,
                                [&](const ir::Use& use) { return !is_in(use.node, a, b); });
   }
@@ -156,7 +153,7 @@ class Grouping {
     int64_t longer = 0, gone = 0;
     for (const ValueId operand : operands(earlier, earlier)) {
       const ValueId root = ir::view_root(graph_, operand);
-      if (!lives_until(root, from, to)) longer += graph_.value(root).type.bytes().v;
+      if (!lives_until(root, to)) longer += graph_.value(root).type.bytes().v;
     }
     for (const NodeId member : groups_[static_cast<size_t>(earlier)].members) {
       const ValueId result = graph_.node(member).results[0];
@@ -167,17 +164,11 @@ class Grouping {
     return longer <= gone;
   }
 
-  // Whether something reads it at `to` or later anyway, if all that read it are followed.
-  bool lives_until(ValueId value, int from, int to) const {
-    const ir::OpKind maker = graph_.node(graph_.value(value).producer).kind;
-    if (maker == ir::OpKind::State || maker == ir::OpKind::Input || is_output(value)) return true;
-    return std::ranges::any_of(graph_.value(value).uses, [&](const ir::Use& use) {
-      const Node& reader = graph_.node(use.node);
-      if (!ir::is_plain_view(reader)) return position_[use.node.index()] >= to;
-      return std::ranges::any_of(reader.results, [&](ValueId seen) {
-        return seen.valid() && lives_until(seen, from, to);
-      });
-    });
+  // Whether something reads it at `to` or later anyway.
+  bool lives_until(ValueId root, int to) const {
+    const ir::OpKind maker = graph_.node(graph_.value(root).producer).kind;
+    return maker == ir::OpKind::State || maker == ir::OpKind::Input ||
+           is_read(graph_, root, [&](NodeId reader) { return position_[reader.index()] >= to; });
   }
 
   void join(int earlier, int own) {

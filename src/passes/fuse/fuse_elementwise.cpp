@@ -12,6 +12,7 @@
 #include "src/ir/kernel_signature.h"
 #include "src/passes/fuse/elementwise_groups.h"
 #include "src/passes/fuse/make_again.h"
+#include "src/passes/fuse/value_readers.h"
 #include "src/passes/pass.h"
 
 namespace dc::passes {
@@ -97,9 +98,8 @@ class Describer {
   }
 
   bool is_read_outside(ValueId value, const ElementwiseGroup& group) const {
-    const bool is_output = std::ranges::any_of(
-        graph_.outputs, [value](const ir::Output& output) { return output.value == value; });
-    return is_output || std::ranges::any_of(graph_.value(value).uses, [&](const ir::Use& use) {
+    return is_output(graph_, value) ||
+           std::ranges::any_of(graph_.value(value).uses, [&](const ir::Use& use) {
              return std::ranges::count(group.members, use.node) == 0;
            });
   }

@@ -6,6 +6,7 @@
 #include "src/ir/builder.h"
 #include "src/ir/effects.h"
 #include "src/passes/fuse/elementwise_groups.h"
+#include "src/passes/fuse/value_readers.h"
 
 namespace dc::passes {
 namespace {
@@ -46,7 +47,7 @@ class Remaking {
   // Those of the backward phase; none if the value is kept for one of them whatever happens here.
   std::vector<ir::Use> late_readers(ValueId value) const {
     std::vector<ir::Use> late;
-    if (is_output(value)) return {};
+    if (is_output(graph_, value)) return {};
     for (const ir::Use& use : graph_.value(value).uses) {
       const Node& reader = graph_.node(use.node);
       if (ir::is_plain_view(reader) && std::ranges::any_of(reader.results, [&](ValueId seen) {
@@ -60,40 +61,21 @@ class Remaking {
     return late.size() <= kMostReaders ? late : std::vector<ir::Use>();
   }
   bool has_late_reader(ValueId value) const {
-    return is_output(value) ||
-           std::ranges::any_of(graph_.value(value).uses, [&](const ir::Use& use) {
-             const Node& reader = graph_.node(use.node);
-             if (!ir::is_plain_view(reader)) return reader.origin.phase != ir::Phase::Forward;
-             return std::ranges::any_of(reader.results, [&](ValueId seen) {
-               return seen.valid() && has_late_reader(seen);
-             });
-           });
+    return is_read(graph_, value, [this](NodeId reader) {
+      return graph_.node(reader).origin.phase != ir::Phase::Forward;
+    });
   }
 
   // May still be taken back.
   bool is_made(NodeId id) const { return id.index() >= position_.size(); }
-
-  bool is_output(ValueId value) const {
-    return std::ranges::any_of(graph_.outputs,
-                               [value](const ir::Output& output) { return output.value == value; });
-  }
 
   // Whether something reads the operand's bytes at `position` or later.
   bool is_there(ValueId operand, int position) const {
     const ValueId root = ir::view_root(graph_, operand);
     const ir::OpKind maker = graph_.node(graph_.value(root).producer).kind;
     if (maker == ir::OpKind::State) return false;
-    return maker == ir::OpKind::Input || is_read_from(root, position);
-  }
-  bool is_read_from(ValueId value, int position) const {
-    return is_output(value) ||
-           std::ranges::any_of(graph_.value(value).uses, [&](const ir::Use& use) {
-             const Node& reader = graph_.node(use.node);
-             if (!ir::is_plain_view(reader))
-               return !is_made(use.node) && position_[use.node.index()] >= position;
-             return std::ranges::any_of(reader.results, [&](ValueId seen) {
-               return seen.valid() && is_read_from(seen, position);
-             });
+    return maker == ir::OpKind::Input || is_read(graph_, root, [&](NodeId reader) {
+             return !is_made(reader) && position_[reader.index()] >= position;
            });
   }
 

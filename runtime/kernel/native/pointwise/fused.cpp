@@ -228,6 +228,10 @@ class Maker {
     return append(Step{run, &fused_->conversions.back(), 0, {from}});
   }
 
+  static Conversion through(Lane lane, DType dtype) {
+    return {storer(lane, dtype), loader(lane, dtype)};
+  }
+
   // The slot of lanes of `dtype`, made from those of another lane or with more bits.
   size_t rounded(size_t slot, Lane lane, DType dtype) {
     const Lane to = lane_of(dtype);
@@ -249,20 +253,15 @@ class Maker {
     const Lane lane = lane_of(operand.tensor->dtype);
     if (lane != operand.lane)
       slot = append(load_only, {nullptr, loader(operand.lane, dtype_of(lane))}, slot);
-    if (operand.rounded_to) {
-      slot = append(
-          convert,
-          {storer(operand.lane, *operand.rounded_to), loader(operand.lane, *operand.rounded_to)},
-          slot);
-    }
+    if (operand.rounded_to)
+      slot = append(convert, through(operand.lane, *operand.rounded_to), slot);
     return slot;
   }
   size_t number_of(const PointwiseOperand& operand) {
     std::byte* lanes = fused_->numbers.emplace_back().lanes.data();
     loader(operand.lane, dtype_of(operand.lane))(lanes, operand.number.data(), 0, kLoopLanes);
     if (operand.rounded_to) {
-      const Conversion conversion{storer(operand.lane, *operand.rounded_to),
-                                  loader(operand.lane, *operand.rounded_to)};
+      const Conversion conversion = through(operand.lane, *operand.rounded_to);
       const void* from = lanes;
       convert(&conversion, lanes, &from, kLoopLanes);
     }

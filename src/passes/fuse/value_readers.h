@@ -1,0 +1,30 @@
+// Who reads a value.
+#pragma once
+
+#include <algorithm>
+
+#include "src/ir/effects.h"
+#include "src/ir/graph.h"
+
+namespace dc::passes {
+
+inline bool is_output(const ir::Graph& graph, ir::ValueId value) {
+  return std::ranges::any_of(graph.outputs,
+                             [value](const ir::Output& output) { return output.value == value; });
+}
+
+// Whether the value or a view of it is an output, or is read by a node of which reads(id) is true.
+// Plain views are followed and no readers themselves.
+template <typename Reads>
+bool is_read(const ir::Graph& graph, ir::ValueId value, const Reads& reads) {
+  return is_output(graph, value) ||
+         std::ranges::any_of(graph.value(value).uses, [&](const ir::Use& use) {
+           const ir::Node& reader = graph.node(use.node);
+           if (!ir::is_plain_view(reader)) return reads(use.node);
+           return std::ranges::any_of(reader.results, [&](ir::ValueId seen) {
+             return seen.valid() && is_read(graph, seen, reads);
+           });
+         });
+}
+
+}  // namespace dc::passes
