@@ -18,10 +18,11 @@ if(DCC_SANITIZE)
 endif()
 include_directories(${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
 
-# ccache reads a precompiled header by its contents, if it may take for granted that headers do not ask for the time.
+# ccache reads a precompiled header by its contents, if it may take for granted that headers do not ask for the time. What one checkout compiled serves
+# another: paths below the checkout are relative to it.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE_PROGRAM})
 endif()
 
 # Headers of the standard library are parsed once for all libraries. gcc 12 then no longer knows that what it inlines from them is not ours, and warns wrongly
@@ -68,6 +69,9 @@ if(DCC_WITH_TESTS)
   target_precompile_headers(dc_precompiled_test PRIVATE <gmock/gmock.h> <gtest/gtest.h> <algorithm> <array> <cmath> <cstdint> <filesystem> <fstream>
     <functional> <map> <memory> <optional> <random> <set> <span> <sstream> <string> <string_view> <thread> <unordered_map> <utility> <vector>)
   target_compile_options(dc_precompiled_test PRIVATE "${dc_test_options}")
+  file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/generated/source_dir.cpp
+    CONTENT "#include \"tests/source_dir.h\"\n\nconst char* const dc::kSourceDir = \"${PROJECT_SOURCE_DIR}\";\n")
+  add_library(dc_source_dir STATIC ${PROJECT_BINARY_DIR}/generated/source_dir.cpp)
 endif()
 
 # Seconds that a test may take; what takes seconds takes minutes under a sanitizer, more if other programs run.
@@ -86,10 +90,9 @@ function(dc_test name)
     set(arg_LABELS unit)
   endif()
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE ${arg_DEPS} dc_source_dir GTest::gtest GTest::gmock GTest::gtest_main)
   target_precompile_headers(${name} REUSE_FROM dc_precompiled_test)
   target_compile_options(${name} PRIVATE "${dc_test_options}")
-  target_compile_definitions(${name} PRIVATE DC_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${dc_test_limit})
 endfunction()

@@ -12,6 +12,7 @@
 #include "src/ir/kernel_signature.h"
 #include "src/plan/emit.h"
 #include "src/search/chains.h"
+#include "tests/source_dir.h"
 
 namespace dc {
 namespace {
@@ -22,7 +23,7 @@ struct Case {
 };
 
 ir::Step compiled(const Case& c) {
-  const std::string path = std::string(DC_SOURCE_DIR) + "/tests/data/" + c.archive;
+  const std::string path = std::string(dc::kSourceDir) + "/tests/data/" + c.archive;
   auto imported = frontend::import_archive(path, {});
   EXPECT_TRUE(imported.ok()) << imported.status().to_string();
   ir::Step step = std::move(imported).value();

@@ -4,6 +4,7 @@
 #include "src/base/archive/zip.h"
 #include "src/base/file.h"
 #include "tests/fuzz/mutation_runs.h"
+#include "tests/source_dir.h"
 
 namespace dc::fuzz {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 constexpr uint32_t kRounds = 1000;
 
 std::string archive(const std::string& name) {
-  return std::string(DC_SOURCE_DIR) + "/tests/data/" + name;
+  return std::string(dc::kSourceDir) + "/tests/data/" + name;
 }
 
 // The documents of an archive as the target reads them.

@@ -5,6 +5,7 @@
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/mutation_runs.h"
 #include "tests/passes/golden_file.h"
+#include "tests/source_dir.h"
 #include "tests/src/ir/sample_steps.h"
 
 namespace dc::fuzz {
@@ -14,7 +15,7 @@ constexpr uint32_t kRounds = 400;  // of each step
 
 std::vector<std::string> good_steps() {
   std::vector<std::string> steps = {ir::kImported, ir::kScheduled};
-  for (const auto& path : passes::golden_files(std::string(DC_SOURCE_DIR) + "/tests/passes")) {
+  for (const auto& path : passes::golden_files(std::string(dc::kSourceDir) + "/tests/passes")) {
     const auto text = base::read_file(path);
     EXPECT_TRUE(text.ok()) << text.status().to_string();
     const auto golden = passes::parse_golden(*text);

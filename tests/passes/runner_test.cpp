@@ -9,12 +9,13 @@
 
 #include "src/cost/fixed.h"
 #include "tests/passes/golden_file.h"
+#include "tests/source_dir.h"
 
 namespace dc::passes {
 namespace {
 
 std::filesystem::path golden_folder() {
-  return std::filesystem::path(DC_SOURCE_DIR) / "tests" / "passes";
+  return std::filesystem::path(dc::kSourceDir) / "tests" / "passes";
 }
 
 std::string read_text(const std::filesystem::path& path) {

@@ -12,6 +12,7 @@
 #include "runtime/report/memory_report.h"
 #include "runtime/report/report.h"
 #include "tests/runtime/plan/plan_builder.h"
+#include "tests/source_dir.h"
 
 namespace dc::runtime::plan {
 namespace {
@@ -20,7 +21,7 @@ using testing::HasSubstr;
 
 // Set DC_UPDATE_GOLDEN=1 to rewrite the file, then read the difference.
 void expect_golden(const std::string& name, const std::string& actual) {
-  const std::string path = std::string(DC_SOURCE_DIR) + "/tests/runtime/report/golden/" + name;
+  const std::string path = std::string(dc::kSourceDir) + "/tests/runtime/report/golden/" + name;
   if (std::getenv("DC_UPDATE_GOLDEN")) std::ofstream(path, std::ios::binary) << actual;
   std::ifstream file(path, std::ios::binary);
   std::stringstream expected;

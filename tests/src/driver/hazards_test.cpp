@@ -8,6 +8,7 @@
 #include "src/driver/compile_step.h"
 #include "src/frontend/import.h"
 #include "tests/runtime/verify/race_oracle.h"
+#include "tests/source_dir.h"
 
 namespace dc::driver {
 namespace {
@@ -22,7 +23,7 @@ struct Chain {
 
 rp::Plan compiled(const Chain& chain) {
   base::Result<ir::Step> step =
-      frontend::import_archive(std::string(DC_SOURCE_DIR) + "/tests/data/mlp.pt2");
+      frontend::import_archive(std::string(dc::kSourceDir) + "/tests/data/mlp.pt2");
   EXPECT_TRUE(step.ok()) << step.status().to_string();
   CompileOptions options;
   options.world = chain.ranks;

@@ -7,6 +7,7 @@
 #include "src/driver/compile_step.h"
 #include "src/frontend/import.h"
 #include "src/passes/pass_manager.h"
+#include "tests/source_dir.h"
 
 namespace dc::driver {
 namespace {
@@ -22,7 +23,7 @@ using AfterPass = std::function<Status(const passes::Pass&, ir::Step&)>;
 
 Result<Plan> compiled(const AfterPass& after_pass, int accumulation = 1) {
   Result<ir::Step> step =
-      frontend::import_archive(std::string(DC_SOURCE_DIR) + "/tests/data/mlp.pt2");
+      frontend::import_archive(std::string(dc::kSourceDir) + "/tests/data/mlp.pt2");
   EXPECT_TRUE(step.ok()) << step.status().to_string();
   CompileOptions options;
   options.world = 3;

@@ -8,6 +8,7 @@
 #include "src/driver/compile_step.h"
 #include "src/frontend/import.h"
 #include "src/passes/pass_manager.h"
+#include "tests/source_dir.h"
 
 namespace dc::driver {
 namespace {
@@ -20,7 +21,7 @@ using runtime::plan::Plan;
 // A plan whose transient values all have the same place if `damaged`.
 Result<Plan> compiled(bool damaged) {
   Result<ir::Step> step =
-      frontend::import_archive(std::string(DC_SOURCE_DIR) + "/tests/data/mlp.pt2");
+      frontend::import_archive(std::string(dc::kSourceDir) + "/tests/data/mlp.pt2");
   EXPECT_TRUE(step.ok()) << step.status().to_string();
   CompileOptions options;
   options.chain = "zero0";

@@ -6,6 +6,7 @@
 
 #include "src/driver/decisions.h"
 #include "src/driver/frontier.h"
+#include "tests/source_dir.h"
 
 namespace dc::driver {
 namespace {
@@ -20,7 +21,7 @@ using testing::HasSubstr;
 
 CompileRequest request_for(int world, const std::string& chain = "auto") {
   CompileRequest request;
-  request.model = std::string(DC_SOURCE_DIR) + "/tests/data/mlp.pt2";
+  request.model = std::string(dc::kSourceDir) + "/tests/data/mlp.pt2";
   request.options.world = world;
   request.options.chain = chain;
   return request;
@@ -208,7 +209,7 @@ TEST(Scaling, AFasterLinkIsForEachRow) {
 TEST(Scaling, RefusesWhatIsNotOfThePlan) {
   const Plan plan = compiled(request_for(2));
   ScalingRequest foreign = scaled(plan, {4});
-  foreign.compile.model = std::string(DC_SOURCE_DIR) + "/tests/data/official_joint.pt2";
+  foreign.compile.model = std::string(dc::kSourceDir) + "/tests/data/official_joint.pt2";
   const Status other = run(foreign).status();
   EXPECT_EQ(other.kind(), ErrorKind::Mismatch);
   EXPECT_EQ(other.code(), "DC7031");

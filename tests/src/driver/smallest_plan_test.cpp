@@ -10,6 +10,7 @@
 #include "src/driver/compile_step.h"
 #include "src/frontend/import.h"
 #include "src/profile/profile_file.h"
+#include "tests/source_dir.h"
 
 namespace dc::driver {
 namespace {
@@ -91,7 +92,7 @@ class Subject {
     options_.search_effort = 48;  // what is refused does not depend on more
     std::optional<profile::Profile> profile;
     if (!one.profile.empty()) {
-      auto read = profile::read_profile(std::string(DC_SOURCE_DIR) + one.profile);
+      auto read = profile::read_profile(std::string(dc::kSourceDir) + one.profile);
       EXPECT_TRUE(read.ok()) << read.status().to_string();
       profile = std::move(*read);
     }
@@ -106,7 +107,7 @@ class Subject {
 
  private:
   static ir::Step imported(const Case& one) {
-    auto step = frontend::import_archive(std::string(DC_SOURCE_DIR) + "/tests/data/" + one.model);
+    auto step = frontend::import_archive(std::string(dc::kSourceDir) + "/tests/data/" + one.model);
     EXPECT_TRUE(step.ok()) << step.status().to_string();
     return std::move(*step);
   }

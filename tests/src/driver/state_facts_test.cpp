@@ -6,6 +6,7 @@
 #include "src/cost/costs.h"
 #include "src/driver/compile_step.h"
 #include "src/frontend/import.h"
+#include "tests/source_dir.h"
 
 namespace dc::driver {
 namespace {
@@ -23,7 +24,7 @@ struct Case {
 
 rp::Plan compiled(const Case& how) {
   base::Result<ir::Step> step =
-      frontend::import_archive(std::string(DC_SOURCE_DIR) + "/tests/data/mlp.pt2");
+      frontend::import_archive(std::string(dc::kSourceDir) + "/tests/data/mlp.pt2");
   EXPECT_TRUE(step.ok()) << step.status().to_string();
   if (how.is_sgd) {
     step->optimizer.kind = ir::OptimizerKind::Sgd;
@@ -60,7 +61,7 @@ TEST(CompileOptions, TheDeviceIsInThePlanAndInTheCacheKey) {
   options.device = base::DeviceKind::Checked;
   EXPECT_NE(options.canonical().find("device=checked"), std::string::npos);
   base::Result<ir::Step> step =
-      frontend::import_archive(std::string(DC_SOURCE_DIR) + "/tests/data/mlp.pt2");
+      frontend::import_archive(std::string(dc::kSourceDir) + "/tests/data/mlp.pt2");
   ASSERT_TRUE(step.ok());
   const cost::Costs costs(std::nullopt, 1);
   const base::Result<rp::Plan> plan = compile_step(std::move(*step), options, costs.model());

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "tests/source_dir.h"
 #include "tests/src/frontend/edited_archive.h"
 
 namespace dc::frontend {
@@ -53,7 +54,7 @@ struct Big {
 class BigArchives : public ::testing::TestWithParam<Big> {};
 
 TEST_P(BigArchives, AreRead) {
-  const std::string path = std::string(DC_SOURCE_DIR) + "/tests/data/" + GetParam().file;
+  const std::string path = std::string(dc::kSourceDir) + "/tests/data/" + GetParam().file;
   auto step = import_archive(path);
   ASSERT_TRUE(step.ok()) << step.status().to_string();
   ASSERT_TRUE(ir::verify(*step, ir::Stage::Imported).ok());

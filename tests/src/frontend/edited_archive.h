@@ -10,6 +10,7 @@
 
 #include "src/base/archive/zip.h"
 #include "src/frontend/import.h"
+#include "tests/source_dir.h"
 #include "tests/src/archive/temporary_folder.h"
 #include "tests/src/archive/zip_builder.h"
 
@@ -22,7 +23,7 @@ inline constexpr const char* kWeights = "data/weights/model_weights_config.json"
 class EditedArchive {
  public:
   explicit EditedArchive(const std::string& name) {
-    auto zip = base::archive::ZipArchive::open(std::string(DC_SOURCE_DIR) + "/tests/data/" + name);
+    auto zip = base::archive::ZipArchive::open(std::string(dc::kSourceDir) + "/tests/data/" + name);
     EXPECT_TRUE(zip.ok()) << zip.status().to_string();
     if (!zip.ok()) return;
     for (const auto& entry : zip->entries()) {

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "tests/source_dir.h"
 #include "tests/src/frontend/edited_archive.h"
 
 namespace dc::frontend {
@@ -201,7 +202,7 @@ TEST(Refusals, DamagedGraphsNeverCrash) {
 
 TEST(Refusals, CutFilesAreRefused) {
   tests::TemporaryFolder folder;
-  const std::string path = std::string(DC_SOURCE_DIR) + "/tests/data/mlp.pt2";
+  const std::string path = std::string(dc::kSourceDir) + "/tests/data/mlp.pt2";
   const std::string whole = *base::read_file(path);
   for (size_t length = 0; length < whole.size(); length += 997) {
     auto step = import_archive(folder.write("cut.pt2", whole.substr(0, length)));

@@ -12,6 +12,7 @@
 #include "src/ir/step.h"
 #include "src/passes/pass_manager.h"
 #include "src/sim/simulate.h"
+#include "tests/source_dir.h"
 
 namespace dc::schedule {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 // With all that may be gathered and made again.
 ir::Step lean(const std::string& archive, int accumulation, const std::string& movers,
               const cost::CostModel& cost) {
-  auto step = frontend::import_archive(std::string(DC_SOURCE_DIR) + "/tests/data/" + archive);
+  auto step = frontend::import_archive(std::string(dc::kSourceDir) + "/tests/data/" + archive);
   EXPECT_TRUE(step.ok()) << step.status().to_string();
   step->mesh.axes = {{"dp", 8}};
   step->accumulation = accumulation;

@@ -8,6 +8,7 @@
 #include "src/search/auto.h"
 #include "src/search/chains.h"
 #include "src/sim/simulate.h"
+#include "tests/source_dir.h"
 
 namespace dc::search {
 namespace {
@@ -17,7 +18,7 @@ using base::Nanos;
 using testing::HasSubstr;
 
 ir::Step imported(int world) {
-  auto step = frontend::import_archive(std::string(DC_SOURCE_DIR) + "/tests/data/mlp.pt2");
+  auto step = frontend::import_archive(std::string(dc::kSourceDir) + "/tests/data/mlp.pt2");
   EXPECT_TRUE(step.ok()) << step.status().to_string();
   step->mesh.axes = {{"dp", world}};
   return std::move(*step);

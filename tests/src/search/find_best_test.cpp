@@ -12,6 +12,7 @@
 #include "src/search/auto.h"
 #include "src/search/chains.h"
 #include "src/sim/simulate.h"
+#include "tests/source_dir.h"
 
 namespace dc::search {
 namespace {
@@ -22,7 +23,7 @@ using passes::Chain;
 using passes::ReductionOrder;
 
 ir::Step imported(int world, int accumulation = 1) {
-  auto step = frontend::import_archive(std::string(DC_SOURCE_DIR) + "/tests/data/mlp.pt2");
+  auto step = frontend::import_archive(std::string(dc::kSourceDir) + "/tests/data/mlp.pt2");
   EXPECT_TRUE(step.ok()) << step.status().to_string();
   step->mesh.axes = {{"dp", world}};
   step->accumulation = accumulation;

@@ -11,6 +11,7 @@
 #include "src/driver/compile_step.h"
 #include "src/frontend/import.h"
 #include "src/sim/what_if.h"
+#include "tests/source_dir.h"
 
 namespace dc::sim {
 namespace {
@@ -23,7 +24,7 @@ constexpr const char* kOverlapped = ",bucket-reductions,prefetch-gathers,overlap
 
 rp::Plan compiled(const std::string& middle) {
   base::Result<ir::Step> step =
-      frontend::import_archive(std::string(DC_SOURCE_DIR) + "/tests/data/mlp.pt2");
+      frontend::import_archive(std::string(dc::kSourceDir) + "/tests/data/mlp.pt2");
   EXPECT_TRUE(step.ok()) << step.status().to_string();
   driver::CompileOptions options;
   options.world = 4;

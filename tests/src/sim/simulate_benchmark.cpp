@@ -15,6 +15,7 @@
 #include "src/sim/bounds.h"
 #include "src/sim/machine.h"
 #include "src/sim/simulate.h"
+#include "tests/source_dir.h"
 
 namespace dc::sim {
 namespace {
@@ -140,5 +141,5 @@ int run(const char* path) {
 }  // namespace dc::sim
 
 int main(int argc, char** argv) {
-  return dc::sim::run(argc > 1 ? argv[1] : DC_SOURCE_DIR "/tests/data/llama_70b_cuda.pt2");
+  return dc::sim::run(argc > 1 ? argv[1] : dc::kSourceDir "/tests/data/llama_70b_cuda.pt2");
 }

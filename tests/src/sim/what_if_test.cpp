@@ -8,6 +8,7 @@
 #include "src/cost/costs.h"
 #include "src/driver/compile_step.h"
 #include "src/frontend/import.h"
+#include "tests/source_dir.h"
 
 namespace dc::sim {
 namespace {
@@ -47,7 +48,7 @@ std::optional<profile::Profile> of_two_hosts() {
 
 rp::Plan compiled(const std::string& passes, const cost::CostModel& cost, int accumulation = 1) {
   base::Result<ir::Step> step =
-      frontend::import_archive(std::string(DC_SOURCE_DIR) + "/tests/data/mlp.pt2");
+      frontend::import_archive(std::string(dc::kSourceDir) + "/tests/data/mlp.pt2");
   EXPECT_TRUE(step.ok()) << step.status().to_string();
   driver::CompileOptions options;
   options.world = 4;
