@@ -37,13 +37,13 @@ for build in build/release build/bare ''; do
   [ -n "$build" ] || { echo "lint.sh: no build/release or build/bare; run cmake --preset bare" >&2; exit 69; }
   [ ! -e "$build/compile_commands.json" ] || break
 done
-# clang cannot read what gcc precompiled: its commands are those of the build without it.
-mkdir -p build/lint
-sed -E 's/ -fpch-preprocess| -Winvalid-pch| -include [^ ]+cmake_pch\.hxx( |$)/ /g' "$build/compile_commands.json" >build/lint/compile_commands.json
+# The commands of that build, but for each file alone, and without what gcc precompiled, which clang cannot read; its generated headers serve.
+cmake --preset "${build#build/}" -B build/lint -DDCC_UNITY_BUILD=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >build/configure-lint.log 2>&1 || { cat build/configure-lint.log >&2; exit 69; }
+sed -i -E "s/ -fpch-preprocess//g; s#$PWD/build/lint/generated#$PWD/$build/generated#g" build/lint/compile_commands.json
 # Left out are files of another build (a plug-in without its library), which are in no compile command.
 known=()
 for file in "${files[@]}"; do
-  ! grep -q "\"file\": \"$PWD/$file\"" "$build/compile_commands.json" || known+=("$file")
+  ! grep -q "\"file\": \"$PWD/$file\"" build/lint/compile_commands.json || known+=("$file")
 done
 [ "${#known[@]}" -gt 0 ] || exit 0
 printf '%s\n' "${known[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy -p build/lint --header-filter="^$PWD/(src|runtime|cli|tests)/" --quiet --extra-arg=-Wno-unknown-warning-option

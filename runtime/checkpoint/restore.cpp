@@ -4,6 +4,7 @@
 #include <set>
 
 #include "runtime/plan/names.h"
+#include "src/base/shape.h"
 
 namespace dc::runtime::checkpoint {
 namespace {
@@ -11,7 +12,6 @@ namespace {
 using base::ErrorKind;
 using base::Status;
 
-constexpr int64_t kChunkElements = 1 << 16;
 constexpr size_t kShown = 6;
 
 // The value of the checkpoint that a part is filled from.
@@ -30,12 +30,6 @@ bool names_a_model(const RunState& run) {
   return !run.model_digest.empty() || !run.step_digest.empty();
 }
 
-std::string shape_text(const std::vector<int64_t>& sizes) {
-  std::string text = "[";
-  for (size_t d = 0; d < sizes.size(); ++d) text += (d ? ", " : "") + std::to_string(sizes[d]);
-  return text + "]";
-}
-
 Status foreign(const CheckpointReader& checkpoint, const std::string& what) {
   return Status(ErrorKind::Mismatch, "DC6841",
                 checkpoint.path() + " cannot be resumed by this plan: " + what +
@@ -47,15 +41,15 @@ Status fill(CheckpointReader& checkpoint, const StatePart& part, int64_t element
             const StateMemory& memory) {
   const ValueId id = source_of(checkpoint, part.piece.value);
   const int64_t bytes = base::byte_size(part.piece.dtype);
-  std::vector<std::byte> chunk(static_cast<size_t>(kChunkElements * bytes));
-  for (int64_t done = 0; done < part.piece.count; done += kChunkElements) {
-    const int64_t count = std::min(kChunkElements, part.piece.count - done);
+  std::vector<std::byte> chunk(static_cast<size_t>(StateMemory::kChunkElements * bytes));
+  for (int64_t done = 0; done < part.piece.count; done += StateMemory::kChunkElements) {
+    const int64_t count = std::min(StateMemory::kChunkElements, part.piece.count - done);
     DC_RETURN_IF_ERROR(checkpoint.read(id, part.piece.first + done, count, chunk.data()));
     DC_RETURN_IF_ERROR(memory.write(part.tensor, done, count, chunk.data()));
   }
   std::fill(chunk.begin(), chunk.end(), std::byte{0});
-  for (int64_t done = part.piece.count; done < elements; done += kChunkElements) {
-    const int64_t count = std::min(kChunkElements, elements - done);
+  for (int64_t done = part.piece.count; done < elements; done += StateMemory::kChunkElements) {
+    const int64_t count = std::min(StateMemory::kChunkElements, elements - done);
     DC_RETURN_IF_ERROR(memory.write(part.tensor, done, count, chunk.data()));
   }
   return base::ok_status();
@@ -84,8 +78,8 @@ Status check_fits(const plan::Plan& plan, const CheckpointReader& checkpoint,
       wrong.insert("it lacks " + describe(wanted));
     } else if (value->dtype != part.piece.dtype || value->sizes != part.piece.sizes) {
       wrong.insert(describe(wanted) + " is " + std::string(base::name(value->dtype)) +
-                   shape_text(value->sizes) + " where the plan has " +
-                   std::string(base::name(part.piece.dtype)) + shape_text(part.piece.sizes));
+                   base::shape_text(value->sizes) + " where the plan has " +
+                   std::string(base::name(part.piece.dtype)) + base::shape_text(part.piece.sizes));
     }
   }
   if (wrong.empty()) return base::ok_status();

@@ -15,8 +15,6 @@ using base::ErrorKind;
 using base::Result;
 using base::Status;
 
-constexpr int64_t kChunkElements = 1 << 16;
-
 }  // namespace
 
 // What a rank tells the others of its writing.
@@ -113,9 +111,10 @@ void CheckpointSaver::take_state() {
 
 Status CheckpointSaver::store(const StatePart& part, size_t index) {
   const int64_t bytes = base::byte_size(part.piece.dtype);
-  std::vector<std::byte> chunk(static_cast<size_t>(kChunkElements * bytes));
-  for (int64_t done = 0; done < part.piece.count && refused_.empty(); done += kChunkElements) {
-    const int64_t count = std::min(kChunkElements, part.piece.count - done);
+  std::vector<std::byte> chunk(static_cast<size_t>(StateMemory::kChunkElements * bytes));
+  for (int64_t done = 0; done < part.piece.count && refused_.empty();
+       done += StateMemory::kChunkElements) {
+    const int64_t count = std::min(StateMemory::kChunkElements, part.piece.count - done);
     DC_RETURN_IF_ERROR(memory_.read(part.tensor, part.tensor_first + done, count, chunk.data()));
     DC_RETURN_IF_ERROR(
         check_and_append(part, index, {chunk.data(), static_cast<size_t>(count * bytes)}));

@@ -12,8 +12,6 @@ namespace {
 using base::DType;
 using base::Result;
 
-constexpr int64_t kChunkElements = 1 << 16;
-
 // Infinities and NaN have all exponent bits set; only NaN has others below them.
 template <typename Word>
 bool any_refused(std::span<const std::byte> elements, uint64_t exponent_bits,
@@ -50,11 +48,11 @@ bool is_savable(ValueKind kind, DType dtype, std::span<const std::byte> elements
 
 Result<std::string> find_non_finite(const std::vector<StatePart>& parts,
                                     const StateMemory& memory) {
-  std::vector<std::byte> chunk(kChunkElements * sizeof(double));
+  std::vector<std::byte> chunk(StateMemory::kChunkElements * sizeof(double));
   for (const StatePart& part : parts) {
     if (!base::is_floating(part.piece.dtype)) continue;
-    for (int64_t done = 0; done < part.piece.count; done += kChunkElements) {
-      const int64_t count = std::min(kChunkElements, part.piece.count - done);
+    for (int64_t done = 0; done < part.piece.count; done += StateMemory::kChunkElements) {
+      const int64_t count = std::min(StateMemory::kChunkElements, part.piece.count - done);
       DC_RETURN_IF_ERROR(memory.read(part.tensor, part.tensor_first + done, count, chunk.data()));
       const auto bytes = static_cast<size_t>(count * base::byte_size(part.piece.dtype));
       if (!is_savable(part.piece.value.kind, part.piece.dtype, {chunk.data(), bytes})) {

@@ -15,6 +15,8 @@ using TensorBinder = std::function<kernel::BoundTensor(int32_t)>;
 
 class StateMemory {
  public:
+  static constexpr int64_t kChunkElements = 1 << 16;  // that files are written and read in
+
   // `bind`: addresses of the device's and the host's tensors. `disk`: where the plan's state on
   // disk lies, if there is any. Plan, device and disk must outlive it. While no step runs, on one
   // thread.

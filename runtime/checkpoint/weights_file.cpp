@@ -9,8 +9,6 @@ namespace {
 
 using base::Status;
 
-constexpr int64_t kChunkElements = 1 << 16;
-
 std::string json_list(const std::vector<std::string>& names) {
   base::JsonWriter json;
   json.begin_array();
@@ -29,9 +27,9 @@ std::string alias_map(const plan::Plan& plan) {
 
 Status write_part(TensorFile& file, const StatePart& part, const StateMemory& memory) {
   const int64_t bytes = base::byte_size(part.piece.dtype);
-  std::vector<std::byte> chunk(static_cast<size_t>(kChunkElements * bytes));
-  for (int64_t done = 0; done < part.piece.count; done += kChunkElements) {
-    const int64_t count = std::min(kChunkElements, part.piece.count - done);
+  std::vector<std::byte> chunk(static_cast<size_t>(StateMemory::kChunkElements * bytes));
+  for (int64_t done = 0; done < part.piece.count; done += StateMemory::kChunkElements) {
+    const int64_t count = std::min(StateMemory::kChunkElements, part.piece.count - done);
     DC_RETURN_IF_ERROR(memory.read(part.tensor, part.tensor_first + done, count, chunk.data()));
     DC_RETURN_IF_ERROR(file.write_bytes(part.piece.value.fqn, part.piece.first + done,
                                         {chunk.data(), static_cast<size_t>(count * bytes)}));

@@ -18,7 +18,7 @@ namespace {
 static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == 4);
 static_assert(std::atomic<uint64_t>::is_always_lock_free && sizeof(std::atomic<uint64_t>) == 8);
 
-struct alignas(64) Header {
+struct alignas(64) PageHeader {
   std::atomic<uint32_t> failed;  // 1 + the rank that failed first
   std::atomic<uint32_t> gone;    // ranks no longer running
 };
@@ -32,11 +32,11 @@ int64_t group_bytes(int world) {
 
 int64_t groups_offset(int world) {
   return base::round_up(
-      static_cast<int64_t>(sizeof(Header)) + world * static_cast<int64_t>(sizeof(RankRecord)),
+      static_cast<int64_t>(sizeof(PageHeader)) + world * static_cast<int64_t>(sizeof(RankRecord)),
       kPage);
 }
 
-Header& header(std::byte* base) { return *reinterpret_cast<Header*>(base); }
+PageHeader& header(std::byte* base) { return *reinterpret_cast<PageHeader*>(base); }
 
 }  // namespace
 
@@ -45,7 +45,7 @@ int64_t ControlPage::bytes(int world) {
 }
 
 RankRecord& ControlPage::rank(int rank) const {
-  return reinterpret_cast<RankRecord*>(base_ + sizeof(Header))[rank];
+  return reinterpret_cast<RankRecord*>(base_ + sizeof(PageHeader))[rank];
 }
 
 GroupRecord& ControlPage::group(int group, int first_rank) const {

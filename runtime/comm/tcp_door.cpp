@@ -14,7 +14,7 @@
 namespace dc::runtime::comm {
 namespace {
 
-constexpr size_t kMostGuests = 256;               // the oldest leaves for one more
+constexpr size_t kMostWaiting = 256;              // the oldest leaves for one more
 constexpr int64_t kPatienceNs = 10'000'000'000;   // ranks speak at once
 constexpr int64_t kPauseNs = 100'000'000;         // until a descriptor may be free again
 constexpr size_t kFixed = offsetof(Hello, rank);  // the same in every protocol
@@ -22,8 +22,8 @@ constexpr size_t kFixed = offsetof(Hello, rank);  // the same in every protocol
 // A quarter of the descriptors: the ranks of this job need the others.
 size_t most_guests() {
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMostGuests;
-  return std::clamp<size_t>(limit.rlim_cur / 4, 4, kMostGuests);
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMostWaiting;
+  return std::clamp<size_t>(limit.rlim_cur / 4, 4, kMostWaiting);
 }
 
 }  // namespace

@@ -42,9 +42,9 @@ void put(char (&field)[48], const std::string& text) {
 std::string get(const char (&field)[48]) { return std::string(field, strnlen(field, 48)); }
 
 // Rank 0's side.
-class Hub {
+class TcpHub {
  public:
-  Hub(const LaunchInfo& launch, Deadline deadline)
+  TcpHub(const LaunchInfo& launch, Deadline deadline)
       : launch_(launch), deadline_(deadline), key_(meeting_key(launch)), start_(draw_nonce()) {
     conversations_.resize(static_cast<size_t>(launch.world));
     gathering_.session = session_key(key_, start_);
@@ -284,7 +284,7 @@ base::Result<Gathering> gather_ranks(const LaunchInfo& launch, std::chrono::mill
         "and MASTER_PORT to a free port of the host of rank 0, for all ranks");
   }
   const Deadline deadline{monotonic_ns() + std::chrono::nanoseconds(timeout).count()};
-  if (launch.rank == 0) return Hub(launch, deadline).run(timeout);
+  if (launch.rank == 0) return TcpHub(launch, deadline).run(timeout);
   return Guest(launch, deadline).run();
 }
 

@@ -14,7 +14,7 @@ using base::Status;
 
 constexpr std::array<int64_t, 7> kSizes = {4 << 10, 16 << 10, 64 << 10, 256 << 10,
                                            1 << 20, 4 << 20,  16 << 20};
-constexpr int kWarmup = 2, kRepeats = 9;
+constexpr int kCopyWarmup = 2, kCopyRepeats = 9;
 
 // There and back again, of every size.
 using Copy = std::function<Status(size_t size)>;
@@ -24,12 +24,12 @@ Status add(const char* here, const char* there, const Copy& out, const Copy& bac
   std::vector<base::CopyMeasurement> returns;
   for (size_t s = 0; s < kSizes.size(); ++s) {
     std::vector<int64_t> times[2];
-    for (int i = 0; i < kWarmup + kRepeats; ++i) {
+    for (int i = 0; i < kCopyWarmup + kCopyRepeats; ++i) {
       const int64_t begin = exec::TraceRecorder::now();
       DC_RETURN_IF_ERROR(out(s));
       const int64_t middle = exec::TraceRecorder::now();
       DC_RETURN_IF_ERROR(back(s));
-      if (i < kWarmup) continue;
+      if (i < kCopyWarmup) continue;
       times[0].push_back(middle - begin);
       times[1].push_back(exec::TraceRecorder::now() - middle);
     }

@@ -21,7 +21,7 @@ using base::Result;
 using base::Status;
 using base::Timing;
 
-using Samples = std::vector<int64_t>;
+using RunSamples = std::vector<int64_t>;
 
 // A step on the compute stream.
 struct Extent {
@@ -32,11 +32,12 @@ struct Extent {
 
 // This rank's samples, by what was timed.
 struct OwnSamples {
-  std::vector<std::vector<Samples>> instructions;  // by program
-  std::map<base::KernelSignature, Samples> kernels;
+  std::vector<std::vector<RunSamples>> instructions;  // by program
+  std::map<base::KernelSignature, RunSamples> kernels;
   // By level, kind, ranks of the group, bytes.
-  std::map<std::tuple<base::CollectiveLevel, std::string, int32_t, int64_t>, Samples> collectives;
-  Samples steps, compute;
+  std::map<std::tuple<base::CollectiveLevel, std::string, int32_t, int64_t>, RunSamples>
+      collectives;
+  RunSamples steps, compute;
 };
 
 // A step of which the ring kept only a part has fewer events than the others. The last one ends
@@ -88,7 +89,7 @@ OwnSamples sort_samples(const plan::Plan& plan, const exec::TraceRecorder& trace
   for (const size_t p : programs_of_step(plan)) {
     for (size_t i = 0; i < plan.programs[p].instructions.size(); ++i) {
       const plan::Instruction& in = plan.programs[p].instructions[i];
-      Samples* all = nullptr;
+      RunSamples* all = nullptr;
       if (in.kind == plan::InstructionKind::Kernel)
         all = &own.kernels[plan::signature_of(plan, in)];
       if (in.kind == plan::InstructionKind::Collective) {
@@ -96,7 +97,7 @@ OwnSamples sort_samples(const plan::Plan& plan, const exec::TraceRecorder& trace
         all = &own.collectives[{plan::level_of(plan, axes), exec::instruction_name(in),
                                 plan::group_size(plan, axes), exec::written_bytes(plan, in)}];
       }
-      const Samples& mine = own.instructions[p][i];
+      const RunSamples& mine = own.instructions[p][i];
       if (all) all->insert(all->end(), mine.begin(), mine.end());
     }
   }
@@ -164,7 +165,7 @@ Result<Recorded> measure_recorded(const plan::Plan& plan, const exec::TraceRecor
   }
   std::vector<Timing> rows{summarize(own.steps), summarize(own.compute)};
   for (const auto& program : own.instructions) {
-    for (const Samples& samples : program) rows.push_back(summarize(samples));
+    for (const RunSamples& samples : program) rows.push_back(summarize(samples));
   }
   for (const auto& [kernel, samples] : own.kernels) rows.push_back(summarize(samples));
   for (const auto& [kind, samples] : own.collectives) rows.push_back(summarize(samples));

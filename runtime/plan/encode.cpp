@@ -13,7 +13,7 @@ namespace {
 
 namespace fb = dc::schema;
 using flatbuffers::Offset;
-using FbString = Offset<flatbuffers::String>;
+using StringOffset = Offset<flatbuffers::String>;
 template <typename T>
 using VectorOf = Offset<flatbuffers::Vector<T>>;
 
@@ -53,15 +53,15 @@ class Encoder {
     for (uint32_t& axes : from) put(axes, axes);
     if (!from.empty()) to = builder_.CreateVector(from);
   }
-  void put(FbString& to, const std::string& from) {
+  void put(StringOffset& to, const std::string& from) {
     if (!from.empty()) to = builder_.CreateSharedString(from);
   }
   template <Scalar T>
   void put(VectorOf<T>& to, const std::vector<T>& from) {
     if (!from.empty()) to = builder_.CreateVector(from);
   }
-  void put(VectorOf<FbString>& to, const std::vector<std::string>& from) {
-    std::vector<FbString> offsets;
+  void put(VectorOf<StringOffset>& to, const std::vector<std::string>& from) {
+    std::vector<StringOffset> offsets;
     offsets.reserve(from.size());
     for (const std::string& text : from) offsets.push_back(builder_.CreateSharedString(text));
     if (!from.empty()) to = builder_.CreateVector(offsets);

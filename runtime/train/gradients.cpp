@@ -14,7 +14,7 @@ using base::Status;
 
 namespace {
 
-constexpr int64_t kChunkElements = 1 << 16;
+constexpr int64_t kGradientChunk = 1 << 16;
 
 }  // namespace
 
@@ -68,10 +68,10 @@ Status GradientDump::write(const exec::Executor& executor, const Entry& entry, i
                            plan::ElementRange range) {
   const kernel::BoundTensor gradient = executor.tensor(entry.tensor);
   const int64_t bytes = base::byte_size(gradient.dtype);
-  std::vector<std::byte> chunk(static_cast<size_t>(std::min(range.count, kChunkElements) * bytes));
-  std::vector<float> rounded(static_cast<size_t>(std::min(range.count, kChunkElements)));
-  for (int64_t done = 0; done < range.count; done += kChunkElements) {
-    const int64_t count = std::min(kChunkElements, range.count - done);
+  std::vector<std::byte> chunk(static_cast<size_t>(std::min(range.count, kGradientChunk) * bytes));
+  std::vector<float> rounded(static_cast<size_t>(std::min(range.count, kGradientChunk)));
+  for (int64_t done = 0; done < range.count; done += kGradientChunk) {
+    const int64_t count = std::min(kGradientChunk, range.count - done);
     kernel::download_elements(executor.device(), gradient, from + done, count, chunk.data());
     kernel::convert(gradient.dtype, chunk.data(), base::DType::F32, base::DType::F32,
                     rounded.data(), count);

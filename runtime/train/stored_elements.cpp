@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "src/base/shape.h"
+
 namespace dc::runtime::train {
 namespace {
 
@@ -16,12 +18,6 @@ std::string listed(const std::vector<std::string>& items) {
   for (size_t i = 0; i < std::min(items.size(), kShown); ++i) text += (i ? ", " : "") + items[i];
   if (items.size() > kShown) text += " and " + std::to_string(items.size() - kShown) + " more";
   return text;
-}
-
-std::string shape_text(const std::vector<int64_t>& sizes) {
-  std::string text = "[";
-  for (size_t d = 0; d < sizes.size(); ++d) text += (d ? ", " : "") + std::to_string(sizes[d]);
-  return text + "]";
 }
 
 }  // namespace
@@ -71,8 +67,8 @@ std::vector<bool> wanted_buffers(const plan::Plan& plan) {
 
 void WeightComplaints::refuse_shape(const std::string& name, const std::vector<int64_t>& there,
                                     const std::vector<int64_t>& planned) {
-  refuse("'" + name + "' has shape " + shape_text(there) + " but the plan's is " +
-         shape_text(planned));
+  refuse("'" + name + "' has shape " + base::shape_text(there) + " but the plan's is " +
+         base::shape_text(planned));
 }
 
 void WeightComplaints::find_unused(const std::vector<std::string>& stored, const plan::Plan& plan) {

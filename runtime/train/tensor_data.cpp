@@ -3,6 +3,7 @@
 #include "runtime/kernel/elements.h"
 #include "runtime/train/sampled_data.h"
 #include "src/base/archive/safetensors.h"
+#include "src/base/shape.h"
 
 namespace dc::runtime::train {
 namespace {
@@ -12,12 +13,6 @@ using base::Result;
 using base::Status;
 using base::archive::SafeTensor;
 using base::archive::SafetensorsFile;
-
-std::string shape_text(const std::vector<int64_t>& sizes) {
-  std::string text = "[";
-  for (size_t i = 0; i < sizes.size(); ++i) text += (i ? ", " : "") + std::to_string(sizes[i]);
-  return text + "]";
-}
 
 constexpr int64_t kIgnoredLabel = -100;  // PyTorch's ignore_index
 
@@ -99,10 +94,10 @@ class TensorData final : public SampledData {
     const bool fits = stored->shape.size() == row.size() + 1 &&
                       std::equal(row.begin(), row.end(), stored->shape.begin() + 1);
     if (!fits || stored->dtype != tensor.dtype) {
-      std::string wanted = shape_text(row).substr(1);
+      std::string wanted = base::shape_text(row).substr(1);
       wanted = "[samples" + std::string(row.empty() ? "" : ", ") + wanted;
       return bad("tensor '" + input.name + "' is " + std::string(base::name(stored->dtype)) +
-                 shape_text(stored->shape) + " where the plan wants " +
+                 base::shape_text(stored->shape) + " where the plan wants " +
                  std::string(base::name(tensor.dtype)) + wanted);
     }
     if (!rows_lead(i) && request_.shape.rows != 1) {

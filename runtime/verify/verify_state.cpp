@@ -12,6 +12,7 @@
 #include "runtime/plan/state_entries.h"
 #include "runtime/verify/checks.h"
 #include "src/base/checked.h"
+#include "src/base/shape.h"
 #include "src/base/step_scalars.h"
 
 namespace dc::runtime::verify {
@@ -22,7 +23,6 @@ using base::Status;
 const plan::Tensor& tensor_at(const plan::Plan& plan, int32_t id) {
   return plan.tensors[static_cast<size_t>(id)];
 }
-int64_t numel(const plan::Tensor& tensor) { return *plan::element_count(tensor.sizes); }
 bool is_persistent(const plan::Plan& plan, int32_t tensor) {
   return plan.slices[static_cast<size_t>(tensor_at(plan, tensor).slice)].program < 0;
 }
@@ -60,7 +60,7 @@ std::string parameter_mismatch(const plan::Plan& plan, const plan::Parameter& p,
   if (p.trainable_index != trainable_before) return "has the wrong place among the trainable ones";
   if (p.gradient < 0 || p.gradient_ready < 0) return "is trainable and has no gradient";
   const plan::Tensor& gradient = tensor_at(plan, p.gradient);
-  const int64_t elements = numel(gradient);
+  const int64_t elements = base::numel(gradient.sizes);
   if (gradient.dtype != base::DType::F32 || (elements != *count && elements != p.shard)) {
     return "has a gradient that is neither its whole nor its shard in f32";
   }
@@ -90,9 +90,9 @@ Status check_step_tensor(const plan::Plan& plan, const char* what, int32_t id, b
   const std::string who = std::string("step scalars '") + what + "' ";
   if (id < 0) return plan::bad_plan("DC3233", who + "are missing");
   const plan::Tensor& tensor = tensor_at(plan, id);
-  if (tensor.dtype != dtype || numel(tensor) != count || !plan::is_contiguous(tensor)) {
+  if (tensor.dtype != dtype || base::numel(tensor.sizes) != count || !plan::is_contiguous(tensor)) {
     return plan::bad_plan("DC3233", who + "are " + std::string(base::name(tensor.dtype)) + "[" +
-                                        std::to_string(numel(tensor)) + "], not " +
+                                        std::to_string(base::numel(tensor.sizes)) + "], not " +
                                         std::string(base::name(dtype)) + "[" +
                                         std::to_string(count) + "]");
   }
@@ -134,8 +134,9 @@ std::string input_mismatch(const plan::Plan& plan, const plan::Input& input) {
     case plan::InputRole::Float:
     case plan::InputRole::LossScale:
       if (!base::is_floating(tensor.dtype)) return "is not of a floating type";
-      return input.role == plan::InputRole::LossScale && numel(tensor) != 1 ? "is not one number"
-                                                                            : "";
+      return input.role == plan::InputRole::LossScale && base::numel(tensor.sizes) != 1
+                 ? "is not one number"
+                 : "";
     case plan::InputRole::Mask:
       return "";
   }

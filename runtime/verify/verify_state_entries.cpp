@@ -6,6 +6,7 @@
 #include "runtime/plan/names.h"
 #include "runtime/plan/state_entries.h"
 #include "runtime/verify/checks.h"
+#include "src/base/shape.h"
 
 namespace dc::runtime::verify {
 namespace {
@@ -15,8 +16,6 @@ using base::Status;
 const plan::Tensor& tensor_of(const plan::Plan& plan, const plan::StateEntry& entry) {
   return plan.tensors[static_cast<size_t>(entry.tensor)];
 }
-int64_t numel(const plan::Tensor& tensor) { return *plan::element_count(tensor.sizes); }
-
 bool holds_value(plan::StateRole role) {
   return role == plan::StateRole::Parameter || role == plan::StateRole::Shard ||
          role == plan::StateRole::Master;
@@ -67,9 +66,9 @@ std::string placement_mismatch(const plan::Plan& plan, const plan::StateEntry& e
     }
     if (p.placement != plan::AxisPlacement::FlatShard) continue;
     is_shard = true;
-    if (p.shard != numel(tensor_of(plan, entry))) {
+    if (p.shard != base::numel(tensor_of(plan, entry).sizes)) {
       return "is " + on + " with " + std::to_string(p.shard) + " elements, its tensor has " +
-             std::to_string(numel(tensor_of(plan, entry)));
+             std::to_string(base::numel(tensor_of(plan, entry).sizes));
     }
   }
   return !is_shard && entry.role == plan::StateRole::Shard ? "is a shard along no mesh axis" : "";
@@ -103,9 +102,9 @@ std::string parameter_mismatch(const plan::Plan& plan, const plan::StateEntry& e
   const plan::Parameter& p = plan.parameters[static_cast<size_t>(entry.parameter)];
   const plan::Tensor& tensor = tensor_of(plan, entry);
   const int64_t wanted = plan::flat_shard(entry) > 0 ? p.shard : *plan::element_count(p.sizes);
-  if (numel(tensor) != wanted) {
-    return "has " + std::to_string(numel(tensor)) + " elements, not those of parameter '" + p.fqn +
-           "'";
+  if (base::numel(tensor.sizes) != wanted) {
+    return "has " + std::to_string(base::numel(tensor.sizes)) +
+           " elements, not those of parameter '" + p.fqn + "'";
   }
   if (base::is_floating(p.dtype) != base::is_floating(tensor.dtype)) {
     return "cannot hold parameter '" + p.fqn + "'";
@@ -154,7 +153,7 @@ std::string source_mismatch(const plan::StateEntry& entry) {
 // Empty if the tensor has the bytes of its buffer.
 std::string buffer_mismatch(const plan::Plan& plan, const plan::StateEntry& entry) {
   const plan::Tensor& tensor = tensor_of(plan, entry);
-  const int64_t count = numel(tensor);
+  const int64_t count = base::numel(tensor.sizes);
   const plan::Buffer& b = plan.buffers[static_cast<size_t>(entry.buffer)];
   if (plan::element_count(b.sizes) != count || b.dtype != tensor.dtype) {
     return "does not fit buffer '" + b.fqn + "'";

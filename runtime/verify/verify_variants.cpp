@@ -19,7 +19,7 @@ std::set<int32_t> programs_of(const std::vector<plan::ProgramRun>& runs) {
   return programs;
 }
 
-const plan::Slice& slice_of(const plan::Plan& plan, int32_t tensor) {
+const plan::Slice& slice_of_tensor(const plan::Plan& plan, int32_t tensor) {
   return plan.slices[static_cast<size_t>(plan.tensors[static_cast<size_t>(tensor)].slice)];
 }
 
@@ -28,7 +28,7 @@ Status check_writes(const plan::Plan& plan, int32_t program) {
       plan.programs[static_cast<size_t>(program)].instructions;
   for (size_t i = 0; i < list.size(); ++i) {
     for (const int32_t tensor : list[i].writes) {
-      if (slice_of(plan, tensor).program >= 0 || tensor == plan.loss_sum) continue;
+      if (slice_of_tensor(plan, tensor).program >= 0 || tensor == plan.loss_sum) continue;
       return plan::bad_plan(
           "DC3242", plan::describe_instruction(plan, program, static_cast<int32_t>(i)) +
                         " writes " + plan::describe_tensor(plan, tensor) +
@@ -47,7 +47,7 @@ Status check_evaluation(const plan::Plan& plan, const plan::Variant& variant) {
                                         "', which is the step's");
   }
   for (const plan::Input& input : variant.inputs) {
-    const int32_t owner = slice_of(plan, input.tensor).program;
+    const int32_t owner = slice_of_tensor(plan, input.tensor).program;
     if (programs.size() == 1 && programs.contains(owner)) continue;
     return plan::bad_plan(
         "DC3242",

@@ -36,6 +36,8 @@ target_precompile_headers(dc_precompiled PRIVATE <algorithm> <array> <charconv> 
   <optional> <set> <span> <string> <string_view> <unordered_map> <utility> <vector>)
 target_compile_options(dc_precompiled PRIVATE "${dc_library_options}")
 
+# Files of a library are compiled a dozen at a time: together they take less than half of the time that they take alone, because most of it goes into the headers that
+# they share. So two files of one library do not give a name of an anonymous namespace twice.
 # dc_library(<name> SOURCES ... [DEPS public...] [PRIVATE_DEPS ...])
 function(dc_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
@@ -44,6 +46,10 @@ function(dc_library name)
     target_link_libraries(${name} PUBLIC ${arg_DEPS} PRIVATE ${arg_PRIVATE_DEPS})
     target_precompile_headers(${name} REUSE_FROM dc_precompiled)
     target_compile_options(${name} PRIVATE "${dc_library_options}")
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ${DCC_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 12)
+    if(DCC_UNITY_BUILD) # gcc takes such a file for a header, where members of a type that one file alone knows would be a fault
+      target_compile_options(${name} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+    endif()
   else()
     add_library(${name} INTERFACE)
     target_link_libraries(${name} INTERFACE ${arg_DEPS})

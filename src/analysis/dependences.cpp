@@ -8,9 +8,9 @@
 namespace dc::analysis {
 namespace {
 
-class Builder {
+class DependenceBuilder {
  public:
-  Builder(const ir::Graph& graph, const StorageMap& storages, const ScheduleView& view)
+  DependenceBuilder(const ir::Graph& graph, const StorageMap& storages, const ScheduleView& view)
       : graph_(graph), storages_(storages), view_(view), of_(view.order.size()) {
     for (size_t i = 0; i < of_.size(); ++i) add(static_cast<int32_t>(i));
   }
@@ -63,7 +63,7 @@ class Builder {
 
 Dependences dependences(const ir::Graph& graph, const StorageMap& storages,
                         const ScheduleView& view) {
-  return Builder(graph, storages, view).take();
+  return DependenceBuilder(graph, storages, view).take();
 }
 
 }  // namespace dc::analysis

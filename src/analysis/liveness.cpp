@@ -14,7 +14,7 @@ using ir::NodeId;
 using ir::OpKind;
 using ir::ValueId;
 
-struct Builder {
+struct LivenessBuilder {
   const ir::Step& step;
   const ir::Graph& graph;
   const StorageMap& storages;
@@ -117,7 +117,7 @@ struct Builder {
 }  // namespace
 
 Liveness liveness(const ir::Step& step, const ir::Graph& graph, const StorageMap& storages) {
-  Builder builder{step, graph, storages};
+  LivenessBuilder builder{step, graph, storages};
   builder.run();
   return std::move(builder.result);
 }

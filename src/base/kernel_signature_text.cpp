@@ -34,16 +34,16 @@ void append_list(std::string& text, std::span<const int64_t> values) {
 }
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_decimal(char c) { return c >= '0' && c <= '9'; }
 
 bool is_word(std::string_view text) {
   return !text.empty() && is_letter(text[0]) && std::all_of(text.begin(), text.end(), [](char c) {
-    return is_letter(c) || is_digit(c) || c == '.' || c == '-';
+    return is_letter(c) || is_decimal(c) || c == '.' || c == '-';
   });
 }
 
 template <typename Number>
-bool read_number(std::string_view text, Number& value) {
+bool parse_number(std::string_view text, Number& value) {
   const std::from_chars_result read =
       std::from_chars(text.data(), text.data() + text.size(), value);
   return read.ec == std::errc() && read.ptr == text.data() + text.size();
@@ -51,7 +51,7 @@ bool read_number(std::string_view text, Number& value) {
 
 void append_string(std::string& text, std::string_view value) {
   double unused = 0;  // "nan" and "inf" are words that are read as numbers
-  if (is_word(value) && !read_number(value, unused)) {
+  if (is_word(value) && !parse_number(value, unused)) {
     text += value;
     return;
   }
@@ -101,9 +101,9 @@ void append(std::string& text, const KernelItem& item) {
 }
 
 // Reads a text from its front. What it cannot read it says by returning false.
-class Parser {
+class SignatureParser {
  public:
-  Parser(std::string_view text, Provider provider) : rest_(text) {
+  SignatureParser(std::string_view text, Provider provider) : rest_(text) {
     const std::string_view op = take_until(" ");
     signature_ = KernelSignature(op, provider);
     good_ = !op.empty();
@@ -150,7 +150,7 @@ class Parser {
     while (!list.empty()) {
       const size_t comma = list.find(',');
       Number value{};
-      if (!read_number(list.substr(0, comma), value)) return false;
+      if (!parse_number(list.substr(0, comma), value)) return false;
       values.push_back(value);
       if (comma == std::string_view::npos) return true;
       list.remove_prefix(comma + 1);
@@ -181,9 +181,9 @@ class Parser {
     double real = 0;
     if (value == kNone) {
       signature_.add_attribute(name);
-    } else if (read_number(value, integer)) {
+    } else if (parse_number(value, integer)) {
       signature_.add_attribute(name, integer);
-    } else if (read_number(value, real)) {
+    } else if (parse_number(value, real)) {
       signature_.add_attribute(name, real);
     } else if (is_word(value)) {
       signature_.add_attribute(name, value);
@@ -235,7 +235,7 @@ std::string KernelSignature::text() const {
 
 std::optional<KernelSignature> KernelSignature::parse(std::string_view text, Provider provider,
                                                       Space space) {
-  auto signature = Parser(text, provider).run();
+  auto signature = SignatureParser(text, provider).run();
   if (signature && space != Space::Device) return signature->in(space);
   return signature;
 }

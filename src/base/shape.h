@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace dc::base {
@@ -14,6 +15,14 @@ inline int64_t numel(std::span<const int64_t> sizes) {
   int64_t count = 1;
   for (const int64_t size : sizes) count *= size;
   return count;
+}
+
+// As Python writes a list: [2, 3].
+inline std::string shape_text(std::span<const int64_t> sizes) {
+  std::string text = "[";
+  for (size_t dim = 0; dim < sizes.size(); ++dim)
+    text += (dim ? ", " : "") + std::to_string(sizes[dim]);
+  return text + "]";
 }
 
 // From the first element to behind the last one that the strides reach; 0 without elements.

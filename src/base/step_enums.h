@@ -70,6 +70,12 @@ enum class StateRole : uint8_t {
   LossSum,
   Losses,  // loss sums of all ranks, gathered before the norm table
 };
+
+// What only the optimizer reads: its moments or momentum, and the f32 copy that it keeps.
+constexpr bool is_optimizer_state(StateRole role) {
+  return role == StateRole::Moment1 || role == StateRole::Moment2 || role == StateRole::Momentum ||
+         role == StateRole::Master;
+}
 inline constexpr auto kStateRoleNames = enum_names<StateRole>(
     {"unknown", "parameter", "shard", "master", "moment1", "moment2", "momentum", "accumulator",
      "carried", "buffer", "constant", "hyperparameters", "random", "scalars", "norm_table",

@@ -65,7 +65,8 @@ class PlacementReader {
   // gradient goes there and the new value comes back.
   Alternative updated_on_host(const ir::Step& step, const StepWork& work, size_t parameter,
                               std::vector<const ir::StateEntry*> entries) const {
-    std::erase_if(entries, [](const ir::StateEntry* entry) { return is_optimizer_state(*entry); });
+    std::erase_if(
+        entries, [](const ir::StateEntry* entry) { return base::is_optimizer_state(entry->role); });
     const ir::Parameter& of = step.parameters[parameter];
     const int64_t elements = std::min(of.shard, of.numel());
     Work own = work.own[parameter];
@@ -77,11 +78,6 @@ class PlacementReader {
   }
 
  private:
-  static bool is_optimizer_state(const ir::StateEntry& entry) {
-    return entry.role == StateRole::Moment1 || entry.role == StateRole::Moment2 ||
-           entry.role == StateRole::Momentum || entry.role == StateRole::Master;
-  }
-
   int32_t instants() const { return memories_.back().end(); }
 
   // By gathers; where there are none, by the state that kernels read whole.

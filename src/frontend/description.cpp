@@ -14,7 +14,7 @@ using base::JsonValue;
 using base::Result;
 using base::Status;
 
-constexpr int64_t kVersion = 1;
+constexpr int64_t kDescriptionVersion = 1;
 
 Result<double> real_member(const JsonValue& object, std::string_view key) {
   DC_ASSIGN_OR_RETURN(const JsonValue* value, object.require(key));
@@ -112,10 +112,11 @@ Status read_training(const JsonValue& value, Description& description) {
 Status read_member(const std::string& key, const JsonValue& value, Description& description) {
   if (key == "version") {
     DC_ASSIGN_OR_RETURN(const int64_t version, value.to_integer());
-    if (version == kVersion) return base::ok_status();
+    if (version == kDescriptionVersion) return base::ok_status();
     return Status(ErrorKind::BadInput, "DC2032",
                   "the description has version " + std::to_string(version) + "; this dcc reads " +
-                      std::to_string(kVersion) + ": export again with the scripts of this dcc");
+                      std::to_string(kDescriptionVersion) +
+                      ": export again with the scripts of this dcc");
   }
   if (key == "inputs") return read_inputs(value, description);
   if (key == "optimizer") return read_training(value, description);

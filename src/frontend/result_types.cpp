@@ -26,7 +26,7 @@ std::string text_of(const TensorType& type) {
          list_of(type.strides) + " and offset " + std::to_string(type.offset);
 }
 
-Status contradiction(const std::string& what) {
+Status contradicts(const std::string& what) {
   return Status(ErrorKind::BadInput, "DC2049",
                 what +
                     "; the file is damaged, was edited, or is of another PyTorch: export the "
@@ -82,16 +82,16 @@ class ResultTypes {
     const ir::Arg* self = args_.find("self");
     const auto* reference = self == nullptr ? nullptr : std::get_if<ir::OperandRef>(&self->value);
     if (reference == nullptr || reference->index != 0 || operands_.size() != 1) {
-      return contradiction("a view is of one tensor, its argument 'self'");
+      return contradicts("a view is of one tensor, its argument 'self'");
     }
     const auto& [type, placement] = operands_[0];
     const auto computed = view_types(overload_, type, args_, placement.before);
     if (!computed) {
-      return contradiction("the arguments do not fit the operand, which is " + text_of(type));
+      return contradicts("the arguments do not fit the operand, which is " + text_of(type));
     }
     if (computed->size() != recorded_.size()) {
-      return contradiction("the archive records " + std::to_string(recorded_.size()) +
-                           " results, but the operator gives " + std::to_string(computed->size()));
+      return contradicts("the archive records " + std::to_string(recorded_.size()) +
+                         " results, but the operator gives " + std::to_string(computed->size()));
     }
     std::vector<ResultType> results;
     for (size_t i = 0; i < computed->size(); ++i) {
@@ -107,8 +107,8 @@ class ResultTypes {
     const bool same = of.is_recorded ? same_places(*recorded.type, computed)
                                      : recorded.type->shape == computed.shape;
     if (same && recorded.type->dtype == computed.dtype) return base::ok_status();
-    return contradiction("the archive records " + recorded.name + " as " + text_of(*recorded.type) +
-                         ", but this view is " + text_of(computed));
+    return contradicts("the archive records " + recorded.name + " as " + text_of(*recorded.type) +
+                       ", but this view is " + text_of(computed));
   }
 
   Result<std::vector<ResultType>> fresh() const {
@@ -131,13 +131,13 @@ class ResultTypes {
     ResultType result{*recorded.type, {}};
     const KnownResult known = known_result(call, index);
     if (known.shape && *known.shape != result.type.shape) {
-      return contradiction("the archive records sizes " + list_of(result.type.shape) + " for " +
-                           recorded.name + ", but the operator gives " + list_of(*known.shape));
+      return contradicts("the archive records sizes " + list_of(result.type.shape) + " for " +
+                         recorded.name + ", but the operator gives " + list_of(*known.shape));
     }
     if (known.dtype && *known.dtype != result.type.dtype) {
-      return contradiction("the archive records element type " +
-                           std::string(base::name(result.type.dtype)) + " for " + recorded.name +
-                           ", but the operator gives " + std::string(base::name(*known.dtype)));
+      return contradicts("the archive records element type " +
+                         std::string(base::name(result.type.dtype)) + " for " + recorded.name +
+                         ", but the operator gives " + std::string(base::name(*known.dtype)));
     }
     place(call, index, result);
     return result;

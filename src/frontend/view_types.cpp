@@ -271,13 +271,13 @@ MaybeType unfold(const Viewed& v) {
 
 MaybeType same(const Viewed& v) { return v.self; }
 
-struct Row {
+struct ViewRule {
   std::string_view overload, arguments;
   MaybeType (*one)(const Viewed&) = nullptr;
   MaybeTypes (*several)(const Viewed&) = nullptr;
 };
 
-constexpr std::array<Row, 22> kRules = {
+constexpr std::array<ViewRule, 22> kRules = {
     {{"aten.alias.default", "self", same},
      {"aten.detach.default", "self", same},
      {"aten.lift_fresh.default", "self", same},
@@ -313,7 +313,7 @@ bool is_countable(const TensorType& type) {
 MaybeTypes view_types(std::string_view overload, const TensorType& self, const OperatorArgs& args,
                       int64_t before) {
   const auto row = std::find_if(kRules.begin(), kRules.end(),
-                                [overload](const Row& r) { return r.overload == overload; });
+                                [overload](const ViewRule& r) { return r.overload == overload; });
   if (row == kRules.end() || !args.are_among(row->arguments)) return std::nullopt;
   const Viewed viewed{self, args, before};
   MaybeTypes results;

@@ -8,7 +8,7 @@
 namespace dc::ir {
 namespace {
 
-bool is_name_char(char c) {
+bool is_bare_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
          c == '.';
 }
@@ -23,7 +23,7 @@ std::string axis_name(size_t axis, const Mesh& mesh) {
 bool is_bare_name(std::string_view name) {
   if (name.empty()) return false;
   for (char c : name) {
-    if (!is_name_char(c)) return false;
+    if (!is_bare_char(c)) return false;
   }
   return true;
 }

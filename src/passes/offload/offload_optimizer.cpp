@@ -12,16 +12,12 @@
 namespace dc::passes {
 namespace {
 
-bool is_optimizer_state(ir::StateRole role) {
-  return role == ir::StateRole::Moment1 || role == ir::StateRole::Moment2 ||
-         role == ir::StateRole::Momentum || role == ir::StateRole::Master;
-}
-
-std::vector<StateGroup> groups_of(const ir::Step& step) {
+std::vector<StateGroup> optimizer_groups(const ir::Step& step) {
   std::vector<StateGroup> groups(step.parameters.size());
   for (size_t i = 0; i < step.state.size(); ++i) {
     const ir::StateEntry& entry = step.state[i];
-    if (!is_optimizer_state(entry.role) || entry.parameter < 0 || entry.range_of >= 0) continue;
+    if (!base::is_optimizer_state(entry.role) || entry.parameter < 0 || entry.range_of >= 0)
+      continue;
     StateGroup& group = groups[static_cast<size_t>(entry.parameter)];
     group.entries.push_back(static_cast<int>(i));
     group.stays_between = true;
@@ -36,7 +32,8 @@ base::Result<Change> offload_optimizer(ir::Step& step, const PassContext& contex
                         {"optimizer-state-offloaded", "parameters' optimizer states",
                          "visit the device for their update only"},
                         [&](const ir::Step& now, schedule::MemoryPressure pressure) {
-                          return offload_state(now, context, std::move(pressure), groups_of(now));
+                          return offload_state(now, context, std::move(pressure),
+                                               optimizer_groups(now));
                         });
 }
 

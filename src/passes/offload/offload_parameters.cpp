@@ -11,7 +11,7 @@
 namespace dc::passes {
 namespace {
 
-std::vector<StateGroup> groups_of(const ir::Step& step) {
+std::vector<StateGroup> parameter_groups(const ir::Step& step) {
   std::vector<StateGroup> groups;
   for (size_t i = 0; i < step.state.size(); ++i) {
     const ir::StateEntry& entry = step.state[i];
@@ -28,7 +28,7 @@ base::Result<Change> offload_parameters(ir::Step& step, const PassContext& conte
       step, context, "offload-parameters",
       {"parameters-offloaded", "parameters", "visit the device for their uses only"},
       [&](const ir::Step& now, schedule::MemoryPressure pressure) {
-        return offload_state(now, context, std::move(pressure), groups_of(now));
+        return offload_state(now, context, std::move(pressure), parameter_groups(now));
       });
 }
 

@@ -29,11 +29,6 @@ using ir::NodeId;
 using ir::OpKind;
 using ir::ValueId;
 
-bool is_optimizer_state(ir::StateRole role) {
-  return role == ir::StateRole::Moment1 || role == ir::StateRole::Moment2 ||
-         role == ir::StateRole::Momentum || role == ir::StateRole::Master;
-}
-
 // The updates of the last program, which has them all, on their way to the host.
 class HostUpdates {
  public:
@@ -82,7 +77,7 @@ class HostUpdates {
       if (entry < 0) return false;
       const ir::StateEntry& state = before_.state[static_cast<size_t>(entry)];
       if (state.location.space != ir::Space::Device) return false;
-      if (is_optimizer_state(state.role) && !is_only_updated(node.operands[i], node.id))
+      if (base::is_optimizer_state(state.role) && !is_only_updated(node.operands[i], node.id))
         return false;
     }
     return true;

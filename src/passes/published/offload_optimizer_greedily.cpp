@@ -18,7 +18,7 @@
 namespace dc::passes {
 namespace {
 
-std::vector<StateGroup> groups_of(const ir::Step& step) {
+std::vector<StateGroup> optimizer_groups(const ir::Step& step) {
   using Role = ir::StateRole;
   std::vector<StateGroup> groups;
   for (size_t p = 0; p < step.parameters.size(); ++p) {
@@ -78,7 +78,7 @@ base::Result<Change> offload_optimizer_greedily(ir::Step& step, const PassContex
       step, context, *context.options.memory(), "offload-optimizer-greedily",
       {"optimizer-state-offloaded", "optimizer states", "visit the device for their update only"},
       [&](const ir::Step& now, schedule::MemoryPressure pressure) {
-        return offload_state(now, context, std::move(pressure), groups_of(now), rule);
+        return offload_state(now, context, std::move(pressure), optimizer_groups(now), rule);
       });
 }
 

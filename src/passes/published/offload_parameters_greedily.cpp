@@ -14,7 +14,7 @@
 namespace dc::passes {
 namespace {
 
-std::vector<StateGroup> groups_of(const ir::Step& step) {
+std::vector<StateGroup> parameter_groups(const ir::Step& step) {
   std::vector<StateGroup> groups;
   for (size_t i = 0; i < step.state.size(); ++i) {
     const ir::StateEntry& entry = step.state[i];
@@ -56,7 +56,7 @@ base::Result<Change> offload_parameters_greedily(ir::Step& step, const PassConte
       step, context, budget, "offload-parameters-greedily",
       {"parameters-offloaded", "parameters", "visit the device for their uses only"},
       [&](const ir::Step& now, schedule::MemoryPressure pressure) {
-        return offload_state(now, context, std::move(pressure), groups_of(now), rule);
+        return offload_state(now, context, std::move(pressure), parameter_groups(now), rule);
       });
 }
 
