@@ -102,8 +102,10 @@ void CopyRegions::copy(Call& call, const Region& to, const Region& from) {
   call.require(iteration.fits(), "its tensors have too many dims");
   const Lane lane = lane_of(from.dtype);
   copies_.push_back({to.data, from.data, base::byte_size(to.dtype), base::byte_size(from.dtype),
-                     iteration, to.dtype != from.dtype, loader(lane, from.dtype),
-                     storer(lane, to.dtype)});
+                     iteration, to.dtype != from.dtype,
+                     dtype_of(lane) == from.dtype && iteration.inner_stride(1) == 1,
+                     dtype_of(lane) == to.dtype && iteration.inner_stride(0) == 1,
+                     loader(lane, from.dtype), storer(lane, to.dtype)});
 }
 
 base::Status CopyRegions::launch(device::Stream& stream) {
@@ -135,9 +137,11 @@ base::Status CopyRegions::launch(device::Stream& stream) {
 }
 
 void CopyRegions::Copy::convert(std::byte* target, const std::byte* source) const {
-  alignas(64) std::byte lanes[kBlock * 8];
   const int64_t n = iteration.inner();
   const int64_t to_stride = iteration.inner_stride(0), from_stride = iteration.inner_stride(1);
+  if (from_is_lanes) return store(target, to_stride, source, n);
+  if (to_is_lanes) return load(target, source, from_stride, n);
+  alignas(64) std::byte lanes[kBlock * 8];
   for (int64_t first = 0; first < n; first += kBlock) {
     const int64_t count = std::min(kBlock, n - first);
     load(lanes, source + first * from_stride * from_element, from_stride, count);

@@ -78,6 +78,7 @@ class CopyRegions final : public Kernel {
     int64_t to_element, from_element;
     Iteration iteration;
     bool converts;
+    bool from_is_lanes, to_is_lanes;  // so a row is converted without a block between
     LoadLanes load;
     StoreLanes store;
 
