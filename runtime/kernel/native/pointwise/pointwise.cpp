@@ -113,56 +113,50 @@ void Pointwise::bind(Call& call, const BoundTensor& result, Lane lane,
   }
 }
 
-void Pointwise::row(std::byte* out, const Addresses& in) const {
-  alignas(64) std::byte buffers[kMostOperands][kBlock * 8];
-  alignas(64) std::byte results[kBlock * 8];
-  const int64_t n = iteration_.inner();
-  const int64_t out_stride = std::max<int64_t>(iteration_.inner_stride(0), 1) * result_element_;
-  for (int64_t first = 0; first < n; first += kBlock) {
-    const int64_t count = std::min(kBlock, n - first);
-    Addresses lanes{};
-    for (size_t i = 0; i < operands_.size(); ++i) {
-      const Bound& operand = operands_[i];
-      const LaneReader& reader = operand.reader;
-      // What is one element for the whole row is spread once, the first block being the longest.
-      lanes[i] = buffers[i];
-      if (reader.stride == 0 && first > 0) continue;
-      lanes[i] = static_cast<const std::byte*>(reader.read(buffers[i], in[i], first, count));
-      if (operand.narrow == nullptr) continue;
-      operand.narrow(results, 1, buffers[i], count);
-      operand.widen(buffers[i], results, 1, count);
-    }
-    std::byte* to = out + first * out_stride;
-    plane(Plane{1, count, {}}, 0, result_direct_ ? to : results, lanes.data());
-    if (!result_direct_) store_(to, iteration_.inner_stride(0), results, count);
-  }
-}
-
-void Pointwise::short_rows(std::byte* out, const Addresses& in, int64_t rows,
-                           const Offsets& steps) const {
-  alignas(64) std::byte buffers[kMostOperands][kBlock * 8];
-  alignas(64) std::byte results[kBlock * 8];
-  const int64_t n = iteration_.inner(), all = rows * n;
+void Pointwise::block(std::byte* out, const Addresses& in, const Plane& rows, Buffers& buffers,
+                      bool is_first) const {
+  const int64_t n = rows.length, all = rows.rows * n;
   Addresses lanes{};
   for (size_t i = 0; i < operands_.size(); ++i) {
     const Bound& operand = operands_[i];
     const LaneReader& reader = operand.reader;
-    const std::byte* from = in[i];
-    lanes[i] = buffers[i];
-    if (reader.stride == 0 && steps[i + 1] == 0) {
-      reader.load(buffers[i], from, 0, all);
+    const int64_t step = rows.steps[i + 1];
+    std::byte* buffer = buffers.operands[i];
+    lanes[i] = buffer;
+    if (reader.stride == 0 && step == 0) {
+      // What is one element for all rows is spread once, the first block being the longest.
+      if (!is_first) continue;
+      reader.load(buffer, in[i], 0, all);
+    } else if (rows.rows == 1) {
+      lanes[i] = static_cast<const std::byte*>(reader.read(buffer, in[i], 0, n));
     } else {
-      for (int64_t row = 0; row < rows; ++row, from += steps[i + 1] * reader.element)
-        reader.load(buffers[i] + row * n * operand.lane_bytes, from, reader.stride, n);
+      for (int64_t row = 0; row < rows.rows; ++row)
+        reader.load(buffer + row * n * operand.lane_bytes, in[i] + row * step * reader.element,
+                    reader.stride, n);
     }
     if (operand.narrow == nullptr) continue;
-    operand.narrow(results, 1, buffers[i], all);
-    operand.widen(buffers[i], results, 1, all);
+    operand.narrow(buffers.result, 1, buffer, all);
+    operand.widen(buffer, buffers.result, 1, all);
   }
-  plane(Plane{1, all, {}}, 0, results, lanes.data());
-  for (int64_t row = 0; row < rows; ++row)
-    store_(out + row * steps[0] * result_element_, iteration_.inner_stride(0),
-           results + row * n * result_lane_bytes_, n);
+  const bool in_place = result_direct_ && rows.rows == 1;
+  plane(Plane{1, all, {}}, 0, in_place ? out : buffers.result, lanes.data());
+  if (in_place) return;
+  for (int64_t row = 0; row < rows.rows; ++row)
+    store_(out + row * rows.steps[0] * result_element_, iteration_.inner_stride(0),
+           buffers.result + row * n * result_lane_bytes_, n);
+}
+
+void Pointwise::long_row(std::byte* out, const Addresses& in) const {
+  Buffers buffers;
+  const int64_t n = iteration_.inner();
+  const int64_t out_stride = std::max<int64_t>(iteration_.inner_stride(0), 1) * result_element_;
+  for (int64_t first = 0; first < n; first += kBlock) {
+    Addresses at = in;
+    for (size_t i = 0; i < operands_.size(); ++i)
+      at[i] += first * operands_[i].reader.stride * operands_[i].reader.element;
+    block(out + first * out_stride, at, Plane{1, std::min(kBlock, n - first), {}}, buffers,
+          first == 0);
+  }
 }
 
 base::Status Pointwise::launch(device::Stream& stream) {
@@ -187,16 +181,17 @@ base::Status Pointwise::launch(device::Stream& stream) {
   } else if (const int64_t at_once = kBlock / std::max<int64_t>(1, iteration_.inner());
              at_once > 1) {
     iteration_.for_each_plane([&](const Offsets& offsets, int64_t rows, const Offsets& steps) {
+      Buffers buffers;
       Offsets at = offsets;
       for (int64_t row = 0; row < rows; row += at_once) {
-        short_rows(result + at[0] * result_element_, addresses(at), std::min(at_once, rows - row),
-                   steps);
+        block(result + at[0] * result_element_, addresses(at),
+              Plane{std::min(at_once, rows - row), iteration_.inner(), steps}, buffers, row == 0);
         for (size_t i = 0; i <= operands_.size(); ++i) at[i] += at_once * steps[i];
       }
     });
   } else {
     iteration_.for_each_row([&](const Offsets& offsets) {
-      row(result + offsets[0] * result_element_, addresses(offsets));
+      long_row(result + offsets[0] * result_element_, addresses(offsets));
     });
   }
   return {};

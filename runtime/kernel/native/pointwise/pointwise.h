@@ -74,10 +74,17 @@ class Pointwise : public Kernel {
     bool is_number = false;
     alignas(8) std::array<std::byte, 8> number{};
   };
-  // Converts what is no lane in memory, block by block.
-  void row(std::byte* out, const Addresses& in) const;
-  // The same for several rows that are together no longer than a block.
-  void short_rows(std::byte* out, const Addresses& in, int64_t rows, const Offsets& steps) const;
+  // Lanes of one block.
+  struct Buffers {
+    alignas(64) std::byte operands[kMostOperands][kBlock * 8];
+    alignas(64) std::byte result[kBlock * 8];
+  };
+  // Rows that are together no longer than a block; converts what is no lane in memory. `is_first`:
+  // of the blocks of one row, or of rows that lie behind each other.
+  void block(std::byte* out, const Addresses& in, const Plane& rows, Buffers& buffers,
+             bool is_first) const;
+  // Block by block.
+  void long_row(std::byte* out, const Addresses& in) const;
 
   Iteration iteration_;
   std::vector<PointwiseOperand> described_;
