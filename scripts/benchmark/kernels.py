@@ -18,7 +18,7 @@ import tempfile
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import lab
 
-MODELS = ("mlp", "tiny-llama", "tiny-gpt2", "tiny-bert", "tiny-mixtral", "M", "gpt2", "mixtral")
+MODELS = ("mlp", "tiny-llama", "tiny-gpt2", "tiny-bert", "tiny-mixtral", "resnet18", "M", "gpt2", "mixtral")
 SLOWER, NOISE_NS = 1.05, 1000
 
 

@@ -298,6 +298,65 @@ int64_t native_product(const Kernel& k) {
   return bytes + (k.out()->is_contiguous() ? 0 : k.out()->bytes());
 }
 
+// As oneDNN reorders it: the channels, of weights both, in blocks of 16. Few channels, as an image
+// has, stay as they are unless a gradient is made of them.
+int64_t blocked_bytes(const TensorMeta& type, size_t channel_dims, bool pads_few) {
+  int64_t count = type.numel();
+  for (size_t dim = 2 - channel_dims; dim < 2; ++dim) {
+    const int64_t channels = std::max<int64_t>(type.shape[dim], 1);
+    if (channels >= 16 || pads_few) count = count / channels * ceil_to(channels, 16);
+  }
+  return count * base::byte_size(type.dtype);
+}
+
+// Elements of one channel.
+int64_t plane_of(const TensorMeta& type) {
+  return type.numel() / std::max<int64_t>(type.shape[0] * type.shape[1], 1);
+}
+
+// Of a convolution of 1 x 1, for one image: what it reads where it leaves elements out, and, of 16
+// bits, its sums in f32.
+int64_t pointwise_convolution(const TensorMeta& x, const TensorMeta& weight, const TensorMeta& y,
+                              bool backward) {
+  if (plane_of(weight) != 1) return 0;
+  int64_t bytes = 0;
+  if (plane_of(x) != plane_of(y))
+    bytes += ceil_to(x.shape[1], 16) * plane_of(y) * base::byte_size(x.dtype);
+  if (!backward && is_half(x.dtype))
+    bytes += ceil_to(y.shape[1], 16) * plane_of(y) * base::byte_size(DType::F32);
+  return bytes;
+}
+
+// Both sides and the weights in blocks, copies of what is not contiguous, and, for the gradient of
+// 16-bit weights, their sums in f32 and one image of each side transposed. The two halves of the
+// backward run one after the other in the same place.
+int64_t native_convolution(const Kernel& k) {
+  const bool backward = k.does(AtenWork::ConvolveBackward);
+  if (!backward && !k.does(AtenWork::Convolve)) return 0;
+  const TensorMeta& x = k.in(backward ? 1 : 0);
+  const TensorMeta& weight = k.in(backward ? 2 : 1);
+  const TensorMeta* y = backward ? &k.in(0) : k.out();
+  if (y == nullptr || x.shape.size() < 3 || weight.shape.size() < 3 || y->shape.size() < 3)
+    return 0;
+  const bool makes_x = backward && k.tensors.results[0].has_value();
+  int64_t bytes = 16 * kSmall;
+  for (const TensorMeta* type : {&x, &weight, y})
+    bytes += type->is_contiguous() ? 0 : type->bytes();
+  for (const auto& result : k.tensors.results)
+    bytes += !result || result->is_contiguous() ? 0 : result->bytes();
+  bytes += pointwise_convolution(x, weight, *y, backward);
+  bytes +=
+      blocked_bytes(x, 1, makes_x) + blocked_bytes(*y, 1, true) + blocked_bytes(weight, 2, true);
+  if (backward && is_half(x.dtype)) {
+    bytes += bytes_as(weight, DType::F32);
+    for (const TensorMeta* type : {&x, y}) {
+      const int64_t image = type->bytes() / std::max<int64_t>(type->shape[0], 1);
+      bytes += image + image / 2;
+    }
+  }
+  return bytes;
+}
+
 // What the kernels ask for, to the byte. Of sizes that no memory has, nothing: the kernels refuse
 // them.
 int64_t native_attention(const Kernel& k) {
@@ -315,6 +374,7 @@ base::Bytes estimate_native_scratch(const ir::AtenInfo& aten, const base::Kernel
   int64_t bytes = 0;
   if (aten.cls == AtenClass::Matmul) bytes = native_product(kernel);
   if (aten.cls == AtenClass::Attention) bytes = native_attention(kernel);
+  if (aten.cls == AtenClass::Convolution) bytes = native_convolution(kernel);
   return {ceil_to(bytes, base::kAlignment)};
 }
 

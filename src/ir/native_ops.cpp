@@ -26,6 +26,12 @@ using base::KernelTensors;
   return has_elements && all_are(tensors, {DType::F32, DType::BF16});
 }
 
+// A batch of channels with one to three dims.
+[[maybe_unused]] bool convolution(const KernelTensors& tensors) {
+  return !tensors.inputs.empty() && tensors.inputs[0].shape.size() >= 3 &&
+         tensors.inputs[0].shape.size() <= 5 && product(tensors);
+}
+
 using base::TensorMeta;
 
 bool any(const KernelTensors&) { return true; }
@@ -50,6 +56,16 @@ bool rows(const KernelTensors& tensors) {
   const auto one_dim = [](const TensorMeta& input) { return input.shape.size() == 1; };
   return has_floating(tensors) && (std::ranges::any_of(tensors.inputs, one_dim) ||
                                    std::ranges::all_of(tensors.inputs, &TensorMeta::is_contiguous));
+}
+
+bool batch_norm(const KernelTensors& tensors) {
+  return !tensors.inputs.empty() && base::is_floating(tensors.inputs[0].dtype) &&
+         tensors.inputs[0].shape.size() >= 2 && tensors.inputs[0].numel() > 0;
+}
+// Channels of two or three dims, all of one element type but the indices.
+bool pooling(const KernelTensors& tensors) {
+  return !tensors.inputs.empty() && base::is_floating(tensors.inputs[0].dtype) &&
+         tensors.inputs[0].numel() > 0;
 }
 
 bool is_index(const TensorMeta& tensor) {

@@ -79,6 +79,7 @@ WITH_NATIVE_KERNELS = [
     Case("tiny-bert", "float32", 2, "default", 1, True, providers="native"),
     Case("tiny-mixtral", "float32", 2, 3, 1, True, providers="native"),
     Case("parts", "float32", 2, 1, 4, providers="native"),
+    Case("resnet18", "float32", 2, 3, 1, True, providers="native"),
 ]
 # A few cases of each precision, for settings in which libraries choose other kernels (machines.py).
 ON_OTHER_MACHINES = [

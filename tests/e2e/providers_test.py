@@ -48,6 +48,16 @@ class Providers(unittest.TestCase):
                 for mine, theirs in zip(native.steps, aten.steps, strict=True):
                     self.assertAlmostEqual(mine["loss"], theirs["loss"], delta=close * theirs["loss"])
 
+    def test_convolutions_need_no_libtorch(self):
+        model = running.archive("resnet18")
+        losses = []
+        for options, environment in ((NATIVE, without_libtorch()), ((), {})):
+            plan = running.compile_plan(model, 1, 0, 1, *options)
+            self.assertEqual("libtorch is not needed" in aten_operators(plan), options == NATIVE)
+            # One step: batch norm makes the next ones depend on the last bit.
+            losses.append(running.train(plan, model, 1, 1, environment=environment).steps[0]["loss"])
+        self.assertAlmostEqual(losses[0], losses[1], delta=1e-6 * losses[1])
+
     def test_stages_and_repetitions_give_equal_bits(self):
         model = running.archive("tiny-llama")
         losses = set()

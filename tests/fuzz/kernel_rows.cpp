@@ -50,6 +50,20 @@ constexpr KernelRow kRows[] = {
     {"aten.mm.default", "self=f32[5,6] mat2=f32[6,7] -> f32[5,7]"},
     {"aten.mm.default", "self=bf16[17,64] mat2=bf16[64,33] -> bf16[17,33]"},
 
+    {"aten.convolution.default",
+     "input=f32[2,4,7,6] weight=f32[6,2,3,2] bias=f32[6] stride=[2,1] padding=[1,0] "
+     "dilation=[1,2] transposed=false output_padding=[0,0] groups=2 -> f32[2,6,4,4]"},
+    {"aten.convolution.default",
+     "input=bf16[1,3,5,4] weight=bf16[3,4,3,3] stride=[2,2] padding=[1,1] dilation=[1,1] "
+     "transposed=true output_padding=[1,0] groups=1 -> bf16[1,4,10,7]"},
+    {"aten.convolution_backward.default",
+     "grad_output=f32[2,6,4,4] input=f32[2,4,7,6] weight=f32[6,2,3,2] bias_sizes=[6] "
+     "stride=[2,1] padding=[1,0] dilation=[1,2] transposed=false output_padding=[0,0] groups=2 "
+     "-> f32[2,4,7,6] f32[6,2,3,2] f32[6]"},
+    {"aten.convolution_backward.default",
+     "grad_output=bf16[2,5,9] input=bf16[2,3,9] weight=bf16[5,3,3] stride=[1] padding=[1] "
+     "dilation=[1] transposed=false output_padding=[0] groups=1 -> - bf16[5,3,3] -"},
+
     {"aten._scaled_dot_product_flash_attention_for_cpu.default",
      "query=f32[2,4,5,8] key=f32[2,2,9,8] value=f32[2,2,9,8] dropout_p=0.0 is_causal=false "
      "attn_mask=f32[1,1,5,9] -> f32[2,4,5,8] f32[2,4,5]"},
@@ -236,6 +250,56 @@ constexpr KernelRow kRows[] = {
     {"aten.nll_loss_forward.default",
      "self=f32[4,8] target=i64[4] weight=f32[8] reduction=1 ignore_index=-100 -> f32[] f32[]"},
     {"aten.nll_loss_forward.default", "self=f32[4,8] target=i64[4] reduction=0 -> f32[4] f32[]"},
+
+    {"aten._batch_norm_no_update.default",
+     "input=f32[3,4,5] weight=f32[4] bias=f32[4] running_mean=f32[4] running_var=f32[4] "
+     "momentum=0.1 eps=0.001 -> f32[3,4,5] f32[0] f32[0] u8[0]"},
+    {"aten._native_batch_norm_legit.no_stats",
+     "input=bf16[3,4,5] weight=f32[4] bias=f32[4] training=true momentum=0.1 eps=0.001 "
+     "-> bf16[3,4,5] f32[4] f32[4]"},
+    {"aten._native_batch_norm_legit_functional.default",
+     "input=f32[3,4,5,2] weight=f32[4] bias=f32[4] running_mean=f32[4] running_var=f32[4] "
+     "training=true momentum=0.1 eps=0.001 -> f32[3,4,5,2] f32[4] f32[4] f32[4] f32[4]"},
+    {"aten._native_batch_norm_legit_no_training.default",
+     "input=f64[3,4] running_mean=f64[4] running_var=f64[4] momentum=0.1 eps=0.001 "
+     "-> f64[3,4] f64[0] f64[0]"},
+    {"aten.batch_norm_backward.default",
+     "grad_out=f32[3,4,5] input=f32[3,4,5] weight=f32[4] running_mean=f32[4] running_var=f32[4] "
+     "save_mean=f32[4] save_var=f32[4] update=true eps=0.001 reserve=u8[0] "
+     "-> f32[3,4,5] f32[4] f32[4]"},
+    {"aten.native_batch_norm_backward.default",
+     "grad_out=f32[3,4,5] input=f32[3,4,5] weight=f32[4] running_mean=f32[4] running_var=f32[4] "
+     "save_mean=f32[4] save_invstd=f32[4] train=false eps=0.001 -> f32[3,4,5] f32[4] f32[4]"},
+
+    {"aten._adaptive_avg_pool2d.default", "self=f32[2,3,7,6] output_size=[3,2] -> f32[2,3,3,2]"},
+    {"aten._adaptive_avg_pool2d_backward.default",
+     "grad_output=bf16[2,3,3,2] self=bf16[2,3,7,6] -> bf16[2,3,7,6]"},
+    {"aten.adaptive_max_pool2d.default",
+     "self=f32[3,7,6] output_size=[3,2] -> f32[3,3,2] i64[3,3,2]"},
+    {"aten.adaptive_max_pool2d_backward.default",
+     "grad_output=f32[2,3,3,2] self=f32[2,3,7,6] indices=i64[2,3,3,2] -> f32[2,3,7,6]"},
+    {"aten.avg_pool2d.default",
+     "self=f32[2,3,7,6] kernel_size=[3,2] stride=[2,2] padding=[1,0] ceil_mode=false "
+     "count_include_pad=false divisor_override=3 -> f32[2,3,4,3]"},
+    {"aten.avg_pool2d_backward.default",
+     "grad_output=f32[2,3,4,3] self=f32[2,3,7,6] kernel_size=[3,2] stride=[2,2] padding=[1,0] "
+     "ceil_mode=false count_include_pad=true -> f32[2,3,7,6]"},
+    {"aten.avg_pool3d.default",
+     "self=f64[2,3,4,5,6] kernel_size=[2,2,2] stride=[1,2,2] -> f64[2,3,3,2,3]"},
+    {"aten.avg_pool3d_backward.default",
+     "grad_output=f32[2,3,3,2,3] self=f32[2,3,4,5,6] kernel_size=[2,2,2] stride=[1,2,2] "
+     "padding=[0,0,0] -> f32[2,3,4,5,6]"},
+    {"aten.max_pool2d_with_indices.default",
+     "self=f32[2,3,7,6] kernel_size=[3,3] stride=[2,2] padding=[1,1] dilation=[1,1] "
+     "-> f32[2,3,4,3] i64[2,3,4,3]"},
+    {"aten.max_pool2d_with_indices_backward.default",
+     "grad_output=bf16[2,3,4,3] self=bf16[2,3,7,6] kernel_size=[3,3] stride=[2,2] padding=[1,1] "
+     "dilation=[1,1] ceil_mode=false indices=i64[2,3,4,3] -> bf16[2,3,7,6]"},
+    {"aten.max_pool3d_with_indices.default",
+     "self=f16[2,3,4,5,6] kernel_size=[2,2,2] stride=[2,2,2] -> f16[2,3,2,2,3] i64[2,3,2,2,3]"},
+    {"aten.max_pool3d_with_indices_backward.default",
+     "grad_output=f32[2,3,2,2,3] self=f32[2,3,4,5,6] kernel_size=[2,2,2] stride=[2,2,2] "
+     "padding=[0,0,0] dilation=[1,1,1] ceil_mode=false indices=i64[2,3,2,2,3] -> f32[2,3,4,5,6]"},
 
     {"aten._unsafe_index.Tensor", kIndex},
     {"aten._unsafe_index_put.default", kIndexPut},

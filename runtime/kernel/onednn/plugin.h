@@ -12,10 +12,11 @@ inline constexpr const char* kLibrary = "libdcrun_onednn.so";
 inline constexpr const char* kEntry = "dcrun_onednn_kernels";
 
 // The operators whose native kernels are in the library.
-inline constexpr std::string_view kOps[] = {"aten.addmm.default", "aten.baddbmm.default",
-                                            "aten.bmm.default", "aten.mm.default"};
+inline constexpr std::string_view kOps[] = {
+    "aten.addmm.default", "aten.baddbmm.default",     "aten.bmm.default",
+    "aten.mm.default",    "aten.convolution.default", "aten.convolution_backward.default"};
 
-// The library's entry: the rows of kOps, in its order.
+// The library's entry: the rows of kOps.
 using Kernels = std::span<const native::Row>;
 using Entry = void (*)(Kernels* kernels);
 

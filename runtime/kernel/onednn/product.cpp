@@ -8,11 +8,10 @@
 #include <optional>
 
 #include "runtime/kernel/native/iteration.h"
+#include "runtime/kernel/onednn/parts.h"
 #include "runtime/kernel/onednn/plugin.h"
 #include "runtime/kernel/onednn/product_shape.h"
-#include "runtime/kernel/strided_copy.h"
 #include "src/base/shape.h"
-#include "src/base/units.h"
 
 namespace dc::runtime::kernel::onednn {
 namespace {
@@ -21,33 +20,6 @@ using base::DType;
 using native::Call;
 using native::Made;
 using Dims = dnnl::memory::dims;
-
-const dnnl::engine& cpu() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
-}
-
-dnnl::memory::data_type type_of(DType dtype) {
-  return dtype == DType::BF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
-}
-
-// A tensor of one shape written in another order.
-struct Copy {
-  std::byte *to = nullptr, *from = nullptr;  // addresses on the device
-  std::vector<int64_t> to_strides, from_strides, sizes;
-  int64_t width = 0;
-
-  void run(const device::Stream& stream) const {
-    copy_strided(stream.resolve(to), to_strides, stream.resolve(from), from_strides, sizes, width);
-  }
-};
-
-// A tensor as the primitive sees it.
-struct Port {
-  int argument = 0;
-  std::byte* data = nullptr;  // its address on the device
-  dnnl::memory::desc desc;
-};
 
 class Product final : public Kernel {
  public:
@@ -95,20 +67,6 @@ class Product final : public Kernel {
   std::vector<dnnl_exec_arg_t> arguments_;
   std::optional<Copy> after_;  // the result, if it cannot be written where it belongs
   int threads_;
-};
-
-// Scratch memory as parts that lie one behind the other; its address is known when all are.
-class Parts {
- public:
-  int64_t add(int64_t bytes) {
-    const int64_t offset = bytes_;
-    bytes_ += base::round_up(bytes, base::kAlignment);
-    return offset;
-  }
-  int64_t bytes() const { return bytes_; }
-
- private:
-  int64_t bytes_ = 0;
 };
 
 // An operand or the result.
@@ -300,7 +258,6 @@ constexpr native::Row kRows[] = {
     {kOps[2], [](Call& call) { return Maker(call, "self", "mat2", false).make(); }},
     {kOps[3], [](Call& call) { return Maker(call, "self", "mat2", false).make(); }},
 };
-static_assert(std::size(kRows) == std::size(kOps));
 
 }  // namespace
 

@@ -120,6 +120,100 @@ def indices(dtype, n):
         case("sort.default", table, -1, True)
 
 
+def images(dtype, *shape):
+    """One tensor in each order of elements: row by row, channels innermost, and a view with gaps."""
+    yield draw(dtype, *shape)
+    if len(shape) == 4:
+        yield draw(dtype, *shape).to(memory_format=torch.channels_last)
+    yield draw(dtype, *shape[:-1], 2 * shape[-1])[..., ::2]
+
+
+def convolution(dtype, image, weight, *, bias=True, stride=1, padding=0, dilation=1, transposed=False, output_padding=0, groups=1):
+    dims = len(image) - 2
+    settings = ([stride] * dims, [padding] * dims, [dilation] * dims, transposed, [output_padding] * dims, groups)
+    out = weight[1] * groups if transposed else weight[0]
+    for x in images(dtype, *image):
+        w, b = draw(dtype, *weight), draw(dtype, out) if bias else None
+        case("convolution.default", x, w, b, *settings)
+        y = aten.convolution(x, w, b, *settings)
+        for g in (draw(dtype, *y.shape).to(memory_format=torch.channels_last) if dims == 2 else draw(dtype, *y.shape), draw(dtype).expand(y.shape)):
+            case("convolution_backward.default", g, x, w, [out], *settings, [True, True, bias])
+        case("convolution_backward.default", g, x, w, [out], *settings, [False, True, False])
+        case("convolution_backward.default", g, x, w, [out], *settings, [True, False, False])
+    case("convolution_backward.default", g, x, w.to(memory_format=torch.channels_last) if dims == 2 else w, [out], *settings, [False, True, True])
+
+
+def convolutions(dtype):
+    convolution(dtype, (2, 3, 9, 8), (16, 3, 7, 7), stride=2, padding=3, bias=False)
+    convolution(dtype, (2, 17, 6, 5), (33, 17, 3, 3), padding=1)
+    convolution(dtype, (1, 32, 5, 7), (16, 32, 1, 1), stride=2, bias=False)
+    convolution(dtype, (2, 6, 9, 9), (6, 1, 3, 3), groups=6, dilation=2, padding=2)
+    convolution(dtype, (2, 8, 7, 7), (12, 4, 3, 3), groups=2, stride=2)
+    convolution(dtype, (3, 5, 11), (7, 5, 4), stride=3, padding=2)
+    convolution(dtype, (1, 4, 5, 6, 4), (6, 4, 3, 2, 3), padding=1)
+    convolution(dtype, (2, 6, 4, 5), (6, 4, 3, 3), stride=2, padding=1, output_padding=1, transposed=True)
+    convolution(dtype, (2, 6, 4, 5), (6, 2, 2, 2), stride=2, groups=3, transposed=True, bias=False)
+
+
+def batch_norms(dtype):
+    for weight_dtype in {dtype, torch.float32}:
+        for shape in ((5, 3), (2, 4, 600), (8, 7, 1, 1), (3, 5, 23, 9), (2, 3, 4, 5, 3)):
+            weight, bias, mean, var = draw(weight_dtype, shape[1]), *(draw(weight_dtype, shape[1]) for _ in range(2)), draw(weight_dtype, shape[1]).abs() + 0.5
+            for x in images(dtype, *shape):
+                batch_norm(x, weight, bias, mean, var)
+
+
+def batch_norm(x, weight, bias, mean, var):
+    case("_native_batch_norm_legit_functional.default", x, weight, bias, mean, var, True, 0.1, 1e-5)
+    case("_native_batch_norm_legit_functional.default", x, None, None, mean, var, True, 0.7, 1e-3)
+    case("_native_batch_norm_legit_no_training.default", x, weight, bias, mean, var, 0.1, 1e-5)
+    case("_native_batch_norm_legit.no_stats", x, weight, None, True, 0.1, 1e-5)
+    saved, rstd = aten._native_batch_norm_legit_functional(x, weight, bias, mean, var, True, 0.1, 1e-5)[1:3]
+    g = draw(x.dtype, *x.shape)
+    case("native_batch_norm_backward.default", g, x, weight, mean, var, saved, rstd, True, 1e-5, [True, True, True])
+    case("native_batch_norm_backward.default", g, x, weight, mean, var, saved, rstd, False, 1e-5, [True, True, True])
+    case("native_batch_norm_backward.default", draw(x.dtype).expand(x.shape), x, weight, mean, var, None, None, False, 1e-5, [True, False, False])
+
+
+def pooling(dtype):
+    for size, stride, padding, dilation, ceil in (
+        (3, 2, 1, 1, False),
+        (3, 2, 1, 1, True),
+        (2, [], 0, 1, False),
+        (3, 1, 1, 2, False),
+        ((2, 3), (3, 1), (1, 0), 1, True),
+    ):
+        sizes = [list(v) if isinstance(v, tuple) else v if v == [] else [v] * 2 for v in (size, stride, padding, dilation)]
+        for shape in ((2, 3, 9, 8), (3, 7, 10)):
+            for x in images(dtype, *shape):
+                case("max_pool2d_with_indices.default", x, *sizes, ceil)
+                y, places = aten.max_pool2d_with_indices(x, *sizes, ceil)
+                case("max_pool2d_with_indices_backward.default", draw(dtype, *y.shape), x, *sizes, ceil, places)
+                if dilation == 1:
+                    average(x, sizes[:3], ceil)
+    x = draw(dtype, 2, 3, 5, 6, 7)
+    if dtype == torch.float32:  # all that PyTorch has it in
+        case("avg_pool3d.default", x, [2, 3, 2], [1, 2, 2], [1, 1, 0], True, False)
+    case("max_pool3d_with_indices.default", x, [2, 3, 2], [1, 2, 2], [1, 1, 0])
+    for x in images(dtype, 2, 3, 9, 8):
+        for size in ([1, 1], [4, 3], [9, 8], [11, 5]):
+            case("_adaptive_avg_pool2d.default", x, size)
+            case("_adaptive_avg_pool2d_backward.default", draw(dtype, 2, 3, *size), x)
+            case("adaptive_max_pool2d.default", x, size)
+            case("adaptive_max_pool2d_backward.default", draw(dtype, 2, 3, *size), x, aten.adaptive_max_pool2d(x, size)[1])
+    x = draw(dtype, 1, 1, 4, 4)
+    x[0, 0, 1, 1:3] = float("nan")
+    x[0, 0, 2:] = -float("inf")
+    case("max_pool2d_with_indices.default", x, [2, 2], [1, 1])
+
+
+def average(x, sizes, ceil):
+    for counts, divisor in ((True, None), (False, None), (True, 5)):
+        case("avg_pool2d.default", x, *sizes, ceil, counts, divisor)
+        g = draw(x.dtype, *aten.avg_pool2d(x, *sizes, ceil, counts, divisor).shape)
+        case("avg_pool2d_backward.default", g, x, *sizes, ceil, counts, divisor)
+
+
 def numbers():
     """Start and step are cut to integers, where the result has them; large integers are exact."""
     for dtype in (torch.int64, torch.int32, torch.float32):
@@ -140,6 +234,8 @@ def main(path):
         for n in lengths:
             for group in (pointwise, reductions, norms, indices):
                 group(dtype, n)
+        for group in (convolutions, batch_norms, pooling):
+            group(dtype)
     numbers()
     with open(path, "w", encoding="ascii") as file:
         file.write("\n".join(make_aten_cases.OUT) + "\n")

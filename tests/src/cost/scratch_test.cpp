@@ -59,7 +59,42 @@ void expect_bounds(const std::vector<Seen>& table) {
   }
 }
 
+// What oneDNN 2.6.3 asked for on the same CPU, for native convolutions.
+int64_t native_bound(const Seen& seen) {
+  ir::StepBuilder builder(1);
+  std::vector<ir::ValueId> values;
+  values.reserve(seen.operands.size());
+  for (const TensorType& type : seen.operands) values.push_back(builder.input("x", type));
+  const ir::ValueId id = builder.aten(seen.overload, values, {"y", seen.result});
+  ir::Graph& graph = builder.graph();
+  const ir::NodeId node = graph.value(id).producer;
+  graph.set_provider(node, base::Provider::Native);
+  return estimate_scratch(ir::signature_of(graph, graph.node(node)), seen.threads).v;
+}
+
 constexpr DType kF32 = DType::F32, kBF16 = DType::BF16, kI64 = DType::I64;
+
+TEST(Scratch, NativeConvolutions) {
+  const auto seen = [](DType dtype, Shape x, Shape weight, Shape y, int64_t bytes) {
+    return Seen{"aten.convolution.default",
+                {plain(dtype, std::move(x)), plain(dtype, std::move(weight))},
+                plain(dtype, std::move(y)),
+                bytes};
+  };
+  const Seen table[] = {
+      seen(kF32, {2, 3, 224, 224}, {64, 3, 7, 7}, {2, 64, 112, 112}, 6460160),
+      seen(kF32, {2, 512, 7, 7}, {512, 512, 3, 3}, {2, 512, 7, 7}, 9838592),
+      seen(kF32, {2, 256, 56, 56}, {512, 256, 1, 1}, {2, 512, 28, 28}, 10961024),
+      seen(kF32, {2, 1024, 14, 14}, {2048, 1024, 1, 1}, {2, 2048, 7, 7}, 10997888),
+      seen(kBF16, {2, 64, 56, 56}, {256, 64, 1, 1}, {2, 256, 56, 56}, 7258240),
+      seen(kBF16, {2, 256, 56, 56}, {512, 256, 1, 1}, {2, 512, 28, 28}, 7086336),
+  };
+  for (const Seen& one : table) {
+    const int64_t estimate = native_bound(one);
+    EXPECT_GE(estimate, one.bytes);
+    EXPECT_LE(estimate, one.bytes + one.bytes / 2 + (128 << 10));
+  }
+}
 
 TEST(Scratch, Products) {
   TensorType strided = plain(kF32, {64, 128});

@@ -1,0 +1,374 @@
+// Batch norm over tensors [batch, channels, ...] of any strides, and its gradients.
+//
+// With xhat = (x - mean) * rstd of a channel, y = xhat * weight + bias. A row is what lies along
+// the innermost dims of a channel that have one distance; sums are of blocks: several whole
+// rows of less than 128 elements, or a longer one or its parts, in the order of fold.h, and in f64
+// from block to block. As in PyTorch, the variance that normalizes is divided by the number of
+// elements, that in the running statistics by one less.
+#include "runtime/kernel/native/norms/batch_norm.h"
+
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "runtime/kernel/native/norms/channels.h"
+#include "runtime/kernel/native/reductions/fold.h"
+
+namespace dc::runtime::kernel::native {
+namespace {
+
+// 64 bytes: one vector or several, as the CPU has them; the lanes of fold.h are some of them.
+template <typename T>
+struct Wide {
+  static constexpr int64_t kWidth = 64 / sizeof(T), kVectors = kFoldLanes / kWidth;
+  using Vector [[gnu::vector_size(64)]] = T;
+  using InMemory [[gnu::vector_size(64), gnu::aligned(sizeof(T)), gnu::may_alias]] = T;
+};
+
+// Sums of n <= kBlock elements in the order of fold.h: of x, and of what is computed of it.
+template <typename T>
+DC_VECTOR_CLONES double sum_of_squares(const T* x, T mean, int64_t n) {
+  using W = Wide<T>;
+  const int64_t full = n - n % kFoldLanes;
+  typename W::Vector sums[W::kVectors] = {};
+  for (int64_t i = 0; i < full; i += kFoldLanes) {
+#pragma GCC unroll 8
+    for (int64_t k = 0; k < W::kVectors; ++k) {
+      const typename W::Vector distance =
+          *reinterpret_cast<const typename W::InMemory*>(x + i + k * W::kWidth) - mean;
+      sums[k] = sums[k] + distance * distance;
+    }
+  }
+  T lanes[kFoldLanes];
+  std::memcpy(lanes, sums, sizeof(lanes));
+  for (int64_t i = full; i < n; ++i) lanes[i - full] += (x[i] - mean) * (x[i] - mean);
+  return static_cast<double>(join_lanes<SumFold<T>>(lanes, kFoldLanes));
+}
+
+// Of g, and of g * (x - mean).
+struct GradientSums {
+  double g = 0, products = 0;
+};
+template <typename T>
+DC_VECTOR_CLONES GradientSums gradient_sums(const T* g, const T* x, T mean, int64_t n) {
+  using W = Wide<T>;
+  const int64_t full = n - n % kFoldLanes;
+  typename W::Vector sums[W::kVectors] = {}, products[W::kVectors] = {};
+  for (int64_t i = 0; i < full; i += kFoldLanes) {
+#pragma GCC unroll 8
+    for (int64_t k = 0; k < W::kVectors; ++k) {
+      const typename W::Vector gradient =
+          *reinterpret_cast<const typename W::InMemory*>(g + i + k * W::kWidth);
+      sums[k] = sums[k] + gradient;
+      products[k] =
+          products[k] +
+          gradient * (*reinterpret_cast<const typename W::InMemory*>(x + i + k * W::kWidth) - mean);
+    }
+  }
+  T lanes[kFoldLanes], more[kFoldLanes];
+  std::memcpy(lanes, sums, sizeof(lanes));
+  std::memcpy(more, products, sizeof(more));
+  for (int64_t i = full; i < n; ++i) {
+    lanes[i - full] += g[i];
+    more[i - full] += g[i] * (x[i] - mean);
+  }
+  return {static_cast<double>(join_lanes<SumFold<T>>(lanes, kFoldLanes)),
+          static_cast<double>(join_lanes<SumFold<T>>(more, kFoldLanes))};
+}
+
+template <typename T>
+DC_VECTOR_CLONES void scale_and_shift(T* __restrict out, const T* x, T mean, T scale, T shift,
+                                      int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - mean) * scale + shift;
+}
+template <typename T>
+DC_VECTOR_CLONES void channel_gradient(T* __restrict out, const T* g, const T* x, T mean,
+                                       T mean_of_g, T slope, T scale, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = (g[i] - mean_of_g - (x[i] - mean) * slope) * scale;
+}
+
+// One number per channel.
+template <typename T>
+class PerChannel {
+ public:
+  PerChannel() = default;
+  PerChannel(Call& call, const BoundTensor& tensor, int64_t channels) {
+    call.require(tensor.sizes.size() == 1 && tensor.sizes[0] == channels,
+                 "batch norm takes one number per channel");
+    if (!call.ok()) return;
+    stride_ = tensor.strides[0];
+    numbers_ = RowTensor<T>(tensor, 1);
+  }
+
+  bool given() const { return numbers_.given(); }
+  T get(const device::Stream& stream, int64_t channel, T otherwise = T{}) const {
+    return given() ? numbers_.get(numbers_.on(stream), channel * stride_) : otherwise;
+  }
+  void put(const device::Stream& stream, int64_t channel, T value) const {
+    if (given()) numbers_.put(numbers_.on(stream), channel * stride_, value);
+  }
+
+ private:
+  RowTensor<T> numbers_;
+  int64_t stride_ = 0;
+};
+
+template <typename T>
+PerChannel<T> operand_per_channel(Call& call, std::string_view name, int64_t channels) {
+  const auto tensor = call.tensor_if(name);
+  return tensor && call.ok() ? PerChannel<T>(call, *tensor, channels) : PerChannel<T>();
+}
+// A result without elements is none: evaluation saves no statistics on a CPU.
+template <typename T>
+PerChannel<T> result_per_channel(Call& call, size_t index, int64_t channels) {
+  if (!call.ok() || !call.has_result(index)) return {};
+  const BoundTensor tensor = call.output(index);
+  return tensor.numel() == 0 ? PerChannel<T>() : PerChannel<T>(call, tensor, channels);
+}
+
+template <typename T>
+T reciprocal_deviation(double variance, double eps) {
+  return static_cast<T>(1.0 / std::sqrt(variance + eps));
+}
+
+template <typename T>
+struct BatchNormTensors {
+  Channels channels;  // of x and y; or of x, g and the gradient of x
+  RowTensor<T> x, g, y;
+  PerChannel<T> weight, bias, running_mean, running_var, mean, rstd;
+  PerChannel<T> new_mean, new_var, weight_gradient, bias_gradient;
+  StoreLanes store = nullptr;  // to y
+  bool trains = false;
+  double momentum = 0, eps = 0;
+};
+
+template <typename T>
+class BatchNorm final : public Kernel {
+ public:
+  explicit BatchNorm(const BatchNormTensors<T>& t) : t_(t) {}
+
+  base::Status launch(device::Stream& stream) override {
+    std::byte *x = t_.x.on(stream), *y = t_.y.on(stream);
+    for (int64_t channel = 0; channel < t_.channels.count(); ++channel) {
+      const T old_mean = t_.running_mean.get(stream, channel);
+      const T old_var = t_.running_var.get(stream, channel);
+      T mean = old_mean, new_mean = old_mean, new_var = old_var;
+      double variance = static_cast<double>(old_var);
+      if (t_.trains) {
+        const auto count = static_cast<double>(t_.channels.elements());
+        mean = static_cast<T>(sum(x, channel) / count);
+        const double squares = square_sum(x, channel, mean);
+        variance = squares / count;
+        new_mean = mixed(old_mean, static_cast<double>(mean));
+        new_var = mixed(old_var, squares / (count - 1));
+      }
+      const T rstd = reciprocal_deviation<T>(variance, t_.eps);
+      t_.new_mean.put(stream, channel, new_mean);
+      t_.new_var.put(stream, channel, new_var);
+      t_.mean.put(stream, channel, mean);
+      t_.rstd.put(stream, channel, rstd);
+      const T scale = rstd * t_.weight.get(stream, channel, T{1});
+      const T shift = t_.bias.get(stream, channel);
+      t_.channels.for_each_chunk(channel, [&](const Chunk& chunk) {
+        alignas(64) T in[kBlock], out[kBlock];
+        const T* from = read_chunk(t_.x, x, chunk, 0, in);
+        scale_and_shift(chunk_target(t_.y, y, chunk, 1, out), from, mean, scale, shift,
+                        chunk.count());
+        write_chunk(t_.y, t_.store, y, chunk, 1, out);
+      });
+    }
+    return {};
+  }
+
+ private:
+  T mixed(T old, double now) const {
+    return static_cast<T>((1 - t_.momentum) * static_cast<double>(old) + t_.momentum * now);
+  }
+
+  double sum(std::byte* x, int64_t channel) const {
+    double total = 0;
+    t_.channels.for_each_chunk(channel, [&](const Chunk& chunk) {
+      alignas(64) T in[kBlock];
+      const T* from = read_chunk(t_.x, x, chunk, 0, in);
+      total += static_cast<double>(fold_long_chunk<SumFold<T>, T>(from, chunk.count()));
+    });
+    return total;
+  }
+
+  double square_sum(std::byte* x, int64_t channel, T mean) const {
+    double total = 0;
+    t_.channels.for_each_chunk(channel, [&](const Chunk& chunk) {
+      alignas(64) T in[kBlock];
+      total += sum_of_squares(read_chunk(t_.x, x, chunk, 0, in), mean, chunk.count());
+    });
+    return total;
+  }
+
+  BatchNormTensors<T> t_;
+};
+
+template <typename T>
+class BatchNormBackward final : public Kernel {
+ public:
+  explicit BatchNormBackward(const BatchNormTensors<T>& t) : t_(t) {}
+
+  base::Status launch(device::Stream& stream) override {
+    std::byte *x = t_.x.on(stream), *g = t_.g.on(stream), *y = t_.y.on(stream);
+    const auto count = static_cast<double>(t_.channels.elements());
+    for (int64_t channel = 0; channel < t_.channels.count(); ++channel) {
+      const T mean = (t_.trains ? t_.mean : t_.running_mean).get(stream, channel);
+      const T rstd = t_.trains
+                         ? t_.rstd.get(stream, channel)
+                         : reciprocal_deviation<T>(t_.running_var.get(stream, channel), t_.eps);
+      const GradientSums sums = sums_of(x, g, channel, mean);
+      t_.weight_gradient.put(stream, channel, static_cast<T>(sums.products * rstd));
+      t_.bias_gradient.put(stream, channel, static_cast<T>(sums.g));
+      if (!t_.y.given()) continue;
+      const T scale = rstd * t_.weight.get(stream, channel, T{1});
+      // In evaluation the statistics do not depend on x.
+      const T mean_of_g = t_.trains ? static_cast<T>(sums.g / count) : T{};
+      const T slope = t_.trains ? static_cast<T>(sums.products * rstd * rstd / count) : T{};
+      t_.channels.for_each_chunk(channel, [&](const Chunk& chunk) {
+        alignas(64) T in[kBlock], gradients[kBlock], out[kBlock];
+        const T* from = read_chunk(t_.x, x, chunk, 0, in);
+        const T* gradient = read_chunk(t_.g, g, chunk, 1, gradients);
+        channel_gradient(chunk_target(t_.y, y, chunk, 2, out), gradient, from, mean, mean_of_g,
+                         slope, scale, chunk.count());
+        write_chunk(t_.y, t_.store, y, chunk, 2, out);
+      });
+    }
+    return {};
+  }
+
+ private:
+  GradientSums sums_of(std::byte* x, std::byte* g, int64_t channel, T mean) const {
+    GradientSums sums;
+    t_.channels.for_each_chunk(channel, [&](const Chunk& chunk) {
+      alignas(64) T in[kBlock], gradients[kBlock];
+      const T* from = read_chunk(t_.x, x, chunk, 0, in);
+      const T* gradient = read_chunk(t_.g, g, chunk, 1, gradients);
+      const GradientSums own = gradient_sums(gradient, from, mean, chunk.count());
+      sums.g += own.g;
+      sums.products += own.products;
+    });
+    return sums;
+  }
+
+  BatchNormTensors<T> t_;
+};
+
+// How an overload says whether it trains and what it returns.
+struct BatchNormForm {
+  std::optional<bool> trains;  // not given: by the argument 'training'
+  bool updates = false;        // results 3 and 4 are the new running statistics
+};
+
+template <typename T>
+Made make_batch_norm(Call& call, const BatchNormForm& form) {
+  BatchNormTensors<T> t;
+  const BoundTensor x = call.tensor("input"), y = call.output(0);
+  t.trains = form.trains ? *form.trains : call.integer("training") != 0;
+  t.momentum = call.number("momentum");
+  t.eps = call.number("eps");
+  t.channels = Channels(call, {&x, &y});
+  if (!call.ok()) return call.made(nullptr);
+  const int64_t channels = t.channels.count();
+  t.x = RowTensor<T>(x, t.channels.stride(0));
+  t.y = RowTensor<T>(y, t.channels.stride(1));
+  t.store = storer(kLaneOf<T>, y.dtype);
+  t.weight = operand_per_channel<T>(call, "weight", channels);
+  t.bias = operand_per_channel<T>(call, "bias", channels);
+  t.running_mean = operand_per_channel<T>(call, "running_mean", channels);
+  t.running_var = operand_per_channel<T>(call, "running_var", channels);
+  const bool has_statistics = call.has_value("running_mean") && call.has_value("running_var");
+  call.require(t.trains || has_statistics, "there are no running statistics to evaluate with");
+  t.mean = result_per_channel<T>(call, 1, channels);
+  t.rstd = result_per_channel<T>(call, 2, channels);
+  if (form.updates) {
+    call.require(has_statistics, "there are no running statistics to update");
+    t.new_mean = result_per_channel<T>(call, 3, channels);
+    t.new_var = result_per_channel<T>(call, 4, channels);
+  }
+  return call.finish<BatchNorm<T>>(t);
+}
+
+template <typename T>
+Made make_batch_norm_backward(Call& call, std::string_view grad, std::string_view mean,
+                              std::string_view rstd, std::string_view trains) {
+  BatchNormTensors<T> t;
+  const BoundTensor x = call.tensor("input"), g = call.tensor(grad);
+  const bool wanted = call.has_result(0);
+  const BoundTensor to = wanted ? call.output(0) : x;
+  t.trains = call.integer(trains) != 0;
+  t.eps = call.number("eps");
+  t.channels = Channels(call, {&x, &g, &to});
+  if (!call.ok()) return call.made(nullptr);
+  const int64_t channels = t.channels.count();
+  t.x = RowTensor<T>(x, t.channels.stride(0));
+  t.g = RowTensor<T>(g, t.channels.stride(1));
+  if (wanted) t.y = RowTensor<T>(to, t.channels.stride(2));
+  t.store = storer(kLaneOf<T>, to.dtype);
+  t.weight = operand_per_channel<T>(call, "weight", channels);
+  if (t.trains) {
+    t.mean = operand_per_channel<T>(call, mean, channels);
+    t.rstd = operand_per_channel<T>(call, rstd, channels);
+    call.require(call.has_value(mean) && call.has_value(rstd), "there are no saved statistics");
+  } else {
+    t.running_mean = operand_per_channel<T>(call, "running_mean", channels);
+    t.running_var = operand_per_channel<T>(call, "running_var", channels);
+    call.require(call.has_value("running_mean") && call.has_value("running_var"),
+                 "there are no running statistics");
+  }
+  t.weight_gradient = result_per_channel<T>(call, 1, channels);
+  t.bias_gradient = result_per_channel<T>(call, 2, channels);
+  return call.finish<BatchNormBackward<T>>(t);
+}
+
+Made batch_norm(Call& call, const BatchNormForm& form) {
+  const base::DType dtype = call.tensor("input").dtype;
+  call.require(base::is_floating(dtype), "batch norm takes floating-point numbers");
+  return dtype == base::DType::F64 ? make_batch_norm<double>(call, form)
+                                   : make_batch_norm<float>(call, form);
+}
+
+Made batch_norm_backward(Call& call, std::string_view grad, std::string_view mean,
+                         std::string_view rstd, std::string_view trains) {
+  const base::DType dtype = call.tensor("input").dtype;
+  call.require(base::is_floating(dtype), "batch norm takes floating-point numbers");
+  return dtype == base::DType::F64
+             ? make_batch_norm_backward<double>(call, grad, mean, rstd, trains)
+             : make_batch_norm_backward<float>(call, grad, mean, rstd, trains);
+}
+
+constexpr native::Row kBatchNorms[] = {
+    {"aten._batch_norm_no_update.default",
+     [](Call& call) {
+       return batch_norm(call, {false, false});
+     }},
+    {"aten._native_batch_norm_legit.no_stats",
+     [](Call& call) {
+       return batch_norm(call, {std::nullopt, false});
+     }},
+    {"aten._native_batch_norm_legit_functional.default",
+     [](Call& call) {
+       return batch_norm(call, {std::nullopt, true});
+     }},
+    {"aten._native_batch_norm_legit_no_training.default",
+     [](Call& call) {
+       return batch_norm(call, {false, false});
+     }},
+    {"aten.batch_norm_backward.default",
+     [](Call& call) {
+       return batch_norm_backward(call, "grad_out", "save_mean", "save_var", "update");
+     }},
+    {"aten.native_batch_norm_backward.default",
+     [](Call& call) {
+       return batch_norm_backward(call, "grad_out", "save_mean", "save_invstd", "train");
+     }},
+};
+
+}  // namespace
+
+std::span<const Row> batch_norm_kernels() { return kBatchNorms; }
+
+}  // namespace dc::runtime::kernel::native

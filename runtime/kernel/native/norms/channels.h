@@ -1,0 +1,103 @@
+// The elements of one channel of tensors [batch, channels, ...] of any strides, in blocks.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "runtime/kernel/native/norms/rows.h"
+
+namespace dc::runtime::kernel::native {
+
+// Some elements of a channel: several rows, or a part of one. Rows have `length` elements.
+struct Chunk {
+  Offsets at{}, steps{};  // of each tensor: its first element, and from one row to the next
+  int64_t rows = 1, length = 0;
+  int64_t count() const { return rows * length; }
+};
+
+// The elements of one channel in several tensors of one shape.
+class Channels {
+ public:
+  Channels() = default;
+  Channels(Call& call, std::initializer_list<const BoundTensor*> tensors) {
+    const BoundTensor& shape = **tensors.begin();
+    call.require(shape.sizes.size() >= 2 && shape.numel() > 0,
+                 "batch norm takes elements in channels");
+    if (!call.ok()) return;
+    std::vector<int64_t> sizes(shape.sizes.begin(), shape.sizes.end());
+    count_ = sizes[1];
+    sizes[1] = 1;
+    std::vector<std::vector<int64_t>> strides;
+    for (const BoundTensor* tensor : tensors) {
+      call.same_sizes(*tensor, shape);
+      if (!call.ok()) return;
+      between_[strides.size()] = tensor->strides[1];
+      strides.emplace_back(tensor->strides.begin(), tensor->strides.end());
+    }
+    tensors_ = strides.size();
+    rows_ = Iteration(sizes, strides);
+    call.require(rows_.fits(), "its tensors have too many dims");
+  }
+
+  int64_t count() const { return count_; }
+  int64_t elements() const { return rows_.count(); }  // of one channel
+  int64_t stride(size_t tensor) const { return rows_.inner_stride(tensor); }
+
+  // f(chunk): as many whole short rows as a block has room for, or rows block by block.
+  template <typename F>
+  void for_each_chunk(int64_t channel, F&& f) const {
+    const int64_t length = rows_.inner(), at_once = length < kShortRow ? kBlock / length : 1;
+    rows_.for_each_plane([&](const Offsets& offsets, int64_t rows, const Offsets& steps) {
+      for (int64_t row = 0; row < rows; row += at_once) {
+        Chunk chunk{offsets, steps, std::min(at_once, rows - row), std::min(length, kBlock)};
+        for (size_t t = 0; t < tensors_; ++t) chunk.at[t] += row * steps[t] + channel * between_[t];
+        f(static_cast<const Chunk&>(chunk));
+        for (int64_t first = kBlock; first < length; first += kBlock) {
+          for (size_t t = 0; t < tensors_; ++t) chunk.at[t] += kBlock * stride(t);
+          chunk.length = std::min(kBlock, length - first);
+          f(static_cast<const Chunk&>(chunk));
+        }
+      }
+    });
+  }
+
+ private:
+  static constexpr int64_t kShortRow = 128;  // shorter ones are copied one behind the other
+
+  Iteration rows_;
+  int64_t count_ = 0;
+  size_t tensors_ = 0;
+  Offsets between_{};  // from one channel to the next
+};
+
+// The tensor `index` of a chunk as lanes without gaps, in the buffer or where they lie.
+template <typename T>
+const T* read_chunk(const RowTensor<T>& tensor, std::byte* base, const Chunk& chunk, size_t index,
+                    T* buffer) {
+  if (chunk.rows == 1)
+    return tensor.read(buffer, tensor.row(base, chunk.at[index]), 0, chunk.length);
+  const LaneReader& reader = tensor.reader();
+  for (int64_t row = 0; row < chunk.rows; ++row)
+    reader.load(buffer + row * chunk.length,
+                tensor.row(base, chunk.at[index] + row * chunk.steps[index]), reader.stride,
+                chunk.length);
+  return buffer;
+}
+// Where such lanes may be written; and their way from the buffer to memory.
+template <typename T>
+T* chunk_target(const RowTensor<T>& tensor, std::byte* base, const Chunk& chunk, size_t index,
+                T* buffer) {
+  return chunk.rows == 1 ? tensor.target(buffer, tensor.row(base, chunk.at[index]), 0) : buffer;
+}
+// `store`: to the tensor's element type.
+template <typename T>
+void write_chunk(const RowTensor<T>& tensor, StoreLanes store, std::byte* base, const Chunk& chunk,
+                 size_t index, const T* buffer) {
+  if (chunk.rows == 1)
+    return tensor.write(buffer, tensor.row(base, chunk.at[index]), 0, chunk.length);
+  for (int64_t row = 0; row < chunk.rows; ++row)
+    store(tensor.row(base, chunk.at[index] + row * chunk.steps[index]), tensor.reader().stride,
+          buffer + row * chunk.length, chunk.length);
+}
+
+}  // namespace dc::runtime::kernel::native

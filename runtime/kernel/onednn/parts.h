@@ -1,0 +1,56 @@
+// What kernels on oneDNN are made of: tensors as primitives see them, copies around primitives, and
+// the parts of an instruction's scratch.
+#pragma once
+
+#include <oneapi/dnnl/dnnl.hpp>
+#include <vector>
+
+#include "runtime/kernel/kernel.h"
+#include "runtime/kernel/strided_copy.h"
+#include "src/base/units.h"
+
+namespace dc::runtime::kernel::onednn {
+
+inline const dnnl::engine& cpu() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+// Of f32 and bf16, the only element types that come here.
+inline dnnl::memory::data_type type_of(base::DType dtype) {
+  return dtype == base::DType::BF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
+// A tensor of one shape written in another order.
+struct Copy {
+  std::byte *to = nullptr, *from = nullptr;  // addresses on the device
+  std::vector<int64_t> to_strides, from_strides, sizes;
+  int64_t width = 0;
+
+  void run(const device::Stream& stream) const {
+    copy_strided(stream.resolve(to), to_strides, stream.resolve(from), from_strides, sizes, width);
+  }
+};
+
+// A tensor as the primitive sees it.
+struct Port {
+  int argument = 0;
+  std::byte* data = nullptr;  // its address on the device
+  dnnl::memory::desc desc;
+};
+
+// Scratch memory as parts that lie one behind the other; its address is known when all are.
+class Parts {
+ public:
+  int64_t add(int64_t bytes) {
+    const int64_t offset = bytes_;
+    bytes_ += base::round_up(bytes, base::kAlignment);
+    return offset;
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  int64_t bytes_ = 0;
+};
+
+}  // namespace dc::runtime::kernel::onednn
