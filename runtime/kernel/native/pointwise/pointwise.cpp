@@ -116,6 +116,10 @@ void Pointwise::bind(Call& call, const BoundTensor& result, Lane lane,
 void Pointwise::block(std::byte* out, const Addresses& in, const Plane& rows, Buffers& buffers,
                       bool is_first) const {
   const int64_t n = rows.length, all = rows.rows * n;
+  // Rows that lie one behind the other are one.
+  const auto is_one_row = [&](int64_t stride, int64_t step) {
+    return rows.rows == 1 || (stride == 1 && step == n);
+  };
   Addresses lanes{};
   for (size_t i = 0; i < operands_.size(); ++i) {
     const Bound& operand = operands_[i];
@@ -127,8 +131,8 @@ void Pointwise::block(std::byte* out, const Addresses& in, const Plane& rows, Bu
       // What is one element for all rows is spread once, the first block being the longest.
       if (!is_first) continue;
       reader.load(buffer, in[i], 0, all);
-    } else if (rows.rows == 1) {
-      lanes[i] = static_cast<const std::byte*>(reader.read(buffer, in[i], 0, n));
+    } else if (is_one_row(reader.stride, step)) {
+      lanes[i] = static_cast<const std::byte*>(reader.read(buffer, in[i], 0, all));
     } else {
       for (int64_t row = 0; row < rows.rows; ++row)
         reader.load(buffer + row * n * operand.lane_bytes, in[i] + row * step * reader.element,
@@ -138,11 +142,13 @@ void Pointwise::block(std::byte* out, const Addresses& in, const Plane& rows, Bu
     operand.narrow(buffers.result, 1, buffer, all);
     operand.widen(buffer, buffers.result, 1, all);
   }
-  const bool in_place = result_direct_ && rows.rows == 1;
+  const int64_t stride = iteration_.inner_stride(0);
+  const bool is_row = is_one_row(stride, rows.steps[0]), in_place = result_direct_ && is_row;
   plane(Plane{1, all, {}}, 0, in_place ? out : buffers.result, lanes.data());
   if (in_place) return;
+  if (is_row) return store_(out, stride, buffers.result, all);
   for (int64_t row = 0; row < rows.rows; ++row)
-    store_(out + row * rows.steps[0] * result_element_, iteration_.inner_stride(0),
+    store_(out + row * rows.steps[0] * result_element_, stride,
            buffers.result + row * n * result_lane_bytes_, n);
 }
 
