@@ -1,6 +1,7 @@
 // oneDNN's convolutions keep elements in blocks of channels. Operands and results are reordered
 // from and to the plan's strides in scratch, where the primitive does not take them as they are.
-// What lies neither row by row nor with its channels innermost is copied before.
+// What lies neither row by row nor with its channels innermost is copied before. Where the CPU has
+// no products of bf16, operands are widened before, and results rounded once behind.
 #include "runtime/kernel/onednn/convolution.h"
 
 #include <omp.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "runtime/kernel/native/copies/regions.h"
 #include "runtime/kernel/onednn/convolution_shape.h"
 #include "runtime/kernel/onednn/parts.h"
 #include "runtime/kernel/onednn/plugin.h"
@@ -18,7 +20,9 @@ namespace {
 
 using base::DType;
 using native::Call;
+using native::CopyRegions;
 using native::Made;
+using native::Region;
 using Desc = dnnl::memory::desc;
 
 // One primitive with its tensors.
@@ -53,8 +57,8 @@ class BoundPrimitive {
 
 class Convolution final : public Kernel {
  public:
-  Convolution(std::vector<Copy> before, std::vector<BoundPrimitive> primitives,
-              std::vector<Copy> after, int threads)
+  Convolution(CopyRegions before, std::vector<BoundPrimitive> primitives, CopyRegions after,
+              int threads)
       : stream_(cpu()),
         before_(std::move(before)),
         primitives_(std::move(primitives)),
@@ -62,22 +66,21 @@ class Convolution final : public Kernel {
         threads_(threads) {}
 
   base::Status launch(device::Stream& stream) override {
-    for (const Copy& copy : before_) copy.run(stream);
+    DC_RETURN_IF_ERROR(before_.launch(stream));
     omp_set_num_threads(threads_);
     for (const BoundPrimitive& primitive : primitives_) {
       if (!primitive.run(stream, stream_))
         return base::Status(base::ErrorKind::Internal, "DC6136",
                             "oneDNN could not run a convolution; please report this");
     }
-    for (const Copy& copy : after_) copy.run(stream);
-    return {};
+    return after_.launch(stream);
   }
 
  private:
   dnnl::stream stream_;
-  std::vector<Copy> before_;
+  CopyRegions before_;
   std::vector<BoundPrimitive> primitives_;
-  std::vector<Copy> after_;
+  CopyRegions after_;
   int threads_;
 };
 
@@ -131,6 +134,13 @@ struct Primitives<true> {
   using BackwardWeights = dnnl::deconvolution_backward_weights;
   static constexpr auto kAlgorithm = dnnl::algorithm::deconvolution_direct;
 };
+
+// With AVX-512 alone oneDNN imitates products of bf16; with less it has none.
+bool convolves_bf16() {
+  const auto has = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto needs = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);  // a set of bits
+  return (has & needs) == needs;
+}
 
 Desc any_of(const Desc& desc) {
   return {desc.dims(), desc.data_type(), dnnl::memory::format_tag::any};
@@ -195,6 +205,7 @@ class ConvolutionMaker {
     call_.require(weight.dtype == x.dtype && y.dtype == x.dtype, "the element types differ");
     if (!shape || !call_.ok()) return false;
     shape_ = *shape;
+    type_ = convolves_bf16() ? x.dtype : DType::F32;
     return true;
   }
 
@@ -207,7 +218,7 @@ class ConvolutionMaker {
                 bool is_weight) const {
     Layout layout{{tensor.sizes.begin(), tensor.sizes.end()}, strides};
     if (is_weight) layout = layout_of_weight(tensor, strides, shape_);
-    return {layout.sizes, type_of(tensor.dtype), layout.strides};
+    return {layout.sizes, type_of(type_), layout.strides};
   }
 
   // All tensors come before the first primitive, so that their copies stay while all of them run.
@@ -222,12 +233,13 @@ class ConvolutionMaker {
     return dense;
   }
   Tensor place(const BoundTensor& tensor, bool is_weight) {
-    if (const auto strides = dense_strides_of(tensor)) {
+    const auto strides = dense_strides_of(tensor);
+    if (strides && tensor.dtype == type_) {
       return {tensor,
               describe(tensor, *strides, is_weight),
               {static_cast<std::byte*>(tensor.data), -1}};
     }
-    const int64_t bytes = tensor.numel() * base::byte_size(tensor.dtype);
+    const int64_t bytes = tensor.numel() * base::byte_size(type_);
     return {tensor,
             describe(tensor, base::contiguous_strides(tensor.sizes), is_weight),
             {nullptr, common_.add(bytes)}};
@@ -361,17 +373,11 @@ class ConvolutionMaker {
     std::byte* scratch = call_.scratch(scratch_bytes_);
     const bool is_measured = scratch == nullptr && scratch_bytes_ > 0;
     if (!call_.ok() || is_measured) return call_.made(nullptr);
-    std::vector<Copy> before, after;
-    for (const Tensor& tensor : before_) {
-      before.push_back(copied(tensor, tensor.place.in(scratch),
-                              base::contiguous_strides(tensor.bound.sizes),
-                              static_cast<std::byte*>(tensor.bound.data), strides_of(tensor)));
-    }
-    for (const Tensor& tensor : after_) {
-      after.push_back(copied(tensor, static_cast<std::byte*>(tensor.bound.data), strides_of(tensor),
-                             tensor.place.in(scratch),
-                             base::contiguous_strides(tensor.bound.sizes)));
-    }
+    CopyRegions before, after;
+    for (const Tensor& tensor : before_)
+      before.copy(call_, copy_of(tensor, scratch), Region(tensor.bound));
+    for (const Tensor& tensor : after_)
+      after.copy(call_, Region(tensor.bound), copy_of(tensor, scratch));
     std::vector<BoundPrimitive> primitives;
     for (const PlannedPrimitive& planned : primitives_) {
       std::vector<Port> ports;
@@ -383,21 +389,14 @@ class ConvolutionMaker {
                                      call_.threads());
   }
 
-  static std::vector<int64_t> strides_of(const Tensor& tensor) {
-    return {tensor.bound.strides.begin(), tensor.bound.strides.end()};
-  }
-  static Copy copied(const Tensor& tensor, std::byte* to, std::vector<int64_t> to_strides,
-                     std::byte* from, std::vector<int64_t> from_strides) {
-    return {to,
-            from,
-            std::move(to_strides),
-            std::move(from_strides),
-            {tensor.bound.sizes.begin(), tensor.bound.sizes.end()},
-            base::byte_size(tensor.bound.dtype)};
+  Region copy_of(const Tensor& tensor, std::byte* scratch) const {
+    return Region({tensor.place.in(scratch), type_, tensor.bound.sizes,
+                   base::contiguous_strides(tensor.bound.sizes)});
   }
 
   Call& call_;
   ConvolutionShape shape_;
+  DType type_ = DType::F32;             // that the primitives compute with
   Parts common_;                        // copies of what lies in another order
   std::vector<Tensor> before_, after_;  // whose copies are made before and after all primitives
   std::vector<PlannedPrimitive> primitives_;

@@ -1,12 +1,10 @@
-// What kernels on oneDNN are made of: tensors as primitives see them, copies around primitives, and
-// the parts of an instruction's scratch.
+// What kernels on oneDNN are made of: tensors as primitives see them, and the parts of an
+// instruction's scratch.
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>
-#include <vector>
 
 #include "runtime/kernel/kernel.h"
-#include "runtime/kernel/strided_copy.h"
 #include "src/base/units.h"
 
 namespace dc::runtime::kernel::onednn {
@@ -20,17 +18,6 @@ inline const dnnl::engine& cpu() {
 inline dnnl::memory::data_type type_of(base::DType dtype) {
   return dtype == base::DType::BF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
-
-// A tensor of one shape written in another order.
-struct Copy {
-  std::byte *to = nullptr, *from = nullptr;  // addresses on the device
-  std::vector<int64_t> to_strides, from_strides, sizes;
-  int64_t width = 0;
-
-  void run(const device::Stream& stream) const {
-    copy_strided(stream.resolve(to), to_strides, stream.resolve(from), from_strides, sizes, width);
-  }
-};
 
 // A tensor as the primitive sees it.
 struct Port {

@@ -11,6 +11,7 @@
 #include "runtime/kernel/onednn/parts.h"
 #include "runtime/kernel/onednn/plugin.h"
 #include "runtime/kernel/onednn/product_shape.h"
+#include "runtime/kernel/strided_copy.h"
 #include "src/base/shape.h"
 
 namespace dc::runtime::kernel::onednn {
@@ -20,6 +21,17 @@ using base::DType;
 using native::Call;
 using native::Made;
 using Dims = dnnl::memory::dims;
+
+// A tensor of one shape written in another order.
+struct Copy {
+  std::byte *to = nullptr, *from = nullptr;  // addresses on the device
+  std::vector<int64_t> to_strides, from_strides, sizes;
+  int64_t width = 0;
+
+  void run(const device::Stream& stream) const {
+    copy_strided(stream.resolve(to), to_strides, stream.resolve(from), from_strides, sizes, width);
+  }
+};
 
 class Product final : public Kernel {
  public:
