@@ -49,7 +49,8 @@ def sources_digest(dcc):
 class Runs:
     """Compiles and keeps outcomes in `store`, a file of JSON lines. Thread-safe.
 
-    An outcome: {"exit", "cpu_s", "rss_mib"} and, with exit 0, {"step_ns", "arena", "peak", "bound_ns", "passes", "simulated"};
+    An outcome: {"exit", "cpu_s", "rss_mib"} and, with exit 0, {"step_ns", "arena", "peak", "bound_ns", "simulated",
+    "busiest", "parts_ns"};
     otherwise {"error"}, and for exit 80 {"needs"}, the bytes that the schedule takes that came nearest.
     """
 
@@ -117,7 +118,22 @@ def read_report(said):
         "bound_ns": bound,
         "simulated": chosen.get("simulated"),
         "text": next((remark["text"] for remark in report["remarks"] if remark["code"] == "chain-chosen"), ""),
+        "busiest": max(("compute", "communication", "copy"), key=lambda name: report["prediction"].get(name + "_ns", 0)),
+        "parts_ns": parts_of(report["prediction"], bound or 0),
     }
+
+
+def parts_of(prediction, bound):
+    """What the step takes more than the bound, as parts that add up, in nanoseconds. Of the plan's own bounds (src/sim/bounds.h):
+
+    work: its kernels, or its transfers, alone take longer than the bound. ends: what must come before and after them. memory: what has to
+    wait for room. contention: kernels and transfers at the same time. order: the rest, which another order of the same work might save.
+    """
+    parts, at = {}, bound
+    for part, name in (("work", "full_overlap"), ("ends", "with_ends"), ("memory", "within_memory"), ("contention", "with_contention")):
+        to = max(at, prediction["bounds_ns"].get(name, 0))
+        parts[part], at = to - at, to
+    return {**parts, "order": prediction["step_ns"] - at}
 
 
 def read_error(errors, code, limit):

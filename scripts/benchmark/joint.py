@@ -1,6 +1,6 @@
 """The default chain next to every named chain over budgets: whether all decisions are taken jointly under one budget.
 
-joint.py [--cases NAME,...] [--budgets N] [--quick] [--lab FOLDER] [--dcc PROGRAM] [--check]
+joint.py [--cases NAME,...] [--budgets N] [--quick] [--points-only] [--lab FOLDER] [--dcc PROGRAM] [--check]
 
 Cases: joint_cases.json. Per case the budgets go from the smallest that any named chain fits to what the fastest named chain takes without one, in
 equal ratios, and one more point has no budget. Time is the simulator's, at the same --reduction-order for all. Checked, and printed worst first:
@@ -11,6 +11,9 @@ equal ratios, and one more point has no budget. Time is the simulator's, at the 
   1c  it fits wherever one of these fits
   1d  it fits the smallest budget that any named chain fits
   2a  nothing is faster than the default's bound at the same budget
+
+Each point that is more than 15 % above its bound is listed with what the difference is made of (2b; compile_runs.parts_of says what the parts are).
+--points-only leaves out chains with one pass less and other efforts.
 
 Outcomes are kept in build/joint/ (compile_runs.py says by what), so that only the default runs again after a change of the search. A case whose
 archive or profile is absent is skipped and says so; those of M and small-llama are made by network.py --folder FOLDER, which is then --lab.
@@ -31,6 +34,7 @@ import compile_runs
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.abspath(os.path.join(HERE, "..", ".."))
 TIE, RISE = 1.001, 1.005
+FAR = 1.15  # over the bound: what a step is made of is printed
 NOTHING = 1024  # a budget in bytes that no plan keeps
 EFFORTS = (12, 48, 192)  # of --search-effort; 48 is the default of large models
 
@@ -40,6 +44,8 @@ class Case:
         for key, value in {**data["defaults"], "budgets": 12, "left_out": True, **row}.items():
             setattr(self, key, value)
         self.budget_count = arguments.budgets or self.budgets
+        self.left_out = self.left_out and not arguments.points_only
+        self.other_efforts = not arguments.points_only
         self.archive = find(data["archives"][self.archive], arguments.lab, folder)
         self.profile = find(data["profiles"][self.profile], arguments.lab) if self.profile else None
         self.config = os.path.join(folder, self.name + ".train.json")
@@ -134,7 +140,7 @@ class Table:
             say(f"{self.case.name} {size(budget)}: {describe(self.points[-1])}")
         places = sorted({1, len(self.points) // 2, len(self.points) - 2})
         self.left_out([self.points[i] for i in places] if self.case.left_out else [])
-        self.efforts([self.points[i] for i in places])
+        self.efforts([self.points[i] for i in places] if self.case.other_efforts else [])
         return self
 
     def left_out(self, points):
@@ -240,6 +246,20 @@ def print_points(tables):
         print(f"| {name} | {size(point['budget'])} | {time_} | {theirs} | {peak} | {bound} | {mine['cpu_s']:.1f} | {mine['rss_mib']:.0f} |")
 
 
+def print_far(tables):
+    """2b: what each step is made of that is far above its bound, as parts of the bound."""
+    done = [(table.case.name, point["budget"], point["default"]) for table in tables for point in table.points if not point["default"]["exit"]]
+    far = [(one["step_ns"] / one["bound_ns"], name, budget, one) for name, budget, one in done if one["bound_ns"] and one["step_ns"] > FAR * one["bound_ns"]]
+    if not far:
+        return
+    parts = list(far[0][3].get("parts_ns", {}))
+    print(f"\nAbove {FAR} of the bound, and what the rest is made of, as per cent of the bound\n")
+    print(f"| case | budget | over bound | busiest | {' | '.join(parts)} |\n|---|---" + "|---" * (2 + len(parts)) + "|")
+    for ratio_, name, budget, one in sorted(far, key=lambda row: -row[0]):
+        shares = " | ".join(f"{100 * one.get('parts_ns', {}).get(part, 0) / one['bound_ns']:.1f}" for part in parts)
+        print(f"| {name} | {size(budget)} | {ratio_:.3f} | {one.get('busiest', '')} | {shares} |")
+
+
 def print_summary(tables, found):
     points = [point for table in tables for point in table.points]
     done = [point["default"] for point in points if point["default"]["exit"] == 0]
@@ -278,6 +298,7 @@ def main():
     parser.add_argument("--cases", help="names, comma-separated")
     parser.add_argument("--budgets", type=int, help="per case; 12 if absent")
     parser.add_argument("--quick", action="store_true", help="the reduced set")
+    parser.add_argument("--points-only", action="store_true", help="no chains with one pass less, no other efforts")
     parser.add_argument("--lab", help="folder with models and profiles that network.py made")
     parser.add_argument("--dcc", default=os.path.join(ROOT, "build", "bin", "dcc"))
     parser.add_argument("--store", default=os.path.join(ROOT, "build", "joint"), help="folder for outcomes")
@@ -302,6 +323,7 @@ def main():
         sys.exit("joint.py: no case could run")
     found = check(tables)
     print_points(tables)
+    print_far(tables)
     print_summary(tables, found)
     print(f"{runs.ran} compiled, {time.monotonic() - began:.0f} s; 16 and 64 ranks are extrapolated from a profile of 32")
     sys.exit(bool(arguments.check and any(found.values())))
