@@ -84,6 +84,7 @@ LowerBound lower_bound(const ir::Step& gathered, std::span<const ir::Step* const
   // Sums of doubles are right to a millionth by far. One evaluation may be far above enough, more
   // than fits an int64_t.
   const double ns = std::min(best.ns, enough);
+  result.is_out_of_reach = allowed.budget && best.ns >= enough;
   result.time = {static_cast<int64_t>(std::max(0.0, ns * (1 - 1e-7) - 1))};
   result.weights = best.prices.weights;
   for (size_t i = 0; i < relaxation.instants.size() && i < best.prices.of_byte.size(); ++i) {

@@ -36,6 +36,8 @@ struct LowerBound {
   Work weights;                         // of each resource
   std::vector<PricedInstant> instants;  // in program order, those without a price too
   int evaluations = 0;                  // of the relaxation
+  // The budget makes a step longer by a factor that means: there is no plan.
+  bool is_out_of_reach = false;
 };
 
 // `gathered`: the step after `schedule` with every parameter in shards (ZeRO 3), nothing kept, made

@@ -76,6 +76,7 @@ Result<Plan> StepCompiler::run(const search::PlannedMemory& planned, SearchUntil
   for (;;) {
     DC_ASSIGN_OR_RETURN(Choice choice, choose(planned, until, left_out));
     search_fits_ = choice.fits;
+    if (choice.smallest) smallest_ = std::move(choice.smallest);
     for (const std::string& one : refused) choice.refused.push_back(one);
     const std::string chain = passes::print(choice.chain);
     const Result<LoweredStep> lowered = lower(choice, options_.passes.budgets);
@@ -91,7 +92,7 @@ Result<Plan> StepCompiler::run(const search::PlannedMemory& planned, SearchUntil
 
 std::optional<int64_t> StepCompiler::smallest() {
   if (searches()) {
-    smallest_ = search::find_smallest(step_, options_.passes, cost_);
+    if (!smallest_) smallest_ = search::find_smallest(step_, options_.passes, cost_);
     part_done("search");
     if (smallest_ && step_.evaluation) {
       const std::optional<int64_t> both = arena({smallest_->chain, smallest_->options});
@@ -155,7 +156,7 @@ Result<StepCompiler::Choice> StepCompiler::search(const passes::Options& options
                                          first_fit, std::move(earlier)}));
   part_done("search");
   return Choice{found.chain,     found.options, {search::describe(found)}, std::move(found.refused),
-                found.cut_short, found.fits};
+                found.cut_short, found.fits,    std::move(found.smallest)};
 }
 
 Result<StepCompiler::LoweredStep> StepCompiler::lower(Choice& choice,

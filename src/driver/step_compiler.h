@@ -59,7 +59,8 @@ class StepCompiler {
     std::vector<passes::Remark> remarks{};
     std::vector<std::string> refused{};
     bool cut_short = false;
-    bool fits = true;  // as the search says
+    bool fits = true;                                 // as the search says
+    std::optional<search::SmallestChain> smallest{};  // where it looked for that
   };
   struct LoweredStep {
     ir::Step step;

@@ -45,8 +45,10 @@ class Search {
   }
 
   Result<SearchResult> run() {
-    DC_RETURN_IF_ERROR(start_from_named_chains());
     DC_RETURN_IF_ERROR(find_bound());
+    if (is_out_of_reach_) find_smallest();
+    if (smallest_ && smallest_->bytes > options_.memory()->v) return take_smallest();
+    DC_RETURN_IF_ERROR(start_from_named_chains());
     DC_RETURN_IF_ERROR(start_from_all_passes());
     DC_RETURN_IF_ERROR(fit_any());
     DC_RETURN_IF_ERROR(descend());
@@ -54,14 +56,43 @@ class Search {
     DC_RETURN_IF_ERROR(go_on_from_earlier_plan());
     DC_RETURN_IF_ERROR(decide_jointly());
     if (best().chain.empty()) return trials_.first_error();
-    SearchResult found{best().chain,      options_, score().time,        trials_.bound(),
-                       score().fits,      named_,   trials_.simulated(), trials_.cut_short(),
-                       trials_.refused(), earlier_};
+    if (!score().fits && !trials_.cut_short()) {
+      if (!smallest_) find_smallest();
+      return take_smallest();
+    }
+    return result();
+  }
+
+ private:
+  SearchResult result() const {
+    SearchResult found{best().chain,
+                       options_,
+                       score().time,
+                       trials_.bound(),
+                       score().fits,
+                       named_,
+                       trials_.simulated(),
+                       trials_.cut_short(),
+                       smallest_,
+                       trials_.refused(),
+                       earlier_};
     found.options.budgets[ir::Space::Device] = best().planned;
     return found;
   }
 
- private:
+  void find_smallest() { smallest_ = trials_.smallest_of(chains_with_text(imported_, options_)); }
+
+  // Nothing keeps the budget: the smallest plan comes nearest.
+  Result<SearchResult> take_smallest() {
+    if (smallest_) {
+      const Candidate nearest{smallest_->chain, smallest_->options.memory()};
+      steps().keep_stages_of(std::array{nearest.chain});
+      DC_RETURN_IF_ERROR(trials_.try_once(nearest).status());
+    }
+    if (best().chain.empty()) return trials_.first_error();
+    return result();
+  }
+
   ScheduledSteps& steps() { return trials_.steps(); }
   const Candidate& best() const { return trials_.best(); }
   const Score& score() const { return trials_.score(); }
@@ -80,6 +111,10 @@ class Search {
     }
     std::stable_sort(too_large.begin(), too_large.end(),
                      [](const auto& a, const auto& b) { return a.second.time < b.second.time; });
+    // What costs the same is the same schedule: less memory finds no difference.
+    too_large.erase(std::unique(too_large.begin(), too_large.end(),
+                                [](const auto& a, const auto& b) { return a.second == b.second; }),
+                    too_large.end());
     for (const auto& [chain, score] : too_large) {
       if (!may_win(score)) break;
       steps().keep_stages_of(std::array{best().chain, chain});
@@ -132,6 +167,7 @@ class Search {
     const Result<bound::LowerBound> found = certificate(steps(), imported_, options, cost_);
     if (!found.ok()) return trials_.left_out({}, found.status());
     trials_.set_bound(found->time);
+    is_out_of_reach_ = found->is_out_of_reach;
     return {};
   }
 
@@ -376,6 +412,8 @@ class Search {
   Trials trials_;
   std::optional<NamedResult> named_;
   std::optional<EarlierResult> earlier_;
+  std::optional<SmallestChain> smallest_;  // asked for where nothing fits
+  bool is_out_of_reach_ = false;           // the budget, as the bound says
 };
 
 }  // namespace
@@ -405,6 +443,8 @@ Result<SearchResult> find_best(const ir::Step& imported, const passes::Options& 
   best.bound = std::min(once.bound, each.bound);
   best.cut_short = once.cut_short || each.cut_short;
   SearchResult& other = once_wins ? each : once;
+  if (other.smallest && (!best.smallest || other.smallest->bytes < best.smallest->bytes))
+    best.smallest = other.smallest;
   best.refused.insert(best.refused.end(), other.refused.begin(), other.refused.end());
   return std::move(best);
 }

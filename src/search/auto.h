@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "src/search/scheduled_steps.h"
+#include "src/search/smallest_chain.h"
 
 namespace dc::search {
 
@@ -64,14 +65,17 @@ struct SearchResult {
   std::optional<NamedResult> named;  // the best named chain that fits
   int simulated = 0;
   bool cut_short = false;  // out of time before the end
+  // Where nothing fits, and time was left to look for it: as find_smallest() finds it.
+  std::optional<SmallestChain> smallest;
   // Chains that a pass or the verifier found a bug of ours in (Internal), with the error.
   std::vector<std::string> refused;
   std::optional<EarlierResult> earlier;
 };
 
 // `imported` as passes::run_passes takes it. If no chain fits the budget, the one that needs least
-// memory is returned: laying it out says what does not fit (80). A chain that ends in a bug of ours
-// is left out; if all do, the first error is the result.
+// memory is returned: laying it out says what does not fit (80). A budget that the bound says is
+// out of reach is answered by that at once. A chain that ends in a bug of ours is left out; if all
+// do, the first error is the result.
 base::Result<SearchResult> find_best(const ir::Step& imported, const passes::Options& options,
                                      const cost::CostModel& cost, const SearchOptions& search);
 // "chain-chosen": how many schedules were simulated, their times, what was left out.

@@ -38,6 +38,14 @@ std::string passed_key(const Candidate& candidate) {
          (candidate.planned ? std::to_string(candidate.planned->v) : "");
 }
 
+// Copies out end the life of what they copy, and so do early updates.
+bool may_free(const PassCall& call) {
+  return call.pass->name.starts_with("offload-") || call.pass->name == "overlap-update";
+}
+
+// A limit of recompute may lead to fewer transients than its smallest by one part in so many.
+constexpr int64_t kRecomputeReach = 32;
+
 // Of all steps kept in the middle of chains.
 constexpr size_t kMostNodes = 200'000;
 
@@ -114,6 +122,21 @@ Result<RecomputeRange> ScheduledSteps::recompute_range(const Chain& chain) {
 Result<int64_t> ScheduledSteps::state_bytes(const Chain& chain) {
   DC_ASSIGN_OR_RETURN(const SharedStep step, scheduled(chain));
   return analysis::state_bytes(*step, ir::Space::Device).v;
+}
+
+Result<int64_t> ScheduledSteps::least_live(const Chain& chain) {
+  const auto recompute = std::find_if(chain.begin(), chain.end(), [](const PassCall& call) {
+    return call.pass->name == "recompute";
+  });
+  if (recompute == chain.end() || std::any_of(recompute, chain.end(), may_free)) return 0;
+  Candidate begin{{chain.begin(), recompute + 1}, base::Bytes{1}};
+  begin.chain.back().argument.reset();
+  const auto [known, is_new] = least_live_.try_emplace(passes::print(begin.chain));
+  if (!is_new) return known->second;
+  DC_ASSIGN_OR_RETURN(const SharedStep step, begun(begin));
+  const int64_t state = analysis::state_bytes(*step, ir::Space::Device).v;
+  const int64_t transients = live_bytes(*step, cost_) - state;
+  return known->second = state + transients - transients / kRecomputeReach;
 }
 
 Result<base::Bytes> ScheduledSteps::arena(const ir::Step& step) {

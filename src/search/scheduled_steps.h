@@ -56,6 +56,11 @@ class ScheduledSteps {
   // Bytes of state on the device, of the stage that `chain` begins with.
   base::Result<int64_t> state_bytes(const passes::Chain& chain);
 
+  // Bytes of the device that are live in every plan of the chain, however little its passes plan
+  // for; 0 where passes behind recompute may take bytes away. (Others only add to what is live,
+  // and recompute leaves no less than this: recompute.cpp.)
+  base::Result<int64_t> least_live(const passes::Chain& chain);
+
   // Bytes of the device's arena, whatever the budget.
   base::Result<base::Bytes> arena(const ir::Step& step);
 
@@ -85,6 +90,7 @@ class ScheduledSteps {
   const cost::CostModel& cost_;
   std::map<std::string, SharedStep> steps_;       // by the passes that made them
   std::map<std::string, RecomputeRange> ranges_;  // by stage
+  std::map<std::string, int64_t> least_live_;     // by the passes up to recompute
   std::vector<Passed> passed_;                    // the latest used first
   layout::KnownArenas arenas_;
 };

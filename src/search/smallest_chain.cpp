@@ -17,12 +17,10 @@ bool has_offloading(const Chain& chain) {
   return std::any_of(chain.begin(), chain.end(), offloads);
 }
 
-// Among `chains`, by the order of sums that the options say.
-void offer_smallest(const std::vector<Chain>& chains, const ir::Step& imported,
-                    const passes::Options& options, const cost::CostModel& cost,
-                    std::optional<SmallestChain>& best) {
-  ScheduledSteps steps(imported, options, cost);
-  SmallestPlans plans(steps, cost);
+}  // namespace
+
+void offer_smallest(const std::vector<Chain>& chains, ScheduledSteps& steps, SmallestPlans& plans,
+                    const passes::Options& options, std::optional<SmallestChain>& best) {
   // What shards least comes first in the list and has most state.
   for (auto at = chains.rbegin(); at != chains.rend(); ++at) {
     const Chain& chain = *at;
@@ -30,6 +28,8 @@ void offer_smallest(const std::vector<Chain>& chains, const ir::Step& imported,
     if (best && !has_offloading(chain)) {
       const base::Result<int64_t> state = steps.state_bytes(chain);
       if (!state.ok() || *state >= best->bytes) continue;
+      const base::Result<int64_t> live = steps.least_live(chain);
+      if (live.ok() && *live >= best->bytes) continue;
     }
     const std::optional<SmallestPlan>& found = plans.of(chain);
     if (!found || (best && best->bytes <= found->bytes)) continue;
@@ -37,8 +37,6 @@ void offer_smallest(const std::vector<Chain>& chains, const ir::Step& imported,
     best->options.budgets[ir::Space::Device] = found->planned;
   }
 }
-
-}  // namespace
 
 const std::optional<SmallestPlan>& SmallestPlans::of(const Chain& chain) {
   const auto [found, is_new] = known_.try_emplace(passes::print(chain));
@@ -90,10 +88,15 @@ std::optional<SmallestChain> find_smallest(const ir::Step& imported, const passe
     decided.reduction_order = ReductionOrder::PerMicroBatch;
   const std::vector<Chain> chains = chains_with_text(imported, options);
   std::optional<SmallestChain> best;
-  offer_smallest(chains, imported, decided, cost, best);
+  const auto offer = [&] {
+    ScheduledSteps steps(imported, decided, cost);
+    SmallestPlans plans(steps, cost);
+    offer_smallest(chains, steps, plans, decided, best);
+  };
+  offer();
   if (any && imported.accumulation > 1) {
     decided.reduction_order = ReductionOrder::PerStep;
-    offer_smallest(chains, imported, decided, cost, best);
+    offer();
   }
   return best;
 }

@@ -42,6 +42,11 @@ struct SmallestChain {
   int64_t bytes = 0;        // of the arena
 };
 
+// Offers the smallest plans of `chains` under the options that `steps` and `plans` were made for.
+void offer_smallest(const std::vector<passes::Chain>& chains, ScheduledSteps& steps,
+                    SmallestPlans& plans, const passes::Options& options,
+                    std::optional<SmallestChain>& best);
+
 // The smallest of all; empty if none makes a plan. The device's budget does not count.
 std::optional<SmallestChain> find_smallest(const ir::Step& imported, const passes::Options& options,
                                            const cost::CostModel& cost);

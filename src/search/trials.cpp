@@ -15,7 +15,8 @@ using passes::Chain;
 
 namespace {
 
-constexpr int64_t kLittleMore = 8;  // parts, of which the budget has one less
+constexpr int64_t kLittleMore = 8;      // parts, of which the budget has one less
+constexpr int64_t kLittleMissing = 64;  // parts of the budget, of which one is missing
 
 }  // namespace
 
@@ -65,6 +66,13 @@ Result<MaybeScore> Trials::try_candidate(const Candidate& candidate) {
 }
 
 Status Trials::plan_for_less(const Candidate& candidate, Score score) {
+  // Where little is missing, trying says as much in the same time.
+  const int64_t missing = score.bytes - options_.memory()->v;
+  if (!score.is_in_layout && missing > options_.memory()->v / kLittleMissing) {
+    const Result<bool> hopeless = cannot_fit(candidate.chain);
+    if (!hopeless.ok()) return left_out(candidate.chain, hopeless.status());
+    if (*hopeless) return {};
+  }
   LowerPlans lower(*options_.memory(), candidate.planned.value_or(*options_.memory()));
   while (!score.fits && !out_of_effort()) {
     if (best_.score.fits && score.time >= best_.score.time) return {};
@@ -79,12 +87,19 @@ Status Trials::plan_for_less(const Candidate& candidate, Score score) {
 }
 
 Status Trials::try_smallest(const Chain& chain) {
-  const Result<bool> hopeless = state_alone_is_too_large(chain);
-  if (!hopeless.ok()) return left_out(chain, hopeless.status());
-  if (*hopeless) return {};
+  for (const Result<bool>& hopeless : {state_alone_is_too_large(chain), cannot_fit(chain)}) {
+    if (!hopeless.ok()) return left_out(chain, hopeless.status());
+    if (*hopeless) return {};
+  }
   const std::optional<SmallestPlan>& smallest = smallest_.of(chain);
   if (!smallest || smallest->bytes > options_.memory()->v) return {};
   return try_once({chain, smallest->planned}).status();
+}
+
+std::optional<SmallestChain> Trials::smallest_of(const std::vector<Chain>& chains) {
+  std::optional<SmallestChain> found;
+  offer_smallest(chains, steps_, smallest_, options_, found);
+  return found;
 }
 
 void Trials::forget(const Chain& chain) {
@@ -140,6 +155,11 @@ Result<bool> Trials::state_alone_is_too_large(const Chain& chain) {
   if (std::any_of(chain.begin(), chain.end(), offloads)) return false;
   DC_ASSIGN_OR_RETURN(const int64_t bytes, steps_.state_bytes(chain));
   return bytes > (best_.score.fits ? options_.memory()->v : best_.score.bytes);
+}
+
+Result<bool> Trials::cannot_fit(const Chain& chain) {
+  DC_ASSIGN_OR_RETURN(const int64_t bytes, steps_.least_live(chain));
+  return options_.memory() && bytes > options_.memory()->v;
 }
 
 // A layout may need a little more than the largest live sum: it says so itself.

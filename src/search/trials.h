@@ -24,6 +24,7 @@ struct Score {
 
   // In the same time (to one part in a thousand) less communication wins, then less memory.
   bool better_than(const Score& other) const;
+  bool operator==(const Score&) const = default;
   static bool differ(int64_t a, int64_t b) { return std::abs(a - b) > std::max(a, b) / 1000; }
 };
 using MaybeScore = std::optional<Score>;
@@ -61,10 +62,12 @@ class Trials {
   base::Result<MaybeScore> try_once(const Candidate& candidate);
   // Then, where only memory keeps it from being the best, by passes that plan for less.
   base::Result<MaybeScore> try_candidate(const Candidate& candidate);
-  // `score`: of the candidate, which exceeds the budget.
+  // `score`: of the candidate, which exceeds the budget. Not tried where no plan of it can fit.
   base::Status plan_for_less(const Candidate& candidate, Score score);
   // The chain's smallest plan, if the budget is large enough.
   base::Status try_smallest(const passes::Chain& chain);
+  // The smallest plan of these chains.
+  std::optional<SmallestChain> smallest_of(const std::vector<passes::Chain>& chains);
   // As if the chain had not been tried.
   void forget(const passes::Chain& chain);
 
@@ -96,6 +99,7 @@ class Trials {
  private:
   bool wins(const Score& score) const;
   base::Result<bool> state_alone_is_too_large(const passes::Chain& chain);
+  base::Result<bool> cannot_fit(const passes::Chain& chain);
   base::Status lay_out(const ir::Step& step, Score& score);
   base::Result<MaybeScore> nothing_of(const passes::Chain& chain, const base::Status& why);
   Score evaluate(const ir::Step& step) const;

@@ -1,0 +1,88 @@
+#include "src/search/scheduled_steps.h"
+
+#include <gtest/gtest.h>
+
+#include "src/cost/analytic.h"
+#include "src/frontend/import.h"
+#include "src/search/auto.h"
+#include "src/search/smallest_chain.h"
+#include "tests/source_dir.h"
+
+namespace dc::search {
+namespace {
+
+using base::Bytes;
+
+ir::Step imported(int world, int accumulation) {
+  auto step = frontend::import_archive(std::string(dc::kSourceDir) + "/tests/data/mlp.pt2");
+  EXPECT_TRUE(step.ok()) << step.status().to_string();
+  step->mesh.axes = {{"dp", world}};
+  step->accumulation = accumulation;
+  return std::move(*step);
+}
+
+passes::Options per_micro_batch() {
+  passes::Options options;
+  options.reduction_order = passes::ReductionOrder::PerMicroBatch;
+  return options;
+}
+
+// Whatever the passes plan for.
+TEST(ScheduledSteps, NoPlanOfAChainHasFewerLiveBytesThanItSays) {
+  const cost::AnalyticCost cost(1);
+  const passes::Options options = per_micro_batch();
+  int chains = 0;
+  for (const int world : {1, 2, 4}) {
+    for (const int accumulation : {1, 3}) {
+      const ir::Step step = imported(world, accumulation);
+      ScheduledSteps steps(step, options, cost);
+      for (const passes::Chain& chain : chains_with_text(step, options)) {
+        const auto least = steps.least_live(chain);
+        ASSERT_TRUE(least.ok()) << least.status().to_string();
+        const auto whole = steps.made({chain, {}});
+        ASSERT_TRUE(whole.ok()) << whole.status().to_string();
+        const int64_t most = live_bytes(*whole, cost);
+        for (int part = 0; part <= 8; ++part) {
+          const auto made = steps.made({chain, Bytes{1 + most * part / 8}});
+          ASSERT_TRUE(made.ok()) << made.status().to_string();
+          EXPECT_GE(live_bytes(*made, cost), *least) << passes::print(chain);
+        }
+        chains += *least > 0;
+      }
+    }
+  }
+  EXPECT_GE(chains, 40) << "chains of which something is known";
+}
+
+// The search names the smallest plan that find_smallest() finds, also where it only had to look at
+// the bound.
+TEST(FindBest, NamesTheSmallestPlanWhereNothingFits) {
+  const cost::AnalyticCost cost(1);
+  for (const bool offloads : {false, true}) {
+    passes::Options options = per_micro_batch();
+    if (offloads) options.offload_space = ir::Space::Host;
+    const ir::Step step = imported(2, 1);
+    const auto smallest = find_smallest(step, options, cost);
+    ASSERT_TRUE(smallest);
+    for (const int64_t bytes : {int64_t{1}, int64_t{1024}, smallest->bytes - 64, smallest->bytes}) {
+      options.budgets[ir::Space::Device] = Bytes{bytes};
+      const auto found = find_best(step, options, cost, {});
+      ASSERT_TRUE(found.ok()) << found.status().to_string();
+      if (found->fits) {
+        EXPECT_LE(found->bound, found->time);
+        EXPECT_FALSE(found->smallest);
+        continue;
+      }
+      EXPECT_LT(bytes, smallest->bytes);
+      ASSERT_TRUE(found->smallest) << bytes;
+      EXPECT_EQ(found->smallest->bytes, smallest->bytes);
+      EXPECT_EQ(passes::print(found->smallest->chain), passes::print(smallest->chain));
+      if (bytes == 1) {
+        EXPECT_EQ(found->simulated, 1) << "no search for what the bound excludes";
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dc::search
