@@ -41,7 +41,7 @@ class Search {
         parameter_bytes_(bytes_of_parameters(imported)),
         trials_(imported, options_, cost, search) {
     trials_.set_effort(search.effort - kept_for_joint(search.effort) -
-                       kept_for_baselines(search.effort));
+                       kept_for_baselines(search.effort) - kept_for_less(search.effort));
   }
 
   Result<SearchResult> run() {
@@ -52,6 +52,7 @@ class Search {
     DC_RETURN_IF_ERROR(start_from_all_passes());
     DC_RETURN_IF_ERROR(fit_any());
     DC_RETURN_IF_ERROR(descend());
+    DC_RETURN_IF_ERROR(plan_best_for_less());
     DC_RETURN_IF_ERROR(try_baselines());
     DC_RETURN_IF_ERROR(go_on_from_earlier_plan());
     DC_RETURN_IF_ERROR(decide_jointly());
@@ -169,6 +170,19 @@ class Search {
     trials_.set_bound(found->time);
     is_out_of_reach_ = found->is_out_of_reach;
     return {};
+  }
+
+  // What passes make of a budget is not smooth: less may be more. A descent that its effort ended
+  // has not tried that with the best.
+  Status plan_best_for_less() {
+    if (best().chain.empty() || !best().planned || !score().fits) return {};
+    trials_.set_effort(trials_.simulated() + kept_for_less(search_.effort));
+    return expand_less(best());
+  }
+
+  static int kept_for_less(int effort) {
+    constexpr int kEach = static_cast<int>(std::size(kLess));
+    return effort > 8 * kEach ? kEach : 0;
   }
 
   // Those of others are no starts, but nothing that has a name may be faster than the result. One
@@ -334,14 +348,20 @@ class Search {
         DC_RETURN_IF_ERROR(next({moves.at(from.chain, part), from.planned}));
       }
     }
-    if (from.planned) {
-      for (const int64_t part : {64, 32, 16})
-        DC_RETURN_IF_ERROR(
-            next({from.chain, base::Bytes{from.planned->v - from.planned->v / part}}));
-    }
+    DC_RETURN_IF_ERROR(expand_less(from));
     for (const passes::Pass* pass : changeable_passes(options_)) {
       for (const Chain& other : changed(from.chain, *pass, parameter_bytes_))
         DC_RETURN_IF_ERROR(next({other, from.planned}));
+    }
+    return {};
+  }
+
+  Status expand_less(const Candidate& from) {
+    if (!from.planned) return {};
+    for (const int64_t part : kLess) {
+      if (trials_.done()) return {};
+      const base::Bytes less{from.planned->v - from.planned->v / part};
+      DC_RETURN_IF_ERROR(trials_.try_candidate({from.chain, less}).status());
     }
     return {};
   }
@@ -398,6 +418,7 @@ class Search {
                           std::any_of(chain.begin(), chain.end(), offloads)};
   }
 
+  static constexpr int64_t kLess[] = {64, 32, 16};  // parts, of which passes plan for one less
   static constexpr int kLeastMore = 8;          // schedules that an earlier plan's chain may take
   static constexpr size_t kMostRecomputed = 3;  // named chains
   static constexpr int kFinestStep = kRecomputeParts / 32;
@@ -419,7 +440,7 @@ class Search {
 }  // namespace
 
 int default_effort(const ir::Step& imported) {
-  constexpr int64_t kLeast = 52, kMost = 384, kNodes = 16'000 * kLeast;
+  constexpr int64_t kLeast = 55, kMost = 384, kNodes = 832'000;
   int64_t nodes = 1;
   for (const ir::Program& program : imported.programs)
     nodes += static_cast<int64_t>(program.graph.node_count());

@@ -20,7 +20,7 @@
 
 namespace dc::search {
 
-// Schedules to simulate unless the user says how many: 52, which take about ten seconds for
+// Schedules to simulate unless the user says how many: 55, which take about ten seconds for
 // Llama-3-70B, and of smaller models more, in proportion, at most 384.
 int default_effort(const ir::Step& imported);
 
@@ -33,7 +33,7 @@ struct EarlierChain {
 };
 
 struct SearchOptions {
-  int effort = 52;                      // schedules to simulate for each order, at least one
+  int effort = 55;                      // schedules to simulate for each order, at least one
   std::function<bool()> out_of_time;    // asked before each simulation; empty: never
   std::set<std::string> left_out;       // chains that must not be the result
   std::optional<base::Bytes> budget{};  // for the bound, if the options plan for other bytes
