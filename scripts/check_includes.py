@@ -21,7 +21,7 @@ LAYERS = {
         ["cost"],
         ["layout"],
         ["sim"],
-        ["schedule"],
+        ["schedule", "fusion"],
         ["bound", "passes"],
         ["passes/shard", "passes/recompute", "passes/offload", "passes/overlap"],
         ["passes/published", "passes/evaluation"],
