@@ -40,7 +40,8 @@ base::Status run_passes_list() {
     std::printf("%-30s N: %.*s\n", "", static_cast<int>(pass.argument.size()),
                 pass.argument.data());
   }
-  for (const auto chains : {search::named_chains(), search::baseline_chains()}) {
+  for (const auto chains :
+       {search::named_chains(), search::baseline_chains(), search::fusion_chains()}) {
     for (const search::NamedChain& chain : chains) {
       std::printf("--chain %-22s %.*s\n", std::string(chain.name).c_str(),
                   static_cast<int>(chain.summary.size()), chain.summary.data());

@@ -87,6 +87,26 @@ constexpr NamedChain kBaselines[] = {
      "times"},
 };
 
+// DisCo (arXiv 2209.12769) and what it is compared with: fusion in place of fuse-elementwise, ZeRO
+// 0 with all-reduce. A gradient's reduction starts when its kernel ends; nothing else is placed.
+#define DC_FUSION(fuse, join)                                                       \
+  "normalize-graph,shard-parameters=0,insert-collectives,add-update,schedule," fuse \
+  "recompute," join "overlap-reductions" DC_END
+
+constexpr NamedChain kFusionChains[] = {
+    {"no-fusion", DC_FUSION("", ""), "no operators fused, every gradient reduced on its own"},
+    {"op-fusion", DC_FUSION("fuse-greedily,", ""), "operators fused in program order, as XLA"},
+    {"allreduce-fusion", DC_FUSION("", "bucket-by-size,"),
+     "gradients reduced in buckets by size, as XLA"},
+    {"default-fusion", DC_FUSION("fuse-greedily,", "bucket-by-size,"),
+     "op-fusion, then allreduce-fusion"},
+    {"ddp", DC_FUSION("", "bucket-as-ddp,"),
+     "no operators fused, gradients reduced in buckets as PyTorch's DistributedDataParallel"},
+    {"disco", DC_FUSION("disco,", ""),
+     "DisCo: operators and reductions fused by a search over both"},
+};
+#undef DC_FUSION
+
 #undef DC_BEGIN
 #undef DC_END
 
@@ -94,20 +114,24 @@ constexpr NamedChain kBaselines[] = {
 
 std::span<const NamedChain> named_chains() { return kChains; }
 std::span<const NamedChain> baseline_chains() { return kBaselines; }
+std::span<const NamedChain> fusion_chains() { return kFusionChains; }
 
-bool only_baselines_have(const passes::Pass& pass) {
+bool only_others_have(const passes::Pass& pass) {
   const auto has = [&](const NamedChain& named) {
     const base::Result<passes::Chain> chain = passes::parse_passes(named.passes);
     return chain.ok() && std::any_of(chain->begin(), chain->end(),
                                      [&](const auto& call) { return call.pass == &pass; });
   };
-  return std::any_of(std::begin(kBaselines), std::end(kBaselines), has) &&
-         std::none_of(std::begin(kChains), std::end(kChains), has);
+  const auto any = [&](std::span<const NamedChain> chains) {
+    return std::any_of(chains.begin(), chains.end(), has);
+  };
+  return (any(kBaselines) || any(kFusionChains)) && !any(kChains);
 }
 
 base::Result<passes::Chain> find_chain(std::string_view name) {
   std::vector<std::string_view> names;
-  for (const std::span<const NamedChain> chains : {named_chains(), baseline_chains()}) {
+  for (const std::span<const NamedChain> chains :
+       {named_chains(), baseline_chains(), fusion_chains()}) {
     for (const NamedChain& chain : chains) {
       if (chain.name == name) return passes::parse_passes(chain.passes);
       names.push_back(chain.name);

@@ -90,7 +90,7 @@ std::vector<const passes::Pass*> changeable_passes(const passes::Options& option
   for (const passes::Pass& pass : passes::all_passes()) {
     if (pass.needs != ir::Stage::Scheduled || pass.gives != ir::Stage::Scheduled) continue;
     if (!options.offload_space && offloads({&pass, {}})) continue;
-    if (only_baselines_have(pass) || pass.name == "keep-jointly") continue;
+    if (only_others_have(pass) || pass.name == "keep-jointly") continue;
     if (pass.name == "recompute" && options.recompute == passes::Recompute::Full) continue;
     result.push_back(&pass);
   }

@@ -38,6 +38,8 @@ RECIPE_NAMES = tuple(name for name in recipes.RECIPES if name != "adamw")
 MODELS = ("mlp", "tiny-llama", "tiny-llama-tied", "tiny-gpt2", "tiny-bert", "tiny-mixtral")
 WORLDS = (1, 2, 3, 4)
 ZEROS = (0, 1, 2, 3)
+# DisCo and what it is compared with.
+FUSION_CHAINS = ("no-fusion", "op-fusion", "allreduce-fusion", "default-fusion", "ddp", "disco")
 # The command without a chain, as users type it, alone and with a profile.
 DEFAULTS = ("default", "profiled default")
 ACCUMULATIONS = (1, 4)

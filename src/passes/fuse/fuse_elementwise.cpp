@@ -2,112 +2,23 @@
 // bits, since every operation rounds as its kernel does; it saves what they would write only for
 // one another to read, in time and in memory.
 #include <algorithm>
-#include <map>
+#include <optional>
 #include <span>
 
-#include "src/base/expression.h"
 #include "src/base/text.h"
-#include "src/ir/builder.h"
 #include "src/ir/effects.h"
-#include "src/ir/kernel_signature.h"
 #include "src/passes/fuse/elementwise_groups.h"
+#include "src/passes/fuse/fused_kernel.h"
 #include "src/passes/fuse/make_again.h"
-#include "src/passes/fuse/value_readers.h"
 #include "src/passes/pass.h"
 
 namespace dc::passes {
 namespace {
 
-using base::Expression;
-using base::ExpressionArgument;
-using base::ExpressionArgumentKind;
 using ir::Graph;
 using ir::Node;
 using ir::NodeId;
 using ir::ValueId;
-
-struct FusedKernel {
-  Expression expression;
-  std::vector<ValueId> operands;
-  std::vector<ValueId> results;  // that the group's members gave
-};
-
-// What a group computes. Operands are numbered as they are first read, values as their members
-// follow each other, so that alike groups have one text.
-class Describer {
- public:
-  Describer(const Graph& graph, const ElementwiseGroup& group) : graph_(graph) {
-    for (const NodeId member : group.members) add(graph.node(member));
-    for (const NodeId member : group.members) {
-      const ValueId value = graph.node(member).results[0];
-      if (!is_read_outside(value, group)) continue;
-      made_.expression.results.push_back(static_cast<size_t>(value_of_.at(value)));
-      made_.results.push_back(value);
-    }
-  }
-  FusedKernel take() { return std::move(made_); }
-
- private:
-  void add(const Node& node) {
-    base::ExpressionOperation operation;
-    operation.dtype = graph_.value(node.results[0]).type.dtype;
-    operation.overload = node.overload.name().substr(std::string_view("aten.").size());
-    for (const ir::Arg& arg : node.args) {
-      if (auto argument = argument_of(node, arg)) operation.arguments.push_back(*argument);
-    }
-    value_of_[node.results[0]] = static_cast<int64_t>(made_.expression.operations.size());
-    made_.expression.operations.push_back(std::move(operation));
-  }
-
-  // Nothing for what the type of the result says.
-  std::optional<ExpressionArgument> argument_of(const Node& node, const ir::Arg& arg) {
-    ExpressionArgument argument;
-    argument.name = arg.name;
-    if (const auto* operand = std::get_if<ir::OperandRef>(&arg.value)) {
-      set_tensor(argument, node.operands[static_cast<size_t>(operand->index)]);
-    } else if (const auto* flag = std::get_if<bool>(&arg.value)) {
-      argument.kind = ExpressionArgumentKind::Bool;
-      argument.integer = *flag ? 1 : 0;
-    } else if (const auto* integer = std::get_if<int64_t>(&arg.value)) {
-      argument.kind = ExpressionArgumentKind::Int;
-      argument.integer = *integer;
-    } else if (const auto* number = std::get_if<double>(&arg.value)) {
-      argument.kind = ExpressionArgumentKind::Float;
-      argument.number = *number;
-    } else if (const auto* word = std::get_if<std::string>(&arg.value);
-               word != nullptr && *word != "none") {
-      argument.kind = ExpressionArgumentKind::Word;
-      argument.word = *word;
-    } else if (!std::holds_alternative<std::monostate>(arg.value) && word == nullptr) {
-      return std::nullopt;
-    }
-    return argument;
-  }
-
-  void set_tensor(ExpressionArgument& argument, ValueId value) {
-    const auto inside = value_of_.find(value);
-    if (inside != value_of_.end()) {
-      argument.kind = ExpressionArgumentKind::Value;
-      argument.integer = inside->second;
-      return;
-    }
-    const auto known = std::ranges::find(made_.operands, value);
-    argument.kind = ExpressionArgumentKind::Operand;
-    argument.integer = known - made_.operands.begin();
-    if (known == made_.operands.end()) made_.operands.push_back(value);
-  }
-
-  bool is_read_outside(ValueId value, const ElementwiseGroup& group) const {
-    return is_output(graph_, value) ||
-           std::ranges::any_of(graph_.value(value).uses, [&](const ir::Use& use) {
-             return std::ranges::count(group.members, use.node) == 0;
-           });
-  }
-
-  const Graph& graph_;
-  FusedKernel made_;
-  std::map<ValueId, int64_t> value_of_;
-};
 
 // Views of the value that come before `place`, in an order in which each follows what it is of.
 void collect_views(const Graph& graph, ValueId value, const std::vector<int>& position, int place,
@@ -142,32 +53,20 @@ bool is_slower(const Graph& graph, const Node& fused, const ElementwiseGroup& gr
 bool fuse(Graph& graph, const ElementwiseGroup& group, const std::vector<int>& position,
           std::span<const MadeAgain> again, const cost::CostModel& cost) {
   const NodeId last = group.members.back();
-  FusedKernel kernel = Describer(graph, group).take();
-  if (kernel.operands.size() + kernel.results.size() > Expression::kMostTensors) return false;
-  std::vector<ir::NewValue> results;
-  for (const ValueId result : kernel.results) {
-    const ir::Value& value = graph.value(result);
-    results.push_back({value.name, value.type});
-  }
-  const std::vector<ValueId> made =
-      ir::Builder(graph, last, graph.node(last).origin)
-          .make_all(ir::OpKind::Fused, std::move(kernel.operands), std::move(results),
-                    {{ir::Attr::Body, kernel.expression.text()}});
-  const NodeId fused = graph.value(made[0]).producer;
+  const std::optional<FusedKernel> kernel = make_fused_kernel(graph, group.members);
+  if (!kernel) return false;
   const bool saves_memory = std::ranges::any_of(again, [&group](const MadeAgain& one) {
     return std::ranges::count(group.members, one.node) != 0;
   });
-  if (is_slower(graph, graph.node(fused), group, saves_memory, cost)) {
-    graph.erase(fused);
+  if (is_slower(graph, graph.node(kernel->node), group, saves_memory, cost)) {
+    graph.erase(kernel->node);
     return false;
   }
   std::vector<NodeId> views;
-  for (const ValueId result : kernel.results)
+  for (const ValueId result : kernel->results)
     collect_views(graph, result, position, position[last.index()], views);
   for (const NodeId view : views) graph.move_before(view, last);
-  for (size_t i = 0; i < made.size(); ++i) graph.replace_all_uses(kernel.results[i], made[i]);
-  for (auto member = group.members.rbegin(); member != group.members.rend(); ++member)
-    graph.erase(*member);
+  take_the_place(graph, *kernel, group.members);
   return true;
 }
 

@@ -240,7 +240,7 @@ TEST(FindBest, EitherOrderOfReductionsIfItMayChoose) {
 }
 
 TEST(NamedChains, AreReadAndEndWithTheLayout) {
-  for (const auto chains : {named_chains(), baseline_chains()}) {
+  for (const auto chains : {named_chains(), baseline_chains(), fusion_chains()}) {
     for (const NamedChain& named : chains) {
       const auto chain = find_chain(named.name);
       ASSERT_TRUE(chain.ok()) << named.name;

@@ -1,0 +1,133 @@
+#include "src/passes/fuse/fused_kernel.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "src/base/expression.h"
+#include "src/ir/builder.h"
+#include "src/passes/fuse/value_readers.h"
+
+namespace dc::passes {
+namespace {
+
+using base::Expression;
+using base::ExpressionArgument;
+using base::ExpressionArgumentKind;
+using ir::Graph;
+using ir::Node;
+using ir::NodeId;
+using ir::ValueId;
+
+struct ComputedKernel {
+  Expression expression;
+  std::vector<ValueId> operands;
+  std::vector<ValueId> results;  // that the group's members gave
+};
+
+// What a group computes. Operands are numbered as they are first read, values as their members
+// follow each other, so that alike groups have one text.
+class Describer {
+ public:
+  Describer(const Graph& graph, std::span<const NodeId> members) : graph_(graph) {
+    for (const NodeId member : members) add(graph.node(member));
+    for (const NodeId member : members) {
+      const ValueId value = graph.node(member).results[0];
+      if (!is_read_outside(value, members)) continue;
+      made_.expression.results.push_back(static_cast<size_t>(value_of_.at(value)));
+      made_.results.push_back(value);
+    }
+  }
+  ComputedKernel take() { return std::move(made_); }
+
+ private:
+  void add(const Node& node) {
+    base::ExpressionOperation operation;
+    operation.dtype = graph_.value(node.results[0]).type.dtype;
+    operation.overload = node.overload.name().substr(std::string_view("aten.").size());
+    for (const ir::Arg& arg : node.args) {
+      if (auto argument = argument_of(node, arg)) operation.arguments.push_back(*argument);
+    }
+    value_of_[node.results[0]] = static_cast<int64_t>(made_.expression.operations.size());
+    made_.expression.operations.push_back(std::move(operation));
+  }
+
+  // Nothing for what the type of the result says.
+  std::optional<ExpressionArgument> argument_of(const Node& node, const ir::Arg& arg) {
+    ExpressionArgument argument;
+    argument.name = arg.name;
+    if (const auto* operand = std::get_if<ir::OperandRef>(&arg.value)) {
+      set_tensor(argument, node.operands[static_cast<size_t>(operand->index)]);
+    } else if (const auto* flag = std::get_if<bool>(&arg.value)) {
+      argument.kind = ExpressionArgumentKind::Bool;
+      argument.integer = *flag ? 1 : 0;
+    } else if (const auto* integer = std::get_if<int64_t>(&arg.value)) {
+      argument.kind = ExpressionArgumentKind::Int;
+      argument.integer = *integer;
+    } else if (const auto* number = std::get_if<double>(&arg.value)) {
+      argument.kind = ExpressionArgumentKind::Float;
+      argument.number = *number;
+    } else if (const auto* word = std::get_if<std::string>(&arg.value);
+               word != nullptr && *word != "none") {
+      argument.kind = ExpressionArgumentKind::Word;
+      argument.word = *word;
+    } else if (!std::holds_alternative<std::monostate>(arg.value) && word == nullptr) {
+      return std::nullopt;
+    }
+    return argument;
+  }
+
+  void set_tensor(ExpressionArgument& argument, ValueId value) {
+    const auto inside = value_of_.find(value);
+    if (inside != value_of_.end()) {
+      argument.kind = ExpressionArgumentKind::Value;
+      argument.integer = inside->second;
+      return;
+    }
+    const auto known = std::ranges::find(made_.operands, value);
+    argument.kind = ExpressionArgumentKind::Operand;
+    argument.integer = known - made_.operands.begin();
+    if (known == made_.operands.end()) made_.operands.push_back(value);
+  }
+
+  bool is_read_outside(ValueId value, std::span<const NodeId> members) const {
+    return is_output(graph_, value) ||
+           std::ranges::any_of(graph_.value(value).uses, [&](const ir::Use& use) {
+             return std::ranges::count(members, use.node) == 0;
+           });
+  }
+
+  const Graph& graph_;
+  ComputedKernel made_;
+  std::map<ValueId, int64_t> value_of_;
+};
+
+}  // namespace
+
+std::optional<FusedKernel> make_fused_kernel(Graph& graph, std::span<const NodeId> members) {
+  const NodeId last = members.back();
+  ComputedKernel kernel = Describer(graph, members).take();
+  if (kernel.operands.size() + kernel.results.size() > Expression::kMostTensors)
+    return std::nullopt;
+  std::vector<ir::NewValue> results;
+  for (const ValueId result : kernel.results) {
+    const ir::Value& value = graph.value(result);
+    results.push_back({value.name, value.type});
+  }
+  FusedKernel made;
+  made.made = ir::Builder(graph, last, graph.node(last).origin)
+                  .make_all(ir::OpKind::Fused, std::move(kernel.operands), std::move(results),
+                            {{ir::Attr::Body, kernel.expression.text()}});
+  made.node = graph.value(made.made[0]).producer;
+  made.results = std::move(kernel.results);
+  return made;
+}
+
+void take_the_place(Graph& graph, const FusedKernel& kernel, std::span<const NodeId> members) {
+  for (size_t i = 0; i < kernel.made.size(); ++i)
+    graph.replace_all_uses(kernel.results[i], kernel.made[i]);
+  for (auto member = members.rbegin(); member != members.rend(); ++member) graph.erase(*member);
+}
+
+}  // namespace dc::passes

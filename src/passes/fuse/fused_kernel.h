@@ -1,0 +1,27 @@
+// One fused kernel in place of element-wise kernels.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "src/ir/graph.h"
+
+namespace dc::passes {
+
+struct FusedKernel {
+  ir::NodeId node;
+  std::vector<ir::ValueId> made;     // its results
+  std::vector<ir::ValueId> results;  // the members' values that they stand for
+};
+
+// Puts a kernel that computes what the members do before the last of them; they stay. Its results
+// are the values that others than the members read. `members`: in program order, each is_fusible()
+// (elementwise_groups.h), of one shape, and what they read is there before the last of them.
+// Nothing if it would have more tensors than a fused kernel can have.
+std::optional<FusedKernel> make_fused_kernel(ir::Graph& graph, std::span<const ir::NodeId> members);
+// Others read its results, and the members go.
+void take_the_place(ir::Graph& graph, const FusedKernel& kernel,
+                    std::span<const ir::NodeId> members);
+
+}  // namespace dc::passes

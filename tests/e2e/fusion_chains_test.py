@@ -1,0 +1,63 @@
+"""DisCo and the chains that it is compared with: every one trains to the bits of zero0, whatever it fuses and joins, and its plan passes all levels.
+
+build/venv/bin/python tests/e2e/fusion_chains_test.py
+"""
+
+import itertools
+import os
+import unittest
+
+import bits_case
+import cases
+import running
+
+CHAINS = cases.FUSION_CHAINS
+NATIVE = ("--providers", "native")
+STEPS = 4
+
+
+class FusionChains(bits_case.BitsCase):
+    def verify(self, preset, world, accumulation, chains=CHAINS):
+        model = running.archive(preset)
+        config = running.train_config(**bits_case.CLIPPED)
+        expected = running.train(running.compile_plan(model, world, 0, accumulation, *NATIVE, config=config), model, world, STEPS, "--poison")
+        for chain in chains:
+            with self.subTest(chain, preset=preset, world=world, accumulation=accumulation):
+                plan = running.compile_plan(model, world, chain, accumulation, *NATIVE, config=config)
+                said = running.run([os.path.join(running.BIN, "dcc"), "verify", plan]).stdout
+                self.assertIn("levels 0 (digest), 1 (structure), 2 (memory, shapes, effects) and 3", said)
+                self.assert_same(expected, running.train(plan, model, world, STEPS, "--poison"), chain, STEPS)
+
+    def test_bits_are_those_of_zero0(self):
+        for world, accumulation in itertools.product((1, 2, 3), (1, 4)):
+            self.verify("tiny-llama", world, accumulation)
+
+    def test_bits_of_a_larger_model(self):
+        cases = itertools.product((1, 2, 3), (1, 4)) if running.SLOW else ((3, 4),)
+        for world, accumulation in cases:
+            self.verify("small-llama", world, accumulation, CHAINS if running.SLOW else ("default-fusion", "disco"))
+
+    def test_what_they_fuse_and_join(self):
+        model = running.archive("tiny-llama")
+        counts = {}
+        for chain in CHAINS:
+            programs = running.inspect(running.compile_plan(model, 2, chain, 4, *NATIVE))["programs"]
+            fused = [sum(one.get("provider") == "fused" for one in program["instructions"]) for program in programs]
+            joined = sum(len(one.get("buffers", [])) > 1 for one in programs[-1]["instructions"])
+            counts[chain] = (fused, joined)
+            self.assertEqual(len(set(fused)), 1, "every micro-batch runs the same kernels")
+        for chain, (fused, joined) in counts.items():
+            self.assertEqual(fused[0] > 0, chain in ("op-fusion", "default-fusion", "disco"), chain)
+            self.assertEqual(joined > 0, chain in ("allreduce-fusion", "default-fusion", "ddp", "disco"), chain)
+
+    def test_a_search_is_the_same_every_time(self):
+        model = running.archive("tiny-llama")
+        plans = []
+        for _ in range(2):
+            with open(running.compile_plan(model, 2, "disco", 1, *NATIVE), "rb") as file:
+                plans.append(file.read())
+        self.assertEqual(*plans)
+
+
+if __name__ == "__main__":
+    unittest.main()
