@@ -175,6 +175,17 @@ void add_reading(CLI::App& app, dc::cli::InspectArguments& inspect,
   check->add_option("plan", verify.plan, "Plan file")->required();
 }
 
+void add_explain(CLI::App& app, dc::cli::ExplainArguments& a) {
+  CLI::App* sub = app.add_subcommand(
+      "explain", "Say what fused kernels and merged collectives consist of, save and delay");
+  example(sub, "explain plan.dcp", "explain plan.dcp model.layers.0", "explain plan.dcp 51 --json");
+  sub->add_option("plan", a.plan, "Plan file")->required();
+  sub->add_option("what", a.what,
+                  "Only these: an index of the last program, a tensor (%12 or its name), or a "
+                  "module with all inside it");
+  sub->add_flag("--json", a.json, "Print as JSON");
+}
+
 void add_simulate(CLI::App& app, dc::cli::SimulateArguments& a) {
   CLI::App* sub = app.add_subcommand(
       "simulate", "Predict a plan's step on another machine or for other numbers of ranks");
@@ -301,6 +312,7 @@ int run(int argc, char** argv) {
   dc::cli::FrontierArguments frontier;
   dc::cli::ProfileArguments profile;
   dc::cli::InspectArguments inspect;
+  dc::cli::ExplainArguments explain;
   dc::cli::VerifyArguments verify;
   dc::cli::SimulateArguments simulate;
   dc::cli::CalibrateArguments calibrate;
@@ -310,6 +322,7 @@ int run(int argc, char** argv) {
   add_frontier(app, frontier);
   add_profile(app, profile);
   add_reading(app, inspect, verify);
+  add_explain(app, explain);
   add_simulate(app, simulate);
   add_calibrate(app, calibrate);
   add_passes(app, opt);
@@ -326,6 +339,7 @@ int run(int argc, char** argv) {
   if (name == "frontier") return finish(dc::cli::run_frontier(frontier));
   if (name == "profile") return dc::cli::run_profile(profile, argc, argv);
   if (name == "inspect") return finish(dc::cli::run_inspect(inspect));
+  if (name == "explain") return finish(dc::cli::run_explain(explain));
   if (name == "verify") return finish(dc::cli::run_verify(verify));
   if (name == "simulate") return finish(dc::cli::run_simulate(simulate));
   if (name == "calibrate") return finish(dc::cli::run_calibrate(calibrate));

@@ -64,6 +64,13 @@ struct InspectArguments {
 };
 base::Status run_inspect(const InspectArguments& arguments);
 
+struct ExplainArguments {
+  std::string plan;
+  std::string what;  // an index, a tensor or a module; empty: all
+  bool json = false;
+};
+base::Status run_explain(const ExplainArguments& arguments);
+
 struct VerifyArguments {
   std::string plan;
 };

@@ -28,6 +28,7 @@ FLAGS = {
     " --passes --profile --providers --ranks-per-host --recompute --reduce-dtype --reduction-order --search-effort --search-time --start-from --threads --verbose --world --zero -h -o",
     "dcc profile": "--comm --dim --help --job-key --offload-dir --output --ranks --ranks-per-host --threads -h -n -o",
     "dcc inspect": "--as --help --output --verbose -h -o",
+    "dcc explain": "--help --json -h",
     "dcc verify": "--help -h",
     "dcc simulate": "--chain --config --dim --disk-memory --grad-accum --help --host-memory --json --link --memory --model --no-cache --offload-space"
     " --passes --profile --providers --ranks-per-host --recompute --reduce-dtype --reduction-order --search-effort --start-from --threads --world --zero -h",
