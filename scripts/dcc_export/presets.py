@@ -4,7 +4,7 @@ import os
 
 import torch
 
-from . import hf, losses
+from . import hf, losses, zoo
 from .errors import USAGE, ExportError
 from .initializers import InitializerRecorder
 from .training_step import Workload
@@ -68,35 +68,46 @@ _TRANSFORMERS = {
     "tiny-mixtral": _MIXTRAL,
     "small-llama": _SMALL_LLAMA,
 }
-_SHAPES = {"small-llama": (2, 256), "resnet18": (8, None), "mlp": (16, None)}
-REAL = ("llama-3-8b", "llama-3-70b", "mixtral-8x7b", "mixtral-8x7b-experts")
-NAMES = ("mlp", *_TRANSFORMERS, "resnet18", *REAL)
+_SHAPES = {"small-llama": (2, 256), "resnet18": (8, None), "mlp": (16, None), "bert-base": (16, 128), **zoo.SHAPES}
+_CONFIGS = ("llama-3-8b", "llama-3-70b", "mixtral-8x7b", "mixtral-8x7b-experts", "bert-base")
+REAL = (*_CONFIGS, *zoo.FULL)
+NAMES = ("mlp", *_TRANSFORMERS, "resnet18", *(name for name in zoo.NAMES if name not in zoo.FULL), *REAL)
 
 
 def default_shape(name):
     """(batch, seq) when the command line does not say."""
-    return (1, 2048) if name in REAL else _SHAPES.get(name, (2, 32))
+    return _SHAPES.get(name, (1, 2048) if name in REAL else (2, 32))
 
 
 def build(name, options, attention=None):
     """The Workload of a preset. attention: as in hf.build."""
     if name in _TRANSFORMERS:
         return hf.build(_TRANSFORMERS[name], options, attention)
-    if name in REAL:
+    if name in _CONFIGS:
         values = hf.read_config(os.path.join(CONFIG_FOLDER, name + ".json"))
         return hf.build(values, options, attention)
     makers = {"mlp": (_mlp, _mlp_inputs), "resnet18": (_resnet18, _resnet18_inputs)}
-    if name not in makers:
+    if name not in makers and name not in zoo.NAMES:
         raise ExportError(f"unknown preset {name!r}; the presets are {', '.join(NAMES)}", USAGE)
     if options.dropout:
         raise ExportError(f"preset {name} has no dropout; leave --dropout out", USAGE)
-    make_model, make_inputs = makers[name]
     torch.manual_seed(options.seed)
+    if name in zoo.NAMES:
+        return _zoo(name, options)
+    make_model, make_inputs = makers[name]
     with InitializerRecorder() as recorder:
         model = make_model()
     generator = torch.Generator().manual_seed(options.seed)
     inputs, roles = make_inputs(options, generator)
     module = losses.ClassifierLoss(model).train()
+    return Workload(module, inputs, roles, initializers=recorder.rules(model))
+
+
+def _zoo(name, options):
+    with InitializerRecorder() as recorder:
+        model, loss = zoo.model_and_loss(name)
+    inputs, roles = zoo.inputs(name, options, torch.Generator().manual_seed(options.seed))
+    module = (loss or losses.ClassifierLoss)(model).train()
     return Workload(module, inputs, roles, initializers=recorder.rules(model))
 
 

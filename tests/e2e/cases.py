@@ -83,6 +83,15 @@ WITH_NATIVE_KERNELS = [
     Case("parts", "float32", 2, 1, 4, providers="native"),
     Case("resnet18", "float32", 2, 3, 1, True, providers="native"),
 ]
+# The models of the paper on DisCo, small, with its chain.
+ZOO = [
+    Case("small-vgg19", "float32", 2, "disco", 1, providers="native"),
+    Case("small-resnet50", "float32", 2, "disco", 1),
+    Case("small-transformer", "float32", 3, "disco", 4, True, providers="native"),
+    Case("small-rnnlm", "float32", 2, "disco", 1, True, providers="native"),
+    Case("tiny-bert", "float32", 2, "disco", 1, providers="native"),
+    Case("small-reformer", "float32", 2, "disco", 1, True, providers="native"),
+]
 # A few cases of each precision, for settings in which libraries choose other kernels (machines.py).
 ON_OTHER_MACHINES = [
     Case("tiny-llama", "float32", 2, 3, 1),
@@ -91,9 +100,9 @@ ON_OTHER_MACHINES = [
     Case("tiny-gpt2", "bfloat16", 2, 3, 1),
 ]
 # Nets in which a last bit decides what happens next: they are compared with each of several runs of PyTorch.
-BRANCHING = ("tiny-mixtral", "resnet18")
+BRANCHING = ("tiny-mixtral", "resnet18", "small-resnet50", "small-reformer")
 # Batch norm makes training chaotic: summation order alone moves the loss by 11 % after 12 steps.
-FEWER_STEPS = {"resnet18": 3}
+FEWER_STEPS = {"resnet18": 3, "small-resnet50": 3}
 REDUCED = (("tiny-llama", "bfloat16"), ("tiny-llama", "autocast-bfloat16"), ("tiny-gpt2", "bfloat16"), ("tiny-gpt2", "autocast-bfloat16"))
 
 
@@ -108,7 +117,7 @@ def full():
         for model, recipe, world, zero, accumulation in itertools.product(("mlp", "parts"), RECIPE_NAMES, (1, 2, 3), ZEROS, ACCUMULATIONS)
     ]
     on_hosts = [Case(*subject, 4, "hsdp", accumulation) for subject, accumulation in itertools.product(subjects, ACCUMULATIONS)]
-    return cases + trained_otherwise + on_hosts + ON_THE_HOST + WITH_NATIVE_KERNELS + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
+    return cases + trained_otherwise + on_hosts + ON_THE_HOST + WITH_NATIVE_KERNELS + ZOO + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
 
 
 def sample():
@@ -124,7 +133,7 @@ def sample():
         chosen.append(best)
     covered = [Case(*subject, world, zero, accumulation, poison) for subject, world, zero, accumulation, poison in chosen]
     defaults = [Case(*subject, WORLDS[1 + i % 3], DEFAULTS[i % 2], ACCUMULATIONS[i // 2 % 2], poison=i % 3 == 1) for i, subject in enumerate(subjects)]
-    return covered + defaults + RECIPES + HOSTS + ON_THE_HOST + WITH_NATIVE_KERNELS + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
+    return covered + defaults + RECIPES + HOSTS + ON_THE_HOST + WITH_NATIVE_KERNELS + ZOO + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
 
 
 def by_subject(chosen):

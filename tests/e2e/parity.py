@@ -114,7 +114,7 @@ def chain_options(chain):
         return []
     if chain == "hsdp":
         return ["--chain", "hsdp", "--ranks-per-host", "2"]
-    if chain == "zero-offload":
+    if chain == "zero-offload" or chain in cases.FUSION_CHAINS:
         return ["--chain", chain]
     return ["--profile", PROFILE] if chain == "profiled default" else ["--zero", str(chain)]
 
