@@ -143,10 +143,15 @@ def read_error(errors, code, limit):
     return {"error": text[:300], **({"needs": int(needs[1])} if needs and code == REFUSED else {})}
 
 
+# DisCo and what it is compared with: other kernels than those of the default, which does not try them.
+FUSION = ("no-fusion", "op-fusion", "allreduce-fusion", "default-fusion", "ddp", "disco")
+
+
 def chain_texts(dcc, archive):
     """Name to text of all named chains, and the names of the passes that a chain may leave out, in a list."""
     listed = subprocess.run([dcc, "passes"], capture_output=True, text=True, check=True).stdout.splitlines()
     names = [line.split()[1] for line in listed if line.startswith("--chain")]
+    names = [name for name in names if name not in FUSION]
     passes = [re.match(r"[\w-]+", line)[0] for line in listed if re.match(r"[a-z]", line)]
     needed = {"normalize-graph", "shard-parameters", "insert-collectives", "add-update", "schedule", "layout-arenas"}
     texts = {}

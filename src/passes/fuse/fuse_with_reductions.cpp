@@ -10,26 +10,12 @@
 #include "src/fusion/greedy.h"
 #include "src/fusion/search.h"
 #include "src/passes/fuse/carry_out_fusion.h"
+#include "src/passes/fuse/fuse_rules.h"
 #include "src/passes/fuse/fusion_program.h"
 #include "src/passes/pass.h"
 
 namespace dc::passes {
 namespace {
-
-constexpr int64_t kMiB = 1 << 20;
-constexpr int64_t kXlaBucket = 30 * kMiB;  // xla_gpu_all_reduce_combine_threshold_bytes
-constexpr int64_t kDdpBucket = 25 * kMiB;  // bucket_cap_mb of DistributedDataParallel
-constexpr int64_t kDdpFirstBucket = kMiB;  // torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
-
-fusion::ClosedFormTime closed_form(const cost::CostModel& cost) {
-  constexpr int64_t kBytes = 1 << 30;
-  const auto copy = [&](int64_t bytes) {
-    return cost.copy({bytes}, ir::Space::Device, ir::Space::Device).time;
-  };
-  const base::Nanos launch = copy(0);
-  const int64_t moving = std::max<int64_t>((copy(kBytes) - launch).v, 1);
-  return {launch, std::max<int64_t>(kBytes * 1'000'000'000 / moving, 1)};
-}
 
 struct Decided {
   fusion::Draft draft;
@@ -93,7 +79,7 @@ base::Result<Change> fuse_step(ir::Step& step, const PassContext& context, std::
   if (!found) return left_alone(context, pass);
   const FusionProgram& program = *found;
   const fusion::LinearTime line = reduction_line(step, last, program, context.cost);
-  const fusion::ClosedFormTime fused = closed_form(context.cost);
+  const fusion::ClosedFormTime fused = closed_form_time(context.cost);
   const fusion::Draft start(program.problem, fused);
   const Decided decided = decide(start, line);
   FusionCounts counts;
@@ -126,6 +112,16 @@ base::Result<Change> bucket(ir::Step& step, const PassContext& context, std::str
 }
 
 }  // namespace
+
+fusion::ClosedFormTime closed_form_time(const cost::CostModel& cost) {
+  constexpr int64_t kBytes = 1 << 30;
+  const auto copy = [&](int64_t bytes) {
+    return cost.copy({bytes}, ir::Space::Device, ir::Space::Device).time;
+  };
+  const base::Nanos launch = copy(0);
+  const int64_t moving = std::max<int64_t>((copy(kBytes) - launch).v, 1);
+  return {launch, std::max<int64_t>(kBytes * 1'000'000'000 / moving, 1)};
+}
 
 base::Result<Change> disco(ir::Step& step, const PassContext& context) {
   fusion::SearchRules rules;

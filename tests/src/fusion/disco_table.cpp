@@ -1,0 +1,133 @@
+// What DisCo's simulator says of a model: disco_table MODEL.pt2 PROFILE.json WORLD [alpha-beta].
+// One line of JSON for each rule: times of ZeRO 0's forward and backward phase with all-reduce.
+// First with what a fused kernel of a plan can run, then with every operator fused that DisCo would
+// fuse (simulated alone: no kernel for it is there). `disco-...` are the search without one of its
+// moves. Not a test; scripts/benchmark/disco.py makes the table.
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+#include "src/cost/costs.h"
+#include "src/frontend/import.h"
+#include "src/fusion/greedy.h"
+#include "src/fusion/search.h"
+#include "src/passes/fuse/fuse_rules.h"
+#include "src/passes/fuse/fusion_program.h"
+#include "src/passes/pass_manager.h"
+
+namespace dc::fusion {
+namespace {
+
+constexpr Order kOrder = Order::FirstReady;
+
+struct Setting {
+  std::string fusible;
+  Draft start;
+  LinearTime line;
+};
+
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void say(const Setting& setting, const std::string& rule, const Timeline& time, double spent,
+         int64_t candidates) {
+  std::printf(
+      "{\"fusible\": \"%s\", \"rule\": \"%s\", \"time_ns\": %ld, \"compute_ns\": %ld, "
+      "\"communication_ns\": %ld, \"full_overlap_ns\": %ld, \"seconds\": %.3f, \"candidates\": "
+      "%ld}\n",
+      setting.fusible.c_str(), rule.c_str(), time.time.v, time.compute.v, time.communication.v,
+      time.full_overlap().v, spent, candidates);
+  std::fflush(stdout);
+}
+
+void say_search(const Setting& setting, const std::string& rule, const SearchRules& rules) {
+  const double begin = seconds();
+  const Found found = search(setting.start, setting.line, kOrder, rules);
+  say(setting, rule, found.timeline, seconds() - begin, found.candidates);
+}
+
+void say_rules(const Setting& setting) {
+  const auto one = [&](const std::string& rule, bool fuse, auto merge) {
+    Draft draft = setting.start;
+    const double begin = seconds();
+    if (fuse) fuse_in_order(draft);
+    merge(draft);
+    const double spent = seconds() - begin;
+    say(setting, rule, play(draft, setting.line, kOrder), spent, 0);
+  };
+  const auto none = [](Draft&) {};
+  const auto xla = [](Draft& draft) {
+    merge_in_order(draft, kOrder, Closing::UpTo, {passes::kXlaBucket}, {});
+  };
+  one("no-fusion", false, none);
+  one("op-fusion", true, none);
+  one("allreduce-fusion", false, xla);
+  one("default-fusion", true, xla);
+  one("ddp", false, [](Draft& draft) {
+    merge_in_order(draft, kOrder, Closing::Past, {passes::kDdpBucket}, {passes::kDdpFirstBucket});
+  });
+  say_search(setting, "disco", {});
+  const char* const without[kMethods] = {"disco-no-fuse", "disco-no-copies", "disco-no-merges"};
+  for (int i = 0; i < kMethods; ++i) {
+    SearchRules rules;
+    rules.uses[i] = false;
+    say_search(setting, without[i], rules);
+  }
+}
+
+void say_alpha_and_beta(const Setting& setting) {
+  for (const double alpha : {1.0, 1.05, 1.1}) {
+    SearchRules rules;
+    rules.alpha = alpha;
+    say_search(setting, "alpha " + std::to_string(alpha).substr(0, 4), rules);
+  }
+  for (const int beta : {1, 5, 10, 30}) {
+    SearchRules rules;
+    rules.beta = beta;
+    say_search(setting, "beta " + std::to_string(beta), rules);
+  }
+}
+
+base::Status run(const char* model, const char* profile_path, int world, bool constants) {
+  DC_ASSIGN_OR_RETURN(ir::Step step, frontend::import_archive(model));
+  DC_ASSIGN_OR_RETURN(profile::Profile profile, profile::read_profile(profile_path));
+  step.mesh.axes = {{"dp", world}};
+  const cost::Costs costs(profile, 1);
+  passes::Options options;
+  options.providers = passes::Providers::Native;
+  std::vector<passes::Remark> remarks;
+  DC_ASSIGN_OR_RETURN(
+      const passes::Chain chain,
+      passes::parse_passes(
+          "normalize-graph,shard-parameters=0,insert-collectives,add-update,schedule"));
+  const auto change =
+      passes::run_passes(step, chain, passes::PassContext{costs.model(), options, remarks});
+  if (!change.ok()) return change.status();
+  const ir::Graph& graph = step.programs.back().graph;
+  const ClosedFormTime fused = passes::closed_form_time(costs.model());
+  for (const auto& [name, fusible] : {std::pair("in-plans", passes::Fusible::InPlans),
+                                      std::pair("any", passes::Fusible::AnyOperator)}) {
+    const auto program = passes::fusion_program(step, graph, costs.model(), fusible);
+    if (!program) continue;
+    const Setting setting{name, Draft(program->problem, fused),
+                          passes::reduction_line(step, graph, *program, costs.model())};
+    if (constants) {
+      say_alpha_and_beta(setting);
+    } else {
+      say_rules(setting);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+}  // namespace dc::fusion
+
+int main(int argc, char** argv) {
+  if (argc < 4) return std::fprintf(stderr, "disco_table MODEL PROFILE WORLD [alpha-beta]\n"), 64;
+  const dc::base::Status status = dc::fusion::run(argv[1], argv[2], std::atoi(argv[3]), argc > 4);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "%s\n", status.to_string().c_str());
+  return dc::base::exit_code(status.kind());
+}
