@@ -36,11 +36,14 @@ base::Result<std::vector<base::KernelMeasurement>> measure_kernels(
     comm::Communicator& control, const TimingOptions& options, const Progress& progress);
 
 // All-gather, reduce-scatter and all-reduce of f32 values from 4 KiB to `largest` bytes, in powers
-// of four: alone, and while `compute_threads` threads of every rank multiply matrices. Among all
-// ranks and, where 1 < ranks_per_host < world, inside hosts and across them. Collective.
+// of four: alone, and while `compute_threads` threads of every rank multiply matrices. All-gathers
+// and reduce-scatters of 64 KiB to 16 MiB also at once, each on a stream and a communicator of its
+// own. Among all ranks and, where 1 < ranks_per_host < world, inside hosts and across them.
+// Collective.
 struct CollectiveSweep {
   std::vector<base::CollectiveMeasurement> alone;
   std::vector<base::DuringComputeMeasurement> during_compute;
+  std::vector<base::TogetherMeasurement> together;
 };
 base::Result<CollectiveSweep> measure_collectives(comm::ProcessGroup& job, int64_t largest,
                                                   int compute_threads, int ranks_per_host,

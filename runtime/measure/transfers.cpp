@@ -11,6 +11,7 @@
 #include "runtime/measure/measure.h"
 #include "runtime/measure/samples.h"
 #include "runtime/measure/slowest.h"
+#include "runtime/measure/together.h"
 
 namespace dc::runtime::measure {
 namespace {
@@ -40,6 +41,11 @@ constexpr Sweep kSweeps[] = {{"all_gather", &comm::Communicator::all_gather},
 // Long enough for compute's progress to tell something.
 constexpr int64_t kLongNs = 5'000'000;
 
+// Sizes at which gathers and reductions are measured at once: large enough to be more wire than
+// latency.
+constexpr int kLeastSamples = 3, kMostAttempts = 7;
+constexpr int64_t kLeastTogether = int64_t{64} << 10, kMostTogether = int64_t{16} << 20;
+
 class Sweeper {
  public:
   static Result<std::unique_ptr<Sweeper>> open(comm::ProcessGroup& job, int64_t largest,
@@ -51,14 +57,17 @@ class Sweeper {
     const int world = job.control().size(), rank = job.control().rank().v;
     sweeper->room_ =
         base::round_up(sweeper->sizes_.back() + int64_t{world} * 32 * 4, base::kAlignment);
-    DC_ASSIGN_OR_RETURN(sweeper->slab_, job.allocate(2 * sweeper->room_));
+    sweeper->room_together_ = std::min(sweeper->room_, kMostTogether + int64_t{world} * 32 * 4);
+    const int64_t room = 2 * (sweeper->room_ + sweeper->room_together_);
+    DC_ASSIGN_OR_RETURN(sweeper->slab_, job.allocate(room));
     for (const Level level : {Level::World, Level::Inside, Level::Across}) {
       if (level != Level::World && (ranks_per_host <= 1 || ranks_per_host == world)) continue;
       const std::vector<int> ranks = ranks_at(level, std::max(ranks_per_host, 1), rank, world);
       DC_ASSIGN_OR_RETURN(auto communicator, job.open_communicator(ranks));
-      sweeper->communicators_.push_back({level, std::move(communicator)});
+      DC_ASSIGN_OR_RETURN(auto second, job.open_communicator(ranks));
+      sweeper->communicators_.push_back({level, std::move(communicator), std::move(second)});
     }
-    sweeper->stream_->fill(sweeper->slab_.base, std::byte{0}, 2 * sweeper->room_);
+    sweeper->stream_->fill(sweeper->slab_.base, std::byte{0}, room);
     return sweeper;
   }
 
@@ -69,12 +78,7 @@ class Sweeper {
       current_ = &opened;
       for (const Sweep& sweep : kSweeps) {
         for (int64_t bytes : sizes_) {
-          comm::CollectiveBuffer buffer;
-          buffer.elements = bytes / 4;
-          buffer.shard = base::round_up((buffer.elements + ranks() - 1) / ranks(), 32);
-          buffer.input.data = slab_.base;
-          buffer.output.data = slab_.base + room_;
-          DC_RETURN_IF_ERROR(visit(sweep, buffer, bytes));
+          DC_RETURN_IF_ERROR(visit(sweep, buffer_of(bytes, slab_.base, room_), bytes));
         }
       }
     }
@@ -108,6 +112,33 @@ class Sweeper {
     return worst.median_ns;
   }
 
+  // A gather and a reduction of each size at once, at every level. Rows without samples are left
+  // out.
+  Status together(const CollectiveSweep& alone, std::vector<base::TogetherMeasurement>& rows) {
+    const Sweep* const kinds[] = {&kSweeps[0], &kSweeps[2]};
+    for (const Opened& opened : communicators_) {
+      current_ = &opened;
+      for (const int64_t bytes : sizes_) {
+        if (bytes < kLeastTogether || bytes > kMostTogether) continue;
+        std::byte* const behind = slab_.base + 2 * room_;
+        std::array<Repeated, 2> both;
+        for (size_t i = 0; i < 2; ++i) {
+          both[i] = {(i == 0 ? opened.communicator : opened.second).get(), kinds[i]->run,
+                     i == 0 ? buffer_of(bytes, slab_.base, room_)
+                            : buffer_of(bytes, behind, room_together_),
+                     repeats_together(alone, kinds[i]->kind, bytes)};
+        }
+        DC_ASSIGN_OR_RETURN(const auto timings, repeated_together(both));
+        for (size_t i = 0; i < 2; ++i) {
+          if (timings[i].samples < kLeastSamples) continue;
+          rows.push_back(
+              {{kinds[i]->kind, ranks(), bytes, timings[i], level()}, kinds[1 - i]->kind});
+        }
+      }
+    }
+    return {};
+  }
+
   // Of the level that is swept.
   int ranks() const { return current_->communicator->size(); }
   Level level() const { return current_->level; }
@@ -119,9 +150,46 @@ class Sweeper {
  private:
   struct Opened {
     Level level = Level::World;
-    std::unique_ptr<comm::Communicator> communicator;
+    std::unique_ptr<comm::Communicator> communicator, second;
   };
   explicit Sweeper(comm::ProcessGroup& job) : job_(job), stream_(job.device().make_stream()) {}
+
+  comm::CollectiveBuffer buffer_of(int64_t bytes, std::byte* input, int64_t room) const {
+    comm::CollectiveBuffer buffer;
+    buffer.elements = bytes / 4;
+    buffer.shard = base::round_up((buffer.elements + ranks() - 1) / ranks(), 32);
+    buffer.input.data = input;
+    buffer.output.data = input + room;
+    return buffer;
+  }
+
+  // About as long for both kinds. All ranks have the same figures of what it takes alone.
+  int64_t repeats_together(const CollectiveSweep& sweep, const char* kind, int64_t bytes) const {
+    for (const base::CollectiveMeasurement& row : sweep.alone) {
+      if (row.kind == kind && row.bytes == bytes && row.level == level())
+        return std::clamp<int64_t>(4 * kLongNs / std::max<int64_t>(row.timing.median_ns, 1), 8,
+                                   400);
+    }
+    return 8;
+  }
+
+  // The slowest rank's. Where other programs keep the machine busy, one may be through before the
+  // other begins: then both again, twice as often.
+  Result<std::array<base::Timing, 2>> repeated_together(std::array<Repeated, 2> both) {
+    std::array<base::Timing, 2> timings;
+    for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+      DC_RETURN_IF_ERROR(begin_together());
+      DC_ASSIGN_OR_RETURN(const auto mine, time_together(job_.device(), both));
+      bool enough = true;
+      for (size_t i = 0; i < 2; ++i) {
+        DC_ASSIGN_OR_RETURN(timings[i], slowest(mine[i]));
+        enough = enough && timings[i].samples >= kLeastSamples;
+        both[i].repeats *= 2;
+      }
+      if (enough) break;
+    }
+    return timings;
+  }
 
   // All groups of a level at once; among all ranks, by the communicator that is measured.
   Status begin_together() {
@@ -136,7 +204,7 @@ class Sweeper {
 
   comm::ProcessGroup& job_;
   std::vector<int64_t> sizes_;
-  int64_t room_ = 0;  // of one buffer
+  int64_t room_ = 0, room_together_ = 0;  // of one buffer; of one of the second collective
   comm::Slab slab_;
   std::unique_ptr<device::Stream> stream_;
   std::vector<Opened> communicators_;
@@ -169,6 +237,7 @@ Result<CollectiveSweep> measure_collectives(comm::ProcessGroup& job, int64_t lar
     return {};
   };
   DC_RETURN_IF_ERROR(sweeper->run(alone));
+  DC_RETURN_IF_ERROR(sweeper->together(all, all.together));
   const Busy busy(compute_threads);
   device::prefer_short_slices();  // as the stream that carries collectives in a step
   const double product = time_of_product(busy);

@@ -35,6 +35,11 @@ struct CollectiveMeasurement {
 struct DuringComputeMeasurement : CollectiveMeasurement {
   int64_t compute_permille = 1000;  // compute's time next to it, for a thousand alone
 };
+// The same collective while another of the same size is under way, on another communicator and
+// stream, again and again.
+struct TogetherMeasurement : CollectiveMeasurement {
+  std::string other;  // its kind
+};
 struct CopyMeasurement {
   std::string from, to;  // memory spaces
   int64_t bytes = 0;
@@ -78,6 +83,7 @@ struct Measurements {
   std::vector<KernelMeasurement> kernels;                // one of each signature
   std::vector<CollectiveMeasurement> collectives;        // by level, kind, bytes
   std::vector<DuringComputeMeasurement> during_compute;  // by level, kind, bytes
+  std::vector<TogetherMeasurement> together;             // by level, kind, bytes
   std::vector<CopyMeasurement> copies;                   // by spaces, then bytes
   std::optional<MachineRates> rates;
   std::optional<StepMeasurement> step;  // of recorded profiles

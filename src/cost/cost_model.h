@@ -34,9 +34,10 @@ struct Scratch {
 };
 
 // How much a collective and compute slow each other down while both run: the time of each when
-// concurrent, in thousandths of its time alone. Never below 1000.
+// concurrent, in thousandths of its time alone. `shared`: of the wire part while other collectives
+// use the link, in thousandths of what it takes at an even share of the rate. Never below 1000.
 struct Contention {
-  int32_t collective = 1000, compute = 1000;
+  int32_t collective = 1000, compute = 1000, shared = 1000;
   bool operator==(const Contention&) const = default;
 };
 

@@ -70,10 +70,15 @@ ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fal
   for (auto& [key, curve] : collectives_) std::sort(curve.begin(), curve.end(), by_bytes);
   for (auto& [key, curve] : copies_) std::sort(curve.begin(), curve.end(), by_bytes);
   for (const base::DuringComputeMeasurement& row : measured.during_compute) add_during_compute(row);
-  for (auto& [key, list] : during_) {
-    std::sort(list.begin(), list.end(),
-              [](const DuringCompute& a, const DuringCompute& b) { return a.bytes < b.bytes; });
-  }
+  for (const base::TogetherMeasurement& row : measured.together) add_together(row);
+  const auto sort_by_bytes = [](auto& rows) {
+    for (auto& [key, list] : rows) {
+      std::stable_sort(list.begin(), list.end(),
+                       [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+    }
+  };
+  sort_by_bytes(during_);
+  sort_by_bytes(together_);
 }
 
 void ProfiledCost::add_during_compute(const base::DuringComputeMeasurement& row) {
@@ -89,8 +94,50 @@ void ProfiledCost::add_during_compute(const base::DuringComputeMeasurement& row)
       {row.bytes, {permille(longer), permille(static_cast<double>(row.compute_permille))}});
 }
 
-// Between two sizes linearly, outside what the nearest says.
+// The wire part next to another collective, by what even sharing of the link makes of it. A size
+// whose time is latency more than wire says nothing of that. Where both together are done sooner
+// than one after the other, even sharing stays: the bounds (src/sim, src/bound) count on a link
+// that carries no more than the fastest collective alone.
+void ProfiledCost::add_together(const base::TogetherMeasurement& row) {
+  const CollectiveKey key{row.kind, row.level, row.ranks};
+  const auto alone = collectives_.find(key);
+  if (alone == collectives_.end()) return;
+  int64_t latency = alone->second.front().time_ns;
+  for (const Point& point : alone->second) latency = std::min(latency, point.time_ns);
+  const int64_t wire = read(alone->second, row.bytes).time.v - latency;
+  if (wire <= 0 || wire < latency) return;
+  const double permille = 1000.0 * static_cast<double>(row.timing.median_ns - latency) /
+                          (2.0 * static_cast<double>(wire));
+  together_[key].push_back(
+      {row.bytes, static_cast<int32_t>(std::clamp(permille, 1000.0, 100'000.0))});
+}
+
+// Of the nearest size from below, of the smallest for what is smaller; of several kinds at that
+// size the worst.
+int32_t ProfiledCost::shared(Collective kind, Bytes bytes, Group group) const {
+  const Group measured = measured_group(kind, group);
+  const auto found = together_.find(key_of(kind, measured));
+  if (found == together_.end()) return 1000;
+  if (measured.size != group.size) bytes = {equally_sent(bytes.v, group.size, measured.size)};
+  int64_t nearest = found->second.front().bytes;
+  for (const Sharing& row : found->second) {
+    if (row.bytes <= bytes.v) nearest = row.bytes;
+  }
+  int32_t worst = 1000;
+  for (const Sharing& row : found->second) {
+    if (row.bytes == nearest) worst = std::max(worst, row.permille);
+  }
+  return worst;
+}
+
 Contention ProfiledCost::contention(Collective kind, Bytes bytes, Group group) const {
+  Contention result = next_to_compute(kind, bytes, group);
+  if (!together_.empty()) result.shared = shared(kind, bytes, group);
+  return result;
+}
+
+// Between two sizes linearly, outside what the nearest says.
+Contention ProfiledCost::next_to_compute(Collective kind, Bytes bytes, Group group) const {
   const Group measured = measured_group(kind, group);
   const int ranks = measured.size;
   const auto found = during_.find(key_of(kind, measured));

@@ -42,6 +42,9 @@ class ProfiledCost final : public CostModel {
   // point: its time scaled by the bytes. The source is Measured at the points only.
   static Estimate read(const Curve& curve, int64_t bytes);
   void add_during_compute(const base::DuringComputeMeasurement& row);
+  void add_together(const base::TogetherMeasurement& row);
+  Contention next_to_compute(Collective kind, base::Bytes bytes, Group group) const;
+  int32_t shared(Collective kind, base::Bytes bytes, Group group) const;
   // The number of ranks whose figures of `kind` answer for `ranks`: the same, else the nearest, of
   // two equally near the larger. 0: none.
   // Of the group's level; what was not measured inside or across hosts is answered by the world.
@@ -54,12 +57,19 @@ class ProfiledCost final : public CostModel {
     Contention contention;
   };
 
+  // What sharing the link costs a collective, by size: Contention::shared.
+  struct Sharing {
+    int64_t bytes = 0;
+    int32_t permille = 1000;
+  };
+
   std::unordered_map<base::KernelSignature, Row, base::KernelSignatureHash> kernels_;
   std::map<std::pair<base::Space, std::string>, Curve> native_;  // of this provider
   using CollectiveKey = std::tuple<std::string, Level, int>;     // kind, level, ranks
   static CollectiveKey key_of(Collective kind, Group group);
   std::map<CollectiveKey, Curve> collectives_;
   std::map<CollectiveKey, std::vector<DuringCompute>> during_;
+  std::map<CollectiveKey, std::vector<Sharing>> together_;
   std::map<std::pair<std::string, std::string>, Curve> copies_;  // by spaces
   bool device_is_host_;                                          // what was measured is a CPU
   const CostModel& fallback_;

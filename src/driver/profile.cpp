@@ -125,6 +125,7 @@ Result<base::Measurements> measure(const ir::Step& step, const ProfileRequest& r
                                               request.ranks_per_host, progress));
     all.collectives = std::move(swept.alone);
     all.during_compute = std::move(swept.during_compute);
+    all.together = std::move(swept.together);
   }
   DC_ASSIGN_OR_RETURN(all.copies, copies(request.offload_directory, job));
   all.complete = {true, launch.world > 1, launch.world > 1, true};

@@ -172,12 +172,19 @@ Status read_tables(const JsonValue& document, Measurements& measurements) {
                                  row.scratch_bytes = fields.quantity("scratch_bytes");
                                }));
   DC_RETURN_IF_ERROR(read_rows(document, "collectives", measurements.collectives, read_collective));
-  // Older profiles have no such table.
+  // Older profiles have neither this table nor `together`.
   if (document.find("during_compute") != nullptr) {
     DC_RETURN_IF_ERROR(read_rows(document, "during_compute", measurements.during_compute,
                                  [](Fields& fields, base::DuringComputeMeasurement& row) {
                                    read_collective(fields, row);
                                    row.compute_permille = fields.count("compute_permille");
+                                 }));
+  }
+  if (document.find("together") != nullptr) {
+    DC_RETURN_IF_ERROR(read_rows(document, "together", measurements.together,
+                                 [](Fields& fields, base::TogetherMeasurement& row) {
+                                   read_collective(fields, row);
+                                   row.other = fields.text("other");
                                  }));
   }
   return read_rows(document, "copies", measurements.copies,

@@ -91,6 +91,13 @@ std::string to_json(const Measurements& measurements) {
     JsonValue& row = rows.push(collective_json(collective));
     row.set("compute_permille", JsonValue(collective.compute_permille));
   }
+  if (!measurements.together.empty()) {
+    JsonValue& together = document.set("together", JsonValue::array());
+    for (const base::TogetherMeasurement& collective : measurements.together) {
+      JsonValue& row = together.push(collective_json(collective));
+      row.set("other", JsonValue(collective.other));
+    }
+  }
   JsonValue& copies = document.set("copies", JsonValue::array());
   for (const base::CopyMeasurement& copy : measurements.copies) {
     JsonValue& row = copies.push(JsonValue::object());

@@ -37,6 +37,7 @@ Measurements multiplied(Measurements all, double kernels, double collectives) {
   multiply(all.kernels, kernels);
   multiply(all.collectives, collectives);
   multiply(all.during_compute, collectives);
+  multiply(all.together, collectives);
   return all;
 }
 

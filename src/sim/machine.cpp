@@ -73,7 +73,9 @@ void Machine::set_rates() {
     int64_t share = 1000;
     if (stream.on_wire) {
       const int64_t alone = kernel_.active() ? transfer.contention.collective : 1000;
-      share = alone * sharing[static_cast<size_t>(transfer.link)];
+      const int64_t users = sharing[static_cast<size_t>(transfer.link)];
+      share = alone * users;
+      if (users > 1) share = share * transfer.contention.shared / 1000;
     }
     set_rate(stream.work, std::max<int64_t>(kFull * 1000 / share, 1));
   }

@@ -73,6 +73,13 @@ class Profile(unittest.TestCase):
         for row in document["during_compute"]:
             self.assertGreater(row["median_ns"], 0)
             self.assertLessEqual(1000, row["compute_permille"])
+        large = sorted({row["bytes"] for row in document["collectives"] if 2**16 <= row["bytes"] <= 2**24})
+        both = [("all_gather", "reduce_scatter"), ("reduce_scatter", "all_gather")]
+        together = document.get("together", [])
+        self.assertEqual([(row["bytes"], row["kind"], row["other"]) for row in together], [(bytes, *pair) for bytes in large for pair in both])
+        for row in together:
+            self.assertGreater(min(row["median_ns"], row["samples"]), 0)
+            self.assertEqual(row["ranks"], ranks)
         self.assertEqual(document["origin"], "measured")
         self.assertEqual(document["complete"], {"kernels": True, "collectives": ranks > 1, "during_compute": ranks > 1, "copies": True})
         spaces = collections.Counter((row["from"], row["to"]) for row in document["copies"])

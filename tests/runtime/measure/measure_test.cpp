@@ -187,6 +187,17 @@ TEST(Measure, CollectivesOverSizes) {
     EXPECT_GE(during.compute_permille, 1000);
     EXPECT_EQ(seen[1].during_compute[i].compute_permille, during.compute_permille);
   }
+  ASSERT_EQ(seen[0].together.size(), 2u * 2u);  // gather and reduction of 64 and 256 KiB at once
+  for (size_t i = 0; i < 4; ++i) {
+    const base::TogetherMeasurement& row = seen[0].together[i];
+    EXPECT_EQ(row.kind, i % 2 == 0 ? "all_gather" : "reduce_scatter");
+    EXPECT_EQ(row.other, i % 2 == 0 ? "reduce_scatter" : "all_gather");
+    EXPECT_EQ(row.bytes, int64_t{65536} << (2 * (i / 2)));
+    EXPECT_EQ(row.ranks, 2);
+    EXPECT_GT(row.timing.median_ns, 0);
+    EXPECT_GT(row.timing.samples, 0);
+    EXPECT_EQ(seen[1].together[i].timing.median_ns, row.timing.median_ns);
+  }
 }
 
 TEST(Measure, CollectivesInsideAndAcrossHosts) {

@@ -251,6 +251,32 @@ TEST_F(Profiled, ContentionIsWhatWasMeasuredBesideCompute) {
             Contention{});
 }
 
+TEST_F(Profiled, SharingALinkIsWhatWasMeasuredOfTwoAtOnce) {
+  profile_.measurements.collectives = {{"all_gather", 2, 4096, taking(100)},
+                                       {"all_gather", 2, 65536, taking(900)},
+                                       {"all_gather", 2, 262144, taking(3100)},
+                                       {"reduce_scatter", 2, 65536, taking(900)}};
+  const auto of = [&](Collective kind, int64_t bytes) {
+    return ProfiledCost(profile_, table_).contention(kind, {bytes}, 2).shared;
+  };
+  EXPECT_EQ(of(Collective::AllGather, 65536), 1000);  // not measured: evenly
+  profile_.measurements.together = {
+      {{"all_gather", 2, 262144, taking(100 + 2 * 3000 * 3 / 2)}, "reduce_scatter"},
+      {{"all_gather", 2, 65536, taking(100 + 2 * 800 * 5 / 4)}, "reduce_scatter"},
+      {{"all_gather", 2, 4096, taking(1000)}, "reduce_scatter"},  // all latency: says nothing
+      {{"reduce_scatter", 2, 65536, taking(900)}, "all_gather"}};
+  EXPECT_EQ(of(Collective::AllGather, 65536), 1250);
+  EXPECT_EQ(of(Collective::AllGather, 262144), 1500);
+  EXPECT_EQ(of(Collective::AllGather, 200000), 1250);
+  EXPECT_EQ(of(Collective::AllGather, 1), 1250);
+  EXPECT_EQ(of(Collective::AllGather, 1 << 20), 1500);
+  // Sooner than one after the other: the bounds count on an even share at best.
+  EXPECT_EQ(of(Collective::ReduceScatter, 65536), 1000);
+  EXPECT_EQ(of(Collective::AllReduce, 65536), 1000);
+  EXPECT_EQ(ProfiledCost(profile_, table_).contention(Collective::AllGather, {65536}, 2),
+            (Contention{1000, 1000, 1250}));
+}
+
 TEST_F(Profiled, RatesOfTheMachineStandInForTheGenericOne) {
   profile_.measurements.machine.cpu = "A machine";
   profile_.measurements.rates = base::MachineRates{1'000'000'000'000,

@@ -47,6 +47,8 @@ Measurements sample() {
                      {"all_reduce", 4, 64, {9, 8, 7, 6}, base::CollectiveLevel::Across}};
   all.during_compute = {
       {{"all_gather", 2, 4096, {130, 120, 4, 50}, base::CollectiveLevel::Inside}, 1250}};
+  all.together = {{{"all_gather", 2, 65536, {250, 240, 6, 40}, base::CollectiveLevel::Across},
+                   "reduce_scatter"}};
   all.copies = {{"host", "device", 16777216, {7, 6, 5, 4}}};
   all.origin = base::ProfileOrigin::Synthetic;
   all.complete = {true, true, false, true};
@@ -114,6 +116,12 @@ TEST(Profile, RoundTrip) {
   EXPECT_EQ(after.during_compute[0].compute_permille, 1250);
   EXPECT_EQ(after.during_compute[0].level, base::CollectiveLevel::Inside);
   expect_equal(after.during_compute[0].timing, before.during_compute[0].timing);
+  ASSERT_EQ(after.together.size(), 1u);
+  EXPECT_EQ(after.together[0].kind, "all_gather");
+  EXPECT_EQ(after.together[0].other, "reduce_scatter");
+  EXPECT_EQ(after.together[0].bytes, 65536);
+  EXPECT_EQ(after.together[0].level, base::CollectiveLevel::Across);
+  expect_equal(after.together[0].timing, before.together[0].timing);
   EXPECT_EQ(after.origin, base::ProfileOrigin::Synthetic);
   EXPECT_TRUE(after.complete.kernels);
   EXPECT_FALSE(after.complete.during_compute);
@@ -170,6 +178,7 @@ TEST(Profile, OlderOnesSayLess) {
   std::string text = to_json(all);
   text = replaced(text, "\"origin\":", "\"x_origin\":");
   text = replaced(text, "\"during_compute\":", "\"x_beside_compute\":");
+  text = replaced(text, "\"together\":", "\"x_together\":");
   text = replaced(text, "\"complete\":", "\"x_complete\":");
   text = replaced(text, "\"rates\":", "\"x_rates\":");
   text = replaced(text, "\"step\":", "\"x_step\":");
@@ -181,6 +190,7 @@ TEST(Profile, OlderOnesSayLess) {
   EXPECT_EQ(parsed->measurements.origin, base::ProfileOrigin::Measured);
   EXPECT_TRUE(parsed->measurements.complete.collectives);
   EXPECT_FALSE(parsed->measurements.complete.during_compute);
+  EXPECT_TRUE(parsed->measurements.together.empty());
   EXPECT_FALSE(parsed->measurements.rates.has_value());
   EXPECT_FALSE(parsed->measurements.step.has_value());
   EXPECT_EQ(parsed->measurements.machine.device, base::DeviceKind::Cpu);

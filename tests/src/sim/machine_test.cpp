@@ -42,6 +42,19 @@ TEST(Machine, TwoStreamsShareOneLink) {
   EXPECT_EQ(played.machine.exposed(1).v, 0);
 }
 
+// A gather next to a reduction: while both are on the wire each takes 1.25 and 1.5 times what half
+// of the rate makes of it.
+TEST(Machine, WhatSharesALinkSlowsEachOtherAsMeasured) {
+  const Schedule schedule{
+      3,
+      {start(0), start(1), done(1), done(0)},
+      {on_stream(1, 0, 200, {1000, 1000, 1250}), on_stream(2, 0, 60, {1000, 1000, 1500})}};
+  const Played played(schedule);
+  EXPECT_EQ(played.end(1), 180);        // 60 * 2 * 1.5
+  EXPECT_EQ(played.end(0), 180 + 128);  // 180 / 2.5 = 72 of 200 by then, the rest alone
+  EXPECT_EQ(played.totals.time.v, 308);
+}
+
 TEST(Machine, OtherLinksAndLatenciesAreNotShared) {
   Schedule schedule{
       3, {start(0), start(1), done(0), done(1)}, {on_stream(1, 40, 100), on_stream(2, 0, 40)}};
@@ -202,7 +215,10 @@ class SlowMachine {
         continue;
       }
       const int64_t slow_down = kernel_ ? first(stream).contention.collective : 1000;
-      stream.wire -= kWork * 1000 / (slow_down * users[static_cast<size_t>(first(stream).link)]);
+      const int64_t sharing = users[static_cast<size_t>(first(stream).link)];
+      int64_t times = slow_down * sharing;
+      if (sharing > 1) times = times * first(stream).contention.shared / 1000;
+      stream.wire -= kWork * 1000 / times;
     }
     if (kernel_) left_ -= kWork * 1000 / worst;
   }

@@ -1,8 +1,12 @@
-// Kernels outside compute: on the host, or concurrent with compute on the device.
+// Kernels outside compute: on the host, or concurrent with compute on the device. Two streams of
+// collectives.
 #include <gtest/gtest.h>
 
+#include "src/cost/analytic.h"
 #include "src/cost/fixed.h"
+#include "src/cost/profiled.h"
 #include "src/sim/bounds.h"
+#include "src/sim/machine.h"
 #include "src/sim/simulate.h"
 #include "tests/src/analysis/random_streams.h"
 #include "tests/src/ir/sample_steps.h"
@@ -85,6 +89,39 @@ std::vector<Span> played(const ir::StepBuilder& b) {
     free[stream] = spans[i].end;
   }
   return spans;
+}
+
+// A gather and a reduction begin at once on streams of their own.
+int64_t both_at_once(const profile::Profile& profile) {
+  const cost::AnalyticCost generic(1);
+  const cost::ProfiledCost cost(profile, generic);
+  Transfer gather = transfer(cost, cost::Collective::AllGather, {65536}, 2);
+  Transfer reduction = transfer(cost, cost::Collective::ReduceScatter, {65536}, 2);
+  reduction.stream = 2;
+  const Event events[] = {{EventKind::Start, 0, -1, {}},
+                          {EventKind::Start, 1, -1, {}},
+                          {EventKind::Done, 0, -1, {}},
+                          {EventKind::Done, 1, -1, {}}};
+  const Schedule schedule{3, {events, events + 4}, {gather, reduction}};
+  return Machine(schedule).finish().time.v;
+}
+
+TEST(OtherStreams, TwoCollectivesShareTheLinkAsTheProfileMeasured) {
+  const auto taking = [](int64_t ns) { return base::Timing{ns, ns, 0, 9}; };
+  profile::Profile profile;
+  base::Measurements& measured = profile.measurements;
+  measured.collectives = {{"all_gather", 2, 4096, taking(100)},
+                          {"all_gather", 2, 65536, taking(900)},
+                          {"reduce_scatter", 2, 4096, taking(100)},
+                          {"reduce_scatter", 2, 65536, taking(700)}};
+  // Latency until 100. Evenly: the reduction's 600 of wire end at 1300, when 200 of the gather's
+  // 800 are left.
+  EXPECT_EQ(both_at_once(profile), 1500);
+  // 1.25 and 1.5 times what half of the rate makes of it: the reduction ends at 100 + 600 * 3; by
+  // then 1800 / 2.5 = 720 of the gather's 800 are done.
+  measured.together = {{{"all_gather", 2, 65536, taking(100 + 2 * 800 * 5 / 4)}, "reduce_scatter"},
+                       {{"reduce_scatter", 2, 65536, taking(100 + 2 * 600 * 3 / 2)}, "all_gather"}};
+  EXPECT_EQ(both_at_once(profile), 1980);
 }
 
 TEST(OtherStreams, RandomProgramsRunAsTheRulesSay) {

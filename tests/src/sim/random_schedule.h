@@ -61,7 +61,8 @@ inline Schedule make_schedule(const RandomSchedule& wanted, Dice& dice) {
     // None is a kernel's.
     if (wanted.uses_links) transfer.link = static_cast<Link>(dice.below(kLinks - 1));
     if (wanted.contends)
-      transfer.contention = {1000 + 100 * dice.below(8), 1000 + 50 * dice.below(8)};
+      transfer.contention = {1000 + 100 * dice.below(8), 1000 + 50 * dice.below(8),
+                             dice.chance(50) ? 1000 : 1000 + 125 * dice.below(8)};
     schedule.transfers.push_back(transfer);
     const auto size = static_cast<int32_t>(schedule.events.size());
     const int32_t start = dice.below(size + 1);
