@@ -93,6 +93,15 @@ std::string json_report(const CompileArguments& arguments, const driver::Compile
   return json.end_object().take() + "\n";
 }
 
+// What was asked and cannot change anything.
+void note_idle_options(const driver::CompileOptions& options) {
+  if (options.chain != "auto" || !options.own_passes.empty()) return;
+  if (options.passes.offload_space && !options.passes.memory())
+    std::fprintf(stderr,
+                 "note: --offload-space does nothing without --memory: where nothing limits the "
+                 "device, nothing leaves it\n");
+}
+
 }  // namespace
 
 Status run_compile(const CompileArguments& arguments) {
@@ -104,6 +113,7 @@ Status run_compile(const CompileArguments& arguments) {
   request.search_time = arguments.search_time;
   request.options = arguments.options;
   DC_RETURN_IF_ERROR(driver::check(request.options));
+  note_idle_options(request.options);
   DC_RETURN_IF_ERROR(base::check_writable(arguments.output));
   if (!arguments.profile.empty()) {
     DC_ASSIGN_OR_RETURN(request.profile, profile::read_profile(arguments.profile));

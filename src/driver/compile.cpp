@@ -11,6 +11,7 @@
 #include "src/driver/compile_step.h"
 #include "src/driver/decisions.h"
 #include "src/driver/provenance.h"
+#include "src/driver/request_check.h"
 #include "src/plan/emit.h"
 
 namespace dc::driver {
@@ -147,7 +148,7 @@ Result<CompileOptions> completed(const CompileRequest& request) {
 }
 
 Result<CompileResult> compile(const CompileRequest& request, Stopwatch& watch) {
-  DC_RETURN_IF_ERROR(check(request.options));
+  DC_RETURN_IF_ERROR(check_request(request));
   DC_ASSIGN_OR_RETURN(const Model model, read_model(request.model, request.config, request.dims));
   watch.lap("read");
   return compile(request, model, watch);

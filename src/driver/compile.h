@@ -34,7 +34,8 @@ struct CompileResult {
   std::vector<std::string> warnings;  // about the cache; the plan is sound all the same
 };
 
-// Errors: what reading the model, check() and compile_step() say. Each part's time goes to `watch`.
+// Errors: what reading the model, check_request() and compile_step() say. Each part's time goes to
+// `watch`.
 base::Result<CompileResult> compile(const CompileRequest& request, Stopwatch& watch);
 // Of the request's model, read before: for several plans of one model.
 base::Result<CompileResult> compile(const CompileRequest& request, const Model& model,

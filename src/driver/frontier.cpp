@@ -7,6 +7,7 @@
 #include "src/base/text.h"
 #include "src/cost/costs.h"
 #include "src/driver/compile_step.h"
+#include "src/driver/request_check.h"
 
 namespace dc::driver {
 namespace {
@@ -131,7 +132,7 @@ class FrontierWalk {
 
 Result<Frontier> frontier(const FrontierRequest& request, Stopwatch& watch,
                           const BudgetDone& done) {
-  DC_RETURN_IF_ERROR(check(request.compile.options));
+  DC_RETURN_IF_ERROR(check_request(request.compile));
   return FrontierWalk(request, watch, done).run();
 }
 

@@ -6,6 +6,7 @@
 #include "src/driver/compile_step.h"
 #include "src/driver/decisions.h"
 #include "src/driver/frontier.h"
+#include "src/driver/request_check.h"
 #include "src/sim/what_if.h"
 
 namespace dc::driver {
@@ -56,6 +57,7 @@ class ScalingRun {
         watch_(watch) {}
 
   Result<Scaling> run(const RowDone& done) {
+    if (!request_.plan) DC_RETURN_IF_ERROR(check_spaces(compile_));
     const std::vector<CompileOptions> asked = all_asked();
     for (const CompileOptions& one : asked) DC_RETURN_IF_ERROR(check(one));
     DC_ASSIGN_OR_RETURN(model_, read_model(compile_.model, compile_.config, compile_.dims));

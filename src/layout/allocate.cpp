@@ -131,15 +131,31 @@ void apply(const ProgramDemand& wanted, const Layout& layout, Space space, int64
     graph.node(wanted.nodes[i]).scratch = location(values + i);
 }
 
+// Whether anything is in another space than the device.
+bool has_offloaded(const ir::Step& step) {
+  const auto is_away = [](const ir::StateEntry& entry) {
+    return entry.location.space != Space::Device;
+  };
+  if (std::any_of(step.state.begin(), step.state.end(), is_away)) return true;
+  for (const ir::Program& program : step.programs) {
+    for (size_t i = 0; i < program.graph.value_capacity(); ++i) {
+      const ir::ValueId value{static_cast<int32_t>(i)};
+      if (program.graph.value(value).location.space != Space::Device) return true;
+    }
+  }
+  return false;
+}
+
 // What to say of a space that is too small.
 struct Advice {
   std::string subject, cure;
 };
-Advice advice(Space space) {
+Advice advice(const ir::Step& step, Space space) {
   if (space == Space::Device) {
     return {"the arena of each rank needs ",
-            "raise --memory, use more ranks or a higher --zero, give --offload-space, or make the "
-            "micro-batch smaller"};
+            std::string("raise --memory, use more ranks or a higher --zero, ") +
+                (has_offloaded(step) ? "" : "give --offload-space, ") +
+                "or make the micro-batch smaller"};
   }
   const std::string text(base::name(space));
   const bool host = space == Space::Host;
@@ -151,7 +167,7 @@ Advice advice(Space space) {
 Status over_budget(const ir::Step& step, Space space, base::Bytes budget) {
   analysis::PeakMemory peak = analysis::peak_memory(step, {}, 8, space);
   const std::string& program = step.programs[static_cast<size_t>(peak.program)].graph.name();
-  const Advice text = advice(space);
+  const Advice text = advice(step, space);
   std::string sentence = text.subject + std::to_string(step.arena_bytes[space]) +
                          " bytes and the budget is " + std::to_string(budget.v) +
                          "; most live at index " + std::to_string(peak.position) + " of program '" +

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import unittest
 
@@ -10,6 +11,9 @@ from torch import nn
 
 import jobs
 import running
+
+
+WITHOUT_RECOMPUTE = "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,layout-arenas"
 
 
 class Unusual(nn.Module):
@@ -180,6 +184,59 @@ class BadRequestTest(jobs.JobTest):
         self.assertGreaterEqual(len(values), 4, message)
         self.assertIn("param.2.weight", message)
         self.nothing_at("out")
+
+    def test_the_least_budget_that_works_is_named(self):
+        """With offloading too: the budget that the error names has a plan, and one byte less is refused with the same words."""
+        for offload in ((), ("--offload-space", "host"), ("--offload-space", "disk")):
+            with self.subTest(offload=offload):
+                message = self.refused(self.compile("--memory", "1KiB", *offload), 80, "budget of 1024 bytes", "at index ", "module '", "takes --memory ")
+                values = [line for line in message.splitlines()[1:] if line.startswith("  ") and ("KiB" in line or " B " in line)]
+                self.assertGreaterEqual(len(values), 4, message)
+                self.assertEqual("give --offload-space" in message, not offload)
+                least = int(re.search(r"takes --memory (\d+) ", message).group(1))
+                self.assertEqual(self.compile("--memory", str(least), *offload, output="least.dcp").code, 0)
+                self.refused(self.compile("--memory", str(least - 1), *offload), 80, f"takes --memory {least} ")
+                self.nothing_at("out")
+
+    def test_requests_that_contradict_themselves(self):
+        def refused(code, words, *options, command="compile"):
+            output = () if command == "simulate" else ("-o", self.path("out.dcp"))
+            result = jobs.dcc(command, self.model, "--no-cache", *options, *output)
+            self.refused(result, code, *words)
+            self.assertEqual(result.err.count("error[DC"), 1)
+            self.nothing_at("out")
+
+        two, tight = ("--world", "2"), ("--memory", "20KiB")
+        disk, host = ("--offload-space", "disk"), ("--offload-space", "host")
+        refused(78, ["DC7036", "--ranks-per-host 3", "--world 4"], "--world", "4", "--ranks-per-host", "3")
+        refused(78, ["DC7036", "--world 6"], "--world", "6", "--ranks-per-host", "4", "--chain", "hsdp")
+        refused(78, ["DC7035", "--disk-memory", "goes to host"], *two, *tight, *host, "--disk-memory", "1MiB")
+        refused(78, ["DC7035", "--host-memory", "goes to disk", "--offload-space host"], *two, *tight, *disk, "--host-memory", "1MiB")
+        refused(78, ["DC7035", "--disk-memory"], *two, *tight, "--disk-memory", "1MiB")
+        refused(64, ["--recompute full needs the pass recompute"], *two, "--recompute", "full", "--passes", WITHOUT_RECOMPUTE)
+        for effort in ("0", "-1"):
+            refused(64, ["--search-effort must be at least 1"], *two, "--search-effort", effort)
+            refused(64, ["--search-effort must be at least 1"], *two, "--search-effort", effort, command="frontier")
+        refused(64, ["--search-effort", "'many' is not a whole number"], *two, "--search-effort", "many")
+        # Copies that were not measured.
+        profile = {"format": "dcc-profile", "version": 2, "model_digest": "", "kernels": [], "collectives": [], "copies": []}
+        profile["machine"] = {"cpu": "x", "cores": 2, "software": "x", "communicator": "local", "launcher": "x", "ranks": 2, "threads": 1}
+        timing = {"bytes": 4096, "median_ns": 1000, "fastest_ns": 900, "deviation_ns": 10, "samples": 9}
+        none = self.write("none.json", json.dumps(profile))
+        profile["copies"] = [{"from": a, "to": b, **timing} for a, b in (("device", "host"), ("host", "device"), ("device", "disk"))]
+        hosts = self.write("hosts.json", json.dumps(profile))
+        for command in ("compile", "frontier", "simulate"):
+            refused(78, ["DC7034", "no copies between device and disk", "--offload-dir"], *two, *disk, "--profile", none, command=command)
+            refused(78, ["DC7034", "no copies between device and host"], *two, *host, "--profile", none, command=command)
+        refused(78, ["DC7034", "no copies between device and disk"], *two, *disk, "--profile", hosts)
+        self.assertEqual(self.compile(*host, "--profile", hosts, "--memory", "1MiB").code, 0)
+
+    def test_options_that_do_nothing_are_noted(self):
+        result = self.compile("--offload-space", "host")
+        self.assertEqual(result.code, 0)
+        self.assertIn("note: --offload-space does nothing without --memory", result.err)
+        self.assertNotIn("does nothing", self.compile("--offload-space", "host", "--memory", "1MiB").err)
+        self.assertNotIn("does nothing", self.compile("--chain", "zero-offload", "--offload-space", "host").err)
 
     def test_unsupported_operators_are_listed_together(self):
         from dcc_export import export_train_step
