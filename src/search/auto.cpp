@@ -76,7 +76,8 @@ class Search {
                        trials_.cut_short(),
                        smallest_,
                        trials_.refused(),
-                       earlier_};
+                       earlier_,
+                       all_named_};
     found.options.budgets[ir::Space::Device] = best().planned;
     return found;
   }
@@ -103,7 +104,10 @@ class Search {
   Status start_from_named_chains() {
     std::vector<std::pair<Chain, Score>> too_large;
     for (const NamedChain& named : named_chains()) {
-      if (!best().chain.empty() && trials_.out_of_effort()) break;
+      if (!best().chain.empty() && trials_.out_of_effort()) {
+        all_named_ = false;
+        break;
+      }
       DC_ASSIGN_OR_RETURN(const Chain chain, find_chain(named.name));
       if (!may_run(chain, imported_, options_)) continue;
       DC_ASSIGN_OR_RETURN(const MaybeScore score, trials_.try_once(trials_.whole(chain)));
@@ -190,13 +194,20 @@ class Search {
   Status try_baselines() {
     trials_.set_effort(search_.effort);
     for (const NamedChain& named : baseline_chains()) {
-      if (trials_.out_of_effort() || best().chain.empty()) return {};
+      if (trials_.out_of_effort() || best().chain.empty()) {
+        all_named_ = false;
+        return {};
+      }
       DC_ASSIGN_OR_RETURN(const Chain chain, find_chain(named.name));
       if (!may_run(chain, imported_, options_)) continue;
       steps().keep_stages_of(std::array{best().chain, chain});
       const Result<MaybeScore> tried = trials_.try_candidate(trials_.whole(chain));
+      if (tried.ok() && *tried && (*tried)->fits && (!named_ || (*tried)->time < named_->time))
+        named_ = {{std::string(named.name), (*tried)->time}};
       if (tried.ok() && *tried && !(*tried)->fits && may_win(**tried))
         (void)trials_.try_smallest(chain);
+      if (score().fits && passes::print(best().chain) == named.passes)
+        named_ = {{std::string(named.name), score().time}};
     }
     return {};
   }
@@ -435,6 +446,7 @@ class Search {
   std::optional<EarlierResult> earlier_;
   std::optional<SmallestChain> smallest_;  // asked for where nothing fits
   bool is_out_of_reach_ = false;           // the budget, as the bound says
+  bool all_named_ = true;
 };
 
 }  // namespace

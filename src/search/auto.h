@@ -62,7 +62,7 @@ struct SearchResult {
   base::Nanos time;         // of the simulated step
   base::Nanos bound;        // no plan within the budget is below it; 0 if it was not asked for
   bool fits = false;        // within the budget
-  std::optional<NamedResult> named;  // the best named chain that fits
+  std::optional<NamedResult> named;  // the best named chain that fits, of those tried
   int simulated = 0;
   bool cut_short = false;  // out of time before the end
   // Where nothing fits, and time was left to look for it: as find_smallest() finds it.
@@ -70,6 +70,7 @@ struct SearchResult {
   // Chains that a pass or the verifier found a bug of ours in (Internal), with the error.
   std::vector<std::string> refused;
   std::optional<EarlierResult> earlier;
+  bool all_named = true;                           // the effort was enough to try all named chains
 };
 
 // `imported` as passes::run_passes takes it. If no chain fits the budget, the one that needs least

@@ -16,10 +16,11 @@ std::string describe(const EarlierResult& earlier) {
 
 base::Remark describe(const SearchResult& found) {
   const bool once = found.options.reduction_order == passes::ReductionOrder::PerStep;
+  const std::string tried = found.all_named ? "" : ", of those that the effort was enough for";
   const std::string against =
       found.named ? " against " + base::format_duration(found.named->time.v) + " of " +
-                        found.named->name + ", the best named chain that fits"
-                  : "; no named chain fits";
+                        found.named->name + ", the best named chain that fits" + tried
+                  : "; no named chain fits" + tried;
   std::string text = "simulated " + std::to_string(found.simulated) + " schedules" +
                      (found.cut_short ? ", cut short by --search-time" : "") + ": " +
                      base::format_duration(found.time.v) + against + "; bound " +

@@ -101,7 +101,10 @@ class Auto(unittest.TestCase):
         one, plan = report(archive, "--world", "3", "--search-effort", "1")
         (chosen,) = (remark for remark in running.inspect(plan)["remarks"] if remark["code"] == "chain-chosen")
         self.assertEqual(chosen["numbers"]["simulated"], 1)
-        full, _ = report(archive, "--world", "3")
+        self.assertIn(", of those that the effort was enough for", chosen["text"])
+        full, plan = report(archive, "--world", "3")
+        (chosen,) = (remark for remark in running.inspect(plan)["remarks"] if remark["code"] == "chain-chosen")
+        self.assertNotIn("of those", chosen["text"])
         self.assertLess(predicted(full), predicted(one))
         for options in (("--zero", "1"), ("--passes", "normalize-graph")):
             wrong = dcc("compile", archive, "--world", "2", "--reduction-order", "auto", *options, "-o", running.fresh(), check=False)
