@@ -162,8 +162,10 @@ void add_reading(CLI::App& app, dc::cli::InspectArguments& inspect,
   show->add_option("trace", inspect.trace,
                    "Trace of dcrun, shown next to the prediction; for timeline only");
   show->add_option("--as", inspect.as,
-                   "summary, text, json, memory, or timeline: an HTML page of the step over time")
-      ->check(CLI::IsMember({"summary", "text", "json", "memory", "timeline"}))
+                   "summary, text, json, memory, decisions (a table; decisions-json has all), or "
+                   "timeline: an HTML page of the step over time")
+      ->check(CLI::IsMember(
+          {"summary", "text", "json", "memory", "decisions", "decisions-json", "timeline"}))
       ->capture_default_str();
   show->add_option("-o,--output", inspect.output, "File to write instead of standard output");
   show->add_flag("--verbose", inspect.verbose,

@@ -4,6 +4,7 @@
 #include "runtime/exec/trace_reader.h"
 #include "runtime/page/page.h"
 #include "runtime/plan/file.h"
+#include "runtime/report/decisions.h"
 #include "runtime/report/memory_report.h"
 #include "runtime/report/report.h"
 #include "runtime/verify/verify.h"
@@ -28,6 +29,8 @@ base::Result<std::string> shown(const InspectArguments& arguments,
   if (arguments.as == "text") text = runtime::report::to_text(loaded.plan);
   if (arguments.as == "json") text = runtime::report::to_json(loaded.plan);
   if (arguments.as == "memory") text = runtime::report::memory_report(loaded.plan);
+  if (arguments.as == "decisions") text = runtime::report::decisions_report(loaded.plan);
+  if (arguments.as == "decisions-json") text = runtime::report::decisions_json(loaded.plan);
   if (arguments.as == "summary") text = runtime::report::summary(loaded.plan);
   if (arguments.as == "summary" && arguments.verbose)
     text += runtime::report::identity(loaded.plan);

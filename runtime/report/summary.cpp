@@ -160,6 +160,7 @@ std::string evaluation(const plan::Plan& plan) {
 std::string remarks(const plan::Plan& plan) {
   std::string out, last;
   for (const base::Remark& remark : plan.remarks) {
+    if (remark.text.empty()) continue;  // for programs only
     out += line(remark.pass == last ? "" : remark.pass, remark.text);
     last = remark.pass;
   }

@@ -9,6 +9,7 @@
 #include "src/base/build_id.h"
 #include "src/base/sha256.h"
 #include "src/base/text.h"
+#include "src/driver/byte_prices.h"
 #include "src/passes/evaluation/lower_evaluation.h"
 #include "src/plan/emit.h"
 #include "src/search/auto.h"
@@ -155,8 +156,10 @@ Result<StepCompiler::Choice> StepCompiler::search(const passes::Options& options
                                         {effort, out_of_time_, left_out, options_.passes.memory(),
                                          first_fit, std::move(earlier)}));
   part_done("search");
-  return Choice{found.chain,     found.options, {search::describe(found)}, std::move(found.refused),
-                found.cut_short, found.fits,    std::move(found.smallest)};
+  base::Remark chosen = search::describe(found);
+  return Choice{
+      found.chain,     found.options, {std::move(chosen)},       std::move(found.refused),
+      found.cut_short, found.fits,    std::move(found.smallest), std::move(found.certificate)};
 }
 
 Result<StepCompiler::LoweredStep> StepCompiler::lower(Choice& choice,
@@ -235,6 +238,7 @@ Result<Plan> StepCompiler::emit(const LoweredStep& lowered, Choice choice) {
   const search::PlannedMemory &planned = choice.options.memory(),
                               &budget = options_.passes.memory();
   if (budget && planned != budget) plan.remarks.push_back(planned_for(planned, *budget));
+  if (choice.certificate) add_byte_prices(lowered.step, *choice.certificate, plan.remarks);
   if (choice.cut_short) plan.notes.emplace_back(kCutShort);
   for (const std::string& one : choice.refused) plan.notes.push_back(kLeftOut + one);
   return plan;

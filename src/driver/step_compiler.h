@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/plan/plan.h"
+#include "src/bound/bound.h"
 #include "src/cost/cost_model.h"
 #include "src/driver/compile_options.h"
 #include "src/driver/compile_step.h"
@@ -61,6 +62,7 @@ class StepCompiler {
     bool cut_short = false;
     bool fits = true;                                 // as the search says
     std::optional<search::SmallestChain> smallest{};  // where it looked for that
+    std::optional<bound::LowerBound> certificate{};
   };
   struct LoweredStep {
     ir::Step step;

@@ -77,6 +77,7 @@ class Search {
                        smallest_,
                        trials_.refused(),
                        earlier_,
+                       certificate_,
                        all_named_};
     found.options.budgets[ir::Space::Device] = best().planned;
     return found;
@@ -169,10 +170,11 @@ class Search {
     if (search_.first_fit) return {};
     passes::Options options = options_;
     if (search_.budget) options.budgets[ir::Space::Device] = search_.budget;
-    const Result<bound::LowerBound> found = certificate(steps(), imported_, options, cost_);
+    Result<bound::LowerBound> found = certificate(steps(), imported_, options, cost_);
     if (!found.ok()) return trials_.left_out({}, found.status());
     trials_.set_bound(found->time);
     is_out_of_reach_ = found->is_out_of_reach;
+    certificate_ = std::move(*found);
     return {};
   }
 
@@ -446,6 +448,7 @@ class Search {
   std::optional<EarlierResult> earlier_;
   std::optional<SmallestChain> smallest_;  // asked for where nothing fits
   bool is_out_of_reach_ = false;           // the budget, as the bound says
+  std::optional<bound::LowerBound> certificate_;
   bool all_named_ = true;
 };
 

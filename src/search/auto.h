@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "src/bound/bound.h"
 #include "src/search/scheduled_steps.h"
 #include "src/search/smallest_chain.h"
 
@@ -70,6 +71,7 @@ struct SearchResult {
   // Chains that a pass or the verifier found a bug of ours in (Internal), with the error.
   std::vector<std::string> refused;
   std::optional<EarlierResult> earlier;
+  std::optional<bound::LowerBound> certificate{};  // of the chain's reduction order
   bool all_named = true;                           // the effort was enough to try all named chains
 };
 
