@@ -135,13 +135,6 @@ struct Primitives<true> {
   static constexpr auto kAlgorithm = dnnl::algorithm::deconvolution_direct;
 };
 
-// With AVX-512 alone oneDNN imitates products of bf16; with less it has none.
-bool convolves_bf16() {
-  const auto has = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  const auto needs = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);  // a set of bits
-  return (has & needs) == needs;
-}
-
 Desc any_of(const Desc& desc) {
   return {desc.dims(), desc.data_type(), dnnl::memory::format_tag::any};
 }
@@ -205,7 +198,7 @@ class ConvolutionMaker {
     call_.require(weight.dtype == x.dtype && y.dtype == x.dtype, "the element types differ");
     if (!shape || !call_.ok()) return false;
     shape_ = *shape;
-    type_ = convolves_bf16() ? x.dtype : DType::F32;
+    type_ = multiplies_bf16() ? x.dtype : DType::F32;
     return true;
   }
 

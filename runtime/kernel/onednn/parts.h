@@ -19,6 +19,14 @@ inline dnnl::memory::data_type type_of(base::DType dtype) {
   return dtype == base::DType::BF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
+// Whether the CPU multiplies bf16. With AVX-512 alone oneDNN imitates it, which takes twice the
+// time of products in f32 and of widening their operands; with less it has no such product.
+inline bool multiplies_bf16() {
+  const auto has = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto needs = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);  // a set of bits
+  return (has & needs) == needs;
+}
+
 // A tensor as the primitive sees it.
 struct Port {
   int argument = 0;

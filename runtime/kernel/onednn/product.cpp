@@ -5,13 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <oneapi/dnnl/dnnl.hpp>
-#include <optional>
 
-#include "runtime/kernel/native/iteration.h"
+#include "runtime/kernel/native/copies/regions.h"
 #include "runtime/kernel/onednn/parts.h"
 #include "runtime/kernel/onednn/plugin.h"
 #include "runtime/kernel/onednn/product_shape.h"
-#include "runtime/kernel/strided_copy.h"
 #include "src/base/shape.h"
 
 namespace dc::runtime::kernel::onednn {
@@ -19,24 +17,15 @@ namespace {
 
 using base::DType;
 using native::Call;
+using native::CopyRegions;
 using native::Made;
+using native::Region;
 using Dims = dnnl::memory::dims;
-
-// A tensor of one shape written in another order.
-struct Copy {
-  std::byte *to = nullptr, *from = nullptr;  // addresses on the device
-  std::vector<int64_t> to_strides, from_strides, sizes;
-  int64_t width = 0;
-
-  void run(const device::Stream& stream) const {
-    copy_strided(stream.resolve(to), to_strides, stream.resolve(from), from_strides, sizes, width);
-  }
-};
 
 class Product final : public Kernel {
  public:
-  Product(const dnnl::matmul::primitive_desc& desc, std::vector<Copy> before,
-          std::vector<Port> ports, std::optional<Copy> after, int threads)
+  Product(const dnnl::matmul::primitive_desc& desc, CopyRegions before, std::vector<Port> ports,
+          CopyRegions after, int threads)
       : primitive_(desc),
         stream_(cpu()),
         before_(std::move(before)),
@@ -56,13 +45,12 @@ class Product final : public Kernel {
                                          stream_.get()) != dnnl_success)
         return failed();
     }
-    for (const Copy& copy : before_) copy.run(stream);
+    DC_RETURN_IF_ERROR(before_.launch(stream));
     omp_set_num_threads(threads_);
     if (dnnl_primitive_execute(primitive_.get(), stream_.get(), static_cast<int>(arguments_.size()),
                                arguments_.data()) != dnnl_success)
       return failed();
-    if (after_) after_->run(stream);
-    return {};
+    return after_.launch(stream);
   }
 
  private:
@@ -73,33 +61,32 @@ class Product final : public Kernel {
 
   dnnl::matmul primitive_;
   dnnl::stream stream_;
-  std::vector<Copy> before_;  // operands that oneDNN cannot read where they are
+  CopyRegions before_;  // operands that oneDNN cannot read as they are
   std::vector<Port> ports_;
   std::vector<dnnl::memory> memories_;
   std::vector<dnnl_exec_arg_t> arguments_;
-  std::optional<Copy> after_;  // the result, if it cannot be written where it belongs
+  CopyRegions after_;  // the result, if it cannot be written as it is to be
   int threads_;
 };
 
 // An operand or the result.
 struct Operand {
   BoundTensor tensor;
-  dnnl::memory::desc desc;
+  Matrices seen;                  // by the primitive
+  base::DType type = DType::F32;  // the primitive's
   int64_t copy = -1;  // offset in scratch of what stands for it; -1: it is taken where it is
 
   std::byte* data(std::byte* scratch) const {
     return copy < 0 ? static_cast<std::byte*>(tensor.data) : scratch + copy;
   }
-  int64_t bytes() const { return tensor.numel() * base::byte_size(tensor.dtype); }
-  Copy copied(std::byte* to, std::vector<int64_t> to_strides, std::byte* from,
-              std::vector<int64_t> from_strides) const {
-    return {to,
-            from,
-            std::move(to_strides),
-            std::move(from_strides),
-            {tensor.sizes.begin(), tensor.sizes.end()},
-            base::byte_size(tensor.dtype)};
+  // As the primitive sees it, and the same elements as the plan has them.
+  Region primitive_region(std::byte* scratch) const {
+    return Region({data(scratch), type, seen.sizes, seen.strides});
   }
+  Region plan_region() const {
+    return Region({tensor.data, tensor.dtype, seen.sizes, tensor.strides});
+  }
+  dnnl::memory::desc desc() const { return {seen.sizes, type_of(type), seen.strides}; }
 };
 
 // The kernel of one instruction while it is made.
@@ -119,8 +106,10 @@ class Maker {
     check();
     if (!call_.ok()) return call_.made(nullptr);
     omp_set_num_threads(call_.threads());
+    // Without instructions for 16-bit products operands are widened and the sums rounded once.
+    lay_out(multiplies_bf16() ? result_.tensor.dtype : DType::F32);
     try {
-      return build();
+      return build(primitive());
     } catch (const dnnl::error& error) {
       return base::Status(base::ErrorKind::Unsupported, "DC6136",
                           std::string("oneDNN has no such matrix product: ") + error.what());
@@ -165,36 +154,47 @@ class Maker {
     return added_strides_.back() == 1 || result_.tensor.sizes.back() == 1;
   }
 
+  // Where the operands lie that the primitive multiplies in elements of `type`.
+  void lay_out(DType type) {
+    lay(left_, type, true);
+    lay(right_, type, left_.seen.sizes[0] == left_.tensor.sizes[0]);
+    lay_result(type);
+    if (adds_row()) lay_row(type);
+  }
+
   // Chooses how an operand is read; `may_repeat`: one matrix may stand for the whole batch.
-  void lay(Operand& operand, bool may_repeat) {
+  void lay(Operand& operand, DType type, bool may_repeat) {
     Matrices m = matrices_of(operand.tensor);
     Lies lies = how_it_lies(m);
     if (lies == Lies::Same && !may_repeat) lies = Lies::Gapped;
     if (lies == Lies::Gapped) {
-      operand.copy = parts_.add(operand.bytes());
       m.strides = dense_strides(m);
     } else if (lies == Lies::Same) {
       m.sizes[0] = 1;
       m.strides[0] = m.sizes[1] * m.sizes[2];
     }
-    operand.desc = describe(m.sizes, m.strides);
+    place(operand, std::move(m), type, lies == Lies::Gapped);
   }
 
-  dnnl::memory::desc describe(const Dims& sizes, const Dims& strides) const {
-    return {sizes, type_of(result_.tensor.dtype), strides};
-  }
-
-  void lay_result() {
+  void lay_result(DType type) {
     const BoundTensor& c = result_.tensor;
     const Dims sizes(c.sizes.begin(), c.sizes.end());
-    if (!base::is_contiguous(c.sizes, c.strides)) result_.copy = parts_.add(result_.bytes());
-    result_.desc = describe(sizes, base::contiguous_strides(sizes));
+    place(result_, {sizes, base::contiguous_strides(sizes)}, type,
+          !base::is_contiguous(c.sizes, c.strides));
   }
 
-  dnnl::memory::desc row() const {
+  void lay_row(DType type) {
     Dims sizes(result_.tensor.sizes.size(), 1);
     sizes.back() = result_.tensor.sizes.back();
-    return describe(sizes, base::contiguous_strides(sizes));
+    place(added_, {sizes, base::contiguous_strides(sizes)}, type, false);
+  }
+
+  // Takes room in scratch for what the primitive cannot take as it is.
+  void place(Operand& operand, Matrices seen, DType type, bool moves) {
+    if (moves || type != operand.tensor.dtype)
+      operand.copy = parts_.add(base::numel(seen.sizes) * base::byte_size(type));
+    operand.seen = std::move(seen);
+    operand.type = type;
   }
 
   dnnl::matmul::primitive_desc primitive() const {
@@ -207,54 +207,41 @@ class Maker {
       attributes.set_post_ops(sum);
     }
     const dnnl::matmul::desc desc =
-        adds_row() ? dnnl::matmul::desc(left_.desc, right_.desc, row(), result_.desc)
-                   : dnnl::matmul::desc(left_.desc, right_.desc, result_.desc);
+        adds_row() ? dnnl::matmul::desc(left_.desc(), right_.desc(), added_.desc(), result_.desc())
+                   : dnnl::matmul::desc(left_.desc(), right_.desc(), result_.desc());
     return {desc, attributes, cpu()};
   }
 
-  Made build() {
-    lay(left_, true);
-    lay(right_, left_.desc.dims()[0] == left_.tensor.sizes[0]);
-    lay_result();
-    const dnnl::matmul::primitive_desc desc = primitive();
+  Made build(const dnnl::matmul::primitive_desc& desc) {
     const dnnl::memory::desc own = desc.scratchpad_desc();
     const int64_t own_scratch = parts_.add(static_cast<int64_t>(own.get_size()));
     std::byte* scratch = call_.scratch(parts_.bytes());
     const bool is_measured = scratch == nullptr && parts_.bytes() > 0;
     if (!call_.ok() || is_measured) return call_.made(nullptr);
-    std::vector<Port> ports = {{DNNL_ARG_SRC, left_.data(scratch), left_.desc},
-                               {DNNL_ARG_WEIGHTS, right_.data(scratch), right_.desc},
-                               {DNNL_ARG_DST, result_.data(scratch), result_.desc}};
+    std::vector<Port> ports = {{DNNL_ARG_SRC, left_.data(scratch), left_.desc()},
+                               {DNNL_ARG_WEIGHTS, right_.data(scratch), right_.desc()},
+                               {DNNL_ARG_DST, result_.data(scratch), result_.desc()}};
     if (own.get_size() > 0) ports.push_back({DNNL_ARG_SCRATCHPAD, scratch + own_scratch, own});
-    if (adds_row()) ports.push_back({DNNL_ARG_BIAS, added_.data(scratch), row()});
-    return call_.finish<Product>(desc, copies_before(scratch), std::move(ports),
-                                 copy_after(scratch), call_.threads());
+    if (adds_row()) ports.push_back({DNNL_ARG_BIAS, added_.data(scratch), added_.desc()});
+    CopyRegions before = copies_before(scratch), after;
+    if (result_.copy >= 0)
+      after.copy(call_, result_.plan_region(), result_.primitive_region(scratch));
+    return call_.finish<Product>(desc, std::move(before), std::move(ports), std::move(after),
+                                 call_.threads());
   }
 
-  std::vector<Copy> copies_before(std::byte* scratch) const {
-    std::vector<Copy> copies;
+  CopyRegions copies_before(std::byte* scratch) {
+    CopyRegions copies;
     for (const Operand* operand : {&left_, &right_}) {
-      if (operand->copy < 0) continue;
-      copies.push_back(operand->copied(
-          operand->data(scratch), base::contiguous_strides(operand->tensor.sizes),
-          static_cast<std::byte*>(operand->tensor.data), strides_of(operand->tensor)));
+      if (operand->copy >= 0)
+        copies.copy(call_, operand->primitive_region(scratch), operand->plan_region());
     }
-    if (adds() && !adds_row()) {
-      copies.push_back(result_.copied(result_.data(scratch),
-                                      base::contiguous_strides(result_.tensor.sizes),
-                                      static_cast<std::byte*>(added_.tensor.data), added_strides_));
-    }
+    if (!adds() || (adds_row() && added_.copy < 0)) return copies;
+    Region added = (adds_row() ? added_ : result_).plan_region();
+    added.data = static_cast<std::byte*>(added_.tensor.data);
+    added.strides = added_strides_;
+    copies.copy(call_, (adds_row() ? added_ : result_).primitive_region(scratch), added);
     return copies;
-  }
-
-  std::optional<Copy> copy_after(std::byte* scratch) const {
-    if (result_.copy < 0) return std::nullopt;
-    return result_.copied(static_cast<std::byte*>(result_.tensor.data), strides_of(result_.tensor),
-                          result_.data(scratch), base::contiguous_strides(result_.tensor.sizes));
-  }
-
-  static std::vector<int64_t> strides_of(const BoundTensor& tensor) {
-    return {tensor.strides.begin(), tensor.strides.end()};
   }
 
   Call& call_;
