@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "cli/commands/commands.h"
@@ -82,6 +83,12 @@ Status measure(const ProfileArguments& arguments, const runtime::comm::LaunchInf
               arguments.output.c_str(), all.kernels.size(), all.collectives.size(), launch.world,
               launch.world == 1 ? "" : "s", arguments.threads, arguments.threads == 1 ? "" : "s",
               all.machine.cpu.c_str());
+  const bool has_libtorch =
+      std::ranges::any_of(all.kernels, [](const base::KernelMeasurement& kernel) {
+        return kernel.signature.provider() == base::Provider::Aten;
+      });
+  if (!has_libtorch)
+    std::printf("libtorch's kernels have no figures: libdcrun_aten.so cannot be used here\n");
   return {};
 }
 

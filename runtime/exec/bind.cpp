@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "runtime/exec/bound_plan.h"
+#include "runtime/kernel/libtorch_operators.h"
 #include "runtime/plan/mesh.h"
 #include "src/base/refused.h"
 #include "src/base/shape.h"
@@ -92,36 +92,12 @@ class Binding {
     if (!needs_aten) return base::ok_status();
     Result<std::unique_ptr<kernel::KernelProvider>> aten =
         kernel::open_aten_provider(plan_.threads);
-    if (!aten.ok()) return std::move(aten).status().add_context(aten_operators());
+    if (!aten.ok()) return std::move(aten).status().add_context(kernel::libtorch_operators(plan_));
     bound_.aten_ = std::move(*aten);
     DC_ASSIGN_OR_RETURN(const kernel::MissingScratch missing,
                         bound_.aten_->take_missing_scratch(bound_.addresses_));
     bound_.missing_scratch_.add(missing);
     return base::ok_status();
-  }
-
-  // "libtorch is needed for aten.mm.default, aten.add.Tensor and 3 more", and what to do about it
-  // if the plan takes no operator of the model natively.
-  std::string aten_operators() const {
-    std::set<std::string_view> operators;
-    for (const plan::Program& program : plan_.programs) {
-      for (const plan::Instruction& in : program.instructions) {
-        if (in.kind == plan::InstructionKind::Kernel && in.provider == plan::Provider::Aten)
-          operators.insert(in.op);
-      }
-    }
-    constexpr size_t kMostNamed = 4;
-    std::string text = "libtorch is needed for ";
-    size_t named = 0;
-    for (const std::string_view op : operators) {
-      if (named++ < kMostNamed) text += (named == 1 ? "" : ", ") + std::string(op);
-    }
-    if (named > kMostNamed) text += " and " + std::to_string(named - kMostNamed) + " more";
-    const bool takes_native = has_kernel([](const plan::Instruction& in) {
-      return in.provider == plan::Provider::Native && in.op.starts_with("aten.");
-    });
-    if (takes_native) return text + ", which dcrun has no kernels for";
-    return text + "; compile with --providers native to need it for fewer operators or none";
   }
 
   template <typename Condition>

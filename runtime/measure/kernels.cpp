@@ -2,10 +2,12 @@
 #include <cstring>
 #include <map>
 
+#include "runtime/comm/agreement.h"
 #include "runtime/exec/executor.h"
 #include "runtime/exec/trace.h"
 #include "runtime/kernel/elements.h"
 #include "runtime/kernel/host_transfer.h"
+#include "runtime/kernel/libtorch_operators.h"
 #include "runtime/measure/measure.h"
 #include "runtime/measure/samples.h"
 #include "runtime/measure/slowest.h"
@@ -176,6 +178,15 @@ Status prepare(const plan::Plan& plan, Alone& alone) {
 
 }  // namespace
 
+Result<bool> has_libtorch(int threads, comm::Communicator& control) {
+  Status opened = kernel::open_aten_provider(threads).status();
+  const bool is_absent = !opened.ok() && opened.kind() == base::ErrorKind::Unavailable;
+  DC_RETURN_IF_ERROR(
+      comm::agree(control, is_absent ? Status() : std::move(opened), "opening libtorch's plug-in"));
+  DC_ASSIGN_OR_RETURN(const bool any_lacks, comm::any_rank(control, is_absent));
+  return !any_lacks;
+}
+
 Result<std::vector<KernelMeasurement>> measure_scratch(const plan::Plan& plan) {
   std::map<KernelSignature, KernelMeasurement> rows;
   const std::unique_ptr<kernel::KernelProvider> native = kernel::make_native_provider();
@@ -188,7 +199,10 @@ Result<std::vector<KernelMeasurement>> measure_scratch(const plan::Plan& plan) {
       if (rows.contains(signature)) continue;
       const bool is_aten = instruction.provider == plan::Provider::Aten;
       if (is_aten && !aten) {
-        DC_ASSIGN_OR_RETURN(aten, kernel::open_aten_provider(plan.threads));
+        auto opened = kernel::open_aten_provider(plan.threads);
+        if (!opened.ok())
+          return std::move(opened).status().add_context(kernel::libtorch_operators(plan));
+        aten = std::move(opened).value();
       }
       kernel::KernelProvider& provider = is_aten ? *aten : *native;
       KernelMeasurement row;

@@ -21,6 +21,10 @@ namespace dc::runtime::measure {
 // Told about every bit of progress: fraction of the whole in [0, 1].
 using Progress = std::function<void(double fraction, std::string_view what)>;
 
+// Whether every rank can use libtorch's plug-in; Mismatch (76) if one has that of another build.
+// Collective.
+base::Result<bool> has_libtorch(int threads, comm::Communicator& control);
+
 // Workspace of every distinct kernel of the plan; timings are left empty. Runs on this rank alone.
 base::Result<std::vector<base::KernelMeasurement>> measure_scratch(const plan::Plan& plan);
 

@@ -67,21 +67,23 @@ bool has_own_kernels(Kernels kernels, const runtime::plan::Plan& plan) {
   });
 }
 
-// The kernels of every provider: those of a plan on libtorch, and what else plans have that take
-// the runtime's own kernels where they can.
+// The kernels of every provider that is here: those of a plan on libtorch, and what else plans have
+// that take the runtime's own kernels where they can.
 Result<std::vector<base::KernelMeasurement>> measure_providers(
     const ir::Step& step, int threads, runtime::comm::Communicator& control,
     const runtime::measure::Progress& progress) {
-  DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> rows,
-                      measure_model(step, threads, Kernels::Aten, control, progress));
-  for (const Kernels kernels : {Kernels::Native, Kernels::Fused}) {
+  DC_ASSIGN_OR_RETURN(const bool has_libtorch, runtime::measure::has_libtorch(threads, control));
+  std::vector<base::KernelMeasurement> rows;
+  for (const Kernels kernels : {Kernels::Aten, Kernels::Native, Kernels::Fused}) {
+    if (kernels == Kernels::Aten && !has_libtorch) continue;
     DC_ASSIGN_OR_RETURN(const runtime::plan::Plan plan,
                         one_rank_plan(step, threads, kernels, cost::AnalyticCost(threads)));
-    if (!has_own_kernels(kernels, plan)) continue;
-    DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> others,
+    const bool is_first = rows.empty();
+    if (!is_first && !has_own_kernels(kernels, plan)) continue;
+    DC_ASSIGN_OR_RETURN(std::vector<base::KernelMeasurement> measured,
                         measure_model(step, threads, kernels, control, progress));
-    for (base::KernelMeasurement& row : others) {
-      if (is_own_kernel(kernels, row.signature.provider(), row.signature.op()))
+    for (base::KernelMeasurement& row : measured) {
+      if (is_first || is_own_kernel(kernels, row.signature.provider(), row.signature.op()))
         rows.push_back(std::move(row));
     }
   }

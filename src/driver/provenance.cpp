@@ -1,5 +1,6 @@
 #include "src/driver/provenance.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "src/base/build_id.h"
@@ -17,6 +18,29 @@ bool has_scratch_of_its_cpu(const ir::Graph& graph, const ir::Node& node) {
   if (cls != ir::AtenClass::Matmul && cls != ir::AtenClass::Attention) return false;
   const ir::DType dtype = graph.value(node.operands[0]).type.dtype;
   return dtype == ir::DType::BF16 || dtype == ir::DType::F16;
+}
+
+// A profile made where libtorch was not, or of a time before dcrun had kernels of its own.
+std::vector<std::string> provider_notes(const base::Measurements& measured,
+                                        passes::Providers providers) {
+  const auto has = [&](base::Provider provider) {
+    return std::ranges::any_of(measured.kernels, [&](const base::KernelMeasurement& row) {
+      return row.signature.provider() == provider && row.signature.op().starts_with("aten.");
+    });
+  };
+  const bool has_aten = has(base::Provider::Aten), has_native = has(base::Provider::Native);
+  if (has_aten == has_native) return {};
+  if (has_aten && providers != passes::Providers::Aten) {
+    return {
+        "profile-providers: the profile knows libtorch's kernels only; those that dcrun supplies "
+        "are estimated; profile again, or compile with --providers aten"};
+  }
+  if (has_native && providers == passes::Providers::Aten) {
+    return {
+        "profile-providers: the profile does not know libtorch's kernels, which are estimated; "
+        "profile again where libtorch is, or compile without --providers aten"};
+  }
+  return {};
 }
 
 }  // namespace
@@ -61,6 +85,8 @@ std::vector<std::string> profile_notes(const profile::Profile& profile, const ir
         "to cost "
         "nothing");
   }
+  for (std::string& note : provider_notes(measured, options.passes.providers))
+    notes.push_back(std::move(note));
   return notes;
 }
 

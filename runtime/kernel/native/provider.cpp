@@ -60,7 +60,12 @@ class Provider final : public KernelProvider {
     if (own && is_fused == (instruction.op == "dc.fused")) return *own;
     if (!is_fused && std::ranges::count(onednn::kOps, instruction.op) != 0) {
       if (onednn_.empty()) {
-        DC_ASSIGN_OR_RETURN(onednn_, open_onednn_kernels());
+        auto opened = open_onednn_kernels();
+        if (!opened.ok())
+          return std::move(opened).status().add_context(
+              "oneDNN is needed for " + instruction.op +
+              "; compile with --providers aten to multiply with libtorch");
+        onednn_ = *opened;
       }
       if (const auto factory = find(onednn_, instruction.op)) return *factory;
     }
