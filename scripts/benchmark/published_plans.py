@@ -110,6 +110,7 @@ class Plans:
         chain = ["--passes" if "," in job.chain else "--chain", job.chain]
         options = ["--grad-accum", str(job.accumulation), "--world", str(job.ranks), "--memory", str(self.memory), "--recompute", "full"]
         command = [self.dcc, "compile", self.archive(job.preset, job.shape), "--profile", profile, "--no-cache", "--json", "--config", self.train]
+        command += ["--providers", "aten"]  # the published runs are of PyTorch's operators, one by one
         result = subprocess.run([*command, *chain, *options, *more, "-o", plan], capture_output=True, text=True)
         if result.returncode == OVER_BUDGET:
             return None

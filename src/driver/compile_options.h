@@ -24,6 +24,9 @@ struct EarlierPlan {
 };
 
 struct CompileOptions {
+  // The runtime's own kernels where it has them: numbers that no profile changes.
+  CompileOptions() { passes.providers = passes::Providers::Native; }
+
   int world = 1;
   int accumulation = 1;
   base::DeviceKind device = base::DeviceKind::Cpu;  // that the plan's kernels run on

@@ -23,6 +23,7 @@ WATCH = os.path.join(running.LIB, "libmalloc_watch.so")
 WARM_UP, STEPS = 4, 10
 SMALL, ONEDNN = 4096, 65536
 KERNELS = ("libdcrun_aten.so", "libdcrun_onednn.so")
+LIBTORCH = ("--providers", "aten")
 
 
 @dataclasses.dataclass
@@ -85,11 +86,11 @@ def tokens(samples=4096, length=33):
 class AllocationTest(unittest.TestCase):
     def assert_none_outside(self, allocations, label):
         outside = sorted({str(a) for a in allocations if not a.in_kernel()})
-        self.assertEqual(outside, [], f"{label}: allocations outside aten kernels")
+        self.assertEqual(outside, [], f"{label}: allocations outside plug-ins' kernels")
 
     def report(self, label, allocations):
         inside = [a.bytes for a in allocations if a.in_kernel()]
-        print(f"  {label:44s} {len(inside):5d} call stacks in aten kernels, largest {max(inside, default=0)} bytes; {len(allocations) - len(inside)} outside")
+        print(f"  {label:44s} {len(inside):5d} call stacks in plug-ins' kernels, largest {max(inside, default=0)} bytes; {len(allocations) - len(inside)} outside")
 
     def verify(self, label, limit, *arguments, **options):
         with self.subTest(label):
@@ -114,23 +115,25 @@ class AllocationTest(unittest.TestCase):
         self.verify("tiny-llama zero 0 accumulation 4", SMALL, tiny, 2, 0, 4)
         self.verify("tiny-llama zero 3, token file, shuffled", SMALL, tiny, 2, 3, data=tokens(), extra=("--shuffle", "3"))
         self.verify("tiny-llama zero 3 over tcp", SMALL, tiny, 2, 3, extra=("--comm", "tcp"))
-        native = ("--providers", "native")
-        self.verify("tiny-llama zero 3, native kernels", SMALL, tiny, 2, 3, options=native)
-        self.verify("tiny-llama bfloat16, native kernels", SMALL, running.archive("tiny-llama", "--dtype", "bfloat16"), 2, 3, options=native)
-        self.verify("tiny-gpt2 dropout zero 2", SMALL, running.archive("tiny-gpt2", "--dropout", "0.1"), 2, 2)
+        self.verify("tiny-llama bfloat16", SMALL, running.archive("tiny-llama", "--dtype", "bfloat16"), 2, 3)
+        gpt2 = running.archive("tiny-gpt2", "--dropout", "0.1")
+        self.verify("tiny-gpt2 dropout zero 2", SMALL, gpt2, 2, 2)
+        self.verify("mlp zero 3, libtorch's kernels", SMALL, running.archive("mlp"), 2, 3, options=LIBTORCH)
+        self.verify("tiny-llama zero 0 accumulation 4, libtorch's kernels", SMALL, tiny, 2, 0, 4, options=LIBTORCH)
+        self.verify("tiny-gpt2 dropout zero 2, libtorch's kernels", SMALL, gpt2, 2, 2, options=LIBTORCH)
         if running.SLOW:
             for preset in ("tiny-llama-tied", "tiny-bert", "tiny-mixtral"):
                 for zero in (0, 1, 2, 3):
                     self.verify(f"{preset} zero {zero}", SMALL, running.archive(preset), 2, zero)
             self.verify("small-llama zero 3", SMALL, running.archive("small-llama"), 2, 3)
 
-    def test_onednn(self):
+    def test_onednn_in_libtorch(self):
         """Listed: by size, and the ATen function that was running."""
         subjects = [("tiny-llama bfloat16", ("tiny-llama", "--dtype", "bfloat16")), ("resnet18", ("resnet18",))]
         if running.SLOW:
             subjects += [("tiny-llama autocast", ("tiny-llama", "--dtype", "autocast-bfloat16")), ("tiny-gpt2 bfloat16", ("tiny-gpt2", "--dtype", "bfloat16"))]
         for label, preset in subjects:
-            allocations = self.verify(label, ONEDNN, running.archive(*preset), 2, 3, window=(WARM_UP, WARM_UP + 3))
+            allocations = self.verify(label, ONEDNN, running.archive(*preset), 2, 3, window=(WARM_UP, WARM_UP + 3), options=LIBTORCH)
             large = [a for a in allocations if a.bytes > SMALL]
             self.assertTrue(all(a.in_libtorch() for a in large))
             self.list_callers(large)

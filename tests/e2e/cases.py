@@ -15,7 +15,7 @@ class Case:
     accumulation: int
     poison: bool = False
     recipe: str = "adamw"  # recipes.py
-    providers: str = "aten"  # of kernels, as dcc compile takes it
+    providers: str = "native"  # of kernels, as dcc compile takes it
 
     def compares_state(self):
         """Parameters and buffers after the last step, where no gradient is zero but for noise that AdamW makes large."""
@@ -30,7 +30,7 @@ class Case:
         poison = " poison" if self.poison else ""
         chain = f"zero {self.zero}" if self.zero in ZEROS else self.zero
         recipe = "" if self.recipe == "adamw" else f" {self.recipe}"
-        providers = "" if self.providers == "aten" else f" {self.providers}"
+        providers = "" if self.providers == "native" else f" {self.providers}"
         return f"{self.model}{dtype}{recipe}{providers} world {self.world} {chain} accum {self.accumulation}{poison}"
 
 
@@ -69,28 +69,28 @@ ON_THE_HOST = [
     Case("tiny-llama", "bfloat16", 3, "zero-offload", 1),
     Case("parts", "float32", 2, "zero-offload", 1, recipe="sgd-nesterov-cosine"),
 ]
-# With the runtime's own kernels. Not in bf16: its yardstick, PyTorch's rows in another order, has the same roundings in each row, and a kernel that
-# rounds one element in ten thousand otherwise moves gradients by a last place of bf16, several times that.
-WITH_NATIVE_KERNELS = [
-    Case("mlp", "float32", 2, 3, 1, True, providers="native"),
-    Case("tiny-llama", "float32", 2, 3, 4, True, providers="native"),
-    Case("tiny-llama", "autocast-bfloat16", 2, 1, 1, providers="native"),
-    Case("tiny-llama-tied", "float32", 2, 0, 1, providers="native"),
-    Case("tiny-gpt2", "float32", 3, 2, 1, True, providers="native"),
-    Case("tiny-gpt2", "autocast-bfloat16", 2, 3, 4, providers="native"),
-    Case("tiny-bert", "float32", 2, "default", 1, True, providers="native"),
-    Case("tiny-mixtral", "float32", 2, 3, 1, True, providers="native"),
-    Case("parts", "float32", 2, 1, 4, providers="native"),
-    Case("resnet18", "float32", 2, 3, 1, True, providers="native"),
+# With libtorch's kernels.
+WITH_LIBTORCH = [
+    Case("mlp", "float32", 2, 3, 1, True, providers="aten"),
+    Case("tiny-llama", "float32", 2, 3, 4, True, providers="aten"),
+    Case("tiny-llama", "bfloat16", 2, 3, 1, providers="aten"),
+    Case("tiny-llama", "autocast-bfloat16", 2, 1, 1, providers="aten"),
+    Case("tiny-llama-tied", "float32", 2, 0, 1, providers="aten"),
+    Case("tiny-gpt2", "float32", 3, 2, 1, True, providers="aten"),
+    Case("tiny-gpt2", "bfloat16", 2, 3, 4, providers="aten"),
+    Case("tiny-bert", "float32", 2, "default", 1, True, providers="aten"),
+    Case("tiny-mixtral", "float32", 2, 3, 1, True, providers="aten"),
+    Case("parts", "float32", 2, 1, 4, providers="aten"),
+    Case("resnet18", "float32", 2, 3, 1, True, providers="aten"),
 ]
 # The models of the paper on DisCo, small, with its chain.
 ZOO = [
-    Case("small-vgg19", "float32", 2, "disco", 1, providers="native"),
+    Case("small-vgg19", "float32", 2, "disco", 1),
     Case("small-resnet50", "float32", 2, "disco", 1),
-    Case("small-transformer", "float32", 3, "disco", 4, True, providers="native"),
-    Case("small-rnnlm", "float32", 2, "disco", 1, True, providers="native"),
-    Case("tiny-bert", "float32", 2, "disco", 1, providers="native"),
-    Case("small-reformer", "float32", 2, "disco", 1, True, providers="native"),
+    Case("small-transformer", "float32", 3, "disco", 4, True),
+    Case("small-rnnlm", "float32", 2, "disco", 1, True),
+    Case("tiny-bert", "float32", 2, "disco", 1),
+    Case("small-reformer", "float32", 2, "disco", 1, True),
 ]
 # A few cases of each precision, for settings in which libraries choose other kernels (machines.py).
 ON_OTHER_MACHINES = [
@@ -117,7 +117,7 @@ def full():
         for model, recipe, world, zero, accumulation in itertools.product(("mlp", "parts"), RECIPE_NAMES, (1, 2, 3), ZEROS, ACCUMULATIONS)
     ]
     on_hosts = [Case(*subject, 4, "hsdp", accumulation) for subject, accumulation in itertools.product(subjects, ACCUMULATIONS)]
-    return cases + trained_otherwise + on_hosts + ON_THE_HOST + WITH_NATIVE_KERNELS + ZOO + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
+    return cases + trained_otherwise + on_hosts + ON_THE_HOST + WITH_LIBTORCH + ZOO + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
 
 
 def sample():
@@ -133,7 +133,7 @@ def sample():
         chosen.append(best)
     covered = [Case(*subject, world, zero, accumulation, poison) for subject, world, zero, accumulation, poison in chosen]
     defaults = [Case(*subject, WORLDS[1 + i % 3], DEFAULTS[i % 2], ACCUMULATIONS[i // 2 % 2], poison=i % 3 == 1) for i, subject in enumerate(subjects)]
-    return covered + defaults + RECIPES + HOSTS + ON_THE_HOST + WITH_NATIVE_KERNELS + ZOO + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
+    return covered + defaults + RECIPES + HOSTS + ON_THE_HOST + WITH_LIBTORCH + ZOO + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
 
 
 def by_subject(chosen):

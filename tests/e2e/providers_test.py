@@ -11,17 +11,21 @@ import unittest
 import bits_case
 import running
 
-NATIVE = ("--providers", "native")
+LIBTORCH = ("--providers", "aten")
 STEPS = 4
 
 
-def without_libtorch():
-    """A folder with the other plug-ins: the environment in which libdcrun_aten.so is not found."""
+def without(library):
+    """A folder with the other plug-ins: the environment in which this one is not found."""
     folder = os.path.dirname(running.fresh())
     for name in os.listdir(running.LIB):
-        if name.startswith("libdcrun_") and name != "libdcrun_aten.so":
+        if name.startswith("libdcrun_") and name != library:
             shutil.copy(os.path.join(running.LIB, name), folder)
     return {"DCRUN_PLUGIN_DIR": folder}
+
+
+def without_libtorch():
+    return without("libdcrun_aten.so")
 
 
 def has_products():
@@ -40,10 +44,10 @@ class Providers(unittest.TestCase):
         for preset in (("mlp",), ("tiny-llama",), ("tiny-llama", "--dtype", "bfloat16")):
             with self.subTest(preset):
                 model = running.archive(*preset)
-                plan = running.compile_plan(model, 2, 3, 1, *NATIVE)
+                plan = running.compile_plan(model, 2, 3)
                 self.assertIn("libtorch is not needed", aten_operators(plan))
                 native = running.train(plan, model, 2, STEPS, environment=without_libtorch())
-                aten = running.train(running.compile_plan(model, 2, 3), model, 2, STEPS)
+                aten = running.train(running.compile_plan(model, 2, 3, 1, *LIBTORCH), model, 2, STEPS)
                 close = 1e-5 if len(preset) == 1 else 1e-3
                 for mine, theirs in zip(native.steps, aten.steps, strict=True):
                     self.assertAlmostEqual(mine["loss"], theirs["loss"], delta=close * theirs["loss"])
@@ -62,7 +66,7 @@ class Providers(unittest.TestCase):
         model = running.archive("tiny-llama")
         losses = set()
         for zero in (0, 3, 3):
-            run = running.train(running.compile_plan(model, 2, zero, 1, *NATIVE), model, 2, STEPS, "--poison")
+            run = running.train(running.compile_plan(model, 2, zero), model, 2, STEPS, "--poison")
             losses.add(tuple(step["loss"] for step in run.steps))
         self.assertEqual(len(losses), 1)
 
@@ -75,7 +79,7 @@ class Providers(unittest.TestCase):
                 outcomes = []
                 for zero, fuse in ((0, ",fuse-elementwise"), (3, ",fuse-elementwise"), (3, "")):
                     chain = bits_case.TO_SCHEDULE.format(zero).replace("normalize-graph", "normalize-graph" + fuse) + ",layout-arenas"
-                    plan = running.compile_plan(model, 2, chain, 1, *NATIVE)
+                    plan = running.compile_plan(model, 2, chain)
                     kernels = {one.get("provider") for program in running.inspect(plan)["programs"] for one in program["instructions"]}
                     self.assertEqual("fused" in kernels, bool(fuse))
                     run = running.train(plan, model, 2, STEPS, "--poison")
@@ -85,18 +89,27 @@ class Providers(unittest.TestCase):
 
     def test_a_plan_that_needs_libtorch_says_for_what(self):
         model = running.archive("mlp")
-        plan = running.compile_plan(model, 2, 3)
+        plan = running.compile_plan(model, 2, 3, 1, *LIBTORCH)
         self.assertIn("libtorch is needed for aten.mm.default", aten_operators(plan))
         with self.assertRaises(running.CommandFailed) as failed:
             running.train(plan, model, 2, 1, environment=without_libtorch())
         self.assertEqual(failed.exception.code, 69)
-        for words in ("DC6110", "libtorch is needed for aten._log_softmax", "--providers native"):
+        for words in ("DC6110", "libtorch is needed for aten._log_softmax", "without --providers aten"):
+            self.assertIn(words, str(failed.exception))
+
+    def test_a_plan_that_needs_onednn_says_for_what(self):
+        model = running.archive("mlp")
+        with self.assertRaises(running.CommandFailed) as failed:
+            running.train(running.compile_plan(model, 2, 3), model, 2, 1, environment=without("libdcrun_onednn.so"))
+        self.assertEqual(failed.exception.code, 69)
+        for words in ("DC6135", "oneDNN is needed for aten.", "--providers aten"):
             self.assertIn(words, str(failed.exception))
 
     def test_the_report_counts_kernels(self):
         model, plan = running.archive("mlp"), running.fresh(".dcp")
         command = [os.path.join(running.BIN, "dcc"), "compile", model, "--no-cache", "--world", "2", "-o", plan, "--json"]
         counted = {choice: json.loads(running.run([*command, "--providers", choice]).stdout)["kernels"] for choice in ("aten", "native", "any")}
+        self.assertEqual(json.loads(running.run(command).stdout)["kernels"], counted["native"], "the default")
         self.assertEqual(counted["native"]["aten_operators"], {})
         self.assertEqual(counted["any"], counted["native"], "without a profile")
         self.assertEqual(counted["aten"]["aten"] + counted["aten"]["native"], counted["native"]["native"])
@@ -110,9 +123,37 @@ class Providers(unittest.TestCase):
         products = [row["provider"] for row in rows if row["key"].startswith("aten.mm.default ")]
         self.assertEqual(products.count("aten"), products.count("native"))
         self.assertGreater(products.count("native"), 0)
-        plan = running.compile_plan(model, 1, 0, 1, "--profile", profile, *NATIVE)
+        plan = running.compile_plan(model, 1, 0, 1, "--profile", profile)
         figures = running.inspect(plan)["prediction"]["figures_ns"]
         self.assertEqual(figures[3], 0, "kernels with a figure from the table")
+
+    def test_a_profile_is_made_where_there_is_no_libtorch(self):
+        model, profile = running.archive("tiny-llama"), running.fresh(".json")
+        said = running.run([os.path.join(running.BIN, "dcc"), "profile", model, "-n", "2", "-o", profile], env={**os.environ, **without_libtorch()}).stdout
+        self.assertIn("libtorch's kernels have no figures", said)
+        with open(profile) as file:
+            rows = json.load(file)["kernels"]
+        self.assertEqual({row["provider"] for row in rows}, {"native", "fused"})
+        self.assertTrue(any(row["key"].startswith("dc.adamw ") for row in rows))
+        for choice in ("native", "any"):
+            plan = running.compile_plan(model, 2, 0, 1, "--profile", profile, "--providers", choice)
+            self.assertIn("libtorch is not needed", aten_operators(plan))
+
+    def test_a_profile_of_one_provider_is_said_to_estimate_the_other(self):
+        model, profile = running.archive("mlp"), running.fresh(".json")
+        running.run([os.path.join(running.BIN, "dcc"), "profile", model, "-n", "1", "-o", profile])
+        with open(profile) as file:
+            measured = json.load(file)
+        everything, plan = measured["kernels"], running.fresh(".dcp")
+        for left_out, estimated in (("native", ("native", "any")), ("aten", ("aten",)), ("none", ())):
+            measured["kernels"] = [row for row in everything if row["provider"] != left_out or row["key"].startswith("dc.")]
+            with open(profile, "w") as file:
+                json.dump(measured, file)
+            for choice in ("aten", "native", "any"):
+                command = [os.path.join(running.BIN, "dcc"), "compile", model, "--no-cache", "--world", "1", "--zero", "0", "-o", plan, "--profile", profile]
+                said = running.run([*command, "--providers", choice]).stderr
+                self.assertEqual("profile-providers" in said, choice in estimated, (left_out, choice, said))
+                self.assertEqual("libtorch is not needed" in aten_operators(plan), choice != "aten")
 
     def test_any_takes_libtorch_where_it_is_faster_and_worth_loading(self):
         model, profile = running.archive("mlp"), running.fresh(".json")
@@ -140,7 +181,7 @@ class Providers(unittest.TestCase):
                     row["median_ns"] = row["fastest_ns"] = 1 if faster else 10**9
             with open(profile, "w") as file:
                 json.dump(measured, file)
-            plan = running.compile_plan(model, 1, 0, 1, "--profile", profile, *NATIVE)
+            plan = running.compile_plan(model, 1, 0, 1, "--profile", profile)
             self.assertEqual("fused" in aten_operators(plan), faster)
 
 
