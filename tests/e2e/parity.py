@@ -54,7 +54,7 @@ class Subject:
         else:
             self.workload = workloads.make(self.options, preset=None if hf_config else model, hf_config=hf_config)
         self.reference = Reference(self.workload, self.options)
-        self.runs, self.nudged = {}, {}
+        self.runs, self.nudged, self.doubles = {}, {}, {}
 
     def _export(self, model, dtype, hf_config):
         """The archive's path. A preset's is shared with the tests that run at the same time."""
@@ -91,6 +91,13 @@ class Subject:
             data = load_file(self.expected(training)[0])
             self.nudged = {key: [self.reference.run(data, training, "given", nudge=seed) for seed in self.nudges]}
         return self.nudged[key]
+
+    def in_double(self, training):
+        """Gradients of step 1 in double precision, in reduced precision."""
+        key = dataclasses.astuple(training)
+        if key not in self.doubles:
+            self.doubles = {key: self.reference.exact_gradients(load_file(self.expected(training)[0]), training)}
+        return self.doubles[key]
 
 
 def remove(path):
@@ -175,18 +182,19 @@ def run_case(case, subject, training, folder, launcher):
         return ratios, worst
     # More runs of PyTorch can only bring it nearer: they are made where it is too far without them.
     nudged = subject.after_nudges(training)
-    if not subject.exact:  # measures of PyTorch's distance from itself, like another order
-        reordered, nudged = reordered + nudged, []
-    return distances(rows, dumped, state, given, reordered, nudged, subject.exact)
+    if subject.exact:
+        return distances(rows, dumped, state, given, reordered, nudged, subject.exact)
+    # Measures of PyTorch's distance from itself, like another order; and from what is right.
+    return distances(rows, dumped, state, given, reordered + nudged, [], subject.exact, [subject.in_double(training)])
 
 
-def distances(rows, gradients, state, given, reordered, nudged, exact):
+def distances(rows, gradients, state, given, reordered, nudged, exact, in_double=()):
     """As run_case, of what dcrun wrote: metrics, gradients of step 1, and the state at the end if that is compared."""
     ratios = {
         "loss": compare_curve([r["loss"] for r in rows], given.losses, [r.losses for r in reordered], [r.losses for r in nudged], LOSS_FLOOR),
         "norm": compare_curve([r["grad_norm"] for r in rows], given.norms, [r.norms for r in reordered], [r.norms for r in nudged], NORM_FLOOR),
     }
-    ratios["gradients"], worst = compare_gradients(gradients, given.gradients, [r.gradients for r in reordered], exact)
+    ratios["gradients"], worst = compare_gradients(gradients, given.gradients, [*(r.gradients for r in reordered), *in_double], exact)
     if state is not None:
         ratios["state"], tensor = compare_state(state, given.state, [r.state for r in reordered])
         worst = worst if ratios["gradients"] > 1 else tensor
