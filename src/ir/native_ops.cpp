@@ -119,6 +119,12 @@ bool index(const KernelTensors& tensors) {
   return tensors.inputs.size() >= 2 && tensors.inputs.size() <= 7 &&
          std::all_of(tensors.inputs.begin() + 1, tensors.inputs.end(), is_index);
 }
+bool index_add(const KernelTensors& tensors) {
+  const auto& inputs = tensors.inputs;
+  return inputs.size() == 3 && !inputs[0].shape.empty() && inputs[1].shape.size() == 1 &&
+         is_index(inputs[1]) && inputs[2].dtype == inputs[0].dtype &&
+         inputs[2].shape.size() == inputs[0].shape.size();
+}
 bool index_put(const KernelTensors& tensors) {
   const auto& inputs = tensors.inputs;
   return inputs.size() >= 3 && inputs.size() <= 8 && inputs.back().dtype == inputs.front().dtype &&

@@ -33,6 +33,7 @@ std::span<const Row> embedding_kernels();
 std::span<const Row> fused_kernels();
 std::span<const Row> gather_kernels();
 std::span<const Row> index_kernels();
+std::span<const Row> logsumexp_kernels();
 std::span<const Row> loss_kernels();
 std::span<const Row> norm_kernels();
 std::span<const Row> order_kernels();

@@ -70,6 +70,7 @@ def _copies():
     sample("diagonal_backward", lambda m: call(m.x(4), [4, 5], 0, 0, 1))
     sample("diagonal_scatter", lambda m: call(m.x(4, 5), m.x(4)))
     sample("flip", lambda m: call(m.x(3, 4), [1]))
+    sample("flip", lambda m: call(m.x(3, 4, 5), [0, -1]))
     sample("pixel_shuffle", lambda m: call(m.x(2, 8, 3, 3), 2))
     sample("pixel_unshuffle", lambda m: call(m.x(2, 2, 6, 6), 2))
     sample("reflection_pad1d", lambda m: call(m.x(2, 3, 6), [1, 2]))
@@ -195,6 +196,7 @@ def _choices():
 def _reductions():
     sample("all any max min mean prod sum argmax argmin", lambda m: call(m.x(3, 5)))
     sample("all.dim any.dim max.dim min.dim prod.dim_int cumsum cumprod cummax logcumsumexp argmax argmin", lambda m: call(m.x(3, 5), 1))
+    sample("logsumexp", lambda m: call(m.x(3, 5, 600), [0, 2], True))
     sample("any.dims amax amin logsumexp mean.dim sum.dim_IntList", lambda m: call(m.x(3, 5), [0]))
     sample("mean.dim sum.dim_IntList", lambda m: call(m.x(2, 3, 5), [0, 2], True))
     sample("mean.dim sum.dim_IntList", lambda m: call(m.x(2, 3, 5), [-1], dtype=torch.float32))
@@ -235,6 +237,7 @@ def _indexing():
     sample("index.Tensor", lambda m: call(m.x(5, 6), [m.index(5, 3), None]))
     sample("index.Tensor", lambda m: call(m.x(5, 6, 3), [None, m.index(6, 4), m.index(3, 4)]))
     sample("index.Tensor", lambda m: call(m.x(5, 6, 3), [m.index(5, 4), None, m.index(3, 4)]))
+    sample("index_add", lambda m: call(m.x(3, 5, 4), 1, torch.tensor([4, 0, 4]), m.x(3, 3, 4), alpha=2))
     sample("index_add index_copy", lambda m: call(m.x(5, 6), 0, torch.tensor([4, 0, 2]), m.x(3, 6)))
     sample("index_fill.int_Scalar", lambda m: call(m.x(5, 6), 0, torch.tensor([4, 0]), 1))
     sample("index_put _unsafe_index_put", lambda m: call(m.x(5, 6), [torch.tensor([4, 0, 2])], m.x(3, 6)))

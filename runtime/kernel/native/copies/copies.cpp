@@ -61,6 +61,26 @@ Made stack(Call& call) {
   return call.made(std::move(kernel));
 }
 
+Made flip(Call& call) {
+  const BoundTensor from = call.tensor("self"), to = call.output(0);
+  call.same_sizes(from, to);
+  Region reversed(from);
+  for (int64_t dim : call.integers("dims")) {
+    const auto dims = static_cast<int64_t>(from.sizes.size());
+    if (dim < 0) dim += dims;
+    call.require(dim >= 0 && dim < dims, "'dims' has one that the operand lacks");
+    if (!call.ok()) break;
+    const auto at = static_cast<size_t>(dim);
+    call.require(reversed.strides[at] == from.strides[at] || from.strides[at] == 0,
+                 "'dims' has one twice");
+    if (from.sizes[at] > 0)
+      reversed = reversed.narrowed(at, from.sizes[at] - 1, from.sizes[at], -1);
+  }
+  auto kernel = std::make_unique<CopyRegions>();
+  kernel->copy(call, Region(to), reversed);
+  return call.made(std::move(kernel));
+}
+
 // `pad` counts from the last dim: before, after; a negative number cuts.
 Made pad(Call& call) {
   const BoundTensor from = call.tensor("self"), to = call.output(0);
@@ -253,6 +273,7 @@ constexpr Row kRows[] = {
     {"aten.expand_copy.default", copy_self},
     {"aten.fill.Scalar", value},
     {"aten.fill.Tensor", value},
+    {"aten.flip.default", flip},
     {"aten.full.default", fill_value},
     {"aten.full_like.default", fill_value},
     {"aten.new_empty.default", nothing},

@@ -1,8 +1,8 @@
-// index.Tensor and index_put: several index tensors, broadcast to one shape, that choose positions
-// of some dims; the other dims are whole.
+// index.Tensor, index_put and index_add: several index tensors, broadcast to one shape, that choose
+// positions of some dims; the other dims are whole.
 //
-// index_put writes, or adds in f32, f64 or int64, in row-major order of the indices: where several
-// choose one position the last one stays.
+// index_put writes, or adds as index_add does, in f32, f64 or int64, in row-major order of the
+// indices: where several choose one position the last one stays.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -57,9 +57,9 @@ std::vector<int64_t> broadcast_shape(Call& call,
 }
 
 // `other` has the shape of the result of index.Tensor, or may be broadcast to it.
-Chosen choose(Call& call, const BoundTensor& self, const BoundTensor& other) {
+Chosen choose(Call& call, std::vector<std::optional<BoundTensor>> indices, const BoundTensor& self,
+              const BoundTensor& other) {
   Chosen chosen;
-  auto indices = call.tensors("indices");
   if (!call.ok()) return chosen;
   call.require(indices.size() <= self.sizes.size(), "it has more indices than dims");
   indices.resize(self.sizes.size());
@@ -173,14 +173,16 @@ class Index final : public Kernel {
 
 class IndexPut final : public Kernel {
  public:
-  IndexPut(std::unique_ptr<CopyRegions> copy, Chosen chosen, const BoundTensor& values,
-           const BoundTensor& to, bool accumulates)
-      : copy_(std::move(copy)),
+  IndexPut(std::string_view op, std::unique_ptr<CopyRegions> copy, Chosen chosen,
+           const BoundTensor& values, const BoundTensor& to, bool accumulates, double factor = 1)
+      : op_(op),
+        copy_(std::move(copy)),
         chosen_(std::move(chosen)),
         values_(static_cast<std::byte*>(values.data)),
         to_(static_cast<std::byte*>(to.data)),
         element_(base::byte_size(to.dtype)),
         accumulates_(accumulates),
+        factor_(factor),
         lane_(base::is_floating(to.dtype) ? lane_of(to.dtype) : Lane::I64),
         load_(loader(lane_, to.dtype)),
         store_(storer(lane_, to.dtype)) {}
@@ -189,7 +191,7 @@ class IndexPut final : public Kernel {
     const std::byte* values = stream.resolve(values_);
     std::byte* to = stream.resolve(to_);
     const Iteration& part = chosen_.part;
-    return for_each_choice(chosen_, "index_put", stream, [&](int64_t target, int64_t from) {
+    return for_each_choice(chosen_, op_, stream, [&](int64_t target, int64_t from) {
       part.for_each_row([&](const Offsets& at) {
         write_row(to + (target + at[0]) * element_, values + (from + at[1]) * element_);
       });
@@ -230,15 +232,21 @@ class IndexPut final : public Kernel {
       std::byte* target = to + first * to_stride * element_;
       load_(sums, target, to_stride, count);
       load_(added, from + first * from_stride * element_, from_stride, count);
+      if (factor_ != 1) {
+        const T factor = static_cast<T>(factor_);
+        for (int64_t i = 0; i < count; ++i) added[i] *= factor;
+      }
       for (int64_t i = 0; i < count; ++i) sums[i] += added[i];
       store_(target, to_stride, sums, count);
     }
   }
+  std::string_view op_;
   std::unique_ptr<CopyRegions> copy_;
   Chosen chosen_;
   std::byte *values_, *to_;
   int64_t element_;
   bool accumulates_;
+  double factor_;  // of what is added
   Lane lane_;
   LoadLanes load_;
   StoreLanes store_;
@@ -247,7 +255,7 @@ class IndexPut final : public Kernel {
 Made index(Call& call) {
   const BoundTensor self = call.tensor("self"), to = call.output(0);
   call.require(self.dtype == to.dtype, "the result has another element type");
-  Chosen chosen = choose(call, self, to);
+  Chosen chosen = choose(call, call.tensors("indices"), self, to);
   call.require(
       std::equal(chosen.sizes.begin(), chosen.sizes.end(), to.sizes.begin(), to.sizes.end()),
       "its tensors differ in shape");
@@ -261,15 +269,35 @@ Made index_put(Call& call) {
   call.same_sizes(self, to);
   auto copy = std::make_unique<CopyRegions>();
   copy->copy(call, Region(to), Region(self));
-  Chosen chosen = choose(call, to, values);
-  return call.finish<IndexPut>(std::move(copy), std::move(chosen), values, to,
+  Chosen chosen = choose(call, call.tensors("indices"), to, values);
+  return call.finish<IndexPut>("index_put", std::move(copy), std::move(chosen), values, to,
                                call.integer("accumulate", 0) != 0);
 }
 
+Made index_add(Call& call) {
+  const BoundTensor self = call.tensor("self"), index = call.tensor("index"),
+                    source = call.tensor("source"), to = call.output(0);
+  const size_t dim = call.dim("dim", self);
+  call.require(self.dtype == to.dtype && source.dtype == to.dtype,
+               "its tensors have several element types");
+  call.require(index.sizes.size() == 1, "its index must have one dim");
+  call.same_sizes(self, to);
+  call.same_sizes(source, to, dim);
+  if (!call.ok()) return call.made(nullptr);
+  call.require(!to.sizes.empty() && source.sizes[dim] == index.sizes[0],
+               "its index and what is added differ in size");
+  auto copy = std::make_unique<CopyRegions>();
+  copy->copy(call, Region(to), Region(self));
+  std::vector<std::optional<BoundTensor>> indices(dim + 1);
+  indices[dim] = index;
+  Chosen chosen = choose(call, std::move(indices), to, source);
+  return call.finish<IndexPut>("index_add", std::move(copy), std::move(chosen), source, to, true,
+                               call.number("alpha", 1));
+}
+
 constexpr Row kRows[] = {
-    {"aten._unsafe_index.Tensor", index},
-    {"aten._unsafe_index_put.default", index_put},
-    {"aten.index.Tensor", index},
+    {"aten._unsafe_index.Tensor", index},  {"aten._unsafe_index_put.default", index_put},
+    {"aten.index.Tensor", index},          {"aten.index_add.default", index_add},
     {"aten.index_put.default", index_put},
 };
 

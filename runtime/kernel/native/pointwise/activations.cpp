@@ -133,6 +133,33 @@ struct HardtanhBackward {
   T low, high;
 };
 
+// log(1 + exp(x)), without losing what 1 + exp(x) rounds away; what is large stays.
+template <typename T>
+struct Softplus {
+  static constexpr One kNames{"self"};
+  explicit Softplus(Call& call)
+      : beta(call.scalar<T>("beta", T{1})), threshold(call.scalar<T>("threshold", T{20})) {}
+  T operator()(T x) const {
+    const T scaled = x * beta, e = math::exp(scaled), sum = T{1} + e;
+    const T rounded = sum - T{1};
+    const T lost = rounded == e ? T{1} : e / rounded;  // equal where both are infinite, too
+    const T log = rounded == T{} ? e : math::log(sum) * lost;
+    return scaled > threshold ? x : log / beta;
+  }
+  T beta, threshold;
+};
+template <typename T>
+struct SoftplusBackward {
+  static constexpr Two kNames{"grad_output", "self"};
+  explicit SoftplusBackward(Call& call)
+      : beta(call.scalar<T>("beta")), threshold(call.scalar<T>("threshold")) {}
+  T operator()(T g, T x) const {
+    const T scaled = x * beta, e = math::exp(scaled);
+    return scaled > threshold ? g : g * e / (e + T{1});
+  }
+  T beta, threshold;
+};
+
 constexpr Row kRows[] = {
     {"aten.gelu.default", gelu},
     {"aten.gelu_backward.default", gelu_backward},
@@ -144,6 +171,8 @@ constexpr Row kRows[] = {
     {"aten.sigmoid_backward.default", pointwise<SigmoidBackward, kReal>},
     {"aten.silu.default", pointwise<Silu, kReal>},
     {"aten.silu_backward.default", pointwise<SiluBackward, kReal>},
+    {"aten.softplus.default", pointwise<Softplus, kReal>},
+    {"aten.softplus_backward.default", pointwise<SoftplusBackward, kReal>},
     {"aten.tanh_backward.default", pointwise<TanhBackward, kReal>},
     {"aten.threshold_backward.default", pointwise<ThresholdBackward>},
 };

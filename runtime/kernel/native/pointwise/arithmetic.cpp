@@ -235,6 +235,7 @@ constexpr Row kRows[] = {
     {"aten.rsqrt.default", pointwise<Rsqrt, kReal>},
     {"aten.rsub.Scalar", pointwise<ReverseSub>},
     {"aten.rsub.Tensor", pointwise<ReverseSub>},
+    {"aten.sgn.default", pointwise<Sign>},
     {"aten.sigmoid.default", pointwise<Sigmoid, kReal>},
     {"aten.sign.default", pointwise<Sign>},
     {"aten.sin.default", pointwise<Sin, kReal>},
