@@ -77,8 +77,8 @@ class Providers(unittest.TestCase):
             with self.subTest(subject):
                 model = running.archive(*subject)
                 outcomes = []
-                for zero, fuse in ((0, ",fuse-elementwise"), (3, ",fuse-elementwise"), (3, "")):
-                    chain = bits_case.TO_SCHEDULE.format(zero).replace("normalize-graph", "normalize-graph" + fuse) + ",layout-arenas"
+                for zero, fuse in ((0, "fuse-elementwise,"), (3, "fuse-elementwise,"), (3, "")):
+                    chain = bits_case.TO_SCHEDULE.format(zero).replace("fuse-elementwise,", fuse) + ",layout-arenas"
                     plan = running.compile_plan(model, 2, chain)
                     kernels = {one.get("provider") for program in running.inspect(plan)["programs"] for one in program["instructions"]}
                     self.assertEqual("fused" in kernels, bool(fuse))
