@@ -28,8 +28,22 @@ MODELS = {"vgg19": "VGG19", "resnet50": "ResNet50", "transformer": "Transformer"
 CLUSTERS = {"A": ("gtx1080ti-x12", 12), "B": ("t4-x64", 64)}
 # Speed-up of DisCo and of full overlap over the best baseline, in per cent.
 PAPER = {
-    "A": {"vgg19": (8.6, 18.9), "resnet50": (12.5, 28.5), "transformer": (26.7, 34.7), "rnnlm": (5.1, 10.9), "bert-base": (18.5, 27.6), "reformer": (13.4, 25.4)},
-    "B": {"vgg19": (10.1, 12.5), "resnet50": (9.6, 16.8), "transformer": (20.6, 25.9), "rnnlm": (8.6, 12.3), "bert-base": (13.7, 19.5), "reformer": (14.5, 21.8)},
+    "A": {
+        "vgg19": (8.6, 18.9),
+        "resnet50": (12.5, 28.5),
+        "transformer": (26.7, 34.7),
+        "rnnlm": (5.1, 10.9),
+        "bert-base": (18.5, 27.6),
+        "reformer": (13.4, 25.4),
+    },
+    "B": {
+        "vgg19": (10.1, 12.5),
+        "resnet50": (9.6, 16.8),
+        "transformer": (20.6, 25.9),
+        "rnnlm": (8.6, 12.3),
+        "bert-base": (13.7, 19.5),
+        "reformer": (14.5, 21.8),
+    },
 }
 BASELINES = ("no-fusion", "op-fusion", "allreduce-fusion", "default-fusion", "ddp")
 WITHOUT = ("disco-no-fuse", "disco-no-copies", "disco-no-merges")
@@ -59,7 +73,10 @@ def line_of(model, cluster, rows, fusible):
     disco, full = PAPER[cluster][model]
     cells = [f"{times[rule]:8.2f}" for rule in BASELINES]
     cells += [f"{times['disco']:8.2f}", f"{found['seconds']:6.1f} s", f"{100 * found['full_overlap_ns'] / found['time_ns']:5.1f} % of FO"]
-    cells += [f"(paper {100 * (1 + disco / 100) / (1 + full / 100):4.1f})", f"gain {100 * (best - times['disco']) / times['disco']:5.1f} % (paper {disco:4.1f})"]
+    cells += [
+        f"(paper {100 * (1 + disco / 100) / (1 + full / 100):4.1f})",
+        f"gain {100 * (best - times['disco']) / times['disco']:5.1f} % (paper {disco:4.1f})",
+    ]
     cells += [f"{rule.removeprefix('disco-no')} {times[rule]:.2f}" for rule in WITHOUT]
     return " ".join(cells)
 

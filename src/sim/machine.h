@@ -4,8 +4,9 @@
 // Stream 0 does its events in order. Every other stream serves the transfers (kernels among them)
 // started on it, first in, first out, each when those of other streams that it waits for have
 // ended. Transfers that use one link at the same time share its rate evenly (processor
-// sharing), and each is slower than that by its contention. While a transfer uses a link and compute runs, each is slower by the transfer's
-// contention; of several transfers the worst counts for compute.
+// sharing), and each is slower than that by its contention. While a transfer uses a link and
+// compute runs, each is slower by the transfer's contention; of several transfers the worst counts
+// for compute.
 //
 // Work is counted in 1/5040 of a nanosecond, so that up to ten transfers share a link without
 // rounding; a piece of work ends at the first whole nanosecond that completes it.

@@ -90,7 +90,9 @@ class AllocationTest(unittest.TestCase):
 
     def report(self, label, allocations):
         inside = [a.bytes for a in allocations if a.in_kernel()]
-        print(f"  {label:44s} {len(inside):5d} call stacks in plug-ins' kernels, largest {max(inside, default=0)} bytes; {len(allocations) - len(inside)} outside")
+        print(
+            f"  {label:44s} {len(inside):5d} call stacks in plug-ins' kernels, largest {max(inside, default=0)} bytes; {len(allocations) - len(inside)} outside"
+        )
 
     def verify(self, label, limit, *arguments, **options):
         with self.subTest(label):

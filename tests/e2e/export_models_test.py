@@ -22,7 +22,12 @@ from dcc_export import experts, hf, presets, separate_experts, zoo
 from dcc_export.errors import ExportError
 from dcc_export.workload import Options, make
 
-EXACT = {"mlp": "equal eager exactly", "resnet18": "equal eager exactly", "tiny-mixtral": "against the stock transformers model", "small-rnnlm": "check against eager"}
+EXACT = {
+    "mlp": "equal eager exactly",
+    "resnet18": "equal eager exactly",
+    "tiny-mixtral": "against the stock transformers model",
+    "small-rnnlm": "check against eager",
+}
 EXACT.update(dict.fromkeys((name for name in zoo.NAMES if name not in EXACT), "equal eager exactly"))
 PADDED = ("tiny-bert",)
 SMALL_PRESETS = [n for n in presets.NAMES if n not in presets.REAL]
