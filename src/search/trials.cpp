@@ -136,9 +136,11 @@ std::optional<Trial> Trials::take_fastest_too_large() {
 
 Status Trials::left_out(const Chain& chain, Status why) {
   if (why.kind() != base::ErrorKind::Internal) return why;
-  why.add_context("in chain " + passes::print(chain));
-  refused_.push_back(passes::print(chain) + ": " + why.code() + " " + why.sentence());
-  if (first_error_.ok()) first_error_ = std::move(why);
+  const std::string text = chain.empty() ? "the bound over choices" : passes::print(chain);
+  why.add_context((chain.empty() ? "in " : "in chain ") + text);
+  refused_.push_back(text + ": " + why.code() + " " + why.sentence());
+  // What the bound cannot read no chain can lower, and the chain's own error says more.
+  if (first_error_.ok() && !chain.empty()) first_error_ = std::move(why);
   return {};
 }
 

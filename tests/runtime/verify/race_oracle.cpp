@@ -144,7 +144,7 @@ class AllPairs {
 
   void touch_operands(const Instruction& in) {
     ir::OpKind op = ir::OpKind::Aten;
-    if (in.provider == Provider::Native) {
+    if (in.provider == Provider::Native && !in.op.starts_with("aten.")) {  // those write no operand
       const auto kind = ir::native_op(in.op);
       if (!kind) throw std::invalid_argument(in.op);
       op = *kind;

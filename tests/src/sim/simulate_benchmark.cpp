@@ -103,7 +103,7 @@ void time_exchanges(const ir::Step& step, const cost::CostModel& cost) {
               kExchanges / kCompared);
 }
 
-int run(const char* path) {
+int run(const std::string& path) {
   base::Result<ir::Step> step = frontend::import_archive(path);
   if (!step.ok()) return std::fprintf(stderr, "%s\n", step.status().to_string().c_str()), 1;
   step->mesh.axes = {{"dp", 32}};
@@ -141,5 +141,6 @@ int run(const char* path) {
 }  // namespace dc::sim
 
 int main(int argc, char** argv) {
-  return dc::sim::run(argc > 1 ? argv[1] : dc::kSourceDir "/tests/data/llama_70b_cuda.pt2");
+  return dc::sim::run(argc > 1 ? argv[1]
+                               : dc::kSourceDir + std::string("/tests/data/llama_70b_cuda.pt2"));
 }
