@@ -43,7 +43,9 @@ FUSION_CHAINS = ("no-fusion", "op-fusion", "allreduce-fusion", "default-fusion",
 # The command without a chain, as users type it, alone and with a profile.
 DEFAULTS = ("default", "profiled default")
 ACCUMULATIONS = (1, 4)
-CONVOLUTIONAL = [("resnet18", world, zero, 1) for world in (1, 2) for zero in (0, 3)]
+# With libtorch's kernels, whose convolutions round as PyTorch's: through a few dozen batch norms gradients in f32 are 7e-6 (resnet18) to 2e-5
+# (small-resnet50) from exact ones, PyTorch's as well as ours (exact_gradients_test.py), which a later step multiplies. batchnorm_test.py compares step by step.
+CONVOLUTIONAL = [Case("resnet18", "float32", world, zero, 1, providers="aten") for world in (1, 2) for zero in (0, 3)]
 # How to train; "parts" has frozen parameters, ties and buffers. Every recipe meets sharded and whole state, one and several micro-batches.
 RECIPES = [
     Case("parts", "float32", 2, 0, 4, recipe="adamw-groups-cosine"),
@@ -81,12 +83,11 @@ WITH_LIBTORCH = [
     Case("tiny-bert", "float32", 2, "default", 1, True, providers="aten"),
     Case("tiny-mixtral", "float32", 2, 3, 1, True, providers="aten"),
     Case("parts", "float32", 2, 1, 4, providers="aten"),
-    Case("resnet18", "float32", 2, 3, 1, True, providers="aten"),
 ]
 # The models of the paper on DisCo, small, with its chain.
 ZOO = [
     Case("small-vgg19", "float32", 2, "disco", 1),
-    Case("small-resnet50", "float32", 2, "disco", 1),
+    Case("small-resnet50", "float32", 2, "disco", 1, providers="aten"),
     Case("small-transformer", "float32", 3, "disco", 4, True),
     Case("small-rnnlm", "float32", 2, "disco", 1, True),
     Case("tiny-bert", "float32", 2, "disco", 1),
@@ -117,7 +118,7 @@ def full():
         for model, recipe, world, zero, accumulation in itertools.product(("mlp", "parts"), RECIPE_NAMES, (1, 2, 3), ZEROS, ACCUMULATIONS)
     ]
     on_hosts = [Case(*subject, 4, "hsdp", accumulation) for subject, accumulation in itertools.product(subjects, ACCUMULATIONS)]
-    return cases + trained_otherwise + on_hosts + ON_THE_HOST + WITH_LIBTORCH + ZOO + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
+    return cases + trained_otherwise + on_hosts + ON_THE_HOST + WITH_LIBTORCH + ZOO + CONVOLUTIONAL
 
 
 def sample():
@@ -133,7 +134,7 @@ def sample():
         chosen.append(best)
     covered = [Case(*subject, world, zero, accumulation, poison) for subject, world, zero, accumulation, poison in chosen]
     defaults = [Case(*subject, WORLDS[1 + i % 3], DEFAULTS[i % 2], ACCUMULATIONS[i // 2 % 2], poison=i % 3 == 1) for i, subject in enumerate(subjects)]
-    return covered + defaults + RECIPES + HOSTS + ON_THE_HOST + WITH_LIBTORCH + ZOO + [Case(model, "float32", *rest) for model, *rest in CONVOLUTIONAL]
+    return covered + defaults + RECIPES + HOSTS + ON_THE_HOST + WITH_LIBTORCH + ZOO + CONVOLUTIONAL
 
 
 def by_subject(chosen):

@@ -520,7 +520,7 @@ class Options(unittest.TestCase):
         arena, peak, step, remarks = row()
         self.assertEqual(remarks, [])
         first, rows = step, []
-        for part in (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6):
+        for part in (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65):
             budget = int(part * arena)
             rows.append((budget, *row("--memory", str(budget))))
         self.assertEqual(rows[0][1:], (arena, peak, step, []))

@@ -182,22 +182,25 @@ class Decisions(unittest.TestCase):
         read = Plan(plan)
         kernels = [row for row in read.instructions(0) if row["kind"] == "kernel" and self.recomputed(read, row)]
         self.assertEqual(len(kernels), remark["numbers"]["kernels"])
-        self.assertEqual(len(again), sum(self.recomputed(read, row) for row in kernels))
-        self.assertGreater(len(again), 50)
+        # What a kernel makes again but nothing reads is no row: a fused kernel makes all that it made in the forward phase.
+        is_read = {read.slice_of(tensor) for row in read.instructions(0) for tensor in row["reads"]}
+        self.assertEqual(len(again), sum(self.recomputed(read, row, is_read) for row in kernels))
+        self.assertGreater(len(again), 40)
         kept = "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,keep-resident,layout-arenas"
         plan, rows = self.made(model, "--world", "2", "--passes", kept)
         held = self.counted(rows)[("parameter", "kept")]
         self.assertGreater(held, 0)
         self.assertNotIn(("parameter", "gathered per use"), {key for key in self.counted(row for row in rows if row["times"] > 1)})
 
-    def recomputed(self, read, row):
+    def recomputed(self, read, row, among=None):
         """Results of the kernel that the pass recompute made again."""
-        return sum(output >= 0 and read.tensors[output]["name"].startswith("recomputed.") for output in row["outputs"])
+        names = [read.tensors[output]["name"] for output in row["outputs"] if output >= 0 and (among is None or read.slice_of(output) in among)]
+        return sum(name.startswith("recomputed.") for name in names)
 
     def test_what_is_away(self):
         model = running.archive("tiny-llama")
         _, need = report(model, "--world", "2", "--zero", "3")
-        budget = running.inspect(need)["arena_bytes"][0] * 6 // 10
+        budget = running.inspect(need)["arena_bytes"][0] * 7 // 10
         plan, rows = self.made(model, "--world", "2", "--chain", "deepcompile-offload-optimizer", "--memory", f"{budget}B")
         away = [row for row in rows if row["decided"] == "away" and row["of"] == "state"]
         self.assertGreater(len(away), 0)

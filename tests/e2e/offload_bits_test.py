@@ -26,7 +26,7 @@ class OffloadTest(BitsCase):
         "optimizer": (("offload-optimizer",), 0.9),
         "activations": (("offload-activations",), 0.9),
         "parameters": (("offload-parameters",), 0.9),
-        "all": (("offload-optimizer", "offload-activations", "offload-parameters"), 0.6),
+        "all": (("offload-optimizer", "offload-activations", "offload-parameters"), 0.68),
         "all and others": (
             (
                 "keep-resident",
