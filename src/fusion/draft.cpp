@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "src/fusion/draws.h"
 
@@ -18,6 +19,12 @@ void make_set(std::vector<int32_t>& list) {
   std::ranges::sort(list);
   const auto rest = std::ranges::unique(list);
   list.erase(rest.begin(), rest.end());
+}
+
+std::vector<bool> marked(const std::vector<int32_t>& list, size_t count) {
+  std::vector<bool> marks(count);
+  for (const int32_t item : list) marks[static_cast<size_t>(item)] = true;
+  return marks;
 }
 
 }  // namespace
@@ -39,21 +46,29 @@ Draft::Draft(const Problem& problem, const FusedTime& fused) : problem_(&problem
     groups_[static_cast<size_t>(i)] = std::make_shared<const Group>(std::move(made));
   }
   for (size_t i = 0; i < problem.reductions.size(); ++i) bucket_.push_back(static_cast<int32_t>(i));
+  order_ = place_ = owner_;
+  first_copy_.resize(problem.kernels.size() + 1);
 }
 
-std::vector<std::pair<int32_t, int32_t>>::const_iterator Draft::first_copy(int32_t kernel) const {
-  return std::ranges::lower_bound(copies_, std::pair{kernel, int32_t{-1}});
+bool Draft::has_copy(int32_t group, int32_t kernel) const {
+  const auto copies = copies_of(kernel);
+  return !copies.empty() && std::ranges::binary_search(copies, std::pair{kernel, group});
 }
 
-bool Draft::is_read_outside(int32_t kernel, int32_t group, const Group& members) const {
+bool Draft::reads_from(int32_t group, int32_t earlier) const {
+  bool reads = false;
+  each_read_from(group, [&](int32_t from) { reads |= from == earlier; });
+  return reads;
+}
+
+bool Draft::is_read_outside(int32_t kernel, int32_t group, const std::vector<bool>& members) const {
   for (const int32_t made : problem_->kernel(kernel).makes) {
     if (problem_->value(made).kept) return true;
   }
   bool read = problem_->kernel(kernel).makes.empty();
   for (const int32_t reader : problem_->readers(kernel)) {
     each_home(reader, [&](int32_t home) {
-      const Group& other = home == group ? members : *groups_[static_cast<size_t>(home)];
-      read |= !other.has(kernel);
+      read |= home == group ? !members[static_cast<size_t>(kernel)] : !has_copy(home, kernel);
     });
     if (read) return true;
   }
@@ -67,32 +82,49 @@ bool Draft::fuse(int32_t earlier, int32_t later, bool duplicate) {
   if (first == nullptr || second == nullptr) return false;
   const int32_t kind = problem_->kernel(first->members.front()).kind;
   if (kind < 0 || kind != problem_->kernel(second->members.front()).kind) return false;
-  const std::vector<int32_t> before = read_from(later);
-  if (!std::ranges::binary_search(before, earlier)) return false;
-  Draft next = *this;
+  if (!reads_from(later, earlier)) return false;
   auto made = std::make_shared<Group>();
   made->members = both(first->members, second->members);
   made->own = duplicate ? second->own : both(first->own, second->own);
-  next.groups_[static_cast<size_t>(later)] = made;
-  next.set_copies(later, *made);
-  std::vector<int32_t> changed = read_from(earlier);
-  changed.insert(changed.end(), before.begin(), before.end());
-  if (!duplicate) {
-    for (const int32_t kernel : first->own) next.owner_[static_cast<size_t>(kernel)] = later;
-    next.groups_[static_cast<size_t>(earlier)] = nullptr;
-    std::erase_if(next.copies_, [&](const auto& copy) { return copy.second == earlier; });
+  // Of what it makes for itself others may have made some for it alone.
+  std::vector<int32_t> changed;
+  for (const int32_t member : made->members) {
+    if (owner(member) >= 0 && owner(member) != later) changed.push_back(owner(member));
   }
+  make_set(changed);
   changed.push_back(later);
-  next.refresh(std::move(changed));
-  if (!next.may_be_one(*next.groups_[static_cast<size_t>(later)])) return false;
-  // A copy waits for nothing that its reader does not wait for, unless it comes before something
-  // for another reason.
-  const bool may_close = !duplicate || std::ranges::any_of(first->members, [&](int32_t member) {
-    return !problem_->followers(member).empty();
-  });
-  if (may_close && next.is_on_cycle(later)) return false;
-  *this = std::move(next);
-  return true;
+  Undo undo;
+  const Copies copies = copies_;
+  const std::vector<int32_t> first_copy = first_copy_;
+  set_copies(later, second.get(), made.get());
+  set_group(later, made, undo);
+  if (!duplicate) {
+    for (const int32_t kernel : first->own) set_owner(kernel, later, undo);
+    set_copies(earlier, first.get(), nullptr);
+    set_group(earlier, nullptr, undo);
+  }
+  refresh(later, std::move(changed), undo);
+  if (may_be_one(*groups_[static_cast<size_t>(later)]) && put_in_order(later)) return true;
+  take_back(undo);
+  copies_ = copies;
+  first_copy_ = first_copy;
+  return false;
+}
+
+void Draft::set_group(int32_t group, std::shared_ptr<const Group> made, Undo& undo) {
+  std::shared_ptr<const Group>& at = groups_[static_cast<size_t>(group)];
+  undo.groups.emplace_back(group, std::exchange(at, std::move(made)));
+}
+
+void Draft::set_owner(int32_t kernel, int32_t group, Undo& undo) {
+  undo.owners.emplace_back(kernel, std::exchange(owner_[static_cast<size_t>(kernel)], group));
+}
+
+void Draft::take_back(Undo& undo) {
+  for (; !undo.groups.empty(); undo.groups.pop_back())
+    groups_[static_cast<size_t>(undo.groups.back().first)] = std::move(undo.groups.back().second);
+  for (; !undo.owners.empty(); undo.owners.pop_back())
+    owner_[static_cast<size_t>(undo.owners.back().first)] = undo.owners.back().second;
 }
 
 bool Draft::merge(int32_t a, int32_t b) {
@@ -125,78 +157,101 @@ bool Draft::may_be_one(const Group& group) const {
   return true;
 }
 
-bool Draft::is_on_cycle(int32_t group) const {
-  std::vector<bool> seen(groups_.size());
+bool Draft::put_in_order(int32_t group) {
+  const int32_t last = place_[static_cast<size_t>(group)];
+  // Every edge but its new ones leads to a later place, so nothing behind it leads to it.
+  std::vector<bool> seen;  // by place
   std::vector<int32_t> open{group};
+  int32_t first = last;
   bool found = false;
   while (!open.empty() && !found) {
     const int32_t from = open.back();
     open.pop_back();
     each_successor(from, [&](int32_t to) {
       found |= to == group;
-      if (seen[static_cast<size_t>(to)]) return;
-      seen[static_cast<size_t>(to)] = true;
+      const int32_t place = place_[static_cast<size_t>(to)];
+      if (place >= last) return;
+      if (seen.empty()) seen.resize(static_cast<size_t>(last));
+      if (seen[static_cast<size_t>(place)]) return;
+      seen[static_cast<size_t>(place)] = true;
+      first = std::min(first, place);
       open.push_back(to);
     });
   }
-  return found;
+  if (found || first == last) return !found;
+  std::vector<int32_t> behind;
+  int32_t next = first;
+  const auto put = [&](int32_t at) {
+    order_[static_cast<size_t>(next)] = at;
+    place_[static_cast<size_t>(at)] = next++;
+  };
+  for (int32_t place = first; place <= last; ++place) {
+    const int32_t at = order_[static_cast<size_t>(place)];
+    if (place < last && seen[static_cast<size_t>(place)]) {
+      behind.push_back(at);
+    } else {
+      put(at);
+    }
+  }
+  for (const int32_t at : behind) put(at);
+  return true;
 }
 
 std::vector<int32_t> Draft::read_from(int32_t group) const {
   std::vector<int32_t> from;
-  for (const int32_t value : groups_[static_cast<size_t>(group)]->operands) {
-    const int32_t maker = problem_->maker(value);
-    if (maker >= 0 && owner(maker) >= 0 && owner(maker) != group) from.push_back(owner(maker));
-  }
+  each_read_from(group, [&](int32_t earlier) { from.push_back(earlier); });
   make_set(from);
   return from;
 }
 
-bool Draft::drop_unneeded(int32_t group, Group& made, std::vector<int32_t>& changed) {
+bool Draft::drop_unneeded(int32_t group, Group& made, std::vector<int32_t>& changed, Undo& undo) {
+  std::vector<bool> here = marked(made.members, owner_.size()),
+                    own = marked(made.own, owner_.size());
   bool dropped = false;
   for (size_t i = made.members.size(); i-- > 0;) {
     const int32_t member = made.members[i];
-    const auto own = std::ranges::find(made.own, member);
-    const bool is_read_here = std::ranges::any_of(problem_->readers(member), [&](int32_t reader) {
-      return std::ranges::binary_search(made.members, reader);
-    });
-    const bool is_read_there = own != made.own.end() && is_read_outside(member, group, made);
-    if (is_read_there) continue;
-    if (own != made.own.end()) {
-      made.own.erase(own);
-      owner_[static_cast<size_t>(member)] = -1;
+    if (own[static_cast<size_t>(member)]) {
+      if (is_read_outside(member, group, here)) continue;
+      own[static_cast<size_t>(member)] = false;
+      set_owner(member, -1, undo);
       dropped = true;
     }
-    if (is_read_here) continue;
+    const auto is_here = [&](int32_t reader) { return here[static_cast<size_t>(reader)]; };
+    if (std::ranges::any_of(problem_->readers(member), is_here)) continue;
     for (const int32_t read : problem_->kernel(member).reads) {
       const int32_t maker = problem_->maker(read);
       if (maker >= 0 && owner(maker) >= 0) changed.push_back(owner(maker));
     }
-    made.members.erase(made.members.begin() + static_cast<std::ptrdiff_t>(i));
+    here[static_cast<size_t>(member)] = false;
     dropped = true;
-    if (made.members.empty()) break;
   }
-  return dropped;
+  if (!dropped) return false;
+  std::erase_if(made.members, [&](int32_t kernel) { return !here[static_cast<size_t>(kernel)]; });
+  std::erase_if(made.own, [&](int32_t kernel) { return !own[static_cast<size_t>(kernel)]; });
+  return true;
 }
 
-void Draft::refresh(std::vector<int32_t> changed) {
+void Draft::refresh(int32_t fused, std::vector<int32_t> changed, Undo& undo) {
   while (!changed.empty()) {
     const int32_t group = changed.back();
     changed.pop_back();
     const std::shared_ptr<const Group> old = groups_[static_cast<size_t>(group)];
     if (old == nullptr) continue;
     auto made = std::make_shared<Group>(*old);
-    if (drop_unneeded(group, *made, changed)) {
-      // Whether others need what it has dropped or no longer shows follows from the new members.
-      set_copies(group, *made);
-      if (made->members.empty()) {
-        groups_[static_cast<size_t>(group)] = nullptr;
-        continue;
-      }
-      groups_[static_cast<size_t>(group)] = made;
+    const size_t known = changed.size();
+    const bool dropped = drop_unneeded(group, *made, changed, undo);
+    if (!dropped && group != fused) continue;
+    std::sort(changed.begin() + static_cast<std::ptrdiff_t>(known), changed.end());
+    changed.erase(std::unique(changed.begin() + static_cast<std::ptrdiff_t>(known), changed.end()),
+                  changed.end());
+    // Whether others need what it has dropped or no longer shows follows from the new members.
+    if (dropped) set_copies(group, old.get(), made.get());
+    if (made->members.empty()) {
+      set_group(group, nullptr, undo);
+      continue;
     }
     describe(*made);
-    groups_[static_cast<size_t>(group)] = std::move(made);
+    set_group(group, std::move(made), undo);
   }
 }
 
@@ -204,10 +259,11 @@ void Draft::describe(Group& made) const {
   made.operands.clear();
   made.results.clear();
   made.hash = 0;
+  const std::vector<bool> here = marked(made.members, owner_.size());
   for (const int32_t member : made.members) {
     for (const int32_t read : problem_->kernel(member).reads) {
       const int32_t maker = problem_->maker(read);
-      if (maker < 0 || !made.has(maker)) made.operands.push_back(read);
+      if (maker < 0 || !here[static_cast<size_t>(maker)]) made.operands.push_back(read);
     }
     made.hash += mixed(static_cast<uint64_t>(member) * 2);
   }
@@ -225,12 +281,25 @@ void Draft::describe(Group& made) const {
   }
 }
 
-void Draft::set_copies(int32_t group, const Group& made) {
+void Draft::set_copies(int32_t group, const Group* before, const Group* after) {
+  const auto copied = [](const Group* of) {
+    std::vector<int32_t> kernels;
+    if (of != nullptr)
+      std::ranges::set_difference(of->members, of->own, std::back_inserter(kernels));
+    return kernels;
+  };
+  const std::vector<int32_t> had = copied(before), has = copied(after);
+  if (had == has) return;
   std::erase_if(copies_, [&](const auto& copy) { return copy.second == group; });
-  std::vector<int32_t> copied;
-  std::ranges::set_difference(made.members, made.own, std::back_inserter(copied));
-  for (const int32_t kernel : copied) copies_.emplace_back(kernel, group);
-  std::ranges::sort(copies_);
+  const auto old = static_cast<std::ptrdiff_t>(copies_.size());
+  for (const int32_t kernel : has) copies_.emplace_back(kernel, group);
+  std::ranges::inplace_merge(copies_, copies_.begin() + old);
+  size_t kernel = 0;
+  for (size_t i = 0; i < copies_.size(); ++i) {
+    while (kernel <= static_cast<size_t>(copies_[i].first))
+      first_copy_[kernel++] = static_cast<int32_t>(i);
+  }
+  while (kernel < first_copy_.size()) first_copy_[kernel++] = static_cast<int32_t>(copies_.size());
 }
 
 uint64_t Draft::hash() const {

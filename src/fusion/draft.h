@@ -56,7 +56,7 @@ class Draft {
     for (const int32_t kernel : from.own) {
       for (const int32_t reader : problem_->readers(kernel)) {
         each_home(reader, [&](int32_t home) {
-          if (home != group && !groups_[static_cast<size_t>(home)]->has(kernel)) what(home);
+          if (home != group && !has_copy(home, kernel)) what(home);
         });
       }
     }
@@ -69,33 +69,64 @@ class Draft {
   }
   // Groups that `group` waits for because it reads from them, ascending.
   std::vector<int32_t> read_from(int32_t group) const;
+  // Calls what(group) for each of them, some more than once.
+  template <typename What>
+  void each_read_from(int32_t group, const What& what) const {
+    for (const int32_t value : groups_[static_cast<size_t>(group)]->operands) {
+      const int32_t maker = problem_->maker(value);
+      if (maker >= 0 && owner(maker) >= 0 && owner(maker) != group) what(owner(maker));
+    }
+  }
 
   uint64_t hash() const;
 
  private:
+  // What a change replaced, to take it back.
+  struct Undo {
+    std::vector<std::pair<int32_t, std::shared_ptr<const Group>>> groups;
+    std::vector<std::pair<int32_t, int32_t>> owners;
+  };
+  using Copies = std::vector<std::pair<int32_t, int32_t>>;
+
   template <typename What>
   void each_home(int32_t kernel, const What& what) const {
     if (owner(kernel) >= 0) what(owner(kernel));
-    for (auto at = first_copy(kernel); at != copies_.end() && at->first == kernel; ++at)
-      what(at->second);
+    for (const auto& copy : copies_of(kernel)) what(copy.second);
   }
-  std::vector<std::pair<int32_t, int32_t>>::const_iterator first_copy(int32_t kernel) const;
-  bool is_read_outside(int32_t kernel, int32_t group, const Group& members) const;
+  std::span<const Copies::value_type> copies_of(int32_t kernel) const {
+    const auto first = first_copy_.begin() + kernel;
+    return {copies_.begin() + first[0], copies_.begin() + first[1]};
+  }
+  bool has_copy(int32_t group, int32_t kernel) const;
+  bool reads_from(int32_t group, int32_t earlier) const;
+  // `members`: of the group, by kernel.
+  bool is_read_outside(int32_t kernel, int32_t group, const std::vector<bool>& members) const;
   bool may_be_one(const Group& group) const;
-  bool is_on_cycle(int32_t group) const;
-  // Drops members that nothing needs any more, and works out what follows from the members; what
-  // that changes elsewhere too.
-  void refresh(std::vector<int32_t> changed);
-  bool drop_unneeded(int32_t group, Group& made, std::vector<int32_t>& changed);
+  // After `group` got new successors: those that have an earlier place, and what waits for them,
+  // move behind it. False, with nothing changed, if it would wait for itself. The walk stays
+  // between the places of the first of them and of `group` (as Pearce and Kelly 2006 bound it).
+  bool put_in_order(int32_t group);
+  // Drops members that nothing needs any more, of the changed groups and of those that this
+  // changes too, and works out what follows from the members; of `fused` in any case.
+  void refresh(int32_t fused, std::vector<int32_t> changed, Undo& undo);
+  bool drop_unneeded(int32_t group, Group& made, std::vector<int32_t>& changed, Undo& undo);
   void describe(Group& made) const;
-  void set_copies(int32_t group, const Group& made);
+  void set_group(int32_t group, std::shared_ptr<const Group> made, Undo& undo);
+  void set_owner(int32_t kernel, int32_t group, Undo& undo);
+  // `before` and `after`: what the group was and is; null: not there.
+  void set_copies(int32_t group, const Group* before, const Group* after);
+  void take_back(Undo& undo);
 
   const Problem* problem_;
   const FusedTime* fused_;
   std::vector<std::shared_ptr<const Group>> groups_;  // at first one for each kernel
   std::vector<int32_t> owner_;                        // by kernel
-  std::vector<std::pair<int32_t, int32_t>> copies_;  // kernel, group that has it for itself; sorted
-  std::vector<int32_t> bucket_;                      // by reduction
+  Copies copies_;                    // kernel, group that has it for itself; sorted
+  std::vector<int32_t> first_copy_;  // by kernel, and the end: in copies_
+  std::vector<int32_t> bucket_;      // by reduction
+  // Groups, also those that are gone, so that each comes after what it waits for; the place of
+  // each in there.
+  std::vector<int32_t> order_, place_;
 };
 
 }  // namespace dc::fusion

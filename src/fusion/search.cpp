@@ -92,9 +92,20 @@ void add_buckets(const Draft& draft, int32_t group, int32_t than, std::vector<in
   }
 }
 
+bool has_other_bucket(const Draft& draft, int32_t than) {
+  const std::vector<Reduction>& reductions = draft.problem().reductions;
+  for (size_t i = 0; i < reductions.size(); ++i) {
+    if (draft.bucket(static_cast<int32_t>(i)) != draft.bucket(than) &&
+        reductions[i].kind == reductions[static_cast<size_t>(than)].kind)
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<int32_t> neighbouring_buckets(const Draft& draft, int32_t reduction) {
+  if (!has_other_bucket(draft, reduction)) return {};
   std::vector<bool> seen(draft.groups().size());
   std::vector<int32_t> layer, found;
   const auto reach = [&](std::vector<int32_t>& next, int32_t group) {
@@ -109,7 +120,7 @@ std::vector<int32_t> neighbouring_buckets(const Draft& draft, int32_t reduction)
     if (!found.empty()) break;
     std::vector<int32_t> next;
     for (const int32_t group : layer) {
-      for (const int32_t before : draft.read_from(group)) reach(next, before);
+      draft.each_read_from(group, [&](int32_t before) { reach(next, before); });
       draft.each_successor(group, [&](int32_t after) { reach(next, after); });
     }
     layer = std::move(next);

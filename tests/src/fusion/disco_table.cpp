@@ -1,10 +1,12 @@
-// What DisCo's simulator says of a model: disco_table MODEL.pt2 PROFILE.json WORLD [alpha-beta].
-// One line of JSON for each rule: times of ZeRO 0's forward and backward phase with all-reduce.
-// First with what a fused kernel of a plan can run, then with every operator fused that DisCo would
-// fuse (simulated alone: no kernel for it is there). `disco-...` are the search without one of its
-// moves. Not a test; scripts/benchmark/disco.py makes the table.
+// What DisCo's simulator says of a model: disco_table MODEL.pt2 PROFILE.json WORLD [in-plans|any]
+// [alpha-beta]. One line of JSON for each rule: times of ZeRO 0's forward and backward phase with
+// all-reduce. With what a fused kernel of a plan can run (in-plans), or with every operator fused
+// that DisCo would fuse (any; simulated alone: no kernel for it is there); both if neither is
+// named. `disco-...` are the search without one of its moves. Not a test;
+// scripts/benchmark/disco.py makes the table.
 #include <chrono>
 #include <cstdio>
+#include <set>
 #include <string>
 
 #include "src/cost/costs.h"
@@ -89,30 +91,32 @@ void say_alpha_and_beta(const Setting& setting) {
   }
 }
 
-base::Status run(const char* model, const char* profile_path, int world, bool constants) {
+base::Status run(const char* model, const char* profile_path, int world,
+                 const std::set<std::string>& options) {
   DC_ASSIGN_OR_RETURN(ir::Step step, frontend::import_archive(model));
   DC_ASSIGN_OR_RETURN(profile::Profile profile, profile::read_profile(profile_path));
   step.mesh.axes = {{"dp", world}};
   const cost::Costs costs(profile, 1);
-  passes::Options options;
-  options.providers = passes::Providers::Native;
+  passes::Options compiling;
+  compiling.providers = passes::Providers::Native;
   std::vector<passes::Remark> remarks;
   DC_ASSIGN_OR_RETURN(
       const passes::Chain chain,
       passes::parse_passes(
           "normalize-graph,shard-parameters=0,insert-collectives,add-update,schedule"));
   const auto change =
-      passes::run_passes(step, chain, passes::PassContext{costs.model(), options, remarks});
+      passes::run_passes(step, chain, passes::PassContext{costs.model(), compiling, remarks});
   if (!change.ok()) return change.status();
   const ir::Graph& graph = step.programs.back().graph;
   const ClosedFormTime fused = passes::closed_form_time(costs.model());
   for (const auto& [name, fusible] : {std::pair("in-plans", passes::Fusible::InPlans),
                                       std::pair("any", passes::Fusible::AnyOperator)}) {
+    if (options.contains(name == std::string("any") ? "in-plans" : "any")) continue;
     const auto program = passes::fusion_program(step, graph, costs.model(), fusible);
     if (!program) continue;
     const Setting setting{name, Draft(program->problem, fused),
                           passes::reduction_line(step, graph, *program, costs.model())};
-    if (constants) {
+    if (options.contains("alpha-beta")) {
       say_alpha_and_beta(setting);
     } else {
       say_rules(setting);
@@ -125,8 +129,11 @@ base::Status run(const char* model, const char* profile_path, int world, bool co
 }  // namespace dc::fusion
 
 int main(int argc, char** argv) {
-  if (argc < 4) return std::fprintf(stderr, "disco_table MODEL PROFILE WORLD [alpha-beta]\n"), 64;
-  const dc::base::Status status = dc::fusion::run(argv[1], argv[2], std::atoi(argv[3]), argc > 4);
+  if (argc < 4)
+    return std::fprintf(stderr, "disco_table MODEL PROFILE WORLD [in-plans|any] [alpha-beta]\n"),
+           64;
+  const dc::base::Status status =
+      dc::fusion::run(argv[1], argv[2], std::atoi(argv[3]), {argv + 4, argv + argc});
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s\n", status.to_string().c_str());
   return dc::base::exit_code(status.kind());

@@ -7,6 +7,7 @@
 
 #include "src/fusion/greedy.h"
 #include "src/fusion/search.h"
+#include "tests/src/fusion/plain_draft.h"
 #include "tests/src/fusion/random_problem.h"
 
 namespace dc::fusion {
@@ -170,6 +171,38 @@ TEST(Draft, HoldsAfterRandomMoves) {
     }
   }
   EXPECT_GT(copies, 300);
+}
+
+// A bounded walk and groups kept up to date give what full walks and sets worked out anew give.
+TEST(Draft, IsThePlainOneAfterRandomMoves) {
+  std::map<Fused, int> answers;
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    const Problem problem = random_problem(seed, {22, 4, 1, seed % 2 == 0});
+    Draft draft(problem, kFused);
+    PlainDraft plain(problem);
+    std::mt19937 random(seed);
+    for (int i = 0; i < 60; ++i) {
+      const auto later = static_cast<int32_t>(random() % problem.kernels.size());
+      if (draft.groups()[static_cast<size_t>(later)] == nullptr) continue;
+      const std::vector<int32_t> before = draft.read_from(later);
+      if (before.empty()) continue;
+      const int32_t earlier = before[random() % before.size()];
+      const bool duplicate = random() % 3 == 0;
+      const Fused expected = plain.fuse(earlier, later, duplicate);
+      ASSERT_EQ(draft.fuse(earlier, later, duplicate), expected == Fused::Yes) << "seed " << seed;
+      ++answers[expected];
+      for (size_t k = 0; k < draft.groups().size(); ++k) {
+        const PlainDraft::Members& members = plain.groups()[k];
+        ASSERT_EQ(draft.groups()[k] == nullptr, members.all.empty()) << "seed " << seed;
+        if (members.all.empty()) continue;
+        const Group& one = *draft.groups()[k];
+        ASSERT_EQ(std::set<int32_t>(one.members.begin(), one.members.end()), members.all);
+        ASSERT_EQ(std::set<int32_t>(one.own.begin(), one.own.end()), members.own);
+      }
+    }
+  }
+  EXPECT_GT(answers[Fused::Yes], 1000);
+  EXPECT_GT(answers[Fused::Cycle], 100);
 }
 
 TEST(Greedy, BucketsBySize) {
