@@ -9,6 +9,8 @@ Each model of the paper is exported without weights, in f32, at the batch of its
   disco                   DisCo's search with its constants: ms, and the seconds of one core that it took
   of FO                   full overlap of what it found (compute or communication alone, the longer), as a part of its time; the paper's from its speed-ups
   gain                    (T_min - T) / T against the best of the five; the paper's
+  joint                   ours: steps down from the five and from what the search found, each fusion judged with the buckets that are best for it (src/fusion/joint.h): ms, the seconds of
+                          one core that all of this took, with the search, of FO, gain
   -fuse -copies -merges   the search without one of its moves: ms
 
 --fusible in-plans (default): what a fused kernel of a plan runs; any: every operator of the model, as the paper fuses, which nothing here can run.
@@ -77,6 +79,9 @@ def line_of(model, cluster, rows, fusible):
         f"(paper {100 * (1 + disco / 100) / (1 + full / 100):4.1f})",
         f"gain {100 * (best - times['disco']) / times['disco']:5.1f} % (paper {disco:4.1f})",
     ]
+    joint = rows[fusible, "joint"]
+    joint_ms = joint["time_ns"] / 1e6
+    cells += [f"joint {joint_ms:8.2f} {joint['seconds']:5.1f} s {100 * joint['full_overlap_ns'] / joint['time_ns']:5.1f} % of FO gain {100 * (best - joint_ms) / joint_ms:5.1f} %"]
     cells += [f"{rule.removeprefix('disco-no')} {times[rule]:.2f}" for rule in WITHOUT]
     return " ".join(cells)
 
@@ -97,7 +102,7 @@ def main():
         if not arguments.constants:
             print(f"{'':12} {'no':>8} {'op':>8} {'ar':>8} {'both':>8} {'ddp':>8} {'disco':>8}")
         for model in arguments.models.split(","):
-            rows = played(model, cluster, *(["alpha-beta"] if arguments.constants else []))
+            rows = played(model, cluster, arguments.fusible, *(["alpha-beta"] if arguments.constants else []))
             text = constants_of(rows, arguments.fusible) if arguments.constants else line_of(model, cluster, rows, arguments.fusible)
             print(f"{MODELS[model]:12} {text}", flush=True)
     return 0

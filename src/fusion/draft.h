@@ -39,6 +39,8 @@ class Draft {
   bool fuse(int32_t earlier, int32_t later, bool duplicate);
   // The buckets of two reductions become one. False if they are one or their kinds differ.
   bool merge(int32_t a, int32_t b);
+  // By reduction: the lowest of its bucket. Those of a bucket must be of one kind.
+  void set_buckets(std::vector<int32_t> buckets) { bucket_ = std::move(buckets); }
 
   const Problem& problem() const { return *problem_; }
   // By number; null: gone.

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <set>
 
+#include "src/fusion/greedy.h"
+#include "src/fusion/joint.h"
 #include "src/fusion/search.h"
 #include "tests/src/fusion/random_problem.h"
 
@@ -256,6 +258,81 @@ TEST(BruteForce, SearchFindsTheBestFusionsAndMerges) {
   EXPECT_GE(best_merges, kProblems * 9 / 10);
   EXPECT_GT(by_copies, 0);
   RecordProperty("best_merges", best_merges);
+}
+
+// Of any fusion, the best of all sets of buckets.
+TEST(BruteForce, JoinBestFindsTheBestBuckets) {
+  const ClosedFormTime fused({kLaunch}, 1'000'000'000 / kPerByte);
+  const LinearTime collective{0.5, kWireLatency};  // of 64 bytes and more nothing is rounded
+  int joined = 0, apart = 0;
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    const Problem problem = random_problem(seed, {7, 6, 1, false});
+    Draft draft(problem, fused);
+    if (seed % 2 == 1) fuse_in_order(draft);
+    int64_t least = INT64_MAX;
+    Partition reductions;
+    each_partition(6, reductions, 0, [&](const Partition& parts, int) {
+      std::vector<int32_t> buckets;
+      for (const int part : parts)
+        buckets.push_back(static_cast<int32_t>(std::ranges::find(parts, part) - parts.begin()));
+      Draft other = draft;
+      other.set_buckets(buckets);
+      least = std::min(least, play(other, collective, Order::FirstReady).time.v);
+    });
+    const Timeline found = join_best(draft, collective, Order::FirstReady);
+    EXPECT_EQ(found.time.v, least) << "seed " << seed;
+    EXPECT_EQ(play(draft, collective, Order::FirstReady).time, found.time);
+    std::set<int32_t> buckets;
+    for (int32_t i = 0; i < 6; ++i) buckets.insert(draft.bucket(i));
+    joined += buckets.size() < 6 ? 1 : 0;
+    apart += buckets.size() > 1 ? 1 : 0;
+  }
+  EXPECT_GT(joined, 20);
+  EXPECT_GT(apart, 20);
+}
+
+// What improve() starts from in plans and in the table.
+std::vector<Draft> starts_of(const Draft& none, const LinearTime& collective) {
+  std::vector<Draft> starts{none, none};
+  fuse_in_order(starts[1]);
+  starts.push_back(search(none, collective, Order::FirstReady, {}).best);
+  return starts;
+}
+
+TEST(BruteForce, ImproveIsNeverWorseThanItsStartsAndOftenTheBest) {
+  const ClosedFormTime fused({kLaunch}, 1'000'000'000 / kPerByte);
+  const LinearTime collective{kWirePerByte, kWireLatency};
+  int best = 0, better = 0;
+  constexpr int kProblems = 40;
+  for (uint32_t seed = 0; seed < kProblems; ++seed) {
+    const Problem problem = random_problem(seed, {7, 3, 1, false});
+    const Draft none(problem, fused);
+    const Joint found = improve({{none}}, collective, Order::FirstReady, {.copies = false});
+    const int64_t least = least_times(problem).merged;
+    EXPECT_TRUE(found.has_ended);
+    EXPECT_GE(found.timeline.time.v, least) << "seed " << seed;
+    best += found.timeline.time.v == least ? 1 : 0;
+  }
+  for (uint32_t seed = 0; seed < kProblems; ++seed) {
+    const Problem problem = random_problem(seed, {60, 12, 2, true});
+    const std::vector<Draft> starts = starts_of(Draft(problem, fused), collective);
+    const Joint found = improve(starts, collective, Order::FirstReady, {});
+    const Joint again = improve(starts, collective, Order::FirstReady, {});
+    EXPECT_EQ(found.best.hash(), again.best.hash());
+    EXPECT_EQ(found.timeline.time, play(found.best, collective, Order::FirstReady).time);
+    int64_t least = INT64_MAX;
+    for (const Draft& start : starts)
+      least = std::min(least, play(start, collective, Order::FirstReady).time.v);
+    EXPECT_LE(found.timeline.time.v, least) << "seed " << seed;
+    better += found.timeline.time.v < least ? 1 : 0;
+    const Joint bounded = improve(starts, collective, Order::FirstReady, {.most_work = 1});
+    EXPECT_LE(bounded.timeline.time.v, least);
+    EXPECT_FALSE(bounded.has_ended);
+  }
+  EXPECT_GE(best, kProblems * 3 / 4);
+  EXPECT_GT(better, kProblems / 2);
+  RecordProperty("best", best);
+  RecordProperty("better", better);
 }
 
 TEST(Search, IsTheSameEveryTime) {

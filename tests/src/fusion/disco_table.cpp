@@ -2,8 +2,8 @@
 // [alpha-beta]. One line of JSON for each rule: times of ZeRO 0's forward and backward phase with
 // all-reduce. With what a fused kernel of a plan can run (in-plans), or with every operator fused
 // that DisCo would fuse (any; simulated alone: no kernel for it is there); both if neither is
-// named. `disco-...` are the search without one of its moves. Not a test;
-// scripts/benchmark/disco.py makes the table.
+// named. `disco-...` are the search without one of its moves; `joint` starts from all before it,
+// and its seconds are theirs too. Not a test; scripts/benchmark/disco.py makes the table.
 #include <chrono>
 #include <cstdio>
 #include <set>
@@ -12,6 +12,7 @@
 #include "src/cost/costs.h"
 #include "src/frontend/import.h"
 #include "src/fusion/greedy.h"
+#include "src/fusion/joint.h"
 #include "src/fusion/search.h"
 #include "src/passes/fuse/fuse_rules.h"
 #include "src/passes/fuse/fusion_program.h"
@@ -43,13 +44,16 @@ void say(const Setting& setting, const std::string& rule, const Timeline& time, 
   std::fflush(stdout);
 }
 
-void say_search(const Setting& setting, const std::string& rule, const SearchRules& rules) {
+Draft say_search(const Setting& setting, const std::string& rule, const SearchRules& rules) {
   const double begin = seconds();
-  const Found found = search(setting.start, setting.line, kOrder, rules);
+  Found found = search(setting.start, setting.line, kOrder, rules);
   say(setting, rule, found.timeline, seconds() - begin, found.candidates);
+  return std::move(found.best);
 }
 
 void say_rules(const Setting& setting) {
+  const double first = seconds();
+  std::vector<Draft> starts;
   const auto one = [&](const std::string& rule, bool fuse, auto merge) {
     Draft draft = setting.start;
     const double begin = seconds();
@@ -57,6 +61,7 @@ void say_rules(const Setting& setting) {
     merge(draft);
     const double spent = seconds() - begin;
     say(setting, rule, play(draft, setting.line, kOrder), spent, 0);
+    starts.push_back(std::move(draft));
   };
   const auto none = [](Draft&) {};
   const auto xla = [](Draft& draft) {
@@ -69,7 +74,9 @@ void say_rules(const Setting& setting) {
   one("ddp", false, [](Draft& draft) {
     merge_in_order(draft, kOrder, Closing::Past, {passes::kDdpBucket}, {passes::kDdpFirstBucket});
   });
-  say_search(setting, "disco", {});
+  starts.push_back(say_search(setting, "disco", {}));
+  const Joint joint = improve(starts, setting.line, kOrder, {});
+  say(setting, "joint", joint.timeline, seconds() - first, joint.played);
   const char* const without[kMethods] = {"disco-no-fuse", "disco-no-copies", "disco-no-merges"};
   for (int i = 0; i < kMethods; ++i) {
     SearchRules rules;
