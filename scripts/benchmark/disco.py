@@ -9,8 +9,8 @@ Each model of the paper is exported without weights, in f32, at the batch of its
   disco                   DisCo's search with its constants: ms, and the seconds of one core that it took
   of FO                   full overlap of what it found (compute or communication alone, the longer), as a part of its time; the paper's from its speed-ups
   gain                    (T_min - T) / T against the best of the five; the paper's
-  joint                   ours: steps down from the five and from what the search found, each fusion judged with the buckets that are best for it (src/fusion/joint.h): ms, the seconds of
-                          one core that all of this took, with the search, of FO, gain
+  joint                   ours (src/fusion/joint.h): a descent from the search and three shorter ones, from greedy fusion and from none, each fusion judged with the buckets that are
+                          best for it: ms, the seconds of one core that all of this took, of FO, gain
   -fuse -copies -merges   the search without one of its moves: ms
 
 --fusible in-plans (default): what a fused kernel of a plan runs; any: every operator of the model, as the paper fuses, which nothing here can run.

@@ -6,6 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "src/fusion/greedy.h"
+#include "src/fusion/search.h"
+
 namespace dc::fusion {
 namespace {
 
@@ -181,6 +184,20 @@ Joint improve(std::span<const Draft> starts, const LinearTime& collective, Order
   found.timeline = join_best(found.best, collective, order);
   found.played = descent.played();
   return found;
+}
+
+Joint decide_jointly(const Draft& none, const LinearTime& collective, Order order) {
+  constexpr int64_t kShort = 500;  // patience
+  std::vector<Draft> starts{none, none};
+  fuse_in_order(starts.back());
+  const auto add = [&](const SearchRules& rules) {
+    starts.push_back(search(none, collective, order, rules).best);
+  };
+  add({});
+  add({.patience = kShort, .uses = {true, false, true}});
+  add({.beta = 1, .patience = kShort});
+  add({.beta = 5, .patience = kShort});
+  return improve(starts, collective, order, {});
 }
 
 }  // namespace dc::fusion

@@ -19,7 +19,7 @@ Timeline join_best(Draft& draft, const LinearTime& collective, Order order);
 
 struct JointRules {
   bool copies = true;              // also fuses copies
-  int64_t most_work = 40'000'000;  // kernels played, in all
+  int64_t most_work = 15'000'000;  // kernels played, in all
 };
 
 struct Joint {
@@ -35,5 +35,10 @@ struct Joint {
 // its share of `most_work` is done. Never worse than any start, of which there is at least one.
 Joint improve(std::span<const Draft> starts, const LinearTime& collective, Order order,
               const JointRules& rules);
+
+// improve() from `none`, where nothing is fused; from fuse_in_order(); from DisCo's search with its
+// constants; and from three shorter ones: without copies, and with changes of at most one and five
+// moves.
+Joint decide_jointly(const Draft& none, const LinearTime& collective, Order order);
 
 }  // namespace dc::fusion

@@ -104,6 +104,8 @@ constexpr NamedChain kFusionChains[] = {
      "no operators fused, gradients reduced in buckets as PyTorch's DistributedDataParallel"},
     {"disco", DC_FUSION("disco,", ""),
      "DisCo: operators and reductions fused by a search over both"},
+    {"fuse-jointly", DC_FUSION("fuse-jointly,", ""),
+     "operators and reductions fused by a descent over both, from DisCo's result"},
 };
 #undef DC_FUSION
 

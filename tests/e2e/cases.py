@@ -39,7 +39,7 @@ MODELS = ("mlp", "tiny-llama", "tiny-llama-tied", "tiny-gpt2", "tiny-bert", "tin
 WORLDS = (1, 2, 3, 4)
 ZEROS = (0, 1, 2, 3)
 # DisCo and what it is compared with.
-FUSION_CHAINS = ("no-fusion", "op-fusion", "allreduce-fusion", "default-fusion", "ddp", "disco")
+FUSION_CHAINS = ("no-fusion", "op-fusion", "allreduce-fusion", "default-fusion", "ddp", "disco", "fuse-jointly")
 # The command without a chain, as users type it, alone and with a profile.
 DEFAULTS = ("default", "profiled default")
 ACCUMULATIONS = (1, 4)

@@ -19,7 +19,7 @@ from compile_test import dcc
 LINES = [line.split() for line in dcc("passes").stdout.splitlines()]
 # hsdp sums in another order; HostChains has it.
 # fusion_chains_test.py has those that fuse and join as others do; they are for whole parameters.
-FUSION_PASSES = ("fuse-greedily", "disco", "bucket-by-size", "bucket-as-ddp")
+FUSION_PASSES = ("fuse-greedily", "disco", "fuse-jointly", "bucket-by-size", "bucket-as-ddp")
 NAMED = [words[1] for words in LINES if words[0] == "--chain" and words[1] not in ("hsdp", *cases.FUSION_CHAINS)]
 NAMES = [words[0].removesuffix("[=N]") for words in LINES if words[0] not in ("--chain", "N:")]
 FIRST, LAST = NAMES.index("schedule") + 1, NAMES.index("layout-arenas")

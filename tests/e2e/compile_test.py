@@ -404,6 +404,7 @@ class Reports(unittest.TestCase):
                 "default-fusion",
                 "ddp",
                 "disco",
+                "fuse-jointly",
             ],
         )
         passes = [words[0] for words in listed if words[0] not in ("--chain", "N:")]
@@ -421,6 +422,7 @@ class Reports(unittest.TestCase):
                 "schedule-fast-free",
                 "fuse-greedily",
                 "disco[=N]",
+                "fuse-jointly",
                 "offload-update",
                 "recompute[=N]",
                 "keep-resident[=N]",

@@ -35,7 +35,7 @@ class FusionChains(bits_case.BitsCase):
     def test_bits_of_a_larger_model(self):
         cases = itertools.product((1, 2, 3), (1, 4)) if running.SLOW else ((3, 4),)
         for world, accumulation in cases:
-            self.verify("small-llama", world, accumulation, CHAINS if running.SLOW else ("default-fusion", "disco"))
+            self.verify("small-llama", world, accumulation, CHAINS if running.SLOW else ("default-fusion", "disco", "fuse-jointly"))
 
     def test_what_they_fuse_and_join(self):
         model = running.archive("tiny-llama")
@@ -47,8 +47,8 @@ class FusionChains(bits_case.BitsCase):
             counts[chain] = (fused, joined)
             self.assertEqual(len(set(fused)), 1, "every micro-batch runs the same kernels")
         for chain, (fused, joined) in counts.items():
-            self.assertEqual(fused[0] > 0, chain in ("op-fusion", "default-fusion", "disco"), chain)
-            self.assertEqual(joined > 0, chain in ("allreduce-fusion", "default-fusion", "ddp", "disco"), chain)
+            self.assertEqual(fused[0] > 0, chain in ("op-fusion", "default-fusion", "disco", "fuse-jointly"), chain)
+            self.assertEqual(joined > 0, chain in ("allreduce-fusion", "default-fusion", "ddp", "disco", "fuse-jointly"), chain)
 
     def test_a_search_is_the_same_every_time(self):
         model = running.archive("tiny-llama")

@@ -1,13 +1,15 @@
 // disco: which operators become one kernel and which reductions travel as one, decided together by
-// DisCo's search (src/fusion). fuse-greedily, bucket-by-size, bucket-as-ddp: the rules that it is
-// compared with, each of which decides one of the two. Fused kernels give the bits of their
-// operations apart, and what travels together is summed as it is alone; so all numbers stay.
+// DisCo's search (src/fusion). fuse-jointly: the same decision by a descent from its result and
+// from the rules'. fuse-greedily, bucket-by-size, bucket-as-ddp: the rules that it is compared
+// with, each of which decides one of the two. Fused kernels give the bits of their operations
+// apart, and what travels together is summed as it is alone; so all numbers stay.
 #include <algorithm>
 #include <functional>
 #include <optional>
 #include <utility>
 
 #include "src/fusion/greedy.h"
+#include "src/fusion/joint.h"
 #include "src/fusion/search.h"
 #include "src/passes/fuse/carry_out_fusion.h"
 #include "src/passes/fuse/fuse_rules.h"
@@ -133,6 +135,15 @@ base::Result<Change> disco(ir::Step& step, const PassContext& context) {
                      return {std::move(found.best),
                              {{"candidates", found.candidates}, {"played", found.played}},
                              "; " + std::to_string(found.candidates) + " candidates"};
+                   });
+}
+
+base::Result<Change> fuse_jointly(ir::Step& step, const PassContext& context) {
+  return fuse_step(step, context, "fuse-jointly",
+                   [](const fusion::Draft& draft, const fusion::LinearTime& line) -> Decided {
+                     fusion::Joint joint =
+                         fusion::decide_jointly(draft, line, fusion::Order::FirstReady);
+                     return {std::move(joint.best), {{"played", joint.played}}};
                    });
 }
 

@@ -44,7 +44,8 @@ std::string random_chain(Dice& dice, const std::optional<ir::Space>& offload) {
     if (pass.needs != ir::Stage::Scheduled || pass.gives != ir::Stage::Scheduled) continue;
     if (pass.name.starts_with("offload-") && !offload) continue;
     if (pass.name == "offload-update" && offload != ir::Space::Host) continue;
-    if (pass.name == "disco" || pass.name == "fuse-greedily") continue;  // other kernels
+    if (pass.name == "disco" || pass.name == "fuse-jointly" || pass.name == "fuse-greedily")
+      continue;  // other kernels
     if (!dice.chance(percent)) continue;
     std::string next = text + "," + std::string(pass.name);
     if (!pass.argument.empty() && dice.chance(40))

@@ -2,10 +2,10 @@
 // [alpha-beta]. One line of JSON for each rule: times of ZeRO 0's forward and backward phase with
 // all-reduce. With what a fused kernel of a plan can run (in-plans), or with every operator fused
 // that DisCo would fuse (any; simulated alone: no kernel for it is there); both if neither is
-// named. `disco-...` are the search without one of its moves; `joint` starts from all before it,
-// and its seconds are theirs too. Not a test; scripts/benchmark/disco.py makes the table.
-#include <chrono>
+// named. `disco-...` are the search without one of its moves; `joint`: decide_jointly(). Seconds
+// are of one core. Not a test; scripts/benchmark/disco.py makes the table.
 #include <cstdio>
+#include <ctime>
 #include <set>
 #include <string>
 
@@ -29,9 +29,7 @@ struct Setting {
   LinearTime line;
 };
 
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 void say(const Setting& setting, const std::string& rule, const Timeline& time, double spent,
          int64_t candidates) {
@@ -44,16 +42,13 @@ void say(const Setting& setting, const std::string& rule, const Timeline& time, 
   std::fflush(stdout);
 }
 
-Draft say_search(const Setting& setting, const std::string& rule, const SearchRules& rules) {
+void say_search(const Setting& setting, const std::string& rule, const SearchRules& rules) {
   const double begin = seconds();
-  Found found = search(setting.start, setting.line, kOrder, rules);
+  const Found found = search(setting.start, setting.line, kOrder, rules);
   say(setting, rule, found.timeline, seconds() - begin, found.candidates);
-  return std::move(found.best);
 }
 
 void say_rules(const Setting& setting) {
-  const double first = seconds();
-  std::vector<Draft> starts;
   const auto one = [&](const std::string& rule, bool fuse, auto merge) {
     Draft draft = setting.start;
     const double begin = seconds();
@@ -61,7 +56,6 @@ void say_rules(const Setting& setting) {
     merge(draft);
     const double spent = seconds() - begin;
     say(setting, rule, play(draft, setting.line, kOrder), spent, 0);
-    starts.push_back(std::move(draft));
   };
   const auto none = [](Draft&) {};
   const auto xla = [](Draft& draft) {
@@ -74,9 +68,10 @@ void say_rules(const Setting& setting) {
   one("ddp", false, [](Draft& draft) {
     merge_in_order(draft, kOrder, Closing::Past, {passes::kDdpBucket}, {passes::kDdpFirstBucket});
   });
-  starts.push_back(say_search(setting, "disco", {}));
-  const Joint joint = improve(starts, setting.line, kOrder, {});
-  say(setting, "joint", joint.timeline, seconds() - first, joint.played);
+  say_search(setting, "disco", {});
+  const double begin = seconds();
+  const Joint joint = decide_jointly(setting.start, setting.line, kOrder);
+  say(setting, "joint", joint.timeline, seconds() - begin, joint.played);
   const char* const without[kMethods] = {"disco-no-fuse", "disco-no-copies", "disco-no-merges"};
   for (int i = 0; i < kMethods; ++i) {
     SearchRules rules;
