@@ -81,7 +81,9 @@ def line_of(model, cluster, rows, fusible):
     ]
     joint = rows[fusible, "joint"]
     joint_ms = joint["time_ns"] / 1e6
-    cells += [f"joint {joint_ms:8.2f} {joint['seconds']:5.1f} s {100 * joint['full_overlap_ns'] / joint['time_ns']:5.1f} % of FO gain {100 * (best - joint_ms) / joint_ms:5.1f} %"]
+    cells += [
+        f"joint {joint_ms:8.2f} {joint['seconds']:5.1f} s {100 * joint['full_overlap_ns'] / joint['time_ns']:5.1f} % of FO gain {100 * (best - joint_ms) / joint_ms:5.1f} %"
+    ]
     cells += [f"{rule.removeprefix('disco-no')} {times[rule]:.2f}" for rule in WITHOUT]
     return " ".join(cells)
 
