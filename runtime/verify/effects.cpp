@@ -7,10 +7,20 @@ namespace dc::runtime::verify {
 namespace {
 
 constexpr NativeKernel kNative[] = {
-    {"dc.accumulate", "ur"},      {"dc.adamw", "uuurrr"},     {"dc.add_loss", "ur"},
-    {"dc.cast", "r", 1},          {"dc.copy", "wr"},          {"dc.dropout", "rr", 2},
-    {"dc.clip_and_check", "wrr"}, {"dc.check_finite", "urr"}, {"dc.scale", "ur", 1, true},
-    {"dc.sgd", "uurrr"},          {"dc.square_sum", "ur"},    {"dc.zero", "w"},
+    {"dc.accumulate", "ur"},
+    {"dc.adamw", "uuurrr"},
+    {"dc.add_loss", "ur"},
+    {"dc.cast", "r", 1},
+    {"dc.copy", "wr"},
+    {"dc.cross_entropy", "rr", 4},
+    {"dc.cross_entropy_backward", "urrrrr", 1, true},
+    {"dc.dropout", "rr", 2},
+    {"dc.clip_and_check", "wrr"},
+    {"dc.check_finite", "urr"},
+    {"dc.scale", "ur", 1, true},
+    {"dc.sgd", "uurrr"},
+    {"dc.square_sum", "ur"},
+    {"dc.zero", "w"},
 };
 
 // Overloads that write an operand although their names do not say so, without "aten.". Those in the

@@ -8,6 +8,7 @@
 #include "src/cost/analytic.h"
 #include "src/cost/profiled.h"
 #include "src/driver/compile_step.h"
+#include "src/ir/ops.h"
 #include "src/search/chains.h"
 
 namespace dc::driver {
@@ -26,7 +27,8 @@ Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, int threads, Ker
                                           const cost::CostModel& cost) {
   DC_ASSIGN_OR_RETURN(passes::Chain chain, search::find_chain("zero0"));
   std::erase_if(chain, [kernels](const passes::PassCall& call) {
-    return call.pass->name == "fuse-elementwise" && kernels != Kernels::Fused;
+    return (call.pass->name == "fuse-elementwise" || call.pass->name == "fuse-loss") &&
+           kernels != Kernels::Fused;
   });
   CompileOptions options;
   options.passes.providers =
@@ -55,8 +57,10 @@ Result<std::vector<base::KernelMeasurement>> measure_model(
 
 // Operators of the model on the runtime's own kernels.
 bool is_own_kernel(Kernels kernels, base::Provider provider, std::string_view op) {
-  return kernels == Kernels::Fused ? provider == base::Provider::Fused
-                                   : provider == base::Provider::Native && op.starts_with("aten.");
+  if (kernels != Kernels::Fused)
+    return provider == base::Provider::Native && op.starts_with("aten.");
+  const std::optional<ir::OpKind> kind = ir::native_op(op);
+  return provider == base::Provider::Fused || (kind && ir::is_model_op(*kind));
 }
 
 bool has_own_kernels(Kernels kernels, const runtime::plan::Plan& plan) {

@@ -139,7 +139,10 @@ OpKind done_of(OpKind start) {
   return static_cast<OpKind>(static_cast<int>(start) + 1);
 }
 
-bool is_model_op(OpKind kind) { return kind == OpKind::Aten || kind == OpKind::Fused; }
+bool is_model_op(OpKind kind) {
+  return kind == OpKind::Aten || kind == OpKind::Fused || kind == OpKind::CrossEntropy ||
+         kind == OpKind::CrossEntropyBackward;
+}
 bool is_update(OpKind kind) { return info(kind).trait == OpTrait::Update; }
 bool is_tail(OpKind kind) { return info(kind).trait == OpTrait::Tail; }
 

@@ -40,7 +40,17 @@ enum class Attr : uint8_t {
 #include "src/ir/attributes.def"
 #undef DC_ATTR
 };
-enum class AttrKind : uint8_t { Text, Entry, Count, Flag, Probability, Parameter, Group, Axes };
+enum class AttrKind : uint8_t {
+  Text,
+  Entry,
+  Count,
+  Flag,
+  Integer,
+  Probability,
+  Parameter,
+  Group,
+  Axes
+};
 struct AttrInfo {
   std::string_view text;
   AttrKind kind;

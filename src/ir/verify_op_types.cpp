@@ -93,6 +93,8 @@ class OpChecker {
         return below(INT64_MAX);
       case AttrKind::Flag:
         return below(2);
+      case AttrKind::Integer:
+        return std::holds_alternative<int64_t>(value);
       case AttrKind::Probability: {
         const auto* number = std::get_if<double>(&value);
         return number != nullptr && *number >= 0 && *number <= 1;
@@ -308,6 +310,37 @@ class OpChecker {
       return wrong("the results must be contiguous");
     DC_RETURN_IF_ERROR(dense(0));
     return tensor(1, DType::I64, {4}, "the four 64-bit counters");
+  }
+
+  // The rows of classes, and a class number for each.
+  Status class_rows() const {
+    DC_RETURN_IF_ERROR(dense(0));
+    if (!base::is_floating(in(0).dtype) || in(0).dtype == DType::F64 || in(0).shape.size() != 2)
+      return wrong("operand 0 must be f32, bf16 or f16 rows of classes");
+    const int64_t reduction = node_.integer(Attr::Reduction);
+    if (reduction != 1 && reduction != 2)
+      return bad("DC2205", "attribute 'reduction' must be 1, a mean, or 2, a sum");
+    return tensor(1, DType::I64, {in(0).shape[0]}, "a class number for each row");
+  }
+
+  Status cross_entropy() const {
+    DC_RETURN_IF_ERROR(class_rows());
+    for (size_t i = 0; i < 4; ++i) {
+      const TensorType& result = scope_.type(node_.results[i]);
+      if (result.dtype != DType::F32 || !result.is_contiguous() ||
+          result.shape != (i < 2 ? Shape{} : Shape{in(0).shape[0]}))
+        return wrong("the results must be two f32 numbers, and two of each row");
+    }
+    return {};
+  }
+
+  Status cross_entropy_backward() const {
+    DC_RETURN_IF_ERROR(class_rows());
+    for (size_t i = 2; i < 6; ++i) {
+      DC_RETURN_IF_ERROR(i < 4 ? tensor(i, DType::F32, {}, "an f32 number")
+                               : tensor(i, DType::F32, {in(0).shape[0]}, "an f32 of each row"));
+    }
+    return out() == in(0) ? Status() : wrong("the result must have the type of operand 0");
   }
 
   Status cast() const {

@@ -78,7 +78,7 @@ def report(model, *options, **kwargs):
 
 def schedule_remarks(said):
     """What passes said about the schedule: not that of fused kernels, which every plan has."""
-    return [remark for remark in said["remarks"] if remark["pass"] != "fuse-elementwise"]
+    return [remark for remark in said["remarks"] if remark["pass"] not in ("fuse-loss", "fuse-elementwise")]
 
 
 class EqualBytes(unittest.TestCase):
@@ -413,6 +413,7 @@ class Reports(unittest.TestCase):
             [
                 "split-by-host[=N]",
                 "normalize-graph",
+                "fuse-loss",
                 "fuse-elementwise",
                 "shard-parameters[=N]",
                 "replicate-state",

@@ -87,6 +87,23 @@ class Providers(unittest.TestCase):
                 self.assertEqual(outcomes[1], outcomes[0])
                 self.assertEqual(outcomes[2], outcomes[0])
 
+    def test_fused_losses_give_the_bits_of_their_operators(self):
+        for subject in ("tiny-llama", "tiny-llama bfloat16", "tiny-llama autocast"):
+            for world, zero in ((1, 0), (2, 0), (2, 3)):
+                with self.subTest(subject, world=world, zero=zero):
+                    model = running.archive(*bits_case.SUBJECTS[subject])
+                    outcomes = []
+                    for loss, options in (("", ()), ("fuse-loss,", ()), ("fuse-loss,", ("--recompute", "full"))):
+                        chain = bits_case.TO_SCHEDULE.format(zero).replace("fuse-loss,", loss) + ",recompute,layout-arenas"
+                        plan = running.compile_plan(model, world, chain, 1, *options)
+                        operators = {one.get("op") for program in running.inspect(plan)["programs"] for one in program["instructions"]}
+                        self.assertEqual("dc.cross_entropy_backward" in operators, bool(loss))
+                        self.assertEqual("aten.nll_loss_backward.default" in operators, not loss)
+                        run = running.train(plan, model, world, STEPS, "--poison")
+                        outcomes.append((run.numbers(), run.tensors()))
+                    self.assertEqual(outcomes[1], outcomes[0])
+                    self.assertEqual(outcomes[2], outcomes[0])
+
     def test_a_plan_that_needs_libtorch_says_for_what(self):
         model = running.archive("mlp")
         plan = running.compile_plan(model, 2, 3, 1, *LIBTORCH)
@@ -112,7 +129,8 @@ class Providers(unittest.TestCase):
         self.assertEqual(json.loads(running.run(command).stdout)["kernels"], counted["native"], "the default")
         self.assertEqual(counted["native"]["aten_operators"], {})
         self.assertEqual(counted["any"], counted["native"], "without a profile")
-        self.assertEqual(counted["aten"]["aten"] + counted["aten"]["native"], counted["native"]["native"])
+        # Cross entropy is two kernels in place of libtorch's four.
+        self.assertEqual(counted["aten"]["aten"] + counted["aten"]["native"], counted["native"]["native"] + 2)
         self.assertEqual(sum(counted["aten"]["aten_operators"].values()), counted["aten"]["aten"])
 
     def test_a_profile_has_both_providers(self):

@@ -28,6 +28,11 @@ constexpr KernelRow kRows[] = {
     {"dc.add_loss", "sum=f64[1] loss=f32[1] ->"},
     {"dc.cast", "x=f32[37] -> bf16[37]"},
     {"dc.copy", "to=f32[37] from=f32[37] ->"},
+    {"dc.cross_entropy",
+     "logits=f32[4,8] target=i64[4] reduction=1 ignored=-100 -> f32[] f32[] f32[4] f32[4]"},
+    {"dc.cross_entropy_backward",
+     "logits=bf16[4,8] target=i64[4] g=f32[] total=f32[] largest=f32[4] log_of_sum=f32[4] "
+     "reduction=2 ignored=3 -> @0"},
     {"dc.dropout", "x=f32[37] rng=i64[4] p=0.5 op_id=3 -> f32[37] bool[37]"},
     {"dc.clip_and_check", "s=f64[11] table=f64[2,5] h=f64[24] clip=true ->"},
     {"dc.check_finite", "s=f64[11] row=f64[5] losses=f64[2] param=1 ->"},

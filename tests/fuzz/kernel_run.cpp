@@ -67,6 +67,14 @@ bool is_small(const KernelInstruction& instruction) {
          });
 }
 
+// Result 0 is operand 0.
+bool works_in_place(std::string_view op) {
+  return std::ranges::any_of(runtime::verify::native_kernels(),
+                             [op](const runtime::verify::NativeKernel& kernel) {
+                               return kernel.op == op && kernel.in_place;
+                             });
+}
+
 // An operand that is a result, or two results in one place: plans that say so are refused.
 bool has_shared_results(const KernelInstruction& instruction) {
   for (size_t i = 0; i < instruction.outputs.size(); ++i) {
@@ -74,7 +82,8 @@ bool has_shared_results(const KernelInstruction& instruction) {
     if (id < 0) continue;
     if (std::count(instruction.outputs.begin(), instruction.outputs.end(), id) > 1) return true;
     for (const runtime::plan::Arg& arg : instruction.args) {
-      const bool in_place = i == 0 && instruction.op == "dc.scale";
+      const bool in_place =
+          i == 0 && &arg == &instruction.args.front() && works_in_place(instruction.op);
       if (arg.kind == ArgKind::Tensor && arg.i == id && !in_place) return true;
       if (arg.kind == ArgKind::Tensors && std::ranges::count(arg.ints, id) > 0) return true;
     }

@@ -27,6 +27,7 @@ std::span<const Row> attention_kernels();
 std::span<const Row> cast_kernels();
 std::span<const Row> choice_kernels();
 std::span<const Row> copy_kernels();
+std::span<const Row> cross_entropy_kernels();
 std::span<const Row> dropout_kernels();
 std::span<const Row> elementwise_kernels();
 std::span<const Row> embedding_kernels();

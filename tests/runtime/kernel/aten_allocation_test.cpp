@@ -184,6 +184,15 @@ TEST(Allocations, NativeKernelsMakeNone) {
   const auto rng = tensor_arg(bench.filled<uint64_t>(DType::I64, {4}, {1, 1, 0, 0}));
   const auto y = bench.tensor(DType::F32, {n}), mask = bench.tensor(DType::Bool, {n}),
              half = bench.tensor(DType::BF16, {n});
+  const auto logits = [&] {
+    return tensor_arg(bench.filled(DType::F32, {5, 1000}, std::vector<float>(5000, 1)));
+  };
+  const auto row = [&] {
+    return tensor_arg(bench.filled(DType::F32, {5}, std::vector<float>(5, 1)));
+  };
+  const auto classes = tensor_arg(bench.filled<int64_t>(DType::I64, {5}, {1, 2, 3, 4, 5}));
+  const auto number = bench.tensor(DType::F32, {}), total = bench.tensor(DType::F32, {}),
+             largest = bench.tensor(DType::F32, {5}), log_of_sum = bench.tensor(DType::F32, {5});
   const plan::Instruction steps[] = {
       instruction("dc.zero", {f32()}),
       instruction("dc.copy", {f32(), f32()}),
@@ -191,6 +200,13 @@ TEST(Allocations, NativeKernelsMakeNone) {
       instruction("dc.scale", {f32(), f64(hyperparameters_size)}),
       instruction("dc.cast", {f32()}, {half}),
       instruction("dc.dropout", {f32(), rng, float_arg("p", 0.1), int_arg("op_id", 1)}, {y, mask}),
+      instruction("dc.cross_entropy",
+                  {logits(), classes, int_arg("reduction", 1), int_arg("ignored", -100)},
+                  {number, total, largest, log_of_sum}),
+      instruction("dc.cross_entropy_backward",
+                  {logits(), classes, tensor_arg(bench.filled<float>(DType::F32, {}, {1})),
+                   tensor_arg(bench.filled<float>(DType::F32, {}, {1})), row(), row(),
+                   int_arg("reduction", 1), int_arg("ignored", -100)}),
       instruction("dc.square_sum", {table, f32(), int_arg("param", 0), int_arg("shard", n),
                                     int_arg("elements", n), int_arg("whole", 1)}),
       instruction("dc.add_loss", {f64(1), tensor_arg(bench.filled<float>(DType::F32, {}, {1}))}),

@@ -105,6 +105,16 @@ Case make_case(GuardedMemory& m, std::string_view op) {
   if (op == "dc.add_loss") return {{m.add(DType::F64, {1}), m.add(DType::F32, {1})}, {}, {}};
   if (op == "dc.cast") return {{vector()}, {vector(DType::BF16)}, {}};
   if (op == "dc.copy") return {{vector(), vector()}, {}, {}};
+  if (op.starts_with("dc.cross_entropy")) {
+    // A target of only set bits is -1.
+    const std::vector<plan::Arg> kind = {int_arg("reduction", 1), int_arg("ignored", -1)};
+    const int32_t logits = m.add(DType::F32, {3, kCount}), targets = m.add(DType::I64, {3});
+    const auto number = [&] { return m.add(DType::F32, {1}); };
+    const auto of_rows = [&] { return m.add(DType::F32, {3}); };
+    const std::vector<int32_t> numbers = {number(), number(), of_rows(), of_rows()};
+    if (op == "dc.cross_entropy") return {{logits, targets}, numbers, kind};
+    return {{logits, targets, numbers[0], numbers[1], numbers[2], numbers[3]}, {logits}, kind};
+  }
   if (op == "dc.dropout")
     return {{vector(), m.add(DType::I64, {4})},
             {vector(), vector(DType::Bool)},

@@ -5,7 +5,7 @@
 #include <array>
 #include <limits>
 
-#include "runtime/kernel/native/math.h"
+#include "runtime/kernel/native/norms/log_softmax_rows.h"
 #include "runtime/kernel/native/norms/rows.h"
 #include "runtime/kernel/native/reductions/fold.h"
 #include "runtime/kernel/native/registry.h"
@@ -16,26 +16,13 @@ namespace {
 enum class Kind { Softmax, SafeSoftmax, LogSoftmax };
 
 template <typename T>
-DC_VECTOR_CLONES void exp_of_difference(T* out, const T* x, T shift, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = math::exp(x[i] - shift);
-}
-template <typename T>
 DC_VECTOR_CLONES void multiply(T* out, const T* x, T factor, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = x[i] * factor;
-}
-template <typename T>
-DC_VECTOR_CLONES void subtract(T* __restrict out, const T* x, T largest, T log_of_sum, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = x[i] - largest - log_of_sum;
 }
 template <typename T>
 DC_VECTOR_CLONES void softmax_gradient(T* __restrict out, const T* g, const T* y, T sum,
                                        int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = (g[i] - sum) * y[i];
-}
-template <typename T>
-DC_VECTOR_CLONES void log_softmax_gradient(T* __restrict out, const T* g, const T* y, T sum,
-                                           int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = g[i] - math::exp(y[i]) * sum;
 }
 template <typename T>
 DC_VECTOR_CLONES void products(T* __restrict out, const T* x, const T* y, int64_t n) {
@@ -62,19 +49,16 @@ class Softmax final : public Kernel {
     const bool masked = largest == -std::numeric_limits<T>::infinity();
     const bool zeros = masked && kind_ == Kind::SafeSoftmax;
     alignas(64) T in[kBlock], powers[kBlock];
-    double sum = 0;
-    in_blocks(n, [&](int64_t first, int64_t count) {
-      // softmax keeps the powers where its results will be, if they fit there as they are.
-      T* out = kind_ == Kind::LogSoftmax ? powers : y_.target(powers, y, first);
-      exp_of_difference(out, x_.read(in, x, first, count), largest, count);
-      sum += fold_chunk<SumFold<T>, T>(out, count);
+    // softmax keeps the powers where its results will be, if they fit there as they are.
+    const double sum = sum_of_powers(x_, x, n, largest, [&](int64_t first) {
+      return kind_ == Kind::LogSoftmax ? powers : y_.target(powers, y, first);
     });
     const T log_of_sum = static_cast<T>(math::log(sum)), factor = static_cast<T>(1.0 / sum);
     in_blocks(n, [&](int64_t first, int64_t count) {
       alignas(64) T buffer[kBlock];
       T* out = y_.target(buffer, y, first);
       if (kind_ == Kind::LogSoftmax) {
-        subtract(out, x_.read(in, x, first, count), largest, log_of_sum, count);
+        log_softmax_of(out, x_.read(in, x, first, count), largest, log_of_sum, count);
       } else if (zeros) {
         std::fill_n(out, count, T{});
       } else {

@@ -1,0 +1,43 @@
+// What softmax, log_softmax and cross_entropy do with one row. They share it, so that they give the
+// same bits.
+#pragma once
+
+#include "runtime/kernel/native/math.h"
+#include "runtime/kernel/native/norms/rows.h"
+#include "runtime/kernel/native/reductions/fold.h"
+
+namespace dc::runtime::kernel::native {
+
+template <typename T>
+DC_VECTOR_CLONES void exp_of_difference(T* out, const T* x, T shift, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = math::exp(x[i] - shift);
+}
+// `log_of_sum`: of the sum of exp(x - largest) over the row.
+template <typename T>
+DC_VECTOR_CLONES void log_softmax_of(T* __restrict out, const T* x, T largest, T log_of_sum,
+                                     int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] - largest - log_of_sum;
+}
+// `g`: the gradient of the results y; `sum`: of g over the row.
+template <typename T>
+DC_VECTOR_CLONES void log_softmax_gradient(T* __restrict out, const T* g, const T* y, T sum,
+                                           int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = g[i] - math::exp(y[i]) * sum;
+}
+
+// The sum of exp(x - largest) over a row, in the order of fold.h. place(first): where the block's
+// powers may be put.
+template <typename T, typename Place>
+double sum_of_powers(const RowTensor<T>& x, const std::byte* row, int64_t n, T largest,
+                     Place&& place) {
+  alignas(64) T in[kBlock];
+  double sum = 0;
+  in_blocks(n, [&](int64_t first, int64_t count) {
+    T* powers = place(first);
+    exp_of_difference(powers, x.read(in, row, first, count), largest, count);
+    sum += fold_chunk<SumFold<T>, T>(powers, count);
+  });
+  return sum;
+}
+
+}  // namespace dc::runtime::kernel::native
