@@ -13,6 +13,8 @@ ValueId ViewCopies::of_in(ValueId value, Phase phase) { return copy(value, {{}, 
 ValueId ViewCopies::copy(ValueId value, const Place& place) {
   if (const auto found = known_.find(value.v); found != known_.end()) return found->second;
   const Node& view = graph_->node(graph_->value(value).producer);
+  // What an op updated in place is that place: a view of the other bytes, which have the update.
+  if (is_view(view) && !is_plain_view(view)) return copy(view.operands[0], place);
   if (!is_plain_view(view)) {
     DC_CHECK(base_.valid());
     return base_;

@@ -69,8 +69,10 @@ void CopyWriter::write() {
       case Kind::InDone: {
         const Item<In>& item = ins_[event.item];
         const ValueId done = finish(item.made, origin_at(item.copy.done), before);
+        ir::ViewCopies views(graph_, done);
+        views.stand_for(item.copy.value, done);
         segments_[axis_.storages.root(item.copy.value).v].push_back(
-            {item.copy.done, done, ir::ViewCopies(graph_, done)});
+            {item.copy.done, done, std::move(views)});
         break;
       }
     }
