@@ -22,7 +22,7 @@ import rotation
 import running
 
 WORLD = 3
-STEPS = 1600
+STEPS = 3200
 
 
 @rotation.taking_turns(2)
@@ -102,7 +102,7 @@ class StopTest(jobs.JobTest):
 
     def test_torchrun(self):
         stops = 0
-        for i, moment in enumerate(self.moments(2)):
+        for i, moment in enumerate(self.moments(3)):
             with self.subTest(moment=moment):
                 job = self.train("torchrun")
                 ranks = job.await_ranks(WORLD)
