@@ -17,8 +17,7 @@ std::vector<int32_t> both(const std::vector<int32_t>& a, const std::vector<int32
 
 void make_set(std::vector<int32_t>& list) {
   std::ranges::sort(list);
-  const auto rest = std::ranges::unique(list);
-  list.erase(rest.begin(), rest.end());
+  list.erase(std::unique(list.begin(), list.end()), list.end());
 }
 
 std::vector<bool> marked(const std::vector<int32_t>& list, size_t count) {

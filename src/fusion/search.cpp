@@ -126,8 +126,7 @@ std::vector<int32_t> neighbouring_buckets(const Draft& draft, int32_t reduction)
     layer = std::move(next);
   }
   std::ranges::sort(found);
-  const auto rest = std::ranges::unique(found);
-  found.erase(rest.begin(), rest.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;
 }
 

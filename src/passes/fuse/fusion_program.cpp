@@ -62,8 +62,7 @@ class ProgramReader {
       }
     }
     std::ranges::sort(near_[at]);
-    const auto rest = std::ranges::unique(near_[at]);
-    near_[at].erase(rest.begin(), rest.end());
+    near_[at].erase(std::unique(near_[at].begin(), near_[at].end()), near_[at].end());
     if (is_behind_[at]) return true;
     const Part part = analysis::part_of(node);
     if (part == Part::Start && !schedule::is_reduction(node.kind)) return false;
@@ -177,6 +176,7 @@ fusion::LinearTime reduction_line(const ir::Step& step, const ir::Graph& graph,
     for (int64_t bytes = 1 << 12; bytes <= 1 << 28; bytes *= 4) sizes.push_back({bytes});
   }
   std::vector<fusion::SizeTime> points;
+  points.reserve(sizes.size());
   for (const base::Bytes bytes : sizes)
     points.push_back({bytes, cost.collective(kind, bytes, group).time});
   return fusion::fit_line(points);

@@ -46,8 +46,7 @@ class RandomProblem {
     for (int i = 0; i <= up_to(2); ++i)
       kernel.reads.push_back(up_to(static_cast<int>(problem_.values.size()) - 1));
     std::ranges::sort(kernel.reads);
-    const auto rest = std::ranges::unique(kernel.reads);
-    kernel.reads.erase(rest.begin(), rest.end());
+    kernel.reads.erase(std::unique(kernel.reads.begin(), kernel.reads.end()), kernel.reads.end());
     if (shape_.orders && number > 0 && up_to(3) == 0) kernel.after.push_back(up_to(number - 1));
     kernel.makes.push_back(add_value(number));
     problem_.kernels.push_back(std::move(kernel));
