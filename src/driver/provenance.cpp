@@ -20,7 +20,7 @@ bool has_scratch_of_its_cpu(const ir::Graph& graph, const ir::Node& node) {
   return dtype == ir::DType::BF16 || dtype == ir::DType::F16;
 }
 
-// A profile made where libtorch was not, or of a time before dcrun had kernels of its own.
+// A profile made without libtorch, or before dcrun had its own kernels.
 std::vector<std::string> provider_notes(const base::Measurements& measured,
                                         passes::Providers providers) {
   const auto has = [&](base::Provider provider) {
