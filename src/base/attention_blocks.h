@@ -12,7 +12,7 @@
 
 namespace dc::base {
 
-inline constexpr int64_t kQueryBlock = 96;  // rows: a multiple of a tile's
+inline constexpr int64_t kQueryBlock = 48;  // rows: a multiple of a tile's
 inline constexpr int64_t kKeyBlock = 256;   // columns
 inline constexpr int64_t kAttentionLanes = 16;
 

@@ -6,7 +6,6 @@
 #include "runtime/kernel/native/attention/heads.h"
 #include "runtime/kernel/native/attention/multiply.h"
 #include "runtime/kernel/native/math.h"
-#include "runtime/kernel/native/reductions/fold.h"
 #include "runtime/kernel/native/registry.h"
 #include "src/base/attention_blocks.h"
 
@@ -109,23 +108,26 @@ class Attention final : public Kernel {
                   int64_t keys) {
     float* scores = scores_ + i * blocks_.scores_row;
     const int64_t seen = call_.seen(first + i, key, keys);
-    call_.finish_scores(scores, batch, head, first + i, key, seen);
+    float own = scale_row(scores, call_.scale, seen);
+    if (call_.mask) {
+      call_.add_mask(scores, batch, head, first + i, key, seen);
+      own = scale_row(scores, 1, seen);
+    }
     const float before = greatest_[i];
-    const float own = greatest_of(scores, seen);
     const float greatest = own < before ? before : own;  // NaN stays
     if (greatest == -kInfinity) return std::fill(scores, scores + keys, 0.0f);
-    exp_row(scores, greatest, seen, keys);
+    const float sum = exp_row(scores, greatest, seen, keys);
     const float factor = before == -kInfinity ? 0.0f : math::exp(before - greatest);
     if (factor != 1) multiply_row(out_ + i * blocks_.row, factor, blocks_.row);
-    sums_[i] = sums_[i] * factor + fold_chunk<SumFold<float>, float>(scores, seen);
+    sums_[i] = sums_[i] * factor + sum;
     greatest_[i] = greatest;
   }
 
   void finish(int64_t batch, int64_t head, int64_t first, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) {
-      if (sums_[i] != 0) multiply_row(out_ + i * blocks_.row, 1 / sums_[i], blocks_.row);
-      sums_[i] = sums_[i] == 0 ? -kInfinity : greatest_[i] + math::log(sums_[i]);
-    }
+    float factors[kQueryBlock];
+    end_rows(sums_, greatest_, factors, count);
+    for (int64_t i = 0; i < count; ++i)
+      multiply_row(out_ + i * blocks_.row, factors[i], blocks_.row);
     t_.out.write(out_, blocks_.row, batch, head, first, count);
     t_.logsumexp.write(sums_, 1, batch, head, first, count);
   }
@@ -222,7 +224,8 @@ class AttentionBackward final : public Kernel {
     float* scores = scores_ + i * blocks_.scores_row;
     float* of_scores = of_scores_ + i * blocks_.scores_row;
     const int64_t seen = logsumexp_[i] == -kInfinity ? 0 : call_.seen(first + i, key, keys);
-    call_.finish_scores(scores, batch, head, first + i, key, seen);
+    multiply_row(scores, call_.scale, seen);
+    if (call_.mask) call_.add_mask(scores, batch, head, first + i, key, seen);
     exp_row(scores, logsumexp_[i], seen, keys);
     gradient_row(of_scores, scores, deltas_[i], call_.scale, keys);
   }

@@ -12,6 +12,8 @@
 namespace dc::runtime::kernel::native {
 namespace {
 
+constexpr int64_t kLanes = base::kAttentionLanes;
+
 // A mask with fewer dims, or dims of one element, stands for one of the scores' shape.
 std::optional<BoundTensor> as_scores(const BoundTensor& mask, std::span<int64_t> sizes,
                                      std::span<int64_t> strides) {
@@ -64,24 +66,18 @@ DC_VECTOR_CLONES void transpose(float* __restrict to, int64_t to_row, const floa
   }
 }
 
-// In halves: the order does not matter to a maximum.
-DC_VECTOR_CLONES float greatest_of(const float* x, int64_t n) {
-  if (n == 0) return -std::numeric_limits<float>::infinity();
-  float left[base::kKeyBlock / 2 + 1];
-  int64_t half = (n + 1) / 2;
-  for (int64_t i = 0; i < half; ++i) {
-    const float other = x[n - half + i];
-    left[i] = x[i] > other || x[i] != x[i] ? x[i] : other;
-  }
-  while (half > 1) {
-    const int64_t next = (half + 1) / 2, gap = half - next;
-    for (int64_t i = 0; i < gap; ++i) {
-      const float other = left[next + i];
-      left[i] = left[i] > other || left[i] != left[i] ? left[i] : other;
+DC_VECTOR_CLONES float scale_row(float* x, float scale, int64_t n) {
+  using Max = MaxFold<float>;
+  float lanes[kLanes];
+  for (float& lane : lanes) lane = Max::neutral();
+  for (int64_t i = 0; i < n; i += kLanes) {
+    for (int64_t k = 0; k < kLanes; ++k) {
+      const float scaled = x[i + k] * scale;
+      x[i + k] = scaled;
+      Max::join(lanes[k], i + k < n ? scaled : Max::neutral());
     }
-    half = next;
   }
-  return left[0];
+  return join_lanes<Max>(lanes, kLanes);
 }
 
 DC_VECTOR_CLONES float dot(const float* x, const float* y, int64_t n) {
@@ -106,9 +102,25 @@ DC_VECTOR_CLONES void add_row(float* __restrict x, const float* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] = x[i] + y[i];
 }
 
-DC_VECTOR_CLONES void exp_row(float* x, float least, int64_t valid, int64_t n) {
-  for (int64_t i = 0; i < valid; ++i) x[i] = math::exp(x[i] - least);
-  for (int64_t i = valid; i < n; ++i) x[i] = 0;
+DC_VECTOR_CLONES float exp_row(float* x, float least, int64_t valid, int64_t n) {
+  float lanes[kLanes] = {};
+  for (int64_t i = 0; i < n; i += kLanes) {
+    for (int64_t k = 0; k < kLanes; ++k) {
+      const float power = math::exp(x[i + k] - least);
+      x[i + k] = i + k < valid ? power : 0.0f;
+      lanes[k] = lanes[k] + x[i + k];
+    }
+  }
+  return join_lanes<SumFold<float>>(lanes, kLanes);
+}
+
+DC_VECTOR_CLONES void end_rows(float* sums, const float* greatest, float* factors, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const bool sees_none = sums[i] == 0;
+    factors[i] = sees_none ? 1.0f : 1 / sums[i];
+    const float logsumexp = greatest[i] + math::log(sums[i]);
+    sums[i] = sees_none ? -std::numeric_limits<float>::infinity() : logsumexp;
+  }
 }
 
 DC_VECTOR_CLONES void gradient_row(float* d, const float* p, float delta, float scale, int64_t n) {
@@ -142,10 +154,8 @@ AttentionCall::AttentionCall(Call& call, const BoundTensor& query, const BoundTe
   if (call.ok()) mask = HeadRows(*whole);
 }
 
-void AttentionCall::finish_scores(float* scores, int64_t in_batch, int64_t head, int64_t query,
-                                  int64_t first, int64_t count) const {
-  multiply_row(scores, scale, count);
-  if (!mask) return;
+void AttentionCall::add_mask(float* scores, int64_t in_batch, int64_t head, int64_t query,
+                             int64_t first, int64_t count) const {
   alignas(64) float added[base::kKeyBlock];
   mask->read_part(added, in_batch, head, query, first, count);
   add_row(scores, added, count);

@@ -52,14 +52,19 @@ class HeadRows {
 // to[j][i] = from[i][j]; columns [rows, to_row) of `to` are not touched.
 void transpose(float* __restrict to, int64_t to_row, const float* from, int64_t from_row,
                int64_t rows, int64_t columns);
-// The greatest of at most a block of keys, NaN if one is; minus infinity of none.
-float greatest_of(const float* x, int64_t n);
+// Steps over a row of scores. A row has a whole number of vectors (kAttentionLanes), and what is
+// behind its n elements may change; so there is nothing left over that is not a vector.
+// x = x * scale; returns the greatest of them, NaN if one is, minus infinity of none.
+float scale_row(float* x, float scale, int64_t n);
+// x = exp(x - least), 0 behind `valid`; returns the sum: of each lane in order, then in halves.
+float exp_row(float* x, float least, int64_t valid, int64_t n);
 // The sum of x[i] * y[i], in kFoldLanes sums that are then joined.
 float dot(const float* x, const float* y, int64_t n);
 void multiply_row(float* x, float factor, int64_t n);
 void add_row(float* __restrict x, const float* y, int64_t n);
-// x = exp(x - least), 0 behind `valid`.
-void exp_row(float* x, float least, int64_t valid, int64_t n);
+// Of n queries: factors = 1 / sum, sums = greatest + log(sum); 1 and minus infinity where the sum
+// is 0, because the query sees no key.
+void end_rows(float* sums, const float* greatest, float* factors, int64_t n);
 // The gradient of scores from that of probabilities: d = p * (d - delta) * scale.
 void gradient_row(float* d, const float* p, float delta, float scale, int64_t n);
 
@@ -72,9 +77,9 @@ struct AttentionCall {
     if (!causal) return count;
     return std::clamp<int64_t>(query + 1 - first, 0, count);
   }
-  // scores * scale + mask, of keys [first, first + count) of one query.
-  void finish_scores(float* scores, int64_t batch, int64_t head, int64_t query, int64_t first,
-                     int64_t count) const;
+  // scores + mask, of keys [first, first + count) of one query.
+  void add_mask(float* scores, int64_t batch, int64_t head, int64_t query, int64_t first,
+                int64_t count) const;
 
   int64_t batch = 0, heads = 0, queries = 0, dim = 0, keys = 0;
   int64_t heads_per_key = 1;  // query heads that share a head of keys and values
