@@ -59,12 +59,21 @@ _MIXTRAL = {
     "sliding_window": None,
     "use_cache": False,
 }
+_LLAMA_S = {
+    **_LLAMA_M,
+    "hidden_size": 256,
+    "intermediate_size": 688,
+    "num_hidden_layers": 4,
+    "vocab_size": 2048,
+    "max_position_embeddings": 128,
+}
 _CONFIGS = {
+    "S": (_LLAMA_S, ("--batch", "4", "--seq", "128")),
     "M": (_LLAMA_M, ("--batch", "2", "--seq", "256")),
     "gpt2": (_GPT2, ("--batch", "4", "--seq", "256")),
     "mixtral": (_MIXTRAL, ("--batch", "2", "--seq", "256")),
 }
-MODELS = ("M", "small-llama", "gpt2", "mixtral")
+MODELS = ("S", "M", "small-llama", "gpt2", "mixtral")
 _ADAMW = {"kind": "adamw", "lr": 1e-3}
 
 
@@ -99,36 +108,15 @@ def bytes_per_second(rate):
     return float(number) * {"g": 1e9, "m": 1e6, "k": 1e3}[unit] / 8
 
 
-class Lab:
-    """`with Lab(...)`: up at the beginning, down at the end, also when it is interrupted. One of this name left by a killed run goes first."""
+class Bench:
+    """A folder of exported models, configs and plans."""
 
-    def __init__(self, folder, hosts, rate, name, ranks_per_host=1):
-        self.folder, self.hosts, self.rate = folder, hosts, rate
-        self.world = hosts * ranks_per_host
-        self.variables = {"NETLAB": os.environ.get("NETLAB", name), "RANKS_PER_HOST": str(ranks_per_host), "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+    def __init__(self, folder):
+        self.folder = folder
         os.makedirs(folder, exist_ok=True)
-
-    def __enter__(self):
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-        run([NETLAB, "down"], **self.variables)
-        run([NETLAB, "up", str(self.hosts), self.rate], **self.variables)
-        return self
-
-    def __exit__(self, *_):
-        run([NETLAB, "down"], **self.variables)
 
     def path(self, name):
         return os.path.join(self.folder, name)
-
-    def on_hosts(self, *command, limit=1800):
-        return run([NETLAB, "run", *command], limit, **self.variables)
-
-    def sent(self, result):
-        """Bytes that host 0 sent during a command on the hosts."""
-        return self.sent_by_hosts(result)[0]
-
-    def sent_by_hosts(self, result):
-        return [int(count) for count in re.findall(r"host \d+ sent (\d+) bytes", result.stderr)]
 
     def shape(self, model):
         """Options of export.py and peer.py."""
@@ -140,11 +128,12 @@ class Lab:
             json.dump(config, file)
         return ["--hf-config", path, *shape]
 
-    def archive(self, model):
-        path = self.path(f"{model}.pt2")
+    def archive(self, model, *options):
+        """Exported the first time it is asked for, with further options of export.py."""
+        path = self.path(re.sub(r"\W+", "-", " ".join([model, *options])) + ".pt2")
         if not os.path.exists(path):
             say(f"exporting {model}")
-            run([sys.executable, os.path.join(ROOT, "scripts", "export.py"), *self.shape(model), "--no-check", "-o", path])
+            run([sys.executable, os.path.join(ROOT, "scripts", "export.py"), *self.shape(model), *options, "--no-check", "-o", path])
         return path
 
     def config(self, clipped):
@@ -152,41 +141,6 @@ class Lab:
         with open(path, "w") as file:
             json.dump({"optimizer": _ADAMW, **({"clip_norm": 1.0} if clipped else {})}, file)
         return path
-
-    def profile_path(self, model, world, rate, computing=0):
-        hosts = f"-{self.hosts}-hosts" if self.hosts not in (1, self.world) else ""
-        return self.path(f"profile-{model}-{world}{hosts}-{rate}{f'-with-{computing}' if computing else ''}.json")
-
-    def profile(self, model, computing=0):
-        """Measured on this lab the first time it is asked for, while `computing` other ranks compute the model's step all the time."""
-        path = self.profile_path(model, self.world, self.rate, computing)
-        if not os.path.exists(path):
-            began = time.monotonic()
-            say(f"profiling {model} on {self.hosts} hosts, {self.world} ranks, at {self.rate}" + (f" with {computing} more ranks" if computing else ""))
-            with self.computing(model, computing):
-                self.on_hosts(os.path.join(BIN, "dcc"), "profile", self.archive(model), "--comm", "tcp", "-o", path + ".part")
-            os.replace(path + ".part", path)
-            say(f"  took {time.monotonic() - began:.0f} s")
-        return path
-
-    @contextlib.contextmanager
-    def computing(self, model, count):
-        jobs = []
-        try:
-            for rank in range(count):
-                plan = self.path("computing.dcp")
-                if rank == 0:
-                    run([os.path.join(BIN, "dcc"), "compile", self.archive(model), "--world", "1", "-o", plan])
-                jobs.append(
-                    subprocess.Popen(self.dcrun(plan, model, 10**6, self.path(f"computing{rank}.jsonl")), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-                )
-            yield
-            if any(job.poll() is not None for job in jobs):
-                raise Failed("a rank that was to compute stopped")
-        finally:
-            for job in jobs:
-                job.kill()
-                job.wait()
 
     def compile(self, model, profile, *options, name="plan", world=None, clipped=True):
         """(path of the plan, its report)"""
@@ -225,6 +179,70 @@ class Lab:
             metrics,
             "--overwrite",
         ]
+
+
+class Lab(Bench):
+    """`with Lab(...)`: up at the beginning, down at the end, also when it is interrupted. One of this name left by a killed run goes first."""
+
+    def __init__(self, folder, hosts, rate, name, ranks_per_host=1):
+        super().__init__(folder)
+        self.hosts, self.rate = hosts, rate
+        self.world = hosts * ranks_per_host
+        self.variables = {"NETLAB": os.environ.get("NETLAB", name), "RANKS_PER_HOST": str(ranks_per_host), "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
+
+    def __enter__(self):
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        run([NETLAB, "down"], **self.variables)
+        run([NETLAB, "up", str(self.hosts), self.rate], **self.variables)
+        return self
+
+    def __exit__(self, *_):
+        run([NETLAB, "down"], **self.variables)
+
+    def on_hosts(self, *command, limit=1800):
+        return run([NETLAB, "run", *command], limit, **self.variables)
+
+    def sent(self, result):
+        """Bytes that host 0 sent during a command on the hosts."""
+        return self.sent_by_hosts(result)[0]
+
+    def sent_by_hosts(self, result):
+        return [int(count) for count in re.findall(r"host \d+ sent (\d+) bytes", result.stderr)]
+
+    def profile_path(self, model, world, rate, computing=0):
+        hosts = f"-{self.hosts}-hosts" if self.hosts not in (1, self.world) else ""
+        return self.path(f"profile-{model}-{world}{hosts}-{rate}{f'-with-{computing}' if computing else ''}.json")
+
+    def profile(self, model, computing=0):
+        """Measured on this lab the first time it is asked for, while `computing` other ranks compute the model's step all the time."""
+        path = self.profile_path(model, self.world, self.rate, computing)
+        if not os.path.exists(path):
+            began = time.monotonic()
+            say(f"profiling {model} on {self.hosts} hosts, {self.world} ranks, at {self.rate}" + (f" with {computing} more ranks" if computing else ""))
+            with self.computing(model, computing):
+                self.on_hosts(os.path.join(BIN, "dcc"), "profile", self.archive(model), "--comm", "tcp", "-o", path + ".part")
+            os.replace(path + ".part", path)
+            say(f"  took {time.monotonic() - began:.0f} s")
+        return path
+
+    @contextlib.contextmanager
+    def computing(self, model, count):
+        jobs = []
+        try:
+            for rank in range(count):
+                plan = self.path("computing.dcp")
+                if rank == 0:
+                    run([os.path.join(BIN, "dcc"), "compile", self.archive(model), "--world", "1", "-o", plan])
+                jobs.append(
+                    subprocess.Popen(self.dcrun(plan, model, 10**6, self.path(f"computing{rank}.jsonl")), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                )
+            yield
+            if any(job.poll() is not None for job in jobs):
+                raise Failed("a rank that was to compute stopped")
+        finally:
+            for job in jobs:
+                job.kill()
+                job.wait()
 
     def train(self, plan, model, warmup, steps, *options):
         """(rows of the metrics of rank 0 after the warm-up, what the command printed)"""

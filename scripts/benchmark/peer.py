@@ -3,7 +3,8 @@
 Prints one JSON line on rank 0: the duration of every measured step and of the update in it (clipping and optimizer) in milliseconds, the
 last loss, and what the host's eth0, if it has one, sent per measured step. FSDP2 wraps every block; `fsdp` gathers parameters again in the
 backward phase, `fsdp-keep` keeps them. Of several micro-batches only the last one is reduced in DDP. `alone` is the bare module: the ranks
-begin each step together and send nothing.
+begin each step together and send nothing; `compiled` is it under torch.compile. --autocast computes in bfloat16 with float32 parameters.
+`first_step_s` is the time from the process's start to the end of its first step.
 """
 
 import argparse
@@ -37,6 +38,8 @@ def blocks(module):
 def wrap(module, kind):
     if kind == "alone":
         return module
+    if kind == "compiled":
+        return torch.compile(module)
     if kind == "ddp":
         return torch.nn.parallel.DistributedDataParallel(module)
     from torch.distributed.fsdp import fully_shard
@@ -57,6 +60,14 @@ def sent():
         return 0
 
 
+def age():
+    """Seconds since this process started."""
+    with open("/proc/self/stat") as file:
+        started = int(file.read().rsplit(")", 1)[1].split()[19]) / os.sysconf("SC_CLK_TCK")
+    with open("/proc/uptime") as file:
+        return float(file.read().split()[0]) - started
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--preset", default="small-llama")
@@ -65,7 +76,8 @@ def main():
     parser.add_argument("--seq", type=int, default=32)
     parser.add_argument("--accumulation", type=int, default=1)
     parser.add_argument("--no-clip", action="store_true")
-    parser.add_argument("--kind", choices=("ddp", "fsdp", "fsdp-keep", "alone"), required=True)
+    parser.add_argument("--kind", choices=("ddp", "fsdp", "fsdp-keep", "alone", "compiled"), required=True)
+    parser.add_argument("--autocast", action="store_true")
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--warmup", type=int, required=True)
     arguments = parser.parse_args()
@@ -80,25 +92,38 @@ def main():
         if step == arguments.warmup:
             before = sent()
         batches = [{n: torch.randint(0, 2048, t.shape, generator=generator) for n, t in workload.inputs.items()} for _ in range(arguments.accumulation)]
-        if arguments.kind == "alone":
+        if arguments.kind in ("alone", "compiled"):
             dist.barrier()
         started = time.perf_counter()
         for inputs in batches:
             waits = arguments.kind == "ddp" and inputs is not batches[-1]
             with model.no_sync() if waits else contextlib.nullcontext():
-                loss = model(**inputs)
+                with torch.autocast("cpu", torch.bfloat16, enabled=arguments.autocast):
+                    loss = model(**inputs)
                 (loss / arguments.accumulation).backward()
         updating = time.perf_counter()
         if not arguments.no_clip:
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
+        if step == 0:
+            first = age()
         if step >= arguments.warmup:
             ended = time.perf_counter()
             times.append((ended - started) * 1e3)
             updates.append((ended - updating) * 1e3)
     if dist.get_rank() == 0:
-        print(json.dumps({"step_ms": times, "update_ms": updates, "loss": float(loss.detach()), "sent_per_step": (sent() - before) / arguments.steps}))
+        print(
+            json.dumps(
+                {
+                    "step_ms": times,
+                    "first_step_s": first,
+                    "update_ms": updates,
+                    "loss": float(loss.detach()),
+                    "sent_per_step": (sent() - before) / arguments.steps,
+                }
+            )
+        )
     dist.destroy_process_group()
 
 

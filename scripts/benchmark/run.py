@@ -1,138 +1,214 @@
-"""dcrun next to PyTorch on small-llama, alternating in one run: medians with spread.
+"""dcrun next to PyTorch on one host, alternating in one run: medians with spread, memory, time to the first step.
 
-run.py [--rounds N] [--steps N] [--warmup N] [--world N]. One thread per rank. Prints a table, and for each pair the ratio of our step time to
-PyTorch's, each from its calmest round (the one with the least median).
+run.py [--model S|M|...] [--sides LIST] [--rounds N] [--steps N] [--warmup N] [--folder FOLDER] [--half]
+
+One thread per rank. One rank trains next to PyTorch alone, eager and `torch.compile`d; two ranks next to DDP (our plan: --zero 0), FSDP2 that
+gathers parameters again and FSDP2 that keeps them (--zero 3). S and M are the Llamas of lab.py (4.0 and 31.6 million parameters). --half adds bfloat16
+with float32 masters next to PyTorch's autocast, on one rank. --sides takes names of the table, separated by semicolons.
+
+Prints a row for each side: step time (median of the rounds' medians, that of the calmest round, the fastest step, the spread between rounds), time from
+the process's start to the end of its first step, and the largest memory per rank in a run of three steps, as PSS and RSS. Then for each of ours and each of its
+peers the ratio of step times, each from its calmest round (the one with the least median).
 """
 
 import argparse
+import contextlib
+import dataclasses
 import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 
-ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
-BIN = os.path.join(ROOT, "build", "bin")
-PAIRS = (("dcrun zero 0", "ddp"), ("dcrun zero 3", "fsdp"))
+import lab as labs
+from lab import BIN, ROOT
 
-
-def run(command, **environment):
-    result = subprocess.run(command, capture_output=True, text=True, timeout=900, env={**os.environ, **environment})
-    if result.returncode:
-        sys.exit(f"exit {result.returncode}: {' '.join(command)}\n{result.stderr[-2000:]}")
-    return result.stdout
+MEMORY_STEPS = 3
+PEER = os.path.join(ROOT, "scripts", "benchmark", "peer.py")
 
 
-def peer(kind, arguments):
-    out = run(
-        [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc-per-node",
-            str(arguments.world),
-            os.path.join(ROOT, "scripts", "benchmark", "peer.py"),
-            "--kind",
-            kind,
-            "--steps",
-            str(arguments.steps),
-            "--warmup",
-            str(arguments.warmup),
-        ],
-        OMP_NUM_THREADS="1",
-    )
-    return json.loads(out.strip().splitlines()[-1])["step_ms"]
+@dataclasses.dataclass
+class Side:
+    """Who trains, and what was measured of it."""
+
+    name: str
+    world: int
+    plan: str = ""  # of ours
+    archive: str = ""
+    peers: tuple = ()  # whom ours is compared with
+    options: tuple = ()  # of peer.py
+    rounds: list = dataclasses.field(default_factory=list)  # per round, steps in ms
+    communication: list = dataclasses.field(default_factory=list)  # of ours: (ms in collectives, ms that compute waited)
+    first: list = dataclasses.field(default_factory=list)  # seconds from the start to the end of the first step
+    memory: tuple = (0.0, 0.0)  # the largest PSS and RSS of a rank in MiB
+
+    def calmest(self):
+        return min(statistics.median(steps) for steps in self.rounds)
 
 
-def ours(plan, model, arguments, folder):
-    metrics = os.path.join(folder, "metrics.jsonl")
-    run(
-        [
-            os.path.join(BIN, "dcrun"),
-            "-n",
-            str(arguments.world),
-            plan,
-            "--weights",
-            model,
-            "--data",
-            "synthetic:1",
-            "--steps",
-            str(arguments.warmup + arguments.steps),
-            "--metrics",
-            metrics,
-            "--overwrite",
+class Watch(threading.Thread):
+    """The largest memory of the ranks among the descendants of a process, sampled five times a second."""
+
+    def __init__(self, job, world, word):
+        super().__init__(daemon=True)
+        self.job, self.world, self.word = job, world, word
+        self.largest = (0.0, 0.0)
+        self.over = threading.Event()
+
+    def run(self):
+        while not self.over.wait(0.2):
+            ranks = [memory for memory in (memory_of(pid) for pid in descendants(self.job) if runs(pid, self.word)) if memory]
+            if ranks:
+                self.largest = max(self.largest, tuple(sum(column) / self.world / 1024 for column in zip(*ranks)))
+
+
+def descendants(pid):
+    found = [pid]
+    for parent in found:
+        with contextlib.suppress(OSError):
+            for task in os.listdir(f"/proc/{parent}/task"):
+                with open(f"/proc/{parent}/task/{task}/children") as file:
+                    found += [int(child) for child in file.read().split()]
+    return found
+
+
+def runs(pid, word):
+    """Whether a process's command is this program, or this script."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline") as file:
+        return any(argument.endswith(word) for argument in file.read().split("\0")[:3])
+    return False
+
+
+def memory_of(pid):
+    """(PSS, RSS) in KiB; None of a process that has ended."""
+    with contextlib.suppress(OSError, KeyError), open(f"/proc/{pid}/smaps_rollup") as file:
+        found = dict(line.split(":", 1) for line in file.read().splitlines()[1:])
+        return int(found["Pss"].split()[0]), int(found["Rss"].split()[0])
+    return None
+
+
+def largest_memory(command, world, word):
+    """(PSS, RSS) of a rank while the command runs."""
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"}) as job:
+        watch = Watch(job.pid, world, word)
+        watch.start()
+        code = job.wait()
+        watch.over.set()
+        watch.join()
+    if code:
+        sys.exit(f"run.py: exit {code}: {' '.join(command)}")
+    return watch.largest
+
+
+class Run:
+    def __init__(self, arguments, bench):
+        self.arguments, self.bench = arguments, bench
+
+    def plan(self, name, world, archive, *options):
+        profile = self.bench.path(f"profile-{os.path.basename(archive)}-{world}.json")
+        if not os.path.exists(profile):
+            labs.say(f"profiling {name} on {world} ranks")
+            labs.run([os.path.join(BIN, "dcc"), "profile", archive, "-n", str(world), "-o", profile])
+        plan = self.bench.path(f"{name.replace(' ', '-')}.dcp")
+        command = [os.path.join(BIN, "dcc"), "compile", archive, "--profile", profile, "--world", str(world), "--no-cache"]
+        labs.run([*command, "--config", self.bench.config(clipped=True), *options, "-o", plan])
+        return plan
+
+    def sides(self):
+        archive = self.bench.archive(self.arguments.model)
+        found = [
+            Side("dcrun, 1 rank", 1, self.plan("one", 1, archive), archive, ("eager", "compiled")),
+            Side("eager", 1, options=("--kind", "alone")),
+            Side("compiled", 1, options=("--kind", "compiled")),
+            Side("dcrun --zero 0", 2, self.plan("zero0", 2, archive, "--zero", "0"), archive, ("DDP",)),
+            Side("DDP", 2, options=("--kind", "ddp")),
+            Side("dcrun --zero 3", 2, self.plan("zero3", 2, archive, "--zero", "3"), archive, ("FSDP2, reshard", "FSDP2, keep")),
+            Side("FSDP2, reshard", 2, options=("--kind", "fsdp")),
+            Side("FSDP2, keep", 2, options=("--kind", "fsdp-keep")),
         ]
+        if self.arguments.half:
+            half = self.bench.archive(self.arguments.model, "--dtype", "autocast-bfloat16")
+            found.append(Side("dcrun, bf16, 1 rank", 1, self.plan("half", 1, half), half, ("eager, bf16", "dcrun, 1 rank")))
+            found.append(Side("eager, bf16", 1, options=("--kind", "alone", "--autocast")))
+        wanted = [name.strip() for name in self.arguments.sides.split(";") if name.strip()]
+        return [side for side in found if not wanted or side.name in wanted]
+
+    def command(self, side, warmup, steps):
+        if not side.plan:
+            command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(side.world), PEER, *side.options]
+            return [*command, *self.bench.shape(self.arguments.model), "--steps", str(steps), "--warmup", str(warmup)]
+        command = self.bench.dcrun(side.plan, self.arguments.model, warmup + steps, self.bench.path("metrics.jsonl"))
+        command[command.index("--weights") + 1] = side.archive
+        return [command[0], "-n", str(side.world), *command[1:]]
+
+    def train(self, side):
+        out = labs.run(self.command(side, self.arguments.warmup, self.arguments.steps), OMP_NUM_THREADS="1").stdout
+        if side.plan:
+            rows = labs.read_steps(self.bench.path("metrics.jsonl"))[self.arguments.warmup :]
+            side.rounds.append([row["step_ms"] for row in rows])
+            side.communication += [(row["collective_ms"], row["exposed_ms"]) for row in rows]
+            began = time.perf_counter()
+            labs.run(self.command(side, 0, 1), OMP_NUM_THREADS="1")
+            side.first.append(time.perf_counter() - began)
+        else:
+            row = json.loads(out.strip().splitlines()[-1])
+            side.rounds.append(row["step_ms"])
+            side.first.append(row["first_step_s"])
+
+    def remember(self, side):
+        """A run of its own: reading a process's maps slows it down."""
+        side.memory = largest_memory(self.command(side, 0, MEMORY_STEPS), side.world, "dcrun" if side.plan else "peer.py")
+
+
+def report(arguments, sides):
+    print(
+        f"{arguments.model}, 1 thread a rank, {arguments.rounds} alternating rounds of {arguments.steps} steps; "
+        f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     )
-    with open(metrics) as file:
-        rows = [json.loads(line) for line in file][1:]
-    rows = rows[arguments.warmup :]
-    return [row["step_ms"] for row in rows], [(row["collective_ms"], row["exposed_ms"]) for row in rows]
-
-
-def prepare(arguments, folder):
-    model, config = os.path.join(folder, "model.pt2"), os.path.join(folder, "train.json")
-    run([sys.executable, os.path.join(ROOT, "scripts", "export.py"), "--preset", "small-llama", "--no-check", "-o", model])
-    with open(config, "w") as file:
-        json.dump({"optimizer": {"kind": "adamw", "lr": 1e-3}, "clip_norm": 1.0}, file)
-    profile = os.path.join(folder, "prof.json")
-    run([os.path.join(BIN, "dcc"), "profile", model, "-n", str(arguments.world), "-o", profile])
-    plans = {}
-    for zero in (0, 3):
-        plans[zero] = os.path.join(folder, f"zero{zero}.dcp")
-        run(
-            [
-                os.path.join(BIN, "dcc"),
-                "compile",
-                model,
-                "--profile",
-                profile,
-                "--world",
-                str(arguments.world),
-                "--zero",
-                str(zero),
-                "--config",
-                config,
-                "--no-cache",
-                "-o",
-                plans[zero],
-            ]
+    print("| who | ranks | median step ms | of the calmest round | fastest | between rounds | to the first step s | PSS MiB | RSS MiB |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for side in sides:
+        medians = [statistics.median(steps) for steps in side.rounds]
+        pss, rss = side.memory
+        print(
+            f"| {side.name} | {side.world} | {statistics.median(medians):.1f} | {side.calmest():.1f} | {min(min(steps) for steps in side.rounds):.1f} | "
+            f"{max(medians) - min(medians):.1f} | {min(side.first):.2f} | {pss:.0f} | {rss:.0f} |"
         )
-    return model, plans
+    named = {side.name: side for side in sides}
+    for side in sides:
+        if side.world > 1 and side.communication:
+            collective, exposed = (statistics.median(column) for column in zip(*side.communication))
+            print(f"{side.name}: {collective:.2f} ms in collectives per step, compute waited {exposed:.2f} ms: {max(0, 1 - exposed / collective):.0%} hidden")
+        for peer in side.peers:
+            if peer in named:
+                print(f"{peer} / {side.name}: {named[peer].calmest() / side.calmest():.2f} (step), {named[peer].memory[0] / side.memory[0]:.1f} (PSS)")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="small-llama")
+    parser.add_argument("--sides", default="", help="names of the table, separated by semicolons; all if not given")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--warmup", type=int, default=3)
-    parser.add_argument("--world", type=int, default=2)
+    parser.add_argument("--folder", help="keeps models and profiles for the next run; of this build only")
+    parser.add_argument("--half", action="store_true")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        model, plans = prepare(arguments, folder)
-        times = {name: [] for pair in PAIRS for name in pair}
-        communication = {mine: [] for mine, _ in PAIRS}
-        for _ in range(arguments.rounds):
-            for mine, theirs in PAIRS:
-                steps, collectives = ours(plans[int(mine[-1])], model, arguments, folder)
-                times[mine].append(steps)
-                communication[mine] += collectives
-                times[theirs].append(peer(theirs, arguments))
-    print(
-        f"small-llama, {arguments.world} ranks, 1 thread each, {arguments.rounds} alternating rounds of {arguments.steps} steps; "
-        f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-    )
-    print("| who | median step ms | of the calmest round | fastest | spread between rounds |\n|---|---|---|---|---|")
-    for name, rounds in times.items():
-        medians = [statistics.median(r) for r in rounds]
-        print(f"| {name} | {statistics.median(medians):.1f} | {min(medians):.1f} | {min(min(r) for r in rounds):.1f} | {max(medians) - min(medians):.1f} |")
-    for mine, rows in communication.items():
-        collective, exposed = (statistics.median(column) for column in zip(*rows))
-        print(f"{mine}: {collective:.2f} ms in collectives per step, compute waited {exposed:.2f} ms: {max(0, 1 - exposed / collective):.0%} hidden")
-    for mine, theirs in PAIRS:
-        a, b = (min(statistics.median(r) for r in times[name]) for name in (mine, theirs))
-        print(f"{mine} / {theirs}: {a / b:.3f} (calmest rounds)")
+    with contextlib.ExitStack() as stack:
+        folder = arguments.folder or stack.enter_context(tempfile.TemporaryDirectory())
+        run = Run(arguments, labs.Bench(folder))
+        sides = run.sides()
+        for number in range(arguments.rounds):
+            for side in sides:
+                labs.say(f"round {number + 1}: {side.name}")
+                run.train(side)
+        for side in sides:
+            labs.say(f"memory: {side.name}")
+            run.remember(side)
+        report(arguments, sides)
 
 
 if __name__ == "__main__":

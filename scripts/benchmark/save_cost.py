@@ -27,7 +27,7 @@ PERIOD = 50  # steps between saves for which the share is given
 
 def prepare(arguments):
     """(archive, plan)"""
-    model = lab.Lab(arguments.folder, arguments.world, "", "save-cost").archive(arguments.model)
+    model = lab.Bench(arguments.folder).archive(arguments.model)
     config, plan = os.path.join(arguments.folder, "train.json"), os.path.join(arguments.folder, "plan.dcp")
     with open(config, "w") as file:
         json.dump({"optimizer": {"kind": "adamw", "lr": 1e-3}, "clip_norm": 1.0}, file)
