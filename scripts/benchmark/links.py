@@ -1,6 +1,7 @@
-"""The tcp communicator next to PyTorch's Gloo, alternating: shaped links of a network lab (root), and loopback.
+"""Our collectives next to others', alternating: medians over rounds with their spread.
 
-links.py [--rounds N] [--world N] [--rate RATE] [--bin FOLDER]. Prints medians over rounds with their spread.
+links.py [--rounds N] [--world N] [--rate RATE] [--bin FOLDER]: the tcp communicator next to PyTorch's Gloo, on shaped links of a network lab (root) and on
+loopback. links.py --one-host [...]: the local communicator next to Open MPI and Gloo, all ranks on this host, 4 KiB to 64 MiB.
 """
 
 import argparse
@@ -15,7 +16,8 @@ import sys
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 LAB = os.path.join(ROOT, "scripts", "netlab.sh")
 SIZES = ("65536", "1048576", "16777216")
-GLOO = [sys.executable, os.path.join(ROOT, "scripts", "benchmark", "gloo_links.py"), *SIZES]
+HOST_SIZES = tuple(str(4096 << shift) for shift in range(0, 15, 2))
+GLOO = (sys.executable, os.path.join(ROOT, "scripts", "benchmark", "gloo_links.py"))
 
 
 def rows_of(text):
@@ -45,33 +47,64 @@ def spread(values):
     return f"{statistics.median(values):.3g} ({min(values):.3g} to {max(values):.3g})"
 
 
+def under_mpirun(command, world):
+    result = subprocess.run(
+        ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(world), *command], capture_output=True, text=True, timeout=900, stdin=subprocess.DEVNULL
+    )
+    return rows_of(result.stdout) or sys.exit(result.stderr)
+
+
+def compare(title, sides, rounds):
+    """Runs the sides in turns and prints a table. Each of `sides` gives for a name what runs it: a list of (place, rows)."""
+    found = collections.defaultdict(lambda: collections.defaultdict(list))
+    for _ in range(rounds):
+        for who, run in sides.items():
+            for where, rows in run():
+                for row in rows:
+                    place = found[where, row["collective"], row["bytes"]]
+                    place[who].append(row["ms"])
+                    place[who + ", CPU"].append(row["cpu_ms"])
+    columns = [*sides, *(f"{who}, CPU" for who in sides)]
+    print(f"{title}; ms: median of {rounds} rounds (least to most); load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    print(f"| link | collective | KiB | {' | '.join(columns)} |\n|{'---|' * (3 + len(columns))}")
+    for (where, collective, size), place in found.items():
+        print(f"| {where} | {collective} | {size // 1024} | {' | '.join(spread(place[column]) for column in columns)} |")
+
+
+def one_host(arguments):
+    ours = os.path.join(arguments.bin, "dcr_comm_links")
+    mpi = os.path.join(arguments.bin, "dcr_comm_mpi_links")
+    sides = {
+        "local": lambda: [("host", under_mpirun([ours, "local", *HOST_SIZES], arguments.world))],
+        "Open MPI": lambda: [("host", under_mpirun([mpi, *HOST_SIZES], arguments.world))],
+        "Gloo": lambda: [("host", on_loopback([*GLOO, *HOST_SIZES], arguments.world))],
+    }
+    compare(f"{arguments.world} ranks on this host", sides, arguments.rounds)
+
+
+def over_links(arguments):
+    lab = {**os.environ, "NETLAB": "bench"}
+    subprocess.run([LAB, "up", str(arguments.world), arguments.rate], env=lab, check=True)
+    ours = [os.path.join(arguments.bin, "dcr_comm_links"), "tcp", *SIZES]
+
+    def both(command):
+        return lambda: [(arguments.rate, on_links(command)), ("loopback", on_loopback(command, arguments.world))]
+
+    try:
+        compare(f"{arguments.world} ranks", {"tcp": both(ours), "Gloo": both([*GLOO, *SIZES])}, arguments.rounds)
+    finally:
+        subprocess.run([LAB, "down"], env=lab, check=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--world", type=int, default=2)
     parser.add_argument("--rate", default="1gbit")
     parser.add_argument("--bin", default=os.path.join(ROOT, "build", "bin"))
+    parser.add_argument("--one-host", action="store_true")
     arguments = parser.parse_args()
-    ours = [os.path.join(arguments.bin, "dcr_comm_links"), "tcp", *SIZES]
-    lab = {**os.environ, "NETLAB": "bench"}
-    subprocess.run([LAB, "up", str(arguments.world), arguments.rate], env=lab, check=True)
-    found = collections.defaultdict(lambda: collections.defaultdict(list))
-    try:
-        for _ in range(arguments.rounds):
-            for where in (arguments.rate, "loopback"):
-                for who, command in (("tcp", ours), ("gloo", GLOO)):
-                    rows = on_links(command) if where == arguments.rate else on_loopback(command, arguments.world)
-                    for row in rows:
-                        place = found[where, row["collective"], row["bytes"]]
-                        place[who].append(row["ms"])
-                        place[who + " cpu"].append(row["cpu_ms"])
-    finally:
-        subprocess.run([LAB, "down"], env=lab, check=True)
-    print(f"{arguments.world} ranks; ms: median of {arguments.rounds} rounds (least to most); load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    print("| link | collective | KiB | tcp | Gloo | tcp, CPU | Gloo, CPU |\n|---|---|---|---|---|---|---|")
-    for (where, collective, size), place in found.items():
-        cells = [spread(place[column]) for column in ("tcp", "gloo", "tcp cpu", "gloo cpu")]
-        print(f"| {where} | {collective} | {size // 1024} | {' | '.join(cells)} |")
+    (one_host if arguments.one_host else over_links)(arguments)
 
 
 if __name__ == "__main__":
