@@ -17,6 +17,8 @@ class KnownArenas;
 
 namespace dc::passes {
 
+class KnownRecompute;
+
 // When gradients are summed over ranks.
 // ByStage: once per step with ZeRO 0 and 1, after every micro-batch with ZeRO 2 and 3.
 // PerStep: once per step.
@@ -64,6 +66,8 @@ struct PassContext {
   bool collect_remarks = true;  // false: saves the time to work them out
   // What passes that lay a step out need not lay out again; null: nothing.
   layout::KnownArenas* arenas = nullptr;
+  // What recompute has found out about the step already; null: nothing.
+  KnownRecompute* recompute = nullptr;
 };
 
 enum class Change : uint8_t { No, Yes };

@@ -12,6 +12,7 @@ using base::Result;
 using passes::Chain;
 using passes::PassCall;
 
+bool is_recompute(const PassCall& call) { return call.pass->name == "recompute"; }
 bool is_layout(const PassCall& call) { return call.pass->gives == ir::Stage::Allocated; }
 
 // The passes before those that change a scheduled step.
@@ -25,9 +26,9 @@ Chain stage_of(const Chain& chain) {
 // Of the passes up to recompute only that one asks for the memory, unless its call says how much.
 std::string key_of(const Candidate& candidate) {
   std::string key = passes::print(candidate.chain);
-  const bool asks = std::any_of(
-      candidate.chain.begin(), candidate.chain.end(),
-      [](const PassCall& call) { return call.pass->name == "recompute" && !call.argument; });
+  const bool asks =
+      std::any_of(candidate.chain.begin(), candidate.chain.end(),
+                  [](const PassCall& call) { return is_recompute(call) && !call.argument; });
   if (asks && candidate.planned) key += " within " + std::to_string(candidate.planned->v);
   return key;
 }
@@ -113,8 +114,9 @@ Result<RecomputeRange> ScheduledSteps::recompute_range(const Chain& chain) {
   passes::Options full = options_;
   full.recompute = passes::Recompute::Full;
   ir::Step inputs = *everything;
-  DC_RETURN_IF_ERROR(
-      apply(inputs, {{passes::find_pass("recompute"), std::nullopt}}, full).status());
+  DC_RETURN_IF_ERROR(apply(inputs, {{passes::find_pass("recompute"), std::nullopt}}, full,
+                           &known_recompute(stage_of(chain), everything))
+                         .status());
   const RecomputeRange range{live_bytes(inputs, cost_), live_bytes(*everything, cost_)};
   return ranges_.emplace(key, range).first->second;
 }
@@ -125,9 +127,7 @@ Result<int64_t> ScheduledSteps::state_bytes(const Chain& chain) {
 }
 
 Result<int64_t> ScheduledSteps::least_live(const Chain& chain) {
-  const auto recompute = std::find_if(chain.begin(), chain.end(), [](const PassCall& call) {
-    return call.pass->name == "recompute";
-  });
+  const auto recompute = std::find_if(chain.begin(), chain.end(), is_recompute);
   if (recompute == chain.end() || std::any_of(recompute, chain.end(), may_free)) return 0;
   Candidate begin{{chain.begin(), recompute + 1}, base::Bytes{1}};
   begin.chain.back().argument.reset();
@@ -155,6 +155,7 @@ void ScheduledSteps::keep_stages_of(std::span<const Chain> chains) {
                         [&](const std::string& stage) { return key.starts_with(stage); });
   };
   std::erase_if(steps_, [&](const auto& one) { return is_other(one.first); });
+  std::erase_if(before_recompute_, [&](const auto& one) { return is_other(one.first); });
   std::erase_if(passed_, [&](const Passed& one) { return is_other(one.key); });
 }
 
@@ -179,18 +180,30 @@ Result<ScheduledSteps::SharedStep> ScheduledSteps::begun(const Candidate& candid
   auto step = std::make_shared<ir::Step>(begin ? *begin : imported_);
   const Chain rest(candidate.chain.begin() + static_cast<std::ptrdiff_t>(before.chain.size()),
                    candidate.chain.end());
-  DC_ASSIGN_OR_RETURN(const passes::Change change,
-                      apply(*step, rest, options_for(candidate.planned)));
+  DC_ASSIGN_OR_RETURN(
+      const passes::Change change,
+      apply(*step, rest, options_for(candidate.planned),
+            rest.size() == 1 && is_recompute(rest[0]) ? &known_recompute(before.chain, begin)
+                                                      : nullptr));
   const bool is_new = !begin || change == passes::Change::Yes;
   return steps_.emplace(key, is_new ? std::move(step) : begin).first->second;
 }
 
+passes::KnownRecompute& ScheduledSteps::known_recompute(const Chain& chain,
+                                                        const SharedStep& step) {
+  std::unique_ptr<BeforeRecompute>& found = before_recompute_[passes::print(chain)];
+  if (!found) found.reset(new BeforeRecompute{step, {*step, cost_}});
+  return found->known;
+}
+
 Result<passes::Change> ScheduledSteps::apply(ir::Step& step, const Chain& chain,
-                                             const passes::Options& options) {
+                                             const passes::Options& options,
+                                             passes::KnownRecompute* recompute) {
   std::vector<passes::Remark> remarks;
   passes::PassContext context{cost_, options, remarks};
   context.collect_remarks = false;
   context.arenas = &arenas_;
+  context.recompute = recompute;
   passes::Change total = passes::Change::No;
   for (const PassCall& call : chain) {
     if (is_layout(call)) continue;

@@ -17,6 +17,7 @@
 
 #include "src/layout/known_arenas.h"
 #include "src/passes/pass_manager.h"
+#include "src/passes/recompute/known_recompute.h"
 
 namespace dc::search {
 
@@ -77,21 +78,31 @@ class ScheduledSteps {
     SharedStep step;
   };
 
+  // What recompute knows of a step that it is applied to.
+  struct BeforeRecompute {
+    SharedStep step;
+    passes::KnownRecompute known;
+  };
+
   base::Result<SharedStep> begun(const Candidate& candidate);
+  // `step`: after the passes `chain`.
+  passes::KnownRecompute& known_recompute(const passes::Chain& chain, const SharedStep& step);
   // Null if it is not known.
   SharedStep passed(const Candidate& candidate);
   void keep(const Candidate& candidate, const SharedStep& step);
   passes::Options options_for(const std::optional<base::Bytes>& planned) const;
   base::Result<passes::Change> apply(ir::Step& step, const passes::Chain& chain,
-                                     const passes::Options& options);
+                                     const passes::Options& options,
+                                     passes::KnownRecompute* recompute = nullptr);
 
   const ir::Step& imported_;
   const passes::Options& options_;
   const cost::CostModel& cost_;
-  std::map<std::string, SharedStep> steps_;       // by the passes that made them
-  std::map<std::string, RecomputeRange> ranges_;  // by stage
-  std::map<std::string, int64_t> least_live_;     // by the passes up to recompute
-  std::vector<Passed> passed_;                    // the latest used first
+  std::map<std::string, SharedStep> steps_;  // by the passes that made them
+  std::map<std::string, std::unique_ptr<BeforeRecompute>> before_recompute_;  // by the same
+  std::map<std::string, RecomputeRange> ranges_;                              // by stage
+  std::map<std::string, int64_t> least_live_;  // by the passes up to recompute
+  std::vector<Passed> passed_;                 // the latest used first
   layout::KnownArenas arenas_;
 };
 

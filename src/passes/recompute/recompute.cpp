@@ -11,13 +11,13 @@
 // kernel that reads a gathered parameter reads the backward phase's gather, which starts earlier
 // for it; where that phase gathers no more, a gather is added.
 #include <algorithm>
-#include <deque>
 #include <map>
 
 #include "src/analysis/memory.h"
 #include "src/base/text.h"
 #include "src/layout/allocate.h"
 #include "src/passes/pass.h"
+#include "src/passes/recompute/known_recompute.h"
 #include "src/passes/recompute/recompute_choice.h"
 #include "src/passes/recompute/recompute_rewrite.h"
 #include "src/schedule/time_axis.h"
@@ -71,21 +71,12 @@ std::string kinds_of(const RecomputeProgram& program, const Timeline& timeline) 
 
 class Recomputer {
  public:
-  Recomputer(ir::Step& step, const PassContext& context)
-      : step_(step), context_(context), state_(bytes_of_state(step)) {
-    for (const ir::Program& program : step.programs)
-      programs_.emplace_back(step, program.graph, context.cost);
-  }
+  // `known`: of this step.
+  Recomputer(ir::Step& step, const PassContext& context, KnownRecompute& known)
+      : step_(step), context_(context), known_(known), state_(bytes_of_state(step)) {}
 
   Change keep_only_block_inputs() {
-    std::vector<RecomputeChoice> choices;
-    for (const RecomputeProgram& program : programs_) {
-      RecomputeChoice choice;
-      choice.kept = keep_block_inputs(program);
-      choice.timeline = settle(program, choice.kept);
-      choices.push_back(std::move(choice));
-    }
-    return apply(choices, rewritten(choices), true);
+    return apply(known_.block_inputs(), rewritten(known_.block_inputs()), true);
   }
 
   Result<Change> fit(int64_t budget) {
@@ -118,36 +109,28 @@ class Recomputer {
 
  private:
   std::vector<RecomputeChoice> choose_all(int64_t limit) {
-    if (limit == 0) return lowest();
+    if (limit == 0) return known_.lowest();
     std::vector<RecomputeChoice> choices;
-    for (const RecomputeProgram& program : programs_) choices.push_back(choose(program, limit));
+    for (const RecomputeProgram& program : known_.programs())
+      choices.push_back(choose(program, limit));
     return choices;
   }
 
-  // Under the limit 0.
-  const std::vector<RecomputeChoice>& lowest() {
-    if (lowest_.empty()) {
-      for (const RecomputeProgram& program : programs_) lowest_.push_back(choose(program, 0));
-    }
-    return lowest_;
-  }
-
   bool is_out_of_reach(int64_t limit) {
-    const auto keeps_inputs_within = [&](const RecomputeProgram& program) {
-      KeptStorages inputs = keep_block_inputs(program);
-      return settle(program, inputs).peak <= limit;
+    const std::vector<RecomputeChoice>& inputs = known_.block_inputs();
+    const auto is_within = [&](const RecomputeChoice& choice) {
+      return choice.timeline.peak <= limit;
     };
-    if (std::all_of(programs_.begin(), programs_.end(), keeps_inputs_within)) return false;
-    return std::any_of(lowest().begin(), lowest().end(), [&](const RecomputeChoice& choice) {
+    if (std::all_of(inputs.begin(), inputs.end(), is_within)) return false;
+    const std::vector<RecomputeChoice>& lowest = known_.lowest();
+    return std::any_of(lowest.begin(), lowest.end(), [&](const RecomputeChoice& choice) {
       return limit < choice.timeline.peak - choice.timeline.peak / kReach;
     });
   }
 
   // Asks the layout only where the live bytes leave that open: it may need up to 3 % more.
   Result<bool> fits_already(int64_t limit, int64_t budget) const {
-    int64_t peak = 0;
-    for (const RecomputeProgram& program : programs_)
-      peak = std::max(peak, evaluate(program, keep_everything(program)).peak);
+    const int64_t peak = known_.most_bytes();
     if (peak > limit) return false;
     if (peak <= limit / 33 * 32) return true;
     return fits(step_, budget);
@@ -161,7 +144,7 @@ class Recomputer {
     ir::Step step = step_;
     for (size_t i = 0; i < choices.size(); ++i) {
       if (choices[i].timeline.again.empty()) continue;
-      rewrite(step.programs[i].graph, programs_[i], choices[i].kept, choices[i].timeline);
+      rewrite(step.programs[i].graph, known_.programs()[i], choices[i].kept, choices[i].timeline);
     }
     return step;
   }
@@ -172,7 +155,7 @@ class Recomputer {
       if (choices[i].timeline.again.empty()) continue;
       change = Change::Yes;
       if (!context_.collect_remarks) continue;
-      context_.remarks.push_back(remark(programs_[i], choices[i].timeline, fits));
+      context_.remarks.push_back(remark(known_.programs()[i], choices[i].timeline, fits));
     }
     if (change == Change::Yes) step_ = std::move(step);
     return change;
@@ -203,10 +186,16 @@ class Recomputer {
 
   ir::Step& step_;
   const PassContext& context_;
+  KnownRecompute& known_;
   int64_t state_;
-  std::deque<RecomputeProgram> programs_;
-  std::vector<RecomputeChoice> lowest_;  // by program; empty: not asked for yet
 };
+
+Result<Change> recompute(ir::Step& step, const PassContext& context, KnownRecompute& known) {
+  Recomputer recomputer(step, context, known);
+  if (context.options.recompute == Recompute::Full || context.argument == 0)
+    return recomputer.keep_only_block_inputs();
+  return recomputer.fit(context.argument ? *context.argument : context.options.memory()->v);
+}
 
 }  // namespace
 
@@ -215,14 +204,14 @@ Result<Change> recompute(ir::Step& step, const PassContext& context) {
     case Recompute::Off:
       return Change::No;
     case Recompute::Full:
-      return Recomputer(step, context).keep_only_block_inputs();
+      break;
     case Recompute::Auto:
-      if (context.argument == 0) return Recomputer(step, context).keep_only_block_inputs();
-      if (context.argument) return Recomputer(step, context).fit(*context.argument);
-      if (!context.options.memory()) return Change::No;
-      return Recomputer(step, context).fit(context.options.memory()->v);
+      if (!context.argument && !context.options.memory()) return Change::No;
+      break;
   }
-  return Change::No;
+  if (context.recompute != nullptr) return recompute(step, context, *context.recompute);
+  KnownRecompute known(step, context.cost);
+  return recompute(step, context, known);
 }
 
 }  // namespace dc::passes

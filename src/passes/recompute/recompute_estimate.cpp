@@ -39,6 +39,8 @@ Estimate Estimator::drop(int32_t s) {
   const int32_t made = std::min(place, at(t_.place, storage.producer));
   Cost freed;
   lose(storage.bytes, 2 * storage.last_forward + 2, 2 * made - 1, freed);
+  // What it costs lowers both.
+  if (freed.loss == 0 || freed.at_peak == 0) return std::move(now_);
   own_gain_ = freed.loss;
   own_time_ = std::max<int64_t>(1, p_.forward(storage.producer).time.v);
   Cost cost;

@@ -5,6 +5,7 @@
 #include "src/cost/analytic.h"
 #include "src/frontend/import.h"
 #include "src/search/auto.h"
+#include "src/search/chains.h"
 #include "src/search/smallest_chain.h"
 #include "tests/source_dir.h"
 
@@ -13,8 +14,8 @@ namespace {
 
 using base::Bytes;
 
-ir::Step imported(int world, int accumulation) {
-  auto step = frontend::import_archive(std::string(dc::kSourceDir) + "/tests/data/mlp.pt2");
+ir::Step imported(int world, int accumulation, const std::string& archive = "mlp.pt2") {
+  auto step = frontend::import_archive(std::string(dc::kSourceDir) + "/tests/data/" + archive);
   EXPECT_TRUE(step.ok()) << step.status().to_string();
   step->mesh.axes = {{"dp", world}};
   step->accumulation = accumulation;
@@ -52,6 +53,33 @@ TEST(ScheduledSteps, NoPlanOfAChainHasFewerLiveBytesThanItSays) {
     }
   }
   EXPECT_GE(chains, 40) << "chains of which something is known";
+}
+
+// What is known from one candidate changes no other.
+TEST(ScheduledSteps, MakesWhatThePassesMake) {
+  const cost::AnalyticCost cost(1);
+  passes::Options options = per_micro_batch();
+  const ir::Step step = imported(8, 1, "llama_8b_cuda.pt2");
+  ScheduledSteps steps(step, options, cost);
+  int recomputed = 0;
+  for (const char* name : {"zero3", "deepcompile-ps"}) {
+    const passes::Chain chain = *find_chain(name);
+    const auto whole = steps.made({chain, {}});
+    ASSERT_TRUE(whole.ok()) << whole.status().to_string();
+    for (const int64_t parts : {6, 3}) {
+      options.budgets[ir::Space::Device] = Bytes{live_bytes(*whole, cost) / 8 * parts};
+      const auto made = steps.made({chain, options.memory()});
+      ASSERT_TRUE(made.ok()) << made.status().to_string();
+      ir::Step again = step;
+      std::vector<passes::Remark> remarks;
+      const passes::Chain all_but_layout(chain.begin(), chain.end() - 1);
+      ASSERT_TRUE(passes::run_passes(again, all_but_layout, {cost, options, remarks}).ok());
+      EXPECT_EQ(ir::print(*made), ir::print(again)) << name;
+      for (const passes::Remark& remark : remarks) recomputed += remark.pass == "recompute";
+    }
+    options.budgets[ir::Space::Device].reset();
+  }
+  EXPECT_GE(recomputed, 2);
 }
 
 // The search names the smallest plan that find_smallest() finds, also where it only had to look at
