@@ -18,6 +18,8 @@
 namespace dc::search {
 namespace {
 
+constexpr int kLeastEffort = 55, kLeastOffloading = 40;  // of default_effort()
+
 using base::Nanos;
 using base::Result;
 using base::Status;
@@ -56,6 +58,7 @@ class Search {
     DC_RETURN_IF_ERROR(try_baselines());
     DC_RETURN_IF_ERROR(go_on_from_earlier_plan());
     DC_RETURN_IF_ERROR(decide_jointly());
+    DC_RETURN_IF_ERROR(try_smallest_plans());
     if (best().chain.empty()) return trials_.first_error();
     if (!score().fits && !trials_.cut_short()) {
       if (!smallest_) find_smallest();
@@ -113,7 +116,9 @@ class Search {
       if (!may_run(chain, imported_, options_)) continue;
       DC_ASSIGN_OR_RETURN(const MaybeScore score, trials_.try_once(trials_.whole(chain)));
       steps().keep_stages_of(std::array{best().chain, chain});
-      if (score && !score->fits) too_large.emplace_back(chain, *score);
+      if (!score || score->fits) continue;
+      too_large.emplace_back(chain, *score);
+      too_large_.emplace_back(named.name, chain);
     }
     std::stable_sort(too_large.begin(), too_large.end(),
                      [](const auto& a, const auto& b) { return a.second.time < b.second.time; });
@@ -121,15 +126,11 @@ class Search {
     too_large.erase(std::unique(too_large.begin(), too_large.end(),
                                 [](const auto& a, const auto& b) { return a.second == b.second; }),
                     too_large.end());
+    DC_RETURN_IF_ERROR(start_jointly());
     for (const auto& [chain, score] : too_large) {
       if (!may_win(score)) break;
       steps().keep_stages_of(std::array{best().chain, chain});
       DC_RETURN_IF_ERROR(trials_.plan_for_less(trials_.whole(chain), score));
-    }
-    for (const auto& [chain, score] : too_large) {
-      if (!may_win(score) || (this->score().fits && trials_.out_of_effort())) break;
-      steps().keep_stages_of(std::array{best().chain, chain});
-      DC_RETURN_IF_ERROR(trials_.try_smallest(chain));
     }
     for (const NamedChain& named : named_chains()) {
       if (score().fits && passes::print(best().chain) == named.passes)
@@ -138,6 +139,28 @@ class Search {
     return recompute_all_in(too_large);
   }
 
+  // Of chains that need too much as they are. Each takes a dozen schedules, so they come last: few
+  // were faster than the best by then, when they gave up less.
+  Status try_smallest_plans() {
+    if (score().fits && !all_named_) return {};  // the effort is not for more
+    for (const auto& [name, chain] : too_large_) {
+      const std::optional<Score> latest = trials_.latest(chain);
+      if (!latest || latest->fits || !may_win(*latest) || is_enough()) continue;
+      steps().keep_stages_of(std::array{best().chain, chain});
+      DC_RETURN_IF_ERROR(trials_.try_smallest(chain));
+      if (score().fits && best().chain == chain) named_ = {{std::string(name), score().time}};
+    }
+    return {};
+  }
+
+  bool is_enough() const { return trials_.cut_short() || (search_.first_fit && score().fits); }
+  // Schedules of a large model: not all that might help is tried.
+  bool is_dear() const { return search_.effort <= kLeastEffort; }
+  // From what decides recomputation jointly: another part of it does not make up for so much.
+  bool is_far(const Score& other) const {
+    return is_dear() && score().fits && find_call(best().chain, "keep-jointly") &&
+           other.time.v / kNear > score().time.v / 100;
+  }
   bool may_win(const Score& other) const { return !score().fits || other.time < score().time; }
 
   // Where nothing fits yet, the smallest plans of all that has a text.
@@ -206,8 +229,7 @@ class Search {
       const Result<MaybeScore> tried = trials_.try_candidate(trials_.whole(chain));
       if (tried.ok() && *tried && (*tried)->fits && (!named_ || (*tried)->time < named_->time))
         named_ = {{std::string(named.name), (*tried)->time}};
-      if (tried.ok() && *tried && !(*tried)->fits && may_win(**tried))
-        (void)trials_.try_smallest(chain);
+      if (tried.ok() && *tried && !(*tried)->fits) too_large_.emplace_back(named.name, chain);
       if (score().fits && passes::print(best().chain) == named.passes)
         named_ = {{std::string(named.name), score().time}};
     }
@@ -274,12 +296,9 @@ class Search {
   Status decide_jointly() {
     if (best().chain.empty() || search_.first_fit) return {};
     trials_.set_effort(trials_.simulated() + kept_for_joint(search_.effort));
-    for (const std::string_view chain : kJointStarts) {
-      if (trials_.done()) return {};
-      DC_ASSIGN_OR_RETURN(const Chain start, passes::parse_passes(chain));
-      steps().keep_stages_of(std::array{best().chain, start});
-      DC_RETURN_IF_ERROR(trials_.try_candidate(trials_.whole(start)).status());
-    }
+    DC_RETURN_IF_ERROR(start_jointly());
+    if (!is_dear() && !find_call(best().chain, "keep-jointly"))
+      DC_RETURN_IF_ERROR(start_jointly_for_less());
     if (!find_call(best().chain, "recompute") || trials_.done()) return {};
     DC_RETURN_IF_ERROR(
         trials_.try_candidate({jointly(best().chain, kFirstExchanges), best().planned}).status());
@@ -290,13 +309,40 @@ class Search {
 
   static int kept_for_joint(int effort) { return effort / 10; }
 
+  // Early: most schedules that need too much are slower than what these make of the memory, and
+  // need not be made to fit.
+  Status start_jointly() {
+    if (search_.first_fit) return {};
+    for (const std::string_view text : kJointStarts) {
+      if (trials_.done()) return {};
+      DC_ASSIGN_OR_RETURN(const Chain chain, passes::parse_passes(text));
+      steps().keep_stages_of(std::array{best().chain, chain});
+      DC_RETURN_IF_ERROR(trials_.try_candidate(trials_.whole(chain)).status());
+    }
+    return {};
+  }
+
+  // The same for smaller budgets, with the update at its place and early.
+  Status start_jointly_for_less() {
+    for (const std::string_view text : kJointStarts) {
+      DC_ASSIGN_OR_RETURN(const Chain chain, passes::parse_passes(text));
+      steps().keep_stages_of(std::array{best().chain, chain});
+      DC_RETURN_IF_ERROR(expand_less(trials_.whole(chain)));
+      const passes::Pass& early = *passes::find_pass("overlap-update");
+      for (const Chain& other : changed(chain, early, parameter_bytes_))
+        DC_RETURN_IF_ERROR(expand_less(trials_.whole(other)));
+    }
+    return {};
+  }
+
   // With as much recomputed as the budget asks, all that may be, and half of that.
   Status start_from(std::string_view prefix, const Start& start) {
     if (trials_.out_of_effort()) return {};
     const std::string text = std::string(prefix).append(start.begin).append(start.rest);
     DC_ASSIGN_OR_RETURN(const Chain chain, passes::parse_passes(text));
     steps().keep_stages_of(std::array{best().chain, chain});
-    DC_RETURN_IF_ERROR(trials_.try_candidate(trials_.whole(chain)).status());
+    DC_ASSIGN_OR_RETURN(const MaybeScore score, trials_.try_candidate(trials_.whole(chain)));
+    if (score && is_far(*score)) return {};
     DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, recompute_moves(chain));
     if (!moves.pays() || trials_.out_of_effort()) return {};
     DC_RETURN_IF_ERROR(trials_.try_candidate(trials_.whole(moves.at(chain, 0))).status());
@@ -308,6 +354,8 @@ class Search {
   Status descend() {
     if (best().chain.empty()) return {};
     DC_RETURN_IF_ERROR(make_faster_ones_fit());
+    if (is_dear() && find_call(best().chain, "keep-jointly"))
+      return {};  // decide_jointly() goes on from there
     steps().keep_stages_of(std::array{best().chain});
     int step = kRecomputeParts / 4;
     while (!trials_.done()) {
@@ -338,9 +386,10 @@ class Search {
       if (is_near()) return {};
       steps().keep_stages_of(std::array{best().chain, from.chain});
       for (const passes::Pass* pass : changeable_passes(options_)) {
+        if (pass->name == "recompute") continue;  // without it even more is needed
         for (const Chain& other : changed(from.chain, *pass, parameter_bytes_)) {
           if (trials_.done() || is_near()) return {};
-          DC_RETURN_IF_ERROR(trials_.try_once({other, from.planned}).status());
+          DC_RETURN_IF_ERROR(trials_.try_if_it_may_fit({other, from.planned}).status());
         }
       }
     }
@@ -369,9 +418,11 @@ class Search {
     return {};
   }
 
+  // keep-jointly takes what there is more evenly than other passes.
   Status expand_less(const Candidate& from) {
     if (!from.planned) return {};
-    for (const int64_t part : kLess) {
+    const bool is_one_enough = is_dear() && find_call(from.chain, "keep-jointly");
+    for (const int64_t part : std::span(kLess).first(is_one_enough ? 1 : std::size(kLess))) {
       if (trials_.done()) return {};
       const base::Bytes less{from.planned->v - from.planned->v / part};
       DC_RETURN_IF_ERROR(trials_.try_candidate({from.chain, less}).status());
@@ -383,6 +434,8 @@ class Search {
   Status recompute_otherwise(int step) {
     DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, recompute_moves(best().chain));
     if (!moves.pays() || !find_call(best().chain, "recompute")) return {};
+    // What leaves the device takes long to choose.
+    const int finer = is_dear() && moves.chain_offloads ? 4 : 2;
     while (step >= kFinestStep && !trials_.done()) {
       const Candidate before = best();
       const int now = moves.part_of(moves.bytes_of(before.chain));
@@ -392,7 +445,7 @@ class Search {
             trials_.try_candidate({moves.at(before.chain, part), before.planned}).status());
         if (best() != before) break;
       }
-      if (best() == before) step /= 2;
+      if (best() == before) step /= finer;
     }
     return {};
   }
@@ -446,20 +499,22 @@ class Search {
   Trials trials_;
   std::optional<NamedResult> named_;
   std::optional<EarlierResult> earlier_;
-  std::optional<SmallestChain> smallest_;  // asked for where nothing fits
-  bool is_out_of_reach_ = false;           // the budget, as the bound says
+  std::optional<SmallestChain> smallest_;                      // asked for where nothing fits
+  std::vector<std::pair<std::string_view, Chain>> too_large_;  // named, as they are
+  bool is_out_of_reach_ = false;                               // the budget, as the bound says
   std::optional<bound::LowerBound> certificate_;
   bool all_named_ = true;
 };
 
 }  // namespace
 
-int default_effort(const ir::Step& imported) {
-  constexpr int64_t kLeast = 55, kMost = 384, kNodes = 832'000;
+int default_effort(const ir::Step& imported, bool may_offload) {
+  const int least = may_offload ? kLeastOffloading : kLeastEffort;
+  constexpr int64_t kMost = 384, kNodes = 832'000;
   int64_t nodes = 1;
   for (const ir::Program& program : imported.programs)
     nodes += static_cast<int64_t>(program.graph.node_count());
-  return static_cast<int>(std::clamp(kNodes / nodes, kLeast, kMost));
+  return static_cast<int>(std::clamp<int64_t>(kNodes / nodes, least, kMost));
 }
 
 Result<SearchResult> find_best(const ir::Step& imported, const passes::Options& options,

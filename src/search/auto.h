@@ -21,9 +21,9 @@
 
 namespace dc::search {
 
-// Schedules to simulate unless the user says how many: 55, which take about ten seconds for
-// Llama-3-70B, and of smaller models more, in proportion, at most 384.
-int default_effort(const ir::Step& imported);
+// Schedules to simulate unless the user says how many: 55, or 40 that may offload, which take about
+// ten seconds for Llama-3-70B, and of smaller models more, in proportion, at most 384.
+int default_effort(const ir::Step& imported, bool may_offload);
 
 // A chain that an earlier plan has, tried at the end. If it is the best so far, the search goes on
 // from it for half the effort more. A result that fits is then no slower than this chain under the

@@ -26,6 +26,12 @@ Chain without(const Chain& chain, const passes::Pass& pass) {
   return result;
 }
 
+// What keep-jointly decides: it expects that nothing is kept before it.
+bool decides_what_is_kept(const passes::Pass& pass) {
+  return pass.name == "recompute" || pass.name == "keep-resident" ||
+         pass.name == "keep-resident-greedily";
+}
+
 // Another size of a call: four times more, four times less, as much as fits. None is as large as
 // all parameters: that is as much as fits.
 void add_sizes(std::vector<Chain>& list, const Chain& chain, const PassCall& call, int64_t bytes) {
@@ -99,6 +105,7 @@ std::vector<const passes::Pass*> changeable_passes(const passes::Options& option
 
 std::vector<Chain> changed(const Chain& chain, const passes::Pass& pass, int64_t bytes) {
   std::vector<Chain> result;
+  if (find_call(chain, "keep-jointly") && decides_what_is_kept(pass)) return result;
   const PassCall* call = find_call(chain, pass.name);
   if (!call) {
     add(result, with(chain, pass, std::nullopt));

@@ -49,7 +49,8 @@ struct RecomputeMoves {
 // The passes over scheduled steps that a search may add, drop or give another size.
 std::vector<const passes::Pass*> changeable_passes(const passes::Options& options);
 
-// `chain` with this pass, without it, or with another size of it. `bytes`: of all parameters.
+// `chain` with this pass, without it, or with another size of it. `bytes`: of all parameters. None
+// for a pass that decides what keep-jointly decides, where the chain has that.
 std::vector<passes::Chain> changed(const passes::Chain& chain, const passes::Pass& pass,
                                    int64_t bytes);
 

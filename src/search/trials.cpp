@@ -50,6 +50,7 @@ Result<MaybeScore> Trials::try_once(const Candidate& candidate) {
       return nothing_of(candidate.chain, sound);
     best_ = {score, candidate};
   }
+  latest_[text] = score;
   if (score.fits) least_ = std::min(least_, score.time);
   // What costs the same is taken for the same schedule: many changes change nothing.
   if (score.fits && costs_.insert({score.time.v, score.communication.v, score.bytes}).second)
@@ -57,6 +58,12 @@ Result<MaybeScore> Trials::try_once(const Candidate& candidate) {
   if (!score.fits && score.bytes / kLittleMore <= options_.memory()->v / (kLittleMore - 1))
     too_large_.push_back({score, candidate});
   return MaybeScore(score);
+}
+
+Result<MaybeScore> Trials::try_if_it_may_fit(const Candidate& candidate) {
+  const Result<bool> hopeless = cannot_fit(candidate.chain);
+  if (!hopeless.ok()) return nothing_of(candidate.chain, hopeless.status());
+  return *hopeless ? Result<MaybeScore>(MaybeScore()) : try_once(candidate);
 }
 
 Result<MaybeScore> Trials::try_candidate(const Candidate& candidate) {
@@ -100,6 +107,11 @@ std::optional<SmallestChain> Trials::smallest_of(const std::vector<Chain>& chain
   std::optional<SmallestChain> found;
   offer_smallest(chains, steps_, smallest_, options_, found);
   return found;
+}
+
+std::optional<Score> Trials::latest(const Chain& chain) const {
+  const auto found = latest_.find(passes::print(chain));
+  return found == latest_.end() ? std::nullopt : std::optional(found->second);
 }
 
 void Trials::forget(const Chain& chain) {

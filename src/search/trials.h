@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -60,6 +61,8 @@ class Trials {
   // Takes the candidate as the best if it is. Empty if it is known, if the chain was left out, or
   // if no plan for it can fit.
   base::Result<MaybeScore> try_once(const Candidate& candidate);
+  // Empty too where no plan of the chain can fit.
+  base::Result<MaybeScore> try_if_it_may_fit(const Candidate& candidate);
   // Then, where only memory keeps it from being the best, by passes that plan for less.
   base::Result<MaybeScore> try_candidate(const Candidate& candidate);
   // `score`: of the candidate, which exceeds the budget. Not tried where no plan of it can fit.
@@ -68,6 +71,8 @@ class Trials {
   base::Status try_smallest(const passes::Chain& chain);
   // The smallest plan of these chains.
   std::optional<SmallestChain> smallest_of(const std::vector<passes::Chain>& chains);
+  // Of the chain's latest try. Empty: it made no schedule.
+  std::optional<Score> latest(const passes::Chain& chain) const;
   // As if the chain had not been tried.
   void forget(const passes::Chain& chain);
 
@@ -111,6 +116,7 @@ class Trials {
   ScheduledSteps steps_;
   SmallestPlans smallest_;
   std::set<std::pair<std::string, int64_t>> tried_;  // and planned bytes
+  std::map<std::string, Score> latest_;              // by the chain's text
   std::vector<Trial> waiting_;                       // fit; what they lead to is untried
   std::vector<Trial> too_large_;                     // by a little
   std::set<std::array<int64_t, 3>> costs_;           // time, communication and bytes of what fits

@@ -76,6 +76,14 @@ TEST(Changed, AddsDropsAndResizes) {
       << "passes that exclude each other";
 }
 
+TEST(Changed, LeavesToKeepJointlyWhatItDecides) {
+  const std::string jointly = "schedule,recompute=0,fuse-gathers,keep-jointly=1000";
+  for (const char* decided : {"recompute", "keep-resident", "keep-resident-greedily"})
+    EXPECT_THAT(changes(jointly, decided, 100), IsEmpty()) << decided;
+  EXPECT_THAT(changes(jointly, "overlap-update", 100),
+              ElementsAre("schedule,recompute=0,fuse-gathers,keep-jointly=1000,overlap-update"));
+}
+
 TEST(ChangeablePasses, DependOnWhatTheUserAllows) {
   const auto has = [](const passes::Options& options, const char* name) {
     const auto passes = changeable_passes(options);
