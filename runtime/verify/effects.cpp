@@ -15,6 +15,7 @@ constexpr NativeKernel kNative[] = {
     {"dc.cross_entropy", "rr", 4},
     {"dc.cross_entropy_backward", "urrrrr", 1, true},
     {"dc.dropout", "rr", 2},
+    {"dc.linear_cross_entropy", "rrrr", 4},
     {"dc.clip_and_check", "wrr"},
     {"dc.check_finite", "urr"},
     {"dc.scale", "ur", 1, true},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "src/cost/output_layer.h"
 #include "src/cost/scratch.h"
 #include "src/ir/ops.h"
 
@@ -136,6 +137,13 @@ Estimate AnalyticCost::kernel_time(const KernelSignature& kernel) const {
     const DType dtype = tensors.inputs[0].dtype;
     if (dtype == DType::BF16 || dtype == DType::F16) rate = rates_.flops_half;
     if (dtype == DType::F64) rate = rates_.flops_f64;
+  }
+  if (const auto layer = output_layer_of(kernel)) {
+    const OutputLayerWork work = work_of(*layer);
+    const base::Nanos loss = rates_.memory_bytes.time(work.bytes);
+    const base::Nanos products =
+        std::max(rate.time(work.flops), rates_.memory_bytes.time(bytes_moved(tensors)));
+    return {base::Nanos{rates_.kernel_ns * work.kernels} + products + loss, Source::Analytic};
   }
   const base::Nanos arithmetic = rate.time(known ? flops(*aten, tensors) : 0);
   const base::Nanos memory = rates_.memory_bytes.time(bytes_moved(tensors));

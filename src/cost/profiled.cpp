@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "src/base/dtype.h"
+#include "src/cost/output_layer.h"
 
 namespace dc::cost {
 namespace {
@@ -37,10 +38,11 @@ int64_t bytes_of(const KernelSignature& kernel) {
   return bounded(total);
 }
 
-// An operator of the project: it moves bytes, so between two sizes its time is known. A product or
+// An operator of the project that moves bytes, so between two sizes its time is known. A product or
 // a softmax of another shape is not.
 bool is_own(const KernelSignature& kernel) {
-  return kernel.provider() == Provider::Native && !kernel.has_attributes();
+  return kernel.provider() == Provider::Native && !kernel.has_attributes() &&
+         !output_layer_of(kernel);
 }
 
 }  // namespace

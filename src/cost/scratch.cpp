@@ -4,6 +4,7 @@
 #include <span>
 
 #include "src/base/attention_blocks.h"
+#include "src/cost/output_layer.h"
 
 namespace dc::cost {
 namespace {
@@ -283,17 +284,28 @@ bool is_dense_matrix(const TensorMeta& type) {
 
 // As oneDNN's matmul asks for it: blocks of transposed operands and of 16-bit ones, and of sums in
 // f32; and copies of operands and results that it cannot take where they are.
+struct ProductBlocks {
+  int64_t rows = 0, depth = 0;  // of the left side
+  bool is_half = false, transposes_left = false, transposes_right = false;
+
+  int64_t bytes() const {
+    const int64_t deep = ceil_to(depth, 64), high = std::min(ceil_to(rows, 16), int64_t{512});
+    int64_t bytes = kSmall;
+    if (transposes_left) bytes += high * (deep + 64) * 4;
+    if (transposes_right || is_half) bytes += 64 * deep * 4;
+    if (is_half) bytes += 16 * kSmall;
+    return bytes;
+  }
+};
+
 int64_t native_product(const Kernel& k) {
   const size_t left = k.does(AtenWork::BiasFirst) ? 1 : 0, right = left + 1;
   const TensorMeta& a = k.in(left);
   const size_t r = a.shape.size() - 2;
-  const int64_t depth = ceil_to(a.shape[r + 1], 64),
-                rows = std::min(ceil_to(a.shape[r], 16), int64_t{512});
   const auto is_transposed = [r](const TensorMeta& type) { return type.strides[r + 1] != 1; };
-  int64_t bytes = kSmall;
-  if (is_transposed(a)) bytes += rows * (depth + 64) * 4;
-  if (is_transposed(k.in(right)) || is_half(a.dtype)) bytes += 64 * depth * 4;
-  if (is_half(a.dtype)) bytes += 16 * kSmall;
+  int64_t bytes = ProductBlocks{a.shape[r], a.shape[r + 1], is_half(a.dtype), is_transposed(a),
+                                is_transposed(k.in(right))}
+                      .bytes();
   for (const size_t i : {left, right}) bytes += is_dense_matrix(k.in(i)) ? 0 : k.in(i).bytes();
   return bytes + (k.out()->is_contiguous() ? 0 : k.out()->bytes());
 }
@@ -368,6 +380,16 @@ int64_t native_attention(const Kernel& k) {
   return (backward ? blocks.backward_bytes() : blocks.forward_bytes()).value_or(0);
 }
 
+// What the kernel asks for, but for the products: one at a time.
+int64_t native_output_layer(const base::OutputLayer& of) {
+  const base::LogitChunk chunk = base::choose_logit_chunk(of);
+  const bool half = is_half(of.dtype);
+  const int64_t logits = ProductBlocks{chunk.rows, of.depth, half, false, true}.bytes(),
+                hidden = ProductBlocks{chunk.rows, chunk.classes, half, false, false}.bytes(),
+                weight = ProductBlocks{chunk.classes, chunk.rows, half, true, false}.bytes();
+  return base::logit_scratch(of, chunk)->bytes() + std::max({logits, hidden, weight});
+}
+
 base::Bytes estimate_native_scratch(const ir::AtenInfo& aten, const base::KernelTensors& tensors) {
   const Kernel kernel{tensors, aten.work, 1};
   if (!has_its_tensors(aten, tensors)) return {0};
@@ -385,6 +407,8 @@ bool has_its_tensors(const ir::AtenInfo& aten, const base::KernelTensors& tensor
 }
 
 base::Bytes estimate_scratch(const base::KernelSignature& signature, int threads) {
+  if (const auto layer = output_layer_of(signature))
+    return {ceil_to(native_output_layer(*layer), base::kAlignment)};
   const ir::AtenInfo* aten = ir::aten_info(signature.op());
   if (aten == nullptr || aten->alias == ir::AliasRule::View) return {0};
   const base::KernelTensors tensors = signature.tensors();

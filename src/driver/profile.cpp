@@ -27,8 +27,7 @@ Result<runtime::plan::Plan> one_rank_plan(const ir::Step& step, int threads, Ker
                                           const cost::CostModel& cost) {
   DC_ASSIGN_OR_RETURN(passes::Chain chain, search::find_chain("zero0"));
   std::erase_if(chain, [kernels](const passes::PassCall& call) {
-    return (call.pass->name == "fuse-elementwise" || call.pass->name == "fuse-loss") &&
-           kernels != Kernels::Fused;
+    return call.pass->name.starts_with("fuse-") && kernels != Kernels::Fused;
   });
   CompileOptions options;
   options.passes.providers =

@@ -312,14 +312,19 @@ class OpChecker {
     return tensor(1, DType::I64, {4}, "the four 64-bit counters");
   }
 
+  Status reduction() const {
+    const int64_t reduction = node_.integer(Attr::Reduction);
+    return reduction == 1 || reduction == 2
+               ? Status()
+               : bad("DC2205", "attribute 'reduction' must be 1, a mean, or 2, a sum");
+  }
+
   // The rows of classes, and a class number for each.
   Status class_rows() const {
     DC_RETURN_IF_ERROR(dense(0));
     if (!base::is_floating(in(0).dtype) || in(0).dtype == DType::F64 || in(0).shape.size() != 2)
       return wrong("operand 0 must be f32, bf16 or f16 rows of classes");
-    const int64_t reduction = node_.integer(Attr::Reduction);
-    if (reduction != 1 && reduction != 2)
-      return bad("DC2205", "attribute 'reduction' must be 1, a mean, or 2, a sum");
+    DC_RETURN_IF_ERROR(reduction());
     return tensor(1, DType::I64, {in(0).shape[0]}, "a class number for each row");
   }
 
@@ -341,6 +346,30 @@ class OpChecker {
                                : tensor(i, DType::F32, {in(0).shape[0]}, "an f32 of each row"));
     }
     return out() == in(0) ? Status() : wrong("the result must have the type of operand 0");
+  }
+
+  Status linear_cross_entropy() const {
+    const DType dtype = in(0).dtype;
+    if ((dtype != DType::F32 && dtype != DType::BF16) || in(0).shape.size() != 2 ||
+        in(1).shape.size() != 2 || in(1).dtype != dtype || in(1).shape[1] != in(0).shape[1])
+      return wrong("operands 0 and 1 must be f32 or bf16 matrices with rows of one length");
+    const int64_t rows = in(0).shape[0], classes = in(1).shape[0];
+    DC_RETURN_IF_ERROR(dense(0));
+    DC_RETURN_IF_ERROR(dense(1));
+    DC_RETURN_IF_ERROR(reduction());
+    DC_RETURN_IF_ERROR(tensor(2, DType::I64, {rows}, "a class number for each row"));
+    DC_RETURN_IF_ERROR(tensor(3, DType::F32, {}, "an f32 number"));
+    const int64_t some_rows = node_.integer(Attr::Rows), some = node_.integer(Attr::Classes);
+    if (some_rows < 1 || some < 1 || some_rows > rows || some > classes ||
+        (some_rows < rows && some < classes))
+      return bad("DC2205", "attributes 'rows' and 'classes' must be parts of all rows or classes");
+    for (size_t i = 0; i < 4; ++i) {
+      const TensorType& result = scope_.type(node_.results[i]);
+      if (result.dtype != (i < 2 ? DType::F32 : dtype) || !result.is_contiguous() ||
+          result.shape != (i < 2 ? Shape{} : in(i - 2).shape))
+        return wrong("the results must be two f32 numbers and the gradients of operands 0 and 1");
+    }
+    return {};
   }
 
   Status cast() const {

@@ -20,9 +20,10 @@ Result<bound::LowerBound> bound_of(std::string_view prefix, ScheduledSteps& step
     if (imported.mesh.world() == 1 && !stages.empty()) break;  // all the same
     DC_ASSIGN_OR_RETURN(
         const passes::Chain chain,
-        passes::parse_passes(std::string(prefix) +
-                             "normalize-graph,fuse-loss,fuse-elementwise,shard-parameters=" +
-                             stage + ",insert-collectives,add-update,schedule"));
+        passes::parse_passes(
+            std::string(prefix) +
+            "normalize-graph,fuse-loss,fuse-output-layer,fuse-elementwise,shard-parameters=" +
+            stage + ",insert-collectives,add-update,schedule"));
     DC_ASSIGN_OR_RETURN(ScheduledSteps::SharedStep step, steps.scheduled(chain));
     stages.push_back(std::move(step));
   }

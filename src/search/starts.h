@@ -16,8 +16,8 @@ struct Start {
 inline constexpr std::string_view kByHost = "split-by-host,";
 
 inline constexpr std::string_view kSharded =
-    "normalize-graph,fuse-loss,fuse-elementwise,shard-parameters=3,insert-collectives,add-update,"
-    "schedule,recompute,";
+    "normalize-graph,fuse-loss,fuse-output-layer,fuse-elementwise,shard-parameters=3,"
+    "insert-collectives,add-update,schedule,recompute,";
 inline constexpr std::string_view kRefreshed =
     "insert-collectives,add-update,schedule,recompute,bucket-reductions,overlap-reductions,"
     "overlap-update,layout-arenas";
@@ -32,27 +32,30 @@ inline constexpr Start kStarts[] = {
     // both.
     {kSharded, "keep-resident,gather-by-block,overlap-reductions=1000000000,layout-arenas"},
     // Whole parameters, refreshed while the next step begins.
-    {"normalize-graph,fuse-loss,fuse-elementwise,shard-parameters=2,", kRefreshed},
+    {"normalize-graph,fuse-loss,fuse-output-layer,fuse-elementwise,shard-parameters=2,",
+     kRefreshed},
     // With clipping some gradients that reach all ranks early are worth more.
-    {"normalize-graph,fuse-loss,fuse-elementwise,shard-parameters=2,replicate-state,", kRefreshed},
+    {"normalize-graph,fuse-loss,fuse-output-layer,fuse-elementwise,shard-parameters=2,"
+     "replicate-state,",
+     kRefreshed},
 };
 
 // A schedule that makes and gathers all again, and what memory buys decided last, by few exchanges
 // while the search looks for the passes before it. What reductions hold is memory too, so they get
 // little.
 inline constexpr std::string_view kJointStarts[] = {
-    "normalize-graph,fuse-loss,fuse-elementwise,shard-parameters=3,insert-collectives,add-update,"
-    "schedule,recompute=0,"
+    "normalize-graph,fuse-loss,fuse-output-layer,fuse-elementwise,shard-parameters=3,"
+    "insert-collectives,add-update,schedule,recompute=0,"
     "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions=1000000000,"
     "keep-jointly=1000,overlap-update,layout-arenas",
-    "normalize-graph,fuse-loss,fuse-elementwise,shard-parameters=3,insert-collectives,add-update,"
-    "schedule,recompute=0,"
+    "normalize-graph,fuse-loss,fuse-output-layer,fuse-elementwise,shard-parameters=3,"
+    "insert-collectives,add-update,schedule,recompute=0,"
     "gather-by-block,overlap-reductions=1000000000,keep-jointly=1000,overlap-update,"
     "layout-arenas",
     // Only as much made again as the budget asks: collectives are then placed between the kernels
     // that stay where there is much room.
-    "normalize-graph,fuse-loss,fuse-elementwise,shard-parameters=3,insert-collectives,add-update,"
-    "schedule,recompute,"
+    "normalize-graph,fuse-loss,fuse-output-layer,fuse-elementwise,shard-parameters=3,"
+    "insert-collectives,add-update,schedule,recompute,"
     "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions=1000000000,"
     "keep-jointly=1000,overlap-update,layout-arenas",
 };

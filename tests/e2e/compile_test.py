@@ -78,7 +78,7 @@ def report(model, *options, **kwargs):
 
 def schedule_remarks(said):
     """What passes said about the schedule: not that of fused kernels, which every plan has."""
-    return [remark for remark in said["remarks"] if remark["pass"] not in ("fuse-loss", "fuse-elementwise")]
+    return [remark for remark in said["remarks"] if remark["pass"] not in ("fuse-loss", "fuse-output-layer", "fuse-elementwise")]
 
 
 class EqualBytes(unittest.TestCase):
@@ -414,6 +414,7 @@ class Reports(unittest.TestCase):
                 "split-by-host[=N]",
                 "normalize-graph",
                 "fuse-loss",
+                "fuse-output-layer",
                 "fuse-elementwise",
                 "shard-parameters[=N]",
                 "replicate-state",

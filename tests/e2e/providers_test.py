@@ -38,6 +38,13 @@ def aten_operators(plan):
     return next(line for line in shown.splitlines() if line.startswith("kernels "))
 
 
+def output_layers(plan):
+    """How much of the logits each kernel of an output layer has at once."""
+    instructions = [one for program in running.inspect(plan)["programs"] for one in program["instructions"]]
+    layers = [one for one in instructions if one.get("op") == "dc.linear_cross_entropy"]
+    return [{arg["name"]: arg["value"] for arg in one["args"] if arg["name"] in ("rows", "classes")} for one in layers]
+
+
 @unittest.skipUnless(has_products(), "libdcrun_onednn.so was not built (DCC_WITH_ONEDNN)")
 class Providers(unittest.TestCase):
     def test_models_train_where_there_is_no_libtorch(self):
@@ -94,7 +101,7 @@ class Providers(unittest.TestCase):
                     model = running.archive(*bits_case.SUBJECTS[subject])
                     outcomes = []
                     for loss, options in (("", ()), ("fuse-loss,", ()), ("fuse-loss,", ("--recompute", "full"))):
-                        chain = bits_case.TO_SCHEDULE.format(zero).replace("fuse-loss,", loss) + ",recompute,layout-arenas"
+                        chain = bits_case.TO_SCHEDULE.format(zero).replace("fuse-loss,fuse-output-layer,", loss) + ",recompute,layout-arenas"
                         plan = running.compile_plan(model, world, chain, 1, *options)
                         operators = {one.get("op") for program in running.inspect(plan)["programs"] for one in program["instructions"]}
                         self.assertEqual("dc.cross_entropy_backward" in operators, bool(loss))
@@ -103,6 +110,40 @@ class Providers(unittest.TestCase):
                         outcomes.append((run.numbers(), run.tensors()))
                     self.assertEqual(outcomes[1], outcomes[0])
                     self.assertEqual(outcomes[2], outcomes[0])
+
+    def test_an_output_layer_of_one_part_gives_the_bits_of_its_operators(self):
+        for subject in ("tiny-llama", "tiny-llama-tied", "tiny-mixtral", "tiny-llama bfloat16", "tiny-llama autocast"):
+            with self.subTest(subject):
+                model = running.archive(*bits_case.SUBJECTS[subject])
+                outcomes = []
+                for layer, zero in (("", 0), ("fuse-output-layer,", 0), ("fuse-output-layer,", 3)):
+                    chain = bits_case.TO_SCHEDULE.format(zero).replace("fuse-output-layer,", layer) + ",layout-arenas"
+                    plan = running.compile_plan(model, 2, chain)
+                    self.assertEqual(len(output_layers(plan)), 1 if layer else 0)
+                    run = running.train(plan, model, 2, STEPS, "--poison")
+                    outcomes.append((run.numbers(), run.tensors()))
+                self.assertEqual(outcomes[1], outcomes[0])
+                self.assertEqual(outcomes[2], outcomes[0])
+
+    def test_an_output_layer_in_parts_gives_the_same_bits_in_every_plan(self):
+        for preset, part in (
+            (("tiny-llama", "--batch", "8", "--seq", "64"), {"rows": 256, "classes": 256}),
+            (("tiny-llama", "--batch", "8", "--seq", "64", "--dtype", "bfloat16"), {"rows": 256, "classes": 256}),
+            (("small-llama", "--dtype", "autocast-bfloat16"), {"rows": 512, "classes": 256}),
+        ):
+            with self.subTest(preset):
+                model = running.archive(*preset)
+                outcomes = []
+                for zero, options in ((0, ()), (3, ()), (3, ("--recompute", "full")), ("no-fusion", ())):
+                    plan = running.compile_plan(model, 2, zero, 2, "--reduction-order", "per-step", *options)
+                    self.assertEqual(output_layers(plan), [part, part], "another program for micro-batches before the last")
+                    run = running.train(plan, model, 2, 3, "--poison")
+                    outcomes.append((run.numbers(), run.tensors()))
+                self.assertEqual([outcome == outcomes[0] for outcome in outcomes], [True] * len(outcomes))
+                chain = bits_case.TO_SCHEDULE.format(0).replace("fuse-output-layer,", "") + ",layout-arenas"
+                apart = running.train(running.compile_plan(model, 2, chain, 2), model, 2, 1)
+                loss = apart.steps[0]["loss"]
+                self.assertAlmostEqual(outcomes[0][0][0][0], loss, delta=1e-6 * loss)
 
     def test_a_plan_that_needs_libtorch_says_for_what(self):
         model = running.archive("mlp")

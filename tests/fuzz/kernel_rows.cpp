@@ -34,6 +34,12 @@ constexpr KernelRow kRows[] = {
      "logits=bf16[4,8] target=i64[4] g=f32[] total=f32[] largest=f32[4] log_of_sum=f32[4] "
      "reduction=2 ignored=3 -> @0"},
     {"dc.dropout", "x=f32[37] rng=i64[4] p=0.5 op_id=3 -> f32[37] bool[37]"},
+    {"dc.linear_cross_entropy",
+     "hidden=f32[6,4] weight=f32[9,4] target=i64[6] g=f32[] reduction=1 ignored=-100 rows=2 "
+     "classes=9 -> f32[] f32[] f32[6,4] f32[9,4]"},
+    {"dc.linear_cross_entropy",
+     "hidden=bf16[6,4] weight=bf16[9,4] target=i64[6] g=f32[] reduction=2 ignored=3 rows=6 "
+     "classes=4 -> f32[] f32[] bf16[6,4] bf16[9,4]"},
     {"dc.clip_and_check", "s=f64[11] table=f64[2,5] h=f64[24] clip=true ->"},
     {"dc.check_finite", "s=f64[11] row=f64[5] losses=f64[2] param=1 ->"},
     {"dc.scale", "x=f32[37] h=f64[24] -> @0"},

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "runtime/kernel/onednn/convolution.h"
+#include "runtime/kernel/onednn/linear_cross_entropy.h"
 #include "runtime/kernel/onednn/product.h"
 #include "src/base/interface_id.h"
 
@@ -16,7 +17,8 @@ std::span<const Row> all_kernels() {
     std::array<Row, std::size(dc::runtime::kernel::onednn::kOps)> all{};
     auto* end = all.data();
     for (const auto kernels : {dc::runtime::kernel::onednn::product_kernels(),
-                               dc::runtime::kernel::onednn::convolution_kernels()})
+                               dc::runtime::kernel::onednn::convolution_kernels(),
+                               dc::runtime::kernel::onednn::linear_cross_entropy_kernels()})
       end = std::ranges::copy(kernels, end).out;
     return all;
   }();

@@ -53,6 +53,28 @@ TEST(AnalyticCost, AttentionAndConvolutionCountArithmetic) {
   EXPECT_EQ(time(y), 2000 + int64_t{2} * 8 * 64 * 32 * 32 * 64 * 9 / 80);
 }
 
+TEST(AnalyticCost, AnOutputLayerIsThreeProductsAndALoss) {
+  ir::StepBuilder b(1);
+  const int64_t rows = 512, classes = 8192, depth = 512;
+  const ir::ValueId hidden = b.input("h", ir::f32({rows, depth})),
+                    weight = b.input("w", ir::f32({classes, depth})),
+                    target = b.input("t", ir::contiguous(DType::I64, {rows})),
+                    g = b.input("g", ir::f32({}));
+  const ir::ValueId loss = b.op(ir::OpKind::LinearCrossEntropy, {hidden, weight, target, g},
+                                {{"loss", ir::f32({})},
+                                 {"total", ir::f32({})},
+                                 {"gh", ir::f32({rows, depth})},
+                                 {"gw", ir::f32({classes, depth})}});
+  const ir::Node& node = b.graph().node(b.graph().value(loss).producer);
+  const int64_t logits = rows * classes, parts = 16, kernels = 4 * parts;
+  AnalyticCost cost(1);
+  EXPECT_EQ(cost.compute(b.graph(), node).time.v,
+            2000 * kernels + 6 * logits * depth / 80 + 3 * 4 * logits / 8);
+  // A part of the logits, and little besides.
+  EXPECT_GE(cost.scratch(b.graph(), node).bytes.v, 4 * logits / parts);
+  EXPECT_LE(cost.scratch(b.graph(), node).bytes.v, 4 * logits / 4);
+}
+
 TEST(AnalyticCost, CollectivesGrowWithBytesAndVanishAlone) {
   AnalyticCost cost(1);
   EXPECT_EQ(cost.collective(Collective::AllGather, {1 << 20}, 1).time.v, 0);

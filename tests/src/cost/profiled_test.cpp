@@ -115,6 +115,21 @@ TEST_F(Profiled, ANativeProductOfAnotherShapeIsNotInterpolated) {
   EXPECT_EQ(ProfiledCost(profile_, table_).compute(other).source, Source::Analytic);
 }
 
+// Nor does that of an output layer, though it is an operator of our own.
+TEST_F(Profiled, AnOutputLayerOfAnotherShapeIsNotInterpolated) {
+  const auto layer = [](int rows) {
+    const std::string n = std::to_string(rows);
+    return *KernelSignature::parse(
+        "dc.linear_cross_entropy f32[" + n + ",8](8,1) f32[16,8](8,1) i64[" + n +
+            "](1) f32[]() -> f32[]() f32[]() f32[" + n + ",8](8,1) f32[16,8](8,1)",
+        Provider::Native);
+  };
+  profile_.measurements.kernels = {{layer(4), taking(3000), 128}};
+  const ProfiledCost cost(profile_, table_);
+  EXPECT_EQ(cost.compute(layer(4)).time.v, 3000);
+  EXPECT_EQ(cost.compute(layer(5)).source, Source::Analytic);
+}
+
 TEST_F(Profiled, NativeKernelsMayNeedScratch) {
   profile_.measurements.kernels = {{kernel(cast_), taking(100), 640}};
   EXPECT_EQ(ProfiledCost(profile_, table_).scratch(b_.graph(), node(cast_)).bytes.v, 640);

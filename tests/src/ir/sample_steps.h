@@ -151,6 +151,25 @@ inline constexpr const char* kOnHost = R"(step @tiny stage=scheduled mesh=<dp=1>
 }
 )";
 
+// An output layer and its loss as one kernel.
+inline constexpr const char* kOutputLayer = R"(step @tiny stage=normalized {
+  input "x" : f32[8,4]
+  input "labels" : i64[8] role=labels
+  input "scale" : f32[] role=loss_scale
+  parameter "w" : f32[16,4]
+  state "w" : f32[16,4] role=parameter parameter="w"
+  program @micro_batch {
+    %x = input(name="x") : f32[8,4]
+    %labels = input(name="labels") : i64[8]
+    %scale = input(name="scale") : f32[]
+    %w = state(entry="w") : f32[16,4]
+    %loss, %total, %gx, %gw = linear_cross_entropy %x, %w, %labels, %scale (reduction=1, ignored=-100, rows=8, classes=5) : f32[], f32[], f32[8,4], f32[16,4] backward
+    output loss %loss
+    output gradient "w" %gw
+  }
+}
+)";
+
 // ZeRO-3 inside each of two hosts, replicated across them.
 inline constexpr const char* kHosts = R"(step @tiny stage=scheduled mesh=<host=2, dp=2> {
   input "x" : f32[4,8]

@@ -30,6 +30,7 @@ TEST(Verify, AcceptsTheSamples) {
   EXPECT_EQ(verify(parsed(kOffloaded), Stage::Scheduled).to_string(), "");
   EXPECT_EQ(verify(parsed(kOnHost), Stage::Scheduled).to_string(), "");
   EXPECT_EQ(verify(parsed(kHosts), Stage::Scheduled).to_string(), "");
+  EXPECT_EQ(verify(parsed(kOutputLayer), Stage::Normalized).to_string(), "");
   const std::string normalized = replaced(kImported, "stage=imported", "stage=normalized");
   EXPECT_EQ(verify(parsed(normalized), Stage::Normalized).to_string(), "");
 }
@@ -164,6 +165,16 @@ constexpr Damage kDamages[] = {
      "%r0 = reduce_scatter.start %gw (elements=32, shard=32) : bf16[32]", "DC2203"},
     {"missing_shard", kScheduled, "%gw (elements=32, shard=32)", "%gw", "DC2205"},
     {"dropout_probability", kScheduled, "p=0.5", "p=1.5", "DC2205"},
+    {"layer_of_classes", kOutputLayer, "entropy %x, %w, %labels", "entropy %x, %labels, %labels",
+     "DC2203"},
+    {"layer_of_other_rows", kOutputLayer, "entropy %x, %w,", "entropy %w, %w,", "DC2203"},
+    {"layer_gradient", kOutputLayer, "%labels, %scale (", "%labels, %x (", "DC2203"},
+    {"layer_reduction", kOutputLayer, "reduction=1", "reduction=0", "DC2205"},
+    {"layer_parts_of_both", kOutputLayer, "rows=8", "rows=4", "DC2205"},
+    {"layer_part_of_nothing", kOutputLayer, "classes=5", "classes=0", "DC2205"},
+    {"layer_part_too_large", kOutputLayer, "classes=5", "classes=17", "DC2205"},
+    {"layer_result", kOutputLayer, "f32[8,4], f32[16,4] backward", "f32[4,8], f32[16,4] backward",
+     "DC2203"},
     {"scale_without_slots", kScheduled, "scale %r1, %hyperparameters", "scale %r1, %scalars",
      "DC2203"},
     {"square_sum_column", kScheduled, "square_sum %row, %s (param=0",

@@ -3,31 +3,15 @@
 // kept, no log-probabilities. They give the bits of the four kernels of softmax.cpp and
 // nll_loss.cpp one after the other, with a cast of 16-bit logits to f32 before them and one back
 // behind.
-//
-// The gradient of the log-probabilities is 0 but for the row's class, and what is added to zeros
-// stays as it is, so its sum over the row needs no pass.
-#include "runtime/kernel/native/indexing/index_outside.h"
-#include "runtime/kernel/native/norms/log_softmax_rows.h"
+#include "runtime/kernel/native/norms/class_rows.h"
 #include "runtime/kernel/native/registry.h"
 
 namespace dc::runtime::kernel::native {
 namespace {
 
-constexpr int64_t kMeanOfRows = 1, kSumOfRows = 2;  // torch's numbers of reductions
-
 struct ClassRows {
   RowTensor<float> logits;
-  std::byte* targets = nullptr;
-  int64_t rows = 0, classes = 0, ignored = -100;
-  bool is_mean = true;
-
-  const int64_t* targets_on(const device::Stream& stream) const {
-    return reinterpret_cast<const int64_t*>(stream.resolve(targets));
-  }
-  base::Status check(int64_t target) const {
-    if (target == ignored || (target >= 0 && target < classes)) return {};
-    return index_outside("cross_entropy", target, classes);
-  }
+  ClassTargets targets;
 };
 
 class CrossEntropy final : public Kernel {
@@ -38,26 +22,20 @@ class CrossEntropy final : public Kernel {
 
   base::Status launch(device::Stream& stream) override {
     std::byte* logits = of_.logits.on(stream);
-    const int64_t* targets = of_.targets_on(stream);
+    const int64_t* targets = of_.targets.on(stream);
     auto *largest = largest_.on<float>(stream), *log_of_sum = log_of_sum_.on<float>(stream);
     double sum = 0, total = 0;
-    for (int64_t r = 0; r < of_.rows; ++r) {
-      DC_RETURN_IF_ERROR(of_.check(targets[r]));
-      const std::byte* row = of_.logits.row(logits, r * of_.classes);
-      const int64_t n = of_.classes;
-      largest[r] =
-          fold_row<MaxFold<float>, float>(of_.logits.reader(), row, n, MaxFold<float>::neutral());
-      alignas(64) float powers[kBlock];
-      log_of_sum[r] = static_cast<float>(math::log(
-          sum_of_powers(of_.logits, row, n, largest[r], [&](int64_t) { return powers; })));
-      if (targets[r] == of_.ignored) continue;
-      const float x = of_.logits.get(row, targets[r]);
-      float value;
-      log_softmax_of(&value, &x, largest[r], log_of_sum[r], 1);
-      sum += -value;
+    for (int64_t r = 0; r < of_.targets.rows; ++r) {
+      DC_RETURN_IF_ERROR(of_.targets.check(targets[r]));
+      const std::byte* row = of_.logits.row(logits, r * of_.targets.classes);
+      const RowNumbers numbers = row_numbers(sum_powers(of_.logits, row, of_.targets.classes));
+      largest[r] = numbers.largest;
+      log_of_sum[r] = numbers.log_of_sum;
+      if (!of_.targets.counts(targets[r])) continue;
+      sum += row_loss(of_.logits.get(row, targets[r]), numbers);
       total += 1;
     }
-    *loss_.on<float>(stream) = static_cast<float>(of_.is_mean ? sum / total : sum);
+    *loss_.on<float>(stream) = static_cast<float>(of_.targets.is_mean ? sum / total : sum);
     *total_.on<float>(stream) = static_cast<float>(total);
     return {};
   }
@@ -75,36 +53,21 @@ class CrossEntropyBackward final : public Kernel {
 
   base::Status launch(device::Stream& stream) override {
     std::byte* logits = of_.logits.on(stream);
-    const int64_t* targets = of_.targets_on(stream);
+    const int64_t* targets = of_.targets.on(stream);
     const auto *largest = largest_.on<float>(stream), *log_of_sum = log_of_sum_.on<float>(stream);
     float gradient = *g_.on<float>(stream);
-    if (of_.is_mean) gradient = gradient / *total_.on<float>(stream);
-    for (int64_t r = 0; r < of_.rows; ++r) {
-      DC_RETURN_IF_ERROR(of_.check(targets[r]));
-      change_row(of_.logits.row(logits, r * of_.classes), targets[r], -gradient, largest[r],
-                 log_of_sum[r]);
+    if (of_.targets.is_mean) gradient = gradient / *total_.on<float>(stream);
+    const int64_t classes = of_.targets.classes;
+    for (int64_t r = 0; r < of_.targets.rows; ++r) {
+      DC_RETURN_IF_ERROR(of_.targets.check(targets[r]));
+      std::byte* row = of_.logits.row(logits, r * classes);
+      write_gradients(of_.logits, row, row, classes, targets[r],
+                      {gradient, {largest[r], log_of_sum[r]}, of_.targets.counts(targets[r])});
     }
     return {};
   }
 
  private:
-  // `gradient`: of the log-probability of the row's class.
-  void change_row(std::byte* row, int64_t target, float gradient, float largest,
-                  float log_of_sum) const {
-    alignas(64) float in[kBlock], y[kBlock], out_buffer[kBlock], gradients[kBlock] = {};
-    const bool counts = target != of_.ignored;
-    const float sum = counts ? 0.0f + gradient : 0.0f;  // -0 becomes 0, as in a sum
-    in_blocks(of_.classes, [&](int64_t first, int64_t count) {
-      const int64_t place = target - first;
-      const bool is_here = counts && place >= 0 && place < count;
-      if (is_here) gradients[place] = gradient;
-      log_softmax_of(y, of_.logits.read(in, row, first, count), largest, log_of_sum, count);
-      log_softmax_gradient(of_.logits.target(out_buffer, row, first), gradients, y, sum, count);
-      of_.logits.write(out_buffer, row, first, count);
-      if (is_here) gradients[place] = 0;
-    });
-  }
-
   ClassRows of_;
   Dense g_, total_, largest_, log_of_sum_;
 };
@@ -112,20 +75,20 @@ class CrossEntropyBackward final : public Kernel {
 ClassRows read_class_rows(Call& call) {
   ClassRows of;
   const Dense logits = call.operand(0), target = call.operand(1, base::DType::I64);
-  of.rows = target.count;
-  of.classes = call.columns(0);
-  of.ignored = call.integer("ignored");
+  of.targets.rows = target.count;
+  of.targets.classes = call.columns(0);
+  of.targets.ignored = call.integer("ignored");
   const int64_t reduction = call.integer("reduction");
-  of.is_mean = reduction == kMeanOfRows;
+  of.targets.is_mean = reduction == kMeanOfRows;
   call.require(reduction == kMeanOfRows || reduction == kSumOfRows,
                "'reduction' must be 1, a mean, or 2, a sum");
   call.require(base::is_floating(logits.dtype) && logits.dtype != base::DType::F64,
                "the logits must be f32, bf16 or f16");
-  call.require(
-      of.classes > 0 && logits.count % of.classes == 0 && logits.count / of.classes == of.rows,
-      "the logits must be a row of classes for each target");
+  const int64_t classes = of.targets.classes;
+  call.require(classes > 0 && logits.count % classes == 0 && logits.count / classes == target.count,
+               "the logits must be a row of classes for each target");
   if (!call.ok()) return of;
-  of.targets = target.address();
+  of.targets.data = target.address();
   of.logits = RowTensor<float>(BoundTensor{logits.data, logits.dtype, {}, {}}, 1);
   return of;
 }
@@ -135,8 +98,8 @@ void check_numbers(Call& call, const ClassRows& of, const Dense& one, const Dens
                    const Dense& largest, const Dense& log_of_sum) {
   const bool are_f32 = one.dtype == base::DType::F32 && total.dtype == base::DType::F32 &&
                        largest.dtype == base::DType::F32 && log_of_sum.dtype == base::DType::F32;
-  call.require(are_f32 && one.count == 1 && total.count == 1 && largest.count == of.rows &&
-                   log_of_sum.count == of.rows,
+  call.require(are_f32 && one.count == 1 && total.count == 1 && largest.count == of.targets.rows &&
+                   log_of_sum.count == of.targets.rows,
                "there must be f32 numbers: the loss and the sum of weights, and two of each row");
 }
 
