@@ -372,7 +372,8 @@ base::Bytes estimate_native_scratch(const ir::AtenInfo& aten, const base::Kernel
   const Kernel kernel{tensors, aten.work, 1};
   if (!has_its_tensors(aten, tensors)) return {0};
   int64_t bytes = 0;
-  if (aten.cls == AtenClass::Matmul) bytes = native_product(kernel);
+  if (aten.cls == AtenClass::Matmul && !kernel.does(AtenWork::Solve))
+    bytes = native_product(kernel);
   if (aten.cls == AtenClass::Attention) bytes = native_attention(kernel);
   if (aten.cls == AtenClass::Convolution) bytes = native_convolution(kernel);
   return {ceil_to(bytes, base::kAlignment)};

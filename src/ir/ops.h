@@ -125,6 +125,7 @@ enum class AtenWork : uint8_t {
   Plain,             // as its class
   Reorders,          // results that lie in another order than the graph says, if operands have gaps
   BiasFirst,         // Matmul: operand 0 is added to the product of the next two
+  Solve,             // Matmul: row by row, without a copy of an operand
   Backward,          // Attention: its gradients
   Flash,             // Attention: in blocks, PyTorch's kernel for CPUs
   FlashBackward,     // its gradients

@@ -96,6 +96,14 @@ TEST(Scratch, NativeConvolutions) {
   }
 }
 
+TEST(Scratch, NativeEquationsNeedNone) {
+  EXPECT_EQ(native_bound({"aten.linalg_solve_triangular.default",
+                          {plain(kF32, {2, 64, 64}), plain(kF32, {2, 64, 64})},
+                          swapped(kF32, {2, 64, 64}, 1, 2),
+                          0}),
+            0);
+}
+
 TEST(Scratch, Products) {
   TensorType strided = plain(kF32, {64, 128});
   strided.strides = {512, 4};
