@@ -34,6 +34,18 @@ constexpr KernelRow kRows[] = {
      "logits=bf16[4,8] target=i64[4] g=f32[] total=f32[] largest=f32[4] log_of_sum=f32[4] "
      "reduction=2 ignored=3 -> @0"},
     {"dc.dropout", "x=f32[37] rng=i64[4] p=0.5 op_id=3 -> f32[37] bool[37]"},
+    {"dc.fused",
+     "a0=f32[4,8] a1=bf16[8] "
+     "body='t0:f32=silu.default(self=a0);t1:f32=mul.Tensor(self=t0,other=a1);->t1' -> f32[4,8]"},
+    {"dc.fused",
+     "a0=bf16[3,600] a1=f32[3,1] a2=bool[600] "
+     "body='t0:f32=_to_copy.default(self=a0);t1:f32=sub.Tensor(self=t0,other=a1,alpha=2);"
+     "t2:f32=where.self(condition=a2,self=t1,other=t0);t3:bf16=_to_copy.default(self=t2);->t2,t3' "
+     "-> f32[3,600] bf16[3,600]"},
+    {"dc.fused",
+     "a0=i64[5,7] a1=i32[7] "
+     "body='t0:i64=add.Tensor(self=a0,other=a1);t1:bool=gt.Scalar(self=t0,other=2);"
+     "t2:f16=_to_copy.default(self=t1);->t0,t2' -> i64[5,7] f16[5,7]"},
     {"dc.clip_and_check", "s=f64[11] table=f64[2,5] h=f64[24] clip=true ->"},
     {"dc.check_finite", "s=f64[11] row=f64[5] losses=f64[2] param=1 ->"},
     {"dc.scale", "x=f32[37] h=f64[24] -> @0"},
