@@ -131,6 +131,7 @@ enum class AtenWork : uint8_t {
   FlashBackward,     // its gradients
   Convolve,          // Convolution: the others pool or unfold
   ConvolveBackward,  // its gradients
+  LargestBackward,   // Convolution: the gradient of a window's largest element
   Resample,          // Convolution: interpolates
   MaskGradient,      // Pointwise: the gradient times a mask; reorders
   Classify,          // Pointwise: finite, infinite

@@ -183,7 +183,7 @@ def convolutions(dtype):
 
 def batch_norms(dtype):
     for weight_dtype in {dtype, torch.float32}:
-        for shape in ((5, 3), (2, 4, 600), (8, 7, 1, 1), (3, 5, 23, 9), (2, 3, 4, 5, 3)):
+        for shape in ((5, 3), (2, 4, 600), (8, 7, 1, 1), (16, 600, 1, 1), (3, 5, 23, 9), (2, 3, 4, 5, 3)):
             weight, bias, mean, var = draw(weight_dtype, shape[1]), *(draw(weight_dtype, shape[1]) for _ in range(2)), draw(weight_dtype, shape[1]).abs() + 0.5
             for x in images(dtype, *shape):
                 batch_norm(x, weight, bias, mean, var)
