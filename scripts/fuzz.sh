@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 seconds=${1:-60}
 [[ $seconds =~ ^[1-9][0-9]*$ ]] || { echo "fuzz.sh: SECONDS must be a positive number, not '$seconds'" >&2; exit 64; }
 command -v clang++ >/dev/null || { echo "fuzz.sh: there is no clang++; install clang and libclang-rt-dev" >&2; exit 69; }
-sample=(archive_test base_test cache_test dcr_plan_test dcr_verify_test native_kernel_test)
+sample=(archive_test base_test cache_test dcr_plan_test dcr_verify_test fused_kernel_test native_attention_test native_kernel_test)
 jobs=(native_resume_test.py crash_test.py)
 
 cmake --preset fuzz >build/configure-fuzz.log 2>&1 || { cat build/configure-fuzz.log >&2; exit 1; }

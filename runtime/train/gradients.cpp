@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/checkpoint/state_memory.h"
 #include "runtime/kernel/elements.h"
 #include "runtime/kernel/host_transfer.h"
 #include "runtime/plan/mesh.h"
@@ -11,12 +12,6 @@ namespace dc::runtime::train {
 
 using base::Result;
 using base::Status;
-
-namespace {
-
-constexpr int64_t kGradientChunk = 1 << 16;
-
-}  // namespace
 
 Result<std::unique_ptr<GradientDump>> GradientDump::create(const std::string& folder,
                                                            const plan::Plan& plan,
@@ -68,10 +63,11 @@ Status GradientDump::write(const exec::Executor& executor, const Entry& entry, i
                            plan::ElementRange range) {
   const kernel::BoundTensor gradient = executor.tensor(entry.tensor);
   const int64_t bytes = base::byte_size(gradient.dtype);
-  std::vector<std::byte> chunk(static_cast<size_t>(std::min(range.count, kGradientChunk) * bytes));
-  std::vector<float> rounded(static_cast<size_t>(std::min(range.count, kGradientChunk)));
-  for (int64_t done = 0; done < range.count; done += kGradientChunk) {
-    const int64_t count = std::min(kGradientChunk, range.count - done);
+  constexpr int64_t kChunk = checkpoint::StateMemory::kChunkElements;
+  std::vector<std::byte> chunk(static_cast<size_t>(std::min(range.count, kChunk) * bytes));
+  std::vector<float> rounded(static_cast<size_t>(std::min(range.count, kChunk)));
+  for (int64_t done = 0; done < range.count; done += kChunk) {
+    const int64_t count = std::min(kChunk, range.count - done);
     kernel::download_elements(executor.device(), gradient, from + done, count, chunk.data());
     kernel::convert(gradient.dtype, chunk.data(), base::DType::F32, base::DType::F32,
                     rounded.data(), count);

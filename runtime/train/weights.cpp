@@ -13,8 +13,6 @@ using base::ErrorKind;
 using base::Result;
 using base::Status;
 
-constexpr int64_t kChunkElements = 1 << 16;
-
 int64_t numel(const std::vector<int64_t>& sizes) {
   int64_t count = 1;
   for (const int64_t size : sizes) count *= size;
@@ -81,10 +79,11 @@ class Filling {
   Status fill_range(const ElementSource& source, plan::ElementRange range, base::DType through,
                     int32_t target) const {
     const base::DType dtype = plan_.tensors[static_cast<size_t>(target)].dtype;
-    const int64_t most = std::min(range.count, kChunkElements);
+    constexpr int64_t kChunk = checkpoint::StateMemory::kChunkElements;
+    const int64_t most = std::min(range.count, kChunk);
     std::vector<std::byte> chunk(static_cast<size_t>(most * base::byte_size(dtype)));
-    for (int64_t done = 0; done < range.count; done += kChunkElements) {
-      const int64_t part = std::min(kChunkElements, range.count - done);
+    for (int64_t done = 0; done < range.count; done += kChunk) {
+      const int64_t part = std::min(kChunk, range.count - done);
       DC_RETURN_IF_ERROR(source.read(range.first + done, part, through, dtype, chunk.data()));
       DC_RETURN_IF_ERROR(memory_.write(target, done, part, chunk.data()));
     }

@@ -339,10 +339,23 @@ int64_t pointwise_convolution(const TensorMeta& x, const TensorMeta& weight, con
   return bytes;
 }
 
+// Of 16 bits a plane in f32, in which windows that overlap add; a batch of channels has two dims
+// before it.
+int64_t native_pooling(const Kernel& k) {
+  const TensorMeta* out = k.out();
+  if (out == nullptr || !is_half(out->dtype) || out->shape.size() < 3) return 0;
+  int64_t count = 1;
+  for (size_t dim = out->shape.size() == 5 ? 2 : out->shape.size() - 2; dim < out->shape.size();
+       ++dim)
+    count *= out->shape[dim];
+  return count * base::byte_size(DType::F32);
+}
+
 // Both sides and the weights in blocks, copies of what is not contiguous, and, for the gradient of
 // 16-bit weights, their sums in f32 and one image of each side transposed. The two halves of the
 // backward run one after the other in the same place.
 int64_t native_convolution(const Kernel& k) {
+  if (k.does(AtenWork::LargestBackward)) return native_pooling(k);
   const bool backward = k.does(AtenWork::ConvolveBackward);
   if (!backward && !k.does(AtenWork::Convolve)) return 0;
   const TensorMeta& x = k.in(backward ? 1 : 0);
@@ -394,7 +407,8 @@ base::Bytes estimate_native_scratch(const ir::AtenInfo& aten, const base::Kernel
   const Kernel kernel{tensors, aten.work, 1};
   if (!has_its_tensors(aten, tensors)) return {0};
   int64_t bytes = 0;
-  if (aten.cls == AtenClass::Matmul) bytes = native_product(kernel);
+  if (aten.cls == AtenClass::Matmul && !kernel.does(AtenWork::Solve))
+    bytes = native_product(kernel);
   if (aten.cls == AtenClass::Attention) bytes = native_attention(kernel);
   if (aten.cls == AtenClass::Convolution) bytes = native_convolution(kernel);
   return {ceil_to(bytes, base::kAlignment)};

@@ -9,7 +9,7 @@ using base::DType;
 using base::KernelTensors;
 
 // Every operand and result has one of these element types, the same in all.
-[[maybe_unused]] bool all_are(const KernelTensors& tensors, std::initializer_list<DType> types) {
+bool all_are(const KernelTensors& tensors, std::initializer_list<DType> types) {
   if (tensors.inputs.empty()) return false;
   const DType type = tensors.inputs[0].dtype;
   if (std::find(types.begin(), types.end(), type) == types.end()) return false;
@@ -19,6 +19,9 @@ using base::KernelTensors;
            return !result || result->dtype == type;
          });
 }
+
+// Matrices of one element type that is computed in.
+bool triangular(const KernelTensors& tensors) { return all_are(tensors, {DType::F32, DType::F64}); }
 
 [[maybe_unused]] bool product(const KernelTensors& tensors) {
   const bool has_elements = std::ranges::all_of(

@@ -125,11 +125,13 @@ enum class AtenWork : uint8_t {
   Plain,             // as its class
   Reorders,          // results that lie in another order than the graph says, if operands have gaps
   BiasFirst,         // Matmul: operand 0 is added to the product of the next two
+  Solve,             // Matmul: row by row, without a copy of an operand
   Backward,          // Attention: its gradients
   Flash,             // Attention: in blocks, PyTorch's kernel for CPUs
   FlashBackward,     // its gradients
   Convolve,          // Convolution: the others pool or unfold
   ConvolveBackward,  // its gradients
+  LargestBackward,   // Convolution: the gradient of a window's largest element
   Resample,          // Convolution: interpolates
   MaskGradient,      // Pointwise: the gradient times a mask; reorders
   Classify,          // Pointwise: finite, infinite

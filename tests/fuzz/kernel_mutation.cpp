@@ -7,6 +7,7 @@
 
 #include "runtime/plan/extent.h"
 #include "src/base/checked.h"
+#include "tests/fuzz/expression_mutation.h"
 
 namespace dc::fuzz {
 namespace {
@@ -37,13 +38,6 @@ constexpr double kFractions[] = {0.0,
                                  9.3e18,
                                  std::numeric_limits<double>::infinity(),
                                  std::numeric_limits<double>::quiet_NaN()};
-constexpr DType kTypes[] = {DType::U8,  DType::I8,  DType::I16, DType::I32,  DType::I64,
-                            DType::F16, DType::F32, DType::F64, DType::Bool, DType::BF16};
-
-template <typename T, size_t kCount>
-T one_of(Choices& choices, const T (&list)[kCount]) {
-  return list[choices.below(kCount)];
-}
 
 int64_t size(Choices& choices) {
   return choices.one_in(12) ? one_of(choices, kHugeSizes) : one_of(choices, kSizes);
@@ -165,12 +159,13 @@ void change_strides(KernelInstruction& instruction, Choices& choices) {
 }
 
 void change_type(KernelInstruction& instruction, Choices& choices) {
-  some_tensor(instruction, choices).dtype = one_of(choices, kTypes);
+  some_tensor(instruction, choices).dtype = one_of(choices, kElementTypes);
 }
 
 // Of all tensors of one type.
 void change_type_everywhere(KernelInstruction& instruction, Choices& choices) {
-  const DType before = some_tensor(instruction, choices).dtype, after = one_of(choices, kTypes);
+  const DType before = some_tensor(instruction, choices).dtype,
+              after = one_of(choices, kElementTypes);
   for (KernelTensor& tensor : instruction.tensors)
     if (tensor.dtype == before) tensor.dtype = after;
 }
@@ -204,6 +199,7 @@ void change_value(KernelInstruction& instruction, Arg& arg, Choices& choices) {
       arg.f = one_of(choices, kFractions);
       break;
     case ArgKind::String:
+      if (arg.name == "body") return mutate_expression(arg.s, choices);
       arg.s = choices.one_in(2) ? "floor" : "none";
       break;
     case ArgKind::Tensor:

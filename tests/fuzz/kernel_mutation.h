@@ -32,6 +32,15 @@ class Choices {
   std::span<const uint8_t> bytes_;
 };
 
+template <typename T, size_t kCount>
+T one_of(Choices& choices, const T (&list)[kCount]) {
+  return list[choices.below(kCount)];
+}
+
+inline constexpr base::DType kElementTypes[] = {
+    base::DType::U8,  base::DType::I8,  base::DType::I16, base::DType::I32,  base::DType::I64,
+    base::DType::F16, base::DType::F32, base::DType::F64, base::DType::Bool, base::DType::BF16};
+
 // None to four changes: of sizes (of one tensor or of all that have this size), dims, strides,
 // element types, attributes, and of which operands and results there are.
 void mutate(KernelInstruction& instruction, Choices& choices);

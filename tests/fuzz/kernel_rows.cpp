@@ -40,6 +40,18 @@ constexpr KernelRow kRows[] = {
     {"dc.linear_cross_entropy",
      "hidden=bf16[6,4] weight=bf16[9,4] target=i64[6] g=f32[] reduction=2 ignored=3 rows=6 "
      "classes=4 -> f32[] f32[] bf16[6,4] bf16[9,4]"},
+    {"dc.fused",
+     "a0=f32[4,8] a1=bf16[8] "
+     "body='t0:f32=silu.default(self=a0);t1:f32=mul.Tensor(self=t0,other=a1);->t1' -> f32[4,8]"},
+    {"dc.fused",
+     "a0=bf16[3,600] a1=f32[3,1] a2=bool[600] "
+     "body='t0:f32=_to_copy.default(self=a0);t1:f32=sub.Tensor(self=t0,other=a1,alpha=2);"
+     "t2:f32=where.self(condition=a2,self=t1,other=t0);t3:bf16=_to_copy.default(self=t2);->t2,t3' "
+     "-> f32[3,600] bf16[3,600]"},
+    {"dc.fused",
+     "a0=i64[5,7] a1=i32[7] "
+     "body='t0:i64=add.Tensor(self=a0,other=a1);t1:bool=gt.Scalar(self=t0,other=2);"
+     "t2:f16=_to_copy.default(self=t1);->t0,t2' -> i64[5,7] f16[5,7]"},
     {"dc.clip_and_check", "s=f64[11] table=f64[2,5] h=f64[24] clip=true ->"},
     {"dc.check_finite", "s=f64[11] row=f64[5] losses=f64[2] param=1 ->"},
     {"dc.scale", "x=f32[37] h=f64[24] -> @0"},
@@ -60,6 +72,11 @@ constexpr KernelRow kRows[] = {
     {"aten.bmm.default", "self=f32[2,5,6] mat2=f32[2,6,7] -> f32[2,5,7]"},
     {"aten.mm.default", "self=f32[5,6] mat2=f32[6,7] -> f32[5,7]"},
     {"aten.mm.default", "self=bf16[17,64] mat2=bf16[64,33] -> bf16[17,33]"},
+
+    {"aten.linalg_solve_triangular.default",
+     "self=f32[2,1,5,5] B=f32[3,5,7] upper=true left=true unitriangular=false -> f32[2,3,5,7]"},
+    {"aten.linalg_solve_triangular.default",
+     "self=f64[4,4] B=f64[65,4] upper=false left=false unitriangular=true -> f64[65,4]"},
 
     {"aten.convolution.default",
      "input=f32[2,4,7,6] weight=f32[6,2,3,2] bias=f32[6] stride=[2,1] padding=[1,0] "
@@ -135,6 +152,10 @@ constexpr KernelRow kRows[] = {
     {"aten.leaky_relu_backward.default",
      "grad_output=f32[4,8] self=f32[4,8] negative_slope=0.1 -> f32[4,8]"},
     {"aten.log.default", kOne},
+    {"aten.log_sigmoid_backward.default",
+     "grad_output=bf16[4,8] self=bf16[4,8] buffer=bf16[4,8] -> bf16[4,8]"},
+    {"aten.log_sigmoid_forward.default", "self=f32[4,8] -> f32[4,8] f32[4,8]"},
+    {"aten.log_sigmoid_forward.default", "self=f32[4,8] -> f32[4,8] f32[0]"},
     {"aten.logical_and.default", kTest},
     {"aten.logical_not.default", "self=f32[4,8] -> bool[4,8]"},
     {"aten.logical_or.default", kTest},
@@ -192,10 +213,16 @@ constexpr KernelRow kRows[] = {
     {"aten.clone.default", kOne},
     {"aten.constant_pad_nd.default", "self=f32[4,8] pad=[1,-2,0,3] value=1.5 -> f32[7,7]"},
     {"aten.copy.default", "self=f32[4,8] src=i64[8] -> f32[4,8]"},
+    {"aten.diag_embed.default", "self=f32[4,8] offset=-1 dim1=0 dim2=-1 -> f32[9,4,9]"},
+    {"aten.diagonal_backward.default", "grad_output=f32[3,4] offset=1 dim1=2 dim2=0 -> f32[5,3,4]"},
+    {"aten.diagonal_scatter.default",
+     "self=f32[4,8] src=f32[3] offset=-1 dim1=0 dim2=1 -> f32[4,8]"},
     {"aten.empty.memory_format", kNew},
     {"aten.empty_like.default", kLike},
     {"aten.empty_permuted.default", kNew},
     {"aten.empty_strided.default", kNew},
+    {"aten.eye.default", "n=5 -> f32[5,5]"},
+    {"aten.eye.m", "n=5 m=3 -> bf16[5,3]"},
     {"aten.expand_copy.default", "self=f32[8] size=[4,8] -> f32[4,8]"},
     {"aten.fill.Scalar", "self=f32[4,8] value=2.5 -> f32[4,8]"},
     {"aten.fill.Tensor", "self=f32[4,8] value=f32[] -> f32[4,8]"},
@@ -210,6 +237,8 @@ constexpr KernelRow kRows[] = {
     {"aten.ones.default", kNew},
     {"aten.ones_like.default", kLike},
     {"aten.repeat.default", "self=f32[2,3] repeats=[4,2,1] -> f32[4,4,3]"},
+    {"aten.repeat_interleave.self_int", "self=f32[2,3,4] repeats=3 dim=-2 -> f32[2,9,4]"},
+    {"aten.repeat_interleave.self_int", "self=bf16[2,3] repeats=2 -> bf16[12]"},
     {"aten.scalar_tensor.default", "s=3.5 -> f32[]"},
     {"aten.select_backward.default", "grad_output=f32[4,3] dim=1 index=-2 -> f32[4,8,3]"},
     {"aten.select_scatter.default", "self=f32[4,8] src=f32[8] dim=0 index=2 -> f32[4,8]"},
@@ -232,6 +261,8 @@ constexpr KernelRow kRows[] = {
     {"aten.argmax.default", "self=f32[4,8] dim=1 -> i64[4]"},
     {"aten.argmin.default", "self=i32[4,8] -> i64[]"},
     {"aten.cumsum.default", "self=f32[4,8] dim=0 -> f32[4,8]"},
+    {"aten.linalg_vector_norm.default", "self=bf16[4,600] ord=2 dim=[1] keepdim=true -> bf16[4,1]"},
+    {"aten.linalg_vector_norm.default", "self=f32[4,8,3] ord=1.5 dim=[0,2] -> f32[8]"},
     {"aten.logsumexp.default", "self=f32[4,600] dim=[1] keepdim=false -> f32[4]"},
     {"aten.max.default", kFold},
     {"aten.max.dim", "self=f32[4,8] dim=1 keepdim=true -> f32[4,1] i64[4,1]"},
@@ -239,11 +270,16 @@ constexpr KernelRow kRows[] = {
     {"aten.mean.dim", kFoldDim},
     {"aten.min.default", kFold},
     {"aten.min.dim", "self=f32[4,8] dim=0 -> f32[8] i64[8]"},
+    {"aten.norm.Scalar", "self=f32[4,8] p=1 -> f32[]"},
+    {"aten.norm.ScalarOpt_dim", "self=f64[4,8] p=0 dim=[0] -> f64[8]"},
     {"aten.prod.default", "self=i64[4,8] -> i64[]"},
     {"aten.prod.dim_int", "self=f64[4,8] dim=0 -> f64[8]"},
     {"aten.sum.default", kFold},
     {"aten.sum.dim_IntList", "self=bf16[2,70,65] dim=[1] keepdim=true -> f32[2,1,65]"},
     {"aten.sum.dim_IntList", kFoldDim},
+    {"aten.std.correction", "self=f32[4,600] dim=[-1] correction=0 keepdim=true -> f32[4,1]"},
+    {"aten.var.correction", "self=bf16[2,70,65] dim=[1] -> bf16[2,65]"},
+    {"aten.var_mean.correction", "self=f32[4,8,3] dim=[0,2] correction=1 -> f32[8] f32[8]"},
 
     {"aten._fused_rms_norm.default",
      "input=f32[4,8] normalized_shape=[8] weight=f32[8] eps=0.001 -> f32[4,8] f32[4,1]"},

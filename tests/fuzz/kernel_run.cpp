@@ -126,7 +126,8 @@ class Run {
     random_.seed(static_cast<uint32_t>(choices.below(256)));
     for (size_t i = 0; i < instruction.tensors.size(); ++i) add(i, choices);
     step_.kind = runtime::plan::InstructionKind::Kernel;
-    step_.provider = runtime::plan::Provider::Native;
+    step_.provider = instruction.op == "dc.fused" ? runtime::plan::Provider::Fused
+                                                  : runtime::plan::Provider::Native;
     step_.op = instruction.op;
     step_.args = instruction.args;
     step_.outputs = instruction.outputs;

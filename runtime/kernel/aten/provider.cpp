@@ -29,12 +29,6 @@ base::Status unsupported(const plan::Instruction& instruction, const std::string
   return failure(base::ErrorKind::Unsupported, "DC6114", instruction, problem);
 }
 
-std::string text(const std::vector<int64_t>& values) {
-  std::string result = "[";
-  for (size_t i = 0; i < values.size(); ++i) result += (i ? ", " : "") + std::to_string(values[i]);
-  return result + "]";
-}
-
 // Lives as long as the provider or one of its kernels.
 class Shared {
  public:
@@ -215,8 +209,9 @@ base::Status check_output(const plan::Plan& plan, const plan::Instruction& instr
                                         std::string(base::name(tensor.dtype)) + kCure);
   }
   if (produced.sizes != tensor.sizes) {
-    return unsupported(instruction, "gives " + which + " the sizes " + text(produced.sizes) +
-                                        ", but the plan has " + text(tensor.sizes) + kCure);
+    return unsupported(instruction, "gives " + which + " the sizes " +
+                                        base::shape_text(produced.sizes) + ", but the plan has " +
+                                        base::shape_text(tensor.sizes) + kCure);
   }
   return {};
 }

@@ -48,7 +48,8 @@ void Call::require(bool condition, std::string_view problem) {
   if (condition || !status_.ok()) return;
   std::string sentence =
       "the native kernel '" + instruction_.op + "' cannot run this instruction: ";
-  status_ = base::Status(base::ErrorKind::Unsupported, "DC6130", sentence.append(problem));
+  sentence.append(problem).append("; recompile the plan with the dcc that belongs to this dcrun");
+  status_ = base::Status(base::ErrorKind::Unsupported, "DC6130", std::move(sentence));
   if (!instruction_.module.empty()) status_.add_context("in module " + instruction_.module);
 }
 

@@ -1,7 +1,7 @@
-// exp, log, tanh, erf, sin and cos of floats: fixed sequences of operations without branches, so
-// that loops over them become vector code and every vector width gives the same bits. fma() is the
-// fused operation by name, which rounds once everywhere: an instruction where the CPU has it, slow
-// on others.
+// exp, log, log1p, tanh, erf, sin and cos of floats: fixed sequences of operations without
+// branches, so that loops over them become vector code and every vector width gives the same bits.
+// fma() is the fused operation by name, which rounds once everywhere: an instruction where the CPU
+// has it, slow on others.
 //
 // Bounds are of the largest error over all floats that the named range has, measured against libm
 // in f64 by tests/runtime/kernel/native_math_test.cpp. In f64 they are libm's functions.
@@ -80,6 +80,14 @@ inline float log(float x) {
   return x < 0.0f ? std::numeric_limits<float>::quiet_NaN() : result;
 }
 
+// log(1 + x). What 1 + x rounds away comes back as the ratio of x to what is left of it (W. Kahan).
+// At most 4 ulp.
+inline float log1p(float x) {
+  const float sum = 1.0f + x, kept = sum - 1.0f;
+  const float lost = kept == x ? 1.0f : x / kept;  // equal where both are infinite, too
+  return kept == 0.0f ? x : log(sum) * lost;
+}
+
 // e / (e + 2) with e = exp(2 |x|) - 1, which keeps its digits near 0. At most 3 ulp.
 inline float tanh(float x) {
   const float magnitude = std::fabs(x);
@@ -142,6 +150,7 @@ inline float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
 
 inline double exp(double x) { return std::exp(x); }
 inline double log(double x) { return std::log(x); }
+inline double log1p(double x) { return std::log1p(x); }
 inline double tanh(double x) { return std::tanh(x); }
 inline double erf(double x) { return std::erf(x); }
 inline double sin(double x) { return std::sin(x); }

@@ -17,13 +17,14 @@ std::optional<Factory> find(std::span<const Row> rows, std::string_view op) {
 
 std::optional<Factory> find_own(std::string_view op) {
   for (const auto kernels :
-       {activation_kernels,    arange_kernels,    arithmetic_kernels,  attention_kernels,
-        batch_norm_kernels,    cast_kernels,      choice_kernels,      copy_kernels,
-        cross_entropy_kernels, dropout_kernels,   elementwise_kernels, embedding_kernels,
-        fused_kernels,         gather_kernels,    index_kernels,       logsumexp_kernels,
-        loss_kernels,          norm_kernels,      order_kernels,       pooling_kernels,
-        reduce_kernels,        reduction_kernels, scan_kernels,        softmax_kernels,
-        update_kernels}) {
+       {activation_kernels,    arange_kernels,     arithmetic_kernels, attention_kernels,
+        batch_norm_kernels,    cast_kernels,       choice_kernels,     copy_kernels,
+        cross_entropy_kernels, diagonal_kernels,   dropout_kernels,    elementwise_kernels,
+        embedding_kernels,     fused_kernels,      gather_kernels,     index_kernels,
+        logsumexp_kernels,     loss_kernels,       norm_kernels,       order_kernels,
+        pooling_kernels,       reduce_kernels,     reduction_kernels,  scan_kernels,
+        softmax_kernels,       triangular_kernels, update_kernels,     variance_kernels,
+        vector_norm_kernels}) {
     if (const auto factory = find(kernels(), op)) return factory;
   }
   return std::nullopt;

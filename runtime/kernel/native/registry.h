@@ -28,6 +28,7 @@ std::span<const Row> cast_kernels();
 std::span<const Row> choice_kernels();
 std::span<const Row> copy_kernels();
 std::span<const Row> cross_entropy_kernels();
+std::span<const Row> diagonal_kernels();
 std::span<const Row> dropout_kernels();
 std::span<const Row> elementwise_kernels();
 std::span<const Row> embedding_kernels();
@@ -42,6 +43,9 @@ std::span<const Row> reduce_kernels();
 std::span<const Row> reduction_kernels();
 std::span<const Row> scan_kernels();
 std::span<const Row> softmax_kernels();
+std::span<const Row> triangular_kernels();
 std::span<const Row> update_kernels();
+std::span<const Row> variance_kernels();
+std::span<const Row> vector_norm_kernels();
 
 }  // namespace dc::runtime::kernel::native

@@ -59,9 +59,35 @@ def reductions(dtype, n):
         if n > 0:
             case("mean.dim", x, dims)
             case("amax.default", x, dims)
+            variances(dtype, x, dims)
+        case("linalg_vector_norm.default", x, 2, dims)
+        case("linalg_vector_norm.default", x, 1, dims, True, dtype=torch.float32)
     case("sum.default", draw(dtype, 3, n))
     case("cumsum.default", draw(dtype, n, 3), 0)
     case("sum.dim_IntList", draw(dtype, 130, n)[:, : n // 2], [0])
+
+
+def variances(dtype, x, dims):
+    count = x.numel() // max(1, aten.sum.dim_IntList(x, dims).numel())
+    for correction in (0, 1):
+        if count > correction:
+            case("var.correction", x, dims, correction=correction)
+    case("std.correction", x, dims, correction=0, keepdim=True)
+    case("var_mean.correction", x, dims, correction=0)
+    if dtype == torch.float32:  # close to each other and far from 0
+        case("var.correction", (x + 2e4).contiguous(), dims, correction=0)
+
+
+def equations():
+    for dtype in (torch.float32, torch.float64):
+        for n, columns in ((1, 1), (3, 17), (17, 64), (33, 65), (64, 130)):
+            a = (draw(dtype, 2, n, n) / n + 2 * torch.eye(n)).to(dtype)
+            b = draw(dtype, 2, n, columns)
+            for upper in (False, True):
+                case("linalg_solve_triangular.default", a, b, upper=upper)
+                case("linalg_solve_triangular.default", a.mT, b.mT.contiguous().mT, upper=upper, unitriangular=True)
+                case("linalg_solve_triangular.default", a, b.mT, upper=upper, left=False)
+                case("linalg_solve_triangular.default", a[0], draw(dtype, 3, columns, n), upper=upper, left=False)
 
 
 def norms(dtype, n):
@@ -157,7 +183,7 @@ def convolutions(dtype):
 
 def batch_norms(dtype):
     for weight_dtype in {dtype, torch.float32}:
-        for shape in ((5, 3), (2, 4, 600), (8, 7, 1, 1), (3, 5, 23, 9), (2, 3, 4, 5, 3)):
+        for shape in ((5, 3), (2, 4, 600), (8, 7, 1, 1), (16, 600, 1, 1), (3, 5, 23, 9), (2, 3, 4, 5, 3)):
             weight, bias, mean, var = draw(weight_dtype, shape[1]), *(draw(weight_dtype, shape[1]) for _ in range(2)), draw(weight_dtype, shape[1]).abs() + 0.5
             for x in images(dtype, *shape):
                 batch_norm(x, weight, bias, mean, var)
@@ -236,6 +262,7 @@ def main(path):
                 group(dtype, n)
         for group in (convolutions, batch_norms, pooling):
             group(dtype)
+    equations()
     numbers()
     with open(path, "w", encoding="ascii") as file:
         file.write("\n".join(make_aten_cases.OUT) + "\n")

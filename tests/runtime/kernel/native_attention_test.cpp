@@ -270,8 +270,9 @@ TEST(SmallProducts, HaveTheSameBitsOnEveryInstructionSet) {
     seed = seed * 1664525 + 1013904223;
     return static_cast<float>(seed >> 8) / (1 << 23) - 1;
   };
-  for (const auto& [rows, depth, columns] : std::vector<std::array<int64_t, 3>>{
+  for (const auto& sizes : std::vector<std::array<int64_t, 3>>{
            {1, 1, 16}, {5, 7, 32}, {6, 64, 64}, {13, 33, 80}, {96, 64, 256}, {17, 0, 16}}) {
+    const int64_t rows = sizes[0], depth = sizes[1], columns = sizes[2];
     std::vector<float> a(static_cast<size_t>(rows * depth)),
         b(static_cast<size_t>(depth * columns));
     std::generate(a.begin(), a.end(), random);

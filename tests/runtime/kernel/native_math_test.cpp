@@ -56,6 +56,9 @@ TEST(NativeMath, IsAsCloseAsItSays) {
   expect_within(worst_of(of([](float x) { return math::log(x); }),
                          of([](double x) { return std::log(x); }), kAll),
                 2);
+  expect_within(worst_of(of([](float x) { return math::log1p(x); }),
+                         of([](double x) { return std::log1p(x); }), kAll),
+                4);
   expect_within(worst_of(of([](float x) { return math::tanh(x); }),
                          of([](double x) { return std::tanh(x); }), kAll),
                 3);
@@ -76,13 +79,16 @@ TEST(NativeMath, KeepsInfinityAndNan) {
   EXPECT_EQ(math::exp(kInfinity), kInfinity);
   EXPECT_EQ(math::log(kInfinity), kInfinity);
   EXPECT_EQ(math::log(0.0f), -kInfinity);
+  EXPECT_EQ(math::log1p(kInfinity), kInfinity);
+  EXPECT_EQ(math::log1p(-1.0f), -kInfinity);
   EXPECT_EQ(math::tanh(kInfinity), 1);
   EXPECT_EQ(math::erf(-kInfinity), -1);
   EXPECT_EQ(math::sigmoid(-kInfinity), 0);
   EXPECT_EQ(math::sigmoid(-100.0f), 0);
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  for (const float result : {math::exp(nan), math::log(nan), math::log(-1.0f), math::tanh(nan),
-                             math::erf(nan), math::sin(nan), math::cos(kInfinity)}) {
+  for (const float result :
+       {math::exp(nan), math::log(nan), math::log(-1.0f), math::log1p(nan), math::log1p(-2.0f),
+        math::tanh(nan), math::erf(nan), math::sin(nan), math::cos(kInfinity)}) {
     EXPECT_TRUE(std::isnan(result));
   }
 }

@@ -31,9 +31,12 @@ double bound_of(DType dtype) {
 
 // The bound of one result. PyTorch's layer norm rounds its sums over rows to the operands' type on
 // the way to a gradient in f32, and so does its batch norm the bias's gradient, where operands are
-// not contiguous; ours do not.
+// not contiguous; ours do not. Where old and new running statistics of 16 bits nearly cancel each
+// other, PyTorch's are up to 0.02 of the largest away from those in f64.
 double bound_of(const AtenCase& sample, size_t result) {
   const DType dtype = sample.results[result].dtype;
+  if (sample.op == "aten._native_batch_norm_legit_functional.default" && result >= 3)
+    return 2 * bound_of(dtype);
   const bool rounds = sample.op == "aten.native_layer_norm_backward.default" ||
                       (result == 2 && sample.op.ends_with("batch_norm_backward.default"));
   if (!rounds) return bound_of(dtype);

@@ -159,6 +159,8 @@ const std::vector<Mutation>& mutations() {
       {"operator_that_updates_silently", "DC3223", [](Plan& p) { at(p, kMatmul).op = "aten.native_batch_norm.default"; }, "changes its operands"},
       {"operator_of_others", "DC3223", [](Plan& p) { at(p, kMatmul).op = "mine.mm.default"; }, "no operator of ATen"},
       {"fused_kernel", "DC3223", [](Plan& p) { at(p, kMatmul).provider = Provider::Fused; }, "fused"},
+      {"fused_result_on_operand", "DC3224", [](Plan& p) { Instruction& in = at(p, kLossSumOf); in.provider = Provider::Fused, in.op = "dc.fused", in.outputs = in.writes = {kProduct}; }, "shares bytes with its operand"},
+      {"fused_kernel_hides_a_read", "DC3211", [](Plan& p) { Instruction& in = at(p, kMatmul); in.provider = Provider::Fused, in.op = "dc.fused", in.reads = {kInput}; }, "(w)"},
       {"result_on_operand", "DC3224", [](Plan& p) { at(p, kLossSumOf).outputs = at(p, kLossSumOf).writes = {kProduct}; }, "shares bytes with its operand"},
       {"in_place_result_elsewhere", "DC3224", [](Plan& p) { at(p, kSquareSum) = native("dc.scale", {kReduced, kHyperparameters}, {kReduced, kHyperparameters}, {kReduced, kMoment1}); at(p, kSquareSum).outputs = {kMoment1}; }, "is not where its operand"},
       {"gather_without_room_on_the_last_rank", "DC3217", [](Plan& p) { slice_of(p, kWhole).bytes = 256; p.tensors[kWhole].rank_stride = 16; }, "no room"},

@@ -96,6 +96,28 @@ TEST(Scratch, NativeConvolutions) {
   }
 }
 
+// A plane in f32 where windows may overlap, as the kernel asks for it.
+TEST(Scratch, NativePoolingSumsInF32) {
+  const auto seen = [](DType dtype, Shape in, Shape out) {
+    const TensorType windows = plain(dtype, out);
+    return Seen{"aten.max_pool2d_with_indices_backward.default",
+                {windows, plain(dtype, in), plain(kI64, out)},
+                plain(dtype, in),
+                0};
+  };
+  EXPECT_EQ(native_bound(seen(kBF16, {2, 3, 16, 20}, {2, 3, 8, 10})), 16 * 20 * 4);
+  EXPECT_EQ(native_bound(seen(kBF16, {3, 16, 20}, {3, 8, 10})), 16 * 20 * 4);
+  EXPECT_EQ(native_bound(seen(kF32, {2, 3, 16, 20}, {2, 3, 8, 10})), 0);
+}
+
+TEST(Scratch, NativeEquationsNeedNone) {
+  EXPECT_EQ(native_bound({"aten.linalg_solve_triangular.default",
+                          {plain(kF32, {2, 64, 64}), plain(kF32, {2, 64, 64})},
+                          swapped(kF32, {2, 64, 64}, 1, 2),
+                          0}),
+            0);
+}
+
 TEST(Scratch, Products) {
   TensorType strided = plain(kF32, {64, 128});
   strided.strides = {512, 4};

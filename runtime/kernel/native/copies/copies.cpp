@@ -209,6 +209,38 @@ Made repeat(Call& call) {
   return call.made(std::move(kernel));
 }
 
+// Every element `repeats` times in a row, along one dim or, without it, of all elements: a view
+// with a dim more.
+Made repeat_interleave(Call& call) {
+  const BoundTensor self = call.tensor("self"), to = call.output(0);
+  const int64_t repeats = call.integer("repeats");
+  auto kernel = std::make_unique<CopyRegions>();
+  call.require(repeats >= 0 && !to.sizes.empty(), "it repeats no element");
+  const bool is_flat = !call.has_value("dim");
+  const size_t dim = is_flat ? 0 : call.dim("dim", self);
+  if (!is_flat) call.same_sizes(self, to, dim);
+  if (!call.ok()) return call.made(nullptr);
+  const int64_t size = is_flat ? self.numel() : self.sizes[dim];
+  call.require(
+      (!is_flat || to.sizes.size() == 1) && base::checked_mul(size, repeats) == to.sizes[dim],
+      "the result has another shape");
+  if (!call.ok() || to.numel() == 0) return call.made(std::move(kernel));
+  Region source(self), target(to);
+  const int64_t step = to.strides[dim];
+  target.sizes = source.sizes;
+  if (!is_flat) target.strides[dim] *= repeats;
+  if (is_flat) {
+    target.strides.resize(source.sizes.size());
+    int64_t stride = step * repeats;
+    for (size_t each = source.sizes.size(); each-- > 0; stride *= source.sizes[each])
+      target.strides[each] = stride;
+  }
+  target.sizes.push_back(repeats), target.strides.push_back(step);
+  source.sizes.push_back(repeats), source.strides.push_back(0);
+  kernel->copy(call, target, source);
+  return call.made(std::move(kernel));
+}
+
 // Row r of a matrix keeps its columns from (triu) or to (tril) r + diagonal.
 template <bool kLower>
 Made triangle(Call& call) {
@@ -284,6 +316,7 @@ constexpr Row kRows[] = {
     {"aten.ones.default", constant<1>},
     {"aten.ones_like.default", constant<1>},
     {"aten.repeat.default", repeat},
+    {"aten.repeat_interleave.self_int", repeat_interleave},
     {"aten.scalar_tensor.default", scalar_tensor},
     {"aten.select_backward.default", select_backward},
     {"aten.select_scatter.default", select_scatter},

@@ -3,15 +3,15 @@
 // With xhat = (x - mean) * rstd of a channel, y = xhat * weight + bias. A row is what lies along
 // the innermost dims of a channel that have one distance; sums are of blocks: several whole
 // rows of less than 128 elements, or a longer one or its parts, in the order of fold.h, and in f64
-// from block to block. As in PyTorch, the variance that normalizes is divided by the number of
-// elements, that in the running statistics by one less.
+// from block to block. Channels next to each other are in batch_norm_neighbours.cpp. As in
+// PyTorch, the variance that normalizes is divided by the number of elements, that in the running
+// statistics by one less.
 #include "runtime/kernel/native/norms/batch_norm.h"
 
-#include <cmath>
 #include <cstring>
 #include <optional>
 
-#include "runtime/kernel/native/norms/channels.h"
+#include "runtime/kernel/native/norms/batch_norm_tensors.h"
 #include "runtime/kernel/native/reductions/fold.h"
 
 namespace dc::runtime::kernel::native {
@@ -86,61 +86,6 @@ DC_VECTOR_CLONES void channel_gradient(T* __restrict out, const T* g, const T* x
                                        T mean_of_g, T slope, T scale, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = (g[i] - mean_of_g - (x[i] - mean) * slope) * scale;
 }
-
-// One number per channel.
-template <typename T>
-class PerChannel {
- public:
-  PerChannel() = default;
-  PerChannel(Call& call, const BoundTensor& tensor, int64_t channels) {
-    call.require(tensor.sizes.size() == 1 && tensor.sizes[0] == channels,
-                 "batch norm takes one number per channel");
-    if (!call.ok()) return;
-    stride_ = tensor.strides[0];
-    numbers_ = RowTensor<T>(tensor, 1);
-  }
-
-  bool given() const { return numbers_.given(); }
-  T get(const device::Stream& stream, int64_t channel, T otherwise = T{}) const {
-    return given() ? numbers_.get(numbers_.on(stream), channel * stride_) : otherwise;
-  }
-  void put(const device::Stream& stream, int64_t channel, T value) const {
-    if (given()) numbers_.put(numbers_.on(stream), channel * stride_, value);
-  }
-
- private:
-  RowTensor<T> numbers_;
-  int64_t stride_ = 0;
-};
-
-template <typename T>
-PerChannel<T> operand_per_channel(Call& call, std::string_view name, int64_t channels) {
-  const auto tensor = call.tensor_if(name);
-  return tensor && call.ok() ? PerChannel<T>(call, *tensor, channels) : PerChannel<T>();
-}
-// A result without elements is none: evaluation saves no statistics on a CPU.
-template <typename T>
-PerChannel<T> result_per_channel(Call& call, size_t index, int64_t channels) {
-  if (!call.ok() || !call.has_result(index)) return {};
-  const BoundTensor tensor = call.output(index);
-  return tensor.numel() == 0 ? PerChannel<T>() : PerChannel<T>(call, tensor, channels);
-}
-
-template <typename T>
-T reciprocal_deviation(double variance, double eps) {
-  return static_cast<T>(1.0 / std::sqrt(variance + eps));
-}
-
-template <typename T>
-struct BatchNormTensors {
-  Channels channels;  // of x and y; or of x, g and the gradient of x
-  RowTensor<T> x, g, y;
-  PerChannel<T> weight, bias, running_mean, running_var, mean, rstd;
-  PerChannel<T> new_mean, new_var, weight_gradient, bias_gradient;
-  StoreLanes store = nullptr;  // to y
-  bool trains = false;
-  double momentum = 0, eps = 0;
-};
 
 template <typename T>
 class BatchNorm final : public Kernel {
@@ -257,6 +202,19 @@ class BatchNormBackward final : public Kernel {
   BatchNormTensors<T> t_;
 };
 
+template <typename T>
+PerChannel<T> operand_per_channel(Call& call, std::string_view name, int64_t channels) {
+  const auto tensor = call.tensor_if(name);
+  return tensor && call.ok() ? PerChannel<T>(call, *tensor, channels) : PerChannel<T>();
+}
+// A result without elements is none: evaluation saves no statistics on a CPU.
+template <typename T>
+PerChannel<T> result_per_channel(Call& call, size_t index, int64_t channels) {
+  if (!call.ok() || !call.has_result(index)) return {};
+  const BoundTensor tensor = call.output(index);
+  return tensor.numel() == 0 ? PerChannel<T>() : PerChannel<T>(call, tensor, channels);
+}
+
 // How an overload says whether it trains and what it returns.
 struct BatchNormForm {
   std::optional<bool> trains;  // not given: by the argument 'training'
@@ -273,8 +231,8 @@ Made make_batch_norm(Call& call, const BatchNormForm& form) {
   t.channels = Channels(call, {&x, &y});
   if (!call.ok()) return call.made(nullptr);
   const int64_t channels = t.channels.count();
-  t.x = RowTensor<T>(x, t.channels.stride(0));
-  t.y = RowTensor<T>(y, t.channels.stride(1));
+  t.x = RowTensor<T>(x, t.channels.row_stride(0));
+  t.y = RowTensor<T>(y, t.channels.row_stride(1));
   t.store = storer(kLaneOf<T>, y.dtype);
   t.weight = operand_per_channel<T>(call, "weight", channels);
   t.bias = operand_per_channel<T>(call, "bias", channels);
@@ -289,6 +247,7 @@ Made make_batch_norm(Call& call, const BatchNormForm& form) {
     t.new_mean = result_per_channel<T>(call, 3, channels);
     t.new_var = result_per_channel<T>(call, 4, channels);
   }
+  if (call.ok() && t.channels.are_neighbours()) return call.made(batch_norm_of_neighbours(t));
   return call.finish<BatchNorm<T>>(t);
 }
 
@@ -304,9 +263,9 @@ Made make_batch_norm_backward(Call& call, std::string_view grad, std::string_vie
   t.channels = Channels(call, {&x, &g, &to});
   if (!call.ok()) return call.made(nullptr);
   const int64_t channels = t.channels.count();
-  t.x = RowTensor<T>(x, t.channels.stride(0));
-  t.g = RowTensor<T>(g, t.channels.stride(1));
-  if (wanted) t.y = RowTensor<T>(to, t.channels.stride(2));
+  t.x = RowTensor<T>(x, t.channels.row_stride(0));
+  t.g = RowTensor<T>(g, t.channels.row_stride(1));
+  if (wanted) t.y = RowTensor<T>(to, t.channels.row_stride(2));
   t.store = storer(kLaneOf<T>, to.dtype);
   t.weight = operand_per_channel<T>(call, "weight", channels);
   if (t.trains) {
@@ -321,6 +280,8 @@ Made make_batch_norm_backward(Call& call, std::string_view grad, std::string_vie
   }
   t.weight_gradient = result_per_channel<T>(call, 1, channels);
   t.bias_gradient = result_per_channel<T>(call, 2, channels);
+  if (call.ok() && t.channels.are_neighbours())
+    return call.made(batch_norm_backward_of_neighbours(t));
   return call.finish<BatchNormBackward<T>>(t);
 }
 

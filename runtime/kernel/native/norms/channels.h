@@ -42,6 +42,14 @@ class Channels {
   int64_t count() const { return count_; }
   int64_t elements() const { return rows_.count(); }  // of one channel
   int64_t stride(size_t tensor) const { return rows_.inner_stride(tensor); }
+  // Whether channels, not the elements of one, lie next to each other in every tensor.
+  bool are_neighbours() const {
+    for (size_t t = 0; t < tensors_; ++t)
+      if (between_[t] != 1 || (elements() > 1 && stride(t) == 1)) return false;
+    return count_ > 1;
+  }
+  // Of the elements that are handled together: those of a row, or neighbouring channels.
+  int64_t row_stride(size_t tensor) const { return are_neighbours() ? 1 : stride(tensor); }
 
   // f(chunk): as many whole short rows as a block has room for, or rows block by block.
   template <typename F>
@@ -57,6 +65,17 @@ class Channels {
           chunk.length = std::min(kBlock, length - first);
           f(static_cast<const Chunk&>(chunk));
         }
+      }
+    });
+  }
+  // f(offsets) for each element of channel 0.
+  template <typename F>
+  void for_each_element(F&& f) const {
+    rows_.for_each_row([&](const Offsets& at) {
+      Offsets offsets = at;
+      for (int64_t i = 0; i < rows_.inner(); ++i) {
+        f(static_cast<const Offsets&>(offsets));
+        for (size_t t = 0; t < tensors_; ++t) offsets[t] += stride(t);
       }
     });
   }

@@ -2,6 +2,7 @@
 #include <type_traits>
 
 #include "runtime/kernel/native/math.h"
+#include "runtime/kernel/native/pair.h"
 #include "runtime/kernel/native/pointwise/pointwise.h"
 
 namespace dc::runtime::kernel::native {
@@ -9,6 +10,7 @@ namespace {
 
 using One = std::array<std::string_view, 1>;
 using Two = std::array<std::string_view, 2>;
+using Three = std::array<std::string_view, 3>;
 
 template <typename T>
 struct Relu {
@@ -160,6 +162,37 @@ struct SoftplusBackward {
   T beta, threshold;
 };
 
+// log(sigmoid(x)); next to it exp(-|x|), of which the gradient is made.
+template <typename T>
+struct ExpOfMinusAbs {
+  static constexpr One kNames{"self"};
+  explicit ExpOfMinusAbs(Call&) {}
+  T operator()(T x) const { return math::exp(-std::fabs(x)); }
+};
+template <typename T>
+struct LogSigmoid {
+  static constexpr One kNames{"self"};
+  explicit LogSigmoid(Call&) {}
+  T operator()(T x) const {
+    const T below = x > T{} ? T{} : x;  // NaN stays
+    return below - math::log1p(math::exp(-std::fabs(x)));
+  }
+};
+template <typename T>
+struct LogSigmoidBackward {
+  static constexpr Three kNames{"grad_output", "self", "buffer"};
+  explicit LogSigmoidBackward(Call&) {}
+  T operator()(T g, T x, T e) const {
+    const T sign = x < T{} ? T{1} : T{-1}, most = x < T{} ? T{1} : T{};
+    return (most - sign * (e / (T{1} + e))) * g;
+  }
+};
+// On a CPU the second result has the shape of the first; elsewhere it is empty.
+Made log_sigmoid(Call& call) {
+  if (!call.has_result(1) || call.output(1).numel() == 0) return pointwise<LogSigmoid, kReal>(call);
+  return pair(call, pointwise<LogSigmoid, kReal>(call), pointwise<ExpOfMinusAbs, kReal, 1>(call));
+}
+
 constexpr Row kRows[] = {
     {"aten.gelu.default", gelu},
     {"aten.gelu_backward.default", gelu_backward},
@@ -167,6 +200,8 @@ constexpr Row kRows[] = {
     {"aten.hardtanh_backward.default", pointwise<HardtanhBackward, kReal>},
     {"aten.leaky_relu.default", pointwise<LeakyRelu, kReal>},
     {"aten.leaky_relu_backward.default", pointwise<LeakyReluBackward, kReal>},
+    {"aten.log_sigmoid_backward.default", pointwise<LogSigmoidBackward, kReal>},
+    {"aten.log_sigmoid_forward.default", log_sigmoid},
     {"aten.relu.default", pointwise<Relu>},
     {"aten.sigmoid_backward.default", pointwise<SigmoidBackward, kReal>},
     {"aten.silu.default", pointwise<Silu, kReal>},

@@ -342,8 +342,12 @@ class Maker {
 };
 
 Made fused(Call& call) {
-  DC_ASSIGN_OR_RETURN(const Expression expression, Expression::parse(call.text("body", "")));
-  return Maker(call, expression).run();
+  auto expression = Expression::parse(call.text("body", ""));
+  if (!expression.ok())
+    return std::move(expression)
+        .status()
+        .add_context("recompile the plan with the dcc that belongs to this dcrun");
+  return Maker(call, *expression).run();
 }
 
 constexpr Row kRows[] = {{"dc.fused", fused}};

@@ -221,7 +221,7 @@ class Of final : public Pointwise {
 };
 
 template <template <typename> class Op, typename T>
-Made make(Call& call, Lane lane, base::DType common) {
+Made make(Call& call, Lane lane, base::DType common, size_t index) {
   using K = Of<Op<T>, T>;
   std::vector<PointwiseOperand> operands;
   std::optional<base::DType> rounded_to;
@@ -231,7 +231,7 @@ Made make(Call& call, Lane lane, base::DType common) {
     operands.push_back(
         pointwise_operand(call, Op<T>::kNames[i], is_mask ? Lane::Bool : lane, rounded_to));
   }
-  const BoundTensor result = call.output(0);
+  const BoundTensor result = call.output(index);
   auto kernel = std::make_unique<K>(call);
   if (call.ok()) kernel->bind(call, result, kLaneOf<typename K::Out>, operands);
   return call.made(std::move(kernel));
@@ -242,17 +242,18 @@ Made make(Call& call, Lane lane, base::DType common) {
 // The lanes in which an operator exists.
 enum Lanes : int { kF32 = 1, kF64 = 2, kI64 = 4, kReal = kF32 | kF64, kAnyLane = 7 };
 
-template <template <typename> class Op, int kLanes = kAnyLane>
+// kResult: which of the instruction's results it makes.
+template <template <typename> class Op, int kLanes = kAnyLane, size_t kResult = 0>
 Made pointwise(Call& call) {
   constexpr auto names = Op<float>::kNames;
   const base::DType common = common_type(call, names, pointwise_detail::mask_of<Op<float>>());
   const Lane lane = base::is_floating(common) ? lane_of(common) : Lane::I64;
   if constexpr ((kLanes & kF32) != 0)
-    if (lane == Lane::F32) return pointwise_detail::make<Op, float>(call, lane, common);
+    if (lane == Lane::F32) return pointwise_detail::make<Op, float>(call, lane, common, kResult);
   if constexpr ((kLanes & kF64) != 0)
-    if (lane == Lane::F64) return pointwise_detail::make<Op, double>(call, lane, common);
+    if (lane == Lane::F64) return pointwise_detail::make<Op, double>(call, lane, common, kResult);
   if constexpr ((kLanes & kI64) != 0)
-    if (lane == Lane::I64) return pointwise_detail::make<Op, int64_t>(call, lane, common);
+    if (lane == Lane::I64) return pointwise_detail::make<Op, int64_t>(call, lane, common, kResult);
   call.require(false, "it does not take this element type");
   return call.made(nullptr);
 }

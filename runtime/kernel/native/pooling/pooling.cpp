@@ -1,14 +1,17 @@
 // Largest elements and averages of windows over the last two or three dims, and their gradients.
 //
-// A window's elements are taken in row-major order. Each element of an input's gradient is the sum,
-// in the order of outputs, of what the windows that have it give, 16-bit ones summed in f32. An
-// index outside of its plane gives nothing.
+// A window's elements are taken in row-major order; the largest is the first of equals, or the last
+// NaN. Each element of an input's gradient is the sum, in the order of outputs, of what the windows
+// that have it give, 16-bit ones summed in f32. An index outside of its plane gives nothing.
 #include "runtime/kernel/native/pooling/pooling.h"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 
+#include "runtime/kernel/native/lanes.h"
 #include "runtime/kernel/native/pooling/windows.h"
+#include "runtime/kernel/native/vector_clones.h"
 
 namespace dc::runtime::kernel::native {
 namespace {
@@ -45,6 +48,11 @@ struct Planes {
 
 template <typename E>
 using LaneOf = decltype(native::load(E{}));
+template <typename E>
+constexpr base::DType kDTypeOf = std::is_same_v<E, float>    ? base::DType::F32
+                                 : std::is_same_v<E, double> ? base::DType::F64
+                                 : std::is_same_v<E, BF16>   ? base::DType::BF16
+                                                             : base::DType::F16;
 
 // f(d, h) for every row of the window.
 template <typename F>
@@ -107,62 +115,133 @@ struct Pooling {
   }
 };
 
+// The largest element so far of each column of a window's rows, and where its row begins.
+template <typename T>
+struct LargestOfColumns {
+  using Place = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
+  alignas(64) T values[kBlock];
+  alignas(64) Place begins[kBlock];
+};
+// The rows of a window come in their order.
+template <typename E, typename T, typename Place>
+DC_VECTOR_CLONES void take_larger(T* __restrict values, Place* __restrict begins, const E* row,
+                                  Place begin, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const T x = native::load(row[i]);
+    const bool is_larger = (x > values[i]) | (x != x);
+    values[i] = is_larger ? x : values[i];
+    begins[i] = is_larger ? begin : begins[i];
+  }
+}
+
 template <typename E>
 class MaxPool final : public Kernel {
  public:
   explicit MaxPool(Pooling pooling) : p_(std::move(pooling)) {}
 
   base::Status launch(device::Stream& stream) override {
-    using T = LaneOf<E>;
     const E* in = p_.in.on<E>(stream);
     E* out = p_.out.on<E>(stream);
     auto* indices = p_.indices.data == nullptr ? nullptr : p_.indices.on<int64_t>(stream);
-    const int64_t step = p_.pooled.dims[2].step(), stride = p_.in.strides[4];
+    const int64_t width = p_.pooled.dims[2].in();
+    const bool by_columns = p_.in.strides[4] == 1 && width <= kBlock &&
+                            p_.pooled.in() <= std::numeric_limits<int32_t>::max();
     p_.for_each_plane([&](int64_t sample, int64_t channel) {
       const E* from = in + p_.in.plane(sample, channel);
       E* to = out + p_.out.plane(sample, channel);
-      over_outputs(p_.pooled, [&](int64_t d, int64_t h, int64_t w, const Window(&window)[3]) {
-        T largest = -std::numeric_limits<T>::infinity();
-        int64_t place = index_of(p_.pooled, window[0].begin, window[1].begin, window[2].begin);
-        over_rows(p_.pooled, window, [&](int64_t id, int64_t ih) {
-          const E* row = from + p_.in.at(id, ih, 0);
-          const int64_t begin = index_of(p_.pooled, id, ih, 0);
-          for (int64_t iw = window[2].begin; iw < window[2].end; iw += step) {
-            const T x = native::load(row[iw * stride]);
-            // The last NaN, or the first of equals; chosen without a branch, which would be
-            // guessed wrong every other time.
-            const bool is_larger = (x > largest) | (x != x);
-            largest = is_larger ? x : largest;
-            place = is_larger ? begin + iw : place;
-          }
-        });
-        to[p_.out.at(d, h, w)] = store<E>(largest);
-        if (indices != nullptr)
-          indices[p_.indices.plane(sample, channel) + p_.indices.at(d, h, w)] = place;
-      });
+      auto* places = indices == nullptr ? nullptr : indices + p_.indices.plane(sample, channel);
+      by_columns ? pool_by_columns(from, to, places) : pool(from, to, places);
     });
     return {};
   }
 
  private:
+  using T = LaneOf<E>;
+  using Columns = LargestOfColumns<T>;
+
+  void put(E* to, int64_t* places, int64_t d, int64_t h, int64_t w, T largest,
+           int64_t place) const {
+    to[p_.out.at(d, h, w)] = store<E>(largest);
+    if (places != nullptr) places[p_.indices.at(d, h, w)] = place;
+  }
+
+  void pool(const E* from, E* to, int64_t* places) const {
+    const int64_t step = p_.pooled.dims[2].step(), stride = p_.in.strides[4];
+    over_outputs(p_.pooled, [&](int64_t d, int64_t h, int64_t w, const Window(&window)[3]) {
+      T largest = -std::numeric_limits<T>::infinity();
+      int64_t place = index_of(p_.pooled, window[0].begin, window[1].begin, window[2].begin);
+      over_rows(p_.pooled, window, [&](int64_t id, int64_t ih) {
+        const E* row = from + p_.in.at(id, ih, 0);
+        const int64_t begin = index_of(p_.pooled, id, ih, 0);
+        for (int64_t iw = window[2].begin; iw < window[2].end; iw += step) {
+          const T x = native::load(row[iw * stride]);
+          // Chosen without a branch, which would be guessed wrong every other time.
+          const bool is_larger = (x > largest) | (x != x);
+          largest = is_larger ? x : largest;
+          place = is_larger ? begin + iw : place;
+        }
+      });
+      put(to, places, d, h, w, largest, place);
+    });
+  }
+
+  // The rows of an output's windows column by column, as vectors; then the columns of each window.
+  void pool_by_columns(const E* from, E* to, int64_t* places) const {
+    using Place = typename Columns::Place;
+    const PooledDim(&dims)[3] = p_.pooled.dims;
+    const int64_t width = dims[2].in();
+    Columns columns;
+    for (int64_t d = 0; d < dims[0].out(); ++d) {
+      for (int64_t h = 0; h < dims[1].out(); ++h) {
+        const Window window[3] = {dims[0].window(d), dims[1].window(h), {}};
+        const int64_t first = index_of(p_.pooled, window[0].begin, window[1].begin, 0);
+        std::fill_n(columns.values, width, -std::numeric_limits<T>::infinity());
+        std::fill_n(columns.begins, width, static_cast<Place>(first));
+        over_rows(p_.pooled, window, [&](int64_t id, int64_t ih) {
+          take_larger(columns.values, columns.begins, from + p_.in.at(id, ih, 0),
+                      static_cast<Place>(index_of(p_.pooled, id, ih, 0)), width);
+        });
+        for (int64_t w = 0; w < dims[2].out(); ++w) put_largest(columns, to, places, d, h, w);
+      }
+    }
+  }
+  // Of equals the first in the order of rows, of NaNs the last.
+  void put_largest(const Columns& columns, E* to, int64_t* places, int64_t d, int64_t h,
+                   int64_t w) const {
+    const Window& window = p_.pooled.dims[2].window(w);
+    const int64_t step = p_.pooled.dims[2].step();
+    T largest = columns.values[window.begin];
+    int64_t place = columns.begins[window.begin] + window.begin;
+    for (int64_t iw = window.begin + step; iw < window.end; iw += step) {
+      const T x = columns.values[iw];
+      const int64_t here = columns.begins[iw] + iw;
+      const bool is_larger = (x > largest) | ((x == largest) & (here < place)) |
+                             ((x != x) & ((largest == largest) | (here > place)));
+      largest = is_larger ? x : largest;
+      place = is_larger ? here : place;
+    }
+    put(to, places, d, h, w, largest, place);
+  }
+
   Pooling p_;
 };
 
 template <typename E>
 class MaxPoolBackward final : public Kernel {
  public:
-  explicit MaxPoolBackward(Pooling pooling) : p_(std::move(pooling)) {}
+  // `sums`: a plane of f32 on the device, where several windows may add to one element of 16 bits.
+  MaxPoolBackward(Pooling pooling, std::byte* sums) : p_(std::move(pooling)), sums_(sums) {}
 
   base::Status launch(device::Stream& stream) override {
     E* in = p_.in.on<E>(stream);
     const E* out = p_.out.on<E>(stream);
     const auto* indices = p_.indices.on<int64_t>(stream);
-    const bool scatters = sizeof(E) >= 4 || !p_.pooled.windows_overlap();
+    auto* sums = sums_ == nullptr ? nullptr : reinterpret_cast<T*>(stream.resolve(sums_));
     p_.for_each_plane([&](int64_t sample, int64_t channel) {
       E* to = in + p_.in.plane(sample, channel);
       const E* from = out + p_.out.plane(sample, channel);
       const int64_t* places = indices + p_.indices.plane(sample, channel);
-      scatters ? scatter(to, from, places) : gather(to, from, places);
+      sums == nullptr ? scatter(to, from, places) : sum(to, from, places, sums);
     });
     return {};
   }
@@ -170,38 +249,56 @@ class MaxPoolBackward final : public Kernel {
  private:
   using T = LaneOf<E>;
 
-  // Each element adds, in the order of outputs, what the windows that may have it give.
-  void gather(E* to, const E* from, const int64_t* places) const {
-    over_inputs(p_.pooled, [&](int64_t d, int64_t h, int64_t w) {
-      const int64_t here = index_of(p_.pooled, d, h, w);
-      T sum{};
-      over_covering(p_.pooled, d, h, w, [&](int64_t od, int64_t oh, int64_t ow) {
-        if (places[p_.indices.at(od, oh, ow)] == here)
-          sum += native::load(from[p_.out.at(od, oh, ow)]);
-      });
-      to[p_.in.at(d, h, w)] = store<E>(sum);
-    });
+  // Where the element with this index lies, if the plane's elements have gaps.
+  int64_t offset_of(int64_t place) const {
+    const int64_t width = p_.pooled.dims[2].in(), height = p_.pooled.dims[1].in();
+    return p_.in.at(place / width / height, place / width % height, place % width);
   }
 
-  // Each output adds to the element that it names: the same sums in the same order. Not where
-  // several would be rounded to 16 bits in between.
+  // add(index, output) for each output whose index is in the plane, in the order of outputs.
+  template <typename Add>
+  void over_places(const E* from, const int64_t* places, Add&& add) const {
+    const PooledDim(&dims)[3] = p_.pooled.dims;
+    const int64_t count = p_.pooled.in(), width = dims[2].out();
+    const int64_t step = p_.indices.strides[4], gradient_step = p_.out.strides[4];
+    for (int64_t d = 0; d < dims[0].out(); ++d) {
+      for (int64_t h = 0; h < dims[1].out(); ++h) {
+        const int64_t* row = places + p_.indices.at(d, h, 0);
+        const E* gradients = from + p_.out.at(d, h, 0);
+        for (int64_t w = 0; w < width; ++w) {
+          const int64_t place = row[w * step];
+          if (place >= 0 && place < count) add(place, native::load(gradients[w * gradient_step]));
+        }
+      }
+    }
+  }
+
   void scatter(E* to, const E* from, const int64_t* places) const {
     const PooledDim(&dims)[3] = p_.pooled.dims;
     over_inputs(p_.pooled, [&](int64_t d, int64_t h, int64_t w) { to[p_.in.at(d, h, w)] = E{}; });
-    const int64_t count = p_.pooled.in(), width = dims[2].in(), height = dims[1].in();
+    const int64_t width = dims[2].in(), height = dims[1].in();
     const bool is_dense = p_.in.strides[4] == 1 && p_.in.strides[3] == width &&
                           (dims[0].in() == 1 || p_.in.strides[2] == width * height);
-    over_outputs(p_.pooled, [&](int64_t d, int64_t h, int64_t w, const Window(&)[3]) {
-      const int64_t place = places[p_.indices.at(d, h, w)];
-      if (place < 0 || place >= count) return;
-      const int64_t at =
-          is_dense ? place
-                   : p_.in.at(place / width / height, place / width % height, place % width);
-      to[at] = store<E>(native::load(to[at]) + native::load(from[p_.out.at(d, h, w)]));
+    over_places(from, places, [&](int64_t place, T gradient) {
+      E& element = to[is_dense ? place : offset_of(place)];
+      element = store<E>(native::load(element) + gradient);
     });
   }
 
+  // The same sums in f32, rounded once.
+  void sum(E* to, const E* from, const int64_t* places, T* sums) const {
+    const PooledDim(&dims)[3] = p_.pooled.dims;
+    std::fill_n(sums, p_.pooled.in(), T{});
+    over_places(from, places, [&](int64_t place, T gradient) { sums[place] += gradient; });
+    for (int64_t d = 0; d < dims[0].in(); ++d)
+      for (int64_t h = 0; h < dims[1].in(); ++h)
+        store_row_(to + p_.in.at(d, h, 0), p_.in.strides[4], sums + index_of(p_.pooled, d, h, 0),
+                   dims[2].in());
+  }
+
   Pooling p_;
+  std::byte* sums_;
+  StoreLanes store_row_ = storer(kLaneOf<T>, kDTypeOf<E>);
 };
 
 template <typename E>
@@ -261,17 +358,17 @@ class AveragePoolBackward final : public Kernel {
   Pooling p_;
 };
 
-template <template <typename> class K>
-Made with_elements(Call& call, base::DType dtype, Pooling pooling) {
+template <template <typename> class K, typename... More>
+Made with_elements(Call& call, base::DType dtype, Pooling pooling, More... more) {
   switch (dtype) {
     case base::DType::F32:
-      return call.finish<K<float>>(std::move(pooling));
+      return call.finish<K<float>>(std::move(pooling), more...);
     case base::DType::F64:
-      return call.finish<K<double>>(std::move(pooling));
+      return call.finish<K<double>>(std::move(pooling), more...);
     case base::DType::BF16:
-      return call.finish<K<BF16>>(std::move(pooling));
+      return call.finish<K<BF16>>(std::move(pooling), more...);
     case base::DType::F16:
-      return call.finish<K<F16>>(std::move(pooling));
+      return call.finish<K<F16>>(std::move(pooling), more...);
     default:
       call.require(false, "pooling takes floating-point numbers");
       return call.made(nullptr);
@@ -315,7 +412,11 @@ Made max_pool_backward(Call& call) {
   auto pooling = make_pooling(call, in, out, kDims, kWindows);
   if (!pooling) return call.made(nullptr);
   add_indices(call, *pooling, indices, out, kDims);
-  return with_elements<MaxPoolBackward>(call, in.dtype, *std::move(pooling));
+  const bool is_half = base::byte_size(in.dtype) == 2;
+  std::byte* sums = is_half && pooling->pooled.windows_overlap()
+                        ? call.scratch(pooling->pooled.in() * static_cast<int64_t>(sizeof(float)))
+                        : nullptr;
+  return with_elements<MaxPoolBackward>(call, in.dtype, *std::move(pooling), sums);
 }
 
 void read_divisor(Call& call, Pooling& pooling) {

@@ -1,0 +1,75 @@
+// What a batch norm or its gradient reads and writes.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "runtime/kernel/native/norms/channels.h"
+#include "runtime/kernel/native/registry.h"
+
+namespace dc::runtime::kernel::native {
+
+// One number per channel.
+template <typename T>
+class PerChannel {
+ public:
+  PerChannel() = default;
+  PerChannel(Call& call, const BoundTensor& tensor, int64_t channels) {
+    call.require(tensor.sizes.size() == 1 && tensor.sizes[0] == channels,
+                 "batch norm takes one number per channel");
+    if (!call.ok()) return;
+    stride_ = tensor.strides[0];
+    numbers_ = RowTensor<T>(tensor, stride_);
+  }
+
+  bool given() const { return numbers_.given(); }
+  T get(const device::Stream& stream, int64_t channel, T otherwise = T{}) const {
+    return given() ? numbers_.get(numbers_.on(stream), channel * stride_) : otherwise;
+  }
+  void put(const device::Stream& stream, int64_t channel, T value) const {
+    if (given()) numbers_.put(numbers_.on(stream), channel * stride_, value);
+  }
+  // Those of n channels; n <= kBlock.
+  void read(const device::Stream& stream, int64_t first, int64_t n, T* to,
+            T otherwise = T{}) const {
+    if (!given()) return static_cast<void>(std::fill_n(to, n, otherwise));
+    const T* numbers = numbers_.read(to, numbers_.on(stream), first, n);
+    if (numbers != to) std::copy_n(numbers, n, to);
+  }
+  void write(const device::Stream& stream, int64_t first, int64_t n, const T* from) const {
+    if (!given()) return;
+    std::byte* base = numbers_.on(stream);
+    T* target = numbers_.target(nullptr, base, first);
+    target != nullptr ? static_cast<void>(std::copy_n(from, n, target))
+                      : numbers_.write(from, base, first, n);
+  }
+
+ private:
+  RowTensor<T> numbers_;
+  int64_t stride_ = 0;
+};
+
+template <typename T>
+inline T reciprocal_deviation(double variance, double eps) {
+  return static_cast<T>(1.0 / std::sqrt(variance + eps));
+}
+
+template <typename T>
+struct BatchNormTensors {
+  Channels channels;  // of x and y; or of x, g and the gradient of x
+  RowTensor<T> x, g, y;
+  PerChannel<T> weight, bias, running_mean, running_var, mean, rstd;
+  PerChannel<T> new_mean, new_var, weight_gradient, bias_gradient;
+  StoreLanes store = nullptr;  // to y
+  bool trains = false;
+  double momentum = 0, eps = 0;
+};
+
+// Kernels for tensors whose channels lie next to each other, as in planes of one element or with
+// the channels innermost: many channels at once.
+std::unique_ptr<Kernel> batch_norm_of_neighbours(const BatchNormTensors<float>& tensors);
+std::unique_ptr<Kernel> batch_norm_of_neighbours(const BatchNormTensors<double>& tensors);
+std::unique_ptr<Kernel> batch_norm_backward_of_neighbours(const BatchNormTensors<float>& tensors);
+std::unique_ptr<Kernel> batch_norm_backward_of_neighbours(const BatchNormTensors<double>& tensors);
+
+}  // namespace dc::runtime::kernel::native
