@@ -94,8 +94,11 @@ void fuse_program(Graph& graph, const cost::CostModel& cost, Counts& counts) {
   fuse_those({late, groups.end()});
   // What is made again and became no part of a kernel with its reader would be stored. It is known
   // before the kernels of the forward phase leave out what nothing else reads.
-  for (const MadeAgain& one : keep_originals(graph, again)) {
-    if (one.is_step) continue;
+  for (const MadeAgain& one : again) {
+    if (graph.contains(one.node)) {
+      keep_original(graph, one);
+      continue;
+    }
     ++counts.again;
     counts.bytes += graph.value(one.original).type.bytes().v;
   }

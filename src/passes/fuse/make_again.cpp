@@ -18,8 +18,6 @@ using ir::ValueId;
 
 // More readers would each make the value.
 constexpr size_t kMostReaders = 2;
-// Kernels from values that are there to the one that is made again.
-constexpr int kMostSteps = 3;
 
 class Remaking {
  public:
@@ -35,13 +33,12 @@ class Remaking {
       if (node.origin.phase != ir::Phase::Forward || !is_fusible(graph_, node)) continue;
       const std::vector<ir::Use> readers = late_readers(node.results[0]);
       const bool can = !readers.empty() && std::ranges::all_of(readers, [&](const ir::Use& use) {
-        return can_be_made(node, position_[use.node.index()], kMostSteps);
+        return std::ranges::all_of(node.operands, [&](ValueId operand) {
+          return is_there(operand, position_[use.node.index()]);
+        });
       });
       if (!can) continue;
-      for (const ir::Use& use : readers) {
-        const ValueId made = make_for(node, use.node, false);
-        graph_.set_operand(use.node, use.operand, made);
-      }
+      for (const ir::Use& use : readers) make_for(id, use);
     }
     return std::move(made_);
   }
@@ -82,39 +79,14 @@ class Remaking {
            });
   }
 
-  // The kernel that makes an operand, which is no part of one tensor's view and has the shape of
-  // the node's result, as one kernel's values have.
-  const Node* step_before(const Node& node, ValueId operand) const {
-    const Node& maker = graph_.node(graph_.value(operand).producer);
-    const bool is_step =
-        maker.origin.phase == ir::Phase::Forward && is_fusible(graph_, maker) &&
-        graph_.value(operand).type.shape == graph_.value(node.results[0]).type.shape;
-    return is_step ? &maker : nullptr;
-  }
-
-  bool can_be_made(const Node& node, int position, int steps) const {
-    return steps > 0 && std::ranges::all_of(node.operands, [&](ValueId operand) {
-             if (is_there(operand, position)) return true;
-             const Node* step = step_before(node, operand);
-             return step != nullptr && can_be_made(*step, position, steps - 1);
-           });
-  }
-
-  // Right before the reader, and before that the steps to it. Returns its value.
-  ValueId make_for(const Node& node, NodeId reader, bool is_step) {
-    const int position = position_[reader.index()];
-    std::vector<ValueId> operands = node.operands;
-    for (ValueId& operand : operands) {
-      if (!is_there(operand, position))
-        operand = make_for(*step_before(node, operand), reader, true);
-    }
-    ir::Origin origin = graph_.node(reader).origin;
+  void make_for(NodeId id, const ir::Use& use) {
+    const Node& node = graph_.node(id);
+    ir::Origin origin = graph_.node(use.node).origin;
     origin.accumulates = false;
-    const NodeId made = ir::Builder(graph_, reader, std::move(origin))
-                            .repeat(node, std::move(operands), "again.")
-                            .id;
-    made_.push_back({made, node.results[0], is_step});
-    return graph_.node(made).results[0];
+    const NodeId made =
+        ir::Builder(graph_, use.node, std::move(origin)).repeat(node, node.operands, "again.").id;
+    made_.push_back({made, graph_.node(id).results[0]});
+    graph_.set_operand(use.node, use.operand, graph_.node(made).results[0]);
   }
 
   Graph& graph_;
@@ -126,19 +98,9 @@ class Remaking {
 
 std::vector<MadeAgain> make_again(Graph& graph) { return Remaking(graph).run(); }
 
-std::vector<MadeAgain> keep_originals(Graph& graph, const std::vector<MadeAgain>& again) {
-  std::vector<MadeAgain> made;
-  for (auto one = again.rbegin(); one != again.rend(); ++one) {
-    const bool is_apart = graph.contains(one->node);
-    if (is_apart && !one->is_step)
-      graph.replace_all_uses(graph.node(one->node).results[0], one->original);
-    if (is_apart && graph.value(graph.node(one->node).results[0]).uses.empty()) {
-      graph.erase(one->node);
-    } else {
-      made.push_back(*one);
-    }
-  }
-  return made;
+void keep_original(Graph& graph, const MadeAgain& again) {
+  graph.replace_all_uses(graph.node(again.node).results[0], again.original);
+  graph.erase(again.node);
 }
 
 }  // namespace dc::passes
