@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -56,6 +57,7 @@ class Search {
     DC_RETURN_IF_ERROR(try_baselines());
     DC_RETURN_IF_ERROR(go_on_from_earlier_plan());
     DC_RETURN_IF_ERROR(decide_jointly());
+    DC_RETURN_IF_ERROR(fuse_otherwise());
     if (best().chain.empty()) return trials_.first_error();
     if (!score().fits && !trials_.cut_short()) {
       if (!smallest_) find_smallest();
@@ -77,8 +79,11 @@ class Search {
                        smallest_,
                        trials_.refused(),
                        earlier_,
-                       certificate_,
+                       {},
                        all_named_};
+    if (const auto known = certificates_.find(fusion_of(best().chain));
+        known != certificates_.end())
+      found.certificate = known->second;
     found.options.budgets[ir::Space::Device] = best().planned;
     return found;
   }
@@ -109,7 +114,7 @@ class Search {
         all_named_ = false;
         break;
       }
-      DC_ASSIGN_OR_RETURN(const Chain chain, find_chain(named.name));
+      DC_ASSIGN_OR_RETURN(const Chain chain, as_asked(find_chain(named.name)));
       if (!may_run(chain, imported_, options_)) continue;
       DC_ASSIGN_OR_RETURN(const MaybeScore score, trials_.try_once(trials_.whole(chain)));
       steps().keep_stages_of(std::array{best().chain, chain});
@@ -138,13 +143,24 @@ class Search {
     return recompute_all_in(too_large);
   }
 
+  // Only native kernels are fused.
+  std::vector<size_t> fusions() const {
+    if (search_.fusion) return {*search_.fusion};
+    if (options_.providers == passes::Providers::Aten) return {0};
+    return {0, 1, 2};
+  }
+  Result<Chain> as_asked(Result<Chain> chain) const {
+    return chain.ok() && search_.fusion ? fused(*chain, *search_.fusion) : std::move(chain);
+  }
+
   bool may_win(const Score& other) const { return !score().fits || other.time < score().time; }
 
   // Where nothing fits yet, the smallest plans of all that has a text.
   Status fit_any() {
     if (!options_.memory()) return {};
-    for (const Chain& chain : chains_with_text(imported_, options_)) {
+    for (const Chain& text : chains_with_text(imported_, options_)) {
       if (score().fits) return {};
+      DC_ASSIGN_OR_RETURN(const Chain chain, as_asked(text));
       steps().keep_stages_of(std::array{best().chain, chain});
       DC_RETURN_IF_ERROR(trials_.try_smallest(chain));
     }
@@ -170,11 +186,17 @@ class Search {
     if (search_.first_fit) return {};
     passes::Options options = options_;
     if (search_.budget) options.budgets[ir::Space::Device] = search_.budget;
-    Result<bound::LowerBound> found = certificate(steps(), imported_, options, cost_);
-    if (!found.ok()) return trials_.left_out({}, found.status());
-    trials_.set_bound(found->time);
-    is_out_of_reach_ = found->is_out_of_reach;
-    certificate_ = std::move(*found);
+    Nanos least{INT64_MAX};
+    bool is_reached = false;
+    for (const size_t fusion : fusions()) {
+      Result<bound::LowerBound> found = certificate(steps(), imported_, options, cost_, fusion);
+      if (!found.ok()) return trials_.left_out({}, found.status());
+      least = std::min(least, found->time);
+      is_reached = is_reached || !found->is_out_of_reach;
+      certificates_[fusion] = std::move(*found);
+    }
+    trials_.set_bound(least);
+    is_out_of_reach_ = !is_reached;
     return {};
   }
 
@@ -200,7 +222,7 @@ class Search {
         all_named_ = false;
         return {};
       }
-      DC_ASSIGN_OR_RETURN(const Chain chain, find_chain(named.name));
+      DC_ASSIGN_OR_RETURN(const Chain chain, as_asked(find_chain(named.name)));
       if (!may_run(chain, imported_, options_)) continue;
       steps().keep_stages_of(std::array{best().chain, chain});
       const Result<MaybeScore> tried = trials_.try_candidate(trials_.whole(chain));
@@ -276,7 +298,8 @@ class Search {
     trials_.set_effort(trials_.simulated() + kept_for_joint(search_.effort));
     for (const std::string_view chain : kJointStarts) {
       if (trials_.done()) return {};
-      DC_ASSIGN_OR_RETURN(const Chain start, passes::parse_passes(chain));
+      DC_ASSIGN_OR_RETURN(const Chain parsed, passes::parse_passes(chain));
+      const Chain start = fused(parsed, fusion_of(best().chain));
       steps().keep_stages_of(std::array{best().chain, start});
       DC_RETURN_IF_ERROR(trials_.try_candidate(trials_.whole(start)).status());
     }
@@ -290,11 +313,37 @@ class Search {
 
   static int kept_for_joint(int effort) { return effort / 10; }
 
+  // The best so far, its element-wise operators fused in the other ways: the result is slower than
+  // it in none of them. Where another way wins, what memory buys is decided again: other
+  // activations wait, and other kernels make them.
+  Status fuse_otherwise() {
+    if (best().chain.empty() || (search_.first_fit && score().fits)) return {};
+    const Candidate before = best();
+    const passes::Pass& keeper = *passes::find_pass("keep-jointly");
+    const Chain from = find_call(before.chain, keeper.name)
+                           ? with(before.chain, keeper, kFirstExchanges)
+                           : before.chain;
+    trials_.set_effort(trials_.simulated() + std::max(search_.effort / 8, kLeastMore));
+    for (const size_t fusion : fusions()) {
+      const Chain other = fused(from, fusion);
+      if (trials_.done() || fusion == fusion_of(from) || other.empty()) continue;
+      steps().keep_stages_of(std::array{best().chain, other});
+      DC_RETURN_IF_ERROR(trials_.try_candidate(trials_.whole(other)).status());
+    }
+    if (fusion_of(best().chain) == fusion_of(from)) return {};
+    steps().keep_stages_of(std::array{best().chain});
+    if (!find_call(best().chain, keeper.name)) {
+      DC_RETURN_IF_ERROR(recompute_otherwise(kRecomputeParts / 16));
+      DC_RETURN_IF_ERROR(change_passes().status());
+    }
+    return decide_jointly();
+  }
+
   // With as much recomputed as the budget asks, all that may be, and half of that.
   Status start_from(std::string_view prefix, const Start& start) {
     if (trials_.out_of_effort()) return {};
     const std::string text = std::string(prefix).append(start.begin).append(start.rest);
-    DC_ASSIGN_OR_RETURN(const Chain chain, passes::parse_passes(text));
+    DC_ASSIGN_OR_RETURN(const Chain chain, as_asked(passes::parse_passes(text)));
     steps().keep_stages_of(std::array{best().chain, chain});
     DC_RETURN_IF_ERROR(trials_.try_candidate(trials_.whole(chain)).status());
     DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, recompute_moves(chain));
@@ -446,9 +495,9 @@ class Search {
   Trials trials_;
   std::optional<NamedResult> named_;
   std::optional<EarlierResult> earlier_;
-  std::optional<SmallestChain> smallest_;  // asked for where nothing fits
-  bool is_out_of_reach_ = false;           // the budget, as the bound says
-  std::optional<bound::LowerBound> certificate_;
+  std::optional<SmallestChain> smallest_;             // asked for where nothing fits
+  bool is_out_of_reach_ = false;                      // the budget, as the bound says
+  std::map<size_t, bound::LowerBound> certificates_;  // by fusion
   bool all_named_ = true;
 };
 

@@ -41,6 +41,9 @@ struct SearchOptions {
   bool first_fit = false;  // ends at the first chain within the budget: one is found exactly if
                            // the whole search finds one
   std::optional<EarlierChain> earlier{};
+  // Of kFusions (moves.h): how every chain fuses operators, to compare with. Empty: the search
+  // chooses.
+  std::optional<size_t> fusion{};
 };
 
 struct NamedResult {

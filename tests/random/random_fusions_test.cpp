@@ -1,10 +1,11 @@
 // Random fusions of random graphs give the bits of their operators apart, and these are what the
 // reference interpreter says.
 //
-// Each graph becomes a plan twice: as it is, and with random regions fused and copied by the moves
-// of the search (src/fusion/draft.h). Both are verified up to level 3 and run through the real
-// provider, in the memory that the layout gave them. Of the plan as it is every element-wise
-// instruction is interpreted; of both, what kernels that are no part of a fusion read is compared.
+// Each graph becomes a plan three times: as it is, with random regions fused and copied by the
+// moves of the search (src/fusion/draft.h), and by fuse-elementwise. All are verified up to level 3
+// and run through the real provider, in the memory that the layout gave them. Of the plan as it is
+// every element-wise instruction is interpreted; of all, what kernels that are no part of a fusion
+// read is compared.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -40,10 +41,11 @@ constexpr uint32_t kGraphs = 2'000, kAllGraphs = 10'000;
 
 class Plans {
  public:
-  Result<ir::Step> scheduled(uint32_t seed) {
+  // `fuse`: passes that come first, with a comma behind each.
+  Result<ir::Step> scheduled(uint32_t seed, const std::string& fuse = "") {
     ir::Step step = random_elementwise_step(seed);
     DC_RETURN_IF_ERROR(
-        run(step, "shard-parameters=0,insert-collectives,add-update,schedule").status());
+        run(step, fuse + "shard-parameters=0,insert-collectives,add-update,schedule").status());
     return step;
   }
 
@@ -88,7 +90,7 @@ class Plans {
   int copies() const { return copies_; }
 
  private:
-  Result<passes::Change> run(ir::Step& step, const char* text) {
+  Result<passes::Change> run(ir::Step& step, const std::string& text) {
     DC_ASSIGN_OR_RETURN(const passes::Chain chain, passes::parse_passes(text));
     std::vector<base::Remark> remarks;
     return passes::run_passes(step, chain, {cost_, options_, remarks});
@@ -237,24 +239,34 @@ struct Seen {
   std::set<std::string> ops;
 };
 
+// Where a fused step gives other bits; empty: nowhere.
+std::string differs(const ir::Step& step, const PlanRun& expected, uint32_t seed, Plans& plans) {
+  const Result<rp::Plan> fused = plans.plan(step);
+  if (!fused.ok()) return fused.status().to_string() + ir::print(step);
+  const Result<PlanRun> found = Runner(*fused, seed).run(false);
+  if (!found.ok()) return found.status().to_string() + ir::print(step);
+  const std::string where = difference(*found, expected);
+  return where.empty() ? "" : where + ":\n" + ir::print(step);
+}
+
 // What is wrong with the graph of this seed; empty: nothing.
 std::string failure(uint32_t seed, Plans& plans, Seen& seen) {
   Result<ir::Step> step = plans.scheduled(seed);
   if (!step.ok()) return step.status().to_string();
   const Result<rp::Plan> apart = plans.plan(*step);
-  if (!apart.ok()) return "as it is: " + apart.status().to_string();
-  const Result<int> groups = plans.fuse(*step, seed);
-  if (!groups.ok()) return groups.status().to_string();
-  const Result<rp::Plan> fused = plans.plan(*step);
-  if (!fused.ok()) return "fused: " + fused.status().to_string();
+  if (!apart.ok()) return apart.status().to_string();
   Runner reference(*apart, seed);
   const Result<PlanRun> expected = reference.run(true);
-  if (!expected.ok()) return "as it is: " + expected.status().to_string();
+  if (!expected.ok()) return expected.status().to_string();
   if (!expected->wrong.empty()) return expected->wrong;
-  const Result<PlanRun> found = Runner(*fused, seed).run(false);
-  if (!found.ok()) return "fused: " + found.status().to_string();
-  const std::string where = difference(*found, *expected);
-  if (!where.empty()) return where + ", fused:\n" + ir::print(*step);
+  const Result<int> groups = plans.fuse(*step, seed);
+  if (!groups.ok()) return groups.status().to_string();
+  if (std::string wrong = differs(*step, *expected, seed, plans); !wrong.empty())
+    return "fused by the draft: " + wrong;
+  const Result<ir::Step> by_pass = plans.scheduled(seed, "fuse-elementwise=8,");
+  if (!by_pass.ok()) return by_pass.status().to_string();
+  if (std::string wrong = differs(*by_pass, *expected, seed, plans); !wrong.empty())
+    return "fused by fuse-elementwise: " + wrong;
   seen.graphs += *groups > 0 ? 1 : 0;
   seen.groups += *groups;
   seen.ops.insert(reference.ops().begin(), reference.ops().end());

@@ -11,6 +11,7 @@
 #include "src/passes/pass_manager.h"
 #include "src/search/auto.h"
 #include "src/search/chains.h"
+#include "src/search/moves.h"
 #include "src/sim/simulate.h"
 #include "tests/source_dir.h"
 
@@ -112,6 +113,30 @@ void expect_shortest(const ir::Step& step, const passes::Options& options,
 TEST(FindBest, IsWhatItSaysAndNoNamedChainIsShorter) {
   for (const cost::AnalyticCost& cost : links()) {
     for (const int world : {1, 2, 5}) expect_shortest(imported(world), {}, cost);
+  }
+}
+
+// Whatever memory there is: fusing decided last is no slower than fusing in every chain.
+TEST(FindBest, DecidesHowOperatorsAreFused) {
+  const cost::AnalyticCost cost(1);
+  const ir::Step step = imported(2);
+  passes::Options options;
+  options.providers = passes::Providers::Native;
+  const int64_t most = made(step, *find_chain("zero3"), options, cost)->arena.v;
+  for (const int64_t budget : {most * 6 / 10, most * 8 / 10, most, 4 * most}) {
+    options.budgets[ir::Space::Device] = Bytes{budget};
+    const SearchResult joint = best(step, options, cost);
+    for (size_t fusion = 0; fusion < std::size(kFusions); ++fusion) {
+      SearchOptions one;
+      one.fusion = fusion;
+      const SearchResult alone = best(step, options, cost, one);
+      EXPECT_LE(joint.bound.v, alone.bound.v);
+      if (!alone.fits) continue;
+      EXPECT_EQ(fusion_of(alone.chain), fusion) << passes::print(alone.chain);
+      if (fusion != 0) continue;
+      EXPECT_TRUE(joint.fits);
+      EXPECT_LE(joint.time.v, alone.time.v + alone.time.v / 1000) << budget;
+    }
   }
 }
 
