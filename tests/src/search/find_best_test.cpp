@@ -216,6 +216,20 @@ TEST(FindBest, StopsAtItsEffortAndRepeatsItself) {
   }
 }
 
+TEST(FindBest, OtherWaysOfFusingTakeAFewSchedulesMore) {
+  const cost::AnalyticCost cost(1);
+  const ir::Step step = imported(2);
+  passes::Options options;
+  options.providers = passes::Providers::Native;
+  options.budgets[ir::Space::Device] = made(step, *find_chain("zero3"), options, cost)->arena;
+  for (const int effort : {1, 8, 64}) {
+    SearchOptions search;
+    search.effort = effort;
+    EXPECT_LE(best(step, options, cost, search).simulated,
+              effort + std::max(effort / 8, 8) + effort / 10);
+  }
+}
+
 TEST(FindBest, AClockCutsItShortWithAResult) {
   const cost::AnalyticCost cost = std::move(links()[1]);
   const ir::Step step = imported(3);
