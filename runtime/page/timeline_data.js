@@ -29,7 +29,7 @@ function sums(steps, present) {
 
 function readProgram(packed) {
   const program = {name: packed.name, count: packed.count, time: packed.time_ns, exposed: packed.exposed_ns, collective: packed.collective_ns};
-  for (const key of ["kind", "stream", "phase", "op", "node", "type", "module", "bytes", "awaits", "reasons", "length"]) {
+  for (const key of ["kind", "stream", "phase", "op", "node", "type", "module", "bytes", "awaits", "reasons", "length", "body", "parts", "saved"]) {
     program[key] = unpack(packed[key], packed.count, false);
   }
   program.begin = sums(unpack(packed.begin, packed.count, true), program.length);
@@ -74,6 +74,25 @@ function readModel(data) {
   model.trace = data.real && {communicator: data.real.communicator, step: data.real.step, wholeSteps: data.real.whole_steps};
   for (const side of [model.predicted, ...(model.real || [])]) addLanes(model, side);
   return model;
+}
+
+// What an instruction is made of: the operators of a fused kernel, the buffers of a collective that carries
+// several. Null for all others. `stored`: a result; what is not stored never lies in memory.
+function partsOf(model, program, i) {
+  const body = model.strings[program.body[i]], names = model.strings[program.parts[i]].split(",");
+  if (body === "") return program.parts[i] === 0 ? null : names.map(name => ({text: name, name, stored: true}));
+  const [operations, results] = body.split("->"), stored = new Set(results.split(","));
+  return operations.split(";").filter(text => text !== "").map(text => {
+    const [, value, type, overload, rest] = /^(t\d+):(\w+)=([\w.]+)(.*)$/.exec(text);
+    const shown = rest.replace(/=a(\d+)\b/g, (_, operand) => "=" + names[operand]);
+    return {text: value + ": " + type + " = " + overload + shown, name: overload.split(".")[0], stored: stored.has(value)};
+  });
+}
+
+// "silu + mul" of a fused kernel, the operator or the collective of all others.
+function nameOf(model, program, i) {
+  const name = model.strings[program.op[i]];
+  return program.body[i] === 0 ? name : partsOf(model, program, i).map(part => part.name).join(" + ");
 }
 
 function colourOf(model, program, i) {

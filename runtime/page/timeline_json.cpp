@@ -9,6 +9,7 @@
 #include "runtime/plan/awaited.h"
 #include "runtime/plan/names.h"
 #include "runtime/plan/timeline.h"
+#include "runtime/report/explain.h"
 #include "src/base/json_writer.h"
 #include "src/base/units.h"
 
@@ -24,7 +25,12 @@ class TimelineJson {
         digest_(loaded.digest),
         trace_(trace),
         real_(real),
-        reasons_(loaded.plan) {}
+        reasons_(loaded.plan) {
+    const auto explained = report::explain(plan_, "");
+    if (!explained.ok()) return;  // only a request that names something fails
+    for (const report::ExplainedFusion& fusion : explained->fusions)
+      saved_bytes_[{fusion.program, static_cast<size_t>(fusion.index)}] = fusion.bytes_saved;
+  }
 
   std::string run() {
     json_.begin_object().field("schema", "dcc-timeline/1");
@@ -102,10 +108,36 @@ class TimelineJson {
     return reason_sets_.number(list);
   }
 
+  std::string names(const std::vector<int32_t>& tensors) const {
+    std::string list;
+    for (const int32_t id : tensors)
+      list += (list.empty() ? "" : ",") + plan_.tensors[static_cast<size_t>(id)].name;
+    return list;
+  }
+
+  // Of a fused kernel its expression, its operands and what it saves; of a collective of several
+  // buffers what travels; of all others nothing.
+  void add_group(const plan::Instruction& in, int64_t saved) {
+    std::vector<int32_t> parts;
+    std::string body;
+    for (const plan::Arg& arg : in.args) {
+      if (in.provider != plan::Provider::Fused) break;
+      if (arg.kind == plan::ArgKind::Tensor) parts.push_back(static_cast<int32_t>(arg.i));
+      if (arg.kind == plan::ArgKind::String) body = arg.s;
+    }
+    for (const plan::CollectiveBuffer& buffer : in.buffers) {
+      if (in.buffers.size() > 1) parts.push_back(buffer.input);
+    }
+    body_.add(strings_.number(body));
+    parts_.add(strings_.number(names(parts)));
+    saved_.add(static_cast<uint64_t>(saved));
+  }
+
   void add_program(const plan::Program& program) {
     const plan::ProgramTimeline line = plan::predicted_timeline(plan_, program);
     const std::vector<int32_t> awaited = plan::awaited(plan_, program);
     Column kind, stream, phase, op, node, type, module, bytes, awaits, reasons, begin, length;
+    body_ = parts_ = saved_ = {};
     int64_t previous = 0;
     for (size_t i = 0; i < program.instructions.size(); ++i) {
       const plan::Instruction& in = program.instructions[i];
@@ -120,6 +152,7 @@ class TimelineJson {
       bytes.add(static_cast<uint64_t>(exec::written_bytes(plan_, in)));
       awaits.add(static_cast<uint64_t>(int64_t{awaited[i]} + 1));
       reasons.add(reason(in));
+      add_group(in, saved_bytes_[{&program - plan_.programs.data(), i}]);
       begin.add_signed(line.begin_ns[i] - previous);
       length.add(static_cast<uint64_t>(line.end_ns[i] - line.begin_ns[i]));
       previous = line.begin_ns[i];
@@ -131,7 +164,8 @@ class TimelineJson {
     column("kind", kind), column("stream", stream), column("phase", phase), column("op", op);
     column("node", node), column("type", type), column("module", module), column("bytes", bytes);
     column("awaits", awaits), column("reasons", reasons), column("begin", begin);
-    column("length", length);
+    column("length", length), column("body", body_), column("parts", parts_);
+    column("saved", saved_);
     texts("reason_sets", reason_sets_.strings());
     reason_sets_ = StringTable();
     json_.end_object();
@@ -203,6 +237,8 @@ class TimelineJson {
   const ChosenStep* real_;
   Reasons reasons_;
   StringTable strings_, reason_sets_;
+  Column body_, parts_, saved_;  // of the program that is being written
+  std::map<std::pair<std::ptrdiff_t, size_t>, int64_t> saved_bytes_;  // by program and instruction
   JsonWriter json_;
 };
 

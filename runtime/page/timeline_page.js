@@ -55,7 +55,6 @@ function showHead() {
   for (const text of said.length > 0 ? said : ["nothing about this plan"]) element("remarks").append(make("li", text));
 }
 
-const nameOf = (program, i) => model.strings[program.op[i]];
 const moduleOf = (program, i) => model.strings[program.module[i]];
 
 // The waits of compute, longest first: by measured time if there is a trace, else by predicted time.
@@ -80,11 +79,45 @@ function exposedWaits() {
 function showWaits() {
   const rows = exposedWaits().slice(0, 15).map(({program, index, cause, lengths, run}) => {
     const about = cause < 0 ? ["an event", "", "", ""]
-                            : [nameOf(program, cause), moduleOf(program, cause), program.name + " " + cause, formatBytes(program.bytes[cause])];
+                            : [nameOf(model, program, cause), moduleOf(program, cause), program.name + " " + cause, formatBytes(program.bytes[cause])];
     return {cells: [...about, ...lengths.map(formatTime)], exposed: [4, 5], go: () => goTo(run, index)};
   });
   if (rows.length === 0) rows.push({cells: ["compute never stands"], exposed: []});
   fillTable(element("waits"), 3, ["for", "module", "instruction", "bytes", ...view.sides.map(side => side.name)], rows);
+}
+
+// Fused kernels and collectives of several buffers, those first that take longest.
+function showGroups() {
+  const last = view.sides[view.sides.length - 1], groups = [];
+  last.runs.forEach((times, run) => {
+    const program = model.programs[model.runs[run]];
+    for (let i = 0; i < program.count; ++i) {
+      if (program.parts[i] !== 0 && times.length[i] >= 0) groups.push({run, program, index: i, length: times.length[i]});
+    }
+  });
+  groups.sort((a, b) => b.length - a.length);
+  const rows = groups.slice(0, 15).map(({run, program, index, length}) => ({
+    cells: [nameOf(model, program, index), moduleOf(program, index), program.name + " " + index, String(partsOf(model, program, index).length),
+            program.saved[index] > 0 ? formatBytes(program.saved[index]) : "", formatTime(length)],
+    exposed: [],
+    go: () => {
+      openGroup(run, index);
+      goTo(run, index);
+    },
+  }));
+  if (rows.length === 0) rows.push({cells: ["nothing is fused, and nothing travels together"], exposed: []});
+  fillTable(element("groups"), 3, [groups.length + " in all", "module", "instruction", "parts", "not moved", last.name], rows);
+}
+
+// What one of them is made of. Of anything else nothing changes.
+function openGroup(run, index) {
+  const program = model.programs[model.runs[run]], parts = partsOf(model, program, index);
+  if (!parts) return;
+  const about = program.name + " instruction " + index + (moduleOf(program, index) && " of " + moduleOf(program, index)) +
+    (program.saved[index] > 0 ? ", " + formatBytes(program.saved[index]) + " less to move than apart" : "");
+  const list = make("ol");
+  for (const part of parts) list.append(make("li", part.text, part.stored ? "stored" : ""));
+  element("opened").replaceChildren(make("p", about), list);
 }
 
 // Zooms to an instruction, laid together on both sides.
@@ -102,7 +135,7 @@ function describe({row, run, index, others}) {
   const tip = [], program = model.programs[model.runs[run]], kind = program.kind[index];
   const add = (text, name) => text && tip.push(make("div", text, name));
   const node = model.strings[program.node[index]];
-  tip.push(make("b", kind === Kind.wait ? "compute stands" : nameOf(program, index)));
+  tip.push(make("b", kind === Kind.wait ? "compute stands" : nameOf(model, program, index)));
   add(node && "makes " + node + " " + model.strings[program.type[index]]);
   add(moduleOf(program, index) && "module " + moduleOf(program, index));
   add(program.name + " instruction " + index + (model.runs.length > 1 ? ", run " + (run + 1) + " of " + model.runs.length : "") +
@@ -110,7 +143,7 @@ function describe({row, run, index, others}) {
   if (program.bytes[index] > 0) add((kind === Kind.collective ? "whole value " : "writes ") + formatBytes(program.bytes[index]));
   if (kind === Kind.wait && program.awaits[index] > 0) {
     const cause = program.awaits[index] - 1;
-    add("waits for " + nameOf(program, cause) + " (instruction " + cause + ") of " + (moduleOf(program, cause) || "the step") +
+    add("waits for " + nameOf(model, program, cause) + " (instruction " + cause + ") of " + (moduleOf(program, cause) || "the step") +
         ", " + formatBytes(program.bytes[cause]), "exposed");
   }
   for (const side of view.sides) {
@@ -125,6 +158,8 @@ function describe({row, run, index, others}) {
     }
     add(text);
   }
+  const parts = partsOf(model, program, index);
+  if (parts) add(kind === Kind.kernel ? "one kernel of " + parts.length + " operators; click to open it" : parts.length + " buffers travel together; click to open it");
   for (const remark of program.reasonSets[program.reasons[index]]) add(model.plan.remarks[remark]);
   if (others > 0) add("and " + others + " more in this pixel: zoom in", "quiet");
   return tip;
@@ -134,7 +169,7 @@ function describeMemory({row, curve, at}) {
   const run = curve.run[at], p = model.runs[run], index = curve.index[at], program = model.programs[p];
   const kinds = liveKinds(model, row.space, p, index);
   const tip = [make("b", formatBytes(kinds.reduce((sum, bytes) => sum + bytes, 0)) + " live in " + model.spaces[row.space].name + " memory")];
-  tip.push(make("div", "at " + program.name + " instruction " + index + ", " + nameOf(program, index), "quiet"));
+  tip.push(make("div", "at " + program.name + " instruction " + index + ", " + nameOf(model, program, index), "quiet"));
   kinds.map((bytes, k) => [bytes, model.kinds[k]]).filter(([bytes]) => bytes > 0).sort((a, b) => b[0] - a[0])
     .forEach(([bytes, name]) => tip.push(make("div", name + " " + formatBytes(bytes))));
   return tip;
@@ -171,7 +206,10 @@ function watchMouse(canvas) {
     element("tip").hidden = true;
   });
   canvas.addEventListener("pointerup", event => {
-    if (grabbed && Math.abs(grabbed.x - event.clientX) < 3 && view.focus) view.align(view.focus.run, view.focus.index);
+    if (grabbed && Math.abs(grabbed.x - event.clientX) < 3 && view.focus) {
+      view.align(view.focus.run, view.focus.index);
+      openGroup(view.focus.run, view.focus.index);
+    }
     grabbed = null;
     canvas.classList.remove("dragging");
   });
@@ -209,7 +247,7 @@ function watchSearch() {
     places = [];
     next = 0;
     view.matches = words === "" ? null : model.programs.map(program =>
-      Uint8Array.from({length: program.count}, (_, i) => (found[program.op[i]] || found[program.node[i]] || found[program.module[i]] ? 1 : 0)));
+      Uint8Array.from({length: program.count}, (_, i) => (found[program.op[i]] || found[program.body[i]] || found[program.node[i]] || found[program.module[i]] ? 1 : 0)));
     if (view.matches) {
       model.predicted.lanes.forEach(lane => lane.index.forEach((index, k) => {
         if (view.matches[model.runs[lane.run[k]]][index]) places.push({run: lane.run[k], index, at: lane.begin[k]});
@@ -233,6 +271,7 @@ function start() {
   showHead();
   showFigures();
   showWaits();
+  showGroups();
   watchMouse(view.canvas);
   watchKeys();
   watchSearch();
@@ -246,6 +285,7 @@ function start() {
     view.show(model.real[event.target.value]);
     showFigures();
     showWaits();
+    showGroups();
   });
 }
 start();

@@ -178,12 +178,22 @@ class View {
       if (last === first + 1) continue;
       context.fillStyle = fills[colour];
       context.fillRect(gutter + first + 1, y, last - first - 1, height);
+      const program = this.model.programs[this.model.runs[lane.run[i]]];
+      if (right - left > 6 && program.parts[lane.index[i]] !== 0) this.drawParts(program, lane.index[i], gutter + left, y, right - left);
       if (right - left > 34) this.caption(side, lane, i, gutter + left, y, right - left, height);
       if (right - left > 6) edges.push(last);
     }
     this.drawShares(shares, y, height);
     context.fillStyle = this.colour("page");
     for (const edge of edges) context.fillRect(gutter + edge, y, 1, height);
+  }
+
+  // A stripe above what is one instruction of several: a cut for each operator or buffer.
+  drawParts(program, i, x, y, width) {
+    const {context} = this, count = partsOf(this.model, program, i).length, part = width / count;
+    context.fillStyle = this.colour("text");
+    if (part < 3) return context.fillRect(x, y, width, 3);
+    for (let k = 0; k < count; ++k) context.fillRect(x + k * part, y, part - 1, 3);
   }
 
   drawShares(shares, y, height) {
@@ -205,7 +215,7 @@ class View {
 
   caption(side, lane, i, x, y, width, height) {
     const {context} = this, program = this.model.programs[this.model.runs[lane.run[i]]];
-    let text = this.model.strings[program.op[lane.index[i]]].replace(/^aten\./, "").replace(/\.default$/, "");
+    let text = nameOf(this.model, program, lane.index[i]).replace(/^aten\./, "").replace(/\.default$/, "");
     context.font = "11px ui-monospace, 'DejaVu Sans Mono', monospace";
     const room = Math.floor((width - 6) / context.measureText("m").width);
     if (room < 3) return;

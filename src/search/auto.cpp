@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -59,6 +60,7 @@ class Search {
     DC_RETURN_IF_ERROR(go_on_from_earlier_plan());
     DC_RETURN_IF_ERROR(decide_jointly());
     DC_RETURN_IF_ERROR(try_smallest_plans());
+    DC_RETURN_IF_ERROR(fuse_otherwise());
     if (best().chain.empty()) return trials_.first_error();
     if (!score().fits && !trials_.cut_short()) {
       if (!smallest_) find_smallest();
@@ -80,8 +82,11 @@ class Search {
                        smallest_,
                        trials_.refused(),
                        earlier_,
-                       certificate_,
+                       {},
                        all_named_};
+    if (const auto known = certificates_.find(fusion_of(best().chain));
+        known != certificates_.end())
+      found.certificate = known->second;
     found.options.budgets[ir::Space::Device] = best().planned;
     return found;
   }
@@ -112,7 +117,7 @@ class Search {
         all_named_ = false;
         break;
       }
-      DC_ASSIGN_OR_RETURN(const Chain chain, find_chain(named.name));
+      DC_ASSIGN_OR_RETURN(const Chain chain, as_asked(find_chain(named.name)));
       if (!may_run(chain, imported_, options_)) continue;
       DC_ASSIGN_OR_RETURN(const MaybeScore score, trials_.try_once(trials_.whole(chain)));
       steps().keep_stages_of(std::array{best().chain, chain});
@@ -161,13 +166,25 @@ class Search {
     return is_dear() && score().fits && find_call(best().chain, "keep-jointly") &&
            other.time.v / kNear > score().time.v / 100;
   }
+
+  // Only native kernels are fused.
+  std::vector<size_t> fusions() const {
+    if (search_.fusion) return {*search_.fusion};
+    if (options_.providers == passes::Providers::Aten) return {0};
+    return {0, 1, 2};
+  }
+  Result<Chain> as_asked(Result<Chain> chain) const {
+    return chain.ok() && search_.fusion ? fused(*chain, *search_.fusion) : std::move(chain);
+  }
+
   bool may_win(const Score& other) const { return !score().fits || other.time < score().time; }
 
   // Where nothing fits yet, the smallest plans of all that has a text.
   Status fit_any() {
     if (!options_.memory()) return {};
-    for (const Chain& chain : chains_with_text(imported_, options_)) {
+    for (const Chain& text : chains_with_text(imported_, options_)) {
       if (score().fits) return {};
+      DC_ASSIGN_OR_RETURN(const Chain chain, as_asked(text));
       steps().keep_stages_of(std::array{best().chain, chain});
       DC_RETURN_IF_ERROR(trials_.try_smallest(chain));
     }
@@ -193,11 +210,17 @@ class Search {
     if (search_.first_fit) return {};
     passes::Options options = options_;
     if (search_.budget) options.budgets[ir::Space::Device] = search_.budget;
-    Result<bound::LowerBound> found = certificate(steps(), imported_, options, cost_);
-    if (!found.ok()) return trials_.left_out({}, found.status());
-    trials_.set_bound(found->time);
-    is_out_of_reach_ = found->is_out_of_reach;
-    certificate_ = std::move(*found);
+    Nanos least{INT64_MAX};
+    bool is_reached = false;
+    for (const size_t fusion : fusions()) {
+      Result<bound::LowerBound> found = certificate(steps(), imported_, options, cost_, fusion);
+      if (!found.ok()) return trials_.left_out({}, found.status());
+      least = std::min(least, found->time);
+      is_reached = is_reached || !found->is_out_of_reach;
+      certificates_[fusion] = std::move(*found);
+    }
+    trials_.set_bound(least);
+    is_out_of_reach_ = !is_reached;
     return {};
   }
 
@@ -223,7 +246,7 @@ class Search {
         all_named_ = false;
         return {};
       }
-      DC_ASSIGN_OR_RETURN(const Chain chain, find_chain(named.name));
+      DC_ASSIGN_OR_RETURN(const Chain chain, as_asked(find_chain(named.name)));
       if (!may_run(chain, imported_, options_)) continue;
       steps().keep_stages_of(std::array{best().chain, chain});
       const Result<MaybeScore> tried = trials_.try_candidate(trials_.whole(chain));
@@ -309,13 +332,19 @@ class Search {
 
   static int kept_for_joint(int effort) { return effort / 10; }
 
+  // A start of keep-jointly; its operators are fused as those of the best so far.
+  Result<Chain> joint_start(std::string_view text) const {
+    DC_ASSIGN_OR_RETURN(const Chain chain, as_asked(passes::parse_passes(text)));
+    return best().chain.empty() ? chain : fused(chain, fusion_of(best().chain));
+  }
+
   // Early: most schedules that need too much are slower than what these make of the memory, and
   // need not be made to fit.
   Status start_jointly() {
     if (search_.first_fit) return {};
     for (const std::string_view text : kJointStarts) {
       if (trials_.done()) return {};
-      DC_ASSIGN_OR_RETURN(const Chain chain, passes::parse_passes(text));
+      DC_ASSIGN_OR_RETURN(const Chain chain, joint_start(text));
       steps().keep_stages_of(std::array{best().chain, chain});
       DC_RETURN_IF_ERROR(trials_.try_candidate(trials_.whole(chain)).status());
     }
@@ -325,7 +354,7 @@ class Search {
   // The same for smaller budgets, with the update at its place and early.
   Status start_jointly_for_less() {
     for (const std::string_view text : kJointStarts) {
-      DC_ASSIGN_OR_RETURN(const Chain chain, passes::parse_passes(text));
+      DC_ASSIGN_OR_RETURN(const Chain chain, joint_start(text));
       steps().keep_stages_of(std::array{best().chain, chain});
       DC_RETURN_IF_ERROR(expand_less(trials_.whole(chain)));
       const passes::Pass& early = *passes::find_pass("overlap-update");
@@ -335,11 +364,37 @@ class Search {
     return {};
   }
 
+  // The best so far, its element-wise operators fused in the other ways: the result is slower than
+  // it in none of them. Where another way wins, what memory buys is decided again: other
+  // activations wait, and other kernels make them.
+  Status fuse_otherwise() {
+    if (best().chain.empty() || (search_.first_fit && score().fits)) return {};
+    const Candidate before = best();
+    const passes::Pass& keeper = *passes::find_pass("keep-jointly");
+    const Chain from = find_call(before.chain, keeper.name)
+                           ? with(before.chain, keeper, kFirstExchanges)
+                           : before.chain;
+    trials_.set_effort(trials_.simulated() + std::max(search_.effort / 8, kLeastMore));
+    for (const size_t fusion : fusions()) {
+      const Chain other = fused(from, fusion);
+      if (trials_.done() || fusion == fusion_of(from) || other.empty()) continue;
+      steps().keep_stages_of(std::array{best().chain, other});
+      DC_RETURN_IF_ERROR(trials_.try_candidate(trials_.whole(other)).status());
+    }
+    if (fusion_of(best().chain) == fusion_of(from)) return {};
+    steps().keep_stages_of(std::array{best().chain});
+    if (!find_call(best().chain, keeper.name)) {
+      DC_RETURN_IF_ERROR(recompute_otherwise(kRecomputeParts / 16));
+      DC_RETURN_IF_ERROR(change_passes().status());
+    }
+    return decide_jointly();
+  }
+
   // With as much recomputed as the budget asks, all that may be, and half of that.
   Status start_from(std::string_view prefix, const Start& start) {
     if (trials_.out_of_effort()) return {};
     const std::string text = std::string(prefix).append(start.begin).append(start.rest);
-    DC_ASSIGN_OR_RETURN(const Chain chain, passes::parse_passes(text));
+    DC_ASSIGN_OR_RETURN(const Chain chain, as_asked(passes::parse_passes(text)));
     steps().keep_stages_of(std::array{best().chain, chain});
     DC_ASSIGN_OR_RETURN(const MaybeScore score, trials_.try_candidate(trials_.whole(chain)));
     if (score && is_far(*score)) return {};
@@ -502,7 +557,7 @@ class Search {
   std::optional<SmallestChain> smallest_;                      // asked for where nothing fits
   std::vector<std::pair<std::string_view, Chain>> too_large_;  // named, as they are
   bool is_out_of_reach_ = false;                               // the budget, as the bound says
-  std::optional<bound::LowerBound> certificate_;
+  std::map<size_t, bound::LowerBound> certificates_;           // by fusion
   bool all_named_ = true;
 };
 

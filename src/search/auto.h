@@ -34,13 +34,18 @@ struct EarlierChain {
 };
 
 struct SearchOptions {
-  int effort = 55;                      // schedules to simulate for each order, at least one
+  // Schedules to simulate for each order, at least one. Where operators are fused, an eighth more
+  // (at least 8) for other ways of that, and a tenth more if one of them wins.
+  int effort = 55;
   std::function<bool()> out_of_time;    // asked before each simulation; empty: never
   std::set<std::string> left_out;       // chains that must not be the result
   std::optional<base::Bytes> budget{};  // for the bound, if the options plan for other bytes
   bool first_fit = false;  // ends at the first chain within the budget: one is found exactly if
                            // the whole search finds one
   std::optional<EarlierChain> earlier{};
+  // Of kFusions (moves.h): how every chain fuses operators, to compare with. Empty: the search
+  // chooses.
+  std::optional<size_t> fusion{};
 };
 
 struct NamedResult {

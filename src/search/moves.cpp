@@ -32,6 +32,11 @@ bool decides_what_is_kept(const passes::Pass& pass) {
          pass.name == "keep-resident-greedily";
 }
 
+// Without the comma.
+std::string_view fuse_text(size_t fusion) {
+  return kFusions[fusion].substr(0, kFusions[fusion].size() - 1);
+}
+
 // Another size of a call: four times more, four times less, as much as fits. None is as large as
 // all parameters: that is as much as fits.
 void add_sizes(std::vector<Chain>& list, const Chain& chain, const PassCall& call, int64_t bytes) {
@@ -58,6 +63,20 @@ const PassCall* find_call(const Chain& chain, std::string_view name) {
   const auto found = std::find_if(chain.begin(), chain.end(),
                                   [&](const PassCall& call) { return call.pass->name == name; });
   return found == chain.end() ? nullptr : &*found;
+}
+
+size_t fusion_of(const Chain& chain) {
+  const PassCall* call = find_call(chain, "fuse-elementwise");
+  if (!call) return 2;
+  return call->argument ? 1 : 0;
+}
+
+Chain fused(const Chain& chain, size_t fusion) {
+  const passes::Pass& pass = *passes::find_pass("fuse-elementwise");
+  Chain result = without(chain, pass);
+  if (!kFusions[fusion].empty())
+    result = with(result, pass, passes::parse_passes(fuse_text(fusion))->front().argument);
+  return passes::parse_passes(passes::print(result)).ok() ? result : Chain();
 }
 
 Chain with(const Chain& chain, const passes::Pass& pass, std::optional<int64_t> argument) {

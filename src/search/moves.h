@@ -1,6 +1,7 @@
 // Moves: chains that differ from a given one in one decision.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "src/passes/pass_manager.h"
@@ -16,6 +17,14 @@ bool splits_by_host(const passes::PassCall& call);
 
 // The call of the pass called `name`; nullptr if the chain has none.
 const passes::PassCall* find_call(const passes::Chain& chain, std::string_view name);
+
+// Ways to fuse element-wise operators, as chains begin with them: what named chains have; the same
+// with values made again through several operators, which keeps less and moves less, but has
+// kernels do more; nothing fused.
+inline constexpr std::string_view kFusions[] = {"fuse-elementwise,", "fuse-elementwise=8,", ""};
+size_t fusion_of(const passes::Chain& chain);  // which of them
+// `chain` fused in this way; empty if it has a pass that fuses by another rule.
+passes::Chain fused(const passes::Chain& chain, size_t fusion);
 
 // `chain` with this one call of `pass`.
 passes::Chain with(const passes::Chain& chain, const passes::Pass& pass,

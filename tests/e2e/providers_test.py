@@ -3,6 +3,7 @@
 build/venv/bin/python tests/e2e/providers_test.py
 """
 
+import itertools
 import json
 import os
 import shutil
@@ -84,15 +85,16 @@ class Providers(unittest.TestCase):
             with self.subTest(subject):
                 model = running.archive(*subject)
                 outcomes = []
-                for zero, fuse in ((0, "fuse-elementwise,"), (3, "fuse-elementwise,"), (3, "")):
+                fusions = ("fuse-elementwise,", "fuse-elementwise=8,")
+                for zero, fuse in (*itertools.product((0, 3), fusions), (3, "")):
                     chain = bits_case.TO_SCHEDULE.format(zero).replace("fuse-elementwise,", fuse) + ",layout-arenas"
                     plan = running.compile_plan(model, 2, chain)
                     kernels = {one.get("provider") for program in running.inspect(plan)["programs"] for one in program["instructions"]}
                     self.assertEqual("fused" in kernels, bool(fuse))
                     run = running.train(plan, model, 2, STEPS, "--poison")
                     outcomes.append((run.numbers(), run.tensors()))
-                self.assertEqual(outcomes[1], outcomes[0])
-                self.assertEqual(outcomes[2], outcomes[0])
+                for outcome in outcomes[1:]:
+                    self.assertEqual(outcome, outcomes[0])
 
     def test_fused_losses_give_the_bits_of_their_operators(self):
         for subject in ("tiny-llama", "tiny-llama bfloat16", "tiny-llama autocast"):

@@ -94,6 +94,19 @@ class Timeline(unittest.TestCase):
         self.assertEqual(shown["slices"]["count"], len(whole["slices"]))
         self.assertEqual(sum(column(shown["slices"]["bytes"])), sum(-(-s["bytes"] // 64) * 64 for s in whole["slices"]))
 
+    def test_what_is_fused_is_named(self):
+        plan, _, _ = traced()
+        shown = data(page()[1])
+        explained = json.loads(dcc("explain", plan, "--json").stdout)
+        for number, packed in enumerate(shown["programs"]):
+            bodies, saved = (column(packed[key]) for key in ("body", "saved"))
+            expected = {f["index"]: f for f in explained["fusions"] if f["program"] == number}
+            self.assertEqual({i for i, body in enumerate(bodies) if body}, set(expected))
+            for index, fusion in expected.items():
+                operations = shown["strings"][bodies[index]].split("->")[0].split(";")[:-1]
+                self.assertEqual((len(operations), saved[index]), (len(fusion["operations"]), fusion["bytes_saved"]))
+        self.assertGreater(len(explained["fusions"]), 0)
+
     def test_the_real_step_is_that_of_the_trace(self):
         _, trace, _ = traced()
         real = data(page()[1])["real"]
@@ -179,6 +192,7 @@ class Timeline(unittest.TestCase):
         self.assertEqual(len(re.findall("<td", figures)), 12, figures)  # predicted and rank 0
         waits = re.search(r'<table id="waits">(.*?)</table>', shown, re.S).group(1)
         self.assertIn("all_gather", waits)
+        self.assertRegex(re.search(r'<table id="groups">(.*?)</table>', shown, re.S).group(1), r"\d+ in all.*\w \+ \w")
         self.assertRegex(shown, r'<canvas id="view"[^>]* height="\d{3}')
 
 

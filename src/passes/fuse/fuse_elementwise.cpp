@@ -2,7 +2,9 @@
 // bits, since every operation rounds as its kernel does; it saves what they would write only for
 // one another to read, in time and in memory.
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
 #include <span>
 
 #include "src/base/text.h"
@@ -74,42 +76,72 @@ struct Counts {
   int64_t operators = 0, kernels = 0, again = 0, bytes = 0;
 };
 
-void fuse_program(Graph& graph, const cost::CostModel& cost, Counts& counts) {
-  const std::vector<MadeAgain> again = make_again(graph);
+// Operators that were made again in the backward phase and are part of no kernel would be stored,
+// as what they stand for is now.
+class LateCopies {
+ public:
+  LateCopies(Graph& graph, std::span<const MadeAgain> again) : graph_(graph) {
+    for (const MadeAgain& one : again) {
+      if (one.is_late) by_node_[one.node] = one;
+    }
+  }
+  // Of these nodes, each of which follows what it reads.
+  void take_back(std::span<const NodeId> nodes) {
+    for (const NodeId node : nodes) {
+      const auto found = by_node_.find(node);
+      if (found != by_node_.end() && keep_original(graph_, found->second)) by_node_.erase(found);
+    }
+  }
+  std::vector<NodeId> outside(std::span<const ElementwiseGroup> groups) const {
+    std::set<NodeId> grouped;
+    for (const ElementwiseGroup& group : groups)
+      grouped.insert(group.members.begin(), group.members.end());
+    std::vector<NodeId> found;
+    for (const auto& [node, copy] : by_node_) {
+      if (!grouped.contains(node)) found.push_back(node);
+    }
+    return found;
+  }
+  void count(Counts& counts) const {
+    for (const auto& [node, copy] : by_node_) {
+      counts.again += copy.bytes_not_kept > 0 ? 1 : 0;
+      counts.bytes += copy.bytes_not_kept;
+    }
+  }
+
+ private:
+  Graph& graph_;
+  std::map<NodeId, MadeAgain> by_node_;  // made in the order in which they follow each other
+};
+
+void fuse_program(Graph& graph, int64_t most_operators, const cost::CostModel& cost,
+                  Counts& counts) {
+  const std::vector<MadeAgain> again = make_again(graph, most_operators);
   std::vector<ElementwiseGroup> groups = elementwise_groups(graph);
   std::vector<int> position(graph.node_capacity());
   int next = 0;
   for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) position[id.index()] = next++;
-  const auto late =
-      std::stable_partition(groups.begin(), groups.end(), [&](const ElementwiseGroup& group) {
-        return graph.node(group.members[0]).origin.phase == ir::Phase::Forward;
-      });
-  const auto fuse_those = [&](std::span<const ElementwiseGroup> those) {
-    for (const ElementwiseGroup& group : those) {
-      if (!fuse(graph, group, position, again, cost)) continue;
-      counts.operators += static_cast<int64_t>(group.members.size());
+  LateCopies copies(graph, again);
+  copies.take_back(copies.outside(groups));
+  // The last group first: whether a copy stays is known before the kernel of what it stands for
+  // leaves out what nothing else reads.
+  for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
+    if (fuse(graph, *group, position, again, cost)) {
+      counts.operators += static_cast<int64_t>(group->members.size());
       ++counts.kernels;
+    } else {
+      copies.take_back(group->members);
     }
-  };
-  fuse_those({late, groups.end()});
-  // What is made again and became no part of a kernel with its reader would be stored. It is known
-  // before the kernels of the forward phase leave out what nothing else reads.
-  for (const MadeAgain& one : again) {
-    if (graph.contains(one.node)) {
-      keep_original(graph, one);
-      continue;
-    }
-    ++counts.again;
-    counts.bytes += graph.value(one.original).type.bytes().v;
   }
-  fuse_those({groups.begin(), late});
+  copies.count(counts);
 }
 
 }  // namespace
 
 base::Result<Change> fuse_elementwise(ir::Step& step, const PassContext& context) {
   Counts counts;
-  for (ir::Program& program : step.programs) fuse_program(program.graph, context.cost, counts);
+  for (ir::Program& program : step.programs)
+    fuse_program(program.graph, context.argument.value_or(1), context.cost, counts);
   if (counts.kernels == 0) return Change::No;
   base::Remark remark{"fuse-elementwise",
                       "operators-fused",

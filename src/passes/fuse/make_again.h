@@ -1,25 +1,35 @@
-// Element-wise values that the backward phase reads and need not be kept for it.
+// Element-wise values that are made again by who reads them, and need not be kept for that.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "src/ir/graph.h"
 
 namespace dc::passes {
 
-// A kernel of the forward phase again, right before what reads its value in the backward phase.
+// An operator again, right before what reads its value.
 struct MadeAgain {
   ir::NodeId node;
   ir::ValueId original;
+  bool is_late = false;        // in the backward phase, and the original in the forward phase
+  int64_t bytes_not_kept = 0;  // until the backward phase; of one copy of each value, 0 of the rest
 };
 
-// A value is made again for each of its readers in the backward phase if these are element-wise
-// too, so that they may become one kernel with it, and if what it is made of is there anyway: kept
-// for readers that do not come earlier. So the original dies in the forward phase, and nothing
-// lives longer. Parameters are left out: a gathered one is not there anyway.
-std::vector<MadeAgain> make_again(ir::Graph& graph);
+// A value of the forward phase is made again for each of its readers in the backward phase if these
+// are element-wise too, so that they may become one kernel with it, and if what it is made of is
+// there anyway: kept for readers that do not come earlier. So the original dies in the forward
+// phase, and nothing lives longer. Parameters are left out: a gathered one is not there anyway.
+//
+// With more than one operator: through as many as that, one made of the other. What such a chain
+// begins with need not be there: it is kept instead, if it is smaller than the value. And a value
+// is made again for element-wise readers of its own phase that cannot be one kernel with what made
+// it, if nothing else reads it and less is moved so. (Of a 16-bit residual cast to f32 for a norm,
+// only the 16 bits are then stored.) Operators that make one value: at most `most_operators`.
+std::vector<MadeAgain> make_again(ir::Graph& graph, int64_t most_operators);
 
-// The readers read the original once more.
-void keep_original(ir::Graph& graph, const MadeAgain& again);
+// The readers read the original once more, if it is still there: one that nothing else read is not.
+// Of a late one: what made another may by now come after them. Whether the copy is gone.
+bool keep_original(ir::Graph& graph, const MadeAgain& again);
 
 }  // namespace dc::passes

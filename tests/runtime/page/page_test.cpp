@@ -131,6 +131,64 @@ TEST(Page, TheDataHoldsEveryInstructionAndTheRealStep) {
             "ZWVlZWUAAAAAAAAAAAA=");
 }
 
+// The numbers of a packed column.
+std::vector<int> numbers(const base::JsonValue& program, std::string_view key) {
+  const std::string text(*program.find(key)->to_string());
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::vector<int> found;
+  int bits = 0, held = 0, value = 0, shift = 0;
+  for (const char c : text.substr(0, text.find('='))) {
+    bits = (bits << 6 | static_cast<int>(kDigits.find(c))) & 0xffff;
+    held += 6;
+    if (held < 8) continue;
+    held -= 8;
+    const int byte = bits >> held & 0xff;
+    value |= (byte & 0x7f) << shift;
+    shift += 7;
+    if (byte >= 0x80) continue;
+    found.push_back(value);
+    value = shift = 0;
+  }
+  return found;
+}
+
+TEST(Page, TheDataSaysWhatIsOneOfSeveral) {
+  plan::Loaded loaded = tiny();
+  std::vector<plan::Instruction>& list = loaded.plan.programs[0].instructions;
+  plan::Instruction& fused = list[plan::test::kMatmul];
+  const int32_t operand = static_cast<int32_t>(fused.args[0].i), result = fused.outputs[0];
+  plan::Arg body;
+  body.name = "body";
+  body.kind = plan::ArgKind::String;
+  body.s = "t0:f32=silu.default(self=a0);t1:f32=mul.Tensor(self=t0,other=a0);->t1";
+  fused.provider = plan::Provider::Fused;
+  fused.op = "dc.fused";
+  fused.args = {fused.args[0], body};
+  plan::Instruction& gather = list[plan::test::kGather];
+  gather.buffers.push_back(gather.buffers[0]);
+  auto json = base::parse_json_value(page::timeline_json(loaded, nullptr, nullptr), "page");
+  ASSERT_TRUE(json.ok()) << json.status().to_string();
+  const base::JsonValue& program = json->find("programs")->items().at(0);
+  const auto string_of = [&](std::string_view key, int index) {
+    const int number = numbers(program, key).at(static_cast<size_t>(index));
+    return std::string(*json->find("strings")->items().at(static_cast<size_t>(number)).to_string());
+  };
+  const auto& tensors = loaded.plan.tensors;
+  const std::string name = tensors[static_cast<size_t>(operand)].name;
+  const std::string shard = tensors[static_cast<size_t>(gather.buffers[0].input)].name;
+  EXPECT_EQ(string_of("body", plan::test::kMatmul), body.s);
+  EXPECT_EQ(string_of("parts", plan::test::kMatmul), name);
+  EXPECT_EQ(string_of("body", plan::test::kGather), "");
+  EXPECT_EQ(string_of("parts", plan::test::kGather), shard + "," + shard);
+  EXPECT_EQ(string_of("parts", plan::test::kReduce), "");  // of one buffer
+  // silu's value is neither written nor read, and the operand read once instead of twice.
+  int64_t bytes[] = {4, 4};
+  for (const int64_t size : tensors[static_cast<size_t>(result)].sizes) bytes[0] *= size;
+  for (const int64_t size : tensors[static_cast<size_t>(operand)].sizes) bytes[1] *= size;
+  EXPECT_EQ(numbers(program, "saved").at(plan::test::kMatmul), 2 * bytes[0] + bytes[1]);
+}
+
 TEST(Page, IsOneFileThatAsksForNothing) {
   plan::Loaded loaded = tiny();
   loaded.plan.programs[0].instructions[0].module = "</script><b>";

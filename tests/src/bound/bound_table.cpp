@@ -85,7 +85,7 @@ bool print_row(Case& one, int64_t budget) {
   one.options.budgets[ir::Space::Device] = base::Bytes{budget};
   const double begin = seconds();
   ScheduledSteps steps(one.step, one.options, one.cost);
-  const auto found = certificate(steps, one.step, one.options, one.cost);
+  const auto found = certificate(steps, one.step, one.options, one.cost, 0);
   const double took = seconds() - begin;
   if (!found.ok()) return std::printf("%s\n", found.status().to_string().c_str()), false;
   const Run* best = nullptr;

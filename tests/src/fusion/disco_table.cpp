@@ -11,6 +11,7 @@
 
 #include "src/cost/costs.h"
 #include "src/frontend/import.h"
+#include "src/fusion/bounds.h"
 #include "src/fusion/greedy.h"
 #include "src/fusion/joint.h"
 #include "src/fusion/search.h"
@@ -31,21 +32,23 @@ struct Setting {
 
 double seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-void say(const Setting& setting, const std::string& rule, const Timeline& time, double spent,
+void say(const Setting& setting, const std::string& rule, const Draft& draft, double spent,
          int64_t candidates) {
+  const Timeline time = play(draft, setting.line, kOrder);
   std::printf(
       "{\"fusible\": \"%s\", \"rule\": \"%s\", \"time_ns\": %ld, \"compute_ns\": %ld, "
-      "\"communication_ns\": %ld, \"full_overlap_ns\": %ld, \"seconds\": %.3f, \"candidates\": "
-      "%ld}\n",
+      "\"communication_ns\": %ld, \"full_overlap_ns\": %ld, \"with_ends_ns\": %ld, \"seconds\": "
+      "%.3f, \"candidates\": %ld}\n",
       setting.fusible.c_str(), rule.c_str(), time.time.v, time.compute.v, time.communication.v,
-      time.full_overlap().v, spent, candidates);
+      time.full_overlap().v, with_ends(draft, setting.line).v, spent, candidates);
   std::fflush(stdout);
 }
 
 void say_search(const Setting& setting, const std::string& rule, const SearchRules& rules) {
   const double begin = seconds();
   const Found found = search(setting.start, setting.line, kOrder, rules);
-  say(setting, rule, found.timeline, seconds() - begin, found.candidates);
+  const double spent = seconds() - begin;
+  say(setting, rule, found.best, spent, found.candidates);
 }
 
 void say_rules(const Setting& setting) {
@@ -55,7 +58,7 @@ void say_rules(const Setting& setting) {
     if (fuse) fuse_in_order(draft);
     merge(draft);
     const double spent = seconds() - begin;
-    say(setting, rule, play(draft, setting.line, kOrder), spent, 0);
+    say(setting, rule, draft, spent, 0);
   };
   const auto none = [](Draft&) {};
   const auto xla = [](Draft& draft) {
@@ -71,7 +74,8 @@ void say_rules(const Setting& setting) {
   say_search(setting, "disco", {});
   const double begin = seconds();
   const Joint joint = decide_jointly(setting.start, setting.line, kOrder);
-  say(setting, "joint", joint.timeline, seconds() - begin, joint.played);
+  const double spent = seconds() - begin;
+  say(setting, "joint", joint.best, spent, joint.played);
   const char* const without[kMethods] = {"disco-no-fuse", "disco-no-copies", "disco-no-merges"};
   for (int i = 0; i < kMethods; ++i) {
     SearchRules rules;

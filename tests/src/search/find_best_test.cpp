@@ -11,6 +11,7 @@
 #include "src/passes/pass_manager.h"
 #include "src/search/auto.h"
 #include "src/search/chains.h"
+#include "src/search/moves.h"
 #include "src/sim/simulate.h"
 #include "tests/source_dir.h"
 
@@ -115,6 +116,30 @@ TEST(FindBest, IsWhatItSaysAndNoNamedChainIsShorter) {
   }
 }
 
+// Whatever memory there is: fusing decided last is no slower than fusing in every chain.
+TEST(FindBest, DecidesHowOperatorsAreFused) {
+  const cost::AnalyticCost cost(1);
+  const ir::Step step = imported(2);
+  passes::Options options;
+  options.providers = passes::Providers::Native;
+  const int64_t most = made(step, *find_chain("zero3"), options, cost)->arena.v;
+  for (const int64_t budget : {most * 6 / 10, most * 8 / 10, most, 4 * most}) {
+    options.budgets[ir::Space::Device] = Bytes{budget};
+    const SearchResult joint = best(step, options, cost);
+    for (size_t fusion = 0; fusion < std::size(kFusions); ++fusion) {
+      SearchOptions one;
+      one.fusion = fusion;
+      const SearchResult alone = best(step, options, cost, one);
+      EXPECT_LE(joint.bound.v, alone.bound.v);
+      if (!alone.fits) continue;
+      EXPECT_EQ(fusion_of(alone.chain), fusion) << passes::print(alone.chain);
+      if (fusion != 0) continue;
+      EXPECT_TRUE(joint.fits);
+      EXPECT_LE(joint.time.v, alone.time.v + alone.time.v / 1000) << budget;
+    }
+  }
+}
+
 TEST(FindBest, ChoosesAmongChainsThatShardInsideHostsToo) {
   passes::Options options;
   options.ranks_per_host = 2;
@@ -189,6 +214,20 @@ TEST(FindBest, StopsAtItsEffortAndRepeatsItself) {
     EXPECT_LE(found.time.v, before.v + before.v / 1000) << effort;
     before = std::min(before, found.time);
     EXPECT_FALSE(found.cut_short);
+  }
+}
+
+TEST(FindBest, OtherWaysOfFusingTakeAFewSchedulesMore) {
+  const cost::AnalyticCost cost(1);
+  const ir::Step step = imported(2);
+  passes::Options options;
+  options.providers = passes::Providers::Native;
+  options.budgets[ir::Space::Device] = made(step, *find_chain("zero3"), options, cost)->arena;
+  for (const int effort : {1, 8, 64}) {
+    SearchOptions search;
+    search.effort = effort;
+    EXPECT_LE(best(step, options, cost, search).simulated,
+              effort + std::max(effort / 8, 8) + effort / 10);
   }
 }
 

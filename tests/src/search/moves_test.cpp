@@ -24,6 +24,20 @@ std::vector<std::string> changes(const std::string& text, const char* pass, int6
   return found;
 }
 
+TEST(Fusions, AChainIsFusedInEachWay) {
+  const std::string rest = "shard-parameters=3,insert-collectives,add-update,schedule";
+  for (size_t from = 0; from < std::size(kFusions); ++from) {
+    const Chain before = chain("normalize-graph,fuse-loss," + std::string(kFusions[from]) + rest);
+    EXPECT_EQ(fusion_of(before), from);
+    for (size_t to = 0; to < std::size(kFusions); ++to) {
+      EXPECT_EQ(passes::print(fused(before, to)),
+                "normalize-graph,fuse-loss," + std::string(kFusions[to]) + rest);
+    }
+  }
+  const Chain other = chain("normalize-graph," + rest + ",fuse-greedily");
+  EXPECT_THAT(fused(other, 0), IsEmpty()) << "fuses by its own rule";
+}
+
 TEST(RecomputeMoves, PartsLieBetweenBlockInputsAndAll) {
   const RecomputeMoves moves{{1000, 7400}, 4300};
   EXPECT_TRUE(moves.pays());
