@@ -152,6 +152,11 @@ void add_profile(CLI::App& app, dc::cli::ProfileArguments& a) {
                   "(default: the ranks of a host, where the launcher names several hosts)")
       ->check(CLI::PositiveNumber);
   sub->add_option("--threads", a.threads, "Threads per rank")->capture_default_str();
+  sub->add_option(
+         "--fusions", a.fusions,
+         "Also measure this many fused kernels drawn at random from the model's graph; from "
+         "some hundreds on dcc compile learns the time of others from them")
+      ->check(CLI::NonNegativeNumber);
 }
 
 void add_reading(CLI::App& app, dc::cli::InspectArguments& inspect,

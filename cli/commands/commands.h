@@ -51,6 +51,7 @@ struct ProfileArguments {
   std::string offload_dir;  // empty: copies to disk are not measured
   int ranks_per_host = 0;   // 0: as the launcher says
   int threads = 1;
+  int fusions = 0;  // fused kernels drawn at random to measure too
 };
 // Starts its own ranks with -n; returns the process exit code.
 int run_profile(const ProfileArguments& arguments, int argc, char** argv);

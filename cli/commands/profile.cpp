@@ -73,16 +73,22 @@ Status measure(const ProfileArguments& arguments, const runtime::comm::LaunchInf
                                                     : runtime::comm::ranks_per_host(job.hosts());
   DC_ASSIGN_OR_RETURN(
       const base::Measurements all,
-      driver::measure(model.step, {arguments.offload_dir, arguments.threads, per_host}, launch, job,
-                      progress));
+      driver::measure(model.step,
+                      {arguments.offload_dir, arguments.threads, per_host, arguments.fusions},
+                      launch, job, progress));
   Status written;
   if (launch.rank == 0) written = profile::write_profile(arguments.output, all);
   DC_RETURN_IF_ERROR(runtime::comm::agree(control, std::move(written), "writing the profile"));
   if (launch.rank != 0) return {};
-  std::printf("%s: %zu kernels, %zu collective sizes, %d rank%s with %d thread%s each on %s\n",
-              arguments.output.c_str(), all.kernels.size(), all.collectives.size(), launch.world,
-              launch.world == 1 ? "" : "s", arguments.threads, arguments.threads == 1 ? "" : "s",
-              all.machine.cpu.c_str());
+  const auto fused = std::ranges::count_if(all.kernels, [](const base::KernelMeasurement& kernel) {
+    return kernel.signature.provider() == base::Provider::Fused;
+  });
+  const std::string of_them =
+      arguments.fusions > 0 ? " (" + std::to_string(fused) + " of them fused)" : "";
+  std::printf("%s: %zu kernels%s, %zu collective sizes, %d rank%s with %d thread%s each on %s\n",
+              arguments.output.c_str(), all.kernels.size(), of_them.c_str(), all.collectives.size(),
+              launch.world, launch.world == 1 ? "" : "s", arguments.threads,
+              arguments.threads == 1 ? "" : "s", all.machine.cpu.c_str());
   const bool has_libtorch =
       std::ranges::any_of(all.kernels, [](const base::KernelMeasurement& kernel) {
         return kernel.signature.provider() == base::Provider::Aten;

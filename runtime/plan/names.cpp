@@ -15,6 +15,8 @@ constexpr auto kSources = base::enum_names<StateSource>(
 constexpr auto kPurposes = base::enum_names<Purpose>({"train", "evaluate"});
 constexpr auto kReductionOrders =
     base::enum_names<ReductionOrder>({"unknown", "per-step", "per-micro-batch"});
+constexpr auto kFigureOriginNames = base::enum_names<FigureOrigin>(
+    {"unknown", "measured", "interpolated", "extrapolated", "table", "learned", "closed form"});
 
 }  // namespace
 
@@ -23,5 +25,6 @@ std::string_view name(InstructionKind value) { return base::enum_name(kInstructi
 std::string_view name(StateSource value) { return base::enum_name(kSources, value); }
 std::string_view name(Purpose value) { return base::enum_name(kPurposes, value); }
 std::string_view name(ReductionOrder value) { return base::enum_name(kReductionOrders, value); }
+std::string_view name(FigureOrigin value) { return base::enum_name(kFigureOriginNames, value); }
 
 }  // namespace dc::runtime::plan

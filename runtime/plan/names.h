@@ -13,5 +13,6 @@ std::string_view name(InstructionKind value);
 std::string_view name(StateSource value);
 std::string_view name(Purpose value);
 std::string_view name(ReductionOrder value);
+std::string_view name(FigureOrigin value);
 
 }  // namespace dc::runtime::plan

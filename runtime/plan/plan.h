@@ -148,14 +148,30 @@ DC_BODY_FIELDS(Copy, DC_FIELD(src), DC_FIELD(dst));
 DC_BODY_FIELDS(Signal, DC_FIELD(event));
 DC_BODY_FIELDS(Wait, DC_FIELD(event));
 
+// Where a predicted time comes from: the very kernel, transfer or copy measured; measured sizes
+// around it or below it; rates of a machine; of fused kernels, others that were measured, or their
+// operations' times apart.
+enum class FigureOrigin : uint8_t {
+  Unknown,
+  Measured,
+  Interpolated,
+  Extrapolated,
+  Table,
+  Learned,
+  ClosedForm
+};
+inline constexpr int kFigureOriginCount = 7;
+
 struct Program {
-  std::string name;                       // "accumulate", "step"
-  std::vector<Instruction> instructions;  // one total order
-  std::vector<int64_t> duration_ns{};     // predicted, by instruction, 0 for signals and waits;
-                                          // empty: the file does not say
+  std::string name;                         // "accumulate", "step"
+  std::vector<Instruction> instructions;    // one total order
+  std::vector<int64_t> duration_ns{};       // predicted, by instruction, 0 for signals and waits;
+                                            // empty: the file does not say
+  std::vector<uint8_t> duration_origins{};  // by instruction, a FigureOrigin each; or empty
   bool operator==(const Program&) const = default;
 };
-DC_FIELDS(Program, DC_FIELD(name), DC_FIELD(instructions), DC_FIELD(duration_ns));
+DC_FIELDS(Program, DC_FIELD(name), DC_FIELD(instructions), DC_FIELD(duration_ns),
+          DC_FIELD(duration_origins));
 struct ProgramRun {
   int32_t program = 0;
   int32_t repeat = 1;
@@ -312,13 +328,16 @@ struct Prediction {
   // Serial time by where its figures come from: measured, interpolated, extrapolated, a table.
   // Empty: unknown.
   std::vector<int64_t> figures_ns;
+  // Of fused kernels: the part of interpolated figures that was learned from other fused kernels,
+  // and of the table's that is worked out from the operations apart.
+  int64_t learned_ns = 0, closed_form_ns = 0;
   bool operator==(const Prediction&) const = default;
 };
 DC_FIELDS(Prediction, DC_FIELD(compute_ns), DC_FIELD(communication_ns), DC_FIELD(step_ns),
           DC_FIELD(peak_bytes), DC_FIELD(live_bytes), DC_FIELD(wire_bytes), DC_FIELD(origin),
           DC_FIELD(copy_ns), DC_FIELD(copied_out_bytes), DC_FIELD(copied_in_bytes),
           DC_FIELD(contention_ns), DC_FIELD(bounds_ns), DC_FIELD(without_norm_ns),
-          DC_FIELD(figures_ns));
+          DC_FIELD(figures_ns), DC_FIELD(learned_ns), DC_FIELD(closed_form_ns));
 
 // When gradients of micro-batches are summed over ranks.
 enum class ReductionOrder : uint8_t {

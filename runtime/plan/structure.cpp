@@ -119,6 +119,12 @@ Status check_programs(const Plan& plan) {
                                     std::to_string(list.size()) + " instructions and " +
                                     std::to_string(durations) + " predicted durations");
     }
+    const std::vector<uint8_t>& origins = plan.programs[p].duration_origins;
+    if (!origins.empty() && origins.size() != durations) {
+      return bad_plan("DC3103", "program '" + plan.programs[p].name + "' has " +
+                                    std::to_string(durations) + " predicted durations and says " +
+                                    "where " + std::to_string(origins.size()) + " come from");
+    }
     for (size_t i = 0; i < list.size(); ++i) {
       const Status status = check_instruction(plan, list[i], "an instruction");
       if (status.ok()) continue;  // describe only on failure: a description per instruction costs

@@ -52,6 +52,9 @@ class Explainer {
     made.launches_saved = static_cast<int64_t>(made.operations.size()) - 1;
     const plan::Program& of = plan_.programs[static_cast<size_t>(program)];
     if (!of.duration_ns.empty()) made.predicted_ns = of.duration_ns[static_cast<size_t>(index)];
+    if (!of.duration_origins.empty())
+      made.origin =
+          static_cast<plan::FigureOrigin>(of.duration_origins[static_cast<size_t>(index)]);
     return made;
   }
 

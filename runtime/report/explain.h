@@ -26,6 +26,7 @@ struct ExplainedFusion {
   int64_t launches_saved = 0;
   int64_t bytes_saved = 0;   // that operations would write and read for one another, or read again
   int64_t predicted_ns = 0;  // of the kernel; 0: the plan does not say
+  plan::FigureOrigin origin = plan::FigureOrigin::Unknown;  // of predicted_ns
 };
 
 // One of the values that travel together. Times are from the begin of the program by the plan's own

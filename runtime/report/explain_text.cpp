@@ -26,6 +26,8 @@ std::string text_of(const plan::Plan& plan, const ExplainedFusion& fusion) {
                      "; saves " + std::to_string(fusion.launches_saved) + " kernels and " +
                      base::format_bytes(fusion.bytes_saved) + " moved";
   if (fusion.predicted_ns > 0) text += "; predicted " + base::format_duration(fusion.predicted_ns);
+  if (fusion.predicted_ns > 0 && fusion.origin != plan::FigureOrigin::Unknown)
+    text += " (" + std::string(plan::name(fusion.origin)) + ")";
   text += "\n";
   for (const FusedOperation& operation : fusion.operations)
     text += "  " + operation.text + (operation.is_stored ? "  stored" : "") + "\n";
@@ -75,7 +77,8 @@ void write(base::JsonWriter& json, const ExplainedFusion& fusion) {
   }
   json.end_array();
   json.field("launches_saved", fusion.launches_saved).field("bytes_saved", fusion.bytes_saved);
-  json.field("predicted_ns", fusion.predicted_ns).end_object();
+  json.field("predicted_ns", fusion.predicted_ns);
+  json.field("predicted_from", plan::name(fusion.origin)).end_object();
 }
 
 void write(base::JsonWriter& json, const ExplainedMerge& merge) {

@@ -13,9 +13,6 @@ namespace {
 
 using base::JsonWriter;
 
-constexpr const char* kFigureNames[plan::kFigureOrigins] = {"measured", "interpolated",
-                                                            "extrapolated", "table"};
-
 void write_parameters(JsonWriter& json, const plan::Plan& plan) {
   const ParameterFacts facts = parameter_facts(plan);
   json.key("parameters").begin_object();
@@ -128,7 +125,7 @@ void write_timing(JsonWriter& json, const plan::Prediction& p) {
   }
   if (!p.figures_ns.empty()) {
     json.key("figures_ns").begin_object();
-    for (size_t i = 0; i < plan::kFigureOrigins; ++i) json.field(kFigureNames[i], p.figures_ns[i]);
+    for (const FigureShare& share : figure_shares(p)) json.field(share.key, share.time_ns);
     json.end_object();
   }
 }

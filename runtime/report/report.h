@@ -36,6 +36,12 @@ std::string identity(const plan::Plan& plan);
 std::string training_report(const plan::Plan& plan);
 // How long a step is predicted to take, near which bounds, from which figures.
 std::string timing_report(const plan::Prediction& prediction);
+// Serial time by where its figures come from. `prediction` must say so.
+struct FigureShare {
+  const char *key, *words;  // of JSON; for people
+  int64_t time_ns;
+};
+std::vector<FigureShare> figure_shares(const plan::Prediction& prediction);
 // "compute (99.8 % of the step)"; empty if no time is predicted.
 std::string limited_by(const plan::Prediction& prediction);
 void write_timing(base::JsonWriter& json,

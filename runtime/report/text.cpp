@@ -280,6 +280,11 @@ void TextDump::instruction(const plan::Program& program, size_t index) {
       in.kind != plan::InstructionKind::Signal && in.kind != plan::InstructionKind::Wait;
   if (takes_time && !program.duration_ns.empty()) {
     raw(" predicted_ns=").number(program.duration_ns[index]);
+    const bool says = !program.duration_origins.empty() && program.duration_origins[index] != 0;
+    if (says) {
+      raw(" from=").word(
+          plan::name(static_cast<plan::FigureOrigin>(program.duration_origins[index])));
+    }
   }
   rest<plan::kFields<plan::Instruction>>(in, {"stream", "phase", "module", "reads", "writes"});
   raw("\n");
@@ -315,7 +320,8 @@ void TextDump::programs() {
   variants();
   for (size_t p = 0; p < plan_.programs.size(); ++p) {
     raw("program ").number(static_cast<int64_t>(p)).raw(" ").word(plan_.programs[p].name);
-    rest<plan::kFields<plan::Program>>(plan_.programs[p], {"name", "instructions", "duration_ns"})
+    rest<plan::kFields<plan::Program>>(plan_.programs[p],
+                                       {"name", "instructions", "duration_ns", "duration_origins"})
         .raw(" {\n");
     const plan::Program& program = plan_.programs[p];
     for (size_t i = 0; i < program.instructions.size(); ++i) instruction(program, i);

@@ -83,18 +83,26 @@ std::string bounds(const plan::Prediction& p) {
 std::string figures(const plan::Prediction& p) {
   int64_t all = 0;
   for (int64_t time : p.figures_ns) all += time;
-  static constexpr const char* kNames[plan::kFigureOrigins] = {
-      "measured", "interpolated", "extrapolated beyond what was measured", "from a table"};
-  if (all == 0 || p.figures_ns.back() == all) return "";
+  if (all == 0 || (p.figures_ns.back() == all && p.closed_form_ns == 0)) return "";
   std::string text;
-  for (size_t i = 0; i < plan::kFigureOrigins; ++i) {
-    if (p.figures_ns[i] == 0) continue;
-    text += (text.empty() ? "" : ", ") + percent(p.figures_ns[i], all) + " " + kNames[i];
+  for (const FigureShare& share : figure_shares(p)) {
+    if (share.time_ns == 0) continue;
+    text += (text.empty() ? "" : ", ") + percent(share.time_ns, all) + " " + share.words;
   }
   return report_line("figures", text);
 }
 
 }  // namespace
+
+std::vector<FigureShare> figure_shares(const plan::Prediction& p) {
+  const std::vector<int64_t>& all = p.figures_ns;
+  return {{"measured", "measured", all[0]},
+          {"interpolated", "interpolated", all[1] - p.learned_ns},
+          {"extrapolated", "extrapolated beyond what was measured", all[2]},
+          {"table", "from a table", all[3] - p.closed_form_ns},
+          {"learned", "learned from other fused kernels", p.learned_ns},
+          {"closed_form", "from the operations of fused kernels", p.closed_form_ns}};
+}
 
 std::string limited_by(const plan::Prediction& p) {
   constexpr int64_t kNearlyAll = 95;  // percent

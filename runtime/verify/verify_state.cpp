@@ -158,9 +158,10 @@ Status check_prediction(const plan::Prediction& p) {
   const auto all_make_sense = [&](const auto& numbers) {
     return std::all_of(numbers.begin(), numbers.end(), makes_sense);
   };
-  const std::array scalars = {
-      p.compute_ns, p.communication_ns, p.step_ns,         p.peak_bytes,    p.live_bytes,
-      p.copy_ns,    p.copied_out_bytes, p.copied_in_bytes, p.contention_ns, p.without_norm_ns};
+  const std::array scalars = {p.compute_ns,       p.communication_ns, p.step_ns,
+                              p.peak_bytes,       p.live_bytes,       p.copy_ns,
+                              p.copied_out_bytes, p.copied_in_bytes,  p.contention_ns,
+                              p.without_norm_ns,  p.learned_ns,       p.closed_form_ns};
   if (!all_make_sense(scalars) || !all_make_sense(p.wire_bytes) || !all_make_sense(p.bounds_ns) ||
       !all_make_sense(p.figures_ns)) {
     return plan::bad_plan("DC3236", "a prediction has a number that is negative or above 2^56");
@@ -208,6 +209,11 @@ Status check_durations(const plan::Plan& plan) {
     for (size_t i = 0; i < program.duration_ns.size(); ++i) {
       const int64_t duration = program.duration_ns[i];
       const plan::InstructionKind kind = program.instructions[i].kind;
+      if (!program.duration_origins.empty() &&
+          program.duration_origins[i] >= plan::kFigureOriginCount)
+        return plan::bad_plan("DC3236", plan::describe_instruction(plan, static_cast<int32_t>(p),
+                                                                   static_cast<int32_t>(i)) +
+                                            " has a predicted duration of no known origin");
       const bool may_last =
           kind != plan::InstructionKind::Signal && kind != plan::InstructionKind::Wait;
       sum = base::checked_add(*sum, duration);

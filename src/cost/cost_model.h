@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,10 @@ namespace dc::cost {
 // Interpolated: from measured sizes of the same kind.
 // Extrapolated: larger than any measured size, or measured for another number of ranks.
 // Analytic: from the rates of a machine.
-enum class Source : uint8_t { Measured, Interpolated, Extrapolated, Analytic };
-inline constexpr int kSources = 4;
+// Learned: of a fused kernel, from other fused kernels that were measured.
+// ClosedForm: of a fused kernel, from what its operations take apart.
+enum class Source : uint8_t { Measured, Interpolated, Extrapolated, Analytic, Learned, ClosedForm };
+inline constexpr int kSources = 6;
 
 struct Estimate {
   base::Nanos time;
@@ -81,6 +84,10 @@ class CostModel {
   // first and above the last, time and latency are linear in the bytes, and so is contention.
   virtual std::vector<base::Bytes> bends(Collective, Group) const { return {}; }
   virtual Estimate copy(base::Bytes bytes, ir::Space from, ir::Space to) const = 0;
+  // Of a fused kernel, from kernels that were measured; not remembered, so that a search may ask
+  // for many. Nothing: the model knows no better than the operations apart.
+  virtual bool knows_fused_kernels() const { return false; }
+  virtual std::optional<Estimate> fused(const base::KernelSignature&) const { return std::nullopt; }
   // Whose rates stand behind figures from a table.
   virtual std::string table() const { return kGenericCpu; }
   virtual std::string origin() const = 0;  // "generic cpu table" or "profile <digest>"

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "src/fusion/draws.h"
+#include "src/fusion/random_fusion.h"
 
 namespace dc::fusion {
 namespace {
@@ -15,39 +16,22 @@ constexpr size_t kMostQueued = 4096;  // then half of them are dropped
 
 class Chooser {
  public:
-  Chooser(const Problem& problem, uint64_t seed) : draws_(seed) {
-    for (size_t i = 0; i < problem.kernels.size(); ++i) {
-      if (problem.kernels[i].kind >= 0) fusible_.push_back(static_cast<int32_t>(i));
-    }
-  }
+  Chooser(const Problem& problem, uint64_t seed) : fusion_(problem), draws_(seed) {}
 
   int times(int beta) { return static_cast<int>(draws_.below(static_cast<size_t>(beta) + 1)); }
 
   // False if no change was found.
   bool change(Draft& draft, Method method) {
     for (int i = 0; i < kDraws; ++i) {
-      if (method == Method::Merge ? merge(draft) : fuse(draft, method == Method::FuseCopy))
-        return true;
+      const bool changed = method == Method::Merge
+                               ? merge(draft)
+                               : fusion_.fuse(draft, draws_, method == Method::FuseCopy);
+      if (changed) return true;
     }
     return false;
   }
 
  private:
-  bool fuse(Draft& draft, bool duplicate) {
-    if (fusible_.empty()) return false;
-    const int32_t kernel = fusible_[draws_.below(fusible_.size())];
-    const int32_t later = draft.owner(kernel);
-    if (later < 0) return false;
-    const Problem& problem = draft.problem();
-    std::vector<int32_t> before = draft.read_from(later);
-    std::erase_if(before, [&](int32_t group) {
-      const Group& other = *draft.groups()[static_cast<size_t>(group)];
-      return problem.kernel(other.members.front()).kind != problem.kernel(kernel).kind;
-    });
-    if (before.empty()) return false;
-    return draft.fuse(before[draws_.below(before.size())], later, duplicate);
-  }
-
   bool merge(Draft& draft) {
     const size_t count = draft.problem().reductions.size();
     if (count == 0) return false;
@@ -56,7 +40,7 @@ class Chooser {
     return !near.empty() && draft.merge(reduction, near[draws_.below(near.size())]);
   }
 
-  std::vector<int32_t> fusible_;  // kernels
+  RandomFusion fusion_;
   Draws draws_;
 };
 

@@ -11,6 +11,7 @@
 #include "src/plan/state_emitter.h"
 #include "src/plan/traffic.h"
 #include "src/sim/bounds.h"
+#include "src/sim/figures.h"
 #include "src/sim/simulate.h"
 
 namespace dc::plan {
@@ -191,7 +192,7 @@ class Emitter {
                          owner.programs.size() > 1, live, spans);
     ProgramEmitter emitter(step_, graph, memory, groups_, gradients);
     DC_ASSIGN_OR_RETURN(rp::Program emitted, emitter.run(live));
-    add_durations(run, live, spans, emitted);
+    add_durations(owner, graph, run, live, spans, emitted);
     plan_.programs.push_back(std::move(emitted));
     plan_.events = std::max(plan_.events, emitter.events());
     return base::ok_status();
@@ -214,15 +215,21 @@ class Emitter {
   }
 
   // As simulated. Of a node's instructions one takes time; the others order it among the streams.
-  static void add_durations(const sim::ProgramRun& run, const analysis::Liveness& live,
-                            const std::vector<Span>& spans, rp::Program& program) {
+  void add_durations(const ir::Step& owner, const ir::Graph& graph, const sim::ProgramRun& run,
+                     const analysis::Liveness& live, const std::vector<Span>& spans,
+                     rp::Program& program) const {
     program.duration_ns.resize(program.instructions.size());
+    program.duration_origins.resize(program.instructions.size());
     for (const sim::Interval& interval : run.intervals) {
+      const auto figure = figure_of(owner, graph, graph.node(interval.node), cost_);
+      const auto origin =
+          figure ? sim::figure_origin(figure->estimate.source) : rp::FigureOrigin::Unknown;
       const Span& span = spans[static_cast<size_t>(live.position[interval.node.index()])];
       for (int32_t i = span.first; i <= span.last; ++i) {
         const rp::InstructionKind kind = program.instructions[static_cast<size_t>(i)].kind;
         if (kind == rp::InstructionKind::Signal || kind == rp::InstructionKind::Wait) continue;
         program.duration_ns[static_cast<size_t>(i)] = (interval.end - interval.begin).v;
+        program.duration_origins[static_cast<size_t>(i)] = static_cast<uint8_t>(origin);
       }
     }
   }
@@ -262,7 +269,7 @@ class Emitter {
     prediction.bounds_ns = {bounds.full_overlap.v, bounds.with_ends.v, bounds.within_memory.v,
                             bounds.with_contention.v};
     prediction.without_norm_ns = bounds.without_norm.v;
-    for (const base::Nanos part : time.by_source) prediction.figures_ns.push_back(part.v);
+    sim::add_figures(time.by_source, 1, prediction);
     return prediction;
   }
 

@@ -59,28 +59,32 @@ CopiedBytes copied_bytes(const ir::Step& step) {
   return bytes;
 }
 
+std::optional<NodeFigure> figure_of(const ir::Step& step, const ir::Graph& graph,
+                                    const ir::Node& node, const cost::CostModel& cost) {
+  if (!ir::runs(node) || ir::is_wait(node.kind)) return std::nullopt;
+  if (cost::transfer_of(graph, node)) {
+    if (cost::joins(node)) return std::nullopt;
+    return NodeFigure{cost::bucket_time(step, graph, node, cost), &SerialTime::communication};
+  }
+  if (const auto copy = cost::space_copy_of(step, graph, node))
+    return NodeFigure{cost.copy(copy->bytes, copy->from, copy->to), &SerialTime::copies};
+  const bool on_host = ir::kernel_space(graph, node) == ir::Space::Host;
+  return NodeFigure{cost.compute(graph, node),
+                    on_host ? &SerialTime::on_host : &SerialTime::compute};
+}
+
 SerialTime serial_time(const ir::Step& step, const cost::CostModel& cost) {
   SerialTime total;
-  const auto count = [&](cost::Estimate estimate, int repeat, base::Nanos& sum) {
-    const auto source = static_cast<size_t>(estimate.source);
-    sum += estimate.time * repeat;
-    total.by_source[source] += estimate.time * repeat;
-    ++total.counts[source];
-  };
   for (const ir::Program& program : step.programs) {
     const ir::Graph& graph = program.graph;
     for (ir::NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
-      const Node& node = graph.node(id);
-      if (!ir::runs(node) || ir::is_wait(node.kind)) continue;
-      if (cost::transfer_of(graph, node)) {
-        if (cost::joins(node)) continue;
-        count(cost::bucket_time(step, graph, node, cost), program.repeat, total.communication);
-      } else if (auto copy = cost::space_copy_of(step, graph, node)) {
-        count(cost.copy(copy->bytes, copy->from, copy->to), program.repeat, total.copies);
-      } else {
-        const bool on_host = ir::kernel_space(graph, node) == ir::Space::Host;
-        count(cost.compute(graph, node), program.repeat, on_host ? total.on_host : total.compute);
-      }
+      const std::optional<NodeFigure> figure = figure_of(step, graph, graph.node(id), cost);
+      if (!figure) continue;
+      const auto source = static_cast<size_t>(figure->estimate.source);
+      const base::Nanos time = figure->estimate.time * program.repeat;
+      total.*figure->part += time;
+      total.by_source[source] += time;
+      ++total.counts[source];
     }
   }
   return total;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "runtime/plan/plan.h"
@@ -36,5 +37,14 @@ struct SerialTime {
   int figures() const { return std::accumulate(counts.begin(), counts.end(), 0); }
 };
 SerialTime serial_time(const ir::Step& step, const cost::CostModel& cost);
+
+// What a node takes alone, and whose time that is. Nothing for what takes none, and for what
+// travels with another.
+struct NodeFigure {
+  cost::Estimate estimate;
+  base::Nanos SerialTime::*part;
+};
+std::optional<NodeFigure> figure_of(const ir::Step& step, const ir::Graph& graph,
+                                    const ir::Node& node, const cost::CostModel& cost);
 
 }  // namespace dc::plan

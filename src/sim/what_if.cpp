@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/text.h"
+#include "src/sim/figures.h"
 #include "src/sim/play.h"
 
 namespace dc::sim {
@@ -93,9 +94,7 @@ void add(const PlannedProgram& program, Simulated& result) {
   sum.compute_ns += (loads.compute * program.repeat).v;
   sum.copy_ns += (copies * program.repeat).v;
   sum.communication_ns += ((loads.communication - copies) * program.repeat).v;
-  sum.figures_ns.resize(program.time_by_source.size());
-  for (size_t s = 0; s < program.time_by_source.size(); ++s)
-    sum.figures_ns[s] += (program.time_by_source[s] * program.repeat).v;
+  add_figures(program.time_by_source, program.repeat, sum);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ FLAGS = {
     "dcc": "--help --version",
     "dcc compile": "--chain --config --dim --disk-memory --grad-accum --help --host-memory --json --memory --no-cache --offload-space --output"
     " --passes --profile --providers --ranks-per-host --recompute --reduce-dtype --reduction-order --search-effort --search-time --start-from --threads --verbose --world --zero -h -o",
-    "dcc profile": "--comm --dim --help --job-key --offload-dir --output --ranks --ranks-per-host --threads -h -n -o",
+    "dcc profile": "--comm --dim --fusions --help --job-key --offload-dir --output --ranks --ranks-per-host --threads -h -n -o",
     "dcc inspect": "--as --help --output --verbose -h -o",
     "dcc explain": "--help --json -h",
     "dcc verify": "--help -h",

@@ -10,6 +10,7 @@
 
 #include "src/fusion/greedy.h"
 #include "src/fusion/joint.h"
+#include "src/fusion/random_fusion.h"
 #include "src/fusion/search.h"
 #include "src/passes/fuse/carry_out_fusion.h"
 #include "src/passes/fuse/fuse_rules.h"
@@ -153,6 +154,17 @@ base::Result<Change> fuse_greedily(ir::Step& step, const PassContext& context) {
                      fusion::fuse_in_order(draft);
                      return {std::move(draft)};
                    });
+}
+
+base::Status fuse_at_random(ir::Step& step, const cost::CostModel& cost, uint64_t seed) {
+  const Options options;
+  std::vector<Remark> remarks;
+  return fuse_step(step, {cost, options, remarks}, "fuse-at-random",
+                   [seed](fusion::Draft draft, const fusion::LinearTime&) -> Decided {
+                     fusion::fuse_at_random(draft, seed);
+                     return {std::move(draft)};
+                   })
+      .status();
 }
 
 base::Result<Change> bucket_by_size(ir::Step& step, const PassContext& context) {

@@ -107,6 +107,7 @@ const std::vector<Mutation>& mutations() {
       {"too_many_arenas", "DC3103", [](Plan& p) { p.arena_bytes.resize(base::kSpaces.size() + 1); }, "arenas"},
       {"wire_bytes_count", "DC3103", [](Plan& p) { p.prediction.wire_bytes.pop_back(); }, "wire"},
       {"durations_count", "DC3103", [](Plan& p) { p.programs[0].duration_ns.pop_back(); }, "predicted durations"},
+      {"origins_count", "DC3103", [](Plan& p) { p.programs[0].duration_origins = {1}; }, "where 1 come from"},
       {"no_step", "DC3105", [](Plan& p) { p.step.clear(); }, "no program"},
       {"repeat_zero", "DC3105", [](Plan& p) { p.step[0].repeat = 0; }, "0 times"},
       {"strides_count", "DC3107", [](Plan& p) { p.tensors[kWhole].strides = {1}; }, "strides"},
@@ -266,6 +267,8 @@ const std::vector<Mutation>& mutations() {
       {"prediction_overflows", "DC3236", [](Plan& p) { p.prediction.step_ns = int64_t{7809911855202529379}; }, "prediction"},
       {"duration_negative", "DC3236", [](Plan& p) { p.programs[0].duration_ns[kMatmul] = -1; }, "aten.mm.default"},
       {"duration_of_a_wait", "DC3236", [](Plan& p) { p.programs[0].duration_ns[kWaitReduce] = 1; }, "duration of 1 ns"},
+      {"duration_of_no_origin", "DC3236", [](Plan& p) { p.programs[0].duration_origins.assign(p.programs[0].duration_ns.size(), plan::kFigureOriginCount); }, "no known origin"},
+      {"learned_negative", "DC3236", [](Plan& p) { p.prediction.learned_ns = -1; }, "prediction"},
       {"durations_overflow", "DC3236", [](Plan& p) { p.programs[0].duration_ns[kMatmul] = std::numeric_limits<int64_t>::max(); }, "duration"},
   };
   return list;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "src/fusion/greedy.h"
+#include "src/fusion/random_fusion.h"
 #include "src/fusion/search.h"
 #include "tests/src/fusion/plain_draft.h"
 #include "tests/src/fusion/random_problem.h"
@@ -226,6 +227,25 @@ TEST(Greedy, FusesAllThatMayBe) {
   Draft draft(problem, kFused);
   EXPECT_EQ(fuse_in_order(draft), 4);
   EXPECT_EQ(group(draft, draft.owner(4)).members, (std::vector<int32_t>{0, 1, 2, 3, 4}));
+}
+
+TEST(RandomFusion, EqualSeedsGiveEqualDraftsThatPlansCanRun) {
+  std::set<uint64_t> drafts;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const Problem problem = random_problem(7, {40, 0, 2});
+    Draft one(problem, kFused), two(problem, kFused);
+    fuse_at_random(one, seed);
+    fuse_at_random(two, seed);
+    EXPECT_EQ(one.hash(), two.hash());
+    drafts.insert(one.hash());
+    for (const auto& group : one.groups()) {
+      if (group == nullptr) continue;
+      for (const int32_t member : group->members) {
+        EXPECT_EQ(problem.kernel(member).kind, problem.kernel(group->members[0]).kind);
+      }
+    }
+  }
+  EXPECT_GT(drafts.size(), 20u);
 }
 
 TEST(Neighbours, AreTheNearest) {
