@@ -27,6 +27,7 @@ class HostStream final : public Stream {
   // Of events of such a device.
   void signal(Event& event, uint32_t value) override;
   bool wait(Event& event, uint32_t value) override;
+  base::Status drain() override { return base::ok_status(); }
 };
 
 }  // namespace dc::runtime::device

@@ -1,3 +1,4 @@
+#include "runtime/device/cuda/cuda_device.h"
 #include "runtime/device/device.h"
 
 namespace dc::runtime::device {
@@ -10,6 +11,8 @@ base::Result<Device*> open_device(base::DeviceKind kind) {
       return &cpu_device();
     case base::DeviceKind::Checked:
       return open_checked_device();
+    case base::DeviceKind::Cuda:
+      return open_cuda_device();
   }
   return base::Status(base::ErrorKind::Unavailable, "DC6134",
                       "this build has no device of that kind; please report this");

@@ -7,12 +7,13 @@
 
 #include "runtime/device/address_window.h"
 #include "runtime/device/event.h"
+#include "src/base/status.h"
 
 namespace dc::runtime::device {
 
 // Addresses are those of the device's memory or of host memory that the device allocated. One
 // thread at a time issues to a stream. On a CPU the issuing thread is the stream: a call returns
-// when its work is done.
+// when its work is done. On a GPU a call returns when the work is issued.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -24,8 +25,11 @@ class Stream {
   // Raises the event's counter when everything issued before is done; values rise.
   virtual void signal(Event& event, uint32_t value) = 0;
   // What is issued afterwards runs when the counter is at least `value`. False when the event was
-  // cancelled instead.
+  // cancelled instead. On a GPU the signal is issued before the wait.
   [[nodiscard]] virtual bool wait(Event& event, uint32_t value) = 0;
+  // The host sleeps until everything issued is done. The first failure of it, of this and of every
+  // later call: Unavailable (69), OutOfMemory (80).
+  virtual base::Status drain() = 0;
 
   // For work that the host's cores do on this stream: where they find what lies at an address.
   // Only while that work runs; nothing else on the host may look there.

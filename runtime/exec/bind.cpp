@@ -81,6 +81,11 @@ class Binding {
   }
 
   Status open_providers() {
+    if (bound_.device_.kind() == base::DeviceKind::Cuda &&
+        has_kernel([](const plan::Instruction&) { return true; })) {
+      return Status(ErrorKind::Unsupported, "DC6624",
+                    "this version has no kernels for GPUs; run with --device cpu");
+    }
     const bool needs_aten =
         has_kernel([](const plan::Instruction& in) { return in.provider == plan::Provider::Aten; });
     // The model's operators, of either provider, are what uses a rank's threads.

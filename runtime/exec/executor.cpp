@@ -7,6 +7,18 @@ namespace {
 
 using base::Status;
 
+// Who issues to the streams of the plan's device.
+std::unique_ptr<Issuer> make_issuer(BoundPlan& bound, TraceRecorder* trace) {
+  switch (bound.device().kind()) {
+    case base::DeviceKind::Cpu:
+    case base::DeviceKind::Checked:
+      return make_thread_issuer(bound, trace);
+    case base::DeviceKind::Cuda:
+      return make_stream_issuer(bound);
+  }
+  return nullptr;
+}
+
 class PlanExecutor final : public Executor {
  public:
   PlanExecutor(std::unique_ptr<BoundPlan> bound, TraceRecorder* trace)

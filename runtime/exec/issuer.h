@@ -23,7 +23,8 @@ class Issuer {
 // the calling thread, those of each other stream by another thread. `trace` may be null.
 std::unique_ptr<Issuer> make_thread_issuer(BoundPlan& bound, TraceRecorder* trace);
 
-// The one that suits the device.
-std::unique_ptr<Issuer> make_issuer(BoundPlan& bound, TraceRecorder* trace);
+// For devices whose streams work while the host goes on: the calling thread issues the commands of
+// all streams, in the program's order.
+std::unique_ptr<Issuer> make_stream_issuer(BoundPlan& bound);
 
 }  // namespace dc::runtime::exec

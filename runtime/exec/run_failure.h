@@ -15,6 +15,7 @@ class RunFailure {
   base::Status status();  // ok as long as nothing failed
   // The first failure is kept, except that a peer's death replaces any failure before it.
   void add(base::Status status, const plan::Program& program, const Command& command);
+  void add(base::Status status);  // of an instruction that is not known
 
  private:
   std::atomic<bool> happened_{false};

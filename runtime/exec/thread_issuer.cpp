@@ -154,13 +154,4 @@ std::unique_ptr<Issuer> make_thread_issuer(BoundPlan& bound, TraceRecorder* trac
   return std::make_unique<ThreadIssuer>(bound, trace);
 }
 
-std::unique_ptr<Issuer> make_issuer(BoundPlan& bound, TraceRecorder* trace) {
-  switch (bound.device().kind()) {
-    case base::DeviceKind::Cpu:
-    case base::DeviceKind::Checked:
-      return make_thread_issuer(bound, trace);
-  }
-  return nullptr;
-}
-
 }  // namespace dc::runtime::exec

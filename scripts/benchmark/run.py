@@ -159,7 +159,7 @@ class Run:
             side.first.append(row["first_step_s"])
 
     def remember(self, side):
-        """A run of its own: reading a process's maps slows it down."""
+        """Another run: reading a process's maps slows it down."""
         side.memory = largest_memory(self.command(side, 0, MEMORY_STEPS), side.world, "dcrun" if side.plan else "peer.py")
 
 

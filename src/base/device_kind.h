@@ -11,9 +11,9 @@ namespace dc::base {
 
 // Checked: a check for developers, the CPU with memory that the host cannot read (runtime/device).
 // The numbers are those of schemas/plan.fbs.
-enum class DeviceKind : uint8_t { Cpu, Checked };
+enum class DeviceKind : uint8_t { Cpu, Checked, Cuda };
 
-inline constexpr auto kDeviceKinds = enum_names<DeviceKind>({"cpu", "checked"});
+inline constexpr auto kDeviceKinds = enum_names<DeviceKind>({"cpu", "checked", "cuda"});
 
 inline constexpr std::string_view name(DeviceKind kind) { return enum_name(kDeviceKinds, kind); }
 
@@ -29,6 +29,8 @@ inline constexpr bool runs_plans_for(DeviceKind device, DeviceKind planned) {
       return planned == DeviceKind::Cpu;
     case DeviceKind::Checked:
       return planned == DeviceKind::Cpu || planned == DeviceKind::Checked;
+    case DeviceKind::Cuda:
+      return planned == DeviceKind::Cpu || planned == DeviceKind::Cuda;
   }
   return false;
 }

@@ -1,0 +1,244 @@
+#include "runtime/device/cuda/cuda_device.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+
+namespace dc::runtime::device {
+namespace {
+
+using base::ErrorKind;
+using base::Status;
+using Memory = base::Result<std::unique_ptr<DeviceMemory>>;
+
+cuda::Address address_of(const void* at) { return reinterpret_cast<uintptr_t>(at); }
+std::byte* pointer_to(cuda::Address address) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver gives addresses as numbers
+  return reinterpret_cast<std::byte*>(static_cast<uintptr_t>(address));
+}
+
+class GpuMemory final : public DeviceMemory {
+ public:
+  GpuMemory(const CudaDevice& device, cuda::Address address, int64_t bytes)
+      : DeviceMemory(pointer_to(address), bytes), device_(device) {}
+  ~GpuMemory() override {
+    device_.use();
+    (void)device_.driver().free(address_of(base()));
+  }
+
+ private:
+  const CudaDevice& device_;
+};
+
+class PinnedMemory final : public DeviceMemory {
+ public:
+  PinnedMemory(const CudaDevice& device, void* at, int64_t bytes)
+      : DeviceMemory(static_cast<std::byte*>(at), bytes), device_(device) {}
+  ~PinnedMemory() override {
+    device_.use();
+    (void)device_.driver().free_host(base());
+  }
+
+ private:
+  const CudaDevice& device_;
+};
+
+class CudaEvent final : public Event {
+ public:
+  explicit CudaEvent(const CudaDevice& device) : device_(device) {
+    device_.use();
+    created_ = device_.driver().create_event(&handle_, cuda::kBlockingSync | cuda::kDisableTiming);
+  }
+  ~CudaEvent() override {
+    device_.use();
+    if (created_ == cuda::kSuccess) (void)device_.driver().destroy_event(handle_);
+  }
+
+  // The host sleeps until a signal is issued, then until the GPU has come to it.
+  bool wait(uint32_t value) override {
+    uint32_t issued = issued_.load(std::memory_order_acquire);
+    while (issued < value && !cancelled_.load(std::memory_order_acquire)) {
+      issued_.wait(issued, std::memory_order_acquire);
+      issued = issued_.load(std::memory_order_acquire);
+    }
+    if (cancelled_.load(std::memory_order_acquire)) return false;
+    device_.use();
+    return device_.driver().synchronize_event(handle_) == cuda::kSuccess;
+  }
+  void cancel() override {
+    cancelled_.store(true, std::memory_order_release);
+    issued_.store(kAll, std::memory_order_release);
+    issued_.notify_all();
+  }
+
+  int record(cuda::StreamHandle stream, uint32_t value) {
+    const int result =
+        created_ == cuda::kSuccess ? device_.driver().record_event(handle_, stream) : created_;
+    if (issued_.load(std::memory_order_relaxed) < value)
+      issued_.store(value, std::memory_order_release);
+    issued_.notify_all();
+    return result;
+  }
+  bool is_cancelled() const { return cancelled_.load(std::memory_order_acquire); }
+  bool is_issued(uint32_t value) const { return issued_.load(std::memory_order_acquire) >= value; }
+  cuda::EventHandle handle() const { return handle_; }
+
+ private:
+  static constexpr uint32_t kAll = UINT32_MAX;
+  const CudaDevice& device_;
+  cuda::EventHandle handle_ = nullptr;
+  int created_ = cuda::kSuccess;
+  std::atomic<uint32_t> issued_{0};
+  std::atomic<bool> cancelled_{false};
+};
+
+Status no_gpu(const std::string& why) {
+  return Status(ErrorKind::Unavailable, "DC6142",
+                "there is no GPU for this rank (" + why +
+                    "); check nvidia-smi and CUDA_VISIBLE_DEVICES, or run with --device cpu");
+}
+
+base::Result<Device*> open() {
+  DC_ASSIGN_OR_RETURN(const cuda::Driver* driver, cuda::open_driver());
+  int count = 0, device = 0;
+  int failed = driver->device_count(&count);
+  if (failed != cuda::kSuccess) return no_gpu(driver->explain(failed));
+  if (count == 0) return no_gpu("the driver shows none");
+  const char* local_rank = std::getenv("LOCAL_RANK");
+  const int ordinal = local_rank ? std::atoi(local_rank) % count : 0;
+  cuda::Context context = nullptr;
+  failed = driver->device_get(&device, ordinal);
+  if (failed == cuda::kSuccess) failed = driver->retain_context(&context, device);
+  if (failed != cuda::kSuccess) return no_gpu(driver->explain(failed));
+  return new CudaDevice(*driver, context, device);  // lives until the end
+}
+
+}  // namespace
+
+CudaStream::CudaStream(const cuda::Driver& driver, cuda::Context context)
+    : Stream(AddressWindow()), driver_(driver), context_(context), failed_(base::ok_status()) {
+  use();
+  check(driver_.create_stream(&handle_, cuda::kNonBlocking, 0), "the creation of a stream");
+}
+
+CudaStream::~CudaStream() {
+  use();
+  if (handle_) (void)driver_.destroy_stream(handle_);
+}
+
+void CudaStream::check(int result, std::string_view what) {
+  if (result == cuda::kSuccess || !failed_.ok()) return;
+  const bool memory = result == cuda::kOutOfMemory;
+  failed_ = Status(memory ? ErrorKind::OutOfMemory : ErrorKind::Unavailable, "DC6143",
+                   std::string(what) + " failed on the GPU: " + driver_.explain(result) +
+                       "; look for its cause in the kernel's log (Xid), and run again");
+}
+
+// Pieces no longer than the distance do not overlap; they go from the end that is read first.
+void CudaStream::copy(std::byte* to, const std::byte* from, int64_t bytes) {
+  use();
+  const int64_t distance = to > from ? to - from : from - to;
+  const int64_t piece = distance == 0 ? bytes : std::min(bytes, distance);
+  for (int64_t done = 0; done < bytes; done += piece) {
+    const int64_t part = std::min(piece, bytes - done);
+    const int64_t at = to > from ? bytes - done - part : done;
+    check(driver_.copy_async(address_of(to + at), address_of(from + at), static_cast<size_t>(part),
+                             handle_),
+          "a copy");
+  }
+}
+
+void CudaStream::fill(std::byte* to, std::byte value, int64_t bytes) {
+  use();
+  check(driver_.fill_async(address_of(to), static_cast<unsigned char>(value),
+                           static_cast<size_t>(bytes), handle_),
+        "a fill");
+}
+
+void CudaStream::signal(Event& event, uint32_t value) {
+  use();
+  check(static_cast<CudaEvent&>(event).record(handle_, value), "an event");
+}
+
+bool CudaStream::wait(Event& event, uint32_t value) {
+  auto& own = static_cast<CudaEvent&>(event);
+  if (own.is_cancelled()) return false;
+  DC_CHECK(own.is_issued(value));
+  use();
+  check(driver_.wait_event(handle_, own.handle(), 0), "a wait");
+  return true;
+}
+
+Status CudaStream::drain() {
+  use();
+  check(driver_.synchronize_stream(handle_), "the work on a stream");
+  return failed_;
+}
+
+Memory CudaDevice::allocate(int64_t bytes) {
+  use();
+  cuda::Address address = 0;
+  int failed = driver_.allocate(&address, static_cast<size_t>(bytes));
+  if (failed == cuda::kSuccess) {
+    auto memory = std::make_unique<GpuMemory>(*this, address, bytes);
+    failed = driver_.fill(address, 0, static_cast<size_t>(bytes));
+    if (failed == cuda::kSuccess) return std::unique_ptr<DeviceMemory>(std::move(memory));
+  }
+  size_t free = 0, total = 0;
+  (void)driver_.memory_info(&free, &total);
+  return Status(ErrorKind::OutOfMemory, "DC6144",
+                "the GPU has no " + std::to_string(bytes) + " bytes for this rank (" +
+                    std::to_string(free) + " of " + std::to_string(total) + " are free; " +
+                    driver_.explain(failed) +
+                    "); end what else uses it, or compile with less --memory");
+}
+
+Memory CudaDevice::map_shared(int, int64_t) {
+  return Status(ErrorKind::Unsupported, "DC6145",
+                "ranks on GPUs cannot share memory yet; run one rank, or with --device cpu");
+}
+
+Memory CudaDevice::allocate_host(int64_t bytes) {
+  use();
+  void* at = nullptr;
+  const int failed = driver_.allocate_host(&at, static_cast<size_t>(bytes), cuda::kPortable);
+  if (failed == cuda::kSuccess)
+    return std::unique_ptr<DeviceMemory>(std::make_unique<PinnedMemory>(*this, at, bytes));
+  return Status(ErrorKind::OutOfMemory, "DC6146",
+                "the host has no " + std::to_string(bytes) +
+                    " bytes of memory that a GPU's copies reach (" + driver_.explain(failed) +
+                    "); compile with less --offload-memory");
+}
+
+void CudaDevice::upload(std::byte* to, std::span<const std::byte> from) {
+  if (from.empty()) return;
+  use();
+  (void)driver_.copy(address_of(to), address_of(from.data()), from.size());
+}
+
+void CudaDevice::download(std::span<std::byte> to, const std::byte* from) {
+  if (to.empty()) return;
+  use();
+  (void)driver_.copy(address_of(to.data()), address_of(from), to.size());
+}
+
+std::unique_ptr<Stream> CudaDevice::make_stream() {
+  return std::make_unique<CudaStream>(driver_, context_);
+}
+std::unique_ptr<Event> CudaDevice::make_event() { return std::make_unique<CudaEvent>(*this); }
+
+int CudaDevice::attribute(int which) const {
+  int value = 0;
+  (void)driver_.device_attribute(&value, which, ordinal_);
+  return value;
+}
+int CudaDevice::architecture() const {
+  return 10 * attribute(cuda::kMajor) + attribute(cuda::kMinor);
+}
+
+base::Result<Device*> open_cuda_device() {
+  static const base::Result<Device*>* device = new base::Result<Device*>(open());
+  return *device;
+}
+
+}  // namespace dc::runtime::device

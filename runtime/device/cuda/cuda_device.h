@@ -1,0 +1,68 @@
+// A GPU by CUDA's driver: memory, streams and events of one device. Kernels for it are the
+// business of runtime/kernel/cuda, which launches on CudaStream::handle().
+#pragma once
+
+#include <string_view>
+
+#include "runtime/device/cuda/driver.h"
+#include "runtime/device/device.h"
+
+namespace dc::runtime::device {
+
+// Calls return when the work is issued. The first failure of a call stays, and drain() reports it.
+class CudaStream final : public Stream {
+ public:
+  CudaStream(const cuda::Driver& driver, cuda::Context context);
+  ~CudaStream() override;
+  void copy(std::byte* to, const std::byte* from, int64_t bytes) override;
+  void fill(std::byte* to, std::byte value, int64_t bytes) override;
+  // Of events of this device. A wait is issued after the signal that it waits for.
+  void signal(Event& event, uint32_t value) override;
+  bool wait(Event& event, uint32_t value) override;
+  base::Status drain() override;
+
+  cuda::StreamHandle handle() const { return handle_; }
+  // Notes the result of a call that issued `what` to this stream.
+  void check(int result, std::string_view what);
+
+ private:
+  void use() const { (void)driver_.set_context(context_); }  // on the calling thread
+
+  const cuda::Driver& driver_;
+  cuda::Context context_;
+  cuda::StreamHandle handle_ = nullptr;
+  base::Status failed_;
+};
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(const cuda::Driver& driver, cuda::Context context, int ordinal)
+      : driver_(driver), context_(context), ordinal_(ordinal) {}
+  base::DeviceKind kind() const override { return base::DeviceKind::Cuda; }
+
+  base::Result<std::unique_ptr<DeviceMemory>> allocate(int64_t bytes) override;
+  // Unsupported (81): memory of a GPU is not made of a host's descriptor.
+  base::Result<std::unique_ptr<DeviceMemory>> map_shared(int descriptor, int64_t bytes) override;
+  base::Result<std::unique_ptr<DeviceMemory>> allocate_host(int64_t bytes) override;
+  void upload(std::byte* to, std::span<const std::byte> from) override;
+  void download(std::span<std::byte> to, const std::byte* from) override;
+  std::unique_ptr<Stream> make_stream() override;
+  std::unique_ptr<Event> make_event() override;
+
+  const cuda::Driver& driver() const { return driver_; }
+  void use() const { (void)driver_.set_context(context_); }  // on the calling thread
+  // The GPU's architecture, 90 of compute capability 9.0.
+  int architecture() const;
+  int attribute(int which) const;
+
+ private:
+  const cuda::Driver& driver_;
+  cuda::Context context_;
+  int ordinal_;
+};
+
+// The process's GPU: the one of this rank among those that CUDA_VISIBLE_DEVICES shows, by
+// LOCAL_RANK. Unavailable (69): no driver, or no GPU.
+base::Result<Device*> open_cuda_device();
+
+}  // namespace dc::runtime::device

@@ -1,0 +1,61 @@
+#include "runtime/device/cuda/driver.h"
+
+#include <dlfcn.h>
+
+namespace dc::runtime::device::cuda {
+namespace {
+
+using base::ErrorKind;
+using base::Status;
+
+constexpr const char* kLibrary = "libcuda.so.1";
+constexpr int kOldest = 12000;  // of cuDriverGetVersion
+
+Status missing(const std::string& why) {
+  return Status(ErrorKind::Unavailable, "DC6140",
+                "there is no CUDA driver (" + why +
+                    "); run with --device cpu, or install the driver of this host's GPU");
+}
+
+base::Result<Driver> load() {
+  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return missing(dlerror());
+  Driver driver;
+  const char* absent = nullptr;
+#define DC_LOAD(symbol, member, parameters)                                           \
+  driver.member = reinterpret_cast<decltype(driver.member)>(dlsym(library, #symbol)); \
+  if (driver.member == nullptr) absent = #symbol;
+  DC_CUDA_DRIVER_CALLS(DC_LOAD)
+#undef DC_LOAD
+  int version = 0;
+  if (driver.driver_version != nullptr) (void)driver.driver_version(&version);
+  if (absent != nullptr || version < kOldest) {
+    return Status(ErrorKind::Unavailable, "DC6141",
+                  "the CUDA driver is too old (" + std::to_string(version / 1000) + "." +
+                      std::to_string(version % 1000 / 10) +
+                      (absent ? std::string(", without ") + absent : std::string()) +
+                      "; 12.0 is needed); update the driver of this host's GPU");
+  }
+  const int failed = driver.init(0);
+  if (failed != kSuccess) return missing(driver.explain(failed));
+  return driver;
+}
+
+}  // namespace
+
+std::string Driver::explain(int error) const {
+  const char *name = nullptr, *text = nullptr;
+  if (error_name(error, &name) != kSuccess || name == nullptr)
+    return "CUDA error " + std::to_string(error);
+  (void)error_string(error, &text);
+  return std::string(name) + (text ? std::string(" (") + text + ")" : std::string());
+}
+
+base::Result<const Driver*> open_driver() {
+  // Leaked: kernels and memory may outlive every static object.
+  static const base::Result<Driver>* driver = new base::Result<Driver>(load());
+  if (!driver->ok()) return driver->status();
+  return &driver->value();
+}
+
+}  // namespace dc::runtime::device::cuda

@@ -1,0 +1,100 @@
+// The CUDA driver's calls that this project uses, opened when a CUDA device is asked for: programs
+// start where there is no driver, and building them needs no CUDA.
+//
+// The types are those of the driver's binary interface (cuda.h, CUDA 12 and later);
+// tests/runtime/device/cuda_interface_test.cpp compares them with the toolkit's header.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "src/base/status.h"
+
+namespace dc::runtime::device::cuda {
+
+using Address = unsigned long long;  // of device memory, or of pinned host memory
+struct OpaqueContext;
+struct OpaqueStream;
+struct OpaqueEvent;
+struct OpaqueModule;
+struct OpaqueFunction;
+using Context = OpaqueContext*;
+using StreamHandle = OpaqueStream*;
+using EventHandle = OpaqueEvent*;
+using Module = OpaqueModule*;
+using Function = OpaqueFunction*;
+
+// Results (CUresult) that are told apart.
+inline constexpr int kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100;
+// Attributes of devices (CUdevice_attribute).
+inline constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76;
+// Flags of streams, events and host memory.
+inline constexpr unsigned kNonBlocking = 1, kBlockingSync = 1, kDisableTiming = 2, kPortable = 1;
+
+// f(name in the library, member, parameters)
+#define DC_CUDA_DRIVER_CALLS(f)                                                                   \
+  f(cuInit, init, (unsigned flags)) f(cuDriverGetVersion, driver_version, (int* version)) f(      \
+      cuDeviceGetCount, device_count,                                                             \
+      (int* count)) f(cuDeviceGet, device_get,                                                    \
+                      (int* device, int ordinal)) f(cuDeviceGetAttribute, device_attribute,       \
+                                                    (int* value, int attribute, int device))      \
+      f(cuDeviceGetName, device_name, (char* name, int length, int device)) f(                    \
+          cuDevicePrimaryCtxRetain, retain_context,                                               \
+          (Context * context, int device)) f(cuCtxSetCurrent, set_context, (Context context))     \
+          f(cuMemGetInfo_v2, memory_info, (size_t * free, size_t * total)) f(                     \
+              cuMemAlloc_v2, allocate,                                                            \
+              (Address * address, size_t bytes)) f(cuMemFree_v2, free, (Address address))         \
+              f(cuMemHostAlloc, allocate_host, (void** address, size_t bytes, unsigned flags)) f( \
+                  cuMemFreeHost, free_host,                                                       \
+                  (void* address)) f(cuMemcpy, copy, (Address to, Address from, size_t bytes))    \
+                  f(cuMemcpyAsync, copy_async,                                                    \
+                    (Address to, Address from, size_t bytes, StreamHandle stream))                \
+                      f(cuMemsetD8_v2, fill, (Address to, unsigned char value, size_t bytes)) f(  \
+                          cuMemsetD8Async, fill_async,                                            \
+                          (Address to, unsigned char value, size_t bytes, StreamHandle stream))   \
+                          f(cuStreamCreateWithPriority, create_stream,                            \
+                            (StreamHandle * stream, unsigned flags, int priority))                \
+                              f(cuStreamDestroy_v2, destroy_stream, (StreamHandle stream)) f(     \
+                                  cuStreamSynchronize, synchronize_stream, (StreamHandle stream)) \
+                                  f(cuStreamWaitEvent, wait_event,                                \
+                                    (StreamHandle stream, EventHandle event,                      \
+                                     unsigned flags)) f(cuEventCreate, create_event,              \
+                                                        (EventHandle * event, unsigned flags))    \
+                                      f(cuEventDestroy_v2, destroy_event, (EventHandle event)) f( \
+                                          cuEventRecord, record_event,                            \
+                                          (EventHandle event, StreamHandle stream))               \
+                                          f(cuEventSynchronize, synchronize_event,                \
+                                            (EventHandle event)) f(cuModuleLoadData, load_module, \
+                                                                   (Module * module,              \
+                                                                    const void* image))           \
+                                              f(cuModuleUnload, unload_module, (Module module))   \
+                                                  f(cuModuleGetFunction, get_function,            \
+                                                    (Function * function, Module module,          \
+                                                     const char* name))                           \
+                                                      f(cuLaunchKernel, launch,                   \
+                                                        (Function function, unsigned grid_x,      \
+                                                         unsigned grid_y, unsigned grid_z,        \
+                                                         unsigned block_x, unsigned block_y,      \
+                                                         unsigned block_z, unsigned shared_bytes, \
+                                                         StreamHandle stream, void** parameters,  \
+                                                         void** extra))                           \
+                                                          f(cuGetErrorName, error_name,           \
+                                                            (int error, const char** name))       \
+                                                              f(cuGetErrorString, error_string,   \
+                                                                (int error, const char** text))
+
+struct Driver {
+#define DC_MEMBER(symbol, member, parameters) int(*member) parameters = nullptr;
+  DC_CUDA_DRIVER_CALLS(DC_MEMBER)
+#undef DC_MEMBER
+
+  // "CUDA_ERROR_OUT_OF_MEMORY (out of memory)"
+  std::string explain(int error) const;
+};
+
+// The calls of libcuda.so.1, for the whole process. Unavailable (69): DC6140 if there is no driver,
+// DC6141 if it is older than CUDA 12.
+base::Result<const Driver*> open_driver();
+
+}  // namespace dc::runtime::device::cuda

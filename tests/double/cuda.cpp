@@ -1,0 +1,265 @@
+// The double of libcuda.so.1: the calls of runtime/device/cuda/driver.h, with its types.
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/device/cuda/driver.h"
+#include "tests/double/gpu.h"
+
+namespace {
+
+using dc::gpu_double::Event;
+using dc::gpu_double::Memory;
+using dc::gpu_double::Stream;
+namespace cuda = dc::runtime::device::cuda;
+
+constexpr int kInvalidValue = 1, kIllegalAddress = 700, kNotFound = 500, kInvalidImage = 200;
+
+// DOUBLE_FAIL=name:n:error, several behind each other with commas: the n-th call of that name.
+int asked_to_fail(const char* name) {
+  static std::mutex mutex;
+  static std::map<std::string, int> calls;
+  const std::lock_guard lock(mutex);
+  const int count = ++calls[name];
+  const char* wanted = std::getenv("DOUBLE_FAIL");
+  for (std::string rest = wanted ? wanted : ""; !rest.empty();) {
+    const size_t end = std::min(rest.find(','), rest.size());
+    const std::string one = rest.substr(0, end);
+    rest.erase(0, end + 1);
+    const size_t first = one.find(':'), second = one.rfind(':');
+    if (first == std::string::npos || second == first) continue;
+    if (one.substr(0, first) == name && std::atoi(one.c_str() + first + 1) == count)
+      return std::atoi(one.c_str() + second + 1);
+  }
+  return 0;
+}
+
+#define DC_MAY_FAIL(name)                                               \
+  if (const int asked = asked_to_fail(#name); asked != 0) return asked; \
+  if (dc::gpu_double::lasting_error() != 0) return dc::gpu_double::lasting_error()
+
+Stream& of(cuda::StreamHandle handle) { return *reinterpret_cast<Stream*>(handle); }
+Event& of(cuda::EventHandle handle) { return *reinterpret_cast<Event*>(handle); }
+
+int copy_now(cuda::Address to, cuda::Address from, size_t bytes) {
+  Memory& memory = Memory::instance();
+  if (!memory.holds(to, bytes) || !memory.holds(from, bytes)) {
+    dc::gpu_double::fail_for_good(kIllegalAddress);
+    return kIllegalAddress;
+  }
+  std::memcpy(memory.resolve(to), memory.resolve(from), bytes);
+  return 0;
+}
+int fill_now(cuda::Address to, unsigned char value, size_t bytes) {
+  Memory& memory = Memory::instance();
+  if (!memory.holds(to, bytes)) {
+    dc::gpu_double::fail_for_good(kIllegalAddress);
+    return kIllegalAddress;
+  }
+  std::memset(memory.resolve(to), value, bytes);
+  return 0;
+}
+
+struct Kernel {
+  dc::gpu_double::Entry entry;
+  size_t bytes;  // of its parameters
+};
+
+// Addresses of the GPU among the parameters become those of their bytes.
+void resolve_all(std::vector<std::byte>& parameters) {
+  for (size_t at = 0; at + 8 <= parameters.size(); at += 8) {
+    cuda::Address word = 0;
+    std::memcpy(&word, parameters.data() + at, 8);
+    std::byte* bytes = Memory::instance().resolve(word);
+    std::memcpy(parameters.data() + at, &bytes, 8);
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+int cuInit(unsigned) { return asked_to_fail("cuInit"); }
+int cuDriverGetVersion(int* version) {
+  const char* own = std::getenv("DOUBLE_VERSION");
+  *version = own ? std::atoi(own) : 13000;
+  return 0;
+}
+int cuDeviceGetCount(int* count) {
+  const char* own = std::getenv("DOUBLE_GPUS");
+  *count = own ? std::atoi(own) : 1;
+  return asked_to_fail("cuDeviceGetCount");
+}
+int cuDeviceGet(int* device, int ordinal) {
+  *device = ordinal;
+  return asked_to_fail("cuDeviceGet");
+}
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  *value = attribute == cuda::kMultiprocessors ? 4 : attribute == cuda::kMajor ? 9 : 0;
+  return 0;
+}
+int cuDeviceGetName(char* name, int length, int) {
+  std::strncpy(name, "a GPU that is none", static_cast<size_t>(length));
+  return 0;
+}
+int cuDevicePrimaryCtxRetain(cuda::Context* context, int) {
+  *context = reinterpret_cast<cuda::Context>(&Memory::instance());
+  return asked_to_fail("cuDevicePrimaryCtxRetain");
+}
+int cuCtxSetCurrent(cuda::Context) { return 0; }
+int cuMemGetInfo_v2(size_t* free, size_t* total) {
+  *free = Memory::instance().free_bytes();
+  *total = Memory::instance().total_bytes();
+  return 0;
+}
+int cuMemAlloc_v2(cuda::Address* address, size_t bytes) {
+  DC_MAY_FAIL(cuMemAlloc);
+  *address = Memory::instance().allocate(bytes);
+  return *address != 0 ? 0 : cuda::kOutOfMemory;
+}
+int cuMemFree_v2(cuda::Address address) {
+  return Memory::instance().release(address) ? 0 : kInvalidValue;
+}
+int cuMemHostAlloc(void** address, size_t bytes, unsigned) {
+  DC_MAY_FAIL(cuMemHostAlloc);
+  *address = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  return *address ? 0 : cuda::kOutOfMemory;
+}
+int cuMemFreeHost(void* address) {
+  std::free(address);
+  return 0;
+}
+int cuMemcpy(cuda::Address to, cuda::Address from, size_t bytes) {
+  DC_MAY_FAIL(cuMemcpy);
+  return copy_now(to, from, bytes);
+}
+int cuMemcpyAsync(cuda::Address to, cuda::Address from, size_t bytes, cuda::StreamHandle stream) {
+  DC_MAY_FAIL(cuMemcpyAsync);
+  of(stream).add([=] { (void)copy_now(to, from, bytes); });
+  return 0;
+}
+int cuMemsetD8_v2(cuda::Address to, unsigned char value, size_t bytes) {
+  DC_MAY_FAIL(cuMemsetD8);
+  return fill_now(to, value, bytes);
+}
+int cuMemsetD8Async(cuda::Address to, unsigned char value, size_t bytes,
+                    cuda::StreamHandle stream) {
+  DC_MAY_FAIL(cuMemsetD8Async);
+  of(stream).add([=] { (void)fill_now(to, value, bytes); });
+  return 0;
+}
+
+int cuStreamCreateWithPriority(cuda::StreamHandle* stream, unsigned, int) {
+  DC_MAY_FAIL(cuStreamCreateWithPriority);
+  *stream = reinterpret_cast<cuda::StreamHandle>(new Stream());
+  return 0;
+}
+int cuStreamDestroy_v2(cuda::StreamHandle stream) {
+  delete &of(stream);
+  return 0;
+}
+int cuStreamSynchronize(cuda::StreamHandle stream) {
+  of(stream).drain();
+  DC_MAY_FAIL(cuStreamSynchronize);
+  return 0;
+}
+int cuStreamWaitEvent(cuda::StreamHandle stream, cuda::EventHandle event, unsigned) {
+  DC_MAY_FAIL(cuStreamWaitEvent);
+  uint64_t wanted = 0;
+  {
+    const std::lock_guard lock(of(event).mutex);
+    wanted = of(event).recorded;
+  }
+  of(stream).add([event, wanted] {
+    std::unique_lock lock(of(event).mutex);
+    of(event).changed.wait(
+        lock, [&] { return of(event).reached >= wanted || dc::gpu_double::lasting_error() != 0; });
+  });
+  return 0;
+}
+
+int cuEventCreate(cuda::EventHandle* event, unsigned) {
+  DC_MAY_FAIL(cuEventCreate);
+  *event = reinterpret_cast<cuda::EventHandle>(new Event());
+  return 0;
+}
+// Streams may still come to it, as on a GPU: the memory stays.
+int cuEventDestroy_v2(cuda::EventHandle) { return 0; }
+int cuEventRecord(cuda::EventHandle event, cuda::StreamHandle stream) {
+  DC_MAY_FAIL(cuEventRecord);
+  uint64_t number = 0;
+  {
+    const std::lock_guard lock(of(event).mutex);
+    number = ++of(event).recorded;
+  }
+  of(stream).add([event, number] {
+    const std::lock_guard lock(of(event).mutex);
+    of(event).reached = number;
+    of(event).changed.notify_all();
+  });
+  return 0;
+}
+int cuEventSynchronize(cuda::EventHandle event) {
+  std::unique_lock lock(of(event).mutex);
+  const uint64_t wanted = of(event).recorded;
+  while (of(event).reached < wanted) {
+    if (const int error = dc::gpu_double::lasting_error(); error != 0) return error;
+    of(event).changed.wait_for(lock, std::chrono::milliseconds(10));
+  }
+  return 0;
+}
+
+// An image is the path of a shared library that the double of NVRTC has made.
+int cuModuleLoadData(cuda::Module* module, const void* image) {
+  DC_MAY_FAIL(cuModuleLoadData);
+  void* library = dlopen(static_cast<const char*>(image), RTLD_NOW | RTLD_LOCAL);
+  *module = static_cast<cuda::Module>(library);
+  return library ? 0 : kInvalidImage;
+}
+int cuModuleUnload(cuda::Module module) {
+  dlclose(module);
+  return 0;
+}
+int cuModuleGetFunction(cuda::Function* function, cuda::Module module, const char* name) {
+  void* entry = dlsym(module, name);
+  const auto* bytes =
+      static_cast<const size_t*>(dlsym(module, (std::string(name) + "_bytes").c_str()));
+  if (entry == nullptr || bytes == nullptr) return kNotFound;
+  *function = reinterpret_cast<cuda::Function>(
+      new Kernel{reinterpret_cast<dc::gpu_double::Entry>(entry), *bytes});
+  return 0;
+}
+int cuLaunchKernel(cuda::Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned,
+                   cuda::StreamHandle stream, void** parameters, void**) {
+  DC_MAY_FAIL(cuLaunchKernel);
+  if (grid_x == 0 || block_x == 0 || block_x > 1024 || grid_y != 1 || grid_z != 1 || block_y != 1 ||
+      block_z != 1)
+    return kInvalidValue;
+  const auto& kernel = *reinterpret_cast<const Kernel*>(function);
+  std::vector<std::byte> taken(kernel.bytes);  // parameters are read when a kernel is launched
+  std::memcpy(taken.data(), parameters[0], taken.size());
+  of(stream).add([kernel, taken, grid_x, block_x]() mutable {
+    resolve_all(taken);
+    dc::gpu_double::run_kernel(kernel.entry, {{grid_x, 1, 1}, {block_x, 1, 1}}, taken.data());
+  });
+  return 0;
+}
+
+int cuGetErrorName(int error, const char** name) {
+  *name = error == cuda::kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : error == kIllegalAddress  ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+          : error == cuda::kNoDevice  ? "CUDA_ERROR_NO_DEVICE"
+                                      : "CUDA_ERROR_OF_THE_DOUBLE";
+  return 0;
+}
+int cuGetErrorString(int error, const char** text) {
+  *text = error == cuda::kOutOfMemory ? "out of memory" : "an error of the double";
+  return 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,223 @@
+#include "tests/double/gpu.h"
+
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "tests/double/cuda_words.h"
+
+namespace dc::gpu_double {
+namespace {
+
+constexpr size_t kReserved = size_t{1} << 36;
+constexpr size_t kAlignment = 4096;
+
+int64_t number(const char* name, int64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text ? std::atoll(text) : otherwise;
+}
+
+std::byte* map(size_t bytes, int protection) {
+  void* at = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return at == MAP_FAILED ? nullptr : static_cast<std::byte*>(at);
+}
+
+std::atomic<int> lasting{0};
+
+}  // namespace
+
+void fail_for_good(int error) {
+  int none = 0;
+  lasting.compare_exchange_strong(none, error);
+}
+int lasting_error() { return lasting.load(); }
+
+Memory& Memory::instance() {
+  static auto* memory = new Memory();
+  return *memory;
+}
+
+Memory::Memory()
+    : shown_(map(kReserved, PROT_NONE)),
+      hidden_(map(kReserved, PROT_NONE)),
+      limit_(static_cast<size_t>(number("DOUBLE_MEMORY", int64_t{1} << 32))) {}
+
+uint64_t Memory::allocate(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const size_t taken = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  if (used_ + taken > limit_ || next_ + taken + kAlignment > kReserved) return 0;
+  if (mprotect(hidden_ + next_, taken, PROT_READ | PROT_WRITE) != 0) return 0;
+  std::fill_n(hidden_ + next_, taken, std::byte{0xA5});  // a GPU's memory is not zero either
+  const uint64_t address = reinterpret_cast<uintptr_t>(shown_ + next_);
+  next_ += taken + kAlignment;  // one page that is nobody's
+  used_ += taken;
+  blocks_.emplace_back(address, bytes);
+  return address;
+}
+
+bool Memory::release(uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  const auto block = std::find_if(blocks_.begin(), blocks_.end(),
+                                  [&](const auto& b) { return b.first == address; });
+  if (block == blocks_.end()) return false;
+  const size_t taken = (block->second + kAlignment - 1) / kAlignment * kAlignment;
+  used_ -= taken;
+  (void)mmap(resolve(address), taken, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  blocks_.erase(block);
+  return true;
+}
+
+std::byte* Memory::resolve(uint64_t address) const {
+  const uint64_t offset = address - reinterpret_cast<uintptr_t>(shown_);
+  return offset < kReserved ? hidden_ + offset : reinterpret_cast<std::byte*>(address);
+}
+
+bool Memory::holds(uint64_t address, size_t bytes) const {
+  if (address - reinterpret_cast<uintptr_t>(shown_) >= kReserved) return address != 0;
+  const std::lock_guard lock(mutex_);
+  return std::any_of(blocks_.begin(), blocks_.end(), [&](const auto& block) {
+    return address >= block.first && address - block.first <= block.second &&
+           bytes <= block.second - (address - block.first);
+  });
+}
+
+void Memory::limit(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  limit_ = bytes;
+}
+size_t Memory::free_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return limit_ - std::min(used_, limit_);
+}
+size_t Memory::total_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return limit_;
+}
+
+Stream::Stream() {
+  static std::atomic<uint32_t> made{0};
+  random_.seed(static_cast<uint32_t>(number("DOUBLE_SEED", 1)) * 1000 + ++made);
+  thread_ = std::thread([this] { run(); });
+}
+Stream::~Stream() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Stream::add(std::function<void()> work) {
+  const std::lock_guard lock(mutex_);
+  work_.push_back(std::move(work));
+  changed_.notify_all();
+}
+
+void Stream::drain() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return work_.empty() && !busy_; });
+}
+
+void Stream::run() {
+  const int64_t longest = number("DOUBLE_PAUSE_US", 50);
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return over_ || !work_.empty(); });
+    if (work_.empty()) return;
+    const auto work = std::move(work_.front());
+    work_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    if (longest > 0 && random_() % 4 == 0) {
+      const auto pause = static_cast<int64_t>(random_()) % longest;
+      std::this_thread::sleep_for(std::chrono::microseconds(pause));
+    }
+    if (lasting_error() == 0) work();
+    lock.lock();
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+namespace {
+
+class Block;
+thread_local GpuPlace place_now;  // of the thread of a block whose turn it is
+thread_local Block* block_now = nullptr;
+
+// The threads of a block: contexts that take turns, each until its end or the next barrier.
+class Block {
+ public:
+  Block(Entry entry, const void* parameters, unsigned threads)
+      : entry_(entry), parameters_(parameters), contexts_(threads), ended_(threads) {}
+
+  void run(GpuPlace place) {
+    place_ = place;
+    stacks_.resize(contexts_.size() * kStack);
+    for (size_t t = 0; t < contexts_.size(); ++t) {
+      getcontext(&contexts_[t]);
+      contexts_[t].uc_stack = {stacks_.data() + t * kStack, 0, kStack};
+      contexts_[t].uc_link = &turns_;
+      const auto self = reinterpret_cast<uintptr_t>(this);
+      makecontext(&contexts_[t], reinterpret_cast<void (*)()>(begin), 2,
+                  static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
+      ended_[t] = false;
+    }
+    for (bool any = true; any;) {
+      any = false;
+      for (now_ = 0; now_ < contexts_.size(); ++now_) {
+        if (ended_[now_]) continue;
+        any = true;
+        place_now = place_;
+        place_now.thread[0] = static_cast<unsigned>(now_);
+        block_now = this;
+        swapcontext(&turns_, &contexts_[now_]);
+      }
+    }
+  }
+  void barrier() { swapcontext(&contexts_[now_], &turns_); }
+
+ private:
+  static void begin(unsigned high, unsigned low) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): makecontext passes numbers
+    auto* self = reinterpret_cast<Block*>((static_cast<uintptr_t>(high) << 32) | low);
+    self->entry_(self->parameters_);
+    self->ended_[self->now_] = true;
+  }
+
+  static constexpr size_t kStack = 64 << 10;
+  Entry entry_;
+  const void* parameters_;
+  GpuPlace place_{};
+  size_t now_ = 0;
+  ucontext_t turns_{};
+  std::vector<ucontext_t> contexts_;
+  std::vector<bool> ended_;
+  std::vector<char> stacks_;
+};
+
+}  // namespace
+
+void run_kernel(Entry entry, const Shape& shape, const void* parameters) {
+  Block block(entry, parameters, shape.block[0]);
+  for (unsigned b = 0; b < shape.grid[0]; ++b) {
+    GpuPlace place{};
+    place.block[0] = b;
+    place.block_size[0] = shape.block[0];
+    place.grid_size[0] = shape.grid[0];
+    block.run(place);
+  }
+}
+
+}  // namespace dc::gpu_double
+
+extern "C" const GpuPlace* gpu_double_place() { return &dc::gpu_double::place_now; }
+extern "C" void gpu_double_barrier() { dc::gpu_double::block_now->barrier(); }

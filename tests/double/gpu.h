@@ -1,0 +1,75 @@
+// A GPU that is none: what the doubles of libcuda and libnvrtc share. See README.md.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+
+namespace dc::gpu_double {
+
+// The error that all later calls give, as after a fault of a kernel.
+void fail_for_good(int error);
+int lasting_error();
+
+// Memory that the host cannot touch: at `shown` there is nothing, the bytes are elsewhere.
+class Memory {
+ public:
+  static Memory& instance();
+  // 0 if the GPU is full.
+  uint64_t allocate(size_t bytes);
+  bool release(uint64_t address);
+  // Where the bytes of an address are for who works on the GPU; other addresses stay as they are.
+  std::byte* resolve(uint64_t address) const;
+  // Whether all of [address, address + bytes) is one allocation, or memory of the host.
+  bool holds(uint64_t address, size_t bytes) const;
+  void limit(size_t bytes);
+  size_t free_bytes() const, total_bytes() const;
+
+ private:
+  Memory();
+  struct Block;
+  mutable std::mutex mutex_;
+  std::byte *shown_ = nullptr, *hidden_ = nullptr;
+  size_t next_ = 0, used_ = 0, limit_ = 0;
+  std::deque<std::pair<uint64_t, size_t>> blocks_;
+};
+
+// Times that an event was recorded, and how many of these the GPU has come to.
+struct Event {
+  std::mutex mutex;
+  std::condition_variable changed;
+  uint64_t recorded = 0, reached = 0;
+};
+
+// Work in order on a thread of its own, each piece after a pause of random length.
+class Stream {
+ public:
+  Stream();
+  ~Stream();
+  void add(std::function<void()> work);
+  void drain();
+
+ private:
+  void run();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> work_;
+  bool busy_ = false, over_ = false;
+  std::minstd_rand random_;
+  std::thread thread_;
+};
+
+// A kernel of a compiled module runs for every thread of every block, blocks one after the other.
+using Entry = void (*)(const void* parameters);
+struct Shape {
+  unsigned grid[3], block[3];
+};
+void run_kernel(Entry entry, const Shape& shape, const void* parameters);
+
+}  // namespace dc::gpu_double

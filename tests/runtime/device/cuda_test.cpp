@@ -1,0 +1,142 @@
+// The CUDA device on the double of the driver (tests/double).
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "runtime/device/cuda/cuda_device.h"
+#include "runtime/device/device.h"
+
+namespace dc::runtime {
+namespace {
+
+device::Device& gpu() { return *device::open_device(base::DeviceKind::Cuda).value(); }
+
+std::vector<std::byte> bytes_of(const std::byte* at, size_t count) {
+  std::vector<std::byte> seen(count);
+  gpu().download(seen, at);
+  return seen;
+}
+
+TEST(CudaDevice, MovesBytesThroughUploadStreamsAndDownload) {
+  auto memory = gpu().allocate(10000);
+  auto host = gpu().allocate_host(64);
+  ASSERT_TRUE(memory.ok() && host.ok());
+  std::byte* at = (*memory)->base();
+  EXPECT_EQ(bytes_of(at, 10000), std::vector<std::byte>(10000));  // zeros at first
+  gpu().upload(at + 5000, std::vector<std::byte>(3, std::byte{3}));
+  auto stream = gpu().make_stream();
+  stream->fill(at + 5001, std::byte{7}, 1);
+  stream->copy((*host)->base(), at + 4999, 5);
+  ASSERT_TRUE(stream->drain().ok());
+  EXPECT_EQ((*host)->base()[1], std::byte{3});
+  EXPECT_EQ((*host)->base()[2], std::byte{7});
+}
+
+TEST(CudaDevice, CopiesThatOverlapMoveWhatWasThere) {
+  auto memory = gpu().allocate(4096);
+  ASSERT_TRUE(memory.ok());
+  std::byte* at = (*memory)->base();
+  std::vector<std::byte> expected(300);
+  for (size_t i = 0; i < expected.size(); ++i) expected[i] = static_cast<std::byte>(i);
+  gpu().upload(at, expected);
+  auto stream = gpu().make_stream();
+  stream->copy(at + 7, at, 200);
+  stream->copy(at, at + 5, 150);
+  ASSERT_TRUE(stream->drain().ok());
+  std::move_backward(expected.begin(), expected.begin() + 200, expected.begin() + 207);
+  std::move(expected.begin() + 5, expected.begin() + 155, expected.begin());
+  EXPECT_EQ(bytes_of(at, 300), expected);
+}
+
+// Each stream in turn doubles what the other has written: a missing wait shows, because every piece
+// of work comes after a pause of random length.
+TEST(CudaDevice, StreamsWaitForEachOthersEvents) {
+  constexpr uint32_t kTurns = 60;
+  auto memory = gpu().allocate(2 * 64);
+  ASSERT_TRUE(memory.ok());
+  std::byte* at = (*memory)->base();
+  auto one = gpu().make_stream(), two = gpu().make_stream();
+  auto first = gpu().make_event(), second = gpu().make_event();
+  for (uint32_t turn = 1; turn <= kTurns; ++turn) {
+    if (turn > 1) ASSERT_TRUE(one->wait(*second, turn - 1));
+    one->copy(at, at + 64, 64);
+    one->fill(at, static_cast<std::byte>(turn), 1);
+    one->signal(*first, turn);
+    ASSERT_TRUE(two->wait(*first, turn));
+    two->copy(at + 64, at, 64);
+    two->signal(*second, turn);
+  }
+  EXPECT_TRUE(second->wait(kTurns));
+  EXPECT_EQ(bytes_of(at + 64, 1)[0], std::byte{kTurns});
+  EXPECT_TRUE(one->drain().ok() && two->drain().ok());
+}
+
+TEST(CudaDevice, ACancelledEventEndsWaits) {
+  auto event = gpu().make_event();
+  event->cancel();
+  EXPECT_FALSE(event->wait(1));
+  EXPECT_FALSE(gpu().make_stream()->wait(*event, 1));
+}
+
+TEST(CudaDevice, AFullGpuSaysHowMuchIsFree) {
+  auto memory = gpu().allocate(int64_t{1} << 35);
+  ASSERT_FALSE(memory.ok());
+  EXPECT_EQ(memory.status().kind(), base::ErrorKind::OutOfMemory);
+  EXPECT_NE(memory.status().to_string().find("are free"), std::string::npos);
+}
+
+TEST(CudaDeviceDeathTest, TheHostCannotTouchItsMemory) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  auto memory = gpu().allocate(4096);
+  ASSERT_TRUE(memory.ok());
+  volatile std::byte* at = (*memory)->base();
+  EXPECT_DEATH({ [[maybe_unused]] const std::byte value = *at; }, "");
+}
+
+// A failure that comes after the call that issued the work, and one of a call itself, in a process
+// of its own: such errors stay.
+TEST(CudaDeviceDeathTest, AFailureOnTheGpuStays) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        auto memory = gpu().allocate(64);
+        auto stream = gpu().make_stream();
+        stream->fill((*memory)->base() + 60, std::byte{1}, 8);  // beyond its end
+        const base::Status status = stream->drain();
+        stream->fill((*memory)->base(), std::byte{1}, 1);
+        const bool stays = stream->drain().code() == status.code();
+        std::fputs(status.to_string().c_str(), stderr);
+        std::_Exit(!status.ok() && stays ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "DC6143.*CUDA_ERROR_ILLEGAL_ADDRESS");
+}
+
+struct Broken {
+  const char *variable, *value, *code, *says;
+};
+class NoCudaDevice : public ::testing::TestWithParam<Broken> {};
+TEST_P(NoCudaDevice, IsAnErrorThatSaysWhatToDo) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const Broken& broken = GetParam();
+  EXPECT_EXIT(
+      {
+        setenv(broken.variable, broken.value, 1);
+        const auto device = device::open_device(base::DeviceKind::Cuda);
+        if (device.ok()) std::_Exit(1);
+        std::fputs(device.status().to_string().c_str(), stderr);
+        std::_Exit(base::exit_code(device.status().kind()));
+      },
+      ::testing::ExitedWithCode(69), std::string(broken.code) + ".*" + broken.says);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Cases, NoCudaDevice,
+    ::testing::Values(Broken{"DOUBLE_FAIL", "cuInit:1:100", "DC6140", "CUDA_ERROR_NO_DEVICE"},
+                      Broken{"DOUBLE_VERSION", "11080", "DC6141", "11.8; 12.0 is needed"},
+                      Broken{"DOUBLE_GPUS", "0", "DC6142", "the driver shows none"},
+                      Broken{"DOUBLE_FAIL", "cuDevicePrimaryCtxRetain:1:2", "DC6142",
+                             "CUDA_VISIBLE_DEVICES"}));
+
+}  // namespace
+}  // namespace dc::runtime
