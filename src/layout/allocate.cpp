@@ -105,11 +105,10 @@ ProgramDemand wanted(const ir::Step& step, const ir::Graph& graph, const analysi
   return result;
 }
 
-// `enough`: bytes that are few enough. `algorithm`: of layout.h.
+// `enough`: bytes that are few enough.
 base::Result<Layout> checked_layout(const ProgramDemand& wanted, const ir::Graph& graph,
-                                    int64_t enough,
-                                    decltype(best_layout)& algorithm = best_layout) {
-  Layout layout = algorithm(wanted.requests, enough);
+                                    int64_t enough) {
+  Layout layout = best_layout(wanted.requests, enough);
   if (Status status = check(wanted.requests, layout); !status.ok()) {
     return std::move(status).add_context("in the layout of program '" + graph.name() + "'");
   }
@@ -221,8 +220,7 @@ Demand demand_of(const ir::Step& step, const std::vector<analysis::Liveness>& li
 }
 
 base::Result<base::Bytes> arena_within(const ir::Step& step, Demand demand, base::Bytes budget,
-                                       KnownArenas* known,
-                                       decltype(best_layout)& algorithm = best_layout) {
+                                       KnownArenas* known) {
   const int64_t enough = budget.v - demand.shared;
   int64_t most = 0;
   for (size_t i = 0; i < step.programs.size(); ++i) {
@@ -231,12 +229,9 @@ base::Result<base::Bytes> arena_within(const ir::Step& step, Demand demand, base
     if (known != nullptr) bytes = known->find(wants.requests, enough);
     if (!bytes) {
       DC_ASSIGN_OR_RETURN(const Layout layout,
-                          checked_layout(wants, step.programs[i].graph, enough, algorithm));
+                          checked_layout(wants, step.programs[i].graph, enough));
       bytes = layout.bytes;
-      // What does not fit may fit by best_layout().
-      const bool is_answer = layout.bytes <= enough || &algorithm == &best_layout;
-      if (known != nullptr && is_answer)
-        known->add(std::move(wants.requests), enough, layout.bytes);
+      if (known != nullptr) known->add(std::move(wants.requests), enough, layout.bytes);
     }
     most = std::max(most, *bytes);
   }
@@ -289,12 +284,6 @@ base::Result<base::Bytes> device_arena(const ir::Step& step, const cost::CostMod
                                        base::Bytes budget, KnownArenas* known) {
   return arena_within(step, demand_of(step, liveness_of(step), Space::Device, costs), budget,
                       known);
-}
-
-base::Result<base::Bytes> quick_device_arena(const ir::Step& step, const cost::CostModel& costs,
-                                             base::Bytes budget, KnownArenas* known) {
-  return arena_within(step, demand_of(step, liveness_of(step), Space::Device, costs), budget, known,
-                      quick_layout);
 }
 
 base::Result<bool> fits(const ir::Step& step, const cost::CostModel& costs, const Budgets& budgets,

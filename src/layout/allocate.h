@@ -40,10 +40,6 @@ base::Status allocate(ir::Step& step, const cost::CostModel& costs, const Budget
 base::Result<base::Bytes> device_arena(const ir::Step& step, const cost::CostModel& costs,
                                        base::Bytes budget, KnownArenas* known = nullptr);
 
-// The same by few placements: never less than device_arena() says.
-base::Result<base::Bytes> quick_device_arena(const ir::Step& step, const cost::CostModel& costs,
-                                             base::Bytes budget, KnownArenas* known = nullptr);
-
 // Nothing if every arena that allocate() would make keeps its budget; else the bytes of the
 // device's, as device_arena() returns them. The device must have a budget.
 base::Result<std::optional<base::Bytes>> arena_if_too_large(const ir::Step& step,

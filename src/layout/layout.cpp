@@ -175,11 +175,7 @@ Layout repaired_greedy(std::span<const Request> requests, int rounds, int64_t en
   return std::move(best.layout);
 }
 
-namespace {
-
-constexpr int kFewestRounds = 8, kMostRounds = 64;
-
-Layout best_of(std::span<const Request> requests, int64_t enough, int rounds) {
+Layout best_layout(std::span<const Request> requests, int64_t enough) {
   const Problem problem = make_problem(requests);
   const int64_t bound = peak(problem);
   Occupancy occupancy(problem.moments, problem.bytes);
@@ -187,20 +183,9 @@ Layout best_of(std::span<const Request> requests, int64_t enough, int rounds) {
   Best best{by_size, by_size.bytes};
   best.layout.algorithm = "greedy by size";
   if (by_size.bytes <= std::max(enough, bound)) return std::move(best.layout);
+  int rounds = static_cast<int>(std::clamp<size_t>(200000 / (requests.size() + 1), 8, 64));
   repair_all(problem, bound, rounds, enough, &by_size, occupancy, best);
   return std::move(best.layout);
-}
-
-}  // namespace
-
-Layout best_layout(std::span<const Request> requests, int64_t enough) {
-  const size_t rounds = 200000 / (requests.size() + 1);
-  return best_of(requests, enough,
-                 static_cast<int>(std::clamp<size_t>(rounds, kFewestRounds, kMostRounds)));
-}
-
-Layout quick_layout(std::span<const Request> requests, int64_t enough) {
-  return best_of(requests, enough, kFewestRounds);
 }
 
 }  // namespace dc::layout

@@ -26,7 +26,4 @@ Layout repaired_greedy(std::span<const Request> requests, int rounds, int64_t en
 // does not change whether one is found.
 Layout best_layout(std::span<const Request> requests, int64_t enough = 0);
 
-// The same by a few rounds: no smaller than best_layout().
-Layout quick_layout(std::span<const Request> requests, int64_t enough);
-
 }  // namespace dc::layout

@@ -52,9 +52,8 @@ base::Result<Change> offload_to_fit(ir::Step& step, const PassContext& context,
     // pass may still free memory. The arena then counts as almost infinite.
     base::Bytes arena{INT64_MAX - 1};
     if (now.may_fit || i > 0) {
-      // A run more costs less than the placements that seldom make another fit.
-      DC_ASSIGN_OR_RETURN(arena, layout::quick_device_arena(now.step ? *now.step : step,
-                                                            context.cost, wanted, context.arenas));
+      DC_ASSIGN_OR_RETURN(arena, layout::device_arena(now.step ? *now.step : step, context.cost,
+                                                      wanted, context.arenas));
     }
     const bool may_fit = now.may_fit;
     if (arena < least) {
