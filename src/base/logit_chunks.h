@@ -44,7 +44,7 @@ struct LogitScratch {
 
 // Bytes for each row: in each part its largest logit and the sum of exponentials; the logit of its
 // own class, the largest of all and the logarithm of the sum.
-inline constexpr int64_t kLogitNumbers = 3 * 4, kLogitNumbersPerPart = 16;
+inline constexpr int64_t kLogitNumbers = 12, kLogitNumbersPerPart = 16;
 
 inline int64_t parts_of(int64_t size, int64_t at_once) { return (size + at_once - 1) / at_once; }
 

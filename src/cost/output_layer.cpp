@@ -19,12 +19,12 @@ std::optional<base::OutputLayer> output_layer_of(const base::KernelSignature& ke
 }
 
 OutputLayerWork work_of(const base::OutputLayer& layer) {
-  constexpr int64_t kPasses = 3, kKernels = 4;
+  constexpr int64_t kPasses = 3, kKernels = 4, kFlops = 6;
   const base::LogitChunk chunk = base::choose_logit_chunk(layer);
   const int64_t parts =
       base::parts_of(layer.rows, chunk.rows) * base::parts_of(layer.classes, chunk.classes);
   const int64_t logits = layer.rows * layer.classes;
-  const auto flops = base::checked_mul(logits, 3 * 2 * layer.depth);
+  const auto flops = base::checked_mul(logits, kFlops * layer.depth);
   return {flops.value_or(INT64_MAX), kPasses * logits * base::byte_size(layer.dtype),
           kKernels * parts};
 }

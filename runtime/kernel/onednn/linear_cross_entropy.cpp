@@ -3,7 +3,7 @@
 //
 // Every product sums in f32, and a gradient that is a sum over parts does so in f32 too and is
 // rounded once. Logits and their gradients are rounded to the operands' type, as they are where
-// each is a tensor of its own.
+// each is a separate tensor.
 #include "runtime/kernel/onednn/linear_cross_entropy.h"
 
 #include <array>
@@ -87,9 +87,9 @@ class LossSum {
 // All classes of some rows at a time.
 class LossByRows final : public Kernel {
  public:
-  LossByRows(const OutputLoss& loss, RowTensor<float> chunk, std::vector<LogitPart> parts,
+  LossByRows(const OutputLoss& loss, const RowTensor<float>& chunk, std::vector<LogitPart> parts,
              CopyRegions round)
-      : loss_(loss), chunk_(std::move(chunk)), parts_(std::move(parts)), round_(std::move(round)) {}
+      : loss_(loss), chunk_(chunk), parts_(std::move(parts)), round_(std::move(round)) {}
 
   base::Status launch(device::Stream& stream) override {
     DC_ASSIGN_OR_RETURN(LossSum sum, LossSum::begin(loss_, stream));
@@ -143,10 +143,10 @@ struct WaitingLogits {
 // for the gradients.
 class LossByClasses final : public Kernel {
  public:
-  LossByClasses(const OutputLoss& loss, RowTensor<float> chunk, std::byte* numbers,
+  LossByClasses(const OutputLoss& loss, const RowTensor<float>& chunk, std::byte* numbers,
                 const WaitingLogits& waiting, std::vector<LogitPart> parts, CopyRegions round)
       : loss_(loss),
-        chunk_(std::move(chunk)),
+        chunk_(chunk),
         numbers_(numbers),
         waiting_(waiting),
         parts_(std::move(parts)),
@@ -296,7 +296,7 @@ class OutputLayerMaker {
   bool by_classes() const { return chunk_.classes < layer_.classes; }
   bool is_narrow() const { return layer_.dtype != DType::F32; }
   int64_t element() const { return base::byte_size(layer_.dtype); }
-  // Sums over parts of a 16-bit gradient have a place of their own.
+  // Sums over parts of a 16-bit gradient have a separate place.
   bool has_sums() const { return is_narrow() && (by_classes() || chunk_.rows < layer_.rows); }
   int64_t rows_in_gradient() const { return std::min(layer_.rows, layer_.depth); }
 
@@ -464,9 +464,9 @@ class OutputLayerMaker {
     RowTensor<float> chunk(BoundTensor{scratch_.chunk, layer_.dtype, {}, {}}, 1);
     CopyRegions last = round();
     if (by_classes())
-      return call_.finish<LossByClasses>(loss_, std::move(chunk), scratch_.numbers, waiting(),
+      return call_.finish<LossByClasses>(loss_, chunk, scratch_.numbers, waiting(),
                                          std::move(parts), std::move(last));
-    return call_.finish<LossByRows>(loss_, std::move(chunk), std::move(parts), std::move(last));
+    return call_.finish<LossByRows>(loss_, chunk, std::move(parts), std::move(last));
   }
 
   Call& call_;

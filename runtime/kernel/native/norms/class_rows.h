@@ -1,4 +1,4 @@
-// Cross entropy of rows of logits, each with a class of its own: what its kernels do with one row,
+// Cross entropy of rows of logits, each with its class: what its kernels do with one row,
 // or with some of its classes. They share it, so that they give the same bits.
 #pragma once
 
