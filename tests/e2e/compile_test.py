@@ -280,7 +280,7 @@ class Reports(unittest.TestCase):
                 "normalize-graph",
                 "fuse-loss",
                 "fuse-output-layer",
-                "fuse-elementwise",
+                "fuse-elementwise[=N]",
                 "shard-parameters[=N]",
                 "replicate-state",
                 "insert-collectives",
