@@ -273,8 +273,10 @@ TEST(SmallProducts, HaveTheSameBitsOnEveryInstructionSet) {
   for (const auto& sizes : std::vector<std::array<int64_t, 3>>{
            {1, 1, 16}, {5, 7, 32}, {6, 64, 64}, {13, 33, 80}, {96, 64, 256}, {17, 0, 16}}) {
     const int64_t rows = sizes[0], depth = sizes[1], columns = sizes[2];
-    std::vector<float> a(static_cast<size_t>(rows * depth)),
-        b(static_cast<size_t>(depth * columns));
+    // Without depth nothing is read, but there is memory, as in a kernel's scratch.
+    const int64_t stored = std::max<int64_t>(depth, 1);
+    std::vector<float> a(static_cast<size_t>(rows * stored)),
+        b(static_cast<size_t>(stored * columns));
     std::generate(a.begin(), a.end(), random);
     std::generate(b.begin(), b.end(), random);
     for (const bool adds : {false, true}) {
