@@ -26,7 +26,7 @@ def plan_of(model, dtype, folder):
     """The plan's path."""
     archive, plan = os.path.join(folder, f"{model}-{dtype}.pt2"), os.path.join(folder, f"{model}-{dtype}.dcp")
     if not os.path.exists(archive):
-        config, options = lab._CONFIGS.get(model, (None, ()))
+        config, options = lab.CONFIGS.get(model, (None, ()))
         source = ["--preset", model]
         if config:
             source = ["--hf-config", os.path.join(folder, f"{model}.json"), *options]

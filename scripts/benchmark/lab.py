@@ -67,7 +67,7 @@ _LLAMA_S = {
     "vocab_size": 2048,
     "max_position_embeddings": 128,
 }
-_CONFIGS = {
+CONFIGS = {
     "S": (_LLAMA_S, ("--batch", "4", "--seq", "128")),
     "M": (_LLAMA_M, ("--batch", "2", "--seq", "256")),
     "gpt2": (_GPT2, ("--batch", "4", "--seq", "256")),
@@ -120,9 +120,9 @@ class Bench:
 
     def shape(self, model):
         """Options of export.py and peer.py."""
-        if model not in _CONFIGS:
+        if model not in CONFIGS:
             return ["--preset", model]
-        config, shape = _CONFIGS[model]
+        config, shape = CONFIGS[model]
         path = self.path(f"config-{model}.json")
         with open(path, "w") as file:
             json.dump(config, file)

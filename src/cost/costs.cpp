@@ -1,5 +1,7 @@
 #include "src/cost/costs.h"
 
+#include <utility>
+
 namespace dc::cost {
 namespace {
 
@@ -11,9 +13,10 @@ Rates rates_for(const std::optional<profile::Profile>& profile, int threads) {
 
 }  // namespace
 
-Costs::Costs(const std::optional<profile::Profile>& profile, int threads)
+Costs::Costs(const std::optional<profile::Profile>& profile, int threads,
+             std::shared_ptr<const FusedEstimator> fused)
     : table_(threads, rates_for(profile, threads)) {
-  if (profile) profiled_.emplace(*profile, table_);
+  if (profile) profiled_.emplace(*profile, table_, std::move(fused));
 }
 
 const CostModel& Costs::model() const {

@@ -1,6 +1,7 @@
 // Costs: the cost model that a command uses, with what it stands on.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "src/cost/analytic.h"
@@ -13,7 +14,9 @@ namespace dc::cost {
 // those of a generic CPU.
 class Costs {
  public:
-  Costs(const std::optional<profile::Profile>& profile, int threads);
+  // `fused`: as of ProfiledCost; without a profile it counts for nothing.
+  Costs(const std::optional<profile::Profile>& profile, int threads,
+        std::shared_ptr<const FusedEstimator> fused = nullptr);
   Costs(const Costs&) = delete;
   Costs& operator=(const Costs&) = delete;
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "src/base/dtype.h"
+#include "src/cost/fitted_fused.h"
 #include "src/cost/output_layer.h"
 
 namespace dc::cost {
@@ -47,8 +48,10 @@ bool is_own(const KernelSignature& kernel) {
 
 }  // namespace
 
-ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fallback)
+ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fallback,
+                           std::shared_ptr<const FusedEstimator> fused)
     : device_is_host_(!profile.measurements.rates),
+      fused_(std::move(fused)),
       fallback_(fallback),
       origin_("profile " + profile.digest) {
   const base::Measurements& measured = profile.measurements;
@@ -81,6 +84,53 @@ ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fal
   };
   sort_by_bytes(during_);
   sort_by_bytes(together_);
+  if (!fused_) fit_fused(measured);
+}
+
+size_t fused_rows(const profile::Profile& profile) {
+  const auto& rows = profile.measurements.kernels;
+  return static_cast<size_t>(std::ranges::count_if(rows, [](const base::KernelMeasurement& row) {
+    return row.timing.median_ns > 0 &&
+           describe_fused(row.signature, [](const KernelSignature&) { return Estimate(); });
+  }));
+}
+
+void ProfiledCost::fit_fused(const base::Measurements& measured) {
+  std::vector<FusedSample> samples;
+  for (const base::KernelMeasurement& row : measured.kernels) {
+    std::optional<FusedKernel> kernel = described(row.signature);
+    if (kernel && row.timing.median_ns > 0)
+      samples.push_back({*std::move(kernel), base::Nanos{row.timing.median_ns}});
+  }
+  if (samples.size() >= FittedFused::kFewestSamples)
+    fused_ = std::make_shared<const FittedFused>(samples);
+}
+
+std::optional<FusedKernel> ProfiledCost::described(const KernelSignature& kernel) const {
+  return describe_fused(kernel,
+                        [this](const KernelSignature& apart) { return kernel_time(apart); });
+}
+
+std::optional<Estimate> ProfiledCost::fused(const KernelSignature& kernel) const {
+  if (const auto row = kernels_.find(kernel); row != kernels_.end())
+    return Estimate{{row->second.time_ns}, Source::Measured};
+  const std::optional<FusedKernel> taken_apart = described(kernel);
+  if (!taken_apart) return std::nullopt;
+  if (fused_) return Estimate{fused_->time(*taken_apart), Source::Learned};
+  return closed_form(*taken_apart);
+}
+
+std::optional<Estimate> ProfiledCost::closed_form(const FusedKernel& kernel) const {
+  const bool is_known = std::ranges::any_of(kernel.operations, [](const FusedOperation& one) {
+    return one.apart.source == Source::Measured;
+  });
+  if (!is_known) return std::nullopt;
+  constexpr int64_t kBytes = 1 << 30;
+  const Nanos start = copy({0}, base::Space::Device, base::Space::Device).time;
+  const Nanos moving = copy({kBytes}, base::Space::Device, base::Space::Device).time - start;
+  const double rate =
+      static_cast<double>(kBytes) / static_cast<double>(std::max<int64_t>(moving.v, 1));
+  return Estimate{closed_form_time(kernel, start, rate), Source::ClosedForm};
 }
 
 void ProfiledCost::add_during_compute(const base::DuringComputeMeasurement& row) {
@@ -183,6 +233,9 @@ Estimate ProfiledCost::read(const Curve& curve, int64_t bytes) {
 Estimate ProfiledCost::kernel_time(const KernelSignature& kernel) const {
   if (const auto row = kernels_.find(kernel); row != kernels_.end())
     return {Nanos{row->second.time_ns}, Source::Measured};
+  if (kernel.provider() == Provider::Fused && kernel.space() == base::Space::Device) {
+    if (const std::optional<Estimate> estimate = fused(kernel)) return *estimate;
+  }
   const auto curve =
       is_own(kernel) ? native_.find({kernel.space(), std::string(kernel.op())}) : native_.end();
   if (curve == native_.end()) {

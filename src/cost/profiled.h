@@ -10,26 +10,40 @@
 #include <vector>
 
 #include "src/cost/cost_model.h"
+#include "src/cost/fused_kernel.h"
 #include "src/profile/profile_file.h"
 
 namespace dc::cost {
 
+// Fused kernels that the profile has and that can be fitted to.
+size_t fused_rows(const profile::Profile& profile);
+
 class ProfiledCost final : public CostModel {
  public:
-  // `fallback` answers what the profile cannot; it must outlive this object.
-  ProfiledCost(const profile::Profile& profile, const CostModel& fallback);
+  // `fallback` answers what the profile cannot; it must outlive this object. `fused`: what stands
+  // for fused kernels that were not measured; null: what is fitted to those that were, if the
+  // profile has enough (fitted_fused.h).
+  ProfiledCost(const profile::Profile& profile, const CostModel& fallback,
+               std::shared_ptr<const FusedEstimator> fused = nullptr);
 
   Estimate collective(Collective kind, base::Bytes bytes, Group group) const override;
   base::Nanos latency(Collective kind, Group group) const override;
   Contention contention(Collective kind, base::Bytes bytes, Group group) const override;
   std::vector<base::Bytes> bends(Collective kind, Group group) const override;
   Estimate copy(base::Bytes bytes, ir::Space from, ir::Space to) const override;
+  bool knows_fused_kernels() const override { return fused_ != nullptr; }
+  std::optional<Estimate> fused(const base::KernelSignature& kernel) const override;
   std::string table() const override { return fallback_.table(); }
   std::string origin() const override { return origin_; }
 
  private:
   Estimate kernel_time(const base::KernelSignature& kernel) const override;
   Scratch kernel_scratch(const base::KernelSignature& kernel) const override;
+
+  // Of its operations apart; nothing if none of them was measured.
+  std::optional<Estimate> closed_form(const FusedKernel& kernel) const;
+  std::optional<FusedKernel> described(const base::KernelSignature& kernel) const;
+  void fit_fused(const base::Measurements& measured);
 
   struct Row {
     int64_t time_ns = 0, scratch_bytes = 0;
@@ -72,6 +86,7 @@ class ProfiledCost final : public CostModel {
   std::map<CollectiveKey, std::vector<Sharing>> together_;
   std::map<std::pair<std::string, std::string>, Curve> copies_;  // by spaces
   bool device_is_host_;                                          // what was measured is a CPU
+  std::shared_ptr<const FusedEstimator> fused_;                  // null: none
   const CostModel& fallback_;
   std::string origin_;
 };

@@ -8,6 +8,7 @@
 #include "src/base/build_id.h"
 #include "src/cache/plan_cache.h"
 #include "src/cost/costs.h"
+#include "src/cost/fitted_fused.h"
 #include "src/driver/compile_step.h"
 #include "src/driver/decisions.h"
 #include "src/driver/provenance.h"
@@ -98,7 +99,7 @@ class Compilation {
       const auto start = std::chrono::steady_clock::now();
       out_of_time = [=] { return std::chrono::steady_clock::now() - start > limit; };
     }
-    const cost::Costs costs(profile, options_.threads);
+    const cost::Costs costs(profile, options_.threads, options_.fused_estimate.network);
     DC_ASSIGN_OR_RETURN(Plan plan, compile_step(
                                        model_.step, options_, costs.model(),
                                        [&](const char* part) { watch_.lap(part); }, out_of_time));
@@ -133,6 +134,27 @@ class Compilation {
   CompileResult result_;
 };
 
+// Reads the network, or sees that there is enough to fit.
+Status complete(const CompileRequest& request, FusedEstimate& estimate) {
+  if (estimate.choice.empty()) return {};
+  if (estimate.choice != kFitted) {
+    DC_ASSIGN_OR_RETURN(cost::FusedNetwork network, cost::FusedNetwork::read(estimate.choice));
+    estimate.digest = network.digest();
+    estimate.network = std::make_shared<const cost::FusedNetwork>(std::move(network));
+    return {};
+  }
+  const size_t has = request.profile ? cost::fused_rows(*request.profile) : 0;
+  if (has >= cost::FittedFused::kFewestSamples) return {};
+  return Status(
+      base::ErrorKind::BadConfig, "DC7037",
+      "--fusion-estimator fitted: " +
+          (request.profile
+               ? "the profile has " + std::to_string(has) + " fused kernels, and " +
+                     std::to_string(cost::FittedFused::kFewestSamples) + " are the fewest to fit to"
+               : std::string("there is no profile")) +
+          "; measure some with dcc profile MODEL --fusions 2000, and give that profile");
+}
+
 }  // namespace
 
 Result<CompileOptions> completed(const CompileRequest& request) {
@@ -140,6 +162,7 @@ Result<CompileOptions> completed(const CompileRequest& request) {
   if (!options.start_from.file.empty()) {
     DC_ASSIGN_OR_RETURN(options.start_from, read_earlier_plan(options.start_from.file));
   }
+  DC_RETURN_IF_ERROR(complete(request, options.fused_estimate));
   if (!request.profile || options.passes.ranks_per_host) return options;
   const base::MachineIdentity& machine = request.profile->measurements.machine;
   if (machine.ranks_per_host > 0 && machine.ranks_per_host < machine.ranks)

@@ -42,7 +42,9 @@ base::Result<CompileResult> compile(const CompileRequest& request, const Model& 
                                     Stopwatch& watch);
 
 // The request's options, with what a profile of several hosts knows where no option says it, and
-// with the plan to start from read. Errors: those of read_earlier_plan().
+// with the plan to start from and the estimator of fused kernels read. Errors: those of
+// read_earlier_plan() and FusedNetwork::read(); BadConfig (78), DC7037, if there is too little to
+// fit to.
 base::Result<CompileOptions> completed(const CompileRequest& request);
 
 }  // namespace dc::driver

@@ -69,6 +69,14 @@ std::string print(const EarlierPlan& value) {
   return value.digest.empty() ? value.file : value.digest;
 }
 
+bool read(std::string_view text, FusedEstimate& to) {
+  to = {std::string(text), {}, {}};
+  return !text.empty();
+}
+std::string print(const FusedEstimate& value) {
+  return value.digest.empty() ? value.choice : value.digest;
+}
+
 bool read(std::string_view text, std::optional<base::Bytes>& to) {
   const std::optional<int64_t> bytes = base::parse_bytes(text);
   if (bytes) to = base::Bytes{*bytes};
@@ -146,9 +154,9 @@ std::vector<std::string> choices_of(const T&) {
 
 Status unreadable(std::string_view flag, std::string_view text, std::string_view value,
                   const std::vector<std::string>& choices) {
-  std::string wanted = value == "BYTES"  ? "a number of bytes; write 100000000, 512MiB or 2G"
-                       : value == "PLAN" ? "a file"
-                                         : "a whole number";
+  std::string wanted = value == "BYTES" ? "a number of bytes; write 100000000, 512MiB or 2G"
+                       : value == "PLAN" || value == "FILE" ? "a file"
+                                                            : "a whole number";
   for (const std::string& choice : choices) {
     if (&choice == &choices.front()) {
       wanted = "one of ";

@@ -2,6 +2,7 @@
 // compile_options.def.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "src/base/device_kind.h"
 #include "src/base/status.h"
+#include "src/cost/fused_network.h"
 #include "src/ir/types.h"
 #include "src/passes/pass.h"
 
@@ -22,6 +24,14 @@ struct EarlierPlan {
   std::string passes;
   std::optional<base::Bytes> planned;  // bytes of the device that they planned for; empty: no limit
 };
+
+// What stands for fused kernels that the profile does not have.
+struct FusedEstimate {
+  std::string choice;  // a file of weights, or kFitted; empty: fitted if the profile allows it
+  std::string digest;  // of that file; completed() (compile.h) reads it
+  std::shared_ptr<const cost::FusedNetwork> network{};
+};
+inline constexpr std::string_view kFitted = "fitted";
 
 struct CompileOptions {
   // The runtime's own kernels where it has them: numbers that no profile changes.
@@ -36,7 +46,8 @@ struct CompileOptions {
   std::string chain = "auto";  // a name that search::find_chain knows, or "auto": search::find_best
   std::optional<int> search_effort;  // schedules that "auto" may simulate
   std::string own_passes;            // a chain as text instead of a name; empty: none
-  EarlierPlan start_from;            // for "auto"; completed() (compile.h) reads it
+  FusedEstimate fused_estimate;
+  EarlierPlan start_from;  // for "auto"; completed() (compile.h) reads it
 
   // Every option that has a value, in the table's order: "world=2 grad-accum=1 ...". Part of the
   // cache key.

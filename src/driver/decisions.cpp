@@ -82,6 +82,7 @@ Result<Decisions> decisions_of(const Plan& plan) {
   options.chain = CompileOptions().chain;
   options.own_passes = plan.passes;
   options.start_from = {};
+  options.fused_estimate = {};
   const search::PlannedMemory planned = planned_by(plan, options.passes.memory());
   return Decisions{std::move(options), planned};
 }

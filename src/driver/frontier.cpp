@@ -78,7 +78,7 @@ class FrontierWalk {
     if (request_.from) return *request_.from;
     const CompileRequest& one = request_.compile;
     DC_ASSIGN_OR_RETURN(const CompileOptions options, completed(one));
-    const cost::Costs costs(one.profile, options.threads);
+    const cost::Costs costs(one.profile, options.threads, options.fused_estimate.network);
     const std::optional<Bytes> found = smallest_memory(model_.step, options, costs.model());
     watch_.lap("smallest");
     // Where no plan is made at all, compiling says why.

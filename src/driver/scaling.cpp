@@ -31,7 +31,9 @@ Result<Decided> decide(const ScalingRequest& request) {
   }
   DC_ASSIGN_OR_RETURN(const Decisions of_plan, decisions_of(*request.plan));
   const search::PlannedMemory& budget = request.compile.options.passes.memory();
+  DC_ASSIGN_OR_RETURN(const CompileOptions asked, completed(request.compile));
   decided.compile.options = of_plan.options;
+  decided.compile.options.fused_estimate = asked.fused_estimate;
   if (budget) {
     decided.compile.options.passes.budgets[ir::Space::Device] = budget;
   } else {
@@ -53,7 +55,7 @@ class ScalingRun {
       : request_(request),
         compile_(std::move(decided.compile)),
         planned_(decided.planned),
-        costs_(compile_.profile, compile_.options.threads),
+        costs_(compile_.profile, compile_.options.threads, compile_.options.fused_estimate.network),
         watch_(watch) {}
 
   Result<Scaling> run(const RowDone& done) {

@@ -35,8 +35,9 @@ void collect_views(const Graph& graph, ValueId value, const std::vector<int>& po
   }
 }
 
-// By a profile. It has the groups of a model as they are without one; what it has not measured, as
-// a group that another one's rejection made, is left apart. `saves_memory`: it may take a tenth
+// By a profile. It has the groups of a model as they are without one; what it has neither measured
+// nor fused kernels enough to learn from, as a group that another one's rejection made, is left
+// apart. `saves_memory`: it may take a tenth
 // longer.
 bool is_slower(const Graph& graph, const Node& fused, const ElementwiseGroup& group,
                bool saves_memory, const cost::CostModel& cost) {
@@ -47,8 +48,9 @@ bool is_slower(const Graph& graph, const Node& fused, const ElementwiseGroup& gr
     apart += one.time;
   }
   const cost::Estimate together = cost.compute(graph, fused);
-  return together.source != cost::Source::Measured ||
-         together.time.v > apart.v + (saves_memory ? apart.v / 10 : 0);
+  const bool is_known =
+      together.source == cost::Source::Measured || together.source == cost::Source::Learned;
+  return !is_known || together.time.v > apart.v + (saves_memory ? apart.v / 10 : 0);
 }
 
 // Whether the group became one kernel.

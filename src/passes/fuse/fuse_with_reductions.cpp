@@ -15,6 +15,7 @@
 #include "src/passes/fuse/carry_out_fusion.h"
 #include "src/passes/fuse/fuse_rules.h"
 #include "src/passes/fuse/fusion_program.h"
+#include "src/passes/fuse/region_time.h"
 #include "src/passes/pass.h"
 
 namespace dc::passes {
@@ -82,7 +83,7 @@ base::Result<Change> fuse_step(ir::Step& step, const PassContext& context, std::
   if (!found) return left_alone(context, pass);
   const FusionProgram& program = *found;
   const fusion::LinearTime line = reduction_line(step, last, program, context.cost);
-  const fusion::ClosedFormTime fused = closed_form_time(context.cost);
+  const RegionTime fused(last, program, context.cost);
   const fusion::Draft start(program.problem, fused);
   const Decided decided = decide(start, line);
   FusionCounts counts;

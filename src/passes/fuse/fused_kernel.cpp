@@ -30,14 +30,12 @@ struct ComputedKernel {
 // follow each other, so that alike groups have one text.
 class Describer {
  public:
-  Describer(const Graph& graph, std::span<const NodeId> members) : graph_(graph) {
+  Describer(const Graph& graph, std::span<const NodeId> members, std::vector<ValueId> results)
+      : graph_(graph) {
     for (const NodeId member : members) add(graph.node(member));
-    for (const NodeId member : members) {
-      const ValueId value = graph.node(member).results[0];
-      if (!is_read_outside(value, members)) continue;
-      made_.expression.results.push_back(static_cast<size_t>(value_of_.at(value)));
-      made_.results.push_back(value);
-    }
+    for (const ValueId result : results)
+      made_.expression.results.push_back(static_cast<size_t>(value_of_.at(result)));
+    made_.results = std::move(results);
   }
   ComputedKernel take() { return std::move(made_); }
 
@@ -91,23 +89,44 @@ class Describer {
     if (known == made_.operands.end()) made_.operands.push_back(value);
   }
 
-  bool is_read_outside(ValueId value, std::span<const NodeId> members) const {
-    return is_output(graph_, value) ||
-           std::ranges::any_of(graph_.value(value).uses, [&](const ir::Use& use) {
-             return std::ranges::count(members, use.node) == 0;
-           });
-  }
-
   const Graph& graph_;
   ComputedKernel made_;
   std::map<ValueId, int64_t> value_of_;
 };
 
+// Values of the members that others read, in their order.
+std::vector<ValueId> read_outside(const Graph& graph, std::span<const NodeId> members) {
+  std::vector<ValueId> results;
+  for (const NodeId member : members) {
+    const ValueId value = graph.node(member).results[0];
+    const bool is_read = std::ranges::any_of(graph.value(value).uses, [&](const ir::Use& use) {
+      return std::ranges::count(members, use.node) == 0;
+    });
+    if (is_read || is_output(graph, value)) results.push_back(value);
+  }
+  return results;
+}
+
 }  // namespace
+
+base::KernelSignature fused_signature(const Graph& graph, std::span<const NodeId> members,
+                                      std::vector<ValueId> results) {
+  const ComputedKernel kernel = Describer(graph, members, std::move(results)).take();
+  base::KernelSignature signature(ir::info(ir::OpKind::Fused).kernel, base::Provider::Fused);
+  const auto add = [&](ValueId value) {
+    const ir::TensorType& type = graph.value(value).type;
+    signature.add_tensor(type.dtype, type.shape, type.strides);
+  };
+  for (const ValueId operand : kernel.operands) add(operand);
+  signature.add_attribute("body", std::string_view(kernel.expression.text()));
+  signature.begin_results();
+  for (const ValueId result : kernel.results) add(result);
+  return signature;
+}
 
 std::optional<FusedKernel> make_fused_kernel(Graph& graph, std::span<const NodeId> members) {
   const NodeId last = members.back();
-  ComputedKernel kernel = Describer(graph, members).take();
+  ComputedKernel kernel = Describer(graph, members, read_outside(graph, members)).take();
   if (kernel.operands.size() + kernel.results.size() > Expression::kMostTensors)
     return std::nullopt;
   std::vector<ir::NewValue> results;

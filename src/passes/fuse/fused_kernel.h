@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "src/base/kernel_signature.h"
 #include "src/ir/graph.h"
 
 namespace dc::passes {
@@ -20,6 +21,10 @@ struct FusedKernel {
 // (elementwise_groups.h), of one shape, and what they read is there before the last of them.
 // Nothing if it would have more tensors than a fused kernel can have.
 std::optional<FusedKernel> make_fused_kernel(ir::Graph& graph, std::span<const ir::NodeId> members);
+// The kernel that make_fused_kernel() would put there if others read these of the members' values,
+// in the members' order. Nothing is changed.
+base::KernelSignature fused_signature(const ir::Graph& graph, std::span<const ir::NodeId> members,
+                                      std::vector<ir::ValueId> results);
 // Others read its results, and the members go.
 void take_the_place(ir::Graph& graph, const FusedKernel& kernel,
                     std::span<const ir::NodeId> members);

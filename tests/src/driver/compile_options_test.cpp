@@ -19,7 +19,8 @@ const std::map<std::string_view, std::string> kOthers = {
     {"--host-memory", "2MiB"}, {"--reduce-dtype", "bfloat16"},
     {"--disk-memory", "3MiB"}, {"--offload-space", "disk"},
     {"--recompute", "full"},   {"--ranks-per-host", "2"},
-    {"--start-from", "8.dcp"}, {"--providers", "any"},
+    {"--start-from", "8.dcp"}, {"--fusion-estimator", "fitted"},
+    {"--providers", "any"},
 };
 
 TEST(CompileOptions, EveryRowReadsWhatItPrints) {
@@ -43,6 +44,7 @@ TEST(CompileOptions, RefusesWhatIsNoValue) {
   for (const CompileOption& option : compile_options()) {
     if (option.flag == "--chain" || option.flag == "--passes") continue;  // any text; checked later
     if (option.flag == "--start-from") continue;                          // likewise
+    if (option.flag == "--fusion-estimator") continue;                    // likewise
     for (const char* text : {"", "lots", "1.5x", "by-stage", "nan"}) {
       CompileOptions options;
       const base::Status status = option.read(text, options);
@@ -72,6 +74,14 @@ TEST(CompileOptions, ThePlanToStartFromCountsByItsDigest) {
   options.chain = "auto";
   options.own_passes = "layout-arenas";
   EXPECT_EQ(check(options).code(), "DC2801");
+}
+
+TEST(CompileOptions, AnEstimatorOfFusedKernelsCountsByItsDigest) {
+  CompileOptions options;
+  options.fused_estimate = {"weights.safetensors", "abc", nullptr};
+  EXPECT_NE(options.canonical().find(" fusion-estimator=abc "), std::string::npos);
+  options.fused_estimate = {std::string(kFitted), "", nullptr};
+  EXPECT_NE(options.canonical().find(" fusion-estimator=fitted "), std::string::npos);
 }
 
 }  // namespace

@@ -1,0 +1,169 @@
+"""Fused kernels that the profile has, those that it does not have, and where plans say that their times come from.
+
+build/venv/bin/python tests/e2e/fused_estimate_test.py
+"""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+import running
+
+DCC = os.path.join(running.BIN, "dcc")
+SCRIPTS = os.path.join(running.ROOT, "scripts")
+sys.path.insert(0, SCRIPTS)
+FUSIONS = 260
+
+
+def dcc(*arguments):
+    return subprocess.run([DCC, *arguments], capture_output=True, text=True, timeout=300)
+
+
+@functools.cache
+def profile(fusions=FUSIONS, name="a"):
+    path = running.fresh(f".{name}.json")
+    said = running.run([DCC, "profile", running.archive("tiny-llama"), "--fusions", str(fusions), "-o", path]).stdout
+    with open(path) as file:
+        return path, json.load(file), said
+
+
+def fused(document):
+    return [row for row in document["kernels"] if row["provider"] == "fused"]
+
+
+def written(document):
+    path = running.fresh(".json")
+    with open(path, "w") as file:
+        json.dump(document, file)
+    return path
+
+
+def compiled(profile_path, *options, chain="disco"):
+    plan = running.fresh(".dcp")
+    done = dcc("compile", running.archive("tiny-llama"), "--no-cache", "--world", "2", "--chain", chain, "--profile", profile_path, "-o", plan, *options)
+    return plan, done
+
+
+def explained(plan):
+    return json.loads(running.run([DCC, "explain", plan, "--json"]).stdout)["fusions"]
+
+
+class Profile(unittest.TestCase):
+    def test_has_as_many_fusions_as_asked_for(self):
+        few, many = fused(profile(0)[1]), fused(profile()[1])
+        self.assertEqual(len(many), len(few) + FUSIONS)
+        self.assertEqual(len({row["key"] for row in many}), len(many))
+        self.assertTrue(all(row["samples"] > 0 for row in many))
+        self.assertIn(f"{len(many)} of them fused", profile()[2])
+
+    def test_draws_the_same_every_time(self):
+        self.assertEqual({row["key"] for row in fused(profile()[1])}, {row["key"] for row in fused(profile(FUSIONS, "b")[1])})
+
+    def test_a_negative_number_is_refused(self):
+        self.assertEqual(dcc("profile", running.archive("tiny-llama"), "--fusions", "-1", "-o", running.fresh(".json")).returncode, 64)
+
+
+class Estimates(unittest.TestCase):
+    def origins(self, profile_path, *options):
+        plan, done = compiled(profile_path, *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return {fusion["predicted_from"] for fusion in explained(plan)}, plan
+
+    def test_of_enough_fusions_are_learned(self):
+        path, document, _ = profile()
+        found, plan = self.origins(path)
+        self.assertLessEqual(found, {"measured", "learned"})
+        self.assertIn("learned", found)
+        self.assertIn("learned from other fused kernels", running.run([DCC, "inspect", plan]).stdout)
+        self.assertIn(" from=learned", running.run([DCC, "inspect", plan, "--as=text"]).stdout)
+        self.assertIn("(learned)", running.run([DCC, "explain", plan]).stdout)
+        self.assertEqual(self.origins(path, "--fusion-estimator", "fitted")[0], found)
+
+    def test_of_few_are_a_closed_form(self):
+        few = {**profile()[1], "kernels": [row for row in profile()[1]["kernels"] if row["provider"] != "fused"]}
+        found, plan = self.origins(written(few))
+        self.assertEqual(found, {"closed form"})
+        self.assertIn("from the operations of fused kernels", running.run([DCC, "inspect", plan]).stdout)
+
+    def test_groups_that_were_not_measured_are_fused_where_that_is_learned_to_be_faster(self):
+        plain = {row["key"] for row in fused(profile(0)[1])}
+        drawn = {**profile()[1], "kernels": [row for row in profile()[1]["kernels"] if row["key"] not in plain]}
+        none = {**drawn, "kernels": [row for row in drawn["kernels"] if row["provider"] != "fused"]}
+        counts = []
+        for document in (drawn, none):
+            plan, done = compiled(written(document), chain="zero0")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            counts.append(len(explained(plan)))
+        self.assertGreater(counts[0], 0)
+        self.assertEqual(counts[1], 0)
+
+    def test_an_old_profile_cannot_be_fitted_to(self):
+        few = {**profile()[1], "kernels": fused(profile()[1])[:20]}
+        for options in (("--profile", written(few)), ()):
+            done = dcc("compile", running.archive("tiny-llama"), "--world", "2", "--fusion-estimator", "fitted", *options, "-o", running.fresh(".dcp"))
+            self.assertEqual(done.returncode, 78)
+            self.assertIn("DC7037", done.stderr)
+            self.assertIn("--fusions", done.stderr)
+
+
+class Network(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        import train_estimator
+
+        cls.script = train_estimator
+        cls.weights = running.fresh(".safetensors")
+        running.run([sys.executable, os.path.join(SCRIPTS, "train_estimator.py"), profile()[0], "-o", cls.weights, "--seconds", "4"])
+
+    def test_says_what_torch_says(self):
+        import safetensors.torch
+        import torch
+
+        names = self.script.primitives()
+        state = safetensors.torch.load_file(self.weights)
+        network = self.script.Network(len(names))
+        network.load_state_dict({key: value.reshape(network.state_dict()[key].shape) for key, value in state.items()})
+        empty = {**profile()[1], "kernels": [row for row in profile()[1]["kernels"] if row["provider"] != "fused"]}
+        rows = self.script.table(profile()[0], written(empty), self.weights)
+        self.assertGreaterEqual(len(rows), FUSIONS)
+        graphs = self.script.Graphs(rows, names)
+        with torch.no_grad():
+            said = torch.exp(network(*graphs.some(torch.arange(len(rows)))))
+        for row, time in zip(rows, said, strict=True):
+            self.assertLessEqual(abs(row["network_ns"] - float(time)), 1 + 1e-3 * float(time), row["key"])
+
+    def test_plans_are_of_its_digest(self):
+        path = profile()[0]
+        plan, done = compiled(path, "--fusion-estimator", self.weights)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("learned", {fusion["predicted_from"] for fusion in explained(plan)})
+        self.assertRegex(running.inspect(plan)["options"], r" fusion-estimator=[0-9a-f]{64} ")
+
+    def refused(self, weights, kind, *words):
+        done = compiled(profile()[0], "--fusion-estimator", weights)[1]
+        self.assertEqual(done.returncode, kind, done.stderr)
+        for word in words:
+            self.assertIn(word, done.stderr)
+
+    def test_bad_files_are_refused(self):
+        with open(self.weights, "rb") as file:
+            whole = file.read()
+
+        def cut(content):
+            path = running.fresh(".safetensors")
+            with open(path, "wb") as file:
+                file.write(content)
+            return path
+
+        self.refused(cut(whole[:-100]), 65, "DC1321")
+        self.refused(cut(b""), 65, "DC1321")
+        self.refused(cut(whole.replace(b"aten.add.Tensor", b"aten.odd.Tensor")), 76, "DC7021", "train_estimator.py")
+        self.refused(cut(whole.replace(b"dcc-fused-estimator", b"dcc-fused-estimatox")), 65, "DC7022")
+        self.refused(os.path.join(running.ROOT, "no-such.safetensors"), 66, "DC1001")
+
+
+if __name__ == "__main__":
+    unittest.main()
