@@ -60,7 +60,9 @@ TEST(CudaDevice, StreamsWaitForEachOthersEvents) {
   auto one = gpu().make_stream(), two = gpu().make_stream();
   auto first = gpu().make_event(), second = gpu().make_event();
   for (uint32_t turn = 1; turn <= kTurns; ++turn) {
-    if (turn > 1) ASSERT_TRUE(one->wait(*second, turn - 1));
+    if (turn > 1) {
+      ASSERT_TRUE(one->wait(*second, turn - 1));
+    }
     one->copy(at, at + 64, 64);
     one->fill(at, static_cast<std::byte>(turn), 1);
     one->signal(*first, turn);
