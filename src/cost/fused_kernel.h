@@ -20,7 +20,7 @@ struct FusedOperation {
   std::vector<size_t> reads;                                          // values of operations
   size_t tensors = 0;  // that it reads, values of operations among them
   bool is_result = false;
-  // As a kernel of its own.
+  // As a separate kernel.
   double read_bytes = 0, written_bytes = 0;
   Estimate apart;
 };

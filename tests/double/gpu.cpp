@@ -55,7 +55,7 @@ uint64_t Memory::allocate(size_t bytes) {
   if (mprotect(hidden_ + next_, taken, PROT_READ | PROT_WRITE) != 0) return 0;
   std::fill_n(hidden_ + next_, taken, std::byte{0xA5});  // a GPU's memory is not zero either
   const uint64_t address = reinterpret_cast<uintptr_t>(shown_ + next_);
-  next_ += taken + kAlignment;  // one page that is nobody's
+  next_ += taken + kAlignment;  // one page that belongs to none
   used_ += taken;
   blocks_.emplace_back(address, bytes);
   return address;

@@ -47,7 +47,7 @@ struct Event {
   uint64_t recorded = 0, reached = 0;
 };
 
-// Work in order on a thread of its own, each piece after a pause of random length.
+// Work in order on a separate thread, each piece after a pause of random length.
 class Stream {
  public:
   Stream();

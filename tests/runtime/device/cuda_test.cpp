@@ -97,8 +97,8 @@ TEST(CudaDeviceDeathTest, TheHostCannotTouchItsMemory) {
   EXPECT_DEATH({ [[maybe_unused]] const std::byte value = *at; }, "");
 }
 
-// A failure that comes after the call that issued the work, and one of a call itself, in a process
-// of its own: such errors stay.
+// A failure that comes after the call that issued the work, and one of a call itself, in another
+// process: such errors stay.
 TEST(CudaDeviceDeathTest, AFailureOnTheGpuStays) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(

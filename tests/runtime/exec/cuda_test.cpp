@@ -116,7 +116,7 @@ TEST(CudaExecutor, RefusesKernels) {
   });
 }
 
-// A failure of the GPU is the failure of the run, and stays; in a process of its own.
+// A failure of the GPU is the failure of the run, and stays; in another process.
 TEST(CudaExecutorDeathTest, AFailureOfTheGpuEndsTheRun) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
