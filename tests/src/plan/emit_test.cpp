@@ -451,7 +451,8 @@ TEST(Traffic, SerialTimeCountsRepeats) {
   EXPECT_EQ(time.count(cost::Source::Analytic), 0);
   const SerialTime table = serial_time(built.step, cost::AnalyticCost(1));
   EXPECT_EQ(table.count(cost::Source::Analytic), table.figures());
-  EXPECT_EQ(table.by_source.back(), table.compute + table.communication);
+  EXPECT_EQ(table.by_source[static_cast<size_t>(cost::Source::Analytic)],
+            table.compute + table.communication);
   EXPECT_EQ(table.figures(), time.figures());
 }
 
