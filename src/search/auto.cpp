@@ -369,6 +369,7 @@ class Search {
   // activations wait, and other kernels make them.
   Status fuse_otherwise() {
     if (best().chain.empty() || (search_.first_fit && score().fits)) return {};
+    if (search_.effort < kLeastMore) return {};
     const Candidate before = best();
     const passes::Pass& keeper = *passes::find_pass("keep-jointly");
     const Chain from = find_call(before.chain, keeper.name)
