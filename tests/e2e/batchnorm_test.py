@@ -99,7 +99,8 @@ class BatchNormTest(unittest.TestCase):
         self.verify_steps(2, 0, 2)
 
     def test_native_kernels(self):
-        self.verify_steps(2, 3, 2, "native", 1e-5)
+        # Sums of small planes are in another order than PyTorch's: 7.9e-5 was seen of a norm of gradients.
+        self.verify_steps(2, 3, 2, "native", 1e-4)
 
 
 if __name__ == "__main__":
