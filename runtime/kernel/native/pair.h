@@ -1,5 +1,5 @@
 // Two kernels that run one after the other as one: an instruction with two results, each made by a
-// kernel of its own.
+// separate kernel.
 #pragma once
 
 #include "runtime/kernel/native/registry.h"

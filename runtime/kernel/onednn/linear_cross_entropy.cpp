@@ -342,7 +342,7 @@ class OutputLayerMaker {
   }
 
   void check_chunk() {
-    constexpr int64_t kMostParts = 1024;  // each has kernels of its own
+    constexpr int64_t kMostParts = 1024;  // each has separate kernels
     const auto is_part = [](int64_t part, int64_t size) { return part >= 1 && part <= size; };
     const bool fits = is_part(chunk_.rows, layer_.rows) &&
                       is_part(chunk_.classes, layer_.classes) &&

@@ -54,8 +54,8 @@ class Remaking {
   }
 
  private:
-  // Uses of a value: those of the backward phase, if it is of the forward phase; those of its own
-  // phase that are not of its kernel.
+  // Uses of a value: those of the backward phase, if it is of the forward phase; those of the
+  // same phase that are not of its kernel.
   struct Readers {
     std::vector<ir::Use> late, near;
   };

@@ -23,7 +23,7 @@ struct MadeAgain {
 //
 // With more than one operator: through as many as that, one made of the other. What such a chain
 // begins with need not be there: it is kept instead, if it is smaller than the value. And a value
-// is made again for element-wise readers of its own phase that cannot be one kernel with what made
+// is made again for element-wise readers of the same phase that cannot be one kernel with what made
 // it, if nothing else reads it and less is moved so. (Of a 16-bit residual cast to f32 for a norm,
 // only the 16 bits are then stored.) Operators that make one value: at most `most_operators`.
 std::vector<MadeAgain> make_again(ir::Graph& graph, int64_t most_operators);
