@@ -67,12 +67,25 @@ _LLAMA_S = {
     "vocab_size": 2048,
     "max_position_embeddings": 128,
 }
+_BERT = {
+    "architectures": ["BertForMaskedLM"],
+    "model_type": "bert",
+    "vocab_size": 30522,
+    "hidden_size": 768,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 512,
+}
 CONFIGS = {
     "S": (_LLAMA_S, ("--batch", "4", "--seq", "128")),
     "M": (_LLAMA_M, ("--batch", "2", "--seq", "256")),
     "gpt2": (_GPT2, ("--batch", "4", "--seq", "256")),
     "mixtral": (_MIXTRAL, ("--batch", "2", "--seq", "256")),
+    "bert": (_BERT, ("--batch", "4", "--seq", "128")),
 }
+# Presets at another size than their own.
+PRESETS = {"resnet50": ("--batch", "4"), "transformer": ("--batch", "4", "--seq", "128")}
 MODELS = ("S", "M", "small-llama", "gpt2", "mixtral")
 _ADAMW = {"kind": "adamw", "lr": 1e-3}
 
@@ -121,7 +134,7 @@ class Bench:
     def shape(self, model):
         """Options of export.py and peer.py."""
         if model not in CONFIGS:
-            return ["--preset", model]
+            return ["--preset", model, *PRESETS.get(model, ())]
         config, shape = CONFIGS[model]
         path = self.path(f"config-{model}.json")
         with open(path, "w") as file:
@@ -210,17 +223,17 @@ class Lab(Bench):
         return [int(count) for count in re.findall(r"host \d+ sent (\d+) bytes", result.stderr)]
 
     def profile_path(self, model, world, rate, computing=0):
-        hosts = f"-{self.hosts}-hosts" if self.hosts not in (1, self.world) else ""
+        hosts = f"-{self.hosts}-hosts" if self.hosts != self.world else ""
         return self.path(f"profile-{model}-{world}{hosts}-{rate}{f'-with-{computing}' if computing else ''}.json")
 
-    def profile(self, model, computing=0):
-        """Measured on this lab the first time it is asked for, while `computing` other ranks compute the model's step all the time."""
+    def profile(self, model, *options, computing=0):
+        """Measured on this lab the first time it is asked for, with further options of `dcc profile`, while `computing` other ranks compute the model's step all the time."""
         path = self.profile_path(model, self.world, self.rate, computing)
         if not os.path.exists(path):
             began = time.monotonic()
             say(f"profiling {model} on {self.hosts} hosts, {self.world} ranks, at {self.rate}" + (f" with {computing} more ranks" if computing else ""))
             with self.computing(model, computing):
-                self.on_hosts(os.path.join(BIN, "dcc"), "profile", self.archive(model), "--comm", "tcp", "-o", path + ".part")
+                self.on_hosts(os.path.join(BIN, "dcc"), "profile", self.archive(model), "--comm", "tcp", *options, "-o", path + ".part")
             os.replace(path + ".part", path)
             say(f"  took {time.monotonic() - began:.0f} s")
         return path

@@ -3,7 +3,7 @@
 Prints one JSON line on rank 0: the duration of every measured step and of the update in it (clipping and optimizer) in milliseconds, the
 last loss, and what the host's eth0, if it has one, sent per measured step. FSDP2 wraps every block; `fsdp` gathers parameters again in the
 backward phase, `fsdp-keep` keeps them. Of several micro-batches only the last one is reduced in DDP. `alone` is the bare module: the ranks
-begin each step together and send nothing; `compiled` is it under torch.compile. --autocast computes in bfloat16 with float32 parameters.
+begin each step together and send nothing; `compiled` is it under torch.compile, `ddp-compiled` DDP under torch.compile. --autocast computes in bfloat16 with float32 parameters.
 `first_step_s` is the time from the process's start to the end of its first step.
 """
 
@@ -26,7 +26,20 @@ def build(arguments):
     if arguments.hf_config:
         return workloads.make(workloads.Options(batch=arguments.batch, seq=arguments.seq), hf_config=arguments.hf_config)
     batch, seq = presets.default_shape(arguments.preset)
-    return workloads.make(workloads.Options(batch=batch, seq=seq or 32), preset=arguments.preset)
+    return workloads.make(workloads.Options(batch=arguments.batch or batch, seq=arguments.seq or seq or 32), preset=arguments.preset)
+
+
+def drawn(workload, generator):
+    """A batch: like the workload's, with other numbers."""
+    batch = {}
+    for name, like in workload.inputs.items():
+        role = (workload.roles or {}).get(name)
+        high = min(2048, role["high"]) if isinstance(role, dict) else 2048
+        if like.is_floating_point():
+            batch[name] = torch.rand(like.shape, generator=generator) * 2 - 1
+        else:
+            batch[name] = torch.randint(0, high, like.shape, generator=generator)
+    return batch
 
 
 def blocks(module):
@@ -40,8 +53,9 @@ def wrap(module, kind):
         return module
     if kind == "compiled":
         return torch.compile(module)
-    if kind == "ddp":
-        return torch.nn.parallel.DistributedDataParallel(module)
+    if kind in ("ddp", "ddp-compiled"):
+        replica = torch.nn.parallel.DistributedDataParallel(module)
+        return torch.compile(replica) if kind == "ddp-compiled" else replica
     from torch.distributed.fsdp import fully_shard
 
     mesh = dist.device_mesh.init_device_mesh("cpu", (dist.get_world_size(),))
@@ -72,11 +86,11 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--preset", default="small-llama")
     parser.add_argument("--hf-config")
-    parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--seq", type=int, default=32)
+    parser.add_argument("--batch", type=int, help="a preset's own if it is not given")
+    parser.add_argument("--seq", type=int, help="a preset's own if it is not given")
     parser.add_argument("--accumulation", type=int, default=1)
     parser.add_argument("--no-clip", action="store_true")
-    parser.add_argument("--kind", choices=("ddp", "fsdp", "fsdp-keep", "alone", "compiled"), required=True)
+    parser.add_argument("--kind", choices=("ddp", "ddp-compiled", "fsdp", "fsdp-keep", "alone", "compiled"), required=True)
     parser.add_argument("--autocast", action="store_true")
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--warmup", type=int, required=True)
@@ -91,12 +105,12 @@ def main():
     for step in range(arguments.warmup + arguments.steps):
         if step == arguments.warmup:
             before = sent()
-        batches = [{n: torch.randint(0, 2048, t.shape, generator=generator) for n, t in workload.inputs.items()} for _ in range(arguments.accumulation)]
+        batches = [drawn(workload, generator) for _ in range(arguments.accumulation)]
         if arguments.kind in ("alone", "compiled"):
             dist.barrier()
         started = time.perf_counter()
         for inputs in batches:
-            waits = arguments.kind == "ddp" and inputs is not batches[-1]
+            waits = arguments.kind.startswith("ddp") and inputs is not batches[-1]
             with model.no_sync() if waits else contextlib.nullcontext():
                 with torch.autocast("cpu", torch.bfloat16, enabled=arguments.autocast):
                     loss = model(**inputs)

@@ -120,7 +120,7 @@ class Truth:
             with labs.Lab(self.folder, world, rate, "truth") as lab:
                 for group in groups:
                     if group.profiled() == (world, rate):
-                        self.attempt(f"profile for {group.name()}", lambda group=group, lab=lab: lab.profile(group.model, group.missing()))
+                        self.attempt(f"profile for {group.name()}", lambda group=group, lab=lab: lab.profile(group.model, computing=group.missing()))
         for world, rate in dict.fromkeys(place for group in groups for place in (group.calibrated(), (group.world, group.rate))):
             with labs.Lab(self.folder, world, rate, "truth") as lab:
                 for group in groups:
