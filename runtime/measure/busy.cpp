@@ -1,6 +1,9 @@
 #include "runtime/measure/busy.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "runtime/measure/samples.h"
 
 namespace dc::runtime::measure {
 namespace {
@@ -49,10 +52,16 @@ int64_t Busy::products() const {
   return sum;
 }
 
-int64_t slowdown_permille(int64_t during, int64_t alone) {
-  constexpr int64_t kMost = 4000;
-  if (alone * kMost <= 1000 * during) return kMost;
-  return std::max<int64_t>(1000, 1000 * during / alone);
+int64_t slowdown_permille(std::span<const Window> windows) {
+  constexpr double kLeast = 1000, kMost = 4000;
+  std::vector<int64_t> found;
+  for (const auto& [alone, during] : windows) {
+    const double slower = static_cast<double>(alone.products) * static_cast<double>(during.time_ns),
+                 base = static_cast<double>(alone.time_ns) * static_cast<double>(during.products);
+    found.push_back(base <= 0 ? static_cast<int64_t>(kMost)
+                              : std::lround(std::clamp(1000 * slower / base, kLeast, kMost)));
+  }
+  return median_of(std::move(found));
 }
 
 }  // namespace dc::runtime::measure

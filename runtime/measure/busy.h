@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -28,8 +29,18 @@ class Busy {
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 
-// The slowdown of compute by transfers, in thousandths: 1000 * during / alone, clamped to [1000,
-// 4000]. `alone` and `during`: nanoseconds that the same work takes without and with transfers.
-int64_t slowdown_permille(int64_t during, int64_t alone);
+// Products that were done in a stretch of time.
+struct Progressed {
+  int64_t time_ns = 0, products = 0;
+};
+// Next to transfers, and alone right before that.
+struct Window {
+  Progressed alone, during;
+};
+
+// The slowdown of compute by transfers, in thousandths: how much longer a product takes next to
+// them, in the median of the windows, clamped to [1000, 4000]. So a program that runs in a few of
+// the windows, or that slows all of one, counts for nothing.
+int64_t slowdown_permille(std::span<const Window> windows);
 
 }  // namespace dc::runtime::measure

@@ -40,11 +40,19 @@ constexpr Sweep kSweeps[] = {{"all_gather", &comm::Communicator::all_gather},
 
 // Long enough for compute's progress to tell something.
 constexpr int64_t kLongNs = 5'000'000;
+constexpr int kWindows = 5;  // of compute next to a collective
 
 // Sizes at which gathers and reductions are measured at once: large enough to be more wire than
 // latency.
 constexpr int kLeastSamples = 3, kMostAttempts = 7;
 constexpr int64_t kLeastTogether = int64_t{64} << 10, kMostTogether = int64_t{16} << 20;
+
+// How far compute gets while this thread waits.
+Progressed progress_of_pause(const Busy& busy) {
+  const int64_t before = exec::TraceRecorder::now(), products = busy.products();
+  std::this_thread::sleep_for(std::chrono::nanoseconds(kLongNs));
+  return {exec::TraceRecorder::now() - before, busy.products() - products};
+}
 
 class Sweeper {
  public:
@@ -97,18 +105,23 @@ class Sweeper {
     return slowest(summarize(samples));
   }
 
-  // Slowdown of compute, in permille, while every rank runs the collective `repeats` times without
-  // a pause: the largest of all ranks. `product`: nanoseconds that one matrix product takes alone.
-  Result<int64_t> slowdown(const Sweep& sweep, const comm::CollectiveBuffer& buffer,
-                           int64_t repeats, const Busy& busy, double product) {
+  // Compute alone, then while every rank runs the collective `repeats` times without a pause.
+  Result<Window> window(const Sweep& sweep, const comm::CollectiveBuffer& buffer, int64_t repeats,
+                        const Busy& busy) {
+    DC_RETURN_IF_ERROR(begin_together());
+    Window window;
+    window.alone = progress_of_pause(busy);
     DC_RETURN_IF_ERROR(begin_together());
     const int64_t before = exec::TraceRecorder::now(), products = busy.products();
     for (int64_t i = 0; i < repeats; ++i)
       DC_RETURN_IF_ERROR((*current_->communicator.*sweep.run)({&buffer, 1}, *stream_));
-    const int64_t during = exec::TraceRecorder::now() - before;
-    const double alone = product * static_cast<double>(busy.products() - products);
-    const base::Timing mine{slowdown_permille(during, static_cast<int64_t>(alone)), 0, 0, 0};
-    DC_ASSIGN_OR_RETURN(const base::Timing worst, slowest(mine));
+    window.during = {exec::TraceRecorder::now() - before, busy.products() - products};
+    return window;
+  }
+
+  // The largest of all ranks.
+  Result<int64_t> slowdown(std::span<const Window> windows) {
+    DC_ASSIGN_OR_RETURN(const base::Timing worst, slowest({slowdown_permille(windows), 0, 0, 0}));
     return worst.median_ns;
   }
 
@@ -211,14 +224,41 @@ class Sweeper {
   const Opened* current_ = nullptr;
 };
 
-// Nanoseconds per product of `busy` when nothing runs next to it.
-double time_of_product(const Busy& busy) {
-  constexpr auto kLong = std::chrono::milliseconds(50);
-  const int64_t products = busy.products(), begin = exec::TraceRecorder::now();
-  std::this_thread::sleep_for(kLong);
-  const int64_t time = exec::TraceRecorder::now() - begin;
-  return static_cast<double>(time) /
-         static_cast<double>(std::max<int64_t>(busy.products() - products, 1));
+// Every row's times first, then all rows in turn kWindows times for what compute loses: so what
+// disturbs the machine for some seconds is in a few of a row's windows only.
+Status next_to_compute(Sweeper& sweeper, int compute_threads, const Progress& progress,
+                       std::vector<base::DuringComputeMeasurement>& rows) {
+  const Busy busy(compute_threads);
+  device::prefer_short_slices();  // as the stream that carries collectives in a step
+  size_t visited = 0;
+  const auto note_progress = [&] {
+    progress((1 + sweeper.part(++visited) / (1 + kWindows)) / 2, "collectives");
+  };
+  DC_RETURN_IF_ERROR(sweeper.run([&](const Sweep& sweep, const comm::CollectiveBuffer& buffer,
+                                     int64_t bytes) -> Status {
+    DC_ASSIGN_OR_RETURN(const base::Timing timing, sweeper.time(sweep, buffer, repeats_of(bytes)));
+    rows.push_back({{sweep.kind, sweeper.ranks(), bytes, timing, sweeper.level()}});
+    note_progress();
+    return {};
+  }));
+  std::vector<std::vector<Window>> windows(rows.size());
+  for (int turn = 0; turn < kWindows; ++turn) {
+    size_t row = 0;
+    DC_RETURN_IF_ERROR(sweeper.run(
+        [&](const Sweep& sweep, const comm::CollectiveBuffer& buffer, int64_t /*bytes*/) -> Status {
+          const int64_t time = std::max<int64_t>(rows[row].timing.median_ns, 1);
+          DC_ASSIGN_OR_RETURN(
+              const Window window,
+              sweeper.window(sweep, buffer, std::clamp<int64_t>(kLongNs / time, 1, 5000), busy));
+          windows[row++].push_back(window);
+          note_progress();
+          return {};
+        }));
+  }
+  for (size_t row = 0; row < rows.size(); ++row) {
+    DC_ASSIGN_OR_RETURN(rows[row].compute_permille, sweeper.slowdown(windows[row]));
+  }
+  return {};
 }
 
 }  // namespace
@@ -238,22 +278,7 @@ Result<CollectiveSweep> measure_collectives(comm::ProcessGroup& job, int64_t lar
   };
   DC_RETURN_IF_ERROR(sweeper->run(alone));
   DC_RETURN_IF_ERROR(sweeper->together(all, all.together));
-  const Busy busy(compute_threads);
-  device::prefer_short_slices();  // as the stream that carries collectives in a step
-  const double product = time_of_product(busy);
-  const auto during = [&](const Sweep& sweep, const comm::CollectiveBuffer& buffer,
-                          int64_t bytes) -> Status {
-    DC_ASSIGN_OR_RETURN(const base::Timing timing, sweeper->time(sweep, buffer, repeats_of(bytes)));
-    const int64_t repeats =
-        std::clamp<int64_t>(kLongNs / std::max<int64_t>(timing.median_ns, 1), 3, 5000);
-    DC_ASSIGN_OR_RETURN(const int64_t permille,
-                        sweeper->slowdown(sweep, buffer, repeats, busy, product));
-    all.during_compute.push_back(
-        {{sweep.kind, sweeper->ranks(), bytes, timing, sweeper->level()}, permille});
-    progress((1 + sweeper->part(all.during_compute.size())) / 2, "collectives");
-    return {};
-  };
-  DC_RETURN_IF_ERROR(sweeper->run(during));
+  DC_RETURN_IF_ERROR(next_to_compute(*sweeper, compute_threads, progress, all.during_compute));
   return all;
 }
 

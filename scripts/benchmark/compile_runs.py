@@ -1,8 +1,11 @@
 """`dcc compile` runs whose outcomes are kept in a file, so that only what can have changed runs again.
 
-Not a program; joint.py uses it. An outcome is what the compiler says of a plan (step time, peak, bound) or why it refused, with the
+Not a program; joint.py uses it. An outcome is what the compiler says of a plan (step time, peak, bound) or why it refused, for `auto` with the
 processor time and the largest resident set of the process. It is kept by archive, profile, options and compiler: runs of `auto` by the
 compiler's build, runs of a fixed chain by its passes' text and by the sources outside src/search, since no search is part of them.
+
+Fixed chains are asked of chain_table (tests/src/search), which reads the archive once and computes once what chains begin with alike: thousands of them
+take minutes instead of hours. `Runs.compare` has dcc compile some of them.
 """
 
 import hashlib
@@ -46,12 +49,36 @@ def sources_digest(dcc):
     return digest.hexdigest()[:20]
 
 
+class ChainTable:
+    """A chain_table process for each thread that asks: of one model, profile, configuration and options."""
+
+    def __init__(self, program, archive, profile, config, options):
+        self.command = [program, archive, profile or "-", config, *options]
+        self.local, self.jobs = threading.local(), []
+
+    def ask(self, budget, chain):
+        if not hasattr(self.local, "job"):
+            self.local.job = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self.jobs.append(self.local.job)
+        job = self.local.job
+        job.stdin.write(f"{budget or 0} {chain}\n")
+        job.stdin.flush()
+        line = job.stdout.readline()
+        if not line:
+            raise SystemExit(f"joint.py: exit {job.wait()} at --memory {budget} --passes {chain}: {' '.join(self.command)}")
+        outcome = json.loads(line)
+        return {**outcome, **read_error(outcome["error"], outcome["exit"], 0)} if outcome["exit"] else outcome
+
+    def close(self):
+        for job in self.jobs:
+            job.communicate()
+
+
 class Runs:
     """Compiles and keeps outcomes in `store`, a file of JSON lines. Thread-safe.
 
-    An outcome: {"exit", "cpu_s", "rss_mib"} and, with exit 0, {"step_ns", "arena", "peak", "bound_ns", "simulated",
-    "busiest", "parts_ns"};
-    otherwise {"error"}, and for exit 80 {"needs"}, the bytes that the schedule takes that came nearest.
+    An outcome: {"exit"} and, with exit 0, {"step_ns", "arena", "peak"}; otherwise {"error"}, and for exit 80 {"needs"}, the bytes of the smallest plan.
+    Of `auto` also {"cpu_s", "rss_mib", "bound_ns", "simulated", "busiest", "parts_ns"}.
     """
 
     def __init__(self, dcc, store, limit, any_build=False):
@@ -73,17 +100,15 @@ class Runs:
             self.digests[path] = file_digest(path)
         return self.digests[path]
 
-    def compile(self, archive, profile, config, options, chain=None):
-        """The outcome. `chain`: text of passes that run as they are; None: the default chain."""
-        what = [self.digest(archive), self.digest(profile) if profile else "", self.digest(config), *options, chain or "auto"]
+    def compile(self, archive, profile, config, options, budget, chain=None, table=None):
+        """The outcome. `chain`: text of passes that run as they are, asked of `table`; None: the default chain."""
+        memory = ["--memory", str(budget)] if budget else []
+        what = [self.digest(archive), self.digest(profile) if profile else "", self.digest(config), *options, *memory, chain or "auto"]
         key = sha(self.build if chain is None else self.without_search, *what)
         with self.lock:
             if key in self.known:
                 return self.known[key]
-        command = [self.dcc, "compile", archive, "--config", config, "--no-cache", "--json", *options]
-        command += ["--profile", profile] if profile else []
-        command += ["--passes", chain] if chain else []
-        outcome = self.run(command)
+        outcome = table.ask(budget, chain) if chain else self.run(self.command(archive, profile, config, [*options, *memory]))
         with self.lock:
             self.ran += 1
             self.known[key] = outcome
@@ -91,6 +116,21 @@ class Runs:
             with open(self.store, "a") as file:
                 file.write(json.dumps([key, *aliases, outcome]) + "\n")
         return outcome
+
+    def command(self, archive, profile, config, options):
+        command = [self.dcc, "compile", archive, "--config", config, "--no-cache", "--json", *options]
+        return command + (["--profile", profile] if profile else [])
+
+    def compare(self, archive, profile, config, options, budget, chain, outcome):
+        """What dcc compile says otherwise of a fixed chain than `outcome`, as a sentence; None if nothing."""
+        memory = ["--memory", str(budget)] if budget else []
+        made = self.run([*self.command(archive, profile, config, [*options, *memory]), "--passes", chain])
+        other = [
+            f"{name} {outcome.get(name)} but dcc compile {made.get(name)}"
+            for name in ("exit", "step_ns", "arena", "needs")
+            if outcome.get(name) != made.get(name)
+        ]
+        return f"--memory {budget} --passes {chain}: {', '.join(other)}" if other else None
 
     def run(self, command):
         with tempfile.TemporaryDirectory(prefix="dcc-joint-") as folder:

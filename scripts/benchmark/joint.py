@@ -15,8 +15,8 @@ equal ratios, and one more point has no budget. Time is the simulator's, at the 
 Each point that is more than 15 % above its bound is listed with what the difference is made of (2b; compile_runs.parts_of says what the parts are).
 --points-only leaves out chains with one pass less and other efforts.
 
-Outcomes are kept in build/joint/ (compile_runs.py says by what), so that only the default runs again after a change of the search. A case whose
-archive or profile is absent is skipped and says so; those of M and small-llama are made by network.py --folder FOLDER, which is then --lab.
+Fixed chains are asked of chain_table, three of each case also of dcc compile ("as dcc compile"). Outcomes are kept in build/joint/ (compile_runs.py says
+by what), so that only the default runs again after a change of the search. A case whose archive or profile is absent is skipped and says so; those of M and small-llama are made by network.py --folder FOLDER, which is then --lab.
 --check: exit 1 if something does not hold. Two processes at once.
 """
 
@@ -57,12 +57,11 @@ class Case:
         if self.profile and self.link != 1:
             self.profile = slower_link(self.profile, self.link, os.path.join(folder, self.name + ".profile.json"))
 
-    def options(self, budget, *more):
+    def options(self):
         options = ["--world", str(self.world), "--grad-accum", str(self.accumulation), "--reduction-order", self.order]
         options += ["--offload-space", self.offload] if self.offload != "none" else []
         options += ["--ranks-per-host", str(self.ranks_per_host)] if hasattr(self, "ranks_per_host") else []
-        options += ["--memory", str(budget)] if budget else []
-        return [*options, *more]
+        return options
 
 
 def find(path, lab, folder=None):
@@ -98,14 +97,18 @@ def slower_link(path, factor, to):
 class Table:
     """All runs of one case."""
 
-    def __init__(self, case, runs, pool, texts, droppable):
+    def __init__(self, case, runs, pool, texts, droppable, program):
         self.case, self.runs, self.pool, self.droppable = case, runs, pool, droppable
+        self.chains = compile_runs.ChainTable(program, *self.model(), case.options())
         offloads = case.offload != "none"
         hosts = hasattr(case, "ranks_per_host")
         self.texts = {name: text for name, text in texts.items() if (offloads or "offload-" not in text) and (hosts or "split-by-host" not in text)}
 
+    def model(self):
+        return self.case.archive, self.case.profile, self.case.config
+
     def compile(self, budget, chain=None, *more):
-        return self.runs.compile(self.case.archive, self.case.profile, self.case.config, self.case.options(budget, *more), chain)
+        return self.runs.compile(*self.model(), [*self.case.options(), *more], budget, chain, self.chains)
 
     def all(self, jobs):
         """{key: outcome} of {key: arguments of compile}, run by the pool."""
@@ -141,7 +144,16 @@ class Table:
         places = sorted({1, len(self.points) // 2, len(self.points) - 2})
         self.left_out([self.points[i] for i in places] if self.case.left_out else [])
         self.efforts([self.points[i] for i in places] if self.case.other_efforts else [])
+        self.chains.close()
+        self.compare([self.points[i] for i in places])
         return self
+
+    def compare(self, points):
+        """One chain of each point, another every time, as dcc compiles it: self.differences."""
+        jobs = [(point["budget"], *list(self.texts.items())[7 * i % len(self.texts)]) for i, point in enumerate(points)]
+        made = [(*self.model(), self.case.options(), budget, text, self.compile(budget, text)) for budget, _, text in jobs]
+        waiting = [self.pool.submit(self.runs.compare, *job) for job in made]
+        self.differences = [difference for difference in (job.result() for job in waiting) if difference]
 
     def left_out(self, points):
         shorter = {f"{name} without {one}": compile_runs.without(text, one) for name, text in self.texts.items() for one in self.droppable}
@@ -196,7 +208,16 @@ def ratio(point):
 
 def check(tables):
     """{must-hold: [(how bad, text)]}, worst first."""
-    found = {"1a": [], "1b memory": [], "1b effort": [], "1c": [], "1d": [], "2a": [], "errors": []}
+    found = {
+        "as dcc compile": [(1, f"{table.case.name}: {text}") for table in tables for text in table.differences],
+        "1a": [],
+        "1b memory": [],
+        "1b effort": [],
+        "1c": [],
+        "1d": [],
+        "2a": [],
+        "errors": [],
+    }
     for table in tables:
         name, earlier = table.case.name, None
         for point in table.points:
@@ -300,7 +321,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="the reduced set")
     parser.add_argument("--points-only", action="store_true", help="no chains with one pass less, no other efforts")
     parser.add_argument("--lab", help="folder with models and profiles that network.py made")
-    parser.add_argument("--dcc", default=os.path.join(ROOT, "build", "bin", "dcc"))
+    parser.add_argument("--dcc", default=os.path.join(ROOT, "build", "bin", "dcc"), help="chain_table is the one beside it")
     parser.add_argument("--store", default=os.path.join(ROOT, "build", "joint"), help="folder for outcomes")
     parser.add_argument("--any-build", action="store_true", help="take outcomes of fixed chains from whichever build made them")
     parser.add_argument("--limit", type=int, default=900, help="seconds after which a compile is killed")
@@ -318,7 +339,7 @@ def main():
             if case.missing:
                 print(f"skipped: {case.name}: there is no {', '.join(case.missing)}")
                 continue
-            tables.append(Table(case, runs, pool, texts, droppable).run())
+            tables.append(Table(case, runs, pool, texts, droppable, os.path.join(os.path.dirname(arguments.dcc), "chain_table")).run())
     if not tables:
         sys.exit("joint.py: no case could run")
     found = check(tables)

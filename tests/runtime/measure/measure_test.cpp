@@ -147,13 +147,26 @@ TEST(Measure, AFailingRankIsNamedByTheOthers) {
   }
 }
 
+// Compute alone and then next to transfers, each for a thousand nanoseconds.
+measure::Window window(int64_t alone, int64_t during) { return {{1000, alone}, {1000, during}}; }
+
 TEST(Measure, SlowdownIsWhatComputeLostBesideTransfers) {
-  EXPECT_EQ(measure::slowdown_permille(1000, 1000), 1000);
-  EXPECT_EQ(measure::slowdown_permille(1000, 1100), 1000);  // noise
-  EXPECT_EQ(measure::slowdown_permille(1000, 800), 1250);
-  EXPECT_EQ(measure::slowdown_permille(1000, 500), 2000);
-  EXPECT_EQ(measure::slowdown_permille(1000, 100), 4000);  // as much as is believed
-  EXPECT_EQ(measure::slowdown_permille(1000, 0), 4000);
+  const auto slowdown = [](int64_t alone, int64_t during) {
+    return measure::slowdown_permille(std::vector{window(alone, during)});
+  };
+  EXPECT_EQ(slowdown(1000, 1000), 1000);
+  EXPECT_EQ(slowdown(1000, 1100), 1000);  // noise
+  EXPECT_EQ(slowdown(1000, 800), 1250);
+  EXPECT_EQ(slowdown(1000, 500), 2000);
+  EXPECT_EQ(slowdown(1000, 100), 4000);  // as much as is believed
+  EXPECT_EQ(slowdown(1000, 0), 4000);
+}
+
+TEST(Measure, SlowdownIsNotThatOfOtherPrograms) {
+  // Two of five windows while another program computes as well; in a third it does so all along.
+  const std::vector windows{window(1000, 800), window(1000, 250), window(500, 400),
+                            window(1000, 200), window(1000, 800)};
+  EXPECT_EQ(measure::slowdown_permille(windows), 1250);
 }
 
 TEST(Measure, CollectivesOverSizes) {
