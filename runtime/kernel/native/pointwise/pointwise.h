@@ -129,9 +129,10 @@ inline auto at(const T* row, int64_t i) {
   return value(row[kOne ? 0 : i]);
 }
 
-// kOnes: a mask of the operands that have one element for a whole row.
+// kOnes: a mask of the operands that have one element for a whole row. Flat: an operator that was
+// called, not inlined, would be code for the oldest CPU.
 template <int kOnes, typename Op, typename Out, typename A>
-DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a) {
+[[gnu::flatten]] DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a) {
   for (int64_t row = 0; row < plane.rows; ++row) {
     Out* __restrict to = out + row * plane.steps[0];
     const A* x = a + row * plane.steps[1];
@@ -139,7 +140,8 @@ DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a) {
   }
 }
 template <int kOnes, typename Op, typename Out, typename A, typename B>
-DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a, const B* b) {
+[[gnu::flatten]] DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a,
+                                             const B* b) {
   for (int64_t row = 0; row < plane.rows; ++row) {
     Out* __restrict to = out + row * plane.steps[0];
     const A* x = a + row * plane.steps[1];
@@ -149,8 +151,8 @@ DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a, con
   }
 }
 template <int kOnes, typename Op, typename Out, typename A, typename B, typename C>
-DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a, const B* b,
-                            const C* c) {
+[[gnu::flatten]] DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a,
+                                             const B* b, const C* c) {
   for (int64_t row = 0; row < plane.rows; ++row) {
     Out* __restrict to = out + row * plane.steps[0];
     const A* x = a + row * plane.steps[1];
@@ -162,9 +164,11 @@ DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a, con
   }
 }
 
+// Flat as well.
 template <typename Op, typename Out, typename... Operands, size_t... kIndex>
-DC_VECTOR_CLONES void loop_of(const Op& op, Out* __restrict out, const void* const* in, int64_t n,
-                              std::index_sequence<kIndex...>) {
+[[gnu::flatten]] DC_VECTOR_CLONES void loop_of(const Op& op, Out* __restrict out,
+                                               const void* const* in, int64_t n,
+                                               std::index_sequence<kIndex...>) {
   const std::tuple<const Operands*...> from{static_cast<const Operands*>(in[kIndex])...};
   if (n == kLoopLanes) {
     for (int64_t i = 0; i < kLoopLanes; ++i)
