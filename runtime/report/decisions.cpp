@@ -123,8 +123,8 @@ class DecisionReader {
     d.program = program.number;
     d.runs = program.runs;
     d.times = static_cast<int32_t>(own.size());
-    const int32_t first = own.front()->to, before = program.last_before(first);
-    const int32_t after = program.first_after(first);
+    const int32_t gathered = own.front()->instruction, first = own.front()->to;
+    const int32_t before = program.last_before(first), after = program.first_after(first);
     d.bytes = bytes(first);
     if (own.size() > 1) {
       d.decided = Decided::PerUse;
@@ -136,7 +136,9 @@ class DecisionReader {
       }
       d.from = slice(first).last;
       d.to = slice(own[1]->to).first;
-    } else if (before >= 0 && after >= 0 && program.is_forward(own.front()->instruction)) {
+    } else if (gathered < before && after >= 0 && program.is_forward(gathered)) {
+      // From a use of the forward phase to one of the backward phase. An output layer that is fused
+      // with its loss has one use.
       d.decided = Decided::Kept;
       d.from = before;
       d.to = after;

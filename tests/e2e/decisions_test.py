@@ -254,8 +254,7 @@ class Decisions(unittest.TestCase):
         self.assertGreater(seen["activation", "kept"] + seen["activation", "made again"], 1000)
         self.assertGreater(len(decided(plan)["prices"]), 0)
         jointly = [one["numbers"]["parameters"] for one in running.inspect(plan)["remarks"] if one["code"] == "kept-jointly"]
-        # The table may count one that is gathered for the output layer and its gradient, which are one kernel.
-        self.assertIn(seen["parameter", "kept"] - jointly[0], (0, 1))
+        self.assertEqual(jointly, [seen["parameter", "kept"]])
         remarks = [one for one in running.inspect(plan)["remarks"] if one["code"] == "byte-price"]
         self.assertLess(len(json.dumps(remarks)), os.path.getsize(plan) * 0.03)
         table = dcc("inspect", plan, "--as=decisions").stdout

@@ -49,7 +49,12 @@ void Call::require(bool condition, std::string_view problem) {
   std::string sentence =
       "the native kernel '" + instruction_.op + "' cannot run this instruction: ";
   sentence.append(problem).append("; recompile the plan with the dcc that belongs to this dcrun");
-  status_ = base::Status(base::ErrorKind::Unsupported, "DC6130", std::move(sentence));
+  refuse(base::Status(base::ErrorKind::Unsupported, "DC6130", std::move(sentence)));
+}
+
+void Call::refuse(base::Status reason) {
+  if (!status_.ok()) return;
+  status_ = std::move(reason);
   if (!instruction_.module.empty()) status_.add_context("in module " + instruction_.module);
 }
 

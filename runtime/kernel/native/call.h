@@ -94,6 +94,8 @@ class Call {
 
   // Refuses the instruction with `problem` unless the condition holds.
   void require(bool condition, std::string_view problem);
+  // Refuses the instruction for a reason that is not its own.
+  void refuse(base::Status reason);
   // Refuses tensors whose sizes differ in a dim other than `except`.
   void same_sizes(const BoundTensor& a, const BoundTensor& b,
                   std::optional<size_t> except = std::nullopt);

@@ -5,6 +5,7 @@
 // integers in int64 (the low bits of what wraps are right); bool as 0 or 1.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -57,6 +58,11 @@ LoopOverLanes rounder(Lane lane, base::DType dtype);
 
 // Elements that are handled at once: a few arrays of this length stay in the first-level cache.
 inline constexpr int64_t kBlock = 512;
+// Calls f(first, count) for the blocks of a row of n elements.
+template <typename F>
+void in_blocks(int64_t n, F&& f) {
+  for (int64_t first = 0; first < n; first += kBlock) f(first, std::min(kBlock, n - first));
+}
 
 // A strided operand whose rows are read as lanes. Without conversion and gaps the memory itself is
 // used.

@@ -118,15 +118,49 @@ inline float erf(float x) {
   return t > 0.927734375f ? std::copysign(far, x) : near;
 }
 
-// sin and cos through f64: x = k pi/2 + r, Taylor polynomials in r. At most 1 ulp up to |x| = 1e6,
-// 2e-7 absolute up to 1e9.
-inline float sine_of_quarter(float x, uint64_t quarter) {
-  constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52
+// x = k pi/2 + r in f64: r, and k in the low bits.
+struct QuarterTurns {
+  double rest;
+  uint64_t quarters;
+};
+inline constexpr double kRoundToInteger = 6755399441055744.0;  // 1.5 * 2^52
+
+inline bool has_few_turns(float x) { return std::fabs(x) <= 0x1p20f; }
+inline QuarterTurns few_turns(float x) {
   const double value = x;
-  const double shifted = fma(value, 0.63661977236758134308, kRound);
-  const double k = shifted - kRound;
-  const double r = fma(k, -6.07710050650619224932e-11, fma(k, -1.57079632673412561417, value));
-  const double z = r * r;
+  const double shifted = fma(value, 0.63661977236758134308, kRoundToInteger);
+  const double k = shifted - kRoundToInteger;
+  return {fma(k, -6.07710050650619224932e-11, fma(k, -1.57079632673412561417, value)),
+          std::bit_cast<uint64_t>(shifted)};
+}
+// For all floats. x is an integer times 2^(exponent field - 150), so that of the bits of 2/pi the
+// first ones give whole turns (M. Payne and R. Hanek, 1983). The next 28 times x are exact in f64.
+inline QuarterTurns many_turns(float x) {
+  const uint32_t exponent = std::bit_cast<uint32_t>(x) >> 23 & 0xffu;
+  const uint32_t skipped = exponent < 152u ? 0u : exponent - 152u, words = skipped >> 5;
+  const uint64_t bits = skipped & 31u, one = std::bit_cast<uint64_t>(1.0);
+  const uint64_t first = words == 0u   ? 0xa2f9836e4e441529u
+                         : words == 1u ? 0x4e441529fc2757d1u
+                         : words == 2u ? 0xfc2757d1f534ddc0u
+                                       : 0xf534ddc0db629599u;
+  const uint64_t second = words == 0u   ? 0xfc2757d1f534ddc0u
+                          : words == 1u ? 0xf534ddc0db629599u
+                          : words == 2u ? 0xdb6295993c439041u
+                                        : 0x3c439041fe5163abu;
+  const uint64_t upper = first << bits | second >> 1 >> (63 - bits);
+  const uint64_t lower = upper << 28 | second << bits >> 36;
+  const double high = std::bit_cast<double>(one | upper >> 36 << 24) - 1.0;
+  const double low = (std::bit_cast<double>(one | lower >> 12) - 1.0) * 0x1p-28;
+  const double value =
+      static_cast<double>(x) * std::bit_cast<double>(one - (static_cast<uint64_t>(skipped) << 52));
+  const double product = value * high;
+  const double shifted = fma(value, low, product) + kRoundToInteger;
+  const double k = shifted - kRoundToInteger;
+  return {fma(value, low, product - k) * 1.57079632679489661923, std::bit_cast<uint64_t>(shifted)};
+}
+// Taylor polynomials in r. At most 1 ulp.
+inline float sine(const QuarterTurns& turns, uint64_t more_quarters) {
+  const double r = turns.rest, z = r * r;
   double sine = 1.0 / 362880;
   sine = fma(sine, z, -1.0 / 5040);
   sine = fma(sine, z, 1.0 / 120);
@@ -138,12 +172,14 @@ inline float sine_of_quarter(float x, uint64_t quarter) {
   cosine = fma(cosine, z, 1.0 / 24);
   cosine = fma(cosine, z, -0.5);
   cosine = fma(cosine, z, 1.0);
-  const uint64_t place = std::bit_cast<uint64_t>(shifted) + quarter;
+  const uint64_t place = turns.quarters + more_quarters;
   const double chosen = (place & 1u) != 0 ? cosine : sine;
   return static_cast<float>((place & 2u) != 0 ? -chosen : chosen);
 }
-inline float sin(float x) { return sine_of_quarter(x, 0); }
-inline float cos(float x) { return sine_of_quarter(x, 1); }
+inline float sin_of_few_turns(float x) { return sine(few_turns(x), 0); }
+inline float cos_of_few_turns(float x) { return sine(few_turns(x), 1); }
+inline float sin(float x) { return sine(has_few_turns(x) ? few_turns(x) : many_turns(x), 0); }
+inline float cos(float x) { return sine(has_few_turns(x) ? few_turns(x) : many_turns(x), 1); }
 
 // 0 where exp(-x) is infinite, as in PyTorch: what is multiplied by x must vanish there.
 inline float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }

@@ -69,9 +69,7 @@ class Convolution final : public Kernel {
     DC_RETURN_IF_ERROR(before_.launch(stream));
     omp_set_num_threads(threads_);
     for (const BoundPrimitive& primitive : primitives_) {
-      if (!primitive.run(stream, stream_))
-        return base::Status(base::ErrorKind::Internal, "DC6136",
-                            "oneDNN could not run a convolution; please report this");
+      if (!primitive.run(stream, stream_)) return failed_to_run("convolution");
     }
     return after_.launch(stream);
   }
@@ -356,8 +354,8 @@ class ConvolutionMaker {
       plan();
       return finish();
     } catch (const dnnl::error& error) {
-      return base::Status(base::ErrorKind::Unsupported, "DC6136",
-                          std::string("oneDNN has no such convolution: ") + error.what());
+      call_.refuse(lacks("convolution", error));
+      return call_.made(nullptr);
     }
   }
 

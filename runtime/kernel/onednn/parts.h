@@ -4,6 +4,9 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include <string>
+#include <string_view>
+
 #include "runtime/kernel/kernel.h"
 #include "src/base/units.h"
 
@@ -25,6 +28,18 @@ inline bool multiplies_bf16() {
   const auto has = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   const auto needs = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);  // a set of bits
   return (has & needs) == needs;
+}
+
+// oneDNN has no primitive for `what`.
+inline base::Status lacks(std::string_view what, const dnnl::error& error) {
+  return base::Status(base::ErrorKind::Unsupported, "DC6136",
+                      "oneDNN has no such " + std::string(what) + " on this CPU (" + error.what() +
+                          "); compile the plan with --providers aten, which takes libtorch's");
+}
+// A primitive that was made did not run.
+inline base::Status failed_to_run(std::string_view what) {
+  return base::Status(base::ErrorKind::Internal, "DC6139",
+                      "oneDNN could not run a " + std::string(what) + "; please report this");
 }
 
 // A tensor as the primitive sees it.

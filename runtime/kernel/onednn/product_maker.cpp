@@ -35,22 +35,17 @@ class Product final : public Kernel {
     for (size_t i = 0; i < ports_.size(); ++i) {
       if (dnnl_memory_set_data_handle_v2(memories_[i].get(), stream.resolve(ports_[i].data),
                                          stream_.get()) != dnnl_success)
-        return failed();
+        return failed_to_run("matrix product");
     }
     DC_RETURN_IF_ERROR(before_.launch(stream));
     omp_set_num_threads(threads_);
     if (dnnl_primitive_execute(primitive_.get(), stream_.get(), static_cast<int>(arguments_.size()),
                                arguments_.data()) != dnnl_success)
-      return failed();
+      return failed_to_run("matrix product");
     return after_.launch(stream);
   }
 
  private:
-  static base::Status failed() {
-    return base::Status(base::ErrorKind::Internal, "DC6136",
-                        "oneDNN could not run a matrix product; please report this");
-  }
-
   dnnl::matmul primitive_;
   dnnl::stream stream_;
   CopyRegions before_;  // operands that oneDNN cannot read as they are
@@ -106,7 +101,7 @@ int64_t ProductMaker::scratch_bytes() {
   try {
     primitive_ = primitive();
   } catch (const dnnl::error& error) {
-    call_.require(false, std::string("oneDNN has no such matrix product: ") + error.what());
+    call_.refuse(lacks("matrix product", error));
     return 0;
   }
   own_scratch_ = parts_.add(static_cast<int64_t>(primitive_.scratchpad_desc().get_size()));

@@ -65,7 +65,8 @@ plan::Arg read_argument(KernelBench& bench, const std::string& kind, std::istrea
   return arg;
 }
 
-// A floating-point number.
+}  // namespace
+
 double element(const uint8_t* bytes, DType dtype, int64_t index) {
   const uint8_t* at = bytes + index * base::byte_size(dtype);
   const auto read = [at]<typename T>(T value) {
@@ -81,12 +82,14 @@ double element(const uint8_t* bytes, DType dtype, int64_t index) {
       return kernel::native::widen(read(kernel::native::BF16{}));
     case DType::F16:
       return kernel::native::widen(read(kernel::native::F16{}));
+    case DType::I64:
+      return static_cast<double>(read(int64_t{}));
+    case DType::Bool:
+      return read(uint8_t{});
     default:
       return 0;
   }
 }
-
-}  // namespace
 
 std::vector<AtenCase> read_cases(const char* path) {
   std::ifstream file(path);
@@ -102,6 +105,8 @@ std::vector<AtenCase> read_cases(const char* path) {
     } else if (word == "out") {
       const bool none = line == "out none";
       cases.back().results.push_back(none ? ExpectedTensor{} : read_tensor(stream));
+    } else if (word == "exact") {
+      cases.back().exact.push_back(read_tensor(stream));
     } else if (!cases.empty() && word != "end" && word != "types" && word != "gpu" &&
                word != "fault") {
       cases.back().arguments.push_back(line);

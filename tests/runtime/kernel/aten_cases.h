@@ -20,6 +20,7 @@ struct AtenCase {
   std::string name, op;
   std::vector<std::string> arguments;  // lines of the file
   std::vector<ExpectedTensor> results;
+  std::vector<ExpectedTensor> exact;  // floating-point results in f64, where the file has them
 };
 
 inline void PrintTo(const AtenCase& test, std::ostream* stream) {
@@ -37,5 +38,8 @@ plan::Instruction place(KernelBench& bench, const AtenCase& test);
 // Difference between an output on the bench and the expected tensor, relative to the largest
 // expected magnitude; 0 means equal bits. Of integers that differ, infinite.
 double difference(KernelBench& bench, int32_t output, const ExpectedTensor& expected);
+
+// The element `index` of memory without gaps.
+double element(const uint8_t* bytes, base::DType dtype, int64_t index);
 
 }  // namespace dc::runtime

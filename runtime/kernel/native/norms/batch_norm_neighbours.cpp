@@ -1,29 +1,69 @@
-// Batch norm of channels that lie next to each other: blocks of them, position by position.
+// Batch norm of channels that lie next to each other, each with one element or a small plane:
+// blocks of channels, a few positions at a time. A lane is an element of such a block.
 //
-// Sums are of one channel each, of 64 positions in T, and these in f64.
+// Sums are of one lane each, in f64, those of gradients of four positions at a time, then of a
+// channel's lanes. Mean and variance are of distances from the channel's first element, in one
+// pass: a distance from the mean is at most the root of the number of elements times the deviation,
+// so that with n elements what cancels costs n roundings of f64 (T. Chan, G. Golub and R. LeVeque,
+// "Algorithms for computing the sample variance", 1983).
 #include "runtime/kernel/native/norms/batch_norm_tensors.h"
 #include "runtime/kernel/native/vector_clones.h"
 
 namespace dc::runtime::kernel::native {
 namespace {
 
-constexpr int64_t kPositionsInLanes = 64;
+constexpr int64_t kTogether = 4;  // positions
 
-template <typename T>
-DC_VECTOR_CLONES void add_each(T* __restrict sums, const T* x, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) sums[i] += x[i];
-}
-template <typename T>
-DC_VECTOR_CLONES void add_squares(T* __restrict sums, const T* x, const T* means, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) sums[i] += (x[i] - means[i]) * (x[i] - means[i]);
-}
-template <typename T>
-DC_VECTOR_CLONES void add_gradients(T* __restrict sums, T* __restrict products, const T* g,
-                                    const T* x, const T* means, int64_t n) {
+// Adds, per lane, the distances of x from `origins`, and their squares.
+template <int64_t kPositions, typename T>
+[[gnu::always_inline]] inline void add_positions(double* __restrict sums,
+                                                 double* __restrict squares, const T* x,
+                                                 int64_t step, const double* origins, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
-    sums[i] += g[i];
-    products[i] += g[i] * (x[i] - means[i]);
+    double sum = sums[i], square = squares[i];
+    for (int64_t k = 0; k < kPositions; ++k) {
+      const double distance = static_cast<double>(x[k * step + i]) - origins[i];
+      sum += distance;
+      square += distance * distance;
+    }
+    sums[i] = sum;
+    squares[i] = square;
   }
+}
+template <typename T>
+DC_VECTOR_CLONES void add_statistics(double* sums, double* squares, const T* x, int64_t step,
+                                     int64_t positions, const double* origins, int64_t n) {
+  if (positions == kTogether) return add_positions<kTogether>(sums, squares, x, step, origins, n);
+  for (int64_t k = 0; k < positions; ++k)
+    add_positions<1>(sums, squares, x + k * step, step, origins, n);
+}
+
+// Adds, per lane, g, and its products with the distances of x from `means`; those of a few
+// positions are summed in T.
+template <int64_t kPositions, typename T>
+[[gnu::always_inline]] inline void add_products(double* __restrict sums,
+                                                double* __restrict products, const T* g,
+                                                int64_t g_step, const T* x, int64_t x_step,
+                                                const T* means, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    T sum{}, product{};
+    for (int64_t k = 0; k < kPositions; ++k) {
+      const T gradient = g[k * g_step + i];
+      sum += gradient;
+      product += gradient * (x[k * x_step + i] - means[i]);
+    }
+    sums[i] += static_cast<double>(sum);
+    products[i] += static_cast<double>(product);
+  }
+}
+template <typename T>
+DC_VECTOR_CLONES void add_gradients(double* sums, double* products, const T* g, int64_t g_step,
+                                    const T* x, int64_t x_step, int64_t positions, const T* means,
+                                    int64_t n) {
+  if (positions == kTogether)
+    return add_products<kTogether>(sums, products, g, g_step, x, x_step, means, n);
+  for (int64_t k = 0; k < positions; ++k)
+    add_products<1>(sums, products, g + k * g_step, g_step, x + k * x_step, x_step, means, n);
 }
 template <typename T>
 DC_VECTOR_CLONES void normalize(T* __restrict out, const T* x, const T* means, const T* scales,
@@ -37,55 +77,82 @@ DC_VECTOR_CLONES void gradient(T* __restrict out, const T* g, const T* x, const 
     out[i] = (g[i] - means_of_g[i] - (x[i] - means[i]) * slopes[i]) * scales[i];
 }
 
-// One number for each channel of a block.
+// One number for each channel of a block, or each of its lanes.
 template <typename T>
 using Numbers = T[kBlock];
 
-// Sums of a block's channels.
+// A block of channels at a few positions: `step` elements from one to the next.
 template <typename T>
-class Sums {
- public:
-  explicit Sums(int64_t n) : n_(n) {
-    std::fill_n(lanes_, n, T{});
-    std::fill_n(totals_, n, 0.0);
-  }
-  T* lanes() { return lanes_; }
-  void empty() {
-    for (int64_t i = 0; i < n_; ++i) totals_[i] += static_cast<double>(lanes_[i]);
-    std::fill_n(lanes_, n_, T{});
-  }
-  double operator[](int64_t channel) const { return totals_[channel]; }
+struct Positions {
+  const T* at(int64_t position) const { return first + position * step; }
 
- private:
-  int64_t n_;
-  alignas(64) Numbers<T> lanes_;
-  Numbers<double> totals_;
+  const T* first;
+  int64_t step;
 };
 
 template <typename T>
 class Neighbours : public Kernel {
+ public:
+  base::Status launch(device::Stream& stream) final {
+    const int64_t most = kBlock / width();
+    for (int64_t first = 0; first < t_.channels.count(); first += most)
+      in_channels(stream, first, std::min(most, t_.channels.count() - first));
+    return {};
+  }
+
  protected:
+  using Buffer = T[kTogether][kBlock];
   explicit Neighbours(const BatchNormTensors<T>& t) : t_(t) {}
 
-  // of(first, n) for blocks of channels.
-  template <typename Of>
-  void in_channels(Of&& of) const {
-    for (int64_t first = 0; first < t_.channels.count(); first += kBlock)
-      of(first, std::min(kBlock, t_.channels.count() - first));
+  // Of the n channels from `first` on, which are one block.
+  virtual void in_channels(device::Stream& stream, int64_t first, int64_t n) const = 0;
+
+  int64_t width() const { return t_.channels.width(); }
+
+  // f(offsets of the first, how many) for all positions.
+  template <typename F>
+  void in_positions(F&& f) const {
+    t_.channels.for_each_run(kTogether, f);
   }
-  // add(offsets) for each position, with empty() in time.
-  template <typename Add, typename Empty>
-  void sum(Add&& add, Empty&& empty) const {
-    int64_t added = 0;
-    t_.channels.for_each_element([&](const Offsets& at) {
-      add(at);
-      if (++added % kPositionsInLanes == 0) empty();
-    });
-    empty();
+  // The lanes of the channels from `first` on at some positions of a tensor, whose number among
+  // the tensors of `channels` is `index`: in the buffer, or where they lie.
+  Positions<T> read(const RowTensor<T>& tensor, size_t index, const std::byte* base,
+                    const Offsets& at, int64_t positions, int64_t first, int64_t n,
+                    Buffer& buffer) const {
+    const LaneReader& reader = tensor.reader();
+    const std::byte* from = base + (at[index] + first * width()) * reader.element;
+    const int64_t step = t_.channels.position_step(index);
+    if (reader.direct) return {reinterpret_cast<const T*>(from), step};
+    for (int64_t k = 0; k < positions; ++k)
+      reader.load(buffer[k], from + k * step * reader.element, reader.stride, n * width());
+    return {buffer[0], kBlock};
   }
-  static const T* read(const RowTensor<T>& tensor, const std::byte* base, int64_t offset, int64_t n,
-                       T* buffer) {
-    return tensor.read(buffer, base + offset * tensor.reader().element, 0, n);
+  // make(position, where to write its lanes) for some positions of y, which is tensor `index`.
+  template <typename Make>
+  void write(size_t index, std::byte* base, const Offsets& at, int64_t positions, int64_t first,
+             int64_t n, Make&& make) const {
+    alignas(64) Numbers<T> out;
+    for (int64_t k = 0; k < positions; ++k) {
+      const int64_t position = at[index] + k * t_.channels.position_step(index);
+      std::byte* row = t_.y.row(base, position + first * width());
+      make(k, t_.y.target(out, row, 0));
+      t_.y.write(out, row, 0, n * width());
+    }
+  }
+  // From one number per channel to one per lane, in place, and from sums of lanes to sums of
+  // channels.
+  template <typename U>
+  void spread(U* numbers, int64_t n) const {
+    if (width() == 1) return;
+    for (int64_t i = n; i-- > 0;) std::fill_n(numbers + i * width(), width(), U{numbers[i]});
+  }
+  void join(double* sums, int64_t n) const {
+    if (width() == 1) return;
+    for (int64_t i = 0; i < n; ++i) {
+      double sum = 0;
+      for (int64_t k = 0; k < width(); ++k) sum += sums[i * width() + k];
+      sums[i] = sum;
+    }
   }
 
   BatchNormTensors<T> t_;
@@ -94,28 +161,28 @@ class Neighbours : public Kernel {
 template <typename T>
 class BatchNormOfNeighbours final : public Neighbours<T> {
   using Neighbours<T>::t_;
+  using Neighbours<T>::width;
+  using typename Neighbours<T>::Buffer;
 
  public:
   explicit BatchNormOfNeighbours(const BatchNormTensors<T>& t) : Neighbours<T>(t) {}
 
-  base::Status launch(device::Stream& stream) override {
+ private:
+  void in_channels(device::Stream& stream, int64_t first, int64_t n) const override {
     std::byte *x = t_.x.on(stream), *y = t_.y.on(stream);
-    this->in_channels([&](int64_t first, int64_t n) {
-      alignas(64) Numbers<T> means, scales, shifts;
-      statistics(stream, x, first, n, means, scales);
-      t_.bias.read(stream, first, n, shifts);
-      t_.channels.for_each_element([&](const Offsets& at) {
-        alignas(64) Numbers<T> in, out;
-        const T* from = this->read(t_.x, x, at[0] + first, n, in);
-        std::byte* row = t_.y.row(y, at[1] + first);
-        normalize(t_.y.target(out, row, 0), from, means, scales, shifts, n);
-        t_.y.write(out, row, 0, n);
+    alignas(64) Numbers<T> means, scales, shifts;
+    statistics(stream, x, first, n, means, scales);
+    t_.bias.read(stream, first, n, shifts);
+    for (T* numbers : {means, scales, shifts}) this->spread(numbers, n);
+    this->in_positions([&](const Offsets& at, int64_t positions) {
+      alignas(64) Buffer in;
+      const Positions<T> from = this->read(t_.x, 0, x, at, positions, first, n, in);
+      this->write(1, y, at, positions, first, n, [&](int64_t k, T* out) {
+        normalize(out, from.at(k), means, scales, shifts, n * width());
       });
     });
-    return {};
   }
 
- private:
   // The means, and by what distances from them are scaled; statistics that are results are written.
   void statistics(device::Stream& stream, const std::byte* x, int64_t first, int64_t n, T* means,
                   T* scales) const {
@@ -142,20 +209,25 @@ class BatchNormOfNeighbours final : public Neighbours<T> {
   void own_statistics(const std::byte* x, int64_t first, int64_t n, T* means,
                       double* variances) const {
     const auto count = static_cast<double>(t_.channels.elements());
-    alignas(64) Numbers<T> in;
-    Sums<T> sums(n), squares(n);
-    this->sum(
-        [&](const Offsets& at) {
-          add_each(sums.lanes(), this->read(t_.x, x, at[0] + first, n, in), n);
-        },
-        [&] { sums.empty(); });
-    for (int64_t i = 0; i < n; ++i) means[i] = static_cast<T>(sums[i] / count);
-    this->sum(
-        [&](const Offsets& at) {
-          add_squares(squares.lanes(), this->read(t_.x, x, at[0] + first, n, in), means, n);
-        },
-        [&] { squares.empty(); });
-    for (int64_t i = 0; i < n; ++i) variances[i] = squares[i] / count;
+    alignas(64) Buffer in;
+    alignas(64) Numbers<double> origins, sums, squares;
+    const T* start = this->read(t_.x, 0, x, Offsets{}, 1, first, n, in).first;
+    for (int64_t i = 0; i < n; ++i) means[i] = start[i * width()];
+    std::copy_n(means, n, origins);
+    this->spread(origins, n);
+    std::fill_n(sums, n * width(), 0.0);
+    std::fill_n(squares, n * width(), 0.0);
+    this->in_positions([&](const Offsets& at, int64_t positions) {
+      const Positions<T> from = this->read(t_.x, 0, x, at, positions, first, n, in);
+      add_statistics(sums, squares, from.first, from.step, positions, origins, n * width());
+    });
+    this->join(sums, n);
+    this->join(squares, n);
+    for (int64_t i = 0; i < n; ++i) {
+      // What should be 0 may come out a little less.
+      variances[i] = std::max(0.0, squares[i] - sums[i] * sums[i] / count) / count;
+      means[i] = static_cast<T>(static_cast<double>(means[i]) + sums[i] / count);
+    }
   }
 
   // As in PyTorch, the variance in the running statistics is divided by one less.
@@ -178,29 +250,29 @@ class BatchNormOfNeighbours final : public Neighbours<T> {
 template <typename T>
 class BatchNormBackwardOfNeighbours final : public Neighbours<T> {
   using Neighbours<T>::t_;
+  using Neighbours<T>::width;
+  using typename Neighbours<T>::Buffer;
 
  public:
   explicit BatchNormBackwardOfNeighbours(const BatchNormTensors<T>& t) : Neighbours<T>(t) {}
 
-  base::Status launch(device::Stream& stream) override {
+ private:
+  void in_channels(device::Stream& stream, int64_t first, int64_t n) const override {
     std::byte *x = t_.x.on(stream), *g = t_.g.on(stream), *y = t_.y.on(stream);
-    this->in_channels([&](int64_t first, int64_t n) {
-      alignas(64) Numbers<T> means, means_of_g, slopes, scales;
-      factors(stream, x, g, first, n, means, means_of_g, slopes, scales);
-      if (!t_.y.given()) return;
-      t_.channels.for_each_element([&](const Offsets& at) {
-        alignas(64) Numbers<T> in, gradients, out;
-        const T* from = this->read(t_.x, x, at[0] + first, n, in);
-        const T* grad = this->read(t_.g, g, at[1] + first, n, gradients);
-        std::byte* row = t_.y.row(y, at[2] + first);
-        gradient(t_.y.target(out, row, 0), grad, from, means, means_of_g, slopes, scales, n);
-        t_.y.write(out, row, 0, n);
+    alignas(64) Numbers<T> means, means_of_g, slopes, scales;
+    factors(stream, x, g, first, n, means, means_of_g, slopes, scales);
+    if (!t_.y.given()) return;
+    for (T* numbers : {means, means_of_g, slopes, scales}) this->spread(numbers, n);
+    this->in_positions([&](const Offsets& at, int64_t positions) {
+      alignas(64) Buffer in, gradients;
+      const Positions<T> from = this->read(t_.x, 0, x, at, positions, first, n, in);
+      const Positions<T> grad = this->read(t_.g, 1, g, at, positions, first, n, gradients);
+      this->write(2, y, at, positions, first, n, [&](int64_t k, T* out) {
+        gradient(out, grad.at(k), from.at(k), means, means_of_g, slopes, scales, n * width());
       });
     });
-    return {};
   }
 
- private:
   // Of the gradient of x; those of weight and bias are written.
   void factors(device::Stream& stream, const std::byte* x, const std::byte* g, int64_t first,
                int64_t n, T* means, T* means_of_g, T* slopes, T* scales) const {
@@ -211,15 +283,8 @@ class BatchNormBackwardOfNeighbours final : public Neighbours<T> {
     for (int64_t i = 0; i < n && !t_.trains; ++i)
       rstds[i] = reciprocal_deviation<T>(static_cast<double>(rstds[i]), t_.eps);
     t_.weight.read(stream, first, n, weights, T{1});
-    Sums<T> sums(n), products(n);
-    alignas(64) Numbers<T> in, gradients;
-    this->sum(
-        [&](const Offsets& at) {
-          add_gradients(sums.lanes(), products.lanes(),
-                        this->read(t_.g, g, at[1] + first, n, gradients),
-                        this->read(t_.x, x, at[0] + first, n, in), means, n);
-        },
-        [&] { sums.empty(), products.empty(); });
+    alignas(64) Numbers<double> sums, products;
+    sum_gradients(x, g, first, n, means, sums, products);
     for (int64_t i = 0; i < n; ++i) {
       const auto rstd = static_cast<double>(rstds[i]);
       of_weight[i] = static_cast<T>(products[i] * rstd);
@@ -231,6 +296,24 @@ class BatchNormBackwardOfNeighbours final : public Neighbours<T> {
     }
     t_.weight_gradient.write(stream, first, n, of_weight);
     t_.bias_gradient.write(stream, first, n, of_bias);
+  }
+
+  void sum_gradients(const std::byte* x, const std::byte* g, int64_t first, int64_t n,
+                     const T* means, double* sums, double* products) const {
+    alignas(64) Buffer in, gradients;
+    alignas(64) Numbers<T> spread_means;
+    std::copy_n(means, n, spread_means);
+    this->spread(spread_means, n);
+    std::fill_n(sums, n * width(), 0.0);
+    std::fill_n(products, n * width(), 0.0);
+    this->in_positions([&](const Offsets& at, int64_t positions) {
+      const Positions<T> grad = this->read(t_.g, 1, g, at, positions, first, n, gradients);
+      const Positions<T> from = this->read(t_.x, 0, x, at, positions, first, n, in);
+      add_gradients(sums, products, grad.first, grad.step, from.first, from.step, positions,
+                    spread_means, n * width());
+    });
+    this->join(sums, n);
+    this->join(products, n);
   }
 };
 

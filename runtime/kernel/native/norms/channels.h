@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/kernel/native/norms/rows.h"
+#include "src/base/shape.h"
 
 namespace dc::runtime::kernel::native {
 
@@ -37,18 +38,17 @@ class Channels {
     tensors_ = strides.size();
     rows_ = Iteration(sizes, strides);
     call.require(rows_.fits(), "its tensors have too many dims");
+    find_neighbours(shape, tensors);
   }
 
   int64_t count() const { return count_; }
   int64_t elements() const { return rows_.count(); }  // of one channel
   int64_t stride(size_t tensor) const { return rows_.inner_stride(tensor); }
-  // Whether channels, not the elements of one, lie next to each other in every tensor.
-  bool are_neighbours() const {
-    for (size_t t = 0; t < tensors_; ++t)
-      if (between_[t] != 1 || (elements() > 1 && stride(t) == 1)) return false;
-    return count_ > 1;
-  }
-  // Of the elements that are handled together: those of a row, or neighbouring channels.
+  // Whether channels lie next to each other in every tensor, of each as many elements together as
+  // width() says: one, or those of a small plane.
+  bool are_neighbours() const { return width_ > 0; }
+  int64_t width() const { return width_; }
+  // Of the elements that are handled together: those of a row, or of neighbouring channels.
   int64_t row_stride(size_t tensor) const { return are_neighbours() ? 1 : stride(tensor); }
 
   // f(chunk): as many whole short rows as a block has room for, or rows block by block.
@@ -68,23 +68,52 @@ class Channels {
       }
     });
   }
-  // f(offsets) for each element of channel 0.
+  // Of neighbours: f(offsets of the first, how many) for the positions of channel 0, each of
+  // width() elements, at most `most` at once; from one to the next it is position_step(tensor).
   template <typename F>
-  void for_each_element(F&& f) const {
-    rows_.for_each_row([&](const Offsets& at) {
+  void for_each_run(int64_t most, F&& f) const {
+    positions_.for_each_row([&](const Offsets& at) {
       Offsets offsets = at;
-      for (int64_t i = 0; i < rows_.inner(); ++i) {
-        f(static_cast<const Offsets&>(offsets));
-        for (size_t t = 0; t < tensors_; ++t) offsets[t] += stride(t);
+      for (int64_t i = 0; i < positions_.inner(); i += most) {
+        f(static_cast<const Offsets&>(offsets), std::min(most, positions_.inner() - i));
+        for (size_t t = 0; t < tensors_; ++t) offsets[t] += most * position_step(t);
       }
     });
   }
+  int64_t position_step(size_t tensor) const { return positions_.inner_stride(tensor); }
 
  private:
   static constexpr int64_t kShortRow = 128;  // shorter ones are copied one behind the other
 
-  Iteration rows_;
-  int64_t count_ = 0;
+  void find_neighbours(const BoundTensor& shape,
+                       std::initializer_list<const BoundTensor*> tensors) {
+    if (count_ < 2) return;
+    const auto in_all = [&](auto&& holds) {
+      for (size_t t = 0; t < tensors_; ++t)
+        if (!holds(t, *tensors.begin()[t])) return false;
+      return true;
+    };
+    if (in_all([this](size_t t, const BoundTensor&) {
+          return between_[t] == 1 && (elements() == 1 || stride(t) != 1);
+        })) {
+      width_ = 1;
+      positions_ = rows_;
+      return;
+    }
+    const int64_t plane = base::numel(shape.sizes.subspan(2));
+    if (plane >= kShortRow || !in_all([&](size_t t, const BoundTensor& tensor) {
+          return between_[t] == plane &&
+                 base::is_contiguous(tensor.sizes.subspan(2), tensor.strides.subspan(2));
+        }))
+      return;
+    width_ = plane;
+    std::vector<std::vector<int64_t>> strides;
+    for (const BoundTensor* tensor : tensors) strides.push_back({tensor->strides[0]});
+    positions_ = Iteration(shape.sizes.first(1), strides);
+  }
+
+  Iteration rows_, positions_;
+  int64_t count_ = 0, width_ = 0;
   size_t tensors_ = 0;
   Offsets between_{};  // from one channel to the next
 };

@@ -56,12 +56,6 @@ class RowTensor {
   StoreLanes store_ = nullptr;
 };
 
-// Calls f(first, count) for the blocks of a row.
-template <typename F>
-void in_blocks(int64_t n, F&& f) {
-  for (int64_t first = 0; first < n; first += kBlock) f(first, std::min(kBlock, n - first));
-}
-
 // Rows along dims [first, end) of `tensors`, which have the shape of `shape`; `numbers` have one
 // element per row, with size 1 in those dims. Offsets are in this order. Refuses other shapes, and
 // rows whose elements do not have one distance, which is 0 in an expanded operand.

@@ -37,8 +37,6 @@ DC_UNARY(Sqrt, std::sqrt(x))
 DC_UNARY(Rsqrt, T{1} / std::sqrt(x))
 DC_UNARY(Exp, math::exp(x))
 DC_UNARY(Log, math::log(x))
-DC_UNARY(Sin, math::sin(x))
-DC_UNARY(Cos, math::cos(x))
 DC_UNARY(Tanh, math::tanh(x))
 DC_UNARY(Erf, math::erf(x))
 DC_UNARY(Sigmoid, math::sigmoid(x))
@@ -58,6 +56,23 @@ DC_BINARY(Mul, x* y)
 DC_BINARY(Div, x / y)
 DC_BINARY(Maximum, x > y || x != x ? x : y)
 DC_BINARY(Minimum, x < y || x != x ? x : y)
+
+template <typename T>
+struct Sin {
+  static constexpr One kNames{"self"};
+  explicit Sin(Call&) {}
+  T operator()(T x) const { return math::sin(x); }
+  bool is_common(float x) const { return math::has_few_turns(x); }
+  float of_common(float x) const { return math::sin_of_few_turns(x); }
+};
+template <typename T>
+struct Cos {
+  static constexpr One kNames{"self"};
+  explicit Cos(Call&) {}
+  T operator()(T x) const { return math::cos(x); }
+  bool is_common(float x) const { return math::has_few_turns(x); }
+  float of_common(float x) const { return math::cos_of_few_turns(x); }
+};
 
 template <typename T>
 struct Add {

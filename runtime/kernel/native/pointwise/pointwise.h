@@ -5,6 +5,8 @@
 //   kNames              arguments, in the order in which operator() takes them; tensors or numbers
 //   explicit Op(Call&)  reads its numbers
 //   operator()(...)     T, or bool; pure, free of branches that keep it out of vector code
+//   is_common(x), of_common(x)  of a float: whether of_common() gives the same bits in less time;
+//                       optional, of operators of one operand
 //   kMask               index of the operand that is a bool whatever T is; optional
 //   kRounds             true if operands are rounded to the type that they have in common before
 //                       they are computed with, as PyTorch does where no result hides it; optional
@@ -129,17 +131,38 @@ inline auto at(const T* row, int64_t i) {
   return value(row[kOne ? 0 : i]);
 }
 
-// kOnes: a mask of the operands that have one element for a whole row.
+// Whether of_common() will do for a row.
+template <typename Op, typename A>
+constexpr bool knows_common() {
+  return requires(Op op, A x) { op.is_common(x); }
+  &&std::is_same_v<A, float>;
+}
+template <typename Op>
+[[gnu::always_inline]] inline bool all_common(const Op& op, const float* x, int64_t n) {
+  uint32_t others = 0;
+  for (int64_t i = 0; i < n; ++i) others |= op.is_common(x[i]) ? 0u : 1u;
+  return others == 0;
+}
+
+// kOnes: a mask of the operands that have one element for a whole row. Flat: an operator that was
+// called, not inlined, would be code for the oldest CPU.
 template <int kOnes, typename Op, typename Out, typename A>
-DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a) {
+[[gnu::flatten]] DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a) {
   for (int64_t row = 0; row < plane.rows; ++row) {
     Out* __restrict to = out + row * plane.steps[0];
     const A* x = a + row * plane.steps[1];
+    if constexpr (knows_common<Op, A>() && kOnes == 0) {
+      if (all_common(op, x, plane.length)) {
+        for (int64_t i = 0; i < plane.length; ++i) to[i] = op.of_common(x[i]);
+        continue;
+      }
+    }
     for (int64_t i = 0; i < plane.length; ++i) to[i] = Out{op(at<kOnes & 1>(x, i))};
   }
 }
 template <int kOnes, typename Op, typename Out, typename A, typename B>
-DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a, const B* b) {
+[[gnu::flatten]] DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a,
+                                             const B* b) {
   for (int64_t row = 0; row < plane.rows; ++row) {
     Out* __restrict to = out + row * plane.steps[0];
     const A* x = a + row * plane.steps[1];
@@ -149,8 +172,8 @@ DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a, con
   }
 }
 template <int kOnes, typename Op, typename Out, typename A, typename B, typename C>
-DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a, const B* b,
-                            const C* c) {
+[[gnu::flatten]] DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a,
+                                             const B* b, const C* c) {
   for (int64_t row = 0; row < plane.rows; ++row) {
     Out* __restrict to = out + row * plane.steps[0];
     const A* x = a + row * plane.steps[1];
@@ -162,10 +185,20 @@ DC_VECTOR_CLONES void apply(Op op, const Plane& plane, Out* out, const A* a, con
   }
 }
 
+// Flat as well.
 template <typename Op, typename Out, typename... Operands, size_t... kIndex>
-DC_VECTOR_CLONES void loop_of(const Op& op, Out* __restrict out, const void* const* in, int64_t n,
-                              std::index_sequence<kIndex...>) {
+[[gnu::flatten]] DC_VECTOR_CLONES void loop_of(const Op& op, Out* __restrict out,
+                                               const void* const* in, int64_t n,
+                                               std::index_sequence<kIndex...>) {
   const std::tuple<const Operands*...> from{static_cast<const Operands*>(in[kIndex])...};
+  using First = std::tuple_element_t<0, std::tuple<Operands...>>;
+  if constexpr (knows_common<Op, First>()) {
+    const First* x = std::get<0>(from);
+    if (all_common(op, x, n)) {
+      for (int64_t i = 0; i < n; ++i) out[i] = op.of_common(x[i]);
+      return;
+    }
+  }
   if (n == kLoopLanes) {
     for (int64_t i = 0; i < kLoopLanes; ++i)
       out[i] = Out{op(at<false>(std::get<kIndex>(from), i)...)};

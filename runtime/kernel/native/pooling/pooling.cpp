@@ -44,6 +44,11 @@ struct Planes {
   int64_t at(int64_t d, int64_t h, int64_t w) const {
     return d * strides[2] + h * strides[3] + w * strides[4];
   }
+  // Whether the elements of a plane of this shape lie one behind the other.
+  bool are_dense(int64_t depth, int64_t height, int64_t width) const {
+    return (width == 1 || strides[4] == 1) && (height == 1 || strides[3] == width) &&
+           (depth == 1 || strides[2] == width * height);
+  }
 };
 
 template <typename E>
@@ -259,30 +264,37 @@ class MaxPoolBackward final : public Kernel {
   template <typename Add>
   void over_places(const E* from, const int64_t* places, Add&& add) const {
     const PooledDim(&dims)[3] = p_.pooled.dims;
-    const int64_t count = p_.pooled.in(), width = dims[2].out();
-    const int64_t step = p_.indices.strides[4], gradient_step = p_.out.strides[4];
-    for (int64_t d = 0; d < dims[0].out(); ++d) {
-      for (int64_t h = 0; h < dims[1].out(); ++h) {
-        const int64_t* row = places + p_.indices.at(d, h, 0);
-        const E* gradients = from + p_.out.at(d, h, 0);
-        for (int64_t w = 0; w < width; ++w) {
-          const int64_t place = row[w * step];
-          if (place >= 0 && place < count) add(place, native::load(gradients[w * gradient_step]));
-        }
+    const auto count = static_cast<uint64_t>(p_.pooled.in());
+    const auto over_row = [&](const int64_t* row, int64_t step, const E* gradients,
+                              int64_t gradient_step, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) {
+        const int64_t place = row[i * step];
+        if (static_cast<uint64_t>(place) < count)
+          add(place, native::load(gradients[i * gradient_step]));
       }
-    }
+    };
+    const int64_t depth = dims[0].out(), height = dims[1].out(), width = dims[2].out();
+    if (p_.indices.are_dense(depth, height, width) && p_.out.are_dense(depth, height, width))
+      return over_row(places, 1, from, 1, p_.pooled.out());
+    for (int64_t d = 0; d < depth; ++d)
+      for (int64_t h = 0; h < height; ++h)
+        over_row(places + p_.indices.at(d, h, 0), p_.indices.strides[4], from + p_.out.at(d, h, 0),
+                 p_.out.strides[4], width);
   }
 
   void scatter(E* to, const E* from, const int64_t* places) const {
     const PooledDim(&dims)[3] = p_.pooled.dims;
-    over_inputs(p_.pooled, [&](int64_t d, int64_t h, int64_t w) { to[p_.in.at(d, h, w)] = E{}; });
-    const int64_t width = dims[2].in(), height = dims[1].in();
-    const bool is_dense = p_.in.strides[4] == 1 && p_.in.strides[3] == width &&
-                          (dims[0].in() == 1 || p_.in.strides[2] == width * height);
-    over_places(from, places, [&](int64_t place, T gradient) {
-      E& element = to[is_dense ? place : offset_of(place)];
+    const auto add = [](E& element, T gradient) {
       element = store<E>(native::load(element) + gradient);
-    });
+    };
+    if (p_.in.are_dense(dims[0].in(), dims[1].in(), dims[2].in())) {
+      std::fill_n(to, p_.pooled.in(), E{});
+      over_places(from, places, [&](int64_t place, T gradient) { add(to[place], gradient); });
+      return;
+    }
+    over_inputs(p_.pooled, [&](int64_t d, int64_t h, int64_t w) { to[p_.in.at(d, h, w)] = E{}; });
+    over_places(from, places,
+                [&](int64_t place, T gradient) { add(to[offset_of(place)], gradient); });
   }
 
   // The same sums in f32, rounded once.

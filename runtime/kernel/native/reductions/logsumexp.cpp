@@ -3,10 +3,7 @@
 #include <cmath>
 
 #include "runtime/kernel/native/math.h"
-#include "runtime/kernel/native/reductions/fold.h"
-#include "runtime/kernel/native/reductions/split.h"
-#include "runtime/kernel/native/registry.h"
-#include "runtime/kernel/native/vector_clones.h"
+#include "runtime/kernel/native/reductions/reduction.h"
 
 namespace dc::runtime::kernel::native {
 namespace {
@@ -17,55 +14,27 @@ DC_VECTOR_CLONES void exp_less(T* __restrict to, const T* __restrict from, T les
 }
 
 template <typename T>
-class LogSumExp final : public Kernel {
+class LogSumExp final : public Reduction<T> {
  public:
   LogSumExp(const BoundTensor& self, const BoundTensor& to, const DimSplit& split)
-      : self_(static_cast<std::byte*>(self.data)),
-        to_(static_cast<std::byte*>(to.data)),
-        to_element_(base::byte_size(to.dtype)),
-        kept_(split.kept()),
-        reduced_(split.reduced()),
-        reader_(kLaneOf<T>, self.dtype, reduced_.inner_stride(0)),
-        store_(storer(kLaneOf<T>, to.dtype)) {}
-
-  base::Status launch(device::Stream& stream) override {
-    const std::byte* self = stream.resolve(self_);
-    std::byte* to = stream.resolve(to_);
-    kept_.for_each_row([&](const Offsets& at) {
-      for (int64_t i = 0; i < kept_.inner(); ++i) {
-        const T result = of(self + (at[0] + i * kept_.inner_stride(0)) * reader_.element);
-        store_(to + (at[1] + i * kept_.inner_stride(1)) * to_element_, 1, &result, 1);
-      }
-    });
-    return {};
-  }
+      : Reduction<T>(self, to, split, true) {}
 
  private:
+  void reduce(T* results, const std::byte* begin, int64_t n) const override {
+    this->each(results, begin, n, [this](const std::byte* one) { return of(one); });
+  }
+
   T of(const std::byte* begin) const {
-    T greatest = MaxFold<T>::neutral();
-    reduced_.for_each_row([&](const Offsets& row) {
-      greatest = fold_row<MaxFold<T>, T>(reader_, begin + row[0] * reader_.element,
-                                         reduced_.inner(), greatest);
-    });
+    const T greatest = this->template fold<MaxFold<T>>(begin);
     const T less = std::isinf(greatest) ? T{} : greatest;
     double sum = 0;
-    reduced_.for_each_row([&](const Offsets& row) {
-      alignas(64) T buffer[kBlock], exponentials[kBlock];
-      for (int64_t first = 0; first < reduced_.inner(); first += kBlock) {
-        const int64_t n = std::min(kBlock, reduced_.inner() - first);
-        const void* x = reader_.read(buffer, begin + row[0] * reader_.element, first, n);
-        exp_less(exponentials, static_cast<const T*>(x), less, n);
-        sum += static_cast<double>(fold_chunk<SumFold<T>, T>(exponentials, n));
-      }
+    this->in_blocks_of(begin, [&](const T* x, int64_t n) {
+      alignas(64) T exponentials[kBlock];
+      exp_less(exponentials, x, less, n);
+      sum += static_cast<double>(fold_chunk<SumFold<T>, T>(exponentials, n));
     });
     return math::log(static_cast<T>(sum)) + less;
   }
-
-  std::byte *self_, *to_;
-  int64_t to_element_;
-  Iteration kept_, reduced_;
-  LaneReader reader_;
-  StoreLanes store_;
 };
 
 Made logsumexp(Call& call) {

@@ -41,50 +41,24 @@ struct SmallestFold : MinFold<T> {
 
 // Any p, an element at a time: sums in f64, in the order of dims.
 template <typename T>
-class PowerNorm final : public Kernel {
+class PowerNorm final : public Reduction<T> {
  public:
   PowerNorm(const BoundTensor& self, const BoundTensor& to, const DimSplit& split, double p)
-      : self_(static_cast<std::byte*>(self.data)),
-        to_(static_cast<std::byte*>(to.data)),
-        to_element_(base::byte_size(to.dtype)),
-        kept_(split.kept()),
-        reduced_(split.reduced()),
-        reader_(kLaneOf<T>, self.dtype, reduced_.inner_stride(0)),
-        store_(storer(kLaneOf<T>, to.dtype)),
-        p_(p) {}
-
-  base::Status launch(device::Stream& stream) override {
-    const std::byte* self = stream.resolve(self_);
-    std::byte* to = stream.resolve(to_);
-    kept_.for_each_row([&](const Offsets& at) {
-      for (int64_t i = 0; i < kept_.inner(); ++i) {
-        const T result = of(self + (at[0] + i * kept_.inner_stride(0)) * reader_.element);
-        store_(to + (at[1] + i * kept_.inner_stride(1)) * to_element_, 1, &result, 1);
-      }
-    });
-    return {};
-  }
+      : Reduction<T>(self, to, split, true), p_(p) {}
 
  private:
+  void reduce(T* results, const std::byte* begin, int64_t n) const override {
+    this->each(results, begin, n, [this](const std::byte* one) { return of(one); });
+  }
+
   T of(const std::byte* begin) const {
     double sum = 0;
-    reduced_.for_each_row([&](const Offsets& row) {
-      alignas(64) T buffer[kBlock];
-      for (int64_t first = 0; first < reduced_.inner(); first += kBlock) {
-        const int64_t n = std::min(kBlock, reduced_.inner() - first);
-        const auto* x =
-            static_cast<const T*>(reader_.read(buffer, begin + row[0] * reader_.element, first, n));
-        for (int64_t i = 0; i < n; ++i) sum += std::pow(std::fabs(static_cast<double>(x[i])), p_);
-      }
+    this->in_blocks_of(begin, [&](const T* x, int64_t n) {
+      for (int64_t i = 0; i < n; ++i) sum += std::pow(std::fabs(static_cast<double>(x[i])), p_);
     });
     return static_cast<T>(std::pow(sum, 1 / p_));
   }
 
-  std::byte *self_, *to_;
-  int64_t to_element_;
-  Iteration kept_, reduced_;
-  LaneReader reader_;
-  StoreLanes store_;
   double p_;
 };
 

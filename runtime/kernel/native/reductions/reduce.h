@@ -4,16 +4,9 @@
 // rows are added to a row of results, 64 of them in f32, then in f64.
 #pragma once
 
-#include <array>
-
-#include "runtime/kernel/native/iteration.h"
-#include "runtime/kernel/native/reductions/fold.h"
-#include "runtime/kernel/native/reductions/split.h"
-#include "runtime/kernel/native/registry.h"
+#include "runtime/kernel/native/reductions/reduction.h"
 
 namespace dc::runtime::kernel::native {
-
-inline constexpr int64_t kRowsInLanes = 64;  // of columns, before they are added to totals
 
 // What a fold's total becomes at last, where that is not itself: Fold::finish(total).
 template <typename Fold>
@@ -22,95 +15,40 @@ constexpr bool finishes() {
 }
 
 template <typename Fold, typename T>
-class Reduce final : public Kernel {
+class Reduce final : public Reduction<T> {
   using Total = typename Fold::Total;
 
  public:
   Reduce(const BoundTensor& self, const BoundTensor& to, const DimSplit& split, double divisor)
-      : self_(static_cast<std::byte*>(self.data)),
-        to_(static_cast<std::byte*>(to.data)),
-        to_element_(base::byte_size(to.dtype)),
-        kept_(split.kept()),
-        reduced_(split.reduced()),
-        by_rows_(split.reduces_neighbours()),
-        reader_(kLaneOf<T>, self.dtype, (by_rows_ ? reduced_ : kept_).inner_stride(0)),
-        divisor_(divisor),
-        store_(storer(kLaneOf<T>, to.dtype)) {}
-
-  base::Status launch(device::Stream& stream) override {
-    const std::byte* self = stream.resolve(self_);
-    std::byte* to = stream.resolve(to_);
-    const int64_t element = reader_.element, columns = kept_.inner();
-    kept_.for_each_row([&](const Offsets& at) {
-      const std::byte* from = self + at[0] * element;
-      std::byte* target = to + at[1] * to_element_;
-      if (!by_rows_) return fold_by_columns(from, target);
-      fold_by_rows(from, target, columns);
-    });
-    return {};
-  }
+      : Reduction<T>(self, to, split, split.reduces_neighbours()), divisor_(divisor) {}
 
  private:
-  void fold_by_rows(const std::byte* from, std::byte* target, int64_t columns) const {
-    const int64_t element = reader_.element, stride = kept_.inner_stride(1);
-    alignas(64) T results[kBlock];
-    for (int64_t first = 0; first < columns; first += kBlock) {
-      const int64_t count = std::min(kBlock, columns - first);
-      for (int64_t i = 0; i < count; ++i) {
-        Total total = static_cast<Total>(Fold::neutral());
-        const std::byte* begin = from + (first + i) * kept_.inner_stride(0) * element;
-        const auto fold = [&](const Offsets& row) {
-          total = fold_row<Fold, T>(reader_, begin + row[0] * element, reduced_.inner(), total);
-        };
-        if (reduced_.is_row()) {
-          fold(Offsets{});
-        } else {
-          reduced_.for_each_row(fold);
-        }
-        results[i] = finished(total);
-      }
-      store_(target + first * stride * to_element_, stride, results, count);
-    }
+  void reduce(T* results, const std::byte* begin, int64_t n) const override {
+    if (!this->by_rows()) return of_columns(results, begin, n);
+    this->each(results, begin, n,
+               [&](const std::byte* one) { return finished(this->template fold<Fold>(one)); });
   }
 
-  void fold_by_columns(const std::byte* from, std::byte* target) const {
-    for (int64_t first = 0; first < kept_.inner(); first += kBlock) {
-      const int64_t count = std::min(kBlock, kept_.inner() - first);
-      alignas(64) T buffer[kBlock];
-      alignas(64) T lanes[kBlock];
-      Total totals[kBlock];
-      std::fill_n(lanes, count, Fold::neutral());
-      int64_t rows = 0;
-      // Few rows need no totals: a total of one number is the number.
-      const bool many = reduced_.count() > kRowsInLanes;
-      if (many) std::fill_n(totals, count, static_cast<Total>(Fold::neutral()));
-      const auto flush = [&] {
-        for (int64_t i = 0; i < count; ++i) totals[i] = Fold::join_totals(totals[i], lanes[i]);
-        std::fill_n(lanes, count, Fold::neutral());
-        rows = 0;
-      };
-      reduced_.for_each_row([&](const Offsets& at) {
-        const int64_t step = reduced_.inner_stride(0);
-        for (int64_t i = 0; i < reduced_.inner();) {
-          const std::byte* row = from + (at[0] + i * step) * reader_.element;
-          // What must be converted goes through the buffer, row by row.
-          const int64_t together =
-              reader_.direct ? std::min(kRowsInLanes - rows, reduced_.inner() - i) : 1;
-          const auto* x = static_cast<const T*>(reader_.read(buffer, row, first, count));
-          fold_columns<Fold, T>(lanes, x, step, together, count);
-          i += together;
-          rows += together;
-          if (many && rows == kRowsInLanes) flush();
-        }
-      });
-      if (many) {
-        flush();
-        for (int64_t i = 0; i < count; ++i) lanes[i] = finished(totals[i]);
-      } else if (divisor_ != 1 || finishes<Fold>()) {
-        for (int64_t i = 0; i < count; ++i) lanes[i] = finished(static_cast<Total>(lanes[i]));
-      }
-      const int64_t stride = kept_.inner_stride(1);
-      store_(target + first * stride * to_element_, stride, lanes, count);
+  void of_columns(T* results, const std::byte* begin, int64_t n) const {
+    Total totals[kBlock];
+    std::fill_n(results, n, Fold::neutral());
+    // Few rows need no totals: a total of one number is the number.
+    const bool many = this->reduced_count() > kRowsInLanes;
+    if (many) std::fill_n(totals, n, static_cast<Total>(Fold::neutral()));
+    this->over_columns(
+        begin, n,
+        [&](const T* x, int64_t step, int64_t rows) {
+          fold_columns<Fold, T>(results, x, step, rows, n);
+        },
+        [&] {
+          if (!many) return;
+          for (int64_t i = 0; i < n; ++i) totals[i] = Fold::join_totals(totals[i], results[i]);
+          std::fill_n(results, n, Fold::neutral());
+        });
+    if (many) {
+      for (int64_t i = 0; i < n; ++i) results[i] = finished(totals[i]);
+    } else if (divisor_ != 1 || finishes<Fold>()) {
+      for (int64_t i = 0; i < n; ++i) results[i] = finished(static_cast<Total>(results[i]));
     }
   }
 
@@ -122,13 +60,7 @@ class Reduce final : public Kernel {
     return static_cast<T>(total);
   }
 
-  std::byte *self_, *to_;
-  int64_t to_element_;
-  Iteration kept_, reduced_;
-  bool by_rows_;
-  LaneReader reader_;
   double divisor_;  // of the fold: the count, for a mean
-  StoreLanes store_;
 };
 
 inline Lane lane_of_reduction(const BoundTensor& self, const BoundTensor& to) {

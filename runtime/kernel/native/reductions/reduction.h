@@ -1,0 +1,111 @@
+// What all kernels have in common that fold some dims of a tensor: a walk over the elements of the
+// result, in blocks, and over the elements that one of them, or neighbouring ones, are made of.
+#pragma once
+
+#include "runtime/kernel/native/reductions/fold.h"
+#include "runtime/kernel/native/reductions/split.h"
+#include "runtime/kernel/native/registry.h"
+
+namespace dc::runtime::kernel::native {
+
+inline constexpr int64_t kRowsInLanes = 64;  // of columns, before they are added to totals
+
+template <typename T>
+class Reduction : public Kernel {
+ public:
+  base::Status launch(device::Stream& stream) final {
+    const std::byte* self = stream.resolve(self_);
+    std::byte* to = stream.resolve(to_);
+    const int64_t stride = kept_.inner_stride(1);
+    kept_.for_each_row([&](const Offsets& at) {
+      alignas(64) T results[kBlock];
+      in_blocks(kept_.inner(), [&](int64_t first, int64_t n) {
+        reduce(results, self + at[0] * reader_.element + first * between_, n);
+        store_(to + (at[1] + first * stride) * to_element_, stride, results, n);
+      });
+    });
+    return {};
+  }
+
+ protected:
+  // `by_rows`: operands are read along the reduced dims, as fold(), in_blocks_of() and each() do;
+  // otherwise along the kept ones, as over_columns() does.
+  Reduction(const BoundTensor& self, const BoundTensor& to, const DimSplit& split, bool by_rows)
+      : self_(static_cast<std::byte*>(self.data)),
+        to_(static_cast<std::byte*>(to.data)),
+        to_element_(base::byte_size(to.dtype)),
+        kept_(split.kept()),
+        reduced_(split.reduced()),
+        by_rows_(by_rows),
+        reader_(kLaneOf<T>, self.dtype, (by_rows ? reduced_ : kept_).inner_stride(0)),
+        between_(kept_.inner_stride(0) * reader_.element),
+        store_(storer(kLaneOf<T>, to.dtype)) {}
+
+  // The next n <= kBlock results. `begin`: the first element of what the first is made of.
+  virtual void reduce(T* results, const std::byte* begin, int64_t n) const = 0;
+
+  bool by_rows() const { return by_rows_; }
+  int64_t reduced_count() const { return reduced_.count(); }
+
+  // Each result by itself: of(the first element of what it is made of).
+  template <typename Of>
+  void each(T* results, const std::byte* begin, int64_t n, Of&& of) const {
+    for (int64_t i = 0; i < n; ++i) results[i] = of(begin + i * between_);
+  }
+
+  // All that one result is made of, folded as fold.h says.
+  template <typename Fold>
+  typename Fold::Total fold(const std::byte* begin) const {
+    auto total = static_cast<typename Fold::Total>(Fold::neutral());
+    const auto add = [&](const Offsets& row) {
+      total = fold_row<Fold, T>(reader_, begin + row[0] * reader_.element, reduced_.inner(), total);
+    };
+    reduced_.is_row() ? add(Offsets{}) : reduced_.for_each_row(add);
+    return total;
+  }
+
+  // f(elements, how many) for the blocks of what one result is made of.
+  template <typename F>
+  void in_blocks_of(const std::byte* begin, F&& f) const {
+    reduced_.for_each_row([&](const Offsets& row) {
+      alignas(64) T buffer[kBlock];
+      in_blocks(reduced_.inner(), [&](int64_t first, int64_t n) {
+        const void* x = reader_.read(buffer, begin + row[0] * reader_.element, first, n);
+        f(static_cast<const T*>(x), n);
+      });
+    });
+  }
+
+  // n results at once: add(rows of n elements, their distance, how many rows) for all of them, at
+  // most kRowsInLanes in all between two calls of flush(), which also comes last.
+  template <typename Add, typename Flush>
+  void over_columns(const std::byte* begin, int64_t n, Add&& add, Flush&& flush) const {
+    int64_t rows = 0;
+    alignas(64) T buffer[kBlock];
+    reduced_.for_each_row([&](const Offsets& at) {
+      const int64_t step = reduced_.inner_stride(0);
+      for (int64_t i = 0; i < reduced_.inner();) {
+        const std::byte* row = begin + (at[0] + i * step) * reader_.element;
+        // What must be converted goes through the buffer, row by row.
+        const int64_t together =
+            reader_.direct ? std::min(kRowsInLanes - rows, reduced_.inner() - i) : 1;
+        add(static_cast<const T*>(reader_.read(buffer, row, 0, n)), step, together);
+        i += together;
+        rows += together;
+        if (rows == kRowsInLanes) flush(), rows = 0;
+      }
+    });
+    flush();
+  }
+
+ private:
+  std::byte *self_, *to_;
+  int64_t to_element_;
+  Iteration kept_, reduced_;
+  bool by_rows_;
+  LaneReader reader_;
+  int64_t between_;  // from what one result is made of to the next, bytes
+  StoreLanes store_;
+};
+
+}  // namespace dc::runtime::kernel::native
