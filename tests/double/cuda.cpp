@@ -1,6 +1,9 @@
 // The double of libcuda.so.1: the calls of runtime/device/cuda/driver.h, with its types.
 #include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -64,9 +67,15 @@ int fill_now(cuda::Address to, unsigned char value, size_t bytes) {
   return 0;
 }
 
+struct LoadedModule {
+  void* library;
+  int file;
+};
+
 struct Kernel {
   dc::gpu_double::Entry entry;
   size_t bytes;  // of its parameters
+  bool has_barriers;
 };
 
 // Addresses of the GPU among the parameters become those of their bytes.
@@ -213,24 +222,43 @@ int cuEventSynchronize(cuda::EventHandle event) {
   return 0;
 }
 
-// An image is the path of a shared library that the double of NVRTC has made.
+// An image is what the double of NVRTC has made: a mark, a size, a shared library.
 int cuModuleLoadData(cuda::Module* module, const void* image) {
   DC_MAY_FAIL(cuModuleLoadData);
-  void* library = dlopen(static_cast<const char*>(image), RTLD_NOW | RTLD_LOCAL);
-  *module = static_cast<cuda::Module>(library);
-  return library ? 0 : kInvalidImage;
+  dc::gpu_double::Image head;
+  std::memcpy(&head, image, sizeof head);
+  if (std::memcmp(head.mark, dc::gpu_double::Image::kMark, sizeof head.mark) != 0)
+    return kInvalidImage;
+  // Open as long as the module is: the loader takes libraries of one path for one.
+  const int file = memfd_create("module", MFD_CLOEXEC);
+  const auto* bytes = static_cast<const char*>(image) + sizeof head;
+  const bool written = write(file, bytes, head.bytes) == static_cast<ssize_t>(head.bytes);
+  const std::string path = "/proc/self/fd/" + std::to_string(file);
+  void* library = written ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+  if (library == nullptr) {
+    std::fprintf(stderr, "the double loads no module: %s\n", dlerror());
+    close(file);
+    return kInvalidImage;
+  }
+  *module = reinterpret_cast<cuda::Module>(new LoadedModule{library, file});
+  return 0;
 }
 int cuModuleUnload(cuda::Module module) {
-  dlclose(module);
+  const auto* loaded = reinterpret_cast<const LoadedModule*>(module);
+  dlclose(loaded->library);
+  close(loaded->file);
+  delete loaded;
   return 0;
 }
 int cuModuleGetFunction(cuda::Function* function, cuda::Module module, const char* name) {
-  void* entry = dlsym(module, name);
+  void* library = reinterpret_cast<const LoadedModule*>(module)->library;
+  void* entry = dlsym(library, name);
   const auto* bytes =
-      static_cast<const size_t*>(dlsym(module, (std::string(name) + "_bytes").c_str()));
-  if (entry == nullptr || bytes == nullptr) return kNotFound;
+      static_cast<const size_t*>(dlsym(library, (std::string(name) + "_bytes").c_str()));
+  const auto* has_barriers = static_cast<const bool*>(dlsym(library, "gpu_double_has_barriers"));
+  if (entry == nullptr || bytes == nullptr || has_barriers == nullptr) return kNotFound;
   *function = reinterpret_cast<cuda::Function>(
-      new Kernel{reinterpret_cast<dc::gpu_double::Entry>(entry), *bytes});
+      new Kernel{reinterpret_cast<dc::gpu_double::Entry>(entry), *bytes, *has_barriers});
   return 0;
 }
 int cuLaunchKernel(cuda::Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
@@ -245,7 +273,8 @@ int cuLaunchKernel(cuda::Function function, unsigned grid_x, unsigned grid_y, un
   std::memcpy(taken.data(), parameters[0], taken.size());
   of(stream).add([kernel, taken, grid_x, block_x]() mutable {
     resolve_all(taken);
-    dc::gpu_double::run_kernel(kernel.entry, {{grid_x, 1, 1}, {block_x, 1, 1}}, taken.data());
+    dc::gpu_double::run_kernel(kernel.entry, {{grid_x, 1, 1}, {block_x, 1, 1}}, taken.data(),
+                               kernel.has_barriers);
   });
   return 0;
 }

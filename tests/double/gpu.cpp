@@ -76,6 +76,7 @@ bool Memory::release(uint64_t address) {
 
 std::byte* Memory::resolve(uint64_t address) const {
   const uint64_t offset = address - reinterpret_cast<uintptr_t>(shown_);
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver gives addresses as numbers
   return offset < kReserved ? hidden_ + offset : reinterpret_cast<std::byte*>(address);
 }
 
@@ -157,20 +158,15 @@ thread_local Block* block_now = nullptr;
 class Block {
  public:
   Block(Entry entry, const void* parameters, unsigned threads)
-      : entry_(entry), parameters_(parameters), contexts_(threads), ended_(threads) {}
+      : entry_(entry),
+        parameters_(parameters),
+        contexts_(threads),
+        ended_(threads),
+        stacks_(new char[threads * kStack]) {}
 
   void run(GpuPlace place) {
     place_ = place;
-    stacks_.resize(contexts_.size() * kStack);
-    for (size_t t = 0; t < contexts_.size(); ++t) {
-      getcontext(&contexts_[t]);
-      contexts_[t].uc_stack = {stacks_.data() + t * kStack, 0, kStack};
-      contexts_[t].uc_link = &turns_;
-      const auto self = reinterpret_cast<uintptr_t>(this);
-      makecontext(&contexts_[t], reinterpret_cast<void (*)()>(begin), 2,
-                  static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
-      ended_[t] = false;
-    }
+    for (size_t t = 0; t < contexts_.size(); ++t) begin_thread(t);
     for (bool any = true; any;) {
       any = false;
       for (now_ = 0; now_ < contexts_.size(); ++now_) {
@@ -186,6 +182,16 @@ class Block {
   void barrier() { swapcontext(&contexts_[now_], &turns_); }
 
  private:
+  // Not inlined: getcontext may return twice, and the caller's variables must not mind.
+  [[gnu::noinline]] void begin_thread(size_t thread) {
+    getcontext(&contexts_[thread]);
+    contexts_[thread].uc_stack = {stacks_.get() + thread * kStack, 0, kStack};
+    contexts_[thread].uc_link = &turns_;
+    const auto self = reinterpret_cast<uintptr_t>(this);
+    makecontext(&contexts_[thread], reinterpret_cast<void (*)()>(begin), 2,
+                static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
+    ended_[thread] = false;
+  }
   static void begin(unsigned high, unsigned low) {
     // NOLINTNEXTLINE(performance-no-int-to-ptr): makecontext passes numbers
     auto* self = reinterpret_cast<Block*>((static_cast<uintptr_t>(high) << 32) | low);
@@ -201,19 +207,27 @@ class Block {
   ucontext_t turns_{};
   std::vector<ucontext_t> contexts_;
   std::vector<bool> ended_;
-  std::vector<char> stacks_;
+  std::unique_ptr<char[]> stacks_;
 };
 
 }  // namespace
 
-void run_kernel(Entry entry, const Shape& shape, const void* parameters) {
-  Block block(entry, parameters, shape.block[0]);
+void run_kernel(Entry entry, const Shape& shape, const void* parameters, bool has_barriers) {
+  Block block(entry, parameters, has_barriers ? shape.block[0] : 0);
   for (unsigned b = 0; b < shape.grid[0]; ++b) {
     GpuPlace place{};
     place.block[0] = b;
     place.block_size[0] = shape.block[0];
     place.grid_size[0] = shape.grid[0];
-    block.run(place);
+    if (has_barriers) {
+      block.run(place);
+      continue;
+    }
+    for (unsigned t = 0; t < shape.block[0]; ++t) {
+      place.thread[0] = t;
+      place_now = place;
+      entry(parameters);
+    }
   }
 }
 

@@ -65,11 +65,19 @@ class Stream {
   std::thread thread_;
 };
 
-// A kernel of a compiled module runs for every thread of every block, blocks one after the other.
+// What the double of NVRTC gives for machine code: this, then a shared library of so many bytes.
+struct Image {
+  static constexpr char kMark[8] = {'D', 'O', 'U', 'B', 'L', 'E', '0', '1'};
+  char mark[8];
+  uint64_t bytes;
+};
+
+// A kernel of a compiled module runs for every thread of every block, blocks one after the other,
+// and so the threads of a block where the module has no barriers.
 using Entry = void (*)(const void* parameters);
 struct Shape {
   unsigned grid[3], block[3];
 };
-void run_kernel(Entry entry, const Shape& shape, const void* parameters);
+void run_kernel(Entry entry, const Shape& shape, const void* parameters, bool has_barriers);
 
 }  // namespace dc::gpu_double
