@@ -1,6 +1,7 @@
 // The kernels of GPUs: made by NVRTC while they are prepared, except what streams do themselves.
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/kernel/cuda/expression_kernels.h"
+#include "runtime/kernel/cuda/step_kernels.h"
 #include "runtime/kernel/native/pointwise/expression_tensors.h"
 #include "src/base/cache_directory.h"
 
@@ -22,6 +23,8 @@ class Provider final : public KernelProvider {
     native::Call call(instruction, addresses, nullptr);
     const std::string& op = instruction.op;
     if (op == "dc.fused") return fused_kernel(workshop_, call);
+    if (const StepKernel make = find_step_kernel(op); make != nullptr)
+      return make(workshop_, call, instruction.stream);
     if (op == "dc.accumulate") return accumulate_kernel(workshop_, call);
     if (op == "dc.cast" && call.operand(0).dtype != call.result(0).dtype)
       return cast_kernel(workshop_, call);

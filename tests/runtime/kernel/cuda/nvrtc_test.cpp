@@ -58,6 +58,34 @@ TEST_P(NvrtcCompiles, ExpressionsDrawnAtRandom) {
   const auto code = nvrtc->compile({"random", texts.text(), 0}, GetParam());
   EXPECT_TRUE(code.ok()) << code.status().to_string();
 }
+TEST_P(NvrtcCompiles, KernelsOfTheStep) {
+  struct Row {
+    const char *header, *parameters, *function;
+  };
+  constexpr Row kRows[] = {{"update.h", "AdamW", "adamw"},
+                           {"update.h", "Sgd", "sgd"},
+                           {"update.h", "Scale", "scale"},
+                           {"dropout.h", "Dropout", "dropout<float>"},
+                           {"dropout.h", "Dropout", "dropout<scalar::BF16>"},
+                           {"dropout.h", "Dropout", "dropout<scalar::F16>"},
+                           {"sums.h", "SquareSum", "square_sum"},
+                           {"sums.h", "SquareSumOfParts", "square_sum_of_parts"},
+                           {"sums.h", "AddLoss", "add_loss<float>"},
+                           {"sums.h", "AddLoss", "add_loss<double>"},
+                           {"sums.h", "AddLoss", "add_loss<scalar::BF16>"},
+                           {"sums.h", "scalar::CheckFinite", "check_finite"},
+                           {"sums.h", "scalar::ClipAndCheck", "clip_and_check"}};
+  const auto nvrtc = kernel::cuda::Nvrtc::open(13000);
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status().to_string();
+  std::string text;
+  for (const Row& row : kRows)
+    text += std::string("#include \"runtime/kernel/cuda/kernels/") + row.header +
+            "\"\nnamespace dc::runtime::kernel::cuda {\nDC_KERNEL(kernel_" +
+            std::to_string(&row - kRows) + ", " + row.parameters + ") { " + row.function +
+            "(parameters); }\n}\n";
+  const auto code = nvrtc->compile({"step", text, 0}, GetParam());
+  EXPECT_TRUE(code.ok()) << code.status().to_string();
+}
 INSTANTIATE_TEST_SUITE_P(Architectures, NvrtcCompiles, ::testing::Values(80, 90, 100),
                          [](const auto& info) { return "sm_" + std::to_string(info.param); });
 
