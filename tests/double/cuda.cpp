@@ -21,6 +21,9 @@ using dc::gpu_double::Stream;
 namespace cuda = dc::runtime::device::cuda;
 
 constexpr int kInvalidValue = 1, kIllegalAddress = 700, kNotFound = 500, kInvalidImage = 200;
+// Of captures: forbidden within one, streams that have not come back, an event from outside, an
+// event of one that is over.
+constexpr int kUnsupported = 900, kUnjoined = 904, kIsolation = 905, kCapturedEvent = 907;
 
 // DOUBLE_FAIL=name:n:error, several behind each other with commas: the n-th call of that name.
 int asked_to_fail(const char* name) {
@@ -47,6 +50,9 @@ int asked_to_fail(const char* name) {
 
 Stream& of(cuda::StreamHandle handle) { return *reinterpret_cast<Stream*>(handle); }
 Event& of(cuda::EventHandle handle) { return *reinterpret_cast<Event*>(handle); }
+using Graph = std::shared_ptr<const dc::gpu_double::Recording>;
+Graph& of(cuda::GraphHandle handle) { return *reinterpret_cast<Graph*>(handle); }
+Graph& of(cuda::GraphExec handle) { return *reinterpret_cast<Graph*>(handle); }
 
 int copy_now(cuda::Address to, cuda::Address from, size_t bytes) {
   Memory& memory = Memory::instance();
@@ -172,12 +178,22 @@ int cuStreamDestroy_v2(cuda::StreamHandle stream) {
   return 0;
 }
 int cuStreamSynchronize(cuda::StreamHandle stream) {
+  if (of(stream).captured.recording != nullptr) return kUnsupported;
   of(stream).drain();
   DC_MAY_FAIL(cuStreamSynchronize);
   return 0;
 }
 int cuStreamWaitEvent(cuda::StreamHandle stream, cuda::EventHandle event, unsigned) {
   DC_MAY_FAIL(cuStreamWaitEvent);
+  dc::gpu_double::Captured &own = of(stream).captured, &other = of(event).captured;
+  if (other.recording != nullptr) {
+    if (other.recording->ended) return kCapturedEvent;
+    if (own.recording != nullptr && own.recording != other.recording) return kIsolation;
+    own.recording = other.recording;
+    own.last.insert(own.last.end(), other.last.begin(), other.last.end());
+    return 0;
+  }
+  if (own.recording != nullptr && of(event).recorded != 0) return kIsolation;
   uint64_t wanted = 0;
   {
     const std::lock_guard lock(of(event).mutex);
@@ -191,6 +207,49 @@ int cuStreamWaitEvent(cuda::StreamHandle stream, cuda::EventHandle event, unsign
   return 0;
 }
 
+int cuStreamBeginCapture_v2(cuda::StreamHandle stream, int) {
+  DC_MAY_FAIL(cuStreamBeginCapture);
+  if (of(stream).captured.recording != nullptr) return kInvalidValue;
+  of(stream).captured = {std::make_shared<dc::gpu_double::Recording>(), {}};
+  return 0;
+}
+int cuStreamEndCapture(cuda::StreamHandle stream, cuda::GraphHandle* graph) {
+  DC_MAY_FAIL(cuStreamEndCapture);
+  const dc::gpu_double::Captured own = of(stream).captured;
+  *graph = nullptr;
+  if (own.recording == nullptr) return kInvalidValue;
+  own.recording->ended = true;
+  bool joined = true;
+  for (Stream* other : Stream::all()) {
+    if (other->captured.recording != own.recording) continue;
+    joined = joined && own.recording->come_before(other->captured.last, own.last);
+    other->captured = {};
+  }
+  if (!joined) return kUnjoined;
+  *graph = reinterpret_cast<cuda::GraphHandle>(new Graph(own.recording));
+  return 0;
+}
+int cuGraphInstantiateWithFlags(cuda::GraphExec* exec, cuda::GraphHandle graph,
+                                unsigned long long) {
+  DC_MAY_FAIL(cuGraphInstantiate);
+  *exec = reinterpret_cast<cuda::GraphExec>(new Graph(of(graph)));
+  return 0;
+}
+int cuGraphLaunch(cuda::GraphExec exec, cuda::StreamHandle stream) {
+  DC_MAY_FAIL(cuGraphLaunch);
+  if (of(stream).captured.recording != nullptr) return kUnsupported;
+  of(stream).add([recording = of(exec)] { recording->run(); });
+  return 0;
+}
+int cuGraphDestroy(cuda::GraphHandle graph) {
+  delete &of(graph);
+  return 0;
+}
+int cuGraphExecDestroy(cuda::GraphExec exec) {
+  delete &of(exec);
+  return 0;
+}
+
 int cuEventCreate(cuda::EventHandle* event, unsigned) {
   DC_MAY_FAIL(cuEventCreate);
   *event = reinterpret_cast<cuda::EventHandle>(new Event());
@@ -200,6 +259,8 @@ int cuEventCreate(cuda::EventHandle* event, unsigned) {
 int cuEventDestroy_v2(cuda::EventHandle) { return 0; }
 int cuEventRecord(cuda::EventHandle event, cuda::StreamHandle stream) {
   DC_MAY_FAIL(cuEventRecord);
+  of(event).captured = of(stream).captured;
+  if (of(event).captured.recording != nullptr) return 0;
   uint64_t number = 0;
   {
     const std::lock_guard lock(of(event).mutex);

@@ -102,12 +102,35 @@ size_t Memory::total_bytes() const {
   return limit_;
 }
 
+namespace {
+
+std::mutex streams_mutex;
+std::vector<Stream*>& streams() {
+  static auto* all = new std::vector<Stream*>();
+  return *all;
+}
+
+}  // namespace
+
+std::vector<Stream*> Stream::all() {
+  const std::lock_guard lock(streams_mutex);
+  return streams();
+}
+
 Stream::Stream() {
+  {
+    const std::lock_guard lock(streams_mutex);
+    streams().push_back(this);
+  }
   static std::atomic<uint32_t> made{0};
   random_.seed(static_cast<uint32_t>(number("DOUBLE_SEED", 1)) * 1000 + ++made);
   thread_ = std::thread([this] { run(); });
 }
 Stream::~Stream() {
+  {
+    const std::lock_guard lock(streams_mutex);
+    std::erase(streams(), this);
+  }
   {
     const std::lock_guard lock(mutex_);
     over_ = true;
@@ -116,7 +139,45 @@ Stream::~Stream() {
   thread_.join();
 }
 
+size_t Recording::add(std::function<void()> work, const Places& after) {
+  pieces_.push_back({std::move(work), after});
+  return pieces_.size() - 1;
+}
+
+bool Recording::come_before(const Places& pieces, const Places& last) const {
+  std::vector<bool> seen(pieces_.size());
+  Places left = last;
+  while (!left.empty()) {
+    const size_t piece = left.back();
+    left.pop_back();
+    if (seen[piece]) continue;
+    seen[piece] = true;
+    left.insert(left.end(), pieces_[piece].after.begin(), pieces_[piece].after.end());
+  }
+  return std::ranges::all_of(pieces, [&](size_t piece) { return seen[piece]; });
+}
+
+void Recording::run() const {
+  static thread_local std::minstd_rand random(static_cast<uint32_t>(number("DOUBLE_SEED", 1)));
+  std::vector<bool> done(pieces_.size());
+  for (size_t left = pieces_.size(); left > 0; --left) {
+    Places ready;
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      const Places& after = pieces_[i].after;
+      if (!done[i] && std::ranges::all_of(after, [&](size_t piece) { return done[piece]; }))
+        ready.push_back(i);
+    }
+    const size_t chosen = ready[random() % ready.size()];
+    if (lasting_error() == 0) pieces_[chosen].work();
+    done[chosen] = true;
+  }
+}
+
 void Stream::add(std::function<void()> work) {
+  if (captured.recording != nullptr) {
+    captured.last = {captured.recording->add(std::move(work), captured.last)};
+    return;
+  }
   const std::lock_guard lock(mutex_);
   work_.push_back(std::move(work));
   changed_.notify_all();

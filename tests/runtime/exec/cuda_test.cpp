@@ -120,14 +120,16 @@ class RandomWork : public HandPlan {
 };
 
 // All values after three steps.
-std::vector<float> after_steps(const RandomWork& hand, base::DeviceKind kind) {
+std::vector<float> after_steps(const RandomWork& hand, base::DeviceKind kind, bool graphs = true) {
   std::vector<float> all;
   comm::CommOptions options;
   options.device = *device::open_device(kind);
   on_ranks(1, options, [&](comm::ProcessGroup& job, int) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    const auto executor = exec::Executor::prepare(hand.plan, job, *slab, {});
+    exec::ExecutorOptions with;
+    with.graphs = graphs;
+    const auto executor = exec::Executor::prepare(hand.plan, job, *slab, with);
     DC_ASSERT_OK(executor.status());
     std::array<float, kElements> part{};
     const auto bytes = [&] { return std::as_writable_bytes(std::span(part)); };
@@ -151,7 +153,8 @@ TEST(CudaExecutor, StreamsDoWhatTheyDoOnTheCpu) {
     const RandomWork hand(seed);
     const std::vector<float> expected = after_steps(hand, base::DeviceKind::Cpu);
     ASSERT_EQ(expected.size(), hand.values.size() * kElements);
-    EXPECT_EQ(after_steps(hand, base::DeviceKind::Cuda), expected) << "seed " << seed;
+    for (const bool graphs : {false, true})
+      EXPECT_EQ(after_steps(hand, base::DeviceKind::Cuda, graphs), expected) << "seed " << seed;
   }
 }
 
@@ -160,8 +163,100 @@ TEST(CudaExecutor, KernelsAndCopiesGiveTheBitsOfTheCpu) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     const RandomWork hand(seed, true);
     const std::vector<float> expected = after_steps(hand, base::DeviceKind::Cpu);
-    EXPECT_EQ(after_steps(hand, base::DeviceKind::Cuda), expected) << "seed " << seed;
+    for (const bool graphs : {false, true})
+      EXPECT_EQ(after_steps(hand, base::DeviceKind::Cuda, graphs), expected) << "seed " << seed;
   }
+}
+
+// Two programs: the second leaves a copy on the communication stream, for which the first waits
+// when it runs again.
+class CopyThatGoesOn : public HandPlan {
+ public:
+  CopyThatGoesOn() : HandPlan(1) {
+    for (const char* name : {"a", "b", "c", "d"})
+      values.push_back(tensor(name, base::DType::F32, {kElements}));
+    plan.programs.push_back({"second", {}});
+    plan.step.push_back({1, 1});
+    wait(0, 0);
+    copy(values[1], values[2], 0);  // c = b, as the step before has left it
+    program = 1;
+    copy(values[0], values[3], 0);
+    signal(1, 0);
+    wait(1, 1);
+    copy(values[3], values[1], 1);  // goes on when the program has returned
+    signal(0, 1);
+  }
+  std::vector<int32_t> values;
+};
+
+// Values after each step, those that compute has written also before the rest is over.
+std::vector<float> seen_in_steps(const CopyThatGoesOn& hand, base::DeviceKind kind, bool graphs) {
+  std::vector<float> all;
+  comm::CommOptions options;
+  options.device = *device::open_device(kind);
+  on_ranks(1, options, [&](comm::ProcessGroup& job, int) {
+    auto slab = job.allocate(hand.plan.arena_bytes[0]);
+    DC_ASSERT_OK(slab.status());
+    exec::ExecutorOptions with;
+    with.graphs = graphs;
+    const auto executor = exec::Executor::prepare(hand.plan, job, *slab, with);
+    DC_ASSERT_OK(executor.status());
+    const auto at = [&](size_t value) {
+      return static_cast<std::byte*>((*executor)->tensor(hand.values[value]).data);
+    };
+    std::array<float, kElements> part{};
+    const auto see = [&](size_t value) {
+      job.device().download(std::as_writable_bytes(std::span(part)), at(value));
+      all.push_back(part[kElements - 1]);
+    };
+    for (int step = 0; step < 8; ++step) {
+      part.fill(static_cast<float>(step + 1));
+      job.device().upload(at(0), std::as_bytes(std::span(part)));
+      DC_ASSERT_OK((*executor)->run(0));
+      see(2);
+      part.fill(0);
+      DC_ASSERT_OK((*executor)->run(1));
+      see(3);
+    }
+    DC_ASSERT_OK((*executor)->finish());
+    for (size_t value = 0; value < hand.values.size(); ++value) see(value);
+  });
+  return all;
+}
+
+TEST(CudaExecutor, WorkGoesOnIntoTheNextStep) {
+  const CopyThatGoesOn hand;
+  const std::vector<float> expected = seen_in_steps(hand, base::DeviceKind::Cpu, false);
+  ASSERT_EQ(expected.size(), 20u);
+  EXPECT_EQ(expected[14], 7);  // what the step before has left
+  EXPECT_EQ(expected[15], 8);
+  for (const bool graphs : {false, true})
+    EXPECT_EQ(seen_in_steps(hand, base::DeviceKind::Cuda, graphs), expected) << graphs;
+}
+
+// An observer sees each instruction, so there is no graph; afterwards there is one again.
+TEST(CudaExecutor, ObserversAndGraphsTakeTurns) {
+  const RandomWork hand(3);
+  comm::CommOptions options;
+  options.device = *device::open_device(base::DeviceKind::Cuda);
+  on_ranks(1, options, [&](comm::ProcessGroup& job, int) {
+    auto slab = job.allocate(hand.plan.arena_bytes[0]);
+    DC_ASSERT_OK(slab.status());
+    const auto executor = exec::Executor::prepare(hand.plan, job, *slab, {});
+    DC_ASSERT_OK(executor.status());
+    int seen = 0;
+    DC_ASSERT_OK((*executor)->run(0));
+    (*executor)->observe([&seen](int32_t, int32_t) {
+      ++seen;
+      return Status();
+    });
+    DC_ASSERT_OK((*executor)->run(0));
+    EXPECT_GT(seen, 0);
+    (*executor)->observe({});
+    const int before = seen;
+    DC_ASSERT_OK((*executor)->run(0));
+    EXPECT_EQ(seen, before);
+  });
 }
 
 Status prepared_on_gpu(const HandPlan& hand) {
@@ -211,6 +306,25 @@ INSTANTIATE_TEST_SUITE_P(Cases, CudaExecutorDeathTest,
                                            Obstacle{"DOUBLE_NVRTC", "14", "DC6151"},
                                            Obstacle{"DOUBLE_FAIL", "cuModuleLoadData:1:209",
                                                     "DC6156"}));
+
+TEST(CudaFailureDeathTest, ADriverThatRecordsNoGraphEndsTheRun) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("DOUBLE_FAIL", "cuGraphInstantiate:1:801", 1);
+        const RandomWork hand(1);
+        comm::CommOptions options;
+        options.device = *device::open_device(base::DeviceKind::Cuda);
+        on_ranks(1, options, [&](comm::ProcessGroup& job, int) {
+          auto slab = job.allocate(hand.plan.arena_bytes[0]);
+          const auto executor = exec::Executor::prepare(hand.plan, job, *slab, {});
+          const Status first = (*executor)->run(0), second = (*executor)->run(0);
+          std::fputs(first.to_string().c_str(), stderr);
+          std::_Exit(first.code() == second.code() ? base::exit_code(first.kind()) : 1);
+        });
+      },
+      ::testing::ExitedWithCode(69), "DC6147");
+}
 
 // A failure of the GPU is the failure of the run, and stays; in another process.
 TEST(CudaFailureDeathTest, AFailureOfTheGpuEndsTheRun) {
