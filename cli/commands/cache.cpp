@@ -4,6 +4,7 @@
 
 #include "cli/commands/commands.h"
 #include "runtime/report/report.h"
+#include "src/base/cache_directory.h"
 #include "src/base/text.h"
 #include "src/cache/plan_cache.h"
 
@@ -41,7 +42,7 @@ std::string model_of(const runtime::plan::Plan& plan) {
 }  // namespace
 
 base::Status run_cache_list() {
-  const cache::PlanCache store(cache::PlanCache::default_directory());
+  const cache::PlanCache store(base::cache_directory());
   DC_ASSIGN_OR_RETURN(std::vector<cache::Entry> entries, store.list());
   std::sort(entries.begin(), entries.end(), [](const cache::Entry& a, const cache::Entry& b) {
     return a.last_used != b.last_used ? a.last_used > b.last_used : a.key < b.key;
@@ -57,7 +58,7 @@ base::Status run_cache_list() {
 
 base::Status run_cache_collect(const CacheArguments& arguments) {
   DC_ASSIGN_OR_RETURN(const int64_t keep, parse_bytes(arguments.keep));
-  const cache::PlanCache store(cache::PlanCache::default_directory());
+  const cache::PlanCache store(base::cache_directory());
   DC_ASSIGN_OR_RETURN(const int removed, store.collect(base::Bytes{keep}));
   std::printf("removed %d plan%s\n", removed, removed == 1 ? "" : "s");
   return {};

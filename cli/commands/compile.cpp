@@ -10,10 +10,10 @@
 #include "runtime/report/changes.h"
 #include "runtime/report/report.h"
 #include "runtime/verify/verify.h"
+#include "src/base/cache_directory.h"
 #include "src/base/file.h"
 #include "src/base/json_writer.h"
 #include "src/base/text.h"
-#include "src/cache/plan_cache.h"
 #include "src/driver/compile.h"
 #include "src/driver/compile_step.h"
 
@@ -119,7 +119,7 @@ Status run_compile(const CompileArguments& arguments) {
     DC_ASSIGN_OR_RETURN(request.profile, profile::read_profile(arguments.profile));
     warn_of_other_machine(arguments.profile, request.profile->measurements);
   }
-  if (!arguments.no_cache) request.cache_directory = cache::PlanCache::default_directory();
+  if (!arguments.no_cache) request.cache_directory = base::cache_directory();
   DC_ASSIGN_OR_RETURN(const driver::CompileResult compiled, driver::compile(request, watch));
   for (const std::string& warning : compiled.warnings)
     std::fprintf(stderr, "warning: %s\n", warning.c_str());

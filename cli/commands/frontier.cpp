@@ -5,9 +5,9 @@
 
 #include "cli/commands/commands.h"
 #include "cli/frontier_report.h"
+#include "src/base/cache_directory.h"
 #include "src/base/file.h"
 #include "src/base/text.h"
-#include "src/cache/plan_cache.h"
 
 namespace dc::cli {
 namespace {
@@ -63,7 +63,7 @@ Status run_frontier(const FrontierArguments& arguments) {
   if (!arguments.profile.empty()) {
     DC_ASSIGN_OR_RETURN(compile.profile, profile::read_profile(arguments.profile));
   }
-  if (!arguments.no_cache) compile.cache_directory = cache::PlanCache::default_directory();
+  if (!arguments.no_cache) compile.cache_directory = base::cache_directory();
   driver::Stopwatch watch;
   const bool on_terminal = isatty(STDERR_FILENO) == 1;
   const auto done = [&](int plans, int all) {

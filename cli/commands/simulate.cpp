@@ -11,10 +11,10 @@
 #include "runtime/plan/file.h"
 #include "runtime/report/report.h"
 #include "runtime/verify/verify.h"
+#include "src/base/cache_directory.h"
 #include "src/base/file.h"
 #include "src/base/json_writer.h"
 #include "src/base/text.h"
-#include "src/cache/plan_cache.h"
 #include "src/cost/costs.h"
 #include "src/driver/scaling.h"
 #include "src/profile/profile_file.h"
@@ -154,7 +154,7 @@ Status run_scaling(const SimulateArguments& arguments, const std::string& model,
   compile.config = arguments.config;
   compile.options = arguments.options;
   compile.options.passes.budgets[ir::Space::Device] = what_if.memory;
-  if (!arguments.no_cache) compile.cache_directory = cache::PlanCache::default_directory();
+  if (!arguments.no_cache) compile.cache_directory = base::cache_directory();
   request.link_per_second = what_if.link_per_second;
   if (loaded) request.plan = loaded->plan;
   driver::Stopwatch watch;

@@ -4,12 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
 
 #include "runtime/device/device_memory.h"
 #include "runtime/device/event.h"
+#include "runtime/device/graph.h"
 #include "runtime/device/stream.h"
 #include "src/base/device_kind.h"
 #include "src/base/status.h"
@@ -37,6 +39,14 @@ class Device {
 
   virtual std::unique_ptr<Stream> make_stream() = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
+  // Records what `issue` issues to these streams in place of doing it: kernels, copies, fills,
+  // signals, and waits for signals that it has issued itself. Where the host's cores are the
+  // streams there is nothing to gain: null. A failure of `issue`; Unavailable (69).
+  virtual base::Result<std::unique_ptr<Graph>> record(
+      [[maybe_unused]] std::span<Stream* const> streams,
+      [[maybe_unused]] const std::function<base::Status()>& issue) {
+    return std::unique_ptr<Graph>();
+  }
 
   std::string_view name() const { return base::name(kind()); }
 };

@@ -81,13 +81,9 @@ class Binding {
   }
 
   Status open_providers() {
-    if (bound_.device_.kind() == base::DeviceKind::Cuda &&
-        has_kernel([](const plan::Instruction&) { return true; })) {
-      return Status(ErrorKind::Unsupported, "DC6624",
-                    "this version has no kernels for GPUs; run with --device cpu");
-    }
     const bool needs_aten =
         has_kernel([](const plan::Instruction& in) { return in.provider == plan::Provider::Aten; });
+    if (bound_.device_.kind() == base::DeviceKind::Cuda) return open_cuda_provider(needs_aten);
     // The model's operators, of either provider, are what uses a rank's threads.
     if (has_kernel([](const plan::Instruction& in) { return in.op.starts_with("aten."); }))
       DC_RETURN_IF_ERROR(enough_threads());
@@ -102,6 +98,16 @@ class Binding {
     DC_ASSIGN_OR_RETURN(const kernel::MissingScratch missing,
                         bound_.aten_->take_missing_scratch(bound_.addresses_));
     bound_.missing_scratch_.add(missing);
+    return base::ok_status();
+  }
+
+  Status open_cuda_provider(bool needs_aten) {
+    if (needs_aten) {
+      return Status(ErrorKind::Unsupported, "DC6624",
+                    "this version runs no kernels of libtorch on GPUs; run with --device cpu");
+    }
+    if (!has_kernel([](const plan::Instruction&) { return true; })) return base::ok_status();
+    DC_ASSIGN_OR_RETURN(bound_.native_, kernel::open_cuda_provider(bound_.device_));
     return base::ok_status();
   }
 

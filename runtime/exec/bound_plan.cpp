@@ -42,6 +42,30 @@ Status BoundPlan::issue(const Command& command, int32_t program, device::Stream&
   return Status(ErrorKind::Internal, "DC6602", "unknown command kind; please report this");
 }
 
+bool BoundPlan::can_be_recorded(const Command& command) const {
+  const auto target = static_cast<size_t>(command.target);
+  switch (command.kind) {
+    case CommandKind::Kernel:
+    case CommandKind::Signal:
+    case CommandKind::Wait:
+      return true;
+    case CommandKind::Copy:
+      return copies_[target].dst != nullptr && copies_[target].src != nullptr;
+    case CommandKind::Poison:
+      return poisons_[target].slice_on_disk < 0;
+    case CommandKind::Collective:
+    case CommandKind::WaitPreviousRun:
+      return false;
+  }
+  return false;
+}
+
+void BoundPlan::signal_later_runs(int32_t program, device::Stream& stream, uint32_t run) {
+  for (const PreviousSignal& signal : previous_signals_) {
+    if (signal.program == program) stream.signal(*events_[static_cast<size_t>(signal.event)], run);
+  }
+}
+
 // An event is cancelled only after another stream failed. That stream's failure is the one to
 // report.
 Status BoundPlan::wait(device::Stream& stream, device::Event& event, uint32_t value) {

@@ -69,6 +69,11 @@ class BoundPlan {
   // Issues a command of run `run` of a program to the stream it belongs to. Unavailable if it waits
   // for an event that was cancelled.
   base::Status issue(const Command& command, int32_t program, device::Stream& stream, uint32_t run);
+  // Whether a device can record the command: its work is the device's alone, and needs no earlier
+  // run.
+  bool can_be_recorded(const Command& command) const;
+  // Signals, on a stream, what later runs of any program wait for, as run `run` of this one does.
+  void signal_later_runs(int32_t program, device::Stream& stream, uint32_t run);
   void poison_transients();  // before the first run
   void cancel_waits();       // ends all waits for events, now and for good
   void cancel();             // collectives too

@@ -8,21 +8,21 @@ namespace {
 using base::Status;
 
 // Who issues to the streams of the plan's device.
-std::unique_ptr<Issuer> make_issuer(BoundPlan& bound, TraceRecorder* trace) {
+std::unique_ptr<Issuer> make_issuer(BoundPlan& bound, const ExecutorOptions& options) {
   switch (bound.device().kind()) {
     case base::DeviceKind::Cpu:
     case base::DeviceKind::Checked:
-      return make_thread_issuer(bound, trace);
+      return make_thread_issuer(bound, options.trace);
     case base::DeviceKind::Cuda:
-      return make_stream_issuer(bound);
+      return make_stream_issuer(bound, options.graphs);
   }
   return nullptr;
 }
 
 class PlanExecutor final : public Executor {
  public:
-  PlanExecutor(std::unique_ptr<BoundPlan> bound, TraceRecorder* trace)
-      : bound_(std::move(bound)), issuer_(make_issuer(*bound_, trace)) {}
+  PlanExecutor(std::unique_ptr<BoundPlan> bound, const ExecutorOptions& options)
+      : bound_(std::move(bound)), issuer_(make_issuer(*bound_, options)) {}
 
   kernel::BoundTensor tensor(int32_t id) const override { return bound_->tensor(id); }
   device::Device& device() const override { return bound_->device(); }
@@ -49,7 +49,7 @@ base::Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan
   DC_ASSIGN_OR_RETURN(auto bound,
                       BoundPlan::bind(plan, job, slab, options.outside, options.poison));
   if (options.poison) bound->poison_transients();
-  return std::unique_ptr<Executor>(std::make_unique<PlanExecutor>(std::move(bound), options.trace));
+  return std::unique_ptr<Executor>(std::make_unique<PlanExecutor>(std::move(bound), options));
 }
 
 }  // namespace dc::runtime::exec

@@ -17,6 +17,8 @@ class TraceRecorder;  // trace.h
 
 struct ExecutorOptions {
   bool poison = false;  // fill every slice with NaN bytes after its last use, and before its first
+  // Devices that can record programs as graphs do so, with equal bits.
+  bool graphs = true;
   TraceRecorder* trace = nullptr;
   memory::OffloadMemory* outside =
       nullptr;  // needed by plans that offload; must outlive the executor

@@ -24,7 +24,8 @@ class Issuer {
 std::unique_ptr<Issuer> make_thread_issuer(BoundPlan& bound, TraceRecorder* trace);
 
 // For devices whose streams work while the host goes on: the calling thread issues the commands of
-// all streams, in the program's order.
-std::unique_ptr<Issuer> make_stream_issuer(BoundPlan& bound);
+// all streams, in the program's order. With `graphs` each program is recorded when it first runs
+// and launched as a whole from then on, where all programs consist of what a device records.
+std::unique_ptr<Issuer> make_stream_issuer(BoundPlan& bound, bool graphs);
 
 }  // namespace dc::runtime::exec

@@ -31,10 +31,19 @@ std::vector<Issue> in_order(const BoundProgram& program) {
   }
 }
 
+// As a graph, a program begins when all work before it on the first stream is done, and its end is
+// the end of all streams. So it needs no waits within for earlier runs; what they are for is waited
+// for before.
 class StreamIssuer final : public Issuer {
  public:
-  explicit StreamIssuer(BoundPlan& bound) : bound_(bound) {
+  StreamIssuer(BoundPlan& bound, bool graphs)
+      : bound_(bound), graphs_(bound.programs().size()), uses_graphs_(graphs) {
     for (const BoundProgram& program : bound.programs()) programs_.push_back(in_order(program));
+    for (const std::vector<Issue>& program : programs_)
+      for (const Issue& issue : program)
+        uses_graphs_ = uses_graphs_ && (issue.command.kind == CommandKind::WaitPreviousRun ||
+                                        bound.can_be_recorded(issue.command));
+    for (size_t s = 0; s < bound.stream_count(); ++s) streams_.push_back(&bound.stream(s));
   }
   ~StreamIssuer() override {
     bound_.cancel_waits();
@@ -46,19 +55,17 @@ class StreamIssuer final : public Issuer {
   Status run(int32_t program) override {
     if (failure_.happened()) return failure_.status();
     BoundProgram& what = bound_.program(program);
+    // Streams that go on from a run without a graph do not know of one.
+    const bool as_graph = uses_graphs_ && !observer_;
+    if (as_graph && !was_graph_) DC_RETURN_IF_ERROR(finish());
+    was_graph_ = as_graph;
     ++what.runs;
-    for (const Issue& issue : programs_[static_cast<size_t>(program)]) {
-      Status status = one(issue, program, what.runs);
-      if (!status.ok()) return fail(std::move(status), program, issue.command);
-    }
-    return what.leaves_running ? base::ok_status() : finish();
+    DC_RETURN_IF_ERROR(as_graph ? launch(program, what.runs) : issue_all(program, what.runs));
+    return what.leaves_running ? finish(0) : finish();
   }
 
   Status finish() override {
-    for (size_t s = 0; s < bound_.stream_count() && !failure_.happened(); ++s) {
-      Status status = bound_.stream(s).drain();
-      if (!status.ok()) return fail(std::move(status));
-    }
+    for (size_t s = 0; s < bound_.stream_count() && !failure_.happened(); ++s) (void)finish(s);
     return failure_.status();
   }
 
@@ -66,6 +73,43 @@ class StreamIssuer final : public Issuer {
   Executor::CommunicationTime communication_time() const override { return {}; }
 
  private:
+  Status finish(size_t stream) {
+    Status status = bound_.stream(stream).drain();
+    return status.ok() ? failure_.status() : fail(std::move(status));
+  }
+
+  template <typename Condition>
+  Status issue_if(Condition wanted, int32_t program, uint32_t run) {
+    for (const Issue& issue : programs_[static_cast<size_t>(program)]) {
+      if (!wanted(issue.command)) continue;
+      Status status = one(issue, program, run);
+      if (!status.ok()) return fail(std::move(status), program, issue.command);
+    }
+    return base::ok_status();
+  }
+  Status issue_all(int32_t program, uint32_t run) {
+    return issue_if([](const Command&) { return true; }, program, run);
+  }
+
+  Status launch(int32_t program, uint32_t run) {
+    const auto waits_before = [](const Command& command) {
+      return command.kind == CommandKind::WaitPreviousRun;
+    };
+    DC_RETURN_IF_ERROR(issue_if(waits_before, program, run));
+    std::unique_ptr<device::Graph>& graph = graphs_[static_cast<size_t>(program)];
+    if (graph == nullptr) {
+      auto recorded = bound_.device().record(streams_, [&] {
+        return issue_if([&](const Command& command) { return !waits_before(command); }, program,
+                        run);
+      });
+      if (!recorded.ok()) return fail(std::move(recorded).status());
+      graph = std::move(recorded).value();
+    }
+    graph->launch(bound_.stream(0));
+    bound_.signal_later_runs(program, bound_.stream(0), run);
+    return base::ok_status();
+  }
+
   Status one(const Issue& issue, int32_t program, uint32_t run) {
     device::Stream& stream = bound_.stream(issue.stream);
     DC_RETURN_IF_ERROR(bound_.issue(issue.command, program, stream, run));
@@ -91,12 +135,15 @@ class StreamIssuer final : public Issuer {
   Executor::Observer observer_;
   RunFailure failure_;
   std::vector<std::vector<Issue>> programs_;
+  std::vector<device::Stream*> streams_;
+  std::vector<std::unique_ptr<device::Graph>> graphs_;  // by program, from its first run on
+  bool uses_graphs_, was_graph_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<Issuer> make_stream_issuer(BoundPlan& bound) {
-  return std::make_unique<StreamIssuer>(bound);
+std::unique_ptr<Issuer> make_stream_issuer(BoundPlan& bound, bool graphs) {
+  return std::make_unique<StreamIssuer>(bound, graphs);
 }
 
 }  // namespace dc::runtime::exec

@@ -1,8 +1,6 @@
 // Layout of the small tensors through which the host, the update kernels and the metrics talk.
-// Compiler and runtime share it.
+// Compiler and runtime share it, and kernels of GPUs.
 #pragma once
-
-#include <cstdint>
 
 namespace dc::base {
 

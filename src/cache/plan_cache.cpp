@@ -25,11 +25,6 @@ constexpr size_t kHex = 64;                // characters of a key or a digest
 constexpr size_t kLine = kHex + 1 + kHex;  // "<key> <seal>"
 constexpr std::string_view kExtension = ".entry";
 
-std::string from_environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
 bool is_key(std::string_view text) {
   return text.size() == kHex && std::all_of(text.begin(), text.end(), [](char c) {
            return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
@@ -106,15 +101,6 @@ std::string key_of(const std::string& model_digest, const KeyParts& parts) {
     hash.update(part);
   }
   return hash.hex();
-}
-
-std::string PlanCache::default_directory() {
-  if (std::string directory = from_environment("DCC_CACHE_DIR"); !directory.empty()) {
-    return directory;
-  }
-  if (std::string base = from_environment("XDG_CACHE_HOME"); !base.empty()) return base + "/dcc";
-  if (std::string home = from_environment("HOME"); !home.empty()) return home + "/.cache/dcc";
-  return "";
 }
 
 std::string PlanCache::path(const char* folder, const std::string& name) const {

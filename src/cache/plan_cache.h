@@ -48,8 +48,7 @@ struct CacheHit {
 
 class PlanCache {
  public:
-  // $DCC_CACHE_DIR, else $XDG_CACHE_HOME/dcc, else $HOME/.cache/dcc, else empty (no cache).
-  static std::string default_directory();
+  // An empty directory: no cache.
   explicit PlanCache(std::string directory) : directory_(std::move(directory)) {}
 
   bool enabled() const { return !directory_.empty(); }

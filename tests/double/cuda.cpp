@@ -1,6 +1,9 @@
 // The double of libcuda.so.1: the calls of runtime/device/cuda/driver.h, with its types.
 #include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -18,6 +21,9 @@ using dc::gpu_double::Stream;
 namespace cuda = dc::runtime::device::cuda;
 
 constexpr int kInvalidValue = 1, kIllegalAddress = 700, kNotFound = 500, kInvalidImage = 200;
+// Of captures: forbidden within one, streams that have not come back, an event from outside, an
+// event of one that is over.
+constexpr int kUnsupported = 900, kUnjoined = 904, kIsolation = 905, kCapturedEvent = 907;
 
 // DOUBLE_FAIL=name:n:error, several behind each other with commas: the n-th call of that name.
 int asked_to_fail(const char* name) {
@@ -44,6 +50,9 @@ int asked_to_fail(const char* name) {
 
 Stream& of(cuda::StreamHandle handle) { return *reinterpret_cast<Stream*>(handle); }
 Event& of(cuda::EventHandle handle) { return *reinterpret_cast<Event*>(handle); }
+using Graph = std::shared_ptr<const dc::gpu_double::Recording>;
+Graph& of(cuda::GraphHandle handle) { return *reinterpret_cast<Graph*>(handle); }
+Graph& of(cuda::GraphExec handle) { return *reinterpret_cast<Graph*>(handle); }
 
 int copy_now(cuda::Address to, cuda::Address from, size_t bytes) {
   Memory& memory = Memory::instance();
@@ -64,9 +73,15 @@ int fill_now(cuda::Address to, unsigned char value, size_t bytes) {
   return 0;
 }
 
+struct LoadedModule {
+  void* library;
+  int file;
+};
+
 struct Kernel {
   dc::gpu_double::Entry entry;
   size_t bytes;  // of its parameters
+  bool has_barriers;
 };
 
 // Addresses of the GPU among the parameters become those of their bytes.
@@ -163,12 +178,22 @@ int cuStreamDestroy_v2(cuda::StreamHandle stream) {
   return 0;
 }
 int cuStreamSynchronize(cuda::StreamHandle stream) {
+  if (of(stream).captured.recording != nullptr) return kUnsupported;
   of(stream).drain();
   DC_MAY_FAIL(cuStreamSynchronize);
   return 0;
 }
 int cuStreamWaitEvent(cuda::StreamHandle stream, cuda::EventHandle event, unsigned) {
   DC_MAY_FAIL(cuStreamWaitEvent);
+  dc::gpu_double::Captured &own = of(stream).captured, &other = of(event).captured;
+  if (other.recording != nullptr) {
+    if (other.recording->ended) return kCapturedEvent;
+    if (own.recording != nullptr && own.recording != other.recording) return kIsolation;
+    own.recording = other.recording;
+    own.last.insert(own.last.end(), other.last.begin(), other.last.end());
+    return 0;
+  }
+  if (own.recording != nullptr && of(event).recorded != 0) return kIsolation;
   uint64_t wanted = 0;
   {
     const std::lock_guard lock(of(event).mutex);
@@ -182,6 +207,49 @@ int cuStreamWaitEvent(cuda::StreamHandle stream, cuda::EventHandle event, unsign
   return 0;
 }
 
+int cuStreamBeginCapture_v2(cuda::StreamHandle stream, int) {
+  DC_MAY_FAIL(cuStreamBeginCapture);
+  if (of(stream).captured.recording != nullptr) return kInvalidValue;
+  of(stream).captured = {std::make_shared<dc::gpu_double::Recording>(), {}};
+  return 0;
+}
+int cuStreamEndCapture(cuda::StreamHandle stream, cuda::GraphHandle* graph) {
+  DC_MAY_FAIL(cuStreamEndCapture);
+  const dc::gpu_double::Captured own = of(stream).captured;
+  *graph = nullptr;
+  if (own.recording == nullptr) return kInvalidValue;
+  own.recording->ended = true;
+  bool joined = true;
+  for (Stream* other : Stream::all()) {
+    if (other->captured.recording != own.recording) continue;
+    joined = joined && own.recording->come_before(other->captured.last, own.last);
+    other->captured = {};
+  }
+  if (!joined) return kUnjoined;
+  *graph = reinterpret_cast<cuda::GraphHandle>(new Graph(own.recording));
+  return 0;
+}
+int cuGraphInstantiateWithFlags(cuda::GraphExec* exec, cuda::GraphHandle graph,
+                                unsigned long long) {
+  DC_MAY_FAIL(cuGraphInstantiate);
+  *exec = reinterpret_cast<cuda::GraphExec>(new Graph(of(graph)));
+  return 0;
+}
+int cuGraphLaunch(cuda::GraphExec exec, cuda::StreamHandle stream) {
+  DC_MAY_FAIL(cuGraphLaunch);
+  if (of(stream).captured.recording != nullptr) return kUnsupported;
+  of(stream).add([recording = of(exec)] { recording->run(); });
+  return 0;
+}
+int cuGraphDestroy(cuda::GraphHandle graph) {
+  delete &of(graph);
+  return 0;
+}
+int cuGraphExecDestroy(cuda::GraphExec exec) {
+  delete &of(exec);
+  return 0;
+}
+
 int cuEventCreate(cuda::EventHandle* event, unsigned) {
   DC_MAY_FAIL(cuEventCreate);
   *event = reinterpret_cast<cuda::EventHandle>(new Event());
@@ -191,6 +259,8 @@ int cuEventCreate(cuda::EventHandle* event, unsigned) {
 int cuEventDestroy_v2(cuda::EventHandle) { return 0; }
 int cuEventRecord(cuda::EventHandle event, cuda::StreamHandle stream) {
   DC_MAY_FAIL(cuEventRecord);
+  of(event).captured = of(stream).captured;
+  if (of(event).captured.recording != nullptr) return 0;
   uint64_t number = 0;
   {
     const std::lock_guard lock(of(event).mutex);
@@ -213,24 +283,43 @@ int cuEventSynchronize(cuda::EventHandle event) {
   return 0;
 }
 
-// An image is the path of a shared library that the double of NVRTC has made.
+// An image is what the double of NVRTC has made: a mark, a size, a shared library.
 int cuModuleLoadData(cuda::Module* module, const void* image) {
   DC_MAY_FAIL(cuModuleLoadData);
-  void* library = dlopen(static_cast<const char*>(image), RTLD_NOW | RTLD_LOCAL);
-  *module = static_cast<cuda::Module>(library);
-  return library ? 0 : kInvalidImage;
+  dc::gpu_double::Image head;
+  std::memcpy(&head, image, sizeof head);
+  if (std::memcmp(head.mark, dc::gpu_double::Image::kMark, sizeof head.mark) != 0)
+    return kInvalidImage;
+  // Open as long as the module is: the loader takes libraries of one path for one.
+  const int file = memfd_create("module", MFD_CLOEXEC);
+  const auto* bytes = static_cast<const char*>(image) + sizeof head;
+  const bool written = write(file, bytes, head.bytes) == static_cast<ssize_t>(head.bytes);
+  const std::string path = "/proc/self/fd/" + std::to_string(file);
+  void* library = written ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+  if (library == nullptr) {
+    std::fprintf(stderr, "the double loads no module: %s\n", dlerror());
+    close(file);
+    return kInvalidImage;
+  }
+  *module = reinterpret_cast<cuda::Module>(new LoadedModule{library, file});
+  return 0;
 }
 int cuModuleUnload(cuda::Module module) {
-  dlclose(module);
+  const auto* loaded = reinterpret_cast<const LoadedModule*>(module);
+  dlclose(loaded->library);
+  close(loaded->file);
+  delete loaded;
   return 0;
 }
 int cuModuleGetFunction(cuda::Function* function, cuda::Module module, const char* name) {
-  void* entry = dlsym(module, name);
+  void* library = reinterpret_cast<const LoadedModule*>(module)->library;
+  void* entry = dlsym(library, name);
   const auto* bytes =
-      static_cast<const size_t*>(dlsym(module, (std::string(name) + "_bytes").c_str()));
-  if (entry == nullptr || bytes == nullptr) return kNotFound;
+      static_cast<const size_t*>(dlsym(library, (std::string(name) + "_bytes").c_str()));
+  const auto* has_barriers = static_cast<const bool*>(dlsym(library, "gpu_double_has_barriers"));
+  if (entry == nullptr || bytes == nullptr || has_barriers == nullptr) return kNotFound;
   *function = reinterpret_cast<cuda::Function>(
-      new Kernel{reinterpret_cast<dc::gpu_double::Entry>(entry), *bytes});
+      new Kernel{reinterpret_cast<dc::gpu_double::Entry>(entry), *bytes, *has_barriers});
   return 0;
 }
 int cuLaunchKernel(cuda::Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
@@ -245,7 +334,8 @@ int cuLaunchKernel(cuda::Function function, unsigned grid_x, unsigned grid_y, un
   std::memcpy(taken.data(), parameters[0], taken.size());
   of(stream).add([kernel, taken, grid_x, block_x]() mutable {
     resolve_all(taken);
-    dc::gpu_double::run_kernel(kernel.entry, {{grid_x, 1, 1}, {block_x, 1, 1}}, taken.data());
+    dc::gpu_double::run_kernel(kernel.entry, {{grid_x, 1, 1}, {block_x, 1, 1}}, taken.data(),
+                               kernel.has_barriers);
   });
   return 0;
 }

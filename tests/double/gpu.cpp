@@ -76,6 +76,7 @@ bool Memory::release(uint64_t address) {
 
 std::byte* Memory::resolve(uint64_t address) const {
   const uint64_t offset = address - reinterpret_cast<uintptr_t>(shown_);
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver gives addresses as numbers
   return offset < kReserved ? hidden_ + offset : reinterpret_cast<std::byte*>(address);
 }
 
@@ -101,12 +102,35 @@ size_t Memory::total_bytes() const {
   return limit_;
 }
 
+namespace {
+
+std::mutex streams_mutex;
+std::vector<Stream*>& streams() {
+  static auto* all = new std::vector<Stream*>();
+  return *all;
+}
+
+}  // namespace
+
+std::vector<Stream*> Stream::all() {
+  const std::lock_guard lock(streams_mutex);
+  return streams();
+}
+
 Stream::Stream() {
+  {
+    const std::lock_guard lock(streams_mutex);
+    streams().push_back(this);
+  }
   static std::atomic<uint32_t> made{0};
   random_.seed(static_cast<uint32_t>(number("DOUBLE_SEED", 1)) * 1000 + ++made);
   thread_ = std::thread([this] { run(); });
 }
 Stream::~Stream() {
+  {
+    const std::lock_guard lock(streams_mutex);
+    std::erase(streams(), this);
+  }
   {
     const std::lock_guard lock(mutex_);
     over_ = true;
@@ -115,7 +139,45 @@ Stream::~Stream() {
   thread_.join();
 }
 
+size_t Recording::add(std::function<void()> work, const Places& after) {
+  pieces_.push_back({std::move(work), after});
+  return pieces_.size() - 1;
+}
+
+bool Recording::come_before(const Places& pieces, const Places& last) const {
+  std::vector<bool> seen(pieces_.size());
+  Places left = last;
+  while (!left.empty()) {
+    const size_t piece = left.back();
+    left.pop_back();
+    if (seen[piece]) continue;
+    seen[piece] = true;
+    left.insert(left.end(), pieces_[piece].after.begin(), pieces_[piece].after.end());
+  }
+  return std::ranges::all_of(pieces, [&](size_t piece) { return seen[piece]; });
+}
+
+void Recording::run() const {
+  static thread_local std::minstd_rand random(static_cast<uint32_t>(number("DOUBLE_SEED", 1)));
+  std::vector<bool> done(pieces_.size());
+  for (size_t left = pieces_.size(); left > 0; --left) {
+    Places ready;
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      const Places& after = pieces_[i].after;
+      if (!done[i] && std::ranges::all_of(after, [&](size_t piece) { return done[piece]; }))
+        ready.push_back(i);
+    }
+    const size_t chosen = ready[random() % ready.size()];
+    if (lasting_error() == 0) pieces_[chosen].work();
+    done[chosen] = true;
+  }
+}
+
 void Stream::add(std::function<void()> work) {
+  if (captured.recording != nullptr) {
+    captured.last = {captured.recording->add(std::move(work), captured.last)};
+    return;
+  }
   const std::lock_guard lock(mutex_);
   work_.push_back(std::move(work));
   changed_.notify_all();
@@ -157,20 +219,15 @@ thread_local Block* block_now = nullptr;
 class Block {
  public:
   Block(Entry entry, const void* parameters, unsigned threads)
-      : entry_(entry), parameters_(parameters), contexts_(threads), ended_(threads) {}
+      : entry_(entry),
+        parameters_(parameters),
+        contexts_(threads),
+        ended_(threads),
+        stacks_(new char[threads * kStack]) {}
 
   void run(GpuPlace place) {
     place_ = place;
-    stacks_.resize(contexts_.size() * kStack);
-    for (size_t t = 0; t < contexts_.size(); ++t) {
-      getcontext(&contexts_[t]);
-      contexts_[t].uc_stack = {stacks_.data() + t * kStack, 0, kStack};
-      contexts_[t].uc_link = &turns_;
-      const auto self = reinterpret_cast<uintptr_t>(this);
-      makecontext(&contexts_[t], reinterpret_cast<void (*)()>(begin), 2,
-                  static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
-      ended_[t] = false;
-    }
+    for (size_t t = 0; t < contexts_.size(); ++t) begin_thread(t);
     for (bool any = true; any;) {
       any = false;
       for (now_ = 0; now_ < contexts_.size(); ++now_) {
@@ -186,6 +243,16 @@ class Block {
   void barrier() { swapcontext(&contexts_[now_], &turns_); }
 
  private:
+  // Not inlined: getcontext may return twice, and the caller's variables must not mind.
+  [[gnu::noinline]] void begin_thread(size_t thread) {
+    getcontext(&contexts_[thread]);
+    contexts_[thread].uc_stack = {stacks_.get() + thread * kStack, 0, kStack};
+    contexts_[thread].uc_link = &turns_;
+    const auto self = reinterpret_cast<uintptr_t>(this);
+    makecontext(&contexts_[thread], reinterpret_cast<void (*)()>(begin), 2,
+                static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
+    ended_[thread] = false;
+  }
   static void begin(unsigned high, unsigned low) {
     // NOLINTNEXTLINE(performance-no-int-to-ptr): makecontext passes numbers
     auto* self = reinterpret_cast<Block*>((static_cast<uintptr_t>(high) << 32) | low);
@@ -201,19 +268,27 @@ class Block {
   ucontext_t turns_{};
   std::vector<ucontext_t> contexts_;
   std::vector<bool> ended_;
-  std::vector<char> stacks_;
+  std::unique_ptr<char[]> stacks_;
 };
 
 }  // namespace
 
-void run_kernel(Entry entry, const Shape& shape, const void* parameters) {
-  Block block(entry, parameters, shape.block[0]);
+void run_kernel(Entry entry, const Shape& shape, const void* parameters, bool has_barriers) {
+  Block block(entry, parameters, has_barriers ? shape.block[0] : 0);
   for (unsigned b = 0; b < shape.grid[0]; ++b) {
     GpuPlace place{};
     place.block[0] = b;
     place.block_size[0] = shape.block[0];
     place.grid_size[0] = shape.grid[0];
-    block.run(place);
+    if (has_barriers) {
+      block.run(place);
+      continue;
+    }
+    for (unsigned t = 0; t < shape.block[0]; ++t) {
+      place.thread[0] = t;
+      place_now = place;
+      entry(parameters);
+    }
   }
 }
 

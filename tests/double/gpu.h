@@ -10,6 +10,7 @@
 #include <mutex>
 #include <random>
 #include <thread>
+#include <vector>
 
 namespace dc::gpu_double {
 
@@ -40,11 +41,37 @@ class Memory {
   std::deque<std::pair<uint64_t, size_t>> blocks_;
 };
 
+// Work that is captured: each piece after some earlier ones.
+class Recording {
+ public:
+  using Places = std::vector<size_t>;  // of pieces
+  size_t add(std::function<void()> work, const Places& after);
+  // Whether all of these pieces are, or come before, some of `last`.
+  bool come_before(const Places& pieces, const Places& last) const;
+  void run() const;  // in an order drawn at random among those that are legal
+
+  bool ended = false;
+
+ private:
+  struct Piece {
+    std::function<void()> work;
+    Places after;
+  };
+  std::vector<Piece> pieces_;
+};
+
+// Where a stream or an event is in a recording.
+struct Captured {
+  std::shared_ptr<Recording> recording;  // none: not in one
+  Recording::Places last;
+};
+
 // Times that an event was recorded, and how many of these the GPU has come to.
 struct Event {
   std::mutex mutex;
   std::condition_variable changed;
   uint64_t recorded = 0, reached = 0;
+  Captured captured;
 };
 
 // Work in order on a separate thread, each piece after a pause of random length.
@@ -52,8 +79,13 @@ class Stream {
  public:
   Stream();
   ~Stream();
+  // Work that is captured is not done.
   void add(std::function<void()> work);
   void drain();
+
+  static std::vector<Stream*> all();
+
+  Captured captured;
 
  private:
   void run();
@@ -65,11 +97,19 @@ class Stream {
   std::thread thread_;
 };
 
-// A kernel of a compiled module runs for every thread of every block, blocks one after the other.
+// What the double of NVRTC gives for machine code: this, then a shared library of so many bytes.
+struct Image {
+  static constexpr char kMark[8] = {'D', 'O', 'U', 'B', 'L', 'E', '0', '1'};
+  char mark[8];
+  uint64_t bytes;
+};
+
+// A kernel of a compiled module runs for every thread of every block, blocks one after the other,
+// and so the threads of a block where the module has no barriers.
 using Entry = void (*)(const void* parameters);
 struct Shape {
   unsigned grid[3], block[3];
 };
-void run_kernel(Entry entry, const Shape& shape, const void* parameters);
+void run_kernel(Entry entry, const Shape& shape, const void* parameters, bool has_barriers);
 
 }  // namespace dc::gpu_double

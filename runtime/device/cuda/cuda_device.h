@@ -48,6 +48,8 @@ class CudaDevice final : public Device {
   void download(std::span<std::byte> to, const std::byte* from) override;
   std::unique_ptr<Stream> make_stream() override;
   std::unique_ptr<Event> make_event() override;
+  base::Result<std::unique_ptr<Graph>> record(std::span<Stream* const> streams,
+                                              const std::function<base::Status()>& issue) override;
 
   const cuda::Driver& driver() const { return driver_; }
   void use() const { (void)driver_.set_context(context_); }  // on the calling thread
@@ -56,6 +58,8 @@ class CudaDevice final : public Device {
   int attribute(int which) const;
 
  private:
+  base::Status not_recorded(int error) const;
+
   const cuda::Driver& driver_;
   cuda::Context context_;
   int ordinal_;

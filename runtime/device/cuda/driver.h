@@ -19,11 +19,15 @@ struct OpaqueStream;
 struct OpaqueEvent;
 struct OpaqueModule;
 struct OpaqueFunction;
+struct OpaqueGraph;
+struct OpaqueGraphExec;
 using Context = OpaqueContext*;
 using StreamHandle = OpaqueStream*;
 using EventHandle = OpaqueEvent*;
 using Module = OpaqueModule*;
 using Function = OpaqueFunction*;
+using GraphHandle = OpaqueGraph*;
+using GraphExec = OpaqueGraphExec*;
 
 // Results (CUresult) that are told apart.
 inline constexpr int kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100;
@@ -31,58 +35,56 @@ inline constexpr int kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100;
 inline constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76;
 // Flags of streams, events and host memory.
 inline constexpr unsigned kNonBlocking = 1, kBlockingSync = 1, kDisableTiming = 2, kPortable = 1;
+// How strictly a capture is kept apart (CUstreamCaptureMode).
+inline constexpr int kCaptureThreadLocal = 1;
 
 // f(name in the library, member, parameters)
+// clang-format off
 #define DC_CUDA_DRIVER_CALLS(f)                                                                   \
-  f(cuInit, init, (unsigned flags)) f(cuDriverGetVersion, driver_version, (int* version)) f(      \
-      cuDeviceGetCount, device_count,                                                             \
-      (int* count)) f(cuDeviceGet, device_get,                                                    \
-                      (int* device, int ordinal)) f(cuDeviceGetAttribute, device_attribute,       \
-                                                    (int* value, int attribute, int device))      \
-      f(cuDeviceGetName, device_name, (char* name, int length, int device)) f(                    \
-          cuDevicePrimaryCtxRetain, retain_context,                                               \
-          (Context * context, int device)) f(cuCtxSetCurrent, set_context, (Context context))     \
-          f(cuMemGetInfo_v2, memory_info, (size_t * free, size_t * total)) f(                     \
-              cuMemAlloc_v2, allocate,                                                            \
-              (Address * address, size_t bytes)) f(cuMemFree_v2, free, (Address address))         \
-              f(cuMemHostAlloc, allocate_host, (void** address, size_t bytes, unsigned flags)) f( \
-                  cuMemFreeHost, free_host,                                                       \
-                  (void* address)) f(cuMemcpy, copy, (Address to, Address from, size_t bytes))    \
-                  f(cuMemcpyAsync, copy_async,                                                    \
-                    (Address to, Address from, size_t bytes, StreamHandle stream))                \
-                      f(cuMemsetD8_v2, fill, (Address to, unsigned char value, size_t bytes)) f(  \
-                          cuMemsetD8Async, fill_async,                                            \
-                          (Address to, unsigned char value, size_t bytes, StreamHandle stream))   \
-                          f(cuStreamCreateWithPriority, create_stream,                            \
-                            (StreamHandle * stream, unsigned flags, int priority))                \
-                              f(cuStreamDestroy_v2, destroy_stream, (StreamHandle stream)) f(     \
-                                  cuStreamSynchronize, synchronize_stream, (StreamHandle stream)) \
-                                  f(cuStreamWaitEvent, wait_event,                                \
-                                    (StreamHandle stream, EventHandle event,                      \
-                                     unsigned flags)) f(cuEventCreate, create_event,              \
-                                                        (EventHandle * event, unsigned flags))    \
-                                      f(cuEventDestroy_v2, destroy_event, (EventHandle event)) f( \
-                                          cuEventRecord, record_event,                            \
-                                          (EventHandle event, StreamHandle stream))               \
-                                          f(cuEventSynchronize, synchronize_event,                \
-                                            (EventHandle event)) f(cuModuleLoadData, load_module, \
-                                                                   (Module * module,              \
-                                                                    const void* image))           \
-                                              f(cuModuleUnload, unload_module, (Module module))   \
-                                                  f(cuModuleGetFunction, get_function,            \
-                                                    (Function * function, Module module,          \
-                                                     const char* name))                           \
-                                                      f(cuLaunchKernel, launch,                   \
-                                                        (Function function, unsigned grid_x,      \
-                                                         unsigned grid_y, unsigned grid_z,        \
-                                                         unsigned block_x, unsigned block_y,      \
-                                                         unsigned block_z, unsigned shared_bytes, \
-                                                         StreamHandle stream, void** parameters,  \
-                                                         void** extra))                           \
-                                                          f(cuGetErrorName, error_name,           \
-                                                            (int error, const char** name))       \
-                                                              f(cuGetErrorString, error_string,   \
-                                                                (int error, const char** text))
+  f(cuInit, init, (unsigned flags))                                                               \
+  f(cuDriverGetVersion, driver_version, (int* version))                                           \
+  f(cuDeviceGetCount, device_count, (int* count))                                                 \
+  f(cuDeviceGet, device_get, (int* device, int ordinal))                                          \
+  f(cuDeviceGetAttribute, device_attribute, (int* value, int attribute, int device))              \
+  f(cuDeviceGetName, device_name, (char* name, int length, int device))                           \
+  f(cuDevicePrimaryCtxRetain, retain_context, (Context* context, int device))                     \
+  f(cuCtxSetCurrent, set_context, (Context context))                                              \
+  f(cuMemGetInfo_v2, memory_info, (size_t* free, size_t* total))                                  \
+  f(cuMemAlloc_v2, allocate, (Address* address, size_t bytes))                                    \
+  f(cuMemFree_v2, free, (Address address))                                                        \
+  f(cuMemHostAlloc, allocate_host, (void** address, size_t bytes, unsigned flags))                \
+  f(cuMemFreeHost, free_host, (void* address))                                                    \
+  f(cuMemcpy, copy, (Address to, Address from, size_t bytes))                                     \
+  f(cuMemcpyAsync, copy_async, (Address to, Address from, size_t bytes, StreamHandle stream))     \
+  f(cuMemsetD8_v2, fill, (Address to, unsigned char value, size_t bytes))                         \
+  f(cuMemsetD8Async, fill_async,                                                                  \
+    (Address to, unsigned char value, size_t bytes, StreamHandle stream))                         \
+  f(cuStreamCreateWithPriority, create_stream,                                                    \
+    (StreamHandle* stream, unsigned flags, int priority))                                         \
+  f(cuStreamDestroy_v2, destroy_stream, (StreamHandle stream))                                    \
+  f(cuStreamSynchronize, synchronize_stream, (StreamHandle stream))                               \
+  f(cuStreamWaitEvent, wait_event, (StreamHandle stream, EventHandle event, unsigned flags))      \
+  f(cuStreamBeginCapture_v2, begin_capture, (StreamHandle stream, int mode))                      \
+  f(cuStreamEndCapture, end_capture, (StreamHandle stream, GraphHandle* graph))                   \
+  f(cuGraphInstantiateWithFlags, instantiate_graph,                                               \
+    (GraphExec* exec, GraphHandle graph, unsigned long long flags))                               \
+  f(cuGraphLaunch, launch_graph, (GraphExec exec, StreamHandle stream))                           \
+  f(cuGraphDestroy, destroy_graph, (GraphHandle graph))                                           \
+  f(cuGraphExecDestroy, destroy_graph_exec, (GraphExec exec))                                     \
+  f(cuEventCreate, create_event, (EventHandle* event, unsigned flags))                            \
+  f(cuEventDestroy_v2, destroy_event, (EventHandle event))                                        \
+  f(cuEventRecord, record_event, (EventHandle event, StreamHandle stream))                        \
+  f(cuEventSynchronize, synchronize_event, (EventHandle event))                                   \
+  f(cuModuleLoadData, load_module, (Module* module, const void* image))                           \
+  f(cuModuleUnload, unload_module, (Module module))                                               \
+  f(cuModuleGetFunction, get_function, (Function* function, Module module, const char* name))     \
+  f(cuLaunchKernel, launch,                                                                       \
+    (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,      \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle stream,              \
+     void** parameters, void** extra))                                                            \
+  f(cuGetErrorName, error_name, (int error, const char** name))                                   \
+  f(cuGetErrorString, error_string, (int error, const char** text))
+// clang-format on
 
 struct Driver {
 #define DC_MEMBER(symbol, member, parameters) int(*member) parameters = nullptr;

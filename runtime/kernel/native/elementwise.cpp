@@ -1,4 +1,6 @@
 // copy, zero, accumulate, scale: one pass over contiguous memory, element by element.
+#include "runtime/kernel/native/elementwise.h"
+
 #include "runtime/kernel/native/convert.h"
 #include "runtime/kernel/native/registry.h"
 #include "runtime/kernel/native/vector_clones.h"
@@ -88,17 +90,13 @@ Made make_zero(Call& call) {
 }
 
 Made make_accumulate(Call& call) {
-  const Dense sum = call.operand(0, DType::F32), g = call.operand(1);
-  call.require(g.dtype == DType::F32 || g.dtype == DType::BF16 || g.dtype == DType::F16,
-               "a gradient must be f32, bf16 or f16");
-  call.require(sum.count == g.count, "the gradient and its sum differ in element count");
-  return call.finish<Accumulate>(sum, g);
+  const AccumulateOperands operands = read_accumulate(call);
+  return call.finish<Accumulate>(operands.sum, operands.g);
 }
 
 Made make_scale(Call& call) {
-  const Dense x = call.operand(0, DType::F32), hyperparameters = call.operand(1, DType::F64);
-  call.require(hyperparameters.count > base::kHyperGradScale, "the hyperparameters are too short");
-  return call.finish<Scale>(x, hyperparameters);
+  const ScaleOperands operands = read_scale(call);
+  return call.finish<Scale>(operands.x, operands.hyperparameters);
 }
 
 constexpr Row kRows[] = {
@@ -109,6 +107,20 @@ constexpr Row kRows[] = {
 };
 
 }  // namespace
+
+AccumulateOperands read_accumulate(Call& call) {
+  const Dense sum = call.operand(0, DType::F32), g = call.operand(1);
+  call.require(g.dtype == DType::F32 || g.dtype == DType::BF16 || g.dtype == DType::F16,
+               "a gradient must be f32, bf16 or f16");
+  call.require(sum.count == g.count, "the gradient and its sum differ in element count");
+  return {sum, g};
+}
+
+ScaleOperands read_scale(Call& call) {
+  const Dense x = call.operand(0, DType::F32), hyperparameters = call.operand(1, DType::F64);
+  call.require(hyperparameters.count > base::kHyperGradScale, "the hyperparameters are too short");
+  return {x, hyperparameters};
+}
 
 std::span<const Row> elementwise_kernels() { return kRows; }
 

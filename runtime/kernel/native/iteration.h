@@ -40,6 +40,17 @@ class Iteration {
   int64_t count() const { return count_; }
   bool is_row() const { return dims_.empty() && count_ > 0; }  // one, with elements
 
+  // All that is joined, outermost first, the innermost last; none for a single element.
+  struct Dim {
+    int64_t size = 0;
+    Offsets strides{};
+  };
+  std::vector<Dim> dims() const {
+    std::vector<Dim> all = dims_;
+    if (inner_ != 1) all.push_back({inner_, inner_strides_});
+    return all;
+  }
+
   // Calls row(offsets) for each innermost row, offsets being those of its first elements. Rows come
   // in the order of dims. Allocates nothing.
   template <typename Row>
@@ -59,10 +70,6 @@ class Iteration {
   }
 
  private:
-  struct Dim {
-    int64_t size = 0;
-    Offsets strides{};
-  };
   // Over the outermost `depth` dims.
   template <typename F>
   void walk(size_t depth, F&& f) const {

@@ -75,6 +75,44 @@ TEST(CudaDevice, StreamsWaitForEachOthersEvents) {
   EXPECT_TRUE(one->drain().ok() && two->drain().ok());
 }
 
+// Two streams that wait for each other, recorded once and launched many times: what each launch
+// does follows what the one before has done.
+TEST(CudaDevice, RecordsWorkOfStreamsAndLaunchesIt) {
+  constexpr int kLaunches = 20;
+  auto memory = gpu().allocate(4 * 64);
+  ASSERT_TRUE(memory.ok());
+  std::byte* at = (*memory)->base();
+  auto one = gpu().make_stream(), two = gpu().make_stream();
+  auto there = gpu().make_event();
+  device::Stream* const streams[] = {one.get(), two.get()};
+  auto graph = gpu().record(streams, [&] {
+    one->copy(at + 64, at, 64);
+    one->signal(*there, 1);
+    EXPECT_TRUE(two->wait(*there, 1));
+    two->copy(at + 128, at + 64, 64);
+    one->fill(at, std::byte{9}, 1);
+    return base::ok_status();
+  });
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  EXPECT_EQ(bytes_of(at + 128, 1)[0], std::byte{0});  // recorded, not done
+  for (int launch = 1; launch <= kLaunches; ++launch) {
+    one->fill(at, static_cast<std::byte>(launch), 1);
+    (*graph)->launch(*one);
+    one->copy(at + 192, at + 128, 64);
+    ASSERT_TRUE(one->drain().ok());
+    EXPECT_EQ(bytes_of(at + 192, 1)[0], static_cast<std::byte>(launch));
+    EXPECT_EQ(bytes_of(at, 1)[0], std::byte{9});
+  }
+}
+
+TEST(CudaDevice, RecordingEndsWithTheFailureOfWhatIsRecorded) {
+  auto one = gpu().make_stream();
+  device::Stream* const streams[] = {one.get()};
+  const base::Status failure(base::ErrorKind::Internal, "DC6614", "a failure");
+  EXPECT_EQ(gpu().record(streams, [&] { return failure; }).status().code(), "DC6614");
+  EXPECT_TRUE(one->drain().ok());  // the stream is as before
+}
+
 TEST(CudaDevice, ACancelledEventEndsWaits) {
   auto event = gpu().make_event();
   event->cancel();

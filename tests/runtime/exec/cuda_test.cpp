@@ -6,6 +6,7 @@
 
 #include "runtime/exec/executor.h"
 #include "tests/runtime/exec/hand_plan.h"
+#include "tests/src/archive/temporary_folder.h"
 
 namespace dc::runtime {
 namespace {
@@ -17,11 +18,33 @@ using test::on_ranks;
 constexpr int64_t kElements = 64;
 constexpr int kStreams = 3;
 
-// Copies between values, each on a stream drawn at random, which waits for the streams that wrote
-// what it reads and used what it overwrites. Values start as their own numbers.
-class RandomCopies : public HandPlan {
+// Kernels that are compiled in these tests are compiled once.
+class Cache : public ::testing::Environment {
  public:
-  explicit RandomCopies(uint32_t seed) : HandPlan(1, kStreams), random_(seed) {
+  void SetUp() override { setenv("DCC_CACHE_DIR", (folder_ / "cache").c_str(), 1); }
+
+ private:
+  tests::TemporaryFolder folder_;
+};
+[[maybe_unused]] const auto* const kCache = ::testing::AddGlobalTestEnvironment(new Cache());
+
+plan::Arg argument(const std::string& name, plan::ArgKind kind, int64_t integer,
+                   const std::string& text = "") {
+  plan::Arg arg;
+  arg.name = name;
+  arg.kind = kind;
+  arg.i = integer;
+  arg.s = text;
+  return arg;
+}
+
+// Copies between values, and kernels if they are wanted, each on a stream drawn at random, which
+// waits for the streams that wrote what it reads and used what it overwrites. Values start as their
+// own numbers.
+class RandomWork : public HandPlan {
+ public:
+  explicit RandomWork(uint32_t seed, bool with_kernels = false)
+      : HandPlan(1, kStreams), with_kernels_(with_kernels), random_(seed) {
     constexpr size_t kValues = 6;
     for (size_t v = 0; v < kValues; ++v)
       values.push_back(tensor("v" + std::to_string(v), base::DType::F32, {kElements}));
@@ -45,10 +68,40 @@ class RandomCopies : public HandPlan {
     follow(stream, writers_[to]);
     for (int32_t s = 0; s < kStreams; ++s)
       follow(stream, {s, readers_[to][static_cast<size_t>(s)]});
-    copy(values[from], values[to], stream);
+    if (with_kernels_ && draw(4) != 0)
+      kernel(values[from], values[to], stream);
+    else
+      copy(values[from], values[to], stream);
     const int count = ++done_[static_cast<size_t>(stream)];
     writers_[to] = {stream, count};
     readers_[from][static_cast<size_t>(stream)] = count;
+  }
+  // `to` becomes what it was and `from` give; values stay between 0 and 8.
+  void kernel(int32_t from, int32_t to, int32_t stream) {
+    plan::Instruction made;
+    made.stream = stream;
+    made.outputs = {to};
+    made.reads = {from, to};
+    made.writes = {to};
+    if (draw(3) == 0) {
+      made.provider = plan::Provider::Native;
+      made.op = "aten.maximum.default";
+      made.args = {argument("self", plan::ArgKind::Tensor, from),
+                   argument("other", plan::ArgKind::Tensor, to)};
+    } else {
+      constexpr const char* kBodies[] = {
+          "t0:bf16=_to_copy.default(self=a0);t1:f32=mul.Tensor(self=a1,other=t0);"
+          "t2:f32=clamp.default(self=t1,min=0.5,max=8.0);->t2",
+          "t0:f32=silu.default(self=a0);t1:f32=sigmoid.default(self=a1);"
+          "t2:f32=add.Tensor(self=t0,other=t1,alpha=0.5);t3:f32=clamp.default(self=t2,max=8.0);"
+          "->t3"};
+      made.provider = plan::Provider::Fused;
+      made.op = "dc.fused";
+      made.args = {argument("a0", plan::ArgKind::Tensor, from),
+                   argument("a1", plan::ArgKind::Tensor, to),
+                   argument("body", plan::ArgKind::String, 0, kBodies[draw(2)])};
+    }
+    instructions().push_back(std::move(made));
   }
   void follow(int32_t stream, const Use& use) {
     int& known = known_[static_cast<size_t>(stream)][static_cast<size_t>(use.stream)];
@@ -58,6 +111,7 @@ class RandomCopies : public HandPlan {
     known = done_[static_cast<size_t>(use.stream)];
   }
 
+  bool with_kernels_;
   std::minstd_rand random_;
   std::array<int, kStreams> done_{};
   std::array<std::array<int, kStreams>, kStreams> known_{};
@@ -66,14 +120,16 @@ class RandomCopies : public HandPlan {
 };
 
 // All values after three steps.
-std::vector<float> after_steps(const RandomCopies& hand, base::DeviceKind kind) {
+std::vector<float> after_steps(const RandomWork& hand, base::DeviceKind kind, bool graphs = true) {
   std::vector<float> all;
   comm::CommOptions options;
   options.device = *device::open_device(kind);
   on_ranks(1, options, [&](comm::ProcessGroup& job, int) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
-    const auto executor = exec::Executor::prepare(hand.plan, job, *slab, {});
+    exec::ExecutorOptions with;
+    with.graphs = graphs;
+    const auto executor = exec::Executor::prepare(hand.plan, job, *slab, with);
     DC_ASSERT_OK(executor.status());
     std::array<float, kElements> part{};
     const auto bytes = [&] { return std::as_writable_bytes(std::span(part)); };
@@ -94,35 +150,189 @@ std::vector<float> after_steps(const RandomCopies& hand, base::DeviceKind kind) 
 
 TEST(CudaExecutor, StreamsDoWhatTheyDoOnTheCpu) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
-    const RandomCopies hand(seed);
+    const RandomWork hand(seed);
     const std::vector<float> expected = after_steps(hand, base::DeviceKind::Cpu);
     ASSERT_EQ(expected.size(), hand.values.size() * kElements);
-    EXPECT_EQ(after_steps(hand, base::DeviceKind::Cuda), expected) << "seed " << seed;
+    for (const bool graphs : {false, true})
+      EXPECT_EQ(after_steps(hand, base::DeviceKind::Cuda, graphs), expected) << "seed " << seed;
   }
 }
 
-TEST(CudaExecutor, RefusesKernels) {
-  HandPlan hand(1);
-  const int32_t value = hand.tensor("value", base::DType::F32, {4});
-  hand.native("dc.zero", {value});
+// Fused and element-wise kernels are compiled, launched and give the CPU's bits.
+TEST(CudaExecutor, KernelsAndCopiesGiveTheBitsOfTheCpu) {
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    const RandomWork hand(seed, true);
+    const std::vector<float> expected = after_steps(hand, base::DeviceKind::Cpu);
+    for (const bool graphs : {false, true})
+      EXPECT_EQ(after_steps(hand, base::DeviceKind::Cuda, graphs), expected) << "seed " << seed;
+  }
+}
+
+// Two programs: the second leaves a copy on the communication stream, for which the first waits
+// when it runs again.
+class CopyThatGoesOn : public HandPlan {
+ public:
+  CopyThatGoesOn() : HandPlan(1) {
+    for (const char* name : {"a", "b", "c", "d"})
+      values.push_back(tensor(name, base::DType::F32, {kElements}));
+    plan.programs.push_back({"second", {}});
+    plan.step.push_back({1, 1});
+    wait(0, 0);
+    copy(values[1], values[2], 0);  // c = b, as the step before has left it
+    program = 1;
+    copy(values[0], values[3], 0);
+    signal(1, 0);
+    wait(1, 1);
+    copy(values[3], values[1], 1);  // goes on when the program has returned
+    signal(0, 1);
+  }
+  std::vector<int32_t> values;
+};
+
+// Values after each step, those that compute has written also before the rest is over.
+std::vector<float> seen_in_steps(const CopyThatGoesOn& hand, base::DeviceKind kind, bool graphs) {
+  std::vector<float> all;
+  comm::CommOptions options;
+  options.device = *device::open_device(kind);
+  on_ranks(1, options, [&](comm::ProcessGroup& job, int) {
+    auto slab = job.allocate(hand.plan.arena_bytes[0]);
+    DC_ASSERT_OK(slab.status());
+    exec::ExecutorOptions with;
+    with.graphs = graphs;
+    const auto executor = exec::Executor::prepare(hand.plan, job, *slab, with);
+    DC_ASSERT_OK(executor.status());
+    const auto at = [&](size_t value) {
+      return static_cast<std::byte*>((*executor)->tensor(hand.values[value]).data);
+    };
+    std::array<float, kElements> part{};
+    const auto see = [&](size_t value) {
+      job.device().download(std::as_writable_bytes(std::span(part)), at(value));
+      all.push_back(part[kElements - 1]);
+    };
+    for (int step = 0; step < 8; ++step) {
+      part.fill(static_cast<float>(step + 1));
+      job.device().upload(at(0), std::as_bytes(std::span(part)));
+      DC_ASSERT_OK((*executor)->run(0));
+      see(2);
+      part.fill(0);
+      DC_ASSERT_OK((*executor)->run(1));
+      see(3);
+    }
+    DC_ASSERT_OK((*executor)->finish());
+    for (size_t value = 0; value < hand.values.size(); ++value) see(value);
+  });
+  return all;
+}
+
+TEST(CudaExecutor, WorkGoesOnIntoTheNextStep) {
+  const CopyThatGoesOn hand;
+  const std::vector<float> expected = seen_in_steps(hand, base::DeviceKind::Cpu, false);
+  ASSERT_EQ(expected.size(), 20u);
+  EXPECT_EQ(expected[14], 7);  // what the step before has left
+  EXPECT_EQ(expected[15], 8);
+  for (const bool graphs : {false, true})
+    EXPECT_EQ(seen_in_steps(hand, base::DeviceKind::Cuda, graphs), expected) << graphs;
+}
+
+// An observer sees each instruction, so there is no graph; afterwards there is one again.
+TEST(CudaExecutor, ObserversAndGraphsTakeTurns) {
+  const RandomWork hand(3);
   comm::CommOptions options;
   options.device = *device::open_device(base::DeviceKind::Cuda);
   on_ranks(1, options, [&](comm::ProcessGroup& job, int) {
     auto slab = job.allocate(hand.plan.arena_bytes[0]);
     DC_ASSERT_OK(slab.status());
     const auto executor = exec::Executor::prepare(hand.plan, job, *slab, {});
-    ASSERT_FALSE(executor.ok());
-    EXPECT_EQ(executor.status().code(), "DC6624");
+    DC_ASSERT_OK(executor.status());
+    int seen = 0;
+    DC_ASSERT_OK((*executor)->run(0));
+    (*executor)->observe([&seen](int32_t, int32_t) {
+      ++seen;
+      return Status();
+    });
+    DC_ASSERT_OK((*executor)->run(0));
+    EXPECT_GT(seen, 0);
+    (*executor)->observe({});
+    const int before = seen;
+    DC_ASSERT_OK((*executor)->run(0));
+    EXPECT_EQ(seen, before);
   });
 }
 
+Status prepared_on_gpu(const HandPlan& hand) {
+  Status status;
+  comm::CommOptions options;
+  options.device = *device::open_device(base::DeviceKind::Cuda);
+  on_ranks(1, options, [&](comm::ProcessGroup& job, int) {
+    auto slab = job.allocate(hand.plan.arena_bytes[0]);
+    DC_ASSERT_OK(slab.status());
+    status = exec::Executor::prepare(hand.plan, job, *slab, {}).status();
+  });
+  return status;
+}
+
+TEST(CudaExecutor, RefusesKernelsThatGpusDoNotHave) {
+  HandPlan hand(1);
+  const int32_t value = hand.tensor("value", base::DType::F32, {4, 4});
+  plan::Instruction& product = hand.native("aten.mm.default", {value, value}, {}, {value});
+  Status status = prepared_on_gpu(hand);
+  EXPECT_EQ(status.code(), "DC6155");
+  EXPECT_EQ(base::exit_code(status.kind()), 81);
+  product.provider = plan::Provider::Aten;
+  status = prepared_on_gpu(hand);
+  EXPECT_EQ(status.code(), "DC6624");
+  EXPECT_EQ(base::exit_code(status.kind()), 81);
+}
+
+// What keeps a kernel from being made, in other processes.
+struct Obstacle {
+  const char *variable, *value, *code;
+};
+class CudaExecutorDeathTest : public ::testing::TestWithParam<Obstacle> {};
+TEST_P(CudaExecutorDeathTest, SaysWhatKeepsKernelsFromBeingMade) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const Obstacle& obstacle = GetParam();
+  EXPECT_EXIT(
+      {
+        setenv(obstacle.variable, obstacle.value, 1);
+        const Status status = prepared_on_gpu(RandomWork(1, true));
+        std::fputs(status.to_string().c_str(), stderr);
+        std::_Exit(base::exit_code(status.kind()));
+      },
+      ::testing::ExitedWithCode(69), obstacle.code);
+}
+INSTANTIATE_TEST_SUITE_P(Cases, CudaExecutorDeathTest,
+                         ::testing::Values(Obstacle{"DOUBLE_VERSION", "12080", "DC6152"},
+                                           Obstacle{"DOUBLE_NVRTC", "14", "DC6151"},
+                                           Obstacle{"DOUBLE_FAIL", "cuModuleLoadData:1:209",
+                                                    "DC6156"}));
+
+TEST(CudaFailureDeathTest, ADriverThatRecordsNoGraphEndsTheRun) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("DOUBLE_FAIL", "cuGraphInstantiate:1:801", 1);
+        const RandomWork hand(1);
+        comm::CommOptions options;
+        options.device = *device::open_device(base::DeviceKind::Cuda);
+        on_ranks(1, options, [&](comm::ProcessGroup& job, int) {
+          auto slab = job.allocate(hand.plan.arena_bytes[0]);
+          const auto executor = exec::Executor::prepare(hand.plan, job, *slab, {});
+          const Status first = (*executor)->run(0), second = (*executor)->run(0);
+          std::fputs(first.to_string().c_str(), stderr);
+          std::_Exit(first.code() == second.code() ? base::exit_code(first.kind()) : 1);
+        });
+      },
+      ::testing::ExitedWithCode(69), "DC6147");
+}
+
 // A failure of the GPU is the failure of the run, and stays; in another process.
-TEST(CudaExecutorDeathTest, AFailureOfTheGpuEndsTheRun) {
+TEST(CudaFailureDeathTest, AFailureOfTheGpuEndsTheRun) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
         setenv("DOUBLE_FAIL", "cuMemcpyAsync:5:700", 1);
-        const RandomCopies hand(1);
+        const RandomWork hand(1);
         comm::CommOptions options;
         options.device = *device::open_device(base::DeviceKind::Cuda);
         on_ranks(1, options, [&](comm::ProcessGroup& job, int) {

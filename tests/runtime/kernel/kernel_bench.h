@@ -8,6 +8,7 @@
 #include <cstring>
 #include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -99,6 +100,7 @@ class KernelBench {
 
   kernel::AddressMap addresses() const { return kernel::AddressMap(plan_, memory_, rank_); }
   plan::Plan& plan() { return plan_; }
+  std::span<std::byte> used() const { return {memory_, static_cast<size_t>(used_)}; }
 
  private:
   int rank_;

@@ -286,20 +286,5 @@ TEST(CacheFolder, CannotBeAFile) {
   EXPECT_THAT(stored.sentence(), HasSubstr("--no-cache"));
 }
 
-TEST(CacheFolder, FollowsTheEnvironment) {
-  setenv("DCC_CACHE_DIR", "/a", 1);
-  setenv("XDG_CACHE_HOME", "/b", 1);
-  const std::string home = getenv("HOME") ? getenv("HOME") : "";
-  setenv("HOME", "/c", 1);
-  EXPECT_EQ(PlanCache::default_directory(), "/a");
-  unsetenv("DCC_CACHE_DIR");
-  EXPECT_EQ(PlanCache::default_directory(), "/b/dcc");
-  unsetenv("XDG_CACHE_HOME");
-  EXPECT_EQ(PlanCache::default_directory(), "/c/.cache/dcc");
-  unsetenv("HOME");
-  EXPECT_EQ(PlanCache::default_directory(), "");
-  setenv("HOME", home.c_str(), 1);
-}
-
 }  // namespace
 }  // namespace dc::cache

@@ -1,94 +1,32 @@
-// Comparisons, logic, and what chooses between two values.
-#include <cmath>
+// Comparisons, logic, and what chooses between two values: runtime/kernel/scalar/choices.h.
+#include "runtime/kernel/scalar/choices.h"
 
 #include "runtime/kernel/native/pointwise/pointwise.h"
 
 namespace dc::runtime::kernel::native {
 namespace {
 
-using One = std::array<std::string_view, 1>;
-using Two = std::array<std::string_view, 2>;
-using Three = std::array<std::string_view, 3>;
+DC_POINTWISE(And, ("self", "other"))
+DC_POINTWISE(BitAnd, ("self", "other"))
+DC_POINTWISE(BitOr, ("self", "other"))
+DC_POINTWISE(BitXor, ("self", "other"))
+DC_POINTWISE(Equal, ("self", "other"))
+DC_POINTWISE(ExclusiveOr, ("self", "other"))
+DC_POINTWISE(Greater, ("self", "other"))
+DC_POINTWISE(GreaterEqual, ("self", "other"))
+DC_POINTWISE(Less, ("self", "other"))
+DC_POINTWISE(LessEqual, ("self", "other"))
+DC_POINTWISE(NotEqual, ("self", "other"))
+DC_POINTWISE(Or, ("self", "other"))
+DC_POINTWISE(BitNot, ("self"), call.output(0).dtype == base::DType::Bool ? T{1} : T{-1})
+DC_POINTWISE(IsFinite, ("self"))
+DC_POINTWISE(IsInfinite, ("self"))
+DC_POINTWISE(IsNan, ("self"))
+DC_POINTWISE(Not, ("self"))
 
-#define DC_TEST_OF_TWO(Name, expression)                   \
-  template <typename T>                                    \
-  struct Name {                                            \
-    static constexpr Two kNames{"self", "other"};          \
-    static constexpr bool kRounds = true;                  \
-    explicit Name(Call&) {}                                \
-    bool operator()(T x, T y) const { return expression; } \
-  };
-DC_TEST_OF_TWO(Equal, x == y)
-DC_TEST_OF_TWO(NotEqual, x != y)
-DC_TEST_OF_TWO(Less, x < y)
-DC_TEST_OF_TWO(LessEqual, x <= y)
-DC_TEST_OF_TWO(Greater, x > y)
-DC_TEST_OF_TWO(GreaterEqual, x >= y)
-DC_TEST_OF_TWO(And, (x != T{}) & (y != T{}))
-DC_TEST_OF_TWO(Or, (x != T{}) | (y != T{}))
-DC_TEST_OF_TWO(ExclusiveOr, (x != T{}) != (y != T{}))
-
-#define DC_TEST_OF_ONE(Name, expression)              \
-  template <typename T>                               \
-  struct Name {                                       \
-    static constexpr One kNames{"self"};              \
-    explicit Name(Call&) {}                           \
-    bool operator()(T x) const { return expression; } \
-  };
-DC_TEST_OF_ONE(Not, x == T{})
-DC_TEST_OF_ONE(IsNan, x != x)
-DC_TEST_OF_ONE(IsInfinite, x != T{} && x + x == x)
-DC_TEST_OF_ONE(IsFinite, x - x == T{})
-
-template <typename T>
-struct BitAnd {
-  static constexpr Two kNames{"self", "other"};
-  explicit BitAnd(Call&) {}
-  T operator()(T x, T y) const { return x & y; }
-};
-template <typename T>
-struct BitOr {
-  static constexpr Two kNames{"self", "other"};
-  explicit BitOr(Call&) {}
-  T operator()(T x, T y) const { return x | y; }
-};
-template <typename T>
-struct BitXor {
-  static constexpr Two kNames{"self", "other"};
-  explicit BitXor(Call&) {}
-  T operator()(T x, T y) const { return x ^ y; }
-};
-template <typename T>
-struct BitNot {
-  static constexpr One kNames{"self"};
-  // Of a bool the lowest bit only.
-  explicit BitNot(Call& call) : bits(call.output(0).dtype == base::DType::Bool ? 1 : ~T{}) {}
-  T operator()(T x) const { return x ^ bits; }
-  T bits;
-};
-
-template <typename T>
-struct Where {
-  static constexpr Three kNames{"condition", "self", "other"};
-  static constexpr int kMask = 0;
-  explicit Where(Call&) {}
-  T operator()(bool condition, T x, T y) const { return condition ? x : y; }
-};
-template <typename T>
-struct MaskedFill {
-  static constexpr Three kNames{"self", "mask", "value"};
-  static constexpr int kMask = 1;
-  explicit MaskedFill(Call&) {}
-  T operator()(T x, bool mask, T value) const { return mask ? value : x; }
-};
-template <typename T>
-struct DropoutBackward {
-  static constexpr Two kNames{"grad_output", "mask"};
-  static constexpr int kMask = 1;
-  explicit DropoutBackward(Call& call) : scale(call.scalar<T>("scale")) {}
-  T operator()(T g, bool mask) const { return g * (mask ? scale : T{}); }
-  T scale;
-};
+DC_POINTWISE(DropoutBackward, ("grad_output", "mask"), call.scalar<T>("scale"))
+DC_POINTWISE(MaskedFill, ("self", "mask", "value"))
+DC_POINTWISE(Where, ("condition", "self", "other"))
 
 constexpr Row kRows[] = {
     {"aten.bitwise_and.Scalar", pointwise<BitAnd, kI64>},

@@ -2,6 +2,7 @@
 // of its overload's native kernel.
 #include <algorithm>
 
+#include "runtime/kernel/native/pointwise/expression_tensors.h"
 #include "runtime/kernel/native/pointwise/fused_kernel.h"
 
 namespace dc::runtime::kernel::native {
@@ -30,27 +31,6 @@ void store_only(const void* context, void* out, const void* const* in, int64_t n
   static_cast<const Conversion*>(context)->store(out, 1, in[0], n);
 }
 
-// What copies and conversions do to each lane.
-template <typename T>
-struct Same {
-  static constexpr std::array<std::string_view, 1> kNames{"self"};
-  explicit Same(Call&) {}
-  T operator()(T x) const { return x; }
-};
-constexpr Row kConversions[] = {
-    {"aten._to_copy.default", pointwise<Same>},
-    {"aten.clone.default", pointwise<Same>},
-};
-
-Factory factory_of(std::string_view op) {
-  for (const std::span<const Row> rows : {activation_kernels(), arithmetic_kernels(),
-                                          choice_kernels(), std::span<const Row>(kConversions)}) {
-    const auto row = std::ranges::find_if(rows, [&](const Row& each) { return each.op == op; });
-    if (row != rows.end()) return row->factory;
-  }
-  return nullptr;
-}
-
 // Makes the kernel of an instruction with an expression.
 class Maker {
  public:
@@ -60,40 +40,23 @@ class Maker {
     bind();
     if (!call_.ok()) return call_.made(nullptr);
     shape_blocks();
-    describe();
     for (size_t i = 0; i < operands_.size(); ++i) add_operand(i);
-    for (const ExpressionOperation& operation : expression_.operations)
-      DC_RETURN_IF_ERROR(add(operation));
+    DC_ASSIGN_OR_RETURN(fused_->operations, Operations::of(expression_, operands_, true));
+    for (size_t i = 0; i < fused_->operations.size(); ++i) add(i);
     allocate();
     return call_.made(std::move(fused_));
   }
 
  private:
   void bind() {
-    const size_t count = expression_.operands();
-    call_.require(call_.tensor_count() == count && call_.outputs() == expression_.results.size(),
-                  "its expression has other numbers of operands or results");
-    for (size_t i = 0; i < count; ++i) operands_.push_back(call_.tensor("a" + std::to_string(i)));
-    for (size_t i = 0; i < expression_.results.size(); ++i) {
-      results_.push_back(call_.output(i));
-      if (!call_.ok()) return;
-      call_.same_sizes(results_[0], results_[i]);
-      call_.require(results_[i].dtype == expression_.operations[expression_.results[i]].dtype,
-                    "a result has another element type than its value");
-    }
+    std::vector<std::string> names;
+    for (size_t i = 0; i < expression_.operands(); ++i) names.push_back("a" + std::to_string(i));
+    ExpressionTensors tensors = expression_tensors(call_, expression_, names);
     if (!call_.ok()) return;
-    call_.require(!results_[0].sizes.empty(), "its results have no dims");
-    std::vector<std::vector<int64_t>> strides;
-    for (const BoundTensor& result : results_)
-      strides.emplace_back(result.strides.begin(), result.strides.end());
-    for (const BoundTensor& operand : operands_) {
-      auto own = broadcast_strides(operand, results_[0].sizes);
-      call_.require(own.has_value(), "an operand cannot be broadcast to the shape of the results");
-      if (!call_.ok()) return;
-      strides.push_back(*std::move(own));
-    }
-    fused_->iteration = Iteration(results_[0].sizes, strides);
-    call_.require(fused_->iteration.fits(), "its tensors have too many dims");
+    call_.require(!tensors.results[0].sizes.empty(), "its results have no dims");
+    operands_ = std::move(tensors.operands);
+    results_ = std::move(tensors.results);
+    fused_->iteration = std::move(tensors.iteration);
   }
 
   void shape_blocks() {
@@ -101,20 +64,6 @@ class Maker {
     fused_->rows_at_once = std::max<int64_t>(1, kLoopLanes / inner);
     const int64_t blocks = (inner + kLoopLanes - 1) / kLoopLanes;  // of equal lengths
     fused_->length = std::min(inner, ((inner + blocks - 1) / blocks + 15) / 16 * 16);
-  }
-
-  // The tensors that kernels of operations are made for. What counts is their element types, and
-  // whether they have dims.
-  void describe() {
-    const auto add = [this](DType dtype, bool has_dims) {
-      plan::Tensor& tensor = described_.tensors.emplace_back();
-      tensor.dtype = dtype;
-      if (has_dims) tensor.sizes = {kLoopLanes}, tensor.strides = {1};
-      tensor.slice = 0;
-    };
-    for (const BoundTensor& operand : operands_) add(operand.dtype, !operand.sizes.empty());
-    for (const ExpressionOperation& operation : expression_.operations) add(operation.dtype, true);
-    described_.slices.emplace_back();
   }
 
   Side side_of(const BoundTensor& tensor, size_t number, size_t slot) const {
@@ -186,36 +135,13 @@ class Maker {
 
   size_t new_slot() { return slots_++; }
 
-  base::Status add(const ExpressionOperation& operation) {
-    const size_t number = value_slots_.size();
-    plan::Instruction instruction;
-    instruction.op = "aten." + operation.overload;
-    for (const ExpressionArgument& argument : operation.arguments)
-      instruction.args.push_back(argument_of(argument));
-    instruction.outputs = {static_cast<int32_t>(operands_.size() + number)};
-    const Factory factory = factory_of(instruction.op);
-    if (factory == nullptr) {
-      return base::Status(base::ErrorKind::Unsupported, "DC6131",
-                          "there is no native kernel named '" + instruction.op +
-                              "' for fused kernels; compile the plan with the dcc that belongs to "
-                              "this dcrun");
-    }
-    const AddressMap nowhere(described_, nullptr, 0);
-    Call call(instruction, nowhere, nullptr);
-    Made made = factory(call);
-    if (!made.ok()) {
-      return std::move(made).status().add_context("in operation t" + std::to_string(number) +
-                                                  " of a fused kernel");
-    }
-    const auto* kernel = dynamic_cast<const Pointwise*>(made->get());
-    DC_CHECK(kernel != nullptr);
-    const Pointwise::Loop loop = kernel->loop();
+  void add(size_t number) {
+    const Pointwise& kernel = fused_->operations[number];
+    const Pointwise::Loop loop = kernel.loop();
     Step step{loop.run, loop.context, 0, {}};
-    for (size_t i = 0; i < kernel->operands().size(); ++i)
-      step.in[i] = operand_of(operation, kernel->operands()[i]);
-    fused_->kernels.push_back(std::move(*made));
+    for (size_t i = 0; i < kernel.operands().size(); ++i)
+      step.in[i] = operand_of(expression_.operations[number], kernel.operands()[i]);
     value_slots_.push_back(add_value(append(step), loop.result, number));
-    return {};
   }
 
   size_t append(Step step) {
@@ -299,43 +225,9 @@ class Maker {
     call_.require(busy_until.size() <= FusedKernel::kMostRegisters, "its expression is too large");
   }
 
-  plan::Arg argument_of(const ExpressionArgument& argument) const {
-    plan::Arg arg;
-    arg.name = argument.name;
-    arg.i = argument.integer;
-    arg.f = argument.number;
-    arg.s = argument.word;
-    switch (argument.kind) {
-      case ExpressionArgumentKind::None:
-        arg.kind = plan::ArgKind::None;
-        break;
-      case ExpressionArgumentKind::Operand:
-        arg.kind = plan::ArgKind::Tensor;
-        break;
-      case ExpressionArgumentKind::Value:
-        arg.kind = plan::ArgKind::Tensor;
-        arg.i += static_cast<int64_t>(operands_.size());
-        break;
-      case ExpressionArgumentKind::Bool:
-        arg.kind = plan::ArgKind::Bool;
-        break;
-      case ExpressionArgumentKind::Int:
-        arg.kind = plan::ArgKind::Int;
-        break;
-      case ExpressionArgumentKind::Float:
-        arg.kind = plan::ArgKind::Float;
-        break;
-      case ExpressionArgumentKind::Word:
-        arg.kind = plan::ArgKind::String;
-        break;
-    }
-    return arg;
-  }
-
   Call& call_;
   const Expression& expression_;
   std::vector<BoundTensor> operands_, results_;
-  plan::Plan described_;  // the tensors of operations: operands, then values
   std::vector<size_t> operand_slots_, value_slots_;
   size_t slots_ = 0;
   std::unique_ptr<FusedKernel> fused_ = std::make_unique<FusedKernel>();

@@ -12,8 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/kernel/native/pointwise/pointwise.h"
-#include "src/base/expression.h"
+#include "runtime/kernel/native/pointwise/operations.h"
 
 namespace dc::runtime::kernel::native {
 
@@ -67,7 +66,7 @@ class FusedKernel final : public Kernel {
   std::vector<std::pair<size_t, size_t>> registers;        // slot, register
   std::vector<std::pair<size_t, const std::byte*>> fixed;  // slot, lanes of a number
   // What steps refer to.
-  std::vector<std::unique_ptr<Kernel>> kernels;
+  Operations operations;
   std::deque<Conversion> conversions;
   struct Number {
     alignas(64) std::array<std::byte, kRegisterBytes> lanes;

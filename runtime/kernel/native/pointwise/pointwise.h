@@ -1,9 +1,11 @@
 // One operator, applied element by element to operands of any strides that are broadcast to the
 // result.
 //
-// An operator is a type `Op<T>`, T being the lane that it computes in:
+// An operator's meaning is a type of runtime/kernel/scalar, which GPUs share. Here it gets its
+// arguments, as a type `Op<T>`, T being the lane that it computes in (DC_POINTWISE):
+//   kName               of the type in namespace scalar
 //   kNames              arguments, in the order in which operator() takes them; tensors or numbers
-//   explicit Op(Call&)  reads its numbers
+//   explicit Op(Call&)  reads its numbers, its only members, each a T
 //   operator()(...)     T, or bool; pure, free of branches that keep it out of vector code
 //   is_common(x), of_common(x)  of a float: whether of_common() gives the same bits in less time;
 //                       optional, of operators of one operand
@@ -42,6 +44,14 @@ struct Plane {
 
 inline constexpr size_t kMostOperands = 3;
 
+// An operator of namespace scalar as data: its type, the lane that it computes in, and its numbers,
+// each an element of that lane.
+struct ScalarOperator {
+  std::string_view name;
+  Lane lane = Lane::F32;
+  std::vector<std::array<std::byte, 8>> numbers;
+};
+
 class Pointwise : public Kernel {
  public:
   // Refuses what cannot be broadcast to the result.
@@ -57,6 +67,7 @@ class Pointwise : public Kernel {
     Lane result = Lane::F32;
   };
   virtual Loop loop() const = 0;
+  virtual ScalarOperator scalar() const = 0;
   // The operands in the order in which the loop takes them; the tensors as they were bound.
   std::span<const PointwiseOperand> operands() const { return described_; }
 
@@ -103,6 +114,19 @@ class Pointwise : public Kernel {
 base::DType common_type(Call& call, std::span<const std::string_view> names, int mask);
 PointwiseOperand pointwise_operand(Call& call, std::string_view name, Lane lane,
                                    std::optional<base::DType> rounded_to);
+
+template <typename... Names>
+constexpr std::array<std::string_view, sizeof...(Names)> operand_names(Names... names) {
+  return {names...};
+}
+// DC_POINTWISE(Name, ("argument", ...), number...): scalar::Name with its arguments and numbers.
+#define DC_POINTWISE(Name, operands, ...)                                        \
+  template <typename T>                                                          \
+  struct Name : scalar::Name<T> {                                                \
+    static constexpr std::string_view kName = #Name;                             \
+    static constexpr auto kNames = operand_names operands;                       \
+    explicit Name([[maybe_unused]] Call& call) : scalar::Name<T>{__VA_ARGS__} {} \
+  };
 
 namespace pointwise_detail {
 
@@ -220,6 +244,17 @@ class Of final : public Pointwise {
   using Out = std::conditional_t<std::is_same_v<Result, bool>, Bool, T>;
   explicit Of(Call& call) : op_(call) {}
   Loop loop() const override { return {over_lanes, &op_, kLaneOf<Out>}; }
+  ScalarOperator scalar() const override {
+    ScalarOperator described{Op::kName, kLaneOf<T>, {}};
+    if constexpr (!std::is_empty_v<Op>) {
+      static_assert(std::is_trivially_copyable_v<Op> && sizeof(Op) % sizeof(T) == 0);
+      described.numbers.resize(sizeof(Op) / sizeof(T));
+      const auto* bytes = reinterpret_cast<const std::byte*>(&op_);
+      for (size_t i = 0; i < described.numbers.size(); ++i)
+        std::memcpy(described.numbers[i].data(), bytes + i * sizeof(T), sizeof(T));
+    }
+    return described;
+  }
 
  protected:
   void plane(const Plane& plane, int ones, std::byte* out,

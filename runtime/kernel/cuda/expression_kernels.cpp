@@ -1,0 +1,131 @@
+#include "runtime/kernel/cuda/expression_kernels.h"
+
+#include "runtime/kernel/cuda/fused_source.h"
+#include "runtime/kernel/native/elementwise.h"
+
+namespace dc::runtime::kernel::cuda {
+namespace {
+
+using base::DType;
+using base::Expression;
+using base::ExpressionArgument;
+using base::ExpressionArgumentKind;
+using base::Result;
+using native::Call;
+using native::Dense;
+using Made = Result<std::unique_ptr<Kernel>>;
+
+Made kernel_of(Workshop& workshop, const Expression& expression,
+               const native::ExpressionTensors& tensors) {
+  DC_ASSIGN_OR_RETURN(const KernelSource source, fused_source(expression, tensors));
+  std::vector<const void*> addresses;  // as the members of the kernel's parameter
+  for (const BoundTensor& tensor : tensors.results) addresses.push_back(tensor.data);
+  for (const BoundTensor& tensor : tensors.operands) addresses.push_back(tensor.data);
+  DC_ASSIGN_OR_RETURN(Launch launch, workshop.launch(source, workshop.blocks_for(source.count),
+                                                     std::as_bytes(std::span(addresses))));
+  std::vector<Launch> launches;
+  launches.push_back(std::move(launch));
+  return workshop.kernel(std::move(launches));
+}
+
+Made kernel_of(Workshop& workshop, Call& call, const Expression& expression,
+               std::span<const std::string> operands) {
+  const auto tensors = native::expression_tensors(call, expression, operands);
+  if (!call.ok()) return call.made(nullptr);
+  return kernel_of(workshop, expression, tensors);
+}
+
+// An argument of an instruction that is no tensor. None where no element-wise operator has such.
+ExpressionArgument argument_of(const plan::Arg& arg) {
+  ExpressionArgument made;
+  made.name = arg.name;
+  made.integer = arg.i;
+  made.number = arg.f;
+  made.word = arg.s;
+  if (arg.kind == plan::ArgKind::Bool) made.kind = ExpressionArgumentKind::Bool;
+  if (arg.kind == plan::ArgKind::Int) made.kind = ExpressionArgumentKind::Int;
+  if (arg.kind == plan::ArgKind::Float) made.kind = ExpressionArgumentKind::Float;
+  if (arg.kind == plan::ArgKind::String) made.kind = ExpressionArgumentKind::Word;
+  return made;
+}
+ExpressionArgument operand(std::string name, size_t index) {
+  ExpressionArgument made;
+  made.name = std::move(name);
+  made.kind = ExpressionArgumentKind::Operand;
+  made.integer = static_cast<int64_t>(index);
+  return made;
+}
+
+Expression expression_of(DType dtype, std::string overload,
+                         std::vector<ExpressionArgument> arguments) {
+  Expression made;
+  made.operations.push_back({dtype, std::move(overload), std::move(arguments)});
+  made.results = {0};
+  return made;
+}
+
+// Of tensors without gaps and of one length.
+Made flat_kernel(Workshop& workshop, const Expression& expression, const Dense& result,
+                 std::span<const Dense> operands) {
+  const int64_t sizes[] = {result.count}, strides[] = {1};
+  const auto bound = [&](const Dense& tensor) {
+    return BoundTensor{tensor.data, tensor.dtype, sizes, strides};
+  };
+  native::ExpressionTensors tensors;
+  tensors.results.push_back(bound(result));
+  for (const Dense& each : operands) tensors.operands.push_back(bound(each));
+  const std::vector<std::vector<int64_t>> all(1 + operands.size(), {1});
+  tensors.iteration = native::Iteration(sizes, all);
+  return kernel_of(workshop, expression, tensors);
+}
+
+}  // namespace
+
+Made fused_kernel(Workshop& workshop, Call& call) {
+  auto expression = Expression::parse(call.text("body", ""));
+  if (!expression.ok())
+    return std::move(expression)
+        .status()
+        .add_context("recompile the plan with the dcc that belongs to this dcrun");
+  std::vector<std::string> operands;
+  for (size_t i = 0; i < expression->operands(); ++i) operands.push_back("a" + std::to_string(i));
+  return kernel_of(workshop, call, *expression, operands);
+}
+
+Made operator_kernel(Workshop& workshop, Call& call, const plan::Instruction& instruction,
+                     const AddressMap& addresses) {
+  std::vector<std::string> operands;
+  std::vector<ExpressionArgument> arguments;
+  for (const plan::Arg& arg : instruction.args) {
+    if (arg.kind == plan::ArgKind::Tensor) {
+      arguments.push_back(operand(arg.name, operands.size()));
+      operands.push_back(arg.name);
+    } else {
+      arguments.push_back(argument_of(arg));
+    }
+  }
+  const bool has_result = call.has_result(0);
+  call.require(has_result, "result 0 is missing");
+  if (!has_result) return call.made(nullptr);
+  const std::string overload = instruction.op.substr(instruction.op.find('.') + 1);
+  const DType dtype = addresses.bind(instruction.outputs[0]).dtype;
+  return kernel_of(workshop, call, expression_of(dtype, overload, std::move(arguments)), operands);
+}
+
+Made cast_kernel(Workshop& workshop, Call& call) {
+  const Dense from = call.operand(0), to = call.result(0);
+  call.require(to.count == from.count, "operand and result differ in element count");
+  if (!call.ok()) return call.made(nullptr);
+  return flat_kernel(workshop, expression_of(to.dtype, "_to_copy.default", {operand("self", 0)}),
+                     to, {{from}});
+}
+
+Made accumulate_kernel(Workshop& workshop, Call& call) {
+  const native::AccumulateOperands operands = native::read_accumulate(call);
+  if (!call.ok()) return call.made(nullptr);
+  return flat_kernel(
+      workshop, expression_of(DType::F32, "add.Tensor", {operand("self", 0), operand("other", 1)}),
+      operands.sum, {{operands.sum, operands.g}});
+}
+
+}  // namespace dc::runtime::kernel::cuda

@@ -1,0 +1,18 @@
+# The headers that kernels include become string literals (kernel_headers.h).
+set(kernel_headers
+  runtime/kernel/cuda/block.h runtime/kernel/cuda/kernel_words.h
+  runtime/kernel/cuda/kernels/dropout.h runtime/kernel/cuda/kernels/parameters.h runtime/kernel/cuda/kernels/sums.h
+  runtime/kernel/cuda/kernels/update.h
+  runtime/kernel/scalar/activations.h runtime/kernel/scalar/arithmetic.h runtime/kernel/scalar/choices.h
+  runtime/kernel/scalar/dropout.h runtime/kernel/scalar/elements.h runtime/kernel/scalar/language.h runtime/kernel/scalar/math.h
+  runtime/kernel/scalar/philox.h runtime/kernel/scalar/pointwise.h runtime/kernel/scalar/step_checks.h runtime/kernel/scalar/update.h
+  src/base/step_scalars.h)
+set(rows "")
+foreach(header ${kernel_headers})
+  file(READ ${PROJECT_SOURCE_DIR}/${header} text)
+  string(APPEND rows "{\"${header}\", R\"dckernel(${text})dckernel\"},\n")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${header})
+endforeach()
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/kernel_headers.inc.new "${rows}")
+configure_file(${CMAKE_CURRENT_BINARY_DIR}/kernel_headers.inc.new
+               ${PROJECT_BINARY_DIR}/generated/runtime/kernel/cuda/kernel_headers.inc COPYONLY)

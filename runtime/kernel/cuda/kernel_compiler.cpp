@@ -1,0 +1,64 @@
+#include "runtime/kernel/cuda/kernel_compiler.h"
+
+#include <filesystem>
+#include <optional>
+
+#include "runtime/kernel/cuda/kernel_headers.h"
+#include "src/base/file.h"
+#include "src/base/sha256.h"
+
+namespace dc::runtime::kernel::cuda {
+namespace {
+
+// A file is the hash of the code, a line feed, the code.
+constexpr size_t kHashDigits = 64;
+
+std::optional<std::string> read_code(const std::string& path) {
+  base::Result<std::string> file = base::read_file(path);
+  if (!file.ok() || file->size() <= kHashDigits || (*file)[kHashDigits] != '\n')
+    return std::nullopt;
+  std::string code = file->substr(kHashDigits + 1);
+  if (base::sha256_hex(code) != std::string_view(*file).substr(0, kHashDigits)) return std::nullopt;
+  return code;
+}
+
+// What cannot be kept is compiled again the next time.
+void keep_code(const std::string& path, const std::string& code) {
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  if (!error) (void)base::write_file_atomically(path, base::sha256_hex(code) + "\n" + code);
+}
+
+}  // namespace
+
+std::string KernelCompiler::path_of(const KernelSource& source) const {
+  base::Sha256 hash;
+  const auto add = [&hash](std::string_view text) {
+    hash.update(std::to_string(text.size()) + ":");
+    hash.update(text);
+  };
+  add(source.text);
+  for (const KernelHeader& header : kernel_headers()) {
+    add(header.name);
+    add(header.text);
+  }
+  for (const std::string& option : Nvrtc::options(architecture_)) add(option);
+  add(nvrtc_.version());
+  return directory_ + "/kernels/" + hash.hex() + ".cubin";
+}
+
+base::Result<std::string> KernelCompiler::compile(const KernelSource& source) {
+  const std::string path = directory_.empty() ? "" : path_of(source);
+  if (!path.empty()) {
+    if (std::optional<std::string> code = read_code(path)) {
+      ++from_cache_;
+      return *std::move(code);
+    }
+  }
+  DC_ASSIGN_OR_RETURN(std::string code, nvrtc_.compile(source, architecture_));
+  ++compiled_;
+  if (!path.empty()) keep_code(path, code);
+  return code;
+}
+
+}  // namespace dc::runtime::kernel::cuda

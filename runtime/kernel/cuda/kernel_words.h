@@ -1,0 +1,28 @@
+// What kernels are written with, compiled by NVRTC with every function for the device.
+//
+//   DC_KERNEL(name, Parameters) { ... parameters.x ... }
+//
+// is a kernel with one parameter, a struct by value. Everything else is CUDA's.
+#pragma once
+
+#include "runtime/kernel/cuda/block.h"
+
+#ifndef DC_KERNEL
+#define DC_KERNEL(name, Parameters)                                                        \
+  extern "C" __global__ void __launch_bounds__(::dc::runtime::kernel::cuda::kBlockThreads) \
+      name(const __grid_constant__ Parameters parameters)
+#endif
+
+namespace dc::runtime::kernel::cuda {
+
+// The elements of a thread: the first, and how far it is from one to the next.
+template <typename Index>
+inline Index first_element() {
+  return static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+template <typename Index>
+inline Index all_threads() {
+  return static_cast<Index>(gridDim.x) * blockDim.x;
+}
+
+}  // namespace dc::runtime::kernel::cuda

@@ -1,0 +1,65 @@
+// The parameters of the kernels of this folder, for those who launch them too. Pointers are
+// addresses of the device.
+#pragma once
+
+#include "runtime/kernel/scalar/step_checks.h"
+#include "runtime/kernel/scalar/update.h"
+
+namespace dc::runtime::kernel::cuda {
+
+using scalar::int64_t, scalar::uint32_t, scalar::uint64_t, scalar::uint8_t;
+
+struct AdamW {
+  float *p, *m, *v;
+  const float* g;
+  int64_t count;
+  scalar::UpdateControl control;
+};
+// The buffer is read with momentum only.
+struct Sgd {
+  float *p, *buffer;
+  const float* g;
+  int64_t count;
+  scalar::UpdateControl control;
+  bool momentum, nesterov;
+};
+// x *= hyperparameters[kHyperGradScale]
+struct Scale {
+  float* x;
+  const double* hyperparameters;
+  int64_t count;
+};
+// `x` and `y` are of the element type that the kernel is for; the mask may be null.
+struct Dropout {
+  const void* x;
+  void* y;
+  uint8_t* mask;
+  const uint64_t* rng;
+  int64_t count;
+  uint32_t op, threshold;
+  float scale;
+};
+
+// A sum of squares in two kernels. The order of its terms depends on no GPU: element i of the
+// counted range belongs to lane i % (kSquareSumBlocks * kBlockThreads), whose elements are added in
+// order, in f64; lanes of one block are added as a tree over halves, then so the blocks.
+inline constexpr unsigned kSquareSumBlocks = 512;
+struct SquareSum {
+  const float* g;
+  // Elements that count, and around them those that must be finite.
+  int64_t counted_first, counted_count, checked_first, checked_count;
+  double* parts;  // of each block: the sum, and that of the others
+};
+struct SquareSumOfParts {
+  const double* parts;
+  unsigned blocks;
+  double* cell;
+};
+
+// `loss` is of the element type that the kernel is for.
+struct AddLoss {
+  double* sum;
+  const void* loss;
+};
+
+}  // namespace dc::runtime::kernel::cuda

@@ -1,0 +1,91 @@
+// From gradients and losses to the step's few scalars. The order of every sum is written down.
+#pragma once
+
+#include "runtime/kernel/cuda/kernel_words.h"
+#include "runtime/kernel/cuda/kernels/parameters.h"
+#include "runtime/kernel/scalar/elements.h"
+
+namespace dc::runtime::kernel::cuda {
+
+// Sum of what the threads of a block have, as a tree over halves; every thread gets it.
+inline double block_sum(double own) {
+  __shared__ double sums[kBlockThreads];
+  const unsigned thread = threadIdx.x;
+  sums[thread] = own;
+  __syncthreads();
+  for (unsigned half = kBlockThreads / 2; half > 0; half /= 2) {
+    if (thread < half) sums[thread] += sums[thread + half];
+    __syncthreads();
+  }
+  const double sum = sums[0];
+  __syncthreads();
+  return sum;
+}
+
+inline void square_sum(const SquareSum& parameters) {
+  constexpr int64_t kLanes = int64_t{kSquareSumBlocks} * kBlockThreads;
+  const auto lane = first_element<int64_t>();
+  double sum = 0, others = 0;
+  const float* counted = parameters.g + parameters.counted_first;
+  for (int64_t i = lane; i < parameters.counted_count; i += kLanes) {
+    const auto x = static_cast<double>(counted[i]);
+    sum += x * x;
+  }
+  // Of these only whether all are finite counts.
+  const int64_t skipped = parameters.counted_first - parameters.checked_first;
+  const float* checked = parameters.g + parameters.checked_first;
+  for (int64_t i = lane; i < parameters.checked_count - parameters.counted_count; i += kLanes) {
+    const auto x = static_cast<double>(checked[i < skipped ? i : i + parameters.counted_count]);
+    others += x * x;
+  }
+  sum = block_sum(sum);
+  others = block_sum(others);
+  if (threadIdx.x != 0) return;
+  parameters.parts[2 * blockIdx.x] = sum;
+  parameters.parts[2 * blockIdx.x + 1] = others;
+}
+
+// One block.
+inline void square_sum_of_parts(const SquareSumOfParts& parameters) {
+  const auto part = [&](unsigned block, unsigned which) {
+    return block < parameters.blocks ? parameters.parts[2 * block + which] : 0.0;
+  };
+  double sum = 0, others = 0;
+  for (unsigned block = threadIdx.x; block < kSquareSumBlocks; block += kBlockThreads) {
+    sum += part(block, 0);
+    others += part(block, 1);
+  }
+  sum = block_sum(sum);
+  others = block_sum(others);
+  if (threadIdx.x == 0) *parameters.cell = scalar::is_finite(others) ? sum : sum + others;
+}
+
+// One thread.
+template <typename T>
+inline void add_loss(const AddLoss& parameters) {
+  if (first_element<int64_t>() != 0) return;
+  *parameters.sum += static_cast<double>(scalar::load(*static_cast<const T*>(parameters.loss)));
+}
+inline void check_finite(const scalar::CheckFinite& parameters) {
+  if (first_element<int64_t>() == 0) parameters.run();
+}
+
+// One block: the columns of its parameters are summed at once, and added by the first thread.
+inline void clip_and_check(const scalar::ClipAndCheck& parameters) {
+  __shared__ double columns[kBlockThreads];
+  const unsigned thread = threadIdx.x;
+  const double loss = parameters.loss();
+  scalar::ClipAndCheck::Found found;
+  for (int64_t first = 0; first < parameters.parameters; first += kBlockThreads) {
+    if (first + thread < parameters.parameters) columns[thread] = parameters.column(first + thread);
+    __syncthreads();
+    if (thread == 0) {
+      for (int64_t p = first; p < first + kBlockThreads && p < parameters.parameters; ++p)
+        parameters.add(found, p, columns[p - first], scalar::is_finite(loss));
+    }
+    __syncthreads();
+  }
+  if (thread == 0) parameters.finish(found, loss);
+}
+
+}  // namespace dc::runtime::kernel::cuda

@@ -1,0 +1,133 @@
+#include "runtime/kernel/cuda/nvrtc.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+
+#include "runtime/kernel/cuda/kernel_headers.h"
+
+namespace dc::runtime::kernel::cuda {
+namespace {
+
+using base::ErrorKind;
+using base::Status;
+
+std::string library_name(int major) { return "libnvrtc.so." + std::to_string(major); }
+
+// Nothing if the library lacks a call.
+bool load_calls(void* library, NvrtcCalls& calls) {
+  bool complete = true;
+#define DC_LOAD(symbol, member, parameters)                                         \
+  calls.member = reinterpret_cast<decltype(calls.member)>(dlsym(library, #symbol)); \
+  complete = complete && calls.member != nullptr;
+  DC_NVRTC_CALLS(DC_LOAD)
+#undef DC_LOAD
+  return complete;
+}
+
+std::string log_of(const NvrtcCalls& calls, NvrtcProgram program) {
+  size_t bytes = 0;
+  if (calls.log_size(program, &bytes) != kNvrtcSuccess || bytes <= 1) return "";
+  std::string log(bytes, '\0');
+  if (calls.log(program, log.data()) != kNvrtcSuccess) return "";
+  log.resize(bytes - 1);
+  return log;
+}
+
+}  // namespace
+
+base::Result<Nvrtc> Nvrtc::open(int driver_version, std::span<const int> majors) {
+  std::string missing, other;  // why not
+  int newer = 0;
+  for (const int major : majors) {
+    void* library = dlopen(library_name(major).c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      if (missing.empty()) missing = dlerror();
+      continue;
+    }
+    Nvrtc made;
+    if (!load_calls(library, made.calls_) ||
+        made.calls_.version(&made.major_, &made.minor_) != kNvrtcSuccess || made.major_ != major) {
+      other = library_name(major) + " is of version " + made.version();
+      continue;
+    }
+    if (major > driver_version / 1000) {
+      newer = major;
+      continue;
+    }
+    int count = 0;
+    if (made.calls_.architecture_count(&count) == kNvrtcSuccess && count > 0) {
+      made.architectures_.resize(static_cast<size_t>(count));
+      (void)made.calls_.architectures(made.architectures_.data());
+    }
+    return made;
+  }
+  if (newer != 0) {
+    return Status(ErrorKind::Unavailable, "DC6152",
+                  "the CUDA driver is of version " + std::to_string(driver_version / 1000) +
+                      " and cannot run what NVRTC " + std::to_string(newer) +
+                      " compiles; update the driver of this host's GPU, or install NVRTC " +
+                      std::to_string(driver_version / 1000) + " of the CUDA toolkit");
+  }
+  if (!other.empty()) {
+    return Status(ErrorKind::Unavailable, "DC6151",
+                  other + ", which is not known here; install NVRTC 12 or 13 of the CUDA toolkit");
+  }
+  return Status(ErrorKind::Unavailable, "DC6150",
+                "there is no NVRTC to compile kernels with (" + missing +
+                    "); install the CUDA toolkit, or add the folder of its libraries to "
+                    "LD_LIBRARY_PATH");
+}
+
+std::string Nvrtc::version() const { return std::to_string(major_) + "." + std::to_string(minor_); }
+
+// Equal numbers on every device: no fused multiply-add unless a kernel asks for it, subnormals are
+// kept, quotients and square roots are rounded once.
+std::vector<std::string> Nvrtc::options(int architecture) {
+  return {"--gpu-architecture=sm_" + std::to_string(architecture),
+          "--std=c++20",
+          "--device-as-default-execution-space",
+          "--fmad=false",
+          "--ftz=false",
+          "--prec-div=true",
+          "--prec-sqrt=true"};
+}
+
+base::Result<std::string> Nvrtc::compile(const KernelSource& source, int architecture) const {
+  if (std::ranges::count(architectures_, architecture) == 0) {
+    return Status(ErrorKind::Unsupported, "DC6153",
+                  "NVRTC " + version() + " cannot compile for this GPU's architecture, sm_" +
+                      std::to_string(architecture) +
+                      "; install the newest NVRTC that the driver of this host's GPU runs");
+  }
+  std::vector<const char*> texts, names, options;
+  for (const KernelHeader& header : kernel_headers()) {
+    names.push_back(header.name);
+    texts.push_back(header.text);
+  }
+  const std::vector<std::string> chosen = Nvrtc::options(architecture);
+  for (const std::string& option : chosen) options.push_back(option.c_str());
+  NvrtcProgram program = nullptr;
+  const std::string file = source.name + ".cu";
+  int failed = calls_.create(&program, source.text.c_str(), file.c_str(),
+                             static_cast<int>(texts.size()), texts.data(), names.data());
+  if (failed == kNvrtcSuccess)
+    failed = calls_.compile(program, static_cast<int>(options.size()), options.data());
+  std::string code, log;
+  size_t bytes = 0;
+  if (failed == kNvrtcSuccess) failed = calls_.cubin_size(program, &bytes);
+  if (failed == kNvrtcSuccess) {
+    code.resize(bytes);
+    failed = calls_.cubin(program, code.data());
+  }
+  if (failed != kNvrtcSuccess && program != nullptr) log = log_of(calls_, program);
+  if (program != nullptr) (void)calls_.destroy(&program);
+  if (failed == kNvrtcSuccess) return code;
+  return Status(ErrorKind::Internal, "DC6154",
+                "NVRTC " + version() + " does not compile the kernel '" + source.name +
+                    "' for sm_" + std::to_string(architecture) + " (error " +
+                    std::to_string(failed) + "): " + (log.empty() ? "it says no more" : log) +
+                    "; please report this");
+}
+
+}  // namespace dc::runtime::kernel::cuda

@@ -1,0 +1,164 @@
+#include "runtime/kernel/cuda/step_kernels.h"
+
+#include <algorithm>
+
+#include "runtime/kernel/cuda/block.h"
+#include "runtime/kernel/cuda/kernels/parameters.h"
+#include "runtime/kernel/native/dropout.h"
+#include "runtime/kernel/native/elementwise.h"
+#include "runtime/kernel/native/reduce.h"
+#include "runtime/kernel/native/update.h"
+
+namespace dc::runtime::kernel::cuda {
+namespace {
+
+using base::DType;
+using base::Result;
+using native::Call;
+using native::Dense;
+using Made = Result<std::unique_ptr<Kernel>>;
+
+template <typename T>
+T* at(const Dense& tensor) {
+  return static_cast<T*>(tensor.data);
+}
+
+// The kernel that calls `function` of a header in kernels/ with its parameter.
+KernelSource source_of(const std::string& name, const std::string& header,
+                       const std::string& parameters, const std::string& function) {
+  return {name,
+          "#include \"runtime/kernel/cuda/kernels/" + header +
+              "\"\n\nnamespace dc::runtime::kernel::cuda {\n\nDC_KERNEL(" + name + ", " +
+              parameters + ") { " + function +
+              "(parameters); }\n\n"
+              "}  // namespace dc::runtime::kernel::cuda\n",
+          0};
+}
+// The same for an element type.
+KernelSource source_for(DType dtype, const std::string& name, const std::string& header,
+                        const std::string& parameters, const std::string& function) {
+  const char* type = dtype == DType::F64    ? "double"
+                     : dtype == DType::BF16 ? "scalar::BF16"
+                     : dtype == DType::F16  ? "scalar::F16"
+                                            : "float";
+  return source_of(name + "_" + std::string(base::name(dtype)), header, parameters,
+                   function + "<" + type + ">");
+}
+
+template <typename Parameters>
+Made one_launch(Workshop& workshop, const KernelSource& source, unsigned blocks,
+                const Parameters& parameters) {
+  DC_ASSIGN_OR_RETURN(Launch launch, workshop.launch(source, blocks, parameters));
+  std::vector<Launch> launches;
+  launches.push_back(std::move(launch));
+  return workshop.kernel(std::move(launches));
+}
+
+Made adamw_kernel(Workshop& workshop, Call& call, int32_t) {
+  const native::AdamWOperands o = native::read_adamw(call);
+  if (!call.ok()) return call.made(nullptr);
+  return one_launch(workshop, source_of("dc_adamw", "update.h", "AdamW", "adamw"),
+                    workshop.blocks_for(o.p.count),
+                    AdamW{at<float>(o.p), at<float>(o.m), at<float>(o.v), at<const float>(o.g),
+                          o.p.count, o.control.at()});
+}
+
+Made sgd_kernel(Workshop& workshop, Call& call, int32_t) {
+  const native::SgdOperands o = native::read_sgd(call);
+  if (!call.ok()) return call.made(nullptr);
+  return one_launch(workshop, source_of("dc_sgd", "update.h", "Sgd", "sgd"),
+                    workshop.blocks_for(o.p.count),
+                    Sgd{at<float>(o.p), at<float>(o.buffer), at<const float>(o.g), o.p.count,
+                        o.control.at(), o.momentum, o.nesterov});
+}
+
+Made scale_kernel(Workshop& workshop, Call& call, int32_t) {
+  const native::ScaleOperands o = native::read_scale(call);
+  if (!call.ok()) return call.made(nullptr);
+  return one_launch(workshop, source_of("dc_scale", "update.h", "Scale", "scale"),
+                    workshop.blocks_for(o.x.count),
+                    Scale{at<float>(o.x), at<const double>(o.hyperparameters), o.x.count});
+}
+
+Made dropout_kernel(Workshop& workshop, Call& call, int32_t) {
+  const native::DropoutOperands o = native::read_dropout(call);
+  if (!call.ok()) return call.made(nullptr);
+  return one_launch(workshop,
+                    source_for(o.x.dtype, "dc_dropout", "dropout.h", "Dropout", "dropout"),
+                    workshop.blocks_for((o.x.count + 3) / 4),
+                    Dropout{o.x.data, o.y.data, at<uint8_t>(o.mask), at<const uint64_t>(o.rng),
+                            o.x.count, o.op, o.threshold, o.scale});
+}
+
+Made square_sum_kernel(Workshop& workshop, Call& call, int32_t stream) {
+  const native::SquareSumOperands o = native::read_square_sum(call);
+  if (!call.ok()) return call.made(nullptr);
+  DC_ASSIGN_OR_RETURN(std::byte* const scratch,
+                      workshop.scratch(stream, int64_t{2 * sizeof(double)} * kSquareSumBlocks));
+  auto* parts = reinterpret_cast<double*>(scratch);
+  const int64_t most = std::max(o.counted.count, o.checked.count - o.counted.count);
+  const auto blocks = static_cast<unsigned>(
+      std::min<int64_t>(kSquareSumBlocks, (most + kBlockThreads - 1) / kBlockThreads));
+  std::vector<Launch> launches(2);
+  DC_ASSIGN_OR_RETURN(
+      launches[0],
+      workshop.launch(source_of("dc_square_sum", "sums.h", "SquareSum", "square_sum"), blocks,
+                      SquareSum{at<const float>(o.g), o.counted.first, o.counted.count,
+                                o.checked.first, o.checked.count, parts}));
+  DC_ASSIGN_OR_RETURN(
+      launches[1], workshop.launch(source_of("dc_square_sum_of_parts", "sums.h", "SquareSumOfParts",
+                                             "square_sum_of_parts"),
+                                   1, SquareSumOfParts{parts, blocks, at<double>(o.row) + o.cell}));
+  return workshop.kernel(std::move(launches));
+}
+
+Made add_loss_kernel(Workshop& workshop, Call& call, int32_t) {
+  const native::AddLossOperands o = native::read_add_loss(call);
+  if (!call.ok()) return call.made(nullptr);
+  return one_launch(workshop,
+                    source_for(o.loss.dtype, "dc_add_loss", "sums.h", "AddLoss", "add_loss"), 1,
+                    AddLoss{at<double>(o.sum), o.loss.data});
+}
+
+Made check_finite_kernel(Workshop& workshop, Call& call, int32_t) {
+  const native::CheckFiniteOperands o = native::read_check_finite(call);
+  if (!call.ok()) return call.made(nullptr);
+  return one_launch(
+      workshop, source_of("dc_check_finite", "sums.h", "scalar::CheckFinite", "check_finite"), 1,
+      scalar::CheckFinite{at<double>(o.scalars), at<const double>(o.row),
+                          at<const double>(o.losses), o.losses.count, o.param});
+}
+
+Made clip_and_check_kernel(Workshop& workshop, Call& call, int32_t) {
+  const native::ClipAndCheckOperands o = native::read_clip_and_check(call);
+  if (!call.ok()) return call.made(nullptr);
+  return one_launch(
+      workshop, source_of("dc_clip_and_check", "sums.h", "scalar::ClipAndCheck", "clip_and_check"),
+      1,
+      scalar::ClipAndCheck{at<double>(o.scalars), at<const double>(o.table),
+                           at<const double>(o.hyperparameters), o.ranks, o.parameters, o.clip});
+}
+
+struct StepKernelRow {
+  std::string_view op;
+  StepKernel make;
+};
+constexpr StepKernelRow kStepKernels[] = {
+    {"dc.adamw", adamw_kernel},
+    {"dc.add_loss", add_loss_kernel},
+    {"dc.check_finite", check_finite_kernel},
+    {"dc.clip_and_check", clip_and_check_kernel},
+    {"dc.dropout", dropout_kernel},
+    {"dc.scale", scale_kernel},
+    {"dc.sgd", sgd_kernel},
+    {"dc.square_sum", square_sum_kernel},
+};
+
+}  // namespace
+
+StepKernel find_step_kernel(std::string_view op) {
+  const auto* row = std::ranges::find(kStepKernels, op, &StepKernelRow::op);
+  return row == std::end(kStepKernels) ? nullptr : row->make;
+}
+
+}  // namespace dc::runtime::kernel::cuda

@@ -1,0 +1,97 @@
+#include "runtime/kernel/cuda/workshop.h"
+
+#include <algorithm>
+
+#include "runtime/kernel/cuda/block.h"
+
+namespace dc::runtime::kernel::cuda {
+namespace {
+
+using base::ErrorKind;
+using base::Result;
+using base::Status;
+using device::CudaDevice;
+using device::CudaStream;
+
+// Blocks of kBlockThreads that fill a multiprocessor (2048 threads).
+constexpr int64_t kBlocksPerMultiprocessor = 8;
+
+class CudaKernel final : public Kernel {
+ public:
+  CudaKernel(const CudaDevice& device, std::vector<Launch> launches)
+      : device_(device), launches_(std::move(launches)) {}
+
+  Status launch(device::Stream& stream) override {
+    auto& own = static_cast<CudaStream&>(stream);
+    device_.use();
+    for (Launch& launch : launches_) {
+      if (launch.blocks == 0) continue;
+      void* parameters[] = {launch.parameters.data()};
+      own.check(device_.driver().launch(launch.function, launch.blocks, 1, 1, kBlockThreads, 1, 1,
+                                        0, own.handle(), parameters, nullptr),
+                launch.what);
+    }
+    return {};
+  }
+
+ private:
+  const CudaDevice& device_;
+  std::vector<Launch> launches_;
+};
+
+Status refused_by_gpu(const std::string& name, const std::string& why) {
+  return Status(ErrorKind::Unavailable, "DC6156",
+                "the GPU does not take the compiled kernel '" + name + "': " + why +
+                    "; update the driver of this host's GPU, or empty the folder 'kernels' of the "
+                    "cache (DCC_CACHE_DIR)");
+}
+
+}  // namespace
+
+Workshop::~Workshop() {
+  device_.use();
+  for (const auto& [text, module] : modules_) (void)device_.driver().unload_module(module);
+}
+
+Result<device::cuda::Module> Workshop::module(const KernelSource& source) {
+  if (const auto found = modules_.find(source.text); found != modules_.end()) return found->second;
+  DC_ASSIGN_OR_RETURN(const std::string code, compiler_.compile(source));
+  device_.use();
+  device::cuda::Module module = nullptr;
+  const int failed = device_.driver().load_module(&module, code.data());
+  if (failed != device::cuda::kSuccess)
+    return refused_by_gpu(source.name, device_.driver().explain(failed));
+  modules_.emplace(source.text, module);
+  return module;
+}
+
+Result<Launch> Workshop::launch(const KernelSource& source, unsigned blocks,
+                                std::span<const std::byte> parameters) {
+  DC_ASSIGN_OR_RETURN(const device::cuda::Module module, this->module(source));
+  Launch made{nullptr, blocks, {parameters.begin(), parameters.end()}, "kernel " + source.name};
+  const int failed = device_.driver().get_function(&made.function, module, source.name.c_str());
+  if (failed != device::cuda::kSuccess)
+    return refused_by_gpu(source.name, device_.driver().explain(failed));
+  return made;
+}
+
+unsigned Workshop::blocks_for(int64_t elements) const {
+  const int64_t most = kBlocksPerMultiprocessor * device_.attribute(device::cuda::kMultiprocessors);
+  return static_cast<unsigned>(
+      std::min((elements + kBlockThreads - 1) / kBlockThreads, std::max<int64_t>(most, 1)));
+}
+
+Result<std::byte*> Workshop::scratch(int32_t stream, int64_t bytes) {
+  std::unique_ptr<device::DeviceMemory>& memory = scratch_[stream];
+  if (memory == nullptr) {
+    DC_ASSIGN_OR_RETURN(memory, device_.allocate(bytes));
+  }
+  DC_CHECK(memory->bytes() >= bytes);
+  return memory->base();
+}
+
+std::unique_ptr<Kernel> Workshop::kernel(std::vector<Launch> launches) const {
+  return std::make_unique<CudaKernel>(device_, std::move(launches));
+}
+
+}  // namespace dc::runtime::kernel::cuda

@@ -1,0 +1,59 @@
+// Workshop: makes kernels of a GPU from their text, and has what they use while they are launched.
+#pragma once
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/device/cuda/cuda_device.h"
+#include "runtime/kernel/cuda/kernel_compiler.h"
+#include "runtime/kernel/kernel.h"
+
+namespace dc::runtime::kernel::cuda {
+
+// A kernel of a loaded module with its parameter.
+struct Launch {
+  device::cuda::Function function = nullptr;
+  unsigned blocks = 0;  // none: nothing is launched
+  std::vector<std::byte> parameters;
+  std::string what;  // for errors
+};
+
+class Workshop {
+ public:
+  Workshop(device::CudaDevice& device, KernelCompiler compiler)
+      : device_(device), compiler_(std::move(compiler)) {}
+  ~Workshop();
+  Workshop(const Workshop&) = delete;
+  Workshop& operator=(const Workshop&) = delete;
+
+  // Compiles the text, unless that was done, and loads what it gives. As KernelCompiler::compile;
+  // Unavailable (69), DC6156, if the GPU does not take the machine code.
+  base::Result<Launch> launch(const KernelSource& source, unsigned blocks,
+                              std::span<const std::byte> parameters);
+  template <typename Parameters>
+  base::Result<Launch> launch(const KernelSource& source, unsigned blocks,
+                              const Parameters& parameters) {
+    return launch(source, blocks, std::as_bytes(std::span(&parameters, 1)));
+  }
+
+  // Blocks for so many elements, at most as many as the GPU has room for at once.
+  unsigned blocks_for(int64_t elements) const;
+  // Memory for kernels of one of the plan's streams, each while it runs. OutOfMemory (80).
+  base::Result<std::byte*> scratch(int32_t stream, int64_t bytes);
+  // A kernel that launches these one after the other.
+  std::unique_ptr<Kernel> kernel(std::vector<Launch> launches) const;
+
+ private:
+  base::Result<device::cuda::Module> module(const KernelSource& source);
+
+  device::CudaDevice& device_;
+  KernelCompiler compiler_;
+  std::map<std::string, device::cuda::Module> modules_;  // by text
+  std::map<int32_t, std::unique_ptr<device::DeviceMemory>> scratch_;
+};
+
+}  // namespace dc::runtime::kernel::cuda

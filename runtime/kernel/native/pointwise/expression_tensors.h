@@ -1,0 +1,29 @@
+// The tensors of instructions that do what an Expression says.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/kernel/native/call.h"
+#include "runtime/kernel/native/iteration.h"
+#include "src/base/expression.h"
+
+namespace dc::runtime::kernel::native {
+
+// Whether an expression may have operations of this name, "aten.silu.default".
+bool is_operation(std::string_view op);
+
+// The tensors of an instruction that does what an expression says: results of one shape, and
+// operands that are broadcast to it.
+struct ExpressionTensors {
+  std::vector<BoundTensor> results, operands;
+  Iteration iteration;  // over the results, then the operands
+};
+// `operands`: the names of the arguments that the expression's operands are. The call refuses
+// tensors that do not belong together; what is returned is of use only if it did not.
+ExpressionTensors expression_tensors(Call& call, const base::Expression& expression,
+                                     std::span<const std::string> operands);
+
+}  // namespace dc::runtime::kernel::native

@@ -1,0 +1,153 @@
+// Generated kernels on the double of a GPU (tests/double) next to the native kernels of the CPU:
+// equal bits. What runs is C++ of the host's compiler; nothing about GPUs follows from it.
+#include <set>
+
+#include <gmock/gmock.h>
+
+#include "runtime/device/cuda/cuda_device.h"
+#include "runtime/kernel/cuda/block.h"
+#include "runtime/kernel/cuda/nvrtc.h"
+#include "tests/runtime/kernel/cuda/expressions.h"
+
+namespace dc::runtime {
+namespace {
+
+using namespace test;
+
+const device::CudaDevice& gpu() {
+  return static_cast<const device::CudaDevice&>(
+      *device::open_device(base::DeviceKind::Cuda).value());
+}
+
+// Kernels of many cases, compiled as one text.
+class Batch {
+ public:
+  void add(std::unique_ptr<ExpressionCase> one) {
+    Item item;
+    auto& device = *device::open_device(base::DeviceKind::Cuda).value();
+    item.slab = device.allocate(static_cast<int64_t>(one->bench->used().size())).value();
+    auto source = one->source(item.slab->base(), &item.addresses);
+    ASSERT_TRUE(source.ok()) << source.status().to_string();
+    if (!names_.contains(source->name)) text_ += source->text + "\n";
+    names_.insert(source->name);
+    item.source = *source;
+    item.one = std::move(one);
+    items_.push_back(std::move(item));
+  }
+
+  // Runs each case here and there.
+  void compare() {
+    auto nvrtc = kernel::cuda::Nvrtc::open(13000);
+    ASSERT_TRUE(nvrtc.ok()) << nvrtc.status().to_string();
+    auto code = nvrtc->compile({"batch", text_, 0}, 90);
+    ASSERT_TRUE(code.ok()) << code.status().to_string();
+    device::cuda::Module module = nullptr;
+    ASSERT_EQ(gpu().driver().load_module(&module, code->data()), 0);
+    for (Item& item : items_) compare(item, module);
+    EXPECT_EQ(gpu().driver().unload_module(module), 0);
+  }
+  size_t size() const { return items_.size(); }
+
+ private:
+  struct Item {
+    std::unique_ptr<ExpressionCase> one;
+    std::unique_ptr<device::DeviceMemory> slab;
+    std::vector<const void*> addresses;
+    kernel::cuda::KernelSource source;
+  };
+
+  static std::vector<std::vector<std::string>> results(const Item& item) {
+    std::vector<std::vector<std::string>> all;
+    for (const int32_t id : item.one->results) all.push_back(elements(*item.one->bench, id));
+    return all;
+  }
+
+  static void compare(Item& item, device::cuda::Module module) {
+    SCOPED_TRACE(item.source.text);
+    auto& device = *device::open_device(base::DeviceKind::Cuda).value();
+    const std::span<std::byte> used = item.one->bench->used();
+    device.upload(item.slab->base(), used);
+    const base::Status ran = run_native(*item.one->bench, item.one->instruction());
+    ASSERT_TRUE(ran.ok()) << ran.to_string();
+    const auto expected = results(item);
+    device::cuda::Function function = nullptr;
+    ASSERT_EQ(gpu().driver().get_function(&function, module, item.source.name.c_str()), 0);
+    const auto stream = device.make_stream();
+    void* parameters[] = {item.addresses.data()};
+    // Fewer threads than elements, so that some have several.
+    ASSERT_EQ(gpu().driver().launch(function, 2, 1, 1, kernel::cuda::kBlockThreads, 1, 1, 0,
+                                    static_cast<device::CudaStream&>(*stream).handle(), parameters,
+                                    nullptr),
+              0);
+    const base::Status done = stream->drain();
+    ASSERT_TRUE(done.ok()) << done.to_string();
+    device.download(used, item.slab->base());
+    EXPECT_EQ(results(item), expected);
+  }
+
+  std::vector<Item> items_;
+  std::set<std::string> names_;
+  std::string text_;
+};
+
+TEST(CudaExpression, RandomOnesGiveTheBitsOfTheCpu) {
+  Batch batch;
+  for (uint32_t seed = 0; batch.size() < 200; ++seed)
+    if (auto one = random_case(seed)) batch.add(std::move(one));
+  batch.compare();
+}
+
+class CudaOperators : public ::testing::TestWithParam<DType> {};
+TEST_P(CudaOperators, GiveTheBitsOfTheCpu) {
+  Batch batch;
+  size_t operations = 0;
+  for (auto& one : every_operator(GetParam())) {
+    operations += one->expression.operations.size();
+    batch.add(std::move(one));
+  }
+  EXPECT_GT(operations, base::is_floating(GetParam()) ? 80u : 40u);
+  batch.compare();
+}
+INSTANTIATE_TEST_SUITE_P(Types, CudaOperators,
+                         ::testing::Values(DType::F32, DType::BF16, DType::F16, DType::F64,
+                                           DType::I64, DType::I32, DType::U8, DType::Bool),
+                         [](const auto& info) { return std::string(base::name(info.param)); });
+
+TEST(CudaExpression, ThoseOfModelsGiveTheBitsOfTheCpu) {
+  Batch batch;
+  for (const DType dtype : {DType::F32, DType::BF16})
+    for (auto& one : expressions_of_models(dtype)) batch.add(std::move(one));
+  EXPECT_GT(batch.size(), 20u);
+  batch.compare();
+}
+
+std::string text_of(const ExpressionCase& one) {
+  std::vector<const void*> addresses;
+  const auto source = one.source(nullptr, &addresses);
+  EXPECT_TRUE(source.ok()) << source.status().to_string();
+  return source->text;
+}
+
+TEST(CudaSource, IsTheSameForEqualExpressionsAndLayouts) {
+  EXPECT_EQ(text_of(*random_case(7)), text_of(*random_case(7)));
+  EXPECT_NE(text_of(*random_case(7)), text_of(*random_case(8)));
+}
+
+TEST(CudaSource, CountsWith64BitsOnlyWhereItMust) {
+  ExpressionCase small, large;
+  for (ExpressionCase* one : {&small, &large}) {
+    one->expression = *Expression::parse("t0:f32=neg.default(self=a0);->t0");
+    one->operands = {one->bench->tensor(DType::F32, {4})};
+    one->results = {one->bench->tensor(DType::F32, {4})};
+  }
+  // Two rows that lie far from each other.
+  for (const int32_t id : {large.operands[0], large.results[0]}) {
+    large.bench->plan().tensors[static_cast<size_t>(id)].sizes = {2, 4};
+    large.bench->plan().tensors[static_cast<size_t>(id)].strides = {int64_t{1} << 31, 1};
+  }
+  EXPECT_THAT(text_of(small), ::testing::HasSubstr("for (uint32_t i"));
+  EXPECT_THAT(text_of(large), ::testing::HasSubstr("for (int64_t i"));
+}
+
+}  // namespace
+}  // namespace dc::runtime

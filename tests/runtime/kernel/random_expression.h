@@ -1,0 +1,264 @@
+// Expressions drawn at random, and what tests of fused kernels do with them.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/expression.h"
+#include "tests/runtime/kernel/kernel_bench.h"
+
+namespace dc::runtime::test {
+
+using base::DType;
+using base::Expression;
+using base::ExpressionArgument;
+using base::ExpressionArgumentKind;
+using base::ExpressionOperation;
+using Sizes = KernelBench::Sizes;
+
+inline ExpressionArgument tensor(const std::string& name, bool is_value, size_t index) {
+  ExpressionArgument argument;
+  argument.name = name;
+  argument.kind = is_value ? ExpressionArgumentKind::Value : ExpressionArgumentKind::Operand;
+  argument.integer = static_cast<int64_t>(index);
+  return argument;
+}
+inline ExpressionArgument number(const std::string& name, double value) {
+  ExpressionArgument argument;
+  argument.name = name;
+  argument.kind = ExpressionArgumentKind::Float;
+  argument.number = value;
+  return argument;
+}
+inline ExpressionArgument word(const std::string& name, const std::string& value) {
+  ExpressionArgument argument;
+  argument.name = name;
+  argument.kind = ExpressionArgumentKind::Word;
+  argument.word = value;
+  return argument;
+}
+
+struct RandomOperand {
+  DType dtype = DType::F32;
+  Sizes sizes, strides;
+};
+
+// An expression of up to 12 operations, whose operands are of any element types.
+class RandomExpression {
+ public:
+  explicit RandomExpression(uint32_t seed) : random_(seed) {
+    shape = one_of<Sizes>({{5}, {1500}, {3, 7}, {4, 64}, {2, 3, 5}, {9, 300}, {2, 1, 700}, {1}});
+    for (size_t i = 1 + below(4); i > 0; --i) operands.push_back(operand());
+    for (size_t i = 1 + below(12); i > 0 || expression.operations.empty(); i -= i > 0 ? 1 : 0)
+      add();
+    finish();
+  }
+
+  Expression expression;
+  std::vector<RandomOperand> operands;
+  Sizes shape;
+  std::vector<Sizes> result_strides;
+
+  size_t below(size_t count) { return random_() % count; }
+  template <typename T>
+  T one_of(std::initializer_list<T> list) {
+    return *(list.begin() + below(list.size()));
+  }
+
+ private:
+  struct Ref {
+    bool is_value = false;
+    size_t index = 0;
+    DType dtype = DType::F32;
+  };
+
+  RandomOperand operand() {
+    RandomOperand made;
+    made.dtype = one_of({DType::F32, DType::F32, DType::BF16, DType::F16, DType::I64, DType::Bool,
+                         DType::F64, DType::I32});
+    made.sizes = shape;
+    for (int64_t& size : made.sizes)
+      if (below(4) == 0) size = 1;
+    if (below(6) == 0) made.sizes.erase(made.sizes.begin());
+    if (below(8) == 0) made.sizes.clear();
+    made.strides = strides_of(made.sizes);
+    return made;
+  }
+
+  // Dims in another order in memory, or with gaps.
+  Sizes strides_of(const Sizes& sizes) {
+    Sizes strides(sizes.size());
+    std::vector<size_t> order(sizes.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
+    if (below(3) == 0) std::shuffle(order.begin(), order.end(), random_);
+    int64_t step = below(4) == 0 ? 2 : 1;
+    for (const size_t dim : order) {
+      strides[dim] = step;
+      step *= sizes[dim];
+      if (below(6) == 0) step += 3;
+    }
+    return strides;
+  }
+
+  Ref any() {
+    const size_t at = below(operands.size() + expression.operations.size());
+    if (at < operands.size()) return {false, at, operands[at].dtype};
+    const size_t value = at - operands.size();
+    return {true, value, expression.operations[value].dtype};
+  }
+
+  Ref value(DType dtype, const std::string& overload, std::vector<ExpressionArgument> arguments) {
+    expression.operations.push_back({dtype, overload, std::move(arguments)});
+    return {true, expression.operations.size() - 1, dtype};
+  }
+  Ref as(Ref from, DType dtype) {
+    if (from.dtype == dtype) return from;
+    return value(dtype, "_to_copy.default", {tensor("self", from.is_value, from.index)});
+  }
+
+  void add() {
+    const Ref x = any();
+    const auto self = tensor("self", x.is_value, x.index);
+    if (!base::is_floating(x.dtype)) {
+      as(x, one_of({DType::F32, DType::BF16, DType::I64, DType::Bool}));
+      return;
+    }
+    switch (below(8)) {
+      case 0:
+        value(x.dtype,
+              one_of({"silu.default", "neg.default", "exp.default", "tanh.default", "relu.default",
+                      "rsqrt.default", "sigmoid.default"}),
+              {self});
+        return;
+      case 1:
+        value(x.dtype, "gelu.default",
+              below(2) == 0 ? std::vector{self, word("approximate", "tanh")} : std::vector{self});
+        return;
+      case 2:
+        value(x.dtype, one_of({"mul.Scalar", "sub.Scalar", "div.Scalar", "rsub.Scalar"}),
+              {self, number("other", 0.75)});
+        return;
+      case 3:
+        value(x.dtype, "clamp.default", {self, number("min", -0.5)});
+        return;
+      case 4:
+        value(DType::Bool, one_of({"gt.Scalar", "le.Scalar", "ne.Scalar"}),
+              {self, number("other", 0.25)});
+        return;
+      case 5:
+        as(x, one_of({DType::F32, DType::BF16, DType::F16, DType::F64, DType::I64}));
+        return;
+      default:
+        break;
+    }
+    const Ref y = as(any(), x.dtype);
+    const auto other = tensor("other", y.is_value, y.index);
+    if (below(3) == 0) {
+      const Ref mask = as(any(), DType::Bool);
+      value(x.dtype, "where.self", {tensor("condition", mask.is_value, mask.index), self, other});
+      return;
+    }
+    const char* overload = one_of({"add.Tensor", "mul.Tensor", "sub.Tensor", "maximum.default"});
+    std::vector<ExpressionArgument> arguments = {self, other};
+    if (std::string_view(overload) == "add.Tensor" && below(2) == 0)
+      arguments.push_back(number("alpha", 1.5));
+    value(x.dtype, overload, std::move(arguments));
+  }
+
+  // What nothing reads is a result; operands that nothing reads go.
+  void finish() {
+    std::vector<bool> read(expression.operations.size());
+    std::vector<int64_t> kept(operands.size(), -1);
+    for (const ExpressionOperation& operation : expression.operations) {
+      for (const ExpressionArgument& argument : operation.arguments) {
+        const auto index = static_cast<size_t>(argument.integer);
+        if (argument.kind == ExpressionArgumentKind::Value) read[index] = true;
+        if (argument.kind == ExpressionArgumentKind::Operand) kept[index] = 0;
+      }
+    }
+    std::vector<RandomOperand> left;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (kept[i] < 0) continue;
+      kept[i] = static_cast<int64_t>(left.size());
+      left.push_back(operands[i]);
+    }
+    operands = left;
+    for (ExpressionOperation& operation : expression.operations) {
+      for (ExpressionArgument& argument : operation.arguments) {
+        if (argument.kind == ExpressionArgumentKind::Operand)
+          argument.integer = kept[static_cast<size_t>(argument.integer)];
+      }
+    }
+    for (size_t i = 0; i < read.size(); ++i) {
+      if (read[i] && below(5) != 0) continue;
+      expression.results.push_back(i);
+      result_strides.push_back(strides_of(shape));
+    }
+  }
+
+  std::mt19937 random_;
+};
+
+inline void fill(KernelBench& bench, int32_t id, DType dtype, RandomExpression& draw) {
+  const plan::Tensor& tensor = bench.plan().tensors[static_cast<size_t>(id)];
+  const int64_t count = KernelBench::bytes(tensor) / base::byte_size(dtype);
+  auto* bytes = bench.data<std::byte>(id);
+  for (int64_t i = 0; i < count; ++i) {
+    const float real = static_cast<float>(draw.below(2001)) / 500.0f - 2.0f;
+    const auto put = [&](auto value) {
+      std::memcpy(bytes + i * static_cast<int64_t>(sizeof value), &value, sizeof value);
+    };
+    if (dtype == DType::F32) put(draw.below(50) == 0 ? NAN : real);
+    if (dtype == DType::F64) put(static_cast<double>(real));
+    if (dtype == DType::BF16) put(static_cast<uint16_t>(std::bit_cast<uint32_t>(real) >> 16));
+    if (dtype == DType::F16) put(static_cast<uint16_t>(0x3400 + draw.below(0x900)));
+    if (dtype == DType::I64) put(static_cast<int64_t>(draw.below(9)) - 4);
+    if (dtype == DType::I32) put(static_cast<int32_t>(draw.below(9)) - 4);
+    if (dtype == DType::Bool) put(static_cast<uint8_t>(draw.below(2)));
+  }
+}
+
+// Elements in row-major order, whatever the strides. All NaNs are one: which operand's NaN a sum or
+// a product of two returns depends on how wide the loop is.
+inline std::vector<std::string> elements(KernelBench& bench, int32_t id) {
+  const plan::Tensor tensor = bench.plan().tensors[static_cast<size_t>(id)];
+  const auto* bytes = bench.data<char>(id);
+  const auto size = static_cast<size_t>(base::byte_size(tensor.dtype));
+  std::vector<std::string> all;
+  Sizes at(tensor.sizes.size());
+  for (;;) {
+    int64_t offset = 0;
+    for (size_t dim = 0; dim < at.size(); ++dim) offset += at[dim] * tensor.strides[dim];
+    all.emplace_back(bytes + offset * static_cast<int64_t>(size), size);
+    if (tensor.dtype == DType::F32 && std::isnan(bench.data<float>(id)[offset])) all.back() = "NaN";
+    if (tensor.dtype == DType::F64 && std::isnan(bench.data<double>(id)[offset]))
+      all.back() = "NaN";
+    if (tensor.dtype == DType::BF16 || tensor.dtype == DType::F16) {
+      const uint16_t bits = bench.data<uint16_t>(id)[offset] & 0x7fff;
+      if (bits > (tensor.dtype == DType::BF16 ? 0x7f80 : 0x7c00)) all.back() = "NaN";
+    }
+    size_t dim = at.size();
+    while (dim > 0 && ++at[dim - 1] == tensor.sizes[dim - 1]) at[--dim] = 0;
+    if (dim == 0) return all;
+  }
+}
+
+inline plan::Instruction fused(const std::string& body, const std::vector<int32_t>& operands,
+                               const std::vector<int32_t>& results) {
+  plan::Instruction made = instruction("dc.fused", {}, results);
+  made.provider = plan::Provider::Fused;
+  for (size_t i = 0; i < operands.size(); ++i)
+    made.args.push_back(tensor_arg(operands[i], "a" + std::to_string(i)));
+  plan::Arg text;
+  text.name = "body";
+  text.kind = plan::ArgKind::String;
+  text.s = body;
+  made.args.push_back(text);
+  return made;
+}
+
+}  // namespace dc::runtime::test
