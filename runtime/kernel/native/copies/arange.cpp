@@ -20,10 +20,11 @@ class Arange final : public Kernel {
         store_(storer(kLaneOf<T>, to.dtype)) {}
   base::Status launch(device::Stream& stream) override {
     std::byte* to = stream.resolve(data_);
-    for (int64_t i = 0; i < count_; ++i) {
-      const T value = at(i);
-      store_(to + i * stride_ * element_, 1, &value, 1);
-    }
+    in_blocks(count_, [&](int64_t first, int64_t n) {
+      alignas(64) T values[kBlock];
+      for (int64_t i = 0; i < n; ++i) values[i] = at(first + i);
+      store_(to + first * stride_ * element_, stride_, values, n);
+    });
     return {};
   }
 

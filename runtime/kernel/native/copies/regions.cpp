@@ -25,12 +25,14 @@ DC_VECTOR_CLONES void copy_short_rows(T* to, const T* from, const Plane& p) {
 
 template <typename T>
 void copy_plane(std::byte* to_bytes, const std::byte* from_bytes, const Plane& p) {
-  constexpr int64_t kShort = 4096;  // bytes of a row for which a call to memcpy costs too much
+  constexpr int64_t kShort = 4096;  // bytes of a row for which a call of libc costs too much
   auto* to = reinterpret_cast<T*>(to_bytes);
   const auto* from = reinterpret_cast<const T*>(from_bytes);
   const bool dense = p.to_stride == 1 && p.from_stride == 1;
   if (dense && p.length * static_cast<int64_t>(sizeof(T)) <= kShort)
     return copy_short_rows(to, from, p);
+  if (p.rows == 1 && p.to_stride == 1 && p.from_stride == 0 && *from == T{})
+    return static_cast<void>(std::memset(to, 0, p.length * sizeof(T)));
   for (int64_t row = 0; row < p.rows; ++row, to += p.to_step, from += p.from_step) {
     if (dense) {
       std::memcpy(to, from, p.length * sizeof(T));

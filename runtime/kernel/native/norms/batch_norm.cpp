@@ -17,15 +17,7 @@
 namespace dc::runtime::kernel::native {
 namespace {
 
-// 64 bytes: one vector or several, as the CPU has them; the lanes of fold.h are some of them.
-template <typename T>
-struct Wide {
-  static constexpr int64_t kWidth = 64 / sizeof(T), kVectors = kFoldLanes / kWidth;
-  using Vector [[gnu::vector_size(64)]] = T;
-  using InMemory [[gnu::vector_size(64), gnu::aligned(sizeof(T)), gnu::may_alias]] = T;
-};
-
-// Sums of n <= kBlock elements in the order of fold.h: of x, and of what is computed of it.
+// Sums of n <= kBlock elements in the order of fold.h: of squared distances from the mean.
 template <typename T>
 DC_VECTOR_CLONES double sum_of_squares(const T* x, T mean, int64_t n) {
   using W = Wide<T>;

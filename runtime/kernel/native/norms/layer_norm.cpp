@@ -5,6 +5,7 @@
 // order in f32, then these sums.
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "runtime/kernel/native/norms/rows.h"
@@ -30,14 +31,39 @@ DC_VECTOR_CLONES void normalize(T* __restrict out, const T* x, const T* weight, 
       out[i] = (x[i] - mean) * rstd + (bias != nullptr ? bias[i] : T{});
   }
 }
-// weighted: g * weight; with_x: that times xhat.
-template <typename T>
-DC_VECTOR_CLONES void weigh(T* __restrict weighted, T* __restrict with_x, const T* g, const T* x,
-                            const T* weight, T mean, T rstd, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    weighted[i] = weight != nullptr ? g[i] * weight[i] : g[i];
-    with_x[i] = weighted[i] * ((x[i] - mean) * rstd);
+// Sums of n <= kBlock elements in the order of fold.h: of g * weight, and of that times xhat.
+struct WeighedSums {
+  double g = 0, with_x = 0;
+};
+template <bool kWeighs, typename T>
+DC_VECTOR_CLONES WeighedSums weighed_sums(const T* g, const T* x, const T* weight, T mean, T rstd,
+                                          int64_t n) {
+  using W = Wide<T>;
+  const int64_t full = n - n % kFoldLanes;
+  typename W::Vector sums[W::kVectors] = {}, products[W::kVectors] = {};
+  for (int64_t i = 0; i < full; i += kFoldLanes) {
+#pragma GCC unroll 8
+    for (int64_t k = 0; k < W::kVectors; ++k) {
+      const int64_t at = i + k * W::kWidth;
+      typename W::Vector weighted = *reinterpret_cast<const typename W::InMemory*>(g + at);
+      if constexpr (kWeighs)
+        weighted = weighted * *reinterpret_cast<const typename W::InMemory*>(weight + at);
+      const typename W::Vector distance =
+          *reinterpret_cast<const typename W::InMemory*>(x + at) - mean;
+      sums[k] = sums[k] + weighted;
+      products[k] = products[k] + weighted * (distance * rstd);
+    }
   }
+  T lanes[kFoldLanes], more[kFoldLanes];
+  std::memcpy(lanes, sums, sizeof(lanes));
+  std::memcpy(more, products, sizeof(more));
+  for (int64_t i = full; i < n; ++i) {
+    const T weighted = kWeighs ? g[i] * weight[i] : g[i];
+    lanes[i - full] += weighted;
+    more[i - full] += weighted * ((x[i] - mean) * rstd);
+  }
+  return {static_cast<double>(join_lanes<SumFold<T>>(lanes, kFoldLanes)),
+          static_cast<double>(join_lanes<SumFold<T>>(more, kFoldLanes))};
 }
 template <typename T>
 DC_VECTOR_CLONES void gradient_of_x(T* __restrict out, const T* g, const T* x, const T* weight,
@@ -169,25 +195,28 @@ class NormBackward final : public Kernel {
 
   void write_gradient(const Row& row, const std::byte* weight, std::byte* to) const {
     const int64_t length = t_.rows.length();
-    alignas(64) T in[kBlock], gradients[kBlock], weights[kBlock], first_sum[kBlock],
-        second_sum[kBlock];
-    double sum = 0, sum_with_x = 0;
+    alignas(64) T in[kBlock], gradients[kBlock], weights[kBlock], out[kBlock];
+    WeighedSums sums;
     const auto weight_at = [&](int64_t first, int64_t n) {
       return weight == nullptr ? nullptr : t_.weight.read(weights, weight, first, n);
     };
     in_blocks(length, [&](int64_t first, int64_t n) {
-      weigh(first_sum, second_sum, t_.g.read(gradients, row.g, first, n),
-            t_.x.read(in, row.x, first, n), weight_at(first, n), row.mean, row.rstd, n);
-      if (t_.centered) sum += fold_chunk<SumFold<T>, T>(first_sum, n);
-      sum_with_x += fold_chunk<SumFold<T>, T>(second_sum, n);
+      const T *gradient = t_.g.read(gradients, row.g, first, n),
+              *from = t_.x.read(in, row.x, first, n), *by = weight_at(first, n);
+      const WeighedSums more = by != nullptr
+                                   ? weighed_sums<true>(gradient, from, by, row.mean, row.rstd, n)
+                                   : weighed_sums<false>(gradient, from, by, row.mean, row.rstd, n);
+      sums.g += more.g;
+      sums.with_x += more.with_x;
     });
     const auto count = static_cast<double>(length);
-    const T mean_of_g = static_cast<T>(sum / count), slope = static_cast<T>(sum_with_x / count);
+    const T mean_of_g = t_.centered ? static_cast<T>(sums.g / count) : T{};
+    const T slope = static_cast<T>(sums.with_x / count);
     in_blocks(length, [&](int64_t first, int64_t n) {
-      gradient_of_x(t_.y.target(first_sum, to, first), t_.g.read(gradients, row.g, first, n),
+      gradient_of_x(t_.y.target(out, to, first), t_.g.read(gradients, row.g, first, n),
                     t_.x.read(in, row.x, first, n), weight_at(first, n), row.mean, row.rstd,
                     mean_of_g, slope, n);
-      t_.y.write(first_sum, to, first, n);
+      t_.y.write(out, to, first, n);
     });
   }
 

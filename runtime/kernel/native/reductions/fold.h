@@ -120,9 +120,17 @@ constexpr bool chooses() {
   return false;
 }
 
+// 64 bytes: one vector or several, as the CPU has them; the lanes of a fold are some of them.
+template <typename T>
+struct Wide {
+  static constexpr int64_t kWidth = 64 / sizeof(T), kVectors = kFoldLanes / kWidth;
+  using Vector [[gnu::vector_size(64)]] = T;
+  using InMemory [[gnu::vector_size(64), gnu::aligned(sizeof(T)), gnu::may_alias]] = T;
+};
+
 // n <= kBlock elements.
 template <typename Fold, typename T>
-DC_VECTOR_CLONES T fold_long_chunk(const T* x, int64_t n) {
+[[gnu::always_inline]] inline T fold_lanes(const T* x, int64_t n) {
   const int64_t full = n - n % kFoldLanes;
   T lanes[kFoldLanes];
   if constexpr (chooses<Fold>()) {
@@ -131,16 +139,14 @@ DC_VECTOR_CLONES T fold_long_chunk(const T* x, int64_t n) {
       for (int64_t k = 0; k < kFoldLanes; ++k) join_element<Fold>(lanes[k], x[i + k]);
     }
   } else {
-    // 64 bytes: one vector or several, as the CPU has them.
-    constexpr int64_t kWidth = 64 / sizeof(T), kVectors = kFoldLanes / kWidth;
-    using Vector [[gnu::vector_size(64)]] = T;
-    using InMemory [[gnu::vector_size(64), gnu::aligned(sizeof(T)), gnu::may_alias]] = T;
-    Vector sums[kVectors];
-    for (Vector& sum : sums) sum = Vector{} + Fold::neutral();
+    using W = Wide<T>;
+    typename W::Vector sums[W::kVectors];
+    for (typename W::Vector& sum : sums) sum = typename W::Vector{} + Fold::neutral();
     for (int64_t i = 0; i < full; i += kFoldLanes) {
 #pragma GCC unroll 8
-      for (int64_t k = 0; k < kVectors; ++k) {
-        Vector element = *reinterpret_cast<const InMemory*>(x + i + k * kWidth);
+      for (int64_t k = 0; k < W::kVectors; ++k) {
+        typename W::Vector element =
+            *reinterpret_cast<const typename W::InMemory*>(x + i + k * W::kWidth);
         Fold::prepare(element);
         Fold::join(sums[k], element);
       }
@@ -149,6 +155,16 @@ DC_VECTOR_CLONES T fold_long_chunk(const T* x, int64_t n) {
   }
   for (int64_t i = full; i < n; ++i) join_element<Fold>(lanes[i - full], x[i]);
   return join_lanes<Fold>(lanes, kFoldLanes);
+}
+template <typename Fold, typename T>
+DC_VECTOR_CLONES T fold_long_chunk(const T* x, int64_t n) {
+  return fold_lanes<Fold>(x, n);
+}
+// The same for some chunks, `step` elements apart.
+template <typename Fold, typename T>
+DC_VECTOR_CLONES void fold_long_chunks(T* __restrict results, const T* x, int64_t step,
+                                       int64_t chunks, int64_t n) {
+  for (int64_t i = 0; i < chunks; ++i) results[i] = fold_lanes<Fold>(x + i * step, n);
 }
 
 // n <= kBlock elements, at least one.

@@ -25,6 +25,7 @@ class Reduce final : public Reduction<T> {
  private:
   void reduce(T* results, const std::byte* begin, int64_t n) const override {
     if (!this->by_rows()) return of_columns(results, begin, n);
+    if (this->template fold_chunks<Fold>(results, begin, n)) return finish_all(results, n);
     this->each(results, begin, n,
                [&](const std::byte* one) { return finished(this->template fold<Fold>(one)); });
   }
@@ -45,11 +46,13 @@ class Reduce final : public Reduction<T> {
           for (int64_t i = 0; i < n; ++i) totals[i] = Fold::join_totals(totals[i], results[i]);
           std::fill_n(results, n, Fold::neutral());
         });
-    if (many) {
-      for (int64_t i = 0; i < n; ++i) results[i] = finished(totals[i]);
-    } else if (divisor_ != 1 || finishes<Fold>()) {
-      for (int64_t i = 0; i < n; ++i) results[i] = finished(static_cast<Total>(results[i]));
-    }
+    if (!many) return finish_all(results, n);
+    for (int64_t i = 0; i < n; ++i) results[i] = finished(totals[i]);
+  }
+
+  void finish_all(T* results, int64_t n) const {
+    if (divisor_ == 1 && !finishes<Fold>()) return;
+    for (int64_t i = 0; i < n; ++i) results[i] = finished(static_cast<Total>(results[i]));
   }
 
   T finished(Total total) const {

@@ -64,6 +64,18 @@ class Reduction : public Kernel {
     return total;
   }
 
+  // Each result by itself, if it is made of one chunk in memory; false if it is not. Not of few
+  // elements, whose lanes are fewer.
+  template <typename Fold>
+  bool fold_chunks(T* results, const std::byte* begin, int64_t n) const {
+    const int64_t length = reduced_.inner();
+    if (!reader_.direct || !reduced_.is_row() || length <= kFoldLanes / 2 || length > kBlock)
+      return false;
+    fold_long_chunks<Fold, T>(results, reinterpret_cast<const T*>(begin), kept_.inner_stride(0), n,
+                              length);
+    return true;
+  }
+
   // f(elements, how many) for the blocks of what one result is made of.
   template <typename F>
   void in_blocks_of(const std::byte* begin, F&& f) const {
