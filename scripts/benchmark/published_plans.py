@@ -5,6 +5,7 @@ Not a program; published.py uses it. Archives, plans and reports stay in the fol
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 import subprocess
@@ -14,21 +15,18 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.abspath(os.path.join(HERE, "..", ".."))
 PROFILE = os.path.join(ROOT, "examples", "profiles", "h100x32.json")
-# DeepSpeed's ZeRO-3 without its prefetch: the chain zero3-trace less one pass.
-NO_PREFETCH = (
-    "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,recompute,bucket-reductions=1000000000,"
-    "overlap-reductions=1000000000,layout-arenas"
-)
 TRAIN = {"optimizer": {"kind": "adamw", "lr": 2e-5}, "clip_norm": 1.0}
-# deepcompile-s with that prefetch.
-HIDING_S = (
-    "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule,schedule-fast-free,recompute,bucket-reductions=1000000000,"
-    "prefetch-gathers-by-trace,keep-resident-greedily,overlap-reductions=1000000000,layout-arenas"
-)
-NAMES = {NO_PREFETCH: "no-prefetch", HIDING_S: "hiding-s"}
 CONTENTION = {"compute": 1.35, "collective": 1.34}
 SCALED_RATES = ("f64_flops_per_s", "f32_flops_per_s", "half_flops_per_s", "memory_bytes_per_s")
 OVER_BUDGET = 80
+KEPT = ("memory", "remarks", "prediction", "wire_bytes", "parameters")
+# DeepSpeed's bucket of reductions: reduce_bucket_size elements in bf16, made once (contiguous_gradients).
+BUCKET_BYTES = 2 * 500_000_000
+
+
+def by_inductor(rules):
+    """A chain whose element-wise operators become kernels as Inductor makes them of what follows each other; PyTorch runs them one by one."""
+    return f"normalize-graph,fuse-loss,fuse-elementwise,shard-parameters=3,insert-collectives,add-update,schedule,{rules},layout-arenas"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,14 +82,14 @@ class Plans:
             print(f"exporting {path}", file=sys.stderr)
             python = os.path.join(ROOT, "build", "venv", "bin", "python")
             size = ["--batch", str(shape[0]), "--seq", str(shape[1])]
-            command = [python, os.path.join(ROOT, "scripts", "export.py"), "--preset", preset, "--headless", "--attention", "cuda-flash", *size]
+            command = [python, os.path.join(ROOT, "scripts", "export.py"), "--preset", preset, "--headless", "--no-check", "--attention", "cuda-flash", *size]
             part = path.removesuffix(".pt2") + ".part.pt2"
             subprocess.run([*command, "-o", part], check=True, stdout=subprocess.DEVNULL)
             os.replace(part, path)
         return path
 
     def plan(self, job):
-        name = NAMES.get(job.chain, job.chain)
+        name = job.chain if "," not in job.chain else hashlib.sha256(job.chain.encode()).hexdigest()[:8]
         return os.path.join(self.folder, f"{job.preset}-b{job.shape[0]}-s{job.shape[1]}-{name}-a{job.accumulation}-n{job.ranks}-{self.digest}.dcp")
 
     def report(self, job):
@@ -101,7 +99,7 @@ class Plans:
             if not os.path.exists(kept):
                 report = self.compile(job, PROFILE, self.plan(job))
                 with open(kept, "w") as file:
-                    json.dump(report and {key: report[key] for key in ("memory", "remarks", "prediction", "wire_bytes")}, file)
+                    json.dump(report and {key: report[key] for key in KEPT}, file)
             with open(kept) as file:
                 self.reports[job] = json.load(file)
         return self.reports[job]
@@ -110,7 +108,8 @@ class Plans:
         chain = ["--passes" if "," in job.chain else "--chain", job.chain]
         options = ["--grad-accum", str(job.accumulation), "--world", str(job.ranks), "--memory", str(self.memory), "--recompute", "full"]
         command = [self.dcc, "compile", self.archive(job.preset, job.shape), "--profile", profile, "--no-cache", "--json", "--config", self.train]
-        command += ["--providers", "aten"]  # the published runs are of PyTorch's operators, one by one
+        if "fuse-elementwise" not in job.chain:
+            command += ["--providers", "aten"]  # PyTorch's operators, one by one
         result = subprocess.run([*command, *chain, *options, *more, "-o", plan], capture_output=True, text=True)
         if result.returncode == OVER_BUDGET:
             return None
@@ -121,6 +120,26 @@ class Plans:
     def peak(self, job):
         report = self.report(job)
         return report and report["memory"]["peak"]["bytes"]
+
+    def standing_peak(self, job, framework):
+        """Bytes at most with the logits of the latest step, which the harness holds; with DeepSpeed's bucket of reductions and its partition of
+        bf16 gradients, into which shards are copied; without the bf16 shards, which FSDP makes of f32 when it gathers. None where the budget is too small."""
+        if self.report(job) is None:
+            return None
+        plan = self.inspect(job)
+        logits, shards = 2 * job.shape[0] * job.shape[1] * _vocabulary(plan), 2 * sum(one["shard"] for one in plan["parameters"])
+        if framework == "fsdp":
+            return _largest_live(plan, set()) + logits - shards
+        return _largest_live(plan, _gradient_shards(plan)) + logits + BUCKET_BYTES + shards
+
+    def parameters(self, job):
+        return self.report(job)["parameters"]["elements"]
+
+    def inspect(self, job):
+        text = os.path.join(self.scratch.name, "plan.json")
+        subprocess.run([self.dcc, "inspect", self.plan(job), "--as", "json", "-o", text], check=True, capture_output=True)
+        with open(text) as file:
+            return json.load(file)
 
     def step(self, job, factors):
         """Seconds; None where the budget is too small."""
@@ -169,10 +188,7 @@ class Plans:
         """Rows of a profile for the attention kernels of a shape."""
         key = job.preset, job.shape
         if key not in self.attention:
-            text = os.path.join(self.scratch.name, "plan.json")
-            subprocess.run([self.dcc, "inspect", self.plan(job), "--as", "json", "-o", text], check=True, capture_output=True)
-            with open(text) as file:
-                self.attention[key] = _attention_kernels(json.load(file))
+            self.attention[key] = _attention_kernels(self.inspect(job))
         per_flop = factors.compute * factors.attention / self.base["rates"]["half_flops_per_s"] * 1e9
         launch = self.base["rates"]["kernel_launch_ns"] * factors.compute
         times = [(signature, round(launch + flops * per_flop)) for signature, flops in self.attention[key]]
@@ -180,6 +196,28 @@ class Plans:
             {"key": signature, "provider": "aten", "scratch_bytes": 0, "median_ns": ns, "fastest_ns": ns, "deviation_ns": 0, "samples": 1}
             for signature, ns in times
         ]
+
+
+def _vocabulary(plan):
+    """Rows of the output layer."""
+    return next(one["sizes"][0] for one in plan["parameters"] if one["fqn"].endswith("lm_head.weight"))
+
+
+def _gradient_shards(plan):
+    """Slices of what reductions give."""
+    return {plan["tensors"][one["gradient"]]["slice"] for one in plan["parameters"]}
+
+
+def _largest_live(plan, left_out):
+    """Bytes of the device that are live at most in a plan of one program, without some slices."""
+    change = [0] * (len(plan["programs"][0]["instructions"]) + 1)
+    for number, one in enumerate(plan["slices"]):
+        if one["space"] != "device" or number in left_out:
+            continue
+        change[max(one["first"], 0)] += one["bytes"]
+        if one["program"] >= 0:
+            change[one["last"] + 1] -= one["bytes"]
+    return max(itertools.accumulate(change))
 
 
 def _attention_kernels(plan):

@@ -28,16 +28,13 @@ Result<Description> describe(const ArchiveFiles& files) {
   return read_description(text, files.description);
 }
 
-Result<RawModel> read_model(const ArchiveFiles& files) {
-  DC_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes,
-                      files.zip.read(*files.zip.find(files.model)));
-  return read_graph({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, files.model);
-}
-
 Result<ir::Step> import_files(const ArchiveFiles& files, const ImportOptions& options,
                               std::vector<std::string>& notes) {
   const base::TrainConfig& config = options.config;
-  DC_ASSIGN_OR_RETURN(RawModel model, read_model(files));
+  const base::archive::ZipEntry* graph = files.zip.find(files.model);
+  DC_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, files.zip.read(*graph));
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  DC_ASSIGN_OR_RETURN(RawModel model, read_graph(text, files.model));
   if (model.schema_minor > kSchemaMinor) {
     notes.push_back("the archive has schema version 8." + std::to_string(model.schema_minor) +
                     ", newer than the 8." + std::to_string(kSchemaMinor) +
@@ -61,7 +58,7 @@ Result<ir::Step> import_files(const ArchiveFiles& files, const ImportOptions& op
   DC_ASSIGN_OR_RETURN(step.optimizer,
                       make_optimizer(base::merge(description.training, config), step.parameters));
   step.model_digest = model_digest(step);
-  DC_ASSIGN_OR_RETURN(const auto digests, base::archive::step_digest(files.zip));
+  DC_ASSIGN_OR_RETURN(const auto digests, base::archive::step_digest(files.zip, {graph, text}));
   step.step_digest.assign(digests.begin(), digests.end());
   // Last, so that the model's identity is that of its training.
   if (!files.evaluation.empty()) {

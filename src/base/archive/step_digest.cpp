@@ -1,6 +1,7 @@
 #include "src/base/archive/step_digest.h"
 
 #include <algorithm>
+#include <charconv>
 #include <span>
 #include <vector>
 
@@ -10,24 +11,34 @@
 namespace dc::base::archive {
 namespace {
 
+using Keys = std::span<const std::string>;
+
 // Hashes a document as a sequence of values, so that white space does not count. `counts` says
 // which members of objects do.
 class HashedJson : public JsonEvents {
  public:
-  using Counts = bool (*)(const std::vector<std::string>& path);
+  using Counts = bool (*)(Keys path);
   HashedJson(Sha256& hash, Counts counts) : hash_(hash), counts_(counts) {}
+  // After the document.
+  void finish() { hash_.update(text_); }
 
   bool null() override { return value("n"); }
   bool boolean(bool v) override { return value(v ? "t" : "f"); }
-  bool integer(int64_t v) override { return value("i" + std::to_string(v)); }
+  bool integer(int64_t v) override {
+    add_number("i", v);
+    return value("");
+  }
   bool real(double v) override { return value({reinterpret_cast<const char*>(&v), sizeof(v)}); }
   bool string(std::string_view v) override {
-    return value("s" + std::to_string(v.size()) + ":" + std::string(v));
+    add_sized("s", v);
+    return value("");
   }
   bool key(std::string_view v) override {
-    path_.emplace_back(v);
-    if (skipped_from_ == 0 && !counts_(path_)) skipped_from_ = path_.size();
-    add("k" + std::to_string(v.size()) + ":" + std::string(v));
+    if (path_.size() == keys_) path_.emplace_back();
+    if (skipped_from_ == 0) path_[keys_] = v;
+    ++keys_;
+    if (skipped_from_ == 0 && !counts_({path_.data(), keys_})) skipped_from_ = keys_;
+    add_sized("k", v);
     return true;
   }
   bool begin_object() override { return begin("{"); }
@@ -36,8 +47,27 @@ class HashedJson : public JsonEvents {
   bool end_array() override { return end("]"); }
 
  private:
+  static constexpr size_t kPiece = size_t{1} << 16;
+
   void add(std::string_view text) {
-    if (skipped_from_ == 0) hash_.update(text);
+    if (skipped_from_ != 0) return;
+    text_ += text;
+    if (text_.size() < kPiece) return;
+    hash_.update(text_);
+    text_.clear();
+  }
+  void add_number(std::string_view mark, int64_t number) {
+    if (skipped_from_ != 0) return;
+    std::array<char, 24> digits;
+    const auto [behind, error] =
+        std::to_chars(digits.data(), digits.data() + digits.size(), number);
+    add(mark);
+    add({digits.data(), static_cast<size_t>(behind - digits.data())});
+  }
+  void add_sized(std::string_view mark, std::string_view text) {
+    add_number(mark, static_cast<int64_t>(text.size()));
+    add(":");
+    add(text);
   }
   bool value(std::string_view text) {
     add(text);
@@ -46,7 +76,7 @@ class HashedJson : public JsonEvents {
   }
   bool begin(std::string_view mark) {
     add(mark);
-    keys_before_.push_back(path_.size());
+    keys_before_.push_back(keys_);
     return true;
   }
   bool end(std::string_view mark) {
@@ -58,19 +88,21 @@ class HashedJson : public JsonEvents {
   // A value inside an object ends the member that its key began; one inside an array does not.
   void end_member() {
     const size_t outer = keys_before_.empty() ? 0 : keys_before_.back();
-    if (path_.size() <= outer) return;
-    path_.pop_back();
-    if (skipped_from_ > path_.size()) skipped_from_ = 0;
+    if (keys_ <= outer) return;
+    --keys_;
+    if (skipped_from_ > keys_) skipped_from_ = 0;
   }
 
   Sha256& hash_;
   Counts counts_;
-  std::vector<std::string> path_;    // the keys around the current value
+  std::string text_;               // what is not yet hashed
+  std::vector<std::string> path_;  // the first `keys_`: the keys around the current value
+  size_t keys_ = 0;
   std::vector<size_t> keys_before_;  // for each open object or array: keys around it
   size_t skipped_from_ = 0;          // length of the path that is skipped; 0: nothing is
 };
 
-bool counts_in_graph(const std::vector<std::string>& path) {
+bool counts_in_graph(Keys path) {
   if (path.size() == 1) return path[0] == "graph_module" || path[0] == "range_constraints";
   if (path.size() == 2 && path[0] == "graph_module") {
     return path[1] == "graph" || path[1] == "signature";
@@ -78,7 +110,7 @@ bool counts_in_graph(const std::vector<std::string>& path) {
   return path.back() != "metadata";  // stack traces and marks of nodes
 }
 
-bool counts_in_description(const std::vector<std::string>& path) {
+bool counts_in_description(Keys path) {
   constexpr std::array<std::string_view, 4> kRead = {"inputs", "loss_scale", "aliases",
                                                      "optimizer"};
   if (path.size() == 1) return std::find(kRead.begin(), kRead.end(), path[0]) != kRead.end();
@@ -103,14 +135,19 @@ std::vector<Part> parts_below(const ZipArchive& archive, std::string_view folder
 }
 
 Result<std::string> hash_json(const ZipArchive& archive, std::string_view folder,
-                              HashedJson::Counts counts) {
+                              HashedJson::Counts counts, const ReadEntry& read) {
   Sha256 hash;
   for (const Part& part : parts_below(archive, folder)) {
     if (!part.name.ends_with(".json")) continue;
-    DC_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, archive.read(*part.entry));
+    std::vector<uint8_t> bytes;
+    std::string_view text = read.contents;
+    if (part.entry != read.entry) {
+      DC_ASSIGN_OR_RETURN(bytes, archive.read(*part.entry));
+      text = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+    }
     HashedJson events(hash, counts);
-    DC_RETURN_IF_ERROR(
-        parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, part.name, events));
+    DC_RETURN_IF_ERROR(parse_json(text, part.name, events));
+    events.finish();
   }
   return hash.hex();
 }
@@ -128,11 +165,11 @@ Result<std::string> hash_bytes(const ZipArchive& archive, std::string_view folde
 
 }  // namespace
 
-Result<StepDigest> step_digest(const ZipArchive& archive) {
+Result<StepDigest> step_digest(const ZipArchive& archive, const ReadEntry& read) {
   StepDigest digest;
-  DC_ASSIGN_OR_RETURN(digest[0], hash_json(archive, "models/", counts_in_graph));
+  DC_ASSIGN_OR_RETURN(digest[0], hash_json(archive, "models/", counts_in_graph, read));
   DC_ASSIGN_OR_RETURN(digest[1], hash_bytes(archive, "data/constants/"));
-  DC_ASSIGN_OR_RETURN(digest[2], hash_json(archive, "extra/dcc.json", counts_in_description));
+  DC_ASSIGN_OR_RETURN(digest[2], hash_json(archive, "extra/dcc.json", counts_in_description, read));
   return digest;
 }
 

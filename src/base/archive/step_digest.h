@@ -17,9 +17,15 @@ inline constexpr std::array<std::string_view, 3> kStepParts = {"graph", "constan
                                                                "inputs or optimizer"};
 using StepDigest = std::array<std::string, 3>;  // SHA-256, hex, in the order of kStepParts
 
+// An entry that the caller has read, so that it is not read again.
+struct ReadEntry {
+  const ZipEntry* entry = nullptr;
+  std::string_view contents;
+};
+
 // Weights, initializers, ranges of inputs, sample inputs, stack traces, names of entries and their
 // order do not count: the same model with other values has the same digest. BadInput for what is
 // no JSON.
-Result<StepDigest> step_digest(const ZipArchive& archive);
+Result<StepDigest> step_digest(const ZipArchive& archive, const ReadEntry& read = {});
 
 }  // namespace dc::base::archive

@@ -1,0 +1,73 @@
+"""Why published cells miss: the what-ifs that bring them within 10 %, and for a ratio those of the throughputs that it is made of.
+
+Not a program.
+"""
+
+import dataclasses
+
+from published_runs import TOLERANCE
+
+UNEXPLAINED, BOTH_GOOD = "unexplained", "ratio of two within 10 %"
+
+
+@dataclasses.dataclass(frozen=True)
+class Reason:
+    label: str  # class and name
+    text: str  # with the figure that it brings
+
+
+class Reasons:
+    """`base`: {runs: {(shape, what): Cell}}."""
+
+    def __init__(self, base):
+        self.base = base
+        self.cured = {}  # {(runs, key): [(Case, Cell)]}
+
+    def add(self, case, runs, cells):
+        """Takes the what-if as a reason in the columns in which more cells are within 10 % with it than without; the other columns it does not explain.
+        Nor does it explain anything of a column whose throughputs it makes worse, or ratios with it."""
+        if not case.explains:
+            return
+        base, groups = self.base[runs], {}
+        group_of = lambda cell: (cell.kind, cell.column, bool(cell.parts))
+        for key, cell in cells.items():
+            groups.setdefault(group_of(cell), []).append(key)
+        gain = {group: sum(cells[key].good - base[key].good for key in keys) for group, keys in groups.items()}
+        for key, cell in cells.items():
+            spoils = gain.get(("throughput", cell.column, False), 0) < 0
+            spoils = spoils or any(part in cells and gain[group_of(cells[part])] < 0 for part in cell.parts)
+            if cell.good and not base[key].good and gain[group_of(cell)] > 0 and not spoils:
+                self.cured.setdefault((runs, key), []).append((case, cell))
+
+    def of(self, runs, key):
+        """Reason of a cell that misses. A what-if comes before what no plan has, and either before the parts of a ratio."""
+        cell = self.base[runs][key]
+        cures = sorted(self.cured.get((runs, key), []), key=lambda cure: cure[0].explains != "what-if")
+        if cures:
+            return Reason(_label(cures[0][0]), ", ".join(_figure(case, other) for case, other in cures))
+        return self._of_ratio(runs, cell) if cell.parts else Reason(UNEXPLAINED, UNEXPLAINED)
+
+    def _of_ratio(self, runs, cell):
+        parts = [self._closest(runs, key) for key in cell.parts]
+        text = ", ".join(f"{key[1]} {_figure(case, part)}" for key, (case, part) in zip(cell.parts, parts))
+        if not all(part.good for _, part in parts):
+            return Reason(UNEXPLAINED, UNEXPLAINED)
+        cases = [case for case, _ in parts if case]
+        labels = [f"a throughput: {_label(case)}" for case in cases]
+        return Reason(" and ".join(dict.fromkeys(labels)) or BOTH_GOOD, text)
+
+    def _closest(self, runs, key):
+        """(case, cell): as it is where that is within 10 %, else with the what-if that comes first."""
+        cell = self.base[runs][key]
+        if abs(cell.off) <= TOLERANCE:
+            return None, cell
+        cures = sorted(self.cured.get((runs, key), []), key=lambda cure: cure[0].explains != "what-if")
+        return cures[0] if cures else (None, cell)
+
+
+def _label(case):
+    return f"{case.explains}: {case.name}"
+
+
+def _figure(case, cell):
+    return f"{case.name + ' ' if case else ''}{cell.off:+.0%}"
