@@ -154,6 +154,8 @@ std::vector<Chain> grouped_otherwise(const Chain& chain, int64_t bytes) {
     other = with(other, prefetch, std::nullopt);
     add(result, with(other, gathers, 4 * first_size(gathers, bytes)));
     add(result, with(other, gathers, std::nullopt));
+    const int64_t size = 4 * first_size(gathers, bytes);
+    add(result, with(with(other, gathers, size), reductions, size));
   } else if (find_call(chain, gathers.name)) {
     Chain other = chain;
     for (const passes::Pass* pass : {&gathers, &reductions, &prefetch})

@@ -121,6 +121,8 @@ TEST(GroupedOtherwise, ByBlockAndBySize) {
               ElementsAre("recompute=0,fuse-gathers=40,bucket-reductions,prefetch-gathers,"
                           "overlap-reductions",
                           "recompute=0,fuse-gathers,bucket-reductions,prefetch-gathers,"
+                          "overlap-reductions",
+                          "recompute=0,fuse-gathers=40,bucket-reductions=40,prefetch-gathers,"
                           "overlap-reductions"));
   EXPECT_THAT(others("fuse-gathers=40,bucket-reductions,prefetch-gathers,overlap-reductions"),
               ElementsAre("gather-by-block,overlap-reductions"));
