@@ -2,14 +2,95 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <utility>
 
 namespace dc::bound {
 namespace {
 
+// The options of a relaxation side by side: each evaluation looks at all of them.
+class FlatRelaxation {
+ public:
+  struct Range {
+    int32_t begin = 0, end = 0;
+  };
+  struct Part {
+    size_t resource = 0;
+    double ns = 0;
+  };
+  struct FlatOption {
+    Range work, charges, needs;
+  };
+
+  explicit FlatRelaxation(const Relaxation& relaxation) {
+    for (const Item& source : relaxation.sources) add(source);
+    sources_ = {0, end_of(items_)};
+    for (const Choice& choice : relaxation.choices) {
+      const int32_t begin = end_of(alternatives_);
+      for (const Alternative& alternative : choice) {
+        const int32_t first = end_of(items_);
+        for (const Item& item : alternative) add(item);
+        alternatives_.push_back({first, end_of(items_)});
+      }
+      choices_.push_back({begin, end_of(alternatives_)});
+    }
+  }
+
+  const Range& sources() const { return sources_; }
+  const std::vector<Range>& choices() const { return choices_; }
+  const Range& alternative(int32_t index) const { return at(alternatives_, index); }
+  const Range& item(int32_t index) const { return at(items_, index); }
+  const FlatOption& option(int32_t index) const { return at(options_, index); }
+  std::span<const Part> work(const FlatOption& of) const { return span(work_, of.work); }
+  std::span<const Charge> charges(const FlatOption& of) const { return span(charges_, of.charges); }
+  std::span<const Need> needs(const FlatOption& of) const { return span(needs_, of.needs); }
+
+ private:
+  template <typename T>
+  static int32_t end_of(const std::vector<T>& all) {
+    return static_cast<int32_t>(all.size());
+  }
+  template <typename T>
+  static const T& at(const std::vector<T>& all, int32_t index) {
+    return all[static_cast<size_t>(index)];
+  }
+  template <typename T>
+  static std::span<const T> span(const std::vector<T>& all, const Range& range) {
+    return std::span(all).subspan(static_cast<size_t>(range.begin),
+                                  static_cast<size_t>(range.end - range.begin));
+  }
+
+  void add(const Item& item) {
+    const int32_t first = end_of(options_);
+    for (const Option& option : item) {
+      FlatOption& flat = options_.emplace_back();
+      flat.work.begin = end_of(work_);
+      for (size_t r = 0; r < kResources; ++r) {
+        if (option.work.ns[r] != 0) work_.push_back({r, option.work.ns[r]});
+      }
+      flat.work.end = end_of(work_);
+      flat.charges.begin = end_of(charges_);
+      charges_.insert(charges_.end(), option.charges.begin(), option.charges.end());
+      flat.charges.end = end_of(charges_);
+      flat.needs.begin = end_of(needs_);
+      needs_.insert(needs_.end(), option.needs.begin(), option.needs.end());
+      flat.needs.end = end_of(needs_);
+    }
+    items_.push_back({first, end_of(options_)});
+  }
+
+  std::vector<FlatOption> options_;
+  std::vector<Part> work_;
+  std::vector<Charge> charges_;
+  std::vector<Need> needs_;
+  std::vector<Range> items_, alternatives_, choices_;  // of options, items, alternatives
+  Range sources_;                                      // items
+};
+
 // A relaxation at given prices: what the cheapest options cost, do, and hold.
 class Evaluation {
  public:
-  explicit Evaluation(const Relaxation& relaxation) : relaxation_(relaxation) {}
+  explicit Evaluation(const Relaxation& relaxation) : relaxation_(relaxation), flat_(relaxation) {}
 
   // Returns the least sum without the budget's part. Fills work() and live().
   double run(const Prices& prices) {
@@ -19,18 +100,19 @@ class Evaluation {
       before_[i + 1] = before_[i] + prices.of_byte[i];
     change_.assign(prices.of_byte.size() + 1, 0);
     work_ = relaxation_.fixed;
+    sources_.clear();
     source_costs_.clear();
-    for (const Item& source : relaxation_.sources) {
+    for (int32_t i = flat_.sources().begin; i < flat_.sources().end; ++i) {
       double least = 0;
-      (void)cheapest(source, least);
+      sources_.push_back(cheapest(i, least));
       source_costs_.push_back(least);
     }
     demand_.assign(source_costs_.size(), 0);
-    double total = cost(relaxation_.fixed);
-    for (const Choice& choice : relaxation_.choices) total += choose(choice);
+    double total = 0;
+    for (size_t r = 0; r < kResources; ++r) total += weights_->ns[r] * relaxation_.fixed.ns[r];
+    for (const FlatRelaxation::Range& choice : flat_.choices()) total += choose(choice);
     for (size_t i = demand_.size(); i-- > 0;) {
-      double least = 0;
-      if (demand_[i] > 0) take(cheapest(relaxation_.sources[i], least), demand_[i]);
+      if (demand_[i] > 0) take(flat_.option(sources_[i]), demand_[i]);
     }
     live_ = relaxation_.fixed_bytes;
     double running = 0;
@@ -61,68 +143,67 @@ class Evaluation {
   }
 
  private:
-  double cost(const Work& work) const {
+  double cost(const FlatRelaxation::FlatOption& option) const {
     double sum = 0;
-    for (size_t r = 0; r < kResources; ++r) sum += weights_->ns[r] * work.ns[r];
-    return sum;
-  }
-  double cost(const Option& option) const {
-    double sum = cost(option.work);
-    for (const Charge& charge : option.charges) {
+    for (const auto& [resource, ns] : flat_.work(option)) sum += weights_->ns[resource] * ns;
+    for (const Charge& charge : flat_.charges(option)) {
       sum += charge.bytes * (before_[static_cast<size_t>(charge.last) + 1] -
                              before_[static_cast<size_t>(charge.first)]);
     }
-    for (const Need& need : option.needs)
+    for (const Need& need : flat_.needs(option))
       sum += need.share * source_costs_[static_cast<size_t>(need.source)];
     return sum;
   }
-  const Option& cheapest(const Item& item, double& least) const {
-    const Option* best = &item[0];
-    least = cost(*best);
-    for (size_t i = 1; i < item.size(); ++i) {
-      const double other = cost(item[i]);
+  // The option of the item.
+  int32_t cheapest(int32_t item, double& least) const {
+    const FlatRelaxation::Range& options = flat_.item(item);
+    int32_t best = options.begin;
+    least = cost(flat_.option(best));
+    for (int32_t i = best + 1; i < options.end; ++i) {
+      const double other = cost(flat_.option(i));
       if (other >= least) continue;
       least = other;
-      best = &item[i];
-    }
-    return *best;
-  }
-
-  double choose(const Choice& choice) {
-    double best = HUGE_VAL;
-    const Alternative* chosen = nullptr;
-    for (const Alternative& alternative : choice) {
-      double sum = 0;
-      for (const Item& item : alternative) {
-        double least = 0;
-        (void)cheapest(item, least);
-        sum += least;
-      }
-      if (sum >= best) continue;
-      best = sum;
-      chosen = &alternative;
-    }
-    for (const Item& item : *chosen) {
-      double least = 0;
-      take(cheapest(item, least));
+      best = i;
     }
     return best;
   }
 
-  void take(const Option& option, double part = 1) {
-    work_ += option.work * part;
-    for (const Charge& charge : option.charges) {
+  double choose(const FlatRelaxation::Range& choice) {
+    double best = HUGE_VAL;
+    for (int32_t a = choice.begin; a < choice.end; ++a) {
+      const FlatRelaxation::Range& items = flat_.alternative(a);
+      double sum = 0;
+      options_.clear();
+      for (int32_t i = items.begin; i < items.end; ++i) {
+        double least = 0;
+        options_.push_back(cheapest(i, least));
+        sum += least;
+      }
+      if (sum >= best) continue;
+      best = sum;
+      std::swap(chosen_, options_);
+    }
+    for (const int32_t option : chosen_) take(flat_.option(option), 1);
+    return best;
+  }
+
+  void take(const FlatRelaxation::FlatOption& option, double part) {
+    for (const auto& [resource, ns] : flat_.work(option)) work_.ns[resource] += ns * part;
+    for (const Charge& charge : flat_.charges(option)) {
       change_[static_cast<size_t>(charge.first)] += charge.bytes * part;
       change_[static_cast<size_t>(charge.last) + 1] -= charge.bytes * part;
     }
-    for (const Need& need : option.needs)
+    for (const Need& need : flat_.needs(option))
       demand_[static_cast<size_t>(need.source)] += need.share * part;
   }
 
   const Relaxation& relaxation_;
+  const FlatRelaxation flat_;
   const Work* weights_ = nullptr;
   std::vector<double> before_, change_, live_;
+  std::vector<int32_t> sources_;               // their cheapest options
   std::vector<double> source_costs_, demand_;  // by source
+  std::vector<int32_t> options_, chosen_;      // of one choice
   Work work_;
 };
 

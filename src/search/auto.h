@@ -1,12 +1,10 @@
 // find_best: the chain of passes with the shortest simulated step within the budget.
 //
-// Starts from the best named chain and changes one pass at a time: ZeRO stage, bytes kept
-// resident, bucket sizes. A change stays if the simulated step gets shorter. Where none does, the
-// search goes on from the next best schedules, as long as these are near the best: a best-first
-// search with bounded backtracking, as DisCo's (arXiv 2209.12769, section 4.3). Between steps of
-// the same length the one with less communication wins, then the one with less memory. Effort is a
-// count of simulated schedules, so the result is deterministic unless `out_of_time` ends the
-// search.
+// One search over all decisions under the budget: starts that decide together what memory buys
+// (try_starts.h), the named chains (named_trials.h), then a descent over single decisions
+// (descent.h). Between steps of the same length the one with less communication wins, then the one
+// with less memory. Effort is a count of simulated schedules, so the result is deterministic unless
+// `out_of_time` ends the search.
 #pragma once
 
 #include <functional>
@@ -21,8 +19,9 @@
 
 namespace dc::search {
 
-// Schedules to simulate unless the user says how many: 55, or 40 that may offload, which take about
-// ten seconds for Llama-3-70B, and of smaller models more, in proportion, at most 384.
+// Schedules to simulate unless the user says how many: 26, which take about ten seconds for
+// Llama-3-70B, and of smaller models more, in proportion, at most 384; half of that where they may
+// offload.
 int default_effort(const ir::Step& imported, bool may_offload);
 
 // A chain that an earlier plan has, tried at the end. If it is the best so far, the search goes on
@@ -34,9 +33,7 @@ struct EarlierChain {
 };
 
 struct SearchOptions {
-  // Schedules to simulate for each order, at least one. Where operators are fused, an eighth more
-  // (at least 8) for other ways of that, and a tenth more if one of them wins.
-  int effort = 55;
+  int effort = 55;                      // schedules to simulate for each order, at least one
   std::function<bool()> out_of_time;    // asked before each simulation; empty: never
   std::set<std::string> left_out;       // chains that must not be the result
   std::optional<base::Bytes> budget{};  // for the bound, if the options plan for other bytes

@@ -1,5 +1,6 @@
 #include "src/search/certificate.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -11,18 +12,20 @@ namespace {
 
 using base::Result;
 
+Result<passes::Chain> stage(std::string_view prefix, std::string_view fuse, const char* zero) {
+  return passes::parse_passes(std::string(prefix) + "normalize-graph,fuse-loss,fuse-output-layer," +
+                              std::string(fuse) + "shard-parameters=" + zero +
+                              ",insert-collectives,add-update,schedule");
+}
+
 // Of the stages with this prefix.
 Result<bound::LowerBound> bound_of(std::string_view prefix, std::string_view fuse,
                                    ScheduledSteps& steps, const ir::Step& imported,
                                    const cost::CostModel& cost, const bound::Allowed& allowed) {
   std::vector<ScheduledSteps::SharedStep> stages;
-  for (const char* stage : {"3", "2", "0"}) {
+  for (const char* zero : {"3", "2", "0"}) {
     if (imported.mesh.world() == 1 && !stages.empty()) break;  // all the same
-    DC_ASSIGN_OR_RETURN(
-        const passes::Chain chain,
-        passes::parse_passes(std::string(prefix) + "normalize-graph,fuse-loss,fuse-output-layer," +
-                             std::string(fuse) + "shard-parameters=" + stage +
-                             ",insert-collectives,add-update,schedule"));
+    DC_ASSIGN_OR_RETURN(const passes::Chain chain, stage(prefix, fuse, zero));
     DC_ASSIGN_OR_RETURN(ScheduledSteps::SharedStep step, steps.scheduled(chain));
     stages.push_back(std::move(step));
   }
@@ -49,6 +52,36 @@ Result<bound::LowerBound> certificate(ScheduledSteps& steps, const ir::Step& imp
     if (by_host.time < least.time) return by_host;
   }
   return least;
+}
+
+base::Status Certificates::find(const std::vector<size_t>& fusions, ScheduledSteps& steps,
+                                const ir::Step& imported, const passes::Options& options,
+                                const cost::CostModel& cost) {
+  std::map<size_t, bound::LowerBound> found;
+  std::vector<passes::Chain> stages;
+  for (const size_t fusion : fusions) {
+    DC_ASSIGN_OR_RETURN(found[fusion], certificate(steps, imported, options, cost, fusion));
+    DC_ASSIGN_OR_RETURN(stages.emplace_back(), stage("", kFusions[fusion], "3"));
+    steps.keep_stages_of(stages);
+  }
+  found_ = std::move(found);
+  return {};
+}
+
+base::Nanos Certificates::least() const {
+  base::Nanos least{INT64_MAX};
+  for (const auto& [fusion, found] : found_) least = std::min(least, found.time);
+  return least;
+}
+
+bool Certificates::is_out_of_reach() const {
+  return !found_.empty() && std::all_of(found_.begin(), found_.end(),
+                                        [](const auto& one) { return one.second.is_out_of_reach; });
+}
+
+std::optional<bound::LowerBound> Certificates::of(size_t fusion) const {
+  const auto found = found_.find(fusion);
+  return found == found_.end() ? std::nullopt : std::optional(found->second);
 }
 
 }  // namespace dc::search

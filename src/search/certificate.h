@@ -2,6 +2,8 @@
 // chain begins with.
 #pragma once
 
+#include <map>
+
 #include "src/bound/bound.h"
 #include "src/search/scheduled_steps.h"
 
@@ -13,5 +15,24 @@ namespace dc::search {
 base::Result<bound::LowerBound> certificate(ScheduledSteps& steps, const ir::Step& imported,
                                             const passes::Options& options,
                                             const cost::CostModel& cost, size_t fusion);
+
+// Those of a search, by the ways of fusing that it may choose.
+class Certificates {
+ public:
+  // Finds each of `fusions`; as certificate(). An error ends it. Of the steps' stages those of ZeRO
+  // 3 over all ranks stay known.
+  base::Status find(const std::vector<size_t>& fusions, ScheduledSteps& steps,
+                    const ir::Step& imported, const passes::Options& options,
+                    const cost::CostModel& cost);
+
+  bool empty() const { return found_.empty(); }
+  // Of whatever is chosen: the lowest.
+  base::Nanos least() const;
+  bool is_out_of_reach() const;
+  std::optional<bound::LowerBound> of(size_t fusion) const;
+
+ private:
+  std::map<size_t, bound::LowerBound> found_;
+};
 
 }  // namespace dc::search

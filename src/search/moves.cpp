@@ -32,21 +32,28 @@ bool decides_what_is_kept(const passes::Pass& pass) {
          pass.name == "keep-resident-greedily";
 }
 
+// keep-jointly expects collectives in their places.
+bool places_collectives(const passes::Pass& pass) {
+  return pass.name == "gather-by-block" || pass.name == "fuse-gathers" ||
+         pass.name == "bucket-reductions" || pass.name == "prefetch-gathers" ||
+         pass.name == "overlap-reductions";
+}
+
 // Without the comma.
 std::string_view fuse_text(size_t fusion) {
   return kFusions[fusion].substr(0, kFusions[fusion].size() - 1);
 }
 
 // Another size of a call: four times more, four times less, as much as fits. None is as large as
-// all parameters: that is as much as fits.
+// all parameters: that is as much as fits. What keep-jointly would spend is left to it.
 void add_sizes(std::vector<Chain>& list, const Chain& chain, const PassCall& call, int64_t bytes) {
   const passes::Pass& pass = *call.pass;
   const int64_t middle = std::min(call.argument.value_or(first_size(pass, bytes)), bytes);
-  if (!call.argument) add(list, with(chain, pass, middle));
-  for (const int64_t other : {middle * 4, middle / 4}) {
-    if (other < bytes) add(list, with(chain, pass, other));
+  for (const int64_t other : {middle * 4, middle, middle / 4}) {
+    if (other < bytes && other != call.argument) add(list, with(chain, pass, other));
   }
-  if (call.argument) add(list, with(chain, pass, std::nullopt));
+  const bool fills_budget = pass.name == "overlap-reductions" && find_call(chain, "keep-jointly");
+  if (call.argument && !fills_budget) add(list, with(chain, pass, std::nullopt));
 }
 
 }  // namespace
@@ -124,14 +131,37 @@ std::vector<const passes::Pass*> changeable_passes(const passes::Options& option
 
 std::vector<Chain> changed(const Chain& chain, const passes::Pass& pass, int64_t bytes) {
   std::vector<Chain> result;
-  if (find_call(chain, "keep-jointly") && decides_what_is_kept(pass)) return result;
+  const bool is_joint = find_call(chain, "keep-jointly") != nullptr;
+  if (is_joint && decides_what_is_kept(pass)) return result;
   const PassCall* call = find_call(chain, pass.name);
   if (!call) {
     add(result, with(chain, pass, std::nullopt));
     return result;
   }
   if (!pass.argument.empty() && pass.name != "recompute") add_sizes(result, chain, *call, bytes);
-  add(result, without(chain, pass));
+  if (!is_joint || !places_collectives(pass)) add(result, without(chain, pass));
+  return result;
+}
+
+std::vector<Chain> grouped_otherwise(const Chain& chain, int64_t bytes) {
+  std::vector<Chain> result;
+  const passes::Pass& by_block = *passes::find_pass("gather-by-block");
+  const passes::Pass& gathers = *passes::find_pass("fuse-gathers");
+  const passes::Pass& reductions = *passes::find_pass("bucket-reductions");
+  const passes::Pass& prefetch = *passes::find_pass("prefetch-gathers");
+  if (find_call(chain, by_block.name)) {
+    Chain other = with(without(chain, by_block), reductions, std::nullopt);
+    other = with(other, prefetch, std::nullopt);
+    add(result, with(other, gathers, 4 * first_size(gathers, bytes)));
+    add(result, with(other, gathers, std::nullopt));
+    const int64_t size = 4 * first_size(gathers, bytes);
+    add(result, with(with(other, gathers, size), reductions, size));
+  } else if (find_call(chain, gathers.name)) {
+    Chain other = chain;
+    for (const passes::Pass* pass : {&gathers, &reductions, &prefetch})
+      other = without(other, *pass);
+    add(result, with(other, by_block, std::nullopt));
+  }
   return result;
 }
 

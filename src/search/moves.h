@@ -59,8 +59,13 @@ struct RecomputeMoves {
 std::vector<const passes::Pass*> changeable_passes(const passes::Options& options);
 
 // `chain` with this pass, without it, or with another size of it. `bytes`: of all parameters. None
-// for a pass that decides what keep-jointly decides, where the chain has that.
+// for a pass that decides what keep-jointly decides, where the chain has that; then it drops none
+// that places collectives.
 std::vector<passes::Chain> changed(const passes::Chain& chain, const passes::Pass& pass,
                                    int64_t bytes);
+
+// `chain` with collectives grouped by block where it has them grouped by size, and by size where it
+// has them by block.
+std::vector<passes::Chain> grouped_otherwise(const passes::Chain& chain, int64_t bytes);
 
 }  // namespace dc::search

@@ -13,6 +13,7 @@ using passes::Chain;
 using passes::PassCall;
 
 bool is_recompute(const PassCall& call) { return call.pass->name == "recompute"; }
+bool decides_jointly(const PassCall& call) { return call.pass->name == "keep-jointly"; }
 bool is_layout(const PassCall& call) { return call.pass->gives == ir::Stage::Allocated; }
 
 // The passes before those that change a scheduled step.
@@ -73,19 +74,26 @@ Result<ir::Step> ScheduledSteps::made(const Candidate& candidate) {
   }
   ir::Step step = *last;
   const passes::Options options = options_for(candidate.planned);
+  bool is_last = true;  // what `step` is
   for (bool keeps = true; done < end; ++done) {
     DC_ASSIGN_OR_RETURN(const passes::Change change, apply(step, {chain[done]}, options));
-    // The next candidates change this chain further on, or here again.
-    if (!keeps || done + 1 == end) continue;
-    keeps = change == passes::Change::No;
-    if (!keeps) last = std::make_shared<const ir::Step>(step);
+    is_last = is_last && change == passes::Change::No;
+    // The next candidates change this chain further on, or here again; keep-jointly takes as long
+    // as all other passes.
+    if ((!keeps && !decides_jointly(chain[done])) || done + 1 == end) continue;
+    if (!is_last) last = std::make_shared<const ir::Step>(step);
+    keeps = keeps && is_last;
+    is_last = true;
     keep({from_begin(done + 1), candidate.planned}, last);
   }
   return step;
 }
 
 Result<ScheduledSteps::SharedStep> ScheduledSteps::scheduled(const Chain& chain) {
-  return begun({stage_of(chain), {}});
+  const Chain stage = stage_of(chain);
+  DC_ASSIGN_OR_RETURN(SharedStep step, begun({stage, {}}));
+  state_bytes_[passes::print(stage)] = analysis::state_bytes(*step, ir::Space::Device).v;
+  return step;
 }
 
 ScheduledSteps::SharedStep ScheduledSteps::passed(const Candidate& candidate) {
@@ -122,8 +130,9 @@ Result<RecomputeRange> ScheduledSteps::recompute_range(const Chain& chain) {
 }
 
 Result<int64_t> ScheduledSteps::state_bytes(const Chain& chain) {
-  DC_ASSIGN_OR_RETURN(const SharedStep step, scheduled(chain));
-  return analysis::state_bytes(*step, ir::Space::Device).v;
+  const std::string stage = passes::print(stage_of(chain));
+  if (!state_bytes_.contains(stage)) DC_RETURN_IF_ERROR(scheduled(chain).status());
+  return state_bytes_.at(stage);
 }
 
 Result<int64_t> ScheduledSteps::least_live(const Chain& chain) {

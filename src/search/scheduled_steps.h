@@ -4,9 +4,9 @@
 // a step of 200 000 nodes takes room. A chain begins with a stage: its passes up to `schedule`.
 //
 // A search changes one pass of a chain at a time, mostly the one after the pass that it changed
-// before. So of each chain the step after its first pass that was not known is kept as well, of the
-// latest chains, as many as hold kMostNodes together. A pass depends on the step and its options
-// alone (src/passes/README.md), so what is kept stays true.
+// before. So of each chain the step after its first pass that was not known is kept as well, and
+// that after keep-jointly, of the latest chains, as many as hold kMostNodes together. A pass
+// depends on the step and its options alone (src/passes/README.md), so what is kept stays true.
 #pragma once
 
 #include <map>
@@ -101,6 +101,7 @@ class ScheduledSteps {
   std::map<std::string, SharedStep> steps_;  // by the passes that made them
   std::map<std::string, std::unique_ptr<BeforeRecompute>> before_recompute_;  // by the same
   std::map<std::string, RecomputeRange> ranges_;                              // by stage
+  std::map<std::string, int64_t> state_bytes_;                                // by stage
   std::map<std::string, int64_t> least_live_;  // by the passes up to recompute
   std::vector<Passed> passed_;                 // the latest used first
   layout::KnownArenas arenas_;

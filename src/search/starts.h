@@ -47,19 +47,19 @@ inline constexpr std::string_view kJointStarts[] = {
     "normalize-graph,fuse-loss,fuse-output-layer,fuse-elementwise,shard-parameters=3,"
     "insert-collectives,add-update,schedule,recompute=0,"
     "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions=1000000000,"
-    "keep-jointly=1000,overlap-update,layout-arenas",
+    "keep-jointly=400,overlap-update,layout-arenas",
     "normalize-graph,fuse-loss,fuse-output-layer,fuse-elementwise,shard-parameters=3,"
     "insert-collectives,add-update,schedule,recompute=0,"
-    "gather-by-block,overlap-reductions=1000000000,keep-jointly=1000,overlap-update,"
+    "gather-by-block,overlap-reductions=1000000000,keep-jointly=400,overlap-update,"
     "layout-arenas",
     // Only as much made again as the budget asks: collectives are then placed between the kernels
     // that stay where there is much room.
     "normalize-graph,fuse-loss,fuse-output-layer,fuse-elementwise,shard-parameters=3,"
     "insert-collectives,add-update,schedule,recompute,"
     "fuse-gathers,bucket-reductions,prefetch-gathers,overlap-reductions=1000000000,"
-    "keep-jointly=1000,overlap-update,layout-arenas",
+    "keep-jointly=400,overlap-update,layout-arenas",
 };
-inline constexpr int64_t kFirstExchanges = 1000, kLastExchanges = 8000;
+inline constexpr int64_t kFirstExchanges = 400, kLastExchanges = 2000;
 
 // With --offload-space: what is above the budget, after all that is recomputed, leaves the device.
 inline constexpr Start kOffloadStarts[] = {

@@ -71,6 +71,7 @@ class JointChoice {
   void begin(int64_t limit, int64_t times) {
     constexpr int64_t kWeights[][2] = {
         {1, 1}, {1, 2}, {1, 4}, {1, 64}, {8, 1}};  // of kernels, of gathers
+    const bool has_both = !parameters_.empty() && !activations_.empty();
     worth_least_ = by_rate(activations_, 1, 1);
     std::reverse(worth_least_.begin(), worth_least_.end());
     Begin best;
@@ -78,8 +79,9 @@ class JointChoice {
       give_back_all();
       take_in_order(by_rate(choices_, kernels, gathers), limit);
       best = better_of(std::move(best));
+      if (!has_both) break;  // then weights change no order
     }
-    if (!parameters_.empty() && !activations_.empty()) {
+    if (has_both) {
       give_back_all();
       take_in_order(by_rate(parameters_, 1, 1), limit);
       accept();

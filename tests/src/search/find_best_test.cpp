@@ -217,7 +217,7 @@ TEST(FindBest, StopsAtItsEffortAndRepeatsItself) {
   }
 }
 
-TEST(FindBest, OtherWaysOfFusingTakeAFewSchedulesMore) {
+TEST(FindBest, OtherWaysOfFusingAreOfItsEffort) {
   const cost::AnalyticCost cost(1);
   const ir::Step step = imported(2);
   passes::Options options;
@@ -226,8 +226,8 @@ TEST(FindBest, OtherWaysOfFusingTakeAFewSchedulesMore) {
   for (const int effort : {1, 8, 64}) {
     SearchOptions search;
     search.effort = effort;
-    EXPECT_LE(best(step, options, cost, search).simulated,
-              effort + std::max(effort / 8, 8) + effort / 10);
+    // One more where nothing fits: the smallest plan.
+    EXPECT_LE(best(step, options, cost, search).simulated, effort + 1);
   }
 }
 

@@ -98,6 +98,37 @@ TEST(Changed, LeavesToKeepJointlyWhatItDecides) {
               ElementsAre("schedule,recompute=0,fuse-gathers,keep-jointly=1000,overlap-update"));
 }
 
+TEST(Changed, DropsNothingThatPlacesCollectivesForKeepJointly) {
+  const std::string jointly = "schedule,recompute=0,fuse-gathers=100,keep-jointly=400";
+  EXPECT_THAT(changes(jointly, "fuse-gathers", 1000),
+              ElementsAre("schedule,recompute=0,fuse-gathers=400,keep-jointly=400",
+                          "schedule,recompute=0,fuse-gathers=25,keep-jointly=400",
+                          "schedule,recompute=0,fuse-gathers,keep-jointly=400"));
+  EXPECT_THAT(changes("overlap-reductions=100,keep-jointly=400", "overlap-reductions", 1000),
+              ElementsAre("overlap-reductions=400,keep-jointly=400",
+                          "overlap-reductions=25,keep-jointly=400"))
+      << "what the budget has room for is not for reductions alone";
+}
+
+TEST(GroupedOtherwise, ByBlockAndBySize) {
+  const auto others = [&](const char* text) {
+    std::vector<std::string> found;
+    for (const Chain& other : grouped_otherwise(chain(text), 1000))
+      found.push_back(passes::print(other));
+    return found;
+  };
+  EXPECT_THAT(others("recompute=0,gather-by-block,overlap-reductions"),
+              ElementsAre("recompute=0,fuse-gathers=40,bucket-reductions,prefetch-gathers,"
+                          "overlap-reductions",
+                          "recompute=0,fuse-gathers,bucket-reductions,prefetch-gathers,"
+                          "overlap-reductions",
+                          "recompute=0,fuse-gathers=40,bucket-reductions=40,prefetch-gathers,"
+                          "overlap-reductions"));
+  EXPECT_THAT(others("fuse-gathers=40,bucket-reductions,prefetch-gathers,overlap-reductions"),
+              ElementsAre("gather-by-block,overlap-reductions"));
+  EXPECT_THAT(others("recompute=0,overlap-reductions"), IsEmpty());
+}
+
 TEST(ChangeablePasses, DependOnWhatTheUserAllows) {
   const auto has = [](const passes::Options& options, const char* name) {
     const auto passes = changeable_passes(options);

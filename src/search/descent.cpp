@@ -1,0 +1,153 @@
+#include "src/search/descent.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+#include "src/search/starts.h"
+
+namespace dc::search {
+namespace {
+
+using base::Result;
+using base::Status;
+using passes::Chain;
+
+constexpr int64_t kLess[] = {64, 32, 16};  // parts, of which passes plan for one less
+constexpr int kFinestStep = kRecomputeParts / 32;
+constexpr int kMostTooLarge = 2;  // chains
+
+}  // namespace
+
+Descent::Descent(SearchState& state) : state_(state), passes_(changeable_passes(state.options())) {}
+
+Status Descent::run() {
+  if (state_.best().chain.empty()) return {};
+  DC_RETURN_IF_ERROR(make_faster_ones_fit());
+  state_.go_to(state_.best().chain);
+  int step = kRecomputeParts / 4;
+  while (!state_.trials().done()) {
+    DC_RETURN_IF_ERROR(recompute_otherwise(step));
+    step = kRecomputeParts / 16;
+    DC_ASSIGN_OR_RETURN(bool improved, change_decisions());
+    while (!improved && !state_.trials().done()) {
+      const std::optional<Candidate> next = state_.trials().next_to_expand(kNear);
+      if (!next) return {};
+      const Candidate before = state_.best();
+      DC_RETURN_IF_ERROR(expand(*next));
+      improved = state_.best() != before;
+    }
+  }
+  return {};
+}
+
+// keep-jointly takes what there is more evenly than other passes.
+Status Descent::plan_for_less(const Candidate& from) {
+  if (!from.planned) return {};
+  const size_t count = find_call(from.chain, "keep-jointly") ? 1 : std::size(kLess);
+  for (const int64_t part : std::span(kLess).first(count)) {
+    const base::Bytes less{from.planned->v - from.planned->v / part};
+    DC_RETURN_IF_ERROR(state_.try_next({from.chain, less}).status());
+  }
+  return {};
+}
+
+// What is much faster than the best but needs a little too much: one pass more or less, or of
+// another size, may make it fit.
+Status Descent::make_faster_ones_fit() {
+  for (int i = 0; i < kMostTooLarge; ++i) {
+    const std::optional<Trial> fastest = state_.trials().take_fastest_too_large();
+    if (!fastest) return {};
+    const Candidate& from = fastest->candidate;
+    const auto is_near = [&] {
+      return state_.score().fits && state_.score().time.v / kNear * 100 <= fastest->score.time.v;
+    };
+    if (is_near()) return {};
+    state_.go_to(from.chain);
+    for (const passes::Pass* pass : passes_) {
+      if (pass->name == "recompute") continue;  // without it even more is needed
+      for (const Chain& other : changed(from.chain, *pass, state_.parameter_bytes())) {
+        if (state_.trials().done() || is_near()) return {};
+        DC_RETURN_IF_ERROR(state_.trials().try_if_it_may_fit({other, from.planned}).status());
+      }
+    }
+  }
+  return {};
+}
+
+// More or less recomputed, in ever smaller steps.
+Status Descent::recompute_otherwise(int step) {
+  DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, state_.recompute_moves(state_.best().chain));
+  if (!moves.pays()) return {};
+  while (step >= kFinestStep && !state_.trials().done()) {
+    const Candidate before = state_.best();
+    const int now = moves.part_of(moves.bytes_of(before.chain));
+    for (const int part : {now - step, now + step}) {
+      if (part < 0 || part > moves.last_part()) continue;
+      DC_RETURN_IF_ERROR(state_.try_next({moves.at(before.chain, part), before.planned}).status());
+      if (state_.best() != before) break;
+    }
+    if (state_.best() == before) step /= moves.chain_offloads ? 4 : 2;
+  }
+  return {};
+}
+
+// The most promising change of every decision, then the next of each, until none helps. First what
+// passes decide last, because what comes before them is known.
+Result<bool> Descent::change_decisions() {
+  constexpr size_t kMostChanges = 4;  // of one decision: another size in three ways, and without
+  const Candidate first = state_.best();
+  for (size_t at = 0, in_vain = 0; in_vain < kMostChanges * decisions(); ++in_vain) {
+    const Candidate before = state_.best();
+    const std::vector<Chain> others = changes(before.chain, at % decisions());
+    if (const size_t which = at / decisions(); which < others.size()) {
+      if (state_.trials().done()) break;
+      DC_RETURN_IF_ERROR(state_.try_next({others[which], before.planned}).status());
+    }
+    if (state_.best() == before) {
+      at = (at + 1) % (kMostChanges * decisions());
+      continue;
+    }
+    at %= decisions();  // what helped is tried further
+    in_vain = 0;
+  }
+  return state_.best() != first;
+}
+
+// Tries all that is one decision away: a part of recomputation more or less, passes that plan for
+// less, one of the other decisions.
+Status Descent::expand(const Candidate& from) {
+  DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, state_.recompute_moves(from.chain));
+  if (moves.pays()) {
+    const int now = moves.part_of(moves.bytes_of(from.chain));
+    for (const int part : {now - kFinestStep, now + kFinestStep}) {
+      if (part < 0 || part > moves.last_part()) continue;
+      DC_RETURN_IF_ERROR(state_.try_next({moves.at(from.chain, part), from.planned}).status());
+    }
+  }
+  DC_RETURN_IF_ERROR(plan_for_less(from));
+  for (size_t at = 0; at < decisions(); ++at) {
+    for (const Chain& other : changes(from.chain, at))
+      DC_RETURN_IF_ERROR(state_.try_next({other, from.planned}).status());
+  }
+  return {};
+}
+
+std::vector<Chain> Descent::changes(const Chain& chain, size_t decision) const {
+  if (decision > 0 && decision <= passes_.size())
+    return changed(chain, *passes_[passes_.size() - decision], state_.parameter_bytes());
+  std::vector<Chain> result;
+  if (decision == 0) {
+    if (find_call(chain, "recompute") && !find_call(chain, "keep-jointly"))
+      result.push_back(jointly(chain, kFirstExchanges));
+    return result;
+  }
+  if (decision == passes_.size() + 1) return grouped_otherwise(chain, state_.parameter_bytes());
+  for (const size_t fusion : state_.fusions()) {
+    if (fusion != fusion_of(chain)) result.push_back(fused(chain, fusion));
+  }
+  std::erase_if(result, [](const Chain& other) { return other.empty(); });
+  return result;
+}
+
+}  // namespace dc::search

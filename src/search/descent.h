@@ -1,0 +1,40 @@
+// Descent: from the best schedule so far to its neighbours, chains that differ in one decision.
+//
+// A change stays if the simulated step gets shorter. Where none does, the search goes on from the
+// next best schedules, as long as these are near the best: a best-first search with bounded
+// backtracking, as DisCo's (arXiv 2209.12769, section 4.3).
+#pragma once
+
+#include <vector>
+
+#include "src/search/search_state.h"
+
+namespace dc::search {
+
+class Descent {
+ public:
+  // The reference must outlive it.
+  explicit Descent(SearchState& state);
+
+  // Until the effort ends, the bound is reached, or nothing near is left.
+  base::Status run();
+  // The schedule made by passes that plan for less: what passes make of a budget is not smooth, and
+  // less may be more.
+  base::Status plan_for_less(const Candidate& from);
+
+ private:
+  base::Status make_faster_ones_fit();
+  base::Status recompute_otherwise(int step);
+  base::Result<bool> change_decisions();
+  base::Status expand(const Candidate& from);
+  // Chains that differ in one decision only: number `decision` of decisions().
+  std::vector<passes::Chain> changes(const passes::Chain& chain, size_t decision) const;
+  // Whether what memory buys is decided jointly, each pass, how collectives are grouped, and how
+  // operators are fused.
+  size_t decisions() const { return 3 + passes_.size(); }
+
+  SearchState& state_;
+  const std::vector<const passes::Pass*> passes_;  // that may be added, dropped or resized
+};
+
+}  // namespace dc::search

@@ -1,0 +1,58 @@
+#include "src/search/earlier_plan.h"
+
+#include <algorithm>
+#include <array>
+
+namespace dc::search {
+namespace {
+
+using base::Result;
+using base::Status;
+
+constexpr int kLeastTries = 8;  // schedules that the chain may take
+
+// As if nothing had been tried.
+Status try_anew(Trials& trials, const std::optional<base::Bytes>& budget,
+                const Candidate& earlier) {
+  trials.forget(earlier.chain);
+  if (earlier.planned && budget && *earlier.planned < *budget) {
+    DC_RETURN_IF_ERROR(trials.try_candidate(earlier).status());
+    if (trials.score().fits) trials.set_slowest(trials.score().time);
+  }
+  return trials.try_candidate(trials.whole(earlier.chain)).status();
+}
+
+bool is_better(const Score& score, const Score& before) {
+  return score.fits && before.fits ? score.time < before.time : score.better_than(before);
+}
+
+}  // namespace
+
+Result<EarlierResult> try_earlier_plan(SearchState& state, const EarlierChain& earlier,
+                                       const std::function<Status()>& descend) {
+  const auto& [plan, candidate] = earlier;
+  if (!state.options().offload_space &&
+      std::any_of(candidate.chain.begin(), candidate.chain.end(), offloads)) {
+    return EarlierResult{plan, "its chain offloads, which needs --offload-space", {}, false, false};
+  }
+  Trials& trials = state.trials();
+  const Trial before = trials.exchange_best({});
+  trials.steps().keep_stages_of(std::array{before.candidate.chain, candidate.chain});
+  trials.set_effort(trials.simulated() + std::max(state.asked().effort / 2, kLeastTries));
+  const Status tried = try_anew(trials, state.options().memory(), candidate);
+  EarlierResult result{plan, "", trials.score().time, trials.score().fits, false};
+  const bool made = !trials.best().chain.empty();
+  if (!made) {
+    result.refused = tried.ok() ? "a bug in dcc, in a pass of its chain" : tried.sentence();
+  }
+  result.wins = made && (before.empty() || is_better(trials.score(), before.score));
+  if (!result.wins) {
+    trials.exchange_best(before);
+    return result;
+  }
+  if (trials.score().fits) trials.set_slowest(trials.score().time);
+  DC_RETURN_IF_ERROR(descend());
+  return result;
+}
+
+}  // namespace dc::search

@@ -1,0 +1,85 @@
+#include "src/search/named_trials.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "src/search/chains.h"
+#include "src/search/smallest_chain.h"
+
+namespace dc::search {
+
+using base::Result;
+using base::Status;
+using passes::Chain;
+
+// A baseline that cannot be made for this step is left aside.
+Status NamedTrials::try_as_they_are() {
+  for (const std::span<const NamedChain> list : {named_chains(), baseline_chains()}) {
+    for (const NamedChain& named : list) {
+      DC_ASSIGN_OR_RETURN(const Chain chain, state_.as_asked(find_chain(named.name)));
+      if (!may_run(chain, state_.imported(), state_.options())) continue;
+      if (state_.trials().out_of_effort() && !state_.best().chain.empty()) {
+        tried_all_ = false;
+        return {};
+      }
+      state_.go_to(chain);
+      const Status tried = state_.trials().try_once(state_.trials().whole(chain)).status();
+      if (tried.ok()) tried_.push_back({named.name, chain});
+      if (list.data() == named_chains().data()) DC_RETURN_IF_ERROR(tried);
+    }
+  }
+  return {};
+}
+
+Status NamedTrials::try_all() {
+  constexpr size_t kMostRecomputed = 3;
+  DC_RETURN_IF_ERROR(try_as_they_are());
+  std::vector<std::pair<Chain, Score>> too_large;
+  for (const Named& named : tried_) {
+    const std::optional<Score> score = state_.trials().latest(named.chain);
+    if (score && !score->fits) too_large.emplace_back(named.chain, *score);
+  }
+  std::stable_sort(too_large.begin(), too_large.end(),
+                   [](const auto& a, const auto& b) { return a.second.time < b.second.time; });
+  // What costs the same is the same schedule: less memory finds no difference.
+  too_large.erase(std::unique(too_large.begin(), too_large.end(),
+                              [](const auto& a, const auto& b) { return a.second == b.second; }),
+                  too_large.end());
+  for (const auto& [chain, score] : too_large) {
+    if (!state_.may_win(score)) break;
+    state_.go_to(chain);
+    DC_RETURN_IF_ERROR(state_.trials().plan_for_less(state_.trials().whole(chain), score));
+  }
+  too_large.resize(std::min(kMostRecomputed, too_large.size()));
+  for (const auto& [chain, score] : too_large) {
+    if (!state_.may_win(score)) break;
+    DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, state_.recompute_moves(chain));
+    if (moves.range.most > moves.range.least)
+      DC_RETURN_IF_ERROR(state_.try_whole(moves.at(chain, 0)).status());
+  }
+  return {};
+}
+
+Status NamedTrials::try_smallest() {
+  if (state_.score().fits && !tried_all_) return {};  // the effort is not for more
+  for (const Named& named : tried_) {
+    const std::optional<Score> latest = state_.trials().latest(named.chain);
+    if (!latest || latest->fits || !state_.may_win(*latest) || state_.is_enough()) continue;
+    state_.go_to(named.chain);
+    DC_RETURN_IF_ERROR(state_.trials().try_smallest(named.chain));
+  }
+  return {};
+}
+
+std::optional<NamedResult> NamedTrials::best() const {
+  std::optional<NamedResult> best;
+  for (const Named& named : tried_) {
+    const std::optional<Score> score = state_.trials().latest(named.chain);
+    if (score && score->fits && (!best || score->time < best->time))
+      best = {std::string(named.name), score->time};
+  }
+  return best;
+}
+
+}  // namespace dc::search

@@ -1,0 +1,42 @@
+// NamedTrials: the chains that have a name, tried as what the result must be no slower than.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "src/search/search_state.h"
+
+namespace dc::search {
+
+class NamedTrials {
+ public:
+  // The reference must outlive it.
+  explicit NamedTrials(SearchState& state) : state_(state) {}
+
+  // Each as it is; then those that only memory keeps from being the best, by passes that plan for
+  // less, and the fastest few of them with only the inputs of blocks kept.
+  base::Status try_all();
+  // Those that need too much still, by their smallest plan. Each takes a dozen schedules, so this
+  // comes last: few were faster than the best by then, when they gave up less.
+  base::Status try_smallest();
+
+  // Whether the effort was enough for all of them.
+  bool tried_all() const { return tried_all_; }
+  // The fastest that fits as it was tried last.
+  std::optional<NamedResult> best() const;
+
+ private:
+  struct Named {
+    std::string_view name;
+    passes::Chain chain;
+  };
+
+  base::Status try_as_they_are();
+
+  SearchState& state_;
+  std::vector<Named> tried_;
+  bool tried_all_ = true;
+};
+
+}  // namespace dc::search

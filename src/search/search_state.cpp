@@ -1,0 +1,71 @@
+#include "src/search/search_state.h"
+
+#include <algorithm>
+#include <array>
+
+namespace dc::search {
+namespace {
+
+int64_t bytes_of_parameters(const ir::Step& step) {
+  int64_t bytes = 0;
+  for (const ir::Parameter& parameter : step.parameters)
+    bytes += parameter.numel() * base::byte_size(parameter.dtype);
+  return bytes;
+}
+
+passes::Chain without_jointly(passes::Chain chain) {
+  std::erase_if(chain, [](const auto& call) { return call.pass->name == "keep-jointly"; });
+  return chain;
+}
+
+}  // namespace
+
+SearchState::SearchState(const ir::Step& imported, const passes::Options& options,
+                         const cost::CostModel& cost, const SearchOptions& asked)
+    : imported_(imported),
+      options_(options),
+      cost_(cost),
+      asked_(asked),
+      parameter_bytes_(bytes_of_parameters(imported)),
+      trials_(imported, options_, cost, asked) {}
+
+std::vector<size_t> SearchState::fusions() const {
+  if (asked_.fusion) return {*asked_.fusion};
+  if (options_.providers == passes::Providers::Aten) return {0};
+  return {0, 1, 2};
+}
+
+base::Result<passes::Chain> SearchState::as_asked(base::Result<passes::Chain> chain) const {
+  return chain.ok() && asked_.fusion ? fused(*chain, *asked_.fusion) : std::move(chain);
+}
+
+void SearchState::go_to(const passes::Chain& chain) {
+  trials_.steps().keep_stages_of(std::array{best().chain, chain});
+}
+
+base::Result<MaybeScore> SearchState::try_next(const Candidate& candidate) {
+  if (!best().chain.empty() && trials_.done()) return MaybeScore();
+  go_to(candidate.chain);
+  return trials_.try_candidate(candidate);
+}
+
+base::Result<bool> SearchState::is_tight(const passes::Chain& chain) {
+  DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, recompute_moves(without_jointly(chain)));
+  const auto& [least, most] = moves.range;
+  return most > least && moves.budget < least + (most - least) / 2;
+}
+
+base::Result<RecomputeMoves> SearchState::recompute_moves(const passes::Chain& chain) {
+  if (!options_.memory() || options_.recompute != passes::Recompute::Auto ||
+      find_call(chain, "keep-jointly") || !find_call(chain, "recompute"))
+    return RecomputeMoves{};
+  const base::Result<RecomputeRange> range = trials_.steps().recompute_range(chain);
+  if (!range.ok()) {
+    DC_RETURN_IF_ERROR(trials_.left_out(chain, range.status()));
+    return RecomputeMoves{};
+  }
+  return RecomputeMoves{*range, options_.memory()->v,
+                        std::any_of(chain.begin(), chain.end(), offloads)};
+}
+
+}  // namespace dc::search

@@ -1,0 +1,71 @@
+// SearchState: what the parts of one search share: what is asked for, and what was tried.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "src/search/moves.h"
+#include "src/search/trials.h"
+
+namespace dc::search {
+
+// What is at most so many per cent of the best's time may lead to a better one.
+inline constexpr int64_t kNear = 105;
+
+class SearchState {
+ public:
+  // `options`: with one order of reductions. The references must outlive it.
+  SearchState(const ir::Step& imported, const passes::Options& options, const cost::CostModel& cost,
+              const SearchOptions& asked);
+  SearchState(const SearchState&) = delete;
+  SearchState& operator=(const SearchState&) = delete;
+
+  const ir::Step& imported() const { return imported_; }
+  const passes::Options& options() const { return options_; }
+  const cost::CostModel& cost() const { return cost_; }
+  const SearchOptions& asked() const { return asked_; }
+  int64_t parameter_bytes() const { return parameter_bytes_; }
+
+  Trials& trials() { return trials_; }
+  const Trials& trials() const { return trials_; }
+  const Candidate& best() const { return trials_.best(); }
+  const Score& score() const { return trials_.score(); }
+
+  // Ways to fuse operators that may be tried (kFusions): only native kernels are fused.
+  std::vector<size_t> fusions() const;
+  // The chain, its operators fused in the way that is asked for, if one is.
+  base::Result<passes::Chain> as_asked(base::Result<passes::Chain> chain) const;
+  bool may_win(const Score& other) const { return !score().fits || other.time < score().time; }
+  // Slower than the best by more than what is near it.
+  bool is_far(const Score& other) const {
+    return score().fits && other.time.v / kNear > score().time.v / 100;
+  }
+  bool decides_jointly() const { return find_call(best().chain, "keep-jointly") != nullptr; }
+  bool is_enough() const { return trials_.cut_short() || (asked_.first_fit && score().fits); }
+
+  // Of this chain next; of those before, only what the best begins with stays known.
+  void go_to(const passes::Chain& chain);
+  // If it is the first or there is effort left, as Trials::try_candidate().
+  base::Result<MaybeScore> try_next(const Candidate& candidate);
+  // The chain, planned for all of the budget.
+  base::Result<MaybeScore> try_whole(const passes::Chain& chain) {
+    return try_next(trials_.whole(chain));
+  }
+
+  // Whether the budget asks for more than half of what recomputing can save. Then what is made
+  // again is better decided together with what is gathered again.
+  base::Result<bool> is_tight(const passes::Chain& chain);
+  // Empty ones where nothing limits the memory, or where the user or keep-jointly says what is
+  // recomputed.
+  base::Result<RecomputeMoves> recompute_moves(const passes::Chain& chain);
+
+ private:
+  const ir::Step& imported_;
+  const passes::Options options_;
+  const cost::CostModel& cost_;
+  const SearchOptions& asked_;
+  const int64_t parameter_bytes_;
+  Trials trials_;
+};
+
+}  // namespace dc::search

@@ -1,0 +1,83 @@
+#include "src/search/try_starts.h"
+
+#include <algorithm>
+#include <string>
+
+#include "src/search/starts.h"
+
+namespace dc::search {
+namespace {
+
+using base::Result;
+using base::Status;
+using passes::Chain;
+
+bool chain_offloads(const Chain& chain) {
+  return std::any_of(chain.begin(), chain.end(), offloads);
+}
+
+// As much is made again as the budget asks.
+bool asks_budget(const Chain& chain) {
+  const passes::PassCall* recompute = find_call(chain, "recompute");
+  return recompute && !recompute->argument;
+}
+
+Status try_start(SearchState& state, std::string_view prefix, const Start& start) {
+  const std::string text = std::string(prefix).append(start.begin).append(start.rest);
+  DC_ASSIGN_OR_RETURN(Chain chain, state.as_asked(passes::parse_passes(text)));
+  if (!state.best().chain.empty()) chain = fused(chain, fusion_of(state.best().chain));
+  if (!chain_offloads(chain) && state.score().fits && state.decides_jointly()) {
+    DC_ASSIGN_OR_RETURN(const bool tight, state.is_tight(chain));
+    if (tight) return {};
+  }
+  DC_ASSIGN_OR_RETURN(const MaybeScore score, state.try_whole(chain));
+  if (!score || state.is_far(*score) || state.trials().done()) return {};
+  DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, state.recompute_moves(chain));
+  if (!moves.pays()) return {};
+  DC_RETURN_IF_ERROR(state.try_whole(moves.at(chain, 0)).status());
+  if (moves.chain_offloads) return {};  // what leaves the device takes long to choose
+  return state.try_whole(moves.at(chain, moves.last_part() / 2)).status();
+}
+
+}  // namespace
+
+// The stages of all ways of fusing stay known meanwhile.
+Status try_joint_starts(SearchState& state) {
+  Trials& trials = state.trials();
+  const auto try_one = [&](const Chain& chain) -> Status {
+    if (chain.empty() || (!state.best().chain.empty() && trials.done())) return {};
+    return trials.try_candidate(trials.whole(chain)).status();
+  };
+  for (const std::string_view text : kJointStarts) {
+    DC_ASSIGN_OR_RETURN(const Chain chain, state.as_asked(passes::parse_passes(text)));
+    if (asks_budget(chain) && state.score().fits) {
+      DC_ASSIGN_OR_RETURN(const bool tight, state.is_tight(chain));
+      if (tight) continue;
+    }
+    DC_RETURN_IF_ERROR(try_one(chain));
+  }
+  const Chain from = state.best().chain;
+  if (from.empty()) return {};
+  for (const size_t fusion : state.fusions()) {
+    if (fusion != fusion_of(from)) DC_RETURN_IF_ERROR(try_one(fused(from, fusion)));
+  }
+  state.go_to(state.best().chain);
+  return {};
+}
+
+Status try_other_starts(SearchState& state) {
+  for (const std::string_view prefix : {std::string_view(), kByHost}) {
+    if (!prefix.empty() && !has_hosts(state.imported(), state.options())) break;
+    for (const Start& start : kStarts) DC_RETURN_IF_ERROR(try_start(state, prefix, start));
+    if (!state.options().offload_space) continue;
+    for (const Start& start : kOffloadStarts) DC_RETURN_IF_ERROR(try_start(state, prefix, start));
+  }
+  const Chain from = state.best().chain;
+  for (const size_t fusion : state.fusions()) {
+    const Chain other = fused(from, fusion);
+    if (!other.empty()) DC_RETURN_IF_ERROR(state.try_whole(other).status());
+  }
+  return {};
+}
+
+}  // namespace dc::search
