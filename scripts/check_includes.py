@@ -45,6 +45,7 @@ FOREIGN = {
         ("tests/runtime/verify", (".cpp",)),
     ],
     r"runtime/plan/schema_fields\.h": [("runtime/plan", (".cpp",))],
+    r"nlohmann/": [("src/base", (".cpp",)), ("src/frontend", (".cpp",)), ("src/profile", (".cpp",))],
     r"CLI/": [("cli", (".cpp",))],
     r"openssl/|zlib\.h": [("src/base", (".cpp",)), ("tests/src/archive", (".h", ".cpp"))],
 }

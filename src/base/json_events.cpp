@@ -1,292 +1,103 @@
 #include "src/base/json_events.h"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
-#include <charconv>
-#include <cmath>
-#include <cstdlib>
-#include <optional>
-#include <vector>
-
-#include "src/base/text.h"
+#include <iterator>
+#include <nlohmann/json.hpp>
 
 namespace dc::base {
 namespace {
 
-// What a string holds as it is: ASCII without control characters, quotes and backslashes.
-constexpr std::array<bool, 256> kPlain = [] {
-  std::array<bool, 256> plain{};
-  for (size_t c = 0x20; c < 0x80; ++c) plain[c] = c != '"' && c != '\\';
-  return plain;
-}();
+using Library = nlohmann::json;
 
-void append_utf8(std::string& text, uint32_t point) {
-  const auto add = [&text](uint32_t byte) { text += static_cast<char>(byte); };
-  const auto add_rest = [&](int bits) { add(0x80 | (point >> bits & 0x3f)); };
-  if (point < 0x80) return add(point);
-  if (point < 0x800) {
-    add(0xc0 | point >> 6);
-  } else if (point < 0x10000) {
-    add(0xe0 | point >> 12);
-    add_rest(6);
-  } else {
-    add(0xf0 | point >> 18);
-    add_rest(12);
-    add_rest(6);
-  }
-  add_rest(0);
-}
-
-// Reads a text as RFC 8259 has it. Every function that returns false has said what the problem is.
-class JsonReader {
+// Walks the text and leaves behind how far the lexer has read.
+class Reader {
  public:
-  JsonReader(std::string_view text, JsonEvents& events, int max_depth)
-      : begin_(text.data()),
-        at_(begin_),
-        end_(begin_ + text.size()),
-        events_(events),
-        max_depth_(static_cast<size_t>(max_depth)) {}
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
 
-  bool run() {
-    if (rest().starts_with("\xEF\xBB\xBF")) at_ += 3;
-    if (!value()) return false;
-    while (!closers_.empty()) {
-      if (!next_part()) return false;
-    }
-    skip_space();
-    return at_ == end_ || expected("the end of the text");
+  Reader(const char* at, const char** furthest) : at_(at), furthest_(furthest) {}
+  const char& operator*() const { return *at_; }
+  Reader& operator++() {
+    *furthest_ = ++at_;
+    return *this;
+  }
+  bool operator==(const Reader& other) const { return at_ == other.at_; }
+  bool operator!=(const Reader& other) const { return at_ != other.at_; }
+
+ private:
+  const char* at_;
+  const char** furthest_;
+};
+
+// Adapts the library's events to ours; enforces depth and integer range.
+class Adapter {
+ public:
+  Adapter(JsonEvents& events, int max_depth, const char* begin, const char** furthest)
+      : events_(events), max_depth_(max_depth), begin_(begin), furthest_(furthest) {}
+
+  bool null() { return at().null(); }
+  bool boolean(bool value) { return at().boolean(value); }
+  bool number_integer(int64_t value) { return at().integer(value); }
+  bool number_unsigned(uint64_t value) {
+    if (value > static_cast<uint64_t>(INT64_MAX)) return too_large(std::to_string(value));
+    return at().integer(static_cast<int64_t>(value));
+  }
+  bool number_float(double value, const std::string& text) {
+    if (text.find_first_of(".eE") == std::string::npos) return too_large(text);
+    return at().real(value);
+  }
+  bool string(std::string& value) { return at().string(value); }
+  bool binary(Library::binary_t&) { return false; }
+  bool key(std::string& value) { return at().key(value); }
+  bool start_object(std::size_t) { return enter() && at().begin_object(); }
+  bool end_object() { return leave().end_object(); }
+  bool start_array(std::size_t) { return enter() && at().begin_array(); }
+  bool end_array() { return leave().end_array(); }
+  bool parse_error(std::size_t, const std::string& token, const Library::exception& error) {
+    at();
+    events_.problem = sentence(token, error);
+    return false;
   }
 
  private:
-  std::string_view rest() const { return {at_, static_cast<size_t>(end_ - at_)}; }
-  static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-  bool is_at(char c) const { return at_ != end_ && *at_ == c; }
-  void skip_space() {
-    while (at_ != end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
-  }
-  void skip_digits() {
-    while (at_ != end_ && is_digit(*at_)) ++at_;
-  }
-  JsonEvents& events() {
-    events_.position = static_cast<size_t>(at_ - begin_);
+  JsonEvents& at() {
+    events_.position = static_cast<size_t>(*furthest_ - begin_);
     return events_;
   }
-  // A number is only known to end at the character behind it.
-  JsonEvents& events_of_number() {
-    events_.position = static_cast<size_t>(at_ - begin_) + (at_ == end_ ? 0 : 1);
-    return events_;
-  }
-
-  bool refuse(std::string problem) {
-    events_of_number().problem = std::move(problem);
+  bool enter() {
+    if (++depth_ <= max_depth_) return true;
+    at().problem =
+        "objects and arrays are nested more than " + std::to_string(max_depth_) + " deep";
     return false;
   }
-  bool expected(std::string_view what) {
-    std::string found = "the end of the text";
-    if (at_ != end_) {
-      const auto byte = static_cast<unsigned char>(*at_);
-      constexpr std::string_view kHex = "0123456789abcdef";
-      found = byte >= 0x20 && byte < 0x7f
-                  ? "'" + std::string(1, *at_) + "'"
-                  : std::string("the byte 0x") + kHex[byte / 16] + kHex[byte % 16];
-    }
-    return refuse("expected " + std::string(what) + ", found " + found);
+  JsonEvents& leave() {
+    --depth_;
+    return at();
+  }
+  bool too_large(const std::string& text) {
+    at().problem = "the integer " + text.substr(0, 40) + " does not fit 64 bits";
+    return false;
+  }
+  // The library's message reads "[json...] parse error at ...: <cause>; last read: ..."; ours is
+  // the cause.
+  static std::string sentence(const std::string& token, const Library::exception& error) {
+    if (error.id == 406) return "the number " + token.substr(0, 40) + " is out of range";
+    std::string text = error.what();
+    const size_t cause = text.find(" - ");
+    if (cause != std::string::npos) text = text.substr(cause + 3);
+    std::replace_if(
+        text.begin(), text.end(), [](unsigned char c) { return c < 32 || c > 126; }, '?');
+    return text.substr(0, 200);
   }
 
-  // What comes next in the innermost open object or array: its end, or one more member or element.
-  bool next_part() {
-    skip_space();
-    const char closer = closers_.back();
-    if (is_at(closer)) return close(closer);
-    if (!is_first_) {
-      if (!is_at(',')) return expected(closer == '}' ? "',' or '}'" : "',' or ']'");
-      ++at_;
-      skip_space();
-    }
-    is_first_ = false;
-    return closer == ']' ? value() : member();
-  }
-
-  bool member() {
-    if (!is_at('"')) return expected("a key in quotes");
-    std::string_view key;
-    if (!string(key) || !events().key(key)) return false;
-    skip_space();
-    if (!is_at(':')) return expected("':'");
-    ++at_;
-    return value();
-  }
-
-  bool value() {
-    skip_space();
-    const char first = at_ == end_ ? '\0' : *at_;
-    if (first == '{' || first == '[') return open(first);
-    if (first == '"') {
-      std::string_view text;
-      return string(text) && events().string(text);
-    }
-    if (first == '-' || is_digit(first)) return number();
-    if (skip("true")) return events().boolean(true);
-    if (skip("false")) return events().boolean(false);
-    if (skip("null")) return events().null();
-    return expected("a value");
-  }
-
-  bool skip(std::string_view word) {
-    if (!rest().starts_with(word)) return false;
-    at_ += word.size();
-    return true;
-  }
-
-  bool open(char opener) {
-    ++at_;
-    if (closers_.size() == max_depth_) {
-      return refuse("objects and arrays are nested more than " + std::to_string(max_depth_) +
-                    " deep");
-    }
-    is_first_ = true;
-    const bool is_object = opener == '{';
-    closers_.push_back(is_object ? '}' : ']');
-    return is_object ? events().begin_object() : events().begin_array();
-  }
-
-  bool close(char closer) {
-    ++at_;
-    is_first_ = false;
-    closers_.pop_back();
-    return closer == '}' ? events().end_object() : events().end_array();
-  }
-
-  // `found` is a part of the text, or of what the text means where it has escapes.
-  bool string(std::string_view& found) {
-    const char* from = ++at_;
-    skip_plain();
-    if (is_at('"')) {
-      found = {from, static_cast<size_t>(at_++ - from)};
-      return true;
-    }
-    meant_.assign(from, at_);
-    while (!is_at('"')) {
-      if (!special()) return false;
-      from = at_;
-      skip_plain();
-      meant_.append(from, at_);
-    }
-    ++at_;
-    found = meant_;
-    return true;
-  }
-
-  void skip_plain() {
-    while (at_ != end_ && kPlain[static_cast<unsigned char>(*at_)]) ++at_;
-  }
-
-  // An escape or a character beyond ASCII.
-  bool special() {
-    if (at_ == end_) return expected("the quote that ends a string");
-    if (*at_ == '\\') return escape();
-    if (static_cast<unsigned char>(*at_) < 0x20)
-      return expected("a control character in a string to be escaped");
-    const size_t length = utf8_length(rest());
-    if (length == 0) return refuse("a string is no UTF-8");
-    meant_.append(at_, length);
-    at_ += length;
-    return true;
-  }
-
-  bool escape() {
-    constexpr std::string_view kLetters = "\"\\/bfnrt", kMeant = "\"\\/\b\f\n\r\t";
-    ++at_;
-    if (is_at('u')) return code_point();
-    const size_t letter = at_ == end_ ? std::string_view::npos : kLetters.find(*at_);
-    if (letter == std::string_view::npos) return expected("one of \"\\/bfnrtu behind a backslash");
-    ++at_;
-    meant_ += kMeant[letter];
-    return true;
-  }
-
-  // uXXXX, or two of them for what is beyond 16 bits.
-  bool code_point() {
-    const std::optional<uint32_t> first = code_unit();
-    if (!first) return expected("four hexadecimal digits behind \\u");
-    uint32_t point = *first;
-    if (point >= 0xd800 && point < 0xe000) {
-      const std::optional<uint32_t> second =
-          point < 0xdc00 && skip("\\") && is_at('u') ? code_unit() : std::nullopt;
-      if (!second || *second < 0xdc00 || *second >= 0xe000)
-        return refuse("a string has half of a surrogate pair");
-      point = 0x10000 + ((point - 0xd800) << 10) + (*second - 0xdc00);
-    }
-    append_utf8(meant_, point);
-    return true;
-  }
-
-  std::optional<uint32_t> code_unit() {
-    const char* from = ++at_;
-    at_ += std::min<std::ptrdiff_t>(4, end_ - at_);
-    uint32_t unit = 0;
-    const auto [behind, error] = std::from_chars(from, at_, unit, 16);
-    if (error == std::errc() && behind == from + 4) return unit;
-    at_ = from;
-    while (at_ != end_ && std::isxdigit(static_cast<unsigned char>(*at_))) ++at_;
-    return std::nullopt;
-  }
-
-  bool number() {
-    const char* from = at_;
-    if (is_at('-')) ++at_;
-    const char* digits = at_;
-    if (!some_digits()) return false;
-    if (*digits == '0' && at_ - digits > 1) return refuse("a number begins with a zero");
-    bool is_whole = true;
-    if (is_at('.')) {
-      ++at_;
-      is_whole = false;
-      if (!some_digits()) return false;
-    }
-    if (is_at('e') || is_at('E')) {
-      ++at_;
-      is_whole = false;
-      if (is_at('+') || is_at('-')) ++at_;
-      if (!some_digits()) return false;
-    }
-    const std::string_view text(from, static_cast<size_t>(at_ - from));
-    return is_whole ? integer(text) : real(text);
-  }
-
-  bool some_digits() {
-    const char* from = at_;
-    skip_digits();
-    return at_ != from || expected("a digit");
-  }
-
-  bool integer(std::string_view text) {
-    int64_t value = 0;
-    if (std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc())
-      return events_of_number().integer(value);
-    return refuse("the integer " + std::string(text.substr(0, 40)) + " does not fit 64 bits");
-  }
-
-  bool real(std::string_view text) {
-    double value = 0;
-    if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc()) {
-      // Too large, or so small that it is next to zero or zero.
-      value = std::strtod(std::string(text).c_str(), nullptr);
-      if (!std::isfinite(value))
-        return refuse("the number " + std::string(text.substr(0, 40)) + " is out of range");
-    }
-    return events_of_number().real(value);
-  }
-
-  const char* begin_;
-  const char* at_;
-  const char* end_;
   JsonEvents& events_;
-  size_t max_depth_;
-  std::vector<char> closers_;  // what ends each open object and array
-  bool is_first_ = false;      // nothing stands in the innermost one so far
-  std::string meant_;          // a string whose escapes were replaced
+  int max_depth_;
+  int depth_ = 0;
+  const char* begin_;
+  const char** furthest_;
 };
 
 }  // namespace
@@ -298,10 +109,21 @@ Status parse_json(std::string_view text, std::string_view what, JsonEvents& even
                   std::string(what) + " has " + std::to_string(text.size()) + " bytes; at most " +
                       std::to_string(limits.max_bytes) + " are accepted");
   }
-  if (JsonReader(text, events, limits.max_depth).run()) return ok_status();
+  const char* begin = text.data();
+  const char* furthest = begin;
+  Adapter adapter(events, limits.max_depth, begin, &furthest);
+  bool complete = false;
+  try {
+    complete = Library::sax_parse(Reader(begin, &furthest), Reader(begin + text.size(), &furthest),
+                                  &adapter);
+  } catch (const std::exception& error) {
+    events.problem = error.what();
+  }
+  if (complete) return ok_status();
+  std::string problem = events.problem.empty() ? "it is not valid JSON" : events.problem;
   return Status(ErrorKind::BadInput, "DC1102",
                 std::string(what) + " line " + std::to_string(line_at(text, events.position)) +
-                    ": " + events.problem);
+                    ": " + problem);
 }
 
 int line_at(std::string_view text, size_t position) {

@@ -1,7 +1,6 @@
 // Small text matters: suggestions for misspelt words, sizes and times for people, name patterns.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -21,10 +20,6 @@ std::string format_bytes(int64_t bytes);  // "512 B", "33.5 MiB"
 // "100000", "512MiB" or "512M" (2^20 each), "20MB" (10^6); likewise with K, G, T.
 std::optional<int64_t> parse_bytes(std::string_view text);
 std::string format_duration(int64_t nanos);  // "850 ns", "1.20 ms", "2 min 05 s"
-
-// Bytes of the character that `text` begins with; 0 if it begins with none in UTF-8: nothing, a
-// byte that begins none, an overlong form, a surrogate, beyond the last code point.
-size_t utf8_length(std::string_view text);
 
 // The text with control characters (but line feeds) and what is no UTF-8 as '?': names out of
 // damaged files must not reach a terminal.
