@@ -73,6 +73,7 @@ Status try_other_starts(SearchState& state) {
     for (const Start& start : kOffloadStarts) DC_RETURN_IF_ERROR(try_start(state, prefix, start));
   }
   const Chain from = state.best().chain;
+  if (from.empty()) return {};
   for (const size_t fusion : state.fusions()) {
     const Chain other = fused(from, fusion);
     if (!other.empty()) DC_RETURN_IF_ERROR(state.try_whole(other).status());
