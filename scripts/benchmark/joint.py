@@ -321,7 +321,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="the reduced set")
     parser.add_argument("--points-only", action="store_true", help="no chains with one pass less, no other efforts")
     parser.add_argument("--lab", help="folder with models and profiles that network.py made")
-    parser.add_argument("--dcc", default=os.path.join(ROOT, "build", "bin", "dcc"), help="chain_table is the one beside it")
+    parser.add_argument("--dcc", default=os.path.join(ROOT, "build", "bin", "dcc"), help="chain_table is the one in the same folder")
     parser.add_argument("--store", default=os.path.join(ROOT, "build", "joint"), help="folder for outcomes")
     parser.add_argument("--any-build", action="store_true", help="take outcomes of fixed chains from whichever build made them")
     parser.add_argument("--limit", type=int, default=900, help="seconds after which a compile is killed")
