@@ -32,6 +32,7 @@ class FragmentScan {
       for (const int64_t param : fragments_[f].params) of_param_[param] = static_cast<int>(f);
     }
     find_order();
+    follow_views();
     std::vector<UpdateFragment> movable;
     for (size_t f = 0; f < fragments_.size(); ++f) {
       if (fixed_[f] || fragments_[f].update.empty()) continue;
@@ -202,6 +203,26 @@ class FragmentScan {
           fragments_[f].ready = std::max(fragments_[f].ready, i + 1);
         }
       });
+    }
+  }
+
+  // A view that a member reads does nothing, but must come before it: where a gradient comes back
+  // from the host, right before the update.
+  void follow_views() {
+    std::vector<int32_t> first(fragments_.size(), INT32_MAX);  // members' positions
+    for (int32_t i = 0; i < count(); ++i) {
+      const ir::Node& node = axis_.node(i);
+      const int member = member_of_[node.id.index()];
+      if (member < 0) continue;
+      const auto f = static_cast<size_t>(member);
+      first[f] = std::min(first[f], i);
+      for (ValueId operand : node.operands) {
+        const NodeId producer = graph_.value(operand).producer;
+        if (!producer.valid() || ir::runs(graph_.node(producer))) continue;
+        const int32_t position = axis_.position(producer);
+        if (position > first[f]) fixed_[f] = true;
+        fragments_[f].ready = std::max(fragments_[f].ready, position + 1);
+      }
     }
   }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "src/cost/fixed.h"
+#include "tests/src/ir/sample_steps.h"
 
 namespace dc::passes {
 namespace {
@@ -117,6 +118,26 @@ TEST(UpdatePlaces, AGatherInsideAHostDelaysNoSumsThatThenCrossHosts) {
   const Levels levels(kWork, "    %more = aten.tanh.default(self=%x) : f32[64]\n");
   EXPECT_EQ(levels.place_of_gather("work", 400), levels.position("work"));
   EXPECT_EQ(levels.place_of_gather("work", 401), levels.position("more"));
+}
+
+// As where a gradient comes back from the host: it is whole long before, its view is not there.
+TEST(UpdateFragments, AnUpdateStaysBehindTheViewOfItsGradient) {
+  std::string text = ir::kScheduled;
+  const std::string update = "adamw %w, %m, %v, %s,";
+  text.replace(text.find(update), update.size(),
+               "%late = aten.view.default(self=%s, size=[32]) : f32[32] flat_shard<dp>\n"
+               "    adamw %w, %m, %v, %late,");
+  const base::Result<ir::Step> step = ir::parse(text);
+  ASSERT_TRUE(step.ok()) << step.status().to_string();
+  const cost::FixedCost cost({});
+  const ir::Graph& graph = step->programs[0].graph;
+  const schedule::TimeAxis axis(*step, graph, cost);
+  const auto fragments = update_fragments(*step, axis, cost, first_uses(*step), true);
+  ASSERT_EQ(fragments.size(), 1u);
+  const ir::Node& moved = graph.node(fragments[0].update[0]);
+  const ir::NodeId view = graph.value(moved.operands[3]).producer;
+  EXPECT_EQ(graph.value(moved.operands[3]).name, "late");
+  EXPECT_EQ(fragments[0].ready, axis.position(view) + 1);
 }
 
 }  // namespace
