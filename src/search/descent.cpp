@@ -138,8 +138,14 @@ std::vector<Chain> Descent::changes(const Chain& chain, size_t decision) const {
     return changed(chain, *passes_[passes_.size() - decision], state_.parameter_bytes());
   std::vector<Chain> result;
   if (decision == 0) {
-    if (find_call(chain, "recompute") && !find_call(chain, "keep-jointly"))
+    const passes::PassCall* recompute = find_call(chain, "recompute");
+    if (recompute && !find_call(chain, "keep-jointly")) {
       result.push_back(jointly(chain, kFirstExchanges));
+    } else if (recompute) {  // exchanges begin with all made again, or with what the budget asks
+      const bool asks_budget = !recompute->argument;
+      result.push_back(
+          with(chain, *recompute->pass, asks_budget ? std::optional<int64_t>(0) : std::nullopt));
+    }
     return result;
   }
   if (decision == passes_.size() + 1) return grouped_otherwise(chain, state_.parameter_bytes());
