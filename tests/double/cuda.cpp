@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <list>
 #include <map>
 #include <string>
 #include <vector>
@@ -73,15 +74,17 @@ int fill_now(cuda::Address to, unsigned char value, size_t bytes) {
   return 0;
 }
 
-struct LoadedModule {
-  void* library;
-  int file;
-};
-
 struct Kernel {
   dc::gpu_double::Entry entry;
   size_t bytes;  // of its parameters
   bool has_barriers;
+};
+
+struct LoadedModule {
+  void* library;
+  int file;
+  std::mutex mutex;             // of `kernels`
+  std::list<Kernel> kernels{};  // that were asked for
 };
 
 // Addresses of the GPU among the parameters become those of their bytes.
@@ -301,7 +304,7 @@ int cuModuleLoadData(cuda::Module* module, const void* image) {
     close(file);
     return kInvalidImage;
   }
-  *module = reinterpret_cast<cuda::Module>(new LoadedModule{library, file});
+  *module = reinterpret_cast<cuda::Module>(new LoadedModule{library, file, {}, {}});
   return 0;
 }
 int cuModuleUnload(cuda::Module module) {
@@ -312,14 +315,16 @@ int cuModuleUnload(cuda::Module module) {
   return 0;
 }
 int cuModuleGetFunction(cuda::Function* function, cuda::Module module, const char* name) {
-  void* library = reinterpret_cast<const LoadedModule*>(module)->library;
+  auto& loaded = *reinterpret_cast<LoadedModule*>(module);
+  void* library = loaded.library;
   void* entry = dlsym(library, name);
   const auto* bytes =
       static_cast<const size_t*>(dlsym(library, (std::string(name) + "_bytes").c_str()));
   const auto* has_barriers = static_cast<const bool*>(dlsym(library, "gpu_double_has_barriers"));
   if (entry == nullptr || bytes == nullptr || has_barriers == nullptr) return kNotFound;
-  *function = reinterpret_cast<cuda::Function>(
-      new Kernel{reinterpret_cast<dc::gpu_double::Entry>(entry), *bytes, *has_barriers});
+  const std::lock_guard lock(loaded.mutex);
+  loaded.kernels.push_back({reinterpret_cast<dc::gpu_double::Entry>(entry), *bytes, *has_barriers});
+  *function = reinterpret_cast<cuda::Function>(&loaded.kernels.back());
   return 0;
 }
 int cuLaunchKernel(cuda::Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
