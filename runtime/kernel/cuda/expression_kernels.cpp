@@ -21,11 +21,8 @@ Made kernel_of(Workshop& workshop, const Expression& expression,
   std::vector<const void*> addresses;  // as the members of the kernel's parameter
   for (const BoundTensor& tensor : tensors.results) addresses.push_back(tensor.data);
   for (const BoundTensor& tensor : tensors.operands) addresses.push_back(tensor.data);
-  DC_ASSIGN_OR_RETURN(Launch launch, workshop.launch(source, workshop.blocks_for(source.count),
-                                                     std::as_bytes(std::span(addresses))));
-  std::vector<Launch> launches;
-  launches.push_back(std::move(launch));
-  return workshop.kernel(std::move(launches));
+  return workshop.kernel(source, workshop.blocks_for(source.count),
+                         std::as_bytes(std::span(addresses)));
 }
 
 Made kernel_of(Workshop& workshop, Call& call, const Expression& expression,
@@ -82,14 +79,8 @@ Made flat_kernel(Workshop& workshop, const Expression& expression, const Dense& 
 }  // namespace
 
 Made fused_kernel(Workshop& workshop, Call& call) {
-  auto expression = Expression::parse(call.text("body", ""));
-  if (!expression.ok())
-    return std::move(expression)
-        .status()
-        .add_context("recompile the plan with the dcc that belongs to this dcrun");
-  std::vector<std::string> operands;
-  for (size_t i = 0; i < expression->operands(); ++i) operands.push_back("a" + std::to_string(i));
-  return kernel_of(workshop, call, *expression, operands);
+  DC_ASSIGN_OR_RETURN(const Expression expression, native::read_expression(call));
+  return kernel_of(workshop, call, expression, native::fused_operands(expression));
 }
 
 Made operator_kernel(Workshop& workshop, Call& call, const plan::Instruction& instruction,

@@ -45,49 +45,39 @@ KernelSource source_for(DType dtype, const std::string& name, const std::string&
                    function + "<" + type + ">");
 }
 
-template <typename Parameters>
-Made one_launch(Workshop& workshop, const KernelSource& source, unsigned blocks,
-                const Parameters& parameters) {
-  DC_ASSIGN_OR_RETURN(Launch launch, workshop.launch(source, blocks, parameters));
-  std::vector<Launch> launches;
-  launches.push_back(std::move(launch));
-  return workshop.kernel(std::move(launches));
-}
-
 Made adamw_kernel(Workshop& workshop, Call& call, int32_t) {
   const native::AdamWOperands o = native::read_adamw(call);
   if (!call.ok()) return call.made(nullptr);
-  return one_launch(workshop, source_of("dc_adamw", "update.h", "AdamW", "adamw"),
-                    workshop.blocks_for(o.p.count),
-                    AdamW{at<float>(o.p), at<float>(o.m), at<float>(o.v), at<const float>(o.g),
-                          o.p.count, o.control.at()});
+  return workshop.kernel(source_of("dc_adamw", "update.h", "AdamW", "adamw"),
+                         workshop.blocks_for(o.p.count),
+                         AdamW{at<float>(o.p), at<float>(o.m), at<float>(o.v), at<const float>(o.g),
+                               o.p.count, o.control.at()});
 }
 
 Made sgd_kernel(Workshop& workshop, Call& call, int32_t) {
   const native::SgdOperands o = native::read_sgd(call);
   if (!call.ok()) return call.made(nullptr);
-  return one_launch(workshop, source_of("dc_sgd", "update.h", "Sgd", "sgd"),
-                    workshop.blocks_for(o.p.count),
-                    Sgd{at<float>(o.p), at<float>(o.buffer), at<const float>(o.g), o.p.count,
-                        o.control.at(), o.momentum, o.nesterov});
+  return workshop.kernel(source_of("dc_sgd", "update.h", "Sgd", "sgd"),
+                         workshop.blocks_for(o.p.count),
+                         Sgd{at<float>(o.p), at<float>(o.buffer), at<const float>(o.g), o.p.count,
+                             o.control.at(), o.momentum, o.nesterov});
 }
 
 Made scale_kernel(Workshop& workshop, Call& call, int32_t) {
   const native::ScaleOperands o = native::read_scale(call);
   if (!call.ok()) return call.made(nullptr);
-  return one_launch(workshop, source_of("dc_scale", "update.h", "Scale", "scale"),
-                    workshop.blocks_for(o.x.count),
-                    Scale{at<float>(o.x), at<const double>(o.hyperparameters), o.x.count});
+  return workshop.kernel(source_of("dc_scale", "update.h", "Scale", "scale"),
+                         workshop.blocks_for(o.x.count),
+                         Scale{at<float>(o.x), at<const double>(o.hyperparameters), o.x.count});
 }
 
 Made dropout_kernel(Workshop& workshop, Call& call, int32_t) {
   const native::DropoutOperands o = native::read_dropout(call);
   if (!call.ok()) return call.made(nullptr);
-  return one_launch(workshop,
-                    source_for(o.x.dtype, "dc_dropout", "dropout.h", "Dropout", "dropout"),
-                    workshop.blocks_for((o.x.count + 3) / 4),
-                    Dropout{o.x.data, o.y.data, at<uint8_t>(o.mask), at<const uint64_t>(o.rng),
-                            o.x.count, o.op, o.threshold, o.scale});
+  return workshop.kernel(source_for(o.x.dtype, "dc_dropout", "dropout.h", "Dropout", "dropout"),
+                         workshop.blocks_for((o.x.count + 3) / 4),
+                         Dropout{o.x.data, o.y.data, at<uint8_t>(o.mask), at<const uint64_t>(o.rng),
+                                 o.x.count, o.op, o.threshold, o.scale});
 }
 
 Made square_sum_kernel(Workshop& workshop, Call& call, int32_t stream) {
@@ -115,16 +105,15 @@ Made square_sum_kernel(Workshop& workshop, Call& call, int32_t stream) {
 Made add_loss_kernel(Workshop& workshop, Call& call, int32_t) {
   const native::AddLossOperands o = native::read_add_loss(call);
   if (!call.ok()) return call.made(nullptr);
-  return one_launch(workshop,
-                    source_for(o.loss.dtype, "dc_add_loss", "sums.h", "AddLoss", "add_loss"), 1,
-                    AddLoss{at<double>(o.sum), o.loss.data});
+  return workshop.kernel(source_for(o.loss.dtype, "dc_add_loss", "sums.h", "AddLoss", "add_loss"),
+                         1, AddLoss{at<double>(o.sum), o.loss.data});
 }
 
 Made check_finite_kernel(Workshop& workshop, Call& call, int32_t) {
   const native::CheckFiniteOperands o = native::read_check_finite(call);
   if (!call.ok()) return call.made(nullptr);
-  return one_launch(
-      workshop, source_of("dc_check_finite", "sums.h", "scalar::CheckFinite", "check_finite"), 1,
+  return workshop.kernel(
+      source_of("dc_check_finite", "sums.h", "scalar::CheckFinite", "check_finite"), 1,
       scalar::CheckFinite{at<double>(o.scalars), at<const double>(o.row),
                           at<const double>(o.losses), o.losses.count, o.param});
 }
@@ -132,9 +121,8 @@ Made check_finite_kernel(Workshop& workshop, Call& call, int32_t) {
 Made clip_and_check_kernel(Workshop& workshop, Call& call, int32_t) {
   const native::ClipAndCheckOperands o = native::read_clip_and_check(call);
   if (!call.ok()) return call.made(nullptr);
-  return one_launch(
-      workshop, source_of("dc_clip_and_check", "sums.h", "scalar::ClipAndCheck", "clip_and_check"),
-      1,
+  return workshop.kernel(
+      source_of("dc_clip_and_check", "sums.h", "scalar::ClipAndCheck", "clip_and_check"), 1,
       scalar::ClipAndCheck{at<double>(o.scalars), at<const double>(o.table),
                            at<const double>(o.hyperparameters), o.ranks, o.parameters, o.clip});
 }

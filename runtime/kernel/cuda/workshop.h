@@ -46,6 +46,14 @@ class Workshop {
   base::Result<std::byte*> scratch(int32_t stream, int64_t bytes);
   // A kernel that launches these one after the other.
   std::unique_ptr<Kernel> kernel(std::vector<Launch> launches) const;
+  // A kernel of one launch; the arguments and errors are those of launch().
+  template <typename Parameters>
+  base::Result<std::unique_ptr<Kernel>> kernel(const KernelSource& source, unsigned blocks,
+                                               const Parameters& parameters) {
+    std::vector<Launch> launches(1);
+    DC_ASSIGN_OR_RETURN(launches[0], launch(source, blocks, parameters));
+    return kernel(std::move(launches));
+  }
 
  private:
   base::Result<device::cuda::Module> module(const KernelSource& source);

@@ -1,4 +1,4 @@
-// dropout: each thread has four elements of its own, the words of one counter.
+// dropout: a thread computes the four elements that one counter draws for.
 #pragma once
 
 #include "runtime/kernel/cuda/kernel_words.h"

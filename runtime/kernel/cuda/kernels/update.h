@@ -1,4 +1,4 @@
-// adamw, sgd, scale: each thread has elements of its own.
+// adamw, sgd, scale: element by element.
 #pragma once
 
 #include "runtime/kernel/cuda/kernel_words.h"

@@ -15,6 +15,11 @@ namespace dc::runtime::kernel::native {
 // Whether an expression may have operations of this name, "aten.silu.default".
 bool is_operation(std::string_view op);
 
+// The expression of a dc.fused instruction. An error says to compile the plan again.
+base::Result<base::Expression> read_expression(Call& call);
+// The names of its arguments that are the expression's operands: a0, a1, ...
+std::vector<std::string> fused_operands(const base::Expression& expression);
+
 // The tensors of an instruction that does what an expression says: results of one shape, and
 // operands that are broadcast to it.
 struct ExpressionTensors {

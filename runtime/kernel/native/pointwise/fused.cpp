@@ -49,9 +49,7 @@ class Maker {
 
  private:
   void bind() {
-    std::vector<std::string> names;
-    for (size_t i = 0; i < expression_.operands(); ++i) names.push_back("a" + std::to_string(i));
-    ExpressionTensors tensors = expression_tensors(call_, expression_, names);
+    ExpressionTensors tensors = expression_tensors(call_, expression_, fused_operands(expression_));
     if (!call_.ok()) return;
     call_.require(!tensors.results[0].sizes.empty(), "its results have no dims");
     operands_ = std::move(tensors.operands);
@@ -234,12 +232,8 @@ class Maker {
 };
 
 Made fused(Call& call) {
-  auto expression = Expression::parse(call.text("body", ""));
-  if (!expression.ok())
-    return std::move(expression)
-        .status()
-        .add_context("recompile the plan with the dcc that belongs to this dcrun");
-  return Maker(call, *expression).run();
+  DC_ASSIGN_OR_RETURN(const Expression expression, read_expression(call));
+  return Maker(call, expression).run();
 }
 
 constexpr Row kRows[] = {{"dc.fused", fused}};

@@ -118,6 +118,21 @@ base::Result<Operations> Operations::of(const Expression& expression,
 
 bool is_operation(std::string_view op) { return factory_of(op) != nullptr; }
 
+base::Result<Expression> read_expression(Call& call) {
+  auto expression = Expression::parse(call.text("body", ""));
+  if (!expression.ok())
+    return std::move(expression)
+        .status()
+        .add_context("recompile the plan with the dcc that belongs to this dcrun");
+  return expression;
+}
+
+std::vector<std::string> fused_operands(const Expression& expression) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < expression.operands(); ++i) names.push_back("a" + std::to_string(i));
+  return names;
+}
+
 ExpressionTensors expression_tensors(Call& call, const Expression& expression,
                                      std::span<const std::string> operands) {
   ExpressionTensors made;
