@@ -307,44 +307,33 @@ INSTANTIATE_TEST_SUITE_P(Cases, CudaExecutorDeathTest,
                                            Obstacle{"DOUBLE_FAIL", "cuModuleLoadData:1:209",
                                                     "DC6156"}));
 
+// Runs a plan twice while a call of the driver fails, and ends the process as the first run says;
+// with exit code 1 if the second says something else.
+void run_with_failing_call(const char* failure) {
+  setenv("DOUBLE_FAIL", failure, 1);
+  const RandomWork hand(1);
+  comm::CommOptions options;
+  options.device = *device::open_device(base::DeviceKind::Cuda);
+  on_ranks(1, options, [&](comm::ProcessGroup& job, int) {
+    auto slab = job.allocate(hand.plan.arena_bytes[0]);
+    const auto executor = exec::Executor::prepare(hand.plan, job, *slab, {});
+    const Status first = (*executor)->run(0), second = (*executor)->run(0);
+    std::fputs(first.to_string().c_str(), stderr);
+    std::_Exit(first.code() == second.code() ? base::exit_code(first.kind()) : 1);
+  });
+}
+
 TEST(CudaFailureDeathTest, ADriverThatRecordsNoGraphEndsTheRun) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(
-      {
-        setenv("DOUBLE_FAIL", "cuGraphInstantiate:1:801", 1);
-        const RandomWork hand(1);
-        comm::CommOptions options;
-        options.device = *device::open_device(base::DeviceKind::Cuda);
-        on_ranks(1, options, [&](comm::ProcessGroup& job, int) {
-          auto slab = job.allocate(hand.plan.arena_bytes[0]);
-          const auto executor = exec::Executor::prepare(hand.plan, job, *slab, {});
-          const Status first = (*executor)->run(0), second = (*executor)->run(0);
-          std::fputs(first.to_string().c_str(), stderr);
-          std::_Exit(first.code() == second.code() ? base::exit_code(first.kind()) : 1);
-        });
-      },
-      ::testing::ExitedWithCode(69), "DC6147");
+  EXPECT_EXIT(run_with_failing_call("cuGraphInstantiate:1:801"), ::testing::ExitedWithCode(69),
+              "DC6147");
 }
 
 // A failure of the GPU is the failure of the run, and stays; in another process.
 TEST(CudaFailureDeathTest, AFailureOfTheGpuEndsTheRun) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(
-      {
-        setenv("DOUBLE_FAIL", "cuMemcpyAsync:5:700", 1);
-        const RandomWork hand(1);
-        comm::CommOptions options;
-        options.device = *device::open_device(base::DeviceKind::Cuda);
-        on_ranks(1, options, [&](comm::ProcessGroup& job, int) {
-          auto slab = job.allocate(hand.plan.arena_bytes[0]);
-          const auto executor = exec::Executor::prepare(hand.plan, job, *slab, {});
-          const Status first = (*executor)->run(0), second = (*executor)->run(0);
-          std::fputs(first.to_string().c_str(), stderr);
-          const bool same = first.code() == second.code();
-          std::_Exit(same ? base::exit_code(first.kind()) : 1);
-        });
-      },
-      ::testing::ExitedWithCode(69), "DC6143.*CUDA_ERROR_ILLEGAL_ADDRESS");
+  EXPECT_EXIT(run_with_failing_call("cuMemcpyAsync:5:700"), ::testing::ExitedWithCode(69),
+              "DC6143.*CUDA_ERROR_ILLEGAL_ADDRESS");
 }
 
 }  // namespace
