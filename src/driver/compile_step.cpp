@@ -65,14 +65,14 @@ Result<Plan> plan_in_time(StepCompiler& in_time, StepCompiler& without_clock, By
   return plan;
 }
 
+}  // namespace
+
 ir::Step with_options(ir::Step step, const CompileOptions& options) {
   step.mesh.axes = {{"dp", options.world}};
   step.accumulation = options.accumulation;
   step.reduce_dtype = options.reduce_dtype;
   return step;
 }
-
-}  // namespace
 
 Status own_fault(const Status& found) {
   Status fault(base::ErrorKind::Internal, found.code(), found.sentence());

@@ -25,6 +25,9 @@ inline constexpr const char* kLeftOut = "search-left-out: ";
 // Hears the name of each part as it ends: "passes" (several times), "layout", "emit", "verify".
 using PartDone = std::function<void(const char* part)>;
 
+// The imported step as the options have it: ranks, micro-batches, type of gradients on the wire.
+ir::Step with_options(ir::Step step, const CompileOptions& options);
+
 // Takes the imported step with its optimizer already configured. The step is consumed.
 base::Result<runtime::plan::Plan> compile_step(ir::Step step, const CompileOptions& options,
                                                const cost::CostModel& cost,

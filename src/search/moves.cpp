@@ -20,12 +20,6 @@ int64_t first_size(const passes::Pass& pass, int64_t bytes) {
   return std::max<int64_t>(1, pass.name == "keep-resident" ? bytes / 2 : bytes / 100);
 }
 
-Chain without(const Chain& chain, const passes::Pass& pass) {
-  Chain result = chain;
-  std::erase_if(result, [&](const PassCall& call) { return call.pass == &pass; });
-  return result;
-}
-
 // What keep-jointly decides: it expects that nothing is kept before it.
 bool decides_what_is_kept(const passes::Pass& pass) {
   return pass.name == "recompute" || pass.name == "keep-resident" ||
@@ -84,6 +78,12 @@ Chain fused(const Chain& chain, size_t fusion) {
   if (!kFusions[fusion].empty())
     result = with(result, pass, passes::parse_passes(fuse_text(fusion))->front().argument);
   return passes::parse_passes(passes::print(result)).ok() ? result : Chain();
+}
+
+Chain without(const Chain& chain, const passes::Pass& pass) {
+  Chain result = chain;
+  std::erase_if(result, [&](const PassCall& call) { return call.pass == &pass; });
+  return result;
 }
 
 Chain with(const Chain& chain, const passes::Pass& pass, std::optional<int64_t> argument) {
@@ -152,9 +152,9 @@ std::vector<Chain> grouped_otherwise(const Chain& chain, int64_t bytes) {
   if (find_call(chain, by_block.name)) {
     Chain other = with(without(chain, by_block), reductions, std::nullopt);
     other = with(other, prefetch, std::nullopt);
-    add(result, with(other, gathers, 4 * first_size(gathers, bytes)));
-    add(result, with(other, gathers, std::nullopt));
     const int64_t size = 4 * first_size(gathers, bytes);
+    add(result, with(other, gathers, size));
+    add(result, with(other, gathers, std::nullopt));
     add(result, with(with(other, gathers, size), reductions, size));
   } else if (find_call(chain, gathers.name)) {
     Chain other = chain;

@@ -26,6 +26,7 @@ size_t fusion_of(const passes::Chain& chain);  // which of them
 // `chain` fused in this way; empty if it has a pass that fuses by another rule.
 passes::Chain fused(const passes::Chain& chain, size_t fusion);
 
+passes::Chain without(const passes::Chain& chain, const passes::Pass& pass);
 // `chain` with this one call of `pass`.
 passes::Chain with(const passes::Chain& chain, const passes::Pass& pass,
                    std::optional<int64_t> argument);

@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "src/search/chains.h"
 #include "src/search/smallest_chain.h"
 
 namespace dc::search {
@@ -13,28 +12,24 @@ using base::Result;
 using base::Status;
 using passes::Chain;
 
-// A baseline that cannot be made for this step is left aside.
-Status NamedTrials::try_as_they_are() {
-  for (const std::span<const NamedChain> list : {named_chains(), baseline_chains()}) {
-    for (const NamedChain& named : list) {
-      DC_ASSIGN_OR_RETURN(const Chain chain, state_.as_asked(find_chain(named.name)));
-      if (!may_run(chain, state_.imported(), state_.options())) continue;
-      if (state_.trials().out_of_effort() && !state_.best().chain.empty()) {
-        tried_all_ = false;
-        return {};
-      }
-      state_.go_to(chain);
-      const Status tried = state_.trials().try_once(state_.trials().whole(chain)).status();
-      if (tried.ok()) tried_.push_back({named.name, chain});
-      if (list.data() == named_chains().data()) DC_RETURN_IF_ERROR(tried);
-    }
+Status NamedTrials::try_as_it_is(const NamedChain& named) {
+  DC_ASSIGN_OR_RETURN(const Chain chain, state_.as_asked(find_chain(named.name)));
+  if (!may_run(chain, state_.imported(), state_.options())) return {};
+  if (state_.trials().out_of_effort() && !state_.best().chain.empty()) {
+    tried_all_ = false;
+    return {};
   }
+  state_.go_to(chain);
+  DC_RETURN_IF_ERROR(state_.trials().try_once(state_.trials().whole(chain)).status());
+  tried_.push_back({named.name, chain});
   return {};
 }
 
 Status NamedTrials::try_all() {
   constexpr size_t kMostRecomputed = 3;
-  DC_RETURN_IF_ERROR(try_as_they_are());
+  for (const NamedChain& named : named_chains()) DC_RETURN_IF_ERROR(try_as_it_is(named));
+  // A baseline that cannot be made for this step is left aside.
+  for (const NamedChain& named : baseline_chains()) (void)try_as_it_is(named);
   std::vector<std::pair<Chain, Score>> too_large;
   for (const Named& named : tried_) {
     const std::optional<Score> score = state_.trials().latest(named.chain);

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "src/search/chains.h"
 #include "src/search/search_state.h"
 
 namespace dc::search {
@@ -32,7 +33,7 @@ class NamedTrials {
     passes::Chain chain;
   };
 
-  base::Status try_as_they_are();
+  base::Status try_as_it_is(const NamedChain& named);
 
   SearchState& state_;
   std::vector<Named> tried_;

@@ -13,11 +13,6 @@ int64_t bytes_of_parameters(const ir::Step& step) {
   return bytes;
 }
 
-passes::Chain without_jointly(passes::Chain chain) {
-  std::erase_if(chain, [](const auto& call) { return call.pass->name == "keep-jointly"; });
-  return chain;
-}
-
 }  // namespace
 
 SearchState::SearchState(const ir::Step& imported, const passes::Options& options,
@@ -50,7 +45,8 @@ base::Result<MaybeScore> SearchState::try_next(const Candidate& candidate) {
 }
 
 base::Result<bool> SearchState::is_tight(const passes::Chain& chain) {
-  DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, recompute_moves(without_jointly(chain)));
+  DC_ASSIGN_OR_RETURN(const RecomputeMoves moves,
+                      recompute_moves(without(chain, *passes::find_pass("keep-jointly"))));
   const auto& [least, most] = moves.range;
   return most > least && moves.budget < least + (most - least) / 2;
 }

@@ -13,6 +13,7 @@
 #include "src/base/json_writer.h"
 #include "src/cost/costs.h"
 #include "src/driver/compile.h"
+#include "src/driver/compile_step.h"
 #include "src/search/lower_plans.h"
 #include "src/search/smallest_chain.h"
 #include "src/sim/simulate.h"
@@ -23,10 +24,6 @@ namespace {
 using base::Bytes;
 using base::Result;
 using base::Status;
-
-base::Nanos step_time(const ir::Step& step, const cost::CostModel& cost) {
-  return sim::simulate(step, cost).time;
-}
 
 class ChainTable {
  public:
@@ -45,7 +42,7 @@ class ChainTable {
     if (!step.ok()) return error(step.status());
     const Result<Bytes> arena = steps_.arena(*step);
     if (!arena.ok()) return error(arena.status());
-    return "{\"exit\": 0, \"step_ns\": " + std::to_string(step_time(*step, cost_).v) +
+    return "{\"exit\": 0, \"step_ns\": " + std::to_string(sim::simulate(*step, cost_).time.v) +
            ", \"arena\": " + std::to_string(arena->v) +
            ", \"peak\": " + std::to_string(live_bytes(*step, cost_)) + "}";
   }
@@ -108,13 +105,11 @@ Status run(int argc, char** argv) {
   if (!path(2).empty()) {
     DC_ASSIGN_OR_RETURN(request.profile, profile::read_profile(path(2)));
   }
-  DC_ASSIGN_OR_RETURN(driver::Model model, driver::read_model(path(1), path(3), {}));
+  DC_ASSIGN_OR_RETURN(const driver::Model model, driver::read_model(path(1), path(3), {}));
   DC_ASSIGN_OR_RETURN(const driver::CompileOptions options, driver::completed(request));
-  model.step.mesh.axes = {{"dp", options.world}};
-  model.step.accumulation = options.accumulation;
-  model.step.reduce_dtype = options.reduce_dtype;
+  const ir::Step step = driver::with_options(model.step, options);
   const cost::Costs costs(request.profile, options.threads);
-  ChainTable table(model.step, options.passes, costs.model());
+  ChainTable table(step, options.passes, costs.model());
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
     int64_t budget = 0;
