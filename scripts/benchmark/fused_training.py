@@ -17,18 +17,15 @@ nothing new is started. --keep keeps models and profiles for the next run; of th
 
 import argparse
 import dataclasses
-import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 
 import lab as labs
 from lab import say
 
-PEER = os.path.join(labs.ROOT, "scripts", "benchmark", "peer.py")
 BASE = "default-fusion"
 
 
@@ -64,8 +61,7 @@ class Bench:
             steps, _ = self.lab.train(side.plan, self.model, self.arguments.warmup, self.arguments.steps)
             return [step["step_ms"] for step in steps]
         options = ["--kind", side.name.split()[1], "--no-clip", "--steps", str(self.arguments.steps), "--warmup", str(self.arguments.warmup)]
-        said = self.lab.on_hosts(sys.executable, PEER, *self.lab.shape(self.model), *options).stdout
-        return json.loads([line for line in said.splitlines() if line.startswith("{")][-1])["step_ms"]
+        return self.lab.peer(self.model, *options)["step_ms"]
 
     def run(self):
         sides = self.sides()

@@ -14,6 +14,7 @@ import time
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 BIN = os.path.join(ROOT, "build", "bin")
+PEER = os.path.join(ROOT, "scripts", "benchmark", "peer.py")
 NETLAB = os.path.join(ROOT, "scripts", "netlab.sh")
 _LLAMA_M = {
     "architectures": ["LlamaForCausalLM"],
@@ -214,6 +215,11 @@ class Lab(Bench):
 
     def on_hosts(self, *command, limit=1800):
         return run([NETLAB, "run", *command], limit, **self.variables)
+
+    def peer(self, model, *options):
+        """What rank 0 of PyTorch's side (peer.py) prints."""
+        said = self.on_hosts(sys.executable, PEER, *self.shape(model), *options).stdout
+        return json.loads([line for line in said.splitlines() if line.startswith("{")][-1])
 
     def sent(self, result):
         """Bytes that host 0 sent during a command on the hosts."""

@@ -22,7 +22,6 @@ peers included, the share in which compute did not wait.
 import argparse
 import collections
 import dataclasses
-import json
 import os
 import statistics
 import subprocess
@@ -31,9 +30,8 @@ import tempfile
 import time
 
 import lab as labs
-from lab import ROOT, say
+from lab import say
 
-PEER = os.path.join(ROOT, "scripts", "benchmark", "peer.py")
 ACCUMULATION = 4
 
 
@@ -104,8 +102,7 @@ class Bench:
 
     def peer(self, kind, clipped, accumulation):
         options = ["--kind", kind, "--steps", str(self.arguments.steps), "--warmup", str(self.arguments.warmup), "--accumulation", str(accumulation)]
-        result = self.lab.on_hosts(sys.executable, PEER, *self.lab.shape(self.arguments.model), *options, *([] if clipped else ["--no-clip"]))
-        said = json.loads([line for line in result.stdout.splitlines() if line.startswith("{")][-1])
+        said = self.lab.peer(self.arguments.model, *options, *([] if clipped else ["--no-clip"]))
         if kind == "alone":
             self.updates[clipped, accumulation] = statistics.median(said["update_ms"])
         return said["step_ms"], said["sent_per_step"]

@@ -5,8 +5,6 @@ Not a program.
 
 import dataclasses
 
-from published_runs import TOLERANCE
-
 UNEXPLAINED, BOTH_GOOD = "unexplained", "ratio of two within 10 %"
 
 
@@ -42,10 +40,12 @@ class Reasons:
     def of(self, runs, key):
         """Reason of a cell that misses. A what-if comes before what no plan has, and either before the parts of a ratio."""
         cell = self.base[runs][key]
-        cures = sorted(self.cured.get((runs, key), []), key=lambda cure: cure[0].explains != "what-if")
-        if cures:
+        if cures := self._cures(runs, key):
             return Reason(_label(cures[0][0]), ", ".join(_figure(case, other) for case, other in cures))
         return self._of_ratio(runs, cell) if cell.parts else Reason(UNEXPLAINED, UNEXPLAINED)
+
+    def _cures(self, runs, key):
+        return sorted(self.cured.get((runs, key), []), key=lambda cure: cure[0].explains != "what-if")
 
     def _of_ratio(self, runs, cell):
         parts = [self._closest(runs, key) for key in cell.parts]
@@ -59,9 +59,7 @@ class Reasons:
     def _closest(self, runs, key):
         """(case, cell): as it is where that is within 10 %, else with the what-if that comes first."""
         cell = self.base[runs][key]
-        if abs(cell.off) <= TOLERANCE:
-            return None, cell
-        cures = sorted(self.cured.get((runs, key), []), key=lambda cure: cure[0].explains != "what-if")
+        cures = [] if cell.good else self._cures(runs, key)
         return cures[0] if cures else (None, cell)
 
 

@@ -24,10 +24,9 @@ import threading
 import time
 
 import lab as labs
-from lab import BIN, ROOT
+from lab import BIN, PEER
 
 MEMORY_STEPS = 3
-PEER = os.path.join(ROOT, "scripts", "benchmark", "peer.py")
 
 
 @dataclasses.dataclass
