@@ -10,15 +10,18 @@ are profiled while as many ranks as are missing compute on the same machine.
 Calibration is what users have, `dcc calibrate`: one run per model, number of hosts and profile of a plan that is no case, CALIBRATION, in
 which everything comes one after the other, over the link that was profiled.
 
-A case's figures: predicted (`dcc compile`, or `dcc simulate` with another link), calibrated (the same plan simulated with the calibrated
-profile), measured (median of the steps of rank 0), spread ((p75 - p25) / median of these; above 3 % the case is run once more and the
-calmer run counts). Four more, in ms, say where the difference to the prediction comes from, on rank 0: compute, kernels and what slows
-them (measured less predicted); exposed, time in which compute waits; wire, collectives from the moment the last rank comes to them (both measured
-less predicted); late, waiting in collectives for ranks that come later, which is predicted as 0. step = compute + exposed; wire and late
-lengthen it as far as they are exposed. error = predicted / measured - 1. Bias is the median error, residual the mean distance from it. Kendall's tau asks
-whether plans come out in the predicted order: over pairs of plans of one model, lab, profile, clipping and accumulation.
+All cases and calibrations run in two rounds, minutes apart, and the shorter run of each counts: what disturbs a machine lasts longer than a
+run, so a run's own spread does not show it.
 
-With --keep, models, profiles and results (truth.jsonl, one line a case) stay in the folder, and an interrupted run goes on. What fails is
+A case's figures: predicted (`dcc compile`, or `dcc simulate` with another link), calibrated (the same plan simulated with the calibrated
+profile), measured (median of the steps of rank 0), spread ((p75 - p25) / median of these), apart (how much longer the longer run was). Four
+more, in ms, say where the difference to the prediction comes from, on rank 0: compute, kernels and what slows them (measured less
+predicted); exposed, time in which compute waits; wire, collectives from the moment the last rank comes to them (both measured less
+predicted); late, waiting in collectives for ranks that come later, which is predicted as 0. step = compute + exposed; wire and late lengthen
+it as far as they are exposed. error = predicted / measured - 1. Bias is the median error, residual the mean distance from it. Kendall's tau
+asks whether plans come out in the predicted order: over pairs of plans of one model, lab, profile, clipping and accumulation.
+
+With --keep, models, profiles and results (truth.jsonl, one line a run) stay in the folder, and an interrupted run goes on. What fails is
 said and left out. Another build measures anew: give it another folder. Steps are short, so run it where nothing else runs.
 """
 
@@ -37,6 +40,7 @@ from lab import BIN, say
 
 FAST, SLOW = "1gbit", "300mbit"
 PAYLOAD = 1448 / 1514  # of what a link carries in full packets
+ROUNDS = 2
 NOISY = 0.03
 CALIBRATION = ("--chain", "zero3", "--grad-accum", "2")
 
@@ -59,6 +63,10 @@ class Group:
     def calibrated(self):
         """(world, rate) of the lab of the calibrating run."""
         return self.world, self.profiled()[1]
+
+    def calibration(self):
+        """The name of the calibrating run, which groups of one model, number of hosts and profile share."""
+        return f"calibration: {self.model} {self.world}, profile of {self.profiled()[0]} at {self.profiled()[1]}"
 
     def missing(self):
         """Hosts that the profiled lab has less."""
@@ -89,18 +97,24 @@ GROUPS = (
 
 
 class Results:
-    """One line for each case that is done."""
+    """What was measured, a line for each run; of several runs of one name the shortest counts."""
 
     def __init__(self, path):
-        self.path, self.rows = path, {}
+        self.path, self.rows = path, []
         if os.path.exists(path):
             with open(path) as file:
-                self.rows = {row["name"]: row for row in map(json.loads, file)}
+                self.rows = [json.loads(line) for line in file]
 
     def add(self, row):
-        self.rows[row["name"]] = row
+        self.rows.append(row)
         with open(self.path, "a") as file:
             file.write(json.dumps(row) + "\n")
+
+    def runs(self, name):
+        return [row for row in self.rows if row["name"] == name]
+
+    def shortest(self, name):
+        return min(self.runs(name), key=lambda row: row["measured_ms"])
 
 
 class Truth:
@@ -112,23 +126,31 @@ class Truth:
     def cases(self, group):
         return [f"{group.name()}: {chain}" for chain in group.chains.split() if self.arguments.only in f"{group.name()}: {chain}"]
 
+    def is_done(self, name, rounds):
+        return len(self.results.runs(name)) >= rounds
+
     def run(self):
-        """Lab after lab: first all profiles, then calibrations and cases."""
-        todo = {group: [name for name in self.cases(group) if name not in self.results.rows] for group in GROUPS}
-        groups = [group for group in GROUPS if todo[group]]
+        """Lab after lab: first all profiles; then, in each round, calibrations and cases."""
+        groups = [group for group in GROUPS if self.cases(group) and not all(self.is_done(name, ROUNDS) for name in (group.calibration(), *self.cases(group)))]
         for world, rate in dict.fromkeys(group.profiled() for group in groups):
             with labs.Lab(self.folder, world, rate, "truth") as lab:
                 for group in groups:
                     if group.profiled() == (world, rate):
                         self.attempt(f"profile for {group.name()}", lambda group=group, lab=lab: lab.profile(group.model, computing=group.missing()))
-        for world, rate in dict.fromkeys(place for group in groups for place in (group.calibrated(), (group.world, group.rate))):
-            with labs.Lab(self.folder, world, rate, "truth") as lab:
-                for group in groups:
-                    if group.calibrated() == (world, rate):
-                        self.attempt(f"calibration for {group.name()}", lambda group=group, lab=lab: self.calibrate(lab, group))
-                    if (group.world, group.rate) == (world, rate):
-                        for name in todo[group]:
-                            self.attempt(name, lambda group=group, lab=lab, name=name: self.case(lab, group, name))
+        for rounds in range(1, ROUNDS + 1):
+            for world, rate in dict.fromkeys(place for group in groups for place in (group.calibrated(), (group.world, group.rate))):
+                with labs.Lab(self.folder, world, rate, "truth") as lab:
+                    self.run_on(lab, groups, rounds)
+
+    def run_on(self, lab, groups, rounds):
+        """What is to be measured on this lab until each has so many rounds."""
+        for group in groups:
+            if group.calibrated() == (lab.world, lab.rate) and not self.is_done(group.calibration(), rounds):
+                self.attempt(f"round {rounds}, {group.calibration()}", lambda group=group: self.calibrate(lab, group))
+            if (group.world, group.rate) == (lab.world, lab.rate):
+                for name in self.cases(group):
+                    if not self.is_done(name, rounds):
+                        self.attempt(f"round {rounds}, {name}", lambda group=group, name=name: self.case(lab, group, name))
 
     def attempt(self, name, do):
         if time.monotonic() > self.deadline:
@@ -140,19 +162,53 @@ class Truth:
         except (labs.Failed, OSError, ValueError, KeyError) as error:
             return say(f"{name}: FAILED: {error!r}")
 
-    def profiles(self, lab, group):
-        """Paths: as measured, and calibrated."""
-        measured = lab.profile_path(group.model, *group.profiled(), group.missing())
-        return measured, f"{measured.removesuffix('.json')}-calibrated-on-{group.world}.json"
+    def profile(self, lab, group):
+        return lab.profile_path(group.model, *group.profiled(), group.missing())
 
     def calibrate(self, lab, group):
-        profile, better = self.profiles(lab, group)
-        if os.path.exists(better):
-            return "is there"
-        plan, _ = lab.compile(group.model, profile, *CALIBRATION, name="calibration")
-        recorded = lab.path("recorded.json")
-        lab.train(plan, group.model, self.arguments.warmup, self.arguments.steps, "--record-profile", recorded)
-        return labs.run([os.path.join(BIN, "dcc"), "calibrate", plan, "--profile", profile, "--recorded", recorded, "-o", better]).stdout.splitlines()[0]
+        name, profile = group.calibration(), self.profile(lab, group)
+        plan, _ = lab.compile(group.model, profile, *CALIBRATION, name=name)
+        recorded = lab.path(f"recorded-{len(self.results.rows)}.json")
+        measured = self.measure(lab, plan, group.model, "--record-profile", recorded)
+        self.results.add({"name": name, "plan": plan, "profile": profile, "recorded": recorded, **measured})
+        return f"{measured['measured_ms']:.0f} ms"
+
+    def case(self, lab, group, name):
+        profile = self.profile(lab, group)
+        chain, _, factor = name.split(": ")[1].partition("@")
+        options = ["--chain", chain]
+        if factor:
+            need = lab.compile(group.model, profile, "--chain", "zero3", name="need", clipped=group.clipped)[1]
+            options += ["--memory", str(int(float(factor) * need["memory"]["arena_bytes"]["device"]))]
+        if group.accumulation > 1:
+            options += ["--grad-accum", str(group.accumulation)]
+        plan, _ = lab.compile(group.model, profile, *options, name=name, clipped=group.clipped)
+        measured = self.measure(lab, plan, group.model)
+        self.results.add({"name": name, "plan": plan, **measured})
+        return f"{measured['measured_ms']:.0f} ms"
+
+    def measure(self, lab, plan, model, *options):
+        trace = lab.path("trace.json")
+        steps, _ = lab.train(plan, model, self.arguments.warmup, self.arguments.steps, "--trace", trace, *options)
+        low, middle, high = statistics.quantiles([step["step_ms"] for step in steps], n=4, method="inclusive")
+        late, wire = parts_of_collectives(trace, self.arguments.warmup)
+        exposed = statistics.median(step["exposed_ms"] for step in steps)
+        compute = statistics.median(step["step_ms"] - step["exposed_ms"] for step in steps)
+        return {
+            "measured_ms": middle,
+            "spread": (high - low) / middle,
+            "compute_ms": compute,
+            "exposed_ms": exposed,
+            "late": late,
+            "wire_ms": wire,
+            "load": os.getloadavg()[0],
+        }
+
+    def calibrated_profile(self, run):
+        """Of the calibrating run."""
+        better = run["recorded"].replace("recorded", "calibrated")
+        labs.run([os.path.join(BIN, "dcc"), "calibrate", run["plan"], "--profile", run["profile"], "--recorded", run["recorded"], "-o", better])
+        return better
 
     def simulate(self, plan, profile, group):
         """The prediction of `dcc simulate --json`, with the link that is said where it is another than the profiled one."""
@@ -161,65 +217,50 @@ class Truth:
             command += ["--link", f"{labs.bytes_per_second(group.rate) * PAYLOAD / 1e9:.6f}"]
         return json.loads(labs.run(command).stdout)["prediction"]
 
-    def case(self, lab, group, name):
-        profile, better = self.profiles(lab, group)
-        chain, _, factor = name.split(": ")[1].partition("@")
-        options = ["--chain", chain]
-        if factor:
-            need = lab.compile(group.model, profile, "--chain", "zero3", name="need", clipped=group.clipped)[1]
-            options += ["--memory", str(int(float(factor) * need["memory"]["arena_bytes"]["device"]))]
-        if group.accumulation > 1:
-            options += ["--grad-accum", str(group.accumulation)]
-        plan, report = lab.compile(group.model, profile, *options, name="case", clipped=group.clipped)
-        measured, runs = None, 0
-        while runs < 2 and (measured is None or measured["spread"] > NOISY):
-            again = self.measure(lab, plan, group.model)
-            measured = min((m for m in (measured, again) if m), key=lambda m: m["spread"])
-            runs += 1
-        predicted, corrected = self.simulate(plan, profile, group), self.simulate(plan, better, group)
-        row = {
-            "name": name,
+    def rows(self):
+        """One for each case that was measured: what it took, and what was predicted."""
+        found = []
+        for group in GROUPS:
+            names = [name for name in self.cases(group) if self.results.runs(name)]
+            if names and self.results.runs(group.calibration()):
+                run = self.results.shortest(group.calibration())
+                better = self.calibrated_profile(run)
+                found += [self.row(group, name, run["profile"], better) for name in names]
+        return found
+
+    def row(self, group, name, profile, better):
+        measured = self.results.shortest(name)
+        times = [run["measured_ms"] for run in self.results.runs(name)]
+        predicted = self.simulate(measured["plan"], profile, group)
+        return {
+            **measured,
             "group": group.name(),
             "kind": kind(group),
             "chain": name.split(": ")[1],
-            **measured,
-            "runs": runs,
-            "compiled_ms": report["prediction"]["step_ns"] / 1e6,
+            "apart": max(times) / min(times) - 1,
             "predicted_ms": predicted["step_ns"] / 1e6,
-            "calibrated_ms": corrected["step_ns"] / 1e6,
-            "load": os.getloadavg()[0],
+            "calibrated_ms": self.simulate(measured["plan"], better, group)["step_ns"] / 1e6,
             "compute": measured["compute_ms"] - (predicted["compute_ns"] + predicted["contention_ns"]) / 1e6,
             "exposed": measured["exposed_ms"] - predicted["exposed_ns"] / 1e6,
             "wire": measured["wire_ms"] - predicted["communication_ns"] / 1e6,
         }
-        self.results.add(row)
-        return f"predicted {row['predicted_ms']:.0f}, calibrated {row['calibrated_ms']:.0f}, measured {row['measured_ms']:.0f} ms"
-
-    def measure(self, lab, plan, model):
-        trace = lab.path("trace.json")
-        steps, _ = lab.train(plan, model, self.arguments.warmup, self.arguments.steps, "--trace", trace)
-        low, middle, high = statistics.quantiles([step["step_ms"] for step in steps], n=4, method="inclusive")
-        late, wire = parts_of_collectives(trace, self.arguments.warmup)
-        exposed = statistics.median(step["exposed_ms"] for step in steps)
-        compute = statistics.median(step["step_ms"] - step["exposed_ms"] for step in steps)
-        return {"measured_ms": middle, "spread": (high - low) / middle, "compute_ms": compute, "exposed_ms": exposed, "late": late, "wire_ms": wire}
 
     def report(self):
-        rows = [self.results.rows[name] for group in GROUPS for name in self.cases(group) if name in self.results.rows]
+        rows = self.rows()
         missing = sum(len(self.cases(group)) for group in GROUPS) - len(rows)
         print(
-            "| model, hosts, link, clipping x micro-batches | chain | predicted ms | calibrated | measured | error | calibrated | spread | runs | compute | exposed | wire | late |"
+            "| model, hosts, link, clipping x micro-batches | chain | predicted ms | calibrated | measured | error | calibrated | spread | apart | compute | exposed | wire | late |"
         )
         print("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
         for row in rows:
             print(
                 f"| {row['group']} | {row['chain']} | {row['predicted_ms']:.0f} | {row['calibrated_ms']:.0f} | {row['measured_ms']:.0f} | "
-                f"{error(row, 'predicted_ms'):+.1%} | {error(row, 'calibrated_ms'):+.1%} | {row['spread']:.1%} | {row['runs']} | {row['compute']:+.0f} | "
+                f"{error(row, 'predicted_ms'):+.1%} | {error(row, 'calibrated_ms'):+.1%} | {row['spread']:.1%} | {row['apart']:.1%} | {row['compute']:+.0f} | "
                 f"{row['exposed']:+.0f} | {row['wire']:+.0f} | {row['late']:.0f} |"
             )
         print(
-            f"\n{len(rows)} cases, {missing} missing; {sum(row['runs'] > 1 for row in rows)} ran twice, "
-            f"{sum(row['spread'] > NOISY for row in rows)} still spread more than {NOISY:.0%}\n"
+            f"\n{len(rows)} cases, {missing} missing; {sum(row['spread'] > NOISY for row in rows)} spread more than {NOISY:.0%}, "
+            f"the runs of {sum(row['apart'] > NOISY for row in rows)} are further apart\n"
         )
         print("| cases | of | figure | mean error | 90th percentile | bias | residual | tau |\n|---|---|---|---|---|---|---|---|")
         for what in ("all", *KINDS):
