@@ -63,14 +63,20 @@ class Numbers {
     return a.kind == b.kind && a.overload == b.overload && a.results.size() == b.results.size() &&
            std::equal(a.operands.begin(), a.operands.end(), b.operands.begin(), b.operands.end(),
                       equal) &&
-           arguments(a) == arguments(b);
+           same_arguments(a, b);
   }
 
   // In which bucket a gather travels makes no difference to its value.
-  static std::vector<ir::Arg> arguments(const Node& node) {
-    std::vector<ir::Arg> args = node.args;
-    std::erase_if(args, [](const ir::Arg& arg) { return arg.attribute == ir::Attr::Joins; });
-    return args;
+  static bool same_arguments(const Node& a, const Node& b) {
+    if (a.args.shares_with(b.args)) return true;
+    const auto counts = [](const ir::Arg& arg) { return arg.attribute != ir::Attr::Joins; };
+    auto x = a.args.begin(), y = b.args.begin();
+    while (true) {
+      x = std::find_if(x, a.args.end(), counts);
+      y = std::find_if(y, b.args.end(), counts);
+      if (x == a.args.end() || y == b.args.end()) return x == a.args.end() && y == b.args.end();
+      if (*x++ != *y++) return false;
+    }
   }
 
   const ir::Graph& graph_;

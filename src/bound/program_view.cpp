@@ -75,7 +75,7 @@ int ProgramView::of_shard(ValueId value) const {
 
 int ProgramView::gathered(const Node& node) const {
   if (node.kind == OpKind::Cast) {
-    const std::vector<ir::Use>& uses = graph.value(node.results[0]).uses;
+    const auto& uses = graph.value(node.results[0]).uses;
     const bool travels =
         !uses.empty() && std::all_of(uses.begin(), uses.end(), [&](const ir::Use& use) {
           return graph.node(use.node).kind == OpKind::AllGatherStart;

@@ -25,6 +25,10 @@ int64_t equally_sent(int64_t bytes, int ranks, int measured) {
   return bounded(static_cast<double>(bytes) * part);
 }
 
+std::optional<base::Space> space_named(const std::string& name) {
+  return base::enum_value<base::Space>(base::kSpaceNames, name);
+}
+
 // Of all tensors, results too.
 int64_t bytes_of(const KernelSignature& kernel) {
   const auto bytes = [](const base::TensorMeta& tensor) {
@@ -63,10 +67,12 @@ ProfiledCost::ProfiledCost(const profile::Profile& profile, const CostModel& fal
     }
   }
   for (const base::CollectiveMeasurement& row : measured.collectives) {
-    collectives_[{row.kind, row.level, row.ranks}].push_back({row.bytes, row.timing.median_ns});
+    if (const auto key = key_of(row.kind, row.level, row.ranks))
+      collectives_[*key].push_back({row.bytes, row.timing.median_ns});
   }
   for (const base::CopyMeasurement& row : measured.copies) {
-    copies_[{row.from, row.to}].push_back({row.bytes, row.timing.median_ns});
+    const auto from = space_named(row.from), to = space_named(row.to);
+    if (from && to) copies_[{*from, *to}].push_back({row.bytes, row.timing.median_ns});
   }
   const auto by_bytes = [](const Point& a, const Point& b) {
     return a.bytes != b.bytes ? a.bytes < b.bytes : a.time_ns < b.time_ns;
@@ -134,7 +140,8 @@ std::optional<Estimate> ProfiledCost::closed_form(const FusedKernel& kernel) con
 }
 
 void ProfiledCost::add_during_compute(const base::DuringComputeMeasurement& row) {
-  const auto alone = collectives_.find({row.kind, row.level, row.ranks});
+  const auto key = key_of(row.kind, row.level, row.ranks);
+  const auto alone = key ? collectives_.find(*key) : collectives_.end();
   if (alone == collectives_.end()) return;
   const int64_t time = std::max<int64_t>(read(alone->second, row.bytes).time.v, 1);
   const auto permille = [](double value) {
@@ -142,7 +149,7 @@ void ProfiledCost::add_during_compute(const base::DuringComputeMeasurement& row)
   };
   const double longer =
       1000.0 * static_cast<double>(row.timing.median_ns) / static_cast<double>(time);
-  during_[{row.kind, row.level, row.ranks}].push_back(
+  during_[*key].push_back(
       {row.bytes, {permille(longer), permille(static_cast<double>(row.compute_permille))}});
 }
 
@@ -151,8 +158,8 @@ void ProfiledCost::add_during_compute(const base::DuringComputeMeasurement& row)
 // than one after the other, even sharing stays: the bounds (src/sim, src/bound) count on a link
 // that carries no more than the fastest collective alone.
 void ProfiledCost::add_together(const base::TogetherMeasurement& row) {
-  const CollectiveKey key{row.kind, row.level, row.ranks};
-  const auto alone = collectives_.find(key);
+  const auto key = key_of(row.kind, row.level, row.ranks);
+  const auto alone = key ? collectives_.find(*key) : collectives_.end();
   if (alone == collectives_.end()) return;
   int64_t latency = alone->second.front().time_ns;
   for (const Point& point : alone->second) latency = std::min(latency, point.time_ns);
@@ -160,7 +167,7 @@ void ProfiledCost::add_together(const base::TogetherMeasurement& row) {
   if (wire <= 0 || wire < latency) return;
   const double permille = 1000.0 * static_cast<double>(row.timing.median_ns - latency) /
                           (2.0 * static_cast<double>(wire));
-  together_[key].push_back(
+  together_[*key].push_back(
       {row.bytes, static_cast<int32_t>(std::clamp(permille, 1000.0, 100'000.0))});
 }
 
@@ -257,8 +264,8 @@ Scratch ProfiledCost::kernel_scratch(const KernelSignature& kernel) const {
 int ProfiledCost::measured_ranks(Collective kind, Group group) const {
   int nearest = 0;
   for (const auto& [key, curve] : collectives_) {
-    const auto& [name, level, ranks] = key;
-    if (name != base::name(kind) || level != group.level || ranks < 2) continue;
+    const auto& [of, level, ranks] = key;
+    if (of != kind || level != group.level || ranks < 2) continue;
     if (nearest == 0 || std::abs(ranks - group.size) <= std::abs(nearest - group.size))
       nearest = ranks;
   }
@@ -271,8 +278,10 @@ Group ProfiledCost::measured_group(Collective kind, Group group) const {
   return {measured_ranks(kind, group.size)};
 }
 
-ProfiledCost::CollectiveKey ProfiledCost::key_of(Collective kind, Group group) {
-  return {std::string(base::name(kind)), group.level, group.size};
+std::optional<ProfiledCost::CollectiveKey> ProfiledCost::key_of(const std::string& kind,
+                                                                Level level, int ranks) {
+  const auto known = base::enum_value<Collective>(base::kCollectiveKindNames, kind);
+  return known ? std::optional<CollectiveKey>({*known, level, ranks}) : std::nullopt;
 }
 
 // A number of ranks that was not measured is estimated from one that was: with the size at which
@@ -316,7 +325,7 @@ std::vector<Bytes> ProfiledCost::bends(Collective kind, Group group) const {
 }
 
 Estimate ProfiledCost::copy(Bytes bytes, ir::Space from, ir::Space to) const {
-  const auto curve = copies_.find({std::string(base::name(from)), std::string(base::name(to))});
+  const auto curve = copies_.find({from, to});
   if (curve == copies_.end()) return fallback_.copy(bytes, from, to);
   return read(curve->second, bytes.v);
 }

@@ -79,14 +79,18 @@ class ProfiledCost final : public CostModel {
 
   std::unordered_map<base::KernelSignature, Row, base::KernelSignatureHash> kernels_;
   std::map<std::pair<base::Space, std::string>, Curve> native_;  // of this provider
-  using CollectiveKey = std::tuple<std::string, Level, int>;     // kind, level, ranks
-  static CollectiveKey key_of(Collective kind, Group group);
+  using CollectiveKey = std::tuple<Collective, Level, int>;      // kind, level, ranks
+  static CollectiveKey key_of(Collective kind, Group group) {
+    return {kind, group.level, group.size};
+  }
+  // Of a measured row; nothing for a kind that no op has.
+  static std::optional<CollectiveKey> key_of(const std::string& kind, Level level, int ranks);
   std::map<CollectiveKey, Curve> collectives_;
   std::map<CollectiveKey, std::vector<DuringCompute>> during_;
   std::map<CollectiveKey, std::vector<Sharing>> together_;
-  std::map<std::pair<std::string, std::string>, Curve> copies_;  // by spaces
-  bool device_is_host_;                                          // what was measured is a CPU
-  std::shared_ptr<const FusedEstimator> fused_;                  // null: none
+  std::map<std::pair<base::Space, base::Space>, Curve> copies_;
+  bool device_is_host_;                          // what was measured is a CPU
+  std::shared_ptr<const FusedEstimator> fused_;  // null: none
   const CostModel& fallback_;
   std::string origin_;
 };

@@ -259,8 +259,7 @@ Result<int64_t> read_extent(TapeValue value, ExtentKind kind, size_t dim, RawTen
   return 1;
 }
 
-Status read_extents(TapeValue list, ExtentKind kind, RawTensor& tensor,
-                    std::vector<int64_t>& target) {
+Status read_extents(TapeValue list, ExtentKind kind, RawTensor& tensor, ir::Shape& target) {
   if (!list.is(TokenKind::Array)) return malformed("a tensor has no sizes or strides");
   for (const TapeValue item : children(list)) {
     DC_ASSIGN_OR_RETURN(const int64_t value, read_extent(item, kind, target.size(), tensor));

@@ -138,7 +138,7 @@ class InputBuilder {
     entry.type = type;
     DC_RETURN_IF_ERROR(add_state(input, "param.", std::move(entry)));
     draft_.parameters[fqn] = draft_.value_of(input.value);
-    draft_.step.parameters.push_back(std::move(parameter));
+    draft_.step.parameters.edit().push_back(std::move(parameter));
     return base::ok_status();
   }
 
@@ -195,7 +195,7 @@ class InputBuilder {
       DC_RETURN_IF_ERROR(
           draft_.define(input->value, found->second, draft_.operand(found->second).placement));
     }
-    for (ir::Parameter& parameter : draft_.step.parameters) {
+    for (ir::Parameter& parameter : draft_.step.parameters.edit()) {
       for (const auto& [alias, canonical] : draft_.context.ties) {
         if (canonical == parameter.fqn) parameter.aliases.push_back(alias);
       }

@@ -78,11 +78,11 @@ class OutputBuilder {
       draft_.graph.outputs.push_back({ir::OutputKind::Gradient, fqn, value});
       return base::ok_status();
     }
-    ir::Output& first = draft_.graph.outputs[place->second];
-    if (draft_.graph.value(first.value).type.dtype != type.dtype) {
+    const ir::ValueId first = draft_.graph.outputs[place->second].value;
+    if (draft_.graph.value(first).type.dtype != type.dtype) {
       return malformed("the gradients of " + fqn + " under its tied names differ in type");
     }
-    first.value = add(first.value, value, fqn);
+    draft_.graph.outputs.set_value(place->second, add(first, value, fqn));
     return base::ok_status();
   }
 

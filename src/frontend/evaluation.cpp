@@ -33,9 +33,8 @@ class StateJoiner {
 
   Status join(ir::Graph& graph) {
     for (const ir::NodeId id : graph.order()) {
-      ir::Node& node = graph.node(id);
-      if (node.kind != ir::OpKind::State) continue;
-      auto& named = std::get<ir::StateId>(node.args.edit()[0].value);
+      if (graph.node(id).kind != ir::OpKind::State) continue;
+      auto& named = std::get<ir::StateId>(graph.edit(id).args.edit()[0].value);
       const ir::StateEntry& own = from_.state[named.index()];
       DC_ASSIGN_OR_RETURN(const size_t entry, entry_of(own));
       if (step_.state[entry].type != own.type) {

@@ -68,7 +68,7 @@ std::optional<IndexUse> index_use(const ir::Graph& graph, ir::ValueId start) {
   std::vector<ir::ValueId> queue = {start};
   std::unordered_set<int32_t> seen;
   for (size_t i = 0; i < queue.size(); ++i) {
-    std::vector<ir::Use> uses = graph.value(queue[i]).uses;
+    auto uses = graph.value(queue[i]).uses;
     std::sort(uses.begin(), uses.end(), [](const ir::Use& a, const ir::Use& b) {
       return a.node != b.node ? a.node < b.node : a.operand < b.operand;
     });

@@ -21,7 +21,7 @@ void complete_origins(Draft& draft) {
   }
   const ir::NodeId last = *forward.rbegin();  // ids are in program order here
   for (const ir::NodeId id : draft.unmarked) {
-    ir::Node& node = draft.graph.node(id);
+    ir::Node& node = draft.graph.edit(id);
     node.origin.phase = id <= last ? ir::Phase::Forward : ir::Phase::Backward;
     for (const ir::ValueId read : node.operands) {
       const ir::Node& source = draft.graph.node(draft.graph.value(read).producer);

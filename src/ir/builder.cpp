@@ -4,7 +4,7 @@
 
 namespace dc::ir {
 
-Node& Builder::insert(OpKind kind, std::vector<ValueId> operands, std::vector<NewValue> results,
+Node& Builder::insert(OpKind kind, ValueList operands, std::vector<NewValue> results,
                       std::vector<Arg> args) {
   Node& node = graph_->insert(before_, kind, std::move(operands), std::move(results),
                               std::move(args), origin_);
@@ -12,23 +12,22 @@ Node& Builder::insert(OpKind kind, std::vector<ValueId> operands, std::vector<Ne
   return node;
 }
 
-NodeId Builder::act(OpKind kind, std::vector<ValueId> operands, std::vector<Arg> args) {
+NodeId Builder::act(OpKind kind, ValueList operands, std::vector<Arg> args) {
   return insert(kind, std::move(operands), {}, std::move(args)).id;
 }
 
-ValueId Builder::make(OpKind kind, std::vector<ValueId> operands, NewValue result,
-                      std::vector<Arg> args) {
+ValueId Builder::make(OpKind kind, ValueList operands, NewValue result, std::vector<Arg> args) {
   return insert(kind, std::move(operands), {std::move(result)}, std::move(args)).results[0];
 }
 
-ValueId Builder::make_aten(Overload overload, std::vector<ValueId> operands, NewValue result,
+ValueId Builder::make_aten(Overload overload, ValueList operands, NewValue result,
                            std::vector<Arg> args) {
   Node& node = insert(OpKind::Aten, std::move(operands), {std::move(result)}, std::move(args));
   node.overload = std::move(overload);
   return node.results[0];
 }
 
-std::vector<ValueId> Builder::make_all(OpKind kind, std::vector<ValueId> operands,
+std::vector<ValueId> Builder::make_all(OpKind kind, ValueList operands,
                                        std::vector<NewValue> results, std::vector<Arg> args) {
   return insert(kind, std::move(operands), std::move(results), std::move(args)).results;
 }
@@ -39,7 +38,7 @@ ValueId Builder::cast(ValueId value, DType dtype, std::string name) {
               {std::move(name), contiguous(dtype, from.shape, from.sharding)});
 }
 
-ValueId Builder::make_in_place(OpKind kind, std::vector<ValueId> operands, std::string name,
+ValueId Builder::make_in_place(OpKind kind, ValueList operands, std::string name,
                                std::vector<Arg> args) {
   DC_CHECK(info(kind).alias == AliasRule::View && !operands.empty());
   TensorType type = graph_->value(operands[0]).type;
@@ -51,7 +50,7 @@ ValueId Builder::wait(ValueId started, std::string name) {
   return on(0).make_in_place(done_of(start), {started}, std::move(name));
 }
 
-Node& Builder::repeat(const Node& node, std::vector<ValueId> operands, const std::string& prefix) {
+Node& Builder::repeat(const Node& node, ValueList operands, const std::string& prefix) {
   std::vector<NewValue> results;
   for (const ValueId result : node.results) {
     if (!result.valid()) {
@@ -59,7 +58,7 @@ Node& Builder::repeat(const Node& node, std::vector<ValueId> operands, const std
       continue;
     }
     const Value& value = graph_->value(result);
-    results.push_back({prefix + value.name, value.type});
+    results.push_back({prefix + *value.name, value.type});
   }
   Node& again =
       graph_->insert(before_, node.kind, std::move(operands), std::move(results), {}, origin_);

@@ -21,29 +21,27 @@ class Builder {
   }
 
   // A node of an op without results.
-  NodeId act(OpKind kind, std::vector<ValueId> operands, std::vector<Arg> args = {});
+  NodeId act(OpKind kind, ValueList operands, std::vector<Arg> args = {});
   // The result of an op that has one.
-  ValueId make(OpKind kind, std::vector<ValueId> operands, NewValue result,
-               std::vector<Arg> args = {});
-  ValueId make_aten(Overload overload, std::vector<ValueId> operands, NewValue result,
-                    std::vector<Arg> args);
+  ValueId make(OpKind kind, ValueList operands, NewValue result, std::vector<Arg> args = {});
+  ValueId make_aten(Overload overload, ValueList operands, NewValue result, std::vector<Arg> args);
   // The results of an op that has several.
-  std::vector<ValueId> make_all(OpKind kind, std::vector<ValueId> operands,
-                                std::vector<NewValue> results, std::vector<Arg> args = {});
+  std::vector<ValueId> make_all(OpKind kind, ValueList operands, std::vector<NewValue> results,
+                                std::vector<Arg> args = {});
   // The same elements as `dtype`, under `name`.
   ValueId cast(ValueId value, DType dtype, std::string name);
   // Adds to the bytes of operand 0, whose type the result has.
-  ValueId make_in_place(OpKind kind, std::vector<ValueId> operands, std::string name,
+  ValueId make_in_place(OpKind kind, ValueList operands, std::string name,
                         std::vector<Arg> args = {});
   // The done of what a start made: on the compute stream, whatever this builder's is.
   ValueId wait(ValueId started, std::string name);
 
   // `node` again on other operands: its op, arguments and stream, its results with `prefix` before
   // their names.
-  Node& repeat(const Node& node, std::vector<ValueId> operands, const std::string& prefix = "");
+  Node& repeat(const Node& node, ValueList operands, const std::string& prefix = "");
 
  private:
-  Node& insert(OpKind kind, std::vector<ValueId> operands, std::vector<NewValue> results,
+  Node& insert(OpKind kind, ValueList operands, std::vector<NewValue> results,
                std::vector<Arg> args);
 
   Graph* graph_;

@@ -1,6 +1,7 @@
 #include "src/ir/graph.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/base/status.h"
 
@@ -14,6 +15,7 @@ const Arg* Node::find_arg(std::string_view name) const {
 }
 
 const Arg* Node::find(Attr attribute) const {
+  if (kind == OpKind::Aten) return nullptr;
   for (const Arg& arg : args) {
     if (arg.attribute == attribute) return &arg;
   }
@@ -26,25 +28,12 @@ int64_t Node::integer(Attr attribute) const {
   return std::get<int64_t>(arg->value);
 }
 
-Graph Graph::clone() const {
-  Graph copy(name_);
-  copy.nodes_ = nodes_;
-  copy.links_ = links_;
-  copy.values_ = values_;
-  copy.names_ = names_;
-  copy.head_ = head_;
-  copy.tail_ = tail_;
-  copy.count_ = count_;
-  copy.outputs = outputs;
-  return copy;
-}
-
 std::string Graph::unique_name(const std::string& wanted, ValueId id) {
   const auto name_of = [this](int32_t value) -> const std::string& {
-    return values_[static_cast<size_t>(value)].name;
+    return *values_[static_cast<size_t>(value)].name;
   };
   std::string stem = wanted.empty() ? "v" + std::to_string(id.v) : wanted;
-  NameTable::Entry* entry = names_.find(stem, name_of);
+  const NameTable::Entry* entry = names_.find(stem, name_of);
   if (entry == nullptr) {
     names_.insert(stem, id.v, 1);
     return stem;
@@ -52,13 +41,13 @@ std::string Graph::unique_name(const std::string& wanted, ValueId id) {
   int suffix = entry->next_suffix;
   std::string name = stem + "_" + std::to_string(suffix);
   while (names_.find(name, name_of) != nullptr) name = stem + "_" + std::to_string(++suffix);
-  entry->next_suffix = suffix + 1;
+  names_.set_next_suffix(*entry, suffix + 1);
   names_.insert(name, id.v, 1);
   return name;
 }
 
-Node& Graph::insert(NodeId before, OpKind kind, std::vector<ValueId> operands,
-                    std::vector<NewValue> results, std::vector<Arg> args, Origin origin) {
+Node& Graph::insert(NodeId before, OpKind kind, ValueList operands, std::vector<NewValue> results,
+                    std::vector<Arg> args, Origin origin) {
   const NodeId id{static_cast<int32_t>(nodes_.size())};
   Node& node = nodes_.emplace_back();
   links_.emplace_back();
@@ -69,7 +58,7 @@ Node& Graph::insert(NodeId before, OpKind kind, std::vector<ValueId> operands,
   node.origin = std::move(origin);
   for (size_t i = 0; i < node.operands.size(); ++i) {
     DC_CHECK(node.operands[i].valid() && node.operands[i].index() < values_.size());
-    value(node.operands[i]).uses.push_back(Use{id, static_cast<int>(i)});
+    edit(node.operands[i]).uses.push_back(Use{id, static_cast<int>(i)});
   }
   for (size_t i = 0; i < results.size(); ++i) {
     if (results[i].name == "-" && results[i].type.shape.empty()) {
@@ -77,13 +66,13 @@ Node& Graph::insert(NodeId before, OpKind kind, std::vector<ValueId> operands,
       continue;
     }
     const ValueId result{static_cast<int32_t>(values_.size())};
-    Value created;
+    std::string name = unique_name(results[i].name, result);
+    Value& created = values_.emplace_back();
     created.id = result;
-    created.name = unique_name(results[i].name, result);
+    created.name = std::move(name);
     created.type = std::move(results[i].type);
     created.producer = id;
     created.result = static_cast<int>(i);
-    values_.push_back(std::move(created));
     node.results.push_back(result);
   }
   ++count_;
@@ -91,7 +80,7 @@ Node& Graph::insert(NodeId before, OpKind kind, std::vector<ValueId> operands,
   return node;
 }
 
-Node& Graph::insert_aten(NodeId before, Overload overload, std::vector<ValueId> operands,
+Node& Graph::insert_aten(NodeId before, Overload overload, ValueList operands,
                          std::vector<NewValue> results, std::vector<Arg> args, Origin origin) {
   Node& node = insert(before, OpKind::Aten, std::move(operands), std::move(results),
                       std::move(args), std::move(origin));
@@ -115,61 +104,70 @@ void Graph::unlink(NodeId id) {
 }
 
 void Graph::drop_use(ValueId id, Use use) {
-  std::vector<Use>& uses = value(id).uses;
-  auto found = std::find(uses.begin(), uses.end(), use);
+  auto& uses = edit(id).uses;
+  auto* found = std::find(uses.begin(), uses.end(), use);
   DC_CHECK(found != uses.end());
   *found = uses.back();
   uses.pop_back();
 }
 
+namespace {
+
+// Whether a kernel is the same for an operand of the one type as for one of the other. Where the
+// kernel runs follows from other things than types for some.
+bool same_kernel(OpKind kind, const TensorType& a, const TensorType& b) {
+  return !is_update(kind) && kind != OpKind::Cast && a.dtype == b.dtype && a.shape == b.shape &&
+         a.strides == b.strides;
+}
+
+}  // namespace
+
 void Graph::set_operand(NodeId id, int index, ValueId value_id) {
-  ValueId& slot = node(id).operands[static_cast<size_t>(index)];
+  Node& reader = edit(id);
+  ValueId& slot = reader.operands[static_cast<size_t>(index)];
   if (slot == value_id) return;
   drop_use(slot, Use{id, index});
+  if (!same_kernel(reader.kind, value(slot).type, value(value_id).type)) reader.kernel = {};
   slot = value_id;
-  node(id).kernel = {};
-  value(value_id).uses.push_back(Use{id, index});
+  edit(value_id).uses.push_back(Use{id, index});
 }
 
 void Graph::set_type(ValueId id, TensorType type) {
-  Value& changed = value(id);
+  Value& changed = edit(id);
   changed.type = std::move(type);
-  if (changed.producer.valid()) node(changed.producer).kernel = {};
-  for (const Use& use : changed.uses) node(use.node).kernel = {};
+  if (changed.producer.valid()) edit(changed.producer).kernel = {};
+  for (const Use& use : changed.uses) edit(use.node).kernel = {};
 }
 
 void Graph::set_provider(NodeId id, base::Provider provider) {
   DC_CHECK(node(id).kind == OpKind::Aten);
-  node(id).provider = provider;
-  node(id).kernel = {};
+  edit(id).provider = provider;
+  edit(id).kernel = {};
 }
 
 void Graph::replace_all_uses(ValueId from, ValueId to) {
   if (from == to) return;
-  std::vector<Use> moved = std::move(value(from).uses);
-  value(from).uses.clear();
+  const auto moved = std::exchange(edit(from).uses, {});
   for (const Use& use : moved) {
-    node(use.node).operands[static_cast<size_t>(use.operand)] = to;
-    node(use.node).kernel = {};
+    Node& reader = edit(use.node);
+    reader.operands[static_cast<size_t>(use.operand)] = to;
+    if (!same_kernel(reader.kind, value(from).type, value(to).type)) reader.kernel = {};
   }
-  std::vector<Use>& target = value(to).uses;
-  target.insert(target.end(), moved.begin(), moved.end());
-  for (Output& output : outputs) {
-    if (output.value == from) output.value = to;
-  }
+  edit(to).uses.append(moved.data(), moved.size());
+  outputs.replace(from, to);
 }
 
 void Graph::erase(NodeId id) {
   DC_CHECK(contains(id));
-  Node& dead = node(id);
+  Node& dead = edit(id);
   for (ValueId result : dead.results) {
     if (!result.valid()) continue;
     DC_CHECK(value(result).uses.empty());
-    for (const Output& output : outputs) DC_CHECK(output.value != result);
-    names_.erase(value(result).name, [this](int32_t other) -> const std::string& {
-      return values_[static_cast<size_t>(other)].name;
+    DC_CHECK(!outputs.contains(result));
+    names_.erase(*value(result).name, [this](int32_t other) -> const std::string& {
+      return *values_[static_cast<size_t>(other)].name;
     });
-    value(result).producer = NodeId{};
+    edit(result).producer = NodeId{};
   }
   for (size_t i = 0; i < dead.operands.size(); ++i) {
     drop_use(dead.operands[i], Use{id, static_cast<int>(i)});
@@ -194,8 +192,9 @@ std::vector<NodeId> Graph::order() const {
 }
 
 ValueId Graph::find_value(std::string_view name) const {
-  for (const Value& candidate : values_) {
-    if (candidate.producer.valid() && candidate.name == name) return candidate.id;
+  for (size_t i = 0; i < values_.size(); ++i) {
+    const Value& candidate = values_[i];
+    if (candidate.producer.valid() && *candidate.name == name) return candidate.id;
   }
   return ValueId{};
 }

@@ -13,17 +13,19 @@
 #include <vector>
 
 #include "src/base/kernel_table.h"
+#include "src/base/small_list.h"
 #include "src/base/step_enums.h"
 #include "src/ir/name_table.h"
 #include "src/ir/ops.h"
+#include "src/ir/output_list.h"
 #include "src/ir/overload.h"
 #include "src/ir/shared.h"
-#include "src/ir/stable_list.h"
+#include "src/ir/shared_blocks.h"
 #include "src/ir/types.h"
 
 namespace dc::ir {
 
-using ValueId = base::Id<struct ValueTag>;
+using ValueList = base::SmallList<ValueId, 4>;
 using NodeId = base::Id<struct NodeTag>;
 using base::kSpaces;
 using base::PerSpace;
@@ -92,9 +94,9 @@ struct Arg {
 struct Node {
   NodeId id;
   OpKind kind = OpKind::Aten;
-  Overload overload;              // empty unless kind is Aten
-  std::vector<ValueId> operands;  // every tensor read, in argument order
-  std::vector<ValueId> results;   // an invalid id where the op returns None or a number
+  Overload overload;                    // empty unless kind is Aten
+  ValueList operands;                   // every tensor read, in argument order
+  base::SmallList<ValueId, 2> results;  // an invalid id where the op returns None or a number
   Shared<std::vector<Arg>> args;  // arguments in schema order; tensors as OperandRef/OperandList
   Origin origin;
   int stream = 0;  // set by `schedule`: index into Step::streams
@@ -118,19 +120,12 @@ struct Use {
 
 struct Value {
   ValueId id;
-  std::string name;  // unique in the graph
+  Shared<std::string> name;  // unique in the graph
   TensorType type;
   NodeId producer;
   int result = 0;
-  std::vector<Use> uses;  // in no particular order
-  Location location;      // of values that own their storage
-};
-
-enum class OutputKind : uint8_t { Loss, Gradient, BufferUpdate };
-struct Output {
-  OutputKind kind = OutputKind::Loss;
-  std::string fqn;  // parameter or buffer; empty for the loss
-  ValueId value;
+  base::SmallList<Use, 2> uses;  // in no particular order
+  Location location;             // of values that own their storage
 };
 
 struct NewValue {
@@ -143,18 +138,17 @@ class Graph {
   explicit Graph(std::string name) : name_(std::move(name)) {}
   Graph(Graph&&) noexcept = default;
   Graph& operator=(Graph&&) noexcept = default;
-  Graph(const Graph& other) : Graph(other.clone()) {}  // deep
-  Graph& operator=(const Graph& other) { return *this = other.clone(); }
-  Graph clone() const;  // same ids
+  Graph(const Graph& other) = default;  // same ids; changes of one are not seen in the other
+  Graph& operator=(const Graph& other) = default;
 
   const std::string& name() const { return name_; }
   void set_name(std::string name) { name_ = std::move(name); }
 
   // Adds a node before `before` (an invalid id: at the end). Results are created from `results`; an
   // entry with rank-0 type and name "-" is None.
-  Node& insert(NodeId before, OpKind kind, std::vector<ValueId> operands,
-               std::vector<NewValue> results, std::vector<Arg> args, Origin origin);
-  Node& insert_aten(NodeId before, Overload overload, std::vector<ValueId> operands,
+  Node& insert(NodeId before, OpKind kind, ValueList operands, std::vector<NewValue> results,
+               std::vector<Arg> args, Origin origin);
+  Node& insert_aten(NodeId before, Overload overload, ValueList operands,
                     std::vector<NewValue> results, std::vector<Arg> args, Origin origin);
   void set_operand(NodeId node, int index, ValueId value);
   // The only way to change dtype, shape or strides of a value: the kernels that read or write it
@@ -165,16 +159,19 @@ class Graph {
   void erase(NodeId node);                                  // its results must be unused
   void move_before(NodeId node, NodeId before);             // before invalid: to the end
 
-  Node& node(NodeId id) {
-    assert(contains(id));
-    return nodes_[id.index()];
-  }
+  // References that these give may not see later changes of the node or the value: ask again.
   const Node& node(NodeId id) const {
     assert(contains(id));
     return nodes_[id.index()];
   }
-  Value& value(ValueId id) { return values_[id.index()]; }
   const Value& value(ValueId id) const { return values_[id.index()]; }
+  // To change what only the node or the value says: neither operands and results, nor uses, nor
+  // what a kernel depends on.
+  Node& edit(NodeId id) {
+    assert(contains(id));
+    return nodes_.edit(id.index());
+  }
+  Value& edit(ValueId id) { return values_.edit(id.index()); }
   bool contains(NodeId id) const {
     return id.valid() && id.index() < nodes_.size() && nodes_[id.index()].id.valid();
   }
@@ -190,7 +187,7 @@ class Graph {
   size_t node_capacity() const { return nodes_.size(); }
   ValueId find_value(std::string_view name) const;  // linear; for tests and the parser
 
-  std::vector<Output> outputs;
+  OutputList outputs;
 
  private:
   struct Link {
@@ -201,9 +198,9 @@ class Graph {
   void unlink(NodeId id);
   void drop_use(ValueId id, Use use);
   std::string name_;
-  StableList<Node> nodes_;  // by id; one that is erased has no id
+  SharedBlocks<Node> nodes_;  // by id; one that is erased has no id
   std::vector<Link> links_;
-  std::vector<Value> values_;
+  SharedBlocks<Value> values_;
   NameTable names_;
   NodeId head_, tail_;
   size_t count_ = 0;

@@ -1,13 +1,15 @@
-// NameTable: which names the values of a graph have, and which suffix comes next for each. Keeps
-// ids in the place of text, so a copy of it is a copy of numbers.
+// NameTable: which names the rows of a table have (the values of a graph, the state entries of a
+// step), and which suffix comes next for each. Keeps numbers of rows in the place of text. Copies
+// share what they keep until one of them changes.
 //
-// Every entry is of a value that exists and has that name; the table asks `name_of` (a value's id
+// Every entry is of a row that exists and has that name; the table asks `name_of` (a row's number
 // to its name) for it. Open addressing, linear probing (Knuth, The Art of Computer Programming
 // 3, 6.4).
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -16,69 +18,85 @@ namespace dc::ir {
 class NameTable {
  public:
   struct Entry {
-    int32_t value = kEmpty;
+    int32_t row = kEmpty;
     int32_t next_suffix = 0;
     uint32_t hash = 0;
   };
 
-  // Null if no value has the name. The entry stays where it is until the next insert().
+  // Null if no row has the name. The entry stays where it is until the next change.
   template <typename NameOf>
-  Entry* find(std::string_view name, const NameOf& name_of) {
-    if (slots_.empty()) return nullptr;
+  const Entry* find(std::string_view name, const NameOf& name_of) const {
+    if (slots_ == nullptr) return nullptr;
+    const Slots& slots = *slots_;
     const uint32_t hash = hash_of(name);
-    for (size_t i = hash & mask();; i = (i + 1) & mask()) {
-      Entry& entry = slots_[i];
-      if (entry.value == kEmpty) return nullptr;
-      if (entry.value >= 0 && entry.hash == hash && name_of(entry.value) == name) return &entry;
+    for (size_t i = hash & (slots.size() - 1);; i = (i + 1) & (slots.size() - 1)) {
+      const Entry& entry = slots[i];
+      if (entry.row == kEmpty) return nullptr;
+      if (entry.row >= 0 && entry.hash == hash && name_of(entry.row) == name) return &entry;
     }
   }
 
   // The name must not be in the table.
-  void insert(std::string_view name, int32_t value, int32_t next_suffix) {
-    if (2 * (used_ + 1) > slots_.size()) grow();
-    used_ += add({value, next_suffix, hash_of(name)});
+  void insert(std::string_view name, int32_t row, int32_t next_suffix) {
+    const size_t size = slots_ == nullptr ? 0 : slots_->size();
+    if (4 * (used_ + 1) > 3 * size) grow();
+    used_ += add({row, next_suffix, hash_of(name)}, own());
     ++live_;
+  }
+
+  // `entry`: that find() gave.
+  void set_next_suffix(const Entry& entry, int32_t next_suffix) {
+    const auto at = static_cast<size_t>(&entry - slots_->data());
+    own()[at].next_suffix = next_suffix;
   }
 
   template <typename NameOf>
   void erase(std::string_view name, const NameOf& name_of) {
-    Entry* entry = find(name, name_of);
+    const Entry* entry = find(name, name_of);
     if (entry == nullptr) return;
-    entry->value = kErased;
+    const auto at = static_cast<size_t>(entry - slots_->data());
+    own()[at].row = kErased;
     --live_;
   }
 
  private:
   static constexpr int32_t kEmpty = -1, kErased = -2;
+  using Slots = std::vector<Entry>;
 
   static uint32_t hash_of(std::string_view name) {
     const size_t hash = std::hash<std::string_view>()(name);
     return static_cast<uint32_t>(hash ^ hash >> 32);
   }
-  size_t mask() const { return slots_.size() - 1; }
+
+  Slots& own() {
+    if (slots_.use_count() > 1) slots_ = std::make_shared<Slots>(*slots_);
+    return *slots_;
+  }
 
   // Into the first free slot. Returns 1 if it was empty, 0 if it was erased.
-  size_t add(Entry added) {
-    size_t i = added.hash & mask();
-    while (slots_[i].value >= 0) i = (i + 1) & mask();
-    const bool was_empty = slots_[i].value == kEmpty;
-    slots_[i] = added;
+  static size_t add(Entry added, Slots& slots) {
+    size_t i = added.hash & (slots.size() - 1);
+    while (slots[i].row >= 0) i = (i + 1) & (slots.size() - 1);
+    const bool was_empty = slots[i].row == kEmpty;
+    slots[i] = added;
     return was_empty ? 1 : 0;
   }
 
   void grow() {
     size_t size = 16;
-    while (size < 4 * (live_ + 1)) size *= 2;
-    std::vector<Entry> old(size);
-    old.swap(slots_);
+    while (size < 2 * (live_ + 1)) size *= 2;
+    auto larger = std::make_shared<Slots>(size);
     used_ = 0;
-    for (const Entry& entry : old) {
-      if (entry.value >= 0) used_ += add(entry);
+    if (slots_ != nullptr) {
+      for (const Entry& entry : *slots_) {
+        if (entry.row >= 0) used_ += add(entry, *larger);
+      }
     }
+    slots_ = std::move(larger);
   }
 
-  std::vector<Entry> slots_;    // a power of two of them, at most half in use
-  size_t used_ = 0, live_ = 0;  // slots that are not empty; those not erased
+  std::shared_ptr<Slots> slots_;  // a power of two of them, at most three quarters in use
+  size_t used_ = 0, live_ = 0;    // slots that are not empty; those not erased
 };
 
 }  // namespace dc::ir

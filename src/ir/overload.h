@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "src/ir/ops.h"
+#include "src/ir/shared.h"
 
 namespace dc::ir {
 
@@ -17,14 +18,14 @@ class Overload {
  public:
   Overload() = default;                                       // of ops of our own: an empty name
   Overload(std::string_view name) : info_(aten_info(name)) {  // NOLINT: names are overloads
-    if (info_ == nullptr) unknown_ = name;
+    if (info_ == nullptr) unknown_ = std::string(name);
   }
   Overload(const std::string& name) : Overload(std::string_view(name)) {}  // NOLINT
   Overload(const char* name) : Overload(std::string_view(name)) {}         // NOLINT
 
   // Lives as long as this one does, and while it is not assigned to.
   std::string_view name() const {
-    return info_ != nullptr ? info_->overload : std::string_view(unknown_);
+    return info_ != nullptr ? info_->overload : std::string_view(*unknown_);
   }
   std::string text() const { return std::string(name()); }
   const AtenInfo* info() const { return info_; }  // null for a name that is not in the table
@@ -39,7 +40,7 @@ class Overload {
 
  private:
   const AtenInfo* info_ = nullptr;
-  std::string unknown_;  // the name, if it is not in the table
+  Shared<std::string> unknown_;  // the name, if it is not in the table
 };
 
 }  // namespace dc::ir

@@ -164,7 +164,7 @@ class StepParser {
     while (more()) {
       if (!parameter_attribute(parameter)) return false;
     }
-    step_->parameters.push_back(std::move(parameter));
+    step_->parameters.edit().push_back(std::move(parameter));
     return true;
   }
 

@@ -48,7 +48,7 @@ class NodePrinter {
     return expected == static_cast<int>(node_.operands.size());
   }
 
-  std::string value_name(ValueId id) const { return named('%', graph_.value(id).name); }
+  std::string value_name(ValueId id) const { return named('%', *graph_.value(id).name); }
 
   std::string results() const {
     std::string out;
@@ -175,7 +175,7 @@ void print_program(const Program& program, const Step& step, std::string& out) {
   for (const Output& output : graph.outputs) {
     out += "    output " + std::string(word(output.kind));
     if (output.kind != OutputKind::Loss || !output.fqn.empty()) out += " " + quoted(output.fqn);
-    out += " " + (output.value.valid() ? named('%', graph.value(output.value).name) : "-") + "\n";
+    out += " " + (output.value.valid() ? named('%', *graph.value(output.value).name) : "-") + "\n";
   }
   out += "  }\n";
 }

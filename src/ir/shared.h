@@ -13,8 +13,8 @@ namespace dc::ir {
 template <typename T>
 class Shared {
  public:
-  Shared() = default;                                                       // T()
-  Shared(T value) : value_(std::make_shared<const T>(std::move(value))) {}  // NOLINT: is a T
+  Shared() = default;                                                 // T()
+  Shared(T value) : value_(std::make_shared<T>(std::move(value))) {}  // NOLINT: is a T
   // NOLINTBEGIN: as above; what it requires keeps it from hiding copy and move.
   template <typename From>
   requires(std::is_convertible_v<From, T> && !std::is_same_v<std::remove_cvref_t<From>, T> &&
@@ -37,13 +37,12 @@ class Shared {
 
   // This one's own, to change. References that operator* gave before may not see the change.
   T& edit() {
-    // Made non-const here, or by make_shared below: the object itself is no constant.
-    auto own = std::make_shared<T>(**this);
-    T& mine = *own;
-    value_ = std::move(own);
-    return mine;
+    if (value_.use_count() != 1) value_ = std::make_shared<T>(**this);
+    return const_cast<T&>(*value_);  // NOLINT: no object that it points to was made as a constant
   }
 
+  // Whether both read one object, and so are equal.
+  bool shares_with(const Shared& other) const { return value_ == other.value_; }
   bool operator==(const Shared& other) const { return value_ == other.value_ || **this == *other; }
   template <typename Other>
   requires(!std::is_same_v<Other, Shared>) bool operator==(const Other& other) const {

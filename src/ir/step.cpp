@@ -9,13 +9,15 @@ AxisMask range_axes(const StateEntry& entry) {
 }
 
 void StateTable::push_back(StateEntry entry) {
-  by_name_.emplace(entry.name, static_cast<int>(entries_.size()));
-  entries_.push_back(std::move(entry));
+  if (find(entry.name) < 0) by_name_.insert(entry.name, static_cast<int32_t>(entries_.size()), 1);
+  entries_.edit().push_back(std::move(entry));
 }
 
 int StateTable::find(std::string_view name) const {
-  const auto found = by_name_.find(std::string(name));
-  return found == by_name_.end() ? -1 : found->second;
+  const NameTable::Entry* entry = by_name_.find(name, [this](int32_t row) -> const std::string& {
+    return entries_[static_cast<size_t>(row)].name;
+  });
+  return entry == nullptr ? -1 : entry->row;
 }
 
 }  // namespace dc::ir

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "src/base/status.h"
@@ -103,18 +102,18 @@ class StateTable {
   void push_back(StateEntry entry);
   int find(std::string_view name) const;  // index, the first of several; -1 if absent
 
+  // To change all but the name. As of a Shared: references that [] gave before may not see it.
+  StateEntry& edit(size_t index) { return entries_.edit()[index]; }
+
   size_t size() const { return entries_.size(); }
   bool empty() const { return entries_.empty(); }
-  StateEntry& operator[](size_t index) { return entries_[index]; }
   const StateEntry& operator[](size_t index) const { return entries_[index]; }
-  auto begin() { return entries_.begin(); }
-  auto end() { return entries_.end(); }
   auto begin() const { return entries_.begin(); }
   auto end() const { return entries_.end(); }
 
  private:
-  std::vector<StateEntry> entries_;
-  std::unordered_map<std::string, int> by_name_;  // only looked up, never iterated
+  Shared<std::vector<StateEntry>> entries_;
+  NameTable by_name_;
 };
 
 struct OptimizerGroup {  // group 0 is the default
@@ -153,10 +152,10 @@ struct Step {
   std::string name;
   Stage stage = Stage::Imported;
   Mesh mesh;
-  int accumulation = 1;               // micro-batches per step
-  std::optional<DType> reduce_dtype;  // wire dtype of gradients; empty: each gradient's own
-  std::vector<InputSpec> inputs;      // loss_scale, if the graph has one, is the last
-  std::vector<Parameter> parameters;  // in the order of the archive's signature
+  int accumulation = 1;                       // micro-batches per step
+  std::optional<DType> reduce_dtype;          // wire dtype of gradients; empty: each gradient's own
+  std::vector<InputSpec> inputs;              // loss_scale, if the graph has one, is the last
+  Shared<std::vector<Parameter>> parameters;  // in the order of the archive's signature
   std::vector<Buffer> buffers;
   Optimizer optimizer;
   StateTable state;

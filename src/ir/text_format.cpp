@@ -72,7 +72,7 @@ std::string format_double(double value) {
   return out;
 }
 
-std::string format_ints(const std::vector<int64_t>& values, char open, char close) {
+std::string format_ints(std::span<const int64_t> values, char open, char close) {
   std::string out(1, open);
   for (size_t i = 0; i < values.size(); ++i) {
     if (i > 0) out += ',';

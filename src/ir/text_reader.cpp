@@ -146,11 +146,13 @@ bool TextReader::number(double& out, std::string_view what) {
   return true;
 }
 
-bool TextReader::ints(std::vector<int64_t>& out, char open, char close) {
+bool TextReader::ints(Shape& out, char open, char close) {
   if (!punct(open)) return false;
   while (!accept_punct(close)) {
     if (!out.empty() && !punct(',')) return false;
-    if (!integer(out.emplace_back(), "an integer")) return false;
+    int64_t value = 0;
+    if (!integer(value, "an integer")) return false;
+    out.push_back(value);
   }
   return true;
 }

@@ -51,7 +51,7 @@ class TextReader {
   bool small_integer(int& out, std::string_view what, int least);
   bool unsigned_integer(uint64_t& out, std::string_view what);
   bool number(double& out, std::string_view what);  // an integer is read as a number too
-  bool ints(std::vector<int64_t>& out, char open, char close);
+  bool ints(Shape& out, char open, char close);
   bool dtype(DType& out);
   bool type(TensorType& out, const Mesh& mesh);
   bool location(Location& out);

@@ -5,10 +5,10 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "src/base/dtype.h"
 #include "src/base/shape.h"
+#include "src/base/small_list.h"
 #include "src/base/step_enums.h"
 #include "src/base/units.h"
 #include "src/ir/mesh.h"
@@ -19,8 +19,8 @@ using base::AxisPlacement;
 using base::Bytes;
 using base::contiguous_strides;
 using base::DType;
-using Shape = std::vector<int64_t>;    // elements per dim
-using Strides = std::vector<int64_t>;  // elements between neighbours, per dim; 0 where expanded
+using Shape = base::SmallList<int64_t, 4>;  // elements per dim
+using Strides = Shape;  // elements between neighbours, per dim; 0 where expanded
 
 struct AxisSharding {
   AxisPlacement placement = AxisPlacement::Replicated;

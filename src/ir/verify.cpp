@@ -28,14 +28,14 @@ std::string describe(const Graph& graph, const Node& node) {
   std::string out;
   for (ValueId result : node.results) {
     const bool known = result.valid() && result.index() < graph.value_capacity();
-    out += (out.empty() ? "" : ", ") + (known ? "%" + graph.value(result).name : std::string("-"));
+    out += (out.empty() ? "" : ", ") + (known ? "%" + *graph.value(result).name : std::string("-"));
   }
   if (!out.empty()) out += " = ";
   out += node.kind == OpKind::Aten ? node.overload.text() : std::string(info(node.kind).text);
   for (size_t i = 0; i < node.operands.size(); ++i) {
     const ValueId operand = node.operands[i];
     const bool known = operand.valid() && operand.index() < graph.value_capacity();
-    out += (i > 0 ? ", %" : " %") + (known ? graph.value(operand).name : std::string("?"));
+    out += (i > 0 ? ", %" : " %") + (known ? *graph.value(operand).name : std::string("?"));
   }
   return out;
 }

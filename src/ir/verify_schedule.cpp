@@ -42,7 +42,7 @@ class OrderChecker {
       if (!released_[root.index()]) continue;
       return table_offence(scope_.step, scope_.stage, "DC2309",
                            "program @" + scope_.graph.name() + ": the output %" +
-                               scope_.value(output.value).name + " is released");
+                               *scope_.value(output.value).name + " is released");
     }
     return {};
   }
@@ -74,7 +74,7 @@ class OrderChecker {
     for (ValueId operand : node.operands) {
       if (!released_[scope_.root[operand.index()].index()]) continue;
       return offence(scope_, node, "DC2309",
-                     "%" + scope_.value(operand).name + " is used after its release");
+                     "%" + *scope_.value(operand).name + " is used after its release");
     }
     return {};
   }
@@ -85,7 +85,7 @@ class OrderChecker {
       const Node& reader = scope_.graph.node(use.node);
       if (!is_done(reader.kind)) {
         return offence(scope_, reader, "DC2308",
-                       "%" + scope_.value(start.results[0]).name + " is read before it is done");
+                       "%" + *scope_.value(start.results[0]).name + " is read before it is done");
       }
       ++dones;
     }
@@ -173,7 +173,7 @@ class OrderChecker {
                                      ? describe(scope_.graph, scope_.graph.node(flight.start))
                                      : "a gather of the step before";
         return offence(scope_, node, "DC2311",
-                       "%" + scope_.value(node.operands[i]).name + " is in use by '" + user +
+                       "%" + *scope_.value(node.operands[i]).name + " is in use by '" + user +
                            "', which is not done");
       }
     }
@@ -206,7 +206,7 @@ class OrderChecker {
     if (unsaved_.empty()) return {};
     const Unsaved& first = unsaved_.front();
     return offence(scope_, scope_.graph.node(first.change), "DC2315",
-                   "%" + scope_.value(first.copy).name +
+                   "%" + *scope_.value(first.copy).name +
                        " is a reloaded copy of state, and its change is not written back");
   }
 

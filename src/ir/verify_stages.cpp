@@ -59,7 +59,7 @@ Status verify_update(const Scope& scope, const Node& node, std::vector<int>& upd
   if (!reduced) {
     return offence(
         scope, node, "DC2306",
-        "the gradient %" + scope.value(gradient).name + " is not reduced over all ranks");
+        "the gradient %" + *scope.value(gradient).name + " is not reduced over all ranks");
   }
   ++updates[static_cast<size_t>(node.integer(Attr::Param))];
   return {};
@@ -148,7 +148,7 @@ Status verify_locations(const Scope& scope, const Node& node, const std::vector<
     const Value& value = scope.value(result);
     if (value.uses.empty() && !in_outputs[result.index()]) continue;
     const int64_t bytes = storage_of(scope, result) * base::byte_size(value.type.dtype);
-    DC_RETURN_IF_ERROR(verify_place(scope, node, value.location, bytes, "%" + value.name));
+    DC_RETURN_IF_ERROR(verify_place(scope, node, value.location, bytes, "%" + *value.name));
   }
   return {};
 }

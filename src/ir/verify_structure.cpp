@@ -74,11 +74,11 @@ Status verify_operands(const Scope& scope, const ListedUses& listed, const Node&
     const Value& value = graph.value(id);
     if (!graph.contains(value.producer)) return bad("DC2102", " was produced by an erased node");
     if (scope.position[value.producer.index()] >= scope.position[node.id.index()])
-      return bad("DC2102", " (%" + value.name + ") is used before it is defined");
+      return bad("DC2102", " (%" + *value.name + ") is used before it is defined");
     const int found = listed.times[listed.first[node.id.index()] + i];
     if (found != 1) {
-      return bad("DC2103",
-                 " is listed " + std::to_string(found) + " times among the uses of %" + value.name);
+      return bad("DC2103", " is listed " + std::to_string(found) + " times among the uses of %" +
+                               *value.name);
     }
   }
   return {};
@@ -94,11 +94,11 @@ Status verify_results(const Scope& scope, const Node& node) {
     const Value& value = graph.value(id);
     if (value.id != id || value.producer != node.id || value.result != static_cast<int>(i)) {
       return offence(scope, node, "DC2104",
-                     "%" + value.name + " does not name this node as its producer");
+                     "%" + *value.name + " does not name this node as its producer");
     }
     for (const Use& use : value.uses) {
       if (!ListedUses::is_real(graph, use, id))
-        return offence(scope, node, "DC2103", "%" + value.name + " lists a use that is none");
+        return offence(scope, node, "DC2103", "%" + *value.name + " lists a use that is none");
     }
   }
   return {};
@@ -229,9 +229,9 @@ Status verify_structure(Scope& scope) {
     DC_RETURN_IF_ERROR(verify_arg_refs(scope, node));
     DC_RETURN_IF_ERROR(verify_overload(scope, node));
     for (ValueId result : node.results) {
-      if (!result.valid() || names.insert(scope.value(result).name).second) continue;
+      if (!result.valid() || names.insert(*scope.value(result).name).second) continue;
       return offence(scope, node, "DC2104",
-                     "the name %" + scope.value(result).name + " stands for two values");
+                     "the name %" + *scope.value(result).name + " stands for two values");
     }
   }
   return verify_outputs(scope);

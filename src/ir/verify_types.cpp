@@ -13,7 +13,7 @@ using base::Status;
 Status verify_shape(const Scope& scope, const Node& node, const Value& value) {
   const TensorType& type = value.type;
   if (type.shape.size() != type.strides.size()) {
-    return offence(scope, node, "DC2201", "%" + value.name + " needs one stride per dim");
+    return offence(scope, node, "DC2201", "%" + *value.name + " needs one stride per dim");
   }
   bool bound = true, reachable = type.offset >= 0;
   for (size_t i = 0; i < type.shape.size(); ++i) {
@@ -23,18 +23,18 @@ Status verify_shape(const Scope& scope, const Node& node, const Value& value) {
   if (!bound && scope.stage >= Stage::Normalized) {
     return offence(
         scope, node, "DC2304",
-        "%" + value.name +
+        "%" + *value.name +
             " has a dim without a size; export with static shapes or bind the batch size");
   }
   if (bound && !reachable) {
-    return offence(scope, node, "DC2201", "%" + value.name + " has a negative stride or offset");
+    return offence(scope, node, "DC2201", "%" + *value.name + " has a negative stride or offset");
   }
   for (size_t axis = 0; axis < kMaxAxes; ++axis) {
     const AxisSharding& sharding = type.sharding[axis];
     const bool has_dim = sharding.dim >= 0 && static_cast<size_t>(sharding.dim) < type.shape.size();
     if (sharding.placement == AxisPlacement::Shard && !has_dim) {
       return offence(scope, node, "DC2204",
-                     "%" + value.name + " is split along a dim it does not have");
+                     "%" + *value.name + " is split along a dim it does not have");
     }
   }
   return {};
@@ -77,7 +77,7 @@ Status verify_view(const Scope& scope, const Node& node) {
       return offence(scope, node, "DC2202",
                      "the view reaches element " + std::to_string(type.storage_elements()) +
                          " of a storage of " + std::to_string(reserved) + " (%" +
-                         scope.value(scope.root[base.id.index()]).name + ")");
+                         *scope.value(scope.root[base.id.index()]).name + ")");
     }
   }
   return {};
@@ -94,7 +94,7 @@ int outside_operand(OpKind kind) {
 // All that it touches lies on the host, and it keeps compute free, whose kernels the device runs.
 Status verify_host_kernel(const Scope& scope, const Node& node) {
   const auto wrong = [&](ValueId value, const char* what) {
-    return offence(scope, node, "DC2316", "%" + scope.value(value).name + what);
+    return offence(scope, node, "DC2316", "%" + *scope.value(value).name + what);
   };
   for (const ValueId operand : node.operands) {
     if (space_of(scope, operand) != Space::Host)
@@ -115,7 +115,7 @@ Status verify_spaces(const Scope& scope, const Node& node) {
     const bool outside = space_of(scope, node.operands[i]) != Space::Device;
     if (outside == (outside_operand(node.kind) == static_cast<int>(i))) continue;
     return offence(scope, node, "DC2316",
-                   "%" + scope.operand(node, i).name +
+                   "%" + *scope.operand(node, i).name +
                        (outside ? " lies outside the device, where only copies may touch it"
                                 : " already lies in the device's memory"));
   }
@@ -125,7 +125,7 @@ Status verify_spaces(const Scope& scope, const Node& node) {
     const bool outside = scope.value(result).location.space != Space::Device;
     if (outside == (node.kind == OpKind::OffloadStart)) continue;
     return offence(scope, node, "DC2316",
-                   "%" + scope.value(result).name +
+                   "%" + *scope.value(result).name +
                        (outside ? " is made outside the device" : " does not leave the device"));
   }
   return {};

@@ -19,7 +19,7 @@ ValueId ViewCopies::copy(ValueId value, const Place& place) {
     DC_CHECK(base_.valid());
     return base_;
   }
-  std::vector<ValueId> operands = view.operands;
+  auto operands = view.operands;
   operands[0] = copy(operands[0], place);
   Origin origin = view.origin;
   origin.phase = place.phase.value_or(origin.phase);

@@ -54,16 +54,16 @@ int64_t place_shared_inputs(const ir::Step& step, int64_t end, Place place) {
 // end.
 int64_t place_shared(ir::Step& step, Space space) {
   const int64_t end = place_state(step, space, [&](size_t entry, const ir::Location& location) {
-    step.state[entry].location = location;
+    step.state.edit(entry).location = location;
   });
-  for (ir::StateEntry& entry : step.state) {
-    if (entry.range_of >= 0)
-      entry.location = step.state[static_cast<size_t>(entry.range_of)].location;
+  for (size_t i = 0; i < step.state.size(); ++i) {
+    const int whole = step.state[i].range_of;
+    if (whole >= 0) step.state.edit(i).location = step.state[static_cast<size_t>(whole)].location;
   }
   if (step.programs.size() <= 1 || space != Space::Device) return end;
   return place_shared_inputs(step, end,
                              [&](size_t program, ir::ValueId value, const ir::Location& location) {
-                               step.programs[program].graph.value(value).location = location;
+                               step.programs[program].graph.edit(value).location = location;
                              });
 }
 int64_t shared_bytes(const ir::Step& step, Space space) {
@@ -123,12 +123,12 @@ void apply(const ProgramDemand& wanted, const Layout& layout, Space space, int64
                         wanted.requests[request].bytes};
   };
   const size_t values = wanted.values.size();
-  for (size_t i = 0; i < values; ++i) graph.value(wanted.values[i]).location = location(i);
+  for (size_t i = 0; i < values; ++i) graph.edit(wanted.values[i]).location = location(i);
   if (space == Space::Device) {
-    for (ir::NodeId id : graph.order()) graph.node(id).scratch = {};
+    for (ir::NodeId id : graph.order()) graph.edit(id).scratch = {};
   }
   for (size_t i = 0; i < wanted.nodes.size(); ++i)
-    graph.node(wanted.nodes[i]).scratch = location(values + i);
+    graph.edit(wanted.nodes[i]).scratch = location(values + i);
 }
 
 // Whether anything is in another space than the device.

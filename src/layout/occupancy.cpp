@@ -1,6 +1,7 @@
 #include "src/layout/occupancy.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace dc::layout {
 
@@ -40,11 +41,12 @@ std::vector<int64_t> classes_of(std::span<const int64_t> sizes) {
   return classes;
 }
 
+// `span`: a power of two.
 bool has_hints(int32_t span) {
-  for (int64_t wide = kNarrowest; wide <= span; wide *= kWiden) {
-    if (wide == span) return true;
-  }
-  return false;
+  constexpr int kFirst = std::countr_zero(static_cast<uint32_t>(kNarrowest)),
+                kStep = std::countr_zero(static_cast<uint32_t>(kWiden));
+  const int bits = std::countr_zero(static_cast<uint32_t>(span));
+  return bits >= kFirst && (bits - kFirst) % kStep == 0;
 }
 
 }  // namespace
@@ -65,13 +67,6 @@ void Occupancy::clear() {
   std::fill(changed_.begin(), changed_.end(), 0);
   std::fill(hints_.begin(), hints_.end(), Hint());
   now_ = 0;
-}
-
-Occupancy::Node Occupancy::left(const Node& node) {
-  return {2 * node.index, node.low, node.low + (node.high - node.low) / 2};
-}
-Occupancy::Node Occupancy::right(const Node& node) {
-  return {2 * node.index + 1, node.low + (node.high - node.low) / 2 + 1, node.high};
 }
 
 // Moves all cursors forward to the lowest offset, from `offset` on, at which `bytes` are free in

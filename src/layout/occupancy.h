@@ -58,8 +58,12 @@ class Occupancy {
   void collect(Node node, int32_t first, int32_t last);
   void insert(Node node, int32_t first, int32_t last, int64_t begin, int64_t end);
   Node root() const { return {1, 0, width_ - 1}; }
-  static Node left(const Node& node);
-  static Node right(const Node& node);
+  static Node left(const Node& node) {
+    return {2 * node.index, node.low, node.low + (node.high - node.low) / 2};
+  }
+  static Node right(const Node& node) {
+    return {2 * node.index + 1, node.low + (node.high - node.low) / 2 + 1, node.high};
+  }
 
   int32_t width_ = 1;  // leaves, a power of two
   std::vector<RangeSet>

@@ -13,7 +13,7 @@ base::Result<Change> schedule(ir::Step& step, const PassContext&) {
   step.streams = {"compute", "comm"};
   for (ir::Program& program : step.programs) {
     for (ir::NodeId id : program.graph.order()) {
-      ir::Node& node = program.graph.node(id);
+      ir::Node& node = program.graph.edit(id);
       node.stream = cost::transfer_of(program.graph, node) ? kCommunication : kCompute;
       if (node.stream == kCompute || cost::group_of(step, node).level != cost::Level::Across)
         continue;

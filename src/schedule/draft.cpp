@@ -54,9 +54,7 @@ void DraftProgram::update(int32_t index) {
     curve_.add(at, at, present ? scratch(at) : -scratch(at));
     update_event(at, present);
   }
-  for (const ValueId operand : one.operands) {
-    const int32_t made = part_making(operand);
-    if (made < 0) continue;
+  for (const int32_t made : one.needs) {
     part(made).readers += present ? 1 : -1;
     update(made);
   }
@@ -102,31 +100,7 @@ void DraftProgram::dirty(int32_t stored) {
   is_dirty_[static_cast<size_t>(stored)] = true;
   dirty_.push_back(stored);
   // What it stands in for lives as long as its readers.
-  if (const int32_t kept = original_of(stored); kept >= 0) dirty(kept);
-}
-
-int32_t DraftProgram::original_of(int32_t stored) const {
-  const int32_t made = stored_[static_cast<size_t>(stored)].part;
-  if (made < 0 || part(made).item < 0) return -1;
-  const auto item = static_cast<size_t>(part(made).item);
-  if (items_[item].is_parameter) return root_of_done(gathers_[gathers_of_[item]].all[0]);
-  const Node& again = node(part(made).positions[0]);
-  const Node& first = graph_.node(items_[item].node);
-  for (size_t r = 0; r < again.results.size(); ++r) {
-    if (again.results[r].valid() && stored_of_[again.results[r].index()] == stored)
-      return stored_of_[storages_.root(first.results[r]).index()];
-  }
-  return -1;
-}
-
-void DraftProgram::dirty_operands_and_results(int32_t index) {
-  for (const int32_t at : part(index).positions) {
-    const Node& one = node(at);
-    for (const ValueId operand : one.operands) dirty(stored_of_[storages_.root(operand).index()]);
-    for (const ValueId result : one.results) {
-      if (result.valid()) dirty(stored_of_[storages_.root(result).index()]);
-    }
-  }
+  dirty(stored_[static_cast<size_t>(stored)].original);
 }
 
 void DraftProgram::refresh() {

@@ -31,6 +31,8 @@ DraftProgram::DraftProgram(const ir::Step& step, const ir::Graph& graph,
   for (size_t e = 0; e < replay_.schedule().events.size(); ++e)
     event_of_[static_cast<size_t>(replay_.schedule().events[e].origin)] = static_cast<int32_t>(e);
   events_ = replay_.schedule().events;
+  for (const NodeId id : live_.order)
+    scratch_.push_back(aligned_bytes(cost_.scratch(graph_, graph_.node(id)).bytes.v));
   find_written();
   find_kernels();
   find_gathers();
@@ -92,7 +94,7 @@ void DraftProgram::find_kernels() {
 bool DraftProgram::is_read(const Node& made) const {
   return std::any_of(made.results.begin(), made.results.end(), [&](ValueId result) {
     if (!result.valid()) return false;
-    const std::vector<ir::Use>& uses = graph_.value(result).uses;
+    const auto& uses = graph_.value(result).uses;
     return std::any_of(uses.begin(), uses.end(), [&](const ir::Use& use) {
       return graph_.node(use.node).kind != OpKind::Release;
     });
@@ -100,9 +102,8 @@ bool DraftProgram::is_read(const Node& made) const {
 }
 
 bool DraftProgram::is_output(const Node& made) const {
-  return std::any_of(graph_.outputs.begin(), graph_.outputs.end(), [&](const ir::Output& output) {
-    return output.value.valid() && graph_.value(output.value).producer == made.id;
-  });
+  return std::any_of(made.results.begin(), made.results.end(),
+                     [&](ValueId result) { return graph_.outputs.contains(result); });
 }
 
 void DraftProgram::find_gathers() {
@@ -175,9 +176,12 @@ void DraftProgram::count_readers() {
       if (const int32_t made = part_making(operand); made >= 0) ++part(made).readers;
     }
   }
-  for (const Part& reader : parts_) {
+  for (Part& reader : parts_) {
     for (const ValueId operand : reader.operands) {
-      if (const int32_t made = part_making(operand); made >= 0) ++part(made).readers;
+      const int32_t made = part_making(operand);
+      if (made < 0) continue;
+      ++part(made).readers;
+      reader.needs.push_back(made);
     }
   }
 }
@@ -194,6 +198,7 @@ void DraftProgram::find_storages() {
   }
   add_uses();
   for (size_t item = 0; item < items_.size(); ++item) add_stand_ins(item);
+  find_stored_of_parts();
   // Inputs live longer than they are read.
   for (const analysis::LiveRange& range : live_.ranges) {
     const int32_t index = stored_of_[range.value.index()];
@@ -239,7 +244,7 @@ void DraftProgram::add_stand_ins(size_t item) {
     const Gathers& gathers = gathers_[gathers_of_[item]];
     const int32_t first = root_of_done(gathers.all[0]);
     for (size_t g = 1; g < gathers.all.size(); ++g)
-      stored_[static_cast<size_t>(first)].stand_ins.push_back(root_of_done(gathers.all[g]));
+      add_stand_in(first, root_of_done(gathers.all[g]));
     return;
   }
   const Node& again = node(part(part_of_item_[item]).positions[0]);
@@ -248,7 +253,29 @@ void DraftProgram::add_stand_ins(size_t item) {
     if (!first.results[r].valid()) continue;
     const int32_t kept = stored_of_[storages_.root(first.results[r]).index()];
     const int32_t made = stored_of_[storages_.root(again.results[r]).index()];
-    stored_[static_cast<size_t>(kept)].stand_ins.push_back(made);
+    add_stand_in(kept, made);
+  }
+}
+
+void DraftProgram::add_stand_in(int32_t original, int32_t stored) {
+  stored_[static_cast<size_t>(original)].stand_ins.push_back(stored);
+  stored_[static_cast<size_t>(stored)].original = original;
+}
+
+void DraftProgram::find_stored_of_parts() {
+  for (Part& one : parts_) {
+    const auto add = [&](ValueId value) {
+      const int32_t index = stored_of_[storages_.root(value).index()];
+      if (index >= 0) one.stored.push_back(index);
+    };
+    for (const int32_t at : one.positions) {
+      for (const ValueId operand : node(at).operands) add(operand);
+      for (const ValueId result : node(at).results) {
+        if (result.valid()) add(result);
+      }
+    }
+    std::sort(one.stored.begin(), one.stored.end());
+    one.stored.erase(std::unique(one.stored.begin(), one.stored.end()), one.stored.end());
   }
 }
 
@@ -304,10 +331,6 @@ size_t DraftProgram::add_item(DraftItem item) {
 
 int32_t DraftProgram::producer_known(ValueId value) const {
   return live_.known[static_cast<size_t>(position(graph_.value(value).producer))];
-}
-
-int64_t DraftProgram::scratch(int32_t at) const {
-  return aligned_bytes(cost_.scratch(graph_, node(at)).bytes.v);
 }
 
 }  // namespace dc::schedule

@@ -20,6 +20,8 @@ namespace dc::schedule {
 struct Part {
   std::vector<int32_t> positions;
   std::vector<ir::ValueId> operands;  // of all of its nodes that need them; a release needs none
+  std::vector<int32_t> needs;         // parts that make these, once for each operand
+  std::vector<int32_t> stored;        // storages that its nodes read or make
   int item = -1;
   int readers = 0;  // that are there
   bool present = true;
@@ -37,6 +39,7 @@ struct Stored {
   int32_t least_last = 0;          // by the producer
   std::vector<Use> uses;           // by decreasing position
   std::vector<int32_t> stand_ins;  // whose readers read this one while their items are taken
+  int32_t original = -1;           // that this one stands in for; -1: none
   int32_t last = -1;               // as it counts now; -1: not alive
 };
 
@@ -112,6 +115,8 @@ class DraftProgram {
   void find_storages();
   void add_uses();
   void add_stand_ins(size_t item);
+  void add_stand_in(int32_t original, int32_t stored);
+  void find_stored_of_parts();
   void find_buckets();
   // Kernels of one signature, and gathers of as many bytes.
   void number_alike();
@@ -121,7 +126,7 @@ class DraftProgram {
     return part_at_[static_cast<size_t>(position(graph_.value(value).producer))];
   }
   int32_t producer_known(ir::ValueId value) const;
-  int64_t scratch(int32_t at) const;
+  int64_t scratch(int32_t at) const { return scratch_[static_cast<size_t>(at)]; }
   int32_t root_of_done(const Gathers::One& one) const {
     return stored_of_[storages_.root(graph_.node(one.done).results[0]).index()];
   }
@@ -140,9 +145,9 @@ class DraftProgram {
 
   void resize(int32_t index);
   void dirty(int32_t stored);
-  // The storage that `stored` stands in for; -1: none.
-  int32_t original_of(int32_t stored) const;
-  void dirty_operands_and_results(int32_t index);
+  void dirty_operands_and_results(int32_t index) {
+    for (const int32_t stored : part(index).stored) dirty(stored);
+  }
   void refresh();
   int32_t last_use(const Stored& stored) const;
   int32_t last_of(const Stored& stored) const;
@@ -155,6 +160,7 @@ class DraftProgram {
   sim::Replay replay_;
   std::vector<sim::Event> events_;  // with no item taken
   LiveCurve curve_;
+  std::vector<int64_t> scratch_;  // by position
   std::vector<bool> is_written_;  // in place, by value that owns its storage
   std::vector<Part> parts_;
   std::vector<int32_t> part_at_;    // by position; -1: the node stays

@@ -52,7 +52,7 @@ NodeId move_gathers(ir::Graph& graph, const std::vector<NodeId>& bucket, NodeId 
 void leave_bucket(ir::Graph& graph, ir::NodeId start) {
   const ir::NodeId next = graph.next(start);
   if (cost::joins(graph.node(start)) || !next.valid() || !cost::joins(graph.node(next))) return;
-  std::erase_if(graph.node(next).args.edit(),
+  std::erase_if(graph.edit(next).args.edit(),
                 [](const ir::Arg& arg) { return arg.attribute == ir::Attr::Joins; });
 }
 

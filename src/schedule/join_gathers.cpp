@@ -67,7 +67,7 @@ class Fuser {
     const NodeId cast = cast_of(graph_, start);
     if (cast.valid()) graph_.move_before(cast, head_);
     graph_.move_before(id, graph_.next(last_));
-    graph_.node(id).args.edit().push_back({ir::Attr::Joins, int64_t{1}});
+    graph_.edit(id).args.edit().push_back({ir::Attr::Joins, int64_t{1}});
     last_ = id;
   }
 

@@ -90,7 +90,7 @@ class Bucketer {
     for (size_t i = 0; bucket_.size() > 1 && i < bucket_.size(); ++i) {
       graph_.move_before(bucket_[i].start, bucket_.back().tail[0]);
       if (i == 0) continue;
-      graph_.node(bucket_[i].start).args.edit().push_back({ir::Attr::Joins, int64_t{1}});
+      graph_.edit(bucket_[i].start).args.edit().push_back({ir::Attr::Joins, int64_t{1}});
       ++joined_;
     }
     // The last member's tail stays where it is. The tails of the others move to right before it,

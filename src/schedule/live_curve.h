@@ -19,8 +19,16 @@ class LiveCurve {
 
   // At the positions from `first` to `last`, both included.
   void add(int32_t first, int32_t last, int64_t bytes) {
-    if (first <= last && bytes != 0)
-      add(1, 0, static_cast<int32_t>(leaves_) - 1, first, last, bytes);
+    if (first > last || bytes == 0) return;
+    const size_t low = leaves_ + static_cast<size_t>(first),
+                 high = leaves_ + static_cast<size_t>(last);
+    // The nodes whose positions are all in the range, and whose parents' are not.
+    for (size_t from = low, end = high + 1; from < end; from /= 2, end /= 2) {
+      if (from % 2 == 1) nodes_[from++].add(bytes);
+      if (end % 2 == 1) nodes_[--end].add(bytes);
+    }
+    sum_up_above(low);
+    sum_up_above(high);
   }
   // Of all positions; at least 0.
   int64_t most() const { return nodes_[1].most; }
@@ -28,19 +36,17 @@ class LiveCurve {
  private:
   struct Node {
     int64_t added = 0, most = 0;
+    void add(int64_t bytes) {
+      added += bytes;
+      most += bytes;
+    }
   };
 
-  void add(size_t node, int32_t from, int32_t to, int32_t first, int32_t last, int64_t bytes) {
-    if (first <= from && to <= last) {
-      nodes_[node].added += bytes;
-      nodes_[node].most += bytes;
-      return;
+  void sum_up_above(size_t leaf) {
+    for (size_t node = leaf / 2; node > 0; node /= 2) {
+      nodes_[node].most =
+          nodes_[node].added + std::max(nodes_[2 * node].most, nodes_[2 * node + 1].most);
     }
-    const int32_t middle = from + (to - from) / 2;
-    if (first <= middle) add(2 * node, from, middle, first, last, bytes);
-    if (last > middle) add(2 * node + 1, middle + 1, to, first, last, bytes);
-    nodes_[node].most =
-        nodes_[node].added + std::max(nodes_[2 * node].most, nodes_[2 * node + 1].most);
   }
 
   size_t leaves_ = 1;

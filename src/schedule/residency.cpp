@@ -141,7 +141,7 @@ void Residency::keep(const std::vector<const ResidencyCandidate*>& chosen) {
 // Node ids of a clone are those of its origin, so the candidates stay true.
 bool Residency::peel_first_micro_batch() {
   if (step_.programs[0].repeat == 1) return false;
-  ir::Program first{step_.programs[0].graph.clone(), 1};
+  ir::Program first{step_.programs[0].graph, 1};
   first.graph.set_name("first");
   --step_.programs[0].repeat;
   step_.programs.insert(step_.programs.begin(), std::move(first));

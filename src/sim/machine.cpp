@@ -227,20 +227,23 @@ Totals Machine::run_to(int32_t index) {
   return {{now_}, {exposed_total_}, {contention_total_}};
 }
 
-Machine::Snapshot Machine::snapshot() const {
-  Snapshot taken{{{now_}, {exposed_total_}, {contention_total_}}, next_, stale_rates_, {}};
-  taken.streams.reserve(streams_.size());
-  for (const Stream& stream : streams_) {
-    Snapshot::OneStream& one = taken.streams.emplace_back();
+void Machine::take_snapshot(Snapshot& into) const {
+  into.totals = {{now_}, {exposed_total_}, {contention_total_}};
+  into.next = next_;
+  into.stale_rates = stale_rates_;
+  into.streams.resize(streams_.size());
+  for (size_t s = 0; s < streams_.size(); ++s) {
+    const Stream& stream = streams_[s];
+    Snapshot::OneStream& one = into.streams[s];
     one.pending.assign(stream.pending.begin() + static_cast<std::ptrdiff_t>(stream.taken),
                        stream.pending.end());
-    if (stream.transfer < 0) continue;
     one.transfer = stream.transfer;
-    one.on_wire = stream.on_wire;
-    one.left = stream.work.left - stream.work.rate * (now_ - stream.work.since);
-    one.rate = stream.work.rate;
+    const bool is_busy = stream.transfer >= 0;
+    one.on_wire = is_busy && stream.on_wire;
+    one.left =
+        is_busy ? stream.work.left - stream.work.rate * (now_ - stream.work.since) : int64_t{0};
+    one.rate = is_busy ? stream.work.rate : int64_t{0};
   }
-  return taken;
 }
 
 void Machine::set_ended(const Stream& stream, bool ended) {
@@ -261,7 +264,11 @@ void Machine::restore(const Snapshot& from) {
   for (size_t s = 0; s < streams_.size(); ++s) {
     const Snapshot::OneStream& one = from.streams[s];
     Stream& stream = streams_[s];
-    stream = {one.transfer, one.on_wire, {}, one.pending, 0};
+    stream.transfer = one.transfer;
+    stream.on_wire = one.on_wire;
+    stream.work = {};
+    stream.pending = one.pending;
+    stream.taken = 0;
     if (one.transfer >= 0)
       stream.work = {one.left, now_, one.rate, now_ + quotient_up(one.left, one.rate)};
     set_ended(stream, false);

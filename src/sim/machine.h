@@ -51,7 +51,7 @@ class Machine {
       int32_t transfer = -1;
       bool on_wire = false;
       int64_t left = 0, rate = 0;
-      std::vector<int32_t> pending{};
+      std::vector<int32_t> pending{};  // started, and not begun
       bool operator==(const OneStream&) const = default;
     };
     Totals totals;
@@ -63,8 +63,8 @@ class Machine {
       return next == other.next && stale_rates == other.stale_rates && streams == other.streams;
     }
   };
-  // Right after run_to().
-  Snapshot snapshot() const;
+  // Right after run_to(); takes the memory that `into` has.
+  void take_snapshot(Snapshot& into) const;
   // Goes on from a snapshot of this machine, of a run in which the events before it were the same.
   // What other runs started is taken to have ended.
   void restore(const Snapshot& from);

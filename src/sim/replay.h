@@ -1,6 +1,7 @@
 // Replay: one schedule whose events change a little, again and again (delta evaluation). The
 // machine goes on from a checkpoint before the first changed event, and stops where its state is
-// that of the run before at the same event: what follows then takes the same time.
+// that of the run before at the same event: what follows then takes the same time, until the next
+// changed event, before which it goes on again.
 //
 // Events keep their places. One that is taken out is a kernel that takes no time.
 #pragma once
@@ -34,17 +35,27 @@ class Replay {
  private:
   static constexpr int32_t kEvery = 32;  // events from one checkpoint to the next
 
-  void change(int32_t index);
+  // Whether what follows takes the time that it took after `before`.
+  bool goes_on_as(const Machine::Snapshot& before, const Machine::Snapshot& here) const;
+
+  // From one checkpoint on until the run is as before.
+  struct Part {
+    size_t first = 0, until = 0;       // checkpoints that are others; the next one is as before
+    size_t passed = 0;                 // the first of them in passed_
+    Totals later_before, later_after;  // what the run has gained on the one before it
+  };
 
   Schedule schedule_;
   Machine machine_;
   std::vector<Machine::Snapshot> checkpoints_;  // before every kEvery-th event
   Totals totals_;
-  int32_t first_ = INT32_MAX, last_ = -1;  // changed events
-  // Of the last evaluation: the checkpoints from number `from_` on, until the run was as before at
-  // `until_`, and what it took.
-  std::vector<Machine::Snapshot> passed_;
-  size_t from_ = 0, until_ = 0;
+  std::vector<int32_t> changed_;  // events
+  std::vector<int32_t> others_;   // transfers that are others now
+  std::vector<bool> is_other_;    // the same, by transfer
+  // Of the last evaluation.
+  std::vector<Part> parts_;
+  std::vector<Machine::Snapshot> passed_;  // the first passed_count_; the others are memory
+  size_t passed_count_ = 0;
   Totals evaluated_;
 };
 

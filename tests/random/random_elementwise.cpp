@@ -307,7 +307,7 @@ class RandomElementwise {
   void finish(ValueId loss, ValueId gradient) {
     ir::Parameter parameter;
     parameter.fqn = "w";
-    step_.parameters.push_back(parameter);
+    step_.parameters.edit().push_back(parameter);
     ir::StateEntry entry;
     entry.name = "w";
     entry.parameter = 0;

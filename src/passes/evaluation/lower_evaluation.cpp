@@ -34,7 +34,7 @@ ir::Step unlowered(const ir::Step& trained) {
   step.programs.clear();
   step.programs.push_back({trained.evaluation->graph, 1});
   step.evaluation = nullptr;
-  for (ir::Parameter& parameter : step.parameters) parameter.trainable = false;
+  for (ir::Parameter& parameter : step.parameters.edit()) parameter.trainable = false;
   return step;
 }
 

@@ -228,7 +228,7 @@ base::Status carry_out(ir::Step& step, Graph& graph, const Fusions& fusions,
   for (const NodeId id : order) graph.move_before(id, {});
   for (const Unit& bucket : fusions.buckets) {
     for (size_t i = 1; i < bucket.size(); ++i)
-      graph.node(bucket[i]).args.edit().push_back({ir::Attr::Joins, int64_t{1}});
+      graph.edit(bucket[i]).args.edit().push_back({ir::Attr::Joins, int64_t{1}});
   }
   const std::set<int32_t> late = behind_forward(graph, order, units);
   for (size_t i = 0; i < groups; ++i) {
@@ -236,7 +236,7 @@ base::Status carry_out(ir::Step& step, Graph& graph, const Fusions& fusions,
     const bool is_late = late.contains(units[i].back().v);
     const std::optional<FusedKernel> kernel = make_fused_kernel(graph, units[i]);
     if (!kernel) continue;
-    if (first.phase == ir::Phase::Forward && !is_late) graph.node(kernel->node).origin = first;
+    if (first.phase == ir::Phase::Forward && !is_late) graph.edit(kernel->node).origin = first;
     take_the_place(graph, *kernel, units[i]);
   }
   return {};

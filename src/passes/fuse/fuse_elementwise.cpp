@@ -53,15 +53,14 @@ bool is_slower(const Graph& graph, const Node& fused, const ElementwiseGroup& gr
   return !is_known || together.time.v > apart.v + (saves_memory ? apart.v / 10 : 0);
 }
 
-// Whether the group became one kernel.
+// Whether the group became one kernel. `again`: by node, whether it makes a value again.
 bool fuse(Graph& graph, const ElementwiseGroup& group, const std::vector<int>& position,
-          std::span<const MadeAgain> again, const cost::CostModel& cost) {
+          const std::vector<bool>& again, const cost::CostModel& cost) {
   const NodeId last = group.members.back();
   const std::optional<FusedKernel> kernel = make_fused_kernel(graph, group.members);
   if (!kernel) return false;
-  const bool saves_memory = std::ranges::any_of(again, [&group](const MadeAgain& one) {
-    return std::ranges::count(group.members, one.node) != 0;
-  });
+  const bool saves_memory =
+      std::ranges::any_of(group.members, [&](NodeId member) { return again[member.index()]; });
   if (is_slower(graph, graph.node(kernel->node), group, saves_memory, cost)) {
     graph.erase(kernel->node);
     return false;
@@ -123,12 +122,14 @@ void fuse_program(Graph& graph, int64_t most_operators, const cost::CostModel& c
   std::vector<int> position(graph.node_capacity());
   int next = 0;
   for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) position[id.index()] = next++;
+  std::vector<bool> is_again(graph.node_capacity());
+  for (const MadeAgain& one : again) is_again[one.node.index()] = true;
   LateCopies copies(graph, again);
   copies.take_back(copies.outside(groups));
   // The last group first: whether a copy stays is known before the kernel of what it stands for
   // leaves out what nothing else reads.
   for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
-    if (fuse(graph, *group, position, again, cost)) {
+    if (fuse(graph, *group, position, is_again, cost)) {
       counts.operators += static_cast<int64_t>(group->members.size());
       ++counts.kernels;
     } else {

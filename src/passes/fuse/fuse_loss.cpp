@@ -196,7 +196,7 @@ ValueId as_shape(Graph& graph, ir::Builder build, ValueId value, const ir::Shape
   if (is.shape == shape) return value;
   TensorType type = ir::contiguous(is.dtype, shape, is.sharding);
   return build.make_aten("aten.view.default", {value},
-                         {graph.value(value).name + ".rows", std::move(type)},
+                         {*graph.value(value).name + ".rows", std::move(type)},
                          {{"self", ir::OperandRef{0}}, {"size", shape}});
 }
 
@@ -215,7 +215,7 @@ void erase_unread(Graph& graph, ValueId value, NodeId cast) {
 
 // Bytes of the log-probabilities and of what else is not made any more.
 int64_t fuse_one(Graph& graph, const CrossEntropyGraph& of) {
-  const std::vector<ValueId> old = graph.node(of.loss).results;
+  const auto old = graph.node(of.loss).results;
   const ValueId y = graph.node(of.log_softmax).results[0],
                 x = graph.node(of.log_softmax).operands[0],
                 old_gradient = graph.node(of.backward).results[0];
@@ -234,7 +234,7 @@ int64_t fuse_one(Graph& graph, const CrossEntropyGraph& of) {
   ir::Builder backward(graph, of.backward, graph.node(of.backward).origin);
   ValueId gradient = backward.make_in_place(
       ir::OpKind::CrossEntropyBackward, {logits, of.target, of.gradient, made[1], made[2], made[3]},
-      graph.value(old_gradient).name, args);
+      *graph.value(old_gradient).name, args);
   graph.replace_all_uses(old[0], made[0]);
   graph.replace_all_uses(old[1], made[1]);
   int64_t bytes = 2 * rows.bytes().v;

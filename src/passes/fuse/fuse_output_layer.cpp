@@ -225,7 +225,7 @@ void erase_unread_views(Graph& graph, ValueId value) {
 }
 
 void erase_with_views(Graph& graph, NodeId id) {
-  const std::vector<ValueId> operands = graph.node(id).operands;
+  const auto operands = graph.node(id).operands;
   graph.erase(id);
   for (const ValueId operand : operands) erase_unread_views(graph, operand);
 }

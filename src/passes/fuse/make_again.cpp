@@ -208,7 +208,7 @@ class Remaking {
     if (!is_fusible(graph_, node) || is_output(graph_, node.results[0]) ||
         !graph_.value(node.results[0]).uses.empty())
       return;
-    const std::vector<ValueId> operands = node.operands;
+    const auto operands = node.operands;
     graph_.erase(id);
     for (const ValueId operand : operands) {
       const NodeId maker = graph_.value(operand).producer;
@@ -220,7 +220,7 @@ class Remaking {
     std::map<ValueId, ValueId> again;
     for (const NodeId id : recipe.operators) {
       const Node& node = graph_.node(id);
-      std::vector<ValueId> operands = node.operands;
+      auto operands = node.operands;
       for (ValueId& operand : operands) {
         if (const auto found = again.find(operand); found != again.end()) operand = found->second;
       }

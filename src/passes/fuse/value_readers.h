@@ -9,8 +9,7 @@
 namespace dc::passes {
 
 inline bool is_output(const ir::Graph& graph, ir::ValueId value) {
-  return std::ranges::any_of(graph.outputs,
-                             [value](const ir::Output& output) { return output.value == value; });
+  return graph.outputs.contains(value);
 }
 
 // Whether the value or a view of it is an output, or is read by a node of which reads(id) is true.

@@ -111,7 +111,7 @@ void CopyWriter::start_out(Item<Out>& item, NodeId before) {
   ir::TensorType type = graph_.value(source).type;
   type.offset = 0;
   item.made = at.make(OpKind::OffloadStart, {source}, {"offload." + name, std::move(type)});
-  graph_.value(item.made).location.space = out.space;
+  graph_.edit(item.made).location.space = out.space;
 }
 
 void CopyWriter::start_in(Item<In>& item, NodeId before) {
@@ -121,7 +121,7 @@ void CopyWriter::start_in(Item<In>& item, NodeId before) {
   item.made =
       ir::Builder(graph_, before, origin_at(item.copy.done), in_stream_)
           .make(OpKind::ReloadStart, {source},
-                {"reload." + graph_.value(item.copy.value).name, graph_.value(source).type});
+                {"reload." + *graph_.value(item.copy.value).name, graph_.value(source).type});
 }
 
 ValueId CopyWriter::finish(ValueId started, const ir::Origin& origin, NodeId before) {

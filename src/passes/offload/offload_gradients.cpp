@@ -76,7 +76,7 @@ class EarlierCopies {
   }
 
   bool is_of_update(const ir::Node& start) const {
-    const std::vector<ir::Use>& uses = graph_.value(graph_.node(done_of(start)).results[0]).uses;
+    const auto& uses = graph_.value(graph_.node(done_of(start)).results[0]).uses;
     return std::any_of(uses.begin(), uses.end(), [&](const ir::Use& use) {
       return ir::is_update(graph_.node(use.node).kind);
     });

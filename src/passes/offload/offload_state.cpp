@@ -273,14 +273,16 @@ class StateOffloader {
     place_copies(pressure_, to_place, rule_ != nullptr ? rule_->start : start_when_it_hides);
     ir::Step after = step_;
     for (int p = 0; p < pressure_.programs(); ++p) write_program(p, copies, after);
+    std::vector<bool> moves(after.state.size());
     for (size_t g = 0; g < groups_.size(); ++g) {
       if (!candidates_[g].selected) continue;
       for (size_t r : roots_[g]) {
         const StateRoot& root = uses_.roots[r];
         drop_fillers(after.programs[static_cast<size_t>(root.program)].graph, root);
       }
-      for (int entry : groups_[g].entries) move(entry, after);
+      for (const int entry : groups_[g].entries) moves[static_cast<size_t>(entry)] = true;
     }
+    move(moves, after);
     return after;
   }
 
@@ -301,10 +303,12 @@ class StateOffloader {
     if (any) writer.write();
   }
 
-  void move(int entry, ir::Step& after) const {
-    for (size_t i = 0; i < after.state.size(); ++i) {
-      ir::StateEntry& state = after.state[i];
-      if (static_cast<int>(i) == entry || state.range_of == entry) state.location.space = space_;
+  // `moves`: by entry. Its ranges go along.
+  void move(const std::vector<bool>& moves, ir::Step& after) const {
+    for (size_t i = 0; i < moves.size(); ++i) {
+      const int whole = after.state[i].range_of;
+      if (moves[whole < 0 ? i : static_cast<size_t>(whole)])
+        after.state.edit(i).location.space = space_;
     }
   }
 

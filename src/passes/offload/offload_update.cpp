@@ -84,7 +84,7 @@ class HostUpdates {
   }
 
   bool is_only_updated(ValueId state, NodeId update) const {
-    const std::vector<ir::Use>& uses = axis_.graph.value(state).uses;
+    const auto& uses = axis_.graph.value(state).uses;
     return std::all_of(uses.begin(), uses.end(), [&](const ir::Use& use) {
       return use.node == update || axis_.graph.node(use.node).kind == OpKind::Cast;
     });
@@ -108,8 +108,8 @@ class HostUpdates {
       type.offset = 0;
       const ValueId started =
           ir::Builder(graph_, axis_.node(start).id, update.origin, out_)
-              .make(OpKind::OffloadStart, {value.id}, {"offload." + value.name, std::move(type)});
-      graph_.value(started).location.space = ir::Space::Host;
+              .make(OpKind::OffloadStart, {value.id}, {"offload." + *value.name, std::move(type)});
+      graph_.edit(started).location.space = ir::Space::Host;
       copies_.emplace(wanted, HostCopy{started, {}});
     }
   }
@@ -120,7 +120,7 @@ class HostUpdates {
     if (!copy.done.valid()) {
       const ir::Node& update = axis_.node(position);
       copy.done = ir::Builder(graph_, update.id, update.origin)
-                      .wait(copy.started, "offloaded." + axis_.graph.value(value).name);
+                      .wait(copy.started, "offloaded." + *axis_.graph.value(value).name);
     }
     return copy.done;
   }
@@ -137,7 +137,7 @@ class HostUpdates {
       if (ir::writes(update, i)) settle(there);
       graph_.set_operand(update.id, static_cast<int>(i), there);
     }
-    graph_.node(update.id).stream = host_;
+    graph_.edit(update.id).stream = host_;
     const int entry = entry_of(updated);
     subjects.push_back(
         {base::SubjectKind::Parameter, before_.state[static_cast<size_t>(entry)].parameter});
@@ -161,21 +161,21 @@ class HostUpdates {
 
   void settle(ValueId state) {
     const ir::StateId id = ir::entry_of(graph_.node(graph_.value(state).producer));
-    ir::StateEntry& entry = step_.state[id.index()];
-    if (entry.location.space == ir::Space::Host) return;
+    if (step_.state[id.index()].location.space == ir::Space::Host) return;
+    ir::StateEntry& entry = step_.state.edit(id.index());
     entry.location.space = ir::Space::Host;
     bytes += analysis::aligned_bytes(analysis::state_bytes(entry).v);
   }
 
   void round_on_host(ValueId master) {
-    const std::vector<ir::Use> uses = graph_.value(master).uses;
+    const auto uses = graph_.value(master).uses;
     for (const ir::Use& use : uses) {
       const ir::Node& cast = graph_.node(use.node);
       if (cast.kind != OpKind::Cast) continue;
       const ir::Value& old = graph_.value(cast.results[0]);
       const ValueId rounded = ir::Builder(graph_, cast.id, cast.origin, host_)
-                                  .make(OpKind::Cast, {master}, {"host." + old.name, old.type});
-      graph_.value(rounded).location.space = ir::Space::Host;
+                                  .make(OpKind::Cast, {master}, {"host." + *old.name, old.type});
+      graph_.edit(rounded).location.space = ir::Space::Host;
       const ir::Node& replaced = graph_.node(use.node);
       graph_.replace_all_uses(replaced.results[0],
                               brought_back(rounded, replaced.id, replaced.origin));

@@ -57,8 +57,8 @@ bool decides_alone(const ir::Step& step) {
 void decide_on_shards(const ir::Step& step, ir::Graph& graph) {
   if (step.mesh.is_world(step.mesh.shard_axes())) return;
   for (NodeId id = graph.first(); id.valid(); id = graph.next(id)) {
-    ir::Node& node = graph.node(id);
-    if (node.kind == OpKind::SquareSum) node.args.edit().push_back({ir::Attr::Decides, int64_t{1}});
+    if (graph.node(id).kind == OpKind::SquareSum)
+      graph.edit(id).args.edit().push_back({ir::Attr::Decides, int64_t{1}});
   }
 }
 
@@ -133,9 +133,8 @@ class UpdateRewriter {
 
   void end_bucket() {
     for (NodeId start : bucket_) {
-      ir::Node& node = graph_.node(start);
-      if (start != bucket_[0] && !cost::joins(node))
-        node.args.edit().push_back({ir::Attr::Joins, int64_t{1}});
+      if (start != bucket_[0] && !cost::joins(graph_.node(start)))
+        graph_.edit(start).args.edit().push_back({ir::Attr::Joins, int64_t{1}});
       graph_.move_before(start, {});
     }
     bucket_.clear();
@@ -199,7 +198,7 @@ class UpdateRewriter {
     for (const UpdateFragment* fragment : crossing_) {
       for (NodeId done : fragment->gathered) graph_.erase(done);
       for (NodeId start : fragment->gathers) {
-        graph_.node(start).args.edit().push_back({ir::Attr::SpansSteps, int64_t{1}});
+        graph_.edit(start).args.edit().push_back({ir::Attr::SpansSteps, int64_t{1}});
         const int entry = analysis::state_entry_of(
             step_, graph_.node(graph_.value(graph_.node(start).operands[0]).producer));
         const NodeId before = uses_[static_cast<size_t>(entry)].node;

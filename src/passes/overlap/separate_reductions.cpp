@@ -52,10 +52,10 @@ base::Result<Change> separate_reductions(ir::Step& step, const PassContext& cont
   int64_t moved = 0;
   for (ir::Program& program : step.programs) {
     for (const ir::NodeId id : program.graph.order()) {
-      ir::Node& node = program.graph.node(id);
+      const ir::Node& node = program.graph.node(id);
       const int other = others[static_cast<size_t>(node.stream)];
       if (other < 0 || !reduces(program.graph, node)) continue;
-      node.stream = other;
+      program.graph.edit(id).stream = other;
       ++moved;
     }
   }

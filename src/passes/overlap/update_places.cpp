@@ -81,7 +81,11 @@ class PlacementWalk {
         clock_(step.streams.size()) {
     for (const UpdateFragment& fragment : fragments) {
       coming_.push_back(&fragment);
-      if (!fragment.gathers.empty()) stream_ = stream_of(graph_.node(fragment.gathers[0]));
+      longest_update_ = std::max(longest_update_, fragment.update_time);
+      if (!fragment.gathers.empty()) {
+        stream_ = stream_of(graph_.node(fragment.gathers[0]));
+        shortest_gather_ = std::min(shortest_gather_, fragment.gather_time);
+      }
       for (const auto* list : {&fragment.update, &fragment.gathers, &fragment.gathered}) {
         for (NodeId node : *list) is_member_[node.index()] = true;
       }
@@ -321,6 +325,10 @@ class PlacementWalk {
   // Places waiting fragments, update and gather, whose gather ends before the next collective must
   // begin.
   void use_link(int32_t position) {
+    // No gather fits where the shortest one does not, were it behind the longest update: what else
+    // is to come on the link may begin later the later compute comes to it.
+    const Nanos free = std::max(clock_.free(stream_), clock_.now());
+    if (shortest_gather_ > *latest_start(position, clock_.now() + longest_update_) - free) return;
     for (size_t w = 0; w < waiting_.size();) {
       const UpdateFragment& fragment = *waiting_[w].fragment;
       const Nanos update = waiting_[w].is_updated ? Nanos{} : fragment.update_time;
@@ -362,6 +370,7 @@ class PlacementWalk {
   // By storage: when the reduction that makes it ends; only looked up.
   std::unordered_map<int64_t, Nanos> made_at_;
   size_t stream_ = 0;  // of the fragments' gathers
+  Nanos longest_update_, shortest_gather_{INT64_MAX};
   Clock clock_;
   bool has_changed_ = true;  // else what did not fit one node ago does not fit now
 };

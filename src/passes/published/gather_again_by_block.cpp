@@ -127,7 +127,7 @@ class BlockRegatherer {
       started.emplace_back();
       if (members[i].gradients.empty()) continue;
       started.back() = repeat(members[i].start, {shards[i]}, before);
-      std::vector<ir::Arg>& args = graph_.node(graph_.value(started.back()).producer).args.edit();
+      std::vector<ir::Arg>& args = graph_.edit(graph_.value(started.back()).producer).args.edit();
       std::erase_if(args, [](const ir::Arg& arg) { return arg.attribute == ir::Attr::Joins; });
       if (joins) args.push_back({ir::Attr::Joins, int64_t{1}});
       joins = true;
@@ -164,10 +164,10 @@ class BlockRegatherer {
 
   // Views of the value that are read no more.
   void erase_unread(ValueId value) {
-    const std::vector<ir::Use> uses = graph_.value(value).uses;
+    const auto uses = graph_.value(value).uses;
     for (const ir::Use& use : uses) {
       if (!ir::is_plain_view(graph_.node(use.node))) continue;
-      const std::vector<ValueId> results = graph_.node(use.node).results;
+      const auto results = graph_.node(use.node).results;
       for (ValueId result : results) erase_unread(result);
       if (std::all_of(results.begin(), results.end(),
                       [&](ValueId result) { return graph_.value(result).uses.empty(); }))

@@ -10,7 +10,9 @@
 // the start of the next step, because a step ends with its state in place; a fragment is one state
 // of one parameter; and states that stay count next to those that come back.
 #include <algorithm>
+#include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "src/passes/offload/offload_state.h"
 #include "src/passes/published/published_rules.h"
@@ -20,16 +22,19 @@ namespace {
 
 std::vector<StateGroup> optimizer_groups(const ir::Step& step) {
   using Role = ir::StateRole;
+  constexpr Role kRoles[] = {Role::Moment1, Role::Moment2, Role::Momentum, Role::Master};
+  std::vector<std::pair<int, int>> order;  // parameter and place of the role, by entry
   std::vector<StateGroup> groups;
-  for (size_t p = 0; p < step.parameters.size(); ++p) {
-    for (const Role role : {Role::Moment1, Role::Moment2, Role::Momentum, Role::Master}) {
-      for (size_t i = 0; i < step.state.size(); ++i) {
-        const ir::StateEntry& entry = step.state[i];
-        if (entry.role == role && entry.parameter == static_cast<int>(p) && entry.range_of < 0)
-          groups.push_back({{static_cast<int>(i)}, true});
-      }
-    }
+  for (size_t i = 0; i < step.state.size(); ++i) {
+    const ir::StateEntry& entry = step.state[i];
+    const auto* role = std::find(std::begin(kRoles), std::end(kRoles), entry.role);
+    order.emplace_back(entry.parameter, static_cast<int>(role - kRoles));
+    if (role != std::end(kRoles) && entry.parameter >= 0 && entry.range_of < 0)
+      groups.push_back({{static_cast<int>(i)}, true});
   }
+  std::stable_sort(groups.begin(), groups.end(), [&](const StateGroup& a, const StateGroup& b) {
+    return order[static_cast<size_t>(a.entries[0])] < order[static_cast<size_t>(b.entries[0])];
+  });
   return groups;
 }
 

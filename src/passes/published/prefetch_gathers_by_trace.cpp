@@ -83,7 +83,7 @@ class TracePrefetcher {
     if (bucket.empty()) return;
     schedule::move_gathers(graph_, bucket, graph_.next(done));
     for (size_t i = 1; i < bucket.size(); ++i)
-      graph_.node(bucket[i]).args.edit().push_back({ir::Attr::Joins, int64_t{1}});
+      graph_.edit(bucket[i]).args.edit().push_back({ir::Attr::Joins, int64_t{1}});
     moved_ += static_cast<int>(bucket.size());
   }
 

@@ -115,7 +115,7 @@ class Prefetcher {
     while (before.valid() && cost::joins(graph_.node(before))) before = graph_.previous(before);
     issued_ = schedule::move_gathers(graph_, members, before);
     for (size_t i = 1; i < members.size(); ++i)
-      graph_.node(members[i]).args.edit().push_back({ir::Attr::Joins, int64_t{1}});
+      graph_.edit(members[i]).args.edit().push_back({ir::Attr::Joins, int64_t{1}});
     moved_ += static_cast<int>(members.size());
     issued_at_ = position;
   }

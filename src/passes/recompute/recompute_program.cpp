@@ -221,7 +221,7 @@ class Builder {
   bool waits_for_use(const Node& node) const {
     if (node.kind == OpKind::AllGatherStart || node.kind == OpKind::AllGatherDone) return true;
     if (node.kind == OpKind::Cast) {
-      const std::vector<ir::Use>& uses = p_.graph.value(node.results[0]).uses;
+      const auto& uses = p_.graph.value(node.results[0]).uses;
       return uses.size() == 1 && p_.graph.node(uses[0].node).kind == OpKind::AllGatherStart;
     }
     return ir::is_plain_view(node);

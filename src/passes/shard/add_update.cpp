@@ -57,8 +57,8 @@ class UpdateBuilder {
       refresh(static_cast<int>(i));
       clear_accumulator(static_cast<int>(i));
     }
-    std::erase_if(graph_.outputs,
-                  [](const ir::Output& output) { return output.kind != ir::OutputKind::Loss; });
+    graph_.outputs.erase_if(
+        [](const ir::Output& output) { return output.kind != ir::OutputKind::Loss; });
   }
 
  private:
@@ -104,7 +104,7 @@ class UpdateBuilder {
       ir::Builder(graph, graph.next(producer.id), producer.origin)
           .act(ir::OpKind::AddLoss, {sum, output.value});
     }
-    std::erase_if(graph.outputs, [&](const ir::Output& output) {
+    graph.outputs.erase_if([&](const ir::Output& output) {
       return output.kind == ir::OutputKind::Gradient && &graph != &graph_;
     });
   }
@@ -283,9 +283,8 @@ void write_buffers(ir::Step& step, ir::Graph& graph) {
     const ir::Origin origin = graph.node(graph.value(output.value).producer).origin;
     ir::Builder(graph, {}, origin).act(ir::OpKind::Copy, {target, output.value});
   }
-  std::erase_if(graph.outputs, [](const ir::Output& output) {
-    return output.kind == ir::OutputKind::BufferUpdate;
-  });
+  graph.outputs.erase_if(
+      [](const ir::Output& output) { return output.kind == ir::OutputKind::BufferUpdate; });
 }
 
 }  // namespace

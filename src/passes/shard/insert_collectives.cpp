@@ -228,7 +228,7 @@ class Reducer {
       accumulate(sum, gradient);
       return last_ ? sum : ir::ValueId{};
     }
-    graph_.value(gradient).type.sharding = {};  // one rank: its summand is the sum
+    graph_.edit(gradient).type.sharding = {};  // one rank: its summand is the sum
     if (own == ir::DType::F32 && is_only_reader(gradient)) return gradient;
     return cast(gradient, ir::DType::F32);
   }
@@ -268,7 +268,7 @@ class Reducer {
 
   ir::ValueId cast(ir::ValueId value, ir::DType dtype) {
     return build_.cast(value, dtype,
-                       graph_.value(value).name + "_" + std::string(base::name(dtype)));
+                       *graph_.value(value).name + "_" + std::string(base::name(dtype)));
   }
 
   void accumulate(ir::ValueId sum, ir::ValueId value) {
@@ -330,7 +330,7 @@ void reduce_gradients(ir::Step& step, ir::Graph& graph, bool last) {
   for (size_t i = 0; i < step.parameters.size(); ++i)
     by_fqn[step.parameters[i].fqn] = static_cast<int>(i);
   Reducer reducer(step, graph, last);
-  std::vector<ir::Output> kept;
+  ir::OutputList kept;
   for (const ir::Output& output : graph.outputs) {
     if (output.kind != ir::OutputKind::Gradient) {
       kept.push_back(output);
@@ -368,9 +368,11 @@ Result<Change> insert_collectives(ir::Step& step, const PassContext&) {
     gather_parameters(step, graph);
     reduce_gradients(step, graph, i + 1 == step.programs.size());
   }
-  for (ir::StateEntry& entry : step.state) {
-    if (entry.role != ir::StateRole::Shard || entry.parameter < 0 || entry.range_of >= 0) continue;
-    const ir::Parameter& parameter = step.parameters[static_cast<size_t>(entry.parameter)];
+  for (size_t i = 0; i < step.state.size(); ++i) {
+    const ir::StateEntry& shard = step.state[i];
+    if (shard.role != ir::StateRole::Shard || shard.parameter < 0 || shard.range_of >= 0) continue;
+    const ir::Parameter& parameter = step.parameters[static_cast<size_t>(shard.parameter)];
+    ir::StateEntry& entry = step.state.edit(i);
     entry.type = shard_type(step, parameter, parameter.dtype);
     entry.storage_elements = parameter.shard;
   }

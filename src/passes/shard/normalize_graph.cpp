@@ -54,7 +54,7 @@ Result<bool> make_random_explicit(ir::Step& step, ir::Graph& graph) {
   int64_t op_id = 0;
   bool changed = false;
   for (ir::NodeId id : graph.order()) {
-    const ir::Node node = graph.node(id);
+    const ir::Node& node = graph.node(id);
     if (node.kind == ir::OpKind::Dropout) ++op_id;
     if (node.kind != ir::OpKind::Aten || !node.overload.info()->random) continue;
     const ir::Arg* p = node.find_arg("p");
@@ -134,7 +134,8 @@ bool owns_storage(const ir::Graph& graph, ir::ValueId value) {
 bool separate_gradients(ir::Graph& graph) {
   std::set<ir::ValueId> seen;
   bool changed = false;
-  for (ir::Output& output : graph.outputs) {
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    const ir::Output& output = graph.outputs[i];
     if (output.kind != ir::OutputKind::Gradient) continue;
     const ir::ValueId root = ir::view_root(graph, output.value);
     const bool first = seen.insert(root).second;
@@ -144,12 +145,12 @@ bool separate_gradients(ir::Graph& graph) {
         graph.value(root).type.numel() == value.type.numel()) {
       continue;
     }
-    output.value =
-        ir::Builder(graph, graph.next(value.producer), graph.node(value.producer).origin)
-            .make_aten(
-                "aten.clone.default", {output.value},
-                {value.name + "_dense", ir::contiguous(value.type.dtype, value.type.shape)},
-                {{"self", ir::OperandRef{0}}, {"memory_format", ir::MemoryFormatArg{1}, true}});
+    graph.outputs.set_value(
+        i, ir::Builder(graph, graph.next(value.producer), graph.node(value.producer).origin)
+               .make_aten(
+                   "aten.clone.default", {output.value},
+                   {*value.name + "_dense", ir::contiguous(value.type.dtype, value.type.shape)},
+                   {{"self", ir::OperandRef{0}}, {"memory_format", ir::MemoryFormatArg{1}, true}}));
     changed = true;
   }
   return changed;
@@ -160,13 +161,13 @@ bool separate_gradients(ir::Graph& graph) {
 void place_accumulations(ir::Graph& graph) {
   std::vector<ir::NodeId> order = graph.order();
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
-    ir::Node& node = graph.node(*it);
+    const ir::Node& node = graph.node(*it);
     const bool placed = node.kind != ir::OpKind::Aten || !node.origin.module.empty();
     if (placed || node.results.empty() || !node.results[0].valid()) continue;
     for (const ir::Use& use : graph.value(node.results[0]).uses) {
       const ir::Node& reader = graph.node(use.node);
       if (reader.origin.module.empty()) continue;
-      node.origin.module = reader.origin.module;
+      graph.edit(*it).origin.module = reader.origin.module;
       break;
     }
   }
@@ -187,12 +188,12 @@ void mark_placements(ir::Step& step, ir::Graph& graph) {
     if (!varies) continue;
     for (ir::ValueId result : node.results) {
       if (result.valid())
-        graph.value(result).type.sharding = ir::sharding_along(all, ir::AxisPlacement::Varying);
+        graph.edit(result).type.sharding = ir::sharding_along(all, ir::AxisPlacement::Varying);
     }
   }
   for (const ir::Output& output : graph.outputs) {
     if (output.kind == ir::OutputKind::Gradient) {
-      graph.value(output.value).type.sharding = ir::sharding_along(all, ir::AxisPlacement::Partial);
+      graph.edit(output.value).type.sharding = ir::sharding_along(all, ir::AxisPlacement::Partial);
     }
   }
 }

@@ -123,7 +123,7 @@ base::Result<Change> replicate_state(ir::Step& step, const PassContext& context)
   for (size_t i = 0; i < chosen.size(); ++i) {
     if (!chosen[i]) continue;
     subjects.push_back({base::SubjectKind::Parameter, static_cast<int32_t>(i)});
-    step.parameters[i].state = ir::StatePlacement::Replicated;
+    step.parameters.edit()[i].state = ir::StatePlacement::Replicated;
     bytes += step.parameters[i].numel() * base::byte_size(step.parameters[i].dtype);
   }
   context.remarks.push_back(

@@ -38,7 +38,7 @@ class StateBuilder {
 
   // The imported step has one entry per parameter; it becomes the resident value or the shard.
   void convert_parameter(int entry_index) {
-    ir::StateEntry& entry = step_.state[static_cast<size_t>(entry_index)];
+    ir::StateEntry& entry = step_.state.edit(static_cast<size_t>(entry_index));
     const int index = entry.parameter;
     const ir::Parameter& parameter = step_.parameters[static_cast<size_t>(index)];
     if (parameter.placement == ir::ParameterPlacement::Resident) {
@@ -112,7 +112,7 @@ class StateBuilder {
 };
 
 void assign_groups(ir::Step& step) {
-  for (ir::Parameter& parameter : step.parameters) {
+  for (ir::Parameter& parameter : step.parameters.edit()) {
     parameter.group = 0;
     for (size_t g = 1; g < step.optimizer.groups.size(); ++g) {
       if (!base::glob_match(step.optimizer.groups[g].match, parameter.fqn)) continue;
@@ -124,7 +124,7 @@ void assign_groups(ir::Step& step) {
 
 void split_programs(ir::Step& step) {
   if (step.accumulation == 1 || step.programs.size() > 1) return;
-  ir::Program accumulate{step.programs[0].graph.clone(), step.accumulation - 1};
+  ir::Program accumulate{step.programs[0].graph, step.accumulation - 1};
   accumulate.graph.set_name("accumulate");
   step.programs.insert(step.programs.begin(), std::move(accumulate));
 }
@@ -141,7 +141,7 @@ Result<Change> shard_parameters(ir::Step& step, const PassContext& context) {
                   "shard-parameters takes a ZeRO stage, 0 to 3, not " + std::to_string(stage));
   }
   assign_groups(step);
-  for (ir::Parameter& parameter : step.parameters)
+  for (ir::Parameter& parameter : step.parameters.edit())
     place(parameter, static_cast<int>(stage), context.options, step.mesh);
   StateBuilder builder(step);
   const int imported = static_cast<int>(step.state.size());

@@ -49,7 +49,7 @@ TEST(LiveBytes, WorkspaceCountsWhereItsKernelStands) {
 
 TEST(LiveBytes, SpacesAreApart) {
   Chain chain;
-  chain.graph().value(chain.a).location = {Space::Host, 0, 4000};
+  chain.graph().edit(chain.a).location = {Space::Host, 0, 4000};
   const LiveBytes bytes = analyze(chain);
   EXPECT_EQ(bytes.in(Space::Device), (std::vector<int64_t>{448, 448, 64, 128}));
   EXPECT_EQ(bytes.in(Space::Host), (std::vector<int64_t>{0, 4032, 4032, 0}));
@@ -63,7 +63,7 @@ TEST(LiveBytes, RangesOfStateTakeNoRoomOfTheirOwn) {
   const int whole = b.entry("w", StateRole::Parameter, f32({10}), -1, 64);
   b.entry("shard.w", StateRole::Shard, f32({32}), whole);
   const int there = b.entry("exp_avg.w", StateRole::Moment1, f32({10}));
-  b.step.state[static_cast<size_t>(there)].location.space = Space::Host;
+  b.step.state.edit(static_cast<size_t>(there)).location.space = Space::Host;
   EXPECT_EQ(state_bytes(b.step, Space::Device).v, 256);
   EXPECT_EQ(state_bytes(b.step, Space::Host).v, 64);
 }

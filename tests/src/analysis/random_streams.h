@@ -32,7 +32,7 @@ inline StepBuilder random_streams(uint32_t seed, int count) {
     started.erase(started.begin() + static_cast<std::ptrdiff_t>(i));
   };
   const auto put = [&](size_t stream) {
-    b.graph().node(b.graph().order().back()).stream = static_cast<int>(stream);
+    b.graph().edit(b.graph().order().back()).stream = static_cast<int>(stream);
   };
   for (int i = 0; i < count; ++i) {
     const ValueId one = values[below(values.size())], other = values[below(values.size())];

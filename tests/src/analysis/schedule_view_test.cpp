@@ -21,7 +21,7 @@ StepBuilder three_streams() {
 
 ValueId kernel(StepBuilder& b, int stream, std::vector<ValueId> operands, const char* name) {
   const ValueId value = b.aten("aten.relu.default", std::move(operands), {name, f32({8})});
-  b.graph().node(b.graph().value(value).producer).stream = stream;
+  b.graph().edit(b.graph().value(value).producer).stream = stream;
   return value;
 }
 

@@ -31,7 +31,7 @@ Result<Plan> compiled(bool damaged) {
     for (const ir::NodeId id : graph.order()) {
       for (const ir::ValueId result : graph.node(id).results) {
         if (result.valid() && graph.value(result).location.offset > 0)
-          graph.value(result).location.offset = 0;
+          graph.edit(result).location.offset = 0;
       }
     }
     return Status();

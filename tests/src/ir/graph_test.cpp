@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "src/ir/kernel_signature.h"
+
 namespace dc::ir {
 namespace {
 
@@ -17,11 +19,11 @@ struct Sample {
   NodeId a_node, b_node, c_node;
   ValueId a, b, c;
   Sample() {
-    Node& first = graph.insert({}, OpKind::Input, {}, {f32("a")}, {}, {});
+    const Node& first = graph.insert({}, OpKind::Input, {}, {f32("a")}, {}, {});
     a_node = first.id, a = first.results[0];
-    Node& second = graph.insert_aten({}, "aten.relu.default", {a}, {f32("b")}, {}, {});
+    const Node& second = graph.insert_aten({}, "aten.relu.default", {a}, {f32("b")}, {}, {});
     b_node = second.id, b = second.results[0];
-    Node& third = graph.insert_aten({}, "aten.add.Tensor", {a, b}, {f32("c")}, {}, {});
+    const Node& third = graph.insert_aten({}, "aten.add.Tensor", {a, b}, {f32("c")}, {}, {});
     c_node = third.id, c = third.results[0];
   }
 };
@@ -118,9 +120,9 @@ TEST(Graph, ResultsMayBeAbsent) {
 TEST(Graph, CloneKeepsIdsAndIsIndependent) {
   Sample s;
   s.graph.outputs = {{OutputKind::Loss, "", s.c}};
-  Graph copy = s.graph.clone();
+  Graph copy = s.graph;
   copy.insert_aten({}, "aten.neg.default", {s.c}, {f32("c")}, {}, {});
-  copy.node(s.b_node).overload = "aten.neg.default";
+  copy.edit(s.b_node).overload = "aten.neg.default";
   EXPECT_EQ(copy.value(s.c).uses.size(), 1u);
   EXPECT_TRUE(s.graph.value(s.c).uses.empty());
   EXPECT_EQ(s.graph.node(s.b_node).overload, "aten.relu.default");
@@ -128,6 +130,88 @@ TEST(Graph, CloneKeepsIdsAndIsIndependent) {
   EXPECT_EQ(copy.outputs.size(), 1u);
   const Node& fresh = s.graph.insert_aten({}, "aten.neg.default", {s.c}, {f32("c")}, {}, {});
   EXPECT_EQ(s.graph.value(fresh.results[0]).name, "c_1") << "the clone has another name table";
+}
+
+// Copies share blocks of nodes and values until one changes them.
+TEST(Graph, ChangesOfACopyStayInIt) {
+  Graph graph("g");
+  std::vector<NodeId> nodes;
+  ValueId last = graph.insert({}, OpKind::Input, {}, {f32("x")}, {}, {}).results[0];
+  for (int i = 0; i < 200; ++i) {
+    nodes.push_back(graph.insert_aten({}, "aten.relu.default", {last}, {f32("y")}, {}, {}).id);
+    last = graph.node(nodes.back()).results[0];
+  }
+  Graph copy = graph;
+  const Graph before = graph;
+  for (size_t i = 0; i < nodes.size(); i += 7) {
+    graph.edit(nodes[i]).stream = 1;
+    copy.edit(copy.node(nodes[i]).results[0]).location.bytes = 8;
+    copy.set_operand(nodes[i], 0, graph.node(nodes[0]).operands[0]);
+  }
+  copy.erase(nodes.back());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const bool changed = i % 7 == 0;
+    const ValueId read = before.node(nodes[i]).operands[0];
+    EXPECT_EQ(before.node(nodes[i]).stream, 0);
+    EXPECT_EQ(graph.node(nodes[i]).stream, changed ? 1 : 0);
+    EXPECT_EQ(graph.node(nodes[i]).operands[0], read);
+    EXPECT_THAT(graph.value(read).uses, ElementsAre(Use{nodes[i], 0}));
+    EXPECT_EQ(graph.value(graph.node(nodes[i]).results[0]).location.bytes, 0);
+    if (i + 1 == nodes.size()) continue;
+    EXPECT_EQ(copy.node(nodes[i]).stream, 0);
+    EXPECT_EQ(copy.node(nodes[i]).operands[0] == read, i == 0 || !changed);
+    EXPECT_EQ(copy.value(copy.node(nodes[i]).results[0]).location.bytes, changed ? 8 : 0);
+  }
+  EXPECT_EQ(graph.node_count(), 201u);
+  EXPECT_EQ(copy.node_count(), 200u);
+}
+
+// A node of another signature forgets the one that it had.
+TEST(Graph, KeepsTheKernelWhereTypesStay) {
+  Graph graph("g");
+  const auto input = [&](TensorType type) {
+    return graph.insert({}, OpKind::Input, {}, {{"x", std::move(type)}}, {}, {}).results[0];
+  };
+  const ValueId a = input(contiguous(DType::F32, {2, 3})),
+                b = input(contiguous(DType::F32, {2, 3})),
+                c = input(contiguous(DType::F32, {3, 2})),
+                d = input(contiguous(DType::BF16, {2, 3}));
+  const NodeId id = graph
+                        .insert_aten({}, "aten.relu.default", {a},
+                                     {{"y", contiguous(DType::F32, {2, 3})}}, {}, {})
+                        .id;
+  const base::KernelId kernel = kernel_of(graph, graph.node(id));
+  graph.set_operand(id, 0, b);
+  EXPECT_EQ(graph.node(id).kernel, kernel);
+  EXPECT_EQ(base::intern(signature_of(graph, graph.node(id))), kernel);
+  for (const ValueId other : {c, d}) {
+    graph.set_operand(id, 0, other);
+    EXPECT_FALSE(graph.node(id).kernel.valid());
+    EXPECT_NE(kernel_of(graph, graph.node(id)), kernel);
+    graph.replace_all_uses(other, a);
+    EXPECT_EQ(kernel_of(graph, graph.node(id)), kernel);
+  }
+  graph.replace_all_uses(a, b);
+  EXPECT_EQ(graph.node(id).kernel, kernel);
+}
+
+TEST(OutputList, KnowsItsValues) {
+  OutputList outputs = {{OutputKind::Loss, "", ValueId{3}},
+                        {OutputKind::Gradient, "w", ValueId{5}}};
+  outputs.push_back({OutputKind::Gradient, "b", ValueId{5}});
+  EXPECT_TRUE(outputs.contains(ValueId{3}));
+  EXPECT_FALSE(outputs.contains(ValueId{4}));
+  EXPECT_FALSE(outputs.contains(ValueId{500}));
+  EXPECT_FALSE(outputs.contains(ValueId{}));
+  outputs.set_value(1, ValueId{7});
+  EXPECT_TRUE(outputs.contains(ValueId{5})) << "named by another one still";
+  outputs.replace(ValueId{5}, ValueId{9});
+  EXPECT_FALSE(outputs.contains(ValueId{5}));
+  EXPECT_EQ(outputs[2].value, ValueId{9});
+  outputs.erase_if([](const Output& output) { return output.fqn == "w"; });
+  EXPECT_EQ(outputs.size(), 2u);
+  EXPECT_FALSE(outputs.contains(ValueId{7}));
+  EXPECT_TRUE(outputs.contains(ValueId{3}));
 }
 
 TEST(Node, FindsArgs) {

@@ -53,6 +53,7 @@ TEST(Group, IsNamedOnlyWhereItIsNotTheWorld) {
   EXPECT_EQ(collective_args(kHosts, 64, 32).size(), 2U);
   EXPECT_EQ(collective_args(kHosts, 64, 32, 0b11).size(), 2U);
   Node node;
+  node.kind = OpKind::AllGatherStart;
   node.args = collective_args(kHosts, 64, 32);
   EXPECT_EQ(group_of(node), kAllAxes);
   node.args = collective_args(kHosts, 64, 32, 0b10);

@@ -43,8 +43,8 @@ TEST(Verify, RefusesAnEntryThatIsNotThere) {
   Step step = parsed(kImported);
   Graph& graph = step.programs[0].graph;
   for (NodeId id : graph.order()) {
-    Node& node = graph.node(id);
-    if (node.kind == OpKind::State) node.args.edit() = {{Attr::Entry, StateId{99}}};
+    if (graph.node(id).kind == OpKind::State)
+      graph.edit(id).args.edit() = {{Attr::Entry, StateId{99}}};
   }
   EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2205");
 }
@@ -52,7 +52,7 @@ TEST(Verify, RefusesAnEntryThatIsNotThere) {
 TEST(Verify, RefusesAnAttributeOfAnotherOp) {
   Step step = parsed(kImported);
   Graph& graph = step.programs[0].graph;
-  graph.node(graph.first()).args.edit().push_back({Attr::Clip, int64_t{0}});
+  graph.edit(graph.first()).args.edit().push_back({Attr::Clip, int64_t{0}});
   EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2205");
 }
 
@@ -336,11 +336,11 @@ TEST(Verify, BoolIndicesDependOnData) {
 TEST(Verify, SeesBrokenUseLists) {
   Step step = parsed(kImported);
   Graph& graph = step.programs[0].graph;
-  graph.value(graph.find_value("x")).uses.pop_back();
+  graph.edit(graph.find_value("x")).uses.pop_back();
   EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2103");
   step = parsed(kImported);
   Graph& other = step.programs[0].graph;
-  other.value(other.find_value("loss")).uses.push_back(Use{other.last(), 0});
+  other.edit(other.find_value("loss")).uses.push_back(Use{other.last(), 0});
   EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2103");
 }
 
@@ -354,19 +354,20 @@ TEST(Verify, SeesUseBeforeDefinition) {
 TEST(Verify, SeesForeignProducersAndNames) {
   Step step = parsed(kImported);
   Graph& graph = step.programs[0].graph;
-  graph.value(graph.find_value("h")).producer = graph.first();
+  graph.edit(graph.find_value("h")).producer = graph.first();
   EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2104");
   step = parsed(kImported);
   Graph& other = step.programs[0].graph;
-  other.value(other.find_value("h")).name = "x";
+  other.edit(other.find_value("h")).name = "x";
   EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2104");
 }
 
 TEST(Verify, SeesOperandsThatAreNoValues) {
   Step step = parsed(kImported);
   Graph& graph = step.programs[0].graph;
-  Node& mean = graph.node(graph.value(graph.find_value("loss")).producer);
-  std::erase(graph.value(mean.operands[0]).uses, Use{mean.id, 0});
+  Node& mean = graph.edit(graph.value(graph.find_value("loss")).producer);
+  auto& uses = graph.edit(mean.operands[0]).uses;
+  uses.erase(std::find(uses.begin(), uses.end(), Use{mean.id, 0}));
   mean.operands[0] = ValueId{};
   EXPECT_EQ(verify(step, Stage::Imported).code(), "DC2102");
 }
@@ -380,11 +381,12 @@ Step allocated() {
     end += base::round_up(bytes, base::kAlignment);
     return location;
   };
-  for (StateEntry& entry : step.state) entry.location = place(entry.type.bytes().v);
+  for (size_t i = 0; i < step.state.size(); ++i)
+    step.state.edit(i).location = place(step.state[i].type.bytes().v);
   Graph& graph = step.programs[0].graph;
   for (NodeId id : graph.order()) {
     for (ValueId result : graph.node(id).results) {
-      graph.value(result).location = place(graph.value(result).type.bytes().v);
+      graph.edit(result).location = place(graph.value(result).type.bytes().v);
     }
   }
   step.arena_bytes[Space::Device] = end;
@@ -394,25 +396,25 @@ Step allocated() {
 TEST(Verify, DemandsPlacesOnceAllocated) {
   EXPECT_EQ(verify(allocated(), Stage::Allocated).to_string(), "");
   Step step = allocated();
-  step.state[0].location = Location{};
+  step.state.edit(0).location = Location{};
   EXPECT_EQ(verify(step, Stage::Allocated).code(), "DC2312");
   step = allocated();
   Graph& graph = step.programs[0].graph;
-  graph.value(graph.find_value("h")).location.bytes = 8;
+  graph.edit(graph.find_value("h")).location.bytes = 8;
   EXPECT_EQ(verify(step, Stage::Allocated).code(), "DC2312");
   step = allocated();
   step.arena_bytes[Space::Device] = 100;
   EXPECT_EQ(verify(step, Stage::Allocated).code(), "DC2313");
   step = allocated();
   Graph& other = step.programs[0].graph;
-  other.value(other.find_value("h")).location.offset += 4;
+  other.edit(other.find_value("h")).location.offset += 4;
   EXPECT_EQ(verify(step, Stage::Allocated).code(), "DC2313");
 }
 
 TEST(Verify, UnusedValuesNeedNoPlace) {
   Step step = allocated();
   Graph& graph = step.programs[0].graph;
-  graph.value(graph.find_value("mask")).location = Location{};
+  graph.edit(graph.find_value("mask")).location = Location{};
   EXPECT_EQ(verify(step, Stage::Allocated).to_string(), "");
 }
 

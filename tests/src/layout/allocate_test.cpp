@@ -61,7 +61,7 @@ TEST(Allocate, AnswersWhetherAStepFitsAsTheAllocationWould) {
   for (const int programs : {1, 2}) {
     Small s;
     if (programs == 2) s.b.step.programs.push_back(s.b.step.programs[0]);
-    s.b.step.state[2].location.space = ir::Space::Host;
+    s.b.step.state.edit(2).location.space = ir::Space::Host;
     ir::Step allocated = s.b.step;
     ASSERT_TRUE(allocate(allocated, *cost).ok());
     const base::Bytes device{allocated.arena_bytes[ir::Space::Device]};
@@ -82,7 +82,7 @@ TEST(Allocate, AnswersWhetherAStepFitsAsTheAllocationWould) {
 
 TEST(Allocate, ProgramsShareTheRoomAboveTheState) {
   Small s;
-  ir::Program copy{s.b.graph().clone(), 3};
+  ir::Program copy{s.b.graph(), 3};
   s.b.step.programs.insert(s.b.step.programs.begin(), std::move(copy));
   Allocation one, two;
   Small alone;

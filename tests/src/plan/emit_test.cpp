@@ -46,7 +46,7 @@ class GatheredStep : public ir::StepBuilder {
     w.shape = {7, 10};
     w.shard = kShard;
     w.gradient = ir::GradientPlacement::ShardedEachMicroBatch;
-    step.parameters.push_back(w);
+    step.parameters.edit().push_back(w);
     shard_ = parameter_entry("w", StateRole::Shard);
     moment1_ = parameter_entry("exp_avg.w", StateRole::Moment1);
     moment2_ = parameter_entry("exp_avg_sq.w", StateRole::Moment2);
@@ -71,7 +71,7 @@ class GatheredStep : public ir::StepBuilder {
  private:
   int parameter_entry(const std::string& name, StateRole role) {
     int index = entry(name, role, flat_shard(kShard));
-    step.state[static_cast<size_t>(index)].parameter = 0;
+    step.state.edit(static_cast<size_t>(index)).parameter = 0;
     return index;
   }
   ValueId micro_batch() {
@@ -401,7 +401,7 @@ TEST(Emit, RefusesAKernelOfTheDeviceOutsideCompute) {
   GatheredStep built;
   ir::Graph& graph = built.graph();
   for (ir::NodeId id : graph.order()) {
-    if (graph.node(id).kind == OpKind::SquareSum) graph.node(id).stream = 1;
+    if (graph.node(id).kind == OpKind::SquareSum) graph.edit(id).stream = 1;
   }
   const cost::AnalyticCost cost(1);
   ASSERT_TRUE(layout::allocate(built.step, cost).ok());

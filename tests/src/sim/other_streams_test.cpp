@@ -26,7 +26,7 @@ TEST(OtherStreams, AKernelOfTheHostRunsWhileComputeDoesAndIsWaitedFor) {
   b.step.streams = {"compute", "host"};
   const auto add = [&](int stream, ir::ValueId x, ir::ValueId y) {
     const ir::ValueId sum = b.aten("aten.add.Tensor", {x, y}, {"s", ir::f32({8})});
-    b.graph().node(b.graph().value(sum).producer).stream = stream;
+    b.graph().edit(b.graph().value(sum).producer).stream = stream;
     return sum;
   };
   const ir::ValueId x = b.input("x", ir::f32({8}));

@@ -25,8 +25,14 @@ class Changer {
       replay_.set_event(index, other);
       return;
     }
-    const bool out =
-        replay_.schedule().events[static_cast<size_t>(index)].kind != EventKind::Compute;
+    const Event& now = replay_.schedule().events[static_cast<size_t>(index)];
+    if (now.kind == EventKind::Start && dice_.chance(50)) {
+      Transfer other = replay_.schedule().transfers[static_cast<size_t>(now.transfer)];
+      other.wire = {dice_.below(80)};
+      replay_.set_transfer(index, other);
+      return;
+    }
+    const bool out = now.kind != EventKind::Compute;
     for (size_t i = 0; i < original_.events.size(); ++i) {
       const Event& one = original_.events[i];
       if (one.kind == EventKind::Compute || one.transfer != event.transfer) continue;
@@ -52,9 +58,11 @@ void compare(const RandomSchedule& like, uint32_t seed) {
   ASSERT_EQ(replay.evaluate(), played(schedule));
   Changer changer(schedule, replay, dice);
   for (int i = 0; i < 20; ++i) {
-    const auto near = dice.below(static_cast<int32_t>(schedule.events.size()));
+    const auto count = static_cast<int32_t>(schedule.events.size());
+    const auto near = dice.below(count);
+    const bool is_far = dice.chance(30);
     for (int changes = 1 + dice.below(3); changes > 0; --changes) {
-      const int32_t at = near + dice.below(20);
+      const int32_t at = is_far ? dice.below(count) : near + dice.below(20);
       changer.change(std::min<int32_t>(at, static_cast<int32_t>(schedule.events.size()) - 1));
     }
     ASSERT_EQ(replay.evaluate(), played(replay.schedule())) << "seed " << seed << ", change " << i;
