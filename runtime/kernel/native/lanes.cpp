@@ -1,6 +1,6 @@
 #include "runtime/kernel/native/lanes.h"
 
-#include "runtime/kernel/native/vector_clones.h"
+#include "runtime/kernel/native/fill.h"
 
 namespace dc::runtime::kernel::native {
 namespace {
@@ -14,11 +14,6 @@ DC_VECTOR_CLONES void load_dense(L* __restrict lanes, const E* __restrict from, 
 template <typename L, typename E>
 DC_VECTOR_CLONES void store_dense(E* __restrict to, const L* __restrict lanes, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = store<E>(native::load(lanes[i]));
-}
-
-template <typename L>
-DC_VECTOR_CLONES void fill_dense(L* lanes, L value, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) lanes[i] = value;
 }
 
 template <typename L, typename E>

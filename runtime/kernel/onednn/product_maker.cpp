@@ -98,14 +98,20 @@ int64_t ProductMaker::scratch_bytes() {
   if (!call_.ok()) return 0;
   omp_set_num_threads(call_.threads());
   lay_out();
-  try {
-    primitive_ = primitive();
-  } catch (const dnnl::error& error) {
-    call_.refuse(lacks("matrix product", error));
-    return 0;
-  }
+  primitive_ = guarded([this] { return primitive(); });
+  if (!call_.ok()) return 0;
   own_scratch_ = parts_.add(static_cast<int64_t>(primitive_.scratchpad_desc().get_size()));
   return parts_.bytes();
+}
+
+template <typename F>
+auto ProductMaker::guarded(F&& make) -> decltype(make()) {
+  try {
+    return make();
+  } catch (const dnnl::error& error) {
+    call_.refuse(lacks("matrix product", error));
+    return {};
+  }
 }
 
 std::unique_ptr<Kernel> ProductMaker::place(std::byte* scratch, std::byte* left, std::byte* right,
@@ -217,17 +223,19 @@ dnnl::matmul::primitive_desc ProductMaker::primitive() const {
 }
 
 std::unique_ptr<Kernel> ProductMaker::build(std::byte* scratch) {
-  std::vector<Port> ports = {{DNNL_ARG_SRC, left_.data(scratch), left_.desc()},
-                             {DNNL_ARG_WEIGHTS, right_.data(scratch), right_.desc()},
-                             {DNNL_ARG_DST, result_.data(scratch), result_.desc()}};
-  const dnnl::memory::desc own = primitive_.scratchpad_desc();
-  if (own.get_size() > 0) ports.push_back({DNNL_ARG_SCRATCHPAD, scratch + own_scratch_, own});
-  if (adds_row()) ports.push_back({DNNL_ARG_BIAS, added_.data(scratch), added_.desc()});
-  CopyRegions before = copies_before(scratch), after;
-  if (result_.copy >= 0)
-    after.copy(call_, result_.plan_region(), result_.primitive_region(scratch));
-  return std::make_unique<Product>(primitive_, std::move(before), std::move(ports),
-                                   std::move(after), call_.threads());
+  return guarded([&]() -> std::unique_ptr<Kernel> {
+    std::vector<Port> ports = {{DNNL_ARG_SRC, left_.data(scratch), left_.desc()},
+                               {DNNL_ARG_WEIGHTS, right_.data(scratch), right_.desc()},
+                               {DNNL_ARG_DST, result_.data(scratch), result_.desc()}};
+    const dnnl::memory::desc own = primitive_.scratchpad_desc();
+    if (own.get_size() > 0) ports.push_back({DNNL_ARG_SCRATCHPAD, scratch + own_scratch_, own});
+    if (adds_row()) ports.push_back({DNNL_ARG_BIAS, added_.data(scratch), added_.desc()});
+    CopyRegions before = copies_before(scratch), after;
+    if (result_.copy >= 0)
+      after.copy(call_, result_.plan_region(), result_.primitive_region(scratch));
+    return std::make_unique<Product>(primitive_, std::move(before), std::move(ports),
+                                     std::move(after), call_.threads());
+  });
 }
 
 CopyRegions ProductMaker::copies_before(std::byte* scratch) {

@@ -33,7 +33,7 @@ class ProductMaker {
 
   // One kernel of several: first the scratch that it needs, 0 after a refusal; then the kernel with
   // scratch of so many bytes that it may share with the others, and with tensors at these
-  // addresses.
+  // addresses; null after a refusal.
   int64_t scratch_bytes();
   std::unique_ptr<Kernel> place(std::byte* scratch, std::byte* left, std::byte* right,
                                 std::byte* result);
@@ -63,6 +63,9 @@ class ProductMaker {
   void lay_result(base::DType type);
   void lay_row(base::DType type);
   void place_operand(Operand& operand, Matrices seen, base::DType type, bool moves);
+  // make(), or nothing and a refusal: oneDNN says what it lacks by an exception.
+  template <typename F>
+  auto guarded(F&& make) -> decltype(make());
   dnnl::matmul::primitive_desc primitive() const;
   std::unique_ptr<Kernel> build(std::byte* scratch);
   native::CopyRegions copies_before(std::byte* scratch);

@@ -41,19 +41,18 @@ inline T negative(T x) {
   }
 }
 
-// Of floats that few turns tell apart, the same bits in less time: is_common(), of_common().
-template <typename T>
-struct Sin {
-  T operator()(T x) const { return math::sin(x); }
+// The sine of x and so many quarter turns more. Of floats that few turns tell apart, the same bits
+// in less time: is_common(), of_common().
+template <typename T, uint64_t kQuarters>
+struct Sine {
+  T operator()(T x) const { return kQuarters == 0 ? math::sin(x) : math::cos(x); }
   bool is_common(float x) const { return math::has_few_turns(x); }
-  float of_common(float x) const { return math::sin_of_few_turns(x); }
+  float of_common(float x) const { return math::sine(math::few_turns(x), kQuarters); }
 };
 template <typename T>
-struct Cos {
-  T operator()(T x) const { return math::cos(x); }
-  bool is_common(float x) const { return math::has_few_turns(x); }
-  float of_common(float x) const { return math::cos_of_few_turns(x); }
-};
+struct Sin : Sine<T, 0> {};
+template <typename T>
+struct Cos : Sine<T, 1> {};
 
 // An operator without numbers.
 #define DC_UNARY(Name, expression)                                 \

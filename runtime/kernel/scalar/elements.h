@@ -32,7 +32,7 @@ inline float widen(F16 x) {
 inline BF16 narrow_bf16(float x) {
   const uint32_t bits = bit_cast<uint32_t>(x);
   const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  const bool is_nan = x != x;
   return BF16{static_cast<uint16_t>(is_nan ? 0x7fc0u : rounded)};
 }
 

@@ -171,10 +171,11 @@ inline float sine(const QuarterTurns& turns, uint64_t more_quarters) {
   const double chosen = (place & 1u) != 0 ? cosine : sine;
   return static_cast<float>((place & 2u) != 0 ? -chosen : chosen);
 }
-inline float sin_of_few_turns(float x) { return sine(few_turns(x), 0); }
-inline float cos_of_few_turns(float x) { return sine(few_turns(x), 1); }
-inline float sin(float x) { return sine(has_few_turns(x) ? few_turns(x) : many_turns(x), 0); }
-inline float cos(float x) { return sine(has_few_turns(x) ? few_turns(x) : many_turns(x), 1); }
+inline float sine(float x, uint64_t more_quarters) {
+  return sine(has_few_turns(x) ? few_turns(x) : many_turns(x), more_quarters);
+}
+inline float sin(float x) { return sine(x, 0); }
+inline float cos(float x) { return sine(x, 1); }
 
 // 0 where exp(-x) is infinite, as in PyTorch: what is multiplied by x must vanish there.
 inline float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }

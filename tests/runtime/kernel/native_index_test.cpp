@@ -1,6 +1,10 @@
 // Indices that choose nothing, and histograms without a range, end the run; nothing is read or
 // written there.
+#include <algorithm>
+#include <bit>
 #include <limits>
+#include <numeric>
+#include <random>
 
 #include "tests/runtime/kernel/kernel_bench.h"
 
@@ -77,6 +81,100 @@ TEST(NativeHistogram, WithoutPartsIsRefused) {
   EXPECT_EQ(histogram({1, 2}, 3, 2, 1).code(), "DC6130");
   EXPECT_EQ(histogram({1, 2}, 3, 0, std::numeric_limits<double>::infinity()).code(), "DC6130");
   EXPECT_EQ(histogram({1, 2}, 3, -1.7e308, 1.7e308).code(), "DC6130");
+}
+
+// Elements of so many bytes, in rows of `columns`, with indices of type I that choose columns.
+template <typename E, typename I>
+void gather_and_scatter(DType dtype, DType index_dtype, int64_t columns, int64_t chosen) {
+  constexpr int64_t kRows = 5;
+  std::mt19937 random(3);
+  std::vector<E> self(kRows * columns), source(kRows * chosen);
+  std::vector<I> indices(kRows * chosen);
+  std::iota(self.begin(), self.end(), E{1});
+  std::iota(source.begin(), source.end(), E{50});
+  for (I& index : indices) index = static_cast<I>(random() % static_cast<unsigned>(columns));
+  KernelBench bench;
+  const auto from = tensor_arg(bench.filled<E>(dtype, {kRows, columns}, self), "self");
+  const auto index = tensor_arg(bench.filled<I>(index_dtype, {kRows, chosen}, indices), "index");
+  const auto src = tensor_arg(bench.filled<E>(dtype, {kRows, chosen}, source), "src");
+  const int32_t gathered = bench.tensor(dtype, {kRows, chosen}),
+                moved = bench.tensor(dtype, {kRows, columns}),
+                valued = bench.tensor(dtype, {kRows, columns}),
+                summed = bench.tensor(dtype, {kRows, columns});
+  const plan::Arg dim = int_arg("dim", -1);
+  const auto run = [&](const char* op, std::vector<plan::Arg> args, int32_t to) {
+    const base::Status status = run_native(bench, instruction(op, std::move(args), {to}));
+    EXPECT_TRUE(status.ok()) << status.to_string();
+  };
+  run("aten.gather.default", {from, dim, index}, gathered);
+  run("aten.scatter.src", {from, dim, index, src}, moved);
+  run("aten.scatter.value", {from, dim, index, int_arg("value", 9)}, valued);
+  run("aten.scatter_add.default", {from, dim, index, src}, summed);
+  std::vector<E> expected(kRows * chosen), of_moved = self, of_valued = self, of_summed = self;
+  for (int64_t i = 0; i < kRows * chosen; ++i) {
+    const auto at = static_cast<size_t>(i / chosen * columns + indices[static_cast<size_t>(i)]);
+    expected[static_cast<size_t>(i)] = self[at];
+    of_moved[at] = source[static_cast<size_t>(i)];
+    of_valued[at] = E{9};
+    of_summed[at] = static_cast<E>(of_summed[at] + source[static_cast<size_t>(i)]);
+  }
+  EXPECT_EQ(bench.values<E>(gathered), expected);
+  EXPECT_EQ(bench.values<E>(moved), of_moved);
+  EXPECT_EQ(bench.values<E>(valued), of_valued);
+  EXPECT_EQ(bench.values<E>(summed), of_summed);
+}
+
+TEST(NativeGather, AndScatterOfEveryElementSize) {
+  for (const auto& [columns, chosen] : {std::pair<int64_t, int64_t>{4, 2}, {3, 9}, {40, 1}}) {
+    gather_and_scatter<uint8_t, int64_t>(DType::U8, DType::I64, columns, chosen);
+    gather_and_scatter<int16_t, int32_t>(DType::I16, DType::I32, columns, chosen);
+    gather_and_scatter<float, int64_t>(DType::F32, DType::I64, columns, chosen);
+    gather_and_scatter<float, int32_t>(DType::F32, DType::I32, columns, chosen);
+    gather_and_scatter<double, int64_t>(DType::F64, DType::I64, columns, chosen);
+  }
+}
+
+// Numbers of which many are equal and some NaN, which is larger than every number.
+TEST(NativeTopk, IsTheFrontOfAStableSort) {
+  std::mt19937 random(5);
+  for (int64_t length = 1; length < 30; ++length) {
+    for (int64_t k = 0; k <= length; ++k) {
+      for (const bool largest : {true, false}) {
+        std::vector<float> numbers(static_cast<size_t>(2 * length));
+        for (float& x : numbers) {
+          const auto draw = random() % 9;
+          x = draw == 0 ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(draw);
+        }
+        KernelBench bench;
+        const int32_t self = bench.filled<float>(DType::F32, {2, length}, numbers),
+                      values = bench.tensor(DType::F32, {2, k}),
+                      indices = bench.tensor(DType::I64, {2, k});
+        ASSERT_TRUE(run_native(bench, instruction("aten.topk.default",
+                                                  {tensor_arg(self, "self"), int_arg("k", k),
+                                                   int_arg("dim", 1), int_arg("largest", largest)},
+                                                  {values, indices}))
+                        .ok());
+        std::vector<int64_t> expected;
+        for (int64_t row = 0; row < 2; ++row) {
+          const float* x = numbers.data() + row * length;
+          std::vector<int64_t> order(static_cast<size_t>(length));
+          std::iota(order.begin(), order.end(), 0);
+          std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+            const float left = x[largest ? b : a], right = x[largest ? a : b];
+            return left < right || (right != right && left == left);
+          });
+          expected.insert(expected.end(), order.begin(), order.begin() + k);
+        }
+        EXPECT_EQ(bench.values<int64_t>(indices), expected) << length << " " << k << largest;
+        for (int64_t i = 0; i < 2 * k; ++i) {
+          const float x =
+              numbers[static_cast<size_t>(i / k * length + expected[static_cast<size_t>(i)])];
+          EXPECT_EQ(std::bit_cast<uint32_t>(bench.values<float>(values)[static_cast<size_t>(i)]),
+                    std::bit_cast<uint32_t>(x));
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -1,14 +1,14 @@
 // What a primitive that oneDNN lacks, or that fails, becomes. This program's own functions stand in
-// for two of oneDNN's, which the plug-in finds first here.
+// for three of oneDNN's, which the plug-in finds first here.
 #include <dlfcn.h>
 
 #include "tests/runtime/kernel/kernel_bench.h"
 
 namespace {
 
-enum class Fault { None, Lacks, Fails };
+enum class Fault { None, Lacks, IsNotMade, Fails };
 Fault fault = Fault::None;
-constexpr int kRuntimeError = 5, kUnimplemented = 3;  // dnnl_status_t
+constexpr int kOutOfMemory = 1, kUnimplemented = 3, kRuntimeError = 5;  // dnnl_status_t
 
 template <typename F>
 F* own_function_of_onednn(const char* name) {
@@ -24,6 +24,11 @@ extern "C" int dnnl_primitive_desc_iterator_create(void** iterator, const void* 
   if (fault == Fault::Lacks) return kUnimplemented;
   return own_function_of_onednn<decltype(dnnl_primitive_desc_iterator_create)>(
       "dnnl_primitive_desc_iterator_create")(iterator, desc, attributes, engine, hint);
+}
+extern "C" int dnnl_primitive_create(void** primitive, const void* desc) {
+  if (fault == Fault::IsNotMade) return kOutOfMemory;
+  return own_function_of_onednn<decltype(dnnl_primitive_create)>("dnnl_primitive_create")(primitive,
+                                                                                          desc);
 }
 extern "C" int dnnl_primitive_execute(const void* primitive, void* stream, int count,
                                       const void* arguments) {
@@ -76,14 +81,16 @@ class OneDnnFailures : public testing::TestWithParam<plan::Instruction (*)(Kerne
   std::unique_ptr<kernel::KernelProvider> provider_ = kernel::make_native_provider();
 };
 
-TEST_P(OneDnnFailures, APrimitiveThatItLacksIsRefused) {
-  fault = Fault::Lacks;
-  const auto kernel = provider_->prepare(step_, bench_.addresses());
-  ASSERT_FALSE(kernel.ok());
-  EXPECT_EQ(kernel.status().code(), "DC6136");
-  EXPECT_EQ(kernel.status().kind(), base::ErrorKind::Unsupported);
-  EXPECT_NE(kernel.status().to_string().find("--providers aten"), std::string::npos);
-  EXPECT_NE(kernel.status().to_string().find("in module head"), std::string::npos);
+TEST_P(OneDnnFailures, APrimitiveThatItLacksOrCannotMakeIsRefused) {
+  for (const Fault each : {Fault::Lacks, Fault::IsNotMade}) {
+    fault = each;
+    const auto kernel = provider_->prepare(step_, bench_.addresses());
+    ASSERT_FALSE(kernel.ok());
+    EXPECT_EQ(kernel.status().code(), "DC6136");
+    EXPECT_EQ(kernel.status().kind(), base::ErrorKind::Unsupported);
+    EXPECT_NE(kernel.status().to_string().find("--providers aten"), std::string::npos);
+    EXPECT_NE(kernel.status().to_string().find("in module head"), std::string::npos);
+  }
 }
 
 TEST_P(OneDnnFailures, APrimitiveThatDoesNotRunEndsTheRun) {

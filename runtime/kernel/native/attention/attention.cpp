@@ -108,11 +108,8 @@ class Attention final : public Kernel {
                   int64_t keys) {
     float* scores = scores_ + i * blocks_.scores_row;
     const int64_t seen = call_.seen(first + i, key, keys);
-    float own = scale_row(scores, call_.scale, seen);
-    if (call_.mask) {
-      call_.add_mask(scores, batch, head, first + i, key, seen);
-      own = scale_row(scores, 1, seen);
-    }
+    const float own = call_.mask ? call_.scale_and_mask(scores, batch, head, first + i, key, seen)
+                                 : scale_row(scores, call_.scale, seen);
     const float before = greatest_[i];
     const float greatest = own < before ? before : own;  // NaN stays
     if (greatest == -kInfinity) return std::fill(scores, scores + keys, 0.0f);
@@ -224,8 +221,11 @@ class AttentionBackward final : public Kernel {
     float* scores = scores_ + i * blocks_.scores_row;
     float* of_scores = of_scores_ + i * blocks_.scores_row;
     const int64_t seen = logsumexp_[i] == -kInfinity ? 0 : call_.seen(first + i, key, keys);
-    multiply_row(scores, call_.scale, seen);
-    if (call_.mask) call_.add_mask(scores, batch, head, first + i, key, seen);
+    if (call_.mask) {
+      call_.scale_and_mask(scores, batch, head, first + i, key, seen);
+    } else {
+      multiply_row(scores, call_.scale, seen);
+    }
     exp_row(scores, logsumexp_[i], seen, keys);
     gradient_row(of_scores, scores, deltas_[i], call_.scale, keys);
   }

@@ -29,11 +29,40 @@ std::optional<BoundTensor> as_scores(const BoundTensor& mask, std::span<int64_t>
   return BoundTensor{mask.data, mask.dtype, sizes, strides};
 }
 
+// Rows of n floats; those behind them in `to`, up to `width`, become zero.
+DC_VECTOR_CLONES void copy_rows(float* __restrict to, int64_t to_row, const float* from,
+                                int64_t from_row, int64_t rows, int64_t n, int64_t width) {
+  for (int64_t row = 0; row < rows; ++row, to += to_row, from += from_row) {
+    for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+    for (int64_t i = n; i < width; ++i) to[i] = 0;
+  }
+}
+
+using Four [[gnu::vector_size(16), gnu::aligned(4), gnu::may_alias]] = float;
+// Four rows and columns.
+[[gnu::always_inline]] inline void transpose_square(float* to, int64_t to_row, const float* from,
+                                                    int64_t from_row) {
+  const Four a = *reinterpret_cast<const Four*>(from),
+             b = *reinterpret_cast<const Four*>(from + from_row),
+             c = *reinterpret_cast<const Four*>(from + 2 * from_row),
+             d = *reinterpret_cast<const Four*>(from + 3 * from_row);
+  const Four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+             more_ab = __builtin_shufflevector(a, b, 2, 6, 3, 7),
+             cd = __builtin_shufflevector(c, d, 0, 4, 1, 5),
+             more_cd = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  *reinterpret_cast<Four*>(to) = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+  *reinterpret_cast<Four*>(to + to_row) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+  *reinterpret_cast<Four*>(to + 2 * to_row) = __builtin_shufflevector(more_ab, more_cd, 0, 1, 4, 5);
+  *reinterpret_cast<Four*>(to + 3 * to_row) = __builtin_shufflevector(more_ab, more_cd, 2, 3, 6, 7);
+}
+
 }  // namespace
 
 HeadRows::HeadRows(const BoundTensor& tensor)
     : data_(static_cast<std::byte*>(tensor.data)),
       element_(base::byte_size(tensor.dtype)),
+      is_direct_(tensor.dtype == base::DType::F32 &&
+                 (tensor.strides[3] == 1 || tensor.sizes[3] == 1)),
       load_(loader(Lane::F32, tensor.dtype)),
       store_(storer(Lane::F32, tensor.dtype)) {
   std::copy_n(tensor.sizes.begin(), 4, sizes_.begin());
@@ -42,15 +71,32 @@ HeadRows::HeadRows(const BoundTensor& tensor)
 
 void HeadRows::read(float* to, int64_t row, int64_t batch, int64_t head, int64_t first,
                     int64_t count) const {
+  if (is_direct_) {
+    const auto* from = reinterpret_cast<const float*>(place(batch, head, first));
+    return copy_rows(to, row, from, strides_[2], count, sizes_[3], row);
+  }
   for (int64_t i = 0; i < count; ++i, to += row) {
     load_(to, place(batch, head, first + i), strides_[3], sizes_[3]);
     std::fill(to + sizes_[3], to + row, 0.0f);
   }
 }
 
+const float* HeadRows::part(float* buffer, int64_t batch, int64_t head, int64_t row, int64_t first,
+                            int64_t count) const {
+  const std::byte* from = place(batch, head, row) + first * strides_[3] * element_;
+  if (is_direct_ && count % kLanes == 0) return reinterpret_cast<const float*>(from);
+  load_(buffer, from, strides_[3], count);
+  std::fill(buffer + count, buffer + base::round_up(count, kLanes), 0.0f);
+  return buffer;
+}
+
 void HeadRows::write(const float* from, int64_t row, int64_t batch, int64_t head, int64_t first,
                      int64_t count) const {
   if (data_ == nullptr) return;
+  if (is_direct_) {
+    auto* to = reinterpret_cast<float*>(place(batch, head, first));
+    return copy_rows(to, strides_[2], from, row, count, sizes_[3], sizes_[3]);
+  }
   for (int64_t i = 0; i < count; ++i, from += row)
     store_(place(batch, head, first + i), strides_[3], from, sizes_[3]);
 }
@@ -58,11 +104,17 @@ void HeadRows::write(const float* from, int64_t row, int64_t batch, int64_t head
 DC_VECTOR_CLONES void transpose(float* __restrict to, int64_t to_row, const float* from,
                                 int64_t from_row, int64_t rows, int64_t columns) {
   constexpr int64_t kStrip = 16;  // rows whose parts stay in the cache while columns are written
-  for (int64_t first = 0; first < rows; first += kStrip) {
-    const int64_t end = std::min(first + kStrip, rows);
-    for (int64_t j = 0; j < columns; ++j) {
-      for (int64_t i = first; i < end; ++i) to[j * to_row + i] = from[i * from_row + j];
+  const int64_t square_rows = rows / 4 * 4, square_columns = columns / 4 * 4;
+  for (int64_t first = 0; first < square_rows; first += kStrip) {
+    const int64_t end = std::min(first + kStrip, square_rows);
+    for (int64_t j = 0; j < square_columns; j += 4) {
+      for (int64_t i = first; i < end; i += 4)
+        transpose_square(to + j * to_row + i, to_row, from + i * from_row + j, from_row);
     }
+  }
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = i < square_rows ? square_columns : 0; j < columns; ++j)
+      to[j * to_row + i] = from[i * from_row + j];
   }
 }
 
@@ -75,6 +127,21 @@ DC_VECTOR_CLONES float scale_row(float* x, float scale, int64_t n) {
       const float scaled = x[i + k] * scale;
       x[i + k] = scaled;
       Max::join(lanes[k], i + k < n ? scaled : Max::neutral());
+    }
+  }
+  return join_lanes<Max>(lanes, kLanes);
+}
+
+DC_VECTOR_CLONES float scale_and_add_row(float* __restrict x, float scale, const float* added,
+                                         int64_t n) {
+  using Max = MaxFold<float>;
+  float lanes[kLanes];
+  for (float& lane : lanes) lane = Max::neutral();
+  for (int64_t i = 0; i < n; i += kLanes) {
+    for (int64_t k = 0; k < kLanes; ++k) {
+      const float sum = x[i + k] * scale + added[i + k];
+      x[i + k] = sum;
+      Max::join(lanes[k], i + k < n ? sum : Max::neutral());
     }
   }
   return join_lanes<Max>(lanes, kLanes);
@@ -96,10 +163,6 @@ DC_VECTOR_CLONES float dot(const float* x, const float* y, int64_t n) {
 
 DC_VECTOR_CLONES void multiply_row(float* x, float factor, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] = x[i] * factor;
-}
-
-DC_VECTOR_CLONES void add_row(float* __restrict x, const float* y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) x[i] = x[i] + y[i];
 }
 
 DC_VECTOR_CLONES float exp_row(float* x, float least, int64_t valid, int64_t n) {
@@ -154,11 +217,11 @@ AttentionCall::AttentionCall(Call& call, const BoundTensor& query, const BoundTe
   if (call.ok()) mask = HeadRows(*whole);
 }
 
-void AttentionCall::add_mask(float* scores, int64_t in_batch, int64_t head, int64_t query,
-                             int64_t first, int64_t count) const {
-  alignas(64) float added[base::kKeyBlock];
-  mask->read_part(added, in_batch, head, query, first, count);
-  add_row(scores, added, count);
+float AttentionCall::scale_and_mask(float* scores, int64_t in_batch, int64_t head, int64_t query,
+                                    int64_t first, int64_t count) const {
+  alignas(64) float buffer[base::kKeyBlock];
+  const float* added = mask->part(buffer, in_batch, head, query, first, count);
+  return scale_and_add_row(scores, scale, added, count);
 }
 
 }  // namespace dc::runtime::kernel::native

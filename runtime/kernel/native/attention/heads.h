@@ -24,11 +24,10 @@ class HeadRows {
   // Rows [first, first + count) of a head as floats, `row` apart; what is behind a row is zero.
   void read(float* to, int64_t row, int64_t batch, int64_t head, int64_t first,
             int64_t count) const;
-  // Elements [first, first + count) of one row.
-  void read_part(float* to, int64_t batch, int64_t head, int64_t row, int64_t first,
-                 int64_t count) const {
-    load_(to, place(batch, head, row) + first * strides_[3] * element_, strides_[3], count);
-  }
+  // Elements [first, first + count) of one row: in the buffer, zero up to the next whole vector, or
+  // where they lie if they end with one.
+  const float* part(float* buffer, int64_t batch, int64_t head, int64_t row, int64_t first,
+                    int64_t count) const;
   void write(const float* from, int64_t row, int64_t batch, int64_t head, int64_t first,
              int64_t count) const;
 
@@ -45,6 +44,7 @@ class HeadRows {
   std::byte *data_ = nullptr, *at_ = nullptr;  // on the device; for the running kernel
   std::array<int64_t, 4> sizes_{}, strides_{};
   int64_t element_ = 0;
+  bool is_direct_ = false;  // elements of a row are floats next to each other
   LoadLanes load_ = nullptr;
   StoreLanes store_ = nullptr;
 };
@@ -56,12 +56,13 @@ void transpose(float* __restrict to, int64_t to_row, const float* from, int64_t 
 // behind its n elements may change; so there is nothing left over that is not a vector.
 // x = x * scale; returns the greatest of them, NaN if one is, minus infinity of none.
 float scale_row(float* x, float scale, int64_t n);
+// The same of x = x * scale + added, which has as many elements as there are lanes.
+float scale_and_add_row(float* __restrict x, float scale, const float* added, int64_t n);
 // x = exp(x - least), 0 behind `valid`; returns the sum: of each lane in order, then in halves.
 float exp_row(float* x, float least, int64_t valid, int64_t n);
 // The sum of x[i] * y[i], in kFoldLanes sums that are then joined.
 float dot(const float* x, const float* y, int64_t n);
 void multiply_row(float* x, float factor, int64_t n);
-void add_row(float* __restrict x, const float* y, int64_t n);
 // Of n queries: factors = 1 / sum, sums = greatest + log(sum); 1 and minus infinity where the sum
 // is 0, because the query sees no key.
 void end_rows(float* sums, const float* greatest, float* factors, int64_t n);
@@ -77,9 +78,10 @@ struct AttentionCall {
     if (!causal) return count;
     return std::clamp<int64_t>(query + 1 - first, 0, count);
   }
-  // scores + mask, of keys [first, first + count) of one query.
-  void add_mask(float* scores, int64_t batch, int64_t head, int64_t query, int64_t first,
-                int64_t count) const;
+  // Scores of keys [first, first + count) of one query become scores * scale + mask; returns the
+  // greatest of them, as scale_row() does.
+  float scale_and_mask(float* scores, int64_t batch, int64_t head, int64_t query, int64_t first,
+                       int64_t count) const;
 
   int64_t batch = 0, heads = 0, queries = 0, dim = 0, keys = 0;
   int64_t heads_per_key = 1;  // query heads that share a head of keys and values

@@ -1,11 +1,22 @@
 // arange: start, start + step, ...
-#include <type_traits>
-
 #include "runtime/kernel/native/lanes.h"
 #include "runtime/kernel/native/registry.h"
+#include "runtime/kernel/native/vector_clones.h"
 
 namespace dc::runtime::kernel::native {
 namespace {
+
+// The elements from number `first` on; integers wrap.
+DC_VECTOR_CLONES void count_from(int64_t* values, int64_t start, int64_t step, int64_t first,
+                                 int64_t n) {
+  const auto each = static_cast<uint64_t>(step);
+  uint64_t value = static_cast<uint64_t>(start) + each * static_cast<uint64_t>(first);
+  for (int64_t i = 0; i < n; ++i, value += each) values[i] = static_cast<int64_t>(value);
+}
+DC_VECTOR_CLONES void count_from(double* values, double start, double step, int64_t first,
+                                 int64_t n) {
+  for (int64_t i = 0; i < n; ++i) values[i] = start + step * static_cast<double>(first + i);
+}
 
 template <typename T>
 class Arange final : public Kernel {
@@ -22,19 +33,13 @@ class Arange final : public Kernel {
     std::byte* to = stream.resolve(data_);
     in_blocks(count_, [&](int64_t first, int64_t n) {
       alignas(64) T values[kBlock];
-      for (int64_t i = 0; i < n; ++i) values[i] = at(first + i);
+      count_from(values, start_, step_, first, n);
       store_(to + first * stride_ * element_, stride_, values, n);
     });
     return {};
   }
 
  private:
-  T at(int64_t i) const {
-    if constexpr (std::is_integral_v<T>)  // wraps
-      return static_cast<T>(static_cast<uint64_t>(start_) +
-                            static_cast<uint64_t>(step_) * static_cast<uint64_t>(i));
-    return start_ + step_ * static_cast<T>(i);
-  }
   std::byte* data_;
   int64_t count_, stride_, element_;
   T start_, step_;

@@ -39,6 +39,7 @@ Made cat(Call& call) {
     at += size;
   }
   if (call.ok()) call.require(at == to.sizes[dim], "its operands are shorter than the result");
+  kernel->take_turns();
   return call.made(std::move(kernel));
 }
 

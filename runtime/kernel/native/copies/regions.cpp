@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
-#include "runtime/kernel/native/vector_clones.h"
+#include "runtime/kernel/native/copy_rows.h"
+#include "runtime/kernel/native/fill.h"
 
 namespace dc::runtime::kernel::native {
 namespace {
@@ -14,30 +14,46 @@ struct Plane {
   int64_t rows, length, to_step, from_step, to_stride, from_stride;
 };
 
-template <typename T>
-DC_VECTOR_CLONES void copy_short_rows(T* to, const T* from, const Plane& p) {
-  for (int64_t row = 0; row < p.rows; ++row) {
-    T* __restrict target = to + row * p.to_step;
-    const T* source = from + row * p.from_step;
-    for (int64_t i = 0; i < p.length; ++i) target[i] = source[i];
+// A row of each copy in turns.
+DC_VECTOR_CLONES void copy_in_turns(const DenseRows* copies, size_t count, int64_t rows) {
+  for (int64_t row = 0; row < rows; ++row) {
+    for (size_t i = 0; i < count; ++i) {
+      const DenseRows& copy = copies[i];
+      copy_row<32>(copy.to + row * copy.to_step, copy.from + row * copy.from_step, copy.length);
+    }
   }
 }
 
 template <typename T>
+void copy_dense_rows(T* to, const T* from, const Plane& p) {
+  constexpr int64_t kSize = sizeof(T);
+  copy_rows(reinterpret_cast<std::byte*>(to), p.to_step * kSize,
+            reinterpret_cast<const std::byte*>(from), p.from_step * kSize, p.rows,
+            p.length * kSize);
+}
+
+// Every element of the rows becomes `value`.
+template <typename T>
+void fill_rows(T* to, T value, const Plane& p) {
+  constexpr int64_t kShort = 256;  // elements
+  if (p.rows > 1 && p.length <= kShort) {
+    T row[kShort];
+    std::fill_n(row, p.length, value);
+    return copy_dense_rows(to, row, {p.rows, p.length, p.to_step, 0, 1, 1});
+  }
+  for (int64_t row = 0; row < p.rows; ++row) fill_dense(to + row * p.to_step, value, p.length);
+}
+
+template <typename T>
 void copy_plane(std::byte* to_bytes, const std::byte* from_bytes, const Plane& p) {
-  constexpr int64_t kShort = 4096;  // bytes of a row for which a call of libc costs too much
   auto* to = reinterpret_cast<T*>(to_bytes);
   const auto* from = reinterpret_cast<const T*>(from_bytes);
-  const bool dense = p.to_stride == 1 && p.from_stride == 1;
-  if (dense && p.length * static_cast<int64_t>(sizeof(T)) <= kShort)
-    return copy_short_rows(to, from, p);
-  if (p.rows == 1 && p.to_stride == 1 && p.from_stride == 0 && *from == T{})
-    return static_cast<void>(std::memset(to, 0, p.length * sizeof(T)));
+  const bool repeats = p.from_stride == 0 && (p.rows == 1 || p.from_step == 0);
+  if (p.to_stride == 1 && p.from_stride == 1) return copy_dense_rows(to, from, p);
+  if (p.to_stride == 1 && repeats) return fill_rows(to, *from, p);
   for (int64_t row = 0; row < p.rows; ++row, to += p.to_step, from += p.from_step) {
-    if (dense) {
-      std::memcpy(to, from, p.length * sizeof(T));
-    } else if (p.to_stride == 1 && p.from_stride == 0) {
-      std::fill_n(to, p.length, *from);
+    if (p.to_stride == 1 && p.from_stride == 0) {
+      fill_dense(to, *from, p.length);
     } else {
       for (int64_t i = 0; i < p.length; ++i) to[i * p.to_stride] = from[i * p.from_stride];
     }
@@ -110,6 +126,25 @@ void CopyRegions::copy(Call& call, const Region& to, const Region& from) {
                      loader(lane, from.dtype), storer(lane, to.dtype)});
 }
 
+void CopyRegions::take_turns() {
+  constexpr int64_t kLong = 256;  // bytes of a row that are worth a turn
+  if (copies_.size() < 2) return;
+  for (const Copy& copy : copies_) {
+    const Iteration& over = copy.iteration;
+    const int64_t rows = over.dims().empty() ? 0 : over.dims().front().size;
+    const DenseRows dense{copy.to, copy.from, over.inner() * copy.to_element,
+                          over.outer_stride(0) * copy.to_element,
+                          over.outer_stride(1) * copy.from_element};
+    const bool is_taken = !copy.converts && over.dims().size() == 2 && over.inner_stride(0) == 1 &&
+                          over.inner_stride(1) == 1 && dense.length >= kLong &&
+                          (in_turns_.empty() || rows == rows_in_turns_);
+    if (!is_taken) return in_turns_.clear();
+    rows_in_turns_ = rows;
+    in_turns_.push_back(dense);
+  }
+  running_ = in_turns_;
+}
+
 base::Status CopyRegions::launch(device::Stream& stream) {
   for (const Fill& fill : fills_) {
     std::byte* to = stream.resolve(fill.to);
@@ -118,6 +153,14 @@ base::Status CopyRegions::launch(device::Stream& stream) {
       copy_elements(to + at[0] * fill.element, fill.value.bytes.data(), fill.element,
                     {rows, over.inner(), steps[0], 0, over.inner_stride(0), 0});
     });
+  }
+  if (!in_turns_.empty()) {
+    for (size_t i = 0; i < in_turns_.size(); ++i) {
+      running_[i].to = stream.resolve(in_turns_[i].to);
+      running_[i].from = stream.resolve(in_turns_[i].from);
+    }
+    copy_in_turns(running_.data(), running_.size(), rows_in_turns_);
+    return {};
   }
   for (const Copy& copy : copies_) {
     std::byte* to = stream.resolve(copy.to);

@@ -39,6 +39,12 @@ Element stored(base::DType dtype, T value) {
 // The named argument; of integers exactly.
 Element element_of(Call& call, base::DType dtype, std::string_view name);
 
+// A copy of rows without gaps; length and steps in bytes.
+struct DenseRows {
+  std::byte *to, *from;
+  int64_t length, to_step, from_step;
+};
+
 // First fills regions with numbers, then copies regions, both in the order in which they were
 // added.
 class CopyRegions final : public Kernel {
@@ -63,6 +69,9 @@ class CopyRegions final : public Kernel {
   }
   // `from` is broadcast to the shape of `to`.
   void copy(Call& call, const Region& to, const Region& from);
+  // To be called behind the last of several copies that fill rows of one tensor together: long rows
+  // are copied in turns, so that the tensor is written from start to end.
+  void take_turns();
 
   base::Status launch(device::Stream& stream) override;
 
@@ -88,6 +97,9 @@ class CopyRegions final : public Kernel {
 
   std::vector<Fill> fills_;
   std::vector<Copy> copies_;
+  std::vector<DenseRows> in_turns_;  // the copies, if they take turns
+  std::vector<DenseRows> running_;   // the same at the addresses of the stream
+  int64_t rows_in_turns_ = 0;        // of each
 };
 
 }  // namespace dc::runtime::kernel::native

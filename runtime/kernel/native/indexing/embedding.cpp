@@ -155,15 +155,16 @@ class EmbeddingBackward final : public Kernel {
   void add_rows(const std::byte* g, std::byte* to, const Place* places, int64_t count) const {
     for (int64_t first = 0; first < columns_; first += kBlock) {
       const int64_t n = std::min(kBlock, columns_ - first);
-      alignas(64) float sums[kBlock], buffer[kBlock];
-      std::fill_n(sums, n, 0.0f);
+      alignas(64) float sums_buffer[kBlock], buffer[kBlock];
+      // The result is zero before anything is added.
+      float* sums = to_.target(sums_buffer, to, first);
+      if (sums == sums_buffer) std::fill_n(sums, n, 0.0f);
       for (int64_t i = 0; i < count; ++i) {
         const std::byte* row = g + places[i][2] * g_.reader().element;
         fold_columns<SumFold<float>, float>(sums, g_.read(buffer, row, first, n), 0, 1, n);
       }
       if (by_frequency_)
         for (int64_t i = 0; i < n; ++i) sums[i] /= static_cast<float>(count);
-      std::copy_n(sums, n, to_.target(buffer, to, first));
       to_.write(sums, to, first, n);
     }
   }

@@ -20,31 +20,62 @@ std::vector<int64_t> list(std::span<const int64_t> values) {
 
 enum class Write { Move, Add };
 
+// f with a value of the type that holds an element of so many bytes.
+template <typename F>
+auto with_element(int64_t bytes, F&& f) {
+  switch (bytes) {
+    case 1:
+      return f(uint8_t{});
+    case 2:
+      return f(uint16_t{});
+    case 4:
+      return f(uint32_t{});
+    default:
+      return f(uint64_t{});
+  }
+}
+
 // For every index: chosen[index along the dim] to or from the same place of `other`.
 struct Chooser {
-  Iteration iteration;  // over the indices: row-major; indices, chosen without the dim, other
+  // Over the indices: row-major; indices, chosen without the dim, other.
+  Iteration iteration;
   std::byte *indices = nullptr, *chosen = nullptr, *other = nullptr;
-  LoadLanes load = nullptr;
-  int64_t index_element = 8, element = 4, stride = 0, size = 0;
+  bool is_long = true;  // indices of i64, not i32
+  int64_t element = 4, stride = 0, size = 0;
 
+  // f(element of `chosen`, element of `other`, or `value` where it is none), whose types hold as
+  // many bytes as theirs.
   template <typename F>
-  base::Status run(std::string_view op, const device::Stream& stream, F&& f) const {
-    const std::byte* at_indices = stream.resolve(indices);
-    std::byte *at_chosen = stream.resolve(chosen),
-              *at_other = other == nullptr ? nullptr : stream.resolve(other);
+  base::Status run(std::string_view op, const device::Stream& stream, std::byte* value,
+                   F&& f) const {
+    std::byte* others = other == nullptr ? value : stream.resolve(other);
+    return with_element(element, [&]<typename E>(E) {
+      auto* at_other = reinterpret_cast<E*>(others);
+      return is_long ? of<int64_t>(op, stream, at_other, f) : of<int32_t>(op, stream, at_other, f);
+    });
+  }
+
+ private:
+  template <typename I, typename E, typename F>
+  base::Status of(std::string_view op, const device::Stream& stream, E* at_other, F&& f) const {
+    const auto* at_indices = reinterpret_cast<const I*>(stream.resolve(indices));
+    auto* at_chosen = reinterpret_cast<E*>(stream.resolve(chosen));
+    const int64_t step = iteration.inner_stride(1), chosen_step = iteration.inner_stride(2),
+                  other_step = iteration.inner_stride(3), bound = size, distance = stride;
     base::Status status;
-    iteration.for_each_row([&](const Offsets& at) {
-      for (int64_t i = 0; i < iteration.inner() && status.ok(); ++i) {
-        int64_t index = 0;
-        load(&index, at_indices + (at[1] + i * iteration.inner_stride(1)) * index_element, 1, 1);
-        if (index < 0 || index >= size) {
-          status = index_outside(op, index, size);
-          return;
+    iteration.for_each_plane([&](const Offsets& at, int64_t rows, const Offsets& steps) {
+      for (int64_t row = 0; row < rows && status.ok(); ++row) {
+        const I* index = at_indices + at[1] + row * steps[1];
+        E* from = at_chosen + at[2] + row * steps[2];
+        E* to = at_other + at[3] + row * steps[3];
+        for (int64_t i = 0; i < iteration.inner(); ++i) {
+          const int64_t place = index[i * step];
+          if (place < 0 || place >= bound) {
+            status = index_outside(op, place, bound);
+            break;
+          }
+          f(from + i * chosen_step + place * distance, to + i * other_step);
         }
-        const int64_t offset = at[2] + i * iteration.inner_stride(2) + index * stride;
-        f(at_chosen + offset * element,
-          at_other == nullptr ? nullptr
-                              : at_other + (at[3] + i * iteration.inner_stride(3)) * element);
       }
     });
     return status;
@@ -66,18 +97,18 @@ Chooser choose(Call& call, const BoundTensor& indices, const BoundTensor& chosen
                      (other == nullptr || indices.sizes[d] <= other->sizes[d]),
                  "there are more indices than elements");
   }
-  std::vector<int64_t> others = list(chosen.strides);
-  if (dims > 0) others[dim] = 0;
+  std::vector<int64_t> chosen_strides = list(chosen.strides), other_strides(dims, 0);
+  if (dims > 0) chosen_strides[dim] = 0;
+  if (other != nullptr) other_strides = list(other->strides);
   const std::vector<int64_t> sizes = list(indices.sizes);
   chooser.iteration =
-      Iteration(sizes, std::array{base::contiguous_strides(sizes), list(indices.strides), others,
-                                  other == nullptr ? others : list(other->strides)});
+      Iteration(sizes, std::array{base::contiguous_strides(sizes), list(indices.strides),
+                                  chosen_strides, other_strides});
   call.require(chooser.iteration.fits(), "its tensors have too many dims");
   chooser.indices = static_cast<std::byte*>(indices.data);
   chooser.chosen = static_cast<std::byte*>(chosen.data);
   chooser.other = other == nullptr ? nullptr : static_cast<std::byte*>(other->data);
-  chooser.load = loader(Lane::I64, indices.dtype);
-  chooser.index_element = base::byte_size(indices.dtype);
+  chooser.is_long = indices.dtype == base::DType::I64;
   chooser.element = base::byte_size(chosen.dtype);
   chooser.stride = dims > 0 ? chosen.strides[dim] : 0;
   chooser.size = dims > 0 ? chosen.sizes[dim] : 1;
@@ -88,10 +119,7 @@ class Gather final : public Kernel {
  public:
   explicit Gather(const Chooser& chooser) : chooser_(chooser) {}
   base::Status launch(device::Stream& stream) override {
-    const auto size = static_cast<size_t>(chooser_.element);
-    return chooser_.run("gather", stream, [size](const std::byte* from, std::byte* to) {
-      std::memcpy(to, from, size);
-    });
+    return chooser_.run("gather", stream, nullptr, [](const auto* from, auto* to) { *to = *from; });
   }
 
  private:
@@ -119,21 +147,19 @@ class Scatter final : public Kernel {
         store_(storer(is_integer_ ? Lane::I64 : Lane::F64, dtype)) {}
   base::Status launch(device::Stream& stream) override {
     DC_RETURN_IF_ERROR(copy_->launch(stream));
-    return chooser_.run("scatter", stream, [this](std::byte* to, const std::byte* from) {
-      if (from == nullptr) from = value_.bytes.data();
-      if (write_ == Write::Move) {
-        std::memcpy(to, from, static_cast<size_t>(chooser_.element));
-      } else if (is_integer_) {
-        add<int64_t>(to, from);
-      } else {
-        add<double>(to, from);
-      }
+    std::byte* value = value_.bytes.data();
+    if (write_ == Write::Move) {
+      return chooser_.run("scatter", stream, value,
+                          [](auto* to, const auto* from) { *to = *from; });
+    }
+    return chooser_.run("scatter", stream, value, [this](void* to, const void* from) {
+      is_integer_ ? add<int64_t>(to, from) : add<double>(to, from);
     });
   }
 
  private:
   template <typename T>
-  void add(std::byte* to, const std::byte* from) const {
+  void add(void* to, const void* from) const {
     T a, b;
     load_(&a, to, 1, 1);
     load_(&b, from, 1, 1);

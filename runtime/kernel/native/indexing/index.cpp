@@ -12,6 +12,7 @@
 #include "runtime/kernel/native/copies/regions.h"
 #include "runtime/kernel/native/indexing/index_outside.h"
 #include "runtime/kernel/native/registry.h"
+#include "runtime/kernel/native/vector_clones.h"
 #include "src/base/checked.h"
 #include "src/base/shape.h"
 
@@ -171,6 +172,16 @@ class Index final : public Kernel {
   int64_t element_;
 };
 
+// to + factor * from.
+template <typename T>
+DC_VECTOR_CLONES void add_scaled(T* __restrict to, const T* from, T factor, int64_t n) {
+  if (factor == T{1}) {
+    for (int64_t i = 0; i < n; ++i) to[i] += from[i];
+  } else {
+    for (int64_t i = 0; i < n; ++i) to[i] += from[i] * factor;
+  }
+}
+
 class IndexPut final : public Kernel {
  public:
   IndexPut(std::string_view op, std::unique_ptr<CopyRegions> copy, Chosen chosen,
@@ -184,6 +195,7 @@ class IndexPut final : public Kernel {
         accumulates_(accumulates),
         factor_(factor),
         lane_(base::is_floating(to.dtype) ? lane_of(to.dtype) : Lane::I64),
+        is_lanes_(dtype_of(lane_) == to.dtype),
         load_(loader(lane_, to.dtype)),
         store_(storer(lane_, to.dtype)) {}
   base::Status launch(device::Stream& stream) override {
@@ -226,17 +238,16 @@ class IndexPut final : public Kernel {
     const int64_t n = chosen_.part.inner();
     const int64_t to_stride = chosen_.part.inner_stride(0);
     const int64_t from_stride = chosen_.part.inner_stride(1);
+    const T factor = static_cast<T>(factor_);
+    if (is_lanes_ && to_stride == 1 && from_stride == 1)
+      return add_scaled(reinterpret_cast<T*>(to), reinterpret_cast<const T*>(from), factor, n);
     alignas(64) T sums[kBlock], added[kBlock];
     for (int64_t first = 0; first < n; first += kBlock) {
       const int64_t count = std::min(kBlock, n - first);
       std::byte* target = to + first * to_stride * element_;
       load_(sums, target, to_stride, count);
       load_(added, from + first * from_stride * element_, from_stride, count);
-      if (factor_ != 1) {
-        const T factor = static_cast<T>(factor_);
-        for (int64_t i = 0; i < count; ++i) added[i] *= factor;
-      }
-      for (int64_t i = 0; i < count; ++i) sums[i] += added[i];
+      add_scaled(sums, added, factor, count);
       store_(target, to_stride, sums, count);
     }
   }
@@ -248,6 +259,7 @@ class IndexPut final : public Kernel {
   bool accumulates_;
   double factor_;  // of what is added
   Lane lane_;
+  bool is_lanes_;  // elements are in memory what is computed with
   LoadLanes load_;
   StoreLanes store_;
 };

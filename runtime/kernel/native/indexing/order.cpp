@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -37,40 +38,63 @@ class Sort final : public Kernel {
         values_(t.values, t.values_stride),
         indices_(static_cast<std::byte*>(t.indices.data)),
         descending_(descending),
-        numbers_(static_cast<size_t>(t.length)),
+        buffer_(static_cast<size_t>(t.length)),
         order_(static_cast<size_t>(t.length)) {}
 
   base::Status launch(device::Stream& stream) override {
+    descending_ ? in_rows<true>(stream) : in_rows<false>(stream);
+    return {};
+  }
+
+ private:
+  // So few are found by inserting each element among them.
+  static constexpr int64_t kFew = 8;
+
+  template <bool kDescending>
+  void in_rows(const device::Stream& stream) {
     const std::byte* self = self_.on(stream);
     std::byte* values = values_.on(stream);
     auto* indices = reinterpret_cast<int64_t*>(stream.resolve(indices_));
     rows_.for_each_row([&](const Offsets& at) {
       for (int64_t i = 0; i < rows_.inner(); ++i) {
-        sort_row(self + (at[2] + i * rows_.inner_stride(2)) * self_.reader().element);
+        const std::byte* row = self_.row(self, at[2] + i * rows_.inner_stride(2));
+        const T* numbers = self_.read(buffer_.data(), row, 0, t_.length);
+        t_.taken <= kFew ? choose_few<kDescending>(numbers) : choose<kDescending>(numbers);
         const int64_t to = at[0] + i * rows_.inner_stride(0);
         const int64_t to_indices = at[1] + i * rows_.inner_stride(1);
         for (int64_t k = 0; k < t_.taken; ++k) {
-          values_.put(values, to + k * t_.values_stride, numbers_[order_[k]]);
+          values_.put(values, to + k * t_.values_stride, numbers[order_[k]]);
           indices[to_indices + k * t_.indices_stride] = order_[k];
         }
       }
     });
-    return {};
   }
 
- private:
-  void sort_row(const std::byte* row) {
-    for (int64_t i = 0; i < t_.length; ++i) {
-      numbers_[i] = self_.get(row, i * t_.self_stride);
-      order_[i] = static_cast<int32_t>(i);
-    }
-    const auto before = [this](int32_t a, int32_t b) {
-      const T x = numbers_[a], y = numbers_[b];
-      const bool first = descending_ ? less(y, x) : less(x, y);
-      const bool second = descending_ ? less(x, y) : less(y, x);
-      return first || (!second && a < b);
+  template <bool kDescending>
+  static bool precedes(T x, T y) {
+    return kDescending ? less(y, x) : less(x, y);
+  }
+  template <bool kDescending>
+  void choose(const T* numbers) {
+    std::iota(order_.begin(), order_.end(), 0);
+    const auto before = [numbers](int32_t a, int32_t b) {
+      const T x = numbers[a], y = numbers[b];
+      return precedes<kDescending>(x, y) || (!precedes<kDescending>(y, x) && a < b);
     };
     std::partial_sort(order_.begin(), order_.begin() + t_.taken, order_.end(), before);
+  }
+  template <bool kDescending>
+  void choose_few(const T* numbers) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < t_.length; ++i) {
+      const T x = numbers[i];
+      int64_t place = count;
+      while (place > 0 && precedes<kDescending>(x, numbers[order_[place - 1]])) --place;
+      if (place == t_.taken) continue;
+      count = std::min(count + 1, t_.taken);
+      for (int64_t k = count - 1; k > place; --k) order_[k] = order_[k - 1];
+      order_[place] = static_cast<int32_t>(i);
+    }
   }
 
   Iteration rows_;
@@ -78,7 +102,7 @@ class Sort final : public Kernel {
   RowTensor<T> self_, values_;
   std::byte* indices_;
   bool descending_;
-  std::vector<T> numbers_;
+  std::vector<T> buffer_;  // a row that is not read where it lies
   std::vector<int32_t> order_;
 };
 

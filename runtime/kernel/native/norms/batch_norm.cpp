@@ -8,7 +8,6 @@
 // statistics by one less.
 #include "runtime/kernel/native/norms/batch_norm.h"
 
-#include <cstring>
 #include <optional>
 
 #include "runtime/kernel/native/norms/batch_norm_tensors.h"
@@ -17,66 +16,48 @@
 namespace dc::runtime::kernel::native {
 namespace {
 
-// Sums of n <= kBlock elements in the order of fold.h: of squared distances from the mean.
-template <typename T>
-DC_VECTOR_CLONES double sum_of_squares(const T* x, T mean, int64_t n) {
-  using W = Wide<T>;
-  const int64_t full = n - n % kFoldLanes;
-  typename W::Vector sums[W::kVectors] = {};
-  for (int64_t i = 0; i < full; i += kFoldLanes) {
-#pragma GCC unroll 8
-    for (int64_t k = 0; k < W::kVectors; ++k) {
-      const typename W::Vector distance =
-          *reinterpret_cast<const typename W::InMemory*>(x + i + k * W::kWidth) - mean;
-      sums[k] = sums[k] + distance * distance;
-    }
-  }
-  T lanes[kFoldLanes];
-  std::memcpy(lanes, sums, sizeof(lanes));
-  for (int64_t i = full; i < n; ++i) lanes[i - full] += (x[i] - mean) * (x[i] - mean);
-  return static_cast<double>(join_lanes<SumFold<T>>(lanes, kFoldLanes));
-}
-
-// Of g, and of g * (x - mean).
+// Sums of n <= kBlock elements in the order of fold.h: of g, and of g * (x - mean).
 struct GradientSums {
   double g = 0, products = 0;
 };
-template <typename T>
-DC_VECTOR_CLONES GradientSums gradient_sums(const T* g, const T* x, T mean, int64_t n) {
+template <typename T, typename E>
+DC_VECTOR_CLONES GradientSums gradient_sums(const E* g, const E* x, T mean, int64_t n) {
   using W = Wide<T>;
   const int64_t full = n - n % kFoldLanes;
   typename W::Vector sums[W::kVectors] = {}, products[W::kVectors] = {};
   for (int64_t i = 0; i < full; i += kFoldLanes) {
 #pragma GCC unroll 8
     for (int64_t k = 0; k < W::kVectors; ++k) {
-      const typename W::Vector gradient =
-          *reinterpret_cast<const typename W::InMemory*>(g + i + k * W::kWidth);
+      typename W::Vector gradient, distance;
+      read_vector<T>(gradient, g + i + k * W::kWidth);
+      read_vector<T>(distance, x + i + k * W::kWidth);
+      distance = distance - mean;
       sums[k] = sums[k] + gradient;
-      products[k] =
-          products[k] +
-          gradient * (*reinterpret_cast<const typename W::InMemory*>(x + i + k * W::kWidth) - mean);
+      products[k] = products[k] + gradient * distance;
     }
   }
-  T lanes[kFoldLanes], more[kFoldLanes];
-  std::memcpy(lanes, sums, sizeof(lanes));
-  std::memcpy(more, products, sizeof(more));
-  for (int64_t i = full; i < n; ++i) {
-    lanes[i - full] += g[i];
-    more[i - full] += g[i] * (x[i] - mean);
-  }
-  return {static_cast<double>(join_lanes<SumFold<T>>(lanes, kFoldLanes)),
-          static_cast<double>(join_lanes<SumFold<T>>(more, kFoldLanes))};
+  const auto gradient = [&](int64_t i) { return T{native::load(g[full + i])}; };
+  join_rest<SumFold<T>, T>(sums, n - full, gradient);
+  join_rest<SumFold<T>, T>(products, n - full, [&](int64_t i) {
+    return gradient(i) * (T{native::load(x[full + i])} - mean);
+  });
+  return {static_cast<double>(join_vectors<SumFold<T>, T>(sums)),
+          static_cast<double>(join_vectors<SumFold<T>, T>(products))};
 }
 
-template <typename T>
-DC_VECTOR_CLONES void scale_and_shift(T* __restrict out, const T* x, T mean, T scale, T shift,
+template <typename T, typename E>
+DC_VECTOR_CLONES void scale_and_shift(E* __restrict out, const E* x, T mean, T scale, T shift,
                                       int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - mean) * scale + shift;
+  for (int64_t i = 0; i < n; ++i)
+    out[i] = native::store<E>((native::load(x[i]) - mean) * scale + shift);
 }
-template <typename T>
-DC_VECTOR_CLONES void channel_gradient(T* __restrict out, const T* g, const T* x, T mean,
+template <typename T, typename E>
+DC_VECTOR_CLONES void channel_gradient(E* __restrict out, const E* g, const E* x, T mean,
                                        T mean_of_g, T slope, T scale, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = (g[i] - mean_of_g - (x[i] - mean) * slope) * scale;
+  for (int64_t i = 0; i < n; ++i) {
+    const T distance = native::load(x[i]) - mean;
+    out[i] = native::store<E>((native::load(g[i]) - mean_of_g - distance * slope) * scale);
+  }
 }
 
 template <typename T>
@@ -107,6 +88,11 @@ class BatchNorm final : public Kernel {
       const T scale = rstd * t_.weight.get(stream, channel, T{1});
       const T shift = t_.bias.get(stream, channel);
       t_.channels.for_each_chunk(channel, [&](const Chunk& chunk) {
+        if (t_.is_bf16_in(chunk)) {
+          scale_and_shift(bf16_of(t_.y, y, chunk, 1), bf16_of(t_.x, x, chunk, 0), mean, scale,
+                          shift, chunk.count());
+          return;
+        }
         alignas(64) T in[kBlock], out[kBlock];
         const T* from = read_chunk(t_.x, x, chunk, 0, in);
         scale_and_shift(chunk_target(t_.y, y, chunk, 1, out), from, mean, scale, shift,
@@ -123,20 +109,22 @@ class BatchNorm final : public Kernel {
   }
 
   double sum(std::byte* x, int64_t channel) const {
-    double total = 0;
-    t_.channels.for_each_chunk(channel, [&](const Chunk& chunk) {
-      alignas(64) T in[kBlock];
-      const T* from = read_chunk(t_.x, x, chunk, 0, in);
-      total += static_cast<double>(fold_long_chunk<SumFold<T>, T>(from, chunk.count()));
+    return over_elements(x, channel, [](const auto* from, int64_t n) {
+      return static_cast<double>(fold_long_chunk<SumFold<T>, T>(from, n));
     });
-    return total;
   }
-
   double square_sum(std::byte* x, int64_t channel, T mean) const {
+    return over_elements(
+        x, channel, [mean](const auto* from, int64_t n) { return sum_of_squares(from, mean, n); });
+  }
+  // The sum of f(elements, how many) over the chunks of a channel.
+  template <typename F>
+  double over_elements(std::byte* x, int64_t channel, F&& f) const {
     double total = 0;
     t_.channels.for_each_chunk(channel, [&](const Chunk& chunk) {
       alignas(64) T in[kBlock];
-      total += sum_of_squares(read_chunk(t_.x, x, chunk, 0, in), mean, chunk.count());
+      total += t_.is_bf16_in(chunk) ? f(bf16_of(t_.x, x, chunk, 0), chunk.count())
+                                    : f(read_chunk(t_.x, x, chunk, 0, in), chunk.count());
     });
     return total;
   }
@@ -166,6 +154,12 @@ class BatchNormBackward final : public Kernel {
       const T mean_of_g = t_.trains ? static_cast<T>(sums.g / count) : T{};
       const T slope = t_.trains ? static_cast<T>(sums.products * rstd * rstd / count) : T{};
       t_.channels.for_each_chunk(channel, [&](const Chunk& chunk) {
+        if (t_.is_bf16_in(chunk)) {
+          channel_gradient(bf16_of(t_.y, y, chunk, 2), bf16_of(t_.g, g, chunk, 1),
+                           bf16_of(t_.x, x, chunk, 0), mean, mean_of_g, slope, scale,
+                           chunk.count());
+          return;
+        }
         alignas(64) T in[kBlock], gradients[kBlock], out[kBlock];
         const T* from = read_chunk(t_.x, x, chunk, 0, in);
         const T* gradient = read_chunk(t_.g, g, chunk, 1, gradients);
@@ -182,9 +176,12 @@ class BatchNormBackward final : public Kernel {
     GradientSums sums;
     t_.channels.for_each_chunk(channel, [&](const Chunk& chunk) {
       alignas(64) T in[kBlock], gradients[kBlock];
-      const T* from = read_chunk(t_.x, x, chunk, 0, in);
-      const T* gradient = read_chunk(t_.g, g, chunk, 1, gradients);
-      const GradientSums own = gradient_sums(gradient, from, mean, chunk.count());
+      const GradientSums own =
+          t_.is_bf16_in(chunk)
+              ? gradient_sums(bf16_of(t_.g, g, chunk, 1), bf16_of(t_.x, x, chunk, 0), mean,
+                              chunk.count())
+              : gradient_sums(read_chunk(t_.g, g, chunk, 1, gradients),
+                              read_chunk(t_.x, x, chunk, 0, in), mean, chunk.count());
       sums.g += own.g;
       sums.products += own.products;
     });
@@ -207,6 +204,13 @@ PerChannel<T> result_per_channel(Call& call, size_t index, int64_t channels) {
   return tensor.numel() == 0 ? PerChannel<T>() : PerChannel<T>(call, tensor, channels);
 }
 
+bool are_dense_bf16(const Channels& channels, std::initializer_list<const BoundTensor*> tensors) {
+  size_t number = 0;
+  return std::ranges::all_of(tensors, [&](const BoundTensor* tensor) {
+    return tensor->dtype == base::DType::BF16 && channels.row_stride(number++) == 1;
+  });
+}
+
 // How an overload says whether it trains and what it returns.
 struct BatchNormForm {
   std::optional<bool> trains;  // not given: by the argument 'training'
@@ -226,6 +230,7 @@ Made make_batch_norm(Call& call, const BatchNormForm& form) {
   t.x = RowTensor<T>(x, t.channels.row_stride(0));
   t.y = RowTensor<T>(y, t.channels.row_stride(1));
   t.store = storer(kLaneOf<T>, y.dtype);
+  t.are_bf16 = are_dense_bf16(t.channels, {&x, &y});
   t.weight = operand_per_channel<T>(call, "weight", channels);
   t.bias = operand_per_channel<T>(call, "bias", channels);
   t.running_mean = operand_per_channel<T>(call, "running_mean", channels);
@@ -259,6 +264,7 @@ Made make_batch_norm_backward(Call& call, std::string_view grad, std::string_vie
   t.g = RowTensor<T>(g, t.channels.row_stride(1));
   if (wanted) t.y = RowTensor<T>(to, t.channels.row_stride(2));
   t.store = storer(kLaneOf<T>, to.dtype);
+  t.are_bf16 = are_dense_bf16(t.channels, {&x, &g, &to});
   t.weight = operand_per_channel<T>(call, "weight", channels);
   if (t.trains) {
     t.mean = operand_per_channel<T>(call, mean, channels);

@@ -2,11 +2,12 @@
 // blocks of channels, a few positions at a time. A lane is an element of such a block.
 //
 // Sums are of one lane each, in f64, those of gradients of four positions at a time, then of a
-// channel's lanes. Mean and variance are of distances from the channel's first element, in one
-// pass: a distance from the mean is at most the root of the number of elements times the deviation,
-// so that with n elements what cancels costs n roundings of f64 (T. Chan, G. Golub and R. LeVeque,
-// "Algorithms for computing the sample variance", 1983).
+// channel's lanes in the order of fold.h. Mean and variance are of distances from the channel's
+// first element, in one pass: a distance from the mean is at most the root of the number of
+// elements times the deviation, so that with n elements what cancels costs n roundings of f64
+// (T. Chan, G. Golub and R. LeVeque, "Algorithms for computing the sample variance", 1983).
 #include "runtime/kernel/native/norms/batch_norm_tensors.h"
+#include "runtime/kernel/native/reductions/fold.h"
 #include "runtime/kernel/native/vector_clones.h"
 
 namespace dc::runtime::kernel::native {
@@ -70,11 +71,34 @@ DC_VECTOR_CLONES void normalize(T* __restrict out, const T* x, const T* means, c
                                 const T* shifts, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - means[i]) * scales[i] + shifts[i];
 }
+// What the gradient of x is made of, per lane.
 template <typename T>
-DC_VECTOR_CLONES void gradient(T* __restrict out, const T* g, const T* x, const T* means,
-                               const T* means_of_g, const T* slopes, const T* scales, int64_t n) {
-  for (int64_t i = 0; i < n; ++i)
-    out[i] = (g[i] - means_of_g[i] - (x[i] - means[i]) * slopes[i]) * scales[i];
+struct GradientFactors {
+  const T *means, *means_of_g, *slopes, *scales;
+};
+template <int64_t kPositions, typename T>
+[[gnu::always_inline]] inline void gradients_of(T* __restrict out, int64_t out_step, const T* g,
+                                                int64_t g_step, const T* x, int64_t x_step,
+                                                const GradientFactors<T>& factors, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const T mean = factors.means[i], mean_of_g = factors.means_of_g[i], slope = factors.slopes[i],
+            scale = factors.scales[i];
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < kPositions; ++k) {
+      const T distance = x[k * x_step + i] - mean;
+      out[k * out_step + i] = (g[k * g_step + i] - mean_of_g - distance * slope) * scale;
+    }
+  }
+}
+template <typename T>
+DC_VECTOR_CLONES void gradients_of_x(T* out, int64_t out_step, const T* g, int64_t g_step,
+                                     const T* x, int64_t x_step, int64_t positions,
+                                     const GradientFactors<T>& factors, int64_t n) {
+  if (positions == kTogether)
+    return gradients_of<kTogether>(out, out_step, g, g_step, x, x_step, factors, n);
+  for (int64_t k = 0; k < positions; ++k)
+    gradients_of<1>(out + k * out_step, out_step, g + k * g_step, g_step, x + k * x_step, x_step,
+                    factors, n);
 }
 
 // One number for each channel of a block, or each of its lanes.
@@ -127,17 +151,18 @@ class Neighbours : public Kernel {
       reader.load(buffer[k], from + k * step * reader.element, reader.stride, n * width());
     return {buffer[0], kBlock};
   }
-  // make(position, where to write its lanes) for some positions of y, which is tensor `index`.
+  // make(where the first position's lanes go, how far it is to the next) for some positions of y,
+  // which is tensor `index`.
   template <typename Make>
   void write(size_t index, std::byte* base, const Offsets& at, int64_t positions, int64_t first,
              int64_t n, Make&& make) const {
-    alignas(64) Numbers<T> out;
-    for (int64_t k = 0; k < positions; ++k) {
-      const int64_t position = at[index] + k * t_.channels.position_step(index);
-      std::byte* row = t_.y.row(base, position + first * width());
-      make(k, t_.y.target(out, row, 0));
-      t_.y.write(out, row, 0, n * width());
-    }
+    const int64_t step = t_.channels.position_step(index);
+    std::byte* row = t_.y.row(base, at[index] + first * width());
+    if (t_.y.reader().direct) return make(reinterpret_cast<T*>(row), step);
+    alignas(64) Buffer out;
+    make(out[0], kBlock);
+    for (int64_t k = 0; k < positions; ++k)
+      t_.y.write(out[k], t_.y.row(row, k * step), 0, n * width());
   }
   // From one number per channel to one per lane, in place, and from sums of lanes to sums of
   // channels.
@@ -148,11 +173,8 @@ class Neighbours : public Kernel {
   }
   void join(double* sums, int64_t n) const {
     if (width() == 1) return;
-    for (int64_t i = 0; i < n; ++i) {
-      double sum = 0;
-      for (int64_t k = 0; k < width(); ++k) sum += sums[i * width() + k];
-      sums[i] = sum;
-    }
+    for (int64_t i = 0; i < n; ++i)
+      sums[i] = fold_chunk<SumFold<double>, double>(sums + i * width(), width());
   }
 
   BatchNormTensors<T> t_;
@@ -177,8 +199,9 @@ class BatchNormOfNeighbours final : public Neighbours<T> {
     this->in_positions([&](const Offsets& at, int64_t positions) {
       alignas(64) Buffer in;
       const Positions<T> from = this->read(t_.x, 0, x, at, positions, first, n, in);
-      this->write(1, y, at, positions, first, n, [&](int64_t k, T* out) {
-        normalize(out, from.at(k), means, scales, shifts, n * width());
+      this->write(1, y, at, positions, first, n, [&](T* out, int64_t step) {
+        for (int64_t k = 0; k < positions; ++k)
+          normalize(out + k * step, from.at(k), means, scales, shifts, n * width());
       });
     });
   }
@@ -267,8 +290,9 @@ class BatchNormBackwardOfNeighbours final : public Neighbours<T> {
       alignas(64) Buffer in, gradients;
       const Positions<T> from = this->read(t_.x, 0, x, at, positions, first, n, in);
       const Positions<T> grad = this->read(t_.g, 1, g, at, positions, first, n, gradients);
-      this->write(2, y, at, positions, first, n, [&](int64_t k, T* out) {
-        gradient(out, grad.at(k), from.at(k), means, means_of_g, slopes, scales, n * width());
+      this->write(2, y, at, positions, first, n, [&](T* out, int64_t step) {
+        gradients_of_x(out, step, grad.first, grad.step, from.first, from.step, positions,
+                       GradientFactors<T>{means, means_of_g, slopes, scales}, n * width());
       });
     });
   }

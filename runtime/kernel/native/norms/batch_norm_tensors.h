@@ -61,9 +61,22 @@ struct BatchNormTensors {
   PerChannel<T> weight, bias, running_mean, running_var, mean, rstd;
   PerChannel<T> new_mean, new_var, weight_gradient, bias_gradient;
   StoreLanes store = nullptr;  // to y
+  bool are_bf16 = false;       // x, g and y, in rows without gaps
   bool trains = false;
   double momentum = 0, eps = 0;
+
+  // Whether bf16_of() has the elements of a chunk.
+  bool is_bf16_in(const Chunk& chunk) const {
+    return std::is_same_v<T, float> && are_bf16 && chunk.rows == 1;
+  }
 };
+
+// The tensor `index` of a chunk that is one row, as elements in memory; f64 has no lanes of bf16.
+template <typename T>
+auto* bf16_of(const RowTensor<T>& tensor, std::byte* base, const Chunk& chunk, size_t index) {
+  using Element = std::conditional_t<std::is_same_v<T, float>, BF16, T>;
+  return reinterpret_cast<Element*>(tensor.row(base, chunk.at[index]));
+}
 
 // Kernels for tensors whose channels lie next to each other, as in planes of one element or with
 // the channels innermost: many channels at once.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "runtime/kernel/native/norms/rows.h"
@@ -11,7 +12,8 @@ namespace dc::runtime::kernel::native {
 
 // Some elements of a channel: several rows, or a part of one. Rows have `length` elements.
 struct Chunk {
-  Offsets at{}, steps{};  // of each tensor: its first element, and from one row to the next
+  using PerTensor = std::array<int64_t, 3>;
+  PerTensor at, steps;  // of each tensor: its first element, and from one row to the next
   int64_t rows = 1, length = 0;
   int64_t count() const { return rows * length; }
 };
@@ -57,8 +59,11 @@ class Channels {
     const int64_t length = rows_.inner(), at_once = length < kShortRow ? kBlock / length : 1;
     rows_.for_each_plane([&](const Offsets& offsets, int64_t rows, const Offsets& steps) {
       for (int64_t row = 0; row < rows; row += at_once) {
-        Chunk chunk{offsets, steps, std::min(at_once, rows - row), std::min(length, kBlock)};
-        for (size_t t = 0; t < tensors_; ++t) chunk.at[t] += row * steps[t] + channel * between_[t];
+        Chunk chunk{{}, {}, std::min(at_once, rows - row), std::min(length, kBlock)};
+        for (size_t t = 0; t < tensors_; ++t) {
+          chunk.at[t] = offsets[t] + row * steps[t] + channel * between_[t];
+          chunk.steps[t] = steps[t];
+        }
         f(static_cast<const Chunk&>(chunk));
         for (int64_t first = kBlock; first < length; first += kBlock) {
           for (size_t t = 0; t < tensors_; ++t) chunk.at[t] += kBlock * stride(t);

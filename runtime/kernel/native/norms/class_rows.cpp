@@ -12,10 +12,10 @@ base::Status ClassTargets::check(int64_t target) const {
 
 PowerSum sum_powers(const RowTensor<float>& logits, const std::byte* row, int64_t classes) {
   PowerSum of;
-  of.largest =
-      fold_row<MaxFold<float>, float>(logits.reader(), row, classes, MaxFold<float>::neutral());
+  RowBlocks<float> blocks(logits, row);
+  of.largest = largest_of(blocks, classes);
   alignas(64) float powers[kBlock];
-  of.sum = sum_of_powers(logits, row, classes, of.largest, [&](int64_t) { return powers; });
+  of.sum = sum_of_powers(blocks, classes, of.largest, [&](int64_t) { return powers; });
   return of;
 }
 

@@ -5,7 +5,6 @@
 // order in f32, then these sums.
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "runtime/kernel/native/norms/rows.h"
@@ -15,10 +14,6 @@
 namespace dc::runtime::kernel::native {
 namespace {
 
-template <typename T>
-DC_VECTOR_CLONES void squared_differences(T* __restrict out, const T* x, T mean, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - mean) * (x[i] - mean);
-}
 template <typename T>
 DC_VECTOR_CLONES void normalize(T* __restrict out, const T* x, const T* weight, const T* bias,
                                 T mean, T rstd, int64_t n) {
@@ -54,16 +49,14 @@ DC_VECTOR_CLONES WeighedSums weighed_sums(const T* g, const T* x, const T* weigh
       products[k] = products[k] + weighted * (distance * rstd);
     }
   }
-  T lanes[kFoldLanes], more[kFoldLanes];
-  std::memcpy(lanes, sums, sizeof(lanes));
-  std::memcpy(more, products, sizeof(more));
-  for (int64_t i = full; i < n; ++i) {
-    const T weighted = kWeighs ? g[i] * weight[i] : g[i];
-    lanes[i - full] += weighted;
-    more[i - full] += weighted * ((x[i] - mean) * rstd);
-  }
-  return {static_cast<double>(join_lanes<SumFold<T>>(lanes, kFoldLanes)),
-          static_cast<double>(join_lanes<SumFold<T>>(more, kFoldLanes))};
+  const auto weighted = [&](int64_t i) {
+    return kWeighs ? g[full + i] * weight[full + i] : g[full + i];
+  };
+  join_rest<SumFold<T>, T>(sums, n - full, weighted);
+  join_rest<SumFold<T>, T>(products, n - full,
+                           [&](int64_t i) { return weighted(i) * ((x[full + i] - mean) * rstd); });
+  return {static_cast<double>(join_vectors<SumFold<T>, T>(sums)),
+          static_cast<double>(join_vectors<SumFold<T>, T>(products))};
 }
 template <typename T>
 DC_VECTOR_CLONES void gradient_of_x(T* __restrict out, const T* g, const T* x, const T* weight,
@@ -73,13 +66,33 @@ DC_VECTOR_CLONES void gradient_of_x(T* __restrict out, const T* g, const T* x, c
     out[i] = rstd * (weighted - sum - (x[i] - mean) * rstd * sum_with_x);
   }
 }
+// A block of a row, and the row's numbers.
 template <typename T>
-DC_VECTOR_CLONES void add_gradients(T* __restrict of_weight, T* __restrict of_bias, const T* g,
-                                    const T* x, T mean, T rstd, int64_t n) {
+struct RowPart {
+  const T *g, *x;
+  T mean, rstd;
+};
+constexpr int64_t kTogether = 4;  // rows whose gradients are added at once
+template <int64_t kRows, typename T>
+[[gnu::always_inline]] inline void add_gradients_of(T* __restrict of_weight, T* __restrict of_bias,
+                                                    const RowPart<T>* rows, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
-    of_weight[i] += g[i] * ((x[i] - mean) * rstd);
-    of_bias[i] += g[i];
+    T weight = of_weight[i], bias = of_bias[i];
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < kRows; ++k) {
+      const RowPart<T>& row = rows[k];
+      weight += row.g[i] * ((row.x[i] - row.mean) * row.rstd);
+      bias += row.g[i];
+    }
+    of_weight[i] = weight;
+    of_bias[i] = bias;
   }
+}
+template <typename T>
+DC_VECTOR_CLONES void add_gradients(T* of_weight, T* of_bias, const RowPart<T>* rows, int64_t count,
+                                    int64_t n) {
+  if (count == kTogether) return add_gradients_of<kTogether>(of_weight, of_bias, rows, n);
+  for (int64_t k = 0; k < count; ++k) add_gradients_of<1>(of_weight, of_bias, rows + k, n);
 }
 template <typename T>
 DC_VECTOR_CLONES void add(T* __restrict to, T* __restrict from, int64_t n) {
@@ -98,29 +111,51 @@ struct NormTensors {
   double eps = 0;
 };
 
+// A row that all others are weighed with: as lanes, where it lies or converted at each launch.
+template <typename T>
+class CommonRow {
+ public:
+  CommonRow(const RowTensor<T>& tensor, int64_t length) : tensor_(tensor), length_(length) {
+    if (tensor.given() && !tensor.reader().direct) lanes_.resize(static_cast<size_t>(length));
+  }
+  const T* on(const device::Stream& stream) {
+    if (!tensor_.given() || length_ == 0) return nullptr;
+    return tensor_.read(lanes_.data(), tensor_.on(stream), 0, length_);
+  }
+
+ private:
+  RowTensor<T> tensor_;
+  int64_t length_;
+  std::vector<T> lanes_;
+};
+
+template <typename T>
+const T* behind(const T* row, int64_t first) {
+  return row == nullptr ? nullptr : row + first;
+}
+
 template <typename T>
 class NormForward final : public Kernel {
  public:
   // Tensors of the rows: x, y, rstd and, if it is centered, mean.
-  explicit NormForward(const NormTensors<T>& t) : t_(t) {}
+  explicit NormForward(const NormTensors<T>& t)
+      : t_(t), weight_(t.weight, t.rows.length()), bias_(t.bias, t.rows.length()) {}
 
   base::Status launch(device::Stream& stream) override {
     std::byte *x = t_.x.on(stream), *y = t_.y.on(stream), *rstd = t_.rstd.on(stream);
-    std::byte *mean = t_.mean.on(stream), *weight = t_.weight.on(stream);
-    std::byte* bias = t_.bias.on(stream);
+    std::byte* mean = t_.mean.on(stream);
+    const T *weight = weight_.on(stream), *bias = bias_.on(stream);
     t_.rows.for_each([&](const Offsets& at) {
-      const std::byte* from = t_.x.row(x, at[0]);
+      RowBlocks<T> from(t_.x, t_.x.row(x, at[0]));
       const std::pair<T, T> mean_and_rstd = moments(from);
       const T center = mean_and_rstd.first, scale = mean_and_rstd.second;
       if (t_.mean.given()) t_.mean.put(mean, at[3], center);
       if (t_.rstd.given()) t_.rstd.put(rstd, at[2], scale);
       std::byte* to = t_.y.row(y, at[1]);
       in_blocks(t_.rows.length(), [&](int64_t first, int64_t n) {
-        alignas(64) T in[kBlock], weights[kBlock], biases[kBlock], out[kBlock];
-        normalize(t_.y.target(out, to, first), t_.x.read(in, from, first, n),
-                  weight == nullptr ? nullptr : t_.weight.read(weights, weight, first, n),
-                  bias == nullptr ? nullptr : t_.bias.read(biases, bias, first, n), center, scale,
-                  n);
+        alignas(64) T out[kBlock];
+        normalize(t_.y.target(out, to, first), from.read(first, n), behind(weight, first),
+                  behind(bias, first), center, scale, n);
         t_.y.write(out, to, first, n);
       });
     });
@@ -128,29 +163,31 @@ class NormForward final : public Kernel {
   }
 
  private:
-  std::pair<T, T> moments(const std::byte* x) const {
+  std::pair<T, T> moments(RowBlocks<T>& x) const {
     const int64_t length = t_.rows.length();
     const auto count = static_cast<double>(length);
-    T mean{};
-    if (t_.centered)
-      mean = static_cast<T>(fold_row<SumFold<T>, T>(t_.x.reader(), x, length, 0.0) / count);
-    double squares = 0;
+    double sum = 0, squares = 0;
+    if (t_.centered) {
+      in_blocks(length, [&](int64_t first, int64_t n) {
+        sum += static_cast<double>(fold_chunk<SumFold<T>, T>(x.read(first, n), n));
+      });
+    }
+    const T mean = static_cast<T>(sum / count);
     in_blocks(length, [&](int64_t first, int64_t n) {
-      alignas(64) T in[kBlock], out[kBlock];
-      squared_differences(out, t_.x.read(in, x, first, n), mean, n);
-      squares += fold_chunk<SumFold<T>, T>(out, n);
+      squares += sum_of_squares(x.read(first, n), mean, n);
     });
     return {mean, static_cast<T>(1.0 / std::sqrt(squares / count + t_.eps))};
   }
 
   NormTensors<T> t_;
+  CommonRow<T> weight_, bias_;
 };
 
 template <typename T>
 class NormBackward final : public Kernel {
  public:
   // Tensors of the rows: x, g, the gradient of x (y; x where it is not wanted), rstd, mean.
-  explicit NormBackward(const NormTensors<T>& t) : t_(t) {
+  explicit NormBackward(const NormTensors<T>& t) : t_(t), weight_(t.weight, t.rows.length()) {
     if (t.weight_gradient.given() || t.bias_gradient.given())
       sums_.resize(4 * static_cast<size_t>(t.rows.length()));
   }
@@ -158,21 +195,19 @@ class NormBackward final : public Kernel {
   base::Status launch(device::Stream& stream) override {
     std::byte *x = t_.x.on(stream), *g = t_.g.on(stream), *y = t_.y.on(stream);
     std::byte *rstds = t_.rstd.on(stream), *means = t_.mean.on(stream);
-    std::byte* weight = t_.weight.on(stream);
+    const T* weight = weight_.on(stream);
     std::fill(sums_.begin(), sums_.end(), T{});
-    int64_t rows = 0;
+    Row rows[kTogether];
+    int64_t count = 0;
     t_.rows.for_each([&](const Offsets& at) {
-      const Row row{t_.x.row(x, at[0]), t_.g.row(g, at[1]),
-                    t_.mean.given() ? t_.mean.get(means, at[4]) : T{}, t_.rstd.get(rstds, at[3])};
+      Row& row = rows[count % kTogether];
+      row = {t_.x.row(x, at[0]), t_.g.row(g, at[1]),
+             t_.mean.given() ? t_.mean.get(means, at[4]) : T{}, t_.rstd.get(rstds, at[3])};
       if (t_.y.given()) write_gradient(row, weight, t_.y.row(y, at[2]));
-      if (sums_.empty()) return;
-      in_blocks(t_.rows.length(), [&](int64_t first, int64_t n) {
-        alignas(64) T in[kBlock], gradients[kBlock];
-        add_gradients(part(0) + first, part(1) + first, t_.g.read(gradients, row.g, first, n),
-                      t_.x.read(in, row.x, first, n), row.mean, row.rstd, n);
-      });
-      if (++rows % kRowsInPart == 0) join_parts();
+      if (++count % kTogether == 0) add_rows(rows, kTogether);
+      if (count % kRowsInPart == 0) join_parts();
     });
+    add_rows(rows, count % kTogether);
     join_parts();
     store(stream, t_.weight_gradient, 2);
     store(stream, t_.bias_gradient, 3);
@@ -181,31 +216,41 @@ class NormBackward final : public Kernel {
 
  private:
   static constexpr int64_t kRowsInPart = 64;
+  static_assert(kRowsInPart % kTogether == 0);
   struct Row {
     const std::byte *x, *g;
     T mean, rstd;
   };
   T* part(size_t index) { return sums_.data() + index * t_.rows.length(); }
 
+  void add_rows(const Row* rows, int64_t count) {
+    if (sums_.empty() || count == 0) return;
+    in_blocks(t_.rows.length(), [&](int64_t first, int64_t n) {
+      alignas(64) T in[kTogether][kBlock], gradients[kTogether][kBlock];
+      RowPart<T> parts[kTogether];
+      for (int64_t k = 0; k < count; ++k) {
+        parts[k] = {t_.g.read(gradients[k], rows[k].g, first, n),
+                    t_.x.read(in[k], rows[k].x, first, n), rows[k].mean, rows[k].rstd};
+      }
+      add_gradients(part(0) + first, part(1) + first, parts, count, n);
+    });
+  }
   void join_parts() {
     if (sums_.empty()) return;
     add(part(2), part(0), t_.rows.length());
     add(part(3), part(1), t_.rows.length());
   }
 
-  void write_gradient(const Row& row, const std::byte* weight, std::byte* to) const {
+  void write_gradient(const Row& row, const T* weight, std::byte* to) const {
     const int64_t length = t_.rows.length();
-    alignas(64) T in[kBlock], gradients[kBlock], weights[kBlock], out[kBlock];
+    RowBlocks<T> g(t_.g, row.g), x(t_.x, row.x);
     WeighedSums sums;
-    const auto weight_at = [&](int64_t first, int64_t n) {
-      return weight == nullptr ? nullptr : t_.weight.read(weights, weight, first, n);
-    };
     in_blocks(length, [&](int64_t first, int64_t n) {
-      const T *gradient = t_.g.read(gradients, row.g, first, n),
-              *from = t_.x.read(in, row.x, first, n), *by = weight_at(first, n);
-      const WeighedSums more = by != nullptr
-                                   ? weighed_sums<true>(gradient, from, by, row.mean, row.rstd, n)
-                                   : weighed_sums<false>(gradient, from, by, row.mean, row.rstd, n);
+      const T *gradient = g.read(first, n), *from = x.read(first, n);
+      const WeighedSums more =
+          weight != nullptr
+              ? weighed_sums<true>(gradient, from, weight + first, row.mean, row.rstd, n)
+              : weighed_sums<false>(gradient, from, weight, row.mean, row.rstd, n);
       sums.g += more.g;
       sums.with_x += more.with_x;
     });
@@ -213,9 +258,9 @@ class NormBackward final : public Kernel {
     const T mean_of_g = t_.centered ? static_cast<T>(sums.g / count) : T{};
     const T slope = static_cast<T>(sums.with_x / count);
     in_blocks(length, [&](int64_t first, int64_t n) {
-      gradient_of_x(t_.y.target(out, to, first), t_.g.read(gradients, row.g, first, n),
-                    t_.x.read(in, row.x, first, n), weight_at(first, n), row.mean, row.rstd,
-                    mean_of_g, slope, n);
+      alignas(64) T out[kBlock];
+      gradient_of_x(t_.y.target(out, to, first), g.read(first, n), x.read(first, n),
+                    behind(weight, first), row.mean, row.rstd, mean_of_g, slope, n);
       t_.y.write(out, to, first, n);
     });
   }
@@ -232,6 +277,7 @@ class NormBackward final : public Kernel {
   }
 
   NormTensors<T> t_;
+  CommonRow<T> weight_;
   std::vector<T> sums_;  // of weight and bias: of the last rows, then of all
 };
 

@@ -25,16 +25,22 @@ DC_VECTOR_CLONES void log_softmax_gradient(T* __restrict out, const T* g, const 
   for (int64_t i = 0; i < n; ++i) out[i] = g[i] - math::exp(y[i]) * sum;
 }
 
+template <typename T>
+T largest_of(RowBlocks<T>& x, int64_t n) {
+  T largest = MaxFold<T>::neutral();
+  in_blocks(n, [&](int64_t first, int64_t count) {
+    MaxFold<T>::join(largest, fold_chunk<MaxFold<T>, T>(x.read(first, count), count));
+  });
+  return largest;
+}
 // The sum of exp(x - largest) over a row, in the order of fold.h. place(first): where the block's
 // powers may be put.
 template <typename T, typename Place>
-double sum_of_powers(const RowTensor<T>& x, const std::byte* row, int64_t n, T largest,
-                     Place&& place) {
-  alignas(64) T in[kBlock];
+double sum_of_powers(RowBlocks<T>& x, int64_t n, T largest, Place&& place) {
   double sum = 0;
   in_blocks(n, [&](int64_t first, int64_t count) {
     T* powers = place(first);
-    exp_of_difference(powers, x.read(in, row, first, count), largest, count);
+    exp_of_difference(powers, x.read(first, count), largest, count);
     sum += fold_chunk<SumFold<T>, T>(powers, count);
   });
   return sum;

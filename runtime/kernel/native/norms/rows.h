@@ -20,7 +20,8 @@ class RowTensor {
   RowTensor(const BoundTensor& tensor, int64_t stride)
       : data_(static_cast<std::byte*>(tensor.data)),
         reader_(kLaneOf<T>, tensor.dtype, stride),
-        store_(storer(kLaneOf<T>, tensor.dtype)) {}
+        store_(storer(kLaneOf<T>, tensor.dtype)),
+        is_lanes_(dtype_of(kLaneOf<T>) == tensor.dtype) {}
 
   bool given() const { return data_ != nullptr; }
   // Of the running kernel: its memory on this stream.
@@ -28,6 +29,9 @@ class RowTensor {
     return data_ == nullptr ? nullptr : stream.resolve(data_);
   }
   std::byte* row(std::byte* base, int64_t offset) const { return base + offset * reader_.element; }
+  const std::byte* row(const std::byte* base, int64_t offset) const {
+    return base + offset * reader_.element;
+  }
   // Elements [first, first + n) of a row: in the buffer, or where they lie.
   const T* read(T* buffer, const std::byte* row, int64_t first, int64_t n) const {
     return static_cast<const T*>(reader_.read(buffer, row, first, n));
@@ -41,11 +45,17 @@ class RowTensor {
       store_(row + first * reader_.stride * reader_.element, reader_.stride, buffer, n);
   }
   void put(std::byte* base, int64_t offset, T value) const {
-    store_(row(base, offset), 1, &value, 1);
+    if (is_lanes_) {
+      *reinterpret_cast<T*>(row(base, offset)) = value;
+    } else {
+      store_(row(base, offset), 1, &value, 1);
+    }
   }
   T get(const std::byte* base, int64_t offset) const {
+    const std::byte* at = base + offset * reader_.element;
+    if (is_lanes_) return *reinterpret_cast<const T*>(at);
     T value;
-    reader_.load(&value, base + offset * reader_.element, 1, 1);
+    reader_.load(&value, at, 1, 1);
     return value;
   }
   const LaneReader& reader() const { return reader_; }
@@ -54,6 +64,28 @@ class RowTensor {
   std::byte* data_ = nullptr;
   LaneReader reader_;
   StoreLanes store_ = nullptr;
+  bool is_lanes_ = false;  // elements are in memory what is computed with
+};
+
+// One row, block by block. A block that is wanted again before another is converted only once, as a
+// row is that is no longer than a block.
+template <typename T>
+class RowBlocks {
+ public:
+  RowBlocks(const RowTensor<T>& tensor, const std::byte* row) : tensor_(tensor), row_(row) {}
+
+  const T* read(int64_t first, int64_t n) {
+    if (first != first_) lanes_ = tensor_.read(buffer_, row_, first, n);
+    first_ = first;
+    return lanes_;
+  }
+
+ private:
+  const RowTensor<T>& tensor_;
+  const std::byte* row_;
+  int64_t first_ = -1;
+  const T* lanes_ = nullptr;
+  alignas(64) T buffer_[kBlock];
 };
 
 // Rows along dims [first, end) of `tensors`, which have the shape of `shape`; `numbers` have one

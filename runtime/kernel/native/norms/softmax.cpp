@@ -42,15 +42,16 @@ class Softmax final : public Kernel {
   }
 
  private:
-  void row(const std::byte* x, std::byte* y) const {
+  void row(const std::byte* from, std::byte* y) const {
     const int64_t n = rows_.length();
-    const T largest = fold_row<MaxFold<T>, T>(x_.reader(), x, n, MaxFold<T>::neutral());
+    RowBlocks<T> x(x_, from);
+    const T largest = largest_of(x, n);
     // A row of -inf alone has no largest element to subtract; NaN is larger than every number.
     const bool masked = largest == -std::numeric_limits<T>::infinity();
     const bool zeros = masked && kind_ == Kind::SafeSoftmax;
-    alignas(64) T in[kBlock], powers[kBlock];
+    alignas(64) T powers[kBlock];
     // softmax keeps the powers where its results will be, if they fit there as they are.
-    const double sum = sum_of_powers(x_, x, n, largest, [&](int64_t first) {
+    const double sum = sum_of_powers(x, n, largest, [&](int64_t first) {
       return kind_ == Kind::LogSoftmax ? powers : y_.target(powers, y, first);
     });
     const T log_of_sum = static_cast<T>(math::log(sum)), factor = static_cast<T>(1.0 / sum);
@@ -58,11 +59,11 @@ class Softmax final : public Kernel {
       alignas(64) T buffer[kBlock];
       T* out = y_.target(buffer, y, first);
       if (kind_ == Kind::LogSoftmax) {
-        log_softmax_of(out, x_.read(in, x, first, count), largest, log_of_sum, count);
+        log_softmax_of(out, x.read(first, count), largest, log_of_sum, count);
       } else if (zeros) {
         std::fill_n(out, count, T{});
       } else {
-        if (out == buffer) exp_of_difference(out, x_.read(in, x, first, count), largest, count);
+        if (out == buffer) exp_of_difference(out, x.read(first, count), largest, count);
         multiply(out, out, factor, count);
       }
       y_.write(buffer, y, first, count);
@@ -93,21 +94,21 @@ class SoftmaxBackward final : public Kernel {
   }
 
  private:
-  void row(const std::byte* g, const std::byte* y, std::byte* to) const {
+  void row(const std::byte* g_row, const std::byte* y_row, std::byte* to) const {
     const int64_t n = rows_.length();
-    alignas(64) T gradients[kBlock], outputs[kBlock], buffer[kBlock];
+    RowBlocks<T> g(g_, g_row), y(y_, y_row);
+    alignas(64) T buffer[kBlock];
     double sum = 0;
     in_blocks(n, [&](int64_t first, int64_t count) {
-      const T* gradient = g_.read(gradients, g, first, count);
+      const T* gradient = g.read(first, count);
       if (!logarithm_) {
-        products(buffer, gradient, y_.read(outputs, y, first, count), count);
+        products(buffer, gradient, y.read(first, count), count);
         gradient = buffer;
       }
       sum += fold_chunk<SumFold<T>, T>(gradient, count);
     });
     in_blocks(n, [&](int64_t first, int64_t count) {
-      const T* gradient = g_.read(gradients, g, first, count);
-      const T* output = y_.read(outputs, y, first, count);
+      const T *gradient = g.read(first, count), *output = y.read(first, count);
       T* out = to_.target(buffer, to, first);
       const T total = static_cast<T>(sum);
       if (logarithm_) {

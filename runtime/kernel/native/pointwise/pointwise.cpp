@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/kernel/native/copy_rows.h"
+
 namespace dc::runtime::kernel::native {
 
 namespace {
@@ -69,7 +71,7 @@ PointwiseOperand pointwise_operand(Call& call, std::string_view name, Lane lane,
 }
 
 void Pointwise::bind(Call& call, const BoundTensor& result, Lane lane,
-                     std::span<const PointwiseOperand> operands) {
+                     std::span<const PointwiseOperand> operands, bool takes_bf16) {
   std::vector<std::vector<int64_t>> strides;
   strides.emplace_back(result.strides.begin(), result.strides.end());
   for (const PointwiseOperand& operand : operands) {
@@ -90,6 +92,10 @@ void Pointwise::bind(Call& call, const BoundTensor& result, Lane lane,
   store_ = storer(lane, result.dtype);
   result_lane_bytes_ = base::byte_size(dtype_of(lane));
   all_direct_ = result_direct_;
+  const auto is_dense_bf16 = [this](const BoundTensor& tensor, size_t number) {
+    return tensor.dtype == DType::BF16 && iteration_.inner_stride(number) == 1;
+  };
+  all_bf16_ = takes_bf16 && is_dense_bf16(result, 0);
   for (size_t i = 0; i < operands.size(); ++i) {
     const PointwiseOperand& operand = operands[i];
     Bound bound;
@@ -109,6 +115,7 @@ void Pointwise::bind(Call& call, const BoundTensor& result, Lane lane,
     const bool fits = bound.reader.direct || (one && ones_ == 0);
     if (one && ones_ == 0) ones_ = 1 << i;
     all_direct_ = all_direct_ && fits;
+    all_bf16_ = all_bf16_ && operand.tensor && is_dense_bf16(*operand.tensor, i + 1);
     operands_.push_back(bound);
   }
 }
@@ -152,6 +159,28 @@ void Pointwise::block(std::byte* out, const Addresses& in, const Plane& rows, Bu
            buffers.result + row * n * result_lane_bytes_, n);
 }
 
+void Pointwise::short_rows_of_bf16(std::byte* out, const Addresses& in, const Plane& rows) const {
+  constexpr int64_t kSize = sizeof(BF16);
+  const int64_t row = rows.length * kSize;
+  const int64_t at_once = kBlock / rows.length;
+  alignas(64) std::byte packed[kMostOperands][kBlock * kSize], results[kBlock * kSize];
+  for (int64_t first = 0; first < rows.rows; first += at_once) {
+    const int64_t count = std::min(at_once, rows.rows - first);
+    Addresses lanes{};
+    for (size_t i = 0; i < operands_.size(); ++i) {
+      const int64_t step = rows.steps[i + 1] * kSize;
+      lanes[i] = in[i] + first * step;
+      if (step == row) continue;
+      copy_rows(packed[i], row, lanes[i], step, count, row);
+      lanes[i] = packed[i];
+    }
+    const int64_t step = rows.steps[0] * kSize;
+    std::byte* to = out + first * step;
+    plane_of_bf16(Plane{1, count * rows.length, {}}, step == row ? to : results, lanes.data());
+    if (step != row) copy_rows(to, step, results, row, count, row);
+  }
+}
+
 void Pointwise::long_row(std::byte* out, const Addresses& in) const {
   Buffers buffers;
   const int64_t n = iteration_.inner();
@@ -166,6 +195,7 @@ void Pointwise::long_row(std::byte* out, const Addresses& in) const {
 }
 
 base::Status Pointwise::launch(device::Stream& stream) {
+  constexpr int64_t kLeastBf16 = 32;  // elements of a row that fill the widest vector
   Addresses bases{};
   for (size_t i = 0; i < operands_.size(); ++i) {
     const Bound& operand = operands_[i];
@@ -179,10 +209,18 @@ base::Status Pointwise::launch(device::Stream& stream) {
       in[i] = bases[i] + offsets[i + 1] * operands_[i].reader.element;
     return in;
   };
-  if (all_direct_) {
+  if (all_direct_ || all_bf16_) {
     iteration_.for_each_plane([&](const Offsets& offsets, int64_t rows, const Offsets& steps) {
-      plane(Plane{rows, iteration_.inner(), steps}, ones_, result + offsets[0] * result_element_,
-            addresses(offsets).data());
+      const Plane rows_of_plane{rows, iteration_.inner(), steps};
+      std::byte* out = result + offsets[0] * result_element_;
+      const Addresses in = addresses(offsets);
+      if (!all_bf16_) {
+        plane(rows_of_plane, ones_, out, in.data());
+      } else if (rows > 1 && iteration_.inner() < kLeastBf16) {
+        short_rows_of_bf16(out, in, rows_of_plane);
+      } else {
+        plane_of_bf16(rows_of_plane, out, in.data());
+      }
     });
   } else if (const int64_t at_once = kBlock / std::max<int64_t>(1, iteration_.inner());
              at_once > 1) {

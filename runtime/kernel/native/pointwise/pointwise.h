@@ -54,9 +54,9 @@ struct ScalarOperator {
 
 class Pointwise : public Kernel {
  public:
-  // Refuses what cannot be broadcast to the result.
+  // Refuses what cannot be broadcast to the result. `takes_bf16`: there is plane_of_bf16().
   void bind(Call& call, const BoundTensor& result, Lane lane,
-            std::span<const PointwiseOperand> operands);
+            std::span<const PointwiseOperand> operands, bool takes_bf16);
   base::Status launch(device::Stream& stream) final;
 
   // The same for lanes that lie elsewhere, as fused kernels need it. What the loop returns is in
@@ -75,6 +75,9 @@ class Pointwise : public Kernel {
   // `ones`: a mask of the operands that have one element for a whole row; no bit or one.
   virtual void plane(const Plane& plane, int ones, std::byte* out,
                      const std::byte* const* in) const = 0;
+  // The same of elements of bf16, which become lanes and back in one pass.
+  virtual void plane_of_bf16(const Plane& plane, std::byte* out,
+                             const std::byte* const* in) const = 0;
 
  private:
   using Addresses = std::array<const std::byte*, kMostOperands>;
@@ -96,6 +99,8 @@ class Pointwise : public Kernel {
   // of the blocks of one row, or of rows that lie behind each other.
   void block(std::byte* out, const Addresses& in, const Plane& rows, Buffers& buffers,
              bool is_first) const;
+  // Of bf16, several rows that lie one behind the other; short ones that do not are packed.
+  void short_rows_of_bf16(std::byte* out, const Addresses& in, const Plane& rows) const;
   // Block by block.
   void long_row(std::byte* out, const Addresses& in) const;
 
@@ -107,6 +112,7 @@ class Pointwise : public Kernel {
   int64_t result_element_ = 0, result_lane_bytes_ = 0;
   int ones_ = 0;
   bool result_direct_ = false, all_direct_ = false;
+  bool all_bf16_ = false;  // the result and all operands, in rows without gaps
 };
 
 // PyTorch's common type of operands: tensors without dims, and numbers even less, do not raise the
@@ -148,6 +154,16 @@ inline auto value(T x) {
   return x;
 }
 inline bool value(Bool x) { return x.value != 0; }
+inline float value(BF16 x) { return load(x); }
+
+template <typename Out, typename T>
+inline Out element(T x) {
+  if constexpr (std::is_same_v<Out, BF16>) {
+    return narrow_bf16(x);
+  } else {
+    return Out{x};
+  }
+}
 
 // The i-th element of a row, or its only one.
 template <bool kOne, typename T>
@@ -181,7 +197,7 @@ template <int kOnes, typename Op, typename Out, typename A>
         continue;
       }
     }
-    for (int64_t i = 0; i < plane.length; ++i) to[i] = Out{op(at<kOnes & 1>(x, i))};
+    for (int64_t i = 0; i < plane.length; ++i) to[i] = element<Out>(op(at<kOnes & 1>(x, i)));
   }
 }
 template <int kOnes, typename Op, typename Out, typename A, typename B>
@@ -192,7 +208,7 @@ template <int kOnes, typename Op, typename Out, typename A, typename B>
     const A* x = a + row * plane.steps[1];
     const B* y = b + row * plane.steps[2];
     for (int64_t i = 0; i < plane.length; ++i)
-      to[i] = Out{op(at<kOnes & 1>(x, i), at<(kOnes & 2) != 0>(y, i))};
+      to[i] = element<Out>(op(at<kOnes & 1>(x, i), at<(kOnes & 2) != 0>(y, i)));
   }
 }
 template <int kOnes, typename Op, typename Out, typename A, typename B, typename C>
@@ -204,7 +220,8 @@ template <int kOnes, typename Op, typename Out, typename A, typename B, typename
     const B* y = b + row * plane.steps[2];
     const C* z = c + row * plane.steps[3];
     for (int64_t i = 0; i < plane.length; ++i) {
-      to[i] = Out{op(at<kOnes & 1>(x, i), at<(kOnes & 2) != 0>(y, i), at<(kOnes & 4) != 0>(z, i))};
+      to[i] = element<Out>(
+          op(at<kOnes & 1>(x, i), at<(kOnes & 2) != 0>(y, i), at<(kOnes & 4) != 0>(z, i)));
     }
   }
 }
@@ -242,6 +259,8 @@ class Of final : public Pointwise {
 
  public:
   using Out = std::conditional_t<std::is_same_v<Result, bool>, Bool, T>;
+  static constexpr bool kTakesBf16 = std::is_same_v<Out, float> && std::is_same_v<T, float> &&
+                                     mask_of<Op>() < 0 && !knows_common<Op, T>();
   explicit Of(Call& call) : op_(call) {}
   Loop loop() const override { return {over_lanes, &op_, kLaneOf<Out>}; }
   ScalarOperator scalar() const override {
@@ -265,6 +284,10 @@ class Of final : public Pointwise {
     if (ones == 4 && kArity > 2) return run<4 & kAll>(plane, out, in, kOperands);
     run<0>(plane, out, in, kOperands);
   }
+  void plane_of_bf16(const Plane& plane, std::byte* out,
+                     const std::byte* const* in) const override {
+    if constexpr (kTakesBf16) run_bf16(plane, out, in, kOperands);
+  }
 
  private:
   static constexpr size_t kArity = Op::kNames.size();
@@ -285,6 +308,12 @@ class Of final : public Pointwise {
     apply<kOnes>(op_, plane, reinterpret_cast<Out*>(out),
                  reinterpret_cast<const Element<Op, T, static_cast<int>(kIndex)>*>(in[kIndex])...);
   }
+  template <size_t... kIndex>
+  void run_bf16(const Plane& plane, std::byte* out, const std::byte* const* in,
+                std::index_sequence<kIndex...>) const {
+    apply<0>(op_, plane, reinterpret_cast<BF16*>(out),
+             reinterpret_cast<const BF16*>(in[kIndex])...);
+  }
   Op op_;
 };
 
@@ -301,7 +330,7 @@ Made make(Call& call, Lane lane, base::DType common, size_t index) {
   }
   const BoundTensor result = call.output(index);
   auto kernel = std::make_unique<K>(call);
-  if (call.ok()) kernel->bind(call, result, kLaneOf<typename K::Out>, operands);
+  if (call.ok()) kernel->bind(call, result, kLaneOf<typename K::Out>, operands, K::kTakesBf16);
   return call.made(std::move(kernel));
 }
 

@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 
+#include "runtime/kernel/native/fill.h"
 #include "runtime/kernel/native/lanes.h"
 #include "runtime/kernel/native/pooling/windows.h"
 #include "runtime/kernel/native/vector_clones.h"
@@ -288,7 +289,7 @@ class MaxPoolBackward final : public Kernel {
       element = store<E>(native::load(element) + gradient);
     };
     if (p_.in.are_dense(dims[0].in(), dims[1].in(), dims[2].in())) {
-      std::fill_n(to, p_.pooled.in(), E{});
+      fill_dense(to, E{}, p_.pooled.in());
       over_places(from, places, [&](int64_t place, T gradient) { add(to[place], gradient); });
       return;
     }
@@ -300,7 +301,7 @@ class MaxPoolBackward final : public Kernel {
   // The same sums in f32, rounded once.
   void sum(E* to, const E* from, const int64_t* places, T* sums) const {
     const PooledDim(&dims)[3] = p_.pooled.dims;
-    std::fill_n(sums, p_.pooled.in(), T{});
+    fill_dense(sums, T{}, p_.pooled.in());
     over_places(from, places, [&](int64_t place, T gradient) { sums[place] += gradient; });
     for (int64_t d = 0; d < dims[0].in(); ++d)
       for (int64_t h = 0; h < dims[1].in(); ++h)

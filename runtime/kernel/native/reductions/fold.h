@@ -11,6 +11,7 @@
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "runtime/kernel/native/lanes.h"
 #include "runtime/kernel/native/vector_clones.h"
@@ -128,16 +129,83 @@ struct Wide {
   using InMemory [[gnu::vector_size(64), gnu::aligned(sizeof(T)), gnu::may_alias]] = T;
 };
 
-// n <= kBlock elements.
+// So many elements, next to each other in memory, as lanes.
+template <typename T, typename E>
+[[gnu::always_inline]] inline void read_vector(typename Wide<T>::Vector& lanes, const E* from) {
+  if constexpr (std::is_same_v<E, BF16>) {
+    using Half [[gnu::vector_size(32), gnu::aligned(2), gnu::may_alias]] = uint16_t;
+    using Word [[gnu::vector_size(64)]] = uint32_t;
+    const Word bits = __builtin_convertvector(*reinterpret_cast<const Half*>(from), Word) << 16;
+    static_assert(std::is_same_v<T, float>);
+    std::memcpy(&lanes, &bits, sizeof(lanes));
+  } else {
+    lanes = *reinterpret_cast<const typename Wide<T>::InMemory*>(from);
+  }
+}
+
+template <typename T, int64_t kCount>
+struct Some {
+  using Vector [[gnu::vector_size(kCount * sizeof(T))]] = T;
+};
+
+// The lower half of a vector joined with the upper.
+template <typename Fold, typename Half, typename Whole, size_t... kIndex>
+[[gnu::always_inline]] inline void join_half(Half& low, const Whole& whole,
+                                             std::index_sequence<kIndex...>) {
+  low = __builtin_shufflevector(whole, whole, kIndex...);
+  const Half high = __builtin_shufflevector(whole, whole, (kIndex + sizeof...(kIndex))...);
+  Fold::join(low, high);
+}
+// kCount lanes in halves, as join_lanes() does it.
+template <typename Fold, typename T, int64_t kCount>
+[[gnu::always_inline]] inline T join_vector(const typename Some<T, kCount>::Vector& lanes) {
+  if constexpr (kCount > 4) {
+    typename Some<T, kCount / 2>::Vector low;
+    join_half<Fold>(low, lanes, std::make_index_sequence<kCount / 2>());
+    return join_vector<Fold, T, kCount / 2>(low);
+  } else {
+    T first = lanes[0], second = lanes[1];
+    const T third = lanes[2], fourth = lanes[3];
+    Fold::join(first, third);
+    Fold::join(second, fourth);
+    Fold::join(first, second);
+    return first;
+  }
+}
+// All lanes of a fold that does not choose.
 template <typename Fold, typename T>
-[[gnu::always_inline]] inline T fold_lanes(const T* x, int64_t n) {
-  const int64_t full = n - n % kFoldLanes;
+[[gnu::always_inline]] inline T join_vectors(typename Wide<T>::Vector* lanes) {
+#pragma GCC unroll 8
+  for (int64_t half = Wide<T>::kVectors / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
+    for (int64_t k = 0; k < half; ++k) Fold::join(lanes[k], lanes[k + half]);
+  }
+  return join_vector<Fold, T, Wide<T>::kWidth>(lanes[0]);
+}
+// Joins more(i) into lane i, for the `count` elements behind the last whole vectors.
+template <typename Fold, typename T, typename More>
+[[gnu::always_inline]] inline void join_rest(typename Wide<T>::Vector* vectors, int64_t count,
+                                             More&& more) {
+  if (count == 0) return;
   T lanes[kFoldLanes];
+  std::memcpy(lanes, vectors, sizeof(lanes));
+  for (int64_t i = 0; i < count; ++i) join_element<Fold>(lanes[i], more(i));
+  std::memcpy(vectors, lanes, sizeof(lanes));
+}
+
+// n <= kBlock elements E, which become lanes T.
+template <typename Fold, typename T, typename E>
+[[gnu::always_inline]] inline T fold_lanes(const E* x, int64_t n) {
+  const int64_t full = n - n % kFoldLanes;
   if constexpr (chooses<Fold>()) {
+    T lanes[kFoldLanes];
     for (T& lane : lanes) lane = Fold::neutral();
     for (int64_t i = 0; i < full; i += kFoldLanes) {
-      for (int64_t k = 0; k < kFoldLanes; ++k) join_element<Fold>(lanes[k], x[i + k]);
+      for (int64_t k = 0; k < kFoldLanes; ++k)
+        join_element<Fold>(lanes[k], T{native::load(x[i + k])});
     }
+    for (int64_t i = full; i < n; ++i) join_element<Fold>(lanes[i - full], T{native::load(x[i])});
+    return join_lanes<Fold>(lanes, kFoldLanes);
   } else {
     using W = Wide<T>;
     typename W::Vector sums[W::kVectors];
@@ -145,51 +213,111 @@ template <typename Fold, typename T>
     for (int64_t i = 0; i < full; i += kFoldLanes) {
 #pragma GCC unroll 8
       for (int64_t k = 0; k < W::kVectors; ++k) {
-        typename W::Vector element =
-            *reinterpret_cast<const typename W::InMemory*>(x + i + k * W::kWidth);
+        typename W::Vector element;
+        read_vector<T>(element, x + i + k * W::kWidth);
         Fold::prepare(element);
         Fold::join(sums[k], element);
       }
     }
-    std::memcpy(lanes, sums, sizeof(lanes));
+    join_rest<Fold, T>(sums, n - full, [&](int64_t i) { return T{native::load(x[full + i])}; });
+    return join_vectors<Fold, T>(sums);
   }
-  for (int64_t i = full; i < n; ++i) join_element<Fold>(lanes[i - full], x[i]);
-  return join_lanes<Fold>(lanes, kFoldLanes);
 }
-template <typename Fold, typename T>
-DC_VECTOR_CLONES T fold_long_chunk(const T* x, int64_t n) {
-  return fold_lanes<Fold>(x, n);
+template <typename Fold, typename T, typename E>
+DC_VECTOR_CLONES T fold_long_chunk(const E* x, int64_t n) {
+  return fold_lanes<Fold, T>(x, n);
 }
 // The same for some chunks, `step` elements apart.
 template <typename Fold, typename T>
 DC_VECTOR_CLONES void fold_long_chunks(T* __restrict results, const T* x, int64_t step,
                                        int64_t chunks, int64_t n) {
-  for (int64_t i = 0; i < chunks; ++i) results[i] = fold_lanes<Fold>(x + i * step, n);
+  for (int64_t i = 0; i < chunks; ++i) results[i] = fold_lanes<Fold, T>(x + i * step, n);
 }
 
 // n <= kBlock elements, at least one.
 template <typename Fold, typename T>
 inline T fold_chunk(const T* x, int64_t n) {
-  return n <= kFoldLanes / 2 ? fold_few<Fold>(x, n) : fold_long_chunk<Fold>(x, n);
+  return n <= kFoldLanes / 2 ? fold_few<Fold>(x, n) : fold_long_chunk<Fold, T>(x, n);
 }
 
-// into[i] joined with x[i], then x[step + i], and so on for `rows` rows.
+// Chunks of n <= kLanes elements, `step` elements apart, in as many lanes.
+template <int64_t kLanes, bool kFull, typename Fold, typename T>
+[[gnu::always_inline]] inline void fold_in_lanes(T* __restrict results, const T* x, int64_t step,
+                                                 int64_t chunks, int64_t n) {
+  for (int64_t i = 0; i < chunks; ++i) {
+    T lanes[kLanes];
+#pragma GCC unroll 16
+    for (int64_t k = 0; k < kLanes; ++k) {
+      lanes[k] = Fold::neutral();
+      if (kFull || k < n) join_element<Fold>(lanes[k], x[i * step + k]);
+    }
+    results[i] = join_lanes<Fold>(lanes, kLanes);
+  }
+}
+template <int64_t kLanes, typename Fold, typename T>
+[[gnu::always_inline]] inline void fold_in_few_lanes(T* __restrict results, const T* x,
+                                                     int64_t step, int64_t chunks, int64_t n) {
+  n == kLanes ? fold_in_lanes<kLanes, true, Fold>(results, x, step, chunks, n)
+              : fold_in_lanes<kLanes, false, Fold>(results, x, step, chunks, n);
+}
+// The same for some chunks of at most kFoldLanes / 2 elements, `step` elements apart.
 template <typename Fold, typename T>
-DC_VECTOR_CLONES void fold_columns(T* __restrict into, const T* x, int64_t step, int64_t rows,
+DC_VECTOR_CLONES void fold_few_chunks(T* __restrict results, const T* x, int64_t step,
+                                      int64_t chunks, int64_t n) {
+  if (n <= 2) return fold_in_few_lanes<2, Fold>(results, x, step, chunks, n);
+  if (n <= 4) return fold_in_few_lanes<4, Fold>(results, x, step, chunks, n);
+  if (n <= 8) return fold_in_few_lanes<8, Fold>(results, x, step, chunks, n);
+  fold_in_few_lanes<16, Fold>(results, x, step, chunks, n);
+}
+
+// The sum of squared distances from the mean of n <= kBlock elements E.
+template <typename T, typename E>
+DC_VECTOR_CLONES double sum_of_squares(const E* x, T mean, int64_t n) {
+  using W = Wide<T>;
+  const int64_t full = n - n % kFoldLanes;
+  typename W::Vector sums[W::kVectors] = {};
+  for (int64_t i = 0; i < full; i += kFoldLanes) {
+#pragma GCC unroll 8
+    for (int64_t k = 0; k < W::kVectors; ++k) {
+      typename W::Vector distance;
+      read_vector<T>(distance, x + i + k * W::kWidth);
+      distance = distance - mean;
+      sums[k] = sums[k] + distance * distance;
+    }
+  }
+  join_rest<SumFold<T>, T>(sums, n - full, [&](int64_t i) {
+    const T distance = T{native::load(x[full + i])} - mean;
+    return distance * distance;
+  });
+  return static_cast<double>(join_vectors<SumFold<T>, T>(sums));
+}
+
+// into[i] joined with x[i], then x[step + i], and so on for `rows` rows of elements E.
+template <typename Fold, typename T, typename E>
+DC_VECTOR_CLONES void fold_columns(T* __restrict into, const E* x, int64_t step, int64_t rows,
                                    int64_t n) {
   int64_t row = 0;
   for (; row + 4 <= rows; row += 4, x += 4 * step) {
     for (int64_t i = 0; i < n; ++i) {
       T sum = into[i];
-      join_element<Fold>(sum, x[i]);
-      join_element<Fold>(sum, x[step + i]);
-      join_element<Fold>(sum, x[2 * step + i]);
-      join_element<Fold>(sum, x[3 * step + i]);
+      join_element<Fold>(sum, T{native::load(x[i])});
+      join_element<Fold>(sum, T{native::load(x[step + i])});
+      join_element<Fold>(sum, T{native::load(x[2 * step + i])});
+      join_element<Fold>(sum, T{native::load(x[3 * step + i])});
       into[i] = sum;
     }
   }
   for (; row < rows; ++row, x += step) {
-    for (int64_t i = 0; i < n; ++i) join_element<Fold>(into[i], x[i]);
+    for (int64_t i = 0; i < n; ++i) join_element<Fold>(into[i], T{native::load(x[i])});
+  }
+}
+// Joins lanes to totals, and makes them neutral.
+template <typename Fold, typename T>
+DC_VECTOR_CLONES void join_to_totals(typename Fold::Total* __restrict totals, T* __restrict lanes,
+                                     int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    totals[i] = Fold::join_totals(totals[i], lanes[i]);
+    lanes[i] = Fold::neutral();
   }
 }
 

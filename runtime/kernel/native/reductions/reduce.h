@@ -36,16 +36,13 @@ class Reduce final : public Reduction<T> {
     // Few rows need no totals: a total of one number is the number.
     const bool many = this->reduced_count() > kRowsInLanes;
     if (many) std::fill_n(totals, n, static_cast<Total>(Fold::neutral()));
-    this->over_columns(
-        begin, n,
-        [&](const T* x, int64_t step, int64_t rows) {
-          fold_columns<Fold, T>(results, x, step, rows, n);
-        },
-        [&] {
-          if (!many) return;
-          for (int64_t i = 0; i < n; ++i) totals[i] = Fold::join_totals(totals[i], results[i]);
-          std::fill_n(results, n, Fold::neutral());
-        });
+    const auto add = [&](const auto* x, int64_t step, int64_t rows) {
+      fold_columns<Fold, T>(results, x, step, rows, n);
+    };
+    const auto flush = [&] {
+      if (many) join_to_totals<Fold, T>(totals, results, n);
+    };
+    this->over_columns_as_they_are(begin, n, add, flush);
     if (!many) return finish_all(results, n);
     for (int64_t i = 0; i < n; ++i) results[i] = finished(totals[i]);
   }

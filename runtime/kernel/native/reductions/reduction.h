@@ -38,6 +38,7 @@ class Reduction : public Kernel {
         reduced_(split.reduced()),
         by_rows_(by_rows),
         reader_(kLaneOf<T>, self.dtype, (by_rows ? reduced_ : kept_).inner_stride(0)),
+        is_dense_bf16_(reader_.stride == 1 && self.dtype == base::DType::BF16),
         between_(kept_.inner_stride(0) * reader_.element),
         store_(storer(kLaneOf<T>, to.dtype)) {}
 
@@ -64,15 +65,15 @@ class Reduction : public Kernel {
     return total;
   }
 
-  // Each result by itself, if it is made of one chunk in memory; false if it is not. Not of few
-  // elements, whose lanes are fewer.
+  // Each result by itself, if it is made of one chunk in memory; false if it is not.
   template <typename Fold>
   bool fold_chunks(T* results, const std::byte* begin, int64_t n) const {
     const int64_t length = reduced_.inner();
-    if (!reader_.direct || !reduced_.is_row() || length <= kFoldLanes / 2 || length > kBlock)
-      return false;
-    fold_long_chunks<Fold, T>(results, reinterpret_cast<const T*>(begin), kept_.inner_stride(0), n,
-                              length);
+    if (!reader_.direct || !reduced_.is_row() || length > kBlock) return false;
+    const auto* x = reinterpret_cast<const T*>(begin);
+    const int64_t step = kept_.inner_stride(0);
+    length <= kFoldLanes / 2 ? fold_few_chunks<Fold, T>(results, x, step, n, length)
+                             : fold_long_chunks<Fold, T>(results, x, step, n, length);
     return true;
   }
 
@@ -92,30 +93,50 @@ class Reduction : public Kernel {
   // most kRowsInLanes in all between two calls of flush(), which also comes last.
   template <typename Add, typename Flush>
   void over_columns(const std::byte* begin, int64_t n, Add&& add, Flush&& flush) const {
-    int64_t rows = 0;
     alignas(64) T buffer[kBlock];
+    in_rows_of_columns(reader_.direct, add, flush, [&](int64_t offset) {
+      // What must be converted goes through the buffer, row by row.
+      return static_cast<const T*>(reader_.read(buffer, begin + offset * reader_.element, 0, n));
+    });
+  }
+  // The same with an add() that takes elements of bf16 as well, which lie in memory.
+  template <typename Add, typename Flush>
+  void over_columns_as_they_are(const std::byte* begin, int64_t n, Add&& add, Flush&& flush) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (is_dense_bf16_) {
+        in_rows_of_columns(true, add, flush, [&](int64_t offset) {
+          return reinterpret_cast<const BF16*>(begin) + offset;
+        });
+        return;
+      }
+    }
+    over_columns(begin, n, add, flush);
+  }
+
+ private:
+  // row(offset): the elements of a row of columns; `together`: whether add() takes several rows.
+  template <typename Add, typename Flush, typename Row>
+  void in_rows_of_columns(bool together, Add&& add, Flush&& flush, Row&& row) const {
+    int64_t rows = 0;
     reduced_.for_each_row([&](const Offsets& at) {
       const int64_t step = reduced_.inner_stride(0);
       for (int64_t i = 0; i < reduced_.inner();) {
-        const std::byte* row = begin + (at[0] + i * step) * reader_.element;
-        // What must be converted goes through the buffer, row by row.
-        const int64_t together =
-            reader_.direct ? std::min(kRowsInLanes - rows, reduced_.inner() - i) : 1;
-        add(static_cast<const T*>(reader_.read(buffer, row, 0, n)), step, together);
-        i += together;
-        rows += together;
+        const int64_t count = together ? std::min(kRowsInLanes - rows, reduced_.inner() - i) : 1;
+        add(row(at[0] + i * step), step, count);
+        i += count;
+        rows += count;
         if (rows == kRowsInLanes) flush(), rows = 0;
       }
     });
     flush();
   }
 
- private:
   std::byte *self_, *to_;
   int64_t to_element_;
   Iteration kept_, reduced_;
   bool by_rows_;
   LaneReader reader_;
+  bool is_dense_bf16_;
   int64_t between_;  // from what one result is made of to the next, bytes
   StoreLanes store_;
 };

@@ -73,16 +73,12 @@ class Variance final : public Reduction<T> {
   void of_columns(T* results, const std::byte* begin, int64_t n) const {
     alignas(64) T lanes[kBlock] = {}, more[kBlock] = {}, means[kBlock];
     double totals[kBlock] = {}, squares[kBlock] = {};
-    const auto empty = [n](T* from_lanes, double* into) {
-      for (int64_t i = 0; i < n; ++i) into[i] += static_cast<double>(from_lanes[i]);
-      std::fill_n(from_lanes, n, T{});
-    };
     this->over_columns(
         begin, n,
         [&](const T* x, int64_t step, int64_t rows) {
           fold_columns<SumFold<T>, T>(lanes, x, step, rows, n);
         },
-        [&] { empty(lanes, totals); });
+        [&] { join_to_totals<SumFold<T>, T>(totals, lanes, n); });
     for (int64_t i = 0; i < n; ++i) means[i] = static_cast<T>(totals[i] / count_);
     std::fill_n(totals, n, 0.0);
     this->over_columns(
@@ -91,8 +87,8 @@ class Variance final : public Reduction<T> {
           add_distances(lanes, more, x, step, rows, means, n);
         },
         [&] {
-          empty(lanes, totals);
-          empty(more, squares);
+          join_to_totals<SumFold<T>, T>(totals, lanes, n);
+          join_to_totals<SumFold<T>, T>(squares, more, n);
         });
     for (int64_t i = 0; i < n; ++i) results[i] = finished(totals[i], squares[i]);
   }

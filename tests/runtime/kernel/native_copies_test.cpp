@@ -1,0 +1,82 @@
+// Rows of every length and element size are copied and filled whole, and nothing around them.
+#include <numeric>
+
+#include "tests/runtime/kernel/kernel_bench.h"
+
+namespace dc::runtime {
+namespace {
+
+using base::DType;
+
+template <typename E>
+std::vector<E> numbered(size_t count) {
+  std::vector<E> values(count);
+  std::iota(values.begin(), values.end(), E{1});
+  return values;
+}
+
+template <typename E>
+class NativeCopies : public testing::Test {
+ protected:
+  // Integers of as many bytes as every element type has.
+  static constexpr DType kDType = sizeof(E) == 1   ? DType::U8
+                                  : sizeof(E) == 2 ? DType::I16
+                                  : sizeof(E) == 4 ? DType::I32
+                                                   : DType::I64;
+};
+using ElementTypes = testing::Types<uint8_t, int16_t, int32_t, int64_t>;
+TYPED_TEST_SUITE(NativeCopies, ElementTypes);
+
+// Rows of two tensors behind each other.
+template <typename E>
+void concatenate(DType dtype, int64_t length, int64_t other) {
+  constexpr int64_t kRows = 3;
+  KernelBench bench;
+  const auto left = numbered<E>(static_cast<size_t>(kRows * length)),
+             right = numbered<E>(static_cast<size_t>(kRows * other));
+  plan::Arg parts;
+  parts.name = "tensors";
+  parts.kind = plan::ArgKind::Tensors;
+  parts.ints = {bench.filled<E>(dtype, {kRows, length}, left),
+                bench.filled<E>(dtype, {kRows, other}, right)};
+  const int32_t to = bench.tensor(dtype, {kRows, length + other});
+  ASSERT_TRUE(
+      run_native(bench, instruction("aten.cat.default", {parts, int_arg("dim", 1)}, {to})).ok());
+  std::vector<E> expected;
+  for (int64_t row = 0; row < kRows; ++row) {
+    expected.insert(expected.end(), left.begin() + row * length, left.begin() + (row + 1) * length);
+    expected.insert(expected.end(), right.begin() + row * other, right.begin() + (row + 1) * other);
+  }
+  EXPECT_EQ(bench.values<E>(to), expected) << length << " and " << other;
+}
+
+TYPED_TEST(NativeCopies, OfRowsOfEveryLength) {
+  for (int64_t length = 1; length < 150; ++length)
+    concatenate<TypeParam>(this->kDType, length, length % 7);
+  for (const int64_t length : {512, 513, 600, 5000})
+    concatenate<TypeParam>(this->kDType, length, length + 5);
+}
+
+TYPED_TEST(NativeCopies, BetweenRowsOfZeros) {
+  constexpr int64_t kRows = 3;
+  for (const int64_t length : {1, 2, 3, 7, 8, 15, 16, 31, 33, 64, 100, 255, 256, 257, 5000}) {
+    KernelBench bench;
+    const auto part = numbered<TypeParam>(static_cast<size_t>(kRows * length));
+    const int32_t from = bench.filled<TypeParam>(this->kDType, {kRows, length}, part);
+    const int32_t to = bench.tensor(this->kDType, {kRows, 2 * length + 1});
+    ASSERT_TRUE(run_native(bench, instruction("aten.slice_backward.default",
+                                              {tensor_arg(from, "grad_output"), int_arg("dim", 1),
+                                               int_arg("start", length), int_arg("end", 2 * length),
+                                               int_arg("step", 1)},
+                                              {to}))
+                    .ok());
+    std::vector<TypeParam> expected(static_cast<size_t>(kRows * (2 * length + 1)));
+    for (int64_t row = 0; row < kRows; ++row)
+      std::copy_n(part.begin() + row * length, length,
+                  expected.begin() + row * (2 * length + 1) + length);
+    EXPECT_EQ(bench.values<TypeParam>(to), expected) << length;
+  }
+}
+
+}  // namespace
+}  // namespace dc::runtime
