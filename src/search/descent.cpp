@@ -24,7 +24,6 @@ Descent::Descent(SearchState& state) : state_(state), passes_(changeable_passes(
 Status Descent::run() {
   if (state_.best().chain.empty()) return {};
   DC_RETURN_IF_ERROR(make_faster_ones_fit());
-  state_.go_to(state_.best().chain);
   int step = kRecomputeParts / 4;
   while (!state_.trials().done()) {
     DC_RETURN_IF_ERROR(recompute_otherwise(step));
@@ -63,7 +62,6 @@ Status Descent::make_faster_ones_fit() {
       return state_.score().fits && state_.score().time.v / kNear * 100 <= fastest->score.time.v;
     };
     if (is_near()) return {};
-    state_.go_to(from.chain);
     for (const passes::Pass* pass : passes_) {
       if (pass->name == "recompute") continue;  // without it even more is needed
       for (const Chain& other : changed(from.chain, *pass, state_.parameter_bytes())) {

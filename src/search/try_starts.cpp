@@ -41,7 +41,6 @@ Status try_start(SearchState& state, std::string_view prefix, const Start& start
 
 }  // namespace
 
-// The stages of all ways of fusing stay known meanwhile.
 Status try_joint_starts(SearchState& state) {
   Trials& trials = state.trials();
   const auto try_one = [&](const Chain& chain) -> Status {
@@ -61,7 +60,6 @@ Status try_joint_starts(SearchState& state) {
   for (const size_t fusion : state.fusions()) {
     if (fusion != fusion_of(from)) DC_RETURN_IF_ERROR(try_one(fused(from, fusion)));
   }
-  state.go_to(state.best().chain);
   return {};
 }
 
