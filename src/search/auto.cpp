@@ -42,6 +42,7 @@ class Search {
       if (is_refused()) return {};
     }
     DC_RETURN_IF_ERROR(try_joint_starts(state_));
+    if (!state_.score().fits) DC_RETURN_IF_ERROR(try_offload_starts(state_));
     DC_RETURN_IF_ERROR(named_.try_all());
     DC_RETURN_IF_ERROR(try_other_starts(state_));
     return fit_any();
@@ -112,6 +113,8 @@ class Search {
 
   Status take_smallest() {
     if (!smallest_) return {};
+    trials().exchange_best({});
+    trials().forget(smallest_->chain);
     return trials().try_once({smallest_->chain, smallest_->options.memory()}).status();
   }
 
