@@ -6,7 +6,7 @@ namespace dc::search {
 namespace {
 
 // Of all steps that are known; as many as six of the latest, if those are more.
-constexpr int64_t kMostNodes = 400'000;
+constexpr int64_t kMostNodes = 800'000;
 constexpr int64_t kLeastSteps = 6;
 
 }  // namespace
@@ -26,9 +26,9 @@ void KnownSteps::keep(const std::string& key, const SharedStep& step) {
   nodes_ += nodes;
   const int64_t most = std::max(kMostNodes, kLeastSteps * nodes);
   while (nodes_ > most) {
-    const auto oldest =
-        std::min_element(known_.begin(), known_.end(),
-                         [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
+    const auto oldest = std::min_element(
+        known_.begin(), known_.end(),
+        [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
     nodes_ -= oldest->second.nodes;
     known_.erase(oldest);
   }
