@@ -162,7 +162,7 @@ Result<SharedStep> ScheduledSteps::begun(const Candidate& candidate) {
                                                       : nullptr));
   SharedStep made = !begin || change == passes::Change::Yes ? std::move(step) : begin;
   known_.keep(key, made);
-  // Those of steps that nobody knows any more.
+  // Those of steps that are forgotten.
   std::erase_if(before_recompute_,
                 [](const auto& one) { return one.second->step.use_count() == 1; });
   return made;
