@@ -42,6 +42,7 @@ class Search {
       if (is_refused()) return {};
     }
     DC_RETURN_IF_ERROR(try_joint_starts(state_));
+    if (!state_.score().fits) DC_RETURN_IF_ERROR(try_offload_starts(state_));
     DC_RETURN_IF_ERROR(named_.try_all());
     DC_RETURN_IF_ERROR(try_other_starts(state_));
     return fit_any();
@@ -112,7 +113,8 @@ class Search {
 
   Status take_smallest() {
     if (!smallest_) return {};
-    state_.go_to(smallest_->chain);
+    trials().exchange_best({});
+    trials().forget(smallest_->chain);
     return trials().try_once({smallest_->chain, smallest_->options.memory()}).status();
   }
 
@@ -123,7 +125,6 @@ class Search {
     std::vector<std::pair<int64_t, Chain>> chains;  // and the bytes that are live in any plan
     for (const Chain& text : chains_with_text(state_.imported(), state_.options())) {
       DC_ASSIGN_OR_RETURN(Chain chain, state_.as_asked(text));
-      state_.go_to(chain);
       const Result<int64_t> live = trials().steps().least_live(chain);
       if (!live.ok()) {
         DC_RETURN_IF_ERROR(trials().left_out(chain, live.status()));
@@ -135,7 +136,6 @@ class Search {
                      [](const auto& a, const auto& b) { return a.first < b.first; });
     for (const auto& [live, chain] : chains) {
       if (state_.score().fits) return {};
-      state_.go_to(chain);
       DC_RETURN_IF_ERROR(trials().try_smallest(chain));
     }
     return {};

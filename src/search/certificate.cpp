@@ -22,11 +22,11 @@ Result<passes::Chain> stage(std::string_view prefix, std::string_view fuse, cons
 Result<bound::LowerBound> bound_of(std::string_view prefix, std::string_view fuse,
                                    ScheduledSteps& steps, const ir::Step& imported,
                                    const cost::CostModel& cost, const bound::Allowed& allowed) {
-  std::vector<ScheduledSteps::SharedStep> stages;
+  std::vector<SharedStep> stages;
   for (const char* zero : {"3", "2", "0"}) {
     if (imported.mesh.world() == 1 && !stages.empty()) break;  // all the same
     DC_ASSIGN_OR_RETURN(const passes::Chain chain, stage(prefix, fuse, zero));
-    DC_ASSIGN_OR_RETURN(ScheduledSteps::SharedStep step, steps.scheduled(chain));
+    DC_ASSIGN_OR_RETURN(SharedStep step, steps.scheduled(chain));
     stages.push_back(std::move(step));
   }
   std::vector<const ir::Step*> others;
@@ -58,11 +58,8 @@ base::Status Certificates::find(const std::vector<size_t>& fusions, ScheduledSte
                                 const ir::Step& imported, const passes::Options& options,
                                 const cost::CostModel& cost) {
   std::map<size_t, bound::LowerBound> found;
-  std::vector<passes::Chain> stages;
   for (const size_t fusion : fusions) {
     DC_ASSIGN_OR_RETURN(found[fusion], certificate(steps, imported, options, cost, fusion));
-    DC_ASSIGN_OR_RETURN(stages.emplace_back(), stage("", kFusions[fusion], "3"));
-    steps.keep_stages_of(stages);
   }
   found_ = std::move(found);
   return {};

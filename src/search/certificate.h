@@ -19,8 +19,7 @@ base::Result<bound::LowerBound> certificate(ScheduledSteps& steps, const ir::Ste
 // Those of a search, by the ways of fusing that it may choose.
 class Certificates {
  public:
-  // Finds each of `fusions`; as certificate(). An error ends it. Of the steps' stages those of ZeRO
-  // 3 over all ranks stay known.
+  // Finds each of `fusions`; as certificate(). An error ends it.
   base::Status find(const std::vector<size_t>& fusions, ScheduledSteps& steps,
                     const ir::Step& imported, const passes::Options& options,
                     const cost::CostModel& cost);

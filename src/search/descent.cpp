@@ -15,7 +15,22 @@ using passes::Chain;
 
 constexpr int64_t kLess[] = {64, 32, 16};  // parts, of which passes plan for one less
 constexpr int kFinestStep = kRecomputeParts / 32;
-constexpr int kMostTooLarge = 2;  // chains
+constexpr int kMostTooLarge = 2;        // chains
+constexpr int64_t kLittleSlower = 100;  // parts of a time, of which a change adds one
+
+// The calls that only one of both has.
+std::string change_of(const Chain& from, const Chain& to) {
+  std::string text;
+  const auto add = [&](const Chain& all, const Chain& other, const char* sign) {
+    for (const passes::PassCall& call : all) {
+      if (std::find(other.begin(), other.end(), call) == other.end())
+        text += sign + passes::print({call});
+    }
+  };
+  add(from, to, "-");
+  add(to, from, "+");
+  return text;
+}
 
 }  // namespace
 
@@ -24,7 +39,6 @@ Descent::Descent(SearchState& state) : state_(state), passes_(changeable_passes(
 Status Descent::run() {
   if (state_.best().chain.empty()) return {};
   DC_RETURN_IF_ERROR(make_faster_ones_fit());
-  state_.go_to(state_.best().chain);
   int step = kRecomputeParts / 4;
   while (!state_.trials().done()) {
     DC_RETURN_IF_ERROR(recompute_otherwise(step));
@@ -63,7 +77,6 @@ Status Descent::make_faster_ones_fit() {
       return state_.score().fits && state_.score().time.v / kNear * 100 <= fastest->score.time.v;
     };
     if (is_near()) return {};
-    state_.go_to(from.chain);
     for (const passes::Pass* pass : passes_) {
       if (pass->name == "recompute") continue;  // without it even more is needed
       for (const Chain& other : changed(from.chain, *pass, state_.parameter_bytes())) {
@@ -102,7 +115,7 @@ Result<bool> Descent::change_decisions() {
     const std::vector<Chain> others = changes(before.chain, at % decisions());
     if (const size_t which = at / decisions(); which < others.size()) {
       if (state_.trials().done()) break;
-      DC_RETURN_IF_ERROR(state_.try_next({others[which], before.planned}).status());
+      DC_RETURN_IF_ERROR(try_change(before, others[which]));
     }
     if (state_.best() == before) {
       at = (at + 1) % (kMostChanges * decisions());
@@ -114,8 +127,9 @@ Result<bool> Descent::change_decisions() {
   return state_.best() != first;
 }
 
-// Tries all that is one decision away: a part of recomputation more or less, passes that plan for
-// less, one of the other decisions.
+// Tries what is one decision away: a part of recomputation more or less, passes that plan for less,
+// one of the other decisions, unless that made another schedule slower, by more than a little: so
+// more schedules have their turn.
 Status Descent::expand(const Candidate& from) {
   DC_ASSIGN_OR_RETURN(const RecomputeMoves moves, state_.recompute_moves(from.chain));
   if (moves.pays()) {
@@ -127,9 +141,19 @@ Status Descent::expand(const Candidate& from) {
   }
   DC_RETURN_IF_ERROR(plan_for_less(from));
   for (size_t at = 0; at < decisions(); ++at) {
-    for (const Chain& other : changes(from.chain, at))
-      DC_RETURN_IF_ERROR(state_.try_next({other, from.planned}).status());
+    for (const Chain& other : changes(from.chain, at)) {
+      if (!slower_.contains(change_of(from.chain, other)))
+        DC_RETURN_IF_ERROR(try_change(from, other));
+    }
   }
+  return {};
+}
+
+Status Descent::try_change(const Candidate& from, const Chain& other) {
+  DC_ASSIGN_OR_RETURN(const MaybeScore score, state_.try_next({other, from.planned}));
+  const std::optional<Score> before = state_.trials().latest(from.chain);
+  if (score && before && score->time.v > before->time.v + before->time.v / kLittleSlower)
+    slower_.insert(change_of(from.chain, other));
   return {};
 }
 

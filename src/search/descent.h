@@ -5,6 +5,8 @@
 // backtracking, as DisCo's (arXiv 2209.12769, section 4.3).
 #pragma once
 
+#include <set>
+#include <string>
 #include <vector>
 
 #include "src/search/search_state.h"
@@ -27,6 +29,8 @@ class Descent {
   base::Status recompute_otherwise(int step);
   base::Result<bool> change_decisions();
   base::Status expand(const Candidate& from);
+  // As SearchState::try_next(), of a chain that differs from that of `from` in one decision.
+  base::Status try_change(const Candidate& from, const passes::Chain& other);
   // Chains that differ in one decision only: number `decision` of decisions().
   std::vector<passes::Chain> changes(const passes::Chain& chain, size_t decision) const;
   // Whether what memory buys is decided jointly, each pass, how collectives are grouped, and how
@@ -35,6 +39,7 @@ class Descent {
 
   SearchState& state_;
   const std::vector<const passes::Pass*> passes_;  // that may be added, dropped or resized
+  std::set<std::string> slower_;  // changes that made a schedule slower, by more than a little
 };
 
 }  // namespace dc::search

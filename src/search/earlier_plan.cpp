@@ -1,7 +1,6 @@
 #include "src/search/earlier_plan.h"
 
 #include <algorithm>
-#include <array>
 
 namespace dc::search {
 namespace {
@@ -37,7 +36,6 @@ Result<EarlierResult> try_earlier_plan(SearchState& state, const EarlierChain& e
   }
   Trials& trials = state.trials();
   const Trial before = trials.exchange_best({});
-  trials.steps().keep_stages_of(std::array{before.candidate.chain, candidate.chain});
   trials.set_effort(trials.simulated() + std::max(state.asked().effort / 2, kLeastTries));
   const Status tried = try_anew(trials, state.options().memory(), candidate);
   EarlierResult result{plan, "", trials.score().time, trials.score().fits, false};

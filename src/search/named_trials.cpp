@@ -19,7 +19,6 @@ Status NamedTrials::try_as_it_is(const NamedChain& named) {
     tried_all_ = false;
     return {};
   }
-  state_.go_to(chain);
   DC_RETURN_IF_ERROR(state_.trials().try_once(state_.trials().whole(chain)).status());
   tried_.push_back({named.name, chain});
   return {};
@@ -43,7 +42,6 @@ Status NamedTrials::try_all() {
                   too_large.end());
   for (const auto& [chain, score] : too_large) {
     if (!state_.may_win(score)) break;
-    state_.go_to(chain);
     DC_RETURN_IF_ERROR(state_.trials().plan_for_less(state_.trials().whole(chain), score));
   }
   too_large.resize(std::min(kMostRecomputed, too_large.size()));
@@ -61,7 +59,6 @@ Status NamedTrials::try_smallest() {
   for (const Named& named : tried_) {
     const std::optional<Score> latest = state_.trials().latest(named.chain);
     if (!latest || latest->fits || !state_.may_win(*latest) || state_.is_enough()) continue;
-    state_.go_to(named.chain);
     DC_RETURN_IF_ERROR(state_.trials().try_smallest(named.chain));
   }
   return {};

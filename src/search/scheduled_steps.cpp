@@ -24,20 +24,15 @@ Chain stage_of(const Chain& chain) {
   return {chain.begin(), split};
 }
 
-// Of the passes up to recompute only that one asks for the memory, unless its call says how much.
+// Of the passes up to recompute only that one asks for the memory, unless its call says how much;
+// those behind it all do.
 std::string key_of(const Candidate& candidate) {
+  const auto asks = [](const PassCall& call) {
+    return is_recompute(call) ? !call.argument : call.pass > passes::find_pass("recompute");
+  };
   std::string key = passes::print(candidate.chain);
-  const bool asks =
-      std::any_of(candidate.chain.begin(), candidate.chain.end(),
-                  [](const PassCall& call) { return is_recompute(call) && !call.argument; });
-  if (asks && candidate.planned) key += " within " + std::to_string(candidate.planned->v);
-  return key;
-}
-
-// Passes after recompute all ask for the memory.
-std::string passed_key(const Candidate& candidate) {
-  return passes::print(candidate.chain) + " within " +
-         (candidate.planned ? std::to_string(candidate.planned->v) : "");
+  if (!std::any_of(candidate.chain.begin(), candidate.chain.end(), asks)) return key;
+  return key + " within " + (candidate.planned ? std::to_string(candidate.planned->v) : "");
 }
 
 // Copies out end the life of what they copy, and so do early updates.
@@ -47,9 +42,6 @@ bool may_free(const PassCall& call) {
 
 // A limit of recompute may lead to fewer transients than its smallest by one part in so many.
 constexpr int64_t kRecomputeReach = 32;
-
-// Of all steps kept in the middle of chains.
-constexpr size_t kMostNodes = 200'000;
 
 }  // namespace
 
@@ -66,9 +58,14 @@ Result<ir::Step> ScheduledSteps::made(const Candidate& candidate) {
   const size_t begin = count_if([&](const PassCall& call) { return call.pass <= recompute; });
   const size_t end = count_if([](const PassCall& call) { return !is_layout(call); });
   SharedStep last;
-  size_t done = end;
-  while (!last && done > begin + 1) last = passed({from_begin(--done), candidate.planned});
-  if (!last) {
+  size_t done = 0;
+  for (size_t i = stage_of(chain).size(); i < end; ++i) {  // all of them are in use
+    SharedStep found = known_.find(key_of({from_begin(i), candidate.planned}));
+    if (!found) continue;
+    last = std::move(found);
+    done = i;
+  }
+  if (!last || done < begin) {
     done = std::min(begin, end);
     DC_ASSIGN_OR_RETURN(last, begun({from_begin(done), candidate.planned}));
   }
@@ -84,35 +81,16 @@ Result<ir::Step> ScheduledSteps::made(const Candidate& candidate) {
     if (!is_last) last = std::make_shared<const ir::Step>(step);
     keeps = keeps && is_last;
     is_last = true;
-    keep({from_begin(done + 1), candidate.planned}, last);
+    known_.keep(key_of({from_begin(done + 1), candidate.planned}), last);
   }
   return step;
 }
 
-Result<ScheduledSteps::SharedStep> ScheduledSteps::scheduled(const Chain& chain) {
+Result<SharedStep> ScheduledSteps::scheduled(const Chain& chain) {
   const Chain stage = stage_of(chain);
   DC_ASSIGN_OR_RETURN(SharedStep step, begun({stage, {}}));
   state_bytes_[passes::print(stage)] = analysis::state_bytes(*step, ir::Space::Device).v;
   return step;
-}
-
-ScheduledSteps::SharedStep ScheduledSteps::passed(const Candidate& candidate) {
-  const std::string key = passed_key(candidate);
-  const auto found = std::find_if(passed_.begin(), passed_.end(),
-                                  [&](const Passed& one) { return one.key == key; });
-  if (found == passed_.end()) return nullptr;
-  std::rotate(passed_.begin(), found, found + 1);
-  return passed_.front().step;
-}
-
-void ScheduledSteps::keep(const Candidate& candidate, const SharedStep& step) {
-  passed_.insert(passed_.begin(), {passed_key(candidate), step});
-  size_t nodes = 0;
-  const auto too_many = std::find_if(passed_.begin(), passed_.end(), [&](const Passed& one) {
-    for (const ir::Program& program : one.step->programs) nodes += program.graph.node_count();
-    return nodes > kMostNodes;
-  });
-  passed_.erase(too_many, passed_.end());
 }
 
 Result<RecomputeRange> ScheduledSteps::recompute_range(const Chain& chain) {
@@ -156,18 +134,6 @@ Result<std::optional<base::Bytes>> ScheduledSteps::arena_if_too_large(const ir::
   return layout::arena_if_too_large(step, cost_, options_.budgets, &arenas_);
 }
 
-void ScheduledSteps::keep_stages_of(std::span<const Chain> chains) {
-  std::vector<std::string> kept;
-  for (const Chain& chain : chains) kept.push_back(passes::print(stage_of(chain)));
-  const auto is_other = [&](const std::string& key) {
-    return std::none_of(kept.begin(), kept.end(),
-                        [&](const std::string& stage) { return key.starts_with(stage); });
-  };
-  std::erase_if(steps_, [&](const auto& one) { return is_other(one.first); });
-  std::erase_if(before_recompute_, [&](const auto& one) { return is_other(one.first); });
-  std::erase_if(passed_, [&](const Passed& one) { return is_other(one.key); });
-}
-
 passes::Options ScheduledSteps::options_for(const std::optional<base::Bytes>& planned) const {
   passes::Options options = options_;
   options.budgets[ir::Space::Device] = planned;
@@ -175,9 +141,9 @@ passes::Options ScheduledSteps::options_for(const std::optional<base::Bytes>& pl
 }
 
 // The step after the passes up to `schedule`, then after each further one.
-Result<ScheduledSteps::SharedStep> ScheduledSteps::begun(const Candidate& candidate) {
+Result<SharedStep> ScheduledSteps::begun(const Candidate& candidate) {
   const std::string key = key_of(candidate);
-  if (const auto found = steps_.find(key); found != steps_.end()) return found->second;
+  if (SharedStep found = known_.find(key)) return found;
   Candidate before = candidate;
   do {
     before.chain.pop_back();
@@ -194,8 +160,12 @@ Result<ScheduledSteps::SharedStep> ScheduledSteps::begun(const Candidate& candid
       apply(*step, rest, options_for(candidate.planned),
             rest.size() == 1 && is_recompute(rest[0]) ? &known_recompute(before.chain, begin)
                                                       : nullptr));
-  const bool is_new = !begin || change == passes::Change::Yes;
-  return steps_.emplace(key, is_new ? std::move(step) : begin).first->second;
+  SharedStep made = !begin || change == passes::Change::Yes ? std::move(step) : begin;
+  known_.keep(key, made);
+  // Those of steps that are forgotten.
+  std::erase_if(before_recompute_,
+                [](const auto& one) { return one.second->step.use_count() == 1; });
+  return made;
 }
 
 passes::KnownRecompute& ScheduledSteps::known_recompute(const Chain& chain,

@@ -1,12 +1,13 @@
 // ScheduledSteps: what chains make of one imported step, up to the layout.
 //
-// What chains begin with alike, up to `recompute`, is computed once and kept until it is forgotten:
-// a step of 200 000 nodes takes room. A chain begins with a stage: its passes up to `schedule`.
+// What chains begin with alike is computed once, as long as it is among what was used latest
+// (known_steps.h): the step after a stage, the passes up to `schedule`, and after each further one
+// up to `recompute`.
 //
 // A search changes one pass of a chain at a time, mostly the one after the pass that it changed
 // before. So of each chain the step after its first pass that was not known is kept as well, and
-// that after keep-jointly, of the latest chains, as many as hold kMostNodes together. A pass
-// depends on the step and its options alone (src/passes/README.md), so what is kept stays true.
+// that after keep-jointly. A pass depends on the step and its options alone (src/passes/README.md),
+// so what is kept stays true.
 #pragma once
 
 #include <map>
@@ -18,6 +19,7 @@
 #include "src/layout/known_arenas.h"
 #include "src/passes/pass_manager.h"
 #include "src/passes/recompute/known_recompute.h"
+#include "src/search/known_steps.h"
 
 namespace dc::search {
 
@@ -37,8 +39,6 @@ struct Candidate {
 
 class ScheduledSteps {
  public:
-  using SharedStep = std::shared_ptr<const ir::Step>;
-
   // The references must outlive it.
   ScheduledSteps(const ir::Step& imported, const passes::Options& options,
                  const cost::CostModel& cost)
@@ -68,16 +68,7 @@ class ScheduledSteps {
   // As layout::arena_if_too_large() by the budgets of the options.
   base::Result<std::optional<base::Bytes>> arena_if_too_large(const ir::Step& step);
 
-  // Forgets what only chains of other stages than these begin with.
-  void keep_stages_of(std::span<const passes::Chain> chains);
-
  private:
-  // A step in the middle of a chain, behind recompute.
-  struct Passed {
-    std::string key;
-    SharedStep step;
-  };
-
   // What recompute knows of a step that it is applied to.
   struct BeforeRecompute {
     SharedStep step;
@@ -87,9 +78,6 @@ class ScheduledSteps {
   base::Result<SharedStep> begun(const Candidate& candidate);
   // `step`: after the passes `chain`.
   passes::KnownRecompute& known_recompute(const passes::Chain& chain, const SharedStep& step);
-  // Null if it is not known.
-  SharedStep passed(const Candidate& candidate);
-  void keep(const Candidate& candidate, const SharedStep& step);
   passes::Options options_for(const std::optional<base::Bytes>& planned) const;
   base::Result<passes::Change> apply(ir::Step& step, const passes::Chain& chain,
                                      const passes::Options& options,
@@ -98,12 +86,11 @@ class ScheduledSteps {
   const ir::Step& imported_;
   const passes::Options& options_;
   const cost::CostModel& cost_;
-  std::map<std::string, SharedStep> steps_;  // by the passes that made them
-  std::map<std::string, std::unique_ptr<BeforeRecompute>> before_recompute_;  // by the same
+  KnownSteps known_;  // by the passes that made them, and the bytes that these planned for
+  std::map<std::string, std::unique_ptr<BeforeRecompute>> before_recompute_;  // by the passes
   std::map<std::string, RecomputeRange> ranges_;                              // by stage
   std::map<std::string, int64_t> state_bytes_;                                // by stage
   std::map<std::string, int64_t> least_live_;  // by the passes up to recompute
-  std::vector<Passed> passed_;                 // the latest used first
   layout::KnownArenas arenas_;
 };
 

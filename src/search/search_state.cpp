@@ -1,7 +1,6 @@
 #include "src/search/search_state.h"
 
 #include <algorithm>
-#include <array>
 
 namespace dc::search {
 namespace {
@@ -34,13 +33,8 @@ base::Result<passes::Chain> SearchState::as_asked(base::Result<passes::Chain> ch
   return chain.ok() && asked_.fusion ? fused(*chain, *asked_.fusion) : std::move(chain);
 }
 
-void SearchState::go_to(const passes::Chain& chain) {
-  trials_.steps().keep_stages_of(std::array{best().chain, chain});
-}
-
 base::Result<MaybeScore> SearchState::try_next(const Candidate& candidate) {
   if (!best().chain.empty() && trials_.done()) return MaybeScore();
-  go_to(candidate.chain);
   return trials_.try_candidate(candidate);
 }
 

@@ -43,8 +43,6 @@ class SearchState {
   bool decides_jointly() const { return find_call(best().chain, "keep-jointly") != nullptr; }
   bool is_enough() const { return trials_.cut_short() || (asked_.first_fit && score().fits); }
 
-  // Of this chain next; of those before, only what the best begins with stays known.
-  void go_to(const passes::Chain& chain);
   // If it is the first or there is effort left, as Trials::try_candidate().
   base::Result<MaybeScore> try_next(const Candidate& candidate);
   // The chain, planned for all of the budget.

@@ -1,7 +1,6 @@
 #include "src/search/smallest_chain.h"
 
 #include <algorithm>
-#include <array>
 
 #include "src/search/chains.h"
 #include "src/search/moves.h"
@@ -24,7 +23,6 @@ void offer_smallest(const std::vector<Chain>& chains, ScheduledSteps& steps, Sma
   // What shards least comes first in the list and has most state.
   for (auto at = chains.rbegin(); at != chains.rend(); ++at) {
     const Chain& chain = *at;
-    steps.keep_stages_of(std::array{chain});
     if (best && !has_offloading(chain)) {
       const base::Result<int64_t> state = steps.state_bytes(chain);
       if (!state.ok() || *state >= best->bytes) continue;

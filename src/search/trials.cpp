@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "src/ir/step.h"
-#include "src/search/moves.h"
 #include "src/sim/simulate.h"
 
 namespace dc::search {
@@ -126,12 +125,19 @@ bool Trials::out_of_effort() {
 }
 
 std::optional<Candidate> Trials::next_to_expand(int64_t percent) {
-  const auto found =
-      std::min_element(waiting_.begin(), waiting_.end(),
-                       [](const Trial& a, const Trial& b) { return a.score.better_than(b.score); });
-  if (found == waiting_.end() || found->score.time.v > score().time.v / 100 * percent) return {};
+  std::erase_if(waiting_, [&](const Trial& one) {
+    return one.score.time.v > score().time.v / 100 * percent;
+  });
+  const auto is_before = [&](const Trial& a, const Trial& b) {
+    const int of_a = expanded_[fusion_of(a.candidate.chain)],
+              of_b = expanded_[fusion_of(b.candidate.chain)];
+    return of_a != of_b ? of_a < of_b : a.score.better_than(b.score);
+  };
+  const auto found = std::min_element(waiting_.begin(), waiting_.end(), is_before);
+  if (found == waiting_.end()) return {};
   Candidate next = std::move(found->candidate);
   waiting_.erase(found);
+  ++expanded_[fusion_of(next.chain)];
   return next;
 }
 
@@ -163,12 +169,13 @@ bool Trials::wins(const Score& score) const {
   return score.better_than(best_.score) && !(score.fits && is_slow && score.time > least_);
 }
 
-// Then it needs more than the best so far, whatever the passes do.
+// Then no plan of the chain fits, whatever the passes do. The first chain is tried all the same: a
+// search without time for more has a result.
 Result<bool> Trials::state_alone_is_too_large(const Chain& chain) {
   if (!options_.memory() || best_.empty()) return false;
   if (std::any_of(chain.begin(), chain.end(), offloads)) return false;
   DC_ASSIGN_OR_RETURN(const int64_t bytes, steps_.state_bytes(chain));
-  return bytes > (best_.score.fits ? options_.memory()->v : best_.score.bytes);
+  return bytes > options_.memory()->v;
 }
 
 Result<bool> Trials::cannot_fit(const Chain& chain) {

@@ -12,6 +12,7 @@
 
 #include "src/search/auto.h"
 #include "src/search/lower_plans.h"
+#include "src/search/moves.h"
 #include "src/search/scheduled_steps.h"
 #include "src/search/smallest_chain.h"
 
@@ -89,8 +90,9 @@ class Trials {
   bool is_at_bound() const { return score().fits && score().time.v <= bound_.v + bound_.v / 1000; }
   bool done() { return out_of_effort() || is_at_bound(); }
 
-  // The best that fits and whose changes were not all tried, if it is at most so many per cent of
-  // the best's time.
+  // A schedule that fits and whose changes were not all tried, at most so many per cent of the
+  // best's time: the best with operators fused in the way that was returned least often. What
+  // leads to the best is often two decisions away, one of them how operators are fused.
   std::optional<Candidate> next_to_expand(int64_t percent);
   // The fastest that needs a little too much; its chain is not returned again.
   std::optional<Trial> take_fastest_too_large();
@@ -118,6 +120,7 @@ class Trials {
   std::set<std::pair<std::string, int64_t>> tried_;  // and planned bytes
   std::map<std::string, Score> latest_;              // by the chain's text
   std::vector<Trial> waiting_;                       // fit; what they lead to is untried
+  std::array<int, std::size(kFusions)> expanded_{};  // by way of fusing: taken from these
   std::vector<Trial> too_large_;                     // by a little
   std::set<std::array<int64_t, 3>> costs_;           // time, communication and bytes of what fits
   Trial best_;

@@ -1,6 +1,7 @@
 #include "src/search/try_starts.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
 
 #include "src/search/starts.h"
@@ -25,7 +26,7 @@ bool asks_budget(const Chain& chain) {
 Status try_start(SearchState& state, std::string_view prefix, const Start& start) {
   const std::string text = std::string(prefix).append(start.begin).append(start.rest);
   DC_ASSIGN_OR_RETURN(Chain chain, state.as_asked(passes::parse_passes(text)));
-  if (!state.best().chain.empty()) chain = fused(chain, fusion_of(state.best().chain));
+  if (state.score().fits) chain = fused(chain, fusion_of(state.best().chain));
   if (!chain_offloads(chain) && state.score().fits && state.decides_jointly()) {
     DC_ASSIGN_OR_RETURN(const bool tight, state.is_tight(chain));
     if (tight) return {};
@@ -39,9 +40,28 @@ Status try_start(SearchState& state, std::string_view prefix, const Start& start
   return state.try_whole(moves.at(chain, moves.last_part() / 2)).status();
 }
 
+// Over all ranks, and inside hosts where there are any.
+Status try_each(SearchState& state, std::span<const Start> starts) {
+  for (const std::string_view prefix : {std::string_view(), kByHost}) {
+    if (!prefix.empty() && !has_hosts(state.imported(), state.options())) break;
+    for (const Start& start : starts) DC_RETURN_IF_ERROR(try_start(state, prefix, start));
+  }
+  return {};
+}
+
+// The best with its operators fused in the other ways.
+Status try_fusions(SearchState& state) {
+  const Chain from = state.best().chain;
+  if (from.empty()) return {};
+  for (const size_t fusion : state.fusions()) {
+    const Chain other = fused(from, fusion);
+    if (!other.empty()) DC_RETURN_IF_ERROR(state.try_whole(other).status());
+  }
+  return {};
+}
+
 }  // namespace
 
-// The stages of all ways of fusing stay known meanwhile.
 Status try_joint_starts(SearchState& state) {
   Trials& trials = state.trials();
   const auto try_one = [&](const Chain& chain) -> Status {
@@ -61,24 +81,19 @@ Status try_joint_starts(SearchState& state) {
   for (const size_t fusion : state.fusions()) {
     if (fusion != fusion_of(from)) DC_RETURN_IF_ERROR(try_one(fused(from, fusion)));
   }
-  state.go_to(state.best().chain);
   return {};
 }
 
+Status try_offload_starts(SearchState& state) {
+  if (!state.options().offload_space) return {};
+  DC_RETURN_IF_ERROR(try_each(state, kOffloadStarts));
+  return try_fusions(state);
+}
+
 Status try_other_starts(SearchState& state) {
-  for (const std::string_view prefix : {std::string_view(), kByHost}) {
-    if (!prefix.empty() && !has_hosts(state.imported(), state.options())) break;
-    for (const Start& start : kStarts) DC_RETURN_IF_ERROR(try_start(state, prefix, start));
-    if (!state.options().offload_space) continue;
-    for (const Start& start : kOffloadStarts) DC_RETURN_IF_ERROR(try_start(state, prefix, start));
-  }
-  const Chain from = state.best().chain;
-  if (from.empty()) return {};
-  for (const size_t fusion : state.fusions()) {
-    const Chain other = fused(from, fusion);
-    if (!other.empty()) DC_RETURN_IF_ERROR(state.try_whole(other).status());
-  }
-  return {};
+  DC_RETURN_IF_ERROR(try_each(state, kStarts));
+  if (state.options().offload_space) DC_RETURN_IF_ERROR(try_each(state, kOffloadStarts));
+  return try_fusions(state);
 }
 
 }  // namespace dc::search

@@ -67,10 +67,12 @@ class Auto(unittest.TestCase):
                 self.assertLessEqual(predicted(auto), predicted(full) * 1.001)
                 self.assertLessEqual(predicted(auto), (before or predicted(auto)) * 1.005)
                 before = predicted(auto)
-        room = ("--memory", "129.57GiB", "--reduction-order", "per-micro-batch")
-        auto, _ = report(archive, *options, *room)
-        off, _ = report(archive, *options, *room, "--recompute", "off")
-        self.assertLessEqual(predicted(auto), predicted(off) * 1.001)
+        # At 78.3 GiB the best is two decisions away from all that the search comes upon first: no operators fused, and more reduced at once.
+        for gib, recompute in ((129.57, "off"), (78.3, "full")):
+            room = ("--memory", f"{gib}GiB", "--reduction-order", "per-micro-batch")
+            auto, _ = report(archive, *options, *room)
+            other, _ = report(archive, *options, *room, "--recompute", recompute)
+            self.assertLessEqual(predicted(auto), predicted(other) * 1.001, gib)
         much, _ = report(archive, *options, "--memory", "133.8GiB")
         unlimited, _ = report(archive, *options)
         self.assertLessEqual(predicted(unlimited), predicted(much) * 1.005)

@@ -37,7 +37,6 @@ class ChainTable {
     options_.budgets[ir::Space::Device] = budget > 0 ? std::optional(Bytes{budget}) : std::nullopt;
     const Result<passes::Chain> chain = passes::parse_passes(text);
     if (!chain.ok()) return error(chain.status());
-    steps_.keep_stages_of(std::array{*chain});
     const Result<ir::Step> step = within(*chain);
     if (!step.ok()) return error(step.status());
     const Result<Bytes> arena = steps_.arena(*step);

@@ -12,6 +12,7 @@
 #include "src/search/auto.h"
 #include "src/search/chains.h"
 #include "src/search/moves.h"
+#include "src/search/trials.h"
 #include "src/sim/simulate.h"
 #include "tests/source_dir.h"
 
@@ -215,6 +216,38 @@ TEST(FindBest, StopsAtItsEffortAndRepeatsItself) {
     before = std::min(before, found.time);
     EXPECT_FALSE(found.cut_short);
   }
+}
+
+TEST(Trials, AChainWhoseStateAloneIsAboveTheBudgetIsNotTried) {
+  const cost::AnalyticCost cost(1);
+  const ir::Step step = imported(4);
+  passes::Options options;
+  options.reduction_order = ReductionOrder::PerMicroBatch;
+  const auto state = ScheduledSteps(step, options, cost).state_bytes(*find_chain("zero3"));
+  ASSERT_TRUE(state.ok()) << state.status().to_string();
+  options.budgets[ir::Space::Device] = Bytes{*state - 1};
+  const SearchOptions search;
+  Trials trials(step, options, cost, search);
+  const auto tries = [&](const char* name) {
+    const auto score = trials.try_once(trials.whole(*find_chain(name)));
+    EXPECT_TRUE(score.ok()) << score.status().to_string();
+    return score->has_value();
+  };
+  EXPECT_TRUE(tries("zero3")) << "the first: a search without time for more has a result";
+  EXPECT_FALSE(tries("fsdp"));
+  EXPECT_TRUE(tries("deepcompile-offload-optimizer"));
+  EXPECT_EQ(trials.simulated(), 2);
+}
+
+TEST(FindBest, LargerSchedulesAreTriedLessOften) {
+  const ir::Step step = imported(2);
+  const int small = default_effort(step, false);
+  const auto llama =
+      frontend::import_archive(std::string(dc::kSourceDir) + "/tests/data/llama_8b_cuda.pt2");
+  ASSERT_TRUE(llama.ok()) << llama.status().to_string();
+  const int large = default_effort(*llama, false);
+  EXPECT_LT(large, small);
+  EXPECT_LT(default_effort(*llama, true), large);
 }
 
 TEST(FindBest, OtherWaysOfFusingAreOfItsEffort) {

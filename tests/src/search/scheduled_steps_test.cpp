@@ -55,6 +55,22 @@ TEST(ScheduledSteps, NoPlanOfAChainHasFewerLiveBytesThanItSays) {
   EXPECT_GE(chains, 40) << "chains of which something is known";
 }
 
+TEST(KnownSteps, ForgetsWhatWasNotUsedForLongest) {
+  const auto step = std::make_shared<const ir::Step>(imported(1, 1));
+  KnownSteps steps;
+  steps.keep("first", step);
+  steps.keep("second", step);
+  EXPECT_TRUE(steps.find("second"));
+  constexpr int kMore = 20'000;  // times the nodes of the step: more than any number that is kept
+  for (int i = 0; i < kMore; ++i) {
+    ASSERT_TRUE(steps.find("first")) << "used each time";
+    steps.keep(std::to_string(i), step);
+  }
+  EXPECT_FALSE(steps.find("second"));
+  EXPECT_FALSE(steps.find("0"));
+  EXPECT_TRUE(steps.find(std::to_string(kMore - 1)));
+}
+
 // What is known from one candidate changes no other.
 TEST(ScheduledSteps, MakesWhatThePassesMake) {
   const cost::AnalyticCost cost(1);

@@ -1,0 +1,37 @@
+#include "src/search/known_steps.h"
+
+#include <algorithm>
+
+namespace dc::search {
+namespace {
+
+// Of all steps that are known; as many as six of the latest, if those are more.
+constexpr int64_t kMostNodes = 800'000;
+constexpr int64_t kLeastSteps = 6;
+
+}  // namespace
+
+SharedStep KnownSteps::find(const std::string& key) {
+  const auto found = known_.find(key);
+  if (found == known_.end()) return nullptr;
+  found->second.used = ++clock_;
+  return found->second.step;
+}
+
+void KnownSteps::keep(const std::string& key, const SharedStep& step) {
+  int64_t nodes = 0;
+  for (const ir::Program& program : step->programs)
+    nodes += static_cast<int64_t>(program.graph.node_count());
+  if (!known_.emplace(key, Known{step, nodes, ++clock_}).second) return;
+  nodes_ += nodes;
+  const int64_t most = std::max(kMostNodes, kLeastSteps * nodes);
+  while (nodes_ > most) {
+    const auto oldest = std::min_element(
+        known_.begin(), known_.end(),
+        [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
+    nodes_ -= oldest->second.nodes;
+    known_.erase(oldest);
+  }
+}
+
+}  // namespace dc::search
