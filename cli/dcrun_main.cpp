@@ -112,6 +112,22 @@ Result<runtime::train::TrainOptions> train_options(const cli::DcrunOptions& opti
   return train;
 }
 
+// No output takes the place of an input. --save may, if --overwrite says so.
+Status check_outputs(const cli::DcrunOptions& options) {
+  std::vector<std::string> inputs = {options.plan, options.weights, options.config,
+                                     options.job_key};
+  for (const std::vector<std::string>& list : {options.data, options.eval_data}) {
+    for (const std::string& data : list) {
+      inputs.push_back(data);
+      inputs.push_back(data.substr(0, data.rfind(':')));
+    }
+  }
+  for (const std::string& output : {options.trace, options.record_profile, options.metrics}) {
+    if (!output.empty()) DC_RETURN_IF_ERROR(base::check_no_input(output, inputs));
+  }
+  return base::ok_status();
+}
+
 struct Ready {
   runtime::plan::Loaded loaded;
   runtime::train::TrainOptions options;
@@ -120,6 +136,7 @@ struct Ready {
 Result<Ready> make_ready(const cli::DcrunOptions& options,
                          const runtime::comm::LaunchInfo& launch) {
   Ready ready;
+  if (launch.rank == 0) DC_RETURN_IF_ERROR(check_outputs(options));
   DC_ASSIGN_OR_RETURN(ready.loaded, runtime::verify::load(options.plan));
   DC_RETURN_IF_ERROR(check_world(ready.loaded, launch));
   DC_ASSIGN_OR_RETURN(ready.options, train_options(options, ready.loaded.plan));

@@ -9,7 +9,9 @@ where training ends depends on the clock: it is given in seconds of processor ti
 """
 
 import argparse
+import hashlib
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -21,7 +23,7 @@ import torch
 BIN = pathlib.Path(__file__).resolve().parent.parent / "build/release/bin"
 HEADS, WIDTH, LEAK = 4, 16, 0.2
 ATTENTION_LAYERS, DENSE_LAYERS = 6, 3
-FORMAT, VERSION = "dcc-fused-estimator", "1"
+FORMAT, VERSION = "dcc-fused-estimator", "2"
 
 
 def table(*arguments):
@@ -133,7 +135,8 @@ def save(network, names, path):
     tensors = {}
     for name, value in network.state_dict().items():
         tensors[name] = (value if value.dim() == 2 else value.unsqueeze(0)).contiguous()
-    safetensors.torch.save_file(tensors, path, {"format": FORMAT, "version": VERSION, "primitives": ",".join(names)})
+    checksum = hashlib.sha256(b"".join(tensors[name].numpy().tobytes() for name in sorted(tensors))).hexdigest()
+    safetensors.torch.save_file(tensors, path, {"format": FORMAT, "version": VERSION, "primitives": ",".join(names), "sha256": checksum})
 
 
 def main():
@@ -142,6 +145,8 @@ def main():
     parser.add_argument("-o", "--output", required=True)
     parser.add_argument("--seconds", type=float, default=50, help="processor time to train for")
     arguments = parser.parse_args()
+    if any(os.path.realpath(one) == os.path.realpath(arguments.output) for one in arguments.profiles):
+        parser.error(f"{arguments.output} is to be read and would be replaced; give the output another name")
     kernels = [kernel for profile in arguments.profiles for kernel in table(profile)]
     if not kernels:
         sys.exit("train_estimator.py: the profiles have no fused kernels; measure some with dcc profile --fusions 2000")

@@ -3,6 +3,7 @@
 #include "cli/commands/commands.h"
 #include "runtime/plan/file.h"
 #include "runtime/verify/verify.h"
+#include "src/base/file.h"
 #include "src/base/text.h"
 #include "src/profile/profile_file.h"
 #include "src/sim/calibrate.h"
@@ -39,6 +40,8 @@ void print_row(const char* what, base::Nanos measured, base::Nanos predicted,
 }  // namespace
 
 Status run_calibrate(const CalibrateArguments& arguments) {
+  const std::string inputs[] = {arguments.plan, arguments.profile, arguments.recorded};
+  DC_RETURN_IF_ERROR(base::check_no_input(arguments.output, inputs));
   DC_ASSIGN_OR_RETURN(const runtime::plan::Loaded loaded, runtime::verify::load(arguments.plan));
   DC_ASSIGN_OR_RETURN(const profile::Profile profile, profile::read_profile(arguments.profile));
   DC_ASSIGN_OR_RETURN(const base::StepMeasurement step, recorded_step(arguments, loaded.digest));

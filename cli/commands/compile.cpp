@@ -114,6 +114,9 @@ Status run_compile(const CompileArguments& arguments) {
   request.options = arguments.options;
   DC_RETURN_IF_ERROR(driver::check(request.options));
   note_idle_options(request.options);
+  const std::string inputs[] = {arguments.model, arguments.profile, arguments.config,
+                                arguments.options.fused_estimate.choice};
+  DC_RETURN_IF_ERROR(base::check_no_input(arguments.output, inputs));
   DC_RETURN_IF_ERROR(base::check_writable(arguments.output));
   if (!arguments.profile.empty()) {
     DC_ASSIGN_OR_RETURN(request.profile, profile::read_profile(arguments.profile));

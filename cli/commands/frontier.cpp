@@ -36,14 +36,33 @@ Status read_range(const std::string& text, driver::FrontierRequest& request) {
   return {};
 }
 
-// DIR/3.dcp is the plan of the third row.
+// The plan of a row, counted from 0.
+std::string plan_path(const std::string& directory, size_t row) {
+  return directory + "/" + std::to_string(row + 1) + ".dcp";
+}
+
+// Before anything is compiled. Makes the folder of the plans.
+Status check_outputs(const FrontierArguments& arguments) {
+  const std::string inputs[] = {arguments.model, arguments.profile, arguments.config,
+                                arguments.options.fused_estimate.choice};
+  std::vector<std::string> outputs;
+  if (!arguments.output.empty()) outputs.push_back(arguments.output);
+  if (!arguments.plans.empty()) {
+    std::error_code failed;
+    std::filesystem::create_directories(arguments.plans, failed);
+    outputs.push_back(plan_path(arguments.plans, 0));
+  }
+  for (const std::string& output : outputs) {
+    DC_RETURN_IF_ERROR(base::check_no_input(output, inputs));
+    DC_RETURN_IF_ERROR(base::check_writable(output));
+  }
+  return {};
+}
+
 Status write_plans(const std::string& directory, const driver::Frontier& frontier) {
-  std::error_code failed;
-  std::filesystem::create_directories(directory, failed);
   for (size_t i = 0; i < frontier.points.size(); ++i) {
-    const std::string path = directory + "/" + std::to_string(i + 1) + ".dcp";
     const driver::CompileResult& plan = frontier.plans[frontier.points[i].plan];
-    DC_RETURN_IF_ERROR(base::write_file_atomically(path, plan.bytes));
+    DC_RETURN_IF_ERROR(base::write_file_atomically(plan_path(directory, i), plan.bytes));
   }
   return {};
 }
@@ -59,7 +78,7 @@ Status run_frontier(const FrontierArguments& arguments) {
   compile.dims = arguments.dims;
   compile.config = arguments.config;
   compile.options = arguments.options;
-  if (!arguments.output.empty()) DC_RETURN_IF_ERROR(base::check_writable(arguments.output));
+  DC_RETURN_IF_ERROR(check_outputs(arguments));
   if (!arguments.profile.empty()) {
     DC_ASSIGN_OR_RETURN(compile.profile, profile::read_profile(arguments.profile));
   }

@@ -45,7 +45,11 @@ base::Status run_inspect(const InspectArguments& arguments) {
     return base::Status(base::ErrorKind::Usage, "DC2805",
                         "a trace is shown by --as=timeline only; leave out " + arguments.trace);
   }
-  if (!arguments.output.empty()) DC_RETURN_IF_ERROR(base::check_writable(arguments.output));
+  if (!arguments.output.empty()) {
+    const std::string inputs[] = {arguments.plan, arguments.trace};
+    DC_RETURN_IF_ERROR(base::check_no_input(arguments.output, inputs));
+    DC_RETURN_IF_ERROR(base::check_writable(arguments.output));
+  }
   DC_ASSIGN_OR_RETURN(const runtime::plan::Loaded loaded, runtime::verify::load(arguments.plan));
   DC_ASSIGN_OR_RETURN(const std::string text, shown(arguments, loaded));
   if (!arguments.output.empty()) return base::write_file_atomically(arguments.output, text);

@@ -23,11 +23,14 @@ using base::ErrorKind;
 using base::Result;
 using base::Status;
 
-// A bar on a terminal, nothing elsewhere. With several ranks kernels take the first four fifths.
+// A bar on a terminal, nothing elsewhere: of kernels, then of fused kernels drawn at random if any
+// are asked for, then with several ranks of collectives.
 class ProgressBar {
  public:
-  ProgressBar(bool enabled, bool collectives)
-      : enabled_(enabled), kernels_(collectives ? 0.8 : 1.0) {}
+  ProgressBar(bool enabled, bool has_fusions, bool has_collectives)
+      : enabled_(enabled),
+        fusions_(has_fusions ? 0.4 : 0),
+        collectives_(has_collectives ? 0.2 : 0) {}
   ~ProgressBar() {
     if (open_) std::fputc('\n', stderr);  // what is said next starts a new line
   }
@@ -37,8 +40,10 @@ class ProgressBar {
   void show(double fraction, std::string_view what) {
     if (!enabled_) return;
     constexpr int kWidth = 40;
-    const double total =
-        what == "kernels" ? kernels_ * fraction : kernels_ + (1 - kernels_) * fraction;
+    const double kernels = 1 - fusions_ - collectives_;
+    const double total = what == "kernels"   ? kernels * fraction
+                         : what == "fusions" ? kernels + fusions_ * fraction
+                                             : 1 - collectives_ * (1 - fraction);
     std::string bar(static_cast<size_t>(total * kWidth), '#');
     bar.resize(kWidth, '.');
     std::fprintf(stderr, "\r[%s] %3d %% %-12.*s", bar.c_str(), static_cast<int>(100 * total),
@@ -49,12 +54,18 @@ class ProgressBar {
 
  private:
   bool enabled_, open_ = false;
-  double kernels_;
+  double fusions_, collectives_;  // parts of the whole
 };
+
+Status check_output(const ProfileArguments& arguments) {
+  const std::string inputs[] = {arguments.model, arguments.job_key};
+  DC_RETURN_IF_ERROR(base::check_no_input(arguments.output, inputs));
+  return base::check_writable(arguments.output);
+}
 
 // What can go wrong before anything is measured; the output is rank 0's.
 Status make_ready(const ProfileArguments& arguments, int rank, driver::Model& model) {
-  if (rank == 0) DC_RETURN_IF_ERROR(base::check_writable(arguments.output));
+  if (rank == 0) DC_RETURN_IF_ERROR(check_output(arguments));
   DC_ASSIGN_OR_RETURN(model, driver::read_model(arguments.model, "", arguments.dims));
   return {};
 }
@@ -65,7 +76,8 @@ Status measure(const ProfileArguments& arguments, const runtime::comm::LaunchInf
   driver::Model model;
   DC_RETURN_IF_ERROR(
       runtime::comm::agree(control, make_ready(arguments, launch.rank, model), "getting ready"));
-  ProgressBar bar(launch.rank == 0 && isatty(STDERR_FILENO), launch.world > 1);
+  ProgressBar bar(launch.rank == 0 && isatty(STDERR_FILENO), arguments.fusions > 0,
+                  launch.world > 1);
   const runtime::measure::Progress progress = [&](double fraction, std::string_view what) {
     bar.show(fraction, what);
   };
@@ -137,7 +149,7 @@ int run_profile(const ProfileArguments& arguments, int argc, char** argv) {
   }
   if (starts_ranks) {
     // One message here instead of one from every rank.
-    if (Status status = base::check_writable(arguments.output); !status.ok()) return finish(status);
+    if (Status status = check_output(arguments); !status.ok()) return finish(status);
     return runtime::comm::spawn_ranks(arguments.ranks, argc, argv);
   }
   if (arguments.ranks > 0 && arguments.ranks != launch->world) {

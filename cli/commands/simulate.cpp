@@ -16,6 +16,7 @@
 #include "src/base/json_writer.h"
 #include "src/base/text.h"
 #include "src/cost/costs.h"
+#include "src/driver/decisions.h"
 #include "src/driver/scaling.h"
 #include "src/profile/profile_file.h"
 #include "src/sim/what_if.h"
@@ -123,8 +124,11 @@ Result<bool> is_archive(const std::string& path) {
   return bytes.size() >= magic.size() && std::equal(magic.begin(), magic.end(), bytes.begin());
 }
 
+// Whether it is said how to compile. An estimator of fused kernels only says how long they take.
 bool has_options(const SimulateArguments& arguments) {
-  return arguments.options.canonical() != driver::CompileOptions().canonical();
+  driver::CompileOptions options = arguments.options;
+  options.fused_estimate = {};
+  return options.canonical() != driver::CompileOptions().canonical();
 }
 
 std::string decisions_in_words(const SimulateArguments& arguments,
@@ -172,8 +176,10 @@ Status run_scaling(const SimulateArguments& arguments, const std::string& model,
 }
 
 Status run_plan_alone(const SimulateArguments& arguments, const runtime::plan::Plan& plan,
-                      const sim::WhatIf& what_if, const std::optional<profile::Profile>& profile) {
-  const cost::Costs costs(profile, plan.threads);
+                      const sim::WhatIf& what_if, driver::CompileRequest request) {
+  request.options.fused_estimate = arguments.options.fused_estimate;
+  DC_ASSIGN_OR_RETURN(const driver::CompileOptions options, driver::completed(request));
+  const cost::Costs costs(request.profile, plan.threads, options.fused_estimate.network);
   DC_ASSIGN_OR_RETURN(const sim::Simulated run, sim::simulate(plan, costs.model(), what_if));
   if (arguments.json) {
     std::fputs(json_report(plan, run).c_str(), stdout);
@@ -185,6 +191,25 @@ Status run_plan_alone(const SimulateArguments& arguments, const runtime::plan::P
                            memory_line(run);
   std::fputs(text.c_str(), stdout);
   return {};
+}
+
+// What the plan's own prediction stands on and this one does not.
+void note_other_figures(const SimulateArguments& arguments, const runtime::plan::Plan& plan) {
+  if (arguments.profile.empty()) {
+    if (plan.profile_digest.empty()) return;
+    std::fprintf(stderr,
+                 "note: the plan was compiled with profile %s; without --profile a generic CPU is "
+                 "assumed\n",
+                 plan.profile_digest.c_str());
+    return;
+  }
+  const std::string estimator = driver::estimator_of(plan);
+  if (estimator.empty() || !arguments.options.fused_estimate.choice.empty()) return;
+  std::fprintf(stderr,
+               "note: the plan was compiled with an estimator of fused kernels of digest %s; "
+               "without --fusion-estimator those that the profile does not have are estimated "
+               "from the profile\n",
+               estimator.c_str());
 }
 
 }  // namespace
@@ -217,14 +242,10 @@ Status run_simulate(const SimulateArguments& arguments) {
   std::optional<profile::Profile>& profile = request.compile.profile;
   if (!arguments.profile.empty()) {
     DC_ASSIGN_OR_RETURN(profile, profile::read_profile(arguments.profile));
-  } else if (loaded && !loaded->plan.profile_digest.empty()) {
-    std::fprintf(stderr,
-                 "note: the plan was compiled with profile %s; without --profile a generic CPU is "
-                 "assumed\n",
-                 loaded->plan.profile_digest.c_str());
   }
+  if (loaded) note_other_figures(arguments, loaded->plan);
   if (loaded && arguments.model.empty())
-    return run_plan_alone(arguments, loaded->plan, what_if, profile);
+    return run_plan_alone(arguments, loaded->plan, what_if, std::move(request.compile));
   const std::string model = from_archive ? arguments.input : arguments.model;
   return run_scaling(arguments, model, what_if, std::move(request), loaded);
 }

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <set>
 #include <span>
+#include <string_view>
 #include <utility>
 
+#include "runtime/plan/names.h"
 #include "runtime/plan/timeline.h"
 #include "src/base/expression.h"
+#include "src/base/text.h"
 
 namespace dc::runtime::report {
 namespace {
@@ -174,6 +178,38 @@ bool is_in_module(const std::string& module, const std::string& of) {
   return module == of || module.starts_with(of + ".");
 }
 
+bool is_called(const plan::Parameter& parameter, const std::string& name) {
+  return parameter.fqn == name || std::ranges::count(parameter.aliases, name) != 0;
+}
+
+// Tensors that hold the parameter, its state, or its reduced gradient.
+std::vector<int32_t> tensors_of(const plan::Plan& plan, int32_t parameter) {
+  std::vector<int32_t> tensors;
+  for (const plan::StateEntry& entry : plan.state) {
+    if (entry.parameter == parameter) tensors.push_back(entry.tensor);
+  }
+  const int32_t gradient = plan.parameters[static_cast<size_t>(parameter)].gradient;
+  if (gradient >= 0) tensors.push_back(gradient);
+  return tensors;
+}
+
+// Of tensors, of parameters, and of modules with those that they are inside of.
+std::vector<std::string_view> names_of(const plan::Plan& plan) {
+  std::set<std::string_view> names;
+  for (const plan::Tensor& tensor : plan.tensors) names.insert(tensor.name);
+  for (const plan::Parameter& parameter : plan.parameters) names.insert(parameter.fqn);
+  for (const plan::Program& program : plan.programs) {
+    for (const plan::Instruction& in : program.instructions) {
+      const std::string_view module = in.module;
+      for (size_t dot = module.find('.'); dot != module.npos; dot = module.find('.', dot + 1))
+        names.insert(module.substr(0, dot));
+      names.insert(module);
+    }
+  }
+  names.erase("");
+  return {names.begin(), names.end()};
+}
+
 base::Result<Named> named_by(const plan::Plan& plan, const std::string& what) {
   Named named;
   if (what.empty()) return named;
@@ -194,16 +230,34 @@ base::Result<Named> named_by(const plan::Plan& plan, const std::string& what) {
   for (size_t i = 0; i < plan.tensors.size(); ++i) {
     if (plan.tensors[i].name == what) named.tensors.push_back(static_cast<int32_t>(i));
   }
+  for (size_t i = 0; i < plan.parameters.size(); ++i) {
+    if (!is_called(plan.parameters[i], what)) continue;
+    const std::vector<int32_t> tensors = tensors_of(plan, static_cast<int32_t>(i));
+    named.tensors.insert(named.tensors.end(), tensors.begin(), tensors.end());
+  }
   for (const plan::Program& program : plan.programs) {
     for (const plan::Instruction& in : program.instructions) {
       if (is_in_module(in.module, what)) named.module = what;
     }
   }
   if (!named.all()) return named;
-  return base::Status(base::ErrorKind::Usage, "DC2817",
-                      "'" + what +
-                          "' is no tensor and no module of the plan, and no index of its last "
-                          "program; `dcc inspect --as=text` shows them");
+  const std::string near = base::did_you_mean(what, names_of(plan));
+  return base::Status(
+      base::ErrorKind::Usage, "DC2817",
+      "'" + base::printable(what) +
+          "' is no tensor, parameter or module of the plan, and no index of its last program" +
+          (near.empty() ? "; `dcc inspect --as=text` shows them" : near));
+}
+
+std::string in_words(const plan::Plan& plan, const Named& named, const std::string& what) {
+  if (named.index) {
+    const plan::Instruction& in =
+        plan.programs.back().instructions[static_cast<size_t>(*named.index)];
+    const std::string does = in.op.empty() ? std::string(plan::name(in.kind)) : in.op;
+    return "[" + std::to_string(*named.index) + "] " + does +
+           (in.module.empty() ? "" : " in " + in.module);
+  }
+  return what.empty() ? "the plan" : what;
 }
 
 }  // namespace
@@ -212,6 +266,7 @@ base::Result<Explanation> explain(const plan::Plan& plan, const std::string& wha
   DC_ASSIGN_OR_RETURN(const Named named, named_by(plan, what));
   const Explainer explainer(plan);
   Explanation explanation;
+  explanation.asked = in_words(plan, named, what);
   const auto wants_tensor = [&](std::span<const int32_t> ids) {
     return std::ranges::any_of(
         ids, [&](int32_t id) { return std::ranges::count(named.tensors, id) != 0; });

@@ -50,10 +50,12 @@ struct ExplainedMerge {
 struct Explanation {
   std::vector<ExplainedFusion> fusions;
   std::vector<ExplainedMerge> merges;
+  std::string asked;  // what they are of: "[12] aten.mm.default in model.layers.0", "the plan"
 };
 
-// `what`: nothing (all), an index of the last program, a tensor ("%12", or its name), or a module
-// with what is inside it. Usage (64), DC2817, if that names nothing of the plan.
+// `what`: nothing (all), an index of the last program, a tensor ("%12", or its name), a parameter
+// with its state and gradient, or a module with what is inside it. Usage (64), DC2817, if that
+// names nothing of the plan.
 base::Result<Explanation> explain(const plan::Plan& plan, const std::string& what);
 
 std::string to_text(const plan::Plan& plan, const Explanation& explanation);

@@ -1,6 +1,7 @@
 // The two forms of an explanation: for people and for programs.
 #include "runtime/plan/names.h"
 #include "runtime/report/explain.h"
+#include "runtime/report/report_line.h"
 #include "src/base/json_writer.h"
 #include "src/base/text.h"
 
@@ -23,7 +24,7 @@ std::string text_of(const plan::Plan& plan, const ExplainedFusion& fusion) {
   std::string text = place(plan, fusion.program, fusion.index) + ": " +
                      std::to_string(fusion.operations.size()) + " operators are one kernel" +
                      in_module(fusion.module) + ", " + std::string(plan::name(fusion.phase)) +
-                     "; saves " + std::to_string(fusion.launches_saved) + " kernels and " +
+                     "; saves " + count_of(fusion.launches_saved, "kernel") + " and " +
                      base::format_bytes(fusion.bytes_saved) + " moved";
   if (fusion.predicted_ns > 0) text += "; predicted " + base::format_duration(fusion.predicted_ns);
   if (fusion.predicted_ns > 0 && fusion.origin != plan::FigureOrigin::Unknown)
@@ -100,6 +101,8 @@ void write(base::JsonWriter& json, const ExplainedMerge& merge) {
 }  // namespace
 
 std::string to_text(const plan::Plan& plan, const Explanation& explanation) {
+  if (explanation.fusions.empty() && explanation.merges.empty())
+    return explanation.asked + ": no fused kernels and no collectives of several values\n";
   int64_t operators = 0, kernels = 0, bytes = 0, buffers = 0;
   for (const ExplainedFusion& fusion : explanation.fusions) {
     operators += static_cast<int64_t>(fusion.operations.size());
@@ -108,11 +111,12 @@ std::string to_text(const plan::Plan& plan, const Explanation& explanation) {
   }
   for (const ExplainedMerge& merge : explanation.merges)
     buffers += static_cast<int64_t>(merge.members.size());
-  std::string text =
-      std::to_string(operators) + " operators are " + std::to_string(explanation.fusions.size()) +
-      " fused kernels: " + std::to_string(kernels) + " kernels and " + base::format_bytes(bytes) +
-      " moved are saved in one run of each program; " + std::to_string(buffers) +
-      " values travel in " + std::to_string(explanation.merges.size()) + " collectives\n";
+  std::string text = std::to_string(operators) + " operators are " +
+                     count_of(static_cast<int64_t>(explanation.fusions.size()), "fused kernel") +
+                     ": " + count_of(kernels, "kernel") + " and " + base::format_bytes(bytes) +
+                     " moved are saved in one run of each program; " + std::to_string(buffers) +
+                     " values travel in " +
+                     count_of(static_cast<int64_t>(explanation.merges.size()), "collective") + "\n";
   for (const ExplainedFusion& fusion : explanation.fusions) text += text_of(plan, fusion);
   for (const ExplainedMerge& merge : explanation.merges) text += text_of(plan, merge);
   return text;

@@ -7,7 +7,7 @@ with the same --fusions kernels drawn at random, each measured in every plan tha
 them. Its repeat error is how far the fastest of the repeats are apart. The kernels are drawn into --folds parts; those of each part that take 20 us or more are tested with estimators that learned from
 all other parts: the fit as dcc does it, the network by scripts/train_estimator.py in --seconds of processor time (for the first --networks parts only, since it takes so long). So every kernel is tested
 once, by estimators that have not seen it. The table has the part of the tested kernels whose estimate is near enough: within 5 % or twice the kernel's own repeat error, whichever is more; within 5 %;
-within 14 %, which is what DisCo has for 90 % of its kernels (arXiv 2209.12769); and the error that half and 90 % of them keep to.
+within 14 %, which is what DisCo has for 90 % of its kernels (arXiv 2209.12769); and the error that half and 90 % of them keep to. A second table has the fit by model and by how often a kernel was timed.
 --leave-out: instead of parts, the kernels of one model after the other are tested with estimators that learned from those of the other models.
 """
 
@@ -27,6 +27,7 @@ import train_estimator  # noqa: E402
 
 DCC = os.path.join(ROOT, "build", "bin", "dcc")
 SHORTEST_NS = 20_000
+SAMPLES = (0, 11, 31, 101, 1 << 40)  # classes by how often a kernel was timed
 ESTIMATORS = (("closed form", "closed_ns"), ("fit", "fitted_ns"), ("network", "network_ns"))
 _BERT = {
     "architectures": ["BertForMaskedLM"],
@@ -39,16 +40,23 @@ _BERT = {
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
 }
-_F32, _BF16 = ("--dtype", "float32"), ("--dtype", "bfloat16")
 _GPT2, _MIXTRAL = lab.CONFIGS["gpt2"][0], lab.CONFIGS["mixtral"][0]
-# What export.py is given: a preset or a configuration, options.
+# Layers that are alike have the same kernels, and the steps of fewer are shorter.
+_M = {**lab.CONFIGS["M"][0], "num_hidden_layers": 2, "vocab_size": 2048}
+
+
+def _size(batch, seq, dtype):
+    return "--batch", str(batch), "--seq", str(seq), "--dtype", dtype
+
+
+# Configuration, options of export.py.
 MODELS = {
-    "gpt2-bf16": (_GPT2, ("--batch", "2", "--seq", "192", *_BF16)),
-    "small-llama-bf16": ("small-llama", _BF16),
-    "mixtral-bf16": (_MIXTRAL, ("--batch", "2", "--seq", "128", *_BF16)),
-    "small-llama": ("small-llama", _F32),
-    "gpt2": (_GPT2, ("--batch", "2", "--seq", "192", *_F32)),
-    "bert": (_BERT, ("--batch", "4", "--seq", "96", *_F32)),
+    "gpt2": (_GPT2, _size(2, 192, "float32")),
+    "gpt2-bf16": (_GPT2, _size(2, 192, "bfloat16")),
+    "bert": (_BERT, _size(4, 96, "float32")),
+    "mixtral-bf16": (_MIXTRAL, _size(2, 128, "bfloat16")),
+    "M": (_M, _size(1, 256, "float32")),
+    "M-short-bf16": (_M, _size(1, 96, "bfloat16")),
 }
 
 
@@ -63,13 +71,10 @@ def exported(name, folder):
     path = os.path.join(folder, name + ".pt2")
     source, options = MODELS[name]
     if not os.path.exists(path):
-        chosen = ["--preset", source]
-        if not isinstance(source, str):
-            config = os.path.join(folder, name + ".config.json")
-            with open(config, "w") as file:
-                json.dump(source, file)
-            chosen = ["--hf-config", config]
-        run(sys.executable, os.path.join(ROOT, "scripts", "export.py"), *chosen, *options, "--headless", "--no-check", "-o", path)
+        config = os.path.join(folder, name + ".config.json")
+        with open(config, "w") as file:
+            json.dump(source, file)
+        run(sys.executable, os.path.join(ROOT, "scripts", "export.py"), "--hf-config", config, *options, "--headless", "--no-check", "-o", path)
     return path
 
 
@@ -84,7 +89,7 @@ def profiled(name, repeat, fusions, folder):
 
 
 def merged(profiles):
-    """One profile with each kernel's fastest time, and its repeat error by key."""
+    """One profile with each kernel's fastest time and all its samples, and the kernels' repeat errors by key."""
     found = {}
     for profile in profiles:
         for row in profile["kernels"]:
@@ -93,7 +98,7 @@ def merged(profiles):
     rows, errors = [], {}
     for (_, key, _), same in found.items():
         times = [row["fastest_ns"] for row in same]
-        rows.append({**same[0], "median_ns": min(times)})
+        rows.append({**same[0], "median_ns": min(times), "samples": sum(row["samples"] for row in same)})
         if len(times) > 1:
             errors[key] = max(times) / min(times) - 1
     return {**profiles[0], "kernels": rows}, errors
@@ -124,6 +129,10 @@ def estimated(profile, test, train, folder, seconds):
     return train_estimator.table(unseen, seen, network)
 
 
+def near_enough(row, field, errors):
+    return abs(row[field] / row["median_ns"] - 1) <= max(0.05, 2 * errors.get(row["key"], 0))
+
+
 def report(rows, errors):
     known = [errors[row["key"]] for row in rows if row["key"] in errors]
     print(
@@ -131,13 +140,26 @@ def report(rows, errors):
     )
     print("| estimator | tested | max(5 %, 2 x repeat) | 5 % | 14 % | half within | 90 % within |\n|---|---|---|---|---|---|---|")
     for label, field in ESTIMATORS:
-        off = [(abs(row[field] / row["median_ns"] - 1), errors.get(row["key"], 0)) for row in rows if field in row]
-        if not off:
+        tested = [row for row in rows if field in row]
+        if not tested:
             continue
-        near = sum(error <= max(0.05, 2 * repeat) for error, repeat in off) / len(off)
-        within = [sum(error <= limit for error, _ in off) / len(off) for limit in (0.05, 0.14)]
-        half, most = (quantile([error for error, _ in off], part) for part in (0.5, 0.9))
+        off = [abs(row[field] / row["median_ns"] - 1) for row in tested]
+        near = sum(near_enough(row, field, errors) for row in tested) / len(off)
+        within = [sum(error <= limit for error in off) / len(off) for limit in (0.05, 0.14)]
+        half, most = (quantile(off, part) for part in (0.5, 0.9))
         print(f"| {label} | {len(off)} | {near:.1%} | {within[0]:.1%} | {within[1]:.1%} | {half:.1%} | {most:.1%} |", flush=True)
+
+
+def report_parts(rows, errors, parts):
+    """The fit by model and by how often a kernel was timed. `parts`: label and what tells whether a row is in it."""
+    print("\n| of these | tested | fit near enough | half within | 90 % within |\n|---|---|---|---|---|")
+    for label, has in parts:
+        own = [row for row in rows if has(row)]
+        if not own:
+            continue
+        off = [abs(row["fitted_ns"] / row["median_ns"] - 1) for row in own]
+        near = sum(near_enough(row, "fitted_ns", errors) for row in own) / len(own)
+        print(f"| {label} | {len(own)} | {near:.1%} | {quantile(off, 0.5):.1%} | {quantile(off, 0.9):.1%} |")
 
 
 def fold_of(key, folds):
@@ -157,19 +179,21 @@ def main():
     arguments = parser.parse_args()
     os.makedirs(arguments.folder, exist_ok=True)
     models = arguments.models.split(",")
+    begin = time.monotonic()
     profiles = {name: [] for name in models}
     for repeat in range(arguments.repeats):
         for name in models:
             profiles[name].append(profiled(name, repeat, arguments.fusions, arguments.folder))
+    print(f"profiles: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
     profile, errors = merged([one for name in models for one in profiles[name]])
+    keys = {name: {row["key"] for one in profiles[name] for row in one["kernels"]} for name in models}
     fused = {row["key"]: row["median_ns"] for row in profile["kernels"] if row["provider"] == "fused"}
     long = {key for key, time_ns in fused.items() if time_ns >= SHORTEST_NS}
     print(f"{profile['machine']['cpu']}, {profile['machine']['threads']} thread; {len(fused)} fused kernels, {len(long)} of 20 us or more")
     rows = []
     if arguments.leave_out:
         for name in models:
-            own = {row["key"] for one in profiles[name] for row in one["kernels"]}
-            own_rows = estimated(profile, own & long, set(fused) - own, arguments.folder, 0)
+            own_rows = estimated(profile, keys[name] & long, set(fused) - keys[name], arguments.folder, 0)
             print(f"\n{name} left out: ", end="")
             report(own_rows, errors)
         return
@@ -177,6 +201,13 @@ def main():
         part = {key for key in fused if fold_of(key, arguments.folds) == fold}
         rows += estimated(profile, part & long, set(fused) - part, arguments.folder, arguments.seconds if fold < arguments.networks else 0)
     report(rows, errors)
+    samples = {row["key"]: row["samples"] for row in profile["kernels"] if row["provider"] == "fused"}
+    often = [
+        (f"timed {low} to {high - 1} times", lambda row, low=low, high=high: low <= samples[row["key"]] < high)
+        for low, high in zip(SAMPLES, SAMPLES[1:], strict=False)
+    ]
+    report_parts(rows, errors, [(name, lambda row, name=name: row["key"] in keys[name]) for name in models] + often)
+    print(f"{time.monotonic() - begin:.0f} s in all", file=sys.stderr)
 
 
 if __name__ == "__main__":

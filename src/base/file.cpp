@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "src/base/mapped_inputs.h"
@@ -196,6 +197,16 @@ Status OutputFile::commit() {
 Status check_writable(const std::string& path) {
   Result<OutputFile> file = OutputFile::create(path);  // its destructor removes it
   return file.ok() ? ok_status() : std::move(file).status();
+}
+
+Status check_no_input(const std::string& path, std::span<const std::string> inputs) {
+  for (const std::string& input : inputs) {
+    std::error_code none;
+    if (!std::filesystem::equivalent(path, input, none)) continue;
+    return Status(ErrorKind::Usage, "DC1011",
+                  path + " is to be read and would be replaced; give the output another name");
+  }
+  return ok_status();
 }
 
 Status write_file_atomically(const std::string& path, std::span<const uint8_t> bytes) {

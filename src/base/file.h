@@ -73,6 +73,10 @@ class OutputFile {
 // CannotWrite (73) if no file can be made at `path`: to be asked before long work. Leaves nothing
 // there.
 Status check_writable(const std::string& path);
+
+// Usage (64) if the output `path` is the file that one of `inputs` names: writing would destroy it.
+// What is empty or not there is no input.
+Status check_no_input(const std::string& path, std::span<const std::string> inputs);
 Status write_file_atomically(const std::string& path, std::span<const uint8_t> bytes);
 Status write_file_atomically(const std::string& path, std::string_view text);
 

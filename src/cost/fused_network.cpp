@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "src/base/archive/safetensors.h"
@@ -64,6 +65,15 @@ std::string primitives_text() {
   for (const std::string_view name : fused_primitives())
     text += (text.empty() ? "" : ",") + std::string(name);
   return text;
+}
+
+// SHA-256 of the weights by name: safetensors itself has no checksum.
+std::string checksum(const base::archive::SafetensorsFile& file) {
+  std::map<std::string_view, const base::archive::SafeTensor*> by_name;
+  for (const base::archive::SafeTensor& tensor : file.tensors()) by_name[tensor.name] = &tensor;
+  base::Sha256 sum;
+  for (const auto& [name, tensor] : by_name) sum.update(file.bytes(*tensor));
+  return sum.hex();
 }
 
 // Each operation with itself, those it reads from and those that read from it.
@@ -148,6 +158,8 @@ Result<FusedNetwork> FusedNetwork::read(const std::string& path) {
     return again(ErrorKind::Mismatch, "DC7021",
                  "the estimator was trained for fused kernels of other operators than those of "
                  "this dcc");
+  if (said("sha256") != checksum(file))
+    return again(ErrorKind::BadInput, "DC7022", "the weights are not those that were written");
   FusedNetwork network;
   Reader reader(file);
   size_t width = kSizeFeatures + fused_primitives().size();

@@ -14,10 +14,11 @@ namespace dc::cost {
 
 class FusedNetwork final : public FusedEstimator {
  public:
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = 2;
 
-  // Weights as safetensors. Errors: SafetensorsFile::open()'s; BadInput (65), DC7022, other weights
-  // than the network has; Mismatch (76), DC7021, of other primitives or another version.
+  // Weights as safetensors, with a checksum among the metadata. Errors: SafetensorsFile::open()'s;
+  // BadInput (65), DC7022, other weights than the network has or than were written; Mismatch (76),
+  // DC7021, of other primitives or another version.
   static base::Result<FusedNetwork> read(const std::string& path);
 
   base::Nanos time(const FusedKernel& kernel) const override;

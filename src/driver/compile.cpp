@@ -18,6 +18,7 @@
 namespace dc::driver {
 namespace {
 
+using base::ErrorKind;
 using base::Result;
 using base::Status;
 using runtime::plan::Plan;
@@ -137,22 +138,27 @@ class Compilation {
 // Reads the network, or sees that there is enough to fit.
 Status complete(const CompileRequest& request, FusedEstimate& estimate) {
   if (estimate.choice.empty()) return {};
+  if (!request.profile) {
+    return Status(ErrorKind::BadConfig, "DC7037",
+                  "--fusion-estimator " + estimate.choice +
+                      ": there is no profile, whose kernels it starts from; give one by --profile "
+                      "(dcc profile MODEL --fusions 2000 measures it), or leave out "
+                      "--fusion-estimator");
+  }
   if (estimate.choice != kFitted) {
     DC_ASSIGN_OR_RETURN(cost::FusedNetwork network, cost::FusedNetwork::read(estimate.choice));
     estimate.digest = network.digest();
     estimate.network = std::make_shared<const cost::FusedNetwork>(std::move(network));
     return {};
   }
-  const size_t has = request.profile ? cost::fused_rows(*request.profile) : 0;
+  const size_t has = cost::fused_rows(*request.profile);
   if (has >= cost::FittedFused::kFewestSamples) return {};
   return Status(
-      base::ErrorKind::BadConfig, "DC7037",
-      "--fusion-estimator fitted: " +
-          (request.profile
-               ? "the profile has " + std::to_string(has) + " fused kernels, and " +
-                     std::to_string(cost::FittedFused::kFewestSamples) + " are the fewest to fit to"
-               : std::string("there is no profile")) +
-          "; measure some with dcc profile MODEL --fusions 2000, and give that profile");
+      ErrorKind::BadConfig, "DC7037",
+      "--fusion-estimator fitted: the profile has " + std::to_string(has) + " fused kernels, and " +
+          std::to_string(cost::FittedFused::kFewestSamples) +
+          " are the fewest to fit to; measure some with dcc profile MODEL --fusions 2000, and give "
+          "that profile");
 }
 
 }  // namespace

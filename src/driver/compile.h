@@ -43,8 +43,8 @@ base::Result<CompileResult> compile(const CompileRequest& request, const Model& 
 
 // The request's options, with what a profile of several hosts knows where no option says it, and
 // with the plan to start from and the estimator of fused kernels read. Errors: those of
-// read_earlier_plan() and FusedNetwork::read(); BadConfig (78), DC7037, if there is too little to
-// fit to.
+// read_earlier_plan() and FusedNetwork::read(); BadConfig (78), DC7037, if an estimator has no
+// profile, or one with too little to fit to.
 base::Result<CompileOptions> completed(const CompileRequest& request);
 
 }  // namespace dc::driver

@@ -5,6 +5,7 @@
 
 #include "src/base/text.h"
 #include "src/driver/step_compiler.h"
+#include "src/driver/within_budget.h"
 
 namespace dc::driver {
 
@@ -15,8 +16,20 @@ using runtime::plan::Plan;
 
 namespace {
 
-// `over`: what the first plan says of the budget.
-Status refusal(const Status& over, Bytes budget, int64_t smallest) {
+// If what the search finds in its time is above the budget, the first schedule that fits is the
+// answer, however long that takes: so a budget has a plan here if it has one without the clock.
+Result<Plan> plan_in_time(StepCompiler& in_time, StepCompiler& without_clock, Bytes budget) {
+  Result<Plan> plan = in_time.run(budget);
+  if (plan.ok() || !in_time.excess()) return plan;
+  if (std::optional<Result<Plan>> lower = plan_for_less(in_time, budget)) return std::move(*lower);
+  plan = within_budget(without_clock, budget);
+  if (plan.ok()) plan->notes.emplace_back(kCutShort);
+  return plan;
+}
+
+}  // namespace
+
+Status over_budget(const Status& over, Bytes budget, int64_t smallest) {
   Status status(over.kind(), over.code(),
                 "no schedule was found that keeps the budget of " + std::to_string(budget.v) +
                     " bytes; the smallest that was found takes --memory " +
@@ -25,47 +38,6 @@ Status refusal(const Status& over, Bytes budget, int64_t smallest) {
   for (const std::string& line : over.context()) status.add_context(line);
   return status;
 }
-
-// A plan above its budget is made again by passes that plan for less. Empty if none of those keeps
-// it. The compiler's last run was above. A search has made its chains fit by the same rule; where
-// it found none there is nothing to add.
-std::optional<Plan> plan_for_less(StepCompiler& compiler, Bytes budget, SearchUntil until) {
-  if (compiler.searches() && !compiler.search_fits()) return std::nullopt;
-  search::LowerPlans lower(budget);
-  while (compiler.excess()) {
-    const std::optional<Bytes> planned = lower.next(*compiler.excess());
-    if (!planned) break;
-    Result<Plan> plan = compiler.run(*planned, until);
-    if (plan.ok()) return std::move(*plan);
-  }
-  return std::nullopt;
-}
-
-// Where nothing else keeps the budget the smallest plan is the answer: to make it, or to name it.
-Result<Plan> plan_within(StepCompiler& compiler, Bytes budget, SearchUntil until) {
-  Result<Plan> plan = compiler.run(budget, until);
-  if (plan.ok() || !compiler.excess()) return plan;
-  const Status over = plan.status();
-  if (std::optional<Plan> lower = plan_for_less(compiler, budget, until)) return std::move(*lower);
-  const std::optional<int64_t> smallest = compiler.smallest();
-  if (!smallest) return over;
-  if (*smallest > budget.v) return refusal(over, budget, *smallest);
-  return compiler.run_smallest();
-}
-
-// If what the search finds in its time is above the budget, the first schedule that fits is the
-// answer, however long that takes: so a budget has a plan here if it has one without the clock.
-Result<Plan> plan_in_time(StepCompiler& in_time, StepCompiler& without_clock, Bytes budget) {
-  Result<Plan> plan = in_time.run(budget);
-  if (plan.ok() || !in_time.excess()) return plan;
-  if (std::optional<Plan> lower = plan_for_less(in_time, budget, SearchUntil::Best))
-    return std::move(*lower);
-  plan = plan_within(without_clock, budget, SearchUntil::Fits);
-  if (plan.ok()) plan->notes.emplace_back(kCutShort);
-  return plan;
-}
-
-}  // namespace
 
 ir::Step with_options(ir::Step step, const CompileOptions& options) {
   step.mesh.axes = {{"dp", options.world}};
@@ -87,11 +59,13 @@ Result<Plan> compile_step(ir::Step step, const CompileOptions& options, const co
   step = with_options(std::move(step), options);
   const OutOfTime never;
   StepCompiler in_time(step, options, cost, done, out_of_time);
-  StepCompiler without_clock(step, options, cost, done, never);
   const search::PlannedMemory& budget = options.passes.memory();
   if (!budget) return in_time.run(budget);
-  return out_of_time && in_time.searches() ? plan_in_time(in_time, without_clock, *budget)
-                                           : plan_within(without_clock, *budget, SearchUntil::Best);
+  const bool has_clock = out_of_time && in_time.searches();
+  StepCompiler without_clock(step, options, cost, done, never,
+                             has_clock ? SearchUntil::Fits : SearchUntil::Best);
+  return has_clock ? plan_in_time(in_time, without_clock, *budget)
+                   : within_budget(without_clock, *budget);
 }
 
 Result<Plan> compile_planned(ir::Step step, const CompileOptions& options,

@@ -87,6 +87,12 @@ Result<Decisions> decisions_of(const Plan& plan) {
   return Decisions{std::move(options), planned};
 }
 
+std::string estimator_of(const Plan& plan) {
+  const Result<CompileOptions> options = read_options(plan.options);
+  if (!options.ok() || options->fused_estimate.choice == kFitted) return "";
+  return options->fused_estimate.choice;
+}
+
 Result<EarlierPlan> read_earlier_plan(const std::string& file) {
   DC_ASSIGN_OR_RETURN(const runtime::plan::Loaded loaded, runtime::verify::load(file));
   DC_ASSIGN_OR_RETURN(const Decisions decided, decisions_of(loaded.plan));

@@ -2,6 +2,8 @@
 // same model (scaling.h), or as a start of another search (CompileOptions::start_from).
 #pragma once
 
+#include <string>
+
 #include "runtime/plan/plan.h"
 #include "src/driver/compile_options.h"
 #include "src/driver/model.h"
@@ -16,6 +18,9 @@ struct Decisions {
 
 // Mismatch (76), DC7033: an option that this version does not know.
 base::Result<Decisions> decisions_of(const runtime::plan::Plan& plan);
+
+// Digest of the network that --fusion-estimator named when the plan was compiled; empty if none.
+std::string estimator_of(const runtime::plan::Plan& plan);
 
 // Verifies the plan. Errors: those of runtime::verify::load.
 base::Result<EarlierPlan> read_earlier_plan(const std::string& file);

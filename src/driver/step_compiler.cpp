@@ -68,14 +68,14 @@ layout::Budgets without_device(layout::Budgets budgets) {
 
 }  // namespace
 
-Result<Plan> StepCompiler::run(const search::PlannedMemory& planned, SearchUntil until) {
+Result<Plan> StepCompiler::run(const search::PlannedMemory& planned) {
   excess_.reset();
   // The chain that the search chose may still end in an internal error when it is lowered. The
   // search then runs again without that chain.
   std::set<std::string> left_out;
   std::vector<std::string> refused;
   for (;;) {
-    DC_ASSIGN_OR_RETURN(Choice choice, choose(planned, until, left_out));
+    DC_ASSIGN_OR_RETURN(Choice choice, choose(planned, left_out));
     search_fits_ = choice.fits;
     if (choice.smallest) smallest_ = std::move(choice.smallest);
     for (const std::string& one : refused) choice.refused.push_back(one);
@@ -102,7 +102,7 @@ std::optional<int64_t> StepCompiler::smallest() {
     }
     return smallest_ ? std::optional(smallest_->bytes) : std::nullopt;
   }
-  const Result<Choice> choice = choose({}, SearchUntil::Fits, {});
+  const Result<Choice> choice = choose({}, {});
   if (!choice.ok()) return std::nullopt;
   const auto planning_for = [&](const search::PlannedMemory& planned) {
     passes::Options options = choice->options;
@@ -134,20 +134,19 @@ std::optional<int64_t> StepCompiler::arena(Choice choice) {
 }
 
 Result<StepCompiler::Choice> StepCompiler::choose(const search::PlannedMemory& planned,
-                                                  SearchUntil until,
                                                   const std::set<std::string>& left_out) const {
   Choice choice{{}, options_.passes};
   choice.options.budgets[ir::Space::Device] = planned;
-  if (searches()) return search(choice.options, until, left_out);
+  if (searches()) return search(choice.options, left_out);
   DC_ASSIGN_OR_RETURN(choice.chain, options_.own_passes.empty() ? search::find_chain(options_.chain)
                                                                 : own_chain(options_));
   return choice;
 }
 
-Result<StepCompiler::Choice> StepCompiler::search(const passes::Options& options, SearchUntil until,
+Result<StepCompiler::Choice> StepCompiler::search(const passes::Options& options,
                                                   const std::set<std::string>& left_out) const {
   // Without a limit every schedule fits.
-  const bool first_fit = until == SearchUntil::Fits && options.memory();
+  const bool first_fit = until_ == SearchUntil::Fits && options.memory();
   const int effort = options_.search_effort.value_or(
       search::default_effort(step_, options.offload_space.has_value()));
   DC_ASSIGN_OR_RETURN(std::optional<search::EarlierChain> earlier,

@@ -25,26 +25,32 @@ namespace dc::driver {
 // finds, or only until one keeps to what was planned for.
 enum class SearchUntil : uint8_t { Best, Fits };
 
-// The references must outlive it.
+// The references must outlive it. within_budget() makes its plans keep a budget.
 class StepCompiler {
  public:
   StepCompiler(const ir::Step& step, const CompileOptions& options, const cost::CostModel& cost,
-               const PartDone& done, const OutOfTime& out_of_time)
-      : step_(step), options_(options), cost_(cost), done_(done), out_of_time_(out_of_time) {}
+               const PartDone& done, const OutOfTime& out_of_time,
+               SearchUntil until = SearchUntil::Best)
+      : step_(step),
+        options_(options),
+        cost_(cost),
+        done_(done),
+        out_of_time_(out_of_time),
+        until_(until) {}
 
   // Whether a search chooses the chain.
   bool searches() const { return options_.own_passes.empty() && options_.chain == "auto"; }
 
   // Search and passes plan for `planned` bytes of the device's memory; the addresses must keep the
   // budgets of the options, else OutOfMemory (80).
-  base::Result<runtime::plan::Plan> run(const search::PlannedMemory& planned,
-                                        SearchUntil until = SearchUntil::Best);
+  base::Result<runtime::plan::Plan> run(const search::PlannedMemory& planned);
 
   // Of the last run, if the device's arena was why it failed.
   const std::optional<search::Excess>& excess() const { return excess_; }
-  // Whether the last run failed although its search has found a chain for the budget: the plan's
-  // other program does not keep it.
-  bool search_fits() const { return search_fits_; }
+  // Whether passes that plan for less than the last run's may keep the budget. A search has made
+  // its chains fit by the same rule: where it found none there is nothing to add, unless it is the
+  // plan's other program that does not keep the budget.
+  bool may_fit_for_less() const { return !searches() || search_fits_; }
 
   // Bytes of the device's arena of the smallest plan, whatever the budget; empty if there is
   // another reason why none is made.
@@ -72,9 +78,9 @@ class StepCompiler {
   void part_done(const char* part) const {
     if (done_) done_(part);
   }
-  base::Result<Choice> choose(const search::PlannedMemory& planned, SearchUntil until,
+  base::Result<Choice> choose(const search::PlannedMemory& planned,
                               const std::set<std::string>& left_out) const;
-  base::Result<Choice> search(const passes::Options& options, SearchUntil until,
+  base::Result<Choice> search(const passes::Options& options,
                               const std::set<std::string>& left_out) const;
   // What the chain makes without a budget for its addresses.
   std::optional<int64_t> arena(Choice choice);
@@ -88,6 +94,7 @@ class StepCompiler {
   const cost::CostModel& cost_;
   const PartDone& done_;
   const OutOfTime& out_of_time_;
+  const SearchUntil until_;
   std::optional<search::Excess> excess_;
   bool search_fits_ = true;
   std::optional<search::SmallestChain> smallest_;

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import unittest
 
@@ -264,6 +265,36 @@ class BadRequestTest(jobs.JobTest):
             self.refused(self.train("--save", self.path("out"), "--trace", bad), 73, bad)
         self.refused(self.train("--metrics", "/dev/full"), 74, "/dev/full")
         self.nothing_at("out")
+
+    def test_no_output_takes_the_place_of_an_input(self):
+        def copied(source, name):
+            shutil.copy(source, self.path(name))
+            return self.path(name)
+
+        profile = self.path("measured.json")
+        self.assertEqual(jobs.dcc("profile", self.model, "-o", profile).code, 0)
+        model, plan, prof, config = copied(self.model, "m.pt2"), copied(self.plan, "p.dcp"), copied(profile, "prof.json"), self.write("train.json", "{}")
+        tokens = self.write("samples.safetensors", b"samples")
+        other = os.path.join(os.path.dirname(model), ".", "m.pt2")
+        link = self.path("link.pt2")
+        os.symlink(model, link)
+        compiling = ("compile", model, "--world", "2", "--profile", prof, "--config", config, "--no-cache", "-o")
+        training = ("-n", "2", plan, "--weights", model, "--data", tokens, "--config", config, "--steps", "20")
+        inputs = (model, plan, prof, config, tokens)
+        before = [os.stat(name) for name in inputs]
+        for result in (
+            *(jobs.dcc(*compiling, output) for output in (model, other, link, prof, config)),
+            jobs.dcc("profile", model, "-o", model),
+            jobs.dcc("profile", model, "-n", "2", "-o", model),
+            jobs.dcc("frontier", model, "--world", "2", "--profile", prof, "-o", prof),
+            jobs.dcc("inspect", plan, "--as=text", "-o", plan),
+            jobs.dcc("calibrate", plan, "--profile", prof, "--recorded", prof, "-o", plan),
+            *(jobs.dcrun(*training, option, output) for option in ("--trace", "--record-profile") for output in (plan, model, tokens, config)),
+            jobs.dcrun(*training, "--metrics", plan, "--overwrite"),
+            jobs.dcrun(*training[:-4], "--data", f"{tokens}:uint16", "--trace", tokens),
+        ):
+            self.refused(result, 64, "DC1011", "give the output another name")
+        self.assertEqual([(one.st_ino, one.st_size) for one in before], [(one.st_ino, one.st_size) for one in map(os.stat, inputs)])
 
     def test_launchers_that_contradict_each_other(self):
         torchrun = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}

@@ -111,12 +111,39 @@ class Explain(unittest.TestCase):
             self.assertIn("\n  " + operation["text"], text)
 
     def test_what_is_not_there(self):
-        for what in ("model.layers.77", "%999999", "999999"):
+        for what, hint in (
+            ("model.layers.77", "did you mean 'model.layers.0' or 'model.layers.1'"),
+            ("model.layer.0", "did you mean 'model.layers.0'?"),
+            ("%999999", "inspect --as=text"),
+            ("999999", "inspect --as=text"),
+            ("%", "no tensor, parameter or module"),
+            ("a\x1b[31mb", "'a?[31mb'"),
+        ):
             result = subprocess.run([DCC, "explain", self.path, what], capture_output=True, text=True, check=False)
-            self.assertEqual(result.returncode, 64, result.stderr)
+            self.assertEqual((result.returncode, result.stdout), (64, ""), result.stderr)
             self.assertIn("DC2817", result.stderr)
-        plain = running.compile_plan(running.archive("mlp"), 1, 0)
-        self.assertEqual(explain(plain)["fusions"], [])
+            self.assertIn(hint, result.stderr)
+
+    def test_a_parameter_is_where_its_gradient_travels(self):
+        travelling = [
+            (parameter["fqn"], i)
+            for parameter in self.plan["parameters"]
+            for i, one in enumerate(self.plan["programs"][-1]["instructions"])
+            if len(one.get("buffers", [])) > 1 and parameter["gradient"] in one["writes"]
+        ]
+        self.assertTrue(travelling)
+        for name, index in travelling:
+            self.assertEqual([one["index"] for one in explain(self.path, name)["merges"]], [index])
+
+    def test_what_is_neither_fused_nor_merged(self):
+        index, alone = next(
+            (i, one) for i, one in enumerate(self.plan["programs"][-1]["instructions"]) if one.get("provider") == "native" and one["op"].startswith("aten.")
+        )
+        said = running.run([DCC, "explain", self.path, str(index)]).stdout
+        self.assertEqual(said, f"[{index}] {alone['op']} in {alone['module']}: no fused kernels and no collectives of several values\n")
+        plain = running.compile_plan(running.archive("mlp"), 1, "no-fusion")
+        self.assertEqual((explain(plain)["fusions"], explain(plain)["merges"]), ([], []))
+        self.assertEqual(running.run([DCC, "explain", plain]).stdout, "the plan: no fused kernels and no collectives of several values\n")
 
 
 if __name__ == "__main__":

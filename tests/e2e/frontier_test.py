@@ -71,6 +71,7 @@ class FrontierTest(jobs.JobTest):
         self.refused(self.dcc("--memory", "x:1MiB"), 64, "x")
         self.refused(self.dcc("--points", "1"), 64, "--points")
         self.refused(self.dcc("-o", "/proc/nowhere/page.html"), 73, "/proc/nowhere")
+        self.refused(self.dcc("--plans", "/proc/nowhere/plans"), 73, "/proc/nowhere")
 
 
 if __name__ == "__main__":

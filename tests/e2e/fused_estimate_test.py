@@ -41,7 +41,8 @@ def written(document):
     return path
 
 
-def compiled(profile_path, *options, chain="disco"):
+def compiled(profile_path, *options, chain="default-fusion"):
+    """Groups of default-fusion do not depend on times: which of them a profile has is the same every time."""
     plan = running.fresh(".dcp")
     done = dcc("compile", running.archive("tiny-llama"), "--no-cache", "--world", "2", "--chain", chain, "--profile", profile_path, "-o", plan, *options)
     return plan, done
@@ -142,27 +143,81 @@ class Network(unittest.TestCase):
         self.assertIn("learned", {fusion["predicted_from"] for fusion in explained(plan)})
         self.assertRegex(running.inspect(plan)["options"], r" fusion-estimator=[0-9a-f]{64} ")
 
+    def test_a_simulation_is_of_the_same_estimates(self):
+        path, model = profile()[0], running.archive("tiny-llama")
+        plan, done = compiled(path, "--fusion-estimator", self.weights, "--json")
+        step = json.loads(done.stdout)["prediction"]["step_ns"]
+
+        def simulated(*options):
+            done = dcc("simulate", plan, "--profile", path, "--json", *options)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return json.loads(done.stdout), done.stderr
+
+        said, notes = simulated("--fusion-estimator", self.weights)
+        self.assertEqual((said["prediction"]["step_ns"], notes), (step, ""))
+        for options in ((), ("--no-cache", "--world", "2")):
+            rows = simulated("--model", model, "--fusion-estimator", self.weights, *options)[0]["rows"]
+            self.assertEqual(rows[0]["step_ns"], step)
+        said, notes = simulated()
+        self.assertNotEqual(said["prediction"]["step_ns"], step)
+        self.assertRegex(notes, r"^note: the plan was compiled with an estimator .* of digest [0-9a-f]{64}; without --fusion-estimator ")
+        other = simulated("--fusion-estimator", "fitted")
+        self.assertEqual((other[0], other[1]), (said, ""))
+        failed = dcc("simulate", plan, "--profile", path, "--fusion-estimator", os.path.join(running.ROOT, "no-such.safetensors"))
+        self.assertEqual((failed.returncode, failed.stdout), (66, ""))
+
+    def test_without_a_profile_it_has_nothing_to_start_from(self):
+        plan = compiled(profile()[0])[0]
+        for command in (("compile", running.archive("tiny-llama"), "--world", "2", "-o", running.fresh(".dcp")), ("simulate", plan)):
+            done = dcc(*command, "--fusion-estimator", self.weights)
+            self.assertEqual((done.returncode, done.stdout), (78, ""), done.stderr)
+            self.assertRegex(done.stderr, r"error\[DC7037\]: --fusion-estimator .*: there is no profile.* give one by --profile")
+
     def refused(self, weights, kind, *words):
         done = compiled(profile()[0], "--fusion-estimator", weights)[1]
         self.assertEqual(done.returncode, kind, done.stderr)
         for word in words:
             self.assertIn(word, done.stderr)
 
+    def written(self, content):
+        path = running.fresh(".safetensors")
+        with open(path, "wb") as file:
+            file.write(content)
+        return path
+
+    def with_tensors(self, change):
+        """The weights after change(tensors), written as train_estimator.py writes them."""
+        names = self.script.primitives()
+        network = self.script.Network(len(names))
+        change(network.state_dict())
+        path = running.fresh(".safetensors")
+        self.script.save(network, names, path)
+        return path
+
     def test_bad_files_are_refused(self):
         with open(self.weights, "rb") as file:
             whole = file.read()
-
-        def cut(content):
-            path = running.fresh(".safetensors")
-            with open(path, "wb") as file:
-                file.write(content)
-            return path
-
-        self.refused(cut(whole[:-100]), 65, "DC1321")
-        self.refused(cut(b""), 65, "DC1321")
-        self.refused(cut(whole.replace(b"aten.add.Tensor", b"aten.odd.Tensor")), 76, "DC7021", "train_estimator.py")
-        self.refused(cut(whole.replace(b"dcc-fused-estimator", b"dcc-fused-estimatox")), 65, "DC7022")
+        self.refused(self.written(whole.replace(b"aten.add.Tensor", b"aten.odd.Tensor")), 76, "DC7021", "train_estimator.py")
+        self.refused(self.written(whole.replace(b'"version":"2"', b'"version":"3"')), 76, "DC7021", "version 3", "train_estimator.py")
+        self.refused(self.written(whole.replace(b"dcc-fused-estimator", b"dcc-fused-estimatox")), 65, "DC7022")
+        self.refused(self.written(whole.replace(b"pool.weight", b"poal.weight")), 65, "DC7022", "train_estimator.py")
+        self.refused(self.with_tensors(lambda tensors: tensors["pool.bias"].fill_(float("nan"))), 65, "DC7022", "no finite numbers")
         self.refused(os.path.join(running.ROOT, "no-such.safetensors"), 66, "DC1001")
+        self.refused(profile()[0], 65, "DC1321")
+        self.refused(running.ROOT, 65, "DC1006")
+
+    def test_damaged_files_are_refused(self):
+        with open(self.weights, "rb") as file:
+            whole = file.read()
+        begin = 8 + int.from_bytes(whole[:8], "little")  # of the weights
+        for length in (0, 1, 7, 8, 9, begin - 1, begin, begin + 1, len(whole) // 2, len(whole) - 1):
+            self.refused(self.written(whole[:length]), 65, "DC1321")
+        for at in (0, 3, 8, 20, begin // 2, begin - 1, begin, begin + 3, (begin + len(whole)) // 2, len(whole) - 1):
+            damaged = bytearray(whole)
+            damaged[at] ^= 0x10
+            done = compiled(profile()[0], "--fusion-estimator", self.written(damaged))[1]
+            self.assertIn(done.returncode, (65, 76), f"byte {at}: {done.stderr}")
+            self.assertRegex(done.stderr, r"error\[DC(11\d\d|1321|702[12])\]")
 
 
 if __name__ == "__main__":

@@ -125,10 +125,10 @@ class Profile(unittest.TestCase):
         self.assertEqual(dcc("profile", running.archive("mlp"), "--threads", "0", "-o", output).returncode, 64)
         self.assertFalse(os.path.exists(output))
 
-    def test_a_bar_on_a_terminal(self):
-        model, output = running.archive("mlp"), running.fresh(".json")
+    def on_a_terminal(self, *arguments):
+        """(what dcc shows on a terminal, what it prints)"""
         ours, theirs = pty.openpty()
-        with subprocess.Popen([DCC, "profile", model, "-n", "2", "-o", output], stderr=theirs, stdout=subprocess.PIPE) as process:
+        with subprocess.Popen([DCC, *arguments], stderr=theirs, stdout=subprocess.PIPE) as process:
             os.close(theirs)
             shown = b""
             while True:
@@ -142,10 +142,22 @@ class Profile(unittest.TestCase):
             said = process.stdout.read().decode()
         os.close(ours)
         self.assertEqual(process.returncode, 0)
-        self.assertRegex(shown.decode(), r"\r\[#*\.+\] +\d+ % kernels")
-        self.assertRegex(shown.decode(), r"\r\[#{40}\] 100 % collectives *\r?\n")
+        return shown.decode(), said
+
+    def test_a_bar_on_a_terminal(self):
+        model, output = running.archive("mlp"), running.fresh(".json")
+        shown, said = self.on_a_terminal("profile", model, "-n", "2", "-o", output)
+        self.assertRegex(shown, r"\r\[#*\.+\] +\d+ % kernels")
+        self.assertRegex(shown, r"\r\[#{40}\] 100 % collectives *\r?\n")
         self.assertRegex(said, r"^\S+: \d+ kernels, \d+ collective sizes, 2 ranks with 1 thread each on ")
         self.assertEqual(dcc("profile", model, "-o", output).stderr, "")  # no bar in a file
+
+    def test_a_bar_of_fusions_follows_that_of_kernels(self):
+        shown, _ = self.on_a_terminal("profile", running.archive("tiny-llama"), "--fusions", "40", "-o", running.fresh(".json"))
+        percent = {what: [int(n) for n in re.findall(rf"(\d+) % {what}", shown)] for what in ("kernels", "fusions")}
+        self.assertTrue(percent["kernels"] and percent["fusions"], shown)
+        self.assertLessEqual(max(percent["kernels"]), min(percent["fusions"]))
+        self.assertEqual(percent["fusions"], sorted(percent["fusions"]))
 
     def test_a_dead_rank_ends_the_others(self):
         model, output = running.archive("small-llama"), running.fresh(".json")

@@ -36,7 +36,7 @@ using base::Status;
 namespace rp = runtime::plan;
 using runtime::kernel::AddressMap;
 
-// Of them CI runs the first; all: --gtest_also_run_disabled_tests --gtest_filter='*All'.
+// CI runs the first of them, a slow run (random_fusions_all of ctest) the others too.
 constexpr uint32_t kGraphs = 2'000, kAllGraphs = 10'000;
 
 class Plans {

@@ -105,6 +105,19 @@ TEST_F(FileTest, InputsAreRegularFilesOfBoundedSize) {
   EXPECT_EQ(large.status().kind(), ErrorKind::BadInput);
 }
 
+TEST_F(FileTest, AnOutputThatIsAnInputIsRefused) {
+  ASSERT_TRUE(write_file_atomically(path("a"), std::string_view("1")).ok());
+  std::filesystem::create_symlink(path("a"), path("link"));
+  const std::string inputs[] = {"", path("absent"), path("a")};
+  for (const std::string& output : {path("a"), path("./a"), path("link")}) {
+    const Status status = check_no_input(output, inputs);
+    EXPECT_EQ(status.kind(), ErrorKind::Usage) << output;
+    EXPECT_EQ(status.code(), "DC1011");
+  }
+  for (const std::string& output : {std::string(), path("absent"), path("b")})
+    EXPECT_TRUE(check_no_input(output, inputs).ok()) << output;
+}
+
 TEST_F(FileTest, AnInputCutShortIsAnError) {
   ASSERT_TRUE(write_file_atomically(path("a"), std::string_view("12345678")).ok());
   const auto file = InputFile::open(path("a"));

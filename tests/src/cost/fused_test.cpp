@@ -5,8 +5,10 @@
 #include <cstring>
 #include <fstream>
 #include <random>
+#include <span>
 
 #include "src/base/archive/safetensors.h"
+#include "src/base/sha256.h"
 #include "src/cost/analytic.h"
 #include "src/cost/fitted_fused.h"
 #include "src/cost/fused_network.h"
@@ -233,7 +235,7 @@ class Network : public testing::Test {
     for (const std::string_view name : fused_primitives())
       metadata_["primitives"] += (metadata_["primitives"].empty() ? "" : ",") + std::string(name);
     metadata_["format"] = "dcc-fused-estimator";
-    metadata_["version"] = "1";
+    metadata_["version"] = "2";
   }
   void add(const std::string& name, size_t rows, size_t columns, size_t salt) {
     Tensor& tensor = tensors_[name];
@@ -242,12 +244,22 @@ class Network : public testing::Test {
     for (size_t i = 0; i < rows * columns; ++i)
       tensor.values.push_back(weight(i / columns, i % columns, salt));
   }
+  std::string checksum() const {
+    base::Sha256 sum;
+    for (const auto& [name, tensor] : tensors_) {
+      const std::span<const float> values(tensor.values);
+      sum.update({reinterpret_cast<const uint8_t*>(values.data()), values.size_bytes()});
+    }
+    return sum.hex();
+  }
   // The file, cut off by `less` bytes.
   std::string written(int64_t less = 0) const {
     std::vector<base::archive::SafeTensor> list;
     for (const auto& [name, tensor] : tensors_)
       list.push_back({name, base::DType::F32, {tensor.rows, tensor.columns}, 0, 0});
-    const auto layout = base::archive::layout_safetensors(list, metadata_);
+    std::map<std::string, std::string> metadata = metadata_;
+    metadata.try_emplace("sha256", checksum());
+    const auto layout = base::archive::layout_safetensors(list, metadata);
     std::string bytes(static_cast<size_t>(layout->file_bytes), '\0');
     std::memcpy(bytes.data(), layout->header.data(), layout->header.size());
     for (const base::archive::SafeTensor& tensor : layout->tensors) {
@@ -292,8 +304,8 @@ TEST_F(Network, GivesWhatTorchGives) {
 TEST_F(Network, RefusesOtherOperatorsAndVersions) {
   metadata_["primitives"] += ",aten.fresh.default";
   refuses("DC7021", base::ErrorKind::Mismatch, "other operators");
-  metadata_["version"] = "2";
-  refuses("DC7021", base::ErrorKind::Mismatch, "version 2");
+  metadata_["version"] = "1";
+  refuses("DC7021", base::ErrorKind::Mismatch, "version 1");
 }
 
 TEST_F(Network, RefusesWeightsThatAreNotItsOwn) {
@@ -313,6 +325,9 @@ TEST_F(Network, RefusesWeightsThatAreNotItsOwn) {
   tensors_["attention.2.source"].values[1] = std::numeric_limits<float>::infinity();
   refuses("DC7022", base::ErrorKind::BadInput, "no finite numbers");
   tensors_ = whole;
+  metadata_["sha256"] = checksum();
+  tensors_["pool.bias"].values[2] += 0.5f;
+  refuses("DC7022", base::ErrorKind::BadInput, "not those that were written");
   metadata_["format"] = "pt";
   refuses("DC7022", base::ErrorKind::BadInput, "not an estimator");
 }

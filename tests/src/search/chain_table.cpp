@@ -14,7 +14,7 @@
 #include "src/cost/costs.h"
 #include "src/driver/compile.h"
 #include "src/driver/compile_step.h"
-#include "src/search/lower_plans.h"
+#include "src/driver/within_budget.h"
 #include "src/search/smallest_chain.h"
 #include "src/sim/simulate.h"
 
@@ -24,6 +24,41 @@ namespace {
 using base::Bytes;
 using base::Result;
 using base::Status;
+
+// Makes steps of one chain up to the layout, for driver::within_budget().
+class ChainCompiler {
+ public:
+  ChainCompiler(const passes::Chain& chain, const passes::Options& options,
+                const cost::CostModel& cost, ScheduledSteps& steps, SmallestPlans& smallest)
+      : chain_(chain), options_(options), cost_(cost), steps_(steps), smallest_(smallest) {}
+
+  Result<ir::Step> run(const PlannedMemory& planned) {
+    excess_.reset();
+    DC_ASSIGN_OR_RETURN(ir::Step step, steps_.made({chain_, planned}));
+    const PlannedMemory& budget = options_.memory();
+    if (!budget) return step;
+    DC_ASSIGN_OR_RETURN(const std::optional<Bytes> arena, steps_.arena_if_too_large(step));
+    if (!arena) return step;
+    excess_ = {arena->v - budget->v, live_bytes(step, cost_) <= budget->v};
+    return Status(base::ErrorKind::OutOfMemory, "DC7010",
+                  "the plan takes " + std::to_string(arena->v) + " bytes");
+  }
+  const std::optional<Excess>& excess() const { return excess_; }
+  bool may_fit_for_less() const { return true; }
+  std::optional<int64_t> smallest() {
+    const std::optional<SmallestPlan>& found = smallest_.of(chain_);
+    return found ? std::optional(found->bytes) : std::nullopt;
+  }
+  Result<ir::Step> run_smallest() { return steps_.made({chain_, smallest_.of(chain_)->planned}); }
+
+ private:
+  const passes::Chain& chain_;
+  const passes::Options& options_;
+  const cost::CostModel& cost_;
+  ScheduledSteps& steps_;
+  SmallestPlans& smallest_;
+  std::optional<Excess> excess_;
+};
 
 class ChainTable {
  public:
@@ -37,7 +72,9 @@ class ChainTable {
     options_.budgets[ir::Space::Device] = budget > 0 ? std::optional(Bytes{budget}) : std::nullopt;
     const Result<passes::Chain> chain = passes::parse_passes(text);
     if (!chain.ok()) return error(chain.status());
-    const Result<ir::Step> step = within(*chain);
+    ChainCompiler compiler(*chain, options_, cost_, steps_, smallest_);
+    const Result<ir::Step> step =
+        budget > 0 ? driver::within_budget(compiler, Bytes{budget}) : compiler.run({});
     if (!step.ok()) return error(step.status());
     const Result<Bytes> arena = steps_.arena(*step);
     if (!arena.ok()) return error(arena.status());
@@ -52,29 +89,6 @@ class ChainTable {
         "{\"exit\": " + std::to_string(base::exit_code(status.kind())) + ", \"error\": ";
     base::append_json_string(line, status.to_string());
     return line + "}";
-  }
-
-  // As the driver does it: passes that plan for less while the plan is above the budget, then the
-  // chain's smallest plan.
-  Result<ir::Step> within(const passes::Chain& chain) {
-    const std::optional<Bytes> budget = options_.memory();
-    LowerPlans lower(budget.value_or(Bytes{0}));
-    for (std::optional<Bytes> planned = budget;;) {
-      DC_ASSIGN_OR_RETURN(ir::Step step, steps_.made({chain, planned}));
-      if (!budget) return step;
-      DC_ASSIGN_OR_RETURN(const std::optional<Bytes> arena, steps_.arena_if_too_large(step));
-      if (!arena) return step;
-      planned = lower.next({arena->v - budget->v, live_bytes(step, cost_) <= budget->v});
-      if (!planned) break;
-    }
-    const std::optional<SmallestPlan>& smallest = smallest_.of(chain);
-    if (!smallest)
-      return Status(base::ErrorKind::OutOfMemory, "DC7010", "no plan, whatever the budget");
-    if (smallest->bytes > budget->v)
-      return Status(
-          base::ErrorKind::OutOfMemory, "DC7010",
-          "the smallest that was found takes --memory " + std::to_string(smallest->bytes));
-    return steps_.made({chain, smallest->planned});
   }
 
   passes::Options options_;
@@ -107,7 +121,7 @@ Status run(int argc, char** argv) {
   DC_ASSIGN_OR_RETURN(const driver::Model model, driver::read_model(path(1), path(3), {}));
   DC_ASSIGN_OR_RETURN(const driver::CompileOptions options, driver::completed(request));
   const ir::Step step = driver::with_options(model.step, options);
-  const cost::Costs costs(request.profile, options.threads);
+  const cost::Costs costs(request.profile, options.threads, options.fused_estimate.network);
   ChainTable table(step, options.passes, costs.model());
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream words(line);
