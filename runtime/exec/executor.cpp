@@ -53,7 +53,10 @@ base::Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan
   }
   DC_ASSIGN_OR_RETURN(auto bound,
                       BoundPlan::bind(plan, job, slab, options.outside, options.poison));
-  if (options.poison) bound->poison_transients();
+  if (options.poison) {
+    bound->poison_transients();
+    DC_RETURN_IF_ERROR(bound->stream(0).drain());  // before the host uploads anything
+  }
   return std::unique_ptr<Executor>(std::make_unique<PlanExecutor>(std::move(bound), options));
 }
 

@@ -113,7 +113,7 @@ class CudaTest(unittest.TestCase):
         with self.assertRaises(running.CommandFailed) as caught:
             running.train(plan, running.archive("tiny-llama"), 1, 1, *CUDA, environment=environment())
         self.assertEqual(caught.exception.code, 81)
-        self.assertIn("DC6155", caught.exception.sentence)
+        self.assertIn("DC6155", str(caught.exception))
 
     def test_kernels_are_kept_and_collected(self):
         cache = os.path.dirname(running.fresh())
