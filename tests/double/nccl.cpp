@@ -38,7 +38,7 @@ struct Mailbox {
   uint64_t whole;  // bytes of what this is a piece of
   std::byte data[kPieceBytes];
 };
-// Zero-filled memory is a valid state in which nobody has come yet.
+// Zero-filled memory is a valid state in which no rank has come yet.
 struct Shared {
   std::atomic<int> attached;
   Mailbox boxes[kMostRanks][kMostRanks];

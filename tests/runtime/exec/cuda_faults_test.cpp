@@ -153,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(
         NcclCase{"SameGpu",
                  {1, "DOUBLE_FAIL", "ncclCommInitRankConfig:1:5"},
                  69,
-                 "a GPU of its own",
+                 "a separate GPU",
                  "rank 1",
                  83},
         NcclCase{"NoId", {0, "DOUBLE_FAIL", "ncclGetUniqueId:1:2"}, 69, "DC6163", "DC6301", 69},

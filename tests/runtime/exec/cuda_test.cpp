@@ -315,9 +315,9 @@ TEST(CudaCopiesDeathTest, NeedNoNvrtc) {
       {
         setenv("DOUBLE_NVRTC", "14", 1);
         HandPlan hand(1);
-        const int32_t from = hand.tensor("from", base::DType::F32, {kElements}),
-                      to = hand.tensor("to", base::DType::F32, {kElements});
-        hand.native("dc.copy", {to, from});
+        const int32_t from = hand.tensor("from", base::DType::F32, std::vector<int64_t>(1, 64));
+        const int32_t to = hand.tensor("to", base::DType::F32, std::vector<int64_t>(1, 64));
+        hand.native("dc.copy", std::vector<int32_t>({to, from}));
         const Status status = prepared_on_gpu(hand);
         std::fputs(status.to_string().c_str(), stderr);
         std::_Exit(status.ok() ? 0 : 1);
