@@ -252,7 +252,7 @@ void add_cache(CLI::App& app, dc::cli::CacheArguments& a) {
   sub->require_subcommand(1);
   example(sub->add_subcommand("ls", "List cached plans: model, options, last use, size, key"),
           "cache ls");
-  CLI::App* collect = sub->add_subcommand("gc", "Remove the least recently used plans");
+  CLI::App* collect = sub->add_subcommand("gc", "Remove the least recently used plans and kernels");
   example(collect, "cache gc --keep 1GiB");
   collect->add_option("--keep", a.keep, "Bytes to keep")->capture_default_str();
 }

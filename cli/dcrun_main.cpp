@@ -15,6 +15,7 @@
 #include "runtime/comm/job_key.h"
 #include "runtime/comm/launch.h"
 #include "runtime/comm/rendezvous.h"
+#include "runtime/exec/open_gpu.h"
 #include "runtime/plan/file.h"
 #include "runtime/train/settings.h"
 #include "runtime/train/signals.h"
@@ -109,6 +110,7 @@ Result<runtime::train::TrainOptions> train_options(const cli::DcrunOptions& opti
   train.offload_dir = options.offload_dir;
   train.overwrite = options.overwrite;
   train.poison = options.poison;
+  train.graphs = !options.no_graph;
   return train;
 }
 
@@ -147,20 +149,23 @@ Result<Ready> make_ready(const cli::DcrunOptions& options,
 }
 
 // The one that was asked for, or the plan's.
-Result<runtime::device::Device*> device_of(const cli::DcrunOptions& options,
-                                           const Result<Ready>& ready) {
+base::DeviceKind device_of(const cli::DcrunOptions& options, const Result<Ready>& ready) {
   const base::DeviceKind planned = ready.ok() ? ready->loaded.plan.device : base::DeviceKind::Cpu;
-  return runtime::device::open_device(base::device_kind(options.device).value_or(planned));
+  return base::device_kind(options.device).value_or(planned);
 }
 
 Result<runtime::train::Outcome> run_rank(const cli::DcrunOptions& options,
                                          const runtime::comm::LaunchInfo& launch) {
   auto ready = make_ready(options, launch);
+  const base::DeviceKind kind = device_of(options, ready);
+  const bool between_gpus = kind == base::DeviceKind::Cuda && launch.world > 1;
   runtime::comm::CommOptions comm;
-  if (auto device = device_of(options, ready); device.ok()) {
-    comm.device = *device;
-  } else {
-    ready = std::move(device).status();
+  if (!between_gpus) {
+    if (auto device = runtime::device::open_device(kind, launch.local_rank); device.ok()) {
+      comm.device = *device;
+    } else {
+      ready = std::move(device).status();
+    }
   }
   comm.backend = options.comm;
   comm.timeout = std::chrono::seconds(options.timeout_seconds);
@@ -170,11 +175,16 @@ Result<runtime::train::Outcome> run_rank(const cli::DcrunOptions& options,
   }
   auto connected = base::or_refused([&] { return runtime::comm::connect(launch, comm); });
   if (!connected.ok()) return ready.ok() ? connected.status() : ready.status();
-  const std::unique_ptr<runtime::comm::ProcessGroup> job = std::move(connected).value();
+  std::unique_ptr<runtime::comm::ProcessGroup> job = std::move(connected).value();
   // First the ranks agree whether all of them could read their plan and configuration.
   Status status = runtime::comm::agree(job->control(), ready.ok() ? Status() : ready.status(),
                                        "reading the plan and the configuration");
   if (!status.ok()) return status;
+  if (between_gpus) {
+    DC_ASSIGN_OR_RETURN(
+        job, runtime::comm::add_nccl(std::move(job),
+                                     runtime::exec::open_gpu(launch.local_rank, comm.timeout)));
+  }
   auto outcome = base::or_refused(
       [&] { return runtime::train::train(ready->loaded, *job, launch, ready->options); });
   if (outcome.ok() && outcome->recording) {

@@ -42,10 +42,9 @@ CLI::Validator seconds() { return CLI::Range(int64_t{1}, int64_t{1} << 30); }
 CLI::Validator amount() { return CLI::Validator(check_amount, ""); }
 CLI::Validator seed() { return CLI::Validator(check_seed, ""); }
 CLI::Validator communicator() { return CLI::IsMember(runtime::comm::backend_names()); }
-CLI::Validator device() {  // of those that there are kernels for
+CLI::Validator device() {
   return CLI::IsMember(
-      std::vector<std::string>{std::string(base::name(base::DeviceKind::Cpu)),
-                               std::string(base::name(base::DeviceKind::Checked))});
+      std::vector<std::string>(base::kDeviceKinds.begin(), base::kDeviceKinds.end()));
 }
 }  // namespace limits
 

@@ -26,7 +26,8 @@ struct DcrunOptions {
   int64_t eval_every = 0, eval_batches = 0;  // the same
   std::vector<std::string> eval_data;
   std::string metrics, save, resume, trace, record_profile, dump_gradients, offload_dir;
-  bool weights_only_by_name = false, overwrite = false, poison = false, version = false;
+  bool weights_only_by_name = false, overwrite = false, no_graph = false, poison = false,
+       version = false;
   std::string text;  // what to print instead of running (--help, --version); empty: run
 };
 

@@ -37,7 +37,7 @@ SHARED = {"plan": {"plan", "sim", "cache", "driver"}, "verify": {"cache", "drive
 FOREIGN = {
     r"(ATen|c10|torch)/": [("runtime/kernel/aten", (".h", ".cpp"))],
     r"mpi\.h": [("runtime/comm", (".cpp",)), ("tests/runtime/comm", (".cpp",))],
-    r"nccl\.h": [("runtime/comm", (".cpp",))],
+    r"nccl\.h": [("tests/runtime/comm", (".cpp",))],
     r"flatbuffers/|schemas/": [
         ("runtime/plan", (".cpp",)),
         ("runtime/plan/schema_fields.h", (".h",)),

@@ -39,6 +39,10 @@ std::string model_of(const runtime::plan::Plan& plan) {
          " parameters (" + plan.model_digest.substr(0, 12) + ")";
 }
 
+std::string counted(int64_t count, const std::string& what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
 }  // namespace
 
 base::Status run_cache_list() {
@@ -53,14 +57,27 @@ base::Status run_cache_list() {
                 base::format_bytes(entry.bytes.v).c_str(), entry.key.c_str(),
                 plan ? (model_of(*plan) + ", " + plan->options).c_str() : "(damaged)");
   }
+  DC_ASSIGN_OR_RETURN(const std::vector<cache::Entry> kernels, store.list_kernels());
+  if (kernels.empty()) return {};
+  base::Bytes bytes{0};
+  int64_t last_used = 0;
+  for (const cache::Entry& kernel : kernels) {
+    bytes += kernel.bytes;
+    last_used = std::max(last_used, kernel.last_used);
+  }
+  std::printf("%s UTC %10s  %s of GPUs\n", date(last_used).c_str(),
+              base::format_bytes(bytes.v).c_str(),
+              counted(static_cast<int64_t>(kernels.size()), "kernel").c_str());
   return {};
 }
 
 base::Status run_cache_collect(const CacheArguments& arguments) {
   DC_ASSIGN_OR_RETURN(const int64_t keep, parse_bytes(arguments.keep));
   const cache::PlanCache store(base::cache_directory());
-  DC_ASSIGN_OR_RETURN(const int removed, store.collect(base::Bytes{keep}));
-  std::printf("removed %d plan%s\n", removed, removed == 1 ? "" : "s");
+  DC_ASSIGN_OR_RETURN(const cache::Collected removed, store.collect(base::Bytes{keep}));
+  std::string text = counted(removed.plans, "plan");
+  if (removed.kernels > 0) text += " and " + counted(removed.kernels, "kernel");
+  std::printf("removed %s\n", text.c_str());
   return {};
 }
 

@@ -39,6 +39,8 @@ class ProcessGroup {
   virtual ~ProcessGroup() = default;
   virtual Communicator& control() = 0;  // for the host thread: digest exchange, stop flags, save
   virtual device::Device& device() = 0;
+  // What carries the collectives: the name of the communicators that it opens.
+  virtual std::string_view name() { return control().name(); }
   // Allocates this rank's slab on the device: zero-filled, 64-byte aligned, shared with the peers
   // where the backend needs it. Collective: all ranks call it with the same `bytes`. The slab
   // lives as long as the job. May be called again, but not while a collective runs; all slabs of a

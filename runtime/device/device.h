@@ -53,7 +53,8 @@ class Device {
 
 // The cores of this host and their memory. One for the process; it lives until the end.
 Device& cpu_device();
-// The process's device of a kind; it lives until the end. OutOfMemory (80), Unavailable (69).
-base::Result<Device*> open_device(base::DeviceKind kind);
+// The process's device of a kind; it lives until the end. `local_rank`: the place of this process
+// among those of its host, which share the host's GPUs. OutOfMemory (80), Unavailable (69).
+base::Result<Device*> open_device(base::DeviceKind kind, int local_rank = 0);
 
 }  // namespace dc::runtime::device

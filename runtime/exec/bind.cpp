@@ -83,7 +83,7 @@ class Binding {
   Status open_providers() {
     const bool needs_aten =
         has_kernel([](const plan::Instruction& in) { return in.provider == plan::Provider::Aten; });
-    if (bound_.device_.kind() == base::DeviceKind::Cuda) return open_cuda_provider(needs_aten);
+    if (bound_.device_.kind() == base::DeviceKind::Cuda) return make_cuda_provider(needs_aten);
     // The model's operators, of either provider, are what uses a rank's threads.
     if (has_kernel([](const plan::Instruction& in) { return in.op.starts_with("aten."); }))
       DC_RETURN_IF_ERROR(enough_threads());
@@ -101,13 +101,12 @@ class Binding {
     return base::ok_status();
   }
 
-  Status open_cuda_provider(bool needs_aten) {
+  Status make_cuda_provider(bool needs_aten) {
     if (needs_aten) {
       return Status(ErrorKind::Unsupported, "DC6624",
                     "this version runs no kernels of libtorch on GPUs; run with --device cpu");
     }
-    if (!has_kernel([](const plan::Instruction&) { return true; })) return base::ok_status();
-    DC_ASSIGN_OR_RETURN(bound_.native_, kernel::open_cuda_provider(bound_.device_));
+    bound_.native_ = kernel::make_cuda_provider(bound_.device_);
     return base::ok_status();
   }
 

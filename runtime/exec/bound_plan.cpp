@@ -128,6 +128,13 @@ void BoundPlan::cancel() {
   }
 }
 
+Status BoundPlan::collectives_health() const {
+  for (const auto& communicator : communicators_) {
+    if (communicator) DC_RETURN_IF_ERROR(communicator->health());
+  }
+  return base::ok_status();
+}
+
 comm::Traffic BoundPlan::traffic() const {
   comm::Traffic sum;
   for (const auto& communicator : communicators_) sum += communicator->traffic();

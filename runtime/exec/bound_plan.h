@@ -76,7 +76,9 @@ class BoundPlan {
   void signal_later_runs(int32_t program, device::Stream& stream, uint32_t run);
   void poison_transients();  // before the first run
   void cancel_waits();       // ends all waits for events, now and for good
-  void cancel();             // collectives too
+  // What has ended a collective that was issued, or the end of a peer.
+  base::Status collectives_health() const;
+  void cancel();  // collectives too
 
   const plan::Plan& plan() const { return plan_; }
   device::Device& device() const { return device_; }

@@ -46,9 +46,17 @@ class PlanExecutor final : public Executor {
 base::Result<std::unique_ptr<Executor>> Executor::prepare(const plan::Plan& plan,
                                                           comm::ProcessGroup& job, comm::Slab slab,
                                                           ExecutorOptions options) {
+  if (options.trace != nullptr && job.device().kind() == base::DeviceKind::Cuda) {
+    return Status(base::ErrorKind::Unsupported, "DC6625",
+                  "this version does not time what runs on a GPU; leave out --trace and "
+                  "--record-profile, or run with --device cpu");
+  }
   DC_ASSIGN_OR_RETURN(auto bound,
                       BoundPlan::bind(plan, job, slab, options.outside, options.poison));
-  if (options.poison) bound->poison_transients();
+  if (options.poison) {
+    bound->poison_transients();
+    DC_RETURN_IF_ERROR(bound->stream(0).drain());  // before the host uploads anything
+  }
   return std::unique_ptr<Executor>(std::make_unique<PlanExecutor>(std::move(bound), options));
 }
 

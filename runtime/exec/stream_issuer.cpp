@@ -73,8 +73,10 @@ class StreamIssuer final : public Issuer {
   Executor::CommunicationTime communication_time() const override { return {}; }
 
  private:
+  // A collective that was ended before its time leaves its stream without an error.
   Status finish(size_t stream) {
     Status status = bound_.stream(stream).drain();
+    if (status.ok()) status = bound_.collectives_health();
     return status.ok() ? failure_.status() : fail(std::move(status));
   }
 

@@ -93,9 +93,10 @@ class KernelProvider {
 };
 
 std::unique_ptr<KernelProvider> make_native_provider();
-// Kernels of a GPU, of kind Cuda, compiled while they are prepared. Unavailable (69) without NVRTC
-// (DC6150), with an unknown one (DC6151) or one that is newer than the driver (DC6152).
-base::Result<std::unique_ptr<KernelProvider>> open_cuda_provider(device::Device& device);
+// Kernels of a GPU, of kind Cuda, compiled while they are prepared. That is Unavailable (69)
+// without NVRTC (DC6150), with an unknown one (DC6151) or one that is newer than the driver
+// (DC6152).
+std::unique_ptr<KernelProvider> make_cuda_provider(device::Device& device);
 // Opens the plug-in libdcrun_aten.so next to the program (or $DCRUN_PLUGIN_DIR); Unavailable (69)
 // with the reason if it cannot. `threads`: intra-op threads.
 base::Result<std::unique_ptr<KernelProvider>> open_aten_provider(int threads);

@@ -108,7 +108,7 @@ class Session {
     facts.threads = plan_.threads;
     facts.accumulation = plan_.accumulation;
     facts.launcher = std::string(comm::name(launch_.launcher));
-    facts.communicator = std::string(control_.name());
+    facts.communicator = std::string(job_.name());
     facts.sums_in_rank_order = control_.sums_in_rank_order();
     facts.hosts = job_.hosts().empty() ? 0 : job_.hosts().back() + 1;
     for (const plan::Space space : base::kSpaces)
@@ -203,6 +203,7 @@ class Session {
                         job_.allocate(base::round_up(std::max<int64_t>(arena, 1), 4096)));
     exec::ExecutorOptions options;
     options.poison = options_.poison;
+    options.graphs = options_.graphs;
     options.outside = &outside_;
     if (!options_.trace.empty() || options_.record) {
       trace_ = std::make_shared<exec::TraceRecorder>(plan_, control_.rank().v, trace_capacity());
@@ -282,7 +283,7 @@ class Session {
                         saving_->finish(outcome.steps, data_->position(outcome.steps), {}));
     if (!options_.trace.empty()) {
       DC_RETURN_IF_ERROR(save_trace(options_.trace, *trace_,
-                                    {digest_, plan_.name, std::string(control_.name())}, control_));
+                                    {digest_, plan_.name, std::string(job_.name())}, control_));
     }
     if (saved.refused) {
       return Status(ErrorKind::NonFinite, "DC6552",

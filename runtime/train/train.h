@@ -39,6 +39,7 @@ struct TrainOptions {
   std::string offload_dir;   // for what the plan keeps on disk
   bool overwrite = false;    // --save and --metrics may replace what is there
   bool poison = false;
+  bool graphs = true;   // on devices that can record programs
   bool record = false;  // keep this rank's records for the caller
   RunSettings settings;
 };

@@ -9,6 +9,7 @@
 
 #include "runtime/plan/file.h"
 #include "runtime/verify/verify.h"
+#include "src/base/cache_directory.h"
 #include "src/base/file.h"
 #include "src/base/sha256.h"
 
@@ -35,11 +36,6 @@ int64_t modified(const fs::path& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return 0;
   return static_cast<int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec;
-}
-
-void mark_used(const fs::path& path) {
-  std::error_code ignored;  // a read-only cache still answers
-  fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
 }
 
 // Ties a plan file to a key. The file's header holds the digest of all that follows it.
@@ -103,8 +99,8 @@ std::string key_of(const std::string& model_digest, const KeyParts& parts) {
   return hash.hex();
 }
 
-std::string PlanCache::path(const char* folder, const std::string& name) const {
-  return directory_ + "/" + folder + "/" + name;
+std::string PlanCache::path(std::string_view folder, const std::string& name) const {
+  return directory_ + "/" + std::string(folder) + "/" + name;
 }
 
 std::optional<CacheHit> PlanCache::find(const std::string& key, const Request& request,
@@ -120,7 +116,7 @@ std::optional<CacheHit> PlanCache::find(const std::string& key, const Request& r
               " and the model is compiled again";
     return std::nullopt;
   }
-  mark_used(plan_path(key));
+  base::mark_used(plan_path(key));
   return std::move(found).value();
 }
 
@@ -160,13 +156,16 @@ Status PlanCache::store(const std::string& key, const std::string& plan_file) co
                                      key + " " + seal(key, plan_file) + "\n" + plan_file);
 }
 
-Result<std::vector<Entry>> PlanCache::list() const {
+// Files with an extension, of a folder that need not be there.
+Result<std::vector<Entry>> PlanCache::list(std::string_view folder,
+                                           std::string_view extension) const {
   std::vector<Entry> entries;
   std::error_code error;
-  if (!enabled() || !fs::exists(directory_ + "/plans", error)) return entries;
-  for (const fs::directory_entry& file : fs::directory_iterator(directory_ + "/plans", error)) {
+  const fs::path path = fs::path(directory_) / folder;
+  if (!enabled() || !fs::exists(path, error)) return entries;
+  for (const fs::directory_entry& file : fs::directory_iterator(path, error)) {
     const std::string key = file.path().stem().string();
-    if (file.path().extension() != kExtension || !is_key(key)) continue;
+    if (file.path().extension() != extension || !is_key(key)) continue;
     std::error_code gone;  // another process may collect at the same time
     const auto bytes = static_cast<int64_t>(file.file_size(gone));
     if (!gone) entries.push_back({key, Bytes{bytes}, modified(file.path())});
@@ -180,21 +179,40 @@ Result<std::vector<Entry>> PlanCache::list() const {
   return entries;
 }
 
-Result<int> PlanCache::collect(Bytes keep) const {
-  DC_ASSIGN_OR_RETURN(std::vector<Entry> entries, list());
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-    return a.last_used != b.last_used ? a.last_used > b.last_used : a.key < b.key;
+Result<std::vector<Entry>> PlanCache::list() const { return list("plans", kExtension); }
+
+Result<std::vector<Entry>> PlanCache::list_kernels() const {
+  return list(base::kKernelFolder, base::kKernelExtension);
+}
+
+Result<Collected> PlanCache::collect(Bytes keep) const {
+  struct Candidate {
+    Entry entry;
+    std::string path;
+    int Collected::*counter;
+  };
+  std::vector<Candidate> all;
+  DC_ASSIGN_OR_RETURN(const std::vector<Entry> plans, list());
+  for (const Entry& plan : plans) all.push_back({plan, plan_path(plan.key), &Collected::plans});
+  DC_ASSIGN_OR_RETURN(const std::vector<Entry> kernels, list_kernels());
+  for (const Entry& kernel : kernels) {
+    const std::string name = kernel.key + std::string(base::kKernelExtension);
+    all.push_back({kernel, path(base::kKernelFolder, name), &Collected::kernels});
+  }
+  std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
+    return a.entry.last_used != b.entry.last_used ? a.entry.last_used > b.entry.last_used
+                                                  : a.path < b.path;
   });
   Bytes kept{0};
-  int removed = 0;
-  for (const Entry& entry : entries) {
-    kept += entry.bytes;
+  Collected removed;
+  for (const Candidate& each : all) {
+    kept += each.entry.bytes;
     if (kept <= keep) continue;
     std::error_code error;
-    removed += fs::remove(plan_path(entry.key), error);
+    removed.*each.counter += fs::remove(each.path, error);
     if (error) {
       return Status(ErrorKind::CannotWrite, "DC2904",
-                    "cannot remove " + plan_path(entry.key) + ": " + error.message());
+                    "cannot remove " + each.path + ": " + error.message());
     }
   }
   std::error_code ignored;

@@ -10,6 +10,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/plan/plan.h"
@@ -41,6 +42,10 @@ struct Entry {
   int64_t last_used = 0;  // nanoseconds since 1970
 };
 
+struct Collected {  // how many were removed
+  int plans = 0, kernels = 0;
+};
+
 struct CacheHit {
   std::string bytes;  // of the plan file
   runtime::plan::Plan plan;
@@ -58,14 +63,17 @@ class PlanCache {
                                std::string& warning) const;
   base::Status store(const std::string& key, const std::string& plan_file) const;
   base::Result<std::vector<Entry>> list() const;  // by key
+  // What dcrun keeps in the same folder: kernels of GPUs, by key.
+  base::Result<std::vector<Entry>> list_kernels() const;
   // What the entry holds, for people; empty if it is damaged. It is not verified.
   std::optional<runtime::plan::Plan> peek(const std::string& key) const;
-  // Removes the least recently used plans until the rest takes at most `keep` bytes, and
-  // everything in quarantine. Returns how many plans were removed.
-  base::Result<int> collect(base::Bytes keep) const;
+  // Removes the least recently used plans and kernels until the rest of both takes at most `keep`
+  // bytes, and everything in quarantine.
+  base::Result<Collected> collect(base::Bytes keep) const;
 
  private:
-  std::string path(const char* folder, const std::string& name) const;
+  base::Result<std::vector<Entry>> list(std::string_view folder, std::string_view extension) const;
+  std::string path(std::string_view folder, const std::string& name) const;
   std::string plan_path(const std::string& key) const { return path("plans", key + ".entry"); }
   std::optional<std::string> set_aside(const std::string& key) const;
   std::string directory_;

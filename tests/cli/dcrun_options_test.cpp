@@ -52,9 +52,11 @@ TEST(DcrunOptions, ReadsEverything) {
                         "o",
                         "--device",
                         "checked",
+                        "--no-graph",
                         "--poison"});
   ASSERT_TRUE(o.ok()) << o.status().to_string();
   EXPECT_EQ(o->device, "checked");
+  EXPECT_TRUE(o->no_graph);
   EXPECT_EQ(o->ranks, 4);
   EXPECT_EQ(o->plan, "p.dcp");
   EXPECT_EQ(o->data, std::vector<std::string>{"t.bin:uint32"});
@@ -137,15 +139,13 @@ TEST(DcrunOptions, HelpBeginsWithExamples) {
 // Flags are promises to scripts: this list only grows.
 TEST(DcrunOptions, FlagsAreFrozen) {
   const std::vector<std::string> expected = {
-      "--comm",      "--config",         "--data",
-      "--device",    "--dump-gradients", "--eval-batches",
-      "--eval-data", "--eval-every",     "--help",
-      "--job-key",   "--keep",           "--lr",
-      "--metrics",   "--offload-dir",    "--overwrite",
-      "--poison",    "--record-profile", "--resume",
-      "--save",      "--save-every",     "--shuffle",
-      "--steps",     "--timeout",        "--trace",
-      "--version",   "--weights",        "--weights-only-by-name"};
+      "--comm",           "--config",         "--data",        "--device",
+      "--dump-gradients", "--eval-batches",   "--eval-data",   "--eval-every",
+      "--help",           "--job-key",        "--keep",        "--lr",
+      "--metrics",        "--no-graph",       "--offload-dir", "--overwrite",
+      "--poison",         "--record-profile", "--resume",      "--save",
+      "--save-every",     "--shuffle",        "--steps",       "--timeout",
+      "--trace",          "--version",        "--weights",     "--weights-only-by-name"};
   EXPECT_EQ(dcrun_flags(), expected);
 }
 

@@ -3,11 +3,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <list>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -16,6 +16,7 @@
 
 namespace {
 
+using dc::gpu_double::asked_to_fail;
 using dc::gpu_double::Event;
 using dc::gpu_double::Memory;
 using dc::gpu_double::Stream;
@@ -25,25 +26,6 @@ constexpr int kInvalidValue = 1, kIllegalAddress = 700, kNotFound = 500, kInvali
 // Of captures: forbidden within one, streams that have not come back, an event from outside, an
 // event of one that is over.
 constexpr int kUnsupported = 900, kUnjoined = 904, kIsolation = 905, kCapturedEvent = 907;
-
-// DOUBLE_FAIL=name:n:error, several behind each other with commas: the n-th call of that name.
-int asked_to_fail(const char* name) {
-  static std::mutex mutex;
-  static std::map<std::string, int> calls;
-  const std::lock_guard lock(mutex);
-  const int count = ++calls[name];
-  const char* wanted = std::getenv("DOUBLE_FAIL");
-  for (std::string rest = wanted ? wanted : ""; !rest.empty();) {
-    const size_t end = std::min(rest.find(','), rest.size());
-    const std::string one = rest.substr(0, end);
-    rest.erase(0, end + 1);
-    const size_t first = one.find(':'), second = one.rfind(':');
-    if (first == std::string::npos || second == first) continue;
-    if (one.substr(0, first) == name && std::atoi(one.c_str() + first + 1) == count)
-      return std::atoi(one.c_str() + second + 1);
-  }
-  return 0;
-}
 
 #define DC_MAY_FAIL(name)                                               \
   if (const int asked = asked_to_fail(#name); asked != 0) return asked; \
@@ -206,6 +188,15 @@ int cuStreamWaitEvent(cuda::StreamHandle stream, cuda::EventHandle event, unsign
     std::unique_lock lock(of(event).mutex);
     of(event).changed.wait(
         lock, [&] { return of(event).reached >= wanted || dc::gpu_double::lasting_error() != 0; });
+  });
+  return 0;
+}
+
+int cuStreamWriteValue32_v2(cuda::StreamHandle stream, cuda::Address to, uint32_t value, unsigned) {
+  DC_MAY_FAIL(cuStreamWriteValue32);
+  of(stream).add([=] {
+    auto* word = reinterpret_cast<uint32_t*>(Memory::instance().resolve(to));
+    std::atomic_ref<uint32_t>(*word).store(value, std::memory_order_release);
   });
   return 0;
 }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,24 @@ void fail_for_good(int error) {
   lasting.compare_exchange_strong(none, error);
 }
 int lasting_error() { return lasting.load(); }
+
+int asked_to_fail(const char* name) {
+  static std::mutex mutex;
+  static std::map<std::string, int> calls;
+  const std::lock_guard lock(mutex);
+  const int count = ++calls[name];
+  const char* wanted = std::getenv("DOUBLE_FAIL");
+  for (std::string rest = wanted ? wanted : ""; !rest.empty();) {
+    const size_t end = std::min(rest.find(','), rest.size());
+    const std::string one = rest.substr(0, end);
+    rest.erase(0, end + 1);
+    const size_t first = one.find(':'), second = one.rfind(':');
+    if (first == std::string::npos || second == first) continue;
+    if (one.substr(0, first) == name && std::atoi(one.c_str() + first + 1) == count)
+      return std::atoi(one.c_str() + second + 1);
+  }
+  return 0;
+}
 
 Memory& Memory::instance() {
   static auto* memory = new Memory();

@@ -17,6 +17,9 @@ namespace dc::gpu_double {
 // The error that all later calls give, as after a fault of a kernel.
 void fail_for_good(int error);
 int lasting_error();
+// DOUBLE_FAIL=name:n:error, several behind each other with commas: the error of this call, counted
+// by name over all threads; 0 if it is not to fail.
+int asked_to_fail(const char* name);
 
 // Memory that the host cannot touch: at `shown` there is nothing, the bytes are elsewhere.
 class Memory {

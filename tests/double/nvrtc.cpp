@@ -62,6 +62,16 @@ class Folder {
   fs::path path_;
 };
 
+// Whether a text, or a header that it includes, has barriers.
+bool waits_for_block(const std::string& text,
+                     const std::vector<std::pair<std::string, std::string>>& headers) {
+  return text.find("__syncthreads") != std::string::npos ||
+         std::ranges::any_of(headers, [&](const auto& header) {
+           return text.find("#include \"" + header.first + '"') != std::string::npos &&
+                  waits_for_block(header.second, headers);
+         });
+}
+
 int copy_out(const std::string& text, char* to) {
   std::ranges::copy(text, to);
   return 0;
@@ -113,10 +123,7 @@ int nvrtcCompileProgram(NvrtcProgram program, int count, const char* const* opti
   for (const auto& [name, text] : program->headers) write(name, text);
   write("kernels.cpp", program->text);
   const std::string& text = program->text;
-  const bool has_barriers = std::ranges::any_of(program->headers, [&text](const auto& header) {
-    return text.find('"' + header.first + '"') != std::string::npos &&
-           header.second.find("__syncthreads") != std::string::npos;
-  });
+  const bool has_barriers = waits_for_block(text, program->headers);
   const std::string at = folder.path().string();
   const std::string command =
       std::string(DC_DOUBLE_COMPILER) + " -std=c++20 -O0 -fPIC -shared -ffp-contract=off -w -I" +

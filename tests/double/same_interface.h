@@ -5,7 +5,8 @@
 
 namespace dc::tests {
 
-// What our parameter types stand for: enums are ints, handles pointers to something opaque.
+// What our parameter types stand for: enums are ints, handles pointers to something opaque, structs
+// as large as theirs.
 template <typename Ours, typename Theirs>
 constexpr bool fits() {
   using A = std::remove_cv_t<Ours>;
@@ -18,6 +19,8 @@ constexpr bool fits() {
       return fits<Pointed, std::remove_pointer_t<B>>();
   } else if constexpr (std::is_enum_v<B>) {
     return std::is_same_v<A, int>;
+  } else if constexpr (std::is_class_v<A> && std::is_class_v<B>) {
+    return sizeof(A) == sizeof(B) && std::is_trivial_v<A>;
   } else {
     return std::is_same_v<A, B>;
   }

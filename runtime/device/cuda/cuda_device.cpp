@@ -1,7 +1,6 @@
 #include "runtime/device/cuda/cuda_device.h"
 
 #include <atomic>
-#include <cstdlib>
 #include <mutex>
 
 namespace dc::runtime::device {
@@ -98,14 +97,13 @@ Status no_gpu(const std::string& why) {
                     "); check nvidia-smi and CUDA_VISIBLE_DEVICES, or run with --device cpu");
 }
 
-base::Result<Device*> open() {
+base::Result<Device*> open(int local_rank) {
   DC_ASSIGN_OR_RETURN(const cuda::Driver* driver, cuda::open_driver());
   int count = 0, device = 0;
   int failed = driver->device_count(&count);
   if (failed != cuda::kSuccess) return no_gpu(driver->explain(failed));
   if (count == 0) return no_gpu("the driver shows none");
-  const char* local_rank = std::getenv("LOCAL_RANK");
-  const int ordinal = local_rank ? std::atoi(local_rank) % count : 0;
+  const int ordinal = local_rank % count;
   cuda::Context context = nullptr;
   failed = driver->device_get(&device, ordinal);
   if (failed == cuda::kSuccess) failed = driver->retain_context(&context, device);
@@ -146,6 +144,11 @@ void CudaStream::copy(std::byte* to, const std::byte* from, int64_t bytes) {
                              handle_),
           "a copy");
   }
+}
+
+void CudaStream::write(uint32_t* to, uint32_t value) {
+  use();
+  check(driver_.write_value(handle_, address_of(to), value, 0), "a note of progress");
 }
 
 void CudaStream::fill(std::byte* to, std::byte value, int64_t bytes) {
@@ -236,8 +239,8 @@ int CudaDevice::architecture() const {
   return 10 * attribute(cuda::kMajor) + attribute(cuda::kMinor);
 }
 
-base::Result<Device*> open_cuda_device() {
-  static const base::Result<Device*>* device = new base::Result<Device*>(open());
+base::Result<Device*> open_cuda_device(int local_rank) {
+  static const base::Result<Device*>* device = new base::Result<Device*>(open(local_rank));
   return *device;
 }
 

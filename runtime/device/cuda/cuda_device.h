@@ -21,6 +21,9 @@ class CudaStream final : public Stream {
   bool wait(Event& event, uint32_t value) override;
   base::Status drain() override;
 
+  // Writes a number, for the host to see, into 4 bytes of host memory that the device allocated.
+  void write(uint32_t* to, uint32_t value);
+
   cuda::StreamHandle handle() const { return handle_; }
   // Notes the result of a call that issued `what` to this stream.
   void check(int result, std::string_view what);
@@ -65,8 +68,9 @@ class CudaDevice final : public Device {
   int ordinal_;
 };
 
-// The process's GPU: the one of this rank among those that CUDA_VISIBLE_DEVICES shows, by
-// LOCAL_RANK. Unavailable (69): no driver, or no GPU.
-base::Result<Device*> open_cuda_device();
+// The process's GPU: the one of its place among the ranks of its host, of those that
+// CUDA_VISIBLE_DEVICES shows; they begin anew where there are fewer. The first call chooses.
+// Unavailable (69): no driver, or no GPU.
+base::Result<Device*> open_cuda_device(int local_rank);
 
 }  // namespace dc::runtime::device

@@ -64,6 +64,8 @@ inline constexpr int kCaptureThreadLocal = 1;
   f(cuStreamDestroy_v2, destroy_stream, (StreamHandle stream))                                    \
   f(cuStreamSynchronize, synchronize_stream, (StreamHandle stream))                               \
   f(cuStreamWaitEvent, wait_event, (StreamHandle stream, EventHandle event, unsigned flags))      \
+  f(cuStreamWriteValue32_v2, write_value,                                                         \
+    (StreamHandle stream, Address to, uint32_t value, unsigned flags))                            \
   f(cuStreamBeginCapture_v2, begin_capture, (StreamHandle stream, int mode))                      \
   f(cuStreamEndCapture, end_capture, (StreamHandle stream, GraphHandle* graph))                   \
   f(cuGraphInstantiateWithFlags, instantiate_graph,                                               \

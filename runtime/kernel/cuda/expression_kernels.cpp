@@ -103,6 +103,18 @@ Made operator_kernel(Workshop& workshop, Call& call, const plan::Instruction& in
   return kernel_of(workshop, call, expression_of(dtype, overload, std::move(arguments)), operands);
 }
 
+Made copy_kernel(Workshop& workshop, const BoundTensor& from, const BoundTensor& to) {
+  native::ExpressionTensors tensors;
+  tensors.results.push_back(to);
+  tensors.operands.push_back(from);
+  const std::vector<int64_t> strides(to.strides.begin(), to.strides.end());
+  const std::vector<std::vector<int64_t>> all = {strides,
+                                                 *native::broadcast_strides(from, to.sizes)};
+  tensors.iteration = native::Iteration(to.sizes, all);
+  return kernel_of(workshop, expression_of(to.dtype, "_to_copy.default", {operand("self", 0)}),
+                   tensors);
+}
+
 Made cast_kernel(Workshop& workshop, Call& call) {
   const Dense from = call.operand(0), to = call.result(0);
   call.require(to.count == from.count, "operand and result differ in element count");

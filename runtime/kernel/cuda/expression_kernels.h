@@ -14,6 +14,9 @@ base::Result<std::unique_ptr<Kernel>> fused_kernel(Workshop& workshop, native::C
 base::Result<std::unique_ptr<Kernel>> operator_kernel(Workshop& workshop, native::Call& call,
                                                       const plan::Instruction& instruction,
                                                       const AddressMap& addresses);
+// Copies a tensor, which broadcasts to the other, to that; both are of one type.
+base::Result<std::unique_ptr<Kernel>> copy_kernel(Workshop& workshop, const BoundTensor& from,
+                                                  const BoundTensor& to);
 // dc.cast between different types, dc.accumulate.
 base::Result<std::unique_ptr<Kernel>> cast_kernel(Workshop& workshop, native::Call& call);
 base::Result<std::unique_ptr<Kernel>> accumulate_kernel(Workshop& workshop, native::Call& call);

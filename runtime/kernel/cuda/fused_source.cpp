@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "runtime/kernel/cuda/element_type.h"
 #include "runtime/kernel/native/pointwise/operations.h"
 #include "src/base/sha256.h"
 
@@ -29,32 +30,6 @@ const char* lane_type(Lane lane) {
       return "int64_t";
     case Lane::Bool:
       return "Bool";
-  }
-  return "float";
-}
-
-const char* element_type(DType dtype) {
-  switch (dtype) {
-    case DType::U8:
-      return "uint8_t";
-    case DType::I8:
-      return "int8_t";
-    case DType::I16:
-      return "int16_t";
-    case DType::I32:
-      return "int32_t";
-    case DType::I64:
-      return "int64_t";
-    case DType::F16:
-      return "F16";
-    case DType::F32:
-      return "float";
-    case DType::F64:
-      return "double";
-    case DType::Bool:
-      return "Bool";
-    case DType::BF16:
-      return "BF16";
   }
   return "float";
 }

@@ -1,7 +1,8 @@
 # The headers that kernels include become string literals (kernel_headers.h).
 set(kernel_headers
   runtime/kernel/cuda/block.h runtime/kernel/cuda/kernel_words.h
-  runtime/kernel/cuda/kernels/dropout.h runtime/kernel/cuda/kernels/parameters.h runtime/kernel/cuda/kernels/sums.h
+  runtime/kernel/cuda/kernels/cross_entropy.h runtime/kernel/cuda/kernels/dropout.h runtime/kernel/cuda/kernels/parameters.h
+  runtime/kernel/cuda/kernels/reduce.h runtime/kernel/cuda/kernels/sums.h
   runtime/kernel/cuda/kernels/update.h
   runtime/kernel/scalar/activations.h runtime/kernel/scalar/arithmetic.h runtime/kernel/scalar/choices.h
   runtime/kernel/scalar/dropout.h runtime/kernel/scalar/elements.h runtime/kernel/scalar/language.h runtime/kernel/scalar/math.h

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "runtime/kernel/cuda/kernel_headers.h"
+#include "src/base/cache_directory.h"
 #include "src/base/file.h"
 #include "src/base/sha256.h"
 
@@ -44,7 +45,8 @@ std::string KernelCompiler::path_of(const KernelSource& source) const {
   }
   for (const std::string& option : Nvrtc::options(architecture_)) add(option);
   add(nvrtc_.version());
-  return directory_ + "/kernels/" + hash.hex() + ".cubin";
+  return directory_ + "/" + std::string(base::kKernelFolder) + "/" + hash.hex() +
+         std::string(base::kKernelExtension);
 }
 
 base::Result<std::string> KernelCompiler::compile(const KernelSource& source) {
@@ -52,6 +54,7 @@ base::Result<std::string> KernelCompiler::compile(const KernelSource& source) {
   if (!path.empty()) {
     if (std::optional<std::string> code = read_code(path)) {
       ++from_cache_;
+      base::mark_used(path);
       return *std::move(code);
     }
   }

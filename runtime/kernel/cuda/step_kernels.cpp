@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/kernel/cuda/block.h"
+#include "runtime/kernel/cuda/hand_source.h"
 #include "runtime/kernel/cuda/kernels/parameters.h"
 #include "runtime/kernel/native/dropout.h"
 #include "runtime/kernel/native/elementwise.h"
@@ -21,28 +22,6 @@ using Made = Result<std::unique_ptr<Kernel>>;
 template <typename T>
 T* at(const Dense& tensor) {
   return static_cast<T*>(tensor.data);
-}
-
-// The kernel that calls `function` of a header in kernels/ with its parameter.
-KernelSource source_of(const std::string& name, const std::string& header,
-                       const std::string& parameters, const std::string& function) {
-  return {name,
-          "#include \"runtime/kernel/cuda/kernels/" + header +
-              "\"\n\nnamespace dc::runtime::kernel::cuda {\n\nDC_KERNEL(" + name + ", " +
-              parameters + ") { " + function +
-              "(parameters); }\n\n"
-              "}  // namespace dc::runtime::kernel::cuda\n",
-          0};
-}
-// The same for an element type.
-KernelSource source_for(DType dtype, const std::string& name, const std::string& header,
-                        const std::string& parameters, const std::string& function) {
-  const char* type = dtype == DType::F64    ? "double"
-                     : dtype == DType::BF16 ? "scalar::BF16"
-                     : dtype == DType::F16  ? "scalar::F16"
-                                            : "float";
-  return source_of(name + "_" + std::string(base::name(dtype)), header, parameters,
-                   function + "<" + type + ">");
 }
 
 Made adamw_kernel(Workshop& workshop, Call& call, int32_t) {
@@ -74,7 +53,7 @@ Made scale_kernel(Workshop& workshop, Call& call, int32_t) {
 Made dropout_kernel(Workshop& workshop, Call& call, int32_t) {
   const native::DropoutOperands o = native::read_dropout(call);
   if (!call.ok()) return call.made(nullptr);
-  return workshop.kernel(source_for(o.x.dtype, "dc_dropout", "dropout.h", "Dropout", "dropout"),
+  return workshop.kernel(source_for({o.x.dtype}, "dc_dropout", "dropout.h", "Dropout", "dropout"),
                          workshop.blocks_for((o.x.count + 3) / 4),
                          Dropout{o.x.data, o.y.data, at<uint8_t>(o.mask), at<const uint64_t>(o.rng),
                                  o.x.count, o.op, o.threshold, o.scale});
@@ -105,7 +84,7 @@ Made square_sum_kernel(Workshop& workshop, Call& call, int32_t stream) {
 Made add_loss_kernel(Workshop& workshop, Call& call, int32_t) {
   const native::AddLossOperands o = native::read_add_loss(call);
   if (!call.ok()) return call.made(nullptr);
-  return workshop.kernel(source_for(o.loss.dtype, "dc_add_loss", "sums.h", "AddLoss", "add_loss"),
+  return workshop.kernel(source_for({o.loss.dtype}, "dc_add_loss", "sums.h", "AddLoss", "add_loss"),
                          1, AddLoss{at<double>(o.sum), o.loss.data});
 }
 

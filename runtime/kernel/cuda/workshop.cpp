@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/kernel/cuda/block.h"
+#include "src/base/cache_directory.h"
 
 namespace dc::runtime::kernel::cuda {
 namespace {
@@ -16,21 +17,25 @@ using device::CudaStream;
 // Blocks of kBlockThreads that fill a multiprocessor (2048 threads).
 constexpr int64_t kBlocksPerMultiprocessor = 8;
 
+void issue_on(const CudaDevice& device, const Launch& launch, unsigned blocks,
+              const void* parameters, device::Stream& stream) {
+  if (blocks == 0) return;
+  auto& own = static_cast<CudaStream&>(stream);
+  device.use();
+  void* all[] = {const_cast<void*>(parameters)};
+  own.check(device.driver().launch(launch.function, blocks, 1, 1, kBlockThreads, 1, 1, 0,
+                                   own.handle(), all, nullptr),
+            launch.what);
+}
+
 class CudaKernel final : public Kernel {
  public:
   CudaKernel(const CudaDevice& device, std::vector<Launch> launches)
       : device_(device), launches_(std::move(launches)) {}
 
   Status launch(device::Stream& stream) override {
-    auto& own = static_cast<CudaStream&>(stream);
-    device_.use();
-    for (Launch& launch : launches_) {
-      if (launch.blocks == 0) continue;
-      void* parameters[] = {launch.parameters.data()};
-      own.check(device_.driver().launch(launch.function, launch.blocks, 1, 1, kBlockThreads, 1, 1,
-                                        0, own.handle(), parameters, nullptr),
-                launch.what);
-    }
+    for (const Launch& launch : launches_)
+      issue_on(device_, launch, launch.blocks, launch.parameters.data(), stream);
     return {};
   }
 
@@ -47,6 +52,14 @@ Status refused_by_gpu(const std::string& name, const std::string& why) {
 }
 
 }  // namespace
+
+Result<std::unique_ptr<Workshop>> Workshop::open(CudaDevice& device) {
+  int version = 0;
+  (void)device.driver().driver_version(&version);
+  DC_ASSIGN_OR_RETURN(Nvrtc nvrtc, Nvrtc::open(version));
+  return std::unique_ptr<Workshop>(new Workshop(
+      device, KernelCompiler(std::move(nvrtc), device.architecture(), base::cache_directory())));
+}
 
 Workshop::~Workshop() {
   device_.use();
@@ -88,6 +101,11 @@ Result<std::byte*> Workshop::scratch(int32_t stream, int64_t bytes) {
   }
   DC_CHECK(memory->bytes() >= bytes);
   return memory->base();
+}
+
+void Workshop::issue(const Launch& launch, unsigned blocks, const void* parameters,
+                     device::Stream& stream) const {
+  issue_on(device_, launch, blocks, parameters, stream);
 }
 
 std::unique_ptr<Kernel> Workshop::kernel(std::vector<Launch> launches) const {

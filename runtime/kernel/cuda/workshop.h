@@ -24,8 +24,8 @@ struct Launch {
 
 class Workshop {
  public:
-  Workshop(device::CudaDevice& device, KernelCompiler compiler)
-      : device_(device), compiler_(std::move(compiler)) {}
+  // With the newest NVRTC that the GPU's driver goes with, as Nvrtc::open.
+  static base::Result<std::unique_ptr<Workshop>> open(device::CudaDevice& device);
   ~Workshop();
   Workshop(const Workshop&) = delete;
   Workshop& operator=(const Workshop&) = delete;
@@ -44,6 +44,9 @@ class Workshop {
   unsigned blocks_for(int64_t elements) const;
   // Memory for kernels of one of the plan's streams, each while it runs. OutOfMemory (80).
   base::Result<std::byte*> scratch(int32_t stream, int64_t bytes);
+  // Issues a launch with other parameters than its own, on so many blocks.
+  void issue(const Launch& launch, unsigned blocks, const void* parameters,
+             device::Stream& stream) const;
   // A kernel that launches these one after the other.
   std::unique_ptr<Kernel> kernel(std::vector<Launch> launches) const;
   // A kernel of one launch; the arguments and errors are those of launch().
@@ -56,6 +59,8 @@ class Workshop {
   }
 
  private:
+  Workshop(device::CudaDevice& device, KernelCompiler compiler)
+      : device_(device), compiler_(std::move(compiler)) {}
   base::Result<device::cuda::Module> module(const KernelSource& source);
 
   device::CudaDevice& device_;

@@ -80,14 +80,16 @@ struct Shape {
 // One rank's view of the suite: hands out the same places of the slab on every rank.
 class Suite {
  public:
-  // `control` carries the control messages. Suites of different ranks at once need different salts,
-  // so that one's numbers are not the other's.
-  Suite(comm::Communicator& control, comm::Communicator& communicator, device::Device& device,
+  // `control` carries the control messages; null where the communicator has none. Suites of
+  // different ranks at once need different salts, so that one's numbers are not the other's.
+  Suite(comm::Communicator* control, comm::Communicator& communicator, device::Device& device,
         comm::Slab slab, int salt, std::vector<std::string>* faults)
       : control_(control),
         comm_(communicator),
         stream_(device.make_stream()),
+        device_(device),
         slab_(slab),
+        mirror_(static_cast<size_t>(slab.bytes)),
         faults_(faults),
         salt_(salt) {}
 
@@ -112,9 +114,15 @@ class Suite {
     std::memset(here(at), 0xee, static_cast<size_t>(bytes) + 64);
     return at;
   }
-  // Where the suite, as work of its stream, finds what lies at an address of the slab.
-  std::byte* here(void* address) const {
-    return stream_->resolve(static_cast<std::byte*>(address));
+  // Where the suite has what it writes to an address of the slab, and what it has read there.
+  std::byte* here(void* address) {
+    return mirror_.data() + (static_cast<std::byte*>(address) - slab_.base);
+  }
+  std::span<std::byte> used() { return std::span(mirror_).first(static_cast<size_t>(used_)); }
+  void write_slab() { device_.upload(slab_.base, used()); }
+  void read_slab() {
+    need(stream_->drain(), "work of the stream");
+    device_.download(used(), slab_.base);
   }
   void expect_bits(const void* actual, const void* wanted, int64_t bytes, const std::string& what) {
     if (std::memcmp(actual, wanted, static_cast<size_t>(bytes)) != 0)
@@ -143,10 +151,12 @@ class Suite {
   void run_traffic();
   std::vector<Shape> shapes() const;
 
-  comm::Communicator& control_;
+  comm::Communicator* control_;
   comm::Communicator& comm_;
   std::unique_ptr<device::Stream> stream_;
+  device::Device& device_;
   comm::Slab slab_;
+  std::vector<std::byte> mirror_;  // of the slab
   std::vector<std::string>* faults_;
   int64_t used_ = 0;
   int salt_;

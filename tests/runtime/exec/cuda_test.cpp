@@ -5,6 +5,7 @@
 #include <random>
 
 #include "runtime/exec/executor.h"
+#include "runtime/exec/trace.h"
 #include "tests/runtime/exec/hand_plan.h"
 #include "tests/src/archive/temporary_folder.h"
 
@@ -274,11 +275,11 @@ Status prepared_on_gpu(const HandPlan& hand) {
 TEST(CudaExecutor, RefusesKernelsThatGpusDoNotHave) {
   HandPlan hand(1);
   const int32_t value = hand.tensor("value", base::DType::F32, {4, 4});
-  plan::Instruction& product = hand.native("aten.mm.default", {value, value}, {}, {value});
+  plan::Instruction& sums = hand.native("aten.cumsum.default", {value, value}, {}, {value});
   Status status = prepared_on_gpu(hand);
   EXPECT_EQ(status.code(), "DC6155");
   EXPECT_EQ(base::exit_code(status.kind()), 81);
-  product.provider = plan::Provider::Aten;
+  sums.provider = plan::Provider::Aten;
   status = prepared_on_gpu(hand);
   EXPECT_EQ(status.code(), "DC6624");
   EXPECT_EQ(base::exit_code(status.kind()), 81);
@@ -306,6 +307,39 @@ INSTANTIATE_TEST_SUITE_P(Cases, CudaExecutorDeathTest,
                                            Obstacle{"DOUBLE_NVRTC", "14", "DC6151"},
                                            Obstacle{"DOUBLE_FAIL", "cuModuleLoadData:1:209",
                                                     "DC6156"}));
+
+// Streams copy: a plan that does no more compiles nothing.
+TEST(CudaCopiesDeathTest, NeedNoNvrtc) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("DOUBLE_NVRTC", "14", 1);
+        HandPlan hand(1);
+        const int32_t from = hand.tensor("from", base::DType::F32, std::vector<int64_t>(1, 64));
+        const int32_t to = hand.tensor("to", base::DType::F32, std::vector<int64_t>(1, 64));
+        hand.native("dc.copy", std::vector<int32_t>({to, from}));
+        const Status status = prepared_on_gpu(hand);
+        std::fputs(status.to_string().c_str(), stderr);
+        std::_Exit(status.ok() ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST(CudaExecutor, RefusesToTimeWhatRunsOnAGpu) {
+  const RandomWork hand(1);
+  comm::CommOptions options;
+  options.device = *device::open_device(base::DeviceKind::Cuda);
+  on_ranks(1, options, [&](comm::ProcessGroup& job, int) {
+    auto slab = job.allocate(hand.plan.arena_bytes[0]);
+    DC_ASSERT_OK(slab.status());
+    exec::TraceRecorder trace(hand.plan, 0, 100);
+    exec::ExecutorOptions with;
+    with.trace = &trace;
+    const Status status = exec::Executor::prepare(hand.plan, job, *slab, with).status();
+    EXPECT_EQ(status.code(), "DC6625");
+    EXPECT_EQ(base::exit_code(status.kind()), 81);
+  });
+}
 
 // Runs a plan twice while a call of the driver fails, and ends the process as the first run says;
 // with exit code 1 if the second says something else.

@@ -101,7 +101,7 @@ TEST_F(Cache, WithoutAFolderItIsSilent) {
   EXPECT_TRUE(none.store(key(2), plan_bytes()).ok());
   EXPECT_FALSE(none.find(key(2), request(), warning_));
   EXPECT_TRUE(none.list()->empty());
-  EXPECT_EQ(*none.collect({0}), 0);
+  EXPECT_EQ(none.collect({0})->plans, 0);
 }
 
 TEST_F(Cache, EveryDamagedByteIsNoticed) {
@@ -242,20 +242,42 @@ TEST_F(Cache, CollectsByLastUse) {
   for (int i = 0; i < 4; ++i) used_at(key(10 + i), i);
   ASSERT_TRUE(cache_.find(key(10), request(), warning_));  // the oldest becomes the newest
   const int64_t size = cache_.list().value().front().bytes.v;
-  EXPECT_EQ(*cache_.collect({2 * size}), 2);
+  EXPECT_EQ(cache_.collect({2 * size})->plans, 2);
   EXPECT_TRUE(fs::exists(entry(key(10))));
   EXPECT_FALSE(fs::exists(entry(key(11))));
   EXPECT_FALSE(fs::exists(entry(key(12))));
   EXPECT_TRUE(fs::exists(entry(key(13))));
-  EXPECT_EQ(*cache_.collect({0}), 2);
+  EXPECT_EQ(cache_.collect({0})->plans, 2);
   EXPECT_TRUE(cache_.list()->empty());
+}
+
+// Kernels that dcrun keeps count as plans do.
+TEST_F(Cache, CollectRemovesTheLeastRecentlyUsedKernelsToo) {
+  const auto kernel = [&](int number) { return "kernels/" + key(number) + ".cubin"; };
+  const auto set_age = [](const fs::path& path, int hours) {
+    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(hours));
+  };
+  ASSERT_TRUE(cache_.store(key(2), plan_bytes()).ok());
+  set_age(entry(key(2)), 2);
+  fs::create_directories(folder_ / "kernels");
+  for (const int number : {3, 4}) set_age(folder_.write(kernel(number), "code"), number - 2);
+  folder_.write("kernels/other.txt", "x");
+  EXPECT_EQ(cache_.list_kernels()->size(), 2);
+  cache::Collected removed = *cache_.collect({4});
+  EXPECT_EQ(removed.plans, 1);
+  EXPECT_EQ(removed.kernels, 1);
+  EXPECT_TRUE(fs::exists(folder_ / kernel(3)));
+  removed = *cache_.collect({0});
+  EXPECT_EQ(removed.plans, 0);
+  EXPECT_EQ(removed.kernels, 1);
+  EXPECT_TRUE(fs::exists(folder_ / "kernels/other.txt"));
 }
 
 TEST_F(Cache, CollectEmptiesTheQuarantine) {
   ASSERT_TRUE(cache_.store(key(2), plan_bytes()).ok());
   folder_.write("plans/" + key(2) + ".entry", "x");
   expect_set_aside(key(2), "no cache entry");
-  EXPECT_EQ(*cache_.collect({int64_t{1} << 40}), 0);
+  EXPECT_EQ(cache_.collect({int64_t{1} << 40})->plans, 0);
   EXPECT_FALSE(fs::exists(aside(key(2))));
 }
 

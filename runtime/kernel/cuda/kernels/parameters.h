@@ -56,6 +56,43 @@ struct SquareSumOfParts {
   double* cell;
 };
 
+// The sum of what ranks have for the same elements, in rank order, in f32. `own` and `others`,
+// which are those of the other ranks in rank order, are of the element type that the kernel is for.
+struct RankSum {
+  const void* own;
+  const void* others;
+  int64_t stride;  // bytes from one of the others to the next
+  int64_t rank, ranks, count;
+  float* sum;  // may be `own`
+};
+
+// A sum, or a mean, over some dims. `from` and `to` are of the element types that the kernel is
+// for.
+struct ReduceDim {
+  int64_t size, from, to;  // elements from one to the next
+};
+inline constexpr int kMostReduceDims = 8;
+struct Reduce {
+  const void* from;
+  void* to;
+  int64_t results, terms;  // how many, and of how many elements each
+  double divisor;
+  // Outermost first: those that are kept, and those that are summed.
+  int64_t kept_dims, summed_dims;
+  ReduceDim kept[kMostReduceDims], summed[kMostReduceDims];
+};
+
+// Rows of logits, of the element type that the kernel is for, each with its class.
+struct CrossEntropy {
+  void* logits;
+  const int64_t* targets;
+  int64_t rows, classes, ignored;
+  bool is_mean;
+  float *loss, *total;          // one number
+  float *largest, *log_of_sum;  // of each row
+  const float* loss_gradient;   // one number; of the backward kernel alone
+};
+
 // `loss` is of the element type that the kernel is for.
 struct AddLoss {
   double* sum;

@@ -60,6 +60,22 @@ inline void square_sum_of_parts(const SquareSumOfParts& parameters) {
   if (threadIdx.x == 0) *parameters.cell = scalar::is_finite(others) ? sum : sum + others;
 }
 
+template <typename T>
+inline void rank_sum(const RankSum& parameters) {
+  const T* own = static_cast<const T*>(parameters.own);
+  const auto load = [&](int64_t rank, int64_t element) {
+    if (rank == parameters.rank) return scalar::load(own[element]);
+    const int64_t place = rank < parameters.rank ? rank : rank - 1;
+    const char* other = static_cast<const char*>(parameters.others) + place * parameters.stride;
+    return scalar::load(reinterpret_cast<const T*>(other)[element]);
+  };
+  for (int64_t i = first_element<int64_t>(); i < parameters.count; i += all_threads<int64_t>()) {
+    float sum = load(0, i);
+    for (int64_t rank = 1; rank < parameters.ranks; ++rank) sum += load(rank, i);
+    parameters.sum[i] = sum;
+  }
+}
+
 // One thread.
 template <typename T>
 inline void add_loss(const AddLoss& parameters) {

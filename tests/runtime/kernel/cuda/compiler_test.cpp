@@ -1,4 +1,5 @@
 // What compiles kernels, on the double of NVRTC (tests/double): errors, and the cache.
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 
@@ -92,6 +93,19 @@ TEST(KernelCompiler, KeepsWhatItCompiles) {
   }
   compile(sample("1"), 90, 1);
   compile(sample("1"), 90, 0);
+}
+
+// dcc cache gc removes first what was used least recently.
+TEST(KernelCompiler, MarksWhatItUses) {
+  const tests::TemporaryFolder folder;
+  KernelCompiler compiler(nvrtc(), 90, folder / "cache");
+  ASSERT_TRUE(compiler.compile(sample("1")).ok());
+  const auto file = std::filesystem::directory_iterator(folder / "cache/kernels")->path();
+  const auto before = std::filesystem::last_write_time(file) - std::chrono::hours(1);
+  std::filesystem::last_write_time(file, before);
+  ASSERT_TRUE(compiler.compile(sample("1")).ok());
+  EXPECT_EQ(compiler.from_cache(), 1);
+  EXPECT_GT(std::filesystem::last_write_time(file), before + std::chrono::minutes(59));
 }
 
 TEST(KernelCompiler, NeedsNoCache) {

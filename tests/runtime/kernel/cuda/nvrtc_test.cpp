@@ -62,19 +62,31 @@ TEST_P(NvrtcCompiles, KernelsOfTheStep) {
   struct Row {
     const char *header, *parameters, *function;
   };
-  constexpr Row kRows[] = {{"update.h", "AdamW", "adamw"},
-                           {"update.h", "Sgd", "sgd"},
-                           {"update.h", "Scale", "scale"},
-                           {"dropout.h", "Dropout", "dropout<float>"},
-                           {"dropout.h", "Dropout", "dropout<scalar::BF16>"},
-                           {"dropout.h", "Dropout", "dropout<scalar::F16>"},
-                           {"sums.h", "SquareSum", "square_sum"},
-                           {"sums.h", "SquareSumOfParts", "square_sum_of_parts"},
-                           {"sums.h", "AddLoss", "add_loss<float>"},
-                           {"sums.h", "AddLoss", "add_loss<double>"},
-                           {"sums.h", "AddLoss", "add_loss<scalar::BF16>"},
-                           {"sums.h", "scalar::CheckFinite", "check_finite"},
-                           {"sums.h", "scalar::ClipAndCheck", "clip_and_check"}};
+  constexpr Row kRows[] = {
+      {"update.h", "AdamW", "adamw"},
+      {"update.h", "Sgd", "sgd"},
+      {"update.h", "Scale", "scale"},
+      {"dropout.h", "Dropout", "dropout<float>"},
+      {"dropout.h", "Dropout", "dropout<scalar::BF16>"},
+      {"dropout.h", "Dropout", "dropout<scalar::F16>"},
+      {"sums.h", "SquareSum", "square_sum"},
+      {"sums.h", "SquareSumOfParts", "square_sum_of_parts"},
+      {"sums.h", "RankSum", "rank_sum<float>"},
+      {"sums.h", "RankSum", "rank_sum<scalar::BF16>"},
+      {"sums.h", "RankSum", "rank_sum<scalar::F16>"},
+      {"reduce.h", "Reduce", "reduce_by_blocks<float, float>"},
+      {"reduce.h", "Reduce", "reduce_by_blocks<scalar::BF16, float>"},
+      {"reduce.h", "Reduce", "reduce_by_threads<scalar::F16, scalar::F16>"},
+      {"reduce.h", "Reduce", "reduce_by_threads<double, double>"},
+      {"cross_entropy.h", "CrossEntropy", "cross_entropy_rows<float>"},
+      {"cross_entropy.h", "CrossEntropy", "cross_entropy_loss<scalar::BF16>"},
+      {"cross_entropy.h", "CrossEntropy", "cross_entropy_gradients<float>"},
+      {"cross_entropy.h", "CrossEntropy", "cross_entropy_gradients<scalar::BF16>"},
+      {"sums.h", "AddLoss", "add_loss<float>"},
+      {"sums.h", "AddLoss", "add_loss<double>"},
+      {"sums.h", "AddLoss", "add_loss<scalar::BF16>"},
+      {"sums.h", "scalar::CheckFinite", "check_finite"},
+      {"sums.h", "scalar::ClipAndCheck", "clip_and_check"}};
   const auto nvrtc = kernel::cuda::Nvrtc::open(13000);
   ASSERT_TRUE(nvrtc.ok()) << nvrtc.status().to_string();
   std::string text;

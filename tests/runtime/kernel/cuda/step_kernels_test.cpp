@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "src/base/step_scalars.h"
-#include "tests/runtime/kernel/kernel_bench.h"
+#include "tests/runtime/kernel/cuda/gpu_bench.h"
 #include "tests/src/archive/temporary_folder.h"
 
 namespace dc::runtime {
@@ -25,25 +25,6 @@ class Cache : public ::testing::Environment {
 };
 [[maybe_unused]] const auto* const kCache = ::testing::AddGlobalTestEnvironment(new Cache());
 
-// What all memory of the bench holds after the instruction ran on the double.
-std::vector<std::byte> after_on_gpu(KernelBench& bench, const plan::Instruction& instruction) {
-  device::Device& gpu = *device::open_device(base::DeviceKind::Cuda).value();
-  static auto* const provider = kernel::open_cuda_provider(gpu).value().release();
-  std::vector<std::byte> bytes(bench.used().begin(), bench.used().end());
-  auto slab = gpu.allocate(static_cast<int64_t>(bytes.size())).value();
-  gpu.upload(slab->base(), bytes);
-  const kernel::AddressMap addresses(bench.plan(), slab->base(), 0);
-  auto kernel = provider->prepare(instruction, addresses);
-  EXPECT_TRUE(kernel.ok()) << kernel.status().to_string();
-  if (!kernel.ok()) return {};
-  auto stream = gpu.make_stream();
-  EXPECT_TRUE((*kernel)->launch(*stream).ok());
-  const base::Status done = stream->drain();
-  EXPECT_TRUE(done.ok()) << done.to_string();
-  gpu.download(bytes, slab->base());
-  return bytes;
-}
-
 void expect_bits_of_cpu(KernelBench& bench, const plan::Instruction& instruction) {
   const std::vector<std::byte> got = after_on_gpu(bench, instruction);
   const std::vector<std::byte> before(bench.used().begin(), bench.used().end());
@@ -53,14 +34,6 @@ void expect_bits_of_cpu(KernelBench& bench, const plan::Instruction& instruction
   EXPECT_EQ(got, expected);
   EXPECT_NE(before, expected);  // something was done
   std::ranges::copy(before, bench.used().begin());
-}
-
-std::vector<float> noise(int64_t n, unsigned seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(static_cast<size_t>(n));
-  for (float& value : values) value = normal(random);
-  return values;
 }
 
 constexpr int64_t kSizes[] = {1, 255, 3000, 20000};

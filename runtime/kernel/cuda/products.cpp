@@ -1,0 +1,294 @@
+#include "runtime/kernel/cuda/products.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <optional>
+#include <string>
+
+#include "runtime/kernel/cuda/expression_kernels.h"
+#include "runtime/kernel/native/iteration.h"
+
+namespace dc::runtime::kernel::cuda {
+namespace {
+
+using base::DType;
+using base::ErrorKind;
+using base::Result;
+using base::Status;
+using Made = Result<std::unique_ptr<Kernel>>;
+
+// What NVIDIA recommends for GPUs of the Hopper generation.
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+
+int lt_type(DType dtype) { return dtype == DType::BF16 ? kLtBF16 : kLtF32; }
+
+// A matrix, or a batch of them, whose rows or columns lie without gaps.
+struct Lying {
+  bool by_rows = true;
+  int64_t leading = 0;  // elements from one row, or column, to the next
+  int64_t batch = 1, batch_stride = 0;
+};
+std::optional<Lying> lying(const BoundTensor& m) {
+  const size_t r = m.sizes.size() - 2, c = r + 1;
+  const int64_t rows = m.sizes[r], columns = m.sizes[c];
+  Lying lies;
+  if (r == 1) {
+    lies.batch = m.sizes[0];
+    lies.batch_stride = m.strides[0];
+  }
+  if ((columns == 1 || m.strides[c] == 1) && (rows == 1 || m.strides[r] >= columns)) {
+    lies.leading = rows == 1 ? columns : m.strides[r];
+    return lies;
+  }
+  if ((rows == 1 || m.strides[r] == 1) && (columns == 1 || m.strides[c] >= rows)) {
+    lies.by_rows = false;
+    lies.leading = columns == 1 ? rows : m.strides[c];
+    return lies;
+  }
+  return std::nullopt;
+}
+
+// result = alpha * left x right + beta * added, or + bias for each row.
+struct Request {
+  BoundTensor left, right, result;
+  std::optional<BoundTensor> added;  // as large as the result
+  const void* bias = nullptr;
+  float alpha = 1, beta = 0;
+};
+
+// cuBLASLt's matrices lie in columns. Ours in rows are their transposes, so that it multiplies the
+// transposes of the operands, the right one first.
+class LtProduct final : public Kernel {
+ public:
+  LtProduct(const CublasLt& calls, LtHandle handle) : calls_(calls), handle_(handle) {}
+  ~LtProduct() override {
+    for (const LtMatrixDesc each : matrices_)
+      if (each != nullptr) (void)calls_.destroy_matrix(each);
+    if (desc_ != nullptr) (void)calls_.destroy_product(desc_);
+  }
+
+  // The first result that is no success.
+  int make(const Request& request, const Lying& left, const Lying& right, const Lying& result,
+           const Lying& added, std::byte* workspace) {
+    alpha_ = request.alpha;
+    beta_ = request.beta;
+    workspace_ = workspace;
+    data_ = {request.right.data, request.left.data,
+             request.added ? request.added->data : request.result.data, request.result.data};
+    add(calls_.create_product(&desc_, kLtComputeF32, kLtF32));
+    add_matrix(0, request.right, right);
+    add_matrix(1, request.left, left);
+    add_matrix(2, request.added ? *request.added : request.result, added);
+    add_matrix(3, request.result, result);
+    if (!right.by_rows) set_product(kLtTransposeA, kLtTransposed);
+    if (!left.by_rows) set_product(kLtTransposeB, kLtTransposed);
+    if (request.bias != nullptr) {
+      set_product(kLtEpilogue, kLtAddsBias);
+      set_product(kLtBias, request.bias);
+    }
+    choose();
+    return failed_;
+  }
+
+  Status launch(device::Stream& stream) override {
+    const int failed = calls_.multiply(handle_, desc_, &alpha_, data_[0], matrices_[0], data_[1],
+                                       matrices_[1], &beta_, data_[2], matrices_[2], data_[3],
+                                       matrices_[3], &algorithm_, workspace_, kWorkspaceBytes,
+                                       static_cast<device::CudaStream&>(stream).handle());
+    if (failed == kLtSuccess) return {};
+    return Status(ErrorKind::Unavailable, "DC6158",
+                  "cuBLASLt could not run a product (status " + std::to_string(failed) +
+                      "); look for the cause in the kernel's log (Xid), and run again");
+  }
+
+ private:
+  void add(int result) {
+    if (failed_ == kLtSuccess) failed_ = result;
+  }
+  template <typename T>
+  void set_product(int attribute, const T& value) {
+    if (failed_ == kLtSuccess) add(calls_.set_product(desc_, attribute, &value, sizeof value));
+  }
+  void add_matrix(size_t index, const BoundTensor& tensor, const Lying& lies) {
+    const size_t r = tensor.sizes.size() - 2;
+    const auto rows = static_cast<uint64_t>(tensor.sizes[r]);
+    const auto columns = static_cast<uint64_t>(tensor.sizes[r + 1]);
+    if (failed_ == kLtSuccess)
+      add(calls_.create_matrix(&matrices_[index], lt_type(tensor.dtype),
+                               lies.by_rows ? columns : rows, lies.by_rows ? rows : columns,
+                               lies.leading));
+    if (failed_ != kLtSuccess || tensor.sizes.size() == 2) return;
+    const auto batch = static_cast<int32_t>(lies.batch);
+    add(calls_.set_matrix(matrices_[index], kLtBatch, &batch, sizeof batch));
+    add(calls_.set_matrix(matrices_[index], kLtBatchStride, &lies.batch_stride,
+                          sizeof lies.batch_stride));
+  }
+
+  void choose() {
+    LtPreference preference = nullptr;
+    if (failed_ == kLtSuccess) add(calls_.create_preference(&preference));
+    if (failed_ != kLtSuccess) return;
+    add(calls_.set_preference(preference, kLtWorkspace, &kWorkspaceBytes, sizeof kWorkspaceBytes));
+    for (size_t i = 0; i < data_.size(); ++i) {
+      constexpr int kMost = 8;  // 256 bytes
+      const int zeros = std::countr_zero(reinterpret_cast<uintptr_t>(data_[i]));
+      const uint32_t alignment = 1U << std::min(zeros, kMost);
+      add(calls_.set_preference(preference, kLtAlignmentA + static_cast<int>(i), &alignment,
+                                sizeof alignment));
+    }
+    LtChoice choice{};
+    int found = 0;
+    add(calls_.choose(handle_, desc_, matrices_[0], matrices_[1], matrices_[2], matrices_[3],
+                      preference, 1, &choice, &found));
+    if (found > 0) add(choice.state);
+    algorithm_ = choice.algorithm;
+    (void)calls_.destroy_preference(preference);
+  }
+
+  const CublasLt& calls_;
+  LtHandle handle_;
+  LtProductDesc desc_ = nullptr;
+  std::array<LtMatrixDesc, 4> matrices_{};  // A, B, C, D of the library
+  std::array<void*, 4> data_{};
+  LtAlgorithm algorithm_{};
+  float alpha_ = 1, beta_ = 0;
+  std::byte* workspace_ = nullptr;
+  int failed_ = kLtSuccess;
+};
+
+// A product after what is to be added has been copied to its result.
+class AddedProduct final : public Kernel {
+ public:
+  AddedProduct(std::unique_ptr<Kernel> copy, std::unique_ptr<Kernel> product)
+      : copy_(std::move(copy)), product_(std::move(product)) {}
+  Status launch(device::Stream& stream) override {
+    DC_RETURN_IF_ERROR(copy_->launch(stream));
+    return product_->launch(stream);
+  }
+
+ private:
+  std::unique_ptr<Kernel> copy_, product_;
+};
+
+void check(native::Call& call, const Request& request) {
+  const BoundTensor &a = request.left, &b = request.right, &c = request.result;
+  const size_t dims = a.sizes.size();
+  call.require((dims == 2 || dims == 3) && b.sizes.size() == dims && c.sizes.size() == dims,
+               "a product takes matrices, or batches of matrices");
+  if (!call.ok()) return;
+  const size_t r = dims - 2, columns = dims - 1;
+  const bool fits = a.sizes[columns] == b.sizes[r] && c.sizes[r] == a.sizes[r] &&
+                    c.sizes[columns] == b.sizes[columns] &&
+                    (dims == 2 || (a.sizes[0] == b.sizes[0] && a.sizes[0] == c.sizes[0]));
+  call.require(fits, "the sizes of the matrices do not fit");
+  call.require(a.numel() > 0 && b.numel() > 0, "a matrix has no elements");
+  call.require(a.dtype == DType::F32 || a.dtype == DType::BF16,
+               "products are of f32 or bf16 elements");
+  call.require(b.dtype == a.dtype && c.dtype == a.dtype, "the element types differ");
+}
+
+// How what is added is added: as a bias, from where it lies, or from the result, to which it then
+// must be copied.
+enum class Adds { Nothing, Bias, FromItsPlace, FromResult };
+
+Adds how_to_add(native::Call& call, const BoundTensor& added, Request& request) {
+  const double alpha = call.number("alpha", 1), beta = call.number("beta", 1);
+  request.alpha = static_cast<float>(alpha);
+  request.beta = static_cast<float>(beta);
+  if (beta == 0) return Adds::Nothing;
+  const auto& sizes = request.result.sizes;
+  const auto strides = native::broadcast_strides(added, sizes);
+  call.require(strides.has_value(), "what is added does not broadcast to the product");
+  call.require(added.dtype == request.result.dtype, "the element types differ");
+  if (!call.ok()) return Adds::Nothing;
+  const bool is_row = sizes.size() == 2 && alpha == 1 && beta == 1 &&
+                      (strides->back() == 1 || sizes[1] == 1) &&
+                      ((*strides)[0] == 0 || sizes[0] == 1);
+  if (is_row) {
+    request.bias = added.data;
+    request.beta = 0;
+    return Adds::Bias;
+  }
+  const bool as_large = std::ranges::equal(added.sizes, sizes);
+  if (as_large) {
+    const auto lies = lying(added);
+    if (lies && lies->by_rows) {
+      request.added = added;
+      return Adds::FromItsPlace;
+    }
+  }
+  return Adds::FromResult;
+}
+
+Status has_no_product(const native::Call& call, const std::string& why) {
+  return Status(ErrorKind::Unsupported, "DC6159",
+                "there is no product on GPUs for " + std::string(call.op()) + ": " + why +
+                    "; run with --device cpu");
+}
+
+}  // namespace
+
+bool is_product(std::string_view op) {
+  return op == "aten.mm.default" || op == "aten.bmm.default" || op == "aten.addmm.default" ||
+         op == "aten.baddbmm.default";
+}
+
+Result<std::unique_ptr<Products>> Products::open(device::CudaDevice& device) {
+  int version = 0;
+  (void)device.driver().driver_version(&version);
+  DC_ASSIGN_OR_RETURN(const CublasLt* calls, open_cublas_lt(version));
+  std::unique_ptr<Products> made(new Products(device, *calls));
+  device.use();
+  const int failed = calls->create(&made->handle_);
+  if (failed == kLtSuccess) return made;
+  return Status(ErrorKind::Unavailable, "DC6158",
+                "cuBLASLt cannot begin (status " + std::to_string(failed) +
+                    "); check nvidia-smi for the GPU's state and its free memory");
+}
+
+Products::~Products() {
+  device_.use();
+  if (handle_ != nullptr) (void)calls_.destroy(handle_);
+}
+
+Result<std::byte*> Products::workspace(int32_t stream) {
+  std::unique_ptr<device::DeviceMemory>& memory = workspaces_[stream];
+  if (memory == nullptr) {
+    DC_ASSIGN_OR_RETURN(memory, device_.allocate(static_cast<int64_t>(kWorkspaceBytes)));
+  }
+  return memory->base();
+}
+
+Made Products::kernel(Workshop& workshop, native::Call& call, int32_t stream) {
+  const std::string_view op = call.op();
+  const bool of_batch = op.starts_with("aten.b"), adds = op.find("add") != std::string_view::npos;
+  Request request;
+  request.left = call.tensor(!adds ? "self" : of_batch ? "batch1" : "mat1");
+  request.right = call.tensor(!adds ? "mat2" : of_batch ? "batch2" : "mat2");
+  request.result = call.output(0);
+  if (call.ok()) check(call, request);
+  Adds how = Adds::Nothing;
+  if (adds && call.ok()) how = how_to_add(call, call.tensor("self"), request);
+  if (!call.ok()) return call.made(nullptr);
+  const auto left = lying(request.left), right = lying(request.right),
+             result = lying(request.result);
+  if (!left || !right || !result || !result->by_rows)
+    return has_no_product(call, "a matrix lies neither in rows nor in columns without gaps");
+  std::unique_ptr<Kernel> copy;
+  if (how == Adds::FromResult) {
+    DC_ASSIGN_OR_RETURN(copy, copy_kernel(workshop, call.tensor("self"), request.result));
+  }
+  DC_ASSIGN_OR_RETURN(std::byte* const space, workspace(stream));
+  device_.use();
+  auto product = std::make_unique<LtProduct>(calls_, handle_);
+  const auto added = request.added ? lying(*request.added) : result;
+  if (const int failed = product->make(request, *left, *right, *result, *added, space);
+      failed != kLtSuccess)
+    return has_no_product(call, "cuBLASLt refuses it with status " + std::to_string(failed));
+  if (copy == nullptr) return std::unique_ptr<Kernel>(std::move(product));
+  return std::unique_ptr<Kernel>(
+      std::make_unique<AddedProduct>(std::move(copy), std::move(product)));
+}
+
+}  // namespace dc::runtime::kernel::cuda

@@ -1,0 +1,43 @@
+// Matrix products on a GPU, by cuBLASLt: aten.mm, bmm, addmm and baddbmm of f32 or bf16, summed in
+// f32 (no TF32).
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string_view>
+
+#include "runtime/kernel/cuda/cublas_lt.h"
+#include "runtime/kernel/cuda/workshop.h"
+#include "runtime/kernel/native/call.h"
+
+namespace dc::runtime::kernel::cuda {
+
+bool is_product(std::string_view op);
+
+// Lives as long as its kernels.
+class Products {
+ public:
+  // Unavailable (69): DC6157 without cuBLASLt, DC6158 if it does not begin.
+  static base::Result<std::unique_ptr<Products>> open(device::CudaDevice& device);
+  ~Products();
+  Products(const Products&) = delete;
+  Products& operator=(const Products&) = delete;
+
+  // The kernel of an instruction of one of the plan's streams. Matrices lie in rows or columns, any
+  // distance apart; what lies otherwise is refused: Unsupported (81), DC6159, as is what cuBLASLt
+  // has no algorithm for.
+  base::Result<std::unique_ptr<Kernel>> kernel(Workshop& workshop, native::Call& call,
+                                               int32_t stream);
+
+ private:
+  Products(device::CudaDevice& device, const CublasLt& calls) : device_(device), calls_(calls) {}
+  // Memory for products of one stream, each while it runs. OutOfMemory (80).
+  base::Result<std::byte*> workspace(int32_t stream);
+
+  device::CudaDevice& device_;
+  const CublasLt& calls_;
+  LtHandle handle_ = nullptr;
+  std::map<int32_t, std::unique_ptr<device::DeviceMemory>> workspaces_;
+};
+
+}  // namespace dc::runtime::kernel::cuda

@@ -1,0 +1,133 @@
+"""`dcrun --device cuda` on the doubles of CUDA's libraries (tests/double): a model trains as on the CPU, and what is missing or fails is told.
+
+Nothing about GPUs follows from it.
+"""
+
+import os
+import sys
+import time
+import unittest
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import running
+from export_case import export_train_step
+
+DOUBLES = os.path.join(running.BIN, "..", "double")
+LIBRARIES = {"cuda": "libcuda.so.1", "nvrtc": "libnvrtc.so.13", "cublasLt": "libcublasLt.so.13", "nccl": "libnccl.so.2"}
+STEPS = 4
+CUDA = ("--device", "cuda")
+
+
+class Classifier(nn.Module):
+    """All that GPUs have kernels for: products with and without a bias, activations, a norm by hand, a loss."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(12, 40)
+        self.scale = nn.Parameter(torch.ones(40))
+        self.second = nn.Linear(40, 24, bias=False)
+        self.last = nn.Linear(24, 5)
+
+    def forward(self, x, labels):
+        x = F.gelu(self.first(x))
+        x = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-5) * self.scale
+        return F.cross_entropy(self.last(torch.tanh(self.second(x))), labels)
+
+
+def environment(missing=(), **more):
+    """The doubles in place of CUDA's libraries; in place of those that are missing files that are none, so that no real one is found."""
+    folder = os.path.dirname(running.fresh())
+    for name, file in LIBRARIES.items():
+        if name in missing:
+            with open(os.path.join(folder, file), "w") as none:
+                none.write("no library")
+        else:
+            os.symlink(os.path.realpath(os.path.join(DOUBLES, file)), os.path.join(folder, file))
+    return {"LD_LIBRARY_PATH": folder, "DCC_CACHE_DIR": os.environ.get("DCC_CACHE_DIR") or os.path.join(running.scratch(), "cache"), **more}
+
+
+class CudaTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        torch.manual_seed(0)
+        model, batch = Classifier(), (torch.randn(16, 12), torch.randint(5, (16,)))
+        cls.model = running.fresh(".pt2")
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.01)
+        export_train_step(model, batch, cls.model, optimizer=optimizer, clip_norm=1.0)
+
+    def train(self, plan, world, *options, **more):
+        return running.train(plan, self.model, world, STEPS, *options, environment=environment(**more))
+
+    def test_trains_as_on_the_cpu(self):
+        for world, zero, accumulation in ((1, 0, 1), (2, 3, 2), (2, 1, 1), (3, 2, 1)):
+            with self.subTest(world=world, zero=zero):
+                plan = running.compile_plan(self.model, world, zero, accumulation)
+                expected = running.train(plan, self.model, world, STEPS)
+                got = self.train(plan, world, *CUDA)
+                self.assertEqual(got.header["communicator"], "nccl" if world > 1 else "local")
+                for name in ("loss", "grad_norm"):
+                    for one, other in zip(expected.steps, got.steps, strict=True):
+                        self.assertAlmostEqual(one[name], other[name], delta=2e-5 * abs(one[name]))
+                self.assertEqual([row["wire_bytes"] for row in got.steps], [row["wire_bytes"] for row in expected.steps])
+                again = self.train(plan, world, *CUDA, "--no-graph", "--poison")
+                self.assertEqual(again.numbers(), got.numbers())
+                self.assertEqual(again.tensors(), got.tensors())
+
+    def refused(self, world, code, text, *options, plan=None, **more):
+        begin = time.monotonic()
+        with self.assertRaises(running.CommandFailed) as caught:
+            self.train(plan or running.compile_plan(self.model, world, 2), world, *CUDA, *options, **more)
+        self.assertEqual(caught.exception.code, code, caught.exception)
+        self.assertIn(text, str(caught.exception))
+        self.assertLess(time.monotonic() - begin, 60)
+
+    def test_what_is_missing_is_named(self):
+        for world in (1, 2):
+            with self.subTest(world=world):
+                self.refused(world, 69, "DC6140", missing=("cuda",))
+                self.refused(world, 69, "DC6141", DOUBLE_VERSION="11080")
+                self.refused(world, 69, "DC6142", DOUBLE_GPUS="0")
+                self.refused(world, 69, "DC6150", missing=("nvrtc",))
+                self.refused(world, 69, "DC6157", missing=("cublasLt",))
+        self.refused(2, 69, "DC6160", missing=("nccl",))
+        self.refused(2, 69, "DC6161", DOUBLE_NCCL="21703")
+
+    def test_a_full_gpu(self):
+        """As when others have its memory."""
+        self.refused(1, 80, "end what else uses it", DOUBLE_MEMORY="20000")
+
+    def test_a_gpu_that_fails(self):
+        """All ranks' GPUs fail here, at one call of their own; each says so."""
+        self.refused(1, 69, "DC6143", DOUBLE_FAIL="cuLaunchKernel:20:719")
+        self.refused(2, 69, "DC6143", DOUBLE_FAIL="cuStreamWriteValue32:9:719")
+
+    def test_a_lost_connection(self):
+        self.refused(2, 83, "rank 1", DOUBLE_NCCL_ERROR="1:4:6")
+
+    def test_what_is_not_there(self):
+        self.refused(1, 81, "DC6625", "--trace", running.fresh(".json"))
+        plan = running.compile_plan(running.archive("tiny-llama"), 1, 0)
+        with self.assertRaises(running.CommandFailed) as caught:
+            running.train(plan, running.archive("tiny-llama"), 1, 1, *CUDA, environment=environment())
+        self.assertEqual(caught.exception.code, 81)
+        self.assertIn("DC6155", str(caught.exception))
+
+    def test_kernels_are_kept_and_collected(self):
+        cache = os.path.dirname(running.fresh())
+        self.train(running.compile_plan(self.model, 1, 0), 1, *CUDA, DCC_CACHE_DIR=cache)
+        kept = len(os.listdir(os.path.join(cache, "kernels")))
+        self.assertGreater(kept, 3)
+        dcc = [os.path.join(running.BIN, "dcc"), "cache"]
+        surroundings = {**os.environ, "DCC_CACHE_DIR": cache}
+        self.assertIn(f"{kept} kernels of GPUs", running.run([*dcc, "ls"], env=surroundings).stdout)
+        self.assertEqual(running.run([*dcc, "gc", "--keep", "0"], env=surroundings).stdout, f"removed 0 plans and {kept} kernels\n")
+        self.assertEqual(os.listdir(os.path.join(cache, "kernels")), [])
+
+
+if __name__ == "__main__":
+    if not os.path.exists(os.path.join(DOUBLES, LIBRARIES["cuda"])):
+        sys.exit("cuda_test.py: build the doubles first: ninja cuda_double nvrtc_double cublas_lt_double nccl_double")
+    unittest.main()

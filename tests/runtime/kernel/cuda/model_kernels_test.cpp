@@ -1,0 +1,293 @@
+// Kernels of the model's operators on the doubles of a GPU and of cuBLASLt (tests/double), next to
+// those of the CPU, or to the definition.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/runtime/kernel/cuda/gpu_bench.h"
+#include "tests/src/archive/temporary_folder.h"
+
+namespace dc::runtime {
+namespace {
+
+using base::DType;
+using Sizes = KernelBench::Sizes;
+
+// The f32 values of a contiguous tensor in what all memory of the bench holds.
+std::vector<float> floats_of(KernelBench& bench, const std::vector<std::byte>& memory, int32_t id) {
+  std::vector<float> values(bench.values<float>(id).size());
+  const auto offset = reinterpret_cast<std::byte*>(bench.data<float>(id)) - bench.used().data();
+  std::memcpy(values.data(), memory.data() + offset, values.size() * sizeof(float));
+  return values;
+}
+
+void expect_near(const std::vector<float>& got, const std::vector<float>& expected,
+                 float tolerance) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i)
+    ASSERT_NEAR(got[i], expected[i], tolerance * (1 + std::fabs(expected[i]))) << "element " << i;
+}
+
+// Those f32 results of an instruction that the CPU gives, nearly.
+void expect_values_of_cpu(KernelBench& bench, const plan::Instruction& instruction,
+                          const std::vector<int32_t>& results) {
+  const std::vector<std::byte> on_gpu = after_on_gpu(bench, instruction);
+  ASSERT_FALSE(on_gpu.empty());
+  const base::Status ran = run_native(bench, instruction);
+  ASSERT_TRUE(ran.ok()) << ran.to_string();
+  for (const int32_t id : results)
+    expect_near(floats_of(bench, on_gpu, id), bench.values<float>(id), 2e-6f);
+}
+
+plan::Arg list_arg(std::string name, const std::vector<int64_t>& values) {
+  plan::Arg arg;
+  arg.name = std::move(name);
+  arg.kind = plan::ArgKind::Ints;
+  arg.ints = values;
+  return arg;
+}
+
+TEST(CudaReductions, SumsAndMeansOverAnyDims) {
+  const Sizes sizes = {5, 40, 33};
+  const std::vector<float> values = noise(5 * 40 * 33, 3);
+  for (const std::vector<int64_t>& dims :
+       std::vector<std::vector<int64_t>>{{0}, {1}, {2}, {-1}, {0, 1}, {1, 2}, {0, 2}, {0, 1, 2}}) {
+    for (const char* op : {"aten.sum.dim_IntList", "aten.mean.dim"}) {
+      for (const bool keeps : {false, true}) {
+        KernelBench bench;
+        const int32_t self = bench.filled(DType::F32, sizes, values);
+        Sizes kept;
+        for (int64_t d = 0; d < 3; ++d) {
+          const bool summed = std::ranges::count(dims, d) + std::ranges::count(dims, d - 3) > 0;
+          if (!summed) kept.push_back(sizes[static_cast<size_t>(d)]);
+          if (summed && keeps) kept.push_back(1);
+        }
+        const int32_t to = bench.tensor(DType::F32, kept);
+        expect_values_of_cpu(
+            bench, instruction(op, {tensor_arg(self, "self"), list_arg("dim", dims)}, {to}), {to});
+      }
+    }
+  }
+}
+
+TEST(CudaReductions, OfAllElementsAndOfNarrowOnes) {
+  for (const DType dtype : {DType::F32, DType::BF16, DType::F16}) {
+    KernelBench bench;
+    const int32_t wide = bench.filled(DType::F32, {300, 7}, noise(2100, 4));
+    const int32_t self = dtype == DType::F32 ? wide : bench.tensor(dtype, {300, 7});
+    if (dtype != DType::F32) {
+      ASSERT_TRUE(run_native(bench, instruction("dc.cast", {tensor_arg(wide)}, {self})).ok());
+    }
+    const int32_t to = bench.tensor(DType::F32, {});
+    for (const char* op : {"aten.sum.default", "aten.mean.default"})
+      expect_values_of_cpu(bench, instruction(op, {tensor_arg(self, "self")}, {to}), {to});
+  }
+}
+
+TEST(CudaCrossEntropy, GivesLossAndGradientsOfTheCpu) {
+  for (const int64_t classes : {int64_t{3}, int64_t{700}}) {
+    for (const int64_t reduction : {1, 2}) {
+      constexpr int64_t kRows = 20;
+      KernelBench bench;
+      const int32_t logits = bench.filled(DType::F32, {kRows, classes}, noise(kRows * classes, 9));
+      std::vector<int64_t> classes_of_rows(kRows);
+      for (int64_t r = 0; r < kRows; ++r)
+        classes_of_rows[static_cast<size_t>(r)] = r % 6 == 5 ? -100 : r * 7 % classes;
+      const int32_t target = bench.filled(DType::I64, {kRows}, classes_of_rows);
+      const int32_t loss = bench.tensor(DType::F32, {}), total = bench.tensor(DType::F32, {}),
+                    largest = bench.tensor(DType::F32, {kRows}),
+                    log_of_sum = bench.tensor(DType::F32, {kRows});
+      const std::vector<plan::Arg> numbers = {int_arg("ignored", -100),
+                                              int_arg("reduction", reduction)};
+      std::vector<plan::Arg> arguments = {tensor_arg(logits), tensor_arg(target)};
+      arguments.insert(arguments.end(), numbers.begin(), numbers.end());
+      expect_values_of_cpu(
+          bench, instruction("dc.cross_entropy", arguments, {loss, total, largest, log_of_sum}),
+          {loss, total, largest, log_of_sum});
+      const int32_t g = bench.filled<float>(DType::F32, {}, {0.75f});
+      arguments = {tensor_arg(logits), tensor_arg(target),  tensor_arg(g),
+                   tensor_arg(total),  tensor_arg(largest), tensor_arg(log_of_sum)};
+      arguments.insert(arguments.end(), numbers.begin(), numbers.end());
+      expect_values_of_cpu(bench, instruction("dc.cross_entropy_backward", arguments, {logits}),
+                           {logits});
+    }
+  }
+}
+
+// A class that there is not ends the run as a loss that is no number.
+TEST(CudaCrossEntropy, OfAClassThatThereIsNotIsNaN) {
+  KernelBench bench;
+  const int32_t logits = bench.filled(DType::F32, {2, 4}, noise(8, 9)),
+                target = bench.filled<int64_t>(DType::I64, {2}, {1, 4});
+  const int32_t loss = bench.tensor(DType::F32, {}), total = bench.tensor(DType::F32, {}),
+                largest = bench.tensor(DType::F32, {2}), log_of_sum = bench.tensor(DType::F32, {2});
+  const auto memory =
+      after_on_gpu(bench, instruction("dc.cross_entropy",
+                                      {tensor_arg(logits), tensor_arg(target),
+                                       int_arg("ignored", -100), int_arg("reduction", 1)},
+                                      {loss, total, largest, log_of_sum}));
+  EXPECT_TRUE(std::isnan(floats_of(bench, memory, loss)[0]));
+}
+
+// A matrix of one of the ways to lie that products take.
+struct Layout {
+  const char* name;
+  Sizes (*strides)(const Sizes& sizes);
+};
+Sizes in_rows(const Sizes& sizes) { return KernelBench::contiguous(sizes); }
+Sizes in_columns(const Sizes& sizes) {
+  Sizes strides = {1, sizes[sizes.size() - 2]};
+  if (sizes.size() == 3) strides.insert(strides.begin(), sizes[1] * sizes[2]);
+  return strides;
+}
+Sizes in_long_rows(const Sizes& sizes) {
+  Sizes strides = {sizes.back() + 5, 1};
+  if (sizes.size() == 3) strides.insert(strides.begin(), sizes[1] * strides[0] + 3);
+  return strides;
+}
+constexpr Layout kLayouts[] = {
+    {"rows", in_rows}, {"columns", in_columns}, {"long rows", in_long_rows}};
+
+class Product {
+ public:
+  Product(Sizes left_sizes, Sizes right_sizes, const Layout& left_lies, const Layout& right_lies) {
+    left = bench.tensor(DType::F32, left_sizes, left_lies.strides(left_sizes));
+    right = bench.tensor(DType::F32, right_sizes, right_lies.strides(right_sizes));
+    Sizes sizes = left_sizes;
+    sizes.back() = right_sizes.back();
+    result = bench.tensor(DType::F32, sizes);
+    fill(left, 1);
+    fill(right, 2);
+  }
+  void fill(int32_t id, unsigned seed) {
+    const int64_t count = KernelBench::bytes(bench.plan().tensors[static_cast<size_t>(id)]) / 4;
+    std::ranges::copy(noise(count, seed), bench.data<float>(id));
+  }
+  // What it must be, with what is added read at [n, i, j].
+  template <typename Added>
+  std::vector<float> expected(double alpha, Added added) {
+    const auto a = bench.addresses().bind(left), b = bench.addresses().bind(right);
+    const auto at = [](const kernel::BoundTensor& m, int64_t n, int64_t i, int64_t j) {
+      const size_t r = m.sizes.size() - 2;
+      const int64_t batch = r == 1 ? n * m.strides[0] : 0;
+      return static_cast<const float*>(m.data)[batch + i * m.strides[r] + j * m.strides[r + 1]];
+    };
+    const size_t r = a.sizes.size() - 2;
+    std::vector<float> all;
+    for (int64_t n = 0; n < (r == 1 ? a.sizes[0] : 1); ++n)
+      for (int64_t i = 0; i < a.sizes[r]; ++i)
+        for (int64_t j = 0; j < b.sizes[r + 1]; ++j) {
+          double sum = 0;
+          for (int64_t k = 0; k < a.sizes[r + 1]; ++k)
+            sum += static_cast<double>(at(a, n, i, k)) * static_cast<double>(at(b, n, k, j));
+          all.push_back(static_cast<float>(alpha * sum + added(n, i, j)));
+        }
+    return all;
+  }
+  void expect(const plan::Instruction& instruction, const std::vector<float>& expected) {
+    const auto memory = after_on_gpu(bench, instruction);
+    ASSERT_FALSE(memory.empty());
+    expect_near(floats_of(bench, memory, result), expected, 1e-5f);
+  }
+
+  KernelBench bench;
+  int32_t left, right, result;
+};
+
+double nothing(int64_t, int64_t, int64_t) { return 0; }
+
+TEST(CudaProducts, OfMatricesInRowsAndColumns) {
+  for (const Layout& a : kLayouts) {
+    for (const Layout& b : kLayouts) {
+      SCOPED_TRACE(std::string(a.name) + " x " + b.name);
+      for (const Sizes& mkn : {Sizes{7, 5, 9}, Sizes{1, 5, 9}, Sizes{7, 1, 9}, Sizes{7, 5, 1}}) {
+        Product one({mkn[0], mkn[1]}, {mkn[1], mkn[2]}, a, b);
+        one.expect(instruction("aten.mm.default",
+                               {tensor_arg(one.left, "self"), tensor_arg(one.right, "mat2")},
+                               {one.result}),
+                   one.expected(1, nothing));
+      }
+      Product many({3, 7, 5}, {3, 5, 9}, a, b);
+      many.expect(instruction("aten.bmm.default",
+                              {tensor_arg(many.left, "self"), tensor_arg(many.right, "mat2")},
+                              {many.result}),
+                  many.expected(1, nothing));
+    }
+  }
+}
+
+TEST(CudaProducts, AddWhatIsToBeAdded) {
+  struct Case {
+    Sizes sizes, strides;  // of what is added
+    double alpha, beta;
+  };
+  const Case cases[] = {{{9}, {1}, 1, 1},        {{9}, {1}, 0.5, 2},     {{7, 9}, {9, 1}, 2, -1},
+                        {{7, 9}, {12, 1}, 1, 1}, {{7, 9}, {1, 7}, 1, 1}, {{7, 1}, {1, 1}, 1, 1},
+                        {{}, {}, 1, 3},          {{7, 9}, {9, 1}, 3, 0}};
+  for (const Case& each : cases) {
+    Product one({7, 5}, {5, 9}, kLayouts[0], kLayouts[1]);
+    const int32_t self = one.bench.tensor(DType::F32, each.sizes, each.strides);
+    one.fill(self, 5);
+    const auto added = [&](int64_t, int64_t i, int64_t j) {
+      const auto bound = one.bench.addresses().bind(self);
+      int64_t place = 0;
+      const size_t dims = each.sizes.size();
+      if (dims > 0 && each.sizes[dims - 1] > 1) place += j * each.strides[dims - 1];
+      if (dims == 2 && each.sizes[0] > 1) place += i * each.strides[0];
+      return each.beta * static_cast<double>(static_cast<const float*>(bound.data)[place]);
+    };
+    one.expect(instruction("aten.addmm.default",
+                           {tensor_arg(self, "self"), tensor_arg(one.left, "mat1"),
+                            tensor_arg(one.right, "mat2"), float_arg("alpha", each.alpha),
+                            float_arg("beta", each.beta)},
+                           {one.result}),
+               one.expected(each.alpha, added));
+  }
+}
+
+TEST(CudaProducts, RefuseMatricesWithGaps) {
+  KernelBench bench;
+  const int32_t left = bench.tensor(DType::F32, {4, 4}, {12, 3}),
+                right = bench.tensor(DType::F32, {4, 4}), result = bench.tensor(DType::F32, {4, 4});
+  device::Device& gpu = *device::open_device(base::DeviceKind::Cuda).value();
+  const auto kernel = kernel::make_cuda_provider(gpu)->prepare(
+      instruction("aten.mm.default", {tensor_arg(left, "self"), tensor_arg(right, "mat2")},
+                  {result}),
+      bench.addresses());
+  ASSERT_FALSE(kernel.ok());
+  EXPECT_EQ(kernel.status().code(), "DC6159");
+  EXPECT_EQ(base::exit_code(kernel.status().kind()), 81);
+}
+
+// In other processes.
+struct Failure {
+  const char *value, *code;
+};
+class CudaProductsDeathTest : public ::testing::TestWithParam<Failure> {};
+TEST_P(CudaProductsDeathTest, SayThatCublasFails) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("DOUBLE_FAIL", GetParam().value, 1);
+        Product one({4, 4}, {4, 4}, kLayouts[0], kLayouts[0]);
+        device::Device& gpu = *device::open_device(base::DeviceKind::Cuda).value();
+        const auto provider = kernel::make_cuda_provider(gpu);
+        auto kernel = provider->prepare(
+            instruction("aten.mm.default",
+                        {tensor_arg(one.left, "self"), tensor_arg(one.right, "mat2")},
+                        {one.result}),
+            one.bench.addresses());
+        base::Status status = kernel.status();
+        if (status.ok()) status = (*kernel)->launch(*gpu.make_stream());
+        std::fputs(status.to_string().c_str(), stderr);
+        std::_Exit(base::exit_code(status.kind()));
+      },
+      ::testing::ExitedWithCode(69), GetParam().code);
+}
+INSTANTIATE_TEST_SUITE_P(Cases, CudaProductsDeathTest,
+                         ::testing::Values(Failure{"cublasLtCreate:1:1", "DC6158.*cannot begin"},
+                                           Failure{"cublasLtMatmul:1:13", "DC6158.*status 13"}));
+
+}  // namespace
+}  // namespace dc::runtime
