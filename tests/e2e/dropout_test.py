@@ -39,22 +39,29 @@ class Masked(torch.nn.Module):
         return ((self.dropout(self.first) + self.dropout(self.second)) * scale).sum()
 
 
+class OfViews(Masked):
+    """Dropout of a transposed parameter, and of every second column of the other."""
+
+    def forward(self, scale):
+        return (self.dropout(self.first.t()).sum() + self.dropout(self.second[:, ::2]).sum()) * scale.sum()
+
+
 @functools.cache
-def archive(probability):
+def archive(probability, model=Masked):
     path = running.fresh(".pt2")
-    export_train_step(Masked(probability), {"scale": torch.ones(1)}, path, check=False)
+    export_train_step(model(probability), {"scale": torch.ones(1)}, path, check=False)
     return path
 
 
 @functools.cache
-def masks(probability, world=2, zero=0, launcher="dcrun", seed=0, options=()):
+def masks(probability, world=2, zero=0, launcher="dcrun", seed=0, options=(), model=Masked):
     """{(parameter, step, micro-batch, rank): bool mask}"""
     count = STEPS * ACCUMULATION * world
     data = running.fresh(".safetensors")
     save_file({"scale": 2.0 ** torch.arange(count)}, data)
     config = running.train_config(optimizer={"kind": "sgd", "lr": 1.0}, seed=seed)
-    plan = running.compile_plan(archive(probability), world, zero, ACCUMULATION, config=config)
-    run = running.train(plan, archive(probability), world, STEPS, *options, data=data, launcher=launcher)
+    plan = running.compile_plan(archive(probability, model), world, zero, ACCUMULATION, config=config)
+    run = running.train(plan, archive(probability, model), world, STEPS, *options, data=data, launcher=launcher)
     # The update takes the mean over ranks and micro-batches; what was kept was divided by 1 - p.
     factor = -world * ACCUMULATION * (1 - probability)
     found = {}
@@ -148,6 +155,15 @@ class EqualityTest(unittest.TestCase):
         """A rank draws the same mask in a world of another size."""
         larger = masks(0.5, world=3)
         self.assert_same(masks(0.5), {key: mask for key, mask in larger.items() if key[-1] < 2})
+
+    def test_views(self):
+        """Elements are drawn in the order in which they lie, so a transposed tensor has the mask of the tensor; what is left out of a slice has no gradient."""
+        plain, found = masks(0.5), masks(0.5, model=OfViews)
+        self.assert_same({key: mask for key, mask in plain.items() if key[0] == "first"}, {key: mask for key, mask in found.items() if key[0] == "first"})
+        for key in (key for key in found if key[0] == "second"):
+            self.assertFalse(found[key][:, 1::2].any(), key)
+            kept = found[key][:, ::2]
+            self.assertLess(deviations(kept.sum(), kept.numel() / 2, 0.5, kept.numel()), 5, key)
 
     def test_poison(self):
         self.assert_same(masks(0.1), masks(0.1, options=("--poison",)))

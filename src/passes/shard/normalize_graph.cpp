@@ -2,6 +2,7 @@
 // counter-based, each gradient has separate, contiguous storage, nothing is dead, values say how
 // they are spread over the mesh, and each kernel has its provider.
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <unordered_set>
 
@@ -48,8 +49,49 @@ bool erase_identities(ir::Graph& graph) {
   return changed;
 }
 
+// The dimensions of `type` in the order in which its elements lie, the outermost first.
+std::vector<int64_t> outermost_first(const ir::TensorType& type) {
+  std::vector<int64_t> dims(type.shape.size());
+  std::iota(dims.begin(), dims.end(), 0);
+  if (type.is_contiguous()) return dims;  // strides of dimensions of size 1 mean nothing
+  std::stable_sort(dims.begin(), dims.end(),
+                   [&](int64_t a, int64_t b) { return type.strides[a] > type.strides[b]; });
+  return dims;
+}
+
+std::vector<int64_t> inverse(const std::vector<int64_t>& dims) {
+  std::vector<int64_t> result(dims.size());
+  for (size_t i = 0; i < dims.size(); ++i) result[dims[i]] = static_cast<int64_t>(i);
+  return result;
+}
+
+// A view with dimension dims[i] of `value` as its dimension i.
+ir::ValueId permuted(ir::Graph& graph, const ir::Builder& at, ir::ValueId value,
+                     const std::vector<int64_t>& dims) {
+  if (std::is_sorted(dims.begin(), dims.end())) return value;
+  ir::TensorType type = graph.value(value).type;
+  const ir::TensorType from = type;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    type.shape[i] = from.shape[dims[i]];
+    type.strides[i] = from.strides[dims[i]];
+  }
+  return ir::Builder(at).make_aten("aten.permute.default", {value},
+                                   {*graph.value(value).name + "_permuted", type},
+                                   {{"self", ir::OperandRef{0}}, {"dims", dims}});
+}
+
+// A dense one.
+ir::ValueId copy_of(ir::Graph& graph, const ir::Builder& at, ir::ValueId value) {
+  const ir::TensorType type = graph.value(value).type;
+  return ir::Builder(at).make_aten(
+      "aten.clone.default", {value},
+      {*graph.value(value).name + "_dense", ir::contiguous(type.dtype, type.shape)},
+      {{"self", ir::OperandRef{0}}, {"memory_format", ir::MemoryFormatArg{1}, true}});
+}
+
 // native_dropout(x, p, train) -> (y, mask) becomes the counter-based op. The op id is its position
-// among the random ops.
+// among the random ops. It draws for elements in the order in which those of y lie, which need not
+// be that of y's dimensions.
 Result<bool> make_random_explicit(ir::Step& step, ir::Graph& graph) {
   int64_t op_id = 0;
   bool changed = false;
@@ -75,22 +117,19 @@ Result<bool> make_random_explicit(ir::Step& step, ir::Graph& graph) {
       probability = static_cast<double>(*as_int);
     const int rng = schedule::rng_entry(step);
     const ir::ValueId rng_value = schedule::state_value(step, graph, rng);
-    const ir::ValueId x = node.operands[0];
-    if (!graph.value(x).type.is_contiguous()) {
-      return Status(ErrorKind::Unsupported, "DC2604",
-                    "dropout in module '" + *node.origin.module +
-                        "' reads a tensor that is not contiguous; "
-                        "call .contiguous() on it before the dropout and export again");
-    }
-    const auto result_type = [&](size_t i) { return graph.value(node.results[i]).type; };
+    ir::Builder at(graph, id, node.origin);
+    const std::vector<int64_t> dims = outermost_first(graph.value(node.results[0]).type);
+    ir::ValueId x = permuted(graph, at, node.operands[0], dims);
+    if (!graph.value(x).type.is_contiguous()) x = copy_of(graph, at, x);
+    const ir::TensorType type = graph.value(x).type;
     const std::vector<ir::ValueId> fresh =
-        ir::Builder(graph, id, node.origin)
-            .make_all(ir::OpKind::Dropout, {x, rng_value},
-                      {{"dropout", ir::contiguous(result_type(0).dtype, result_type(0).shape)},
-                       {"dropout_mask", ir::contiguous(ir::DType::Bool, result_type(0).shape)}},
-                      {{ir::Attr::P, probability}, {ir::Attr::OpId, op_id++}});
+        at.make_all(ir::OpKind::Dropout, {x, rng_value},
+                    {{"dropout", ir::contiguous(type.dtype, type.shape)},
+                     {"dropout_mask", ir::contiguous(ir::DType::Bool, type.shape)}},
+                    {{ir::Attr::P, probability}, {ir::Attr::OpId, op_id++}});
     for (size_t i = 0; i < node.results.size() && i < fresh.size(); ++i) {
-      if (node.results[i].valid()) graph.replace_all_uses(node.results[i], fresh[i]);
+      if (!node.results[i].valid() || graph.value(node.results[i]).uses.empty()) continue;
+      graph.replace_all_uses(node.results[i], permuted(graph, at, fresh[i], inverse(dims)));
     }
     graph.erase(id);
     changed = true;
@@ -145,12 +184,8 @@ bool separate_gradients(ir::Graph& graph) {
         graph.value(root).type.numel() == value.type.numel()) {
       continue;
     }
-    graph.outputs.set_value(
-        i, ir::Builder(graph, graph.next(value.producer), graph.node(value.producer).origin)
-               .make_aten(
-                   "aten.clone.default", {output.value},
-                   {*value.name + "_dense", ir::contiguous(value.type.dtype, value.type.shape)},
-                   {{"self", ir::OperandRef{0}}, {"memory_format", ir::MemoryFormatArg{1}, true}}));
+    const ir::Builder at(graph, graph.next(value.producer), graph.node(value.producer).origin);
+    graph.outputs.set_value(i, copy_of(graph, at, output.value));
     changed = true;
   }
   return changed;
