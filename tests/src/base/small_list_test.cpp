@@ -42,7 +42,7 @@ class Pair {
         return;
       case 5:
         if (vector_.empty()) return;
-        list_.push_back(list_[at]);  // an element of its own, where it may have to grow
+        list_.push_back(list_[at]);  // one of its elements, where it may have to grow
         vector_.push_back(Vector(vector_)[at]);
         return;
       case 6:
