@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <list>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,12 @@ void resolve_all(std::vector<std::byte>& parameters) {
     std::byte* bytes = Memory::instance().resolve(word);
     std::memcpy(parameters.data() + at, &bytes, 8);
   }
+}
+
+// Held where modules are opened and closed: the thread sanitizer does not know the loader's lock.
+std::mutex& loading() {
+  static std::mutex mutex;
+  return mutex;
 }
 
 }  // namespace
@@ -289,6 +296,7 @@ int cuModuleLoadData(cuda::Module* module, const void* image) {
   const auto* bytes = static_cast<const char*>(image) + sizeof head;
   const bool written = write(file, bytes, head.bytes) == static_cast<ssize_t>(head.bytes);
   const std::string path = "/proc/self/fd/" + std::to_string(file);
+  const std::lock_guard lock(loading());
   void* library = written ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
   if (library == nullptr) {
     std::fprintf(stderr, "the double loads no module: %s\n", dlerror());
@@ -300,7 +308,10 @@ int cuModuleLoadData(cuda::Module* module, const void* image) {
 }
 int cuModuleUnload(cuda::Module module) {
   const auto* loaded = reinterpret_cast<const LoadedModule*>(module);
-  dlclose(loaded->library);
+  {
+    const std::lock_guard lock(loading());
+    dlclose(loaded->library);
+  }
   close(loaded->file);
   delete loaded;
   return 0;

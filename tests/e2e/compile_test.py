@@ -36,7 +36,7 @@ FLAGS = {
     "dcc cache": "--help -h",
     "dcc cache ls": "--help -h",
     "dcc cache gc": "--help --keep -h",
-    "dcrun": "--comm --config --data --device --dump-gradients --eval-batches --eval-data --eval-every --help --job-key --keep --lr --metrics --offload-dir --overwrite --poison --record-profile --resume --save --save-every --shuffle --steps --timeout"
+    "dcrun": "--comm --config --data --device --dump-gradients --eval-batches --eval-data --eval-every --help --job-key --keep --lr --metrics --no-graph --offload-dir --overwrite --poison --record-profile --resume --save --save-every --shuffle --steps --timeout"
     " --trace --version --weights --weights-only-by-name -h -n",
 }
 

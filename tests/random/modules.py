@@ -24,6 +24,8 @@ from dcc_export.errors import ExportError
 
 STEPS, MOST_RANKS, MOST_MICRO_BATCHES = 3, 4, 4
 LOSS_FLOOR, NORM_FLOOR = 1e-5, 1e-4
+# Said, since a module that nobody trained need not show it: the exporter refuses what it cannot tell.
+LABELS = {"role": "labels", "labels": "next"}
 
 
 class Feed(torch.nn.Module):
@@ -269,7 +271,7 @@ def write(folder, seed, number):
     path = os.path.join(folder, f"m{number:03d}")
     data = make_data(module, rows * MOST_RANKS * MOST_MICRO_BATCHES * STEPS, length, generator)
     example = {name: value[:rows] for name, value in data.items()}
-    report = export_train_step(module, example, path + ".pt2", roles={"labels": "class"} if not module.from_tokens else None)
+    report = export_train_step(module, example, path + ".pt2", roles={"labels": LABELS if module.from_tokens else "class"})
     save_file({name: value.contiguous() for name, value in data.items()}, path + ".safetensors")
     with open(path + ".eager.json", "w") as file:
         json.dump({"cases": [] if module.draws_numbers() else eager_cases(module, data, rows, draw)}, file)
