@@ -24,7 +24,7 @@ from dcc_export.errors import ExportError
 
 STEPS, MOST_RANKS, MOST_MICRO_BATCHES = 3, 4, 4
 LOSS_FLOOR, NORM_FLOOR = 1e-5, 1e-4
-# Said, since a module that nobody trained need not show it: the exporter refuses what it cannot tell.
+# Said, because a module without training may not show it, and the exporter refuses what it cannot tell.
 LABELS = {"role": "labels", "labels": "next"}
 
 
