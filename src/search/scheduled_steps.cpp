@@ -14,6 +14,7 @@ using passes::PassCall;
 
 bool is_recompute(const PassCall& call) { return call.pass->name == "recompute"; }
 bool decides_jointly(const PassCall& call) { return call.pass->name == "keep-jointly"; }
+bool decides_stage(const PassCall& call) { return call.pass->name == "shard-parameters"; }
 bool is_layout(const PassCall& call) { return call.pass->gives == ir::Stage::Allocated; }
 
 // The passes before those that change a scheduled step.
@@ -140,14 +141,16 @@ passes::Options ScheduledSteps::options_for(const std::optional<base::Bytes>& pl
   return options;
 }
 
-// The step after the passes up to `schedule`, then after each further one.
+// The step after the passes that all ZeRO stages have in common, after those up to `schedule`, then
+// after each further one.
 Result<SharedStep> ScheduledSteps::begun(const Candidate& candidate) {
   const std::string key = key_of(candidate);
   if (SharedStep found = known_.find(key)) return found;
   Candidate before = candidate;
   do {
     before.chain.pop_back();
-  } while (!before.chain.empty() && before.chain.back().pass->gives != ir::Stage::Scheduled);
+  } while (!before.chain.empty() && before.chain.back().pass->gives != ir::Stage::Scheduled &&
+           !decides_stage(candidate.chain[before.chain.size()]));
   SharedStep begin;
   if (!before.chain.empty()) {
     DC_ASSIGN_OR_RETURN(begin, begun(before));
