@@ -1,8 +1,8 @@
 // ScheduledSteps: what chains make of one imported step, up to the layout.
 //
 // What chains begin with alike is computed once, as long as it is among what was used latest
-// (known_steps.h): the step after the passes that all ZeRO stages have in common, after a stage, the
-// passes up to `schedule`, and after each further one up to `recompute`.
+// (known_steps.h): the step after the passes that all ZeRO stages have in common, after a stage,
+// the passes up to `schedule`, and after each further one up to `recompute`.
 //
 // A search changes one pass of a chain at a time, mostly the one after the pass that it changed
 // before. So of each chain the step after its first pass that was not known is kept as well, and
