@@ -60,8 +60,7 @@ class ProgressBar {
 
 Status check_output(const ProfileArguments& arguments) {
   const std::string inputs[] = {arguments.model, arguments.job_key};
-  DC_RETURN_IF_ERROR(base::check_no_input(arguments.output, inputs));
-  return base::check_writable(arguments.output);
+  return base::check_output(arguments.output, inputs);
 }
 
 // What can go wrong before anything is measured; the output is rank 0's.
