@@ -76,11 +76,11 @@ Status check_world(const runtime::plan::Loaded& loaded, const runtime::comm::Lau
   const int world = loaded.plan.world();
   if (world == launch.world) return base::ok_status();
   return Status(ErrorKind::Mismatch, "DC6011",
-                "the plan is for " + std::to_string(world) + " rank" + (world == 1 ? "" : "s") +
-                    " but " + std::to_string(launch.world) +
-                    (launch.world == 1 ? " was" : " were") + " started; start " +
-                    std::to_string(world) + " (dcrun -n " + std::to_string(world) +
-                    ") or compile with --world " + std::to_string(launch.world));
+                "the plan is for " + base::count_of(world, "rank") + " but " +
+                    std::to_string(launch.world) + (launch.world == 1 ? " was" : " were") +
+                    " started; start " + std::to_string(world) + " (dcrun -n " +
+                    std::to_string(world) + ") or compile with --world " +
+                    std::to_string(launch.world));
 }
 
 Result<runtime::train::TrainOptions> train_options(const cli::DcrunOptions& options,

@@ -13,9 +13,8 @@ using driver::Scaling;
 using driver::ScalingRow;
 
 std::string of_ranks(const ScalingRow& row) {
-  return std::to_string(row.world) + (row.world == 1 ? " rank, " : " ranks, ") +
-         std::to_string(row.accumulation) +
-         (row.accumulation == 1 ? " micro-batch" : " micro-batches") + " per step";
+  return base::count_of(row.world, "rank") + ", " +
+         base::count_of(row.accumulation, "micro-batch") + " per step";
 }
 
 std::string budget(const ScalingRow& row, const std::optional<base::Bytes>& bytes) {

@@ -39,10 +39,6 @@ std::string model_of(const runtime::plan::Plan& plan) {
          " parameters (" + plan.model_digest.substr(0, 12) + ")";
 }
 
-std::string counted(int64_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
-
 }  // namespace
 
 base::Status run_cache_list() {
@@ -67,7 +63,7 @@ base::Status run_cache_list() {
   }
   std::printf("%s UTC %10s  %s of GPUs\n", date(last_used).c_str(),
               base::format_bytes(bytes.v).c_str(),
-              counted(static_cast<int64_t>(kernels.size()), "kernel").c_str());
+              base::count_of(static_cast<int64_t>(kernels.size()), "kernel").c_str());
   return {};
 }
 
@@ -75,8 +71,8 @@ base::Status run_cache_collect(const CacheArguments& arguments) {
   DC_ASSIGN_OR_RETURN(const int64_t keep, parse_bytes(arguments.keep));
   const cache::PlanCache store(base::cache_directory());
   DC_ASSIGN_OR_RETURN(const cache::Collected removed, store.collect(base::Bytes{keep}));
-  std::string text = counted(removed.plans, "plan");
-  if (removed.kernels > 0) text += " and " + counted(removed.kernels, "kernel");
+  std::string text = base::count_of(removed.plans, "plan");
+  if (removed.kernels > 0) text += " and " + base::count_of(removed.kernels, "kernel");
   std::printf("removed %s\n", text.c_str());
   return {};
 }

@@ -41,7 +41,7 @@ void print_row(const char* what, base::Nanos measured, base::Nanos predicted,
 
 Status run_calibrate(const CalibrateArguments& arguments) {
   const std::string inputs[] = {arguments.plan, arguments.profile, arguments.recorded};
-  DC_RETURN_IF_ERROR(base::check_no_input(arguments.output, inputs));
+  DC_RETURN_IF_ERROR(base::check_output(arguments.output, inputs));
   DC_ASSIGN_OR_RETURN(const runtime::plan::Loaded loaded, runtime::verify::load(arguments.plan));
   DC_ASSIGN_OR_RETURN(const profile::Profile profile, profile::read_profile(arguments.profile));
   DC_ASSIGN_OR_RETURN(const base::StepMeasurement step, recorded_step(arguments, loaded.digest));

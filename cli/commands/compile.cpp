@@ -116,8 +116,7 @@ Status run_compile(const CompileArguments& arguments) {
   note_idle_options(request.options);
   const std::string inputs[] = {arguments.model, arguments.profile, arguments.config,
                                 arguments.options.fused_estimate.choice};
-  DC_RETURN_IF_ERROR(base::check_no_input(arguments.output, inputs));
-  DC_RETURN_IF_ERROR(base::check_writable(arguments.output));
+  DC_RETURN_IF_ERROR(base::check_output(arguments.output, inputs));
   if (!arguments.profile.empty()) {
     DC_ASSIGN_OR_RETURN(request.profile, profile::read_profile(arguments.profile));
     warn_of_other_machine(arguments.profile, request.profile->measurements);

@@ -53,8 +53,7 @@ Status check_outputs(const FrontierArguments& arguments) {
     outputs.push_back(plan_path(arguments.plans, 0));
   }
   for (const std::string& output : outputs) {
-    DC_RETURN_IF_ERROR(base::check_no_input(output, inputs));
-    DC_RETURN_IF_ERROR(base::check_writable(output));
+    DC_RETURN_IF_ERROR(base::check_output(output, inputs));
   }
   return {};
 }

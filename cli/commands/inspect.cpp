@@ -47,8 +47,7 @@ base::Status run_inspect(const InspectArguments& arguments) {
   }
   if (!arguments.output.empty()) {
     const std::string inputs[] = {arguments.plan, arguments.trace};
-    DC_RETURN_IF_ERROR(base::check_no_input(arguments.output, inputs));
-    DC_RETURN_IF_ERROR(base::check_writable(arguments.output));
+    DC_RETURN_IF_ERROR(base::check_output(arguments.output, inputs));
   }
   DC_ASSIGN_OR_RETURN(const runtime::plan::Loaded loaded, runtime::verify::load(arguments.plan));
   DC_ASSIGN_OR_RETURN(const std::string text, shown(arguments, loaded));

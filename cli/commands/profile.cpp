@@ -12,6 +12,7 @@
 #include "runtime/measure/measure.h"
 #include "src/base/file.h"
 #include "src/base/refused.h"
+#include "src/base/text.h"
 #include "src/driver/model.h"
 #include "src/driver/profile.h"
 #include "src/profile/profile_file.h"
@@ -59,8 +60,7 @@ class ProgressBar {
 
 Status check_output(const ProfileArguments& arguments) {
   const std::string inputs[] = {arguments.model, arguments.job_key};
-  DC_RETURN_IF_ERROR(base::check_no_input(arguments.output, inputs));
-  return base::check_writable(arguments.output);
+  return base::check_output(arguments.output, inputs);
 }
 
 // What can go wrong before anything is measured; the output is rank 0's.
@@ -97,10 +97,10 @@ Status measure(const ProfileArguments& arguments, const runtime::comm::LaunchInf
   });
   const std::string of_them =
       arguments.fusions > 0 ? " (" + std::to_string(fused) + " of them fused)" : "";
-  std::printf("%s: %zu kernels%s, %zu collective sizes, %d rank%s with %d thread%s each on %s\n",
+  std::printf("%s: %zu kernels%s, %zu collective sizes, %s with %s each on %s\n",
               arguments.output.c_str(), all.kernels.size(), of_them.c_str(), all.collectives.size(),
-              launch.world, launch.world == 1 ? "" : "s", arguments.threads,
-              arguments.threads == 1 ? "" : "s", all.machine.cpu.c_str());
+              base::count_of(launch.world, "rank").c_str(),
+              base::count_of(arguments.threads, "thread").c_str(), all.machine.cpu.c_str());
   const bool has_libtorch =
       std::ranges::any_of(all.kernels, [](const base::KernelMeasurement& kernel) {
         return kernel.signature.provider() == base::Provider::Aten;

@@ -1,6 +1,6 @@
 #include "runtime/comm/nccl_library.h"
 
-#include <dlfcn.h>
+#include "src/base/library_functions.h"
 
 namespace dc::runtime::comm {
 namespace {
@@ -11,24 +11,20 @@ using base::Status;
 constexpr const char* kNcclLibrary = "libnccl.so.2";
 
 base::Result<NcclLibrary> load_nccl() {
-  void* library = dlopen(kNcclLibrary, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
+  base::LibraryFunctions library(kNcclLibrary);
+  if (!library.opened()) {
     return Status(ErrorKind::Unavailable, "DC6160",
-                  std::string("there is no NCCL for the collectives of GPUs (") + dlerror() +
+                  std::string("there is no NCCL for the collectives of GPUs (") + library.reason() +
                       "); install NCCL 2.19 or newer, or add the folder of libnccl.so.2 to "
                       "LD_LIBRARY_PATH");
   }
   NcclLibrary nccl;
-  const char* absent = nullptr;
-  const auto load = [&](auto& member, const char* symbol) {
-    member = reinterpret_cast<std::remove_reference_t<decltype(member)>>(dlsym(library, symbol));
-    if (member == nullptr) absent = symbol;
-  };
-#define DC_LOAD(symbol, member, parameters) load(nccl.member, #symbol);
+#define DC_LOAD(symbol, member, parameters) library.load(nccl.member, #symbol);
   DC_NCCL_CALLS(DC_LOAD)
 #undef DC_LOAD
-  load(nccl.error_text, "ncclGetErrorString");
-  load(nccl.last_error, "ncclGetLastError");
+  library.load(nccl.error_text, "ncclGetErrorString");
+  library.load(nccl.last_error, "ncclGetLastError");
+  const char* absent = library.absent();
   if (nccl.get_version != nullptr) (void)nccl.get_version(&nccl.version);
   if (absent == nullptr && nccl.version >= kNcclOldest) return nccl;
   return Status(ErrorKind::Unavailable, "DC6161",

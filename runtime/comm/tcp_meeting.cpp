@@ -89,10 +89,10 @@ class TcpHub {
       return base::ok_status();
     }
     if (hello.protocol != kTcpProtocol) {
-      const Status status(ErrorKind::Mismatch, "DC6109",
-                          "a rank at " + peer_address(socket).host +
-                              " runs another version of dcrun than rank 0; install the same on "
-                              "every host");
+      Status status(ErrorKind::Mismatch, "DC6109",
+                    "a rank at " + peer_address(socket).host +
+                        " runs another version of dcrun than rank 0; install the same on "
+                        "every host");
       say(socket, Word::Refused, status, conversation);
       return status;
     }

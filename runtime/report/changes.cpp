@@ -57,10 +57,6 @@ Journeys journeys(const plan::Plan& plan, bool gathers) {
   return all;
 }
 
-std::string counted(int64_t count, const char* what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
-
 // "3 gathers more, 2 fewer, 12 start elsewhere"; empty: as before.
 std::string describe(const Journeys& before, const Journeys& after, const char* what) {
   int64_t more = 0, fewer = 0, moved = 0, waited = 0, joined = 0, parted = 0;
@@ -79,7 +75,7 @@ std::string describe(const Journeys& before, const Journeys& after, const char* 
   std::string text;
   const auto add = [&](int64_t count, const char* how) {
     if (count == 0) return;
-    text += (text.empty() ? counted(count, what) : ", " + std::to_string(count)) + " " + how;
+    text += (text.empty() ? base::count_of(count, what) : ", " + std::to_string(count)) + " " + how;
   };
   add(more, "more");
   add(fewer, "fewer");

@@ -8,13 +8,14 @@
 
 #include "runtime/plan/names.h"
 #include "runtime/report/decisions.h"
-#include "runtime/report/report_line.h"
 #include "src/base/json_writer.h"
 #include "src/base/remark_codes.h"
 #include "src/base/text.h"
 
 namespace dc::runtime::report {
 namespace {
+
+using base::count_of;
 
 constexpr size_t kDecisionRows = 24;  // of the table for people
 

@@ -1,12 +1,13 @@
 // The two forms of an explanation: for people and for programs.
 #include "runtime/plan/names.h"
 #include "runtime/report/explain.h"
-#include "runtime/report/report_line.h"
 #include "src/base/json_writer.h"
 #include "src/base/text.h"
 
 namespace dc::runtime::report {
 namespace {
+
+using base::count_of;
 
 std::string place(const plan::Plan& plan, int32_t program, int32_t index) {
   return "program '" + plan.programs[static_cast<size_t>(program)].name + "' [" +

@@ -5,9 +5,12 @@
 #include <vector>
 
 #include "runtime/report/report_line.h"
+#include "src/base/text.h"
 
 namespace dc::runtime::report {
 namespace {
+
+using base::count_of;
 
 constexpr size_t kMostNamed = 6;  // operators in the line for people
 

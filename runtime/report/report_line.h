@@ -15,11 +15,6 @@ inline std::string report_line(std::string name, const std::string& text) {
   return name + text + "\n";
 }
 
-// "1 rank", "2 ranks".
-inline std::string count_of(int64_t count, const std::string& what, const char* plural = "s") {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : plural);
-}
-
 // "99.8 %" of a whole that is not 0.
 inline std::string percent(int64_t part, int64_t whole) {
   char text[32];

@@ -17,6 +17,7 @@
 namespace dc::runtime::report {
 namespace {
 
+using base::count_of;
 using base::format_bytes;
 
 constexpr size_t kFigureWidth = 12;
@@ -47,7 +48,7 @@ std::string outcome(const plan::Plan& plan) {
 std::string head(const plan::Plan& plan) {
   return line("plan", or_none(plan.name) + " for " + count_of(plan.world(), "rank") + " with " +
                           count_of(plan.threads, "thread") + " each, " +
-                          count_of(plan.accumulation, "micro-batch", "es") + " per step, chain " +
+                          count_of(plan.accumulation, "micro-batch") + " per step, chain " +
                           or_none(plan.chain));
 }
 
@@ -135,10 +136,10 @@ std::string program(const plan::Plan& plan, const plan::Program& p, int64_t repe
   std::string out = std::to_string(repeat) + " x " + p.name + ": ";
   for (const auto& [provider, count] : kernels) out += count_of(count, provider + " kernel") + "; ";
   for (const auto& [kind, count] : collectives) {
-    out += count_of(count, std::string(plan::name(kind))) + ", " + format_bytes(whole_bytes[kind]) +
+    out += count_of(count, plan::name(kind)) + ", " + format_bytes(whole_bytes[kind]) +
            (count == 1 ? "" : " together") + "; ";
   }
-  if (copies > 0) out += std::to_string(copies) + (copies == 1 ? " copy" : " copies") + "; ";
+  if (copies > 0) out += count_of(copies, "copy") + "; ";
   return out + (others == 1 ? "1 signal or wait" : std::to_string(others) + " signals and waits");
 }
 

@@ -10,6 +10,8 @@
 namespace dc::runtime::report {
 namespace {
 
+using base::count_of;
+
 std::string number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%g", value);

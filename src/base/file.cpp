@@ -209,6 +209,11 @@ Status check_no_input(const std::string& path, std::span<const std::string> inpu
   return ok_status();
 }
 
+Status check_output(const std::string& path, std::span<const std::string> inputs) {
+  DC_RETURN_IF_ERROR(check_no_input(path, inputs));
+  return check_writable(path);
+}
+
 Status write_file_atomically(const std::string& path, std::span<const uint8_t> bytes) {
   DC_ASSIGN_OR_RETURN(OutputFile file, OutputFile::create(path));
   DC_RETURN_IF_ERROR(file.write_at(0, bytes));

@@ -77,6 +77,8 @@ Status check_writable(const std::string& path);
 // Usage (64) if the output `path` is the file that one of `inputs` names: writing would destroy it.
 // What is empty or not there is no input.
 Status check_no_input(const std::string& path, std::span<const std::string> inputs);
+// Both, for an output that a command writes at its end.
+Status check_output(const std::string& path, std::span<const std::string> inputs);
 Status write_file_atomically(const std::string& path, std::span<const uint8_t> bytes);
 Status write_file_atomically(const std::string& path, std::string_view text);
 

@@ -115,6 +115,17 @@ std::string format_duration(int64_t nanos) {
   return std::to_string(minutes / 60) + " h " + two(minutes % 60) + " min";
 }
 
+std::string count_of(int64_t count, std::string_view what) {
+  std::string text = std::to_string(count) + " " + std::string(what);
+  if (count == 1) return text;
+  const auto ends_in = [&](std::string_view end) { return what.ends_with(end); };
+  const bool vowel = what.size() > 1 && std::string_view("aeiou").find(what[what.size() - 2]) !=
+                                            std::string_view::npos;
+  if (ends_in("y") && !vowel) return text.replace(text.size() - 1, 1, "ies");
+  const bool hisses = ends_in("s") || ends_in("x") || ends_in("ch") || ends_in("sh");
+  return text + (hisses ? "es" : "s");
+}
+
 std::string printable(std::string_view text) {
   std::string result;
   for (size_t i = 0; i < text.size();) {

@@ -55,11 +55,11 @@ base::Remark weights_of(const bound::LowerBound& bound, size_t instants, double 
                        {"instants", static_cast<int64_t>(instants)},
                        {"ns_per_gib", std::llround(ns_per_byte * kBytesOfGiB)}}};
   if (instants == 0) return remark;
-  remark.text =
-      "a GiB more is worth " + base::format_duration(std::llround(ns_per_byte * kBytesOfGiB)) +
-      " of the step, at " + std::to_string(instants) + (instants == 1 ? " instant" : " instants") +
-      "; time of compute counts " + percent_text(compute) + ", of collectives " +
-      percent_text(link) + (copies > 0 ? ", of copies " + percent_text(copies) : "");
+  remark.text = "a GiB more is worth " +
+                base::format_duration(std::llround(ns_per_byte * kBytesOfGiB)) +
+                " of the step, at " + base::count_of(static_cast<int64_t>(instants), "instant") +
+                "; time of compute counts " + percent_text(compute) + ", of collectives " +
+                percent_text(link) + (copies > 0 ? ", of copies " + percent_text(copies) : "");
   return remark;
 }
 

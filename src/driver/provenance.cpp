@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/base/build_id.h"
+#include "src/base/text.h"
 #include "src/ir/ops.h"
 
 namespace dc::driver {
@@ -49,9 +50,6 @@ std::vector<std::string> profile_notes(const profile::Profile& profile, const ir
                                        const CompileOptions& options) {
   const base::Measurements& measured = profile.measurements;
   std::vector<std::string> notes;
-  const auto ranks = [](int count) {
-    return std::to_string(count) + (count == 1 ? " rank" : " ranks");
-  };
   const bool is_synthetic = measured.origin == base::ProfileOrigin::Synthetic;
   if (is_synthetic) {
     notes.push_back(
@@ -73,8 +71,9 @@ std::vector<std::string> profile_notes(const profile::Profile& profile, const ir
                     " thread(s) per rank, the plan uses " + std::to_string(options.threads));
   }
   if (measured.machine.ranks != options.world && options.world > 1) {
-    notes.push_back("profile-ranks: the profile is of " + ranks(measured.machine.ranks) +
-                    ", the collectives of " + ranks(options.world) + " are estimated");
+    notes.push_back("profile-ranks: the profile is of " +
+                    base::count_of(measured.machine.ranks, "rank") + ", the collectives of " +
+                    base::count_of(options.world, "rank") + " are estimated");
   } else if (!is_synthetic && options.world > 1 && !measured.complete.collectives) {
     notes.push_back(
         "partial-profile: the profile has collectives of the sizes of one step only, none of them "

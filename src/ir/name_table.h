@@ -9,9 +9,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "src/ir/shared.h"
 
 namespace dc::ir {
 
@@ -26,8 +28,8 @@ class NameTable {
   // Null if no row has the name. The entry stays where it is until the next change.
   template <typename NameOf>
   const Entry* find(std::string_view name, const NameOf& name_of) const {
-    if (slots_ == nullptr) return nullptr;
     const Slots& slots = *slots_;
+    if (slots.empty()) return nullptr;
     const uint32_t hash = hash_of(name);
     for (size_t i = hash & (slots.size() - 1);; i = (i + 1) & (slots.size() - 1)) {
       const Entry& entry = slots[i];
@@ -38,16 +40,15 @@ class NameTable {
 
   // The name must not be in the table.
   void insert(std::string_view name, int32_t row, int32_t next_suffix) {
-    const size_t size = slots_ == nullptr ? 0 : slots_->size();
-    if (4 * (used_ + 1) > 3 * size) grow();
-    used_ += add({row, next_suffix, hash_of(name)}, own());
+    if (4 * (used_ + 1) > 3 * slots_.size()) grow();
+    used_ += add({row, next_suffix, hash_of(name)}, slots_.edit());
     ++live_;
   }
 
   // `entry`: that find() gave.
   void set_next_suffix(const Entry& entry, int32_t next_suffix) {
     const auto at = static_cast<size_t>(&entry - slots_->data());
-    own()[at].next_suffix = next_suffix;
+    slots_.edit()[at].next_suffix = next_suffix;
   }
 
   template <typename NameOf>
@@ -55,7 +56,7 @@ class NameTable {
     const Entry* entry = find(name, name_of);
     if (entry == nullptr) return;
     const auto at = static_cast<size_t>(entry - slots_->data());
-    own()[at].row = kErased;
+    slots_.edit()[at].row = kErased;
     --live_;
   }
 
@@ -66,11 +67,6 @@ class NameTable {
   static uint32_t hash_of(std::string_view name) {
     const size_t hash = std::hash<std::string_view>()(name);
     return static_cast<uint32_t>(hash ^ hash >> 32);
-  }
-
-  Slots& own() {
-    if (slots_.use_count() > 1) slots_ = std::make_shared<Slots>(*slots_);
-    return *slots_;
   }
 
   // Into the first free slot. Returns 1 if it was empty, 0 if it was erased.
@@ -85,18 +81,16 @@ class NameTable {
   void grow() {
     size_t size = 16;
     while (size < 2 * (live_ + 1)) size *= 2;
-    auto larger = std::make_shared<Slots>(size);
+    Slots larger(size);
     used_ = 0;
-    if (slots_ != nullptr) {
-      for (const Entry& entry : *slots_) {
-        if (entry.row >= 0) used_ += add(entry, *larger);
-      }
+    for (const Entry& entry : slots_) {
+      if (entry.row >= 0) used_ += add(entry, larger);
     }
     slots_ = std::move(larger);
   }
 
-  std::shared_ptr<Slots> slots_;  // a power of two of them, at most three quarters in use
-  size_t used_ = 0, live_ = 0;    // slots that are not empty; those not erased
+  Shared<Slots> slots_;         // a power of two of them, at most three quarters in use
+  size_t used_ = 0, live_ = 0;  // slots that are not empty; those not erased
 };
 
 }  // namespace dc::ir

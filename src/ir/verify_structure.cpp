@@ -3,6 +3,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "src/base/text.h"
 #include "src/ir/verifier.h"
 
 namespace dc::ir {
@@ -128,24 +129,20 @@ Status unsupported(const Scope& scope, const Node& node, std::string_view code,
   return Status(base::ErrorKind::Unsupported, status.code(), status.sentence());
 }
 
-std::string counted(size_t count, const char* what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
-
 // What is read by position is there: the operands that the operator's schema demands, and its
 // results, of which only one of several may be None.
 Status verify_counts(const Scope& scope, const Node& node, const AtenInfo& aten) {
-  const size_t least = static_cast<uint8_t>(aten.operands);
+  const auto least = static_cast<uint8_t>(aten.operands);
   if (node.operands.size() < least) {
     return offence(scope, node, "DC2105",
-                   "this operator reads at least " + counted(least, "tensor") + ", the node " +
-                       std::to_string(node.operands.size()));
+                   "this operator reads at least " + base::count_of(least, "tensor") +
+                       ", the node " + std::to_string(node.operands.size()));
   }
   if (aten.results == kManyResults) return {};
-  const size_t results = static_cast<uint8_t>(aten.results);
+  const auto results = static_cast<uint8_t>(aten.results);
   if (node.results.size() != results) {
     return offence(scope, node, "DC2105",
-                   "this operator gives " + counted(results, "result") + ", the node " +
+                   "this operator gives " + base::count_of(results, "result") + ", the node " +
                        std::to_string(node.results.size()));
   }
   const bool missing = results == 1 && !node.results[0].valid();

@@ -7,8 +7,6 @@ statistics that dcrun saved before that step.
 """
 
 import copy
-import os
-import sys
 import unittest
 
 import torch
@@ -16,8 +14,6 @@ from safetensors.torch import load_file, save_file
 
 import running
 from reference import make_data, strip, workloads
-
-sys.path.insert(0, os.path.join(running.ROOT, "scripts"))
 from dcc_export import presets
 
 STEPS = 3

@@ -9,16 +9,12 @@ the parameters after the last step are then a sum of powers of two in which ever
 import functools
 import itertools
 import math
-import os
-import sys
 import unittest
 
 import torch
 from safetensors.torch import load_file, save_file
 
 import running
-
-sys.path.insert(0, os.path.join(running.ROOT, "scripts"))
 from dcc_export import export_train_step
 
 SHAPE = (64, 257)

@@ -6,7 +6,6 @@ build/venv/bin/python tests/e2e/evaluation_test.py
 import copy
 import functools
 import os
-import sys
 import unittest
 
 import torch
@@ -17,8 +16,6 @@ import running
 from bits_case import BitsCase
 from jobs import JobTest, dcc, dcrun
 from reference import make_data, strip, workloads
-
-sys.path.insert(0, os.path.join(running.ROOT, "scripts"))
 from dcc_export import export_train_step, presets
 
 STEPS = 3

@@ -1,12 +1,8 @@
 """What a log says has failed, in the words of each tool that the test commands call."""
 
-import os
-import sys
 import unittest
 
 import running
-
-sys.path.insert(0, os.path.join(running.ROOT, "scripts"))
 import failed_names
 
 

@@ -3,9 +3,7 @@
 build/venv/bin/python tests/e2e/family_limit_test.py
 """
 
-import os
 import subprocess
-import sys
 import tempfile
 import time
 import types
@@ -13,8 +11,6 @@ import unittest
 from unittest import mock
 
 import running
-
-sys.path.insert(0, os.path.join(running.ROOT, "scripts"))
 
 from family import pool, trial
 

@@ -1,13 +1,10 @@
 """Scripts that write a part of a page leave the rest of it as it is."""
 
 import os
-import sys
 import tempfile
 import unittest
 
 import running
-
-sys.path.insert(0, os.path.join(running.ROOT, "scripts"))
 import marked_part
 
 PAGE = "# Page\n<!-- other -->\nkept\n<!-- /other -->\n<!-- table -->\nold\nlines\n<!-- /table -->\nend\n"

@@ -5,7 +5,6 @@ compiled with the default chain and trained; step 1 is eager's.
 """
 
 import os
-import sys
 import unittest
 
 import torch
@@ -13,8 +12,6 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 
 import running
-
-sys.path.insert(0, os.path.join(running.ROOT, "scripts"))
 from export import export_train_step
 
 DTYPES = ("float32", "bfloat16", "autocast-bfloat16")

@@ -22,8 +22,6 @@ import running
 import torch
 from torch import nn
 from torch.nn import functional
-
-sys.path.insert(0, running.ROOT + "/scripts")
 from dcc_export import export_train_step
 
 BATCH = 4

@@ -22,6 +22,10 @@ LIB = os.path.join(BIN, "..", "lib")  # libraries built for tests
 ARCHIVES = "DCC_TEST_ARCHIVES"  # a folder for archive(), shared by the processes of discover.py
 LAUNCHERS = ("dcrun", "mpirun", "torchrun")
 SLOW = os.environ.get("DCC_SLOW_TESTS") == "1"
+# For all who import this: the exporter, whichever test needs it first.
+SCRIPTS = os.path.join(ROOT, "scripts")
+if SCRIPTS not in sys.path:
+    sys.path.insert(0, SCRIPTS)
 
 
 class CommandFailed(RuntimeError):
@@ -76,7 +80,6 @@ def archive(preset, *options):
 
 
 def export(preset, *options, path):
-    sys.path.insert(0, os.path.join(ROOT, "scripts"))
     from dcc_export import command
 
     said = io.StringIO()

@@ -37,12 +37,6 @@ def export(path, activation, width=12, seed=0):
 
 
 class Weights(jobs.JobTest):
-    @classmethod
-    def setUpClass(cls):
-        import sys
-
-        sys.path.insert(0, os.path.join(running.ROOT, "scripts"))
-
     def train(self, plan, weights, *options):
         return jobs.dcrun("-n", "2", plan, "--weights", weights, "--data", "synthetic:3", "--save", self.path("out.saved/model.safetensors"), *options)
 

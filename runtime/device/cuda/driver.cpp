@@ -1,6 +1,6 @@
 #include "runtime/device/cuda/driver.h"
 
-#include <dlfcn.h>
+#include "src/base/library_functions.h"
 
 namespace dc::runtime::device::cuda {
 namespace {
@@ -18,17 +18,15 @@ Status missing(const std::string& why) {
 }
 
 base::Result<Driver> load() {
-  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return missing(dlerror());
+  base::LibraryFunctions library(kLibrary);
+  if (!library.opened()) return missing(library.reason());
   Driver driver;
-  const char* absent = nullptr;
-#define DC_LOAD(symbol, member, parameters)                                           \
-  driver.member = reinterpret_cast<decltype(driver.member)>(dlsym(library, #symbol)); \
-  if (driver.member == nullptr) absent = #symbol;
+#define DC_LOAD(symbol, member, parameters) library.load(driver.member, #symbol);
   DC_CUDA_DRIVER_CALLS(DC_LOAD)
 #undef DC_LOAD
   int version = 0;
   if (driver.driver_version != nullptr) (void)driver.driver_version(&version);
+  const char* absent = library.absent();
   if (absent != nullptr || version < kOldest) {
     return Status(ErrorKind::Unavailable, "DC6141",
                   "the CUDA driver is too old (" + std::to_string(version / 1000) + "." +

@@ -1,8 +1,8 @@
 #include "runtime/kernel/cuda/cublas_lt.h"
 
-#include <dlfcn.h>
-
 #include <string>
+
+#include "src/base/library_functions.h"
 
 namespace dc::runtime::kernel::cuda {
 namespace {
@@ -12,22 +12,17 @@ base::Result<CublasLt> load_cublas_lt(int driver_version) {
   for (const int major : {13, 12}) {
     if (major > driver_version / 1000) continue;
     const std::string name = "libcublasLt.so." + std::to_string(major);
-    void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      if (why.empty()) why = dlerror();
+    base::LibraryFunctions library(name);
+    if (!library.opened()) {
+      if (why.empty()) why = library.reason();
       continue;
     }
     CublasLt calls;
-    const char* absent = nullptr;
-    const auto load = [&](auto& member, const char* symbol) {
-      member = reinterpret_cast<std::remove_reference_t<decltype(member)>>(dlsym(library, symbol));
-      if (member == nullptr) absent = symbol;
-    };
-#define DC_LOAD(symbol, member, parameters) load(calls.member, #symbol);
+#define DC_LOAD(symbol, member, parameters) library.load(calls.member, #symbol);
     DC_CUBLAS_LT_CALLS(DC_LOAD)
 #undef DC_LOAD
-    if (absent == nullptr) return calls;
-    why = name + " lacks " + absent;
+    if (library.absent() == nullptr) return calls;
+    why = name + " lacks " + library.absent();
   }
   return base::Status(base::ErrorKind::Unavailable, "DC6157",
                       "there is no cuBLASLt for matrix products (" + why +

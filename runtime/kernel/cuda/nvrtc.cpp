@@ -1,10 +1,9 @@
 #include "runtime/kernel/cuda/nvrtc.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 
 #include "runtime/kernel/cuda/kernel_headers.h"
+#include "src/base/library_functions.h"
 
 namespace dc::runtime::kernel::cuda {
 namespace {
@@ -14,15 +13,12 @@ using base::Status;
 
 std::string library_name(int major) { return "libnvrtc.so." + std::to_string(major); }
 
-// Nothing if the library lacks a call.
-bool load_calls(void* library, NvrtcCalls& calls) {
-  bool complete = true;
-#define DC_LOAD(symbol, member, parameters)                                         \
-  calls.member = reinterpret_cast<decltype(calls.member)>(dlsym(library, #symbol)); \
-  complete = complete && calls.member != nullptr;
+// Whether the library has all of them.
+bool load_calls(base::LibraryFunctions& library, NvrtcCalls& calls) {
+#define DC_LOAD(symbol, member, parameters) library.load(calls.member, #symbol);
   DC_NVRTC_CALLS(DC_LOAD)
 #undef DC_LOAD
-  return complete;
+  return library.absent() == nullptr;
 }
 
 std::string log_of(const NvrtcCalls& calls, NvrtcProgram program) {
@@ -40,9 +36,9 @@ base::Result<Nvrtc> Nvrtc::open(int driver_version, std::span<const int> majors)
   std::string missing, other;  // why not
   int newer = 0;
   for (const int major : majors) {
-    void* library = dlopen(library_name(major).c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      if (missing.empty()) missing = dlerror();
+    base::LibraryFunctions library(library_name(major));
+    if (!library.opened()) {
+      if (missing.empty()) missing = library.reason();
       continue;
     }
     Nvrtc made;

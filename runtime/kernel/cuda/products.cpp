@@ -8,6 +8,7 @@
 
 #include "runtime/kernel/cuda/expression_kernels.h"
 #include "runtime/kernel/native/iteration.h"
+#include "runtime/kernel/native/product_sizes.h"
 
 namespace dc::runtime::kernel::cuda {
 namespace {
@@ -171,23 +172,6 @@ class AddedProduct final : public Kernel {
   std::unique_ptr<Kernel> copy_, product_;
 };
 
-void check(native::Call& call, const Request& request) {
-  const BoundTensor &a = request.left, &b = request.right, &c = request.result;
-  const size_t dims = a.sizes.size();
-  call.require((dims == 2 || dims == 3) && b.sizes.size() == dims && c.sizes.size() == dims,
-               "a product takes matrices, or batches of matrices");
-  if (!call.ok()) return;
-  const size_t r = dims - 2, columns = dims - 1;
-  const bool fits = a.sizes[columns] == b.sizes[r] && c.sizes[r] == a.sizes[r] &&
-                    c.sizes[columns] == b.sizes[columns] &&
-                    (dims == 2 || (a.sizes[0] == b.sizes[0] && a.sizes[0] == c.sizes[0]));
-  call.require(fits, "the sizes of the matrices do not fit");
-  call.require(a.numel() > 0 && b.numel() > 0, "a matrix has no elements");
-  call.require(a.dtype == DType::F32 || a.dtype == DType::BF16,
-               "products are of f32 or bf16 elements");
-  call.require(b.dtype == a.dtype && c.dtype == a.dtype, "the element types differ");
-}
-
 // How what is added is added: as a bias, from where it lies, or from the result, to which it then
 // must be copied.
 enum class Adds { Nothing, Bias, FromItsPlace, FromResult };
@@ -267,7 +251,9 @@ Made Products::kernel(Workshop& workshop, native::Call& call, int32_t stream) {
   request.left = call.tensor(!adds ? "self" : of_batch ? "batch1" : "mat1");
   request.right = call.tensor(!adds ? "mat2" : of_batch ? "batch2" : "mat2");
   request.result = call.output(0);
-  if (call.ok()) check(call, request);
+  if (call.ok()) native::check_product(call, request.left, request.right, request.result);
+  if (call.ok())
+    call.require(request.result.dtype == request.left.dtype, "the element types differ");
   Adds how = Adds::Nothing;
   if (adds && call.ok()) how = how_to_add(call, call.tensor("self"), request);
   if (!call.ok()) return call.made(nullptr);

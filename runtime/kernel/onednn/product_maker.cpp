@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/kernel/native/product_sizes.h"
 #include "src/base/shape.h"
 
 namespace dc::runtime::kernel::onednn {
@@ -125,25 +126,15 @@ std::unique_ptr<Kernel> ProductMaker::place(std::byte* scratch, std::byte* left,
 void ProductMaker::check() {
   if (!call_.ok()) return;
   const BoundTensor &a = left_.tensor, &b = right_.tensor, &c = result_.tensor;
-  const size_t dims = a.sizes.size();
-  call_.require((dims == 2 || dims == 3) && b.sizes.size() == dims && c.sizes.size() == dims,
-                "a product takes matrices, or batches of matrices");
+  native::check_product(call_, a, b, c);
   if (!call_.ok()) return;
-  const size_t r = dims - 2, columns = dims - 1;
-  const bool fits = a.sizes[columns] == b.sizes[r] && c.sizes[r] == a.sizes[r] &&
-                    c.sizes[columns] == b.sizes[columns] &&
-                    (dims == 2 || (a.sizes[0] == b.sizes[0] && a.sizes[0] == c.sizes[0]));
-  call_.require(fits, "the sizes of the matrices do not fit");
-  call_.require(a.numel() > 0 && b.numel() > 0, "a matrix has no elements");
   const auto is_small = [](int64_t size) { return size <= INT32_MAX; };
   call_.require(std::ranges::all_of(a.sizes, is_small) && std::ranges::all_of(b.sizes, is_small),
                 "a matrix has more than 2^31 rows or columns");
-  call_.require(a.dtype == DType::F32 || a.dtype == DType::BF16,
-                "products are of f32 or bf16 elements");
   const bool made = adds() && is_of_sum_
                         ? c.dtype == DType::F32
                         : c.dtype == a.dtype || (is_of_sum_ && c.dtype == DType::F32);
-  call_.require(b.dtype == a.dtype && made, "the element types differ");
+  call_.require(made, "the element types differ");
   if (!adds() || is_of_sum_) return;
   call_.require(added_.tensor.dtype == a.dtype, "the element types differ");
   auto strides = native::broadcast_strides(added_.tensor, c.sizes);

@@ -6,6 +6,7 @@
 //
 // It comes last: the passes before it place starts and dones as if there were one queue.
 #include "src/analysis/storage.h"
+#include "src/base/text.h"
 #include "src/cost/transfer.h"
 #include "src/passes/pass.h"
 #include "src/schedule/gather_moves.h"
@@ -64,8 +65,7 @@ base::Result<Change> separate_reductions(ir::Step& step, const PassContext& cont
                              "reductions-separated",
                              {},
                              {{"reductions", moved}},
-                             std::to_string(moved) +
-                                 (moved == 1 ? " reduction has" : " reductions have") +
+                             base::count_of(moved, "reduction") + (moved == 1 ? " has" : " have") +
                                  " another stream and communicator than the gathers"});
   return Change::Yes;
 }

@@ -164,14 +164,15 @@ class Recomputer {
   Remark remark(const RecomputeProgram& program, const Timeline& after, bool fits) const {
     const Timeline before = evaluate(program, keep_everything(program));
     const size_t kernels = after.again.size(), gathers = after.own.size();
-    std::string text = "program '" + program.graph.name() + "': " + std::to_string(kernels) +
-                       (kernels == 1 ? " kernel runs" : " kernels run") +
-                       " again in the backward phase (" + kinds_of(program, after) +
-                       "): live bytes " + base::format_bytes(state_ + before.peak) + " become " +
+    std::string text = "program '" + program.graph.name() +
+                       "': " + base::count_of(static_cast<int64_t>(kernels), "kernel") +
+                       (kernels == 1 ? " runs" : " run") + " again in the backward phase (" +
+                       kinds_of(program, after) + "): live bytes " +
+                       base::format_bytes(state_ + before.peak) + " become " +
                        base::format_bytes(state_ + after.peak) + " for " +
                        base::format_duration(after.time.v);
     if (gathers > 0)
-      text += ", " + std::to_string(gathers) + (gathers == 1 ? " gather" : " gathers") + " added";
+      text += ", " + base::count_of(static_cast<int64_t>(gathers), "gather") + " added";
     if (!fits) text += "; that is still above the budget";
     return {"recompute",
             fits ? "recomputed" : "recomputed-above-budget",

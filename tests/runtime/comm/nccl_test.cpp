@@ -10,7 +10,7 @@
 #include "runtime/exec/open_gpu.h"
 #include "tests/runtime/comm/conformance.h"
 #include "tests/runtime/comm/groups.h"
-#include "tests/src/archive/temporary_folder.h"
+#include "tests/runtime/kernel/cuda/kernel_cache.h"
 
 namespace dc::runtime {
 namespace {
@@ -19,16 +19,6 @@ using base::DType;
 using base::Status;
 using std::chrono::milliseconds;
 using Faults = std::vector<std::string>;
-
-// Kernels that are compiled in these tests are compiled once.
-class Cache : public ::testing::Environment {
- public:
-  void SetUp() override { setenv("DCC_CACHE_DIR", (folder_ / "cache").c_str(), 1); }
-
- private:
-  tests::TemporaryFolder folder_;
-};
-[[maybe_unused]] const auto* const kCache = ::testing::AddGlobalTestEnvironment(new Cache());
 
 // Runs `body` on every rank; what went wrong on any.
 Faults on_gpus(int world, const std::function<Faults(comm::ProcessGroup&)>& body) {

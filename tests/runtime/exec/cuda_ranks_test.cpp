@@ -8,7 +8,7 @@
 #include "runtime/exec/open_gpu.h"
 #include "tests/runtime/comm/conformance.h"
 #include "tests/runtime/exec/hand_plan.h"
-#include "tests/src/archive/temporary_folder.h"
+#include "tests/runtime/kernel/cuda/kernel_cache.h"
 
 namespace dc::runtime {
 namespace {
@@ -16,16 +16,6 @@ namespace {
 using base::DType;
 using plan::CollectiveKind;
 using test::HandPlan;
-
-// Kernels that are compiled in these tests are compiled once.
-class Cache : public ::testing::Environment {
- public:
-  void SetUp() override { setenv("DCC_CACHE_DIR", (folder_ / "cache").c_str(), 1); }
-
- private:
-  tests::TemporaryFolder folder_;
-};
-[[maybe_unused]] const auto* const kCache = ::testing::AddGlobalTestEnvironment(new Cache());
 
 constexpr int kStreams = 3;
 constexpr int64_t kElements = 1001;

@@ -7,7 +7,7 @@
 #include "runtime/exec/executor.h"
 #include "runtime/exec/trace.h"
 #include "tests/runtime/exec/hand_plan.h"
-#include "tests/src/archive/temporary_folder.h"
+#include "tests/runtime/kernel/cuda/kernel_cache.h"
 
 namespace dc::runtime {
 namespace {
@@ -18,16 +18,6 @@ using test::on_ranks;
 
 constexpr int64_t kElements = 64;
 constexpr int kStreams = 3;
-
-// Kernels that are compiled in these tests are compiled once.
-class Cache : public ::testing::Environment {
- public:
-  void SetUp() override { setenv("DCC_CACHE_DIR", (folder_ / "cache").c_str(), 1); }
-
- private:
-  tests::TemporaryFolder folder_;
-};
-[[maybe_unused]] const auto* const kCache = ::testing::AddGlobalTestEnvironment(new Cache());
 
 plan::Arg argument(const std::string& name, plan::ArgKind kind, int64_t integer,
                    const std::string& text = "") {

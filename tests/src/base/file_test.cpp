@@ -116,6 +116,10 @@ TEST_F(FileTest, AnOutputThatIsAnInputIsRefused) {
   }
   for (const std::string& output : {std::string(), path("absent"), path("b")})
     EXPECT_TRUE(check_no_input(output, inputs).ok()) << output;
+  EXPECT_EQ(check_output(path("link"), inputs).code(), "DC1011");
+  EXPECT_EQ(check_output(path("no/folder"), inputs).kind(), ErrorKind::CannotWrite);
+  EXPECT_TRUE(check_output(path("b"), inputs).ok());
+  EXPECT_FALSE(std::filesystem::exists(path("b")));
 }
 
 TEST_F(FileTest, AnInputCutShortIsAnError) {

@@ -38,6 +38,17 @@ TEST(Text, Durations) {
   EXPECT_EQ(format_duration(3660000000000), "1 h 01 min");
 }
 
+TEST(Text, Counts) {
+  EXPECT_EQ(count_of(1, "plan"), "1 plan");
+  EXPECT_EQ(count_of(0, "plan"), "0 plans");
+  EXPECT_EQ(count_of(-3, "native kernel"), "-3 native kernels");
+  EXPECT_EQ(count_of(2, "copy"), "2 copies");
+  EXPECT_EQ(count_of(1, "copy"), "1 copy");
+  EXPECT_EQ(count_of(2, "array"), "2 arrays");
+  EXPECT_EQ(count_of(2, "micro-batch"), "2 micro-batches");
+  EXPECT_EQ(count_of(2, "bus"), "2 buses");
+}
+
 TEST(Text, WhatIsNoTextBecomesQuestionMarks) {
   EXPECT_EQ(printable("plain, ü, 漢, 😀\nnext"), "plain, ü, 漢, 😀\nnext");
   EXPECT_EQ(printable("a\x1b[31mb\x7f\tc"), "a?[31mb??c");

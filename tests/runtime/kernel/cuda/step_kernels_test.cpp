@@ -8,22 +8,12 @@
 
 #include "src/base/step_scalars.h"
 #include "tests/runtime/kernel/cuda/gpu_bench.h"
-#include "tests/src/archive/temporary_folder.h"
+#include "tests/runtime/kernel/cuda/kernel_cache.h"
 
 namespace dc::runtime {
 namespace {
 
 using base::DType;
-
-// Each kernel is compiled once.
-class Cache : public ::testing::Environment {
- public:
-  void SetUp() override { setenv("DCC_CACHE_DIR", (folder_ / "cache").c_str(), 1); }
-
- private:
-  tests::TemporaryFolder folder_;
-};
-[[maybe_unused]] const auto* const kCache = ::testing::AddGlobalTestEnvironment(new Cache());
 
 void expect_bits_of_cpu(KernelBench& bench, const plan::Instruction& instruction) {
   const std::vector<std::byte> got = after_on_gpu(bench, instruction);
