@@ -2,7 +2,7 @@
 
 import unittest
 
-import running
+import running  # noqa: F401 (puts scripts/ on the path)
 import failed_names
 
 

@@ -10,7 +10,7 @@ import types
 import unittest
 from unittest import mock
 
-import running
+import running  # noqa: F401 (puts scripts/ on the path)
 
 from family import pool, trial
 

@@ -4,7 +4,7 @@ import os
 import tempfile
 import unittest
 
-import running
+import running  # noqa: F401 (puts scripts/ on the path)
 import marked_part
 
 PAGE = "# Page\n<!-- other -->\nkept\n<!-- /other -->\n<!-- table -->\nold\nlines\n<!-- /table -->\nend\n"
