@@ -34,7 +34,7 @@ MODELS = {
     # torchvision's documentation.
     "vgg19": (143667240, {"convolution.default": 16, "addmm.default": 3}),
     "resnet50": (25557032, {"convolution.default": 53, "addmm.default": 1}),
-    # Embeddings of 32000 tokens and 1024 places, 6 + 6 layers, an output layer of its own.
+    # Embeddings of 32000 tokens and 1024 places, 6 + 6 layers, an output layer apart from the embedding.
     "transformer": (77464832, {"bmm.default": attention(6 + 2 * 6), "_softmax.default": 18, "native_layer_norm.default": 6 * 2 + 6 * 3 + 2}),
     # Zaremba et al. say 66 million.
     "rnnlm": (66034000, {"tanh.default": 2 * 2 * 35, "sigmoid.default": 3 * 2 * 35}),
