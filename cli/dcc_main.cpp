@@ -53,29 +53,33 @@ void add_dims(CLI::App* sub, std::vector<std::string>& dims) {
 }
 
 // Adds the options of the table (src/driver/compile_options.def), and --zero N for --chain zeroN.
-void add_compile_options(CLI::App* sub, dc::driver::CompileOptions& options) {
-  for (const dc::driver::CompileOption& option : dc::driver::compile_options()) {
-    const auto read = [&options, &option](const std::string& text) {
-      const Status status = option.read(text, options);
-      if (!status.ok()) throw CLI::ValidationError(status.sentence());
-    };
-    CLI::Option* flag = sub->add_option_function<std::string>(std::string(option.flag), read,
-                                                              std::string(option.help));
-    std::string value(option.value);
-    for (const std::string& choice : option.choices) {
-      if (&choice == &option.choices.front()) {
-        value.clear();
-      } else {
-        value += '|';
-      }
-      value += choice;
+void add_compile_option(CLI::App* sub, dc::driver::CompileOptions& options,
+                        const dc::driver::CompileOption& option) {
+  const auto read = [&options, &option](const std::string& text) {
+    const Status status = option.read(text, options);
+    if (!status.ok()) throw CLI::ValidationError(status.sentence());
+  };
+  CLI::Option* flag = sub->add_option_function<std::string>(std::string(option.flag), read,
+                                                            std::string(option.help));
+  std::string value(option.value);
+  for (const std::string& choice : option.choices) {
+    if (&choice == &option.choices.front()) {
+      value.clear();
+    } else {
+      value += '|';
     }
-    flag->type_name(value);
-    const std::string preset = option.print(dc::driver::CompileOptions());
-    const auto& choices = option.choices;
-    if (choices.empty() || std::find(choices.begin(), choices.end(), preset) != choices.end())
-      flag->default_str(preset);
+    value += choice;
   }
+  flag->type_name(value);
+  const std::string preset = option.print(dc::driver::CompileOptions());
+  const auto& choices = option.choices;
+  if (choices.empty() || std::find(choices.begin(), choices.end(), preset) != choices.end())
+    flag->default_str(preset);
+}
+
+void add_compile_options(CLI::App* sub, dc::driver::CompileOptions& options) {
+  for (const dc::driver::CompileOption& option : dc::driver::compile_options())
+    add_compile_option(sub, options, option);
   sub->get_option("--world")->required()->default_str("");
   CLI::Option* chain = sub->get_option("--chain");
   CLI::Option* zero =
@@ -232,6 +236,9 @@ void add_calibrate(CLI::App& app, dc::cli::CalibrateArguments& a) {
   sub->add_option("--recorded", a.recorded, "What dcrun --record-profile wrote in that run")
       ->required();
   sub->add_option("-o,--output", a.output, "Profile to write")->required();
+  for (const dc::driver::CompileOption& option : dc::driver::compile_options()) {
+    if (option.flag == "--fusion-estimator") add_compile_option(sub, a.options, option);
+  }
 }
 
 void add_passes(CLI::App& app, dc::cli::OptArguments& a) {

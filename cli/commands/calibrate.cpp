@@ -5,6 +5,7 @@
 #include "runtime/verify/verify.h"
 #include "src/base/file.h"
 #include "src/base/text.h"
+#include "src/driver/compile.h"
 #include "src/profile/profile_file.h"
 #include "src/sim/calibrate.h"
 
@@ -40,12 +41,19 @@ void print_row(const char* what, base::Nanos measured, base::Nanos predicted,
 }  // namespace
 
 Status run_calibrate(const CalibrateArguments& arguments) {
-  const std::string inputs[] = {arguments.plan, arguments.profile, arguments.recorded};
+  const std::string& estimator = arguments.options.fused_estimate.choice;
+  const std::string inputs[] = {arguments.plan, arguments.profile, arguments.recorded, estimator};
   DC_RETURN_IF_ERROR(base::check_output(arguments.output, inputs));
   DC_ASSIGN_OR_RETURN(const runtime::plan::Loaded loaded, runtime::verify::load(arguments.plan));
-  DC_ASSIGN_OR_RETURN(const profile::Profile profile, profile::read_profile(arguments.profile));
+  driver::CompileRequest request;
+  request.options = arguments.options;
+  DC_ASSIGN_OR_RETURN(request.profile, profile::read_profile(arguments.profile));
   DC_ASSIGN_OR_RETURN(const base::StepMeasurement step, recorded_step(arguments, loaded.digest));
-  DC_ASSIGN_OR_RETURN(const sim::Calibration found, sim::calibrate(loaded.plan, profile, step));
+  DC_ASSIGN_OR_RETURN(const driver::CompileOptions options, driver::completed(request));
+  note_estimator_left_out(loaded.plan, options.fused_estimate);
+  DC_ASSIGN_OR_RETURN(
+      const sim::Calibration found,
+      sim::calibrate(loaded.plan, *request.profile, step, options.fused_estimate.network));
   DC_RETURN_IF_ERROR(profile::write_profile(arguments.output, found.measurements));
   std::printf("%s: kernels x %.3f, collectives x %.3f\n", arguments.output.c_str(), found.kernels,
               found.collectives);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/plan/plan.h"
 #include "src/base/status.h"
 #include "src/driver/compile_options.h"
 
@@ -103,9 +104,10 @@ base::Status run_simulate(const SimulateArguments& arguments);
 
 struct CalibrateArguments {
   std::string plan;
-  std::string profile;   // prof.json to correct
-  std::string recorded;  // written by a run of the plan
-  std::string output;    // the corrected profile
+  std::string profile;             // prof.json to correct
+  std::string recorded;            // written by a run of the plan
+  std::string output;              // the corrected profile
+  driver::CompileOptions options;  // of these the estimator of fused kernels
 };
 base::Status run_calibrate(const CalibrateArguments& arguments);
 
@@ -114,6 +116,10 @@ struct CacheArguments {
 };
 base::Status run_cache_list();
 base::Status run_cache_collect(const CacheArguments& arguments);
+
+// A note on stderr where the plan was compiled with an estimator of fused kernels and the command
+// has none.
+void note_estimator_left_out(const runtime::plan::Plan& plan, const driver::FusedEstimate& given);
 
 // base::parse_bytes; Usage (64) for what it does not read.
 base::Result<int64_t> parse_bytes(const std::string& text);

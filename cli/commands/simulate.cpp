@@ -203,16 +203,20 @@ void note_other_figures(const SimulateArguments& arguments, const runtime::plan:
                  plan.profile_digest.c_str());
     return;
   }
+  note_estimator_left_out(plan, arguments.options.fused_estimate);
+}
+
+}  // namespace
+
+void note_estimator_left_out(const runtime::plan::Plan& plan, const driver::FusedEstimate& given) {
   const std::string estimator = driver::estimator_of(plan);
-  if (estimator.empty() || !arguments.options.fused_estimate.choice.empty()) return;
+  if (estimator.empty() || !given.choice.empty()) return;
   std::fprintf(stderr,
                "note: the plan was compiled with an estimator of fused kernels of digest %s; "
                "without --fusion-estimator those that the profile does not have are estimated "
                "from the profile\n",
                estimator.c_str());
 }
-
-}  // namespace
 
 Status run_simulate(const SimulateArguments& arguments) {
   driver::ScalingRequest request;

@@ -56,8 +56,9 @@ void add_source(const ir::Step& step, const ir::StateEntry& from, rp::StateEntry
     case StateRole::Buffer:
     case StateRole::Constant: {
       const ir::Buffer& buffer = step.buffers[static_cast<size_t>(from.buffer)];
-      const bool in_plan =
-          !buffer.data.empty() || (buffer.is_constant && buffer.record.entry.empty());
+      // A persistent one has its value in the weights, also where the archive has none.
+      const bool in_plan = !buffer.data.empty() || (buffer.is_constant && !buffer.persistent &&
+                                                    buffer.record.entry.empty());
       to.source = in_plan ? rp::StateSource::Data : rp::StateSource::Buffer;
       if (in_plan) to.data = buffer.data;
       return;

@@ -18,6 +18,7 @@ using base::Status;
 constexpr double kHidden = 0.05;
 constexpr double kMost = 8;    // factor of collectives, and its inverse the least
 constexpr int kHalvings = 14;  // of the factor's logarithm: to 0.03 %
+constexpr int kRounds = 12;    // for the factor of kernels, where an estimator has a part
 
 template <typename Row>
 void multiply(std::vector<Row>& rows, double factor) {
@@ -41,8 +42,9 @@ Measurements multiplied(Measurements all, double kernels, double collectives) {
   return all;
 }
 
-Result<StepParts> predicted(const runtime::plan::Plan& plan, const profile::Profile& profile) {
-  const cost::Costs costs(profile, plan.threads);
+Result<StepParts> predicted(const runtime::plan::Plan& plan, const profile::Profile& profile,
+                            const std::shared_ptr<const cost::FusedEstimator>& fused) {
+  const cost::Costs costs(profile, plan.threads, fused);
   DC_ASSIGN_OR_RETURN(const Simulated run, simulate(plan, costs.model()));
   const runtime::plan::Prediction& p = run.prediction;
   return StepParts{{p.step_ns}, {p.compute_ns + p.contention_ns}};
@@ -56,10 +58,11 @@ bool stands(const StepParts& parts) {
 }  // namespace
 
 Result<Calibration> calibrate(const runtime::plan::Plan& plan, const profile::Profile& profile,
-                              const base::StepMeasurement& step) {
+                              const base::StepMeasurement& step,
+                              std::shared_ptr<const cost::FusedEstimator> fused) {
   const StepParts measured{{step.whole.median_ns}, {step.compute.median_ns}};
   Calibration result;
-  DC_ASSIGN_OR_RETURN(result.predicted, predicted(plan, profile));
+  DC_ASSIGN_OR_RETURN(result.predicted, predicted(plan, profile, fused));
   if (profile.measurements.kernels.empty() || result.predicted.compute.v <= 0) {
     return Status(base::ErrorKind::BadInput, "DC7104",
                   "the profile holds no measured kernels; make it with dcc profile");
@@ -68,13 +71,19 @@ Result<Calibration> calibrate(const runtime::plan::Plan& plan, const profile::Pr
     return Status(base::ErrorKind::BadInput, "DC7104",
                   "the recorded step has no compute; record it again with dcrun --record-profile");
   }
-  result.kernels =
-      static_cast<double>(measured.compute.v) / static_cast<double>(result.predicted.compute.v);
+  const auto times_too_short = [&](const StepParts& parts) {
+    return static_cast<double>(measured.compute.v) / static_cast<double>(parts.compute.v);
+  };
+  result.kernels = times_too_short(result.predicted);
   const auto with = [&](double collectives) -> Result<StepParts> {
     result.measurements = multiplied(profile.measurements, result.kernels, collectives);
-    return predicted(plan, {result.measurements, profile.digest});
+    return predicted(plan, {result.measurements, profile.digest}, fused);
   };
   DC_ASSIGN_OR_RETURN(result.calibrated, with(1));
+  for (int round = 0; fused && round < kRounds && result.calibrated.compute.v > 0; ++round) {
+    result.kernels *= times_too_short(result.calibrated);
+    DC_ASSIGN_OR_RETURN(result.calibrated, with(1));
+  }
   result.are_hidden = !stands(measured) && !stands(result.calibrated);
   if (result.are_hidden) return result;
   double low = -std::log(kMost), high = std::log(kMost);

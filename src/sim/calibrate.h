@@ -3,10 +3,13 @@
 // bias. What remains is the residual (runtime/measure/recorded.h tells them apart).
 #pragma once
 
+#include <memory>
+
 #include "runtime/plan/plan.h"
 #include "src/base/measurements.h"
 #include "src/base/status.h"
 #include "src/base/units.h"
+#include "src/cost/fused_kernel.h"
 #include "src/profile/profile_file.h"
 
 namespace dc::sim {
@@ -25,10 +28,13 @@ struct Calibration {
 
 // `step` must be of a run of `plan`. The factor of kernels makes the simulated compute as long as
 // the measured one, then that of collectives, between 1/8 and 8, the simulated step. Every plan
-// will do that waits for its collectives; copies are left as they are. BadInput (65), DC7104: no
-// measurements in the profile, or a step without compute. As for simulate otherwise.
+// will do that waits for its collectives; copies are left as they are. `fused`: as of cost::Costs;
+// its figures do not follow the kernels' in proportion, so the factor is found in several rounds.
+// BadInput (65), DC7104: no measurements in the profile, or a step without compute. As for simulate
+// otherwise.
 base::Result<Calibration> calibrate(const runtime::plan::Plan& plan,
                                     const profile::Profile& profile,
-                                    const base::StepMeasurement& step);
+                                    const base::StepMeasurement& step,
+                                    std::shared_ptr<const cost::FusedEstimator> fused = nullptr);
 
 }  // namespace dc::sim

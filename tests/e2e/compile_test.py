@@ -30,7 +30,7 @@ FLAGS = {
     "dcc verify": "--help -h",
     "dcc simulate": "--chain --config --dim --disk-memory --fusion-estimator --grad-accum --help --host-memory --json --link --memory --model --no-cache --offload-space"
     " --passes --profile --providers --ranks-per-host --recompute --reduce-dtype --reduction-order --search-effort --start-from --threads --world --zero -h",
-    "dcc calibrate": "--help --output --profile --recorded -h -o",
+    "dcc calibrate": "--fusion-estimator --help --output --profile --recorded -h -o",
     "dcc opt": "--help --passes -h",
     "dcc passes": "--help -h",
     "dcc cache": "--help -h",

@@ -6,6 +6,7 @@ build/venv/bin/python tests/e2e/fused_estimate_test.py
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
 import unittest
@@ -165,6 +166,41 @@ class Network(unittest.TestCase):
         self.assertEqual((other[0], other[1]), (said, ""))
         failed = dcc("simulate", plan, "--profile", path, "--fusion-estimator", os.path.join(running.ROOT, "no-such.safetensors"))
         self.assertEqual((failed.returncode, failed.stdout), (66, ""))
+
+    def test_a_calibration_is_of_the_same_estimates(self):
+        path = profile()[0]
+        plan, done = compiled(path, "--fusion-estimator", self.weights)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        recorded = running.fresh(".json")
+        command = [plan, "--weights", running.archive("tiny-llama"), "--data", "synthetic:1", "--steps", "6", "--record-profile", recorded]
+        running.run(running.launch("dcrun", 2, command))
+        with open(recorded) as file:
+            measured = json.load(file)["step"]
+
+        def calibrated(*options):
+            better = running.fresh(".json")
+            done = dcc("calibrate", plan, "--profile", path, "--recorded", recorded, "-o", better, *options)
+            return better, done
+
+        better, done = calibrated("--fusion-estimator", self.weights)
+        self.assertEqual((done.returncode, done.stderr.count("estimator")), (0, 0), done.stderr)
+        said = dcc("simulate", plan, "--profile", better, "--json", "--fusion-estimator", self.weights)
+        predicted = json.loads(said.stdout)["prediction"]
+        compute = predicted["compute_ns"] + predicted["contention_ns"]
+        self.assertAlmostEqual(compute / measured["compute"]["median_ns"], 1, delta=0.02)
+        collectives = float(re.search(r"collectives x ([\d.]+)", done.stdout)[1])
+        if 0.13 < collectives < 7.9:  # a link as fast as memory may not make up for what threads need to wake up
+            self.assertAlmostEqual(predicted["step_ns"] / measured["whole"]["median_ns"], 1, delta=0.01)
+        without = calibrated()[1]
+        self.assertEqual(without.returncode, 0, without.stderr)
+        self.assertRegex(without.stderr, r"note: the plan was compiled with an estimator .*; without --fusion-estimator ")
+        self.assertNotEqual(without.stdout.split("\n")[2], done.stdout.split("\n")[2], "predicted by other figures")
+        output, failed = calibrated("--fusion-estimator", os.path.join(running.ROOT, "no-such.safetensors"))
+        self.assertEqual((failed.returncode, os.path.exists(output)), (66, False))
+        none = written({**profile()[1], "kernels": [row for row in profile()[1]["kernels"] if row["provider"] != "fused"]})
+        failed = dcc("calibrate", plan, "--profile", none, "--recorded", recorded, "-o", output, "--fusion-estimator", "fitted")
+        self.assertEqual((failed.returncode, os.path.exists(output)), (78, False))
+        self.assertIn("DC7037", failed.stderr)
 
     def test_without_a_profile_it_has_nothing_to_start_from(self):
         plan = compiled(profile()[0])[0]

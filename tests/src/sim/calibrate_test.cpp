@@ -22,14 +22,16 @@ using testing::HasSubstr;
 constexpr const char* kJustInTime = "";
 constexpr const char* kOverlapped = ",bucket-reductions,prefetch-gathers,overlap-reductions";
 
-rp::Plan compiled(const std::string& middle) {
+rp::Plan compiled(const std::string& middle, const std::string& before = "",
+                  const std::string& model = "mlp.pt2") {
   base::Result<ir::Step> step =
-      frontend::import_archive(std::string(dc::kSourceDir) + "/tests/data/mlp.pt2");
+      frontend::import_archive(std::string(dc::kSourceDir) + "/tests/data/" + model);
   EXPECT_TRUE(step.ok()) << step.status().to_string();
   driver::CompileOptions options;
   options.world = 4;
-  options.own_passes = "normalize-graph,shard-parameters=3,insert-collectives,add-update,schedule" +
-                       middle + ",layout-arenas";
+  options.own_passes = "normalize-graph," + before +
+                       "shard-parameters=3,insert-collectives,add-update,schedule" + middle +
+                       ",layout-arenas";
   const cost::Costs costs(std::nullopt, 1);
   base::Result<rp::Plan> plan = driver::compile_step(std::move(*step), options, costs.model());
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
@@ -64,8 +66,9 @@ profile::Profile profiled(const rp::Plan& plan, double kernels, double collectiv
 }
 
 // The step that this profile foretells.
-base::StepMeasurement run_of(const rp::Plan& plan, const profile::Profile& profile) {
-  const cost::Costs costs(profile, 1);
+base::StepMeasurement run_of(const rp::Plan& plan, const profile::Profile& profile,
+                             std::shared_ptr<const cost::FusedEstimator> fused = nullptr) {
+  const cost::Costs costs(profile, 1, std::move(fused));
   const base::Result<Simulated> run = simulate(plan, costs.model());
   EXPECT_TRUE(run.ok()) << run.status().to_string();
   const rp::Prediction& p = run->prediction;
@@ -124,6 +127,36 @@ TEST(Calibrate, WhatComputeHidesIsLeftAsItIs) {
   EXPECT_TRUE(found->are_hidden);
   EXPECT_DOUBLE_EQ(found->collectives, 1);
   EXPECT_NEAR(found->kernels, 1.2, 0.001);
+}
+
+// Says the same of every kernel, whatever the profile says of its operations.
+class SameForAll final : public cost::FusedEstimator {
+ public:
+  base::Nanos time(const cost::FusedKernel&) const override { return {3'000'000}; }
+};
+
+TEST(Calibrate, AnEstimatorOfFusedKernelsHasItsPartInTheStep) {
+  const rp::Plan plan = compiled(kJustInTime, "fuse-elementwise,", "official_joint.pt2");
+  const auto unmeasured = [&](double kernels) {
+    profile::Profile profile = profiled(plan, kernels, 1);
+    std::erase_if(profile.measurements.kernels, [](const base::KernelMeasurement& row) {
+      return row.signature.provider() == base::Provider::Fused;
+    });
+    EXPECT_LT(profile.measurements.kernels.size(),
+              profiled(plan, 1, 1).measurements.kernels.size());
+    return profile;
+  };
+  const auto estimator = std::make_shared<const SameForAll>();
+  const base::StepMeasurement run = run_of(plan, unmeasured(1.5), estimator);
+  const auto found = calibrate(plan, unmeasured(1), run, estimator);
+  ASSERT_TRUE(found.ok()) << found.status().to_string();
+  EXPECT_NEAR(found->kernels, 1.5, 0.005);
+  EXPECT_NEAR(static_cast<double>(found->calibrated.compute.v),
+              static_cast<double>(run.compute.median_ns),
+              0.001 * static_cast<double>(run.compute.median_ns));
+  const auto without = calibrate(plan, unmeasured(1), run);
+  ASSERT_TRUE(without.ok()) << without.status().to_string();
+  EXPECT_NE(without->predicted.compute, found->predicted.compute);
 }
 
 TEST(Calibrate, WhatWasNotMeasuredIsRefused) {
