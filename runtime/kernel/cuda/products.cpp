@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/kernel/cuda/expression_kernels.h"
+#include "runtime/kernel/cuda/kernel_sequence.h"
 #include "runtime/kernel/native/iteration.h"
 #include "runtime/kernel/native/product_sizes.h"
 
@@ -50,14 +51,6 @@ std::optional<Lying> lying(const BoundTensor& m) {
   return std::nullopt;
 }
 
-// result = alpha * left x right + beta * added, or + bias for each row.
-struct Request {
-  BoundTensor left, right, result;
-  std::optional<BoundTensor> added;  // as large as the result
-  const void* bias = nullptr;
-  float alpha = 1, beta = 0;
-};
-
 // cuBLASLt's matrices lie in columns. Ours in rows are their transposes, so that it multiplies the
 // transposes of the operands, the right one first.
 class LtProduct final : public Kernel {
@@ -70,8 +63,8 @@ class LtProduct final : public Kernel {
   }
 
   // The first result that is no success.
-  int make(const Request& request, const Lying& left, const Lying& right, const Lying& result,
-           const Lying& added, std::byte* workspace) {
+  int make(const ProductRequest& request, const Lying& left, const Lying& right,
+           const Lying& result, const Lying& added, std::byte* workspace) {
     alpha_ = request.alpha;
     beta_ = request.beta;
     workspace_ = workspace;
@@ -158,25 +151,11 @@ class LtProduct final : public Kernel {
   int failed_ = kLtSuccess;
 };
 
-// A product after what is to be added has been copied to its result.
-class AddedProduct final : public Kernel {
- public:
-  AddedProduct(std::unique_ptr<Kernel> copy, std::unique_ptr<Kernel> product)
-      : copy_(std::move(copy)), product_(std::move(product)) {}
-  Status launch(device::Stream& stream) override {
-    DC_RETURN_IF_ERROR(copy_->launch(stream));
-    return product_->launch(stream);
-  }
-
- private:
-  std::unique_ptr<Kernel> copy_, product_;
-};
-
 // How what is added is added: as a bias, from where it lies, or from the result, to which it then
 // must be copied.
 enum class Adds { Nothing, Bias, FromItsPlace, FromResult };
 
-Adds how_to_add(native::Call& call, const BoundTensor& added, Request& request) {
+Adds how_to_add(native::Call& call, const BoundTensor& added, ProductRequest& request) {
   const double alpha = call.number("alpha", 1), beta = call.number("beta", 1);
   request.alpha = static_cast<float>(alpha);
   request.beta = static_cast<float>(beta);
@@ -247,7 +226,7 @@ Result<std::byte*> Products::workspace(int32_t stream) {
 Made Products::kernel(Workshop& workshop, native::Call& call, int32_t stream) {
   const std::string_view op = call.op();
   const bool of_batch = op.starts_with("aten.b"), adds = op.find("add") != std::string_view::npos;
-  Request request;
+  ProductRequest request;
   request.left = call.tensor(!adds ? "self" : of_batch ? "batch1" : "mat1");
   request.right = call.tensor(!adds ? "mat2" : of_batch ? "batch2" : "mat2");
   request.result = call.output(0);
@@ -257,14 +236,23 @@ Made Products::kernel(Workshop& workshop, native::Call& call, int32_t stream) {
   Adds how = Adds::Nothing;
   if (adds && call.ok()) how = how_to_add(call, call.tensor("self"), request);
   if (!call.ok()) return call.made(nullptr);
-  const auto left = lying(request.left), right = lying(request.right),
-             result = lying(request.result);
-  if (!left || !right || !result || !result->by_rows)
-    return has_no_product(call, "a matrix lies neither in rows nor in columns without gaps");
   std::unique_ptr<Kernel> copy;
   if (how == Adds::FromResult) {
     DC_ASSIGN_OR_RETURN(copy, copy_kernel(workshop, call.tensor("self"), request.result));
   }
+  DC_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> product, this->product(call, request, stream));
+  if (copy == nullptr) return product;
+  auto both = std::make_unique<KernelSequence>();
+  both->add(std::move(copy));
+  both->add(std::move(product));
+  return std::unique_ptr<Kernel>(std::move(both));
+}
+
+Made Products::product(native::Call& call, const ProductRequest& request, int32_t stream) {
+  const auto left = lying(request.left), right = lying(request.right),
+             result = lying(request.result);
+  if (!left || !right || !result || !result->by_rows)
+    return has_no_product(call, "a matrix lies neither in rows nor in columns without gaps");
   DC_ASSIGN_OR_RETURN(std::byte* const space, workspace(stream));
   device_.use();
   auto product = std::make_unique<LtProduct>(calls_, handle_);
@@ -272,9 +260,19 @@ Made Products::kernel(Workshop& workshop, native::Call& call, int32_t stream) {
   if (const int failed = product->make(request, *left, *right, *result, *added, space);
       failed != kLtSuccess)
     return has_no_product(call, "cuBLASLt refuses it with status " + std::to_string(failed));
-  if (copy == nullptr) return std::unique_ptr<Kernel>(std::move(product));
-  return std::unique_ptr<Kernel>(
-      std::make_unique<AddedProduct>(std::move(copy), std::move(product)));
+  return std::unique_ptr<Kernel>(std::move(product));
+}
+
+Made Products::product(native::Call& call, const BoundTensor& left, const BoundTensor& right,
+                       const BoundTensor& result, bool adds, int32_t stream) {
+  ProductRequest request;
+  request.left = left;
+  request.right = right;
+  request.result = result;
+  request.beta = adds ? 1.0f : 0.0f;
+  native::check_product(call, request.left, request.right, request.result);
+  if (!call.ok()) return call.made(nullptr);
+  return product(call, request, stream);
 }
 
 }  // namespace dc::runtime::kernel::cuda

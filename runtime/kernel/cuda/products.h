@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "runtime/kernel/cuda/cublas_lt.h"
@@ -13,6 +14,15 @@
 namespace dc::runtime::kernel::cuda {
 
 bool is_product(std::string_view op);
+
+// result = alpha * left x right + beta * added, or + bias for each row. Without `added`, beta is of
+// what the result holds.
+struct ProductRequest {
+  BoundTensor left, right, result;
+  std::optional<BoundTensor> added;  // as large as the result
+  const void* bias = nullptr;
+  float alpha = 1, beta = 0;
+};
 
 // Lives as long as its kernels.
 class Products {
@@ -28,8 +38,15 @@ class Products {
   // has no algorithm for.
   base::Result<std::unique_ptr<Kernel>> kernel(Workshop& workshop, native::Call& call,
                                                int32_t stream);
+  // result = left x right, or that added to the result, which may be f32 where the operands are
+  // bf16. For a part of an instruction; refuses as kernel() does.
+  base::Result<std::unique_ptr<Kernel>> product(native::Call& call, const BoundTensor& left,
+                                                const BoundTensor& right, const BoundTensor& result,
+                                                bool adds, int32_t stream);
 
  private:
+  base::Result<std::unique_ptr<Kernel>> product(native::Call& call, const ProductRequest& request,
+                                                int32_t stream);
   Products(device::CudaDevice& device, const CublasLt& calls) : device_(device), calls_(calls) {}
   // Memory for products of one stream, each while it runs. OutOfMemory (80).
   base::Result<std::byte*> workspace(int32_t stream);

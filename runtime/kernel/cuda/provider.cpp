@@ -2,6 +2,7 @@
 // cuBLASLt's, and what streams do themselves.
 #include "runtime/device/cuda/cuda_device.h"
 #include "runtime/kernel/cuda/expression_kernels.h"
+#include "runtime/kernel/cuda/linear_cross_entropy.h"
 #include "runtime/kernel/cuda/model_kernels.h"
 #include "runtime/kernel/cuda/products.h"
 #include "runtime/kernel/cuda/step_kernels.h"
@@ -37,10 +38,13 @@ class Provider final : public KernelProvider {
     if (casts) return cast_kernel(*workshop_, call);
     if (const StepKernel make = find_model_kernel(op); make != nullptr)
       return make(*workshop_, call, instruction.stream);
-    if (is_product(op)) {
+    const bool is_output_layer = op == "dc.linear_cross_entropy";
+    if (is_output_layer || is_product(op)) {
       if (products_ == nullptr) {
         DC_ASSIGN_OR_RETURN(products_, Products::open(device_));
       }
+      if (is_output_layer)
+        return linear_cross_entropy_kernel(*workshop_, *products_, call, instruction, addresses);
       return products_->kernel(*workshop_, call, instruction.stream);
     }
     if (native::is_operation(op)) return operator_kernel(*workshop_, call, instruction, addresses);

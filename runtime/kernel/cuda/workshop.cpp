@@ -95,12 +95,15 @@ unsigned Workshop::blocks_for(int64_t elements) const {
 }
 
 Result<std::byte*> Workshop::scratch(int32_t stream, int64_t bytes) {
-  std::unique_ptr<device::DeviceMemory>& memory = scratch_[stream];
-  if (memory == nullptr) {
-    DC_ASSIGN_OR_RETURN(memory, device_.allocate(bytes));
-  }
-  DC_CHECK(memory->bytes() >= bytes);
-  return memory->base();
+  // Kernels that were prepared before hold addresses, so memory that is too small stays.
+  std::vector<std::unique_ptr<device::DeviceMemory>>& all = scratch_[stream];
+  for (const auto& memory : all)
+    if (memory->bytes() >= bytes) return memory->base();
+  constexpr int64_t kLeast = 64 << 10;
+  DC_ASSIGN_OR_RETURN(std::unique_ptr<device::DeviceMemory> memory,
+                      device_.allocate(std::max(bytes, kLeast)));
+  all.push_back(std::move(memory));
+  return all.back()->base();
 }
 
 void Workshop::issue(const Launch& launch, unsigned blocks, const void* parameters,

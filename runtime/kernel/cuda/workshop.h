@@ -65,8 +65,8 @@ class Workshop {
 
   device::CudaDevice& device_;
   KernelCompiler compiler_;
-  std::map<std::string, device::cuda::Module> modules_;  // by text
-  std::map<int32_t, std::unique_ptr<device::DeviceMemory>> scratch_;
+  std::map<std::string, device::cuda::Module> modules_;                            // by text
+  std::map<int32_t, std::vector<std::unique_ptr<device::DeviceMemory>>> scratch_;  // by stream
 };
 
 }  // namespace dc::runtime::kernel::cuda

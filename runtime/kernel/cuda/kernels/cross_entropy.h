@@ -6,22 +6,6 @@
 
 namespace dc::runtime::kernel::cuda {
 
-// The largest of what the threads of a block have; every thread gets it.
-inline float block_largest(float own) {
-  __shared__ float values[kBlockThreads];
-  const unsigned thread = threadIdx.x;
-  values[thread] = own;
-  __syncthreads();
-  for (unsigned half = kBlockThreads / 2; half > 0; half /= 2) {
-    if (thread < half && values[thread + half] > values[thread])
-      values[thread] = values[thread + half];
-    __syncthreads();
-  }
-  const float largest = values[0];
-  __syncthreads();
-  return largest;
-}
-
 template <typename T>
 inline float logit_of(const CrossEntropy& parameters, int64_t row, int64_t column) {
   return scalar::load(static_cast<const T*>(parameters.logits)[row * parameters.classes + column]);
@@ -34,12 +18,12 @@ inline void cross_entropy_rows(const CrossEntropy& parameters) {
     float largest = -scalar::numeric_limits<float>::infinity();
     for (int64_t c = threadIdx.x; c < parameters.classes; c += kBlockThreads) {
       const float logit = logit_of<T>(parameters, row, c);
-      if (logit > largest) largest = logit;
+      largest = larger(largest, logit);
     }
     largest = block_largest(largest);
     double sum = 0;
     for (int64_t c = threadIdx.x; c < parameters.classes; c += kBlockThreads)
-      sum += static_cast<double>(scalar::exp(logit_of<T>(parameters, row, c) - largest));
+      sum += static_cast<double>(scalar::math::exp(logit_of<T>(parameters, row, c) - largest));
     sum = block_sum(sum);
     if (threadIdx.x != 0) continue;
     parameters.largest[row] = largest;
@@ -81,7 +65,7 @@ inline void cross_entropy_gradients(const CrossEntropy& parameters) {
     const float y =
         logit_of<T>(parameters, row, column) - parameters.largest[row] - parameters.log_of_sum[row];
     const float own = counts && column == target ? -of_loss : 0.0f;
-    static_cast<T*>(parameters.logits)[i] = scalar::store<T>(own - scalar::exp(y) * sum);
+    static_cast<T*>(parameters.logits)[i] = scalar::store<T>(own - scalar::math::exp(y) * sum);
   }
 }
 

@@ -66,22 +66,6 @@ struct RankSum {
   float* sum;  // may be `own`
 };
 
-// A sum, or a mean, over some dims. `from` and `to` are of the element types that the kernel is
-// for.
-struct ReduceDim {
-  int64_t size, from, to;  // elements from one to the next
-};
-inline constexpr int kMostReduceDims = 8;
-struct Reduce {
-  const void* from;
-  void* to;
-  int64_t results, terms;  // how many, and of how many elements each
-  double divisor;
-  // Outermost first: those that are kept, and those that are summed.
-  int64_t kept_dims, summed_dims;
-  ReduceDim kept[kMostReduceDims], summed[kMostReduceDims];
-};
-
 // Rows of logits, of the element type that the kernel is for, each with its class.
 struct CrossEntropy {
   void* logits;

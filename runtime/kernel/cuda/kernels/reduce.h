@@ -1,59 +1,178 @@
-// Sums over some dims, in f64, in an order that depends on no GPU.
+// Folds over some dims: floating-point elements in f64, others in i64, in an order that depends on
+// no GPU.
 #pragma once
 
-#include "runtime/kernel/cuda/kernels/sums.h"
+#include "runtime/kernel/cuda/kernels/blocks.h"
+#include "runtime/kernel/cuda/kernels/reduce_parameters.h"
+#include "runtime/kernel/scalar/elements.h"
 
 namespace dc::runtime::kernel::cuda {
 
-struct ReducePlaces {
-  int64_t from, to;
+template <typename From, typename To>
+inline constexpr bool kFoldsFloating = scalar::kFloating<decltype(scalar::load(From{}))> ||
+                                       scalar::kFloating<decltype(scalar::load(To{}))>;
+template <bool kIsFloating>
+struct TotalType {
+  using Type = double;
 };
-inline ReducePlaces places_of(const ReduceDim* dims, int64_t count, int64_t index) {
-  ReducePlaces at{0, 0};
-  for (int64_t d = count; d-- > 0;) {
-    const int64_t own = index % dims[d].size;
-    index /= dims[d].size;
-    at.from += own * dims[d].from;
-    at.to += own * dims[d].to;
-  }
-  return at;
-}
-
-template <typename From>
-inline double reduced_element(const Reduce& parameters, int64_t begin, int64_t term) {
-  const int64_t place = places_of(parameters.summed, parameters.summed_dims, term).from;
-  const From* from = static_cast<const From*>(parameters.from);
-  return static_cast<double>(scalar::load(from[begin + place]));
-}
-template <typename To>
-inline void put_reduced(const Reduce& parameters, int64_t place, double sum) {
-  static_cast<To*>(parameters.to)[place] = scalar::store<To>(sum / parameters.divisor);
-}
-
-// A block makes a result: thread t adds the terms t, t + kBlockThreads ... in order; the threads
-// are added as a tree over halves.
+template <>
+struct TotalType<false> {
+  using Type = int64_t;
+};
 template <typename From, typename To>
+using Total = typename TotalType<kFoldsFloating<From, To>>::Type;
+
+struct SumFold {
+  template <typename A>
+  static A neutral() {
+    return 0;
+  }
+  template <typename A>
+  static A of(A x) {
+    return x;
+  }
+  template <typename A>
+  static A join(A a, A b) {
+    return a + b;
+  }
+};
+struct ProductFold : SumFold {
+  template <typename A>
+  static A neutral() {
+    return 1;
+  }
+  template <typename A>
+  static A join(A a, A b) {
+    return a * b;
+  }
+};
+struct MaxFold : SumFold {
+  template <typename A>
+  static A neutral() {
+    if constexpr (scalar::kFloating<A>) {
+      return minus_infinity<A>();
+    } else {
+      return scalar::numeric_limits<A>::min();
+    }
+  }
+  template <typename A>
+  static A join(A a, A b) {
+    return larger(a, b);
+  }
+};
+struct MinFold : SumFold {
+  template <typename A>
+  static A neutral() {
+    if constexpr (scalar::kFloating<A>) {
+      return -minus_infinity<A>();
+    } else {
+      return scalar::numeric_limits<A>::max();
+    }
+  }
+  template <typename A>
+  static A join(A a, A b) {
+    return b < a || b != b ? b : a;
+  }
+};
+struct AnyFold : SumFold {
+  template <typename A>
+  static A of(A x) {
+    return x != 0 ? 1 : 0;
+  }
+  template <typename A>
+  static A join(A a, A b) {
+    return a != 0 || b != 0 ? 1 : 0;
+  }
+};
+struct AllFold : AnyFold {
+  template <typename A>
+  static A neutral() {
+    return 1;
+  }
+  template <typename A>
+  static A join(A a, A b) {
+    return a != 0 && b != 0 ? 1 : 0;
+  }
+};
+
+// The elements that one result is made of.
+template <typename From, typename To>
+struct Terms {
+  using A = Total<From, To>;
+  Terms(const Reduce& parameters, int64_t result)
+      : of(parameters), begin(places_of(parameters.kept, result)) {}
+  A at(int64_t term) const {
+    const int64_t place = begin.at[0] + places_of(of.folded, term).at[0];
+    return static_cast<A>(scalar::load(static_cast<const From*>(of.from)[place]));
+  }
+  void put(A total) const {
+    if constexpr (scalar::kFloating<A>) total = total / of.divisor;
+    static_cast<To*>(of.to)[begin.at[1]] = scalar::store<To>(total);
+  }
+  const Reduce& of;
+  Places<2> begin;
+};
+
+// A block makes a result: thread t folds the terms t, t + kBlockThreads ... in order.
+template <typename From, typename To, typename Fold>
 inline void reduce_by_blocks(const Reduce& parameters) {
-  for (int64_t i = blockIdx.x; i < parameters.results; i += gridDim.x) {
-    const ReducePlaces at = places_of(parameters.kept, parameters.kept_dims, i);
-    double sum = 0;
-    for (int64_t term = threadIdx.x; term < parameters.terms; term += kBlockThreads)
-      sum += reduced_element<From>(parameters, at.from, term);
-    sum = block_sum(sum);
-    if (threadIdx.x == 0) put_reduced<To>(parameters, at.to, sum);
+  using A = Total<From, To>;
+  for (int64_t i = blockIdx.x; i < parameters.kept.count; i += gridDim.x) {
+    const Terms<From, To> terms(parameters, i);
+    A total = Fold::template neutral<A>();
+    for_each_in_block(parameters.folded.count,
+                      [&](int64_t term) { total = Fold::join(total, Fold::of(terms.at(term))); });
+    total = block_join(total, [](A a, A b) { return Fold::join(a, b); });
+    if (threadIdx.x == 0) terms.put(total);
   }
 }
 
-// A thread makes a result, from its terms in order: where the elements of neighbouring results are
-// neighbours.
+// A block makes kResultsOfBlock neighbouring results: a thread of lane l folds the terms l,
+// l + lanes ... of one of them in order, then the lanes are folded in order. It is for results
+// whose elements are neighbours of each other's.
+template <typename From, typename To, typename Fold>
+inline void reduce_by_columns(const Reduce& parameters) {
+  using A = Total<From, To>;
+  constexpr int64_t kLanes = kBlockThreads / kResultsOfBlock;
+  __shared__ A totals[kBlockThreads];
+  const int64_t lane = threadIdx.x / kResultsOfBlock, column = threadIdx.x % kResultsOfBlock;
+  for (int64_t first = int64_t{blockIdx.x} * kResultsOfBlock; first < parameters.kept.count;
+       first += int64_t{gridDim.x} * kResultsOfBlock) {
+    const int64_t result = first + column;
+    const bool exists = result < parameters.kept.count;
+    const Terms<From, To> terms(parameters, exists ? result : first);
+    A total = Fold::template neutral<A>();
+    for (int64_t term = lane; exists && term < parameters.folded.count; term += kLanes)
+      total = Fold::join(total, Fold::of(terms.at(term)));
+    totals[threadIdx.x] = total;
+    __syncthreads();
+    if (lane == 0 && exists) {
+      for (int64_t l = 1; l < kLanes; ++l)
+        total = Fold::join(total, totals[l * kResultsOfBlock + column]);
+      terms.put(total);
+    }
+    __syncthreads();
+  }
+}
+
+// A block makes a result. The mean first, then the squares of the distances from it.
 template <typename From, typename To>
-inline void reduce_by_threads(const Reduce& parameters) {
-  for (int64_t i = first_element<int64_t>(); i < parameters.results; i += all_threads<int64_t>()) {
-    const ReducePlaces at = places_of(parameters.kept, parameters.kept_dims, i);
-    double sum = 0;
-    for (int64_t term = 0; term < parameters.terms; ++term)
-      sum += reduced_element<From>(parameters, at.from, term);
-    put_reduced<To>(parameters, at.to, sum);
+inline void variance(const Variance& parameters) {
+  const auto count = static_cast<double>(parameters.of.folded.count);
+  for (int64_t i = blockIdx.x; i < parameters.of.kept.count; i += gridDim.x) {
+    const Terms<From, To> terms(parameters.of, i);
+    double sum = 0, squares = 0;
+    for_each_in_block(parameters.of.folded.count, [&](int64_t term) { sum += terms.at(term); });
+    const double mean = block_sum(sum) / count;
+    for_each_in_block(parameters.of.folded.count, [&](int64_t term) {
+      const double distance = terms.at(term) - mean;
+      squares += distance * distance;
+    });
+    squares = block_sum(squares);
+    if (threadIdx.x != 0) continue;
+    const double result = squares / parameters.of.divisor;
+    static_cast<To*>(parameters.of.to)[terms.begin.at[1]] =
+        scalar::store<To>(parameters.takes_root ? scalar::sqrt(result) : result);
   }
 }
 

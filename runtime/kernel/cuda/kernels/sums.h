@@ -1,26 +1,11 @@
 // From gradients and losses to the step's few scalars. The order of every sum is written down.
 #pragma once
 
-#include "runtime/kernel/cuda/kernel_words.h"
+#include "runtime/kernel/cuda/kernels/blocks.h"
 #include "runtime/kernel/cuda/kernels/parameters.h"
 #include "runtime/kernel/scalar/elements.h"
 
 namespace dc::runtime::kernel::cuda {
-
-// Sum of what the threads of a block have, as a tree over halves; every thread gets it.
-inline double block_sum(double own) {
-  __shared__ double sums[kBlockThreads];
-  const unsigned thread = threadIdx.x;
-  sums[thread] = own;
-  __syncthreads();
-  for (unsigned half = kBlockThreads / 2; half > 0; half /= 2) {
-    if (thread < half) sums[thread] += sums[thread + half];
-    __syncthreads();
-  }
-  const double sum = sums[0];
-  __syncthreads();
-  return sum;
-}
 
 inline void square_sum(const SquareSum& parameters) {
   constexpr int64_t kLanes = int64_t{kSquareSumBlocks} * kBlockThreads;

@@ -119,8 +119,8 @@ void CopyRegions::copy(Call& call, const Region& to, const Region& from) {
   const Iteration iteration(to.sizes, std::array{to.strides, *strides});
   call.require(iteration.fits(), "its tensors have too many dims");
   const Lane lane = lane_of(from.dtype);
-  copies_.push_back({to.data, from.data, base::byte_size(to.dtype), base::byte_size(from.dtype),
-                     iteration, to.dtype != from.dtype,
+  copies_.push_back({to.data, from.data, to.dtype, from.dtype, base::byte_size(to.dtype),
+                     base::byte_size(from.dtype), iteration, to.dtype != from.dtype,
                      dtype_of(lane) == from.dtype && iteration.inner_stride(1) == 1,
                      dtype_of(lane) == to.dtype && iteration.inner_stride(0) == 1,
                      loader(lane, from.dtype), storer(lane, to.dtype)});

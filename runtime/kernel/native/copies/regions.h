@@ -73,9 +73,7 @@ class CopyRegions final : public Kernel {
   // are copied in turns, so that the tensor is written from start to end.
   void take_turns();
 
-  base::Status launch(device::Stream& stream) override;
-
- private:
+  // What is filled and then copied, for devices that have other kernels.
   struct Fill {
     std::byte* to;
     int64_t element;
@@ -84,6 +82,7 @@ class CopyRegions final : public Kernel {
   };
   struct Copy {
     std::byte *to, *from;
+    base::DType to_dtype, from_dtype;
     int64_t to_element, from_element;
     Iteration iteration;
     bool converts;
@@ -93,6 +92,12 @@ class CopyRegions final : public Kernel {
 
     void convert(std::byte* target, const std::byte* source) const;  // a row
   };
+  std::span<const Fill> fills() const { return fills_; }
+  std::span<const Copy> copies() const { return copies_; }
+
+  base::Status launch(device::Stream& stream) override;
+
+ private:
   void add_fill(Call& call, const Region& region, const Element& value);
 
   std::vector<Fill> fills_;

@@ -101,6 +101,7 @@ class Rows {
   int64_t length() const { return length_; }                        // of a row
   int64_t stride(size_t tensor) const { return strides_[tensor]; }  // of one of `tensors`
   int64_t count() const { return outer_.count(); }
+  const Iteration& first_elements() const { return outer_; }  // of the rows of all tensors
 
   // f(offsets): one per tensor, of the row's first element.
   template <typename F>

@@ -14,38 +14,14 @@ namespace {
 using base::DType;
 using Sizes = KernelBench::Sizes;
 
-// The f32 values of a contiguous tensor in what all memory of the bench holds.
 std::vector<float> floats_of(KernelBench& bench, const std::vector<std::byte>& memory, int32_t id) {
-  std::vector<float> values(bench.values<float>(id).size());
-  const auto offset = reinterpret_cast<std::byte*>(bench.data<float>(id)) - bench.used().data();
-  std::memcpy(values.data(), memory.data() + offset, values.size() * sizeof(float));
-  return values;
+  const std::vector<double> all = elements_of(bench, memory, id);
+  return {all.begin(), all.end()};
 }
-
-void expect_near(const std::vector<float>& got, const std::vector<float>& expected,
-                 float tolerance) {
-  ASSERT_EQ(got.size(), expected.size());
-  for (size_t i = 0; i < got.size(); ++i)
-    ASSERT_NEAR(got[i], expected[i], tolerance * (1 + std::fabs(expected[i]))) << "element " << i;
-}
-
 // Those f32 results of an instruction that the CPU gives, nearly.
 void expect_values_of_cpu(KernelBench& bench, const plan::Instruction& instruction,
                           const std::vector<int32_t>& results) {
-  const std::vector<std::byte> on_gpu = after_on_gpu(bench, instruction);
-  ASSERT_FALSE(on_gpu.empty());
-  const base::Status ran = run_native(bench, instruction);
-  ASSERT_TRUE(ran.ok()) << ran.to_string();
-  for (const int32_t id : results)
-    expect_near(floats_of(bench, on_gpu, id), bench.values<float>(id), 2e-6f);
-}
-
-plan::Arg list_arg(std::string name, const std::vector<int64_t>& values) {
-  plan::Arg arg;
-  arg.name = std::move(name);
-  arg.kind = plan::ArgKind::Ints;
-  arg.ints = values;
-  return arg;
+  expect_near_cpu(bench, instruction, results, 2e-6);
 }
 
 TEST(CudaReductions, SumsAndMeansOverAnyDims) {
@@ -188,7 +164,7 @@ class Product {
   void expect(const plan::Instruction& instruction, const std::vector<float>& expected) {
     const auto memory = after_on_gpu(bench, instruction);
     ASSERT_FALSE(memory.empty());
-    expect_near(floats_of(bench, memory, result), expected, 1e-5f);
+    expect_near(elements_of(bench, memory, result), {expected.begin(), expected.end()}, 1e-5);
   }
 
   KernelBench bench;

@@ -1,6 +1,7 @@
 // Every kernel that can be generated is compiled by NVRTC itself for the architectures of today. It
 // needs no GPU, and says nothing about what a GPU computes.
 #include <set>
+#include <span>
 
 #include <gtest/gtest.h>
 
@@ -58,45 +59,105 @@ TEST_P(NvrtcCompiles, ExpressionsDrawnAtRandom) {
   const auto code = nvrtc->compile({"random", texts.text(), 0}, GetParam());
   EXPECT_TRUE(code.ok()) << code.status().to_string();
 }
+struct Row {
+  const char *header, *parameters, *function;
+};
+void expect_kernels(std::span<const Row> rows, int architecture) {
+  const auto nvrtc = kernel::cuda::Nvrtc::open(13000);
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status().to_string();
+  std::string text;
+  for (size_t i = 0; i < rows.size(); ++i)
+    text += std::string("#include \"runtime/kernel/cuda/kernels/") + rows[i].header +
+            "\"\nnamespace dc::runtime::kernel::cuda {\nDC_KERNEL(kernel_" + std::to_string(i) +
+            ", " + rows[i].parameters + ") { " + rows[i].function + "(parameters); }\n}\n";
+  const auto code = nvrtc->compile({"kernels", text, 0}, architecture);
+  EXPECT_TRUE(code.ok()) << code.status().to_string();
+}
+
 TEST_P(NvrtcCompiles, KernelsOfTheStep) {
-  struct Row {
-    const char *header, *parameters, *function;
-  };
+  constexpr Row kRows[] = {{"update.h", "AdamW", "adamw"},
+                           {"update.h", "Sgd", "sgd"},
+                           {"update.h", "Scale", "scale"},
+                           {"dropout.h", "Dropout", "dropout<float>"},
+                           {"dropout.h", "Dropout", "dropout<scalar::BF16>"},
+                           {"dropout.h", "Dropout", "dropout<scalar::F16>"},
+                           {"sums.h", "SquareSum", "square_sum"},
+                           {"sums.h", "SquareSumOfParts", "square_sum_of_parts"},
+                           {"sums.h", "RankSum", "rank_sum<float>"},
+                           {"sums.h", "RankSum", "rank_sum<scalar::BF16>"},
+                           {"sums.h", "RankSum", "rank_sum<scalar::F16>"},
+                           {"sums.h", "AddLoss", "add_loss<float>"},
+                           {"sums.h", "AddLoss", "add_loss<double>"},
+                           {"sums.h", "AddLoss", "add_loss<scalar::BF16>"},
+                           {"sums.h", "scalar::CheckFinite", "check_finite"},
+                           {"sums.h", "scalar::ClipAndCheck", "clip_and_check"}};
+  expect_kernels(kRows, GetParam());
+}
+TEST_P(NvrtcCompiles, KernelsOfTheModel) {
   constexpr Row kRows[] = {
-      {"update.h", "AdamW", "adamw"},
-      {"update.h", "Sgd", "sgd"},
-      {"update.h", "Scale", "scale"},
-      {"dropout.h", "Dropout", "dropout<float>"},
-      {"dropout.h", "Dropout", "dropout<scalar::BF16>"},
-      {"dropout.h", "Dropout", "dropout<scalar::F16>"},
-      {"sums.h", "SquareSum", "square_sum"},
-      {"sums.h", "SquareSumOfParts", "square_sum_of_parts"},
-      {"sums.h", "RankSum", "rank_sum<float>"},
-      {"sums.h", "RankSum", "rank_sum<scalar::BF16>"},
-      {"sums.h", "RankSum", "rank_sum<scalar::F16>"},
-      {"reduce.h", "Reduce", "reduce_by_blocks<float, float>"},
-      {"reduce.h", "Reduce", "reduce_by_blocks<scalar::BF16, float>"},
-      {"reduce.h", "Reduce", "reduce_by_threads<scalar::F16, scalar::F16>"},
-      {"reduce.h", "Reduce", "reduce_by_threads<double, double>"},
+      {"copies.h", "CopyRegion", "copy_region<Word16, Word16>"},
+      {"copies.h", "CopyRegion", "copy_region<scalar::uint8_t, scalar::uint8_t>"},
+      {"copies.h", "CopyRegion", "copy_region<scalar::BF16, float>"},
+      {"copies.h", "CopyRegion", "copy_region<float, scalar::int64_t>"},
+      {"copies.h", "CopyRegion", "copy_region<scalar::Bool, scalar::F16>"},
+      {"copies.h", "FillRegion", "fill_region<Word16>"},
+      {"copies.h", "FillRegion", "fill_region<scalar::uint16_t>"},
+      {"copies.h", "Triangle", "triangle<scalar::uint32_t>"},
+      {"copies.h", "Arange", "arange<scalar::int64_t>"},
+      {"copies.h", "Arange", "arange<scalar::BF16>"},
+      {"embedding.h", "Embedding", "embedding<scalar::int64_t, Word16>"},
+      {"embedding.h", "Embedding", "embedding<scalar::int32_t, scalar::uint16_t>"},
+      {"embedding.h", "EmbeddingBackward", "embedding_links<scalar::int64_t>"},
+      {"embedding.h", "EmbeddingBackward",
+       "embedding_gradients<scalar::int64_t, scalar::BF16, scalar::BF16>"},
+      {"gather.h", "Gather", "gather<scalar::int64_t, scalar::uint32_t>"},
+      {"gather.h", "Scatter", "scatter<scalar::int64_t, scalar::uint32_t>"},
+      {"gather.h", "Scatter", "scatter_add<scalar::int32_t, scalar::BF16>"},
+      {"gather.h", "Scatter", "scatter_add<scalar::int64_t, scalar::int64_t>"},
+      {"index.h", "IndexTensors", "index_read<Word16>"},
+      {"index.h", "IndexTensors", "index_links"},
+      {"index.h", "IndexTensors", "index_put<scalar::uint16_t>"},
+      {"index.h", "IndexTensors", "index_add<scalar::BF16>"},
+      {"index.h", "IndexTensors", "index_add<scalar::int32_t>"},
+      {"reduce.h", "Reduce", "reduce_by_blocks<float, float, SumFold>"},
+      {"reduce.h", "Reduce", "reduce_by_blocks<scalar::BF16, float, MaxFold>"},
+      {"reduce.h", "Reduce", "reduce_by_blocks<scalar::Bool, scalar::Bool, AnyFold>"},
+      {"reduce.h", "Reduce", "reduce_by_columns<scalar::F16, scalar::F16, MinFold>"},
+      {"reduce.h", "Reduce", "reduce_by_columns<double, double, ProductFold>"},
+      {"reduce.h", "Reduce", "reduce_by_columns<scalar::int64_t, scalar::int64_t, SumFold>"},
+      {"reduce.h", "Reduce", "reduce_by_blocks<scalar::int64_t, scalar::int64_t, MinFold>"},
+      {"reduce.h", "Variance", "variance<scalar::BF16, float>"},
+      {"softmax.h", "Softmax", "softmax<float, float>"},
+      {"softmax.h", "Softmax", "softmax<scalar::BF16, float>"},
+      {"softmax.h", "Softmax", "softmax<double, double>"},
+      {"softmax.h", "SoftmaxBackward", "softmax_gradients<scalar::BF16, float>"},
+      {"norms.h", "Norm", "norm_rows<float>"},
+      {"norms.h", "Norm", "norm_rows<scalar::BF16>"},
+      {"norms.h", "Norm", "norm_gradients<double>"},
+      {"norms.h", "Norm", "norm_gradients<scalar::BF16>"},
+      {"norms.h", "NormColumns", "norm_parts<scalar::BF16>"},
+      {"norms.h", "NormColumns", "norm_columns"},
+      {"nll_loss.h", "NllLoss", "nll_loss<float>"},
+      {"nll_loss.h", "NllLossBackward", "nll_loss_gradients<scalar::BF16>"},
       {"cross_entropy.h", "CrossEntropy", "cross_entropy_rows<float>"},
       {"cross_entropy.h", "CrossEntropy", "cross_entropy_loss<scalar::BF16>"},
       {"cross_entropy.h", "CrossEntropy", "cross_entropy_gradients<float>"},
       {"cross_entropy.h", "CrossEntropy", "cross_entropy_gradients<scalar::BF16>"},
-      {"sums.h", "AddLoss", "add_loss<float>"},
-      {"sums.h", "AddLoss", "add_loss<double>"},
-      {"sums.h", "AddLoss", "add_loss<scalar::BF16>"},
-      {"sums.h", "scalar::CheckFinite", "check_finite"},
-      {"sums.h", "scalar::ClipAndCheck", "clip_and_check"}};
-  const auto nvrtc = kernel::cuda::Nvrtc::open(13000);
-  ASSERT_TRUE(nvrtc.ok()) << nvrtc.status().to_string();
-  std::string text;
-  for (const Row& row : kRows)
-    text += std::string("#include \"runtime/kernel/cuda/kernels/") + row.header +
-            "\"\nnamespace dc::runtime::kernel::cuda {\nDC_KERNEL(kernel_" +
-            std::to_string(&row - kRows) + ", " + row.parameters + ") { " + row.function +
-            "(parameters); }\n}\n";
-  const auto code = nvrtc->compile({"step", text, 0}, GetParam());
-  EXPECT_TRUE(code.ok()) << code.status().to_string();
+      {"logits.h", "LogitPart", "logit_powers<float>"},
+      {"logits.h", "LogitPart", "logit_gradients<scalar::BF16>"},
+      {"logits.h", "LogitLoss", "logit_total"},
+      {"logits.h", "LogitLoss", "logit_rows"},
+      {"logits.h", "LogitLoss", "logit_loss"}};
+  expect_kernels(kRows, GetParam());
+}
+TEST_P(NvrtcCompiles, Attention) {
+  constexpr Row kRows[] = {
+      {"attention.h", "Attention", "attention<scalar::BF16, 128>"},
+      {"attention.h", "Attention", "attention<float, 32>"},
+      {"attention_backward.h", "AttentionBackward", "attention_deltas<scalar::BF16>"},
+      {"attention_backward.h", "AttentionBackward", "attention_key_gradients<scalar::BF16, 64>"},
+      {"attention_backward.h", "AttentionBackward", "attention_query_gradients<float, 64>"}};
+  expect_kernels(kRows, GetParam());
 }
 INSTANTIATE_TEST_SUITE_P(Architectures, NvrtcCompiles, ::testing::Values(80, 90, 100),
                          [](const auto& info) { return "sm_" + std::to_string(info.param); });

@@ -15,17 +15,6 @@ namespace {
 
 using base::DType;
 
-void expect_bits_of_cpu(KernelBench& bench, const plan::Instruction& instruction) {
-  const std::vector<std::byte> got = after_on_gpu(bench, instruction);
-  const std::vector<std::byte> before(bench.used().begin(), bench.used().end());
-  const base::Status ran = run_native(bench, instruction);
-  ASSERT_TRUE(ran.ok()) << ran.to_string();
-  const std::vector<std::byte> expected(bench.used().begin(), bench.used().end());
-  EXPECT_EQ(got, expected);
-  EXPECT_NE(before, expected);  // something was done
-  std::ranges::copy(before, bench.used().begin());
-}
-
 constexpr int64_t kSizes[] = {1, 255, 3000, 20000};
 
 class Updates {

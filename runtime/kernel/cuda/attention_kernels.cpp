@@ -1,0 +1,175 @@
+// Attention, with the CPU's arguments and results.
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "runtime/kernel/cuda/block.h"
+#include "runtime/kernel/cuda/element_type.h"
+#include "runtime/kernel/cuda/hand_source.h"
+#include "runtime/kernel/cuda/kernels/attention_parameters.h"
+#include "runtime/kernel/cuda/model_kernels.h"
+#include "runtime/kernel/cuda/walks.h"
+#include "runtime/kernel/native/attention/heads.h"
+
+namespace dc::runtime::kernel::cuda {
+namespace {
+
+using base::DType;
+using base::Result;
+using native::Call;
+using Made = Result<std::unique_ptr<Kernel>>;
+
+// An instruction of attention while its kernel is made.
+class AttentionMaker {
+ public:
+  explicit AttentionMaker(Call& call) : call_(call) {
+    const BoundTensor query = call.tensor("query"), key = call.tensor("key");
+    const native::AttentionCall checked(call, query, key);
+    if (!call.ok()) return;
+    dtype_ = query.dtype;
+    call.require(checked.dim <= kMostColumns, "on GPUs a head may have at most 256 columns");
+    of_.batch = checked.batch;
+    of_.heads = checked.heads;
+    of_.heads_per_key = checked.heads_per_key;
+    of_.queries = checked.queries;
+    of_.keys = checked.keys;
+    of_.dim = checked.dim;
+    of_.scale = checked.scale;
+    of_.is_causal = checked.causal;
+    of_.query = like_queries(query);
+    of_.key = like_keys(key);
+    of_.value = like_keys(call.tensor("value"));
+    if (checked.mask) read_mask(call.tensor("attn_mask"));
+  }
+
+  HeadTensor like_queries(const BoundTensor& tensor) {
+    return head_tensor(tensor, of_.heads, of_.queries);
+  }
+  HeadTensor like_keys(const BoundTensor& tensor) {
+    return head_tensor(tensor, of_.heads / std::max<int64_t>(of_.heads_per_key, 1), of_.keys);
+  }
+  HeadTensor query_result(size_t index) {
+    return call_.has_result(index) ? like_queries(call_.output(index)) : HeadTensor{};
+  }
+  HeadTensor key_result(size_t index) {
+    return call_.has_result(index) ? like_keys(call_.output(index)) : HeadTensor{};
+  }
+  // [batch, heads, queries] of f32.
+  HeadTensor sums(const BoundTensor& tensor) {
+    call_.require(
+        call_.ok() && tensor.dtype == DType::F32 &&
+            std::ranges::equal(tensor.sizes, std::array{of_.batch, of_.heads, of_.queries}),
+        "the sums of exponentials must be f32, one for each query");
+    if (!call_.ok()) return {};
+    return {tensor.data, tensor.strides[0], tensor.strides[1], tensor.strides[2], 1};
+  }
+
+  Attention& of() { return of_; }
+  // The kernel `function` for the columns of heads.
+  KernelSource source(const char* header, const char* parameters, const char* function) const {
+    const int dim =
+        *std::ranges::find_if(kAttentionDims, [&](int each) { return each >= of_.dim; });
+    const std::string columns = std::to_string(dim);
+    return source_of(
+        std::string("dc_") + function + "_" + std::string(base::name(dtype_)) + "_" + columns,
+        header, parameters,
+        std::string(function) + "<" + element_type(dtype_) + ", " + columns + ">");
+  }
+  DType dtype() const { return dtype_; }
+
+ private:
+  static constexpr int64_t kMostColumns = kAttentionDims[std::size(kAttentionDims) - 1];
+
+  HeadTensor head_tensor(const BoundTensor& tensor, int64_t heads, int64_t length) {
+    call_.require(
+        base::is_floating(tensor.dtype) && tensor.dtype != DType::F64 && tensor.dtype == dtype_,
+        "its tensors must all be f32, bf16 or f16");
+    call_.require(std::ranges::equal(tensor.sizes, std::array{of_.batch, heads, length, of_.dim}),
+                  "its tensors differ in shape");
+    if (!call_.ok()) return {};
+    return {tensor.data, tensor.strides[0], tensor.strides[1], tensor.strides[2],
+            tensor.strides[3]};
+  }
+
+  void read_mask(const BoundTensor& mask) {
+    const auto strides =
+        native::broadcast_strides(mask, std::array{of_.batch, of_.heads, of_.queries, of_.keys});
+    call_.require(strides.has_value(), "the mask does not broadcast to the scores");
+    if (!call_.ok()) return;
+    of_.mask = numbers_of(call_, mask);
+    of_.mask_batch = (*strides)[0];
+    of_.mask_head = (*strides)[1];
+    of_.mask_row = (*strides)[2];
+    of_.mask_column = (*strides)[3];
+  }
+
+  Call& call_;
+  Attention of_{};
+  DType dtype_ = DType::F32;
+};
+
+int64_t tiles_of(int64_t length) { return (length + kAttentionTile - 1) / kAttentionTile; }
+unsigned blocks_of(const Workshop& workshop, int64_t tiles) {
+  return workshop.blocks_for(tiles * kBlockThreads);
+}
+
+Made attention_kernel(Workshop& workshop, Call& call, int32_t) {
+  AttentionMaker maker(call);
+  Attention& of = maker.of();
+  if (call.ok()) of.out = maker.query_result(0);
+  if (call.ok() && call.has_result(1)) of.logsumexp = maker.sums(call.output(1));
+  if (!call.ok()) return call.made(nullptr);
+  return workshop.kernel(maker.source("attention.h", "Attention", "attention"),
+                         blocks_of(workshop, tiles_of(of.queries) * of.heads * of.batch), of);
+}
+
+Made attention_backward_kernel(Workshop& workshop, Call& call, int32_t stream) {
+  AttentionMaker maker(call);
+  AttentionBackward parameters{};
+  if (call.ok()) {
+    maker.of().out = maker.like_queries(call.tensor("out"));
+    maker.of().logsumexp = maker.sums(call.tensor("logsumexp"));
+    parameters.of = maker.of();
+    parameters.gradient = maker.like_queries(call.tensor("grad_out"));
+    parameters.of_query = maker.query_result(0);
+    parameters.of_key = maker.key_result(1);
+    parameters.of_value = maker.key_result(2);
+  }
+  if (!call.ok()) return call.made(nullptr);
+  const Attention& of = parameters.of;
+  const int64_t queries = of.batch * of.heads * of.queries;
+  DC_ASSIGN_OR_RETURN(
+      std::byte* const deltas,
+      workshop.scratch(stream, queries * static_cast<int64_t>(sizeof *parameters.deltas)));
+  parameters.deltas = reinterpret_cast<float*>(deltas);
+  std::vector<Launch> launches;
+  const auto add = [&](const KernelSource& source, unsigned blocks) -> base::Status {
+    DC_ASSIGN_OR_RETURN(Launch launch, workshop.launch(source, blocks, parameters));
+    launches.push_back(std::move(launch));
+    return {};
+  };
+  const char *header = "attention_backward.h", *type = "AttentionBackward";
+  DC_RETURN_IF_ERROR(
+      add(source_for({maker.dtype()}, "dc_attention_deltas", header, type, "attention_deltas"),
+          workshop.blocks_for(queries)));
+  if (parameters.of_key.data != nullptr || parameters.of_value.data != nullptr)
+    DC_RETURN_IF_ERROR(
+        add(maker.source(header, type, "attention_key_gradients"),
+            blocks_of(workshop, tiles_of(of.keys) * of.heads / of.heads_per_key * of.batch)));
+  if (parameters.of_query.data != nullptr)
+    DC_RETURN_IF_ERROR(add(maker.source(header, type, "attention_query_gradients"),
+                           blocks_of(workshop, tiles_of(of.queries) * of.heads * of.batch)));
+  return workshop.kernel(std::move(launches));
+}
+
+constexpr ModelKernelRow kAttentionRows[] = {
+    {"aten._scaled_dot_product_flash_attention_for_cpu.default", attention_kernel},
+    {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
+     attention_backward_kernel},
+};
+
+}  // namespace
+
+std::span<const ModelKernelRow> attention_kernels() { return kAttentionRows; }
+
+}  // namespace dc::runtime::kernel::cuda

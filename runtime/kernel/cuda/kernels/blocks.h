@@ -1,0 +1,50 @@
+// What the threads of a block find together. Every order is that of a tree over halves.
+#pragma once
+
+#include "runtime/kernel/cuda/kernel_words.h"
+#include "runtime/kernel/scalar/language.h"
+
+namespace dc::runtime::kernel::cuda {
+
+// join(a, b) of what all threads have; every thread gets the result.
+template <typename T, typename Join>
+inline T block_join(T own, Join join) {
+  __shared__ T values[kBlockThreads];
+  const unsigned thread = threadIdx.x;
+  values[thread] = own;
+  __syncthreads();
+  for (unsigned half = kBlockThreads / 2; half > 0; half /= 2) {
+    if (thread < half) values[thread] = join(values[thread], values[thread + half]);
+    __syncthreads();
+  }
+  const T all = values[0];
+  __syncthreads();
+  return all;
+}
+
+inline double block_sum(double own) {
+  return block_join(own, [](double a, double b) { return a + b; });
+}
+
+// NaN is larger than every number.
+template <typename T>
+inline T larger(T a, T b) {
+  return b > a || b != b ? b : a;
+}
+template <typename T>
+inline T block_largest(T own) {
+  return block_join(own, [](T a, T b) { return larger(a, b); });
+}
+
+template <typename T>
+inline T minus_infinity() {
+  return -static_cast<T>(scalar::numeric_limits<float>::infinity());
+}
+
+// f(i) for the thread's elements of [0, count): neighbours in neighbouring threads.
+template <typename F>
+inline void for_each_in_block(scalar::int64_t count, F f) {
+  for (scalar::int64_t i = threadIdx.x; i < count; i += kBlockThreads) f(i);
+}
+
+}  // namespace dc::runtime::kernel::cuda

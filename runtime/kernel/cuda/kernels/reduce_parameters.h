@@ -1,0 +1,25 @@
+// The parameters of the kernels of reduce.h, for those who launch them too.
+#pragma once
+
+#include "runtime/kernel/cuda/kernels/walk.h"
+
+namespace dc::runtime::kernel::cuda {
+
+// Of neighbouring results, in reduce_by_columns.
+inline constexpr int64_t kResultsOfBlock = 32;
+
+// `from` and `to` are of the element types that the kernel is for.
+struct Reduce {
+  const void* from;
+  void* to;
+  Walk<2> kept;    // from, to
+  Walk<1> folded;  // from
+  double divisor;  // of floating-point totals
+};
+
+struct Variance {
+  Reduce of;  // divided by the number of elements less the correction
+  bool takes_root;
+};
+
+}  // namespace dc::runtime::kernel::cuda

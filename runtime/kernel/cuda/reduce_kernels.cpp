@@ -1,0 +1,131 @@
+// Folds over dims: sums, means, extremes, products, variances.
+#include <algorithm>
+
+#include "runtime/kernel/cuda/block.h"
+#include "runtime/kernel/cuda/element_type.h"
+#include "runtime/kernel/cuda/hand_source.h"
+#include "runtime/kernel/cuda/kernels/reduce_parameters.h"
+#include "runtime/kernel/cuda/model_kernels.h"
+#include "runtime/kernel/cuda/walks.h"
+#include "runtime/kernel/native/reductions/split.h"
+
+namespace dc::runtime::kernel::cuda {
+namespace {
+
+using base::Result;
+using native::Call;
+using Made = Result<std::unique_ptr<Kernel>>;
+
+// A fold on its way to a kernel.
+struct Fold {
+  Reduce parameters{};
+  bool by_blocks = true;
+  base::DType from{}, to{};
+  double count = 0;  // elements of each result
+};
+Fold read_fold(Call& call, size_t result) {
+  const BoundTensor self = call.tensor("self"), to = call.output(result);
+  const native::DimSplit split(call, self, to, call.integers("dim"));
+  Fold fold;
+  if (!call.ok()) return fold;
+  fold.parameters = {self.data, to.data, walk_of<2>(call, split.kept()),
+                     walk_of<1>(call, split.reduced()), 1.0};
+  fold.by_blocks = split.reduces_neighbours();
+  fold.from = self.dtype;
+  fold.to = to.dtype;
+  fold.count = static_cast<double>(split.reduced_count());
+  return fold;
+}
+
+Result<Launch> fold_launch(Workshop& workshop, const Fold& fold, const std::string& kind) {
+  const std::string how = fold.by_blocks ? "reduce_by_blocks" : "reduce_by_columns";
+  const std::string types = std::string(element_type(fold.from)) + ", " + element_type(fold.to);
+  const std::string name = "dc_" + how + "_" + kind + "_" + std::string(base::name(fold.from)) +
+                           "_" + std::string(base::name(fold.to));
+  const int64_t threads = fold.by_blocks ? kBlockThreads : kBlockThreads / kResultsOfBlock;
+  return workshop.launch(
+      source_of(name, "reduce.h", "Reduce", how + "<" + types + ", " + kind + ">"),
+      workshop.blocks_for(fold.parameters.kept.count * threads), fold.parameters);
+}
+
+Made fold_kernel(Workshop& workshop, Call& call, const std::string& kind, bool is_mean = false) {
+  Fold fold = read_fold(call, 0);
+  if (!call.ok()) return call.made(nullptr);
+  if (is_mean) fold.parameters.divisor = fold.count;
+  std::vector<Launch> launches(1);
+  DC_ASSIGN_OR_RETURN(launches[0], fold_launch(workshop, fold, kind));
+  return workshop.kernel(std::move(launches));
+}
+
+Made sum_kernel(Workshop& workshop, Call& call, int32_t) {
+  return fold_kernel(workshop, call, "SumFold");
+}
+Made mean_kernel(Workshop& workshop, Call& call, int32_t) {
+  call.require(base::is_floating(call.output(0).dtype), "its result must be floating-point");
+  return fold_kernel(workshop, call, "SumFold", true);
+}
+Made product_kernel(Workshop& workshop, Call& call, int32_t) {
+  return fold_kernel(workshop, call, "ProductFold");
+}
+Made max_kernel(Workshop& workshop, Call& call, int32_t) {
+  return fold_kernel(workshop, call, "MaxFold");
+}
+Made min_kernel(Workshop& workshop, Call& call, int32_t) {
+  return fold_kernel(workshop, call, "MinFold");
+}
+Made any_kernel(Workshop& workshop, Call& call, int32_t) {
+  return fold_kernel(workshop, call, "AnyFold");
+}
+Made all_kernel(Workshop& workshop, Call& call, int32_t) {
+  return fold_kernel(workshop, call, "AllFold");
+}
+
+Made variance_kernel(Workshop& workshop, Call& call, bool takes_root) {
+  const Fold fold = read_fold(call, 0);
+  call.require(base::is_floating(fold.from) && base::is_floating(fold.to),
+               "a variance is of floating-point numbers");
+  const double correction = call.number("correction", 1);
+  if (!call.ok()) return call.made(nullptr);
+  Variance parameters{fold.parameters, takes_root};
+  parameters.of.divisor = std::max(fold.count - correction, 0.0);
+  std::vector<Launch> launches(1);
+  DC_ASSIGN_OR_RETURN(
+      launches[0],
+      workshop.launch(
+          source_for({fold.from, fold.to}, "dc_variance", "reduce.h", "Variance", "variance"),
+          workshop.blocks_for(fold.parameters.kept.count * kBlockThreads), parameters));
+  const bool has_mean = call.op() == "aten.var_mean.correction" && call.has_result(1);
+  if (has_mean) {
+    Fold mean = read_fold(call, 1);
+    call.require(base::is_floating(mean.to), "its mean must be floating-point");
+    if (!call.ok()) return call.made(nullptr);
+    mean.parameters.divisor = mean.count;
+    DC_ASSIGN_OR_RETURN(Launch launch, fold_launch(workshop, mean, "SumFold"));
+    launches.push_back(std::move(launch));
+  }
+  return workshop.kernel(std::move(launches));
+}
+Made var_kernel(Workshop& workshop, Call& call, int32_t) {
+  return variance_kernel(workshop, call, false);
+}
+Made std_kernel(Workshop& workshop, Call& call, int32_t) {
+  return variance_kernel(workshop, call, true);
+}
+
+constexpr ModelKernelRow kReduceRows[] = {
+    {"aten.all.default", all_kernel},      {"aten.all.dim", all_kernel},
+    {"aten.amax.default", max_kernel},     {"aten.amin.default", min_kernel},
+    {"aten.any.default", any_kernel},      {"aten.any.dim", any_kernel},
+    {"aten.any.dims", any_kernel},         {"aten.max.default", max_kernel},
+    {"aten.mean.default", mean_kernel},    {"aten.mean.dim", mean_kernel},
+    {"aten.min.default", min_kernel},      {"aten.prod.default", product_kernel},
+    {"aten.prod.dim_int", product_kernel}, {"aten.std.correction", std_kernel},
+    {"aten.sum.default", sum_kernel},      {"aten.sum.dim_IntList", sum_kernel},
+    {"aten.var.correction", var_kernel},   {"aten.var_mean.correction", var_kernel},
+};
+
+}  // namespace
+
+std::span<const ModelKernelRow> reduce_kernels() { return kReduceRows; }
+
+}  // namespace dc::runtime::kernel::cuda
