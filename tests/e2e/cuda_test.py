@@ -37,6 +37,17 @@ class Classifier(nn.Module):
         return F.cross_entropy(self.last(torch.tanh(self.second(x))), labels)
 
 
+class Convolution(nn.Module):
+    """What GPUs have no kernel for."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv1d(2, 3, 3)
+
+    def forward(self, x):
+        return self.layer(x).square().mean()
+
+
 def environment(missing=(), **more):
     """The doubles in place of CUDA's libraries; in place of those that are missing files that are none, so that no real one is found."""
     folder = os.path.dirname(running.fresh())
@@ -76,6 +87,30 @@ class CudaTest(unittest.TestCase):
                 self.assertEqual(again.numbers(), got.numbers())
                 self.assertEqual(again.tensors(), got.tensors())
 
+    def test_transformers_train_as_on_the_cpu(self):
+        """Attention with shared keys, embeddings, norms, losses; f32 and bf16. Ranks that shard have equal bits again without a graph."""
+        cases = (
+            ("tiny-llama", (), 2, 3, 2e-5),
+            ("tiny-gpt2", (), 1, 0, 2e-5),
+            ("tiny-bert", (), 1, 0, 2e-5),
+            ("tiny-llama", ("--dtype", "bfloat16"), 1, 0, 5e-3),
+        )
+        double = environment(DOUBLE_PAUSE_US="0")
+        for preset, options, world, zero, tolerance in cases:
+            with self.subTest(preset=preset, options=options):
+                model = running.archive(preset, *options)
+                plan = running.compile_plan(model, world, zero)
+                expected = running.train(plan, model, world, 2)
+                got = running.train(plan, model, world, 2, *CUDA, environment=double)
+                for name in ("loss", "grad_norm"):
+                    for one, other in zip(expected.steps, got.steps, strict=True):
+                        self.assertAlmostEqual(one[name], other[name], delta=tolerance * abs(one[name]), msg=name)
+                if world == 1:
+                    continue
+                again = running.train(plan, model, world, 2, *CUDA, "--no-graph", "--poison", environment=double)
+                self.assertEqual(again.numbers(), got.numbers())
+                self.assertEqual(again.tensors(), got.tensors())
+
     def refused(self, world, code, text, *options, plan=None, **more):
         begin = time.monotonic()
         with self.assertRaises(running.CommandFailed) as caught:
@@ -109,9 +144,10 @@ class CudaTest(unittest.TestCase):
 
     def test_what_is_not_there(self):
         self.refused(1, 81, "DC6625", "--trace", running.fresh(".json"))
-        plan = running.compile_plan(running.archive("tiny-llama"), 1, 0)
+        model = running.fresh(".pt2")
+        export_train_step(Convolution(), (torch.randn(4, 2, 9),), model)
         with self.assertRaises(running.CommandFailed) as caught:
-            running.train(plan, running.archive("tiny-llama"), 1, 1, *CUDA, environment=environment())
+            running.train(running.compile_plan(model, 1, 0), model, 1, 1, *CUDA, environment=environment())
         self.assertEqual(caught.exception.code, 81)
         self.assertIn("DC6155", str(caught.exception))
 
