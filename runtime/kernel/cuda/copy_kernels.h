@@ -2,7 +2,10 @@
 // (runtime/kernel/native/copies), triangles of matrices, counts.
 #pragma once
 
+#include <span>
+
 #include "runtime/kernel/cuda/step_kernels.h"
+#include "runtime/kernel/cuda/walks.h"
 
 namespace dc::runtime::kernel::native {
 class CopyRegions;
