@@ -112,9 +112,9 @@ Result<std::vector<Launch>> column_launches(Workshop& workshop, const Norm& norm
   const int64_t length = norm.rows.length;
   NormColumns parameters{norm, nullptr, (norm.rows.rows.count + kRowsInPart - 1) / kRowsInPart,
                          of_weight, of_bias};
-  const int64_t bytes = 2 * parameters.count * length * static_cast<int64_t>(sizeof(float));
+  const int64_t bytes = 2 * parameters.count * length * static_cast<int64_t>(sizeof(double));
   DC_ASSIGN_OR_RETURN(std::byte* const parts, workshop.scratch(stream, bytes));
-  parameters.parts = reinterpret_cast<float*>(parts);
+  parameters.parts = reinterpret_cast<double*>(parts);
   std::vector<Launch> launches(2);
   DC_ASSIGN_OR_RETURN(
       launches[0],

@@ -112,9 +112,9 @@ inline void norm_parts(const NormColumns& parameters) {
       of_weight += row.gradient(column) * row.normalized(column);
       of_bias += row.gradient(column);
     }
-    float* to = parameters.parts + 2 * part * n + column;
-    to[0] = static_cast<float>(of_weight);
-    to[n] = static_cast<float>(of_bias);
+    double* to = parameters.parts + 2 * part * n + column;
+    to[0] = static_cast<double>(of_weight);
+    to[n] = static_cast<double>(of_bias);
   }
 }
 
@@ -124,9 +124,9 @@ inline void norm_columns(const NormColumns& parameters) {
   for (int64_t column = first_element<int64_t>(); column < n; column += all_threads<int64_t>()) {
     double of_weight = 0, of_bias = 0;
     for (int64_t part = 0; part < parameters.count; ++part) {
-      const float* from = parameters.parts + 2 * part * n + column;
-      of_weight += static_cast<double>(from[0]);
-      of_bias += static_cast<double>(from[n]);
+      const double* from = parameters.parts + 2 * part * n + column;
+      of_weight += from[0];
+      of_bias += from[n];
     }
     put_number(parameters.of_weight, column * parameters.of_weight.stride, of_weight);
     put_number(parameters.of_bias, column * parameters.of_bias.stride, of_bias);

@@ -46,7 +46,7 @@ struct Norm {
 inline constexpr int64_t kRowsInPart = 64;
 struct NormColumns {
   Norm norm;
-  float* parts;   // [parts, 2, length]: of the weight, of the bias
+  double* parts;  // [parts, 2, length]: of the weight, of the bias
   int64_t count;  // of parts
   Numbers of_weight, of_bias;
 };

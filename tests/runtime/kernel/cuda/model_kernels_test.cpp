@@ -61,6 +61,51 @@ TEST(CudaReductions, OfAllElementsAndOfNarrowOnes) {
   }
 }
 
+// Layer norm and RMS norm, and their gradients, over more rows than one part of columns has.
+TEST(CudaNorms, GiveTheNumbersOfTheCpu) {
+  for (const DType dtype : {DType::F32, DType::BF16, DType::F64}) {
+    for (const bool is_centered : {true, false}) {
+      SCOPED_TRACE(std::string(base::name(dtype)) + (is_centered ? " layer" : " rms"));
+      constexpr int64_t kRows = 70, kColumns = 33;
+      const DType of_rows = dtype == DType::F64 ? DType::F64 : DType::F32;
+      const double tolerance = dtype == DType::F64 ? 1e-11 : 8 * tolerance_of(dtype);
+      KernelBench bench;
+      const int32_t x = noisy(bench, dtype, {kRows, kColumns}, 1),
+                    weight = noisy(bench, dtype, {kColumns}, 2),
+                    bias = noisy(bench, dtype, {kColumns}, 3),
+                    g = noisy(bench, dtype, {kRows, kColumns}, 4),
+                    y = bench.tensor(dtype, {kRows, kColumns}),
+                    mean = bench.tensor(of_rows, {kRows, 1}),
+                    rstd = bench.tensor(of_rows, {kRows, 1}),
+                    of_x = bench.tensor(dtype, {kRows, kColumns}),
+                    of_weight = bench.tensor(dtype, {kColumns}),
+                    of_bias = bench.tensor(dtype, {kColumns});
+      std::vector<plan::Arg> arguments = {tensor_arg(x, "input"),
+                                          list_arg("normalized_shape", {kColumns}),
+                                          tensor_arg(weight, "weight"), float_arg("eps", 1e-5)};
+      if (is_centered) arguments.push_back(tensor_arg(bias, "bias"));
+      std::vector<int32_t> results = {y, rstd};
+      if (is_centered) results = {y, mean, rstd};
+      expect_near_cpu(bench,
+                      instruction(is_centered ? "aten.native_layer_norm.default"
+                                              : "aten._fused_rms_norm.default",
+                                  arguments, results),
+                      results, tolerance);
+      arguments = {tensor_arg(g, "grad_out"), tensor_arg(x, "input"),
+                   list_arg("normalized_shape", {kColumns}), tensor_arg(rstd, "rstd"),
+                   tensor_arg(weight, "weight")};
+      if (is_centered) arguments.push_back(tensor_arg(mean, "mean"));
+      results = {of_x, of_weight};
+      if (is_centered) results.push_back(of_bias);
+      expect_near_cpu(bench,
+                      instruction(is_centered ? "aten.native_layer_norm_backward.default"
+                                              : "aten._fused_rms_norm_backward.default",
+                                  arguments, results),
+                      results, tolerance);
+    }
+  }
+}
+
 TEST(CudaCrossEntropy, GivesLossAndGradientsOfTheCpu) {
   for (const int64_t classes : {int64_t{3}, int64_t{700}}) {
     for (const int64_t reduction : {1, 2}) {
