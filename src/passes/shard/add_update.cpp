@@ -171,8 +171,9 @@ class UpdateBuilder {
 
   ir::Builder at_end() { return ir::Builder(graph_, {}, origin_); }
 
-  void append(ir::OpKind kind, std::vector<ir::ValueId> operands, std::vector<ir::Arg> args) {
-    at_end().act(kind, std::move(operands), std::move(args));
+  void append(ir::OpKind kind, const std::vector<ir::ValueId>& operands,
+              std::vector<ir::Arg> args) {
+    at_end().act(kind, operands, std::move(args));
   }
 
   void gather_into(ir::ValueId whole, ir::ValueId shard, std::vector<ir::Arg> args,
