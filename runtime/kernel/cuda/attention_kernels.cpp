@@ -17,7 +17,7 @@ namespace {
 using base::DType;
 using base::Result;
 using native::Call;
-using Made = Result<std::unique_ptr<Kernel>>;
+using native::Made;
 
 // An instruction of attention while its kernel is made.
 class AttentionMaker {

@@ -17,7 +17,7 @@ using base::DType;
 using base::Result;
 using native::Call;
 using native::CopyRegions;
-using Made = Result<std::unique_ptr<Kernel>>;
+using native::Made;
 
 constexpr int64_t kMostWordBytes = sizeof(Word16);
 

@@ -11,7 +11,7 @@ using base::DType;
 using base::Result;
 using native::Call;
 using native::Dense;
-using Made = Result<std::unique_ptr<Kernel>>;
+using native::Made;
 
 CrossEntropy read_rows(Call& call, DType* dtype) {
   const Dense logits = call.operand(0), target = call.operand(1, DType::I64);

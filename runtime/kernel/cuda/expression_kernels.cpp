@@ -2,6 +2,7 @@
 
 #include "runtime/kernel/cuda/fused_source.h"
 #include "runtime/kernel/native/elementwise.h"
+#include "runtime/kernel/native/registry.h"
 
 namespace dc::runtime::kernel::cuda {
 namespace {
@@ -13,7 +14,7 @@ using base::ExpressionArgumentKind;
 using base::Result;
 using native::Call;
 using native::Dense;
-using Made = Result<std::unique_ptr<Kernel>>;
+using native::Made;
 
 Made kernel_of(Workshop& workshop, const Expression& expression,
                const native::ExpressionTensors& tensors) {

@@ -18,7 +18,7 @@ namespace {
 using base::DType;
 using base::Result;
 using native::Call;
-using Made = Result<std::unique_ptr<Kernel>>;
+using native::Made;
 using Strides = std::vector<int64_t>;
 
 void check_indices(Call& call, const BoundTensor& indices) {

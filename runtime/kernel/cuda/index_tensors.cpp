@@ -19,7 +19,7 @@ namespace {
 using base::DType;
 using base::Result;
 using native::Call;
-using Made = Result<std::unique_ptr<Kernel>>;
+using native::Made;
 using Indices = std::vector<std::optional<BoundTensor>>;
 
 std::vector<int64_t> shape_of(Call& call, const Indices& indices) {

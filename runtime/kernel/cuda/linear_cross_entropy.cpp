@@ -10,6 +10,7 @@
 #include "runtime/kernel/cuda/kernels/logit_parameters.h"
 #include "runtime/kernel/extra_scratch.h"
 #include "runtime/kernel/native/norms/class_rows.h"
+#include "runtime/kernel/native/registry.h"
 #include "src/base/logit_chunks.h"
 
 namespace dc::runtime::kernel::cuda {
@@ -20,7 +21,7 @@ using base::Result;
 using base::Status;
 using native::Call;
 using native::Dense;
-using Made = Result<std::unique_ptr<Kernel>>;
+using native::Made;
 
 struct Matrix {
   std::array<int64_t, 2> sizes{}, strides{};

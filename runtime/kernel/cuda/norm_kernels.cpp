@@ -17,7 +17,7 @@ namespace {
 using base::DType;
 using base::Result;
 using native::Call;
-using Made = Result<std::unique_ptr<Kernel>>;
+using native::Made;
 
 unsigned blocks_for_rows(const Workshop& workshop, int64_t rows) {
   return workshop.blocks_for(rows * kBlockThreads);

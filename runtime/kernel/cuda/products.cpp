@@ -10,6 +10,7 @@
 #include "runtime/kernel/cuda/kernel_sequence.h"
 #include "runtime/kernel/native/iteration.h"
 #include "runtime/kernel/native/product_sizes.h"
+#include "runtime/kernel/native/registry.h"
 
 namespace dc::runtime::kernel::cuda {
 namespace {
@@ -18,7 +19,7 @@ using base::DType;
 using base::ErrorKind;
 using base::Result;
 using base::Status;
-using Made = Result<std::unique_ptr<Kernel>>;
+using native::Made;
 
 // What NVIDIA recommends for GPUs of the Hopper generation.
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;

@@ -14,7 +14,7 @@ namespace {
 
 using base::Result;
 using native::Call;
-using Made = Result<std::unique_ptr<Kernel>>;
+using native::Made;
 
 // A fold on its way to a kernel.
 struct Fold {

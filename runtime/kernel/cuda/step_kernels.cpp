@@ -17,7 +17,7 @@ using base::DType;
 using base::Result;
 using native::Call;
 using native::Dense;
-using Made = Result<std::unique_ptr<Kernel>>;
+using native::Made;
 
 template <typename T>
 T* at(const Dense& tensor) {
