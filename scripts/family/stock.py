@@ -18,6 +18,7 @@ WORLD, SEQ, STEPS = 2, 32, 3
 PICTURE = 32  # pixels of a side where the config names none
 MOST_PARAMETERS = 8_000_000  # more is not a shrunk model
 LIVELINESS = (1.0, 0.3, 0.0)  # how far weights are moved; less where a family does not bear more
+NUDGES = (3, 4, 5)  # seeds of runs whose start weights are one rounding error away
 CHAOS = 1e-3  # a family whose losses change by more when rows are summed in another order cannot be compared
 
 
@@ -33,8 +34,9 @@ class CannotTrain(Exception):
 class Stock:
     """A trained small model. `values`: its config. `start`: weights before step 1; `data`: {name: [samples, ...]}.
 
-    `losses`: one per step; `gradients`: of step 1, by parameter, averaged over ranks; `spread`: the largest relative difference of a
-    loss, and by parameter of a gradient, when rows and ranks are summed in reverse.
+    `losses`: one per step; `gradients`: of step 1, by parameter, averaged over ranks; `loss_spread`: the largest relative difference of a
+    loss when rows and ranks are summed in reverse, or when the start weights are one rounding error away; `gradient_spread`: by parameter the norm
+    of a gradient's largest difference.
     """
 
     values: dict
@@ -114,11 +116,13 @@ def _train(family, values, recipe, liveliness):
     again = _run(_restored(model, start), data, batch, reverse=False)
     if again.losses != given.losses:
         raise ValueError("two equal runs give different losses, so the model itself draws random numbers")
-    other = _run(_restored(model, start), data, batch, reverse=True)
-    spread = max(_relative(a, b) for a, b in zip(other.losses, given.losses, strict=True))
+    reverse = _run(_restored(model, start), data, batch, reverse=True)
+    spread = _loss_distance(reverse, given)
     if not spread <= CHAOS:
         raise ValueError(f"its losses change by {spread:.1g} when rows are summed in another order")
-    apart = {n: float((other.gradients[n] - g).norm()) for n, g in given.gradients.items()}
+    nudged = [_run(_nudged(model, start, seed), data, batch, reverse=False) for seed in NUDGES]
+    spread = min(CHAOS, max(_loss_distance(r, given) for r in (reverse, *nudged)))
+    apart = {n: _gradient_distance(g, [r.gradients[n] for r in (reverse, *nudged)]) for n, g in given.gradients.items()}
     size = sum(p.numel() for p in model.parameters())
     return Stock(values, recipe.name, size, liveliness, start, data, given.losses, given.gradients, spread, apart)
 
@@ -185,6 +189,30 @@ def _state(model):
     saved = model.state_dict()
     kept.update({n: b for n, b in model.named_buffers() if n in saved})
     return kept
+
+
+def _nudged(model, start, seed):
+    """The model with its start weights one rounding error away, up or down at random.
+
+    Rows in reverse leave the arithmetic within a row alone. Where a model amplifies its rounding (norms of nearly nothing, recurrences, the sign of
+    a gradient near zero in AdamW's first step), this shows by how much.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    _restored(model, start)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            up = torch.randint(0, 2, parameter.shape, generator=generator).bool()
+            parameter.copy_(torch.nextafter(parameter, torch.where(up, torch.inf, -torch.inf)))
+    return model
+
+
+def _loss_distance(run, given):
+    return max(_relative(a, b) for a, b in zip(run.losses, given.losses, strict=True))
+
+
+def _gradient_distance(gradient, others):
+    """Norm of the largest difference; a thousandth of the gradient at most, since more is another choice (of an expert), not rounding."""
+    return min(CHAOS * float(gradient.norm()), max(float((g - gradient).norm()) for g in others))
 
 
 def _restored(model, start):
