@@ -39,6 +39,26 @@ TEST(KernelFuzz, RowsRunAsTheyAre) {
   }
 }
 
+// Tensors of no rows and expanded weights have no memory to speak of, but a kernel may take some
+// for each element of a row.
+TEST(KernelFuzz, RowsOfTooManyElementsAreRefused) {
+  for (const KernelRow& row : kernel_rows()) {
+    if (row.op != "aten.native_layer_norm.default" && row.op != "aten._fused_rms_norm.default")
+      continue;
+    KernelInstruction instruction = parse(row);
+    for (KernelTensor& tensor : instruction.tensors) {
+      if (tensor.sizes.empty() || tensor.sizes.back() != 8) continue;
+      tensor.sizes.back() = int64_t{1} << 31;
+      tensor.strides.back() = 0;
+      if (tensor.sizes.size() == 2) tensor.sizes.front() = 0;
+    }
+    Choices choices({});
+    const KernelOutcome outcome = run_kernel(instruction, choices);
+    EXPECT_FALSE(outcome.prepared);
+    EXPECT_NE(outcome.error.find("a row is too long"), std::string::npos) << outcome.error;
+  }
+}
+
 // A fuzz target that has nothing accepted finds nothing.
 TEST(KernelFuzz, ManyChangedInstructionsAreLaunched) {
   std::mt19937 random(11);

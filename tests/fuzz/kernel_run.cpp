@@ -42,9 +42,12 @@ int64_t extent_of_sizes(const KernelTensor& tensor) {
 // Kernels that take memory for each element of an operand or of a row, up to 2^31 elements: more
 // than a test has.
 bool takes_too_much(const KernelInstruction& instruction) {
-  const bool takes = instruction.op.starts_with("aten.sort") ||
-                     instruction.op.starts_with("aten.topk") ||
-                     instruction.op.starts_with("aten.embedding_dense");
+  constexpr std::array kTakes{std::string_view("aten.sort"), std::string_view("aten.topk"),
+                              std::string_view("aten.embedding_dense"),
+                              std::string_view("aten.native_layer_norm"),
+                              std::string_view("aten._fused_rms_norm")};
+  const bool takes = std::ranges::any_of(
+      kTakes, [&](std::string_view op) { return instruction.op.starts_with(op); });
   const auto between = [](int64_t count) { return count > kMostPrepared && count <= INT32_MAX; };
   return takes && std::ranges::any_of(instruction.tensors, [&](const KernelTensor& tensor) {
            return between(extent_of_sizes(tensor)) || std::ranges::any_of(tensor.sizes, between);

@@ -10,6 +10,7 @@
 #include "runtime/kernel/native/norms/rows.h"
 #include "runtime/kernel/native/reductions/fold.h"
 #include "runtime/kernel/native/registry.h"
+#include "src/base/shape.h"
 
 namespace dc::runtime::kernel::native {
 namespace {
@@ -299,7 +300,10 @@ size_t first_dim(Call& call, const BoundTensor& x) {
   const size_t dims = call.integers("normalized_shape").size();
   call.require(dims <= x.sizes.size() && base::is_floating(x.dtype),
                "'normalized_shape' does not fit the operand");
-  return call.ok() ? x.sizes.size() - dims : 0;
+  if (!call.ok()) return 0;
+  // Memory is taken for each element of a row, which an expanded operand need not have.
+  call.require(base::numel(x.sizes.last(dims)) <= INT32_MAX, "a row is too long");
+  return x.sizes.size() - dims;
 }
 
 template <typename T>
