@@ -144,6 +144,30 @@ def indices(dtype, n):
     if n > 0 and dtype == torch.float32:  # in 16 bits there are equal ones, of which PyTorch takes any
         case("topk.default", table, min(n, 7), -1)
         case("sort.default", table, -1, True)
+    if n > 0:
+        equal_elements(dtype, n)
+
+
+def equal_elements(dtype, n):
+    """PyTorch leaves open which of equal elements it takes; what its CPU kernels take must be taken all the same."""
+    generator = torch.Generator().manual_seed(n)
+    integers = torch.randint(0, 4, (3, n), generator=generator)
+    rows = integers.to(dtype)
+    rows[2, ::5] = float("nan")
+    for x in (rows, integers):
+        for k in {min(n, 2), min(n, 16), n // 64 + 1, n // 2 + 1, n}:
+            case("topk.default", x, k, -1)
+            case("topk.default", x, k, -1, False)
+            case("topk.default", x, k, -1, True, False)
+        for descending in (False, True):
+            case("sort.default", x, -1, descending)
+            case("sort.stable", x, stable=True, dim=-1, descending=descending)
+        for op in ("max", "min"):
+            case(f"{op}.dim", x, -1)
+            case(f"{op}.dim", x, 0)
+            case(f"arg{op}.default", x, -1)
+            case(f"arg{op}.default", x)
+    case("max_pool2d_with_indices.default", rows[:2].reshape(1, 2, 1, n), [1, min(n, 3)], [1, 1])
 
 
 def images(dtype, *shape):

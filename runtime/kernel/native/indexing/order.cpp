@@ -1,11 +1,14 @@
 // sort, topk and histc.
 //
-// Equal elements keep their order; NaN is larger than every number, as in PyTorch.
+// NaN is larger than every number, as in PyTorch. Equal elements keep their order in sort. Which of
+// them topk takes, and in which order, PyTorch leaves open; models depend on it all the same
+// (scores of sparse attention behind a relu are often equal), so topk takes the steps that ATen
+// takes on CPUs: std::partial_sort or std::nth_element and std::sort over the same elements.
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -23,23 +26,74 @@ bool less(T a, T b) {
   return a < b || (b != b && a == a);
 }
 
-// The first k of each row in order.
+template <bool kDescending, typename T>
+bool precedes(T x, T y) {
+  return kDescending ? less(y, x) : less(x, y);
+}
+
 template <typename T>
+struct Element {
+  T value;
+  int32_t index;
+};
+
+// All elements of a row in order.
+struct InOrder {
+  bool stable = false;
+
+  template <bool kDescending, typename T>
+  void arrange(std::span<Element<T>> row, int64_t /*taken*/) const {
+    const auto before = [](const Element<T>& a, const Element<T>& b) {
+      return precedes<kDescending>(a.value, b.value);
+    };
+    const auto before_or_first = [before](const Element<T>& a, const Element<T>& b) {
+      return before(a, b) || (!before(b, a) && a.index < b.index);
+    };
+    stable ? std::sort(row.begin(), row.end(), before_or_first)
+           : std::sort(row.begin(), row.end(), before);
+  }
+};
+
+// The first k of a row, in order if they are wanted so.
+struct TopK {
+  bool sorted = true;
+
+  template <bool kDescending, typename T>
+  void arrange(std::span<Element<T>> row, int64_t taken) const {
+    if (taken == 0) return;
+    const auto before = [](const Element<T>& a, const Element<T>& b) {
+      return precedes<kDescending>(a.value, b.value);
+    };
+    const auto length = static_cast<int64_t>(row.size());
+    if (taken <= length / kOfMany) {
+      std::partial_sort(row.begin(), row.begin() + taken, row.end(), before);
+      return;
+    }
+    std::nth_element(row.begin(), row.begin() + taken - 1, row.end(), before);
+    if (sorted) std::sort(row.begin(), row.begin() + taken - 1, before);
+  }
+
+ private:
+  static constexpr int64_t kOfMany = 64;  // ATen's
+};
+
+// The first elements of each row as `Order` arranges them.
+template <typename T, typename Order>
 class Sort final : public Kernel {
  public:
   struct Tensors {
     BoundTensor self, values, indices;
     int64_t length = 0, taken = 0, self_stride = 0, values_stride = 0, indices_stride = 0;
   };
-  Sort(const Iteration& rows, const Tensors& t, bool descending)
+  Sort(const Iteration& rows, const Tensors& t, bool descending, Order order)
       : rows_(rows),
         t_(t),
         self_(t.self, t.self_stride),
         values_(t.values, t.values_stride),
         indices_(static_cast<std::byte*>(t.indices.data)),
         descending_(descending),
-        buffer_(static_cast<size_t>(t.length)),
-        order_(static_cast<size_t>(t.length)) {}
+        order_(order),
+        row_(static_cast<size_t>(t.length)) {}
 
   base::Status launch(device::Stream& stream) override {
     descending_ ? in_rows<true>(stream) : in_rows<false>(stream);
@@ -47,9 +101,6 @@ class Sort final : public Kernel {
   }
 
  private:
-  // So few are found by inserting each element among them.
-  static constexpr int64_t kFew = 8;
-
   template <bool kDescending>
   void in_rows(const device::Stream& stream) {
     const std::byte* self = self_.on(stream);
@@ -57,43 +108,25 @@ class Sort final : public Kernel {
     auto* indices = reinterpret_cast<int64_t*>(stream.resolve(indices_));
     rows_.for_each_row([&](const Offsets& at) {
       for (int64_t i = 0; i < rows_.inner(); ++i) {
-        const std::byte* row = self_.row(self, at[2] + i * rows_.inner_stride(2));
-        const T* numbers = self_.read(buffer_.data(), row, 0, t_.length);
-        t_.taken <= kFew ? choose_few<kDescending>(numbers) : choose<kDescending>(numbers);
+        read(self_.row(self, at[2] + i * rows_.inner_stride(2)));
+        order_.template arrange<kDescending, T>(row_, t_.taken);
         const int64_t to = at[0] + i * rows_.inner_stride(0);
         const int64_t to_indices = at[1] + i * rows_.inner_stride(1);
         for (int64_t k = 0; k < t_.taken; ++k) {
-          values_.put(values, to + k * t_.values_stride, numbers[order_[k]]);
-          indices[to_indices + k * t_.indices_stride] = order_[k];
+          values_.put(values, to + k * t_.values_stride, row_[k].value);
+          indices[to_indices + k * t_.indices_stride] = row_[k].index;
         }
       }
     });
   }
 
-  template <bool kDescending>
-  static bool precedes(T x, T y) {
-    return kDescending ? less(y, x) : less(x, y);
-  }
-  template <bool kDescending>
-  void choose(const T* numbers) {
-    std::iota(order_.begin(), order_.end(), 0);
-    const auto before = [numbers](int32_t a, int32_t b) {
-      const T x = numbers[a], y = numbers[b];
-      return precedes<kDescending>(x, y) || (!precedes<kDescending>(y, x) && a < b);
-    };
-    std::partial_sort(order_.begin(), order_.begin() + t_.taken, order_.end(), before);
-  }
-  template <bool kDescending>
-  void choose_few(const T* numbers) {
-    int64_t count = 0;
-    for (int64_t i = 0; i < t_.length; ++i) {
-      const T x = numbers[i];
-      int64_t place = count;
-      while (place > 0 && precedes<kDescending>(x, numbers[order_[place - 1]])) --place;
-      if (place == t_.taken) continue;
-      count = std::min(count + 1, t_.taken);
-      for (int64_t k = count - 1; k > place; --k) order_[k] = order_[k - 1];
-      order_[place] = static_cast<int32_t>(i);
+  void read(const std::byte* from) {
+    alignas(64) T block[kBlock];
+    for (int64_t first = 0; first < t_.length; first += kBlock) {
+      const int64_t n = std::min<int64_t>(kBlock, t_.length - first);
+      const T* numbers = self_.read(block, from, first, n);
+      for (int64_t i = 0; i < n; ++i)
+        row_[first + i] = {numbers[i], static_cast<int32_t>(first + i)};
     }
   }
 
@@ -102,13 +135,13 @@ class Sort final : public Kernel {
   RowTensor<T> self_, values_;
   std::byte* indices_;
   bool descending_;
-  std::vector<T> buffer_;  // a row that is not read where it lies
-  std::vector<int32_t> order_;
+  Order order_;
+  std::vector<Element<T>> row_;
 };
 
-template <typename T>
-Made make_sort(Call& call, size_t dim, bool descending, std::optional<int64_t> taken) {
-  typename Sort<T>::Tensors t;
+template <typename T, typename Order>
+Made make_sort(Call& call, size_t dim, bool descending, std::optional<int64_t> taken, Order order) {
+  typename Sort<T, Order>::Tensors t;
   t.self = call.tensor("self");
   t.values = call.output(0);
   t.indices = call.output(1);
@@ -132,24 +165,27 @@ Made make_sort(Call& call, size_t dim, bool descending, std::optional<int64_t> t
   };
   const Iteration iteration(rows, std::array{all(t.values), all(t.indices), all(t.self)});
   call.require(iteration.fits(), "its tensors have too many dims");
-  return call.finish<Sort<T>>(iteration, t, descending);
+  return call.finish<Sort<T, Order>>(iteration, t, descending, order);
 }
 
 // `taken`: elements of each row that are wanted; all if not given.
-Made by_type(Call& call, size_t dim, bool descending, std::optional<int64_t> taken = {}) {
+template <typename Order>
+Made by_type(Call& call, size_t dim, bool descending, std::optional<int64_t> taken, Order order) {
   const base::DType dtype = call.tensor("self").dtype;
-  if (dtype == base::DType::F64) return make_sort<double>(call, dim, descending, taken);
-  if (base::is_floating(dtype)) return make_sort<float>(call, dim, descending, taken);
-  return make_sort<int64_t>(call, dim, descending, taken);
+  if (dtype == base::DType::F64) return make_sort<double>(call, dim, descending, taken, order);
+  if (base::is_floating(dtype)) return make_sort<float>(call, dim, descending, taken, order);
+  return make_sort<int64_t>(call, dim, descending, taken, order);
 }
 
 Made sort(Call& call) {
   const size_t dim = call.dim("dim", call.tensor("self"), -1);
-  return by_type(call, dim, call.integer("descending", 0) != 0);
+  const InOrder order{call.integer("stable", 0) != 0};
+  return by_type(call, dim, call.integer("descending", 0) != 0, {}, order);
 }
 Made topk(Call& call) {
   const size_t dim = call.dim("dim", call.tensor("self"), -1);
-  return by_type(call, dim, call.integer("largest", 1) != 0, call.integer("k"));
+  const TopK order{call.integer("sorted", 1) != 0};
+  return by_type(call, dim, call.integer("largest", 1) != 0, call.integer("k"), order);
 }
 
 // Counts of elements in `bins` equal parts of [min, max]; others do not count. Equal ends stand for
