@@ -18,8 +18,9 @@ WORLD, SEQ, STEPS = 2, 32, 3
 PICTURE = 32  # pixels of a side where the config names none
 MOST_PARAMETERS = 8_000_000  # more is not a shrunk model
 LIVELINESS = (1.0, 0.3, 0.0)  # how far weights are moved; less where a family does not bear more
-NUDGES = (3, 4, 5)  # seeds of runs whose start weights are one rounding error away
 CHAOS = 1e-3  # a family whose losses change by more when rows are summed in another order cannot be compared
+NUDGES = (3, 4, 5)  # seeds of runs whose start weights are one rounding error away
+GRADIENT_CHAOS = 1e-2  # nor one whose gradients together change by more then
 
 
 class CannotShrink(Exception):
@@ -34,7 +35,7 @@ class CannotTrain(Exception):
 class Stock:
     """A trained small model. `values`: its config. `start`: weights before step 1; `data`: {name: [samples, ...]}.
 
-    `losses`: one per step; `gradients`: of step 1, by parameter, averaged over ranks; `loss_spread`: the largest relative difference of a
+    `losses`: one per step; `gradients`: of step 1, by parameter, averaged over ranks; `loss_spreads`: by step the largest relative difference of the
     loss when rows and ranks are summed in reverse, or when the start weights are one rounding error away; `gradient_spread`: by parameter the norm
     of a gradient's largest difference.
     """
@@ -47,7 +48,7 @@ class Stock:
     data: dict
     losses: list
     gradients: dict
-    loss_spread: float
+    loss_spreads: list
     gradient_spread: dict
 
 
@@ -117,14 +118,16 @@ def _train(family, values, recipe, liveliness):
     if again.losses != given.losses:
         raise ValueError("two equal runs give different losses, so the model itself draws random numbers")
     reverse = _run(_restored(model, start), data, batch, reverse=True)
-    spread = _loss_distance(reverse, given)
-    if not spread <= CHAOS:
-        raise ValueError(f"its losses change by {spread:.1g} when rows are summed in another order")
-    nudged = [_run(_nudged(model, start, seed), data, batch, reverse=False) for seed in NUDGES]
-    spread = min(CHAOS, max(_loss_distance(r, given) for r in (reverse, *nudged)))
-    apart = {n: _gradient_distance(g, [r.gradients[n] for r in (reverse, *nudged)]) for n, g in given.gradients.items()}
+    if not max(_loss_distances(reverse, given)) <= CHAOS:
+        raise ValueError(f"its losses change by {max(_loss_distances(reverse, given)):.1g} when rows are summed in another order")
+    others = [reverse, *(_run(_nudged(model, start, seed), data, batch, reverse=False) for seed in NUDGES)]
+    spreads = [max(step) for step in zip(*(_loss_distances(run, given) for run in others), strict=True)]
+    apart = {n: max(float((run.gradients[n] - g).norm()) for run in others) for n, g in given.gradients.items()}
+    change = _norm(apart.values()) / _norm(float(g.norm()) for g in given.gradients.values())
+    if not change <= GRADIENT_CHAOS:
+        raise ValueError(f"its gradients change by {change:.1g} when its weights are one rounding error away")
     size = sum(p.numel() for p in model.parameters())
-    return Stock(values, recipe.name, size, liveliness, start, data, given.losses, given.gradients, spread, apart)
+    return Stock(values, recipe.name, size, liveliness, start, data, given.losses, given.gradients, spreads, apart)
 
 
 def enliven(model, liveliness, seed=2):
@@ -206,13 +209,17 @@ def _nudged(model, start, seed):
     return model
 
 
-def _loss_distance(run, given):
-    return max(_relative(a, b) for a, b in zip(run.losses, given.losses, strict=True))
+def _loss_distances(run, given):
+    return [_relative(a, b) for a, b in zip(run.losses, given.losses, strict=True)]
 
 
-def _gradient_distance(gradient, others):
-    """Norm of the largest difference; a thousandth of the gradient at most, since more is another choice (of an expert), not rounding."""
-    return min(CHAOS * float(gradient.norm()), max(float((g - gradient).norm()) for g in others))
+def comparable_steps(found):
+    """How many of a Stock's first steps do not amplify rounding so much that losses behind them say nothing; step 1 has no update yet."""
+    return next((step for step, spread in enumerate(found.loss_spreads) if step > 0 and spread > CHAOS), STEPS)
+
+
+def _norm(parts):
+    return sum(part * part for part in parts) ** 0.5
 
 
 def _restored(model, start):
