@@ -32,7 +32,14 @@ constexpr int kUnsupported = 900, kUnjoined = 904, kIsolation = 905, kCapturedEv
   if (const int asked = asked_to_fail(#name); asked != 0) return asked; \
   if (dc::gpu_double::lasting_error() != 0) return dc::gpu_double::lasting_error()
 
-Stream& of(cuda::StreamHandle handle) { return *reinterpret_cast<Stream*>(handle); }
+// The driver's own stream, which no other waits for: they are non-blocking. Leaked, as on a GPU.
+Stream& default_stream() {
+  static auto* const stream = new Stream();
+  return *stream;
+}
+Stream& of(cuda::StreamHandle handle) {
+  return handle == nullptr ? default_stream() : *reinterpret_cast<Stream*>(handle);
+}
 Event& of(cuda::EventHandle handle) { return *reinterpret_cast<Event*>(handle); }
 using Graph = std::shared_ptr<const dc::gpu_double::Recording>;
 Graph& of(cuda::GraphHandle handle) { return *reinterpret_cast<Graph*>(handle); }
@@ -106,7 +113,12 @@ int cuDeviceGet(int* device, int ordinal) {
   return asked_to_fail("cuDeviceGet");
 }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
-  *value = attribute == cuda::kMultiprocessors ? 4 : attribute == cuda::kMajor ? 9 : 0;
+  const char* own = std::getenv("DOUBLE_ARCHITECTURE");
+  const int architecture = own ? std::atoi(own) : 90;
+  *value = attribute == cuda::kMultiprocessors ? 4
+           : attribute == cuda::kMajor         ? architecture / 10
+           : attribute == cuda::kMinor         ? architecture % 10
+                                               : 0;
   return 0;
 }
 int cuDeviceGetName(char* name, int length, int) {
@@ -125,14 +137,17 @@ int cuMemGetInfo_v2(size_t* free, size_t* total) {
 }
 int cuMemAlloc_v2(cuda::Address* address, size_t bytes) {
   DC_MAY_FAIL(cuMemAlloc);
+  if (bytes == 0) return kInvalidValue;
   *address = Memory::instance().allocate(bytes);
   return *address != 0 ? 0 : cuda::kOutOfMemory;
 }
 int cuMemFree_v2(cuda::Address address) {
+  default_stream().drain();
   return Memory::instance().release(address) ? 0 : kInvalidValue;
 }
 int cuMemHostAlloc(void** address, size_t bytes, unsigned) {
   DC_MAY_FAIL(cuMemHostAlloc);
+  if (bytes == 0) return kInvalidValue;
   *address = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   return *address ? 0 : cuda::kOutOfMemory;
 }
@@ -140,9 +155,24 @@ int cuMemFreeHost(void* address) {
   std::free(address);
   return 0;
 }
+// From the host it returns when the bytes are taken, not when they are there; to the host when all
+// is done.
 int cuMemcpy(cuda::Address to, cuda::Address from, size_t bytes) {
   DC_MAY_FAIL(cuMemcpy);
-  return copy_now(to, from, bytes);
+  Memory& memory = Memory::instance();
+  if (!memory.is_of_gpu(to)) {
+    default_stream().drain();
+    return copy_now(to, from, bytes);
+  }
+  if (!memory.holds(to, bytes) || memory.is_of_gpu(from)) {
+    default_stream().add([=] { (void)copy_now(to, from, bytes); });
+    return 0;
+  }
+  const auto* begin = memory.resolve(from);
+  default_stream().add([to, taken = std::vector<std::byte>(begin, begin + bytes)] {
+    (void)copy_now(to, reinterpret_cast<uintptr_t>(taken.data()), taken.size());
+  });
+  return 0;
 }
 int cuMemcpyAsync(cuda::Address to, cuda::Address from, size_t bytes, cuda::StreamHandle stream) {
   DC_MAY_FAIL(cuMemcpyAsync);
@@ -151,11 +181,13 @@ int cuMemcpyAsync(cuda::Address to, cuda::Address from, size_t bytes, cuda::Stre
 }
 int cuMemsetD8_v2(cuda::Address to, unsigned char value, size_t bytes) {
   DC_MAY_FAIL(cuMemsetD8);
-  return fill_now(to, value, bytes);
+  default_stream().add([=] { (void)fill_now(to, value, bytes); });
+  return 0;
 }
 int cuMemsetD8Async(cuda::Address to, unsigned char value, size_t bytes,
                     cuda::StreamHandle stream) {
   DC_MAY_FAIL(cuMemsetD8Async);
+  if (bytes == 0) return kInvalidValue;
   of(stream).add([=] { (void)fill_now(to, value, bytes); });
   return 0;
 }

@@ -99,8 +99,12 @@ std::byte* Memory::resolve(uint64_t address) const {
   return offset < kReserved ? hidden_ + offset : reinterpret_cast<std::byte*>(address);
 }
 
+bool Memory::is_of_gpu(uint64_t address) const {
+  return address - reinterpret_cast<uintptr_t>(shown_) < kReserved;
+}
+
 bool Memory::holds(uint64_t address, size_t bytes) const {
-  if (address - reinterpret_cast<uintptr_t>(shown_) >= kReserved) return address != 0;
+  if (!is_of_gpu(address)) return address != 0;
   const std::lock_guard lock(mutex_);
   return std::any_of(blocks_.begin(), blocks_.end(), [&](const auto& block) {
     return address >= block.first && address - block.first <= block.second &&

@@ -30,6 +30,7 @@ class Memory {
   bool release(uint64_t address);
   // Where the bytes of an address are for who works on the GPU; other addresses stay as they are.
   std::byte* resolve(uint64_t address) const;
+  bool is_of_gpu(uint64_t address) const;
   // Whether all of [address, address + bytes) is one allocation, or memory of the host.
   bool holds(uint64_t address, size_t bytes) const;
   void limit(size_t bytes);

@@ -1,5 +1,6 @@
 #include "runtime/device/cuda/cuda_device.h"
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 
@@ -152,6 +153,7 @@ void CudaStream::write(uint32_t* to, uint32_t value) {
 }
 
 void CudaStream::fill(std::byte* to, std::byte value, int64_t bytes) {
+  if (bytes == 0) return;
   use();
   check(driver_.fill_async(address_of(to), static_cast<unsigned char>(value),
                            static_cast<size_t>(bytes), handle_),
@@ -178,13 +180,19 @@ Status CudaStream::drain() {
   return failed_;
 }
 
+// Fills, and copies from pageable memory, go on after the call; streams do not wait for them.
+int CudaDevice::finish() const { return driver_.synchronize_stream(nullptr); }
+
+// The driver refuses to allocate nothing.
 Memory CudaDevice::allocate(int64_t bytes) {
   use();
   cuda::Address address = 0;
-  int failed = driver_.allocate(&address, static_cast<size_t>(bytes));
+  const auto taken = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  int failed = driver_.allocate(&address, taken);
   if (failed == cuda::kSuccess) {
     auto memory = std::make_unique<GpuMemory>(*this, address, bytes);
-    failed = driver_.fill(address, 0, static_cast<size_t>(bytes));
+    failed = driver_.fill(address, 0, taken);
+    if (failed == cuda::kSuccess) failed = finish();
     if (failed == cuda::kSuccess) return std::unique_ptr<DeviceMemory>(std::move(memory));
   }
   size_t free = 0, total = 0;
@@ -204,7 +212,8 @@ Memory CudaDevice::map_shared(int, int64_t) {
 Memory CudaDevice::allocate_host(int64_t bytes) {
   use();
   void* at = nullptr;
-  const int failed = driver_.allocate_host(&at, static_cast<size_t>(bytes), cuda::kPortable);
+  const auto taken = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  const int failed = driver_.allocate_host(&at, taken, cuda::kPortable);
   if (failed == cuda::kSuccess)
     return std::unique_ptr<DeviceMemory>(std::make_unique<PinnedMemory>(*this, at, bytes));
   return Status(ErrorKind::OutOfMemory, "DC6146",
@@ -217,6 +226,7 @@ void CudaDevice::upload(std::byte* to, std::span<const std::byte> from) {
   if (from.empty()) return;
   use();
   (void)driver_.copy(address_of(to), address_of(from.data()), from.size());
+  (void)finish();
 }
 
 void CudaDevice::download(std::span<std::byte> to, const std::byte* from) {

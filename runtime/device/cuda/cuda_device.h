@@ -61,6 +61,7 @@ class CudaDevice final : public Device {
   int attribute(int which) const;
 
  private:
+  int finish() const;  // what the driver does outside of streams
   base::Status not_recorded(int error) const;
 
   const cuda::Driver& driver_;

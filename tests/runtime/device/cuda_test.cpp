@@ -120,8 +120,36 @@ TEST(CudaDevice, ACancelledEventEndsWaits) {
   EXPECT_FALSE(gpu().make_stream()->wait(*event, 1));
 }
 
+// The driver copies and fills on its own stream, and the call may return before.
+TEST(CudaDevice, StreamsSeeWhatWasUploadedBefore) {
+  constexpr int kTurns = 100;
+  auto stream = gpu().make_stream();
+  for (int turn = 1; turn <= kTurns; ++turn) {
+    auto memory = gpu().allocate(3 * 64);
+    ASSERT_TRUE(memory.ok());
+    std::byte* at = (*memory)->base();
+    stream->copy(at + 64, at, 64);
+    ASSERT_TRUE(stream->drain().ok());
+    ASSERT_EQ(bytes_of(at + 64, 1)[0], std::byte{0}) << "turn " << turn;
+    gpu().upload(at, std::vector<std::byte>(64, static_cast<std::byte>(turn)));
+    stream->copy(at + 128, at, 64);
+    ASSERT_TRUE(stream->drain().ok());
+    ASSERT_EQ(bytes_of(at + 128, 1)[0], static_cast<std::byte>(turn));
+  }
+}
+
+TEST(CudaDevice, MayAllocateAndFillNothing) {
+  auto none = gpu().allocate(0), on_host = gpu().allocate_host(0);
+  ASSERT_TRUE(none.ok() && on_host.ok());
+  EXPECT_EQ((*none)->bytes(), 0);
+  auto stream = gpu().make_stream();
+  stream->fill((*none)->base(), std::byte{1}, 0);
+  stream->copy((*none)->base(), (*none)->base(), 0);
+  EXPECT_TRUE(stream->drain().ok());
+}
+
 TEST(CudaDevice, AFullGpuSaysHowMuchIsFree) {
-  auto memory = gpu().allocate(int64_t{1} << 35);
+  auto memory = gpu().allocate(int64_t{1} << 45);
   ASSERT_FALSE(memory.ok());
   EXPECT_EQ(memory.status().kind(), base::ErrorKind::OutOfMemory);
   EXPECT_NE(memory.status().to_string().find("are free"), std::string::npos);
