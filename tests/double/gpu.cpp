@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -238,42 +239,79 @@ class Block;
 thread_local GpuPlace place_now;  // of the thread of a block whose turn it is
 thread_local Block* block_now = nullptr;
 
+// What takes turns: a context that goes on where it passed its turn on.
+struct Turn {
+  ucontext_t context{};
+  void* place[5]{};  // of __builtin_setjmp
+  bool begun = false;
+};
+
+// To a context for the first time by its ucontext_t. After that without a system call, where no
+// sanitizer must know of it.
+#if defined(DC_DOUBLE_SANITIZED) || !defined(__x86_64__)
+void pass(Turn& from, Turn& to) { swapcontext(&from.context, &to.context); }
+void end(Turn&) {}  // its uc_link has the turn then
+#else
+[[gnu::noinline]] void pass(Turn& from, Turn& to) {
+  if (__builtin_setjmp(from.place) != 0) return;
+  if (to.begun) __builtin_longjmp(to.place, 1);
+  to.begun = true;
+  setcontext(&to.context);
+}
+[[gnu::noinline]] void end(Turn& to) { __builtin_longjmp(to.place, 1); }
+#endif
+
+// 0, 1 ... in an order drawn at random.
+std::vector<unsigned> drawn_order(unsigned count) {
+  static thread_local std::minstd_rand random(static_cast<uint32_t>(number("DOUBLE_SEED", 1)));
+  std::vector<unsigned> order(count);
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::shuffle(order, random);
+  return order;
+}
+
 // The threads of a block: contexts that take turns, each until its end or the next barrier.
 class Block {
  public:
   Block(Entry entry, const void* parameters, unsigned threads)
       : entry_(entry),
         parameters_(parameters),
-        contexts_(threads),
+        threads_(threads),
         ended_(threads),
-        stacks_(new char[threads * kStack]) {}
+        stacks_(new char[threads * kStack]) {
+    turns_.begun = true;
+  }
 
   void run(GpuPlace place) {
     place_ = place;
-    for (size_t t = 0; t < contexts_.size(); ++t) begin_thread(t);
+    const auto count = static_cast<unsigned>(threads_.size());
+    for (size_t t = 0; t < count; ++t) begin_thread(t);
     for (bool any = true; any;) {
       any = false;
-      for (now_ = 0; now_ < contexts_.size(); ++now_) {
+      for (const unsigned next : drawn_order(count)) {
+        now_ = next;
         if (ended_[now_]) continue;
         any = true;
         place_now = place_;
         place_now.thread[0] = static_cast<unsigned>(now_);
         block_now = this;
-        swapcontext(&turns_, &contexts_[now_]);
+        pass(turns_, threads_[now_]);
       }
     }
   }
-  void barrier() { swapcontext(&contexts_[now_], &turns_); }
+  void barrier() { pass(threads_[now_], turns_); }
 
  private:
   // Not inlined: getcontext may return twice, and the caller's variables must not mind.
   [[gnu::noinline]] void begin_thread(size_t thread) {
-    getcontext(&contexts_[thread]);
-    contexts_[thread].uc_stack = {stacks_.get() + thread * kStack, 0, kStack};
-    contexts_[thread].uc_link = &turns_;
+    ucontext_t& context = threads_[thread].context;
+    getcontext(&context);
+    context.uc_stack = {stacks_.get() + thread * kStack, 0, kStack};
+    context.uc_link = &turns_.context;
     const auto self = reinterpret_cast<uintptr_t>(this);
-    makecontext(&contexts_[thread], reinterpret_cast<void (*)()>(begin), 2,
-                static_cast<unsigned>(self >> 32), static_cast<unsigned>(self));
+    makecontext(&context, reinterpret_cast<void (*)()>(begin), 2, static_cast<unsigned>(self >> 32),
+                static_cast<unsigned>(self));
+    threads_[thread].begun = false;
     ended_[thread] = false;
   }
   static void begin(unsigned high, unsigned low) {
@@ -281,6 +319,7 @@ class Block {
     auto* self = reinterpret_cast<Block*>((static_cast<uintptr_t>(high) << 32) | low);
     self->entry_(self->parameters_);
     self->ended_[self->now_] = true;
+    end(self->turns_);
   }
 
   static constexpr size_t kStack = 64 << 10;
@@ -288,8 +327,8 @@ class Block {
   const void* parameters_;
   GpuPlace place_{};
   size_t now_ = 0;
-  ucontext_t turns_{};
-  std::vector<ucontext_t> contexts_;
+  Turn turns_;
+  std::vector<Turn> threads_;
   std::vector<bool> ended_;
   std::unique_ptr<char[]> stacks_;
 };
@@ -298,7 +337,7 @@ class Block {
 
 void run_kernel(Entry entry, const Shape& shape, const void* parameters, bool has_barriers) {
   Block block(entry, parameters, has_barriers ? shape.block[0] : 0);
-  for (unsigned b = 0; b < shape.grid[0]; ++b) {
+  for (const unsigned b : drawn_order(shape.grid[0])) {
     GpuPlace place{};
     place.block[0] = b;
     place.block_size[0] = shape.block[0];
@@ -307,7 +346,7 @@ void run_kernel(Entry entry, const Shape& shape, const void* parameters, bool ha
       block.run(place);
       continue;
     }
-    for (unsigned t = 0; t < shape.block[0]; ++t) {
+    for (const unsigned t : drawn_order(shape.block[0])) {
       place.thread[0] = t;
       place_now = place;
       entry(parameters);

@@ -109,7 +109,7 @@ struct Image {
 };
 
 // A kernel of a compiled module runs for every thread of every block, blocks one after the other,
-// and so the threads of a block where the module has no barriers.
+// and so the threads of a block where the module has no barriers; in orders drawn at random.
 using Entry = void (*)(const void* parameters);
 struct Shape {
   unsigned grid[3], block[3];
