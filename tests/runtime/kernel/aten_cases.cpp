@@ -91,17 +91,21 @@ double element(const uint8_t* bytes, DType dtype, int64_t index) {
   }
 }
 
-std::vector<AtenCase> read_cases(const char* path) {
+std::vector<AtenCase> read_cases(const char* path, const std::set<std::string>& ops) {
   std::ifstream file(path);
   EXPECT_TRUE(file.good()) << path;
   std::vector<AtenCase> cases;
+  bool is_wanted = true;
   for (std::string line; std::getline(file, line);) {
+    if (!is_wanted && !line.starts_with("case ")) continue;
     std::istringstream stream(line);
     std::string word;
     stream >> word;
     if (word == "case") {
-      cases.emplace_back();
-      stream >> cases.back().name >> cases.back().op;
+      AtenCase begun;
+      stream >> begun.name >> begun.op;
+      is_wanted = ops.empty() || ops.contains(begun.op);
+      if (is_wanted) cases.push_back(std::move(begun));
     } else if (word == "out") {
       const bool none = line == "out none";
       cases.back().results.push_back(none ? ExpectedTensor{} : read_tensor(stream));

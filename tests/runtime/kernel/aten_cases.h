@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ostream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,8 @@ inline void PrintTo(const AtenCase& test, std::ostream* stream) {
   *stream << test.name << " " << test.op;
 }
 
-std::vector<AtenCase> read_cases(const char* path);
+// All, or those of some operators.
+std::vector<AtenCase> read_cases(const char* path, const std::set<std::string>& ops = {});
 const std::vector<AtenCase>& aten_cases();
 const AtenCase& aten_case(const std::string& name);
 

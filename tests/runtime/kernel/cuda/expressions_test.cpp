@@ -37,9 +37,11 @@ class Batch {
 
   // Runs each case here and there.
   void compare() {
-    auto nvrtc = kernel::cuda::Nvrtc::open(13000);
+    int version = 0;
+    ASSERT_EQ(gpu().driver().driver_version(&version), 0);
+    auto nvrtc = kernel::cuda::Nvrtc::open(version);
     ASSERT_TRUE(nvrtc.ok()) << nvrtc.status().to_string();
-    auto code = nvrtc->compile({"batch", text_, 0}, 90);
+    auto code = nvrtc->compile({"batch", text_, 0}, gpu().architecture());
     ASSERT_TRUE(code.ok()) << code.status().to_string();
     device::cuda::Module module = nullptr;
     ASSERT_EQ(gpu().driver().load_module(&module, code->data()), 0);
