@@ -130,6 +130,13 @@ class CudaTest(unittest.TestCase):
         self.refused(2, 69, "DC6160", missing=("nccl",))
         self.refused(2, 69, "DC6161", DOUBLE_NCCL="21703")
 
+    def test_without_cuda_cpus_train_as_with_it(self):
+        plan = running.compile_plan(self.model, 2, 3)
+        expected = running.train(plan, self.model, 2, STEPS)
+        without = running.train(plan, self.model, 2, STEPS, environment=environment(missing=LIBRARIES))
+        self.assertEqual(without.numbers(), expected.numbers())
+        self.assertEqual(without.tensors(), expected.tensors())
+
     def test_a_full_gpu(self):
         """As when others have its memory."""
         self.refused(1, 80, "end what else uses it", DOUBLE_MEMORY="20000")

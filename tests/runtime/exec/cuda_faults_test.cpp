@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <filesystem>
 
 #include "runtime/exec/executor.h"
 #include "runtime/exec/open_gpu.h"
@@ -69,9 +70,10 @@ Status run_rank(const Fault& fault, const std::string& job_name, int rank, int w
 struct End {
   int code = 0;
   std::string text;
+  std::filesystem::file_time_type at{};  // when it knew
 };
 
-// How each rank ends. Nobody may take longer than the five seconds in which peers are named.
+// How each rank ends.
 std::vector<End> ends_of(const Fault& fault, int world = 2) {
   const tests::TemporaryFolder folder;
   setenv("DCC_CACHE_DIR", (folder / "cache").c_str(), 1);
@@ -85,7 +87,10 @@ std::vector<End> ends_of(const Fault& fault, int world = 2) {
   std::vector<End> ends;
   for (int rank = 0; rank < world; ++rank) {
     End end{conformance::wait_for(pids[static_cast<size_t>(rank)]), ""};
-    if (auto text = base::read_file(path(rank)); text.ok()) end.text = *text;
+    if (auto text = base::read_file(path(rank)); text.ok()) {
+      end.text = *text;
+      end.at = std::filesystem::last_write_time(path(rank));
+    }
     ends.push_back(std::move(end));
   }
   return ends;
@@ -111,14 +116,20 @@ TEST(CudaFaults, ARankThatIsKilledIsNamedByItsPeers) {
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(20));
 }
 
-// As a GPU that has fallen off its bus (Xid 79): its rank's calls fail from then on.
-TEST(CudaFaults, ARankWhoseGpuIsLostSaysSoAndIsNamedByItsPeers) {
-  const auto ends = ends_of({1, "DOUBLE_FAIL", "cuStreamWriteValue32:7:719"});
+// A GPU whose calls fail from one on, as after an Xid: of a rank that issues its step, waits for
+// it, or orders its streams.
+class CudaFaultsOfLostGpus : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Calls, CudaFaultsOfLostGpus,
+                         testing::Values("cuStreamWriteValue32:7:719", "cuStreamWriteValue32:7:46",
+                                         "cuEventRecord:9:214", "cuStreamWaitEvent:9:999"));
+TEST_P(CudaFaultsOfLostGpus, TheRankSaysSoAndIsNamedByItsPeersWithinFiveSeconds) {
+  const auto ends = ends_of({1, "DOUBLE_FAIL", GetParam()});
   EXPECT_EQ(ends[1].code, 69) << ends[1].text;
   EXPECT_THAT(ends[1].text, HasSubstr("DC6143"));
   EXPECT_EQ(ends[0].code, 83) << ends[0].text;
   EXPECT_THAT(ends[0].text, HasSubstr("rank 1"));
   EXPECT_THAT(ends[0].text, HasSubstr("failed on the GPU"));
+  EXPECT_LT(ends[0].at - ends[1].at, std::chrono::seconds(5));
 }
 
 TEST(CudaFaults, ACollectiveThatARankDoesNotCallNamesIt) {

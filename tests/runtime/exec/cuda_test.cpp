@@ -278,6 +278,7 @@ TEST(CudaExecutor, RefusesKernelsThatGpusDoNotHave) {
 // What keeps a kernel from being made, in other processes.
 struct Obstacle {
   const char *variable, *value, *code;
+  int exit = 69;
 };
 class CudaExecutorDeathTest : public ::testing::TestWithParam<Obstacle> {};
 TEST_P(CudaExecutorDeathTest, SaysWhatKeepsKernelsFromBeingMade) {
@@ -290,11 +291,12 @@ TEST_P(CudaExecutorDeathTest, SaysWhatKeepsKernelsFromBeingMade) {
         std::fputs(status.to_string().c_str(), stderr);
         std::_Exit(base::exit_code(status.kind()));
       },
-      ::testing::ExitedWithCode(69), obstacle.code);
+      ::testing::ExitedWithCode(obstacle.exit), obstacle.code);
 }
 INSTANTIATE_TEST_SUITE_P(Cases, CudaExecutorDeathTest,
                          ::testing::Values(Obstacle{"DOUBLE_VERSION", "12080", "DC6152"},
                                            Obstacle{"DOUBLE_NVRTC", "14", "DC6151"},
+                                           Obstacle{"DOUBLE_ARCHITECTURE", "75", "DC6153", 81},
                                            Obstacle{"DOUBLE_FAIL", "cuModuleLoadData:1:209",
                                                     "DC6156"}));
 
