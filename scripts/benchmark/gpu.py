@@ -1,0 +1,142 @@
+"""The whole of scripts/gpu.sh: stages one after the other, each for a limited time; report.json and report.html are written after each of them.
+
+Each stage says what held and what did not; a stage that fails does not end the others. Exit code 1 if one failed. With --double FOLDER the libraries of a
+test double (tests/double) are used: then the report says so, the benchmark is left out, and nothing follows about GPUs.
+"""
+
+import argparse
+import html
+import json
+import os
+import statistics
+import sys
+import time
+import traceback
+
+import gpu_peer
+from gpu_runner import Failed, Runner
+from gpu_tests import device, kernels, samples
+from gpu_training import ranks, sanitizer, train, training
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SECONDS = 525  # of all
+REACHED_TFLOPS = 790  # of dense bf16 products of an H100 or H200, as measured by others
+
+
+def machine(runner):
+    """What is here: GPUs, driver, libraries, and whether our programs start at all."""
+    figures = json.loads(runner.run([sys.executable, os.path.join(HERE, "gpu_machine.py")], 60).splitlines()[-1])
+    figures["folders"] = runner.folders
+    if runner.double:
+        figures["gpus"] = "a test double: nothing follows about GPUs"
+        runner.gpus = 2  # ranks may share it
+    else:
+        runner.gpus = len(figures["gpus"].get("devices", []))
+    figures["dcrun"] = runner.run([runner.program("bin", "dcrun"), "--version"], 20).strip()
+    return runner.gpus > 0 and figures["libraries"]["nvrtc"] is not None, figures
+
+
+def median(times):
+    return {"median_ms": statistics.median(times), "least_ms": min(times), "most_ms": max(times), "steps": len(times)}
+
+
+def run_ours(runner):
+    began = time.monotonic()
+    rows, _ = train(runner, "large", steps=13, saves=False, seconds=90)
+    times = [row["step_ms"] for row in rows]
+    # All that is not steps 2 to 13: starting, drawing weights, compiling kernels, the first step, ending.
+    return times[3:], {"loss": rows[-1]["loss"], "other_s": time.monotonic() - began - sum(times[1:]) / 1e3}
+
+
+def run_peer(runner, kind):
+    environment = {
+        **os.environ,
+        "TORCHINDUCTOR_CACHE_DIR": os.path.join(runner.scratch, "inductor"),
+        "TRITON_CACHE_DIR": os.path.join(runner.scratch, "triton"),
+    }
+    said = runner.run([sys.executable, os.path.join(HERE, "gpu_peer.py"), "--kind", kind, "--steps", "10"], 150, environment)
+    made = json.loads([line for line in said.splitlines() if line.startswith('{"step_ms"')][-1])
+    return made.pop("step_ms"), made
+
+
+def benchmark(runner, note):
+    """A Llama of a billion parameters, 4096 tokens, bf16: dcrun and PyTorch in turns."""
+    if runner.double:
+        return True, {"left_out": "a double has no speed"}
+    figures, times = {}, {}
+    for kind in ("dcrun", "eager", "dcrun", "reduce-overhead", "dcrun", "max-autotune-no-cudagraphs"):
+        try:
+            measured, more = run_ours(runner) if kind == "dcrun" else run_peer(runner, kind)
+            times.setdefault(kind, []).extend(measured)
+            share = gpu_peer.flops_of_step() / (statistics.median(times[kind]) * 1e-3) / (REACHED_TFLOPS * 1e12)
+            figures[kind] = {**median(times[kind]), "share_of_790_tflops": share, **more}
+        except (Failed, OSError, ValueError, IndexError) as error:
+            figures.setdefault(kind, {})["failed"] = str(error)
+        note(figures)
+    ours = figures["dcrun"].get("median_ms")
+    for kind, row in figures.items():
+        if ours and kind != "dcrun" and "median_ms" in row:
+            row["times_as_long_as_dcrun"] = row["median_ms"] / ours
+    return all("failed" not in row for row in figures.values()), figures
+
+
+STAGES = (machine, device, training, kernels, samples, ranks, sanitizer, benchmark)
+
+
+def write(out, report):
+    """Each file is whole at any time."""
+    rows = "".join(
+        f"<tr><td>{s['name']}</td><td>{s['outcome']}</td><td>{s['seconds']:.1f} s</td><td><pre>{html.escape(json.dumps(s['figures'], indent=1))}</pre></td></tr>"
+        for s in report["stages"]
+    )
+    of_what = "a test double of a GPU, from which nothing about GPUs follows" if report["is_double"] else "a GPU"
+    page = f"<!doctype html><meta charset=utf-8><title>dcrun on {of_what}</title><h1>dcrun on {of_what}</h1><table border=1>{rows}</table>\n"
+    for name, text in (("report.json", json.dumps(report, indent=1)), ("report.html", page)):
+        path = os.path.join(out, name)
+        with open(path + ".part", "w") as file:
+            file.write(text)
+        os.replace(path + ".part", path)
+
+
+def run_stage(stage, runner, report, out):
+    began = time.monotonic()
+    row = {"name": stage.__name__, "outcome": "under way", "seconds": 0.0, "figures": {}}
+    report["stages"].append(row)
+
+    def note(figures):
+        row.update(figures=figures, seconds=time.monotonic() - began)
+        write(out, report)
+
+    try:
+        ok, figures = stage(runner, note) if stage is benchmark else stage(runner)
+    except Exception as error:  # the other stages are worth more than this one
+        traceback.print_exc()
+        ok, figures = False, {**row["figures"], "error": f"{type(error).__name__}: {error}"}
+    row["outcome"] = "holds" if ok else "FAILED"
+    note(figures)
+    print(f"{stage.__name__}: {row['outcome']}, {row['seconds']:.1f} s {json.dumps(figures)[:1800]}", flush=True)
+    return ok
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bundle", required=True)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--double", help="folder of a test double's libraries")
+    parser.add_argument("--stages", help="only these, separated by commas: " + ", ".join(stage.__name__ for stage in STAGES))
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="for all together; default %(default)s")
+    arguments = parser.parse_args()
+    names = arguments.stages.split(",") if arguments.stages else [stage.__name__ for stage in STAGES]
+    chosen = [stage for stage in STAGES if stage.__name__ in names or stage is machine]
+    if unknown := set(names) - {stage.__name__ for stage in STAGES}:
+        parser.error(f"there is no stage {', '.join(sorted(unknown))}")
+    os.makedirs(arguments.out, exist_ok=True)
+    runner = Runner(arguments.bundle, arguments.double, arguments.seconds)
+    report = {"is_double": bool(arguments.double), "stages": []}
+    ok = [run_stage(stage, runner, report, arguments.out) for stage in chosen]
+    runner.close()
+    return 0 if all(ok) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
