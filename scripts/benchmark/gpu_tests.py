@@ -41,7 +41,7 @@ def outcomes(runner, program, names, seconds, environment):
 
 
 def run_tests(runner, program, batches, seconds, environment=None):
-    """Each batch in a process of its own, then what failed or did not run alone, four at a time. True if all passed, and figures."""
+    """Each batch in a separate process, then what failed or did not run alone, four at a time. True if all passed, and figures."""
     ends, environment = runner.left() - seconds, environment or {}
     left = lambda: max(1, runner.left() - ends)
     names = [name for batch in batches for name in batch]
