@@ -54,7 +54,7 @@ TEST(CudaDevice, CopiesThatOverlapMoveWhatWasThere) {
 // of work comes after a pause of random length.
 TEST(CudaDevice, StreamsWaitForEachOthersEvents) {
   constexpr uint32_t kTurns = 60;
-  auto memory = gpu().allocate(2 * 64);
+  auto memory = gpu().allocate(128);
   ASSERT_TRUE(memory.ok());
   std::byte* at = (*memory)->base();
   auto one = gpu().make_stream(), two = gpu().make_stream();
@@ -79,7 +79,7 @@ TEST(CudaDevice, StreamsWaitForEachOthersEvents) {
 // does follows what the one before has done.
 TEST(CudaDevice, RecordsWorkOfStreamsAndLaunchesIt) {
   constexpr int kLaunches = 20;
-  auto memory = gpu().allocate(4 * 64);
+  auto memory = gpu().allocate(256);
   ASSERT_TRUE(memory.ok());
   std::byte* at = (*memory)->base();
   auto one = gpu().make_stream(), two = gpu().make_stream();
@@ -109,7 +109,7 @@ TEST(CudaDevice, RecordingEndsWithTheFailureOfWhatIsRecorded) {
   auto one = gpu().make_stream();
   device::Stream* const streams[] = {one.get()};
   const base::Status failure(base::ErrorKind::Internal, "DC6614", "a failure");
-  EXPECT_EQ(gpu().record(streams, [&] { return failure; }).status().code(), "DC6614");
+  EXPECT_EQ(gpu().record(streams, [&] { return base::Status(failure); }).status().code(), "DC6614");
   EXPECT_TRUE(one->drain().ok());  // the stream is as before
 }
 
@@ -125,7 +125,7 @@ TEST(CudaDevice, StreamsSeeWhatWasUploadedBefore) {
   constexpr int kTurns = 100;
   auto stream = gpu().make_stream();
   for (int turn = 1; turn <= kTurns; ++turn) {
-    auto memory = gpu().allocate(3 * 64);
+    auto memory = gpu().allocate(192);
     ASSERT_TRUE(memory.ok());
     std::byte* at = (*memory)->base();
     stream->copy(at + 64, at, 64);

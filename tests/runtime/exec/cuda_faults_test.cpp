@@ -62,7 +62,7 @@ Status run_rank(const Fault& fault, const std::string& job_name, int rank, int w
     }
     return executor->finish();
   };
-  const Status status = run();
+  Status status = run();
   if (!status.ok()) job->leave(status);
   return status;
 }
