@@ -3,6 +3,7 @@
 // Input must be UTF-8. Integers are exact: one that does not fit int64 is an error, never rounded.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -29,6 +30,56 @@ struct JsonEvents {
 
   std::string problem;
   size_t position = 0;  // bytes read when the current callback was made; set by the parser
+};
+
+// Passes what it receives on to two others. The first that ends the parse does so for both.
+class JsonTee : public JsonEvents {
+ public:
+  JsonTee(JsonEvents& first, JsonEvents& second) : to_{&first, &second} {}
+  bool null() override {
+    return both([](JsonEvents& to) { return to.null(); });
+  }
+  bool boolean(bool value) override {
+    return both([&](JsonEvents& to) { return to.boolean(value); });
+  }
+  bool integer(int64_t value) override {
+    return both([&](JsonEvents& to) { return to.integer(value); });
+  }
+  bool real(double value) override {
+    return both([&](JsonEvents& to) { return to.real(value); });
+  }
+  bool string(std::string_view value) override {
+    return both([&](JsonEvents& to) { return to.string(value); });
+  }
+  bool key(std::string_view value) override {
+    return both([&](JsonEvents& to) { return to.key(value); });
+  }
+  bool begin_object() override {
+    return both([](JsonEvents& to) { return to.begin_object(); });
+  }
+  bool end_object() override {
+    return both([](JsonEvents& to) { return to.end_object(); });
+  }
+  bool begin_array() override {
+    return both([](JsonEvents& to) { return to.begin_array(); });
+  }
+  bool end_array() override {
+    return both([](JsonEvents& to) { return to.end_array(); });
+  }
+
+ private:
+  template <typename Call>
+  bool both(Call call) {
+    for (JsonEvents* to : to_) {
+      to->position = position;
+      if (call(*to)) continue;
+      problem = to->problem;
+      return false;
+    }
+    return true;
+  }
+
+  std::array<JsonEvents*, 2> to_;
 };
 
 struct JsonLimits {

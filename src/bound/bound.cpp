@@ -45,7 +45,8 @@ Limits limits_of(const ir::Step& step, const LeastTime& least, const Allowed& al
 }  // namespace
 
 LowerBound lower_bound(const ir::Step& gathered, std::span<const ir::Step* const> others,
-                       const cost::CostModel& cost, const Allowed& allowed) {
+                       const cost::CostModel& cost, const Allowed& allowed,
+                       base::Nanos sufficient) {
   const std::vector<ProgramView> programs = views_of(gathered, cost);
   std::vector<std::vector<ProgramView>> other_programs;
   for (const ir::Step* other : others) other_programs.push_back(views_of(*other, cost));
@@ -73,11 +74,14 @@ LowerBound lower_bound(const ir::Step& gathered, std::span<const ir::Step* const
   const Limits limits = limits_of(gathered, least, allowed);
   const DualBound free = ascend(relaxation, std::nullopt, limits, Weighing::Streams, 1, 0);
   const double enough = std::max(1.0, free.ns) * kOutOfReach;
+  // The time loses a millionth of it below.
+  const double last = std::min(enough, static_cast<double>(sufficient.v) * (1 + 1e-6) + 2);
   DualBound best;
   LowerBound result;
   for (const Weighing weighing : {Weighing::Streams, Weighing::LinksInContention}) {
     if (weighing == Weighing::LinksInContention && !limits.contention()) continue;
-    DualBound found = ascend(relaxation, allowed.budget, limits, weighing, kEvaluations, enough);
+    if (best.ns >= last) break;
+    DualBound found = ascend(relaxation, allowed.budget, limits, weighing, kEvaluations, last);
     result.evaluations += found.steps;
     if (found.ns > best.ns) best = std::move(found);
   }

@@ -43,7 +43,9 @@ struct LowerBound {
 // `gathered`: the step after `schedule` with every parameter in shards (ZeRO 3), nothing kept, made
 // again or offloaded. `others`: the same step with other placements (ZeRO 2 and ZeRO 0). All with
 // the same mesh, accumulation and order of reductions: the bound is for these. Deterministic.
+// `sufficient`: a bound of so much need not be raised.
 LowerBound lower_bound(const ir::Step& gathered, std::span<const ir::Step* const> others,
-                       const cost::CostModel& cost, const Allowed& allowed);
+                       const cost::CostModel& cost, const Allowed& allowed,
+                       base::Nanos sufficient = {INT64_MAX});
 
 }  // namespace dc::bound

@@ -155,9 +155,15 @@ class GraphReader : public ItemStream {
 
 }  // namespace
 
-Result<RawModel> read_graph(std::string_view json, const std::string& what) {
+Result<RawModel> read_graph(std::string_view json, const std::string& what,
+                            base::JsonEvents* also) {
   GraphReader reader;
-  DC_RETURN_IF_ERROR(base::parse_json(json, what, reader));
+  if (also != nullptr) {
+    base::JsonTee both(reader, *also);
+    DC_RETURN_IF_ERROR(base::parse_json(json, what, both));
+  } else {
+    DC_RETURN_IF_ERROR(base::parse_json(json, what, reader));
+  }
   const int64_t major = reader.model().schema_major;
   if (major != kSchemaMajor && (major >= 0 || reader.status().ok())) {
     const std::string found =

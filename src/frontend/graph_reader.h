@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "src/base/json_events.h"
 #include "src/base/status.h"
 #include "src/frontend/raw_model.h"
 
@@ -13,7 +14,8 @@ inline constexpr int64_t kSchemaMajor = 8;
 inline constexpr int64_t kSchemaMinor = 17;  // newest one this reader was tried with
 
 // `what` names the file in errors. An archive of another schema major is refused, whatever else is
-// in it.
-base::Result<RawModel> read_graph(std::string_view json, const std::string& what);
+// in it. `also` receives the same events.
+base::Result<RawModel> read_graph(std::string_view json, const std::string& what,
+                                  base::JsonEvents* also = nullptr);
 
 }  // namespace dc::frontend

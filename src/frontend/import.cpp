@@ -34,7 +34,8 @@ Result<ir::Step> import_files(const ArchiveFiles& files, const ImportOptions& op
   const base::archive::ZipEntry* graph = files.zip.find(files.model);
   DC_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, files.zip.read(*graph));
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  DC_ASSIGN_OR_RETURN(RawModel model, read_graph(text, files.model));
+  base::archive::GraphHash hash;
+  DC_ASSIGN_OR_RETURN(RawModel model, read_graph(text, files.model, &hash.events()));
   if (model.schema_minor > kSchemaMinor) {
     notes.push_back("the archive has schema version 8." + std::to_string(model.schema_minor) +
                     ", newer than the 8." + std::to_string(kSchemaMinor) +
@@ -58,7 +59,7 @@ Result<ir::Step> import_files(const ArchiveFiles& files, const ImportOptions& op
   DC_ASSIGN_OR_RETURN(step.optimizer,
                       make_optimizer(base::merge(description.training, config), step.parameters));
   step.model_digest = model_digest(step);
-  DC_ASSIGN_OR_RETURN(const auto digests, base::archive::step_digest(files.zip, {graph, text}));
+  DC_ASSIGN_OR_RETURN(const auto digests, base::archive::step_digest(files.zip, {graph, &hash}));
   step.step_digest.assign(digests.begin(), digests.end());
   // Last, so that the model's identity is that of its training.
   if (!files.evaluation.empty()) {

@@ -15,7 +15,11 @@ const Arg* Node::find_arg(std::string_view name) const {
 }
 
 const Arg* Node::find(Attr attribute) const {
-  if (kind == OpKind::Aten) return nullptr;
+  // Most nodes are asked for what they cannot have, and the arguments lie elsewhere in memory.
+  const auto uses = info(kind).attributes();
+  if (std::none_of(uses.begin(), uses.end(),
+                   [&](const AttributeUse& use) { return use.attribute == attribute; }))
+    return nullptr;
   for (const Arg& arg : args) {
     if (arg.attribute == attribute) return &arg;
   }

@@ -11,9 +11,11 @@ namespace dc::layout {
 namespace {
 
 // Requests with times renumbered to the positions where something starts: two ranges share a
-// position exactly if they share such a one.
+// position exactly if they share such a one. Those before which nothing has ended since the last
+// are enough to tell: what is alive at another is alive at the next of them too.
 struct Problem {
-  std::vector<int32_t> first, last;
+  std::vector<int32_t> first, last;  // positions where something starts
+  std::vector<int32_t> begin, end;   // of these, moments that tell who shares one
   std::vector<int64_t> bytes;
   int32_t moments = 1;
   size_t size() const { return bytes.size(); }
@@ -26,21 +28,30 @@ Problem make_problem(std::span<const Request> requests) {
   std::sort(starts.begin(), starts.end());
   starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
   Problem problem;
-  problem.moments = std::max<int32_t>(1, static_cast<int32_t>(starts.size()));
+  std::vector<int32_t> ends(starts.size());  // whether something ends before the next start
   for (const Request& request : requests) {
     auto index = [&](auto it) { return static_cast<int32_t>(it - starts.begin()); };
     problem.first.push_back(index(std::lower_bound(starts.begin(), starts.end(), request.first)));
     problem.last.push_back(index(std::upper_bound(starts.begin(), starts.end(), request.last)) - 1);
     problem.bytes.push_back(base::round_up(request.bytes, base::kAlignment));
+    ends[static_cast<size_t>(problem.last.back())] = 1;
   }
+  // Now how many do up to there.
+  std::partial_sum(ends.begin(), ends.end(), ends.begin());
+  for (size_t i = 0; i < problem.size(); ++i) {
+    const auto first = static_cast<size_t>(problem.first[i]);
+    problem.begin.push_back(first == 0 ? 0 : ends[first - 1]);
+    problem.end.push_back(ends[static_cast<size_t>(problem.last[i])] - 1);
+  }
+  if (!ends.empty()) problem.moments = ends.back();
   return problem;
 }
 
 int64_t peak(const Problem& problem) {
   std::vector<int64_t> change(static_cast<size_t>(problem.moments) + 1, 0);
   for (size_t i = 0; i < problem.size(); ++i) {
-    change[static_cast<size_t>(problem.first[i])] += problem.bytes[i];
-    change[static_cast<size_t>(problem.last[i]) + 1] -= problem.bytes[i];
+    change[static_cast<size_t>(problem.begin[i])] += problem.bytes[i];
+    change[static_cast<size_t>(problem.end[i]) + 1] -= problem.bytes[i];
   }
   int64_t live = 0, most = 0;
   for (int64_t delta : change) most = std::max(most, live += delta);
@@ -61,8 +72,8 @@ Layout place(const Problem& problem, const Order& order, Occupancy& occupancy,
   layout.offsets.assign(problem.size(), 0);
   for (uint32_t i : order) {
     if (problem.bytes[i] == 0) continue;
-    int64_t offset = occupancy.lowest_fit(problem.first[i], problem.last[i], problem.bytes[i]);
-    occupancy.take(problem.first[i], problem.last[i], offset, problem.bytes[i]);
+    int64_t offset = occupancy.lowest_fit(problem.begin[i], problem.end[i], problem.bytes[i]);
+    occupancy.take(problem.begin[i], problem.end[i], offset, problem.bytes[i]);
     layout.offsets[i] = offset;
     layout.bytes = std::max(layout.bytes, offset + problem.bytes[i]);
     if (layout.bytes >= limit) break;

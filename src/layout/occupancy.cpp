@@ -1,7 +1,6 @@
 #include "src/layout/occupancy.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace dc::layout {
 
@@ -27,10 +26,6 @@ namespace {
 // A step repeats few sizes. Where there are more, a class is a run of them.
 constexpr size_t kClasses = 64;
 
-// Spans with hints: 16, 128, 1024, ... positions. Between them a search has little to find.
-constexpr int32_t kNarrowest = 16;
-constexpr int32_t kWiden = 8;
-
 std::vector<int64_t> classes_of(std::span<const int64_t> sizes) {
   std::vector<int64_t> distinct(sizes.begin(), sizes.end());
   std::sort(distinct.begin(), distinct.end());
@@ -41,24 +36,22 @@ std::vector<int64_t> classes_of(std::span<const int64_t> sizes) {
   return classes;
 }
 
-// `span`: a power of two.
-bool has_hints(int32_t span) {
-  constexpr int kFirst = std::countr_zero(static_cast<uint32_t>(kNarrowest)),
-                kStep = std::countr_zero(static_cast<uint32_t>(kWiden));
-  const int bits = std::countr_zero(static_cast<uint32_t>(span));
-  return bits >= kFirst && (bits - kFirst) % kStep == 0;
-}
-
 }  // namespace
 
 Occupancy::Occupancy(int32_t moments, std::span<const int64_t> sizes)
     : classes_(classes_of(sizes)) {
-  while (width_ < moments) width_ *= 2;
-  covering_.resize(2 * static_cast<size_t>(width_));
-  touching_.resize(2 * static_cast<size_t>(width_));
-  changed_.resize(2 * static_cast<size_t>(width_));
-  const size_t with_hints = width_ < kNarrowest ? 0 : static_cast<size_t>(width_ / kNarrowest) * 2;
-  hints_.resize(with_hints * classes_.size());
+  size_t nodes = 0;
+  for (levels_ = 1;; ++levels_) {
+    level_begin_.push_back(nodes);
+    const int32_t count = ((moments - 1) >> (kBits * (levels_ - 1))) + 1;
+    nodes += static_cast<size_t>(count);
+    if (count == 1) break;
+  }
+  covering_.resize(nodes);
+  touching_.resize(nodes);
+  changed_.resize(nodes);
+  const size_t leaves = levels_ == 1 ? nodes : level_begin_[1];
+  hints_.resize((nodes - leaves) * classes_.size());
 }
 
 void Occupancy::clear() {
@@ -101,62 +94,65 @@ int64_t Occupancy::begin_of_search(Node& node, int32_t first, int32_t last, int6
   const size_t size_class = static_cast<size_t>(above - classes_.begin());  // counts from 1
   int64_t offset = 0;
   for (int32_t changed = 0;;) {
-    if (!covering_[node.index].empty()) cursors_.push_back({&covering_[node.index], 0});
-    changed = std::max(changed, changed_[node.index]);
-    if (size_class > 0 && has_hints(node.high - node.low + 1)) {
-      Hint& hint = hints_[node.index * classes_.size() + size_class - 1];
+    if (node.level == 0) return offset;
+    const size_t at = id(node);
+    if (!covering_[at].empty()) cursors_.push_back({&covering_[at], 0});
+    changed = std::max(changed, changed_[at]);
+    if (size_class > 0) {
+      Hint& hint = hints_[(at - level_begin_[1]) * classes_.size() + size_class - 1];
       if (hint.moment < changed) {
         hint.offset = advance(std::max(hint.offset, offset), classes_[size_class - 1]);
         hint.moment = now_;
       }
       offset = hint.offset;
     }
-    if (node.low == first && node.high == last) return offset;
-    if (const Node child = left(node); child.holds(first, last)) {
-      node = child;
-    } else if (const Node other = right(node); other.holds(first, last)) {
-      node = other;
-    } else {
-      return offset;
-    }
+    const int shift = kBits * (node.level - 1);
+    if (first >> shift != last >> shift) return offset;
+    node = {node.level - 1, first >> shift};
   }
 }
 
 void Occupancy::collect(Node node, int32_t first, int32_t last) {
-  if (touching_[node.index].empty()) return;
-  if (first <= node.low && node.high <= last) {
-    cursors_.push_back({&touching_[node.index], 0});
+  const size_t at = id(node);
+  if (touching_[at].empty()) return;
+  if (first <= low_of(node) && high_of(node) <= last) {
+    cursors_.push_back({&touching_[at], 0});
     return;
   }
-  if (!covering_[node.index].empty()) cursors_.push_back({&covering_[node.index], 0});
-  const Node before = left(node), behind = right(node);
-  if (first <= before.high) collect(before, first, last);
-  if (last >= behind.low) collect(behind, first, last);
+  if (!covering_[at].empty()) cursors_.push_back({&covering_[at], 0});
+  collect_below(node, first, last);
+}
+
+void Occupancy::collect_below(Node node, int32_t first, int32_t last) {
+  const Children below = children_in(node, first, last);
+  for (int32_t child = below.first; child <= below.last; ++child)
+    collect({node.level - 1, child}, first, last);
 }
 
 int64_t Occupancy::lowest_fit(int32_t first, int32_t last, int64_t bytes) {
   cursors_.clear();
   Node node = root();
   const int64_t offset = begin_of_search(node, first, last, bytes);
-  if (node.low == first && node.high == last) {
-    cursors_.push_back({&touching_[node.index], 0});
+  if (low_of(node) == first && high_of(node) == last) {
+    cursors_.push_back({&touching_[id(node)], 0});
   } else {
-    collect(left(node), first, last);
-    collect(right(node), first, last);
+    collect_below(node, first, last);
   }
   return advance(offset, bytes);
 }
 
 void Occupancy::insert(Node node, int32_t first, int32_t last, int64_t begin, int64_t end) {
-  touching_[node.index].add(begin, end);
-  if (first <= node.low && node.high <= last) {
-    covering_[node.index].add(begin, end);
-    changed_[node.index] = now_;
+  const size_t at = id(node);
+  touching_[at].add(begin, end);
+  if (first <= low_of(node) && high_of(node) <= last) {
+    if (node.level == 0) return;  // all that touches it covers it
+    covering_[at].add(begin, end);
+    changed_[at] = now_;
     return;
   }
-  const Node before = left(node), behind = right(node);
-  if (first <= before.high) insert(before, first, last, begin, end);
-  if (last >= behind.low) insert(behind, first, last, begin, end);
+  const Children below = children_in(node, first, last);
+  for (int32_t child = below.first; child <= below.last; ++child)
+    insert({node.level - 1, child}, first, last, begin, end);
 }
 
 void Occupancy::take(int32_t first, int32_t last, int64_t offset, int64_t bytes) {

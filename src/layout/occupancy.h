@@ -1,8 +1,10 @@
 // Occupancy: which byte ranges are taken over which positions. Answers "the lowest offset free
 // throughout [first, last]" without looking at every request: a segment tree over time whose nodes
-// hold coalesced byte ranges.
+// hold coalesced byte ranges. Nodes have eight children: most requests are short, so the way from
+// the root counts.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -47,34 +49,45 @@ class Occupancy {
     int64_t offset = 0;
     int32_t moment = 0;
   };
+  // `level`: how often positions are grouped; 0 is one position. `index`: from the first of its
+  // level on.
   struct Node {
-    size_t index = 1;
-    int32_t low, high;
-    bool holds(int32_t first, int32_t last) const { return low <= first && last <= high; }
+    int level;
+    int32_t index;
   };
 
   int64_t begin_of_search(Node& node, int32_t first, int32_t last, int64_t bytes);
   int64_t advance(int64_t offset, int64_t bytes);
   void collect(Node node, int32_t first, int32_t last);
+  void collect_below(Node node, int32_t first, int32_t last);
   void insert(Node node, int32_t first, int32_t last, int64_t begin, int64_t end);
-  Node root() const { return {1, 0, width_ - 1}; }
-  static Node left(const Node& node) {
-    return {2 * node.index, node.low, node.low + (node.high - node.low) / 2};
+  Node root() const { return {levels_ - 1, 0}; }
+  static int32_t low_of(const Node& node) { return node.index << (kBits * node.level); }
+  static int32_t high_of(const Node& node) { return low_of({node.level, node.index + 1}) - 1; }
+  // Those that hold positions of the range, by index.
+  struct Children {
+    int32_t first, last;
+  };
+  static Children children_in(const Node& node, int32_t first, int32_t last) {
+    const int shift = kBits * (node.level - 1);
+    return {std::max(first, low_of(node)) >> shift, std::min(last, high_of(node)) >> shift};
   }
-  static Node right(const Node& node) {
-    return {2 * node.index + 1, node.low + (node.high - node.low) / 2 + 1, node.high};
+  size_t id(const Node& node) const {
+    return level_begin_[static_cast<size_t>(node.level)] + static_cast<size_t>(node.index);
   }
 
-  int32_t width_ = 1;  // leaves, a power of two
+  static constexpr int kBits = 3;  // a node has two to the power of so many children
+
+  int levels_ = 1;
+  std::vector<size_t> level_begin_;  // id of each level's first node
   std::vector<RangeSet>
-      covering_;  // per node: requests that cover the node's whole span, but not its parent's
-  std::vector<RangeSet>
-      touching_;  // per node: requests kept in `covering_` of this node or of one below it
-  std::vector<int32_t> changed_;  // per node: when `covering_` last changed
-  int32_t now_ = 0;               // requests taken
-  std::vector<int64_t> classes_;  // the least size in each, ascending
-  std::vector<Hint> hints_;       // by node (those of narrow spans have none) and class
-  std::vector<Cursor> cursors_;   // of the query under way
+      covering_;  // per node above positions: requests that cover its span, but not its parent's
+  std::vector<RangeSet> touching_;  // per node: requests that cover it or a node below it
+  std::vector<int32_t> changed_;    // per node: when `covering_` last changed
+  int32_t now_ = 0;                 // requests taken
+  std::vector<int64_t> classes_;    // the least size in each, ascending
+  std::vector<Hint> hints_;         // by node above positions, and class
+  std::vector<Cursor> cursors_;     // of the query under way
 };
 
 }  // namespace dc::layout

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace dc::schedule {
@@ -20,15 +21,20 @@ class LiveCurve {
   // At the positions from `first` to `last`, both included.
   void add(int32_t first, int32_t last, int64_t bytes) {
     if (first > last || bytes == 0) return;
-    const size_t low = leaves_ + static_cast<size_t>(first),
-                 high = leaves_ + static_cast<size_t>(last);
-    // The nodes whose positions are all in the range, and whose parents' are not.
-    for (size_t from = low, end = high + 1; from < end; from /= 2, end /= 2) {
-      if (from % 2 == 1) nodes_[from++].add(bytes);
-      if (end % 2 == 1) nodes_[--end].add(bytes);
+    size_t low = leaves_ + static_cast<size_t>(first), high = leaves_ + static_cast<size_t>(last);
+    // Level by level: the nodes whose positions are all in the range, and whose parents' are not;
+    // then what is above the ends of the range, until nothing changes any more.
+    for (size_t from = low, end = high + 1;;) {
+      if (from < end) {
+        if (from % 2 == 1) nodes_[from++].add(bytes);
+        if (end % 2 == 1) nodes_[--end].add(bytes);
+      }
+      from /= 2, end /= 2, low /= 2, high /= 2;
+      if (low == 0) return;
+      bool changes = sum_up(low);
+      if (high != low) changes = sum_up(high) || changes;
+      if (!changes && from >= end) return;
     }
-    sum_up_above(low);
-    sum_up_above(high);
   }
   // Of all positions; at least 0.
   int64_t most() const { return nodes_[1].most; }
@@ -42,11 +48,11 @@ class LiveCurve {
     }
   };
 
-  void sum_up_above(size_t leaf) {
-    for (size_t node = leaf / 2; node > 0; node /= 2) {
-      nodes_[node].most =
-          nodes_[node].added + std::max(nodes_[2 * node].most, nodes_[2 * node + 1].most);
-    }
+  // Whether the most of its positions changes.
+  bool sum_up(size_t index) {
+    Node& node = nodes_[index];
+    const int64_t most = node.added + std::max(nodes_[2 * index].most, nodes_[2 * index + 1].most);
+    return std::exchange(node.most, most) != most;
   }
 
   size_t leaves_ = 1;

@@ -134,17 +134,17 @@ std::vector<Part> parts_below(const ZipArchive& archive, std::string_view folder
   return parts;
 }
 
-Result<std::string> hash_json(const ZipArchive& archive, std::string_view folder,
-                              HashedJson::Counts counts, const ReadEntry& read) {
-  Sha256 hash;
-  for (const Part& part : parts_below(archive, folder)) {
-    if (!part.name.ends_with(".json")) continue;
-    std::vector<uint8_t> bytes;
-    std::string_view text = read.contents;
-    if (part.entry != read.entry) {
-      DC_ASSIGN_OR_RETURN(bytes, archive.read(*part.entry));
-      text = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-    }
+std::vector<Part> json_below(const ZipArchive& archive, std::string_view folder) {
+  std::vector<Part> parts = parts_below(archive, folder);
+  std::erase_if(parts, [](const Part& part) { return !part.name.ends_with(".json"); });
+  return parts;
+}
+
+Result<std::string> hash_json(const ZipArchive& archive, std::span<const Part> parts,
+                              HashedJson::Counts counts, Sha256& hash) {
+  for (const Part& part : parts) {
+    DC_ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, archive.read(*part.entry));
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     HashedJson events(hash, counts);
     DC_RETURN_IF_ERROR(parse_json(text, part.name, events));
     events.finish();
@@ -165,11 +165,41 @@ Result<std::string> hash_bytes(const ZipArchive& archive, std::string_view folde
 
 }  // namespace
 
+struct GraphHash::State {
+  Sha256 hash;
+  HashedJson events{hash, counts_in_graph};
+};
+
+GraphHash::GraphHash() : state_(std::make_unique<State>()) {}
+GraphHash::~GraphHash() = default;
+JsonEvents& GraphHash::events() { return state_->events; }
+
+Sha256& GraphHash::finish() {
+  state_->events.finish();
+  return state_->hash;
+}
+
+namespace {
+
+// The document that was read may begin the hash; behind another it is parsed again.
+Result<std::string> hash_graphs(const ZipArchive& archive, const ReadEntry& read) {
+  const std::vector<Part> parts = json_below(archive, "models/");
+  if (!parts.empty() && parts[0].entry == read.entry) {
+    return hash_json(archive, std::span(parts).subspan(1), counts_in_graph, read.hash->finish());
+  }
+  Sha256 hash;
+  return hash_json(archive, parts, counts_in_graph, hash);
+}
+
+}  // namespace
+
 Result<StepDigest> step_digest(const ZipArchive& archive, const ReadEntry& read) {
   StepDigest digest;
-  DC_ASSIGN_OR_RETURN(digest[0], hash_json(archive, "models/", counts_in_graph, read));
+  DC_ASSIGN_OR_RETURN(digest[0], hash_graphs(archive, read));
   DC_ASSIGN_OR_RETURN(digest[1], hash_bytes(archive, "data/constants/"));
-  DC_ASSIGN_OR_RETURN(digest[2], hash_json(archive, "extra/dcc.json", counts_in_description, read));
+  Sha256 description;
+  DC_ASSIGN_OR_RETURN(digest[2], hash_json(archive, json_below(archive, "extra/dcc.json"),
+                                           counts_in_description, description));
   return digest;
 }
 

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "src/base/archive/zip.h"
+#include "src/base/json_events.h"
+#include "src/base/sha256.h"
 #include "src/base/status.h"
 
 namespace dc::base::archive {
@@ -17,10 +20,27 @@ inline constexpr std::array<std::string_view, 3> kStepParts = {"graph", "constan
                                                                "inputs or optimizer"};
 using StepDigest = std::array<std::string, 3>;  // SHA-256, hex, in the order of kStepParts
 
-// An entry that the caller has read, so that it is not read again.
+// Hashes a graph that the caller parses for itself, so that it is not parsed again.
+class GraphHash {
+ public:
+  GraphHash();
+  ~GraphHash();
+  GraphHash(const GraphHash&) = delete;
+  GraphHash& operator=(const GraphHash&) = delete;
+  JsonEvents& events();  // those of all of one document
+
+  // After the document. The graphs behind it may follow.
+  Sha256& finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// An entry below models/ whose events `hash` has received.
 struct ReadEntry {
   const ZipEntry* entry = nullptr;
-  std::string_view contents;
+  GraphHash* hash = nullptr;  // has no further use
 };
 
 // Weights, initializers, ranges of inputs, sample inputs, stack traces, names of entries and their

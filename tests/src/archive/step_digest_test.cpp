@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "src/base/sha256.h"
 #include "tests/src/archive/temporary_folder.h"
 #include "tests/src/archive/zip_builder.h"
@@ -28,15 +31,22 @@ std::string canonical() {
 }
 
 // `read`: what the caller has read of the graph; empty: nothing.
-StepDigest digest_of(const std::string& graph, const std::string& read = "") {
+// `others`: further graphs.
+StepDigest digest_of(const std::string& graph, const std::string& read = "",
+                     const std::vector<std::string>& others = {}) {
   tests::TemporaryFolder folder;
   tests::ZipBuilder builder;
   builder.add({.name = "m/models/model.json", .data = graph, .deflate = true});
   builder.add("m/data/constants/c", "abc").add("m/models/model.txt", "no JSON");
+  for (const std::string& name : others) builder.add("m/models/" + name, R"({"graph_module": {}})");
   const auto archive = ZipArchive::open(folder.write("a.pt2", builder.build()));
   EXPECT_TRUE(archive.ok());
   ReadEntry entry;
-  if (!read.empty()) entry = {archive->find("models/model.json"), read};
+  GraphHash hash;
+  if (!read.empty()) {
+    EXPECT_TRUE(parse_json(read, "the graph", hash.events()).ok());
+    entry = {archive->find("models/model.json"), &hash};
+  }
   const auto digest = step_digest(*archive, entry);
   EXPECT_TRUE(digest.ok()) << digest.status().to_string();
   return digest.ok() ? *digest : StepDigest();
@@ -54,6 +64,13 @@ TEST(StepDigest, TakesWhatWasRead) {
   other.replace(other.find("1.5"), 3, "2.5");
   EXPECT_NE(digest_of(other), digest_of(kGraph));
   EXPECT_EQ(digest_of(kGraph, other), digest_of(other));
+}
+
+TEST(StepDigest, TakesWhatWasReadNextToOthers) {
+  const std::vector<std::string> behind = {"z.json"}, before = {"a.json"};
+  EXPECT_EQ(digest_of(kGraph, kGraph, behind), digest_of(kGraph, "", behind));
+  EXPECT_EQ(digest_of(kGraph, kGraph, before), digest_of(kGraph, "", before));
+  EXPECT_NE(digest_of(kGraph, kGraph, behind), digest_of(kGraph, kGraph, before));
 }
 
 TEST(StepDigest, ALongDocumentIsHashedInPieces) {

@@ -79,5 +79,54 @@ TEST(JsonWriter, Indents) {
   EXPECT_EQ(writer.text(), "{\n  \"a\": 1,\n  \"b\": [\n    2\n  ],\n  \"c\": {}\n}");
 }
 
+// Writes down what it receives; ends the parse at a text.
+struct Heard : JsonEvents {
+  explicit Heard(std::string ends_at) : last(std::move(ends_at)) {}
+  bool null() override { return add("null"); }
+  bool boolean(bool value) override { return add(value ? "true" : "false"); }
+  bool integer(int64_t value) override { return add(std::to_string(value)); }
+  bool real(double value) override { return add(std::to_string(value)); }
+  bool string(std::string_view value) override { return add(std::string(value)); }
+  bool key(std::string_view value) override { return add(std::string(value)); }
+  bool begin_object() override { return add("{"); }
+  bool end_object() override { return add("}"); }
+  bool begin_array() override { return add("["); }
+  bool end_array() override { return add("]"); }
+  bool add(const std::string& what) {
+    text += what + " ";
+    at = position;
+    if (what != last) return true;
+    problem = "there is " + last;
+    return false;
+  }
+
+  std::string last, text;
+  size_t at = 0;
+};
+
+TEST(JsonTee, PassesEverythingToBoth) {
+  const std::string_view document = R"({"a": [1, 1.5, "s", true, false, null], "b": {}})";
+  Heard first(""), second(""), alone("");
+  JsonTee both(first, second);
+  ASSERT_TRUE(parse_json(document, "it", both).ok());
+  ASSERT_TRUE(parse_json(document, "it", alone).ok());
+  EXPECT_EQ(alone.text, "{ a [ 1 1.500000 s true false null ] b { } } ");
+  for (const Heard* one : {&first, &second}) {
+    EXPECT_EQ(one->text, alone.text);
+    EXPECT_EQ(one->at, alone.at);
+  }
+}
+
+TEST(JsonTee, WhatEndsOneEndsBoth) {
+  for (const bool is_first : {true, false}) {
+    Heard first(is_first ? "2" : ""), second(is_first ? "" : "2");
+    JsonTee both(first, second);
+    const Status status = parse_json("[1,\n2,\n3]", "it", both);
+    EXPECT_EQ(status.sentence(), "it line 2: there is 2");
+    EXPECT_EQ(first.text, "[ 1 2 ");
+    EXPECT_EQ(second.text, is_first ? "[ 1 " : "[ 1 2 ");
+  }
+}
+
 }  // namespace
 }  // namespace dc::base
