@@ -387,6 +387,32 @@ class WhatToDoTest(ExportTest):
         self.refused("scales is one.*ParameterList", Scores(lambda m, s: s * m.scales[0], scales=[nn.Parameter(weight)]))
         self.refused("nor made in forward", Scores(lambda m, s: s * weight))
 
+    def test_tensors_in_one_memory(self):
+        def with_part_of_weight(part):
+            module = Scores(lambda m, s: s * m.part.sum())
+            values = part(module.fc.weight.detach())
+            module.register_parameter("part", values) if isinstance(values, nn.Parameter) else module.register_buffer("part", values)
+            return module
+
+        own = "part lies in the memory of parameter fc.weight.*clone"
+        self.refused("buffer " + own, with_part_of_weight(lambda w: w))
+        self.refused("buffer " + own, with_part_of_weight(lambda w: w[1:, ::2]))
+        self.refused("parameter " + own, with_part_of_weight(lambda w: nn.Parameter(w[0], requires_grad=False)))
+        self.refused("parameters part and fc.weight lie.*module.fc.weight = module.part", with_part_of_weight(nn.Parameter))
+        # Of two buffers in one memory the forward may write none.
+        sums = torch.zeros(6)
+        module = Scores(lambda m, s: s + m.sums.mul_(0.5)[:3] * m.first)
+        module.register_buffer("sums", sums)
+        module.register_buffer("first", sums[:3])
+        self.refused("share memory", module)
+        self.export(with_part_of_weight(lambda w: w.clone()), score_inputs())
+        # Parts of one storage that share no element, and tensors that nothing updates.
+        values, columns = torch.rand(6), torch.rand(3, 2)
+        for first, second in ((values[:3], values[3:]), (columns[:, 0], columns[:, 1])):
+            self.export(Scores(lambda m, s: s * m.a * m.b, a=nn.Parameter(first), b=nn.Parameter(second)), score_inputs())
+        frozen = {name: nn.Parameter(values[:3], requires_grad=False) for name in "ab"}
+        self.export(Scores(lambda m, s: s * m.a * m.b, **frozen), score_inputs())
+
     def test_gradient_hooks(self):
         module = Scores()
         module.fc.weight.register_hook(lambda g: g * 2)
