@@ -96,6 +96,24 @@ class UserModuleTest(ExportTest):
         phases = "".join(n.meta["custom"]["ph"] for n in nodes if "custom" in n.meta)
         self.assertRegex(phases, "^f+b+$")
 
+    def test_ranges_of_integers(self):
+        """Read from the graph, given, or guessed from the example, and then not binding."""
+
+        class Rows(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed, self.fc = nn.Embedding(9, 4), nn.Linear(4, 5)
+
+            def forward(self, ids, labels, counts, pairs, shift):
+                scores = self.fc(self.embed(ids) * self.embed(pairs[:, 0])) * counts[:, None] + pairs[:, 1:] + shift[:, None]
+                return nn.functional.binary_cross_entropy_with_logits(scores, nn.functional.one_hot(labels, 5).float())
+
+        three = torch.tensor([0, 2, 1])
+        self.export(Rows(), (three, three, three, torch.tensor([[0, 1]] * 3), three), roles={"counts": {"role": "class", "low": 1, "high": 6}})
+        found = [(d["role"], d["low"], d["high"], d.get("guessed", False)) for d in description(self.path())["inputs"][:5]]
+        expected = ("tokens", 0, 9, False), ("class", 0, 5, False), ("class", 1, 6, False), ("tokens", 0, 9, True), ("class", 0, 3, True)
+        self.assertEqual(found, list(expected))
+
     def test_keyword_inputs_and_none(self):
         class Keywords(Regression):
             def forward(self, x, y=None, weight=None):
