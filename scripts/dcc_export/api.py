@@ -24,6 +24,7 @@ from .optimizer import describe_optimizer, parameter_order
 from .places import Places
 from .program import LOSS_SCALE, ProgramBuilder, to_exported_program
 from .refusals import require_exportable, require_python
+from .repeats import require_repeatable
 from .stock import check_stock
 from .step import StepModule, flatten_inputs
 from .ties import find_aliases
@@ -142,6 +143,8 @@ def export_train_step(
         save_program(exported, description, path, device, lambda _: write_state(), texts=texts)
         line = f"check: skipped ({'on request' if device is None else 'needs a GPU'})"
     else:
+        with unchanged(module):
+            require_repeatable(step, examples, seed)
         with unchanged(module), torch.enable_grad():
             check = functools.partial(_check_sizes, step, examples, dims, names, root, seed, stock, bool(eval))
             line = _save_checked(exported, description, path, check, write_state, texts)

@@ -5,8 +5,10 @@ build/venv/bin/python tests/e2e/export_test.py
 
 import json
 import os
+import random
 import unittest
 
+import numpy
 import torch
 from torch import nn
 from torch.export.graph_signature import InputKind, OutputKind
@@ -430,6 +432,27 @@ class WhatToDoTest(ExportTest):
             self.export(Scores(lambda m, s: s * m.a * m.b, a=nn.Parameter(first), b=nn.Parameter(second)), score_inputs())
         frozen = {name: nn.Parameter(values[:3], requires_grad=False) for name in "ab"}
         self.export(Scores(lambda m, s: s * m.a * m.b, **frozen), score_inputs())
+
+    def test_what_changes_in_python(self):
+        """A trace holds what a counter or a number drawn in Python was; buffers and torch's own numbers are in the step."""
+
+        def counted(m, s):
+            m.calls += 1
+            return s / m.calls
+
+        def listed(m, s):
+            m.seen.append(1.0)
+            return s * sum(m.seen)
+
+        module = Scores(counted, calls=0)
+        self.refused("keeps something in Python.*buffer", module)
+        self.assertEqual(module.calls, 0)
+        self.refused("keeps something in Python.*buffer", Scores(listed, seen=[]))
+        random.seed(0)
+        self.refused("draws numbers with Python's random.*torch", Scores(lambda m, s: s if random.random() < 0.5 else s * 2))
+        self.refused("draws numbers with Python's random.*torch", Scores(lambda m, s: s * float(numpy.random.rand())))
+        # Draws of which nothing depends.
+        self.export(Scores(lambda m, s: s * 2 if random.random() < 0 else s), score_inputs())
 
     def test_gradient_hooks(self):
         module = Scores()
