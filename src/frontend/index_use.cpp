@@ -12,16 +12,15 @@ namespace {
 
 // Operators through which an index stays an index; the first ones give parts.
 constexpr std::array<std::string_view, 2> kParts = {"aten.slice.Tensor", "aten.select.int"};
-constexpr std::array<std::string_view, 9> kTransparent = {
-    kParts[0],
-    kParts[1],
-    "aten.view.default",
-    "aten._unsafe_view.default",
-    "aten.constant_pad_nd.default",
-    "aten._to_copy.default",
-    "aten.clone.default",
-    "aten.unsqueeze.default",
-    "aten.expand.default"};
+constexpr std::array<std::string_view, 9> kTransparent = {kParts[0],
+                                                          kParts[1],
+                                                          "aten.view.default",
+                                                          "aten._unsafe_view.default",
+                                                          "aten.constant_pad_nd.default",
+                                                          "aten._to_copy.default",
+                                                          "aten.clone.default",
+                                                          "aten.unsqueeze.default",
+                                                          "aten.expand.default"};
 
 template <size_t N>
 bool is_in(const std::array<std::string_view, N>& names, const ir::Node& node) {
@@ -31,8 +30,7 @@ bool is_in(const std::array<std::string_view, N>& names, const ir::Node& node) {
 const ir::Value* argument(const ir::Graph& graph, const ir::Node& node, std::string_view name) {
   const ir::Arg* found = node.find_arg(name);
   const auto* read = found == nullptr ? nullptr : std::get_if<ir::OperandRef>(&found->value);
-  return read == nullptr ? nullptr
-                         : &graph.value(node.operands[static_cast<size_t>(read->index)]);
+  return read == nullptr ? nullptr : &graph.value(node.operands[static_cast<size_t>(read->index)]);
 }
 
 std::optional<int64_t> integer(const ir::Node& node, std::string_view name) {
@@ -110,9 +108,9 @@ bool passes_on(const ir::Node& node, int operand) {
 }
 
 std::optional<IndexUse> least(const std::vector<IndexUse>& uses) {
-  const auto found = std::min_element(
-      uses.begin(), uses.end(),
-      [](const IndexUse& a, const IndexUse& b) { return a.bound < b.bound; });
+  const auto found =
+      std::min_element(uses.begin(), uses.end(),
+                       [](const IndexUse& a, const IndexUse& b) { return a.bound < b.bound; });
   return found == uses.end() ? std::nullopt : std::optional(*found);
 }
 
@@ -137,9 +135,8 @@ Parts parts_of(const ir::Graph& graph, ir::ValueId input) {
       const ir::Node& node = graph.node(use.node);
       if (const auto found = direct_use(graph, node, use.operand)) parts[part].push_back(*found);
       if (!passes_on(node, use.operand) || !seen.insert(use.node.v).second) continue;
-      const bool takes_part =
-          is_in(kParts, node) &&
-          graph.value(node.results[0]).type.shape != graph.value(value).type.shape;
+      const bool takes_part = is_in(kParts, node) && graph.value(node.results[0]).type.shape !=
+                                                         graph.value(value).type.shape;
       const ir::NodeId inner = takes_part && !part.valid() ? node.id : part;
       parts[inner];
       queue.push_back({node.results[0], inner});
@@ -163,10 +160,9 @@ std::optional<IndexUse> index_use(const ir::Graph& graph, ir::ValueId input) {
   }
   std::optional<IndexUse> use = least(bounds);
   if (!use) return use;
-  use->of_all =
-      without == 0 && std::all_of(bounds.begin(), bounds.end(), [&use](const IndexUse& bound) {
-        return bound.bound == use->bound;
-      });
+  use->of_all = without == 0 &&
+                std::all_of(bounds.begin(), bounds.end(),
+                            [&use](const IndexUse& bound) { return bound.bound == use->bound; });
   return use;
 }
 

@@ -194,6 +194,15 @@ function("weight_norm", lambda m, x, ids: m.fc(x), fc=lambda: nn.utils.parametri
 function("old weight_norm", lambda m, x, ids: m.fc(x), fc=lambda: nn.utils.weight_norm(nn.Linear(LENGTH, 4)))
 function("spectral_norm", lambda m, x, ids: m.fc(x), fc=lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(LENGTH, 4)))
 
+def written(m, x, ids):
+    h = m.fc(x).clone()
+    h[:, 0].zero_()
+    h[:, 1, ::2] = 1.0
+    return h * 2
+
+
+function("writes in place", written, fc=lambda: nn.Linear(LENGTH, 6))
+
 # Attention.
 function(
     "MultiheadAttention",
