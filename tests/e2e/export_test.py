@@ -116,6 +116,27 @@ class UserModuleTest(ExportTest):
         expected = ("tokens", 0, 9, False), ("class", 0, 5, False), ("class", 1, 6, False), ("tokens", 0, 9, True), ("class", 0, 3, True)
         self.assertEqual(found, list(expected))
 
+    def test_memory_order(self):
+        """Parameters, buffers and inputs in another order are written in that of their dims, and stay as they are in the module."""
+
+        class Turned(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.randn(3, 4).t())
+                self.register_buffer("scale", torch.rand(3, 6).t())
+
+            def forward(self, x):
+                return ((x @ self.weight) * self.scale).square().mean()
+
+        module, x = Turned(), torch.randn(4, 6).t()
+        program = self.export(module, (x,), optimizer=torch.optim.AdamW(module.parameters()))
+        self.assertEqual((module.weight.stride(), module.scale.stride()), ((1, 4), (1, 6)))
+        for name in ("weight", "scale"):
+            self.assertTrue(program.state_dict[name].is_contiguous())
+            self.assertTrue(torch.equal(program.state_dict[name], getattr(module, name)))
+        values = [n.meta["val"] for n in program.graph.nodes if n.op == "placeholder"]
+        self.assertTrue(all(value.is_contiguous() for value in values))
+
     def test_keyword_inputs_and_none(self):
         class Keywords(Regression):
             def forward(self, x, y=None, weight=None):
@@ -453,6 +474,26 @@ class WhatToDoTest(ExportTest):
         self.refused("draws numbers with Python's random.*torch", Scores(lambda m, s: s * float(numpy.random.rand())))
         # Draws of which nothing depends.
         self.export(Scores(lambda m, s: s * 2 if random.random() < 0 else s), score_inputs())
+
+    def test_complex_tensors(self):
+        module = Scores(lambda m, s: s * m.turn.real[:, None])
+        turn = torch.polar(torch.ones(6), torch.rand(6))
+        module.register_buffer("turn", turn)
+        self.refused("buffer turn is complex.*persistent=False", module)
+        self.refused("turn is a complex tensor.*view_as_real", Scores(lambda m, s: s * m.turn.abs()[:3], turn=nn.Parameter(turn, requires_grad=False)))
+
+    def test_what_tracing_cannot_follow(self):
+        def changed(m, s):
+            t = s.relu_()
+            s += 1
+            return t
+
+        def kept(m, s):
+            last, m.last = m.last, s.detach()
+            return s if last is None else s + last
+
+        self.refused("inplace operation.*PyTorch cannot run this backward either", Scores(changed))
+        self.refused("left in an attribute.*register a buffer", Scores(kept, last=None))
 
     def test_gradient_hooks(self):
         module = Scores()

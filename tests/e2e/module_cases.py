@@ -126,6 +126,7 @@ on_x("Conv1d padded by name", lambda: nn.Conv1d(WIDTH, 6, 3, padding="same", pad
 on_x("Conv2d groups and dilation", lambda: Reshape(4, 3, 4), lambda: nn.Conv2d(4, 6, 2, dilation=2, groups=2), nn.GELU)
 on_x("Conv2d reflect", image, lambda: nn.Conv2d(3, 6, 3, padding=1, padding_mode="reflect"), nn.SiLU)
 on_x("Conv2d depthwise", image, lambda: nn.Conv2d(3, 6, 3, padding=1, groups=3, bias=False), nn.ReLU6)
+on_x("Conv2d channels last", image, lambda: nn.Conv2d(3, 6, 3).to(memory_format=torch.channels_last), nn.ReLU)
 on_x("Conv3d", volume, lambda: nn.Conv3d(2, 4, 2, padding=1), nn.ELU)
 on_x("ConvTranspose1d", lambda: nn.ConvTranspose1d(WIDTH, 4, 3, stride=2, padding=1, output_padding=1), nn.LeakyReLU)
 on_x("ConvTranspose2d", image, lambda: nn.ConvTranspose2d(3, 4, 3, stride=2), nn.Hardtanh)
@@ -194,6 +195,7 @@ function("weight_norm", lambda m, x, ids: m.fc(x), fc=lambda: nn.utils.parametri
 function("old weight_norm", lambda m, x, ids: m.fc(x), fc=lambda: nn.utils.weight_norm(nn.Linear(LENGTH, 4)))
 function("spectral_norm", lambda m, x, ids: m.fc(x), fc=lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(LENGTH, 4)))
 
+
 def written(m, x, ids):
     h = m.fc(x).clone()
     h[:, 0].zero_()
@@ -255,6 +257,19 @@ def rotate(m, x, ids):
     return turned + torch.view_as_real(z * 0.5).transpose(1, 2).flatten(2)
 
 
+class Turned(nn.Module):
+    """Rotary angles in a complex buffer that is not saved."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(LENGTH, 6)
+        self.register_buffer("turn", torch.polar(torch.ones(WIDTH, 3), torch.arange(3 * WIDTH).view(WIDTH, 3) * 0.3), persistent=False)
+
+    def forward(self, x):
+        return torch.view_as_real(torch.view_as_complex(self.fc(x).unflatten(-1, (3, 2))) * self.turn)
+
+
+on_x("complex buffer", Turned)
 function("complex rotation", rotate, fc=lambda: nn.Linear(LENGTH, 6))
 
 

@@ -18,8 +18,7 @@ std::string found(const std::string& lines) {
                         "parameter=\"few\"\n  state \"many\" : f32[50,2] parameter=\"many\"\n" +
                         "  program @p {\n    %ids = input(name=\"ids\") : i64[4,3] varying<dp>\n" +
                         "    %few = state(entry=\"few\") : f32[9,2]\n" +
-                        "    %many = state(entry=\"many\") : f32[50,2]\n" + lines +
-                        "  }\n}\n");
+                        "    %many = state(entry=\"many\") : f32[50,2]\n" + lines + "  }\n}\n");
   EXPECT_TRUE(step.ok()) << step.status().to_string();
   if (!step.ok()) return "";
   const ir::Graph& graph = step->programs[0].graph;
@@ -49,12 +48,12 @@ TEST(IndexUse, Columns) {
       "    %b = aten.select.int(self=%ids, dim=1, index=1) : i64[4] strides=(3) varying<dp>\n";
   const std::string rows = " : f32[4,2] varying<dp>\n";
   EXPECT_EQ(found(kFirst), "rows 9");
-  EXPECT_EQ(found(kFirst + other + "    %rb = aten.embedding.default(weight=%few, indices=%b)" +
-                  rows),
-            "rows 9");
-  EXPECT_EQ(found(kFirst + other + "    %rb = aten.embedding.default(weight=%many, indices=%b)" +
-                  rows),
-            "rows 9*");
+  EXPECT_EQ(
+      found(kFirst + other + "    %rb = aten.embedding.default(weight=%few, indices=%b)" + rows),
+      "rows 9");
+  EXPECT_EQ(
+      found(kFirst + other + "    %rb = aten.embedding.default(weight=%many, indices=%b)" + rows),
+      "rows 9*");
   EXPECT_EQ(found(kFirst + other + "    %n = aten.neg.default(self=%b) : i64[4] varying<dp>\n"),
             "rows 9*");
 }
