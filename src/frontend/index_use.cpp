@@ -83,17 +83,19 @@ std::optional<int64_t> one_hot_classes(const ir::Graph& graph, const ir::Node& n
   return other->type.shape[0];
 }
 
+// A decomposed nll_loss gathers the chosen classes from the last dim.
+bool selects_classes(const ir::Graph& graph, const ir::Node& node, int operand) {
+  if (node.overload == "aten.nll_loss_forward.default") return reads_as(node, "target", operand);
+  return node.overload == "aten.gather.default" && reads_as(node, "index", operand) &&
+         is_of_last_dim(graph, node);
+}
+
 std::optional<IndexUse> direct_use(const ir::Graph& graph, const ir::Node& node, int operand) {
   std::optional<int64_t> bound;
   if (node.overload == "aten.embedding.default" && reads_as(node, "indices", operand)) {
     bound = bound_of(graph, node, "weight", 1);
     if (bound) return IndexUse{true, *bound};
-  } else if (node.overload == "aten.nll_loss_forward.default" &&
-             reads_as(node, "target", operand)) {
-    bound = bound_of(graph, node, "self", 0);
-  } else if (node.overload == "aten.gather.default" && reads_as(node, "index", operand) &&
-             is_of_last_dim(graph, node)) {
-    // A decomposed nll_loss gathers the chosen classes from the last dim.
+  } else if (selects_classes(graph, node, operand)) {
     bound = bound_of(graph, node, "self", 0);
   } else if (node.overload == "aten.eq.Tensor" && operand == 0) {
     bound = one_hot_classes(graph, node);
