@@ -1,4 +1,4 @@
-"""Small nets, one per kind of torch.nn module or loss: what users of plain PyTorch try first.
+"""Small nets, one per kind of torch.nn module, family or loss: what users of plain PyTorch try first.
 
 CASES: {name: maker}. A maker returns a module whose forward takes x [4, 8, 6] (fp32), ids [4, 6] (below 11)
 and labels [4] (below 5), and returns a scalar loss.
@@ -204,6 +204,78 @@ def written(m, x, ids):
 
 
 function("writes in place", written, fc=lambda: nn.Linear(LENGTH, 6))
+
+
+# Families of their own.
+def graph_net(m, x, ids):
+    """Nodes are the channels, ids [4, 6] are three edges of each graph."""
+    h = x.reshape(-1, LENGTH)
+    source, target = (ids.view(-1, 3, 2) % WIDTH + WIDTH * torch.arange(len(x))[:, None, None]).flatten(0, 1).unbind(1)
+    message = F.relu(m.edge(torch.cat([h[source], h[target]], -1)))
+    degree = torch.zeros(len(h)).scatter_add(0, target, torch.ones(len(target))).clamp(min=1)
+    return (h + torch.zeros_like(h).index_add(0, target, message) / degree[:, None]).view(x.shape)
+
+
+def state_space(m, x, ids):
+    x = x.transpose(1, 2)
+    step, decay, state, out = F.softplus(m.step(x)), -torch.exp(m.decay.weight), x.new_zeros(len(x), WIDTH, 3), []
+    for t in range(LENGTH):
+        state = torch.exp(step[:, t, :, None] * decay) * state + (step[:, t] * x[:, t])[..., None] * m.read(x)[:, t, None]
+        out.append((state * m.write(x)[:, t, None]).sum(-1))
+    return torch.stack(out, 1)
+
+
+def experts(m, x, ids):
+    tokens = x.transpose(1, 2).reshape(-1, WIDTH)
+    weight, chosen = m.gate(tokens).softmax(-1).topk(2, -1)
+    return sum(expert(tokens) * ((chosen == i) * weight).sum(-1, keepdim=True) for i, expert in enumerate(m.experts)).view(len(x), -1)
+
+
+def codebook(m, x, ids):
+    z = m.fc(x)
+    nearest = (z[:, :, None] - m.codes.weight).square().sum(-1).argmin(-1)
+    return z + (m.codes(nearest) - z).detach() + 0.1 * (z.detach() - m.codes(nearest)).square()
+
+
+class Teacher(nn.Module):
+    """A buffer that follows a weight, read before and written after it."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(LENGTH, 4)
+        self.register_buffer("weight", torch.rand(4, LENGTH))
+
+    def forward(self, x):
+        with torch.no_grad():
+            target = F.linear(x, self.weight)
+            self.weight.lerp_(self.fc.weight, 0.1)
+        return (self.fc(x) - target).square()
+
+
+class Reverse(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.scale = scale
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return -ctx.scale * gradient, None
+
+
+function("graph net", graph_net, edge=lambda: nn.Linear(2 * LENGTH, LENGTH))
+function(
+    "state space",
+    state_space,
+    step=lambda: nn.Linear(WIDTH, WIDTH),
+    decay=lambda: nn.Embedding(WIDTH, 3),
+    read=lambda: nn.Linear(WIDTH, 3),
+    write=lambda: nn.Linear(WIDTH, 3),
+)
+function("experts", experts, gate=lambda: nn.Linear(WIDTH, 3), experts=lambda: nn.ModuleList(nn.Linear(WIDTH, 4) for _ in range(3)))
+function("codebook", codebook, fc=lambda: nn.Linear(LENGTH, 4), codes=lambda: nn.Embedding(7, 4))
+on_x("teacher in a buffer", Teacher)
+function("reversed gradient", lambda m, x, ids: m.fc(x) + Reverse.apply(m.fc(x).tanh(), 0.3), fc=lambda: nn.Linear(LENGTH, 4))
 
 # Attention.
 function(
